@@ -6,7 +6,7 @@ pub mod cudnn {
     /// batch of each shape, and takes the fastest from then on. Off until it is set. Which one wins may
     /// differ from run to run, and with it the last bits.
     pub fn set_benchmark(enabled: bool) {
-        c10d_sys::backends::set_cudnn_benchmark(enabled);
+        tch::Cuda::cudnn_set_benchmark(enabled);
     }
 
     /// `torch.backends.cudnn.deterministic = enabled`: whether cuDNN takes only algorithms that give

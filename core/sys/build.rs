@@ -13,7 +13,6 @@ use find_libtorch::{Libtorch, variable};
 const SOURCES: &[&str] = &[
     "error_kind.cpp",
     "amp.cpp",
-    "initialize.cpp",
     "store.cpp",
     "shared_memory/arena.cpp",
     "shared_memory/operation.cpp",
@@ -32,9 +31,7 @@ const SOURCES: &[&str] = &[
     "storage.cpp",
     "device.cpp",
     "pretended_cuda.cpp",
-    "coalesced.cpp",
     "memory.cpp",
-    "backends.cpp",
     "profiler.cpp",
     "stream.cpp",
     "random.cpp",

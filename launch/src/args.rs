@@ -165,19 +165,17 @@ impl Args {
 
     /// Refuses flags that contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
+        let Args { nnodes: nodes, node_rank, .. } = self;
         match self.rdzv_backend {
             Backend::Static => {
                 ensure!(
-                    !self.nnodes.elastic(),
-                    "--nnodes {} makes the job elastic, which requires --rdzv-backend c10d",
-                    self.nnodes
+                    !nodes.elastic(),
+                    "--nnodes {nodes} makes the job elastic, which requires --rdzv-backend c10d"
                 );
                 ensure!(
-                    self.node_rank < self.nnodes.max,
-                    "--node-rank {} is out of range for {} node{}: node ranks start at 0",
-                    self.node_rank,
-                    self.nnodes,
-                    if self.nnodes.max == 1 { "" } else { "s" }
+                    *node_rank < nodes.max,
+                    "--node-rank {node_rank} is out of range for {nodes} node{}: node ranks start at 0",
+                    if nodes.max == 1 { "" } else { "s" }
                 );
             }
             Backend::C10d => ensure!(
@@ -187,15 +185,10 @@ impl Args {
             ),
         }
         if self.several_nodes() {
-            ensure!(
-                !self.standalone,
-                "--standalone is for one node, but --nnodes is {}",
-                self.nnodes
-            );
+            ensure!(!self.standalone, "--standalone is for one node, but --nnodes is {nodes}");
             ensure!(
                 self.master_addr.is_some() || self.rdzv_endpoint.is_some(),
-                "--nnodes {} requires {}, an address of node 0 that every node can reach",
-                self.nnodes,
+                "--nnodes {nodes} requires {}, an address of node 0 that every node can reach",
                 match self.rdzv_backend {
                     Backend::Static => "--master-addr",
                     Backend::C10d => "--rdzv-endpoint",
@@ -203,8 +196,7 @@ impl Args {
             );
             ensure!(
                 self.rdzv_endpoint.as_ref().is_none_or(|endpoint| endpoint.port != Some(0)),
-                "--rdzv-endpoint has port 0, a free one, but {} nodes meet on a port that all know",
-                self.nnodes
+                "--rdzv-endpoint has port 0, a free one, but {nodes} nodes meet on a port that all know"
             );
         }
         for (flag, highest_rank) in [

@@ -28,10 +28,8 @@ enum Phase {
 
 /// The ranks of this node while they run.
 pub(crate) struct Attempt<'a> {
-    /// Tells the coordinator something.
     tell: &'a dyn Fn(ToCoordinator),
     phase: Phase,
-    /// The ranks.
     pub(crate) ranks: Vec<Rank>,
     /// Whether one has failed before anything else has ended the attempt.
     pub(crate) failed: bool,

@@ -7,9 +7,7 @@ use std::io::Write;
 /// One of the two streams.
 #[derive(Clone, Copy)]
 pub(crate) enum Console {
-    /// Its stdout.
     Stdout,
-    /// Its stderr.
     Stderr,
 }
 

@@ -1,14 +1,5 @@
 //! Node 0's side of a job. With several nodes, a thread that listens where they meet, and tells them
 //! what `job` decides.
-//!
-//! ```text
-//! alone      the coordinator of a job of one node
-//! job        what the coordinator decides, without sockets or clocks
-//! terms      what the nodes must agree on
-//! placement  which ranks each node has
-//! cause      why ranks end, and which of several culprits it is
-//! listener   where the coordinator listens
-//! ```
 
 pub(crate) mod alone;
 mod cause;
@@ -44,7 +35,6 @@ const STRANGERS: usize = 10;
 
 /// The coordinator's thread.
 pub(crate) struct Coordinator {
-    /// Where it listens.
     pub(crate) address: SocketAddr,
     thread: JoinHandle<()>,
 }

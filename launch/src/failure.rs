@@ -17,9 +17,7 @@ pub(crate) const NOTICED_BEFORE: Duration = Duration::from_millis(50);
 pub(crate) struct Failure {
     /// RANK.
     pub(crate) rank: u32,
-    /// Its process ID.
     pub(crate) pid: i32,
-    /// Whose fault it is.
     pub(crate) fault: Fault,
     /// When it failed. Sent as how long ago that was: nodes have different clocks.
     #[serde(rename = "age", serialize_with = "age", deserialize_with = "aged")]

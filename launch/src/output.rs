@@ -108,7 +108,6 @@ pub(crate) struct Output {
     tail: Option<Arc<Mutex<Tail>>>,
     /// Whether the console shows stderr.
     pub(crate) is_shown: bool,
-    /// The log file of stderr, if there is one.
     pub(crate) stderr_log: Option<PathBuf>,
 }
 

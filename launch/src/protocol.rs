@@ -61,22 +61,11 @@ pub(crate) fn beat_interval(heartbeat_timeout: Duration) -> Duration {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ToCoordinator {
-    /// The first message: is this a launcher, and of which job?
-    Hello {
-        /// [`VERSION`].
-        version: u32,
-        /// `--rdzv-id`.
-        job: String,
-        /// For the coordinator's proof.
-        nonce: String,
-    },
-    /// Asks for a place in the job.
-    Join {
-        /// That this side knows the secret.
-        proof: String,
-        /// What it brings.
-        node: Node,
-    },
+    /// The first message: is this a launcher ([`VERSION`]), and of which job (`--rdzv-id`)? The
+    /// coordinator's proof contains the nonce.
+    Hello { version: u32, job: String, nonce: String },
+    /// Asks for a place in the job, with the proof that this side knows the secret.
+    Join { proof: String, node: Node },
     /// A rank has failed.
     Failed(Failure),
     /// The answer to a `Notice`: the ranks have had their time or have all ended, and what they know
@@ -84,13 +73,9 @@ pub(crate) enum ToCoordinator {
     Noticed,
     /// All ranks have ended with exit code 0.
     Succeeded,
-    /// This launcher ends by itself: a signal has asked it to, or it cannot start its ranks.
-    Stopped {
-        /// Why.
-        reason: String,
-        /// Its exit code.
-        code: u8,
-    },
+    /// This launcher ends by itself, with this exit code: a signal has asked it to, or it cannot start
+    /// its ranks.
+    Stopped { reason: String, code: u8 },
     /// All ranks have ended, after an `End` or a signal.
     Gone,
     /// Still there.
@@ -101,39 +86,18 @@ pub(crate) enum ToCoordinator {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ToAgent {
-    /// The answer to a `Hello`.
-    Challenge {
-        /// For the agent's proof.
-        nonce: String,
-        /// That this side knows the secret.
-        proof: String,
-    },
+    /// The answer to a `Hello`: a nonce for the agent's proof, and the proof that this side knows the
+    /// secret.
+    Challenge { nonce: String, proof: String },
     /// Takes no part in the job.
-    Refused {
-        /// Why.
-        reason: String,
-    },
-    /// Has joined, and waits for `Start`.
-    Welcome {
-        /// The coordinator's host.
-        host: String,
-        /// The launcher in which it runs.
-        launcher: String,
-        /// `--heartbeat-timeout` of node 0, which holds for all.
-        heartbeat_timeout: u64,
-    },
+    Refused { reason: String },
+    /// Has joined, and waits for `Start`: the coordinator's host and launcher, and node 0's
+    /// `--heartbeat-timeout`, which holds for all.
+    Welcome { host: String, launcher: String, heartbeat_timeout: u64 },
     /// Has no place in the job yet.
-    Wait {
-        /// Why.
-        reason: String,
-    },
-    /// Starts the ranks.
-    Start {
-        /// Which.
-        placement: Placement,
-        /// MASTER_PORT, which no generation before has had.
-        master_port: u16,
-    },
+    Wait { reason: String },
+    /// Starts the ranks, with a MASTER_PORT that no generation before has had.
+    Start { placement: Placement, master_port: u16 },
     /// Something has gone wrong somewhere: asks for what the ranks know of it.
     Notice,
     /// Ends the ranks.

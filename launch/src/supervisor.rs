@@ -19,21 +19,12 @@ use crate::signals;
 /// What the launcher waits for.
 pub(crate) enum Event {
     /// The process of a rank has ended.
-    RankEnded {
-        /// Which one.
-        local_rank: u16,
-        /// When.
-        at: Instant,
-    },
+    RankEnded { local_rank: u16, at: Instant },
     /// The launcher was asked to end.
     Signal(Signal),
-    /// This node has joined a job of several nodes.
-    Joined {
-        /// The connection to the coordinator.
-        link: Outgoing,
-        /// Whether that runs in this launcher.
-        is_own: bool,
-    },
+    /// This node has joined a job of several nodes, over a connection to the coordinator, which may be
+    /// this launcher's own.
+    Joined { link: Outgoing, is_own: bool },
     /// The coordinator says something, or is gone: then it is an `End`.
     Told(ToAgent),
 }

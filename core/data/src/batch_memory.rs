@@ -1,6 +1,6 @@
 //! The reuse of batches' memory.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tch::{Device, Kind, Tensor};
 
@@ -23,7 +23,8 @@ impl BatchMemory {
         let mut tensor = match self.unused(size) {
             Some(tensor) => tensor,
             None => {
-                self.drop_other_sizes(size);
+                // The next batches are probably of this size: memory of another would lie idle.
+                self.tensors().retain(|tensor| tensor.size() == size);
                 Tensor::f_zeros(size, (Kind::Float, Device::Cpu))?
             }
         };
@@ -31,7 +32,7 @@ impl BatchMemory {
         if let Some(elements) = c10d_sys::tensor::get_mut(&mut tensor) {
             fill(elements);
         }
-        let mut tensors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tensors = self.tensors();
         if tensors.len() == LIMIT {
             drop(tensors.remove(0));
         }
@@ -39,20 +40,18 @@ impl BatchMemory {
         Ok(tensor)
     }
 
-    /// The next batches are probably of this size: memory of another size would lie idle.
-    fn drop_other_sizes(&self, size: &[i64]) {
-        let mut tensors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        tensors.retain(|tensor| tensor.size() == size);
-    }
-
     /// A tensor of this size that has no other handle, removed from this memory.
     fn unused(&self, size: &[i64]) -> Option<Tensor> {
-        let mut tensors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tensors = self.tensors();
         let is_unused = |tensor: &mut Tensor| {
             tensor.size() == size && c10d_sys::tensor::get_mut(tensor).is_some()
         };
         let position = tensors.iter_mut().position(is_unused)?;
         Some(tensors.swap_remove(position))
+    }
+
+    fn tensors(&self) -> MutexGuard<'_, Vec<Tensor>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -119,11 +119,9 @@ fn concatenated<B: Tensors>(parts: &[Part<B>]) -> Result<B> {
         let rows = part.places.len();
         let is_other = |tensor: &&Tensor| tensor.size().first() != Some(&(rows as i64));
         if let Some(tensor) = tensors.iter().find(is_other) {
-            return Err(Error::argument(
-                format!("a tensor in a batch of data set {}", part.number),
-                format!("of shape {:?}", tensor.size()),
-                format!("[{rows}, …], a row for each sample asked for"),
-            ));
+            let what = format!("a tensor in a batch of data set {}", part.number);
+            let expected = format!("[{rows}, …], a row for each sample asked for");
+            return Err(Error::argument(what, format!("of shape {:?}", tensor.size()), expected));
         }
     }
     let tensors = (0..tensors_of_parts[0].len()).map(|number| {

@@ -1,10 +1,5 @@
 //! Downloads data sets from their public mirrors into the user's cache.
 //!
-//! | file | what it fetches |
-//! |---|---|
-//! | `mnist` | [`mnist()`]: the digits, 60,000 for training and 10,000 to test |
-//! | `cifar10` | [`cifar10()`]: colour images, 50,000 for training and 10,000 to test |
-//!
 //! The cache is `tch-parallel` in `XDG_CACHE_HOME`, or else in `~/.cache`. All ranks may request a
 //! data set at once: one downloads it, the others wait. Existing files are not downloaded again.
 //!

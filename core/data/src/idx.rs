@@ -43,11 +43,8 @@ impl<const N: usize> Idx<N> {
             && named_gz
             && [a, b] != GZIP_MAGIC
         {
-            return Err(Error::format(
-                path,
-                format!("is named .gz, but begins with 0x{a:02x}{b:02x}"),
-                "gzip data, which begins with 0x1f8b",
-            ));
+            let found = format!("is named .gz, but begins with 0x{a:02x}{b:02x}");
+            return Err(Error::format(path, found, "gzip data, which begins with 0x1f8b"));
         }
         Self::parse(file, path)
     }
@@ -84,11 +81,8 @@ impl<const N: usize> Idx<N> {
         if let Some(magic) = header.first_chunk::<4>() {
             let expected = [0, 0, UNSIGNED_BYTE, N as u8];
             if *magic != expected {
-                return Err(Error::format(
-                    path,
-                    format!("has the magic number {}", describe_magic(*magic)),
-                    describe_magic(expected),
-                ));
+                let found = format!("has the magic number {}", describe_magic(*magic));
+                return Err(Error::format(path, found, describe_magic(expected)));
             }
         }
         if header.len() < header_len {
@@ -105,11 +99,8 @@ impl<const N: usize> Idx<N> {
         }
         let product = dims.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim));
         let Some(values) = product else {
-            return Err(Error::format(
-                path,
-                format!("claims the dimensions {dims:?}"),
-                "dimensions whose product fits into memory",
-            ));
+            let expected = "dimensions whose product fits into memory";
+            return Err(Error::format(path, format!("claims the dimensions {dims:?}"), expected));
         };
 
         // A damaged header must not cause a huge allocation.
@@ -117,18 +108,14 @@ impl<const N: usize> Idx<N> {
         source.by_ref().take(values as u64).read_to_end(&mut data).map_err(read_error)?;
         let surplus = io::copy(&mut source, &mut io::sink()).map_err(read_error)?;
         if data.len() < values {
-            return Err(Error::format(
-                path,
-                format!("ends after {} of {values} values", data.len()),
-                format!("{values} values, because the header says {dims:?}"),
-            ));
+            let found = format!("ends after {} of {values} values", data.len());
+            let expected = format!("{values} values, because the header says {dims:?}");
+            return Err(Error::format(path, found, expected));
         }
         if surplus > 0 {
-            return Err(Error::format(
-                path,
-                format!("goes on for {surplus} bytes after the last value"),
-                format!("{values} values and no more, because the header says {dims:?}"),
-            ));
+            let found = format!("goes on for {surplus} bytes after the last value");
+            let expected = format!("{values} values and no more, because the header says {dims:?}");
+            return Err(Error::format(path, found, expected));
         }
         Ok(Self { dims, data })
     }

@@ -1,13 +1,4 @@
 //! Batches, prefetched by worker threads.
-//!
-//! | file | what it holds |
-//! |---|---|
-//! | `loader` | [`DataLoader`] and its options |
-//! | `iterable` | the loader of an [`IterableDataset`](super::IterableDataset) |
-//! | `epoch` | [`Epoch`]: the batches of one epoch, in order |
-//! | `prefetcher` | the next batch on its way to a GPU |
-//! | `transfer` | how a batch comes to a device |
-//! | `serial_queue` | jobs for worker threads that run one after the other |
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,6 +6,7 @@ use std::sync::Arc;
 use c10d_sys::memory;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tch::{Device, Kind, Tensor};
+use tch_parallel_base::options;
 
 use super::sampler::{BatchSampler, Chunks};
 use super::{Dataset, Sampler};
@@ -29,50 +21,40 @@ mod transfer;
 pub use epoch::Epoch;
 use epoch::Order;
 
-/// Options of a [`DataLoader`]. Names and defaults are those of `torch.utils.data.DataLoader`, except
-/// `draw_base_seed`.
-///
-/// There is no `shuffle`: the order is up to the sampler. A loader with its own shuffling would
-/// break the sharding of a [`DistributedSampler`](super::DistributedSampler).
-#[derive(Debug, Clone)]
-pub struct DataLoaderOptions {
-    /// The batch size per rank: with `n` ranks, a step sees `n` times as many samples.
-    pub batch_size: usize,
-    /// The number of worker threads that prefetch batches; with 0, the training loop makes them
-    /// itself. For data in memory one is enough: taking over a batch costs the loop about 10 µs, and
-    /// making one of 128 digits 80 µs. If the ranks of a host keep all of its cores busy, none is
-    /// better.
-    pub num_workers: usize,
-    /// The number of batches that each worker prefetches. More even out slow samples, but take more
-    /// memory.
-    pub prefetch_factor: usize,
-    /// Whether to drop the last batch if it is smaller than the others.
-    pub drop_last: bool,
-    /// Whether workers put batches in page-locked memory, from which copies to a GPU are faster and
-    /// do not block, see [`Epoch::to`]. Requires CUDA.
-    pub pin_memory: bool,
-    /// Whether each epoch draws a number from the global generator when it begins, as Python's
-    /// loader does at every `iter(loader)`: it seeds Python's workers, and is drawn even without
-    /// workers. Nothing here needs the number. But dropout draws from the same generator, so a
-    /// training with dropout equals Python's to the bit only if both draw it, or neither. To keep
-    /// Python from it, pass `generator=torch.Generator()` to its loader.
+options! {
+    /// Options of a [`DataLoader`]. Names and defaults are those of `torch.utils.data.DataLoader`,
+    /// except `draw_base_seed`.
     ///
-    /// An epoch resumed after its first step does not draw: the generator's state in the checkpoint
-    /// is one after the draw. Python's `persistent_workers=True` draws in the first epoch only, and
-    /// its `shuffle=True` without a generator draws a second number, for the order.
-    pub draw_base_seed: bool,
-}
-
-impl Default for DataLoaderOptions {
-    fn default() -> Self {
-        Self {
-            batch_size: 1,
-            num_workers: 0,
-            prefetch_factor: 2,
-            drop_last: false,
-            pin_memory: false,
-            draw_base_seed: false,
-        }
+    /// There is no `shuffle`: the order is up to the sampler. A loader with its own shuffling would
+    /// break the sharding of a [`DistributedSampler`](super::DistributedSampler).
+    #[derive(Debug, Clone)]
+    pub struct DataLoaderOptions {
+        /// The batch size per rank: with `n` ranks, a step sees `n` times as many samples.
+        pub batch_size: usize = 1,
+        /// The number of worker threads that prefetch batches; with 0, the training loop makes them
+        /// itself. For data in memory one is enough: taking over a batch costs the loop about 10
+        /// µs, and making one of 128 digits 80 µs. If the ranks of a host keep all of its cores
+        /// busy, none is better.
+        pub num_workers: usize = 0,
+        /// The number of batches that each worker prefetches. More even out slow samples, but take
+        /// more memory.
+        pub prefetch_factor: usize = 2,
+        /// Whether to drop the last batch if it is smaller than the others.
+        pub drop_last: bool = false,
+        /// Whether workers put batches in page-locked memory, from which copies to a GPU are faster
+        /// and do not block, see [`Epoch::to`]. Requires CUDA.
+        pub pin_memory: bool = false,
+        /// Whether each epoch draws a number from the global generator when it begins, as Python's
+        /// loader does at every `iter(loader)`: it seeds Python's workers, and is drawn even
+        /// without workers. Nothing here needs the number. But dropout draws from the same
+        /// generator, so a training with dropout equals Python's to the bit only if both draw it,
+        /// or neither. To keep Python from it, pass `generator=torch.Generator()` to its loader.
+        ///
+        /// An epoch resumed after its first step does not draw: the generator's state in the
+        /// checkpoint is one after the draw. Python's `persistent_workers=True` draws in the first
+        /// epoch only, and its `shuffle=True` without a generator draws a second number, for the
+        /// order.
+        pub draw_base_seed: bool = false,
     }
 }
 
@@ -114,11 +96,8 @@ impl<D: Dataset + 'static> DataLoader<D> {
     /// # Errors
     /// [`Error::Argument`] for a `batch_size` of 0.
     pub fn new(dataset: D, sampler: impl Sampler + 'static, batch_size: usize) -> Result<Self> {
-        Self::with_options(
-            dataset,
-            sampler,
-            DataLoaderOptions { batch_size, ..DataLoaderOptions::default() },
-        )
+        let options = DataLoaderOptions { batch_size, ..DataLoaderOptions::default() };
+        Self::with_options(dataset, sampler, options)
     }
 
     /// A loader with all its options.
@@ -146,11 +125,9 @@ impl<D: Dataset + 'static> DataLoader<D> {
         options: DataLoaderOptions,
     ) -> Result<Self> {
         if options.batch_size != 1 || options.drop_last {
-            return Err(Error::argument(
-                "batch_size with drop_last",
-                format!("{} with {}", options.batch_size, options.drop_last),
-                "1 with false, because the batch sampler determines the batches",
-            ));
+            let found = format!("{} with {}", options.batch_size, options.drop_last);
+            let expected = "1 with false, because the batch sampler determines the batches";
+            return Err(Error::argument("batch_size with drop_last", found, expected));
         }
         Self::build(dataset, Box::new(batch_sampler), options)
     }
@@ -205,11 +182,8 @@ impl<D, S> DataLoader<D, S> {
             return Err(Error::argument("prefetch_factor", "0", "at least 1 with workers"));
         }
         if options.pin_memory && !tch::Cuda::is_available() {
-            return Err(Error::argument(
-                "pin_memory",
-                "true",
-                "false, because this program sees no CUDA device",
-            ));
+            let expected = "false, because this program sees no CUDA device";
+            return Err(Error::argument("pin_memory", "true", expected));
         }
         let workers = match options.num_workers {
             0 => None,
@@ -242,11 +216,8 @@ fn worker_threads(num_workers: usize) -> Result<ThreadPool> {
         .start_handler(|_| memory::allocate_on_host())
         .build()
         .map_err(|error| {
-            Error::argument(
-                "num_workers",
-                num_workers,
-                format!("a number of threads that the system allows ({error})"),
-            )
+            let expected = format!("a number of threads that the system allows ({error})");
+            Error::argument("num_workers", num_workers, expected)
         })
 }
 

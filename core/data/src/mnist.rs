@@ -109,22 +109,18 @@ impl Mnist {
             .iter()
             .find_map(|folder| Some((folder, raw_or_gz(folder, split.images_file())?)))
         else {
-            return Err(Error::format(
-                dir,
-                format!(
-                    "holds no {0} and no {0}.gz, nor do MNIST/raw and FashionMNIST/raw below it",
-                    split.images_file()
-                ),
-                "the IDX files of MNIST or of a data set in its format",
-            ));
+            let found = format!(
+                "holds no {0} and no {0}.gz, nor do MNIST/raw and FashionMNIST/raw below it",
+                split.images_file()
+            );
+            let expected = "the IDX files of MNIST or of a data set in its format";
+            return Err(Error::format(dir, found, expected));
         };
         // From the same folder: labels of another data set must not be mixed in.
         let Some(labels_path) = raw_or_gz(folder, split.labels_file()) else {
-            return Err(Error::format(
-                folder.clone(),
-                format!("holds no {0} and no {0}.gz", split.labels_file()),
-                format!("the labels of {}", images_path.display()),
-            ));
+            let found = format!("holds no {0} and no {0}.gz", split.labels_file());
+            let expected = format!("the labels of {}", images_path.display());
+            return Err(Error::format(folder.clone(), found, expected));
         };
         Self::new(Idx::read(&images_path)?, &images_path, Idx::read(&labels_path)?, &labels_path)
     }
@@ -137,12 +133,9 @@ impl Mnist {
     /// installed.
     pub fn fashion(split: Split) -> Result<Self> {
         if !Path::new(FASHION_MNIST_DIR).is_dir() {
-            return Err(Error::format(
-                FASHION_MNIST_DIR,
-                "does not exist",
-                "Fashion-MNIST; on Debian and Ubuntu \
-                           `apt-get install dataset-fashion-mnist` puts it there",
-            ));
+            let expected = "Fashion-MNIST; on Debian and Ubuntu \
+                           `apt-get install dataset-fashion-mnist` puts it there";
+            return Err(Error::format(FASHION_MNIST_DIR, "does not exist", expected));
         }
         Self::from_dir(FASHION_MNIST_DIR, split)
     }
@@ -150,26 +143,20 @@ impl Mnist {
     fn new(images: Idx<3>, images_path: &Path, labels: Idx<1>, labels_path: &Path) -> Result<Self> {
         let [count, rows, columns] = images.dims;
         if [rows, columns] != [SIDE, SIDE] {
-            return Err(Error::format(
-                images_path,
-                format!("holds images of {rows}×{columns} pixels"),
-                format!("images of {SIDE}×{SIDE} pixels"),
-            ));
+            let found = format!("holds images of {rows}×{columns} pixels");
+            let expected = format!("images of {SIDE}×{SIDE} pixels");
+            return Err(Error::format(images_path, found, expected));
         }
         let [labels_count] = labels.dims;
         if labels_count != count {
-            return Err(Error::format(
-                labels_path,
-                format!("holds {labels_count} labels"),
-                format!("{count}, one for each image in {}", images_path.display()),
-            ));
+            let found = format!("holds {labels_count} labels");
+            let expected = format!("{count}, one for each image in {}", images_path.display());
+            return Err(Error::format(labels_path, found, expected));
         }
         if let Some((index, label)) = labels.data.iter().enumerate().find(|(_, l)| **l >= CLASSES) {
-            return Err(Error::format(
-                labels_path,
-                format!("holds the label {label} at index {index}"),
-                format!("labels from 0 to {}", CLASSES - 1),
-            ));
+            let found = format!("holds the label {label} at index {index}");
+            let expected = format!("labels from 0 to {}", CLASSES - 1);
+            return Err(Error::format(labels_path, found, expected));
         }
         Ok(Self { images: images.data, labels: labels.data, memory: Arc::default() })
     }
@@ -196,11 +183,8 @@ impl Dataset for Mnist {
         let mut labels = Vec::with_capacity(indices.len());
         for &index in indices {
             let Some(&label) = self.labels.get(index) else {
-                return Err(Error::argument(
-                    "index",
-                    index,
-                    format!("less than the number of images, {}", self.len()),
-                ));
+                let expected = format!("less than the number of images, {}", self.len());
+                return Err(Error::argument("index", index, expected));
             };
             labels.push(i64::from(label));
         }

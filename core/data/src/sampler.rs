@@ -1,12 +1,4 @@
 //! Which samples a rank sees in an epoch, and in what order.
-//!
-//! | file | PyTorch's samplers in it |
-//! |---|---|
-//! | `sampler` | [`Sampler`], [`SequentialSampler`] |
-//! | `distributed` | [`DistributedSampler`], and the [`DistributedSamplerWrapper`] that divides any other among ranks |
-//! | `random` | [`RandomSampler`], [`SubsetRandomSampler`], [`WeightedRandomSampler`] |
-//! | `batch` | [`BatchSampler`] |
-//! | `shard` | [`ShardSampler`], which PyTorch lacks: every sample once, for an evaluation |
 
 use crate::Result;
 

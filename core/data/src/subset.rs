@@ -88,11 +88,8 @@ impl<const N: usize> Lengths<N> {
             Lengths::Samples(lengths) => {
                 let sum = lengths.iter().try_fold(0usize, |sum, &part| sum.checked_add(part));
                 if sum != Some(len) {
-                    return Err(Error::argument(
-                        "lengths",
-                        format!("{lengths:?}"),
-                        format!("numbers that add up to {len}, the data set's length"),
-                    ));
+                    let expected = format!("numbers that add up to {len}, the data set's length");
+                    return Err(Error::argument("lengths", format!("{lengths:?}"), expected));
                 }
                 Ok(lengths)
             }
@@ -102,11 +99,8 @@ impl<const N: usize> Lengths<N> {
                 let mut lengths = fractions.map(|fraction| (len as f64 * fraction) as usize);
                 let rest = len.checked_sub(lengths.iter().sum());
                 let Some(rest) = rest.filter(|_| in_range && is_whole) else {
-                    return Err(Error::argument(
-                        "lengths",
-                        format!("{fractions:?}"),
-                        "numbers from 0 to 1 that add up to 1",
-                    ));
+                    let expected = "numbers from 0 to 1 that add up to 1";
+                    return Err(Error::argument("lengths", format!("{fractions:?}"), expected));
                 };
                 (0..rest).for_each(|sample| lengths[sample % N] += 1);
                 Ok(lengths)

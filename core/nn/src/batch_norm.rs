@@ -147,25 +147,7 @@ impl BatchNorm {
             options.track_running_stats.then(|| RunningStats::new(path, num_features));
         BatchNorm { ws, bs, running_stats, options, inputs }
     }
-}
 
-impl RunningStats {
-    fn new(path: &Path<'_>, num_features: i64) -> RunningStats {
-        let none = Tensor::zeros([0i64; 0], (Kind::Int64, path.device()));
-        RunningStats {
-            mean: path.zeros_no_train("running_mean", &[num_features]),
-            var: path.ones_no_train("running_var", &[num_features]),
-            num_batches_tracked: path.add("num_batches_tracked", none, false),
-        }
-    }
-
-    /// Counts a batch whose statistics are in the moving averages.
-    pub fn count_batch(&self) {
-        let _ = self.num_batches_tracked.shallow_clone().g_add_scalar_(1);
-    }
-}
-
-impl BatchNorm {
     /// What [`ModuleT::forward_t`] does once the input's shape is known to be right.
     ///
     /// # Errors
@@ -186,6 +168,22 @@ impl BatchNorm {
             // PyTorch's default; it only matters with cuDNN.
             true,
         )
+    }
+}
+
+impl RunningStats {
+    fn new(path: &Path<'_>, num_features: i64) -> RunningStats {
+        let none = Tensor::zeros([0i64; 0], (Kind::Int64, path.device()));
+        RunningStats {
+            mean: path.zeros_no_train("running_mean", &[num_features]),
+            var: path.ones_no_train("running_var", &[num_features]),
+            num_batches_tracked: path.add("num_batches_tracked", none, false),
+        }
+    }
+
+    /// Counts a batch whose statistics are in the moving averages.
+    pub fn count_batch(&self) {
+        let _ = self.num_batches_tracked.shallow_clone().g_add_scalar_(1);
     }
 }
 

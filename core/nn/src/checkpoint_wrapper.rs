@@ -40,8 +40,9 @@ use tch_parallel_base::{Error, LogicalDevice, Tensors, lock};
 ///     CheckpointWrapper::new(block)
 /// };
 /// let model = seq_t().add(block(0)).add(block(1));
-/// model.forward_t(&Tensor::ones([4, 8], (Kind::Float, Device::Cpu)),
-/// true).sum(Kind::Float).backward(); assert!(vs.variables()["0.up.weight"].grad().defined());
+/// let xs = Tensor::ones([4, 8], (Kind::Float, Device::Cpu));
+/// model.forward_t(&xs, true).sum(Kind::Float).backward();
+/// assert!(vs.variables()["0.up.weight"].grad().defined());
 /// ```
 pub struct CheckpointWrapper<M> {
     /// Shared with the graphs that will run it again, on any of autograd's threads.

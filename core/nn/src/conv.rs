@@ -42,65 +42,60 @@ pub type Conv2d = Conv<2>;
 /// See [`conv3d`].
 pub type Conv3d = Conv<3>;
 
-/// `torch.nn.Conv1d(in_channels, out_channels, kernel_size)`: [`conv2d`] for sequences
-/// `[N, in_channels, L]`.
-///
-/// # Panics
-/// Those of [`conv2d`].
-pub fn conv1d<'a>(
-    path: impl Borrow<Path<'a>>,
-    in_channels: i64,
-    out_channels: i64,
-    kernel_size: i64,
-    options: ConvOptions,
-) -> Conv1d {
-    Conv::new(path.borrow(), in_channels, out_channels, kernel_size, options)
+/// Declares a layer's functions, one for each number of dimensions.
+macro_rules! layer_functions {
+    ($($(#[$attribute:meta])* $function:ident($Options:ident) -> $Layer:ident;)+) => {$(
+        $(#[$attribute])*
+        pub fn $function<'a>(
+            path: impl Borrow<Path<'a>>,
+            in_channels: i64,
+            out_channels: i64,
+            kernel_size: i64,
+            options: $Options,
+        ) -> $Layer {
+            $Layer::new(path.borrow(), in_channels, out_channels, kernel_size, options)
+        }
+    )+};
 }
+pub(super) use layer_functions;
 
-/// `torch.nn.Conv2d(in_channels, out_channels, kernel_size)`: maps images
-/// `[N, in_channels, H, W]` to `[N, out_channels, H', W']`.
-///
-/// Registers and draws the weight, then the bias, like `Conv2d.reset_parameters`; tch's own layer
-/// uses the opposite order and another distribution.
-///
-/// ```
-/// use tch::{Device, Kind, Tensor, nn::VarStore};
-/// use tch_parallel::nn::{ConvOptions, conv2d};
-///
-/// let vs = VarStore::new(Device::Cpu);
-/// let options = ConvOptions { stride: 2, padding: 1, ..Default::default() };
-/// let layer = conv2d(vs.root() / "conv1", 3, 64, 3, options);
-/// let images = Tensor::ones([8, 3, 32, 32], (Kind::Float, Device::Cpu));
-/// assert_eq!(images.apply(&layer).size(), [8, 64, 16, 16]);
-/// ```
-///
-/// # Panics
-/// If `groups` is not at least 1 or does not divide both `in_channels` and `out_channels`; if
-/// tensors of these shapes cannot be created; and in the forward pass, like tch's layers, if the
-/// input does not fit.
-pub fn conv2d<'a>(
-    path: impl Borrow<Path<'a>>,
-    in_channels: i64,
-    out_channels: i64,
-    kernel_size: i64,
-    options: ConvOptions,
-) -> Conv2d {
-    Conv::new(path.borrow(), in_channels, out_channels, kernel_size, options)
-}
+layer_functions! {
+    /// `torch.nn.Conv1d(in_channels, out_channels, kernel_size)`: [`conv2d`] for sequences
+    /// `[N, in_channels, L]`.
+    ///
+    /// # Panics
+    /// Those of [`conv2d`].
+    conv1d(ConvOptions) -> Conv1d;
 
-/// `torch.nn.Conv3d(in_channels, out_channels, kernel_size)`: [`conv2d`] for volumes and videos
-/// `[N, in_channels, D, H, W]`.
-///
-/// # Panics
-/// Those of [`conv2d`].
-pub fn conv3d<'a>(
-    path: impl Borrow<Path<'a>>,
-    in_channels: i64,
-    out_channels: i64,
-    kernel_size: i64,
-    options: ConvOptions,
-) -> Conv3d {
-    Conv::new(path.borrow(), in_channels, out_channels, kernel_size, options)
+    /// `torch.nn.Conv2d(in_channels, out_channels, kernel_size)`: maps images
+    /// `[N, in_channels, H, W]` to `[N, out_channels, H', W']`.
+    ///
+    /// Registers and draws the weight, then the bias, like `Conv2d.reset_parameters`; tch's own
+    /// layer uses the opposite order and another distribution.
+    ///
+    /// ```
+    /// use tch::{Device, Kind, Tensor, nn::VarStore};
+    /// use tch_parallel::nn::{ConvOptions, conv2d};
+    ///
+    /// let vs = VarStore::new(Device::Cpu);
+    /// let options = ConvOptions { stride: 2, padding: 1, ..Default::default() };
+    /// let layer = conv2d(vs.root() / "conv1", 3, 64, 3, options);
+    /// let images = Tensor::ones([8, 3, 32, 32], (Kind::Float, Device::Cpu));
+    /// assert_eq!(images.apply(&layer).size(), [8, 64, 16, 16]);
+    /// ```
+    ///
+    /// # Panics
+    /// If `groups` is not at least 1 or does not divide both `in_channels` and `out_channels`; if
+    /// tensors of these shapes cannot be created; and in the forward pass, like tch's layers, if
+    /// the input does not fit.
+    conv2d(ConvOptions) -> Conv2d;
+
+    /// `torch.nn.Conv3d(in_channels, out_channels, kernel_size)`: [`conv2d`] for volumes and videos
+    /// `[N, in_channels, D, H, W]`.
+    ///
+    /// # Panics
+    /// Those of [`conv2d`].
+    conv3d(ConvOptions) -> Conv3d;
 }
 
 impl<const N: usize> Conv<N> {

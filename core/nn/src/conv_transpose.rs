@@ -1,7 +1,7 @@
 //! Transposed convolutions with PyTorch's initial values: `torch.nn.ConvTranspose1d`,
 //! `ConvTranspose2d` and `ConvTranspose3d`.
 
-use super::conv::{check_groups, kernel, variables};
+use super::conv::{check_groups, kernel, layer_functions, variables};
 use std::borrow::Borrow;
 use tch::Tensor;
 use tch::nn::{Module, Path};
@@ -44,61 +44,39 @@ pub type ConvTranspose2d = ConvTranspose<2>;
 /// See [`conv_transpose3d`].
 pub type ConvTranspose3d = ConvTranspose<3>;
 
-/// `torch.nn.ConvTranspose1d(in_channels, out_channels, kernel_size)`: [`conv_transpose2d`] for
-/// sequences `[N, in_channels, L]`.
-///
-/// # Panics
-/// Those of [`conv2d`](super::conv2d).
-pub fn conv_transpose1d<'a>(
-    path: impl Borrow<Path<'a>>,
-    in_channels: i64,
-    out_channels: i64,
-    kernel_size: i64,
-    options: ConvTransposeOptions,
-) -> ConvTranspose1d {
-    ConvTranspose::new(path.borrow(), in_channels, out_channels, kernel_size, options)
-}
+layer_functions! {
+    /// `torch.nn.ConvTranspose1d(in_channels, out_channels, kernel_size)`: [`conv_transpose2d`] for
+    /// sequences `[N, in_channels, L]`.
+    ///
+    /// # Panics
+    /// Those of [`conv2d`](super::conv2d).
+    conv_transpose1d(ConvTransposeOptions) -> ConvTranspose1d;
 
-/// `torch.nn.ConvTranspose2d(in_channels, out_channels, kernel_size)`: maps images
-/// `[N, in_channels, H, W]` to larger ones, as the backward pass of a [`conv2d`](super::conv2d) with
-/// the same options maps the gradient of its output.
-///
-/// ```
-/// use tch::{Device, Kind, Tensor, nn::VarStore};
-/// use tch_parallel::nn::{ConvTransposeOptions, conv_transpose2d};
-///
-/// let vs = VarStore::new(Device::Cpu);
-/// let options = ConvTransposeOptions { stride: 2, padding: 1, ..Default::default() };
-/// let layer = conv_transpose2d(vs.root() / "up", 64, 3, 4, options);
-/// let images = Tensor::ones([8, 64, 16, 16], (Kind::Float, Device::Cpu));
-/// assert_eq!(images.apply(&layer).size(), [8, 3, 32, 32]);
-/// ```
-///
-/// # Panics
-/// Those of [`conv2d`](super::conv2d).
-pub fn conv_transpose2d<'a>(
-    path: impl Borrow<Path<'a>>,
-    in_channels: i64,
-    out_channels: i64,
-    kernel_size: i64,
-    options: ConvTransposeOptions,
-) -> ConvTranspose2d {
-    ConvTranspose::new(path.borrow(), in_channels, out_channels, kernel_size, options)
-}
+    /// `torch.nn.ConvTranspose2d(in_channels, out_channels, kernel_size)`: maps images
+    /// `[N, in_channels, H, W]` to larger ones, as the backward pass of a
+    /// [`conv2d`](super::conv2d) with the same options maps the gradient of its output.
+    ///
+    /// ```
+    /// use tch::{Device, Kind, Tensor, nn::VarStore};
+    /// use tch_parallel::nn::{ConvTransposeOptions, conv_transpose2d};
+    ///
+    /// let vs = VarStore::new(Device::Cpu);
+    /// let options = ConvTransposeOptions { stride: 2, padding: 1, ..Default::default() };
+    /// let layer = conv_transpose2d(vs.root() / "up", 64, 3, 4, options);
+    /// let images = Tensor::ones([8, 64, 16, 16], (Kind::Float, Device::Cpu));
+    /// assert_eq!(images.apply(&layer).size(), [8, 3, 32, 32]);
+    /// ```
+    ///
+    /// # Panics
+    /// Those of [`conv2d`](super::conv2d).
+    conv_transpose2d(ConvTransposeOptions) -> ConvTranspose2d;
 
-/// `torch.nn.ConvTranspose3d(in_channels, out_channels, kernel_size)`: [`conv_transpose2d`] for
-/// volumes and videos `[N, in_channels, D, H, W]`.
-///
-/// # Panics
-/// Those of [`conv2d`](super::conv2d).
-pub fn conv_transpose3d<'a>(
-    path: impl Borrow<Path<'a>>,
-    in_channels: i64,
-    out_channels: i64,
-    kernel_size: i64,
-    options: ConvTransposeOptions,
-) -> ConvTranspose3d {
-    ConvTranspose::new(path.borrow(), in_channels, out_channels, kernel_size, options)
+    /// `torch.nn.ConvTranspose3d(in_channels, out_channels, kernel_size)`: [`conv_transpose2d`] for
+    /// volumes and videos `[N, in_channels, D, H, W]`.
+    ///
+    /// # Panics
+    /// Those of [`conv2d`](super::conv2d).
+    conv_transpose3d(ConvTransposeOptions) -> ConvTranspose3d;
 }
 
 impl<const N: usize> ConvTranspose<N> {

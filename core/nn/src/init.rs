@@ -205,12 +205,16 @@ fn kaiming_std(fan: i64, nonlinearity: Nonlinearity) -> f64 {
 }
 
 fn fan(tensor: &Tensor, mode: FanInOut) -> i64 {
+    mode.for_weight_dims(&matrix_size(tensor))
+}
+
+fn matrix_size(tensor: &Tensor) -> Vec<i64> {
     let size = tensor.size();
     assert!(
         size.len() >= 2,
         "the tensor is of shape {size:?}, but must be of at least two dimensions"
     );
-    mode.for_weight_dims(&size)
+    size
 }
 
 /// `nn.init.orthogonal_(tensor, gain)`: an orthogonal matrix, times `gain`. Of a tensor with more
@@ -220,11 +224,7 @@ fn fan(tensor: &Tensor, mode: FanInOut) -> i64 {
 /// # Panics
 /// For a tensor with fewer than two dimensions.
 pub fn orthogonal_(tensor: &Tensor, gain: f64) {
-    let size = tensor.size();
-    assert!(
-        size.len() >= 2,
-        "the tensor is of shape {size:?}, but must be of at least two dimensions"
-    );
+    let size = matrix_size(tensor);
     if tensor.numel() == 0 {
         return;
     }

@@ -1,6 +1,6 @@
 //! A transformer's layer with PyTorch's initial values: `torch.nn.TransformerEncoderLayer`.
 
-use super::attention::masks::{Masks, canonical_mask};
+use super::attention::masks::Masks;
 use super::attention::{
     AttentionOptions, InProjection, MultiheadAttention, MultiheadAttentionOptions,
     multihead_attention,
@@ -133,11 +133,7 @@ impl TransformerEncoderLayer {
     /// mask.
     pub fn forward(&self, src: &Tensor, masks: EncoderMasks<'_>, train: bool) -> Tensor {
         let EncoderMasks { src_mask, src_key_padding_mask, is_causal } = masks;
-        let canonical = |mask: &Tensor| canonical_mask(mask, src.kind());
-        let masks = Masks {
-            attn: src_mask.map(canonical),
-            key_padding: src_key_padding_mask.map(canonical),
-        };
+        let masks = Masks::new(src_mask, src_key_padding_mask, src.kind());
         if let Some(output) = self.fast_path(src, &masks, train) {
             return output;
         }
@@ -208,9 +204,7 @@ impl TransformerEncoderLayer {
             kind,
         ))
     }
-}
 
-impl TransformerEncoderLayer {
     /// All variables, in the order of registration.
     pub(super) fn variables(&self) -> Vec<&Tensor> {
         let InProjection::Packed(weight) = &self.self_attn.in_proj else { return Vec::new() };

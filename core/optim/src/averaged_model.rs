@@ -168,11 +168,9 @@ fn pairs(
     };
     let (theirs, ours) = (describe(&model), describe(&averaged));
     if let Some(other) = (0..theirs.len().max(ours.len())).find(|&i| theirs.get(i) != ours.get(i)) {
-        return Err(Error::argument(
-            "averaged",
-            format!("a store with {:?}", ours.get(other)),
-            format!("built as the model's, with {:?}", theirs.get(other)),
-        ));
+        let found = format!("a store with {:?}", ours.get(other));
+        let expected = format!("built as the model's, with {:?}", theirs.get(other));
+        return Err(Error::argument("averaged", found, expected));
     }
     let tensors = averaged.into_iter().zip(model);
     Ok(tensors.map(|((_, averaged), (_, model))| (averaged, model)).collect())

@@ -54,7 +54,6 @@ use tch::{Device, Tensor, no_grad};
 /// # Errors
 /// [`Error::Argument`](crate::Error::Argument) if `max_norm` is negative or NaN;
 /// [`Error::Tensor`](crate::Error::Tensor) if an operation fails.
-///
 pub fn clip_grad_norm_(parameters: &[Tensor], max_norm: f64) -> Result<f64> {
     clip_grad_norm_of_parts(parameters, max_norm, Ok)
 }

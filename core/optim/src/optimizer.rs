@@ -163,19 +163,16 @@ impl OptimizerState {
     pub(super) fn options_for<R: UpdateRule>(&self, groups: &[ParamGroup<R>]) -> Result<Vec<R>> {
         let name = groups[0].options.name();
         if self.optimizer != name {
-            return Err(Error::argument(
-                "the optimizer state",
-                format!("that of {}", self.optimizer),
-                format!("that of {name}, which is this optimizer"),
-            ));
+            let found = format!("that of {}", self.optimizer);
+            let expected = format!("that of {name}, which is this optimizer");
+            return Err(Error::argument("the optimizer state", found, expected));
         }
+        let plural = |count: usize| if count == 1 { "" } else { "s" };
         let count = |count| format!("that of {count} parameter group{}", plural(count));
         if self.param_groups.len() != groups.len() {
-            return Err(Error::argument(
-                "the optimizer state",
-                count(self.param_groups.len()),
-                format!("{}, which this optimizer has", count(groups.len())),
-            ));
+            let found = count(self.param_groups.len());
+            let expected = format!("{}, which this optimizer has", count(groups.len()));
+            return Err(Error::argument("the optimizer state", found, expected));
         }
         let groups = self.param_groups.iter().zip(groups).enumerate();
         groups.map(|(number, (saved, own))| saved.options_for(number, own)).collect()
@@ -185,11 +182,9 @@ impl OptimizerState {
 impl ParamGroupState {
     pub(super) fn new<R: UpdateRule>(group: &ParamGroup<R>) -> Result<Self> {
         let refused = |found: &dyn std::fmt::Display| {
-            Error::argument(
-                format!("the options of {}", group.options.name()),
-                found,
-                "made of finite numbers, because JSON cannot represent others",
-            )
+            let what = format!("the options of {}", group.options.name());
+            let expected = "made of finite numbers, because JSON cannot represent others";
+            Error::argument(what, found, expected)
         };
         let options = serde_json::to_value(&group.options).map_err(|error| refused(&error))?;
         // Infinity and NaN would become null, which cannot be loaded again.
@@ -217,15 +212,9 @@ impl ParamGroupState {
             return Err(Error::argument(what(), found, "one with it, as this optimizer's is"));
         }
         R::deserialize(&self.options).map_err(|error| {
-            Error::argument(
-                format!("the options in the state of {}", group.options.name()),
-                format!("{} ({error})", self.options),
-                "what `state_dict` returned",
-            )
+            let what = format!("the options in the state of {}", group.options.name());
+            let found = format!("{} ({error})", self.options);
+            Error::argument(what, found, "what `state_dict` returned")
         })
     }
-}
-
-fn plural(count: usize) -> &'static str {
-    if count == 1 { "" } else { "s" }
 }

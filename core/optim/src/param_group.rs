@@ -124,11 +124,9 @@ pub(super) fn groups_of_store(vs: &VarStore) -> Result<BTreeMap<usize, Vec<(Stri
         groups.entry(number).or_default().push(parameter);
     }
     if groups.is_empty() {
-        return Err(Error::argument(
-            "vs",
-            "a variable store without a trainable variable",
-            "that of a model; build the model before its optimizer",
-        ));
+        let found = "a variable store without a trainable variable";
+        let expected = "that of a model; build the model before its optimizer";
+        return Err(Error::argument("vs", found, expected));
     }
     Ok(groups)
 }

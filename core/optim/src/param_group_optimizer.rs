@@ -71,11 +71,9 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
             groups.push(ParamGroup::new(parameters, options));
         }
         if let Some((number, parameters)) = of_store.into_iter().next() {
-            return Err(Error::argument(
-                format!("group {number} of the variable store ({} …)", parameters[0].0),
-                "without options",
-                format!("in the list, like all its groups: {numbers:?}"),
-            ));
+            let what = format!("group {number} of the variable store ({} …)", parameters[0].0);
+            let expected = format!("in the list, like all its groups: {numbers:?}");
+            return Err(Error::argument(what, "without options", expected));
         }
         Self::from_param_groups(groups)
     }

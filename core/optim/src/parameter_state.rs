@@ -100,22 +100,17 @@ impl ParameterState {
         for (name, shape) in layout {
             let saved = dict.remove(full_name(name).as_str()).ok_or_else(|| {
                 let all: Vec<_> = layout.iter().map(|(name, _)| full_name(name)).collect();
-                Error::argument(
-                    full_name(name),
-                    "missing from the optimizer state",
-                    format!("present: {} belong together", all.join(", ")),
-                )
+                let expected = format!("present: {} belong together", all.join(", "));
+                Error::argument(full_name(name), "missing from the optimizer state", expected)
             })?;
             let expected = match shape {
                 StateShape::Scalar => Vec::new(),
                 StateShape::Parameter => tensor.size(),
             };
             if saved.size() != expected {
-                return Err(Error::argument(
-                    full_name(name),
-                    format!("of shape {:?}", saved.size()),
-                    format!("of shape {expected:?}"),
-                ));
+                let found = format!("of shape {:?}", saved.size());
+                let expected = format!("of shape {expected:?}");
+                return Err(Error::argument(full_name(name), found, expected));
             }
             let own = match shape {
                 StateShape::Scalar => filled(scalar()?, saved)?,

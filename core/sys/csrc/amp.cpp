@@ -14,6 +14,9 @@ c10::DeviceType device_type(bool cuda) {
 
 } // namespace
 
+extern "C" {
+
+// `kind` is a c10::ScalarType, or -1 for enabled=False.
 c10d_status c10d_autocast_enter(bool cuda, int32_t kind, c10d_autocast* previous) {
   return guarded([&] {
     const auto device = device_type(cuda);
@@ -43,9 +46,10 @@ bool c10d_cuda_autocast_enabled(void) {
 }
 
 c10d_status c10d_non_finite_check_and_unscale(
-    c10d_tensor** gradients, size_t count, c10d_tensor* found_inf, const c10d_tensor* inv_scale) {
+    c10d_tensors gradients, c10d_tensor* found_inf, const c10d_tensor* inv_scale) {
   return guarded([&] {
-    at::_amp_foreach_non_finite_check_and_unscale_(
-        tensors(gradients, count), tensor(found_inf), *static_cast<const at::Tensor*>(inv_scale));
+    at::_amp_foreach_non_finite_check_and_unscale_(tensors(gradients), tensor(found_inf), tensor(inv_scale));
   });
 }
+
+} // extern "C"

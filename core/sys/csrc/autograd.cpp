@@ -93,13 +93,15 @@ struct c10d_thread_state {
   at::ThreadLocalState state;
 };
 
+extern "C" {
+
 c10d_status c10d_tensor_backward(const c10d_tensor* tensor) {
-  return guarded([&] { static_cast<const at::Tensor*>(tensor)->backward(); });
+  return guarded([&] { c10d_sys::tensor(tensor).backward(); });
 }
 
 c10d_status c10d_graph_end_new(const c10d_tensor* pointer, c10d_graph_end** out) {
   return guarded([&] {
-    const auto& tensor = *static_cast<const at::Tensor*>(pointer);
+    const auto& tensor = c10d_sys::tensor(pointer);
     TORCH_CHECK(tensor.requires_grad(), "the tensor does not require grad and does not have a grad_fn");
     *out = new c10d_graph_end{torch::autograd::impl::gradient_edge(tensor)};
   });
@@ -109,13 +111,14 @@ void c10d_graph_end_free(c10d_graph_end* end) {
   delete end;
 }
 
-c10d_status c10d_backward(c10d_graph_end** ends, c10d_tensor** gradients, size_t count, bool keep_graph) {
+// Moves the gradients out of their handles, so that each is freed as soon as it has been used.
+c10d_status c10d_backward(c10d_graph_end** ends, c10d_tensors gradients, bool keep_graph) {
   return guarded([&] {
     auto root = c10d_sys::make_node<Deliver>();
     torch::autograd::edge_list edges;
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < gradients.count; ++i) {
       edges.push_back(ends[i]->edge);
-      root->gradients.push_back(std::move(c10d_sys::tensor(gradients[i])));
+      root->gradients.push_back(std::move(c10d_sys::tensor(gradients.first[i])));
     }
     root->set_next_edges(std::move(edges));
     const auto go = at::zeros({});
@@ -128,20 +131,14 @@ c10d_status c10d_backward(c10d_graph_end** ends, c10d_tensor** gradients, size_t
 }
 
 c10d_status c10d_hook_gradients(
-    c10d_tensor** leaves,
-    size_t leaf_count,
-    c10d_tensor** inputs,
-    size_t input_count,
-    c10d_gradient_hook call,
-    void* context,
-    c10d_drop drop) {
+    c10d_tensors leaves, c10d_tensors inputs, c10d_gradient_hook call, void* context, c10d_drop drop) {
   return guarded([&] {
-    auto state = c10::make_intrusive<HookState>(call, context, drop, input_count);
-    const auto given = tensors(leaves, leaf_count);
-    const auto sources = tensors(inputs, input_count);
+    auto state = c10::make_intrusive<HookState>(call, context, drop, inputs.count);
+    const auto given = tensors(leaves);
+    const auto sources = tensors(inputs);
     auto hooked = GradientHook::apply(state, at::TensorList(given), at::TensorList(sources));
-    for (size_t i = 0; i < leaf_count; ++i) {
-      c10d_sys::tensor(leaves[i]) = hooked[i];
+    for (size_t i = 0; i < leaves.count; ++i) {
+      c10d_sys::tensor(leaves.first[i]) = hooked[i];
     }
   });
 }
@@ -150,6 +147,7 @@ c10d_status c10d_thread_state_new(c10d_thread_state** out) {
   return guarded([&] { *out = new c10d_thread_state(); });
 }
 
+// `body` must not throw.
 c10d_status c10d_thread_state_run(const c10d_thread_state* state, void (*body)(void*), void* context) {
   return guarded([&] {
     at::ThreadLocalStateGuard guard(state->state);
@@ -165,3 +163,5 @@ c10d_status c10d_thread_state_run(const c10d_thread_state* state, void (*body)(v
 void c10d_thread_state_free(c10d_thread_state* state) {
   delete state;
 }
+
+} // extern "C"

@@ -52,6 +52,8 @@ struct AfterBackward : torch::autograd::Function<AfterBackward> {
 
 } // namespace
 
+extern "C" {
+
 c10d_status c10d_before_backward(c10d_tensor* output, c10d_backward_hook call, void* context, c10d_drop drop) {
   return guarded([&] {
     const auto hook = c10::make_intrusive<Hook>(call, context, drop);
@@ -59,14 +61,13 @@ c10d_status c10d_before_backward(c10d_tensor* output, c10d_backward_hook call, v
   });
 }
 
-c10d_status c10d_after_backward(
-    c10d_tensor** inputs, size_t count, c10d_backward_hook call, void* context, c10d_drop drop) {
+c10d_status c10d_after_backward(c10d_tensors inputs, c10d_backward_hook call, void* context, c10d_drop drop) {
   return guarded([&] {
     const auto hook = c10::make_intrusive<Hook>(call, context, drop);
-    const auto given = tensors(inputs, count);
+    const auto given = tensors(inputs);
     auto hooked = AfterBackward::apply(hook, at::TensorList(given));
-    for (size_t i = 0; i < count; ++i) {
-      tensor(inputs[i]) = std::move(hooked[i]);
+    for (size_t i = 0; i < inputs.count; ++i) {
+      tensor(inputs.first[i]) = std::move(hooked[i]);
     }
   });
 }
@@ -81,3 +82,5 @@ c10d_status c10d_at_end_of_backward(c10d_backward_hook call, void* context, c10d
 bool c10d_in_backward(void) {
   return torch::autograd::get_current_graph_task_id() != -1;
 }
+
+} // extern "C"

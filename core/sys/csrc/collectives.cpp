@@ -9,13 +9,13 @@
 #include <vector>
 
 using c10d_sys::guarded;
+using c10d_sys::Tensors;
 using c10d_sys::tensors;
 using std::chrono::milliseconds;
 
 namespace {
 
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-using Tensors = std::vector<at::Tensor>;
 
 c10d_sys::SerialProcessGroup& serial(c10d_process_group* handle) {
   // c10d_process_group_new makes no other.
@@ -63,17 +63,19 @@ at::Tensor exchanged(c10d_tensor* pointer) {
   return tensor.is_cpu() ? c10d_sys::independent(tensor) : tensor.tensor_data();
 }
 
-Tensors exchanged(c10d_tensor** pointers, size_t count) {
+Tensors exchanged(c10d_tensors list) {
   Tensors result;
-  for (size_t i = 0; i < count; ++i) {
-    result.push_back(exchanged(pointers[i]));
+  for (size_t i = 0; i < list.count; ++i) {
+    result.push_back(exchanged(list.first[i]));
   }
   return result;
 }
 
-template <typename F>
-void start(c10d_process_group* handle, c10d_work** out, F&& operation) {
-  *out = new c10d_work{serial(handle).start(operation)};
+// Starts one of the backend's operations.
+template <typename Operation, typename... Arguments>
+void start(c10d_process_group* handle, c10d_work** out, Operation operation, Arguments&&... arguments) {
+  const auto run = [&](c10d::Backend& backend) { return (backend.*operation)(arguments...); };
+  *out = new c10d_work{serial(handle).start(run)};
 }
 
 c10d_sys::Gloo& in_shared_memory(c10d_process_group* handle) {
@@ -83,22 +85,20 @@ c10d_sys::Gloo& in_shared_memory(c10d_process_group* handle) {
 
 } // namespace
 
+extern "C" {
+
 c10d_status c10d_all_reduce(
     c10d_process_group* handle, c10d_tensor* input, uint8_t op, c10d_call call, c10d_work** out) {
   return guarded([&] {
     Tensors list{exchanged(input)};
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend.allreduce(list, reducing<c10d::AllreduceOptions>(call, op));
-    });
+    start(handle, out, &c10d::Backend::allreduce, list, reducing<c10d::AllreduceOptions>(call, op));
   });
 }
 
 c10d_status c10d_broadcast(c10d_process_group* handle, c10d_tensor* input, int root, c10d_call call, c10d_work** out) {
   return guarded([&] {
     Tensors list{exchanged(input)};
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend.broadcast(list, rooted<c10d::BroadcastOptions>(call, root));
-    });
+    start(handle, out, &c10d::Backend::broadcast, list, rooted<c10d::BroadcastOptions>(call, root));
   });
 }
 
@@ -108,23 +108,16 @@ c10d_status c10d_reduce(
     Tensors list{exchanged(input)};
     auto options = reducing<c10d::ReduceOptions>(call, op);
     options.rootRank = root;
-    start(handle, out, [&](c10d::Backend& backend) { return backend.reduce(list, options); });
+    start(handle, out, &c10d::Backend::reduce, list, options);
   });
 }
 
 c10d_status c10d_all_gather(
-    c10d_process_group* handle,
-    c10d_tensor** outputs,
-    size_t count,
-    c10d_tensor* input,
-    c10d_call call,
-    c10d_work** out) {
+    c10d_process_group* handle, c10d_tensors outputs, c10d_tensor* input, c10d_call call, c10d_work** out) {
   return guarded([&] {
-    std::vector<Tensors> gathered{exchanged(outputs, count)};
+    std::vector<Tensors> gathered{exchanged(outputs)};
     Tensors list{exchanged(input)};
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend.allgather(gathered, list, options_of<c10d::AllgatherOptions>(call));
-    });
+    start(handle, out, &c10d::Backend::allgather, gathered, list, options_of<c10d::AllgatherOptions>(call));
   });
 }
 
@@ -132,60 +125,34 @@ c10d_status c10d_all_gather_into_tensor(
     c10d_process_group* handle, c10d_tensor* output, c10d_tensor* input, c10d_call call, c10d_work** out) {
   return guarded([&] {
     Tensors both{exchanged(output), exchanged(input)};
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend._allgather_base(both[0], both[1], options_of<c10d::AllgatherOptions>(call));
-    });
+    start(handle, out, &c10d::Backend::_allgather_base, both[0], both[1], options_of<c10d::AllgatherOptions>(call));
   });
 }
 
 c10d_status c10d_gather(
-    c10d_process_group* handle,
-    c10d_tensor** outputs,
-    size_t count,
-    c10d_tensor* input,
-    int root,
-    c10d_call call,
-    c10d_work** out) {
+    c10d_process_group* handle, c10d_tensors outputs, c10d_tensor* input, int root, c10d_call call, c10d_work** out) {
   return guarded([&] {
-    std::vector<Tensors> lists(count > 0 ? 1 : 0, exchanged(outputs, count));
+    std::vector<Tensors> lists(outputs.count > 0 ? 1 : 0, exchanged(outputs));
     Tensors list{exchanged(input)};
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend.gather(lists, list, rooted<c10d::GatherOptions>(call, root));
-    });
+    start(handle, out, &c10d::Backend::gather, lists, list, rooted<c10d::GatherOptions>(call, root));
   });
 }
 
 c10d_status c10d_scatter(
-    c10d_process_group* handle,
-    c10d_tensor* output,
-    c10d_tensor** inputs,
-    size_t count,
-    int root,
-    c10d_call call,
-    c10d_work** out) {
+    c10d_process_group* handle, c10d_tensor* output, c10d_tensors inputs, int root, c10d_call call, c10d_work** out) {
   return guarded([&] {
-    std::vector<Tensors> lists(count > 0 ? 1 : 0, exchanged(inputs, count));
+    std::vector<Tensors> lists(inputs.count > 0 ? 1 : 0, exchanged(inputs));
     Tensors list{exchanged(output)};
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend.scatter(list, lists, rooted<c10d::ScatterOptions>(call, root));
-    });
+    start(handle, out, &c10d::Backend::scatter, list, lists, rooted<c10d::ScatterOptions>(call, root));
   });
 }
 
 c10d_status c10d_reduce_scatter(
-    c10d_process_group* handle,
-    c10d_tensor* output,
-    c10d_tensor** inputs,
-    size_t count,
-    uint8_t op,
-    c10d_call call,
-    c10d_work** out) {
+    c10d_process_group* handle, c10d_tensor* output, c10d_tensors inputs, uint8_t op, c10d_call call, c10d_work** out) {
   return guarded([&] {
     Tensors list{exchanged(output)};
-    std::vector<Tensors> lists{exchanged(inputs, count)};
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend.reduce_scatter(list, lists, reducing<c10d::ReduceScatterOptions>(call, op));
-    });
+    std::vector<Tensors> lists{exchanged(inputs)};
+    start(handle, out, &c10d::Backend::reduce_scatter, list, lists, reducing<c10d::ReduceScatterOptions>(call, op));
   });
 }
 
@@ -193,58 +160,41 @@ c10d_status c10d_reduce_scatter_tensor(
     c10d_process_group* handle, c10d_tensor* output, c10d_tensor* input, uint8_t op, c10d_call call, c10d_work** out) {
   return guarded([&] {
     Tensors both{exchanged(output), exchanged(input)};
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend._reduce_scatter_base(both[0], both[1], reducing<c10d::ReduceScatterOptions>(call, op));
-    });
+    const auto options = reducing<c10d::ReduceScatterOptions>(call, op);
+    start(handle, out, &c10d::Backend::_reduce_scatter_base, both[0], both[1], options);
   });
 }
 
 c10d_status c10d_all_gather_parts(
-    c10d_process_group* handle,
-    c10d_tensor** outputs,
-    c10d_tensor** inputs,
-    size_t count,
-    c10d_call call,
-    c10d_work** out) {
+    c10d_process_group* handle, c10d_tensors outputs, c10d_tensors inputs, c10d_call call, c10d_work** out) {
   return guarded([&] {
-    const auto gathered = exchanged(outputs, count);
-    const auto parts = exchanged(inputs, count);
-    start(handle, out, [&](c10d::Backend&) {
+    const auto gathered = exchanged(outputs);
+    const auto parts = exchanged(inputs);
+    const auto run = [&](c10d::Backend&) {
       return in_shared_memory(handle).allgather_parts(gathered, parts, options_of<c10d::AllgatherOptions>(call));
-    });
+    };
+    *out = new c10d_work{serial(handle).start(run)};
   });
 }
 
 c10d_status c10d_reduce_scatter_parts(
-    c10d_process_group* handle,
-    c10d_tensor* output,
-    c10d_tensor** inputs,
-    size_t count,
-    uint8_t op,
-    c10d_call call,
-    c10d_work** out) {
+    c10d_process_group* handle, c10d_tensor* output, c10d_tensors inputs, uint8_t op, c10d_call call, c10d_work** out) {
   return guarded([&] {
     const auto own = exchanged(output);
-    const auto list = exchanged(inputs, count);
-    start(handle, out, [&](c10d::Backend&) {
+    const auto list = exchanged(inputs);
+    const auto run = [&](c10d::Backend&) {
       return in_shared_memory(handle).reduce_scatter_parts(own, list, reducing<c10d::ReduceScatterOptions>(call, op));
-    });
+    };
+    *out = new c10d_work{serial(handle).start(run)};
   });
 }
 
 c10d_status c10d_all_to_all(
-    c10d_process_group* handle,
-    c10d_tensor** outputs,
-    c10d_tensor** inputs,
-    size_t count,
-    c10d_call call,
-    c10d_work** out) {
+    c10d_process_group* handle, c10d_tensors outputs, c10d_tensors inputs, c10d_call call, c10d_work** out) {
   return guarded([&] {
-    auto received = exchanged(outputs, count);
-    auto sent = exchanged(inputs, count);
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend.alltoall(received, sent, options_of<c10d::AllToAllOptions>(call));
-    });
+    auto received = exchanged(outputs);
+    auto sent = exchanged(inputs);
+    start(handle, out, &c10d::Backend::alltoall, received, sent, options_of<c10d::AllToAllOptions>(call));
   });
 }
 
@@ -262,17 +212,14 @@ c10d_status c10d_all_to_all_single(
     Tensors both{exchanged(output), exchanged(input)};
     std::vector<int64_t> received(output_splits, output_splits + output_count);
     std::vector<int64_t> sent(input_splits, input_splits + input_count);
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend.alltoall_base(both[0], both[1], received, sent, options_of<c10d::AllToAllOptions>(call));
-    });
+    const auto options = options_of<c10d::AllToAllOptions>(call);
+    start(handle, out, &c10d::Backend::alltoall_base, both[0], both[1], received, sent, options);
   });
 }
 
 c10d_status c10d_barrier(c10d_process_group* handle, c10d_call call, c10d_work** out) {
   return guarded([&] {
-    start(handle, out, [&](c10d::Backend& backend) {
-      return backend.barrier(options_of<c10d::BarrierOptions>(call));
-    });
+    start(handle, out, &c10d::Backend::barrier, options_of<c10d::BarrierOptions>(call));
   });
 }
 
@@ -287,11 +234,11 @@ c10d_status c10d_monitored_barrier(c10d_process_group* handle, int64_t timeout_m
 }
 
 c10d_status c10d_broadcast_coalesced(
-    c10d_process_group* handle, c10d_tensor** pointers, size_t count, size_t buffer_size, int root) {
+    c10d_process_group* handle, c10d_tensors list, size_t buffer_size, int root) {
   return guarded([&] {
     // A leaf that requires a gradient may not be written to; its detached twin shares the memory.
     Tensors detached;
-    for (const auto& each : tensors(pointers, count)) {
+    for (const auto& each : tensors(list)) {
       detached.push_back(each.detach());
     }
     c10d::broadcast_coalesced(handle->group, detached, buffer_size, root);
@@ -301,24 +248,25 @@ c10d_status c10d_broadcast_coalesced(
 c10d_status c10d_send(c10d_process_group* handle, c10d_tensor* input, int destination, int tag, c10d_work** out) {
   return guarded([&] {
     Tensors list{exchanged(input)};
-    start(handle, out, [&](c10d::Backend& backend) { return backend.send(list, destination, tag); });
+    start(handle, out, &c10d::Backend::send, list, destination, tag);
   });
 }
 
 c10d_status c10d_recv(c10d_process_group* handle, c10d_tensor* output, int source, int tag, c10d_work** out) {
   return guarded([&] {
     Tensors list{exchanged(output)};
-    start(handle, out, [&](c10d::Backend& backend) { return backend.recv(list, source, tag); });
+    start(handle, out, &c10d::Backend::recv, list, source, tag);
   });
 }
 
 c10d_status c10d_recv_any(c10d_process_group* handle, c10d_tensor* output, int tag, c10d_work** out) {
   return guarded([&] {
     Tensors list{exchanged(output)};
-    start(handle, out, [&](c10d::Backend& backend) { return backend.recvAnysource(list, tag); });
+    start(handle, out, &c10d::Backend::recvAnysource, list, tag);
   });
 }
 
+// `out` has room for a work of each message.
 c10d_status c10d_batch(c10d_process_group* handle, const c10d_message* messages, size_t count, c10d_work** out) {
   return guarded([&] {
     std::vector<Tensors> lists;
@@ -346,6 +294,8 @@ c10d_status c10d_batch(c10d_process_group* handle, const c10d_message* messages,
   });
 }
 
+// Messages have no time limit of their own, so that one for waiting takes its place. Negative for
+// the operation's.
 c10d_status c10d_work_wait(c10d_work* work, int64_t timeout_ms) {
   auto status = guarded([&] {
     if (work->work) {
@@ -373,3 +323,5 @@ c10d_status c10d_work_source_rank(c10d_work* work, int* out) {
 void c10d_work_free(c10d_work* work) {
   delete work;
 }
+
+} // extern "C"

@@ -70,6 +70,8 @@ at::Tensor CommHook::parseHookResult(const c10::IValue& result) {
 
 } // namespace c10d_sys
 
+extern "C" {
+
 size_t c10d_grad_bucket_index(const c10d_grad_bucket* handle) {
   return handle->bucket.getIndex();
 }
@@ -90,6 +92,7 @@ size_t c10d_grad_bucket_len(const c10d_grad_bucket* handle) {
   return handle->bucket.getParameters().size();
 }
 
+// `out` has room for c10d_grad_bucket_len new tensors, here and below.
 c10d_status c10d_grad_bucket_gradients(const c10d_grad_bucket* handle, c10d_tensor** out) {
   return guarded([&] { give(handle->bucket.getGradients(), out); });
 }
@@ -97,3 +100,5 @@ c10d_status c10d_grad_bucket_gradients(const c10d_grad_bucket* handle, c10d_tens
 c10d_status c10d_grad_bucket_parameters(const c10d_grad_bucket* handle, c10d_tensor** out) {
   return guarded([&] { give(handle->bucket.getParameters(), out); });
 }
+
+} // extern "C"

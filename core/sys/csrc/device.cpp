@@ -1,8 +1,11 @@
 #include "guard.hpp"
 
+#include <ATen/Context.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 using c10d_sys::guarded;
+
+extern "C" {
 
 c10d_status c10d_set_cuda_device(int32_t device) {
   return guarded([&] { c10::impl::getDeviceGuardImpl(c10::kCUDA)->setDevice(c10d_sys::cuda(device)); });
@@ -21,3 +24,9 @@ c10d_status c10d_restore_cuda_device(int32_t device) {
     c10::impl::getDeviceGuardImpl(c10::kCUDA)->uncheckedSetDevice(c10d_sys::cuda(device));
   });
 }
+
+void c10d_set_cudnn_deterministic(bool enabled) noexcept {
+  at::globalContext().setDeterministicCuDNN(enabled);
+}
+
+} // extern "C"

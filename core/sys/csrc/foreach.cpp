@@ -3,6 +3,7 @@
 #include <memory>
 
 using c10d_sys::guarded;
+using c10d_sys::tensor;
 using c10d_sys::tensors;
 
 namespace {
@@ -18,95 +19,70 @@ at::Scalar only(const double* numbers, size_t count) {
 
 } // namespace
 
+extern "C" {
+
 c10d_status c10d_foreach_(
     uint8_t operation,
-    c10d_tensor** targets,
-    c10d_tensor** first,
-    c10d_tensor** second,
-    size_t count,
+    c10d_tensors targets,
+    c10d_tensors first,
+    c10d_tensors second,
     const double* numbers,
     size_t number_count) {
   return guarded([&] {
-    const auto self = tensors(targets, count);
-    const auto a = tensors(first, first == nullptr ? 0 : count);
-    const auto b = tensors(second, second == nullptr ? 0 : count);
+    const auto self = tensors(targets);
+    const auto a = tensors(first);
+    const auto b = tensors(second);
     const auto one = [&] { return only(numbers, number_count); };
     const auto each = [&] { return scalars(numbers, number_count); };
     switch (operation) {
-      case C10D_FOREACH_ADD_NUMBER:
-        return at::_foreach_add_(self, one());
-      case C10D_FOREACH_ADD_NUMBERS:
-        return at::_foreach_add_(self, each());
-      case C10D_FOREACH_MUL_NUMBER:
-        return at::_foreach_mul_(self, one());
-      case C10D_FOREACH_MUL_NUMBERS:
-        return at::_foreach_mul_(self, each());
-      case C10D_FOREACH_DIV_NUMBERS:
-        return at::_foreach_div_(self, each());
-      case C10D_FOREACH_CLAMP_MIN:
-        return at::_foreach_clamp_min_(self, one());
-      case C10D_FOREACH_CLAMP_MAX:
-        return at::_foreach_clamp_max_(self, one());
-      case C10D_FOREACH_SQRT:
-        return at::_foreach_sqrt_(self);
-      case C10D_FOREACH_RECIPROCAL:
-        return at::_foreach_reciprocal_(self);
-      case C10D_FOREACH_MUL:
-        return at::_foreach_mul_(self, a);
-      case C10D_FOREACH_DIV:
-        return at::_foreach_div_(self, a);
-      case C10D_FOREACH_MAXIMUM:
-        return at::_foreach_maximum_(self, a);
-      case C10D_FOREACH_ADD_SCALED:
-        return at::_foreach_add_(self, a, one());
-      case C10D_FOREACH_LERP:
-        return at::_foreach_lerp_(self, a, one());
-      case C10D_FOREACH_ADDCMUL:
-        return at::_foreach_addcmul_(self, a, b, one());
-      case C10D_FOREACH_ADDCDIV:
-        return at::_foreach_addcdiv_(self, a, b, one());
-      case C10D_FOREACH_ADDCDIV_NUMBERS:
-        return at::_foreach_addcdiv_(self, a, b, each());
-      default:
-        TORCH_CHECK(false, "no operation in place has the number ", static_cast<int>(operation));
+      case C10D_FOREACH_ADD_NUMBER: return at::_foreach_add_(self, one());
+      case C10D_FOREACH_ADD_NUMBERS: return at::_foreach_add_(self, each());
+      case C10D_FOREACH_MUL_NUMBER: return at::_foreach_mul_(self, one());
+      case C10D_FOREACH_MUL_NUMBERS: return at::_foreach_mul_(self, each());
+      case C10D_FOREACH_DIV_NUMBERS: return at::_foreach_div_(self, each());
+      case C10D_FOREACH_CLAMP_MIN: return at::_foreach_clamp_min_(self, one());
+      case C10D_FOREACH_CLAMP_MAX: return at::_foreach_clamp_max_(self, one());
+      case C10D_FOREACH_SQRT: return at::_foreach_sqrt_(self);
+      case C10D_FOREACH_RECIPROCAL: return at::_foreach_reciprocal_(self);
+      case C10D_FOREACH_MUL: return at::_foreach_mul_(self, a);
+      case C10D_FOREACH_DIV: return at::_foreach_div_(self, a);
+      case C10D_FOREACH_MAXIMUM: return at::_foreach_maximum_(self, a);
+      case C10D_FOREACH_ADD_SCALED: return at::_foreach_add_(self, a, one());
+      case C10D_FOREACH_LERP: return at::_foreach_lerp_(self, a, one());
+      case C10D_FOREACH_ADDCMUL: return at::_foreach_addcmul_(self, a, b, one());
+      case C10D_FOREACH_ADDCDIV: return at::_foreach_addcdiv_(self, a, b, one());
+      case C10D_FOREACH_ADDCDIV_NUMBERS: return at::_foreach_addcdiv_(self, a, b, each());
+      default: TORCH_CHECK(false, "no operation in place has the number ", static_cast<int>(operation));
     }
   });
 }
 
 c10d_status c10d_foreach(
     uint8_t operation,
-    c10d_tensor** sources,
-    c10d_tensor** first,
-    c10d_tensor** second,
-    size_t count,
+    c10d_tensors sources,
+    c10d_tensors first,
+    c10d_tensors second,
     const double* numbers,
     size_t number_count,
     c10d_tensor** out) {
   return guarded([&] {
-    const auto self = tensors(sources, count);
-    const auto a = tensors(first, first == nullptr ? 0 : count);
-    const auto b = tensors(second, second == nullptr ? 0 : count);
+    const auto self = tensors(sources);
+    const auto a = tensors(first);
+    const auto b = tensors(second);
     const auto one = [&] { return only(numbers, number_count); };
     const auto results = [&]() -> std::vector<at::Tensor> {
       switch (operation) {
-        case C10D_FOREACH_ADD_NUMBER:
-          return at::_foreach_add(self, one());
-        case C10D_FOREACH_MUL_NUMBERS:
-          return at::_foreach_mul(self, scalars(numbers, number_count));
-        case C10D_FOREACH_SQRT:
-          return at::_foreach_sqrt(self);
-        case C10D_FOREACH_NEG:
-          return at::_foreach_neg(self);
-        case C10D_FOREACH_ADD_SCALED:
-          return at::_foreach_add(self, a, one());
-        case C10D_FOREACH_ADDCMUL:
-          return at::_foreach_addcmul(self, a, b, one());
-        case C10D_FOREACH_NORM:
-          return at::_foreach_norm(self);
-        default:
-          TORCH_CHECK(false, "no operation has the number ", static_cast<int>(operation));
+        case C10D_FOREACH_ADD_NUMBER: return at::_foreach_add(self, one());
+        case C10D_FOREACH_MUL_NUMBERS: return at::_foreach_mul(self, scalars(numbers, number_count));
+        case C10D_FOREACH_SQRT: return at::_foreach_sqrt(self);
+        case C10D_FOREACH_NEG: return at::_foreach_neg(self);
+        case C10D_FOREACH_ADD_SCALED: return at::_foreach_add(self, a, one());
+        case C10D_FOREACH_ADDCMUL: return at::_foreach_addcmul(self, a, b, one());
+        case C10D_FOREACH_NORM: return at::_foreach_norm(self);
+        default: TORCH_CHECK(false, "no operation has the number ", static_cast<int>(operation));
       }
     }();
+    const size_t count = sources.count;
     TORCH_CHECK(results.size() == count, "there are ", results.size(), " results for ", count, " tensors");
     // All or none: a tensor that is made before another throws would be lost.
     std::vector<std::unique_ptr<at::Tensor>> owned;
@@ -119,6 +95,16 @@ c10d_status c10d_foreach(
   });
 }
 
-c10d_status c10d_foreach_mul_tensor(c10d_tensor** targets, size_t count, const c10d_tensor* factor) {
-  return guarded([&] { at::_foreach_mul_(tensors(targets, count), *static_cast<const at::Tensor*>(factor)); });
+c10d_status c10d_foreach_mul_tensor(c10d_tensors targets, const c10d_tensor* factor) {
+  return guarded([&] { at::_foreach_mul_(tensors(targets), tensor(factor)); });
 }
+
+c10d_status c10d_unflatten_into(const c10d_tensor* flat, c10d_tensors targets, bool add) {
+  return guarded([&] {
+    const auto list = tensors(targets);
+    const auto parts = at::unflatten_dense_tensors(tensor(flat), list);
+    add ? at::_foreach_add_(list, parts) : at::_foreach_copy_(list, parts);
+  });
+}
+
+} // extern "C"

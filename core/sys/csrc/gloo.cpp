@@ -57,11 +57,11 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
     return AsyncWork::wait(timeout);
   }
 
-  const std::vector<at::Tensor> getInputTensors() override { return operands_.inputs; }
-  const std::vector<at::Tensor> getOutputTensors() override { return outputs(operands_); }
+  const Tensors getInputTensors() override { return operands_.inputs; }
+  const Tensors getOutputTensors() override { return outputs(operands_); }
 
  private:
-  static std::vector<at::Tensor> outputs(const Exchange::Operands& operands) {
+  static Tensors outputs(const Exchange::Operands& operands) {
     return operands.outputs.empty() ? operands.inputs : operands.outputs;
   }
 
@@ -88,8 +88,7 @@ bool has_values_for(const c10d::ReduceOp& op, const at::Tensor& tensor) {
   return tensor.device().is_cpu() && tensor.layout() == at::kStrided && fold_of(tensor.scalar_type(), op).apply != nullptr;
 }
 
-Operation operation_of(
-    c10d::OpType type, const std::vector<at::Tensor>& tensors, const c10d::ReduceOp& op = c10d::ReduceOp::SUM) {
+Operation operation_of(c10d::OpType type, const Tensors& tensors, const c10d::ReduceOp& op = c10d::ReduceOp::SUM) {
   auto operation = operation_of(type, tensors.at(0), op);
   operation.count = 0;
   for (const auto& tensor : tensors) {
@@ -101,13 +100,13 @@ Operation operation_of(
   return operation;
 }
 
-bool is_dense(const std::vector<at::Tensor>& tensors, const c10d::ReduceOp& op = c10d::ReduceOp::SUM) {
+bool is_dense(const Tensors& tensors, const c10d::ReduceOp& op = c10d::ReduceOp::SUM) {
   return tensors.size() == 1 && has_values_for(op, tensors[0]) && tensors[0].is_non_overlapping_and_dense();
 }
 
 } // namespace
 
-Gloo::WorkPtr Gloo::allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) {
+Gloo::WorkPtr Gloo::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   const auto operation = operation_of(c10d::OpType::ALLREDUCE, tensors.at(0), options.reduceOp);
   if (exchange_ != nullptr && is_dense(tensors, options.reduceOp)) {
     return start(operation, {tensors, {}}, options.timeout, options.asyncOp, "gloo:all_reduce");
@@ -116,7 +115,7 @@ Gloo::WorkPtr Gloo::allreduce(std::vector<at::Tensor>& tensors, const c10d::Allr
   return failable(ProcessGroupGloo::allreduce(tensors, options));
 }
 
-Gloo::WorkPtr Gloo::broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) {
+Gloo::WorkPtr Gloo::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   const auto operation =
       operation_of(c10d::OpType::BROADCAST, tensors.at(0), c10d::ReduceOp::SUM, options.rootRank);
   TORCH_CHECK_VALUE(options.rootRank >= 0 && options.rootRank < getSize(), "no rank ", options.rootRank);
@@ -141,13 +140,13 @@ Gloo::WorkPtr Gloo::barrier(const c10d::BarrierOptions& options) {
   return start({c10d::OpType::BARRIER}, {}, options.timeout, options.asyncOp, "gloo:barrier", std::move(prior));
 }
 
-Gloo::WorkPtr Gloo::reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceOptions& options) {
+Gloo::WorkPtr Gloo::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   announce(operation_of(c10d::OpType::REDUCE, tensors.at(0), options.reduceOp, options.rootRank));
   return failable(ProcessGroupGloo::reduce(tensors, options));
 }
 
 // Whether the ranks' tensors can be copied to these.
-bool Gloo::can_gather(const std::vector<std::vector<at::Tensor>>& outputs, const std::vector<at::Tensor>& inputs) const {
+bool Gloo::can_gather(const std::vector<Tensors>& outputs, const Tensors& inputs) const {
   const auto& input = inputs[0];
   const auto takes_the_input = [&](const at::Tensor& output) {
     return output.device().is_cpu() && output.layout() == at::kStrided &&
@@ -158,9 +157,7 @@ bool Gloo::can_gather(const std::vector<std::vector<at::Tensor>>& outputs, const
 }
 
 Gloo::WorkPtr Gloo::allgather(
-    std::vector<std::vector<at::Tensor>>& outputs,
-    std::vector<at::Tensor>& inputs,
-    const c10d::AllgatherOptions& options) {
+    std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const auto operation = operation_of(c10d::OpType::ALLGATHER, inputs.at(0));
   if (exchange_ != nullptr && is_dense(inputs) && can_gather(outputs, inputs)) {
     return start(operation, {{inputs[0].contiguous()}, outputs[0]}, options.timeout, options.asyncOp, "gloo:all_gather");
@@ -184,9 +181,7 @@ Gloo::WorkPtr Gloo::_reduce_scatter_base(
 }
 
 Gloo::WorkPtr Gloo::allgather_parts(
-    const std::vector<at::Tensor>& outputs,
-    const std::vector<at::Tensor>& inputs,
-    const c10d::AllgatherOptions& options) {
+    const Tensors& outputs, const Tensors& inputs, const c10d::AllgatherOptions& options) {
   Exchange::Operands operands{inputs, {}};
   const auto parts = parts_of(outputs);
   for (int rank = 0; rank < getSize(); ++rank) {
@@ -203,7 +198,7 @@ Gloo::WorkPtr Gloo::allgather_parts(
 }
 
 Gloo::WorkPtr Gloo::reduce_scatter_parts(
-    const at::Tensor& output, const std::vector<at::Tensor>& inputs, const c10d::ReduceScatterOptions& options) {
+    const at::Tensor& output, const Tensors& inputs, const c10d::ReduceScatterOptions& options) {
   Exchange::Operands operands{{}, {output}};
   const auto parts = parts_of(inputs);
   for (int rank = 0; rank < getSize(); ++rank) {
@@ -220,9 +215,9 @@ Gloo::WorkPtr Gloo::reduce_scatter_parts(
 }
 
 // The part of each rank.
-std::vector<std::vector<at::Tensor>> Gloo::parts_of(const std::vector<at::Tensor>& tensors) const {
+std::vector<Tensors> Gloo::parts_of(const Tensors& tensors) const {
   TORCH_CHECK_VALUE(exchange_ != nullptr, "only shared memory exchanges several tensors as one");
-  std::vector<std::vector<at::Tensor>> parts;
+  std::vector<Tensors> parts;
   for (const auto& tensor : tensors) {
     TORCH_CHECK_VALUE(
         tensor.dim() > 0 && tensor.size(0) == getSize() && tensor.is_contiguous(),
@@ -232,24 +227,18 @@ std::vector<std::vector<at::Tensor>> Gloo::parts_of(const std::vector<at::Tensor
   return parts;
 }
 
-Gloo::WorkPtr Gloo::gather(
-    std::vector<std::vector<at::Tensor>>& outputs,
-    std::vector<at::Tensor>& inputs,
-    const c10d::GatherOptions& options) {
+Gloo::WorkPtr Gloo::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
   const auto operation = operation_of(c10d::OpType::GATHER, inputs.at(0), c10d::ReduceOp::SUM, options.rootRank);
   const bool is_root = options.rootRank == getRank();
   if (exchange_ != nullptr && is_dense(inputs) && (is_root ? can_gather(outputs, inputs) : outputs.empty())) {
-    const Exchange::Operands operands{{inputs[0].contiguous()}, is_root ? outputs[0] : std::vector<at::Tensor>{}};
+    const Exchange::Operands operands{{inputs[0].contiguous()}, is_root ? outputs[0] : Tensors{}};
     return start(operation, operands, options.timeout, options.asyncOp, "gloo:gather");
   }
   announce(operation);
   return failable(ProcessGroupGloo::gather(outputs, inputs, options));
 }
 
-Gloo::WorkPtr Gloo::scatter(
-    std::vector<at::Tensor>& outputs,
-    std::vector<std::vector<at::Tensor>>& inputs,
-    const c10d::ScatterOptions& options) {
+Gloo::WorkPtr Gloo::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
   announce(operation_of(c10d::OpType::SCATTER, outputs.at(0), c10d::ReduceOp::SUM, options.rootRank));
   return failable(ProcessGroupGloo::scatter(outputs, inputs, options));
 }
@@ -265,17 +254,16 @@ Gloo::WorkPtr Gloo::alltoall_base(
   return failable(ProcessGroupGloo::alltoall_base(output, input, output_splits, input_splits, options));
 }
 
-Gloo::WorkPtr Gloo::alltoall(
-    std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs, const c10d::AllToAllOptions& options) {
+Gloo::WorkPtr Gloo::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
   announce({c10d::OpType::ALLTOALL, inputs.at(0).scalar_type()});
   return failable(ProcessGroupGloo::alltoall(outputs, inputs, options));
 }
 
-Gloo::WorkPtr Gloo::send(std::vector<at::Tensor>& tensors, int destination, int tag) {
+Gloo::WorkPtr Gloo::send(Tensors& tensors, int destination, int tag) {
   return track(c10::make_intrusive<MessageWork>(ProcessGroupGloo::send(tensors, destination, tag)), destination);
 }
 
-Gloo::WorkPtr Gloo::recv(std::vector<at::Tensor>& tensors, int source, int tag) {
+Gloo::WorkPtr Gloo::recv(Tensors& tensors, int source, int tag) {
   return track(c10::make_intrusive<MessageWork>(ProcessGroupGloo::recv(tensors, source, tag)), source);
 }
 
@@ -326,7 +314,7 @@ void Gloo::fail() {
     auto& context = *contexts_[tag % contexts_.size()];
     for (int rank = 0; rank < getSize(); ++rank) {
       if (rank != getRank() && is_connected(context, rank).value_or(true)) {
-        std::vector<at::Tensor> never = {at::empty({1}, at::kByte)};
+        Tensors never = {at::empty({1}, at::kByte)};
         try {
           ProcessGroupGloo::recv(never, rank, tag)->wait(kMoment);
         } catch (const std::exception&) {

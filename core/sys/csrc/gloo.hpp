@@ -39,44 +39,30 @@ class Gloo final : public c10d::ProcessGroupGloo {
   // Closes all connections, so that every operation fails, here and on the other ranks.
   void fail();
 
-  WorkPtr allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override;
-  WorkPtr broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
-  WorkPtr reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceOptions& options) override;
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
   WorkPtr allgather(
-      std::vector<std::vector<at::Tensor>>& outputs,
-      std::vector<at::Tensor>& inputs,
-      const c10d::AllgatherOptions& options) override;
+      std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
   WorkPtr _reduce_scatter_base(
       at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override;
   // Like all_gather_into_tensor and reduce_scatter_tensor of one tensor that for each rank consists of the
   // rank's rows of all these, `[ranks, ...]`, one after the other. Only in shared memory.
-  WorkPtr allgather_parts(
-      const std::vector<at::Tensor>& outputs,
-      const std::vector<at::Tensor>& inputs,
-      const c10d::AllgatherOptions& options);
+  WorkPtr allgather_parts(const Tensors& outputs, const Tensors& inputs, const c10d::AllgatherOptions& options);
   WorkPtr reduce_scatter_parts(
-      const at::Tensor& output, const std::vector<at::Tensor>& inputs, const c10d::ReduceScatterOptions& options);
-  WorkPtr gather(
-      std::vector<std::vector<at::Tensor>>& outputs,
-      std::vector<at::Tensor>& inputs,
-      const c10d::GatherOptions& options) override;
-  WorkPtr scatter(
-      std::vector<at::Tensor>& outputs,
-      std::vector<std::vector<at::Tensor>>& inputs,
-      const c10d::ScatterOptions& options) override;
+      const at::Tensor& output, const Tensors& inputs, const c10d::ReduceScatterOptions& options);
+  WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
+  WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
   WorkPtr alltoall_base(
       at::Tensor& output,
       at::Tensor& input,
       std::vector<int64_t>& output_splits,
       std::vector<int64_t>& input_splits,
       const c10d::AllToAllOptions& options) override;
-  WorkPtr alltoall(
-      std::vector<at::Tensor>& outputs,
-      std::vector<at::Tensor>& inputs,
-      const c10d::AllToAllOptions& options) override;
-  WorkPtr send(std::vector<at::Tensor>& tensors, int destination, int tag) override;
-  WorkPtr recv(std::vector<at::Tensor>& tensors, int source, int tag) override;
+  WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
+  WorkPtr send(Tensors& tensors, int destination, int tag) override;
+  WorkPtr recv(Tensors& tensors, int source, int tag) override;
 
  private:
   using Prior = c10::weak_intrusive_ptr<AsyncWork>;
@@ -103,9 +89,8 @@ class Gloo final : public c10d::ProcessGroupGloo {
       const char* title,
       std::vector<Prior> prior = {});
   void announce(Operation operation) const;
-  bool can_gather(
-      const std::vector<std::vector<at::Tensor>>& outputs, const std::vector<at::Tensor>& inputs) const;
-  std::vector<std::vector<at::Tensor>> parts_of(const std::vector<at::Tensor>& tensors) const;
+  bool can_gather(const std::vector<Tensors>& outputs, const Tensors& inputs) const;
+  std::vector<Tensors> parts_of(const Tensors& tensors) const;
   WorkPtr failable(WorkPtr work);
   WorkPtr track(WorkPtr work, std::optional<int> peer);
   std::vector<WorkPtr> in_progress(int rank, std::chrono::milliseconds age);

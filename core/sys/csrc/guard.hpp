@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <c10/util/Exception.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <limits>
@@ -14,6 +15,8 @@
 #include <vector>
 
 namespace c10d_sys {
+
+using Tensors = std::vector<at::Tensor>;
 
 inline char* copy_text(const std::string& text) {
   return strdup(text.c_str());
@@ -50,7 +53,7 @@ c10d_status guarded(F&& body) noexcept {
 inline void raise(const c10d_status& status) {
   if (status.message != nullptr) {
     Failure failure(status.message, status.kind);
-    c10d_free(status.message);
+    std::free(status.message);
     throw failure;
   }
 }
@@ -66,11 +69,15 @@ inline at::Tensor& tensor(c10d_tensor* pointer) {
   return *static_cast<at::Tensor*>(pointer);
 }
 
-inline std::vector<at::Tensor> tensors(c10d_tensor** pointers, size_t count) {
-  std::vector<at::Tensor> result;
-  result.reserve(count);
-  for (size_t i = 0; i < count; ++i) {
-    result.push_back(tensor(pointers[i]));
+inline const at::Tensor& tensor(const c10d_tensor* pointer) {
+  return *static_cast<const at::Tensor*>(pointer);
+}
+
+inline Tensors tensors(c10d_tensors list) {
+  Tensors result;
+  result.reserve(list.count);
+  for (size_t i = 0; i < list.count; ++i) {
+    result.push_back(tensor(list.first[i]));
   }
   return result;
 }

@@ -119,15 +119,18 @@ AllocateIn::~AllocateIn() {
 
 } // namespace c10d_sys
 
+extern "C" {
+
 int32_t c10d_exchange_cpu_device(int32_t device) noexcept {
   const int32_t previous = current_device;
   current_device = device;
   return previous;
 }
 
-void c10d_cpu_memory(int32_t device, int64_t* live, int64_t* peak) noexcept {
-  *live = counters[device].live.load();
-  *peak = counters[device].peak.load();
+c10d_bytes c10d_cpu_memory(int32_t device) noexcept {
+  const auto live = counters[device].live.load();
+  const auto peak = counters[device].peak.load();
+  return {static_cast<size_t>(live), static_cast<size_t>(peak)};
 }
 
 void c10d_reset_cpu_peak(int32_t device) noexcept {
@@ -135,7 +138,7 @@ void c10d_reset_cpu_peak(int32_t device) noexcept {
 }
 
 int32_t c10d_cpu_device_of(const c10d_tensor* pointer) noexcept {
-  const auto& tensor = *static_cast<const at::Tensor*>(pointer);
+  const auto& tensor = c10d_sys::tensor(pointer);
   // A sparse tensor has no storage of its own: it consists of several tensors.
   if (!tensor.defined() || !tensor.has_storage()) {
     return -1;
@@ -151,12 +154,12 @@ int32_t c10d_cpu_device_of(const c10d_tensor* pointer) noexcept {
   return header(data.get_context())->device;
 }
 
-c10d_status c10d_cuda_memory(int32_t device, int64_t* live, int64_t* peak) {
+c10d_status c10d_cuda_memory(int32_t device, c10d_bytes* out) {
   return guarded([&] {
     const auto stats = c10::getDeviceAllocator(c10::kCUDA)->getDeviceStats(c10d_sys::cuda(device).index());
     constexpr auto kAll = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-    *live = stats.allocated_bytes[kAll].current;
-    *peak = stats.allocated_bytes[kAll].peak;
+    const auto& bytes = stats.allocated_bytes[kAll];
+    *out = {static_cast<size_t>(bytes.current), static_cast<size_t>(bytes.peak)};
   });
 }
 
@@ -165,3 +168,5 @@ c10d_status c10d_reset_cuda_peak(int32_t device) {
     c10::getDeviceAllocator(c10::kCUDA)->resetPeakStats(c10d_sys::cuda(device).index());
   });
 }
+
+} // extern "C"

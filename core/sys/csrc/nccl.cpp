@@ -19,7 +19,7 @@ struct Nccl final : c10d::ProcessGroupNCCL {
 
 } // namespace
 
-c10d_status c10d_process_group_add_nccl(c10d_process_group* handle, int device_index, int64_t timeout_ms) {
+extern "C" c10d_status c10d_process_group_add_nccl(c10d_process_group* handle, int device_index, int64_t timeout_ms) {
   return c10d_sys::guarded([&] {
     auto& group = handle->group;
     const auto device = c10d_sys::cuda(device_index);

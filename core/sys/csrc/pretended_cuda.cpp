@@ -59,6 +59,8 @@ struct PretendedCuda final : c10::impl::DeviceGuardImplInterface {
 
 } // namespace
 
+extern "C" {
+
 bool c10d_pretend_cuda(void) {
   static const bool pretends = [] {
     auto& cuda = c10::impl::device_guard_impl_registry[static_cast<size_t>(c10::kCUDA)];
@@ -72,3 +74,5 @@ bool c10d_pretend_cuda(void) {
 c10d_cuda_calls c10d_take_cuda_calls(void) {
   return std::exchange(calls, {});
 }
+
+} // extern "C"

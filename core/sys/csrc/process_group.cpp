@@ -42,6 +42,8 @@ void await_addresses(c10d::Store& store, int size, size_t per_rank, milliseconds
 
 } // namespace
 
+extern "C" {
+
 c10d_status c10d_process_group_new(const c10d_store* store, int rank, int world_size, c10d_process_group** out) {
   return guarded([&] {
     *out = new c10d_process_group{
@@ -49,6 +51,8 @@ c10d_status c10d_process_group_new(const c10d_store* store, int rank, int world_
   });
 }
 
+// Gloo listens on each of `names`: network interfaces, or host names. With `shared_memory`, ranks of
+// one host exchange through it (shared_memory/exchange.hpp); messages then call this rank `name`.
 c10d_status c10d_process_group_add_gloo(
     c10d_process_group* handle,
     const char** names,
@@ -110,6 +114,7 @@ c10d_status c10d_process_group_add_gloo(
   });
 }
 
+// Null if the group exchanges through shared memory. Borrowed from the group.
 const char* c10d_process_group_no_shared_memory(const c10d_process_group* handle) {
   return handle->exchange == nullptr ? handle->why_none.c_str() : nullptr;
 }
@@ -171,3 +176,5 @@ void c10d_process_group_free(c10d_process_group* handle) {
   std::free(guarded([&] { handle->group->shutdown(); }).message);
   delete handle;
 }
+
+} // extern "C"

@@ -26,7 +26,7 @@ namespace {
 // Above the severest of kineto's levels.
 constexpr int kNoLog = 6;
 
-// The name of a range in which the host waits for a device's event.
+// The name that stream.rs gives a range in which the host waits for a device's event.
 constexpr char kWaitForDevice[] = "wait for the device";
 
 // Of this thread, while it is being counted.
@@ -56,6 +56,8 @@ std::unique_ptr<at::ObserverContext> count_synchronization(const at::RecordFunct
 
 } // namespace
 
+extern "C" {
+
 c10d_status c10d_profiler_start(bool cuda) {
   return guarded([&] {
     using torch::profiler::impl::ActivityType;
@@ -76,6 +78,7 @@ c10d_status c10d_profiler_start(bool cuda) {
   });
 }
 
+// `path` is null for no trace.
 c10d_status c10d_profiler_stop(const char* path) {
   return guarded([&] {
     const auto result = torch::autograd::profiler::disableProfiler();
@@ -92,13 +95,6 @@ c10d_status c10d_record_function(const char* name, void (*body)(void*), void* co
   });
 }
 
-c10d_status c10d_wait_for_device(void (*body)(void*), void* context) {
-  return guarded([&] {
-    RECORD_USER_SCOPE(kWaitForDevice);
-    body(context);
-  });
-}
-
 c10d_status c10d_count_synchronizations(void (*body)(void*), void* context, int64_t* count) {
   return guarded([&] {
     const auto callback = at::RecordFunctionCallback(&count_synchronization)
@@ -111,3 +107,5 @@ c10d_status c10d_count_synchronizations(void (*body)(void*), void* context, int6
     *count = synchronizations - before;
   });
 }
+
+} // extern "C"

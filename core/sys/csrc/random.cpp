@@ -27,6 +27,8 @@ void copy_indices(const at::Tensor& drawn, int64_t count, int64_t* out) {
 
 } // namespace
 
+extern "C" {
+
 c10d_status c10d_rng_state(int32_t cuda_device, c10d_tensor** out) {
   return guarded([&] {
     auto source = generator(cuda_device);
@@ -39,7 +41,7 @@ c10d_status c10d_set_rng_state(int32_t cuda_device, const c10d_tensor* state) {
   return guarded([&] {
     auto target = generator(cuda_device);
     std::lock_guard<std::mutex> lock(target.mutex());
-    target.set_state(*static_cast<const at::Tensor*>(state));
+    target.set_state(c10d_sys::tensor(state));
   });
 }
 
@@ -74,3 +76,5 @@ c10d_status c10d_multinomial(
     copy_indices(at::multinomial(probabilities, count, replacement, source), count, out);
   });
 }
+
+} // extern "C"

@@ -88,9 +88,11 @@ struct c10d_reducer {
   }
 };
 
-c10d_status c10d_verify_params(c10d_process_group* handle, c10d_tensor** parameters, size_t count) {
+extern "C" {
+
+c10d_status c10d_verify_params(c10d_process_group* handle, c10d_tensors parameters) {
   auto status = guarded([&] {
-    c10d::verify_params_across_processes(handle->group, tensors(parameters, count), std::nullopt);
+    c10d::verify_params_across_processes(handle->group, tensors(parameters), std::nullopt);
   });
   // The ranks have been reached, so their models differ.
   if (status.message != nullptr && status.kind == C10D_OTHER) {
@@ -101,26 +103,29 @@ c10d_status c10d_verify_params(c10d_process_group* handle, c10d_tensor** paramet
 
 c10d_status c10d_reducer_new(
     c10d_process_group* handle,
-    c10d_tensor** parameters,
+    c10d_tensors parameters,
     const char** names,
     const bool* expect_sparse,
-    size_t count,
     const char* module_name,
     const c10d_reducer_options* options,
     c10d_reducer** out) {
   return guarded([&] {
-    auto params = tensors(parameters, count);
+    const size_t count = parameters.count;
+    auto params = tensors(parameters);
     std::unordered_map<size_t, std::string> param_names;
     for (size_t i = 0; i < count; ++i) {
       param_names[i] = names[i];
     }
     std::vector<bool> sparse(expect_sparse, expect_sparse + count);
 
+    constexpr size_t kLargest = std::numeric_limits<int64_t>::max();
+    const auto first_bucket_bytes = std::min(options->first_bucket_bytes, kLargest);
+    const auto bucket_bytes = std::min(options->bucket_bytes, kLargest);
     // Until the first backward pass has shown the order in which gradients arrive, only
     // find_unused_parameters uses several buckets; see _ddp_init_helper in distributed.py.
-    std::vector<size_t> limits{static_cast<size_t>(std::numeric_limits<int64_t>::max())};
+    std::vector<size_t> limits{kLargest};
     if (options->find_unused_parameters && !options->static_graph) {
-      limits = {static_cast<size_t>(options->first_bucket_bytes), static_cast<size_t>(options->bucket_bytes)};
+      limits = {first_bucket_bytes, bucket_bytes};
     }
     auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(params, limits, sparse));
     // Gradients arrive in roughly the reverse order of registration.
@@ -143,11 +148,11 @@ c10d_status c10d_reducer_new(
         std::move(buckets),
         handle->group,
         std::move(sparse),
-        options->bucket_bytes,
+        bucket_bytes,
         options->find_unused_parameters,
         options->gradient_as_bucket_view,
         std::move(param_names),
-        options->first_bucket_bytes,
+        first_bucket_bytes,
         /*skip_all_reduce_unused_params=*/false,
         /*use_python_reducer=*/false,
         /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
@@ -189,15 +194,17 @@ c10d_status c10d_reducer_rebuild_buckets(c10d_reducer* handle, bool* out) {
   });
 }
 
-c10d_status c10d_reducer_prepare_for_backward(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {
+c10d_status c10d_reducer_prepare_for_backward(c10d_reducer* handle, c10d_tensors outputs) {
   return handle->after_backward([&](OwnedReducer& reducer) {
     // Given outputs, the reducer walks the graph for unused parameters. Only find_unused_parameters
     // should pay for that.
     reducer.prepare_for_backward(
-        handle->exchanges_used_parameters() ? tensors(outputs, count) : std::vector<at::Tensor>{});
+        handle->exchanges_used_parameters() ? tensors(outputs) : std::vector<at::Tensor>{});
   });
 }
 
+// None unless one of the three above has failed with C10D_UNFINISHED. `indices` has room for all
+// parameters.
 c10d_status c10d_reducer_missing(c10d_reducer* handle, size_t* indices, size_t* len) {
   return guarded([&] {
     const auto missing = handle->reducer().missing();
@@ -211,15 +218,15 @@ bool c10d_reducer_needs_sink(const c10d_reducer* handle) {
   return state.static_graph ? !state.delayed_all_reduce_queued : handle->find_unused_parameters;
 }
 
-c10d_status c10d_reducer_sink(c10d_reducer* handle, c10d_tensor** outputs, size_t count) {
+c10d_status c10d_reducer_sink(c10d_reducer* handle, c10d_tensors outputs) {
   return guarded([&] {
     // A tensor without a grad_fn has no backward pass.
     std::vector<size_t> positions;
     std::vector<at::Tensor> tracked;
-    for (size_t i = 0; i < count; ++i) {
-      if (tensor(outputs[i]).grad_fn()) {
+    for (size_t i = 0; i < outputs.count; ++i) {
+      if (tensor(outputs.first[i]).grad_fn()) {
         positions.push_back(i);
-        tracked.push_back(tensor(outputs[i]));
+        tracked.push_back(tensor(outputs.first[i]));
       }
     }
     if (tracked.empty()) {
@@ -227,11 +234,12 @@ c10d_status c10d_reducer_sink(c10d_reducer* handle, c10d_tensor** outputs, size_
     }
     auto passed = Sink::apply(handle->state, at::TensorList(tracked));
     for (size_t i = 0; i < positions.size(); ++i) {
-      tensor(outputs[positions[i]]) = passed[i];
+      tensor(outputs.first[positions[i]]) = passed[i];
     }
   });
 }
 
+// `*text` is to be freed with c10d_free; null if no text of that name is logged.
 c10d_status c10d_reducer_logged_text(c10d_reducer* handle, const char* name, char** text) {
   return guarded([&] {
     auto data = handle->state->logger->get_ddp_logging_data();
@@ -248,6 +256,7 @@ c10d_status c10d_reducer_logged_number(c10d_reducer* handle, const char* name, i
   });
 }
 
+// Takes ownership of `context`, even if it fails.
 c10d_status c10d_reducer_register_comm_hook(
     c10d_reducer* handle, const char* name, const c10d_comm_hook* functions, void* context) {
   return guarded([&] {
@@ -301,10 +310,11 @@ c10d_status c10d_reducer_shadow_backward(c10d_reducer* handle) {
   });
 }
 
-c10d_status c10d_bucket_order(c10d_tensor** parameters, size_t count, size_t* order, size_t* len) {
+// `order` has room for all; `*len` is 0 if no reducer knows the parameters, or knows the order yet.
+c10d_status c10d_bucket_order(c10d_tensors parameters, size_t* order, size_t* len) {
   return guarded([&] {
     *len = 0;
-    for (const auto& known : reducers_of(tensors(parameters, count))) {
+    for (const auto& known : reducers_of(tensors(parameters))) {
       std::unordered_map<int64_t, size_t> position_of;
       for (size_t i = 0; i < known.indices.size(); ++i) {
         position_of[known.indices[i]] = known.positions[i];
@@ -320,9 +330,9 @@ c10d_status c10d_bucket_order(c10d_tensor** parameters, size_t count, size_t* or
   });
 }
 
-c10d_status c10d_set_bucket_order(c10d_tensor** parameters, size_t count) {
+c10d_status c10d_set_bucket_order(c10d_tensors parameters) {
   return guarded([&] {
-    for (auto& known : reducers_of(tensors(parameters, count))) {
+    for (auto& known : reducers_of(tensors(parameters))) {
       known.state->reducer->set_bucket_order(std::move(known.indices));
     }
   });
@@ -334,3 +344,5 @@ void c10d_reducer_free(c10d_reducer* handle) {
   handle->state->reducer->release();
   delete handle;
 }
+
+} // extern "C"

@@ -1,6 +1,8 @@
 // A process group that several threads may use.
 #pragma once
 
+#include "guard.hpp"
+
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <mutex>
@@ -23,18 +25,16 @@ class SerialProcessGroup : public c10d::ProcessGroup {
   }
 
   // What c10d itself starts, such as the reducer.
-  WorkPtr broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) override {
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     const std::lock_guard<std::mutex> lock(starting_);
     return c10d::ProcessGroup::broadcast(tensors, options);
   }
-  WorkPtr allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override {
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     const std::lock_guard<std::mutex> lock(starting_);
     return c10d::ProcessGroup::allreduce(tensors, options);
   }
   WorkPtr allgather(
-      std::vector<std::vector<at::Tensor>>& outputs,
-      std::vector<at::Tensor>& inputs,
-      const c10d::AllgatherOptions& options) override {
+      std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
     const std::lock_guard<std::mutex> lock(starting_);
     return c10d::ProcessGroup::allgather(outputs, inputs, options);
   }

@@ -55,6 +55,8 @@ at::DataPtr allocate(const at::Tensor& of, size_t bytes) {
 
 } // namespace
 
+extern "C" {
+
 c10d_status c10d_free_storage(c10d_tensor* pointer, const char* message, size_t* bytes, c10d_memory** out) {
   return guarded([&] {
     const auto& freed = tensor(pointer);
@@ -86,5 +88,7 @@ void c10d_memory_free(c10d_memory* memory) {
 }
 
 int64_t c10d_version(const c10d_tensor* pointer) {
-  return static_cast<int64_t>(static_cast<const at::Tensor*>(pointer)->_version());
+  return static_cast<int64_t>(tensor(pointer)._version());
 }
+
+} // extern "C"

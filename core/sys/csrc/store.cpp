@@ -1,11 +1,15 @@
 #include "guard.hpp"
 #include "handles.hpp"
 
+#include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <torch/csrc/distributed/c10d/debug.h>
 
 #include <resolv.h>
+
+#include <cstdlib>
 
 using c10d_sys::guarded;
 using std::chrono::milliseconds;
@@ -17,14 +21,6 @@ static void give(const std::vector<uint8_t>& bytes, uint8_t** value, size_t* len
   TORCH_CHECK(*value != nullptr, "out of memory");
   std::memcpy(*value, bytes.data(), bytes.size());
   *length = bytes.size();
-}
-
-void c10d_free(void* memory) {
-  std::free(memory);
-}
-
-char* c10d_copy_text(const char* text) {
-  return c10d_sys::copy_text(text);
 }
 
 namespace {
@@ -51,6 +47,18 @@ class WithoutNameServers {
 
 } // namespace
 
+extern "C" {
+
+void c10d_free(void* memory) {
+  std::free(memory);
+}
+
+// A copy to be freed with c10d_free, for the messages of callbacks.
+char* c10d_copy_text(const char* text) {
+  return c10d_sys::copy_text(text);
+}
+
+// `listen_fd` >= 0 makes this process the server, on that bound and listening socket.
 c10d_status c10d_tcp_store_new(
     const char* host, uint16_t port, size_t world_size, int listen_fd, int64_t timeout_ms, c10d_store** out) {
   return guarded([&] {
@@ -68,6 +76,17 @@ c10d_status c10d_tcp_store_new(
     }
     const WithoutNameServers numeric;
     *out = new c10d_store{c10::make_intrusive<c10d::TCPStore>(host, options)};
+  });
+}
+
+c10d_status c10d_initialize(void) {
+  return guarded([] {
+    // Without this call TORCH_DISTRIBUTED_DEBUG is ignored.
+    c10d::setDebugLevelFromEnvironment();
+    // c10d logs a warning with a backtrace for every attempt to connect; real failures are thrown.
+    if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) {
+      FLAGS_caffe2_log_level = 2; // ERROR
+    }
   });
 }
 
@@ -143,3 +162,5 @@ c10d_status c10d_store_add(const c10d_store* store, const char* key, int64_t amo
 void c10d_store_free(c10d_store* store) {
   delete store;
 }
+
+} // extern "C"

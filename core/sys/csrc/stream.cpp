@@ -42,6 +42,8 @@ struct RecordEvent final : torch::autograd::PostAccumulateGradHook {
 
 } // namespace
 
+extern "C" {
+
 c10d_status c10d_stream_from_pool(int32_t device, c10d_stream* out) {
   return guarded([&] { *out = packed(guard_impl().getStreamFromGlobalPool(c10d_sys::cuda(device))); });
 }
@@ -83,10 +85,10 @@ c10d_status c10d_event_elapsed(const c10d_event* begin, const c10d_event* end, d
   return guarded([&] { *milliseconds = begin->event->elapsedTime(*end->event); });
 }
 
-c10d_status c10d_event_after_gradients(c10d_tensor** leaves, size_t count, int32_t device, c10d_event** out) {
+c10d_status c10d_event_after_gradients(c10d_tensors leaves, int32_t device, c10d_event** out) {
   return guarded([&] {
     auto event = std::make_shared<c10::Event>(c10::kCUDA, c10::EventFlag::BACKEND_DEFAULT);
-    const auto watched = c10d_sys::tensors(leaves, count);
+    const auto watched = c10d_sys::tensors(leaves);
     for (const auto& leaf : watched) {
       // Setting one would delete the other.
       const bool has_hook =
@@ -101,9 +103,9 @@ c10d_status c10d_event_after_gradients(c10d_tensor** leaves, size_t count, int32
   });
 }
 
-c10d_status c10d_forget_gradients(c10d_tensor** leaves, size_t count) {
+c10d_status c10d_forget_gradients(c10d_tensors leaves) {
   return guarded([&] {
-    for (auto& leaf : c10d_sys::tensors(leaves, count)) {
+    for (auto& leaf : c10d_sys::tensors(leaves)) {
       torch::autograd::impl::set_post_acc_grad_hooks(leaf, nullptr);
     }
   });
@@ -112,3 +114,5 @@ c10d_status c10d_forget_gradients(c10d_tensor** leaves, size_t count) {
 void c10d_event_free(c10d_event* event) {
   delete event;
 }
+
+} // extern "C"

@@ -11,18 +11,21 @@
 using c10d_sys::guarded;
 using c10d_sys::tensor;
 
-c10d_status c10d_randn(c10d_tensor** tensors, size_t count, uint64_t seed) {
+extern "C" {
+
+c10d_status c10d_randn(c10d_tensors tensors, uint64_t seed) {
   return guarded([&] {
     at::NoGradGuard no_grad;
     auto generator = at::detail::createCPUGenerator(seed);
-    for (size_t i = 0; i < count; ++i) {
-      auto& target = tensor(tensors[i]);
+    for (size_t i = 0; i < tensors.count; ++i) {
+      auto& target = tensor(tensors.first[i]);
       target.copy_(at::randn(
           target.sizes(), generator, at::TensorOptions().dtype(target.scalar_type()).device(at::kCPU)));
     }
   });
 }
 
+// Assigns to the last two tensors, which may be undefined.
 c10d_status c10d_batch_norm_backward_reduce(
     const c10d_tensor* gradient,
     const c10d_tensor* input,
@@ -35,11 +38,11 @@ c10d_status c10d_batch_norm_backward_reduce(
     constexpr bool kTrain = false;
     constexpr std::array<bool, 3> kSumsOnly = {false, true, true};
     auto sums = at::native_batch_norm_backward(
-        *static_cast<const at::Tensor*>(gradient),
-        *static_cast<const at::Tensor*>(input),
+        tensor(gradient),
+        tensor(input),
         /*weight=*/{},
-        *static_cast<const at::Tensor*>(mean),
-        *static_cast<const at::Tensor*>(var),
+        tensor(mean),
+        tensor(var),
         /*save_mean=*/{},
         /*save_invstd=*/{},
         kTrain,
@@ -51,7 +54,7 @@ c10d_status c10d_batch_norm_backward_reduce(
 }
 
 c10d_status c10d_set_grad(c10d_tensor* target, const c10d_tensor* gradient) {
-  return guarded([&] { tensor(target).mutable_grad() = *static_cast<const at::Tensor*>(gradient); });
+  return guarded([&] { tensor(target).mutable_grad() = tensor(gradient); });
 }
 
 c10d_status c10d_clear_grad(c10d_tensor* target) {
@@ -63,21 +66,21 @@ bool c10d_grad_enabled(void) {
 }
 
 bool c10d_is_plain(const c10d_tensor* pointer) {
-  const auto& tensor = *static_cast<const at::Tensor*>(pointer);
+  const auto& tensor = c10d_sys::tensor(pointer);
   // Tensors of other layouts have no strides and throw when asked.
   return tensor.defined() && tensor.layout() == at::kStrided && tensor.is_contiguous() && !tensor.is_complex() &&
       !tensor.is_neg();
 }
 
 bool c10d_has_overlap(const c10d_tensor* pointer) {
-  const auto& tensor = *static_cast<const at::Tensor*>(pointer);
+  const auto& tensor = c10d_sys::tensor(pointer);
   // Tensors of other layouts have no strides.
   return tensor.defined() && tensor.layout() == at::kStrided &&
       at::has_internal_overlap(tensor.unsafeGetTensorImpl()) == at::MemOverlap::Yes;
 }
 
 const void* c10d_tensor_identity(const c10d_tensor* pointer) {
-  return static_cast<const at::Tensor*>(pointer)->unsafeGetTensorImpl();
+  return tensor(pointer).unsafeGetTensorImpl();
 }
 
 float* c10d_exclusive_floats(c10d_tensor* pointer) noexcept {
@@ -104,3 +107,5 @@ float* c10d_exclusive_floats(c10d_tensor* pointer) noexcept {
     return nullptr;
   }
 }
+
+} // extern "C"

@@ -2,7 +2,7 @@
 
 use crate::arguments::{pointer, pointers};
 use crate::error::check;
-use crate::{Error, ffi};
+use crate::{Result, ffi};
 use std::marker::PhantomData;
 use tch::Tensor;
 
@@ -27,11 +27,7 @@ impl AutocastKind {
 
 /// Runs `body` with autocast set on this thread: `with torch.autocast(device_type, dtype=kind)`, or
 /// `enabled=False` for `None`. Restores the previous settings afterwards, even if `body` panics.
-pub fn autocast<R>(
-    cuda: bool,
-    kind: Option<AutocastKind>,
-    body: impl FnOnce() -> R,
-) -> Result<R, Error> {
+pub fn autocast<R>(cuda: bool, kind: Option<AutocastKind>, body: impl FnOnce() -> R) -> Result<R> {
     let mut previous = ffi::Autocast { enabled: false, kind: 0 };
     let kind = kind.map_or(-1, AutocastKind::number);
     // SAFETY: the call writes to `previous`.
@@ -69,15 +65,11 @@ pub fn non_finite_check_and_unscale_(
     gradients: &mut [Tensor],
     found_inf: &mut Tensor,
     inv_scale: &Tensor,
-) -> Result<(), Error> {
-    // SAFETY: the tensors live through the call, and the list is of the length given.
+) -> Result<()> {
+    let (found_inf, inv_scale) = (pointer(found_inf), pointer(inv_scale));
+    // SAFETY: the tensors live through the call.
     check(unsafe {
-        ffi::c10d_non_finite_check_and_unscale(
-            pointers(gradients).as_mut_ptr(),
-            gradients.len(),
-            pointer(found_inf),
-            pointer(inv_scale),
-        )
+        ffi::c10d_non_finite_check_and_unscale(pointers(gradients).list(), found_inf, inv_scale)
     })
 }
 

@@ -1,7 +1,7 @@
 //! Rust's values as arguments of the C ABI.
 
 use crate::error::ErrorKind;
-use crate::{Error, ffi};
+use crate::{Error, Result, ffi};
 use std::ffi::{CString, c_int};
 use std::time::Duration;
 use tch::Tensor;
@@ -11,11 +11,21 @@ pub(crate) fn pointer(tensor: &Tensor) -> *mut ffi::Tensor {
     tensor.as_ptr().cast_mut().cast()
 }
 
-pub(crate) fn pointers(tensors: &[Tensor]) -> Vec<*mut ffi::Tensor> {
-    tensors.iter().map(pointer).collect()
+/// A list of tensors for the C ABI.
+pub(crate) struct Pointers(Vec<*mut ffi::Tensor>);
+
+pub(crate) fn pointers(tensors: &[Tensor]) -> Pointers {
+    Pointers(tensors.iter().map(pointer).collect())
 }
 
-pub(crate) fn c_texts<S: AsRef<str>>(texts: &[S]) -> Result<Vec<CString>, Error> {
+impl Pointers {
+    /// Valid as long as `self` and the tensors.
+    pub(crate) fn list(&mut self) -> ffi::Tensors {
+        ffi::Tensors { first: self.0.as_mut_ptr(), count: self.0.len() }
+    }
+}
+
+pub(crate) fn c_texts<S: AsRef<str>>(texts: &[S]) -> Result<Vec<CString>> {
     texts.iter().map(|text| c_text(text.as_ref())).collect()
 }
 
@@ -33,7 +43,7 @@ pub(crate) fn milliseconds(duration: Duration) -> i64 {
 }
 
 /// Text for the C ABI, where it would end at the first NUL.
-pub(crate) fn c_text(text: &str) -> Result<CString, Error> {
+pub(crate) fn c_text(text: &str) -> Result<CString> {
     CString::new(text)
         .map_err(|_| Error::new(ErrorKind::Misuse, format!("{text:?} contains a NUL character")))
 }

@@ -4,9 +4,8 @@
 //! finds the error and panics with it, even in the functions that return a `Result`.
 
 use crate::arguments::pointer;
-use crate::error::{check, created};
+use crate::error::{check, created_tensor};
 use crate::{Error, ffi};
-use std::ptr::null_mut;
 use tch::{TchError, Tensor};
 
 /// `tensor.add_(number)`
@@ -43,10 +42,10 @@ pub fn lerp_(tensor: &mut Tensor, end: &Tensor, weight: f64) -> Result<(), TchEr
 /// `tensor.add(other, alpha=alpha)`. Where the kernel uses a fused multiply-add, each element is
 /// rounded once, unlike in `tensor + other * alpha`, which rounds twice.
 pub fn add_scaled(tensor: &Tensor, other: &Tensor, alpha: f64) -> Result<Tensor, TchError> {
-    let mut sum = null_mut();
-    // SAFETY: both tensors live through the call, which writes a tensor's address to `sum`.
-    let status = unsafe { ffi::c10d_add_scaled(pointer(tensor), pointer(other), alpha, &mut sum) };
-    owned(status, sum)
+    let (tensor, other) = (pointer(tensor), pointer(other));
+    // SAFETY: both tensors live through the call, which writes the address of a new one.
+    created_tensor(|out| unsafe { ffi::c10d_add_scaled(tensor, other, alpha, out) })
+        .map_err(as_tchs)
 }
 
 /// `tensor.add_(other, alpha=alpha)`; rounds like [`add_scaled`].
@@ -71,18 +70,14 @@ pub fn addcdiv_(tensor: &mut Tensor, a: &Tensor, b: &Tensor, value: f64) -> Resu
 
 /// `tensor.detach().clone()`, sparse tensors too. tch's `copy` panics.
 pub fn copy(tensor: &Tensor) -> Result<Tensor, TchError> {
-    let mut copy = null_mut();
-    // SAFETY: `tensor` lives through the call, which writes a tensor's address to `copy`.
-    let status = unsafe { ffi::c10d_copy(pointer(tensor), &mut copy) };
-    owned(status, copy)
+    // SAFETY: `tensor` lives through the call, which writes the address of a new one.
+    created_tensor(|out| unsafe { ffi::c10d_copy(pointer(tensor), out) }).map_err(as_tchs)
 }
 
 /// `tensor.norm(dim=dim, keepdim=True)`: the 2-norm.
 pub fn norm(tensor: &Tensor, dim: i64) -> Result<Tensor, TchError> {
-    let mut norm = null_mut();
-    // SAFETY: `tensor` lives through the call, which writes a tensor's address to `norm`.
-    let status = unsafe { ffi::c10d_norm(pointer(tensor), dim, &mut norm) };
-    owned(status, norm)
+    // SAFETY: `tensor` lives through the call, which writes the address of a new one.
+    created_tensor(|out| unsafe { ffi::c10d_norm(pointer(tensor), dim, out) }).map_err(as_tchs)
 }
 
 /// As numbered in c10d.h.
@@ -99,13 +94,6 @@ fn with_number(tensor: &mut Tensor, operation: Operation, number: f64) -> Result
     // SAFETY: `tensor` lives through the call.
     check(unsafe { ffi::c10d_with_number(pointer(tensor), operation as u8, number) })
         .map_err(as_tchs)
-}
-
-/// The new tensor of a call that has written its address.
-fn owned(status: ffi::Status, tensor: *mut ffi::Tensor) -> Result<Tensor, TchError> {
-    let tensor = created(status, tensor).map_err(as_tchs)?;
-    // SAFETY: the call has made this at::Tensor with `new` and given up ownership of it.
-    Ok(unsafe { Tensor::from_ptr(tensor.as_ptr().cast()) })
 }
 
 pub(crate) fn as_tchs(error: Error) -> TchError {

@@ -1,17 +1,16 @@
 //! Backward passes, whole and in parts, and a thread's state on another thread.
 
 use crate::arguments::{pointer, pointers};
-use crate::callback::call_back;
+use crate::callback::{call_back, drop_boxed};
 use crate::error::{answer, check, created};
-use crate::{Error, ffi};
+use crate::{Result, ffi};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 use tch::Tensor;
 
 /// `tensor.backward()`. Unlike tch's, the error says what kind of failure it was.
-pub fn backward_from(tensor: &Tensor) -> Result<(), Error> {
+pub fn backward_from(tensor: &Tensor) -> Result<()> {
     // SAFETY: the tensor lives through the call.
     check(unsafe { ffi::c10d_tensor_backward(pointer(tensor)) })
 }
@@ -30,11 +29,10 @@ unsafe impl Sync for GraphEnd {}
 
 impl GraphEnd {
     /// The end for a tensor that requires a gradient.
-    pub fn of(tensor: &Tensor) -> Result<GraphEnd, Error> {
-        let mut handle = null_mut();
+    pub fn of(tensor: &Tensor) -> Result<GraphEnd> {
         // SAFETY: `tensor` lives through the call, which writes a handle.
-        let status = unsafe { ffi::c10d_graph_end_new(pointer(tensor), &mut handle) };
-        Ok(GraphEnd { handle: created(status, handle)? })
+        let handle = created(|out| unsafe { ffi::c10d_graph_end_new(pointer(tensor), out) })?;
+        Ok(GraphEnd { handle })
     }
 }
 
@@ -48,28 +46,19 @@ impl Drop for GraphEnd {
 /// `torch.autograd.backward(tensors, gradients, retain_graph)` for the tensors of these ends.
 ///
 /// Each gradient is freed as soon as it has been used.
-pub fn backward(
-    ends: &[&GraphEnd],
-    gradients: Vec<Tensor>,
-    retain_graph: bool,
-) -> Result<(), Error> {
+pub fn backward(ends: &[&GraphEnd], gradients: Vec<Tensor>, retain_graph: bool) -> Result<()> {
     assert_eq!(ends.len(), gradients.len(), "every end has its gradient");
     let mut ends: Vec<_> = ends.iter().map(|end| end.handle.as_ptr()).collect();
-    // SAFETY: both lists live through the call and are of the length given. The gradients are ours,
-    // and what the call leaves in their handles is an undefined tensor, which may be dropped.
+    // SAFETY: both lists live through the call and are of one length. The gradients are ours, and
+    // what the call leaves in their handles is an undefined tensor, which may be dropped.
     check(unsafe {
-        ffi::c10d_backward(
-            ends.as_mut_ptr(),
-            pointers(&gradients).as_mut_ptr(),
-            ends.len(),
-            retain_graph,
-        )
+        ffi::c10d_backward(ends.as_mut_ptr(), pointers(&gradients).list(), retain_graph)
     })
 }
 
 /// The caller's part of a backward pass. Receives the gradients of the leaves, `None` for one that
 /// the pass has not reached, and whether to keep the graph; returns the gradients of the inputs.
-type Hook = Box<dyn FnMut(Vec<Option<Tensor>>, bool) -> Result<Vec<Option<Tensor>>, Error> + Send>;
+type Hook = Box<dyn FnMut(Vec<Option<Tensor>>, bool) -> Result<Vec<Option<Tensor>>> + Send>;
 
 /// What C++ holds for the graph.
 struct Context {
@@ -89,23 +78,21 @@ struct Context {
 pub fn hook_gradients(
     leaves: &mut [Tensor],
     inputs: &[Tensor],
-    hook: impl FnMut(Vec<Option<Tensor>>, bool) -> Result<Vec<Option<Tensor>>, Error> + Send + 'static,
-) -> Result<(), Error> {
+    hook: impl FnMut(Vec<Option<Tensor>>, bool) -> Result<Vec<Option<Tensor>>> + Send + 'static,
+) -> Result<()> {
     let context =
         Box::new(Context { hook: Box::new(hook), leaves: leaves.len(), inputs: inputs.len() });
-    // SAFETY: the context is the address of a `Context`, as `call` and `drop_hook` expect. The C++
-    // side calls `drop_hook` exactly once, and neither of them after that. Hooks are Send, and
+    // SAFETY: the context is the address of a `Context`, as `call` and `drop_boxed` expect. C++ calls
+    // `drop_boxed` exactly once, and neither of them after that. Hooks are Send, and
     // autograd runs a node's backward on one thread at a time. The leaves live through the call,
     // which assigns to them; `&mut` rules out any other reference.
     check(unsafe {
         ffi::c10d_hook_gradients(
-            pointers(leaves).as_mut_ptr(),
-            leaves.len(),
-            pointers(inputs).as_mut_ptr(),
-            inputs.len(),
+            pointers(leaves).list(),
+            pointers(inputs).list(),
             call,
             Box::into_raw(context).cast(),
-            drop_hook,
+            drop_boxed::<Context>,
         )
     })
 }
@@ -141,14 +128,6 @@ extern "C" fn call(
     })
 }
 
-extern "C" fn drop_hook(context: *mut c_void) {
-    // A panic while dropping cannot be reported to anyone.
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: see `hook_gradients`; this is the only call that takes the box back.
-        drop(unsafe { Box::from_raw(context.cast::<Context>()) });
-    }));
-}
-
 /// A thread's own settings: grad mode, autocast and its type, profiler …; `at::ThreadLocalState`.
 #[derive(Debug)]
 pub struct ThreadState {
@@ -162,17 +141,15 @@ unsafe impl Sync for ThreadState {}
 
 impl ThreadState {
     /// This thread's settings.
-    pub fn of_this_thread() -> Result<ThreadState, Error> {
-        let mut handle = null_mut();
+    pub fn of_this_thread() -> Result<ThreadState> {
         // SAFETY: the call writes a handle.
-        let status = unsafe { ffi::c10d_thread_state_new(&mut handle) };
-        Ok(ThreadState { handle: created(status, handle)? })
+        Ok(ThreadState { handle: created(|out| unsafe { ffi::c10d_thread_state_new(out) })? })
     }
 
     /// Runs `body` on this thread with the settings of the thread that this was taken from.
     ///
     /// If `body` panics, the panic continues after this thread's own settings have been restored.
-    pub fn run<R>(&self, body: impl FnOnce() -> R) -> Result<R, Error> {
+    pub fn run<R>(&self, body: impl FnOnce() -> R) -> Result<R> {
         call_back(body, |entry, context| {
             // SAFETY: the handle lives as long as `self`; `call_back` gives what belongs together.
             unsafe { ffi::c10d_thread_state_run(self.handle.as_ptr(), entry, context) }
@@ -192,9 +169,10 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
     use super::*;
-    use crate::ErrorKind;
     use crate::amp::{AutocastKind, autocast};
     use crate::tensor::grad_enabled;
+    use crate::{Error, ErrorKind};
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::{Arc, Mutex};
     use std::thread;
     use tch::Kind;

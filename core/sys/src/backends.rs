@@ -2,12 +2,6 @@
 
 use crate::ffi;
 
-/// `torch.backends.cudnn.benchmark = enabled`
-pub fn set_cudnn_benchmark(enabled: bool) {
-    // SAFETY: sets a flag.
-    unsafe { ffi::c10d_set_cudnn_benchmark(enabled) }
-}
-
 /// `torch.backends.cudnn.deterministic = enabled`
 pub fn set_cudnn_deterministic(enabled: bool) {
     // SAFETY: sets a flag.

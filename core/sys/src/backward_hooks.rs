@@ -5,52 +5,45 @@
 //! with its error.
 
 use crate::arguments::{pointer, pointers};
+use crate::callback::drop_boxed;
 use crate::error::{answer, check};
-use crate::{Error, ffi};
+use crate::{Result, ffi};
 use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use tch::Tensor;
 
-type Hook = Box<dyn Fn() -> Result<(), Error> + Send + Sync>;
+type Hook = Box<dyn Fn() -> Result<()> + Send + Sync>;
 
 /// Calls `hook` before the backward pass of the operation that computed the tensor:
 /// `tensor.register_hook`.
 pub fn before_backward(
     output: &Tensor,
-    hook: impl Fn() -> Result<(), Error> + Send + Sync + 'static,
-) -> Result<(), Error> {
+    hook: impl Fn() -> Result<()> + Send + Sync + 'static,
+) -> Result<()> {
     // SAFETY: the tensor lives through the call; for the rest, see `context`.
-    check(unsafe { ffi::c10d_before_backward(pointer(output), call, context(hook), drop_hook) })
+    check(unsafe {
+        ffi::c10d_before_backward(pointer(output), call, context(hook), drop_boxed::<Hook>)
+    })
 }
 
 /// Calls `hook` after the backward pass of everything computed from the inputs, and before that of
 /// the operations that computed them. The inputs are replaced by views of themselves.
 pub fn after_backward(
     inputs: &mut [Tensor],
-    hook: impl Fn() -> Result<(), Error> + Send + Sync + 'static,
-) -> Result<(), Error> {
-    let mut pointers = pointers(inputs);
+    hook: impl Fn() -> Result<()> + Send + Sync + 'static,
+) -> Result<()> {
     // SAFETY: the inputs live through the call, which assigns to them; `&mut` rules out any other
     // reference. For the rest, see `context`.
     check(unsafe {
-        ffi::c10d_after_backward(
-            pointers.as_mut_ptr(),
-            pointers.len(),
-            call,
-            context(hook),
-            drop_hook,
-        )
+        ffi::c10d_after_backward(pointers(inputs).list(), call, context(hook), drop_boxed::<Hook>)
     })
 }
 
 /// Calls `hook` at the end of the backward pass that runs on this thread. Outside one, this is an
 /// error.
 /// `Variable._execution_engine.queue_callback`.
-pub fn at_end_of_backward(
-    hook: impl Fn() -> Result<(), Error> + Send + Sync + 'static,
-) -> Result<(), Error> {
+pub fn at_end_of_backward(hook: impl Fn() -> Result<()> + Send + Sync + 'static) -> Result<()> {
     // SAFETY: see `context`.
-    check(unsafe { ffi::c10d_at_end_of_backward(call, context(hook), drop_hook) })
+    check(unsafe { ffi::c10d_at_end_of_backward(call, context(hook), drop_boxed::<Hook>) })
 }
 
 /// Whether a backward pass runs on this thread.
@@ -59,10 +52,10 @@ pub fn in_backward() -> bool {
     unsafe { ffi::c10d_in_backward() }
 }
 
-/// What C++ holds: the address of a `Hook`, as `call` and `drop_hook` expect. It calls `drop_hook`
+/// What C++ holds: the address of a `Hook`, as `call` and `drop_boxed` expect. It calls `drop_boxed`
 /// exactly once, and neither of them after that. A hook is Send and Sync, so it does not matter on
 /// which threads.
-fn context(hook: impl Fn() -> Result<(), Error> + Send + Sync + 'static) -> *mut c_void {
+fn context(hook: impl Fn() -> Result<()> + Send + Sync + 'static) -> *mut c_void {
     Box::into_raw(Box::new(Box::new(hook) as Hook)).cast()
 }
 
@@ -71,21 +64,13 @@ extern "C" fn call(context: *mut c_void) -> ffi::Status {
     answer("a hook of a backward pass", || unsafe { &*context.cast::<Hook>() }())
 }
 
-extern "C" fn drop_hook(context: *mut c_void) {
-    // A panic while dropping cannot be reported to anyone.
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: see `context`; this is the only call that takes the box back.
-        drop(unsafe { Box::from_raw(context.cast::<Hook>()) });
-    }));
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
     use super::*;
-    use crate::ErrorKind;
     use crate::autograd::backward_from;
+    use crate::{Error, ErrorKind};
     use std::sync::{Arc, Mutex};
 
     fn leaf(value: f64) -> Tensor {
@@ -96,7 +81,7 @@ mod tests {
     fn note(
         log: &Arc<Mutex<Vec<&'static str>>>,
         what: &'static str,
-    ) -> impl Fn() -> Result<(), Error> + Send + Sync + 'static {
+    ) -> impl Fn() -> Result<()> + Send + Sync + 'static {
         let log = log.clone();
         move || {
             log.lock().unwrap().push(what);

@@ -1,7 +1,7 @@
-//! Rust code that C++ calls in the middle of a function.
+//! Rust code that C++ calls in the middle of a function, and what it holds of Rust's.
 
 use crate::error::check;
-use crate::{Error, ErrorKind, ffi};
+use crate::{Error, ErrorKind, Result, ffi};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -24,7 +24,7 @@ extern "C" fn run<F: FnOnce() -> R, R>(context: *mut c_void) {
 pub(crate) fn call_back<R, F: FnOnce() -> R>(
     body: F,
     start: impl FnOnce(extern "C" fn(*mut c_void), *mut c_void) -> ffi::Status,
-) -> Result<R, Error> {
+) -> Result<R> {
     let mut call = Call { body: Some(body), outcome: None };
     let started = check(start(run::<F, R>, (&raw mut call).cast()));
     match call.outcome {
@@ -35,4 +35,14 @@ pub(crate) fn call_back<R, F: FnOnce() -> R>(
             Err(started.err().unwrap_or_else(never))
         }
     }
+}
+
+/// Drops the boxed `T` of which C++ has held the address. It calls this exactly once, as the last that
+/// it does with the address.
+pub(crate) extern "C" fn drop_boxed<T>(context: *mut c_void) {
+    // A panic while dropping cannot be reported to anyone.
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: the address is that of a boxed `T`, and this is the only call that takes it back.
+        drop(unsafe { Box::from_raw(context.cast::<T>()) });
+    }));
 }

@@ -2,7 +2,7 @@
 
 use crate::arguments::{c_rank, milliseconds, pointer, pointers};
 use crate::error::{check, created};
-use crate::{Error, ProcessGroup, Work, ffi};
+use crate::{Error, ProcessGroup, Result, Work, ffi};
 use std::ptr::null_mut;
 use std::time::Duration;
 use tch::Tensor;
@@ -65,7 +65,7 @@ pub struct Message<'a> {
 /// meanwhile, or whose data is replaced, does not get the result.
 impl ProcessGroup {
     /// Reduces `tensor` over all ranks, in place on every rank.
-    pub fn all_reduce(&self, tensor: &Tensor, op: ReduceOp, call: Call) -> Result<Work, Error> {
+    pub fn all_reduce(&self, tensor: &Tensor, op: ReduceOp, call: Call) -> Result<Work> {
         self.start(|group, out| {
             // SAFETY: `tensor` lives through the call; the work keeps a reference of its own.
             unsafe { ffi::c10d_all_reduce(group, pointer(tensor), op as u8, call.into(), out) }
@@ -73,7 +73,7 @@ impl ProcessGroup {
     }
 
     /// Copies rank `root`'s `tensor` into every other rank's.
-    pub fn broadcast(&self, tensor: &Tensor, root: usize, call: Call) -> Result<Work, Error> {
+    pub fn broadcast(&self, tensor: &Tensor, root: usize, call: Call) -> Result<Work> {
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
             unsafe { ffi::c10d_broadcast(group, pointer(tensor), c_rank(root), call.into(), out) }
@@ -82,13 +82,7 @@ impl ProcessGroup {
 
     /// Reduces `tensor` over all ranks into rank `root`'s; the other ranks' are undefined
     /// afterwards.
-    pub fn reduce(
-        &self,
-        tensor: &Tensor,
-        root: usize,
-        op: ReduceOp,
-        call: Call,
-    ) -> Result<Work, Error> {
+    pub fn reduce(&self, tensor: &Tensor, root: usize, op: ReduceOp, call: Call) -> Result<Work> {
         let (root, op) = (c_rank(root), op as u8);
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
@@ -97,17 +91,11 @@ impl ProcessGroup {
     }
 
     /// Copies rank r's `input` into `outputs[r]` on every rank.
-    pub fn all_gather(
-        &self,
-        outputs: &[Tensor],
-        input: &Tensor,
-        call: Call,
-    ) -> Result<Work, Error> {
+    pub fn all_gather(&self, outputs: &[Tensor], input: &Tensor, call: Call) -> Result<Work> {
         let mut outputs = pointers(outputs);
         self.start(|group, out| {
-            let (first, count) = (outputs.as_mut_ptr(), outputs.len());
             // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_all_gather(group, first, count, pointer(input), call.into(), out) }
+            unsafe { ffi::c10d_all_gather(group, outputs.list(), pointer(input), call.into(), out) }
         })
     }
 
@@ -117,7 +105,7 @@ impl ProcessGroup {
         output: &Tensor,
         input: &Tensor,
         call: Call,
-    ) -> Result<Work, Error> {
+    ) -> Result<Work> {
         let (output, input) = (pointer(output), pointer(input));
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
@@ -132,12 +120,11 @@ impl ProcessGroup {
         input: &Tensor,
         root: usize,
         call: Call,
-    ) -> Result<Work, Error> {
+    ) -> Result<Work> {
         let (mut outputs, input, root) = (pointers(outputs), pointer(input), c_rank(root));
         self.start(|group, out| {
-            let (first, count) = (outputs.as_mut_ptr(), outputs.len());
             // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_gather(group, first, count, input, root, call.into(), out) }
+            unsafe { ffi::c10d_gather(group, outputs.list(), input, root, call.into(), out) }
         })
     }
 
@@ -148,12 +135,11 @@ impl ProcessGroup {
         inputs: &[Tensor],
         root: usize,
         call: Call,
-    ) -> Result<Work, Error> {
+    ) -> Result<Work> {
         let (output, mut inputs, root) = (pointer(output), pointers(inputs), c_rank(root));
         self.start(|group, out| {
-            let (first, count) = (inputs.as_mut_ptr(), inputs.len());
             // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_scatter(group, output, first, count, root, call.into(), out) }
+            unsafe { ffi::c10d_scatter(group, output, inputs.list(), root, call.into(), out) }
         })
     }
 
@@ -164,12 +150,11 @@ impl ProcessGroup {
         inputs: &[Tensor],
         op: ReduceOp,
         call: Call,
-    ) -> Result<Work, Error> {
+    ) -> Result<Work> {
         let (output, mut inputs, op) = (pointer(output), pointers(inputs), op as u8);
         self.start(|group, out| {
-            let (first, count) = (inputs.as_mut_ptr(), inputs.len());
             // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_reduce_scatter(group, output, first, count, op, call.into(), out) }
+            unsafe { ffi::c10d_reduce_scatter(group, output, inputs.list(), op, call.into(), out) }
         })
     }
 
@@ -180,7 +165,7 @@ impl ProcessGroup {
         input: &Tensor,
         op: ReduceOp,
         call: Call,
-    ) -> Result<Work, Error> {
+    ) -> Result<Work> {
         let (output, input, op) = (pointer(output), pointer(input), op as u8);
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
@@ -196,15 +181,16 @@ impl ProcessGroup {
         outputs: &[Tensor],
         inputs: &[Tensor],
         call: Call,
-    ) -> Result<Work, Error> {
+    ) -> Result<Work> {
         if outputs.len() != inputs.len() {
             return Err(Error::misuse("all_gather_parts takes as many outputs as inputs"));
         }
         let (mut outputs, mut inputs) = (pointers(outputs), pointers(inputs));
         self.start(|group, out| {
-            let (to, from, count) = (outputs.as_mut_ptr(), inputs.as_mut_ptr(), inputs.len());
-            // SAFETY: as in `all_reduce`; both lists have this length.
-            unsafe { ffi::c10d_all_gather_parts(group, to, from, count, call.into(), out) }
+            // SAFETY: as in `all_reduce`.
+            unsafe {
+                ffi::c10d_all_gather_parts(group, outputs.list(), inputs.list(), call.into(), out)
+            }
         })
     }
 
@@ -217,32 +203,25 @@ impl ProcessGroup {
         inputs: &[Tensor],
         op: ReduceOp,
         call: Call,
-    ) -> Result<Work, Error> {
+    ) -> Result<Work> {
         let (output, mut inputs, op) = (pointer(output), pointers(inputs), op as u8);
         self.start(|group, out| {
-            let (from, count) = (inputs.as_mut_ptr(), inputs.len());
             // SAFETY: as in `all_reduce`.
             unsafe {
-                ffi::c10d_reduce_scatter_parts(group, output, from, count, op, call.into(), out)
+                ffi::c10d_reduce_scatter_parts(group, output, inputs.list(), op, call.into(), out)
             }
         })
     }
 
     /// Copies this rank's `inputs[r]` into rank r's output for this rank.
-    pub fn all_to_all(
-        &self,
-        outputs: &[Tensor],
-        inputs: &[Tensor],
-        call: Call,
-    ) -> Result<Work, Error> {
+    pub fn all_to_all(&self, outputs: &[Tensor], inputs: &[Tensor], call: Call) -> Result<Work> {
         if outputs.len() != inputs.len() {
             return Err(Error::misuse("all_to_all takes as many outputs as inputs"));
         }
         let (mut outputs, mut inputs) = (pointers(outputs), pointers(inputs));
         self.start(|group, out| {
-            let (to, from, count) = (outputs.as_mut_ptr(), inputs.as_mut_ptr(), inputs.len());
-            // SAFETY: as in `all_reduce`; both lists have this length.
-            unsafe { ffi::c10d_all_to_all(group, to, from, count, call.into(), out) }
+            // SAFETY: as in `all_reduce`.
+            unsafe { ffi::c10d_all_to_all(group, outputs.list(), inputs.list(), call.into(), out) }
         })
     }
 
@@ -255,7 +234,7 @@ impl ProcessGroup {
         output_splits: &[i64],
         input_splits: &[i64],
         call: Call,
-    ) -> Result<Work, Error> {
+    ) -> Result<Work> {
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
             unsafe {
@@ -275,7 +254,7 @@ impl ProcessGroup {
     }
 
     /// Finishes when every rank has arrived.
-    pub fn barrier(&self, call: Call) -> Result<Work, Error> {
+    pub fn barrier(&self, call: Call) -> Result<Work> {
         self.start(|group, out| {
             // SAFETY: `out` lives through the call.
             unsafe { ffi::c10d_barrier(group, call.into(), out) }
@@ -283,7 +262,7 @@ impl ProcessGroup {
     }
 
     /// Sends `tensor` to one rank, which must receive with the same tag.
-    pub fn send(&self, tensor: &Tensor, destination: usize, tag: i32) -> Result<Work, Error> {
+    pub fn send(&self, tensor: &Tensor, destination: usize, tag: i32) -> Result<Work> {
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
             unsafe { ffi::c10d_send(group, pointer(tensor), c_rank(destination), tag, out) }
@@ -291,7 +270,7 @@ impl ProcessGroup {
     }
 
     /// Receives from one rank into `tensor`.
-    pub fn recv(&self, tensor: &Tensor, source: usize, tag: i32) -> Result<Work, Error> {
+    pub fn recv(&self, tensor: &Tensor, source: usize, tag: i32) -> Result<Work> {
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
             unsafe { ffi::c10d_recv(group, pointer(tensor), c_rank(source), tag, out) }
@@ -300,7 +279,7 @@ impl ProcessGroup {
 
     /// Receives into `tensor` from the rank that sends first; [`Work::source_rank`] then says which.
     /// Gloo only.
-    pub fn recv_any(&self, tensor: &Tensor, tag: i32) -> Result<Work, Error> {
+    pub fn recv_any(&self, tensor: &Tensor, tag: i32) -> Result<Work> {
         self.start(|group, out| {
             // SAFETY: as in `all_reduce`.
             unsafe { ffi::c10d_recv_any(group, pointer(tensor), tag, out) }
@@ -308,7 +287,7 @@ impl ProcessGroup {
     }
 
     /// Starts several messages as one, and returns the work of each, in the same order.
-    pub fn batch(&self, messages: &[Message<'_>]) -> Result<Vec<Work>, Error> {
+    pub fn batch(&self, messages: &[Message<'_>]) -> Result<Vec<Work>> {
         let message = |message: &Message<'_>| ffi::Message {
             tensor: pointer(message.tensor),
             peer: c_rank(message.peer),
@@ -317,25 +296,19 @@ impl ProcessGroup {
         };
         let messages: Vec<_> = messages.iter().map(message).collect();
         let mut works = vec![null_mut(); messages.len()];
-        self.with_handle(|group| {
-            // SAFETY: the messages, with their tensors, and `works`, which has room for as many,
-            // live through the call.
-            check(unsafe {
-                ffi::c10d_batch(group, messages.as_ptr(), messages.len(), works.as_mut_ptr())
-            })
-        })?;
+        let (first, count) = (messages.as_ptr(), messages.len());
+        // SAFETY: the messages, with their tensors, and `works`, which has room for as many, live
+        // through the call.
+        check(unsafe { ffi::c10d_batch(self.pointer(), first, count, works.as_mut_ptr()) })?;
         works.into_iter().map(Work::new).collect()
     }
 
     /// A barrier that rank 0 watches: its error names the ranks that did not arrive in time. Gloo
     /// only. Blocks.
-    pub fn monitored_barrier(&self, timeout: Duration, wait_all_ranks: bool) -> Result<(), Error> {
-        self.with_handle(|group| {
-            // SAFETY: all arguments are plain values.
-            check(unsafe {
-                ffi::c10d_monitored_barrier(group, milliseconds(timeout), wait_all_ranks)
-            })
-        })
+    pub fn monitored_barrier(&self, timeout: Duration, wait_all_ranks: bool) -> Result<()> {
+        let timeout = milliseconds(timeout);
+        // SAFETY: the group is valid, and the other arguments are plain values.
+        check(unsafe { ffi::c10d_monitored_barrier(self.pointer(), timeout, wait_all_ranks) })
     }
 
     /// Copies all of rank `root`'s `tensors` into every other rank's, packed into buffers of
@@ -345,22 +318,18 @@ impl ProcessGroup {
         tensors: &[Tensor],
         buffer_size: usize,
         root: usize,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let (mut tensors, root) = (pointers(tensors), c_rank(root));
-        self.with_handle(|group| {
-            let (first, count) = (tensors.as_mut_ptr(), tensors.len());
-            // SAFETY: `tensors` live through the call, which ends when all is copied.
-            check(unsafe { ffi::c10d_broadcast_coalesced(group, first, count, buffer_size, root) })
-        })
+        let group = self.pointer();
+        // SAFETY: `tensors` live through the call, which ends when all is copied.
+        check(unsafe { ffi::c10d_broadcast_coalesced(group, tensors.list(), buffer_size, root) })
     }
 
     fn start(
         &self,
         operation: impl FnOnce(*mut ffi::ProcessGroup, *mut *mut ffi::Work) -> ffi::Status,
-    ) -> Result<Work, Error> {
-        let mut work = null_mut();
-        let status = self.with_handle(|group| operation(group, &mut work));
-        Ok(Work { handle: created(status, work)? })
+    ) -> Result<Work> {
+        Ok(Work { handle: created(|out| operation(self.pointer(), out))? })
     }
 }
 

@@ -1,12 +1,12 @@
 //! Communication hooks, which replace the division and sum of a gradient bucket over the ranks.
 
 use crate::arguments::{c_text, pointer};
-use crate::error::{answer, check, created};
+use crate::callback::drop_boxed;
+use crate::error::{answer, check, created_tensor};
 use crate::reducer::Reducer;
-use crate::{Error, ffi};
+use crate::{Result, ffi};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
 use std::sync::{Mutex, TryLockError};
 use tch::Tensor;
@@ -34,30 +34,26 @@ impl GradBucket {
 
     /// All gradients of the bucket in one flat tensor, undivided. Writing to it changes the bucket.
     /// `bucket.buffer()`
-    pub fn buffer(&self) -> Result<Tensor, Error> {
-        let mut buffer = null_mut();
-        // SAFETY: as in `index`; the call writes a tensor's address.
-        let status = unsafe { ffi::c10d_grad_bucket_buffer(self.handle.as_ptr(), &mut buffer) };
-        let buffer = created(status, buffer)?;
-        // SAFETY: the call has made this at::Tensor with `new` and given up ownership of it.
-        Ok(unsafe { Tensor::from_ptr(buffer.as_ptr().cast()) })
+    pub fn buffer(&self) -> Result<Tensor> {
+        // SAFETY: as in `index`; the call writes the address of a new tensor.
+        created_tensor(|out| unsafe { ffi::c10d_grad_bucket_buffer(self.handle.as_ptr(), out) })
     }
 
     /// Replaces the buffer by another tensor, for a hook that is called with this bucket later.
     /// `bucket.set_buffer(tensor)`
-    pub fn set_buffer(&mut self, buffer: &Tensor) -> Result<(), Error> {
+    pub fn set_buffer(&mut self, buffer: &Tensor) -> Result<()> {
         // SAFETY: as in `index`; the bucket takes a reference of its own.
         check(unsafe { ffi::c10d_grad_bucket_set_buffer(self.handle.as_ptr(), pointer(buffer)) })
     }
 
     /// The gradient of each parameter, as a view into the buffer. `bucket.gradients()`
-    pub fn gradients(&self) -> Result<Vec<Tensor>, Error> {
+    pub fn gradients(&self) -> Result<Vec<Tensor>> {
         // SAFETY: as in `index`; `tensors` passes room for every parameter of the bucket.
         self.tensors(|out| unsafe { ffi::c10d_grad_bucket_gradients(self.handle.as_ptr(), out) })
     }
 
     /// The parameters, in the order of [`gradients`](Self::gradients). `bucket.parameters()`
-    pub fn parameters(&self) -> Result<Vec<Tensor>, Error> {
+    pub fn parameters(&self) -> Result<Vec<Tensor>> {
         // SAFETY: as in `gradients`.
         self.tensors(|out| unsafe { ffi::c10d_grad_bucket_parameters(self.handle.as_ptr(), out) })
     }
@@ -65,7 +61,7 @@ impl GradBucket {
     fn tensors(
         &self,
         fill: impl FnOnce(*mut *mut ffi::Tensor) -> ffi::Status,
-    ) -> Result<Vec<Tensor>, Error> {
+    ) -> Result<Vec<Tensor>> {
         // SAFETY: as in `index`.
         let len = unsafe { ffi::c10d_grad_bucket_len(self.handle.as_ptr()) };
         let mut pointers = vec![null_mut(); len];
@@ -77,11 +73,11 @@ impl GradBucket {
 
 /// Waits for what the hook has started, and returns the tensor that replaces the bucket's buffer,
 /// with the same shape.
-pub type Finish = Box<dyn FnOnce() -> Result<Tensor, Error> + Send>;
+pub type Finish = Box<dyn FnOnce() -> Result<Tensor> + Send>;
 
 /// In a mutex because the reducer's lock does not cover hooks called by `shadow_backward`, during
 /// which a backward pass may run on another thread, or within the hook itself.
-type Hook = Mutex<Box<dyn FnMut(&mut GradBucket) -> Result<Finish, Error> + Send>>;
+type Hook = Mutex<Box<dyn FnMut(&mut GradBucket) -> Result<Finish> + Send>>;
 
 impl Reducer {
     /// Calls `hook` with every bucket as soon as its gradients are complete. Once all buckets are,
@@ -92,13 +88,14 @@ impl Reducer {
     pub fn register_comm_hook(
         &mut self,
         name: &str,
-        hook: impl FnMut(&mut GradBucket) -> Result<Finish, Error> + Send + 'static,
-    ) -> Result<(), Error> {
+        hook: impl FnMut(&mut GradBucket) -> Result<Finish> + Send + 'static,
+    ) -> Result<()> {
         let name = c_text(name)?;
-        let functions = ffi::CommHook { start, finish, drop_pending, drop: drop_hook };
+        let drop_pending = drop_boxed::<Finish>;
+        let functions = ffi::CommHook { start, finish, drop_pending, drop: drop_boxed::<Hook> };
         let hook: Box<Hook> = Box::new(Mutex::new(Box::new(hook)));
         // SAFETY: the context is the address of a `Hook`, and every `pending` that of a `Finish`,
-        // as the functions expect. C++ calls `drop_hook` exactly once, even when it fails, and
+        // as the functions expect. C++ calls `drop` exactly once, even when it fails, and
         // either `finish` or `drop_pending` once for each `pending`. A `Hook` is Sync, a `Finish`
         // is Send.
         check(unsafe {
@@ -155,20 +152,4 @@ extern "C" fn finish(pending: *mut c_void, result: *mut *mut ffi::Tensor) -> ffi
         unsafe { *result = pointer(&tensor) };
         Ok(())
     })
-}
-
-extern "C" fn drop_pending(pending: *mut c_void) {
-    // A panic while dropping cannot be reported to anyone.
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: as in `finish`.
-        drop(unsafe { Box::from_raw(pending.cast::<Finish>()) });
-    }));
-}
-
-extern "C" fn drop_hook(context: *mut c_void) {
-    // As above.
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: see `register_comm_hook`; this is the only call that takes the box back.
-        drop(unsafe { Box::from_raw(context.cast::<Hook>()) });
-    }));
 }

@@ -1,27 +1,26 @@
 //! This thread's current CUDA device.
 
-use crate::error::check;
-use crate::{Error, ffi};
+use crate::error::{check, written};
+use crate::{Result, ffi};
 
 /// `torch.cuda.set_device(device)`.
 ///
 /// Makes a context on the device, so a process that calls this first never has one on another.
-pub fn set_cuda_device(device: usize) -> Result<(), Error> {
+pub fn set_cuda_device(device: usize) -> Result<()> {
     // SAFETY: takes no pointer.
     check(unsafe { ffi::c10d_set_cuda_device(cuda(device)) })
 }
 
 /// Makes a CUDA device current, and returns the previous one: `torch.cuda._exchange_device`.
-pub fn exchange_cuda_device(device: usize) -> Result<usize, Error> {
-    let mut previous = 0;
+pub fn exchange_cuda_device(device: usize) -> Result<usize> {
     // SAFETY: the call writes a number.
-    check(unsafe { ffi::c10d_exchange_cuda_device(cuda(device), &mut previous) })?;
+    let previous = written(|out| unsafe { ffi::c10d_exchange_cuda_device(cuda(device), out) })?;
     Ok(previous as usize)
 }
 
 /// Makes a previous device current again, without a context on it if it has none:
 /// `torch.cuda._maybe_exchange_device`.
-pub fn restore_cuda_device(device: usize) -> Result<(), Error> {
+pub fn restore_cuda_device(device: usize) -> Result<()> {
     // SAFETY: takes no pointer.
     check(unsafe { ffi::c10d_restore_cuda_device(cuda(device)) })
 }

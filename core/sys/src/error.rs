@@ -1,10 +1,14 @@
 //! libtorch's errors. What kind of failure each is, `csrc/error_kind.cpp` has decided where it was caught.
 
 use crate::ffi;
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CStr, CString};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
+use tch::Tensor;
+
+/// A result of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The text of a C++ exception, without its backtrace, and the kind of failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,18 +21,19 @@ pub struct Error {
 /// What kind of failure an [`Error`] is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
+#[repr(i32)]
 pub enum ErrorKind {
     /// Another rank or the store can no longer be reached.
-    Connection,
+    Connection = 1,
     /// Something did not happen in time: a rank did not arrive, or a key was not set.
-    Timeout,
+    Timeout = 2,
     /// The call is wrong: an argument is invalid, or the ranks made different calls.
-    Misuse,
+    Misuse = 3,
     /// The last backward pass has not made the gradients of all of a model's parameters:
     /// [`Error::missing`] tells which.
-    Unfinished,
+    Unfinished = 4,
     /// Anything else.
-    Other,
+    Other = 0,
 }
 
 impl Error {
@@ -76,17 +81,8 @@ impl<T: Into<String>> From<T> for Error {
     }
 }
 
-/// The kinds and their codes in the C ABI.
-const KINDS: [(ErrorKind, c_int); 5] = [
-    (ErrorKind::Other, ffi::OTHER),
-    (ErrorKind::Connection, ffi::CONNECTION),
-    (ErrorKind::Timeout, ffi::TIMEOUT),
-    (ErrorKind::Misuse, ffi::MISUSE),
-    (ErrorKind::Unfinished, ffi::UNFINISHED),
-];
-
 /// Turns the C ABI's status into a result.
-pub(crate) fn check(status: ffi::Status) -> Result<(), Error> {
+pub(crate) fn check(status: ffi::Status) -> Result<()> {
     if status.message.is_null() {
         return Ok(());
     }
@@ -96,31 +92,43 @@ pub(crate) fn check(status: ffi::Status) -> Result<(), Error> {
         ffi::c10d_free(status.message.cast());
         message
     };
-    let kind = KINDS.into_iter().find(|(_, code)| *code == status.kind);
-    Err(Error::new(kind.map_or(ErrorKind::Other, |(kind, _)| kind), message))
+    Err(Error::new(status.kind, message))
 }
 
 /// Runs a function that C++ has called, and turns its error or panic into the C ABI's status: no panic
 /// may unwind into C++. `what` names the function.
-pub(crate) fn answer(what: &str, body: impl FnOnce() -> Result<(), Error>) -> ffi::Status {
+pub(crate) fn answer(what: &str, body: impl FnOnce() -> Result<()>) -> ffi::Status {
     let error = match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => return ffi::Status { message: null_mut(), kind: ffi::OTHER },
+        Ok(Ok(())) => return ffi::Status { message: null_mut(), kind: ErrorKind::Other },
         Ok(Err(error)) => error,
         Err(_) => format!("{what} panicked").into(),
     };
     let message = CString::new(error.message.replace('\0', " ")).unwrap_or_default();
-    let code = KINDS.into_iter().find(|(kind, _)| *kind == error.kind);
-    ffi::Status {
-        // SAFETY: copies a NUL-terminated string; C++ frees the copy.
-        message: unsafe { ffi::c10d_copy_text(message.as_ptr()) },
-        kind: code.map_or(ffi::OTHER, |(_, code)| code),
-    }
+    // SAFETY: copies a NUL-terminated string; C++ frees the copy.
+    ffi::Status { message: unsafe { ffi::c10d_copy_text(message.as_ptr()) }, kind: error.kind }
 }
 
-/// Checks the status of a call that creates a handle, and that the handle is not null.
-pub(crate) fn created<T>(status: ffi::Status, handle: *mut T) -> Result<NonNull<T>, Error> {
-    check(status)?;
+/// What a call writes.
+pub(crate) fn written<T: Default>(call: impl FnOnce(*mut T) -> ffi::Status) -> Result<T> {
+    let mut value = T::default();
+    check(call(&mut value))?;
+    Ok(value)
+}
+
+/// The handle that a call writes.
+pub(crate) fn created<T>(call: impl FnOnce(*mut *mut T) -> ffi::Status) -> Result<NonNull<T>> {
+    let mut handle = null_mut();
+    check(call(&mut handle))?;
     NonNull::new(handle).ok_or_else(Error::no_handle)
+}
+
+/// The new tensor whose address a call writes.
+pub(crate) fn created_tensor(
+    call: impl FnOnce(*mut *mut ffi::Tensor) -> ffi::Status,
+) -> Result<Tensor> {
+    let tensor = created(call)?;
+    // SAFETY: the call has made this at::Tensor with `new` and given up ownership of it.
+    Ok(unsafe { Tensor::from_ptr(tensor.as_ptr().cast()) })
 }
 
 #[cfg(test)]
@@ -130,7 +138,7 @@ mod tests {
     use crate::{Store, TcpStoreOptions};
     use std::net::TcpListener;
     use std::time::Duration;
-    use tch::{Kind, Tensor};
+    use tch::Kind;
 
     #[test]
     fn a_wrong_argument_is_a_misuse() {

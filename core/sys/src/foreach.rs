@@ -3,7 +3,7 @@
 //! For tensors of one kind on one GPU this is one launch, or a few, instead of one for each tensor.
 //! Elsewhere PyTorch computes one tensor after the other.
 
-use crate::arguments::{pointer, pointers};
+use crate::arguments::{Pointers, pointer, pointers};
 use crate::arithmetic::as_tchs;
 use crate::error::check;
 use crate::ffi;
@@ -68,15 +68,13 @@ pub fn foreach_(
     numbers: &[f64],
 ) -> Result<(), TchError> {
     let [mut first, mut second] = lists(operation, targets.len(), others)?;
-    // SAFETY: all tensors live through the call, and every list that is not null has the length
-    // given.
+    // SAFETY: all tensors live through the call.
     let status = unsafe {
         ffi::c10d_foreach_(
             operation as u8,
-            pointers(targets).as_mut_ptr(),
-            address(&mut first),
-            address(&mut second),
-            targets.len(),
+            pointers(targets).list(),
+            first.list(),
+            second.list(),
             numbers.as_ptr(),
             numbers.len(),
         )
@@ -96,15 +94,13 @@ pub fn foreach(
 ) -> Result<Vec<Tensor>, TchError> {
     let [mut first, mut second] = lists(operation, sources.len(), others)?;
     let mut results = vec![null_mut(); sources.len()];
-    // SAFETY: all tensors live through the call, and every list that is not null has the length
-    // given, as has the one that the call writes to.
+    // SAFETY: all tensors live through the call, and there is room for as many results.
     let status = unsafe {
         ffi::c10d_foreach(
             operation as u8,
-            pointers(sources).as_mut_ptr(),
-            address(&mut first),
-            address(&mut second),
-            sources.len(),
+            pointers(sources).list(),
+            first.list(),
+            second.list(),
             numbers.as_ptr(),
             numbers.len(),
             results.as_mut_ptr(),
@@ -121,29 +117,23 @@ pub fn foreach(
 /// # Errors
 /// If the list is empty, or the factor has several elements.
 pub fn mul_tensor_(targets: &mut [Tensor], factor: &Tensor) -> Result<(), TchError> {
-    // SAFETY: the tensors live through the call, and the list is of the length given.
-    let status = unsafe {
-        ffi::c10d_foreach_mul_tensor(pointers(targets).as_mut_ptr(), targets.len(), pointer(factor))
-    };
-    check(status).map_err(as_tchs)
+    let (mut targets, factor) = (pointers(targets), pointer(factor));
+    // SAFETY: the tensors live through the call.
+    check(unsafe { ffi::c10d_foreach_mul_tensor(targets.list(), factor) }).map_err(as_tchs)
 }
 
-/// The pointers of the other lists. ATen itself refuses a list that is empty where it needs one.
+/// The other lists, empty where there is none. ATen itself refuses a list that is empty where it
+/// needs one.
 fn lists(
     operation: Operation,
     length: usize,
     others: &[&[Tensor]],
-) -> Result<[Vec<*mut ffi::Tensor>; 2], TchError> {
+) -> Result<[Pointers; 2], TchError> {
     if others.len() > 2 || others.iter().any(|other| other.len() != length) {
         let lengths: Vec<_> = iter::once(length).chain(others.iter().map(|l| l.len())).collect();
         return Err(TchError::Torch(format!("{operation:?} got lists of the lengths {lengths:?}")));
     }
-    Ok([0, 1].map(|place| others.get(place).map_or_else(Vec::new, |list| pointers(list))))
-}
-
-/// Null for no list.
-fn address(list: &mut Vec<*mut ffi::Tensor>) -> *mut *mut ffi::Tensor {
-    if list.is_empty() { null_mut() } else { list.as_mut_ptr() }
+    Ok([0, 1].map(|place| pointers(others.get(place).copied().unwrap_or_default())))
 }
 
 #[cfg(test)]

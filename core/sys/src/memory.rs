@@ -6,8 +6,8 @@
 
 use crate::arguments::pointer;
 use crate::device::cuda;
-use crate::error::check;
-use crate::{Error, ffi};
+use crate::error::{check, written};
+use crate::{Result, ffi};
 use tch::Tensor;
 
 /// The number of parts into which the CPU's memory is divided; see `c10d.h`.
@@ -18,6 +18,7 @@ const HOST: i32 = CPU_DEVICES as i32;
 
 /// Bytes of one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
 pub struct Bytes {
     /// In blocks that have not been freed.
     pub live: usize,
@@ -55,10 +56,8 @@ pub fn is_on_host(tensor: &Tensor) -> bool {
 /// # Panics
 /// If there is no such part; see [`CPU_DEVICES`].
 pub fn cpu_bytes(device: usize) -> Bytes {
-    let (mut live, mut peak) = (0, 0);
-    // SAFETY: the index is checked, and the call writes two numbers.
-    unsafe { ffi::c10d_cpu_memory(cpu(device), &mut live, &mut peak) };
-    Bytes { live: unsigned(live), peak: unsigned(peak) }
+    // SAFETY: the index is checked.
+    unsafe { ffi::c10d_cpu_memory(cpu(device)) }
 }
 
 /// Resets the peak to the live bytes.
@@ -94,15 +93,13 @@ pub fn cpu_device_of(tensor: &Tensor) -> Option<usize> {
 }
 
 /// Bytes of a CUDA device, as its caching allocator counts them.
-pub fn cuda_bytes(device: usize) -> Result<Bytes, Error> {
-    let (mut live, mut peak) = (0, 0);
+pub fn cuda_bytes(device: usize) -> Result<Bytes> {
     // SAFETY: the call writes two numbers.
-    check(unsafe { ffi::c10d_cuda_memory(cuda(device), &mut live, &mut peak) })?;
-    Ok(Bytes { live: unsigned(live), peak: unsigned(peak) })
+    written(|out| unsafe { ffi::c10d_cuda_memory(cuda(device), out) })
 }
 
 /// Resets the peak to the live bytes.
-pub fn reset_cuda_peak(device: usize) -> Result<(), Error> {
+pub fn reset_cuda_peak(device: usize) -> Result<()> {
     // SAFETY: takes no pointer.
     check(unsafe { ffi::c10d_reset_cuda_peak(cuda(device)) })
 }
@@ -114,9 +111,4 @@ fn cpu(device: usize) -> i32 {
         CPU_DEVICES - 1
     );
     device as i32
-}
-
-/// Counts are never below 0: each block is freed once, after it was allocated.
-fn unsigned(bytes: i64) -> usize {
-    usize::try_from(bytes).unwrap_or(0)
 }

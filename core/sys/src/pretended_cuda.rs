@@ -4,6 +4,7 @@ use crate::ffi;
 
 /// What a thread has asked of the devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
 pub struct Calls {
     /// A bit for each device on which there would be a context.
     pub contexts: u64,
@@ -24,6 +25,5 @@ pub fn pretend() -> bool {
 /// What this thread has asked of them since the last call.
 pub fn take_calls() -> Calls {
     // SAFETY: takes no pointer.
-    let calls = unsafe { ffi::c10d_take_cuda_calls() };
-    Calls { contexts: calls.contexts, events: calls.events as usize, waits: calls.waits as usize }
+    unsafe { ffi::c10d_take_cuda_calls() }
 }

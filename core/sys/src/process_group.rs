@@ -1,10 +1,10 @@
 //! Groups of ranks, and how they find each other.
 
 use crate::arguments::{c_rank, c_texts, milliseconds, pointer, pointers};
-use crate::error::{check, created};
-use crate::{Error, Store, ffi};
+use crate::error::{check, created, created_tensor, written};
+use crate::{Result, Store, ffi};
 use std::ffi::{CStr, c_char};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 use tch::{Device, Kind, Tensor};
@@ -33,7 +33,8 @@ pub enum GlooAddress {
 }
 
 /// The numbers of the last operations, from 0 on; -1 if there is none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Progress {
     /// That has begun.
     pub begun: i64,
@@ -51,19 +52,13 @@ unsafe impl Send for Handle {}
 unsafe impl Sync for Handle {}
 
 impl Handle {
-    fn new(store: &Store, rank: usize, world_size: usize) -> Result<Handle, Error> {
-        let mut handle = null_mut();
-        // SAFETY: `store` and `handle` live through the call; the group takes a reference of its
-        // own to the store.
-        let status = unsafe {
-            ffi::c10d_process_group_new(
-                store.handle.as_ptr(),
-                c_rank(rank),
-                c_rank(world_size),
-                &mut handle,
-            )
-        };
-        Ok(Handle(created(status, handle)?))
+    fn new(store: &Store, rank: usize, world_size: usize) -> Result<Handle> {
+        let (rank, world_size) = (c_rank(rank), c_rank(world_size));
+        // SAFETY: `store` lives through the call; the group takes a reference of its own to it.
+        let handle = created(|out| unsafe {
+            ffi::c10d_process_group_new(store.handle.as_ptr(), rank, world_size, out)
+        });
+        handle.map(Handle)
     }
 }
 
@@ -91,7 +86,7 @@ impl ProcessGroup {
         rank: usize,
         world_size: usize,
         options: &GlooOptions,
-    ) -> Result<ProcessGroup, Error> {
+    ) -> Result<ProcessGroup> {
         let (names, are_interfaces) = match &options.address {
             GlooAddress::Interfaces(names) => (c_texts(names)?, true),
             GlooAddress::Host(name) => (c_texts(&[name])?, false),
@@ -122,15 +117,12 @@ impl ProcessGroup {
         world_size: usize,
         device_index: usize,
         timeout: Duration,
-    ) -> Result<ProcessGroup, Error> {
+    ) -> Result<ProcessGroup> {
         let handle = Handle::new(store, rank, world_size)?;
+        let (device_index, timeout) = (c_rank(device_index), milliseconds(timeout));
         // SAFETY: `handle` lives through the call.
         check(unsafe {
-            ffi::c10d_process_group_add_nccl(
-                handle.0.as_ptr(),
-                c_rank(device_index),
-                milliseconds(timeout),
-            )
+            ffi::c10d_process_group_add_nccl(handle.0.as_ptr(), device_index, timeout)
         })?;
         Ok(ProcessGroup { handle: Arc::new(handle) })
     }
@@ -139,102 +131,71 @@ impl ProcessGroup {
     pub fn no_shared_memory(&self) -> Option<String> {
         // SAFETY: the handle is valid, and the text lives as long as it.
         unsafe {
-            let reason = ffi::c10d_process_group_no_shared_memory(self.handle.0.as_ptr());
+            let reason = ffi::c10d_process_group_no_shared_memory(self.pointer());
             (!reason.is_null()).then(|| CStr::from_ptr(reason).to_string_lossy().into_owned())
         }
     }
 
     /// The first rank, from `first` on, whose connection has closed although an operation of gloo's
     /// that needs it began at least `age` ago and is not over.
-    pub fn lost_peer(&self, first: usize, age: Duration) -> Result<Option<usize>, Error> {
-        let mut rank = -1;
-        // SAFETY: the handle is valid, and `rank` lives through the call.
-        check(unsafe {
-            ffi::c10d_process_group_lost_peer(
-                self.handle.0.as_ptr(),
-                c_rank(first),
-                milliseconds(age),
-                &mut rank,
-            )
+    pub fn lost_peer(&self, first: usize, age: Duration) -> Result<Option<usize>> {
+        let (first, age) = (c_rank(first), milliseconds(age));
+        // SAFETY: the handle is valid, and the call writes a number.
+        let rank = written(|out| unsafe {
+            ffi::c10d_process_group_lost_peer(self.pointer(), first, age, out)
         })?;
         Ok(usize::try_from(rank).ok())
     }
 
     /// Makes all operations of gloo's fail that need this rank and are not over, whoever waits for
     /// them. Gloo itself goes on waiting until the group [fails](Self::fail).
-    pub fn fail_operations_with(&self, rank: usize) -> Result<(), Error> {
+    pub fn fail_operations_with(&self, rank: usize) -> Result<()> {
         // SAFETY: the handle is valid.
-        check(unsafe {
-            ffi::c10d_process_group_fail_operations_with(self.handle.0.as_ptr(), c_rank(rank))
-        })
+        check(unsafe { ffi::c10d_process_group_fail_operations_with(self.pointer(), c_rank(rank)) })
     }
 
     /// A tensor with undefined values. On the CPU it lies in shared memory, if the group exchanges
     /// through it, and nothing has to be copied.
-    pub fn allocate_tensor(
-        &self,
-        size: &[i64],
-        (kind, device): (Kind, Device),
-    ) -> Result<Tensor, Error> {
+    pub fn allocate_tensor(&self, size: &[i64], (kind, device): (Kind, Device)) -> Result<Tensor> {
         let like = Tensor::empty([0], (kind, device));
-        let mut out = null_mut();
-        // SAFETY: `size`, `like` and `out` live through the call.
-        let status = unsafe {
-            ffi::c10d_allocate_tensor(
-                self.handle.0.as_ptr(),
-                size.as_ptr(),
-                size.len(),
-                pointer(&like),
-                &mut out,
-            )
-        };
-        let tensor = created(status, out)?;
-        // SAFETY: the call has made this at::Tensor with `new` and given up ownership of it.
-        Ok(unsafe { Tensor::from_ptr(tensor.as_ptr().cast()) })
+        let (size, dimensions) = (size.as_ptr(), size.len());
+        // SAFETY: `size` and `like` live through the call.
+        created_tensor(|out| unsafe {
+            ffi::c10d_allocate_tensor(self.pointer(), size, dimensions, pointer(&like), out)
+        })
     }
 
     /// Checks that all ranks have the same number of parameters with the same shapes and strides.
     /// Only the ranks that differ from rank 0 get the error. Kinds are not compared. Blocks.
-    pub fn verify_params(&self, parameters: &[Tensor]) -> Result<(), Error> {
-        let mut parameters = pointers(parameters);
+    pub fn verify_params(&self, parameters: &[Tensor]) -> Result<()> {
         // SAFETY: `parameters` live through the call.
-        check(unsafe {
-            ffi::c10d_verify_params(
-                self.handle.0.as_ptr(),
-                parameters.as_mut_ptr(),
-                parameters.len(),
-            )
-        })
+        check(unsafe { ffi::c10d_verify_params(self.pointer(), pointers(parameters).list()) })
     }
 
     /// How far NCCL's operations have come on the GPU. An error with gloo.
-    pub fn progress(&self) -> Result<Progress, Error> {
-        let mut progress = ffi::Progress { begun: -1, finished: -1 };
+    pub fn progress(&self) -> Result<Progress> {
         // SAFETY: the handle is valid, and the call writes two numbers.
-        check(unsafe { ffi::c10d_process_group_progress(self.handle.0.as_ptr(), &mut progress) })?;
-        Ok(Progress { begun: progress.begun, finished: progress.finished })
+        written(|out| unsafe { ffi::c10d_process_group_progress(self.pointer(), out) })
     }
 
     /// Ends what NCCL waits for on the GPU, on which later work waits. The group cannot be used
     /// afterwards: its operations fail. `torch.distributed.distributed_c10d._abort_process_group`
-    pub fn abort(&self) -> Result<(), Error> {
+    pub fn abort(&self) -> Result<()> {
         // SAFETY: the handle is valid, and the group locks around its communicators.
-        check(unsafe { ffi::c10d_process_group_abort(self.handle.0.as_ptr()) })
+        check(unsafe { ffi::c10d_process_group_abort(self.pointer()) })
     }
 
     /// Closes all connections of gloo's, so that every operation fails, here and on the other ranks,
     /// those to come as well. Does nothing to NCCL's.
-    pub fn fail(&self) -> Result<(), Error> {
+    pub fn fail(&self) -> Result<()> {
         // SAFETY: the handle is valid, and its backends lock around what they keep.
-        check(unsafe { ffi::c10d_process_group_fail(self.handle.0.as_ptr()) })
+        check(unsafe { ffi::c10d_process_group_fail(self.pointer()) })
     }
 
     /// Whether gloo carries out operations, so that the destructor would wait for them.
-    pub fn is_busy(&self) -> Result<bool, Error> {
-        let mut is_busy = false;
-        // SAFETY: the handle is valid, and `is_busy` lives through the call.
-        check(unsafe { ffi::c10d_process_group_is_busy(self.handle.0.as_ptr(), &mut is_busy) })?;
-        Ok(is_busy)
+    pub fn is_busy(&self) -> Result<bool> {
+        // SAFETY: the handle is valid, and the call writes a flag.
+        written(|out| unsafe { ffi::c10d_process_group_is_busy(self.pointer(), out) })
     }
 
     /// Leaks this handle instead of destroying the group.
@@ -242,8 +203,9 @@ impl ProcessGroup {
         std::mem::forget(self);
     }
 
-    pub(crate) fn with_handle<T>(&self, f: impl FnOnce(*mut ffi::ProcessGroup) -> T) -> T {
-        f(self.handle.0.as_ptr())
+    /// Valid as long as the group.
+    pub(crate) fn pointer(&self) -> *mut ffi::ProcessGroup {
+        self.handle.0.as_ptr()
     }
 }
 

@@ -3,37 +3,32 @@
 
 use crate::arguments::pointer;
 use crate::device::cuda;
-use crate::error::{check, created};
-use crate::{Error, ffi};
-use std::ptr::null_mut;
+use crate::error::{check, created_tensor};
+use crate::{Result, ffi};
 use tch::Tensor;
 
 /// `torch.get_rng_state()`, or `torch.cuda.get_rng_state(device)`: bytes, on the CPU.
-pub fn rng_state(cuda_device: Option<usize>) -> Result<Tensor, Error> {
-    let mut state = null_mut();
-    // SAFETY: the call writes a tensor's address to `state`.
-    let status = unsafe { ffi::c10d_rng_state(index(cuda_device), &mut state) };
-    let state = created(status, state)?;
-    // SAFETY: the call has made this at::Tensor with `new` and given up ownership of it.
-    Ok(unsafe { Tensor::from_ptr(state.as_ptr().cast()) })
+pub fn rng_state(cuda_device: Option<usize>) -> Result<Tensor> {
+    // SAFETY: the call writes the address of a new tensor.
+    created_tensor(|out| unsafe { ffi::c10d_rng_state(index(cuda_device), out) })
 }
 
 /// `torch.set_rng_state(state)`, or `torch.cuda.set_rng_state(state, device)`.
-pub fn set_rng_state(cuda_device: Option<usize>, state: &Tensor) -> Result<(), Error> {
+pub fn set_rng_state(cuda_device: Option<usize>, state: &Tensor) -> Result<()> {
     // SAFETY: `state` lives through the call.
     check(unsafe { ffi::c10d_set_rng_state(index(cuda_device), pointer(state)) })
 }
 
 /// `count` numbers below `n`: one `torch.randperm(n, generator=generator)` after the other, with
 /// `generator = torch.Generator().manual_seed(seed)`.
-pub fn randperm(n: usize, count: usize, seed: u64) -> Result<Vec<usize>, Error> {
+pub fn randperm(n: usize, count: usize, seed: u64) -> Result<Vec<usize>> {
     // SAFETY: `out` has room for the `count` numbers that the call writes.
     drawn(count, |out| unsafe { ffi::c10d_randperm(n as i64, count as i64, seed, out) })
 }
 
 /// `count` numbers below `n`: `torch.randint(n, (32,), generator=generator)` and so on, the last in
 /// fewer, with `generator = torch.Generator().manual_seed(seed)`.
-pub fn randint(n: usize, count: usize, seed: u64) -> Result<Vec<usize>, Error> {
+pub fn randint(n: usize, count: usize, seed: u64) -> Result<Vec<usize>> {
     // SAFETY: `out` has room for the `count` numbers that the call writes.
     drawn(count, |out| unsafe { ffi::c10d_randint(n as i64, count as i64, seed, out) })
 }
@@ -45,7 +40,7 @@ pub fn multinomial(
     count: usize,
     replacement: bool,
     seed: u64,
-) -> Result<Vec<usize>, Error> {
+) -> Result<Vec<usize>> {
     let (n, weights) = (weights.len() as i64, weights.as_ptr());
     // SAFETY: `out` has room for the `count` numbers that the call writes; it reads `n` weights.
     drawn(count, |out| unsafe {
@@ -54,7 +49,7 @@ pub fn multinomial(
 }
 
 /// Lengths of memory fit an i64.
-fn drawn(count: usize, draw: impl FnOnce(*mut i64) -> ffi::Status) -> Result<Vec<usize>, Error> {
+fn drawn(count: usize, draw: impl FnOnce(*mut i64) -> ffi::Status) -> Result<Vec<usize>> {
     let mut numbers = vec![0; count];
     check(draw(numbers.as_mut_ptr()))?;
     Ok(numbers.into_iter().map(|number| number as usize).collect())

@@ -1,14 +1,15 @@
 //! Gradient buckets, reduced while the backward pass runs.
 
 use crate::arguments::{c_text, c_texts, pointers};
-use crate::error::{check, created};
-use crate::{Error, ProcessGroup, Work, ffi};
+use crate::error::{check, created, written};
+use crate::{ProcessGroup, Result, Work, ffi};
 use std::ffi::{CStr, c_char};
 use std::ptr::{NonNull, null, null_mut};
 use tch::Tensor;
 
 /// DistributedDataParallel's options for `c10d::Reducer`.
 #[derive(Debug, Clone, Copy)]
+#[repr(C)]
 pub struct ReducerOptions {
     /// The size in bytes of the first bucket: a small one lets the exchange start early.
     pub first_bucket_bytes: usize,
@@ -51,41 +52,30 @@ impl Reducer {
         sparse: &[bool],
         module_name: &str,
         options: ReducerOptions,
-    ) -> Result<Reducer, Error> {
+    ) -> Result<Reducer> {
         assert_eq!(parameters.len(), names.len(), "every parameter has a name");
         assert_eq!(parameters.len(), sparse.len(), "every gradient is sparse or not");
         let names = c_texts(names)?;
         let mut names: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
         let module_name = c_text(module_name)?;
-        let mut parameters = pointers(parameters);
-        let options = ffi::ReducerOptions {
-            first_bucket_bytes: bytes(options.first_bucket_bytes),
-            bucket_bytes: bytes(options.bucket_bytes),
-            find_unused_parameters: options.find_unused_parameters,
-            gradient_as_bucket_view: options.gradient_as_bucket_view,
-            static_graph: options.static_graph,
-            broadcast_buffers: options.broadcast_buffers,
-        };
-        let mut handle = null_mut();
         // SAFETY: all arguments live through the call, `parameters`, `names` and `sparse` hold
         // the same number of elements, and the reducer takes references of its own to tensors and group.
-        let status = group.with_handle(|group| unsafe {
+        let handle = created(|out| unsafe {
             ffi::c10d_reducer_new(
-                group,
-                parameters.as_mut_ptr(),
+                group.pointer(),
+                pointers(parameters).list(),
                 names.as_mut_ptr(),
                 sparse.as_ptr(),
-                parameters.len(),
                 module_name.as_ptr(),
                 &options,
-                &mut handle,
+                out,
             )
-        });
-        Ok(Reducer { handle: created(status, handle)?, parameters: parameters.len() })
+        })?;
+        Ok(Reducer { handle, parameters: parameters.len() })
     }
 
     /// Call this before a forward pass whose gradients are to be exchanged.
-    pub fn prepare_for_forward(&mut self) -> Result<(), Error> {
+    pub fn prepare_for_forward(&mut self) -> Result<()> {
         // SAFETY: the handle is valid until `self` is dropped.
         let status = unsafe { ffi::c10d_reducer_prepare_for_forward(self.handle.as_ptr()) };
         self.after_backward(status)
@@ -93,7 +83,7 @@ impl Reducer {
 
     /// Reorders the buckets by the arrival of the gradients: once, before the second forward pass.
     /// Returns whether the buckets have changed, or an error of the previous backward pass.
-    pub fn rebuild_buckets(&mut self) -> Result<bool, Error> {
+    pub fn rebuild_buckets(&mut self) -> Result<bool> {
         let mut rebuilt = false;
         // SAFETY: the handle is valid until `self` is dropped.
         let status =
@@ -103,26 +93,21 @@ impl Reducer {
     }
 
     /// Call this after a forward pass whose gradients are to be exchanged.
-    pub fn prepare_for_backward(&mut self, outputs: &[Tensor]) -> Result<(), Error> {
+    pub fn prepare_for_backward(&mut self, outputs: &[Tensor]) -> Result<()> {
         let mut outputs = pointers(outputs);
         // SAFETY: `outputs` live through the call.
-        let status = unsafe {
-            ffi::c10d_reducer_prepare_for_backward(
-                self.handle.as_ptr(),
-                outputs.as_mut_ptr(),
-                outputs.len(),
-            )
-        };
+        let status =
+            unsafe { ffi::c10d_reducer_prepare_for_backward(self.handle.as_ptr(), outputs.list()) };
         self.after_backward(status)
     }
 
     /// For what fails if the last backward pass has not made all gradients.
-    fn after_backward(&mut self, status: ffi::Status) -> Result<(), Error> {
+    fn after_backward(&mut self, status: ffi::Status) -> Result<()> {
         let Err(mut error) = check(status) else { return Ok(()) };
-        let (mut missing, mut len) = (vec![0; self.parameters], 0);
+        let mut missing = vec![0; self.parameters];
         // SAFETY: the handle is valid until `self` is dropped, and there is room for each parameter.
-        check(unsafe {
-            ffi::c10d_reducer_missing(self.handle.as_ptr(), missing.as_mut_ptr(), &mut len)
+        let len = written(|len| unsafe {
+            ffi::c10d_reducer_missing(self.handle.as_ptr(), missing.as_mut_ptr(), len)
         })?;
         missing.truncate(len);
         error.missing = missing;
@@ -138,16 +123,13 @@ impl Reducer {
 
     /// Passes the outputs through an identity function whose backward tells the reducer that the
     /// backward pass has begun; `_DDPSink` in PyTorch's `distributed.py`.
-    pub fn sink(&mut self, outputs: &mut [Tensor]) -> Result<(), Error> {
-        let mut pointers = pointers(outputs);
+    pub fn sink(&mut self, outputs: &mut [Tensor]) -> Result<()> {
         // SAFETY: `outputs` live through the call and are borrowed mutably: it assigns to them.
-        check(unsafe {
-            ffi::c10d_reducer_sink(self.handle.as_ptr(), pointers.as_mut_ptr(), pointers.len())
-        })
+        check(unsafe { ffi::c10d_reducer_sink(self.handle.as_ptr(), pointers(outputs).list()) })
     }
 
     /// Notes in the logging data that ranks may have uneven numbers of inputs.
-    pub fn set_uneven_input_join(&mut self) -> Result<(), Error> {
+    pub fn set_uneven_input_join(&mut self) -> Result<()> {
         // SAFETY: the handle is valid until `self` is dropped.
         check(unsafe { ffi::c10d_reducer_set_uneven_input_join(self.handle.as_ptr()) })
     }
@@ -160,26 +142,24 @@ impl Reducer {
         &mut self,
         work: Option<Work>,
         use_static_world_size: bool,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
+        let counting = work.as_ref().map_or(null(), |work| work.handle.as_ptr().cast_const());
+        let handle = self.handle.as_ptr();
         // SAFETY: the work lives through the call, which takes a reference of its own.
         check(unsafe {
-            ffi::c10d_reducer_set_forward_pass_work(
-                self.handle.as_ptr(),
-                work.as_ref().map_or(null(), |work| work.handle.as_ptr()),
-                use_static_world_size,
-            )
+            ffi::c10d_reducer_set_forward_pass_work(handle, counting, use_static_world_size)
         })
     }
 
     /// Takes part in the exchanges of other ranks' backward passes with zero gradients: those of
     /// the buckets and, with `find_unused_parameters`, that of used parameters. Blocks.
-    pub fn shadow_backward(&mut self) -> Result<(), Error> {
+    pub fn shadow_backward(&mut self) -> Result<()> {
         // SAFETY: the handle is valid until `self` is dropped.
         check(unsafe { ffi::c10d_reducer_shadow_backward(self.handle.as_ptr()) })
     }
 
     /// A text of `c10::DDPLoggingData`, by name; empty if nothing with that name was logged.
-    pub fn logged_text(&self, name: &str) -> Result<String, Error> {
+    pub fn logged_text(&self, name: &str) -> Result<String> {
         let name = c_text(name)?;
         let mut text = null_mut();
         // SAFETY: all arguments live through the call.
@@ -198,31 +178,22 @@ impl Reducer {
     }
 
     /// A number of `c10::DDPLoggingData`, by name; 0 if nothing with that name was logged.
-    pub fn logged_number(&self, name: &str) -> Result<i64, Error> {
+    pub fn logged_number(&self, name: &str) -> Result<i64> {
         let name = c_text(name)?;
-        let mut number = 0;
         // SAFETY: all arguments live through the call.
-        check(unsafe {
-            ffi::c10d_reducer_logged_number(self.handle.as_ptr(), name.as_ptr(), &mut number)
-        })?;
-        Ok(number)
+        written(|out| unsafe {
+            ffi::c10d_reducer_logged_number(self.handle.as_ptr(), name.as_ptr(), out)
+        })
     }
 }
 
 /// The positions of parameters in the order in which a reducer's buckets list them. `None` if no
 /// reducer is hooked into them, or if no backward pass has shown the order yet.
-pub fn bucket_order(parameters: &[Tensor]) -> Result<Option<Vec<usize>>, Error> {
-    let mut parameters = pointers(parameters);
+pub fn bucket_order(parameters: &[Tensor]) -> Result<Option<Vec<usize>>> {
     let mut order = vec![0; parameters.len()];
-    let mut len = 0;
     // SAFETY: all arguments live through the call, and `order` has room for each parameter.
-    check(unsafe {
-        ffi::c10d_bucket_order(
-            parameters.as_mut_ptr(),
-            parameters.len(),
-            order.as_mut_ptr(),
-            &mut len,
-        )
+    let len = written(|len| unsafe {
+        ffi::c10d_bucket_order(pointers(parameters).list(), order.as_mut_ptr(), len)
     })?;
     order.truncate(len);
     Ok(Some(order).filter(|order| !order.is_empty()))
@@ -231,10 +202,9 @@ pub fn bucket_order(parameters: &[Tensor]) -> Result<Option<Vec<usize>>, Error> 
 /// From the next forward pass on, the buckets of every reducer that is hooked into exactly these
 /// parameters list them in this order, as if their gradients had arrived in it. Buckets that a
 /// backward pass has put in order stay as they are. All ranks must do the same.
-pub fn set_bucket_order(parameters: &[Tensor]) -> Result<(), Error> {
-    let mut parameters = pointers(parameters);
+pub fn set_bucket_order(parameters: &[Tensor]) -> Result<()> {
     // SAFETY: the parameters live through the call.
-    check(unsafe { ffi::c10d_set_bucket_order(parameters.as_mut_ptr(), parameters.len()) })
+    check(unsafe { ffi::c10d_set_bucket_order(pointers(parameters).list()) })
 }
 
 impl Drop for Reducer {
@@ -242,8 +212,4 @@ impl Drop for Reducer {
         // SAFETY: the handle is ours and is not used again.
         unsafe { ffi::c10d_reducer_free(self.handle.as_ptr()) }
     }
-}
-
-fn bytes(bytes: usize) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
 }

@@ -2,7 +2,7 @@
 
 use crate::arguments::{c_text, pointer};
 use crate::error::check;
-use crate::{Error, ffi};
+use crate::{Result, ffi};
 use std::ptr::{NonNull, null_mut};
 use tch::Tensor;
 
@@ -31,7 +31,7 @@ impl Memory {
     ///
     /// Returns the memory, which is gone once that is dropped, unless it is a GPU's or a collective in
     /// progress uses it.
-    pub fn free(&mut self, message: &str) -> Result<Option<Block>, Error> {
+    pub fn free(&mut self, message: &str) -> Result<Option<Block>> {
         if self.freed.is_some() {
             return Ok(None);
         }
@@ -47,7 +47,7 @@ impl Memory {
 
     /// Allocates the memory again, with undefined contents, in `block` if that is of the
     /// [right size](Self::freed). Version counters do not change, so autograd does not notice.
-    pub fn allocate(&mut self, block: Option<Block>) -> Result<(), Error> {
+    pub fn allocate(&mut self, block: Option<Block>) -> Result<()> {
         let Some(bytes) = self.freed else { return Ok(()) };
         let block = block.filter(|block| block.bytes == bytes);
         let from = block.as_ref().map_or(null_mut(), |block| block.memory.as_ptr());

@@ -1,8 +1,8 @@
 //! The key-value store at which ranks meet.
 
 use crate::arguments::{c_text, c_texts, milliseconds};
-use crate::error::{check, created};
-use crate::{Error, ffi};
+use crate::error::{check, created, written};
+use crate::{Result, ffi};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
 use std::ptr::{NonNull, null_mut};
@@ -36,58 +36,47 @@ pub struct TcpStoreOptions {
 
 impl Store {
     /// Serves a store over TCP, or connects to one; `c10d::TCPStore`.
-    pub fn tcp(options: TcpStoreOptions) -> Result<Store, Error> {
+    pub fn tcp(options: TcpStoreOptions) -> Result<Store> {
         initialize()?;
         let host = c_text(&host(options.server))?;
         // The server closes the descriptor when it ends.
         let fd = options.listener.map_or(-1, IntoRawFd::into_raw_fd);
-        let mut handle = null_mut();
-        // SAFETY: `host` and `handle` live through the call; `fd` is given away or is -1.
-        let status = unsafe {
-            ffi::c10d_tcp_store_new(
-                host.as_ptr(),
-                options.server.port(),
-                options.world_size,
-                fd,
-                milliseconds(options.timeout),
-                &mut handle,
-            )
-        };
-        Ok(Store { handle: created(status, handle)? })
+        let (port, timeout) = (options.server.port(), milliseconds(options.timeout));
+        // SAFETY: `host` lives through the call; `fd` is given away or is -1.
+        let handle = created(|out| unsafe {
+            ffi::c10d_tcp_store_new(host.as_ptr(), port, options.world_size, fd, timeout, out)
+        })?;
+        Ok(Store { handle })
     }
 
     /// A store within this process, for a world of one; `c10d::HashStore`.
-    pub fn hash() -> Result<Store, Error> {
+    pub fn hash() -> Result<Store> {
         initialize()?;
-        let mut handle = null_mut();
-        // SAFETY: `handle` lives through the call.
-        let status = unsafe { ffi::c10d_hash_store_new(&mut handle) };
-        Ok(Store { handle: created(status, handle)? })
+        // SAFETY: the call writes a handle.
+        Ok(Store { handle: created(|out| unsafe { ffi::c10d_hash_store_new(out) })? })
     }
 
     /// The same store, with `prefix/` before every key; `c10d::PrefixStore`.
-    pub fn with_prefix(&self, prefix: &str) -> Result<Store, Error> {
+    pub fn with_prefix(&self, prefix: &str) -> Result<Store> {
         let prefix = c_text(prefix)?;
-        let mut handle = null_mut();
-        // SAFETY: `prefix`, `self` and `handle` live through the call; the new store takes a
-        // reference of its own to the old one.
-        let status = unsafe {
-            ffi::c10d_prefix_store_new(prefix.as_ptr(), self.handle.as_ptr(), &mut handle)
-        };
-        Ok(Store { handle: created(status, handle)? })
+        // SAFETY: `prefix` and `self` live through the call; the new store takes a reference of its
+        // own to the old one.
+        let handle = created(|out| unsafe {
+            ffi::c10d_prefix_store_new(prefix.as_ptr(), self.handle.as_ptr(), out)
+        })?;
+        Ok(Store { handle })
     }
 
     /// The same store over its own connection, which does not wait for this one's operations;
     /// `c10d::Store::clone`.
-    pub fn try_clone(&self) -> Result<Store, Error> {
-        let mut handle = null_mut();
-        // SAFETY: `self` and `handle` live through the call; the new store is independent of this one.
-        let status = unsafe { ffi::c10d_store_clone(self.handle.as_ptr(), &mut handle) };
-        Ok(Store { handle: created(status, handle)? })
+    pub fn try_clone(&self) -> Result<Store> {
+        // SAFETY: `self` lives through the call; the new store is independent of this one.
+        let handle = created(|out| unsafe { ffi::c10d_store_clone(self.handle.as_ptr(), out) })?;
+        Ok(Store { handle })
     }
 
     /// Sets a key, which wakes everyone waiting for it.
-    pub fn set(&self, key: &str, value: &[u8]) -> Result<(), Error> {
+    pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
         let key = c_text(key)?;
         // SAFETY: all arguments live through the call, which copies the value.
         check(unsafe {
@@ -96,7 +85,7 @@ impl Store {
     }
 
     /// Adds to the end of a key's value, which is empty at first.
-    pub fn append(&self, key: &str, value: &[u8]) -> Result<(), Error> {
+    pub fn append(&self, key: &str, value: &[u8]) -> Result<()> {
         let key = c_text(key)?;
         // SAFETY: all arguments live through the call, which copies the value.
         check(unsafe {
@@ -105,100 +94,72 @@ impl Store {
     }
 
     /// The value of a key, once it is set; an error after `timeout`.
-    pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>, Error> {
-        let key = c_text(key)?;
-        bytes(|value, length| {
-            // SAFETY: all arguments live through the call.
-            unsafe {
-                ffi::c10d_store_get(
-                    self.handle.as_ptr(),
-                    key.as_ptr(),
-                    milliseconds(timeout),
-                    value,
-                    length,
-                )
-            }
+    pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
+        let (key, timeout) = (c_text(key)?, milliseconds(timeout));
+        // SAFETY: all arguments live through the call.
+        bytes(|value, length| unsafe {
+            ffi::c10d_store_get(self.handle.as_ptr(), key.as_ptr(), timeout, value, length)
         })
     }
 
     /// Returns once all of the keys are set; an error after `timeout`.
-    pub fn wait<S: AsRef<str>>(&self, keys: &[S], timeout: Duration) -> Result<(), Error> {
+    pub fn wait<S: AsRef<str>>(&self, keys: &[S], timeout: Duration) -> Result<()> {
         let keys = c_texts(keys)?;
         let mut keys: Vec<_> = keys.iter().map(|key| key.as_ptr()).collect();
+        let (first, count, timeout) = (keys.as_mut_ptr(), keys.len(), milliseconds(timeout));
         // SAFETY: `keys` live through the call.
-        check(unsafe {
-            ffi::c10d_store_wait(
-                self.handle.as_ptr(),
-                keys.as_mut_ptr(),
-                keys.len(),
-                milliseconds(timeout),
-            )
-        })
+        check(unsafe { ffi::c10d_store_wait(self.handle.as_ptr(), first, count, timeout) })
     }
 
     /// Sets a key to `desired` if its value is `expected`, or if it is not set and `expected` is
     /// empty. Returns the value afterwards, or `expected` if the key is not set.
-    pub fn compare_set(
-        &self,
-        key: &str,
-        expected: &[u8],
-        desired: &[u8],
-    ) -> Result<Vec<u8>, Error> {
+    pub fn compare_set(&self, key: &str, expected: &[u8], desired: &[u8]) -> Result<Vec<u8>> {
         let key = c_text(key)?;
-        bytes(|value, length| {
-            // SAFETY: all arguments live through the call, which copies what it keeps.
-            unsafe {
-                ffi::c10d_store_compare_set(
-                    self.handle.as_ptr(),
-                    key.as_ptr(),
-                    expected.as_ptr(),
-                    expected.len(),
-                    desired.as_ptr(),
-                    desired.len(),
-                    value,
-                    length,
-                )
-            }
+        // SAFETY: all arguments live through the call, which copies what it keeps.
+        bytes(|value, length| unsafe {
+            ffi::c10d_store_compare_set(
+                self.handle.as_ptr(),
+                key.as_ptr(),
+                expected.as_ptr(),
+                expected.len(),
+                desired.as_ptr(),
+                desired.len(),
+                value,
+                length,
+            )
         })
     }
 
     /// Deletes a key, and returns whether it was set.
-    pub fn delete_key(&self, key: &str) -> Result<bool, Error> {
+    pub fn delete_key(&self, key: &str) -> Result<bool> {
         let key = c_text(key)?;
-        let mut was_set = false;
         // SAFETY: all arguments live through the call.
-        check(unsafe {
-            ffi::c10d_store_delete_key(self.handle.as_ptr(), key.as_ptr(), &mut was_set)
-        })?;
-        Ok(was_set)
+        written(|out| unsafe {
+            ffi::c10d_store_delete_key(self.handle.as_ptr(), key.as_ptr(), out)
+        })
     }
 
     /// How many keys are set in the whole store, whatever the prefix.
-    pub fn num_keys(&self) -> Result<usize, Error> {
-        let mut count = 0;
-        // SAFETY: `count` lives through the call.
-        check(unsafe { ffi::c10d_store_num_keys(self.handle.as_ptr(), &mut count) })?;
+    pub fn num_keys(&self) -> Result<usize> {
+        // SAFETY: the handle is valid, and the call writes a number.
+        let count = written(|out| unsafe { ffi::c10d_store_num_keys(self.handle.as_ptr(), out) })?;
         Ok(usize::try_from(count).unwrap_or_default())
     }
 
     /// Whether the key is set.
-    pub fn check(&self, key: &str) -> Result<bool, Error> {
+    pub fn check(&self, key: &str) -> Result<bool> {
         let key = c_text(key)?;
-        let mut found = false;
         // SAFETY: all arguments live through the call.
-        check(unsafe { ffi::c10d_store_check(self.handle.as_ptr(), key.as_ptr(), &mut found) })?;
-        Ok(found)
+        written(|out| unsafe { ffi::c10d_store_check(self.handle.as_ptr(), key.as_ptr(), out) })
     }
 
     /// Adds to a counter, which starts at zero, and returns its new value.
-    pub fn add(&self, key: &str, amount: i64) -> Result<i64, Error> {
+    pub fn add(&self, key: &str, amount: i64) -> Result<i64> {
         let key = c_text(key)?;
-        let mut sum = 0;
         // SAFETY: all arguments live through the call.
-        check(unsafe {
-            ffi::c10d_store_add(self.handle.as_ptr(), key.as_ptr(), amount, &mut sum)
-        })?;
-        Ok(sum)
+        written(|out| unsafe {
+            ffi::c10d_store_add(self.handle.as_ptr(), key.as_ptr(), amount, out)
+        })
     }
 }
 
@@ -218,7 +179,7 @@ fn host(server: SocketAddr) -> String {
 }
 
 /// The bytes that a call returns.
-fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> ffi::Status) -> Result<Vec<u8>, Error> {
+fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> ffi::Status) -> Result<Vec<u8>> {
     let (mut value, mut length) = (null_mut(), 0);
     check(call(&mut value, &mut length))?;
     // SAFETY: the call has succeeded, so `value` is an allocation of at least `length` initialised
@@ -231,7 +192,7 @@ fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> ffi::Status) -> Result<V
 }
 
 /// Called when a store is made, because everything in c10d requires one.
-fn initialize() -> Result<(), Error> {
+fn initialize() -> Result<()> {
     static ONCE: Once = Once::new();
     let mut result = Ok(());
     // SAFETY: sets two variables that no other thread reads before a store exists.

@@ -1,12 +1,12 @@
 //! Streams and events of CUDA devices, without a policy.
 
 use crate::arguments::{pointer, pointers};
-use crate::callback::call_back;
 use crate::device::cuda;
-use crate::error::{check, created};
-use crate::{Error, ffi};
+use crate::error::{check, created, written};
+use crate::profiler::record_function;
+use crate::{Result, ffi};
 use std::marker::PhantomData;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 use std::time::Duration;
 use tch::Tensor;
 
@@ -16,28 +16,28 @@ pub struct Stream(ffi::Stream);
 
 impl Stream {
     /// `torch.cuda.Stream(device)`: one of the 32 side streams of the device, in turn.
-    pub fn from_pool(device: usize) -> Result<Self, Error> {
+    pub fn from_pool(device: usize) -> Result<Self> {
         // SAFETY: the call writes a stream.
-        written(|out| unsafe { ffi::c10d_stream_from_pool(cuda(device), out) })
+        written(|out| unsafe { ffi::c10d_stream_from_pool(cuda(device), out) }).map(Stream)
     }
 
     /// `torch.cuda.current_stream(device)`, of this thread.
-    pub fn current(device: usize) -> Result<Self, Error> {
+    pub fn current(device: usize) -> Result<Self> {
         // SAFETY: the call writes a stream.
-        written(|out| unsafe { ffi::c10d_current_stream(cuda(device), out) })
+        written(|out| unsafe { ffi::c10d_current_stream(cuda(device), out) }).map(Stream)
     }
 
     /// `with torch.cuda.stream(self)`: until the guard is dropped, this thread queues its work for
     /// the stream's device here. The current device stays.
-    pub fn guard(self) -> Result<StreamGuard, Error> {
+    pub fn guard(self) -> Result<StreamGuard> {
         // SAFETY: the call writes a stream.
         let previous = written(|out| unsafe { ffi::c10d_exchange_stream(self.0, out) })?;
-        Ok(StreamGuard { previous, of_this_thread: PhantomData })
+        Ok(StreamGuard { previous: Stream(previous), of_this_thread: PhantomData })
     }
 
     /// `self.wait_stream(other)`: later work here begins when what `other` has by now is done. The
     /// host does not wait.
-    pub fn wait_stream(self, other: Stream) -> Result<(), Error> {
+    pub fn wait_stream(self, other: Stream) -> Result<()> {
         let event = Event::record(other, false)?;
         // SAFETY: the event lives through the call.
         check(unsafe { ffi::c10d_event_block(event.0.as_ptr(), self.0) })
@@ -45,7 +45,7 @@ impl Stream {
 
     /// `tensor.record_stream(self)`: the tensor, allocated on another stream, is used here as well, so
     /// its memory is free again only after what this stream has by then.
-    pub fn record(self, tensor: &Tensor) -> Result<(), Error> {
+    pub fn record(self, tensor: &Tensor) -> Result<()> {
         // SAFETY: `tensor` lives through the call.
         check(unsafe { ffi::c10d_record_stream(pointer(tensor), self.0) })
     }
@@ -77,33 +77,28 @@ unsafe impl Send for Event {}
 
 impl Event {
     /// `torch.cuda.Event(enable_timing=timing)`, recorded on `stream`.
-    pub fn record(stream: Stream, timing: bool) -> Result<Self, Error> {
-        let mut event = null_mut();
+    pub fn record(stream: Stream, timing: bool) -> Result<Self> {
         // SAFETY: the call writes the handle of an event, of which this is the owner.
-        let status = unsafe { ffi::c10d_event_new(stream.0, timing, &mut event) };
-        created(status, event).map(Event)
+        created(|out| unsafe { ffi::c10d_event_new(stream.0, timing, out) }).map(Event)
     }
 
     /// Whether the stream has come this far.
-    pub fn query(&self) -> Result<bool, Error> {
-        let mut reached = false;
+    pub fn query(&self) -> Result<bool> {
         // SAFETY: the event lives through the call, which writes a flag.
-        check(unsafe { ffi::c10d_event_query(self.0.as_ptr(), &mut reached) })?;
-        Ok(reached)
+        written(|out| unsafe { ffi::c10d_event_query(self.0.as_ptr(), out) })
     }
 
     /// Waits until the stream has come this far.
-    pub fn synchronize(&self) -> Result<(), Error> {
+    pub fn synchronize(&self) -> Result<()> {
         // SAFETY: the event lives through the call.
         check(unsafe { ffi::c10d_event_synchronize(self.0.as_ptr()) })
     }
 
     /// `self.elapsed_time(end)`; both must have been recorded with `timing`, and reached.
-    pub fn elapsed_time(&self, end: &Event) -> Result<Duration, Error> {
-        let mut milliseconds = 0.0;
+    pub fn elapsed_time(&self, end: &Event) -> Result<Duration> {
         // SAFETY: both events live through the call, which writes a number.
-        check(unsafe {
-            ffi::c10d_event_elapsed(self.0.as_ptr(), end.0.as_ptr(), &mut milliseconds)
+        let milliseconds = written(|out| unsafe {
+            ffi::c10d_event_elapsed(self.0.as_ptr(), end.0.as_ptr(), out)
         })?;
         Ok(Duration::try_from_secs_f64(milliseconds / 1e3).unwrap_or_default())
     }
@@ -132,19 +127,13 @@ impl LastGradient {
     /// From now on, each gradient that one of the leaves gets is the last so far.
     ///
     /// A leaf has room for one hook of this kind, so one that has another is an error.
-    pub fn watch(leaves: &[Tensor], device: usize) -> Result<Self, Error> {
-        let mut event = null_mut();
+    pub fn watch(leaves: &[Tensor], device: usize) -> Result<Self> {
+        let (mut watched, device) = (pointers(leaves), cuda(device));
         // SAFETY: the leaves live through the call, which writes the handle of an event, of which
         // this is the owner.
-        let status = unsafe {
-            ffi::c10d_event_after_gradients(
-                pointers(leaves).as_mut_ptr(),
-                leaves.len(),
-                cuda(device),
-                &mut event,
-            )
-        };
-        let event = Event(created(status, event)?);
+        let event =
+            created(|out| unsafe { ffi::c10d_event_after_gradients(watched.list(), device, out) });
+        let event = event.map(Event)?;
         let watched = Watched(leaves.iter().map(Tensor::shallow_clone).collect());
         Ok(LastGradient { event, watched })
     }
@@ -160,25 +149,15 @@ impl Drop for Watched {
     fn drop(&mut self) {
         // It can only fail if one of them is no leaf, and then it has no hook.
         // SAFETY: the leaves live through the call.
-        let _ = check(unsafe {
-            ffi::c10d_forget_gradients(pointers(&self.0).as_mut_ptr(), self.0.len())
-        });
+        let _ = check(unsafe { ffi::c10d_forget_gradients(pointers(&self.0).list()) });
     }
 }
 
 /// Calls `wait`, in which the host waits for a device, within a range of the profiler's trace.
 /// [`count_synchronizations`](crate::profiler::count_synchronizations) counts it.
-pub fn waiting<R>(wait: impl FnOnce() -> R) -> Result<R, Error> {
-    call_back(wait, |entry, context| {
-        // SAFETY: `call_back` gives what belongs together.
-        unsafe { ffi::c10d_wait_for_device(entry, context) }
-    })
-}
-
-fn written(call: impl FnOnce(*mut ffi::Stream) -> ffi::Status) -> Result<Stream, Error> {
-    let mut stream = ffi::Stream { id: 0, device: 0 };
-    check(call(&mut stream))?;
-    Ok(Stream(stream))
+pub fn waiting<R>(wait: impl FnOnce() -> R) -> Result<R> {
+    // profiler.cpp knows it by this name.
+    record_function("wait for the device", wait)
 }
 
 #[cfg(test)]

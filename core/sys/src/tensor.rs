@@ -2,16 +2,16 @@
 
 use crate::arguments::{pointer, pointers};
 use crate::error::check;
-use crate::{Error, ffi};
+use crate::{Result, ffi};
 use std::ptr::NonNull;
 use std::slice;
 use tch::Tensor;
 
 /// `tensor.copy_(torch.randn(tensor.shape, dtype=tensor.dtype))` for one tensor after the other, drawn
 /// on the CPU as after `torch.manual_seed(seed)`; the global generator is left alone.
-pub fn randn_(tensors: &mut [Tensor], seed: u64) -> Result<(), Error> {
+pub fn randn_(tensors: &mut [Tensor], seed: u64) -> Result<()> {
     // SAFETY: `tensors` live through the call, and nobody else holds them, by `&mut`.
-    check(unsafe { ffi::c10d_randn(pointers(tensors).as_mut_ptr(), tensors.len(), seed) })
+    check(unsafe { ffi::c10d_randn(pointers(tensors).list(), seed) })
 }
 
 /// The elements of a contiguous tensor of 32-bit floats on the CPU, to be written in place, in
@@ -37,7 +37,7 @@ pub fn batch_norm_backward_reduce(
     mean: &Tensor,
     var: &Tensor,
     eps: f64,
-) -> Result<(Tensor, Tensor), Error> {
+) -> Result<(Tensor, Tensor)> {
     let (sum, sum_normalized) = (Tensor::new(), Tensor::new());
     // SAFETY: all tensors live through the call, which assigns to the last two: nobody else holds
     // them yet.
@@ -56,33 +56,31 @@ pub fn batch_norm_backward_reduce(
 }
 
 /// `tensor.grad = gradient`.
-pub fn set_grad(tensor: &mut Tensor, gradient: &Tensor) -> Result<(), Error> {
+pub fn set_grad(tensor: &mut Tensor, gradient: &Tensor) -> Result<()> {
     // SAFETY: both tensors live through the call, which takes a reference of its own.
     check(unsafe { ffi::c10d_set_grad(pointer(tensor), pointer(gradient)) })
 }
 
 /// `tensor.grad = None`.
-pub fn clear_grad(tensor: &mut Tensor) -> Result<(), Error> {
+pub fn clear_grad(tensor: &mut Tensor) -> Result<()> {
     // SAFETY: `tensor` lives through the call.
     check(unsafe { ffi::c10d_clear_grad(pointer(tensor)) })
 }
 
 /// Copies the elements of `flat` into the tensors, one after the other; `torch._foreach_copy_` of
 /// `torch._utils._unflatten_dense_tensors`. None of the tensors is empty.
-pub fn copy_parts(targets: &[Tensor], flat: &Tensor) -> Result<(), Error> {
+pub fn copy_parts(targets: &[Tensor], flat: &Tensor) -> Result<()> {
     unflatten_into(targets, flat, false)
 }
 
 /// Adds them instead: `torch._foreach_add_`.
-pub fn add_parts(targets: &[Tensor], flat: &Tensor) -> Result<(), Error> {
+pub fn add_parts(targets: &[Tensor], flat: &Tensor) -> Result<()> {
     unflatten_into(targets, flat, true)
 }
 
-fn unflatten_into(targets: &[Tensor], flat: &Tensor, add: bool) -> Result<(), Error> {
+fn unflatten_into(targets: &[Tensor], flat: &Tensor, add: bool) -> Result<()> {
     // SAFETY: `flat` and the targets live through the call.
-    check(unsafe {
-        ffi::c10d_unflatten_into(pointer(flat), pointers(targets).as_mut_ptr(), targets.len(), add)
-    })
+    check(unsafe { ffi::c10d_unflatten_into(pointer(flat), pointers(targets).list(), add) })
 }
 
 /// `torch.is_grad_enabled()`, of this thread.

@@ -1,8 +1,8 @@
 //! An exchange in progress.
 
 use crate::arguments::milliseconds;
-use crate::error::check;
-use crate::{Error, ffi};
+use crate::error::{check, written};
+use crate::{Error, Result, ffi};
 use std::ptr::NonNull;
 use std::time::Duration;
 
@@ -18,32 +18,29 @@ pub struct Work {
 unsafe impl Send for Work {}
 
 impl Work {
-    pub(crate) fn new(handle: *mut ffi::Work) -> Result<Work, Error> {
+    pub(crate) fn new(handle: *mut ffi::Work) -> Result<Work> {
         NonNull::new(handle).map(|handle| Work { handle }).ok_or_else(Error::no_handle)
     }
 
     /// Blocks until the exchange has finished. On CUDA with NCCL, orders it before later work on
     /// the current stream. `timeout` is for messages, which are started without one.
-    pub fn wait(&self, timeout: Option<Duration>) -> Result<(), Error> {
+    pub fn wait(&self, timeout: Option<Duration>) -> Result<()> {
         let timeout_ms = timeout.map_or(-1, milliseconds);
         // SAFETY: the handle is valid until `self` is dropped.
         check(unsafe { ffi::c10d_work_wait(self.handle.as_ptr(), timeout_ms) })
     }
 
     /// The rank from which a message has come. Gloo only.
-    pub fn source_rank(&self) -> Result<usize, Error> {
-        let mut rank = -1;
+    pub fn source_rank(&self) -> Result<usize> {
         // SAFETY: the handle is valid until `self` is dropped.
-        check(unsafe { ffi::c10d_work_source_rank(self.handle.as_ptr(), &mut rank) })?;
+        let rank = written(|out| unsafe { ffi::c10d_work_source_rank(self.handle.as_ptr(), out) })?;
         usize::try_from(rank).map_err(|_| Error::misuse("no message has come yet"))
     }
 
     /// Whether the exchange has finished, without blocking.
-    pub fn is_completed(&self) -> Result<bool, Error> {
-        let mut completed = false;
+    pub fn is_completed(&self) -> Result<bool> {
         // SAFETY: the handle is valid until `self` is dropped.
-        check(unsafe { ffi::c10d_work_is_completed(self.handle.as_ptr(), &mut completed) })?;
-        Ok(completed)
+        written(|out| unsafe { ffi::c10d_work_is_completed(self.handle.as_ptr(), out) })
     }
 }
 

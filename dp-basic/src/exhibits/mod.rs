@@ -1,12 +1,5 @@
 //! Programs that explain and compare.
 //!
-//! | exhibit | what it shows |
-//! |---|---|
-//! | [`trace`] | one step of DataParallel, part by part: the place of each tensor, bytes copied, times |
-//! | [`answers`] | the questions of two forum threads, answered by numbers |
-//! | [`model_parallel`] | a model in two parts on two devices |
-//! | [`speedup`] | a step on 1, 2 and 4 devices, timed |
-//!
 //! `trace` and `model-parallel` share `spans`: which device worked when, as tables and as a picture.
 
 pub mod answers;

@@ -5,12 +5,10 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 
-/// Some of a rank's two output streams.
+/// Which of a rank's two output streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Streams {
-    /// Whether stdout is among them.
     pub(crate) stdout: bool,
-    /// Whether stderr is among them.
     pub(crate) stderr: bool,
 }
 
@@ -40,37 +38,28 @@ impl FromStr for Streams {
 }
 
 /// The streams of each local rank that a flag selects.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum StreamChoice {
-    /// The same for every rank: `3`.
-    All(Streams),
-    /// Per local rank: `0:1,1:2`. A rank that is not listed has none.
-    PerRank(BTreeMap<u16, Streams>),
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct StreamChoice {
+    /// Per local rank: `0:1,1:2`.
+    listed: BTreeMap<u16, Streams>,
+    /// Of ranks that are not listed: `3` for every rank, and none beside a list.
+    others: Streams,
 }
 
 impl StreamChoice {
     /// The streams of one rank.
     pub(crate) fn of(&self, local_rank: u16) -> Streams {
-        match self {
-            StreamChoice::All(streams) => *streams,
-            StreamChoice::PerRank(ranks) => ranks.get(&local_rank).copied().unwrap_or_default(),
-        }
+        self.listed.get(&local_rank).copied().unwrap_or(self.others)
     }
 
     /// Whether any stream of any rank is selected.
     pub(crate) fn any(&self) -> bool {
-        match self {
-            StreamChoice::All(streams) => streams.any(),
-            StreamChoice::PerRank(ranks) => ranks.values().any(|streams| streams.any()),
-        }
+        self.others.any() || self.listed.values().any(|streams| streams.any())
     }
 
     /// The highest rank listed, to be checked against the number of ranks.
     pub(crate) fn highest_rank(&self) -> Option<u16> {
-        match self {
-            StreamChoice::All(_) => None,
-            StreamChoice::PerRank(ranks) => ranks.keys().next_back().copied(),
-        }
+        self.listed.keys().next_back().copied()
     }
 }
 
@@ -79,7 +68,7 @@ impl FromStr for StreamChoice {
 
     fn from_str(text: &str) -> Result<Self> {
         if !text.contains(':') {
-            return Ok(StreamChoice::All(text.parse()?));
+            return Ok(StreamChoice { others: text.parse()?, ..StreamChoice::default() });
         }
         let rank_and_streams = |item: &str| {
             let (rank, streams) = item
@@ -89,7 +78,8 @@ impl FromStr for StreamChoice {
                 rank.parse().ok().with_context(|| format!("{rank:?} is not a local rank"))?;
             Ok((rank, streams.parse()?))
         };
-        Ok(StreamChoice::PerRank(text.split(',').map(rank_and_streams).collect::<Result<_>>()?))
+        let listed = text.split(',').map(rank_and_streams).collect::<Result<_>>()?;
+        Ok(StreamChoice { listed, ..StreamChoice::default() })
     }
 }
 

@@ -8,7 +8,6 @@ use crate::protocol::connection::Loss;
 
 /// One reason to end the ranks.
 pub(crate) struct Cause {
-    /// What has happened.
     pub(crate) kind: Kind,
     /// The node concerned, as the user knows it; `None` for the only one.
     node: Option<String>,

@@ -12,9 +12,8 @@ pub(crate) struct Terms {
     pub(crate) own: Node,
     /// `--heartbeat-timeout`.
     pub(crate) heartbeat_timeout: Duration,
-    /// How long the nodes wait for each other.
+    /// As in `--rdzv-conf`, like the next.
     pub(crate) join_timeout: Duration,
-    /// How long an elastic job waits for further nodes once the fewest are there.
     pub(crate) last_call_timeout: Duration,
     /// Rank 0's port, if launch does not choose it.
     pub(crate) fixed_port: Option<u16>,

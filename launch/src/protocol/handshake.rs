@@ -35,9 +35,7 @@ impl Key {
 
 /// Both halves of a connection whose handshake has succeeded.
 pub(crate) struct Joined<T> {
-    /// The reading half.
     pub(crate) incoming: Incoming,
-    /// The writing half.
     pub(crate) outgoing: Outgoing,
     /// What the other side has said of itself.
     pub(crate) peer: T,

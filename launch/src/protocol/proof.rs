@@ -19,9 +19,7 @@ pub(crate) enum Side {
 pub(crate) struct Transcript<'a> {
     /// The job's ID.
     pub(crate) job: &'a str,
-    /// What the agent has chosen.
     pub(crate) agent_nonce: &'a str,
-    /// What the coordinator has chosen.
     pub(crate) coordinator_nonce: &'a str,
 }
 

@@ -79,11 +79,8 @@ fn unpack(archive: &Path, folder: &Path) -> Result<()> {
         found.push(*name);
     }
     if let Some(missing) = FILES.iter().find(|name| !found.contains(name)) {
-        return Err(Error::format(
-            archive,
-            format!("holds no {FOLDER}/{missing}"),
-            "the archive of CIFAR-10's binary version",
-        ));
+        let expected = "the archive of CIFAR-10's binary version";
+        return Err(Error::format(archive, format!("holds no {FOLDER}/{missing}"), expected));
     }
     fs::rename(&part, folder).map_err(Error::io("create", folder))
 }

@@ -56,11 +56,9 @@ impl Cifar10 {
         };
         let folders = [dir.to_owned(), dir.join(FOLDER)];
         let Some(folder) = folders.iter().find(|folder| folder.join(files[0]).is_file()) else {
-            return Err(Error::format(
-                dir,
-                format!("holds no {}, nor does {FOLDER} in it", files[0]),
-                "the binary version of CIFAR-10, unpacked from cifar-10-binary.tar.gz",
-            ));
+            let found = format!("holds no {}, nor does {FOLDER} in it", files[0]);
+            let expected = "the binary version of CIFAR-10, unpacked from cifar-10-binary.tar.gz";
+            return Err(Error::format(dir, found, expected));
         };
         let mut records = Vec::with_capacity(files.len() * IMAGES_PER_FILE * RECORD);
         for file in files {
@@ -94,24 +92,19 @@ fn read(path: PathBuf) -> Result<Vec<u8>> {
     // Checked before reading: another kind of file can have any size.
     let found = fs::metadata(&path).map_err(Error::io("read", &path))?.len();
     if found != expected as u64 {
-        return Err(Error::format(
-            path,
-            format!("holds {found} bytes"),
-            format!(
-                "{expected} bytes, {IMAGES_PER_FILE} images of {RECORD} each; download it again"
-            ),
-        ));
+        let expected = format!(
+            "{expected} bytes, {IMAGES_PER_FILE} images of {RECORD} each; download it again"
+        );
+        return Err(Error::format(path, format!("holds {found} bytes"), expected));
     }
     let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
     let mut labels = bytes.iter().step_by(RECORD).enumerate();
     if let Some((index, label)) =
         labels.find(|(_, label)| usize::from(**label) >= CIFAR10_CLASSES.len())
     {
-        return Err(Error::format(
-            path,
-            format!("holds the label {label} at index {index}"),
-            format!("labels from 0 to {}", CIFAR10_CLASSES.len() - 1),
-        ));
+        let found = format!("holds the label {label} at index {index}");
+        let expected = format!("labels from 0 to {}", CIFAR10_CLASSES.len() - 1);
+        return Err(Error::format(path, found, expected));
     }
     Ok(bytes)
 }

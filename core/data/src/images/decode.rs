@@ -52,16 +52,14 @@ pub fn decode(bytes: &[u8], path: &Path) -> Result<Image> {
         return Err(Error::format(path, found, expected));
     };
     decoded.map_err(|problem| match problem {
-        Problem::Damaged(reason) => Error::format(
-            path,
-            format!("cannot be decoded ({reason})"),
-            "an undamaged JPEG or PNG image",
-        ),
-        Problem::TooLarge(width, height) => Error::format(
-            path,
-            format!("claims to be an image of {width}×{height} pixels"),
-            format!("at most {MAX_PIXELS} pixels; make it smaller"),
-        ),
+        Problem::Damaged(reason) => {
+            let found = format!("cannot be decoded ({reason})");
+            Error::format(path, found, "an undamaged JPEG or PNG image")
+        }
+        Problem::TooLarge(width, height) => {
+            let found = format!("claims to be an image of {width}×{height} pixels");
+            Error::format(path, found, format!("at most {MAX_PIXELS} pixels; make it smaller"))
+        }
     })
 }
 

@@ -41,11 +41,10 @@ impl Image {
         }
         let bytes = width.checked_mul(height).and_then(|pixels| pixels.checked_mul(CHANNELS));
         if bytes != Some(pixels.len()) {
-            return Err(Error::argument(
-                "number of bytes of an image",
-                pixels.len(),
-                format!("{width} · {height} · {CHANNELS}, its width, height and channels"),
-            ));
+            let what = "number of bytes of an image";
+            let expected =
+                format!("{width} · {height} · {CHANNELS}, its width, height and channels");
+            return Err(Error::argument(what, pixels.len(), expected));
         }
         Ok(Self { width, height, pixels })
     }

@@ -86,11 +86,8 @@ impl<S: ImageSource> ImageDataset<S> {
     /// not exist.
     pub fn image(&self, index: usize, epoch: u64) -> Result<Option<(Image, usize)>> {
         if index >= self.source.len() {
-            return Err(Error::argument(
-                "index",
-                index,
-                format!("less than the number of images, {}", self.source.len()),
-            ));
+            let expected = format!("less than the number of images, {}", self.source.len());
+            return Err(Error::argument("index", index, expected));
         }
         let Some((mut image, label)) = self.source.image(index)? else {
             return Ok(None);
@@ -158,12 +155,10 @@ impl<S: ImageSource> Dataset for ImageDataset<S> {
             }
         }
         if images.is_empty() && !indices.is_empty() {
-            return Err(Error::argument(
-                "a batch",
-                format!("of damaged images only, {indices:?}"),
-                "one with at least one good image: repair or remove the files, or make \
-                           larger batches",
-            ));
+            let found = format!("of damaged images only, {indices:?}");
+            let expected = "one with at least one good image: repair or remove the files, or make \
+                           larger batches";
+            return Err(Error::argument("a batch", found, expected));
         }
         let labels = Tensor::f_from_slice(&labels)?;
         Ok((self.to_tensor(&images, &kept)?, labels))

@@ -61,14 +61,12 @@ impl ImageFolder {
             let label = classes.len();
             let files = images_below(&folder)?;
             if files.is_empty() {
-                return Err(Error::format(
-                    folder,
-                    "is the folder of a class, but holds no image",
-                    format!(
-                        "at least one file that ends in .{}; or remove the folder",
-                        EXTENSIONS.join(", .")
-                    ),
-                ));
+                let found = "is the folder of a class, but holds no image";
+                let expected = format!(
+                    "at least one file that ends in .{}; or remove the folder",
+                    EXTENSIONS.join(", .")
+                );
+                return Err(Error::format(folder, found, expected));
             }
             classes.push(name(&folder));
             samples.extend(files.into_iter().map(|file| (file, label)));
@@ -107,11 +105,8 @@ impl ImageFolder {
         if found.is_empty() {
             return Ok(());
         }
-        Err(Error::format(
-            validation.root.clone(),
-            found.join(" and "),
-            format!("the {} classes of {}", self.classes.len(), self.root.display()),
-        ))
+        let expected = format!("the {} classes of {}", self.classes.len(), self.root.display());
+        Err(Error::format(validation.root.clone(), found.join(" and "), expected))
     }
 
     fn is_bad(&self, index: usize) -> bool {
@@ -160,11 +155,9 @@ fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
     while let Some((folder, mut above)) = unseen.pop() {
         let itself = fs::canonicalize(&folder).map_err(Error::io("follow", &folder))?;
         if above.contains(&itself) {
-            return Err(Error::format(
-                folder,
-                format!("links back to {}, which contains it", itself.display()),
-                "no link to a folder above it; remove the link",
-            ));
+            let found = format!("links back to {}, which contains it", itself.display());
+            let expected = "no link to a folder above it; remove the link";
+            return Err(Error::format(folder, found, expected));
         }
         above.push(itself);
         let (below, files): (Vec<_>, Vec<_>) =
@@ -181,11 +174,9 @@ fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
             path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
         let is_one_of = |all: &[&str]| extension.as_deref().is_some_and(|own| all.contains(&own));
         if is_one_of(&OTHER_EXTENSIONS) {
-            return Err(Error::format(
-                path,
-                "has the extension of an unsupported image format",
-                "JPEG or PNG images only; convert it, or remove it",
-            ));
+            let found = "has the extension of an unsupported image format";
+            let expected = "JPEG or PNG images only; convert it, or remove it";
+            return Err(Error::format(path, found, expected));
         }
         if is_one_of(&EXTENSIONS) {
             images.push(path);

@@ -1,17 +1,4 @@
 //! Labelled images and their transforms, as in torchvision.
-//!
-//! | file | what it holds |
-//! |---|---|
-//! | `image` | [`Image`]: 8-bit RGB pixels |
-//! | `source` | [`ImageSource`]: numbered images with labels |
-//! | `image_folder` | [`ImageFolder`]: JPEG and PNG files, one folder per class |
-//! | `cifar10` | [`Cifar10`]: the binary files of CIFAR-10 |
-//! | `mnist_images` | [`MnistImages`]: MNIST or Fashion-MNIST in CIFAR-10's format |
-//! | `synthetic` | [`SyntheticImages`]: noise, for benchmarks without data |
-//! | `decode` | [`decode()`]: decodes files |
-//! | [`transforms`] | crops, flips, resizing, normalisation |
-//! | `sample_rng` | [`SampleRng`]: random numbers for transforms |
-//! | `image_dataset` | [`ImageDataset`]: makes batches from a source and its transforms |
 
 mod cifar10;
 mod decode;

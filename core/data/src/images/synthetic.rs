@@ -2,24 +2,21 @@
 
 use super::{Image, ImageSource, SampleRng};
 use crate::{Error, Result};
+use tch_parallel_base::options;
 
-/// The properties of [`SyntheticImages`]; by default those of ImageNet's training images, as with
-/// `--dummy` in PyTorch's ImageNet example.
-#[derive(Debug, Clone, Copy)]
-pub struct SyntheticImagesOptions {
-    /// The number of images.
-    pub len: usize,
-    /// Width and height, in pixels.
-    pub size: usize,
-    /// The number of classes.
-    pub num_classes: usize,
-    /// A different seed gives different images.
-    pub seed: u64,
-}
-
-impl Default for SyntheticImagesOptions {
-    fn default() -> Self {
-        Self { len: 1_281_167, size: 224, num_classes: 1000, seed: 0 }
+options! {
+    /// The properties of [`SyntheticImages`]; by default those of ImageNet's training images, as
+    /// with `--dummy` in PyTorch's ImageNet example.
+    #[derive(Debug, Clone, Copy)]
+    pub struct SyntheticImagesOptions {
+        /// The number of images.
+        pub len: usize = 1_281_167,
+        /// Width and height, in pixels.
+        pub size: usize = 224,
+        /// The number of classes.
+        pub num_classes: usize = 1000,
+        /// A different seed gives different images.
+        pub seed: u64 = 0,
     }
 }
 
@@ -53,11 +50,8 @@ impl SyntheticImages {
     pub fn new(options: SyntheticImagesOptions) -> Result<Self> {
         for (what, value) in [("size", options.size), ("num_classes", options.num_classes)] {
             if value == 0 {
-                return Err(Error::argument(
-                    format!("{what} of synthetic images"),
-                    "0",
-                    "at least 1",
-                ));
+                let expected = "at least 1";
+                return Err(Error::argument(format!("{what} of synthetic images"), "0", expected));
             }
         }
         // A name that cannot be mistaken for a class of real images.

@@ -25,11 +25,8 @@ impl Shard {
             return Err(Error::argument("num_replicas", "0", "the number of ranks, at least 1"));
         }
         if rank >= num_replicas {
-            return Err(Error::argument(
-                "rank",
-                rank,
-                format!("less than num_replicas, which is {num_replicas}"),
-            ));
+            let expected = format!("less than num_replicas, which is {num_replicas}");
+            return Err(Error::argument("rank", rank, expected));
         }
         Ok(Self { rank, num_replicas })
     }

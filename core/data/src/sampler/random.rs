@@ -8,51 +8,48 @@
 
 use super::Sampler;
 use crate::{Error, Result};
+use tch_parallel_base::options;
 
-/// All samples, in a new order every epoch: `torch.utils.data.RandomSampler`.
-///
-/// The indices of epoch `e` are Python's with `generator=torch.Generator().manual_seed(seed + e)`,
-/// and those of a [`DistributedSampler`](super::DistributedSampler) of
-/// [`Shard::WHOLE`](super::Shard::WHOLE) with the same seed. Python's `DataLoader(shuffle=True)`
-/// seeds its epochs from the global generator instead.
-///
-/// ```
-/// use tch_parallel::data::{RandomSampler, Sampler};
-///
-/// assert_eq!(RandomSampler::new(42).indices(7, 0)?, [1, 6, 3, 5, 4, 0, 2]);
-///
-/// let ten_of_seven =
-///     RandomSampler { replacement: true, num_samples: Some(10), ..RandomSampler::new(42) };
-/// assert_eq!(ten_of_seven.indices(7, 0)?.len(), 10);
-/// # Ok::<(), tch_parallel::Error>(())
-/// ```
-#[derive(Debug, Clone, Copy)]
-pub struct RandomSampler {
-    /// Together with the epoch, it determines the order.
-    pub seed: u64,
-    /// Whether each index is drawn from all samples, so that some come several times and others not
-    /// at all.
-    pub replacement: bool,
-    /// The number of samples per epoch, by default as many as there are. Without `replacement`, a
-    /// larger number starts a new order each time all samples have been drawn.
-    pub num_samples: Option<usize>,
-}
-
-impl RandomSampler {
-    /// A sampler of all samples, each of them once.
-    pub fn new(seed: u64) -> Self {
-        Self { seed, replacement: false, num_samples: None }
+options! {
+    /// All samples, in a new order every epoch: `torch.utils.data.RandomSampler`.
+    ///
+    /// The indices of epoch `e` are Python's with
+    /// `generator=torch.Generator().manual_seed(seed + e)`, and those of a
+    /// [`DistributedSampler`](super::DistributedSampler) of [`Shard::WHOLE`](super::Shard::WHOLE)
+    /// with the same seed. Python's `DataLoader(shuffle=True)` seeds its epochs from the global
+    /// generator instead.
+    ///
+    /// ```
+    /// use tch_parallel::data::{RandomSampler, Sampler};
+    ///
+    /// assert_eq!(RandomSampler::new(42).indices(7, 0)?, [1, 6, 3, 5, 4, 0, 2]);
+    ///
+    /// let ten_of_seven =
+    ///     RandomSampler { replacement: true, num_samples: Some(10), ..RandomSampler::new(42) };
+    /// assert_eq!(ten_of_seven.indices(7, 0)?.len(), 10);
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    #[derive(Debug, Clone, Copy)]
+    pub struct RandomSampler {
+        /// Together with the epoch, it determines the order.
+        pub seed: u64,
+        /// Whether each index is drawn from all samples, so that some come several times and others
+        /// not at all.
+        pub replacement: bool = false,
+        /// The number of samples per epoch, by default as many as there are. Without `replacement`,
+        /// a larger number starts a new order each time all samples have been drawn.
+        pub num_samples: Option<usize> = None,
     }
+    /// A sampler of all samples, each of them once.
+    pub fn new(seed: u64);
 }
 
 impl Sampler for RandomSampler {
     fn indices(&self, len: usize, epoch: u64) -> Result<Vec<usize>> {
         if self.num_samples.is_some() && (len == 0 || self.num_samples == Some(0)) {
-            return Err(Error::argument(
-                "num_samples",
-                format!("{} of a data set of {len}", self.num_samples(len)),
-                "at least 1, of a data set that is not empty",
-            ));
+            let found = format!("{} of a data set of {len}", self.num_samples(len));
+            let expected = "at least 1, of a data set that is not empty";
+            return Err(Error::argument("num_samples", found, expected));
         }
         let (num_samples, seed) = (self.num_samples(len), self.seed.wrapping_add(epoch));
         let (drawn, operation) = if self.replacement {
@@ -97,29 +94,26 @@ impl Sampler for SubsetRandomSampler {
     }
 }
 
-/// Draws each sample with a probability of its own: `torch.utils.data.WeightedRandomSampler`, to
-/// show rare classes more often, for example.
-///
-/// The indices of epoch `e` are Python's with `generator=torch.Generator().manual_seed(seed + e)`.
-/// This sampler knows nothing of ranks; a
-/// [`DistributedSamplerWrapper`](super::DistributedSamplerWrapper) divides what it draws.
-#[derive(Debug, Clone)]
-pub struct WeightedRandomSampler {
-    /// The weight of each sample, at least 0. They need not add up to 1.
-    pub weights: Vec<f64>,
-    /// The number of samples per epoch, over all ranks.
-    pub num_samples: usize,
-    /// Whether a sample can be drawn again in the same epoch.
-    pub replacement: bool,
-    /// Together with the epoch, it determines what is drawn.
-    pub seed: u64,
-}
-
-impl WeightedRandomSampler {
-    /// A sampler that draws with replacement.
-    pub fn new(weights: impl Into<Vec<f64>>, num_samples: usize, seed: u64) -> Self {
-        Self { weights: weights.into(), num_samples, replacement: true, seed }
+options! {
+    /// Draws each sample with a probability of its own: `torch.utils.data.WeightedRandomSampler`,
+    /// to show rare classes more often, for example.
+    ///
+    /// The indices of epoch `e` are Python's with
+    /// `generator=torch.Generator().manual_seed(seed + e)`. This sampler knows nothing of ranks; a
+    /// [`DistributedSamplerWrapper`](super::DistributedSamplerWrapper) divides what it draws.
+    #[derive(Debug, Clone)]
+    pub struct WeightedRandomSampler {
+        /// The weight of each sample, at least 0. They need not add up to 1.
+        pub weights: Vec<f64>,
+        /// The number of samples per epoch, over all ranks.
+        pub num_samples: usize,
+        /// Whether a sample can be drawn again in the same epoch.
+        pub replacement: bool = true,
+        /// Together with the epoch, it determines what is drawn.
+        pub seed: u64,
     }
+    /// A sampler that draws with replacement.
+    pub fn new(weights: impl Into<Vec<f64>>, num_samples: usize, seed: u64);
 }
 
 impl Sampler for WeightedRandomSampler {

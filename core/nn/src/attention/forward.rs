@@ -1,6 +1,6 @@
 //! The forward pass, in PyTorch's operations and their order.
 
-use super::masks::{Masks, canonical_mask};
+use super::masks::Masks;
 use super::{AttentionOptions, InProjection, MultiheadAttention, MultiheadAttentionOptions};
 use c10d_sys::amp::cuda_autocast_enabled;
 use c10d_sys::tensor::{grad_enabled, identity};
@@ -29,11 +29,7 @@ impl MultiheadAttention {
             "attn_mask is missing, but must be the causal mask that is_causal promises"
         );
         let batched = query.dim() == 3;
-        let canonical = |mask: &Tensor| canonical_mask(mask, query.kind());
-        let masks = Masks {
-            attn: options.attn_mask.map(canonical),
-            key_padding: options.key_padding_mask.map(canonical),
-        };
+        let masks = Masks::new(options.attn_mask, options.key_padding_mask, query.kind());
         let bool_masks = [options.attn_mask, options.key_padding_mask];
         if bool_masks.into_iter().flatten().all(|mask| mask.kind() == Kind::Bool)
             && batched

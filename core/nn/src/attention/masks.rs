@@ -9,6 +9,11 @@ pub(crate) struct Masks {
 }
 
 impl Masks {
+    pub(crate) fn new(attn: Option<&Tensor>, key_padding: Option<&Tensor>, kind: Kind) -> Self {
+        let canonical = |mask: &Tensor| canonical_mask(mask, kind);
+        Masks { attn: attn.map(canonical), key_padding: key_padding.map(canonical) }
+    }
+
     /// `MultiheadAttention.merge_masks`: both in one, and its kind, 1 for padding alone, else 2.
     pub(crate) fn merged(&self, query: &Tensor, heads: i64) -> (Option<Tensor>, Option<i64>) {
         let (batch, length) = (query.size()[0], query.size()[1]);

@@ -144,11 +144,10 @@ fn check_all(schedules: &[Box<dyn Schedule>], groups: &[GroupRates]) -> Result<(
         for schedule in schedules {
             start(schedule, &mut group)?;
             if *initial_lr.get_or_insert(group.initial_lr) != group.initial_lr {
-                return Err(Error::argument(
-                    "the schedules",
-                    format!("a list with {schedule:?} after others"),
-                    "a list that begins with it, because it sets the rate that others start from",
-                ));
+                let found = format!("a list with {schedule:?} after others");
+                let expected =
+                    "a list that begins with it, because it sets the rate that others start from";
+                return Err(Error::argument("the schedules", found, expected));
             }
         }
     }

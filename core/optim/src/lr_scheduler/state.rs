@@ -49,20 +49,16 @@ impl LrSchedulerState {
 
     /// The state, if it belongs to this schedule.
     pub(super) fn of<T: DeserializeOwned>(&self, schedule: &impl Debug) -> Result<T> {
-        let own = format!("{schedule:?}");
+        let (what, own) = ("the state of the schedule", format!("{schedule:?}"));
         if self.schedule != own {
-            return Err(Error::argument(
-                "the state of the schedule",
-                format!("that of {}", self.schedule),
-                format!("that of {own}; resume with the schedule that it was saved with"),
-            ));
+            let found = format!("that of {}", self.schedule);
+            let expected =
+                format!("that of {own}; resume with the schedule that it was saved with");
+            return Err(Error::argument(what, found, expected));
         }
         T::deserialize(&self.state).map_err(|error| {
-            Error::argument(
-                "the state of the schedule",
-                format!("{} ({error})", self.state),
-                "what `state_dict` returned",
-            )
+            let found = format!("{} ({error})", self.state);
+            Error::argument(what, found, "what `state_dict` returned")
         })
     }
 }

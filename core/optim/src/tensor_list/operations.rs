@@ -2,7 +2,7 @@
 
 use super::TensorList;
 use crate::Result;
-use c10d_sys::arithmetic::{self, copy};
+use c10d_sys::arithmetic::*;
 use c10d_sys::foreach::{Operation, mul_tensor_};
 use tch::Tensor;
 
@@ -28,7 +28,7 @@ impl TensorList {
     pub fn add_number(&self, number: f64) -> Result<Self> {
         self.results(Operation::AddNumber, &[], &[number], |tensor, _| {
             let mut sum = copy(tensor)?;
-            arithmetic::add_number_(&mut sum, number)?;
+            add_number_(&mut sum, number)?;
             Ok(sum)
         })
     }
@@ -38,7 +38,7 @@ impl TensorList {
         self.check_length(numbers.len())?;
         self.results(Operation::MulNumbers, &[], numbers, |tensor, i| {
             let mut product = copy(tensor)?;
-            arithmetic::mul_number_(&mut product, numbers[i])?;
+            mul_number_(&mut product, numbers[i])?;
             Ok(product)
         })
     }
@@ -46,7 +46,7 @@ impl TensorList {
     /// `self + other * alpha`
     pub fn add_scaled(&self, other: &Self, alpha: f64) -> Result<Self> {
         self.results(Operation::AddScaled, &[other], &[alpha], |tensor, i| {
-            arithmetic::add_scaled(tensor, &other[i], alpha)
+            add_scaled(tensor, &other[i], alpha)
         })
     }
 
@@ -54,7 +54,7 @@ impl TensorList {
     pub fn addcmul(&self, a: &Self, b: &Self, value: f64) -> Result<Self> {
         self.results(Operation::AddCMul, &[a, b], &[value], |tensor, i| {
             let mut sum = copy(tensor)?;
-            arithmetic::addcmul_(&mut sum, &a[i], &b[i], value)?;
+            addcmul_(&mut sum, &a[i], &b[i], value)?;
             Ok(sum)
         })
     }
@@ -71,31 +71,27 @@ impl TensorList {
 
     /// `self.add_(number)`
     pub fn add_number_(&mut self, number: f64) -> Result<()> {
-        self.in_place(Operation::AddNumber, &[], &[number], |tensor, _| {
-            arithmetic::add_number_(tensor, number)
-        })
+        self.in_place(Operation::AddNumber, &[], &[number], |tensor, _| add_number_(tensor, number))
     }
 
     /// `self.add_(numbers)`, with one number for each tensor.
     pub fn add_numbers_(&mut self, numbers: &[f64]) -> Result<()> {
         self.check_length(numbers.len())?;
         self.in_place(Operation::AddNumbers, &[], numbers, |tensor, i| {
-            arithmetic::add_number_(tensor, numbers[i])
+            add_number_(tensor, numbers[i])
         })
     }
 
     /// `self.mul_(number)`
     pub fn mul_number_(&mut self, number: f64) -> Result<()> {
-        self.in_place(Operation::MulNumber, &[], &[number], |tensor, _| {
-            arithmetic::mul_number_(tensor, number)
-        })
+        self.in_place(Operation::MulNumber, &[], &[number], |tensor, _| mul_number_(tensor, number))
     }
 
     /// `self.mul_(numbers)`, with one number for each tensor.
     pub fn mul_numbers_(&mut self, numbers: &[f64]) -> Result<()> {
         self.check_length(numbers.len())?;
         self.in_place(Operation::MulNumbers, &[], numbers, |tensor, i| {
-            arithmetic::mul_number_(tensor, numbers[i])
+            mul_number_(tensor, numbers[i])
         })
     }
 
@@ -103,22 +99,18 @@ impl TensorList {
     pub fn div_numbers_(&mut self, numbers: &[f64]) -> Result<()> {
         self.check_length(numbers.len())?;
         self.in_place(Operation::DivNumbers, &[], numbers, |tensor, i| {
-            arithmetic::div_number_(tensor, numbers[i])
+            div_number_(tensor, numbers[i])
         })
     }
 
     /// `self.clamp_min_(number)`
     pub fn clamp_min_(&mut self, number: f64) -> Result<()> {
-        self.in_place(Operation::ClampMin, &[], &[number], |tensor, _| {
-            arithmetic::clamp_min_(tensor, number)
-        })
+        self.in_place(Operation::ClampMin, &[], &[number], |tensor, _| clamp_min_(tensor, number))
     }
 
     /// `self.clamp_max_(number)`
     pub fn clamp_max_(&mut self, number: f64) -> Result<()> {
-        self.in_place(Operation::ClampMax, &[], &[number], |tensor, _| {
-            arithmetic::clamp_max_(tensor, number)
-        })
+        self.in_place(Operation::ClampMax, &[], &[number], |tensor, _| clamp_max_(tensor, number))
     }
 
     /// `self.mul_(factor)`, with one factor for all: a tensor of one element on their device.
@@ -150,28 +142,28 @@ impl TensorList {
     /// `self.add_(other, alpha=alpha)`
     pub fn add_scaled_(&mut self, other: &Self, alpha: f64) -> Result<()> {
         self.in_place(Operation::AddScaled, &[other], &[alpha], |tensor, i| {
-            arithmetic::add_scaled_(tensor, &other[i], alpha)
+            add_scaled_(tensor, &other[i], alpha)
         })
     }
 
     /// `self.lerp_(end, weight)`: moves each tensor towards `end` by this fraction of the way.
     pub fn lerp_(&mut self, end: &Self, weight: f64) -> Result<()> {
         self.in_place(Operation::Lerp, &[end], &[weight], |tensor, i| {
-            arithmetic::lerp_(tensor, &end[i], weight)
+            lerp_(tensor, &end[i], weight)
         })
     }
 
     /// `self.addcmul_(a, b, value=value)`: adds `value * a * b`.
     pub fn addcmul_(&mut self, a: &Self, b: &Self, value: f64) -> Result<()> {
         self.in_place(Operation::AddCMul, &[a, b], &[value], |tensor, i| {
-            arithmetic::addcmul_(tensor, &a[i], &b[i], value)
+            addcmul_(tensor, &a[i], &b[i], value)
         })
     }
 
     /// `self.addcdiv_(a, b, value=value)`: adds `value * a / b`.
     pub fn addcdiv_(&mut self, a: &Self, b: &Self, value: f64) -> Result<()> {
         self.in_place(Operation::AddCDiv, &[a, b], &[value], |tensor, i| {
-            arithmetic::addcdiv_(tensor, &a[i], &b[i], value)
+            addcdiv_(tensor, &a[i], &b[i], value)
         })
     }
 
@@ -179,7 +171,7 @@ impl TensorList {
     pub fn addcdiv_numbers_(&mut self, a: &Self, b: &Self, values: &[f64]) -> Result<()> {
         self.check_length(values.len())?;
         self.in_place(Operation::AddCDivNumbers, &[a, b], values, |tensor, i| {
-            arithmetic::addcdiv_(tensor, &a[i], &b[i], values[i])
+            addcdiv_(tensor, &a[i], &b[i], values[i])
         })
     }
 }

@@ -151,18 +151,12 @@ void Exchange::map(c10d::Store& store) {
 
 static const char* title(c10d::OpType type) {
   switch (type) {
-    case c10d::OpType::ALLREDUCE:
-      return "shared_memory:all_reduce";
-    case c10d::OpType::_REDUCE_SCATTER_BASE:
-      return "shared_memory:reduce_scatter";
-    case c10d::OpType::ALLGATHER:
-      return "shared_memory:all_gather";
-    case c10d::OpType::GATHER:
-      return "shared_memory:gather";
-    case c10d::OpType::BROADCAST:
-      return "shared_memory:broadcast";
-    default:
-      return "shared_memory:barrier";
+    case c10d::OpType::ALLREDUCE: return "shared_memory:all_reduce";
+    case c10d::OpType::_REDUCE_SCATTER_BASE: return "shared_memory:reduce_scatter";
+    case c10d::OpType::ALLGATHER: return "shared_memory:all_gather";
+    case c10d::OpType::GATHER: return "shared_memory:gather";
+    case c10d::OpType::BROADCAST: return "shared_memory:broadcast";
+    default: return "shared_memory:barrier";
   }
 }
 
@@ -227,7 +221,7 @@ void Exchange::run(const Ticket& ticket, const Operation& operation, const Opera
     for (const auto& input : inputs) {
       places.input.add(input);
     }
-    std::vector<at::Tensor> written;
+    Tensors written;
     for (size_t i = 0; i < outputs.size(); ++i) {
       written.push_back(place_for(operands, i, operation.type));
       places.outputs[i / inputs.size()].add(written[i]);
@@ -297,6 +291,6 @@ std::string Exchange::name(const Peer& peer) const {
 
 } // namespace c10d_sys
 
-void c10d_probe_shared_memory(void (*probe)(void)) {
+extern "C" void c10d_probe_shared_memory(void (*probe)(void)) {
   c10d_sys::probe = probe;
 }

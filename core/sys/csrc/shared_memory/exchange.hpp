@@ -66,8 +66,8 @@ class Exchange {
   // inputs; so has gather at its root, and none elsewhere. reduce_scatter has as many inputs for each rank,
   // in this order, and one output.
   struct Operands {
-    std::vector<at::Tensor> inputs;
-    std::vector<at::Tensor> outputs;
+    Tensors inputs;
+    Tensors outputs;
   };
 
   // `name` is what messages call this rank. Throws if shared memory is not available.

@@ -66,41 +66,27 @@ Fold fold_of(RedOp op) {
   switch (op) {
     case RedOp::SUM:
     // Gloo sums, and c10d divides afterwards.
-    case RedOp::AVG:
-      return {&apply<RedOp::SUM, T>, sizeof(T)};
-    case RedOp::PRODUCT:
-      return {&apply<RedOp::PRODUCT, T>, sizeof(T)};
-    case RedOp::MIN:
-      return {&apply<RedOp::MIN, T>, sizeof(T)};
-    case RedOp::MAX:
-      return {&apply<RedOp::MAX, T>, sizeof(T)};
-    default:
-      return {};
+    case RedOp::AVG: return {&apply<RedOp::SUM, T>, sizeof(T)};
+    case RedOp::PRODUCT: return {&apply<RedOp::PRODUCT, T>, sizeof(T)};
+    case RedOp::MIN: return {&apply<RedOp::MIN, T>, sizeof(T)};
+    case RedOp::MAX: return {&apply<RedOp::MAX, T>, sizeof(T)};
+    default: return {};
   }
 }
 
 // Empty for what gloo does not reduce either, and for what is left to it.
 inline Fold fold_of(at::ScalarType type, RedOp op) {
   switch (type) {
-    case at::kFloat:
-      return fold_of<float>(op);
-    case at::kDouble:
-      return fold_of<double>(op);
-    case at::kHalf:
-      return fold_of<c10::Half>(op);
-    case at::kBFloat16:
-      return fold_of<c10::BFloat16>(op);
-    case at::kLong:
-      return fold_of<int64_t>(op);
-    case at::kInt:
-      return fold_of<int32_t>(op);
-    case at::kChar:
-      return fold_of<int8_t>(op);
+    case at::kFloat: return fold_of<float>(op);
+    case at::kDouble: return fold_of<double>(op);
+    case at::kHalf: return fold_of<c10::Half>(op);
+    case at::kBFloat16: return fold_of<c10::BFloat16>(op);
+    case at::kLong: return fold_of<int64_t>(op);
+    case at::kInt: return fold_of<int32_t>(op);
+    case at::kChar: return fold_of<int8_t>(op);
     case at::kByte:
-    case at::kBool:
-      return fold_of<uint8_t>(op);
-    default:
-      return {};
+    case at::kBool: return fold_of<uint8_t>(op);
+    default: return {};
   }
 }
 

@@ -1,55 +1,31 @@
 #include "operation.hpp"
 
+#include <iterator>
+
 namespace c10d_sys {
 
 static const char* op_name(RedOp op) {
-  switch (op) {
-    case RedOp::SUM:
-      return "sum";
-    case RedOp::AVG:
-      return "avg";
-    case RedOp::PRODUCT:
-      return "product";
-    case RedOp::MIN:
-      return "min";
-    case RedOp::MAX:
-      return "max";
-    case RedOp::BAND:
-      return "band";
-    case RedOp::BOR:
-      return "bor";
-    case RedOp::BXOR:
-      return "bxor";
-    default:
-      return "another operation";
-  }
+  constexpr const char* kNames[] = {"sum", "avg", "product", "min", "max", "band", "bor", "bxor"};
+  static_assert(RedOp::SUM == 0 && RedOp::BXOR == std::size(kNames) - 1);
+  return op <= RedOp::BXOR ? kNames[op] : "another operation";
 }
 
 std::string Operation::to_string() const {
   const auto values = std::to_string(count) + " x " + c10::toString(dtype);
+  const char* way = by_gloo ? ", by way of gloo" : "";
   switch (type) {
-    case c10d::OpType::ALLREDUCE:
-      return std::string("all_reduce (") + op_name(op) + ") of " + values + (by_gloo ? ", by way of gloo" : "");
+    case c10d::OpType::ALLREDUCE: return std::string("all_reduce (") + op_name(op) + ") of " + values + way;
     case c10d::OpType::REDUCE:
       return std::string("reduce (") + op_name(op) + ") to rank " + std::to_string(root) + " of " + values;
-    case c10d::OpType::BROADCAST:
-      return "broadcast from rank " + std::to_string(root) + " of " + values + (by_gloo ? ", by way of gloo" : "");
-    case c10d::OpType::ALLGATHER:
-      return "all_gather of " + values + (by_gloo ? ", by way of gloo" : "");
-    case c10d::OpType::_REDUCE_SCATTER_BASE:
-      return std::string("reduce_scatter (") + op_name(op) + ") of " + values;
-    case c10d::OpType::GATHER:
-      return "gather to rank " + std::to_string(root) + " of " + values + (by_gloo ? ", by way of gloo" : "");
-    case c10d::OpType::SCATTER:
-      return "scatter from rank " + std::to_string(root) + " of " + values;
-    case c10d::OpType::ALLTOALL:
-      return std::string("all_to_all of ") + c10::toString(dtype);
-    case c10d::OpType::ALLTOALL_BASE:
-      return std::string("all_to_all_single of ") + c10::toString(dtype);
-    case c10d::OpType::BARRIER:
-      return "barrier";
-    default:
-      return "the start of the group";
+    case c10d::OpType::BROADCAST: return "broadcast from rank " + std::to_string(root) + " of " + values + way;
+    case c10d::OpType::ALLGATHER: return "all_gather of " + values + way;
+    case c10d::OpType::_REDUCE_SCATTER_BASE: return std::string("reduce_scatter (") + op_name(op) + ") of " + values;
+    case c10d::OpType::GATHER: return "gather to rank " + std::to_string(root) + " of " + values + way;
+    case c10d::OpType::SCATTER: return "scatter from rank " + std::to_string(root) + " of " + values;
+    case c10d::OpType::ALLTOALL: return std::string("all_to_all of ") + c10::toString(dtype);
+    case c10d::OpType::ALLTOALL_BASE: return std::string("all_to_all_single of ") + c10::toString(dtype);
+    case c10d::OpType::BARRIER: return "barrier";
+    default: return "the start of the group";
   }
 }
 

@@ -4,29 +4,29 @@
 use super::functional::{CropBox, crop, hflip, resized_crop};
 use super::{Image, SampleRng, Transform};
 use crate::{Error, Result};
+use tch_parallel_base::options;
 
 /// How many random parts are tried, each of which may not fit.
 const TRIES: usize = 10;
 
-/// Crops a part of random area and aspect ratio and resizes it to a square: the augmentation for
-/// ImageNet (Szegedy et al., "Going deeper with convolutions", 2014).
-/// `torchvision.transforms.RandomResizedCrop(size)`
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RandomResizedCrop {
-    /// Width and height of the result, in pixels.
-    pub size: usize,
-    /// The range of the part's area, as a fraction of the image's.
-    pub scale: (f64, f64),
-    /// The range of the part's ratio of width to height.
-    pub ratio: (f64, f64),
+options! {
+    /// Crops a part of random area and aspect ratio and resizes it to a square: the augmentation
+    /// for ImageNet (Szegedy et al., "Going deeper with convolutions", 2014).
+    /// `torchvision.transforms.RandomResizedCrop(size)`
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct RandomResizedCrop {
+        /// Width and height of the result, in pixels.
+        pub size: usize,
+        /// The range of the part's area, as a fraction of the image's.
+        pub scale: (f64, f64) = (0.08, 1.0),
+        /// The range of the part's ratio of width to height.
+        pub ratio: (f64, f64) = (3.0 / 4.0, 4.0 / 3.0),
+    }
+    /// With torchvision's scale and ratio.
+    pub fn new(size: usize);
 }
 
 impl RandomResizedCrop {
-    /// With torchvision's scale and ratio.
-    pub fn new(size: usize) -> Self {
-        Self { size, scale: (0.08, 1.0), ratio: (3.0 / 4.0, 4.0 / 3.0) }
-    }
-
     /// Draws the part for an image of this size.
     ///
     /// The area is uniformly distributed, and so is the logarithm of the ratio. If no part fits in
@@ -92,11 +92,8 @@ impl RandomCrop {
     fn offset(&self, edge: &str, length: usize, rng: &mut SampleRng) -> Result<isize> {
         let padded = length + 2 * self.padding;
         if padded < self.size {
-            return Err(Error::argument(
-                "size of RandomCrop",
-                self.size,
-                format!("at most {padded}, the {edge} of the image with its padding"),
-            ));
+            let expected = format!("at most {padded}, the {edge} of the image with its padding");
+            return Err(Error::argument("size of RandomCrop", self.size, expected));
         }
         Ok(rng.randint(0..padded - self.size + 1) as isize - self.padding as isize)
     }
@@ -110,17 +107,13 @@ impl Transform for RandomCrop {
     }
 }
 
-/// Mirrors the image horizontally with a probability.
-/// `torchvision.transforms.RandomHorizontalFlip(p)`
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct RandomHorizontalFlip {
-    /// The probability, from 0 to 1.
-    pub p: f64,
-}
-
-impl Default for RandomHorizontalFlip {
-    fn default() -> Self {
-        Self { p: 0.5 }
+options! {
+    /// Mirrors the image horizontally with a probability.
+    /// `torchvision.transforms.RandomHorizontalFlip(p)`
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct RandomHorizontalFlip {
+        /// The probability, from 0 to 1.
+        pub p: f64 = 0.5,
     }
 }
 

@@ -101,11 +101,9 @@ pub fn resized_crop(image: &Image, part: CropBox, height: usize, width: usize) -
         Ok(pixels)
     };
     let pixels = resize().map_err(|error| {
-        Error::argument(
-            "part of an image to resize",
-            format!("{part:?} to {height}×{width}"),
-            format!("inside of {image:?} ({error})"),
-        )
+        let found = format!("{part:?} to {height}×{width}");
+        let expected = format!("inside of {image:?} ({error})");
+        Error::argument("part of an image to resize", found, expected)
     })?;
     Image::new(width, height, pixels)
 }

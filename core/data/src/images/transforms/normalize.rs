@@ -28,11 +28,8 @@ impl Normalize {
     /// The normalised value of each of the 256 bytes, for each channel.
     pub(crate) fn table(self) -> Result<[[f32; 256]; 3]> {
         if let Some(std) = self.std.into_iter().find(|std| *std == 0.0 || !std.is_finite()) {
-            return Err(Error::argument(
-                "std",
-                std,
-                "finite and not 0, because pixels are divided by it",
-            ));
+            let expected = "finite and not 0, because pixels are divided by it";
+            return Err(Error::argument("std", std, expected));
         }
         if let Some(mean) = self.mean.into_iter().find(|mean| !mean.is_finite()) {
             return Err(Error::argument("mean", mean, "finite"));

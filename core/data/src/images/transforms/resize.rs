@@ -44,11 +44,9 @@ impl Transform for Resize {
         }
         // A 1×65,500 image fits into a kilobyte and would be resized to gigabytes.
         if height.checked_mul(width).is_none_or(|pixels| pixels > MAX_PIXELS) {
-            return Err(Error::argument(
-                format!("what Resize({}) makes of {image:?}", self.size),
-                format!("{width}×{height} pixels"),
-                format!("at most {MAX_PIXELS} pixels; remove the image, or crop it"),
-            ));
+            let what = format!("what Resize({}) makes of {image:?}", self.size);
+            let expected = format!("at most {MAX_PIXELS} pixels; remove the image, or crop it");
+            return Err(Error::argument(what, format!("{width}×{height} pixels"), expected));
         }
         resize(&image, height, width)
     }
