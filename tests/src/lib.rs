@@ -5,6 +5,7 @@
 
 pub mod async_update;
 pub mod cluster;
+pub mod commands;
 pub mod digits;
 pub mod hosts;
 pub mod imagenet;

@@ -2,26 +2,9 @@
 //! block empty if a listing's anchor is missing.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use tests::programs::{source, workspace};
-
-/// The Markdown files of the book.
-fn chapters(directory: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            found.extend(chapters(&path)?);
-        } else if path.extension().is_some_and(|extension| extension == "md") {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
-}
+use tests::programs::{files_below, source, workspace};
 
 /// The text between `{{#include ` and `}}`, or `{{#rustdoc_include ` and `}}`, wherever it occurs.
 fn includes(text: &str) -> impl Iterator<Item = &str> {
@@ -61,7 +44,7 @@ fn included(file: &str, part: &str) -> Result<String> {
 fn every_listing_of_the_book_is_there() -> Result<()> {
     let mut count = 0;
     let mut wrong = Vec::new();
-    for chapter in chapters(&workspace().join("book/src"))? {
+    for chapter in files_below(&workspace().join("book/src"), &["md"])? {
         let text = source(&chapter)?;
         for target in includes(&text) {
             let (path, part) = target.split_once(':').unwrap_or((target, ""));
@@ -89,7 +72,7 @@ fn every_chapter_of_the_summary_is_there() -> Result<()> {
         assert!(path.is_file(), "SUMMARY.md links {link}, which is not there");
         listed.push(path);
     }
-    for chapter in chapters(&book)? {
+    for chapter in files_below(&book, &["md"])? {
         assert!(listed.contains(&chapter), "SUMMARY.md does not link {}", chapter.display());
     }
     Ok(())

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
 use tests::Job;
-use tests::programs::workspace;
+use tests::programs::{files_below, workspace};
 
 /// Elements that make a browser fetch something, unlike a link that a reader may follow.
 const LOADING: [&str; 13] = [
@@ -55,7 +54,7 @@ fn the_built_pages_have_these_headings_and_load_nothing_from_a_network() -> Resu
             assert!(html.contains(&format!("id=\"{id}\"")), "{name}: no heading with the id {id}");
         }
     }
-    let pages = files(job.directory(), &["html", "css"])?;
+    let pages = files_below(job.directory(), &["html", "css"])?;
     assert!(!pages.is_empty(), "nothing was built");
     for page in pages {
         let loaded = loads(&fs::read_to_string(&page)?);
@@ -95,21 +94,7 @@ fn chapters(book: &Path) -> Result<Chapters> {
         let name = path.strip_prefix(book)?.to_string_lossy().into_owned();
         Ok((name, without_code_blocks(&fs::read_to_string(&path)?)))
     };
-    files(book, &["md"])?.into_iter().map(named).collect()
-}
-
-fn files(directory: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            found.extend(files(&path, extensions)?);
-        } else if path.extension().and_then(OsStr::to_str).is_some_and(|e| extensions.contains(&e))
-        {
-            found.push(path);
-        }
-    }
-    Ok(found)
+    files_below(book, &["md"])?.into_iter().map(named).collect()
 }
 
 /// The text without fenced code, which contains neither headings nor links.

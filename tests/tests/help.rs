@@ -4,31 +4,12 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use anyhow::{Result, bail, ensure};
-use tests::programs::{
-    async_update, ddp_imagenet, ddp_mnist, dp_basic, dp_custom_criterion, launch_with, launcher,
-};
+use tests::programs::{PROGRAMS, dp_basic, launch_with, launcher, program};
 use tests::{Job, printed};
-
-const PROGRAMS: [&str; 5] =
-    ["async-update", "ddp-imagenet", "ddp-mnist", "dp-basic", "dp-custom-criterion"];
-
-/// A program of the workspace, by its name.
-fn program(name: &str, arguments: &[&str]) -> Result<Command> {
-    let arguments = arguments.iter().copied();
-    match name {
-        "async-update" => async_update(arguments),
-        "ddp-imagenet" => ddp_imagenet(arguments),
-        "ddp-mnist" => ddp_mnist(arguments),
-        "dp-basic" => dp_basic(arguments),
-        "dp-custom-criterion" => dp_custom_criterion(arguments),
-        "launch" => launcher(arguments),
-        _ => bail!("{name} is no program of the workspace"),
-    }
-}
 
 fn help(name: &str, subcommands: &[&str]) -> Result<String> {
     let arguments = [subcommands, &["--help"]].concat();
-    printed(program(name, &arguments)?)
+    printed(program(name, arguments)?)
 }
 
 /// The names in the list of subcommands.
@@ -111,7 +92,7 @@ fn every_help_shows_examples_that_can_be_typed() -> Result<()> {
             }
             // Unknown arguments are rejected before --help takes effect.
             let arguments = [&arguments[..], &["--help"]].concat();
-            let ended = Job::new()?.run(program(started, &arguments)?)?;
+            let ended = Job::new()?.run(program(started, arguments)?)?;
             ensure!(ended.status.success(), "{name}: `{example}` is refused: {}", ended.stderr);
         }
     }
@@ -216,7 +197,7 @@ fn translated(line: &str) -> Result<Command> {
     };
     // Whatever is wrong is rejected before --help takes effect.
     let arguments: Vec<_> = subcommand.into_iter().chain(words).chain(["--help"]).collect();
-    let program = program(name, &arguments)?;
+    let program = program(name, arguments)?;
     let mut command = if is_launched { launch_with(&flags, &program)? } else { program };
     command.envs(environment.iter().filter_map(|variable| variable.split_once('=')));
     Ok(command)
@@ -258,8 +239,7 @@ fn the_originals_command_lines_are_understood() -> Result<()> {
         ("async-update", "hogwild --num-processes 2 --lr 0", "0 is not a finite number above 0"),
         ("async-update", "hogwild --save_model", "there is no --save_model: leave it out"),
     ] {
-        let words: Vec<_> = line.split(' ').collect();
-        let ended = Job::new()?.run(program(name, &words)?)?;
+        let ended = Job::new()?.run(program(name, line.split(' '))?)?;
         ensure!(ended.stderr.contains(said), "{name} {line}: {ended}");
     }
     let arguments = ["--use_env", "--nproc_per_node=1", "true"];

@@ -5,10 +5,10 @@ use std::process::Command;
 
 use anyhow::Result;
 use tests::Job;
-use tests::programs::{ddp_mnist, example, free_port, launch};
+use tests::programs::{ddp_mnist, example, free_port, launch, launch_with};
 
 use super::listing::{EXACT, expect_listing};
-use super::run_by_rank;
+use super::{by_rank, printed, sorted};
 
 #[test]
 fn launch_tells_each_rank_who_it_is() -> Result<()> {
@@ -17,7 +17,8 @@ fn launch_tells_each_rank_who_it_is() -> Result<()> {
     let mut shell = Command::new("sh");
     shell.args(["-c", script]);
     let shown = format!("$ cargo launch -n 2 --tee 1 -- sh -c '{script}'\n");
-    expect_listing("environment.txt", &(shown + &run_by_rank(2, &shell)?), EXACT)
+    let launched = launch_with(&["-n", "2", "--tee", "1"], &shell)?;
+    expect_listing("environment.txt", &(shown + &by_rank(&printed(launched)?)), EXACT)
 }
 
 /// Shown without the launcher's list of all ranks that failed, and whichever rank speaks first. Rank 0
@@ -33,9 +34,8 @@ fn a_rank_that_fails_is_named_with_its_reason() -> Result<()> {
         return Ok(());
     }
     let is_shown = |line: &&str| !line.starts_with("launch: after that");
-    let mut lines: Vec<_> = ended.stderr.lines().filter(is_shown).collect();
-    lines.sort_unstable();
-    expect_listing("failing_rank.txt", &(lines.join("\n") + "\n"), EXACT)
+    let lines: Vec<_> = ended.stderr.lines().filter(is_shown).collect();
+    expect_listing("failing_rank.txt", &sorted(&lines.join("\n")), EXACT)
 }
 
 /// The book always shows the same port, whichever the system has chosen.
