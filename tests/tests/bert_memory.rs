@@ -3,12 +3,13 @@
 
 use std::fs;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use tests::Job;
 use tests::programs::{UNHURRIED, dp_custom_criterion, launch, workspace};
+use tests::training::events;
+use tests::{Job, Shared};
 
 const SEQ_LEN: usize = 32;
 const VOCAB_SIZE: usize = 2000;
@@ -71,16 +72,8 @@ fn train(method: &str, devices: usize) -> Result<Vec<Device>> {
     let program = if is_distributed(method) { launch(ranks, &program)? } else { program };
     let job = Job::new()?;
     job.run(program)?.expect_success()?;
-    let mut found = Vec::new();
-    for rank in 0..ranks {
-        let path = job.directory().join(format!("metrics/rank{rank}.jsonl"));
-        for line in fs::read_to_string(path)?.lines() {
-            let event: Value = serde_json::from_str(line)?;
-            if event["event"] == "device" {
-                found.push(Device::of(&event).context("a number is missing")?);
-            }
-        }
-    }
+    let of_rank = |rank| events(job.directory(), rank, "device", Device::of);
+    let found = (0..ranks).map(of_rank).collect::<Result<Vec<_>>>()?.concat();
     let names: Vec<_> = found.iter().map(|device| device.name.clone()).collect();
     let expected: Vec<_> = (0..devices).map(|index| format!("cpu:{index}")).collect();
     ensure!(names == expected, "{method} reports {names:?}");
@@ -92,17 +85,10 @@ fn is_distributed(method: &str) -> bool {
     ["ddp", "apex"].contains(&method)
 }
 
-/// The result of [`train`], cached so that tests that need the same training run it only once.
-fn trained(method: &'static str, devices: usize) -> Result<Vec<Device>> {
-    type Known = Vec<((&'static str, usize), Vec<Device>)>;
-    static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, found)) = known.iter().find(|(which, _)| *which == (method, devices)) {
-        return Ok(found.clone());
-    }
-    let found = train(method, devices)?;
-    known.push(((method, devices), found.clone()));
-    Ok(found)
+/// The result of [`train`], for all tests that need the same training.
+fn trained(method: &str, devices: usize) -> Result<Arc<Vec<Device>>> {
+    static TRAINED: Shared<Vec<Device>> = Shared::new();
+    TRAINED.get((method, devices), || train(method, devices))
 }
 
 /// Whether two amounts differ by at most 2 % of the second.
@@ -118,7 +104,7 @@ fn surplus(devices: usize) -> usize {
     3 * (devices - 1) * share
 }
 
-fn expect_surplus(method: &'static str, devices: usize, gathers: usize) -> Result<()> {
+fn expect_surplus(method: &str, devices: usize, gathers: usize) -> Result<()> {
     let found = trained(method, devices)?;
     for (index, other) in found.iter().enumerate().filter(|(index, _)| *index != gathers) {
         let more = found[gathers].without_state() - other.without_state();
@@ -182,8 +168,8 @@ fn with_ddp_and_apex_all_ranks_need_the_same_to_the_byte() -> Result<()> {
 #[test]
 fn what_lives_between_two_steps_is_known_to_the_byte() -> Result<()> {
     for (method, devices) in METHODS.into_iter().flat_map(|method| [(method, 2), (method, 4)]) {
-        for (index, device) in trained(method, devices)?.into_iter().enumerate() {
-            let Device { live, parameters, gradients, optimizer_state, .. } = device;
+        for (index, device) in trained(method, devices)?.iter().enumerate() {
+            let Device { live, parameters, gradients, optimizer_state, .. } = *device;
             // Both wrappers keep gradients in buckets as well.
             let buckets = if is_distributed(method) { gradients } else { 0 };
             // Apex's also keeps which parameters were used, as two i32 for each of them.
@@ -206,8 +192,8 @@ fn the_counts_repeat_to_the_byte() -> Result<()> {
     );
     for (method, devices) in METHODS.into_iter().flat_map(|method| [(method, 2), (method, 4)]) {
         let found = trained(method, devices)?;
-        assert_eq!(train(method, devices)?, found);
-        for Device { name, live, peak, parameters, gradients, optimizer_state } in found {
+        assert_eq!(train(method, devices)?, *found);
+        for Device { name, live, peak, parameters, gradients, optimizer_state } in found.iter() {
             table += &format!(
                 "{method:16} {name:6} {live:8} {peak:8} {parameters:10} {gradients:9} {optimizer_state:12}\n"
             );

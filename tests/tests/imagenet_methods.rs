@@ -1,15 +1,14 @@
 //! The four trainings that ddp-imagenet compares: what they print, how their losses fall, how many
 //! bytes they need, how little their code differs, and what they reject.
 
-use std::fs;
 use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tests::imagenet::refused;
-use tests::programs::{ddp_imagenet, launch, source};
-use tests::training::losses;
+use tests::programs::{between, ddp_imagenet, launch, source};
+use tests::training::{events, losses};
 use tests::{Job, Shared, printed};
 
 /// The smallest network with the shape of the article's.
@@ -239,18 +238,13 @@ fn devices_with(method: &str, optimizer: &str, flags: &[&str]) -> Result<Vec<Val
     let flags = [&[batch_size, "--steps=3", &optimizer], flags].concat();
     let (program, ranks) = on_devices(method, &flags)?;
     job.run(program)?.expect_success()?;
-    let mut found = Vec::new();
-    for rank in 0..ranks {
-        let path = job.directory().join(format!("metrics/rank{rank}.jsonl"));
-        for line in fs::read_to_string(path)?.lines() {
-            let mut event: Value = serde_json::from_str(line)?;
-            if event["event"] == "device" {
-                event["idle_share"] = Value::Null;
-                found.push(event);
-            }
-        }
-    }
-    Ok(found)
+    let without_idle_share = |device: &Value| {
+        let mut device = device.clone();
+        device["idle_share"] = Value::Null;
+        Some(device)
+    };
+    let of_rank = |rank| events(job.directory(), rank, "device", without_idle_share);
+    Ok((0..ranks).map(of_rank).collect::<Result<Vec<_>>>()?.concat())
 }
 
 /// Whatever loads the batches: what waits there is the host's. Before it, a rank on cpu:0 had all that its
@@ -322,8 +316,7 @@ fn the_counts_repeat_to_the_byte_and_the_optimizer_makes_the_difference() -> Res
 /// The lines between a file's anchors.
 fn listing(method: &str) -> Result<Vec<String>> {
     let text = source(format!("ddp-imagenet/src/exhibits/train_cifar/{method}.rs"))?;
-    let (_, rest) = text.split_once("// ANCHOR: train\n").context("no anchor")?;
-    let (listing, _) = rest.split_once("// ANCHOR_END: train").context("no end")?;
+    let listing = between(&text, "// ANCHOR: train\n", "// ANCHOR_END: train")?;
     Ok(listing.lines().map(|line| line.trim().to_owned()).collect())
 }
 

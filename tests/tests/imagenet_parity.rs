@@ -3,8 +3,8 @@
 
 use anyhow::Result;
 use tests::imagenet::{OUTPUTS, training};
-use tests::programs::{ddp_imagenet, launch, start_by_hand};
-use tests::{Job, Training, expect_all_succeed, python};
+use tests::programs::{ddp_imagenet, launch};
+use tests::{Job, Training, python};
 
 /// Real pixels, those of the embedded digits, and enough steps for a difference to show.
 const DIGITS: [&str; 8] =
@@ -20,12 +20,9 @@ fn expect_parity(world_size: usize, flags: &[&str]) -> Result<()> {
     let rust = training(&job, world_size)?;
     drop(job);
 
-    let job = Job::new()?;
     let outputs = tests::training::OUTPUTS;
-    let program = || python("imagenet", flags().chain(outputs));
-    let programs = (0..world_size).map(|_| program()).collect::<Result<_>>()?;
-    expect_all_succeed(start_by_hand(&job, programs)?)?;
-    rust.expect_equal(&Training::of(&job, world_size)?)
+    let in_python = (0..world_size).map(|_| python("imagenet", flags().chain(outputs)));
+    rust.expect_equal(&Training::by_hand(in_python)?)
 }
 
 #[test]

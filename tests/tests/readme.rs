@@ -2,18 +2,14 @@
 
 use anyhow::{Context, Result};
 use tests::printed;
-use tests::programs::{example, launch, source};
+use tests::programs::{between, example, launch, source};
 
 #[test]
 fn the_readmes_example_is_the_compiled_one() -> Result<()> {
     let example = source("core/examples/readme.rs")?;
     for name in ["README.md", "core/README.md"] {
         let readme = source(name)?;
-        let (begin, end) = ("<!-- example:begin -->", "<!-- example:end -->");
-        let (shown, _) = readme
-            .split_once(begin)
-            .and_then(|(_, rest)| rest.split_once(end))
-            .with_context(|| format!("{name} has no part between `{begin}` and `{end}`"))?;
+        let shown = between(&readme, "<!-- example:begin -->", "<!-- example:end -->")?;
         let code = shown
             .trim()
             .strip_prefix("```rust\n")

@@ -3,8 +3,8 @@
 use std::fs;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
-use tests::programs::{ddp_mnist, example, launch};
+use anyhow::{Result, ensure};
+use tests::programs::{between, ddp_mnist, example, launch};
 use tests::{Job, python, safetensors};
 
 /// What `tests/python/state_dict.py` writes: state dicts.
@@ -71,9 +71,7 @@ fn the_line_that_an_error_names_converts_the_file() -> Result<()> {
     let interpreter = python("state_dict", [])?.get_program().to_owned();
     for file in ["legacy.pt", "script.pt"] {
         let ended = job.run(example("state_dict", ["rust.pt", file])?)?.expect_code(1)?;
-        let line =
-            ended.stderr.split_once("python -c \"").and_then(|(_, rest)| rest.split_once('"'));
-        let (line, _) = line.with_context(|| format!("no line in {ended}"))?;
+        let line = between(&ended.stderr, "python -c \"", "\"")?;
         let mut converts = Command::new(&interpreter);
         converts.args(["-c", line]);
         job.run(converts)?.expect_success()?;

@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 use tests::Job;
-use tests::programs::{UNHURRIED, dp_custom_criterion, launch, source, workspace};
+use tests::programs::{UNHURRIED, between, dp_custom_criterion, launch, source, workspace};
 
 use super::ladder::diff;
 use super::listing::{EXACT, LAST_DIGIT, expect_amounts, expect_listing};
@@ -41,8 +41,7 @@ fn several_devices_are_announced_in_codertimos_words() -> Result<()> {
 fn the_methods_differ_in_these_lines() -> Result<()> {
     let parallel = source("dp-custom-criterion/src/parallel.rs")?;
     let arm = |method: &str| -> Result<String> {
-        let (_, rest) = parallel.split_once(&format!("// ANCHOR: {method}\n")).context("no arm")?;
-        let (arm, _) = rest.split_once("// ANCHOR_END").context("an arm without an end")?;
+        let arm = between(&parallel, &format!("// ANCHOR: {method}\n"), "// ANCHOR_END")?;
         let lines =
             arm.lines().map(|line| line.strip_prefix(ARM).unwrap_or(line).to_owned() + "\n");
         Ok(lines.collect::<String>().trim_end().to_owned() + "\n")
