@@ -31,9 +31,9 @@ pub fn training(job: &Job, world_size: usize) -> Result<Training> {
 /// Expects that a command ends with this code before its first epoch, and that its messages contain
 /// all of these texts.
 pub fn refused(command: Command, code: i32, texts: &[&str]) -> Result<()> {
-    let ended = Job::new()?.run(command)?.expect_code(code)?.expect_messages(texts)?;
+    let ended = Job::new()?.run(command)?.expect_code(code)?;
     ensure!(!ended.stdout.contains("Epoch: "), "it began before it refused: {ended}");
-    Ok(())
+    ended.expect_messages(texts)
 }
 
 /// The classes of [`write_image_folder`].

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -249,21 +249,41 @@ impl Ended {
     }
 
     /// Fails, with all its output, unless its messages contain each of these texts.
-    pub fn expect_messages(self, texts: &[&str]) -> Result<Self> {
+    pub fn expect_messages(&self, texts: &[&str]) -> Result<()> {
         for text in texts {
-            if !self.stderr.contains(text) {
-                bail!("expected `{text}` on stderr: {self}");
-            }
+            ensure!(self.stderr.contains(text), "expected `{text}` on stderr: {self}");
         }
-        Ok(self)
+        Ok(())
     }
 
     /// Fails, with all its output, unless one line of its messages contains all of these texts.
-    pub fn expect_line(self, texts: &[&str]) -> Result<Self> {
+    pub fn expect_line(&self, texts: &[&str]) -> Result<()> {
         let found = self.stderr.lines().any(|line| texts.iter().all(|text| line.contains(text)));
         ensure!(found, "expected a line with {texts:?} on stderr: {self}");
-        Ok(self)
+        Ok(())
     }
+}
+
+/// Fails unless a program, in a job of its own, ends with this code and says all of these texts.
+pub fn expect_refusal(program: Command, code: i32, texts: &[&str]) -> Result<()> {
+    Job::new()?.run(program)?.expect_code(code)?.expect_messages(texts)
+}
+
+/// The same for a program that is given each of these command lines. It neither panics nor leaves a
+/// file behind.
+pub fn expect_refusals<const N: usize>(
+    program: impl Fn(&str) -> Result<Command>,
+    lines: &[(&str, i32, [&str; N])],
+) -> Result<()> {
+    for (line, code, texts) in lines {
+        let job = Job::new()?;
+        let ended = job.run(program(line)?)?.expect_code(*code)?;
+        ended.expect_messages(texts)?;
+        ensure!(ended.stderr.starts_with("error: "), "{ended}");
+        ensure!(!ended.stderr.contains("panicked"), "{ended}");
+        ensure!(job.files()?.is_empty(), "{line}: {:?}", job.files()?);
+    }
+    Ok(())
 }
 
 impl std::fmt::Display for Ended {

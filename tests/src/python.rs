@@ -223,11 +223,8 @@ mod tests {
             let script = python("lr_schedulers", arguments.iter().copied()).unwrap();
             job.run(script).unwrap()
         };
-        run(&["many", "SGD", "[0.1]", "{}"])
-            .expect_code(1)
-            .unwrap()
-            .expect_messages(&["Traceback"])
-            .unwrap();
+        let failed = run(&["many", "SGD", "[0.1]", "{}"]).expect_code(1).unwrap();
+        failed.expect_messages(&["Traceback"]).unwrap();
         let schedule = r#"{"StepLR": {"step_size": 1}}"#;
         let rates = run(&["2", "SGD", "[0.5]", schedule]).expect_success().unwrap();
         assert_eq!(rates.stdout, "[[[0.5, 0]], [[0.05, 0]]]\n");

@@ -105,8 +105,7 @@ fn when_all_workers_are_killed_the_server_ends() -> Result<()> {
         kill(ranks[worker].pid(), Signal::SIGKILL)?;
     }
     let server = ranks[0].wait_until(Instant::now() + SOON)?.expect_code(1)?;
-    server.expect_line(&["[rank 0] error: no worker is left after", "2 of 2 have come"])?;
-    Ok(())
+    server.expect_line(&["[rank 0] error: no worker is left after", "2 of 2 have come"])
 }
 
 #[test]

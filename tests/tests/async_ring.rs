@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use tests::programs::{async_update, launch};
 use tests::training::events;
-use tests::{Job, Shared};
+use tests::{Job, Shared, expect_refusal};
 
 /// The flags of trainings whose bytes are counted: their batches are equally large.
 pub const TRAFFIC: &str = "--epochs 1 --batch-size 250";
@@ -164,8 +164,7 @@ fn what_a_message_and_an_update_cost_is_measured_and_predicted() -> Result<()> {
 fn a_world_of_one_has_nobody_to_exchange_with() -> Result<()> {
     for flags in [&["cost"][..], &["ring", "check"], &["ring"]] {
         let program = async_update(flags.iter().copied())?;
-        let ended = Job::new()?.run(program)?.expect_code(1)?;
-        ended.expect_messages(&["a world of 1", "at least 2 ranks"])?;
+        expect_refusal(program, 1, &["a world of 1", "at least 2 ranks"])?;
     }
     Ok(())
 }
@@ -187,12 +186,10 @@ fn sizes_that_no_model_has_are_refused() -> Result<()> {
 fn a_model_for_which_there_is_no_memory_is_refused() -> Result<()> {
     let program = launch(2, &async_update(["cost", "--bytes=100000GiB"])?)?;
     let ended = Job::new()?.run(program)?.expect_code(1)?;
-    let ended = ended.expect_line(&["a smaller --bytes may fit", "you tried to allocate"])?;
+    ended.expect_line(&["a smaller --bytes may fit", "you tried to allocate"])?;
     ensure!(!ended.stderr.contains("frame #"), "{ended}");
     let program = async_update(["ring", "check", "--elements=4294967296"])?;
-    let ended = Job::new()?.run(program)?.expect_code(2)?;
-    ended.expect_messages(&["--elements", "4294967296 is not in 1..=4294967295"])?;
-    Ok(())
+    expect_refusal(program, 2, &["--elements", "4294967296 is not in 1..=4294967295"])
 }
 
 // === Figures ===

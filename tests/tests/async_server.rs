@@ -10,7 +10,7 @@ use serde_json::Value;
 use tests::async_update::{METRICS, number, outcome};
 use tests::programs::{as_rank, async_update, free_port, launch};
 use tests::training::{events, wait_for_steps};
-use tests::{Job, expect_all_succeed};
+use tests::{Job, expect_all_succeed, expect_refusal, expect_refusals};
 
 /// Runs a method on `ranks` ranks, and lets the test look at the files that they have written.
 fn trained<T>(ranks: usize, flags: &[&str], look: impl Fn(&Path) -> Result<T>) -> Result<T> {
@@ -234,38 +234,31 @@ fn a_worker_fetches_pushes_and_exchanges_as_often_as_its_flags_say() -> Result<(
 
 #[test]
 fn flags_that_make_no_sense_are_refused() -> Result<()> {
-    for (flags, texts) in [
-        (&["ssp", "--staleness=-1"][..], ["--staleness", "-1 is not in 0.."]),
-        (&["async-ps", "--n-push=0"], ["--n-push", "0 is not in 1.."]),
-        (&["async-ps", "--n-fetch=0"], ["--n-fetch", "0 is not in 1.."]),
-        (&["async-ps", "--sync-every=0"], ["--sync-every", "0 is not in 1.."]),
-        (&["async-ps", "--servers=0"], ["--servers", "0 is not in 1.."]),
-        (&["easgd", "--tau=0"], ["--tau", "0 is not in 1.."]),
-    ] {
-        let program = async_update(flags.iter().copied())?;
-        Job::new()?.run(program)?.expect_code(2)?.expect_messages(&texts)?;
-    }
-    Ok(())
+    let lines = [
+        ("ssp --staleness=-1", 2, ["--staleness", "-1 is not in 0.."]),
+        ("async-ps --n-push=0", 2, ["--n-push", "0 is not in 1.."]),
+        ("async-ps --n-fetch=0", 2, ["--n-fetch", "0 is not in 1.."]),
+        ("async-ps --sync-every=0", 2, ["--sync-every", "0 is not in 1.."]),
+        ("async-ps --servers=0", 2, ["--servers", "0 is not in 1.."]),
+        ("easgd --tau=0", 2, ["--tau", "0 is not in 1.."]),
+    ];
+    expect_refusals(|line| async_update(line.split(' ')), &lines)
 }
 
 #[test]
 fn a_job_in_which_nobody_could_train_is_refused() -> Result<()> {
     for (ranks, flags, text) in [
-        (1, &["async-ps"][..], "--servers is 1 in a world of 1, but must be below"),
-        (3, &["ssp", "--servers=3"], "--servers is 3 in a world of 3, but must be below"),
-        (
-            2,
-            &["async-ps", "--servers=200000"],
-            "--servers is 200000 in a world of 2, but must be below",
-        ),
-        (3, &["easgd", "--straggle=3:40"], "a rank that trains, from 1 to 2"),
-        (3, &["easgd", "--straggle=0:40"], "a rank that trains, from 1 to 2"),
-        (2, &["easgd", "--rho=20"], "--rho is 20, with --lr 0.1, but must be such that"),
-        (2, &["easgd", "--rho=0"], "--rho is 0, with --lr 0.1, but must be such that"),
+        (1, "async-ps", "--servers is 1 in a world of 1, but must be below"),
+        (3, "ssp --servers=3", "--servers is 3 in a world of 3, but must be below"),
+        (2, "async-ps --servers=200000", "--servers is 200000 in a world of 2, but must be below"),
+        (3, "easgd --straggle=3:40", "a rank that trains, from 1 to 2"),
+        (3, "easgd --straggle=0:40", "a rank that trains, from 1 to 2"),
+        (2, "easgd --rho=20", "--rho is 20, with --lr 0.1, but must be such that"),
+        (2, "easgd --rho=0", "--rho is 0, with --lr 0.1, but must be such that"),
     ] {
         // It fails before it meets any other rank.
-        let program = as_rank(async_update(flags.iter().copied())?, 0, ranks, free_port()?);
-        Job::new()?.run(program)?.expect_code(1)?.expect_messages(&[text])?;
+        let program = as_rank(async_update(flags.split(' '))?, 0, ranks, free_port()?);
+        expect_refusal(program, 1, &[text])?;
     }
     Ok(())
 }

@@ -4,10 +4,10 @@
 use std::fs;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use tests::programs::async_update;
 use tests::training::events;
-use tests::{Job, Shared, printed};
+use tests::{Job, Shared, expect_refusal, expect_refusals, printed};
 
 // === trace ===
 
@@ -130,7 +130,7 @@ fn a_slow_thread_makes_fewer_updates_and_staler_ones() -> Result<()> {
 
 #[test]
 fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> {
-    for (arguments, code, texts) in [
+    let lines = [
         ("trace case3", 2, ["case3", "case1"]),
         ("quadratic --workers 1", 2, ["1 is not in", "2..=64"]),
         ("quadratic --workers 2,3,4,5,6 --plot .", 1, ["--workers has 5", "at most 4"]),
@@ -140,14 +140,8 @@ fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> 
         ("hogwild --device cuda", 1, ["device is cuda", "without the feature `cuda`"]),
         ("hogwild --straggle 4:10", 1, ["rank 4", "from 0 to 3"]),
         ("hogwild --straggle 4", 2, ["RANK:MS", "\"4\""]),
-    ] {
-        let job = Job::new()?;
-        let ended = job.run(async_update(arguments.split(' '))?)?;
-        let ended = ended.expect_code(code)?.expect_messages(&texts)?;
-        ensure!(!ended.stderr.contains("panicked"), "{ended}");
-        ensure!(job.files()?.is_empty(), "{arguments}: {:?}", job.files()?);
-    }
-    Ok(())
+    ];
+    expect_refusals(|line| async_update(line.split(' ')), &lines)
 }
 
 /// The other thread alone would run for a day.
@@ -158,16 +152,12 @@ fn when_a_thread_fails_the_others_end() -> Result<()> {
     fs::create_dir_all(job.directory().join("metrics/rank1.jsonl"))?;
     let flags = ["--threads=2", "--epochs=34560", "--step-time=10", "--metrics=metrics"];
     let ended = job.run(async_update(["hogwild"].into_iter().chain(flags))?)?.expect_code(1)?;
-    ended.expect_messages(&["thread 1 failed", "metrics/rank1.jsonl"])?;
-    Ok(())
+    ended.expect_messages(&["thread 1 failed", "metrics/rank1.jsonl"])
 }
 
 #[test]
 fn hogwild_is_one_process() -> Result<()> {
     let program = tests::programs::launch(2, &async_update(["hogwild"])?)?;
-    let ended = Job::new()?.run(program)?.expect_code(1)?;
-    let line = ended.stderr.lines().find(|line| line.contains("hogwild is one process"));
-    line.context("two ranks of hogwild were not refused")?;
-    ended.expect_messages(&["2 ranks were started", "without a launcher"])?;
-    Ok(())
+    let said = ["hogwild is one process", "2 ranks were started", "without a launcher"];
+    expect_refusal(program, 1, &said)
 }

@@ -1,14 +1,12 @@
 //! The synchronous methods of async-update, and those that average parameters: what they learn from
 //! the same batches, and what they reject.
 
-use std::process::Command;
-
 use anyhow::{Result, ensure};
 use serde_json::Value;
-use tests::Job;
 use tests::async_update::{METRICS, number, outcome};
-use tests::programs::{as_rank, async_update, free_port, launch, launch_with};
+use tests::programs::{as_rank, async_update, free_port, launch};
 use tests::training::events;
+use tests::{Job, expect_refusal, expect_refusals};
 
 /// What a rank writes after each batch.
 struct Curve {
@@ -144,77 +142,65 @@ fn any_timeout_will_do() -> Result<()> {
 
 // === Errors ===
 
-fn refused(program: Command, text: &str) -> Result<()> {
-    Job::new()?.run(program)?.expect_code(1)?.expect_messages(&[text])?;
-    Ok(())
-}
-
 /// Each process makes a single update, after which no batch would notice the divergence.
 #[test]
 fn a_model_that_has_run_away_is_refused_in_the_end() -> Result<()> {
+    let said = ["after 1 updates, but must be finite; try a smaller --lr"];
     let flags = |method| [method, "--epochs=1", "--batch-size=8000", "--lr=1e38"];
     for method in ["sync-allreduce", "async-ps"] {
-        let program = launch(2, &async_update(flags(method))?)?;
-        refused(program, "after 1 updates, but must be finite; try a smaller --lr")?;
+        expect_refusal(launch(2, &async_update(flags(method))?)?, 1, &said)?;
     }
     let program = async_update(flags("hogwild").into_iter().chain(["--threads=1"]))?;
-    refused(program, "after 1 updates, but must be finite; try a smaller --lr")
+    expect_refusal(program, 1, &said)
 }
 
 #[test]
 fn flags_that_make_no_sense_are_refused() -> Result<()> {
-    for (flags, text) in [
-        (&["local-sgd", "--period=0"][..], "--period"),
-        (&["local-sgd", "--epochs=0"], "--epochs"),
-        (&["ring", "--batch-size=0"], "--batch-size"),
-        (&["local-sgd", "--epochs=288230376151711744"], "is not in 1..=4294967295"),
-        (&["async-ps", "--n-fetch=18446744073709551615"], "is not in 1..=4294967295"),
-        (&["ring", "--lr=nan"], "NaN is not a finite number above 0"),
-        (&["ring", "--lr", "-0.1"], "-0.1 is not a finite number above 0"),
-        (&["easgd", "--lr=0"], "0 is not a finite number above 0"),
-        (&["compare", "--lr=0"], "0 is not a finite number above 0"),
-        (&["ring", "--straggle=1"], "expected RANK:MS, as in 3:40, and found \"1\""),
-    ] {
-        let ended = Job::new()?.run(async_update(flags.iter().copied())?)?.expect_code(2)?;
-        ensure!(ended.stderr.contains(text), "{flags:?}: {ended}");
-    }
-    Ok(())
+    let lines = [
+        ("local-sgd --period=0", 2, ["--period"]),
+        ("local-sgd --epochs=0", 2, ["--epochs"]),
+        ("ring --batch-size=0", 2, ["--batch-size"]),
+        ("local-sgd --epochs=288230376151711744", 2, ["is not in 1..=4294967295"]),
+        ("async-ps --n-fetch=18446744073709551615", 2, ["is not in 1..=4294967295"]),
+        ("ring --lr=nan", 2, ["NaN is not a finite number above 0"]),
+        ("ring --lr -0.1", 2, ["-0.1 is not a finite number above 0"]),
+        ("easgd --lr=0", 2, ["0 is not a finite number above 0"]),
+        ("compare --lr=0", 2, ["0 is not a finite number above 0"]),
+        ("ring --straggle=1", 2, ["expected RANK:MS, as in 3:40, and found \"1\""]),
+    ];
+    expect_refusals(|line| async_update(line.split(' ')), &lines)
 }
 
 #[test]
 fn a_rank_without_others_to_exchange_with_is_an_error() -> Result<()> {
     for method in ["ring", "sync-ps"] {
-        refused(async_update([method])?, "a world of 1 has nobody to exchange with")?;
+        let said = ["a world of 1 has nobody to exchange with"];
+        expect_refusal(async_update([method])?, 1, &said)?;
     }
     Ok(())
 }
 
 #[test]
 fn a_slow_rank_that_does_not_exist_is_refused() -> Result<()> {
-    let program = async_update(["ring", "--straggle=2:40"])?;
-    let launched = launch_with(&["-n", "2"], &program)?;
-    let expected = "--straggle is rank 2, but must be a rank that trains, from 0 to 1";
-    refused(launched, expected)
+    let launched = launch(2, &async_update(["ring", "--straggle=2:40"])?)?;
+    let said = ["--straggle is rank 2, but must be a rank that trains, from 0 to 1"];
+    expect_refusal(launched, 1, &said)
 }
 
 #[test]
 fn compare_refuses_what_it_cannot_do_before_it_trains() -> Result<()> {
-    for (flags, code, texts) in [
-        (&["--workers=1"][..], 2, ["--workers", "1 is not in 2..=64"]),
-        (&["--workers=65"], 2, ["--workers", "65 is not in 2..=64"]),
-        (&["--slowdown=1"], 2, ["--slowdown", "1 is not in 2..=1000"]),
-        (&["--slowdown=1001"], 2, ["--slowdown", "1001 is not in 2..=1000"]),
-        (&["--step-time=0"], 2, ["--step-time", "0 is not in 1..=60000"]),
-        (&["--step-time=60001"], 2, ["--step-time", "60001 is not in 1..=60000"]),
-        (&["--timeout=18446744073709551615"], 2, ["--timeout", "too large"]),
-        (&["--plot=/dev/null/plots"], 1, ["create directory", "/dev/null/plots"]),
-        (&["--plot=/proc"], 1, ["cannot write to the directory of", "/proc/loss-time-slow.svg"]),
-    ] {
-        let program = async_update(["compare"].into_iter().chain(flags.iter().copied()))?;
-        Job::new()?.run(program)?.expect_code(code)?.expect_messages(&texts)?;
-    }
+    let lines = [
+        ("compare --workers=1", 2, ["--workers", "1 is not in 2..=64"]),
+        ("compare --workers=65", 2, ["--workers", "65 is not in 2..=64"]),
+        ("compare --slowdown=1", 2, ["--slowdown", "1 is not in 2..=1000"]),
+        ("compare --slowdown=1001", 2, ["--slowdown", "1001 is not in 2..=1000"]),
+        ("compare --step-time=0", 2, ["--step-time", "0 is not in 1..=60000"]),
+        ("compare --step-time=60001", 2, ["--step-time", "60001 is not in 1..=60000"]),
+        ("compare --timeout=18446744073709551615", 2, ["--timeout", "too large"]),
+        ("compare --plot=/dev/null/plots", 1, ["create directory", "/dev/null/plots"]),
+        ("compare --plot=/proc", 1, ["write to the directory of", "/proc/loss-time-slow.svg"]),
+    ];
+    expect_refusals(|line| async_update(line.split(' ')), &lines)?;
     let as_a_rank = as_rank(async_update(["compare"])?, 0, 2, free_port()?);
-    let ended = Job::new()?.run(as_a_rank)?.expect_code(1)?;
-    ended.expect_messages(&["run it without a launcher"])?;
-    Ok(())
+    expect_refusal(as_a_rank, 1, &["run it without a launcher"])
 }

@@ -9,21 +9,21 @@ use anyhow::{Context, Result};
 use tests::digits::{images, labels};
 use tests::programs::{as_rank, ddp_mnist, free_port, launch, workspace};
 use tests::training::{OUTPUTS, losses};
-use tests::{Ended, Job, digits, safetensors};
+use tests::{Job, digits, safetensors};
 
 /// Runs a command that must fail with this code before the first step, with all of these texts in
 /// its messages.
-fn expect_refusal(job: &Job, command: Command, code: i32, texts: &[&str]) -> Result<Ended> {
-    let ended = job.run(command)?.expect_code(code)?.expect_messages(texts)?;
+fn expect_refusal(job: &Job, command: Command, code: i32, texts: &[&str]) -> Result<()> {
+    let ended = job.run(command)?.expect_code(code)?;
     assert!(!ended.stdout.contains("Epoch="), "it trained before it refused: {ended}");
     assert!(!job.directory().join("model.safetensors").exists(), "it saved a model: {ended}");
     let steps = losses(job.directory(), 0).map_or(0, |losses| losses.len());
     assert_eq!(steps, 0, "it took steps before it refused: {ended}");
-    Ok(ended)
+    ended.expect_messages(texts)
 }
 
 /// ddp-mnist with arguments that make it fail.
-fn refused(job: &Job, arguments: &[&str], texts: &[&str]) -> Result<Ended> {
+fn refused(job: &Job, arguments: &[&str], texts: &[&str]) -> Result<()> {
     expect_refusal(job, ddp_mnist(OUTPUTS.into_iter().chain(arguments.iter().copied()))?, 1, texts)
 }
 
@@ -97,8 +97,7 @@ fn a_directory_without_data_is_refused() -> Result<()> {
     let job = Job::new()?;
     fs::create_dir(job.directory().join("empty"))?;
     refused(&job, &["--data-dir", "empty"], &["error: ", "empty", IMAGES])?;
-    refused(&job, &["--data-dir", "nowhere"], &["error: ", "nowhere"])?;
-    Ok(())
+    refused(&job, &["--data-dir", "nowhere"], &["error: ", "nowhere"])
 }
 
 // === Flags ===
@@ -123,23 +122,20 @@ fn senseless_flags_are_refused() -> Result<()> {
 #[test]
 fn a_world_without_ranks_is_refused() -> Result<()> {
     let job = Job::new()?;
-    expect_refusal(&job, launch(0, &ddp_mnist(OUTPUTS)?)?, 2, &["nproc-per-node", "0"])?;
-    Ok(())
+    expect_refusal(&job, launch(0, &ddp_mnist(OUTPUTS)?)?, 2, &["nproc-per-node", "0"])
 }
 
 #[test]
 fn cuda_is_refused_where_there_is_none() -> Result<()> {
     // The tests build the programs without the feature `cuda`.
-    refused(&Job::new()?, &["--device", "cuda"], &["error: ", "cuda", "cargo xtask run"])?;
-    Ok(())
+    refused(&Job::new()?, &["--device", "cuda"], &["error: ", "cuda", "cargo xtask run"])
 }
 
 #[test]
 fn a_missing_directory_for_the_model_is_found_before_training() -> Result<()> {
     let job = Job::new()?;
     let save = ["--save", "nowhere/model.safetensors", "--metrics", "metrics"];
-    expect_refusal(&job, ddp_mnist(save)?, 1, &["error: ", "nowhere"])?;
-    Ok(())
+    expect_refusal(&job, ddp_mnist(save)?, 1, &["error: ", "nowhere"])
 }
 
 // === The environment ===
@@ -176,8 +172,7 @@ fn a_port_that_somebody_else_listens_on_is_named() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port();
     let rank_0 = as_rank(ddp_mnist(OUTPUTS)?, 0, 2, port);
-    expect_refusal(&job, rank_0, 1, &["[rank 0] error:", &port.to_string(), "in use"])?;
-    Ok(())
+    expect_refusal(&job, rank_0, 1, &["[rank 0] error:", &port.to_string(), "in use"])
 }
 
 #[test]
@@ -187,8 +182,7 @@ fn a_rank_that_never_comes_is_named() -> Result<()> {
     let rank_0 = as_rank(ddp_mnist(flags())?, 0, 2, free_port()?);
     expect_refusal(&job, rank_0, 1, &["[rank 0] error:", "rank 1"])?;
     let rank_1 = as_rank(ddp_mnist(flags())?, 1, 2, free_port()?);
-    expect_refusal(&job, rank_1, 1, &["[rank 1] error:", "rank 0"])?;
-    Ok(())
+    expect_refusal(&job, rank_1, 1, &["[rank 1] error:", "rank 0"])
 }
 
 #[test]
@@ -198,8 +192,7 @@ fn a_host_that_nobody_knows_is_named() -> Result<()> {
     // In a domain that is reserved for names that never resolve.
     rank_1.env("MASTER_ADDR", "nowhere.invalid");
     let texts = ["[rank 1] error:", "find the host MASTER_ADDR=nowhere.invalid", "after 1s"];
-    expect_refusal(&Job::new()?, rank_1, 1, &texts)?;
-    Ok(())
+    expect_refusal(&Job::new()?, rank_1, 1, &texts)
 }
 
 // === Checkpoints ===
@@ -250,8 +243,7 @@ fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
         refused(&job, &load, &["error: ", "old.safetensors"])?;
     }
     fs::remove_file(&path)?;
-    refused(&job, &load, &["error: ", "old.safetensors", "No such file"])?;
-    Ok(())
+    refused(&job, &load, &["error: ", "old.safetensors", "No such file"])
 }
 
 // === Numbers ===
@@ -261,7 +253,6 @@ fn a_loss_that_is_no_number_ends_the_training_and_says_when() -> Result<()> {
     let job = Job::new()?;
     let flags = OUTPUTS.into_iter().chain(["--lr", "1e30"]);
     let ended = job.run(launch(2, &ddp_mnist(flags)?)?)?.expect_code(1)?;
-    let ended = ended.expect_messages(&["[rank ", "epoch 0", "step ", "NaN"])?;
     assert!(!job.directory().join("model.safetensors").exists(), "it saved a model: {ended}");
-    Ok(())
+    ended.expect_messages(&["[rank ", "epoch 0", "step ", "NaN"])
 }

@@ -9,24 +9,24 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use tests::programs::{UNHURRIED, dp_custom_criterion, launch, workspace};
-use tests::{Ended, Job};
+use tests::{Job, expect_refusal};
 
 /// How long the processes of a killed comparison may take to end.
 const SOON: Duration = Duration::from_secs(10);
 
-fn refuse(command: Command, code: i32, texts: &[&str]) -> Result<Ended> {
-    let ended = Job::new()?.run(command)?.expect_code(code)?.expect_messages(texts)?;
+fn refuse(command: Command, code: i32, texts: &[&str]) -> Result<()> {
+    let ended = Job::new()?.run(command)?.expect_code(code)?;
     assert!(!ended.stdout.contains("Training Start"), "it began before it refused: {ended}");
-    Ok(ended)
+    ended.expect_messages(texts)
 }
 
 /// Arguments that the program itself rejects.
-fn refused(arguments: &[&str], texts: &[&str]) -> Result<Ended> {
+fn refused(arguments: &[&str], texts: &[&str]) -> Result<()> {
     refuse(dp_custom_criterion(arguments.iter().copied())?, 1, &[&["error: "], texts].concat())
 }
 
 /// Arguments that are rejected when they are parsed.
-fn misspelt(arguments: &[&str], texts: &[&str]) -> Result<Ended> {
+fn misspelt(arguments: &[&str], texts: &[&str]) -> Result<()> {
     refuse(dp_custom_criterion(arguments.iter().copied())?, 2, texts)
 }
 
@@ -52,8 +52,7 @@ fn devices_that_make_no_sense_are_refused() -> Result<()> {
 fn an_output_device_that_is_nowhere_is_refused() -> Result<()> {
     let expected = "--devices is cpu:0, but must be two or more with --method output-device";
     refused(&["--method", "output-device"], &[expected])?;
-    refused(&["--method", "output-device", "--devices", "cpu:1"], &["--devices is cpu:1, but"])?;
-    Ok(())
+    refused(&["--method", "output-device", "--devices", "cpu:1"], &["--devices is cpu:1, but"])
 }
 
 #[test]
@@ -66,8 +65,7 @@ fn a_method_and_a_number_of_processes_that_do_not_go_together_are_refused() -> R
         "--method is data-parallel, but must be ddp or apex where there are several ranks, here 2";
     refuse(launch(2, &dp_custom_criterion([])?)?, 1, &[text])?;
     let rank = launch(1, &dp_custom_criterion(["compare"])?)?;
-    refuse(rank, 1, &["compare starts all ranks by itself: run it without a launcher"])?;
-    Ok(())
+    refuse(rank, 1, &["compare starts all ranks by itself: run it without a launcher"])
 }
 
 // === Batches ===
@@ -136,8 +134,7 @@ fn a_comparison_without_anything_to_compare_is_refused() -> Result<()> {
         &["compare", "--devices", "cpu:0"],
         &["--devices is cpu:0, but must be at least two devices, such as 4xcpu"],
     )?;
-    misspelt(&["compare", "--steps", "2"], &["invalid value '2' for '--steps"])?;
-    Ok(())
+    misspelt(&["compare", "--steps", "2"], &["invalid value '2' for '--steps"])
 }
 
 #[test]
@@ -146,12 +143,11 @@ fn a_budget_that_is_no_size_or_holds_no_pair_is_refused() -> Result<()> {
         let flag = format!("--budget={budget}");
         misspelt(&["compare", &flag], &["expected a number and B, KiB, MiB or GiB, such as 2GiB"])?;
     }
-    let ended = Job::new()?.run(comparison(&["--budget", "100KiB"])?)?.expect_code(1)?;
-    ended.expect_messages(&[
+    let said = [
         "error: --budget is 100 KiB, but must be at least ",
         "MiB, which data-parallel needs for a batch of 2, a pair for each device",
-    ])?;
-    Ok(())
+    ];
+    expect_refusal(comparison(&["--budget", "100KiB"])?, 1, &said)
 }
 
 #[test]

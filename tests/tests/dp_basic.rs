@@ -4,8 +4,8 @@
 use std::fs;
 
 use anyhow::{Result, ensure};
-use tests::Job;
 use tests::programs::dp_basic;
+use tests::{Job, expect_refusals};
 
 /// The output of dp-basic with these arguments.
 fn printed(arguments: &[&str]) -> Result<String> {
@@ -145,7 +145,7 @@ fn every_subcommand_explains_itself_with_examples() -> Result<()> {
 
 #[test]
 fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> {
-    for (arguments, code, texts) in [
+    let lines = [
         ("trace --devices 65xcpu", 2, ["cpu:64", "cpu:0 to cpu:63"]),
         ("trace --devices 0xcpu", 2, ["devices is empty", "2xcpu"]),
         ("trace --devices gpu:0", 2, ["\"gpu:0\"", "4xcpu"]),
@@ -161,13 +161,6 @@ fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> 
         ("speedup --devices 0xcpu", 2, ["devices is empty", "2xcpu"]),
         ("speedup --batch 0", 2, ["--batch", "0 is not in 1.."]),
         ("speedup --steps 0", 2, ["--steps", "0 is not in 1.."]),
-    ] {
-        let job = Job::new()?;
-        let ended = job.run(dp_basic(arguments.split(' '))?)?;
-        let ended = ended.expect_code(code)?.expect_messages(&texts)?;
-        ensure!(ended.stderr.starts_with("error: "), "{ended}");
-        ensure!(!ended.stderr.contains("panicked"), "{ended}");
-        ensure!(job.files()?.is_empty(), "{arguments}: {:?}", job.files()?);
-    }
-    Ok(())
+    ];
+    expect_refusals(|line| dp_basic(line.split(' ')), &lines)
 }

@@ -45,8 +45,7 @@ fn a_build_without_libtorch_says_how_to_set_it_up() -> Result<()> {
     let job = Job::new()?;
     build(&job, &[("LIBTORCH", &job.directory().join("interrupted/torch"))])?
         .expect_code(101)?
-        .expect_line(&["error:", "libtorch is not set up: run `cargo xtask setup`"])?;
-    Ok(())
+        .expect_line(&["error:", "libtorch is not set up: run `cargo xtask setup`"])
 }
 
 /// With other crates compiled, torch-sys may look for libtorch before find-libtorch does.
@@ -93,11 +92,7 @@ fn a_python_without_pytorch_is_named() -> Result<()> {
     // Python finds nothing to import there, PyTorch or not.
     build(&job, &[("LIBTORCH_USE_PYTORCH", "1".as_ref()), ("PYTHONHOME", job.directory())])?
         .expect_code(101)?
-        .expect_line(&[
-            "error:",
-            "LIBTORCH_USE_PYTORCH is set, but `python3` cannot import torch",
-        ])?;
-    Ok(())
+        .expect_line(&["error:", "LIBTORCH_USE_PYTORCH is set, but `python3` cannot import torch"])
 }
 
 #[test]
@@ -114,6 +109,5 @@ fn the_libtorch_of_a_python_is_used_and_checked() -> Result<()> {
     build_with_python("2.13.0")?.expect_success()?;
     build_with_python("2.10.0")?
         .expect_code(101)?
-        .expect_line(&["error: find-libtorch", "2.10.0 is 2.10, but tch-parallel is made for"])?;
-    Ok(())
+        .expect_line(&["error: find-libtorch", "2.10.0 is 2.10, but tch-parallel is made for"])
 }

@@ -5,10 +5,10 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::Result;
+use tests::Job;
 use tests::imagenet::{OUTPUTS, write_image_folder};
 use tests::programs::{ddp_imagenet, launch};
 use tests::training::losses;
-use tests::{Ended, Job};
 
 /// A network and a data set with which a training takes less than a second.
 const SMALL: [&str; 4] = ["--arch", "pyramidnet8_a6", "--epochs", "1"];
@@ -21,12 +21,12 @@ fn small(flags: &[&str]) -> Result<Command> {
 
 /// Runs a command that must fail with this code before the first step, with all of these texts in
 /// its messages.
-fn expect_refusal(job: &Job, command: Command, code: i32, texts: &[&str]) -> Result<Ended> {
-    let ended = job.run(command)?.expect_code(code)?.expect_messages(texts)?;
+fn expect_refusal(job: &Job, command: Command, code: i32, texts: &[&str]) -> Result<()> {
+    let ended = job.run(command)?.expect_code(code)?;
     let steps = losses(job.directory(), 0).map_or(0, |losses| losses.len());
     assert_eq!(steps, 0, "it took steps before it refused: {ended}");
     assert!(!job.directory().join("checkpoint.safetensors").exists(), "it saved: {ended}");
-    Ok(ended)
+    ended.expect_messages(texts)
 }
 
 fn job_with_images() -> Result<Job> {
@@ -63,8 +63,7 @@ fn a_batch_that_is_smaller_than_the_world_is_refused() -> Result<()> {
     let job = Job::new()?;
     let program = small(&[&DIGITS[..], &["--batch-size", "2"]].concat())?;
     let texts = ["[rank ", "--batch-size is 2", "at least 3"];
-    expect_refusal(&job, launch(3, &program)?, 1, &texts)?;
-    Ok(())
+    expect_refusal(&job, launch(3, &program)?, 1, &texts)
 }
 
 // === Image folders ===
@@ -83,16 +82,14 @@ fn an_image_folder_that_is_not_there_is_named() -> Result<()> {
     let job = Job::new()?;
     expect_refusal(&job, small(&["nowhere"])?, 1, &["error: ", "nowhere/train"])?;
     // The default folder, as in PyTorch's main.py.
-    expect_refusal(&job, small(&[])?, 1, &["error: ", "imagenet/train"])?;
-    Ok(())
+    expect_refusal(&job, small(&[])?, 1, &["error: ", "imagenet/train"])
 }
 
 #[test]
 fn an_empty_class_folder_is_refused() -> Result<()> {
     let job = job_with_images()?;
     fs::create_dir(job.directory().join("images/train/green"))?;
-    expect_refusal(&job, small(&FOLDER)?, 1, &["error: ", "images/train/green", "no image"])?;
-    Ok(())
+    expect_refusal(&job, small(&FOLDER)?, 1, &["error: ", "images/train/green", "no image"])
 }
 
 #[test]
@@ -100,8 +97,7 @@ fn other_classes_in_validation_than_in_training_are_refused() -> Result<()> {
     let job = job_with_images()?;
     let val = job.directory().join("images/val");
     fs::rename(val.join("red"), val.join("green"))?;
-    expect_refusal(&job, small(&FOLDER)?, 1, &["error: ", "images/val", "red", "green"])?;
-    Ok(())
+    expect_refusal(&job, small(&FOLDER)?, 1, &["error: ", "images/val", "red", "green"])
 }
 
 #[test]
@@ -118,8 +114,7 @@ fn a_corrupt_jpeg_is_named_and_fatal_unless_it_is_to_be_skipped() -> Result<()> 
     }
     let lenient = small(&[&FOLDER[..], &["--skip-bad"]].concat())?;
     let ended = job.run(lenient)?.expect_success()?;
-    ended.expect_messages(&["images left out because they cannot be read: 1\n"])?;
-    Ok(())
+    ended.expect_messages(&["images left out because they cannot be read: 1\n"])
 }
 
 // === CIFAR-10 ===
@@ -135,8 +130,7 @@ fn a_cifar_file_of_the_wrong_size_is_refused() -> Result<()> {
     }
     fs::write(folder.join("test_batch.bin"), vec![0; 30_729_999])?;
     let texts = ["error: ", "test_batch.bin", "30729999", "30730000"];
-    expect_refusal(&job, small(&["cifar", "--dataset", "cifar10"])?, 1, &texts)?;
-    Ok(())
+    expect_refusal(&job, small(&["cifar", "--dataset", "cifar10"])?, 1, &texts)
 }
 
 // === Checkpoints ===
@@ -165,14 +159,12 @@ fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
     fs::remove_file(&path)?;
     expect_refusal(&job, resume(&[])?, 1, &["error: ", "old.safetensors", "No such file"])?;
     let evaluate = small(&[&DIGITS[..], &["--evaluate", "--resume", "auto"]].concat())?;
-    expect_refusal(&job, evaluate, 1, &["error: ", "checkpoint.safetensors", "No such file"])?;
-    Ok(())
+    expect_refusal(&job, evaluate, 1, &["error: ", "checkpoint.safetensors", "No such file"])
 }
 
 #[test]
 fn a_directory_for_checkpoints_that_is_not_there_is_found_before_training() -> Result<()> {
     let job = Job::new()?;
     let program = small(&[&DIGITS[..], &["--checkpoint-dir", "nowhere"]].concat())?;
-    expect_refusal(&job, program, 1, &["error: ", "nowhere"])?;
-    Ok(())
+    expect_refusal(&job, program, 1, &["error: ", "nowhere"])
 }

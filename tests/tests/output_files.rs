@@ -128,7 +128,7 @@ fn a_model_that_is_too_large_for_a_file_leaves_nothing_behind() -> Result<()> {
     ] {
         let job = Job::new()?;
         let ended = job.run(in_shell(BLOCKS_OF_512_BYTES, &program))?.expect_code(1)?;
-        let ended = ended.expect_messages(&[&format!("cannot write {file}"), "File too large"])?;
+        ended.expect_messages(&[&format!("cannot write {file}"), "File too large"])?;
         ensure!(!ended.stderr.contains("drop failed"), "the format's writer complains: {ended}");
         ensure!(job.files()? == ["metrics"], "{:?}: {ended}", job.files()?);
         for rank in 0..ranks {
@@ -144,8 +144,7 @@ fn a_log_file_that_may_not_grow_ends_and_the_job_does_not() -> Result<()> {
     let logs = ["--log-dir", "logs", "--redirects", "1"];
     let program = launcher([&logs[..], &["--", "seq", "2000"]].concat())?;
     let ended = job.run(in_shell(r#"ulimit -f 8; exec "$@""#, &program))?.expect_success()?;
-    ended.expect_line(&["cannot write to ", "stdout.log any more: File too large"])?;
-    Ok(())
+    ended.expect_line(&["cannot write to ", "stdout.log any more: File too large"])
 }
 
 // === Too few of them ===

@@ -50,7 +50,8 @@ fn ranks_of_one_host_in_different_collectives_are_told_so() -> Result<()> {
 fn over_sockets_ranks_in_different_collectives_abort() -> Result<()> {
     let mut command = launch(2, &example("mismatched_collectives", [])?)?;
     command.env("TCH_PARALLEL_SHARED_MEMORY", "0");
-    let ended = Job::new()?.run(command)?.expect_messages(&["rank 0", "killed by SIGABRT"])?;
+    let ended = Job::new()?.run(command)?;
+    ended.expect_messages(&["rank 0", "killed by SIGABRT"])?;
     let mut lines: Vec<_> = ended.stdout.lines().collect();
     lines.sort_unstable();
     let what = ended.stderr.lines().find(|line| line.starts_with("  what():"));
