@@ -17,14 +17,8 @@ const VOCAB_SIZE: usize = 2000;
 const SHARE: usize = 4;
 
 /// As in the article, the output is far larger than everything else.
-const SIZES: [&str; 6] = [
-    "--hidden=32",
-    "--layers=2",
-    "--attn-heads=2",
-    "--seq-len=32",
-    "--vocab-size=2000",
-    "--steps=3",
-];
+const SIZES: &str =
+    "--hidden=32 --layers=2 --attn-heads=2 --seq-len=32 --vocab-size=2000 --steps=3";
 
 const METHODS: [&str; 5] = ["data-parallel", "output-device", "custom-criterion", "ddp", "apex"];
 
@@ -65,7 +59,7 @@ fn train(method: &str, devices: usize) -> Result<Vec<Device>> {
     let batch_size = (SHARE * devices).to_string();
     let on = format!("{devices}xcpu");
     let flags = ["--method", method, "--devices", &on, "--batch-size", &batch_size];
-    let mut program = dp_custom_criterion(flags.into_iter().chain(SIZES))?;
+    let mut program = dp_custom_criterion(flags.into_iter().chain(SIZES.split(' ')))?;
     program.args(["--metrics", "metrics", "--corpus"]);
     program.arg(workspace().join("tests/data/pairs.txt"));
     let ranks = if is_distributed(method) { devices } else { 1 };
@@ -207,7 +201,7 @@ fn the_counts_repeat_to_the_byte() -> Result<()> {
 
 /// All methods side by side, with the sizes of the other tests.
 fn compare(flags: &[&str]) -> Result<Command> {
-    let sizes = SIZES.into_iter().chain(["--batch-size=8", UNHURRIED, "--corpus"]);
+    let sizes = SIZES.split(' ').chain(["--batch-size=8", UNHURRIED, "--corpus"]);
     let mut program = dp_custom_criterion(["compare"].into_iter().chain(sizes))?;
     program.arg(workspace().join("tests/data/pairs.txt")).args(flags);
     Ok(program)

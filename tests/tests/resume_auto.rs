@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use tests::programs::{ddp_mnist, launch};
 use tests::training::{OUTPUTS, events};
-use tests::{Ended, Job, safetensors};
+use tests::{Ended, Job, Process, safetensors};
 
 const CHECKPOINT: &str = "checkpoint.safetensors";
 
@@ -17,20 +17,15 @@ const SAMPLES: usize = 8000;
 const BATCH: usize = 100;
 
 /// Two epochs with momentum and dropout, both of which the checkpoint must hold.
-const TRAINING: [&str; 8] = [
-    "--epochs=2",
-    "--batch-size=100",
-    "--momentum=0.9",
-    "--lr=0.05",
-    "--checkpoint=checkpoint.safetensors",
-    "--save-every=4",
-    "--resume",
-    "auto",
-];
+const TRAINING: &str = "--epochs=2 --batch-size=100 --momentum=0.9 --lr=0.05 --save-every=4 \
+                        --checkpoint=checkpoint.safetensors --resume auto";
+
+fn start(job: &Job, ranks: usize) -> Result<Process> {
+    job.start(launch(ranks, &ddp_mnist(TRAINING.split(' ').chain(OUTPUTS))?)?)
+}
 
 fn run(job: &Job, ranks: usize) -> Result<Ended> {
-    let flags = TRAINING.into_iter().chain(OUTPUTS);
-    job.run(launch(ranks, &ddp_mnist(flags)?)?)?.expect_success()
+    start(job, ranks)?.wait()?.expect_success()
 }
 
 /// How many trainings are killed until one is in the middle of an epoch.
@@ -52,8 +47,7 @@ fn interrupted(before: usize, after: usize) -> Result<(Job, u64, usize)> {
 
 /// Kills a training once it has saved something. On a fast machine, it may have ended before.
 fn run_and_kill(job: &Job, ranks: usize) -> Result<()> {
-    let mut launcher =
-        job.start(launch(ranks, &ddp_mnist(TRAINING.into_iter().chain(OUTPUTS))?)?)?;
+    let mut launcher = start(job, ranks)?;
     job.until("there is a checkpoint", || {
         Ok(job.directory().join(CHECKPOINT).exists().then_some(()))
     })?;
