@@ -2,6 +2,7 @@
 //! for their files.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -14,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::members::Members;
 use crate::python::Forked;
+use crate::safetensors::{self, Tensor};
 use crate::wait::{past, until};
 
 /// How long killed processes may take to disappear.
@@ -72,6 +74,22 @@ impl Job {
         &self.directory
     }
 
+    /// A file in that directory.
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.directory().join(name)
+    }
+
+    /// The content of a file in that directory.
+    pub fn text(&self, name: impl AsRef<Path>) -> Result<String> {
+        let path = self.path(name);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// The tensors of a safetensors file in that directory.
+    pub fn tensors(&self, name: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>> {
+        safetensors::read(&self.path(name))
+    }
+
     /// The names of the files and directories that the processes have left in the job's directory.
     pub fn files(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
@@ -126,6 +144,21 @@ impl Job {
     /// with the message that `what` never came.
     pub fn until<T>(&self, what: &str, look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
         until(what, self.members.stand_still(), look)
+    }
+
+    /// Waits until a comparison has started a run that has taken a step, and returns the directory of
+    /// its runs.
+    pub fn runs(&self) -> Result<PathBuf> {
+        self.until("a run has begun", || {
+            for entry in fs::read_dir(self.root.path())? {
+                let directory = entry?.path();
+                let metrics = fs::metadata(directory.join("metrics/rank0.jsonl"));
+                if metrics.is_ok_and(|file| file.len() > 0) {
+                    return Ok(Some(directory));
+                }
+            }
+            Ok(None)
+        })
     }
 
     /// Waits until there is a process that runs `program` as this rank.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::job::{Job, Process, expect_all_succeed};
 use crate::programs::start_by_hand;
-use crate::safetensors::{self, Tensor};
+use crate::safetensors::Tensor;
 
 /// The flags that make a training to be compared write its metrics and its weights to the job's
 /// directory.
@@ -48,7 +48,7 @@ impl Training {
 
     /// Reads the results of a job that was started with [`OUTPUTS`].
     pub fn of(job: &Job, world_size: usize) -> Result<Self> {
-        let weights = safetensors::read(&job.directory().join("model.safetensors"))?;
+        let weights = job.tensors("model.safetensors")?;
         Self::with_weights(job, world_size, weights)
     }
 

@@ -1,6 +1,5 @@
 //! The ring of async-update: the bytes on its links, its sums, and the cost of a message.
 
-use std::fs;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
@@ -125,7 +124,7 @@ pub fn cost(ranks: usize) -> Result<Arc<(String, String)>> {
         let job = Job::new()?;
         let program = async_update(["cost", "--plot", "plots"])?;
         let ended = job.run(launch(ranks, &program)?)?.expect_success()?;
-        Ok((ended.stdout, fs::read_to_string(job.directory().join("plots/cost.svg"))?))
+        Ok((ended.stdout, job.text("plots/cost.svg")?))
     })
 }
 

@@ -34,7 +34,7 @@ pub fn quadratic() -> Result<Arc<(String, String)>> {
     RUN.get((), || {
         let job = Job::new()?;
         let ended = job.run(async_update(["quadratic", "--plot", "."])?)?.expect_success()?;
-        Ok((ended.stdout, fs::read_to_string(job.directory().join("momentum.svg"))?))
+        Ok((ended.stdout, job.text("momentum.svg")?))
     })
 }
 
@@ -149,7 +149,7 @@ fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> 
 fn when_a_thread_fails_the_others_end() -> Result<()> {
     let job = Job::new()?;
     // A directory where the second thread would create its file.
-    fs::create_dir_all(job.directory().join("metrics/rank1.jsonl"))?;
+    fs::create_dir_all(job.path("metrics/rank1.jsonl"))?;
     let flags = ["--threads=2", "--epochs=34560", "--step-time=10", "--metrics=metrics"];
     let ended = job.run(async_update(["hogwild"].into_iter().chain(flags))?)?.expect_code(1)?;
     ended.expect_messages(&["thread 1 failed", "metrics/rank1.jsonl"])

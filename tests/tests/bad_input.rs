@@ -16,7 +16,7 @@ use tests::{Job, digits, safetensors};
 fn expect_refusal(job: &Job, command: Command, code: i32, texts: &[&str]) -> Result<()> {
     let ended = job.run(command)?.expect_code(code)?;
     assert!(!ended.stdout.contains("Epoch="), "it trained before it refused: {ended}");
-    assert!(!job.directory().join("model.safetensors").exists(), "it saved a model: {ended}");
+    assert!(!job.path("model.safetensors").exists(), "it saved a model: {ended}");
     let steps = losses(job.directory(), 0).map_or(0, |losses| losses.len());
     assert_eq!(steps, 0, "it took steps before it refused: {ended}");
     ended.expect_messages(texts)
@@ -65,7 +65,7 @@ fn a_broken_data_set_is_refused() -> Result<()> {
     for (name, content, texts) in cases {
         let job = Job::new()?;
         digits::write(job.directory(), COUNT)?;
-        fs::write(job.directory().join(name), content)?;
+        fs::write(job.path(name), content)?;
         refused(&job, &["--data-dir", "."], &[&["error: ", name], texts].concat())?;
     }
     Ok(())
@@ -84,9 +84,9 @@ fn a_broken_gzip_file_is_refused() -> Result<()> {
         let job = Job::new()?;
         for entry in fs::read_dir(&assets)? {
             let entry = entry?;
-            fs::copy(entry.path(), job.directory().join(entry.file_name()))?;
+            fs::copy(entry.path(), job.path(entry.file_name()))?;
         }
-        fs::write(job.directory().join(&name), content)?;
+        fs::write(job.path(&name), content)?;
         refused(&job, &["--data-dir", "."], &["error: ", &name, text])?;
     }
     Ok(())
@@ -95,7 +95,7 @@ fn a_broken_gzip_file_is_refused() -> Result<()> {
 #[test]
 fn a_directory_without_data_is_refused() -> Result<()> {
     let job = Job::new()?;
-    fs::create_dir(job.directory().join("empty"))?;
+    fs::create_dir(job.path("empty"))?;
     refused(&job, &["--data-dir", "empty"], &["error: ", "empty", IMAGES])?;
     refused(&job, &["--data-dir", "nowhere"], &["error: ", "nowhere"])
 }
@@ -212,7 +212,7 @@ fn a_sound_checkpoint_is_accepted_with_and_without_the_prefix_module() -> Result
     let wrapped = PARAMETERS.map(|(name, shape)| (format!("module.{name}"), shape));
     let wrapped: Vec<_> = wrapped.iter().map(|(name, shape)| (name.as_str(), *shape)).collect();
     for parameters in [&PARAMETERS[..], &wrapped] {
-        safetensors::write_zeros(&job.directory().join("old.safetensors"), parameters)?;
+        safetensors::write_zeros(&job.path("old.safetensors"), parameters)?;
         // If all weights are zero, all digits are equally likely, and the loss is ln 10.
         let flags = ["--load", "old.safetensors", "--epochs", "1", "--metrics", "metrics"];
         job.run(ddp_mnist(flags)?)?.expect_success()?;
@@ -225,7 +225,7 @@ fn a_sound_checkpoint_is_accepted_with_and_without_the_prefix_module() -> Result
 #[test]
 fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
     let job = Job::new()?;
-    let path = job.directory().join("old.safetensors");
+    let path = job.path("old.safetensors");
     let load = ["--load", "old.safetensors"];
 
     let mut other_shape = PARAMETERS;
@@ -253,6 +253,6 @@ fn a_loss_that_is_no_number_ends_the_training_and_says_when() -> Result<()> {
     let job = Job::new()?;
     let flags = OUTPUTS.into_iter().chain(["--lr", "1e30"]);
     let ended = job.run(launch(2, &ddp_mnist(flags)?)?)?.expect_code(1)?;
-    assert!(!job.directory().join("model.safetensors").exists(), "it saved a model: {ended}");
+    assert!(!job.path("model.safetensors").exists(), "it saved a model: {ended}");
     ended.expect_messages(&["[rank ", "epoch 0", "step ", "NaN"])
 }

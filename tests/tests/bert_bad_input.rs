@@ -2,7 +2,6 @@
 //! what it found and what it expected. A comparison that fails leaves nothing behind.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -175,8 +174,7 @@ fn a_run_that_fails_is_named_with_its_last_lines() -> Result<()> {
     let job = Job::new()?;
     // The vocabulary is removed once the first run has read it, so that the next run fails.
     let mut comparison = job.start(comparison(&["--steps", "60"])?)?;
-    let directory = job.until("a run has begun", || runs_directory(job.directory()))?;
-    fs::remove_file(directory.join("vocab.txt"))?;
+    fs::remove_file(job.runs()?.join("vocab.txt"))?;
     let ended = comparison.wait()?.expect_code(1)?;
     ended.expect_messages(&[
         " failed (exit status: 1); its last lines:\n  ",
@@ -186,23 +184,11 @@ fn a_run_that_fails_is_named_with_its_last_lines() -> Result<()> {
     job.expect_nobody_left(SOON)
 }
 
-/// Where a comparison keeps the files of its runs, once its first run has read them.
-fn runs_directory(job: &Path) -> Result<Option<std::path::PathBuf>> {
-    let root = job.parent().context("a job has a directory of its own")?;
-    for entry in fs::read_dir(root)? {
-        let directory = entry?.path();
-        if directory.join("metrics/rank0.jsonl").exists() {
-            return Ok(Some(directory));
-        }
-    }
-    Ok(None)
-}
-
 #[test]
 fn the_runs_of_a_comparison_that_is_killed_end_with_it() -> Result<()> {
     let job = Job::new()?;
     let mut comparison = job.start(comparison(&["--steps", "10000"])?)?;
-    job.until("a run has begun", || runs_directory(job.directory()))?;
+    job.runs()?;
     assert_eq!(job.processes()?.len(), 2);
     kill(comparison.pid(), Signal::SIGKILL)?;
     assert!(!comparison.wait()?.status.success());

@@ -1,7 +1,6 @@
 //! How much memory each of dp-custom-criterion's methods needs on each device, counted to the byte:
 //! the story that "Learn PyTorch Multi-GPU properly", by matthew l, tells with nvidia-smi.
 
-use std::fs;
 use std::process::Command;
 use std::sync::Arc;
 
@@ -223,7 +222,7 @@ fn compare_shows_all_methods_in_a_table_in_words_and_in_a_chart() -> Result<()> 
     for text in ["takes 1.95 MiB", "3 x (1 - 1/2) x 1.95 MiB = 2.93 MiB", "to the byte"] {
         assert!(printed.contains(text), "{printed}");
     }
-    let chart = fs::read_to_string(job.directory().join("memory.svg"))?;
+    let chart = job.text("memory.svg")?;
     for method in METHODS {
         assert!(chart.contains(method), "{chart}");
     }

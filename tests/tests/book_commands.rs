@@ -173,7 +173,7 @@ fn every_command_that_a_reader_is_told_to_type_runs() -> Result<()> {
             continue;
         }
         let job = Job::new()?;
-        write_image_folder(&job.directory().join("images"), 8)?;
+        write_image_folder(&job.path("images"), 8)?;
         link_data(&job)?;
         let ended = job.run(program)?;
         ensure!(ended.status.success(), "`{command}` fails: {ended}");
@@ -184,9 +184,9 @@ fn every_command_that_a_reader_is_told_to_type_runs() -> Result<()> {
 
 /// Commands are meant for the root of the repository, and some of them read these there.
 fn link_data(job: &Job) -> Result<()> {
-    fs::create_dir(job.directory().join("tests"))?;
+    fs::create_dir(job.path("tests"))?;
     for data in ["tests/data", "LICENSE-APACHE"] {
-        std::os::unix::fs::symlink(workspace().join(data), job.directory().join(data))?;
+        std::os::unix::fs::symlink(workspace().join(data), job.path(data))?;
     }
     Ok(())
 }

@@ -47,7 +47,7 @@ fn every_link_within_the_book_leads_to_a_heading_or_a_file() -> Result<()> {
 fn the_built_pages_have_these_headings_and_load_nothing_from_a_network() -> Result<()> {
     let Some(job) = built_book()? else { return Ok(()) };
     for (name, text) in chapters(&workspace().join("book/src"))? {
-        let page = job.directory().join(&name).with_extension("html");
+        let page = job.path(&name).with_extension("html");
         // The summary has no page of its own: it becomes the table of contents.
         let Ok(html) = fs::read_to_string(page) else { continue };
         for id in ids(&text) {

@@ -1,8 +1,6 @@
 //! What dp-basic prints, without times, what it draws, and what it rejects. Numbers have four
 //! decimals, because processors differ in the last bits.
 
-use std::fs;
-
 use anyhow::{Result, ensure};
 use tests::programs::dp_basic;
 use tests::{Job, expect_refusals};
@@ -18,7 +16,7 @@ fn drawn(arguments: &[&str]) -> Result<String> {
     let arguments = arguments.iter().copied().chain(["--svg", "chart.svg"]);
     job.run(dp_basic(arguments)?)?.expect_success()?;
     ensure!(job.files()? == ["chart.svg"], "{:?}", job.files()?);
-    Ok(fs::read_to_string(job.directory().join("chart.svg"))?)
+    job.text("chart.svg")
 }
 
 // === trace ===

@@ -25,13 +25,13 @@ fn expect_refusal(job: &Job, command: Command, code: i32, texts: &[&str]) -> Res
     let ended = job.run(command)?.expect_code(code)?;
     let steps = losses(job.directory(), 0).map_or(0, |losses| losses.len());
     assert_eq!(steps, 0, "it took steps before it refused: {ended}");
-    assert!(!job.directory().join("checkpoint.safetensors").exists(), "it saved: {ended}");
+    assert!(!job.path("checkpoint.safetensors").exists(), "it saved: {ended}");
     ended.expect_messages(texts)
 }
 
 fn job_with_images() -> Result<Job> {
     let job = Job::new()?;
-    write_image_folder(&job.directory().join("images"), 4)?;
+    write_image_folder(&job.path("images"), 4)?;
     Ok(job)
 }
 
@@ -88,14 +88,14 @@ fn an_image_folder_that_is_not_there_is_named() -> Result<()> {
 #[test]
 fn an_empty_class_folder_is_refused() -> Result<()> {
     let job = job_with_images()?;
-    fs::create_dir(job.directory().join("images/train/green"))?;
+    fs::create_dir(job.path("images/train/green"))?;
     expect_refusal(&job, small(&FOLDER)?, 1, &["error: ", "images/train/green", "no image"])
 }
 
 #[test]
 fn other_classes_in_validation_than_in_training_are_refused() -> Result<()> {
     let job = job_with_images()?;
-    let val = job.directory().join("images/val");
+    let val = job.path("images/val");
     fs::rename(val.join("red"), val.join("green"))?;
     expect_refusal(&job, small(&FOLDER)?, 1, &["error: ", "images/val", "red", "green"])
 }
@@ -103,7 +103,7 @@ fn other_classes_in_validation_than_in_training_are_refused() -> Result<()> {
 #[test]
 fn a_corrupt_jpeg_is_named_and_fatal_unless_it_is_to_be_skipped() -> Result<()> {
     let job = job_with_images()?;
-    let path = job.directory().join("images/train/blue/1.jpg");
+    let path = job.path("images/train/blue/1.jpg");
     let whole = fs::read(&path)?;
     for damaged in [&whole[..whole.len() / 2], b"this is no picture", b""] {
         fs::write(&path, damaged)?;
@@ -122,7 +122,7 @@ fn a_corrupt_jpeg_is_named_and_fatal_unless_it_is_to_be_skipped() -> Result<()> 
 #[test]
 fn a_cifar_file_of_the_wrong_size_is_refused() -> Result<()> {
     let job = Job::new()?;
-    let folder = job.directory().join("cifar");
+    let folder = job.path("cifar");
     fs::create_dir(&folder)?;
     // A file of CIFAR-10 has 10,000 images of 3,073 bytes.
     for number in 1..6 {
@@ -139,9 +139,9 @@ fn a_cifar_file_of_the_wrong_size_is_refused() -> Result<()> {
 fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
     let job = Job::new()?;
     job.run(small(&DIGITS)?)?.expect_success()?;
-    let path = job.directory().join("old.safetensors");
-    fs::rename(job.directory().join("checkpoint.safetensors"), &path)?;
-    fs::remove_dir_all(job.directory().join("metrics"))?;
+    let path = job.path("old.safetensors");
+    fs::rename(job.path("checkpoint.safetensors"), &path)?;
+    fs::remove_dir_all(job.path("metrics"))?;
     let resume = |flags: &[&'static str]| {
         small(&[&DIGITS[..], &["--resume", "old.safetensors"], flags].concat())
     };

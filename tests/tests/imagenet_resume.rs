@@ -81,8 +81,8 @@ fn expect_that_kills_change_nothing(case: &Case) -> Result<()> {
     let Case { ranks, kills, .. } = *case;
     let job = Job::new()?;
     start(&job, case, "peace")?.wait()?.expect_success()?;
-    let peace = job.directory().join("peace");
-    let checkpoint = job.directory().join(CHECKPOINT);
+    let peace = job.path("peace");
+    let checkpoint = job.path(CHECKPOINT);
     let weights = safetensors::read(&checkpoint)?;
     fs::remove_file(&checkpoint)?;
 
@@ -90,7 +90,7 @@ fn expect_that_kills_change_nothing(case: &Case) -> Result<()> {
     let mut epochs_seen = BTreeMap::new();
     for attempt in 0..=kills {
         let name = format!("attempt{attempt}");
-        let directory = job.directory().join(&name);
+        let directory = job.path(&name);
         let mut launcher = start(&job, case, &name)?;
         if attempt == kills {
             launcher.wait()?.expect_success()?;
@@ -161,7 +161,7 @@ fn a_kill_during_a_save_leaves_the_previous_checkpoint() -> Result<()> {
         let mut process = job.start(flags()?)?;
         job.until("it saves for the second time", || {
             ensure!(!process.has_ended()?, "it ended without having been seen to save");
-            let first = job.directory().join(CHECKPOINT).exists();
+            let first = job.path(CHECKPOINT).exists();
             Ok((first && is_saving(&job)?).then_some(()))
         })?;
         kill(process.pid(), Signal::SIGKILL)?;
@@ -180,16 +180,16 @@ fn a_kill_during_a_save_leaves_the_previous_checkpoint() -> Result<()> {
 #[test]
 fn the_middle_of_an_epoch_goes_on_with_batches_of_any_size() -> Result<()> {
     let job = Job::new()?;
-    write_image_folder(&job.directory().join("images"), 4)?;
+    write_image_folder(&job.path("images"), 4)?;
     let flags = "images --image-size=32 --arch=pyramidnet8_a6 --metrics=metrics --epochs=1 \
                  --save-every=3 --batch-size=2";
     // A training that ends between its last checkpoint and the end of the epoch.
-    let image = job.directory().join("images/val/blue/0.jpg");
+    let image = job.path("images/val/blue/0.jpg");
     let whole = fs::read(&image)?;
     fs::write(&image, "this is no picture")?;
     job.run(ddp_imagenet(flags.split(' '))?)?.expect_code(1)?;
     fs::write(&image, whole)?;
-    fs::rename(job.directory().join(CHECKPOINT), job.directory().join("old.safetensors"))?;
+    fs::rename(job.path(CHECKPOINT), job.path("old.safetensors"))?;
 
     // Two of eight images are left.
     for (batch_size, steps) in [("2", 1), ("1", 2), ("4", 1)] {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use tests::programs::{example, workspace};
-use tests::safetensors::{self, Tensor};
+use tests::safetensors::Tensor;
 use tests::{Job, Shared, python};
 
 type Tensors = BTreeMap<String, Tensor>;
@@ -22,8 +22,7 @@ fn transform() -> Result<[Tensors; 2]> {
     let photo = photo.to_str().context("the workspace's path is no text")?;
     job.run(python("images", [photo, "pictures", "python.safetensors"])?)?.expect_success()?;
     job.run(example("images", ["pictures", "rust.safetensors"])?)?.expect_success()?;
-    let [rust, python] = ["rust.safetensors", "python.safetensors"]
-        .map(|file| safetensors::read(&job.directory().join(file)));
+    let [rust, python] = ["rust.safetensors", "python.safetensors"].map(|file| job.tensors(file));
     Ok([rust?, python?])
 }
 

@@ -53,7 +53,7 @@ fn ranks_started_by_hand_train_as_launched_ones() -> Result<()> {
 #[test]
 fn launch_starts_cargo_run() -> Result<()> {
     let job = Job::new()?;
-    let output = |name| job.directory().join(name).display().to_string();
+    let output = |name| job.path(name).display().to_string();
     let mut cargo = cargo();
     // With `--package`, cargo would choose the features of dependencies for this package alone, and
     // compile half of them anew.

@@ -5,9 +5,9 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::process::Command;
 
 use anyhow::{Result, ensure};
+use tests::Job;
 use tests::programs::{ddp_imagenet, ddp_mnist, dp_basic, launch, launcher};
 use tests::training::losses;
-use tests::{Job, safetensors};
 
 /// The command with `script` in a shell, in which `"$@"` stands for the command.
 fn in_shell(script: &str, program: &Command) -> Command {
@@ -44,7 +44,7 @@ fn expect_code_without_readers(program: &Command, code: &str) -> Result<Vec<Job>
     for script in NOBODY_READS {
         let job = Job::new()?;
         let ended = job.run(in_shell(script, program))?;
-        let found = fs::read_to_string(job.directory().join("code"))?;
+        let found = job.text("code")?;
         ensure!(found.trim() == code, "`{script}`: exit code {found}; {ended}");
         ensure!(!ended.stderr.contains("panicked"), "`{script}`: {ended}");
         jobs.push(job);
@@ -56,7 +56,7 @@ fn expect_code_without_readers(program: &Command, code: &str) -> Result<Vec<Job>
 fn a_training_whose_output_nobody_reads_saves_its_model() -> Result<()> {
     for program in [one_epoch()?, launch(2, &one_epoch()?)?] {
         for job in expect_code_without_readers(&program, "0")? {
-            safetensors::read(&job.directory().join("model.safetensors"))?;
+            job.tensors("model.safetensors")?;
         }
     }
     Ok(())
@@ -86,9 +86,9 @@ fn an_error_that_nobody_reads_has_its_usual_code() -> Result<()> {
 #[test]
 fn a_model_is_not_saved_to_a_device_or_a_pipe() -> Result<()> {
     let job = Job::new()?;
-    let made = Command::new("mkfifo").arg(job.directory().join("pipe")).status()?;
+    let made = Command::new("mkfifo").arg(job.path("pipe")).status()?;
     ensure!(made.success(), "mkfifo has failed");
-    symlink("/dev/null", job.directory().join("link"))?;
+    symlink("/dev/null", job.path("link"))?;
     for (path, found) in [("/dev/null", "a device"), ("link", "a device"), ("pipe", "a pipe")] {
         let ended = job.run(ddp_mnist(["--epochs", "1", "--save", path])?)?.expect_code(1)?;
         let message =
@@ -102,15 +102,14 @@ fn a_model_is_not_saved_to_a_device_or_a_pipe() -> Result<()> {
 #[test]
 fn a_model_is_saved_through_a_link_and_keeps_the_permissions_of_the_old_one() -> Result<()> {
     let job = Job::new()?;
-    let at = |name: &str| job.directory().join(name);
-    fs::create_dir(at("disk"))?;
-    fs::write(at("disk/model"), "old")?;
-    fs::set_permissions(at("disk/model"), fs::Permissions::from_mode(0o640))?;
-    symlink("disk/model", at("model.safetensors"))?;
+    fs::create_dir(job.path("disk"))?;
+    fs::write(job.path("disk/model"), "old")?;
+    fs::set_permissions(job.path("disk/model"), fs::Permissions::from_mode(0o640))?;
+    symlink("disk/model", job.path("model.safetensors"))?;
     job.run(one_epoch()?)?.expect_success()?;
-    ensure!(at("model.safetensors").is_symlink(), "the link is replaced");
-    safetensors::read(&at("disk/model"))?;
-    let mode = fs::metadata(at("disk/model"))?.permissions().mode() & 0o777;
+    ensure!(job.path("model.safetensors").is_symlink(), "the link is replaced");
+    job.tensors("disk/model")?;
+    let mode = fs::metadata(job.path("disk/model"))?.permissions().mode() & 0o777;
     ensure!(mode == 0o640, "its mode is {mode:o}");
     Ok(())
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use tests::programs::{ddp_mnist, launch};
 use tests::training::{OUTPUTS, events};
-use tests::{Ended, Job, Process, safetensors};
+use tests::{Ended, Job, Process};
 
 const CHECKPOINT: &str = "checkpoint.safetensors";
 
@@ -48,9 +48,7 @@ fn interrupted(before: usize, after: usize) -> Result<(Job, u64, usize)> {
 /// Kills a training once it has saved something. On a fast machine, it may have ended before.
 fn run_and_kill(job: &Job, ranks: usize) -> Result<()> {
     let mut launcher = start(job, ranks)?;
-    job.until("there is a checkpoint", || {
-        Ok(job.directory().join(CHECKPOINT).exists().then_some(()))
-    })?;
+    job.until("there is a checkpoint", || Ok(job.path(CHECKPOINT).exists().then_some(())))?;
     for pid in job.processes()? {
         // It may have ended by itself at this moment.
         let _ = kill(pid, Signal::SIGKILL);
@@ -76,20 +74,22 @@ fn a_training_without_a_checkpoint_begins_and_one_with_a_checkpoint_goes_on() ->
     let first = run(&job, 2)?;
     let said = "no checkpoint at checkpoint.safetensors yet: a fresh start";
     ensure!(first.stdout.lines().any(|line| line == said), "{first}");
-    let weights = fs::read(job.directory().join("model.safetensors"))?;
+    let weights = fs::read(job.path("model.safetensors"))?;
     let second = run(&job, 2)?;
     ensure!(resumed_from(&second)? == (2, 0), "{second}");
-    ensure!(fs::read(job.directory().join("model.safetensors"))? == weights, "it trained again");
+    ensure!(fs::read(job.path("model.safetensors"))? == weights, "it trained again");
     Ok(())
 }
 
 #[test]
 fn a_training_that_is_killed_and_started_again_ends_with_the_same_weights() -> Result<()> {
-    let weights = |job: &Job| safetensors::read(&job.directory().join("model.safetensors"));
     let whole = Job::new()?;
     run(&whole, 2)?;
     let (parts, ..) = interrupted(2, 2)?;
-    ensure!(weights(&whole)? == weights(&parts)?, "the weights differ");
+    ensure!(
+        whole.tensors("model.safetensors")? == parts.tensors("model.safetensors")?,
+        "the weights differ"
+    );
     Ok(())
 }
 

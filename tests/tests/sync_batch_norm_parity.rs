@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use tests::programs::{example, launch};
-use tests::safetensors::{self, Tensor};
+use tests::safetensors::Tensor;
 use tests::{Job, python};
 
 /// A few units in the last place of numbers up to 50, since each rank adds up its own rows first.
@@ -28,9 +28,9 @@ fn expect_parity_of(ranks: usize, sample: &[&str], rounding: f32) -> Result<()> 
     job.run(launch(ranks, &program)?)?.expect_success()?;
     job.run(python("batch_norm", with_sample("python.safetensors"))?)?.expect_success()?;
     let rust = (0..ranks)
-        .map(|rank| safetensors::read(&job.directory().join(format!("rank{rank}.safetensors"))))
+        .map(|rank| job.tensors(format!("rank{rank}.safetensors")))
         .collect::<Result<Vec<_>>>()?;
-    let python = safetensors::read(&job.directory().join("python.safetensors"))?;
+    let python = job.tensors("python.safetensors")?;
 
     let names = rust[0].keys().collect::<Vec<_>>();
     ensure!(names == python.keys().collect::<Vec<_>>(), "saved were {names:?}");

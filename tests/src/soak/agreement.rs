@@ -69,7 +69,7 @@ pub(super) fn same_node_rank(trial: &mut Trial) -> Result<Duration> {
 
 pub(super) fn other_program(trial: &mut Trial) -> Result<Duration> {
     let odd = trial.rng.random_range(0..NODES);
-    let program = |cluster: &Cluster, host| cluster.job.directory().join(format!("program{host}"));
+    let program = |cluster: &Cluster, host| cluster.job.path(format!("program{host}"));
     let start = |cluster: &mut Cluster, host| {
         let copy = program(cluster, host);
         fs::copy("/bin/sleep", &copy)?;

@@ -1,6 +1,5 @@
 //! Chapter "Synchronous or asynchronous".
 
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -113,7 +112,7 @@ fn the_bytes_of_a_server_are_as_the_book_shows() -> Result<()> {
         let flags = format!("async-ps{flags} --epochs 1 --metrics");
         let program = async_update(flags.split(' ').chain(["metrics"]))?;
         job.run(launch(5, &program)?)?.expect_success()?;
-        let metrics = fs::read_to_string(job.directory().join("metrics/rank0.jsonl"))?;
+        let metrics = job.text("metrics/rank0.jsonl")?;
         commands += &format!("$ cargo launch -n 5 async-update -- {flags} {name} > /dev/null\n");
         files += &format!(" {name}/rank0.jsonl");
         ends += &format!("{}\n", metrics.lines().last().context("no line")?);

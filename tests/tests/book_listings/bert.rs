@@ -1,7 +1,5 @@
 //! Chapter "Where the memory goes: BERT on several devices".
 
-use std::fs;
-
 use anyhow::{Context, Result};
 use tests::Job;
 use tests::programs::{UNHURRIED, between, dp_custom_criterion, launch, source, workspace};
@@ -109,7 +107,7 @@ fn the_memory_of_each_method_is_as_the_book_shows() -> Result<()> {
     let arguments = format!("compare --corpus {} {flags} {UNHURRIED}", corpus());
     let program = dp_custom_criterion(arguments.split(' '))?;
     let text = job.run(program)?.expect_success()?.stdout;
-    let svg = fs::read_to_string(job.directory().join("bert_memory.svg"))?;
+    let svg = job.text("bert_memory.svg")?;
     let (tables, rest) = after_two(&text).context("no text after the tables")?;
     let (words, budget) = rest.split_once("\nWith ").context("no budget")?;
     let tables = shown(&format!("compare --corpus {CORPUS} \\\n    {flags}")) + tables + "\n";

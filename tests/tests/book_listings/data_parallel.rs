@@ -1,7 +1,5 @@
 //! Chapter "One process, several devices: DataParallel".
 
-use std::fs;
-
 use anyhow::Result;
 use tests::Job;
 use tests::programs::{dp_basic, example};
@@ -54,7 +52,7 @@ fn expect_drawn(name: &str, flags: &str) -> Result<()> {
     let flags = format!("{flags} --svg {picture}");
     let job = Job::new()?;
     let text = job.run(dp_basic(flags.split(' '))?)?.expect_success()?.stdout;
-    let svg = fs::read_to_string(job.directory().join(&picture))?;
+    let svg = job.text(&picture)?;
     let shown = format!("$ cargo run -rq -p dp-basic -- {flags}\n{text}");
     expect_times(&format!("{name}.txt"), &shown, &picture, &svg)
 }

@@ -1,7 +1,5 @@
 //! Chapter "Inside DistributedDataParallel".
 
-use std::fs;
-
 use anyhow::{Context, Result};
 use tests::Job;
 use tests::programs::{example, launch, launch_with};
@@ -35,7 +33,7 @@ fn the_overlap_is_measured_and_drawn() -> Result<()> {
     let job = Job::new()?;
     let program = example("overlap", ["overlap.svg"])?;
     let text = job.run(launch(2, &program)?)?.expect_success()?.stdout;
-    let svg = fs::read_to_string(job.directory().join("overlap.svg"))?;
+    let svg = job.text("overlap.svg")?;
     let shown = format!("$ cargo launch -n 2 -- {RUN} overlap overlap.svg\n");
     expect_times("overlap.txt", &(shown + &text), "overlap.svg", &svg)
 }

@@ -1,7 +1,5 @@
 //! Chapter "MNIST on several processes: DistributedDataParallel".
 
-use std::fs;
-
 use anyhow::{Context, Result};
 use tests::Job;
 use tests::programs::{ddp_mnist, launch};
@@ -28,7 +26,7 @@ fn ddp_mnist_prints_what_the_book_shows() -> Result<()> {
     assert_eq!(job.files()?, ["metrics", "model.safetensors"]);
 
     let lines = |rank: usize| -> Result<Vec<String>> {
-        let file = fs::read_to_string(job.directory().join(format!("metrics/rank{rank}.jsonl")))?;
+        let file = job.text(format!("metrics/rank{rank}.jsonl"))?;
         Ok(file.lines().map(str::to_owned).collect())
     };
     let results = |rank: usize| -> Result<Vec<String>> {

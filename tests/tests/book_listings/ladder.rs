@@ -89,7 +89,7 @@ pub(super) fn diff_of_examples(from: &str, to: &str) -> Result<String> {
 pub(super) fn diff([from, to]: [&str; 2], texts: [&str; 2]) -> Result<String> {
     let job = Job::new()?;
     for (name, text) in [from, to].iter().zip(texts) {
-        fs::write(job.directory().join(name), text)?;
+        fs::write(job.path(name), text)?;
     }
     let mut diff = Command::new("diff");
     diff.args(["-U", "1", "--label", from, "--label", to, from, to]).current_dir(job.directory());

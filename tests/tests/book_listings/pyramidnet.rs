@@ -1,7 +1,5 @@
 //! Chapter "PyramidNet, compared".
 
-use std::fs;
-
 use anyhow::{Context, Result};
 use tests::Job;
 use tests::programs::{UNHURRIED, between, ddp_imagenet, source};
@@ -49,7 +47,7 @@ fn the_comparison_is_as_the_book_shows() -> Result<()> {
         .stdout;
     let (tables, words) = after_two(&text).context("words follow the tables")?;
     let shown = "$ cargo run -rq -p ddp-imagenet -- compare --plot charts\n";
-    let svg = fs::read_to_string(job.directory().join("charts/memory.svg"))?;
+    let svg = job.text("charts/memory.svg")?;
     expect_measured(
         &[("compare.txt", &format!("{shown}{tables}\n")), ("compare_in_words.txt", words)],
         "compare_memory.svg",
