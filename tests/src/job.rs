@@ -329,12 +329,7 @@ impl std::fmt::Display for Ended {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn shell(script: &str) -> Command {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
-        command
-    }
+    use crate::programs::shell;
 
     #[test]
     fn a_dropped_job_kills_even_grandchildren_that_have_left_home() {

@@ -209,6 +209,20 @@ pub(crate) fn clean(program: &Path) -> Command {
     command
 }
 
+/// A shell with this script.
+pub fn shell(script: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]);
+    shell
+}
+
+/// A shell with this script, in which `"$@"` stands for the command.
+pub fn in_shell(script: &str, command: &Command) -> Command {
+    let mut shell = shell(script);
+    shell.arg("sh");
+    started_by(shell, command)
+}
+
 /// The command in a directory whose subdirectory `disk` has room for 64 KiB. Only root may start it.
 pub fn with_small_disk(command: &Command) -> Command {
     const MOUNT: &str = r#"mkdir disk && mount -t tmpfs -o size=64k small disk && exec "$@""#;

@@ -6,21 +6,8 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 use tests::Job;
-use tests::programs::{ddp_imagenet, ddp_mnist, dp_basic, launch, launcher};
+use tests::programs::{ddp_imagenet, ddp_mnist, dp_basic, in_shell, launch, launcher};
 use tests::training::losses;
-
-/// The command with `script` in a shell, in which `"$@"` stands for the command.
-fn in_shell(script: &str, program: &Command) -> Command {
-    let mut shell = Command::new("sh");
-    shell.args(["-c", script, "sh"]).arg(program.get_program()).args(program.get_args());
-    for (name, value) in program.get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
-    }
-    shell
-}
 
 fn one_epoch() -> Result<Command> {
     ddp_mnist(["--epochs", "1", "--batch-size", "1000"])

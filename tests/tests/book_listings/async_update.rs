@@ -1,11 +1,10 @@
 //! Chapter "Synchronous or asynchronous".
 
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
-use tests::programs::{as_rank, async_update, free_port, launch, start_by_hand};
+use tests::programs::{as_rank, async_update, free_port, launch, shell, start_by_hand};
 use tests::training::{events, stop_after_first_step, wait_for_steps};
 use tests::{Job, Process};
 
@@ -181,10 +180,8 @@ fn a_late_worker_is_served_as_the_book_shows() -> Result<()> {
     let server = ranks[0].wait()?.expect_success()?;
     let outcome = server.stdout.lines().next().context("no outcome")?;
 
-    let mut count = Command::new("sh");
     let counted = "grep '\"update\"' metrics/rank0.jsonl | grep -o '\"worker\":.' | sort | uniq -c";
-    count.args(["-c", counted]).current_dir(job.directory());
-    let counts = job.run(count)?.expect_success()?.stdout;
+    let counts = job.run(shell(counted))?.expect_success()?.stdout;
     let [late, early] = [3, 2].map(|worker| updates_of(job.directory(), worker));
     let (late, early) = (late?, early?);
     ensure!(0 < late && late < early, "{late} updates of the late worker, {early} of another");

@@ -1,11 +1,10 @@
 //! Chapter "Set-up and launching".
 
 use std::net::TcpListener;
-use std::process::Command;
 
 use anyhow::Result;
 use tests::Job;
-use tests::programs::{ddp_mnist, example, free_port, launch, launch_with};
+use tests::programs::{ddp_mnist, example, free_port, launch, launch_with, shell};
 
 use super::listing::{EXACT, expect_listing};
 use super::{by_rank, printed, sorted};
@@ -14,10 +13,8 @@ use super::{by_rank, printed, sorted};
 fn launch_tells_each_rank_who_it_is() -> Result<()> {
     let script = "echo RANK=$RANK LOCAL_RANK=$LOCAL_RANK WORLD_SIZE=$WORLD_SIZE \
                   MASTER_ADDR=$MASTER_ADDR OMP_NUM_THREADS=$OMP_NUM_THREADS";
-    let mut shell = Command::new("sh");
-    shell.args(["-c", script]);
     let shown = format!("$ cargo launch -n 2 --tee 1 -- sh -c '{script}'\n");
-    let launched = launch_with(&["-n", "2", "--tee", "1"], &shell)?;
+    let launched = launch_with(&["-n", "2", "--tee", "1"], &shell(script))?;
     expect_listing("environment.txt", &(shown + &by_rank(&printed(launched)?)), EXACT)
 }
 
