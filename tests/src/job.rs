@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use crate::members::Members;
 use crate::python::Forked;
 use crate::safetensors::{self, Tensor};
+use crate::training::losses;
 use crate::wait::{past, until};
 
 /// How long killed processes may take to disappear.
@@ -132,6 +133,21 @@ impl Job {
     /// Starts a process and waits for its end.
     pub fn run(&self, command: Command) -> Result<Ended> {
         self.start(command)?.wait()
+    }
+
+    /// Fails unless a program ends with this code, with all of these texts in its messages, before it
+    /// takes a step or saves anything.
+    pub fn expect_refusal(&self, command: Command, code: i32, texts: &[&str]) -> Result<()> {
+        let ended = self.run(command)?.expect_code(code)?;
+        let saved = self
+            .files()?
+            .into_iter()
+            .find(|name| ["model.safetensors", "checkpoint.safetensors"].contains(&name.as_str()));
+        ensure!(saved.is_none(), "it saved {saved:?}: {ended}");
+        let steps = losses(self.directory(), 0).map_or(0, |losses| losses.len());
+        let trained = steps > 0 || ended.stdout.contains("Epoch=");
+        ensure!(!trained, "it trained before it refused: {ended}");
+        ended.expect_messages(texts)
     }
 
     /// The processes of the job that are alive: those started by the test and all their

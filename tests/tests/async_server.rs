@@ -7,18 +7,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use tests::async_update::{METRICS, number, outcome};
-use tests::programs::{as_rank, async_update, free_port, launch};
+use tests::async_update::{METRICS, number, outcome, trained};
+use tests::programs::{as_rank, async_update, free_port};
 use tests::training::{events, wait_for_steps};
 use tests::{Job, expect_all_succeed, expect_refusal, expect_refusals};
-
-/// Runs a method on `ranks` ranks, and lets the test look at the files that they have written.
-fn trained<T>(ranks: usize, flags: &[&str], look: impl Fn(&Path) -> Result<T>) -> Result<T> {
-    let job = Job::new()?;
-    let program = async_update(flags.iter().copied().chain([METRICS]))?;
-    job.run(launch(ranks, &program)?)?.expect_success()?;
-    look(job.directory())
-}
 
 // === What they learn ===
 
@@ -26,7 +18,8 @@ fn trained<T>(ranks: usize, flags: &[&str], look: impl Fn(&Path) -> Result<T>) -
 #[test]
 fn every_method_with_a_server_names_nine_digits_of_ten() -> Result<()> {
     for method in ["async-ps", "ssp", "easgd"] {
-        let accuracy = number(&trained(4, &[method], outcome)?, "accuracy")?;
+        let job = trained(4, &[method])?;
+        let accuracy = number(&outcome(job.directory())?, "accuracy")?;
         ensure!(accuracy >= 0.9, "{method}: {accuracy}");
     }
     Ok(())
@@ -37,12 +30,11 @@ fn every_method_with_a_server_names_nine_digits_of_ten() -> Result<()> {
 #[test]
 fn a_single_worker_takes_the_steps_of_plain_sgd_to_the_bit() -> Result<()> {
     let curve = |ranks, flags: &[&str]| {
-        trained(ranks, flags, |directory| {
-            let bits = |step: &Value| Some((step["loss"].as_f64()?, step["theta"].as_f64()?));
-            let steps = events(directory, ranks - 1, "step", bits)?;
-            let outcome = outcome(directory)?;
-            Ok((steps, number(&outcome, "loss")?, number(&outcome, "batches")?))
-        })
+        let job = trained(ranks, flags)?;
+        let bits = |step: &Value| Some((step["loss"].as_f64()?, step["theta"].as_f64()?));
+        let steps = events(job.directory(), ranks - 1, "step", bits)?;
+        let outcome = outcome(job.directory())?;
+        Ok::<_, anyhow::Error>((steps, number(&outcome, "loss")?, number(&outcome, "batches")?))
     };
     let expected = curve(1, &["sync-allreduce", "--epochs=1"])?;
     ensure!(expected.0.len() > 100, "it took {} steps", expected.0.len());
@@ -148,11 +140,9 @@ fn waiting_for_a_slow_worker_makes_neither_worker_nor_server_look_dead() -> Resu
             ["async-ps", "--sync-every=30", "--epochs=1", "--batch-size=128", "--timeout=5"];
         let own = [format!("--servers={servers}"), format!("--straggle={slow}:350")];
         let flags: Vec<_> = flags.into_iter().chain(own.iter().map(String::as_str)).collect();
-        let reads = |directory: &Path| {
-            let read = |read: &Value| Some((read["worker"] == fast, read["at"].as_f64()?));
-            events(directory, 0, "read", read)
-        };
-        let reads = trained(servers + 2, &flags, reads)?;
+        let job = trained(servers + 2, &flags)?;
+        let read = |read: &Value| Some((read["worker"] == fast, read["at"].as_f64()?));
+        let reads = events(job.directory(), 0, "read", read)?;
         let times: Vec<_> = reads.iter().filter(|(own, _)| *own).map(|(_, at)| at).collect();
         let longest = times.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
         ensure!(longest > TIMEOUT, "with {servers} servers it waited {longest} s at most");
@@ -166,7 +156,7 @@ fn waiting_for_a_slow_worker_makes_neither_worker_nor_server_look_dead() -> Resu
 fn with_a_slow_worker_asynchronous_ones_make_more_updates() -> Result<()> {
     let rate = |ranks, method, slow| {
         let flags = [method, "--epochs=1", "--step-time=10", slow];
-        let outcome = trained(ranks, &flags, outcome)?;
+        let outcome = outcome(trained(ranks, &flags)?.directory())?;
         Ok::<_, anyhow::Error>(number(&outcome, "updates")? / number(&outcome, "seconds")?)
     };
     let together = rate(3, "sync-allreduce", "--straggle=2:40")?;
@@ -190,15 +180,16 @@ struct Exchanges {
 
 fn exchanges(flags: &[&str]) -> Result<Exchanges> {
     let flags = [flags, &["--epochs=1"]].concat();
-    trained(2, &flags, |directory| {
-        let count = |kind| Ok::<_, anyhow::Error>(events(directory, 0, kind, |_| Some(()))?.len());
-        let traffic = |name: &str| events(directory, 1, "end", |end| end["traffic"][name].as_u64());
-        let (sent, received) = (traffic("sent")?, traffic("received")?);
-        let [(sent, received)] = sent.into_iter().zip(received).collect::<Vec<_>>()[..] else {
-            anyhow::bail!("no traffic");
-        };
-        Ok(Exchanges { reads: count("read")?, updates: count("update")?, sent, received })
-    })
+    let job = trained(2, &flags)?;
+    let count =
+        |kind| Ok::<_, anyhow::Error>(events(job.directory(), 0, kind, |_| Some(()))?.len());
+    let traffic = |end: &Value| {
+        let traffic = &end["traffic"];
+        Some((traffic["sent"].as_u64()?, traffic["received"].as_u64()?))
+    };
+    let ends = events(job.directory(), 1, "end", traffic)?;
+    let [(sent, received)] = ends[..] else { anyhow::bail!("no traffic") };
+    Ok(Exchanges { reads: count("read")?, updates: count("update")?, sent, received })
 }
 
 /// 250 batches. A request is 24 bytes, a grant 8; θ and gradients are floats.

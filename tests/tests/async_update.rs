@@ -3,10 +3,10 @@
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
-use tests::async_update::{METRICS, number, outcome};
+use tests::async_update::{number, outcome};
 use tests::programs::{as_rank, async_update, free_port, launch};
 use tests::training::events;
-use tests::{Job, expect_refusal, expect_refusals};
+use tests::{expect_refusal, expect_refusals};
 
 /// What a rank writes after each batch.
 struct Curve {
@@ -18,9 +18,7 @@ struct Curve {
 
 /// Runs a method on `ranks` ranks, and returns their curves and the event `outcome` of rank 0.
 fn trained(ranks: usize, flags: &[&str]) -> Result<(Vec<Curve>, Value)> {
-    let job = Job::new()?;
-    let program = async_update(flags.iter().copied().chain([METRICS]))?;
-    job.run(launch(ranks, &program)?)?.expect_success()?;
+    let job = tests::async_update::trained(ranks, flags)?;
     let curve = |rank| {
         let column = |name: &str| events(job.directory(), rank, "step", |step| step[name].as_f64());
         Ok(Curve { losses: column("loss")?, theta: column("theta")?, at: column("at")? })

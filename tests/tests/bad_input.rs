@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::process::Command;
 
 use anyhow::{Context, Result};
 use tests::digits::{images, labels};
@@ -11,20 +10,9 @@ use tests::programs::{as_rank, ddp_mnist, free_port, launch, workspace};
 use tests::training::{OUTPUTS, losses};
 use tests::{Job, digits, safetensors};
 
-/// Runs a command that must fail with this code before the first step, with all of these texts in
-/// its messages.
-fn expect_refusal(job: &Job, command: Command, code: i32, texts: &[&str]) -> Result<()> {
-    let ended = job.run(command)?.expect_code(code)?;
-    assert!(!ended.stdout.contains("Epoch="), "it trained before it refused: {ended}");
-    assert!(!job.path("model.safetensors").exists(), "it saved a model: {ended}");
-    let steps = losses(job.directory(), 0).map_or(0, |losses| losses.len());
-    assert_eq!(steps, 0, "it took steps before it refused: {ended}");
-    ended.expect_messages(texts)
-}
-
 /// ddp-mnist with arguments that make it fail.
 fn refused(job: &Job, arguments: &[&str], texts: &[&str]) -> Result<()> {
-    expect_refusal(job, ddp_mnist(OUTPUTS.into_iter().chain(arguments.iter().copied()))?, 1, texts)
+    job.expect_refusal(ddp_mnist(OUTPUTS.into_iter().chain(arguments.iter().copied()))?, 1, texts)
 }
 
 // === Data sets ===
@@ -114,7 +102,7 @@ fn senseless_flags_are_refused() -> Result<()> {
         (&["--lr=-1"], 1, &["lr", "-1"]),
     ];
     for (flags, code, texts) in cases {
-        expect_refusal(&job, ddp_mnist(OUTPUTS.iter().chain(flags).copied())?, code, texts)?;
+        job.expect_refusal(ddp_mnist(OUTPUTS.iter().chain(flags).copied())?, code, texts)?;
     }
     Ok(())
 }
@@ -122,7 +110,7 @@ fn senseless_flags_are_refused() -> Result<()> {
 #[test]
 fn a_world_without_ranks_is_refused() -> Result<()> {
     let job = Job::new()?;
-    expect_refusal(&job, launch(0, &ddp_mnist(OUTPUTS)?)?, 2, &["nproc-per-node", "0"])
+    job.expect_refusal(launch(0, &ddp_mnist(OUTPUTS)?)?, 2, &["nproc-per-node", "0"])
 }
 
 #[test]
@@ -135,7 +123,7 @@ fn cuda_is_refused_where_there_is_none() -> Result<()> {
 fn a_missing_directory_for_the_model_is_found_before_training() -> Result<()> {
     let job = Job::new()?;
     let save = ["--save", "nowhere/model.safetensors", "--metrics", "metrics"];
-    expect_refusal(&job, ddp_mnist(save)?, 1, &["error: ", "nowhere"])
+    job.expect_refusal(ddp_mnist(save)?, 1, &["error: ", "nowhere"])
 }
 
 // === The environment ===
@@ -161,7 +149,7 @@ fn an_environment_that_makes_no_sense_is_refused() -> Result<()> {
             Some(value) => command.env(name, value),
             None => command.env_remove(name),
         };
-        expect_refusal(&job, command, 1, texts)?;
+        job.expect_refusal(command, 1, texts)?;
     }
     Ok(())
 }
@@ -172,7 +160,7 @@ fn a_port_that_somebody_else_listens_on_is_named() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port();
     let rank_0 = as_rank(ddp_mnist(OUTPUTS)?, 0, 2, port);
-    expect_refusal(&job, rank_0, 1, &["[rank 0] error:", &port.to_string(), "in use"])
+    job.expect_refusal(rank_0, 1, &["[rank 0] error:", &port.to_string(), "in use"])
 }
 
 #[test]
@@ -180,9 +168,9 @@ fn a_rank_that_never_comes_is_named() -> Result<()> {
     let job = Job::new()?;
     let flags = || OUTPUTS.into_iter().chain(["--timeout", "3"]);
     let rank_0 = as_rank(ddp_mnist(flags())?, 0, 2, free_port()?);
-    expect_refusal(&job, rank_0, 1, &["[rank 0] error:", "rank 1"])?;
+    job.expect_refusal(rank_0, 1, &["[rank 0] error:", "rank 1"])?;
     let rank_1 = as_rank(ddp_mnist(flags())?, 1, 2, free_port()?);
-    expect_refusal(&job, rank_1, 1, &["[rank 1] error:", "rank 0"])
+    job.expect_refusal(rank_1, 1, &["[rank 1] error:", "rank 0"])
 }
 
 #[test]
@@ -192,7 +180,7 @@ fn a_host_that_nobody_knows_is_named() -> Result<()> {
     // In a domain that is reserved for names that never resolve.
     rank_1.env("MASTER_ADDR", "nowhere.invalid");
     let texts = ["[rank 1] error:", "find the host MASTER_ADDR=nowhere.invalid", "after 1s"];
-    expect_refusal(&Job::new()?, rank_1, 1, &texts)
+    Job::new()?.expect_refusal(rank_1, 1, &texts)
 }
 
 // === Checkpoints ===

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context, Result, bail, ensure};
-use tests::programs::{files_below, source, workspace};
+use anyhow::{Context, Result};
+use tests::programs::{between, files_below, source, workspace};
 
 /// The text between `{{#include ` and `}}`, or `{{#rustdoc_include ` and `}}`, wherever it occurs.
 fn includes(text: &str) -> impl Iterator<Item = &str> {
@@ -15,29 +15,16 @@ fn includes(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The lines that an include inserts: the whole file, an anchor, or a range `first:last`.
-fn included(file: &str, part: &str) -> Result<String> {
-    let is_range =
-        |text: &str| text.split(':').all(|end| end.parse::<usize>().is_ok() || end.is_empty());
+/// The lines that an include inserts: the whole file, or the part between its anchors. A range of lines
+/// is no such part: lines shift.
+fn included<'a>(file: &'a str, part: &str) -> Result<&'a str> {
     if part.is_empty() {
-        return Ok(file.to_owned());
+        return Ok(file);
     }
-    ensure!(!is_range(part), "it counts lines ({part}), which shift: give the listing an anchor");
-    let marks = |line: &str, word: &str| {
-        let mark = line.split(&format!("{word}: ")).nth(1);
-        mark.is_some_and(|name| name.split_whitespace().next() == Some(part))
-    };
-    let mut lines = file.lines().skip_while(|line| !marks(line, "ANCHOR"));
-    lines.next().with_context(|| format!("there is no `ANCHOR: {part}`"))?;
-    let mut listing = String::new();
-    for line in lines {
-        if marks(line, "ANCHOR_END") {
-            return Ok(listing);
-        }
-        listing.push_str(line);
-        listing.push('\n');
-    }
-    bail!("there is no `ANCHOR_END: {part}`")
+    let (begin, end) = (format!("ANCHOR: {part}\n"), format!("ANCHOR_END: {part}\n"));
+    let lines = between(file, &begin, &end)?;
+    // Without the beginning of the line that has the second anchor.
+    Ok(&lines[..lines.rfind('\n').map_or(0, |at| at + 1)])
 }
 
 #[test]
@@ -49,11 +36,11 @@ fn every_listing_of_the_book_is_there() -> Result<()> {
         for target in includes(&text) {
             let (path, part) = target.split_once(':').unwrap_or((target, ""));
             let path = chapter.parent().context("a chapter lies in a directory")?.join(path);
-            let listing = source(&path).and_then(|file| included(&file, part));
-            match listing {
-                Ok(listing) if !listing.trim().is_empty() => count += 1,
-                Ok(_) => wrong.push(format!("{}: {target} is empty", chapter.display())),
-                Err(error) => wrong.push(format!("{}: {target}: {error:#}", chapter.display())),
+            let file = source(&path)?;
+            match included(&file, part).map(str::trim) {
+                Ok("") => wrong.push(format!("{}: {target} is empty", chapter.display())),
+                Ok(_) => count += 1,
+                Err(_) => wrong.push(format!("{}: there is no {target}", chapter.display())),
             }
         }
     }

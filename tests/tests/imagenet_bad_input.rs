@@ -19,16 +19,6 @@ fn small(flags: &[&str]) -> Result<Command> {
     ddp_imagenet([&SMALL[..], &OUTPUTS, flags].concat())
 }
 
-/// Runs a command that must fail with this code before the first step, with all of these texts in
-/// its messages.
-fn expect_refusal(job: &Job, command: Command, code: i32, texts: &[&str]) -> Result<()> {
-    let ended = job.run(command)?.expect_code(code)?;
-    let steps = losses(job.directory(), 0).map_or(0, |losses| losses.len());
-    assert_eq!(steps, 0, "it took steps before it refused: {ended}");
-    assert!(!job.path("checkpoint.safetensors").exists(), "it saved: {ended}");
-    ended.expect_messages(texts)
-}
-
 fn job_with_images() -> Result<Job> {
     let job = Job::new()?;
     write_image_folder(&job.path("images"), 4)?;
@@ -53,7 +43,7 @@ fn senseless_flags_are_refused() -> Result<()> {
         (&["--device", "cuda"], 1, &["device", "cuda"]),
     ];
     for (flags, code, texts) in cases {
-        expect_refusal(&job, small(&[&DIGITS, flags].concat())?, code, texts)?;
+        job.expect_refusal(small(&[&DIGITS, flags].concat())?, code, texts)?;
     }
     Ok(())
 }
@@ -63,7 +53,7 @@ fn a_batch_that_is_smaller_than_the_world_is_refused() -> Result<()> {
     let job = Job::new()?;
     let program = small(&[&DIGITS[..], &["--batch-size", "2"]].concat())?;
     let texts = ["[rank ", "--batch-size is 2", "at least 3"];
-    expect_refusal(&job, launch(3, &program)?, 1, &texts)
+    job.expect_refusal(launch(3, &program)?, 1, &texts)
 }
 
 // === Image folders ===
@@ -80,16 +70,16 @@ fn a_sound_image_folder_is_accepted() -> Result<()> {
 #[test]
 fn an_image_folder_that_is_not_there_is_named() -> Result<()> {
     let job = Job::new()?;
-    expect_refusal(&job, small(&["nowhere"])?, 1, &["error: ", "nowhere/train"])?;
+    job.expect_refusal(small(&["nowhere"])?, 1, &["error: ", "nowhere/train"])?;
     // The default folder, as in PyTorch's main.py.
-    expect_refusal(&job, small(&[])?, 1, &["error: ", "imagenet/train"])
+    job.expect_refusal(small(&[])?, 1, &["error: ", "imagenet/train"])
 }
 
 #[test]
 fn an_empty_class_folder_is_refused() -> Result<()> {
     let job = job_with_images()?;
     fs::create_dir(job.path("images/train/green"))?;
-    expect_refusal(&job, small(&FOLDER)?, 1, &["error: ", "images/train/green", "no image"])
+    job.expect_refusal(small(&FOLDER)?, 1, &["error: ", "images/train/green", "no image"])
 }
 
 #[test]
@@ -97,7 +87,7 @@ fn other_classes_in_validation_than_in_training_are_refused() -> Result<()> {
     let job = job_with_images()?;
     let val = job.path("images/val");
     fs::rename(val.join("red"), val.join("green"))?;
-    expect_refusal(&job, small(&FOLDER)?, 1, &["error: ", "images/val", "red", "green"])
+    job.expect_refusal(small(&FOLDER)?, 1, &["error: ", "images/val", "red", "green"])
 }
 
 #[test]
@@ -109,7 +99,7 @@ fn a_corrupt_jpeg_is_named_and_fatal_unless_it_is_to_be_skipped() -> Result<()> 
         fs::write(&path, damaged)?;
         for ranks in [1, 2] {
             let program = launch(ranks, &small(&FOLDER)?)?;
-            expect_refusal(&job, program, 1, &["[rank ", "error: ", "train/blue/1.jpg"])?;
+            job.expect_refusal(program, 1, &["[rank ", "error: ", "train/blue/1.jpg"])?;
         }
     }
     let lenient = small(&[&FOLDER[..], &["--skip-bad"]].concat())?;
@@ -130,7 +120,7 @@ fn a_cifar_file_of_the_wrong_size_is_refused() -> Result<()> {
     }
     fs::write(folder.join("test_batch.bin"), vec![0; 30_729_999])?;
     let texts = ["error: ", "test_batch.bin", "30729999", "30730000"];
-    expect_refusal(&job, small(&["cifar", "--dataset", "cifar10"])?, 1, &texts)
+    job.expect_refusal(small(&["cifar", "--dataset", "cifar10"])?, 1, &texts)
 }
 
 // === Checkpoints ===
@@ -147,24 +137,24 @@ fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
     };
     let other_arch = resume(&["--arch", "pyramidnet8_a7"])?;
     let texts = ["error: ", "old.safetensors", "pyramidnet8_a6", "pyramidnet8_a7"];
-    expect_refusal(&job, other_arch, 1, &texts)?;
+    job.expect_refusal(other_arch, 1, &texts)?;
     let other_schedule = resume(&["--schedule", "cosine"])?;
-    expect_refusal(&job, other_schedule, 1, &["error: ", "old.safetensors", "Cosine"])?;
+    job.expect_refusal(other_schedule, 1, &["error: ", "old.safetensors", "Cosine"])?;
 
     let whole = fs::read(&path)?;
     for length in [0, 4, 100, whole.len() - 1] {
         fs::write(&path, &whole[..length])?;
-        expect_refusal(&job, resume(&[])?, 1, &["error: ", "old.safetensors"])?;
+        job.expect_refusal(resume(&[])?, 1, &["error: ", "old.safetensors"])?;
     }
     fs::remove_file(&path)?;
-    expect_refusal(&job, resume(&[])?, 1, &["error: ", "old.safetensors", "No such file"])?;
+    job.expect_refusal(resume(&[])?, 1, &["error: ", "old.safetensors", "No such file"])?;
     let evaluate = small(&[&DIGITS[..], &["--evaluate", "--resume", "auto"]].concat())?;
-    expect_refusal(&job, evaluate, 1, &["error: ", "checkpoint.safetensors", "No such file"])
+    job.expect_refusal(evaluate, 1, &["error: ", "checkpoint.safetensors", "No such file"])
 }
 
 #[test]
 fn a_directory_for_checkpoints_that_is_not_there_is_found_before_training() -> Result<()> {
     let job = Job::new()?;
     let program = small(&[&DIGITS[..], &["--checkpoint-dir", "nowhere"]].concat())?;
-    expect_refusal(&job, program, 1, &["error: ", "nowhere"])
+    job.expect_refusal(program, 1, &["error: ", "nowhere"])
 }
