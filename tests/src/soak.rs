@@ -19,6 +19,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use crate::programs::ddp_mnist;
+use kills::{Victim, killed};
 
 /// One line of the table.
 pub struct Line {
@@ -122,15 +123,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The table.
 pub const LINES: &[Line] = &[
-    Line::new("killed-rank", kills::rank)
+    Line::new("killed-rank", |trial| killed(trial, Victim::Rank))
         .fault("kill -9 of one rank")
         .goal("all hosts end in under 5 s and name it, no orphan")
         .within(5_000),
-    Line::new("killed-launcher", kills::launcher)
+    Line::new("killed-launcher", |trial| killed(trial, Victim::Launcher))
         .fault("kill -9 of one launcher")
         .goal("all hosts end in under 5 s and name its host, no orphan")
         .within(5_000),
-    Line::new("killed-host", kills::host)
+    Line::new("killed-host", |trial| killed(trial, Victim::Host))
         .fault("kill -9 of all processes of one host")
         .goal("all hosts end in under 5 s and name it, no orphan")
         .within(5_000),
