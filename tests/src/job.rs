@@ -195,6 +195,26 @@ impl Job {
         Ok(None)
     }
 
+    /// Kills all processes of the job at once, of which the test has started this one. It may have
+    /// ended by itself at this moment.
+    pub fn kill_all(&self, process: &mut Process) -> Result<()> {
+        for pid in self.processes()? {
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+        process.wait()?;
+        self.expect_nobody_left(Duration::from_secs(5))
+    }
+
+    /// Kills a comparison while one of its runs takes steps, and expects that the run ends too.
+    pub fn expect_that_runs_end_with(&self, comparison: Command) -> Result<()> {
+        let mut comparison = self.start(comparison)?;
+        self.runs()?;
+        ensure!(self.processes()?.len() == 2, "there is no run, or several");
+        kill(comparison.pid(), Signal::SIGKILL)?;
+        ensure!(!comparison.wait()?.status.success(), "it has not been killed");
+        self.expect_nobody_left(Duration::from_secs(10))
+    }
+
     /// Waits until no process of the job is alive, for at most `within`.
     pub fn expect_nobody_left(&self, within: Duration) -> Result<()> {
         until("every process of the job is gone", past(Instant::now() + within), || {

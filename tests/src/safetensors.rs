@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use ::safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize_to_file};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 /// A tensor as stored in the file.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,6 +16,15 @@ pub struct Tensor {
     pub shape: Vec<usize>,
     /// Its values, little-endian.
     pub bytes: Vec<u8>,
+}
+
+impl Tensor {
+    /// Its values; fails unless they are `F32`.
+    pub fn floats(&self) -> Result<Vec<f32>> {
+        ensure!(self.dtype == "F32", "{} is not F32", self.dtype);
+        let (values, _) = self.bytes.as_chunks();
+        Ok(values.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+    }
 }
 
 /// All tensors of a file, by name, since their order in the file is up to the writer.

@@ -186,11 +186,5 @@ fn a_run_that_fails_is_named_with_its_last_lines() -> Result<()> {
 
 #[test]
 fn the_runs_of_a_comparison_that_is_killed_end_with_it() -> Result<()> {
-    let job = Job::new()?;
-    let mut comparison = job.start(comparison(&["--steps", "10000"])?)?;
-    job.runs()?;
-    assert_eq!(job.processes()?.len(), 2);
-    kill(comparison.pid(), Signal::SIGKILL)?;
-    assert!(!comparison.wait()?.status.success());
-    job.expect_nobody_left(SOON)
+    Job::new()?.expect_that_runs_end_with(comparison(&["--steps", "10000"])?)
 }

@@ -6,7 +6,6 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Result;
-use nix::sys::signal::{Signal, kill};
 use tests::imagenet::refused;
 use tests::programs::{UNHURRIED, ddp_imagenet, launch};
 use tests::{Job, digits};
@@ -107,11 +106,5 @@ fn a_training_that_takes_too_long_is_ended_and_named() -> Result<()> {
 
 #[test]
 fn the_trainings_of_a_comparison_that_is_killed_end_with_it() -> Result<()> {
-    let job = Job::new()?;
-    let mut comparison = job.start(compare(&["--steps=10000"])?)?;
-    job.runs()?;
-    assert_eq!(job.processes()?.len(), 2);
-    kill(comparison.pid(), Signal::SIGKILL)?;
-    assert!(!comparison.wait()?.status.success());
-    job.expect_nobody_left(SOON)
+    Job::new()?.expect_that_runs_end_with(compare(&["--steps=10000"])?)
 }

@@ -6,7 +6,6 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use nix::sys::signal::{Signal, kill};
@@ -44,16 +43,6 @@ fn start(job: &Job, case: &Case, name: &str) -> Result<Process> {
     let own = format!("--arch {arch} --steps {steps} --metrics {name}/metrics --resume auto{zero}");
     let flags = TRAINING.split(' ').chain(own.split(' '));
     job.start(launch(ranks, &ddp_imagenet(flags)?)?)
-}
-
-/// Kills all processes of a training at once.
-fn kill_all(job: &Job, launcher: &mut Process) -> Result<()> {
-    for pid in job.processes()? {
-        // It may have ended by itself at this moment.
-        let _ = kill(pid, Signal::SIGKILL);
-    }
-    launcher.wait()?;
-    job.expect_nobody_left(Duration::from_secs(5))
 }
 
 /// The bits of every loss of a rank, by epoch and step.
@@ -100,7 +89,7 @@ fn expect_that_kills_change_nothing(case: &Case) -> Result<()> {
                 ensure!(!launcher.has_ended()?, "it came to its end before it was killed");
                 Ok(has_taken_steps(&directory, ranks - 1, steps).then_some(()))
             })?;
-            kill_all(&job, &mut launcher)?;
+            job.kill_all(&mut launcher)?;
         }
         for (rank, seen) in seen.iter_mut().enumerate() {
             let expected = losses(&peace, rank)?;

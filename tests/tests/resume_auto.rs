@@ -2,10 +2,8 @@
 //! another number of ranks.
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use nix::sys::signal::{Signal, kill};
 use tests::programs::{ddp_mnist, launch};
 use tests::training::{OUTPUTS, events};
 use tests::{Ended, Job, Process};
@@ -49,12 +47,7 @@ fn interrupted(before: usize, after: usize) -> Result<(Job, u64, usize)> {
 fn run_and_kill(job: &Job, ranks: usize) -> Result<()> {
     let mut launcher = start(job, ranks)?;
     job.until("there is a checkpoint", || Ok(job.path(CHECKPOINT).exists().then_some(())))?;
-    for pid in job.processes()? {
-        // It may have ended by itself at this moment.
-        let _ = kill(pid, Signal::SIGKILL);
-    }
-    launcher.wait()?;
-    job.expect_nobody_left(Duration::from_secs(5))
+    job.kill_all(&mut launcher)
 }
 
 /// The epoch and the step from which a run has gone on, by what it has printed.
