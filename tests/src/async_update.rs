@@ -13,9 +13,9 @@ use crate::training::events;
 pub const METRICS: &str = "--metrics=metrics";
 
 /// Runs a method on `ranks` ranks to its end, with metrics.
-pub fn trained(ranks: usize, flags: &[&str]) -> Result<Job> {
+pub fn trained(ranks: usize, flags: &str) -> Result<Job> {
     let job = Job::new()?;
-    let program = async_update(flags.iter().copied().chain([METRICS]))?;
+    let program = async_update(flags.split(' ').chain([METRICS]))?;
     job.run(launch(ranks, &program)?)?.expect_success()?;
     Ok(job)
 }

@@ -77,9 +77,8 @@ fn hogwild_names_nine_digits_of_ten_with_every_update_counted_once() -> Result<(
     const UPDATES: u64 = 5 * 8000 / 32;
     let job = Job::new()?;
     // The threads wait in each step, so they work at the same time even on few cores.
-    let pace = ["--threads=4", "--step-time=5", "--metrics=metrics"];
-    let arguments = ["hogwild", "--lr=0.05", "--epochs=5"].into_iter().chain(pace);
-    job.run(async_update(arguments)?)?.expect_success()?;
+    let flags = "hogwild --lr=0.05 --epochs=5 --threads=4 --step-time=5 --metrics=metrics";
+    job.run(async_update(flags.split(' '))?)?.expect_success()?;
     let accuracy = events(job.directory(), 0, "outcome", |event| event["accuracy"].as_f64())?;
     ensure!(accuracy.len() == 1 && accuracy[0] >= 0.9, "{accuracy:?}");
 
@@ -101,9 +100,8 @@ fn hogwild_names_nine_digits_of_ten_with_every_update_counted_once() -> Result<(
 #[test]
 fn a_slow_thread_makes_fewer_updates_and_staler_ones() -> Result<()> {
     let job = Job::new()?;
-    let flags = ["--threads=3", "--epochs=1", "--step-time=5", "--straggle=2:45"];
-    let arguments = ["hogwild", "--metrics=metrics"].into_iter().chain(flags);
-    job.run(async_update(arguments)?)?.expect_success()?;
+    let flags = "hogwild --threads=3 --epochs=1 --step-time=5 --straggle=2:45 --metrics=metrics";
+    job.run(async_update(flags.split(' '))?)?.expect_success()?;
     let staleness = |thread| -> Result<Vec<f64>> {
         events(job.directory(), thread, "update", |update| update["staleness"].as_f64())
     };
@@ -140,8 +138,8 @@ fn when_a_thread_fails_the_others_end() -> Result<()> {
     let job = Job::new()?;
     // A directory where the second thread would create its file.
     fs::create_dir_all(job.path("metrics/rank1.jsonl"))?;
-    let flags = ["--threads=2", "--epochs=34560", "--step-time=10", "--metrics=metrics"];
-    let ended = job.run(async_update(["hogwild"].into_iter().chain(flags))?)?.expect_code(1)?;
+    let flags = "hogwild --threads=2 --epochs=34560 --step-time=10 --metrics=metrics";
+    let ended = job.run(async_update(flags.split(' '))?)?.expect_code(1)?;
     ended.expect_messages(&["thread 1 failed", "metrics/rank1.jsonl"])
 }
 

@@ -17,7 +17,7 @@ struct Curve {
 }
 
 /// Runs a method on `ranks` ranks, and returns their curves and the event `outcome` of rank 0.
-fn trained(ranks: usize, flags: &[&str]) -> Result<(Vec<Curve>, Value)> {
+fn trained(ranks: usize, flags: &str) -> Result<(Vec<Curve>, Value)> {
     let job = tests::async_update::trained(ranks, flags)?;
     let curve = |rank| {
         let column = |name: &str| events(job.directory(), rank, "step", |step| step[name].as_f64());
@@ -33,7 +33,7 @@ fn trained(ranks: usize, flags: &[&str]) -> Result<(Vec<Curve>, Value)> {
 #[test]
 fn every_synchronous_method_names_nine_digits_of_ten() -> Result<()> {
     for method in ["sync-allreduce", "sync-ps", "ring", "local-sgd", "post-local"] {
-        let (_, outcome) = trained(4, &[method])?;
+        let (_, outcome) = trained(4, method)?;
         let accuracy = number(&outcome, "accuracy")?;
         ensure!(accuracy >= 0.9, "{method}: {accuracy}");
     }
@@ -44,12 +44,10 @@ fn every_synchronous_method_names_nine_digits_of_ten() -> Result<()> {
 /// tolerance of a thousandth is far less than what a single missing gradient would change.
 #[test]
 fn the_ring_and_the_parameter_server_take_the_steps_of_all_reduce() -> Result<()> {
-    let flags = |method| [method, "--epochs=1", "--batch-size=64"];
-    let (expected, _) = trained(3, &flags("sync-allreduce"))?;
-    for method in ["ring", "sync-ps", "local-sgd"] {
-        let flags = flags(method);
-        let period: &[&str] = if method == "local-sgd" { &["--period=1"] } else { &[] };
-        let (found, _) = trained(3, &[&flags[..], period].concat())?;
+    let run = |method| trained(3, &format!("{method} --epochs=1 --batch-size=64"));
+    let (expected, _) = run("sync-allreduce")?;
+    for method in ["ring", "sync-ps", "local-sgd --period=1"] {
+        let (found, _) = run(method)?;
         for (found, expected) in found.iter().zip(&expected) {
             assert_eq!(found.losses.len(), expected.losses.len());
             for (a, b) in found.losses.iter().zip(&expected.losses) {
@@ -65,7 +63,7 @@ fn the_ring_and_the_parameter_server_take_the_steps_of_all_reduce() -> Result<()
 #[test]
 fn synchronous_ranks_have_the_same_model_to_the_bit_after_every_step() -> Result<()> {
     for method in ["sync-allreduce", "sync-ps", "ring"] {
-        let (curves, _) = trained(3, &[method, "--epochs=1"])?;
+        let (curves, _) = trained(3, &format!("{method} --epochs=1"))?;
         ensure!(curves[0].losses != curves[1].losses, "{method}: both ranks saw the same batches");
         for curve in &curves[1..] {
             assert_eq!(curve.theta, curves[0].theta, "{method}");
@@ -77,7 +75,7 @@ fn synchronous_ranks_have_the_same_model_to_the_bit_after_every_step() -> Result
 /// S1.22: if ranks only divide the data, there are as many models as ranks.
 #[test]
 fn between_two_means_the_models_of_local_sgd_differ() -> Result<()> {
-    let (curves, _) = trained(2, &["local-sgd", "--period=5", "--epochs=1"])?;
+    let (curves, _) = trained(2, "local-sgd --period=5 --epochs=1")?;
     let equal: Vec<_> = curves[0].theta.iter().zip(&curves[1].theta).map(|(a, b)| a == b).collect();
     let expected: Vec<_> = (1..=equal.len()).map(|step| step % 5 == 0).collect();
     assert_eq!(equal, expected);
@@ -86,9 +84,8 @@ fn between_two_means_the_models_of_local_sgd_differ() -> Result<()> {
 
 #[test]
 fn post_local_sgd_is_synchronous_up_to_its_start() -> Result<()> {
-    let flags = ["post-local", "--start=7", "--period=5", "--epochs=1"];
-    let (curves, _) = trained(2, &flags)?;
-    let (together, _) = trained(2, &["sync-allreduce", "--epochs=1"])?;
+    let (curves, _) = trained(2, "post-local --start=7 --period=5 --epochs=1")?;
+    let (together, _) = trained(2, "sync-allreduce --epochs=1")?;
     assert_eq!(curves[0].theta[..7], together[0].theta[..7]);
     let equal: Vec<_> = curves[0].theta.iter().zip(&curves[1].theta).map(|(a, b)| a == b).collect();
     let expected: Vec<_> = (1..=equal.len()).map(|step| step <= 7 || (step - 7) % 5 == 0).collect();
@@ -103,7 +100,7 @@ fn post_local_sgd_is_synchronous_up_to_its_start() -> Result<()> {
 fn a_slow_rank_delays_every_synchronous_rank() -> Result<()> {
     const DELAY: f64 = 0.02;
     for method in ["sync-allreduce", "sync-ps", "ring"] {
-        let flags = [method, "--epochs=1", "--batch-size=256", "--straggle=1:20"];
+        let flags = format!("{method} --epochs=1 --batch-size=256 --straggle=1:20");
         for curve in trained(2, &flags)?.0 {
             let took = curve.at[curve.at.len() - 1] - curve.at[0];
             let least = DELAY * (curve.at.len() - 1) as f64;
@@ -116,8 +113,8 @@ fn a_slow_rank_delays_every_synchronous_rank() -> Result<()> {
 /// Between two means nobody waits, so the fast rank finishes its period first.
 #[test]
 fn a_slow_rank_delays_local_sgd_at_the_mean_alone() -> Result<()> {
-    let flags = ["local-sgd", "--period=5", "--epochs=1", "--batch-size=256", "--straggle=1:20"];
-    let (curves, _) = trained(2, &flags)?;
+    let flags = "local-sgd --period=5 --epochs=1 --batch-size=256 --straggle=1:20";
+    let (curves, _) = trained(2, flags)?;
     let [fast, slow] = [&curves[0].at, &curves[1].at];
     for period in 0..3 {
         let fourth = 5 * period + 3;
@@ -131,8 +128,8 @@ fn a_slow_rank_delays_local_sgd_at_the_mean_alone() -> Result<()> {
 #[test]
 fn any_timeout_will_do() -> Result<()> {
     for method in ["sync-allreduce", "async-ps"] {
-        let timeout = format!("--timeout={}", u64::MAX);
-        let (_, outcome) = trained(2, &[method, "--epochs=1", "--batch-size=1000", &timeout])?;
+        let flags = format!("{method} --epochs=1 --batch-size=1000 --timeout={}", u64::MAX);
+        let (_, outcome) = trained(2, &flags)?;
         assert_eq!(number(&outcome, "batches")?, 8.0, "{method}");
     }
     Ok(())
