@@ -35,8 +35,6 @@ fn who_updated(directory: &Path) -> Result<Vec<u64>> {
     events(directory, 0, "update", |update| update["worker"].as_u64())
 }
 
-// === Lost ranks ===
-
 /// With ssp, the others would wait for the lost worker if it still counted.
 #[test]
 fn when_a_worker_is_killed_the_server_says_so_and_goes_on_with_the_others() -> Result<()> {
@@ -128,8 +126,6 @@ fn when_a_server_is_killed_every_worker_ends_and_names_it() -> Result<()> {
     }
     Ok(())
 }
-
-// === Late ranks ===
 
 #[test]
 fn a_worker_that_comes_late_is_served() -> Result<()> {

@@ -47,8 +47,6 @@ fn of_a_step(job: &Job, ranks: usize) -> Result<Vec<(usize, usize)>> {
     (0..ranks).map(of_rank).collect()
 }
 
-// === Bytes ===
-
 /// S1.33: in and out of the server together 2K for 2 ranks, 6K for 4, 8K for 5 and 14K for 8.
 #[test]
 fn two_models_for_each_worker_go_through_the_parameter_server() -> Result<()> {
@@ -92,8 +90,6 @@ fn a_rank_of_the_ring_sends_all_chunks_twice_but_two_of_them_once() -> Result<()
     Ok(())
 }
 
-// === Sums ===
-
 /// S1.39, S1.44, including lengths that are not a multiple of the number of ranks or are smaller
 /// than it. The program compares every sum with those of all_reduce and of a parameter server, and
 /// the bits of all ranks with each other.
@@ -109,8 +105,6 @@ fn the_ring_gives_every_rank_the_same_bits_and_the_sums_of_other_ways() -> Resul
     }
     Ok(())
 }
-
-// === Costs ===
 
 /// All numbers of a line.
 fn numbers(line: &str) -> Vec<f64> {
@@ -190,8 +184,6 @@ fn a_model_for_which_there_is_no_memory_is_refused() -> Result<()> {
     let program = async_update(["ring", "check", "--elements=4294967296"])?;
     expect_refusal(program, 2, &["--elements", "4294967296 is not in 1..=4294967295"])
 }
-
-// === Figures ===
 
 /// S1.35 to S1.39: the pieces of the article's figures, for its five GPUs.
 #[test]

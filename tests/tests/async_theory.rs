@@ -9,8 +9,6 @@ use tests::programs::async_update;
 use tests::training::events;
 use tests::{Job, Shared, expect_refusal, expect_refusals, printed};
 
-// === trace ===
-
 /// S1.24, S1.25.
 #[test]
 fn one_update_each_is_a_synchronous_update_of_plain_sgd_only() -> Result<()> {
@@ -24,8 +22,6 @@ fn the_slow_gpus_step_is_four_updates_old() -> Result<()> {
     insta::assert_snapshot!("async_trace_case2", printed(async_update(["trace", "case2"])?)?);
     Ok(())
 }
-
-// === quadratic ===
 
 /// What `quadratic` prints, and its picture. It takes half a minute, so the tests that look at it share
 /// one run.
@@ -67,8 +63,6 @@ fn momentum_divergence_and_regret_are_where_theory_puts_them() -> Result<()> {
     ensure!(picture.contains("8 workers, no momentum") && picture.contains("momentum 0.875"));
     Ok(())
 }
-
-// === hogwild ===
 
 /// With the settings of the README.
 #[test]
@@ -113,8 +107,6 @@ fn a_slow_thread_makes_fewer_updates_and_staler_ones() -> Result<()> {
     ensure!(mean(&slow) > 3.0 * mean(&fast), "{slow:?} and {fast:?}");
     Ok(())
 }
-
-// === Errors ===
 
 #[test]
 fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> {

@@ -27,8 +27,6 @@ fn trained(ranks: usize, flags: &str) -> Result<(Vec<Curve>, Value)> {
     Ok((curves, outcome(job.directory())?))
 }
 
-// === What they learn ===
-
 /// With the settings of the README.
 #[test]
 fn every_synchronous_method_names_nine_digits_of_ten() -> Result<()> {
@@ -93,8 +91,6 @@ fn post_local_sgd_is_synchronous_up_to_its_start() -> Result<()> {
     Ok(())
 }
 
-// === Which rank waits for which ===
-
 /// S1.30, S1.43: a synchronous step is as slow as its slowest rank.
 #[test]
 fn a_slow_rank_delays_every_synchronous_rank() -> Result<()> {
@@ -134,8 +130,6 @@ fn any_timeout_will_do() -> Result<()> {
     }
     Ok(())
 }
-
-// === Errors ===
 
 /// Each process makes a single update, after which no batch would notice the divergence.
 #[test]

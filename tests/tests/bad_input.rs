@@ -15,8 +15,6 @@ fn refused(job: &Job, arguments: &[&str], texts: &[&str]) -> Result<()> {
     job.expect_refusal(ddp_mnist(OUTPUTS.into_iter().chain(arguments.iter().copied()))?, 1, texts)
 }
 
-// === Data sets ===
-
 const IMAGES: &str = "train-images-idx3-ubyte";
 const LABELS: &str = "train-labels-idx1-ubyte";
 
@@ -88,8 +86,6 @@ fn a_directory_without_data_is_refused() -> Result<()> {
     refused(&job, &["--data-dir", "nowhere"], &["error: ", "nowhere"])
 }
 
-// === Flags ===
-
 #[test]
 fn senseless_flags_are_refused() -> Result<()> {
     let job = Job::new()?;
@@ -125,8 +121,6 @@ fn a_missing_directory_for_the_model_is_found_before_training() -> Result<()> {
     let save = ["--save", "nowhere/model.safetensors", "--metrics", "metrics"];
     job.expect_refusal(ddp_mnist(save)?, 1, &["error: ", "nowhere"])
 }
-
-// === The environment ===
 
 #[test]
 fn an_environment_that_makes_no_sense_is_refused() -> Result<()> {
@@ -183,8 +177,6 @@ fn a_host_that_nobody_knows_is_named() -> Result<()> {
     Job::new()?.expect_refusal(rank_1, 1, &texts)
 }
 
-// === Checkpoints ===
-
 /// ddp-mnist's parameters.
 const PARAMETERS: [(&str, &[usize]); 5] = [
     ("0.weight", &[128, 784]),
@@ -233,8 +225,6 @@ fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
     fs::remove_file(&path)?;
     refused(&job, &load, &["error: ", "old.safetensors", "No such file"])
 }
-
-// === Numbers ===
 
 #[test]
 fn a_loss_that_is_no_number_ends_the_training_and_says_when() -> Result<()> {

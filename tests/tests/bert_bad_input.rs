@@ -29,8 +29,6 @@ fn misspelt(arguments: &[&str], texts: &[&str]) -> Result<()> {
     refuse(dp_custom_criterion(arguments.iter().copied())?, 2, texts)
 }
 
-// === Devices ===
-
 #[test]
 fn devices_that_make_no_sense_are_refused() -> Result<()> {
     for (devices, expected) in [
@@ -67,8 +65,6 @@ fn a_method_and_a_number_of_processes_that_do_not_go_together_are_refused() -> R
     refuse(rank, 1, &["compare starts all ranks by itself: run it without a launcher"])
 }
 
-// === Batches ===
-
 #[test]
 fn a_batch_that_makes_no_sense_is_refused() -> Result<()> {
     let corpus = workspace().join("tests/data/pairs.txt");
@@ -88,8 +84,6 @@ fn a_batch_that_makes_no_sense_is_refused() -> Result<()> {
     }
     Ok(())
 }
-
-// === Text ===
 
 #[test]
 fn a_broken_corpus_or_vocabulary_is_refused() -> Result<()> {
@@ -118,8 +112,6 @@ fn a_broken_corpus_or_vocabulary_is_refused() -> Result<()> {
     }
     Ok(())
 }
-
-// === compare ===
 
 /// A comparison of small models that runs for a while.
 fn comparison(flags: &[&str]) -> Result<Command> {

@@ -196,8 +196,6 @@ fn the_counts_repeat_to_the_byte() -> Result<()> {
     Ok(())
 }
 
-// === compare ===
-
 /// All methods side by side, with the sizes of the other tests.
 fn compare(flags: &[&str]) -> Result<Command> {
     let sizes = SIZES.split(' ').chain(["--batch-size=8", UNHURRIED, "--corpus"]);

@@ -19,8 +19,6 @@ fn drawn(arguments: &[&str]) -> Result<String> {
     job.text("chart.svg")
 }
 
-// === trace ===
-
 #[test]
 fn the_threads_six_tokens_leave_the_fourth_device_idle() -> Result<()> {
     insta::assert_snapshot!("trace_toy", printed(&["trace", "--no-times"])?);
@@ -60,8 +58,6 @@ fn a_step_is_drawn_with_a_lane_for_each_device_and_all_its_parts() -> Result<()>
     Ok(())
 }
 
-// === answers ===
-
 #[test]
 fn every_question_is_answered() -> Result<()> {
     let text = printed(&["answers"])?;
@@ -88,8 +84,6 @@ fn a_question_can_be_asked_alone() -> Result<()> {
     Ok(())
 }
 
-// === model-parallel ===
-
 #[test]
 fn a_model_in_two_parts_gives_the_numbers_of_one() -> Result<()> {
     let split = printed(&["model-parallel", "--split", "--no-times"])?;
@@ -106,8 +100,6 @@ fn the_parts_are_drawn_on_their_devices() -> Result<()> {
     }
     Ok(())
 }
-
-// === speedup ===
 
 #[test]
 fn one_two_and_four_replicas_are_timed() -> Result<()> {
@@ -129,8 +121,6 @@ fn the_times_are_drawn() -> Result<()> {
     ensure!(svg.contains("2 replicas") && svg.contains("loss on every device"), "{svg}");
     Ok(())
 }
-
-// === Help and errors ===
 
 #[test]
 fn every_subcommand_explains_itself_with_examples() -> Result<()> {

@@ -29,8 +29,6 @@ fn job_with_images() -> Result<Job> {
     Ok(job)
 }
 
-// === Flags ===
-
 #[test]
 fn senseless_flags_are_refused() -> Result<()> {
     let job = Job::new()?;
@@ -59,8 +57,6 @@ fn a_batch_that_is_smaller_than_the_world_is_refused() -> Result<()> {
     let texts = ["[rank ", "--batch-size is 2", "at least 3"];
     job.expect_refusal(launch(3, &program)?, 1, &texts)
 }
-
-// === Image folders ===
 
 #[test]
 fn a_sound_image_folder_is_accepted() -> Result<()> {
@@ -111,8 +107,6 @@ fn a_corrupt_jpeg_is_named_and_fatal_unless_it_is_to_be_skipped() -> Result<()> 
     ended.expect_messages(&["images left out because they cannot be read: 1\n"])
 }
 
-// === CIFAR-10 ===
-
 #[test]
 fn a_cifar_file_of_the_wrong_size_is_refused() -> Result<()> {
     let job = Job::new()?;
@@ -126,8 +120,6 @@ fn a_cifar_file_of_the_wrong_size_is_refused() -> Result<()> {
     let texts = ["error: ", "test_batch.bin", "30729999", "30730000"];
     job.expect_refusal(small("cifar --dataset cifar10")?, 1, &texts)
 }
-
-// === Checkpoints ===
 
 #[test]
 fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {

@@ -77,8 +77,6 @@ fn a_whole_epoch_is_measured_instead_of_projected() -> Result<()> {
     Ok(())
 }
 
-// === Errors ===
-
 #[test]
 fn what_cannot_be_compared_is_refused() -> Result<()> {
     let rank = launch(1, &ddp_imagenet(["compare"])?)?;

@@ -13,8 +13,6 @@ fn one_epoch() -> Result<Command> {
     ddp_mnist(["--epochs", "1", "--batch-size", "1000"])
 }
 
-// === Stdout and stderr ===
-
 /// The shell's ways to leave outputs without a reader: both, and then stdout only, so that stderr shows
 /// what the program has to say about it.
 const NOBODY_READS: [&str; 5] = [
@@ -67,8 +65,6 @@ fn an_error_that_nobody_reads_has_its_usual_code() -> Result<()> {
     expect_code_without_readers(&ddp_mnist(["--load", "missing"])?, "1")?;
     Ok(())
 }
-
-// === Files ===
 
 #[test]
 fn a_model_is_not_saved_to_a_device_or_a_pipe() -> Result<()> {
@@ -132,8 +128,6 @@ fn a_log_file_that_may_not_grow_ends_and_the_job_does_not() -> Result<()> {
     let ended = job.run(in_shell(r#"ulimit -f 8; exec "$@""#, &program))?.expect_success()?;
     ended.expect_line(&["cannot write to ", "stdout.log any more: File too large"])
 }
-
-// === Too few of them ===
 
 #[test]
 fn a_low_limit_on_open_files_is_an_error_with_the_number_that_would_do() -> Result<()> {

@@ -14,8 +14,6 @@ use super::{FOR_LOSS, expect_replay, loss, printed, replayed};
 /// The program's path in commands of the book that must not use a launcher.
 const BY_HAND: &str = "target/release/async-update";
 
-// === The article's two stories ===
-
 #[test]
 fn the_articles_first_story_is_as_the_book_tells_it() -> Result<()> {
     let text = printed(async_update(["trace", "case1"])?)?;
@@ -42,8 +40,6 @@ fn ranks_may_be_threads_and_get_the_same_weights() -> Result<()> {
     expect_listing("ranks_as_threads.txt", &listing, EXACT)
 }
 
-// === With a slow worker ===
-
 #[test]
 fn a_slow_worker_costs_synchronous_ones_what_the_book_shows() -> Result<()> {
     expect_words_of_replay("async_slow_sync.txt")
@@ -67,8 +63,6 @@ fn threads_without_a_lock_are_as_the_book_shows() -> Result<()> {
 fn expect_words_of_replay(name: &str) -> Result<()> {
     expect_words(name, &replayed(name)?)
 }
-
-// === The price ===
 
 /// S1.23: the more workers, the staler the gradients, and the worse the result.
 #[test]
@@ -118,8 +112,6 @@ fn the_bytes_of_a_server_are_as_the_book_shows() -> Result<()> {
     }
     expect_listing("async_shards.txt", &format!("{commands}$ tail -qn 1{files}\n{ends}"), EXACT)
 }
-
-// === Lost ranks and late ranks ===
 
 /// Starts the ranks without a launcher, which would end all of them when one is lost. The flags
 /// need a timeout, since gloo can miss that the rank it sends to has ended (see
