@@ -80,13 +80,11 @@ impl Job {
         self.directory().join(name)
     }
 
-    /// The content of a file in that directory.
     pub fn text(&self, name: impl AsRef<Path>) -> Result<String> {
         let path = self.path(name);
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
     }
 
-    /// The tensors of a safetensors file in that directory.
     pub fn tensors(&self, name: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>> {
         safetensors::read(&self.path(name))
     }
@@ -130,7 +128,6 @@ impl Job {
         Ok(Process { child, command, stdout, stderr, members: self.members.clone() })
     }
 
-    /// Starts a process and waits for its end.
     pub fn run(&self, command: Command) -> Result<Ended> {
         self.start(command)?.wait()
     }
@@ -238,7 +235,6 @@ impl Drop for Job {
 }
 
 impl Process {
-    /// The process id, for signals.
     pub fn pid(&self) -> Pid {
         match &self.child {
             Running::Child(child) => Pid::from_raw(child.id().cast_signed()),
@@ -246,7 +242,6 @@ impl Process {
         }
     }
 
-    /// Whether it has ended by now.
     pub fn has_ended(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_some())
     }

@@ -10,9 +10,7 @@ use crate::{Job, programs, python};
 /// The argument that names the file to write.
 pub const FILE: &str = "tensors.safetensors";
 
-/// What both have done.
 pub struct Both {
-    /// What they have saved.
     pub tensors: BTreeMap<String, Tensor>,
     /// What Rust has printed, and what Python has.
     pub printed: [String; 2],

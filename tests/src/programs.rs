@@ -26,14 +26,12 @@ pub const PROGRAMS: [&str; 5] =
 /// longer.
 pub const UNHURRIED: &str = "--timeout=86400";
 
-/// The workspace's directory.
 pub fn workspace() -> &'static Path {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     // Not `..`, because this package may be a link in a twin of the checkout.
     tests.parent().unwrap_or(tests)
 }
 
-/// The text of a file of the workspace.
 pub fn source(path: impl AsRef<Path>) -> Result<String> {
     let path = workspace().join(path);
     fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
@@ -77,12 +75,10 @@ pub fn cargo() -> Command {
     cargo
 }
 
-/// The trainer with DistributedDataParallel.
 pub fn ddp_mnist<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     program("ddp-mnist", arguments)
 }
 
-/// The ImageNet trainer.
 pub fn ddp_imagenet<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     program("ddp-imagenet", arguments)
 }
@@ -92,17 +88,14 @@ pub fn launcher<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Comm
     program("launch", arguments)
 }
 
-/// Synchronous and asynchronous updates.
 pub fn async_update<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     program("async-update", arguments)
 }
 
-/// The first steps in data parallelism.
 pub fn dp_basic<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     program("dp-basic", arguments)
 }
 
-/// BERT, with DataParallel's memory.
 pub fn dp_custom_criterion<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     program("dp-custom-criterion", arguments)
 }
@@ -209,7 +202,6 @@ pub(crate) fn clean(program: &Path) -> Command {
     command
 }
 
-/// A shell with this script.
 pub fn shell(script: &str) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", script]);

@@ -12,7 +12,6 @@ use anyhow::{Context, Result, ensure};
 pub struct Tensor {
     /// `F32` and so on.
     pub dtype: String,
-    /// The sizes of its dimensions.
     pub shape: Vec<usize>,
     /// Its values, little-endian.
     pub bytes: Vec<u8>,

@@ -64,7 +64,6 @@ impl Line {
 pub struct Trial {
     /// For moments and victims.
     pub rng: StdRng,
-    /// How large it is.
     pub size: Size,
     /// All that the launchers have printed.
     pub log: String,

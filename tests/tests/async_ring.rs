@@ -13,7 +13,6 @@ pub const TRAFFIC: &str = "--epochs 1 --batch-size 250";
 /// K: the size of the model in bytes, which is also that of its gradient.
 const MODEL: usize = 101_770 * 4;
 
-/// What a training says about its traffic.
 pub struct Traffic {
     pub printed: String,
     /// The bytes that each rank sends and receives in each step.
@@ -106,7 +105,6 @@ fn the_ring_gives_every_rank_the_same_bits_and_the_sums_of_other_ways() -> Resul
     Ok(())
 }
 
-/// All numbers of a line.
 fn numbers(line: &str) -> Vec<f64> {
     line.split_whitespace().filter_map(|word| word.replace(',', "").parse().ok()).collect()
 }

@@ -18,7 +18,6 @@ fn refused(job: &Job, arguments: &[&str], texts: &[&str]) -> Result<()> {
 const IMAGES: &str = "train-images-idx3-ubyte";
 const LABELS: &str = "train-labels-idx1-ubyte";
 
-/// The number of digits in each data set of these tests.
 const COUNT: u32 = 200;
 
 #[test]
@@ -177,7 +176,6 @@ fn a_host_that_nobody_knows_is_named() -> Result<()> {
     Job::new()?.expect_refusal(rank_1, 1, &texts)
 }
 
-/// ddp-mnist's parameters.
 const PARAMETERS: [(&str, &[usize]); 5] = [
     ("0.weight", &[128, 784]),
     ("0.bias", &[128]),

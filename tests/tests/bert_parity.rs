@@ -24,7 +24,6 @@ fn train(mut program: Command) -> Result<Training> {
     Training::run(program, 1)
 }
 
-/// Trains with these flags in Rust and in Python, and compares the results.
 fn expect_parity(flags: &str) -> Result<()> {
     let flags = || TINY.split(' ').chain(flags.split(' '));
     let rust = train(dp_custom_criterion(flags())?)?;

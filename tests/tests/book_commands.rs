@@ -97,7 +97,6 @@ fn commands(text: &str) -> Vec<String> {
     commands
 }
 
-/// The chapters of the book.
 fn chapters() -> Result<Vec<String>> {
     files_below(&workspace().join("book/src"), &["md"])?.into_iter().map(source).collect()
 }

@@ -108,7 +108,6 @@ fn without_code_blocks(text: &str) -> String {
     text.lines().filter(is_text).map(|line| format!("{line}\n")).collect()
 }
 
-/// The targets of links and pictures.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
 }

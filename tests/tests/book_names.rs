@@ -38,7 +38,6 @@ fn every_name_beside_pytorchs_is_one_of_the_library() -> Result<()> {
     Ok(())
 }
 
-/// Adds what the files of a folder declare.
 fn declare(folder: &Path, declared: &mut BTreeSet<String>) -> Result<()> {
     for path in files_below(folder, &["rs"])? {
         let text = fs::read_to_string(path)?;

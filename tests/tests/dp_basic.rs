@@ -5,7 +5,6 @@ use anyhow::{Result, ensure};
 use tests::programs::dp_basic;
 use tests::{Job, expect_refusals};
 
-/// The output of dp-basic with these arguments.
 fn printed(arguments: &[&str]) -> Result<String> {
     tests::printed(dp_basic(arguments.iter().copied())?)
 }

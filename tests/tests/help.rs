@@ -12,7 +12,6 @@ fn help(name: &str, subcommands: &[&str]) -> Result<String> {
     printed(program(name, arguments)?)
 }
 
-/// The names in the list of subcommands.
 fn subcommands(help: &str) -> Vec<&str> {
     let list = help.split_once("\nCommands:\n").map_or("", |(_, rest)| rest);
     let list = list.split("\n\n").next().unwrap_or_default();

@@ -13,7 +13,6 @@ use tests::{Job, digits};
 /// How long the processes of a killed comparison may take to end.
 const SOON: Duration = Duration::from_secs(10);
 
-/// A comparison of small networks.
 fn compare(flags: &[&str]) -> Result<Command> {
     let sizes = ["compare", "--arch=pyramidnet8_a6", "--batch-size=8", UNHURRIED];
     ddp_imagenet(sizes.iter().chain(flags).copied())

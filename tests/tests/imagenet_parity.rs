@@ -9,7 +9,6 @@ use tests::{Job, Training, python};
 /// Real pixels, those of the embedded digits, and enough steps for a difference to show.
 const DIGITS: &str = "--dataset mnist --no-augment --epochs 1 --steps 10 --batch-size=32";
 
-/// Trains with these flags in Rust and in Python, and compares the results.
 fn expect_parity(world_size: usize, flags: &str) -> Result<()> {
     let flags = || DIGITS.split(' ').chain(flags.split(' '));
 

@@ -25,7 +25,6 @@ const STEPS: RangeInclusive<usize> = 2..=7;
 const TRAINING: &str = "--dataset=mnist --batch-size=4 --epochs=2 --lr=0.05 --schedule=cosine \
                         --accumulate=2 --amp=bf16 --save-every=2 --workers=2";
 
-/// A training, and how often it is killed.
 struct Case {
     ranks: usize,
     arch: &'static str,

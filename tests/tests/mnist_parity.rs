@@ -6,7 +6,6 @@ use tests::programs::{ddp_mnist, launch};
 use tests::training::OUTPUTS;
 use tests::{Training, python};
 
-/// Trains with these flags in Rust and in Python, and compares the results.
 fn expect_parity(world_size: usize, flags: &str) -> Result<()> {
     let flags = || flags.split(' ').chain(OUTPUTS);
     let rust = Training::run(launch(world_size, &ddp_mnist(flags())?)?, world_size)?;

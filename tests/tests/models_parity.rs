@@ -5,7 +5,6 @@
 use anyhow::{Result, ensure};
 use tests::parity::{Both, FILE, expect_equal_tensors};
 
-/// Trains and evaluates one batch in Rust and in Python, and compares the results.
 fn expect_parity(arch: &str) -> Result<()> {
     let Both { tensors, printed: [rust, python] } =
         expect_equal_tensors("models", "models", &[arch, FILE])?;

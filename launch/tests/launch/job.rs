@@ -70,7 +70,6 @@ impl Job {
         Some(fs::read_to_string(self.dir().join(name)).ok()?.trim().to_owned())
     }
 
-    /// Leaves a note for the ranks.
     pub(crate) fn leave(&self, name: &str) {
         fs::write(self.dir().join(name), "").unwrap();
     }
@@ -100,7 +99,6 @@ impl Job {
     }
 }
 
-/// How a launcher ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,

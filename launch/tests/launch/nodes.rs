@@ -51,14 +51,12 @@ impl Nodes {
         Nodes { flags, port, _reservation: reservation }
     }
 
-    /// The launcher of a node.
     pub(crate) fn launch(&self, job: &Job, rank: u16, flags: &str, script: &str) -> Command {
         let Nodes { flags: nodes, port, .. } = self;
         let space = if nodes.ends_with(':') { "" } else { " " };
         job.launch_sh(&format!("{nodes}{space}{port} --node-rank {rank} {flags}"), script)
     }
 
-    /// Starts the launcher of a node.
     pub(crate) fn start(&self, job: &Job, rank: u16, flags: &str, script: &str) -> Running {
         start(self.launch(job, rank, flags, script))
     }
@@ -71,7 +69,6 @@ impl Nodes {
     }
 }
 
-/// Waits for the end of all launchers.
 fn finish<const N: usize>(running: [Running; N]) -> [Ended; N] {
     running.map(Running::finish)
 }

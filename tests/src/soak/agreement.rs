@@ -14,7 +14,6 @@ use crate::cluster::Cluster;
 use crate::job::Ended;
 use crate::programs::shell;
 
-/// What each rank prints.
 const SAY: &str =
     "echo rank=$RANK/$WORLD_SIZE local=$LOCAL_RANK/$LOCAL_WORLD_SIZE node=$GROUP_RANK";
 

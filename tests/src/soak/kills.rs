@@ -10,7 +10,6 @@ use super::{NODES, PATIENCE, Trial, endless_training};
 use crate::cluster::Cluster;
 use crate::training::wait_for_steps;
 
-/// Who is killed.
 #[derive(Clone, Copy)]
 pub(super) enum Victim {
     Rank,

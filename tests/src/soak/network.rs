@@ -78,7 +78,6 @@ pub(super) fn partition(trial: &mut Trial) -> Result<Duration> {
     })
 }
 
-/// Starts a training of so many steps.
 fn start(cluster: &mut Cluster, per_node: usize, steps: usize) -> Result<()> {
     let data = cluster.job.path("data");
     std::fs::create_dir(&data)?;

@@ -17,7 +17,6 @@ use crate::safetensors::Tensor;
 /// The jobs of a trial, some of which may end before their moment.
 const ATTEMPTS: usize = 10;
 
-/// The weights at the end.
 const WEIGHTS: &str = "model.safetensors";
 
 /// A training that nobody disturbed.
