@@ -1,4 +1,5 @@
-//! Links in the book lead somewhere, and its pages load nothing from a network.
+//! Links in the book lead somewhere, and its pages load nothing from a network. In a browser,
+//! `tests/python/book_pages.py` and `book_pictures.py` look at them more closely.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -7,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use tests::Job;
 use tests::programs::{files_below, workspace};
+use tests::{Job, python};
 
 /// Elements that make a browser fetch something, unlike a link that a reader may follow.
 const LOADING: [&str; 13] = [
@@ -63,8 +64,27 @@ fn the_built_pages_have_these_headings_and_load_nothing_from_a_network() -> Resu
     Ok(())
 }
 
+#[test]
+fn pages_fit_their_screens_and_are_legible_in_every_theme() -> Result<()> {
+    look_at_the_book("book_pages")
+}
+
+#[test]
+fn pictures_obey_the_keyboard_and_show_the_programs_numbers() -> Result<()> {
+    look_at_the_book("book_pictures")
+}
+
+fn look_at_the_book(script: &str) -> Result<()> {
+    let Some(job) = built_book()? else { return Ok(()) };
+    let folder = job.directory().display().to_string();
+    let seen = job.run(python(script, [&*folder])?)?.expect_success()?;
+    // Says how many pages there were, or that there is no browser.
+    eprint!("{}", seen.stdout);
+    Ok(())
+}
+
 /// Builds the book into the job's directory. None, which it says, if there is no mdBook.
-pub fn built_book() -> Result<Option<Job>> {
+fn built_book() -> Result<Option<Job>> {
     let Some(mdbook) = mdbook()? else {
         eprintln!("skipped: there is no mdBook here; `cargo xtask book` installs it");
         return Ok(None);
