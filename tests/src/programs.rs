@@ -60,6 +60,18 @@ pub fn between<'a>(text: &'a str, begin: &str, end: &str) -> Result<&'a str> {
     found.map(|(part, _)| part).with_context(missing)
 }
 
+/// The difference between two texts with these names.
+pub fn diff([from, to]: [&str; 2], texts: [&str; 2]) -> Result<String> {
+    let job = Job::new()?;
+    for (name, text) in [from, to].iter().zip(texts) {
+        fs::write(job.path(name), text)?;
+    }
+    let mut diff = Command::new("diff");
+    diff.args(["-U", "1", "--label", from, "--label", to, from, to]);
+    // diff exits with 1 if it finds differences.
+    Ok(job.run(diff)?.expect_code(1)?.stdout)
+}
+
 /// The cargo that runs the tests, in the workspace.
 pub fn cargo() -> Command {
     let mut cargo = Command::new(env!("CARGO"));

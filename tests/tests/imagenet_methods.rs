@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tests::imagenet::refused;
-use tests::programs::{between, ddp_imagenet, launch, source};
+use tests::programs::{between, ddp_imagenet, diff, launch, source};
 use tests::training::{events, losses};
 use tests::{Job, Shared, printed};
 
@@ -304,27 +304,11 @@ fn the_counts_repeat_to_the_byte_and_the_optimizer_makes_the_difference() -> Res
 
 // === The code of the four ===
 
-/// The lines between a file's anchors.
-fn listing(method: &str) -> Result<Vec<String>> {
+/// The lines between a file's anchors, not indented.
+fn listing(method: &str) -> Result<String> {
     let text = source(format!("ddp-imagenet/src/exhibits/train_cifar/{method}.rs"))?;
     let listing = between(&text, "// ANCHOR: train\n", "// ANCHOR_END: train")?;
-    Ok(listing.lines().map(|line| line.trim().to_owned()).collect())
-}
-
-/// The number of lines that must be added or changed to turn one text into the other.
-fn added(before: &[String], after: &[String]) -> usize {
-    // lengths[j]: the longest common subsequence of the lines so far and the first j of `after`.
-    let mut lengths = vec![0; after.len() + 1];
-    for line in before {
-        let mut diagonal = 0;
-        for (index, other) in after.iter().enumerate() {
-            let above = lengths[index + 1];
-            lengths[index + 1] =
-                if line == other { diagonal + 1 } else { above.max(lengths[index]) };
-            diagonal = above;
-        }
-    }
-    after.len() - lengths[after.len()]
+    Ok(listing.lines().map(|line| format!("{}\n", line.trim())).collect())
 }
 
 /// S4.10
@@ -333,12 +317,14 @@ fn from_each_method_to_the_next_it_is_a_handful_of_lines() -> Result<()> {
     let [single, data_parallel, ddp, apex] =
         ["single", "data_parallel", "distributed", "apex"].map(listing);
     let (single, data_parallel, ddp, apex) = (single?, data_parallel?, ddp?, apex?);
-    assert!(single.len() > 25, "the listing is cut off: {single:?}");
+    assert!(single.lines().count() > 25, "the listing is cut off: {single}");
     for (before, after, lines) in
         [(&single, &data_parallel, 6), (&single, &ddp, 8), (&ddp, &apex, 3)]
     {
-        let found = added(before, after);
-        assert!((1..=lines).contains(&found), "{found} lines instead of {lines}: {after:#?}");
+        // That must be added or changed.
+        let diff = diff(["before", "after"], [before, after])?;
+        let found = diff.lines().skip(2).filter(|line| line.starts_with('+')).count();
+        assert!((1..=lines).contains(&found), "{found} lines instead of {lines}:\n{diff}");
     }
     Ok(())
 }

@@ -2,9 +2,8 @@
 
 use anyhow::{Context, Result};
 use tests::Job;
-use tests::programs::{UNHURRIED, between, dp_custom_criterion, launch, source, workspace};
+use tests::programs::{UNHURRIED, between, diff, dp_custom_criterion, launch, source, workspace};
 
-use super::ladder::diff;
 use super::listing::{EXACT, LAST_DIGIT, expect_amounts, expect_listing};
 use super::{after_two, printed};
 

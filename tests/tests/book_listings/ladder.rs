@@ -1,11 +1,8 @@
 //! Chapter "From one device to several hosts".
 
-use std::fs;
-use std::process::Command;
-
 use anyhow::Result;
 use tests::Job;
-use tests::programs::{example, free_port, launch, launch_with, source};
+use tests::programs::{diff, example, free_port, launch, launch_with, source};
 
 use super::listing::{EXACT, expect_listing};
 use super::{expect_replay, printed};
@@ -83,18 +80,6 @@ pub(super) fn diff_of_examples(from: &str, to: &str) -> Result<String> {
     let [from, to] = [from, to].map(|name| format!("{name}.rs"));
     let code = |file: &str| source(format!("core/examples/{file}"));
     diff([&from, &to], [&code(&from)?, &code(&to)?])
-}
-
-/// The difference between two texts with these names.
-pub(super) fn diff([from, to]: [&str; 2], texts: [&str; 2]) -> Result<String> {
-    let job = Job::new()?;
-    for (name, text) in [from, to].iter().zip(texts) {
-        fs::write(job.path(name), text)?;
-    }
-    let mut diff = Command::new("diff");
-    diff.args(["-U", "1", "--label", from, "--label", to, from, to]).current_dir(job.directory());
-    // diff exits with 1 if it finds differences.
-    Ok(job.run(diff)?.expect_code(1)?.stdout)
 }
 
 /// An example without its comments.

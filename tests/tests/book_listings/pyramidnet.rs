@@ -2,9 +2,8 @@
 
 use anyhow::{Context, Result};
 use tests::Job;
-use tests::programs::{UNHURRIED, between, ddp_imagenet, source};
+use tests::programs::{UNHURRIED, between, ddp_imagenet, diff, source};
 
-use super::ladder::diff;
 use super::listing::{EXACT, expect_listing, expect_measured, expect_training};
 use super::{after_two, expect_replay, replayed};
 
