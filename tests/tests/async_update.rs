@@ -187,7 +187,11 @@ fn compare_refuses_what_it_cannot_do_before_it_trains() -> Result<()> {
         ("compare --step-time=60001", 2, ["--step-time", "60001 is not in 1..=60000"]),
         ("compare --timeout=18446744073709551615", 2, ["--timeout", "too large"]),
         ("compare --plot=/dev/null/plots", 1, ["create directory", "/dev/null/plots"]),
-        ("compare --plot=/proc", 1, ["write to the directory of", "/proc/loss-time-slow.svg"]),
+        (
+            "compare --plot=/proc",
+            1,
+            ["cannot write to the directory of", "/proc/loss-time-slow.svg"],
+        ),
     ];
     expect_refusals(|line| async_update(line.split(' ')), &lines)?;
     let as_a_rank = as_rank(async_update(["compare"])?, 0, 2, free_port()?);

@@ -5,7 +5,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use nix::sys::signal::{Signal, kill};
 use tests::programs::{UNHURRIED, dp_custom_criterion, launch, workspace};
 use tests::{Job, expect_refusal};
@@ -20,13 +20,13 @@ fn refuse(command: Command, code: i32, texts: &[&str]) -> Result<()> {
 }
 
 /// Arguments that the program itself rejects.
-fn refused(arguments: &[&str], texts: &[&str]) -> Result<()> {
-    refuse(dp_custom_criterion(arguments.iter().copied())?, 1, &[&["error: "], texts].concat())
+fn refused(arguments: &str, texts: &[&str]) -> Result<()> {
+    refuse(dp_custom_criterion(arguments.split(' '))?, 1, &[&["error: "], texts].concat())
 }
 
 /// Arguments that are rejected when they are parsed.
-fn misspelt(arguments: &[&str], texts: &[&str]) -> Result<()> {
-    refuse(dp_custom_criterion(arguments.iter().copied())?, 2, texts)
+fn misspelt(arguments: &str, texts: &[&str]) -> Result<()> {
+    refuse(dp_custom_criterion(arguments.split(' '))?, 2, texts)
 }
 
 #[test]
@@ -39,8 +39,10 @@ fn devices_that_make_no_sense_are_refused() -> Result<()> {
         ("cpu:0,cuda:0", "devices is a list with cpu:0 and cuda:0, but must be all of one kind"),
         ("tpu", "devices is \"tpu\", but must be a list such as cuda:0,cuda:1, or 4xcpu"),
     ] {
-        misspelt(&["--devices", devices], &["--devices <DEVICES>", expected])?;
-        misspelt(&["compare", "--devices", devices], &["--devices <DEVICES>", expected])?;
+        for command in ["", "compare "] {
+            let arguments = format!("{command}--devices {devices}");
+            misspelt(&arguments, &["--devices <DEVICES>", expected])?;
+        }
     }
     Ok(())
 }
@@ -48,16 +50,15 @@ fn devices_that_make_no_sense_are_refused() -> Result<()> {
 #[test]
 fn an_output_device_that_is_nowhere_is_refused() -> Result<()> {
     let expected = "--devices is cpu:0, but must be two or more with --method output-device";
-    refused(&["--method", "output-device"], &[expected])?;
-    refused(&["--method", "output-device", "--devices", "cpu:1"], &["--devices is cpu:1, but"])
+    refused("--method output-device", &[expected])?;
+    refused("--method output-device --devices cpu:1", &["--devices is cpu:1, but"])
 }
 
 #[test]
 fn a_method_and_a_number_of_processes_that_do_not_go_together_are_refused() -> Result<()> {
-    refused(
-        &["--method", "ddp", "--devices", "2xcpu"],
-        &["devices is cpu:0,cpu:1", "one for each rank on this host, here 1", "cargo launch -n 2"],
-    )?;
+    let texts =
+        ["devices is cpu:0,cpu:1", "one for each rank on this host, here 1", "cargo launch -n 2"];
+    refused("--method ddp --devices 2xcpu", &texts)?;
     let text =
         "--method is data-parallel, but must be ddp or apex where there are several ranks, here 2";
     refuse(launch(2, &dp_custom_criterion([])?)?, 1, &[text])?;
@@ -67,20 +68,15 @@ fn a_method_and_a_number_of_processes_that_do_not_go_together_are_refused() -> R
 
 #[test]
 fn a_batch_that_makes_no_sense_is_refused() -> Result<()> {
-    let corpus = workspace().join("tests/data/pairs.txt");
-    let corpus = ["--corpus", corpus.to_str().context("the path is no text")?];
-    misspelt(&["--batch-size", "0"], &["invalid value '0' for '--batch-size"])?;
-    refused(
-        &[&corpus[..], &["--batch-size", "44"]].concat(),
-        &["--batch-size is 44, but must be at most 43, the pairs of the corpus"],
-    )?;
+    let corpus = workspace().join("tests/data/pairs.txt").display().to_string();
+    misspelt("--batch-size 0", &["invalid value '0' for '--batch-size"])?;
+    let text = "--batch-size is 44, but must be at most 43, the pairs of the corpus";
+    refused(&format!("--corpus {corpus} --batch-size 44"), &[text])?;
     let odd = dp_custom_criterion(["--method", "ddp", "--batch-size", "7"])?;
     refuse(launch(2, &odd)?, 1, &["--batch-size is 7, but must be a multiple of 2, the ranks"])?;
     for batch_size in ["0", "9"] {
-        refused(
-            &["compare", "--batch-size", batch_size],
-            &["--batch-size is", "2 or a multiple of it: an equal share for each device"],
-        )?;
+        let texts = ["--batch-size is", "2 or a multiple of it: an equal share for each device"];
+        refused(&format!("compare --batch-size {batch_size}"), &texts)?;
     }
     Ok(())
 }
@@ -91,60 +87,53 @@ fn a_broken_corpus_or_vocabulary_is_refused() -> Result<()> {
     let write = |name: &str, content: &str| -> Result<String> {
         let path = directory.path().join(name);
         fs::write(&path, content)?;
-        Ok(path.to_str().context("the path is no text")?.to_owned())
+        Ok(path.display().to_string())
     };
     let corpus = write("corpus.txt", "one\ttwo\nno tab in here\n")?;
     let vocab =
         write("vocab.txt", "vocabulary: 7 words\n<pad>\n<unk>\n<eos>\n<sos>\n<mask>\none\n")?;
-    for command in [&[][..], &["compare"]] {
-        refused(
-            &[command, &["--corpus", &corpus]].concat(),
-            &["corpus.txt: line 2 has 0 tabs: \"no tab in here\"; expected two sentences per line"],
-        )?;
-        refused(
-            &[command, &["--vocab", &vocab]].concat(),
-            &["vocab.txt: it holds 6 of 7 words; expected a file that was written to its end"],
-        )?;
-        refused(
-            &[command, &["--vocab-size", "100"]].concat(),
-            &["--vocab-size is 100, but must be at least ", "the tokens of the vocabulary"],
-        )?;
+    for command in ["", "compare "] {
+        let text =
+            "corpus.txt: line 2 has 0 tabs: \"no tab in here\"; expected two sentences per line";
+        refused(&format!("{command}--corpus {corpus}"), &[text])?;
+        let text = "vocab.txt: it holds 6 of 7 words; expected a file that was written to its end";
+        refused(&format!("{command}--vocab {vocab}"), &[text])?;
+        let texts = ["--vocab-size is 100, but must be at least ", "the tokens of the vocabulary"];
+        refused(&format!("{command}--vocab-size 100"), &texts)?;
     }
     Ok(())
 }
 
 /// A comparison of small models that runs for a while.
-fn comparison(flags: &[&str]) -> Result<Command> {
-    let sizes = ["--hidden=32", "--layers=1", "--seq-len=16", "--vocab-size=2000", UNHURRIED];
-    dp_custom_criterion(["compare"].iter().chain(&sizes).chain(flags).copied())
+fn comparison(flags: &str) -> Result<Command> {
+    let sizes = "compare --hidden=32 --layers=1 --seq-len=16 --vocab-size=2000";
+    dp_custom_criterion(sizes.split(' ').chain([UNHURRIED]).chain(flags.split(' ')))
 }
 
 #[test]
 fn a_comparison_without_anything_to_compare_is_refused() -> Result<()> {
-    refused(
-        &["compare", "--devices", "cpu:0"],
-        &["--devices is cpu:0, but must be at least two devices, such as 4xcpu"],
-    )?;
-    misspelt(&["compare", "--steps", "2"], &["invalid value '2' for '--steps"])
+    let text = "--devices is cpu:0, but must be at least two devices, such as 4xcpu";
+    refused("compare --devices cpu:0", &[text])?;
+    misspelt("compare --steps 2", &["invalid value '2' for '--steps"])
 }
 
 #[test]
 fn a_budget_that_is_no_size_or_holds_no_pair_is_refused() -> Result<()> {
     for budget in ["2GB", "much", "0GiB", "-1GiB"] {
-        let flag = format!("--budget={budget}");
-        misspelt(&["compare", &flag], &["expected a number and B, KiB, MiB or GiB, such as 2GiB"])?;
+        let text = "expected a number and B, KiB, MiB or GiB, such as 2GiB";
+        misspelt(&format!("compare --budget={budget}"), &[text])?;
     }
     let said = [
         "error: --budget is 100 KiB, but must be at least ",
         "MiB, which data-parallel needs for a batch of 2, a pair for each device",
     ];
-    expect_refusal(comparison(&["--budget", "100KiB"])?, 1, &said)
+    expect_refusal(comparison("--budget 100KiB")?, 1, &said)
 }
 
 #[test]
 fn a_run_that_takes_too_long_is_ended_and_named() -> Result<()> {
     let job = Job::new()?;
-    let ended = job.run(comparison(&["--steps", "10000", "--timeout", "1"])?)?.expect_code(1)?;
+    let ended = job.run(comparison("--steps 10000 --timeout 1")?)?.expect_code(1)?;
     ended.expect_messages(&["error: data-parallel took more than 1 s; --timeout allows more"])?;
     job.expect_nobody_left(SOON)
 }
@@ -152,7 +141,7 @@ fn a_run_that_takes_too_long_is_ended_and_named() -> Result<()> {
 #[test]
 fn a_rank_that_dies_is_named_and_the_others_end() -> Result<()> {
     let job = Job::new()?;
-    let mut comparison = job.start(comparison(&["--steps", "60"])?)?;
+    let mut comparison = job.start(comparison("--steps 60")?)?;
     kill(job.rank(1, "dp-custom-criterion")?, Signal::SIGKILL)?;
     let ended = comparison.wait()?.expect_code(1)?;
     ended.expect_messages(&[
@@ -165,7 +154,7 @@ fn a_rank_that_dies_is_named_and_the_others_end() -> Result<()> {
 fn a_run_that_fails_is_named_with_its_last_lines() -> Result<()> {
     let job = Job::new()?;
     // The vocabulary is removed once the first run has read it, so that the next run fails.
-    let mut comparison = job.start(comparison(&["--steps", "60"])?)?;
+    let mut comparison = job.start(comparison("--steps 60")?)?;
     fs::remove_file(job.runs()?.join("vocab.txt"))?;
     let ended = comparison.wait()?.expect_code(1)?;
     ended.expect_messages(&[
@@ -178,5 +167,5 @@ fn a_run_that_fails_is_named_with_its_last_lines() -> Result<()> {
 
 #[test]
 fn the_runs_of_a_comparison_that_is_killed_end_with_it() -> Result<()> {
-    Job::new()?.expect_that_runs_end_with(comparison(&["--steps", "10000"])?)
+    Job::new()?.expect_that_runs_end_with(comparison("--steps 10000")?)
 }
