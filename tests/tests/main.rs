@@ -41,7 +41,6 @@ mod models_parity;
 mod openness;
 mod optim_parity;
 mod output_files;
-mod printed_losses;
 mod readme;
 mod report_flags;
 mod resume_auto;
