@@ -5,10 +5,20 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use crate::Job;
+use crate::programs::{async_update, launch};
 use crate::training::events;
 
 /// The flag that makes a method write its metrics to the job's directory.
 pub const METRICS: &str = "--metrics=metrics";
+
+/// Runs a method on `ranks` ranks to its end, with metrics.
+pub fn trained(ranks: usize, flags: &str) -> Result<Job> {
+    let job = Job::new()?;
+    let program = async_update(flags.split(' ').chain([METRICS]))?;
+    job.run(launch(ranks, &program)?)?.expect_success()?;
+    Ok(job)
+}
 
 /// The event `outcome` that rank 0 writes at the end.
 pub fn outcome(directory: &Path) -> Result<Value> {

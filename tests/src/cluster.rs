@@ -20,11 +20,9 @@ pub struct Cluster {
     launchers: BTreeMap<usize, Process>,
     /// Dropped before the hosts, which last as long as they have processes.
     pub job: Job,
-    /// The hosts and their network.
     pub hosts: Hosts,
 }
 
-/// How launchers have ended.
 pub struct Ends {
     /// When the last one did.
     pub at: Instant,
@@ -65,19 +63,16 @@ impl Cluster {
         self.launch(host, &own, program)
     }
 
-    /// Starts a launcher on a host.
     pub fn launch(&mut self, host: usize, flags: &[&str], program: &Command) -> Result<()> {
         let launcher = self.hosts.on(host, &launch_with(flags, program)?);
         self.launchers.insert(host, self.job.start(launcher)?);
         Ok(())
     }
 
-    /// The launcher of a host.
     pub fn launcher(&mut self, host: usize) -> Result<&mut Process> {
         self.launchers.get_mut(&host).with_context(|| format!("host {host} has no launcher"))
     }
 
-    /// All hosts except this one.
     pub fn others(&self, host: usize) -> Vec<usize> {
         (0..self.hosts.count()).filter(|&other| other != host).collect()
     }
@@ -143,7 +138,6 @@ impl Cluster {
         self.launchers.remove(&host);
     }
 
-    /// Lets the job go on.
     pub fn let_pass(&self, time: Duration) {
         sleep(time);
     }
@@ -160,7 +154,6 @@ impl Cluster {
 }
 
 impl Ends {
-    /// Fails unless all have ended with failure.
     pub fn expect_failure(&self) -> Result<&Self> {
         for ended in &self.launchers {
             ensure!(!ended.status.success(), "a launcher has ended with success");

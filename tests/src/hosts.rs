@@ -17,7 +17,6 @@ use crate::programs::started_by;
 use switch::Switch;
 pub use switch::{Conditions, Traffic};
 
-/// The interface of each host.
 const INTERFACE: &str = "cable";
 
 /// Starts a program under a host's name, and with its boot ID: the library compares these to find out
@@ -36,7 +35,6 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Creates `count` hosts.
     pub fn new(count: usize) -> Result<Self> {
         static CALLS: AtomicUsize = AtomicUsize::new(0);
         let call = CALLS.fetch_add(1, Ordering::Relaxed);
@@ -84,7 +82,6 @@ impl Hosts {
         false
     }
 
-    /// How many there are.
     pub fn count(&self) -> usize {
         self.names.len()
     }
@@ -111,7 +108,6 @@ impl Hosts {
         self.boot_ids.path().join(host.to_string())
     }
 
-    /// All processes of a host.
     pub fn processes(&self, host: usize) -> Result<Vec<Pid>> {
         let pids = ip(&["netns", "pids", &self.names[host]])?;
         pids.lines().map(|pid| Ok(Pid::from_raw(pid.trim().parse()?))).collect()
@@ -134,7 +130,6 @@ impl Hosts {
         }
     }
 
-    /// Takes a host's interface down, or up again.
     pub fn set_link(&self, host: usize, up: bool) -> Result<()> {
         let state = if up { "up" } else { "down" };
         ip(&["-netns", &self.names[host], "link", "set", INTERFACE, state]).map(drop)

@@ -8,7 +8,6 @@ use anyhow::{Result, ensure};
 use jpeg_encoder::{ColorType, Encoder};
 
 use crate::job::Job;
-use crate::safetensors;
 use crate::training::Training;
 
 /// The flags that make a training to be compared write its metrics to the job's directory. The
@@ -20,7 +19,7 @@ pub const CHECKPOINT: &str = "checkpoint.safetensors";
 
 /// The results of a training that was started with [`OUTPUTS`].
 pub fn training(job: &Job, world_size: usize) -> Result<Training> {
-    let checkpoint = safetensors::read(&job.directory().join(CHECKPOINT))?;
+    let checkpoint = job.tensors(CHECKPOINT)?;
     let weights = checkpoint.into_iter().filter_map(|(name, tensor)| {
         let name = name.strip_prefix("model.")?.to_owned();
         Some((name, tensor))
@@ -31,9 +30,9 @@ pub fn training(job: &Job, world_size: usize) -> Result<Training> {
 /// Expects that a command ends with this code before its first epoch, and that its messages contain
 /// all of these texts.
 pub fn refused(command: Command, code: i32, texts: &[&str]) -> Result<()> {
-    let ended = Job::new()?.run(command)?.expect_code(code)?.expect_messages(texts)?;
+    let ended = Job::new()?.run(command)?.expect_code(code)?;
     ensure!(!ended.stdout.contains("Epoch: "), "it began before it refused: {ended}");
-    Ok(())
+    ended.expect_messages(texts)
 }
 
 /// The classes of [`write_image_folder`].

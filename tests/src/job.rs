@@ -2,18 +2,21 @@
 //! for their files.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use crate::members::Members;
 use crate::python::Forked;
+use crate::safetensors::{self, Tensor};
+use crate::training::losses;
 use crate::wait::{past, until};
 
 /// How long killed processes may take to disappear.
@@ -72,6 +75,20 @@ impl Job {
         &self.directory
     }
 
+    /// A file in that directory.
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.directory().join(name)
+    }
+
+    pub fn text(&self, name: impl AsRef<Path>) -> Result<String> {
+        let path = self.path(name);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    pub fn tensors(&self, name: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>> {
+        safetensors::read(&self.path(name))
+    }
+
     /// The names of the files and directories that the processes have left in the job's directory.
     pub fn files(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
@@ -111,9 +128,23 @@ impl Job {
         Ok(Process { child, command, stdout, stderr, members: self.members.clone() })
     }
 
-    /// Starts a process and waits for its end.
     pub fn run(&self, command: Command) -> Result<Ended> {
         self.start(command)?.wait()
+    }
+
+    /// Fails unless a program ends with this code, with all of these texts in its messages, before it
+    /// takes a step or saves anything.
+    pub fn expect_refusal(&self, command: Command, code: i32, texts: &[&str]) -> Result<()> {
+        let ended = self.run(command)?.expect_code(code)?;
+        let saved = self
+            .files()?
+            .into_iter()
+            .find(|name| ["model.safetensors", "checkpoint.safetensors"].contains(&name.as_str()));
+        ensure!(saved.is_none(), "it saved {saved:?}: {ended}");
+        let steps = losses(self.directory(), 0).map_or(0, |losses| losses.len());
+        let trained = steps > 0 || ended.stdout.contains("Epoch=");
+        ensure!(!trained, "it trained before it refused: {ended}");
+        ended.expect_messages(texts)
     }
 
     /// The processes of the job that are alive: those started by the test and all their
@@ -126,6 +157,21 @@ impl Job {
     /// with the message that `what` never came.
     pub fn until<T>(&self, what: &str, look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
         until(what, self.members.stand_still(), look)
+    }
+
+    /// Waits until a comparison has started a run that has taken a step, and returns the directory of
+    /// its runs.
+    pub fn runs(&self) -> Result<PathBuf> {
+        self.until("a run has begun", || {
+            for entry in fs::read_dir(self.root.path())? {
+                let directory = entry?.path();
+                let metrics = fs::metadata(directory.join("metrics/rank0.jsonl"));
+                if metrics.is_ok_and(|file| file.len() > 0) {
+                    return Ok(Some(directory));
+                }
+            }
+            Ok(None)
+        })
     }
 
     /// Waits until there is a process that runs `program` as this rank.
@@ -144,6 +190,26 @@ impl Job {
             }
         }
         Ok(None)
+    }
+
+    /// Kills all processes of the job at once, of which the test has started this one. It may have
+    /// ended by itself at this moment.
+    pub fn kill_all(&self, process: &mut Process) -> Result<()> {
+        for pid in self.processes()? {
+            let _ = kill(pid, Signal::SIGKILL);
+        }
+        process.wait()?;
+        self.expect_nobody_left(Duration::from_secs(5))
+    }
+
+    /// Kills a comparison while one of its runs takes steps, and expects that the run ends too.
+    pub fn expect_that_runs_end_with(&self, comparison: Command) -> Result<()> {
+        let mut comparison = self.start(comparison)?;
+        self.runs()?;
+        ensure!(self.processes()?.len() == 2, "there is no run, or several");
+        kill(comparison.pid(), Signal::SIGKILL)?;
+        ensure!(!comparison.wait()?.status.success(), "it has not been killed");
+        self.expect_nobody_left(Duration::from_secs(10))
     }
 
     /// Waits until no process of the job is alive, for at most `within`.
@@ -169,7 +235,6 @@ impl Drop for Job {
 }
 
 impl Process {
-    /// The process id, for signals.
     pub fn pid(&self) -> Pid {
         match &self.child {
             Running::Child(child) => Pid::from_raw(child.id().cast_signed()),
@@ -177,7 +242,6 @@ impl Process {
         }
     }
 
-    /// Whether it has ended by now.
     pub fn has_ended(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_some())
     }
@@ -249,21 +313,41 @@ impl Ended {
     }
 
     /// Fails, with all its output, unless its messages contain each of these texts.
-    pub fn expect_messages(self, texts: &[&str]) -> Result<Self> {
+    pub fn expect_messages(&self, texts: &[&str]) -> Result<()> {
         for text in texts {
-            if !self.stderr.contains(text) {
-                bail!("expected `{text}` on stderr: {self}");
-            }
+            ensure!(self.stderr.contains(text), "expected `{text}` on stderr: {self}");
         }
-        Ok(self)
+        Ok(())
     }
 
     /// Fails, with all its output, unless one line of its messages contains all of these texts.
-    pub fn expect_line(self, texts: &[&str]) -> Result<Self> {
+    pub fn expect_line(&self, texts: &[&str]) -> Result<()> {
         let found = self.stderr.lines().any(|line| texts.iter().all(|text| line.contains(text)));
         ensure!(found, "expected a line with {texts:?} on stderr: {self}");
-        Ok(self)
+        Ok(())
     }
+}
+
+/// Fails unless a program, in a job of its own, ends with this code and says all of these texts.
+pub fn expect_refusal(program: Command, code: i32, texts: &[&str]) -> Result<()> {
+    Job::new()?.run(program)?.expect_code(code)?.expect_messages(texts)
+}
+
+/// The same for a program that is given each of these command lines. It neither panics nor leaves a
+/// file behind.
+pub fn expect_refusals<const N: usize>(
+    program: impl Fn(&str) -> Result<Command>,
+    lines: &[(&str, i32, [&str; N])],
+) -> Result<()> {
+    for (line, code, texts) in lines {
+        let job = Job::new()?;
+        let ended = job.run(program(line)?)?.expect_code(*code)?;
+        ended.expect_messages(texts)?;
+        ensure!(ended.stderr.starts_with("error: "), "{ended}");
+        ensure!(!ended.stderr.contains("panicked"), "{ended}");
+        ensure!(job.files()?.is_empty(), "{line}: {:?}", job.files()?);
+    }
+    Ok(())
 }
 
 impl std::fmt::Display for Ended {
@@ -276,12 +360,7 @@ impl std::fmt::Display for Ended {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn shell(script: &str) -> Command {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
-        command
-    }
+    use crate::programs::shell;
 
     #[test]
     fn a_dropped_job_kills_even_grandchildren_that_have_left_home() {

@@ -5,6 +5,7 @@
 
 pub mod async_update;
 pub mod cluster;
+pub mod commands;
 pub mod digits;
 pub mod hosts;
 pub mod imagenet;
@@ -21,7 +22,7 @@ pub mod training;
 pub mod wait;
 
 pub use hosts::Hosts;
-pub use job::{Ended, Job, Process, expect_all_succeed};
+pub use job::{Ended, Job, Process, expect_all_succeed, expect_refusal, expect_refusals};
 pub use python::python;
 pub use shared::{Shared, printed};
 pub use training::Training;

@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 
-use crate::safetensors::{self, Tensor};
+use crate::safetensors::Tensor;
 use crate::{Job, programs, python};
 
 /// The argument that names the file to write.
 pub const FILE: &str = "tensors.safetensors";
 
-/// What both have done.
 pub struct Both {
-    /// What they have saved.
     pub tensors: BTreeMap<String, Tensor>,
     /// What Rust has printed, and what Python has.
     pub printed: [String; 2],
@@ -24,7 +22,7 @@ pub fn expect_equal_tensors(example: &str, script: &str, arguments: &[&str]) -> 
     let run = |command| -> Result<_> {
         let job = Job::new()?;
         let printed = job.run(command)?.expect_success()?.stdout;
-        Ok((printed, safetensors::read(&job.directory().join(FILE))?))
+        Ok((printed, job.tensors(FILE)?))
     };
     let arguments = arguments.iter().copied();
     let (rust_printed, rust) = run(programs::example(example, arguments.clone())?)?;

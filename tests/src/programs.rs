@@ -1,9 +1,10 @@
 //! The programs under test, as commands.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -12,38 +13,63 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::job::{Job, Process};
 use crate::python;
 
-/// Variables through which a launcher tells a program its rank. The programs must not inherit any,
-/// since a launcher may have started the test itself.
+/// How the variables begin, or end, through which a launcher tells a program its rank. The programs
+/// must not inherit any, since a launcher may have started the test itself.
 const LAUNCHERS: [&str; 6] = ["TORCHELASTIC_", "PET_", "TCH_PARALLEL_", "OMPI_", "PMI_", "SLURM_"];
-const RANKS: [&str; 11] = [
-    "RANK",
-    "LOCAL_RANK",
-    "GROUP_RANK",
-    "ROLE_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "GROUP_WORLD_SIZE",
-    "ROLE_WORLD_SIZE",
-    "ROLE_NAME",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-];
+const RANKS: [&str; 5] = ["RANK", "WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT"];
+
+/// The programs that readers are told to start.
+pub const PROGRAMS: [&str; 5] =
+    ["async-update", "ddp-imagenet", "ddp-mnist", "dp-basic", "dp-custom-criterion"];
 
 /// For programs that give up on a training after ten minutes, since on some processors it takes
 /// longer.
 pub const UNHURRIED: &str = "--timeout=86400";
 
-/// The workspace's directory.
 pub fn workspace() -> &'static Path {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
     // Not `..`, because this package may be a link in a twin of the checkout.
     tests.parent().unwrap_or(tests)
 }
 
-/// The text of a file of the workspace.
 pub fn source(path: impl AsRef<Path>) -> Result<String> {
     let path = workspace().join(path);
     fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// The files below a folder that have one of these extensions, in order.
+pub fn files_below(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(files_below(&path, extensions)?);
+        } else if path.extension().and_then(OsStr::to_str).is_some_and(|e| extensions.contains(&e))
+        {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The part of a text between two others.
+pub fn between<'a>(text: &'a str, begin: &str, end: &str) -> Result<&'a str> {
+    let found = text.split_once(begin).and_then(|(_, rest)| rest.split_once(end));
+    let missing = || format!("there is no part between `{begin}` and `{end}` in {text}");
+    found.map(|(part, _)| part).with_context(missing)
+}
+
+/// The difference between two texts with these names.
+pub fn diff([from, to]: [&str; 2], texts: [&str; 2]) -> Result<String> {
+    let job = Job::new()?;
+    for (name, text) in [from, to].iter().zip(texts) {
+        fs::write(job.path(name), text)?;
+    }
+    let mut diff = Command::new("diff");
+    diff.args(["-U", "1", "--label", from, "--label", to, from, to]);
+    // diff exits with 1 if it finds differences.
+    Ok(job.run(diff)?.expect_code(1)?.stdout)
 }
 
 /// The cargo that runs the tests, in the workspace.
@@ -61,44 +87,39 @@ pub fn cargo() -> Command {
     cargo
 }
 
-/// The trainer with DistributedDataParallel.
 pub fn ddp_mnist<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    built("ddp-mnist", arguments)
+    program("ddp-mnist", arguments)
 }
 
-/// The ImageNet trainer.
 pub fn ddp_imagenet<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    built("ddp-imagenet", arguments)
+    program("ddp-imagenet", arguments)
 }
 
 /// The launcher by itself.
 pub fn launcher<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    built("launch", arguments)
+    program("launch", arguments)
 }
 
-/// Synchronous and asynchronous updates.
 pub fn async_update<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    built("async-update", arguments)
+    program("async-update", arguments)
 }
 
-/// The first steps in data parallelism.
 pub fn dp_basic<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    built("dp-basic", arguments)
+    program("dp-basic", arguments)
 }
 
-/// BERT, with DataParallel's memory.
 pub fn dp_custom_criterion<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    built("dp-custom-criterion", arguments)
+    program("dp-custom-criterion", arguments)
 }
 
 /// The chores, without `cargo xtask`.
 pub fn xtask<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    built("xtask", arguments)
+    program("xtask", arguments)
 }
 
 /// An example of the library, by its name.
 pub fn example<'a>(name: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    built(&format!("examples/{name}"), arguments)
+    program(&format!("examples/{name}"), arguments)
 }
 
 /// `launch -n RANKS -- PROGRAM …`: the program, as ranks of one job on this machine.
@@ -164,7 +185,7 @@ pub fn free_port() -> Result<u16> {
 
 /// A program of this workspace, found from the directory into which cargo has put the running test
 /// or program, which is right for any profile and target directory.
-fn built<'a>(name: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+pub fn program<'a>(name: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let running = env::current_exe()?;
     let directory = running.parent().context("a program lies in target/PROFILE")?;
     let profile = match directory.ends_with("deps") {
@@ -184,12 +205,26 @@ pub(crate) fn clean(program: &Path) -> Command {
     let mut command = Command::new(program);
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
-        if RANKS.contains(&&*text) || LAUNCHERS.iter().any(|prefix| text.starts_with(prefix)) {
+        let begins = LAUNCHERS.iter().any(|prefix| text.starts_with(prefix));
+        if begins || RANKS.iter().any(|suffix| text.ends_with(*suffix)) {
             command.env_remove(&name);
         }
     }
     command.env("OMP_NUM_THREADS", "1");
     command
+}
+
+pub fn shell(script: &str) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]);
+    shell
+}
+
+/// A shell with this script, in which `"$@"` stands for the command.
+pub fn in_shell(script: &str, command: &Command) -> Command {
+    let mut shell = shell(script);
+    shell.arg("sh");
+    started_by(shell, command)
 }
 
 /// The command in a directory whose subdirectory `disk` has room for 64 KiB. Only root may start it.

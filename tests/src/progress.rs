@@ -115,6 +115,7 @@ fn newest_change(directory: &Path) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::programs::shell;
     use crate::wait::until;
     use std::process::Command;
     use std::thread::sleep;
@@ -125,9 +126,7 @@ mod tests {
     /// Whether a job that runs this script is given up on within a few seconds.
     fn is_given_up_on(script: &str, patience: Patience) -> bool {
         let directory = tempfile::tempdir().unwrap();
-        let mut shell = Command::new("sh");
-        let shell = shell.args(["-c", script]).current_dir(&directory);
-        let mut running = shell.spawn().unwrap();
+        let mut running = shell(script).current_dir(&directory).spawn().unwrap();
         let pid = Pid::from_raw(running.id().cast_signed());
         let mut give_up = patience.with_job(directory.path(), || vec![pid]);
         let given_up = (0..40).any(|_| {

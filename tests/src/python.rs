@@ -12,13 +12,14 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
+use crate::Shared;
 use crate::programs::{clean, workspace};
 
 const ADVICE: &str = "run `cargo xtask test`, which sets Python up with all that the tests need";
@@ -28,7 +29,7 @@ const TORCHRUN: &str = "torchrun";
 
 /// `python tests/python/SCRIPT.py ARGUMENTS …`
 pub fn python<'a>(script: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    let mut command = clean(interpreter()?);
+    let mut command = clean(&interpreter()?);
     command.arg(scripts().join(script).with_extension("py")).args(arguments);
     // Otherwise gloo resolves the machine's host name, and may listen on another address than the
     // Rust ranks.
@@ -48,10 +49,9 @@ fn scripts() -> PathBuf {
 }
 
 /// The Python of the virtual environment that contains libtorch.
-fn interpreter() -> Result<&'static Path> {
-    static PYTHON: LazyLock<Result<PathBuf, String>> =
-        LazyLock::new(|| find_interpreter().map_err(|error| format!("{error:#}")));
-    PYTHON.as_deref().map_err(|error| anyhow!("{error}"))
+fn interpreter() -> Result<Arc<PathBuf>> {
+    static PYTHON: Shared<PathBuf> = Shared::new();
+    PYTHON.get((), find_interpreter)
 }
 
 fn find_interpreter() -> Result<PathBuf> {
@@ -147,15 +147,14 @@ struct Known {
 }
 
 /// The server, which the first call starts.
-fn server() -> Result<&'static Server> {
-    static SERVER: LazyLock<Result<Server, String>> =
-        LazyLock::new(|| Server::start().map_err(|error| format!("{error:#}")));
-    SERVER.as_ref().map_err(|error| anyhow!("{error}"))
+fn server() -> Result<Arc<Server>> {
+    static SERVER: Shared<Server> = Shared::new();
+    SERVER.get((), Server::start)
 }
 
 impl Server {
     fn start() -> Result<Self> {
-        let mut process = clean(interpreter()?)
+        let mut process = clean(&interpreter()?)
             .arg(scripts().join("forkserver.py"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -224,11 +223,8 @@ mod tests {
             let script = python("lr_schedulers", arguments.iter().copied()).unwrap();
             job.run(script).unwrap()
         };
-        run(&["many", "SGD", "[0.1]", "{}"])
-            .expect_code(1)
-            .unwrap()
-            .expect_messages(&["Traceback"])
-            .unwrap();
+        let failed = run(&["many", "SGD", "[0.1]", "{}"]).expect_code(1).unwrap();
+        failed.expect_messages(&["Traceback"]).unwrap();
         let schedule = r#"{"StepLR": {"step_size": 1}}"#;
         let rates = run(&["2", "SGD", "[0.5]", schedule]).expect_success().unwrap();
         assert_eq!(rates.stdout, "[[[0.5, 0]], [[0.05, 0]]]\n");

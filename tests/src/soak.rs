@@ -19,6 +19,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 use crate::programs::ddp_mnist;
+use kills::{Victim, killed};
 
 /// One line of the table.
 pub struct Line {
@@ -36,11 +37,33 @@ pub struct Line {
     pub trial: fn(&mut Trial) -> Result<Duration>,
 }
 
+impl Line {
+    /// A line without a limit, which is tried 36 times.
+    const fn new(name: &'static str, trial: fn(&mut Trial) -> Result<Duration>) -> Self {
+        Self { name, fault: "", goal: "", limit: None, trials: 36, trial }
+    }
+
+    const fn fault(self, fault: &'static str) -> Self {
+        Self { fault, ..self }
+    }
+
+    const fn goal(self, goal: &'static str) -> Self {
+        Self { goal, ..self }
+    }
+
+    const fn within(self, milliseconds: u64) -> Self {
+        Self { limit: Some(Duration::from_millis(milliseconds)), ..self }
+    }
+
+    const fn times(self, trials: u32) -> Self {
+        Self { trials, ..self }
+    }
+}
+
 /// What one trial is given, and what it leaves behind.
 pub struct Trial {
     /// For moments and victims.
     pub rng: StdRng,
-    /// How large it is.
     pub size: Size,
     /// All that the launchers have printed.
     pub log: String,
@@ -97,156 +120,79 @@ const NODES: usize = 3;
 /// How long to wait for something that should have come long before.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-const fn seconds(seconds: u64) -> Option<Duration> {
-    Some(Duration::from_secs(seconds))
-}
-
 /// The table.
 pub const LINES: &[Line] = &[
-    Line {
-        name: "killed-rank",
-        fault: "kill -9 of one rank",
-        goal: "all hosts end in under 5 s and name it, no orphan",
-        limit: seconds(5),
-        trials: 36,
-        trial: kills::rank,
-    },
-    Line {
-        name: "killed-launcher",
-        fault: "kill -9 of one launcher",
-        goal: "all hosts end in under 5 s and name its host, no orphan",
-        limit: seconds(5),
-        trials: 36,
-        trial: kills::launcher,
-    },
-    Line {
-        name: "killed-host",
-        fault: "kill -9 of all processes of one host",
-        goal: "all hosts end in under 5 s and name it, no orphan",
-        limit: seconds(5),
-        trials: 36,
-        trial: kills::host,
-    },
-    Line {
-        name: "stopped-host",
-        fault: "SIGSTOP of all processes of one host",
-        goal: "the others end within --heartbeat-timeout (3 s) + 5 s and name it; it ends when it wakes up",
-        limit: seconds(8),
-        trials: 36,
-        trial: silence::stopped_host,
-    },
-    Line {
-        name: "link-down",
-        fault: "link of one host down",
-        goal: "all end within --heartbeat-timeout (3 s) + 5 s, the others name it",
-        limit: seconds(8),
-        trials: 36,
-        trial: silence::link_down,
-    },
-    Line {
-        name: "delay",
-        fault: "200 ms delay at every host",
-        goal: "trains to the end",
-        limit: None,
-        trials: 36,
-        trial: network::delay,
-    },
-    Line {
-        name: "loss",
-        fault: "20 % loss at every host",
-        goal: "trains to the end",
-        limit: None,
-        trials: 36,
-        trial: network::loss,
-    },
-    Line {
-        name: "partition",
-        fault: "one host cut off for 5 s",
-        goal: "waits, and then trains to the end",
-        limit: None,
-        trials: 36,
-        trial: network::partition,
-    },
-    Line {
-        name: "restarts",
-        fault: "kill -9 of a rank at a random moment, --max-restarts 3",
-        goal: "weights equal to the bit to an undisturbed run",
-        limit: None,
-        trials: 20,
-        trial: restarts::restart,
-    },
-    Line {
-        name: "elastic",
-        fault: "elastic 1:3: a node killed, a node added, a node killed again",
-        goal: "trains on in under 10 s each time; every sample of an epoch once",
-        limit: seconds(10),
-        trials: 20,
-        trial: elastic::nodes_come_and_go,
-    },
-    Line {
-        name: "uneven-nodes",
-        fault: "1, 2 and 3 ranks on the nodes",
-        goal: "trains as ranks 0 to 5 of 6",
-        limit: None,
-        trials: 36,
-        trial: agreement::uneven_nodes,
-    },
-    Line {
-        name: "different-nnodes",
-        fault: "different --nnodes",
-        goal: "refused in under 10 s, with one sentence on every host",
-        limit: seconds(10),
-        trials: 36,
-        trial: agreement::different_nnodes,
-    },
-    Line {
-        name: "same-node-rank",
-        fault: "same --node-rank twice",
-        goal: "refused in under 10 s, with one sentence on every host",
-        limit: seconds(10),
-        trials: 36,
-        trial: agreement::same_node_rank,
-    },
-    Line {
-        name: "other-program",
-        fault: "another version of the program on one host",
-        goal: "refused in under 10 s, with one sentence on every host",
-        limit: seconds(10),
-        trials: 36,
-        trial: agreement::other_program,
-    },
-    Line {
-        name: "disk-full",
-        fault: "disk full at rank 0's checkpoint (3 ranks on one host)",
-        goal: "rank 0 and its reason named",
-        limit: None,
-        trials: 20,
-        trial: culprit::disk_full,
-    },
-    Line {
-        name: "out-of-memory",
-        fault: "out of memory on rank 0 (3 ranks on one host)",
-        goal: "rank 0 and its reason named",
-        limit: None,
-        trials: 20,
-        trial: culprit::out_of_memory,
-    },
-    Line {
-        name: "torchrun",
-        fault: "torchrun --nnodes 1:3, one of two nodes lost (on one host)",
-        goal: "the rank that is left goes on from the checkpoint",
-        limit: None,
-        trials: 5,
-        trial: torchrun::lost_node,
-    },
-    Line {
-        name: "start-up",
-        fault: "8, 16, 32 and 64 ranks on one host",
-        goal: "64 meet in under 2.5 s (on 2 cores), and in less than 10 times as long as 8",
-        limit: Some(Duration::from_millis(2500)),
-        trials: 5,
-        trial: start_up::more_and_more_ranks,
-    },
+    Line::new("killed-rank", |trial| killed(trial, Victim::Rank))
+        .fault("kill -9 of one rank")
+        .goal("all hosts end in under 5 s and name it, no orphan")
+        .within(5_000),
+    Line::new("killed-launcher", |trial| killed(trial, Victim::Launcher))
+        .fault("kill -9 of one launcher")
+        .goal("all hosts end in under 5 s and name its host, no orphan")
+        .within(5_000),
+    Line::new("killed-host", |trial| killed(trial, Victim::Host))
+        .fault("kill -9 of all processes of one host")
+        .goal("all hosts end in under 5 s and name it, no orphan")
+        .within(5_000),
+    Line::new("stopped-host", silence::stopped_host)
+        .fault("SIGSTOP of all processes of one host")
+        .goal(
+            "the others end within --heartbeat-timeout (3 s) + 5 s and name it; \
+             it ends when it wakes up",
+        )
+        .within(8_000),
+    Line::new("link-down", silence::link_down)
+        .fault("link of one host down")
+        .goal("all end within --heartbeat-timeout (3 s) + 5 s, the others name it")
+        .within(8_000),
+    Line::new("delay", network::delay)
+        .fault("200 ms delay at every host")
+        .goal("trains to the end"),
+    Line::new("loss", network::loss).fault("20 % loss at every host").goal("trains to the end"),
+    Line::new("partition", network::partition)
+        .fault("one host cut off for 5 s")
+        .goal("waits, and then trains to the end"),
+    Line::new("restarts", restarts::restart)
+        .fault("kill -9 of a rank at a random moment, --max-restarts 3")
+        .goal("weights equal to the bit to an undisturbed run")
+        .times(20),
+    Line::new("elastic", elastic::nodes_come_and_go)
+        .fault("elastic 1:3: a node killed, a node added, a node killed again")
+        .goal("trains on in under 10 s each time; every sample of an epoch once")
+        .within(10_000)
+        .times(20),
+    Line::new("uneven-nodes", agreement::uneven_nodes)
+        .fault("1, 2 and 3 ranks on the nodes")
+        .goal("trains as ranks 0 to 5 of 6"),
+    Line::new("different-nnodes", agreement::different_nnodes)
+        .fault("different --nnodes")
+        .goal("refused in under 10 s, with one sentence on every host")
+        .within(10_000),
+    Line::new("same-node-rank", agreement::same_node_rank)
+        .fault("same --node-rank twice")
+        .goal("refused in under 10 s, with one sentence on every host")
+        .within(10_000),
+    Line::new("other-program", agreement::other_program)
+        .fault("another version of the program on one host")
+        .goal("refused in under 10 s, with one sentence on every host")
+        .within(10_000),
+    Line::new("disk-full", culprit::disk_full)
+        .fault("disk full at rank 0's checkpoint (3 ranks on one host)")
+        .goal("rank 0 and its reason named")
+        .times(20),
+    Line::new("out-of-memory", culprit::out_of_memory)
+        .fault("out of memory on rank 0 (3 ranks on one host)")
+        .goal("rank 0 and its reason named")
+        .times(20),
+    Line::new("torchrun", torchrun::lost_node)
+        .fault("torchrun --nnodes 1:3, one of two nodes lost (on one host)")
+        .goal("the rank that is left goes on from the checkpoint")
+        .times(5),
+    Line::new("start-up", start_up::more_and_more_ranks)
+        .fault("8, 16, 32 and 64 ranks on one host")
+        .goal("64 meet in under 2.5 s (on 2 cores), and in less than 10 times as long as 8")
+        .within(2_500)
+        .times(5),
 ];
 
 /// A training that no trial sees the end of.

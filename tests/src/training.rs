@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::job::{Job, Process, expect_all_succeed};
 use crate::programs::start_by_hand;
-use crate::safetensors::{self, Tensor};
+use crate::safetensors::Tensor;
 
 /// The flags that make a training to be compared write its metrics and its weights to the job's
 /// directory.
@@ -25,7 +25,6 @@ pub struct Training {
     pub losses: Vec<Vec<f32>>,
     /// By rank and epoch: training loss, validation loss, accuracy.
     epochs: Vec<Vec<[f64; 3]>>,
-    /// By the names of the parameters.
     pub weights: BTreeMap<String, Tensor>,
 }
 
@@ -48,7 +47,7 @@ impl Training {
 
     /// Reads the results of a job that was started with [`OUTPUTS`].
     pub fn of(job: &Job, world_size: usize) -> Result<Self> {
-        let weights = safetensors::read(&job.directory().join("model.safetensors"))?;
+        let weights = job.tensors("model.safetensors")?;
         Self::with_weights(job, world_size, weights)
     }
 
@@ -102,7 +101,6 @@ fn same_but_for_rounding(ours: &[Vec<[f64; 3]>], theirs: &[Vec<[f64; 3]>]) -> bo
     sizes(ours) == sizes(theirs) && pairs.into_iter().all(|(a, b)| (a - b).abs() < 1e-6)
 }
 
-/// The losses of a rank's steps, in order.
 pub fn losses(directory: &Path, rank: usize) -> Result<Vec<f32>> {
     // The shortest decimal of an f32 reads back as the same f32.
     let loss = |event: &Value| Some(event["loss"].as_f64()? as f32);
@@ -148,7 +146,6 @@ pub fn has_taken_steps(directory: &Path, rank: usize, steps: usize) -> bool {
     text.matches(r#""loss""#).count() >= steps
 }
 
-/// Waits until each of these ranks has taken `steps` steps.
 pub fn wait_for_steps(job: &Job, ranks: Range<usize>, steps: usize) -> Result<()> {
     job.until(&format!("ranks {ranks:?} have taken {steps} steps"), || {
         Ok(ranks.clone().all(|rank| has_taken_steps(job.directory(), rank, steps)).then_some(()))

@@ -8,8 +8,7 @@ fn expect_parity(kind: &str) -> Result<Vec<f32>> {
     let tensors = expect_equal_tensors("amp", "amp", &[kind, FILE])?.tensors;
     let names: Vec<_> = tensors.keys().collect();
     ensure!(names == ["fc1.bias", "fc1.weight", "fc2.bias", "fc2.weight", "losses", "scales"]);
-    let (scales, []) = tensors["scales"].bytes.as_chunks() else { unreachable!("f32 has 4 bytes") };
-    Ok(scales.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+    tensors["scales"].floats()
 }
 
 #[test]

@@ -35,8 +35,6 @@ fn who_updated(directory: &Path) -> Result<Vec<u64>> {
     events(directory, 0, "update", |update| update["worker"].as_u64())
 }
 
-// === Lost ranks ===
-
 /// With ssp, the others would wait for the lost worker if it still counted.
 #[test]
 fn when_a_worker_is_killed_the_server_says_so_and_goes_on_with_the_others() -> Result<()> {
@@ -105,8 +103,7 @@ fn when_all_workers_are_killed_the_server_ends() -> Result<()> {
         kill(ranks[worker].pid(), Signal::SIGKILL)?;
     }
     let server = ranks[0].wait_until(Instant::now() + SOON)?.expect_code(1)?;
-    server.expect_line(&["[rank 0] error: no worker is left after", "2 of 2 have come"])?;
-    Ok(())
+    server.expect_line(&["[rank 0] error: no worker is left after", "2 of 2 have come"])
 }
 
 #[test]
@@ -129,8 +126,6 @@ fn when_a_server_is_killed_every_worker_ends_and_names_it() -> Result<()> {
     }
     Ok(())
 }
-
-// === Late ranks ===
 
 #[test]
 fn a_worker_that_comes_late_is_served() -> Result<()> {

@@ -1,12 +1,11 @@
 //! The ring of async-update: the bytes on its links, its sums, and the cost of a message.
 
-use std::fs;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use tests::programs::{async_update, launch};
 use tests::training::events;
-use tests::{Job, Shared};
+use tests::{Job, Shared, expect_refusal};
 
 /// The flags of trainings whose bytes are counted: their batches are equally large.
 pub const TRAFFIC: &str = "--epochs 1 --batch-size 250";
@@ -14,7 +13,6 @@ pub const TRAFFIC: &str = "--epochs 1 --batch-size 250";
 /// K: the size of the model in bytes, which is also that of its gradient.
 const MODEL: usize = 101_770 * 4;
 
-/// What a training says about its traffic.
 pub struct Traffic {
     pub printed: String,
     /// The bytes that each rank sends and receives in each step.
@@ -47,8 +45,6 @@ fn of_a_step(job: &Job, ranks: usize) -> Result<Vec<(usize, usize)>> {
     };
     (0..ranks).map(of_rank).collect()
 }
-
-// === Bytes ===
 
 /// S1.33: in and out of the server together 2K for 2 ranks, 6K for 4, 8K for 5 and 14K for 8.
 #[test]
@@ -93,8 +89,6 @@ fn a_rank_of_the_ring_sends_all_chunks_twice_but_two_of_them_once() -> Result<()
     Ok(())
 }
 
-// === Sums ===
-
 /// S1.39, S1.44, including lengths that are not a multiple of the number of ranks or are smaller
 /// than it. The program compares every sum with those of all_reduce and of a parameter server, and
 /// the bits of all ranks with each other.
@@ -111,9 +105,6 @@ fn the_ring_gives_every_rank_the_same_bits_and_the_sums_of_other_ways() -> Resul
     Ok(())
 }
 
-// === Costs ===
-
-/// All numbers of a line.
 fn numbers(line: &str) -> Vec<f64> {
     line.split_whitespace().filter_map(|word| word.replace(',', "").parse().ok()).collect()
 }
@@ -125,7 +116,7 @@ pub fn cost(ranks: usize) -> Result<Arc<(String, String)>> {
         let job = Job::new()?;
         let program = async_update(["cost", "--plot", "plots"])?;
         let ended = job.run(launch(ranks, &program)?)?.expect_success()?;
-        Ok((ended.stdout, fs::read_to_string(job.directory().join("plots/cost.svg"))?))
+        Ok((ended.stdout, job.text("plots/cost.svg")?))
     })
 }
 
@@ -164,8 +155,7 @@ fn what_a_message_and_an_update_cost_is_measured_and_predicted() -> Result<()> {
 fn a_world_of_one_has_nobody_to_exchange_with() -> Result<()> {
     for flags in [&["cost"][..], &["ring", "check"], &["ring"]] {
         let program = async_update(flags.iter().copied())?;
-        let ended = Job::new()?.run(program)?.expect_code(1)?;
-        ended.expect_messages(&["a world of 1", "at least 2 ranks"])?;
+        expect_refusal(program, 1, &["a world of 1", "at least 2 ranks"])?;
     }
     Ok(())
 }
@@ -187,15 +177,11 @@ fn sizes_that_no_model_has_are_refused() -> Result<()> {
 fn a_model_for_which_there_is_no_memory_is_refused() -> Result<()> {
     let program = launch(2, &async_update(["cost", "--bytes=100000GiB"])?)?;
     let ended = Job::new()?.run(program)?.expect_code(1)?;
-    let ended = ended.expect_line(&["a smaller --bytes may fit", "you tried to allocate"])?;
+    ended.expect_line(&["a smaller --bytes may fit", "you tried to allocate"])?;
     ensure!(!ended.stderr.contains("frame #"), "{ended}");
     let program = async_update(["ring", "check", "--elements=4294967296"])?;
-    let ended = Job::new()?.run(program)?.expect_code(2)?;
-    ended.expect_messages(&["--elements", "4294967296 is not in 1..=4294967295"])?;
-    Ok(())
+    expect_refusal(program, 2, &["--elements", "4294967296 is not in 1..=4294967295"])
 }
-
-// === Figures ===
 
 /// S1.35 to S1.39: the pieces of the article's figures, for its five GPUs.
 #[test]

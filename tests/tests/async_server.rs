@@ -7,18 +7,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use tests::async_update::{METRICS, number, outcome};
-use tests::programs::{as_rank, async_update, free_port, launch};
+use tests::async_update::{METRICS, number, outcome, trained};
+use tests::programs::{as_rank, async_update, free_port};
 use tests::training::{events, wait_for_steps};
-use tests::{Job, expect_all_succeed};
-
-/// Runs a method on `ranks` ranks, and lets the test look at the files that they have written.
-fn trained<T>(ranks: usize, flags: &[&str], look: impl Fn(&Path) -> Result<T>) -> Result<T> {
-    let job = Job::new()?;
-    let program = async_update(flags.iter().copied().chain([METRICS]))?;
-    job.run(launch(ranks, &program)?)?.expect_success()?;
-    look(job.directory())
-}
+use tests::{Job, expect_all_succeed, expect_refusal, expect_refusals};
 
 // === What they learn ===
 
@@ -26,7 +18,8 @@ fn trained<T>(ranks: usize, flags: &[&str], look: impl Fn(&Path) -> Result<T>) -
 #[test]
 fn every_method_with_a_server_names_nine_digits_of_ten() -> Result<()> {
     for method in ["async-ps", "ssp", "easgd"] {
-        let accuracy = number(&trained(4, &[method], outcome)?, "accuracy")?;
+        let job = trained(4, method)?;
+        let accuracy = number(&outcome(job.directory())?, "accuracy")?;
         ensure!(accuracy >= 0.9, "{method}: {accuracy}");
     }
     Ok(())
@@ -36,19 +29,18 @@ fn every_method_with_a_server_names_nine_digits_of_ten() -> Result<()> {
 /// single process, in the same order of operations, however θ is divided.
 #[test]
 fn a_single_worker_takes_the_steps_of_plain_sgd_to_the_bit() -> Result<()> {
-    let curve = |ranks, flags: &[&str]| {
-        trained(ranks, flags, |directory| {
-            let bits = |step: &Value| Some((step["loss"].as_f64()?, step["theta"].as_f64()?));
-            let steps = events(directory, ranks - 1, "step", bits)?;
-            let outcome = outcome(directory)?;
-            Ok((steps, number(&outcome, "loss")?, number(&outcome, "batches")?))
-        })
+    let curve = |ranks, flags: &str| {
+        let job = trained(ranks, flags)?;
+        let bits = |step: &Value| Some((step["loss"].as_f64()?, step["theta"].as_f64()?));
+        let steps = events(job.directory(), ranks - 1, "step", bits)?;
+        let outcome = outcome(job.directory())?;
+        Ok::<_, anyhow::Error>((steps, number(&outcome, "loss")?, number(&outcome, "batches")?))
     };
-    let expected = curve(1, &["sync-allreduce", "--epochs=1"])?;
+    let expected = curve(1, "sync-allreduce --epochs=1")?;
     ensure!(expected.0.len() > 100, "it took {} steps", expected.0.len());
-    assert_eq!(curve(2, &["async-ps", "--epochs=1"])?, expected);
-    assert_eq!(curve(3, &["async-ps", "--epochs=1", "--servers=2"])?, expected);
-    assert_eq!(curve(2, &["ssp", "--epochs=1", "--staleness=0"])?, expected);
+    assert_eq!(curve(2, "async-ps --epochs=1")?, expected);
+    assert_eq!(curve(3, "async-ps --epochs=1 --servers=2")?, expected);
+    assert_eq!(curve(2, "ssp --epochs=1 --staleness=0")?, expected);
     Ok(())
 }
 
@@ -98,12 +90,12 @@ fn trace(directory: &Path) -> Result<Trace> {
 
 /// The trace of a training with a slow worker, because of which the others reach the bound. It
 /// starts before them, since otherwise they might finish before it has begun.
-fn trace_with_a_slow_worker(flags: &[&str]) -> Result<Trace> {
+fn trace_with_a_slow_worker(flags: &str) -> Result<Trace> {
     let job = Job::new()?;
     let port = free_port()?;
-    let pace = ["--epochs=1", "--batch-size=64", "--step-time=5", "--straggle=1:40", METRICS];
-    let flags = [flags, &pace].concat();
-    let start = |rank| job.start(as_rank(async_update(flags.iter().copied())?, rank, 4, port));
+    let pace = "--epochs=1 --batch-size=64 --step-time=5 --straggle=1:40";
+    let flags = format!("{flags} {pace} {METRICS}");
+    let start = |rank| job.start(as_rank(async_update(flags.split(' '))?, rank, 4, port));
     let mut ranks = (0..2).map(start).collect::<Result<Vec<_>>>()?;
     wait_for_steps(&job, 1..2, 5)?;
     ranks.extend([start(2)?, start(3)?]);
@@ -115,8 +107,7 @@ fn trace_with_a_slow_worker(flags: &[&str]) -> Result<Trace> {
 fn under_ssp_no_lead_and_no_staleness_exceeds_its_bound() -> Result<()> {
     const WORKERS: u64 = 3;
     for bound in [0, 2] {
-        let staleness = format!("--staleness={bound}");
-        let trace = trace_with_a_slow_worker(&["ssp", &staleness])?;
+        let trace = trace_with_a_slow_worker(&format!("ssp --staleness={bound}"))?;
         assert_eq!(trace.counted, trace.staleness);
         assert_eq!(trace.leads.iter().max(), Some(&bound));
         // For the derivation see async-update/src/server/gate.rs.
@@ -130,7 +121,7 @@ fn under_ssp_no_lead_and_no_staleness_exceeds_its_bound() -> Result<()> {
 /// S1.28.
 #[test]
 fn with_sync_every_all_meet_after_so_many_updates() -> Result<()> {
-    let trace = trace_with_a_slow_worker(&["async-ps", "--sync-every=4"])?;
+    let trace = trace_with_a_slow_worker("async-ps --sync-every=4")?;
     // A worker about to begin its fourth step after a meeting has made three updates more than one
     // that has made none.
     assert_eq!(trace.leads.iter().max(), Some(&3));
@@ -144,15 +135,13 @@ fn waiting_for_a_slow_worker_makes_neither_worker_nor_server_look_dead() -> Resu
     const TIMEOUT: f64 = 5.0;
     for servers in [1, 2] {
         let (fast, slow) = (servers, servers + 1);
-        let flags =
-            ["async-ps", "--sync-every=30", "--epochs=1", "--batch-size=128", "--timeout=5"];
-        let own = [format!("--servers={servers}"), format!("--straggle={slow}:350")];
-        let flags: Vec<_> = flags.into_iter().chain(own.iter().map(String::as_str)).collect();
-        let reads = |directory: &Path| {
-            let read = |read: &Value| Some((read["worker"] == fast, read["at"].as_f64()?));
-            events(directory, 0, "read", read)
-        };
-        let reads = trained(servers + 2, &flags, reads)?;
+        let flags = format!(
+            "async-ps --sync-every=30 --epochs=1 --batch-size=128 --timeout=5 \
+             --servers={servers} --straggle={slow}:350"
+        );
+        let job = trained(servers + 2, &flags)?;
+        let read = |read: &Value| Some((read["worker"] == fast, read["at"].as_f64()?));
+        let reads = events(job.directory(), 0, "read", read)?;
         let times: Vec<_> = reads.iter().filter(|(own, _)| *own).map(|(_, at)| at).collect();
         let longest = times.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
         ensure!(longest > TIMEOUT, "with {servers} servers it waited {longest} s at most");
@@ -164,14 +153,14 @@ fn waiting_for_a_slow_worker_makes_neither_worker_nor_server_look_dead() -> Resu
 /// that of a single worker; there are not more batches, since all keep pace with the slow worker.
 #[test]
 fn with_a_slow_worker_asynchronous_ones_make_more_updates() -> Result<()> {
-    let rate = |ranks, method, slow| {
-        let flags = [method, "--epochs=1", "--step-time=10", slow];
-        let outcome = trained(ranks, &flags, outcome)?;
+    let rate = |ranks, flags: &str| {
+        let flags = format!("{flags} --epochs=1 --step-time=10");
+        let outcome = outcome(trained(ranks, &flags)?.directory())?;
         Ok::<_, anyhow::Error>(number(&outcome, "updates")? / number(&outcome, "seconds")?)
     };
-    let together = rate(3, "sync-allreduce", "--straggle=2:40")?;
+    let together = rate(3, "sync-allreduce --straggle=2:40")?;
     for method in ["async-ps", "ssp"] {
-        let apart = rate(4, method, "--straggle=3:40")?;
+        let apart = rate(4, &format!("{method} --straggle=3:40"))?;
         ensure!(apart >= 2.0 * together, "{method}: {apart} updates/s against {together}");
     }
     Ok(())
@@ -188,17 +177,17 @@ struct Exchanges {
     received: u64,
 }
 
-fn exchanges(flags: &[&str]) -> Result<Exchanges> {
-    let flags = [flags, &["--epochs=1"]].concat();
-    trained(2, &flags, |directory| {
-        let count = |kind| Ok::<_, anyhow::Error>(events(directory, 0, kind, |_| Some(()))?.len());
-        let traffic = |name: &str| events(directory, 1, "end", |end| end["traffic"][name].as_u64());
-        let (sent, received) = (traffic("sent")?, traffic("received")?);
-        let [(sent, received)] = sent.into_iter().zip(received).collect::<Vec<_>>()[..] else {
-            anyhow::bail!("no traffic");
-        };
-        Ok(Exchanges { reads: count("read")?, updates: count("update")?, sent, received })
-    })
+fn exchanges(flags: &str) -> Result<Exchanges> {
+    let job = trained(2, &format!("{flags} --epochs=1"))?;
+    let count =
+        |kind| Ok::<_, anyhow::Error>(events(job.directory(), 0, kind, |_| Some(()))?.len());
+    let traffic = |end: &Value| {
+        let traffic = &end["traffic"];
+        Some((traffic["sent"].as_u64()?, traffic["received"].as_u64()?))
+    };
+    let ends = events(job.directory(), 1, "end", traffic)?;
+    let [(sent, received)] = ends[..] else { anyhow::bail!("no traffic") };
+    Ok(Exchanges { reads: count("read")?, updates: count("update")?, sent, received })
 }
 
 /// 250 batches. A request is 24 bytes, a grant 8; θ and gradients are floats.
@@ -214,18 +203,18 @@ fn a_worker_fetches_pushes_and_exchanges_as_often_as_its_flags_say() -> Result<(
         sent: (reads + 1) * REQUEST + updates * (REQUEST + THETA) + REQUEST,
         received: reads * (GRANT + THETA) + GRANT,
     };
-    assert_eq!(exchanges(&["async-ps"])?, downpour(250, 250));
-    assert_eq!(exchanges(&["async-ps", "--n-fetch=4"])?, downpour(63, 250));
-    assert_eq!(exchanges(&["async-ps", "--n-push=4"])?, downpour(250, 63));
-    assert_eq!(exchanges(&["async-ps", "--n-fetch=7", "--n-push=9"])?, downpour(36, 28));
-    for (flag, exchanged) in [("--tau=1", 250), ("--tau=4", 63)] {
+    assert_eq!(exchanges("async-ps")?, downpour(250, 250));
+    assert_eq!(exchanges("async-ps --n-fetch=4")?, downpour(63, 250));
+    assert_eq!(exchanges("async-ps --n-push=4")?, downpour(250, 63));
+    assert_eq!(exchanges("async-ps --n-fetch=7 --n-push=9")?, downpour(36, 28));
+    for (flags, exchanged) in [("easgd --tau=1", 250), ("easgd --tau=4", 63)] {
         let expected = Exchanges {
             reads: 1,
             updates: exchanged as usize,
             sent: REQUEST + exchanged * (REQUEST + THETA) + REQUEST,
             received: (GRANT + THETA) * (exchanged + 1),
         };
-        assert_eq!(exchanges(&["easgd", flag])?, expected, "{flag}");
+        assert_eq!(exchanges(flags)?, expected, "{flags}");
     }
     Ok(())
 }
@@ -234,38 +223,31 @@ fn a_worker_fetches_pushes_and_exchanges_as_often_as_its_flags_say() -> Result<(
 
 #[test]
 fn flags_that_make_no_sense_are_refused() -> Result<()> {
-    for (flags, texts) in [
-        (&["ssp", "--staleness=-1"][..], ["--staleness", "-1 is not in 0.."]),
-        (&["async-ps", "--n-push=0"], ["--n-push", "0 is not in 1.."]),
-        (&["async-ps", "--n-fetch=0"], ["--n-fetch", "0 is not in 1.."]),
-        (&["async-ps", "--sync-every=0"], ["--sync-every", "0 is not in 1.."]),
-        (&["async-ps", "--servers=0"], ["--servers", "0 is not in 1.."]),
-        (&["easgd", "--tau=0"], ["--tau", "0 is not in 1.."]),
-    ] {
-        let program = async_update(flags.iter().copied())?;
-        Job::new()?.run(program)?.expect_code(2)?.expect_messages(&texts)?;
-    }
-    Ok(())
+    let lines = [
+        ("ssp --staleness=-1", 2, ["--staleness", "-1 is not in 0.."]),
+        ("async-ps --n-push=0", 2, ["--n-push", "0 is not in 1.."]),
+        ("async-ps --n-fetch=0", 2, ["--n-fetch", "0 is not in 1.."]),
+        ("async-ps --sync-every=0", 2, ["--sync-every", "0 is not in 1.."]),
+        ("async-ps --servers=0", 2, ["--servers", "0 is not in 1.."]),
+        ("easgd --tau=0", 2, ["--tau", "0 is not in 1.."]),
+    ];
+    expect_refusals(|line| async_update(line.split(' ')), &lines)
 }
 
 #[test]
 fn a_job_in_which_nobody_could_train_is_refused() -> Result<()> {
     for (ranks, flags, text) in [
-        (1, &["async-ps"][..], "--servers is 1 in a world of 1, but must be below"),
-        (3, &["ssp", "--servers=3"], "--servers is 3 in a world of 3, but must be below"),
-        (
-            2,
-            &["async-ps", "--servers=200000"],
-            "--servers is 200000 in a world of 2, but must be below",
-        ),
-        (3, &["easgd", "--straggle=3:40"], "a rank that trains, from 1 to 2"),
-        (3, &["easgd", "--straggle=0:40"], "a rank that trains, from 1 to 2"),
-        (2, &["easgd", "--rho=20"], "--rho is 20, with --lr 0.1, but must be such that"),
-        (2, &["easgd", "--rho=0"], "--rho is 0, with --lr 0.1, but must be such that"),
+        (1, "async-ps", "--servers is 1 in a world of 1, but must be below"),
+        (3, "ssp --servers=3", "--servers is 3 in a world of 3, but must be below"),
+        (2, "async-ps --servers=200000", "--servers is 200000 in a world of 2, but must be below"),
+        (3, "easgd --straggle=3:40", "a rank that trains, from 1 to 2"),
+        (3, "easgd --straggle=0:40", "a rank that trains, from 1 to 2"),
+        (2, "easgd --rho=20", "--rho is 20, with --lr 0.1, but must be such that"),
+        (2, "easgd --rho=0", "--rho is 0, with --lr 0.1, but must be such that"),
     ] {
         // It fails before it meets any other rank.
-        let program = as_rank(async_update(flags.iter().copied())?, 0, ranks, free_port()?);
-        Job::new()?.run(program)?.expect_code(1)?.expect_messages(&[text])?;
+        let program = as_rank(async_update(flags.split(' '))?, 0, ranks, free_port()?);
+        expect_refusal(program, 1, &[text])?;
     }
     Ok(())
 }

@@ -4,12 +4,10 @@
 use std::fs;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use tests::programs::async_update;
 use tests::training::events;
-use tests::{Job, Shared, printed};
-
-// === trace ===
+use tests::{Job, Shared, expect_refusal, expect_refusals, printed};
 
 /// S1.24, S1.25.
 #[test]
@@ -25,8 +23,6 @@ fn the_slow_gpus_step_is_four_updates_old() -> Result<()> {
     Ok(())
 }
 
-// === quadratic ===
-
 /// What `quadratic` prints, and its picture. It takes half a minute, so the tests that look at it share
 /// one run.
 pub fn quadratic() -> Result<Arc<(String, String)>> {
@@ -34,23 +30,8 @@ pub fn quadratic() -> Result<Arc<(String, String)>> {
     RUN.get((), || {
         let job = Job::new()?;
         let ended = job.run(async_update(["quadratic", "--plot", "."])?)?.expect_success()?;
-        Ok((ended.stdout, fs::read_to_string(job.directory().join("momentum.svg"))?))
+        Ok((ended.stdout, job.text("momentum.svg")?))
     })
-}
-
-/// A row of the table of momenta: M, what ran, 1 - 1/M, the momentum found, its standard error.
-struct Momentum {
-    threads: bool,
-    theory: f64,
-    found: f64,
-    error: f64,
-}
-
-fn momentum(line: &str) -> Result<Momentum> {
-    let cells: Vec<_> = line.split_whitespace().collect();
-    let number = |index: usize| -> Result<f64> { Ok(cells[index].parse()?) };
-    let (theory, found, error) = (number(2)?, number(3)?, number(4)?);
-    Ok(Momentum { threads: cells[1] == "threads", theory, found, error })
 }
 
 /// S1.27, S1.29. Only the results of threads differ from run to run.
@@ -63,9 +44,14 @@ fn momentum_divergence_and_regret_are_where_theory_puts_them() -> Result<()> {
     insta::assert_snapshot!("async_quadratic", steady.join("\n"));
 
     let queue = steady.iter().filter(|line| line.contains("  queue  "));
-    let rows = queue.chain(&threads).map(|line| momentum(line)).collect::<Result<Vec<_>>>()?;
+    let rows: Vec<_> = queue.chain(&threads).collect();
     assert_eq!(rows.len(), 6);
-    for Momentum { threads, theory, found, error } in rows {
+    for row in rows {
+        // M, what ran, 1 - 1/M, the momentum found, its standard error.
+        let cells: Vec<_> = row.split_whitespace().collect();
+        let number = |index: usize| cells[index].parse::<f64>();
+        let (threads, theory, found, error) =
+            (cells[1] == "threads", number(2)?, number(3)?, number(4)?);
         // Four standard errors, each rounded when it was printed. Threads get 0.03 more: on a busy
         // machine they wake up late, and then the time of their work is not exponential.
         let tolerance = 4.0 * (error + 1e-4) + if threads { 0.03 } else { 0.0 };
@@ -78,8 +64,6 @@ fn momentum_divergence_and_regret_are_where_theory_puts_them() -> Result<()> {
     Ok(())
 }
 
-// === hogwild ===
-
 /// With the settings of the README.
 #[test]
 fn hogwild_names_nine_digits_of_ten_with_every_update_counted_once() -> Result<()> {
@@ -87,9 +71,8 @@ fn hogwild_names_nine_digits_of_ten_with_every_update_counted_once() -> Result<(
     const UPDATES: u64 = 5 * 8000 / 32;
     let job = Job::new()?;
     // The threads wait in each step, so they work at the same time even on few cores.
-    let pace = ["--threads=4", "--step-time=5", "--metrics=metrics"];
-    let arguments = ["hogwild", "--lr=0.05", "--epochs=5"].into_iter().chain(pace);
-    job.run(async_update(arguments)?)?.expect_success()?;
+    let flags = "hogwild --lr=0.05 --epochs=5 --threads=4 --step-time=5 --metrics=metrics";
+    job.run(async_update(flags.split(' '))?)?.expect_success()?;
     let accuracy = events(job.directory(), 0, "outcome", |event| event["accuracy"].as_f64())?;
     ensure!(accuracy.len() == 1 && accuracy[0] >= 0.9, "{accuracy:?}");
 
@@ -111,9 +94,8 @@ fn hogwild_names_nine_digits_of_ten_with_every_update_counted_once() -> Result<(
 #[test]
 fn a_slow_thread_makes_fewer_updates_and_staler_ones() -> Result<()> {
     let job = Job::new()?;
-    let flags = ["--threads=3", "--epochs=1", "--step-time=5", "--straggle=2:45"];
-    let arguments = ["hogwild", "--metrics=metrics"].into_iter().chain(flags);
-    job.run(async_update(arguments)?)?.expect_success()?;
+    let flags = "hogwild --threads=3 --epochs=1 --step-time=5 --straggle=2:45 --metrics=metrics";
+    job.run(async_update(flags.split(' '))?)?.expect_success()?;
     let staleness = |thread| -> Result<Vec<f64>> {
         events(job.directory(), thread, "update", |update| update["staleness"].as_f64())
     };
@@ -126,11 +108,9 @@ fn a_slow_thread_makes_fewer_updates_and_staler_ones() -> Result<()> {
     Ok(())
 }
 
-// === Errors ===
-
 #[test]
 fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> {
-    for (arguments, code, texts) in [
+    let lines = [
         ("trace case3", 2, ["case3", "case1"]),
         ("quadratic --workers 1", 2, ["1 is not in", "2..=64"]),
         ("quadratic --workers 2,3,4,5,6 --plot .", 1, ["--workers has 5", "at most 4"]),
@@ -140,14 +120,8 @@ fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> 
         ("hogwild --device cuda", 1, ["device is cuda", "without the feature `cuda`"]),
         ("hogwild --straggle 4:10", 1, ["rank 4", "from 0 to 3"]),
         ("hogwild --straggle 4", 2, ["RANK:MS", "\"4\""]),
-    ] {
-        let job = Job::new()?;
-        let ended = job.run(async_update(arguments.split(' '))?)?;
-        let ended = ended.expect_code(code)?.expect_messages(&texts)?;
-        ensure!(!ended.stderr.contains("panicked"), "{ended}");
-        ensure!(job.files()?.is_empty(), "{arguments}: {:?}", job.files()?);
-    }
-    Ok(())
+    ];
+    expect_refusals(|line| async_update(line.split(' ')), &lines)
 }
 
 /// The other thread alone would run for a day.
@@ -155,19 +129,15 @@ fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> 
 fn when_a_thread_fails_the_others_end() -> Result<()> {
     let job = Job::new()?;
     // A directory where the second thread would create its file.
-    fs::create_dir_all(job.directory().join("metrics/rank1.jsonl"))?;
-    let flags = ["--threads=2", "--epochs=34560", "--step-time=10", "--metrics=metrics"];
-    let ended = job.run(async_update(["hogwild"].into_iter().chain(flags))?)?.expect_code(1)?;
-    ended.expect_messages(&["thread 1 failed", "metrics/rank1.jsonl"])?;
-    Ok(())
+    fs::create_dir_all(job.path("metrics/rank1.jsonl"))?;
+    let flags = "hogwild --threads=2 --epochs=34560 --step-time=10 --metrics=metrics";
+    let ended = job.run(async_update(flags.split(' '))?)?.expect_code(1)?;
+    ended.expect_messages(&["thread 1 failed", "metrics/rank1.jsonl"])
 }
 
 #[test]
 fn hogwild_is_one_process() -> Result<()> {
     let program = tests::programs::launch(2, &async_update(["hogwild"])?)?;
-    let ended = Job::new()?.run(program)?.expect_code(1)?;
-    let line = ended.stderr.lines().find(|line| line.contains("hogwild is one process"));
-    line.context("two ranks of hogwild were not refused")?;
-    ended.expect_messages(&["2 ranks were started", "without a launcher"])?;
-    Ok(())
+    let said = ["hogwild is one process", "2 ranks were started", "without a launcher"];
+    expect_refusal(program, 1, &said)
 }

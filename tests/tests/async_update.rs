@@ -1,14 +1,12 @@
 //! The synchronous methods of async-update, and those that average parameters: what they learn from
 //! the same batches, and what they reject.
 
-use std::process::Command;
-
 use anyhow::{Result, ensure};
 use serde_json::Value;
-use tests::Job;
-use tests::async_update::{METRICS, number, outcome};
-use tests::programs::{as_rank, async_update, free_port, launch, launch_with};
+use tests::async_update::{number, outcome};
+use tests::programs::{as_rank, async_update, free_port, launch};
 use tests::training::events;
+use tests::{expect_refusal, expect_refusals};
 
 /// What a rank writes after each batch.
 struct Curve {
@@ -19,10 +17,8 @@ struct Curve {
 }
 
 /// Runs a method on `ranks` ranks, and returns their curves and the event `outcome` of rank 0.
-fn trained(ranks: usize, flags: &[&str]) -> Result<(Vec<Curve>, Value)> {
-    let job = Job::new()?;
-    let program = async_update(flags.iter().copied().chain([METRICS]))?;
-    job.run(launch(ranks, &program)?)?.expect_success()?;
+fn trained(ranks: usize, flags: &str) -> Result<(Vec<Curve>, Value)> {
+    let job = tests::async_update::trained(ranks, flags)?;
     let curve = |rank| {
         let column = |name: &str| events(job.directory(), rank, "step", |step| step[name].as_f64());
         Ok(Curve { losses: column("loss")?, theta: column("theta")?, at: column("at")? })
@@ -31,13 +27,11 @@ fn trained(ranks: usize, flags: &[&str]) -> Result<(Vec<Curve>, Value)> {
     Ok((curves, outcome(job.directory())?))
 }
 
-// === What they learn ===
-
 /// With the settings of the README.
 #[test]
 fn every_synchronous_method_names_nine_digits_of_ten() -> Result<()> {
     for method in ["sync-allreduce", "sync-ps", "ring", "local-sgd", "post-local"] {
-        let (_, outcome) = trained(4, &[method])?;
+        let (_, outcome) = trained(4, method)?;
         let accuracy = number(&outcome, "accuracy")?;
         ensure!(accuracy >= 0.9, "{method}: {accuracy}");
     }
@@ -48,12 +42,10 @@ fn every_synchronous_method_names_nine_digits_of_ten() -> Result<()> {
 /// tolerance of a thousandth is far less than what a single missing gradient would change.
 #[test]
 fn the_ring_and_the_parameter_server_take_the_steps_of_all_reduce() -> Result<()> {
-    let flags = |method| [method, "--epochs=1", "--batch-size=64"];
-    let (expected, _) = trained(3, &flags("sync-allreduce"))?;
-    for method in ["ring", "sync-ps", "local-sgd"] {
-        let flags = flags(method);
-        let period: &[&str] = if method == "local-sgd" { &["--period=1"] } else { &[] };
-        let (found, _) = trained(3, &[&flags[..], period].concat())?;
+    let run = |method| trained(3, &format!("{method} --epochs=1 --batch-size=64"));
+    let (expected, _) = run("sync-allreduce")?;
+    for method in ["ring", "sync-ps", "local-sgd --period=1"] {
+        let (found, _) = run(method)?;
         for (found, expected) in found.iter().zip(&expected) {
             assert_eq!(found.losses.len(), expected.losses.len());
             for (a, b) in found.losses.iter().zip(&expected.losses) {
@@ -69,7 +61,7 @@ fn the_ring_and_the_parameter_server_take_the_steps_of_all_reduce() -> Result<()
 #[test]
 fn synchronous_ranks_have_the_same_model_to_the_bit_after_every_step() -> Result<()> {
     for method in ["sync-allreduce", "sync-ps", "ring"] {
-        let (curves, _) = trained(3, &[method, "--epochs=1"])?;
+        let (curves, _) = trained(3, &format!("{method} --epochs=1"))?;
         ensure!(curves[0].losses != curves[1].losses, "{method}: both ranks saw the same batches");
         for curve in &curves[1..] {
             assert_eq!(curve.theta, curves[0].theta, "{method}");
@@ -81,7 +73,7 @@ fn synchronous_ranks_have_the_same_model_to_the_bit_after_every_step() -> Result
 /// S1.22: if ranks only divide the data, there are as many models as ranks.
 #[test]
 fn between_two_means_the_models_of_local_sgd_differ() -> Result<()> {
-    let (curves, _) = trained(2, &["local-sgd", "--period=5", "--epochs=1"])?;
+    let (curves, _) = trained(2, "local-sgd --period=5 --epochs=1")?;
     let equal: Vec<_> = curves[0].theta.iter().zip(&curves[1].theta).map(|(a, b)| a == b).collect();
     let expected: Vec<_> = (1..=equal.len()).map(|step| step % 5 == 0).collect();
     assert_eq!(equal, expected);
@@ -90,9 +82,8 @@ fn between_two_means_the_models_of_local_sgd_differ() -> Result<()> {
 
 #[test]
 fn post_local_sgd_is_synchronous_up_to_its_start() -> Result<()> {
-    let flags = ["post-local", "--start=7", "--period=5", "--epochs=1"];
-    let (curves, _) = trained(2, &flags)?;
-    let (together, _) = trained(2, &["sync-allreduce", "--epochs=1"])?;
+    let (curves, _) = trained(2, "post-local --start=7 --period=5 --epochs=1")?;
+    let (together, _) = trained(2, "sync-allreduce --epochs=1")?;
     assert_eq!(curves[0].theta[..7], together[0].theta[..7]);
     let equal: Vec<_> = curves[0].theta.iter().zip(&curves[1].theta).map(|(a, b)| a == b).collect();
     let expected: Vec<_> = (1..=equal.len()).map(|step| step <= 7 || (step - 7) % 5 == 0).collect();
@@ -100,14 +91,12 @@ fn post_local_sgd_is_synchronous_up_to_its_start() -> Result<()> {
     Ok(())
 }
 
-// === Which rank waits for which ===
-
 /// S1.30, S1.43: a synchronous step is as slow as its slowest rank.
 #[test]
 fn a_slow_rank_delays_every_synchronous_rank() -> Result<()> {
     const DELAY: f64 = 0.02;
     for method in ["sync-allreduce", "sync-ps", "ring"] {
-        let flags = [method, "--epochs=1", "--batch-size=256", "--straggle=1:20"];
+        let flags = format!("{method} --epochs=1 --batch-size=256 --straggle=1:20");
         for curve in trained(2, &flags)?.0 {
             let took = curve.at[curve.at.len() - 1] - curve.at[0];
             let least = DELAY * (curve.at.len() - 1) as f64;
@@ -120,8 +109,8 @@ fn a_slow_rank_delays_every_synchronous_rank() -> Result<()> {
 /// Between two means nobody waits, so the fast rank finishes its period first.
 #[test]
 fn a_slow_rank_delays_local_sgd_at_the_mean_alone() -> Result<()> {
-    let flags = ["local-sgd", "--period=5", "--epochs=1", "--batch-size=256", "--straggle=1:20"];
-    let (curves, _) = trained(2, &flags)?;
+    let flags = "local-sgd --period=5 --epochs=1 --batch-size=256 --straggle=1:20";
+    let (curves, _) = trained(2, flags)?;
     let [fast, slow] = [&curves[0].at, &curves[1].at];
     for period in 0..3 {
         let fourth = 5 * period + 3;
@@ -135,86 +124,76 @@ fn a_slow_rank_delays_local_sgd_at_the_mean_alone() -> Result<()> {
 #[test]
 fn any_timeout_will_do() -> Result<()> {
     for method in ["sync-allreduce", "async-ps"] {
-        let timeout = format!("--timeout={}", u64::MAX);
-        let (_, outcome) = trained(2, &[method, "--epochs=1", "--batch-size=1000", &timeout])?;
+        let flags = format!("{method} --epochs=1 --batch-size=1000 --timeout={}", u64::MAX);
+        let (_, outcome) = trained(2, &flags)?;
         assert_eq!(number(&outcome, "batches")?, 8.0, "{method}");
     }
-    Ok(())
-}
-
-// === Errors ===
-
-fn refused(program: Command, text: &str) -> Result<()> {
-    Job::new()?.run(program)?.expect_code(1)?.expect_messages(&[text])?;
     Ok(())
 }
 
 /// Each process makes a single update, after which no batch would notice the divergence.
 #[test]
 fn a_model_that_has_run_away_is_refused_in_the_end() -> Result<()> {
+    let said = ["after 1 updates, but must be finite; try a smaller --lr"];
     let flags = |method| [method, "--epochs=1", "--batch-size=8000", "--lr=1e38"];
     for method in ["sync-allreduce", "async-ps"] {
-        let program = launch(2, &async_update(flags(method))?)?;
-        refused(program, "after 1 updates, but must be finite; try a smaller --lr")?;
+        expect_refusal(launch(2, &async_update(flags(method))?)?, 1, &said)?;
     }
     let program = async_update(flags("hogwild").into_iter().chain(["--threads=1"]))?;
-    refused(program, "after 1 updates, but must be finite; try a smaller --lr")
+    expect_refusal(program, 1, &said)
 }
 
 #[test]
 fn flags_that_make_no_sense_are_refused() -> Result<()> {
-    for (flags, text) in [
-        (&["local-sgd", "--period=0"][..], "--period"),
-        (&["local-sgd", "--epochs=0"], "--epochs"),
-        (&["ring", "--batch-size=0"], "--batch-size"),
-        (&["local-sgd", "--epochs=288230376151711744"], "is not in 1..=4294967295"),
-        (&["async-ps", "--n-fetch=18446744073709551615"], "is not in 1..=4294967295"),
-        (&["ring", "--lr=nan"], "NaN is not a finite number above 0"),
-        (&["ring", "--lr", "-0.1"], "-0.1 is not a finite number above 0"),
-        (&["easgd", "--lr=0"], "0 is not a finite number above 0"),
-        (&["compare", "--lr=0"], "0 is not a finite number above 0"),
-        (&["ring", "--straggle=1"], "expected RANK:MS, as in 3:40, and found \"1\""),
-    ] {
-        let ended = Job::new()?.run(async_update(flags.iter().copied())?)?.expect_code(2)?;
-        ensure!(ended.stderr.contains(text), "{flags:?}: {ended}");
-    }
-    Ok(())
+    let lines = [
+        ("local-sgd --period=0", 2, ["--period"]),
+        ("local-sgd --epochs=0", 2, ["--epochs"]),
+        ("ring --batch-size=0", 2, ["--batch-size"]),
+        ("local-sgd --epochs=288230376151711744", 2, ["is not in 1..=4294967295"]),
+        ("async-ps --n-fetch=18446744073709551615", 2, ["is not in 1..=4294967295"]),
+        ("ring --lr=nan", 2, ["NaN is not a finite number above 0"]),
+        ("ring --lr -0.1", 2, ["-0.1 is not a finite number above 0"]),
+        ("easgd --lr=0", 2, ["0 is not a finite number above 0"]),
+        ("compare --lr=0", 2, ["0 is not a finite number above 0"]),
+        ("ring --straggle=1", 2, ["expected RANK:MS, as in 3:40, and found \"1\""]),
+    ];
+    expect_refusals(|line| async_update(line.split(' ')), &lines)
 }
 
 #[test]
 fn a_rank_without_others_to_exchange_with_is_an_error() -> Result<()> {
     for method in ["ring", "sync-ps"] {
-        refused(async_update([method])?, "a world of 1 has nobody to exchange with")?;
+        let said = ["a world of 1 has nobody to exchange with"];
+        expect_refusal(async_update([method])?, 1, &said)?;
     }
     Ok(())
 }
 
 #[test]
 fn a_slow_rank_that_does_not_exist_is_refused() -> Result<()> {
-    let program = async_update(["ring", "--straggle=2:40"])?;
-    let launched = launch_with(&["-n", "2"], &program)?;
-    let expected = "--straggle is rank 2, but must be a rank that trains, from 0 to 1";
-    refused(launched, expected)
+    let launched = launch(2, &async_update(["ring", "--straggle=2:40"])?)?;
+    let said = ["--straggle is rank 2, but must be a rank that trains, from 0 to 1"];
+    expect_refusal(launched, 1, &said)
 }
 
 #[test]
 fn compare_refuses_what_it_cannot_do_before_it_trains() -> Result<()> {
-    for (flags, code, texts) in [
-        (&["--workers=1"][..], 2, ["--workers", "1 is not in 2..=64"]),
-        (&["--workers=65"], 2, ["--workers", "65 is not in 2..=64"]),
-        (&["--slowdown=1"], 2, ["--slowdown", "1 is not in 2..=1000"]),
-        (&["--slowdown=1001"], 2, ["--slowdown", "1001 is not in 2..=1000"]),
-        (&["--step-time=0"], 2, ["--step-time", "0 is not in 1..=60000"]),
-        (&["--step-time=60001"], 2, ["--step-time", "60001 is not in 1..=60000"]),
-        (&["--timeout=18446744073709551615"], 2, ["--timeout", "too large"]),
-        (&["--plot=/dev/null/plots"], 1, ["create directory", "/dev/null/plots"]),
-        (&["--plot=/proc"], 1, ["cannot write to the directory of", "/proc/loss-time-slow.svg"]),
-    ] {
-        let program = async_update(["compare"].into_iter().chain(flags.iter().copied()))?;
-        Job::new()?.run(program)?.expect_code(code)?.expect_messages(&texts)?;
-    }
+    let lines = [
+        ("compare --workers=1", 2, ["--workers", "1 is not in 2..=64"]),
+        ("compare --workers=65", 2, ["--workers", "65 is not in 2..=64"]),
+        ("compare --slowdown=1", 2, ["--slowdown", "1 is not in 2..=1000"]),
+        ("compare --slowdown=1001", 2, ["--slowdown", "1001 is not in 2..=1000"]),
+        ("compare --step-time=0", 2, ["--step-time", "0 is not in 1..=60000"]),
+        ("compare --step-time=60001", 2, ["--step-time", "60001 is not in 1..=60000"]),
+        ("compare --timeout=18446744073709551615", 2, ["--timeout", "too large"]),
+        ("compare --plot=/dev/null/plots", 1, ["create directory", "/dev/null/plots"]),
+        (
+            "compare --plot=/proc",
+            1,
+            ["cannot write to the directory of", "/proc/loss-time-slow.svg"],
+        ),
+    ];
+    expect_refusals(|line| async_update(line.split(' ')), &lines)?;
     let as_a_rank = as_rank(async_update(["compare"])?, 0, 2, free_port()?);
-    let ended = Job::new()?.run(as_a_rank)?.expect_code(1)?;
-    ended.expect_messages(&["run it without a launcher"])?;
-    Ok(())
+    expect_refusal(as_a_rank, 1, &["run it without a launcher"])
 }

@@ -3,36 +3,21 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::process::Command;
 
 use anyhow::{Context, Result};
 use tests::digits::{images, labels};
 use tests::programs::{as_rank, ddp_mnist, free_port, launch, workspace};
 use tests::training::{OUTPUTS, losses};
-use tests::{Ended, Job, digits, safetensors};
-
-/// Runs a command that must fail with this code before the first step, with all of these texts in
-/// its messages.
-fn expect_refusal(job: &Job, command: Command, code: i32, texts: &[&str]) -> Result<Ended> {
-    let ended = job.run(command)?.expect_code(code)?.expect_messages(texts)?;
-    assert!(!ended.stdout.contains("Epoch="), "it trained before it refused: {ended}");
-    assert!(!job.directory().join("model.safetensors").exists(), "it saved a model: {ended}");
-    let steps = losses(job.directory(), 0).map_or(0, |losses| losses.len());
-    assert_eq!(steps, 0, "it took steps before it refused: {ended}");
-    Ok(ended)
-}
+use tests::{Job, digits, safetensors};
 
 /// ddp-mnist with arguments that make it fail.
-fn refused(job: &Job, arguments: &[&str], texts: &[&str]) -> Result<Ended> {
-    expect_refusal(job, ddp_mnist(OUTPUTS.into_iter().chain(arguments.iter().copied()))?, 1, texts)
+fn refused(job: &Job, arguments: &[&str], texts: &[&str]) -> Result<()> {
+    job.expect_refusal(ddp_mnist(OUTPUTS.into_iter().chain(arguments.iter().copied()))?, 1, texts)
 }
-
-// === Data sets ===
 
 const IMAGES: &str = "train-images-idx3-ubyte";
 const LABELS: &str = "train-labels-idx1-ubyte";
 
-/// The number of digits in each data set of these tests.
 const COUNT: u32 = 200;
 
 #[test]
@@ -65,7 +50,7 @@ fn a_broken_data_set_is_refused() -> Result<()> {
     for (name, content, texts) in cases {
         let job = Job::new()?;
         digits::write(job.directory(), COUNT)?;
-        fs::write(job.directory().join(name), content)?;
+        fs::write(job.path(name), content)?;
         refused(&job, &["--data-dir", "."], &[&["error: ", name], texts].concat())?;
     }
     Ok(())
@@ -84,9 +69,9 @@ fn a_broken_gzip_file_is_refused() -> Result<()> {
         let job = Job::new()?;
         for entry in fs::read_dir(&assets)? {
             let entry = entry?;
-            fs::copy(entry.path(), job.directory().join(entry.file_name()))?;
+            fs::copy(entry.path(), job.path(entry.file_name()))?;
         }
-        fs::write(job.directory().join(&name), content)?;
+        fs::write(job.path(&name), content)?;
         refused(&job, &["--data-dir", "."], &["error: ", &name, text])?;
     }
     Ok(())
@@ -95,13 +80,10 @@ fn a_broken_gzip_file_is_refused() -> Result<()> {
 #[test]
 fn a_directory_without_data_is_refused() -> Result<()> {
     let job = Job::new()?;
-    fs::create_dir(job.directory().join("empty"))?;
+    fs::create_dir(job.path("empty"))?;
     refused(&job, &["--data-dir", "empty"], &["error: ", "empty", IMAGES])?;
-    refused(&job, &["--data-dir", "nowhere"], &["error: ", "nowhere"])?;
-    Ok(())
+    refused(&job, &["--data-dir", "nowhere"], &["error: ", "nowhere"])
 }
-
-// === Flags ===
 
 #[test]
 fn senseless_flags_are_refused() -> Result<()> {
@@ -115,7 +97,7 @@ fn senseless_flags_are_refused() -> Result<()> {
         (&["--lr=-1"], 1, &["lr", "-1"]),
     ];
     for (flags, code, texts) in cases {
-        expect_refusal(&job, ddp_mnist(OUTPUTS.iter().chain(flags).copied())?, code, texts)?;
+        job.expect_refusal(ddp_mnist(OUTPUTS.iter().chain(flags).copied())?, code, texts)?;
     }
     Ok(())
 }
@@ -123,26 +105,21 @@ fn senseless_flags_are_refused() -> Result<()> {
 #[test]
 fn a_world_without_ranks_is_refused() -> Result<()> {
     let job = Job::new()?;
-    expect_refusal(&job, launch(0, &ddp_mnist(OUTPUTS)?)?, 2, &["nproc-per-node", "0"])?;
-    Ok(())
+    job.expect_refusal(launch(0, &ddp_mnist(OUTPUTS)?)?, 2, &["nproc-per-node", "0"])
 }
 
 #[test]
 fn cuda_is_refused_where_there_is_none() -> Result<()> {
     // The tests build the programs without the feature `cuda`.
-    refused(&Job::new()?, &["--device", "cuda"], &["error: ", "cuda", "cargo xtask run"])?;
-    Ok(())
+    refused(&Job::new()?, &["--device", "cuda"], &["error: ", "cuda", "cargo xtask run"])
 }
 
 #[test]
 fn a_missing_directory_for_the_model_is_found_before_training() -> Result<()> {
     let job = Job::new()?;
     let save = ["--save", "nowhere/model.safetensors", "--metrics", "metrics"];
-    expect_refusal(&job, ddp_mnist(save)?, 1, &["error: ", "nowhere"])?;
-    Ok(())
+    job.expect_refusal(ddp_mnist(save)?, 1, &["error: ", "nowhere"])
 }
-
-// === The environment ===
 
 #[test]
 fn an_environment_that_makes_no_sense_is_refused() -> Result<()> {
@@ -165,7 +142,7 @@ fn an_environment_that_makes_no_sense_is_refused() -> Result<()> {
             Some(value) => command.env(name, value),
             None => command.env_remove(name),
         };
-        expect_refusal(&job, command, 1, texts)?;
+        job.expect_refusal(command, 1, texts)?;
     }
     Ok(())
 }
@@ -176,8 +153,7 @@ fn a_port_that_somebody_else_listens_on_is_named() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port();
     let rank_0 = as_rank(ddp_mnist(OUTPUTS)?, 0, 2, port);
-    expect_refusal(&job, rank_0, 1, &["[rank 0] error:", &port.to_string(), "in use"])?;
-    Ok(())
+    job.expect_refusal(rank_0, 1, &["[rank 0] error:", &port.to_string(), "in use"])
 }
 
 #[test]
@@ -185,10 +161,9 @@ fn a_rank_that_never_comes_is_named() -> Result<()> {
     let job = Job::new()?;
     let flags = || OUTPUTS.into_iter().chain(["--timeout", "3"]);
     let rank_0 = as_rank(ddp_mnist(flags())?, 0, 2, free_port()?);
-    expect_refusal(&job, rank_0, 1, &["[rank 0] error:", "rank 1"])?;
+    job.expect_refusal(rank_0, 1, &["[rank 0] error:", "rank 1"])?;
     let rank_1 = as_rank(ddp_mnist(flags())?, 1, 2, free_port()?);
-    expect_refusal(&job, rank_1, 1, &["[rank 1] error:", "rank 0"])?;
-    Ok(())
+    job.expect_refusal(rank_1, 1, &["[rank 1] error:", "rank 0"])
 }
 
 #[test]
@@ -198,13 +173,9 @@ fn a_host_that_nobody_knows_is_named() -> Result<()> {
     // In a domain that is reserved for names that never resolve.
     rank_1.env("MASTER_ADDR", "nowhere.invalid");
     let texts = ["[rank 1] error:", "find the host MASTER_ADDR=nowhere.invalid", "after 1s"];
-    expect_refusal(&Job::new()?, rank_1, 1, &texts)?;
-    Ok(())
+    Job::new()?.expect_refusal(rank_1, 1, &texts)
 }
 
-// === Checkpoints ===
-
-/// ddp-mnist's parameters.
 const PARAMETERS: [(&str, &[usize]); 5] = [
     ("0.weight", &[128, 784]),
     ("0.bias", &[128]),
@@ -219,7 +190,7 @@ fn a_sound_checkpoint_is_accepted_with_and_without_the_prefix_module() -> Result
     let wrapped = PARAMETERS.map(|(name, shape)| (format!("module.{name}"), shape));
     let wrapped: Vec<_> = wrapped.iter().map(|(name, shape)| (name.as_str(), *shape)).collect();
     for parameters in [&PARAMETERS[..], &wrapped] {
-        safetensors::write_zeros(&job.directory().join("old.safetensors"), parameters)?;
+        safetensors::write_zeros(&job.path("old.safetensors"), parameters)?;
         // If all weights are zero, all digits are equally likely, and the loss is ln 10.
         let flags = ["--load", "old.safetensors", "--epochs", "1", "--metrics", "metrics"];
         job.run(ddp_mnist(flags)?)?.expect_success()?;
@@ -232,7 +203,7 @@ fn a_sound_checkpoint_is_accepted_with_and_without_the_prefix_module() -> Result
 #[test]
 fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
     let job = Job::new()?;
-    let path = job.directory().join("old.safetensors");
+    let path = job.path("old.safetensors");
     let load = ["--load", "old.safetensors"];
 
     let mut other_shape = PARAMETERS;
@@ -250,18 +221,14 @@ fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
         refused(&job, &load, &["error: ", "old.safetensors"])?;
     }
     fs::remove_file(&path)?;
-    refused(&job, &load, &["error: ", "old.safetensors", "No such file"])?;
-    Ok(())
+    refused(&job, &load, &["error: ", "old.safetensors", "No such file"])
 }
-
-// === Numbers ===
 
 #[test]
 fn a_loss_that_is_no_number_ends_the_training_and_says_when() -> Result<()> {
     let job = Job::new()?;
     let flags = OUTPUTS.into_iter().chain(["--lr", "1e30"]);
     let ended = job.run(launch(2, &ddp_mnist(flags)?)?)?.expect_code(1)?;
-    let ended = ended.expect_messages(&["[rank ", "epoch 0", "step ", "NaN"])?;
-    assert!(!job.directory().join("model.safetensors").exists(), "it saved a model: {ended}");
-    Ok(())
+    assert!(!job.path("model.safetensors").exists(), "it saved a model: {ended}");
+    ended.expect_messages(&["[rank ", "epoch 0", "step ", "NaN"])
 }

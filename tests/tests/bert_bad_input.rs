@@ -2,35 +2,32 @@
 //! what it found and what it expected. A comparison that fails leaves nothing behind.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use nix::sys::signal::{Signal, kill};
 use tests::programs::{UNHURRIED, dp_custom_criterion, launch, workspace};
-use tests::{Ended, Job};
+use tests::{Job, expect_refusal};
 
 /// How long the processes of a killed comparison may take to end.
 const SOON: Duration = Duration::from_secs(10);
 
-fn refuse(command: Command, code: i32, texts: &[&str]) -> Result<Ended> {
-    let ended = Job::new()?.run(command)?.expect_code(code)?.expect_messages(texts)?;
+fn refuse(command: Command, code: i32, texts: &[&str]) -> Result<()> {
+    let ended = Job::new()?.run(command)?.expect_code(code)?;
     assert!(!ended.stdout.contains("Training Start"), "it began before it refused: {ended}");
-    Ok(ended)
+    ended.expect_messages(texts)
 }
 
 /// Arguments that the program itself rejects.
-fn refused(arguments: &[&str], texts: &[&str]) -> Result<Ended> {
-    refuse(dp_custom_criterion(arguments.iter().copied())?, 1, &[&["error: "], texts].concat())
+fn refused(arguments: &str, texts: &[&str]) -> Result<()> {
+    refuse(dp_custom_criterion(arguments.split(' '))?, 1, &[&["error: "], texts].concat())
 }
 
 /// Arguments that are rejected when they are parsed.
-fn misspelt(arguments: &[&str], texts: &[&str]) -> Result<Ended> {
-    refuse(dp_custom_criterion(arguments.iter().copied())?, 2, texts)
+fn misspelt(arguments: &str, texts: &[&str]) -> Result<()> {
+    refuse(dp_custom_criterion(arguments.split(' '))?, 2, texts)
 }
-
-// === Devices ===
 
 #[test]
 fn devices_that_make_no_sense_are_refused() -> Result<()> {
@@ -42,8 +39,10 @@ fn devices_that_make_no_sense_are_refused() -> Result<()> {
         ("cpu:0,cuda:0", "devices is a list with cpu:0 and cuda:0, but must be all of one kind"),
         ("tpu", "devices is \"tpu\", but must be a list such as cuda:0,cuda:1, or 4xcpu"),
     ] {
-        misspelt(&["--devices", devices], &["--devices <DEVICES>", expected])?;
-        misspelt(&["compare", "--devices", devices], &["--devices <DEVICES>", expected])?;
+        for command in ["", "compare "] {
+            let arguments = format!("{command}--devices {devices}");
+            misspelt(&arguments, &["--devices <DEVICES>", expected])?;
+        }
     }
     Ok(())
 }
@@ -51,48 +50,36 @@ fn devices_that_make_no_sense_are_refused() -> Result<()> {
 #[test]
 fn an_output_device_that_is_nowhere_is_refused() -> Result<()> {
     let expected = "--devices is cpu:0, but must be two or more with --method output-device";
-    refused(&["--method", "output-device"], &[expected])?;
-    refused(&["--method", "output-device", "--devices", "cpu:1"], &["--devices is cpu:1, but"])?;
-    Ok(())
+    refused("--method output-device", &[expected])?;
+    refused("--method output-device --devices cpu:1", &["--devices is cpu:1, but"])
 }
 
 #[test]
 fn a_method_and_a_number_of_processes_that_do_not_go_together_are_refused() -> Result<()> {
-    refused(
-        &["--method", "ddp", "--devices", "2xcpu"],
-        &["devices is cpu:0,cpu:1", "one for each rank on this host, here 1", "cargo launch -n 2"],
-    )?;
+    let texts =
+        ["devices is cpu:0,cpu:1", "one for each rank on this host, here 1", "cargo launch -n 2"];
+    refused("--method ddp --devices 2xcpu", &texts)?;
     let text =
         "--method is data-parallel, but must be ddp or apex where there are several ranks, here 2";
     refuse(launch(2, &dp_custom_criterion([])?)?, 1, &[text])?;
     let rank = launch(1, &dp_custom_criterion(["compare"])?)?;
-    refuse(rank, 1, &["compare starts all ranks by itself: run it without a launcher"])?;
-    Ok(())
+    refuse(rank, 1, &["compare starts all ranks by itself: run it without a launcher"])
 }
-
-// === Batches ===
 
 #[test]
 fn a_batch_that_makes_no_sense_is_refused() -> Result<()> {
-    let corpus = workspace().join("tests/data/pairs.txt");
-    let corpus = ["--corpus", corpus.to_str().context("the path is no text")?];
-    misspelt(&["--batch-size", "0"], &["invalid value '0' for '--batch-size"])?;
-    refused(
-        &[&corpus[..], &["--batch-size", "44"]].concat(),
-        &["--batch-size is 44, but must be at most 43, the pairs of the corpus"],
-    )?;
+    let corpus = workspace().join("tests/data/pairs.txt").display().to_string();
+    misspelt("--batch-size 0", &["invalid value '0' for '--batch-size"])?;
+    let text = "--batch-size is 44, but must be at most 43, the pairs of the corpus";
+    refused(&format!("--corpus {corpus} --batch-size 44"), &[text])?;
     let odd = dp_custom_criterion(["--method", "ddp", "--batch-size", "7"])?;
     refuse(launch(2, &odd)?, 1, &["--batch-size is 7, but must be a multiple of 2, the ranks"])?;
     for batch_size in ["0", "9"] {
-        refused(
-            &["compare", "--batch-size", batch_size],
-            &["--batch-size is", "2 or a multiple of it: an equal share for each device"],
-        )?;
+        let texts = ["--batch-size is", "2 or a multiple of it: an equal share for each device"];
+        refused(&format!("compare --batch-size {batch_size}"), &texts)?;
     }
     Ok(())
 }
-
-// === Text ===
 
 #[test]
 fn a_broken_corpus_or_vocabulary_is_refused() -> Result<()> {
@@ -100,63 +87,52 @@ fn a_broken_corpus_or_vocabulary_is_refused() -> Result<()> {
     let write = |name: &str, content: &str| -> Result<String> {
         let path = directory.path().join(name);
         fs::write(&path, content)?;
-        Ok(path.to_str().context("the path is no text")?.to_owned())
+        Ok(path.display().to_string())
     };
     let corpus = write("corpus.txt", "one\ttwo\nno tab in here\n")?;
     let vocab = write("vocab.json", "[\"<pad>\", \"<unk>\", \"<eos>\", \"<sos>\"")?;
-    for command in [&[][..], &["compare"]] {
-        refused(
-            &[command, &["--corpus", &corpus]].concat(),
-            &["corpus.txt: line 2 has 0 tabs: \"no tab in here\"; expected two sentences per line"],
-        )?;
-        refused(
-            &[command, &["--vocab", &vocab]].concat(),
-            &["vocab.json: EOF while parsing a list at line 1 column 35; expected what the"],
-        )?;
-        refused(
-            &[command, &["--vocab-size", "100"]].concat(),
-            &["--vocab-size is 100, but must be at least ", "the tokens of the vocabulary"],
-        )?;
+    for command in ["", "compare "] {
+        let text =
+            "corpus.txt: line 2 has 0 tabs: \"no tab in here\"; expected two sentences per line";
+        refused(&format!("{command}--corpus {corpus}"), &[text])?;
+        let text = "vocab.json: EOF while parsing a list at line 1 column 35; expected what the";
+        refused(&format!("{command}--vocab {vocab}"), &[text])?;
+        let texts = ["--vocab-size is 100, but must be at least ", "the tokens of the vocabulary"];
+        refused(&format!("{command}--vocab-size 100"), &texts)?;
     }
     Ok(())
 }
 
-// === compare ===
-
 /// A comparison of small models that runs for a while.
-fn comparison(flags: &[&str]) -> Result<Command> {
-    let sizes = ["--hidden=32", "--layers=1", "--seq-len=16", "--vocab-size=2000", UNHURRIED];
-    dp_custom_criterion(["compare"].iter().chain(&sizes).chain(flags).copied())
+fn comparison(flags: &str) -> Result<Command> {
+    let sizes = "compare --hidden=32 --layers=1 --seq-len=16 --vocab-size=2000";
+    dp_custom_criterion(sizes.split(' ').chain([UNHURRIED]).chain(flags.split(' ')))
 }
 
 #[test]
 fn a_comparison_without_anything_to_compare_is_refused() -> Result<()> {
-    refused(
-        &["compare", "--devices", "cpu:0"],
-        &["--devices is cpu:0, but must be at least two devices, such as 4xcpu"],
-    )?;
-    misspelt(&["compare", "--steps", "2"], &["invalid value '2' for '--steps"])?;
-    Ok(())
+    let text = "--devices is cpu:0, but must be at least two devices, such as 4xcpu";
+    refused("compare --devices cpu:0", &[text])?;
+    misspelt("compare --steps 2", &["invalid value '2' for '--steps"])
 }
 
 #[test]
 fn a_budget_that_is_no_size_or_holds_no_pair_is_refused() -> Result<()> {
     for budget in ["2GB", "much", "0GiB", "-1GiB"] {
-        let flag = format!("--budget={budget}");
-        misspelt(&["compare", &flag], &["expected a number and B, KiB, MiB or GiB, such as 2GiB"])?;
+        let text = "expected a number and B, KiB, MiB or GiB, such as 2GiB";
+        misspelt(&format!("compare --budget={budget}"), &[text])?;
     }
-    let ended = Job::new()?.run(comparison(&["--budget", "100KiB"])?)?.expect_code(1)?;
-    ended.expect_messages(&[
+    let said = [
         "error: --budget is 100 KiB, but must be at least ",
         "MiB, which data-parallel needs for a batch of 2, a pair for each device",
-    ])?;
-    Ok(())
+    ];
+    expect_refusal(comparison("--budget 100KiB")?, 1, &said)
 }
 
 #[test]
 fn a_run_that_takes_too_long_is_ended_and_named() -> Result<()> {
     let job = Job::new()?;
-    let ended = job.run(comparison(&["--steps", "10000", "--timeout", "1"])?)?.expect_code(1)?;
+    let ended = job.run(comparison("--steps 10000 --timeout 1")?)?.expect_code(1)?;
     ended.expect_messages(&["error: data-parallel took more than 1 s; --timeout allows more"])?;
     job.expect_nobody_left(SOON)
 }
@@ -164,7 +140,7 @@ fn a_run_that_takes_too_long_is_ended_and_named() -> Result<()> {
 #[test]
 fn a_rank_that_dies_is_named_and_the_others_end() -> Result<()> {
     let job = Job::new()?;
-    let mut comparison = job.start(comparison(&["--steps", "60"])?)?;
+    let mut comparison = job.start(comparison("--steps 60")?)?;
     kill(job.rank(1, "dp-custom-criterion")?, Signal::SIGKILL)?;
     let ended = comparison.wait()?.expect_code(1)?;
     ended.expect_messages(&[
@@ -177,9 +153,8 @@ fn a_rank_that_dies_is_named_and_the_others_end() -> Result<()> {
 fn a_run_that_fails_is_named_with_its_last_lines() -> Result<()> {
     let job = Job::new()?;
     // The vocabulary is removed once the first run has read it, so that the next run fails.
-    let mut comparison = job.start(comparison(&["--steps", "60"])?)?;
-    let directory = job.until("a run has begun", || runs_directory(job.directory()))?;
-    fs::remove_file(directory.join("vocab.json"))?;
+    let mut comparison = job.start(comparison("--steps 60")?)?;
+    fs::remove_file(job.runs()?.join("vocab.json"))?;
     let ended = comparison.wait()?.expect_code(1)?;
     ended.expect_messages(&[
         " failed (exit status: 1); its last lines:\n  ",
@@ -189,25 +164,7 @@ fn a_run_that_fails_is_named_with_its_last_lines() -> Result<()> {
     job.expect_nobody_left(SOON)
 }
 
-/// Where a comparison keeps the files of its runs, once its first run has read them.
-fn runs_directory(job: &Path) -> Result<Option<std::path::PathBuf>> {
-    let root = job.parent().context("a job has a directory of its own")?;
-    for entry in fs::read_dir(root)? {
-        let directory = entry?.path();
-        if directory.join("metrics/rank0.jsonl").exists() {
-            return Ok(Some(directory));
-        }
-    }
-    Ok(None)
-}
-
 #[test]
 fn the_runs_of_a_comparison_that_is_killed_end_with_it() -> Result<()> {
-    let job = Job::new()?;
-    let mut comparison = job.start(comparison(&["--steps", "10000"])?)?;
-    job.until("a run has begun", || runs_directory(job.directory()))?;
-    assert_eq!(job.processes()?.len(), 2);
-    kill(comparison.pid(), Signal::SIGKILL)?;
-    assert!(!comparison.wait()?.status.success());
-    job.expect_nobody_left(SOON)
+    Job::new()?.expect_that_runs_end_with(comparison("--steps 10000")?)
 }

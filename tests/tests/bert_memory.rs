@@ -1,14 +1,14 @@
 //! How much memory each of dp-custom-criterion's methods needs on each device, counted to the byte:
 //! the story that "Learn PyTorch Multi-GPU properly", by matthew l, tells with nvidia-smi.
 
-use std::fs;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use tests::Job;
 use tests::programs::{UNHURRIED, dp_custom_criterion, launch, workspace};
+use tests::training::events;
+use tests::{Job, Shared};
 
 const SEQ_LEN: usize = 32;
 const VOCAB_SIZE: usize = 2000;
@@ -16,14 +16,8 @@ const VOCAB_SIZE: usize = 2000;
 const SHARE: usize = 4;
 
 /// As in the article, the output is far larger than everything else.
-const SIZES: [&str; 6] = [
-    "--hidden=32",
-    "--layers=2",
-    "--attn-heads=2",
-    "--seq-len=32",
-    "--vocab-size=2000",
-    "--steps=3",
-];
+const SIZES: &str =
+    "--hidden=32 --layers=2 --attn-heads=2 --seq-len=32 --vocab-size=2000 --steps=3";
 
 const METHODS: [&str; 6] =
     ["data-parallel", "output-device", "custom-criterion", "ddp", "apex", "fsdp"];
@@ -65,23 +59,15 @@ fn train(method: &str, devices: usize) -> Result<Vec<Device>> {
     let batch_size = (SHARE * devices).to_string();
     let on = format!("{devices}xcpu");
     let flags = ["--method", method, "--devices", &on, "--batch-size", &batch_size];
-    let mut program = dp_custom_criterion(flags.into_iter().chain(SIZES))?;
+    let mut program = dp_custom_criterion(flags.into_iter().chain(SIZES.split(' ')))?;
     program.args(["--metrics", "metrics", "--corpus"]);
     program.arg(workspace().join("tests/data/pairs.txt"));
     let ranks = if is_distributed(method) { devices } else { 1 };
     let program = if is_distributed(method) { launch(ranks, &program)? } else { program };
     let job = Job::new()?;
     job.run(program)?.expect_success()?;
-    let mut found = Vec::new();
-    for rank in 0..ranks {
-        let path = job.directory().join(format!("metrics/rank{rank}.jsonl"));
-        for line in fs::read_to_string(path)?.lines() {
-            let event: Value = serde_json::from_str(line)?;
-            if event["event"] == "device" {
-                found.push(Device::of(&event).context("a number is missing")?);
-            }
-        }
-    }
+    let of_rank = |rank| events(job.directory(), rank, "device", Device::of);
+    let found = (0..ranks).map(of_rank).collect::<Result<Vec<_>>>()?.concat();
     let names: Vec<_> = found.iter().map(|device| device.name.clone()).collect();
     let expected: Vec<_> = (0..devices).map(|index| format!("cpu:{index}")).collect();
     ensure!(names == expected, "{method} reports {names:?}");
@@ -93,17 +79,10 @@ fn is_distributed(method: &str) -> bool {
     ["ddp", "apex", "fsdp"].contains(&method)
 }
 
-/// The result of [`train`], cached so that tests that need the same training run it only once.
-fn trained(method: &'static str, devices: usize) -> Result<Vec<Device>> {
-    type Known = Vec<((&'static str, usize), Vec<Device>)>;
-    static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, found)) = known.iter().find(|(which, _)| *which == (method, devices)) {
-        return Ok(found.clone());
-    }
-    let found = train(method, devices)?;
-    known.push(((method, devices), found.clone()));
-    Ok(found)
+/// The result of [`train`], for all tests that need the same training.
+fn trained(method: &str, devices: usize) -> Result<Arc<Vec<Device>>> {
+    static TRAINED: Shared<Vec<Device>> = Shared::new();
+    TRAINED.get((method, devices), || train(method, devices))
 }
 
 /// Whether two amounts differ by at most 2 % of the second.
@@ -119,7 +98,7 @@ fn surplus(devices: usize) -> usize {
     3 * (devices - 1) * share
 }
 
-fn expect_surplus(method: &'static str, devices: usize, gathers: usize) -> Result<()> {
+fn expect_surplus(method: &str, devices: usize, gathers: usize) -> Result<()> {
     let found = trained(method, devices)?;
     for (index, other) in found.iter().enumerate().filter(|(index, _)| *index != gathers) {
         let more = found[gathers].without_state() - other.without_state();
@@ -184,16 +163,16 @@ fn with_ddp_and_apex_all_ranks_need_the_same_to_the_byte() -> Result<()> {
 fn what_lives_between_two_steps_is_known_to_the_byte() -> Result<()> {
     for (method, devices) in METHODS.into_iter().flat_map(|method| [(method, 2), (method, 4)]) {
         let found = trained(method, devices)?;
-        let first = found[0].clone();
-        for (index, device) in found.into_iter().enumerate() {
-            let Device { live, parameters, gradients, optimizer_state, .. } = device;
+        for (index, device) in found.iter().enumerate() {
+            let Device { live, parameters, gradients, optimizer_state, .. } = *device;
+            let part = found[0].gradients;
             let buckets = match method {
                 // Each keeps gradients in buckets as well.
                 "ddp" | "apex" => gradients,
                 // Parts are padded to the same length, that of the first rank, and there is room for
                 // whole parameters: two blocks', one of which is gathered ahead, and the others,
                 // which here are all.
-                "fsdp" => 2 * (first.gradients - gradients) + first.gradients * devices,
+                "fsdp" => 2 * (part - gradients) + part * devices,
                 _ => 0,
             };
             // Apex's also keeps which parameters were used, as two i32 for each of them.
@@ -216,8 +195,8 @@ fn the_counts_repeat_to_the_byte() -> Result<()> {
     );
     for (method, devices) in METHODS.into_iter().flat_map(|method| [(method, 2), (method, 4)]) {
         let found = trained(method, devices)?;
-        assert_eq!(train(method, devices)?, found);
-        for Device { name, live, peak, parameters, gradients, optimizer_state } in found {
+        assert_eq!(train(method, devices)?, *found);
+        for Device { name, live, peak, parameters, gradients, optimizer_state } in found.iter() {
             table += &format!(
                 "{method:16} {name:6} {live:8} {peak:8} {parameters:10} {gradients:9} {optimizer_state:12}\n"
             );
@@ -227,11 +206,9 @@ fn the_counts_repeat_to_the_byte() -> Result<()> {
     Ok(())
 }
 
-// === compare ===
-
 /// All methods side by side, with the sizes of the other tests.
 fn compare(flags: &[&str]) -> Result<Command> {
-    let sizes = SIZES.into_iter().chain(["--batch-size=8", UNHURRIED, "--corpus"]);
+    let sizes = SIZES.split(' ').chain(["--batch-size=8", UNHURRIED, "--corpus"]);
     let mut program = dp_custom_criterion(["compare"].into_iter().chain(sizes))?;
     program.arg(workspace().join("tests/data/pairs.txt")).args(flags);
     Ok(program)
@@ -253,7 +230,7 @@ fn compare_shows_all_methods_in_a_table_in_words_and_in_a_chart() -> Result<()> 
     for text in ["takes 1.95 MiB", "3 x (1 - 1/2) x 1.95 MiB = 2.93 MiB", "to the byte"] {
         assert!(printed.contains(text), "{printed}");
     }
-    let chart = fs::read_to_string(job.directory().join("memory.svg"))?;
+    let chart = job.text("memory.svg")?;
     for method in METHODS {
         assert!(chart.contains(method), "{chart}");
     }

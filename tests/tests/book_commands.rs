@@ -8,11 +8,9 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use tests::Job;
+use tests::commands::Call;
 use tests::imagenet::write_image_folder;
-use tests::programs::{
-    async_update, ddp_imagenet, ddp_mnist, dp_basic, dp_custom_criterion, example, launch, source,
-    torchrun, workspace,
-};
+use tests::programs::{files_below, source, workspace};
 
 /// Placeholders for something of the reader's own.
 const PLACEHOLDERS: [&str; 3] = ["./my-trainer", "my-package", "METHOD"];
@@ -64,88 +62,18 @@ fn replaced(word: &str) -> Option<&str> {
     }
 }
 
-/// A call of a program of the workspace.
-#[derive(Debug, PartialEq)]
-struct Call<'a> {
-    launcher: Option<(&'a str, usize)>,
-    program: &'a str,
-    arguments: Vec<&'a str>,
-}
-
-/// Parses a command; `None` if it starts no program of the workspace.
-fn parse<'a>(words: &[&'a str]) -> Result<Option<Call<'a>>> {
-    let behind_dashes = |words: &[&'a str]| {
-        let at = words.iter().position(|word| *word == "--");
-        at.map_or(vec![], |at| words[at + 1..].to_vec())
+/// What is run of a call.
+fn shortened(call: &Call<'_>) -> Result<Command> {
+    let kept = call.arguments.iter().filter_map(|word| replaced(word));
+    let begins = |path: &str| path.split_whitespace().zip(&call.arguments).all(|(a, b)| a == *b);
+    let short = SHORT.iter().find(|(program, path, _)| *program == call.program && begins(path));
+    let short = short.map_or("", |(_, _, flags)| flags);
+    let has_folder = kept.clone().any(|word| word == "images");
+    let short = match has_folder {
+        true => short.replace("--dataset mnist", "--image-size 32"),
+        false => short.to_owned(),
     };
-    Ok(match words {
-        ["cargo", "launch", "-n", ranks, "--", rest @ ..] => {
-            let call = parse(rest)?.context("cargo launch starts no program")?;
-            Some(Call { launcher: Some(("launch", number(ranks)?)), ..call })
-        }
-        // No rank fails here.
-        ["cargo", "launch", "-n", ranks, "--max-restarts", _, program, rest @ ..]
-        | ["cargo", "launch", "-n", ranks, program, rest @ ..] => Some(Call {
-            launcher: Some(("launch", number(ranks)?)),
-            program,
-            arguments: behind_dashes(rest),
-        }),
-        ["cargo", "xtask", "run", program, rest @ ..] => {
-            Some(Call { launcher: None, program, arguments: behind_dashes(rest) })
-        }
-        ["cargo", "run", rest @ ..] => {
-            let after = |flag| rest.iter().skip_while(move |word| **word != flag).nth(1).copied();
-            let program = after("--example").or_else(|| after("-p")).context("which program?")?;
-            Some(Call { launcher: None, program, arguments: behind_dashes(rest) })
-        }
-        ["torchrun", rest @ ..] => {
-            let at = rest.iter().position(|word| word.starts_with("target/release/"));
-            let Some(at) = at else { return Ok(None) };
-            let ranks = rest.iter().skip_while(|word| **word != "--nproc-per-node").nth(1);
-            let ranks = ranks.context("how many ranks?")?.parse()?;
-            let program = rest[at].trim_start_matches("target/release/");
-            let arguments = rest[at + 1..].to_vec();
-            Some(Call { launcher: Some(("torchrun", ranks)), program, arguments })
-        }
-        _ => None,
-    })
-}
-
-/// The number of ranks of `-n`; two for `gpu`, which counts what is missing here.
-fn number(ranks: &str) -> Result<usize> {
-    if ranks == "gpu" { Ok(2) } else { Ok(ranks.parse()?) }
-}
-
-impl Call<'_> {
-    fn command(&self) -> Result<Command> {
-        let kept = self.arguments.iter().filter_map(|word| replaced(word));
-        let begins =
-            |path: &str| path.split_whitespace().zip(&self.arguments).all(|(a, b)| a == *b);
-        let short =
-            SHORT.iter().find(|(program, path, _)| *program == self.program && begins(path));
-        let short = short.map_or("", |(_, _, flags)| flags);
-        let has_folder = kept.clone().any(|word| word == "images");
-        let short = if has_folder {
-            short.replace("--dataset mnist", "--image-size 32")
-        } else {
-            short.into()
-        };
-        let arguments: Vec<_> = kept.chain(short.split_whitespace()).collect();
-        let arguments = arguments.iter().copied();
-        let program = match self.program {
-            "async-update" => async_update(arguments),
-            "ddp-imagenet" => ddp_imagenet(arguments),
-            "ddp-mnist" => ddp_mnist(arguments),
-            "dp-basic" => dp_basic(arguments),
-            "dp-custom-criterion" => dp_custom_criterion(arguments),
-            name => example(name, arguments),
-        }?;
-        match self.launcher {
-            None => Ok(program),
-            Some(("torchrun", ranks)) => torchrun(ranks, &program),
-            Some((_, ranks)) => launch(ranks, &program),
-        }
-    }
+    call.with(&kept.chain(short.split_whitespace()).collect::<Vec<_>>())
 }
 
 /// The commands in a text: the lines of its `sh` blocks, and inline code that starts a program.
@@ -169,16 +97,8 @@ fn commands(text: &str) -> Vec<String> {
     commands
 }
 
-/// The chapters of the book.
 fn chapters() -> Result<Vec<String>> {
-    let mut texts = Vec::new();
-    for entry in fs::read_dir(workspace().join("book/src"))? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "md") {
-            texts.push(source(path)?);
-        }
-    }
-    Ok(texts)
+    files_below(&workspace().join("book/src"), &["md"])?.into_iter().map(source).collect()
 }
 
 /// The outputs of a chapter that do not come after their command. A block of `console` begins with
@@ -238,7 +158,7 @@ fn every_command_that_a_reader_is_told_to_type_runs() -> Result<()> {
         if is_the_readers {
             continue;
         }
-        let Some(call) = parse(&words)? else {
+        let Some(call) = Call::parse(&words)? else {
             let is_elsewhere = ELSEWHERE.iter().any(|(what, _)| command.starts_with(what));
             ensure!(
                 is_elsewhere,
@@ -246,13 +166,13 @@ fn every_command_that_a_reader_is_told_to_type_runs() -> Result<()> {
             );
             continue;
         };
-        let program = call.command()?;
+        let program = shortened(&call)?;
         // Cut short, some commands are the same.
         if !run.insert(format!("{program:?}")) {
             continue;
         }
         let job = Job::new()?;
-        write_image_folder(&job.directory().join("images"), 8)?;
+        write_image_folder(&job.path("images"), 8)?;
         link_data(&job)?;
         let ended = job.run(program)?;
         ensure!(ended.status.success(), "`{command}` fails: {ended}");
@@ -263,9 +183,9 @@ fn every_command_that_a_reader_is_told_to_type_runs() -> Result<()> {
 
 /// Commands are meant for the root of the repository, and some of them read these there.
 fn link_data(job: &Job) -> Result<()> {
-    fs::create_dir(job.directory().join("tests"))?;
+    fs::create_dir(job.path("tests"))?;
     for data in ["tests/data", "LICENSE-APACHE"] {
-        std::os::unix::fs::symlink(workspace().join(data), job.directory().join(data))?;
+        std::os::unix::fs::symlink(workspace().join(data), job.path(data))?;
     }
     Ok(())
 }
@@ -276,12 +196,13 @@ fn a_command_is_taken_apart_as_a_shell_does() -> Result<()> {
     let commands = commands(text);
     assert_eq!(commands.len(), 2, "{commands:?}");
     let words: Vec<_> = commands[0].split_whitespace().collect();
-    let launcher = Some(("launch", 2));
-    let expected = Call { launcher, program: "ddp-mnist", arguments: vec!["--epochs", "3"] };
-    assert_eq!(parse(&words)?, Some(expected));
+    let launcher = Some(("launch", vec!["-n", "2"]));
+    let expected =
+        Call { launcher: launcher.clone(), program: "ddp-mnist", arguments: vec!["--epochs", "3"] };
+    assert_eq!(Call::parse(&words)?, Some(expected));
     let words =
         ["cargo", "launch", "-n", "2", "--", "cargo", "run", "-rq", "-p", "x", "--example", "y"];
-    assert_eq!(parse(&words)?, Some(Call { launcher, program: "y", arguments: vec![] }));
-    assert_eq!(parse(&["ls"])?, None);
+    assert_eq!(Call::parse(&words)?, Some(Call { launcher, program: "y", arguments: vec![] }));
+    assert_eq!(Call::parse(&["ls"])?, None);
     Ok(())
 }

@@ -2,26 +2,9 @@
 //! block empty if a listing's anchor is missing.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
-use tests::programs::{source, workspace};
-
-/// The Markdown files of the book.
-fn chapters(directory: &Path) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            found.extend(chapters(&path)?);
-        } else if path.extension().is_some_and(|extension| extension == "md") {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
-}
+use anyhow::{Context, Result};
+use tests::programs::{between, files_below, source, workspace};
 
 /// The text between `{{#include ` and `}}`, or `{{#rustdoc_include ` and `}}`, wherever it occurs.
 fn includes(text: &str) -> impl Iterator<Item = &str> {
@@ -32,45 +15,32 @@ fn includes(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The lines that an include inserts: the whole file, an anchor, or a range `first:last`.
-fn included(file: &str, part: &str) -> Result<String> {
-    let is_range =
-        |text: &str| text.split(':').all(|end| end.parse::<usize>().is_ok() || end.is_empty());
+/// The lines that an include inserts: the whole file, or the part between its anchors. A range of lines
+/// is no such part: lines shift.
+fn included<'a>(file: &'a str, part: &str) -> Result<&'a str> {
     if part.is_empty() {
-        return Ok(file.to_owned());
+        return Ok(file);
     }
-    ensure!(!is_range(part), "it counts lines ({part}), which shift: give the listing an anchor");
-    let marks = |line: &str, word: &str| {
-        let mark = line.split(&format!("{word}: ")).nth(1);
-        mark.is_some_and(|name| name.split_whitespace().next() == Some(part))
-    };
-    let mut lines = file.lines().skip_while(|line| !marks(line, "ANCHOR"));
-    lines.next().with_context(|| format!("there is no `ANCHOR: {part}`"))?;
-    let mut listing = String::new();
-    for line in lines {
-        if marks(line, "ANCHOR_END") {
-            return Ok(listing);
-        }
-        listing.push_str(line);
-        listing.push('\n');
-    }
-    bail!("there is no `ANCHOR_END: {part}`")
+    let (begin, end) = (format!("ANCHOR: {part}\n"), format!("ANCHOR_END: {part}\n"));
+    let lines = between(file, &begin, &end)?;
+    // Without the beginning of the line that has the second anchor.
+    Ok(&lines[..lines.rfind('\n').map_or(0, |at| at + 1)])
 }
 
 #[test]
 fn every_listing_of_the_book_is_there() -> Result<()> {
     let mut count = 0;
     let mut wrong = Vec::new();
-    for chapter in chapters(&workspace().join("book/src"))? {
+    for chapter in files_below(&workspace().join("book/src"), &["md"])? {
         let text = source(&chapter)?;
         for target in includes(&text) {
             let (path, part) = target.split_once(':').unwrap_or((target, ""));
             let path = chapter.parent().context("a chapter lies in a directory")?.join(path);
-            let listing = source(&path).and_then(|file| included(&file, part));
-            match listing {
-                Ok(listing) if !listing.trim().is_empty() => count += 1,
-                Ok(_) => wrong.push(format!("{}: {target} is empty", chapter.display())),
-                Err(error) => wrong.push(format!("{}: {target}: {error:#}", chapter.display())),
+            let file = source(&path)?;
+            match included(&file, part).map(str::trim) {
+                Ok("") => wrong.push(format!("{}: {target} is empty", chapter.display())),
+                Ok(_) => count += 1,
+                Err(_) => wrong.push(format!("{}: there is no {target}", chapter.display())),
             }
         }
     }
@@ -89,7 +59,7 @@ fn every_chapter_of_the_summary_is_there() -> Result<()> {
         assert!(path.is_file(), "SUMMARY.md links {link}, which is not there");
         listed.push(path);
     }
-    for chapter in chapters(&book)? {
+    for chapter in files_below(&book, &["md"])? {
         assert!(listed.contains(&chapter), "SUMMARY.md does not link {}", chapter.display());
     }
     Ok(())

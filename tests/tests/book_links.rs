@@ -1,15 +1,15 @@
-//! Links in the book lead somewhere, and its pages load nothing from a network.
+//! Links in the book lead somewhere, and its pages load nothing from a network. In a browser,
+//! `tests/python/book_pages.py` and `book_pictures.py` look at them more closely.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use tests::Job;
-use tests::programs::workspace;
+use tests::programs::{files_below, workspace};
+use tests::{Job, python};
 
 /// Elements that make a browser fetch something, unlike a link that a reader may follow.
 const LOADING: [&str; 13] = [
@@ -48,14 +48,14 @@ fn every_link_within_the_book_leads_to_a_heading_or_a_file() -> Result<()> {
 fn the_built_pages_have_these_headings_and_load_nothing_from_a_network() -> Result<()> {
     let Some(job) = built_book()? else { return Ok(()) };
     for (name, text) in chapters(&workspace().join("book/src"))? {
-        let page = job.directory().join(&name).with_extension("html");
+        let page = job.path(&name).with_extension("html");
         // The summary has no page of its own: it becomes the table of contents.
         let Ok(html) = fs::read_to_string(page) else { continue };
         for id in ids(&text) {
             assert!(html.contains(&format!("id=\"{id}\"")), "{name}: no heading with the id {id}");
         }
     }
-    let pages = files(job.directory(), &["html", "css"])?;
+    let pages = files_below(job.directory(), &["html", "css"])?;
     assert!(!pages.is_empty(), "nothing was built");
     for page in pages {
         let loaded = loads(&fs::read_to_string(&page)?);
@@ -64,8 +64,27 @@ fn the_built_pages_have_these_headings_and_load_nothing_from_a_network() -> Resu
     Ok(())
 }
 
+#[test]
+fn pages_fit_their_screens_and_are_legible_in_every_theme() -> Result<()> {
+    look_at_the_book("book_pages")
+}
+
+#[test]
+fn pictures_obey_the_keyboard_and_show_the_programs_numbers() -> Result<()> {
+    look_at_the_book("book_pictures")
+}
+
+fn look_at_the_book(script: &str) -> Result<()> {
+    let Some(job) = built_book()? else { return Ok(()) };
+    let folder = job.directory().display().to_string();
+    let seen = job.run(python(script, [&*folder])?)?.expect_success()?;
+    // Says how many pages there were, or that there is no browser.
+    eprint!("{}", seen.stdout);
+    Ok(())
+}
+
 /// Builds the book into the job's directory. None, which it says, if there is no mdBook.
-pub fn built_book() -> Result<Option<Job>> {
+fn built_book() -> Result<Option<Job>> {
     let Some(mdbook) = mdbook()? else {
         eprintln!("skipped: there is no mdBook here; `cargo xtask book` installs it");
         return Ok(None);
@@ -95,21 +114,7 @@ fn chapters(book: &Path) -> Result<Chapters> {
         let name = path.strip_prefix(book)?.to_string_lossy().into_owned();
         Ok((name, without_code_blocks(&fs::read_to_string(&path)?)))
     };
-    files(book, &["md"])?.into_iter().map(named).collect()
-}
-
-fn files(directory: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            found.extend(files(&path, extensions)?);
-        } else if path.extension().and_then(OsStr::to_str).is_some_and(|e| extensions.contains(&e))
-        {
-            found.push(path);
-        }
-    }
-    Ok(found)
+    files_below(book, &["md"])?.into_iter().map(named).collect()
 }
 
 /// The text without fenced code, which contains neither headings nor links.
@@ -123,7 +128,6 @@ fn without_code_blocks(text: &str) -> String {
     text.lines().filter(is_text).map(|line| format!("{line}\n")).collect()
 }
 
-/// The targets of links and pictures.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](").skip(1).filter_map(|rest| rest.split(')').next())
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
-use tests::programs::workspace;
+use tests::programs::{files_below, workspace};
 
 /// What comes before a name where it is declared.
 const KEYWORDS: [&str; 7] = ["const", "enum", "fn", "mod", "struct", "trait", "type"];
@@ -38,17 +38,8 @@ fn every_name_beside_pytorchs_is_one_of_the_library() -> Result<()> {
     Ok(())
 }
 
-/// Adds what the files of a folder declare.
 fn declare(folder: &Path, declared: &mut BTreeSet<String>) -> Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            declare(&path, declared)?;
-            continue;
-        }
-        if path.extension() != Some("rs".as_ref()) {
-            continue;
-        }
+    for path in files_below(folder, &["rs"])? {
         let text = fs::read_to_string(path)?;
         let mut before = "";
         for word in words(&text).map(|(word, _)| word) {

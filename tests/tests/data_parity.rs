@@ -19,7 +19,6 @@ fn results(rust: &[Value], theirs: &[Value]) -> Result<[Vec<Value>; 2]> {
     Ok([parse(&rust.expect_success()?.stdout)?, parse(&theirs.expect_success()?.stdout)?])
 }
 
-/// A value from each line.
 fn parse(text: &str) -> Result<Vec<Value>> {
     text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
 }

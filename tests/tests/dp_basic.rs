@@ -1,13 +1,10 @@
 //! What dp-basic prints, without times, what it draws, and what it rejects. Numbers have four
 //! decimals, because processors differ in the last bits.
 
-use std::fs;
-
 use anyhow::{Result, ensure};
-use tests::Job;
 use tests::programs::dp_basic;
+use tests::{Job, expect_refusals};
 
-/// The output of dp-basic with these arguments.
 fn printed(arguments: &[&str]) -> Result<String> {
     tests::printed(dp_basic(arguments.iter().copied())?)
 }
@@ -18,10 +15,8 @@ fn drawn(arguments: &[&str]) -> Result<String> {
     let arguments = arguments.iter().copied().chain(["--svg", "chart.svg"]);
     job.run(dp_basic(arguments)?)?.expect_success()?;
     ensure!(job.files()? == ["chart.svg"], "{:?}", job.files()?);
-    Ok(fs::read_to_string(job.directory().join("chart.svg"))?)
+    job.text("chart.svg")
 }
-
-// === trace ===
 
 #[test]
 fn the_threads_six_tokens_leave_the_fourth_device_idle() -> Result<()> {
@@ -62,8 +57,6 @@ fn a_step_is_drawn_with_a_lane_for_each_device_and_all_its_parts() -> Result<()>
     Ok(())
 }
 
-// === answers ===
-
 #[test]
 fn every_question_is_answered() -> Result<()> {
     let text = printed(&["answers"])?;
@@ -90,8 +83,6 @@ fn a_question_can_be_asked_alone() -> Result<()> {
     Ok(())
 }
 
-// === model-parallel ===
-
 #[test]
 fn a_model_in_two_parts_gives_the_numbers_of_one() -> Result<()> {
     let split = printed(&["model-parallel", "--split", "--no-times"])?;
@@ -108,8 +99,6 @@ fn the_parts_are_drawn_on_their_devices() -> Result<()> {
     }
     Ok(())
 }
-
-// === speedup ===
 
 #[test]
 fn one_two_and_four_replicas_are_timed() -> Result<()> {
@@ -132,8 +121,6 @@ fn the_times_are_drawn() -> Result<()> {
     Ok(())
 }
 
-// === Help and errors ===
-
 #[test]
 fn every_subcommand_explains_itself_with_examples() -> Result<()> {
     for subcommand in ["trace", "answers", "model-parallel", "speedup"] {
@@ -145,7 +132,7 @@ fn every_subcommand_explains_itself_with_examples() -> Result<()> {
 
 #[test]
 fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> {
-    for (arguments, code, texts) in [
+    let lines = [
         ("trace --devices 65xcpu", 2, ["cpu:64", "cpu:0 to cpu:63"]),
         ("trace --devices 0xcpu", 2, ["devices is empty", "2xcpu"]),
         ("trace --devices gpu:0", 2, ["\"gpu:0\"", "4xcpu"]),
@@ -161,13 +148,6 @@ fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> 
         ("speedup --devices 0xcpu", 2, ["devices is empty", "2xcpu"]),
         ("speedup --batch 0", 2, ["--batch", "0 is not in 1.."]),
         ("speedup --steps 0", 2, ["--steps", "0 is not in 1.."]),
-    ] {
-        let job = Job::new()?;
-        let ended = job.run(dp_basic(arguments.split(' '))?)?;
-        let ended = ended.expect_code(code)?.expect_messages(&texts)?;
-        ensure!(ended.stderr.starts_with("error: "), "{ended}");
-        ensure!(!ended.stderr.contains("panicked"), "{ended}");
-        ensure!(job.files()?.is_empty(), "{arguments}: {:?}", job.files()?);
-    }
-    Ok(())
+    ];
+    expect_refusals(|line| dp_basic(line.split(' ')), &lines)
 }

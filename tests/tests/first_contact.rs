@@ -20,13 +20,13 @@ fn build(job: &Job, variables: &[(&str, &Path)]) -> Result<Ended> {
         .env_remove("LIBTORCH_LIB")
         .env_remove("LIBTORCH_USE_PYTORCH")
         .envs(variables.iter().copied())
-        .env("CARGO_TARGET_DIR", job.directory().join("target"));
+        .env("CARGO_TARGET_DIR", job.path("target"));
     job.run(cargo)
 }
 
 /// A folder that looks like this release of libtorch.
 fn libtorch(job: &Job, release: &str) -> Result<PathBuf> {
-    let libtorch = job.directory().join(release);
+    let libtorch = job.path(release);
     let [major, minor] = [0, 1].map(|index| release.split('.').nth(index).unwrap_or_default());
     let version =
         format!("#define TORCH_VERSION_MAJOR {major}\n#define TORCH_VERSION_MINOR {minor}\n");
@@ -43,19 +43,18 @@ fn libtorch(job: &Job, release: &str) -> Result<PathBuf> {
 #[test]
 fn a_build_without_libtorch_says_how_to_set_it_up() -> Result<()> {
     let job = Job::new()?;
-    build(&job, &[("LIBTORCH", &job.directory().join("interrupted/torch"))])?
+    build(&job, &[("LIBTORCH", &job.path("interrupted/torch"))])?
         .expect_code(101)?
-        .expect_line(&["error:", "libtorch is not set up: run `cargo xtask setup`"])?;
-    Ok(())
+        .expect_line(&["error:", "libtorch is not set up: run `cargo xtask setup`"])
 }
 
 /// With other crates compiled, torch-sys may look for libtorch before find-libtorch does.
 #[test]
 fn a_compiler_that_misses_libtorchs_header_says_how_to_set_it_up() -> Result<()> {
     let job = Job::new()?;
-    let source = job.directory().join("includes_torch.cpp");
+    let source = job.path("includes_torch.cpp");
     fs::write(&source, "#include<torch/torch.h>\n")?;
-    let include = job.directory().join("include");
+    let include = job.path("include");
     let compile = || {
         let mut compiler = Command::new("c++");
         compiler.arg("-fsyntax-only").arg("-I").arg(&include).arg(&source);
@@ -93,11 +92,7 @@ fn a_python_without_pytorch_is_named() -> Result<()> {
     // Python finds nothing to import there, PyTorch or not.
     build(&job, &[("LIBTORCH_USE_PYTORCH", "1".as_ref()), ("PYTHONHOME", job.directory())])?
         .expect_code(101)?
-        .expect_line(&[
-            "error:",
-            "LIBTORCH_USE_PYTORCH is set, but `python3` cannot import torch",
-        ])?;
-    Ok(())
+        .expect_line(&["error:", "LIBTORCH_USE_PYTORCH is set, but `python3` cannot import torch"])
 }
 
 #[test]
@@ -105,7 +100,7 @@ fn the_libtorch_of_a_python_is_used_and_checked() -> Result<()> {
     let build_with_python = |release| -> Result<Ended> {
         let job = Job::new()?;
         let says = format!("#!/bin/sh\necho {}\n", libtorch(&job, release)?.display());
-        let python = job.directory().join("python3");
+        let python = job.path("python3");
         fs::write(&python, says)?;
         fs::set_permissions(&python, Permissions::from_mode(0o755))?;
         let path = format!("{}:{}", job.directory().display(), env::var("PATH")?);
@@ -114,6 +109,5 @@ fn the_libtorch_of_a_python_is_used_and_checked() -> Result<()> {
     build_with_python("2.13.0")?.expect_success()?;
     build_with_python("2.10.0")?
         .expect_code(101)?
-        .expect_line(&["error: find-libtorch", "2.10.0 is 2.10, but tch-parallel is made for"])?;
-    Ok(())
+        .expect_line(&["error: find-libtorch", "2.10.0 is 2.10, but tch-parallel is made for"])
 }

@@ -34,9 +34,9 @@ fn install_only_pytorch(packages: &Path) -> Result<PathBuf> {
 #[test]
 fn every_part_starts_with_pytorch_alone_and_ends_at_its_first_call_of_cuda() -> Result<()> {
     let job = Job::new()?;
-    let pack = job.directory().join("pack");
+    let pack = job.path("pack");
     job.run(xtask(["gpu", "pack", "--cpu", "--to", "pack"])?)?.expect_success()?;
-    let packages = job.directory().join("packages");
+    let packages = job.path("packages");
     let interpreter = install_only_pytorch(&packages)?;
     let examination = |flags: &[&str]| {
         let mut command = Command::new(&interpreter);
@@ -48,7 +48,7 @@ fn every_part_starts_with_pytorch_alone_and_ends_at_its_first_call_of_cuda() -> 
     let refused = job.run(examination(&[]))?.expect_code(2)?;
     refused.expect_messages(&["packed for the CPU, for --dry alone"])?;
     let page = job.run(examination(&["--dry"]))?.expect_success()?.stdout;
-    assert_eq!(fs::read_to_string(job.directory().join("examination.txt"))?, page);
+    assert_eq!(job.text("examination.txt")?, page);
 
     let parts: Vec<_> = page.lines().filter(|line| line.starts_with("  ")).collect();
     let passed = parts.iter().filter(|line| line.starts_with("  passed")).count();

@@ -4,34 +4,14 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use anyhow::{Result, bail, ensure};
-use tests::programs::{
-    async_update, ddp_imagenet, ddp_mnist, dp_basic, dp_custom_criterion, launch_with, launcher,
-};
+use tests::programs::{PROGRAMS, dp_basic, launch_with, launcher, program};
 use tests::{Job, printed};
-
-const PROGRAMS: [&str; 5] =
-    ["async-update", "ddp-imagenet", "ddp-mnist", "dp-basic", "dp-custom-criterion"];
-
-/// A program of the workspace, by its name.
-fn program(name: &str, arguments: &[&str]) -> Result<Command> {
-    let arguments = arguments.iter().copied();
-    match name {
-        "async-update" => async_update(arguments),
-        "ddp-imagenet" => ddp_imagenet(arguments),
-        "ddp-mnist" => ddp_mnist(arguments),
-        "dp-basic" => dp_basic(arguments),
-        "dp-custom-criterion" => dp_custom_criterion(arguments),
-        "launch" => launcher(arguments),
-        _ => bail!("{name} is no program of the workspace"),
-    }
-}
 
 fn help(name: &str, subcommands: &[&str]) -> Result<String> {
     let arguments = [subcommands, &["--help"]].concat();
-    printed(program(name, &arguments)?)
+    printed(program(name, arguments)?)
 }
 
-/// The names in the list of subcommands.
 fn subcommands(help: &str) -> Vec<&str> {
     let list = help.split_once("\nCommands:\n").map_or("", |(_, rest)| rest);
     let list = list.split("\n\n").next().unwrap_or_default();
@@ -111,7 +91,7 @@ fn every_help_shows_examples_that_can_be_typed() -> Result<()> {
             }
             // Unknown arguments are rejected before --help takes effect.
             let arguments = [&arguments[..], &["--help"]].concat();
-            let ended = Job::new()?.run(program(started, &arguments)?)?;
+            let ended = Job::new()?.run(program(started, arguments)?)?;
             ensure!(ended.status.success(), "{name}: `{example}` is refused: {}", ended.stderr);
         }
     }
@@ -127,73 +107,58 @@ fn an_example_that_cannot_be_typed_is_found() -> Result<()> {
 }
 
 /// The command lines that the tutorials and their repositories show, with words that others have left
-/// out filled in, and what the first missing flag is answered with, if there is one.
-const TYPED: [(&str, &str); 21] = [
-    // bobondemon
-    (
-        "CUDA_VISIBLE_DEVICES=2,3 python -m torch.distributed.launch --nproc_per_node=2 --use_env \
-         minimal_distributed_data_example.py",
-        "",
-    ),
-    ("CUDA_VISIBLE_DEVICES=2 python practice.py --shuffle=False", ""),
-    (
-        "CUDA_VISIBLE_DEVICES=2,3 python -m torch.distributed.launch --nproc_per_node=2 --use_env \
-         practice.py --shuffle=True",
-        "",
-    ),
-    ("python practice.py --shuffle False", ""),
-    // Oleg Boiko
-    ("python -m torch.distributed.launch --nproc_per_node=4 ddp_tutorial_multi_gpu.py", ""),
-    ("python ddp_tutorial_multi_gpu.py --local_rank=0", ""),
-    // codertimo
-    ("bert-vocab -c data/corpus.small -o data/vocab.small", ""),
-    ("bert -c data/corpus.small -v data/vocab.small -o output/bert.model", ""),
-    (
-        "bert -c data/corpus.small -v data/vocab.small -o bert.model --cuda_dev 0 1 2 3",
-        "there is no --cuda_dev: type --devices cuda:0,cuda:1 for GPUs 0 and 1",
-    ),
-    // PyTorch's ImageNet example, of which the article says "main.py"
-    ("python main.py -a resnet18 imagenet", ""),
-    (
-        "python main.py -a resnet50 --dist-url tcp://127.0.0.1:2345 --dist-backend nccl \
-         --multiprocessing-distributed --world-size 1 --rank 0 imagenet",
-        "there is no --dist-url: type launch --master-addr HOST --master-port PORT",
-    ),
-    ("python main.py -a resnet18 --learn 0.1 --multi imagenet", "there is no --multi: type launch"),
-    // Apex's, and the article's batch and workers for each process
-    (
-        "python -m torch.distributed.launch --nproc_per_node=4 main.py --batch_size 60 --num_workers 2",
-        "",
-    ),
-    (
-        "python -m torch.distributed.launch --nproc_per_node=2 main_amp.py -a resnet50 --b 224 \
-         --workers 4 --channels-last True ./",
-        "",
-    ),
-    (
-        "python main_amp.py -a resnet50 --b 224 --workers 4 --opt-level O1 ./",
-        "there is no --opt-level: type --amp fp16 or --amp bf16; without it, it is O0",
-    ),
-    // The companion repository of "Learn PyTorch Multi-GPU properly"
-    ("python train.py", ""),
-    (
-        "python train.py --gpu_devices 0 1 2 3 --batch_size 768",
-        "there is no --gpu_devices: type --devices cuda:0,cuda:1 for GPUs 0 and 1",
-    ),
-    (
-        "python train.py --gpu_device 0 1 2 3 --batch_size 768",
-        "there is no --gpu_device: type --devices cuda:0,cuda:1 for GPUs 0 and 1",
-    ),
-    ("python train.py --resume last.pth", "there is no --resume: leave it out; the original never"),
-    // PyramidNet's authors
-    (
-        "CUDA_VISIBLE_DEVICES=0 python pyramidnet.py --net_type pyramidnet --alpha 64 --depth 110 \
-         --no-bottleneck --batch_size 32 --lr 0.025 --print-freq 1 --dataset cifar10 --epochs 300",
-        "there is no --net_type: type --arch pyramidnet110_a48, or pyramidnet164_a48_bn",
-    ),
-    // mnist_hogwild
-    ("python hogwild.py --num-processes 2 --batch 64 --lr 0.01", ""),
-];
+/// out filled in. Below each that is not accepted is the answer to its first missing flag.
+const TYPED: &str = "
+# bobondemon
+$ CUDA_VISIBLE_DEVICES=2,3 python -m torch.distributed.launch --nproc_per_node=2 --use_env \
+  minimal_distributed_data_example.py
+$ CUDA_VISIBLE_DEVICES=2 python practice.py --shuffle=False
+$ CUDA_VISIBLE_DEVICES=2,3 python -m torch.distributed.launch --nproc_per_node=2 --use_env \
+  practice.py --shuffle=True
+$ python practice.py --shuffle False
+
+# Oleg Boiko
+$ python -m torch.distributed.launch --nproc_per_node=4 ddp_tutorial_multi_gpu.py
+$ python ddp_tutorial_multi_gpu.py --local_rank=0
+
+# codertimo
+$ bert-vocab -c data/corpus.small -o data/vocab.small
+$ bert -c data/corpus.small -v data/vocab.small -o output/bert.model
+$ bert -c data/corpus.small -v data/vocab.small -o bert.model --cuda_dev 0 1 2 3
+there is no --cuda_dev: type --devices cuda:0,cuda:1 for GPUs 0 and 1
+
+# PyTorch's ImageNet example, of which the article says \"main.py\"
+$ python main.py -a resnet18 imagenet
+$ python main.py -a resnet50 --dist-url tcp://127.0.0.1:2345 --dist-backend nccl \
+  --multiprocessing-distributed --world-size 1 --rank 0 imagenet
+there is no --dist-url: type launch --master-addr HOST --master-port PORT
+$ python main.py -a resnet18 --learn 0.1 --multi imagenet
+there is no --multi: type launch
+
+# Apex's, and the article's batch and workers for each process
+$ python -m torch.distributed.launch --nproc_per_node=4 main.py --batch_size 60 --num_workers 2
+$ python -m torch.distributed.launch --nproc_per_node=2 main_amp.py -a resnet50 --b 224 \
+  --workers 4 --channels-last True ./
+$ python main_amp.py -a resnet50 --b 224 --workers 4 --opt-level O1 ./
+there is no --opt-level: type --amp fp16 or --amp bf16; without it, it is O0
+
+# The companion repository of \"Learn PyTorch Multi-GPU properly\"
+$ python train.py
+$ python train.py --gpu_devices 0 1 2 3 --batch_size 768
+there is no --gpu_devices: type --devices cuda:0,cuda:1 for GPUs 0 and 1
+$ python train.py --gpu_device 0 1 2 3 --batch_size 768
+there is no --gpu_device: type --devices cuda:0,cuda:1 for GPUs 0 and 1
+$ python train.py --resume last.pth
+there is no --resume: leave it out; the original never
+
+# PyramidNet's authors
+$ CUDA_VISIBLE_DEVICES=0 python pyramidnet.py --net_type pyramidnet --alpha 64 --depth 110 \
+  --no-bottleneck --batch_size 32 --lr 0.025 --print-freq 1 --dataset cifar10 --epochs 300
+there is no --net_type: type --arch pyramidnet110_a48, or pyramidnet164_a48_bn
+
+# mnist_hogwild
+$ python hogwild.py --num-processes 2 --batch 64 --lr 0.01
+";
 
 /// A command line of an original, with this workspace's launcher and program in place of Python's.
 fn translated(line: &str) -> Result<Command> {
@@ -216,7 +181,7 @@ fn translated(line: &str) -> Result<Command> {
     };
     // Whatever is wrong is rejected before --help takes effect.
     let arguments: Vec<_> = subcommand.into_iter().chain(words).chain(["--help"]).collect();
-    let program = program(name, &arguments)?;
+    let program = program(name, arguments)?;
     let mut command = if is_launched { launch_with(&flags, &program)? } else { program };
     command.envs(environment.iter().filter_map(|variable| variable.split_once('=')));
     Ok(command)
@@ -224,12 +189,15 @@ fn translated(line: &str) -> Result<Command> {
 
 #[test]
 fn every_command_line_of_the_tutorials_is_accepted_or_answered_in_a_sentence() -> Result<()> {
-    for (line, answer) in TYPED {
+    for line in TYPED.split("\n$ ").skip(1) {
+        let (line, answer) = line.split_once('\n').unwrap_or((line, ""));
         let ended = Job::new()?.run(translated(line)?)?;
-        if answer.is_empty() {
-            ensure!(ended.status.success(), "`{line}` is refused: {ended}");
-        } else {
-            ensure!(ended.stderr.starts_with(&format!("error: {answer}")), "`{line}`: {ended}");
+        match answer.lines().next().filter(|answer| !answer.is_empty()) {
+            None => ensure!(ended.status.success(), "`{line}` is refused: {ended}"),
+            Some(answer) => {
+                let begins = ended.stderr.starts_with(&format!("error: {answer}"));
+                ensure!(begins, "`{line}` is not answered with `{answer}`: {ended}");
+            }
         }
     }
     Ok(())
@@ -258,8 +226,7 @@ fn the_originals_command_lines_are_understood() -> Result<()> {
         ("async-update", "hogwild --num-processes 2 --lr 0", "0 is not a finite number above 0"),
         ("async-update", "hogwild --save_model", "there is no --save_model: leave it out"),
     ] {
-        let words: Vec<_> = line.split(' ').collect();
-        let ended = Job::new()?.run(program(name, &words)?)?;
+        let ended = Job::new()?.run(program(name, line.split(' '))?)?;
         ensure!(ended.stderr.contains(said), "{name} {line}: {ended}");
     }
     let arguments = ["--use_env", "--nproc_per_node=1", "true"];

@@ -9,66 +9,64 @@ use tests::training::OUTPUTS;
 use tests::{Shared, Training, python};
 
 /// Trains on two ranks for one epoch, which is 40 steps.
-const FLAGS: [&str; 6] = ["--epochs", "1", "--lr", "0.05", "--momentum", "0.9"];
+const FLAGS: &str = "--epochs 1 --lr 0.05 --momentum 0.9";
 
-fn rust(flags: &[&str]) -> Result<Training> {
-    let flags = FLAGS.iter().chain(flags).copied().chain(OUTPUTS);
+fn rust(flags: &str) -> Result<Training> {
+    let flags = FLAGS.split(' ').chain(flags.split_whitespace()).chain(OUTPUTS);
     Training::run(launch(2, &ddp_mnist(flags)?)?, 2)
 }
 
 fn without_a_hook() -> Result<Arc<Training>> {
     static TRAINING: Shared<Training> = Shared::new();
-    TRAINING.get((), || rust(&[]))
+    TRAINING.get((), || rust(""))
 }
 
-/// Trains with these flags in Rust and in Python, and compares the results.
-fn expect_parity(flags: &[&str]) -> Result<Training> {
-    let ours = rust(flags)?;
-    let program = || python("ddp_mnist", FLAGS.iter().chain(flags).copied().chain(OUTPUTS));
-    ours.expect_equal(&Training::by_hand([program(), program()])?)?;
+/// Trains with a hook in Rust and in Python, and compares the results.
+fn expect_parity(hook: &str) -> Result<Training> {
+    let flags = format!("--comm-hook {hook}");
+    let ours = rust(&flags)?;
+    let flags = || FLAGS.split(' ').chain(flags.split(' ')).chain(OUTPUTS);
+    let in_python = (0..2).map(|_| python("ddp_mnist", flags()));
+    ours.expect_equal(&Training::by_hand(in_python)?)?;
     Ok(ours)
+}
+
+/// The same, and that the results differ from those without a hook, since the hook might have done
+/// nothing.
+fn expect_parity_and_a_difference(hook: &str) -> Result<()> {
+    let same = expect_parity(hook)?.expect_equal(&*without_a_hook()?);
+    ensure!(same.is_err(), "the hook makes no difference");
+    Ok(())
 }
 
 #[test]
 fn all_reduce_equals_python_and_no_hook_at_all() -> Result<()> {
-    expect_parity(&["--comm-hook", "allreduce"])?.expect_equal(&*without_a_hook()?)
+    expect_parity("allreduce")?.expect_equal(&*without_a_hook()?)
 }
 
 #[test]
 fn fp16_equals_python() -> Result<()> {
-    expect_another_training(&expect_parity(&["--comm-hook", "fp16"])?)
+    expect_parity_and_a_difference("fp16")
 }
 
 #[test]
 fn bf16_in_several_buckets_equals_python() -> Result<()> {
-    expect_another_training(&expect_parity(&["--comm-hook", "bf16", "--bucket-cap-mb", "0.05"])?)
+    expect_parity_and_a_difference("bf16 --bucket-cap-mb 0.05")
 }
 
 #[test]
 fn power_sgd_of_rank_1_equals_python() -> Result<()> {
-    let hook = ["--comm-hook", "power-sgd", "--start-power-sgd-iter", "2"];
-    expect_another_training(&expect_parity(&hook)?)
+    expect_parity_and_a_difference("power-sgd --start-power-sgd-iter 2")
 }
 
+/// In one bucket: with several, PyTorch's hook occupies all of gloo's threads and waits forever.
 #[test]
 fn power_sgd_of_rank_2_equals_python() -> Result<()> {
-    // In one bucket: with several, PyTorch's hook occupies all of gloo's threads and waits forever.
-    let hook = ["--comm-hook", "power-sgd", "--power-sgd-rank", "2"];
-    let start = ["--start-power-sgd-iter", "10"];
-    expect_another_training(&expect_parity(&[&hook[..], &start].concat())?)
+    expect_parity_and_a_difference("power-sgd --power-sgd-rank 2 --start-power-sgd-iter 10")
 }
 
+/// From rank 3 on, matrices are orthogonalized by QR decomposition.
 #[test]
 fn power_sgd_of_rank_4_equals_python() -> Result<()> {
-    // From rank 3 on, matrices are orthogonalized by QR decomposition.
-    let hook = ["--comm-hook", "power-sgd", "--power-sgd-rank", "4"];
-    expect_another_training(&expect_parity(
-        &[&hook[..], &["--start-power-sgd-iter", "5"]].concat(),
-    )?)
-}
-
-/// Expects results that differ from those without a hook, since the hook might have done nothing.
-fn expect_another_training(hooked: &Training) -> Result<()> {
-    ensure!(hooked.expect_equal(&*without_a_hook()?).is_err(), "the hook makes no difference");
-    Ok(())
+    expect_parity_and_a_difference("power-sgd --power-sgd-rank 4 --start-power-sgd-iter 5")
 }

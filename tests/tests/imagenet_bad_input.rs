@@ -5,55 +5,47 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::Result;
+use tests::Job;
 use tests::imagenet::{OUTPUTS, write_image_folder};
 use tests::programs::{ddp_imagenet, launch};
 use tests::training::losses;
-use tests::{Ended, Job};
 
 /// A network and a data set with which a training takes less than a second.
-const SMALL: [&str; 4] = ["--arch", "pyramidnet8_a6", "--epochs", "1"];
-const DIGITS: [&str; 4] = ["--dataset", "mnist", "--steps", "2"];
-const FOLDER: [&str; 3] = ["images", "--image-size", "32"];
+const SMALL: &str = "--arch pyramidnet8_a6 --epochs 1";
+const DIGITS: &str = "--dataset mnist --steps 2";
+const FOLDER: &str = "images --image-size 32";
 
-fn small(flags: &[&str]) -> Result<Command> {
-    ddp_imagenet([&SMALL[..], &OUTPUTS, flags].concat())
+fn small(flags: &str) -> Result<Command> {
+    ddp_imagenet(SMALL.split(' ').chain(OUTPUTS).chain(flags.split_whitespace()))
 }
 
-/// Runs a command that must fail with this code before the first step, with all of these texts in
-/// its messages.
-fn expect_refusal(job: &Job, command: Command, code: i32, texts: &[&str]) -> Result<Ended> {
-    let ended = job.run(command)?.expect_code(code)?.expect_messages(texts)?;
-    let steps = losses(job.directory(), 0).map_or(0, |losses| losses.len());
-    assert_eq!(steps, 0, "it took steps before it refused: {ended}");
-    assert!(!job.directory().join("checkpoint.safetensors").exists(), "it saved: {ended}");
-    Ok(ended)
+fn on_digits(flags: &str) -> Result<Command> {
+    small(&format!("{DIGITS} {flags}"))
 }
 
 fn job_with_images() -> Result<Job> {
     let job = Job::new()?;
-    write_image_folder(&job.directory().join("images"), 4)?;
+    write_image_folder(&job.path("images"), 4)?;
     Ok(job)
 }
-
-// === Flags ===
 
 #[test]
 fn senseless_flags_are_refused() -> Result<()> {
     let job = Job::new()?;
-    let cases: [(&[&str], i32, &[&str]); 10] = [
-        (&["--lr", "nan"], 2, &["--lr", "nan", "a finite number not below 0"]),
-        (&["--lr=-0.1"], 2, &["--lr", "-0.1", "a finite number not below 0"]),
-        (&["--momentum", "inf"], 2, &["--momentum", "inf"]),
-        (&["--wd", "infinity"], 2, &["--weight-decay", "infinity"]),
-        (&["--arch", "vgg16"], 2, &["--arch", "vgg16", "resnet18", "pyramidnet"]),
-        (&["--batch-size", "0"], 1, &["--batch-size is 0", "at least 1"]),
-        (&["--image-size", "64"], 1, &["--image-size is 64", "left out", "32"]),
-        (&["--warmup-epochs", "1"], 1, &["--warmup-epochs is 1", "less than --epochs", "1"]),
-        (&["--dummy"], 2, &["--dummy", "--dataset"]),
-        (&["--device", "cuda"], 1, &["device", "cuda"]),
+    let cases: [(&str, i32, &[&str]); 10] = [
+        ("--lr nan", 2, &["--lr", "nan", "a finite number not below 0"]),
+        ("--lr=-0.1", 2, &["--lr", "-0.1", "a finite number not below 0"]),
+        ("--momentum inf", 2, &["--momentum", "inf"]),
+        ("--wd infinity", 2, &["--weight-decay", "infinity"]),
+        ("--arch vgg16", 2, &["--arch", "vgg16", "resnet18", "pyramidnet"]),
+        ("--batch-size 0", 1, &["--batch-size is 0", "at least 1"]),
+        ("--image-size 64", 1, &["--image-size is 64", "left out", "32"]),
+        ("--warmup-epochs 1", 1, &["--warmup-epochs is 1", "less than --epochs", "1"]),
+        ("--dummy", 2, &["--dummy", "--dataset"]),
+        ("--device cuda", 1, &["device", "cuda"]),
     ];
     for (flags, code, texts) in cases {
-        expect_refusal(&job, small(&[&DIGITS, flags].concat())?, code, texts)?;
+        job.expect_refusal(on_digits(flags)?, code, texts)?;
     }
     Ok(())
 }
@@ -61,19 +53,16 @@ fn senseless_flags_are_refused() -> Result<()> {
 #[test]
 fn a_batch_that_is_smaller_than_the_world_is_refused() -> Result<()> {
     let job = Job::new()?;
-    let program = small(&[&DIGITS[..], &["--batch-size", "2"]].concat())?;
+    let program = on_digits("--batch-size 2")?;
     let texts = ["[rank ", "--batch-size is 2", "at least 3"];
-    expect_refusal(&job, launch(3, &program)?, 1, &texts)?;
-    Ok(())
+    job.expect_refusal(launch(3, &program)?, 1, &texts)
 }
-
-// === Image folders ===
 
 #[test]
 fn a_sound_image_folder_is_accepted() -> Result<()> {
     // Otherwise the failures below would prove nothing.
     let job = job_with_images()?;
-    job.run(small(&FOLDER)?)?.expect_success()?;
+    job.run(small(FOLDER)?)?.expect_success()?;
     assert_eq!(losses(job.directory(), 0)?.len(), 1);
     Ok(())
 }
@@ -81,53 +70,47 @@ fn a_sound_image_folder_is_accepted() -> Result<()> {
 #[test]
 fn an_image_folder_that_is_not_there_is_named() -> Result<()> {
     let job = Job::new()?;
-    expect_refusal(&job, small(&["nowhere"])?, 1, &["error: ", "nowhere/train"])?;
+    job.expect_refusal(small("nowhere")?, 1, &["error: ", "nowhere/train"])?;
     // The default folder, as in PyTorch's main.py.
-    expect_refusal(&job, small(&[])?, 1, &["error: ", "imagenet/train"])?;
-    Ok(())
+    job.expect_refusal(small("")?, 1, &["error: ", "imagenet/train"])
 }
 
 #[test]
 fn an_empty_class_folder_is_refused() -> Result<()> {
     let job = job_with_images()?;
-    fs::create_dir(job.directory().join("images/train/green"))?;
-    expect_refusal(&job, small(&FOLDER)?, 1, &["error: ", "images/train/green", "no image"])?;
-    Ok(())
+    fs::create_dir(job.path("images/train/green"))?;
+    job.expect_refusal(small(FOLDER)?, 1, &["error: ", "images/train/green", "no image"])
 }
 
 #[test]
 fn other_classes_in_validation_than_in_training_are_refused() -> Result<()> {
     let job = job_with_images()?;
-    let val = job.directory().join("images/val");
+    let val = job.path("images/val");
     fs::rename(val.join("red"), val.join("green"))?;
-    expect_refusal(&job, small(&FOLDER)?, 1, &["error: ", "images/val", "red", "green"])?;
-    Ok(())
+    job.expect_refusal(small(FOLDER)?, 1, &["error: ", "images/val", "red", "green"])
 }
 
 #[test]
 fn a_corrupt_jpeg_is_named_and_fatal_unless_it_is_to_be_skipped() -> Result<()> {
     let job = job_with_images()?;
-    let path = job.directory().join("images/train/blue/1.jpg");
+    let path = job.path("images/train/blue/1.jpg");
     let whole = fs::read(&path)?;
     for damaged in [&whole[..whole.len() / 2], b"this is no picture", b""] {
         fs::write(&path, damaged)?;
         for ranks in [1, 2] {
-            let program = launch(ranks, &small(&FOLDER)?)?;
-            expect_refusal(&job, program, 1, &["[rank ", "error: ", "train/blue/1.jpg"])?;
+            let program = launch(ranks, &small(FOLDER)?)?;
+            job.expect_refusal(program, 1, &["[rank ", "error: ", "train/blue/1.jpg"])?;
         }
     }
-    let lenient = small(&[&FOLDER[..], &["--skip-bad"]].concat())?;
+    let lenient = small(&format!("{FOLDER} --skip-bad"))?;
     let ended = job.run(lenient)?.expect_success()?;
-    ended.expect_messages(&["images left out because they cannot be read: 1\n"])?;
-    Ok(())
+    ended.expect_messages(&["images left out because they cannot be read: 1\n"])
 }
-
-// === CIFAR-10 ===
 
 #[test]
 fn a_cifar_file_of_the_wrong_size_is_refused() -> Result<()> {
     let job = Job::new()?;
-    let folder = job.directory().join("cifar");
+    let folder = job.path("cifar");
     fs::create_dir(&folder)?;
     // A file of CIFAR-10 has 10,000 images of 3,073 bytes.
     for number in 1..6 {
@@ -135,44 +118,37 @@ fn a_cifar_file_of_the_wrong_size_is_refused() -> Result<()> {
     }
     fs::write(folder.join("test_batch.bin"), vec![0; 30_729_999])?;
     let texts = ["error: ", "test_batch.bin", "30729999", "30730000"];
-    expect_refusal(&job, small(&["cifar", "--dataset", "cifar10"])?, 1, &texts)?;
-    Ok(())
+    job.expect_refusal(small("cifar --dataset cifar10")?, 1, &texts)
 }
-
-// === Checkpoints ===
 
 #[test]
 fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
     let job = Job::new()?;
-    job.run(small(&DIGITS)?)?.expect_success()?;
-    let path = job.directory().join("old.safetensors");
-    fs::rename(job.directory().join("checkpoint.safetensors"), &path)?;
-    fs::remove_dir_all(job.directory().join("metrics"))?;
-    let resume = |flags: &[&'static str]| {
-        small(&[&DIGITS[..], &["--resume", "old.safetensors"], flags].concat())
-    };
-    let other_arch = resume(&["--arch", "pyramidnet8_a7"])?;
+    job.run(small(DIGITS)?)?.expect_success()?;
+    let path = job.path("old.safetensors");
+    fs::rename(job.path("checkpoint.safetensors"), &path)?;
+    fs::remove_dir_all(job.path("metrics"))?;
+    let resume = |flags: &str| on_digits(&format!("--resume old.safetensors {flags}"));
+    let other_arch = resume("--arch pyramidnet8_a7")?;
     let texts = ["error: ", "old.safetensors", "pyramidnet8_a6", "pyramidnet8_a7"];
-    expect_refusal(&job, other_arch, 1, &texts)?;
-    let other_schedule = resume(&["--schedule", "cosine"])?;
-    expect_refusal(&job, other_schedule, 1, &["error: ", "old.safetensors", "Cosine"])?;
+    job.expect_refusal(other_arch, 1, &texts)?;
+    let other_schedule = resume("--schedule cosine")?;
+    job.expect_refusal(other_schedule, 1, &["error: ", "old.safetensors", "Cosine"])?;
 
     let whole = fs::read(&path)?;
     for length in [0, 4, 100, whole.len() - 1] {
         fs::write(&path, &whole[..length])?;
-        expect_refusal(&job, resume(&[])?, 1, &["error: ", "old.safetensors"])?;
+        job.expect_refusal(resume("")?, 1, &["error: ", "old.safetensors"])?;
     }
     fs::remove_file(&path)?;
-    expect_refusal(&job, resume(&[])?, 1, &["error: ", "old.safetensors", "No such file"])?;
-    let evaluate = small(&[&DIGITS[..], &["--evaluate", "--resume", "auto"]].concat())?;
-    expect_refusal(&job, evaluate, 1, &["error: ", "checkpoint.safetensors", "No such file"])?;
-    Ok(())
+    job.expect_refusal(resume("")?, 1, &["error: ", "old.safetensors", "No such file"])?;
+    let evaluate = on_digits("--evaluate --resume auto")?;
+    job.expect_refusal(evaluate, 1, &["error: ", "checkpoint.safetensors", "No such file"])
 }
 
 #[test]
 fn a_directory_for_checkpoints_that_is_not_there_is_found_before_training() -> Result<()> {
     let job = Job::new()?;
-    let program = small(&[&DIGITS[..], &["--checkpoint-dir", "nowhere"]].concat())?;
-    expect_refusal(&job, program, 1, &["error: ", "nowhere"])?;
-    Ok(())
+    let program = on_digits("--checkpoint-dir nowhere")?;
+    job.expect_refusal(program, 1, &["error: ", "nowhere"])
 }

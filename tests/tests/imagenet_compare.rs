@@ -2,12 +2,10 @@
 //! no training behind.
 
 use std::fs;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use nix::sys::signal::{Signal, kill};
+use anyhow::Result;
 use tests::imagenet::refused;
 use tests::programs::{UNHURRIED, ddp_imagenet, launch};
 use tests::{Job, digits};
@@ -15,7 +13,6 @@ use tests::{Job, digits};
 /// How long the processes of a killed comparison may take to end.
 const SOON: Duration = Duration::from_secs(10);
 
-/// A comparison of small networks.
 fn compare(flags: &[&str]) -> Result<Command> {
     let sizes = ["compare", "--arch=pyramidnet8_a6", "--batch-size=8", UNHURRIED];
     ddp_imagenet(sizes.iter().chain(flags).copied())
@@ -59,7 +56,7 @@ fn compare_shows_all_methods_in_a_table_in_words_and_in_charts() -> Result<()> {
     }
     assert_eq!(job.files()?, ["charts"]);
     for chart in ["memory.svg", "speed.svg", "utilisation.svg"] {
-        let chart = fs::read_to_string(job.directory().join("charts").join(chart))?;
+        let chart = fs::read_to_string(job.path("charts").join(chart))?;
         for run in RUNS {
             assert!(chart.contains(run), "{chart}");
         }
@@ -79,8 +76,6 @@ fn a_whole_epoch_is_measured_instead_of_projected() -> Result<()> {
     Ok(())
 }
 
-// === Errors ===
-
 #[test]
 fn what_cannot_be_compared_is_refused() -> Result<()> {
     let rank = launch(1, &ddp_imagenet(["compare"])?)?;
@@ -98,18 +93,6 @@ fn what_cannot_be_compared_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// Where a comparison keeps the files of its runs, once its first run has taken a step.
-fn has_begun(job: &Path) -> Result<Option<()>> {
-    let root = job.parent().context("a job has a directory of its own")?;
-    for entry in fs::read_dir(root)? {
-        let metrics = entry?.path().join("metrics/rank0.jsonl");
-        if fs::metadata(metrics).is_ok_and(|file| file.len() > 0) {
-            return Ok(Some(()));
-        }
-    }
-    Ok(None)
-}
-
 #[test]
 fn a_training_that_takes_too_long_is_ended_and_named() -> Result<()> {
     let job = Job::new()?;
@@ -120,11 +103,5 @@ fn a_training_that_takes_too_long_is_ended_and_named() -> Result<()> {
 
 #[test]
 fn the_trainings_of_a_comparison_that_is_killed_end_with_it() -> Result<()> {
-    let job = Job::new()?;
-    let mut comparison = job.start(compare(&["--steps=10000"])?)?;
-    job.until("a training has begun", || has_begun(job.directory()))?;
-    assert_eq!(job.processes()?.len(), 2);
-    kill(comparison.pid(), Signal::SIGKILL)?;
-    assert!(!comparison.wait()?.status.success());
-    job.expect_nobody_left(SOON)
+    Job::new()?.expect_that_runs_end_with(compare(&["--steps=10000"])?)
 }

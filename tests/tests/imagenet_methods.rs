@@ -1,45 +1,38 @@
 //! The four trainings that ddp-imagenet compares: what they print, how their losses fall, how many
 //! bytes they need, how little their code differs, and what they reject.
 
-use std::fs;
 use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tests::imagenet::refused;
-use tests::programs::{ddp_imagenet, launch, source};
-use tests::training::losses;
+use tests::programs::{between, ddp_imagenet, diff, launch, source};
+use tests::training::{events, losses};
 use tests::{Job, Shared, printed};
 
 /// The smallest network with the shape of the article's.
-const SMALL: [&str; 4] =
-    ["train-cifar", "--arch=pyramidnet8_a6", "--workers=0", "--metrics=metrics"];
+const SMALL: &str = "train-cifar --arch=pyramidnet8_a6 --workers=0 --metrics=metrics";
 
 const METHODS: [&str; 4] = ["single", "data-parallel", "ddp", "apex"];
 
-fn train_cifar(flags: &[&str]) -> Result<Command> {
-    ddp_imagenet(SMALL.iter().chain(flags).copied())
+fn train_cifar(flags: &str) -> Result<Command> {
+    ddp_imagenet(SMALL.split(' ').chain(flags.split_whitespace()))
 }
 
 /// A training with a method on two devices, or on one if the method is for one, and its number of
 /// ranks.
-fn on_devices(method: &str, flags: &[&str]) -> Result<(Command, usize)> {
-    let method_flag = format!("--method={method}");
-    let program = train_cifar(&[&[method_flag.as_str()], flags].concat())?;
+fn on_devices(method: &str, flags: &str) -> Result<(Command, usize)> {
+    let flags = format!("--method={method} {flags}");
     Ok(match method {
-        "single" => (program, 1),
-        "data-parallel" => {
-            let mut program = program;
-            program.arg("--devices=2xcpu");
-            (program, 1)
-        }
-        _ => (launch(2, &program)?, 2),
+        "single" => (train_cifar(&flags)?, 1),
+        "data-parallel" => (train_cifar(&format!("{flags} --devices=2xcpu"))?, 1),
+        _ => (launch(2, &train_cifar(&flags)?)?, 2),
     })
 }
 
 /// The losses of each step, averaged over the ranks, whose shares are equal.
-fn loss_curve(method: &str, flags: &[&str]) -> Result<Arc<Vec<f32>>> {
+fn loss_curve(method: &str, flags: &str) -> Result<Arc<Vec<f32>>> {
     static CURVES: Shared<Vec<f32>> = Shared::new();
     CURVES.get((method, flags), || {
         let job = Job::new()?;
@@ -99,7 +92,7 @@ fn without_later_steps(printed: &str) -> String {
 
 #[test]
 fn a_training_prints_the_companion_repositorys_lines() -> Result<()> {
-    let (program, _) = on_devices("single", &["--batch-size=16", "--steps=41", "--lr=0.01"])?;
+    let (program, _) = on_devices("single", "--batch-size=16 --steps=41 --lr=0.01")?;
     let printed = printed(program)?;
     insta::assert_snapshot!(without_later_steps(&without_measurements(&printed)), @"
     ==> Preparing data..
@@ -118,7 +111,7 @@ fn a_training_prints_the_companion_repositorys_lines() -> Result<()> {
 #[test]
 fn rank_0_prints_the_loss_and_the_accuracy_of_all_ranks() -> Result<()> {
     let job = Job::new()?;
-    let (program, _) = on_devices("ddp", &["--batch-size=16", "--steps=1"])?;
+    let (program, _) = on_devices("ddp", "--batch-size=16 --steps=1")?;
     let printed = job.run(program)?.expect_success()?.stdout;
     let lines: Vec<_> = printed.lines().filter(|line| line.starts_with("Epoch: ")).collect();
     let [line] = lines[..] else { anyhow::bail!("{printed}") };
@@ -136,8 +129,7 @@ fn rank_0_prints_the_loss_and_the_accuracy_of_all_ranks() -> Result<()> {
 
 #[test]
 fn every_epoch_begins_with_its_own_images_and_its_own_means() -> Result<()> {
-    let (program, _) =
-        on_devices("ddp", &["--batch-size=16", "--steps=1", "--epochs=2", "--lr=0"])?;
+    let (program, _) = on_devices("ddp", "--batch-size=16 --steps=1 --epochs=2 --lr=0")?;
     let printed = printed(program)?;
     let lines: Vec<_> = printed
         .lines()
@@ -154,10 +146,10 @@ fn every_epoch_begins_with_its_own_images_and_its_own_means() -> Result<()> {
 #[test]
 fn apex_counts_a_batch_for_each_process_and_ddp_for_all() -> Result<()> {
     for flags in [
-        ["--method=apex", "--batch-size=60", "--workers=2"],
-        ["--method=ddp", "--batch-size=240", "--workers=8"],
+        "--method=apex --batch-size=60 --workers=2 --steps=1",
+        "--method=ddp --batch-size=240 --workers=8 --steps=1",
     ] {
-        let program = train_cifar(&[&flags[..], &["--steps=1"]].concat())?;
+        let program = train_cifar(flags)?;
         let printed = printed(launch(4, &program)?)?;
         // 8,000 digits in batches of 240.
         assert!(printed.contains("Epoch: [0/34]| loss: "), "{printed}");
@@ -167,17 +159,16 @@ fn apex_counts_a_batch_for_each_process_and_ddp_for_all() -> Result<()> {
 
 // === What is computed ===
 
-const STEPS: [&str; 3] = ["--batch-size=32", "--steps=8", "--lr=0.01"];
+const STEPS: &str = "--batch-size=32 --steps=8 --lr=0.01";
 
 #[test]
 fn on_one_device_all_methods_are_the_same_to_the_last_bit() -> Result<()> {
     let curve = |method: &str| -> Result<Vec<f32>> {
         let job = Job::new()?;
-        let method = format!("--method={method}");
-        job.run(train_cifar(&[&STEPS[..], &[method.as_str()]].concat())?)?.expect_success()?;
+        job.run(train_cifar(&format!("{STEPS} --method={method}"))?)?.expect_success()?;
         losses(job.directory(), 0)
     };
-    let single = loss_curve("single", &STEPS)?;
+    let single = loss_curve("single", STEPS)?;
     assert_eq!(single.len(), 8);
     for method in &METHODS[1..] {
         assert_eq!(curve(method)?, *single, "{method}");
@@ -189,9 +180,8 @@ fn on_one_device_all_methods_are_the_same_to_the_last_bit() -> Result<()> {
 /// results are the same to the last bit.
 #[test]
 fn apex_on_two_ranks_is_ddp_to_the_last_bit() -> Result<()> {
-    let flags = |batch_size| [batch_size, "--steps=8", "--lr=0.01"];
-    let (ddp, apex) = (flags("--batch-size=32"), flags("--batch-size=16"));
-    assert_eq!(loss_curve("apex", &apex)?, loss_curve("ddp", &ddp)?);
+    let apex = loss_curve("apex", "--batch-size=16 --steps=8 --lr=0.01")?;
+    assert_eq!(apex, loss_curve("ddp", STEPS)?);
     Ok(())
 }
 
@@ -201,12 +191,12 @@ fn apex_on_two_ranks_is_ddp_to_the_last_bit() -> Result<()> {
 /// replicas get other halves than ranks do; their results are tested next to their code.)
 #[test]
 fn two_ranks_are_one_device_if_batch_norm_sees_the_whole_batch() -> Result<()> {
-    let single = loss_curve("single", &STEPS)?;
-    let synchronised = loss_curve("ddp", &[&STEPS[..], &["--sync-bn"]].concat())?;
+    let single = loss_curve("single", STEPS)?;
+    let synchronised = loss_curve("ddp", &format!("{STEPS} --sync-bn"))?;
     // f32 sums in another order, whose differences grow over eight steps.
     assert!(gap(&synchronised, &single) < 1e-5, "{synchronised:?} {single:?}");
     // The statistics of 16 images are close to those of all 32, and eight steps are few.
-    let halves = loss_curve("ddp", &STEPS)?;
+    let halves = loss_curve("ddp", STEPS)?;
     assert!(gap(&halves, &single) > 1e-4, "{halves:?} {single:?}");
     Ok(())
 }
@@ -214,8 +204,9 @@ fn two_ranks_are_one_device_if_batch_norm_sees_the_whole_batch() -> Result<()> {
 #[test]
 fn replicas_that_are_normalised_by_halves_still_learn() -> Result<()> {
     for method in METHODS {
-        let batch_size = if method == "apex" { "--batch-size=32" } else { "--batch-size=64" };
-        let curve = loss_curve(method, &[batch_size, "--steps=40", "--lr=0.2"])?;
+        let batch_size = if method == "apex" { 32 } else { 64 };
+        let flags = format!("--batch-size={batch_size} --steps=40 --lr=0.2");
+        let curve = loss_curve(method, &flags)?;
         let (begin, end) = (curve[0], curve[35..].iter().sum::<f32>() / 5.0);
         assert!(end < begin - 0.5, "{method}: {begin} to {end}");
     }
@@ -227,30 +218,24 @@ fn replicas_that_are_normalised_by_halves_still_learn() -> Result<()> {
 /// What a training reports about its devices, without the share of time in which they are idle.
 fn devices(method: &str, optimizer: &str) -> Result<Arc<Vec<Value>>> {
     static DEVICES: Shared<Vec<Value>> = Shared::new();
-    DEVICES.get((method, optimizer), || devices_with(method, optimizer, &[]))
+    DEVICES.get((method, optimizer), || devices_with(method, optimizer, ""))
 }
 
-fn devices_with(method: &str, optimizer: &str, flags: &[&str]) -> Result<Vec<Value>> {
+fn devices_with(method: &str, optimizer: &str, flags: &str) -> Result<Vec<Value>> {
     let job = Job::new()?;
     // Large enough that a rank reaches its peak long after gloo's threads have freed the running
     // statistics that they sent before.
-    let batch_size = if method == "apex" { "--batch-size=64" } else { "--batch-size=128" };
-    let optimizer = format!("--optimizer={optimizer}");
-    let flags = [&[batch_size, "--steps=3", &optimizer], flags].concat();
+    let batch_size = if method == "apex" { 64 } else { 128 };
+    let flags = format!("--batch-size={batch_size} --steps=3 --optimizer={optimizer} {flags}");
     let (program, ranks) = on_devices(method, &flags)?;
     job.run(program)?.expect_success()?;
-    let mut found = Vec::new();
-    for rank in 0..ranks {
-        let path = job.directory().join(format!("metrics/rank{rank}.jsonl"));
-        for line in fs::read_to_string(path)?.lines() {
-            let mut event: Value = serde_json::from_str(line)?;
-            if event["event"] == "device" {
-                event["idle_share"] = Value::Null;
-                found.push(event);
-            }
-        }
-    }
-    Ok(found)
+    let without_idle_share = |device: &Value| {
+        let mut device = device.clone();
+        device["idle_share"] = Value::Null;
+        Some(device)
+    };
+    let of_rank = |rank| events(job.directory(), rank, "device", without_idle_share);
+    Ok((0..ranks).map(of_rank).collect::<Result<Vec<_>>>()?.concat())
 }
 
 /// Whatever loads the batches: what waits there is the host's. Before it, a rank on cpu:0 had all that its
@@ -258,7 +243,7 @@ fn devices_with(method: &str, optimizer: &str, flags: &[&str]) -> Result<Vec<Val
 #[test]
 fn all_ranks_need_the_same_memory_whether_workers_load_the_batches_or_not() -> Result<()> {
     let without = devices("apex", "sgd")?;
-    let with = devices_with("apex", "sgd", &["--workers=2"])?;
+    let with = devices_with("apex", "sgd", "--workers=2")?;
     let bytes = |device: &Value, name: &str| device[name].as_i64();
     for name in ["peak", "parameters", "gradients", "optimizer_state"] {
         let all: Vec<_> = without.iter().chain(&with).map(|device| bytes(device, name)).collect();
@@ -288,7 +273,7 @@ fn the_counts_repeat_to_the_byte_and_the_optimizer_makes_the_difference() -> Res
     let mut surplus = Vec::new();
     for (method, optimizer) in trainings {
         let found = devices(method, optimizer)?;
-        assert_eq!(devices_with(method, optimizer, &[])?, *found, "{method}, {optimizer}");
+        assert_eq!(devices_with(method, optimizer, "")?, *found, "{method}, {optimizer}");
         for device in found.iter() {
             table += &format!(
                 "{method:14} {optimizer:5} {:6} {:>7} {:>10} {:>9} {:>17}\n",
@@ -319,28 +304,11 @@ fn the_counts_repeat_to_the_byte_and_the_optimizer_makes_the_difference() -> Res
 
 // === The code of the four ===
 
-/// The lines between a file's anchors.
-fn listing(method: &str) -> Result<Vec<String>> {
+/// The lines between a file's anchors, not indented.
+fn listing(method: &str) -> Result<String> {
     let text = source(format!("ddp-imagenet/src/exhibits/train_cifar/{method}.rs"))?;
-    let (_, rest) = text.split_once("// ANCHOR: train\n").context("no anchor")?;
-    let (listing, _) = rest.split_once("// ANCHOR_END: train").context("no end")?;
-    Ok(listing.lines().map(|line| line.trim().to_owned()).collect())
-}
-
-/// The number of lines that must be added or changed to turn one text into the other.
-fn added(before: &[String], after: &[String]) -> usize {
-    // lengths[j]: the longest common subsequence of the lines so far and the first j of `after`.
-    let mut lengths = vec![0; after.len() + 1];
-    for line in before {
-        let mut diagonal = 0;
-        for (index, other) in after.iter().enumerate() {
-            let above = lengths[index + 1];
-            lengths[index + 1] =
-                if line == other { diagonal + 1 } else { above.max(lengths[index]) };
-            diagonal = above;
-        }
-    }
-    after.len() - lengths[after.len()]
+    let listing = between(&text, "// ANCHOR: train\n", "// ANCHOR_END: train")?;
+    Ok(listing.lines().map(|line| format!("{}\n", line.trim())).collect())
 }
 
 /// S4.10
@@ -349,12 +317,14 @@ fn from_each_method_to_the_next_it_is_a_handful_of_lines() -> Result<()> {
     let [single, data_parallel, ddp, apex] =
         ["single", "data_parallel", "distributed", "apex"].map(listing);
     let (single, data_parallel, ddp, apex) = (single?, data_parallel?, ddp?, apex?);
-    assert!(single.len() > 25, "the listing is cut off: {single:?}");
+    assert!(single.lines().count() > 25, "the listing is cut off: {single}");
     for (before, after, lines) in
         [(&single, &data_parallel, 6), (&single, &ddp, 8), (&ddp, &apex, 3)]
     {
-        let found = added(before, after);
-        assert!((1..=lines).contains(&found), "{found} lines instead of {lines}: {after:#?}");
+        // That must be added or changed.
+        let diff = diff(["before", "after"], [before, after])?;
+        let found = diff.lines().skip(2).filter(|line| line.starts_with('+')).count();
+        assert!((1..=lines).contains(&found), "{found} lines instead of {lines}:\n{diff}");
     }
     Ok(())
 }
@@ -363,14 +333,13 @@ fn from_each_method_to_the_next_it_is_a_handful_of_lines() -> Result<()> {
 
 #[test]
 fn what_no_training_can_work_with_is_refused() -> Result<()> {
-    refused(train_cifar(&["--method=magic"])?, 2, &["magic", "single, data-parallel, ddp, apex"])?;
-    let too_small = ["--method=data-parallel", "--devices=4xcpu", "--batch-size=3"];
-    refused(train_cifar(&too_small)?, 1, &["error: --batch-size is 3, but must be at least 4"])?;
-    let ddp = train_cifar(&["--method=ddp", "--batch-size=1"])?;
+    refused(train_cifar("--method=magic")?, 2, &["magic", "single, data-parallel, ddp, apex"])?;
+    let too_small = train_cifar("--method=data-parallel --devices=4xcpu --batch-size=3")?;
+    refused(too_small, 1, &["error: --batch-size is 3, but must be at least 4"])?;
+    let ddp = train_cifar("--method=ddp --batch-size=1")?;
     refused(launch(2, &ddp)?, 1, &["--batch-size is 1, but must be at least 2"])?;
     let text = "--method is single, but must be ddp or apex where there are several ranks";
-    refused(launch(2, &train_cifar(&[])?)?, 1, &[text])?;
-    refused(train_cifar(&["--devices=2xcpu"])?, 1, &["must be a single device"])?;
-    refused(train_cifar(&["--lr=nan"])?, 1, &["error: lr is NaN, but must be"])?;
-    Ok(())
+    refused(launch(2, &train_cifar("")?)?, 1, &[text])?;
+    refused(train_cifar("--devices=2xcpu")?, 1, &["must be a single device"])?;
+    refused(train_cifar("--lr=nan")?, 1, &["error: lr is NaN, but must be"])
 }

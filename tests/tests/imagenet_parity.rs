@@ -3,16 +3,14 @@
 
 use anyhow::Result;
 use tests::imagenet::{OUTPUTS, training};
-use tests::programs::{ddp_imagenet, launch, start_by_hand};
-use tests::{Job, Training, expect_all_succeed, python};
+use tests::programs::{ddp_imagenet, launch};
+use tests::{Job, Training, python};
 
 /// Real pixels, those of the embedded digits, and enough steps for a difference to show.
-const DIGITS: [&str; 8] =
-    ["--dataset", "mnist", "--no-augment", "--epochs", "1", "--steps", "10", "--batch-size=32"];
+const DIGITS: &str = "--dataset mnist --no-augment --epochs 1 --steps 10 --batch-size=32";
 
-/// Trains with these flags in Rust and in Python, and compares the results.
-fn expect_parity(world_size: usize, flags: &[&str]) -> Result<()> {
-    let flags = || DIGITS.into_iter().chain(flags.iter().copied());
+fn expect_parity(world_size: usize, flags: &str) -> Result<()> {
+    let flags = || DIGITS.split(' ').chain(flags.split(' '));
 
     let job = Job::new()?;
     let program = ddp_imagenet(flags().chain(OUTPUTS))?;
@@ -20,60 +18,56 @@ fn expect_parity(world_size: usize, flags: &[&str]) -> Result<()> {
     let rust = training(&job, world_size)?;
     drop(job);
 
-    let job = Job::new()?;
     let outputs = tests::training::OUTPUTS;
-    let program = || python("imagenet", flags().chain(outputs));
-    let programs = (0..world_size).map(|_| program()).collect::<Result<_>>()?;
-    expect_all_succeed(start_by_hand(&job, programs)?)?;
-    rust.expect_equal(&Training::of(&job, world_size)?)
+    let in_python = (0..world_size).map(|_| python("imagenet", flags().chain(outputs)));
+    rust.expect_equal(&Training::by_hand(in_python)?)
 }
 
 #[test]
 fn one_rank_with_a_pyramidnet_equals_python() -> Result<()> {
-    expect_parity(1, &["--arch", "pyramidnet8_a6"])
+    expect_parity(1, "--arch pyramidnet8_a6")
 }
 
 #[test]
 fn two_ranks_with_a_pyramidnet_equal_python() -> Result<()> {
-    expect_parity(2, &["--arch", "pyramidnet8_a6", "--seed", "3", "--lr", "0.05", "--wd", "0.01"])
+    expect_parity(2, "--arch pyramidnet8_a6 --seed 3 --lr 0.05 --wd 0.01")
 }
 
 #[test]
 fn one_rank_with_a_resnet_equals_python() -> Result<()> {
-    expect_parity(1, &["--arch", "resnet18", "--lr", "0.01"])
+    expect_parity(1, "--arch resnet18 --lr 0.01")
 }
 
 #[test]
 fn two_ranks_with_a_resnet_equal_python() -> Result<()> {
-    expect_parity(2, &["--arch", "resnet18", "--lr", "0.01", "--momentum", "0.5", "--seed", "7"])
+    expect_parity(2, "--arch resnet18 --lr 0.01 --momentum 0.5 --seed 7")
 }
 
 #[test]
 fn two_ranks_that_look_for_unused_parameters_equal_python() -> Result<()> {
-    expect_parity(2, &["--arch", "pyramidnet8_a6", "--find-unused-parameters", "--steps", "5"])
+    expect_parity(2, "--arch pyramidnet8_a6 --find-unused-parameters --steps 5")
 }
 
 #[test]
 fn two_ranks_that_share_out_the_optimizers_state_equal_python() -> Result<()> {
-    expect_parity(2, &["--arch", "pyramidnet8_a6", "--zero", "--steps", "5"])
+    expect_parity(2, "--arch pyramidnet8_a6 --zero --steps 5")
 }
 
 #[test]
 fn a_schedule_with_a_warm_up_equals_python() -> Result<()> {
-    let cosine = ["--schedule", "cosine", "--warmup-epochs", "2", "--epochs", "4", "--steps", "3"];
-    expect_parity(1, &[&["--arch", "pyramidnet8_a6"], &cosine[..]].concat())
+    let cosine = "--schedule cosine --warmup-epochs 2 --epochs 4 --steps 3";
+    expect_parity(1, &format!("--arch pyramidnet8_a6 {cosine}"))
 }
 
 #[test]
 fn bf16_with_the_channels_last_equals_python() -> Result<()> {
-    let flags = ["--amp", "bf16", "--channels-last", "--steps", "5"];
-    expect_parity(2, &[&["--arch", "pyramidnet8_a6"], &flags[..]].concat())
+    expect_parity(2, "--arch pyramidnet8_a6 --amp bf16 --channels-last --steps 5")
 }
 
 #[test]
 fn fp16_with_a_scaled_loss_and_steps_over_several_batches_equals_python() -> Result<()> {
     // 5 batches, in groups of 2, 2 and 1. They are small, since convolutions in fp16 take a hundred
     // times as long on some processors.
-    let flags = ["--amp", "fp16", "--accumulate", "2", "--steps", "5", "--batch-size=2"];
-    expect_parity(2, &[&["--arch", "pyramidnet8_a6"], &flags[..]].concat())
+    let fp16 = "--amp fp16 --accumulate 2 --steps 5 --batch-size=2";
+    expect_parity(2, &format!("--arch pyramidnet8_a6 {fp16}"))
 }

@@ -6,7 +6,6 @@ use std::fs;
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use nix::sys::signal::{Signal, kill};
@@ -23,50 +22,26 @@ const STEPS: RangeInclusive<usize> = 2..=7;
 /// batches) and with images that are augmented differently in each epoch. There is no scaler, which
 /// works only in fp16, where convolutions take a hundred times as long on some processors. Tests of
 /// the library and of the trainer resume a scaler with networks without convolutions.
-const TRAINING: [&str; 9] = [
-    "--dataset=mnist",
-    "--batch-size=4",
-    "--epochs=2",
-    "--lr=0.05",
-    "--schedule=cosine",
-    "--accumulate=2",
-    "--amp=bf16",
-    "--save-every=2",
-    "--workers=2",
-];
+const TRAINING: &str = "--dataset=mnist --batch-size=4 --epochs=2 --lr=0.05 --schedule=cosine \
+                        --accumulate=2 --amp=bf16 --save-every=2 --workers=2";
 
-/// A training, and how often it is killed.
 struct Case {
     ranks: usize,
     arch: &'static str,
     /// The batches of an epoch. Two epochs must have more than all the killed attempts together can
     /// take.
-    steps: &'static str,
+    steps: usize,
     kills: usize,
 }
 
 /// Starts the training, or resumes it if there is a checkpoint. Its metrics go to `name/metrics`.
 fn start(job: &Job, case: &Case, name: &str) -> Result<Process> {
     let Case { ranks, arch, steps, .. } = *case;
-    let metrics = format!("{name}/metrics");
-    let own = ["--arch", arch, "--steps", steps, "--metrics", &metrics];
-    let mut flags = [&TRAINING[..], &own].concat();
-    if ranks > 1 {
-        // Shards the optimizer's state; otherwise each rank would have that of all parameters.
-        flags.push("--zero");
-    }
-    flags.extend(["--resume", "auto"]);
+    // Sharded, since otherwise each rank would have the optimizer's state of all parameters.
+    let zero = if ranks > 1 { " --zero" } else { "" };
+    let own = format!("--arch {arch} --steps {steps} --metrics {name}/metrics --resume auto{zero}");
+    let flags = TRAINING.split(' ').chain(own.split(' '));
     job.start(launch(ranks, &ddp_imagenet(flags)?)?)
-}
-
-/// Kills all processes of a training at once.
-fn kill_all(job: &Job, launcher: &mut Process) -> Result<()> {
-    for pid in job.processes()? {
-        // It may have ended by itself at this moment.
-        let _ = kill(pid, Signal::SIGKILL);
-    }
-    launcher.wait()?;
-    job.expect_nobody_left(Duration::from_secs(5))
 }
 
 /// The bits of every loss of a rank, by epoch and step.
@@ -94,8 +69,8 @@ fn expect_that_kills_change_nothing(case: &Case) -> Result<()> {
     let Case { ranks, kills, .. } = *case;
     let job = Job::new()?;
     start(&job, case, "peace")?.wait()?.expect_success()?;
-    let peace = job.directory().join("peace");
-    let checkpoint = job.directory().join(CHECKPOINT);
+    let peace = job.path("peace");
+    let checkpoint = job.path(CHECKPOINT);
     let weights = safetensors::read(&checkpoint)?;
     fs::remove_file(&checkpoint)?;
 
@@ -103,7 +78,7 @@ fn expect_that_kills_change_nothing(case: &Case) -> Result<()> {
     let mut epochs_seen = BTreeMap::new();
     for attempt in 0..=kills {
         let name = format!("attempt{attempt}");
-        let directory = job.directory().join(&name);
+        let directory = job.path(&name);
         let mut launcher = start(&job, case, &name)?;
         if attempt == kills {
             launcher.wait()?.expect_success()?;
@@ -113,7 +88,7 @@ fn expect_that_kills_change_nothing(case: &Case) -> Result<()> {
                 ensure!(!launcher.has_ended()?, "it came to its end before it was killed");
                 Ok(has_taken_steps(&directory, ranks - 1, steps).then_some(()))
             })?;
-            kill_all(&job, &mut launcher)?;
+            job.kill_all(&mut launcher)?;
         }
         for (rank, seen) in seen.iter_mut().enumerate() {
             let expected = losses(&peace, rank)?;
@@ -139,13 +114,13 @@ fn expect_that_kills_change_nothing(case: &Case) -> Result<()> {
 
 #[test]
 fn one_rank_that_is_killed_ten_times_comes_to_the_same() -> Result<()> {
-    let case = Case { ranks: 1, arch: "pyramidnet8_a6", steps: "80", kills: 10 };
+    let case = Case { ranks: 1, arch: "pyramidnet8_a6", steps: 80, kills: 10 };
     expect_that_kills_change_nothing(&case)
 }
 
 #[test]
 fn two_ranks_that_are_killed_ten_times_come_to_the_same() -> Result<()> {
-    let case = Case { ranks: 2, arch: "pyramidnet8_a6", steps: "80", kills: 10 };
+    let case = Case { ranks: 2, arch: "pyramidnet8_a6", steps: 80, kills: 10 };
     expect_that_kills_change_nothing(&case)
 }
 
@@ -153,7 +128,7 @@ fn two_ranks_that_are_killed_ten_times_come_to_the_same() -> Result<()> {
 /// network is large enough for two buckets.
 #[test]
 fn three_ranks_that_are_killed_add_up_as_before() -> Result<()> {
-    let case = Case { ranks: 3, arch: "pyramidnet8_a160", steps: "16", kills: 2 };
+    let case = Case { ranks: 3, arch: "pyramidnet8_a160", steps: 16, kills: 2 };
     expect_that_kills_change_nothing(&case)
 }
 
@@ -166,15 +141,15 @@ fn is_saving(job: &Job) -> Result<bool> {
 fn a_kill_during_a_save_leaves_the_previous_checkpoint() -> Result<()> {
     let job = Job::new()?;
     // 90 MB, which take a moment to write.
-    let network = ["--arch=resnet18", "--dataset=mnist", "--batch-size=4"];
-    let flags = [&network[..], &["--epochs=1", "--steps=100", "--save-every=1"]].concat();
-    let flags = || -> Result<Command> { ddp_imagenet(flags.iter().copied()) };
+    let flags =
+        "--arch=resnet18 --dataset=mnist --batch-size=4 --epochs=1 --steps=100 --save-every=1";
+    let flags = || -> Result<Command> { ddp_imagenet(flags.split(' ')) };
     for attempt in 1.. {
         ensure!(attempt <= 20, "every kill came after the checkpoint had been saved");
         let mut process = job.start(flags()?)?;
         job.until("it saves for the second time", || {
             ensure!(!process.has_ended()?, "it ended without having been seen to save");
-            let first = job.directory().join(CHECKPOINT).exists();
+            let first = job.path(CHECKPOINT).exists();
             Ok((first && is_saving(&job)?).then_some(()))
         })?;
         kill(process.pid(), Signal::SIGKILL)?;
@@ -193,22 +168,21 @@ fn a_kill_during_a_save_leaves_the_previous_checkpoint() -> Result<()> {
 #[test]
 fn the_middle_of_an_epoch_goes_on_with_batches_of_any_size() -> Result<()> {
     let job = Job::new()?;
-    write_image_folder(&job.directory().join("images"), 4)?;
-    let network = ["images", "--image-size=32", "--arch=pyramidnet8_a6", "--metrics=metrics"];
-    let flags = [&network[..], &["--epochs=1", "--save-every=3", "--batch-size=2"]].concat();
+    write_image_folder(&job.path("images"), 4)?;
+    let flags = "images --image-size=32 --arch=pyramidnet8_a6 --metrics=metrics --epochs=1 \
+                 --save-every=3 --batch-size=2";
     // A training that ends between its last checkpoint and the end of the epoch.
-    let image = job.directory().join("images/val/blue/0.jpg");
+    let image = job.path("images/val/blue/0.jpg");
     let whole = fs::read(&image)?;
     fs::write(&image, "this is no picture")?;
-    job.run(ddp_imagenet(flags.iter().copied())?)?.expect_code(1)?;
+    job.run(ddp_imagenet(flags.split(' '))?)?.expect_code(1)?;
     fs::write(&image, whole)?;
-    fs::rename(job.directory().join(CHECKPOINT), job.directory().join("old.safetensors"))?;
+    fs::rename(job.path(CHECKPOINT), job.path("old.safetensors"))?;
 
     // Two of eight images are left.
     for (batch_size, steps) in [("2", 1), ("1", 2), ("4", 1)] {
         let resume = ["--resume", "old.safetensors", "--batch-size", batch_size];
-        let program = ddp_imagenet([&flags[..], &resume].concat())?;
-        job.run(program)?.expect_success()?;
+        job.run(ddp_imagenet(flags.split(' ').chain(resume))?)?.expect_success()?;
         ensure!(losses(job.directory(), 0)?.len() == steps, "batches of {batch_size}");
     }
     Ok(())

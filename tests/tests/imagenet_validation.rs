@@ -45,7 +45,7 @@ fn digits_that_ranks_share_out_unevenly_come_to_the_same() -> Result<()> {
 #[test]
 fn fewer_images_than_ranks_are_counted_once() -> Result<()> {
     let job = Job::new()?;
-    write_image_folder(&job.directory().join("images"), 1)?;
+    write_image_folder(&job.path("images"), 1)?;
     let mut results = Vec::new();
     for ranks in [1, 3] {
         results.extend(validated(&job, ranks, &["images", "--image-size", "32"])?);

@@ -1,20 +1,19 @@
 //! Images equal Pillow's and torchvision's, for the same photograph in many file formats.
 
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use tests::programs::{example, workspace};
-use tests::safetensors::{self, Tensor};
-use tests::{Job, python};
+use tests::safetensors::Tensor;
+use tests::{Job, Shared, python};
 
 type Tensors = BTreeMap<String, Tensor>;
 
 /// The results for each picture in Rust and in Python, by `FILE/STEP`.
-fn both() -> Result<&'static [Tensors; 2]> {
-    static BOTH: OnceLock<Result<[Tensors; 2], String>> = OnceLock::new();
-    let both = BOTH.get_or_init(|| transform().map_err(|error| format!("{error:#}")));
-    both.as_ref().map_err(anyhow::Error::msg)
+fn both() -> Result<Arc<[Tensors; 2]>> {
+    static BOTH: Shared<[Tensors; 2]> = Shared::new();
+    BOTH.get((), transform)
 }
 
 fn transform() -> Result<[Tensors; 2]> {
@@ -23,18 +22,17 @@ fn transform() -> Result<[Tensors; 2]> {
     let photo = photo.to_str().context("the workspace's path is no text")?;
     job.run(python("images", [photo, "pictures", "python.safetensors"])?)?.expect_success()?;
     job.run(example("images", ["pictures", "rust.safetensors"])?)?.expect_success()?;
-    let [rust, python] = ["rust.safetensors", "python.safetensors"]
-        .map(|file| safetensors::read(&job.directory().join(file)));
+    let [rust, python] = ["rust.safetensors", "python.safetensors"].map(|file| job.tensors(file));
     Ok([rust?, python?])
 }
 
 /// The tensors of both sides; they have the same type and shape.
-fn pair(name: &str) -> Result<[&'static Tensor; 2]> {
-    let [rust, python] = both()?;
-    let find = |tensors: &'static Tensors| tensors.get(name).with_context(|| format!("no {name}"));
-    let pair @ [rust, python] = [find(rust)?, find(python)?];
+fn pair(name: &str) -> Result<[Tensor; 2]> {
+    let [rust, python] =
+        both()?.each_ref().map(|all| all.get(name).cloned().with_context(|| format!("no {name}")));
+    let (rust, python) = (rust?, python?);
     ensure!((&rust.dtype, &rust.shape) == (&python.dtype, &python.shape), "{name}");
-    Ok(pair)
+    Ok([rust, python])
 }
 
 /// The largest and the mean difference of the bytes, in levels of 256.

@@ -5,16 +5,13 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 use tests::programs::{example, launch, start_by_hand};
-use tests::safetensors::{self, Tensor};
+use tests::safetensors::Tensor;
 use tests::{Job, expect_all_succeed, python};
 
-/// The file that each rank has written.
 fn read(job: &Job, world_size: usize) -> Result<Vec<BTreeMap<String, Tensor>>> {
-    let file = |rank| job.directory().join(format!("rank{rank}.safetensors"));
-    (0..world_size).map(|rank| safetensors::read(&file(rank))).collect()
+    (0..world_size).map(|rank| job.tensors(format!("rank{rank}.safetensors"))).collect()
 }
 
-/// Trains with these keyword arguments in Rust and in Python, and compares the results.
 fn expect_parity(world_size: usize, arguments: &str) -> Result<Vec<BTreeMap<String, Tensor>>> {
     let job = Job::new()?;
     job.run(launch(world_size, &example("uneven_inputs", [arguments, "."])?)?)?.expect_success()?;

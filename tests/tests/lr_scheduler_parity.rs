@@ -11,7 +11,6 @@ const EPOCHS: usize = 250;
 /// By epoch and parameter group: the rate, and the momentum or the first beta.
 type Rates = Vec<Vec<[f64; 2]>>;
 
-/// Computes each schedule in Rust and in Python, and compares them.
 fn expect_parity(optimizer: &str, lrs: &[f64], schedules: &[Value]) -> Result<()> {
     let job = Job::new()?;
     let mut arguments = vec![EPOCHS.to_string(), optimizer.to_owned(), json!(lrs).to_string()];

@@ -2,10 +2,11 @@
 //! training one that was never interrupted.
 
 use anyhow::{Result, ensure};
-use std::collections::BTreeMap;
 use tests::programs::{example, launch, start_by_hand, workspace};
 use tests::training::{OUTPUTS, events, losses};
-use tests::{Job, expect_all_succeed, python, safetensors};
+use tests::{Job, expect_all_succeed, python};
+
+const WEIGHTS: &str = "model.safetensors";
 
 /// The model's dropout, its parameter groups and the norm of its gradients all have their part in a
 /// loss, and 90 steps enlarge any difference in its bits.
@@ -39,7 +40,7 @@ fn expect_pythons_bits(flags: &[&str]) -> Result<()> {
         ensure!(differs.is_none(), "rank {rank}: the losses differ from step {differs:?} on");
         ensure!(ours.last() < ours.first().map(|first| first - 1.0).as_ref(), "{ours:?}");
     }
-    ensure!(weights(&ours)? == weights(&theirs)?, "the final weights differ");
+    ensure!(ours.tensors(WEIGHTS)? == theirs.tensors(WEIGHTS)?, "the final weights differ");
     Ok(())
 }
 
@@ -80,10 +81,6 @@ fn expect_to_go_on(fsdp: &[&str]) -> Result<()> {
         let (whole, parts) = (second_epoch(&whole)?, second_epoch(&parts)?);
         ensure!(whole.len() > 10 && whole == parts, "rank {rank}: {whole:?} against {parts:?}");
     }
-    ensure!(weights(&whole)? == weights(&parts)?, "the final weights differ");
+    ensure!(whole.tensors(WEIGHTS)? == parts.tensors(WEIGHTS)?, "the final weights differ");
     Ok(())
-}
-
-fn weights(job: &Job) -> Result<BTreeMap<String, safetensors::Tensor>> {
-    safetensors::read(&job.directory().join("model.safetensors"))
 }

@@ -1,11 +1,10 @@
 //! Rust ranks and Python ranks train in one job, and ddp-mnist computes the same numbers whatever
 //! starts it.
 
-use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::Result;
-use tests::programs::{as_rank, cargo, ddp_mnist, free_port, launch, torchrun};
+use tests::programs::{as_rank, cargo, ddp_mnist, free_port, in_shell, launch, torchrun};
 use tests::training::OUTPUTS;
 use tests::{Job, Shared, Training, expect_all_succeed, printed, python};
 
@@ -53,7 +52,7 @@ fn ranks_started_by_hand_train_as_launched_ones() -> Result<()> {
 #[test]
 fn launch_starts_cargo_run() -> Result<()> {
     let job = Job::new()?;
-    let output = |name| job.directory().join(name).display().to_string();
+    let output = |name| job.path(name).display().to_string();
     let mut cargo = cargo();
     // With `--package`, cargo would choose the features of dependencies for this package alone, and
     // compile half of them anew.
@@ -70,16 +69,13 @@ fn torchrun_may_start_all_ranks_again() -> Result<()> {
     // torchrun's store remembers the first attempt. A rank fails only when both are done, because
     // torchrun ends the other as soon as one fails.
     const FAILS_ONCE: &str = r#"
-        "$0" "$@" || exit
+        "$@" || exit
         touch done.$TORCHELASTIC_RESTART_COUNT.$RANK
         for rank in 0 1; do
             while [ ! -e done.$TORCHELASTIC_RESTART_COUNT.$rank ]; do sleep 0.01; done
         done
         [ "$TORCHELASTIC_RESTART_COUNT" = 1 ]"#;
-    let mut fails_once = Command::new("sh");
-    fails_once.args(["-c", FAILS_ONCE]);
-    fails_once.arg(program.get_program()).args(program.get_args());
-    let mut torchrun = torchrun(2, &fails_once)?;
+    let mut torchrun = torchrun(2, &in_shell(FAILS_ONCE, &program))?;
     torchrun.env("PET_MAX_RESTARTS", "1");
     let printed = printed(torchrun)?;
     assert_eq!(printed.lines().filter(|line| line.starts_with("Epoch=0")).count(), 2, "{printed}");

@@ -6,9 +6,8 @@ use tests::programs::{ddp_mnist, launch};
 use tests::training::OUTPUTS;
 use tests::{Training, python};
 
-/// Trains with these flags in Rust and in Python, and compares the results.
-fn expect_parity(world_size: usize, flags: &[&str]) -> Result<()> {
-    let flags = || flags.iter().copied().chain(OUTPUTS);
+fn expect_parity(world_size: usize, flags: &str) -> Result<()> {
+    let flags = || flags.split(' ').chain(OUTPUTS);
     let rust = Training::run(launch(world_size, &ddp_mnist(flags())?)?, world_size)?;
     let in_python = (0..world_size).map(|_| python("ddp_mnist", flags()));
     rust.expect_equal(&Training::by_hand(in_python)?)
@@ -16,62 +15,60 @@ fn expect_parity(world_size: usize, flags: &[&str]) -> Result<()> {
 
 #[test]
 fn one_rank_equals_python() -> Result<()> {
-    expect_parity(1, &["--epochs", "2"])
+    expect_parity(1, "--epochs 2")
 }
 
 #[test]
 fn one_rank_with_momentum_and_another_seed_equals_python() -> Result<()> {
-    let flags = ["--epochs", "1", "--seed", "7", "--batch-size", "100"];
-    expect_parity(1, &[&flags[..], &["--lr", "0.05", "--momentum", "0.9", "--no-shuffle"]].concat())
+    let flags = "--epochs 1 --seed 7 --batch-size 100 --lr 0.05 --momentum 0.9 --no-shuffle";
+    expect_parity(1, flags)
 }
 
 #[test]
 fn two_ranks_equal_python() -> Result<()> {
-    expect_parity(2, &["--epochs", "2"])
+    expect_parity(2, "--epochs 2")
 }
 
 #[test]
 fn two_ranks_with_nesterov_and_weight_decay_equal_python() -> Result<()> {
-    let flags = ["--epochs", "2", "--seed", "3", "--sampler-seed", "7", "--batch-size", "100"];
-    let sgd = ["--lr", "0.1", "--momentum", "0.9", "--nesterov", "--weight-decay", "0.0001"];
-    expect_parity(2, &[&flags[..], &sgd].concat())
+    let flags = "--epochs 2 --seed 3 --sampler-seed 7 --batch-size 100 --lr 0.1 --momentum 0.9 \
+                 --nesterov --weight-decay 0.0001";
+    expect_parity(2, flags)
 }
 
 #[test]
 fn two_ranks_without_shuffling_equal_python() -> Result<()> {
-    let flags = ["--epochs", "1", "--no-shuffle", "--batch-size", "32", "--lr", "0.02"];
-    expect_parity(2, &[&flags[..], &["--seed", "123456789"]].concat())
+    expect_parity(2, "--epochs 1 --no-shuffle --batch-size 32 --lr 0.02 --seed 123456789")
 }
 
 #[test]
 fn two_ranks_with_several_buckets_that_hold_the_gradients_equal_python() -> Result<()> {
     // The model's gradients are 0.45 MiB, so this small cap spreads them over several buckets.
-    let ddp = ["--bucket-cap-mb", "0.05", "--gradient-as-bucket-view"];
-    expect_parity(2, &[&["--epochs", "1", "--momentum", "0.5"], &ddp[..]].concat())
+    let ddp = "--bucket-cap-mb 0.05 --gradient-as-bucket-view";
+    expect_parity(2, &format!("--epochs 1 --momentum 0.5 {ddp}"))
 }
 
 #[test]
 fn two_ranks_that_look_for_unused_parameters_equal_python() -> Result<()> {
-    let ddp = ["--find-unused-parameters", "--no-broadcast-buffers"];
-    expect_parity(2, &[&["--epochs", "1", "--seed", "11"], &ddp[..]].concat())
+    expect_parity(2, "--epochs 1 --seed 11 --find-unused-parameters --no-broadcast-buffers")
 }
 
 #[test]
 fn two_ranks_with_a_static_graph_equal_python() -> Result<()> {
-    expect_parity(2, &["--epochs", "1", "--seed", "5", "--lr", "0.05", "--static-graph"])
+    expect_parity(2, "--epochs 1 --seed 5 --lr 0.05 --static-graph")
 }
 
 #[test]
 fn three_ranks_that_share_the_digits_unevenly_equal_python() -> Result<()> {
-    expect_parity(3, &["--epochs", "1", "--batch-size", "100"])
+    expect_parity(3, "--epochs 1 --batch-size 100")
 }
 
 #[test]
 fn four_ranks_equal_python() -> Result<()> {
-    expect_parity(4, &["--epochs", "2", "--seed", "2", "--momentum", "0.9"])
+    expect_parity(4, "--epochs 2 --seed 2 --momentum 0.9")
 }
 
 #[test]
 fn four_ranks_without_shuffling_equal_python() -> Result<()> {
-    expect_parity(4, &["--epochs", "1", "--batch-size", "32", "--lr", "0.1", "--no-shuffle"])
+    expect_parity(4, "--epochs 1 --batch-size 32 --lr 0.1 --no-shuffle")
 }

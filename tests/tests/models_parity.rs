@@ -1,11 +1,10 @@
-//! The networks equal their Python originals to the last bit: the initial weights for a seed, the
-//! names and the order of the parameters, and outputs, gradients and running statistics in training
-//! and in evaluation.
+//! Layers and networks equal their Python originals to the last bit: the initial weights for a seed,
+//! the names and the order of the parameters, and outputs, gradients and running statistics in
+//! training, with dropout, and in evaluation.
 
 use anyhow::{Result, ensure};
 use tests::parity::{Both, FILE, expect_equal_tensors};
 
-/// Trains and evaluates one batch in Rust and in Python, and compares the results.
 fn expect_parity(arch: &str) -> Result<()> {
     let Both { tensors, printed: [rust, python] } =
         expect_equal_tensors("models", "models", &[arch, FILE])?;
@@ -39,4 +38,17 @@ fn a_pyramidnet_of_bottlenecks_equals_python() -> Result<()> {
 #[test]
 fn the_tutorials_pyramidnet_equals_python() -> Result<()> {
     expect_parity("pyramidnet")
+}
+
+#[test]
+fn every_layer_and_every_function_of_init_equals_python() -> Result<()> {
+    let Both { tensors, printed: [rust, python] } =
+        expect_equal_tensors("layers", "layers", &[FILE])?;
+    assert_eq!(rust, python, "the order of the parameters");
+    // Rules out dropout that does nothing, on both sides.
+    for layer in ["lstm", "gru", "attention", "encoder_layer"] {
+        let outputs = ["train", "eval"].map(|mode| &tensors[&format!("{layer}.{mode}.0")]);
+        ensure!(outputs[0] != outputs[1], "{layer}");
+    }
+    Ok(())
 }

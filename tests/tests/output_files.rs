@@ -5,28 +5,13 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::process::Command;
 
 use anyhow::{Result, ensure};
-use tests::programs::{ddp_imagenet, ddp_mnist, dp_basic, launch, launcher};
+use tests::Job;
+use tests::programs::{ddp_imagenet, ddp_mnist, dp_basic, in_shell, launch, launcher};
 use tests::training::losses;
-use tests::{Job, safetensors};
-
-/// The command with `script` in a shell, in which `"$@"` stands for the command.
-fn in_shell(script: &str, program: &Command) -> Command {
-    let mut shell = Command::new("sh");
-    shell.args(["-c", script, "sh"]).arg(program.get_program()).args(program.get_args());
-    for (name, value) in program.get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
-    }
-    shell
-}
 
 fn one_epoch() -> Result<Command> {
     ddp_mnist(["--epochs", "1", "--batch-size", "1000"])
 }
-
-// === Stdout and stderr ===
 
 /// The shell's ways to leave outputs without a reader: both, and then stdout only, so that stderr shows
 /// what the program has to say about it.
@@ -44,7 +29,7 @@ fn expect_code_without_readers(program: &Command, code: &str) -> Result<Vec<Job>
     for script in NOBODY_READS {
         let job = Job::new()?;
         let ended = job.run(in_shell(script, program))?;
-        let found = fs::read_to_string(job.directory().join("code"))?;
+        let found = job.text("code")?;
         ensure!(found.trim() == code, "`{script}`: exit code {found}; {ended}");
         ensure!(!ended.stderr.contains("panicked"), "`{script}`: {ended}");
         jobs.push(job);
@@ -56,7 +41,7 @@ fn expect_code_without_readers(program: &Command, code: &str) -> Result<Vec<Job>
 fn a_training_whose_output_nobody_reads_saves_its_model() -> Result<()> {
     for program in [one_epoch()?, launch(2, &one_epoch()?)?] {
         for job in expect_code_without_readers(&program, "0")? {
-            safetensors::read(&job.directory().join("model.safetensors"))?;
+            job.tensors("model.safetensors")?;
         }
     }
     Ok(())
@@ -81,14 +66,12 @@ fn an_error_that_nobody_reads_has_its_usual_code() -> Result<()> {
     Ok(())
 }
 
-// === Files ===
-
 #[test]
 fn a_model_is_not_saved_to_a_device_or_a_pipe() -> Result<()> {
     let job = Job::new()?;
-    let made = Command::new("mkfifo").arg(job.directory().join("pipe")).status()?;
+    let made = Command::new("mkfifo").arg(job.path("pipe")).status()?;
     ensure!(made.success(), "mkfifo has failed");
-    symlink("/dev/null", job.directory().join("link"))?;
+    symlink("/dev/null", job.path("link"))?;
     for (path, found) in [("/dev/null", "a device"), ("link", "a device"), ("pipe", "a pipe")] {
         let ended = job.run(ddp_mnist(["--epochs", "1", "--save", path])?)?.expect_code(1)?;
         let message =
@@ -102,15 +85,14 @@ fn a_model_is_not_saved_to_a_device_or_a_pipe() -> Result<()> {
 #[test]
 fn a_model_is_saved_through_a_link_and_keeps_the_permissions_of_the_old_one() -> Result<()> {
     let job = Job::new()?;
-    let at = |name: &str| job.directory().join(name);
-    fs::create_dir(at("disk"))?;
-    fs::write(at("disk/model"), "old")?;
-    fs::set_permissions(at("disk/model"), fs::Permissions::from_mode(0o640))?;
-    symlink("disk/model", at("model.safetensors"))?;
+    fs::create_dir(job.path("disk"))?;
+    fs::write(job.path("disk/model"), "old")?;
+    fs::set_permissions(job.path("disk/model"), fs::Permissions::from_mode(0o640))?;
+    symlink("disk/model", job.path("model.safetensors"))?;
     job.run(one_epoch()?)?.expect_success()?;
-    ensure!(at("model.safetensors").is_symlink(), "the link is replaced");
-    safetensors::read(&at("disk/model"))?;
-    let mode = fs::metadata(at("disk/model"))?.permissions().mode() & 0o777;
+    ensure!(job.path("model.safetensors").is_symlink(), "the link is replaced");
+    job.tensors("disk/model")?;
+    let mode = fs::metadata(job.path("disk/model"))?.permissions().mode() & 0o777;
     ensure!(mode == 0o640, "its mode is {mode:o}");
     Ok(())
 }
@@ -128,7 +110,7 @@ fn a_model_that_is_too_large_for_a_file_leaves_nothing_behind() -> Result<()> {
     ] {
         let job = Job::new()?;
         let ended = job.run(in_shell(BLOCKS_OF_512_BYTES, &program))?.expect_code(1)?;
-        let ended = ended.expect_messages(&[&format!("cannot write {file}"), "File too large"])?;
+        ended.expect_messages(&[&format!("cannot write {file}"), "File too large"])?;
         ensure!(!ended.stderr.contains("drop failed"), "the format's writer complains: {ended}");
         ensure!(job.files()? == ["metrics"], "{:?}: {ended}", job.files()?);
         for rank in 0..ranks {
@@ -144,11 +126,8 @@ fn a_log_file_that_may_not_grow_ends_and_the_job_does_not() -> Result<()> {
     let logs = ["--log-dir", "logs", "--redirects", "1"];
     let program = launcher([&logs[..], &["--", "seq", "2000"]].concat())?;
     let ended = job.run(in_shell(r#"ulimit -f 8; exec "$@""#, &program))?.expect_success()?;
-    ended.expect_line(&["cannot write to ", "stdout.log any more: File too large"])?;
-    Ok(())
+    ended.expect_line(&["cannot write to ", "stdout.log any more: File too large"])
 }
-
-// === Too few of them ===
 
 #[test]
 fn a_low_limit_on_open_files_is_an_error_with_the_number_that_would_do() -> Result<()> {

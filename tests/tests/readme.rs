@@ -1,19 +1,16 @@
-//! The READMEs show code that is compiled and tested, not an outdated copy.
+//! The READMEs show code that is compiled and tested, not an outdated copy, and a command that really
+//! learns.
 
 use anyhow::{Context, Result};
-use tests::printed;
-use tests::programs::{example, launch, source};
+use tests::programs::{between, ddp_mnist, example, launch, source};
+use tests::{Job, printed};
 
 #[test]
 fn the_readmes_example_is_the_compiled_one() -> Result<()> {
     let example = source("core/examples/readme.rs")?;
     for name in ["README.md", "core/README.md"] {
         let readme = source(name)?;
-        let (begin, end) = ("<!-- example:begin -->", "<!-- example:end -->");
-        let (shown, _) = readme
-            .split_once(begin)
-            .and_then(|(_, rest)| rest.split_once(end))
-            .with_context(|| format!("{name} has no part between `{begin}` and `{end}`"))?;
+        let shown = between(&readme, "<!-- example:begin -->", "<!-- example:end -->")?;
         let code = shown
             .trim()
             .strip_prefix("```rust\n")
@@ -34,5 +31,23 @@ fn the_readmes_example_trains_the_same_weights_on_both_ranks() -> Result<()> {
     };
     assert_eq!((first, second), ("rank 0", "rank 1"));
     assert_eq!(weights, others);
+    Ok(())
+}
+
+#[test]
+fn the_readmes_command_reads_945_of_1000_digits_right() -> Result<()> {
+    let readme = source("README.md")?;
+    let flags = between(&readme, "\n$ cargo launch -n 2 ddp-mnist -- ", "\n")?;
+    let flags = flags.split('#').next().unwrap_or_default().split_whitespace();
+
+    let job = Job::new()?;
+    let ended = job.run(launch(2, &ddp_mnist(flags)?)?)?.expect_success()?;
+    let last = ended.stdout.lines().rfind(|line| line.starts_with("Epoch=")).unwrap_or_default();
+    let accuracy: f64 = last
+        .rsplit_once("accuracy=")
+        .with_context(|| format!("no accuracy is printed: {ended}"))?
+        .1
+        .parse()?;
+    assert!(accuracy >= 0.945, "the last epoch ended with {last}");
     Ok(())
 }

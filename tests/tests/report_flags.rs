@@ -19,13 +19,13 @@ fn expect_traces_and_curves(mut program: Command) -> Result<()> {
         ensure!(!ended.stderr.contains(word), "{}", ended.stderr);
     }
     for rank in 0..2 {
-        let trace = job.directory().join(format!("traces/rank{rank}.json"));
+        let trace = job.path(format!("traces/rank{rank}.json"));
         let trace = fs::read_to_string(trace)?;
         for name in ["aten::addmm", "AddmmBackward0", ":all_reduce"] {
             ensure!(trace.contains(name), "the trace of rank {rank} has no {name}");
         }
     }
-    let curves = fs::read_dir(job.directory().join("curves"))?
+    let curves = fs::read_dir(job.path("curves"))?
         .map(|file| Ok(file?.path()))
         .collect::<Result<Vec<_>>>()?;
     ensure!(curves.len() == 1, "{curves:?}");

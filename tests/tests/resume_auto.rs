@@ -2,13 +2,11 @@
 //! another number of ranks.
 
 use std::fs;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use nix::sys::signal::{Signal, kill};
 use tests::programs::{ddp_mnist, launch};
 use tests::training::{OUTPUTS, events};
-use tests::{Ended, Job, safetensors};
+use tests::{Ended, Job, Process};
 
 const CHECKPOINT: &str = "checkpoint.safetensors";
 
@@ -17,20 +15,15 @@ const SAMPLES: usize = 8000;
 const BATCH: usize = 100;
 
 /// Two epochs with momentum and dropout, both of which the checkpoint must hold.
-const TRAINING: [&str; 8] = [
-    "--epochs=2",
-    "--batch-size=100",
-    "--momentum=0.9",
-    "--lr=0.05",
-    "--checkpoint=checkpoint.safetensors",
-    "--save-every=4",
-    "--resume",
-    "auto",
-];
+const TRAINING: &str = "--epochs=2 --batch-size=100 --momentum=0.9 --lr=0.05 --save-every=4 \
+                        --checkpoint=checkpoint.safetensors --resume auto";
+
+fn start(job: &Job, ranks: usize) -> Result<Process> {
+    job.start(launch(ranks, &ddp_mnist(TRAINING.split(' ').chain(OUTPUTS))?)?)
+}
 
 fn run(job: &Job, ranks: usize) -> Result<Ended> {
-    let flags = TRAINING.into_iter().chain(OUTPUTS);
-    job.run(launch(ranks, &ddp_mnist(flags)?)?)?.expect_success()
+    start(job, ranks)?.wait()?.expect_success()
 }
 
 /// How many trainings are killed until one is in the middle of an epoch.
@@ -52,17 +45,9 @@ fn interrupted(before: usize, after: usize) -> Result<(Job, u64, usize)> {
 
 /// Kills a training once it has saved something. On a fast machine, it may have ended before.
 fn run_and_kill(job: &Job, ranks: usize) -> Result<()> {
-    let mut launcher =
-        job.start(launch(ranks, &ddp_mnist(TRAINING.into_iter().chain(OUTPUTS))?)?)?;
-    job.until("there is a checkpoint", || {
-        Ok(job.directory().join(CHECKPOINT).exists().then_some(()))
-    })?;
-    for pid in job.processes()? {
-        // It may have ended by itself at this moment.
-        let _ = kill(pid, Signal::SIGKILL);
-    }
-    launcher.wait()?;
-    job.expect_nobody_left(Duration::from_secs(5))
+    let mut launcher = start(job, ranks)?;
+    job.until("there is a checkpoint", || Ok(job.path(CHECKPOINT).exists().then_some(())))?;
+    job.kill_all(&mut launcher)
 }
 
 /// The epoch and the step from which a run has gone on, by what it has printed.
@@ -82,20 +67,22 @@ fn a_training_without_a_checkpoint_begins_and_one_with_a_checkpoint_goes_on() ->
     let first = run(&job, 2)?;
     let said = "no checkpoint at checkpoint.safetensors yet: a fresh start";
     ensure!(first.stdout.lines().any(|line| line == said), "{first}");
-    let weights = fs::read(job.directory().join("model.safetensors"))?;
+    let weights = fs::read(job.path("model.safetensors"))?;
     let second = run(&job, 2)?;
     ensure!(resumed_from(&second)? == (2, 0), "{second}");
-    ensure!(fs::read(job.directory().join("model.safetensors"))? == weights, "it trained again");
+    ensure!(fs::read(job.path("model.safetensors"))? == weights, "it trained again");
     Ok(())
 }
 
 #[test]
 fn a_training_that_is_killed_and_started_again_ends_with_the_same_weights() -> Result<()> {
-    let weights = |job: &Job| safetensors::read(&job.directory().join("model.safetensors"));
     let whole = Job::new()?;
     run(&whole, 2)?;
     let (parts, ..) = interrupted(2, 2)?;
-    ensure!(weights(&whole)? == weights(&parts)?, "the weights differ");
+    ensure!(
+        whole.tensors("model.safetensors")? == parts.tensors("model.safetensors")?,
+        "the weights differ"
+    );
     Ok(())
 }
 

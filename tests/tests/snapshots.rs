@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use anyhow::{Context, Result};
-use tests::programs::{ddp_mnist, dp_basic, launch, launch_with};
+use anyhow::{Context, Result, ensure};
+use tests::programs::{ddp_mnist, dp_basic, example, launch, launch_with};
 use tests::training::OUTPUTS;
-use tests::{Training, printed};
+use tests::{Training, printed, python};
 
 /// The output of each rank, separately, since the ranks print in no fixed order.
 fn printed_by_rank(ranks: usize, program: &Command) -> Result<BTreeMap<usize, String>> {
@@ -116,5 +116,17 @@ fn the_loss_falls_along_this_curve() -> Result<()> {
         losses.iter().enumerate().map(line)
     });
     insta::assert_snapshot!("loss_curve_2_ranks", curve.collect::<String>());
+    Ok(())
+}
+
+/// Those of the first draft of Boiko's program, in every digit.
+#[test]
+fn the_drafts_losses_equal_python() -> Result<()> {
+    let rust = printed(example("printed_losses", [])?)?;
+    let python = printed(python("printed_losses", [])?)?;
+    ensure!(python.lines().count() == 3, "{python}");
+    // Below the heading, each line goes on with what Python does not print.
+    let mut lines = python.lines().zip(rust.lines().skip(1));
+    ensure!(lines.all(|(python, rust)| rust.starts_with(python)), "{rust} against {python}");
     Ok(())
 }

@@ -3,24 +3,13 @@
 use std::fs;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
-use tests::programs::{ddp_mnist, example, launch};
-use tests::{Job, python, safetensors};
+use anyhow::{Result, ensure};
+use tests::programs::{between, ddp_mnist, example, launch};
+use tests::{Job, python};
 
 /// What `tests/python/state_dict.py` writes: state dicts.
-const SOUND: [&str; 11] = [
-    "plain.pt",
-    "dict.pt",
-    "wrapped.pth",
-    "main_py.pth.tar",
-    "torch.float64.pt",
-    "torch.float16.pt",
-    "torch.bfloat16.pt",
-    "parameters.pt",
-    "strided.pt",
-    "one_storage.pt",
-    "cuda.pt",
-];
+const SOUND: &str = "plain.pt dict.pt wrapped.pth main_py.pth.tar torch.float64.pt torch.float16.pt \
+                     torch.bfloat16.pt parameters.pt strided.pt one_storage.pt cuda.pt";
 
 /// What the file's error says is in it, and other files.
 const OTHERS: [(&str, &str); 4] = [
@@ -40,7 +29,7 @@ fn pythons_files() -> Result<Job> {
 #[test]
 fn a_network_computes_the_same_from_every_state_dict_in_rust_and_in_python() -> Result<()> {
     let job = pythons_files()?;
-    let files = ["rust.pt"].into_iter().chain(SOUND);
+    let files = ["rust.pt"].into_iter().chain(SOUND.split(' '));
     let rust = job.run(example("state_dict", files.clone())?)?.expect_success()?;
     let python = job.run(python("state_dict", ["load"].into_iter().chain(files))?)?;
     let python = python.expect_success()?;
@@ -61,7 +50,7 @@ fn what_is_no_state_dict_is_named_and_does_not_run() -> Result<()> {
         let ended = job.run(example("state_dict", ["rust.pt", file])?)?.expect_code(1)?;
         ended.expect_messages(&[&format!("{file}: {found}"), "expected"])?;
     }
-    ensure!(!job.directory().join("it-ran").exists(), "loading a file has run a program");
+    ensure!(!job.path("it-ran").exists(), "loading a file has run a program");
     Ok(())
 }
 
@@ -71,9 +60,7 @@ fn the_line_that_an_error_names_converts_the_file() -> Result<()> {
     let interpreter = python("state_dict", [])?.get_program().to_owned();
     for file in ["legacy.pt", "script.pt"] {
         let ended = job.run(example("state_dict", ["rust.pt", file])?)?.expect_code(1)?;
-        let line =
-            ended.stderr.split_once("python -c \"").and_then(|(_, rest)| rest.split_once('"'));
-        let (line, _) = line.with_context(|| format!("no line in {ended}"))?;
+        let line = between(&ended.stderr, "python -c \"", "\"")?;
         let mut converts = Command::new(&interpreter);
         converts.args(["-c", line]);
         job.run(converts)?.expect_success()?;
@@ -82,7 +69,7 @@ fn the_line_that_an_error_names_converts_the_file() -> Result<()> {
         let outputs: Vec<_> =
             ended.stdout.lines().filter_map(|line| line.split(": ").nth(1)).collect();
         ensure!(outputs.len() == 3 && outputs[1] == outputs[2], "{file}: {ended}");
-        fs::remove_file(job.directory().join("new.pt"))?;
+        fs::remove_file(job.path("new.pt"))?;
     }
     Ok(())
 }
@@ -91,18 +78,23 @@ fn the_line_that_an_error_names_converts_the_file() -> Result<()> {
 #[test]
 fn ddp_mnist_saves_and_loads_the_tutorials_model_pt() -> Result<()> {
     let job = Job::new()?;
-    let weights = |file: &str| safetensors::read(&job.directory().join(file));
     for file in ["model.pt", "model.safetensors"] {
         let program = ddp_mnist(["--epochs", "1", "--batch-size", "1000", "--save", file])?;
         job.run(launch(2, &program)?)?.expect_success()?;
     }
     let convert = |from, to| job.run(python("state_dict", ["mnist", from, to])?)?.expect_success();
     convert("model.pt", "python.safetensors")?;
-    ensure!(weights("python.safetensors")? == weights("model.safetensors")?, "Python reads others");
+    ensure!(
+        job.tensors("python.safetensors")? == job.tensors("model.safetensors")?,
+        "Python reads others"
+    );
 
     convert("model.safetensors", "python.pt")?;
     let load = ["--epochs", "0", "--load", "python.pt", "--save", "rust.safetensors"];
     job.run(ddp_mnist(load)?)?.expect_success()?;
-    ensure!(weights("rust.safetensors")? == weights("model.safetensors")?, "Rust reads others");
+    ensure!(
+        job.tensors("rust.safetensors")? == job.tensors("model.safetensors")?,
+        "Rust reads others"
+    );
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use tests::programs::{example, launch};
-use tests::safetensors::{self, Tensor};
+use tests::safetensors::Tensor;
 use tests::{Job, python};
 
 /// A few units in the last place of numbers up to 50, since each rank adds up its own rows first.
@@ -28,9 +28,9 @@ fn expect_parity_of(ranks: usize, sample: &[&str], rounding: f32) -> Result<()> 
     job.run(launch(ranks, &program)?)?.expect_success()?;
     job.run(python("batch_norm", with_sample("python.safetensors"))?)?.expect_success()?;
     let rust = (0..ranks)
-        .map(|rank| safetensors::read(&job.directory().join(format!("rank{rank}.safetensors"))))
+        .map(|rank| job.tensors(format!("rank{rank}.safetensors")))
         .collect::<Result<Vec<_>>>()?;
-    let python = safetensors::read(&job.directory().join("python.safetensors"))?;
+    let python = job.tensors("python.safetensors")?;
 
     let names = rust[0].keys().collect::<Vec<_>>();
     ensure!(names == python.keys().collect::<Vec<_>>(), "saved were {names:?}");
@@ -40,7 +40,7 @@ fn expect_parity_of(ranks: usize, sample: &[&str], rounding: f32) -> Result<()> 
             continue;
         }
         let found = whole(name, &rust)?;
-        let expected = numbers(expected)?;
+        let expected = expected.floats()?;
         ensure!(found.len() == expected.len(), "{name} has {} numbers", found.len());
         let differences = found.iter().zip(&expected).map(|(a, b)| (a - b).abs());
         // total_cmp sorts NaN as the largest.
@@ -53,7 +53,7 @@ fn expect_parity_of(ranks: usize, sample: &[&str], rounding: f32) -> Result<()> 
 /// The result of all ranks together: rows are concatenated, the parameters' gradients are added up,
 /// and variables must be the same on every rank.
 fn whole(name: &str, ranks: &[BTreeMap<String, Tensor>]) -> Result<Vec<f32>> {
-    let parts = ranks.iter().map(|rank| numbers(&rank[name])).collect::<Result<Vec<_>>>()?;
+    let parts = ranks.iter().map(|rank| rank[name].floats()).collect::<Result<Vec<_>>>()?;
     if name.starts_with("output") || name.starts_with("inputs") {
         return Ok(parts.concat());
     }
@@ -67,12 +67,6 @@ fn whole(name: &str, ranks: &[BTreeMap<String, Tensor>]) -> Result<Vec<f32>> {
         }
         Ok(sum)
     })
-}
-
-fn numbers(tensor: &Tensor) -> Result<Vec<f32>> {
-    ensure!(tensor.dtype == "F32", "{} is not F32", tensor.dtype);
-    let (numbers, _) = tensor.bytes.as_chunks();
-    Ok(numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
 }
 
 #[test]

@@ -8,8 +8,7 @@ use nix::unistd::Pid;
 
 use crate::job::{Job, run, start, wait_until, wait_until_dead};
 
-/// `reason TEXT` leaves a reason as Python does, `victim TEXT` one that names another rank; `dead
-/// NAME` waits for the end of the process in a note.
+/// `reason TEXT` leaves a reason as Python does, `victim TEXT` one that names another rank.
 const REASONS: &str = r#"
     leave() {
         printf '{"message": {"message": "%s", "extraInfo": {%s"timestamp": "1"}}}' "$1" "$2" \
@@ -17,7 +16,6 @@ const REASONS: &str = r#"
     }
     reason() { leave "$1" '"py_callstack": "Traceback ...", '; }
     victim() { leave "$1" '"culprit": "rank 0 has ended", '; }
-    dead() { await "$1"; while kill -0 "$(cat "$DIR/$1")" 2>/dev/null; do sleep 0.01; done; }
     note $$ pid.$RANK
 "#;
 

@@ -29,8 +29,7 @@ fn the_rank_that_failed_first_is_named_with_its_last_lines() {
             exit 3
         fi
         note x ready
-        await pid
-        while kill -0 "$(cat "$DIR/pid")" 2>/dev/null; do sleep 0.01; done
+        dead pid
         echo "connection closed by peer" >&2
         exit 4"#;
     let ended = run(job.launch_sh("-n 2", script));
@@ -77,8 +76,7 @@ fn the_other_ranks_have_time_to_end_by_themselves() {
         if [ $RANK = 1 ]; then await ready; note $$ pid; exit 3; fi
         trap 'note x term; exit 1' TERM
         note x ready
-        await pid
-        while kill -0 "$(cat "$DIR/pid")" 2>/dev/null; do sleep 0.01; done
+        dead pid
         note x by_itself"#;
     run(job.launch_sh("-n 2", script)).expect_code(3).expect_not_in_stderr("after that");
     assert!(job.note("by_itself").is_some());

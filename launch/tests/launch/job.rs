@@ -18,10 +18,12 @@ use tempfile::TempDir;
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// For the shell programs: `note TEXT NAME` leaves a note, complete from the moment it appears;
-/// `await NAME` waits for one; `stay` runs until a signal comes.
+/// `await NAME` waits for one; `dead NAME` waits for the end of the process whose id a note holds;
+/// `stay` runs until a signal comes.
 const PRELUDE: &str = r#"
     note() { echo "$1" > "$DIR/.$2" && mv "$DIR/.$2" "$DIR/$2"; }
     await() { while [ ! -e "$DIR/$1" ]; do sleep 0.01; done; }
+    dead() { await "$1"; while kill -0 "$(cat "$DIR/$1")" 2>/dev/null; do sleep 0.01; done; }
     stay() { while :; do sleep 0.05; done; }
 "#;
 
@@ -68,7 +70,6 @@ impl Job {
         Some(fs::read_to_string(self.dir().join(name)).ok()?.trim().to_owned())
     }
 
-    /// Leaves a note for the ranks.
     pub(crate) fn leave(&self, name: &str) {
         fs::write(self.dir().join(name), "").unwrap();
     }
@@ -98,7 +99,6 @@ impl Job {
     }
 }
 
-/// How a launcher ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,

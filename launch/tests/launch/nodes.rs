@@ -51,14 +51,12 @@ impl Nodes {
         Nodes { flags, port, _reservation: reservation }
     }
 
-    /// The launcher of a node.
     pub(crate) fn launch(&self, job: &Job, rank: u16, flags: &str, script: &str) -> Command {
         let Nodes { flags: nodes, port, .. } = self;
         let space = if nodes.ends_with(':') { "" } else { " " };
         job.launch_sh(&format!("{nodes}{space}{port} --node-rank {rank} {flags}"), script)
     }
 
-    /// Starts the launcher of a node.
     pub(crate) fn start(&self, job: &Job, rank: u16, flags: &str, script: &str) -> Running {
         start(self.launch(job, rank, flags, script))
     }
@@ -71,7 +69,6 @@ impl Nodes {
     }
 }
 
-/// Waits for the end of all launchers.
 fn finish<const N: usize>(running: [Running; N]) -> [Ended; N] {
     running.map(Running::finish)
 }
@@ -129,8 +126,7 @@ fn every_node_lists_those_of_its_own_ranks_that_failed_after_the_culprit() {
             0) stay ;;
             1) await pid.0; await pid.2; exit 3 ;;
         esac
-        await pid.1
-        while kill -0 "$(cat "$DIR/pid.1")" 2>/dev/null; do sleep 0.01; done
+        dead pid.1
         exit 4"#;
     let running = [0, 1].map(|rank| nodes.start(&job, rank, &format!("-n {}", rank + 1), script));
     let [first, second] = finish(running);
@@ -293,8 +289,7 @@ fn all_nodes_restart_together_on_a_new_port_and_count_alike() {
 #[test]
 fn a_node_that_has_finished_waits_for_the_others() {
     let (job, nodes) = (Job::new(), Nodes::new(2));
-    let script = "note $$ pid.$RANK; [ $RANK = 0 ] && exit 0; await pid.0; \
-                  while kill -0 \"$(cat \"$DIR/pid.0\")\" 2>/dev/null; do sleep 0.01; done; exit 5";
+    let script = "note $$ pid.$RANK; [ $RANK = 0 ] && exit 0; dead pid.0; exit 5";
     let running = [0, 1].map(|rank| nodes.start(&job, rank, "", script));
     for ended in finish(running) {
         ended.expect_code(5).expect_stderr(": rank 1 (pid ");

@@ -28,7 +28,6 @@ struct Args {
     lines: Vec<String>,
 }
 
-/// The results of a line.
 #[derive(Default)]
 struct Results {
     took: Vec<Duration>,

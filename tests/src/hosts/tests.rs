@@ -2,26 +2,27 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::programs::shell;
 use crate::{Ended, Job};
 
-/// Runs bash on host 0.
-fn bash(hosts: &Hosts, script: &str) -> Ended {
+/// Runs bash on a host.
+fn bash(hosts: &Hosts, host: usize, script: &str) -> Ended {
     let mut bash = Command::new("bash");
     bash.args(["-c", script]);
-    Job::new().unwrap().run(hosts.on(0, &bash)).unwrap()
+    Job::new().unwrap().run(hosts.on(host, &bash)).unwrap()
 }
 
 /// How long host 1 takes to refuse a connection from host 0; `None` if it does not answer.
 fn answer(hosts: &Hosts) -> Option<Duration> {
     let begin = Instant::now();
-    let ended = bash(hosts, &format!("timeout 1 bash -c ': > /dev/tcp/{}/9'", hosts.address(1)));
+    let ended = bash(hosts, 0, &format!("timeout 1 bash -c ': > /dev/tcp/{}/9'", hosts.address(1)));
     ended.stderr.contains("refused").then(|| begin.elapsed())
 }
 
 #[test]
 fn hosts_have_names_and_reach_each_other_unless_the_network_is_cut() {
     let Some(hosts) = Hosts::or_skip(2).unwrap() else { return };
-    assert_eq!(bash(&hosts, "cat /proc/sys/kernel/hostname").stdout, "host0\n");
+    assert_eq!(bash(&hosts, 0, "cat /proc/sys/kernel/hostname").stdout, "host0\n");
     assert!(answer(&hosts).is_some());
 
     hosts.set_link(1, false).unwrap();
@@ -40,9 +41,7 @@ fn hosts_have_names_and_reach_each_other_unless_the_network_is_cut() {
 fn each_host_has_a_boot_id_of_its_own() {
     let Some(hosts) = Hosts::or_skip(2).unwrap() else { return };
     let id = |host| {
-        let mut cat = Command::new("cat");
-        cat.arg("/proc/sys/kernel/random/boot_id");
-        Job::new().unwrap().run(hosts.on(host, &cat)).unwrap().expect_success().unwrap().stdout
+        bash(&hosts, host, "cat /proc/sys/kernel/random/boot_id").expect_success().unwrap().stdout
     };
     let machine = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
     let found = [machine, id(0), id(1), id(0)];
@@ -63,8 +62,7 @@ fn a_slow_network_delays_every_answer() {
 fn a_signal_reaches_all_processes_of_one_host() {
     let Some(hosts) = Hosts::or_skip(2).unwrap() else { return };
     let job = Job::new().unwrap();
-    let mut sleepers = Command::new("sh");
-    sleepers.args(["-c", "sleep 1000 & sleep 1000"]);
+    let sleepers = shell("sleep 1000 & sleep 1000");
     let mut there = [0, 1].map(|host| job.start(hosts.on(host, &sleepers)).unwrap());
     let all_run = || (0..2).all(|host| hosts.processes(host).is_ok_and(|all| all.len() == 3));
     job.until("all have begun", || Ok(all_run().then_some(()))).unwrap();

@@ -12,18 +12,16 @@ use rand::Rng;
 use super::{NODES, PATIENCE, Trial};
 use crate::cluster::Cluster;
 use crate::job::Ended;
+use crate::programs::shell;
 
-/// What each rank prints.
 const SAY: &str =
     "echo rank=$RANK/$WORLD_SIZE local=$LOCAL_RANK/$LOCAL_WORLD_SIZE node=$GROUP_RANK";
 
 pub(super) fn uneven_nodes(trial: &mut Trial) -> Result<Duration> {
     Cluster::with(NODES, &mut trial.log, |cluster| {
         let begin = Instant::now();
-        let mut program = Command::new("sh");
-        program.args(["-c", SAY]);
         for host in 0..NODES {
-            cluster.start_node(host, &["-n", &(host + 1).to_string()], &program)?;
+            cluster.start_node(host, &["-n", &(host + 1).to_string()], &shell(SAY))?;
         }
         let mut printed: Vec<String> = Vec::new();
         for ended in cluster.succeeds()? {
@@ -48,7 +46,7 @@ pub(super) fn different_nnodes(trial: &mut Trial) -> Result<Duration> {
     let odd = trial.rng.random_range(0..NODES);
     let start = |cluster: &mut Cluster, host| {
         let nodes = if host == odd { "4" } else { "3" };
-        cluster.start_node(host, &["--nnodes", nodes], &sleep())
+        cluster.start_node(host, &["--nnodes", nodes], &sleep("sleep".as_ref()))
     };
     let sentence = |_: &Cluster| {
         let (own, other) = if odd == 0 { (4, 3) } else { (3, 4) };
@@ -61,7 +59,7 @@ pub(super) fn different_nnodes(trial: &mut Trial) -> Result<Duration> {
 pub(super) fn same_node_rank(trial: &mut Trial) -> Result<Duration> {
     let start = |cluster: &mut Cluster, host: usize| {
         let rank = host.min(NODES - 2).to_string();
-        cluster.start_node(host, &["--node-rank", &rank], &sleep())
+        cluster.start_node(host, &["--node-rank", &rank], &sleep("sleep".as_ref()))
     };
     let sentence = ["--node-rank 1 twice: ", "on host host1", "on host host2"].map(str::to_owned);
     refused(trial, start, |_| Ok(sentence.to_vec()))
@@ -69,16 +67,14 @@ pub(super) fn same_node_rank(trial: &mut Trial) -> Result<Duration> {
 
 pub(super) fn other_program(trial: &mut Trial) -> Result<Duration> {
     let odd = trial.rng.random_range(0..NODES);
-    let program = |cluster: &Cluster, host| cluster.job.directory().join(format!("program{host}"));
+    let program = |cluster: &Cluster, host| cluster.job.path(format!("program{host}"));
     let start = |cluster: &mut Cluster, host| {
         let copy = program(cluster, host);
         fs::copy("/bin/sleep", &copy)?;
         if host == odd {
             fs::File::options().append(true).open(&copy)?.write_all(b"newer")?;
         }
-        let mut program = Command::new(copy);
-        program.arg("1000");
-        cluster.start_node(host, &[], &program)
+        cluster.start_node(host, &[], &sleep(&copy))
     };
     let sentence = |cluster: &Cluster| {
         let own = sha256(&program(cluster, 0))?;
@@ -125,8 +121,8 @@ fn refused(
     })
 }
 
-fn sleep() -> Command {
-    let mut sleep = Command::new("sleep");
+fn sleep(program: &Path) -> Command {
+    let mut sleep = Command::new(program);
     sleep.arg("1000");
     sleep
 }

@@ -56,7 +56,7 @@ pub(super) fn nodes_come_and_go(trial: &mut Trial) -> Result<Duration> {
 
 /// Lets the training end, and expects that it has counted its samples.
 pub(super) fn end(cluster: &mut Cluster) -> Result<()> {
-    File::create(cluster.job.directory().join(ENOUGH))?;
+    File::create(cluster.job.path(ENOUGH))?;
     let ends = cluster.succeeds()?;
     let counted = ends.iter().any(|ended| ended.stdout.contains("every sample came "));
     ensure!(counted, "the samples were not counted");
@@ -85,7 +85,7 @@ fn leave(cluster: &mut Cluster, host: usize) -> Result<usize> {
 }
 
 fn wait_for_starts(cluster: &mut Cluster, sizes: &[usize]) -> Result<()> {
-    let path = cluster.job.directory().join(STARTS);
+    let path = cluster.job.path(STARTS);
     let expected: Vec<_> = sizes.iter().map(usize::to_string).collect();
     cluster.until(&format!("worlds of {expected:?} ranks have trained"), || {
         let starts = fs::read_to_string(&path).unwrap_or_default();

@@ -10,26 +10,14 @@ use super::{NODES, PATIENCE, Trial, endless_training};
 use crate::cluster::Cluster;
 use crate::training::wait_for_steps;
 
-/// Who is killed.
-enum Victim {
+#[derive(Clone, Copy)]
+pub(super) enum Victim {
     Rank,
     Launcher,
     Host,
 }
 
-pub(super) fn rank(trial: &mut Trial) -> Result<Duration> {
-    killed(trial, &Victim::Rank)
-}
-
-pub(super) fn launcher(trial: &mut Trial) -> Result<Duration> {
-    killed(trial, &Victim::Launcher)
-}
-
-pub(super) fn host(trial: &mut Trial) -> Result<Duration> {
-    killed(trial, &Victim::Host)
-}
-
-fn killed(trial: &mut Trial, victim: &Victim) -> Result<Duration> {
+pub(super) fn killed(trial: &mut Trial, victim: Victim) -> Result<Duration> {
     let size = trial.size;
     let per_node = size.ranks_per_node;
     let rank = trial.rng.random_range(0..NODES * per_node);

@@ -52,7 +52,7 @@ pub(super) fn partition(trial: &mut Trial) -> Result<Duration> {
     let host = trial.rng.random_range(0..NODES);
     Cluster::with(NODES, &mut trial.log, |cluster| {
         cluster.start(&["-n", &size.ranks_per_node.to_string()], &elastic::program()?)?;
-        let checkpoint = cluster.job.directory().join(elastic::CHECKPOINT);
+        let checkpoint = cluster.job.path(elastic::CHECKPOINT);
         cluster.until("the training has begun", || Ok(checkpoint.exists().then_some(())))?;
 
         cluster.hosts.cut_off(host, true);
@@ -78,9 +78,8 @@ pub(super) fn partition(trial: &mut Trial) -> Result<Duration> {
     })
 }
 
-/// Starts a training of so many steps.
 fn start(cluster: &mut Cluster, per_node: usize, steps: usize) -> Result<()> {
-    let data = cluster.job.directory().join("data");
+    let data = cluster.job.path("data");
     std::fs::create_dir(&data)?;
     digits::write(&data, (steps * NODES * per_node) as u32)?;
     let flags = ["--epochs=1", "--batch-size=1", "--no-save", "--metrics=metrics"];

@@ -12,12 +12,11 @@ use super::{NODES, Trial};
 use crate::cluster::Cluster;
 use crate::job::Ended;
 use crate::programs::ddp_mnist;
-use crate::safetensors::{self, Tensor};
+use crate::safetensors::Tensor;
 
 /// The jobs of a trial, some of which may end before their moment.
 const ATTEMPTS: usize = 10;
 
-/// The weights at the end.
 const WEIGHTS: &str = "model.safetensors";
 
 /// A training that nobody disturbed.
@@ -50,7 +49,7 @@ pub(super) fn restart(trial: &mut Trial) -> Result<Duration> {
                 return Ok(None);
             }
             ensure!(launchers.iter().all(restarted), "one host did not restart its ranks");
-            let weights = safetensors::read(&cluster.job.directory().join(WEIGHTS))?;
+            let weights = cluster.job.tensors(WEIGHTS)?;
             ensure!(weights == undisturbed.weights, "killed after {moment:?}: other weights");
             Ok(Some(begin.elapsed()))
         })?;
@@ -74,7 +73,7 @@ fn undisturbed(trial: &mut Trial) -> Result<Undisturbed> {
         let begin = Instant::now();
         start(cluster, per_node)?;
         cluster.succeeds()?;
-        let weights = safetensors::read(&cluster.job.directory().join(WEIGHTS))?;
+        let weights = cluster.job.tensors(WEIGHTS)?;
         Ok(Undisturbed { took: begin.elapsed(), weights })
     })?;
     Ok(done.insert(new).clone())

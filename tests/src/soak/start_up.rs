@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use super::Trial;
 use crate::job::Job;
-use crate::programs::{example, launch};
+use crate::programs::{between, example, launch};
 
 /// How much longer 64 ranks may take than 8.
 const GROWTH: u32 = 10;
@@ -27,7 +27,6 @@ fn ready(trial: &mut Trial, ranks: usize) -> Result<Duration> {
     let ended = Job::new()?.run(launch(ranks, &example("start_up", [])?)?)?;
     trial.log.push_str(&format!("{ended}\n\n"));
     let ended = ended.expect_success()?;
-    let seconds = ended.stdout.split_once("ready ").and_then(|(_, rest)| rest.split_once(" s "));
-    let (seconds, _) = seconds.with_context(|| format!("no time is printed: {ended}"))?;
+    let seconds = between(&ended.stdout, "ready ", " s ")?;
     Ok(Duration::from_secs_f64(seconds.parse()?))
 }

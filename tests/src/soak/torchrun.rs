@@ -23,18 +23,12 @@ pub(super) fn lost_node(_: &mut Trial) -> Result<Duration> {
     let port = free_port()?;
     let start = |is_host: u8| {
         // torchrun's defaults wait 30 s for a third node, and 15 s for the one that is lost.
-        let conf = format!("is_host={is_host},last_call_timeout=3,keep_alive_interval=1");
-        let flags = [
-            "--nnodes=1:3",
-            "--rdzv-backend=c10d",
-            &format!("--rdzv-endpoint=127.0.0.1:{port}"),
-            "--rdzv-id=elastic",
-            &format!("--rdzv-conf={conf}"),
-            "--local-addr=127.0.0.1",
-            "--max-restarts=10",
-            "--monitor-interval=0.1",
-        ];
-        let mut agent = torchrun_with(&flags, &program)?;
+        let flags = format!(
+            "--nnodes=1:3 --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:{port} --rdzv-id=elastic \
+             --rdzv-conf=is_host={is_host},last_call_timeout=3,keep_alive_interval=1 \
+             --local-addr=127.0.0.1 --max-restarts=10 --monitor-interval=0.1"
+        );
+        let mut agent = torchrun_with(&flags.split(' ').collect::<Vec<_>>(), &program)?;
         agent.env("GLOO_SOCKET_IFNAME", "lo");
         job.start(agent)
     };

@@ -1,7 +1,6 @@
 //! All methods of async-update side by side, in the chapter "Synchronous or asynchronous".
 
 use std::collections::BTreeMap;
-use std::fs;
 
 use anyhow::{Context, Result, bail, ensure};
 use tests::Job;
@@ -75,7 +74,7 @@ fn all_methods_come_to_what_the_book_shows_with_and_without_a_slow_worker() -> R
         ensure!(apart.updates > 2.0 * together.updates, "{method}: {} updates/s", apart.updates);
     }
     let pictures = ["loss-time-slow", "loss-updates", "batches", "staleness"].map(|name| {
-        let svg = fs::read_to_string(job.directory().join(format!("plots/{name}.svg")));
+        let svg = job.text(format!("plots/{name}.svg"));
         svg.map(|svg| (format!("async_{}.svg", name.replace('-', "_")), svg))
     });
     let pictures = pictures.into_iter().collect::<Result<Vec<_>, _>>()?;

@@ -1,7 +1,7 @@
 //! Chapter "What theory says".
 
 use anyhow::{Context, Result, ensure};
-use tests::programs::{async_update, launch};
+use tests::commands::command;
 
 use super::listing::{EXACT, expect_listing, expect_words};
 use super::{FOR_LOSS, loss};
@@ -29,19 +29,14 @@ fn what_theory_says_of_a_quadratic_is_as_the_book_shows() -> Result<()> {
 fn a_network_too_has_a_limit_that_falls_with_the_workers_as_the_book_shows() -> Result<()> {
     let mut listing = String::new();
     let mut losses = Vec::new();
-    for (ranks, flags) in [
-        (1, "sync-allreduce --lr 0.4 --epochs 1"),
-        (1, "sync-allreduce --lr 0.8 --epochs 1"),
-        (9, "async-ps --lr 0.05 --epochs 1 --step-time 5"),
-        (9, "async-ps --lr 0.4 --epochs 1 --step-time 5"),
+    for shown in [
+        "cargo run -rq -p async-update -- sync-allreduce --lr 0.4 --epochs 1",
+        "cargo run -rq -p async-update -- sync-allreduce --lr 0.8 --epochs 1",
+        "cargo launch -n 9 async-update -- async-ps --lr 0.05 --epochs 1 --step-time 5",
+        "cargo launch -n 9 async-update -- async-ps --lr 0.4 --epochs 1 --step-time 5",
     ] {
-        let program = async_update(flags.split(' '))?;
-        let (shown, program) = match ranks {
-            1 => ("cargo run -rq -p async-update".to_owned(), program),
-            _ => (format!("cargo launch -n {ranks} async-update"), launch(ranks, &program)?),
-        };
-        let (line, loss) = loss(program)?;
-        listing += &format!("$ {shown} -- {flags} | {FOR_LOSS}\n{line}\n");
+        let (line, loss) = loss(command(shown)?)?;
+        listing += &format!("$ {shown} | {FOR_LOSS}\n{line}\n");
         losses.push(loss);
     }
     for (learns, fails) in [(losses[0], losses[1]), (losses[2], losses[3])] {

@@ -1,22 +1,18 @@
 //! Chapter "Synchronous or asynchronous".
 
-use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
-use tests::programs::{as_rank, async_update, example, free_port, launch, start_by_hand};
+use tests::programs::{as_rank, async_update, free_port, launch, shell, start_by_hand};
 use tests::training::{events, stop_after_first_step, wait_for_steps};
 use tests::{Job, Process};
 
 use super::listing::{EXACT, LAST_DIGIT, expect_listing, expect_words};
-use super::{FOR_LOSS, loss, printed};
+use super::{FOR_LOSS, expect_replay, loss, printed, replayed};
 
 /// The program's path in commands of the book that must not use a launcher.
 const BY_HAND: &str = "target/release/async-update";
-
-// === The article's two stories ===
 
 #[test]
 fn the_articles_first_story_is_as_the_book_tells_it() -> Result<()> {
@@ -31,70 +27,42 @@ fn the_articles_first_story_is_as_the_book_tells_it() -> Result<()> {
 
 #[test]
 fn the_articles_second_story_is_as_the_book_tells_it() -> Result<()> {
-    let text = printed(async_update(["trace", "case2"])?)?;
-    let shown = "$ cargo run -rq -p async-update -- trace case2\n";
-    expect_listing("async_case2.txt", &format!("{shown}{text}"), EXACT)
+    expect_replay("async_case2.txt", EXACT)
 }
 
 #[test]
 fn ranks_may_be_threads_and_get_the_same_weights() -> Result<()> {
-    let (name, run) = ("ranks_as_threads", "cargo run -rq -p tch-parallel --example");
-    let (mut listing, mut weights) = (String::new(), Vec::new());
-    for processes in [1, 2] {
-        let text = printed(launch(processes, &example(name, [])?)?)?;
-        let mut lines: Vec<_> = text.lines().collect();
-        lines.sort_unstable();
-        listing += &format!("$ cargo launch -n {processes} -- {run} {name} | sort\n");
-        for line in lines {
-            listing += &format!("{line}\n");
-            let sum = line.split_once("weights ").and_then(|(_, rest)| rest.split_once(','));
-            weights.push(sum.context("no weights")?.0.to_owned());
-        }
-    }
+    let listing = replayed("ranks_as_threads.txt")?;
+    let weights = listing.lines().filter_map(|line| line.split_once("weights ")?.1.split_once(','));
+    let weights: Vec<_> = weights.map(|(weights, _)| weights).collect();
     assert_eq!(weights.len(), 4);
     assert!(weights.iter().all(|sum| *sum == weights[0]), "{listing}");
     expect_listing("ranks_as_threads.txt", &listing, EXACT)
 }
 
-// === With a slow worker ===
-
-/// A training with four workers, the last of which is five times slower, as the book shows it.
-fn with_a_slow_worker(ranks: usize, flags: &str) -> Result<String> {
-    shown(ranks, &format!("{flags} --step-time 10 --straggle {}:40", ranks - 1))
-}
-
-fn shown(ranks: usize, flags: &str) -> Result<String> {
-    let flags = format!("{flags} --epochs 1");
-    let text = printed(launch(ranks, &async_update(flags.split(' '))?)?)?;
-    Ok(format!("$ cargo launch -n {ranks} async-update -- {flags}\n{text}"))
-}
-
 #[test]
 fn a_slow_worker_costs_synchronous_ones_what_the_book_shows() -> Result<()> {
-    let equal = shown(4, "sync-allreduce --step-time 10")?;
-    let slow = with_a_slow_worker(4, "sync-allreduce")?;
-    expect_words("async_slow_sync.txt", &(equal + &slow))
+    expect_words_of_replay("async_slow_sync.txt")
 }
 
 #[test]
 fn a_slow_worker_costs_asynchronous_ones_what_the_book_shows() -> Result<()> {
-    expect_words("async_slow_ps.txt", &with_a_slow_worker(5, "async-ps")?)
+    expect_words_of_replay("async_slow_ps.txt")
 }
 
 #[test]
 fn a_slow_worker_costs_those_with_a_bound_what_the_book_shows() -> Result<()> {
-    expect_words("async_slow_ssp.txt", &with_a_slow_worker(5, "ssp --staleness 4")?)
+    expect_words_of_replay("async_slow_ssp.txt")
 }
 
 #[test]
 fn threads_without_a_lock_are_as_the_book_shows() -> Result<()> {
-    let flags = "hogwild --threads 4 --step-time 10 --straggle 3:40 --epochs 1";
-    let text = printed(async_update(flags.split(' '))?)?;
-    let shown = format!("$ cargo run -rq -p async-update -- {flags}\n");
-    expect_words("async_slow_hogwild.txt", &(shown + &text))
+    expect_words_of_replay("async_slow_hogwild.txt")
 }
 
-// === The price ===
+fn expect_words_of_replay(name: &str) -> Result<()> {
+    expect_words(name, &replayed(name)?)
+}
 
 /// S1.23: the more workers, the staler the gradients, and the worse the result.
 #[test]
@@ -137,15 +105,13 @@ fn the_bytes_of_a_server_are_as_the_book_shows() -> Result<()> {
         let flags = format!("async-ps{flags} --epochs 1 --metrics");
         let program = async_update(flags.split(' ').chain(["metrics"]))?;
         job.run(launch(5, &program)?)?.expect_success()?;
-        let metrics = fs::read_to_string(job.directory().join("metrics/rank0.jsonl"))?;
+        let metrics = job.text("metrics/rank0.jsonl")?;
         commands += &format!("$ cargo launch -n 5 async-update -- {flags} {name} > /dev/null\n");
         files += &format!(" {name}/rank0.jsonl");
         ends += &format!("{}\n", metrics.lines().last().context("no line")?);
     }
     expect_listing("async_shards.txt", &format!("{commands}$ tail -qn 1{files}\n{ends}"), EXACT)
 }
-
-// === Lost ranks and late ranks ===
 
 /// Starts the ranks without a launcher, which would end all of them when one is lost. The flags
 /// need a timeout, since gloo can miss that the rank it sends to has ended (see
@@ -206,10 +172,8 @@ fn a_late_worker_is_served_as_the_book_shows() -> Result<()> {
     let server = ranks[0].wait()?.expect_success()?;
     let outcome = server.stdout.lines().next().context("no outcome")?;
 
-    let mut count = Command::new("sh");
     let counted = "grep '\"update\"' metrics/rank0.jsonl | grep -o '\"worker\":.' | sort | uniq -c";
-    count.args(["-c", counted]).current_dir(job.directory());
-    let counts = job.run(count)?.expect_success()?.stdout;
+    let counts = job.run(shell(counted))?.expect_success()?.stdout;
     let [late, early] = [3, 2].map(|worker| updates_of(job.directory(), worker));
     let (late, early) = (late?, early?);
     ensure!(0 < late && late < early, "{late} updates of the late worker, {early} of another");

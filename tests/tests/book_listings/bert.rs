@@ -1,12 +1,9 @@
 //! Chapter "Where the memory goes: BERT on several devices".
 
-use std::fs;
-
 use anyhow::{Context, Result};
 use tests::Job;
-use tests::programs::{UNHURRIED, dp_custom_criterion, launch, source, workspace};
+use tests::programs::{UNHURRIED, between, diff, dp_custom_criterion, launch, source, workspace};
 
-use super::ladder::diff;
 use super::listing::{EXACT, LAST_DIGIT, expect_amounts, expect_listing};
 use super::{after_two, printed};
 
@@ -41,8 +38,7 @@ fn several_devices_are_announced_in_codertimos_words() -> Result<()> {
 fn the_methods_differ_in_these_lines() -> Result<()> {
     let parallel = source("dp-custom-criterion/src/parallel.rs")?;
     let arm = |method: &str| -> Result<String> {
-        let (_, rest) = parallel.split_once(&format!("// ANCHOR: {method}\n")).context("no arm")?;
-        let (arm, _) = rest.split_once("// ANCHOR_END").context("an arm without an end")?;
+        let arm = between(&parallel, &format!("// ANCHOR: {method}\n"), "// ANCHOR_END")?;
         let lines =
             arm.lines().map(|line| line.strip_prefix(ARM).unwrap_or(line).to_owned() + "\n");
         Ok(lines.collect::<String>().trim_end().to_owned() + "\n")
@@ -110,7 +106,7 @@ fn the_memory_of_each_method_is_as_the_book_shows() -> Result<()> {
     let arguments = format!("compare --corpus {} {flags} {UNHURRIED}", corpus());
     let program = dp_custom_criterion(arguments.split(' '))?;
     let text = job.run(program)?.expect_success()?.stdout;
-    let svg = fs::read_to_string(job.directory().join("bert_memory.svg"))?;
+    let svg = job.text("bert_memory.svg")?;
     let (tables, rest) = after_two(&text).context("no text after the tables")?;
     let (words, budget) = rest.split_once("\nWith ").context("no budget")?;
     let tables = shown(&format!("compare --corpus {CORPUS} \\\n    {flags}")) + tables + "\n";

@@ -1,45 +1,31 @@
 //! Chapter "Inside DistributedDataParallel".
 
-use std::fs;
-
 use anyhow::{Context, Result};
 use tests::Job;
 use tests::programs::{example, launch, launch_with};
 
 use super::listing::{EXACT, LAST_DIGIT, TRAINED, expect_listing, expect_times};
-use super::{by_rank, printed, run_by_rank};
+use super::{by_rank, expect_replay, replayed};
 
 const RUN: &str = "cargo run -rq -p tch-parallel --example";
 
 #[test]
 fn without_the_sampler_two_ranks_do_the_work_of_one_twice() -> Result<()> {
-    let name = "without_the_sampler";
-    let alone = printed(example(name, [])?)?;
-    let ranks = run_by_rank(2, &example(name, [])?)?;
-    let listing =
-        format!("$ {RUN} {name}\n{alone}$ cargo launch -n 2 --tee 1 -- {RUN} {name}\n{ranks}");
     // Processors round the last of the weight's seven decimals differently.
-    expect_listing("without_the_sampler.txt", &listing, 1e-6)?;
+    let replayed = replayed("without_the_sampler.txt")?;
+    expect_listing("without_the_sampler.txt", &replayed, 1e-6)?;
 
     let weight = |line: &str| line.split_once("weight ").map(|(_, weight)| weight.to_owned());
-    let unshared = |text: &str| -> Vec<_> {
-        text.lines().filter(|line| line.contains("SequentialSampler")).filter_map(weight).collect()
-    };
-    let expected = unshared(&alone).pop().context("it prints the weight")?;
-    assert_eq!(unshared(&ranks), [expected.clone(), expected]);
+    let unshared = replayed.lines().filter(|line| line.contains("SequentialSampler"));
+    let weights: Vec<_> = unshared.filter_map(weight).collect();
+    // One process, and each of two ranks.
+    assert!(weights.len() == 3 && weights.iter().all(|it| *it == weights[0]), "{replayed}");
     Ok(())
 }
 
 #[test]
 fn a_program_can_start_its_ranks_itself() -> Result<()> {
-    let text = printed(example("spawn_ranks", [])?)?;
-    let mut lines: Vec<_> = text.lines().collect();
-    lines.sort_unstable();
-    expect_listing(
-        "spawn_ranks.txt",
-        &format!("$ {RUN} spawn_ranks | sort\n{}\n", lines.join("\n")),
-        EXACT,
-    )
+    expect_replay("spawn_ranks.txt", EXACT)
 }
 
 #[test]
@@ -47,7 +33,7 @@ fn the_overlap_is_measured_and_drawn() -> Result<()> {
     let job = Job::new()?;
     let program = example("overlap", ["overlap.svg"])?;
     let text = job.run(launch(2, &program)?)?.expect_success()?.stdout;
-    let svg = fs::read_to_string(job.directory().join("overlap.svg"))?;
+    let svg = job.text("overlap.svg")?;
     let shown = format!("$ cargo launch -n 2 -- {RUN} overlap overlap.svg\n");
     expect_times("overlap.txt", &(shown + &text), "overlap.svg", &svg)
 }
@@ -55,9 +41,7 @@ fn the_overlap_is_measured_and_drawn() -> Result<()> {
 #[test]
 fn hooks_save_and_lose_what_the_book_shows() -> Result<()> {
     for (name, tolerance) in [("gradient_accumulation", LAST_DIGIT), ("comm_hooks", TRAINED)] {
-        let text = printed(launch(2, &example(name, [])?)?)?;
-        let shown = format!("$ cargo launch -n 2 -- {RUN} {name}\n");
-        expect_listing(&format!("{name}.txt"), &(shown + &text), tolerance)?;
+        expect_replay(&format!("{name}.txt"), tolerance)?;
     }
     Ok(())
 }

@@ -1,23 +1,16 @@
 //! Chapter "MNIST on several processes: DistributedDataParallel".
 
-use std::fs;
-use std::process::Command;
-
 use anyhow::{Context, Result};
 use tests::Job;
-use tests::programs::{ddp_mnist, launch, workspace};
+use tests::programs::{ddp_mnist, launch};
 
+use super::ladder::diff_of_examples;
 use super::listing::{EXACT, TRAINED, expect_listing};
 
 #[test]
 fn from_one_process_to_several_it_is_this_diff() -> Result<()> {
-    let mut diff = Command::new("diff");
-    diff.args(["-U", "1", "--label", "mnist_single.rs", "--label", "mnist_ddp.rs"])
-        .args(["mnist_single.rs", "mnist_ddp.rs"])
-        .current_dir(workspace().join("core/examples"));
-    // diff exits with 1 if it finds differences.
-    let ended = Job::new()?.run(diff)?.expect_code(1)?;
-    expect_listing("mnist_single_to_ddp.diff", &ended.stdout, EXACT)
+    let diff = diff_of_examples("mnist_single", "mnist_ddp")?;
+    expect_listing("mnist_single_to_ddp.diff", &diff, EXACT)
 }
 
 #[test]
@@ -32,22 +25,19 @@ fn ddp_mnist_prints_what_the_book_shows() -> Result<()> {
     expect_listing("ddp_mnist.txt", &(shown + &lines.join("\n") + "\n"), TRAINED)?;
     assert_eq!(job.files()?, ["metrics", "model.safetensors"]);
 
+    let lines = |rank: usize| -> Result<Vec<String>> {
+        let file = job.text(format!("metrics/rank{rank}.jsonl"))?;
+        Ok(file.lines().map(str::to_owned).collect())
+    };
     let results = |rank: usize| -> Result<Vec<String>> {
-        let file = fs::read_to_string(job.directory().join(format!("metrics/rank{rank}.jsonl")))?;
-        let epochs = file.lines().filter(|line| line.contains(r#""event":"epoch""#));
-        Ok(epochs
-            .filter_map(|line| line.split_once(r#""epoch":"#))
-            .map(|(_, e)| e.into())
-            .collect())
+        let epochs = lines(rank)?.into_iter().filter(|line| line.contains(r#""event":"epoch""#));
+        Ok(epochs.filter_map(|line| Some(line.split_once(r#""epoch":"#)?.1.to_owned())).collect())
     };
     assert_eq!(results(0)?, results(1)?, "an epoch came to something else on rank 1");
     assert_eq!(results(0)?.len(), 10);
 
-    let mut metrics = "$ head -qn 3 metrics/*\n".to_owned();
-    for rank in 0..2 {
-        let file = fs::read_to_string(job.directory().join(format!("metrics/rank{rank}.jsonl")))?;
-        file.lines().take(3).for_each(|line| metrics.push_str(&format!("{line}\n")));
-    }
+    let metrics = [&lines(0)?[..3], &lines(1)?[..3]].concat().join("\n");
+    let metrics = format!("$ head -qn 3 metrics/*\n{metrics}\n");
     expect_listing("ddp_mnist_metrics.txt", &metrics, TRAINED)
 }
 

@@ -5,165 +5,45 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use tests::Job;
-use tests::programs::{async_update, ddp_imagenet, ddp_mnist, dp_custom_criterion};
+use tests::programs::{program, source};
 
 use super::listing::{EXACT, expect_listing};
 use super::printed;
 
-/// An original's flags, each in its spellings and with its default.
-type Original = &'static [(&'static str, &'static str)];
-
 /// The default of a flag without a value.
 const SWITCH: &str = "off";
 
-const BOIKO: Original = &[("--local_rank", "")];
-
-const BERT: Original = &[
-    ("-c, --train_dataset", "required"),
-    ("-t, --test_dataset", ""),
-    ("-v, --vocab_path", "required"),
-    ("-o, --output_path", "required"),
-    ("-hs, --hidden", "256"),
-    ("-l, --layers", "8"),
-    ("-a, --attn_heads", "8"),
-    ("-s, --seq_len", "20"),
-    ("-d, --dropout", "0.1"),
-    ("-b, --batch_size", "64"),
-    ("-e, --epochs", "10"),
-    ("-w, --num_workers", "5"),
-    ("--with_cuda", "True"),
-    ("--log_freq", "10"),
-    ("--corpus_lines", ""),
-    ("--cuda_devices", ""),
-    ("--on_memory", "False"),
-    ("--lr", "0.001"),
-    ("--adam_weight_decay", "0.01"),
-    ("--adam_beta1", "0.9"),
-    ("--adam_beta2", "0.999"),
-];
-
-const BERT_VOCAB: Original = &[
-    ("-c, --corpus_path", "required"),
-    ("-o, --output_path", "required"),
-    ("-s, --vocab_size", ""),
-    ("-e, --encoding", "utf-8"),
-    ("-m, --min_freq", "1"),
-];
-
-const MNIST_HOGWILD: Original = &[
-    ("--batch-size", "64"),
-    ("--test-batch-size", "1000"),
-    ("--epochs", "10"),
-    ("--lr", "0.01"),
-    ("--momentum", "0.5"),
-    ("--seed", "1"),
-    ("--log-interval", "10"),
-    ("--num-processes", "2"),
-    ("--cuda", SWITCH),
-    ("--mps", SWITCH),
-    ("--save_model", SWITCH),
-    ("--dry-run", SWITCH),
-];
-
-const MAIN_PY: Original = &[
-    ("-a, --arch", "resnet18"),
-    ("-j, --workers", "4"),
-    ("--epochs", "90"),
-    ("--start-epoch", "0"),
-    ("-b, --batch-size", "256"),
-    ("--lr, --learning-rate", "0.1"),
-    ("--momentum", "0.9"),
-    ("--wd, --weight-decay", "0.0001"),
-    ("-p, --print-freq", "10"),
-    ("--resume", ""),
-    ("-e, --evaluate", SWITCH),
-    ("--pretrained", SWITCH),
-    ("--world-size", "-1"),
-    ("--rank", "-1"),
-    ("--dist-url", "tcp://224.66.41.62:23456"),
-    ("--dist-backend", "nccl"),
-    ("--seed", ""),
-    ("--gpu", ""),
-    ("--no-accel", SWITCH),
-    ("--multiprocessing-distributed", SWITCH),
-    ("--dummy", SWITCH),
-];
-
-/// Those that main.py lacks.
-const MAIN_AMP_PY: Original = &[
-    ("--prof", "-1"),
-    ("--deterministic", SWITCH),
-    ("--local_rank", "0"),
-    ("--sync_bn", SWITCH),
-    ("--opt-level", ""),
-    ("--keep-batchnorm-fp32", ""),
-    ("--loss-scale", ""),
-    ("--channels-last", "False"),
-];
-
-const MULTIGPU: Original = &[
-    ("--lr", "0.1"),
-    ("--resume", ""),
-    ("--batch_size", "768"),
-    ("--num_workers", "4"),
-    ("--num_worker", "4"),
-    ("--gpu_devices", ""),
-    ("--gpu", ""),
-    ("--dist-url", "tcp://127.0.0.1:3456"),
-    ("--dist-backend", "nccl"),
-    ("--rank", "0"),
-    ("--world_size", "1"),
-    ("--distributed", SWITCH),
-];
-
-const PYRAMIDNET: Original = &[
-    ("--epochs", "300"),
-    ("--start-epoch", "0"),
-    ("--b, --batchsize", "64"),
-    ("--lr, --learning-rate", "0.1"),
-    ("--momentum", "0.9"),
-    ("--wd, --weight-decay", "0.0001"),
-    ("-p, --print-freq", "10"),
-    ("--depth", "32"),
-    ("--alpha", "48"),
-    ("--no-augment", SWITCH),
-    ("--no-bottleneck", SWITCH),
-    ("--resume", ""),
-    ("--expname", "PyramidNet"),
-    ("--no-verbose", SWITCH),
-    ("--tensorboard", SWITCH),
-    ("--dataset", "cifar100"),
-    ("--data", "required"),
-    ("--net_type", "pyramidnet"),
-];
-
+/// The first two columns of the book's tables say which flags an original has, each in its spellings,
+/// and their defaults.
 #[test]
 fn every_flag_of_the_originals_works_or_is_answered() -> Result<()> {
-    let mnist = Flags::of(ddp_mnist(["--help"])?)?;
-    let bert = Flags::of(dp_custom_criterion(["--help"])?)?;
-    let vocab = Flags::of(dp_custom_criterion(["vocab", "--help"])?)?;
-    let imagenet = Flags::of(ddp_imagenet(["--help"])?)?;
-    let cifar = Flags::of(ddp_imagenet(["train-cifar", "--help"])?)?;
-    let hogwild = Flags::of(async_update(["hogwild", "--help"])?)?;
-    for (name, original, here) in [
-        ("flags_boiko.txt", BOIKO, &mnist),
-        ("flags_bert.txt", BERT, &bert),
-        ("flags_bert_vocab.txt", BERT_VOCAB, &vocab),
-        ("flags_main_py.txt", MAIN_PY, &imagenet),
-        ("flags_main_amp_py.txt", MAIN_AMP_PY, &imagenet),
-        ("flags_multigpu.txt", MULTIGPU, &cifar),
-        ("flags_pyramidnet.txt", PYRAMIDNET, &imagenet),
-        ("flags_hogwild.txt", MNIST_HOGWILD, &hogwild),
+    for (original, count, command) in [
+        ("boiko", 1, "ddp-mnist"),
+        ("bert", 21, "dp-custom-criterion"),
+        ("bert_vocab", 5, "dp-custom-criterion vocab"),
+        ("main_py", 21, "ddp-imagenet"),
+        ("main_amp_py", 8, "ddp-imagenet"),
+        ("multigpu", 12, "ddp-imagenet train-cifar"),
+        ("pyramidnet", 18, "ddp-imagenet"),
+        ("hogwild", 12, "async-update hogwild"),
     ] {
+        let mut words = command.split(' ').chain(["--help"]);
+        let here = Flags::of(program(words.next().unwrap_or_default(), words)?)?;
+        let name = format!("flags_{original}.txt");
+        let book = source(format!("book/src/output/{name}"))?;
         let mut table =
             "| original | default | here | default here |\n|---|---|---|---|\n".to_owned();
-        for (spellings, default) in original {
+        let rows: Vec<_> = book.lines().skip(2).collect();
+        ensure!(rows.len() == count, "{name} has {} flags", rows.len());
+        for row in rows {
+            let cells: Vec<_> = row.split('|').map(str::trim).collect();
+            let (spellings, default) = (cells[1].trim_matches('`'), cells[2]);
             let (here, default_here) = here
-                .find(spellings, *default == SWITCH)
+                .find(spellings, default == SWITCH)
                 .with_context(|| format!("{name}: {spellings} is unknown"))?;
             table.push_str(&format!("| `{spellings}` | {default} | {here} | {default_here} |\n"));
         }
-        expect_listing(name, &table, EXACT)?;
+        expect_listing(&name, &table, EXACT)?;
     }
     Ok(())
 }
@@ -171,21 +51,18 @@ fn every_flag_of_the_originals_works_or_is_answered() -> Result<()> {
 #[test]
 fn a_flag_that_is_missing_is_answered() -> Result<()> {
     let mut text = String::new();
-    for (line, program) in [
-        ("ddp-imagenet --dist-url tcp://10.0.0.1:23456 --world-size 4", ddp_imagenet as Program),
-        ("dp-custom-criterion -hs 256 --with_cuda True --cuda_devices 0 1", dp_custom_criterion),
-        ("dp-custom-criterion vocab -c corpus.txt -o vocab.json -e latin-1", dp_custom_criterion),
+    for line in [
+        "ddp-imagenet --dist-url tcp://10.0.0.1:23456 --world-size 4",
+        "dp-custom-criterion -hs 256 --with_cuda True --cuda_devices 0 1",
+        "dp-custom-criterion vocab -c corpus.txt -o vocab.json -e latin-1",
     ] {
-        let words: Vec<_> = line.split(' ').skip(1).collect();
-        let ended = Job::new()?.run(program(words)?)?.expect_code(2)?;
+        let (name, flags) = line.split_once(' ').context("a program without flags")?;
+        let ended = Job::new()?.run(program(name, flags.split(' '))?)?.expect_code(2)?;
         let answer = ended.stderr.lines().next().unwrap_or_default();
         text.push_str(&format!("$ {line}\n{answer}\n"));
     }
     expect_listing("flags_answered.txt", &text, EXACT)
 }
-
-/// A program, by its arguments.
-type Program = fn(Vec<&'static str>) -> Result<Command>;
 
 /// What the help of a program tells.
 struct Flags {

@@ -40,7 +40,7 @@ fn a_training_its_evaluation_and_its_resumption_are_as_the_book_shows() -> Resul
     }
     let mut losses = Vec::new();
     for directory in ["whole", "second"] {
-        let metrics = fs::read_to_string(job.directory().join(directory).join("rank1.jsonl"))?;
+        let metrics = fs::read_to_string(job.path(directory).join("rank1.jsonl"))?;
         let of_epoch_1 =
             |line: &&str| line.contains(r#""event":"step""#) && line.contains(r#""epoch":1"#);
         let lines: Vec<_> = metrics.lines().filter(of_epoch_1).map(str::to_owned).collect();

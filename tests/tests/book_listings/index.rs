@@ -1,41 +1,18 @@
 //! The index of scenarios names only tests and examples that exist.
 
-use std::fs;
-use std::path::Path;
-
 use anyhow::Result;
-use tests::programs::{source, workspace};
-
-/// All Rust code of the workspace.
-fn code(directory: &Path) -> Result<String> {
-    let mut text = String::new();
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            text.push_str(&code(&path)?);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            text.push_str(&fs::read_to_string(&path)?);
-        }
-    }
-    Ok(text)
-}
+use tests::programs::{files_below, source, workspace};
 
 #[test]
 fn the_index_names_tests_and_examples_that_exist() -> Result<()> {
-    let crates = [
-        "core",
-        "async-update",
-        "dp-basic",
-        "dp-custom-criterion",
-        "ddp-mnist",
-        "ddp-imagenet",
-        "launch",
-        "exhibit-kit",
-        "report",
-        "tests",
-    ];
-    let code: String =
-        crates.iter().map(|name| code(&workspace().join(name))).collect::<Result<_>>()?;
+    let crates = "core async-update dp-basic dp-custom-criterion ddp-mnist ddp-imagenet launch \
+                  exhibit-kit report tests";
+    let mut code = String::new();
+    for name in crates.split(' ') {
+        for path in files_below(&workspace().join(name), &["rs"])? {
+            code += &source(path)?;
+        }
+    }
     let index = source("book/src/scenarios.md")?;
     let rows = index.lines().filter(|line| line.starts_with("| S"));
     for shown in rows.filter_map(|row| row.split('|').nth(3)) {

@@ -1,14 +1,11 @@
 //! Chapter "From one device to several hosts".
 
-use std::fs;
-use std::process::Command;
-
 use anyhow::Result;
 use tests::Job;
-use tests::programs::{example, free_port, launch, launch_with, source};
+use tests::programs::{diff, example, free_port, launch, launch_with, source};
 
 use super::listing::{EXACT, expect_listing};
-use super::printed;
+use super::{expect_replay, printed};
 
 /// How far the losses of two runs may be apart, as for the other listings of this model.
 const LOSS: f64 = 0.0015;
@@ -43,23 +40,17 @@ fn from_step_to_step_these_lines_differ() -> Result<()> {
 fn on_every_step_the_losses_are_those_of_one_device() -> Result<()> {
     // A run of its own, which the first of the others must repeat.
     let losses = Job::new()?.run(example("single_device", [])?)?.expect_success()?.stdout;
-    for (listing, name, flag) in [
-        ("ladder_single.txt", "single_device", ""),
-        ("ladder_data_parallel.txt", "data_parallel", "2xcpu"),
-    ] {
-        let printed = printed(example(name, flag.split_whitespace())?)?;
-        assert_eq!(losses, printed, "{name}");
-        let dashes = if flag.is_empty() { String::new() } else { format!(" -- {flag}") };
-        let shown = format!("$ cargo run -rq -p tch-parallel --example {name}{dashes}\n{losses}");
-        expect_listing(listing, &shown, LOSS)?;
-    }
+    assert_eq!(losses, printed(example("single_device", [])?)?);
+    assert_eq!(losses, printed(example("data_parallel", ["2xcpu"])?)?);
     let program = example("distributed_data_parallel", [])?;
     assert_eq!(losses, printed(example("distributed_data_parallel", [])?)?, "no launcher");
     for ranks in [1, 2, 4] {
         assert_eq!(losses, printed(launch(ranks, &program)?)?, "{ranks} ranks");
     }
-    let shown = "$ cargo launch -n 2 -- cargo run -rq -p tch-parallel --example distributed_data_parallel\n";
-    expect_listing("ladder_ddp.txt", &(shown.to_owned() + &losses), LOSS)
+    for listing in ["ladder_single.txt", "ladder_data_parallel.txt", "ladder_ddp.txt"] {
+        expect_replay(listing, LOSS)?;
+    }
+    Ok(())
 }
 
 #[test]
@@ -84,16 +75,11 @@ fn two_nodes_can_be_tried_on_one_machine() -> Result<()> {
     expect_listing("ladder_two_nodes.txt", &shown, LOSS)
 }
 
-/// The difference between two texts with these names.
-pub(super) fn diff([from, to]: [&str; 2], texts: [&str; 2]) -> Result<String> {
-    let job = Job::new()?;
-    for (name, text) in [from, to].iter().zip(texts) {
-        fs::write(job.directory().join(name), text)?;
-    }
-    let mut diff = Command::new("diff");
-    diff.args(["-U", "1", "--label", from, "--label", to, from, to]).current_dir(job.directory());
-    // diff exits with 1 if it finds differences.
-    Ok(job.run(diff)?.expect_code(1)?.stdout)
+/// The difference between two examples, comments included.
+pub(super) fn diff_of_examples(from: &str, to: &str) -> Result<String> {
+    let [from, to] = [from, to].map(|name| format!("{name}.rs"));
+    let code = |file: &str| source(format!("core/examples/{file}"));
+    diff([&from, &to], [&code(&from)?, &code(&to)?])
 }
 
 /// An example without its comments.

@@ -1,23 +1,21 @@
 //! Chapter "Set-up and launching".
 
 use std::net::TcpListener;
-use std::process::Command;
 
 use anyhow::Result;
 use tests::Job;
-use tests::programs::{ddp_mnist, example, free_port, launch};
+use tests::programs::{ddp_mnist, example, free_port, launch, launch_with, shell};
 
 use super::listing::{EXACT, expect_listing};
-use super::run_by_rank;
+use super::{by_rank, printed, sorted};
 
 #[test]
 fn launch_tells_each_rank_who_it_is() -> Result<()> {
     let script = "echo RANK=$RANK LOCAL_RANK=$LOCAL_RANK WORLD_SIZE=$WORLD_SIZE \
                   MASTER_ADDR=$MASTER_ADDR OMP_NUM_THREADS=$OMP_NUM_THREADS";
-    let mut shell = Command::new("sh");
-    shell.args(["-c", script]);
     let shown = format!("$ cargo launch -n 2 --tee 1 -- sh -c '{script}'\n");
-    expect_listing("environment.txt", &(shown + &run_by_rank(2, &shell)?), EXACT)
+    let launched = launch_with(&["-n", "2", "--tee", "1"], &shell(script))?;
+    expect_listing("environment.txt", &(shown + &by_rank(&printed(launched)?)), EXACT)
 }
 
 /// Shown without the launcher's list of all ranks that failed, and whichever rank speaks first. Rank 0
@@ -27,15 +25,14 @@ fn a_rank_that_fails_is_named_with_its_reason() -> Result<()> {
     let mut command = launch(2, &example("failing_rank", ["error"])?)?;
     command.env_remove("RUST_BACKTRACE");
     let reason = ") exited with code 1: no sample 6 in the data set";
-    let ended =
-        Job::new()?.run(command)?.expect_code(1)?.expect_line(&["launch: rank 1 (pid ", reason])?;
+    let ended = Job::new()?.run(command)?.expect_code(1)?;
+    ended.expect_line(&["launch: rank 1 (pid ", reason])?;
     if !ended.stderr.contains("Error: rank 0: ") {
         return Ok(());
     }
     let is_shown = |line: &&str| !line.starts_with("launch: after that");
-    let mut lines: Vec<_> = ended.stderr.lines().filter(is_shown).collect();
-    lines.sort_unstable();
-    expect_listing("failing_rank.txt", &(lines.join("\n") + "\n"), EXACT)
+    let lines: Vec<_> = ended.stderr.lines().filter(is_shown).collect();
+    expect_listing("failing_rank.txt", &sorted(&lines.join("\n")), EXACT)
 }
 
 /// The book always shows the same port, whichever the system has chosen.

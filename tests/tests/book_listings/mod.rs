@@ -25,9 +25,12 @@ mod sharding;
 
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use tests::commands::command;
 use tests::printed;
-use tests::programs::launch_with;
+use tests::programs::source;
+
+use listing::expect_listing;
 
 /// The command that extracts the loss from the output of async-update.
 const FOR_LOSS: &str = "grep -o 'loss=.*'";
@@ -41,10 +44,37 @@ fn loss(program: Command) -> Result<(String, f64)> {
     Ok((line.into(), number.parse()?))
 }
 
-/// Runs a program as ranks whose lines start with their number, and returns its lines by rank.
-fn run_by_rank(ranks: usize, program: &Command) -> Result<String> {
-    let flags = ["-n", &ranks.to_string(), "--tee", "1", "--log-dir", "logs"];
-    Ok(by_rank(&printed(launch_with(&flags, program)?)?))
+/// Compares a listing with what its commands print.
+fn expect_replay(name: &str, tolerance: f64) -> Result<()> {
+    expect_listing(name, &replayed(name)?, tolerance)
+}
+
+/// The commands of a listing, each with what it prints now.
+fn replayed(name: &str) -> Result<String> {
+    let listing = source(format!("book/src/output/{name}"))?;
+    let commands = listing.lines().filter_map(|line| line.strip_prefix("$ "));
+    let replayed = commands.map(shown).collect::<Result<String>>()?;
+    ensure!(!replayed.is_empty(), "{name} shows no command");
+    Ok(replayed)
+}
+
+/// A command with what it prints: sorted if it asks for that, and by rank if its lines begin with the
+/// ranks' numbers.
+fn shown(line: &str) -> Result<String> {
+    let (typed, sorts) = line.strip_suffix(" | sort").map_or((line, false), |line| (line, true));
+    let text = printed(command(typed)?)?;
+    let text = match sorts {
+        true => sorted(&text),
+        false if line.contains(" --tee 1 ") => by_rank(&text),
+        false => text,
+    };
+    Ok(format!("$ {line}\n{}\n", text.trim_end()))
+}
+
+fn sorted(text: &str) -> String {
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
 /// Groups the lines by rank, rank 0 first. As printed, they are mixed differently in every run.
