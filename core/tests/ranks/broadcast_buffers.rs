@@ -1,6 +1,7 @@
 //! The running statistics of a model in DistributedDataParallel: each rank computes its own, and
 //! rank 0's are copied to all.
 
+use crate::common::on_ranks;
 use tch::nn::{Module, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, nn};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
@@ -38,23 +39,19 @@ fn running_means(group: &ProcessGroup, broadcast_buffers: bool) -> Vec<f64> {
     of_all_ranks(group, &seen.0)
 }
 
-on_ranks!(
-    2,
-    fn running_statistics_are_rank_0s_before_each_forward_pass_unless_told_otherwise(
-        group: &ProcessGroup,
-    ) {
+#[test]
+fn running_statistics_are_rank_0s_before_each_forward_pass_unless_told_otherwise() {
+    on_ranks(2, |group| {
         let [first, second] = <[f64; 2]>::try_from(running_means(group, true)).unwrap();
         assert_eq!(first, second);
         let [first, second] = <[f64; 2]>::try_from(running_means(group, false)).unwrap();
         assert_ne!(first, second);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn the_module_itself_has_rank_0s_running_statistics_once_they_are_synchronised(
-        group: &ProcessGroup,
-    ) {
+#[test]
+fn the_module_itself_has_rank_0s_running_statistics_once_they_are_synchronised() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let norm = nn::batch_norm1d(&vs.root() / "norm", 4, Default::default());
         let net = Normalised(norm, nn::linear(&vs.root() / "last", 4, 2, Default::default()));
@@ -65,5 +62,5 @@ on_ranks!(
         assert_ne!(own[0], own[1]);
         model.sync_buffers().unwrap();
         assert_eq!(of_all_ranks(group, running_mean), [own[0]; 2]);
-    }
-);
+    });
+}

@@ -1,6 +1,6 @@
 //! A resumed run takes the same course as one that was not interrupted.
 
-use crate::common::Directory;
+use crate::common::{Directory, on_ranks};
 use serde::{Deserialize, Serialize};
 use tch::nn::{self, VarStore};
 use tch::{Device, Kind, Tensor};
@@ -123,25 +123,25 @@ fn expect_the_course_of_an_uninterrupted_training(group: &ProcessGroup) {
     assert_ne!(resumed.state(), whole.state());
 }
 
-on_ranks!(
-    2,
-    fn a_resumed_training_takes_the_course_of_an_uninterrupted_one(group: &ProcessGroup) {
+#[test]
+fn a_resumed_training_takes_the_course_of_an_uninterrupted_one() {
+    on_ranks(2, |group| {
         expect_the_course_of_an_uninterrupted_training(group);
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn on_three_ranks_a_resumed_training_keeps_the_order_of_its_buckets(group: &ProcessGroup) {
+#[test]
+fn on_three_ranks_a_resumed_training_keeps_the_order_of_its_buckets() {
+    on_ranks(3, |group| {
         // Sums of three numbers are rounded by the order in which they are added up, and that
         // depends on a gradient's place in its bucket.
         expect_the_course_of_an_uninterrupted_training(group);
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn fewer_ranks_continue_what_more_have_saved(group: &ProcessGroup) {
+#[test]
+fn fewer_ranks_continue_what_more_have_saved() {
+    on_ranks(3, |group| {
         let directory = Directory::new(group);
         let path = directory.path.join("training.safetensors");
         let mut saved = Job::new(group, 1);
@@ -160,12 +160,12 @@ on_ranks!(
         assert!(resumed.train(5..12).contains(&true));
         let weight = resumed.vs.variables()["0.weight"].copy();
         assert_eq!(two.all_gather(&weight).unwrap(), [weight.copy(), weight]);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn each_rank_gets_the_state_of_its_own_generator_back(group: &ProcessGroup) {
+#[test]
+fn each_rank_gets_the_state_of_its_own_generator_back() {
+    on_ranks(2, |group| {
         let directory = Directory::new(group);
         let path = directory.path.join("training.safetensors");
         let draw = || Tensor::rand([3], (Kind::Float, Device::Cpu));
@@ -176,12 +176,12 @@ on_ranks!(
         assert_eq!(draw(), drawn);
         let all = group.all_gather(&drawn).unwrap();
         assert_ne!(all[0], all[1]);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn ranks_that_find_different_files_are_told_so(group: &ProcessGroup) {
+#[test]
+fn ranks_that_find_different_files_are_told_so() {
+    on_ranks(2, |group| {
         let directory = Directory::new(group);
         let path = |number: usize| directory.path.join(format!("{number}.safetensors"));
         let mut job = Job::new(group, 1);
@@ -190,12 +190,12 @@ on_ranks!(
         }
         let error = job.parts().load::<usize>(&path(group.rank()), group).unwrap_err().to_string();
         assert!(error.contains("not the training that rank 0 has read"), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn if_one_rank_cannot_read_the_file_no_rank_goes_on(group: &ProcessGroup) {
+#[test]
+fn if_one_rank_cannot_read_the_file_no_rank_goes_on() {
+    on_ranks(2, |group| {
         let directory = Directory::new(group);
         let path = directory.path.join("training.safetensors");
         let mut job = Job::new(group, 1);
@@ -203,12 +203,12 @@ on_ranks!(
         let path = if group.rank() == 1 { directory.path.join("missing") } else { path };
         let error = job.parts().load::<i64>(&path, group).unwrap_err().to_string();
         assert!(error.contains("cannot read"), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn if_rank_0_cannot_read_the_file_the_others_are_told(group: &ProcessGroup) {
+#[test]
+fn if_rank_0_cannot_read_the_file_the_others_are_told() {
+    on_ranks(2, |group| {
         let directory = Directory::new(group);
         let path = directory.path.join("training.safetensors");
         let mut job = Job::new(group, 1);
@@ -218,5 +218,5 @@ on_ranks!(
         let error = job.parts().load::<i64>(&path, group).unwrap_err().to_string();
         let reason = format!("cannot read {}", missing.display());
         assert!(error.contains(&reason), "{error}");
-    }
-);
+    });
+}

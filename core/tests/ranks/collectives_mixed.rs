@@ -4,7 +4,7 @@
 use crate::common;
 use std::process::{Command, Stdio};
 use tch::{Kind, Tensor};
-use tch_parallel::distributed::{P2pOp, ProcessGroup, ReduceOp, init_process_group};
+use tch_parallel::distributed::{P2pOp, ProcessGroup, ReduceOp};
 use tests::python;
 
 fn own(rank: usize) -> Tensor {
@@ -101,6 +101,6 @@ fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
         python
     };
     common::processes_from(2, this_test!(), in_python, || {
-        call_each(&init_process_group(common::options()).unwrap());
+        call_each(&common::join());
     });
 }

@@ -1,5 +1,6 @@
 //! Runs a test's body on several ranks, each in its own process.
 
+use std::any::type_name;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -20,57 +21,36 @@ pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The name of the test in which this stands.
 macro_rules! this_test {
-    () => {{
-        fn here() {}
-        let path = std::any::type_name_of_val(&here).trim_end_matches("::here");
-        path.split_once("::").map_or(path, |(_program, test)| test)
-    }};
-}
-
-/// Declares a test whose body runs on every rank.
-macro_rules! on_ranks {
-    ($world_size:expr, fn $name:ident($group:ident: &ProcessGroup $(,)?) $body:block) => {
-        #[test]
-        fn $name() {
-            fn body($group: &ProcessGroup) $body
-            $crate::common::run($world_size, this_test!(), body);
-        }
+    () => {
+        $crate::common::test_of(&|| ())
     };
 }
 
-/// Like `on_ranks`, once with shared memory and once without.
-macro_rules! on_ranks_with_each_transport {
-    ($world_size:expr, fn $name:ident($group:ident: &ProcessGroup $(,)?) $body:block) => {
-        #[test]
-        fn $name() {
-            fn body($group: &ProcessGroup) $body
-            for switch in ["1", "0"] {
-                $crate::common::run_with($world_size, this_test!(), body, |command| {
-                    command.env("TCH_PARALLEL_SHARED_MEMORY", switch);
-                });
-            }
-        }
-    };
+/// The name of the test in which this closure stands.
+pub fn test_of<C>(_closure: &C) -> &'static str {
+    let path = type_name::<C>().trim_end_matches("::{{closure}}");
+    path.split_once("::").map_or(path, |(_program, test)| test)
 }
 
 /// In the test's own process, starts the ranks and waits for them; in a rank's, runs the body.
-pub fn run(world_size: usize, test: &str, body: fn(&ProcessGroup)) {
-    run_with(world_size, test, body, |_| ());
+pub fn on_ranks(world_size: usize, body: impl Fn(&ProcessGroup)) {
+    processes_from(world_size, test_of(&body), |_, command| command, || body(&join()));
 }
 
-/// Like `run`, with ranks whose commands `change` has changed.
-pub fn run_with(
-    world_size: usize,
-    test: &str,
-    body: fn(&ProcessGroup),
-    change: impl Fn(&mut Command),
-) {
-    let changed = |_, mut command: Command| {
-        change(&mut command);
-        command
-    };
-    let join = || init_process_group(options()).unwrap();
-    processes_from(world_size, test, changed, || body(&join()));
+/// Like `on_ranks`, once with shared memory and once without.
+pub fn on_ranks_with_each_transport(world_size: usize, body: impl Fn(&ProcessGroup)) {
+    for switch in ["1", "0"] {
+        let switched = |_, mut command: Command| {
+            command.env("TCH_PARALLEL_SHARED_MEMORY", switch);
+            command
+        };
+        processes_from(world_size, test_of(&body), switched, || body(&join()));
+    }
+}
+
+/// The group of all ranks of a test.
+pub fn join() -> ProcessGroup {
+    init_process_group(options()).unwrap()
 }
 
 /// The options with which a test's ranks make their group.
@@ -78,9 +58,9 @@ pub fn options() -> ProcessGroupOptions {
     ProcessGroupOptions { device: DeviceChoice::Cpu, timeout: Some(TIMEOUT), ..Default::default() }
 }
 
-/// Like `run`, but for processes that are not all in one group.
-pub fn processes(world_size: usize, test: &str, body: impl FnOnce()) {
-    processes_from(world_size, test, |_, command| command, body);
+/// Like `on_ranks`, but for processes that are not all in one group.
+pub fn processes(world_size: usize, body: impl FnOnce()) {
+    processes_from(world_size, test_of(&body), |_, command| command, body);
 }
 
 /// Like `processes`, with commands that `change` makes of those that would start the ranks.
@@ -95,6 +75,8 @@ pub fn processes_from(
         body();
         tch_parallel::exit(0);
     }
+    // In a test of another name the ranks would run nothing, and succeed.
+    assert!([Some(test), Some("main")].contains(&thread::current().name()), "{test}");
     let port = free_port().unwrap();
     let rank = |rank| {
         let mut command = Command::new(std::env::current_exe().unwrap());

@@ -1,5 +1,6 @@
 //! DistributedDataParallel between processes, compared with one process that has all the data.
 
+use crate::common::on_ranks;
 use tch::nn::{Module, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, nn, no_grad};
 use tch_parallel::Error;
@@ -109,56 +110,54 @@ fn follows_one_process(group: &ProcessGroup, skip: bool, options: DdpOptions) {
     }
 }
 
-on_ranks!(
-    2,
-    fn gradients_are_those_of_one_process_with_all_the_data(group: &ProcessGroup) {
-        follows_one_process(group, false, DdpOptions::default());
-    }
-);
+#[test]
+fn gradients_are_those_of_one_process_with_all_the_data() {
+    on_ranks(2, |group| follows_one_process(group, false, DdpOptions::default()));
+}
 
-on_ranks!(
-    2,
-    fn gradients_are_right_as_views_into_the_buckets(group: &ProcessGroup) {
+#[test]
+fn gradients_are_right_as_views_into_the_buckets() {
+    on_ranks(2, |group| {
         follows_one_process(
             group,
             false,
             DdpOptions { gradient_as_bucket_view: true, ..Default::default() },
-        );
-    }
-);
+        )
+    });
+}
 
-on_ranks!(
-    2,
-    fn gradients_are_right_in_many_small_buckets(group: &ProcessGroup) {
+#[test]
+fn gradients_are_right_in_many_small_buckets() {
+    on_ranks(2, |group| {
         follows_one_process(
             group,
             false,
             DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() },
-        );
-    }
-);
+        )
+    });
+}
 
-on_ranks!(
-    2,
-    fn gradients_are_right_with_an_unused_layer_that_is_searched_for(group: &ProcessGroup) {
+#[test]
+fn gradients_are_right_with_an_unused_layer_that_is_searched_for() {
+    on_ranks(2, |group| {
         follows_one_process(
             group,
             true,
             DdpOptions { find_unused_parameters: true, ..Default::default() },
-        );
-    }
-);
+        )
+    });
+}
 
-on_ranks!(
-    2,
-    fn gradients_are_right_with_an_unused_layer_in_a_static_graph(group: &ProcessGroup) {
-        follows_one_process(group, true, DdpOptions { static_graph: true, ..Default::default() });
-    }
-);
+#[test]
+fn gradients_are_right_with_an_unused_layer_in_a_static_graph() {
+    on_ranks(2, |group| {
+        follows_one_process(group, true, DdpOptions { static_graph: true, ..Default::default() })
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_parameter_without_a_gradient_is_named_at_the_next_forward_pass(group: &ProcessGroup) {
+#[test]
+fn a_parameter_without_a_gradient_is_named_at_the_next_forward_pass() {
+    on_ranks(2, |group| {
         let (_vs, model) = wrapped(group, true, DdpOptions::default());
         let (xs, ys) = part(group, &batch(group, 0));
         model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
@@ -168,12 +167,12 @@ on_ranks!(
             }
             other => panic!("{other}"),
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn gradients_add_up_under_no_sync_and_are_exchanged_by_the_next_pass(group: &ProcessGroup) {
+#[test]
+fn gradients_add_up_under_no_sync_and_are_exchanged_by_the_next_pass() {
+    on_ranks(2, |group| {
         let (vs, model) = wrapped(group, false, DdpOptions::default());
         let data = [batch(group, 0), batch(group, 1)];
         let pass = |step: usize| {
@@ -192,8 +191,8 @@ on_ranks!(
         }
         pass(1);
         assert_gradients(&vs, &expected(&vs, false, &[&data[0], &data[1]]));
-    }
-);
+    });
+}
 
 fn checksums(group: &ProcessGroup, tensors: &[Tensor]) -> Vec<f64> {
     let own: f64 =
@@ -206,9 +205,9 @@ fn checksums(group: &ProcessGroup, tensors: &[Tensor]) -> Vec<f64> {
         .collect()
 }
 
-on_ranks!(
-    3,
-    fn weights_differ_before_wrapping_and_are_rank_0s_afterwards(group: &ProcessGroup) {
+#[test]
+fn weights_differ_before_wrapping_and_are_rank_0s_afterwards() {
+    on_ranks(3, |group| {
         tch::manual_seed(group.rank() as i64);
         let vs = VarStore::new(Device::Cpu);
         let net = Net::new(&vs);
@@ -217,12 +216,12 @@ on_ranks!(
         let _model = DistributedDataParallel::new(net, &vs, group).unwrap();
         let after = checksums(group, &vs.trainable_variables());
         assert_eq!(after, [before[0]; 3]);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn weights_and_momentum_stay_equal_because_gradients_are_exchanged(group: &ProcessGroup) {
+#[test]
+fn weights_and_momentum_stay_equal_because_gradients_are_exchanged() {
+    on_ranks(2, |group| {
         // The negative control: the same steps on the module itself drift apart.
         for exchanged in [true, false] {
             let (vs, model) = wrapped(group, false, DdpOptions::default());
@@ -250,12 +249,12 @@ on_ranks!(
             assert_eq!(weights[0] == weights[1], exchanged);
             assert_eq!(momentum[0] == momentum[1], exchanged);
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn every_rank_clips_its_gradients_as_one_process_with_all_the_data_would(group: &ProcessGroup) {
+#[test]
+fn every_rank_clips_its_gradients_as_one_process_with_all_the_data_would() {
+    on_ranks(2, |group| {
         const MAX_NORM: f64 = 0.1;
         let (vs, model) = wrapped(group, false, DdpOptions::default());
         let data = batch(group, 0);
@@ -274,12 +273,12 @@ on_ranks!(
         let gradients: Vec<_> = vs.trainable_variables().iter().map(Tensor::grad).collect();
         let [first, second] = checksums(group, &gradients)[..] else { panic!("two ranks") };
         assert_eq!(first, second);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_module_with_two_outputs_is_wrapped_by_a_closure(group: &ProcessGroup) {
+#[test]
+fn a_module_with_two_outputs_is_wrapped_by_a_closure() {
+    on_ranks(2, |group| {
         let options = DdpOptions { find_unused_parameters: true, ..Default::default() };
         let (vs, model) = wrapped(group, false, options);
         let data = batch(group, 0);
@@ -293,12 +292,12 @@ on_ranks!(
         assert_eq!(hidden.size(), [ROWS, 4]);
         model.backward(&loss(&outputs, &ys)).unwrap();
         assert_gradients(&vs, &expected(&vs, false, &[&data]));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn the_logging_data_tells_bucket_sizes_and_times(group: &ProcessGroup) {
+#[test]
+fn the_logging_data_tells_bucket_sizes_and_times() {
+    on_ranks(2, |group| {
         let (vs, model) =
             wrapped(group, false, DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() });
         for step in 0..3 {
@@ -319,12 +318,12 @@ on_ranks!(
         assert!(
             !data.avg_backward_compute_time.is_zero() && !data.avg_backward_comm_time.is_zero()
         );
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_model_may_be_dropped_before_the_backward_pass_of_its_output(group: &ProcessGroup) {
+#[test]
+fn a_model_may_be_dropped_before_the_backward_pass_of_its_output() {
+    on_ranks(2, |group| {
         let (vs, model) = wrapped(group, false, DdpOptions::default());
         let data = batch(group, 0);
         let (xs, ys) = part(group, &data);
@@ -333,12 +332,12 @@ on_ranks!(
         drop(model);
         std::thread::spawn(move || loss.backward()).join().unwrap();
         assert_gradients(&vs, &expected);
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn no_sync_in_the_first_iteration_of_a_static_graph_is_refused(group: &ProcessGroup) {
+#[test]
+fn no_sync_in_the_first_iteration_of_a_static_graph_is_refused() {
+    on_ranks(1, |group| {
         let (_vs, model) =
             wrapped(group, false, DdpOptions { static_graph: true, ..Default::default() });
         let _accumulating = model.no_sync();
@@ -347,12 +346,12 @@ on_ranks!(
             error.starts_with("no_sync is in the first iteration of a static graph"),
             "{error}"
         );
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn gradients_are_exchanged_again_when_the_last_no_sync_guard_is_gone(group: &ProcessGroup) {
+#[test]
+fn gradients_are_exchanged_again_when_the_last_no_sync_guard_is_gone() {
+    on_ranks(2, |group| {
         let (vs, model) = wrapped(group, false, DdpOptions::default());
         let (first, second) = (model.no_sync(), model.no_sync());
         drop(first);
@@ -361,12 +360,12 @@ on_ranks!(
         let (xs, ys) = part(group, &data);
         model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
         assert_gradients(&vs, &expected(&vs, false, &[&data]));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_loss_without_a_backward_pass_is_this_ranks_own_fault(group: &ProcessGroup) {
+#[test]
+fn a_loss_without_a_backward_pass_is_this_ranks_own_fault() {
+    on_ranks(2, |group| {
         let (vs, model) = wrapped(group, false, DdpOptions::default());
         let data = batch(group, 0);
         let (xs, ys) = part(group, &data);
@@ -376,17 +375,17 @@ on_ranks!(
         // The group can still be used.
         model.backward(&loss(&outputs, &ys)).unwrap();
         assert_gradients(&vs, &expected(&vs, false, &[&data]));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn evaluation_by_one_rank_alone_exchanges_nothing(group: &ProcessGroup) {
+#[test]
+fn evaluation_by_one_rank_alone_exchanges_nothing() {
+    on_ranks(2, |group| {
         let (_vs, model) = wrapped(group, false, DdpOptions::default());
         if group.rank() == 0 {
             let outputs = no_grad(|| model.forward_t(&batch(group, 0).0, false));
             assert!(!outputs.requires_grad());
         }
         group.barrier().unwrap();
-    }
-);
+    });
+}

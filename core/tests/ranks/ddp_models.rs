@@ -1,5 +1,6 @@
 //! Which models DistributedDataParallel accepts, and what it does to their variables.
 
+use crate::common::on_ranks;
 use tch::nn::{Linear, VarStore};
 use tch::{Device, Kind, Tensor, nn};
 use tch_parallel::Result;
@@ -33,46 +34,46 @@ fn refusal(group: &ProcessGroup, outputs: i64, change: impl FnOnce(&mut VarStore
     error.strip_prefix(&start).unwrap_or_else(|| panic!("{error}")).to_owned()
 }
 
-on_ranks!(
-    3,
-    fn every_rank_is_told_which_parameter_has_another_shape(group: &ProcessGroup) {
+#[test]
+fn every_rank_is_told_which_parameter_has_another_shape() {
+    on_ranks(3, |group| {
         let outputs = if group.rank() == 1 { 5 } else { 2 };
         let difference = refusal(group, outputs, |_| ());
         let expected = "it has parameter fc.bias of Float [5], where rank 0 has parameter fc.bias of Float [2]";
         assert!(difference.starts_with(expected), "{difference}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn every_rank_is_told_of_another_number_of_parameters(group: &ProcessGroup) {
+#[test]
+fn every_rank_is_told_of_another_number_of_parameters() {
+    on_ranks(2, |group| {
         let difference = refusal(group, 2, |vs| drop(vs.root().zeros("extra", &[1])));
         assert!(difference.starts_with("it has parameter extra of Float [1]"), "{difference}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn every_rank_is_told_of_another_kind(group: &ProcessGroup) {
+#[test]
+fn every_rank_is_told_of_another_kind() {
+    on_ranks(2, |group| {
         let difference = refusal(group, 2, |vs| vs.double());
         assert!(difference.starts_with("it has parameter fc.bias of Double [2]"), "{difference}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn every_rank_is_told_of_other_options(group: &ProcessGroup) {
+#[test]
+fn every_rank_is_told_of_other_options() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let options =
             DdpOptions { gradient_as_bucket_view: group.rank() == 1, ..Default::default() };
         let error = wrap(group, &vs, layer(&vs, 2), options).unwrap_err().to_string();
         assert!(error.contains("gradient_as_bucket_view: true"), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn frozen_parameters_are_rank_0s_as_well_and_get_no_gradient(group: &ProcessGroup) {
+#[test]
+fn frozen_parameters_are_rank_0s_as_well_and_get_no_gradient() {
+    on_ranks(2, |group| {
         tch::manual_seed(group.rank() as i64);
         let vs = VarStore::new(Device::Cpu);
         let layer = layer(&vs, 2);
@@ -87,33 +88,33 @@ on_ranks!(
         model.backward(&model.f_forward_t(&xs, true).unwrap().sum(Kind::Float)).unwrap();
         assert!(!frozen.grad().defined());
         assert!(model.module().bs.as_ref().unwrap().grad().defined());
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn nothing_to_train_is_refused(group: &ProcessGroup) {
+#[test]
+fn nothing_to_train_is_refused() {
+    on_ranks(1, |group| {
         let mut vs = VarStore::new(Device::Cpu);
         let layer = layer(&vs, 2);
         vs.freeze();
         let error = wrap(group, &vs, layer, DdpOptions::default()).unwrap_err().to_string();
         assert!(error.contains("without a variable that requires a gradient"), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn a_bucket_of_no_size_is_refused(group: &ProcessGroup) {
+#[test]
+fn a_bucket_of_no_size_is_refused() {
+    on_ranks(1, |group| {
         let vs = VarStore::new(Device::Cpu);
         let options = DdpOptions { bucket_cap_mb: Some(0.0), ..Default::default() };
         let error = wrap(group, &vs, layer(&vs, 2), options).unwrap_err().to_string();
         assert_eq!(error, "bucket_cap_mb is 0, but must be more than 0 MiB");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn every_rank_is_told_of_a_rank_that_cannot_build_its_model(group: &ProcessGroup) {
+#[test]
+fn every_rank_is_told_of_a_rank_that_cannot_build_its_model() {
+    on_ranks(2, |group| {
         for bad in 0..2 {
             let vs = VarStore::new(Device::Cpu);
             let bucket_cap_mb = (group.rank() == bad).then_some(0.0);
@@ -129,5 +130,5 @@ on_ranks!(
             };
             assert_eq!(error, expected);
         }
-    }
-);
+    });
+}

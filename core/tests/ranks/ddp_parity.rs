@@ -1,6 +1,7 @@
 //! Sparse gradients, ignored variables, local steps and averages of models equal Python's to the last
 //! bit, on both ranks of a job.
 
+use crate::common::on_ranks;
 use std::collections::BTreeMap;
 use std::path::Path;
 use tch::nn::{self, ModuleT, VarStore};
@@ -177,11 +178,9 @@ fn in_python(group: &ProcessGroup) -> Saved {
     saved
 }
 
-on_ranks!(
-    2,
-    fn sparse_gradients_ignored_variables_local_steps_and_averages_equal_pythons(
-        group: &ProcessGroup,
-    ) {
+#[test]
+fn sparse_gradients_ignored_variables_local_steps_and_averages_equal_pythons() {
+    on_ranks(2, |group| {
         let mut saved = Saved::new();
         for way in ["plain", "view", "hook"] {
             sparse(group, way, &mut saved);
@@ -200,12 +199,12 @@ on_ranks!(
         let differ: Vec<_> =
             saved.iter().filter(|(name, tensor)| **tensor != expected[*name]).collect();
         assert!(differ.is_empty(), "{:?}", differ.iter().map(|(name, _)| name).collect::<Vec<_>>());
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_sparse_gradient_that_is_not_expected_is_named(group: &ProcessGroup) {
+#[test]
+fn a_sparse_gradient_that_is_not_expected_is_named() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let table = vs.root().zeros("table", &[5, 2]);
         let model = DistributedDataParallel::new(table, &vs, group).unwrap();
@@ -215,12 +214,12 @@ on_ranks!(
         let error = model.backward(&output.sum(Kind::Float)).unwrap_err().to_string();
         let expected = "the gradient of table is sparse: name it in DdpOptions::sparse_gradients";
         assert!(error.contains(expected), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn options_that_name_what_is_not_there_are_refused(group: &ProcessGroup) {
+#[test]
+fn options_that_name_what_is_not_there_are_refused() {
+    on_ranks(1, |group| {
         let vs = VarStore::new(Device::Cpu);
         let names = || ["tabel".to_owned()].into();
         for (option, options) in [
@@ -235,5 +234,5 @@ on_ranks!(
             let error = wrapped.unwrap_err().to_string();
             assert!(error.contains(option) && error.contains("\"tabel\""), "{error}");
         }
-    }
-);
+    });
+}

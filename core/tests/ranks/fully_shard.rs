@@ -1,5 +1,6 @@
 //! What a sharded model does, and what it refuses.
 
+use crate::common::on_ranks;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tch::nn::{self, ModuleT, VarStore};
@@ -63,9 +64,9 @@ fn sgd(vs: &VarStore) -> Sgd {
     Sgd::new(vs, SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() }).unwrap()
 }
 
-on_ranks!(
-    2,
-    fn two_ranks_train_what_distributed_data_parallel_trains(group: &ProcessGroup) {
+#[test]
+fn two_ranks_train_what_distributed_data_parallel_trains() {
+    on_ranks(2, |group| {
         let (vs, other) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
         let model = sharded(&vs, group);
         let ddp = DistributedDataParallel::new(whole(&other), &other, group).unwrap();
@@ -91,12 +92,12 @@ on_ranks!(
             let (rows, own) = (parameter.size()[0], vs.variables()[&name].size()[0]);
             assert_eq!(own, if group.rank() == 0 { (rows + 1) / 2 } else { rows / 2 }, "{name}");
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_parameter_that_is_read_outside_its_block_is_an_error_with_its_name(group: &ProcessGroup) {
+#[test]
+fn a_parameter_that_is_read_outside_its_block_is_an_error_with_its_name() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let model = sharded(&vs, group);
         let block = &model.module().blocks[1];
@@ -108,12 +109,12 @@ on_ranks!(
         assert_eq!(block.module().ws.detach(), *whole);
         block.reshard().unwrap();
         assert!(read().is_err());
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_step_between_two_passes_is_seen_even_if_the_root_was_left_whole(group: &ProcessGroup) {
+#[test]
+fn a_step_between_two_passes_is_seen_even_if_the_root_was_left_whole() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let model = sharded(&vs, group);
         let xs = batch(group, 0);
@@ -131,12 +132,12 @@ on_ranks!(
         }
         assert_eq!(after, no_grad(|| loss_of(&expected, &xs)));
         other.freeze();
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn frozen_parameters_get_no_gradient_and_those_behind_them_do(group: &ProcessGroup) {
+#[test]
+fn frozen_parameters_get_no_gradient_and_those_behind_them_do() {
+    on_ranks(2, |group| {
         let mut vs = VarStore::new(Device::Cpu);
         let model = sharded(&vs, group);
         vs.freeze();
@@ -149,12 +150,12 @@ on_ranks!(
         vs.unfreeze();
         model.backward(&loss_of(&model, &batch(group, 0))).unwrap();
         assert!(vs.variables().values().all(|shard| shard.grad().defined()));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_block_takes_and_returns_several_tensors_some_without_gradients(group: &ProcessGroup) {
+#[test]
+fn a_block_takes_and_returns_several_tensors_some_without_gradients() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
         let weights = |root: &nn::Path<'_>| (root.ones("a", &[4]), root.ones("b", &[3]));
@@ -192,8 +193,8 @@ on_ranks!(
                 }
             }
         }
-    }
-);
+    });
+}
 
 /// The gradients of a store's shards, by name.
 fn gradients(vs: &VarStore) -> BTreeMap<String, Tensor> {
@@ -212,9 +213,9 @@ fn broken_loss(model: &FsdpModule<Net>, xs: &Tensor) -> Tensor {
     pass.unwrap()
 }
 
-on_ranks!(
-    2,
-    fn after_a_backward_pass_that_fails_the_model_is_as_before(group: &ProcessGroup) {
+#[test]
+fn after_a_backward_pass_that_fails_the_model_is_as_before() {
+    on_ranks(2, |group| {
         let (vs, other) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
         let (model, fresh) = (sharded(&vs, group), sharded(&other, group));
         let xs = batch(group, 0);
@@ -224,12 +225,12 @@ on_ranks!(
         assert!(model.module().head.ws.f_sum(Kind::Float).is_err());
         model.backward(&loss_of(&model, &xs)).unwrap();
         assert_eq!(gradients(&vs), gradients(&other));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_failed_pass_that_another_model_has_started_leaves_nothing_behind(group: &ProcessGroup) {
+#[test]
+fn a_failed_pass_that_another_model_has_started_leaves_nothing_behind() {
+    on_ranks(2, |group| {
         let stores = [(); 3].map(|()| VarStore::new(Device::Cpu));
         let [model, started, fresh] = stores.each_ref().map(|vs| sharded(vs, group));
         let xs = batch(group, 0);
@@ -238,12 +239,12 @@ on_ranks!(
         assert!(started.backward(&both).is_err());
         model.backward(&loss_of(&model, &xs)).unwrap();
         assert_eq!(gradients(&stores[0]), gradients(&stores[2]));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn parameters_that_are_unfrozen_while_they_are_whole_get_gradients(group: &ProcessGroup) {
+#[test]
+fn parameters_that_are_unfrozen_while_they_are_whole_get_gradients() {
+    on_ranks(2, |group| {
         let mut vs = VarStore::new(Device::Cpu);
         let model = sharded(&vs, group);
         vs.freeze();
@@ -252,12 +253,12 @@ on_ranks!(
         vs.unfreeze();
         model.backward(&loss_of(&model, &batch(group, 0))).unwrap();
         assert!(vs.variables().values().all(|shard| shard.grad().defined()));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn two_models_of_one_job_do_not_disturb_each_other(group: &ProcessGroup) {
+#[test]
+fn two_models_of_one_job_do_not_disturb_each_other() {
+    on_ranks(2, |group| {
         let stores = [(); 2].map(|()| VarStore::new(Device::Cpu));
         let models = stores.each_ref().map(|vs| sharded(vs, group));
         let xs = batch(group, 0);
@@ -266,12 +267,12 @@ on_ranks!(
         for (name, shard) in stores[0].variables() {
             assert_eq!(shard.grad(), stores[1].variables()[&name].grad(), "{name}");
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn what_would_be_silently_wrong_with_shards_is_refused(group: &ProcessGroup) {
+#[test]
+fn what_would_be_silently_wrong_with_shards_is_refused() {
+    on_ranks(2, |group| {
         let mut vs = VarStore::new(Device::Cpu);
         let model = sharded(&vs, group);
         model.backward(&loss_of(&model, &batch(group, 0))).unwrap();
@@ -300,12 +301,12 @@ on_ranks!(
         // The last, since the ranks tell each other of it and leave.
         let ddp = DistributedDataParallel::new((), &vs, group).unwrap_err();
         assert!(ddp.to_string().contains(", which FullyShard has sharded"), "{ddp}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn an_infinite_gradient_on_one_rank_skips_the_step_on_all(group: &ProcessGroup) {
+#[test]
+fn an_infinite_gradient_on_one_rank_skips_the_step_on_all() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let model = sharded(&vs, group);
         let mut optimizer = sgd(&vs);
@@ -323,12 +324,12 @@ on_ranks!(
         }
         assert_eq!(made, [true, false]);
         assert_eq!(scaler.get_scale().unwrap(), 32768.0);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn an_error_in_a_block_is_returned_by_the_whole_model(group: &ProcessGroup) {
+#[test]
+fn an_error_in_a_block_is_returned_by_the_whole_model() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let group = &group.with_timeout(Duration::from_secs(2));
         let model = sharded(&vs, group);
@@ -339,12 +340,12 @@ on_ranks!(
             let mut instead = Tensor::ones([1], FLOAT);
             assert!(group.all_reduce(&mut instead, ReduceOp::Sum).is_err());
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn whole_weights_go_into_a_sharded_model_and_out_of_it(group: &ProcessGroup) {
+#[test]
+fn whole_weights_go_into_a_sharded_model_and_out_of_it() {
+    on_ranks(3, |group| {
         let (vs, other) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
         let model = sharded(&vs, group);
         tch::manual_seed(100);
@@ -362,12 +363,12 @@ on_ranks!(
         weights.remove("head.bias");
         let error = model.load_full_state_dict(&weights).unwrap_err().to_string();
         assert!(error.contains("a dict without head.bias"), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn a_checkpointed_block_draws_the_same_dropout_again(_group: &ProcessGroup) {
+#[test]
+fn a_checkpointed_block_draws_the_same_dropout_again() {
+    on_ranks(1, |_group| {
         let [kept, again] = [false, true].map(|checkpointed| {
             tch::manual_seed(3);
             let vs = VarStore::new(Device::Cpu);
@@ -385,5 +386,5 @@ on_ranks!(
             (gradients.collect::<Vec<_>>(), Tensor::rand([4], FLOAT))
         });
         assert_eq!(kept, again);
-    }
-);
+    });
+}

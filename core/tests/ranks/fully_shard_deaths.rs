@@ -10,7 +10,7 @@ use std::time::Duration;
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::checkpoint;
-use tch_parallel::distributed::{FullyShard, FullyShardOptions, ProcessGroup, init_process_group};
+use tch_parallel::distributed::{FullyShard, FullyShardOptions, ProcessGroup};
 use tch_parallel::nn::CheckpointWrapper;
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
@@ -112,7 +112,7 @@ fn dies_in(test: &str, phase: Phase) {
         _ => command,
     };
     common::processes_from(3, test, mortal_in_a_shell, || {
-        let group = init_process_group(common::options()).unwrap();
+        let group = common::join();
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("model.safetensors");
         step(&group, None, &path).unwrap();

@@ -1,6 +1,6 @@
 //! A model that is sharded has the bits of Python's `fully_shard`: losses, shards of gradients, weights.
 
-use crate::common;
+use crate::common::{self, on_ranks};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,6 @@ use tch::nn::{self, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel::distributed::{
     FsdpModule, FullyShard, FullyShardOptions, MixedPrecisionPolicy, ProcessGroup,
-    init_process_group,
 };
 use tch_parallel::nn::CheckpointWrapper;
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions, clip_grad_norm_};
@@ -238,9 +237,9 @@ fn expect_equal(mut saved: Saved, expected: Saved) {
     assert!(differ.is_empty(), "{} of {}: {differ:?}", differ.len(), saved.len());
 }
 
-on_ranks!(
-    2,
-    fn on_two_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
+#[test]
+fn on_two_ranks_all_ways_have_pythons_bits() {
+    on_ranks(2, |group| {
         expect_pythons_bits(
             group,
             &[
@@ -258,13 +257,13 @@ on_ranks!(
                 "sgd-checkpoint-accumulate",
                 "adamw-checkpoint-keep-evaluate",
             ],
-        );
-    }
-);
+        )
+    });
+}
 
-on_ranks!(
-    3,
-    fn on_three_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
+#[test]
+fn on_three_ranks_all_ways_have_pythons_bits() {
+    on_ranks(3, |group| {
         expect_pythons_bits(
             group,
             &[
@@ -277,13 +276,13 @@ on_ranks!(
                 "sgd-checkpoint",
                 "sgd-f16-output32",
             ],
-        );
-    }
-);
+        )
+    });
+}
 
-on_ranks!(
-    4,
-    fn on_four_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
+#[test]
+fn on_four_ranks_all_ways_have_pythons_bits() {
+    on_ranks(4, |group| {
         expect_pythons_bits(
             group,
             &[
@@ -293,9 +292,9 @@ on_ranks!(
                 "sgd-hybrid-nosync-twice",
                 "sgd-hybrid-f16-output32",
             ],
-        );
-    }
-);
+        )
+    });
+}
 
 #[test]
 fn a_rank_in_rust_and_one_in_python_train_one_model() {
@@ -316,7 +315,7 @@ fn a_rank_in_rust_and_one_in_python_train_one_model() {
         program
     };
     common::processes_from(2, this_test!(), python_on_rank_1, || {
-        let group = init_process_group(common::options()).unwrap();
+        let group = common::join();
         let mut saved = Saved::new();
         WAYS.iter().for_each(|way| Way(way).train(&group, &mut saved));
         let port = free_port().unwrap();

@@ -1,6 +1,7 @@
 //! Ranks that make different numbers of steps within `join`: the gradients of every step are
 //! compared with ones computed by hand.
 
+use crate::common::on_ranks;
 use crate::weights::{TWO_BUCKETS, Weights, backward, gradients, model, own, two_buckets};
 use std::cell::RefCell;
 use tch::nn::VarStore;
@@ -83,9 +84,9 @@ fn train(
     assert_shared(group, &parameters(vs));
 }
 
-on_ranks!(
-    3,
-    fn a_rank_without_inputs_adds_zeros_to_the_gradients_of_the_others(group: &ProcessGroup) {
+#[test]
+fn a_rank_without_inputs_adds_zeros_to_the_gradients_of_the_others() {
+    on_ranks(3, |group| {
         for steps in [[3, 5, 7], [7, 3, 5], [4, 4, 4], [0, 1, 3]] {
             for options in [JoinOptions::default(), BY_RANKS_THAT_TRAIN] {
                 for ddp in [DdpOptions::default(), TWO_BUCKETS] {
@@ -93,12 +94,12 @@ on_ranks!(
                 }
             }
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_rank_without_inputs_adds_zeros_with_every_kind_of_engine(group: &ProcessGroup) {
+#[test]
+fn a_rank_without_inputs_adds_zeros_with_every_kind_of_engine() {
+    on_ranks(3, |group| {
         for ddp in [
             DdpOptions { find_unused_parameters: true, ..TWO_BUCKETS },
             DdpOptions { gradient_as_bucket_view: true, ..TWO_BUCKETS },
@@ -106,12 +107,12 @@ on_ranks!(
         ] {
             train(group, [2, 4, 3], BY_RANKS_THAT_TRAIN, &model(group, ddp));
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_training_may_join_again_and_go_on_without(group: &ProcessGroup) {
+#[test]
+fn a_training_may_join_again_and_go_on_without() {
+    on_ranks(3, |group| {
         let wrapped = model(group, TWO_BUCKETS);
         train(group, [3, 5, 4], BY_RANKS_THAT_TRAIN, &wrapped);
         train(group, [6, 2, 4], BY_RANKS_THAT_TRAIN, &wrapped);
@@ -121,12 +122,12 @@ on_ranks!(
         backward(vs, model, &own(group.rank(), 0)).unwrap();
         assert_close(&gradients(vs), &expected([1; WORLD], 0, JoinOptions::default()), "after");
         assert!(model.logging_data().unwrap().join_uneven_inputs);
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_parameter_that_nobody_uses_any_more_keeps_its_gradient(group: &ProcessGroup) {
+#[test]
+fn a_parameter_that_nobody_uses_any_more_keeps_its_gradient() {
+    on_ranks(3, |group| {
         let options = DdpOptions { find_unused_parameters: true, ..TWO_BUCKETS };
         let (vs, model) = model(group, options);
         let steps = [1, 3, 2];
@@ -157,12 +158,12 @@ on_ranks!(
             assert_close(&[vectors[1].take().unwrap()], &[second], "used by another rank");
             assert!(vectors[2].is_none(), "used by nobody");
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn gradients_add_up_under_no_sync_within_a_join(group: &ProcessGroup) {
+#[test]
+fn gradients_add_up_under_no_sync_within_a_join() {
+    on_ranks(3, |group| {
         let (vs, model) = model(group, TWO_BUCKETS);
         // Pairs of passes; the second of each pair exchanges the sum.
         let pairs = [1, 3, 2];
@@ -197,12 +198,12 @@ on_ranks!(
             Ok(())
         });
         joined.unwrap();
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn buffers_come_from_the_highest_rank_that_trains(group: &ProcessGroup) {
+#[test]
+fn buffers_come_from_the_highest_rank_that_trains() {
+    on_ranks(3, |group| {
         let vs = VarStore::new(Device::Cpu);
         let weights = Weights {
             matrix: vs.root().zeros("matrix", &[24, 16]),
@@ -234,12 +235,12 @@ on_ranks!(
             .collect();
         assert_eq!(*seen.borrow(), expected);
         assert_eq!(buffer.double_value(&[0]), 40.0, "that of rank 0, the last");
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_communication_hook_gets_zeros_of_a_rank_without_inputs(group: &ProcessGroup) {
+#[test]
+fn a_communication_hook_gets_zeros_of_a_rank_without_inputs() {
+    on_ranks(3, |group| {
         let (vs, model) = model(group, two_buckets(hooks::Fp16Compress));
         let steps = [3, 4, 2];
         let joined: Result<()> = model.join(BY_RANKS_THAT_TRAIN, || {
@@ -256,12 +257,12 @@ on_ranks!(
             Ok(())
         });
         joined.unwrap();
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_rank_without_inputs_follows_a_hook_that_exchanges_in_several_steps(group: &ProcessGroup) {
+#[test]
+fn a_rank_without_inputs_follows_a_hook_that_exchanges_in_several_steps() {
+    on_ranks(3, |group| {
         let options = hooks::PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() };
         let hook = hooks::PowerSgd::new(options).unwrap();
         let options = DdpOptions { find_unused_parameters: true, ..two_buckets(hook) };
@@ -276,8 +277,8 @@ on_ranks!(
         });
         joined.unwrap();
         assert_shared(group, &parameters(&vs));
-    }
-);
+    });
+}
 
 /// Trains with these numbers of steps, but ends everywhere when the first rank runs out of inputs.
 /// Returns the number of steps that this rank made, and the result of the join.
@@ -295,9 +296,9 @@ fn early_end(group: &ProcessGroup, steps: [i64; WORLD]) -> (i64, Result<()>) {
     (made, joined)
 }
 
-on_ranks!(
-    3,
-    fn training_can_end_everywhere_when_the_first_rank_runs_out(group: &ProcessGroup) {
+#[test]
+fn training_can_end_everywhere_when_the_first_rank_runs_out() {
+    on_ranks(3, |group| {
         let (made, joined) = early_end(group, [4, 2, 3]);
         assert_eq!(made, 2);
         let rank = group.rank();
@@ -311,12 +312,12 @@ on_ranks!(
         let (made, joined) = early_end(group, [2, 2, 2]);
         joined.unwrap();
         assert_eq!(made, 2);
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_rank_whose_training_fails_is_named_by_the_others(group: &ProcessGroup) {
+#[test]
+fn a_rank_whose_training_fails_is_named_by_the_others() {
+    on_ranks(3, |group| {
         let (vs, model) = model(group, TWO_BUCKETS);
         let joined: Result<()> = model.join(JoinOptions::default(), || {
             // When rank 1 fails, rank 0 has no more inputs, but rank 2 does.
@@ -334,12 +335,12 @@ on_ranks!(
             1 => assert_eq!(error, fault),
             _ => assert!(error.contains(&format!("rank 1 reports: {fault}")), "{error}"),
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_static_graph_needs_a_step_on_every_rank(group: &ProcessGroup) {
+#[test]
+fn a_static_graph_needs_a_step_on_every_rank() {
+    on_ranks(2, |group| {
         let (vs, model) = model(group, DdpOptions { static_graph: true, ..TWO_BUCKETS });
         let joined: Result<()> = model.join(JoinOptions::default(), || {
             for step in 0..[2, 0][group.rank()] {
@@ -353,16 +354,16 @@ on_ranks!(
             1 => assert!(error.starts_with(fault), "{error}"),
             _ => assert!(error.contains(&format!("rank 1 reports: {fault}")), "{error}"),
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn a_join_within_a_join_is_refused(group: &ProcessGroup) {
+#[test]
+fn a_join_within_a_join_is_refused() {
+    on_ranks(1, |group| {
         let (_vs, model) = model(group, TWO_BUCKETS);
         let join = || JoinOptions::default();
         let joined: Result<()> = model.join(join(), || model.join(join(), || Ok(())));
         let error = joined.unwrap_err().to_string();
         assert!(error.starts_with("join is called within a join of the same model"), "{error}");
-    }
-);
+    });
+}

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use tch::Device;
 use tch::nn::{self, VarStore};
 use tch_parallel::checkpoint::{self, Training};
-use tch_parallel::distributed::{ProcessGroup, Store, init_process_group};
+use tch_parallel::distributed::{ProcessGroup, Store};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
 use tests::python;
 
@@ -27,7 +27,7 @@ fn beside_python(python_rank: usize, test: &str, body: impl FnOnce()) {
 #[test]
 fn calls_that_python_cannot_answer_say_so_at_once() {
     beside_python(1, this_test!(), || {
-        let group = init_process_group(common::options()).unwrap();
+        let group = common::join();
         let mut vs = VarStore::new(Device::Cpu);
         let _layer = nn::linear(vs.root(), 2, 1, Default::default());
         let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();

@@ -1,5 +1,6 @@
 //! PowerSGD: what it keeps of a gradient, what it loses, and how it makes up for the loss.
 
+use crate::common::on_ranks;
 use crate::weights::{TWO_BUCKETS, backward, gradients, model};
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor};
@@ -62,9 +63,9 @@ fn steps(
     (steps, hook.compression_stats())
 }
 
-on_ranks!(
-    2,
-    fn a_gradient_of_the_rank_of_the_approximation_survives_it(group: &ProcessGroup) {
+#[test]
+fn a_gradient_of_the_rank_of_the_approximation_survives_it() {
+    on_ranks(2, |group| {
         for rank in [1, 2, 3] {
             for ddp in [DdpOptions::default(), TWO_BUCKETS] {
                 let options = PowerSgdOptions { matrix_approximation_rank: rank, ..EARLY };
@@ -83,23 +84,23 @@ on_ranks!(
                 assert_eq!(stats.rate, before as f64 / after as f64);
             }
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn more_than_its_rank_is_lost_from_the_step_on_that_starts_it(group: &ProcessGroup) {
+#[test]
+fn more_than_its_rank_is_lost_from_the_step_on_that_starts_it() {
+    on_ranks(2, |group| {
         let (steps, _) = steps(group, 3, 2, EARLY, DdpOptions::default());
         let [matrix, _] = mean(2);
         assert_eq!(steps[0][0], matrix);
         assert_eq!(steps[1][0], matrix);
         assert!(distance(&steps[2][0], &matrix) > 0.1);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn every_rank_has_the_same_approximation(group: &ProcessGroup) {
+#[test]
+fn every_rank_has_the_same_approximation() {
+    on_ranks(2, |group| {
         for warm_start in [true, false] {
             let options = PowerSgdOptions { warm_start, ..EARLY };
             let (steps, _) = steps(group, 5, 3, options, TWO_BUCKETS);
@@ -108,8 +109,8 @@ on_ranks!(
                 assert_eq!(ranks[0], ranks[1]);
             }
         }
-    }
-);
+    });
+}
 
 /// How far the mean of 40 compressed steps is from the true mean.
 fn drift(group: &ProcessGroup, use_error_feedback: bool) -> f64 {
@@ -121,15 +122,15 @@ fn drift(group: &ProcessGroup, use_error_feedback: bool) -> f64 {
     distance(&(sum / 40.0), &mean(2)[0])
 }
 
-on_ranks!(
-    2,
-    fn error_feedback_makes_up_for_what_is_lost(group: &ProcessGroup) {
+#[test]
+fn error_feedback_makes_up_for_what_is_lost() {
+    on_ranks(2, |group| {
         let (with, without) = (drift(group, true), drift(group, false));
         // Without feedback, what is left out is lost; with it, it is only a step or two late, out
         // of 40.
         assert!(without > 0.1 && with < without / 5.0, "{with} with, {without} without");
-    }
-);
+    });
+}
 
 /// The last gradients of three matrices, two of them of the same shape, after four steps.
 fn three_matrices(group: &ProcessGroup, options: PowerSgdOptions) -> Vec<Tensor> {
@@ -156,21 +157,21 @@ fn three_matrices(group: &ProcessGroup, options: PowerSgdOptions) -> Vec<Tensor>
     vs.trainable_variables().iter().map(Tensor::grad).collect()
 }
 
-on_ranks!(
-    2,
-    fn gradients_of_the_same_shape_may_be_computed_with_together(group: &ProcessGroup) {
+#[test]
+fn gradients_of_the_same_shape_may_be_computed_with_together() {
+    on_ranks(2, |group| {
         let together = PowerSgdOptions { batch_tensors_with_same_shape: true, ..EARLY };
         let (together, apart) = (three_matrices(group, together), three_matrices(group, EARLY));
         for (together, apart) in together.iter().zip(&apart) {
             assert!(apart.abs().max().double_value(&[]) > 0.1);
             assert!(distance(together, apart) < ROUNDING);
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn it_also_works_in_16_bits(group: &ProcessGroup) {
+#[test]
+fn it_also_works_in_16_bits() {
+    on_ranks(2, |group| {
         let hook = hooks::fp16_compress_wrapper(PowerSgd::new(EARLY).unwrap());
         let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
         let (vs, model) = model(group, options);
@@ -180,5 +181,5 @@ on_ranks!(
         let found = distance(&gradients(&vs)[0], &mean(1)[0]);
         // Values around 1 with 11 bits are off by a few thousandths, but not by nothing.
         assert!(found < 5e-3 && found > ROUNDING, "{found}");
-    }
-);
+    });
+}

@@ -1,5 +1,6 @@
 //! The trace of a training shows the backward pass and the exchange of the gradients.
 
+use crate::common::on_ranks;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -8,9 +9,9 @@ use tch::{Device, Kind, Tensor};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::profiler::{Profiler, profile, record_function};
 
-on_ranks!(
-    2,
-    fn a_trace_shows_the_exchange_and_the_backward_pass(group: &ProcessGroup) {
+#[test]
+fn a_trace_shows_the_exchange_and_the_backward_pass() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let layer = nn::linear(vs.root(), 64, 64, Default::default());
         let model = DistributedDataParallel::new(layer, &vs, group).unwrap();
@@ -43,14 +44,12 @@ on_ranks!(
         step();
         profile(&again, || ()).unwrap();
         assert!(!fs::read_to_string(&again).unwrap().contains("AddmmBackward0"));
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn one_profiler_runs_at_a_time_and_only_one_that_is_stopped_replaces_a_trace(
-        _group: &ProcessGroup,
-    ) {
+#[test]
+fn one_profiler_runs_at_a_time_and_only_one_that_is_stopped_replaces_a_trace() {
+    on_ranks(1, |_group| {
         let dir = tempfile::tempdir().unwrap();
         let [first, second] = ["first.json", "second.json"].map(|name| dir.path().join(name));
         let earlier = "an earlier trace ".repeat(100_000);
@@ -76,5 +75,5 @@ on_ranks!(
         Profiler::start(&second).unwrap().stop().unwrap();
         let trace = fs::read_to_string(&second).unwrap();
         assert!(trace.contains("traceEvents") && !trace.contains("earlier"));
-    }
-);
+    });
+}

@@ -1,6 +1,7 @@
 //! SyncBatchNorm between processes, compared with a batch norm of one process with all the data.
 
 use crate::batches::{Batch, CHANNELS, IMAGE, assert_close, vary_weights};
+use crate::common::on_ranks;
 use c10d_sys::tensor::clear_grad;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
@@ -95,46 +96,34 @@ fn follows_one_process_with(
     }
 }
 
-on_ranks!(
-    1,
-    fn alone_it_is_a_batch_norm(group: &ProcessGroup) {
-        follows_one_process(group, &[4], BatchNormOptions::default());
-    }
-);
+#[test]
+fn alone_it_is_a_batch_norm() {
+    on_ranks(1, |group| follows_one_process(group, &[4], BatchNormOptions::default()));
+}
 
-on_ranks!(
-    2,
-    fn two_ranks_follow_one_process(group: &ProcessGroup) {
-        follows_one_process(group, &[3, 3], BatchNormOptions::default());
-    }
-);
+#[test]
+fn two_ranks_follow_one_process() {
+    on_ranks(2, |group| follows_one_process(group, &[3, 3], BatchNormOptions::default()));
+}
 
-on_ranks!(
-    3,
-    fn three_ranks_follow_one_process(group: &ProcessGroup) {
-        follows_one_process(group, &[2, 2, 2], BatchNormOptions::default());
-    }
-);
+#[test]
+fn three_ranks_follow_one_process() {
+    on_ranks(3, |group| follows_one_process(group, &[2, 2, 2], BatchNormOptions::default()));
+}
 
-on_ranks!(
-    3,
-    fn batches_may_differ_in_size(group: &ProcessGroup) {
-        follows_one_process(group, &[1, 5, 2], BatchNormOptions::default());
-    }
-);
+#[test]
+fn batches_may_differ_in_size() {
+    on_ranks(3, |group| follows_one_process(group, &[1, 5, 2], BatchNormOptions::default()));
+}
 
-on_ranks!(
-    3,
-    fn a_rank_may_have_nothing(group: &ProcessGroup) {
-        follows_one_process(group, &[3, 0, 2], BatchNormOptions::default());
-    }
-);
+#[test]
+fn a_rank_may_have_nothing() {
+    on_ranks(3, |group| follows_one_process(group, &[3, 0, 2], BatchNormOptions::default()));
+}
 
-on_ranks!(
-    2,
-    fn without_rows_on_any_rank_statistics_are_pytorchs_and_there_are_no_gradients(
-        group: &ProcessGroup,
-    ) {
+#[test]
+fn without_rows_on_any_rank_statistics_are_pytorchs_and_there_are_no_gradients() {
+    on_ranks(2, |group| {
         let ((vs, layer), _) = layers(group, BatchNormOptions::default());
         let images = Tensor::zeros([0, CHANNELS, 2, 2], (Kind::Float, Device::Cpu));
         let images = images.set_requires_grad(true);
@@ -148,12 +137,12 @@ on_ranks!(
         assert_eq!(Vec::<f32>::try_from(&stats.mean).unwrap(), [0.0; 3]);
         assert_eq!(Vec::<f32>::try_from(&stats.var).unwrap(), [0.9; 3]);
         assert_eq!(stats.num_batches_tracked.int64_value(&[]), 1);
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn without_rows_a_single_rank_keeps_its_mean_and_variance(group: &ProcessGroup) {
+#[test]
+fn without_rows_a_single_rank_keeps_its_mean_and_variance() {
+    on_ranks(1, |group| {
         let ((vs, layer), _) = layers(group, BatchNormOptions::default());
         let images = Tensor::zeros([0, CHANNELS, 2, 2], (Kind::Float, Device::Cpu));
         layer.f_forward_t(&images, true).unwrap().sum(Kind::Float).backward();
@@ -162,48 +151,48 @@ on_ranks!(
         assert_eq!(Vec::<f32>::try_from(&stats.var).unwrap(), [1.0; 3]);
         assert_eq!(stats.num_batches_tracked.int64_value(&[]), 1);
         assert!(vs.trainable_variables().iter().all(|tensor| tensor.grad().defined()));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn without_weights_and_running_statistics_ranks_follow_one_process(group: &ProcessGroup) {
+#[test]
+fn without_weights_and_running_statistics_ranks_follow_one_process() {
+    on_ranks(2, |group| {
         let options =
             BatchNormOptions { affine: false, track_running_stats: false, ..Default::default() };
         follows_one_process(group, &[1, 3], options);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn rows_sequences_and_volumes_follow_one_process(group: &ProcessGroup) {
+#[test]
+fn rows_sequences_and_volumes_follow_one_process() {
+    on_ranks(2, |group| {
         for sample in [ROW, SEQUENCE, VOLUME] {
             follows_one_process_with(group, &[3, 4], sample, BatchNormOptions::default());
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_rank_may_have_a_single_row_or_none(group: &ProcessGroup) {
-        follows_one_process_with(group, &[1, 5, 0], ROW, BatchNormOptions::default());
-    }
-);
+#[test]
+fn a_rank_may_have_a_single_row_or_none() {
+    on_ranks(3, |group| {
+        follows_one_process_with(group, &[1, 5, 0], ROW, BatchNormOptions::default())
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_plain_batch_norm_would_not_follow(group: &ProcessGroup) {
+#[test]
+fn a_plain_batch_norm_would_not_follow() {
+    on_ranks(2, |group| {
         let ((_vs, layer), (_vs_alone, alone)) = layers(group, BatchNormOptions::default());
         let batch = Batch::new(&[3, 3], 0);
         let images = batch.part(group, &batch.images);
         let difference = layer.forward_t(&images, true) - alone.forward_t(&images, true);
         assert!(difference.abs().max().double_value(&[]) > 0.1);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn images_of_16_bits_have_statistics_of_32(group: &ProcessGroup) {
+#[test]
+fn images_of_16_bits_have_statistics_of_32() {
+    on_ranks(2, |group| {
         let ((_vs, layer), (_vs_alone, alone)) = layers(group, BatchNormOptions::default());
         let batch = Batch::new(&[2, 4], 0);
         let images = batch.images.to_kind(Kind::BFloat16);
@@ -216,12 +205,12 @@ on_ranks!(
             (layer.batch_norm.running_stats.unwrap(), alone.running_stats.unwrap());
         assert_close("running_mean", &found.mean, &expected.mean, ROUNDING);
         assert_close("running_var", &found.var, &expected.var, ROUNDING);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_large_mean_does_not_swallow_the_variance(group: &ProcessGroup) {
+#[test]
+fn a_large_mean_does_not_swallow_the_variance() {
+    on_ranks(2, |group| {
         let options = BatchNormOptions { momentum: 1.0, ..Default::default() };
         let ((_vs, layer), _) = layers(group, options);
         let batch = Batch::new(&[3, 3], 0);
@@ -237,12 +226,12 @@ on_ranks!(
             &Tensor::ones([3], (Kind::Float, Device::Cpu)),
             1e-3,
         );
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn an_evaluation_needs_no_other_rank(group: &ProcessGroup) {
+#[test]
+fn an_evaluation_needs_no_other_rank() {
+    on_ranks(2, |group| {
         let ((_vs, layer), (_vs_alone, alone)) = layers(group, BatchNormOptions::default());
         let batch = Batch::new(&[3, 3], 0);
         let _ = layer.forward_t(&batch.part(group, &batch.images), true);
@@ -251,12 +240,12 @@ on_ranks!(
             let found = layer.forward_t(&batch.images, false);
             assert_close("the output", &found, &alone.forward_t(&batch.images, false), ROUNDING);
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn if_the_input_needs_no_gradient_a_backward_pass_needs_no_other_rank(group: &ProcessGroup) {
+#[test]
+fn if_the_input_needs_no_gradient_a_backward_pass_needs_no_other_rank() {
+    on_ranks(2, |group| {
         let ((vs, layer), _) = layers(group, BatchNormOptions::default());
         let batch = Batch::new(&[3, 3], 0);
         let output = layer.forward_t(&batch.part(group, &batch.images), true);
@@ -266,12 +255,12 @@ on_ranks!(
         }
         let frozen = no_grad(|| layer.forward_t(&batch.part(group, &batch.images), true));
         assert!(!frozen.requires_grad());
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_backward_pass_may_be_run_twice_only_if_the_graph_is_kept(group: &ProcessGroup) {
+#[test]
+fn a_backward_pass_may_be_run_twice_only_if_the_graph_is_kept() {
+    on_ranks(2, |group| {
         let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
         let batch = Batch::new(&[3, 3], 0);
         let images = batch.part(group, &batch.images).copy().set_requires_grad(true);
@@ -287,12 +276,12 @@ on_ranks!(
         pass(false).unwrap();
         let error = pass(false).unwrap_err().to_string();
         assert!(error.contains("has already been run"), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn an_input_that_was_changed_in_place_has_no_gradient(group: &ProcessGroup) {
+#[test]
+fn an_input_that_was_changed_in_place_has_no_gradient() {
+    on_ranks(2, |group| {
         let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
         let batch = Batch::new(&[3, 3], 0);
         let images = batch.part(group, &batch.images).copy().set_requires_grad(true);
@@ -301,12 +290,12 @@ on_ranks!(
         let _ = images.g_add_scalar_(1);
         let error = output.sum(Kind::Float).f_backward().unwrap_err().to_string();
         assert!(error.contains("changed in place after the forward pass"), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn one_value_on_all_ranks_together_is_refused(group: &ProcessGroup) {
+#[test]
+fn one_value_on_all_ranks_together_is_refused() {
+    on_ranks(2, |group| {
         let ((vs, layer), _) = layers(group, BatchNormOptions::default());
         let images =
             |rows: usize| Tensor::ones([rows as i64, CHANNELS, 1, 1], (Kind::Float, Device::Cpu));
@@ -314,39 +303,39 @@ on_ranks!(
         assert!(error.contains("1 values per channel on all ranks together"), "{error}");
         assert_eq!(vs.variables()["num_batches_tracked"].int64_value(&[]), 0);
         let _ = layer.f_forward_t(&images(1), true).unwrap();
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn one_value_without_other_ranks_is_refused(group: &ProcessGroup) {
+#[test]
+fn one_value_without_other_ranks_is_refused() {
+    on_ranks(1, |group| {
         let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
         let images = Tensor::ones([1, CHANNELS, 1, 1], (Kind::Float, Device::Cpu));
         let error = layer.f_forward_t(&images, true).unwrap_err().to_string();
         assert!(error.contains("1 values per channel on all ranks together"), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn inputs_without_the_layers_channels_are_refused(group: &ProcessGroup) {
+#[test]
+fn inputs_without_the_layers_channels_are_refused() {
+    on_ranks(1, |group| {
         let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
         for size in [&[2, 4, 3, 3][..], &[3]] {
             let images = Tensor::zeros(size, (Kind::Float, Device::Cpu));
             let error = layer.f_forward_t(&images, false).unwrap_err().to_string();
             assert!(error.ends_with("but must be [N, 3, …]"), "{error}");
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn images_of_integers_are_an_error_and_no_panic(group: &ProcessGroup) {
+#[test]
+fn images_of_integers_are_an_error_and_no_panic() {
+    on_ranks(1, |group| {
         let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
         let images = Tensor::zeros([2, CHANNELS, 3, 3], (Kind::Int64, Device::Cpu));
         for train in [true, false] {
             let error = layer.f_forward_t(&images, train).unwrap_err().to_string();
             assert!(error.contains("not implemented for 'Long'"), "{error}");
         }
-    }
-);
+    });
+}

@@ -2,6 +2,7 @@
 //! all the data.
 
 use crate::batches::{Batch, CHANNELS, assert_close, vary_weights};
+use crate::common::on_ranks;
 use tch::nn::{Module, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
@@ -73,16 +74,12 @@ fn ddp_follows_one_process(group: &ProcessGroup, rows: &[i64]) {
     }
 }
 
-on_ranks!(
-    2,
-    fn under_ddp_two_ranks_train_as_one_process(group: &ProcessGroup) {
-        ddp_follows_one_process(group, &[3, 3]);
-    }
-);
+#[test]
+fn under_ddp_two_ranks_train_as_one_process() {
+    on_ranks(2, |group| ddp_follows_one_process(group, &[3, 3]));
+}
 
-on_ranks!(
-    3,
-    fn under_ddp_a_rank_may_have_nothing(group: &ProcessGroup) {
-        ddp_follows_one_process(group, &[4, 0, 1]);
-    }
-);
+#[test]
+fn under_ddp_a_rank_may_have_nothing() {
+    on_ranks(3, |group| ddp_follows_one_process(group, &[4, 0, 1]));
+}

@@ -1,5 +1,6 @@
 //! A sharded optimizer computes what the whole one does, with only its share of the memory.
 
+use crate::common::on_ranks;
 use std::path::Path;
 use tch::nn::{self, Module, VarStore};
 use tch::{Device, Kind, Tensor};
@@ -145,30 +146,24 @@ fn follows_the_whole_optimizer(group: &ProcessGroup, widths: &[i64]) {
     }
 }
 
-on_ranks!(
-    2,
-    fn on_two_ranks_weights_and_state_are_those_of_the_whole_optimizer(group: &ProcessGroup) {
-        follows_the_whole_optimizer(group, &[6, 9, 7, 4]);
-    }
-);
+#[test]
+fn on_two_ranks_weights_and_state_are_those_of_the_whole_optimizer() {
+    on_ranks(2, |group| follows_the_whole_optimizer(group, &[6, 9, 7, 4]));
+}
 
-on_ranks!(
-    3,
-    fn on_three_ranks_weights_and_state_are_those_of_the_whole_optimizer(group: &ProcessGroup) {
-        follows_the_whole_optimizer(group, &[6, 9, 7, 4]);
-    }
-);
+#[test]
+fn on_three_ranks_weights_and_state_are_those_of_the_whole_optimizer() {
+    on_ranks(3, |group| follows_the_whole_optimizer(group, &[6, 9, 7, 4]));
+}
 
-on_ranks!(
-    3,
-    fn more_ranks_than_parameters_are_no_harm(group: &ProcessGroup) {
-        follows_the_whole_optimizer(group, &[6, 4]);
-    }
-);
+#[test]
+fn more_ranks_than_parameters_are_no_harm() {
+    on_ranks(3, |group| follows_the_whole_optimizer(group, &[6, 4]));
+}
 
-on_ranks!(
-    3,
-    fn each_rank_keeps_the_state_of_its_share_only(group: &ProcessGroup) {
+#[test]
+fn each_rank_keeps_the_state_of_its_share_only() {
+    on_ranks(3, |group| {
         let widths = [32; 13];
         let (mut whole, mut sharded) =
             (Job::new(group, &widths, adam), Job::new(group, &widths, sharded_adam));
@@ -185,12 +180,12 @@ on_ranks!(
         assert_eq!(all.iter().sum::<i64>(), total);
         // Twelve equal layers are divided evenly over three ranks.
         assert_eq!(all, [total / 3; 3]);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_state_that_is_spread_over_the_ranks_cannot_be_saved(group: &ProcessGroup) {
+#[test]
+fn a_state_that_is_spread_over_the_ranks_cannot_be_saved() {
+    on_ranks(2, |group| {
         let mut job = Job::new(group, &[6, 4], sharded_sgd);
         job.train(0..1);
         let refused = |job: &Job| job.optimizer.state_dict().unwrap_err().to_string();
@@ -205,12 +200,12 @@ on_ranks!(
         // The gathered state is now one step old.
         job.train(1..2);
         assert_eq!(refused(&job), expected);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_checkpoint_goes_from_a_whole_optimizer_to_a_sharded_one_and_back(group: &ProcessGroup) {
+#[test]
+fn a_checkpoint_goes_from_a_whole_optimizer_to_a_sharded_one_and_back() {
+    on_ranks(2, |group| {
         let port = std::env::var("MASTER_PORT").unwrap();
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("zero-{port}.safetensors"));
         fn parts(job: &mut Job) -> Training<'_> {
@@ -241,12 +236,12 @@ on_ranks!(
         }
         assert_eq!(job.weights(), uninterrupted.weights());
         assert_eq!(job.state(), uninterrupted.state());
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_rank_whose_step_fails_is_named_by_the_other(group: &ProcessGroup) {
+#[test]
+fn a_rank_whose_step_fails_is_named_by_the_other() {
+    on_ranks(2, |group| {
         let mut job = Job::new(group, &[6, 4], sharded_sgd);
         job.model.backward(&job.loss(0)).unwrap();
         if group.rank() == 1 {
@@ -257,12 +252,12 @@ on_ranks!(
         }
         let error = job.optimizer.step().unwrap_err().to_string();
         assert_eq!(error.contains("rank 1 reports: "), group.rank() == 0, "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn schedules_and_scalers_work_with_it(group: &ProcessGroup) {
+#[test]
+fn schedules_and_scalers_work_with_it() {
+    on_ranks(2, |group| {
         let weights = |make: Make| {
             let mut job = Job::new(group, &[6, 9, 4], make);
             let mut scheduler = LrScheduler::new(&mut *job.optimizer, StepLr::new(2)).unwrap();
@@ -279,12 +274,12 @@ on_ranks!(
         };
         assert_eq!(weights(sharded_adam), weights(adam));
         assert_eq!(weights(sharded_grouped_adam), weights(grouped_adam));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_group_that_is_added_is_sharded_too(group: &ProcessGroup) {
+#[test]
+fn a_group_that_is_added_is_sharded_too() {
+    on_ranks(2, |group| {
         let options = AdamOptions { lr: 0.02, ..AdamOptions::adamw() };
         let split = |vs: &VarStore| {
             let (first, rest): (Vec<_>, _) =
@@ -327,12 +322,12 @@ on_ranks!(
             let groups = sharded.state_dict().unwrap().param_groups;
             assert_eq!(groups, whole.state_dict().unwrap().param_groups);
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn the_rank_whose_state_cannot_be_gathered_is_named(group: &ProcessGroup) {
+#[test]
+fn the_rank_whose_state_cannot_be_gathered_is_named() {
+    on_ranks(2, |group| {
         let mut job = Job::new(group, &[6, 4], sharded_sgd);
         job.train(0..1);
         if group.rank() == 1 {
@@ -342,5 +337,5 @@ on_ranks!(
         let error = job.optimizer.consolidate_state_dict(0).unwrap_err().to_string();
         assert!(error.contains(r#""lr":null"#), "{error}");
         assert_eq!(error.contains("rank 1"), group.rank() == 0, "{error}");
-    }
-);
+    });
+}
