@@ -253,10 +253,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("missing/model.safetensors");
         let error = save(&path, &model(3), &group()).unwrap_err();
-        assert!(
-            error.to_string().contains("missing does not exist; expected a file in"),
-            "{error}"
-        );
+        let expected = "missing does not exist; expected a file in";
+        assert!(error.to_string().contains(expected), "{error}");
     }
 
     #[test]
@@ -267,10 +265,8 @@ mod tests {
         let mut vs = model(3);
         let before = vs.variables()["fc.bias"].copy();
         let error = load(&path, &mut vs).unwrap_err().to_string();
-        assert!(
-            error.ends_with("fc.weight has the shape [2, 4]; expected [2, 3], as in the model"),
-            "{error}"
-        );
+        let expected = "fc.weight has the shape [2, 4]; expected [2, 3], as in the model";
+        assert!(error.ends_with(expected), "{error}");
         assert_eq!(vs.variables()["fc.bias"], before);
     }
 

@@ -185,10 +185,8 @@ mod tests {
     fn a_job_without_a_device_and_a_job_within_a_job_are_refused() {
         let workers = workers(2);
         let error = workers.parallel_apply("test", vec![1, 2, 3], |_, job| Ok(job)).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "jobs is 3 for 2 devices, but must be at most one for each device"
-        );
+        let expected = "jobs is 3 for 2 devices, but must be at most one for each device";
+        assert_eq!(error.to_string(), expected);
         let nested = |_, job| workers.parallel_apply("inner", vec![job], |_, job: i32| Ok(job));
         let error = workers.parallel_apply("outer", vec![1, 2], nested).unwrap_err().to_string();
         assert!(error.contains("used within one of their own jobs"), "{error}");
@@ -216,11 +214,9 @@ mod tests {
             })
             .unwrap_err()
             .to_string();
-        assert_eq!(
-            error,
-            "the replica on cpu:1 failed in forward: The size of tensor a (3) must match the size \
-             of tensor b (2) at non-singleton dimension 0"
-        );
+        let expected = "the replica on cpu:1 failed in forward: The size of tensor a (3) must match the size of \
+                        tensor b (2) at non-singleton dimension 0";
+        assert_eq!(error, expected);
         // The threads can still be used.
         assert_eq!(
             workers.parallel_apply("test", vec![1, 2, 3], |_, job| Ok(job)).unwrap(),

@@ -151,10 +151,8 @@ fn options_that_cannot_work_are_refused() {
     on_ranks(1, |group| {
         let message = |options| model(group, Kind::Float, options).err().unwrap().to_string();
         let default = ApexOptions::default();
-        assert_eq!(
-            message(ApexOptions { message_size: 0, ..default }),
-            "message_size is 0, but must be at least 1"
-        );
+        let expected = "message_size is 0, but must be at least 1";
+        assert_eq!(message(ApexOptions { message_size: 0, ..default }), expected);
         for gradient_predivide_factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let error = message(ApexOptions { gradient_predivide_factor, ..default });
             assert!(error.ends_with("but must be more than 0"), "{error}");

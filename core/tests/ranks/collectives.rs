@@ -335,10 +335,8 @@ fn ranks_that_do_not_exist_are_refused_before_anything_is_sent() {
         assert_eq!(error, "src is rank 2, but must be a rank below the world size, 2");
         let error = group.send(&own(group), group.rank()).unwrap_err().to_string();
         let rank = group.rank();
-        assert_eq!(
-            error,
-            format!("dst is rank {rank}, this rank itself, but must be another rank")
-        );
+        let expected = format!("dst is rank {rank}, this rank itself, but must be another rank");
+        assert_eq!(error, expected);
         // The group can still be used.
         group.barrier().unwrap();
     });

@@ -342,10 +342,8 @@ fn no_sync_in_the_first_iteration_of_a_static_graph_is_refused() {
             wrapped(group, false, DdpOptions { static_graph: true, ..Default::default() });
         let _accumulating = model.no_sync();
         let error = model.f_forward_t(&batch(group, 0).0, true).unwrap_err().to_string();
-        assert!(
-            error.starts_with("no_sync is in the first iteration of a static graph"),
-            "{error}"
-        );
+        let expected = "no_sync is in the first iteration of a static graph";
+        assert!(error.starts_with(expected), "{error}");
     });
 }
 

@@ -58,10 +58,8 @@ fn one_profiler_runs_at_a_time_and_only_one_that_is_stopped_replaces_a_trace() {
         }
         let running = Profiler::start(&first).unwrap();
         let error = Profiler::start(&second).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "the profiler is running already, but must be stopped before another starts"
-        );
+        let expected = "the profiler is running already, but must be stopped before another starts";
+        assert_eq!(error, expected);
         drop(running);
         for path in [&first, &second] {
             assert!(fs::read_to_string(path).unwrap() == earlier);

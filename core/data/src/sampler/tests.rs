@@ -165,23 +165,17 @@ fn a_sequential_sampler_keeps_the_order_in_every_epoch() {
 
 #[test]
 fn a_shard_that_does_not_exist_is_refused() {
-    assert_eq!(
-        Shard::new(4, 4).unwrap_err().to_string(),
-        "rank is 4, but must be less than num_replicas, which is 4"
-    );
-    assert_eq!(
-        Shard::new(0, 0).unwrap_err().to_string(),
-        "num_replicas is 0, but must be the number of ranks, at least 1"
-    );
+    let expected = "rank is 4, but must be less than num_replicas, which is 4";
+    assert_eq!(Shard::new(4, 4).unwrap_err().to_string(), expected);
+    let expected = "num_replicas is 0, but must be the number of ranks, at least 1";
+    assert_eq!(Shard::new(0, 0).unwrap_err().to_string(), expected);
 }
 
 #[test]
 fn what_cannot_be_drawn_is_refused() {
     let none = RandomSampler { num_samples: Some(0), ..RandomSampler::new(0) };
-    assert_eq!(
-        none.indices(5, 0).unwrap_err().to_string(),
-        "num_samples is 0 of a data set of 5, but must be at least 1, of a data set that is not empty"
-    );
+    let expected = "num_samples is 0 of a data set of 5, but must be at least 1, of a data set that is not empty";
+    assert_eq!(none.indices(5, 0).unwrap_err().to_string(), expected);
     let of_nothing = RandomSampler { num_samples: Some(3), ..RandomSampler::new(0) };
     assert!(of_nothing.indices(0, 0).is_err());
     assert!(RandomSampler::new(0).indices(0, 0).unwrap().is_empty());

@@ -98,16 +98,11 @@ fn pngs_of_all_kinds_become_rgb_and_keep_their_bytes() {
 #[test]
 fn the_content_tells_the_format_and_not_the_name() {
     expect_halves(&decode_named("really_a_jpeg.png", COLOURS).unwrap(), LEFT, RIGHT);
-    assert_eq!(
-        decode_named("notes.jpg", b"no image").unwrap_err().to_string(),
-        "notes.jpg: begins with 0x6e6f2069; expected a JPEG or PNG image, which begins with \
-         0xffd8ff or 0x89504e47"
-    );
-    assert_eq!(
-        decode_named("empty.jpg", b"").unwrap_err().to_string(),
-        "empty.jpg: is empty; expected a JPEG or PNG image, which begins with 0xffd8ff or \
-         0x89504e47"
-    );
+    let expected = "notes.jpg: begins with 0x6e6f2069; expected a JPEG or PNG image, which begins with 0xffd8ff or \
+                    0x89504e47";
+    assert_eq!(decode_named("notes.jpg", b"no image").unwrap_err().to_string(), expected);
+    let expected = "empty.jpg: is empty; expected a JPEG or PNG image, which begins with 0xffd8ff or 0x89504e47";
+    assert_eq!(decode_named("empty.jpg", b"").unwrap_err().to_string(), expected);
 }
 
 #[test]
@@ -156,19 +151,15 @@ fn an_image_of_absurd_size_is_refused_before_memory_is_asked_for() {
     // The frame's header: a marker, its length, the bits of a sample, then height and width.
     let frame = jpeg.windows(2).position(|bytes| bytes == [0xff, 0xc0]).unwrap();
     jpeg[frame + 5..frame + 9].fill(0xff);
-    assert_eq!(
-        decode_named("huge.jpg", &jpeg).unwrap_err().to_string(),
-        "huge.jpg: claims to be an image of 65535×65535 pixels; expected at most 178956970 \
-         pixels; make it smaller"
-    );
+    let expected = "huge.jpg: claims to be an image of 65535×65535 pixels; expected at most 178956970 pixels; make it \
+                    smaller";
+    assert_eq!(decode_named("huge.jpg", &jpeg).unwrap_err().to_string(), expected);
 
     let mut png = Vec::new();
     let mut writer = Encoder::new(&mut png, 1 << 30, 1 << 30).write_header().unwrap();
     writer.write_chunk(png::chunk::IDAT, &[0]).unwrap();
     drop(writer);
-    assert_eq!(
-        decode_named("huge.png", &png).unwrap_err().to_string(),
-        "huge.png: claims to be an image of 1073741824×1073741824 pixels; expected at most \
-         178956970 pixels; make it smaller"
-    );
+    let expected = "huge.png: claims to be an image of 1073741824×1073741824 pixels; expected at most 178956970 \
+                    pixels; make it smaller";
+    assert_eq!(decode_named("huge.png", &png).unwrap_err().to_string(), expected);
 }

@@ -168,11 +168,9 @@ fn images_of_different_sizes_make_no_batch() {
     }
 
     let dataset = ImageDataset::new(Growing, Vec::new(), UNCHANGED, 0).unwrap();
-    assert_eq!(
-        dataset.batch(&[2, 2, 1], 0).unwrap_err().to_string(),
-        "size of image 1 is 2×2, but must be 2×3, as that of image 2: end the transforms with one \
-         that gives all images the same size"
-    );
+    let expected = "size of image 1 is 2×2, but must be 2×3, as that of image 2: end the transforms with one that \
+                    gives all images the same size";
+    assert_eq!(dataset.batch(&[2, 2, 1], 0).unwrap_err().to_string(), expected);
     let transforms: Vec<Box<dyn Transform>> = vec![Box::new(CenterCrop::new(2))];
     let dataset = ImageDataset::new(Growing, transforms, UNCHANGED, 0).unwrap();
     assert_eq!(dataset.batch(&[2, 2, 1], 0).unwrap().0.size(), [3, 3, 2, 2]);
@@ -200,19 +198,15 @@ fn an_image_that_the_source_leaves_out_is_missing_in_its_batch_and_nothing_else_
     let dataset = ImageDataset::new(Even(noise(8)), Vec::new(), UNCHANGED, 0).unwrap();
     let whole = ImageDataset::new(noise(8), Vec::new(), UNCHANGED, 0).unwrap();
     assert_eq!(dataset.batch(&[1, 4, 3, 2], 0).unwrap(), whole.batch(&[4, 2], 0).unwrap());
-    assert_eq!(
-        dataset.batch(&[5, 1], 0).unwrap_err().to_string(),
-        "a batch is of damaged images only, [5, 1], but must be one with at least one good image: \
-         repair or remove the files, or make larger batches"
-    );
+    let expected = "a batch is of damaged images only, [5, 1], but must be one with at least one good image: repair \
+                    or remove the files, or make larger batches";
+    assert_eq!(dataset.batch(&[5, 1], 0).unwrap_err().to_string(), expected);
 }
 
 #[test]
 fn an_index_past_the_end_is_refused_and_no_indices_make_an_empty_batch() {
     let dataset = ImageDataset::new(noise(4), Vec::new(), UNCHANGED, 0).unwrap();
-    assert_eq!(
-        dataset.batch(&[1, 4], 0).unwrap_err().to_string(),
-        "index is 4, but must be less than the number of images, 4"
-    );
+    let expected = "index is 4, but must be less than the number of images, 4";
+    assert_eq!(dataset.batch(&[1, 4], 0).unwrap_err().to_string(), expected);
     assert_eq!(dataset.batch(&[], 0).unwrap().0.size(), [0, 3, 0, 0]);
 }

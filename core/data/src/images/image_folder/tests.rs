@@ -106,10 +106,8 @@ fn a_class_without_images_is_named() {
 fn a_folder_without_classes_and_a_missing_one_are_named() {
     let root = images(&["1.jpg"]);
     let path = root.path().display();
-    assert_eq!(
-        ImageFolder::new(root.path()).unwrap_err().to_string(),
-        format!("{path}: holds no folder; expected a folder for every class")
-    );
+    let expected = format!("{path}: holds no folder; expected a folder for every class");
+    assert_eq!(ImageFolder::new(root.path()).unwrap_err().to_string(), expected);
     let error = ImageFolder::new(root.path().join("none")).unwrap_err().to_string();
     assert_eq!(error, format!("cannot read directory {path}/none"));
 }

@@ -233,12 +233,9 @@ fn the_state_of_other_settings_is_refused() {
     let state = LrScheduler::new(&mut optimizer, StepLr::new(30)).unwrap().state_dict().unwrap();
     let mut other = LrScheduler::new(&mut optimizer, StepLr::new(10)).unwrap();
     let error = other.load_state_dict(&state).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "the state of the schedule is that of StepLr { step_size: 30, gamma: 0.1 }, but must be \
-         that of StepLr { step_size: 10, gamma: 0.1 }; resume with the schedule that it was \
-         saved with"
-    );
+    let expected = "the state of the schedule is that of StepLr { step_size: 30, gamma: 0.1 }, but must be that of \
+                    StepLr { step_size: 10, gamma: 0.1 }; resume with the schedule that it was saved with";
+    assert_eq!(error, expected);
     let mut plateau = ReduceLrOnPlateau::new(&optimizer, Default::default()).unwrap();
     assert!(plateau.load_state_dict(&state).is_err());
 }

@@ -219,10 +219,9 @@ fn a_state_of_another_optimizer_is_refused() {
     let adam = Adam::new(&vs, AdamOptions::default()).unwrap();
     let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
     let error = optimizer.load_state_dict(&adam.state_dict().unwrap()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the optimizer state is that of Adam, but must be that of SGD, which is this optimizer"
-    );
+    let expected =
+        "the optimizer state is that of Adam, but must be that of SGD, which is this optimizer";
+    assert_eq!(error.to_string(), expected);
 }
 
 #[test]
@@ -238,10 +237,8 @@ fn a_sparse_momentum_of_another_shape_is_refused() {
     optimizer.load_state_dict(&state).unwrap();
     let smaller = Tensor::ones([4, 2], (Kind::Float, Device::Cpu));
     state.tensors[0].1 = smaller.to_sparse_sparse_dim(1);
-    assert_eq!(
-        optimizer.load_state_dict(&state).unwrap_err().to_string(),
-        "table.momentum_buffer is of shape [4, 2], but must be of shape [5, 2]"
-    );
+    let expected = "table.momentum_buffer is of shape [4, 2], but must be of shape [5, 2]";
+    assert_eq!(optimizer.load_state_dict(&state).unwrap_err().to_string(), expected);
 }
 
 #[test]
