@@ -4,7 +4,7 @@ use crate::common::on_ranks;
 use tch::nn::{Module, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, nn, no_grad};
 use tch_parallel::Error;
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp};
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, clip_grad_norm_};
 
 /// The number of rows of each rank.
@@ -40,11 +40,9 @@ impl ModuleT for Net {
     }
 }
 
-fn wrapped(
-    group: &ProcessGroup,
-    skip: bool,
-    options: DdpOptions,
-) -> (VarStore, DistributedDataParallel<Net>) {
+type Model = DistributedDataParallel<Net>;
+
+fn wrapped(group: &ProcessGroup, skip: bool, options: DdpOptions) -> (VarStore, Model) {
     tch::manual_seed(10 + group.rank() as i64);
     let vs = VarStore::new(Device::Cpu);
     let net = Net { skip, ..Net::new(&vs) };
@@ -71,6 +69,16 @@ fn loss(outputs: &Tensor, ys: &Tensor) -> Tensor {
     outputs.mse_loss(ys, tch::Reduction::Mean)
 }
 
+fn sgd(vs: &VarStore) -> Sgd {
+    Sgd::new(vs, SgdOptions { lr: 0.1, momentum: 0.9, ..Default::default() }).unwrap()
+}
+
+/// A forward and a backward pass with this rank's part of the data.
+fn pass(group: &ProcessGroup, model: &Model, data: &(Tensor, Tensor)) {
+    let (xs, ys) = part(group, data);
+    model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
+}
+
 /// The gradients of all the data in one process, from the same weights.
 fn expected(vs: &VarStore, skip: bool, data: &[&(Tensor, Tensor)]) -> Vec<Tensor> {
     let mut alone = VarStore::new(Device::Cpu);
@@ -79,12 +87,11 @@ fn expected(vs: &VarStore, skip: bool, data: &[&(Tensor, Tensor)]) -> Vec<Tensor
     for (xs, ys) in data {
         loss(&net.forward_t(xs, true), ys).backward();
     }
-    alone.trainable_variables().iter().map(Tensor::grad).collect()
+    gradients(&alone)
 }
 
 fn assert_gradients(vs: &VarStore, expected: &[Tensor]) {
-    for (parameter, expected) in vs.trainable_variables().iter().zip(expected) {
-        let gradient = parameter.grad();
+    for (gradient, expected) in gradients(vs).iter().zip(expected) {
         assert_eq!(gradient.defined(), expected.defined());
         if expected.defined() {
             let difference = f64::try_from((gradient - expected).abs().max()).unwrap();
@@ -96,15 +103,12 @@ fn assert_gradients(vs: &VarStore, expected: &[Tensor]) {
 /// Trains a few steps and compares the gradients of each with those of one process.
 fn follows_one_process(group: &ProcessGroup, skip: bool, options: DdpOptions) {
     let (vs, model) = wrapped(group, skip, options);
-    let mut optimizer =
-        Sgd::new(&vs, SgdOptions { lr: 0.1, momentum: 0.9, ..Default::default() }).unwrap();
+    let mut optimizer = sgd(&vs);
     for step in 0..4 {
         let data = batch(group, step);
         let expected = expected(&vs, skip, &[&data]);
-        let (xs, ys) = part(group, &data);
-        let loss = loss(&model.f_forward_t(&xs, true).unwrap(), &ys);
         optimizer.zero_grad().unwrap();
-        model.backward(&loss).unwrap();
+        pass(group, &model, &data);
         assert_gradients(&vs, &expected);
         optimizer.step().unwrap();
     }
@@ -118,33 +122,24 @@ fn gradients_are_those_of_one_process_with_all_the_data() {
 #[test]
 fn gradients_are_right_as_views_into_the_buckets() {
     on_ranks(2, |group| {
-        follows_one_process(
-            group,
-            false,
-            DdpOptions { gradient_as_bucket_view: true, ..Default::default() },
-        )
+        let options = DdpOptions { gradient_as_bucket_view: true, ..Default::default() };
+        follows_one_process(group, false, options);
     });
 }
 
 #[test]
 fn gradients_are_right_in_many_small_buckets() {
     on_ranks(2, |group| {
-        follows_one_process(
-            group,
-            false,
-            DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() },
-        )
+        let options = DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() };
+        follows_one_process(group, false, options);
     });
 }
 
 #[test]
 fn gradients_are_right_with_an_unused_layer_that_is_searched_for() {
     on_ranks(2, |group| {
-        follows_one_process(
-            group,
-            true,
-            DdpOptions { find_unused_parameters: true, ..Default::default() },
-        )
+        let options = DdpOptions { find_unused_parameters: true, ..Default::default() };
+        follows_one_process(group, true, options);
     });
 }
 
@@ -159,14 +154,11 @@ fn gradients_are_right_with_an_unused_layer_in_a_static_graph() {
 fn a_parameter_without_a_gradient_is_named_at_the_next_forward_pass() {
     on_ranks(2, |group| {
         let (_vs, model) = wrapped(group, true, DdpOptions::default());
-        let (xs, ys) = part(group, &batch(group, 0));
-        model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
-        match model.f_forward_t(&xs, true).unwrap_err() {
-            Error::UnusedParameters { names, .. } => {
-                assert_eq!(names, ["optional.bias", "optional.weight"]);
-            }
-            other => panic!("{other}"),
-        }
+        let data = batch(group, 0);
+        pass(group, &model, &data);
+        let error = model.f_forward_t(&data.0, true).unwrap_err();
+        let Error::UnusedParameters { names, .. } = &error else { panic!("{error}") };
+        assert_eq!(*names, ["optional.bias", "optional.weight"]);
     });
 }
 
@@ -175,34 +167,26 @@ fn gradients_add_up_under_no_sync_and_are_exchanged_by_the_next_pass() {
     on_ranks(2, |group| {
         let (vs, model) = wrapped(group, false, DdpOptions::default());
         let data = [batch(group, 0), batch(group, 1)];
-        let pass = |step: usize| {
-            let (xs, ys) = part(group, &data[step]);
-            model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
-        };
         {
             let _accumulating = model.no_sync();
-            pass(0);
-            let local =
-                f64::try_from(vs.trainable_variables()[0].grad().sum(Kind::Double)).unwrap();
-            let mut sum = Tensor::from(local);
-            group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
-            let average = f64::try_from(&sum).unwrap() / 2.0;
-            assert!((local - average).abs() > 1e-9, "so far each rank has its own gradients");
+            pass(group, &model, &data[0]);
+            let sums = checksums(group, &gradients(&vs));
+            assert!((sums[0] - sums[1]).abs() > 1e-9, "so far each rank has its own gradients");
         }
-        pass(1);
+        pass(group, &model, &data[1]);
         assert_gradients(&vs, &expected(&vs, false, &[&data[0], &data[1]]));
     });
 }
 
+/// A number for each rank that depends on its tensors.
 fn checksums(group: &ProcessGroup, tensors: &[Tensor]) -> Vec<f64> {
-    let own: f64 =
-        tensors.iter().map(|t| f64::try_from((t * 1e3).sin().sum(Kind::Double)).unwrap()).sum();
-    group
-        .all_gather(&Tensor::from(own))
-        .unwrap()
-        .iter()
-        .map(|t| f64::try_from(t).unwrap())
-        .collect()
+    let number = |tensor: &Tensor| tensor.double_value(&[]);
+    let own: f64 = tensors.iter().map(|t| number(&(t * 1e3).sin().sum(Kind::Double))).sum();
+    group.all_gather(&Tensor::from(own)).unwrap().iter().map(number).collect()
+}
+
+fn gradients(vs: &VarStore) -> Vec<Tensor> {
+    vs.trainable_variables().iter().map(Tensor::grad).collect()
 }
 
 #[test]
@@ -225,8 +209,7 @@ fn weights_and_momentum_stay_equal_because_gradients_are_exchanged() {
         // The negative control: the same steps on the module itself drift apart.
         for exchanged in [true, false] {
             let (vs, model) = wrapped(group, false, DdpOptions::default());
-            let mut optimizer =
-                Sgd::new(&vs, SgdOptions { lr: 0.1, momentum: 0.9, ..Default::default() }).unwrap();
+            let mut optimizer = sgd(&vs);
             for step in 0..3 {
                 let (xs, ys) = part(group, &batch(group, step));
                 let outputs = match exchanged {
@@ -238,14 +221,8 @@ fn weights_and_momentum_stay_equal_because_gradients_are_exchanged() {
                 optimizer.step().unwrap();
             }
             let weights = checksums(group, &vs.trainable_variables());
-            let momentum: Vec<_> = optimizer
-                .state_dict()
-                .unwrap()
-                .tensors
-                .into_iter()
-                .map(|(_, buffer)| buffer)
-                .collect();
-            let momentum = checksums(group, &momentum);
+            let state = optimizer.state_dict().unwrap().tensors.into_iter();
+            let momentum = checksums(group, &state.map(|(_, buffer)| buffer).collect::<Vec<_>>());
             assert_eq!(weights[0] == weights[1], exchanged);
             assert_eq!(momentum[0] == momentum[1], exchanged);
         }
@@ -263,16 +240,13 @@ fn every_rank_clips_its_gradients_as_one_process_with_all_the_data_would() {
         let norm = f64::try_from(Tensor::stack(&norms, 0).norm()).unwrap();
         assert!(norm > MAX_NORM, "{norm}");
 
-        let (xs, ys) = part(group, &data);
-        model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
+        pass(group, &model, &data);
         let found = clip_grad_norm_(&model.parameters(), MAX_NORM).unwrap();
         assert!((found - norm).abs() < ROUNDING, "{found} against {norm}");
-        let clipped: Vec<_> =
-            expected.iter().map(|gradient| gradient * (MAX_NORM / norm)).collect();
+        let clipped: Vec<_> = expected.iter().map(|each| each * (MAX_NORM / norm)).collect();
         assert_gradients(&vs, &clipped);
-        let gradients: Vec<_> = vs.trainable_variables().iter().map(Tensor::grad).collect();
-        let [first, second] = checksums(group, &gradients)[..] else { panic!("two ranks") };
-        assert_eq!(first, second);
+        let sums = checksums(group, &gradients(&vs));
+        assert_eq!(sums[0], sums[1]);
     });
 }
 
@@ -283,12 +257,11 @@ fn a_module_with_two_outputs_is_wrapped_by_a_closure() {
         let (vs, model) = wrapped(group, false, options);
         let data = batch(group, 0);
         let (xs, ys) = part(group, &data);
-        let (outputs, hidden) = model
-            .forward(|net| {
-                let hidden = net.optional.forward(&net.first.forward(&xs).tanh()).tanh();
-                (net.last.forward(&hidden), hidden)
-            })
-            .unwrap();
+        let pass = model.forward(|net| {
+            let hidden = net.optional.forward(&net.first.forward(&xs).tanh()).tanh();
+            (net.last.forward(&hidden), hidden)
+        });
+        let (outputs, hidden) = pass.unwrap();
         assert_eq!(hidden.size(), [ROWS, 4]);
         model.backward(&loss(&outputs, &ys)).unwrap();
         assert_gradients(&vs, &expected(&vs, false, &[&data]));
@@ -298,12 +271,10 @@ fn a_module_with_two_outputs_is_wrapped_by_a_closure() {
 #[test]
 fn the_logging_data_tells_bucket_sizes_and_times() {
     on_ranks(2, |group| {
-        let (vs, model) =
-            wrapped(group, false, DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() });
+        let options = DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() };
+        let (vs, model) = wrapped(group, false, options);
         for step in 0..3 {
-            let (xs, ys) = part(group, &batch(group, step));
-            let loss = loss(&model.f_forward_t(&xs, true).unwrap(), &ys);
-            model.backward(&loss).unwrap();
+            pass(group, &model, &batch(group, step));
         }
         // The logging data of a step is written at the next forward pass.
         let _ = model.f_forward_t(&part(group, &batch(group, 3)).0, true).unwrap();
@@ -315,9 +286,8 @@ fn the_logging_data_tells_bucket_sizes_and_times() {
         assert!(data.has_rebuilt_buckets);
         assert!(data.rebuilt_bucket_sizes.len() > 1, "{data:?}");
         assert_eq!(data.rebuilt_bucket_sizes.iter().sum::<u64>(), bytes as u64);
-        assert!(
-            !data.avg_backward_compute_time.is_zero() && !data.avg_backward_comm_time.is_zero()
-        );
+        let times = [data.avg_backward_compute_time, data.avg_backward_comm_time];
+        assert!(times.iter().all(|time| !time.is_zero()), "{times:?}");
     });
 }
 
@@ -338,8 +308,8 @@ fn a_model_may_be_dropped_before_the_backward_pass_of_its_output() {
 #[test]
 fn no_sync_in_the_first_iteration_of_a_static_graph_is_refused() {
     on_ranks(1, |group| {
-        let (_vs, model) =
-            wrapped(group, false, DdpOptions { static_graph: true, ..Default::default() });
+        let options = DdpOptions { static_graph: true, ..Default::default() };
+        let (_vs, model) = wrapped(group, false, options);
         let _accumulating = model.no_sync();
         let error = model.f_forward_t(&batch(group, 0).0, true).unwrap_err().to_string();
         let expected = "no_sync is in the first iteration of a static graph";
@@ -355,8 +325,7 @@ fn gradients_are_exchanged_again_when_the_last_no_sync_guard_is_gone() {
         drop(first);
         drop(second);
         let data = batch(group, 0);
-        let (xs, ys) = part(group, &data);
-        model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
+        pass(group, &model, &data);
         assert_gradients(&vs, &expected(&vs, false, &[&data]));
     });
 }

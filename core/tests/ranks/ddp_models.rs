@@ -27,10 +27,8 @@ fn refusal(group: &ProcessGroup, outputs: i64, change: impl FnOnce(&mut VarStore
         change(&mut vs);
     }
     let error = wrap(group, &vs, layer, DdpOptions::default()).unwrap_err().to_string();
-    let start = format!(
-        "rank {}: DistributedDataParallel::new failed: rank 1: its model is not rank 0's: ",
-        group.rank()
-    );
+    let failed = "DistributedDataParallel::new failed: rank 1: its model is not rank 0's: ";
+    let start = format!("rank {}: {failed}", group.rank());
     error.strip_prefix(&start).unwrap_or_else(|| panic!("{error}")).to_owned()
 }
 
@@ -64,8 +62,8 @@ fn every_rank_is_told_of_another_kind() {
 fn every_rank_is_told_of_other_options() {
     on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
-        let options =
-            DdpOptions { gradient_as_bucket_view: group.rank() == 1, ..Default::default() };
+        let gradient_as_bucket_view = group.rank() == 1;
+        let options = DdpOptions { gradient_as_bucket_view, ..Default::default() };
         let error = wrap(group, &vs, layer(&vs, 2), options).unwrap_err().to_string();
         assert!(error.contains("gradient_as_bucket_view: true"), "{error}");
     });
@@ -121,14 +119,9 @@ fn every_rank_is_told_of_a_rank_that_cannot_build_its_model() {
             let options = DdpOptions { bucket_cap_mb, ..Default::default() };
             let error = wrap(group, &vs, layer(&vs, 2), options).unwrap_err().to_string();
             let fault = "bucket_cap_mb is 0, but must be more than 0 MiB";
-            let rank = group.rank();
-            let expected = match rank == bad {
-                true => fault.to_owned(),
-                false => {
-                    format!("rank {rank}: DistributedDataParallel::new failed: rank {bad}: {fault}")
-                }
-            };
-            assert_eq!(error, expected);
+            let told =
+                format!("rank {}: DistributedDataParallel::new failed: rank {bad}: ", 1 - bad);
+            assert_eq!(error, if group.rank() == bad { fault.to_owned() } else { told + fault });
         }
     });
 }

@@ -111,12 +111,9 @@ fn ignored(group: &ProcessGroup, saved: &mut Saved) {
 
 fn local(group: &ProcessGroup, name: &str, hook: PostLocalSgd, saved: &mut Saved) {
     let vs = VarStore::new(Device::Cpu);
-    let net = nn::seq_t().add(linear(vs.root() / "0", 6, 5, LinearOptions::default())).add(linear(
-        vs.root() / "1",
-        5,
-        3,
-        LinearOptions::default(),
-    ));
+    let layer =
+        |i: &str, inputs, outputs| linear(vs.root() / i, inputs, outputs, Default::default());
+    let net = nn::seq_t().add(layer("0", 6, 5)).add(layer("1", 5, 3));
     fill(&vs, group);
     let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
     let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
@@ -209,9 +206,8 @@ fn a_sparse_gradient_that_is_not_expected_is_named() {
         let table = vs.root().zeros("table", &[5, 2]);
         let model = DistributedDataParallel::new(table, &vs, group).unwrap();
         let indices = Tensor::from_slice(&[1i64, 3]);
-        let output =
-            model.forward(|table| Tensor::embedding(table, &indices, -1, false, true)).unwrap();
-        let error = model.backward(&output.sum(Kind::Float)).unwrap_err().to_string();
+        let output = model.forward(|table| Tensor::embedding(table, &indices, -1, false, true));
+        let error = model.backward(&output.unwrap().sum(Kind::Float)).unwrap_err().to_string();
         let expected = "the gradient of table is sparse: name it in DdpOptions::sparse_gradients";
         assert!(error.contains(expected), "{error}");
     });
@@ -222,13 +218,11 @@ fn options_that_name_what_is_not_there_are_refused() {
     on_ranks(1, |group| {
         let vs = VarStore::new(Device::Cpu);
         let names = || ["tabel".to_owned()].into();
-        for (option, options) in [
-            ("sparse_gradients", DdpOptions { sparse_gradients: names(), ..Default::default() }),
-            (
-                "params_and_buffers_to_ignore",
-                DdpOptions { params_and_buffers_to_ignore: names(), ..Default::default() },
-            ),
-        ] {
+        let sparse = DdpOptions { sparse_gradients: names(), ..Default::default() };
+        let ignored = DdpOptions { params_and_buffers_to_ignore: names(), ..Default::default() };
+        for (option, options) in
+            [("sparse_gradients", sparse), ("params_and_buffers_to_ignore", ignored)]
+        {
             let table = vs.root().entry("table").or_zeros(&[5, 2]);
             let wrapped = DistributedDataParallel::with_options(table, &vs, group, options);
             let error = wrapped.unwrap_err().to_string();

@@ -39,18 +39,13 @@ fn gradient(tensor: &Tensor) -> Tensor {
     if gradient.defined() { gradient } else { tensor.zeros_like() }
 }
 
-fn layers(
-    group: &ProcessGroup,
-    options: BatchNormOptions,
-) -> ((VarStore, SyncBatchNorm), (VarStore, BatchNorm)) {
+type Layers = ((VarStore, SyncBatchNorm), (VarStore, BatchNorm));
+
+fn layers(group: &ProcessGroup, options: BatchNormOptions) -> Layers {
     layers_for(group, IMAGE, options)
 }
 
-fn layers_for(
-    group: &ProcessGroup,
-    sample: &[i64],
-    options: BatchNormOptions,
-) -> ((VarStore, SyncBatchNorm), (VarStore, BatchNorm)) {
+fn layers_for(group: &ProcessGroup, sample: &[i64], options: BatchNormOptions) -> Layers {
     let stores = [VarStore::new(Device::Cpu), VarStore::new(Device::Cpu)];
     let layer = sync_batch_norm(stores[0].root(), CHANNELS, group, options);
     let root = stores[1].root();
@@ -65,11 +60,7 @@ fn layers_for(
 }
 
 /// Trains two batches and compares everything that can be seen.
-fn follows_one_process(group: &ProcessGroup, rows: &[i64], options: BatchNormOptions) {
-    follows_one_process_with(group, rows, IMAGE, options);
-}
-
-fn follows_one_process_with(
+fn follows_one_process(
     group: &ProcessGroup,
     rows: &[i64],
     sample: &[i64],
@@ -79,11 +70,10 @@ fn follows_one_process_with(
     for step in 0..2 {
         let batch = Batch::shaped(rows, sample, step);
         let expected = pass(&alone, &vs_alone, &batch.images, &batch.targets);
-        let (images, targets) =
-            (batch.part(group, &batch.images), batch.part(group, &batch.targets));
-        let mut found = pass(&layer, &vs, &images, &targets);
-        assert_close("the output", &found[0], &batch.part(group, &expected[0]), ROUNDING);
-        assert_close("the images' gradient", &found[1], &batch.part(group, &expected[1]), ROUNDING);
+        let part = |all: &Tensor| batch.part(group, all);
+        let mut found = pass(&layer, &vs, &part(&batch.images), &part(&batch.targets));
+        assert_close("the output", &found[0], &part(&expected[0]), ROUNDING);
+        assert_close("the images' gradient", &found[1], &part(&expected[1]), ROUNDING);
         for (found, expected) in found[2..].iter_mut().zip(&expected[2..]) {
             group.all_reduce(found, ReduceOp::Sum).unwrap();
             assert_close("a parameter's gradient", found, expected, ROUNDING);
@@ -98,27 +88,27 @@ fn follows_one_process_with(
 
 #[test]
 fn alone_it_is_a_batch_norm() {
-    on_ranks(1, |group| follows_one_process(group, &[4], BatchNormOptions::default()));
+    on_ranks(1, |group| follows_one_process(group, &[4], IMAGE, BatchNormOptions::default()));
 }
 
 #[test]
 fn two_ranks_follow_one_process() {
-    on_ranks(2, |group| follows_one_process(group, &[3, 3], BatchNormOptions::default()));
+    on_ranks(2, |group| follows_one_process(group, &[3, 3], IMAGE, BatchNormOptions::default()));
 }
 
 #[test]
 fn three_ranks_follow_one_process() {
-    on_ranks(3, |group| follows_one_process(group, &[2, 2, 2], BatchNormOptions::default()));
+    on_ranks(3, |group| follows_one_process(group, &[2, 2, 2], IMAGE, BatchNormOptions::default()));
 }
 
 #[test]
 fn batches_may_differ_in_size() {
-    on_ranks(3, |group| follows_one_process(group, &[1, 5, 2], BatchNormOptions::default()));
+    on_ranks(3, |group| follows_one_process(group, &[1, 5, 2], IMAGE, BatchNormOptions::default()));
 }
 
 #[test]
 fn a_rank_may_have_nothing() {
-    on_ranks(3, |group| follows_one_process(group, &[3, 0, 2], BatchNormOptions::default()));
+    on_ranks(3, |group| follows_one_process(group, &[3, 0, 2], IMAGE, BatchNormOptions::default()));
 }
 
 #[test]
@@ -159,7 +149,7 @@ fn without_weights_and_running_statistics_ranks_follow_one_process() {
     on_ranks(2, |group| {
         let options =
             BatchNormOptions { affine: false, track_running_stats: false, ..Default::default() };
-        follows_one_process(group, &[1, 3], options);
+        follows_one_process(group, &[1, 3], IMAGE, options);
     });
 }
 
@@ -167,16 +157,14 @@ fn without_weights_and_running_statistics_ranks_follow_one_process() {
 fn rows_sequences_and_volumes_follow_one_process() {
     on_ranks(2, |group| {
         for sample in [ROW, SEQUENCE, VOLUME] {
-            follows_one_process_with(group, &[3, 4], sample, BatchNormOptions::default());
+            follows_one_process(group, &[3, 4], sample, BatchNormOptions::default());
         }
     });
 }
 
 #[test]
 fn a_rank_may_have_a_single_row_or_none() {
-    on_ranks(3, |group| {
-        follows_one_process_with(group, &[1, 5, 0], ROW, BatchNormOptions::default())
-    });
+    on_ranks(3, |group| follows_one_process(group, &[1, 5, 0], ROW, BatchNormOptions::default()));
 }
 
 #[test]
@@ -201,8 +189,7 @@ fn images_of_16_bits_have_statistics_of_32() {
         assert_eq!(found.kind(), Kind::BFloat16);
         // One unit in the last place of 8 bits.
         assert_close("the output", &found, &batch.part(group, &expected), 0.01);
-        let (found, expected) =
-            (layer.batch_norm.running_stats.unwrap(), alone.running_stats.unwrap());
+        let [found, expected] = [layer.batch_norm, alone].map(|it| it.running_stats.unwrap());
         assert_close("running_mean", &found.mean, &expected.mean, ROUNDING);
         assert_close("running_var", &found.var, &expected.var, ROUNDING);
     });
@@ -219,13 +206,8 @@ fn a_large_mean_does_not_swallow_the_variance() {
         let images = &batch.images * 0.1 + 1000;
         let _ = layer.forward_t(&batch.part(group, &images), true);
         let expected = images.to_kind(Kind::Double).var_dim([0, 2, 3].as_slice(), true, false);
-        let found = layer.batch_norm.running_stats.unwrap().var;
-        assert_close(
-            "the variance",
-            &(found / expected),
-            &Tensor::ones([3], (Kind::Float, Device::Cpu)),
-            1e-3,
-        );
+        let ratio = layer.batch_norm.running_stats.unwrap().var / expected;
+        assert_close("the variance", &ratio, &ratio.ones_like(), 1e-3);
     });
 }
 
@@ -264,17 +246,15 @@ fn a_backward_pass_may_be_run_twice_only_if_the_graph_is_kept() {
         let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
         let batch = Batch::new(&[3, 3], 0);
         let images = batch.part(group, &batch.images).copy().set_requires_grad(true);
-        let loss =
-            (layer.forward_t(&images, true) * batch.part(group, &batch.targets)).sum(Kind::Float);
-        let pass = |keep_graph| Tensor::f_run_backward(&[&loss], &[&images], keep_graph, false);
-        assert_eq!(pass(true).unwrap()[0], pass(false).unwrap()[0]);
+        let pass = |output: &Tensor, keep_graph| {
+            Tensor::f_run_backward(&[output.sum(Kind::Float)], &[&images], keep_graph, false)
+        };
+        let output = layer.forward_t(&images, true) * batch.part(group, &batch.targets);
+        assert_eq!(pass(&output, true).unwrap()[0], pass(&output, false).unwrap()[0]);
         // Without the product, whose own backward would complain first.
         let output = layer.forward_t(&images, true);
-        let pass = |keep_graph| {
-            Tensor::f_run_backward(&[&output.sum(Kind::Float)], &[&images], keep_graph, false)
-        };
-        pass(false).unwrap();
-        let error = pass(false).unwrap_err().to_string();
+        pass(&output, false).unwrap();
+        let error = pass(&output, false).unwrap_err().to_string();
         assert!(error.contains("has already been run"), "{error}");
     });
 }
