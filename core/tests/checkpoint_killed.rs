@@ -44,8 +44,7 @@ fn with_training<R>(f: impl FnOnce(&mut Training<'_>, &ProcessGroup) -> R) -> R 
     f(&mut training, &group)
 }
 
-/// The number of the save that wrote the file. All weights have that value, and so has the
-/// progress.
+/// The number of the save that wrote the file. All weights have that value, and so has the progress.
 fn load(path: &Path) -> i64 {
     with_training(|training, group| {
         let number = training.load::<i64>(path, group).unwrap().progress;

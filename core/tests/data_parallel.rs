@@ -12,8 +12,7 @@ use tch_parallel::data_parallel::{
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{Devices, LogicalDevice, Shared};
 
-/// Builds from the same seed every time. The lock is needed because all tests share one generator
-/// and run in parallel.
+/// Builds from the same seed every time. The lock is needed because all tests share one generator and run in parallel.
 fn seeded<R>(build: impl FnOnce() -> R) -> R {
     static GENERATOR: Mutex<()> = Mutex::new(());
     let _alone = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,8 +60,7 @@ fn on_devices(
     (vs, model)
 }
 
-/// Equal up to rounding: a gradient is a sum over the rows, computed in parts on several devices
-/// and in one go on one.
+/// Equal up to rounding: a gradient is a sum over the rows, computed in parts on several devices and in one go on one.
 fn assert_equal(found: &[f32], expected: &[f32]) {
     let scale = expected.iter().fold(0f32, |max, value| max.max(value.abs()));
     assert!(scale > 0.0);

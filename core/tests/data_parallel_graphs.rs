@@ -40,8 +40,7 @@ fn numbers(tensor: &Tensor) -> Vec<f32> {
 
 type Model<'a> = &'a dyn Fn(&Tensor) -> Tensor;
 
-/// The gradients of a variable used before the model, and of the model, for a loss that uses the
-/// model.
+/// The gradients of a variable used before the model, and of the model, for a loss that uses the model.
 fn gradients(devices: Option<usize>, loss: &dyn Fn(Model<'_>, &Tensor) -> Tensor) -> [Vec<f32>; 2] {
     let vs = VarStore::new(Device::Cpu);
     let before = Tensor::full([3], 1.5, (Kind::Float, Device::Cpu)).set_requires_grad(true);

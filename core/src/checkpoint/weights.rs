@@ -206,8 +206,7 @@ mod tests {
         let path = directory.path().join("old.pt");
         let legacy = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
         let line = format!(
-            "expected a state dict: python -c \"import torch; torch.save(torch.load('{}', 'cpu'), \
-             'new.pt')\"",
+            "expected a state dict: python -c \"import torch; torch.save(torch.load('{}', 'cpu'), 'new.pt')\"",
             path.display()
         );
         for (contents, found, expected) in [

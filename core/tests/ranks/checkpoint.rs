@@ -16,9 +16,8 @@ struct Progress {
     arguments: Vec<String>,
 }
 
-/// Covers all state that a checkpoint must hold: draws random numbers in every step, different ones
-/// on each rank; has running statistics; has counters in its optimizer, its schedule and its
-/// scaler, which skips steps.
+/// Covers all state that a checkpoint must hold: draws random numbers in every step, different ones on each rank; has
+/// running statistics; has counters in its optimizer, its schedule and its scaler, which skips steps.
 struct Job {
     vs: VarStore,
     model: DistributedDataParallel<nn::SequentialT>,
@@ -42,8 +41,7 @@ impl Job {
         let mut optimizer =
             Adam::new(&vs, AdamOptions { lr: 0.01, ..AdamOptions::adamw() }).unwrap();
         let scheduler = LrScheduler::new(&mut optimizer, OneCycleLr::new(0.01, 30)).unwrap();
-        // The initial scale overflows with these gradients, and so does the scale that it grows to
-        // later.
+        // The initial scale overflows with these gradients, and so does the scale that it grows to later.
         let options = GradScalerOptions { growth_interval: 2, ..Default::default() };
         let scaler = GradScaler::new(options).unwrap();
         Job { vs, model, optimizer, scheduler, scaler, group: group.clone() }

@@ -283,8 +283,7 @@ fn a_barrier_holds_the_fast_rank_until_the_slow_one_comes() {
 #[test]
 fn a_monitored_barrier_names_the_ranks_that_did_not_come() {
     on_ranks(3, |group| {
-        // Waits until ranks 0 and 1 have started, however long that takes, so that they are in
-        // time.
+        // Waits until ranks 0 and 1 have started, however long that takes, so that they are in time.
         group.barrier().unwrap();
         let timeout = Duration::from_secs(4);
         let limited = group.with_timeout(timeout);

@@ -124,8 +124,7 @@ fn a_panic_at_the_end_of_an_exchange_is_an_error() {
 #[test]
 fn what_libtorch_refuses_is_said_without_its_backtrace() {
     on_ranks(2, |group| {
-        let what = "The size of tensor a (2) must match the size of tensor b (3) at non-singleton \
-                    dimension 0";
+        let what = "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0";
         expect(group, fails_in_torch, When::Finish, what);
     });
 }
@@ -133,8 +132,7 @@ fn what_libtorch_refuses_is_said_without_its_backtrace() {
 #[test]
 fn a_result_of_another_shape_is_refused() {
     on_ranks(2, |group| {
-        let what = "its result for bucket 1 is Double [3] on Cpu, but must be Float [384] on Cpu, \
-                    as the bucket";
+        let what = "its result for bucket 1 is Double [3] on Cpu, but must be Float [384] on Cpu, as the bucket";
         expect(group, gives_too_little, When::Finish, what);
     });
 }
@@ -142,8 +140,7 @@ fn a_result_of_another_shape_is_refused() {
 #[test]
 fn an_undefined_result_is_refused() {
     on_ranks(2, |group| {
-        let what = "its result for bucket 1 is an undefined tensor, but must be Float [384] on Cpu, \
-                    as the bucket";
+        let what = "its result for bucket 1 is an undefined tensor, but must be Float [384] on Cpu, as the bucket";
         expect(group, gives_nothing, When::Finish, what);
     });
 }
@@ -184,8 +181,7 @@ fn a_backward_pass_within_a_hook_is_refused() {
                 + (&weights.vector * &vector).sum(Kind::Float)
         };
         let output = model.forward(loss).unwrap();
-        // Rank 1 makes no step within the join, so no backward pass of its own calls the hook
-        // there.
+        // Rank 1 makes no step within the join, so no backward pass of its own calls the hook there.
         if group.rank() == 1 {
             *held.lock().unwrap() = Some(output);
         }

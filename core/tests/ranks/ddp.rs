@@ -10,8 +10,7 @@ use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, clip_grad_norm_};
 /// The number of rows of each rank.
 const ROWS: i64 = 6;
 
-/// Sums of a few rows' gradients, added up in another order: a few units in the last place of
-/// values below 1.
+/// Sums of a few rows' gradients, added up in another order: a few units in the last place of values below 1.
 const ROUNDING: f64 = 1e-6;
 
 /// Three layers, of which the second can be skipped.

@@ -116,8 +116,7 @@ fn a_training_may_join_again_and_go_on_without() {
         let wrapped = model(group, TWO_BUCKETS);
         train(group, [3, 5, 4], BY_RANKS_THAT_TRAIN, &wrapped);
         train(group, [6, 2, 4], BY_RANKS_THAT_TRAIN, &wrapped);
-        // The joins above ended with a single rank training, but gradients are no longer divided by
-        // that number.
+        // The joins above ended with a single rank training, but gradients are no longer divided by that number.
         let (vs, model) = &wrapped;
         backward(vs, model, &own(group.rank(), 0)).unwrap();
         assert_close(&gradients(vs), &expected([1; WORLD], 0, JoinOptions::default()), "after");

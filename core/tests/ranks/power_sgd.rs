@@ -126,8 +126,7 @@ fn drift(group: &ProcessGroup, use_error_feedback: bool) -> f64 {
 fn error_feedback_makes_up_for_what_is_lost() {
     on_ranks(2, |group| {
         let (with, without) = (drift(group, true), drift(group, false));
-        // Without feedback, what is left out is lost; with it, it is only a step or two late, out
-        // of 40.
+        // Without feedback, what is left out is lost; with it, it is only a step or two late, out of 40.
         assert!(without > 0.1 && with < without / 5.0, "{with} with, {without} without");
     });
 }

@@ -19,8 +19,7 @@ const VOLUME: &[i64] = &[2, 3, 2];
 /// Means in 32 bits, rounded and added up in another order: a few units in the last place.
 const ROUNDING: f64 = 1e-6;
 
-/// The results of a pass over images: the output, and the gradients of the images, the weight and
-/// the bias.
+/// The results of a pass over images: the output, and the gradients of the images, the weight and the bias.
 fn pass(layer: &dyn ModuleT, vs: &VarStore, images: &Tensor, targets: &Tensor) -> Vec<Tensor> {
     let images = images.copy().set_requires_grad(true);
     let output = layer.forward_t(&images, true);
@@ -201,8 +200,7 @@ fn a_large_mean_does_not_swallow_the_variance() {
         let options = BatchNormOptions { momentum: 1.0, ..Default::default() };
         let ((_vs, layer), _) = layers(group, options);
         let batch = Batch::new(&[3, 3], 0);
-        // 32 bits represent 1000 to about 1/30,000, but its square only to 1/16, and the variance
-        // is smaller than that.
+        // 32 bits represent 1000 to about 1/30,000, but its square only to 1/16, and the variance is smaller than that.
         let images = &batch.images * 0.1 + 1000;
         let _ = layer.forward_t(&batch.part(group, &images), true);
         let expected = images.to_kind(Kind::Double).var_dim([0, 2, 3].as_slice(), true, false);

@@ -1,5 +1,4 @@
-//! A network with SyncBatchNorm under DistributedDataParallel, compared with one process that has
-//! all the data.
+//! A network with SyncBatchNorm under DistributedDataParallel, compared with one process that has all the data.
 
 use crate::batches::{Batch, CHANNELS, assert_close, vary_weights};
 use crate::common::on_ranks;
@@ -11,8 +10,7 @@ use tch_parallel::nn::{Conv2d, ConvOptions, NormLayer, conv2d};
 /// Means in 64 bits, rounded and added up in another order, through several layers.
 const ROUNDING: f64 = 1e-12;
 
-/// Two convolutions, each followed by a normalisation. The second has a shortcut, so the graph has
-/// two paths.
+/// Two convolutions, each followed by a normalisation. The second has a shortcut, so the graph has two paths.
 #[derive(Debug)]
 struct Net {
     convs: [Conv2d; 2],

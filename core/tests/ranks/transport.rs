@@ -56,8 +56,7 @@ fn ranks_that_compare_their_calls_over_gloo_use_it_too() {
     });
 }
 
-// As in a container, the first process of a new namespace sees none of the others. Only root may
-// make one.
+// As in a container, the first process of a new namespace sees none of the others. Only root may make one.
 #[test]
 fn a_rank_in_another_container_makes_all_use_sockets() {
     let rank_1_in_a_container = |rank, command: Command| match rank {

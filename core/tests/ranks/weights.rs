@@ -44,8 +44,7 @@ pub fn model(group: &ProcessGroup, options: DdpOptions) -> (VarStore, Model) {
     (vs, model)
 }
 
-/// Gradients that differ from rank to rank and from step to step, and that 16 bits cannot
-/// represent.
+/// Gradients that differ from rank to rank and from step to step, and that 16 bits cannot represent.
 pub fn own(rank: usize, step: i64) -> [Tensor; 2] {
     let numbers = |len: i64, offset: f64| {
         (Tensor::arange(len, (Kind::Float, Device::Cpu)) * 0.37 + offset).sin()

@@ -134,8 +134,7 @@ mod tests {
         assert_eq!(
             unpack(&path, &folder).unwrap_err().to_string(),
             format!(
-                "{}: holds no cifar-10-batches-bin/test_batch.bin; expected the archive of \
-                 CIFAR-10's binary version",
+                "{}: holds no cifar-10-batches-bin/test_batch.bin; expected the archive of CIFAR-10's binary version",
                 path.display()
             )
         );

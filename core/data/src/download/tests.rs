@@ -187,8 +187,7 @@ fn a_failure_names_every_mirror_and_its_reason_and_leaves_nothing_wrong_behind()
         source.to_string(),
         format!(
             "{}/fox.gz: the MD5 checksum is ad2c6db16220e303b9dfe0334985ed30, not \
-             9e107d9d372bb6826bd81d3542a419d6; the downloaded file was deleted; \
-             {}/fox.gz: answers with status 404",
+             9e107d9d372bb6826bd81d3542a419d6; the downloaded file was deleted; {}/fox.gz: answers with status 404",
             liar.url, empty.url
         )
     );

@@ -108,8 +108,7 @@ fn a_pickle_that_would_run_a_program_is_refused_by_its_name() {
     evil.extend(b"\x85R.");
     let error = refused(&evil);
     let expected = "model.pt: a pickle with posix.system; expected tensors by name, as \
-                    torch.save(model.state_dict(), …) writes them; nothing else in a file is \
-                    called";
+                    torch.save(model.state_dict(), …) writes them; nothing else in a file is called";
     assert_eq!(error, expected);
     assert!(file.path().exists());
     // Under the name of a type that a state dict has, too.

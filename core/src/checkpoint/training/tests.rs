@@ -106,8 +106,8 @@ fn another_optimizer_is_refused_and_both_are_named() {
     let mut vs = model(3);
     let mut optimizer = Adam::new(&vs, AdamOptions::adamw()).unwrap();
     let error = refused::<u64>(&path, training(&mut vs, &mut optimizer));
-    let expected = "the optimizer state is that of SGD; expected that of AdamW, which is this \
-                    optimizer";
+    let expected =
+        "the optimizer state is that of SGD; expected that of AdamW, which is this optimizer";
     assert!(error.starts_with(&path.display().to_string()), "{error}");
     assert!(error.ends_with(expected), "{error}");
 }

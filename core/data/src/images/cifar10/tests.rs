@@ -74,8 +74,7 @@ fn a_file_of_another_size_is_named_with_both_sizes() {
     assert_eq!(
         Cifar10::from_dir(dir.path(), Split::Test).unwrap_err().to_string(),
         format!(
-            "{}: holds 30726927 bytes; expected 30730000 bytes, 10000 images of 3073 each; download \
-             it again",
+            "{}: holds 30726927 bytes; expected 30730000 bytes, 10000 images of 3073 each; download it again",
             path.display()
         )
     );

@@ -1,5 +1,4 @@
-//! What schedules compute, refuse, save and restore. Only the comparison with Python shows that the
-//! bits are equal.
+//! What schedules compute, refuse, save and restore. Only the comparison with Python shows that the bits are equal.
 
 use super::super::{
     AnnealStrategy, ChainedScheduler, ConstantLr, CosineAnnealingLr, CyclicLr, CyclicMode,
@@ -349,8 +348,7 @@ fn settings_that_no_run_could_work_with_are_refused() {
         ),
         (
             refused(sequential(vec![])),
-            "the number of schedules is 2, with 0 milestones, but must be one more than the number \
-             of milestones",
+            "the number of schedules is 2, with 0 milestones, but must be one more than the number of milestones",
         ),
         (
             refused(sequential(vec![0])),

@@ -90,8 +90,7 @@ fn steps_of_sgd_are_those_of_pytorchs_cpp_optimizer_to_the_last_bit() {
     }
 }
 
-/// Uses other operations for the same formulas. Only a comparison with Python can show that the
-/// bits are equal.
+/// Uses other operations for the same formulas. Only a comparison with Python can show that the bits are equal.
 #[test]
 fn steps_of_adam_are_those_of_pytorchs_cpp_optimizer_but_for_rounding() {
     for options in adam_variants() {
