@@ -78,26 +78,22 @@ fn no_samples_are_shared_out_as_no_samples() {
     assert_eq!(rank(1, 2).num_samples(0), 0);
 }
 
+/// The first of two ranks' batches of four, or the second's.
+fn batches(seed: u64, r: usize) -> Vec<Vec<usize>> {
+    let indices = DistributedSampler { seed, ..rank(r, 2) }.indices(24, 0).unwrap();
+    indices.chunks(4).map(<[usize]>::to_vec).collect()
+}
+
 #[test]
 fn the_articles_first_screenshot_comes_out_of_seed_111() {
-    let batches = |r| {
-        let sampler = DistributedSampler { seed: 111, ..rank(r, 2) };
-        let indices = sampler.indices(24, 0).unwrap();
-        indices.chunks(4).map(<[usize]>::to_vec).collect::<Vec<_>>()
-    };
-    assert_eq!(batches(0), [[20, 6, 2, 17], [14, 10, 11, 18], [15, 8, 22, 9]]);
-    assert_eq!(batches(1), [[0, 13, 23, 12], [5, 3, 1, 4], [16, 19, 7, 21]]);
+    assert_eq!(batches(111, 0), [[20, 6, 2, 17], [14, 10, 11, 18], [15, 8, 22, 9]]);
+    assert_eq!(batches(111, 1), [[0, 13, 23, 12], [5, 3, 1, 4], [16, 19, 7, 21]]);
 }
 
 #[test]
 fn the_articles_second_screenshot_comes_out_of_seed_1111() {
-    let batches = |r| {
-        let sampler = DistributedSampler { seed: 1111, ..rank(r, 2) };
-        let indices = sampler.indices(24, 0).unwrap();
-        indices.chunks(4).map(<[usize]>::to_vec).collect::<Vec<_>>()
-    };
-    assert_eq!(batches(0), [[20, 19, 4, 0], [14, 3, 5, 18], [8, 17, 1, 11]]);
-    assert_eq!(batches(1), [[22, 21, 16, 13], [23, 2, 6, 12], [7, 9, 15, 10]]);
+    assert_eq!(batches(1111, 0), [[20, 19, 4, 0], [14, 3, 5, 18], [8, 17, 1, 11]]);
+    assert_eq!(batches(1111, 1), [[22, 21, 16, 13], [23, 2, 6, 12], [7, 9, 15, 10]]);
 }
 
 #[test]
@@ -138,12 +134,8 @@ fn the_shards_of_ranks_that_never_started_are_not_trained_on() {
 #[test]
 fn repeated_samples_bias_a_mean() {
     let mean = |drop_last| {
-        let seen: Vec<usize> = (0..5)
-            .flat_map(|r| {
-                let sampler = DistributedSampler { shuffle: false, drop_last, ..rank(r, 5) };
-                sampler.indices(24, 0).unwrap()
-            })
-            .collect();
+        let sampler = |r| DistributedSampler { shuffle: false, drop_last, ..rank(r, 5) };
+        let seen: Vec<usize> = (0..5).flat_map(|r| sampler(r).indices(24, 0).unwrap()).collect();
         (seen.len(), seen.iter().sum::<usize>() as f64 / seen.len() as f64)
     };
     assert_eq!(mean(false), (25, 11.04));
@@ -196,12 +188,8 @@ fn what_cannot_be_drawn_is_refused() {
 
 /// What the ranks of one epoch see in all when their number changes: `parts` holds the ranks, and the
 /// batches that each of them takes; the last part goes on to the end.
-fn seen_in_parts(
-    options: DistributedSampler,
-    len: usize,
-    batch_size: usize,
-    parts: &[(usize, usize)],
-) -> Vec<usize> {
+fn seen_in_parts(options: DistributedSampler, len: usize, parts: &[(usize, usize)]) -> Vec<usize> {
+    let batch_size = 4;
     let mut seen = Vec::new();
     for &(ranks, steps) in parts {
         let consumed = seen.len();
@@ -227,14 +215,14 @@ fn an_epoch_whose_ranks_change_in_number_has_every_sample() {
         ] {
             let options = DistributedSampler { shuffle, ..rank(0, 1) };
             let last_ranks = parts[2].0;
-            let mut seen = seen_in_parts(options, len, 4, &parts);
+            let mut seen = seen_in_parts(options, len, &parts);
             assert!(seen.len() < len + last_ranks, "at most the last step is filled up");
             seen.sort_unstable();
             seen.dedup();
             assert_eq!(seen, (0..len).collect::<Vec<_>>());
 
             let options = DistributedSampler { drop_last: true, ..options };
-            let mut seen = seen_in_parts(options, len, 4, &parts);
+            let mut seen = seen_in_parts(options, len, &parts);
             assert!(seen.len() + last_ranks > len, "less than one sample per rank is dropped");
             let total = seen.len();
             seen.sort_unstable();

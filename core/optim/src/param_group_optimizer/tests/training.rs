@@ -177,29 +177,18 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
     let mut optimizer = Adam::new(&problem.vs, AdamOptions::default()).unwrap();
     problem.train(&mut optimizer, 0..2);
     let good = optimizer.state_dict().unwrap();
-    let entries = "PARAMETER.step or PARAMETER.exp_avg or PARAMETER.exp_avg_sq";
-    let unknown = |name| {
-        format!(
-            "the optimizer state is {name}, but must be {entries} for a parameter of this model"
-        )
-    };
+    let unknown =
+        "PARAMETER.step or PARAMETER.exp_avg or PARAMETER.exp_avg_sq for a parameter of this model";
+    let together = "present: weight.step, weight.exp_avg, weight.exp_avg_sq belong together";
+    let (buffer, squares) = ("weight.momentum_buffer", "weight.exp_avg_sq");
     let number = || Some(Tensor::from(0.0));
-    for (name, entry, message) in [
-        ("weight.momentum_buffer", number(), unknown("weight.momentum_buffer")),
-        ("other.exp_avg", number(), unknown("other.exp_avg")),
-        ("bias.exp_avg", number(), "bias.exp_avg is of shape [], but must be of shape [3]".into()),
-        (
-            "bias.step",
-            Some(Tensor::from_slice(&[1.0, 2.0])),
-            "bias.step is of shape [2], but must be of shape []".into(),
-        ),
-        (
-            "weight.exp_avg_sq",
-            None,
-            "weight.exp_avg_sq is missing from the optimizer state, but must be present: \
-             weight.step, weight.exp_avg, weight.exp_avg_sq belong together"
-                .into(),
-        ),
+    let pair = Some(Tensor::from_slice(&[1.0, 2.0]));
+    for (name, entry, found, expected) in [
+        (buffer, number(), "the optimizer state is weight.momentum_buffer", unknown),
+        ("other.exp_avg", number(), "the optimizer state is other.exp_avg", unknown),
+        ("bias.exp_avg", number(), "bias.exp_avg is of shape []", "of shape [3]"),
+        ("bias.step", pair, "bias.step is of shape [2]", "of shape []"),
+        (squares, None, "weight.exp_avg_sq is missing from the optimizer state", together),
     ] {
         // Different values, so that a part that was copied is detected.
         let others = good.tensors.iter().filter(|(found, _)| found != name);
@@ -207,7 +196,8 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
         tensors.extend(entry.map(|entry| (name.to_owned(), entry)));
         let mut state = OptimizerState { tensors, ..optimizer.state_dict().unwrap() };
         state.param_groups[0].options = json!(AdamOptions { lr: 7.0, ..Default::default() });
-        assert_eq!(optimizer.load_state_dict(&state).unwrap_err().to_string(), message);
+        let error = optimizer.load_state_dict(&state).unwrap_err().to_string();
+        assert_eq!(error, format!("{found}, but must be {expected}"));
         assert_eq!(optimizer.state_dict().unwrap(), good);
     }
 }
