@@ -11,15 +11,19 @@ fn own(group: &ProcessGroup) -> Tensor {
 }
 
 fn values(tensor: &Tensor) -> Vec<f64> {
-    Vec::try_from(tensor).unwrap()
+    Vec::try_from(tensor.flatten(0, -1)).unwrap()
+}
+
+fn all_reduced(group: &ProcessGroup, mut tensor: Tensor, op: ReduceOp) -> Tensor {
+    group.all_reduce(&mut tensor, op).unwrap();
+    tensor
 }
 
 #[test]
 fn all_reduce_gives_every_rank_the_sum() {
     on_ranks(3, |group| {
-        let mut tensor = own(group);
-        group.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
-        assert_eq!(values(&tensor), [6.0, 60.0]);
+        let sum = all_reduced(group, own(group), ReduceOp::Sum);
+        assert_eq!(values(&sum), [6.0, 60.0]);
     });
 }
 
@@ -28,9 +32,7 @@ fn all_reduce_gives_every_rank_the_extremes_and_the_product() {
     on_ranks(3, |group| {
         for (op, expected) in [(ReduceOp::Max, 3.0), (ReduceOp::Min, 1.0), (ReduceOp::Product, 6.0)]
         {
-            let mut tensor = own(group);
-            group.all_reduce(&mut tensor, op).unwrap();
-            assert_eq!(values(&tensor)[0], expected, "{op:?}");
+            assert_eq!(values(&all_reduced(group, own(group), op))[0], expected, "{op:?}");
         }
     });
 }
@@ -38,9 +40,8 @@ fn all_reduce_gives_every_rank_the_extremes_and_the_product() {
 #[test]
 fn all_reduce_gives_every_rank_the_mean_but_not_of_integers() {
     on_ranks(3, |group| {
-        let mut tensor = own(group);
-        group.all_reduce(&mut tensor, ReduceOp::Avg).unwrap();
-        assert_eq!(values(&tensor), [2.0, 20.0]);
+        let mean = all_reduced(group, own(group), ReduceOp::Avg);
+        assert_eq!(values(&mean), [2.0, 20.0]);
         let error = group.all_reduce(&mut Tensor::from(1i64), ReduceOp::Avg).unwrap_err();
         assert!(error.to_string().contains("ReduceOp::Avg of a tensor is of Int64"), "{error}");
         group.barrier().unwrap();
@@ -51,9 +52,8 @@ fn all_reduce_gives_every_rank_the_mean_but_not_of_integers() {
 fn all_reduce_combines_the_bits_of_integers_but_not_of_other_numbers() {
     on_ranks_with_each_transport(2, |group| {
         for (op, expected) in [(ReduceOp::Band, 2), (ReduceOp::Bor, 7), (ReduceOp::Bxor, 5)] {
-            let mut bits = Tensor::from_slice(&[[6i64, 3][group.rank()]]);
-            group.all_reduce(&mut bits, op).unwrap();
-            assert_eq!(bits.int64_value(&[0]), expected, "{op:?}");
+            let bits = Tensor::from([6i64, 3][group.rank()]);
+            assert_eq!(all_reduced(group, bits, op).int64_value(&[]), expected, "{op:?}");
         }
         let error = group.all_reduce(&mut own(group), ReduceOp::Bor).unwrap_err().to_string();
         assert_eq!(error, "ReduceOp::Bor of a tensor is of Double, but must be of integers");
@@ -65,12 +65,10 @@ fn all_reduce_combines_the_bits_of_integers_but_not_of_other_numbers() {
 fn complex_numbers_have_a_sum_and_a_mean_but_no_order() {
     on_ranks_with_each_transport(2, |group| {
         let numbers = || Tensor::complex(&own(group), &-own(group));
-        let parts = |tensor: Tensor| values(&tensor.view_as_real().flatten(0, -1));
-        let mut sum = numbers();
-        group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
-        assert_eq!(parts(sum), [3.0, -3.0, 30.0, -30.0]);
+        let sum = all_reduced(group, numbers(), ReduceOp::Sum);
+        assert_eq!(values(&sum.view_as_real()), [3.0, -3.0, 30.0, -30.0]);
         let gathered = group.all_gather(&numbers()).unwrap();
-        assert_eq!(parts(gathered[1].shallow_clone()), [2.0, -2.0, 20.0, -20.0]);
+        assert_eq!(values(&gathered[1].view_as_real()), [2.0, -2.0, 20.0, -20.0]);
         for op in [ReduceOp::Max, ReduceOp::Min, ReduceOp::Product, ReduceOp::Bxor] {
             let error = group.all_reduce(&mut numbers(), op).unwrap_err().to_string();
             let expected = "of a tensor is of ComplexDouble, but must be of real numbers";
@@ -84,8 +82,7 @@ fn complex_numbers_have_a_sum_and_a_mean_but_no_order() {
 fn what_is_only_marked_as_negated_or_conjugated_is_exchanged() {
     on_ranks_with_each_transport(2, |group| {
         let numbers = own(group);
-        let mut negated = numbers.internal_neg_view();
-        group.all_reduce(&mut negated, ReduceOp::Sum).unwrap();
+        let negated = all_reduced(group, numbers.internal_neg_view(), ReduceOp::Sum);
         assert_eq!(values(&negated.resolve_neg()), [-3.0, -30.0]);
         // It is still a view of these.
         assert_eq!(values(&numbers), [3.0, 30.0]);
@@ -93,10 +90,8 @@ fn what_is_only_marked_as_negated_or_conjugated_is_exchanged() {
         let complex = Tensor::complex(&own(group), &own(group));
         let mut conjugated = complex.conj();
         group.broadcast(&mut conjugated, 1).unwrap();
-        assert_eq!(
-            values(&conjugated.resolve_conj().view_as_real().flatten(0, -1)),
-            [2.0, -2.0, 20.0, -20.0]
-        );
+        let resolved = conjugated.resolve_conj();
+        assert_eq!(values(&resolved.view_as_real()), [2.0, -2.0, 20.0, -20.0]);
         let gathered = group.all_gather(&own(group).internal_neg_view()).unwrap();
         assert_eq!(values(&Tensor::cat(&gathered, 0)), [-1.0, -10.0, -2.0, -20.0]);
         let pending = group.all_reduce_async(own(group).internal_neg_view(), ReduceOp::Max);
@@ -109,25 +104,19 @@ fn a_view_with_gaps_is_exchanged_without_what_lies_in_them() {
     on_ranks_with_each_transport(2, |group| {
         let table = Tensor::arange(6, (tch::Kind::Double, group.device())).reshape([3, 2]);
         group.all_reduce(&mut table.select(1, 0), ReduceOp::Sum).unwrap();
-        assert_eq!(values(&table.flatten(0, -1)), [0.0, 1.0, 4.0, 3.0, 8.0, 5.0]);
+        assert_eq!(values(&table), [0.0, 1.0, 4.0, 3.0, 8.0, 5.0]);
         // Ranks see the same elements, however each of them stores them.
-        let mut turned = match group.rank() {
-            0 => table.tr(),
-            _ => table.tr().contiguous(),
-        };
-        group.all_reduce(&mut turned, ReduceOp::Sum).unwrap();
-        assert_eq!(values(&turned.flatten(0, -1)), [0.0, 8.0, 16.0, 2.0, 6.0, 10.0]);
+        let turned = if group.rank() == 0 { table.tr() } else { table.tr().contiguous() };
+        let turned = all_reduced(group, turned, ReduceOp::Sum);
+        assert_eq!(values(&turned), [0.0, 8.0, 16.0, 2.0, 6.0, 10.0]);
         let other = 1 - group.rank();
         let received = table.zeros_like();
         let sent = group.isend(table.select(1, 1), other).unwrap();
         group.recv(&mut received.select(1, 0), other).unwrap();
         let _ = sent.wait().unwrap();
         // Rank 0's table has been summed once more.
-        let factor = [2.0, 1.0][other];
-        assert_eq!(
-            values(&received.select(1, 0).contiguous()),
-            [1.0, 3.0, 5.0].map(|x| x * factor)
-        );
+        let expected = [[2.0, 6.0, 10.0], [1.0, 3.0, 5.0]][other];
+        assert_eq!(values(&received.select(1, 0).contiguous()), expected);
     });
 }
 
@@ -136,17 +125,10 @@ fn sparse_tensors_have_a_sum() {
     on_ranks_with_each_transport(2, |group| {
         let rank = group.rank() as i64;
         let sparse = |index: i64| {
-            let (indices, values) = (Tensor::from_slice2(&[[index]]), Tensor::from_slice(&[1.0]));
-            Tensor::sparse_coo_tensor_indices_size(
-                &indices,
-                &values,
-                [3],
-                tch::kind::DOUBLE_CPU,
-                false,
-            )
+            let (at, one) = (Tensor::from_slice2(&[[index]]), Tensor::from_slice(&[1.0]));
+            Tensor::sparse_coo_tensor_indices_size(&at, &one, [3], tch::kind::DOUBLE_CPU, false)
         };
-        let mut sum = sparse(rank);
-        group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+        let sum = all_reduced(group, sparse(rank), ReduceOp::Sum);
         assert_eq!(values(&sum.to_dense(None, false)), [1.0, 1.0, 0.0]);
         let pending = group.all_reduce_async(sparse(2), ReduceOp::Sum).unwrap();
         assert_eq!(values(&pending.wait().unwrap().to_dense(None, false)), [0.0, 0.0, 2.0]);
@@ -332,8 +314,8 @@ fn ranks_that_do_not_exist_are_refused_before_anything_is_sent() {
     on_ranks(2, |group| {
         let error = group.broadcast(&mut own(group), 2).unwrap_err().to_string();
         assert_eq!(error, "src is rank 2, but must be a rank below the world size, 2");
-        let error = group.send(&own(group), group.rank()).unwrap_err().to_string();
         let rank = group.rank();
+        let error = group.send(&own(group), rank).unwrap_err().to_string();
         let expected = format!("dst is rank {rank}, this rank itself, but must be another rank");
         assert_eq!(error, expected);
         // The group can still be used.
@@ -359,8 +341,7 @@ fn a_rank_that_ends_early_is_named_to_the_one_that_waits() {
 #[test]
 fn a_world_of_one_has_collectives_as_well() {
     on_ranks(1, |group| {
-        let mut tensor = own(group);
-        group.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+        let tensor = all_reduced(group, own(group), ReduceOp::Sum);
         assert_eq!(values(&tensor), [1.0, 10.0]);
         assert_eq!(group.all_gather(&tensor).unwrap().len(), 1);
         group.barrier().unwrap();

@@ -4,7 +4,7 @@ use crate::common::on_ranks;
 use crate::weights::{Weights, backward, model, own, two_buckets};
 use std::sync::{Arc, Mutex};
 use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Tensor};
 use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
 use tch_parallel::distributed::{DistributedDataParallel, JoinOptions, ProcessGroup, ReduceOp};
 use tch_parallel::{Error, Result};
@@ -150,11 +150,7 @@ fn a_plain_backward_panics_with_the_hooks_error() {
     on_ranks(1, |group| {
         let hook = |_: &ProcessGroup, _: &mut GradBucket<'_>| refuses().map(|_| unreachable!());
         let (_vs, model) = model(group, two_buckets(hooks::from_fn("refusing", hook)));
-        let loss = model
-            .forward(|weights| {
-                weights.matrix.sum(tch::Kind::Float) + weights.vector.sum(tch::Kind::Float)
-            })
-            .unwrap();
+        let loss = model.forward(|weights| weights.loss(&own(0, 0))).unwrap();
         let error = loss.f_backward().unwrap_err().to_string();
         assert!(error.contains("communication hook refusing: the gradient is too long"), "{error}");
     });
@@ -168,18 +164,13 @@ fn a_backward_pass_within_a_hook_is_refused() {
         let hook = hooks::from_fn("nested", move |group, bucket| {
             let taken = loss.lock().unwrap().take();
             if let Some(loss) = taken {
-                loss.f_backward().map_err(|error| {
-                    Error::argument("the inner backward pass", error, "possible")
-                })?;
+                let refused = |error| Error::argument("the inner backward pass", error, "possible");
+                loss.f_backward().map_err(refused)?;
             }
             hooks::AllReduce.start(group, bucket)
         });
         let (_vs, model) = model(group, two_buckets(hook));
-        let [matrix, vector] = own(group.rank(), 0);
-        let loss = |weights: &Weights| {
-            (&weights.matrix * &matrix).sum(Kind::Float)
-                + (&weights.vector * &vector).sum(Kind::Float)
-        };
+        let loss = |weights: &Weights| weights.loss(&own(group.rank(), 0));
         let output = model.forward(loss).unwrap();
         // Rank 1 makes no step within the join, so no backward pass of its own calls the hook there.
         if group.rank() == 1 {

@@ -28,10 +28,6 @@ use tch_parallel::distributed::{
 };
 use tch_parallel::{Error, Result};
 
-fn loss(weights: &Weights, [matrix, vector]: &[Tensor; 2]) -> Tensor {
-    (&weights.matrix * matrix).sum(Kind::Float) + (&weights.vector * vector).sum(Kind::Float)
-}
-
 fn mean(step: i64) -> [Tensor; 2] {
     let [[a_matrix, a_vector], [b_matrix, b_vector]] = [own(0, step), own(1, step)];
     [a_matrix / 2.0 + b_matrix / 2.0, a_vector / 2.0 + b_vector / 2.0]
@@ -40,13 +36,11 @@ fn mean(step: i64) -> [Tensor; 2] {
 /// The loss of a forward pass whose wrapper does not see it.
 fn hidden_loss(model: &Model, gradients: &[Tensor; 2]) -> Tensor {
     let mut hidden = None;
-    let seen: Option<Tensor> = model
-        .forward(|weights| {
-            hidden = Some(loss(weights, gradients));
-            None
-        })
-        .unwrap();
-    assert!(seen.is_none());
+    let pass = model.forward(|weights| -> Option<Tensor> {
+        hidden = Some(weights.loss(gradients));
+        None
+    });
+    assert!(pass.unwrap().is_none());
     hidden.unwrap()
 }
 
@@ -77,27 +71,19 @@ fn a_model_may_be_dropped_before_the_backward_pass_of_an_output_that_it_has_not_
     });
 }
 
-/// A hook with a place for its model, in which `act` is called with it.
-fn with_its_model(
-    act: impl Fn(&mut Option<Model>) -> Result<()> + Send + 'static,
-) -> (impl CommHook, Arc<Mutex<Option<Model>>>) {
-    let place = Arc::new(Mutex::new(None));
-    let model = Arc::clone(&place);
-    let hook = hooks::from_fn("uses its model", move |group, bucket| {
-        act(&mut model.lock().unwrap())?;
-        hooks::AllReduce.start(group, bucket)
-    });
-    (hook, place)
-}
-
-/// A loss of a model that its hook can reach.
+/// A loss of a model whose hook calls `act` with it.
 fn reachable(
     group: &ProcessGroup,
     act: impl Fn(&mut Option<Model>) -> Result<()> + Send + 'static,
 ) -> (VarStore, Tensor) {
-    let (hook, place) = with_its_model(act);
+    let place = Arc::new(Mutex::new(None::<Model>));
+    let reached = Arc::clone(&place);
+    let hook = hooks::from_fn("uses its model", move |group, bucket| {
+        act(&mut reached.lock().unwrap())?;
+        hooks::AllReduce.start(group, bucket)
+    });
     let (vs, model) = model(group, two_buckets(hook));
-    let loss = model.forward(|weights| loss(weights, &own(group.rank(), 0))).unwrap();
+    let loss = model.forward(|weights| weights.loss(&own(group.rank(), 0))).unwrap();
     *place.lock().unwrap() = Some(model);
     (vs, loss)
 }
@@ -128,7 +114,7 @@ fn a_hook_may_drop_its_model_when_the_exchange_has_ended() {
             }))
         });
         let (vs, model) = model(group, two_buckets(hook));
-        let loss = model.forward(|weights| loss(weights, &own(group.rank(), 0))).unwrap();
+        let loss = model.forward(|weights| weights.loss(&own(group.rank(), 0))).unwrap();
         *place.lock().unwrap() = Some(model);
         loss.f_backward().unwrap();
         assert_eq!(gradients(&vs), mean(0));
@@ -154,7 +140,7 @@ fn expect_refusal(group: &ProcessGroup, act: impl Fn(&Model) -> Result<()> + Sen
 fn a_forward_pass_within_a_hook_is_refused() {
     on_ranks(1, |group| {
         expect_refusal(group, |model| {
-            with_grad(|| model.forward(|weights| loss(weights, &own(0, 1))).map(drop))
+            with_grad(|| model.forward(|weights| weights.loss(&own(0, 1))).map(drop))
         })
     });
 }
@@ -163,7 +149,7 @@ fn a_forward_pass_within_a_hook_is_refused() {
 fn a_hook_that_runs_its_models_backward_pass_gets_an_error() {
     on_ranks(1, |group| {
         expect_refusal(group, |model| {
-            let loss = with_grad(|| loss(model.module(), &own(0, 1)));
+            let loss = with_grad(|| model.module().loss(&own(0, 1)));
             model.backward(&loss)
         })
     });
@@ -173,7 +159,7 @@ fn a_hook_that_runs_its_models_backward_pass_gets_an_error() {
 fn a_backward_pass_on_another_thread_that_a_hook_waits_for_is_refused() {
     on_ranks(1, |group| {
         expect_refusal(group, |model| {
-            let loss = with_grad(|| loss(model.module(), &own(0, 1)));
+            let loss = with_grad(|| model.module().loss(&own(0, 1)));
             let pass = thread::spawn(move || loss.f_backward().map(drop).map_err(Error::from));
             pass.join().unwrap()
         })
@@ -212,12 +198,9 @@ fn a_model_may_be_wrapped_again_while_an_old_graph_still_exists() {
         let (vs, model) = model(group, TWO_BUCKETS);
         let old = hidden_loss(&model, &own(group.rank(), 0));
         drop(model);
-        let weights = Weights {
-            matrix: vs.variables()["matrix"].shallow_clone(),
-            vector: vs.variables()["vector"].shallow_clone(),
-        };
-        let again =
-            DistributedDataParallel::with_options(weights, &vs, group, TWO_BUCKETS).unwrap();
+        let weights = Weights::new(&vs);
+        let again = DistributedDataParallel::with_options(weights, &vs, group, TWO_BUCKETS);
+        let again = again.unwrap();
         for step in 1..4 {
             backward(&vs, &again, &own(group.rank(), step)).unwrap();
             assert_eq!(gradients(&vs), mean(step));
@@ -233,13 +216,9 @@ fn without_its_wrapper_a_model_exchanges_nothing() {
         let (vs, wrapped) = model(group, TWO_BUCKETS);
         backward(&vs, &wrapped, &own(group.rank(), 0)).unwrap();
         drop(wrapped);
-        let weights = Weights {
-            matrix: vs.variables()["matrix"].shallow_clone(),
-            vector: vs.variables()["vector"].shallow_clone(),
-        };
         let own = own(group.rank(), 1);
         vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
-        loss(&weights, &own).f_backward().unwrap();
+        Weights::new(&vs).loss(&own).f_backward().unwrap();
         assert_eq!(gradients(&vs), own);
     });
 }
@@ -287,7 +266,7 @@ fn a_forward_pass_may_contain_another() {
         let (vs, model) = model(group, TWO_BUCKETS);
         let own = own(group.rank(), 0);
         let output =
-            model.forward(|_| model.forward(|weights| loss(weights, &own)).unwrap()).unwrap();
+            model.forward(|_| model.forward(|weights| weights.loss(&own)).unwrap()).unwrap();
         model.backward(&output).unwrap();
         assert_eq!(gradients(&vs), mean(0));
     });
