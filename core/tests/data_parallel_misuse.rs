@@ -120,28 +120,21 @@ fn a_replica_that_fails_is_named_and_the_model_goes_on() {
 fn a_backward_pass_that_fails_on_a_replica_names_it_and_leaves_no_gradient_there() {
     let (vs, model) = model(2);
     let inputs = Tensor::arange(8, (Kind::Float, Device::Cpu)).view([4, 2]);
-    let output = model
-        .forward(inputs.shallow_clone(), |module, xs| {
-            let mut hidden = module.forward_t(&xs, true).exp();
-            let output = &hidden * 2.0;
-            if xs.double_value(&[0, 0]) == 4.0 {
-                // exp needs its result for the backward pass, and here it is overwritten.
-                let _ = tch::no_grad(|| hidden.zero_());
-            }
-            output
-        })
-        .unwrap();
-    let error = message(model.backward(&output.sum(Kind::Float)));
-    assert!(
-        error.starts_with(
-            "backward failed: the replica on cpu:1 failed in backward: one of the variables needed"
-        ),
-        "{error}"
-    );
+    let output = model.forward(inputs.shallow_clone(), |module, xs| {
+        let mut hidden = module.forward_t(&xs, true).exp();
+        let output = &hidden * 2.0;
+        if xs.double_value(&[0, 0]) == 4.0 {
+            // exp needs its result for the backward pass, and here it is overwritten.
+            let _ = tch::no_grad(|| hidden.zero_());
+        }
+        output
+    });
+    let error = message(model.backward(&output.unwrap().sum(Kind::Float)));
+    let expected =
+        "backward failed: the replica on cpu:1 failed in backward: one of the variables needed";
+    assert!(error.starts_with(expected), "{error}");
     // As in PyTorch, the caller must clear what the failed pass has left on the original.
-    for mut variable in vs.trainable_variables() {
-        variable.zero_grad();
-    }
+    vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
     model.backward(&model.forward_t(&inputs, true).sum(Kind::Float)).unwrap();
     let bias = vs.variables()["bias"].grad();
     assert_eq!(Vec::<f32>::try_from(bias).unwrap(), [4.0; 3]);
@@ -150,11 +143,9 @@ fn a_backward_pass_that_fails_on_a_replica_names_it_and_leaves_no_gradient_there
 #[test]
 fn devices_that_are_not_there_are_refused() {
     let vs = VarStore::new(Device::Cpu);
-    let options =
-        |device| DataParallelOptions { output_device: Some(device), ..Default::default() };
     let on = |device| {
-        DataParallel::with_options(linear, &vs, &Devices::cpu(2).unwrap(), options(device))
-            .map(drop)
+        let options = DataParallelOptions { output_device: Some(device), ..Default::default() };
+        DataParallel::with_options(linear, &vs, &Devices::cpu(2).unwrap(), options).map(drop)
     };
     let expected = "device is cpu:64, but must be one of cpu:0 to cpu:63";
     assert_eq!(message(on(LogicalDevice::Cpu(64))), expected);

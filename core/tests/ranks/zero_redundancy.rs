@@ -45,9 +45,8 @@ impl Job {
         let mut net = nn::seq();
         for (index, pair) in widths.windows(2).enumerate() {
             let path = vs.root() / index.to_string();
-            net = net
-                .add(nn::linear(path, pair[0], pair[1], Default::default()))
-                .add_fn(Tensor::tanh);
+            let layer = nn::linear(path, pair[0], pair[1], Default::default());
+            net = net.add(layer).add_fn(Tensor::tanh);
         }
         let model = DistributedDataParallel::new(net, &vs, group).unwrap();
         let optimizer = optimizer(&vs, group);
@@ -58,11 +57,8 @@ impl Job {
         let inputs = self.inputs;
         let offset = step * 7 + self.group.rank() as i64;
         let xs = (Tensor::arange(5 * inputs, (Kind::Float, Device::Cpu)) * 0.37 + offset).sin();
-        self.model
-            .forward(|net| net.forward(&xs.view([5, inputs])))
-            .unwrap()
-            .square()
-            .mean(Kind::Float)
+        let output = self.model.forward(|net| net.forward(&xs.view([5, inputs])));
+        output.unwrap().square().mean(Kind::Float)
     }
 
     fn train(&mut self, steps: std::ops::Range<i64>) {
@@ -133,8 +129,7 @@ fn follows_the_whole_optimizer(group: &ProcessGroup, widths: &[i64]) {
     for [whole, sharded] in
         [[sgd as Make, sharded_sgd], [adam, sharded_adam], [grouped_adam, sharded_grouped_adam]]
     {
-        let (mut whole, mut sharded) =
-            (Job::new(group, widths, whole), Job::new(group, widths, sharded));
+        let [mut whole, mut sharded] = [whole, sharded].map(|make| Job::new(group, widths, make));
         let begin = whole.weights();
         for step in 0..10 {
             whole.train(step..step + 1);
@@ -170,12 +165,8 @@ fn each_rank_keeps_the_state_of_its_share_only() {
         whole.train(0..1);
         sharded.train(0..1);
         let bytes = sharded.optimizer.state_bytes() as i64;
-        let all: Vec<i64> = group
-            .all_gather(&Tensor::from(bytes))
-            .unwrap()
-            .iter()
-            .map(|bytes| bytes.int64_value(&[]))
-            .collect();
+        let gathered = group.all_gather(&Tensor::from(bytes)).unwrap();
+        let all: Vec<_> = gathered.iter().map(|bytes| bytes.int64_value(&[])).collect();
         let total = whole.optimizer.state_bytes() as i64;
         assert_eq!(all.iter().sum::<i64>(), total);
         // Twelve equal layers are divided evenly over three ranks.
@@ -189,11 +180,10 @@ fn a_state_that_is_spread_over_the_ranks_cannot_be_saved() {
         let mut job = Job::new(group, &[6, 4], sharded_sgd);
         job.train(0..1);
         let refused = |job: &Job| job.optimizer.state_dict().unwrap_err().to_string();
-        let expected = format!(
-            "the optimizer's state is sharded over the ranks, but must be gathered on this one: \
-             call `consolidate_state_dict({})` on all of them",
-            group.rank()
-        );
+        let call = format!("call `consolidate_state_dict({})` on all of them", group.rank());
+        let expected =
+            "the optimizer's state is sharded over the ranks, but must be gathered on this one";
+        let expected = format!("{expected}: {call}");
         assert_eq!(refused(&job), expected);
         job.optimizer.consolidate_state_dict(1).unwrap();
         assert_eq!(job.optimizer.state_dict().is_ok(), group.rank() == 1);
@@ -304,11 +294,9 @@ fn a_group_that_is_added_is_sharded_too() {
         whole.add_param_group(added).unwrap();
         let expected = train(3..6, &mut whole);
 
-        tch::no_grad(|| {
-            for (mut parameter, start) in job.vs.trainable_variables().into_iter().zip(&start) {
-                parameter.copy_(start);
-            }
-        });
+        for (mut parameter, start) in job.vs.trainable_variables().into_iter().zip(&start) {
+            tch::no_grad(|| parameter.copy_(start));
+        }
         let (sharded, added) = split(&job.vs);
         let mut sharded = ZeroRedundancyOptimizer::new(sharded, group);
         train(0..3, &mut sharded);
