@@ -205,18 +205,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("old.pt");
         let legacy = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
-        let line = format!(
-            "expected a state dict: python -c \"import torch; torch.save(torch.load('{}', 'cpu'), 'new.pt')\"",
-            path.display()
-        );
+        let hdf5 = b"\x89HDF\r\n\x1a\n\0\0\0";
+        let convert = format!("torch.save(torch.load('{}', 'cpu'), 'new.pt')", path.display());
+        let line = format!("expected a state dict: python -c \"import torch; {convert}\"");
         for (contents, found, expected) in [
             (&legacy[..], "a pickle, as PyTorch wrote before 1.6", &line[..]),
             (b"", "an empty file", "expected a file that `save`, torch.save or"),
-            (
-                b"\x89HDF\r\n\x1a\n\0\0\0",
-                "neither safetensors nor PyTorch's",
-                "expected a file that",
-            ),
+            (hdf5, "neither safetensors nor PyTorch's", "expected a file that"),
         ] {
             fs::write(&path, contents).unwrap();
             let error = load(&path, &mut model(3)).unwrap_err().to_string();

@@ -149,12 +149,10 @@ fn an_index_beyond_the_end_is_refused() {
 
 #[test]
 fn fashion_mnist_is_read_where_debian_puts_it() {
+    let missing = "/usr/share/datasets/fashion-mnist: does not exist; expected Fashion-MNIST; on Debian and Ubuntu \
+                   `apt-get install dataset-fashion-mnist` puts it there";
     match Mnist::fashion(Split::Test) {
         Ok(fashion) => assert_eq!(fashion.len(), 10_000),
-        Err(error) => assert_eq!(
-            error.to_string(),
-            "/usr/share/datasets/fashion-mnist: does not exist; expected Fashion-MNIST; on Debian \
-             and Ubuntu `apt-get install dataset-fashion-mnist` puts it there"
-        ),
+        Err(error) => assert_eq!(error.to_string(), missing),
     }
 }
