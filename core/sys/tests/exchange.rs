@@ -126,24 +126,20 @@ fn ranks_that_call_different_operations_are_told_which() {
     const SUM: ReduceOp = ReduceOp::Sum;
     type Call = fn(&ProcessGroup) -> Result<Work, Error>;
     let sum_of_10: Call = |group| group.all_reduce(&ones(10), SUM, NOW);
+    let long_sum: Call = |group| group.all_reduce(&ones(1_000_000), SUM, NOW);
+    let gather: Call = |group| group.all_gather(&[ones(10), ones(10)], &ones(10), NOW);
     let sum_of_doubles: Call = |group| group.all_reduce(&ones(10).to_kind(Kind::Double), SUM, NOW);
     let sum_of_parts: Call = |group| group.reduce_scatter_tensor(&ones(5), &ones(10), SUM, NOW);
     let others: [(Call, &str); 9] = [
         (|group| group.all_reduce(&ones(12), SUM, NOW), "all_reduce (sum) of 12 x Float"),
-        (
-            |group| group.all_reduce(&ones(1_000_000), SUM, NOW),
-            "all_reduce (sum) of 1000000 x Float",
-        ),
+        (long_sum, "all_reduce (sum) of 1000000 x Float"),
         (sum_of_doubles, "all_reduce (sum) of 10 x Double"),
         (|group| group.all_reduce(&ones(10), ReduceOp::Max, NOW), "all_reduce (max) of 10 x Float"),
         (|group| group.broadcast(&ones(10), 1, NOW), "broadcast from rank 1 of 10 x Float"),
         (|group| group.barrier(NOW), "barrier"),
         // This one is left to gloo, which would wait for the other rank.
         (|group| group.reduce(&ones(10), 0, SUM, NOW), "reduce (sum) to rank 0 of 10 x Float"),
-        (
-            |group| group.all_gather(&[ones(10), ones(10)], &ones(10), NOW),
-            "all_gather of 10 x Float",
-        ),
+        (gather, "all_gather of 10 x Float"),
         (sum_of_parts, "reduce_scatter (sum) of 10 x Float"),
     ];
     for (other, name) in others {

@@ -10,16 +10,10 @@ use c10d_sys::{ProcessGroup, ReduceOp};
 use common::{FLOAT, NOW, Now, Random, Rank, allocated, with_ranks};
 use tch::{Device, Kind, Tensor};
 
-const KINDS: [Kind; 8] = [
-    Kind::Float,
-    Kind::Double,
-    Kind::Half,
-    Kind::BFloat16,
-    Kind::Int64,
-    Kind::Int,
-    Kind::Int8,
-    Kind::Uint8,
-];
+const KINDS: [Kind; 8] = {
+    use Kind::*;
+    [Float, Double, Half, BFloat16, Int64, Int, Int8, Uint8]
+};
 const OPS: [ReduceOp; 5] =
     [ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Product, ReduceOp::Min, ReduceOp::Max];
 

@@ -60,12 +60,9 @@ fn a_batch_of_messages_goes_round_whatever_their_order() {
     on_ranks(3, |group| {
         let (rank, ranks) = (group.rank(), group.world_size());
         let previous = (rank + ranks - 1) % ranks;
-        let mut pending = group
-            .batch_isend_irecv(vec![
-                P2pOp::Irecv { tensor: message(9), src: previous },
-                P2pOp::Isend { tensor: message(rank), dst: (rank + 1) % ranks },
-            ])
-            .unwrap();
+        let receive = P2pOp::Irecv { tensor: message(9), src: previous };
+        let send = P2pOp::Isend { tensor: message(rank), dst: (rank + 1) % ranks };
+        let mut pending = group.batch_isend_irecv(vec![receive, send]).unwrap();
         let sent = pending.pop().unwrap();
         assert_eq!(number(&pending.pop().unwrap().wait().unwrap()), previous as f64);
         assert_eq!(number(&sent.wait().unwrap()), rank as f64);
@@ -120,12 +117,9 @@ fn dies_in_the_middle(test: &str, start: fn(&ProcessGroup, Tensor) -> Pending<Te
         kill(rank_1, Signal::SIGKILL).unwrap();
         let killed = Instant::now();
         let error = pending.wait().unwrap_err().to_string();
+        let delay = killed.elapsed();
         assert!(error.contains("rank 1 (pid"), "{error}");
-        assert!(
-            killed.elapsed() < Duration::from_secs(30),
-            "after {:?}: {error}",
-            killed.elapsed()
-        );
+        assert!(delay < Duration::from_secs(30), "after {delay:?}: {error}");
     });
 }
 

@@ -26,14 +26,9 @@ fn expect_halves(image: &Image, left: [u8; 3], right: [u8; 3]) {
     }
 }
 
-fn png_file(
-    (width, height): (u32, u32),
-    colours: ColorType,
-    depth: BitDepth,
-    samples: &[u8],
-) -> Vec<u8> {
+fn png_file(size: (u32, u32), colours: ColorType, depth: BitDepth, samples: &[u8]) -> Vec<u8> {
     let mut file = Vec::new();
-    let mut encoder = Encoder::new(&mut file, width, height);
+    let mut encoder = Encoder::new(&mut file, size.0, size.1);
     encoder.set_color(colours);
     encoder.set_depth(depth);
     if colours == ColorType::Indexed {
@@ -76,6 +71,7 @@ fn an_image_of_one_pixel_is_an_image() {
 #[test]
 fn pngs_of_all_kinds_become_rgb_and_keep_their_bytes() {
     let two = (2, 1);
+    let sixteen_bits = [1, 200, 2, 0, 3, 0, 4, 0, 5, 0, 6, 255];
     for (colours, depth, samples, expected) in [
         (ColorType::Rgb, BitDepth::Eight, &[1, 2, 3, 4, 5, 6][..], [1, 2, 3, 4, 5, 6]),
         (ColorType::Rgba, BitDepth::Eight, &[1, 2, 3, 0, 4, 5, 6, 99], [1, 2, 3, 4, 5, 6]),
@@ -83,12 +79,7 @@ fn pngs_of_all_kinds_become_rgb_and_keep_their_bytes() {
         (ColorType::Grayscale, BitDepth::One, &[0b0100_0000], [0, 0, 0, 255, 255, 255]),
         (ColorType::GrayscaleAlpha, BitDepth::Eight, &[7, 0, 8, 255], [7, 7, 7, 8, 8, 8]),
         (ColorType::Indexed, BitDepth::Eight, &[1, 0], [4, 5, 6, 1, 2, 3]),
-        (
-            ColorType::Rgb,
-            BitDepth::Sixteen,
-            &[1, 200, 2, 0, 3, 0, 4, 0, 5, 0, 6, 255],
-            [1, 2, 3, 4, 5, 6],
-        ),
+        (ColorType::Rgb, BitDepth::Sixteen, &sixteen_bits, [1, 2, 3, 4, 5, 6]),
     ] {
         let image = decode_named("a.png", &png_file(two, colours, depth, samples)).unwrap();
         assert_eq!(image, Image::new(2, 1, expected.into()).unwrap(), "{colours:?} {depth:?}");

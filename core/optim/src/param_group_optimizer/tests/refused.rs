@@ -60,16 +60,13 @@ fn options_that_pytorch_refuses_are_refused_by_every_optimizer() {
         assert_eq!(refused, format!("{found}, but must be at least 0 and below 1"));
     }
     let positive = "a number above 0";
+    let nesterov = refused(|o: &mut SgdOptions| o.nesterov = true);
     let with_momentum = "used with a momentum above 0 and a dampening of 0";
     for (found, expected, refused) in [
         ("lr is 0", positive, refused(|o: &mut SparseAdamOptions| o.lr = 0.0)),
         ("eps is NaN", positive, refused(|o: &mut SparseAdamOptions| o.eps = f64::NAN)),
         ("rho is 1.1", "a number from 0 to 1", refused(|o: &mut AdadeltaOptions| o.rho = 1.1)),
-        (
-            "nesterov is set with momentum 0 and dampening 0",
-            with_momentum,
-            refused(|o: &mut SgdOptions| o.nesterov = true),
-        ),
+        ("nesterov is set with momentum 0 and dampening 0", with_momentum, nesterov),
     ] {
         assert_eq!(refused, format!("{found}, but must be {expected}"));
     }
