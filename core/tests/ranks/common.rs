@@ -1,6 +1,7 @@
 //! Runs a test's body on several ranks, each in its own process.
 
 use std::any::type_name;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -9,11 +10,13 @@ use std::thread;
 use std::time::Duration;
 
 use nix::unistd::Pid;
+use tch::Tensor;
 use tch_parallel::distributed::{
     DeviceChoice, ProcessGroup, ProcessGroupOptions, init_process_group,
 };
 use tests::programs::{as_rank, free_port};
 use tests::progress::Patience;
+use tests::python;
 use tests::wait::until;
 
 /// How long a test's rank waits for another.
@@ -80,11 +83,7 @@ pub fn processes_from(
     let port = free_port().unwrap();
     let rank = |rank| {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command
-            .args(["--exact", test, "--nocapture", "--test-threads=1"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+        command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
         Rank::start(change(rank, as_rank(command, rank, world_size, port)))
     };
     let ranks: Vec<_> = (0..world_size).map(rank).collect();
@@ -110,9 +109,66 @@ pub fn processes_from(
 pub fn under(outer: &[&str], inner: &Command) -> Command {
     let mut command = Command::new(outer[0]);
     command.args(&outer[1..]).arg(inner.get_program()).args(inner.get_args());
-    command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    with_variables_of(inner, command)
+}
+
+fn with_variables_of(other: &Command, mut command: Command) -> Command {
+    command.envs(other.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command
+}
+
+/// Two ranks, of which one runs a script of Python's and the other the body.
+pub fn beside_python(script: &str, python_rank: usize, body: impl FnOnce()) {
+    let start = |rank, command: Command| match rank == python_rank {
+        true => with_variables_of(&command, python(script, []).unwrap()),
+        false => command,
+    };
+    processes_from(2, test_of(&body), start, body);
+}
+
+/// Tensors by name.
+pub type Saved = BTreeMap<String, Tensor>;
+
+/// What a script of Python's saves as the same rank of a job of its own. It gets the name of a file,
+/// and then these arguments.
+pub fn in_python(group: &ProcessGroup, script: &str, arguments: &[&str]) -> Saved {
+    let mut port = free_port().unwrap();
+    group.broadcast_object(&mut port, 0).unwrap();
+    let place = (group.rank(), group.world_size(), port);
+    let (mut program, file) = python_rank(script, place, arguments);
+    let ended = program.status().unwrap();
+    assert!(ended.success(), "{ended}");
+    read(&file)
+}
+
+/// This rank of Python's, of so many, at this port; and the file that it will write.
+pub fn python_rank(
+    script: &str,
+    (rank, ranks, port): (usize, usize, u16),
+    arguments: &[&str],
+) -> (Command, PathBuf) {
+    let file = format!("{script}-{port}-{rank}.safetensors");
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
+    let arguments = [file.to_str().unwrap()].into_iter().chain(arguments.iter().copied());
+    let program = python(script, arguments).unwrap();
+    let mut program = as_rank(program, rank, ranks, port);
+    program.env("OMP_NUM_THREADS", "1");
+    (program, file)
+}
+
+/// Reads such a file, and removes it.
+pub fn read(file: &Path) -> Saved {
+    let saved = Tensor::read_safetensors(file).unwrap().into_iter().collect();
+    fs::remove_file(file).unwrap();
+    saved
+}
+
+/// Expects the same names, and the same bits.
+pub fn expect_equal(saved: Saved, expected: Saved) {
+    assert_eq!(saved.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    let differ: Vec<_> =
+        saved.iter().filter(|(name, tensor)| **tensor != expected[*name]).map(|it| it.0).collect();
+    assert!(differ.is_empty(), "{} of {}: {differ:?}", differ.len(), saved.len());
 }
 
 /// A temporary directory for one job, which rank 0 creates and removes.
@@ -150,6 +206,7 @@ struct Rank {
 
 impl Rank {
     fn start(mut command: Command) -> Rank {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut pipe = process.stderr.take().unwrap();
         let stderr = thread::spawn(move || {

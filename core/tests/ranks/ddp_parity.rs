@@ -1,9 +1,7 @@
 //! Sparse gradients, ignored variables, local steps and averages of models equal Python's to the last
 //! bit, on both ranks of a job.
 
-use crate::common::on_ranks;
-use std::collections::BTreeMap;
-use std::path::Path;
+use crate::common::{Saved, expect_equal, in_python, on_ranks};
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel::distributed::hooks::{AllReduce, PostLocalSgd};
@@ -15,10 +13,6 @@ use tch_parallel::optim::{
     AveragedModel, AveragedModelOptions, Averaging, Optimizer, PostLocalSgdOptimizer, Sgd,
     SgdOptions,
 };
-use tests::programs::{as_rank, free_port};
-use tests::python;
-
-type Saved = BTreeMap<String, Tensor>;
 
 fn sgd(vs: &VarStore) -> Sgd {
     Sgd::new(vs, SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() }).unwrap()
@@ -160,21 +154,6 @@ fn averaged(group: &ProcessGroup, averaging: Averaging, use_buffers: bool, saved
     }
 }
 
-/// What Python computes as the same rank of a job of its own.
-fn in_python(group: &ProcessGroup) -> Saved {
-    let mut port = free_port().unwrap();
-    group.broadcast_object(&mut port, 0).unwrap();
-    let file = format!("ddp-parity-{port}-{}.safetensors", group.rank());
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
-    let program = python("ddp_options", [file.to_str().unwrap()]).unwrap();
-    let mut program = as_rank(program, group.rank(), group.world_size(), port);
-    let ended = program.env("OMP_NUM_THREADS", "1").status().unwrap();
-    assert!(ended.success(), "{ended}");
-    let saved = Tensor::read_safetensors(&file).unwrap().into_iter().collect();
-    std::fs::remove_file(file).unwrap();
-    saved
-}
-
 #[test]
 fn sparse_gradients_ignored_variables_local_steps_and_averages_equal_pythons() {
     on_ranks(2, |group| {
@@ -191,11 +170,7 @@ fn sparse_gradients_ignored_variables_local_steps_and_averages_equal_pythons() {
             averaged(group, Averaging::Swa, use_buffers, &mut saved);
             averaged(group, Averaging::Ema { decay: 0.9 }, use_buffers, &mut saved);
         }
-        let expected = in_python(group);
-        assert_eq!(saved.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
-        let differ: Vec<_> =
-            saved.iter().filter(|(name, tensor)| **tensor != expected[*name]).collect();
-        assert!(differ.is_empty(), "{:?}", differ.iter().map(|(name, _)| name).collect::<Vec<_>>());
+        expect_equal(saved, in_python(group, "ddp_options", &[]));
     });
 }
 

@@ -1,10 +1,8 @@
 //! A model that is sharded has the bits of Python's `fully_shard`: losses, shards of gradients, weights.
 
-use crate::common::{self, on_ranks};
+use crate::common::{self, Saved, expect_equal, in_python, on_ranks, python_rank, read};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel::distributed::{
@@ -12,10 +10,7 @@ use tch_parallel::distributed::{
 };
 use tch_parallel::nn::CheckpointWrapper;
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions, clip_grad_norm_};
-use tests::programs::{as_rank, free_port};
-use tests::python;
-
-type Saved = BTreeMap<String, Tensor>;
+use tests::programs::free_port;
 
 const BLOCKS: usize = 3;
 
@@ -195,47 +190,17 @@ impl Way<'_> {
     }
 }
 
-/// A rank of Python's, and the file that it will write.
-fn python_rank(rank: usize, ranks: usize, port: u16, ways: &[&str]) -> (Command, PathBuf) {
-    let file = format!("fully-shard-{port}-{rank}.safetensors");
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
-    let arguments = [file.to_str().unwrap()].into_iter().chain(ways.iter().copied());
-    let program = python("fully_shard", arguments).unwrap();
-    let mut program = as_rank(program, rank, ranks, port);
-    program.env("OMP_NUM_THREADS", "1");
-    (program, file)
-}
-
-fn read(file: &Path) -> Saved {
-    let saved = Tensor::read_safetensors(file).unwrap().into_iter().collect();
-    std::fs::remove_file(file).unwrap();
-    saved
-}
-
-/// What Python computes as the same rank of a job of its own.
-fn in_python(group: &ProcessGroup, ways: &[&str]) -> Saved {
-    let mut port = free_port().unwrap();
-    group.broadcast_object(&mut port, 0).unwrap();
-    let (mut program, file) = python_rank(group.rank(), group.world_size(), port, ways);
-    let ended = program.status().unwrap();
-    assert!(ended.success(), "{ended}");
-    read(&file)
-}
-
 fn expect_pythons_bits(group: &ProcessGroup, ways: &str) {
     let ways: Vec<_> = ways.split_whitespace().collect();
     let mut saved = Saved::new();
     ways.iter().for_each(|way| Way(way).train(group, &mut saved));
-    expect_equal(saved, in_python(group, &ways));
+    expect_equal(without_empty_shards(saved), in_python(group, "fully_shard", &ways));
 }
 
-fn expect_equal(mut saved: Saved, expected: Saved) {
-    // A rank without rows of a parameter has an empty shard, which Python does not save.
+/// A rank without rows of a parameter has an empty shard, which Python does not save.
+fn without_empty_shards(mut saved: Saved) -> Saved {
     saved.retain(|_, tensor| tensor.numel() > 0);
-    assert_eq!(saved.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
-    let differ: Vec<_> =
-        saved.iter().filter(|(name, tensor)| **tensor != expected[*name]).map(|it| it.0).collect();
-    assert!(differ.is_empty(), "{} of {}: {differ:?}", differ.len(), saved.len());
+    saved
 }
 
 #[test]
@@ -279,9 +244,8 @@ fn a_rank_in_rust_and_one_in_python_train_one_model() {
             variable.and_then(|(_, value)| value?.to_str()).unwrap().to_owned()
         };
         let port = value_of("MASTER_PORT").parse().unwrap();
-        let (mut program, file) = python_rank(1, 2, port, &WAYS);
+        let (program, file) = python_rank("fully_shard", (1, 2, port), &WAYS);
         *other_file.borrow_mut() = file;
-        program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         program
     };
     common::processes_from(2, this_test!(), python_on_rank_1, || {
@@ -290,14 +254,14 @@ fn a_rank_in_rust_and_one_in_python_train_one_model() {
         WAYS.iter().for_each(|way| Way(way).train(&group, &mut saved));
         let port = free_port().unwrap();
         let [first, second] = [0, 1].map(|rank| {
-            let (mut program, file) = python_rank(rank, 2, port, &WAYS);
+            let (mut program, file) = python_rank("fully_shard", (rank, 2, port), &WAYS);
             (program.spawn().unwrap(), file)
         });
         for (mut process, file) in [second, first] {
             assert!(process.wait().unwrap().success());
             let expected = read(&file);
             if file.to_string_lossy().ends_with("-0.safetensors") {
-                expect_equal(std::mem::take(&mut saved), expected);
+                expect_equal(without_empty_shards(std::mem::take(&mut saved)), expected);
             }
         }
     });

@@ -14,16 +14,6 @@ use tch_parallel::optim::{
     ZeroRedundancyOptimizer,
 };
 
-const SGD: SgdOptions = SgdOptions {
-    lr: 0.1,
-    momentum: 0.9,
-    dampening: 0.0,
-    weight_decay: 0.01,
-    nesterov: true,
-    maximize: false,
-    foreach: None,
-};
-
 /// A model and its optimizer, trained on data that differs from rank to rank.
 struct Job {
     inputs: i64,
@@ -86,12 +76,17 @@ impl Job {
     }
 }
 
+fn nesterov(vs: &VarStore) -> Sgd {
+    let options = SgdOptions { lr: 0.1, momentum: 0.9, weight_decay: 0.01, ..Default::default() };
+    Sgd::new(vs, SgdOptions { nesterov: true, ..options }).unwrap()
+}
+
 fn sgd(vs: &VarStore, _: &ProcessGroup) -> Box<dyn Optimizer> {
-    Box::new(Sgd::new(vs, SGD).unwrap())
+    Box::new(nesterov(vs))
 }
 
 fn sharded_sgd(vs: &VarStore, group: &ProcessGroup) -> Box<dyn Optimizer> {
-    Box::new(ZeroRedundancyOptimizer::new(Sgd::new(vs, SGD).unwrap(), group))
+    Box::new(ZeroRedundancyOptimizer::new(nesterov(vs), group))
 }
 
 fn adam(vs: &VarStore, _: &ProcessGroup) -> Box<dyn Optimizer> {
