@@ -16,28 +16,39 @@ use tch::Tensor;
 use super::*;
 use crate::{DistributedSampler, SequentialSampler, Shard};
 
-/// The numbers below `len`, with a hook that runs before each batch is made.
-struct Numbers<F> {
+/// Batches that a function makes of their indices and the epoch.
+struct Made<F> {
     len: usize,
-    hook: F,
+    batch: F,
 }
 
-impl<F: Fn(&[usize]) -> Result<()> + Send + Sync> Dataset for Numbers<F> {
+impl<F: Fn(&[usize], u64) -> Result<Tensor> + Send + Sync> Dataset for Made<F> {
     type Batch = Tensor;
 
     fn len(&self) -> usize {
         self.len
     }
 
-    fn batch(&self, indices: &[usize], _epoch: u64) -> Result<Tensor> {
-        (self.hook)(indices)?;
-        let numbers: Vec<i64> = indices.iter().map(|&index| index as i64).collect();
-        Ok(Tensor::from_slice(&numbers))
+    fn batch(&self, indices: &[usize], epoch: u64) -> Result<Tensor> {
+        (self.batch)(indices, epoch)
     }
 }
 
+/// The numbers below `len`, with a hook that runs before each batch is made.
+fn numbers_with(
+    len: usize,
+    hook: impl Fn(&[usize]) -> Result<()> + Send + Sync + 'static,
+) -> impl Dataset<Batch = Tensor> + 'static {
+    let batch = move |indices: &[usize], _epoch: u64| {
+        hook(indices)?;
+        let numbers: Vec<i64> = indices.iter().map(|&index| index as i64).collect();
+        Ok(Tensor::from_slice(&numbers))
+    };
+    Made { len, batch }
+}
+
 fn numbers(len: usize) -> impl Dataset<Batch = Tensor> + 'static {
-    Numbers { len, hook: |_: &[usize]| Ok(()) }
+    numbers_with(len, |_| Ok(()))
 }
 
 fn failure(what: &str) -> Error {
@@ -113,7 +124,7 @@ fn an_epoch_goes_on_from_any_step_and_reads_nothing_that_lies_before() {
             Ok(())
         };
         let sampler = DistributedSampler::new(Shard::new(1, 2).unwrap(), 7);
-        let (numbers, options) = (Numbers { len: 101, hook }, workers(10, num_workers));
+        let (numbers, options) = (numbers_with(101, hook), workers(10, num_workers));
         let loader = DataLoader::with_options(numbers, sampler, options).unwrap();
         let batches = |step: usize| -> Vec<Vec<i64>> {
             let epoch = loader.epoch_after(3, step * 2 * 10).unwrap();
@@ -139,22 +150,10 @@ fn no_samples_make_no_batches() {
 
 #[test]
 fn the_data_set_learns_which_epoch_it_is() {
-    struct EpochNumbers;
-
-    impl Dataset for EpochNumbers {
-        type Batch = Tensor;
-
-        fn len(&self) -> usize {
-            4
-        }
-
-        fn batch(&self, indices: &[usize], epoch: u64) -> Result<Tensor> {
-            Ok(Tensor::from_slice(&vec![epoch as i64; indices.len()]))
-        }
-    }
-
+    let batch =
+        |indices: &[usize], epoch: u64| Ok(Tensor::from_slice(&vec![epoch as i64; indices.len()]));
     for num_workers in [0, 2] {
-        let loader = in_order(Arc::new(EpochNumbers), 2, num_workers);
+        let loader = in_order(Arc::new(Made { len: 4, batch }), 2, num_workers);
         for epoch in [0, 7] {
             for batch in loader.epoch(epoch).unwrap() {
                 assert_eq!(batch.unwrap(), Tensor::from_slice(&[epoch as i64; 2]));
