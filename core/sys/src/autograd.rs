@@ -189,8 +189,6 @@ impl Drop for ThreadState {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
     use super::*;
     use crate::ErrorKind;
     use crate::amp::{AutocastKind, autocast};

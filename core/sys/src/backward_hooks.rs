@@ -81,8 +81,6 @@ extern "C" fn drop_hook(context: *mut c_void) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
     use super::*;
     use crate::ErrorKind;
     use crate::autograd::backward_from;

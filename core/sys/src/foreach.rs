@@ -148,8 +148,6 @@ fn address(list: &mut Vec<*mut ffi::Tensor>) -> *mut *mut ffi::Tensor {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
     use super::Operation::*;
     use super::*;
 

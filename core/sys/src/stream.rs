@@ -183,8 +183,6 @@ fn written(call: impl FnOnce(*mut ffi::Stream) -> ffi::Status) -> Result<Stream,
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
     use super::*;
     use crate::pretended_cuda::{pretend, take_calls};
 
