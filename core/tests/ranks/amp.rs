@@ -1,11 +1,7 @@
 //! Mixed precision on several ranks.
 
-use crate::common::on_ranks;
-use tch::nn::{self, VarStore};
-use tch::{Device, Kind, Tensor};
+use crate::prelude::*;
 use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
-use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 #[test]
 fn an_overflow_on_one_rank_skips_the_step_on_all() {

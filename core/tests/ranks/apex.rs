@@ -1,10 +1,8 @@
 //! Apex's wrapper: what it divides and when, what it leaves out, what it copies to all ranks.
 
-use crate::common::on_ranks;
-use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor};
-use tch_parallel::distributed::{ApexDistributedDataParallel, ApexOptions, ProcessGroup};
-use tch_parallel::{Error, Result};
+use crate::prelude::*;
+use tch_parallel::Result;
+use tch_parallel::distributed::{ApexDistributedDataParallel, ApexOptions};
 
 /// Two parameters whose gradients a test chooses, and a buffer.
 struct Weights {

@@ -1,8 +1,6 @@
 //! Batches divided over several ranks, and how close their results must be to those of one process.
 
-use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::distributed::ProcessGroup;
+use crate::prelude::*;
 
 pub const CHANNELS: i64 = 3;
 

@@ -1,10 +1,7 @@
 //! The running statistics of a model in DistributedDataParallel: each rank computes its own, and
 //! rank 0's are copied to all.
 
-use crate::common::on_ranks;
-use tch::nn::{Module, ModuleT, VarStore};
-use tch::{Device, Kind, Tensor, nn};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use crate::prelude::*;
 
 #[derive(Debug)]
 struct Normalised(nn::BatchNorm, nn::Linear);

@@ -1,14 +1,12 @@
 //! A resumed run takes the same course as one that was not interrupted.
 
-use crate::common::{Directory, on_ranks};
+use crate::common::Directory;
+use crate::prelude::*;
 use serde::{Deserialize, Serialize};
-use tch::nn::{self, VarStore};
-use tch::{Device, Kind, Tensor};
 use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
 use tch_parallel::checkpoint::{Generators, Training};
-use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::lr_scheduler::{LrScheduler, OneCycleLr, Scheduler};
-use tch_parallel::optim::{Adam, AdamOptions, Optimizer};
+use tch_parallel::optim::{Adam, AdamOptions};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Progress {

@@ -1,9 +1,8 @@
 //! The collectives between processes. Each of these tests fails if its collective does nothing.
 
-use crate::common::{on_ranks, on_ranks_with_each_transport};
+use crate::prelude::*;
 use std::time::{Duration, SystemTime};
-use tch::Tensor;
-use tch_parallel::distributed::{AverageMeter, ProcessGroup, ReduceOp};
+use tch_parallel::distributed::AverageMeter;
 
 /// A tensor that is different on every rank.
 fn own(group: &ProcessGroup) -> Tensor {

@@ -1,9 +1,8 @@
 //! Ranks that run Rust and ranks that run Python understand each other in every collective. Each
 //! side compares what it gets with the same numbers; `tests/python/collectives.py` is the other.
 
-use crate::common;
-use tch::{Kind, Tensor};
-use tch_parallel::distributed::{P2pOp, ProcessGroup, ReduceOp};
+use crate::prelude::*;
+use tch_parallel::distributed::P2pOp;
 
 fn own(rank: usize) -> Tensor {
     Tensor::from_slice(&[1.0, 10.0]) * (rank as f64 + 1.0)

@@ -1,13 +1,11 @@
 //! Communication hooks that are refused or fail: every rank ends with an error that says why.
 
-use crate::common::on_ranks;
+use crate::prelude::*;
 use crate::weights::{Weights, backward, model, own, two_buckets};
 use std::sync::{Arc, Mutex};
-use tch::nn::VarStore;
-use tch::{Device, Tensor};
+use tch_parallel::Result;
+use tch_parallel::distributed::JoinOptions;
 use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
-use tch_parallel::distributed::{DistributedDataParallel, JoinOptions, ProcessGroup, ReduceOp};
-use tch_parallel::{Error, Result};
 
 #[test]
 fn ranks_with_different_hooks_are_told() {

@@ -1,12 +1,10 @@
 //! Communication hooks: the results of the built-in ones, and closures as hooks.
 
-use crate::common::on_ranks;
+use crate::prelude::*;
 use crate::weights::{TWO_BUCKETS, backward, gradients, model, own, two_buckets};
 use std::sync::mpsc;
-use tch::{Kind, Tensor};
 use tch_parallel::Result;
 use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
-use tch_parallel::distributed::{DdpOptions, ProcessGroup, ReduceOp};
 
 /// The exchanged gradients of two ranks with this hook, step by step.
 fn steps(

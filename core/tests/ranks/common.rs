@@ -129,8 +129,8 @@ pub fn beside_python(script: &str, python_rank: usize, body: impl FnOnce()) {
 /// Tensors by name.
 pub type Saved = BTreeMap<String, Tensor>;
 
-/// What a script of Python's saves as the same rank of a job of its own. It gets the name of a file,
-/// and then these arguments.
+/// What a script of Python's saves as the same rank of a job of its own. Its arguments are the name of
+/// a file and these.
 pub fn in_python(group: &ProcessGroup, script: &str, arguments: &[&str]) -> Saved {
     let mut port = free_port().unwrap();
     group.broadcast_object(&mut port, 0).unwrap();
@@ -141,7 +141,7 @@ pub fn in_python(group: &ProcessGroup, script: &str, arguments: &[&str]) -> Save
     read(&file)
 }
 
-/// This rank of Python's, of so many, at this port; and the file that it will write.
+/// The command of a rank that runs a script of Python's, and the file that it will write.
 pub fn python_rank(
     script: &str,
     (rank, ranks, port): (usize, usize, u16),

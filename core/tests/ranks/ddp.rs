@@ -1,11 +1,7 @@
 //! DistributedDataParallel between processes, compared with one process that has all the data.
 
-use crate::common::on_ranks;
-use tch::nn::{Module, ModuleT, VarStore};
-use tch::{Device, Kind, Tensor, nn, no_grad};
-use tch_parallel::Error;
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, clip_grad_norm_};
+use crate::prelude::*;
+use tch_parallel::optim::clip_grad_norm_;
 
 /// The number of rows of each rank.
 const ROWS: i64 = 6;

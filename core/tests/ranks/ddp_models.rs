@@ -1,10 +1,8 @@
 //! Which models DistributedDataParallel accepts, and what it does to their variables.
 
-use crate::common::on_ranks;
-use tch::nn::{Linear, VarStore};
-use tch::{Device, Kind, Tensor, nn};
+use crate::prelude::*;
+use tch::nn::Linear;
 use tch_parallel::Result;
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
 
 fn layer(vs: &VarStore, outputs: i64) -> Linear {
     nn::linear(&vs.root() / "fc", 4, outputs, Default::default())

@@ -1,18 +1,12 @@
 //! Sparse gradients, ignored variables, local steps and averages of models equal Python's to the last
 //! bit, on both ranks of a job.
 
-use crate::common::{Saved, expect_equal, in_python, on_ranks};
-use tch::nn::{self, ModuleT, VarStore};
-use tch::{Device, Kind, Tensor, no_grad};
+use crate::common::{Saved, expect_equal, in_python};
+use crate::prelude::*;
+use tch_parallel::distributed::PeriodicModelAverager;
 use tch_parallel::distributed::hooks::{AllReduce, PostLocalSgd};
-use tch_parallel::distributed::{
-    DdpOptions, DistributedDataParallel, PeriodicModelAverager, ProcessGroup,
-};
 use tch_parallel::nn::{LinearOptions, linear};
-use tch_parallel::optim::{
-    AveragedModel, AveragedModelOptions, Averaging, Optimizer, PostLocalSgdOptimizer, Sgd,
-    SgdOptions,
-};
+use tch_parallel::optim::{AveragedModel, AveragedModelOptions, Averaging, PostLocalSgdOptimizer};
 
 fn sgd(vs: &VarStore) -> Sgd {
     Sgd::new(vs, SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() }).unwrap()

@@ -1,17 +1,12 @@
 //! What a sharded model does, and what it refuses.
 
-use crate::common::on_ranks;
+use crate::prelude::*;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tch::nn::{self, ModuleT, VarStore};
-use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::Error;
 use tch_parallel::amp::{GradScaler, GradScalerOptions};
-use tch_parallel::distributed::{
-    DistributedDataParallel, FsdpModule, FullyShard, FullyShardOptions, ProcessGroup, ReduceOp,
-};
+use tch_parallel::distributed::{FsdpModule, FullyShard, FullyShardOptions};
 use tch_parallel::nn::CheckpointWrapper;
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
+use tch_parallel::optim::ZeroRedundancyOptimizer;
 
 const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
 

@@ -1,18 +1,15 @@
 //! A rank dies while it trains or saves a sharded model, and the others name it.
 
-use crate::common;
+use crate::prelude::*;
 use c10d_sys::probe_shared_memory;
 use nix::sys::signal::{Signal, raise};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tch::nn::{self, ModuleT, VarStore};
-use tch::{Device, Kind, Tensor};
 use tch_parallel::checkpoint;
-use tch_parallel::distributed::{FullyShard, FullyShardOptions, ProcessGroup};
+use tch_parallel::distributed::{FullyShard, FullyShardOptions};
 use tch_parallel::nn::CheckpointWrapper;
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 /// The rank that dies. It is neither the first nor the last.
 const MORTAL: usize = 1;

@@ -1,15 +1,12 @@
 //! A model that is sharded has the bits of Python's `fully_shard`: losses, shards of gradients, weights.
 
-use crate::common::{self, Saved, expect_equal, in_python, on_ranks, python_rank, read};
+use crate::common::{Saved, expect_equal, in_python, python_rank, read};
+use crate::prelude::*;
 use std::cell::RefCell;
 use std::process::Command;
-use tch::nn::{self, ModuleT, VarStore};
-use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::distributed::{
-    FsdpModule, FullyShard, FullyShardOptions, MixedPrecisionPolicy, ProcessGroup,
-};
+use tch_parallel::distributed::{FsdpModule, FullyShard, FullyShardOptions, MixedPrecisionPolicy};
 use tch_parallel::nn::CheckpointWrapper;
-use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions, clip_grad_norm_};
+use tch_parallel::optim::{Adam, AdamOptions, clip_grad_norm_};
 use tests::programs::free_port;
 
 const BLOCKS: usize = 3;

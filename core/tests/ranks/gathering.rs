@@ -1,10 +1,8 @@
 //! The collectives that pass tensors on, and `reduce_scatter`. Each of these tests fails if its
 //! collective does nothing.
 
-use crate::common::{on_ranks, on_ranks_with_each_transport};
+use crate::prelude::*;
 use std::time::Duration;
-use tch::{Kind, Tensor};
-use tch_parallel::distributed::{ProcessGroup, ReduceOp};
 
 /// The number of a rank and of something on it.
 fn number(rank: usize, of: usize) -> f64 {

@@ -1,16 +1,11 @@
 //! Ranks that make different numbers of steps within `join`: the gradients of every step are
 //! compared with ones computed by hand.
 
-use crate::common::on_ranks;
+use crate::prelude::*;
 use crate::weights::{Model, TWO_BUCKETS, Weights, backward, gradients, model, own, two_buckets};
 use std::cell::RefCell;
-use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::distributed::{
-    DdpOptions, DistributedDataParallel, JoinOptions, ProcessGroup, hooks,
-};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-use tch_parallel::{Error, Result};
+use tch_parallel::Result;
+use tch_parallel::distributed::{JoinOptions, hooks};
 
 const WORLD: usize = 3;
 

@@ -1,11 +1,9 @@
 //! Ranks beside those that run Python, which answer only what PyTorch has.
 
-use crate::common;
-use tch::Device;
-use tch::nn::{self, VarStore};
+use crate::prelude::*;
 use tch_parallel::checkpoint::{self, Training};
-use tch_parallel::distributed::{ProcessGroup, Store};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
+use tch_parallel::distributed::Store;
+use tch_parallel::optim::ZeroRedundancyOptimizer;
 
 #[test]
 fn calls_that_python_cannot_answer_say_so_at_once() {

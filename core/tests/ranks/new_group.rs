@@ -1,11 +1,8 @@
 //! Groups of some of a job's ranks.
 
-use crate::common::{self, on_ranks, on_ranks_with_each_transport};
+use crate::prelude::*;
 use std::time::{Duration, Instant};
-use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor};
 use tch_parallel::checkpoint;
-use tch_parallel::distributed::{ProcessGroup, ReduceOp};
 use tests::wait::{past, until};
 
 /// The sum of the job's ranks in the group.

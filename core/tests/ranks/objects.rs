@@ -1,8 +1,7 @@
 //! Exchanges of values that are not tensors.
 
-use crate::common::on_ranks;
+use crate::prelude::*;
 use serde::{Deserialize, Serialize};
-use tch_parallel::distributed::ProcessGroup;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Report {

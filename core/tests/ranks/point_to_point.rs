@@ -1,15 +1,14 @@
 //! Messages between two ranks.
 
-use crate::common::{self, on_ranks};
+use crate::prelude::*;
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill, raise};
 use nix::unistd::Pid;
-use tch::{Device, Kind, Tensor};
 use tch_parallel::LogicalDevice;
-use tch_parallel::distributed::{P2pOp, Pending, ProcessGroup};
+use tch_parallel::distributed::{P2pOp, Pending};
 use tch_parallel::memory::memory_allocated;
 use tests::wait::{past, until};
 

@@ -1,12 +1,8 @@
 //! PowerSGD: what it keeps of a gradient, what it loses, and how it makes up for the loss.
 
-use crate::common::on_ranks;
+use crate::prelude::*;
 use crate::weights::{TWO_BUCKETS, backward, gradients, model};
-use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor};
 use tch_parallel::distributed::hooks::{self, CompressionStats, PowerSgd, PowerSgdOptions};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 /// The error of values around 1 after a few dozen operations in f32.
 const ROUNDING: f64 = 1e-5;

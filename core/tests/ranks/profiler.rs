@@ -1,12 +1,9 @@
 //! The trace of a training shows the backward pass and the exchange of the gradients.
 
-use crate::common::on_ranks;
+use crate::prelude::*;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use tch::nn::{self, Module, VarStore};
-use tch::{Device, Kind, Tensor};
-use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::profiler::{Profiler, profile, record_function};
 
 #[test]

@@ -1,11 +1,9 @@
 //! Groups of some of a job's processes, and the store through which they meet.
 
 use crate::common::TIMEOUT;
-use crate::common::{self, on_ranks};
+use crate::prelude::*;
 use std::time::Duration;
-use tch::Tensor;
-use tch_parallel::Error;
-use tch_parallel::distributed::{Env, ProcessGroup, ProcessGroupOptions, ReduceOp, Store};
+use tch_parallel::distributed::{Env, ProcessGroupOptions, Store};
 
 fn job() -> (Store, usize) {
     (Store::from_env(TIMEOUT).unwrap(), Env::read().unwrap().unwrap().rank)

@@ -1,11 +1,8 @@
 //! SyncBatchNorm between processes, compared with a batch norm of one process with all the data.
 
 use crate::batches::{Batch, CHANNELS, IMAGE, assert_close, vary_weights};
-use crate::common::on_ranks;
+use crate::prelude::*;
 use c10d_sys::tensor::clear_grad;
-use tch::nn::{ModuleT, VarStore};
-use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::distributed::{ProcessGroup, ReduceOp};
 use tch_parallel::nn::{
     BatchNorm, BatchNormOptions, SyncBatchNorm, batch_norm1d, batch_norm2d, batch_norm3d,
     sync_batch_norm,

@@ -1,10 +1,7 @@
 //! A network with SyncBatchNorm under DistributedDataParallel, compared with one process that has all the data.
 
 use crate::batches::{Batch, CHANNELS, assert_close, vary_weights};
-use crate::common::on_ranks;
-use tch::nn::{Module, ModuleT, VarStore};
-use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use crate::prelude::*;
 use tch_parallel::nn::{Conv2d, ConvOptions, NormLayer, conv2d};
 
 /// Means in 64 bits, rounded and added up in another order, through several layers.

@@ -1,10 +1,9 @@
 //! Ranks of one host use shared memory, if all of them can.
 
-use crate::common::{self, on_ranks};
+use crate::prelude::*;
 use std::process::Command;
 
-use tch::{Kind, Tensor};
-use tch_parallel::distributed::{ProcessGroup, ReduceOp, Transport};
+use tch_parallel::distributed::Transport;
 
 /// Sums over the ranks, and says how.
 fn sum_and_transport() -> (f64, usize, String) {

@@ -1,12 +1,9 @@
 //! A model whose gradients a test chooses.
 
+use crate::prelude::*;
 use std::collections::BTreeSet;
-use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor};
 use tch_parallel::Result;
 use tch_parallel::distributed::hooks::CommHook;
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 /// Parameters whose gradients a test chooses.
 #[derive(Debug)]

@@ -1,18 +1,12 @@
 //! A sharded optimizer computes what the whole one does, with only its share of the memory.
 
-use crate::common::on_ranks;
+use crate::prelude::*;
 use std::path::Path;
-use tch::nn::{self, Module, VarStore};
-use tch::{Device, Kind, Tensor};
 use tch_parallel::amp::GradScaler;
 use tch_parallel::checkpoint::Training;
-use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::named_parameters;
 use tch_parallel::optim::lr_scheduler::{LrScheduler, StepLr};
-use tch_parallel::optim::{
-    Adam, AdamOptions, Optimizer, OptimizerState, ParamGroup, Sgd, SgdOptions,
-    ZeroRedundancyOptimizer,
-};
+use tch_parallel::optim::{Adam, AdamOptions, OptimizerState, ParamGroup, ZeroRedundancyOptimizer};
 
 /// A model and its optimizer, trained on data that differs from rank to rank.
 struct Job {
