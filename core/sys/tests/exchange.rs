@@ -4,14 +4,13 @@
 
 mod common;
 
+use c10d_sys::{Error, ErrorKind, ProcessGroup, ReduceOp, Work};
+use common::{FLOAT, LATER, NOW, Now, Random, Rank, allocated, with_ranks, with_ranks_and_timeout};
 use std::ops::Range;
 use std::process::Command;
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
-
-use c10d_sys::{Error, ErrorKind, ProcessGroup, ReduceOp, Work};
-use common::{FLOAT, LATER, NOW, Now, Random, Rank, allocated, with_ranks, with_ranks_and_timeout};
 use tch::{Device, Kind, Tensor};
 
 #[test]

@@ -4,10 +4,9 @@
 
 mod common;
 
-use std::ops::Range;
-
 use c10d_sys::{ProcessGroup, ReduceOp};
 use common::{FLOAT, NOW, Now, Random, Rank, allocated, with_ranks};
+use std::ops::Range;
 use tch::{Device, Kind, Tensor};
 
 const KINDS: [Kind; 8] = {

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
+use c10d_sys::{Call, Error, ErrorKind, GlooAddress, GlooOptions, ProcessGroup, ReduceOp};
+use c10d_sys::{Store, TcpStoreOptions, probe_shared_memory};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
@@ -9,9 +11,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, thread};
-
-use c10d_sys::{Call, Error, ErrorKind, GlooAddress, GlooOptions, ProcessGroup, ReduceOp};
-use c10d_sys::{Store, TcpStoreOptions, probe_shared_memory};
 use tch::{Device, Kind, Tensor};
 
 const RANKS: usize = 3;

@@ -14,7 +14,7 @@ fn an_overflow_on_one_rank_skips_the_step_on_all() {
         let options = GradScalerOptions { init_scale: 1024.0, ..Default::default() };
         let mut scaler = GradScaler::new(options).unwrap();
         let mut iteration = |factor: f64| {
-            let xs = Tensor::ones([3, 4], (Kind::Float, Device::Cpu));
+            let xs = Tensor::ones([3, 4], FLOAT_CPU);
             let loss = autocast(Device::Cpu, Some(Kind::Half), || {
                 model.f_forward_t(&xs, true).unwrap().square().mean(Kind::Float) * factor
             });

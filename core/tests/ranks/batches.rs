@@ -21,7 +21,7 @@ impl<'a> Batch<'a> {
 
     pub fn shaped(rows: &'a [i64], sample: &[i64], step: i64) -> Self {
         let size = [&[rows.iter().sum(), CHANNELS], sample].concat();
-        let numbers = Tensor::arange(size.iter().product::<i64>(), (Kind::Float, Device::Cpu));
+        let numbers = Tensor::arange(size.iter().product::<i64>(), FLOAT_CPU);
         // No two ranks' rows have the same mean, nor the same variance.
         let images =
             (&numbers * 0.37 + step as f64).sin() * (&numbers * 0.005 + 1) + &numbers * 0.01;

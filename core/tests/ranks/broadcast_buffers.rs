@@ -14,7 +14,7 @@ impl ModuleT for Normalised {
 
 /// A batch that differs from rank to rank, so that the statistics differ too.
 fn batch(group: &ProcessGroup) -> Tensor {
-    Tensor::arange(24, (Kind::Float, Device::Cpu)).reshape([6, 4]) + group.rank() as f64
+    Tensor::arange(24, FLOAT_CPU).reshape([6, 4]) + group.rank() as f64
 }
 
 /// The sum of each rank's tensor; equal tensors have equal sums.

@@ -49,8 +49,7 @@ impl Job {
     fn train(&mut self, steps: std::ops::Range<i64>) -> Vec<bool> {
         let step = |step: i64| {
             let offset = step * 7 + self.group.rank() as i64;
-            let xs =
-                (Tensor::arange(5 * 6, (Kind::Float, Device::Cpu)) + offset).sin().view([5, 6]);
+            let xs = (Tensor::arange(5 * 6, FLOAT_CPU) + offset).sin().view([5, 6]);
             let labels = Tensor::from_slice(&[0i64, 1, 2, 1, 0]);
             let loss = autocast(Device::Cpu, Some(Kind::Half), || {
                 self.model.f_forward_t(&xs, true).unwrap().cross_entropy_for_logits(&labels)
@@ -164,7 +163,7 @@ fn each_rank_gets_the_state_of_its_own_generator_back() {
     on_ranks(2, |group| {
         let directory = Directory::new(group);
         let path = directory.path.join("training.safetensors");
-        let draw = || Tensor::rand([3], (Kind::Float, Device::Cpu));
+        let draw = || Tensor::rand([3], FLOAT_CPU);
         let mut job = Job::new(group, 1);
         job.parts().save(&path, &0, group).unwrap();
         let drawn = draw();

@@ -125,7 +125,7 @@ fn sparse_tensors_have_a_sum() {
         let rank = group.rank() as i64;
         let sparse = |index: i64| {
             let (at, one) = (Tensor::from_slice2(&[[index]]), Tensor::from_slice(&[1.0]));
-            Tensor::sparse_coo_tensor_indices_size(&at, &one, [3], tch::kind::DOUBLE_CPU, false)
+            Tensor::sparse_coo_tensor_indices_size(&at, &one, [3], DOUBLE_CPU, false)
         };
         let sum = all_reduced(group, sparse(rank), ReduceOp::Sum);
         assert_eq!(values(&sum.to_dense(None, false)), [1.0, 1.0, 0.0]);
@@ -148,7 +148,7 @@ fn a_result_whose_elements_share_memory_is_refused() {
 fn a_tensor_keeps_its_memory_while_it_is_exchanged() {
     on_ranks_with_each_transport(2, |group| {
         const COUNT: i64 = 1 << 20;
-        let ones = || Tensor::ones([COUNT], tch::kind::DOUBLE_CPU);
+        let ones = || Tensor::ones([COUNT], DOUBLE_CPU);
         for _ in 0..10 {
             let (mut resized, mut replaced, untouched) = (ones(), ones(), ones());
             let start = |tensor: &Tensor| {
@@ -157,7 +157,7 @@ fn a_tensor_keeps_its_memory_while_it_is_exchanged() {
             let pending = [start(&resized), start(&replaced), start(&untouched)];
             // Gives the memory back, as far as these tensors are concerned.
             let _ = resized.resize_([4 * COUNT]);
-            replaced.set_data(&Tensor::zeros([1], tch::kind::DOUBLE_CPU));
+            replaced.set_data(&Tensor::zeros([1], DOUBLE_CPU));
             let [resized, replaced, sum] = pending.map(|pending| pending.wait().unwrap());
             assert_eq!(resized.size(), [4 * COUNT]);
             assert_eq!(replaced.size(), [1]);

@@ -13,7 +13,7 @@ fn values(tensor: &Tensor) -> Vec<f64> {
 }
 
 fn empty(rows: i64) -> Tensor {
-    Tensor::empty([rows], tch::kind::DOUBLE_CPU)
+    Tensor::empty([rows], DOUBLE_CPU)
 }
 
 /// Every collective, on rank 0 of two.
@@ -62,7 +62,7 @@ fn call_each(group: &ProcessGroup) {
     assert_eq!(values(&Tensor::cat(&outputs, 0)), [1.0, 2.0]);
 
     let mut output = empty(3);
-    let source = Tensor::arange(2, (Kind::Double, tch::Device::Cpu));
+    let source = Tensor::arange(2, DOUBLE_CPU);
     group.all_to_all_single(&mut output, &source, &[1, 2], &[1, 1]).unwrap();
     assert_eq!(values(&output), [0.0, 10.0, 11.0]);
 

@@ -73,12 +73,12 @@ fn panics() -> Result<Tensor> {
 }
 
 fn fails_in_torch() -> Result<Tensor> {
-    let numbers = |len| Tensor::zeros([len], tch::kind::FLOAT_CPU);
+    let numbers = |len| Tensor::zeros([len], FLOAT_CPU);
     Ok(numbers(2) + numbers(3))
 }
 
 fn gives_too_little() -> Result<Tensor> {
-    Ok(Tensor::zeros([3], tch::kind::DOUBLE_CPU))
+    Ok(Tensor::zeros([3], DOUBLE_CPU))
 }
 
 fn gives_nothing() -> Result<Tensor> {

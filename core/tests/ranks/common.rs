@@ -1,5 +1,6 @@
 //! Runs a test's body on several ranks, each in its own process.
 
+use nix::unistd::Pid;
 use std::any::type_name;
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,8 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
-
-use nix::unistd::Pid;
 use tch::Tensor;
 use tch_parallel::distributed::{
     DeviceChoice, ProcessGroup, ProcessGroupOptions, init_process_group,

@@ -48,9 +48,8 @@ fn wrapped(group: &ProcessGroup, skip: bool, options: DdpOptions) -> (VarStore, 
 /// All the data of a step, the same on every rank.
 fn batch(group: &ProcessGroup, step: i64) -> (Tensor, Tensor) {
     let rows = ROWS * group.world_size() as i64;
-    let seed = |offset: i64| {
-        Tensor::arange(rows * 4, (Kind::Float, Device::Cpu)) * 0.37 + (step * 7 + offset) as f64
-    };
+    let seed =
+        |offset: i64| Tensor::arange(rows * 4, FLOAT_CPU) * 0.37 + (step * 7 + offset) as f64;
     (seed(0).sin().view([rows, 4]), seed(3).cos().view([rows, 4]).narrow(1, 0, 2))
 }
 

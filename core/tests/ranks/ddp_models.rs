@@ -80,7 +80,7 @@ fn frozen_parameters_are_rank_0s_as_well_and_get_no_gradient() {
         let model = wrap(group, &vs, layer, DdpOptions::default()).unwrap();
         let frozen = &model.module().ws;
         assert_eq!(*frozen, before[0]);
-        let xs = Tensor::ones([3, 4], (Kind::Float, Device::Cpu));
+        let xs = Tensor::ones([3, 4], FLOAT_CPU);
         model.backward(&model.f_forward_t(&xs, true).unwrap().sum(Kind::Float)).unwrap();
         assert!(!frozen.grad().defined());
         assert!(model.module().bs.as_ref().unwrap().grad().defined());

@@ -14,11 +14,11 @@ fn sgd(vs: &VarStore) -> Sgd {
 
 fn numbers(size: &[i64], offset: i64) -> Tensor {
     let count: i64 = size.iter().product();
-    (Tensor::arange(count, (Kind::Float, Device::Cpu)) * 0.37 + offset).sin().view(size)
+    (Tensor::arange(count, FLOAT_CPU) * 0.37 + offset).sin().view(size)
 }
 
 fn labels() -> Tensor {
-    Tensor::arange(4, (Kind::Int64, Device::Cpu)).remainder(3)
+    Tensor::arange(4, INT64_CPU).remainder(3)
 }
 
 /// The same weights as in Python, but those of each rank are its own.
@@ -46,9 +46,9 @@ fn sparse(group: &ProcessGroup, way: &str, saved: &mut Saved) {
     }
     let model = DistributedDataParallel::with_options((bag, head), &vs, group, options).unwrap();
     for step in 0..3 {
-        let indices = Tensor::arange(12, (Kind::Int64, Device::Cpu)) * (step + 3);
+        let indices = Tensor::arange(12, INT64_CPU) * (step + 3);
         let indices = (indices + 5 * group.rank() as i64).remainder(20);
-        let offsets = Tensor::arange(4, (Kind::Int64, Device::Cpu)) * 3;
+        let offsets = Tensor::arange(4, INT64_CPU) * 3;
         zero_grad(&vs);
         let output = model.forward(|(bag, head)| {
             let none = None::<Tensor>;

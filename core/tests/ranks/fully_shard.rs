@@ -8,8 +8,6 @@ use tch_parallel::distributed::{FsdpModule, FullyShard, FullyShardOptions};
 use tch_parallel::nn::CheckpointWrapper;
 use tch_parallel::optim::ZeroRedundancyOptimizer;
 
-const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
-
 #[derive(Debug)]
 struct Net {
     blocks: Vec<FsdpModule<nn::Linear>>,
@@ -48,7 +46,7 @@ fn whole(vs: &VarStore) -> impl ModuleT + use<> {
 
 fn batch(group: &ProcessGroup, step: i64) -> Tensor {
     let offset = step * 10 + group.rank() as i64;
-    (Tensor::arange(15, FLOAT) * 0.3 + offset).sin().view([3, 5])
+    (Tensor::arange(15, FLOAT_CPU) * 0.3 + offset).sin().view([3, 5])
 }
 
 fn loss_of(model: &impl ModuleT, xs: &Tensor) -> Tensor {
@@ -155,8 +153,8 @@ fn a_block_takes_and_returns_several_tensors_some_without_gradients() {
         let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
         let weights = |root: &nn::Path<'_>| (root.ones("a", &[4]), root.ones("b", &[3]));
         let block = sharding.shard(&vs.root() / "block", weights).unwrap();
-        let x = Tensor::full([4], 2.0, FLOAT).set_requires_grad(true);
-        let mask = Tensor::ones([4], FLOAT);
+        let x = Tensor::full([4], 2.0, FLOAT_CPU).set_requires_grad(true);
+        let mask = Tensor::ones([4], FLOAT_CPU);
         let run = || {
             let inputs = (x.shallow_clone(), Some(mask.shallow_clone()));
             let pass = block.forward(inputs, |(a, b), (x, mask)| {
@@ -169,7 +167,7 @@ fn a_block_takes_and_returns_several_tensors_some_without_gradients() {
         // One of the outputs, the other, both.
         for (first, second) in [(1.0, 0.0), (0.0, 1.0), (1.0, 1.0)] {
             let (product, others) = run();
-            let mut loss = Tensor::zeros([], FLOAT);
+            let mut loss = Tensor::zeros([], FLOAT_CPU);
             if first > 0.0 {
                 loss += product.sum(Kind::Float);
             }
@@ -332,7 +330,7 @@ fn an_error_in_a_block_is_returned_by_the_whole_model() {
             let error = model.f_forward_t(&batch(group, 0), true).unwrap_err();
             assert!(matches!(error, Error::Collective { .. }), "{error}");
         } else {
-            let mut instead = Tensor::ones([1], FLOAT);
+            let mut instead = Tensor::ones([1], FLOAT_CPU);
             assert!(group.all_reduce(&mut instead, ReduceOp::Sum).is_err());
         }
     });
@@ -352,7 +350,7 @@ fn whole_weights_go_into_a_sharded_model_and_out_of_it() {
         for (name, whole) in model.full_state_dict().unwrap() {
             assert_eq!(whole, weights[&name], "{name}");
         }
-        weights.insert("head.bias".into(), Tensor::zeros([3], FLOAT));
+        weights.insert("head.bias".into(), Tensor::zeros([3], FLOAT_CPU));
         let error = model.load_full_state_dict(&weights).unwrap_err().to_string();
         assert!(error.contains("a dict with head.bias of shape [3], but must be"), "{error}");
         weights.remove("head.bias");
@@ -376,9 +374,9 @@ fn a_checkpointed_block_draws_the_same_dropout_again() {
                 true => nn::seq_t().add(CheckpointWrapper::new(block)),
                 false => nn::seq_t().add(block),
             };
-            loss_of(&model, &Tensor::ones([8, 5], FLOAT)).backward();
+            loss_of(&model, &Tensor::ones([8, 5], FLOAT_CPU)).backward();
             let gradients = vs.trainable_variables().into_iter().map(|it| it.grad());
-            (gradients.collect::<Vec<_>>(), Tensor::rand([4], FLOAT))
+            (gradients.collect::<Vec<_>>(), Tensor::rand([4], FLOAT_CPU))
         });
         assert_eq!(kept, again);
     });

@@ -64,7 +64,7 @@ impl Job {
     fn train(&mut self, steps: std::ops::Range<i64>) {
         for step in steps {
             let offset = step * 7 + self.group.rank() as i64;
-            let xs = Tensor::arange(3 * WIDTH, (Kind::Float, Device::Cpu)) + offset;
+            let xs = Tensor::arange(3 * WIDTH, FLOAT_CPU) + offset;
             let loss = self.model.forward_t(&xs.sin().view([3, WIDTH]), true);
             self.optimizer.zero_grad().unwrap();
             self.model.backward(&loss.square().mean(Kind::Float)).unwrap();

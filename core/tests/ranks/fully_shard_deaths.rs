@@ -90,7 +90,7 @@ fn step(
     if phase == Some(Phase::Gather) {
         die();
     }
-    let loss = model.f_forward_t(&Tensor::ones([4, 90], (Kind::Float, Device::Cpu)), true)?;
+    let loss = model.f_forward_t(&Tensor::ones([4, 90], FLOAT_CPU), true)?;
     if phase == Some(Phase::Reduce) {
         MOMENTS.store(1, Ordering::Relaxed);
     }

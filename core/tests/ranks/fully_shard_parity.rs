@@ -15,13 +15,13 @@ const BLOCKS: usize = 3;
 fn parameter(path: &nn::Path<'_>, name: &str, size: &[i64]) -> Tensor {
     let offset: i64 = path.path(name).bytes().map(i64::from).sum();
     let count = size.iter().product::<i64>();
-    let values = (Tensor::arange(count, (Kind::Float, Device::Cpu)) * 0.37 + offset).sin() * 0.5;
+    let values = (Tensor::arange(count, FLOAT_CPU) * 0.37 + offset).sin() * 0.5;
     path.var_copy(name, &values.view(size))
 }
 
 fn numbers(size: [i64; 2], offset: i64) -> Tensor {
     let count = size.iter().product::<i64>();
-    (Tensor::arange(count, (Kind::Float, Device::Cpu)) * 0.37 + offset).sin().view(size)
+    (Tensor::arange(count, FLOAT_CPU) * 0.37 + offset).sin().view(size)
 }
 
 /// A linear layer and its bias.
@@ -143,7 +143,7 @@ impl Way<'_> {
             let options = SgdOptions { lr: 0.1, momentum: 0.9, ..Default::default() };
             Box::new(Sgd::new(&vs, options).unwrap())
         };
-        let labels = Tensor::arange(4, (Kind::Int64, Device::Cpu)).remainder(3);
+        let labels = Tensor::arange(4, INT64_CPU).remainder(3);
         let loss_of = |offset| {
             let output = model.f_forward_t(&numbers([4, 6], offset), true).unwrap();
             output.cross_entropy_for_logits(&labels)

@@ -19,7 +19,7 @@ fn rows(group: &ProcessGroup) -> Vec<Tensor> {
 }
 
 fn empty(size: &[i64]) -> Tensor {
-    Tensor::full(size, -1.0, tch::kind::DOUBLE_CPU)
+    Tensor::full(size, -1.0, DOUBLE_CPU)
 }
 
 fn values(tensor: &Tensor) -> Vec<f64> {
@@ -64,7 +64,7 @@ fn scatter_gives_each_rank_its_tensor_of_the_source() {
 #[test]
 fn scatter_reads_and_writes_views_with_gaps() {
     on_ranks_with_each_transport(2, |group| {
-        let table = Tensor::arange(4, tch::kind::DOUBLE_CPU).reshape([2, 2]);
+        let table = Tensor::arange(4, DOUBLE_CPU).reshape([2, 2]);
         let columns = [table.select(1, 0), table.select(1, 1)];
         let target = empty(&[2, 2]);
         let list = (group.rank() == 0).then_some(&columns[..]);

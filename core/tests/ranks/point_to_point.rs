@@ -1,12 +1,11 @@
 //! Messages between two ranks.
 
 use crate::prelude::*;
+use nix::sys::signal::{Signal, kill, raise};
+use nix::unistd::Pid;
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-use nix::sys::signal::{Signal, kill, raise};
-use nix::unistd::Pid;
 use tch_parallel::LogicalDevice;
 use tch_parallel::distributed::{P2pOp, Pending};
 use tch_parallel::memory::memory_allocated;
@@ -139,7 +138,7 @@ fn a_broadcast_does_not_wait_for_a_rank_that_dies_in_the_middle_of_it() {
 fn what_gloo_has_exchanged_occupies_no_memory_afterwards() {
     on_ranks(2, |group| {
         let exchange = || {
-            let message = Tensor::zeros([1 << 20], (Kind::Float, Device::Cpu));
+            let message = Tensor::zeros([1 << 20], FLOAT_CPU);
             let pending = match group.rank() {
                 0 => group.isend(message, 1).unwrap(),
                 _ => group.irecv(message, 0).unwrap(),

@@ -22,7 +22,7 @@ const EARLY: PowerSgdOptions = PowerSgdOptions {
 /// A gradient for the matrix, of exactly rank `rank_of_matrix`, and one for the vector.
 fn own(rank_of_process: usize, rank_of_matrix: i64) -> [Tensor; 2] {
     let wave = |rows: i64, columns: i64, speed: f64| {
-        let steps = Tensor::arange(rows * columns, (Kind::Float, Device::Cpu));
+        let steps = Tensor::arange(rows * columns, FLOAT_CPU);
         (steps * speed + 1.0).sin().view([rows, columns])
     };
     // The columns are the same on all ranks, so the mean has the same rank.
@@ -112,9 +112,8 @@ fn every_rank_has_the_same_approximation() {
 fn drift(group: &ProcessGroup, use_error_feedback: bool) -> f64 {
     let options = PowerSgdOptions { use_error_feedback, ..EARLY };
     let (steps, _) = steps(group, 42, 2, options, DdpOptions::default());
-    let sum = steps[2..]
-        .iter()
-        .fold(Tensor::zeros([24, 16], tch::kind::FLOAT_CPU), |sum, step| sum + &step[0]);
+    let sum =
+        steps[2..].iter().fold(Tensor::zeros([24, 16], FLOAT_CPU), |sum, step| sum + &step[0]);
     distance(&(sum / 40.0), &mean(2)[0])
 }
 
@@ -141,7 +140,7 @@ fn three_matrices(group: &ProcessGroup, options: PowerSgdOptions) -> Vec<Tensor>
     let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
     for step in 0..4 {
         let sum = |(index, matrix): (usize, &Tensor)| {
-            let numbers = Tensor::arange(matrix.numel() as i64, (Kind::Float, Device::Cpu));
+            let numbers = Tensor::arange(matrix.numel() as i64, FLOAT_CPU);
             let speed = 0.1 + (index + step + 3 * group.rank()) as f64 * 0.2;
             ((numbers * speed).sin().view_as(matrix) * matrix).sum(Kind::Float)
         };

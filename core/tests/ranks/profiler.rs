@@ -15,7 +15,7 @@ fn a_trace_shows_the_exchange_and_the_backward_pass() {
         let dir = tempfile::tempdir().unwrap();
         let [path, again] = ["trace.json", "again.json"].map(|name| dir.path().join(name));
         let step = || {
-            let inputs = Tensor::ones([8, 64], (Kind::Float, Device::Cpu));
+            let inputs = Tensor::ones([8, 64], FLOAT_CPU);
             let loss = model.forward(|layer| layer.forward(&inputs)).unwrap().sum(Kind::Float);
             record_function("my backward pass", || model.backward(&loss)).unwrap().unwrap();
         };

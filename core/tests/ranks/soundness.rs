@@ -288,7 +288,7 @@ fn a_group_may_be_dropped_before_the_works_of_its_exchanges() {
     on_ranks(2, |group| {
         for _ in 0..20 {
             let member = group.new_group(&[0, 1]).unwrap().unwrap();
-            let ones = Tensor::ones([1 << 16], (Kind::Float, Device::Cpu));
+            let ones = Tensor::ones([1 << 16], FLOAT_CPU);
             let pending = member.all_reduce_async(ones, ReduceOp::Sum).unwrap();
             drop(member);
             let sum = pending.wait().unwrap();

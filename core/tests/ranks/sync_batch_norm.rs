@@ -111,7 +111,7 @@ fn a_rank_may_have_nothing() {
 fn without_rows_on_any_rank_statistics_are_pytorchs_and_there_are_no_gradients() {
     on_ranks(2, |group| {
         let ((vs, layer), _) = layers(group, BatchNormOptions::default());
-        let images = Tensor::zeros([0, CHANNELS, 2, 2], (Kind::Float, Device::Cpu));
+        let images = Tensor::zeros([0, CHANNELS, 2, 2], FLOAT_CPU);
         let images = images.set_requires_grad(true);
         let output = layer.f_forward_t(&images, true).unwrap();
         assert_eq!(output.size(), images.size());
@@ -130,7 +130,7 @@ fn without_rows_on_any_rank_statistics_are_pytorchs_and_there_are_no_gradients()
 fn without_rows_a_single_rank_keeps_its_mean_and_variance() {
     on_ranks(1, |group| {
         let ((vs, layer), _) = layers(group, BatchNormOptions::default());
-        let images = Tensor::zeros([0, CHANNELS, 2, 2], (Kind::Float, Device::Cpu));
+        let images = Tensor::zeros([0, CHANNELS, 2, 2], FLOAT_CPU);
         layer.f_forward_t(&images, true).unwrap().sum(Kind::Float).backward();
         let stats = layer.batch_norm.running_stats.as_ref().unwrap();
         // Without other ranks it is a plain batch norm, which leaves mean and variance alone.
@@ -272,8 +272,7 @@ fn an_input_that_was_changed_in_place_has_no_gradient() {
 fn one_value_on_all_ranks_together_is_refused() {
     on_ranks(2, |group| {
         let ((vs, layer), _) = layers(group, BatchNormOptions::default());
-        let images =
-            |rows: usize| Tensor::ones([rows as i64, CHANNELS, 1, 1], (Kind::Float, Device::Cpu));
+        let images = |rows: usize| Tensor::ones([rows as i64, CHANNELS, 1, 1], FLOAT_CPU);
         let error = layer.f_forward_t(&images(group.rank()), true).unwrap_err().to_string();
         assert!(error.contains("1 values per channel on all ranks together"), "{error}");
         assert_eq!(vs.variables()["num_batches_tracked"].int64_value(&[]), 0);
@@ -285,7 +284,7 @@ fn one_value_on_all_ranks_together_is_refused() {
 fn one_value_without_other_ranks_is_refused() {
     on_ranks(1, |group| {
         let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
-        let images = Tensor::ones([1, CHANNELS, 1, 1], (Kind::Float, Device::Cpu));
+        let images = Tensor::ones([1, CHANNELS, 1, 1], FLOAT_CPU);
         let error = layer.f_forward_t(&images, true).unwrap_err().to_string();
         assert!(error.contains("1 values per channel on all ranks together"), "{error}");
     });
@@ -296,7 +295,7 @@ fn inputs_without_the_layers_channels_are_refused() {
     on_ranks(1, |group| {
         let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
         for size in [&[2, 4, 3, 3][..], &[3]] {
-            let images = Tensor::zeros(size, (Kind::Float, Device::Cpu));
+            let images = Tensor::zeros(size, FLOAT_CPU);
             let error = layer.f_forward_t(&images, false).unwrap_err().to_string();
             assert!(error.ends_with("but must be [N, 3, …]"), "{error}");
         }
@@ -307,7 +306,7 @@ fn inputs_without_the_layers_channels_are_refused() {
 fn images_of_integers_are_an_error_and_no_panic() {
     on_ranks(1, |group| {
         let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
-        let images = Tensor::zeros([2, CHANNELS, 3, 3], (Kind::Int64, Device::Cpu));
+        let images = Tensor::zeros([2, CHANNELS, 3, 3], INT64_CPU);
         for train in [true, false] {
             let error = layer.f_forward_t(&images, train).unwrap_err().to_string();
             assert!(error.contains("not implemented for 'Long'"), "{error}");

@@ -2,7 +2,6 @@
 
 use crate::prelude::*;
 use std::process::Command;
-
 use tch_parallel::distributed::Transport;
 
 /// Sums over the ranks, and says how.

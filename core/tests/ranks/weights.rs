@@ -53,9 +53,7 @@ pub fn model(group: &ProcessGroup, options: DdpOptions) -> (VarStore, Model) {
 
 /// Gradients that differ from rank to rank and from step to step, and that 16 bits cannot represent.
 pub fn own(rank: usize, step: i64) -> [Tensor; 2] {
-    let numbers = |len: i64, offset: f64| {
-        (Tensor::arange(len, (Kind::Float, Device::Cpu)) * 0.37 + offset).sin()
-    };
+    let numbers = |len: i64, offset: f64| (Tensor::arange(len, FLOAT_CPU) * 0.37 + offset).sin();
     let offset = rank as f64 + step as f64 * 5.0;
     [numbers(24 * 16, offset).view([24, 16]), numbers(16, offset + 0.5)]
 }

@@ -40,7 +40,7 @@ impl Job {
     fn loss(&self, step: i64) -> Tensor {
         let inputs = self.inputs;
         let offset = step * 7 + self.group.rank() as i64;
-        let xs = (Tensor::arange(5 * inputs, (Kind::Float, Device::Cpu)) * 0.37 + offset).sin();
+        let xs = (Tensor::arange(5 * inputs, FLOAT_CPU) * 0.37 + offset).sin();
         let output = self.model.forward(|net| net.forward(&xs.view([5, inputs])));
         output.unwrap().square().mean(Kind::Float)
     }
@@ -226,7 +226,7 @@ fn a_rank_whose_step_fails_is_named_by_the_other() {
         if group.rank() == 1 {
             // The gradients no longer fit these parameters.
             for mut parameter in job.vs.trainable_variables() {
-                parameter.set_data(&Tensor::zeros([5], (Kind::Float, Device::Cpu)));
+                parameter.set_data(&Tensor::zeros([5], FLOAT_CPU));
             }
         }
         let error = job.optimizer.step().unwrap_err().to_string();
