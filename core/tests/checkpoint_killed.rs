@@ -2,13 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
+use nix::unistd::Pid;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
-
-use nix::unistd::Pid;
 use tch::nn::{self, VarStore};
 use tch::{Device, no_grad};
 use tch_parallel::checkpoint::Training;
@@ -44,8 +43,7 @@ fn with_training<R>(f: impl FnOnce(&mut Training<'_>, &ProcessGroup) -> R) -> R 
     f(&mut training, &group)
 }
 
-/// The number of the save that wrote the file. All weights have that value, and so has the
-/// progress.
+/// The number of the save that wrote the file. All weights have that value, and so has the progress.
 fn load(path: &Path) -> i64 {
     with_training(|training, group| {
         let number = training.load::<i64>(path, group).unwrap().progress;

@@ -12,8 +12,7 @@ use tch_parallel::data_parallel::{
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{Devices, LogicalDevice, Shared};
 
-/// Builds from the same seed every time. The lock is needed because all tests share one generator
-/// and run in parallel.
+/// Builds from the same seed every time. The lock is needed because all tests share one generator and run in parallel.
 fn seeded<R>(build: impl FnOnce() -> R) -> R {
     static GENERATOR: Mutex<()> = Mutex::new(());
     let _alone = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,17 +51,23 @@ fn devices(count: usize) -> Devices {
     Devices::cpu(count).unwrap()
 }
 
-fn on_devices(
-    count: usize,
-    options: DataParallelOptions,
-) -> (VarStore, DataParallel<nn::SequentialT>) {
+type Model = DataParallel<nn::SequentialT>;
+
+fn on_devices(count: usize, options: DataParallelOptions) -> (VarStore, Model) {
     let vs = VarStore::new(Device::Cpu);
     let model = seeded(|| DataParallel::with_options(mlp, &vs, &devices(count), options)).unwrap();
     (vs, model)
 }
 
-/// Equal up to rounding: a gradient is a sum over the rows, computed in parts on several devices
-/// and in one go on one.
+/// A forward and a backward pass with a batch of this many rows; returns the loss.
+fn pass(model: &Model, rows: i64) -> f64 {
+    let (inputs, labels) = batch(rows);
+    let loss = model.forward_t(&inputs, true).cross_entropy_for_logits(&labels);
+    model.backward(&loss).unwrap();
+    loss.double_value(&[])
+}
+
+/// Equal up to rounding: a gradient is a sum over the rows, computed in parts on several devices and in one go on one.
 fn assert_equal(found: &[f32], expected: &[f32]) {
     let scale = expected.iter().fold(0f32, |max, value| max.max(value.abs()));
     assert!(scale > 0.0);
@@ -94,9 +99,7 @@ fn gradients_are_those_of_the_unwrapped_model_for_any_devices_batch_and_output_d
 #[test]
 fn one_device_gives_the_unwrapped_models_bits() {
     let (vs, model) = on_devices(1, DataParallelOptions::default());
-    let (inputs, labels) = batch(10);
-    let loss = model.forward_t(&inputs, true).cross_entropy_for_logits(&labels);
-    model.backward(&loss).unwrap();
+    pass(&model, 10);
     assert_eq!(gradients(&vs), reference(10).1);
 }
 
@@ -104,9 +107,7 @@ fn one_device_gives_the_unwrapped_models_bits() {
 fn gradients_repeat_to_the_last_bit() {
     let run = || {
         let (vs, model) = on_devices(4, DataParallelOptions::default());
-        let (inputs, labels) = batch(10);
-        let loss = model.forward_t(&inputs, true).cross_entropy_for_logits(&labels);
-        model.backward(&loss).unwrap();
+        pass(&model, 10);
         gradients(&vs)
     };
     let first = run();
@@ -123,12 +124,10 @@ fn training_takes_the_course_of_one_device() {
         let mut optimizer = Sgd::new(&vs, options).unwrap();
         (0..20)
             .map(|_| {
-                let (inputs, labels) = batch(10);
-                let loss = model.forward_t(&inputs, true).cross_entropy_for_logits(&labels);
                 optimizer.zero_grad().unwrap();
-                model.backward(&loss).unwrap();
+                let loss = pass(&model, 10);
                 optimizer.step().unwrap();
-                loss.double_value(&[])
+                loss
             })
             .collect::<Vec<_>>()
     };
@@ -142,21 +141,18 @@ fn training_takes_the_course_of_one_device() {
 fn several_inputs_and_outputs_are_divided_and_gathered_in_their_order() {
     let (_vs, model) = on_devices(3, DataParallelOptions::default());
     let (inputs, labels) = batch(7);
-    let (logits, (same_labels, rows)) = no_grad(|| {
-        model.forward(
-            (inputs.shallow_clone(), labels.shallow_clone(), Shared(2.0)),
-            |module, (inputs, labels, Shared(scale))| {
-                let rows = Tensor::from(inputs.size()[0]);
-                (module.forward_t(&inputs, false) * scale, (labels, rows))
-            },
-        )
-    })
-    .unwrap();
+    let given = (inputs.shallow_clone(), labels.shallow_clone(), Shared(2.0));
+    let pass = || {
+        model.forward(given, |module, (inputs, labels, Shared(scale))| {
+            let rows = Tensor::from(inputs.size()[0]);
+            (module.forward_t(&inputs, false) * scale, (labels, rows))
+        })
+    };
+    let (logits, (same_labels, rows)) = no_grad(pass).unwrap();
     let expected = no_grad(|| model.module().forward_t(&inputs, false)) * 2.0;
-    assert_equal(
-        &Vec::<f32>::try_from(logits.view([-1])).unwrap(),
-        &Vec::<f32>::try_from(expected.view([-1])).unwrap(),
-    );
+    let [found, expected] =
+        [logits, expected].map(|all| Vec::<f32>::try_from(all.view([-1])).unwrap());
+    assert_equal(&found, &expected);
     assert_eq!(same_labels, labels);
     // The replicas' single numbers are gathered into a vector.
     assert_eq!(Vec::<i64>::try_from(&rows).unwrap(), [3, 3, 1]);
@@ -194,9 +190,7 @@ fn the_input_gets_its_gradient_too() {
 fn gradients_add_up_until_they_are_cleared() {
     let (vs, model) = on_devices(2, DataParallelOptions::default());
     for _ in 0..2 {
-        let (inputs, labels) = batch(6);
-        let loss = model.forward_t(&inputs, true).cross_entropy_for_logits(&labels);
-        model.backward(&loss).unwrap();
+        pass(&model, 6);
     }
     let doubled: Vec<_> = reference(6).1.iter().map(|gradient| 2.0 * gradient).collect();
     assert_equal(&gradients(&vs), &doubled);
@@ -217,8 +211,7 @@ fn a_frozen_parameter_gets_no_gradient_on_any_replica() {
     let (vs, model) = on_devices(2, DataParallelOptions::default());
     let mut frozen = vs.variables()["0.weight"].shallow_clone();
     let _ = frozen.requires_grad_(false);
-    let (inputs, labels) = batch(6);
-    model.backward(&model.forward_t(&inputs, true).cross_entropy_for_logits(&labels)).unwrap();
+    pass(&model, 6);
     assert!(!frozen.grad().defined());
     assert!(vs.variables()["0.bias"].grad().defined());
 }
@@ -250,8 +243,8 @@ fn of_running_statistics_the_originals_survive() {
 #[test]
 fn the_loss_in_parallel_gives_the_same_gradients_for_even_chunks() {
     for (count, rows) in [(1, 6), (2, 6), (3, 6), (4, 12)] {
-        let (value, found) =
-            with_parallel_criterion(count, rows, DataParallelCriterion::new(cross_entropy));
+        let criterion = DataParallelCriterion::new(cross_entropy);
+        let (value, found) = with_parallel_criterion(count, &batch(rows), criterion);
         let (expected_value, expected) = reference(rows);
         assert_relative_eq!(value, expected_value, max_relative = 1e-6);
         assert_equal(&found, &expected);
@@ -262,18 +255,16 @@ fn the_loss_in_parallel_gives_the_same_gradients_for_even_chunks() {
 fn the_weighted_loss_gives_the_same_gradients_for_uneven_chunks() {
     for (count, rows) in [(2, 5), (3, 7), (4, 10), (4, 5), (4, 6)] {
         let exact = DataParallelCriterion::weighted(|output: &Tensor, target: &Tensor| {
-            vec![Mean {
-                value: cross_entropy(output, target),
-                count: Tensor::from(target.size()[0]),
-            }]
+            let count = Tensor::from(target.size()[0]);
+            vec![Mean { value: cross_entropy(output, target), count }]
         });
-        let (value, found) = with_parallel_criterion(count, rows, exact);
+        let (value, found) = with_parallel_criterion(count, &batch(rows), exact);
         let (expected_value, expected) = reference(rows);
         assert_relative_eq!(value, expected_value, max_relative = 1e-6);
         assert_equal(&found, &expected);
 
         let plain = DataParallelCriterion::new(cross_entropy);
-        let (value, found) = with_parallel_criterion(count, rows, plain);
+        let (value, found) = with_parallel_criterion(count, &batch(rows), plain);
         let even = rows % count as i64 == 0 || (count == 4 && rows == 6);
         assert_eq!((value - expected_value).abs() < 1e-6, even, "{count} devices, {rows} rows");
         assert_eq!(found.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-6), even);
@@ -283,18 +274,9 @@ fn the_weighted_loss_gives_the_same_gradients_for_uneven_chunks() {
 #[test]
 fn a_chunk_whose_targets_are_all_masked_does_not_spoil_the_weighted_loss() {
     let masked = |target: &Tensor| target.ne(-100).sum(Kind::Int64);
-    let (inputs, _) = batch(4);
     // The second device's two rows are masked.
-    let labels = Tensor::from_slice(&[1i64, 2, -100, -100]);
-    let run = |count, criterion: DataParallelCriterion<Tensor, Tensor>| {
-        let vs = VarStore::new(Device::Cpu);
-        let model = seeded(|| DataParallelModel::new(mlp, &vs, &devices(count))).unwrap();
-        let outputs = model.f_forward_t(&inputs, true).unwrap();
-        let loss = criterion.forward(outputs, labels.shallow_clone()).unwrap();
-        let value = loss.value().double_value(&[]);
-        loss.backward().unwrap();
-        (value, gradients(&vs))
-    };
+    let data = (batch(4).0, Tensor::from_slice(&[1i64, 2, -100, -100]));
+    let run = |count, criterion| with_parallel_criterion(count, &data, criterion);
     let weighted = || {
         DataParallelCriterion::weighted(move |output: &Tensor, target: &Tensor| {
             vec![Mean { value: cross_entropy(output, target), count: masked(target) }]
@@ -312,14 +294,13 @@ fn cross_entropy(output: &Tensor, target: &Tensor) -> Tensor {
 
 fn with_parallel_criterion(
     count: usize,
-    rows: i64,
+    (inputs, labels): &(Tensor, Tensor),
     criterion: DataParallelCriterion<Tensor, Tensor>,
 ) -> (f64, Vec<f32>) {
     let vs = VarStore::new(Device::Cpu);
     let model = seeded(|| DataParallelModel::new(mlp, &vs, &devices(count))).unwrap();
-    let (inputs, labels) = batch(rows);
-    let outputs = model.f_forward_t(&inputs, true).unwrap();
-    let loss = criterion.forward(outputs, labels).unwrap();
+    let outputs = model.f_forward_t(inputs, true).unwrap();
+    let loss = criterion.forward(outputs, labels.shallow_clone()).unwrap();
     let value = loss.value().double_value(&[]);
     loss.backward().unwrap();
     (value, gradients(&vs))

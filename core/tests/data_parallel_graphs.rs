@@ -9,7 +9,8 @@ use std::thread;
 use tch::nn::{self, Module, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel::data_parallel::{
-    DataParallel, DataParallelCriterion, DataParallelModel, Mean, gather, scatter,
+    DataParallel, DataParallelCriterion, DataParallelModel, DataParallelOptions, Mean, gather,
+    scatter,
 };
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
 use tch_parallel::{Devices, LogicalDevice, Replicated, Shared};
@@ -34,14 +35,19 @@ fn rows(count: i64) -> Tensor {
     (Tensor::arange(count * 3, (Kind::Float, Device::Cpu)) * 0.1 + 0.1).view([count, 3])
 }
 
+fn on_two_devices() -> (VarStore, DataParallel<Scale>) {
+    let vs = VarStore::new(Device::Cpu);
+    let model = DataParallel::new(Scale::new, &vs, &Devices::cpu(2).unwrap());
+    (vs, model.unwrap())
+}
+
 fn numbers(tensor: &Tensor) -> Vec<f32> {
     Vec::try_from(tensor.view([-1])).unwrap()
 }
 
 type Model<'a> = &'a dyn Fn(&Tensor) -> Tensor;
 
-/// The gradients of a variable used before the model, and of the model, for a loss that uses the
-/// model.
+/// The gradients of a variable used before the model, and of the model, for a loss that uses the model.
 fn gradients(devices: Option<usize>, loss: &dyn Fn(Model<'_>, &Tensor) -> Tensor) -> [Vec<f32>; 2] {
     let vs = VarStore::new(Device::Cpu);
     let before = Tensor::full([3], 1.5, (Kind::Float, Device::Cpu)).set_requires_grad(true);
@@ -104,8 +110,7 @@ fn the_output_may_be_changed_in_place() {
 
 #[test]
 fn an_input_or_a_saved_output_that_is_changed_in_place_is_an_error_of_the_backward_pass() {
-    let vs = VarStore::new(Device::Cpu);
-    let model = DataParallel::new(Scale::new, &vs, &Devices::cpu(2).unwrap()).unwrap();
+    let (_vs, model) = on_two_devices();
     let mut inputs = rows(5);
     let output = model.forward_t(&inputs, true);
     let _ = inputs.fill_(1.0);
@@ -128,8 +133,7 @@ fn the_loss_may_use_a_part_of_the_output_only() {
 
 #[test]
 fn the_graph_may_be_kept_for_a_second_pass() {
-    let vs = VarStore::new(Device::Cpu);
-    let model = DataParallel::new(Scale::new, &vs, &Devices::cpu(2).unwrap()).unwrap();
+    let (vs, model) = on_two_devices();
     let loss = model.forward_t(&rows(4), true).sum(Kind::Float);
     let factor = &vs.variables()["factor"];
     let retain_graph = true;
@@ -141,21 +145,16 @@ fn the_graph_may_be_kept_for_a_second_pass() {
 
 #[test]
 fn one_of_several_outputs_may_be_left_out_of_the_loss() {
-    let vs = VarStore::new(Device::Cpu);
-    let model = DataParallel::new(Scale::new, &vs, &Devices::cpu(2).unwrap()).unwrap();
-    let (used, _unused, index) = model
-        .forward(rows(4), |module, xs| {
-            let indices = Tensor::arange(xs.size()[0], (Kind::Int64, Device::Cpu));
-            (module.forward(&xs), module.forward(&xs), indices)
-        })
-        .unwrap();
+    let (vs, model) = on_two_devices();
+    let pass = model.forward(rows(4), |module, xs| {
+        let indices = Tensor::arange(xs.size()[0], (Kind::Int64, Device::Cpu));
+        (module.forward(&xs), module.forward(&xs), indices)
+    });
+    let (used, _unused, index) = pass.unwrap();
     used.sum(Kind::Float).backward();
     let expected = (rows(4).square() * 4.0).sum_dim_intlist(0, false, Kind::Float);
-    assert_relative_eq!(
-        numbers(&vs.variables()["factor"].grad())[..],
-        numbers(&expected)[..],
-        max_relative = 1e-6
-    );
+    let [found, expected] = [&vs.variables()["factor"].grad(), &expected].map(numbers);
+    assert_relative_eq!(found[..], expected[..], max_relative = 1e-6);
     assert_eq!(index, Tensor::from_slice(&[0i64, 1, 0, 1]));
 }
 
@@ -190,27 +189,23 @@ fn what_is_replicated_comes_whole_to_every_device() {
     );
     let loss = criterion.forward(outputs, (rows(4), Replicated(weights.shallow_clone()))).unwrap();
     let expected = ((rows(4) * 2.0).square() * weights - rows(4)).mean(Kind::Float);
-    assert_relative_eq!(
-        loss.value().double_value(&[]),
-        expected.double_value(&[]),
-        max_relative = 1e-6
-    );
+    let [found, expected] = [loss.value(), &expected].map(|loss| loss.double_value(&[]));
+    assert_relative_eq!(found, expected, max_relative = 1e-6);
 }
 
 #[test]
 fn several_threads_may_train_one_model_in_turns() {
     const PASSES: usize = 100;
-    let vs = VarStore::new(Device::Cpu);
-    let model = DataParallel::new(Scale::new, &vs, &Devices::cpu(2).unwrap()).unwrap();
+    let (vs, model) = on_two_devices();
     let together = Barrier::new(2);
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
+                let ones = Tensor::ones([4, 3], (Kind::Float, Device::Cpu));
                 for _ in 0..PASSES {
-                    let loss =
-                        model.forward_t(&Tensor::ones([4, 3], (Kind::Float, Device::Cpu)), true);
+                    let loss = model.forward_t(&ones, true).sum(Kind::Float);
                     together.wait();
-                    model.backward(&loss.sum(Kind::Float)).unwrap();
+                    model.backward(&loss).unwrap();
                 }
             });
         }
@@ -222,8 +217,7 @@ fn several_threads_may_train_one_model_in_turns() {
 
 #[test]
 fn within_another_thread_pool_its_other_tasks_wait() {
-    let vs = VarStore::new(Device::Cpu);
-    let model = DataParallel::new(Scale::new, &vs, &Devices::cpu(2).unwrap()).unwrap();
+    let (_vs, model) = on_two_devices();
     let model = Mutex::new(model);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     pool.scope(|scope| {
@@ -266,10 +260,7 @@ fn replicas_keep_no_outputs_and_the_output_device_holds_the_loss() {
     let [first, second, output] = [30, 31, 32].map(LogicalDevice::Cpu);
     let devices = Devices::new([first, second]).unwrap();
     let vs = VarStore::new(Device::Cpu);
-    let options = tch_parallel::data_parallel::DataParallelOptions {
-        output_device: Some(output),
-        ..Default::default()
-    };
+    let options = DataParallelOptions { output_device: Some(output), ..Default::default() };
     let build = |p: &nn::Path<'_>| nn::linear(p, 2, 1000, Default::default());
     let model = DataParallel::with_options(build, &vs, &devices, options).unwrap();
     let inputs = Tensor::ones([200, 2], (Kind::Float, Device::Cpu));
@@ -331,10 +322,8 @@ fn gradients_go_through_scatter_and_gather() {
     let factors = [2.0, -3.0, 5.0];
     let parts: Vec<_> = chunks.iter().zip(factors).map(|(chunk, factor)| chunk * factor).collect();
     let whole = gather(&parts, LogicalDevice::Cpu(1), 0).unwrap();
-    let rows_times_factors = Tensor::cat(
-        &[rows(5).narrow(0, 0, 2) * 2, rows(5).narrow(0, 2, 2) * -3, rows(5).narrow(0, 4, 1) * 5],
-        0,
-    );
+    let factors = Tensor::from_slice(&[2f32, 2.0, -3.0, -3.0, 5.0]).view([5, 1]);
+    let rows_times_factors = rows(5) * factors;
     assert_eq!(whole, rows_times_factors);
     (whole * rows(5)).sum(Kind::Float).backward();
     assert_eq!(inputs.grad(), rows_times_factors);

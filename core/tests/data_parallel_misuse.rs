@@ -94,16 +94,12 @@ fn batches_that_cannot_be_divided_are_refused() {
     let error = message(model.f_forward_t(&ones(&[0, 2]), true));
     assert_eq!(error, "inputs is a batch of 0 rows, but must be at least one row");
     let error = message(model.f_forward_t(&Tensor::from(1.0), true));
-    assert!(
-        error.starts_with("inputs is a tensor of shape [], to be split along dimension 0"),
-        "{error}"
-    );
+    let expected = "inputs is a tensor of shape [], to be split along dimension 0";
+    assert!(error.starts_with(expected), "{error}");
     let error = message(model.forward((ones(&[4, 2]), ones(&[3])), |_, (xs, _)| xs));
-    assert_eq!(
-        error,
-        "inputs is batches of [4, 3] rows, but must be of the same number of rows, so that what \
-         belongs together stays together"
-    );
+    let expected = "inputs is batches of [4, 3] rows, but must be of the same number of rows, so that what belongs \
+                    together stays together";
+    assert_eq!(error, expected);
 }
 
 #[test]
@@ -124,28 +120,21 @@ fn a_replica_that_fails_is_named_and_the_model_goes_on() {
 fn a_backward_pass_that_fails_on_a_replica_names_it_and_leaves_no_gradient_there() {
     let (vs, model) = model(2);
     let inputs = Tensor::arange(8, (Kind::Float, Device::Cpu)).view([4, 2]);
-    let output = model
-        .forward(inputs.shallow_clone(), |module, xs| {
-            let mut hidden = module.forward_t(&xs, true).exp();
-            let output = &hidden * 2.0;
-            if xs.double_value(&[0, 0]) == 4.0 {
-                // exp needs its result for the backward pass, and here it is overwritten.
-                let _ = tch::no_grad(|| hidden.zero_());
-            }
-            output
-        })
-        .unwrap();
-    let error = message(model.backward(&output.sum(Kind::Float)));
-    assert!(
-        error.starts_with(
-            "backward failed: the replica on cpu:1 failed in backward: one of the variables needed"
-        ),
-        "{error}"
-    );
+    let output = model.forward(inputs.shallow_clone(), |module, xs| {
+        let mut hidden = module.forward_t(&xs, true).exp();
+        let output = &hidden * 2.0;
+        if xs.double_value(&[0, 0]) == 4.0 {
+            // exp needs its result for the backward pass, and here it is overwritten.
+            let _ = tch::no_grad(|| hidden.zero_());
+        }
+        output
+    });
+    let error = message(model.backward(&output.unwrap().sum(Kind::Float)));
+    let expected =
+        "backward failed: the replica on cpu:1 failed in backward: one of the variables needed";
+    assert!(error.starts_with(expected), "{error}");
     // As in PyTorch, the caller must clear what the failed pass has left on the original.
-    for mut variable in vs.trainable_variables() {
-        variable.zero_grad();
-    }
+    vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
     model.backward(&model.forward_t(&inputs, true).sum(Kind::Float)).unwrap();
     let bias = vs.variables()["bias"].grad();
     assert_eq!(Vec::<f32>::try_from(bias).unwrap(), [4.0; 3]);
@@ -154,16 +143,12 @@ fn a_backward_pass_that_fails_on_a_replica_names_it_and_leaves_no_gradient_there
 #[test]
 fn devices_that_are_not_there_are_refused() {
     let vs = VarStore::new(Device::Cpu);
-    let options =
-        |device| DataParallelOptions { output_device: Some(device), ..Default::default() };
     let on = |device| {
-        DataParallel::with_options(linear, &vs, &Devices::cpu(2).unwrap(), options(device))
-            .map(drop)
+        let options = DataParallelOptions { output_device: Some(device), ..Default::default() };
+        DataParallel::with_options(linear, &vs, &Devices::cpu(2).unwrap(), options).map(drop)
     };
-    assert_eq!(
-        message(on(LogicalDevice::Cpu(64))),
-        "device is cpu:64, but must be one of cpu:0 to cpu:63"
-    );
+    let expected = "device is cpu:64, but must be one of cpu:0 to cpu:63";
+    assert_eq!(message(on(LogicalDevice::Cpu(64))), expected);
     let error = message(on(LogicalDevice::Cuda(99)));
     assert!(error.starts_with("device is cuda:99, but must be "), "{error}");
     let error = message("cuda:98,cuda:99".parse::<Devices>());
@@ -179,11 +164,9 @@ fn a_model_on_another_device_is_refused() {
         linear(p)
     };
     let model = DataParallel::new(elsewhere, &vs, &devices);
-    assert_eq!(
-        message(model),
-        "variable bias is on cpu:5, but must be on cpu:3, the first device, where the original is; \
-         make and convert it under that device's guard"
-    );
+    let expected = "variable bias is on cpu:5, but must be on cpu:3, the first device, where the original is; make \
+                    and convert it under that device's guard";
+    assert_eq!(message(model), expected);
 }
 
 #[test]
@@ -201,11 +184,9 @@ fn targets_that_are_divided_otherwise_are_refused() {
     let criterion =
         DataParallelCriterion::new(|output: &Tensor, _: &Tensor| output.sum(Kind::Float));
     let outputs = model.f_forward_t(&ones(&[8, 2]), true).unwrap();
-    assert_eq!(
-        message(criterion.forward(outputs, ones(&[7]))),
-        "targets is divided into [2, 2, 2, 1] rows, but must be divided into [2, 2, 2, 2] rows, as the \
-         inputs were"
-    );
+    let expected = "targets is divided into [2, 2, 2, 1] rows, but must be divided into [2, 2, 2, 2] rows, as the \
+                    inputs were";
+    assert_eq!(message(criterion.forward(outputs, ones(&[7]))), expected);
 }
 
 #[test]
@@ -215,10 +196,8 @@ fn a_criterion_that_gives_a_loss_for_each_row_is_refused() {
     let criterion = DataParallelCriterion::new(|output: &Tensor, _: &Tensor| output.square());
     let outputs = model.f_forward_t(&ones(&[4, 2]), true).unwrap();
     let error = message(criterion.forward(outputs, ones(&[4])));
-    assert!(
-        error.starts_with("a mean's value is of shape [2, 3], but must be a single number"),
-        "{error}"
-    );
+    let expected = "a mean's value is of shape [2, 3], but must be a single number";
+    assert!(error.starts_with(expected), "{error}");
 }
 
 #[test]
@@ -229,11 +208,9 @@ fn outputs_that_do_not_fit_together_are_refused() {
         let columns = if xs.double_value(&[0, 0]) == 0.0 { 1 } else { 2 };
         xs.narrow(1, 0, columns)
     }));
-    assert_eq!(
-        error,
-        "outputs is [(Float, [2, 1]), (Float, [2, 2])] on the replicas, but must be of the same \
-         kind and shape, except in dimension 0"
-    );
+    let expected = "outputs is [(Float, [2, 1]), (Float, [2, 2])] on the replicas, but must be of the same kind and \
+                    shape, except in dimension 0";
+    assert_eq!(error, expected);
 }
 
 #[test]

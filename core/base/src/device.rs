@@ -227,8 +227,7 @@ mod tests {
         assert_ne!(there.data_ptr(), here.data_ptr());
         assert_eq!(LogicalDevice::of(&there), LogicalDevice::Cpu(1));
         assert_eq!(there, here);
-        // A transposed tensor stays transposed, as on GPUs, and is made contiguous only where
-        // needed.
+        // A transposed tensor stays transposed, as on GPUs, and is made contiguous only where needed.
         let transposed = LogicalDevice::Cpu(1).copy_of(&here.view([2, 2]).tr()).unwrap();
         assert_eq!(transposed.stride(), [1, 2]);
     }

@@ -191,6 +191,7 @@ mod tests {
 
     #[test]
     fn what_is_no_list_of_devices_is_refused() {
+        let mixed = "devices is a list with cuda:0 and cpu:1, but must be all of one kind";
         for (text, expected) in [
             ("0xcpu", "devices is empty, but must be at least one device"),
             ("65xcpu", "device is cpu:64, but must be one of cpu:0 to cpu:63"),
@@ -198,10 +199,7 @@ mod tests {
             ("99999999999999999999xcpu", "device is cpu:"),
             ("cpu:1,cpu:1", "devices is a list with cpu:1 twice"),
             ("cuda:0,cuda:0", "devices is a list with cuda:0 twice"),
-            (
-                "cuda:0,cpu:1",
-                "devices is a list with cuda:0 and cpu:1, but must be all of one kind",
-            ),
+            ("cuda:0,cpu:1", mixed),
             ("gpu:0", "devices is \"gpu:0\", but must be a list such as cuda:0,cuda:1, or 4xcpu"),
             ("cpu*4", "devices is \"cpu*4\", but must be a list such as"),
             ("cpu:x", "devices is \"cpu:x\", but must be a list such as"),

@@ -220,10 +220,9 @@ mod tests {
         let named = |tensor| NamedTensors::from([("fc.weight.momentum_buffer".to_owned(), tensor)]);
         assert!(to_bytes(&named(dense.shallow_clone())).is_ok());
         let error = to_bytes(&named(dense.to_kind(Kind::Double).to_sparse_sparse_dim(1)));
-        assert_eq!(
-            error.unwrap_err().to_string(),
-            "fc.weight.momentum_buffer is sparse, but must be dense: sparse tensors are not saved"
-        );
+        let expected =
+            "fc.weight.momentum_buffer is sparse, but must be dense: sparse tensors are not saved";
+        assert_eq!(error.unwrap_err().to_string(), expected);
     }
     /// A file with this header and as many zeros as data.
     fn file(header: &str, data: usize) -> Vec<u8> {

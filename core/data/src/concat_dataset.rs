@@ -195,10 +195,8 @@ mod tests {
         let all = ConcatDataset::new([Sums, Sums]).unwrap();
         assert!(all.batch(&[0, 1], 0).is_ok());
         let error = all.batch(&[0, 1, 4], 0).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "a tensor in a batch of data set 0 is of shape [1], but must be [2, …], a row for each \
-             sample asked for"
-        );
+        let expected = "a tensor in a batch of data set 0 is of shape [1], but must be [2, …], a row for each sample \
+                        asked for";
+        assert_eq!(error, expected);
     }
 }

@@ -188,10 +188,9 @@ mod tests {
 
     #[test]
     fn a_split_that_is_not_the_whole_is_refused() {
-        assert_eq!(
-            random_split(squares(10), [3, 8], 0).unwrap_err().to_string(),
-            "lengths is [3, 8], but must be numbers that add up to 10, the data set's length"
-        );
+        let expected =
+            "lengths is [3, 8], but must be numbers that add up to 10, the data set's length";
+        assert_eq!(random_split(squares(10), [3, 8], 0).unwrap_err().to_string(), expected);
         for fractions in [[0.5, 0.4], [1.5, -0.5], [f64::NAN, 1.0]] {
             let error = random_split(squares(10), fractions, 0).unwrap_err().to_string();
             assert!(error.ends_with("must be numbers from 0 to 1 that add up to 1"), "{error}");

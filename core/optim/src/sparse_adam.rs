@@ -138,17 +138,13 @@ mod tests {
         let vs = embedding();
         let layer = vs.variables()["layer.weight"].copy();
         let mut adam = Adam::new(&vs, AdamOptions::default()).unwrap();
-        assert_eq!(
-            adam.step().unwrap_err().to_string(),
-            "the gradient of words.weight, for Adam, is sparse, but must be dense; SparseAdam, \
-             Adagrad and SGD support sparse gradients"
-        );
+        let expected = "the gradient of words.weight, for Adam, is sparse, but must be dense; SparseAdam, Adagrad and \
+                        SGD support sparse gradients";
+        assert_eq!(adam.step().unwrap_err().to_string(), expected);
         let mut sparse_adam = SparseAdam::new(&vs, SparseAdamOptions::default()).unwrap();
-        assert_eq!(
-            sparse_adam.step().unwrap_err().to_string(),
-            "the gradient of layer.bias, for SparseAdam, is dense, but must be sparse; Adam \
-             supports dense gradients"
-        );
+        let expected = "the gradient of layer.bias, for SparseAdam, is dense, but must be sparse; Adam supports dense \
+                        gradients";
+        assert_eq!(sparse_adam.step().unwrap_err().to_string(), expected);
         assert_eq!(vs.variables()["layer.weight"], layer);
         assert_eq!((adam.state_bytes(), sparse_adam.state_bytes()), (0, 0));
     }

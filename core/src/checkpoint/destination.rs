@@ -192,11 +192,15 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     fn names(directory: &Path) -> Vec<String> {
-        let entries = fs::read_dir(directory).unwrap();
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = entries.map(|name| name.into_string().unwrap()).collect();
         names.sort();
         names
+    }
+
+    fn write(path: &Path, text: &str) -> Result<()> {
+        fs::write(path, text).unwrap();
+        Ok(())
     }
 
     #[test]
@@ -214,17 +218,13 @@ mod tests {
     fn a_failure_leaves_the_old_file_and_nothing_else() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("model");
-        let refused = || Error::Io {
-            operation: "write",
-            path: "model".into(),
-            source: io::ErrorKind::StorageFull.into(),
-        };
         fs::write(&path, "old").unwrap();
-        replace(&path, |temporary| {
+        let refused = replace(&path, |temporary| {
             fs::write(temporary, "n").unwrap();
-            Err(refused())
-        })
-        .unwrap_err();
+            let source = io::ErrorKind::StorageFull.into();
+            Err(Error::Io { operation: "write", path: "model".into(), source })
+        });
+        refused.unwrap_err();
         assert_eq!(fs::read(&path).unwrap(), b"old");
         assert_eq!(names(directory.path()), ["model"]);
     }
@@ -234,17 +234,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("model");
         let running = std::os::unix::process::parent_id();
-        let kept =
-            [".model..tmp".to_owned(), format!(".model.{running}.tmp"), ".model.best.tmp".into()];
+        let kept = ["", &running.to_string(), "best"].map(|of| format!(".model.{of}.tmp"));
         let own = format!(".model.{}.tmp", std::process::id());
         for name in kept.iter().chain([&own, &".model.4294967295.tmp".to_owned()]) {
             fs::write(directory.path().join(name), "").unwrap();
         }
-        replace(&path, |temporary| {
-            fs::write(temporary, "new").unwrap();
-            Ok(())
-        })
-        .unwrap();
+        replace(&path, |temporary| write(temporary, "new")).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
         assert_eq!(names(directory.path()), [&kept[..], &["model".to_owned()]].concat());
     }
@@ -260,8 +255,7 @@ mod tests {
             check_destination(at("link of a link")).unwrap();
             replace(at("link of a link"), |temporary| {
                 assert_eq!(temporary.parent(), Some(&*at("./disk")), "on the same disk");
-                fs::write(temporary, text).unwrap();
-                Ok(())
+                write(temporary, text)
             })
             .unwrap();
             assert_eq!(fs::read_to_string(at("disk/model")).unwrap(), text);
@@ -290,8 +284,7 @@ mod tests {
             replace(&path, |temporary| {
                 let while_written = fs::metadata(temporary).unwrap().permissions().mode();
                 assert_eq!(while_written & 0o077, 0, "nobody else may read it");
-                fs::write(temporary, "new").unwrap();
-                Ok(())
+                write(temporary, "new")
             })
             .unwrap();
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, mode);
@@ -314,17 +307,11 @@ mod tests {
             (Path::new("/dev/null"), "a device"),
         ] {
             let before = fs::symlink_metadata(path).unwrap().file_type();
-            let refused = [
-                check_destination(path).unwrap_err(),
-                replace(path, |_| unreachable!("nothing is written")).unwrap_err(),
-            ];
-            for error in refused {
-                let expected = format!(
-                    "{}: {found}; expected the name of a regular file to write",
-                    path.display()
-                );
-                assert_eq!(error.to_string(), expected);
-            }
+            let expected = "expected the name of a regular file to write";
+            let expected = format!("{}: {found}; {expected}", path.display());
+            assert_eq!(check_destination(path).unwrap_err().to_string(), expected);
+            let replaced = replace(path, |_| unreachable!("nothing is written"));
+            assert_eq!(replaced.unwrap_err().to_string(), expected);
             assert_eq!(fs::symlink_metadata(path).unwrap().file_type(), before);
         }
         assert_eq!(names(directory.path()), ["link", "pipe", "socket"]);

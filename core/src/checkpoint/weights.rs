@@ -205,19 +205,13 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("old.pt");
         let legacy = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
-        let line = format!(
-            "expected a state dict: python -c \"import torch; torch.save(torch.load('{}', 'cpu'), \
-             'new.pt')\"",
-            path.display()
-        );
+        let hdf5 = b"\x89HDF\r\n\x1a\n\0\0\0";
+        let convert = format!("torch.save(torch.load('{}', 'cpu'), 'new.pt')", path.display());
+        let line = format!("expected a state dict: python -c \"import torch; {convert}\"");
         for (contents, found, expected) in [
             (&legacy[..], "a pickle, as PyTorch wrote before 1.6", &line[..]),
             (b"", "an empty file", "expected a file that `save`, torch.save or"),
-            (
-                b"\x89HDF\r\n\x1a\n\0\0\0",
-                "neither safetensors nor PyTorch's",
-                "expected a file that",
-            ),
+            (hdf5, "neither safetensors nor PyTorch's", "expected a file that"),
         ] {
             fs::write(&path, contents).unwrap();
             let error = load(&path, &mut model(3)).unwrap_err().to_string();
@@ -253,10 +247,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("missing/model.safetensors");
         let error = save(&path, &model(3), &group()).unwrap_err();
-        assert!(
-            error.to_string().contains("missing does not exist; expected a file in"),
-            "{error}"
-        );
+        let expected = "missing does not exist; expected a file in";
+        assert!(error.to_string().contains(expected), "{error}");
     }
 
     #[test]
@@ -267,10 +259,8 @@ mod tests {
         let mut vs = model(3);
         let before = vs.variables()["fc.bias"].copy();
         let error = load(&path, &mut vs).unwrap_err().to_string();
-        assert!(
-            error.ends_with("fc.weight has the shape [2, 4]; expected [2, 3], as in the model"),
-            "{error}"
-        );
+        let expected = "fc.weight has the shape [2, 4]; expected [2, 3], as in the model";
+        assert!(error.ends_with(expected), "{error}");
         assert_eq!(vs.variables()["fc.bias"], before);
     }
 

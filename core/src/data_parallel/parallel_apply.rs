@@ -163,32 +163,23 @@ mod tests {
             let name = thread::current().name().map(str::to_owned).unwrap_or_default();
             Ok(format!("{name} got {job} on {device}"))
         });
-        assert_eq!(
-            names.unwrap(),
-            [
-                "replica cpu:0 got 10 on cpu:0",
-                "replica cpu:1 got 20 on cpu:1",
-                "replica cpu:2 got 30 on cpu:2"
-            ]
-        );
+        let expected = [(0, 10), (1, 20), (2, 30)];
+        let expected = expected.map(|(i, job)| format!("replica cpu:{i} got {job} on cpu:{i}"));
+        assert_eq!(names.unwrap(), expected);
     }
 
     #[test]
     fn devices_without_a_job_stay_idle() {
-        assert_eq!(
-            workers(4).parallel_apply("test", vec![1, 2], |_, job| Ok(job)).unwrap(),
-            [1, 2]
-        );
+        let results = workers(4).parallel_apply("test", vec![1, 2], |_, job| Ok(job));
+        assert_eq!(results.unwrap(), [1, 2]);
     }
 
     #[test]
     fn a_job_without_a_device_and_a_job_within_a_job_are_refused() {
         let workers = workers(2);
         let error = workers.parallel_apply("test", vec![1, 2, 3], |_, job| Ok(job)).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "jobs is 3 for 2 devices, but must be at most one for each device"
-        );
+        let expected = "jobs is 3 for 2 devices, but must be at most one for each device";
+        assert_eq!(error.to_string(), expected);
         let nested = |_, job| workers.parallel_apply("inner", vec![job], |_, job: i32| Ok(job));
         let error = workers.parallel_apply("outer", vec![1, 2], nested).unwrap_err().to_string();
         assert!(error.contains("used within one of their own jobs"), "{error}");
@@ -197,11 +188,8 @@ mod tests {
     #[test]
     fn the_callers_grad_mode_is_the_threads() {
         let workers = workers(2);
-        let grad_modes = || {
-            workers
-                .parallel_apply("test", vec![(); 2], |_, ()| Ok(c10d_sys::tensor::grad_enabled()))
-                .unwrap()
-        };
+        let grad_mode = |_, ()| Ok(c10d_sys::tensor::grad_enabled());
+        let grad_modes = || workers.parallel_apply("test", vec![(); 2], grad_mode).unwrap();
         assert_eq!(no_grad(grad_modes), [false, false]);
         assert_eq!(grad_modes(), [true, true]);
     }
@@ -209,22 +197,15 @@ mod tests {
     #[test]
     fn a_failure_names_its_device_and_lets_the_others_end() {
         let workers = workers(3);
-        let error = workers
-            .parallel_apply("forward", vec![2, 3, 2], |_, rows| {
-                Ok(Tensor::ones([rows], tch::kind::FLOAT_CPU)
-                    + Tensor::ones([2], tch::kind::FLOAT_CPU))
-            })
-            .unwrap_err()
-            .to_string();
-        assert_eq!(
-            error,
-            "the replica on cpu:1 failed in forward: The size of tensor a (3) must match the size \
-             of tensor b (2) at non-singleton dimension 0"
-        );
+        let ones = |rows: i64| Tensor::ones([rows], tch::kind::FLOAT_CPU);
+        let add_two = |_, rows| Ok(ones(rows) + ones(2));
+        let error = workers.parallel_apply("forward", vec![2, 3, 2], add_two);
+        let error = error.unwrap_err().to_string();
+        let expected = "the replica on cpu:1 failed in forward: The size of tensor a (3) must match the size of \
+                        tensor b (2) at non-singleton dimension 0";
+        assert_eq!(error, expected);
         // The threads can still be used.
-        assert_eq!(
-            workers.parallel_apply("test", vec![1, 2, 3], |_, job| Ok(job)).unwrap(),
-            [1, 2, 3]
-        );
+        let results = workers.parallel_apply("test", vec![1, 2, 3], |_, job| Ok(job));
+        assert_eq!(results.unwrap(), [1, 2, 3]);
     }
 }

@@ -274,8 +274,7 @@ fn partition(groups: &[Vec<usize>], world_size: usize) -> Vec<Vec<usize>> {
 mod tests {
     use super::*;
 
-    /// What torch 2.13's `_partition_parameters` returns for the layers of a small network, in one
-    /// group and in two.
+    /// What torch 2.13's `_partition_parameters` returns for the layers of a small network, in one group and in two.
     #[test]
     fn shares_are_those_of_pytorch() {
         let sizes = vec![864, 32, 32, 9216, 32, 73728, 64, 640, 10, 64, 64];

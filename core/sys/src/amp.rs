@@ -75,8 +75,6 @@ pub fn non_finite_check_and_unscale_(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
     use super::*;
     use std::panic::catch_unwind;
     use tch::Kind;

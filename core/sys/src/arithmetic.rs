@@ -102,8 +102,6 @@ pub(crate) fn as_tchs(error: Error) -> TchError {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
     use super::*;
     use tch::Kind;
 

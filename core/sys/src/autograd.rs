@@ -166,8 +166,6 @@ impl Drop for ThreadState {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
     use super::*;
     use crate::amp::{AutocastKind, autocast};
     use crate::tensor::grad_enabled;

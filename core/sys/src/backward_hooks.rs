@@ -66,8 +66,6 @@ extern "C" fn call(context: *mut c_void) -> ffi::Status {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
     use super::*;
     use crate::autograd::backward_from;
     use crate::{Error, ErrorKind};

@@ -33,8 +33,6 @@ pub(crate) fn cuda(device: usize) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
     use super::*;
     use crate::pretended_cuda::{pretend, take_calls};
 

@@ -138,8 +138,6 @@ fn lists(
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
     use super::Operation::*;
     use super::*;
 

@@ -96,8 +96,6 @@ impl AtomicTensor {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
     use super::*;
     use std::thread;
     use tch::kind::{DOUBLE_CPU, FLOAT_CPU};

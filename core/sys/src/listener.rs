@@ -57,9 +57,7 @@ mod tests {
     fn a_closed_descriptor_and_a_file_are_refused() {
         assert_eq!(inherited_listener(-1).unwrap_err().raw_os_error(), Some(libc::EBADF));
         let file = File::open("/dev/null").unwrap();
-        assert_eq!(
-            inherited_listener(file.as_raw_fd()).unwrap_err().raw_os_error(),
-            Some(libc::ENOTSOCK)
-        );
+        let error = inherited_listener(file.as_raw_fd()).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOTSOCK));
     }
 }

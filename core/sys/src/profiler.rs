@@ -47,8 +47,6 @@ pub fn count_synchronizations<R>(body: impl FnOnce() -> R) -> Result<(R, usize)>
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
     use super::*;
     use crate::stream::waiting;
     use tch::kind::FLOAT_CPU;

@@ -61,8 +61,6 @@ fn index(cuda_device: Option<usize>) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
     use super::*;
     use tch::kind::FLOAT_CPU;
 

@@ -91,8 +91,6 @@ pub fn version(tensor: &Tensor) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
     use super::*;
     use tch::kind::FLOAT_CPU;
 

@@ -162,8 +162,6 @@ pub fn waiting<R>(wait: impl FnOnce() -> R) -> Result<R> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
     use super::*;
     use crate::pretended_cuda::{pretend, take_calls};
 

@@ -110,8 +110,6 @@ pub fn identity(tensor: &Tensor) -> usize {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
-
     use super::*;
     use tch::kind::{DOUBLE_CPU, FLOAT_CPU};
 

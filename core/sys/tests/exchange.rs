@@ -4,14 +4,13 @@
 
 mod common;
 
+use c10d_sys::{Error, ErrorKind, ProcessGroup, ReduceOp, Work};
+use common::{FLOAT, LATER, NOW, Now, Random, Rank, allocated, with_ranks, with_ranks_and_timeout};
 use std::ops::Range;
 use std::process::Command;
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
-
-use c10d_sys::{Error, ErrorKind, ProcessGroup, ReduceOp};
-use common::{FLOAT, LATER, NOW, Now, Random, Rank, allocated, with_ranks, with_ranks_and_timeout};
 use tch::{Device, Kind, Tensor};
 
 #[test]
@@ -38,45 +37,42 @@ fn operations_follow_each_other_in_any_sequence() {
             let mut random = Random(number);
             let len = [0, 1, 4_000, 5_000, 140_000][random.below(5) as usize];
             let (root, in_arena, operation) = (random.below(3), random.below(8), random.below(5));
-            let mut own = Random(number << 8 | rank.rank as u64);
-            for _ in 0..own.below(20) * own.below(1000) {
+            let mut delay = Random(number << 8 | rank.rank as u64);
+            for _ in 0..delay.below(20) * delay.below(1000) {
                 std::hint::spin_loop();
             }
-            let mine = Tensor::full([len], rank.rank as i64 + 1, FLOAT);
-            let mine =
-                if in_arena >> rank.rank & 1 == 1 { allocated(&rank.shared, &mine) } else { mine };
+            let (group, own) = (&rank.shared, rank.rank as i64 + 1);
+            let mine = Tensor::full([len], own, FLOAT);
+            let mine = if in_arena >> rank.rank & 1 == 1 { allocated(group, &mine) } else { mine };
             let expected = match operation {
                 0 => {
-                    rank.shared.all_reduce(&mine, ReduceOp::Sum, NOW).now().unwrap();
+                    group.all_reduce(&mine, ReduceOp::Sum, NOW).now().unwrap();
                     6
                 }
                 1 => {
-                    rank.shared.broadcast(&mine, root as usize, NOW).now().unwrap();
+                    group.broadcast(&mine, root as usize, NOW).now().unwrap();
                     root as i64 + 1
                 }
                 2 => {
                     let outputs = Tensor::zeros([3, len], FLOAT).view([3 * len]);
-                    rank.shared.all_gather_into_tensor(&outputs, &mine, NOW).now().unwrap();
+                    group.all_gather_into_tensor(&outputs, &mine, NOW).now().unwrap();
                     let of_rank = |r| Tensor::full([len], r + 1_i64, FLOAT);
                     assert_eq!(outputs, Tensor::cat(&[0, 1, 2].map(of_rank), 0), "{number}");
-                    rank.rank as i64 + 1
+                    own
                 }
                 3 => {
                     let parts = len / 3;
                     let (output, input) =
                         (Tensor::zeros([parts], FLOAT), mine.narrow(0, 0, 3 * parts));
-                    rank.shared
-                        .reduce_scatter_tensor(&output, &input, ReduceOp::Sum, NOW)
-                        .now()
-                        .unwrap();
+                    group.reduce_scatter_tensor(&output, &input, ReduceOp::Sum, NOW).now().unwrap();
                     assert_eq!(output, Tensor::full([parts], 6, FLOAT), "{number}");
                     // No rank reads it any more.
                     let _ = mine.shallow_clone().zero_();
                     0
                 }
                 _ => {
-                    rank.shared.barrier(NOW).now().unwrap();
-                    rank.rank as i64 + 1
+                    group.barrier(NOW).now().unwrap();
+                    own
                 }
             };
             assert_eq!(mine, Tensor::full([len], expected, FLOAT), "{number}");
@@ -120,76 +116,35 @@ fn many_operations_in_flight_are_not_taken_for_different_ones() {
     });
 }
 
+fn ones(len: i64) -> Tensor {
+    Tensor::ones([len], FLOAT)
+}
+
 #[test]
 fn ranks_that_call_different_operations_are_told_which() {
-    type Call = fn(&ProcessGroup) -> Result<(), Error>;
-    let sum_of_10: Call =
-        |group| group.all_reduce(&Tensor::ones([10], FLOAT), ReduceOp::Sum, NOW).now();
+    const SUM: ReduceOp = ReduceOp::Sum;
+    type Call = fn(&ProcessGroup) -> Result<Work, Error>;
+    let sum_of_10: Call = |group| group.all_reduce(&ones(10), SUM, NOW);
+    let long_sum: Call = |group| group.all_reduce(&ones(1_000_000), SUM, NOW);
+    let gather: Call = |group| group.all_gather(&[ones(10), ones(10)], &ones(10), NOW);
+    let sum_of_doubles: Call = |group| group.all_reduce(&ones(10).to_kind(Kind::Double), SUM, NOW);
+    let sum_of_parts: Call = |group| group.reduce_scatter_tensor(&ones(5), &ones(10), SUM, NOW);
     let others: [(Call, &str); 9] = [
-        (
-            |group| group.all_reduce(&Tensor::ones([12], FLOAT), ReduceOp::Sum, NOW).now(),
-            "all_reduce (sum) of 12 x Float",
-        ),
-        (
-            |group| group.all_reduce(&Tensor::ones([1_000_000], FLOAT), ReduceOp::Sum, NOW).now(),
-            "all_reduce (sum) of 1000000 x Float",
-        ),
-        (
-            |group| {
-                group
-                    .all_reduce(
-                        &Tensor::ones([10], (Kind::Double, Device::Cpu)),
-                        ReduceOp::Sum,
-                        NOW,
-                    )
-                    .now()
-            },
-            "all_reduce (sum) of 10 x Double",
-        ),
-        (
-            |group| group.all_reduce(&Tensor::ones([10], FLOAT), ReduceOp::Max, NOW).now(),
-            "all_reduce (max) of 10 x Float",
-        ),
-        (
-            |group| group.broadcast(&Tensor::ones([10], FLOAT), 1, NOW).now(),
-            "broadcast from rank 1 of 10 x Float",
-        ),
-        (|group| group.barrier(NOW).now(), "barrier"),
+        (|group| group.all_reduce(&ones(12), SUM, NOW), "all_reduce (sum) of 12 x Float"),
+        (long_sum, "all_reduce (sum) of 1000000 x Float"),
+        (sum_of_doubles, "all_reduce (sum) of 10 x Double"),
+        (|group| group.all_reduce(&ones(10), ReduceOp::Max, NOW), "all_reduce (max) of 10 x Float"),
+        (|group| group.broadcast(&ones(10), 1, NOW), "broadcast from rank 1 of 10 x Float"),
+        (|group| group.barrier(NOW), "barrier"),
         // This one is left to gloo, which would wait for the other rank.
-        (
-            |group| group.reduce(&Tensor::ones([10], FLOAT), 0, ReduceOp::Sum, NOW).now(),
-            "reduce (sum) to rank 0 of 10 x Float",
-        ),
-        (
-            |group| {
-                group
-                    .all_gather(
-                        &[Tensor::ones([10], FLOAT), Tensor::ones([10], FLOAT)],
-                        &Tensor::ones([10], FLOAT),
-                        NOW,
-                    )
-                    .now()
-            },
-            "all_gather of 10 x Float",
-        ),
-        (
-            |group| {
-                group
-                    .reduce_scatter_tensor(
-                        &Tensor::ones([5], FLOAT),
-                        &Tensor::ones([10], FLOAT),
-                        ReduceOp::Sum,
-                        NOW,
-                    )
-                    .now()
-            },
-            "reduce_scatter (sum) of 10 x Float",
-        ),
+        (|group| group.reduce(&ones(10), 0, SUM, NOW), "reduce (sum) to rank 0 of 10 x Float"),
+        (gather, "all_gather of 10 x Float"),
+        (sum_of_parts, "reduce_scatter (sum) of 10 x Float"),
     ];
     for (other, name) in others {
         let errors = with_ranks(2, |Rank { rank, shared, .. }| {
             let call = if rank == 0 { sum_of_10 } else { other };
-            call(&shared).unwrap_err()
+            call(&shared).now().unwrap_err()
         });
         let names_both = |error: &Error| {
             error.message().contains("rank 0 calls all_reduce (sum) of 10 x Float")

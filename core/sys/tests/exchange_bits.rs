@@ -4,22 +4,15 @@
 
 mod common;
 
-use std::ops::Range;
-
 use c10d_sys::{ProcessGroup, ReduceOp};
 use common::{FLOAT, NOW, Now, Random, Rank, allocated, with_ranks};
+use std::ops::Range;
 use tch::{Device, Kind, Tensor};
 
-const KINDS: [Kind; 8] = [
-    Kind::Float,
-    Kind::Double,
-    Kind::Half,
-    Kind::BFloat16,
-    Kind::Int64,
-    Kind::Int,
-    Kind::Int8,
-    Kind::Uint8,
-];
+const KINDS: [Kind; 8] = {
+    use Kind::*;
+    [Float, Double, Half, BFloat16, Int64, Int, Int8, Uint8]
+};
 const OPS: [ReduceOp; 5] =
     [ReduceOp::Sum, ReduceOp::Avg, ReduceOp::Product, ReduceOp::Min, ReduceOp::Max];
 
@@ -102,11 +95,8 @@ impl Case {
             Values::Bits => any,
             // The bits of a random number as its value: from 1e-9 to 1e9.
             Values::Mixed => {
-                let exponents = Tensor::from_data_size(
-                    &random_bytes(!seed, self.len as usize),
-                    &[self.len],
-                    Kind::Int8,
-                );
+                let bytes = random_bytes(!seed, self.len as usize);
+                let exponents = Tensor::from_data_size(&bytes, &[self.len], Kind::Int8);
                 let exponents = exponents.to_kind(Kind::Float) * 0.07;
                 let signs = any.nan_to_num(1.0, 1.0, -1.0).sign().to_kind(Kind::Float);
                 (exponents.exp() * signs * 1.234_567_9).to_kind(self.kind)
@@ -274,46 +264,40 @@ fn count_of_other_bits(
     counts.into_iter().sum()
 }
 
+fn has_gloos_bits(exchange: Exchange, longest: u64) {
+    for ranks in [2, 3, 5] {
+        assert_eq!(count_of_other_bits(exchange, ranks, 0..150, longest), 0);
+    }
+}
+
 #[test]
 fn all_reduce_has_the_bits_of_gloos_ring() {
-    for ranks in [2, 3, 5] {
-        assert_eq!(count_of_other_bits(Exchange::AllReduce, ranks, 0..150, 100_000), 0);
-    }
+    has_gloos_bits(Exchange::AllReduce, 100_000);
 }
 
 #[test]
 fn reduce_scatter_has_the_bits_of_gloos_ring() {
-    for ranks in [2, 3, 5] {
-        assert_eq!(count_of_other_bits(Exchange::ReduceScatter, ranks, 0..150, 300_000), 0);
-    }
+    has_gloos_bits(Exchange::ReduceScatter, 300_000);
 }
 
 #[test]
 fn all_gather_has_every_ranks_bits() {
-    for ranks in [2, 3, 5] {
-        assert_eq!(count_of_other_bits(Exchange::AllGather, ranks, 0..150, 300_000), 0);
-    }
+    has_gloos_bits(Exchange::AllGather, 300_000);
 }
 
 #[test]
 fn gather_has_every_ranks_bits_at_the_root() {
-    for ranks in [2, 3, 5] {
-        assert_eq!(count_of_other_bits(Exchange::Gather, ranks, 0..150, 300_000), 0);
-    }
+    has_gloos_bits(Exchange::Gather, 300_000);
 }
 
 #[test]
 fn several_tensors_that_are_reduced_as_one_have_its_bits() {
-    for ranks in [2, 3, 5] {
-        assert_eq!(count_of_other_bits(Exchange::ReduceScatterParts, ranks, 0..150, 300_000), 0);
-    }
+    has_gloos_bits(Exchange::ReduceScatterParts, 300_000);
 }
 
 #[test]
 fn several_tensors_that_are_gathered_as_one_have_its_bits() {
-    for ranks in [2, 3, 5] {
-        assert_eq!(count_of_other_bits(Exchange::AllGatherParts, ranks, 0..150, 300_000), 0);
-    }
+    has_gloos_bits(Exchange::AllGatherParts, 300_000);
 }
 
 #[test]
@@ -358,11 +342,8 @@ fn tensors_are_taken_as_they_lie_in_memory() {
                     }
                     let part = Tensor::zeros([200, 100], (kind, Device::Cpu)).tr();
                     group.reduce_scatter_tensor(&part, &whole, ReduceOp::Sum, NOW).now().unwrap();
-                    gathered
-                        .iter()
-                        .chain([&part])
-                        .map(|t| bits(&t.contiguous()))
-                        .collect::<Vec<_>>()
+                    let all = gathered.iter().chain([&part]);
+                    all.map(|tensor| bits(&tensor.contiguous())).collect::<Vec<_>>()
                 });
                 let unequal: Vec<_> = (0..5).filter(|i| ours[*i] != gloos[*i]).collect();
                 assert_eq!(unequal, [0; 0], "{kind:?}");

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
+use c10d_sys::{Call, Error, ErrorKind, GlooAddress, GlooOptions, ProcessGroup, ReduceOp};
+use c10d_sys::{Store, TcpStoreOptions, probe_shared_memory};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
@@ -9,9 +11,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, thread};
-
-use c10d_sys::{Call, Error, ErrorKind, GlooAddress, GlooOptions, ProcessGroup, ReduceOp};
-use c10d_sys::{Store, TcpStoreOptions, probe_shared_memory};
 use tch::{Device, Kind, Tensor};
 
 const RANKS: usize = 3;
@@ -141,8 +140,7 @@ fn a_rank_that_dies_at_any_step_is_named_by_the_others() {
                         assert!(*delay < Duration::from_secs(20), "step {step}: {delay:?}");
                         let Some(error) = error else { continue };
                         assert_eq!(error.kind(), ErrorKind::Connection, "step {step}: {error}");
-                        // As long as the others may not have mapped its file, gloo notices, which
-                        // names nobody.
+                        // As long as the others may not have mapped its file, gloo notices, which names nobody.
                         let is_mapped = step >= FIRST_OPERATION;
                         let named = error.message().contains("rank 1");
                         assert!(named || !is_mapped, "step {step}: {error}");

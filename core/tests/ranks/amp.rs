@@ -1,14 +1,11 @@
 //! Mixed precision on several ranks.
 
-use tch::nn::{self, VarStore};
-use tch::{Device, Kind, Tensor};
+use crate::prelude::*;
 use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
-use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
-on_ranks!(
-    2,
-    fn an_overflow_on_one_rank_skips_the_step_on_all(group: &ProcessGroup) {
+#[test]
+fn an_overflow_on_one_rank_skips_the_step_on_all() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let net = nn::seq_t().add(nn::linear(vs.root() / "fc", 4, 2, Default::default()));
         let model = DistributedDataParallel::new(net, &vs, group).unwrap();
@@ -17,7 +14,7 @@ on_ranks!(
         let options = GradScalerOptions { init_scale: 1024.0, ..Default::default() };
         let mut scaler = GradScaler::new(options).unwrap();
         let mut iteration = |factor: f64| {
-            let xs = Tensor::ones([3, 4], (Kind::Float, Device::Cpu));
+            let xs = Tensor::ones([3, 4], FLOAT_CPU);
             let loss = autocast(Device::Cpu, Some(Kind::Half), || {
                 model.f_forward_t(&xs, true).unwrap().square().mean(Kind::Float) * factor
             });
@@ -32,5 +29,5 @@ on_ranks!(
         let factor = if group.rank() == 1 { f64::INFINITY } else { 1.0 };
         assert_eq!(iteration(factor), (false, 512.0));
         assert_eq!(iteration(1.0), (true, 512.0));
-    }
-);
+    });
+}

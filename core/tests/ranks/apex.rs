@@ -1,9 +1,8 @@
 //! Apex's wrapper: what it divides and when, what it leaves out, what it copies to all ranks.
 
-use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor};
-use tch_parallel::distributed::{ApexDistributedDataParallel, ApexOptions, ProcessGroup};
-use tch_parallel::{Error, Result};
+use crate::prelude::*;
+use tch_parallel::Result;
+use tch_parallel::distributed::{ApexDistributedDataParallel, ApexOptions};
 
 /// Two parameters whose gradients a test chooses, and a buffer.
 struct Weights {
@@ -53,9 +52,9 @@ fn result(group: &ProcessGroup, number: f64, kind: Kind, options: ApexOptions) -
     first
 }
 
-on_ranks!(
-    2,
-    fn gradients_are_averaged_or_summed_and_divided_before_and_after(group: &ProcessGroup) {
+#[test]
+fn gradients_are_averaged_or_summed_and_divided_before_and_after() {
+    on_ranks(2, |group| {
         for delay_allreduce in [false, true] {
             let result = |gradient_average, gradient_predivide_factor| {
                 let options = ApexOptions {
@@ -71,23 +70,23 @@ on_ranks!(
             assert_eq!(result(false, 1.0), 4.0);
             assert_eq!(result(false, 8.0), 0.5, "only the division before");
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn sums_of_half_precision_are_kept_from_overflowing(group: &ProcessGroup) {
+#[test]
+fn sums_of_half_precision_are_kept_from_overflowing() {
+    on_ranks(2, |group| {
         let result = |options| result(group, 20_000.0, Kind::Half, options);
         let default = ApexOptions::default();
         assert_eq!(result(default), f64::INFINITY, "80,000 is too large");
         assert_eq!(result(ApexOptions { gradient_predivide_factor: 2.0, ..default }), 40_000.0);
         assert_eq!(result(ApexOptions { allreduce_always_fp32: true, ..default }), 40_000.0);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn without_a_delay_gradients_travel_in_messages_and_all_must_come(group: &ProcessGroup) {
+#[test]
+fn without_a_delay_gradients_travel_in_messages_and_all_must_come() {
+    on_ranks(2, |group| {
         let options = ApexOptions { message_size: 4, ..Default::default() };
         let (_vs, model) = model(group, Kind::Float, options).unwrap();
         for _ in 0..3 {
@@ -100,12 +99,12 @@ on_ranks!(
         step(&model, 1.0, false).unwrap();
         let error = step(&model, 1.0, true).unwrap_err();
         assert!(matches!(error, Error::UnusedParameters { .. }), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn with_a_delay_they_travel_at_once_and_what_has_none_is_left_out(group: &ProcessGroup) {
+#[test]
+fn with_a_delay_they_travel_at_once_and_what_has_none_is_left_out() {
+    on_ranks(2, |group| {
         let options = ApexOptions { message_size: 4, delay_allreduce: true, ..Default::default() };
         let (vs, model) = model(group, Kind::Float, options).unwrap();
         let mut buckets = Vec::new();
@@ -116,12 +115,12 @@ on_ranks!(
             assert_eq!(gradients(&vs), [Some(2.0), None]);
         }
         assert_eq!(buckets.last(), Some(&vec![48]), "one bucket");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn parameters_are_rank_0s_and_buffers_stay_each_ranks_own(group: &ProcessGroup) {
+#[test]
+fn parameters_are_rank_0s_and_buffers_stay_each_ranks_own() {
+    on_ranks(2, |group| {
         let (vs, model) = model(group, Kind::Float, ApexOptions::default()).unwrap();
         for parameter in vs.trainable_variables() {
             assert_eq!(parameter.double_value(&[0]), 0.0);
@@ -129,34 +128,31 @@ on_ranks!(
         step(&model, 1.0, true).unwrap();
         step(&model, 1.0, true).unwrap();
         assert_eq!(model.module().buffer.double_value(&[0]), group.rank() as f64);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn ranks_must_have_the_same_options(group: &ProcessGroup) {
+#[test]
+fn ranks_must_have_the_same_options() {
+    on_ranks(2, |group| {
         let gradient_average = group.rank() == 0;
         let options = ApexOptions { gradient_average, ..Default::default() };
         let error = model(group, Kind::Float, options).err().unwrap().to_string();
-        assert!(
-            error.contains("rank 1: its model is not rank 0's") && error.contains("average: false"),
-            "{error}"
-        );
-    }
-);
+        for expected in ["rank 1: its model is not rank 0's", "average: false"] {
+            assert!(error.contains(expected), "{error}");
+        }
+    });
+}
 
-on_ranks!(
-    1,
-    fn options_that_cannot_work_are_refused(group: &ProcessGroup) {
+#[test]
+fn options_that_cannot_work_are_refused() {
+    on_ranks(1, |group| {
         let message = |options| model(group, Kind::Float, options).err().unwrap().to_string();
         let default = ApexOptions::default();
-        assert_eq!(
-            message(ApexOptions { message_size: 0, ..default }),
-            "message_size is 0, but must be at least 1"
-        );
+        let expected = "message_size is 0, but must be at least 1";
+        assert_eq!(message(ApexOptions { message_size: 0, ..default }), expected);
         for gradient_predivide_factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let error = message(ApexOptions { gradient_predivide_factor, ..default });
             assert!(error.ends_with("but must be more than 0"), "{error}");
         }
-    }
-);
+    });
+}

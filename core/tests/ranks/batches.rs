@@ -1,8 +1,6 @@
 //! Batches divided over several ranks, and how close their results must be to those of one process.
 
-use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::distributed::ProcessGroup;
+use crate::prelude::*;
 
 pub const CHANNELS: i64 = 3;
 
@@ -23,7 +21,7 @@ impl<'a> Batch<'a> {
 
     pub fn shaped(rows: &'a [i64], sample: &[i64], step: i64) -> Self {
         let size = [&[rows.iter().sum(), CHANNELS], sample].concat();
-        let numbers = Tensor::arange(size.iter().product::<i64>(), (Kind::Float, Device::Cpu));
+        let numbers = Tensor::arange(size.iter().product::<i64>(), FLOAT_CPU);
         // No two ranks' rows have the same mean, nor the same variance.
         let images =
             (&numbers * 0.37 + step as f64).sin() * (&numbers * 0.005 + 1) + &numbers * 0.01;

@@ -1,9 +1,7 @@
 //! The running statistics of a model in DistributedDataParallel: each rank computes its own, and
 //! rank 0's are copied to all.
 
-use tch::nn::{Module, ModuleT, VarStore};
-use tch::{Device, Kind, Tensor, nn};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use crate::prelude::*;
 
 #[derive(Debug)]
 struct Normalised(nn::BatchNorm, nn::Linear);
@@ -16,7 +14,7 @@ impl ModuleT for Normalised {
 
 /// A batch that differs from rank to rank, so that the statistics differ too.
 fn batch(group: &ProcessGroup) -> Tensor {
-    Tensor::arange(24, (Kind::Float, Device::Cpu)).reshape([6, 4]) + group.rank() as f64
+    Tensor::arange(24, FLOAT_CPU).reshape([6, 4]) + group.rank() as f64
 }
 
 /// The sum of each rank's tensor; equal tensors have equal sums.
@@ -38,23 +36,19 @@ fn running_means(group: &ProcessGroup, broadcast_buffers: bool) -> Vec<f64> {
     of_all_ranks(group, &seen.0)
 }
 
-on_ranks!(
-    2,
-    fn running_statistics_are_rank_0s_before_each_forward_pass_unless_told_otherwise(
-        group: &ProcessGroup,
-    ) {
+#[test]
+fn running_statistics_are_rank_0s_before_each_forward_pass_unless_told_otherwise() {
+    on_ranks(2, |group| {
         let [first, second] = <[f64; 2]>::try_from(running_means(group, true)).unwrap();
         assert_eq!(first, second);
         let [first, second] = <[f64; 2]>::try_from(running_means(group, false)).unwrap();
         assert_ne!(first, second);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn the_module_itself_has_rank_0s_running_statistics_once_they_are_synchronised(
-        group: &ProcessGroup,
-    ) {
+#[test]
+fn the_module_itself_has_rank_0s_running_statistics_once_they_are_synchronised() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let norm = nn::batch_norm1d(&vs.root() / "norm", 4, Default::default());
         let net = Normalised(norm, nn::linear(&vs.root() / "last", 4, 2, Default::default()));
@@ -65,5 +59,5 @@ on_ranks!(
         assert_ne!(own[0], own[1]);
         model.sync_buffers().unwrap();
         assert_eq!(of_all_ranks(group, running_mean), [own[0]; 2]);
-    }
-);
+    });
+}

@@ -1,14 +1,12 @@
 //! A resumed run takes the same course as one that was not interrupted.
 
 use crate::common::Directory;
+use crate::prelude::*;
 use serde::{Deserialize, Serialize};
-use tch::nn::{self, VarStore};
-use tch::{Device, Kind, Tensor};
 use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
 use tch_parallel::checkpoint::{Generators, Training};
-use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::lr_scheduler::{LrScheduler, OneCycleLr, Scheduler};
-use tch_parallel::optim::{Adam, AdamOptions, Optimizer};
+use tch_parallel::optim::{Adam, AdamOptions};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Progress {
@@ -16,9 +14,8 @@ struct Progress {
     arguments: Vec<String>,
 }
 
-/// Covers all state that a checkpoint must hold: draws random numbers in every step, different ones
-/// on each rank; has running statistics; has counters in its optimizer, its schedule and its
-/// scaler, which skips steps.
+/// Covers all state that a checkpoint must hold: draws random numbers in every step, different ones on each rank; has
+/// running statistics; has counters in its optimizer, its schedule and its scaler, which skips steps.
 struct Job {
     vs: VarStore,
     model: DistributedDataParallel<nn::SequentialT>,
@@ -42,8 +39,7 @@ impl Job {
         let mut optimizer =
             Adam::new(&vs, AdamOptions { lr: 0.01, ..AdamOptions::adamw() }).unwrap();
         let scheduler = LrScheduler::new(&mut optimizer, OneCycleLr::new(0.01, 30)).unwrap();
-        // The initial scale overflows with these gradients, and so does the scale that it grows to
-        // later.
+        // The initial scale overflows with these gradients, and so does the scale that it grows to later.
         let options = GradScalerOptions { growth_interval: 2, ..Default::default() };
         let scaler = GradScaler::new(options).unwrap();
         Job { vs, model, optimizer, scheduler, scaler, group: group.clone() }
@@ -53,8 +49,7 @@ impl Job {
     fn train(&mut self, steps: std::ops::Range<i64>) -> Vec<bool> {
         let step = |step: i64| {
             let offset = step * 7 + self.group.rank() as i64;
-            let xs =
-                (Tensor::arange(5 * 6, (Kind::Float, Device::Cpu)) + offset).sin().view([5, 6]);
+            let xs = (Tensor::arange(5 * 6, FLOAT_CPU) + offset).sin().view([5, 6]);
             let labels = Tensor::from_slice(&[0i64, 1, 2, 1, 0]);
             let loss = autocast(Device::Cpu, Some(Kind::Half), || {
                 self.model.f_forward_t(&xs, true).unwrap().cross_entropy_for_logits(&labels)
@@ -123,25 +118,25 @@ fn expect_the_course_of_an_uninterrupted_training(group: &ProcessGroup) {
     assert_ne!(resumed.state(), whole.state());
 }
 
-on_ranks!(
-    2,
-    fn a_resumed_training_takes_the_course_of_an_uninterrupted_one(group: &ProcessGroup) {
+#[test]
+fn a_resumed_training_takes_the_course_of_an_uninterrupted_one() {
+    on_ranks(2, |group| {
         expect_the_course_of_an_uninterrupted_training(group);
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn on_three_ranks_a_resumed_training_keeps_the_order_of_its_buckets(group: &ProcessGroup) {
+#[test]
+fn on_three_ranks_a_resumed_training_keeps_the_order_of_its_buckets() {
+    on_ranks(3, |group| {
         // Sums of three numbers are rounded by the order in which they are added up, and that
         // depends on a gradient's place in its bucket.
         expect_the_course_of_an_uninterrupted_training(group);
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn fewer_ranks_continue_what_more_have_saved(group: &ProcessGroup) {
+#[test]
+fn fewer_ranks_continue_what_more_have_saved() {
+    on_ranks(3, |group| {
         let directory = Directory::new(group);
         let path = directory.path.join("training.safetensors");
         let mut saved = Job::new(group, 1);
@@ -160,15 +155,15 @@ on_ranks!(
         assert!(resumed.train(5..12).contains(&true));
         let weight = resumed.vs.variables()["0.weight"].copy();
         assert_eq!(two.all_gather(&weight).unwrap(), [weight.copy(), weight]);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn each_rank_gets_the_state_of_its_own_generator_back(group: &ProcessGroup) {
+#[test]
+fn each_rank_gets_the_state_of_its_own_generator_back() {
+    on_ranks(2, |group| {
         let directory = Directory::new(group);
         let path = directory.path.join("training.safetensors");
-        let draw = || Tensor::rand([3], (Kind::Float, Device::Cpu));
+        let draw = || Tensor::rand([3], FLOAT_CPU);
         let mut job = Job::new(group, 1);
         job.parts().save(&path, &0, group).unwrap();
         let drawn = draw();
@@ -176,12 +171,12 @@ on_ranks!(
         assert_eq!(draw(), drawn);
         let all = group.all_gather(&drawn).unwrap();
         assert_ne!(all[0], all[1]);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn ranks_that_find_different_files_are_told_so(group: &ProcessGroup) {
+#[test]
+fn ranks_that_find_different_files_are_told_so() {
+    on_ranks(2, |group| {
         let directory = Directory::new(group);
         let path = |number: usize| directory.path.join(format!("{number}.safetensors"));
         let mut job = Job::new(group, 1);
@@ -190,12 +185,12 @@ on_ranks!(
         }
         let error = job.parts().load::<usize>(&path(group.rank()), group).unwrap_err().to_string();
         assert!(error.contains("not the training that rank 0 has read"), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn if_one_rank_cannot_read_the_file_no_rank_goes_on(group: &ProcessGroup) {
+#[test]
+fn if_one_rank_cannot_read_the_file_no_rank_goes_on() {
+    on_ranks(2, |group| {
         let directory = Directory::new(group);
         let path = directory.path.join("training.safetensors");
         let mut job = Job::new(group, 1);
@@ -203,12 +198,12 @@ on_ranks!(
         let path = if group.rank() == 1 { directory.path.join("missing") } else { path };
         let error = job.parts().load::<i64>(&path, group).unwrap_err().to_string();
         assert!(error.contains("cannot read"), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn if_rank_0_cannot_read_the_file_the_others_are_told(group: &ProcessGroup) {
+#[test]
+fn if_rank_0_cannot_read_the_file_the_others_are_told() {
+    on_ranks(2, |group| {
         let directory = Directory::new(group);
         let path = directory.path.join("training.safetensors");
         let mut job = Job::new(group, 1);
@@ -218,5 +213,5 @@ on_ranks!(
         let error = job.parts().load::<i64>(&path, group).unwrap_err().to_string();
         let reason = format!("cannot read {}", missing.display());
         assert!(error.contains(&reason), "{error}");
-    }
-);
+    });
+}

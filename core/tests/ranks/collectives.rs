@@ -1,8 +1,8 @@
 //! The collectives between processes. Each of these tests fails if its collective does nothing.
 
+use crate::prelude::*;
 use std::time::{Duration, SystemTime};
-use tch::Tensor;
-use tch_parallel::distributed::{AverageMeter, ProcessGroup, ReduceOp};
+use tch_parallel::distributed::AverageMeter;
 
 /// A tensor that is different on every rank.
 fn own(group: &ProcessGroup) -> Tensor {
@@ -10,81 +10,78 @@ fn own(group: &ProcessGroup) -> Tensor {
 }
 
 fn values(tensor: &Tensor) -> Vec<f64> {
-    Vec::try_from(tensor).unwrap()
+    Vec::try_from(tensor.flatten(0, -1)).unwrap()
 }
 
-on_ranks!(
-    3,
-    fn all_reduce_gives_every_rank_the_sum(group: &ProcessGroup) {
-        let mut tensor = own(group);
-        group.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
-        assert_eq!(values(&tensor), [6.0, 60.0]);
-    }
-);
+fn all_reduced(group: &ProcessGroup, mut tensor: Tensor, op: ReduceOp) -> Tensor {
+    group.all_reduce(&mut tensor, op).unwrap();
+    tensor
+}
 
-on_ranks!(
-    3,
-    fn all_reduce_gives_every_rank_the_extremes_and_the_product(group: &ProcessGroup) {
+#[test]
+fn all_reduce_gives_every_rank_the_sum() {
+    on_ranks(3, |group| {
+        let sum = all_reduced(group, own(group), ReduceOp::Sum);
+        assert_eq!(values(&sum), [6.0, 60.0]);
+    });
+}
+
+#[test]
+fn all_reduce_gives_every_rank_the_extremes_and_the_product() {
+    on_ranks(3, |group| {
         for (op, expected) in [(ReduceOp::Max, 3.0), (ReduceOp::Min, 1.0), (ReduceOp::Product, 6.0)]
         {
-            let mut tensor = own(group);
-            group.all_reduce(&mut tensor, op).unwrap();
-            assert_eq!(values(&tensor)[0], expected, "{op:?}");
+            assert_eq!(values(&all_reduced(group, own(group), op))[0], expected, "{op:?}");
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn all_reduce_gives_every_rank_the_mean_but_not_of_integers(group: &ProcessGroup) {
-        let mut tensor = own(group);
-        group.all_reduce(&mut tensor, ReduceOp::Avg).unwrap();
-        assert_eq!(values(&tensor), [2.0, 20.0]);
+#[test]
+fn all_reduce_gives_every_rank_the_mean_but_not_of_integers() {
+    on_ranks(3, |group| {
+        let mean = all_reduced(group, own(group), ReduceOp::Avg);
+        assert_eq!(values(&mean), [2.0, 20.0]);
         let error = group.all_reduce(&mut Tensor::from(1i64), ReduceOp::Avg).unwrap_err();
         assert!(error.to_string().contains("ReduceOp::Avg of a tensor is of Int64"), "{error}");
         group.barrier().unwrap();
-    }
-);
+    });
+}
 
-on_ranks_with_each_transport!(
-    2,
-    fn all_reduce_combines_the_bits_of_integers_but_not_of_other_numbers(group: &ProcessGroup) {
+#[test]
+fn all_reduce_combines_the_bits_of_integers_but_not_of_other_numbers() {
+    on_ranks_with_each_transport(2, |group| {
         for (op, expected) in [(ReduceOp::Band, 2), (ReduceOp::Bor, 7), (ReduceOp::Bxor, 5)] {
-            let mut bits = Tensor::from_slice(&[[6i64, 3][group.rank()]]);
-            group.all_reduce(&mut bits, op).unwrap();
-            assert_eq!(bits.int64_value(&[0]), expected, "{op:?}");
+            let bits = Tensor::from([6i64, 3][group.rank()]);
+            assert_eq!(all_reduced(group, bits, op).int64_value(&[]), expected, "{op:?}");
         }
         let error = group.all_reduce(&mut own(group), ReduceOp::Bor).unwrap_err().to_string();
         assert_eq!(error, "ReduceOp::Bor of a tensor is of Double, but must be of integers");
         group.barrier().unwrap();
-    }
-);
+    });
+}
 
-on_ranks_with_each_transport!(
-    2,
-    fn complex_numbers_have_a_sum_and_a_mean_but_no_order(group: &ProcessGroup) {
+#[test]
+fn complex_numbers_have_a_sum_and_a_mean_but_no_order() {
+    on_ranks_with_each_transport(2, |group| {
         let numbers = || Tensor::complex(&own(group), &-own(group));
-        let parts = |tensor: Tensor| values(&tensor.view_as_real().flatten(0, -1));
-        let mut sum = numbers();
-        group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
-        assert_eq!(parts(sum), [3.0, -3.0, 30.0, -30.0]);
+        let sum = all_reduced(group, numbers(), ReduceOp::Sum);
+        assert_eq!(values(&sum.view_as_real()), [3.0, -3.0, 30.0, -30.0]);
         let gathered = group.all_gather(&numbers()).unwrap();
-        assert_eq!(parts(gathered[1].shallow_clone()), [2.0, -2.0, 20.0, -20.0]);
+        assert_eq!(values(&gathered[1].view_as_real()), [2.0, -2.0, 20.0, -20.0]);
         for op in [ReduceOp::Max, ReduceOp::Min, ReduceOp::Product, ReduceOp::Bxor] {
             let error = group.all_reduce(&mut numbers(), op).unwrap_err().to_string();
             let expected = "of a tensor is of ComplexDouble, but must be of real numbers";
             assert!(error.contains(expected), "{error}");
         }
         group.barrier().unwrap();
-    }
-);
+    });
+}
 
-on_ranks_with_each_transport!(
-    2,
-    fn what_is_only_marked_as_negated_or_conjugated_is_exchanged(group: &ProcessGroup) {
+#[test]
+fn what_is_only_marked_as_negated_or_conjugated_is_exchanged() {
+    on_ranks_with_each_transport(2, |group| {
         let numbers = own(group);
-        let mut negated = numbers.internal_neg_view();
-        group.all_reduce(&mut negated, ReduceOp::Sum).unwrap();
+        let negated = all_reduced(group, numbers.internal_neg_view(), ReduceOp::Sum);
         assert_eq!(values(&negated.resolve_neg()), [-3.0, -30.0]);
         // It is still a view of these.
         assert_eq!(values(&numbers), [3.0, 30.0]);
@@ -92,81 +89,66 @@ on_ranks_with_each_transport!(
         let complex = Tensor::complex(&own(group), &own(group));
         let mut conjugated = complex.conj();
         group.broadcast(&mut conjugated, 1).unwrap();
-        assert_eq!(
-            values(&conjugated.resolve_conj().view_as_real().flatten(0, -1)),
-            [2.0, -2.0, 20.0, -20.0]
-        );
+        let resolved = conjugated.resolve_conj();
+        assert_eq!(values(&resolved.view_as_real()), [2.0, -2.0, 20.0, -20.0]);
         let gathered = group.all_gather(&own(group).internal_neg_view()).unwrap();
         assert_eq!(values(&Tensor::cat(&gathered, 0)), [-1.0, -10.0, -2.0, -20.0]);
         let pending = group.all_reduce_async(own(group).internal_neg_view(), ReduceOp::Max);
         assert_eq!(values(&pending.unwrap().wait().unwrap().resolve_neg()), [-1.0, -10.0]);
-    }
-);
+    });
+}
 
-on_ranks_with_each_transport!(
-    2,
-    fn a_view_with_gaps_is_exchanged_without_what_lies_in_them(group: &ProcessGroup) {
+#[test]
+fn a_view_with_gaps_is_exchanged_without_what_lies_in_them() {
+    on_ranks_with_each_transport(2, |group| {
         let table = Tensor::arange(6, (tch::Kind::Double, group.device())).reshape([3, 2]);
         group.all_reduce(&mut table.select(1, 0), ReduceOp::Sum).unwrap();
-        assert_eq!(values(&table.flatten(0, -1)), [0.0, 1.0, 4.0, 3.0, 8.0, 5.0]);
+        assert_eq!(values(&table), [0.0, 1.0, 4.0, 3.0, 8.0, 5.0]);
         // Ranks see the same elements, however each of them stores them.
-        let mut turned = match group.rank() {
-            0 => table.tr(),
-            _ => table.tr().contiguous(),
-        };
-        group.all_reduce(&mut turned, ReduceOp::Sum).unwrap();
-        assert_eq!(values(&turned.flatten(0, -1)), [0.0, 8.0, 16.0, 2.0, 6.0, 10.0]);
+        let turned = if group.rank() == 0 { table.tr() } else { table.tr().contiguous() };
+        let turned = all_reduced(group, turned, ReduceOp::Sum);
+        assert_eq!(values(&turned), [0.0, 8.0, 16.0, 2.0, 6.0, 10.0]);
         let other = 1 - group.rank();
         let received = table.zeros_like();
         let sent = group.isend(table.select(1, 1), other).unwrap();
         group.recv(&mut received.select(1, 0), other).unwrap();
         let _ = sent.wait().unwrap();
         // Rank 0's table has been summed once more.
-        let factor = [2.0, 1.0][other];
-        assert_eq!(
-            values(&received.select(1, 0).contiguous()),
-            [1.0, 3.0, 5.0].map(|x| x * factor)
-        );
-    }
-);
+        let expected = [[2.0, 6.0, 10.0], [1.0, 3.0, 5.0]][other];
+        assert_eq!(values(&received.select(1, 0).contiguous()), expected);
+    });
+}
 
-on_ranks_with_each_transport!(
-    2,
-    fn sparse_tensors_have_a_sum(group: &ProcessGroup) {
+#[test]
+fn sparse_tensors_have_a_sum() {
+    on_ranks_with_each_transport(2, |group| {
         let rank = group.rank() as i64;
         let sparse = |index: i64| {
-            let (indices, values) = (Tensor::from_slice2(&[[index]]), Tensor::from_slice(&[1.0]));
-            Tensor::sparse_coo_tensor_indices_size(
-                &indices,
-                &values,
-                [3],
-                tch::kind::DOUBLE_CPU,
-                false,
-            )
+            let (at, one) = (Tensor::from_slice2(&[[index]]), Tensor::from_slice(&[1.0]));
+            Tensor::sparse_coo_tensor_indices_size(&at, &one, [3], DOUBLE_CPU, false)
         };
-        let mut sum = sparse(rank);
-        group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+        let sum = all_reduced(group, sparse(rank), ReduceOp::Sum);
         assert_eq!(values(&sum.to_dense(None, false)), [1.0, 1.0, 0.0]);
         let pending = group.all_reduce_async(sparse(2), ReduceOp::Sum).unwrap();
         assert_eq!(values(&pending.wait().unwrap().to_dense(None, false)), [0.0, 0.0, 2.0]);
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn a_result_whose_elements_share_memory_is_refused(group: &ProcessGroup) {
+#[test]
+fn a_result_whose_elements_share_memory_is_refused() {
+    on_ranks(1, |group| {
         let mut numbers = Tensor::from_slice(&[1.0]).expand([3], false);
         let error = group.all_reduce(&mut numbers, ReduceOp::Sum).unwrap_err().to_string();
         assert!(error.contains("a view of [3] whose elements share memory"), "{error}");
         assert_eq!(values(&group.all_gather(&numbers).unwrap()[0]), [1.0, 1.0, 1.0]);
-    }
-);
+    });
+}
 
-on_ranks_with_each_transport!(
-    2,
-    fn a_tensor_keeps_its_memory_while_it_is_exchanged(group: &ProcessGroup) {
+#[test]
+fn a_tensor_keeps_its_memory_while_it_is_exchanged() {
+    on_ranks_with_each_transport(2, |group| {
         const COUNT: i64 = 1 << 20;
-        let ones = || Tensor::ones([COUNT], tch::kind::DOUBLE_CPU);
+        let ones = || Tensor::ones([COUNT], DOUBLE_CPU);
         for _ in 0..10 {
             let (mut resized, mut replaced, untouched) = (ones(), ones(), ones());
             let start = |tensor: &Tensor| {
@@ -175,7 +157,7 @@ on_ranks_with_each_transport!(
             let pending = [start(&resized), start(&replaced), start(&untouched)];
             // Gives the memory back, as far as these tensors are concerned.
             let _ = resized.resize_([4 * COUNT]);
-            replaced.set_data(&Tensor::zeros([1], tch::kind::DOUBLE_CPU));
+            replaced.set_data(&Tensor::zeros([1], DOUBLE_CPU));
             let [resized, replaced, sum] = pending.map(|pending| pending.wait().unwrap());
             assert_eq!(resized.size(), [4 * COUNT]);
             assert_eq!(replaced.size(), [1]);
@@ -187,12 +169,12 @@ on_ranks_with_each_transport!(
         drop(group.all_reduce_async(abandoned.shallow_clone(), ReduceOp::Sum).unwrap());
         let _ = abandoned.resize_([4 * COUNT]);
         group.barrier().unwrap();
-    }
-);
+    });
+}
 
-on_ranks_with_each_transport!(
-    3,
-    fn a_call_with_a_time_limit_names_the_rank_that_does_not_come(group: &ProcessGroup) {
+#[test]
+fn a_call_with_a_time_limit_names_the_rank_that_does_not_come() {
+    on_ranks_with_each_transport(3, |group| {
         group.barrier().unwrap();
         let done = group.new_group(&[0, 1, 2]).unwrap().unwrap();
         if group.rank() < 2 {
@@ -202,12 +184,12 @@ on_ranks_with_each_transport!(
         }
         // Rank 2 runs until the others have failed. The other group is not affected.
         done.barrier().unwrap();
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn an_asynchronous_all_reduce_gives_the_sum_when_waited_for(group: &ProcessGroup) {
+#[test]
+fn an_asynchronous_all_reduce_gives_the_sum_when_waited_for() {
+    on_ranks(2, |group| {
         let first = group.all_reduce_async(own(group), ReduceOp::Sum).unwrap();
         let second = group.all_reduce_async(own(group), ReduceOp::Max).unwrap();
         assert_eq!(values(&second.wait().unwrap()), [2.0, 20.0]);
@@ -215,43 +197,43 @@ on_ranks!(
             std::thread::yield_now();
         }
         assert_eq!(values(&first.wait().unwrap()), [3.0, 30.0]);
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn broadcast_copies_the_sources_tensor(group: &ProcessGroup) {
+#[test]
+fn broadcast_copies_the_sources_tensor() {
+    on_ranks(3, |group| {
         for source in 0..3 {
             let mut tensor = own(group);
             group.broadcast(&mut tensor, source).unwrap();
             assert_eq!(values(&tensor)[0], source as f64 + 1.0);
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn reduce_gives_the_sum_to_the_destination(group: &ProcessGroup) {
+#[test]
+fn reduce_gives_the_sum_to_the_destination() {
+    on_ranks(3, |group| {
         let mut tensor = own(group);
         group.reduce(&mut tensor, 1, ReduceOp::Sum).unwrap();
         if group.rank() == 1 {
             assert_eq!(values(&tensor), [6.0, 60.0]);
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn all_gather_gives_all_tensors_in_the_order_of_ranks(group: &ProcessGroup) {
+#[test]
+fn all_gather_gives_all_tensors_in_the_order_of_ranks() {
+    on_ranks(3, |group| {
         let gathered = group.all_gather(&own(group)).unwrap();
         let firsts: Vec<_> = gathered.iter().map(|tensor| values(tensor)[0]).collect();
         assert_eq!(firsts, [1.0, 2.0, 3.0]);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn what_is_sent_is_received(group: &ProcessGroup) {
+#[test]
+fn what_is_sent_is_received() {
+    on_ranks(2, |group| {
         let mut received = Tensor::zeros_like(&own(group));
         if group.rank() == 0 {
             group.send(&own(group), 1).unwrap();
@@ -262,12 +244,12 @@ on_ranks!(
             assert_eq!(values(&received), [1.0, 10.0]);
             let _sent = group.isend(own(group), 0).unwrap().wait().unwrap();
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_barrier_holds_the_fast_rank_until_the_slow_one_comes(group: &ProcessGroup) {
+#[test]
+fn a_barrier_holds_the_fast_rank_until_the_slow_one_comes() {
+    on_ranks(2, |group| {
         if group.rank() == 1 {
             std::thread::sleep(Duration::from_millis(300));
         }
@@ -276,14 +258,13 @@ on_ranks!(
         let left = SystemTime::now();
         let [_, slow] = group.all_gather_object(&came).unwrap()[..] else { panic!() };
         assert!(left >= slow, "rank {} left at {left:?}, before {slow:?}", group.rank());
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_monitored_barrier_names_the_ranks_that_did_not_come(group: &ProcessGroup) {
-        // Waits until ranks 0 and 1 have started, however long that takes, so that they are in
-        // time.
+#[test]
+fn a_monitored_barrier_names_the_ranks_that_did_not_come() {
+    on_ranks(3, |group| {
+        // Waits until ranks 0 and 1 have started, however long that takes, so that they are in time.
         group.barrier().unwrap();
         let timeout = Duration::from_secs(4);
         let limited = group.with_timeout(timeout);
@@ -297,28 +278,26 @@ on_ranks!(
             }
             _ => std::thread::sleep(2 * timeout),
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_monitored_barrier_lets_all_through_when_all_have_come(group: &ProcessGroup) {
-        group.monitored_barrier().unwrap();
-    }
-);
+#[test]
+fn a_monitored_barrier_lets_all_through_when_all_have_come() {
+    on_ranks(2, |group| group.monitored_barrier().unwrap());
+}
 
-on_ranks!(
-    2,
-    fn a_process_joins_its_job_once(group: &ProcessGroup) {
+#[test]
+fn a_process_joins_its_job_once() {
+    on_ranks(2, |group| {
         let error = ProcessGroup::from_env().unwrap_err().to_string();
         assert!(error.contains("this process has already joined it"), "{error}");
         group.barrier().unwrap();
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_mean_over_ranks_weighs_every_value_the_same(group: &ProcessGroup) {
+#[test]
+fn a_mean_over_ranks_weighs_every_value_the_same() {
+    on_ranks(2, |group| {
         let mut mean = AverageMeter::default();
         // The mean of the means, 10 and 1, would be 5.5.
         match group.rank() {
@@ -326,28 +305,26 @@ on_ranks!(
             _ => mean.update(1.0, 4),
         }
         assert_eq!(mean.all_reduce(group).unwrap(), 14.0 / 5.0);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn ranks_that_do_not_exist_are_refused_before_anything_is_sent(group: &ProcessGroup) {
+#[test]
+fn ranks_that_do_not_exist_are_refused_before_anything_is_sent() {
+    on_ranks(2, |group| {
         let error = group.broadcast(&mut own(group), 2).unwrap_err().to_string();
         assert_eq!(error, "src is rank 2, but must be a rank below the world size, 2");
-        let error = group.send(&own(group), group.rank()).unwrap_err().to_string();
         let rank = group.rank();
-        assert_eq!(
-            error,
-            format!("dst is rank {rank}, this rank itself, but must be another rank")
-        );
+        let error = group.send(&own(group), rank).unwrap_err().to_string();
+        let expected = format!("dst is rank {rank}, this rank itself, but must be another rank");
+        assert_eq!(error, expected);
         // The group can still be used.
         group.barrier().unwrap();
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_rank_that_ends_early_is_named_to_the_one_that_waits(group: &ProcessGroup) {
+#[test]
+fn a_rank_that_ends_early_is_named_to_the_one_that_waits() {
+    on_ranks(2, |group| {
         // After this, all ranks are connected.
         group.barrier().unwrap();
         if group.rank() == 1 {
@@ -357,16 +334,15 @@ on_ranks!(
         let error = group.all_reduce(&mut own(group), ReduceOp::Sum).unwrap_err().to_string();
         assert!(error.starts_with("rank 0: all_reduce failed: "), "{error}");
         assert!(error.contains("(rank 1 (pid ") && error.ends_with(") has ended)"), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn a_world_of_one_has_collectives_as_well(group: &ProcessGroup) {
-        let mut tensor = own(group);
-        group.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+#[test]
+fn a_world_of_one_has_collectives_as_well() {
+    on_ranks(1, |group| {
+        let tensor = all_reduced(group, own(group), ReduceOp::Sum);
         assert_eq!(values(&tensor), [1.0, 10.0]);
         assert_eq!(group.all_gather(&tensor).unwrap().len(), 1);
         group.barrier().unwrap();
-    }
-);
+    });
+}

@@ -1,11 +1,8 @@
 //! Ranks that run Rust and ranks that run Python understand each other in every collective. Each
 //! side compares what it gets with the same numbers; `tests/python/collectives.py` is the other.
 
-use crate::common;
-use std::process::{Command, Stdio};
-use tch::{Kind, Tensor};
-use tch_parallel::distributed::{P2pOp, ProcessGroup, ReduceOp, init_process_group};
-use tests::python;
+use crate::prelude::*;
+use tch_parallel::distributed::P2pOp;
 
 fn own(rank: usize) -> Tensor {
     Tensor::from_slice(&[1.0, 10.0]) * (rank as f64 + 1.0)
@@ -16,7 +13,7 @@ fn values(tensor: &Tensor) -> Vec<f64> {
 }
 
 fn empty(rows: i64) -> Tensor {
-    Tensor::empty([rows], tch::kind::DOUBLE_CPU)
+    Tensor::empty([rows], DOUBLE_CPU)
 }
 
 /// Every collective, on rank 0 of two.
@@ -65,7 +62,7 @@ fn call_each(group: &ProcessGroup) {
     assert_eq!(values(&Tensor::cat(&outputs, 0)), [1.0, 2.0]);
 
     let mut output = empty(3);
-    let source = Tensor::arange(2, (Kind::Double, tch::Device::Cpu));
+    let source = Tensor::arange(2, DOUBLE_CPU);
     group.all_to_all_single(&mut output, &source, &[1, 2], &[1, 1]).unwrap();
     assert_eq!(values(&output), [0.0, 10.0, 11.0]);
 
@@ -76,31 +73,14 @@ fn call_each(group: &ProcessGroup) {
     assert_eq!(values(&tensor), [2.0, 20.0]);
     group.with_tag(8).send(&own(0), 1).unwrap();
 
-    let operations =
-        vec![P2pOp::Irecv { tensor: empty(2), src: 1 }, P2pOp::Isend { tensor: own(0), dst: 1 }];
-    let [received, _] = group
-        .batch_isend_irecv(operations)
-        .unwrap()
-        .into_iter()
-        .map(|pending| pending.wait().unwrap())
-        .collect::<Vec<_>>()
-        .try_into()
-        .unwrap();
-    assert_eq!(values(&received), [2.0, 20.0]);
+    let receive = P2pOp::Irecv { tensor: empty(2), src: 1 };
+    let send = P2pOp::Isend { tensor: own(0), dst: 1 };
+    let pending = group.batch_isend_irecv(vec![receive, send]).unwrap().into_iter();
+    let ended: Vec<_> = pending.map(|pending| pending.wait().unwrap()).collect();
+    assert_eq!(values(&ended[0]), [2.0, 20.0]);
 }
 
 #[test]
 fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
-    let in_python = |rank: usize, rust: Command| {
-        if rank == 0 {
-            return rust;
-        }
-        let mut python = python("collectives", []).unwrap();
-        python.envs(rust.get_envs().filter_map(|(name, value)| Some((name, value?))));
-        python.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        python
-    };
-    common::processes_from(2, this_test!(), in_python, || {
-        call_each(&init_process_group(common::options()).unwrap());
-    });
+    common::beside_python("collectives", 1, || call_each(&common::join()));
 }

@@ -1,16 +1,15 @@
 //! Communication hooks that are refused or fail: every rank ends with an error that says why.
 
+use crate::prelude::*;
 use crate::weights::{Weights, backward, model, own, two_buckets};
 use std::sync::{Arc, Mutex};
-use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor};
+use tch_parallel::Result;
+use tch_parallel::distributed::JoinOptions;
 use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
-use tch_parallel::distributed::{DistributedDataParallel, JoinOptions, ProcessGroup, ReduceOp};
-use tch_parallel::{Error, Result};
 
-on_ranks!(
-    2,
-    fn ranks_with_different_hooks_are_told(group: &ProcessGroup) {
+#[test]
+fn ranks_with_different_hooks_are_told() {
+    on_ranks(2, |group| {
         let options = match group.rank() {
             0 => two_buckets(hooks::AllReduce),
             _ => two_buckets(hooks::Bf16Compress),
@@ -22,8 +21,8 @@ on_ranks!(
         let [theirs, ours] = ["bf16_compress_hook", "allreduce_hook"]
             .map(|hook| error.find(&format!("comm_hook: Some({hook})")).unwrap());
         assert!(error.contains("rank 1: its model is not rank 0's") && theirs < ours, "{error}");
-    }
-);
+    });
+}
 
 /// Sums gradients, but on rank 1 fails in the second bucket of the second step as `fail` does.
 fn failing(
@@ -74,12 +73,12 @@ fn panics() -> Result<Tensor> {
 }
 
 fn fails_in_torch() -> Result<Tensor> {
-    let numbers = |len| Tensor::zeros([len], tch::kind::FLOAT_CPU);
+    let numbers = |len| Tensor::zeros([len], FLOAT_CPU);
     Ok(numbers(2) + numbers(3))
 }
 
 fn gives_too_little() -> Result<Tensor> {
-    Ok(Tensor::zeros([3], tch::kind::DOUBLE_CPU))
+    Ok(Tensor::zeros([3], DOUBLE_CPU))
 }
 
 fn gives_nothing() -> Result<Tensor> {
@@ -96,99 +95,82 @@ fn expect(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When, what: 
     }
 }
 
-on_ranks!(
-    2,
-    fn an_error_at_the_start_of_an_exchange_reaches_every_rank(group: &ProcessGroup) {
-        expect(group, refuses, When::Start, "the gradient is too long, but must be shorter");
-    }
-);
+#[test]
+fn an_error_at_the_start_of_an_exchange_reaches_every_rank() {
+    on_ranks(2, |group| {
+        expect(group, refuses, When::Start, "the gradient is too long, but must be shorter")
+    });
+}
 
-on_ranks!(
-    2,
-    fn an_error_at_the_end_of_an_exchange_reaches_every_rank(group: &ProcessGroup) {
-        expect(group, refuses, When::Finish, "the gradient is too long, but must be shorter");
-    }
-);
+#[test]
+fn an_error_at_the_end_of_an_exchange_reaches_every_rank() {
+    on_ranks(2, |group| {
+        expect(group, refuses, When::Finish, "the gradient is too long, but must be shorter")
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_panic_at_the_start_of_an_exchange_is_an_error(group: &ProcessGroup) {
-        expect(group, panics, When::Start, "this cannot be");
-    }
-);
+#[test]
+fn a_panic_at_the_start_of_an_exchange_is_an_error() {
+    on_ranks(2, |group| expect(group, panics, When::Start, "this cannot be"));
+}
 
-on_ranks!(
-    2,
-    fn a_panic_at_the_end_of_an_exchange_is_an_error(group: &ProcessGroup) {
-        expect(group, panics, When::Finish, "this cannot be");
-    }
-);
+#[test]
+fn a_panic_at_the_end_of_an_exchange_is_an_error() {
+    on_ranks(2, |group| expect(group, panics, When::Finish, "this cannot be"));
+}
 
-on_ranks!(
-    2,
-    fn what_libtorch_refuses_is_said_without_its_backtrace(group: &ProcessGroup) {
-        let what = "The size of tensor a (2) must match the size of tensor b (3) at non-singleton \
-                    dimension 0";
+#[test]
+fn what_libtorch_refuses_is_said_without_its_backtrace() {
+    on_ranks(2, |group| {
+        let what = "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0";
         expect(group, fails_in_torch, When::Finish, what);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_result_of_another_shape_is_refused(group: &ProcessGroup) {
-        let what = "its result for bucket 1 is Double [3] on Cpu, but must be Float [384] on Cpu, \
-                    as the bucket";
+#[test]
+fn a_result_of_another_shape_is_refused() {
+    on_ranks(2, |group| {
+        let what = "its result for bucket 1 is Double [3] on Cpu, but must be Float [384] on Cpu, as the bucket";
         expect(group, gives_too_little, When::Finish, what);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn an_undefined_result_is_refused(group: &ProcessGroup) {
-        let what = "its result for bucket 1 is an undefined tensor, but must be Float [384] on Cpu, \
-                    as the bucket";
+#[test]
+fn an_undefined_result_is_refused() {
+    on_ranks(2, |group| {
+        let what = "its result for bucket 1 is an undefined tensor, but must be Float [384] on Cpu, as the bucket";
         expect(group, gives_nothing, When::Finish, what);
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn a_plain_backward_panics_with_the_hooks_error(group: &ProcessGroup) {
+#[test]
+fn a_plain_backward_panics_with_the_hooks_error() {
+    on_ranks(1, |group| {
         let hook = |_: &ProcessGroup, _: &mut GradBucket<'_>| refuses().map(|_| unreachable!());
         let (_vs, model) = model(group, two_buckets(hooks::from_fn("refusing", hook)));
-        let loss = model
-            .forward(|weights| {
-                weights.matrix.sum(tch::Kind::Float) + weights.vector.sum(tch::Kind::Float)
-            })
-            .unwrap();
+        let loss = model.forward(|weights| weights.loss(&own(0, 0))).unwrap();
         let error = loss.f_backward().unwrap_err().to_string();
         assert!(error.contains("communication hook refusing: the gradient is too long"), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_backward_pass_within_a_hook_is_refused(group: &ProcessGroup) {
+#[test]
+fn a_backward_pass_within_a_hook_is_refused() {
+    on_ranks(2, |group| {
         let held = Arc::new(Mutex::new(None::<Tensor>));
         let loss = Arc::clone(&held);
         let hook = hooks::from_fn("nested", move |group, bucket| {
             let taken = loss.lock().unwrap().take();
             if let Some(loss) = taken {
-                loss.f_backward().map_err(|error| {
-                    Error::argument("the inner backward pass", error, "possible")
-                })?;
+                let refused = |error| Error::argument("the inner backward pass", error, "possible");
+                loss.f_backward().map_err(refused)?;
             }
             hooks::AllReduce.start(group, bucket)
         });
         let (_vs, model) = model(group, two_buckets(hook));
-        let [matrix, vector] = own(group.rank(), 0);
-        let loss = |weights: &Weights| {
-            (&weights.matrix * &matrix).sum(Kind::Float)
-                + (&weights.vector * &vector).sum(Kind::Float)
-        };
+        let loss = |weights: &Weights| weights.loss(&own(group.rank(), 0));
         let output = model.forward(loss).unwrap();
-        // Rank 1 makes no step within the join, so no backward pass of its own calls the hook
-        // there.
+        // Rank 1 makes no step within the join, so no backward pass of its own calls the hook there.
         if group.rank() == 1 {
             *held.lock().unwrap() = Some(output);
         }
@@ -198,5 +180,5 @@ on_ranks!(
         });
         let error = joined.unwrap_err().to_string();
         assert!(error.contains("a model can have one backward pass at a time"), "{error}");
-    }
-);
+    });
+}

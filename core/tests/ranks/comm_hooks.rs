@@ -1,11 +1,10 @@
 //! Communication hooks: the results of the built-in ones, and closures as hooks.
 
+use crate::prelude::*;
 use crate::weights::{TWO_BUCKETS, backward, gradients, model, own, two_buckets};
 use std::sync::mpsc;
-use tch::{Kind, Tensor};
 use tch_parallel::Result;
 use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
-use tch_parallel::distributed::{DdpOptions, ProcessGroup, ReduceOp};
 
 /// The exchanged gradients of two ranks with this hook, step by step.
 fn steps(
@@ -41,18 +40,18 @@ fn rounded_mean(kind: Kind) -> Vec<[Tensor; 2]> {
     expected(|a, b| (a.to_kind(kind) / 2.0 + b.to_kind(kind) / 2.0).to_kind(Kind::Float))
 }
 
-on_ranks!(
-    2,
-    fn all_reduce_gives_the_mean_as_no_hook_does(group: &ProcessGroup) {
+#[test]
+fn all_reduce_gives_the_mean_as_no_hook_does() {
+    on_ranks(2, |group| {
         for options in [DdpOptions::default(), TWO_BUCKETS] {
             assert_eq!(steps(group, options, hooks::AllReduce), plain_mean());
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn sixteen_bit_hooks_round_divide_and_sum_in_16_bits(group: &ProcessGroup) {
+#[test]
+fn sixteen_bit_hooks_round_divide_and_sum_in_16_bits() {
+    on_ranks(2, |group| {
         for options in [DdpOptions::default, || TWO_BUCKETS] {
             let half = steps(group, options(), hooks::Fp16Compress);
             assert_eq!(half, rounded_mean(Kind::Half));
@@ -60,23 +59,23 @@ on_ranks!(
             assert_eq!(brain, rounded_mean(Kind::BFloat16));
             assert!(half != plain_mean() && brain != plain_mean() && half != brain);
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_wrapped_hook_works_in_16_bits(group: &ProcessGroup) {
+#[test]
+fn a_wrapped_hook_works_in_16_bits() {
+    on_ranks(2, |group| {
         let steps = |hook| steps(group, DdpOptions::default(), hook);
         let half = steps(hooks::fp16_compress_wrapper(hooks::AllReduce));
         assert_eq!(half, rounded_mean(Kind::Half));
         let brain = steps(hooks::bf16_compress_wrapper(hooks::AllReduce));
         assert_eq!(brain, rounded_mean(Kind::BFloat16));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn hooks_go_with_every_kind_of_engine(group: &ProcessGroup) {
+#[test]
+fn hooks_go_with_every_kind_of_engine() {
+    on_ranks(2, |group| {
         for options in [
             DdpOptions { gradient_as_bucket_view: true, ..TWO_BUCKETS },
             DdpOptions { find_unused_parameters: true, ..TWO_BUCKETS },
@@ -86,8 +85,8 @@ on_ranks!(
             let half = steps(group, options, hooks::Fp16Compress);
             assert_eq!(half, rounded_mean(Kind::Half), "{engine}");
         }
-    }
-);
+    });
+}
 
 /// A closure that exchanges nothing.
 fn noop(_: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
@@ -95,17 +94,17 @@ fn noop(_: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
     Ok(Box::new(|| Ok(buffer)))
 }
 
-on_ranks!(
-    2,
-    fn a_hook_that_exchanges_nothing_leaves_each_rank_its_own_gradients(group: &ProcessGroup) {
+#[test]
+fn a_hook_that_exchanges_nothing_leaves_each_rank_its_own_gradients() {
+    on_ranks(2, |group| {
         let own: Vec<_> = (0..4).map(|step| own(group.rank(), step)).collect();
         assert_eq!(steps(group, TWO_BUCKETS, hooks::from_fn("noop", noop)), own);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_hooks_result_replaces_the_gradients_even_if_it_is_a_view(group: &ProcessGroup) {
+#[test]
+fn a_hooks_result_replaces_the_gradients_even_if_it_is_a_view() {
+    on_ranks(2, |group| {
         // A part of a larger tensor, and a tensor that is not contiguous.
         for contiguous in [true, false] {
             let shifted = move |_: &ProcessGroup, bucket: &mut GradBucket<'_>| {
@@ -123,8 +122,8 @@ on_ranks!(
                 (0..4).map(|step| own(group.rank(), step).map(|own| own * 2.0)).collect();
             assert_eq!(steps(group, TWO_BUCKETS, hook), doubled);
         }
-    }
-);
+    });
+}
 
 /// What a hook has seen of a bucket.
 struct Seen {
@@ -135,9 +134,9 @@ struct Seen {
     parameters: Vec<Tensor>,
 }
 
-on_ranks!(
-    2,
-    fn a_hook_sees_each_bucket_as_this_rank_has_computed_it(group: &ProcessGroup) {
+#[test]
+fn a_hook_sees_each_bucket_as_this_rank_has_computed_it() {
+    on_ranks(2, |group| {
         let (sender, seen) = mpsc::channel();
         let watch = move |group: &ProcessGroup, bucket: &mut GradBucket<'_>| {
             let _ = sender.send(Seen {
@@ -168,12 +167,12 @@ on_ranks!(
             }
         }
         assert_eq!(model.logging_data().unwrap().comm_hook, "watch");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_hook_may_exchange_again_when_the_first_exchange_has_ended(group: &ProcessGroup) {
+#[test]
+fn a_hook_may_exchange_again_when_the_first_exchange_has_ended() {
+    on_ranks(2, |group| {
         // As many buckets as gloo has threads, each with three collectives, two of which wait for
         // the one before. On gloo's own threads they would wait for each other forever.
         let mean_of_means = |group: &ProcessGroup, bucket: &mut GradBucket<'_>| {
@@ -189,12 +188,12 @@ on_ranks!(
         };
         let hook = hooks::from_fn("mean of means", mean_of_means);
         assert_eq!(steps(group, TWO_BUCKETS, hook), plain_mean());
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn under_no_sync_no_hook_is_called(group: &ProcessGroup) {
+#[test]
+fn under_no_sync_no_hook_is_called() {
+    on_ranks(2, |group| {
         let (vs, model) = model(group, two_buckets(hooks::Fp16Compress));
         backward(&vs, &model, &own(group.rank(), 0)).unwrap();
         {
@@ -204,5 +203,5 @@ on_ranks!(
         assert_eq!(gradients(&vs), own(group.rank(), 1));
         backward(&vs, &model, &own(group.rank(), 2)).unwrap();
         assert_eq!(gradients(&vs), rounded_mean(Kind::Half)[2]);
-    }
-);
+    });
+}

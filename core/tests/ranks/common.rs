@@ -1,18 +1,21 @@
 //! Runs a test's body on several ranks, each in its own process.
 
+use nix::unistd::Pid;
+use std::any::type_name;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
-
-use nix::unistd::Pid;
+use tch::Tensor;
 use tch_parallel::distributed::{
     DeviceChoice, ProcessGroup, ProcessGroupOptions, init_process_group,
 };
 use tests::programs::{as_rank, free_port};
 use tests::progress::Patience;
+use tests::python;
 use tests::wait::until;
 
 /// How long a test's rank waits for another.
@@ -20,57 +23,36 @@ pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The name of the test in which this stands.
 macro_rules! this_test {
-    () => {{
-        fn here() {}
-        let path = std::any::type_name_of_val(&here).trim_end_matches("::here");
-        path.split_once("::").map_or(path, |(_program, test)| test)
-    }};
-}
-
-/// Declares a test whose body runs on every rank.
-macro_rules! on_ranks {
-    ($world_size:expr, fn $name:ident($group:ident: &ProcessGroup $(,)?) $body:block) => {
-        #[test]
-        fn $name() {
-            fn body($group: &ProcessGroup) $body
-            $crate::common::run($world_size, this_test!(), body);
-        }
+    () => {
+        $crate::common::test_of(&|| ())
     };
 }
 
-/// Like `on_ranks`, once with shared memory and once without.
-macro_rules! on_ranks_with_each_transport {
-    ($world_size:expr, fn $name:ident($group:ident: &ProcessGroup $(,)?) $body:block) => {
-        #[test]
-        fn $name() {
-            fn body($group: &ProcessGroup) $body
-            for switch in ["1", "0"] {
-                $crate::common::run_with($world_size, this_test!(), body, |command| {
-                    command.env("TCH_PARALLEL_SHARED_MEMORY", switch);
-                });
-            }
-        }
-    };
+/// The name of the test in which this closure stands.
+pub fn test_of<C>(_closure: &C) -> &'static str {
+    let path = type_name::<C>().trim_end_matches("::{{closure}}");
+    path.split_once("::").map_or(path, |(_program, test)| test)
 }
 
 /// In the test's own process, starts the ranks and waits for them; in a rank's, runs the body.
-pub fn run(world_size: usize, test: &str, body: fn(&ProcessGroup)) {
-    run_with(world_size, test, body, |_| ());
+pub fn on_ranks(world_size: usize, body: impl Fn(&ProcessGroup)) {
+    processes_from(world_size, test_of(&body), |_, command| command, || body(&join()));
 }
 
-/// Like `run`, with ranks whose commands `change` has changed.
-pub fn run_with(
-    world_size: usize,
-    test: &str,
-    body: fn(&ProcessGroup),
-    change: impl Fn(&mut Command),
-) {
-    let changed = |_, mut command: Command| {
-        change(&mut command);
-        command
-    };
-    let join = || init_process_group(options()).unwrap();
-    processes_from(world_size, test, changed, || body(&join()));
+/// Like `on_ranks`, once with shared memory and once without.
+pub fn on_ranks_with_each_transport(world_size: usize, body: impl Fn(&ProcessGroup)) {
+    for switch in ["1", "0"] {
+        let switched = |_, mut command: Command| {
+            command.env("TCH_PARALLEL_SHARED_MEMORY", switch);
+            command
+        };
+        processes_from(world_size, test_of(&body), switched, || body(&join()));
+    }
+}
+
+/// The group of all ranks of a test.
+pub fn join() -> ProcessGroup {
+    init_process_group(options()).unwrap()
 }
 
 /// The options with which a test's ranks make their group.
@@ -78,9 +60,9 @@ pub fn options() -> ProcessGroupOptions {
     ProcessGroupOptions { device: DeviceChoice::Cpu, timeout: Some(TIMEOUT), ..Default::default() }
 }
 
-/// Like `run`, but for processes that are not all in one group.
-pub fn processes(world_size: usize, test: &str, body: impl FnOnce()) {
-    processes_from(world_size, test, |_, command| command, body);
+/// Like `on_ranks`, but for processes that are not all in one group.
+pub fn processes(world_size: usize, body: impl FnOnce()) {
+    processes_from(world_size, test_of(&body), |_, command| command, body);
 }
 
 /// Like `processes`, with commands that `change` makes of those that would start the ranks.
@@ -95,14 +77,12 @@ pub fn processes_from(
         body();
         tch_parallel::exit(0);
     }
+    // In a test of another name the ranks would run nothing, and succeed.
+    assert!([Some(test), Some("main")].contains(&thread::current().name()), "{test}");
     let port = free_port().unwrap();
     let rank = |rank| {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command
-            .args(["--exact", test, "--nocapture", "--test-threads=1"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped());
+        command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
         Rank::start(change(rank, as_rank(command, rank, world_size, port)))
     };
     let ranks: Vec<_> = (0..world_size).map(rank).collect();
@@ -128,9 +108,66 @@ pub fn processes_from(
 pub fn under(outer: &[&str], inner: &Command) -> Command {
     let mut command = Command::new(outer[0]);
     command.args(&outer[1..]).arg(inner.get_program()).args(inner.get_args());
-    command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    with_variables_of(inner, command)
+}
+
+fn with_variables_of(other: &Command, mut command: Command) -> Command {
+    command.envs(other.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command
+}
+
+/// Two ranks, of which one runs a script of Python's and the other the body.
+pub fn beside_python(script: &str, python_rank: usize, body: impl FnOnce()) {
+    let start = |rank, command: Command| match rank == python_rank {
+        true => with_variables_of(&command, python(script, []).unwrap()),
+        false => command,
+    };
+    processes_from(2, test_of(&body), start, body);
+}
+
+/// Tensors by name.
+pub type Saved = BTreeMap<String, Tensor>;
+
+/// What a script of Python's saves as the same rank of a job of its own. Its arguments are the name of
+/// a file and these.
+pub fn in_python(group: &ProcessGroup, script: &str, arguments: &[&str]) -> Saved {
+    let mut port = free_port().unwrap();
+    group.broadcast_object(&mut port, 0).unwrap();
+    let place = (group.rank(), group.world_size(), port);
+    let (mut program, file) = python_rank(script, place, arguments);
+    let ended = program.status().unwrap();
+    assert!(ended.success(), "{ended}");
+    read(&file)
+}
+
+/// The command of a rank that runs a script of Python's, and the file that it will write.
+pub fn python_rank(
+    script: &str,
+    (rank, ranks, port): (usize, usize, u16),
+    arguments: &[&str],
+) -> (Command, PathBuf) {
+    let file = format!("{script}-{port}-{rank}.safetensors");
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
+    let arguments = [file.to_str().unwrap()].into_iter().chain(arguments.iter().copied());
+    let program = python(script, arguments).unwrap();
+    let mut program = as_rank(program, rank, ranks, port);
+    program.env("OMP_NUM_THREADS", "1");
+    (program, file)
+}
+
+/// Reads such a file, and removes it.
+pub fn read(file: &Path) -> Saved {
+    let saved = Tensor::read_safetensors(file).unwrap().into_iter().collect();
+    fs::remove_file(file).unwrap();
+    saved
+}
+
+/// Expects the same names, and the same bits.
+pub fn expect_equal(saved: Saved, expected: Saved) {
+    assert_eq!(saved.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+    let differ: Vec<_> =
+        saved.iter().filter(|(name, tensor)| **tensor != expected[*name]).map(|it| it.0).collect();
+    assert!(differ.is_empty(), "{} of {}: {differ:?}", differ.len(), saved.len());
 }
 
 /// A temporary directory for one job, which rank 0 creates and removes.
@@ -168,6 +205,7 @@ struct Rank {
 
 impl Rank {
     fn start(mut command: Command) -> Rank {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = command.spawn().unwrap();
         let mut pipe = process.stderr.take().unwrap();
         let stderr = thread::spawn(move || {

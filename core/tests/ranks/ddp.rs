@@ -1,16 +1,12 @@
 //! DistributedDataParallel between processes, compared with one process that has all the data.
 
-use tch::nn::{Module, ModuleT, VarStore};
-use tch::{Device, Kind, Tensor, nn, no_grad};
-use tch_parallel::Error;
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, clip_grad_norm_};
+use crate::prelude::*;
+use tch_parallel::optim::clip_grad_norm_;
 
 /// The number of rows of each rank.
 const ROWS: i64 = 6;
 
-/// Sums of a few rows' gradients, added up in another order: a few units in the last place of
-/// values below 1.
+/// Sums of a few rows' gradients, added up in another order: a few units in the last place of values below 1.
 const ROUNDING: f64 = 1e-6;
 
 /// Three layers, of which the second can be skipped.
@@ -39,11 +35,9 @@ impl ModuleT for Net {
     }
 }
 
-fn wrapped(
-    group: &ProcessGroup,
-    skip: bool,
-    options: DdpOptions,
-) -> (VarStore, DistributedDataParallel<Net>) {
+type Model = DistributedDataParallel<Net>;
+
+fn wrapped(group: &ProcessGroup, skip: bool, options: DdpOptions) -> (VarStore, Model) {
     tch::manual_seed(10 + group.rank() as i64);
     let vs = VarStore::new(Device::Cpu);
     let net = Net { skip, ..Net::new(&vs) };
@@ -54,9 +48,8 @@ fn wrapped(
 /// All the data of a step, the same on every rank.
 fn batch(group: &ProcessGroup, step: i64) -> (Tensor, Tensor) {
     let rows = ROWS * group.world_size() as i64;
-    let seed = |offset: i64| {
-        Tensor::arange(rows * 4, (Kind::Float, Device::Cpu)) * 0.37 + (step * 7 + offset) as f64
-    };
+    let seed =
+        |offset: i64| Tensor::arange(rows * 4, FLOAT_CPU) * 0.37 + (step * 7 + offset) as f64;
     (seed(0).sin().view([rows, 4]), seed(3).cos().view([rows, 4]).narrow(1, 0, 2))
 }
 
@@ -70,6 +63,16 @@ fn loss(outputs: &Tensor, ys: &Tensor) -> Tensor {
     outputs.mse_loss(ys, tch::Reduction::Mean)
 }
 
+fn sgd(vs: &VarStore) -> Sgd {
+    Sgd::new(vs, SgdOptions { lr: 0.1, momentum: 0.9, ..Default::default() }).unwrap()
+}
+
+/// A forward and a backward pass with this rank's part of the data.
+fn pass(group: &ProcessGroup, model: &Model, data: &(Tensor, Tensor)) {
+    let (xs, ys) = part(group, data);
+    model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
+}
+
 /// The gradients of all the data in one process, from the same weights.
 fn expected(vs: &VarStore, skip: bool, data: &[&(Tensor, Tensor)]) -> Vec<Tensor> {
     let mut alone = VarStore::new(Device::Cpu);
@@ -78,12 +81,11 @@ fn expected(vs: &VarStore, skip: bool, data: &[&(Tensor, Tensor)]) -> Vec<Tensor
     for (xs, ys) in data {
         loss(&net.forward_t(xs, true), ys).backward();
     }
-    alone.trainable_variables().iter().map(Tensor::grad).collect()
+    gradients(&alone)
 }
 
 fn assert_gradients(vs: &VarStore, expected: &[Tensor]) {
-    for (parameter, expected) in vs.trainable_variables().iter().zip(expected) {
-        let gradient = parameter.grad();
+    for (gradient, expected) in gradients(vs).iter().zip(expected) {
         assert_eq!(gradient.defined(), expected.defined());
         if expected.defined() {
             let difference = f64::try_from((gradient - expected).abs().max()).unwrap();
@@ -95,120 +97,95 @@ fn assert_gradients(vs: &VarStore, expected: &[Tensor]) {
 /// Trains a few steps and compares the gradients of each with those of one process.
 fn follows_one_process(group: &ProcessGroup, skip: bool, options: DdpOptions) {
     let (vs, model) = wrapped(group, skip, options);
-    let mut optimizer =
-        Sgd::new(&vs, SgdOptions { lr: 0.1, momentum: 0.9, ..Default::default() }).unwrap();
+    let mut optimizer = sgd(&vs);
     for step in 0..4 {
         let data = batch(group, step);
         let expected = expected(&vs, skip, &[&data]);
-        let (xs, ys) = part(group, &data);
-        let loss = loss(&model.f_forward_t(&xs, true).unwrap(), &ys);
         optimizer.zero_grad().unwrap();
-        model.backward(&loss).unwrap();
+        pass(group, &model, &data);
         assert_gradients(&vs, &expected);
         optimizer.step().unwrap();
     }
 }
 
-on_ranks!(
-    2,
-    fn gradients_are_those_of_one_process_with_all_the_data(group: &ProcessGroup) {
-        follows_one_process(group, false, DdpOptions::default());
-    }
-);
-
-on_ranks!(
-    2,
-    fn gradients_are_right_as_views_into_the_buckets(group: &ProcessGroup) {
-        follows_one_process(
-            group,
-            false,
-            DdpOptions { gradient_as_bucket_view: true, ..Default::default() },
-        );
-    }
-);
-
-on_ranks!(
-    2,
-    fn gradients_are_right_in_many_small_buckets(group: &ProcessGroup) {
-        follows_one_process(
-            group,
-            false,
-            DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() },
-        );
-    }
-);
-
-on_ranks!(
-    2,
-    fn gradients_are_right_with_an_unused_layer_that_is_searched_for(group: &ProcessGroup) {
-        follows_one_process(
-            group,
-            true,
-            DdpOptions { find_unused_parameters: true, ..Default::default() },
-        );
-    }
-);
-
-on_ranks!(
-    2,
-    fn gradients_are_right_with_an_unused_layer_in_a_static_graph(group: &ProcessGroup) {
-        follows_one_process(group, true, DdpOptions { static_graph: true, ..Default::default() });
-    }
-);
-
-on_ranks!(
-    2,
-    fn a_parameter_without_a_gradient_is_named_at_the_next_forward_pass(group: &ProcessGroup) {
-        let (_vs, model) = wrapped(group, true, DdpOptions::default());
-        let (xs, ys) = part(group, &batch(group, 0));
-        model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
-        match model.f_forward_t(&xs, true).unwrap_err() {
-            Error::UnusedParameters { names, .. } => {
-                assert_eq!(names, ["optional.bias", "optional.weight"]);
-            }
-            other => panic!("{other}"),
-        }
-    }
-);
-
-on_ranks!(
-    2,
-    fn gradients_add_up_under_no_sync_and_are_exchanged_by_the_next_pass(group: &ProcessGroup) {
-        let (vs, model) = wrapped(group, false, DdpOptions::default());
-        let data = [batch(group, 0), batch(group, 1)];
-        let pass = |step: usize| {
-            let (xs, ys) = part(group, &data[step]);
-            model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
-        };
-        {
-            let _accumulating = model.no_sync();
-            pass(0);
-            let local =
-                f64::try_from(vs.trainable_variables()[0].grad().sum(Kind::Double)).unwrap();
-            let mut sum = Tensor::from(local);
-            group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
-            let average = f64::try_from(&sum).unwrap() / 2.0;
-            assert!((local - average).abs() > 1e-9, "so far each rank has its own gradients");
-        }
-        pass(1);
-        assert_gradients(&vs, &expected(&vs, false, &[&data[0], &data[1]]));
-    }
-);
-
-fn checksums(group: &ProcessGroup, tensors: &[Tensor]) -> Vec<f64> {
-    let own: f64 =
-        tensors.iter().map(|t| f64::try_from((t * 1e3).sin().sum(Kind::Double)).unwrap()).sum();
-    group
-        .all_gather(&Tensor::from(own))
-        .unwrap()
-        .iter()
-        .map(|t| f64::try_from(t).unwrap())
-        .collect()
+#[test]
+fn gradients_are_those_of_one_process_with_all_the_data() {
+    on_ranks(2, |group| follows_one_process(group, false, DdpOptions::default()));
 }
 
-on_ranks!(
-    3,
-    fn weights_differ_before_wrapping_and_are_rank_0s_afterwards(group: &ProcessGroup) {
+#[test]
+fn gradients_are_right_as_views_into_the_buckets() {
+    on_ranks(2, |group| {
+        let options = DdpOptions { gradient_as_bucket_view: true, ..Default::default() };
+        follows_one_process(group, false, options);
+    });
+}
+
+#[test]
+fn gradients_are_right_in_many_small_buckets() {
+    on_ranks(2, |group| {
+        let options = DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() };
+        follows_one_process(group, false, options);
+    });
+}
+
+#[test]
+fn gradients_are_right_with_an_unused_layer_that_is_searched_for() {
+    on_ranks(2, |group| {
+        let options = DdpOptions { find_unused_parameters: true, ..Default::default() };
+        follows_one_process(group, true, options);
+    });
+}
+
+#[test]
+fn gradients_are_right_with_an_unused_layer_in_a_static_graph() {
+    on_ranks(2, |group| {
+        follows_one_process(group, true, DdpOptions { static_graph: true, ..Default::default() })
+    });
+}
+
+#[test]
+fn a_parameter_without_a_gradient_is_named_at_the_next_forward_pass() {
+    on_ranks(2, |group| {
+        let (_vs, model) = wrapped(group, true, DdpOptions::default());
+        let data = batch(group, 0);
+        pass(group, &model, &data);
+        let error = model.f_forward_t(&data.0, true).unwrap_err();
+        let Error::UnusedParameters { names, .. } = &error else { panic!("{error}") };
+        assert_eq!(*names, ["optional.bias", "optional.weight"]);
+    });
+}
+
+#[test]
+fn gradients_add_up_under_no_sync_and_are_exchanged_by_the_next_pass() {
+    on_ranks(2, |group| {
+        let (vs, model) = wrapped(group, false, DdpOptions::default());
+        let data = [batch(group, 0), batch(group, 1)];
+        {
+            let _accumulating = model.no_sync();
+            pass(group, &model, &data[0]);
+            let sums = checksums(group, &gradients(&vs));
+            assert!((sums[0] - sums[1]).abs() > 1e-9, "so far each rank has its own gradients");
+        }
+        pass(group, &model, &data[1]);
+        assert_gradients(&vs, &expected(&vs, false, &[&data[0], &data[1]]));
+    });
+}
+
+/// A number for each rank that depends on its tensors.
+fn checksums(group: &ProcessGroup, tensors: &[Tensor]) -> Vec<f64> {
+    let number = |tensor: &Tensor| tensor.double_value(&[]);
+    let own: f64 = tensors.iter().map(|t| number(&(t * 1e3).sin().sum(Kind::Double))).sum();
+    group.all_gather(&Tensor::from(own)).unwrap().iter().map(number).collect()
+}
+
+fn gradients(vs: &VarStore) -> Vec<Tensor> {
+    vs.trainable_variables().iter().map(Tensor::grad).collect()
+}
+
+#[test]
+fn weights_differ_before_wrapping_and_are_rank_0s_afterwards() {
+    on_ranks(3, |group| {
         tch::manual_seed(group.rank() as i64);
         let vs = VarStore::new(Device::Cpu);
         let net = Net::new(&vs);
@@ -217,17 +194,16 @@ on_ranks!(
         let _model = DistributedDataParallel::new(net, &vs, group).unwrap();
         let after = checksums(group, &vs.trainable_variables());
         assert_eq!(after, [before[0]; 3]);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn weights_and_momentum_stay_equal_because_gradients_are_exchanged(group: &ProcessGroup) {
+#[test]
+fn weights_and_momentum_stay_equal_because_gradients_are_exchanged() {
+    on_ranks(2, |group| {
         // The negative control: the same steps on the module itself drift apart.
         for exchanged in [true, false] {
             let (vs, model) = wrapped(group, false, DdpOptions::default());
-            let mut optimizer =
-                Sgd::new(&vs, SgdOptions { lr: 0.1, momentum: 0.9, ..Default::default() }).unwrap();
+            let mut optimizer = sgd(&vs);
             for step in 0..3 {
                 let (xs, ys) = part(group, &batch(group, step));
                 let outputs = match exchanged {
@@ -239,23 +215,17 @@ on_ranks!(
                 optimizer.step().unwrap();
             }
             let weights = checksums(group, &vs.trainable_variables());
-            let momentum: Vec<_> = optimizer
-                .state_dict()
-                .unwrap()
-                .tensors
-                .into_iter()
-                .map(|(_, buffer)| buffer)
-                .collect();
-            let momentum = checksums(group, &momentum);
+            let state = optimizer.state_dict().unwrap().tensors.into_iter();
+            let momentum = checksums(group, &state.map(|(_, buffer)| buffer).collect::<Vec<_>>());
             assert_eq!(weights[0] == weights[1], exchanged);
             assert_eq!(momentum[0] == momentum[1], exchanged);
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn every_rank_clips_its_gradients_as_one_process_with_all_the_data_would(group: &ProcessGroup) {
+#[test]
+fn every_rank_clips_its_gradients_as_one_process_with_all_the_data_would() {
+    on_ranks(2, |group| {
         const MAX_NORM: f64 = 0.1;
         let (vs, model) = wrapped(group, false, DdpOptions::default());
         let data = batch(group, 0);
@@ -264,47 +234,41 @@ on_ranks!(
         let norm = f64::try_from(Tensor::stack(&norms, 0).norm()).unwrap();
         assert!(norm > MAX_NORM, "{norm}");
 
-        let (xs, ys) = part(group, &data);
-        model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
+        pass(group, &model, &data);
         let found = clip_grad_norm_(&model.parameters(), MAX_NORM).unwrap();
         assert!((found - norm).abs() < ROUNDING, "{found} against {norm}");
-        let clipped: Vec<_> =
-            expected.iter().map(|gradient| gradient * (MAX_NORM / norm)).collect();
+        let clipped: Vec<_> = expected.iter().map(|each| each * (MAX_NORM / norm)).collect();
         assert_gradients(&vs, &clipped);
-        let gradients: Vec<_> = vs.trainable_variables().iter().map(Tensor::grad).collect();
-        let [first, second] = checksums(group, &gradients)[..] else { panic!("two ranks") };
-        assert_eq!(first, second);
-    }
-);
+        let sums = checksums(group, &gradients(&vs));
+        assert_eq!(sums[0], sums[1]);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_module_with_two_outputs_is_wrapped_by_a_closure(group: &ProcessGroup) {
+#[test]
+fn a_module_with_two_outputs_is_wrapped_by_a_closure() {
+    on_ranks(2, |group| {
         let options = DdpOptions { find_unused_parameters: true, ..Default::default() };
         let (vs, model) = wrapped(group, false, options);
         let data = batch(group, 0);
         let (xs, ys) = part(group, &data);
-        let (outputs, hidden) = model
-            .forward(|net| {
-                let hidden = net.optional.forward(&net.first.forward(&xs).tanh()).tanh();
-                (net.last.forward(&hidden), hidden)
-            })
-            .unwrap();
+        let pass = model.forward(|net| {
+            let hidden = net.optional.forward(&net.first.forward(&xs).tanh()).tanh();
+            (net.last.forward(&hidden), hidden)
+        });
+        let (outputs, hidden) = pass.unwrap();
         assert_eq!(hidden.size(), [ROWS, 4]);
         model.backward(&loss(&outputs, &ys)).unwrap();
         assert_gradients(&vs, &expected(&vs, false, &[&data]));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn the_logging_data_tells_bucket_sizes_and_times(group: &ProcessGroup) {
-        let (vs, model) =
-            wrapped(group, false, DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() });
+#[test]
+fn the_logging_data_tells_bucket_sizes_and_times() {
+    on_ranks(2, |group| {
+        let options = DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() };
+        let (vs, model) = wrapped(group, false, options);
         for step in 0..3 {
-            let (xs, ys) = part(group, &batch(group, step));
-            let loss = loss(&model.f_forward_t(&xs, true).unwrap(), &ys);
-            model.backward(&loss).unwrap();
+            pass(group, &model, &batch(group, step));
         }
         // The logging data of a step is written at the next forward pass.
         let _ = model.f_forward_t(&part(group, &batch(group, 3)).0, true).unwrap();
@@ -316,15 +280,14 @@ on_ranks!(
         assert!(data.has_rebuilt_buckets);
         assert!(data.rebuilt_bucket_sizes.len() > 1, "{data:?}");
         assert_eq!(data.rebuilt_bucket_sizes.iter().sum::<u64>(), bytes as u64);
-        assert!(
-            !data.avg_backward_compute_time.is_zero() && !data.avg_backward_comm_time.is_zero()
-        );
-    }
-);
+        let times = [data.avg_backward_compute_time, data.avg_backward_comm_time];
+        assert!(times.iter().all(|time| !time.is_zero()), "{times:?}");
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_model_may_be_dropped_before_the_backward_pass_of_its_output(group: &ProcessGroup) {
+#[test]
+fn a_model_may_be_dropped_before_the_backward_pass_of_its_output() {
+    on_ranks(2, |group| {
         let (vs, model) = wrapped(group, false, DdpOptions::default());
         let data = batch(group, 0);
         let (xs, ys) = part(group, &data);
@@ -333,40 +296,37 @@ on_ranks!(
         drop(model);
         std::thread::spawn(move || loss.backward()).join().unwrap();
         assert_gradients(&vs, &expected);
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn no_sync_in_the_first_iteration_of_a_static_graph_is_refused(group: &ProcessGroup) {
-        let (_vs, model) =
-            wrapped(group, false, DdpOptions { static_graph: true, ..Default::default() });
+#[test]
+fn no_sync_in_the_first_iteration_of_a_static_graph_is_refused() {
+    on_ranks(1, |group| {
+        let options = DdpOptions { static_graph: true, ..Default::default() };
+        let (_vs, model) = wrapped(group, false, options);
         let _accumulating = model.no_sync();
         let error = model.f_forward_t(&batch(group, 0).0, true).unwrap_err().to_string();
-        assert!(
-            error.starts_with("no_sync is in the first iteration of a static graph"),
-            "{error}"
-        );
-    }
-);
+        let expected = "no_sync is in the first iteration of a static graph";
+        assert!(error.starts_with(expected), "{error}");
+    });
+}
 
-on_ranks!(
-    2,
-    fn gradients_are_exchanged_again_when_the_last_no_sync_guard_is_gone(group: &ProcessGroup) {
+#[test]
+fn gradients_are_exchanged_again_when_the_last_no_sync_guard_is_gone() {
+    on_ranks(2, |group| {
         let (vs, model) = wrapped(group, false, DdpOptions::default());
         let (first, second) = (model.no_sync(), model.no_sync());
         drop(first);
         drop(second);
         let data = batch(group, 0);
-        let (xs, ys) = part(group, &data);
-        model.backward(&loss(&model.f_forward_t(&xs, true).unwrap(), &ys)).unwrap();
+        pass(group, &model, &data);
         assert_gradients(&vs, &expected(&vs, false, &[&data]));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_loss_without_a_backward_pass_is_this_ranks_own_fault(group: &ProcessGroup) {
+#[test]
+fn a_loss_without_a_backward_pass_is_this_ranks_own_fault() {
+    on_ranks(2, |group| {
         let (vs, model) = wrapped(group, false, DdpOptions::default());
         let data = batch(group, 0);
         let (xs, ys) = part(group, &data);
@@ -376,17 +336,17 @@ on_ranks!(
         // The group can still be used.
         model.backward(&loss(&outputs, &ys)).unwrap();
         assert_gradients(&vs, &expected(&vs, false, &[&data]));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn evaluation_by_one_rank_alone_exchanges_nothing(group: &ProcessGroup) {
+#[test]
+fn evaluation_by_one_rank_alone_exchanges_nothing() {
+    on_ranks(2, |group| {
         let (_vs, model) = wrapped(group, false, DdpOptions::default());
         if group.rank() == 0 {
             let outputs = no_grad(|| model.forward_t(&batch(group, 0).0, false));
             assert!(!outputs.requires_grad());
         }
         group.barrier().unwrap();
-    }
-);
+    });
+}

@@ -1,9 +1,8 @@
 //! Which models DistributedDataParallel accepts, and what it does to their variables.
 
-use tch::nn::{Linear, VarStore};
-use tch::{Device, Kind, Tensor, nn};
+use crate::prelude::*;
+use tch::nn::Linear;
 use tch_parallel::Result;
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
 
 fn layer(vs: &VarStore, outputs: i64) -> Linear {
     nn::linear(&vs.root() / "fc", 4, outputs, Default::default())
@@ -26,53 +25,51 @@ fn refusal(group: &ProcessGroup, outputs: i64, change: impl FnOnce(&mut VarStore
         change(&mut vs);
     }
     let error = wrap(group, &vs, layer, DdpOptions::default()).unwrap_err().to_string();
-    let start = format!(
-        "rank {}: DistributedDataParallel::new failed: rank 1: its model is not rank 0's: ",
-        group.rank()
-    );
+    let failed = "DistributedDataParallel::new failed: rank 1: its model is not rank 0's: ";
+    let start = format!("rank {}: {failed}", group.rank());
     error.strip_prefix(&start).unwrap_or_else(|| panic!("{error}")).to_owned()
 }
 
-on_ranks!(
-    3,
-    fn every_rank_is_told_which_parameter_has_another_shape(group: &ProcessGroup) {
+#[test]
+fn every_rank_is_told_which_parameter_has_another_shape() {
+    on_ranks(3, |group| {
         let outputs = if group.rank() == 1 { 5 } else { 2 };
         let difference = refusal(group, outputs, |_| ());
         let expected = "it has parameter fc.bias of Float [5], where rank 0 has parameter fc.bias of Float [2]";
         assert!(difference.starts_with(expected), "{difference}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn every_rank_is_told_of_another_number_of_parameters(group: &ProcessGroup) {
+#[test]
+fn every_rank_is_told_of_another_number_of_parameters() {
+    on_ranks(2, |group| {
         let difference = refusal(group, 2, |vs| drop(vs.root().zeros("extra", &[1])));
         assert!(difference.starts_with("it has parameter extra of Float [1]"), "{difference}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn every_rank_is_told_of_another_kind(group: &ProcessGroup) {
+#[test]
+fn every_rank_is_told_of_another_kind() {
+    on_ranks(2, |group| {
         let difference = refusal(group, 2, |vs| vs.double());
         assert!(difference.starts_with("it has parameter fc.bias of Double [2]"), "{difference}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn every_rank_is_told_of_other_options(group: &ProcessGroup) {
+#[test]
+fn every_rank_is_told_of_other_options() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
-        let options =
-            DdpOptions { gradient_as_bucket_view: group.rank() == 1, ..Default::default() };
+        let gradient_as_bucket_view = group.rank() == 1;
+        let options = DdpOptions { gradient_as_bucket_view, ..Default::default() };
         let error = wrap(group, &vs, layer(&vs, 2), options).unwrap_err().to_string();
         assert!(error.contains("gradient_as_bucket_view: true"), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn frozen_parameters_are_rank_0s_as_well_and_get_no_gradient(group: &ProcessGroup) {
+#[test]
+fn frozen_parameters_are_rank_0s_as_well_and_get_no_gradient() {
+    on_ranks(2, |group| {
         tch::manual_seed(group.rank() as i64);
         let vs = VarStore::new(Device::Cpu);
         let layer = layer(&vs, 2);
@@ -83,51 +80,46 @@ on_ranks!(
         let model = wrap(group, &vs, layer, DdpOptions::default()).unwrap();
         let frozen = &model.module().ws;
         assert_eq!(*frozen, before[0]);
-        let xs = Tensor::ones([3, 4], (Kind::Float, Device::Cpu));
+        let xs = Tensor::ones([3, 4], FLOAT_CPU);
         model.backward(&model.f_forward_t(&xs, true).unwrap().sum(Kind::Float)).unwrap();
         assert!(!frozen.grad().defined());
         assert!(model.module().bs.as_ref().unwrap().grad().defined());
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn nothing_to_train_is_refused(group: &ProcessGroup) {
+#[test]
+fn nothing_to_train_is_refused() {
+    on_ranks(1, |group| {
         let mut vs = VarStore::new(Device::Cpu);
         let layer = layer(&vs, 2);
         vs.freeze();
         let error = wrap(group, &vs, layer, DdpOptions::default()).unwrap_err().to_string();
         assert!(error.contains("without a variable that requires a gradient"), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn a_bucket_of_no_size_is_refused(group: &ProcessGroup) {
+#[test]
+fn a_bucket_of_no_size_is_refused() {
+    on_ranks(1, |group| {
         let vs = VarStore::new(Device::Cpu);
         let options = DdpOptions { bucket_cap_mb: Some(0.0), ..Default::default() };
         let error = wrap(group, &vs, layer(&vs, 2), options).unwrap_err().to_string();
         assert_eq!(error, "bucket_cap_mb is 0, but must be more than 0 MiB");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn every_rank_is_told_of_a_rank_that_cannot_build_its_model(group: &ProcessGroup) {
+#[test]
+fn every_rank_is_told_of_a_rank_that_cannot_build_its_model() {
+    on_ranks(2, |group| {
         for bad in 0..2 {
             let vs = VarStore::new(Device::Cpu);
             let bucket_cap_mb = (group.rank() == bad).then_some(0.0);
             let options = DdpOptions { bucket_cap_mb, ..Default::default() };
             let error = wrap(group, &vs, layer(&vs, 2), options).unwrap_err().to_string();
             let fault = "bucket_cap_mb is 0, but must be more than 0 MiB";
-            let rank = group.rank();
-            let expected = match rank == bad {
-                true => fault.to_owned(),
-                false => {
-                    format!("rank {rank}: DistributedDataParallel::new failed: rank {bad}: {fault}")
-                }
-            };
-            assert_eq!(error, expected);
+            let told =
+                format!("rank {}: DistributedDataParallel::new failed: rank {bad}: ", 1 - bad);
+            assert_eq!(error, if group.rank() == bad { fault.to_owned() } else { told + fault });
         }
-    }
-);
+    });
+}

@@ -1,23 +1,12 @@
 //! Sparse gradients, ignored variables, local steps and averages of models equal Python's to the last
 //! bit, on both ranks of a job.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-use tch::nn::{self, ModuleT, VarStore};
-use tch::{Device, Kind, Tensor, no_grad};
+use crate::common::{Saved, expect_equal, in_python};
+use crate::prelude::*;
+use tch_parallel::distributed::PeriodicModelAverager;
 use tch_parallel::distributed::hooks::{AllReduce, PostLocalSgd};
-use tch_parallel::distributed::{
-    DdpOptions, DistributedDataParallel, PeriodicModelAverager, ProcessGroup,
-};
 use tch_parallel::nn::{LinearOptions, linear};
-use tch_parallel::optim::{
-    AveragedModel, AveragedModelOptions, Averaging, Optimizer, PostLocalSgdOptimizer, Sgd,
-    SgdOptions,
-};
-use tests::programs::{as_rank, free_port};
-use tests::python;
-
-type Saved = BTreeMap<String, Tensor>;
+use tch_parallel::optim::{AveragedModel, AveragedModelOptions, Averaging, PostLocalSgdOptimizer};
 
 fn sgd(vs: &VarStore) -> Sgd {
     Sgd::new(vs, SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() }).unwrap()
@@ -25,11 +14,11 @@ fn sgd(vs: &VarStore) -> Sgd {
 
 fn numbers(size: &[i64], offset: i64) -> Tensor {
     let count: i64 = size.iter().product();
-    (Tensor::arange(count, (Kind::Float, Device::Cpu)) * 0.37 + offset).sin().view(size)
+    (Tensor::arange(count, FLOAT_CPU) * 0.37 + offset).sin().view(size)
 }
 
 fn labels() -> Tensor {
-    Tensor::arange(4, (Kind::Int64, Device::Cpu)).remainder(3)
+    Tensor::arange(4, INT64_CPU).remainder(3)
 }
 
 /// The same weights as in Python, but those of each rank are its own.
@@ -57,9 +46,9 @@ fn sparse(group: &ProcessGroup, way: &str, saved: &mut Saved) {
     }
     let model = DistributedDataParallel::with_options((bag, head), &vs, group, options).unwrap();
     for step in 0..3 {
-        let indices = Tensor::arange(12, (Kind::Int64, Device::Cpu)) * (step + 3);
+        let indices = Tensor::arange(12, INT64_CPU) * (step + 3);
         let indices = (indices + 5 * group.rank() as i64).remainder(20);
-        let offsets = Tensor::arange(4, (Kind::Int64, Device::Cpu)) * 3;
+        let offsets = Tensor::arange(4, INT64_CPU) * 3;
         zero_grad(&vs);
         let output = model.forward(|(bag, head)| {
             let none = None::<Tensor>;
@@ -110,12 +99,9 @@ fn ignored(group: &ProcessGroup, saved: &mut Saved) {
 
 fn local(group: &ProcessGroup, name: &str, hook: PostLocalSgd, saved: &mut Saved) {
     let vs = VarStore::new(Device::Cpu);
-    let net = nn::seq_t().add(linear(vs.root() / "0", 6, 5, LinearOptions::default())).add(linear(
-        vs.root() / "1",
-        5,
-        3,
-        LinearOptions::default(),
-    ));
+    let layer =
+        |i: &str, inputs, outputs| linear(vs.root() / i, inputs, outputs, Default::default());
+    let net = nn::seq_t().add(layer("0", 6, 5)).add(layer("1", 5, 3));
     fill(&vs, group);
     let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
     let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
@@ -162,26 +148,9 @@ fn averaged(group: &ProcessGroup, averaging: Averaging, use_buffers: bool, saved
     }
 }
 
-/// What Python computes as the same rank of a job of its own.
-fn in_python(group: &ProcessGroup) -> Saved {
-    let mut port = free_port().unwrap();
-    group.broadcast_object(&mut port, 0).unwrap();
-    let file = format!("ddp-parity-{port}-{}.safetensors", group.rank());
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
-    let program = python("ddp_options", [file.to_str().unwrap()]).unwrap();
-    let mut program = as_rank(program, group.rank(), group.world_size(), port);
-    let ended = program.env("OMP_NUM_THREADS", "1").status().unwrap();
-    assert!(ended.success(), "{ended}");
-    let saved = Tensor::read_safetensors(&file).unwrap().into_iter().collect();
-    std::fs::remove_file(file).unwrap();
-    saved
-}
-
-on_ranks!(
-    2,
-    fn sparse_gradients_ignored_variables_local_steps_and_averages_equal_pythons(
-        group: &ProcessGroup,
-    ) {
+#[test]
+fn sparse_gradients_ignored_variables_local_steps_and_averages_equal_pythons() {
+    on_ranks(2, |group| {
         let mut saved = Saved::new();
         for way in ["plain", "view", "hook"] {
             sparse(group, way, &mut saved);
@@ -195,45 +164,38 @@ on_ranks!(
             averaged(group, Averaging::Swa, use_buffers, &mut saved);
             averaged(group, Averaging::Ema { decay: 0.9 }, use_buffers, &mut saved);
         }
-        let expected = in_python(group);
-        assert_eq!(saved.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
-        let differ: Vec<_> =
-            saved.iter().filter(|(name, tensor)| **tensor != expected[*name]).collect();
-        assert!(differ.is_empty(), "{:?}", differ.iter().map(|(name, _)| name).collect::<Vec<_>>());
-    }
-);
+        expect_equal(saved, in_python(group, "ddp_options", &[]));
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_sparse_gradient_that_is_not_expected_is_named(group: &ProcessGroup) {
+#[test]
+fn a_sparse_gradient_that_is_not_expected_is_named() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let table = vs.root().zeros("table", &[5, 2]);
         let model = DistributedDataParallel::new(table, &vs, group).unwrap();
         let indices = Tensor::from_slice(&[1i64, 3]);
-        let output =
-            model.forward(|table| Tensor::embedding(table, &indices, -1, false, true)).unwrap();
-        let error = model.backward(&output.sum(Kind::Float)).unwrap_err().to_string();
+        let output = model.forward(|table| Tensor::embedding(table, &indices, -1, false, true));
+        let error = model.backward(&output.unwrap().sum(Kind::Float)).unwrap_err().to_string();
         let expected = "the gradient of table is sparse: name it in DdpOptions::sparse_gradients";
         assert!(error.contains(expected), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn options_that_name_what_is_not_there_are_refused(group: &ProcessGroup) {
+#[test]
+fn options_that_name_what_is_not_there_are_refused() {
+    on_ranks(1, |group| {
         let vs = VarStore::new(Device::Cpu);
         let names = || ["tabel".to_owned()].into();
-        for (option, options) in [
-            ("sparse_gradients", DdpOptions { sparse_gradients: names(), ..Default::default() }),
-            (
-                "params_and_buffers_to_ignore",
-                DdpOptions { params_and_buffers_to_ignore: names(), ..Default::default() },
-            ),
-        ] {
+        let sparse = DdpOptions { sparse_gradients: names(), ..Default::default() };
+        let ignored = DdpOptions { params_and_buffers_to_ignore: names(), ..Default::default() };
+        for (option, options) in
+            [("sparse_gradients", sparse), ("params_and_buffers_to_ignore", ignored)]
+        {
             let table = vs.root().entry("table").or_zeros(&[5, 2]);
             let wrapped = DistributedDataParallel::with_options(table, &vs, group, options);
             let error = wrapped.unwrap_err().to_string();
             assert!(error.contains(option) && error.contains("\"tabel\""), "{error}");
         }
-    }
-);
+    });
+}

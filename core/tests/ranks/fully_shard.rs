@@ -1,18 +1,12 @@
 //! What a sharded model does, and what it refuses.
 
+use crate::prelude::*;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tch::nn::{self, ModuleT, VarStore};
-use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::Error;
 use tch_parallel::amp::{GradScaler, GradScalerOptions};
-use tch_parallel::distributed::{
-    DistributedDataParallel, FsdpModule, FullyShard, FullyShardOptions, ProcessGroup, ReduceOp,
-};
+use tch_parallel::distributed::{FsdpModule, FullyShard, FullyShardOptions};
 use tch_parallel::nn::CheckpointWrapper;
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
-
-const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
+use tch_parallel::optim::ZeroRedundancyOptimizer;
 
 #[derive(Debug)]
 struct Net {
@@ -51,7 +45,7 @@ fn whole(vs: &VarStore) -> impl ModuleT + use<> {
 
 fn batch(group: &ProcessGroup, step: i64) -> Tensor {
     let offset = step * 10 + group.rank() as i64;
-    (Tensor::arange(15, FLOAT) * 0.3 + offset).sin().view([3, 5])
+    (Tensor::arange(15, FLOAT_CPU) * 0.3 + offset).sin().view([3, 5])
 }
 
 fn loss_of(model: &impl ModuleT, xs: &Tensor) -> Tensor {
@@ -62,9 +56,9 @@ fn sgd(vs: &VarStore) -> Sgd {
     Sgd::new(vs, SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() }).unwrap()
 }
 
-on_ranks!(
-    2,
-    fn two_ranks_train_what_distributed_data_parallel_trains(group: &ProcessGroup) {
+#[test]
+fn two_ranks_train_what_distributed_data_parallel_trains() {
+    on_ranks(2, |group| {
         let (vs, other) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
         let model = sharded(&vs, group);
         let ddp = DistributedDataParallel::new(whole(&other), &other, group).unwrap();
@@ -90,12 +84,12 @@ on_ranks!(
             let (rows, own) = (parameter.size()[0], vs.variables()[&name].size()[0]);
             assert_eq!(own, if group.rank() == 0 { (rows + 1) / 2 } else { rows / 2 }, "{name}");
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_parameter_that_is_read_outside_its_block_is_an_error_with_its_name(group: &ProcessGroup) {
+#[test]
+fn a_parameter_that_is_read_outside_its_block_is_an_error_with_its_name() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let model = sharded(&vs, group);
         let block = &model.module().blocks[1];
@@ -107,12 +101,12 @@ on_ranks!(
         assert_eq!(block.module().ws.detach(), *whole);
         block.reshard().unwrap();
         assert!(read().is_err());
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_step_between_two_passes_is_seen_even_if_the_root_was_left_whole(group: &ProcessGroup) {
+#[test]
+fn a_step_between_two_passes_is_seen_even_if_the_root_was_left_whole() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let model = sharded(&vs, group);
         let xs = batch(group, 0);
@@ -130,12 +124,12 @@ on_ranks!(
         }
         assert_eq!(after, no_grad(|| loss_of(&expected, &xs)));
         other.freeze();
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn frozen_parameters_get_no_gradient_and_those_behind_them_do(group: &ProcessGroup) {
+#[test]
+fn frozen_parameters_get_no_gradient_and_those_behind_them_do() {
+    on_ranks(2, |group| {
         let mut vs = VarStore::new(Device::Cpu);
         let model = sharded(&vs, group);
         vs.freeze();
@@ -148,18 +142,18 @@ on_ranks!(
         vs.unfreeze();
         model.backward(&loss_of(&model, &batch(group, 0))).unwrap();
         assert!(vs.variables().values().all(|shard| shard.grad().defined()));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_block_takes_and_returns_several_tensors_some_without_gradients(group: &ProcessGroup) {
+#[test]
+fn a_block_takes_and_returns_several_tensors_some_without_gradients() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
         let weights = |root: &nn::Path<'_>| (root.ones("a", &[4]), root.ones("b", &[3]));
         let block = sharding.root(|root| weights(&(root / "block"))).unwrap();
-        let x = Tensor::full([4], 2.0, FLOAT).set_requires_grad(true);
-        let mask = Tensor::ones([4], FLOAT);
+        let x = Tensor::full([4], 2.0, FLOAT_CPU).set_requires_grad(true);
+        let mask = Tensor::ones([4], FLOAT_CPU);
         let run = || {
             let inputs = (x.shallow_clone(), Some(mask.shallow_clone()));
             let pass = block.forward(inputs, |(a, b), (x, mask)| {
@@ -172,7 +166,7 @@ on_ranks!(
         // One of the outputs, the other, both.
         for (first, second) in [(1.0, 0.0), (0.0, 1.0), (1.0, 1.0)] {
             let (product, others) = run();
-            let mut loss = Tensor::zeros([], FLOAT);
+            let mut loss = Tensor::zeros([], FLOAT_CPU);
             if first > 0.0 {
                 loss += product.sum(Kind::Float);
             }
@@ -191,8 +185,8 @@ on_ranks!(
                 }
             }
         }
-    }
-);
+    });
+}
 
 /// The gradients of a store's shards, by name.
 fn gradients(vs: &VarStore) -> BTreeMap<String, Tensor> {
@@ -211,9 +205,9 @@ fn broken_loss(model: &FsdpModule<Net>, xs: &Tensor) -> Tensor {
     pass.unwrap()
 }
 
-on_ranks!(
-    2,
-    fn after_a_backward_pass_that_fails_the_model_is_as_before(group: &ProcessGroup) {
+#[test]
+fn after_a_backward_pass_that_fails_the_model_is_as_before() {
+    on_ranks(2, |group| {
         let (vs, other) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
         let (model, fresh) = (sharded(&vs, group), sharded(&other, group));
         let xs = batch(group, 0);
@@ -223,12 +217,12 @@ on_ranks!(
         assert!(model.module().head.ws.f_sum(Kind::Float).is_err());
         model.backward(&loss_of(&model, &xs)).unwrap();
         assert_eq!(gradients(&vs), gradients(&other));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_failed_pass_that_another_model_has_started_leaves_nothing_behind(group: &ProcessGroup) {
+#[test]
+fn a_failed_pass_that_another_model_has_started_leaves_nothing_behind() {
+    on_ranks(2, |group| {
         let stores = [(); 3].map(|()| VarStore::new(Device::Cpu));
         let [model, started, fresh] = stores.each_ref().map(|vs| sharded(vs, group));
         let xs = batch(group, 0);
@@ -237,12 +231,12 @@ on_ranks!(
         assert!(started.backward(&both).is_err());
         model.backward(&loss_of(&model, &xs)).unwrap();
         assert_eq!(gradients(&stores[0]), gradients(&stores[2]));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn parameters_that_are_unfrozen_while_they_are_whole_get_gradients(group: &ProcessGroup) {
+#[test]
+fn parameters_that_are_unfrozen_while_they_are_whole_get_gradients() {
+    on_ranks(2, |group| {
         let mut vs = VarStore::new(Device::Cpu);
         let model = sharded(&vs, group);
         vs.freeze();
@@ -251,12 +245,12 @@ on_ranks!(
         vs.unfreeze();
         model.backward(&loss_of(&model, &batch(group, 0))).unwrap();
         assert!(vs.variables().values().all(|shard| shard.grad().defined()));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn two_models_of_one_job_do_not_disturb_each_other(group: &ProcessGroup) {
+#[test]
+fn two_models_of_one_job_do_not_disturb_each_other() {
+    on_ranks(2, |group| {
         let stores = [(); 2].map(|()| VarStore::new(Device::Cpu));
         let models = stores.each_ref().map(|vs| sharded(vs, group));
         let xs = batch(group, 0);
@@ -265,12 +259,12 @@ on_ranks!(
         for (name, shard) in stores[0].variables() {
             assert_eq!(shard.grad(), stores[1].variables()[&name].grad(), "{name}");
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn what_would_be_silently_wrong_with_shards_is_refused(group: &ProcessGroup) {
+#[test]
+fn what_would_be_silently_wrong_with_shards_is_refused() {
+    on_ranks(2, |group| {
         let mut vs = VarStore::new(Device::Cpu);
         let model = sharded(&vs, group);
         model.backward(&loss_of(&model, &batch(group, 0))).unwrap();
@@ -310,12 +304,12 @@ on_ranks!(
         // The last, since the ranks tell each other of it and leave.
         let ddp = DistributedDataParallel::new((), &vs, group).unwrap_err();
         assert!(ddp.to_string().contains(", which FullyShard has sharded"), "{ddp}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn an_infinite_gradient_on_one_rank_skips_the_step_on_all(group: &ProcessGroup) {
+#[test]
+fn an_infinite_gradient_on_one_rank_skips_the_step_on_all() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let model = sharded(&vs, group);
         let mut optimizer = sgd(&vs);
@@ -333,12 +327,12 @@ on_ranks!(
         }
         assert_eq!(made, [true, false]);
         assert_eq!(scaler.get_scale().unwrap(), 32768.0);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn an_error_in_a_block_is_returned_by_the_whole_model(group: &ProcessGroup) {
+#[test]
+fn an_error_in_a_block_is_returned_by_the_whole_model() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let group = &group.with_timeout(Duration::from_secs(2));
         let model = sharded(&vs, group);
@@ -346,15 +340,15 @@ on_ranks!(
             let error = model.f_forward_t(&batch(group, 0), true).unwrap_err();
             assert!(matches!(error, Error::Collective { .. }), "{error}");
         } else {
-            let mut instead = Tensor::ones([1], FLOAT);
+            let mut instead = Tensor::ones([1], FLOAT_CPU);
             assert!(group.all_reduce(&mut instead, ReduceOp::Sum).is_err());
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn whole_weights_go_into_a_sharded_model_and_out_of_it(group: &ProcessGroup) {
+#[test]
+fn whole_weights_go_into_a_sharded_model_and_out_of_it() {
+    on_ranks(3, |group| {
         let (vs, other) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
         let model = sharded(&vs, group);
         tch::manual_seed(100);
@@ -366,18 +360,18 @@ on_ranks!(
         for (name, whole) in model.full_state_dict().unwrap() {
             assert_eq!(whole, weights[&name], "{name}");
         }
-        weights.insert("head.bias".into(), Tensor::zeros([3], FLOAT));
+        weights.insert("head.bias".into(), Tensor::zeros([3], FLOAT_CPU));
         let error = model.load_full_state_dict(&weights).unwrap_err().to_string();
         assert!(error.contains("a dict with head.bias of shape [3], but must be"), "{error}");
         weights.remove("head.bias");
         let error = model.load_full_state_dict(&weights).unwrap_err().to_string();
         assert!(error.contains("a dict without head.bias"), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn a_checkpointed_block_draws_the_same_dropout_again(_group: &ProcessGroup) {
+#[test]
+fn a_checkpointed_block_draws_the_same_dropout_again() {
+    on_ranks(1, |_group| {
         let [kept, again] = [false, true].map(|checkpointed| {
             tch::manual_seed(3);
             let vs = VarStore::new(Device::Cpu);
@@ -390,17 +384,17 @@ on_ranks!(
                 true => nn::seq_t().add(CheckpointWrapper::new(block)),
                 false => nn::seq_t().add(block),
             };
-            loss_of(&model, &Tensor::ones([8, 5], FLOAT)).backward();
+            loss_of(&model, &Tensor::ones([8, 5], FLOAT_CPU)).backward();
             let gradients = vs.trainable_variables().into_iter().map(|it| it.grad());
-            (gradients.collect::<Vec<_>>(), Tensor::rand([4], FLOAT))
+            (gradients.collect::<Vec<_>>(), Tensor::rand([4], FLOAT_CPU))
         });
         assert_eq!(kept, again);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn ranks_with_other_seeds_begin_with_rank_0s_parameters_and_buffers(group: &ProcessGroup) {
+#[test]
+fn ranks_with_other_seeds_begin_with_rank_0s_parameters_and_buffers() {
+    on_ranks(2, |group| {
         let linear = |path: &nn::Path<'_>| nn::linear(path, 5, 5, Default::default());
         let (vs, other) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
         tch::manual_seed(1 + group.rank() as i64);
@@ -416,5 +410,5 @@ on_ranks!(
         assert_eq!(found["block.weight"], expected.ws);
         assert_eq!(found["block.bias"], expected.bs.unwrap());
         assert_eq!(vs.variables()["mean"].double_value(&[]), 0.0);
-    }
-);
+    });
+}

@@ -1,15 +1,14 @@
 //! The files of a sharded model are those of the whole model, whatever the number of ranks.
 
 use crate::common::Directory;
+use crate::prelude::*;
 use std::fs;
 use std::path::Path;
-use tch::nn::{self, ModuleT, VarStore};
-use tch::{Device, Kind, Tensor};
 use tch_parallel::LogicalDevice;
 use tch_parallel::checkpoint::{self, Generators, Training};
-use tch_parallel::distributed::{FsdpModule, FullyShard, FullyShardOptions, ProcessGroup};
+use tch_parallel::distributed::{FsdpModule, FullyShard, FullyShardOptions};
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
-use tch_parallel::optim::{Adam, AdamOptions, Optimizer};
+use tch_parallel::optim::{Adam, AdamOptions};
 
 const BLOCKS: usize = 8;
 const WIDTH: i64 = 50;
@@ -62,7 +61,7 @@ impl Job {
     fn train(&mut self, steps: std::ops::Range<i64>) {
         for step in steps {
             let offset = step * 7 + self.group.rank() as i64;
-            let xs = Tensor::arange(3 * WIDTH, (Kind::Float, Device::Cpu)) + offset;
+            let xs = Tensor::arange(3 * WIDTH, FLOAT_CPU) + offset;
             let loss = self.model.forward_t(&xs.sin().view([3, WIDTH]), true);
             self.optimizer.zero_grad().unwrap();
             self.model.backward(&loss.square().mean(Kind::Float)).unwrap();
@@ -89,9 +88,9 @@ fn contents(path: &Path) -> Vec<(String, Tensor)> {
     tensors
 }
 
-on_ranks!(
-    3,
-    fn a_resumed_training_takes_the_course_of_an_uninterrupted_one(group: &ProcessGroup) {
+#[test]
+fn a_resumed_training_takes_the_course_of_an_uninterrupted_one() {
+    on_ranks(3, |group| {
         let directory = Directory::new(group);
         let path = directory.path.join("training.safetensors");
         let mut whole = Job::new(group, 1);
@@ -106,12 +105,12 @@ on_ranks!(
         resumed.train(3..6);
         assert_eq!(resumed.vs.trainable_variables(), whole.vs.trainable_variables());
         assert_eq!(resumed.optimizer.state_dict().unwrap(), whole.optimizer.state_dict().unwrap());
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn any_number_of_ranks_loads_what_another_has_saved(group: &ProcessGroup) {
+#[test]
+fn any_number_of_ranks_loads_what_another_has_saved() {
+    on_ranks(3, |group| {
         let directory = Directory::new(group);
         let path = |name: &str| directory.path.join(format!("{name}.safetensors"));
         let mut three = Job::new(group, 1);
@@ -131,12 +130,12 @@ on_ranks!(
         let _ = again.parts().load::<i64>(path("two"), group).unwrap();
         assert_eq!(again.vs.trainable_variables(), three.vs.trainable_variables());
         assert_eq!(again.optimizer.state_dict().unwrap(), three.optimizer.state_dict().unwrap());
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn the_file_is_that_of_the_whole_model_in_both_formats(group: &ProcessGroup) {
+#[test]
+fn the_file_is_that_of_the_whole_model_in_both_formats() {
+    on_ranks(2, |group| {
         let directory = Directory::new(group);
         let mut sharded = Job::new(group, 1);
         tch::manual_seed(1);
@@ -163,12 +162,12 @@ on_ranks!(
         group.barrier().unwrap();
         checkpoint::load(&prefixed, &mut sharded.vs).unwrap();
         vs.load(directory.path.join("sharded.safetensors")).unwrap();
-    }
-);
+    });
+}
 
-on_ranks!(
-    4,
-    fn each_copy_of_hybrid_sharding_loads_what_the_first_has_saved(group: &ProcessGroup) {
+#[test]
+fn each_copy_of_hybrid_sharding_loads_what_the_first_has_saved() {
+    on_ranks(4, |group| {
         let directory = Directory::new(group);
         let path = directory.path.join("model.safetensors");
         let hybrid = |seed| {
@@ -190,12 +189,12 @@ on_ranks!(
 
         let error = FullyShard::hybrid(&vs, group, 3, FullyShardOptions::default()).unwrap_err();
         assert!(error.to_string().contains("replicas is 3, but must be a number by which 4"));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn no_rank_has_the_whole_model_in_memory(group: &ProcessGroup) {
+#[test]
+fn no_rank_has_the_whole_model_in_memory() {
+    on_ranks(2, |group| {
         let directory = Directory::new(group);
         let path = directory.path.join("model.safetensors");
         let mut job = Job::new(group, 1);
@@ -213,12 +212,12 @@ on_ranks!(
         // Its own rows.
         let loading = more_than(&mut |vs| checkpoint::load(&path, vs).unwrap());
         assert!(loading < BLOCKS * layer * 3 / 4, "{loading} bytes to load layers of {layer}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn if_rank_0_cannot_write_all_are_told_and_can_go_on(group: &ProcessGroup) {
+#[test]
+fn if_rank_0_cannot_write_all_are_told_and_can_go_on() {
+    on_ranks(2, |group| {
         let directory = Directory::new(group);
         let mut job = Job::new(group, 1);
         let nowhere = directory.path.join("missing/training.safetensors");
@@ -256,5 +255,5 @@ on_ranks!(
         group.barrier().unwrap();
         let error = checkpoint::load(&one_ranks, &mut job.vs).unwrap_err().to_string();
         assert!(error.contains("blocks.0.bias has the shape [25]; expected [50]"), "{error}");
-    }
-);
+    });
+}

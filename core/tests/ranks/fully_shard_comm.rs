@@ -1,10 +1,10 @@
 //! When the ranks of a sharded model exchange something. After PyTorch's tests; see
 //! `fully_shard_mirrored.md`.
 
+use crate::common::on_ranks;
 use crate::fully_shard_twins::{Net, Twins, batch, each_way, squares};
 use std::fs;
 use tch::Tensor;
-use tch_parallel::distributed::ProcessGroup;
 use tch_parallel::profiler::profile;
 
 /// What is exchanged meanwhile, in order: G for a gathering of parameters, R for a reduction of
@@ -35,11 +35,9 @@ fn exchanges_of(twins: &Twins<Net>, loss: impl Fn(&Net) -> Tensor) -> [String; 2
     [forward, backward]
 }
 
-on_ranks!(
-    2,
-    fn the_next_block_is_gathered_before_the_gradients_of_the_last_are_reduced(
-        group: &ProcessGroup,
-    ) {
+#[test]
+fn the_next_block_is_gathered_before_the_gradients_of_the_last_are_reduced() {
+    on_ranks(2, |group| {
         // The root stays whole; then nothing does; then everything. As traced in Python.
         let expected = [
             ["GGGG", "GGRGRRR", "GGGGGGG", "GGGGGRGRRR", "GGGRRR"],
@@ -77,12 +75,12 @@ on_ranks!(
             let (backward, ()) = exchanges(|| twins.backward(&loss, &twins.whole.loss(&one)));
             assert_eq!(backward, "GGGRGRRR");
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn gradients_accumulate_in_the_units_that_do_not_exchange_them(group: &ProcessGroup) {
+#[test]
+fn gradients_accumulate_in_the_units_that_do_not_exchange_them() {
+    on_ranks(2, |group| {
         let (all, root) = ([true; 4], [true, false, false, false]);
         let some = [false, true, true, false];
         // The units that exchange no gradients before the last of three passes, the root first;
@@ -118,5 +116,5 @@ on_ranks!(
             assert_eq!((count('G'), count('R')), (gathers, reductions), "{waits:?}: {found}");
             twins.step();
         }
-    }
-);
+    });
+}

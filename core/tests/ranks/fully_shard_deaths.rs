@@ -1,18 +1,15 @@
 //! A rank dies while it trains or saves a sharded model, and the others name it.
 
-use crate::common;
+use crate::prelude::*;
 use c10d_sys::probe_shared_memory;
 use nix::sys::signal::{Signal, raise};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tch::nn::{self, ModuleT, VarStore};
-use tch::{Device, Kind, Tensor};
 use tch_parallel::checkpoint;
-use tch_parallel::distributed::{FullyShard, FullyShardOptions, ProcessGroup, init_process_group};
+use tch_parallel::distributed::{FullyShard, FullyShardOptions};
 use tch_parallel::nn::CheckpointWrapper;
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 /// The rank that dies. It is neither the first nor the last.
 const MORTAL: usize = 1;
@@ -92,7 +89,7 @@ fn step(
     if phase == Some(Phase::Gather) {
         die();
     }
-    let loss = model.f_forward_t(&Tensor::ones([4, 90], (Kind::Float, Device::Cpu)), true)?;
+    let loss = model.f_forward_t(&Tensor::ones([4, 90], FLOAT_CPU), true)?;
     if phase == Some(Phase::Reduce) {
         MOMENTS.store(1, Ordering::Relaxed);
     }
@@ -111,7 +108,7 @@ fn dies_in(test: &str, phase: Phase) {
         _ => command,
     };
     common::processes_from(3, test, mortal_in_a_shell, || {
-        let group = init_process_group(common::options()).unwrap();
+        let group = common::join();
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("model.safetensors");
         step(&group, None, &path).unwrap();

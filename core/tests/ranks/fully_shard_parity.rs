@@ -1,22 +1,13 @@
 //! A model that is sharded has the bits of Python's `fully_shard`: losses, shards of gradients, weights.
 
-use crate::common;
+use crate::common::{Saved, expect_equal, in_python, python_rank, read};
+use crate::prelude::*;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use tch::nn::{self, ModuleT, VarStore};
-use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::distributed::{
-    FsdpModule, FullyShard, FullyShardOptions, MixedPrecisionPolicy, ProcessGroup,
-    init_process_group,
-};
+use std::process::Command;
+use tch_parallel::distributed::{FsdpModule, FullyShard, FullyShardOptions, MixedPrecisionPolicy};
 use tch_parallel::nn::CheckpointWrapper;
-use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions, clip_grad_norm_};
-use tests::programs::{as_rank, free_port};
-use tests::python;
-
-type Saved = BTreeMap<String, Tensor>;
+use tch_parallel::optim::{Adam, AdamOptions, clip_grad_norm_};
+use tests::programs::free_port;
 
 const BLOCKS: usize = 3;
 
@@ -24,13 +15,13 @@ const BLOCKS: usize = 3;
 fn parameter(path: &nn::Path<'_>, name: &str, size: &[i64]) -> Tensor {
     let offset: i64 = path.path(name).bytes().map(i64::from).sum();
     let count = size.iter().product::<i64>();
-    let values = (Tensor::arange(count, (Kind::Float, Device::Cpu)) * 0.37 + offset).sin() * 0.5;
+    let values = (Tensor::arange(count, FLOAT_CPU) * 0.37 + offset).sin() * 0.5;
     path.var_copy(name, &values.view(size))
 }
 
 fn numbers(size: [i64; 2], offset: i64) -> Tensor {
     let count = size.iter().product::<i64>();
-    (Tensor::arange(count, (Kind::Float, Device::Cpu)) * 0.37 + offset).sin().view(size)
+    (Tensor::arange(count, FLOAT_CPU) * 0.37 + offset).sin().view(size)
 }
 
 /// A linear layer and its bias.
@@ -152,7 +143,7 @@ impl Way<'_> {
             let options = SgdOptions { lr: 0.1, momentum: 0.9, ..Default::default() };
             Box::new(Sgd::new(&vs, options).unwrap())
         };
-        let labels = Tensor::arange(4, (Kind::Int64, Device::Cpu)).remainder(3);
+        let labels = Tensor::arange(4, INT64_CPU).remainder(3);
         let loss_of = |offset| {
             let output = model.f_forward_t(&numbers([4, 6], offset), true).unwrap();
             output.cross_entropy_for_logits(&labels)
@@ -196,106 +187,46 @@ impl Way<'_> {
     }
 }
 
-/// A rank of Python's, and the file that it will write.
-fn python_rank(rank: usize, ranks: usize, port: u16, ways: &[&str]) -> (Command, PathBuf) {
-    let file = format!("fully-shard-{port}-{rank}.safetensors");
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
-    let arguments = [file.to_str().unwrap()].into_iter().chain(ways.iter().copied());
-    let program = python("fully_shard", arguments).unwrap();
-    let mut program = as_rank(program, rank, ranks, port);
-    program.env("OMP_NUM_THREADS", "1");
-    (program, file)
+fn expect_pythons_bits(group: &ProcessGroup, ways: &str) {
+    let ways: Vec<_> = ways.split_whitespace().collect();
+    let mut saved = Saved::new();
+    ways.iter().for_each(|way| Way(way).train(group, &mut saved));
+    expect_equal(without_empty_shards(saved), in_python(group, "fully_shard", &ways));
 }
 
-fn read(file: &Path) -> Saved {
-    let saved = Tensor::read_safetensors(file).unwrap().into_iter().collect();
-    std::fs::remove_file(file).unwrap();
+/// A rank without rows of a parameter has an empty shard, which Python does not save.
+fn without_empty_shards(mut saved: Saved) -> Saved {
+    saved.retain(|_, tensor| tensor.numel() > 0);
     saved
 }
 
-/// What Python computes as the same rank of a job of its own.
-fn in_python(group: &ProcessGroup, ways: &[&str]) -> Saved {
-    let mut port = free_port().unwrap();
-    group.broadcast_object(&mut port, 0).unwrap();
-    let (mut program, file) = python_rank(group.rank(), group.world_size(), port, ways);
-    let ended = program.status().unwrap();
-    assert!(ended.success(), "{ended}");
-    read(&file)
+#[test]
+fn on_two_ranks_all_ways_have_pythons_bits() {
+    on_ranks(2, |group| {
+        let ways = "sgd adamw-reshard sgd-keep sgd-accumulate sgd-nosync adamw-twice sgd-evaluate \
+                    adamw-keep-twice-evaluate sgd-clip adamw-bf16-reduce32-output32 \
+                    sgd-bf16-output32-nosync-clip sgd-checkpoint-accumulate adamw-checkpoint-keep-evaluate";
+        expect_pythons_bits(group, ways);
+    });
 }
 
-fn expect_pythons_bits(group: &ProcessGroup, ways: &[&str]) {
-    let mut saved = Saved::new();
-    ways.iter().for_each(|way| Way(way).train(group, &mut saved));
-    expect_equal(saved, in_python(group, ways));
+#[test]
+fn on_three_ranks_all_ways_have_pythons_bits() {
+    on_ranks(3, |group| {
+        let ways = "sgd-evaluate adamw-keep-accumulate sgd-reshard-nosync sgd-twice adamw-clip \
+                    sgd-bf16-reduce32-output32-nosync sgd-checkpoint sgd-f16-output32";
+        expect_pythons_bits(group, ways);
+    });
 }
 
-fn expect_equal(mut saved: Saved, expected: Saved) {
-    // A rank without rows of a parameter has an empty shard, which Python does not save.
-    saved.retain(|_, tensor| tensor.numel() > 0);
-    assert_eq!(saved.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
-    let differ: Vec<_> =
-        saved.iter().filter(|(name, tensor)| **tensor != expected[*name]).map(|it| it.0).collect();
-    assert!(differ.is_empty(), "{} of {}: {differ:?}", differ.len(), saved.len());
+#[test]
+fn on_four_ranks_all_ways_have_pythons_bits() {
+    on_ranks(4, |group| {
+        let ways = "adamw adamw-hybrid-evaluate sgd-hybrid-clip-accumulate sgd-hybrid-nosync-twice \
+                    sgd-hybrid-f16-output32";
+        expect_pythons_bits(group, ways);
+    });
 }
-
-on_ranks!(
-    2,
-    fn on_two_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
-        expect_pythons_bits(
-            group,
-            &[
-                "sgd",
-                "adamw-reshard",
-                "sgd-keep",
-                "sgd-accumulate",
-                "sgd-nosync",
-                "adamw-twice",
-                "sgd-evaluate",
-                "adamw-keep-twice-evaluate",
-                "sgd-clip",
-                "adamw-bf16-reduce32-output32",
-                "sgd-bf16-output32-nosync-clip",
-                "sgd-checkpoint-accumulate",
-                "adamw-checkpoint-keep-evaluate",
-            ],
-        );
-    }
-);
-
-on_ranks!(
-    3,
-    fn on_three_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
-        expect_pythons_bits(
-            group,
-            &[
-                "sgd-evaluate",
-                "adamw-keep-accumulate",
-                "sgd-reshard-nosync",
-                "sgd-twice",
-                "adamw-clip",
-                "sgd-bf16-reduce32-output32-nosync",
-                "sgd-checkpoint",
-                "sgd-f16-output32",
-            ],
-        );
-    }
-);
-
-on_ranks!(
-    4,
-    fn on_four_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
-        expect_pythons_bits(
-            group,
-            &[
-                "adamw",
-                "adamw-hybrid-evaluate",
-                "sgd-hybrid-clip-accumulate",
-                "sgd-hybrid-nosync-twice",
-                "sgd-hybrid-f16-output32",
-            ],
-        );
-    }
-);
 
 #[test]
 fn a_rank_in_rust_and_one_in_python_train_one_model() {
@@ -310,25 +241,24 @@ fn a_rank_in_rust_and_one_in_python_train_one_model() {
             variable.and_then(|(_, value)| value?.to_str()).unwrap().to_owned()
         };
         let port = value_of("MASTER_PORT").parse().unwrap();
-        let (mut program, file) = python_rank(1, 2, port, &WAYS);
+        let (program, file) = python_rank("fully_shard", (1, 2, port), &WAYS);
         *other_file.borrow_mut() = file;
-        program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         program
     };
     common::processes_from(2, this_test!(), python_on_rank_1, || {
-        let group = init_process_group(common::options()).unwrap();
+        let group = common::join();
         let mut saved = Saved::new();
         WAYS.iter().for_each(|way| Way(way).train(&group, &mut saved));
         let port = free_port().unwrap();
         let [first, second] = [0, 1].map(|rank| {
-            let (mut program, file) = python_rank(rank, 2, port, &WAYS);
+            let (mut program, file) = python_rank("fully_shard", (rank, 2, port), &WAYS);
             (program.spawn().unwrap(), file)
         });
         for (mut process, file) in [second, first] {
             assert!(process.wait().unwrap().success());
             let expected = read(&file);
             if file.to_string_lossy().ends_with("-0.safetensors") {
-                expect_equal(std::mem::take(&mut saved), expected);
+                expect_equal(without_empty_shards(std::mem::take(&mut saved)), expected);
             }
         }
     });

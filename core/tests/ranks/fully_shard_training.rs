@@ -1,6 +1,7 @@
 //! A sharded model is trained as the whole model is, in whatever way its blocks are used. After
 //! PyTorch's tests; see `fully_shard_mirrored.md`.
 
+use crate::common::on_ranks;
 use crate::fully_shard_twins::{
     Block, Net, Twins, batch, each_way, expect_close, numbers, squares,
 };
@@ -25,23 +26,23 @@ fn train_one_unit(group: &ProcessGroup) {
     }
 }
 
-on_ranks!(
-    4,
-    fn a_unit_with_uneven_and_empty_shards_is_trained(group: &ProcessGroup) {
+#[test]
+fn a_unit_with_uneven_and_empty_shards_is_trained() {
+    on_ranks(4, |group| {
         train_one_unit(group);
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn a_single_rank_trains_the_whole_model(group: &ProcessGroup) {
+#[test]
+fn a_single_rank_trains_the_whole_model() {
+    on_ranks(1, |group| {
         train_one_unit(group);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn blocks_may_be_skipped_or_repeated_and_run_without_the_root(group: &ProcessGroup) {
+#[test]
+fn blocks_may_be_skipped_or_repeated_and_run_without_the_root() {
+    on_ranks(2, |group| {
         for mut twins in each_way(group, Net::new) {
             for step in 0..4 {
                 twins.pass(&batch(group, step), |net, xs| {
@@ -60,12 +61,12 @@ on_ranks!(
             twins.backward(&of_block(twins.sharded.module()), &of_block(&twins.whole));
             twins.step();
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn after_a_forward_pass_that_panics_the_next_one_is_as_usual(group: &ProcessGroup) {
+#[test]
+fn after_a_forward_pass_that_panics_the_next_one_is_as_usual() {
+    on_ranks(2, |group| {
         for mut twins in each_way(group, Net::new) {
             let xs = batch(group, 0);
             let broken = catch_unwind(AssertUnwindSafe(|| {
@@ -78,8 +79,8 @@ on_ranks!(
             twins.pass(&xs, Net::loss);
             twins.step();
         }
-    }
-);
+    });
+}
 
 /// A layer, and a block whose two layers may run apart.
 type Chunked = (nn::Linear, Block<(nn::LayerNorm, nn::Linear)>);
@@ -105,9 +106,9 @@ fn hidden(twins: &Twins<Chunked>, xs: &Tensor) -> [Tensor; 2] {
     [own.unwrap(), upto_the_norm(&twins.whole, xs)]
 }
 
-on_ranks!(
-    2,
-    fn a_layer_of_a_block_may_run_in_chunks_after_the_model(group: &ProcessGroup) {
+#[test]
+fn a_layer_of_a_block_may_run_in_chunks_after_the_model() {
+    on_ranks(2, |group| {
         for mut twins in each_way(group, chunked) {
             for step in 0..4 {
                 // Those of step 2 accumulate without being reduced.
@@ -132,12 +133,12 @@ on_ranks!(
             twins.backward(&own, &whole);
             twins.step();
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn weights_may_be_used_twice_within_a_unit(group: &ProcessGroup) {
+#[test]
+fn weights_may_be_used_twice_within_a_unit() {
+    on_ranks(2, |group| {
         for mut twins in each_way(group, |root, _| root.randn_standard("words", &[9, 5])) {
             for step in 0..3 {
                 let ids = Tensor::arange(4, (Kind::Int64, Device::Cpu));
@@ -148,8 +149,8 @@ on_ranks!(
                 twins.step();
             }
         }
-    }
-);
+    });
+}
 
 /// Blocks 1 and 2 in turns, the former also without gradients.
 fn loss_of_turns(net: &Net, xs: &Tensor) -> Tensor {
@@ -160,9 +161,9 @@ fn loss_of_turns(net: &Net, xs: &Tensor) -> Tensor {
     squares(&(0..3).fold(net.first(xs), turn))
 }
 
-on_ranks!(
-    2,
-    fn parameters_are_frozen_and_unfrozen_during_a_training(group: &ProcessGroup) {
+#[test]
+fn parameters_are_frozen_and_unfrozen_during_a_training() {
+    on_ranks(2, |group| {
         // Biases; a block between two others, then all; all but a block.
         let trained: [fn(i64, &str) -> bool; 3] = [
             |_, name| name.ends_with("bias"),
@@ -193,5 +194,5 @@ on_ranks!(
                 }
             }
         }
-    }
-);
+    });
+}

@@ -1,14 +1,13 @@
 //! A sharded model and the same model whole, trained alike.
 
 use std::collections::BTreeMap;
+use tch::kind::FLOAT_CPU;
 use tch::nn::{self, Module, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::distributed::{
     FsdpModule, FullyShard, FullyShardOptions, ProcessGroup, ReduceOp,
 };
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-
-pub const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
 
 /// A block, sharded or whole.
 #[derive(Debug)]
@@ -194,7 +193,7 @@ pub fn batch(group: &ProcessGroup, step: i64) -> Tensor {
 
 pub fn numbers(group: &ProcessGroup, step: i64, size: [i64; 2]) -> Tensor {
     let offset = step * 10 + group.rank() as i64;
-    (Tensor::arange(size.iter().product::<i64>(), FLOAT) * 0.3 + offset).sin().view(size)
+    (Tensor::arange(size.iter().product::<i64>(), FLOAT_CPU) * 0.3 + offset).sin().view(size)
 }
 
 pub fn squares(output: &Tensor) -> Tensor {

@@ -1,14 +1,14 @@
 //! What the units of a sharded model hold: parameters, their kinds, their memory. After PyTorch's
 //! tests; see `fully_shard_mirrored.md`.
 
-use crate::fully_shard_twins::{FLOAT, Net, batch, each_way, squares};
+use crate::common::on_ranks;
+use crate::fully_shard_twins::{Net, batch, each_way, squares};
 use std::sync::{Arc, Mutex};
+use tch::kind::FLOAT_CPU;
 use tch::nn::{self, Module, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel::LogicalDevice;
-use tch_parallel::distributed::{
-    FullyShard, FullyShardOptions, MixedPrecisionPolicy, ProcessGroup,
-};
+use tch_parallel::distributed::{FullyShard, FullyShardOptions, MixedPrecisionPolicy};
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
 use tch_parallel::nn::CheckpointWrapper;
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
@@ -21,9 +21,9 @@ fn linear(path: &nn::Path<'_>) -> nn::Linear {
     nn::linear(path, 5, 5, Default::default())
 }
 
-on_ranks!(
-    2,
-    fn a_unit_has_the_parameters_of_its_block_that_no_inner_unit_has(group: &ProcessGroup) {
+#[test]
+fn a_unit_has_the_parameters_of_its_block_that_no_inner_unit_has() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
         let outer =
@@ -42,12 +42,12 @@ on_ranks!(
         names.sort();
         assert_eq!(names, ["outer.inner.bias", "outer.inner.weight"]);
         assert_eq!(model.full_state_dict().unwrap().len(), 4);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn parameters_are_whole_after_a_pass_as_the_options_say(group: &ProcessGroup) {
+#[test]
+fn parameters_are_whole_after_a_pass_as_the_options_say() {
+    on_ranks(2, |group| {
         let expected = [[true, false], [false, false], [true, true]];
         for (twins, expected) in each_way(group, Net::new).into_iter().zip(expected) {
             let (model, net) = (&twins.sharded, twins.sharded.module());
@@ -63,8 +63,8 @@ on_ranks!(
             model.backward(&pass()).unwrap();
             assert_eq!(wholes(), [false, false]);
         }
-    }
-);
+    });
+}
 
 /// A layer that notes the kinds of its inputs.
 #[derive(Debug)]
@@ -77,9 +77,9 @@ impl Module for Watched {
     }
 }
 
-on_ranks!(
-    2,
-    fn a_block_casts_as_its_policy_says_and_again_when_it_is_recomputed(group: &ProcessGroup) {
+#[test]
+fn a_block_casts_as_its_policy_says_and_again_when_it_is_recomputed() {
+    on_ranks(2, |group| {
         let policy = MixedPrecisionPolicy {
             param_dtype: Some(Kind::BFloat16),
             reduce_dtype: Some(Kind::Float),
@@ -118,16 +118,16 @@ on_ranks!(
             assert_eq!(*kinds.lock().unwrap(), [inside; 3]);
             assert!(vs.trainable_variables().iter().all(|it| it.grad().kind() == Kind::Float));
         }
-    }
-);
+    });
+}
 
 /// So many and so large that only the blocks' memory matters.
 const BLOCKS: usize = 16;
 const WIDTH: i64 = 200;
 
-on_ranks!(
-    2,
-    fn a_training_takes_the_memory_of_the_shards_and_of_a_few_blocks(group: &ProcessGroup) {
+#[test]
+fn a_training_takes_the_memory_of_the_shards_and_of_a_few_blocks() {
+    on_ranks(2, |group| {
         let device = LogicalDevice::Cpu(0);
         let block = 4 * (WIDTH * (WIDTH + 1)) as usize;
         let shards = BLOCKS * block / 2;
@@ -151,7 +151,7 @@ on_ranks!(
             let mut optimizer = Sgd::new(&vs, options).unwrap();
             let at_rest = [(); 4].map(|()| {
                 reset_peak_memory_stats(device).unwrap();
-                let loss = squares(&model.forward_t(&Tensor::ones([2, WIDTH], FLOAT), true));
+                let loss = squares(&model.forward_t(&Tensor::ones([2, WIDTH], FLOAT_CPU), true));
                 model.backward(&loss).unwrap();
                 optimizer.step().unwrap();
                 // Weights, gradients and momentum.
@@ -165,5 +165,5 @@ on_ranks!(
             drop((vs, model, optimizer));
             assert!(now() < block, "{} bytes are left", now());
         }
-    }
-);
+    });
+}

@@ -1,9 +1,8 @@
 //! The collectives that pass tensors on, and `reduce_scatter`. Each of these tests fails if its
 //! collective does nothing.
 
+use crate::prelude::*;
 use std::time::Duration;
-use tch::{Kind, Tensor};
-use tch_parallel::distributed::{ProcessGroup, ReduceOp};
 
 /// The number of a rank and of something on it.
 fn number(rank: usize, of: usize) -> f64 {
@@ -20,7 +19,7 @@ fn rows(group: &ProcessGroup) -> Vec<Tensor> {
 }
 
 fn empty(size: &[i64]) -> Tensor {
-    Tensor::full(size, -1.0, tch::kind::DOUBLE_CPU)
+    Tensor::full(size, -1.0, DOUBLE_CPU)
 }
 
 fn values(tensor: &Tensor) -> Vec<f64> {
@@ -31,9 +30,9 @@ fn firsts(tensors: &[Tensor]) -> Vec<f64> {
     tensors.iter().map(|tensor| values(tensor)[0]).collect()
 }
 
-on_ranks_with_each_transport!(
-    3,
-    fn gather_gives_all_tensors_to_the_destination_alone(group: &ProcessGroup) {
+#[test]
+fn gather_gives_all_tensors_to_the_destination_alone() {
+    on_ranks_with_each_transport(3, |group| {
         for dst in 0..3 {
             let own = row(group.rank(), dst, 2);
             let pending = group.gather_async(own.shallow_clone(), dst).unwrap();
@@ -44,12 +43,12 @@ on_ranks_with_each_transport!(
                 }
             }
         }
-    }
-);
+    });
+}
 
-on_ranks_with_each_transport!(
-    3,
-    fn scatter_gives_each_rank_its_tensor_of_the_source(group: &ProcessGroup) {
+#[test]
+fn scatter_gives_each_rank_its_tensor_of_the_source() {
+    on_ranks_with_each_transport(3, |group| {
         for src in 0..3 {
             let list = (group.rank() == src).then(|| rows(group));
             let mut tensor = empty(&[2]);
@@ -59,25 +58,25 @@ on_ranks_with_each_transport!(
                 assert_eq!(values(&tensor), [number(src, group.rank()); 2]);
             }
         }
-    }
-);
+    });
+}
 
-on_ranks_with_each_transport!(
-    2,
-    fn scatter_reads_and_writes_views_with_gaps(group: &ProcessGroup) {
-        let table = Tensor::arange(4, tch::kind::DOUBLE_CPU).reshape([2, 2]);
+#[test]
+fn scatter_reads_and_writes_views_with_gaps() {
+    on_ranks_with_each_transport(2, |group| {
+        let table = Tensor::arange(4, DOUBLE_CPU).reshape([2, 2]);
         let columns = [table.select(1, 0), table.select(1, 1)];
         let target = empty(&[2, 2]);
         let list = (group.rank() == 0).then_some(&columns[..]);
         group.scatter(&mut target.select(1, 1), list, 0).unwrap();
         let own = group.rank() as f64;
         assert_eq!(values(&target), [-1.0, own, -1.0, 2.0 + own]);
-    }
-);
+    });
+}
 
-on_ranks_with_each_transport!(
-    3,
-    fn all_gather_into_tensor_joins_or_stacks_the_tensors_of_all_ranks(group: &ProcessGroup) {
+#[test]
+fn all_gather_into_tensor_joins_or_stacks_the_tensors_of_all_ranks() {
+    on_ranks_with_each_transport(3, |group| {
         let own = row(group.rank(), 1, 2);
         let expected = [1.0, 1.0, 11.0, 11.0, 21.0, 21.0];
         for size in [&[6][..], &[3, 2]] {
@@ -90,12 +89,12 @@ on_ranks_with_each_transport!(
         let mut numbers = empty(&[3]);
         group.all_gather_into_tensor(&mut numbers, &Tensor::from(number(group.rank(), 0))).unwrap();
         assert_eq!(values(&numbers), [0.0, 10.0, 20.0]);
-    }
-);
+    });
+}
 
-on_ranks_with_each_transport!(
-    3,
-    fn reduce_scatter_gives_each_rank_its_part_of_the_sum(group: &ProcessGroup) {
+#[test]
+fn reduce_scatter_gives_each_rank_its_part_of_the_sum() {
+    on_ranks_with_each_transport(3, |group| {
         let rank = group.rank();
         let expected = [30.0 + 3.0 * rank as f64; 2];
         let sum = group.reduce_scatter(&rows(group), ReduceOp::Sum).unwrap();
@@ -110,12 +109,12 @@ on_ranks_with_each_transport!(
             let pending = group.reduce_scatter_tensor_async(output, whole, ReduceOp::Avg).unwrap();
             assert_eq!(values(&pending.wait().unwrap()), expected.map(|sum| sum / 3.0));
         }
-    }
-);
+    });
+}
 
-on_ranks_with_each_transport!(
-    3,
-    fn all_to_all_gives_every_rank_something_else_of_every_rank(group: &ProcessGroup) {
+#[test]
+fn all_to_all_gives_every_rank_something_else_of_every_rank() {
+    on_ranks_with_each_transport(3, |group| {
         let rank = group.rank();
         let outputs = || vec![empty(&[2]), empty(&[2]), empty(&[2])];
         let mut received = outputs();
@@ -124,12 +123,12 @@ on_ranks_with_each_transport!(
         for received in [received, pending.wait().unwrap()] {
             assert_eq!(firsts(&received), [0, 1, 2].map(|from| number(from, rank)));
         }
-    }
-);
+    });
+}
 
-on_ranks_with_each_transport!(
-    3,
-    fn all_to_all_single_takes_equal_parts_or_parts_of_any_size(group: &ProcessGroup) {
+#[test]
+fn all_to_all_single_takes_equal_parts_or_parts_of_any_size() {
+    on_ranks_with_each_transport(3, |group| {
         let rank = group.rank();
         let mut output = empty(&[3, 2]);
         group.all_to_all_single(&mut output, &Tensor::stack(&rows(group), 0), &[], &[]).unwrap();
@@ -145,12 +144,12 @@ on_ranks_with_each_transport!(
         let expected: Vec<_> =
             (0..3).flat_map(|from| vec![number(from, rank); rank * from]).collect();
         assert_eq!(values(&pending.wait().unwrap()), expected);
-    }
-);
+    });
+}
 
-on_ranks_with_each_transport!(
-    3,
-    fn every_collective_has_an_asynchronous_form(group: &ProcessGroup) {
+#[test]
+fn every_collective_has_an_asynchronous_form() {
+    on_ranks_with_each_transport(3, |group| {
         let own = || row(group.rank(), 0, 1);
         let broadcast = group.broadcast_async(own(), 1).unwrap();
         let reduced = group.reduce_async(own(), 2, ReduceOp::Sum).unwrap();
@@ -163,12 +162,12 @@ on_ranks_with_each_transport!(
             assert_eq!(values(&reduced), [30.0]);
         }
         assert_eq!(values(&broadcast.wait().unwrap()), [10.0]);
-    }
-);
+    });
+}
 
-on_ranks_with_each_transport!(
-    2,
-    fn complex_and_negated_tensors_are_passed_on(group: &ProcessGroup) {
+#[test]
+fn complex_and_negated_tensors_are_passed_on() {
+    on_ranks_with_each_transport(2, |group| {
         let rank = group.rank();
         let complex = |of| Tensor::complex(&row(rank, of, 1), &row(rank, of, 1)).conj();
         let real = |tensor: &Tensor| values(&tensor.resolve_conj().view_as_real());
@@ -180,12 +179,12 @@ on_ranks_with_each_transport!(
         assert_eq!(real(&sum)[1], -10.0 - 2.0 * rank as f64);
         let negated = group.gather(&row(rank, 1, 1).internal_neg_view(), 0).unwrap();
         assert!(negated.is_none_or(|all| firsts(&all) == [-1.0, -11.0]));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn wrong_arguments_are_refused_by_name_and_the_group_goes_on(group: &ProcessGroup) {
+#[test]
+fn wrong_arguments_are_refused_by_name_and_the_group_goes_on() {
+    on_ranks(2, |group| {
         let rank = group.rank();
         let own = || empty(&[2]);
         let both = [own(), own()];
@@ -234,12 +233,12 @@ on_ranks!(
             assert!(error.starts_with(start), "{error}, which should begin with: {start}");
         }
         group.barrier().unwrap();
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_rank_in_shared_memory_is_told_that_another_called_gather(group: &ProcessGroup) {
+#[test]
+fn a_rank_in_shared_memory_is_told_that_another_called_gather() {
+    on_ranks(2, |group| {
         let limited = group.with_timeout(Duration::from_secs(20));
         let error = match group.rank() {
             // Gloo carries this out; shared memory, the other.
@@ -250,16 +249,16 @@ on_ranks!(
         if group.rank() == 1 {
             assert!(error.contains("gather to rank 0 of 2 x Double"), "{error}");
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn splits_whose_sum_overflows_are_refused(group: &ProcessGroup) {
+#[test]
+fn splits_whose_sum_overflows_are_refused() {
+    on_ranks(3, |group| {
         // Wrapped around, the sum is 2.
         let splits = [i64::MAX, i64::MAX, 4];
         let result = group.all_to_all_single(&mut empty(&[3]), &empty(&[2]), &[], &splits);
         let error = result.unwrap_err().to_string();
         assert!(error.starts_with("input_split_sizes is ["), "{error}");
-    }
-);
+    });
+}

@@ -1,15 +1,11 @@
 //! Ranks that make different numbers of steps within `join`: the gradients of every step are
 //! compared with ones computed by hand.
 
-use crate::weights::{TWO_BUCKETS, Weights, backward, gradients, model, own, two_buckets};
+use crate::prelude::*;
+use crate::weights::{Model, TWO_BUCKETS, Weights, backward, gradients, model, own, two_buckets};
 use std::cell::RefCell;
-use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::distributed::{
-    DdpOptions, DistributedDataParallel, JoinOptions, ProcessGroup, hooks,
-};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-use tch_parallel::{Error, Result};
+use tch_parallel::Result;
+use tch_parallel::distributed::{JoinOptions, hooks};
 
 const WORLD: usize = 3;
 
@@ -18,6 +14,16 @@ const ROUNDING: f64 = 1e-6;
 
 const BY_RANKS_THAT_TRAIN: JoinOptions =
     JoinOptions { divide_by_initial_world_size: false, throw_on_early_termination: false };
+
+/// Makes this rank's number of steps within a join.
+fn join(
+    (group, model): (&ProcessGroup, &Model),
+    steps: &[i64],
+    options: JoinOptions,
+    step: impl FnMut(i64) -> Result<()>,
+) -> Result<()> {
+    model.join(options, || (0..steps[group.rank()]).try_for_each(step))
+}
 
 fn alive(steps: [i64; WORLD], step: i64) -> Vec<usize> {
     (0..WORLD).filter(|&rank| step < steps[rank]).collect()
@@ -60,7 +66,7 @@ fn train(
     group: &ProcessGroup,
     steps: [i64; WORLD],
     options: JoinOptions,
-    (vs, model): &(VarStore, DistributedDataParallel<Weights>),
+    (vs, model): &(VarStore, Model),
 ) {
     let rate = 0.1;
     let mut optimizer = Sgd::new(vs, SgdOptions { lr: rate, ..Default::default() }).unwrap();
@@ -70,22 +76,19 @@ fn train(
         let step = expected(steps, step, options);
         weights.iter_mut().zip(step).for_each(|(weight, gradient)| *weight -= gradient * rate);
     }
-    let joined: Result<()> = model.join(options, || {
-        for step in 0..steps[group.rank()] {
-            backward(vs, model, &own(group.rank(), step))?;
-            assert_close(&gradients(vs), &expected(steps, step, options), &format!("step {step}"));
-            optimizer.step()?;
-        }
-        Ok(())
+    let joined = join((group, model), &steps, options, |step| {
+        backward(vs, model, &own(group.rank(), step))?;
+        assert_close(&gradients(vs), &expected(steps, step, options), &format!("step {step}"));
+        optimizer.step()
     });
     joined.unwrap();
     assert_close(&parameters(vs), &weights, "the final weights");
     assert_shared(group, &parameters(vs));
 }
 
-on_ranks!(
-    3,
-    fn a_rank_without_inputs_adds_zeros_to_the_gradients_of_the_others(group: &ProcessGroup) {
+#[test]
+fn a_rank_without_inputs_adds_zeros_to_the_gradients_of_the_others() {
+    on_ranks(3, |group| {
         for steps in [[3, 5, 7], [7, 3, 5], [4, 4, 4], [0, 1, 3]] {
             for options in [JoinOptions::default(), BY_RANKS_THAT_TRAIN] {
                 for ddp in [DdpOptions::default(), TWO_BUCKETS] {
@@ -93,12 +96,12 @@ on_ranks!(
                 }
             }
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_rank_without_inputs_adds_zeros_with_every_kind_of_engine(group: &ProcessGroup) {
+#[test]
+fn a_rank_without_inputs_adds_zeros_with_every_kind_of_engine() {
+    on_ranks(3, |group| {
         for ddp in [
             DdpOptions { find_unused_parameters: true, ..TWO_BUCKETS },
             DdpOptions { gradient_as_bucket_view: true, ..TWO_BUCKETS },
@@ -106,49 +109,42 @@ on_ranks!(
         ] {
             train(group, [2, 4, 3], BY_RANKS_THAT_TRAIN, &model(group, ddp));
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_training_may_join_again_and_go_on_without(group: &ProcessGroup) {
+#[test]
+fn a_training_may_join_again_and_go_on_without() {
+    on_ranks(3, |group| {
         let wrapped = model(group, TWO_BUCKETS);
         train(group, [3, 5, 4], BY_RANKS_THAT_TRAIN, &wrapped);
         train(group, [6, 2, 4], BY_RANKS_THAT_TRAIN, &wrapped);
-        // The joins above ended with a single rank training, but gradients are no longer divided by
-        // that number.
+        // The joins above ended with a single rank training, but gradients are no longer divided by that number.
         let (vs, model) = &wrapped;
         backward(vs, model, &own(group.rank(), 0)).unwrap();
         assert_close(&gradients(vs), &expected([1; WORLD], 0, JoinOptions::default()), "after");
         assert!(model.logging_data().unwrap().join_uneven_inputs);
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_parameter_that_nobody_uses_any_more_keeps_its_gradient(group: &ProcessGroup) {
+#[test]
+fn a_parameter_that_nobody_uses_any_more_keeps_its_gradient() {
+    on_ranks(3, |group| {
         let options = DdpOptions { find_unused_parameters: true, ..TWO_BUCKETS };
         let (vs, model) = model(group, options);
         let steps = [1, 3, 2];
         let mut vectors = Vec::new();
-        let joined: Result<()> = model.join(JoinOptions::default(), || {
-            for step in 0..steps[group.rank()] {
-                let [matrix, vector] = own(group.rank(), step);
-                // From the second step on only rank 2 uses the vector, and it makes two steps.
-                let uses_vector = step == 0 || group.rank() == 2;
-                let loss = model.forward(|weights| {
-                    let loss = (&weights.matrix * matrix).sum(Kind::Float);
-                    if uses_vector {
-                        loss + (&weights.vector * vector).sum(Kind::Float)
-                    } else {
-                        loss
-                    }
-                })?;
-                Sgd::new(&vs, SgdOptions::default())?.zero_grad()?;
-                model.backward(&loss)?;
-                let gradient = vs.trainable_variables()[1].grad();
-                vectors.push(gradient.defined().then(|| gradient.copy()));
-            }
+        let joined = join((group, &model), &steps, JoinOptions::default(), |step| {
+            let gradients = own(group.rank(), step);
+            // From the second step on only rank 2 uses the vector, and it makes two steps.
+            let uses_vector = step == 0 || group.rank() == 2;
+            let loss = model.forward(|weights| match uses_vector {
+                true => weights.loss(&gradients),
+                false => (&weights.matrix * &gradients[0]).sum(Kind::Float),
+            })?;
+            Sgd::new(&vs, SgdOptions::default())?.zero_grad()?;
+            model.backward(&loss)?;
+            let gradient = vs.trainable_variables()[1].grad();
+            vectors.push(gradient.defined().then(|| gradient.copy()));
             Ok(())
         });
         joined.unwrap();
@@ -157,12 +153,12 @@ on_ranks!(
             assert_close(&[vectors[1].take().unwrap()], &[second], "used by another rank");
             assert!(vectors[2].is_none(), "used by nobody");
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn gradients_add_up_under_no_sync_within_a_join(group: &ProcessGroup) {
+#[test]
+fn gradients_add_up_under_no_sync_within_a_join() {
+    on_ranks(3, |group| {
         let (vs, model) = model(group, TWO_BUCKETS);
         // Pairs of passes; the second of each pair exchanges the sum.
         let pairs = [1, 3, 2];
@@ -171,59 +167,46 @@ on_ranks!(
             [&first[0] + &second[0], &first[1] + &second[1]]
         };
         let pass = |step| {
-            let [matrix, vector] = own(group.rank(), step);
-            let loss = model.forward(|weights| {
-                (&weights.matrix * matrix).sum(Kind::Float)
-                    + (&weights.vector * vector).sum(Kind::Float)
-            })?;
-            model.backward(&loss)
+            model.backward(&model.forward(|weights| weights.loss(&own(group.rank(), step)))?)
         };
-        let joined: Result<()> = model.join(BY_RANKS_THAT_TRAIN, || {
-            for pair in 0..pairs[group.rank()] {
-                Sgd::new(&vs, SgdOptions::default())?.zero_grad()?;
-                {
-                    let _accumulating = model.no_sync();
-                    pass(2 * pair)?;
-                }
-                assert_close(&gradients(&vs), &own(group.rank(), 2 * pair), "not exchanged");
-                pass(2 * pair + 1)?;
-                let alive = alive(pairs, pair);
-                let mean = [0, 1].map(|part| {
-                    let sums = alive.iter().map(|&rank| sum(rank, pair)[part].shallow_clone());
-                    sums.sum::<Tensor>() / alive.len() as f64
-                });
-                assert_close(&gradients(&vs), &mean, &format!("pair {pair}"));
+        let joined = join((group, &model), &pairs, BY_RANKS_THAT_TRAIN, |pair| {
+            Sgd::new(&vs, SgdOptions::default())?.zero_grad()?;
+            {
+                let _accumulating = model.no_sync();
+                pass(2 * pair)?;
             }
+            assert_close(&gradients(&vs), &own(group.rank(), 2 * pair), "not exchanged");
+            pass(2 * pair + 1)?;
+            let alive = alive(pairs, pair);
+            let mean = [0, 1].map(|part| {
+                let sums = alive.iter().map(|&rank| sum(rank, pair)[part].shallow_clone());
+                sums.sum::<Tensor>() / alive.len() as f64
+            });
+            assert_close(&gradients(&vs), &mean, &format!("pair {pair}"));
             Ok(())
         });
         joined.unwrap();
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn buffers_come_from_the_highest_rank_that_trains(group: &ProcessGroup) {
+#[test]
+fn buffers_come_from_the_highest_rank_that_trains() {
+    on_ranks(3, |group| {
         let vs = VarStore::new(Device::Cpu);
-        let weights = Weights {
-            matrix: vs.root().zeros("matrix", &[24, 16]),
-            vector: vs.root().zeros("vector", &[16]),
-        };
+        let weights = Weights::new(&vs);
         let buffer = vs.root().zeros_no_train("buffer", &[1]);
-        let model =
-            DistributedDataParallel::with_options(weights, &vs, group, TWO_BUCKETS).unwrap();
+        let model = DistributedDataParallel::with_options(weights, &vs, group, TWO_BUCKETS);
+        let model = model.unwrap();
         let steps = [5, 3, 2];
         let seen = RefCell::new(Vec::new());
-        let joined: Result<()> = model.join(JoinOptions::default(), || {
-            for step in 0..steps[group.rank()] {
-                let loss = model.forward(|weights| {
-                    seen.borrow_mut().push(buffer.double_value(&[0]));
-                    let own = (10 * step + group.rank() as i64) as f64;
-                    let _ = no_grad(|| buffer.shallow_clone().fill_(own));
-                    weights.matrix.sum(Kind::Float) + weights.vector.sum(Kind::Float)
-                })?;
-                model.backward(&loss)?;
-            }
-            Ok(())
+        let joined = join((group, &model), &steps, JoinOptions::default(), |step| {
+            let loss = model.forward(|weights| {
+                seen.borrow_mut().push(buffer.double_value(&[0]));
+                let own = (10 * step + group.rank() as i64) as f64;
+                let _ = no_grad(|| buffer.shallow_clone().fill_(own));
+                weights.matrix.sum(Kind::Float) + weights.vector.sum(Kind::Float)
+            })?;
+            model.backward(&loss)
         });
         joined.unwrap();
         let expected: Vec<_> = (0..steps[group.rank()])
@@ -234,50 +217,45 @@ on_ranks!(
             .collect();
         assert_eq!(*seen.borrow(), expected);
         assert_eq!(buffer.double_value(&[0]), 40.0, "that of rank 0, the last");
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_communication_hook_gets_zeros_of_a_rank_without_inputs(group: &ProcessGroup) {
+#[test]
+fn a_communication_hook_gets_zeros_of_a_rank_without_inputs() {
+    on_ranks(3, |group| {
         let (vs, model) = model(group, two_buckets(hooks::Fp16Compress));
         let steps = [3, 4, 2];
-        let joined: Result<()> = model.join(BY_RANKS_THAT_TRAIN, || {
-            for step in 0..steps[group.rank()] {
-                backward(&vs, &model, &own(group.rank(), step))?;
-                // The hook does the division, always by three.
-                let exact = expected(steps, step, JoinOptions::default());
-                for (found, exact) in gradients(&vs).iter().zip(&exact) {
-                    let difference = (found - exact).abs().max().double_value(&[]);
-                    // Three numbers below 1/3, each rounded to 11 bits.
-                    assert!(difference < 1e-3 && difference > ROUNDING, "{difference}");
-                }
+        let joined = join((group, &model), &steps, BY_RANKS_THAT_TRAIN, |step| {
+            backward(&vs, &model, &own(group.rank(), step))?;
+            // The hook does the division, always by three.
+            let exact = expected(steps, step, JoinOptions::default());
+            for (found, exact) in gradients(&vs).iter().zip(&exact) {
+                let difference = (found - exact).abs().max().double_value(&[]);
+                // Three numbers below 1/3, each rounded to 11 bits.
+                assert!(difference < 1e-3 && difference > ROUNDING, "{difference}");
             }
             Ok(())
         });
         joined.unwrap();
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_rank_without_inputs_follows_a_hook_that_exchanges_in_several_steps(group: &ProcessGroup) {
+#[test]
+fn a_rank_without_inputs_follows_a_hook_that_exchanges_in_several_steps() {
+    on_ranks(3, |group| {
         let options = hooks::PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() };
         let hook = hooks::PowerSgd::new(options).unwrap();
         let options = DdpOptions { find_unused_parameters: true, ..two_buckets(hook) };
         let (vs, model) = model(group, options);
         let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() }).unwrap();
-        let joined: Result<()> = model.join(JoinOptions::default(), || {
-            for step in 0..[6, 3, 4][group.rank()] {
-                backward(&vs, &model, &own(group.rank(), step))?;
-                optimizer.step()?;
-            }
-            Ok(())
+        let joined = join((group, &model), &[6, 3, 4], JoinOptions::default(), |step| {
+            backward(&vs, &model, &own(group.rank(), step))?;
+            optimizer.step()
         });
         joined.unwrap();
         assert_shared(group, &parameters(&vs));
-    }
-);
+    });
+}
 
 /// Trains with these numbers of steps, but ends everywhere when the first rank runs out of inputs.
 /// Returns the number of steps that this rank made, and the result of the join.
@@ -285,19 +263,17 @@ fn early_end(group: &ProcessGroup, steps: [i64; WORLD]) -> (i64, Result<()>) {
     let (vs, model) = model(group, TWO_BUCKETS);
     let options = JoinOptions { throw_on_early_termination: true, ..Default::default() };
     let mut made = 0;
-    let joined = model.join(options, || {
-        for step in 0..steps[group.rank()] {
-            backward(&vs, &model, &own(group.rank(), step))?;
-            made += 1;
-        }
+    let joined = join((group, &model), &steps, options, |step| {
+        backward(&vs, &model, &own(group.rank(), step))?;
+        made += 1;
         Ok(())
     });
     (made, joined)
 }
 
-on_ranks!(
-    3,
-    fn training_can_end_everywhere_when_the_first_rank_runs_out(group: &ProcessGroup) {
+#[test]
+fn training_can_end_everywhere_when_the_first_rank_runs_out() {
+    on_ranks(3, |group| {
         let (made, joined) = early_end(group, [4, 2, 3]);
         assert_eq!(made, 2);
         let rank = group.rank();
@@ -311,22 +287,19 @@ on_ranks!(
         let (made, joined) = early_end(group, [2, 2, 2]);
         joined.unwrap();
         assert_eq!(made, 2);
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_rank_whose_training_fails_is_named_by_the_others(group: &ProcessGroup) {
+#[test]
+fn a_rank_whose_training_fails_is_named_by_the_others() {
+    on_ranks(3, |group| {
         let (vs, model) = model(group, TWO_BUCKETS);
-        let joined: Result<()> = model.join(JoinOptions::default(), || {
-            // When rank 1 fails, rank 0 has no more inputs, but rank 2 does.
-            for step in 0..[2, 9, 9][group.rank()] {
-                if group.rank() == 1 && step == 4 {
-                    return Err(Error::argument("sample 4", "damaged", "whole"));
-                }
-                backward(&vs, &model, &own(group.rank(), step))?;
+        // When rank 1 fails, rank 0 has no more inputs, but rank 2 does.
+        let joined = join((group, &model), &[2, 9, 9], JoinOptions::default(), |step| {
+            if group.rank() == 1 && step == 4 {
+                return Err(Error::argument("sample 4", "damaged", "whole"));
             }
-            Ok(())
+            backward(&vs, &model, &own(group.rank(), step))
         });
         let error = joined.unwrap_err().to_string();
         let fault = "sample 4 is damaged, but must be whole";
@@ -334,18 +307,15 @@ on_ranks!(
             1 => assert_eq!(error, fault),
             _ => assert!(error.contains(&format!("rank 1 reports: {fault}")), "{error}"),
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_static_graph_needs_a_step_on_every_rank(group: &ProcessGroup) {
+#[test]
+fn a_static_graph_needs_a_step_on_every_rank() {
+    on_ranks(2, |group| {
         let (vs, model) = model(group, DdpOptions { static_graph: true, ..TWO_BUCKETS });
-        let joined: Result<()> = model.join(JoinOptions::default(), || {
-            for step in 0..[2, 0][group.rank()] {
-                backward(&vs, &model, &own(group.rank(), step))?;
-            }
-            Ok(())
+        let joined = join((group, &model), &[2, 0], JoinOptions::default(), |step| {
+            backward(&vs, &model, &own(group.rank(), step))
         });
         let error = joined.unwrap_err().to_string();
         let fault = "the number of steps of rank 1 is 0, but must be at least 1 with static_graph";
@@ -353,16 +323,16 @@ on_ranks!(
             1 => assert!(error.starts_with(fault), "{error}"),
             _ => assert!(error.contains(&format!("rank 1 reports: {fault}")), "{error}"),
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn a_join_within_a_join_is_refused(group: &ProcessGroup) {
+#[test]
+fn a_join_within_a_join_is_refused() {
+    on_ranks(1, |group| {
         let (_vs, model) = model(group, TWO_BUCKETS);
         let join = || JoinOptions::default();
         let joined: Result<()> = model.join(join(), || model.join(join(), || Ok(())));
         let error = joined.unwrap_err().to_string();
         assert!(error.starts_with("join is called within a join of the same model"), "{error}");
-    }
-);
+    });
+}

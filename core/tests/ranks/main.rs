@@ -34,6 +34,7 @@ mod new_group;
 mod objects;
 mod point_to_point;
 mod power_sgd;
+mod prelude;
 mod profiler;
 mod soundness;
 mod store;

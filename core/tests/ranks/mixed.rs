@@ -1,33 +1,14 @@
 //! Ranks beside those that run Python, which answer only what PyTorch has.
 
-use crate::common;
-use std::process::{Command, Stdio};
-use tch::Device;
-use tch::nn::{self, VarStore};
+use crate::prelude::*;
 use tch_parallel::checkpoint::{self, Training};
-use tch_parallel::distributed::{ProcessGroup, Store, init_process_group};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
-use tests::python;
-
-/// Two ranks, of which this one runs a program of Python that waits at one barrier and ends.
-fn beside_python(python_rank: usize, test: &str, body: impl FnOnce()) {
-    let start = |rank, command: Command| {
-        if rank != python_rank {
-            return command;
-        }
-        let mut python = python("bystander", []).unwrap();
-        let variables = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
-        python.envs(variables);
-        python.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        python
-    };
-    common::processes_from(2, test, start, body);
-}
+use tch_parallel::distributed::Store;
+use tch_parallel::optim::ZeroRedundancyOptimizer;
 
 #[test]
 fn calls_that_python_cannot_answer_say_so_at_once() {
-    beside_python(1, this_test!(), || {
-        let group = init_process_group(common::options()).unwrap();
+    common::beside_python("bystander", 1, || {
+        let group = common::join();
         let mut vs = VarStore::new(Device::Cpu);
         let _layer = nn::linear(vs.root(), 2, 1, Default::default());
         let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
@@ -60,7 +41,7 @@ fn calls_that_python_cannot_answer_say_so_at_once() {
 
 #[test]
 fn a_rank_goes_on_when_python_has_ended_and_the_store_with_it() {
-    beside_python(0, this_test!(), || {
+    common::beside_python("bystander", 0, || {
         let store = Store::from_env(common::TIMEOUT).unwrap();
         let group = ProcessGroup::with_store(&store, 1, 2, common::options()).unwrap();
         let vs = VarStore::new(Device::Cpu);

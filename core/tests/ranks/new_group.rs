@@ -1,11 +1,8 @@
 //! Groups of some of a job's ranks.
 
-use crate::common;
+use crate::prelude::*;
 use std::time::{Duration, Instant};
-use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor};
 use tch_parallel::checkpoint;
-use tch_parallel::distributed::{ProcessGroup, ReduceOp, init_process_group};
 use tests::wait::{past, until};
 
 /// The sum of the job's ranks in the group.
@@ -15,27 +12,24 @@ fn sum(group: &ProcessGroup, own: usize) -> f64 {
     f64::try_from(sum).unwrap()
 }
 
-on_ranks!(
-    4,
-    fn a_group_of_some_ranks_sums_over_these_alone(group: &ProcessGroup) {
+#[test]
+fn a_group_of_some_ranks_sums_over_these_alone() {
+    on_ranks(4, |group| {
         let rank = group.rank();
         let even = group.new_group(&[0, 2]).unwrap();
         let odd = group.new_group(&[3, 1]).unwrap();
-        assert_eq!(
-            (even.is_some(), odd.is_some()),
-            ([0, 2].contains(&rank), [1, 3].contains(&rank))
-        );
+        assert_eq!((even.is_some(), odd.is_some()), (rank % 2 == 0, rank % 2 == 1));
         let own = even.or(odd).unwrap();
         // Ranks are ordered as in the job, whatever the order in the list.
         assert_eq!((own.rank(), own.world_size()), (rank / 2, 2));
         assert_eq!(sum(&own, rank), [2.0, 4.0][rank % 2]);
         assert_eq!(sum(group, rank), 6.0);
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_source_is_a_rank_of_the_group_and_not_of_the_job(group: &ProcessGroup) {
+#[test]
+fn a_source_is_a_rank_of_the_group_and_not_of_the_job() {
+    on_ranks(3, |group| {
         if let Some(last_two) = group.new_group(&[1, 2]).unwrap() {
             let mut tensor = Tensor::from(group.rank() as f64);
             last_two.broadcast(&mut tensor, 0).unwrap();
@@ -45,12 +39,12 @@ on_ranks!(
         }
         // Rank 0 serves the store, so it must not end before the others.
         group.barrier().unwrap();
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_group_that_is_made_with_a_time_limit_keeps_it(group: &ProcessGroup) {
+#[test]
+fn a_group_that_is_made_with_a_time_limit_keeps_it() {
+    on_ranks(2, |group| {
         let limit = Duration::from_secs(5);
         let limited = group.with_timeout(limit).new_group(&[0, 1]).unwrap().unwrap();
         if group.rank() == 0 {
@@ -60,25 +54,25 @@ on_ranks!(
         }
         // Rank 1 waits here for much longer than that.
         group.barrier().unwrap();
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn groups_can_be_made_again_and_of_groups(group: &ProcessGroup) {
+#[test]
+fn groups_can_be_made_again_and_of_groups() {
+    on_ranks(3, |group| {
         let rank = group.rank();
         let [first, second] = [0, 1].map(|_| group.new_group(&[0, 1, 2]).unwrap().unwrap());
         assert_eq!((sum(&second, rank), sum(&first, rank)), (3.0, 3.0));
         if let Some(pair) = first.new_group(&[0, 2]).unwrap() {
             assert_eq!(sum(&pair, rank), 2.0);
         }
-    }
-);
+    });
+}
 
 #[test]
 fn a_group_outlives_the_group_it_was_made_from() {
-    common::processes(2, this_test!(), || {
-        let world = init_process_group(common::options()).unwrap();
+    common::processes(2, || {
+        let world = common::join();
         let both = world.new_group(&[0, 1]).unwrap().unwrap();
         drop(world);
         // Saving requires all ranks to agree, which they do through the store.
@@ -90,17 +84,17 @@ fn a_group_outlives_the_group_it_was_made_from() {
     });
 }
 
-on_ranks!(
-    2,
-    fn a_list_that_makes_no_group_is_refused(group: &ProcessGroup) {
+#[test]
+fn a_list_that_makes_no_group_is_refused() {
+    on_ranks(2, |group| {
         for ranks in [&[][..], &[0, 0], &[0, 2]] {
             let error = group.new_group(ranks).unwrap_err().to_string();
             assert!(error.starts_with("ranks is "), "{error}");
         }
         // The next group still has the same name on all ranks.
         assert_eq!(sum(&group.new_group(&[0, 1]).unwrap().unwrap(), 1), 2.0);
-    }
-);
+    });
+}
 
 /// What a group takes of its process.
 #[derive(Debug)]
@@ -153,9 +147,9 @@ fn end(group: ProcessGroup, way: usize) {
     }
 }
 
-on_ranks_with_each_transport!(
-    3,
-    fn a_group_leaves_nothing_behind_however_it_ends(group: &ProcessGroup) {
+#[test]
+fn a_group_leaves_nothing_behind_however_it_ends() {
+    on_ranks_with_each_transport(3, |group| {
         let groups = |ways: std::ops::Range<usize>| {
             for way in ways {
                 end(group.new_group(&[0, 1, 2]).unwrap().unwrap(), way);
@@ -181,5 +175,5 @@ on_ranks_with_each_transport!(
             panic!("{error}: {before:?} has become {:?}", Taken::now());
         }
         group.barrier().unwrap();
-    }
-);
+    });
+}

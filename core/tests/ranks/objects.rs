@@ -1,7 +1,7 @@
 //! Exchanges of values that are not tensors.
 
+use crate::prelude::*;
 use serde::{Deserialize, Serialize};
-use tch_parallel::distributed::ProcessGroup;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Report {
@@ -15,18 +15,18 @@ fn report(rank: usize) -> Report {
     Report { host: "n".repeat(1 + 100 * rank), losses: losses.chain([f64::INFINITY]).collect() }
 }
 
-on_ranks!(
-    3,
-    fn values_of_any_size_are_gathered_in_the_order_of_ranks(group: &ProcessGroup) {
+#[test]
+fn values_of_any_size_are_gathered_in_the_order_of_ranks() {
+    on_ranks(3, |group| {
         let gathered = group.all_gather_object(&report(group.rank())).unwrap();
         assert_eq!(gathered, [0, 1, 2].map(report));
         assert_eq!(group.all_gather_object(&()).unwrap(), [(); 3]);
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_value_is_copied_from_its_source(group: &ProcessGroup) {
+#[test]
+fn a_value_is_copied_from_its_source() {
+    on_ranks(3, |group| {
         for src in 0..3 {
             let mut value = report(group.rank());
             group.broadcast_object(&mut value, src).unwrap();
@@ -35,35 +35,35 @@ on_ranks!(
         group.broadcast_object(&mut (), 1).unwrap();
         let error = group.broadcast_object(&mut 0, 3).unwrap_err().to_string();
         assert!(error.contains("src is rank 3"), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_value_of_another_type_is_an_error(group: &ProcessGroup) {
+#[test]
+fn a_value_of_another_type_is_an_error() {
+    on_ranks(2, |group| {
         let other_type = match group.rank() {
             0 => group.all_gather_object(&"text".to_owned()).map(|_| ()),
             _ => group.all_gather_object(&u64::MAX).map(|_| ()),
         };
         let error = other_type.unwrap_err().to_string();
         assert!(error.contains("all_gather_object failed: "), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn values_are_gathered_on_one_rank(group: &ProcessGroup) {
+#[test]
+fn values_are_gathered_on_one_rank() {
+    on_ranks(3, |group| {
         for dst in 0..3 {
             let gathered = group.gather_object(&report(group.rank()), dst).unwrap();
             let expected = (group.rank() == dst).then(|| [0, 1, 2].map(report).to_vec());
             assert_eq!(gathered, expected);
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn each_rank_gets_its_value_of_the_source(group: &ProcessGroup) {
+#[test]
+fn each_rank_gets_its_value_of_the_source() {
+    on_ranks(3, |group| {
         let reports = [1, 2, 3].map(report);
         for src in 0..3 {
             let list = (group.rank() == src).then_some(&reports[..]);
@@ -71,12 +71,12 @@ on_ranks!(
         }
         let nothing = (group.rank() == 1).then_some(&[(); 3][..]);
         group.scatter_object(nothing, 1).unwrap();
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_list_of_the_wrong_length_is_refused_on_all_ranks(group: &ProcessGroup) {
+#[test]
+fn a_list_of_the_wrong_length_is_refused_on_all_ranks() {
+    on_ranks(3, |group| {
         let reports = [1, 2].map(report);
         let is_source = group.rank() == 1;
         for (list, found) in
@@ -92,12 +92,12 @@ on_ranks!(
         }
         // The group goes on.
         group.barrier().unwrap();
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_value_that_cannot_be_read_back_is_refused_on_all_ranks(group: &ProcessGroup) {
+#[test]
+fn a_value_that_cannot_be_read_back_is_refused_on_all_ranks() {
+    on_ranks(2, |group| {
         use serde_json::{Value, json};
 
         // Rank 1's value alone could be read back.
@@ -124,5 +124,5 @@ on_ranks!(
         let text = serde_json::to_string(&value).unwrap();
         let texts = group.all_gather_object(&text).unwrap();
         assert_eq!(serde_json::from_str::<Value>(&texts[0]).unwrap(), json!({ "loss": 0.5 }));
-    }
-);
+    });
+}

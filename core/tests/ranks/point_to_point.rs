@@ -1,15 +1,13 @@
 //! Messages between two ranks.
 
-use crate::common;
+use crate::prelude::*;
+use nix::sys::signal::{Signal, kill, raise};
+use nix::unistd::Pid;
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-use nix::sys::signal::{Signal, kill, raise};
-use nix::unistd::Pid;
-use tch::{Device, Kind, Tensor};
 use tch_parallel::LogicalDevice;
-use tch_parallel::distributed::{P2pOp, Pending, ProcessGroup, init_process_group};
+use tch_parallel::distributed::{P2pOp, Pending};
 use tch_parallel::memory::memory_allocated;
 use tests::wait::{past, until};
 
@@ -21,9 +19,9 @@ fn number(tensor: &Tensor) -> f64 {
     tensor.double_value(&[0])
 }
 
-on_ranks!(
-    2,
-    fn a_message_is_received_with_the_tag_with_which_it_was_sent(group: &ProcessGroup) {
+#[test]
+fn a_message_is_received_with_the_tag_with_which_it_was_sent() {
+    on_ranks(2, |group| {
         let tags = [1, 2, 0];
         if group.rank() == 0 {
             let send = |tag| group.with_tag(tag).isend(message(tag as usize), 1).unwrap();
@@ -37,12 +35,12 @@ on_ranks!(
             group.with_tag(tag).recv(&mut received, 0).unwrap();
             assert_eq!(number(&received), f64::from(tag));
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_message_from_any_rank_comes_with_that_rank(group: &ProcessGroup) {
+#[test]
+fn a_message_from_any_rank_comes_with_that_rank() {
+    on_ranks(3, |group| {
         if group.rank() > 0 {
             return group.send(&message(group.rank()), 0).unwrap();
         }
@@ -52,32 +50,29 @@ on_ranks!(
         let (received, second) = group.irecv_any(message(9)).unwrap().wait().unwrap();
         assert_eq!(number(&received), second as f64);
         assert_eq!(first + second, 3);
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_batch_of_messages_goes_round_whatever_their_order(group: &ProcessGroup) {
+#[test]
+fn a_batch_of_messages_goes_round_whatever_their_order() {
+    on_ranks(3, |group| {
         let (rank, ranks) = (group.rank(), group.world_size());
         let previous = (rank + ranks - 1) % ranks;
-        let mut pending = group
-            .batch_isend_irecv(vec![
-                P2pOp::Irecv { tensor: message(9), src: previous },
-                P2pOp::Isend { tensor: message(rank), dst: (rank + 1) % ranks },
-            ])
-            .unwrap();
+        let receive = P2pOp::Irecv { tensor: message(9), src: previous };
+        let send = P2pOp::Isend { tensor: message(rank), dst: (rank + 1) % ranks };
+        let mut pending = group.batch_isend_irecv(vec![receive, send]).unwrap();
         let sent = pending.pop().unwrap();
         assert_eq!(number(&pending.pop().unwrap().wait().unwrap()), previous as f64);
         assert_eq!(number(&sent.wait().unwrap()), rank as f64);
         let to_itself = vec![P2pOp::Isend { tensor: message(9), dst: rank }];
         let error = group.batch_isend_irecv(to_itself).unwrap_err().to_string();
         assert!(error.starts_with(&format!("dst is rank {rank}, this rank itself")), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_message_that_does_not_come_in_time_is_an_error(group: &ProcessGroup) {
+#[test]
+fn a_message_that_does_not_come_in_time_is_an_error() {
+    on_ranks(2, |group| {
         group.barrier().unwrap();
         let done = group.new_group(&[0, 1]).unwrap().unwrap();
         if group.rank() == 0 {
@@ -86,8 +81,8 @@ on_ranks!(
             assert!(error.contains("rank 1 runs"), "{error}");
         }
         done.barrier().unwrap();
-    }
-);
+    });
+}
 
 /// Rank 0's operation is under way when rank 1, which receives a part of it, is killed.
 fn dies_in_the_middle(test: &str, start: fn(&ProcessGroup, Tensor) -> Pending<Tensor>) {
@@ -100,7 +95,7 @@ fn dies_in_the_middle(test: &str, start: fn(&ProcessGroup, Tensor) -> Pending<Te
         common::under(&["sh", "-c", "\"$@\"; true", "sh"], &command)
     };
     common::processes_from(2, test, through_sockets, || {
-        let group = init_process_group(common::options()).unwrap();
+        let group = common::join();
         let own = Tensor::from(i64::from(std::process::id()));
         let rank_1 = Pid::from_raw(group.all_gather(&own).unwrap()[1].int64_value(&[]) as i32);
         // More than the sockets hold.
@@ -120,12 +115,9 @@ fn dies_in_the_middle(test: &str, start: fn(&ProcessGroup, Tensor) -> Pending<Te
         kill(rank_1, Signal::SIGKILL).unwrap();
         let killed = Instant::now();
         let error = pending.wait().unwrap_err().to_string();
+        let delay = killed.elapsed();
         assert!(error.contains("rank 1 (pid"), "{error}");
-        assert!(
-            killed.elapsed() < Duration::from_secs(30),
-            "after {:?}: {error}",
-            killed.elapsed()
-        );
+        assert!(delay < Duration::from_secs(30), "after {delay:?}: {error}");
     });
 }
 
@@ -142,11 +134,11 @@ fn a_broadcast_does_not_wait_for_a_rank_that_dies_in_the_middle_of_it() {
     dies_in_the_middle(this_test!(), |group, tensor| group.broadcast_async(tensor, 0).unwrap());
 }
 
-on_ranks!(
-    2,
-    fn what_gloo_has_exchanged_occupies_no_memory_afterwards(group: &ProcessGroup) {
+#[test]
+fn what_gloo_has_exchanged_occupies_no_memory_afterwards() {
+    on_ranks(2, |group| {
         let exchange = || {
-            let message = Tensor::zeros([1 << 20], (Kind::Float, Device::Cpu));
+            let message = Tensor::zeros([1 << 20], FLOAT_CPU);
             let pending = match group.rank() {
                 0 => group.isend(message, 1).unwrap(),
                 _ => group.irecv(message, 0).unwrap(),
@@ -166,5 +158,5 @@ on_ranks!(
         };
         let deadline = past(Instant::now() + common::TIMEOUT);
         until("the memory was given back", deadline, is_given_back).unwrap();
-    }
-);
+    });
+}

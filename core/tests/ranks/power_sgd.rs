@@ -1,11 +1,8 @@
 //! PowerSGD: what it keeps of a gradient, what it loses, and how it makes up for the loss.
 
+use crate::prelude::*;
 use crate::weights::{TWO_BUCKETS, backward, gradients, model};
-use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor};
 use tch_parallel::distributed::hooks::{self, CompressionStats, PowerSgd, PowerSgdOptions};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 /// The error of values around 1 after a few dozen operations in f32.
 const ROUNDING: f64 = 1e-5;
@@ -25,7 +22,7 @@ const EARLY: PowerSgdOptions = PowerSgdOptions {
 /// A gradient for the matrix, of exactly rank `rank_of_matrix`, and one for the vector.
 fn own(rank_of_process: usize, rank_of_matrix: i64) -> [Tensor; 2] {
     let wave = |rows: i64, columns: i64, speed: f64| {
-        let steps = Tensor::arange(rows * columns, (Kind::Float, Device::Cpu));
+        let steps = Tensor::arange(rows * columns, FLOAT_CPU);
         (steps * speed + 1.0).sin().view([rows, columns])
     };
     // The columns are the same on all ranks, so the mean has the same rank.
@@ -62,9 +59,9 @@ fn steps(
     (steps, hook.compression_stats())
 }
 
-on_ranks!(
-    2,
-    fn a_gradient_of_the_rank_of_the_approximation_survives_it(group: &ProcessGroup) {
+#[test]
+fn a_gradient_of_the_rank_of_the_approximation_survives_it() {
+    on_ranks(2, |group| {
         for rank in [1, 2, 3] {
             for ddp in [DdpOptions::default(), TWO_BUCKETS] {
                 let options = PowerSgdOptions { matrix_approximation_rank: rank, ..EARLY };
@@ -83,23 +80,23 @@ on_ranks!(
                 assert_eq!(stats.rate, before as f64 / after as f64);
             }
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn more_than_its_rank_is_lost_from_the_step_on_that_starts_it(group: &ProcessGroup) {
+#[test]
+fn more_than_its_rank_is_lost_from_the_step_on_that_starts_it() {
+    on_ranks(2, |group| {
         let (steps, _) = steps(group, 3, 2, EARLY, DdpOptions::default());
         let [matrix, _] = mean(2);
         assert_eq!(steps[0][0], matrix);
         assert_eq!(steps[1][0], matrix);
         assert!(distance(&steps[2][0], &matrix) > 0.1);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn every_rank_has_the_same_approximation(group: &ProcessGroup) {
+#[test]
+fn every_rank_has_the_same_approximation() {
+    on_ranks(2, |group| {
         for warm_start in [true, false] {
             let options = PowerSgdOptions { warm_start, ..EARLY };
             let (steps, _) = steps(group, 5, 3, options, TWO_BUCKETS);
@@ -108,28 +105,26 @@ on_ranks!(
                 assert_eq!(ranks[0], ranks[1]);
             }
         }
-    }
-);
+    });
+}
 
 /// How far the mean of 40 compressed steps is from the true mean.
 fn drift(group: &ProcessGroup, use_error_feedback: bool) -> f64 {
     let options = PowerSgdOptions { use_error_feedback, ..EARLY };
     let (steps, _) = steps(group, 42, 2, options, DdpOptions::default());
-    let sum = steps[2..]
-        .iter()
-        .fold(Tensor::zeros([24, 16], tch::kind::FLOAT_CPU), |sum, step| sum + &step[0]);
+    let sum =
+        steps[2..].iter().fold(Tensor::zeros([24, 16], FLOAT_CPU), |sum, step| sum + &step[0]);
     distance(&(sum / 40.0), &mean(2)[0])
 }
 
-on_ranks!(
-    2,
-    fn error_feedback_makes_up_for_what_is_lost(group: &ProcessGroup) {
+#[test]
+fn error_feedback_makes_up_for_what_is_lost() {
+    on_ranks(2, |group| {
         let (with, without) = (drift(group, true), drift(group, false));
-        // Without feedback, what is left out is lost; with it, it is only a step or two late, out
-        // of 40.
+        // Without feedback, what is left out is lost; with it, it is only a step or two late, out of 40.
         assert!(without > 0.1 && with < without / 5.0, "{with} with, {without} without");
-    }
-);
+    });
+}
 
 /// The last gradients of three matrices, two of them of the same shape, after four steps.
 fn three_matrices(group: &ProcessGroup, options: PowerSgdOptions) -> Vec<Tensor> {
@@ -145,7 +140,7 @@ fn three_matrices(group: &ProcessGroup, options: PowerSgdOptions) -> Vec<Tensor>
     let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
     for step in 0..4 {
         let sum = |(index, matrix): (usize, &Tensor)| {
-            let numbers = Tensor::arange(matrix.numel() as i64, (Kind::Float, Device::Cpu));
+            let numbers = Tensor::arange(matrix.numel() as i64, FLOAT_CPU);
             let speed = 0.1 + (index + step + 3 * group.rank()) as f64 * 0.2;
             ((numbers * speed).sin().view_as(matrix) * matrix).sum(Kind::Float)
         };
@@ -156,21 +151,21 @@ fn three_matrices(group: &ProcessGroup, options: PowerSgdOptions) -> Vec<Tensor>
     vs.trainable_variables().iter().map(Tensor::grad).collect()
 }
 
-on_ranks!(
-    2,
-    fn gradients_of_the_same_shape_may_be_computed_with_together(group: &ProcessGroup) {
+#[test]
+fn gradients_of_the_same_shape_may_be_computed_with_together() {
+    on_ranks(2, |group| {
         let together = PowerSgdOptions { batch_tensors_with_same_shape: true, ..EARLY };
         let (together, apart) = (three_matrices(group, together), three_matrices(group, EARLY));
         for (together, apart) in together.iter().zip(&apart) {
             assert!(apart.abs().max().double_value(&[]) > 0.1);
             assert!(distance(together, apart) < ROUNDING);
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn it_also_works_in_16_bits(group: &ProcessGroup) {
+#[test]
+fn it_also_works_in_16_bits() {
+    on_ranks(2, |group| {
         let hook = hooks::fp16_compress_wrapper(PowerSgd::new(EARLY).unwrap());
         let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
         let (vs, model) = model(group, options);
@@ -180,5 +175,5 @@ on_ranks!(
         let found = distance(&gradients(&vs)[0], &mean(1)[0]);
         // Values around 1 with 11 bits are off by a few thousandths, but not by nothing.
         assert!(found < 5e-3 && found > ROUNDING, "{found}");
-    }
-);
+    });
+}

@@ -1,23 +1,21 @@
 //! The trace of a training shows the backward pass and the exchange of the gradients.
 
+use crate::prelude::*;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use tch::nn::{self, Module, VarStore};
-use tch::{Device, Kind, Tensor};
-use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::profiler::{Profiler, profile, record_function};
 
-on_ranks!(
-    2,
-    fn a_trace_shows_the_exchange_and_the_backward_pass(group: &ProcessGroup) {
+#[test]
+fn a_trace_shows_the_exchange_and_the_backward_pass() {
+    on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let layer = nn::linear(vs.root(), 64, 64, Default::default());
         let model = DistributedDataParallel::new(layer, &vs, group).unwrap();
         let dir = tempfile::tempdir().unwrap();
         let [path, again] = ["trace.json", "again.json"].map(|name| dir.path().join(name));
         let step = || {
-            let inputs = Tensor::ones([8, 64], (Kind::Float, Device::Cpu));
+            let inputs = Tensor::ones([8, 64], FLOAT_CPU);
             let loss = model.forward(|layer| layer.forward(&inputs)).unwrap().sum(Kind::Float);
             record_function("my backward pass", || model.backward(&loss)).unwrap().unwrap();
         };
@@ -43,14 +41,12 @@ on_ranks!(
         step();
         profile(&again, || ()).unwrap();
         assert!(!fs::read_to_string(&again).unwrap().contains("AddmmBackward0"));
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn one_profiler_runs_at_a_time_and_only_one_that_is_stopped_replaces_a_trace(
-        _group: &ProcessGroup,
-    ) {
+#[test]
+fn one_profiler_runs_at_a_time_and_only_one_that_is_stopped_replaces_a_trace() {
+    on_ranks(1, |_group| {
         let dir = tempfile::tempdir().unwrap();
         let [first, second] = ["first.json", "second.json"].map(|name| dir.path().join(name));
         let earlier = "an earlier trace ".repeat(100_000);
@@ -59,10 +55,8 @@ on_ranks!(
         }
         let running = Profiler::start(&first).unwrap();
         let error = Profiler::start(&second).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "the profiler is running already, but must be stopped before another starts"
-        );
+        let expected = "the profiler is running already, but must be stopped before another starts";
+        assert_eq!(error, expected);
         drop(running);
         for path in [&first, &second] {
             assert!(fs::read_to_string(path).unwrap() == earlier);
@@ -76,5 +70,5 @@ on_ranks!(
         Profiler::start(&second).unwrap().stop().unwrap();
         let trace = fs::read_to_string(&second).unwrap();
         assert!(trace.contains("traceEvents") && !trace.contains("earlier"));
-    }
-);
+    });
+}

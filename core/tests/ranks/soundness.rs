@@ -15,21 +15,15 @@
 //!
 //! `data_parallel_misuse` does the same for DataParallel.
 
+use crate::prelude::*;
 use crate::weights::{Model, TWO_BUCKETS, Weights, backward, gradients, model, own, two_buckets};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor, with_grad};
+use tch::with_grad;
+use tch_parallel::Result;
+use tch_parallel::distributed::JoinOptions;
 use tch_parallel::distributed::hooks::{self, CommHook};
-use tch_parallel::distributed::{
-    DdpOptions, DistributedDataParallel, JoinOptions, ProcessGroup, ReduceOp,
-};
-use tch_parallel::{Error, Result};
-
-fn loss(weights: &Weights, [matrix, vector]: &[Tensor; 2]) -> Tensor {
-    (&weights.matrix * matrix).sum(Kind::Float) + (&weights.vector * vector).sum(Kind::Float)
-}
 
 fn mean(step: i64) -> [Tensor; 2] {
     let [[a_matrix, a_vector], [b_matrix, b_vector]] = [own(0, step), own(1, step)];
@@ -39,21 +33,17 @@ fn mean(step: i64) -> [Tensor; 2] {
 /// The loss of a forward pass whose wrapper does not see it.
 fn hidden_loss(model: &Model, gradients: &[Tensor; 2]) -> Tensor {
     let mut hidden = None;
-    let seen: Option<Tensor> = model
-        .forward(|weights| {
-            hidden = Some(loss(weights, gradients));
-            None
-        })
-        .unwrap();
-    assert!(seen.is_none());
+    let pass = model.forward(|weights| -> Option<Tensor> {
+        hidden = Some(weights.loss(gradients));
+        None
+    });
+    assert!(pass.unwrap().is_none());
     hidden.unwrap()
 }
 
-on_ranks!(
-    2,
-    fn a_model_may_be_dropped_during_the_backward_pass_of_an_output_that_it_has_not_seen(
-        group: &ProcessGroup,
-    ) {
+#[test]
+fn a_model_may_be_dropped_during_the_backward_pass_of_an_output_that_it_has_not_seen() {
+    on_ranks(2, |group| {
         for step in 0..300 {
             let (vs, model) = model(group, TWO_BUCKETS);
             let loss = hidden_loss(&model, &own(group.rank(), step));
@@ -62,14 +52,12 @@ on_ranks!(
             pass.join().unwrap().unwrap();
             assert_eq!(gradients(&vs), mean(step));
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_model_may_be_dropped_before_the_backward_pass_of_an_output_that_it_has_not_seen(
-        group: &ProcessGroup,
-    ) {
+#[test]
+fn a_model_may_be_dropped_before_the_backward_pass_of_an_output_that_it_has_not_seen() {
+    on_ranks(2, |group| {
         for options in [DdpOptions { gradient_as_bucket_view: true, ..TWO_BUCKETS }, TWO_BUCKETS] {
             let (vs, model) = model(group, options);
             let loss = hidden_loss(&model, &own(group.rank(), 0));
@@ -77,49 +65,41 @@ on_ranks!(
             loss.f_backward().unwrap();
             assert_eq!(gradients(&vs), mean(0));
         }
-    }
-);
-
-/// A hook with a place for its model, in which `act` is called with it.
-fn with_its_model(
-    act: impl Fn(&mut Option<Model>) -> Result<()> + Send + 'static,
-) -> (impl CommHook, Arc<Mutex<Option<Model>>>) {
-    let place = Arc::new(Mutex::new(None));
-    let model = Arc::clone(&place);
-    let hook = hooks::from_fn("uses its model", move |group, bucket| {
-        act(&mut model.lock().unwrap())?;
-        hooks::AllReduce.start(group, bucket)
     });
-    (hook, place)
 }
 
-/// A loss of a model that its hook can reach.
+/// A loss of a model whose hook calls `act` with it.
 fn reachable(
     group: &ProcessGroup,
     act: impl Fn(&mut Option<Model>) -> Result<()> + Send + 'static,
 ) -> (VarStore, Tensor) {
-    let (hook, place) = with_its_model(act);
+    let place = Arc::new(Mutex::new(None::<Model>));
+    let reached = Arc::clone(&place);
+    let hook = hooks::from_fn("uses its model", move |group, bucket| {
+        act(&mut reached.lock().unwrap())?;
+        hooks::AllReduce.start(group, bucket)
+    });
     let (vs, model) = model(group, two_buckets(hook));
-    let loss = model.forward(|weights| loss(weights, &own(group.rank(), 0))).unwrap();
+    let loss = model.forward(|weights| weights.loss(&own(group.rank(), 0))).unwrap();
     *place.lock().unwrap() = Some(model);
     (vs, loss)
 }
 
-on_ranks!(
-    2,
-    fn a_hook_may_drop_its_model(group: &ProcessGroup) {
+#[test]
+fn a_hook_may_drop_its_model() {
+    on_ranks(2, |group| {
         let (vs, loss) = reachable(group, |model| {
             drop(model.take());
             Ok(())
         });
         loss.f_backward().unwrap();
         assert_eq!(gradients(&vs), mean(0));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_hook_may_drop_its_model_when_the_exchange_has_ended(group: &ProcessGroup) {
+#[test]
+fn a_hook_may_drop_its_model_when_the_exchange_has_ended() {
+    on_ranks(2, |group| {
         let place = Arc::new(Mutex::new(None::<Model>));
         let model_of_hook = Arc::clone(&place);
         let hook = hooks::from_fn("drops its model at the end", move |group, bucket| {
@@ -131,12 +111,12 @@ on_ranks!(
             }))
         });
         let (vs, model) = model(group, two_buckets(hook));
-        let loss = model.forward(|weights| loss(weights, &own(group.rank(), 0))).unwrap();
+        let loss = model.forward(|weights| weights.loss(&own(group.rank(), 0))).unwrap();
         *place.lock().unwrap() = Some(model);
         loss.f_backward().unwrap();
         assert_eq!(gradients(&vs), mean(0));
-    }
-);
+    });
+}
 
 /// Expects a hook that does this with its model to get an error.
 fn expect_refusal(group: &ProcessGroup, act: impl Fn(&Model) -> Result<()> + Send + 'static) {
@@ -153,39 +133,39 @@ fn expect_refusal(group: &ProcessGroup, act: impl Fn(&Model) -> Result<()> + Sen
     assert!(error.contains("its communication hook was running"), "rank {rank}: {error}");
 }
 
-on_ranks!(
-    1,
-    fn a_forward_pass_within_a_hook_is_refused(group: &ProcessGroup) {
+#[test]
+fn a_forward_pass_within_a_hook_is_refused() {
+    on_ranks(1, |group| {
         expect_refusal(group, |model| {
-            with_grad(|| model.forward(|weights| loss(weights, &own(0, 1))).map(drop))
-        });
-    }
-);
+            with_grad(|| model.forward(|weights| weights.loss(&own(0, 1))).map(drop))
+        })
+    });
+}
 
-on_ranks!(
-    1,
-    fn a_hook_that_runs_its_models_backward_pass_gets_an_error(group: &ProcessGroup) {
+#[test]
+fn a_hook_that_runs_its_models_backward_pass_gets_an_error() {
+    on_ranks(1, |group| {
         expect_refusal(group, |model| {
-            let loss = with_grad(|| loss(model.module(), &own(0, 1)));
+            let loss = with_grad(|| model.module().loss(&own(0, 1)));
             model.backward(&loss)
-        });
-    }
-);
+        })
+    });
+}
 
-on_ranks!(
-    1,
-    fn a_backward_pass_on_another_thread_that_a_hook_waits_for_is_refused(group: &ProcessGroup) {
+#[test]
+fn a_backward_pass_on_another_thread_that_a_hook_waits_for_is_refused() {
+    on_ranks(1, |group| {
         expect_refusal(group, |model| {
-            let loss = with_grad(|| loss(model.module(), &own(0, 1)));
+            let loss = with_grad(|| model.module().loss(&own(0, 1)));
             let pass = thread::spawn(move || loss.f_backward().map(drop).map_err(Error::from));
             pass.join().unwrap()
-        });
-    }
-);
+        })
+    });
+}
 
-on_ranks!(
-    2,
-    fn tensors_of_a_bucket_outlive_the_model_and_the_group(group: &ProcessGroup) {
+#[test]
+fn tensors_of_a_bucket_outlive_the_model_and_the_group() {
+    on_ranks(2, |group| {
         let (kept, tensors) = mpsc::channel();
         let hook = hooks::from_fn("keeps", move |group, bucket| {
             let views = bucket.gradients()?;
@@ -206,50 +186,43 @@ on_ranks!(
         for (parameter, view) in parameters.iter().zip(&views) {
             assert_eq!(view, if parameter.dim() == 2 { &matrix } else { &vector });
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_model_may_be_wrapped_again_while_an_old_graph_still_exists(group: &ProcessGroup) {
+#[test]
+fn a_model_may_be_wrapped_again_while_an_old_graph_still_exists() {
+    on_ranks(2, |group| {
         let (vs, model) = model(group, TWO_BUCKETS);
         let old = hidden_loss(&model, &own(group.rank(), 0));
         drop(model);
-        let weights = Weights {
-            matrix: vs.variables()["matrix"].shallow_clone(),
-            vector: vs.variables()["vector"].shallow_clone(),
-        };
-        let again =
-            DistributedDataParallel::with_options(weights, &vs, group, TWO_BUCKETS).unwrap();
+        let weights = Weights::new(&vs);
+        let again = DistributedDataParallel::with_options(weights, &vs, group, TWO_BUCKETS);
+        let again = again.unwrap();
         for step in 1..4 {
             backward(&vs, &again, &own(group.rank(), step)).unwrap();
             assert_eq!(gradients(&vs), mean(step));
         }
         drop(old);
         drop(again);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn without_its_wrapper_a_model_exchanges_nothing(group: &ProcessGroup) {
+#[test]
+fn without_its_wrapper_a_model_exchanges_nothing() {
+    on_ranks(2, |group| {
         let (vs, wrapped) = model(group, TWO_BUCKETS);
         backward(&vs, &wrapped, &own(group.rank(), 0)).unwrap();
         drop(wrapped);
-        let weights = Weights {
-            matrix: vs.variables()["matrix"].shallow_clone(),
-            vector: vs.variables()["vector"].shallow_clone(),
-        };
         let own = own(group.rank(), 1);
         vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
-        loss(&weights, &own).f_backward().unwrap();
+        Weights::new(&vs).loss(&own).f_backward().unwrap();
         assert_eq!(gradients(&vs), own);
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn a_dropped_model_frees_its_hook(group: &ProcessGroup) {
+#[test]
+fn a_dropped_model_frees_its_hook() {
+    on_ranks(1, |group| {
         let alive = Arc::new(());
         let (vs, kept) = {
             let held = Arc::clone(&alive);
@@ -266,12 +239,12 @@ on_ranks!(
         drop(kept);
         assert_eq!(Arc::strong_count(&alive), 1);
         drop(vs);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn after_a_panic_in_a_forward_pass_the_model_goes_on(group: &ProcessGroup) {
+#[test]
+fn after_a_panic_in_a_forward_pass_the_model_goes_on() {
+    on_ranks(2, |group| {
         let (vs, model) = model(group, TWO_BUCKETS);
         for step in 0..3 {
             let panic = catch_unwind(AssertUnwindSafe(|| {
@@ -281,24 +254,24 @@ on_ranks!(
             backward(&vs, &model, &own(group.rank(), step)).unwrap();
             assert_eq!(gradients(&vs), mean(step));
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_forward_pass_may_contain_another(group: &ProcessGroup) {
+#[test]
+fn a_forward_pass_may_contain_another() {
+    on_ranks(2, |group| {
         let (vs, model) = model(group, TWO_BUCKETS);
         let own = own(group.rank(), 0);
         let output =
-            model.forward(|_| model.forward(|weights| loss(weights, &own)).unwrap()).unwrap();
+            model.forward(|_| model.forward(|weights| weights.loss(&own)).unwrap()).unwrap();
         model.backward(&output).unwrap();
         assert_eq!(gradients(&vs), mean(0));
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn after_a_panic_in_a_join_the_model_can_join_again(group: &ProcessGroup) {
+#[test]
+fn after_a_panic_in_a_join_the_model_can_join_again() {
+    on_ranks(1, |group| {
         let (vs, model) = model(group, TWO_BUCKETS);
         let panic = catch_unwind(AssertUnwindSafe(|| {
             model.join(JoinOptions::default(), || -> Result<()> { panic!("in the join") })
@@ -307,26 +280,26 @@ on_ranks!(
         let joined: Result<()> =
             model.join(JoinOptions::default(), || backward(&vs, &model, &own(0, 0)));
         joined.unwrap();
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_group_may_be_dropped_before_the_works_of_its_exchanges(group: &ProcessGroup) {
+#[test]
+fn a_group_may_be_dropped_before_the_works_of_its_exchanges() {
+    on_ranks(2, |group| {
         for _ in 0..20 {
             let member = group.new_group(&[0, 1]).unwrap().unwrap();
-            let ones = Tensor::ones([1 << 16], (Kind::Float, Device::Cpu));
+            let ones = Tensor::ones([1 << 16], FLOAT_CPU);
             let pending = member.all_reduce_async(ones, ReduceOp::Sum).unwrap();
             drop(member);
             let sum = pending.wait().unwrap();
             assert_eq!(sum.double_value(&[0]), 2.0);
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_tensor_in_shared_memory_outlives_its_group(group: &ProcessGroup) {
+#[test]
+fn a_tensor_in_shared_memory_outlives_its_group() {
+    on_ranks(2, |group| {
         for _ in 0..20 {
             let member = group.new_group(&[0, 1]).unwrap().unwrap();
             let mut tensor = member.allocate_tensor(&[1 << 16], Kind::Float).unwrap();
@@ -337,5 +310,5 @@ on_ranks!(
             let _ = tensor.fill_(3.0);
             assert_eq!(tensor.max().double_value(&[]), 3.0);
         }
-    }
-);
+    });
+}

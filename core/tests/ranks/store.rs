@@ -1,11 +1,9 @@
 //! Groups of some of a job's processes, and the store through which they meet.
 
-use crate::common;
 use crate::common::TIMEOUT;
+use crate::prelude::*;
 use std::time::Duration;
-use tch::Tensor;
-use tch_parallel::Error;
-use tch_parallel::distributed::{Env, ProcessGroup, ProcessGroupOptions, ReduceOp, Store};
+use tch_parallel::distributed::{Env, ProcessGroupOptions, Store};
 
 fn job() -> (Store, usize) {
     (Store::from_env(TIMEOUT).unwrap(), Env::read().unwrap().unwrap().rank)
@@ -30,7 +28,7 @@ fn recv(group: &ProcessGroup) -> Result<f32, Error> {
 
 #[test]
 fn what_one_process_sets_the_others_get() {
-    common::processes(3, this_test!(), || {
+    common::processes(3, || {
         let (store, rank) = job();
         let ours = store.with_prefix("test").unwrap();
         if rank == 1 {
@@ -51,7 +49,7 @@ fn what_one_process_sets_the_others_get() {
 
 #[test]
 fn a_thread_with_a_connection_of_its_own_holds_nobody_up() {
-    common::processes(2, this_test!(), || {
+    common::processes(2, || {
         let (store, rank) = job();
         const STEPS: i64 = 1000;
         if rank == 1 {
@@ -72,7 +70,7 @@ fn a_thread_with_a_connection_of_its_own_holds_nobody_up() {
 
 #[test]
 fn two_of_three_make_a_group_without_the_third() {
-    common::processes(3, this_test!(), || {
+    common::processes(3, || {
         let (store, rank) = job();
         if rank == 2 {
             // The third comes only when the others have finished.
@@ -92,7 +90,7 @@ fn two_of_three_make_a_group_without_the_third() {
 
 #[test]
 fn a_process_is_in_several_groups_at_once() {
-    common::processes(3, this_test!(), || {
+    common::processes(3, || {
         let (store, rank) = job();
         if rank > 0 {
             let group = pair(&store, rank, 1);
@@ -108,7 +106,7 @@ fn a_process_is_in_several_groups_at_once() {
 
 #[test]
 fn a_member_that_ends_breaks_only_its_own_group_and_is_named_as_the_job_knows_it() {
-    common::processes(3, this_test!(), || {
+    common::processes(3, || {
         let (store, rank) = job();
         if rank == 2 {
             let group = pair(&store, 2, 1);
@@ -131,14 +129,14 @@ fn a_member_that_ends_breaks_only_its_own_group_and_is_named_as_the_job_knows_it
     });
 }
 
-on_ranks!(
-    2,
-    fn a_process_has_one_store_of_its_job(group: &ProcessGroup) {
+#[test]
+fn a_process_has_one_store_of_its_job() {
+    on_ranks(2, |group| {
         let error = Store::from_env(TIMEOUT).unwrap_err().to_string();
         assert!(error.contains("this process has already joined it"), "{error}");
         group.barrier().unwrap();
-    }
-);
+    });
+}
 
 #[test]
 fn a_key_that_nobody_sets_is_an_error_after_the_timeout() {
@@ -165,7 +163,7 @@ fn a_member_beyond_the_group_is_refused() {
 
 #[test]
 fn of_several_processes_one_sets_a_key() {
-    common::processes(3, this_test!(), || {
+    common::processes(3, || {
         let (store, rank) = job();
         let own = rank.to_string().into_bytes();
         let winner = store.compare_set("winner", b"", &own).unwrap();
@@ -173,10 +171,9 @@ fn of_several_processes_one_sets_a_key() {
         store.set(&format!("winner for {rank}"), &winner).unwrap();
         let keys = [0, 1, 2].map(|rank| format!("winner for {rank}"));
         store.wait(&keys, TIMEOUT).unwrap();
-        assert_eq!(
-            keys.each_ref().map(|key| store.get(key, TIMEOUT).unwrap()),
-            [(); 3].map(|()| winner.clone())
-        );
+        for key in &keys {
+            assert_eq!(store.get(key, TIMEOUT).unwrap(), winner);
+        }
         // An expectation that does not hold changes nothing.
         assert_eq!(store.compare_set("winner", b"nobody", &own).unwrap(), winner);
         store.add("read", 1).unwrap();
@@ -189,7 +186,7 @@ fn of_several_processes_one_sets_a_key() {
 
 #[test]
 fn keys_can_be_counted_and_deleted() {
-    common::processes(2, this_test!(), || {
+    common::processes(2, || {
         let (store, rank) = job();
         if rank == 1 {
             return store.set("done", b"").unwrap();

@@ -1,10 +1,8 @@
 //! SyncBatchNorm between processes, compared with a batch norm of one process with all the data.
 
 use crate::batches::{Batch, CHANNELS, IMAGE, assert_close, vary_weights};
+use crate::prelude::*;
 use c10d_sys::tensor::clear_grad;
-use tch::nn::{ModuleT, VarStore};
-use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::distributed::{ProcessGroup, ReduceOp};
 use tch_parallel::nn::{
     BatchNorm, BatchNormOptions, SyncBatchNorm, batch_norm1d, batch_norm2d, batch_norm3d,
     sync_batch_norm,
@@ -18,8 +16,7 @@ const VOLUME: &[i64] = &[2, 3, 2];
 /// Means in 32 bits, rounded and added up in another order: a few units in the last place.
 const ROUNDING: f64 = 1e-6;
 
-/// The results of a pass over images: the output, and the gradients of the images, the weight and
-/// the bias.
+/// The results of a pass over images: the output, and the gradients of the images, the weight and the bias.
 fn pass(layer: &dyn ModuleT, vs: &VarStore, images: &Tensor, targets: &Tensor) -> Vec<Tensor> {
     let images = images.copy().set_requires_grad(true);
     let output = layer.forward_t(&images, true);
@@ -38,18 +35,13 @@ fn gradient(tensor: &Tensor) -> Tensor {
     if gradient.defined() { gradient } else { tensor.zeros_like() }
 }
 
-fn layers(
-    group: &ProcessGroup,
-    options: BatchNormOptions,
-) -> ((VarStore, SyncBatchNorm), (VarStore, BatchNorm)) {
+type Layers = ((VarStore, SyncBatchNorm), (VarStore, BatchNorm));
+
+fn layers(group: &ProcessGroup, options: BatchNormOptions) -> Layers {
     layers_for(group, IMAGE, options)
 }
 
-fn layers_for(
-    group: &ProcessGroup,
-    sample: &[i64],
-    options: BatchNormOptions,
-) -> ((VarStore, SyncBatchNorm), (VarStore, BatchNorm)) {
+fn layers_for(group: &ProcessGroup, sample: &[i64], options: BatchNormOptions) -> Layers {
     let stores = [VarStore::new(Device::Cpu), VarStore::new(Device::Cpu)];
     let layer = sync_batch_norm(stores[0].root(), CHANNELS, group, options);
     let root = stores[1].root();
@@ -64,11 +56,7 @@ fn layers_for(
 }
 
 /// Trains two batches and compares everything that can be seen.
-fn follows_one_process(group: &ProcessGroup, rows: &[i64], options: BatchNormOptions) {
-    follows_one_process_with(group, rows, IMAGE, options);
-}
-
-fn follows_one_process_with(
+fn follows_one_process(
     group: &ProcessGroup,
     rows: &[i64],
     sample: &[i64],
@@ -78,11 +66,10 @@ fn follows_one_process_with(
     for step in 0..2 {
         let batch = Batch::shaped(rows, sample, step);
         let expected = pass(&alone, &vs_alone, &batch.images, &batch.targets);
-        let (images, targets) =
-            (batch.part(group, &batch.images), batch.part(group, &batch.targets));
-        let mut found = pass(&layer, &vs, &images, &targets);
-        assert_close("the output", &found[0], &batch.part(group, &expected[0]), ROUNDING);
-        assert_close("the images' gradient", &found[1], &batch.part(group, &expected[1]), ROUNDING);
+        let part = |all: &Tensor| batch.part(group, all);
+        let mut found = pass(&layer, &vs, &part(&batch.images), &part(&batch.targets));
+        assert_close("the output", &found[0], &part(&expected[0]), ROUNDING);
+        assert_close("the images' gradient", &found[1], &part(&expected[1]), ROUNDING);
         for (found, expected) in found[2..].iter_mut().zip(&expected[2..]) {
             group.all_reduce(found, ReduceOp::Sum).unwrap();
             assert_close("a parameter's gradient", found, expected, ROUNDING);
@@ -95,48 +82,36 @@ fn follows_one_process_with(
     }
 }
 
-on_ranks!(
-    1,
-    fn alone_it_is_a_batch_norm(group: &ProcessGroup) {
-        follows_one_process(group, &[4], BatchNormOptions::default());
-    }
-);
+#[test]
+fn alone_it_is_a_batch_norm() {
+    on_ranks(1, |group| follows_one_process(group, &[4], IMAGE, BatchNormOptions::default()));
+}
 
-on_ranks!(
-    2,
-    fn two_ranks_follow_one_process(group: &ProcessGroup) {
-        follows_one_process(group, &[3, 3], BatchNormOptions::default());
-    }
-);
+#[test]
+fn two_ranks_follow_one_process() {
+    on_ranks(2, |group| follows_one_process(group, &[3, 3], IMAGE, BatchNormOptions::default()));
+}
 
-on_ranks!(
-    3,
-    fn three_ranks_follow_one_process(group: &ProcessGroup) {
-        follows_one_process(group, &[2, 2, 2], BatchNormOptions::default());
-    }
-);
+#[test]
+fn three_ranks_follow_one_process() {
+    on_ranks(3, |group| follows_one_process(group, &[2, 2, 2], IMAGE, BatchNormOptions::default()));
+}
 
-on_ranks!(
-    3,
-    fn batches_may_differ_in_size(group: &ProcessGroup) {
-        follows_one_process(group, &[1, 5, 2], BatchNormOptions::default());
-    }
-);
+#[test]
+fn batches_may_differ_in_size() {
+    on_ranks(3, |group| follows_one_process(group, &[1, 5, 2], IMAGE, BatchNormOptions::default()));
+}
 
-on_ranks!(
-    3,
-    fn a_rank_may_have_nothing(group: &ProcessGroup) {
-        follows_one_process(group, &[3, 0, 2], BatchNormOptions::default());
-    }
-);
+#[test]
+fn a_rank_may_have_nothing() {
+    on_ranks(3, |group| follows_one_process(group, &[3, 0, 2], IMAGE, BatchNormOptions::default()));
+}
 
-on_ranks!(
-    2,
-    fn without_rows_on_any_rank_statistics_are_pytorchs_and_there_are_no_gradients(
-        group: &ProcessGroup,
-    ) {
+#[test]
+fn without_rows_on_any_rank_statistics_are_pytorchs_and_there_are_no_gradients() {
+    on_ranks(2, |group| {
         let ((vs, layer), _) = layers(group, BatchNormOptions::default());
-        let images = Tensor::zeros([0, CHANNELS, 2, 2], (Kind::Float, Device::Cpu));
+        let images = Tensor::zeros([0, CHANNELS, 2, 2], FLOAT_CPU);
         let images = images.set_requires_grad(true);
         let output = layer.f_forward_t(&images, true).unwrap();
         assert_eq!(output.size(), images.size());
@@ -148,62 +123,60 @@ on_ranks!(
         assert_eq!(Vec::<f32>::try_from(&stats.mean).unwrap(), [0.0; 3]);
         assert_eq!(Vec::<f32>::try_from(&stats.var).unwrap(), [0.9; 3]);
         assert_eq!(stats.num_batches_tracked.int64_value(&[]), 1);
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn without_rows_a_single_rank_keeps_its_mean_and_variance(group: &ProcessGroup) {
+#[test]
+fn without_rows_a_single_rank_keeps_its_mean_and_variance() {
+    on_ranks(1, |group| {
         let ((vs, layer), _) = layers(group, BatchNormOptions::default());
-        let images = Tensor::zeros([0, CHANNELS, 2, 2], (Kind::Float, Device::Cpu));
+        let images = Tensor::zeros([0, CHANNELS, 2, 2], FLOAT_CPU);
         layer.f_forward_t(&images, true).unwrap().sum(Kind::Float).backward();
         let stats = layer.batch_norm.running_stats.as_ref().unwrap();
         // Without other ranks it is a plain batch norm, which leaves mean and variance alone.
         assert_eq!(Vec::<f32>::try_from(&stats.var).unwrap(), [1.0; 3]);
         assert_eq!(stats.num_batches_tracked.int64_value(&[]), 1);
         assert!(vs.trainable_variables().iter().all(|tensor| tensor.grad().defined()));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn without_weights_and_running_statistics_ranks_follow_one_process(group: &ProcessGroup) {
+#[test]
+fn without_weights_and_running_statistics_ranks_follow_one_process() {
+    on_ranks(2, |group| {
         let options =
             BatchNormOptions { affine: false, track_running_stats: false, ..Default::default() };
-        follows_one_process(group, &[1, 3], options);
-    }
-);
+        follows_one_process(group, &[1, 3], IMAGE, options);
+    });
+}
 
-on_ranks!(
-    2,
-    fn rows_sequences_and_volumes_follow_one_process(group: &ProcessGroup) {
+#[test]
+fn rows_sequences_and_volumes_follow_one_process() {
+    on_ranks(2, |group| {
         for sample in [ROW, SEQUENCE, VOLUME] {
-            follows_one_process_with(group, &[3, 4], sample, BatchNormOptions::default());
+            follows_one_process(group, &[3, 4], sample, BatchNormOptions::default());
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    3,
-    fn a_rank_may_have_a_single_row_or_none(group: &ProcessGroup) {
-        follows_one_process_with(group, &[1, 5, 0], ROW, BatchNormOptions::default());
-    }
-);
+#[test]
+fn a_rank_may_have_a_single_row_or_none() {
+    on_ranks(3, |group| follows_one_process(group, &[1, 5, 0], ROW, BatchNormOptions::default()));
+}
 
-on_ranks!(
-    2,
-    fn a_plain_batch_norm_would_not_follow(group: &ProcessGroup) {
+#[test]
+fn a_plain_batch_norm_would_not_follow() {
+    on_ranks(2, |group| {
         let ((_vs, layer), (_vs_alone, alone)) = layers(group, BatchNormOptions::default());
         let batch = Batch::new(&[3, 3], 0);
         let images = batch.part(group, &batch.images);
         let difference = layer.forward_t(&images, true) - alone.forward_t(&images, true);
         assert!(difference.abs().max().double_value(&[]) > 0.1);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn images_of_16_bits_have_statistics_of_32(group: &ProcessGroup) {
+#[test]
+fn images_of_16_bits_have_statistics_of_32() {
+    on_ranks(2, |group| {
         let ((_vs, layer), (_vs_alone, alone)) = layers(group, BatchNormOptions::default());
         let batch = Batch::new(&[2, 4], 0);
         let images = batch.images.to_kind(Kind::BFloat16);
@@ -212,37 +185,30 @@ on_ranks!(
         assert_eq!(found.kind(), Kind::BFloat16);
         // One unit in the last place of 8 bits.
         assert_close("the output", &found, &batch.part(group, &expected), 0.01);
-        let (found, expected) =
-            (layer.batch_norm.running_stats.unwrap(), alone.running_stats.unwrap());
+        let [found, expected] = [layer.batch_norm, alone].map(|it| it.running_stats.unwrap());
         assert_close("running_mean", &found.mean, &expected.mean, ROUNDING);
         assert_close("running_var", &found.var, &expected.var, ROUNDING);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_large_mean_does_not_swallow_the_variance(group: &ProcessGroup) {
+#[test]
+fn a_large_mean_does_not_swallow_the_variance() {
+    on_ranks(2, |group| {
         let options = BatchNormOptions { momentum: 1.0, ..Default::default() };
         let ((_vs, layer), _) = layers(group, options);
         let batch = Batch::new(&[3, 3], 0);
-        // 32 bits represent 1000 to about 1/30,000, but its square only to 1/16, and the variance
-        // is smaller than that.
+        // 32 bits represent 1000 to about 1/30,000, but its square only to 1/16, and the variance is smaller than that.
         let images = &batch.images * 0.1 + 1000;
         let _ = layer.forward_t(&batch.part(group, &images), true);
         let expected = images.to_kind(Kind::Double).var_dim([0, 2, 3].as_slice(), true, false);
-        let found = layer.batch_norm.running_stats.unwrap().var;
-        assert_close(
-            "the variance",
-            &(found / expected),
-            &Tensor::ones([3], (Kind::Float, Device::Cpu)),
-            1e-3,
-        );
-    }
-);
+        let ratio = layer.batch_norm.running_stats.unwrap().var / expected;
+        assert_close("the variance", &ratio, &ratio.ones_like(), 1e-3);
+    });
+}
 
-on_ranks!(
-    2,
-    fn an_evaluation_needs_no_other_rank(group: &ProcessGroup) {
+#[test]
+fn an_evaluation_needs_no_other_rank() {
+    on_ranks(2, |group| {
         let ((_vs, layer), (_vs_alone, alone)) = layers(group, BatchNormOptions::default());
         let batch = Batch::new(&[3, 3], 0);
         let _ = layer.forward_t(&batch.part(group, &batch.images), true);
@@ -251,12 +217,12 @@ on_ranks!(
             let found = layer.forward_t(&batch.images, false);
             assert_close("the output", &found, &alone.forward_t(&batch.images, false), ROUNDING);
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn if_the_input_needs_no_gradient_a_backward_pass_needs_no_other_rank(group: &ProcessGroup) {
+#[test]
+fn if_the_input_needs_no_gradient_a_backward_pass_needs_no_other_rank() {
+    on_ranks(2, |group| {
         let ((vs, layer), _) = layers(group, BatchNormOptions::default());
         let batch = Batch::new(&[3, 3], 0);
         let output = layer.forward_t(&batch.part(group, &batch.images), true);
@@ -266,33 +232,31 @@ on_ranks!(
         }
         let frozen = no_grad(|| layer.forward_t(&batch.part(group, &batch.images), true));
         assert!(!frozen.requires_grad());
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_backward_pass_may_be_run_twice_only_if_the_graph_is_kept(group: &ProcessGroup) {
+#[test]
+fn a_backward_pass_may_be_run_twice_only_if_the_graph_is_kept() {
+    on_ranks(2, |group| {
         let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
         let batch = Batch::new(&[3, 3], 0);
         let images = batch.part(group, &batch.images).copy().set_requires_grad(true);
-        let loss =
-            (layer.forward_t(&images, true) * batch.part(group, &batch.targets)).sum(Kind::Float);
-        let pass = |keep_graph| Tensor::f_run_backward(&[&loss], &[&images], keep_graph, false);
-        assert_eq!(pass(true).unwrap()[0], pass(false).unwrap()[0]);
+        let pass = |output: &Tensor, keep_graph| {
+            Tensor::f_run_backward(&[output.sum(Kind::Float)], &[&images], keep_graph, false)
+        };
+        let output = layer.forward_t(&images, true) * batch.part(group, &batch.targets);
+        assert_eq!(pass(&output, true).unwrap()[0], pass(&output, false).unwrap()[0]);
         // Without the product, whose own backward would complain first.
         let output = layer.forward_t(&images, true);
-        let pass = |keep_graph| {
-            Tensor::f_run_backward(&[&output.sum(Kind::Float)], &[&images], keep_graph, false)
-        };
-        pass(false).unwrap();
-        let error = pass(false).unwrap_err().to_string();
+        pass(&output, false).unwrap();
+        let error = pass(&output, false).unwrap_err().to_string();
         assert!(error.contains("has already been run"), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn an_input_that_was_changed_in_place_has_no_gradient(group: &ProcessGroup) {
+#[test]
+fn an_input_that_was_changed_in_place_has_no_gradient() {
+    on_ranks(2, |group| {
         let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
         let batch = Batch::new(&[3, 3], 0);
         let images = batch.part(group, &batch.images).copy().set_requires_grad(true);
@@ -301,52 +265,51 @@ on_ranks!(
         let _ = images.g_add_scalar_(1);
         let error = output.sum(Kind::Float).f_backward().unwrap_err().to_string();
         assert!(error.contains("changed in place after the forward pass"), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn one_value_on_all_ranks_together_is_refused(group: &ProcessGroup) {
+#[test]
+fn one_value_on_all_ranks_together_is_refused() {
+    on_ranks(2, |group| {
         let ((vs, layer), _) = layers(group, BatchNormOptions::default());
-        let images =
-            |rows: usize| Tensor::ones([rows as i64, CHANNELS, 1, 1], (Kind::Float, Device::Cpu));
+        let images = |rows: usize| Tensor::ones([rows as i64, CHANNELS, 1, 1], FLOAT_CPU);
         let error = layer.f_forward_t(&images(group.rank()), true).unwrap_err().to_string();
         assert!(error.contains("1 values per channel on all ranks together"), "{error}");
         assert_eq!(vs.variables()["num_batches_tracked"].int64_value(&[]), 0);
         let _ = layer.f_forward_t(&images(1), true).unwrap();
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn one_value_without_other_ranks_is_refused(group: &ProcessGroup) {
+#[test]
+fn one_value_without_other_ranks_is_refused() {
+    on_ranks(1, |group| {
         let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
-        let images = Tensor::ones([1, CHANNELS, 1, 1], (Kind::Float, Device::Cpu));
+        let images = Tensor::ones([1, CHANNELS, 1, 1], FLOAT_CPU);
         let error = layer.f_forward_t(&images, true).unwrap_err().to_string();
         assert!(error.contains("1 values per channel on all ranks together"), "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn inputs_without_the_layers_channels_are_refused(group: &ProcessGroup) {
+#[test]
+fn inputs_without_the_layers_channels_are_refused() {
+    on_ranks(1, |group| {
         let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
         for size in [&[2, 4, 3, 3][..], &[3]] {
-            let images = Tensor::zeros(size, (Kind::Float, Device::Cpu));
+            let images = Tensor::zeros(size, FLOAT_CPU);
             let error = layer.f_forward_t(&images, false).unwrap_err().to_string();
             assert!(error.ends_with("but must be [N, 3, …]"), "{error}");
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    1,
-    fn images_of_integers_are_an_error_and_no_panic(group: &ProcessGroup) {
+#[test]
+fn images_of_integers_are_an_error_and_no_panic() {
+    on_ranks(1, |group| {
         let ((_vs, layer), _) = layers(group, BatchNormOptions::default());
-        let images = Tensor::zeros([2, CHANNELS, 3, 3], (Kind::Int64, Device::Cpu));
+        let images = Tensor::zeros([2, CHANNELS, 3, 3], INT64_CPU);
         for train in [true, false] {
             let error = layer.f_forward_t(&images, train).unwrap_err().to_string();
             assert!(error.contains("not implemented for 'Long'"), "{error}");
         }
-    }
-);
+    });
+}

@@ -1,17 +1,13 @@
-//! A network with SyncBatchNorm under DistributedDataParallel, compared with one process that has
-//! all the data.
+//! A network with SyncBatchNorm under DistributedDataParallel, compared with one process that has all the data.
 
 use crate::batches::{Batch, CHANNELS, assert_close, vary_weights};
-use tch::nn::{Module, ModuleT, VarStore};
-use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use crate::prelude::*;
 use tch_parallel::nn::{Conv2d, ConvOptions, NormLayer, conv2d};
 
 /// Means in 64 bits, rounded and added up in another order, through several layers.
 const ROUNDING: f64 = 1e-12;
 
-/// Two convolutions, each followed by a normalisation. The second has a shortcut, so the graph has
-/// two paths.
+/// Two convolutions, each followed by a normalisation. The second has a shortcut, so the graph has two paths.
 #[derive(Debug)]
 struct Net {
     convs: [Conv2d; 2],
@@ -73,16 +69,12 @@ fn ddp_follows_one_process(group: &ProcessGroup, rows: &[i64]) {
     }
 }
 
-on_ranks!(
-    2,
-    fn under_ddp_two_ranks_train_as_one_process(group: &ProcessGroup) {
-        ddp_follows_one_process(group, &[3, 3]);
-    }
-);
+#[test]
+fn under_ddp_two_ranks_train_as_one_process() {
+    on_ranks(2, |group| ddp_follows_one_process(group, &[3, 3]));
+}
 
-on_ranks!(
-    3,
-    fn under_ddp_a_rank_may_have_nothing(group: &ProcessGroup) {
-        ddp_follows_one_process(group, &[4, 0, 1]);
-    }
-);
+#[test]
+fn under_ddp_a_rank_may_have_nothing() {
+    on_ranks(3, |group| ddp_follows_one_process(group, &[4, 0, 1]));
+}

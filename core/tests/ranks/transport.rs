@@ -1,29 +1,27 @@
 //! Ranks of one host use shared memory, if all of them can.
 
-use crate::common;
+use crate::prelude::*;
 use std::process::Command;
-
-use tch::{Kind, Tensor};
-use tch_parallel::distributed::{ProcessGroup, ReduceOp, Transport, init_process_group};
+use tch_parallel::distributed::Transport;
 
 /// Sums over the ranks, and says how.
 fn sum_and_transport() -> (f64, usize, String) {
-    let group = init_process_group(common::options()).unwrap();
+    let group = common::join();
     let mut ones = Tensor::ones([100_000], (Kind::Float, group.device()));
     group.all_reduce(&mut ones, ReduceOp::Sum).unwrap();
     group.barrier().unwrap();
     (ones.double_value(&[99_999]), group.rank(), group.transport().to_string())
 }
 
-on_ranks!(
-    2,
-    fn ranks_of_one_host_use_shared_memory(group: &ProcessGroup) {
+#[test]
+fn ranks_of_one_host_use_shared_memory() {
+    on_ranks(2, |group| {
         assert_eq!(group.transport(), Transport::SharedMemory);
         assert!(format!("{group:?}").contains("transport: SharedMemory"), "{group:?}");
         let pair = group.new_group(&[0, 1]).unwrap().unwrap();
         assert_eq!(pair.transport(), Transport::SharedMemory);
-    }
-);
+    });
+}
 
 #[test]
 fn if_one_rank_does_not_want_it_all_use_sockets() {
@@ -56,8 +54,7 @@ fn ranks_that_compare_their_calls_over_gloo_use_it_too() {
     });
 }
 
-// As in a container, the first process of a new namespace sees none of the others. Only root may
-// make one.
+// As in a container, the first process of a new namespace sees none of the others. Only root may make one.
 #[test]
 fn a_rank_in_another_container_makes_all_use_sockets() {
     let rank_1_in_a_container = |rank, command: Command| match rank {
@@ -108,7 +105,7 @@ fn a_rank_that_cannot_map_the_others_files_makes_all_use_sockets() {
 
 #[test]
 fn one_rank_alone_needs_no_other() {
-    let group = init_process_group(common::options()).unwrap();
+    let group = common::join();
     let reason = "there is one rank".into();
     assert_eq!(group.transport(), Transport::Sockets { reason });
     let tensor = group.allocate_tensor(&[2, 3], Kind::Double).unwrap();
@@ -122,7 +119,7 @@ fn ranks_that_gloo_connects_late_meet_all_the_same() {
         command
     };
     common::processes_from(3, this_test!(), lazily, || {
-        let group = init_process_group(common::options()).unwrap();
+        let group = common::join();
         // All have come, or shared memory would be missing.
         assert_eq!(group.transport(), Transport::SharedMemory);
         // Through gloo.

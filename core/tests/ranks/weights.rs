@@ -1,18 +1,29 @@
 //! A model whose gradients a test chooses.
 
+use crate::prelude::*;
 use std::collections::BTreeSet;
-use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor};
 use tch_parallel::Result;
 use tch_parallel::distributed::hooks::CommHook;
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
 /// Parameters whose gradients a test chooses.
 #[derive(Debug)]
 pub struct Weights {
     pub matrix: Tensor,
     pub vector: Tensor,
+}
+
+impl Weights {
+    /// The weights of a store, zeros at first.
+    pub fn new(vs: &VarStore) -> Weights {
+        let path = vs.root();
+        let zeros = |name: &str, size: &[i64]| path.entry(name).or_zeros(size);
+        Weights { matrix: zeros("matrix", &[24, 16]), vector: zeros("vector", &[16]) }
+    }
+
+    /// A loss with these gradients.
+    pub fn loss(&self, [matrix, vector]: &[Tensor; 2]) -> Tensor {
+        (&self.matrix * matrix).sum(Kind::Float) + (&self.vector * vector).sum(Kind::Float)
+    }
 }
 
 pub type Model = DistributedDataParallel<Weights>;
@@ -36,20 +47,13 @@ pub fn two_buckets(hook: impl CommHook + 'static) -> DdpOptions {
 
 pub fn model(group: &ProcessGroup, options: DdpOptions) -> (VarStore, Model) {
     let vs = VarStore::new(Device::Cpu);
-    let weights = Weights {
-        matrix: vs.root().zeros("matrix", &[24, 16]),
-        vector: vs.root().zeros("vector", &[16]),
-    };
-    let model = DistributedDataParallel::with_options(weights, &vs, group, options).unwrap();
-    (vs, model)
+    let model = DistributedDataParallel::with_options(Weights::new(&vs), &vs, group, options);
+    (vs, model.unwrap())
 }
 
-/// Gradients that differ from rank to rank and from step to step, and that 16 bits cannot
-/// represent.
+/// Gradients that differ from rank to rank and from step to step, and that 16 bits cannot represent.
 pub fn own(rank: usize, step: i64) -> [Tensor; 2] {
-    let numbers = |len: i64, offset: f64| {
-        (Tensor::arange(len, (Kind::Float, Device::Cpu)) * 0.37 + offset).sin()
-    };
+    let numbers = |len: i64, offset: f64| (Tensor::arange(len, FLOAT_CPU) * 0.37 + offset).sin();
     let offset = rank as f64 + step as f64 * 5.0;
     [numbers(24 * 16, offset).view([24, 16]), numbers(16, offset + 0.5)]
 }
@@ -57,11 +61,7 @@ pub fn own(rank: usize, step: i64) -> [Tensor; 2] {
 /// A forward and a backward pass in which this rank's gradients are `gradients`.
 pub fn backward(vs: &VarStore, model: &Model, gradients: &[Tensor; 2]) -> Result<()> {
     Sgd::new(vs, SgdOptions::default())?.zero_grad()?;
-    let loss = model.forward(|weights| {
-        (&weights.matrix * &gradients[0]).sum(Kind::Float)
-            + (&weights.vector * &gradients[1]).sum(Kind::Float)
-    })?;
-    model.backward(&loss)
+    model.backward(&model.forward(|weights| weights.loss(gradients))?)
 }
 
 pub fn gradients(vs: &VarStore) -> [Tensor; 2] {

@@ -1,27 +1,12 @@
 //! A sharded optimizer computes what the whole one does, with only its share of the memory.
 
+use crate::prelude::*;
 use std::path::Path;
-use tch::nn::{self, Module, VarStore};
-use tch::{Device, Kind, Tensor};
 use tch_parallel::amp::GradScaler;
 use tch_parallel::checkpoint::Training;
-use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::named_parameters;
 use tch_parallel::optim::lr_scheduler::{LrScheduler, StepLr};
-use tch_parallel::optim::{
-    Adam, AdamOptions, Optimizer, OptimizerState, ParamGroup, Sgd, SgdOptions,
-    ZeroRedundancyOptimizer,
-};
-
-const SGD: SgdOptions = SgdOptions {
-    lr: 0.1,
-    momentum: 0.9,
-    dampening: 0.0,
-    weight_decay: 0.01,
-    nesterov: true,
-    maximize: false,
-    foreach: None,
-};
+use tch_parallel::optim::{Adam, AdamOptions, OptimizerState, ParamGroup, ZeroRedundancyOptimizer};
 
 /// A model and its optimizer, trained on data that differs from rank to rank.
 struct Job {
@@ -44,9 +29,8 @@ impl Job {
         let mut net = nn::seq();
         for (index, pair) in widths.windows(2).enumerate() {
             let path = vs.root() / index.to_string();
-            net = net
-                .add(nn::linear(path, pair[0], pair[1], Default::default()))
-                .add_fn(Tensor::tanh);
+            let layer = nn::linear(path, pair[0], pair[1], Default::default());
+            net = net.add(layer).add_fn(Tensor::tanh);
         }
         let model = DistributedDataParallel::new(net, &vs, group).unwrap();
         let optimizer = optimizer(&vs, group);
@@ -56,12 +40,9 @@ impl Job {
     fn loss(&self, step: i64) -> Tensor {
         let inputs = self.inputs;
         let offset = step * 7 + self.group.rank() as i64;
-        let xs = (Tensor::arange(5 * inputs, (Kind::Float, Device::Cpu)) * 0.37 + offset).sin();
-        self.model
-            .forward(|net| net.forward(&xs.view([5, inputs])))
-            .unwrap()
-            .square()
-            .mean(Kind::Float)
+        let xs = (Tensor::arange(5 * inputs, FLOAT_CPU) * 0.37 + offset).sin();
+        let output = self.model.forward(|net| net.forward(&xs.view([5, inputs])));
+        output.unwrap().square().mean(Kind::Float)
     }
 
     fn train(&mut self, steps: std::ops::Range<i64>) {
@@ -89,12 +70,17 @@ impl Job {
     }
 }
 
+fn nesterov(vs: &VarStore) -> Sgd {
+    let options = SgdOptions { lr: 0.1, momentum: 0.9, weight_decay: 0.01, ..Default::default() };
+    Sgd::new(vs, SgdOptions { nesterov: true, ..options }).unwrap()
+}
+
 fn sgd(vs: &VarStore, _: &ProcessGroup) -> Box<dyn Optimizer> {
-    Box::new(Sgd::new(vs, SGD).unwrap())
+    Box::new(nesterov(vs))
 }
 
 fn sharded_sgd(vs: &VarStore, group: &ProcessGroup) -> Box<dyn Optimizer> {
-    Box::new(ZeroRedundancyOptimizer::new(Sgd::new(vs, SGD).unwrap(), group))
+    Box::new(ZeroRedundancyOptimizer::new(nesterov(vs), group))
 }
 
 fn adam(vs: &VarStore, _: &ProcessGroup) -> Box<dyn Optimizer> {
@@ -132,8 +118,7 @@ fn follows_the_whole_optimizer(group: &ProcessGroup, widths: &[i64]) {
     for [whole, sharded] in
         [[sgd as Make, sharded_sgd], [adam, sharded_adam], [grouped_adam, sharded_grouped_adam]]
     {
-        let (mut whole, mut sharded) =
-            (Job::new(group, widths, whole), Job::new(group, widths, sharded));
+        let [mut whole, mut sharded] = [whole, sharded].map(|make| Job::new(group, widths, make));
         let begin = whole.weights();
         for step in 0..10 {
             whole.train(step..step + 1);
@@ -145,72 +130,61 @@ fn follows_the_whole_optimizer(group: &ProcessGroup, widths: &[i64]) {
     }
 }
 
-on_ranks!(
-    2,
-    fn on_two_ranks_weights_and_state_are_those_of_the_whole_optimizer(group: &ProcessGroup) {
-        follows_the_whole_optimizer(group, &[6, 9, 7, 4]);
-    }
-);
+#[test]
+fn on_two_ranks_weights_and_state_are_those_of_the_whole_optimizer() {
+    on_ranks(2, |group| follows_the_whole_optimizer(group, &[6, 9, 7, 4]));
+}
 
-on_ranks!(
-    3,
-    fn on_three_ranks_weights_and_state_are_those_of_the_whole_optimizer(group: &ProcessGroup) {
-        follows_the_whole_optimizer(group, &[6, 9, 7, 4]);
-    }
-);
+#[test]
+fn on_three_ranks_weights_and_state_are_those_of_the_whole_optimizer() {
+    on_ranks(3, |group| follows_the_whole_optimizer(group, &[6, 9, 7, 4]));
+}
 
-on_ranks!(
-    3,
-    fn more_ranks_than_parameters_are_no_harm(group: &ProcessGroup) {
-        follows_the_whole_optimizer(group, &[6, 4]);
-    }
-);
+#[test]
+fn more_ranks_than_parameters_are_no_harm() {
+    on_ranks(3, |group| follows_the_whole_optimizer(group, &[6, 4]));
+}
 
-on_ranks!(
-    3,
-    fn each_rank_keeps_the_state_of_its_share_only(group: &ProcessGroup) {
+#[test]
+fn each_rank_keeps_the_state_of_its_share_only() {
+    on_ranks(3, |group| {
         let widths = [32; 13];
         let (mut whole, mut sharded) =
             (Job::new(group, &widths, adam), Job::new(group, &widths, sharded_adam));
         whole.train(0..1);
         sharded.train(0..1);
         let bytes = sharded.optimizer.state_bytes() as i64;
-        let all: Vec<i64> = group
-            .all_gather(&Tensor::from(bytes))
-            .unwrap()
-            .iter()
-            .map(|bytes| bytes.int64_value(&[]))
-            .collect();
+        let gathered = group.all_gather(&Tensor::from(bytes)).unwrap();
+        let all: Vec<_> = gathered.iter().map(|bytes| bytes.int64_value(&[])).collect();
         let total = whole.optimizer.state_bytes() as i64;
         assert_eq!(all.iter().sum::<i64>(), total);
         // Twelve equal layers are divided evenly over three ranks.
         assert_eq!(all, [total / 3; 3]);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_state_that_is_spread_over_the_ranks_cannot_be_saved(group: &ProcessGroup) {
+#[test]
+fn a_state_that_is_spread_over_the_ranks_cannot_be_saved() {
+    on_ranks(2, |group| {
         let mut job = Job::new(group, &[6, 4], sharded_sgd);
         job.train(0..1);
         let refused = |job: &Job| job.optimizer.state_dict().unwrap_err().to_string();
-        let expected = format!(
-            "the optimizer's state is sharded over the ranks, but must be gathered on this one: \
-             call `consolidate_state_dict({})` on all of them",
-            group.rank()
-        );
+        let call = format!("call `consolidate_state_dict({})` on all of them", group.rank());
+        let expected =
+            "the optimizer's state is sharded over the ranks, but must be gathered on this one";
+        let expected = format!("{expected}: {call}");
         assert_eq!(refused(&job), expected);
         job.optimizer.consolidate_state_dict(1).unwrap();
         assert_eq!(job.optimizer.state_dict().is_ok(), group.rank() == 1);
         // The gathered state is now one step old.
         job.train(1..2);
         assert_eq!(refused(&job), expected);
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_checkpoint_goes_from_a_whole_optimizer_to_a_sharded_one_and_back(group: &ProcessGroup) {
+#[test]
+fn a_checkpoint_goes_from_a_whole_optimizer_to_a_sharded_one_and_back() {
+    on_ranks(2, |group| {
         let port = std::env::var("MASTER_PORT").unwrap();
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("zero-{port}.safetensors"));
         fn parts(job: &mut Job) -> Training<'_> {
@@ -241,28 +215,28 @@ on_ranks!(
         }
         assert_eq!(job.weights(), uninterrupted.weights());
         assert_eq!(job.state(), uninterrupted.state());
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_rank_whose_step_fails_is_named_by_the_other(group: &ProcessGroup) {
+#[test]
+fn a_rank_whose_step_fails_is_named_by_the_other() {
+    on_ranks(2, |group| {
         let mut job = Job::new(group, &[6, 4], sharded_sgd);
         job.model.backward(&job.loss(0)).unwrap();
         if group.rank() == 1 {
             // The gradients no longer fit these parameters.
             for mut parameter in job.vs.trainable_variables() {
-                parameter.set_data(&Tensor::zeros([5], (Kind::Float, Device::Cpu)));
+                parameter.set_data(&Tensor::zeros([5], FLOAT_CPU));
             }
         }
         let error = job.optimizer.step().unwrap_err().to_string();
         assert_eq!(error.contains("rank 1 reports: "), group.rank() == 0, "{error}");
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn schedules_and_scalers_work_with_it(group: &ProcessGroup) {
+#[test]
+fn schedules_and_scalers_work_with_it() {
+    on_ranks(2, |group| {
         let weights = |make: Make| {
             let mut job = Job::new(group, &[6, 9, 4], make);
             let mut scheduler = LrScheduler::new(&mut *job.optimizer, StepLr::new(2)).unwrap();
@@ -279,12 +253,12 @@ on_ranks!(
         };
         assert_eq!(weights(sharded_adam), weights(adam));
         assert_eq!(weights(sharded_grouped_adam), weights(grouped_adam));
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn a_group_that_is_added_is_sharded_too(group: &ProcessGroup) {
+#[test]
+fn a_group_that_is_added_is_sharded_too() {
+    on_ranks(2, |group| {
         let options = AdamOptions { lr: 0.02, ..AdamOptions::adamw() };
         let split = |vs: &VarStore| {
             let (first, rest): (Vec<_>, _) =
@@ -309,11 +283,9 @@ on_ranks!(
         whole.add_param_group(added).unwrap();
         let expected = train(3..6, &mut whole);
 
-        tch::no_grad(|| {
-            for (mut parameter, start) in job.vs.trainable_variables().into_iter().zip(&start) {
-                parameter.copy_(start);
-            }
-        });
+        for (mut parameter, start) in job.vs.trainable_variables().into_iter().zip(&start) {
+            tch::no_grad(|| parameter.copy_(start));
+        }
         let (sharded, added) = split(&job.vs);
         let mut sharded = ZeroRedundancyOptimizer::new(sharded, group);
         train(0..3, &mut sharded);
@@ -327,12 +299,12 @@ on_ranks!(
             let groups = sharded.state_dict().unwrap().param_groups;
             assert_eq!(groups, whole.state_dict().unwrap().param_groups);
         }
-    }
-);
+    });
+}
 
-on_ranks!(
-    2,
-    fn the_rank_whose_state_cannot_be_gathered_is_named(group: &ProcessGroup) {
+#[test]
+fn the_rank_whose_state_cannot_be_gathered_is_named() {
+    on_ranks(2, |group| {
         let mut job = Job::new(group, &[6, 4], sharded_sgd);
         job.train(0..1);
         if group.rank() == 1 {
@@ -342,5 +314,5 @@ on_ranks!(
         let error = job.optimizer.consolidate_state_dict(0).unwrap_err().to_string();
         assert!(error.contains(r#""lr":null"#), "{error}");
         assert_eq!(error.contains("rank 1"), group.rank() == 0, "{error}");
-    }
-);
+    });
+}

@@ -115,8 +115,8 @@ mod tests {
         let files = [&["readme.html", "deep/er.bin"], &FILES[..]].concat();
         let folder = dir.path().join(FOLDER);
         unpack(&archive(dir.path(), &files), &folder).unwrap();
-        let mut names: Vec<_> =
-            fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let entries = fs::read_dir(&folder).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, FILES);
         assert_eq!(fs::read_to_string(folder.join("test_batch.bin")).unwrap(), "test_batch.bin");
@@ -128,14 +128,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = archive(dir.path(), &FILES[..5]);
         let folder = dir.path().join(FOLDER);
-        assert_eq!(
-            unpack(&path, &folder).unwrap_err().to_string(),
-            format!(
-                "{}: holds no cifar-10-batches-bin/test_batch.bin; expected the archive of \
-                 CIFAR-10's binary version",
-                path.display()
-            )
-        );
+        let found = format!("{}: holds no cifar-10-batches-bin/test_batch.bin", path.display());
+        let expected = format!("{found}; expected the archive of CIFAR-10's binary version");
+        assert_eq!(unpack(&path, &folder).unwrap_err().to_string(), expected);
         assert!(!folder.exists());
     }
 

@@ -95,6 +95,16 @@ fn assert_complete(dir: &Path) {
     assert!(!dir.join("fox.gz.part").exists());
 }
 
+/// Fetches the file into a directory in which an earlier attempt has left this part of it.
+fn expect_complete(part: Option<&[u8]>, mirrors: &[&Mirror]) {
+    let dir = tempfile::tempdir().unwrap();
+    if let Some(part) = part {
+        fs::write(dir.path().join("fox.gz.part"), part).unwrap();
+    }
+    fetch_into(dir.path(), mirrors).unwrap();
+    assert_complete(dir.path());
+}
+
 #[test]
 fn a_file_is_fetched_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -107,57 +117,41 @@ fn a_file_is_fetched_once() {
 
 #[test]
 fn a_download_that_was_broken_off_is_resumed() {
-    let dir = tempfile::tempdir().unwrap();
     let mirror = Mirror::new(Manner::CutsOnceAfter(10));
-    fetch_into(dir.path(), &[&mirror]).unwrap();
-    assert_complete(dir.path());
+    expect_complete(None, &[&mirror]);
     assert_eq!(mirror.requests(), [0, 10]);
 }
 
 #[test]
 fn a_download_that_was_interrupted_earlier_is_resumed() {
-    let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("fox.gz.part"), &CONTENT[..20]).unwrap();
     let mirror = Mirror::new(Manner::Honest);
-    fetch_into(dir.path(), &[&mirror]).unwrap();
-    assert_complete(dir.path());
+    expect_complete(Some(&CONTENT[..20]), &[&mirror]);
     assert_eq!(mirror.requests(), [20]);
 }
 
 #[test]
 fn a_mirror_without_ranges_begins_again() {
-    let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("fox.gz.part"), &CONTENT[..20]).unwrap();
-    fetch_into(dir.path(), &[&Mirror::new(Manner::NoRanges)]).unwrap();
-    assert_complete(dir.path());
+    expect_complete(Some(&CONTENT[..20]), &[&Mirror::new(Manner::NoRanges)]);
 }
 
 #[test]
 fn a_part_that_only_lacks_its_name_gets_it() {
-    let dir = tempfile::tempdir().unwrap();
-    fs::write(dir.path().join("fox.gz.part"), CONTENT).unwrap();
-    fetch_into(dir.path(), &[&Mirror::new(Manner::Honest)]).unwrap();
-    assert_complete(dir.path());
+    expect_complete(Some(CONTENT), &[&Mirror::new(Manner::Honest)]);
 }
 
 #[test]
 fn a_damaged_part_is_fetched_anew() {
     for damaged in [&b"another fox"[..], &[0; 100]] {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("fox.gz.part"), damaged).unwrap();
         let mirror = Mirror::new(Manner::Honest);
-        fetch_into(dir.path(), &[&mirror]).unwrap();
-        assert_complete(dir.path());
+        expect_complete(Some(damaged), &[&mirror]);
         assert_eq!(mirror.requests(), [damaged.len(), 0]);
     }
 }
 
 #[test]
 fn the_next_mirror_goes_on_where_the_last_one_broke_off() {
-    let dir = tempfile::tempdir().unwrap();
     let [broken, honest] = [Manner::CutsAfter(10), Manner::Honest].map(Mirror::new);
-    fetch_into(dir.path(), &[&broken, &honest]).unwrap();
-    assert_complete(dir.path());
+    expect_complete(None, &[&broken, &honest]);
     assert_eq!(broken.requests(), [0, 10]);
     assert_eq!(honest.requests(), [20]);
 }
@@ -165,10 +159,8 @@ fn the_next_mirror_goes_on_where_the_last_one_broke_off() {
 #[test]
 fn the_next_mirror_is_asked_where_one_lies_or_lacks_the_file() {
     for manner in [Manner::Lies, Manner::NotFound] {
-        let dir = tempfile::tempdir().unwrap();
         let [bad, honest] = [manner, Manner::Honest].map(Mirror::new);
-        fetch_into(dir.path(), &[&bad, &honest]).unwrap();
-        assert_complete(dir.path());
+        expect_complete(None, &[&bad, &honest]);
         assert_eq!(honest.requests(), [0]);
     }
 }
@@ -177,21 +169,14 @@ fn the_next_mirror_is_asked_where_one_lies_or_lacks_the_file() {
 fn a_failure_names_every_mirror_and_its_reason_and_leaves_nothing_wrong_behind() {
     let dir = tempfile::tempdir().unwrap();
     let [liar, empty] = [Manner::Lies, Manner::NotFound].map(Mirror::new);
-    let Error::Io { operation, path, source } =
-        fetch_into(dir.path(), &[&liar, &empty]).unwrap_err()
-    else {
-        panic!("another error");
-    };
-    assert_eq!((operation, path), ("download", dir.path().join("fox.gz")));
-    assert_eq!(
-        source.to_string(),
-        format!(
-            "{}/fox.gz: the MD5 checksum is ad2c6db16220e303b9dfe0334985ed30, not \
-             9e107d9d372bb6826bd81d3542a419d6; the downloaded file was deleted; \
-             {}/fox.gz: answers with status 404",
-            liar.url, empty.url
-        )
-    );
+    let error = fetch_into(dir.path(), &[&liar, &empty]).unwrap_err();
+    let Error::Io { operation, path, source } = &error else { panic!("{error}") };
+    assert_eq!((*operation, path), ("download", &dir.path().join("fox.gz")));
+    let sums = "ad2c6db16220e303b9dfe0334985ed30, not 9e107d9d372bb6826bd81d3542a419d6";
+    let lies =
+        format!("{}/fox.gz: the MD5 checksum is {sums}; the downloaded file was deleted", liar.url);
+    let expected = format!("{lies}; {}/fox.gz: answers with status 404", empty.url);
+    assert_eq!(source.to_string(), expected);
     assert!(!dir.path().join("fox.gz").exists());
     assert!(!dir.path().join("fox.gz.part").exists());
 }

@@ -49,18 +49,11 @@ fn labels_have_one_dimension() {
 
 #[test]
 fn a_truncated_file_is_refused() {
-    assert_eq!(
-        refused("images", &IMAGES[..20]),
-        "images: ends after 4 of 6 values; expected 6 values, because the header says [2, 1, 3]"
-    );
-    assert_eq!(
-        refused("images", &IMAGES[..10]),
-        "images: ends after 10 bytes; expected a header of 16 bytes"
-    );
-    assert_eq!(
-        refused("images.gz", &gzip(&IMAGES[..20])),
-        "images.gz: ends after 4 of 6 values; expected 6 values, because the header says [2, 1, 3]"
-    );
+    let expected = "ends after 4 of 6 values; expected 6 values, because the header says [2, 1, 3]";
+    assert_eq!(refused("images", &IMAGES[..20]), format!("images: {expected}"));
+    assert_eq!(refused("images.gz", &gzip(&IMAGES[..20])), format!("images.gz: {expected}"));
+    let expected = "images: ends after 10 bytes; expected a header of 16 bytes";
+    assert_eq!(refused("images", &IMAGES[..10]), expected);
 }
 
 #[test]
@@ -81,31 +74,23 @@ fn trailing_bytes_are_refused() {
 
 #[test]
 fn a_wrong_magic_number_is_refused() {
-    assert_eq!(
-        refused("images", b"PNG and more than a header"),
-        "images: has the magic number 0x504e4720; expected 0x00000803 (images)"
-    );
+    let expected = "images: has the magic number 0x504e4720; expected 0x00000803 (images)";
+    assert_eq!(refused("images", b"PNG and more than a header"), expected);
 }
 
 #[test]
 fn labels_in_place_of_images_are_told_apart() {
-    assert_eq!(
-        refused("images", &LABELS),
-        "images: has the magic number 0x00000801 (labels); expected 0x00000803 (images)"
-    );
-    assert_eq!(
-        Idx::<1>::parse(&IMAGES[..], Path::new("labels")).unwrap_err().to_string(),
-        "labels: has the magic number 0x00000803 (images); expected 0x00000801 (labels)"
-    );
+    let expected = "images: has the magic number 0x00000801 (labels); expected 0x00000803 (images)";
+    assert_eq!(refused("images", &LABELS), expected);
+    let error = Idx::<1>::parse(&IMAGES[..], Path::new("labels")).unwrap_err().to_string();
+    let expected = "labels: has the magic number 0x00000803 (images); expected 0x00000801 (labels)";
+    assert_eq!(error, expected);
 }
 
 #[test]
 fn what_is_named_gz_must_be_gzip() {
-    assert_eq!(
-        refused("images.gz", b"<html>not found</html>"),
-        "images.gz: is named .gz, but begins with 0x3c68; \
-         expected gzip data, which begins with 0x1f8b"
-    );
+    let expected = "images.gz: is named .gz, but begins with 0x3c68; expected gzip data, which begins with 0x1f8b";
+    assert_eq!(refused("images.gz", b"<html>not found</html>"), expected);
 }
 
 #[test]
@@ -126,11 +111,9 @@ fn damaged_gzip_data_is_refused() {
 fn impossible_dimensions_are_refused_without_asking_for_the_memory() {
     let mut bytes = IMAGES;
     bytes[4..16].fill(0xff);
-    assert_eq!(
-        refused("images", &bytes),
-        "images: claims the dimensions [4294967295, 4294967295, 4294967295]; \
-         expected dimensions whose product fits into memory"
-    );
+    let expected = "images: claims the dimensions [4294967295, 4294967295, 4294967295]; expected dimensions whose \
+                    product fits into memory";
+    assert_eq!(refused("images", &bytes), expected);
     // 2^60 values would fit into an address, but the file has six.
     bytes[4..16].copy_from_slice(&[0x40, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 1]);
     let message = refused("images", &bytes);

@@ -92,11 +92,8 @@ mod tests {
         assert_eq!((image.width(), image.height()), (2, 1));
         assert_eq!(image.rows().collect::<Vec<_>>(), [[1, 2, 3, 4, 5, 6]]);
         assert_eq!(format!("{image:?}"), "Image(2×1)");
-        assert_eq!(
-            Image::new(2, 1, vec![0; 5]).unwrap_err().to_string(),
-            "number of bytes of an image is 5, but must be 2 · 1 · 3, its width, height and \
-             channels"
-        );
+        let expected = "number of bytes of an image is 5, but must be 2 · 1 · 3, its width, height and channels";
+        assert_eq!(Image::new(2, 1, vec![0; 5]).unwrap_err().to_string(), expected);
     }
 
     #[test]

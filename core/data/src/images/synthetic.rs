@@ -111,9 +111,7 @@ mod tests {
     #[test]
     fn images_without_pixels_are_refused() {
         let options = SyntheticImagesOptions { size: 0, ..Default::default() };
-        assert_eq!(
-            SyntheticImages::new(options).unwrap_err().to_string(),
-            "size of synthetic images is 0, but must be at least 1"
-        );
+        let expected = "size of synthetic images is 0, but must be at least 1";
+        assert_eq!(SyntheticImages::new(options).unwrap_err().to_string(), expected);
     }
 }

@@ -6,7 +6,7 @@ mod workers;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -16,28 +16,39 @@ use tch::Tensor;
 use super::*;
 use crate::{DistributedSampler, SequentialSampler, Shard};
 
-/// The numbers below `len`, with a hook that runs before each batch is made.
-struct Numbers<F> {
+/// Batches that a function makes of their indices and the epoch.
+struct Made<F> {
     len: usize,
-    hook: F,
+    batch: F,
 }
 
-impl<F: Fn(&[usize]) -> Result<()> + Send + Sync> Dataset for Numbers<F> {
+impl<F: Fn(&[usize], u64) -> Result<Tensor> + Send + Sync> Dataset for Made<F> {
     type Batch = Tensor;
 
     fn len(&self) -> usize {
         self.len
     }
 
-    fn batch(&self, indices: &[usize], _epoch: u64) -> Result<Tensor> {
-        (self.hook)(indices)?;
-        let numbers: Vec<i64> = indices.iter().map(|&index| index as i64).collect();
-        Ok(Tensor::from_slice(&numbers))
+    fn batch(&self, indices: &[usize], epoch: u64) -> Result<Tensor> {
+        (self.batch)(indices, epoch)
     }
 }
 
+/// The numbers below `len`, with a hook that runs before each batch is made.
+fn numbers_with(
+    len: usize,
+    hook: impl Fn(&[usize]) -> Result<()> + Send + Sync + 'static,
+) -> impl Dataset<Batch = Tensor> + 'static {
+    let batch = move |indices: &[usize], _epoch: u64| {
+        hook(indices)?;
+        let numbers: Vec<i64> = indices.iter().map(|&index| index as i64).collect();
+        Ok(Tensor::from_slice(&numbers))
+    };
+    Made { len, batch }
+}
+
 fn numbers(len: usize) -> impl Dataset<Batch = Tensor> + 'static {
-    Numbers { len, hook: |_: &[usize]| Ok(()) }
+    numbers_with(len, |_| Ok(()))
 }
 
 fn failure(what: &str) -> Error {
@@ -46,6 +57,15 @@ fn failure(what: &str) -> Error {
 
 fn workers(batch_size: usize, num_workers: usize) -> DataLoaderOptions {
     DataLoaderOptions { batch_size, num_workers, ..DataLoaderOptions::default() }
+}
+
+/// A loader of the samples in their order.
+fn in_order<D: Dataset + 'static>(
+    dataset: D,
+    batch_size: usize,
+    num_workers: usize,
+) -> DataLoader<D> {
+    DataLoader::with_options(dataset, SequentialSampler, workers(batch_size, num_workers)).unwrap()
 }
 
 fn collect<D: Dataset<Batch = Tensor> + 'static>(loader: &DataLoader<D>) -> Vec<Vec<i64>> {
@@ -60,10 +80,8 @@ pub(super) fn in_time<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'stat
     });
     match receiver.recv_timeout(Duration::from_secs(60)) {
         Ok(value) => value,
-        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("hangs"),
-        Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
-            resume_unwind(thread.join().unwrap_err())
-        }
+        Err(RecvTimeoutError::Timeout) => panic!("hangs"),
+        Err(RecvTimeoutError::Disconnected) => resume_unwind(thread.join().unwrap_err()),
     }
 }
 
@@ -106,9 +124,8 @@ fn an_epoch_goes_on_from_any_step_and_reads_nothing_that_lies_before() {
             Ok(())
         };
         let sampler = DistributedSampler::new(Shard::new(1, 2).unwrap(), 7);
-        let options = workers(10, num_workers);
-        let loader =
-            DataLoader::with_options(Numbers { len: 101, hook }, sampler, options).unwrap();
+        let (numbers, options) = (numbers_with(101, hook), workers(10, num_workers));
+        let loader = DataLoader::with_options(numbers, sampler, options).unwrap();
         let batches = |step: usize| -> Vec<Vec<i64>> {
             let epoch = loader.epoch_after(3, step * 2 * 10).unwrap();
             assert_eq!(epoch.size_hint(), (6 - step, Some(6 - step)));
@@ -125,9 +142,7 @@ fn an_epoch_goes_on_from_any_step_and_reads_nothing_that_lies_before() {
 #[test]
 fn no_samples_make_no_batches() {
     for num_workers in [0, 2] {
-        let loader =
-            DataLoader::with_options(numbers(0), SequentialSampler, workers(4, num_workers))
-                .unwrap();
+        let loader = in_order(numbers(0), 4, num_workers);
         assert!(loader.is_empty());
         assert!(loader.epoch(0).unwrap().next().is_none());
     }
@@ -135,27 +150,10 @@ fn no_samples_make_no_batches() {
 
 #[test]
 fn the_data_set_learns_which_epoch_it_is() {
-    struct EpochNumbers;
-
-    impl Dataset for EpochNumbers {
-        type Batch = Tensor;
-
-        fn len(&self) -> usize {
-            4
-        }
-
-        fn batch(&self, indices: &[usize], epoch: u64) -> Result<Tensor> {
-            Ok(Tensor::from_slice(&vec![epoch as i64; indices.len()]))
-        }
-    }
-
+    let batch =
+        |indices: &[usize], epoch: u64| Ok(Tensor::from_slice(&vec![epoch as i64; indices.len()]));
     for num_workers in [0, 2] {
-        let loader = DataLoader::with_options(
-            Arc::new(EpochNumbers),
-            SequentialSampler,
-            workers(2, num_workers),
-        )
-        .unwrap();
+        let loader = in_order(Arc::new(Made { len: 4, batch }), 2, num_workers);
         for epoch in [0, 7] {
             for batch in loader.epoch(epoch).unwrap() {
                 assert_eq!(batch.unwrap(), Tensor::from_slice(&[epoch as i64; 2]));
@@ -175,20 +173,16 @@ fn loaders_can_share_a_data_set() {
 #[test]
 fn options_that_cannot_work_are_refused() {
     let refused = |options| {
-        DataLoader::with_options(numbers(10), SequentialSampler, options)
-            .err()
-            .map(|error| error.to_string())
+        let loader = DataLoader::with_options(numbers(10), SequentialSampler, options);
+        loader.err().unwrap().to_string()
     };
-    assert_eq!(refused(workers(0, 0)).unwrap(), "batch_size is 0, but must be at least 1");
-    assert_eq!(
-        refused(DataLoaderOptions { prefetch_factor: 0, ..workers(1, 1) }).unwrap(),
-        "prefetch_factor is 0, but must be at least 1 with workers"
-    );
+    assert_eq!(refused(workers(0, 0)), "batch_size is 0, but must be at least 1");
+    let expected = "prefetch_factor is 0, but must be at least 1 with workers";
+    assert_eq!(refused(DataLoaderOptions { prefetch_factor: 0, ..workers(1, 1) }), expected);
     if !tch::Cuda::is_available() {
-        assert_eq!(
-            refused(DataLoaderOptions { pin_memory: true, ..workers(1, 1) }).unwrap(),
-            "pin_memory is true, but must be false, because this program sees no CUDA device"
-        );
+        let expected =
+            "pin_memory is true, but must be false, because this program sees no CUDA device";
+        assert_eq!(refused(DataLoaderOptions { pin_memory: true, ..workers(1, 1) }), expected);
     }
 }
 

@@ -97,12 +97,9 @@ fn torchvisions_folders_are_found() {
 #[test]
 fn an_empty_directory_is_refused_with_the_names_that_are_missing() {
     let dir = tempfile::tempdir().unwrap();
-    assert_eq!(
-        refused(dir.path(), Split::Test),
-        "DIR: holds no t10k-images-idx3-ubyte and no t10k-images-idx3-ubyte.gz, nor do MNIST/raw \
-         and FashionMNIST/raw below it; expected the IDX files of MNIST or of a data set in its \
-         format"
-    );
+    let expected = "DIR: holds no t10k-images-idx3-ubyte and no t10k-images-idx3-ubyte.gz, nor do MNIST/raw and \
+                    FashionMNIST/raw below it; expected the IDX files of MNIST or of a data set in its format";
+    assert_eq!(refused(dir.path(), Split::Test), expected);
 }
 
 #[test]
@@ -115,28 +112,23 @@ fn a_missing_directory_is_refused() {
 fn images_without_labels_are_refused() {
     let dir = directory(1, &[0]);
     fs::remove_file(dir.path().join("train-labels-idx1-ubyte")).unwrap();
-    assert_eq!(
-        refused(dir.path(), Split::Train),
-        "DIR: holds no train-labels-idx1-ubyte and no train-labels-idx1-ubyte.gz; \
-         expected the labels of DIR/train-images-idx3-ubyte"
-    );
+    let expected = "DIR: holds no train-labels-idx1-ubyte and no train-labels-idx1-ubyte.gz; expected the labels of \
+                    DIR/train-images-idx3-ubyte";
+    assert_eq!(refused(dir.path(), Split::Train), expected);
 }
 
 #[test]
 fn images_and_labels_of_different_counts_are_refused() {
-    assert_eq!(
-        refused(directory(2, &[0, 1, 2]).path(), Split::Train),
-        "DIR/train-labels-idx1-ubyte: holds 3 labels; \
-         expected 2, one for each image in DIR/train-images-idx3-ubyte"
-    );
+    let expected = "DIR/train-labels-idx1-ubyte: holds 3 labels; expected 2, one for each image in \
+                    DIR/train-images-idx3-ubyte";
+    assert_eq!(refused(directory(2, &[0, 1, 2]).path(), Split::Train), expected);
 }
 
 #[test]
 fn a_label_of_ten_is_refused() {
-    assert_eq!(
-        refused(directory(3, &[0, 9, 10]).path(), Split::Train),
-        "DIR/train-labels-idx1-ubyte: holds the label 10 at index 2; expected labels from 0 to 9"
-    );
+    let expected =
+        "DIR/train-labels-idx1-ubyte: holds the label 10 at index 2; expected labels from 0 to 9";
+    assert_eq!(refused(directory(3, &[0, 9, 10]).path(), Split::Train), expected);
 }
 
 #[test]
@@ -144,29 +136,23 @@ fn images_of_another_size_are_refused() {
     let dir = directory(1, &[0]);
     let images = dir.path().join("train-images-idx3-ubyte");
     fs::write(images, idx(&[1, 32, 32], &[0; 1024])).unwrap();
-    assert_eq!(
-        refused(dir.path(), Split::Train),
-        "DIR/train-images-idx3-ubyte: holds images of 32×32 pixels; expected images of 28×28 pixels"
-    );
+    let expected = "DIR/train-images-idx3-ubyte: holds images of 32×32 pixels; expected images of 28×28 pixels";
+    assert_eq!(refused(dir.path(), Split::Train), expected);
 }
 
 #[test]
 fn an_index_beyond_the_end_is_refused() {
     let mnist = Mnist::from_dir(directory(2, &[0, 1]).path(), Split::Train).unwrap();
-    assert_eq!(
-        mnist.batch(&[1, 2], 0).unwrap_err().to_string(),
-        "index is 2, but must be less than the number of images, 2"
-    );
+    let expected = "index is 2, but must be less than the number of images, 2";
+    assert_eq!(mnist.batch(&[1, 2], 0).unwrap_err().to_string(), expected);
 }
 
 #[test]
 fn fashion_mnist_is_read_where_debian_puts_it() {
+    let missing = "/usr/share/datasets/fashion-mnist: does not exist; expected Fashion-MNIST; on Debian and Ubuntu \
+                   `apt-get install dataset-fashion-mnist` puts it there";
     match Mnist::fashion(Split::Test) {
         Ok(fashion) => assert_eq!(fashion.len(), 10_000),
-        Err(error) => assert_eq!(
-            error.to_string(),
-            "/usr/share/datasets/fashion-mnist: does not exist; expected Fashion-MNIST; on Debian \
-             and Ubuntu `apt-get install dataset-fashion-mnist` puts it there"
-        ),
+        Err(error) => assert_eq!(error.to_string(), missing),
     }
 }

@@ -78,26 +78,22 @@ fn no_samples_are_shared_out_as_no_samples() {
     assert_eq!(rank(1, 2).num_samples(0), 0);
 }
 
+/// The first of two ranks' batches of four, or the second's.
+fn batches(seed: u64, r: usize) -> Vec<Vec<usize>> {
+    let indices = DistributedSampler { seed, ..rank(r, 2) }.indices(24, 0).unwrap();
+    indices.chunks(4).map(<[usize]>::to_vec).collect()
+}
+
 #[test]
 fn the_articles_first_screenshot_comes_out_of_seed_111() {
-    let batches = |r| {
-        let sampler = DistributedSampler { seed: 111, ..rank(r, 2) };
-        let indices = sampler.indices(24, 0).unwrap();
-        indices.chunks(4).map(<[usize]>::to_vec).collect::<Vec<_>>()
-    };
-    assert_eq!(batches(0), [[20, 6, 2, 17], [14, 10, 11, 18], [15, 8, 22, 9]]);
-    assert_eq!(batches(1), [[0, 13, 23, 12], [5, 3, 1, 4], [16, 19, 7, 21]]);
+    assert_eq!(batches(111, 0), [[20, 6, 2, 17], [14, 10, 11, 18], [15, 8, 22, 9]]);
+    assert_eq!(batches(111, 1), [[0, 13, 23, 12], [5, 3, 1, 4], [16, 19, 7, 21]]);
 }
 
 #[test]
 fn the_articles_second_screenshot_comes_out_of_seed_1111() {
-    let batches = |r| {
-        let sampler = DistributedSampler { seed: 1111, ..rank(r, 2) };
-        let indices = sampler.indices(24, 0).unwrap();
-        indices.chunks(4).map(<[usize]>::to_vec).collect::<Vec<_>>()
-    };
-    assert_eq!(batches(0), [[20, 19, 4, 0], [14, 3, 5, 18], [8, 17, 1, 11]]);
-    assert_eq!(batches(1), [[22, 21, 16, 13], [23, 2, 6, 12], [7, 9, 15, 10]]);
+    assert_eq!(batches(1111, 0), [[20, 19, 4, 0], [14, 3, 5, 18], [8, 17, 1, 11]]);
+    assert_eq!(batches(1111, 1), [[22, 21, 16, 13], [23, 2, 6, 12], [7, 9, 15, 10]]);
 }
 
 #[test]
@@ -138,12 +134,8 @@ fn the_shards_of_ranks_that_never_started_are_not_trained_on() {
 #[test]
 fn repeated_samples_bias_a_mean() {
     let mean = |drop_last| {
-        let seen: Vec<usize> = (0..5)
-            .flat_map(|r| {
-                let sampler = DistributedSampler { shuffle: false, drop_last, ..rank(r, 5) };
-                sampler.indices(24, 0).unwrap()
-            })
-            .collect();
+        let sampler = |r| DistributedSampler { shuffle: false, drop_last, ..rank(r, 5) };
+        let seen: Vec<usize> = (0..5).flat_map(|r| sampler(r).indices(24, 0).unwrap()).collect();
         (seen.len(), seen.iter().sum::<usize>() as f64 / seen.len() as f64)
     };
     assert_eq!(mean(false), (25, 11.04));
@@ -165,23 +157,17 @@ fn a_sequential_sampler_keeps_the_order_in_every_epoch() {
 
 #[test]
 fn a_shard_that_does_not_exist_is_refused() {
-    assert_eq!(
-        Shard::new(4, 4).unwrap_err().to_string(),
-        "rank is 4, but must be less than num_replicas, which is 4"
-    );
-    assert_eq!(
-        Shard::new(0, 0).unwrap_err().to_string(),
-        "num_replicas is 0, but must be the number of ranks, at least 1"
-    );
+    let expected = "rank is 4, but must be less than num_replicas, which is 4";
+    assert_eq!(Shard::new(4, 4).unwrap_err().to_string(), expected);
+    let expected = "num_replicas is 0, but must be the number of ranks, at least 1";
+    assert_eq!(Shard::new(0, 0).unwrap_err().to_string(), expected);
 }
 
 #[test]
 fn what_cannot_be_drawn_is_refused() {
     let none = RandomSampler { num_samples: Some(0), ..RandomSampler::new(0) };
-    assert_eq!(
-        none.indices(5, 0).unwrap_err().to_string(),
-        "num_samples is 0 of a data set of 5, but must be at least 1, of a data set that is not empty"
-    );
+    let expected = "num_samples is 0 of a data set of 5, but must be at least 1, of a data set that is not empty";
+    assert_eq!(none.indices(5, 0).unwrap_err().to_string(), expected);
     let of_nothing = RandomSampler { num_samples: Some(3), ..RandomSampler::new(0) };
     assert!(of_nothing.indices(0, 0).is_err());
     assert!(RandomSampler::new(0).indices(0, 0).unwrap().is_empty());
@@ -202,12 +188,8 @@ fn what_cannot_be_drawn_is_refused() {
 
 /// What the ranks of one epoch see in all when their number changes: `parts` holds the ranks, and the
 /// batches that each of them takes; the last part goes on to the end.
-fn seen_in_parts(
-    options: DistributedSampler,
-    len: usize,
-    batch_size: usize,
-    parts: &[(usize, usize)],
-) -> Vec<usize> {
+fn seen_in_parts(options: DistributedSampler, len: usize, parts: &[(usize, usize)]) -> Vec<usize> {
+    let batch_size = 4;
     let mut seen = Vec::new();
     for &(ranks, steps) in parts {
         let consumed = seen.len();
@@ -233,14 +215,14 @@ fn an_epoch_whose_ranks_change_in_number_has_every_sample() {
         ] {
             let options = DistributedSampler { shuffle, ..rank(0, 1) };
             let last_ranks = parts[2].0;
-            let mut seen = seen_in_parts(options, len, 4, &parts);
+            let mut seen = seen_in_parts(options, len, &parts);
             assert!(seen.len() < len + last_ranks, "at most the last step is filled up");
             seen.sort_unstable();
             seen.dedup();
             assert_eq!(seen, (0..len).collect::<Vec<_>>());
 
             let options = DistributedSampler { drop_last: true, ..options };
-            let mut seen = seen_in_parts(options, len, 4, &parts);
+            let mut seen = seen_in_parts(options, len, &parts);
             assert!(seen.len() + last_ranks > len, "less than one sample per rank is dropped");
             let total = seen.len();
             seen.sort_unstable();

@@ -152,21 +152,17 @@ fn a_parameter_or_a_name_in_two_places_is_refused_and_named() {
         assert_eq!(optimizer.param_groups().len(), 1);
         error.to_string()
     };
-    assert_eq!(
-        refused(named(&vs, "head.bias")),
-        "head.bias is in parameter group 1 and before that already, but must be in one place"
-    );
+    let expected =
+        "head.bias is in parameter group 1 and before that already, but must be in one place";
+    assert_eq!(refused(named(&vs, "head.bias")), expected);
     let twice = [(); 2].into_iter().flat_map(|()| named(&vs, "backbone.weight"));
-    assert_eq!(
-        refused(twice.collect()),
-        "backbone.weight is in parameter group 1 and before that already, but must be in one place"
-    );
+    let expected =
+        "backbone.weight is in parameter group 1 and before that already, but must be in one place";
+    assert_eq!(refused(twice.collect()), expected);
     let other = vec![("head.bias".to_owned(), Tensor::zeros([2], (Kind::Float, Device::Cpu)))];
-    assert_eq!(
-        refused(other),
-        "a name is head.bias for a second parameter, in parameter group 1, but must be that of \
-         one parameter"
-    );
+    let expected = "a name is head.bias for a second parameter, in parameter group 1, but must be that of one \
+                    parameter";
+    assert_eq!(refused(other), expected);
 }
 
 #[test]
@@ -179,11 +175,9 @@ fn groups_that_the_store_lacks_or_that_lack_options_are_refused() {
     let one_of = "one of the variable store, each once: [0, 2]";
     assert_eq!(refused(&[0, 1, 2]), format!("a group number is 1, but must be {one_of}"));
     assert_eq!(refused(&[0, 2, 0]), format!("a group number is 0, but must be {one_of}"));
-    assert_eq!(
-        refused(&[0]),
-        "group 2 of the variable store (head.weight …) is without options, but must be in \
-         the list, like all its groups: [0, 2]"
-    );
+    let expected = "group 2 of the variable store (head.weight …) is without options, but must be in the list, like \
+                    all its groups: [0, 2]";
+    assert_eq!(refused(&[0]), expected);
     let error = Sgd::from_param_groups([]).unwrap_err().to_string();
     assert_eq!(error, "the list of parameter groups is empty, but must be one or more");
     let wrong = SgdOptions { momentum: -1.0, ..sgd() };
@@ -223,21 +217,15 @@ fn the_state_of_other_groups_is_refused_and_the_parameter_named() {
         assert_eq!(optimizer.state_dict().unwrap(), before);
         error
     };
-    assert_eq!(
-        refused(Sgd::from_named_parameters(named(&vs, "head"), sgd()).unwrap()),
-        "the optimizer state is that of 2 parameter groups, but must be that of 1 parameter group, \
-         which this optimizer has"
-    );
-    assert_eq!(
-        refused(groups(&["backbone.weight"], &["backbone.bias", "head"])),
-        "parameter group 0 of the optimizer state is one with backbone.bias, but must be one \
-         without, as this optimizer's is"
-    );
-    assert_eq!(
-        refused(groups(&["backbone", "head.bias"], &["head.weight"])),
-        "parameter group 0 of the optimizer state is one without head.bias, but must be one with \
-         it, as this optimizer's is"
-    );
+    let expected = "the optimizer state is that of 2 parameter groups, but must be that of 1 parameter group, which \
+                    this optimizer has";
+    assert_eq!(refused(Sgd::from_named_parameters(named(&vs, "head"), sgd()).unwrap()), expected);
+    let expected = "parameter group 0 of the optimizer state is one with backbone.bias, but must be one without, as \
+                    this optimizer's is";
+    assert_eq!(refused(groups(&["backbone.weight"], &["backbone.bias", "head"])), expected);
+    let expected = "parameter group 0 of the optimizer state is one without head.bias, but must be one with it, as \
+                    this optimizer's is";
+    assert_eq!(refused(groups(&["backbone", "head.bias"], &["head.weight"])), expected);
     // The order within a group is of no importance.
     let mut turned = groups(&["backbone.bias", "backbone.weight"], &["head"]);
     turned.load_state_dict(&state).unwrap();

@@ -154,25 +154,17 @@ fn what_is_called_out_of_turn_is_refused() {
     let mut problem = Problem::new(OPTIONS);
     let refused = |result: Result<()>| result.unwrap_err().to_string();
     let step = |problem: &mut Problem| problem.scaler.step(&mut problem.optimizer).map(|_| ());
-    assert_eq!(
-        refused(step(&mut problem)),
-        "unscale_ is called before scale, but must be called after the backward pass of a scaled loss"
-    );
+    let expected = "unscale_ is called before scale, but must be called after the backward pass of a scaled loss";
+    assert_eq!(refused(step(&mut problem)), expected);
     problem.backward(1.0);
-    assert_eq!(
-        refused(problem.scaler.update()),
-        "update is called without a step, but must be called after step"
-    );
+    let expected = "update is called without a step, but must be called after step";
+    assert_eq!(refused(problem.scaler.update()), expected);
     problem.scaler.unscale_(&mut problem.optimizer).unwrap();
-    assert_eq!(
-        refused(problem.scaler.unscale_(&mut problem.optimizer)),
-        "unscale_ is called twice, but must be called once before update"
-    );
+    let expected = "unscale_ is called twice, but must be called once before update";
+    assert_eq!(refused(problem.scaler.unscale_(&mut problem.optimizer)), expected);
     step(&mut problem).unwrap();
-    assert_eq!(
-        refused(step(&mut problem)),
-        "step is called twice, but must be called once before update"
-    );
+    let expected = "step is called twice, but must be called once before update";
+    assert_eq!(refused(step(&mut problem)), expected);
 }
 
 #[test]
@@ -181,20 +173,17 @@ fn gradients_must_be_there_and_of_32_bits() {
     problem.backward(1.0);
     problem.optimizer.zero_grad().unwrap();
     let error = problem.scaler.unscale_(&mut problem.optimizer).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "the optimizer is without a gradient, but must be stepped after a backward pass"
-    );
+    let expected = "the optimizer is without a gradient, but must be stepped after a backward pass";
+    assert_eq!(error, expected);
 
     let half = Tensor::ones([1], (Kind::Half, Device::Cpu)).set_requires_grad(true);
     (&half * 2.0).sum(Kind::Half).backward();
     let named = vec![("half".into(), half)];
     let mut optimizer = Sgd::from_named_parameters(named, SgdOptions::default()).unwrap();
     let error = problem.scaler.unscale_(&mut optimizer).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "a gradient is of Half, but must be of Float: parameters stay in 32 bits under autocast"
-    );
+    let expected =
+        "a gradient is of Half, but must be of Float: parameters stay in 32 bits under autocast";
+    assert_eq!(error, expected);
 }
 
 #[test]
@@ -204,18 +193,12 @@ fn factors_and_scales_that_no_run_could_work_with_are_refused() {
         let message = refused(GradScalerOptions { init_scale, ..OPTIONS });
         assert!(message.ends_with("but must be a finite 32-bit number"), "{message}");
     }
-    assert_eq!(
-        refused(GradScalerOptions { growth_factor: f64::INFINITY, ..OPTIONS }),
-        "growth_factor is inf, but must be a finite number above 1"
-    );
-    assert_eq!(
-        refused(GradScalerOptions { growth_factor: 1.0, ..OPTIONS }),
-        "growth_factor is 1, but must be a finite number above 1"
-    );
-    assert_eq!(
-        refused(GradScalerOptions { backoff_factor: 1.0, ..OPTIONS }),
-        "backoff_factor is 1, but must be a finite number below 1"
-    );
+    let expected = "growth_factor is inf, but must be a finite number above 1";
+    assert_eq!(refused(GradScalerOptions { growth_factor: f64::INFINITY, ..OPTIONS }), expected);
+    let expected = "growth_factor is 1, but must be a finite number above 1";
+    assert_eq!(refused(GradScalerOptions { growth_factor: 1.0, ..OPTIONS }), expected);
+    let expected = "backoff_factor is 1, but must be a finite number below 1";
+    assert_eq!(refused(GradScalerOptions { backoff_factor: 1.0, ..OPTIONS }), expected);
 }
 
 #[test]

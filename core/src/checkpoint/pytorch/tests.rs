@@ -12,8 +12,8 @@ fn file() -> (Vec<(String, Tensor)>, Vec<u8>) {
         .collect();
     tensors.push(("empty".into(), Tensor::zeros([3, 0, 2], (Kind::Float, Device::Cpu))));
     tensors.push(("number".into(), Tensor::from(7i64)));
-    tensors
-        .push(("a view".into(), Tensor::arange(12, (Kind::Float, Device::Cpu)).view([3, 4]).tr()));
+    let view = Tensor::arange(12, (Kind::Float, Device::Cpu)).view([3, 4]).tr();
+    tensors.push(("a view".into(), view));
     let bytes = written(&tensors, &Metadata::from([("training".into(), "{}".into())]));
     (tensors, bytes)
 }
@@ -86,10 +86,8 @@ fn a_kind_that_has_no_storage_is_refused_by_name() {
     let tensor = Tensor::ones([2], (Kind::Float8e4m3fn, Device::Cpu));
     let error = to_file(&[("x".into(), tensor)], &Metadata::new(), Path::new("/dev/null"));
     let error = error.unwrap_err().to_string();
-    assert!(
-        error.starts_with("x is of kind Float8e4m3fn, but must be of one of [Float,"),
-        "{error}"
-    );
+    let expected = "x is of kind Float8e4m3fn, but must be of one of [Float,";
+    assert!(error.starts_with(expected), "{error}");
 }
 
 #[test]
@@ -110,8 +108,7 @@ fn a_pickle_that_would_run_a_program_is_refused_by_its_name() {
     evil.extend(b"\x85R.");
     let error = refused(&evil);
     let expected = "model.pt: a pickle with posix.system; expected tensors by name, as \
-                    torch.save(model.state_dict(), …) writes them; nothing else in a file is \
-                    called";
+                    torch.save(model.state_dict(), …) writes them; nothing else in a file is called";
     assert_eq!(error, expected);
     assert!(file.path().exists());
     // Under the name of a type that a state dict has, too.
@@ -165,8 +162,8 @@ fn the_one_state_dict_among_other_entries_is_taken() {
 
 #[test]
 fn a_view_that_leaves_its_storage_is_refused() {
-    let sized =
-        |number: &[u8]| replaced(&pickle(), b"(J\x03\0\0\0t(J", &[b"(", number, b"t(J"].concat());
+    let three = b"(J\x03\0\0\0t(J";
+    let sized = |number: &[u8]| replaced(&pickle(), three, &[b"(", number, b"t(J"].concat());
     assert!(read_all(&with_pickle(&sized(b"J\x02\0\0\0"))).is_ok());
     for number in [
         &b"J\x04\0\0\0"[..],
@@ -182,11 +179,8 @@ fn a_view_that_leaves_its_storage_is_refused() {
     let far = replaced(&pickle(), b"t(J\x01\0\0\0", stride);
     assert!(refused(&far).contains("not a complete PyTorch file"), "{}", refused(&far));
     let offset = replaced(&pickle(), b"QJ\0\0\0\0", b"QJ\x01\0\0\0");
-    assert!(
-        refused(&offset).contains("out of bounds for storage of size 12"),
-        "{}",
-        refused(&offset)
-    );
+    let error = refused(&offset);
+    assert!(error.contains("out of bounds for storage of size 12"), "{error}");
     let before = replaced(&pickle(), b"QJ\0\0\0\0", b"QJ\xff\xff\xff\xff");
     assert!(refused(&before).contains("not a complete PyTorch file"));
 }

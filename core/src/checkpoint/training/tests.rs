@@ -5,6 +5,7 @@ use crate::checkpoint;
 use crate::nn::named_parameters;
 use crate::optim::lr_scheduler::{LrScheduler, ReduceLrOnPlateau, StepLr};
 use crate::optim::{Adam, AdamOptions, ParamGroup, Sgd, SgdOptions};
+use std::fmt::Debug;
 use std::fs;
 use std::path::PathBuf;
 use tch::{Device, Kind, Tensor, nn};
@@ -43,10 +44,7 @@ fn saved() -> (TempDir, PathBuf, VarStore) {
     (directory, path, vs)
 }
 
-fn refused<P: DeserializeOwned + std::fmt::Debug>(
-    path: &Path,
-    mut training: Training<'_>,
-) -> String {
+fn refused<P: DeserializeOwned + Debug>(path: &Path, mut training: Training<'_>) -> String {
     let before: Vec<_> = training.vs.trainable_variables().iter().map(Tensor::copy).collect();
     let error = training.load::<P>(path, &group()).unwrap_err().to_string();
     assert_eq!(training.vs.trainable_variables(), before);
@@ -106,8 +104,8 @@ fn another_optimizer_is_refused_and_both_are_named() {
     let mut vs = model(3);
     let mut optimizer = Adam::new(&vs, AdamOptions::adamw()).unwrap();
     let error = refused::<u64>(&path, training(&mut vs, &mut optimizer));
-    let expected = "the optimizer state is that of SGD; expected that of AdamW, which is this \
-                    optimizer";
+    let expected =
+        "the optimizer state is that of SGD; expected that of AdamW, which is this optimizer";
     assert!(error.starts_with(&path.display().to_string()), "{error}");
     assert!(error.ends_with(expected), "{error}");
 }
@@ -140,9 +138,8 @@ fn the_options_of_each_group_come_back() {
     let path = directory.path().join("groups.safetensors");
     let adam = |vs: &VarStore| {
         let (weights, biases) = named_parameters(vs).into_iter().partition(|(_, p)| p.dim() == 2);
-        let options = AdamOptions::adamw();
-        Adam::from_param_groups([weights, biases].map(|group| ParamGroup::new(group, options)))
-            .unwrap()
+        let group = |parameters| ParamGroup::new(parameters, AdamOptions::adamw());
+        Adam::from_param_groups([weights, biases].map(group)).unwrap()
     };
     let mut before = adam(&vs);
     before.param_groups_mut()[1].options.weight_decay = 0.0;
@@ -160,19 +157,15 @@ fn a_schedule_or_a_scaler_on_one_side_only_is_refused() {
     let mut vs = model(3);
     let mut optimizer = sgd(&vs);
     let mut scheduler = LrScheduler::new(&mut optimizer, StepLr::new(30)).unwrap();
-    let error = refused::<u64>(
-        &path,
-        Training { scheduler: Some(&mut scheduler), ..training(&mut vs, &mut optimizer) },
-    );
-    let expected = "a training without a learning-rate schedule; expected one with a \
-                    learning-rate schedule, as this one is";
+    let parts = training(&mut vs, &mut optimizer);
+    let error = refused::<u64>(&path, Training { scheduler: Some(&mut scheduler), ..parts });
+    let expected = "a training without a learning-rate schedule; expected one with a learning-rate schedule, as this \
+                    one is";
     assert!(error.ends_with(expected), "{error}");
 
     let mut scaler = GradScaler::new(Default::default()).unwrap();
-    let error = refused::<u64>(
-        &path,
-        Training { scaler: Some(&mut scaler), ..training(&mut vs, &mut optimizer) },
-    );
+    let parts = training(&mut vs, &mut optimizer);
+    let error = refused::<u64>(&path, Training { scaler: Some(&mut scaler), ..parts });
     assert!(error.contains("a training without a gradient scaler"), "{error}");
 }
 

@@ -262,11 +262,9 @@ mod tests {
             let devices = devices.parse().unwrap();
             device_of_rank(Some(&devices), 0, ranks).unwrap_err().to_string()
         };
-        assert_eq!(
-            refused("4xcpu", 1),
-            "devices is cpu:0,cpu:1,cpu:2,cpu:3, but must be one for each rank on this host, here \
-             1: every rank has a device of its own; `cargo launch -n 4` starts that many"
-        );
+        let expected = "devices is cpu:0,cpu:1,cpu:2,cpu:3, but must be one for each rank on this host, here 1: every \
+                        rank has a device of its own; `cargo launch -n 4` starts that many";
+        assert_eq!(refused("4xcpu", 1), expected);
         let error = refused("cpu:0", 2);
         assert!(error.starts_with("devices is cpu:0, but must be one for each rank"), "{error}");
     }

@@ -219,33 +219,28 @@ fn missing(name: &str, because: &str, meaning: &str) -> Error {
 mod tests {
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Result<Option<Env>> {
+    /// What variables say that are written as in a shell: `RANK=0 WORLD_SIZE=2`.
+    fn read(variables: &str) -> Result<Option<Env>> {
+        let variables = variables.split_whitespace().map(|it| it.split_once('=').unwrap());
         Env::from_variables(|name| {
-            variables.iter().find(|(n, _)| *n == name).map(|(_, value)| value.to_string())
+            variables.clone().find(|(found, _)| *found == name).map(|(_, value)| value.to_owned())
         })
     }
 
-    fn message(variables: &[(&str, &str)]) -> String {
+    fn message(variables: &str) -> String {
         read(variables).unwrap_err().to_string()
     }
 
     #[test]
     fn without_a_launcher_a_process_is_alone() {
-        assert_eq!(read(&[]).unwrap(), None);
+        assert_eq!(read("").unwrap(), None);
     }
 
     #[test]
     fn torchruns_variables_are_read() {
-        let env = read(&[
-            ("RANK", "3"),
-            ("WORLD_SIZE", "4"),
-            ("LOCAL_RANK", "1"),
-            ("LOCAL_WORLD_SIZE", "2"),
-            ("MASTER_ADDR", "10.0.0.1"),
-            ("MASTER_PORT", "1234"),
-            ("TORCHELASTIC_USE_AGENT_STORE", "True"),
-        ]);
-        let env = env.unwrap().unwrap();
+        let torchrun = "RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=10.0.0.1 MASTER_PORT=1234 \
+                        TORCHELASTIC_USE_AGENT_STORE=True";
+        let env = read(torchrun).unwrap().unwrap();
         assert_eq!((env.rank, env.world_size), (3, 4));
         assert_eq!((env.local_rank, env.local_world_size), (1, 2));
         assert_eq!((env.master_addr.as_str(), env.master_port), ("10.0.0.1", 1234));
@@ -254,58 +249,44 @@ mod tests {
 
     #[test]
     fn open_mpis_variables_are_read_where_rank_is_absent() {
-        let env = read(&[
-            ("OMPI_COMM_WORLD_RANK", "1"),
-            ("OMPI_COMM_WORLD_SIZE", "2"),
-            ("OMPI_COMM_WORLD_LOCAL_RANK", "1"),
-            ("OMPI_COMM_WORLD_LOCAL_SIZE", "2"),
-        ]);
-        let env = env.unwrap().unwrap();
+        let open_mpi = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1 \
+                        OMPI_COMM_WORLD_LOCAL_SIZE=2";
+        let env = read(open_mpi).unwrap().unwrap();
         assert_eq!((env.rank, env.world_size, env.local_rank), (1, 2, 1));
         assert_eq!((env.master_addr.as_str(), env.master_port), ("127.0.0.1", 29500));
     }
 
     #[test]
     fn sruns_variables_over_two_hosts_need_a_master() {
-        let srun = [
-            ("SLURM_PROCID", "2"),
-            ("SLURM_STEP_NUM_TASKS", "4"),
-            ("SLURM_LOCALID", "0"),
-            ("SLURM_STEP_TASKS_PER_NODE", "2(x2)"),
-        ];
-        insta::assert_snapshot!(message(&srun), @"environment variable MASTER_ADDR is not set while SLURM_PROCID is; expected the host of rank 0: start the program with srun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or none of them for a single process");
+        let srun =
+            "SLURM_PROCID=2 SLURM_STEP_NUM_TASKS=4 SLURM_LOCALID=0 SLURM_STEP_TASKS_PER_NODE=2(x2)";
+        insta::assert_snapshot!(message(srun), @"environment variable MASTER_ADDR is not set while SLURM_PROCID is; expected the host of rank 0: start the program with srun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or none of them for a single process");
     }
 
     #[test]
     fn a_batch_script_of_slurm_is_a_single_process() {
-        assert_eq!(read(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]).unwrap(), None);
+        assert_eq!(read("SLURM_PROCID=0 SLURM_NTASKS=4").unwrap(), None);
     }
 
     #[test]
     fn a_half_set_environment_names_what_is_missing() {
         for (set, missing) in [
-            (&[("RANK", "0")][..], "WORLD_SIZE is not set while RANK is"),
-            (&[("WORLD_SIZE", "2")], "RANK is not set while WORLD_SIZE is"),
-            (&[("MASTER_ADDR", "h")], "RANK is not set while MASTER_ADDR is"),
-            (&[("RANK", "0"), ("WORLD_SIZE", "2")], "MASTER_ADDR is not set while RANK is"),
-            (
-                &[("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "h")],
-                "MASTER_PORT is not set while RANK is",
-            ),
+            ("RANK=0", "WORLD_SIZE is not set while RANK is"),
+            ("WORLD_SIZE=2", "RANK is not set while WORLD_SIZE is"),
+            ("MASTER_ADDR=h", "RANK is not set while MASTER_ADDR is"),
+            ("RANK=0 WORLD_SIZE=2", "MASTER_ADDR is not set while RANK is"),
+            ("RANK=0 WORLD_SIZE=2 MASTER_ADDR=h", "MASTER_PORT is not set while RANK is"),
         ] {
             let text = message(set);
-            assert!(text.contains(missing), "{set:?}: {text}");
+            assert!(text.contains(missing), "{set}: {text}");
         }
     }
 
     #[test]
     fn numbers_that_make_no_sense_are_refused() {
-        let master = [("MASTER_ADDR", "h"), ("MASTER_PORT", "1")];
-        let with = |rank, world| [("RANK", rank), ("WORLD_SIZE", world), master[0], master[1]];
-        insta::assert_snapshot!(message(&with("2", "2")), @r#"environment variable RANK is "2"; expected a rank below WORLD_SIZE, which is 2"#);
-        insta::assert_snapshot!(message(&with("0", "0")), @r#"environment variable WORLD_SIZE is "0"; expected at least 1 process"#);
-        insta::assert_snapshot!(message(&with("-1", "2")), @r#"environment variable RANK is "-1"; expected this process's number, from 0, as a whole number"#);
-        let port = [("RANK", "0"), ("WORLD_SIZE", "1"), master[0], ("MASTER_PORT", "70000")];
-        insta::assert_snapshot!(message(&port), @r#"environment variable MASTER_PORT is "70000"; expected a port from 1 to 65535"#);
+        insta::assert_snapshot!(message("RANK=2 WORLD_SIZE=2 MASTER_ADDR=h MASTER_PORT=1"), @r#"environment variable RANK is "2"; expected a rank below WORLD_SIZE, which is 2"#);
+        insta::assert_snapshot!(message("RANK=0 WORLD_SIZE=0 MASTER_ADDR=h MASTER_PORT=1"), @r#"environment variable WORLD_SIZE is "0"; expected at least 1 process"#);
+        insta::assert_snapshot!(message("RANK=-1 WORLD_SIZE=2 MASTER_ADDR=h MASTER_PORT=1"), @r#"environment variable RANK is "-1"; expected this process's number, from 0, as a whole number"#);
+        insta::assert_snapshot!(message("RANK=0 WORLD_SIZE=1 MASTER_ADDR=h MASTER_PORT=70000"), @r#"environment variable MASTER_PORT is "70000"; expected a port from 1 to 65535"#);
     }
 }

@@ -2,11 +2,10 @@
 
 #![allow(dead_code, reason = "not every test program needs everything")]
 
+use c10d_sys::{Call, Error, GlooAddress, GlooOptions, ProcessGroup, Store, Work};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-
-use c10d_sys::{Call, Error, GlooAddress, GlooOptions, ProcessGroup, Store, Work};
 use tch::{Device, Kind, Tensor};
 
 pub(crate) const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);

@@ -26,14 +26,9 @@ fn expect_halves(image: &Image, left: [u8; 3], right: [u8; 3]) {
     }
 }
 
-fn png_file(
-    (width, height): (u32, u32),
-    colours: ColorType,
-    depth: BitDepth,
-    samples: &[u8],
-) -> Vec<u8> {
+fn png_file(size: (u32, u32), colours: ColorType, depth: BitDepth, samples: &[u8]) -> Vec<u8> {
     let mut file = Vec::new();
-    let mut encoder = Encoder::new(&mut file, width, height);
+    let mut encoder = Encoder::new(&mut file, size.0, size.1);
     encoder.set_color(colours);
     encoder.set_depth(depth);
     if colours == ColorType::Indexed {
@@ -76,6 +71,7 @@ fn an_image_of_one_pixel_is_an_image() {
 #[test]
 fn pngs_of_all_kinds_become_rgb_and_keep_their_bytes() {
     let two = (2, 1);
+    let sixteen_bits = [1, 200, 2, 0, 3, 0, 4, 0, 5, 0, 6, 255];
     for (colours, depth, samples, expected) in [
         (ColorType::Rgb, BitDepth::Eight, &[1, 2, 3, 4, 5, 6][..], [1, 2, 3, 4, 5, 6]),
         (ColorType::Rgba, BitDepth::Eight, &[1, 2, 3, 0, 4, 5, 6, 99], [1, 2, 3, 4, 5, 6]),
@@ -83,12 +79,7 @@ fn pngs_of_all_kinds_become_rgb_and_keep_their_bytes() {
         (ColorType::Grayscale, BitDepth::One, &[0b0100_0000], [0, 0, 0, 255, 255, 255]),
         (ColorType::GrayscaleAlpha, BitDepth::Eight, &[7, 0, 8, 255], [7, 7, 7, 8, 8, 8]),
         (ColorType::Indexed, BitDepth::Eight, &[1, 0], [4, 5, 6, 1, 2, 3]),
-        (
-            ColorType::Rgb,
-            BitDepth::Sixteen,
-            &[1, 200, 2, 0, 3, 0, 4, 0, 5, 0, 6, 255],
-            [1, 2, 3, 4, 5, 6],
-        ),
+        (ColorType::Rgb, BitDepth::Sixteen, &sixteen_bits, [1, 2, 3, 4, 5, 6]),
     ] {
         let image = decode_named("a.png", &png_file(two, colours, depth, samples)).unwrap();
         assert_eq!(image, Image::new(2, 1, expected.into()).unwrap(), "{colours:?} {depth:?}");
@@ -98,16 +89,11 @@ fn pngs_of_all_kinds_become_rgb_and_keep_their_bytes() {
 #[test]
 fn the_content_tells_the_format_and_not_the_name() {
     expect_halves(&decode_named("really_a_jpeg.png", COLOURS).unwrap(), LEFT, RIGHT);
-    assert_eq!(
-        decode_named("notes.jpg", b"no image").unwrap_err().to_string(),
-        "notes.jpg: begins with 0x6e6f2069; expected a JPEG or PNG image, which begins with \
-         0xffd8ff or 0x89504e47"
-    );
-    assert_eq!(
-        decode_named("empty.jpg", b"").unwrap_err().to_string(),
-        "empty.jpg: is empty; expected a JPEG or PNG image, which begins with 0xffd8ff or \
-         0x89504e47"
-    );
+    let expected = "notes.jpg: begins with 0x6e6f2069; expected a JPEG or PNG image, which begins with 0xffd8ff or \
+                    0x89504e47";
+    assert_eq!(decode_named("notes.jpg", b"no image").unwrap_err().to_string(), expected);
+    let expected = "empty.jpg: is empty; expected a JPEG or PNG image, which begins with 0xffd8ff or 0x89504e47";
+    assert_eq!(decode_named("empty.jpg", b"").unwrap_err().to_string(), expected);
 }
 
 #[test]
@@ -156,19 +142,15 @@ fn an_image_of_absurd_size_is_refused_before_memory_is_asked_for() {
     // The frame's header: a marker, its length, the bits of a sample, then height and width.
     let frame = jpeg.windows(2).position(|bytes| bytes == [0xff, 0xc0]).unwrap();
     jpeg[frame + 5..frame + 9].fill(0xff);
-    assert_eq!(
-        decode_named("huge.jpg", &jpeg).unwrap_err().to_string(),
-        "huge.jpg: claims to be an image of 65535×65535 pixels; expected at most 178956970 \
-         pixels; make it smaller"
-    );
+    let expected = "huge.jpg: claims to be an image of 65535×65535 pixels; expected at most 178956970 pixels; make it \
+                    smaller";
+    assert_eq!(decode_named("huge.jpg", &jpeg).unwrap_err().to_string(), expected);
 
     let mut png = Vec::new();
     let mut writer = Encoder::new(&mut png, 1 << 30, 1 << 30).write_header().unwrap();
     writer.write_chunk(png::chunk::IDAT, &[0]).unwrap();
     drop(writer);
-    assert_eq!(
-        decode_named("huge.png", &png).unwrap_err().to_string(),
-        "huge.png: claims to be an image of 1073741824×1073741824 pixels; expected at most \
-         178956970 pixels; make it smaller"
-    );
+    let expected = "huge.png: claims to be an image of 1073741824×1073741824 pixels; expected at most 178956970 \
+                    pixels; make it smaller";
+    assert_eq!(decode_named("huge.png", &png).unwrap_err().to_string(), expected);
 }

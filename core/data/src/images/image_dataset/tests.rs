@@ -28,6 +28,26 @@ fn augmented(len: usize) -> ImageDataset<SyntheticImages> {
     ImageDataset::new(noise(len), transforms, Normalize::IMAGENET, 5).unwrap()
 }
 
+/// Images that a function makes of their indices.
+struct Made<F> {
+    len: usize,
+    image: F,
+}
+
+impl<F: Fn(usize) -> Result<Option<(Image, usize)>> + Send + Sync> ImageSource for Made<F> {
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    fn classes(&self) -> &[String] {
+        &[]
+    }
+
+    fn image(&self, index: usize) -> Result<Option<(Image, usize)>> {
+        (self.image)(index)
+    }
+}
+
 /// The images of an epoch, in the order of their indices.
 fn epoch(epoch: u64, batch_size: usize, num_workers: usize) -> Tensor {
     let options = DataLoaderOptions { batch_size, num_workers, ..Default::default() };
@@ -94,36 +114,19 @@ fn a_batch_holds_normalised_planes_and_labels() {
 
 #[test]
 fn one_batch_is_spread_over_the_workers() {
-    /// Images that come only when two threads are at work on them, or after a time limit.
-    #[derive(Default)]
-    struct Meeting {
-        threads: Mutex<HashSet<ThreadId>>,
-        changed: Condvar,
-    }
-
-    impl ImageSource for Meeting {
-        fn len(&self) -> usize {
-            64
-        }
-
-        fn classes(&self) -> &[String] {
-            &[]
-        }
-
-        fn image(&self, _index: usize) -> Result<Option<(Image, usize)>> {
-            let mut threads = self.threads.lock().unwrap();
-            threads.insert(thread::current().id());
-            self.changed.notify_all();
-            let limit = Duration::from_secs(20);
-            let alone = |threads: &mut HashSet<_>| threads.len() < 2;
-            let (_threads, waited) =
-                self.changed.wait_timeout_while(threads, limit, alone).unwrap();
-            assert!(!waited.timed_out(), "one thread makes the batch alone");
-            Ok(Some((Image::new(1, 1, vec![0; 3])?, 0)))
-        }
-    }
-
-    let dataset = ImageDataset::new(Meeting::default(), Vec::new(), UNCHANGED, 0).unwrap();
+    let (threads, changed) = (Mutex::new(HashSet::new()), Condvar::new());
+    // An image comes only when two threads are at work on the images, or after a time limit.
+    let image = move |_: usize| {
+        let mut threads = threads.lock().unwrap();
+        threads.insert(thread::current().id());
+        changed.notify_all();
+        let limit = Duration::from_secs(20);
+        let alone = |threads: &mut HashSet<_>| threads.len() < 2;
+        let (_threads, waited) = changed.wait_timeout_while(threads, limit, alone).unwrap();
+        assert!(!waited.timed_out(), "one thread makes the batch alone");
+        Ok(Some((Image::new(1, 1, vec![0; 3])?, 0)))
+    };
+    let dataset = ImageDataset::new(Made { len: 64, image }, Vec::new(), UNCHANGED, 0).unwrap();
     let options = DataLoaderOptions { batch_size: 64, num_workers: 2, ..Default::default() };
     let loader = DataLoader::with_options(dataset, SequentialSampler, options).unwrap();
     let batches: Result<Vec<_>> = loader.epoch(0).unwrap().collect();
@@ -150,69 +153,36 @@ fn without_workers_the_calling_thread_does_all_the_work() {
 
 #[test]
 fn images_of_different_sizes_make_no_batch() {
-    /// Image 1 has two pixels more than image 0.
-    struct Growing;
-
-    impl ImageSource for Growing {
-        fn len(&self) -> usize {
-            4
-        }
-
-        fn classes(&self) -> &[String] {
-            &[]
-        }
-
-        fn image(&self, index: usize) -> Result<Option<(Image, usize)>> {
-            Ok(Some((Image::new(2, index + 1, vec![0; 6 * (index + 1)])?, 0)))
-        }
-    }
-
-    let dataset = ImageDataset::new(Growing, Vec::new(), UNCHANGED, 0).unwrap();
-    assert_eq!(
-        dataset.batch(&[2, 2, 1], 0).unwrap_err().to_string(),
-        "size of image 1 is 2×2, but must be 2×3, as that of image 2: end the transforms with one \
-         that gives all images the same size"
-    );
+    // Image 1 has two pixels more than image 0.
+    let image = |index: usize| Ok(Some((Image::new(2, index + 1, vec![0; 6 * (index + 1)])?, 0)));
+    let growing = || Made { len: 4, image };
+    let dataset = ImageDataset::new(growing(), Vec::new(), UNCHANGED, 0).unwrap();
+    let expected = "size of image 1 is 2×2, but must be 2×3, as that of image 2: end the transforms with one that \
+                    gives all images the same size";
+    assert_eq!(dataset.batch(&[2, 2, 1], 0).unwrap_err().to_string(), expected);
     let transforms: Vec<Box<dyn Transform>> = vec![Box::new(CenterCrop::new(2))];
-    let dataset = ImageDataset::new(Growing, transforms, UNCHANGED, 0).unwrap();
+    let dataset = ImageDataset::new(growing(), transforms, UNCHANGED, 0).unwrap();
     assert_eq!(dataset.batch(&[2, 2, 1], 0).unwrap().0.size(), [3, 3, 2, 2]);
 }
 
 #[test]
 fn an_image_that_the_source_leaves_out_is_missing_in_its_batch_and_nothing_else_changes() {
-    /// Of the noise, the images with even numbers.
-    struct Even(SyntheticImages);
-
-    impl ImageSource for Even {
-        fn len(&self) -> usize {
-            self.0.len()
-        }
-
-        fn classes(&self) -> &[String] {
-            self.0.classes()
-        }
-
-        fn image(&self, index: usize) -> Result<Option<(Image, usize)>> {
-            if index.is_multiple_of(2) { self.0.image(index) } else { Ok(None) }
-        }
-    }
-
-    let dataset = ImageDataset::new(Even(noise(8)), Vec::new(), UNCHANGED, 0).unwrap();
+    let all = noise(8);
+    let even =
+        move |index: usize| if index.is_multiple_of(2) { all.image(index) } else { Ok(None) };
+    let even = Made { len: 8, image: even };
+    let dataset = ImageDataset::new(even, Vec::new(), UNCHANGED, 0).unwrap();
     let whole = ImageDataset::new(noise(8), Vec::new(), UNCHANGED, 0).unwrap();
     assert_eq!(dataset.batch(&[1, 4, 3, 2], 0).unwrap(), whole.batch(&[4, 2], 0).unwrap());
-    assert_eq!(
-        dataset.batch(&[5, 1], 0).unwrap_err().to_string(),
-        "a batch is of damaged images only, [5, 1], but must be one with at least one good image: \
-         repair or remove the files, or make larger batches"
-    );
+    let expected = "a batch is of damaged images only, [5, 1], but must be one with at least one good image: repair \
+                    or remove the files, or make larger batches";
+    assert_eq!(dataset.batch(&[5, 1], 0).unwrap_err().to_string(), expected);
 }
 
 #[test]
 fn an_index_past_the_end_is_refused_and_no_indices_make_an_empty_batch() {
     let dataset = ImageDataset::new(noise(4), Vec::new(), UNCHANGED, 0).unwrap();
-    assert_eq!(
-        dataset.batch(&[1, 4], 0).unwrap_err().to_string(),
-        "index is 4, but must be less than the number of images, 4"
-    );
+    let expected = "index is 4, but must be less than the number of images, 4";
+    assert_eq!(dataset.batch(&[1, 4], 0).unwrap_err().to_string(), expected);
     assert_eq!(dataset.batch(&[], 0).unwrap().0.size(), [0, 3, 0, 0]);
 }

@@ -230,11 +230,8 @@ mod tests {
     fn an_image_smaller_than_the_square_is_refused() {
         let image = grey(8, 2, &[0; 16]);
         let error = RandomCrop::new(8, 2).apply(image, &mut SampleRng::new(0, 0, 0)).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "size of RandomCrop is 8, but must be at most 6, the height of the image with its \
-             padding"
-        );
+        let expected = "size of RandomCrop is 8, but must be at most 6, the height of the image with its padding";
+        assert_eq!(error.to_string(), expected);
     }
 
     /// How many of 1000 images are flipped.

@@ -99,11 +99,9 @@ mod tests {
     fn a_narrow_image_that_would_take_gigabytes_is_refused() {
         let image = Image::new(1, 65_500, vec![0; 3 * 65_500]).unwrap();
         let error = Resize::new(224).apply(image, &mut SampleRng::new(0, 0, 0)).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "what Resize(224) makes of Image(1×65500) is 224×14672000 pixels, but must be at most \
-             178956970 pixels; remove the image, or crop it"
-        );
+        let expected = "what Resize(224) makes of Image(1×65500) is 224×14672000 pixels, but must be at most \
+                        178956970 pixels; remove the image, or crop it";
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]

@@ -7,9 +7,7 @@ use tch_parallel_base::memory::{max_memory_allocated, memory_allocated};
 #[test]
 fn the_loop_gets_its_batches_on_the_device_that_it_names() {
     for num_workers in [0, 2] {
-        let loader =
-            DataLoader::with_options(numbers(4), SequentialSampler, workers(2, num_workers))
-                .unwrap();
+        let loader = in_order(numbers(4), 2, num_workers);
         for device in [Device::Cpu, Device::cuda_if_available()] {
             for batch in loader.epoch(0).unwrap().to(device) {
                 assert_eq!(batch.unwrap().device(), device);
@@ -27,9 +25,7 @@ fn the_loop_gets_its_batches_on_the_device_that_it_names() {
 fn on_a_device_the_batches_keep_their_order_and_their_errors() {
     let fails = |indices: &[usize]| if indices[0] == 2 { Err(failure("batch")) } else { Ok(()) };
     for num_workers in [0, 2] {
-        let numbers = Numbers { len: 5, hook: fails };
-        let loader =
-            DataLoader::with_options(numbers, SequentialSampler, workers(1, num_workers)).unwrap();
+        let loader = in_order(numbers_with(5, fails), 1, num_workers);
         let mut batches = loader.epoch(0).unwrap().to(Device::cuda_if_available());
         for expected in [Some(0), Some(1), None, Some(3), Some(4)] {
             let left = 5 - expected.unwrap_or(2);
@@ -49,9 +45,7 @@ fn on_a_device_a_panic_of_the_data_set_takes_the_place_of_its_batch() {
             assert_ne!(indices[0], 2, "two is too much");
             Ok(())
         };
-        let numbers = Numbers { len: 4, hook };
-        let loader =
-            DataLoader::with_options(numbers, SequentialSampler, workers(1, num_workers)).unwrap();
+        let loader = in_order(numbers_with(4, hook), 1, num_workers);
         let mut batches = loader.epoch(0).unwrap().to(Device::cuda_if_available());
         for expected in [Some(0), Some(1), None, Some(3)] {
             let batch = catch_unwind(AssertUnwindSafe(|| batches.next().unwrap().unwrap()));
@@ -68,8 +62,7 @@ fn a_batch_is_counted_on_the_device_that_trains_and_those_that_wait_on_none() {
     const HERE: LogicalDevice = LogicalDevice::Cpu(54);
     let _on = HERE.guard().unwrap();
     for num_workers in [0, 2] {
-        let options = workers(2, num_workers);
-        let loader = DataLoader::with_options(numbers(16), SequentialSampler, options).unwrap();
+        let loader = in_order(numbers(16), 2, num_workers);
         for batch in loader.epoch(0).unwrap().to(HERE) {
             let batch = batch.unwrap();
             assert_eq!(LogicalDevice::of(&batch), HERE);
@@ -90,9 +83,7 @@ fn a_data_set_may_use_devices_on_a_worker() {
         assert_eq!(LogicalDevice::of(&THERE.copy_of(&first)?), THERE);
         Ok(())
     };
-    let numbers = Numbers { len: 4, hook };
-    let loader = DataLoader::with_options(numbers, SequentialSampler, workers(2, 1)).unwrap();
-    for batch in loader.epoch(0).unwrap().to(Device::Cpu) {
+    for batch in in_order(numbers_with(4, hook), 2, 1).epoch(0).unwrap().to(Device::Cpu) {
         assert_eq!(batch.unwrap().size(), [2]);
     }
     assert_eq!(memory_allocated(THERE).unwrap(), 0);

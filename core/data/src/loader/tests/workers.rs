@@ -26,8 +26,7 @@ fn batches_keep_their_order_though_the_first_is_ready_last() {
             }
             Ok(())
         };
-        let dataset = Numbers { len: 6, hook };
-        collect(&DataLoader::with_options(dataset, SequentialSampler, workers(1, 2)).unwrap())
+        collect(&in_order(numbers_with(6, hook), 1, 2))
     });
     assert_eq!(batches, [[0], [1], [2], [3], [4], [5]]);
 }
@@ -36,12 +35,7 @@ fn batches_keep_their_order_though_the_first_is_ready_last() {
 fn a_batch_that_fails_is_an_error_in_its_place() {
     for num_workers in [0, 2] {
         let hook = |indices: &[usize]| if indices[0] == 2 { Err(failure("two")) } else { Ok(()) };
-        let loader = DataLoader::with_options(
-            Numbers { len: 5, hook },
-            SequentialSampler,
-            workers(1, num_workers),
-        )
-        .unwrap();
+        let loader = in_order(numbers_with(5, hook), 1, num_workers);
         let batches: Vec<_> = loader.epoch(0).unwrap().collect();
         let failed: Vec<_> = batches.iter().map(Result::is_err).collect();
         assert_eq!(failed, [false, false, true, false, false]);
@@ -57,8 +51,7 @@ fn a_panic_in_a_worker_goes_on_in_the_training_loop() {
             assert_ne!(indices[0], 2, "two is too much");
             Ok(())
         };
-        let dataset = Numbers { len: 5, hook };
-        collect(&DataLoader::with_options(dataset, SequentialSampler, workers(1, 2)).unwrap())
+        collect(&in_order(numbers_with(5, hook), 1, 2))
     });
 }
 
@@ -71,8 +64,7 @@ fn workers_stop_when_the_loop_breaks_off() {
             count.fetch_add(1, Ordering::SeqCst);
             Ok(())
         };
-        let dataset = Numbers { len: 1000, hook };
-        let loader = DataLoader::with_options(dataset, SequentialSampler, workers(1, 2)).unwrap();
+        let loader = in_order(numbers_with(1000, hook), 1, 2);
         let mut epoch = loader.epoch(0).unwrap();
         epoch.next();
         drop(epoch);
@@ -89,8 +81,7 @@ fn workers_stop_when_the_loop_breaks_off() {
 #[test]
 fn a_loader_may_be_dropped_mid_epoch() {
     for _ in 0..50 {
-        let loader =
-            DataLoader::with_options(numbers(64), SequentialSampler, workers(2, 3)).unwrap();
+        let loader = in_order(numbers(64), 2, 3);
         let mut epoch = loader.epoch(0).unwrap();
         let first = epoch.next().unwrap().unwrap();
         drop(epoch);
@@ -115,9 +106,7 @@ fn a_break_waits_for_the_batch_that_is_just_being_made() {
                 Ok(())
             }
         };
-        let loader =
-            DataLoader::with_options(Numbers { len: 100, hook }, SequentialSampler, workers(1, 1))
-                .unwrap();
+        let loader = in_order(numbers_with(100, hook), 1, 1);
         let epoch = loader.epoch(0).unwrap();
         begun.recv().unwrap();
         let releases = thread::spawn(move || {
@@ -135,26 +124,12 @@ fn a_break_waits_for_the_batch_that_is_just_being_made() {
 
 #[test]
 fn a_data_set_can_spread_a_batch_over_the_workers() {
-    struct Parallel;
-
-    impl Dataset for Parallel {
-        type Batch = Tensor;
-
-        fn len(&self) -> usize {
-            64
-        }
-
-        fn batch(&self, indices: &[usize], _epoch: u64) -> Result<Tensor> {
-            let name = thread::current().name().unwrap_or_default().to_owned();
-            assert!(name.starts_with("dataloader-"), "runs on {name}");
-            let numbers: Vec<i64> = indices.par_iter().map(|&index| index as i64).collect();
-            Ok(Tensor::from_slice(&numbers))
-        }
-    }
-
-    let batches = in_time(|| {
-        let loader = DataLoader::with_options(Parallel, SequentialSampler, workers(8, 2)).unwrap();
-        collect(&loader)
-    });
+    let batch = |indices: &[usize], _epoch: u64| {
+        let name = thread::current().name().unwrap_or_default().to_owned();
+        assert!(name.starts_with("dataloader-"), "runs on {name}");
+        let numbers: Vec<i64> = indices.par_iter().map(|&index| index as i64).collect();
+        Ok(Tensor::from_slice(&numbers))
+    };
+    let batches = in_time(move || collect(&in_order(Made { len: 64, batch }, 8, 2)));
     assert_eq!(batches.concat(), (0..64).collect::<Vec<i64>>());
 }

@@ -1,5 +1,4 @@
-//! What schedules compute, refuse, save and restore. Only the comparison with Python shows that the
-//! bits are equal.
+//! What schedules compute, refuse, save and restore. Only the comparison with Python shows that the bits are equal.
 
 use super::super::{
     AnnealStrategy, ChainedScheduler, ConstantLr, CosineAnnealingLr, CyclicLr, CyclicMode,
@@ -11,9 +10,11 @@ use crate::{Adam, AdamOptions, ParamGroup, Sgd, SgdOptions};
 use approx::assert_relative_eq;
 
 fn sgd(lrs: &[f64]) -> Sgd {
-    let group =
-        |&lr: &f64| ParamGroup::new(vec![], SgdOptions { lr, momentum: 0.5, ..Default::default() });
-    Sgd::from_param_groups(lrs.iter().map(group)).unwrap()
+    Sgd::from_param_groups(lrs.iter().map(|&lr| group(lr))).unwrap()
+}
+
+fn group(lr: f64) -> ParamGroup<SgdOptions> {
+    ParamGroup::new(vec![], SgdOptions { lr, momentum: 0.5, ..Default::default() })
 }
 
 fn warm_up_then_cosine() -> SequentialLr {
@@ -53,12 +54,10 @@ fn rates_follow_the_formulas() {
     assert_eq!(lambda, [0.5, 0.5 * (1.0 / 2.0), 0.5 * (1.0 / 3.0), 0.5 * (1.0 / 4.0)]);
     let both = rates(warm_up_then_cosine(), 16);
     for (epoch, &lr) in both.iter().enumerate() {
+        let angle = std::f64::consts::PI * (epoch as f64 - 5.0) / 10.0;
         let expected = match epoch {
             0..5 => 0.5 * (0.1 + 0.9 * epoch as f64 / 5.0),
-            _ => {
-                let angle = std::f64::consts::PI * (epoch - 5) as f64 / 10.0;
-                0.01 + 0.49 * (1.0 + angle.cos()) / 2.0
-            }
+            _ => 0.01 + 0.49 * (1.0 + angle.cos()) / 2.0,
         };
         assert_relative_eq!(lr, expected, max_relative = 1e-12);
     }
@@ -165,10 +164,8 @@ fn expect_the_same_after_an_interruption<S: Scheduler>(
         let mut scheduler = begin(&mut after);
         scheduler.load_state_dict(&serde_json::from_str(&text).unwrap()).unwrap();
         after.load_state_dict(&state).unwrap();
-        assert_eq!(
-            scheduler.last_lr(),
-            expected[interrupted_at].iter().map(|(lr, _)| *lr).collect::<Vec<_>>()
-        );
+        let rates: Vec<_> = expected[interrupted_at].iter().map(|(lr, _)| *lr).collect();
+        assert_eq!(scheduler.last_lr(), rates);
         for (epoch, expected) in expected.iter().enumerate().skip(interrupted_at) {
             assert_eq!(&values(&after), expected, "{scheduler:?}");
             step(&mut scheduler, &mut after, epoch);
@@ -233,12 +230,9 @@ fn the_state_of_other_settings_is_refused() {
     let state = LrScheduler::new(&mut optimizer, StepLr::new(30)).unwrap().state_dict().unwrap();
     let mut other = LrScheduler::new(&mut optimizer, StepLr::new(10)).unwrap();
     let error = other.load_state_dict(&state).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "the state of the schedule is that of StepLr { step_size: 30, gamma: 0.1 }, but must be \
-         that of StepLr { step_size: 10, gamma: 0.1 }; resume with the schedule that it was \
-         saved with"
-    );
+    let expected = "the state of the schedule is that of StepLr { step_size: 30, gamma: 0.1 }, but must be that of \
+                    StepLr { step_size: 10, gamma: 0.1 }; resume with the schedule that it was saved with";
+    assert_eq!(error, expected);
     let mut plateau = ReduceLrOnPlateau::new(&optimizer, Default::default()).unwrap();
     assert!(plateau.load_state_dict(&state).is_err());
 }
@@ -246,18 +240,16 @@ fn the_state_of_other_settings_is_refused() {
 #[test]
 fn a_group_that_was_added_follows_the_schedule_from_its_own_rate() {
     let mut optimizer = sgd(&[0.5]);
-    let mut scheduler =
-        LrScheduler::new(&mut optimizer, StepLr { step_size: 1, gamma: 0.5 }).unwrap();
+    let halving = StepLr { step_size: 1, gamma: 0.5 };
+    let mut scheduler = LrScheduler::new(&mut optimizer, halving).unwrap();
     scheduler.step(&mut optimizer).unwrap();
-    let added = ParamGroup::new(vec![], SgdOptions { lr: 1.0, ..Default::default() });
-    optimizer.add_param_group(added).unwrap();
+    optimizer.add_param_group(group(1.0)).unwrap();
     scheduler.step(&mut optimizer).unwrap();
     assert_eq!(scheduler.last_lr(), [0.125, 0.5]);
 
     let mut optimizer = sgd(&[0.5]);
     let mut listed = LrScheduler::new(&mut optimizer, OneCycleLr::new([0.1], 9)).unwrap();
-    let added = ParamGroup::new(vec![], SgdOptions { lr: 1.0, ..Default::default() });
-    optimizer.add_param_group(added).unwrap();
+    optimizer.add_param_group(group(1.0)).unwrap();
     let error = listed.step(&mut optimizer).unwrap_err().to_string();
     assert_eq!(error, "the length of max_lr is 1, but must be 2, one for each parameter group");
 }
@@ -301,67 +293,40 @@ fn settings_that_no_run_could_work_with_are_refused() {
     let restarts = CosineAnnealingWarmRestarts::new(5);
     let one_cycle = |pct_start| OneCycleLr { pct_start, ..OneCycleLr::new(0.1, 10) };
     let cyclic = || CyclicLr::new(0.1, 0.2);
+    let momenta = CyclicLr { base_momentum: [0.1; 3].into(), ..cyclic() };
     let lambda = LambdaLr::per_group(vec![Box::new(|_| 1.0)]);
     let sequential = |milestones| SequentialLr { milestones, ..warm_up_then_cosine() };
     let chained = |schedules| ChainedScheduler { schedules };
-    for (refused, expected) in [
-        (refused(StepLr::new(0)), "step_size is 0, but must be 1 epoch or more"),
-        (refused(CosineAnnealingLr::new(0)), "t_max is 0, but must be 1 epoch or more"),
-        (refused(polynomial), "total_iters is 0, but must be 1 epoch or more"),
-        (refused(OneCycleLr::new(0.1, 0)), "total_steps is 0, but must be 1 epoch or more"),
-        (
-            refused(CosineAnnealingWarmRestarts { t_0: 0, ..restarts }),
-            "t_0 is 0, but must be 1 epoch or more",
-        ),
-        (
-            refused(CosineAnnealingWarmRestarts { t_mult: 0, ..restarts }),
-            "t_mult is 0, but must be 1 epoch or more",
-        ),
-        (
-            refused(CyclicLr { step_size_up: 0, ..cyclic() }),
-            "step_size_up is 0, but must be 1 epoch or more",
-        ),
-        (
-            refused(cosine(f64::INFINITY)),
-            "eta_min is inf, but must be a learning rate, not below 0",
-        ),
-        (refused(linear(0.0, 1.0)), "start_factor is 0, but must be above 0 and at most 1"),
-        (
-            refused(ConstantLr { factor: 1.5, total_iters: 5 }),
-            "factor is 1.5, but must be above 0 and at most 1",
-        ),
-        (refused(linear(1.0, 2.0)), "end_factor is 2, but must be from 0 to 1"),
-        (refused(one_cycle(1.5)), "pct_start is 1.5, but must be from 0 to 1"),
-        (refused(gamma(f64::NAN)), "gamma is NaN, but must be a number not below 0"),
-        (refused(ExponentialLr { gamma: -0.9 }), "gamma is -0.9, but must be a number not below 0"),
-        (
-            refused(LambdaLr::new(|_| f64::NAN)),
-            "lr_lambda(0) is NaN, but must be a number not below 0",
-        ),
-        (
-            refused(lambda),
-            "the length of lr_lambda is 1, but must be 2, one for each parameter group",
-        ),
-        (
-            refused(OneCycleLr::new([0.1], 9)),
-            "the length of max_lr is 1, but must be 2, one for each parameter group",
-        ),
-        (
-            refused(CyclicLr { base_momentum: [0.1; 3].into(), ..cyclic() }),
-            "the length of base_momentum is 3, but must be 2, one for each parameter group",
-        ),
-        (
-            refused(sequential(vec![])),
-            "the number of schedules is 2, with 0 milestones, but must be one more than the number \
-             of milestones",
-        ),
-        (
-            refused(sequential(vec![0])),
-            "milestones is [0], but must be epochs from 1 on, each after the one before",
-        ),
-        (refused(chained(vec![])), "the number of schedules is 0, but must be at least 1"),
+    let epoch = "1 epoch or more";
+    let (fraction, factor) = ("from 0 to 1", "above 0 and at most 1");
+    let number = "a number not below 0";
+    let one_each = "2, one for each parameter group";
+    let one_more = "one more than the number of milestones";
+    let ascending = "epochs from 1 on, each after the one before";
+    for (refused, what, expected) in [
+        (refused(StepLr::new(0)), "step_size is 0", epoch),
+        (refused(CosineAnnealingLr::new(0)), "t_max is 0", epoch),
+        (refused(polynomial), "total_iters is 0", epoch),
+        (refused(OneCycleLr::new(0.1, 0)), "total_steps is 0", epoch),
+        (refused(CosineAnnealingWarmRestarts { t_0: 0, ..restarts }), "t_0 is 0", epoch),
+        (refused(CosineAnnealingWarmRestarts { t_mult: 0, ..restarts }), "t_mult is 0", epoch),
+        (refused(CyclicLr { step_size_up: 0, ..cyclic() }), "step_size_up is 0", epoch),
+        (refused(cosine(f64::INFINITY)), "eta_min is inf", "a learning rate, not below 0"),
+        (refused(linear(0.0, 1.0)), "start_factor is 0", factor),
+        (refused(ConstantLr { factor: 1.5, total_iters: 5 }), "factor is 1.5", factor),
+        (refused(linear(1.0, 2.0)), "end_factor is 2", fraction),
+        (refused(one_cycle(1.5)), "pct_start is 1.5", fraction),
+        (refused(gamma(f64::NAN)), "gamma is NaN", number),
+        (refused(ExponentialLr { gamma: -0.9 }), "gamma is -0.9", number),
+        (refused(LambdaLr::new(|_| f64::NAN)), "lr_lambda(0) is NaN", number),
+        (refused(lambda), "the length of lr_lambda is 1", one_each),
+        (refused(OneCycleLr::new([0.1], 9)), "the length of max_lr is 1", one_each),
+        (refused(momenta), "the length of base_momentum is 3", one_each),
+        (refused(sequential(vec![])), "the number of schedules is 2, with 0 milestones", one_more),
+        (refused(sequential(vec![0])), "milestones is [0]", ascending),
+        (refused(chained(vec![])), "the number of schedules is 0", "at least 1"),
     ] {
-        assert_eq!(refused, expected);
+        assert_eq!(refused, format!("{what}, but must be {expected}"));
     }
     // The rise takes no step: 0 / 0.
     let error = refused(one_cycle(0.1));

@@ -14,6 +14,7 @@ fn refused<R: UpdateRule + Default>(change: impl Fn(&mut R)) -> String {
 
 #[test]
 fn options_that_pytorch_refuses_are_refused_by_every_optimizer() {
+    let initial = |o: &mut AdagradOptions| o.initial_accumulator_value = -0.1;
     let not_negative = [
         ("lr is -0.1", refused(|o: &mut SgdOptions| o.lr = -0.1)),
         ("lr is NaN", refused(|o: &mut SgdOptions| o.lr = f64::NAN)),
@@ -38,10 +39,7 @@ fn options_that_pytorch_refuses_are_refused_by_every_optimizer() {
         ("eps is NaN", refused(|o: &mut AdagradOptions| o.eps = f64::NAN)),
         ("lr_decay is -0.1", refused(|o: &mut AdagradOptions| o.lr_decay = -0.1)),
         ("weight_decay is -0.1", refused(|o: &mut AdagradOptions| o.weight_decay = -0.1)),
-        (
-            "initial_accumulator_value is -0.1",
-            refused(|o: &mut AdagradOptions| o.initial_accumulator_value = -0.1),
-        ),
+        ("initial_accumulator_value is -0.1", refused(initial)),
         ("lr is -0.1", refused(|o: &mut AdadeltaOptions| o.lr = -0.1)),
         ("eps is NaN", refused(|o: &mut AdadeltaOptions| o.eps = f64::NAN)),
         ("weight_decay is -0.1", refused(|o: &mut AdadeltaOptions| o.weight_decay = -0.1)),
@@ -61,23 +59,16 @@ fn options_that_pytorch_refuses_are_refused_by_every_optimizer() {
     ] {
         assert_eq!(refused, format!("{found}, but must be at least 0 and below 1"));
     }
-    for (message, refused) in [
-        ("lr is 0, but must be a number above 0", refused(|o: &mut SparseAdamOptions| o.lr = 0.0)),
-        (
-            "eps is NaN, but must be a number above 0",
-            refused(|o: &mut SparseAdamOptions| o.eps = f64::NAN),
-        ),
-        (
-            "rho is 1.1, but must be a number from 0 to 1",
-            refused(|o: &mut AdadeltaOptions| o.rho = 1.1),
-        ),
-        (
-            "nesterov is set with momentum 0 and dampening 0, but must be used with a momentum \
-             above 0 and a dampening of 0",
-            refused(|o: &mut SgdOptions| o.nesterov = true),
-        ),
+    let positive = "a number above 0";
+    let nesterov = refused(|o: &mut SgdOptions| o.nesterov = true);
+    let with_momentum = "used with a momentum above 0 and a dampening of 0";
+    for (found, expected, refused) in [
+        ("lr is 0", positive, refused(|o: &mut SparseAdamOptions| o.lr = 0.0)),
+        ("eps is NaN", positive, refused(|o: &mut SparseAdamOptions| o.eps = f64::NAN)),
+        ("rho is 1.1", "a number from 0 to 1", refused(|o: &mut AdadeltaOptions| o.rho = 1.1)),
+        ("nesterov is set with momentum 0 and dampening 0", with_momentum, nesterov),
     ] {
-        assert_eq!(refused, message);
+        assert_eq!(refused, format!("{found}, but must be {expected}"));
     }
 }
 

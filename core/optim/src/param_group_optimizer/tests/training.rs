@@ -90,8 +90,7 @@ fn steps_of_sgd_are_those_of_pytorchs_cpp_optimizer_to_the_last_bit() {
     }
 }
 
-/// Uses other operations for the same formulas. Only a comparison with Python can show that the
-/// bits are equal.
+/// Uses other operations for the same formulas. Only a comparison with Python can show that the bits are equal.
 #[test]
 fn steps_of_adam_are_those_of_pytorchs_cpp_optimizer_but_for_rounding() {
     for options in adam_variants() {
@@ -178,29 +177,18 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
     let mut optimizer = Adam::new(&problem.vs, AdamOptions::default()).unwrap();
     problem.train(&mut optimizer, 0..2);
     let good = optimizer.state_dict().unwrap();
-    let entries = "PARAMETER.step or PARAMETER.exp_avg or PARAMETER.exp_avg_sq";
-    let unknown = |name| {
-        format!(
-            "the optimizer state is {name}, but must be {entries} for a parameter of this model"
-        )
-    };
+    let unknown =
+        "PARAMETER.step or PARAMETER.exp_avg or PARAMETER.exp_avg_sq for a parameter of this model";
+    let together = "present: weight.step, weight.exp_avg, weight.exp_avg_sq belong together";
+    let (buffer, squares) = ("weight.momentum_buffer", "weight.exp_avg_sq");
     let number = || Some(Tensor::from(0.0));
-    for (name, entry, message) in [
-        ("weight.momentum_buffer", number(), unknown("weight.momentum_buffer")),
-        ("other.exp_avg", number(), unknown("other.exp_avg")),
-        ("bias.exp_avg", number(), "bias.exp_avg is of shape [], but must be of shape [3]".into()),
-        (
-            "bias.step",
-            Some(Tensor::from_slice(&[1.0, 2.0])),
-            "bias.step is of shape [2], but must be of shape []".into(),
-        ),
-        (
-            "weight.exp_avg_sq",
-            None,
-            "weight.exp_avg_sq is missing from the optimizer state, but must be present: \
-             weight.step, weight.exp_avg, weight.exp_avg_sq belong together"
-                .into(),
-        ),
+    let pair = Some(Tensor::from_slice(&[1.0, 2.0]));
+    for (name, entry, found, expected) in [
+        (buffer, number(), "the optimizer state is weight.momentum_buffer", unknown),
+        ("other.exp_avg", number(), "the optimizer state is other.exp_avg", unknown),
+        ("bias.exp_avg", number(), "bias.exp_avg is of shape []", "of shape [3]"),
+        ("bias.step", pair, "bias.step is of shape [2]", "of shape []"),
+        (squares, None, "weight.exp_avg_sq is missing from the optimizer state", together),
     ] {
         // Different values, so that a part that was copied is detected.
         let others = good.tensors.iter().filter(|(found, _)| found != name);
@@ -208,7 +196,8 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
         tensors.extend(entry.map(|entry| (name.to_owned(), entry)));
         let mut state = OptimizerState { tensors, ..optimizer.state_dict().unwrap() };
         state.param_groups[0].options = json!(AdamOptions { lr: 7.0, ..Default::default() });
-        assert_eq!(optimizer.load_state_dict(&state).unwrap_err().to_string(), message);
+        let error = optimizer.load_state_dict(&state).unwrap_err().to_string();
+        assert_eq!(error, format!("{found}, but must be {expected}"));
         assert_eq!(optimizer.state_dict().unwrap(), good);
     }
 }
@@ -219,10 +208,9 @@ fn a_state_of_another_optimizer_is_refused() {
     let adam = Adam::new(&vs, AdamOptions::default()).unwrap();
     let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
     let error = optimizer.load_state_dict(&adam.state_dict().unwrap()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the optimizer state is that of Adam, but must be that of SGD, which is this optimizer"
-    );
+    let expected =
+        "the optimizer state is that of Adam, but must be that of SGD, which is this optimizer";
+    assert_eq!(error.to_string(), expected);
 }
 
 #[test]
@@ -238,10 +226,8 @@ fn a_sparse_momentum_of_another_shape_is_refused() {
     optimizer.load_state_dict(&state).unwrap();
     let smaller = Tensor::ones([4, 2], (Kind::Float, Device::Cpu));
     state.tensors[0].1 = smaller.to_sparse_sparse_dim(1);
-    assert_eq!(
-        optimizer.load_state_dict(&state).unwrap_err().to_string(),
-        "table.momentum_buffer is of shape [4, 2], but must be of shape [5, 2]"
-    );
+    let expected = "table.momentum_buffer is of shape [4, 2], but must be of shape [5, 2]";
+    assert_eq!(optimizer.load_state_dict(&state).unwrap_err().to_string(), expected);
 }
 
 #[test]
