@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 #[test]
 fn every_rank_gets_what_the_root_broadcasts() {
