@@ -2,12 +2,14 @@
 //! training, whose tensors have a prefix each and whose metadata holds the rest.
 
 use super::destination::replace;
+use super::index::{self, is_index};
 use super::pytorch;
 use super::sharded::{Saved, Sharding, while_gathering};
 use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
 use std::fs::File;
 use std::io::{Cursor, Read, Seek};
+use std::ops::Range;
 use std::path::Path;
 use tch_parallel_base::error::with_causes;
 use tch_parallel_base::named_tensors::{self, Metadata, NamedTensors, Source};
@@ -37,18 +39,23 @@ pub(super) fn write_together(
     group: &ProcessGroup,
 ) -> Result<()> {
     let text = |error: Option<&Error>| error.map(|error| with_causes(error));
-    if is_sharded {
+    if is_sharded || is_index(path) {
         // Nobody waits for the tensors of a rank that has none.
         group.agree(operation, text(contents.as_ref().err()).as_deref())?;
     }
-    let written = contents.and_then(|Contents { tensors, metadata }| {
-        while_gathering(&tensors, group, |tensors| write(path, &tensors, &metadata))
+    let written = contents.and_then(|Contents { tensors, metadata }| match is_index(path) {
+        true => index::write(operation, path, tensors, metadata, group),
+        false => while_gathering(&tensors, group, |tensors| write_file(path, &tensors, &metadata)),
     });
     let agreed = group.agree(operation, text(written.as_ref().err()).as_deref());
     written.and(agreed)
 }
 
-fn write<S: Source>(path: &Path, tensors: &[(String, S)], metadata: &Metadata) -> Result<()> {
+pub(super) fn write_file<S: Source>(
+    path: &Path,
+    tensors: &[(String, S)],
+    metadata: &Metadata,
+) -> Result<()> {
     replace(path, |temporary| {
         let to_file = match is_pytorchs(path) {
             true => pytorch::to_file,
@@ -96,6 +103,10 @@ fn parse(
         [] => Err(Error::format(path, "an empty file", WRITTEN)),
         // The length of the header, which is an object of JSON.
         [_, _, _, _, _, _, _, _, b'{', ..] => safetensors(path, file, sharding),
+        [b'{', b'"', ..] => {
+            file.read_to_end(&mut begin).map_err(failed())?;
+            index::read(path, &begin, sharding)
+        }
         [b'P'] | [b'P', b'K', ..] => {
             let mut bytes = begin;
             file.read_to_end(&mut bytes).map_err(failed())?;
@@ -126,8 +137,16 @@ fn safetensors(
     file: &mut (impl Read + Seek),
     sharding: &Sharding,
 ) -> Result<(NamedTensors, Metadata)> {
-    let read = named_tensors::read(file, |name, size| sharding.rows(path, name, size));
-    read.map_err(|error| match error {
+    parse_safetensors(path, file, |name, size| sharding.rows(path, name, size))
+}
+
+/// Reads a file of tensors. `rows` tells which rows of each.
+pub(super) fn parse_safetensors(
+    path: &Path,
+    file: &mut (impl Read + Seek),
+    rows: impl Fn(&str, &[usize]) -> Result<Option<Range<usize>>>,
+) -> Result<(NamedTensors, Metadata)> {
+    named_tensors::read(file, rows).map_err(|error| match error {
         Error::Io { operation, source, .. } => Error::Io { operation, path: path.into(), source },
         error @ Error::Format { .. } => error,
         error => Error::format(path, format!("not a complete safetensors file ({error})"), WRITTEN),

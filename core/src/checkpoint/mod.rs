@@ -1,5 +1,7 @@
 //! Checkpoints: files that are written atomically, by rank 0 alone. They hold the whole model, also where
-//! [`FullyShard`](crate::distributed::FullyShard) has sharded it.
+//! [`FullyShard`](crate::distributed::FullyShard) has sharded it. A name that ends in `.index.json`
+//! divides a checkpoint: each rank writes its rows to a file beside that index, which names the files of
+//! one version only, all of them complete. Any number of ranks reads either.
 //!
 //! - [`save`], [`load`]: the weights, to use the model elsewhere.
 //! - [`Training`]: a whole training, to continue it as if it had not been interrupted.
@@ -13,6 +15,7 @@
 mod bucket_order;
 mod destination;
 mod file;
+mod index;
 mod pytorch;
 mod random;
 mod sharded;

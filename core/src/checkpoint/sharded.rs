@@ -100,7 +100,7 @@ pub(super) enum Saved {
 
 impl Saved {
     /// The ranks that have the other parts.
-    fn shards(&self) -> Option<&ProcessGroup> {
+    pub(super) fn shards(&self) -> Option<&ProcessGroup> {
         match self {
             Saved::Whole(_) => None,
             Saved::Shard { shard, .. } => Some(&shard.mesh.shard),

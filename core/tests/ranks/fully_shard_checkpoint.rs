@@ -92,19 +92,66 @@ fn contents(path: &Path) -> Vec<(String, Tensor)> {
 fn a_resumed_training_takes_the_course_of_an_uninterrupted_one() {
     on_ranks(3, |group| {
         let directory = Directory::new(group);
-        let path = directory.path.join("training.safetensors");
-        let mut whole = Job::new(group, 1);
-        whole.train(0..3);
-        whole.parts().save(&path, &3, group).unwrap();
-        whole.train(3..6);
+        for name in ["training.safetensors", "training.index.json"] {
+            let path = directory.path.join(name);
+            let mut whole = Job::new(group, 1);
+            whole.train(0..3);
+            whole.parts().save(&path, &3, group).unwrap();
+            whole.train(3..6);
 
-        // With another seed, anything that is not loaded shows up.
-        let mut resumed = Job::new(group, 100);
-        let found = resumed.parts().load::<i64>(&path, group).unwrap();
-        assert_eq!((found.progress, found.generators), (3, Generators::Restored));
-        resumed.train(3..6);
-        assert_eq!(resumed.vs.trainable_variables(), whole.vs.trainable_variables());
-        assert_eq!(resumed.optimizer.state_dict().unwrap(), whole.optimizer.state_dict().unwrap());
+            // With another seed, anything that is not loaded shows up.
+            let mut resumed = Job::new(group, 100);
+            let found = resumed.parts().load::<i64>(&path, group).unwrap();
+            assert_eq!((found.progress, found.generators), (3, Generators::Restored));
+            resumed.train(3..6);
+            assert_eq!(resumed.vs.trainable_variables(), whole.vs.trainable_variables());
+            let state = whole.optimizer.state_dict().unwrap();
+            assert_eq!(resumed.optimizer.state_dict().unwrap(), state, "{name}");
+        }
+    });
+}
+
+#[test]
+fn a_checkpoint_in_parts_has_one_complete_version_of_them() {
+    on_ranks(2, |group| {
+        let directory = Directory::new(group);
+        let path = directory.path.join("model.index.json");
+        let mut job = Job::new(group, 1);
+        let names = || {
+            group.barrier().unwrap();
+            let files = fs::read_dir(&directory.path).unwrap();
+            let mut names: Vec<_> = files.map(|it| it.unwrap().file_name()).collect();
+            names.sort();
+            group.barrier().unwrap();
+            names
+        };
+        let parts =
+            |version| [1, 2].map(|it| format!("model-{version}-0000{it}-of-00002.safetensors"));
+        // Not parts of this checkpoint.
+        let others = ["model-best-1-of-2.safetensors", "other-0-00001-of-00002.safetensors"];
+        for name in others {
+            fs::write(directory.path.join(name), "").unwrap();
+        }
+        for version in 0..3 {
+            job.train(0..1);
+            checkpoint::save(&path, &job.vs, group).unwrap();
+            let [one, two] = parts(version);
+            assert_eq!(names(), [&one, &two, others[0], "model.index.json", others[1]]);
+        }
+        let whole = job.model.full_state_dict().unwrap();
+        let mut plain = VarStore::new(Device::Cpu);
+        let _net = Net::new(&plain.root(), |path| linear(&path));
+        checkpoint::load(&path, &mut plain).unwrap();
+        for (name, parameter) in plain.variables() {
+            assert_eq!(parameter, whole[&name], "{name}");
+        }
+        let index = fs::read_to_string(&path).unwrap();
+        for (name, found) in [("missing.safetensors", "No such file"), ("../m", "lie beside it")] {
+            let own = directory.path.join(format!("{}.index.json", group.rank()));
+            fs::write(&own, index.replace(&parts(2)[1], name)).unwrap();
+            let error = checkpoint::load(&own, &mut plain).unwrap_err();
+            assert!(format!("{:#}", anyhow::Error::from(error)).contains(found), "{name}");
+        }
     });
 }
 
@@ -112,24 +159,29 @@ fn a_resumed_training_takes_the_course_of_an_uninterrupted_one() {
 fn any_number_of_ranks_loads_what_another_has_saved() {
     on_ranks(3, |group| {
         let directory = Directory::new(group);
-        let path = |name: &str| directory.path.join(format!("{name}.safetensors"));
-        let mut three = Job::new(group, 1);
-        three.train(0..2);
-        three.parts().save(path("three"), &2, group).unwrap();
+        for end in ["safetensors", "index.json"] {
+            let path = |name: &str| directory.path.join(format!("{name}.{end}"));
+            let mut three = Job::new(group, 1);
+            three.train(0..2);
+            three.parts().save(path("three"), &2, group).unwrap();
 
-        if let Some(pair) = group.new_group(&[0, 1]).unwrap() {
-            let mut two = Job::new(&pair, 100);
-            let found = two.parts().load::<i64>(path("three"), &pair).unwrap();
-            assert_eq!(found.generators, Generators::OtherWorldSize { saved: 3 });
-            two.parts().save(path("two"), &2, &pair).unwrap();
-            assert_eq!(contents(&path("three")), contents(&path("two")));
-            two.train(2..3);
+            if let Some(pair) = group.new_group(&[0, 1]).unwrap() {
+                let mut two = Job::new(&pair, 100);
+                let found = two.parts().load::<i64>(path("three"), &pair).unwrap();
+                assert_eq!(found.generators, Generators::OtherWorldSize { saved: 3 });
+                two.parts().save(path("two"), &2, &pair).unwrap();
+                if end == "safetensors" {
+                    assert_eq!(contents(&path("three")), contents(&path("two")));
+                }
+                two.train(2..3);
+            }
+            group.barrier().unwrap();
+            let mut again = Job::new(group, 200);
+            let _ = again.parts().load::<i64>(path("two"), group).unwrap();
+            assert_eq!(again.vs.trainable_variables(), three.vs.trainable_variables());
+            let state = three.optimizer.state_dict().unwrap();
+            assert_eq!(again.optimizer.state_dict().unwrap(), state, "{end}");
         }
-        group.barrier().unwrap();
-        let mut again = Job::new(group, 200);
-        let _ = again.parts().load::<i64>(path("two"), group).unwrap();
-        assert_eq!(again.vs.trainable_variables(), three.vs.trainable_variables());
-        assert_eq!(again.optimizer.state_dict().unwrap(), three.optimizer.state_dict().unwrap());
     });
 }
 
@@ -169,7 +221,6 @@ fn the_file_is_that_of_the_whole_model_in_both_formats() {
 fn each_copy_of_hybrid_sharding_loads_what_the_first_has_saved() {
     on_ranks(4, |group| {
         let directory = Directory::new(group);
-        let path = directory.path.join("model.safetensors");
         let hybrid = |seed| {
             tch::manual_seed(seed);
             let vs = VarStore::new(Device::Cpu);
@@ -179,13 +230,16 @@ fn each_copy_of_hybrid_sharding_loads_what_the_first_has_saved() {
             (model.unwrap(), vs)
         };
         let (saved, vs) = hybrid(1);
-        checkpoint::save(&path, &vs, group).unwrap();
-        let (loaded, mut vs) = hybrid(2);
-        checkpoint::load(&path, &mut vs).unwrap();
-        assert_eq!(loaded.full_state_dict().unwrap(), saved.full_state_dict().unwrap());
-        let mut four = Job::new(group, 3);
-        checkpoint::load(&path, &mut four.vs).unwrap();
-        assert_eq!(four.model.full_state_dict().unwrap(), saved.full_state_dict().unwrap());
+        for name in ["model.safetensors", "model.index.json"] {
+            let path = directory.path.join(name);
+            checkpoint::save(&path, &vs, group).unwrap();
+            let (loaded, mut vs) = hybrid(2);
+            checkpoint::load(&path, &mut vs).unwrap();
+            assert_eq!(loaded.full_state_dict().unwrap(), saved.full_state_dict().unwrap());
+            let mut four = Job::new(group, 3);
+            checkpoint::load(&path, &mut four.vs).unwrap();
+            assert_eq!(four.model.full_state_dict().unwrap(), saved.full_state_dict().unwrap());
+        }
 
         let error = FullyShard::hybrid(&vs, group, 3, FullyShardOptions::default()).unwrap_err();
         assert!(error.to_string().contains("replicas is 3, but must be a number by which 4"));

@@ -25,6 +25,7 @@ enum Phase {
     Backward,
     Reduce,
     Save,
+    SaveParts,
 }
 
 /// A file whose last change is the time of death.
@@ -95,8 +96,10 @@ fn step(
     }
     model.backward(&loss.mean(Kind::Float))?;
     optimizer.step()?;
-    if phase == Some(Phase::Save) {
-        MOMENTS.store(9, Ordering::Relaxed);
+    match phase {
+        Some(Phase::Save) => MOMENTS.store(9, Ordering::Relaxed),
+        Some(Phase::SaveParts) => MOMENTS.store(2, Ordering::Relaxed),
+        _ => {}
     }
     checkpoint::save(path, &vs, group)
 }
@@ -110,17 +113,18 @@ fn dies_in(test: &str, phase: Phase) {
     common::processes_from(3, test, mortal_in_a_shell, || {
         let group = common::join();
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("model.safetensors");
+        let end = if phase == Phase::SaveParts { "index.json" } else { "safetensors" };
+        let path = directory.path().join(format!("model.{end}"));
         step(&group, None, &path).unwrap();
-        let before = fs::read(&path).unwrap_or_default();
+        let files = || fs::read_dir(directory.path()).unwrap().count();
+        let before = (fs::read(&path).ok(), files());
 
         probe_shared_memory(die_at_the_last_moment);
         let phase = (group.rank() == MORTAL).then_some(phase);
         let error = step(&group, phase, &path).unwrap_err().to_string();
         let delay = fs::metadata(death()).unwrap().modified().unwrap().elapsed().unwrap();
         assert!(error.contains("rank 1 (pid") && delay < SOON, "after {delay:?}: {error}");
-        assert_eq!(fs::read(&path).unwrap_or_default(), before);
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), before.len().min(1));
+        assert_eq!((fs::read(&path).ok(), files()), before);
     });
 }
 
@@ -147,4 +151,9 @@ fn a_rank_that_dies_while_gradients_are_reduced_is_named() {
 #[test]
 fn a_rank_that_dies_while_the_model_is_saved_is_named_and_the_old_file_stays() {
     dies_in(this_test!(), Phase::Save);
+}
+
+#[test]
+fn a_rank_that_dies_while_parts_are_saved_is_named_and_the_old_ones_stay() {
+    dies_in(this_test!(), Phase::SaveParts);
 }
