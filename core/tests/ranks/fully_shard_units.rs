@@ -62,7 +62,33 @@ fn parameters_are_whole_after_a_pass_as_the_options_say() {
             assert_eq!(wholes(), [false, false]);
             model.backward(&pass()).unwrap();
             assert_eq!(wholes(), [false, false]);
+            for (block, expected) in [(false, [true, false]), (true, [true, true])] {
+                model.set_reshard_after_forward(false);
+                net.blocks[1].unit().set_reshard_after_forward(!block);
+                model.backward(&pass()).unwrap();
+                let _ = pass();
+                assert_eq!(wholes(), expected);
+            }
         }
+    });
+}
+
+#[test]
+fn ignored_parameters_stay_whole_and_keep_this_ranks_gradients() {
+    on_ranks(2, |group| {
+        let vs = VarStore::new(Device::Cpu);
+        let ignored_params = ["block.bias".to_owned()].into();
+        let options = FullyShardOptions { ignored_params, ..Default::default() };
+        let sharding = FullyShard::new(&vs, group, options);
+        let model = sharding.root(|root| sharding.shard(root / "block", linear)).unwrap();
+        let [weight, bias] =
+            ["block.weight", "block.bias"].map(|it| vs.variables()[it].shallow_clone());
+        let factor = (group.rank() + 1) as f64;
+        let outputs = model.f_forward_t(&Tensor::ones([3, 5], FLOAT_CPU), true).unwrap();
+        model.backward(&(outputs.sum(Kind::Float) * factor)).unwrap();
+        assert_eq!(bias.grad(), Tensor::full([5], 3.0 * factor, FLOAT_CPU));
+        let rows = [3, 2][group.rank()];
+        assert_eq!(weight.grad(), Tensor::full([rows, 5], 4.5, FLOAT_CPU));
     });
 }
 

@@ -26,6 +26,8 @@ pub struct FullyShardOptions {
     pub reshard_after_forward: Option<bool>,
     /// The kinds of numbers in which the model computes and its gradients are reduced.
     pub mp_policy: MixedPrecisionPolicy,
+    /// The names of parameters that stay whole on each rank. Their gradients are this rank's own.
+    pub ignored_params: HashSet<String>,
     /// Whether all ranks begin with rank 0's parameters and buffers, so that each may have a seed of
     /// its own. Building a block is then a collective, in which all ranks must run Rust. FSDP1's
     /// option; `fully_shard` has none.
@@ -163,7 +165,7 @@ impl<'a> FullyShard<'a> {
         let model = self.unit(build(&self.vs.root()), 0, String::new());
         match lock(&self.failure).take() {
             Some(failure) => return Err(failure),
-            None => self.sync_buffers()?,
+            None => self.sync_whole_variables()?,
         }
         self.schedule.complete();
         Ok(model)
@@ -197,12 +199,12 @@ impl<'a> FullyShard<'a> {
         FsdpModule::new(module, unit, policy, &self.mesh.shard)
     }
 
-    fn sync_buffers(&self) -> Result<()> {
-        let trained: HashSet<_> = self.vs.trainable_variables().iter().map(identity).collect();
+    /// Gives all ranks rank 0's buffers, and ignored parameters.
+    fn sync_whole_variables(&self) -> Result<()> {
         let mut variables: Vec<_> = self.vs.variables().into_iter().collect();
-        variables.retain(|(_, variable)| !trained.contains(&identity(variable)));
+        variables.retain(|(_, variable)| !lock(&self.shards).contains(&identity(variable)));
         variables.sort_by(|(one, _), (other, _)| one.cmp(other));
-        variables.iter().try_for_each(|(_, buffer)| self.sync(buffer))
+        variables.iter().try_for_each(|(_, variable)| self.sync(variable))
     }
 
     /// Gives all ranks rank 0's values, if that is wanted.
@@ -228,6 +230,9 @@ impl<'a> FullyShard<'a> {
                 continue;
             }
             let Some(name) = names.get(&identity(&whole)) else { continue };
+            if self.options.ignored_params.contains(name) {
+                continue;
+            }
             self.sync(&whole)?;
             let parameter = Parameter::shard(name.clone(), whole, kind, &self.mesh)?;
             let shard = parameter.local();

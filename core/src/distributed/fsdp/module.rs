@@ -114,6 +114,12 @@ impl<M> FsdpModule<M> {
         self.units().iter().for_each(|unit| unit.set_requires_gradient_sync(sync));
     }
 
+    /// Whether to free the parameters of this block and of those inside it after their forward pass, and
+    /// to gather them again for the backward pass. `model.set_reshard_after_forward(reshard)`
+    pub fn set_reshard_after_forward(&self, reshard: bool) {
+        self.units().iter().for_each(|unit| unit.set_reshard_after_forward(reshard));
+    }
+
     /// Whether to free the parameters of this block and of those inside it after their backward pass.
     /// `model.set_reshard_after_backward(reshard)`
     pub fn set_reshard_after_backward(&self, reshard: bool) {

@@ -81,6 +81,10 @@ impl Unit {
         lock(&self.state).syncs_gradients = sync;
     }
 
+    pub fn set_reshard_after_forward(&self, reshard: bool) {
+        lock(&self.state).reshard_after_forward = reshard;
+    }
+
     pub fn set_reshard_after_backward(&self, reshard: bool) {
         lock(&self.state).reshard_after_backward = reshard;
     }
