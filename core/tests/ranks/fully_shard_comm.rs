@@ -10,15 +10,22 @@ use tch_parallel::profiler::profile;
 /// What is exchanged meanwhile, in order: G for a gathering of parameters, R for a reduction of
 /// gradients.
 fn exchanges<R>(body: impl FnOnce() -> R) -> (String, R) {
+    traced(false, body)
+}
+
+/// The same, with the number of the block instead of G, without the root.
+fn traced<R>(with_blocks: bool, body: impl FnOnce() -> R) -> (String, R) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("trace.json");
     let mut result = None;
     profile(&path, || result = Some(body())).unwrap();
     let trace: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     let events = trace["traceEvents"].as_array().unwrap().iter().filter_map(|event| {
-        let letter = match event["name"].as_str()? {
-            "shared_memory:all_gather" => 'G',
-            "shared_memory:reduce_scatter" => 'R',
+        let letter = match event["name"].as_str()?.split_once(" (blocks.") {
+            // The number of the block.
+            Some(("FSDP::all_gather", block)) if with_blocks => block.chars().next()?,
+            None if event["name"] == "shared_memory:all_gather" && !with_blocks => 'G',
+            None if event["name"] == "shared_memory:reduce_scatter" => 'R',
             _ => return None,
         };
         Some((event["ts"].as_f64()?, letter))
@@ -114,6 +121,27 @@ fn gradients_accumulate_in_the_units_that_do_not_exchange_them() {
             });
             let count = |letter: char| found.matches(letter).count();
             assert_eq!((count('G'), count('R')), (gathers, reductions), "{waits:?}: {found}");
+            twins.step();
+        }
+    });
+}
+
+#[test]
+fn blocks_are_gathered_ahead_as_the_user_chooses() {
+    on_ranks(2, |group| {
+        let [mut twins, ..] = each_way(group, Net::new);
+        let xs = batch(group, 0);
+        for (chosen, expected) in [(false, ["012", "21R0RRR"]), (true, ["021", "201RRRR"])] {
+            if chosen {
+                let [zero, _, two] = &twins.sharded.module().blocks[..] else { unreachable!() };
+                let one = twins.sharded.module().blocks[1].unit();
+                zero.unit().set_modules_to_forward_prefetch(&[two.unit()]);
+                two.unit().set_modules_to_backward_prefetch(&[zero.unit(), one]);
+            }
+            let pass = || twins.sharded.forward((), |net, ()| net.loss(&xs)).unwrap();
+            let (forward, loss) = traced(true, pass);
+            let backward = || twins.backward(&loss, &twins.whole.loss(&xs));
+            assert_eq!([forward, traced(true, backward).0], expected);
             twins.step();
         }
     });

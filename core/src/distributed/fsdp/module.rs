@@ -10,7 +10,7 @@ use c10d_sys::autograd::backward_from;
 use c10d_sys::tensor::grad_enabled;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tch::nn::ModuleT;
 use tch::{Tensor, no_grad};
@@ -114,6 +114,18 @@ impl<M> FsdpModule<M> {
         self.units().iter().for_each(|unit| unit.set_requires_gradient_sync(sync));
     }
 
+    /// Starts to gather these blocks when this block's forward pass begins, before they are needed.
+    /// `module.set_modules_to_forward_prefetch(modules)`
+    pub fn set_modules_to_forward_prefetch<N>(&self, modules: &[&FsdpModule<N>]) {
+        self.unit.set_prefetches(|it| it.forward = units_of(modules));
+    }
+
+    /// Starts to gather these blocks when this block's backward pass begins, instead of the one whose
+    /// backward pass comes next. `module.set_modules_to_backward_prefetch(modules)`
+    pub fn set_modules_to_backward_prefetch<N>(&self, modules: &[&FsdpModule<N>]) {
+        self.unit.set_prefetches(|it| it.backward = units_of(modules));
+    }
+
     /// Whether to free the parameters of this block and of those inside it after their forward pass, and
     /// to gather them again for the backward pass. `model.set_reshard_after_forward(reshard)`
     pub fn set_reshard_after_forward(&self, reshard: bool) {
@@ -191,6 +203,10 @@ impl<M> FsdpModule<M> {
         units.retain(|unit| own.is_empty() || unit.name == *own || is_inside(&unit.name));
         units
     }
+}
+
+fn units_of<M>(modules: &[&FsdpModule<M>]) -> Vec<Weak<Unit>> {
+    modules.iter().map(|module| Arc::downgrade(&module.unit)).collect()
 }
 
 fn collect(of: &mut impl Tensors) -> Vec<Tensor> {

@@ -11,7 +11,7 @@ use crate::{Error, Result};
 use c10d_sys::backward_hooks::{after_backward, before_backward, in_backward};
 use c10d_sys::tensor::grad_enabled;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use tch::{Kind, Tensor, no_grad};
 use tch_parallel_base::lock;
 
@@ -40,6 +40,16 @@ struct State {
     syncs_gradients: bool,
     /// The places of its forward passes in the schedule's order.
     post_forward_places: Vec<usize>,
+    /// The units to gather ahead, if the user has chosen any.
+    prefetches: Prefetches,
+}
+
+/// The units that are gathered while another one's passes run.
+#[derive(Debug, Default)]
+pub(super) struct Prefetches {
+    pub forward: Vec<Weak<Unit>>,
+    /// Empty for the one whose backward pass comes next.
+    pub backward: Vec<Weak<Unit>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,6 +78,7 @@ impl Unit {
             reshard_after_backward: true,
             syncs_gradients: true,
             post_forward_places: Vec::new(),
+            prefetches: Prefetches::default(),
         };
         let (mesh, schedule, state) = (mesh.clone(), Arc::clone(schedule), Mutex::new(state));
         Arc::new(Unit { name, reduce_kind, mesh, schedule, state })
@@ -79,6 +90,17 @@ impl Unit {
 
     pub fn set_requires_gradient_sync(&self, sync: bool) {
         lock(&self.state).syncs_gradients = sync;
+    }
+
+    pub fn set_prefetches(&self, set: impl FnOnce(&mut Prefetches)) {
+        set(&mut lock(&self.state).prefetches);
+    }
+
+    /// Starts to gather the units that `of` selects, and returns whether there were any.
+    fn prefetch_chosen(&self, of: impl FnOnce(&Prefetches) -> &[Weak<Unit>]) -> Result<bool> {
+        let chosen = of(&lock(&self.state).prefetches).to_vec();
+        chosen.iter().filter_map(Weak::upgrade).try_for_each(|unit| unit.prefetch())?;
+        Ok(!chosen.is_empty())
     }
 
     pub fn set_reshard_after_forward(&self, reshard: bool) {
@@ -181,6 +203,7 @@ impl Unit {
             );
         }
         self.unshard()?;
+        self.prefetch_chosen(|it| &it.forward)?;
         if !inputs.is_empty() {
             let unit = Arc::clone(self);
             after_backward(inputs, move || unit.schedule.kept(unit.post_backward()))
@@ -221,6 +244,9 @@ impl Unit {
         }
         self.unshard()?;
         let place = lock(&self.state).post_forward_places.pop();
+        if self.prefetch_chosen(|it| &it.backward)? {
+            return Ok(());
+        }
         if let Some(before) = place.and_then(|place| self.schedule.before(place)) {
             before.prefetch()?;
         }
