@@ -123,9 +123,6 @@ impl Drop for Profiler {
 }
 
 /// Records `body`, for a trace at `path`: `with torch.profiler.profile()`.
-///
-/// # Errors
-/// Those of [`Profiler::start`] and [`Profiler::stop`].
 pub fn profile<R>(path: impl AsRef<Path>, body: impl FnOnce() -> R) -> Result<R> {
     let profiler = Profiler::start(path.as_ref())?;
     let result = body();

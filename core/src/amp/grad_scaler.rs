@@ -239,9 +239,6 @@ impl GradScaler {
 
     /// What the next iteration depends on; `None` if scaling is off. Call this after
     /// [`update`](Self::update).
-    ///
-    /// # Errors
-    /// Those of [`get_scale`](Self::get_scale).
     pub fn state_dict(&self) -> Result<Option<GradScalerState>> {
         if !self.enabled {
             return Ok(None);

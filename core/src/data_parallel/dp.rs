@@ -222,9 +222,6 @@ fn one<O>(outputs: Vec<O>) -> Result<O> {
 
 impl<M: ModuleT> DataParallel<M> {
     /// [`ModuleT::forward_t`] that returns errors, named as tch names its fallible functions.
-    ///
-    /// # Errors
-    /// As [`forward`](Self::forward).
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
         self.forward(xs.shallow_clone(), |module, xs| module.forward_t(&xs, train))
     }

@@ -52,9 +52,6 @@ impl<M: Send> DataParallelModel<M> {
 
     /// Divides the inputs along their first dimension and calls `f` with the module on every device
     /// that gets a part of them.
-    ///
-    /// # Errors
-    /// Those of [`DataParallel::forward`](super::DataParallel::forward).
     pub fn forward<I, O>(&self, inputs: I, f: impl Fn(&M, I) -> O + Sync) -> Result<SplitOutputs<O>>
     where
         I: Tensors + Send,
@@ -87,9 +84,6 @@ impl<M: Send> DataParallelModel<M> {
 
 impl<M: ModuleT> DataParallelModel<M> {
     /// [`forward`](Self::forward) for a module with one input and one output.
-    ///
-    /// # Errors
-    /// Those of [`forward`](Self::forward).
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<SplitOutputs<Tensor>> {
         self.forward(xs.shallow_clone(), |module, xs| module.forward_t(&xs, train))
     }

@@ -66,9 +66,6 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
     }
 
     /// [`ParamGroupOptimizer::add_param_group`]. The shares of the groups so far remain.
-    ///
-    /// # Errors
-    /// The same.
     pub fn add_param_group(&mut self, group: ParamGroup<R>) -> Result<()> {
         self.optimizer.add_param_group(group)?;
         self.share_out();

@@ -67,9 +67,6 @@ impl ScheduledProfiler {
     }
 
     /// Ends a step of the training: `profile.step()`.
-    ///
-    /// # Errors
-    /// Those of [`Profiler::start`] and [`Profiler::stop`].
     pub fn step(&mut self) -> Result<()> {
         self.steps += 1;
         if self.steps == self.schedule.wait + self.schedule.active

@@ -10,17 +10,11 @@ use tch::Tensor;
 impl ProcessGroup {
     /// The tensors of all ranks, in the order of ranks, on every rank: one per rank, each with the
     /// shape of `tensor`, which must be the same on all ranks. `dist.all_gather`.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
     pub fn all_gather(&self, tensor: &Tensor) -> Result<Vec<Tensor>> {
         self.start_all_gather(tensor, false)?.wait()
     }
 
     /// [`all_gather`](Self::all_gather) that returns before it has finished.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     pub fn all_gather_async(&self, tensor: Tensor) -> Result<Pending<Vec<Tensor>>> {
         self.start_all_gather(&tensor, true)
     }
@@ -38,18 +32,12 @@ impl ProcessGroup {
     /// dimension. `dist.all_gather_into_tensor`.
     ///
     /// `output` is `[ranks * N, ..]` or `[ranks, N, ..]` for an `input` of `[N, ..]`.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
     #[doc(alias = "all_gather_single")]
     pub fn all_gather_into_tensor(&self, output: &mut Tensor, input: &Tensor) -> Result<()> {
         self.start_all_gather_into_tensor(output, input, false)?.wait()
     }
 
     /// [`all_gather_into_tensor`](Self::all_gather_into_tensor) that returns before it has finished.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     pub fn all_gather_into_tensor_async(
         &self,
         output: Tensor,
@@ -74,17 +62,11 @@ impl ProcessGroup {
 
     /// The tensors of all ranks, in the order of ranks, on rank `dst`; `None` on the others. All
     /// have the same shape. `dist.gather`.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
     pub fn gather(&self, tensor: &Tensor, dst: usize) -> Result<Option<Vec<Tensor>>> {
         self.start_gather(tensor, dst, false)?.wait()
     }
 
     /// [`gather`](Self::gather) that returns before it has finished.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     pub fn gather_async(&self, tensor: Tensor, dst: usize) -> Result<Pending<Option<Vec<Tensor>>>> {
         self.start_gather(&tensor, dst, true)
     }
@@ -121,9 +103,6 @@ impl ProcessGroup {
     /// assert_eq!(own.int64_value(&[]), group.rank() as i64);
     /// # Ok::<(), tch_parallel::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
     pub fn scatter(
         &self,
         tensor: &mut Tensor,
@@ -134,9 +113,6 @@ impl ProcessGroup {
     }
 
     /// [`scatter`](Self::scatter) that returns before it has finished.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     pub fn scatter_async(
         &self,
         tensor: Tensor,
@@ -185,17 +161,11 @@ impl ProcessGroup {
     /// Copies `input_list[r]` of this rank into rank r's `output_list[q]`, where q is this rank.
     /// All tensors have the same shape and kind, as gloo demands in Python too; for parts of any
     /// size, there is [`all_to_all_single`](Self::all_to_all_single). `dist.all_to_all`.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
     pub fn all_to_all(&self, output_list: &mut [Tensor], input_list: &[Tensor]) -> Result<()> {
         self.start_all_to_all(output_list, input_list, false)?.wait()
     }
 
     /// [`all_to_all`](Self::all_to_all) that returns before it has finished.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     pub fn all_to_all_async(
         &self,
         output_list: Vec<Tensor>,
@@ -228,9 +198,6 @@ impl ProcessGroup {
     /// Part r of `input` has `input_split_sizes[r]` rows and goes to rank r; part r of `output` has
     /// `output_split_sizes[r]` rows and comes from rank r. If both lists are empty, all parts have
     /// the same number of rows.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
     pub fn all_to_all_single(
         &self,
         output: &mut Tensor,
@@ -243,9 +210,6 @@ impl ProcessGroup {
     }
 
     /// [`all_to_all_single`](Self::all_to_all_single) that returns before it has finished.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     pub fn all_to_all_single_async(
         &self,
         output: Tensor,

@@ -39,9 +39,6 @@ impl ProcessGroup {
 
     /// The values of all ranks, in the order of ranks, on rank `dst`; `None` on the others.
     /// `dist.gather_object`.
-    ///
-    /// # Errors
-    /// Those of [`all_gather_object`](Self::all_gather_object).
     pub fn gather_object<T: Serialize + DeserializeOwned>(
         &self,
         object: &T,
@@ -55,9 +52,6 @@ impl ProcessGroup {
     }
 
     /// Replaces `object` with that of rank `src`. `dist.broadcast_object_list`.
-    ///
-    /// # Errors
-    /// Those of [`all_gather_object`](Self::all_gather_object).
     #[doc(alias = "broadcast_object_list")]
     pub fn broadcast_object<T: Serialize + DeserializeOwned>(
         &self,
@@ -96,9 +90,6 @@ impl ProcessGroup {
     /// assert_eq!(own, format!("shard-{}", group.rank()));
     /// # Ok::<(), tch_parallel::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of [`all_gather_object`](Self::all_gather_object).
     #[doc(alias = "scatter_object_list")]
     pub fn scatter_object<T: Serialize + DeserializeOwned>(
         &self,

@@ -40,9 +40,6 @@ use tch_parallel_contract::CULPRIT;
 /// ```
 ///
 /// [`ProcessGroup`]: crate::distributed::ProcessGroup
-///
-/// # Errors
-/// Those of `main`.
 pub fn record<T, E>(main: impl FnOnce() -> Result<T, E>) -> Result<T, Box<dyn Error + Send + Sync>>
 where
     E: Into<Box<dyn Error + Send + Sync>>,

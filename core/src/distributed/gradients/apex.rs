@@ -108,17 +108,11 @@ impl<M> ApexDistributedDataParallel<M> {
     }
 
     /// [`DistributedDataParallel::forward`]
-    ///
-    /// # Errors
-    /// Those of [`DistributedDataParallel::forward`].
     pub fn forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
         self.model.forward(f)
     }
 
     /// [`DistributedDataParallel::backward`]
-    ///
-    /// # Errors
-    /// Those of [`DistributedDataParallel::backward`].
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
         self.model.backward(loss)
     }
@@ -134,9 +128,6 @@ impl<M> ApexDistributedDataParallel<M> {
     }
 
     /// [`DistributedDataParallel::logging_data`]
-    ///
-    /// # Errors
-    /// Those of [`DistributedDataParallel::logging_data`].
     pub fn logging_data(&self) -> Result<DdpLoggingData> {
         self.model.logging_data()
     }
@@ -144,9 +135,6 @@ impl<M> ApexDistributedDataParallel<M> {
 
 impl<M: ModuleT> ApexDistributedDataParallel<M> {
     /// [`ModuleT::forward_t`] that returns errors.
-    ///
-    /// # Errors
-    /// Those of [`DistributedDataParallel::forward`].
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
         self.model.f_forward_t(xs, train)
     }

@@ -336,9 +336,6 @@ impl<M> DistributedDataParallel<M> {
 
 impl<M: ModuleT> DistributedDataParallel<M> {
     /// [`ModuleT::forward_t`] that returns errors; the name follows tch's fallible functions.
-    ///
-    /// # Errors
-    /// Those of [`forward`](Self::forward).
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
         self.forward(|module| module.forward_t(xs, train))
     }

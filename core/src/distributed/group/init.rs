@@ -81,9 +81,6 @@ pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> 
 
 impl ProcessGroup {
     /// [`init_process_group`] with its defaults.
-    ///
-    /// # Errors
-    /// Those of [`init_process_group`].
     pub fn from_env() -> Result<ProcessGroup> {
         init_process_group(ProcessGroupOptions::default())
     }
