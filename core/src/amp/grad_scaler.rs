@@ -9,32 +9,23 @@ use c10d_sys::tensor::identity;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use tch::{Device, Kind, Tensor, no_grad};
+use tch_parallel_base::options;
 
-/// PyTorch's keyword arguments of `GradScaler`, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct GradScalerOptions {
-    /// The initial scale of losses.
-    pub init_scale: f64,
-    /// The factor by which the scale grows after [`growth_interval`](Self::growth_interval) steps;
-    /// above 1.
-    pub growth_factor: f64,
-    /// The factor by which the scale shrinks after a skipped step; below 1.
-    pub backoff_factor: f64,
-    /// The number of consecutive steps, none of them skipped, after which the scale grows.
-    pub growth_interval: i64,
-    /// Whether to scale at all, so that one program can run with and without.
-    pub enabled: bool,
-}
-
-impl Default for GradScalerOptions {
-    fn default() -> Self {
-        GradScalerOptions {
-            init_scale: 65536.0,
-            growth_factor: 2.0,
-            backoff_factor: 0.5,
-            growth_interval: 2000,
-            enabled: true,
-        }
+options! {
+    /// PyTorch's keyword arguments of `GradScaler`, with its defaults.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct GradScalerOptions {
+        /// The initial scale of losses.
+        pub init_scale: f64 = 65536.0,
+        /// The factor by which the scale grows after [`growth_interval`](Self::growth_interval)
+        /// steps; above 1.
+        pub growth_factor: f64 = 2.0,
+        /// The factor by which the scale shrinks after a skipped step; below 1.
+        pub backoff_factor: f64 = 0.5,
+        /// The number of consecutive steps, none of them skipped, after which the scale grows.
+        pub growth_interval: i64 = 2000,
+        /// Whether to scale at all, so that one program can run with and without.
+        pub enabled: bool = true,
     }
 }
 

@@ -11,40 +11,32 @@ use c10d_sys::ReduceOp;
 use c10d_sys::arithmetic::mul_number_;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Kind, Tensor};
+use tch_parallel_base::options;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// Apex's keyword arguments, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ApexOptions {
-    /// The minimum size of a bucket, counted in elements of the first parameter's kind.
-    pub message_size: usize,
-    /// Whether all gradients are exchanged at the end of the backward pass, grouped by kind,
-    /// instead of while others are still being computed. Parameters without a gradient are then
-    /// allowed, and skipped.
-    ///
-    /// If parameters have several kinds, each kind is exchanged once its last gradient is ready;
-    /// Apex waits for all of them. The results are the same.
-    pub delay_allreduce: bool,
-    /// Whether gradients are exchanged as `float32` whatever their kind: sums of `float16` overflow
-    /// above 65,504.
-    pub allreduce_always_fp32: bool,
-    /// Whether gradients are averaged over the ranks. Otherwise they are summed.
-    pub gradient_average: bool,
-    /// Gradients are divided by this before they are summed. With `gradient_average`, they are then
-    /// multiplied by it and divided by the number of ranks; without, the sum stays divided.
-    pub gradient_predivide_factor: f64,
-}
-
-impl Default for ApexOptions {
-    fn default() -> Self {
-        ApexOptions {
-            message_size: 10_000_000,
-            delay_allreduce: false,
-            allreduce_always_fp32: false,
-            gradient_average: true,
-            gradient_predivide_factor: 1.0,
-        }
+options! {
+    /// Apex's keyword arguments, with its defaults.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct ApexOptions {
+        /// The minimum size of a bucket, counted in elements of the first parameter's kind.
+        pub message_size: usize = 10_000_000,
+        /// Whether all gradients are exchanged at the end of the backward pass, grouped by kind,
+        /// instead of while others are still being computed. Parameters without a gradient are then
+        /// allowed, and skipped.
+        ///
+        /// If parameters have several kinds, each kind is exchanged once its last gradient is
+        /// ready; Apex waits for all of them. The results are the same.
+        pub delay_allreduce: bool = false,
+        /// Whether gradients are exchanged as `float32` whatever their kind: sums of `float16`
+        /// overflow above 65,504.
+        pub allreduce_always_fp32: bool = false,
+        /// Whether gradients are averaged over the ranks. Otherwise they are summed.
+        pub gradient_average: bool = true,
+        /// Gradients are divided by this before they are summed. With `gradient_average`, they are
+        /// then multiplied by it and divided by the number of ranks; without, the sum stays
+        /// divided.
+        pub gradient_predivide_factor: f64 = 1.0,
     }
 }
 

@@ -10,24 +10,21 @@ use c10d_sys::ReduceOp;
 use std::cell::Cell;
 use std::fmt::Display;
 use tch::Tensor;
+use tch_parallel_base::options;
 
 const OPERATION: &str = "join";
 
-/// PyTorch's keyword arguments of `DistributedDataParallel.join`, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct JoinOptions {
-    /// Whether gradients are always divided by the number of all ranks: every sample has the same
-    /// weight, and steps with fewer ranks are smaller. Otherwise they are divided by the number of
-    /// ranks that still train, and the samples of later steps have more weight. A communication
-    /// hook does its own division, usually by the number of all ranks.
-    pub divide_by_initial_world_size: bool,
-    /// Whether training ends on all ranks, with an error, as soon as one runs out of inputs.
-    pub throw_on_early_termination: bool,
-}
-
-impl Default for JoinOptions {
-    fn default() -> Self {
-        JoinOptions { divide_by_initial_world_size: true, throw_on_early_termination: false }
+options! {
+    /// PyTorch's keyword arguments of `DistributedDataParallel.join`, with its defaults.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct JoinOptions {
+        /// Whether gradients are always divided by the number of all ranks: every sample has the
+        /// same weight, and steps with fewer ranks are smaller. Otherwise they are divided by the
+        /// number of ranks that still train, and the samples of later steps have more weight. A
+        /// communication hook does its own division, usually by the number of all ranks.
+        pub divide_by_initial_world_size: bool = true,
+        /// Whether training ends on all ranks, with an error, as soon as one runs out of inputs.
+        pub throw_on_early_termination: bool = false,
     }
 }
 
