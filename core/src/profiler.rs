@@ -77,11 +77,8 @@ impl Profiler {
             Error::argument("the trace's path", format!("{path:?}"), "UTF-8, as PyTorch requires")
         })?;
         if RUNNING.swap(true, Ordering::AcqRel) {
-            return Err(Error::argument(
-                "the profiler",
-                "running already",
-                "stopped before another starts",
-            ));
+            let expected = "stopped before another starts";
+            return Err(Error::argument("the profiler", "running already", expected));
         }
         // The trace itself replaces the file only when it is complete.
         OpenOptions::new()

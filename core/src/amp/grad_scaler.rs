@@ -91,18 +91,12 @@ impl GradScaler {
             return Err(Error::argument("init_scale", init_scale, "a finite 32-bit number"));
         }
         if enabled && (!growth_factor.is_finite() || growth_factor <= 1.0) {
-            return Err(Error::argument(
-                "growth_factor",
-                growth_factor.to_string(),
-                "a finite number above 1",
-            ));
+            let expected = "a finite number above 1";
+            return Err(Error::argument("growth_factor", growth_factor, expected));
         }
         if enabled && (!backoff_factor.is_finite() || backoff_factor >= 1.0) {
-            return Err(Error::argument(
-                "backoff_factor",
-                backoff_factor.to_string(),
-                "a finite number below 1",
-            ));
+            let expected = "a finite number below 1";
+            return Err(Error::argument("backoff_factor", backoff_factor, expected));
         }
         let state = GradScalerState {
             scale: init_scale,
@@ -280,11 +274,8 @@ fn divide(parameters: &[Tensor], scale: &Tensor) -> Result<Vec<Tensor>> {
         }
     }
     if groups.is_empty() {
-        return Err(Error::argument(
-            "the optimizer",
-            "without a gradient",
-            "stepped after a backward pass",
-        ));
+        let expected = "stepped after a backward pass";
+        return Err(Error::argument("the optimizer", "without a gradient", expected));
     }
     // In 64 bits, as in PyTorch: some compilers approximate the reciprocal of an f32.
     let inverse = scale

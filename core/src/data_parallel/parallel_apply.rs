@@ -73,18 +73,12 @@ impl Workers {
         f: impl Fn(LogicalDevice, J) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
         if jobs.len() > self.devices.len() {
-            return Err(Error::argument(
-                "jobs",
-                format!("{} for {} devices", jobs.len(), self.devices.len()),
-                "at most one for each device",
-            ));
+            let found = format!("{} for {} devices", jobs.len(), self.devices.len());
+            return Err(Error::argument("jobs", found, "at most one for each device"));
         }
         if self.own_this_thread() {
-            return Err(Error::argument(
-                "workers",
-                "used within one of their own jobs",
-                "other workers, because these are busy",
-            ));
+            let expected = "other workers, because these are busy";
+            return Err(Error::argument("workers", "used within one of their own jobs", expected));
         }
         let state = ThreadState::of_this_thread().map_err(in_the_engine)?;
         let threads = tch::get_num_threads();

@@ -11,11 +11,8 @@ impl ProcessGroup {
         if rank < self.world_size() {
             return Ok(());
         }
-        Err(Error::argument(
-            what,
-            format!("rank {rank}"),
-            format!("a rank below the world size, {}", self.world_size()),
-        ))
+        let expected = format!("a rank below the world size, {}", self.world_size());
+        Err(Error::argument(what, format!("rank {rank}"), expected))
     }
 
     /// Refuses a message that cannot be sent to this rank, or received from it.
@@ -42,11 +39,9 @@ impl ProcessGroup {
     /// not.
     pub(crate) fn check_sendable(&self, tensor: &Tensor) -> Result<()> {
         if self.backend() == Backend::Gloo && tensor.device().is_cuda() {
-            return Err(Error::argument(
-                "the tensor",
-                format!("on {:?}, with gloo", tensor.device()),
-                "on the CPU, because gloo sends no CUDA tensors",
-            ));
+            let found = format!("on {:?}, with gloo", tensor.device());
+            let expected = "on the CPU, because gloo sends no CUDA tensors";
+            return Err(Error::argument("the tensor", found, expected));
         }
         Ok(())
     }
@@ -139,11 +134,9 @@ impl Output {
     pub fn new(tensor: &Tensor) -> Result<Output> {
         let exchanged = input(tensor)?;
         if has_overlap(tensor) {
-            return Err(Error::argument(
-                "the tensor",
-                format!("a view of {:?} whose elements share memory", tensor.size()),
-                "one that can be written to: exchange `tensor.contiguous()`",
-            ));
+            let found = format!("a view of {:?} whose elements share memory", tensor.size());
+            let expected = "one that can be written to: exchange `tensor.contiguous()`";
+            return Err(Error::argument("the tensor", found, expected));
         }
         let has_other_memory =
             !is_plain(tensor) && (tensor.is_sparse() || exchanged.data_ptr() != tensor.data_ptr());

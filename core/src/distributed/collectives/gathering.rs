@@ -233,11 +233,9 @@ impl ProcessGroup {
         self.check_splits(["output", "output_split_sizes"], output, output_splits)?;
         self.check_splits(["input", "input_split_sizes"], whole, input_splits)?;
         if output.size()[1..] != whole.size()[1..] {
-            return Err(Error::argument(
-                "output",
-                format!("of shape {:?}", output.size()),
-                format!("of rows like those of the input, which is {:?}", whole.size()),
-            ));
+            let found = format!("of shape {:?}", output.size());
+            let expected = format!("of rows like those of the input, which is {:?}", whole.size());
+            return Err(Error::argument("output", found, expected));
         }
         let output = Output::new(output)?;
         let work = self.engine().all_to_all_single(
@@ -269,11 +267,8 @@ impl ProcessGroup {
         check_length(name, splits.len(), ranks)?;
         let sum = splits.iter().try_fold(0i64, |sum, &rows| sum.checked_add(rows));
         if splits.iter().any(|&rows| rows < 0) || sum != Some(rows) {
-            return Err(Error::argument(
-                name,
-                format!("{splits:?}"),
-                format!("the parts of {rows} rows, the size of {what}"),
-            ));
+            let expected = format!("the parts of {rows} rows, the size of {what}");
+            return Err(Error::argument(name, format!("{splits:?}"), expected));
         }
         Ok(())
     }

@@ -114,11 +114,9 @@ impl<M> DistributedDataParallel<M> {
 
     fn begin_join(&self, options: JoinOptions) -> Result<JoinGuard<'_>> {
         if self.joining.get().is_some() {
-            return Err(Error::argument(
-                OPERATION,
-                "called within a join of the same model",
-                "called outside it: one join covers a whole training",
-            ));
+            let found = "called within a join of the same model";
+            let expected = "called outside it: one join covers a whole training";
+            return Err(Error::argument(OPERATION, found, expected));
         }
         self.reducer
             .borrow_mut()

@@ -104,11 +104,8 @@ impl ProcessGroup {
         options: ProcessGroupOptions,
     ) -> Result<ProcessGroup> {
         if rank >= world_size {
-            return Err(Error::argument(
-                "rank",
-                rank,
-                format!("below world_size, which is {world_size}"),
-            ));
+            let expected = format!("below world_size, which is {world_size}");
+            return Err(Error::argument("rank", rank, expected));
         }
         join(store, rank, world_size, options)
     }

@@ -99,9 +99,6 @@ fn check(result: &Tensor, buffer: &Tensor, index: usize) -> Result<()> {
         true => format!("{:?} {:?} on {:?}", tensor.kind(), tensor.size(), tensor.device()),
         false => "an undefined tensor".into(),
     };
-    Err(Error::argument(
-        format!("its result for bucket {index}"),
-        describe(result),
-        format!("{}, as the bucket", describe(buffer)),
-    ))
+    let expected = format!("{}, as the bucket", describe(buffer));
+    Err(Error::argument(format!("its result for bucket {index}"), describe(result), expected))
 }
