@@ -5,9 +5,10 @@ use c10d_sys::autograd::ThreadState;
 use c10d_sys::stream::Stream;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 use tch_parallel_base::error::of_panic;
+use tch_parallel_base::lock;
 
 /// One thread per device, with that device as its current device. PyTorch's `parallel_apply` starts
 /// new threads in each call; these are kept.
@@ -86,7 +87,7 @@ impl Workers {
         // A thread takes only its own job; the mutex proves that to the compiler.
         let jobs: Vec<_> = jobs.into_iter().map(|job| Mutex::new(Some(job))).collect();
         let run = |index: usize| {
-            let job = jobs.get(index)?.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+            let job = lock(jobs.get(index)?).take()?;
             let device = self.devices.get(index);
             Some(device.and_then(|device| {
                 let _on = device.guard()?;

@@ -7,10 +7,10 @@ use super::unfinished::Unfinished;
 use serde_json::json;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tch_parallel_base::error::{of_panic, with_causes};
-use tch_parallel_base::file_size_limit;
+use tch_parallel_base::{file_size_limit, lock};
 use tch_parallel_contract::CULPRIT;
 
 /// Runs a program's `main`. If that returns an error or panics, leaves the reason where launchers
@@ -46,10 +46,10 @@ where
 {
     file_size_limit::is_an_error();
     first_fault::begin();
-    recording().get_or_insert_default();
+    lock(&RECORDING).get_or_insert_default();
     // Nothing that `main` used is used again.
     let outcome = catch_unwind(AssertUnwindSafe(main)).map(|result| result.map_err(Into::into));
-    let Recording(groups) = recording().take().unwrap_or_default();
+    let Recording(groups) = lock(&RECORDING).take().unwrap_or_default();
     let fault = first_fault::end();
     let reason = match &outcome {
         Ok(Ok(_)) => None,
@@ -94,10 +94,6 @@ struct RecordedGroup {
 /// `None` outside of [`record`].
 static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
 
-fn recording() -> MutexGuard<'static, Option<Recording>> {
-    RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Remembers a new group. `store` is this process's first connection.
 pub(crate) fn remember_group(
     unfinished: &Arc<Unfinished>,
@@ -105,7 +101,7 @@ pub(crate) fn remember_group(
     store: &Arc<c10d_sys::Store>,
 ) {
     forget_dropped_groups();
-    if let Some(recording) = &mut *recording() {
+    if let Some(recording) = &mut *lock(&RECORDING) {
         recording.remember(unfinished, post_mortem, store);
     }
 }
@@ -113,7 +109,7 @@ pub(crate) fn remember_group(
 /// A program that goes on to make a group or a store has not failed in the groups that it dropped
 /// before, nor because of what ended them.
 pub(crate) fn forget_dropped_groups() {
-    if let Some(recording) = &mut *recording() {
+    if let Some(recording) = &mut *lock(&RECORDING) {
         recording.forget_dropped_groups();
         if !recording.has_failed() {
             first_fault::forget();
