@@ -1,7 +1,7 @@
 //! The collectives of tensors.
 
 use super::arguments::{
-    Output, check_length, check_like, check_list, check_reduction, input, inputs, received,
+    Output, check_length, check_list, check_reduction, input, inputs, received,
 };
 use super::pending::Pending;
 use crate::distributed::group::ProcessGroup;
@@ -206,34 +206,21 @@ impl ProcessGroup {
         part_name: &str,
         part: &Tensor,
     ) -> Result<()> {
-        let ranks = self.world_size() as i64;
-        let size = part.size();
+        let (ranks, size) = (self.world_size() as i64, part.size());
+        let (found, kind) = (whole.f_kind()?, part.f_kind()?);
         let stacked = [&[ranks], &size[..]].concat();
         let mut joined = size.clone();
         match joined.first_mut() {
             Some(rows) => *rows *= ranks,
             None => joined.push(ranks),
         }
-        if whole.size() == stacked {
-            return check_like(what, whole, &stacked, part.f_kind()?);
+        if found == kind && [stacked, joined].contains(&whole.size()) {
+            return Ok(());
         }
-        check_like(what, whole, &joined, part.f_kind()?).map_err(|_| {
-            let describe = |tensor: &Tensor| {
-                Ok::<_, Error>(format!(
-                    "of shape {:?} and kind {:?}",
-                    tensor.size(),
-                    tensor.f_kind()?
-                ))
-            };
-            match (describe(whole), describe(part)) {
-                (Ok(whole), Ok(part)) => Error::argument(
-                    what,
-                    whole,
-                    format!("{ranks} times the {part_name}, which is {part}"),
-                ),
-                (Err(error), _) | (_, Err(error)) => error,
-            }
-        })
+        let part = format!("of shape {size:?} and kind {kind:?}");
+        let expected = format!("{ranks} times the {part_name}, which is {part}");
+        let found = format!("of shape {:?} and kind {found:?}", whole.size());
+        Err(Error::argument(what, found, expected))
     }
 
     /// `whole` as `[ranks * N, ..]` for parts of `[N, ..]`.

@@ -92,7 +92,7 @@ impl<M> ApexDistributedDataParallel<M> {
             }),
             find_unused_parameters: options.delay_allreduce,
             broadcast_buffers: false,
-            comm_hook: Some(Box::new(AllReduce { options })),
+            comm_hook: Some(Box::new(AllReduce(options))),
             ..Default::default()
         };
         let model = DistributedDataParallel::with_options(module, vs, group, ddp)?;
@@ -141,19 +141,17 @@ impl<M: ModuleT> ModuleT for ApexDistributedDataParallel<M> {
 }
 
 /// `allreduce_bucket`
-struct AllReduce {
-    options: ApexOptions,
-}
+struct AllReduce(ApexOptions);
 
 impl CommHook for AllReduce {
     fn name(&self) -> String {
-        format!("apex {:?}", self.options)
+        format!("apex {:?}", self.0)
     }
 
     fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
-        let ApexOptions { gradient_average, gradient_predivide_factor: factor, .. } = self.options;
+        let ApexOptions { gradient_average, gradient_predivide_factor: factor, .. } = self.0;
         let mut buffer = bucket.buffer()?;
-        let mut sent = match self.options.allreduce_always_fp32 {
+        let mut sent = match self.0.allreduce_always_fp32 {
             true => buffer.f_to_kind(Kind::Float)?,
             false => buffer.shallow_clone(),
         };

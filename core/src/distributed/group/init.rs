@@ -107,34 +107,24 @@ impl ProcessGroup {
             let expected = format!("below world_size, which is {world_size}");
             return Err(Error::argument("rank", rank, expected));
         }
-        join(store, rank, world_size, options)
+        let env = store.env();
+        let (job_rank, local_rank, local_world_size) =
+            env.map_or((rank, rank, world_size), |e| (e.rank, e.local_rank, e.local_world_size));
+        let (device, backend) = device::choose(options.device, options.backend, local_rank)?;
+        device::make_current(device)?;
+        let timeout = options.timeout.unwrap_or(backend.default_timeout()).min(LONGEST_TIMEOUT);
+        let place = Place {
+            rank,
+            world_size,
+            job_rank,
+            local_rank,
+            local_world_size,
+            device,
+            backend,
+            timeout,
+        };
+        meet(store, place)
     }
-}
-
-/// Makes this process rank `rank` of the `world_size` ranks that meet in `store`.
-pub(crate) fn join(
-    store: &Store,
-    rank: usize,
-    world_size: usize,
-    options: ProcessGroupOptions,
-) -> Result<ProcessGroup> {
-    let (job_rank, local_rank, local_world_size) = store
-        .env()
-        .map_or((rank, rank, world_size), |env| (env.rank, env.local_rank, env.local_world_size));
-    let (device, backend) = device::choose(options.device, options.backend, local_rank)?;
-    device::make_current(device)?;
-    let timeout = options.timeout.unwrap_or(backend.default_timeout()).min(LONGEST_TIMEOUT);
-    let place = Place {
-        rank,
-        world_size,
-        job_rank,
-        local_rank,
-        local_world_size,
-        device,
-        backend,
-        timeout,
-    };
-    meet(store, place)
 }
 
 /// Takes this place in the group that meets in `store`.
