@@ -79,13 +79,7 @@ impl GradScaler {
     /// [`Error::Argument`] for factors that PyTorch refuses too, and for a scale or a factor that
     /// is infinite or NaN. Nothing is refused if scaling is off.
     pub fn new(options: GradScalerOptions) -> Result<Self> {
-        let GradScalerOptions {
-            init_scale,
-            growth_factor,
-            backoff_factor,
-            growth_interval,
-            enabled,
-        } = options;
+        let GradScalerOptions { init_scale, growth_factor, backoff_factor, enabled, .. } = options;
         // It is an f32 on the device.
         if enabled && !(init_scale as f32).is_finite() {
             return Err(Error::argument("init_scale", init_scale, "a finite 32-bit number"));
@@ -102,7 +96,7 @@ impl GradScaler {
             scale: init_scale,
             growth_factor,
             backoff_factor,
-            growth_interval,
+            growth_interval: options.growth_interval,
             growth_tracker: 0,
         };
         Ok(GradScaler { enabled, state, tensors: None, optimizers: HashMap::new() })
@@ -248,10 +242,9 @@ impl GradScaler {
 
 impl GradScalerState {
     fn to_tensors(self, device: Device) -> Result<(Tensor, Tensor)> {
-        let on_device = |value: Tensor| value.f_to(device);
         let scale = Tensor::from(self.scale).f_to_kind(Kind::Float)?;
         let growth_tracker = Tensor::from(self.growth_tracker).f_to_kind(Kind::Int)?;
-        Ok((on_device(scale)?, on_device(growth_tracker)?))
+        Ok((scale.f_to(device)?, growth_tracker.f_to(device)?))
     }
 }
 
@@ -264,10 +257,7 @@ fn divide(parameters: &[Tensor], scale: &Tensor) -> Result<Vec<Tensor>> {
             let expected = "of Float: parameters stay in 32 bits under autocast";
             return Err(Error::argument("a gradient", "of Half", expected));
         }
-        let gradient = match gradient.is_sparse() {
-            true => gradient.f_internal_values()?,
-            false => gradient,
-        };
+        let gradient = if gradient.is_sparse() { gradient.f_internal_values()? } else { gradient };
         match groups.iter_mut().find(|group| (group.0, group.1) == (device, kind)) {
             Some(group) => group.2.push(gradient),
             None => groups.push((device, kind, vec![gradient])),

@@ -61,12 +61,7 @@ impl<M: Send> DataParallelModel<M> {
         Ok(SplitOutputs { parts: outputs, inputs, rows, shared: self.replicas.shared.clone() })
     }
 
-    /// The original module, for evaluation on one device. `model.module`
-    ///
-    /// Drop the guard before the next forward or backward pass.
-    ///
-    /// # Panics
-    /// If called within a forward pass of this model, or while this thread already has a guard.
+    /// [`DataParallel::module`](super::DataParallel::module)
     pub fn module(&self) -> ModuleGuard<'_, M> {
         self.replicas.module()
     }

@@ -43,14 +43,10 @@ impl Workers {
             .thread_name(move |index| names[index].clone())
             .build()
             .map_err(|error| {
-                Error::argument(
-                    "devices",
-                    format!(
-                        "{} devices, for which no threads could be started: {error}",
-                        devices.len()
-                    ),
-                    "no more than this system can start threads for",
-                )
+                let n = devices.len();
+                let found = format!("{n} devices, for which no threads could be started: {error}");
+                let expected = "no more than this system can start threads for";
+                Error::argument("devices", found, expected)
             })?;
         Ok(Workers { devices: devices.clone(), pool })
     }

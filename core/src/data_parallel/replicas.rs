@@ -185,11 +185,8 @@ impl SharedParts {
 }
 
 fn in_a_pass() -> Error {
-    Error::argument(
-        "model",
-        "used within its own forward pass",
-        "another model, because its replicas are busy",
-    )
+    let expected = "another model, because its replicas are busy";
+    Error::argument("model", "used within its own forward pass", expected)
 }
 
 /// Makes leaves of the chunks of every input that requires a gradient and is cut off from its

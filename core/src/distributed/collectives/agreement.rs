@@ -63,14 +63,12 @@ impl ProcessGroup {
         ranks: impl IntoIterator<Item = usize>,
     ) -> Result<()> {
         let python: Vec<_> = self.inner.post_mortem.python_ranks().collect();
-        match ranks.into_iter().find(|rank| python.contains(rank)) {
-            None => Ok(()),
-            Some(rank) => Err(Error::argument(
-                operation,
-                format!("called with rank {rank}, which runs Python"),
-                "called where all ranks use this library, because Python cannot answer it",
-            )),
-        }
+        let Some(rank) = ranks.into_iter().find(|rank| python.contains(rank)) else {
+            return Ok(());
+        };
+        let found = format!("called with rank {rank}, which runs Python");
+        let expected = "called where all ranks use this library, because Python cannot answer it";
+        Err(Error::argument(operation, found, expected))
     }
 
     /// What rank 0 passes here, while this rank passes `own`. `None` on rank 0 itself, and if rank

@@ -255,14 +255,12 @@ impl ProcessGroup {
             return Err(Error::argument(what, "a single number", "of one row or more per rank"));
         };
         if splits.is_empty() {
-            return match rows % ranks as i64 {
-                0 => Ok(()),
-                _ => Err(Error::argument(
-                    what,
-                    format!("of {rows} rows"),
-                    format!("of as many rows for each of {ranks} ranks: otherwise pass {name}"),
-                )),
-            };
+            if rows % ranks as i64 == 0 {
+                return Ok(());
+            }
+            let expected =
+                format!("of as many rows for each of {ranks} ranks: otherwise pass {name}");
+            return Err(Error::argument(what, format!("of {rows} rows"), expected));
         }
         check_length(name, splits.len(), ranks)?;
         let sum = splits.iter().try_fold(0i64, |sum, &rows| sum.checked_add(rows));

@@ -192,10 +192,8 @@ fn encode<T: Serialize + DeserializeOwned>(object: &T) -> Result<Vec<u8>> {
 /// A length that the rank at the other end has not refused to give.
 fn accepted(length: &Tensor, rank: usize) -> Result<usize> {
     usize::try_from(length.f_int64_value(&[])?).map_err(|_| {
-        Error::argument(
-            format!("the object of rank {rank}"),
-            "one that cannot be exchanged",
-            "one that can: that rank's error says why it cannot",
-        )
+        let what = format!("the object of rank {rank}");
+        let expected = "one that can: that rank's error says why it cannot";
+        Error::argument(what, "one that cannot be exchanged", expected)
     })
 }

@@ -85,11 +85,9 @@ impl<M> ApexDistributedDataParallel<M> {
         options.check()?;
         let element =
             vs.trainable_variables().first().map_or(0, |first| first.kind().elt_size_in_bytes());
+        let bucket_mb = options.message_size as f64 * element.max(1) as f64 / MIB;
         let ddp = DdpOptions {
-            bucket_cap_mb: Some(match options.delay_allreduce {
-                true => f64::INFINITY,
-                false => options.message_size as f64 * element.max(1) as f64 / MIB,
-            }),
+            bucket_cap_mb: Some(if options.delay_allreduce { f64::INFINITY } else { bucket_mb }),
             find_unused_parameters: options.delay_allreduce,
             broadcast_buffers: false,
             comm_hook: Some(Box::new(AllReduce(options))),

@@ -182,11 +182,9 @@ impl<M> DistributedDataParallel<M> {
         let engine_failed = |error: c10d_sys::Error| self.failed(OPERATION, &error);
         let mut reducer = self.reducer.borrow_mut();
         if self.static_graph && reducer.needs_sink() {
-            let error = Error::argument(
-                format!("the number of steps of rank {}", self.group.job_rank()),
-                "0",
-                "at least 1 with static_graph: the first backward pass learns the graph",
-            );
+            let steps = format!("the number of steps of rank {}", self.group.job_rank());
+            let expected = "at least 1 with static_graph: the first backward pass learns the graph";
+            let error = Error::argument(steps, "0", expected);
             self.group.report(&error.to_string());
             return Err(error);
         }

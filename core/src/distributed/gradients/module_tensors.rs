@@ -76,14 +76,11 @@ fn check_devices(parameters: &[(String, Tensor)]) -> Result<()> {
     };
     match parameters.iter().find(|(_, parameter)| parameter.device() != first.device()) {
         None => Ok(()),
-        Some((other, parameter)) => Err(Error::argument(
-            "vs",
-            format!(
-                "a store with {name} on {:?} and {other} on {:?}",
-                first.device(),
-                parameter.device()
-            ),
-            "one whose parameters are all on the device of this rank",
-        )),
+        Some((other, parameter)) => {
+            let (here, there) = (first.device(), parameter.device());
+            let found = format!("a store with {name} on {here:?} and {other} on {there:?}");
+            let expected = "one whose parameters are all on the device of this rank";
+            Err(Error::argument("vs", found, expected))
+        }
     }
 }
