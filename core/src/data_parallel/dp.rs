@@ -121,7 +121,9 @@ impl<M: Send> DataParallel<M> {
         let trace = shared.trace();
         if shared.devices.len() == 1 && self.output_device == shared.devices.first() {
             // Nothing was split, so the graph is complete.
-            return one(outputs);
+            let output = outputs.into_iter().next();
+            return output
+                .ok_or_else(|| Error::argument("inputs", "without rows", "at least one row"));
         }
         let gathered = no_grad(|| gather_traced(&outputs, self.output_device, self.dim, &trace))?;
         self.join_graphs(&gathered, &outputs, inputs)
@@ -211,13 +213,6 @@ impl<M: Send> DataParallel<M> {
     pub fn set_trace(&self, trace: &Trace) {
         self.replicas.shared.set_trace(trace);
     }
-}
-
-fn one<O>(outputs: Vec<O>) -> Result<O> {
-    outputs
-        .into_iter()
-        .next()
-        .ok_or_else(|| Error::argument("inputs", "without rows", "at least one row"))
 }
 
 impl<M: ModuleT> DataParallel<M> {

@@ -40,12 +40,8 @@ pub struct SplitOutputs<O> {
 }
 
 impl<M: Send> DataParallelModel<M> {
-    /// Builds the model in `vs`, which must be on the first device, and a replica on each further
-    /// device.
-    ///
-    /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) if `vs` is on another device or already has the
-    /// model's variables.
+    /// Builds the model in `vs`, and a replica on each further device, as
+    /// [`DataParallel::new`](super::DataParallel::new) does.
     pub fn new(build: impl Fn(&Path<'_>) -> M, vs: &VarStore, devices: &Devices) -> Result<Self> {
         Ok(DataParallelModel { replicas: Replicas::new(build, vs, devices)? })
     }

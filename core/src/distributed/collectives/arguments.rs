@@ -71,7 +71,16 @@ pub(crate) fn check_list(
     world_size: usize,
 ) -> Result<()> {
     check_length(what, list.len(), world_size)?;
-    list.iter().try_for_each(|tensor| check_like(what, tensor, &like.size(), like.f_kind()?))
+    let (size, kind) = (like.size(), like.f_kind()?);
+    for tensor in list {
+        let found = tensor.f_kind()?;
+        if tensor.size() != size || found != kind {
+            let found = format!("of shape {:?} and kind {found:?}", tensor.size());
+            let expected = format!("of shape {size:?} and kind {kind:?}");
+            return Err(Error::argument(what, found, expected));
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn check_length(what: &str, found: usize, world_size: usize) -> Result<()> {
@@ -80,15 +89,6 @@ pub(crate) fn check_length(what: &str, found: usize, world_size: usize) -> Resul
     }
     let found = format!("a list of {found}");
     Err(Error::argument(what, found, format!("one per rank, {world_size}")))
-}
-
-pub(crate) fn check_like(what: &str, tensor: &Tensor, size: &[i64], kind: Kind) -> Result<()> {
-    let found = tensor.f_kind()?;
-    if tensor.size() == size && found == kind {
-        return Ok(());
-    }
-    let found = format!("of shape {:?} and kind {found:?}", tensor.size());
-    Err(Error::argument(what, found, format!("of shape {size:?} and kind {kind:?}")))
 }
 
 /// What is exchanged for a tensor that is only read: contiguous real numbers. The same memory, if it

@@ -228,8 +228,11 @@ impl ProcessGroup {
         [output_splits, input_splits]: [&[i64]; 2],
         is_async: bool,
     ) -> Result<Pending<()>> {
-        let kind = whole.f_kind()?;
-        check_kind("output", output, kind)?;
+        let (found, kind) = (output.f_kind()?, whole.f_kind()?);
+        if found != kind {
+            let expected = format!("of {kind:?}");
+            return Err(Error::argument("output", format!("of {found:?}"), expected));
+        }
         self.check_splits(["output", "output_split_sizes"], output, output_splits)?;
         self.check_splits(["input", "input_split_sizes"], whole, input_splits)?;
         if output.size()[1..] != whole.size()[1..] {
@@ -274,12 +277,5 @@ impl ProcessGroup {
     /// A new tensor for each rank's.
     fn one_like(&self, own: &Tensor) -> Result<Vec<Tensor>> {
         (0..self.world_size()).map(|_| Ok(own.f_empty_like()?)).collect()
-    }
-}
-
-fn check_kind(what: &str, tensor: &Tensor, kind: tch::Kind) -> Result<()> {
-    match tensor.f_kind()? {
-        found if found == kind => Ok(()),
-        found => Err(Error::argument(what, format!("of {found:?}"), format!("of {kind:?}"))),
     }
 }

@@ -58,7 +58,11 @@ where
     };
     if let Some(reason) = reason {
         // The file comes first: the launcher takes the rank with the earliest reason for the culprit.
-        write_error_file(&reason, fault.as_ref());
+        if let Some(path) = std::env::var_os("TORCHELASTIC_ERROR_FILE") {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            // If it cannot be written, the launcher still has what this rank prints.
+            let _ = std::fs::write(path, error_file(&reason, fault.as_ref(), now));
+        }
         let post_mortems = || groups.iter().map(|group| &group.post_mortem);
         let deadline = Instant::now() + STAY;
         match fault {
@@ -139,14 +143,6 @@ impl Recording {
         let has_failed =
             |group: &RecordedGroup| group.unfinished.upgrade().is_some_and(|it| it.has_failed());
         self.0.iter().any(has_failed)
-    }
-}
-
-fn write_error_file(reason: &str, fault: Option<&Fault>) {
-    if let Some(path) = std::env::var_os("TORCHELASTIC_ERROR_FILE") {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // If the file cannot be written, the launcher still has what this rank prints.
-        let _ = std::fs::write(path, error_file(reason, fault, now));
     }
 }
 

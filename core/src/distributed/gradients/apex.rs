@@ -82,7 +82,13 @@ impl<M> ApexDistributedDataParallel<M> {
         group: &ProcessGroup,
         options: ApexOptions,
     ) -> Result<Self> {
-        options.check()?;
+        if options.message_size == 0 {
+            return Err(Error::argument("message_size", "0", "at least 1"));
+        }
+        let factor = options.gradient_predivide_factor;
+        if !factor.is_finite() || factor <= 0.0 {
+            return Err(Error::argument("gradient_predivide_factor", factor, "more than 0"));
+        }
         let element =
             vs.trainable_variables().first().map_or(0, |first| first.kind().elt_size_in_bytes());
         let bucket_mb = options.message_size as f64 * element.max(1) as f64 / MIB;
@@ -168,18 +174,5 @@ impl CommHook for AllReduce {
             }
             Ok(buffer)
         }))
-    }
-}
-
-impl ApexOptions {
-    fn check(&self) -> Result<()> {
-        let factor = self.gradient_predivide_factor;
-        if self.message_size == 0 {
-            return Err(Error::argument("message_size", "0", "at least 1"));
-        }
-        if !factor.is_finite() || factor <= 0.0 {
-            return Err(Error::argument("gradient_predivide_factor", factor, "more than 0"));
-        }
-        Ok(())
     }
 }

@@ -309,9 +309,8 @@ impl<M> DistributedDataParallel<M> {
     }
 
     fn broadcast(&self, operation: &'static str, tensors: &[Tensor], source: usize) -> Result<()> {
-        no_grad(|| {
-            self.group.broadcast_coalesced(operation, tensors, BROADCAST_BUFFER_BYTES, source)
-        })
+        let bytes = BROADCAST_BUFFER_BYTES;
+        no_grad(|| self.group.broadcast_coalesced(operation, tensors, bytes, source))
     }
 
     pub(crate) fn failed(&self, operation: &'static str, error: &c10d_sys::Error) -> Error {
