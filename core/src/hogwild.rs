@@ -1,16 +1,12 @@
 //! Threads of one process that train the same parameters without a lock: Hogwild! (Niu et al.
 //! 2011), PyTorch's `model.share_memory()`.
 //!
-//! Two threads that write to the same memory must synchronize. Rust enforces this: writing needs a
-//! `&mut` borrow, which is exclusive, so a program in which two threads subtract their steps from
-//! one `Vec<f32>` does not compile. tch's tensors escape the check: `shallow_clone` returns a
-//! second handle to the same memory, which can move to another thread, and two simultaneous
-//! in-place operations are then a data race, which is undefined behaviour. PyTorch's examples of
-//! Hogwild accept that.
-//!
-//! [`AtomicTensor`] is the safe way. It takes a tensor that has no other handle, and gives threads
-//! relaxed atomic reads and subtractions of its elements, which is all that the paper requires. The
-//! cost is one copy per gradient, and element-by-element subtraction.
+//! tch's `shallow_clone` returns a second handle to the same memory, which can move to another
+//! thread. Two simultaneous in-place operations are then a data race, which is undefined behaviour;
+//! PyTorch's examples of Hogwild accept that. [`AtomicTensor`] is the safe way: it takes a tensor
+//! that has no other handle, and gives threads relaxed atomic reads and subtractions of its
+//! elements, which is all that the paper requires. The cost is one copy per gradient, and
+//! element-by-element subtraction.
 //!
 //! ```
 //! use tch::{Tensor, kind::FLOAT_CPU};

@@ -77,11 +77,8 @@ impl Profiler {
             Error::argument("the trace's path", format!("{path:?}"), "UTF-8, as PyTorch requires")
         })?;
         if RUNNING.swap(true, Ordering::AcqRel) {
-            return Err(Error::argument(
-                "the profiler",
-                "running already",
-                "stopped before another starts",
-            ));
+            let expected = "stopped before another starts";
+            return Err(Error::argument("the profiler", "running already", expected));
         }
         // The trace itself replaces the file only when it is complete.
         OpenOptions::new()
@@ -123,9 +120,6 @@ impl Drop for Profiler {
 }
 
 /// Records `body`, for a trace at `path`: `with torch.profiler.profile()`.
-///
-/// # Errors
-/// Those of [`Profiler::start`] and [`Profiler::stop`].
 pub fn profile<R>(path: impl AsRef<Path>, body: impl FnOnce() -> R) -> Result<R> {
     let profiler = Profiler::start(path.as_ref())?;
     let result = body();

@@ -9,32 +9,23 @@ use c10d_sys::tensor::identity;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use tch::{Device, Kind, Tensor, no_grad};
+use tch_parallel_base::options;
 
-/// PyTorch's keyword arguments of `GradScaler`, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct GradScalerOptions {
-    /// The initial scale of losses.
-    pub init_scale: f64,
-    /// The factor by which the scale grows after [`growth_interval`](Self::growth_interval) steps;
-    /// above 1.
-    pub growth_factor: f64,
-    /// The factor by which the scale shrinks after a skipped step; below 1.
-    pub backoff_factor: f64,
-    /// The number of consecutive steps, none of them skipped, after which the scale grows.
-    pub growth_interval: i64,
-    /// Whether to scale at all, so that one program can run with and without.
-    pub enabled: bool,
-}
-
-impl Default for GradScalerOptions {
-    fn default() -> Self {
-        GradScalerOptions {
-            init_scale: 65536.0,
-            growth_factor: 2.0,
-            backoff_factor: 0.5,
-            growth_interval: 2000,
-            enabled: true,
-        }
+options! {
+    /// PyTorch's keyword arguments of `GradScaler`, with its defaults.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct GradScalerOptions {
+        /// The initial scale of losses.
+        pub init_scale: f64 = 65536.0,
+        /// The factor by which the scale grows after [`growth_interval`](Self::growth_interval)
+        /// steps; above 1.
+        pub growth_factor: f64 = 2.0,
+        /// The factor by which the scale shrinks after a skipped step; below 1.
+        pub backoff_factor: f64 = 0.5,
+        /// The number of consecutive steps, none of them skipped, after which the scale grows.
+        pub growth_interval: i64 = 2000,
+        /// Whether to scale at all, so that one program can run with and without.
+        pub enabled: bool = true,
     }
 }
 
@@ -88,36 +79,24 @@ impl GradScaler {
     /// [`Error::Argument`] for factors that PyTorch refuses too, and for a scale or a factor that
     /// is infinite or NaN. Nothing is refused if scaling is off.
     pub fn new(options: GradScalerOptions) -> Result<Self> {
-        let GradScalerOptions {
-            init_scale,
-            growth_factor,
-            backoff_factor,
-            growth_interval,
-            enabled,
-        } = options;
+        let GradScalerOptions { init_scale, growth_factor, backoff_factor, enabled, .. } = options;
         // It is an f32 on the device.
         if enabled && !(init_scale as f32).is_finite() {
             return Err(Error::argument("init_scale", init_scale, "a finite 32-bit number"));
         }
         if enabled && (!growth_factor.is_finite() || growth_factor <= 1.0) {
-            return Err(Error::argument(
-                "growth_factor",
-                growth_factor.to_string(),
-                "a finite number above 1",
-            ));
+            let expected = "a finite number above 1";
+            return Err(Error::argument("growth_factor", growth_factor, expected));
         }
         if enabled && (!backoff_factor.is_finite() || backoff_factor >= 1.0) {
-            return Err(Error::argument(
-                "backoff_factor",
-                backoff_factor.to_string(),
-                "a finite number below 1",
-            ));
+            let expected = "a finite number below 1";
+            return Err(Error::argument("backoff_factor", backoff_factor, expected));
         }
         let state = GradScalerState {
             scale: init_scale,
             growth_factor,
             backoff_factor,
-            growth_interval,
+            growth_interval: options.growth_interval,
             growth_tracker: 0,
         };
         Ok(GradScaler { enabled, state, tensors: None, optimizers: HashMap::new() })
@@ -239,9 +218,6 @@ impl GradScaler {
 
     /// What the next iteration depends on; `None` if scaling is off. Call this after
     /// [`update`](Self::update).
-    ///
-    /// # Errors
-    /// Those of [`get_scale`](Self::get_scale).
     pub fn state_dict(&self) -> Result<Option<GradScalerState>> {
         if !self.enabled {
             return Ok(None);
@@ -266,10 +242,9 @@ impl GradScaler {
 
 impl GradScalerState {
     fn to_tensors(self, device: Device) -> Result<(Tensor, Tensor)> {
-        let on_device = |value: Tensor| value.f_to(device);
         let scale = Tensor::from(self.scale).f_to_kind(Kind::Float)?;
         let growth_tracker = Tensor::from(self.growth_tracker).f_to_kind(Kind::Int)?;
-        Ok((on_device(scale)?, on_device(growth_tracker)?))
+        Ok((scale.f_to(device)?, growth_tracker.f_to(device)?))
     }
 }
 
@@ -282,21 +257,15 @@ fn divide(parameters: &[Tensor], scale: &Tensor) -> Result<Vec<Tensor>> {
             let expected = "of Float: parameters stay in 32 bits under autocast";
             return Err(Error::argument("a gradient", "of Half", expected));
         }
-        let gradient = match gradient.is_sparse() {
-            true => gradient.f_internal_values()?,
-            false => gradient,
-        };
+        let gradient = if gradient.is_sparse() { gradient.f_internal_values()? } else { gradient };
         match groups.iter_mut().find(|group| (group.0, group.1) == (device, kind)) {
             Some(group) => group.2.push(gradient),
             None => groups.push((device, kind, vec![gradient])),
         }
     }
     if groups.is_empty() {
-        return Err(Error::argument(
-            "the optimizer",
-            "without a gradient",
-            "stepped after a backward pass",
-        ));
+        let expected = "stepped after a backward pass";
+        return Err(Error::argument("the optimizer", "without a gradient", expected));
     }
     // In 64 bits, as in PyTorch: some compilers approximate the reciprocal of an f32.
     let inverse = scale

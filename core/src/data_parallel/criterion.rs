@@ -33,11 +33,9 @@ impl Mean {
     fn check(&self) -> Result<()> {
         for (what, tensor) in [("a mean's value", &self.value), ("a mean's count", &self.count)] {
             if tensor.numel() != 1 {
-                return Err(Error::argument(
-                    what,
-                    format!("of shape {:?}", tensor.size()),
-                    "a single number, as a criterion with a reduction returns",
-                ));
+                let found = format!("of shape {:?}", tensor.size());
+                let expected = "a single number, as a criterion with a reduction returns";
+                return Err(Error::argument(what, found, expected));
             }
         }
         Ok(())
@@ -136,11 +134,9 @@ impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
         let target_rows: Vec<_> =
             targets.iter().filter_map(|target| length(list(target).first()?, 0)).collect();
         if target_rows != rows {
-            return Err(Error::argument(
-                "targets",
-                format!("divided into {target_rows:?} rows"),
-                format!("divided into {rows:?} rows, as the inputs were"),
-            ));
+            let found = format!("divided into {target_rows:?} rows");
+            let expected = format!("divided into {rows:?} rows, as the inputs were");
+            return Err(Error::argument("targets", found, expected));
         }
         let jobs = parts.into_iter().zip(targets).collect();
         let means =
@@ -223,11 +219,9 @@ fn shares(means: &[Vec<Mean>]) -> Result<Vec<Vec<f64>>> {
     let terms = means.first().map_or(0, Vec::len);
     if terms == 0 || means.iter().any(|part| part.len() != terms) {
         let found: Vec<_> = means.iter().map(Vec::len).collect();
-        return Err(Error::argument(
-            "criterion",
-            format!("a function that returned {found:?} means on the devices"),
-            "one that returns the same number on every device, at least one",
-        ));
+        let found = format!("a function that returned {found:?} means on the devices");
+        let expected = "one that returns the same number on every device, at least one";
+        return Err(Error::argument("criterion", found, expected));
     }
     let counts = means
         .iter()

@@ -121,7 +121,9 @@ impl<M: Send> DataParallel<M> {
         let trace = shared.trace();
         if shared.devices.len() == 1 && self.output_device == shared.devices.first() {
             // Nothing was split, so the graph is complete.
-            return one(outputs);
+            let output = outputs.into_iter().next();
+            return output
+                .ok_or_else(|| Error::argument("inputs", "without rows", "at least one row"));
         }
         let gathered = no_grad(|| gather_traced(&outputs, self.output_device, self.dim, &trace))?;
         self.join_graphs(&gathered, &outputs, inputs)
@@ -213,18 +215,8 @@ impl<M: Send> DataParallel<M> {
     }
 }
 
-fn one<O>(outputs: Vec<O>) -> Result<O> {
-    outputs
-        .into_iter()
-        .next()
-        .ok_or_else(|| Error::argument("inputs", "without rows", "at least one row"))
-}
-
 impl<M: ModuleT> DataParallel<M> {
     /// [`ModuleT::forward_t`] that returns errors, named as tch names its fallible functions.
-    ///
-    /// # Errors
-    /// As [`forward`](Self::forward).
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
         self.forward(xs.shallow_clone(), |module, xs| module.forward_t(&xs, train))
     }
@@ -234,10 +226,7 @@ impl<M: ModuleT> ModuleT for DataParallel<M> {
     /// # Panics
     /// Where [`f_forward_t`](Self::f_forward_t) returns an error.
     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
-        match self.f_forward_t(xs, train) {
-            Ok(output) => output,
-            Err(error) => panic!("{error}"),
-        }
+        self.f_forward_t(xs, train).unwrap_or_else(|error| panic!("{error}"))
     }
 }
 

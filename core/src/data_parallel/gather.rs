@@ -41,11 +41,9 @@ pub(super) fn gather_traced<T: Tensors>(
         return Err(Error::argument("parts", "none", "the outputs of at least one replica"));
     };
     if counts.iter().any(|other| *other != count) {
-        return Err(Error::argument(
-            "outputs",
-            format!("{counts:?} tensors on the replicas"),
-            "the same number on each, so that they can be concatenated",
-        ));
+        let found = format!("{counts:?} tensors on the replicas");
+        let expected = "the same number on each, so that they can be concatenated";
+        return Err(Error::argument("outputs", found, expected));
     }
     let mut span = trace.begin(Step::Gather, destination);
     let _on = destination.guard()?;
@@ -77,11 +75,8 @@ fn concatenate(parts: &[Tensor], destination: LogicalDevice, dim: i64) -> Result
     let (kind, shape) = &shapes[0];
     if rows.len() != parts.len() || shapes.iter().any(|other| *other != shapes[0]) {
         let found: Vec<_> = parts.iter().map(|part| (part.kind(), part.size())).collect();
-        return Err(Error::argument(
-            "outputs",
-            format!("{found:?} on the replicas"),
-            format!("of the same kind and shape, except in dimension {dim}"),
-        ));
+        let expected = format!("of the same kind and shape, except in dimension {dim}");
+        return Err(Error::argument("outputs", format!("{found:?} on the replicas"), expected));
     }
     let gathered = Tensor::f_empty(shape, (*kind, destination.into())).and_then(|gathered| {
         let mut offset = 0;

@@ -11,20 +11,14 @@ use std::time::{Duration, Instant};
 /// What a GPU does between two events.
 #[derive(Debug)]
 pub(super) struct GpuSpan {
-    device: usize,
-    begin: Event,
-    end: Event,
+    pub(super) device: usize,
+    pub(super) begin: Event,
+    pub(super) end: Event,
 }
 
 /// A place in the work of a GPU's current stream.
 pub(super) fn mark(device: usize) -> Result<Event, Error> {
     Event::record(Stream::current(device)?, true)
-}
-
-impl GpuSpan {
-    pub(super) fn new(device: usize, begin: Event, end: Event) -> Self {
-        GpuSpan { device, begin, end }
-    }
 }
 
 /// Relates the times of GPUs to those of the host.

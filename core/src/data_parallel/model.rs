@@ -40,21 +40,14 @@ pub struct SplitOutputs<O> {
 }
 
 impl<M: Send> DataParallelModel<M> {
-    /// Builds the model in `vs`, which must be on the first device, and a replica on each further
-    /// device.
-    ///
-    /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) if `vs` is on another device or already has the
-    /// model's variables.
+    /// Builds the model in `vs`, and a replica on each further device, as
+    /// [`DataParallel::new`](super::DataParallel::new) does.
     pub fn new(build: impl Fn(&Path<'_>) -> M, vs: &VarStore, devices: &Devices) -> Result<Self> {
         Ok(DataParallelModel { replicas: Replicas::new(build, vs, devices)? })
     }
 
     /// Divides the inputs along their first dimension and calls `f` with the module on every device
     /// that gets a part of them.
-    ///
-    /// # Errors
-    /// Those of [`DataParallel::forward`](super::DataParallel::forward).
     pub fn forward<I, O>(&self, inputs: I, f: impl Fn(&M, I) -> O + Sync) -> Result<SplitOutputs<O>>
     where
         I: Tensors + Send,
@@ -64,12 +57,7 @@ impl<M: Send> DataParallelModel<M> {
         Ok(SplitOutputs { parts: outputs, inputs, rows, shared: self.replicas.shared.clone() })
     }
 
-    /// The original module, for evaluation on one device. `model.module`
-    ///
-    /// Drop the guard before the next forward or backward pass.
-    ///
-    /// # Panics
-    /// If called within a forward pass of this model, or while this thread already has a guard.
+    /// [`DataParallel::module`](super::DataParallel::module)
     pub fn module(&self) -> ModuleGuard<'_, M> {
         self.replicas.module()
     }
@@ -87,9 +75,6 @@ impl<M: Send> DataParallelModel<M> {
 
 impl<M: ModuleT> DataParallelModel<M> {
     /// [`forward`](Self::forward) for a module with one input and one output.
-    ///
-    /// # Errors
-    /// Those of [`forward`](Self::forward).
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<SplitOutputs<Tensor>> {
         self.forward(xs.shallow_clone(), |module, xs| module.forward_t(&xs, train))
     }

@@ -5,9 +5,10 @@ use c10d_sys::autograd::ThreadState;
 use c10d_sys::stream::Stream;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 use tch_parallel_base::error::of_panic;
+use tch_parallel_base::lock;
 
 /// One thread per device, with that device as its current device. PyTorch's `parallel_apply` starts
 /// new threads in each call; these are kept.
@@ -42,14 +43,10 @@ impl Workers {
             .thread_name(move |index| names[index].clone())
             .build()
             .map_err(|error| {
-                Error::argument(
-                    "devices",
-                    format!(
-                        "{} devices, for which no threads could be started: {error}",
-                        devices.len()
-                    ),
-                    "no more than this system can start threads for",
-                )
+                let n = devices.len();
+                let found = format!("{n} devices, for which no threads could be started: {error}");
+                let expected = "no more than this system can start threads for";
+                Error::argument("devices", found, expected)
             })?;
         Ok(Workers { devices: devices.clone(), pool })
     }
@@ -73,18 +70,12 @@ impl Workers {
         f: impl Fn(LogicalDevice, J) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
         if jobs.len() > self.devices.len() {
-            return Err(Error::argument(
-                "jobs",
-                format!("{} for {} devices", jobs.len(), self.devices.len()),
-                "at most one for each device",
-            ));
+            let found = format!("{} for {} devices", jobs.len(), self.devices.len());
+            return Err(Error::argument("jobs", found, "at most one for each device"));
         }
         if self.own_this_thread() {
-            return Err(Error::argument(
-                "workers",
-                "used within one of their own jobs",
-                "other workers, because these are busy",
-            ));
+            let expected = "other workers, because these are busy";
+            return Err(Error::argument("workers", "used within one of their own jobs", expected));
         }
         let state = ThreadState::of_this_thread().map_err(in_the_engine)?;
         let threads = tch::get_num_threads();
@@ -92,7 +83,7 @@ impl Workers {
         // A thread takes only its own job; the mutex proves that to the compiler.
         let jobs: Vec<_> = jobs.into_iter().map(|job| Mutex::new(Some(job))).collect();
         let run = |index: usize| {
-            let job = jobs.get(index)?.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+            let job = lock(jobs.get(index)?).take()?;
             let device = self.devices.get(index);
             Some(device.and_then(|device| {
                 let _on = device.guard()?;

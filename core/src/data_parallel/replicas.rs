@@ -93,11 +93,8 @@ impl<M: Send> Replicas<M> {
         let shared = &self.shared;
         // During a pass it is the pass that holds the module.
         if !shared.is_in_a_pass() && self.modules[0].is_locked_by_this_thread() {
-            return Err(Error::argument(
-                "model",
-                "used while a guard of its `module()` exists",
-                "used after the guard is dropped",
-            ));
+            let found = "used while a guard of its `module()` exists";
+            return Err(Error::argument("model", found, "used after the guard is dropped"));
         }
         let mut variables = shared.begin_pass()?;
         let trace = shared.trace();
@@ -188,11 +185,8 @@ impl SharedParts {
 }
 
 fn in_a_pass() -> Error {
-    Error::argument(
-        "model",
-        "used within its own forward pass",
-        "another model, because its replicas are busy",
-    )
+    let expected = "another model, because its replicas are busy";
+    Error::argument("model", "used within its own forward pass", expected)
 }
 
 /// Makes leaves of the chunks of every input that requires a gradient and is cut off from its

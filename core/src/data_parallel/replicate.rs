@@ -164,21 +164,13 @@ impl Variables {
         }
         let missing = self.names.iter().find(|name| !replica.names.contains(name));
         let added = replica.names.iter().find(|name| !self.names.contains(name));
-        Err(Error::argument(
-            "build",
-            match (missing, added) {
-                (Some(name), _) => {
-                    format!("a function that created {name} in vs, but not on {device}")
-                }
-                (None, Some(name)) => {
-                    format!("a function that created {name} on {device}, but not in vs")
-                }
-                (None, None) => {
-                    format!("a function that created other variables on {device} than in vs")
-                }
-            },
-            "one that creates the same variables every time; vs must not have them yet",
-        ))
+        let created = match (missing, added) {
+            (Some(name), _) => format!("{name} in vs, but not on {device}"),
+            (None, Some(name)) => format!("{name} on {device}, but not in vs"),
+            (None, None) => format!("other variables on {device} than in vs"),
+        };
+        let expected = "one that creates the same variables every time; vs must not have them yet";
+        Err(Error::argument("build", format!("a function that created {created}"), expected))
     }
 
     /// Parameters first, then buffers.

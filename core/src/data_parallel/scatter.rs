@@ -99,29 +99,21 @@ pub(super) fn send(
 fn divide(tensors: &[Tensor], devices: usize, dim: i64) -> Result<Vec<Vec<Tensor>>> {
     let mut rows = Vec::new();
     for tensor in tensors {
-        match length(tensor, dim) {
-            Some(count) => rows.push(count),
-            None => {
-                return Err(Error::argument(
-                    "inputs",
-                    format!(
-                        "a tensor of shape {:?}, to be split along dimension {dim}",
-                        tensor.size()
-                    ),
-                    "tensors that have this dimension; wrap in Replicated what every replica gets whole",
-                ));
-            }
-        }
+        let Some(count) = length(tensor, dim) else {
+            let size = tensor.size();
+            let found = format!("a tensor of shape {size:?}, to be split along dimension {dim}");
+            let expected = "tensors that have this dimension; wrap in Replicated what every replica gets whole";
+            return Err(Error::argument("inputs", found, expected));
+        };
+        rows.push(count);
     }
     let rows = match rows.first() {
         None => return Ok((0..devices).map(|_| Vec::new()).collect()),
         Some(0) => return Err(Error::argument("inputs", "a batch of 0 rows", "at least one row")),
         Some(first) if rows.iter().any(|count| count != first) => {
-            return Err(Error::argument(
-                "inputs",
-                format!("batches of {rows:?} rows"),
-                "of the same number of rows, so that what belongs together stays together",
-            ));
+            let expected =
+                "of the same number of rows, so that what belongs together stays together";
+            return Err(Error::argument("inputs", format!("batches of {rows:?} rows"), expected));
         }
         Some(first) => *first,
     };

@@ -4,9 +4,10 @@ use super::gpu_span::{GpuClock, GpuSpan, mark};
 use crate::LogicalDevice;
 use c10d_sys::stream;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tch::Tensor;
+use tch_parallel_base::lock;
 
 /// One part of a training step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -152,7 +153,7 @@ impl Trace {
     /// Deletes the recorded events.
     pub fn clear(&self) {
         if let Some(recording) = &self.recording {
-            recording.lock().clear();
+            lock(&recording.events).clear();
         }
     }
 
@@ -175,13 +176,9 @@ impl Trace {
 }
 
 impl Recording {
-    fn lock(&self) -> MutexGuard<'_, Vec<Recorded>> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn events(&self) -> Vec<Event> {
         let mut clock = GpuClock::since(self.began);
-        let mut recorded = self.lock();
+        let mut recorded = lock(&self.events);
         for Recorded { event, on_gpu } in recorded.iter_mut() {
             // If a GPU fails, its work itself says so.
             if let Some(Ok((start, duration))) = on_gpu.take().map(|span| clock.read(&span)) {
@@ -241,9 +238,9 @@ impl Span {
     pub(super) fn end_at(self, end: Option<stream::Event>) {
         if let Some(OpenSpan { recording, mut event, begin }) = self.open {
             event.duration = recording.began.elapsed().saturating_sub(event.start);
-            let on_gpu =
-                gpu(event.device).and_then(|index| Some(GpuSpan::new(index, begin?, end?)));
-            recording.lock().push(Recorded { event, on_gpu });
+            let on_gpu = gpu(event.device)
+                .and_then(|index| Some(GpuSpan { device: index, begin: begin?, end: end? }));
+            lock(&recording.events).push(Recorded { event, on_gpu });
         }
     }
 }

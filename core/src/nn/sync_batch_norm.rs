@@ -151,10 +151,7 @@ impl ModuleT for SyncBatchNorm {
     /// # Panics
     /// If [`f_forward_t`](Self::f_forward_t) returns an error.
     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
-        match self.f_forward_t(xs, train) {
-            Ok(output) => output,
-            Err(error) => panic!("{error}"),
-        }
+        self.f_forward_t(xs, train).unwrap_or_else(|error| panic!("{error}"))
     }
 }
 

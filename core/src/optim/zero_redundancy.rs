@@ -66,9 +66,6 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
     }
 
     /// [`ParamGroupOptimizer::add_param_group`]. The shares of the groups so far remain.
-    ///
-    /// # Errors
-    /// The same.
     pub fn add_param_group(&mut self, group: ParamGroup<R>) -> Result<()> {
         self.optimizer.add_param_group(group)?;
         self.share_out();
@@ -209,14 +206,9 @@ impl<R: UpdateRule> Optimizer for ZeroRedundancyOptimizer<R> {
     /// gathered it on this rank since the last step.
     fn state_dict(&self) -> Result<OptimizerState> {
         let all = self.consolidated.as_ref().ok_or_else(|| {
-            Error::argument(
-                "the optimizer's state",
-                "sharded over the ranks",
-                format!(
-                    "gathered on this one: call `consolidate_state_dict({})` on all of them",
-                    self.group.rank()
-                ),
-            )
+            let call = format!("consolidate_state_dict({})", self.group.rank());
+            let expected = format!("gathered on this one: call `{call}` on all of them");
+            Error::argument("the optimizer's state", "sharded over the ranks", expected)
         })?;
         let tensors =
             all.iter().map(|(name, tensor)| (name.clone(), tensor.shallow_clone())).collect();

@@ -5,19 +5,16 @@ use crate::data::Shard;
 use crate::{Error, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
+use tch_parallel_base::options;
 
-/// `torch.profiler.schedule(wait=…, warmup=0, active=…, repeat=1)`; the defaults are ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Schedule {
-    /// How many steps to leave out: the first ones allocate, and order the buckets.
-    pub wait: usize,
-    /// How many steps to record after them, at least 1.
-    pub active: usize,
-}
-
-impl Default for Schedule {
-    fn default() -> Self {
-        Schedule { wait: 2, active: 3 }
+options! {
+    /// `torch.profiler.schedule(wait=…, warmup=0, active=…, repeat=1)`; the defaults are ours.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Schedule {
+        /// How many steps to leave out: the first ones allocate, and order the buckets.
+        pub wait: usize = 2,
+        /// How many steps to record after them, at least 1.
+        pub active: usize = 3,
     }
 }
 
@@ -67,9 +64,6 @@ impl ScheduledProfiler {
     }
 
     /// Ends a step of the training: `profile.step()`.
-    ///
-    /// # Errors
-    /// Those of [`Profiler::start`] and [`Profiler::stop`].
     pub fn step(&mut self) -> Result<()> {
         self.steps += 1;
         if self.steps == self.schedule.wait + self.schedule.active

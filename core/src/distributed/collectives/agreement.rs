@@ -5,7 +5,7 @@ use crate::distributed::fault::vote::{
     Verdict, own_verdict, reach_verdict, stay_until_all_know, wait_for,
 };
 use crate::distributed::group::ProcessGroup;
-use c10d_sys::Error;
+use crate::{Error, Result};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -14,11 +14,7 @@ type Reason = (String, Option<Blame>);
 
 impl ProcessGroup {
     /// Tells every rank if one objects to going on. A collective of the ranks of this library.
-    pub(crate) fn agree(
-        &self,
-        operation: &'static str,
-        objection: Option<&str>,
-    ) -> crate::Result<()> {
+    pub(crate) fn agree(&self, operation: &'static str, objection: Option<&str>) -> Result<()> {
         let subject = self.inner.agreements.fetch_add(1, Ordering::Relaxed).to_string();
         if let Some(objection) = objection {
             self.report(objection);
@@ -65,16 +61,14 @@ impl ProcessGroup {
         &self,
         operation: &'static str,
         ranks: impl IntoIterator<Item = usize>,
-    ) -> crate::Result<()> {
+    ) -> Result<()> {
         let python: Vec<_> = self.inner.post_mortem.python_ranks().collect();
-        match ranks.into_iter().find(|rank| python.contains(rank)) {
-            None => Ok(()),
-            Some(rank) => Err(crate::Error::argument(
-                operation,
-                format!("called with rank {rank}, which runs Python"),
-                "called where all ranks use this library, because Python cannot answer it",
-            )),
-        }
+        let Some(rank) = ranks.into_iter().find(|rank| python.contains(rank)) else {
+            return Ok(());
+        };
+        let found = format!("called with rank {rank}, which runs Python");
+        let expected = "called where all ranks use this library, because Python cannot answer it";
+        Err(Error::argument(operation, found, expected))
     }
 
     /// What rank 0 passes here, while this rank passes `own`. `None` on rank 0 itself, and if rank
@@ -83,7 +77,7 @@ impl ProcessGroup {
         &self,
         operation: &'static str,
         own: &str,
-    ) -> crate::Result<Option<String>> {
+    ) -> Result<Option<String>> {
         let key = format!("comparison/{}", self.inner.agreements.load(Ordering::Relaxed));
         let store = self.inner.store.engine();
         let compare = || {
@@ -97,7 +91,7 @@ impl ProcessGroup {
             Ok(theirs.map(|theirs| Some(String::from_utf8_lossy(&theirs).into_owned())))
         };
         compare()
-            .map_err(|error: Error| self.failed(operation, &error))?
+            .map_err(|error: c10d_sys::Error| self.failed(operation, &error))?
             .map_err(|(message, blame)| self.given_up(operation, message, blame))
     }
 }

@@ -11,11 +11,8 @@ impl ProcessGroup {
         if rank < self.world_size() {
             return Ok(());
         }
-        Err(Error::argument(
-            what,
-            format!("rank {rank}"),
-            format!("a rank below the world size, {}", self.world_size()),
-        ))
+        let expected = format!("a rank below the world size, {}", self.world_size());
+        Err(Error::argument(what, format!("rank {rank}"), expected))
     }
 
     /// Refuses a message that cannot be sent to this rank, or received from it.
@@ -42,11 +39,9 @@ impl ProcessGroup {
     /// not.
     pub(crate) fn check_sendable(&self, tensor: &Tensor) -> Result<()> {
         if self.backend() == Backend::Gloo && tensor.device().is_cuda() {
-            return Err(Error::argument(
-                "the tensor",
-                format!("on {:?}, with gloo", tensor.device()),
-                "on the CPU, because gloo sends no CUDA tensors",
-            ));
+            let found = format!("on {:?}, with gloo", tensor.device());
+            let expected = "on the CPU, because gloo sends no CUDA tensors";
+            return Err(Error::argument("the tensor", found, expected));
         }
         Ok(())
     }
@@ -76,7 +71,16 @@ pub(crate) fn check_list(
     world_size: usize,
 ) -> Result<()> {
     check_length(what, list.len(), world_size)?;
-    list.iter().try_for_each(|tensor| check_like(what, tensor, &like.size(), like.f_kind()?))
+    let (size, kind) = (like.size(), like.f_kind()?);
+    for tensor in list {
+        let found = tensor.f_kind()?;
+        if tensor.size() != size || found != kind {
+            let found = format!("of shape {:?} and kind {found:?}", tensor.size());
+            let expected = format!("of shape {size:?} and kind {kind:?}");
+            return Err(Error::argument(what, found, expected));
+        }
+    }
+    Ok(())
 }
 
 pub(crate) fn check_length(what: &str, found: usize, world_size: usize) -> Result<()> {
@@ -85,15 +89,6 @@ pub(crate) fn check_length(what: &str, found: usize, world_size: usize) -> Resul
     }
     let found = format!("a list of {found}");
     Err(Error::argument(what, found, format!("one per rank, {world_size}")))
-}
-
-pub(crate) fn check_like(what: &str, tensor: &Tensor, size: &[i64], kind: Kind) -> Result<()> {
-    let found = tensor.f_kind()?;
-    if tensor.size() == size && found == kind {
-        return Ok(());
-    }
-    let found = format!("of shape {:?} and kind {found:?}", tensor.size());
-    Err(Error::argument(what, found, format!("of shape {size:?} and kind {kind:?}")))
 }
 
 /// What is exchanged for a tensor that is only read: contiguous real numbers. The same memory, if it
@@ -139,11 +134,9 @@ impl Output {
     pub fn new(tensor: &Tensor) -> Result<Output> {
         let exchanged = input(tensor)?;
         if has_overlap(tensor) {
-            return Err(Error::argument(
-                "the tensor",
-                format!("a view of {:?} whose elements share memory", tensor.size()),
-                "one that can be written to: exchange `tensor.contiguous()`",
-            ));
+            let found = format!("a view of {:?} whose elements share memory", tensor.size());
+            let expected = "one that can be written to: exchange `tensor.contiguous()`";
+            return Err(Error::argument("the tensor", found, expected));
         }
         let has_other_memory =
             !is_plain(tensor) && (tensor.is_sparse() || exchanged.data_ptr() != tensor.data_ptr());

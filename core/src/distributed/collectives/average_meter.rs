@@ -55,9 +55,6 @@ impl AverageMeter {
     ///
     /// A collective: every rank must call it at the same point between its other collectives;
     /// otherwise the ranks that did wait until the timeout.
-    ///
-    /// # Errors
-    /// Those of [every collective](ProcessGroup#errors).
     // ANCHOR: all_reduce
     pub fn all_reduce(&self, group: &ProcessGroup) -> Result<f64> {
         // gloo and NCCL both support f64, in which a count is exact up to 2^53.

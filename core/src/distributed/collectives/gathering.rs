@@ -10,17 +10,11 @@ use tch::Tensor;
 impl ProcessGroup {
     /// The tensors of all ranks, in the order of ranks, on every rank: one per rank, each with the
     /// shape of `tensor`, which must be the same on all ranks. `dist.all_gather`.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
     pub fn all_gather(&self, tensor: &Tensor) -> Result<Vec<Tensor>> {
         self.start_all_gather(tensor, false)?.wait()
     }
 
     /// [`all_gather`](Self::all_gather) that returns before it has finished.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     pub fn all_gather_async(&self, tensor: Tensor) -> Result<Pending<Vec<Tensor>>> {
         self.start_all_gather(&tensor, true)
     }
@@ -38,18 +32,12 @@ impl ProcessGroup {
     /// dimension. `dist.all_gather_into_tensor`.
     ///
     /// `output` is `[ranks * N, ..]` or `[ranks, N, ..]` for an `input` of `[N, ..]`.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
     #[doc(alias = "all_gather_single")]
     pub fn all_gather_into_tensor(&self, output: &mut Tensor, input: &Tensor) -> Result<()> {
         self.start_all_gather_into_tensor(output, input, false)?.wait()
     }
 
     /// [`all_gather_into_tensor`](Self::all_gather_into_tensor) that returns before it has finished.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     pub fn all_gather_into_tensor_async(
         &self,
         output: Tensor,
@@ -74,17 +62,11 @@ impl ProcessGroup {
 
     /// The tensors of all ranks, in the order of ranks, on rank `dst`; `None` on the others. All
     /// have the same shape. `dist.gather`.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
     pub fn gather(&self, tensor: &Tensor, dst: usize) -> Result<Option<Vec<Tensor>>> {
         self.start_gather(tensor, dst, false)?.wait()
     }
 
     /// [`gather`](Self::gather) that returns before it has finished.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     pub fn gather_async(&self, tensor: Tensor, dst: usize) -> Result<Pending<Option<Vec<Tensor>>>> {
         self.start_gather(&tensor, dst, true)
     }
@@ -121,9 +103,6 @@ impl ProcessGroup {
     /// assert_eq!(own.int64_value(&[]), group.rank() as i64);
     /// # Ok::<(), tch_parallel::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
     pub fn scatter(
         &self,
         tensor: &mut Tensor,
@@ -134,9 +113,6 @@ impl ProcessGroup {
     }
 
     /// [`scatter`](Self::scatter) that returns before it has finished.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     pub fn scatter_async(
         &self,
         tensor: Tensor,
@@ -185,17 +161,11 @@ impl ProcessGroup {
     /// Copies `input_list[r]` of this rank into rank r's `output_list[q]`, where q is this rank.
     /// All tensors have the same shape and kind, as gloo demands in Python too; for parts of any
     /// size, there is [`all_to_all_single`](Self::all_to_all_single). `dist.all_to_all`.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
     pub fn all_to_all(&self, output_list: &mut [Tensor], input_list: &[Tensor]) -> Result<()> {
         self.start_all_to_all(output_list, input_list, false)?.wait()
     }
 
     /// [`all_to_all`](Self::all_to_all) that returns before it has finished.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     pub fn all_to_all_async(
         &self,
         output_list: Vec<Tensor>,
@@ -228,9 +198,6 @@ impl ProcessGroup {
     /// Part r of `input` has `input_split_sizes[r]` rows and goes to rank r; part r of `output` has
     /// `output_split_sizes[r]` rows and comes from rank r. If both lists are empty, all parts have
     /// the same number of rows.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
     pub fn all_to_all_single(
         &self,
         output: &mut Tensor,
@@ -243,9 +210,6 @@ impl ProcessGroup {
     }
 
     /// [`all_to_all_single`](Self::all_to_all_single) that returns before it has finished.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     pub fn all_to_all_single_async(
         &self,
         output: Tensor,
@@ -264,16 +228,17 @@ impl ProcessGroup {
         [output_splits, input_splits]: [&[i64]; 2],
         is_async: bool,
     ) -> Result<Pending<()>> {
-        let kind = whole.f_kind()?;
-        check_kind("output", output, kind)?;
+        let (found, kind) = (output.f_kind()?, whole.f_kind()?);
+        if found != kind {
+            let expected = format!("of {kind:?}");
+            return Err(Error::argument("output", format!("of {found:?}"), expected));
+        }
         self.check_splits(["output", "output_split_sizes"], output, output_splits)?;
         self.check_splits(["input", "input_split_sizes"], whole, input_splits)?;
         if output.size()[1..] != whole.size()[1..] {
-            return Err(Error::argument(
-                "output",
-                format!("of shape {:?}", output.size()),
-                format!("of rows like those of the input, which is {:?}", whole.size()),
-            ));
+            let found = format!("of shape {:?}", output.size());
+            let expected = format!("of rows like those of the input, which is {:?}", whole.size());
+            return Err(Error::argument("output", found, expected));
         }
         let output = Output::new(output)?;
         let work = self.engine().all_to_all_single(
@@ -293,23 +258,18 @@ impl ProcessGroup {
             return Err(Error::argument(what, "a single number", "of one row or more per rank"));
         };
         if splits.is_empty() {
-            return match rows % ranks as i64 {
-                0 => Ok(()),
-                _ => Err(Error::argument(
-                    what,
-                    format!("of {rows} rows"),
-                    format!("of as many rows for each of {ranks} ranks: otherwise pass {name}"),
-                )),
-            };
+            if rows % ranks as i64 == 0 {
+                return Ok(());
+            }
+            let expected =
+                format!("of as many rows for each of {ranks} ranks: otherwise pass {name}");
+            return Err(Error::argument(what, format!("of {rows} rows"), expected));
         }
         check_length(name, splits.len(), ranks)?;
         let sum = splits.iter().try_fold(0i64, |sum, &rows| sum.checked_add(rows));
         if splits.iter().any(|&rows| rows < 0) || sum != Some(rows) {
-            return Err(Error::argument(
-                name,
-                format!("{splits:?}"),
-                format!("the parts of {rows} rows, the size of {what}"),
-            ));
+            let expected = format!("the parts of {rows} rows, the size of {what}");
+            return Err(Error::argument(name, format!("{splits:?}"), expected));
         }
         Ok(())
     }
@@ -317,12 +277,5 @@ impl ProcessGroup {
     /// A new tensor for each rank's.
     fn one_like(&self, own: &Tensor) -> Result<Vec<Tensor>> {
         (0..self.world_size()).map(|_| Ok(own.f_empty_like()?)).collect()
-    }
-}
-
-fn check_kind(what: &str, tensor: &Tensor, kind: tch::Kind) -> Result<()> {
-    match tensor.f_kind()? {
-        found if found == kind => Ok(()),
-        found => Err(Error::argument(what, format!("of {found:?}"), format!("of {kind:?}"))),
     }
 }

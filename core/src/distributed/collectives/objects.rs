@@ -39,9 +39,6 @@ impl ProcessGroup {
 
     /// The values of all ranks, in the order of ranks, on rank `dst`; `None` on the others.
     /// `dist.gather_object`.
-    ///
-    /// # Errors
-    /// Those of [`all_gather_object`](Self::all_gather_object).
     pub fn gather_object<T: Serialize + DeserializeOwned>(
         &self,
         object: &T,
@@ -55,9 +52,6 @@ impl ProcessGroup {
     }
 
     /// Replaces `object` with that of rank `src`. `dist.broadcast_object_list`.
-    ///
-    /// # Errors
-    /// Those of [`all_gather_object`](Self::all_gather_object).
     #[doc(alias = "broadcast_object_list")]
     pub fn broadcast_object<T: Serialize + DeserializeOwned>(
         &self,
@@ -96,9 +90,6 @@ impl ProcessGroup {
     /// assert_eq!(own, format!("shard-{}", group.rank()));
     /// # Ok::<(), tch_parallel::Error>(())
     /// ```
-    ///
-    /// # Errors
-    /// Those of [`all_gather_object`](Self::all_gather_object).
     #[doc(alias = "scatter_object_list")]
     pub fn scatter_object<T: Serialize + DeserializeOwned>(
         &self,
@@ -201,10 +192,8 @@ fn encode<T: Serialize + DeserializeOwned>(object: &T) -> Result<Vec<u8>> {
 /// A length that the rank at the other end has not refused to give.
 fn accepted(length: &Tensor, rank: usize) -> Result<usize> {
     usize::try_from(length.f_int64_value(&[])?).map_err(|_| {
-        Error::argument(
-            format!("the object of rank {rank}"),
-            "one that cannot be exchanged",
-            "one that can: that rank's error says why it cannot",
-        )
+        let what = format!("the object of rank {rank}");
+        let expected = "one that can: that rank's error says why it cannot";
+        Error::argument(what, "one that cannot be exchanged", expected)
     })
 }

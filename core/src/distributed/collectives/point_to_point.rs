@@ -48,9 +48,6 @@ impl ProcessGroup {
     /// notices it on a thread of its own, where nothing can catch the failure. A message does not say
     /// how large it is before it is received, and a rank that runs Python would take a size that was
     /// sent first for the message itself.
-    ///
-    /// # Errors
-    /// Those of [`send`](Self::send).
     pub fn recv(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
         self.start_recv("recv", tensor, src)?.wait()
     }
@@ -65,25 +62,16 @@ impl ProcessGroup {
     }
 
     /// [`send`](Self::send) that returns before it has finished. `dist.isend`.
-    ///
-    /// # Errors
-    /// Those of [`send`](Self::send); later failures are returned by [`Pending::wait`].
     pub fn isend(&self, tensor: Tensor, dst: usize) -> Result<Pending<Tensor>> {
         Ok(self.start_send("isend", &tensor, dst)?.map(|()| tensor))
     }
 
     /// [`recv`](Self::recv) that returns before it has finished. `dist.irecv`.
-    ///
-    /// # Errors
-    /// Those of [`send`](Self::send); later failures are returned by [`Pending::wait`].
     pub fn irecv(&self, tensor: Tensor, src: usize) -> Result<Pending<Tensor>> {
         Ok(self.start_recv("irecv", &tensor, src)?.map(|()| tensor))
     }
 
     /// [`recv_any`](Self::recv_any) that returns before it has finished. `dist.irecv(tensor)`.
-    ///
-    /// # Errors
-    /// Those of [`recv_any`](Self::recv_any); later failures are returned by [`Pending::wait`].
     pub fn irecv_any(&self, tensor: Tensor) -> Result<Pending<(Tensor, usize)>> {
         Ok(self.start_recv_any("irecv_any", &tensor)?.map(|src| (tensor, src)))
     }
@@ -109,9 +97,6 @@ impl ProcessGroup {
     ///     Ok(both.swap_remove(1))
     /// }
     /// ```
-    ///
-    /// # Errors
-    /// Those of [`send`](Self::send); later failures are returned by [`Pending::wait`].
     pub fn batch_isend_irecv(&self, operations: Vec<P2pOp>) -> Result<Vec<Pending<Tensor>>> {
         const OPERATION: &str = "batch_isend_irecv";
         let mut exchanged = Vec::with_capacity(operations.len());

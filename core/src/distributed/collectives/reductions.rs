@@ -1,7 +1,7 @@
 //! The collectives of tensors.
 
 use super::arguments::{
-    Output, check_length, check_like, check_list, check_reduction, input, inputs, received,
+    Output, check_length, check_list, check_reduction, input, inputs, received,
 };
 use super::pending::Pending;
 use crate::distributed::group::ProcessGroup;
@@ -12,18 +12,12 @@ use tch::Tensor;
 impl ProcessGroup {
     /// Reduces `tensor` over all ranks, element by element, in place on every rank. Its shape can
     /// be any, but must be the same on all ranks. `dist.all_reduce`.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
     pub fn all_reduce(&self, tensor: &mut Tensor, op: ReduceOp) -> Result<()> {
         self.start_all_reduce(tensor, op, false)?.wait()
     }
 
     /// [`all_reduce`](Self::all_reduce) that returns before it has finished.
     /// `dist.all_reduce(tensor, async_op=True)`.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     #[doc(alias = "async_op")]
     pub fn all_reduce_async(&self, tensor: Tensor, op: ReduceOp) -> Result<Pending<Tensor>> {
         Ok(self.start_all_reduce(&tensor, op, true)?.map(|()| tensor))
@@ -43,17 +37,11 @@ impl ProcessGroup {
 
     /// Copies `tensor` of rank `src` into that of every other rank, which must have the same shape
     /// and kind. `dist.broadcast`.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
     pub fn broadcast(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
         self.start_broadcast(tensor, src, false)?.wait()
     }
 
     /// [`broadcast`](Self::broadcast) that returns before it has finished.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     pub fn broadcast_async(&self, tensor: Tensor, src: usize) -> Result<Pending<Tensor>> {
         Ok(self.start_broadcast(&tensor, src, true)?.map(|()| tensor))
     }
@@ -67,17 +55,11 @@ impl ProcessGroup {
 
     /// Reduces `tensor` over all ranks into that of rank `dst`. The other ranks' tensors are
     /// undefined afterwards. `dist.reduce`.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
     pub fn reduce(&self, tensor: &mut Tensor, dst: usize, op: ReduceOp) -> Result<()> {
         self.start_reduce(tensor, dst, op, false)?.wait()
     }
 
     /// [`reduce`](Self::reduce) that returns before it has finished.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     pub fn reduce_async(
         &self,
         tensor: Tensor,
@@ -105,9 +87,6 @@ impl ProcessGroup {
     /// rank r's `output`. `dist.reduce_scatter_tensor`.
     ///
     /// `input` is `[ranks * N, ..]` or `[ranks, N, ..]` for an `output` of `[N, ..]`.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
     #[doc(alias = "reduce_scatter_single")]
     pub fn reduce_scatter_tensor(
         &self,
@@ -119,9 +98,6 @@ impl ProcessGroup {
     }
 
     /// [`reduce_scatter_tensor`](Self::reduce_scatter_tensor) that returns before it has finished.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     pub fn reduce_scatter_tensor_async(
         &self,
         output: Tensor,
@@ -149,17 +125,11 @@ impl ProcessGroup {
     }
 
     /// Reduces all ranks' `input_list[r]` for rank r, which gets the result. `dist.reduce_scatter`.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
     pub fn reduce_scatter(&self, input_list: &[Tensor], op: ReduceOp) -> Result<Tensor> {
         self.start_reduce_scatter(input_list, op, false)?.wait()
     }
 
     /// [`reduce_scatter`](Self::reduce_scatter) that returns before it has finished.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     pub fn reduce_scatter_async(
         &self,
         input_list: Vec<Tensor>,
@@ -185,18 +155,12 @@ impl ProcessGroup {
     }
 
     /// Returns when every rank has arrived. `dist.barrier`.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors).
     pub fn barrier(&self) -> Result<()> {
         self.start_barrier(false)?.wait()
     }
 
     /// [`barrier`](Self::barrier) that returns at once, and whose [`Pending::wait`] returns when
     /// every rank has arrived.
-    ///
-    /// # Errors
-    /// Those of [every collective](Self#errors); later failures are returned by [`Pending::wait`].
     pub fn barrier_async(&self) -> Result<Pending<()>> {
         self.start_barrier(true)
     }
@@ -242,34 +206,21 @@ impl ProcessGroup {
         part_name: &str,
         part: &Tensor,
     ) -> Result<()> {
-        let ranks = self.world_size() as i64;
-        let size = part.size();
+        let (ranks, size) = (self.world_size() as i64, part.size());
+        let (found, kind) = (whole.f_kind()?, part.f_kind()?);
         let stacked = [&[ranks], &size[..]].concat();
         let mut joined = size.clone();
         match joined.first_mut() {
             Some(rows) => *rows *= ranks,
             None => joined.push(ranks),
         }
-        if whole.size() == stacked {
-            return check_like(what, whole, &stacked, part.f_kind()?);
+        if found == kind && [stacked, joined].contains(&whole.size()) {
+            return Ok(());
         }
-        check_like(what, whole, &joined, part.f_kind()?).map_err(|_| {
-            let describe = |tensor: &Tensor| {
-                Ok::<_, Error>(format!(
-                    "of shape {:?} and kind {:?}",
-                    tensor.size(),
-                    tensor.f_kind()?
-                ))
-            };
-            match (describe(whole), describe(part)) {
-                (Ok(whole), Ok(part)) => Error::argument(
-                    what,
-                    whole,
-                    format!("{ranks} times the {part_name}, which is {part}"),
-                ),
-                (Err(error), _) | (_, Err(error)) => error,
-            }
-        })
+        let part = format!("of shape {size:?} and kind {kind:?}");
+        let expected = format!("{ranks} times the {part_name}, which is {part}");
+        let found = format!("of shape {:?} and kind {found:?}", whole.size());
+        Err(Error::argument(what, found, expected))
     }
 
     /// `whole` as `[ranks * N, ..]` for parts of `[N, ..]`.

@@ -1,6 +1,7 @@
 //! Whose fault the first failure of this process is.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+use tch_parallel_base::lock;
 
 /// Whose fault it is that an exchange failed.
 #[derive(Debug)]
@@ -20,13 +21,9 @@ enum Memory {
 
 static MEMORY: Mutex<Memory> = Mutex::new(Memory::Off);
 
-fn memory() -> MutexGuard<'static, Memory> {
-    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Starts to remember faults.
 pub(crate) fn begin() {
-    let mut memory = memory();
+    let mut memory = lock(&MEMORY);
     if let Memory::Off = *memory {
         *memory = Memory::On(None);
     }
@@ -34,7 +31,7 @@ pub(crate) fn begin() {
 
 /// Returns what was remembered, and stops remembering.
 pub(crate) fn end() -> Option<Fault> {
-    match std::mem::replace(&mut *memory(), Memory::Off) {
+    match std::mem::replace(&mut *lock(&MEMORY), Memory::Off) {
         Memory::Off => None,
         Memory::On(first) => first,
     }
@@ -42,14 +39,14 @@ pub(crate) fn end() -> Option<Fault> {
 
 /// Remembers whose fault the first failure is: the later ones follow from it.
 pub(crate) fn remember(fault: impl FnOnce() -> Fault) {
-    if let Memory::On(first) = &mut *memory() {
+    if let Memory::On(first) = &mut *lock(&MEMORY) {
         first.get_or_insert_with(fault);
     }
 }
 
 /// Forgets the first failure: what comes next has nothing to do with it.
 pub(crate) fn forget() {
-    if let Memory::On(first) = &mut *memory() {
+    if let Memory::On(first) = &mut *lock(&MEMORY) {
         *first = None;
     }
 }

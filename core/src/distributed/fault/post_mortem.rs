@@ -124,18 +124,13 @@ impl PostMortem {
 
     /// What is known if an operation on the store fails with an error of this kind.
     fn unusable_store(&self, kind: ErrorKind) -> Blame {
-        match kind {
-            ErrorKind::Connection if self.agent_store => Blame {
-                rank: None,
-                what: "the store cannot be reached: the launcher, which serves it, has ended"
-                    .into(),
-            },
-            ErrorKind::Connection => Blame {
-                rank: Some(SERVER),
-                what: "the store cannot be reached: rank 0, which serves it, has ended".into(),
-            },
-            _ => self.silent_store(),
+        if kind != ErrorKind::Connection {
+            return self.silent_store();
         }
+        let (rank, server) =
+            if self.agent_store { (None, "the launcher") } else { (Some(SERVER), "rank 0") };
+        let what = format!("the store cannot be reached: {server}, which serves it, has ended");
+        Blame { rank, what }
     }
 
     /// What is known if the store does not answer.
@@ -154,9 +149,7 @@ impl PostMortem {
 
     /// A rank that has reported a fault of its own, or whose process on this host has ended.
     pub(crate) fn culprit(&self) -> Option<Blame> {
-        let store = Arc::clone(&self.store);
-        let reports = in_time(ANSWER, move || Reports::read(&store, ANSWER)).and_then(Result::ok);
-        let reports = reports.unwrap_or_default();
+        let reports = self.reports(ANSWER);
         let others = || self.members.iter().filter(|member| member.rank != self.rank);
         let mut faults = others().filter_map(|member| match reports.of(member.rank) {
             Some(Report::Fault(fault)) => Some(Blame::of(member.name, format!("reports: {fault}"))),
@@ -178,9 +171,7 @@ impl PostMortem {
         if gone.is_empty() {
             return None;
         }
-        let store = Arc::clone(&self.store);
-        let reports = in_time(SEARCH, move || Reports::read(&store, SEARCH));
-        let reports = reports.and_then(Result::ok).unwrap_or_default();
+        let reports = self.reports(SEARCH);
         let blame = |(member, how): &(&Member, State)| match reports.of(member.rank) {
             Some(Report::Fault(fault)) => Some(Blame::of(member.name, format!("reports: {fault}"))),
             Some(Report::Victim) => None,
@@ -197,6 +188,13 @@ impl PostMortem {
     pub(crate) fn all_gone_but(&self, names: &[usize]) -> bool {
         let others = self.members.iter().filter(|member| !names.contains(&member.name));
         others.map(Member::gone).all(|how| how.is_some())
+    }
+
+    /// What has been reported, if the store answers within `limit`.
+    fn reports(&self, limit: Duration) -> Reports {
+        let store = Arc::clone(&self.store);
+        let reports = in_time(limit, move || Reports::read(&store, limit));
+        reports.and_then(Result::ok).unwrap_or_default()
     }
 
     fn search(&self) -> Search {

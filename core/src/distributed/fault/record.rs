@@ -7,10 +7,10 @@ use super::unfinished::Unfinished;
 use serde_json::json;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tch_parallel_base::error::{of_panic, with_causes};
-use tch_parallel_base::file_size_limit;
+use tch_parallel_base::{file_size_limit, lock};
 use tch_parallel_contract::CULPRIT;
 
 /// Runs a program's `main`. If that returns an error or panics, leaves the reason where launchers
@@ -40,19 +40,16 @@ use tch_parallel_contract::CULPRIT;
 /// ```
 ///
 /// [`ProcessGroup`]: crate::distributed::ProcessGroup
-///
-/// # Errors
-/// Those of `main`.
 pub fn record<T, E>(main: impl FnOnce() -> Result<T, E>) -> Result<T, Box<dyn Error + Send + Sync>>
 where
     E: Into<Box<dyn Error + Send + Sync>>,
 {
     file_size_limit::is_an_error();
     first_fault::begin();
-    recording().get_or_insert_default();
+    lock(&RECORDING).get_or_insert_default();
     // Nothing that `main` used is used again.
     let outcome = catch_unwind(AssertUnwindSafe(main)).map(|result| result.map_err(Into::into));
-    let Recording(groups) = recording().take().unwrap_or_default();
+    let Recording(groups) = lock(&RECORDING).take().unwrap_or_default();
     let fault = first_fault::end();
     let reason = match &outcome {
         Ok(Ok(_)) => None,
@@ -61,7 +58,11 @@ where
     };
     if let Some(reason) = reason {
         // The file comes first: the launcher takes the rank with the earliest reason for the culprit.
-        write_error_file(&reason, fault.as_ref());
+        if let Some(path) = std::env::var_os("TORCHELASTIC_ERROR_FILE") {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            // If it cannot be written, the launcher still has what this rank prints.
+            let _ = std::fs::write(path, error_file(&reason, fault.as_ref(), now));
+        }
         let post_mortems = || groups.iter().map(|group| &group.post_mortem);
         let deadline = Instant::now() + STAY;
         match fault {
@@ -97,10 +98,6 @@ struct RecordedGroup {
 /// `None` outside of [`record`].
 static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
 
-fn recording() -> MutexGuard<'static, Option<Recording>> {
-    RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Remembers a new group. `store` is this process's first connection.
 pub(crate) fn remember_group(
     unfinished: &Arc<Unfinished>,
@@ -108,7 +105,7 @@ pub(crate) fn remember_group(
     store: &Arc<c10d_sys::Store>,
 ) {
     forget_dropped_groups();
-    if let Some(recording) = &mut *recording() {
+    if let Some(recording) = &mut *lock(&RECORDING) {
         recording.remember(unfinished, post_mortem, store);
     }
 }
@@ -116,7 +113,7 @@ pub(crate) fn remember_group(
 /// A program that goes on to make a group or a store has not failed in the groups that it dropped
 /// before, nor because of what ended them.
 pub(crate) fn forget_dropped_groups() {
-    if let Some(recording) = &mut *recording() {
+    if let Some(recording) = &mut *lock(&RECORDING) {
         recording.forget_dropped_groups();
         if !recording.has_failed() {
             first_fault::forget();
@@ -146,14 +143,6 @@ impl Recording {
         let has_failed =
             |group: &RecordedGroup| group.unfinished.upgrade().is_some_and(|it| it.has_failed());
         self.0.iter().any(has_failed)
-    }
-}
-
-fn write_error_file(reason: &str, fault: Option<&Fault>) {
-    if let Some(path) = std::env::var_os("TORCHELASTIC_ERROR_FILE") {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // If the file cannot be written, the launcher still has what this rank prints.
-        let _ = std::fs::write(path, error_file(reason, fault, now));
     }
 }
 

@@ -30,24 +30,13 @@ pub(crate) struct Search {
     pub(crate) deadline: Instant,
 }
 
-/// What is known of another rank.
-enum Finding {
-    /// It has reported a fault of its own.
-    Fault(String),
-    /// It has reported that its exchange failed as well.
-    Victim,
-    /// Its process has ended or is stopped, without a report.
-    Gone(String),
-    /// It has reported nothing, and its process cannot be seen from here.
-    Silent,
-    /// It runs.
-    Alive,
-}
-
 impl Search {
     pub(crate) fn run(self) -> Result<Option<Blame>, Error> {
         let blame = self.look_until_found()?;
-        self.let_the_others_finish();
+        // Rank 0 serves the store, so it stays until the others have had time to look.
+        if self.store.add(SEARCHED, 1).is_ok() && self.serves_store {
+            self.wait_for_the_others();
+        }
         Ok(blame)
     }
 
@@ -55,53 +44,31 @@ impl Search {
         Report::Victim.leave(&self.store, self.rank)?;
         loop {
             let reports = Reports::read(&self.store, SEARCH)?;
-            let (mut silent, mut alive) = (Vec::new(), Vec::new());
-            let mut gone = None;
+            // Ranks without a report, by what can be seen of their processes from here.
+            let (mut silent, mut alive, mut gone) = (Vec::new(), Vec::new(), Vec::new());
             for &rank in &self.others {
-                let name = self.name(rank);
-                match self.look_at(rank, &reports) {
-                    Finding::Fault(fault) => {
+                let member = member(&self.members, rank);
+                // In messages, a rank that runs Python has its number in the group.
+                let name = member.map_or(rank, |member| member.name);
+                match reports.of(rank) {
+                    Some(Report::Fault(fault)) => {
                         return Ok(Some(Blame::of(name, format!("reports: {fault}"))));
                     }
-                    Finding::Gone(how) if gone.is_none() => gone = Some(Blame::of(name, how)),
-                    Finding::Silent => silent.push(name),
-                    Finding::Alive => alive.push(name),
-                    Finding::Gone(_) | Finding::Victim => {}
+                    Some(Report::Victim) => {}
+                    None => match member.and_then(|member| member.process.as_ref()?.look()) {
+                        None => silent.push(name),
+                        Some(State::Running) => alive.push(name),
+                        Some(how) => gone.push(Blame::of(name, how)),
+                    },
                 }
             }
-            if gone.is_some() {
-                return Ok(gone);
+            if let Some(gone) = gone.into_iter().next() {
+                return Ok(Some(gone));
             }
             if Instant::now() >= self.deadline {
                 return Ok(without_a_trace(&silent, &alive));
             }
             thread::sleep(INTERVAL);
-        }
-    }
-
-    fn look_at(&self, rank: usize, reports: &Reports) -> Finding {
-        match reports.of(rank) {
-            Some(Report::Fault(fault)) => return Finding::Fault(fault.clone()),
-            Some(Report::Victim) => return Finding::Victim,
-            None => {}
-        }
-        let process = member(&self.members, rank).and_then(|member| member.process.as_ref());
-        match process.and_then(Process::look) {
-            None => Finding::Silent,
-            Some(State::Running) => Finding::Alive,
-            Some(gone) => Finding::Gone(gone.to_string()),
-        }
-    }
-
-    /// The rank in the job of a group member. Its number in the group if it runs Python.
-    fn name(&self, rank: usize) -> usize {
-        member(&self.members, rank).map_or(rank, |member| member.name)
-    }
-
-    /// Rank 0 serves the store, so it stays until the others have had time to look.
-    fn let_the_others_finish(&self) {
-        if self.store.add(SEARCHED, 1).is_ok() && self.serves_store {
-            self.wait_for_the_others();
         }
     }
 
@@ -138,17 +105,17 @@ fn without_a_trace(silent: &[usize], alive: &[usize]) -> Option<Blame> {
         ([], &[rank]) => {
             Some(Blame::of(rank, "runs, but has not failed: it did not come, or has gone on"))
         }
-        ([], ranks) => Some(Blame {
-            rank: None,
-            what: format!("ranks {ranks:?} run: they did not come, or have gone on"),
-        }),
-        (&[rank], _) => Some(Blame {
-            rank: Some(rank),
-            what: format!("no word from rank {rank} within {SEARCH:?}"),
-        }),
-        (ranks, _) => Some(Blame {
-            rank: None,
-            what: format!("no word from ranks {ranks:?} within {SEARCH:?}"),
-        }),
+        ([], ranks) => {
+            let what = format!("ranks {ranks:?} run: they did not come, or have gone on");
+            Some(Blame { rank: None, what })
+        }
+        (&[rank], _) => {
+            let what = format!("no word from rank {rank} within {SEARCH:?}");
+            Some(Blame { rank: Some(rank), what })
+        }
+        (ranks, _) => {
+            let what = format!("no word from ranks {ranks:?} within {SEARCH:?}");
+            Some(Blame { rank: None, what })
+        }
     }
 }

@@ -54,7 +54,25 @@ pub(crate) fn start(
     store: Arc<Store>,
     members: Arc<[Member]>,
 ) -> Option<Watch> {
-    Watch::keep(move |stopped| watch(&engine, &store, &members, stopped))
+    Watch::keep(move |stopped| {
+        let mut unanswered = 0;
+        while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            let mut first = 0;
+            while let Ok(Some(rank)) = engine.lost_peer(first, PATIENCE) {
+                first = rank + 1;
+                if members.iter().all(|member| member.rank != rank) {
+                    // It runs Python, where ranks do not say that they leave.
+                    continue;
+                }
+                let left = has_left(&store, rank);
+                unanswered = if left.is_none() { unanswered + 1 } else { 0 };
+                if left == Some(false) || unanswered >= SILENCE {
+                    // It can only fail if there is no such rank.
+                    let _ = engine.fail_operations_with(rank);
+                }
+            }
+        }
+    })
 }
 
 impl Drop for Watch {
@@ -63,26 +81,6 @@ impl Drop for Watch {
         if let Some(thread) = self.thread.take() {
             // An error would be a panic of the thread, of which there is nothing to do here.
             let _ = thread.join();
-        }
-    }
-}
-
-fn watch(engine: &ProcessGroup, store: &Arc<Store>, members: &[Member], stopped: &Receiver<()>) {
-    let mut unanswered = 0;
-    while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-        let mut first = 0;
-        while let Ok(Some(rank)) = engine.lost_peer(first, PATIENCE) {
-            first = rank + 1;
-            if members.iter().all(|member| member.rank != rank) {
-                // It runs Python, where ranks do not say that they leave.
-                continue;
-            }
-            let left = has_left(store, rank);
-            unanswered = if left.is_none() { unanswered + 1 } else { 0 };
-            if left == Some(false) || unanswered >= SILENCE {
-                // It can only fail if there is no such rank.
-                let _ = engine.fail_operations_with(rank);
-            }
         }
     }
 }

@@ -11,40 +11,32 @@ use c10d_sys::ReduceOp;
 use c10d_sys::arithmetic::mul_number_;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Kind, Tensor};
+use tch_parallel_base::options;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// Apex's keyword arguments, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ApexOptions {
-    /// The minimum size of a bucket, counted in elements of the first parameter's kind.
-    pub message_size: usize,
-    /// Whether all gradients are exchanged at the end of the backward pass, grouped by kind,
-    /// instead of while others are still being computed. Parameters without a gradient are then
-    /// allowed, and skipped.
-    ///
-    /// If parameters have several kinds, each kind is exchanged once its last gradient is ready;
-    /// Apex waits for all of them. The results are the same.
-    pub delay_allreduce: bool,
-    /// Whether gradients are exchanged as `float32` whatever their kind: sums of `float16` overflow
-    /// above 65,504.
-    pub allreduce_always_fp32: bool,
-    /// Whether gradients are averaged over the ranks. Otherwise they are summed.
-    pub gradient_average: bool,
-    /// Gradients are divided by this before they are summed. With `gradient_average`, they are then
-    /// multiplied by it and divided by the number of ranks; without, the sum stays divided.
-    pub gradient_predivide_factor: f64,
-}
-
-impl Default for ApexOptions {
-    fn default() -> Self {
-        ApexOptions {
-            message_size: 10_000_000,
-            delay_allreduce: false,
-            allreduce_always_fp32: false,
-            gradient_average: true,
-            gradient_predivide_factor: 1.0,
-        }
+options! {
+    /// Apex's keyword arguments, with its defaults.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct ApexOptions {
+        /// The minimum size of a bucket, counted in elements of the first parameter's kind.
+        pub message_size: usize = 10_000_000,
+        /// Whether all gradients are exchanged at the end of the backward pass, grouped by kind,
+        /// instead of while others are still being computed. Parameters without a gradient are then
+        /// allowed, and skipped.
+        ///
+        /// If parameters have several kinds, each kind is exchanged once its last gradient is
+        /// ready; Apex waits for all of them. The results are the same.
+        pub delay_allreduce: bool = false,
+        /// Whether gradients are exchanged as `float32` whatever their kind: sums of `float16`
+        /// overflow above 65,504.
+        pub allreduce_always_fp32: bool = false,
+        /// Whether gradients are averaged over the ranks. Otherwise they are summed.
+        pub gradient_average: bool = true,
+        /// Gradients are divided by this before they are summed. With `gradient_average`, they are
+        /// then multiplied by it and divided by the number of ranks; without, the sum stays
+        /// divided.
+        pub gradient_predivide_factor: f64 = 1.0,
     }
 }
 
@@ -90,17 +82,21 @@ impl<M> ApexDistributedDataParallel<M> {
         group: &ProcessGroup,
         options: ApexOptions,
     ) -> Result<Self> {
-        options.check()?;
+        if options.message_size == 0 {
+            return Err(Error::argument("message_size", "0", "at least 1"));
+        }
+        let factor = options.gradient_predivide_factor;
+        if !factor.is_finite() || factor <= 0.0 {
+            return Err(Error::argument("gradient_predivide_factor", factor, "more than 0"));
+        }
         let element =
             vs.trainable_variables().first().map_or(0, |first| first.kind().elt_size_in_bytes());
+        let bucket_mb = options.message_size as f64 * element.max(1) as f64 / MIB;
         let ddp = DdpOptions {
-            bucket_cap_mb: Some(match options.delay_allreduce {
-                true => f64::INFINITY,
-                false => options.message_size as f64 * element.max(1) as f64 / MIB,
-            }),
+            bucket_cap_mb: Some(if options.delay_allreduce { f64::INFINITY } else { bucket_mb }),
             find_unused_parameters: options.delay_allreduce,
             broadcast_buffers: false,
-            comm_hook: Some(Box::new(AllReduce { options })),
+            comm_hook: Some(Box::new(AllReduce(options))),
             ..Default::default()
         };
         let model = DistributedDataParallel::with_options(module, vs, group, ddp)?;
@@ -108,17 +104,11 @@ impl<M> ApexDistributedDataParallel<M> {
     }
 
     /// [`DistributedDataParallel::forward`]
-    ///
-    /// # Errors
-    /// Those of [`DistributedDataParallel::forward`].
     pub fn forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
         self.model.forward(f)
     }
 
     /// [`DistributedDataParallel::backward`]
-    ///
-    /// # Errors
-    /// Those of [`DistributedDataParallel::backward`].
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
         self.model.backward(loss)
     }
@@ -134,9 +124,6 @@ impl<M> ApexDistributedDataParallel<M> {
     }
 
     /// [`DistributedDataParallel::logging_data`]
-    ///
-    /// # Errors
-    /// Those of [`DistributedDataParallel::logging_data`].
     pub fn logging_data(&self) -> Result<DdpLoggingData> {
         self.model.logging_data()
     }
@@ -144,9 +131,6 @@ impl<M> ApexDistributedDataParallel<M> {
 
 impl<M: ModuleT> ApexDistributedDataParallel<M> {
     /// [`ModuleT::forward_t`] that returns errors.
-    ///
-    /// # Errors
-    /// Those of [`DistributedDataParallel::forward`].
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
         self.model.f_forward_t(xs, train)
     }
@@ -161,19 +145,17 @@ impl<M: ModuleT> ModuleT for ApexDistributedDataParallel<M> {
 }
 
 /// `allreduce_bucket`
-struct AllReduce {
-    options: ApexOptions,
-}
+struct AllReduce(ApexOptions);
 
 impl CommHook for AllReduce {
     fn name(&self) -> String {
-        format!("apex {:?}", self.options)
+        format!("apex {:?}", self.0)
     }
 
     fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
-        let ApexOptions { gradient_average, gradient_predivide_factor: factor, .. } = self.options;
+        let ApexOptions { gradient_average, gradient_predivide_factor: factor, .. } = self.0;
         let mut buffer = bucket.buffer()?;
-        let mut sent = match self.options.allreduce_always_fp32 {
+        let mut sent = match self.0.allreduce_always_fp32 {
             true => buffer.f_to_kind(Kind::Float)?,
             false => buffer.shallow_clone(),
         };
@@ -192,18 +174,5 @@ impl CommHook for AllReduce {
             }
             Ok(buffer)
         }))
-    }
-}
-
-impl ApexOptions {
-    fn check(&self) -> Result<()> {
-        let factor = self.gradient_predivide_factor;
-        if self.message_size == 0 {
-            return Err(Error::argument("message_size", "0", "at least 1"));
-        }
-        if !factor.is_finite() || factor <= 0.0 {
-            return Err(Error::argument("gradient_predivide_factor", factor, "more than 0"));
-        }
-        Ok(())
     }
 }

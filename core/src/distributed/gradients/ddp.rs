@@ -135,10 +135,8 @@ impl<M> DistributedDataParallel<M> {
             reducer_options,
         )
         .map_err(|error| group.failed(operation, &error))?;
-        let hook_failure = match options.comm_hook {
-            Some(hook) => Some(register::register(hook, &mut reducer, group)?),
-            None => None,
-        };
+        let registered =
+            options.comm_hook.map(|hook| register::register(hook, &mut reducer, group));
         Ok(DistributedDataParallel {
             reducer: RefCell::new(reducer),
             module,
@@ -150,7 +148,7 @@ impl<M> DistributedDataParallel<M> {
             static_graph: options.static_graph,
             no_sync_guards: Cell::new(0),
             sync_buffers: Cell::new(true),
-            hook_failure,
+            hook_failure: registered.transpose()?,
             joining: Cell::new(None),
         })
     }
@@ -183,12 +181,9 @@ impl<M> DistributedDataParallel<M> {
         let grad = tensor::grad_enabled();
         let sync = grad && self.no_sync_guards.get() == 0;
         if grad && !sync && self.static_graph && self.reducer.borrow().needs_sink() {
-            return Err(Error::argument(
-                "no_sync",
-                "in the first iteration of a static graph",
-                "used after it: the first backward pass learns the graph and must \
-                           exchange gradients",
-            ));
+            let found = "in the first iteration of a static graph";
+            let expected = "used after it: the first backward pass learns the graph and must exchange gradients";
+            return Err(Error::argument("no_sync", found, expected));
         }
         let failed = |error| self.failed("forward", &error);
         if sync {
@@ -207,7 +202,7 @@ impl<M> DistributedDataParallel<M> {
             self.broadcast_buffers(source)?;
         }
         if joining.is_some() {
-            self.announce_backward(sync)?;
+            drop(self.announce(sync)?);
         }
 
         let mut outputs = f(&self.module);
@@ -314,9 +309,8 @@ impl<M> DistributedDataParallel<M> {
     }
 
     fn broadcast(&self, operation: &'static str, tensors: &[Tensor], source: usize) -> Result<()> {
-        no_grad(|| {
-            self.group.broadcast_coalesced(operation, tensors, BROADCAST_BUFFER_BYTES, source)
-        })
+        let bytes = BROADCAST_BUFFER_BYTES;
+        no_grad(|| self.group.broadcast_coalesced(operation, tensors, bytes, source))
     }
 
     pub(crate) fn failed(&self, operation: &'static str, error: &c10d_sys::Error) -> Error {
@@ -336,9 +330,6 @@ impl<M> DistributedDataParallel<M> {
 
 impl<M: ModuleT> DistributedDataParallel<M> {
     /// [`ModuleT::forward_t`] that returns errors; the name follows tch's fallible functions.
-    ///
-    /// # Errors
-    /// Those of [`forward`](Self::forward).
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
         self.forward(|module| module.forward_t(xs, train))
     }
@@ -348,10 +339,7 @@ impl<M: ModuleT> ModuleT for DistributedDataParallel<M> {
     /// # Panics
     /// If [`f_forward_t`](Self::f_forward_t) returns an error.
     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
-        match self.f_forward_t(xs, train) {
-            Ok(output) => output,
-            Err(error) => panic!("{error}"),
-        }
+        self.f_forward_t(xs, train).unwrap_or_else(|error| panic!("{error}"))
     }
 }
 

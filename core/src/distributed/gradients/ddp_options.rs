@@ -4,6 +4,7 @@ use super::hooks::CommHook;
 use crate::{Error, Result};
 use c10d_sys::ReducerOptions;
 use std::collections::BTreeSet;
+use tch_parallel_base::options;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -13,47 +14,34 @@ const DEFAULT_BUCKET_MB: f64 = 25.0;
 /// `dist._DEFAULT_FIRST_BUCKET_BYTES`.
 const DEFAULT_FIRST_BUCKET_BYTES: usize = 1 << 20;
 
-/// PyTorch's keyword arguments of `DistributedDataParallel`, with its defaults, and settings that
-/// PyTorch takes elsewhere.
-#[derive(Debug)]
-pub struct DdpOptions {
-    /// The size of a bucket in MiB. Small buckets start early, large ones waste less time on
-    /// latency. `None`: 25, with a first bucket of 1.
-    pub bucket_cap_mb: Option<f64>,
-    /// Whether some parameters may be unused in a loss. Costs a walk over the graph in every step;
-    /// without it, an unused parameter is an error.
-    pub find_unused_parameters: bool,
-    /// Whether gradients are views into the buckets, which saves a copy and the memory for it.
-    pub gradient_as_bucket_view: bool,
-    /// Whether the graph is the same in every iteration. Unused parameters are then found only
-    /// once, and more kinds of graphs are supported.
-    pub static_graph: bool,
-    /// Whether rank 0's buffers (running statistics, say) are broadcast to all ranks before each
-    /// forward pass.
-    pub broadcast_buffers: bool,
-    /// Another way of exchanging gradients than their mean; see [`hooks`](crate::distributed::hooks).
-    /// `model.register_comm_hook`
-    pub comm_hook: Option<Box<dyn CommHook>>,
-    /// The names of the parameters whose gradients are sparse: the weights of embeddings with
-    /// `sparse`. PyTorch reads that from its modules.
-    pub sparse_gradients: BTreeSet<String>,
-    /// The names of parameters that each rank trains on its own, and of buffers that stay its own.
-    /// `_set_params_and_buffers_to_ignore_for_model`
-    pub params_and_buffers_to_ignore: BTreeSet<String>,
-}
-
-impl Default for DdpOptions {
-    fn default() -> Self {
-        DdpOptions {
-            bucket_cap_mb: None,
-            find_unused_parameters: false,
-            gradient_as_bucket_view: false,
-            static_graph: false,
-            broadcast_buffers: true,
-            comm_hook: None,
-            sparse_gradients: BTreeSet::new(),
-            params_and_buffers_to_ignore: BTreeSet::new(),
-        }
+options! {
+    /// PyTorch's keyword arguments of `DistributedDataParallel`, with its defaults, and settings
+    /// that PyTorch takes elsewhere.
+    #[derive(Debug)]
+    pub struct DdpOptions {
+        /// The size of a bucket in MiB. Small buckets start early, large ones waste less time on
+        /// latency. `None`: 25, with a first bucket of 1.
+        pub bucket_cap_mb: Option<f64> = None,
+        /// Whether some parameters may be unused in a loss. Costs a walk over the graph in every
+        /// step; without it, an unused parameter is an error.
+        pub find_unused_parameters: bool = false,
+        /// Whether gradients are views into the buckets, which saves a copy and the memory for it.
+        pub gradient_as_bucket_view: bool = false,
+        /// Whether the graph is the same in every iteration. Unused parameters are then found only
+        /// once, and more kinds of graphs are supported.
+        pub static_graph: bool = false,
+        /// Whether rank 0's buffers (running statistics, say) are broadcast to all ranks before
+        /// each forward pass.
+        pub broadcast_buffers: bool = true,
+        /// Another way of exchanging gradients than their mean; see
+        /// [`hooks`](crate::distributed::hooks). `model.register_comm_hook`
+        pub comm_hook: Option<Box<dyn CommHook>> = None,
+        /// The names of the parameters whose gradients are sparse: the weights of embeddings with
+        /// `sparse`. PyTorch reads that from its modules.
+        pub sparse_gradients: BTreeSet<String> = BTreeSet::new(),
+        /// The names of parameters that each rank trains on its own, and of buffers that stay its
+        /// own. `_set_params_and_buffers_to_ignore_for_model`
+        pub params_and_buffers_to_ignore: BTreeSet<String> = BTreeSet::new(),
     }
 }
 

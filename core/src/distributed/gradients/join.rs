@@ -6,28 +6,25 @@ use super::DistributedDataParallel;
 use crate::distributed::fault::blame::failed_collective;
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
-use c10d_sys::ReduceOp;
+use c10d_sys::{ReduceOp, Work};
 use std::cell::Cell;
 use std::fmt::Display;
 use tch::Tensor;
+use tch_parallel_base::options;
 
 const OPERATION: &str = "join";
 
-/// PyTorch's keyword arguments of `DistributedDataParallel.join`, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct JoinOptions {
-    /// Whether gradients are always divided by the number of all ranks: every sample has the same
-    /// weight, and steps with fewer ranks are smaller. Otherwise they are divided by the number of
-    /// ranks that still train, and the samples of later steps have more weight. A communication
-    /// hook does its own division, usually by the number of all ranks.
-    pub divide_by_initial_world_size: bool,
-    /// Whether training ends on all ranks, with an error, as soon as one runs out of inputs.
-    pub throw_on_early_termination: bool,
-}
-
-impl Default for JoinOptions {
-    fn default() -> Self {
-        JoinOptions { divide_by_initial_world_size: true, throw_on_early_termination: false }
+options! {
+    /// PyTorch's keyword arguments of `DistributedDataParallel.join`, with its defaults.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct JoinOptions {
+        /// Whether gradients are always divided by the number of all ranks: every sample has the
+        /// same weight, and steps with fewer ranks are smaller. Otherwise they are divided by the
+        /// number of ranks that still train, and the samples of later steps have more weight. A
+        /// communication hook does its own division, usually by the number of all ranks.
+        pub divide_by_initial_world_size: bool = true,
+        /// Whether training ends on all ranks, with an error, as soon as one runs out of inputs.
+        pub throw_on_early_termination: bool = false,
     }
 }
 
@@ -117,11 +114,9 @@ impl<M> DistributedDataParallel<M> {
 
     fn begin_join(&self, options: JoinOptions) -> Result<JoinGuard<'_>> {
         if self.joining.get().is_some() {
-            return Err(Error::argument(
-                OPERATION,
-                "called within a join of the same model",
-                "called outside it: one join covers a whole training",
-            ));
+            let found = "called within a join of the same model";
+            let expected = "called outside it: one join covers a whole training";
+            return Err(Error::argument(OPERATION, found, expected));
         }
         self.reducer
             .borrow_mut()
@@ -134,34 +129,26 @@ impl<M> DistributedDataParallel<M> {
     /// Before a forward pass: tells the ranks without inputs that this one still has some.
     /// `Join.notify_join_context`
     pub(crate) fn notify_join_context(&self, joining: Joining) -> Result<()> {
-        let engine_failed = |error: c10d_sys::Error| self.failed(OPERATION, &error);
-        let work = self
-            .group
-            .engine()
-            .all_reduce(&flag(&self.group, true), ReduceOp::Sum, self.group.call(true))
-            .map_err(engine_failed)?;
+        let work = self.announce(true)?;
         if joining.options.throw_on_early_termination && self.count(false)? > 0.0 {
             self.joining.set(Some(Joining { terminated: true, ..joining }));
-            return Err(self.ended(
-                "Detected at least one rank that exhausted inputs. Throwing across all ranks."
-                    .into(),
-            ));
+            let message =
+                "Detected at least one rank that exhausted inputs. Throwing across all ranks.";
+            return Err(self.ended(message.into()));
         }
         self.reducer
             .borrow_mut()
             .set_forward_pass_work(Some(work), joining.options.divide_by_initial_world_size)
-            .map_err(engine_failed)
+            .map_err(|error| self.failed(OPERATION, &error))
     }
 
-    /// Before a forward pass: tells the ranks without inputs whether the backward pass will
-    /// exchange gradients. `_check_global_requires_backward_grad_sync(is_joined_rank=False)`
-    pub(crate) fn announce_backward(&self, sync: bool) -> Result<()> {
-        // Only the others need the result.
-        self.group
-            .engine()
-            .all_reduce(&flag(&self.group, sync), ReduceOp::Sum, self.group.call(true))
-            .map(drop)
-            .map_err(|error| self.failed(OPERATION, &error))
+    /// Before a forward pass: tells the ranks without inputs that this one still has some, or
+    /// whether the backward pass will exchange gradients. Only they need the result.
+    /// `_check_global_requires_backward_grad_sync(is_joined_rank=False)`
+    pub(crate) fn announce(&self, value: bool) -> Result<Work> {
+        let flag = flag(&self.group, value);
+        let work = self.group.engine().all_reduce(&flag, ReduceOp::Sum, self.group.call(true));
+        work.map_err(|error| self.failed(OPERATION, &error))
     }
 
     /// The candidate with the highest rank, the same on all ranks. `_find_common_rank`
@@ -181,9 +168,8 @@ impl<M> DistributedDataParallel<M> {
         while self.count(false)? > 0.0 {
             if options.throw_on_early_termination {
                 self.count(true)?;
-                return Err(
-                    self.ended(format!("Rank {} exhausted all inputs.", self.group.job_rank()))
-                );
+                let rank = self.group.job_rank();
+                return Err(self.ended(format!("Rank {rank} exhausted all inputs.")));
             }
             self.shadow_step()?;
             is_last = false;
@@ -196,11 +182,9 @@ impl<M> DistributedDataParallel<M> {
         let engine_failed = |error: c10d_sys::Error| self.failed(OPERATION, &error);
         let mut reducer = self.reducer.borrow_mut();
         if self.static_graph && reducer.needs_sink() {
-            let error = Error::argument(
-                format!("the number of steps of rank {}", self.group.job_rank()),
-                "0",
-                "at least 1 with static_graph: the first backward pass learns the graph",
-            );
+            let steps = format!("the number of steps of rank {}", self.group.job_rank());
+            let expected = "at least 1 with static_graph: the first backward pass learns the graph";
+            let error = Error::argument(steps, "0", expected);
             self.group.report(&error.to_string());
             return Err(error);
         }

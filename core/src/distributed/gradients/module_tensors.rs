@@ -27,11 +27,9 @@ impl ModuleTensors {
         if let Some(name) =
             options.params_and_buffers_to_ignore.iter().find(|name| !there.contains(name))
         {
-            return Err(Error::argument(
-                "params_and_buffers_to_ignore",
-                format!("{name:?}, which is not in the store"),
-                "the names of variables of the store",
-            ));
+            let found = format!("{name:?}, which is not in the store");
+            let expected = "the names of variables of the store";
+            return Err(Error::argument("params_and_buffers_to_ignore", found, expected));
         }
         let ignored = options.params_and_buffers_to_ignore.clone();
         buffers.retain(|(name, _)| options.broadcast_buffers && !ignored.contains(name));
@@ -40,11 +38,8 @@ impl ModuleTensors {
         if let Some(name) =
             options.sparse_gradients.iter().find(|name| trained.iter().all(|(own, _)| own != *name))
         {
-            return Err(Error::argument(
-                "sparse_gradients",
-                format!("{name:?}, which is not trained on all ranks"),
-                "the names of such parameters",
-            ));
+            let found = format!("{name:?}, which is not trained on all ranks");
+            return Err(Error::argument("sparse_gradients", found, "the names of such parameters"));
         }
         check_devices(&trained)?;
         let instead = "FullyShard reduces the gradients itself, in FsdpModule::backward";
@@ -81,14 +76,11 @@ fn check_devices(parameters: &[(String, Tensor)]) -> Result<()> {
     };
     match parameters.iter().find(|(_, parameter)| parameter.device() != first.device()) {
         None => Ok(()),
-        Some((other, parameter)) => Err(Error::argument(
-            "vs",
-            format!(
-                "a store with {name} on {:?} and {other} on {:?}",
-                first.device(),
-                parameter.device()
-            ),
-            "one whose parameters are all on the device of this rank",
-        )),
+        Some((other, parameter)) => {
+            let (here, there) = (first.device(), parameter.device());
+            let found = format!("a store with {name} on {here:?} and {other} on {there:?}");
+            let expected = "one whose parameters are all on the device of this rank";
+            Err(Error::argument("vs", found, expected))
+        }
     }
 }

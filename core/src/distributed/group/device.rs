@@ -50,7 +50,7 @@ impl DeviceChoice {
     /// # Errors
     /// [`Error::Argument`] if there is no GPU for `cuda`.
     pub fn of_worker(self, number: usize) -> Result<Device> {
-        Ok(choose(self, Some(Backend::Gloo), number)?.0)
+        Ok(choose(Gpus::visible(), self, Some(Backend::Gloo), number)?.0)
     }
 }
 
@@ -59,14 +59,6 @@ impl DeviceChoice {
 /// # Errors
 /// [`Error::Argument`] if there is no GPU, or not one for each rank on this host.
 pub(crate) fn choose(
-    device: DeviceChoice,
-    backend: Option<Backend>,
-    local_rank: usize,
-) -> Result<(Device, Backend)> {
-    choose_from(Gpus::visible(), device, backend, local_rank)
-}
-
-fn choose_from(
     gpus: Gpus,
     device: DeviceChoice,
     backend: Option<Backend>,
@@ -220,14 +212,14 @@ mod tests {
 
     #[test]
     fn a_rank_takes_the_gpu_of_its_number() {
-        let chosen = |gpus, rank| choose_from(gpus, DeviceChoice::Auto, None, rank).unwrap();
+        let chosen = |gpus, rank| choose(gpus, DeviceChoice::Auto, None, rank).unwrap();
         assert_eq!(chosen(TWO, 1), (Device::Cuda(1), Backend::Nccl));
         assert_eq!(chosen(NONE, 1), (Device::Cpu, Backend::Gloo));
     }
 
     #[test]
     fn under_slurm_a_rank_takes_the_only_gpu_that_it_sees() {
-        let chosen = choose_from(ONE_NAMED, DeviceChoice::Cuda, None, 3).unwrap();
+        let chosen = choose(ONE_NAMED, DeviceChoice::Cuda, None, 3).unwrap();
         assert_eq!(chosen, (Device::Cuda(0), Backend::Nccl));
         let own = Some(&[LogicalDevice::Cuda(0)][..]);
         assert_eq!(device_from(ONE_NAMED, own, 3, 4).unwrap(), LogicalDevice::Cuda(0));
@@ -236,7 +228,7 @@ mod tests {
 
     #[test]
     fn ranks_share_a_gpu_over_gloo_only() {
-        let chosen = |backend| choose_from(ONE, DeviceChoice::Cuda, backend, 1);
+        let chosen = |backend| choose(ONE, DeviceChoice::Cuda, backend, 1);
         assert_eq!(chosen(Some(Backend::Gloo)).unwrap(), (Device::Cuda(0), Backend::Gloo));
         insta::assert_snapshot!(chosen(None).unwrap_err(), @"LOCAL_RANK is 1, but must be below 1, the number of GPUs that this process sees: NCCL needs one per rank; with the backend gloo, ranks can share one");
     }
@@ -244,7 +236,7 @@ mod tests {
     #[test]
     #[cfg(not(feature = "cuda"))]
     fn a_program_without_cuda_says_how_to_build_it() {
-        let error = choose_from(NONE, DeviceChoice::Cuda, None, 0).unwrap_err();
+        let error = choose(NONE, DeviceChoice::Cuda, None, 0).unwrap_err();
         insta::assert_snapshot!(error, @"device is cuda, but must be cpu: this program was built without the feature `cuda`, which `cargo launch` and `cargo xtask run` enable on a machine with a GPU");
     }
 

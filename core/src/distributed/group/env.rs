@@ -52,10 +52,19 @@ impl Env {
     }
 
     fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Option<Env>> {
-        let Some(place) = Place::find(&get)? else {
+        let Some(set_by) = launcher(&get)? else {
             return Ok(None);
         };
-        let Place { rank, world_size, local_rank, local_world_size, set_by } = place;
+        let Some(rank) = number(&get, set_by.rank, "this process's number, from 0")? else {
+            return Ok(None);
+        };
+        let Some(world_size) = number(&get, set_by.world_size, "the number of processes")? else {
+            return Err(missing(set_by.world_size, set_by.rank, "the number of processes"));
+        };
+        let local_rank = number(&get, set_by.local_rank, "a number from 0")?.unwrap_or(rank);
+        let local_world_size: Option<usize> = get(set_by.local_world_size)
+            // SLURM writes "2(x3)" for two tasks on each of three hosts.
+            .and_then(|value| value.split(['(', ',']).next().and_then(|n| n.parse().ok()));
         let restart_count = number(&get, "TORCHELASTIC_RESTART_COUNT", "a number from 0")?;
         if world_size == 0 {
             return Err(wrong(set_by.world_size, "is \"0\"", "at least 1 process"));
@@ -145,40 +154,16 @@ const OTHERS: [Names; 3] = [
     },
 ];
 
-struct Place {
-    rank: usize,
-    world_size: usize,
-    local_rank: usize,
-    /// The variable that holds it.
-    local_world_size: Option<usize>,
-    set_by: &'static Names,
-}
-
-impl Place {
-    fn find(get: &impl Fn(&str) -> Option<String>) -> Result<Option<Place>> {
-        let torchruns = ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"];
-        let set_by = if get(TORCHRUN.rank).is_some() {
-            &TORCHRUN
-        } else if let Some(other) =
-            OTHERS.iter().find(|o| get(o.rank).is_some() && get(o.world_size).is_some())
-        {
-            other
-        } else if let Some(set) = torchruns.into_iter().find(|name| get(name).is_some()) {
-            return Err(missing("RANK", set, "this process's number, from 0"));
-        } else {
-            return Ok(None);
-        };
-        let Some(rank) = number(get, set_by.rank, "this process's number, from 0")? else {
-            return Ok(None);
-        };
-        let Some(world_size) = number(get, set_by.world_size, "the number of processes")? else {
-            return Err(missing(set_by.world_size, set_by.rank, "the number of processes"));
-        };
-        let local_rank = number(get, set_by.local_rank, "a number from 0")?.unwrap_or(rank);
-        let local_world_size = get(set_by.local_world_size)
-            // SLURM writes "2(x3)" for two tasks on each of three hosts.
-            .and_then(|value| value.split(['(', ',']).next().and_then(|n| n.parse().ok()));
-        Ok(Some(Place { rank, world_size, local_rank, local_world_size, set_by }))
+/// The names under which this process's launcher has set them.
+fn launcher(get: &impl Fn(&str) -> Option<String>) -> Result<Option<&'static Names>> {
+    if get(TORCHRUN.rank).is_some() {
+        return Ok(Some(&TORCHRUN));
+    }
+    let other = OTHERS.iter().find(|o| get(o.rank).is_some() && get(o.world_size).is_some());
+    let torchruns = ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"];
+    match torchruns.into_iter().find(|name| get(name).is_some()) {
+        Some(set) if other.is_none() => Err(missing("RANK", set, "this process's number, from 0")),
+        _ => Ok(other),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::device::{self, Backend, DeviceChoice};
 use super::env::Env;
+use super::gpus::Gpus;
 use super::open_files;
 use super::place::Place;
 use super::process_group::ProcessGroup;
@@ -73,7 +74,8 @@ pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> 
     let (rank, world_size, local_rank) =
         env.map_or((0, 1, 0), |env| (env.rank, env.world_size, env.local_rank));
     // An unavailable device is refused before any rank is contacted.
-    let (device, backend) = device::choose(options.device, options.backend, local_rank)?;
+    let (device, backend) =
+        device::choose(Gpus::visible(), options.device, options.backend, local_rank)?;
     device::make_current(device)?;
     let store = Store::from_env(options.timeout.unwrap_or(backend.default_timeout()))?;
     ProcessGroup::with_store(&store, rank, world_size, options)
@@ -81,9 +83,6 @@ pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> 
 
 impl ProcessGroup {
     /// [`init_process_group`] with its defaults.
-    ///
-    /// # Errors
-    /// Those of [`init_process_group`].
     pub fn from_env() -> Result<ProcessGroup> {
         init_process_group(ProcessGroupOptions::default())
     }
@@ -107,40 +106,28 @@ impl ProcessGroup {
         options: ProcessGroupOptions,
     ) -> Result<ProcessGroup> {
         if rank >= world_size {
-            return Err(Error::argument(
-                "rank",
-                rank,
-                format!("below world_size, which is {world_size}"),
-            ));
+            let expected = format!("below world_size, which is {world_size}");
+            return Err(Error::argument("rank", rank, expected));
         }
-        join(store, rank, world_size, options)
+        let env = store.env();
+        let (job_rank, local_rank, local_world_size) =
+            env.map_or((rank, rank, world_size), |e| (e.rank, e.local_rank, e.local_world_size));
+        let (device, backend) =
+            device::choose(Gpus::visible(), options.device, options.backend, local_rank)?;
+        device::make_current(device)?;
+        let timeout = options.timeout.unwrap_or(backend.default_timeout()).min(LONGEST_TIMEOUT);
+        let place = Place {
+            rank,
+            world_size,
+            job_rank,
+            local_rank,
+            local_world_size,
+            device,
+            backend,
+            timeout,
+        };
+        meet(store, place)
     }
-}
-
-/// Makes this process rank `rank` of the `world_size` ranks that meet in `store`.
-pub(crate) fn join(
-    store: &Store,
-    rank: usize,
-    world_size: usize,
-    options: ProcessGroupOptions,
-) -> Result<ProcessGroup> {
-    let (job_rank, local_rank, local_world_size) = store
-        .env()
-        .map_or((rank, rank, world_size), |env| (env.rank, env.local_rank, env.local_world_size));
-    let (device, backend) = device::choose(options.device, options.backend, local_rank)?;
-    device::make_current(device)?;
-    let timeout = options.timeout.unwrap_or(backend.default_timeout()).min(LONGEST_TIMEOUT);
-    let place = Place {
-        rank,
-        world_size,
-        job_rank,
-        local_rank,
-        local_world_size,
-        device,
-        backend,
-        timeout,
-    };
-    meet(store, place)
 }
 
 /// Takes this place in the group that meets in `store`.

@@ -41,11 +41,8 @@ impl ProcessGroup {
         members.sort_unstable();
         members.dedup();
         if members.is_empty() || members.len() < ranks.len() {
-            return Err(Error::argument(
-                "ranks",
-                format!("{ranks:?}"),
-                "one rank or more, each once",
-            ));
+            let expected = "one rank or more, each once";
+            return Err(Error::argument("ranks", format!("{ranks:?}"), expected));
         }
         self.refuse_python("new_group", members.iter().copied())?;
         let number = self.inner.groups.fetch_add(1, Ordering::Relaxed);

@@ -22,11 +22,8 @@ pub(crate) fn expect_enough(world_size: usize) -> Result<()> {
         return Ok(());
     }
     if hard < needed {
-        return Err(Error::argument(
-            "the limit on open files (ulimit -n)",
-            hard,
-            format!("at least {needed} for a world size of {world_size}"),
-        ));
+        let expected = format!("at least {needed} for a world size of {world_size}");
+        return Err(Error::argument("the limit on open files (ulimit -n)", hard, expected));
     }
     setrlimit(Resource::RLIMIT_NOFILE, needed.max(RAISED).min(hard), hard)
         .map_err(|error| Error::other(format!("cannot raise the limit on open files: {error}")))

@@ -76,9 +76,6 @@ impl Store {
     }
 
     /// The same store, with `prefix/` before every key. `dist.PrefixStore`.
-    ///
-    /// # Errors
-    /// Those of [every operation](Self#errors).
     pub fn with_prefix(&self, prefix: &str) -> Result<Store> {
         let engine = self.engine.with_prefix(prefix);
         let engine = engine.map_err(|error| self.failed("prefix", prefix, &error))?;
@@ -92,9 +89,6 @@ impl Store {
 
     /// The same store over its own connection: threads with one each do not block each other.
     /// `store.clone()`.
-    ///
-    /// # Errors
-    /// Those of [every operation](Self#errors).
     pub fn try_clone(&self) -> Result<Store> {
         let engine = self.engine.try_clone();
         let engine = engine.map_err(|error| self.failed("connect again to", "", &error))?;
@@ -102,9 +96,6 @@ impl Store {
     }
 
     /// Sets a key, which wakes everyone waiting for it. `store.set`.
-    ///
-    /// # Errors
-    /// Those of [every operation](Self#errors).
     pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
         self.engine.set(key, value).map_err(|error| self.failed("set", key, &error))
     }
@@ -143,43 +134,28 @@ impl Store {
     /// Sets a key to `desired` if its value is `expected`, or if it is not set and `expected` is
     /// empty, and returns the value that it has then: `desired` if this, or another process before,
     /// has set it. `expected` is returned if the key is not set. `store.compare_set`.
-    ///
-    /// # Errors
-    /// Those of [every operation](Self#errors).
     pub fn compare_set(&self, key: &str, expected: &[u8], desired: &[u8]) -> Result<Vec<u8>> {
         let value = self.engine.compare_set(key, expected, desired);
         value.map_err(|error| self.failed("compare and set", key, &error))
     }
 
     /// Deletes a key, and returns whether it was set. `store.delete_key`.
-    ///
-    /// # Errors
-    /// Those of [every operation](Self#errors).
     pub fn delete_key(&self, key: &str) -> Result<bool> {
         self.engine.delete_key(key).map_err(|error| self.failed("delete", key, &error))
     }
 
     /// How many keys are set, whatever their prefix. The store and the groups have keys of their
     /// own. `store.num_keys`.
-    ///
-    /// # Errors
-    /// Those of [every operation](Self#errors).
     pub fn num_keys(&self) -> Result<usize> {
         self.engine.num_keys().map_err(|error| self.failed("count the keys of", "", &error))
     }
 
     /// Whether the key is set; does not wait. `store.check`.
-    ///
-    /// # Errors
-    /// Those of [every operation](Self#errors).
     pub fn check(&self, key: &str) -> Result<bool> {
         self.engine.check(key).map_err(|error| self.failed("look for", key, &error))
     }
 
     /// Adds to a counter, which starts at zero, and gives its new value. `store.add`.
-    ///
-    /// # Errors
-    /// Those of [every operation](Self#errors).
     pub fn add(&self, key: &str, amount: i64) -> Result<i64> {
         self.engine.add(key, amount).map_err(|error| self.failed("add to", key, &error))
     }

@@ -30,35 +30,23 @@ impl<'a> GradBucket<'a> {
 
     /// All its gradients in one flat tensor. Not a copy: writing to it changes the bucket.
     /// `bucket.buffer()`
-    ///
-    /// # Errors
-    /// [`Error::Tensor`]
     pub fn buffer(&self) -> Result<Tensor> {
         self.engine.buffer().map_err(Error::engine("GradBucket::buffer"))
     }
 
     /// Replaces the buffer by another tensor, for a hook that is called with this bucket later.
     /// `bucket.set_buffer(tensor)`
-    ///
-    /// # Errors
-    /// [`Error::Tensor`]
     pub fn set_buffer(&mut self, buffer: &Tensor) -> Result<()> {
         self.engine.set_buffer(buffer).map_err(Error::engine("GradBucket::set_buffer"))
     }
 
     /// The gradient of each of its parameters, in the parameter's shape, as a view into the buffer.
     /// `bucket.gradients()`
-    ///
-    /// # Errors
-    /// [`Error::Tensor`]
     pub fn gradients(&self) -> Result<Vec<Tensor>> {
         self.engine.gradients().map_err(Error::engine("GradBucket::gradients"))
     }
 
     /// Its parameters, in the order of [`gradients`](Self::gradients). `bucket.parameters()`
-    ///
-    /// # Errors
-    /// [`Error::Tensor`]
     pub fn parameters(&self) -> Result<Vec<Tensor>> {
         self.engine.parameters().map_err(Error::engine("GradBucket::parameters"))
     }

@@ -6,9 +6,10 @@ use crate::distributed::{DistributedDataParallel, ProcessGroup};
 use crate::{Error, Result};
 use c10d_sys::Reducer;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use tch::Tensor;
 use tch_parallel_base::error::of_panic;
+use tch_parallel_base::lock;
 
 /// The original error of a hook: the engine returns only its text.
 pub(in crate::distributed) type Failure = Arc<Mutex<Option<Error>>>;
@@ -32,7 +33,7 @@ pub(in crate::distributed) fn register(
 impl<M> DistributedDataParallel<M> {
     /// The failure of a hook, if that is why the engine failed.
     pub(in crate::distributed) fn take_hook_failure(&self) -> Option<Error> {
-        self.hook_failure.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(self.hook_failure.as_ref()?).take()
     }
 }
 
@@ -79,7 +80,7 @@ impl Guard {
             Err(panic) => self.failed(&of_panic(&*panic)),
         };
         let text = error.to_string();
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        *lock(&self.failure) = Some(error);
         Err(text.into())
     }
 
@@ -99,9 +100,6 @@ fn check(result: &Tensor, buffer: &Tensor, index: usize) -> Result<()> {
         true => format!("{:?} {:?} on {:?}", tensor.kind(), tensor.size(), tensor.device()),
         false => "an undefined tensor".into(),
     };
-    Err(Error::argument(
-        format!("its result for bucket {index}"),
-        describe(result),
-        format!("{}, as the bucket", describe(buffer)),
-    ))
+    let expected = format!("{}, as the bucket", describe(buffer));
+    Err(Error::argument(format!("its result for bucket {index}"), describe(result), expected))
 }

@@ -72,10 +72,7 @@ pub(super) fn factors(
 ) -> Result<([Tensor; 2], Vec<LowRank>), TchError> {
     let remembered = state.memory.get(&index).map(share);
     let is_new = remembered.is_none();
-    let memory = match remembered {
-        Some(memory) => memory,
-        None => allocate(options, buffer, &batches)?,
-    };
+    let memory = remembered.map_or_else(|| allocate(options, buffer, &batches), Ok)?;
     if options.warm_start {
         state.memory.insert(index, share(&memory));
     }

@@ -21,7 +21,8 @@ use crate::Result;
 use crate::distributed::{ProcessGroup, ReduceOp};
 use exchange::Exchange;
 use state::State;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+use tch_parallel_base::lock;
 
 /// Approximates each gradient M of n rows and m columns by P Qᵀ, where P and Q have few columns,
 /// and exchanges P and Q: `(n + m) * rank` numbers instead of `n * m`. `powerSGD_hook`
@@ -96,11 +97,7 @@ impl PowerSgd {
 
     /// What compression has saved so far, on this rank.
     pub fn compression_stats(&self) -> CompressionStats {
-        self.state().stats()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state).stats()
     }
 }
 
@@ -110,15 +107,15 @@ impl CommHook for PowerSgd {
     }
 
     fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
-        if self.state().iteration < self.options.start_power_sgd_iter {
-            self.state().count(bucket.is_last());
+        if lock(&self.state).iteration < self.options.start_power_sgd_iter {
+            lock(&self.state).count(bucket.is_last());
             return AllReduce.start(group, bucket);
         }
-        let exchange = Exchange::prepare(&self.options, &mut self.state(), bucket)?;
+        let exchange = Exchange::prepare(&self.options, &mut lock(&self.state), bucket)?;
         let unchanged = group.all_reduce_async(exchange.uncompressed_memory()?, ReduceOp::Sum)?;
         let (hook, group) = (self.clone(), group.clone());
         Ok(Box::new(move || {
-            exchange.finish(&hook.options, &mut hook.state(), &group, unchanged.wait()?)
+            exchange.finish(&hook.options, &mut lock(&hook.state), &group, unchanged.wait()?)
         }))
     }
 }

@@ -1,45 +1,33 @@
 //! PowerSGD's options.
 
 use crate::{Error, Result};
+use tch_parallel_base::options;
 
-/// PyTorch's keyword arguments of `PowerSGDState`, with its defaults.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PowerSgdOptions {
-    /// The number of columns of P and Q: more are closer to the gradient and save less. Usually 1
-    /// to 4; double it until the accuracy is sufficient.
-    pub matrix_approximation_rank: usize,
-    /// The number of initial steps that exchange whole gradients. Training is most sensitive to
-    /// approximation at the start; a tenth of all steps is a good value.
-    pub start_power_sgd_iter: u64,
-    /// Compress a gradient only if that reduces its size by this factor.
-    pub min_compression_rate: f64,
-    /// Whether the error of a step is added to the next gradient. Costs twice the memory of the
-    /// gradients, and is what makes PowerSGD converge.
-    pub use_error_feedback: bool,
-    /// Whether a step starts from the previous Q, which is more accurate than random numbers.
-    pub warm_start: bool,
-    /// Added to the length of a column before dividing by it. Set it to a small number such as 1e-8
-    /// if columns can be all zero.
-    pub orthogonalization_epsilon: f64,
-    /// Seeds the first Q, which must be the same on every rank.
-    pub random_seed: u32,
-    /// Whether gradients of the same shape in a bucket are processed as one batch. The result is
-    /// the same; faster for large buckets on a GPU.
-    pub batch_tensors_with_same_shape: bool,
-}
-
-impl Default for PowerSgdOptions {
-    fn default() -> Self {
-        PowerSgdOptions {
-            matrix_approximation_rank: 1,
-            start_power_sgd_iter: 1000,
-            min_compression_rate: 2.0,
-            use_error_feedback: true,
-            warm_start: true,
-            orthogonalization_epsilon: 0.0,
-            random_seed: 0,
-            batch_tensors_with_same_shape: false,
-        }
+options! {
+    /// PyTorch's keyword arguments of `PowerSGDState`, with its defaults.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct PowerSgdOptions {
+        /// The number of columns of P and Q: more are closer to the gradient and save less. Usually
+        /// 1 to 4; double it until the accuracy is sufficient.
+        pub matrix_approximation_rank: usize = 1,
+        /// The number of initial steps that exchange whole gradients. Training is most sensitive to
+        /// approximation at the start; a tenth of all steps is a good value.
+        pub start_power_sgd_iter: u64 = 1000,
+        /// Compress a gradient only if that reduces its size by this factor.
+        pub min_compression_rate: f64 = 2.0,
+        /// Whether the error of a step is added to the next gradient. Costs twice the memory of the
+        /// gradients, and is what makes PowerSGD converge.
+        pub use_error_feedback: bool = true,
+        /// Whether a step starts from the previous Q, which is more accurate than random numbers.
+        pub warm_start: bool = true,
+        /// Added to the length of a column before dividing by it. Set it to a small number such as
+        /// 1e-8 if columns can be all zero.
+        pub orthogonalization_epsilon: f64 = 0.0,
+        /// Seeds the first Q, which must be the same on every rank.
+        pub random_seed: u32 = 0,
+        /// Whether gradients of the same shape in a bucket are processed as one batch. The result
+        /// is the same; faster for large buckets on a GPU.
+        pub batch_tensors_with_same_shape: bool = false,
     }
 }
 

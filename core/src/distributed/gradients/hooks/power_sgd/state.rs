@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use tch::Tensor;
 
 /// `PowerSGDState`
+#[derive(Debug)]
 pub(super) struct State {
     /// The number of backward passes so far.
     pub(super) iteration: u64,
@@ -55,15 +56,6 @@ impl State {
             numel_before_compression: before,
             numel_after_compression: after,
         }
-    }
-}
-
-impl std::fmt::Debug for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("State")
-            .field("iteration", &self.iteration)
-            .field("stats", &self.stats())
-            .finish_non_exhaustive()
     }
 }
 
