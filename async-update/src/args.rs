@@ -60,9 +60,6 @@ impl TrainArgs {
     }
 
     /// Rejects stragglers that do not exist, or do not train.
-    ///
-    /// # Errors
-    /// [`tch_parallel::Error::Argument`] with the ranks that do train.
     pub fn check_stragglers(&self, workers: Range<usize>) -> Result<()> {
         let mut slow = self.straggle.iter().map(|(rank, _)| rank);
         let Some(wrong) = slow.find(|rank| !workers.contains(*rank)) else { return Ok(()) };
@@ -113,9 +110,6 @@ pub struct ServerArgs {
 
 impl ServerArgs {
     /// This process's place in the job.
-    ///
-    /// # Errors
-    /// [`tch_parallel::Error::Argument`] for a job in which no rank would be a worker.
     pub fn place(&self) -> Result<Env> {
         let (env, servers) = (Env::read()?, self.servers);
         let ranks = env.as_ref().map_or(1, |env| env.world_size);

@@ -56,26 +56,19 @@ impl Log {
     }
 
     pub fn step(&mut self, loss: f32, theta: &Tensor) -> Result<()> {
-        let sum = theta.f_sum(Kind::Double).and_then(f64::try_from);
-        let theta = sum?;
+        let theta = f64::try_from(theta.f_sum(Kind::Double)?)?;
         let step = Step { step: self.steps, loss, theta, at: now() };
         self.steps += 1;
         self.metrics.log("step", &step)
     }
 
-    /// Prints the outcome of a training, and logs it.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] if the loss is not finite: no batch has tested the model after its last
-    /// update.
+    /// Prints the outcome of a training, and logs it, if the loss is finite: no batch has tested the
+    /// model after its last update.
     pub fn outcome(&mut self, outcome: &Outcome) -> Result<()> {
         if !outcome.loss.is_finite() {
             let found = format!("{} after {} updates", outcome.loss, outcome.updates);
-            return Err(Error::argument(
-                "the loss over the test set",
-                found,
-                "finite; try a smaller --lr",
-            ));
+            let expected = "finite; try a smaller --lr";
+            return Err(Error::argument("the loss over the test set", found, expected));
         }
         println!("{outcome}");
         self.metrics.log("outcome", outcome)
@@ -100,16 +93,14 @@ pub struct Outcome {
     pub name: String,
     /// How many processes computed gradients.
     pub workers: usize,
-    /// How often a model was changed: once for each gradient that a worker or a server applied by
-    /// itself, and once for all gradients that were added up first.
+    /// How often a model was changed; gradients that were added up first count once.
     pub updates: usize,
     /// How many gradients were computed and went into θ.
     pub batches: usize,
-    /// How long the training took.
     pub seconds: f64,
-    /// The mean loss over the test set.
+    /// The mean over the test set.
     pub loss: f64,
-    /// The share of right answers in the test set.
+    /// The share of right answers there.
     pub accuracy: f64,
 }
 

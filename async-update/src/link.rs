@@ -12,12 +12,10 @@ use tch_parallel::distributed::ProcessGroup;
 static SENT: AtomicUsize = AtomicUsize::new(0);
 static RECEIVED: AtomicUsize = AtomicUsize::new(0);
 
-/// What has gone over links.
+/// Bytes that have gone over links.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct Traffic {
-    /// Bytes handed to `send`.
     pub sent: usize,
-    /// Bytes that `recv` has filled.
     pub received: usize,
 }
 

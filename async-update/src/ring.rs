@@ -1,7 +1,5 @@
-//! A ring all-reduce: which chunk goes to which neighbour when, and the exchange itself.
-//!
-//! The exchange of tensors and the figures of `ring show` follow the same schedule, so the figures
-//! show what really happens.
+//! A ring all-reduce: which chunk goes to which neighbour when, which `ring show` draws as well, and the
+//! exchange itself.
 
 use crate::link::Link;
 use tch::Tensor;
@@ -49,9 +47,6 @@ fn iterations(half: Half, first: usize, ranks: usize) -> impl Iterator<Item = It
 // ANCHOR_END: schedule
 
 /// Sums a flat tensor of any length over all ranks, in place, to the same bits on every rank.
-///
-/// Every rank sends 2(N − 1) chunks of 1/N of the tensor to its right neighbour and receives as
-/// many from its left one.
 pub fn all_reduce(link: &Link, tensor: &mut Tensor) -> Result<()> {
     carry_out(&schedule(link.group.rank(), link.group.world_size()), link, tensor)
 }

@@ -44,10 +44,7 @@ impl Module for EmbeddingLinear {
 // === TwoTargets ===
 
 /// `My_Model` of the forum question on understanding DataParallel, which returns its result and its
-/// loss.
-///
-/// `Linear`, `ReLU` and `Linear` to one number; the loss is the sum of the errors against two
-/// targets.
+/// loss: `Linear`, `ReLU` and `Linear` to one number, and the sum of the errors against two targets.
 pub struct TwoTargets {
     linear1: Linear,
     classifier: Linear,

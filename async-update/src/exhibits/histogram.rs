@@ -1,6 +1,6 @@
 //! How stale the gradients were that went into a model.
 
-use report::{Column, table};
+use report::aligned;
 
 /// The width of the longest bar in characters.
 const WIDTH: usize = 30;
@@ -13,12 +13,11 @@ pub fn histogram(staleness: &[usize]) -> String {
     let mut counts = vec![0; staleness.iter().max().map_or(0, |most| most + 1)];
     staleness.iter().for_each(|&staleness| counts[staleness] += 1);
     let most = counts.iter().copied().max().unwrap_or(1);
-    let row = |(staleness, &count): (usize, &usize)| {
-        vec![staleness.to_string(), count.to_string(), bar(count, most)]
-    };
-    let rows: Vec<_> = counts.iter().enumerate().map(row).collect();
-    let columns = [Column::Right("staleness"), Column::Right("updates"), Column::Left("")];
-    table(&columns, &rows).trim_end().to_owned()
+    let mut lines = vec![vec!["staleness".to_owned(), "updates".to_owned()]];
+    for (staleness, &count) in counts.iter().enumerate() {
+        lines.push(vec![staleness.to_string(), count.to_string(), bar(count, most)]);
+    }
+    aligned(&[true, true, false], &lines).trim_end().to_owned()
 }
 
 fn bar(count: usize, most: usize) -> String {

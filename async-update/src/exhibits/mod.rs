@@ -43,7 +43,7 @@ pub enum Exhibit {
 impl Exhibit {
     pub fn run(&self) -> Result<()> {
         match self {
-            Exhibit::Trace { story } => trace::run(*story),
+            Exhibit::Trace { story } => story.tell(),
             Exhibit::Quadratic(args) => quadratic::run(args),
             Exhibit::Compare(args) => compare::run(args),
             Exhibit::Cost(args) => cost::run(args),

@@ -48,9 +48,7 @@ pub struct SspArgs {
 pub struct AsyncPs {
     shards: Shards,
     lr: f64,
-    /// Batches between two fetches of θ.
     n_fetch: usize,
-    /// Batches whose gradients are pushed at once.
     n_push: usize,
     /// The sum of the gradients that have not been pushed, and their number.
     gradients: Tensor,

@@ -5,8 +5,7 @@ use super::Method;
 use crate::args::ServerArgs;
 use crate::server::Shards;
 use tch::Tensor;
-use tch_parallel::Error;
-use tch_parallel::Result;
+use tch_parallel::{Error, Result};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -44,7 +43,6 @@ impl EasgdArgs {
 pub struct Easgd {
     pub shards: Shards,
     pub lr: f64,
-    /// Batches between two exchanges.
     pub tau: usize,
     /// Batches since the last exchange; 0 before the worker has fetched where to begin.
     pub batches: usize,

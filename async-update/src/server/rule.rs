@@ -8,7 +8,6 @@ use tch_parallel::Result;
 pub enum Rule {
     /// The worker sends a gradient, and θ ← θ − ηΔ.
     Gradient {
-        /// η.
         lr: f64,
         /// Whether a gradient that others have overtaken counts for less: η divided by its
         /// staleness (Zhang 2016, "Staleness-aware Async-SGD").

@@ -25,17 +25,12 @@ use tch_parallel::distributed::{Env, ProcessGroup, ProcessGroupOptions, ReduceOp
 /// Under this key shard 0 says that the batches are done and the last worker has gone.
 const OVER: &str = "over";
 
-/// Between two looks at who has come.
-const INTERVAL: Duration = Duration::from_millis(10);
-
 /// What the server of a method does.
 #[derive(Debug, Clone, Copy)]
 pub struct Service<'a> {
     /// The method, as on the command line.
     pub name: &'a str,
-    /// What an update does.
     pub rule: Rule,
-    /// Who may read when.
     pub gate: Gate,
 }
 
@@ -103,7 +98,7 @@ pub fn serve(service: Service<'_>, env: &Env, args: &ServerArgs) -> Result<()> {
             if concluded && nobody_else_comes {
                 return Ok(colleagues.barrier()?);
             }
-            thread::sleep(INTERVAL);
+            thread::sleep(Duration::from_millis(10));
         }
     })?;
     Ok(server.shard().log.end()?)
@@ -122,7 +117,6 @@ struct Server {
     rank: usize,
     /// Where workers announce themselves.
     store: Store,
-    /// How to connect to them.
     options: ProcessGroupOptions,
     /// How long to wait for one that is silent.
     timeout: Duration,

@@ -37,8 +37,7 @@ pub struct Shard {
 pub struct Worker {
     /// How many updates it has made.
     clock: usize,
-    /// How many updates the others have made since it read, and since the first of its reads of which
-    /// the gradient has not come yet.
+    /// Updates of others since the first of its reads whose gradient has not come yet.
     unseen: usize,
     /// Whether it has read since its last update.
     owes: bool,

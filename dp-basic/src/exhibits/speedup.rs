@@ -52,23 +52,23 @@ pub fn run(args: &Args) -> Result<()> {
         args.batch,
         args.steps
     );
-    let rows = time(&args.devices, args)?;
+    let rows = time(args)?;
     print!("{}", table(&rows)?);
     Ok(args.svg.save(|| bars(&rows))?)
 }
 
 /// Times all variants in turn, so that other load on the machine affects all of them alike.
-fn time(devices: &Devices, args: &Args) -> Result<Vec<Row>> {
+fn time(args: &Args) -> Result<Vec<Row>> {
     let (inputs, labels) = synthetic_batch(args.batch, FEATURES, CLASSES);
-    let batch = [devices.first().copy_of(&inputs)?, devices.first().copy_of(&labels)?];
+    let (all, home) = (&args.devices, args.devices.first());
+    let batch = [home.copy_of(&inputs)?, home.copy_of(&labels)?];
 
     let mut rows = Vec::new();
-    for replicas in [1, 2, 4, 8].into_iter().filter(|count| *count <= devices.len()) {
-        let devices = Devices::new(devices.iter().take(replicas))?;
+    for replicas in [1, 2, 4, 8].into_iter().filter(|count| *count <= all.len()) {
+        let devices = Devices::new(all.iter().take(replicas))?;
         let steps = [loss_on_one(&devices)?, loss_on_every(&devices)?];
         rows.push((replicas, steps.map(|step| (step, Timing::new()))));
     }
-    let home = devices.first();
     // The first round allocates memory and starts threads, and does not count.
     for round in 0..=args.steps {
         for (step, timing) in rows.iter_mut().flat_map(|(_, variants)| variants) {

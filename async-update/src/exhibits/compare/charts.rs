@@ -4,13 +4,6 @@ use super::runs::Measured;
 use exhibit_kit::plot::{self, Axis, Bars, Lines, Scale, Series};
 use tch_parallel::Result;
 
-/// A curve has this many points, each the mean of several batches: the losses of single batches
-/// scatter too much to tell the curves apart.
-const PIECES: usize = 24;
-
-/// These take the steps of sync-allreduce, so its curve stands for theirs.
-const WITHOUT_CURVE: [&str; 2] = ["sync-ps", "ring"];
-
 /// Draws a chart of what was measured with equal workers, and with a slow one.
 type Draw = fn(&[Measured], &[Measured]) -> Result<String>;
 
@@ -43,10 +36,12 @@ fn losses(
         let losses = found.steps.iter().map(|step| f64::from(step.loss));
         let points: Vec<_> =
             losses.enumerate().map(|(batch, loss)| (x(found, batch), loss)).collect();
-        let pieces = points.chunks(points.len().div_ceil(PIECES));
+        // 24 means of several batches: the losses of single ones scatter too much to tell curves apart.
+        let pieces = points.chunks(points.len().div_ceil(24));
         Series { name: found.method.into(), points: pieces.map(mean).collect() }
     };
-    let with_curve = |found: &&Measured| !WITHOUT_CURVE.contains(&found.method);
+    // These two take the steps of sync-allreduce, so its curve stands for theirs.
+    let with_curve = |found: &&Measured| !["sync-ps", "ring"].contains(&found.method);
     plot::panels(&Lines {
         title: format!("One slow worker: training loss over {over}"),
         x: Axis { title: axis.into(), scale: Scale::Linear },

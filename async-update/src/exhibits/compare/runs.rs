@@ -22,10 +22,6 @@ pub const METHODS: [&str; 11] = [
     "hogwild",
 ];
 
-/// α of easgd: by which share of their distance worker and centre move in an exchange. With a fixed rho,
-/// lr · rho would depend on the learning rate, and a large rate would push it above 1.
-const ELASTICITY: f64 = 0.2;
-
 /// What a training has shown.
 #[derive(Debug, Serialize)]
 pub struct Measured {
@@ -52,7 +48,8 @@ pub fn run(
     let (workers, last, own) = match method.split(' ').next() {
         // The first rank is the server.
         Some("ssp" | "async-ps") => (Workers::Ranks(count + 1), count, String::new()),
-        Some("easgd") => (Workers::Ranks(count + 1), count, format!(" --rho={}", ELASTICITY / lr)),
+        // Such that lr · rho, which must be below 1, does not depend on the learning rate.
+        Some("easgd") => (Workers::Ranks(count + 1), count, format!(" --rho={}", 0.2 / *lr)),
         Some("hogwild") => (Workers::Threads(count), count - 1, format!(" --threads={count}")),
         _ => (Workers::Ranks(count), count - 1, String::new()),
     };

@@ -5,12 +5,11 @@ use exhibit_kit::plot::{self, Axis, Lines, Scale, Series};
 use report::thousands;
 use tch_parallel::Result;
 
-/// The names of [`Link::predictions`](super::model::Link::predictions).
-const PREDICTED: [&str; 5] = ["server", "ring", "tree", "halving-doubling", "hierarchical"];
-
 /// Both axes are logarithmic: straight lines are powers of N.
 pub fn svg(found: &Measured) -> Result<String> {
-    let predicted = PREDICTED.iter().enumerate().map(|(index, name)| {
+    // As the link orders its predictions.
+    let names = ["server", "ring", "tree", "halving-doubling", "hierarchical"];
+    let predicted = names.iter().enumerate().map(|(index, name)| {
         let point = |&ranks: &usize| {
             let seconds = found.link.predictions(ranks, found.per_node, found.bytes as f64)[index]?;
             Some((ranks as f64, seconds * 1e3))

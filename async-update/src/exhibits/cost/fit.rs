@@ -6,16 +6,12 @@ use crate::exhibits::least_squares::{least_squares, least_squares_of};
 /// A message's size in bytes, and the seconds that it took.
 pub type Point = (f64, f64);
 
-/// The α and β for which α + βn is closest to the times, by least squares of relative errors.
+/// The α and β for which α + βn is closest to the times, by least squares of relative errors. At least
+/// two different sizes are needed; times are above zero.
 ///
-/// Each point has the weight 1/T². Sizes go over seven powers of ten, and so do the errors of
-/// times: with equal weights the largest messages alone would decide, and α, which they hardly
-/// show, would be whatever is left over.
-///
-/// Neither is below zero: times that scatter on a busy machine may lie closest to a line on which
-/// messages or bytes win time back, and then the closest without that is found.
-///
-/// At least two different sizes are needed; times are above zero.
+/// Sizes go over seven powers of ten, and so do the errors of times: with equal weights the largest
+/// messages alone would decide. Neither α nor β is below zero, although times on a busy machine may lie
+/// closest to a line on which messages or bytes win time back.
 pub fn line(points: &[Point]) -> Link {
     let row = |&(bytes, seconds): &Point| [1.0 / seconds, bytes / seconds, 1.0];
     let rows: Vec<_> = points.iter().map(row).collect();

@@ -8,20 +8,10 @@ use tch::{Device, Kind, Tensor};
 use tch_parallel::distributed::{ProcessGroup, ReduceOp};
 use tch_parallel::{Error, Result};
 
-/// The sizes of messages in bytes: 4 to 16 MiB, in steps of 4.
-const POWERS: std::ops::RangeInclusive<u32> = 1..=12;
-
-/// How often something is timed, of which the fastest counts. What takes long is timed less often.
-fn repetitions(bytes: usize) -> usize {
-    const MOST: usize = 201;
-    const BUDGET: usize = 256 << 20;
-    (BUDGET / bytes.max(1)).clamp(11, MOST)
-}
-
-/// The time of a message between ranks 0 and 1, for each size: half of the time for there and back.
-/// The other ranks wait. A collective; all ranks get the times.
+/// The time of a message between ranks 0 and 1, for sizes from 4 bytes to 16 MiB in steps of 4: half of
+/// the time for there and back. The other ranks wait. A collective; all ranks get the times.
 pub fn messages(group: &ProcessGroup, link: &Link) -> Result<Vec<Point>> {
-    POWERS.map(|power| 4usize.pow(power)).map(|bytes| message(group, link, bytes)).collect()
+    (1..=12).map(|power| message(group, link, 4usize.pow(power))).collect()
 }
 
 fn message(group: &ProcessGroup, link: &Link, bytes: usize) -> Result<Point> {
@@ -42,7 +32,7 @@ fn message(group: &ProcessGroup, link: &Link, bytes: usize) -> Result<Point> {
         Ok(begun.elapsed().as_secs_f64())
     };
     group.barrier()?;
-    let there_and_back = fastest(group, repetitions(bytes), ping_pong)?;
+    let there_and_back = fastest(group, bytes, ping_pong)?;
     Ok((bytes as f64, there_and_back / 2.0))
 }
 
@@ -67,7 +57,7 @@ fn update(group: &ProcessGroup, bytes: usize, mut method: impl Method) -> Result
         method.after_batch(&mut theta, gradient)?;
         Ok(begun.elapsed().as_secs_f64())
     };
-    fastest(group, repetitions(bytes), update)
+    fastest(group, bytes, update)
 }
 
 fn zeros(bytes: usize) -> Result<Tensor> {
@@ -80,11 +70,13 @@ fn zeros(bytes: usize) -> Result<Tensor> {
 
 /// The fastest of many: whatever else runs on the machine can only add to what the exchange itself
 /// takes. Each time the slowest rank counts, since a rank's part may be over before that of others.
+/// Exchanges of many bytes take long, and are timed less often.
 fn fastest(
     group: &ProcessGroup,
-    repetitions: usize,
+    bytes: usize,
     mut timed: impl FnMut() -> Result<f64>,
 ) -> Result<f64> {
+    let repetitions = ((256usize << 20) / bytes.max(1)).clamp(11, 201);
     let seconds = (0..repetitions).map(|_| timed()).collect::<Result<Vec<_>>>()?;
     let mut seconds = Tensor::from_slice(&seconds);
     group.all_reduce(&mut seconds, ReduceOp::Max)?;

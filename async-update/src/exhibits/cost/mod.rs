@@ -70,16 +70,13 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(args.plot.save(PLOT, || chart::svg(&measured))?)
 }
 
-/// What was measured, and for whom.
 #[derive(Debug, Serialize)]
 struct Measured {
-    /// How many ranks have measured.
     ranks: usize,
     /// How c10d's collectives reach the others.
     transport: String,
     /// The size of the model, K.
     bytes: usize,
-    /// How many ranks a node has in the hierarchical ring.
     per_node: usize,
     messages: Vec<Point>,
     /// Fitted to the messages.

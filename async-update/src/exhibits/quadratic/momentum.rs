@@ -18,12 +18,10 @@ const RUNS: usize = 2_500;
 /// w at the beginning and after each update, a mean over many runs.
 pub type Trajectory = Vec<f64>;
 
-/// An estimate, and how far it is off by chance.
+/// An estimate and its standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Estimate {
-    /// What was found.
     pub value: f64,
-    /// Its standard error.
     pub error: f64,
 }
 

@@ -11,9 +11,10 @@ pub fn svg(simulated: &[(usize, Vec<Trajectory>)]) -> Result<String> {
         let theory = explicit(*workers, measured.len() - 1);
         let momentum = 1.0 - 1.0 / *workers as f64;
         [
-            series(format!("{workers} workers, no momentum"), measured),
-            series(format!("1 worker, momentum {momentum}"), theory),
+            (format!("{workers} workers, no momentum"), measured),
+            (format!("1 worker, momentum {momentum}"), theory),
         ]
+        .map(|(name, w)| Series { name, points: (0..).map(f64::from).zip(w).collect() })
     });
     plot::lines(&Lines {
         title: "Asynchronous updates, in the mean".into(),
@@ -21,8 +22,4 @@ pub fn svg(simulated: &[(usize, Vec<Trajectory>)]) -> Result<String> {
         y: Axis { title: "w".into(), scale: Scale::Linear },
         series: series.collect(),
     })
-}
-
-fn series(name: String, trajectory: Trajectory) -> Series {
-    Series { name, points: (0..).map(f64::from).zip(trajectory).collect() }
 }

@@ -81,7 +81,6 @@ fn components(random: &mut ChaCha8Rng) -> Vec<Component> {
     components
 }
 
-/// What a run has come to.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Regret {
     /// The mean of f_t(x̃_t) - f_t(x*) over all updates.
@@ -106,9 +105,6 @@ pub enum View {
 
 /// Trains with a staleness bound. Work takes exponentially distributed times, and a worker that is
 /// `staleness` clocks ahead of the slowest waits for it.
-///
-/// # Errors
-/// If a point is farther from the minimum than the bound allows for.
 pub fn run(staleness: usize, view: View) -> Result<Regret> {
     let mut random = ChaCha8Rng::seed_from_u64(0);
     let components = components(&mut random);

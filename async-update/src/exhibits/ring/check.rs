@@ -99,8 +99,7 @@ mod tests {
     /// Runs `rank` in three processes, each of which is this program with this test alone.
     fn on_every_rank(test: &str, rank: impl Fn(&ProcessGroup)) {
         if Env::read().unwrap().is_some() {
-            let options =
-                ProcessGroupOptions { device: DeviceChoice::Cpu, ..ProcessGroupOptions::default() };
+            let options = ProcessGroupOptions { device: DeviceChoice::Cpu, ..Default::default() };
             return rank(&init_process_group(options).unwrap());
         }
         let command = || {
@@ -131,10 +130,8 @@ mod tests {
             group.all_reduce(&mut found, ReduceOp::Sum).unwrap();
             i64::try_from(found).unwrap() > 0
         };
-        (
-            says("sums of the ring are not those of all_reduce"),
-            says("nor do all ranks have the same"),
-        )
+        let wrong = says("sums of the ring are not those of all_reduce");
+        (wrong, says("nor do all ranks have the same"))
     }
 
     // ANCHOR: left_out

@@ -25,13 +25,9 @@ pub struct Pass {
     pub adds: bool,
     /// Which of the half's iterations it is, from 1.
     pub number: usize,
-    /// Which chunk each rank sends.
     pub sent: Vec<Place>,
-    /// Which chunk each rank receives.
     pub received: Vec<Place>,
-    /// What all ranks hold before.
     pub before: Contents,
-    /// What all ranks hold after.
     pub after: Contents,
 }
 

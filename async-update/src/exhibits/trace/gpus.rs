@@ -5,11 +5,8 @@ use serde::Serialize;
 /// θ: two parameters, to show that everything happens to each of them separately.
 pub type Theta = [f64; 2];
 
-/// The learning rate.
-///
-/// Like all numbers here it is a small multiple of a power of two. Sums and products of such
-/// numbers have few binary digits, so an f64 holds them without rounding: where two of them are equal,
-/// they are equal, and not merely close.
+/// The learning rate: like all numbers here a small multiple of a power of two, so that an f64 holds
+/// sums and products without rounding.
 pub const ETA: f64 = 0.25;
 
 /// Where everybody begins.

@@ -11,20 +11,4 @@ mod gpus;
 mod optimizers;
 mod stories;
 
-use anyhow::Result;
-
-/// Which of the stories.
-#[derive(Debug, Clone, Copy, clap::Subcommand)]
-pub enum Story {
-    /// Both GPUs read θ_a, and make one update each.
-    Case1,
-    /// GPU2 makes four updates while GPU1 computes one.
-    Case2,
-}
-
-pub fn run(story: Story) -> Result<()> {
-    match story {
-        Story::Case1 => stories::tell_case1(),
-        Story::Case2 => stories::tell_case2(),
-    }
-}
+pub use stories::Story;

@@ -7,6 +7,42 @@ use exhibit_kit::template::{self, found};
 use minijinja::value::Serde;
 use minijinja::{Value, context};
 
+/// Which of the stories.
+#[derive(Debug, Clone, Copy, clap::Subcommand)]
+pub enum Story {
+    /// Both GPUs read θ_a, and make one update each.
+    Case1,
+    /// GPU2 makes four updates while GPU1 computes one.
+    Case2,
+}
+
+impl Story {
+    /// Tells the story, and what it equals or how far it is from what would have been right.
+    pub fn tell(self) -> Result<()> {
+        match self {
+            Story::Case1 => {
+                let (shared, staleness) = case1();
+                let together = synchronous();
+                let half = subtract(together, THETA_A).map(|step| step / 2.0);
+                let holes = context! {
+                    together,
+                    difference => subtract(shared.now(), together),
+                    half_as_far => add(THETA_A, half),
+                };
+                tell(include_str!("case1.jinja"), &shared, staleness, holes)
+            }
+            Story::Case2 => {
+                let (shared, staleness) = case2();
+                let stale = GPU1.step(THETA_A);
+                let theta_e = subtract(shared.now(), stale);
+                let fresh = GPU1.step(theta_e);
+                let holes = context! { stale, fresh, instead => add(theta_e, fresh) };
+                tell(include_str!("case2.jinja"), &shared, staleness, holes)
+            }
+        }
+    }
+}
+
 // ANCHOR: case1
 /// θ_b = θ_a + ΔP2(θ_a), then θ_c = θ_b + ΔP1(θ_a). Returns how stale the last step was as well.
 fn case1() -> (Shared, usize) {
@@ -24,19 +60,6 @@ fn synchronous() -> Theta {
 }
 // ANCHOR_END: case1
 
-/// Tells case 1, and what it equals.
-pub fn tell_case1() -> Result<()> {
-    let (shared, staleness) = case1();
-    let together = synchronous();
-    let half = subtract(together, THETA_A).map(|step| step / 2.0);
-    let holes = context! {
-        together,
-        difference => subtract(shared.now(), together),
-        half_as_far => add(THETA_A, half),
-    };
-    tell(include_str!("case1.jinja"), &shared, staleness, holes)
-}
-
 // ANCHOR: case2
 /// GPU2 goes from θ_a to θ_e, then θ_f = θ_e + ΔP1(θ_a). Returns how stale the last step was as well.
 fn case2() -> (Shared, usize) {
@@ -50,16 +73,6 @@ fn case2() -> (Shared, usize) {
     (shared, staleness)
 }
 // ANCHOR_END: case2
-
-/// Tells case 2, and how far it is from what would have been right.
-pub fn tell_case2() -> Result<()> {
-    let (shared, staleness) = case2();
-    let stale = GPU1.step(THETA_A);
-    let theta_e = subtract(shared.now(), stale);
-    let fresh = GPU1.step(theta_e);
-    let holes = context! { stale, fresh, instead => add(theta_e, fresh) };
-    tell(include_str!("case2.jinja"), &shared, staleness, holes)
-}
 
 /// Prints a story: what both have in common, and what is its own.
 fn tell(text: &str, shared: &Shared, staleness: usize, holes: Value) -> Result<()> {

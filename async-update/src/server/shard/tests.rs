@@ -19,6 +19,18 @@ fn push(shard: &mut Shard, worker: usize, gradient: f64) {
     shard.update(worker, 1, &Tensor::from_slice(&[gradient])).unwrap();
 }
 
+/// Workers read (`r1`) and push gradients of 1 (`p1`), in this order.
+fn play(shard: &mut Shard, order: &str) {
+    for event in order.split(' ') {
+        let worker = event[1..].parse().unwrap();
+        if event.starts_with('r') {
+            read(shard, worker);
+        } else {
+            push(shard, worker, 1.0);
+        }
+    }
+}
+
 /// The article's second case: one device makes four updates while the other computes.
 #[test]
 fn a_gradient_that_four_updates_have_overtaken_has_staleness_4() {
@@ -36,18 +48,14 @@ fn a_gradient_that_four_updates_have_overtaken_has_staleness_4() {
 #[test]
 fn a_workers_own_updates_make_nothing_stale() {
     let mut shard = shard(Gate::Free, 9, &[1, 2]);
-    read(&mut shard, 1);
-    push(&mut shard, 1, 1.0);
-    push(&mut shard, 1, 1.0);
-    push(&mut shard, 2, 1.0);
+    play(&mut shard, "r1 p1 p1 p2");
     assert_eq!(shard.staleness, [0, 0, 2]);
 }
 
 #[test]
 fn a_worker_that_has_gone_holds_nobody_up() {
     let mut shard = shard(Gate::Stale(0), 9, &[1, 2]);
-    read(&mut shard, 1);
-    push(&mut shard, 1, 1.0);
+    play(&mut shard, "r1 p1");
     assert!(!shard.ask(1), "worker 2 has not made its first update");
     shard.leave(2);
     assert!(shard.ask(1));
@@ -56,14 +64,10 @@ fn a_worker_that_has_gone_holds_nobody_up() {
 #[test]
 fn a_worker_that_comes_late_begins_where_the_slowest_stands() {
     let mut shard = shard(Gate::Stale(1), 9, &[1]);
-    for _ in 0..3 {
-        read(&mut shard, 1);
-        push(&mut shard, 1, 1.0);
-    }
+    play(&mut shard, "r1 p1 r1 p1 r1 p1");
     shard.join(2);
     assert!(shard.ask(1) && shard.ask(2));
-    push(&mut shard, 1, 1.0);
-    push(&mut shard, 1, 1.0);
+    play(&mut shard, "p1 p1");
     assert!(!shard.ask(1) && shard.ask(2));
 }
 
@@ -85,9 +89,7 @@ fn it_is_over_when_the_batches_are_done_and_all_workers_have_gone() {
 #[test]
 fn nobody_is_dismissed_who_may_be_needed_for_a_lost_workers_batches() {
     let mut shard = shard(Gate::Free, 2, &[1, 2]);
-    read(&mut shard, 1);
-    read(&mut shard, 2);
-    push(&mut shard, 2, 1.0);
+    play(&mut shard, "r1 r2 p2");
     assert!(!shard.ask(2), "worker 1 may still be lost");
     shard.leave(1);
     assert!(shard.ask(2));
@@ -97,8 +99,7 @@ fn nobody_is_dismissed_who_may_be_needed_for_a_lost_workers_batches() {
 #[test]
 fn workers_that_hold_gradients_back_do_not_wait_for_each_other() {
     let mut shard = shard(Gate::Free, 2, &[1, 2]);
-    read(&mut shard, 1);
-    read(&mut shard, 2);
+    play(&mut shard, "r1 r2");
     assert!(!shard.ask(1), "worker 2 computes");
     assert!(shard.ask(2), "worker 1 waits as well");
     assert_eq!(read(&mut shard, 2), None);
@@ -115,11 +116,7 @@ fn workers_that_are_lost_before_the_batches_are_done_do_not_end_the_training() {
 #[test]
 fn an_update_makes_the_others_staler() {
     let mut shard = shard(Gate::Free, 9, &[1, 2]);
-    read(&mut shard, 1);
-    read(&mut shard, 2);
-    for worker in [2, 2, 1] {
-        push(&mut shard, worker, 1.0);
-    }
+    play(&mut shard, "r1 r2 p2 p2 p1");
     assert_eq!(shard.staleness, [0, 0, 2]);
     assert_eq!([1, 2].map(|worker| shard.workers[&worker].clock), [1, 2]);
 }
@@ -127,21 +124,14 @@ fn an_update_makes_the_others_staler() {
 #[test]
 fn with_several_reads_before_an_update_the_first_counts() {
     let mut shard = shard(Gate::Free, 9, &[1, 2]);
-    read(&mut shard, 1);
-    push(&mut shard, 2, 1.0);
-    read(&mut shard, 1);
-    push(&mut shard, 1, 1.0);
-    read(&mut shard, 1);
-    push(&mut shard, 1, 1.0);
+    play(&mut shard, "r1 p2 r1 p1 r1 p1");
     assert_eq!(shard.staleness, [0, 1, 0]);
 }
 
 #[test]
 fn who_comes_late_begins_where_the_slowest_stands() {
     let mut shard = shard(Gate::Free, 9, &[1, 2]);
-    for worker in [1, 2, 1] {
-        push(&mut shard, worker, 1.0);
-    }
+    play(&mut shard, "p1 p2 p1");
     shard.join(3);
     assert_eq!(shard.workers[&3].clock, 1);
     shard.leave(2);

@@ -8,7 +8,7 @@ use tch::nn::{Linear, Module, Path, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, Step, Trace};
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
-use tch_parallel::nn::{LinearOptions, linear};
+use tch_parallel::nn::linear;
 use tch_parallel::{Devices, LogicalDevice};
 
 /// The parts of a training step in their order, each with its devices (S0.4, S0.10, S0.32, S2.3,
@@ -55,7 +55,7 @@ const HIDDEN: i64 = 256;
 pub fn loss_time(rows: i64, classes: i64) -> (f64, f64) {
     let vs = VarStore::new(Device::Cpu);
     let hidden =
-        ["0", "1"].map(|name| linear(vs.root() / name, HIDDEN, HIDDEN, LinearOptions::default()));
+        ["0", "1"].map(|name| linear(vs.root() / name, HIDDEN, HIDDEN, Default::default()));
     let output = layer(classes)(&vs.root());
     let (inputs, targets) = synthetic_batch(rows, HIDDEN, 10);
     let step = || {
@@ -104,7 +104,7 @@ pub fn one_number_a_row(rows: i64) -> Result<usize> {
 
 /// A model of a single layer.
 fn layer(classes: i64) -> impl Fn(&Path<'_>) -> Linear {
-    move |path| linear(path / "output", HIDDEN, classes, LinearOptions::default())
+    move |path| linear(path / "output", HIDDEN, classes, Default::default())
 }
 
 /// Outputs per row of [`peaks`]: enough that they, and not the weights, fill the memory.
@@ -115,8 +115,7 @@ const OUTPUTS: i64 = 10_000;
 pub fn peaks(all: [LogicalDevice; 3], output: usize) -> Result<Vec<usize>> {
     let (devices, output) = (Devices::new([all[0], all[1]])?, all[output]);
     let (rows, features) = (64, 16);
-    let build =
-        |path: &Path<'_>| linear(path / "output", features, OUTPUTS, LinearOptions::default());
+    let build = |path: &Path<'_>| linear(path / "output", features, OUTPUTS, Default::default());
     let before = all.map(memory_allocated);
     let _on_first = devices.first().guard()?;
     let (_vs, model) = with_output_on(output, &devices, build)?;

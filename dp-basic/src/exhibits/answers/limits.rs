@@ -53,8 +53,7 @@ pub fn tuple(rows: i64, devices: usize) -> Result<(Vec<i64>, Vec<i64>, f64)> {
             (logits, probas)
         })
     };
-    // `train` clears the gradients between forward and backward pass. Otherwise the second step's
-    // would be added to the first's.
+    // `train` clears the gradients, to which the second step's would otherwise be added.
     let step = || train(&vs, &model, || Ok(forward()?.0.cross_entropy_for_logits(&labels)));
     step()?;
     let gradients = step()?.gradients;

@@ -79,7 +79,8 @@ pub fn run(args: &Args) -> Result<()> {
 fn train(original: &Network, devices: [LogicalDevice; 2], batch: i64) -> Result<Trained> {
     let before = devices.map(memory_allocated);
     let mut network = Network::new(devices)?;
-    network.copy_weights(original)?;
+    network.module1.vs.copy(&original.module1.vs)?;
+    network.module2.vs.copy(&original.module2.vs)?;
     let (inputs, labels) = synthetic_batch(batch, FEATURES, CLASSES);
     let inputs = devices[0].copy_of(&inputs)?;
     network.step(&inputs, &labels)?;
@@ -166,11 +167,9 @@ mod tests {
         let original = Network::new([first, first]).unwrap();
         let split = train(&original, [first, second], BATCH).unwrap();
         let Trained { network, step, .. } = &split;
-        let on = |part: &network::Part| {
+        let on = |part: &network::Part| -> BTreeSet<_> {
             let variables = part.vs.trainable_variables();
-            let both =
-                variables.iter().flat_map(|v| [LogicalDevice::of(v), LogicalDevice::of(&v.grad())]);
-            both.collect::<BTreeSet<_>>()
+            variables.iter().flat_map(|v| [v, &v.grad()].map(LogicalDevice::of)).collect()
         };
         assert_eq!(on(&network.module1), BTreeSet::from([first]));
         assert_eq!(on(&network.module2), BTreeSet::from([second]));

@@ -54,12 +54,6 @@ impl Network {
         Ok(Network { module1: Part::new(first, front)?, module2: Part::new(second, back)? })
     }
 
-    /// Copies the weights of another network.
-    pub fn copy_weights(&mut self, other: &Network) -> Result<()> {
-        self.module1.vs.copy(&other.module1.vs)?;
-        Ok(self.module2.vs.copy(&other.module2.vs)?)
-    }
-
     /// The gradients of both parts in one row, on the CPU.
     pub fn gradients(&self) -> Tensor {
         Tensor::cat(&[gradients(&self.module1.vs), gradients(&self.module2.vs)], 0)
@@ -102,10 +96,8 @@ impl Network {
 
 /// A copy of an activation on another device, at which a new graph starts.
 ///
-/// With GPUs `x.to("cuda:1")` would be enough: it is differentiable, and autograd runs the backward
-/// pass of each operation on the device of the operation. To autograd all logical devices are one
-/// CPU, so it would run both halves of the backward pass on this thread, as work of one device.
-/// Cutting the graph here lets each half run under its own device.
+/// With GPUs `x.to("cuda:1")` would be enough. To autograd all logical devices are one CPU: without the
+/// cut it would run both halves of the backward pass as work of one device.
 fn moved(x: &Tensor, device: LogicalDevice) -> Result<Tensor> {
     Ok(device.copy_of(x)?.detach().set_requires_grad(true))
 }
