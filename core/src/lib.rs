@@ -34,6 +34,22 @@
 //! Every `new` and `with_options` takes its arguments in one order: what is wrapped, then the store
 //! of its variables, then the group or the devices, then the options.
 //!
+//! ```
+//! # use tch::nn::{self, VarStore};
+//! # use tch_parallel::Devices;
+//! # use tch_parallel::data_parallel::DataParallel;
+//! # use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
+//! # let build = |path: &nn::Path| nn::linear(path / "fc", 4, 3, Default::default());
+//! # let group = ProcessGroup::from_env()?;
+//! # let devices = Devices::cpu(2)?;
+//! # let [vs, other] = [(); 2].map(|()| VarStore::new(group.device()));
+//! # let module = build(&other.root());
+//! let model = DataParallel::new(build, &vs, &devices)?;
+//! # let vs = other;
+//! let model = DistributedDataParallel::new(module, &vs, &group)?;
+//! # Ok::<(), tch_parallel::Error>(())
+//! ```
+//!
 //! [`DataParallel`]: data_parallel::DataParallel
 //! [`DistributedDataParallel`]: distributed::DistributedDataParallel
 
