@@ -44,7 +44,7 @@ pub type Conv3d = Conv<3>;
 
 /// Declares a layer's functions, one for each number of dimensions.
 macro_rules! layer_functions {
-    ($($(#[$attribute:meta])* $function:ident($Options:ident) -> $Layer:ident;)+) => {$(
+    ($($(#[$attribute:meta])* pub fn $function:ident($Options:ident) -> $Layer:ident;)+) => {$(
         $(#[$attribute])*
         pub fn $function<'a>(
             path: impl Borrow<Path<'a>>,
@@ -65,7 +65,7 @@ layer_functions! {
     ///
     /// # Panics
     /// Those of [`conv2d`].
-    conv1d(ConvOptions) -> Conv1d;
+    pub fn conv1d(ConvOptions) -> Conv1d;
 
     /// `torch.nn.Conv2d(in_channels, out_channels, kernel_size)`: maps images
     /// `[N, in_channels, H, W]` to `[N, out_channels, H', W']`.
@@ -88,14 +88,14 @@ layer_functions! {
     /// If `groups` is not at least 1 or does not divide both `in_channels` and `out_channels`; if
     /// tensors of these shapes cannot be created; and in the forward pass, like tch's layers, if
     /// the input does not fit.
-    conv2d(ConvOptions) -> Conv2d;
+    pub fn conv2d(ConvOptions) -> Conv2d;
 
     /// `torch.nn.Conv3d(in_channels, out_channels, kernel_size)`: [`conv2d`] for volumes and videos
     /// `[N, in_channels, D, H, W]`.
     ///
     /// # Panics
     /// Those of [`conv2d`].
-    conv3d(ConvOptions) -> Conv3d;
+    pub fn conv3d(ConvOptions) -> Conv3d;
 }
 
 impl<const N: usize> Conv<N> {

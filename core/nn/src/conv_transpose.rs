@@ -50,7 +50,7 @@ layer_functions! {
     ///
     /// # Panics
     /// Those of [`conv2d`](super::conv2d).
-    conv_transpose1d(ConvTransposeOptions) -> ConvTranspose1d;
+    pub fn conv_transpose1d(ConvTransposeOptions) -> ConvTranspose1d;
 
     /// `torch.nn.ConvTranspose2d(in_channels, out_channels, kernel_size)`: maps images
     /// `[N, in_channels, H, W]` to larger ones, as the backward pass of a
@@ -69,14 +69,14 @@ layer_functions! {
     ///
     /// # Panics
     /// Those of [`conv2d`](super::conv2d).
-    conv_transpose2d(ConvTransposeOptions) -> ConvTranspose2d;
+    pub fn conv_transpose2d(ConvTransposeOptions) -> ConvTranspose2d;
 
     /// `torch.nn.ConvTranspose3d(in_channels, out_channels, kernel_size)`: [`conv_transpose2d`] for
     /// volumes and videos `[N, in_channels, D, H, W]`.
     ///
     /// # Panics
     /// Those of [`conv2d`](super::conv2d).
-    conv_transpose3d(ConvTransposeOptions) -> ConvTranspose3d;
+    pub fn conv_transpose3d(ConvTransposeOptions) -> ConvTranspose3d;
 }
 
 impl<const N: usize> ConvTranspose<N> {
