@@ -11,7 +11,7 @@ use std::env;
 
 use anyhow::{Context, Result, bail};
 use tch::nn::{self, ModuleT, VarStore};
-use tch::{Device, Kind, Tensor, no_grad};
+use tch::{Device, Kind, Reduction, Tensor, no_grad};
 use tch_parallel::LogicalDevice;
 use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
@@ -49,7 +49,7 @@ fn main() -> Result<()> {
         let inputs = (waves(4 * 192).to_device(device) + 0.1 * step as f64).view([4, 192]);
         let labels = (Tensor::arange(4, (Kind::Int64, device)) + step).remainder(5);
         let loss = autocast(vs.device(), Some(kind), || {
-            model.forward_t(&inputs, true).cross_entropy_for_logits(&labels)
+            cross_entropy(&model.forward_t(&inputs, true), &labels)
         })?;
         optimizer.zero_grad()?;
         scaler.scale(&loss)?.backward();
@@ -71,6 +71,11 @@ fn main() -> Result<()> {
     saved.push(("scales".into(), Tensor::from_slice(&scales)));
     Tensor::write_safetensors(&saved, file)?;
     Ok(())
+}
+
+/// `F.cross_entropy`. On a GPU, autocast gives tch's `cross_entropy_for_logits` another precision.
+fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Tensor {
+    logits.cross_entropy_loss(labels, None::<Tensor>, Reduction::Mean, -100, 0.0)
 }
 
 /// The same numbers in both languages, without a generator.

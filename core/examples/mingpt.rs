@@ -7,7 +7,7 @@
 
 use anyhow::Result;
 use clap::Parser;
-use report::{MetricsLog, Step, Timing, exit, say};
+use report::{MetricsLog, ProcessGroupArgs, Step, Timing, exit, say};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,13 +15,16 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use tch::nn::{self, Embedding, LayerNorm, Linear, Module, ModuleT, SequentialT, VarStore};
 use tch::{Kind, Tensor, no_grad};
+use tch_parallel::LogicalDevice;
 use tch_parallel::checkpoint::{self, Training};
 use tch_parallel::data::{
     DataLoader, DataLoaderOptions, Dataset, DistributedSampler, random_split,
 };
 use tch_parallel::distributed::{
     AverageMeter, DistributedDataParallel, FullyShard, FullyShardOptions, ProcessGroup,
+    init_process_group,
 };
+use tch_parallel::memory::max_memory_allocated;
 use tch_parallel::nn::init::{constant_, normal_};
 use tch_parallel::nn::{
     AttentionOptions, CheckpointWrapper, LinearOptions, MultiheadAttention,
@@ -68,6 +71,8 @@ struct Args {
     /// For weights, dropout, and the order of the blocks.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+    #[command(flatten)]
+    process_group: ProcessGroupArgs,
     /// Shard the model, the gradients and the optimizer's state over the ranks.
     #[arg(long)]
     fsdp: bool,
@@ -95,7 +100,7 @@ fn main() {
 fn train(args: &Args) -> Result<()> {
     let text = Text::read(&args.text, args.block_size)?;
     let vocab_size = text.characters.len() as i64;
-    let group = ProcessGroup::from_env()?;
+    let group = init_process_group(args.process_group.options())?;
     tch::manual_seed(args.seed as i64);
     let vs = VarStore::new(group.device());
     // ANCHOR: shard
@@ -173,6 +178,8 @@ fn fit(
             training(&mut vs, &mut optimizer).save(path, &(epoch + 1), group)?;
         }
     }
+    let device = LogicalDevice::of(&vs.trainable_variables()[0]);
+    metrics.log("memory", &json!({ "max_memory_allocated": max_memory_allocated(device)? }))?;
     metrics.log("end", &timing.summary())?;
     if let Some(path) = &args.save {
         checkpoint::save(path, &vs, group)?;

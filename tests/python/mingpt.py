@@ -20,8 +20,10 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from ddp_mnist import Metrics, end, init_process_group
+from device import device_of
 from safetensors.torch import save_file
 from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
@@ -42,6 +44,8 @@ def parse_args():
     parser.add_argument("--weight-decay", type=float, default=0.1)
     parser.add_argument("--grad-norm-clip", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--backend", choices=["gloo", "nccl"])
     parser.add_argument("--fsdp", action="store_true")
     parser.add_argument("--checkpoint-activations", action="store_true")
     parser.add_argument("--metrics", type=Path)
@@ -78,7 +82,7 @@ class Attention(nn.Module):
 
     def forward(self, x):
         length = x.size(1)
-        future = torch.ones(length, length, dtype=torch.bool).triu(1)
+        future = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
         y, _ = self.attn(x, x, x, attn_mask=future)
         return self.drop(self.c_proj(y))
 
@@ -150,7 +154,8 @@ def cross_entropy(logits, targets):
 
 def main():
     args = parse_args()
-    init_process_group()
+    device = device_of(args.device)
+    init_process_group(device, args.backend)
     rank, world_size = dist.get_rank(), dist.get_world_size()
     metrics = Metrics(args.metrics, rank, world_size)
 
@@ -165,14 +170,16 @@ def main():
     test_loader = DataLoader(test_set, args.batch_size, sampler=test_sampler)
 
     torch.manual_seed(args.seed)
-    gpt = Gpt(args, len(text.characters))
+    with device:  # as in Rust, a GPU draws its weights itself
+        gpt = Gpt(args, len(text.characters))
     if args.checkpoint_activations:
         for block in gpt.blocks:
             block.forward = partial(checkpoint, block.forward, use_reentrant=False)
     if args.fsdp:
+        mesh = init_device_mesh(device.type, (world_size,))
         for block in gpt.blocks:
-            fully_shard(block)
-        model = fully_shard(gpt)
+            fully_shard(block, mesh=mesh)
+        model = fully_shard(gpt, mesh=mesh)
     else:
         model = DistributedDataParallel(gpt)
     torch.manual_seed(args.seed + rank)
@@ -185,7 +192,7 @@ def main():
         model.train()
         for step, (tokens, targets) in enumerate(train_loader):
             began = time.perf_counter()
-            loss = cross_entropy(model(tokens), targets)
+            loss = cross_entropy(model(tokens.to(device)), targets.to(device))
             optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), args.grad_norm_clip)
@@ -197,13 +204,16 @@ def main():
         total = torch.zeros(2, dtype=torch.float64)
         with torch.no_grad():
             for tokens, targets in test_loader:
-                loss = cross_entropy(gpt(tokens), targets).item()
+                loss = cross_entropy(gpt(tokens.to(device)), targets.to(device)).item()
                 total += torch.tensor([loss * len(tokens), len(tokens)], dtype=torch.float64)
+        total = total.to(device)
         dist.all_reduce(total)
         metrics.write("epoch", epoch=epoch, val_loss=(total[0] / total[1]).item())
         if rank == 0:
             print(f"epoch {epoch}: validation loss {(total[0] / total[1]).item():.4f}", flush=True)
 
+    if device.type == "cuda":
+        metrics.write("memory", max_memory_allocated=torch.cuda.max_memory_allocated())
     metrics.write(
         "end",
         first_step_unix_seconds=0,
@@ -211,11 +221,12 @@ def main():
         peak_rss_bytes=peak_rss_bytes(),
     )
     if args.fsdp:
-        # The validation has left it whole.
-        gpt.reshard()
-    whole = {n: p.full_tensor() if args.fsdp else p.detach() for n, p in gpt.named_parameters()}
+        # DTensor.full_tensor ends with SIGSEGV over gloo on a GPU (PyTorch 2.11).
+        for module in [*gpt.blocks, gpt]:
+            module.reshard()
+            module.unshard()
     if rank == 0 and args.save is not None:
-        save_file(whole, args.save)
+        save_file({name: tensor.detach().cpu() for name, tensor in gpt.named_parameters()}, args.save)
     end()
 
 

@@ -15,7 +15,7 @@ use crate::{command, setup};
 
 #[derive(Subcommand)]
 pub(crate) enum Chore {
-    /// Make a folder of at most 60 MiB with programs, scripts and `run`, which examines this library
+    /// Make a folder of at most 100 MiB with programs, scripts and `run`, which examines this library
     /// on a machine that has a GPU and PyTorch, but no Rust and no network.
     Pack(PackArgs),
 }

@@ -70,6 +70,7 @@ def read_args(doc):
     parser.add_argument(
         "--dry", action="store_true", help="start every part up to its first call of CUDA, without a GPU"
     )
+    parser.add_argument("--only", default="", metavar="TEXT", help="examine the parts whose names contain it")
     parser.add_argument(
         "--to", type=Path, default=Path("examination.txt"), metavar="FILE", help="where to write the page"
     )
@@ -100,10 +101,10 @@ def write_corpus(path):
     path.write_text("".join(f"{a}\t{b}\n" for a, b in zip(sentences[::2], sentences[1::2])))
 
 
-def examine_all(machine, folder, deadline):
+def examine_all(machine, folder, deadline, only):
     """The results of all parts, and the rows of the table."""
     topics = [parity, state, asynchronous, unit_tests, errors]
-    parts = [part for topic in topics for part in topic.parts()]
+    parts = [part for topic in topics for part in topic.parts() if only in part.name]
     work = {part.name: folder / f"{number:02}" for number, part in enumerate(parts)}
     say = lambda result: print(f"{result.outcome:18}{result.part.name} ({result.seconds:.0f} s)", flush=True)
 
@@ -117,7 +118,7 @@ def examine_all(machine, folder, deadline):
     results = {name: result.result() for name, result in results.items()}
     results |= {part.name: of(part) for part in parts if part.is_alone}
     rows, measured = [], []
-    for number, part in enumerate(speed.parts()):
+    for number, part in enumerate(part for part in speed.parts() if only in part.name):
         result, row = speed.measure_row(part, machine, folder / f"row{number}", deadline)
         say(result)
         measured.append(result)
@@ -153,7 +154,7 @@ def main(doc):
             results, rows = start_all(machine, folder, deadline), []
         else:
             write_corpus(folder / "corpus.txt")
-            results, rows = examine_all(machine, folder, deadline)
+            results, rows = examine_all(machine, folder, deadline, args.only)
         text = page(machine, results, rows, time.monotonic() - begun, args.dry)
         print(text if args.dry else f"\n{text}", end="")
         args.to.write_text(text + "".join(details(results)))

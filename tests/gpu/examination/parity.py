@@ -76,14 +76,24 @@ def scaled(folder, processes):
     return f"{said}, some steps left out"
 
 
-def mnist_ranks(ranks, backend):
-    flags = f"{MNIST} --backend {backend}"
-    program = shlex.quote(str(PROGRAMS / "ddp-mnist"))
-    launched = rust("launch", f"-n {ranks} -- {program} {flags}")
-    by_hand = [
-        python("ddp_mnist", flags, environment=environment) for environment in ranks_by_hand(ranks)
-    ]
-    return [[launched, *by_hand]]
+def launched(program, script, flags, ranks, backend):
+    flags = f"{flags} --backend {backend}"
+    by_launch = rust("launch", f"-n {ranks} -- {shlex.quote(str(PROGRAMS / program))} {flags}")
+    by_hand = [python(script, flags, environment=environment) for environment in ranks_by_hand(ranks)]
+    return [[by_launch, *by_hand]]
+
+
+def mnist_ranks(name, backend, **options):
+    steps = launched("ddp-mnist", "ddp_mnist", MNIST, 2, backend)
+    return Part(TOPIC, name, steps, same_training(2), **options)
+
+
+def gpt(name, flags, ranks=1):
+    text = shlex.quote(str(ROOT / "tests/data/pairs.txt"))
+    flags = f"--text {text} --device cuda --batch-size 32 --metrics metrics --save {MODEL} {flags}"
+    if ranks > 1:
+        return Part(TOPIC, name, launched("mingpt", "mingpt", flags, ranks, "gloo"), same_training(ranks))
+    return Part(TOPIC, name, [both("mingpt", flags, script="mingpt")], same_training())
 
 
 def bert(name, flags):
@@ -155,8 +165,12 @@ def parts():
             [both("ddp-mnist", MNIST, script="ddp_mnist")],
             same_training(),
         ),
-        Part(TOPIC, "MNIST, two ranks over gloo on one GPU", mnist_ranks(2, "gloo"), same_training(2)),
-        Part(TOPIC, "MNIST, two ranks over NCCL", mnist_ranks(2, "nccl"), same_training(2), gpus=2),
+        mnist_ranks("MNIST, two ranks over gloo on one GPU", "gloo"),
+        mnist_ranks("MNIST, two ranks over NCCL", "nccl", gpus=2),
+        gpt("GPT, DistributedDataParallel, one rank over NCCL", ""),
+        gpt("GPT, fully_shard, one rank over NCCL", "--fsdp"),
+        gpt("GPT, fully_shard, recomputed activations, one rank over NCCL", "--fsdp --checkpoint-activations"),
+        gpt("GPT, fully_shard, two ranks over gloo on one GPU", "--fsdp", ranks=2),
         bert("BERT with Adam, DataParallel on one GPU", ""),
         bert("BERT with Adam, bf16, DataParallel on one GPU", "--amp bf16"),
         trained_images("PyramidNet", pyramid),

@@ -1,8 +1,9 @@
 """What lives on the GPU: bytes as PyTorch counts them, and checkpoints that change the device."""
 
 import math
+import shlex
 
-from examination.commands import python, rust
+from examination.commands import ROOT, python, rust
 from examination.part import Part
 from examination.results import events, expect, losses, tensors
 
@@ -40,6 +41,27 @@ def resumed(folder, processes):
     return found
 
 
+def step_and_memory(folder, _):
+    """Of DistributedDataParallel and of fully_shard, in both languages."""
+    said = []
+    for way in ["ddp", "fsdp"]:
+        sides = [folder / f"{way}_{side}" for side in ["rust", "python"]]
+        ours, theirs = (1000 * events(side, "end")[0]["step_seconds_median"] for side in sides)
+        peaks = [events(side, "memory")[0]["max_memory_allocated"] >> 20 for side in sides]
+        said.append(
+            f"{way} {ours:.2f} and {theirs:.2f} ms a step in Rust and Python, {ours / theirs:.2f},"
+            f" at most {peaks[0]} and {peaks[1]} MiB"
+        )
+    return "; ".join(said)
+
+
+def gpt(way, side):
+    text = shlex.quote(str(ROOT / "tests/data/pairs.txt"))
+    sizes = "--n-layer 10 --n-embd 640 --n-head 8 --block-size 128 --batch-size 32"
+    line = f"--text {text} --device cuda --metrics metrics {sizes}"
+    return side("mingpt", line if way == "ddp" else f"{line} --fsdp", f"{way}_{side.__name__}")
+
+
 def trained(device, epochs, folder, flags="", **options):
     line = f"{DIGITS} --device {device} --epochs {epochs} {flags}"
     return rust("ddp-imagenet", line, folder, **options)
@@ -66,4 +88,12 @@ def parts():
             same_bytes,
         ),
         Part(TOPIC, "checkpoints from GPU to CPU and back", checkpoints, resumed),
+        Part(
+            TOPIC,
+            "a GPT of 204 MiB on one rank over NCCL",
+            [[gpt(way, side)] for way in ["ddp", "fsdp"] for side in [rust, python]],
+            step_and_memory,
+            is_alone=True,
+            environment={},
+        ),
     ]
