@@ -62,8 +62,8 @@ impl Log {
         self.metrics.log("step", &step)
     }
 
-    /// Prints the outcome of a training, and logs it, if the loss is finite: no batch has tested the
-    /// model after its last update.
+    /// Prints and logs the outcome of a training run if the loss is finite: no batch has tested the
+    /// model since its last update.
     pub fn outcome(&mut self, outcome: &Outcome) -> Result<()> {
         if !outcome.loss.is_finite() {
             let found = format!("{} after {} updates", outcome.loss, outcome.updates);
@@ -100,7 +100,7 @@ pub struct Outcome {
     pub seconds: f64,
     /// The mean over the test set.
     pub loss: f64,
-    /// The share of right answers there.
+    /// The share of right answers on it.
     pub accuracy: f64,
 }
 

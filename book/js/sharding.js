@@ -22,7 +22,7 @@
     const size = unit => unit === ROOT ? root : block;
     const all = [ROOT, ...Array(blocks).keys()];
     const model = sum(all.map(size));
-    // What whole units leave to the next ones: two blocks and the root are whole at the same time.
+    // The memory that freed units leave to the next ones: two blocks and the root are whole at the same time.
     const pool = root + Math.min(blocks, 2) * block;
     const frame = (event, whole, gradient, reduced) => {
       const units = sum(whole.map(size));
@@ -46,10 +46,10 @@
   };
 
   const NUMBER = 4;
-  // What each optimizer keeps for a number.
+  // The bytes that each optimizer keeps per parameter.
   const STATES = { "SGD": 0, "SGD with momentum": NUMBER, "Adam, AdamW": 2 * NUMBER };
   pictures.shardingOptimizers = Object.keys(STATES);
-  // What a number takes in a unit that is whole.
+  // The bytes of a parameter in a whole unit.
   const WHOLE = { "f32": NUMBER, "bf16 policy": 2 };
   pictures.shardingPrecisions = Object.keys(WHOLE);
 

@@ -82,14 +82,14 @@ fn layer(path: Path<'_>, from: i64, to: i64) -> Linear {
     linear(path, from, to, LinearOptions::default())
 }
 
-/// The loss of this rank's sample, another one in each step.
+/// The loss of this rank's sample, which differs in each step.
 fn loss_of(model: &impl ModuleT, group: &ProcessGroup, step: i64) -> Tensor {
     let numbers = Tensor::arange(WIDTH, (Kind::Float, group.device()));
     let image = (numbers * 0.1 + (2 * step + group.rank() as i64)).sin().view([1, WIDTH]);
     model.forward_t(&image, true).square().mean(Kind::Float)
 }
 
-/// What is gathered (AG) and reduced and scattered (RS), in this order, in the profiler's trace.
+/// The all-gathers (AG) and reduce-scatters (RS) in the profiler's trace, in order.
 fn collectives(trace: &str) -> Result<Vec<String>> {
     const RANGES: [(&str, &str); 2] =
         [("FSDP::all_gather", "AG"), ("FSDP::post_backward_reduce", "RS")];

@@ -1,6 +1,6 @@
 //! Ranks with different numbers of batches: within `join` nobody waits for those that have ended.
-//! Every rank trains with three batches of digits more than the one before it, and saves its losses
-//! and weights in a directory; they equal Python's to the last bit.
+//! Every rank trains with three more batches of digits than the rank before it, and saves its
+//! losses and weights in a directory; they equal Python's to the last bit.
 //!
 //! ```text
 //! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example uneven_inputs -- '{"divide_by_initial_world_size": false}' .

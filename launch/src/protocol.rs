@@ -73,8 +73,8 @@ pub(crate) enum ToCoordinator {
     Noticed,
     /// All ranks have ended with exit code 0.
     Succeeded,
-    /// This launcher ends by itself, with this exit code: a signal has asked it to, or it cannot start
-    /// its ranks.
+    /// This launcher ends on its own, with this exit code: a signal has asked it to, or it cannot
+    /// start its ranks.
     Stopped { reason: String, code: u8 },
     /// All ranks have ended, after an `End` or a signal.
     Gone,

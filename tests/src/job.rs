@@ -192,8 +192,8 @@ impl Job {
         Ok(None)
     }
 
-    /// Kills all processes of the job at once, of which the test has started this one. It may have
-    /// ended by itself at this moment.
+    /// Kills all processes of the job at once. `process` is the one that the test has started; it
+    /// may just have ended by itself.
     pub fn kill_all(&self, process: &mut Process) -> Result<()> {
         for pid in self.processes()? {
             let _ = kill(pid, Signal::SIGKILL);

@@ -13,8 +13,8 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::job::{Job, Process};
 use crate::python;
 
-/// How the variables begin, or end, through which a launcher tells a program its rank. The programs
-/// must not inherit any, since a launcher may have started the test itself.
+/// Prefixes and suffixes of the variables through which a launcher tells a program its rank. The
+/// programs must not inherit any, since a launcher may have started the test itself.
 const LAUNCHERS: [&str; 6] = ["TORCHELASTIC_", "PET_", "TCH_PARALLEL_", "OMPI_", "PMI_", "SLURM_"];
 const RANKS: [&str; 5] = ["RANK", "WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT"];
 

@@ -68,7 +68,7 @@ fn with_a_vocabulary_of_frequent_words_it_equals_python() -> Result<()> {
 fn two_ranks_end_alike_with_whole_and_sharded_models_and_kept_and_recomputed_activations()
 -> Result<()> {
     let train = |method: &str| -> Result<Training> {
-        // With fewer pairs, those of a rank may hold none that counts.
+        // With fewer pairs, a rank's may contain none that counts.
         let flags = format!("{TINY} --batch-size=20 {method}");
         let mut program = dp_custom_criterion(flags.split(' '))?;
         program.arg("--corpus").arg(corpus());

@@ -62,7 +62,7 @@ fn replaced(word: &str) -> Option<&str> {
     }
 }
 
-/// What is run of a call.
+/// A call's command, with flags that cut its work short.
 fn shortened(call: &Call<'_>) -> Result<Command> {
     let kept = call.arguments.iter().filter_map(|word| replaced(word));
     let begins = |path: &str| path.split_whitespace().zip(&call.arguments).all(|(a, b)| a == *b);

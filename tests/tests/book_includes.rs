@@ -15,15 +15,15 @@ fn includes(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The lines that an include inserts: the whole file, or the part between its anchors. A range of lines
-/// is no such part: lines shift.
+/// The lines that an include inserts: the whole file, or the part between its anchors. A range of
+/// lines is not accepted, because lines shift.
 fn included<'a>(file: &'a str, part: &str) -> Result<&'a str> {
     if part.is_empty() {
         return Ok(file);
     }
     let (begin, end) = (format!("ANCHOR: {part}\n"), format!("ANCHOR_END: {part}\n"));
     let lines = between(file, &begin, &end)?;
-    // Without the beginning of the line that has the second anchor.
+    // Leaves out the beginning of the line that has the second anchor.
     Ok(&lines[..lines.rfind('\n').map_or(0, |at| at + 1)])
 }
 

@@ -37,7 +37,7 @@ pub struct Shard {
 pub struct Worker {
     /// How many updates it has made.
     clock: usize,
-    /// Updates of others since the first of its reads whose gradient has not come yet.
+    /// Updates by others since the first of its reads whose gradient has not come yet.
     unseen: usize,
     /// Whether it has read since its last update.
     owes: bool,

@@ -23,7 +23,7 @@ impl BatchMemory {
         let mut tensor = match self.unused(size) {
             Some(tensor) => tensor,
             None => {
-                // The next batches are probably of this size: memory of another would lie idle.
+                // The next batches are probably of this size: any other memory would lie idle.
                 self.tensors().retain(|tensor| tensor.size() == size);
                 Tensor::f_zeros(size, (Kind::Float, Device::Cpu))?
             }

@@ -34,7 +34,7 @@ options! {
         /// The number of worker threads that prefetch batches; with 0, the training loop makes them
         /// itself. For data in memory one is enough: taking over a batch costs the loop about 10
         /// µs, and making one of 128 digits 80 µs. If the ranks of a host keep all of its cores
-        /// busy, none is better.
+        /// busy, 0 is better.
         pub num_workers: usize = 0,
         /// The number of batches that each worker prefetches. More even out slow samples, but take
         /// more memory.
@@ -47,13 +47,13 @@ options! {
         /// Whether each epoch draws a number from the global generator when it begins, as Python's
         /// loader does at every `iter(loader)`: it seeds Python's workers, and is drawn even
         /// without workers. Nothing here needs the number. But dropout draws from the same
-        /// generator, so a training with dropout equals Python's to the bit only if both draw it,
+        /// generator, so training with dropout equals Python's to the bit only if both draw it,
         /// or neither. To keep Python from it, pass `generator=torch.Generator()` to its loader.
         ///
         /// An epoch resumed after its first step does not draw: the generator's state in the
-        /// checkpoint is one after the draw. Python's `persistent_workers=True` draws in the first
-        /// epoch only, and its `shuffle=True` without a generator draws a second number, for the
-        /// order.
+        /// checkpoint was saved after the draw. Python's `persistent_workers=True` draws in the
+        /// first epoch only, and its `shuffle=True` without a generator draws a second number, for
+        /// the order.
         pub draw_base_seed: bool = false,
     }
 }

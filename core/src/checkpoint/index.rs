@@ -1,5 +1,5 @@
 //! A checkpoint in parts: each rank writes a file with its rows of the model, and rank 0 an index of
-//! them. No rank waits for another's tensors, and disks are written at the same time.
+//! the files. No rank waits for another's tensors, and all disks are written at the same time.
 
 use super::destination::replace;
 use super::file::{parse_safetensors, write_file};
@@ -13,17 +13,18 @@ use std::path::Path;
 use tch::Tensor;
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
 
-/// How the name of an index ends.
+/// The suffix of an index's name.
 const END: &str = ".index.json";
 
-/// What an index says.
+/// The contents of an index.
 #[derive(Debug, Serialize, Deserialize)]
 struct Index {
-    /// How often the checkpoint had been written before.
+    /// How many times the checkpoint had been written before.
     version: u64,
-    /// The parts, in the order of the ranks. They lie beside the index.
+    /// The parts, in the order of the ranks. They are in the same directory as the index.
     files: Vec<String>,
-    /// The whole shapes of the tensors of which each part has some rows. Others are in the first part.
+    /// The whole shapes of the tensors whose rows are divided among the parts. All other tensors
+    /// are in the first part.
     shapes: BTreeMap<String, Vec<usize>>,
     metadata: Metadata,
 }
@@ -33,8 +34,8 @@ pub(super) fn is_index(path: &Path) -> bool {
     path.to_string_lossy().ends_with(END)
 }
 
-/// Writes this rank's part, and on rank 0 the index once all parts are complete. Then the parts of the
-/// version before are removed. A collective, whose error the caller tells the other ranks.
+/// Writes this rank's part, and on rank 0 the index once all parts are complete. Then the parts of
+/// the previous version are removed. A collective; the caller reports its error to the other ranks.
 pub(super) fn write(
     operation: &'static str,
     path: &Path,
@@ -69,9 +70,9 @@ pub(super) fn write(
         false => Ok(()),
     };
     let objection = written.as_ref().err().map(ToString::to_string);
-    // The index names no part that is not there.
+    // The index must not name a part that is missing.
     if let Err(error) = group.agree(operation, objection.as_deref()) {
-        // It may be this one that could not be written.
+        // This rank's part may be the one that could not be written.
         let _ = fs::remove_file(part);
         return written.and(Err(error));
     }
@@ -86,7 +87,7 @@ pub(super) fn write(
     remove_others(path, &index.files).map_err(Error::io("remove the old parts of", path))
 }
 
-/// How the names of a version's parts begin.
+/// The prefix of the names of a version's parts.
 fn stem(path: &Path, version: impl std::fmt::Display) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     format!("{}-{version}-", name.trim_end_matches(END))
@@ -115,7 +116,7 @@ fn remove_others(path: &Path, files: &[String]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Reads the parts of the index with this text. Of tensors that are sharded, only this rank's rows.
+/// Reads the parts that this index names; of sharded tensors, only this rank's rows.
 pub(super) fn read(
     path: &Path,
     text: &[u8],

@@ -1,7 +1,8 @@
-//! Checkpoints: files that are written atomically, by rank 0 alone. They hold the whole model, also where
-//! [`FullyShard`](crate::distributed::FullyShard) has sharded it. A name that ends in `.index.json`
-//! divides a checkpoint: each rank writes its rows to a file beside that index, which names the files of
-//! one version only, all of them complete. Any number of ranks reads either.
+//! Checkpoints: files that are written atomically, by rank 0 alone. They hold the whole model, even
+//! if [`FullyShard`](crate::distributed::FullyShard) has sharded it. A name that ends in
+//! `.index.json` divides a checkpoint: each rank writes its rows to a file beside that index, which
+//! names the files of one version only, all of them complete. Any number of ranks can load either
+//! kind.
 //!
 //! - [`save`], [`load`]: the weights, to use the model elsewhere.
 //! - [`Training`]: a whole training, to continue it as if it had not been interrupted.

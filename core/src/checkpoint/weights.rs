@@ -23,7 +23,7 @@ const WRAPPER_PREFIX: &str = "module.";
 /// or new.
 ///
 /// A model that [`FullyShard`](crate::distributed::FullyShard) has sharded is gathered tensor by tensor,
-/// so the file is that of the whole model, which no rank ever has in memory. If `path` ends in
+/// so the file holds the whole model, but no rank ever has it in memory. If `path` ends in
 /// `.index.json`, each rank writes its own rows instead, to a file beside that index; the ranks that
 /// read it need all of these files.
 ///

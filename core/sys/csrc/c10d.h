@@ -1,7 +1,7 @@
 // The types of the C ABI over libtorch's distributed engine (c10d).
 //
 // Its functions are in the extern "C" part of each source file. ../src/ffi.rs declares them for Rust, and
-// what each is for stands at the safe function that calls it.
+// the safe function that calls each one says what it is for.
 //
 // Every function that can fail returns a c10d_status; no exception leaves it. The caller frees
 // messages and byte strings with c10d_free, and every handle with its own function. A
@@ -42,8 +42,8 @@ struct c10d_progress {
   int64_t finished;
 };
 
-// How a collective runs. It keeps the memory that its tensors have now, whatever happens to them; only if
-// they still have it, they show the result.
+// How a collective runs. It keeps the memory that its tensors have now, whatever happens to them;
+// they show the result only if they still have that memory.
 struct c10d_call {
   // Negative for the group's.
   int64_t timeout_ms;
@@ -124,8 +124,8 @@ struct c10d_cuda_calls {
 };
 
 // How many CPU devices, parts of the CPU's memory, can be counted separately; every block is charged to
-// the device that is current on the thread that allocates it, at first device 0. The number after the
-// last stands for none of them: the memory of a host, which has devices beside it.
+// the device that is current on the thread that allocates it, initially device 0. The number after
+// the last stands for none of them: the memory of a host, which has devices beside it.
 enum { C10D_CPU_DEVICES = 64, C10D_HOST = C10D_CPU_DEVICES };
 
 // What c10d_with_number does.

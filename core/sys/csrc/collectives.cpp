@@ -266,7 +266,7 @@ c10d_status c10d_recv_any(c10d_process_group* handle, c10d_tensor* output, int t
   });
 }
 
-// `out` has room for a work of each message.
+// `out` has room for a work per message.
 c10d_status c10d_batch(c10d_process_group* handle, const c10d_message* messages, size_t count, c10d_work** out) {
   return guarded([&] {
     std::vector<Tensors> lists;

@@ -49,7 +49,7 @@ impl Drop for GraphEnd {
 pub fn backward(ends: &[&GraphEnd], gradients: Vec<Tensor>, retain_graph: bool) -> Result<()> {
     assert_eq!(ends.len(), gradients.len(), "every end has its gradient");
     let mut ends: Vec<_> = ends.iter().map(|end| end.handle.as_ptr()).collect();
-    // SAFETY: both lists live through the call and are of one length. The gradients are ours, and
+    // SAFETY: both lists live through the call and are equally long. The gradients are ours, and
     // what the call leaves in their handles is an undefined tensor, which may be dropped.
     check(unsafe {
         ffi::c10d_backward(ends.as_mut_ptr(), pointers(&gradients).list(), retain_graph)

@@ -1,4 +1,4 @@
-//! Rust code that C++ calls in the middle of a function, and what it holds of Rust's.
+//! Rust code that C++ calls in the middle of a function, and the Rust values that it holds.
 
 use crate::error::check;
 use crate::{Error, ErrorKind, Result, ffi};
@@ -37,8 +37,8 @@ pub(crate) fn call_back<R, F: FnOnce() -> R>(
     }
 }
 
-/// Drops the boxed `T` of which C++ has held the address. It calls this exactly once, as the last that
-/// it does with the address.
+/// Drops the boxed `T` whose address C++ has held. C++ calls this exactly once, and does not use
+/// the address afterwards.
 pub(crate) extern "C" fn drop_boxed<T>(context: *mut c_void) {
     // A panic while dropping cannot be reported to anyone.
     let _ = catch_unwind(AssertUnwindSafe(|| {

@@ -16,7 +16,7 @@ macro_rules! opaque {
     )*};
 }
 
-/// Declares functions of C++ for the whole crate.
+/// Declares C++ functions for the whole crate.
 macro_rules! functions {
     (
         $($(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*

@@ -28,7 +28,7 @@ macro_rules! this_test {
     };
 }
 
-/// The name of the test in which this closure stands.
+/// The name of the test that contains this closure.
 pub fn test_of<C>(_closure: &C) -> &'static str {
     let path = type_name::<C>().trim_end_matches("::{{closure}}");
     path.split_once("::").map_or(path, |(_program, test)| test)
@@ -65,7 +65,7 @@ pub fn processes(world_size: usize, body: impl FnOnce()) {
     processes_from(world_size, test_of(&body), |_, command| command, body);
 }
 
-/// Like `processes`, with commands that `change` makes of those that would start the ranks.
+/// Like `processes`, but `change` adapts the commands that start the ranks.
 pub fn processes_from(
     world_size: usize,
     test: &str,
@@ -77,7 +77,7 @@ pub fn processes_from(
         body();
         tch_parallel::exit(0);
     }
-    // In a test of another name the ranks would run nothing, and succeed.
+    // With the name of another test, the ranks would run nothing and succeed.
     assert!([Some(test), Some("main")].contains(&thread::current().name()), "{test}");
     let port = free_port().unwrap();
     let rank = |rank| {
@@ -116,7 +116,7 @@ fn with_variables_of(other: &Command, mut command: Command) -> Command {
     command
 }
 
-/// Two ranks, of which one runs a script of Python's and the other the body.
+/// Starts two ranks, one of which runs a Python script and the other the body.
 pub fn beside_python(script: &str, python_rank: usize, body: impl FnOnce()) {
     let start = |rank, command: Command| match rank == python_rank {
         true => with_variables_of(&command, python(script, []).unwrap()),
@@ -128,8 +128,8 @@ pub fn beside_python(script: &str, python_rank: usize, body: impl FnOnce()) {
 /// Tensors by name.
 pub type Saved = BTreeMap<String, Tensor>;
 
-/// What a script of Python's saves as the same rank of a job of its own. Its arguments are the name of
-/// a file and these.
+/// What a Python script saves as the same rank of a job of its own. Its arguments are the name of a
+/// file and these.
 pub fn in_python(group: &ProcessGroup, script: &str, arguments: &[&str]) -> Saved {
     let mut port = free_port().unwrap();
     group.broadcast_object(&mut port, 0).unwrap();
@@ -140,7 +140,7 @@ pub fn in_python(group: &ProcessGroup, script: &str, arguments: &[&str]) -> Save
     read(&file)
 }
 
-/// The command of a rank that runs a script of Python's, and the file that it will write.
+/// The command of a rank that runs a Python script, and the file that it will write.
 pub fn python_rank(
     script: &str,
     (rank, ranks, port): (usize, usize, u16),

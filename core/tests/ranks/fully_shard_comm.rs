@@ -7,13 +7,13 @@ use std::fs;
 use tch::Tensor;
 use tch_parallel::profiler::profile;
 
-/// What is exchanged meanwhile, in order: G for a gathering of parameters, R for a reduction of
-/// gradients.
+/// What is exchanged during `body`, in order: G if parameters are gathered, R if gradients are
+/// reduced.
 fn exchanges<R>(body: impl FnOnce() -> R) -> (String, R) {
     traced(false, body)
 }
 
-/// The same, with the number of the block instead of G, without the root.
+/// The same; `with_blocks` shows the block's number instead of G, and leaves the root out.
 fn traced<R>(with_blocks: bool, body: impl FnOnce() -> R) -> (String, R) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("trace.json");

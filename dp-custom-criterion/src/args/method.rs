@@ -20,8 +20,8 @@ pub enum Method {
     /// Apex's DistributedDataParallel: one process per device, whose gradients are exchanged after the
     /// backward pass.
     Apex,
-    /// fully_shard: one process per device, which holds a part of the model, and of each block the
-    /// whole only while the block is used.
+    /// fully_shard: one process per device, which holds a part of the model, and the whole of a
+    /// block only while it is used.
     Fsdp,
 }
 

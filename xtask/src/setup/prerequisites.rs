@@ -94,7 +94,7 @@ fn disk_space(folder: &Path, level: Level) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// What is said of a program that answers every call as the script says.
+    /// The error about a program that runs this script at every call.
     fn refused(script: &str, check: impl Fn(&Path) -> Result<()>) -> String {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("program");

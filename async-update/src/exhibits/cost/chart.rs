@@ -7,7 +7,7 @@ use tch_parallel::Result;
 
 /// Both axes are logarithmic: straight lines are powers of N.
 pub fn svg(found: &Measured) -> Result<String> {
-    // As the link orders its predictions.
+    // In the order of the link's predictions.
     let names = ["server", "ring", "tree", "halving-doubling", "hierarchical"];
     let predicted = names.iter().enumerate().map(|(index, name)| {
         let point = |&ranks: &usize| {

@@ -9,9 +9,9 @@ pub type Point = (f64, f64);
 /// The α and β for which α + βn is closest to the times, by least squares of relative errors. At least
 /// two different sizes are needed; times are above zero.
 ///
-/// Sizes go over seven powers of ten, and so do the errors of times: with equal weights the largest
-/// messages alone would decide. Neither α nor β is below zero, although times on a busy machine may lie
-/// closest to a line on which messages or bytes win time back.
+/// Sizes span seven powers of ten, and so do the errors of times: with equal weights the largest
+/// messages alone would decide. Neither α nor β is below zero, although times on a busy machine may
+/// lie closest to a line on which messages or bytes take negative time.
 pub fn line(points: &[Point]) -> Link {
     let row = |&(bytes, seconds): &Point| [1.0 / seconds, bytes / seconds, 1.0];
     let rows: Vec<_> = points.iter().map(row).collect();

@@ -95,7 +95,7 @@ fn updated([ww, ws, rr, ss]: Squares, m: f64, a: f64) -> Squares {
     ]
 }
 
-/// Theory for the mean of w²: from here on a few runs go so far away that it has no meaning any more.
+/// Theory for the mean of w²: from here on a few runs stray so far that it becomes meaningless.
 pub fn theory_mean_square(workers: usize) -> f64 {
     limit(4.0, 24, |rate| end(squares(workers, rate).map(|[_, _, rr, _]| rr), 1e12).converges())
 }

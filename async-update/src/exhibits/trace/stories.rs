@@ -17,7 +17,7 @@ pub enum Story {
 }
 
 impl Story {
-    /// Tells the story, and what it equals or how far it is from what would have been right.
+    /// Tells the story, and what its result equals or how far it is from the right one.
     pub fn tell(self) -> Result<()> {
         match self {
             Story::Case1 => {

@@ -16,7 +16,7 @@ use tch::Tensor;
 use super::*;
 use crate::{DistributedSampler, SequentialSampler, Shard};
 
-/// Batches that a function makes of their indices and the epoch.
+/// Batches that a function makes from their indices and the epoch.
 struct Made<F> {
     len: usize,
     batch: F,

@@ -44,7 +44,7 @@ impl Search {
         Report::Victim.leave(&self.store, self.rank)?;
         loop {
             let reports = Reports::read(&self.store, SEARCH)?;
-            // Ranks without a report, by what can be seen of their processes from here.
+            // Ranks without a report, sorted by what this host can see of their processes.
             let (mut silent, mut alive, mut gone) = (Vec::new(), Vec::new(), Vec::new());
             for &rank in &self.others {
                 let member = member(&self.members, rank);

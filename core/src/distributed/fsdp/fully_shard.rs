@@ -29,8 +29,8 @@ pub struct FullyShardOptions {
     /// The names of parameters that stay whole on each rank. Their gradients are this rank's own.
     pub ignored_params: HashSet<String>,
     /// Whether all ranks begin with rank 0's parameters and buffers, so that each may have a seed of
-    /// its own. Building a block is then a collective, in which all ranks must run Rust. FSDP1's
-    /// option; `fully_shard` has none.
+    /// its own. Building a block is then a collective, in which all ranks must run Rust. FSDP1
+    /// has this option; `fully_shard` does not.
     pub sync_module_states: bool,
 }
 
@@ -156,7 +156,7 @@ impl<'a> FullyShard<'a> {
     }
 
     /// Builds the whole model, whose blocks `build` makes with [`shard`](Self::shard). They cannot be
-    /// used before.
+    /// used before this returns.
     ///
     /// # Errors
     /// [`Error::Argument`] for a parameter that is a scalar, and for a block whose own parameters are
@@ -199,7 +199,7 @@ impl<'a> FullyShard<'a> {
         FsdpModule::new(module, unit, policy, &self.mesh.shard)
     }
 
-    /// Gives all ranks rank 0's buffers, and ignored parameters.
+    /// Broadcasts rank 0's buffers and ignored parameters to all ranks, if the options say so.
     fn sync_whole_variables(&self) -> Result<()> {
         let mut variables: Vec<_> = self.vs.variables().into_iter().collect();
         variables.retain(|(_, variable)| !lock(&self.shards).contains(&identity(variable)));
@@ -207,7 +207,7 @@ impl<'a> FullyShard<'a> {
         variables.iter().try_for_each(|(_, variable)| self.sync(variable))
     }
 
-    /// Gives all ranks rank 0's values, if that is wanted.
+    /// Broadcasts rank 0's values to all ranks, if the options say so.
     fn sync(&self, variable: &Tensor) -> Result<()> {
         if !self.options.sync_module_states {
             return Ok(());

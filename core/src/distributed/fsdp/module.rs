@@ -18,8 +18,8 @@ use tch::{Tensor, no_grad};
 /// A block, or the whole model, that [`FullyShard`](super::FullyShard) has sharded. `FSDPModule`
 ///
 /// A module with one input and one output works with tch's [`ModuleT`], any other with
-/// [`call`](Self::call), and the whole model with [`forward`](Self::forward). All ranks must run the same blocks in the same order, in training
-/// and in evaluation.
+/// [`call`](Self::call), and the whole model with [`forward`](Self::forward). All ranks must run
+/// the same blocks in the same order, in training and in evaluation.
 pub struct FsdpModule<M> {
     module: M,
     unit: Arc<Unit>,
@@ -155,8 +155,8 @@ impl<M> FsdpModule<M> {
         self.unit.reshard()
     }
 
-    /// How long the collectives of a step keep this rank, on average: it waits for the others, and
-    /// moves data.
+    /// How long this rank spends in the collectives of a step, on average: waiting for the others
+    /// and moving data.
     pub fn waiting_time(&self) -> Duration {
         self.unit.schedule().waiting_time()
     }

@@ -25,7 +25,7 @@ pub(super) struct Schedule<U> {
     units: Mutex<Vec<Weak<U>>>,
     step: Mutex<Step<U>>,
     pool: Mutex<Pool>,
-    /// How long collectives have kept this rank, and the number of backward passes.
+    /// How long this rank has spent in collectives, and the number of backward passes.
     waited: Mutex<(Duration, u32)>,
     /// Whether the whole model has been built.
     is_complete: AtomicBool,
@@ -68,7 +68,6 @@ impl<U: Member> Schedule<U> {
         units.insert(place, Arc::downgrade(unit));
     }
 
-    /// Notes that the whole model has been built.
     pub fn complete(&self) {
         self.is_complete.store(true, Ordering::Relaxed);
     }
@@ -94,7 +93,7 @@ impl<U: Member> Schedule<U> {
         result
     }
 
-    /// How long the collectives of a step have kept this rank, on average.
+    /// How long this rank has spent in the collectives of a step, on average.
     pub fn waiting_time(&self) -> Duration {
         let (waited, passes) = *lock(&self.waited);
         waited / passes.max(1)

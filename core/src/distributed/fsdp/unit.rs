@@ -48,7 +48,7 @@ struct State {
 #[derive(Debug, Default)]
 pub(super) struct Prefetches {
     pub forward: Vec<Weak<Unit>>,
-    /// Empty for the one whose backward pass comes next.
+    /// If empty, the one whose backward pass comes next.
     pub backward: Vec<Weak<Unit>>,
 }
 

@@ -58,7 +58,8 @@ use tch::{Device, Kind, Tensor};
 /// without one tensor per rank, for shapes and kinds that do not fit together, for a result whose
 /// elements share memory (`expand`), and for a [`ReduceOp`](crate::distributed::ReduceOp) that does not suit the
 /// kind: `Avg` of integers, `Band`, `Bor` and `Bxor` of anything else, and all but `Sum` and `Avg`
-/// of complex numbers. What fails after an asynchronous call has returned, `Pending::wait` returns.
+/// of complex numbers. If an asynchronous call fails after it has returned, `Pending::wait` returns
+/// the error.
 #[derive(Debug, Clone)]
 #[doc(alias = "destroy_process_group")]
 pub struct ProcessGroup {

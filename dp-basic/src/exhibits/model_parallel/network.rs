@@ -96,8 +96,8 @@ impl Network {
 
 /// A copy of an activation on another device, at which a new graph starts.
 ///
-/// With GPUs `x.to("cuda:1")` would be enough. To autograd all logical devices are one CPU: without the
-/// cut it would run both halves of the backward pass as work of one device.
+/// With GPUs, `x.to("cuda:1")` would be enough. To autograd, all logical devices are one CPU:
+/// without the cut it would run both halves of the backward pass as work of one device.
 fn moved(x: &Tensor, device: LogicalDevice) -> Result<Tensor> {
     Ok(device.copy_of(x)?.detach().set_requires_grad(true))
 }

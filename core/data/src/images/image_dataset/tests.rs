@@ -28,7 +28,7 @@ fn augmented(len: usize) -> ImageDataset<SyntheticImages> {
     ImageDataset::new(noise(len), transforms, Normalize::IMAGENET, 5).unwrap()
 }
 
-/// Images that a function makes of their indices.
+/// Images that a function makes from their indices.
 struct Made<F> {
     len: usize,
     image: F,
