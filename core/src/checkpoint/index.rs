@@ -1,8 +1,8 @@
 //! A checkpoint in parts: each rank writes a file with its rows of the model, and rank 0 an index of
 //! them. No rank waits for another's tensors, and disks are written at the same time.
 
-use super::destination::replace;
-use super::file::{parse_safetensors, write_file};
+use super::destination::{directory, replace};
+use super::file;
 use super::sharded::{Saved, Sharding, WRITER};
 use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
@@ -44,11 +44,14 @@ pub(super) fn write(
 ) -> Result<()> {
     let parts = tensors.iter().find_map(|(_, saved)| saved.shards());
     let parts = parts.map_or(1, ProcessGroup::world_size);
-    let before = || serde_json::from_slice::<Index>(&fs::read(path).ok()?).ok();
-    let mut version = before().map_or(0, |index| index.version + 1);
+    let mut version = 0;
+    if group.rank() == WRITER {
+        let before = fs::read(path).ok().and_then(|it| serde_json::from_slice::<Index>(&it).ok());
+        version = before.map_or(0, |index| index.version + 1);
+    }
     group.broadcast_object(&mut version, WRITER)?;
-    let name =
-        |rank: usize| format!("{}{:05}-of-{parts:05}.safetensors", stem(path, version), rank + 1);
+    let stem = stem(path);
+    let name = |rank: usize| format!("{stem}-{version}-{:05}-of-{parts:05}.safetensors", rank + 1);
 
     let mut shapes = BTreeMap::new();
     let mut own = Vec::new();
@@ -65,7 +68,7 @@ pub(super) fn write(
     }
     let part = path.with_file_name(name(group.rank()));
     let written = match group.rank() < parts {
-        true => write_file(&part, &own, &Metadata::new()),
+        true => file::write(&part, &own, &Metadata::new()),
         false => Ok(()),
     };
     let objection = written.as_ref().err().map(ToString::to_string);
@@ -86,29 +89,27 @@ pub(super) fn write(
     remove_others(path, &index.files).map_err(Error::io("remove the old parts of", path))
 }
 
-/// How the names of a version's parts begin.
-fn stem(path: &Path, version: impl std::fmt::Display) -> String {
+/// The name of the checkpoint, with which those of its parts begin.
+fn stem(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    format!("{}-{version}-", name.trim_end_matches(END))
+    name.strip_suffix(END).unwrap_or(&name).to_owned()
+}
+
+/// Whether a file has the name of a part: VERSION-RANK-of-RANKS after the checkpoint's name.
+fn is_part(name: &str, stem: &str) -> bool {
+    let numbers = name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-'));
+    let numbers = numbers.and_then(|rest| rest.strip_suffix(".safetensors"));
+    let parts: Vec<_> = numbers.unwrap_or_default().split('-').collect();
+    let is_number = |text: &str| text.parse::<u64>().is_ok();
+    matches!(parts[..], [version, rank, "of", ranks] if [version, rank, ranks].map(is_number) == [true; 3])
 }
 
 /// Removes the parts of other versions.
 fn remove_others(path: &Path, files: &[String]) -> std::io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let begin = format!("{}-", name.trim_end_matches(END));
-    let is_part = |name: &str| {
-        let numbers =
-            name.strip_prefix(&begin)?.strip_suffix(".safetensors")?.replacen("-of-", "-", 1);
-        let mut numbers = numbers.split('-').map(|it| it.parse::<u64>());
-        Some(
-            numbers.by_ref().take(3).filter(Result::is_ok).count() == 3 && numbers.next().is_none(),
-        )
-    };
-    let parent = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    for entry in fs::read_dir(parent)? {
+    for entry in fs::read_dir(directory(path))? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if is_part(&name) == Some(true) && !files.contains(&name) {
+        if is_part(&name, &stem(path)) && !files.contains(&name) {
             fs::remove_file(entry.path())?;
         }
     }
@@ -141,7 +142,7 @@ pub(super) fn read(
             let inside = |row: usize| row.clamp(begin, begin + here) - begin;
             Ok(Some(inside(wanted.start)..inside(wanted.end)))
         };
-        for (name, tensor) in parse_safetensors(&part, &mut file, rows)?.0 {
+        for (name, tensor) in file::read(&part, &mut file, rows)?.0 {
             parts.entry(name).or_default().push(tensor);
         }
     }

@@ -13,9 +13,11 @@
 //! file runs no code; one of PyTorch's that asks for a call is refused.
 
 mod bucket_order;
+mod contents;
 mod destination;
 mod file;
 mod index;
+mod layout;
 mod pytorch;
 mod random;
 mod sharded;

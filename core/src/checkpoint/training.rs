@@ -1,7 +1,8 @@
 //! A whole training in a file: everything needed to continue it.
 
 use super::bucket_order;
-use super::file::{self, Contents, GENERATORS, HEADER, MODEL, OPTIMIZER, take, write_together};
+use super::contents::{self, Contents, write_together};
+use super::layout::{GENERATORS, HEADER, MODEL, OPTIMIZER, take};
 use super::random::{self, Generators};
 use super::sharded::{Sharding, WRITER};
 use super::weights;
@@ -299,7 +300,7 @@ impl Training<'_> {
 }
 
 fn read(path: &Path, sharding: &Sharding) -> Result<(NamedTensors, String)> {
-    let (tensors, mut metadata) = file::read(path, sharding)?;
+    let (tensors, mut metadata) = contents::read(path, sharding)?;
     match metadata.remove(HEADER) {
         Some(header) => Ok((tensors, header)),
         None => Err(Error::format(

@@ -1,6 +1,7 @@
 //! The variables of a model in a file.
 
-use super::file::{self, Contents, write_together};
+use super::contents::{self, Contents, write_together};
+use super::layout;
 use super::sharded::Sharding;
 use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
@@ -89,9 +90,9 @@ pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Resu
 #[doc(alias = "map_location")]
 pub fn load(path: impl AsRef<Path>, vs: &mut VarStore) -> Result<()> {
     let path = path.as_ref();
-    let (tensors, metadata) = file::read(path, &Sharding::of(&named_variables(vs)))?;
+    let (tensors, metadata) = contents::read(path, &Sharding::of(&named_variables(vs)))?;
     let variables = vs.variables();
-    let saved = without_prefix(file::weights(tensors, &metadata), &variables);
+    let saved = without_prefix(layout::weights(tensors, &metadata), &variables);
     check(path, &variables, &saved)?;
     assign(variables, &saved)
 }

@@ -1,6 +1,6 @@
 //! libtorch's errors. What kind of failure each is, `csrc/error_kind.cpp` has decided where it was caught.
 
-use crate::ffi;
+use crate::ffi::{self, ErrorKind};
 use std::ffi::{CStr, CString};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,24 +16,6 @@ pub struct Error {
     kind: ErrorKind,
     message: String,
     pub(crate) missing: Vec<usize>,
-}
-
-/// What kind of failure an [`Error`] is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-#[repr(i32)]
-pub enum ErrorKind {
-    /// Another rank or the store can no longer be reached.
-    Connection = 1,
-    /// Something did not happen in time: a rank did not arrive, or a key was not set.
-    Timeout = 2,
-    /// The call is wrong: an argument is invalid, or the ranks made different calls.
-    Misuse = 3,
-    /// The last backward pass has not made the gradients of all of a model's parameters:
-    /// [`Error::missing`] tells which.
-    Unfinished = 4,
-    /// Anything else.
-    Other = 0,
 }
 
 impl Error {
