@@ -62,8 +62,8 @@ impl Log {
         self.metrics.log("step", &step)
     }
 
-    /// Prints and logs the outcome of a training run if the loss is finite: no batch has tested the
-    /// model since its last update.
+    /// Prints and logs the outcome of a training run. A loss that is not finite is an error: no batch
+    /// has tested the model since its last update.
     pub fn outcome(&mut self, outcome: &Outcome) -> Result<()> {
         if !outcome.loss.is_finite() {
             let found = format!("{} after {} updates", outcome.loss, outcome.updates);

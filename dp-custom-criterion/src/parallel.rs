@@ -1,6 +1,6 @@
 //! The model, wrapped as its method requires: the one place where the methods differ.
 
-use crate::args::{Method, MethodArgs};
+use crate::args::{Method, Method::OutputDevice, MethodArgs};
 use crate::loss::{bert_loss, bert_means};
 use crate::model::{LanguageModel, Layer, ModelOptions, transformer_block};
 use anyhow::Result;
@@ -47,9 +47,8 @@ impl Wrapped {
         let build = |path: &Path<'_>| LanguageModel::new(path, size, vocab_size, block);
         // ANCHOR: new
         Ok(match args.method {
-            Method::DataParallel | Method::OutputDevice => {
-                let position = if args.method == Method::OutputDevice { 1 } else { 0 };
-                let output_device = Some(devices.get(position)?);
+            Method::DataParallel | OutputDevice => {
+                let output_device = Some(devices.get((args.method == OutputDevice).into())?);
                 let options = DataParallelOptions { output_device, ..Default::default() };
                 let model = DataParallel::with_options(build, vs, devices, options)?;
                 model.set_trace(trace);

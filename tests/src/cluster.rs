@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use nix::unistd::Pid;
 
-use crate::job::{Ended, Job, Process};
+use crate::ended::Ended;
+use crate::job::{Job, Process};
 use crate::programs::launch_with;
 use crate::{Hosts, wait};
 

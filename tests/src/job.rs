@@ -13,6 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
+use crate::ended::Ended;
 use crate::members::Members;
 use crate::python::Forked;
 use crate::safetensors::{self, Tensor};
@@ -46,18 +47,6 @@ pub struct Process {
 enum Running {
     Child(Child),
     Forked(Forked),
-}
-
-/// What a process has left behind.
-#[derive(Debug)]
-pub struct Ended {
-    /// Its exit code, or the signal that killed it.
-    pub status: ExitStatus,
-    /// All that it and its children have printed.
-    pub stdout: String,
-    /// All that they have printed to stderr.
-    pub stderr: String,
-    command: String,
 }
 
 impl Job {
@@ -300,34 +289,6 @@ impl Running {
     }
 }
 
-impl Ended {
-    /// Fails, with all its output, unless the process has ended with code 0.
-    pub fn expect_success(self) -> Result<Self> {
-        self.expect_code(0)
-    }
-
-    /// Fails, with all its output, unless the process has ended with this code.
-    pub fn expect_code(self, code: i32) -> Result<Self> {
-        ensure!(self.status.code() == Some(code), "expected exit code {code}: {self}");
-        Ok(self)
-    }
-
-    /// Fails, with all its output, unless its messages contain each of these texts.
-    pub fn expect_messages(&self, texts: &[&str]) -> Result<()> {
-        for text in texts {
-            ensure!(self.stderr.contains(text), "expected `{text}` on stderr: {self}");
-        }
-        Ok(())
-    }
-
-    /// Fails, with all its output, unless one line of its messages contains all of these texts.
-    pub fn expect_line(&self, texts: &[&str]) -> Result<()> {
-        let found = self.stderr.lines().any(|line| texts.iter().all(|text| line.contains(text)));
-        ensure!(found, "expected a line with {texts:?} on stderr: {self}");
-        Ok(())
-    }
-}
-
 /// Fails unless a program, in a job of its own, ends with this code and says all of these texts.
 pub fn expect_refusal(program: Command, code: i32, texts: &[&str]) -> Result<()> {
     Job::new()?.run(program)?.expect_code(code)?.expect_messages(texts)
@@ -348,13 +309,6 @@ pub fn expect_refusals<const N: usize>(
         ensure!(job.files()?.is_empty(), "{line}: {:?}", job.files()?);
     }
     Ok(())
-}
-
-impl std::fmt::Display for Ended {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { status, stdout, stderr, command } = self;
-        write!(f, "`{command}` ended with {status}\nstdout:\n{stdout}\nstderr:\n{stderr}")
-    }
 }
 
 #[cfg(test)]
@@ -394,13 +348,5 @@ mod tests {
         job.until("it has printed", printed).unwrap();
         let error = process.wait_until(Instant::now()).unwrap_err();
         assert!(format!("{error:#}").contains("so far"), "{error:#}");
-    }
-
-    #[test]
-    fn a_process_that_fails_is_reported_with_its_output() {
-        let job = Job::new().unwrap();
-        let ended = job.run(shell("echo this is wrong >&2; exit 3")).unwrap();
-        let error = ended.expect_success().unwrap_err().to_string();
-        assert!(error.contains("this is wrong") && error.contains("exit status: 3"), "{error}");
     }
 }

@@ -7,6 +7,7 @@ pub mod async_update;
 pub mod cluster;
 pub mod commands;
 pub mod digits;
+mod ended;
 pub mod hosts;
 pub mod imagenet;
 pub mod job;
@@ -21,8 +22,9 @@ pub mod soak;
 pub mod training;
 pub mod wait;
 
+pub use ended::Ended;
 pub use hosts::Hosts;
-pub use job::{Ended, Job, Process, expect_all_succeed, expect_refusal, expect_refusals};
+pub use job::{Job, Process, expect_all_succeed, expect_refusal, expect_refusals};
 pub use python::python;
 pub use shared::{Shared, printed};
 pub use training::Training;

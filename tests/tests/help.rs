@@ -189,7 +189,9 @@ fn translated(line: &str) -> Result<Command> {
 
 #[test]
 fn every_command_line_of_the_tutorials_is_accepted_or_answered_in_a_sentence() -> Result<()> {
-    for line in TYPED.split("\n$ ").skip(1) {
+    let lines: Vec<_> = TYPED.split("\n$ ").skip(1).collect();
+    ensure!(lines.len() == 21, "{} command lines", lines.len());
+    for line in lines {
         let (line, answer) = line.split_once('\n').unwrap_or((line, ""));
         let ended = Job::new()?.run(translated(line)?)?;
         match answer.lines().next().filter(|answer| !answer.is_empty()) {

@@ -1,6 +1,7 @@
 //! The reuse of batches' memory.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+use tch_parallel_base::lock;
 
 use tch::{Device, Kind, Tensor};
 
@@ -24,7 +25,7 @@ impl BatchMemory {
             Some(tensor) => tensor,
             None => {
                 // The next batches are probably of this size: any other memory would lie idle.
-                self.tensors().retain(|tensor| tensor.size() == size);
+                lock(&self.0).retain(|tensor| tensor.size() == size);
                 Tensor::f_zeros(size, (Kind::Float, Device::Cpu))?
             }
         };
@@ -32,7 +33,7 @@ impl BatchMemory {
         if let Some(elements) = c10d_sys::tensor::get_mut(&mut tensor) {
             fill(elements);
         }
-        let mut tensors = self.tensors();
+        let mut tensors = lock(&self.0);
         if tensors.len() == LIMIT {
             drop(tensors.remove(0));
         }
@@ -42,16 +43,12 @@ impl BatchMemory {
 
     /// A tensor of this size that has no other handle, removed from this memory.
     fn unused(&self, size: &[i64]) -> Option<Tensor> {
-        let mut tensors = self.tensors();
+        let mut tensors = lock(&self.0);
         let is_unused = |tensor: &mut Tensor| {
             tensor.size() == size && c10d_sys::tensor::get_mut(tensor).is_some()
         };
         let position = tensors.iter_mut().position(is_unused)?;
         Some(tensors.swap_remove(position))
-    }
-
-    fn tensors(&self) -> MutexGuard<'_, Vec<Tensor>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

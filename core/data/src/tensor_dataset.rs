@@ -2,8 +2,9 @@
 
 use super::dataset::{Dataset, replace};
 use crate::{Error, Result, Tensors};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use tch::Tensor;
+use tch_parallel_base::lock;
 
 /// Tensors with the same number of rows: sample `i` is row `i` of each.
 ///
@@ -61,7 +62,7 @@ impl<T: Tensors + Send + 'static> Dataset for TensorDataset<T> {
     }
 
     fn batch(&self, indices: &[usize], _epoch: u64) -> Result<T> {
-        let tensors = self.tensors.lock().unwrap_or_else(PoisonError::into_inner).shallow_clone();
+        let tensors = lock(&self.tensors).shallow_clone();
         let indices: Vec<_> = indices.iter().map(|&index| index as i64).collect();
         let indices = Tensor::from_slice(&indices);
         replace(tensors, |tensor| tensor.f_index_select(0, &indices.f_to(tensor.device())?))

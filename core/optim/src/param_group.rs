@@ -4,10 +4,9 @@ use super::parameter_state::ParameterState;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::sync::PoisonError;
 use tch::Tensor;
 use tch::nn::VarStore;
-use tch_parallel_base::parameters::named_parameters;
+use tch_parallel_base::{lock, parameters::named_parameters};
 
 /// The options that every optimizer has, whatever else it has: schedules set the rate and the
 /// momentum.
@@ -116,7 +115,7 @@ impl<O: ?Sized> ParamGroup<O> {
 /// ([`Path::set_group`](tch::nn::Path::set_group)), which is 0 unless set. There must be one.
 pub(super) fn groups_of_store(vs: &VarStore) -> Result<BTreeMap<usize, Vec<(String, Tensor)>>> {
     let numbers: Vec<_> = {
-        let variables = vs.variables_.lock().unwrap_or_else(PoisonError::into_inner);
+        let variables = lock(&vs.variables_);
         variables.trainable_variables.iter().map(|variable| variable.group).collect()
     };
     let mut groups = BTreeMap::<_, Vec<_>>::new();

@@ -11,7 +11,7 @@ use tch_parallel_base::file_size_limit;
 const MAX_LINKS: usize = 40;
 
 /// Refuses a path to which [`save`](super::save) could not write, so that a long training does not
-/// end in that error. For the process that will write: rank 0.
+/// end in that error. For the processes that will write.
 ///
 /// # Errors
 /// [`Error::Format`] for whatever exists and is not a regular file, such as a directory or a device,
@@ -123,7 +123,7 @@ impl Destination {
 }
 
 /// Where the symbolic links lead, whether or not there is a file at the end.
-fn target(path: &Path) -> Result<PathBuf> {
+pub(super) fn target(path: &Path) -> Result<PathBuf> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {
         match fs::read_link(&target) {
@@ -149,7 +149,7 @@ fn sync(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-fn directory(path: &Path) -> &Path {
+pub(super) fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 

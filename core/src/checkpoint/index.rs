@@ -1,41 +1,42 @@
 //! A checkpoint in parts: each rank writes a file with its rows of the model, and rank 0 an index of
-//! the files. No rank waits for another's tensors, and all disks are written at the same time.
+//! them. No rank waits for another's tensors, and disks are written at the same time.
 
-use super::destination::replace;
-use super::file::{parse_safetensors, write_file};
+use super::destination::{directory, replace, target};
+use super::file;
 use super::sharded::{Saved, Sharding, WRITER};
 use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 use tch::Tensor;
+use tch_parallel_base::error::with_causes;
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
 
-/// The suffix of an index's name.
+/// The end of an index's name.
 const END: &str = ".index.json";
 
-/// The contents of an index.
+/// What an index says.
 #[derive(Debug, Serialize, Deserialize)]
 struct Index {
-    /// How many times the checkpoint had been written before.
+    /// The number of earlier saves.
     version: u64,
-    /// The parts, in the order of the ranks. They are in the same directory as the index.
+    /// The parts, in the order of the ranks. They lie beside the index.
     files: Vec<String>,
-    /// The whole shapes of the tensors whose rows are divided among the parts. All other tensors
-    /// are in the first part.
+    /// The whole shapes of the tensors of which each part has some rows. Others are in the first part.
     shapes: BTreeMap<String, Vec<usize>>,
     metadata: Metadata,
 }
 
-/// Whether a checkpoint of this name is written in parts.
+/// Whether a checkpoint with this name is written in parts.
 pub(super) fn is_index(path: &Path) -> bool {
     path.to_string_lossy().ends_with(END)
 }
 
-/// Writes this rank's part, and on rank 0 the index once all parts are complete. Then the parts of
-/// the previous version are removed. A collective; the caller reports its error to the other ranks.
+/// Writes this rank's part, and on rank 0 the index once all parts are complete. Then the parts of the
+/// previous version are removed. A collective, whose error the caller tells the other ranks.
 pub(super) fn write(
     operation: &'static str,
     path: &Path,
@@ -43,13 +44,15 @@ pub(super) fn write(
     metadata: Metadata,
     group: &ProcessGroup,
 ) -> Result<()> {
+    let path = &target(path)?;
     let parts = tensors.iter().find_map(|(_, saved)| saved.shards());
     let parts = parts.map_or(1, ProcessGroup::world_size);
-    let before = || serde_json::from_slice::<Index>(&fs::read(path).ok()?).ok();
-    let mut version = before().map_or(0, |index| index.version + 1);
+    let next = if group.rank() == WRITER { next_version(path) } else { Ok(0) };
+    let mut version = next.as_ref().ok().copied();
     group.broadcast_object(&mut version, WRITER)?;
+    let Some(version) = version else { return next.map(drop) };
     let name =
-        |rank: usize| format!("{}{:05}-of-{parts:05}.safetensors", stem(path, version), rank + 1);
+        |rank: usize| format!("{}-{version}-{:05}-of-{parts:05}.safetensors", stem(path), rank + 1);
 
     let mut shapes = BTreeMap::new();
     let mut own = Vec::new();
@@ -66,16 +69,14 @@ pub(super) fn write(
     }
     let part = path.with_file_name(name(group.rank()));
     let written = match group.rank() < parts {
-        true => write_file(&part, &own, &Metadata::new()),
+        true => like_index(path, &part).and_then(|()| file::write(&part, &own, &Metadata::new())),
         false => Ok(()),
     };
-    let objection = written.as_ref().err().map(ToString::to_string);
-    // The index must not name a part that is missing.
-    if let Err(error) = group.agree(operation, objection.as_deref()) {
-        // This rank's part may be the one that could not be written.
-        let _ = fs::remove_file(part);
-        return written.and(Err(error));
-    }
+    let objection = written.as_ref().err().map(|error| with_causes(error));
+    // The index names no part that is not there. Other ranks may agree although this one gives up, so
+    // its part stays; the next save replaces it.
+    let agreed = group.agree(operation, objection.as_deref());
+    written.and(agreed)?;
     if group.rank() != WRITER {
         return Ok(());
     }
@@ -87,48 +88,77 @@ pub(super) fn write(
     remove_others(path, &index.files).map_err(Error::io("remove the old parts of", path))
 }
 
-/// The prefix of the names of a version's parts.
-fn stem(path: &Path, version: impl std::fmt::Display) -> String {
+/// The version after the one that is there.
+fn next_version(path: &Path) -> Result<u64> {
+    match fs::read(path) {
+        Ok(text) => Ok(parse(path, &text)?.version + 1),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(Error::io("read", path)(error)),
+    }
+}
+
+/// Makes an empty part with the permissions of the index, if there is one: a new version is as private
+/// as the one before.
+fn like_index(path: &Path, part: &Path) -> Result<()> {
+    let Ok(index) = fs::metadata(path) else { return Ok(()) };
+    File::create(part)
+        .and_then(|_| fs::set_permissions(part, index.permissions()))
+        .map_err(Error::io("create", part))
+}
+
+/// The name of the checkpoint, with which those of its parts begin.
+fn stem(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    format!("{}-{version}-", name.trim_end_matches(END))
+    name.strip_suffix(END).unwrap_or(&name).to_owned()
+}
+
+/// Whether a file has the name of a part: STEM-VERSION-RANK-of-RANKS.safetensors.
+fn is_part(name: &str, stem: &str) -> bool {
+    let numbers = || {
+        let rest = name.strip_prefix(stem)?.strip_prefix('-')?.strip_suffix(".safetensors")?;
+        let (version, part) = rest.split_once('-')?;
+        let (rank, ranks) = part.split_once("-of-")?;
+        Some([version, rank, ranks])
+    };
+    numbers().is_some_and(|numbers| numbers.iter().all(|it| it.parse::<u64>().is_ok()))
 }
 
 /// Removes the parts of other versions.
-fn remove_others(path: &Path, files: &[String]) -> std::io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let begin = format!("{}-", name.trim_end_matches(END));
-    let is_part = |name: &str| {
-        let numbers =
-            name.strip_prefix(&begin)?.strip_suffix(".safetensors")?.replacen("-of-", "-", 1);
-        let mut numbers = numbers.split('-').map(|it| it.parse::<u64>());
-        Some(
-            numbers.by_ref().take(3).filter(Result::is_ok).count() == 3 && numbers.next().is_none(),
-        )
-    };
-    let parent = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    for entry in fs::read_dir(parent)? {
+fn remove_others(path: &Path, files: &[String]) -> io::Result<()> {
+    for entry in fs::read_dir(directory(path))? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if is_part(&name) == Some(true) && !files.contains(&name) {
-            fs::remove_file(entry.path())?;
+        if is_part(&name, &stem(path)) && !files.contains(&name) {
+            match fs::remove_file(entry.path()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
     }
     Ok(())
 }
 
-/// Reads the parts that this index names; of sharded tensors, only this rank's rows.
+fn parse(path: &Path, text: &[u8]) -> Result<Index> {
+    serde_json::from_slice(text).map_err(|error| refuse(path, error.to_string()))
+}
+
+fn refuse(path: &Path, found: String) -> Error {
+    Error::format(path, found, "an index that `save` has written")
+}
+
+/// Reads the parts of the index with this text. Of tensors that are sharded, only this rank's rows.
 pub(super) fn read(
     path: &Path,
     text: &[u8],
     sharding: &Sharding,
 ) -> Result<(NamedTensors, Metadata)> {
-    let refuse = |found| Error::format(path, found, "an index that `save` has written");
-    let index: Index = serde_json::from_slice(text).map_err(|error| refuse(error.to_string()))?;
+    let path = &target(path)?;
+    let index = parse(path, text)?;
     let ranks = index.files.len();
     let mut parts: HashMap<String, Vec<Tensor>> = HashMap::new();
     for (rank, name) in index.files.iter().enumerate() {
         if Path::new(name).file_name().is_none_or(|it| it != name.as_str()) {
-            return Err(refuse(format!("the part {name:?}, which does not lie beside it")));
+            return Err(refuse(path, format!("the part {name:?}, which does not lie beside it")));
         }
         let part = path.with_file_name(name);
         let mut file = File::open(&part).map_err(Error::io("read", &part))?;
@@ -142,7 +172,7 @@ pub(super) fn read(
             let inside = |row: usize| row.clamp(begin, begin + here) - begin;
             Ok(Some(inside(wanted.start)..inside(wanted.end)))
         };
-        for (name, tensor) in parse_safetensors(&part, &mut file, rows)?.0 {
+        for (name, tensor) in file::read(&part, &mut file, rows)?.0 {
             parts.entry(name).or_default().push(tensor);
         }
     }

@@ -1,8 +1,8 @@
-//! Checkpoints: files that are written atomically, by rank 0 alone. They hold the whole model, even
-//! if [`FullyShard`](crate::distributed::FullyShard) has sharded it. A name that ends in
-//! `.index.json` divides a checkpoint: each rank writes its rows to a file beside that index, which
-//! names the files of one version only, all of them complete. Any number of ranks can load either
-//! kind.
+//! Checkpoints: files that are written atomically. They hold the whole model, even if
+//! [`FullyShard`](crate::distributed::FullyShard) has sharded it. Rank 0 writes them, unless the name
+//! ends in `.index.json`: then each rank that holds a shard writes its rows to a file beside that
+//! index, in a directory that all hosts share. An index names the files of one version only, all of
+//! them complete. Any number of ranks can load either kind.
 //!
 //! - [`save`], [`load`]: the weights, to use the model elsewhere.
 //! - [`Training`]: a whole training, to continue it as if it had not been interrupted.
@@ -14,9 +14,11 @@
 //! file runs no code; one of PyTorch's that asks for a call is refused.
 
 mod bucket_order;
+mod contents;
 mod destination;
 mod file;
 mod index;
+mod layout;
 mod pytorch;
 mod random;
 mod sharded;

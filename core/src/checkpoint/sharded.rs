@@ -1,7 +1,7 @@
 //! Files of sharded models hold whole tensors. They are gathered one at a time while the file is
 //! written, and each rank reads its own rows only, however many ranks have written it.
 
-use super::file::{MODEL, OPTIMIZER};
+use super::layout::{MODEL, OPTIMIZER};
 use crate::distributed::ProcessGroup;
 use crate::distributed::fsdp::mesh::Mesh;
 use crate::distributed::fsdp::shards::{Shard, shard_of};

@@ -1,7 +1,8 @@
 //! A whole training in a file: everything needed to continue it.
 
 use super::bucket_order;
-use super::file::{self, Contents, GENERATORS, HEADER, MODEL, OPTIMIZER, take, write_together};
+use super::contents::{self, Contents, write_together};
+use super::layout::{GENERATORS, HEADER, MODEL, OPTIMIZER, take};
 use super::random::{self, Generators};
 use super::sharded::{Sharding, WRITER};
 use super::weights;
@@ -123,11 +124,11 @@ struct Header {
 impl Training<'_> {
     /// Writes all parts, the state of every rank's random generators, and `progress`: whatever the
     /// program itself needs to continue (the epoch, the step in it, the best accuracy so far). A
-    /// collective, like [`checkpoint::save`](super::save): rank 0 writes, and the old file is kept
-    /// until the new one is complete.
+    /// collective, like [`checkpoint::save`](super::save): the old file is kept until the new one is
+    /// complete.
     ///
     /// # Errors
-    /// On every rank, with the reason, if rank 0 could not write; and if `progress` could not be
+    /// On every rank, with the reason, if a rank could not write; and if `progress` could not be
     /// read back, since JSON has neither NaN nor infinity.
     pub fn save<P: Serialize + DeserializeOwned>(
         &mut self,
@@ -299,7 +300,7 @@ impl Training<'_> {
 }
 
 fn read(path: &Path, sharding: &Sharding) -> Result<(NamedTensors, String)> {
-    let (tensors, mut metadata) = file::read(path, sharding)?;
+    let (tensors, mut metadata) = contents::read(path, sharding)?;
     match metadata.remove(HEADER) {
         Some(header) => Ok((tensors, header)),
         None => Err(Error::format(

@@ -1,6 +1,7 @@
 //! The variables of a model in a file.
 
-use super::file::{self, Contents, write_together};
+use super::contents::{self, Contents, write_together};
+use super::layout;
 use super::sharded::Sharding;
 use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
@@ -18,7 +19,7 @@ const WRAPPER_PREFIX: &str = "module.";
 /// `.pt`, `.pth` or `.pth.tar` makes it that: Python loads it with
 /// `model.load_state_dict(torch.load(path))`.
 ///
-/// Only rank 0 writes. Every rank returns when the file exists, so any of them may read it next.
+/// Rank 0 writes. Every rank returns when the file exists, so any of them may read it next.
 /// The file is written to a temporary path and renamed, so `path` always holds a complete file, old
 /// or new.
 ///
@@ -50,7 +51,7 @@ const WRAPPER_PREFIX: &str = "module.";
 /// ```
 ///
 /// # Errors
-/// On every rank, with the reason, if rank 0 could not write; [`Error::Argument`] if
+/// On every rank, with the reason, if a rank could not write; [`Error::Argument`] if
 /// [`FullyShard`](crate::distributed::FullyShard) has sharded the model over another group.
 #[doc(alias = "state_dict")]
 pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Result<()> {
@@ -89,9 +90,9 @@ pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Resu
 #[doc(alias = "map_location")]
 pub fn load(path: impl AsRef<Path>, vs: &mut VarStore) -> Result<()> {
     let path = path.as_ref();
-    let (tensors, metadata) = file::read(path, &Sharding::of(&named_variables(vs)))?;
+    let (tensors, metadata) = contents::read(path, &Sharding::of(&named_variables(vs)))?;
     let variables = vs.variables();
-    let saved = without_prefix(file::weights(tensors, &metadata), &variables);
+    let saved = without_prefix(layout::weights(tensors, &metadata), &variables);
     check(path, &variables, &saved)?;
     assign(variables, &saved)
 }

@@ -20,7 +20,7 @@ struct c10d_tensors {
   size_t count;
 };
 
-// The kind of an exception; error.rs says what each means.
+// The kind of an exception; ffi.rs says what each means, and relies on there being no other.
 enum c10d_error_kind {
   C10D_OTHER = 0,
   C10D_CONNECTION = 1,

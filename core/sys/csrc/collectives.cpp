@@ -294,8 +294,8 @@ c10d_status c10d_batch(c10d_process_group* handle, const c10d_message* messages,
   });
 }
 
-// Messages have no time limit of their own, so that one for waiting takes its place. Negative for
-// the operation's.
+// Messages have no time limit of their own, so that one for waiting takes its place. A negative
+// `timeout_ms` means the operation's own.
 c10d_status c10d_work_wait(c10d_work* work, int64_t timeout_ms) {
   auto status = guarded([&] {
     if (work->work) {

@@ -203,8 +203,8 @@ c10d_status c10d_reducer_prepare_for_backward(c10d_reducer* handle, c10d_tensors
   });
 }
 
-// None unless one of the three above has failed with C10D_UNFINISHED. `indices` has room for all
-// parameters.
+// The parameters without a gradient, if one of the three above has failed with C10D_UNFINISHED;
+// otherwise none. `indices` has room for all parameters.
 c10d_status c10d_reducer_missing(c10d_reducer* handle, size_t* indices, size_t* len) {
   return guarded([&] {
     const auto missing = handle->reducer().missing();

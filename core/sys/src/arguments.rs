@@ -1,6 +1,6 @@
 //! Rust's values as arguments of the C ABI.
 
-use crate::error::ErrorKind;
+use crate::ffi::ErrorKind;
 use crate::{Error, Result, ffi};
 use std::ffi::{CString, c_int};
 use std::time::Duration;

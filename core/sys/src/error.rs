@@ -1,6 +1,6 @@
 //! libtorch's errors. What kind of failure each is, `csrc/error_kind.cpp` has decided where it was caught.
 
-use crate::ffi;
+use crate::ffi::{self, ErrorKind};
 use std::ffi::{CStr, CString};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,24 +16,6 @@ pub struct Error {
     kind: ErrorKind,
     message: String,
     pub(crate) missing: Vec<usize>,
-}
-
-/// What kind of failure an [`Error`] is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-#[repr(i32)]
-pub enum ErrorKind {
-    /// Another rank or the store can no longer be reached.
-    Connection = 1,
-    /// Something did not happen in time: a rank did not arrive, or a key was not set.
-    Timeout = 2,
-    /// The call is wrong: an argument is invalid, or the ranks made different calls.
-    Misuse = 3,
-    /// The last backward pass has not made the gradients of all of a model's parameters:
-    /// [`Error::missing`] tells which.
-    Unfinished = 4,
-    /// Anything else.
-    Other = 0,
 }
 
 impl Error {
@@ -101,7 +83,11 @@ pub(crate) fn answer(what: &str, body: impl FnOnce() -> Result<()>) -> ffi::Stat
     let error = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return ffi::Status { message: null_mut(), kind: ErrorKind::Other },
         Ok(Err(error)) => error,
-        Err(_) => format!("{what} panicked").into(),
+        Err(panic) => {
+            let literal = panic.downcast_ref::<&str>().copied();
+            let said = panic.downcast_ref::<String>().map(String::as_str).or(literal);
+            format!("{what} panicked: {}", said.unwrap_or("without a message")).into()
+        }
     };
     let message = CString::new(error.message.replace('\0', " ")).unwrap_or_default();
     // SAFETY: copies a NUL-terminated string; C++ frees the copy.

@@ -1,10 +1,5 @@
 //! The C ABI of `csrc/`: the types of `c10d.h`, and the functions of each file.
 
-use crate::error::ErrorKind;
-use crate::memory::Bytes;
-use crate::pretended_cuda::Calls;
-use crate::process_group::Progress;
-use crate::reducer::ReducerOptions;
 use std::ffi::{c_char, c_int, c_void};
 
 macro_rules! opaque {
@@ -84,6 +79,74 @@ pub(crate) struct Autocast {
 pub(crate) struct Stream {
     pub(crate) id: i64,
     pub(crate) device: i32,
+}
+
+/// What kind of failure an [`Error`](crate::Error) is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[repr(i32)]
+pub enum ErrorKind {
+    /// Another rank or the store can no longer be reached.
+    Connection = 1,
+    /// Something did not happen in time: a rank did not arrive, or a key was not set.
+    Timeout = 2,
+    /// The call is wrong: an argument is invalid, or the ranks made different calls.
+    Misuse = 3,
+    /// The last backward pass has not made the gradients of all of a model's parameters:
+    /// [`Error::missing`](crate::Error::missing) tells which.
+    Unfinished = 4,
+    /// Anything else.
+    Other = 0,
+}
+
+/// Bytes of one device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Bytes {
+    /// In blocks that have not been freed.
+    pub live: usize,
+    /// The maximum since the last reset.
+    pub peak: usize,
+}
+
+/// What a thread has asked of the devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct Calls {
+    /// A bit for each device on which there would be a context.
+    pub contexts: u64,
+    /// How many events were recorded.
+    pub events: usize,
+    /// How often the host would have waited for a device.
+    pub waits: usize,
+}
+
+/// The numbers of the last operations, from 0 on; -1 if there is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Progress {
+    /// That has begun.
+    pub begun: i64,
+    /// That is over. PyTorch's watchdog counts them a few times a second.
+    pub finished: i64,
+}
+
+/// DistributedDataParallel's options for `c10d::Reducer`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct ReducerOptions {
+    /// The size in bytes of the first bucket: a small one lets the exchange start early.
+    pub first_bucket_bytes: usize,
+    /// The size in bytes of all other buckets.
+    pub bucket_bytes: usize,
+    /// Search the graph for unused parameters after each forward pass.
+    pub find_unused_parameters: bool,
+    /// Make gradients views into the buckets, which saves a copy and its memory.
+    pub gradient_as_bucket_view: bool,
+    /// The graph is the same in every iteration.
+    pub static_graph: bool,
+    /// Whether the caller broadcasts buffers; only for the logging data.
+    pub broadcast_buffers: bool,
 }
 
 functions! {

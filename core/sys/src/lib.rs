@@ -42,13 +42,14 @@ mod work;
 pub use arguments::LONGEST_TIMEOUT;
 pub use collectives::{Call, Message, ReduceOp};
 pub use comm_hook::{Finish, GradBucket};
-pub use error::{Error, ErrorKind, Result};
+pub use error::{Error, Result};
 pub use exit::exit;
+pub use ffi::{ErrorKind, Progress, ReducerOptions};
 pub use hogwild::AtomicTensor;
 pub use listener::inherited_listener;
 #[doc(hidden)]
 pub use process_group::probe_shared_memory;
-pub use process_group::{GlooAddress, GlooOptions, ProcessGroup, Progress};
-pub use reducer::{Reducer, ReducerOptions, bucket_order, set_bucket_order};
+pub use process_group::{GlooAddress, GlooOptions, ProcessGroup};
+pub use reducer::{Reducer, bucket_order, set_bucket_order};
 pub use store::{Store, TcpStoreOptions};
 pub use work::Work;

@@ -7,6 +7,7 @@
 use crate::arguments::pointer;
 use crate::device::cuda;
 use crate::error::{check, written};
+pub use crate::ffi::Bytes;
 use crate::{Result, ffi};
 use tch::Tensor;
 
@@ -15,16 +16,6 @@ pub const CPU_DEVICES: usize = 64;
 
 /// The number that stands for none of them.
 const HOST: i32 = CPU_DEVICES as i32;
-
-/// Bytes of one device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[repr(C)]
-pub struct Bytes {
-    /// In blocks that have not been freed.
-    pub live: usize,
-    /// The maximum since the last reset.
-    pub peak: usize,
-}
 
 /// Makes a part of the CPU's memory current on this thread, and returns what was current before: a
 /// part, or [`CPU_DEVICES`] on a thread that [allocates on the host](allocate_on_host), which this

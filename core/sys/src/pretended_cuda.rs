@@ -1,18 +1,7 @@
 //! CUDA devices for tests on a machine that has none.
 
 use crate::ffi;
-
-/// What a thread has asked of the devices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(C)]
-pub struct Calls {
-    /// A bit for each device on which there would be a context.
-    pub contexts: u64,
-    /// How many events were recorded.
-    pub events: usize,
-    /// How often the host would have waited for a device.
-    pub waits: usize,
-}
+pub use crate::ffi::Calls;
 
 /// From now on there seem to be CUDA devices in this process, on which nothing can be computed.
 /// False if there are real ones.

@@ -2,6 +2,7 @@
 
 use crate::arguments::{c_rank, c_texts, milliseconds, pointer, pointers};
 use crate::error::{check, created, created_tensor, written};
+use crate::ffi::Progress;
 use crate::{Result, Store, ffi};
 use std::ffi::{CStr, c_char};
 use std::ptr::NonNull;
@@ -30,16 +31,6 @@ pub enum GlooAddress {
     Interfaces(Vec<String>),
     /// On the address to which a host name, or an address as text, resolves.
     Host(String),
-}
-
-/// The numbers of the last operations, from 0 on; -1 if there is none.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct Progress {
-    /// That has begun.
-    pub begun: i64,
-    /// That is over. PyTorch's watchdog counts them a few times a second.
-    pub finished: i64,
 }
 
 #[derive(Debug)]

@@ -2,28 +2,11 @@
 
 use crate::arguments::{c_text, c_texts, pointers};
 use crate::error::{check, created, written};
+use crate::ffi::ReducerOptions;
 use crate::{ProcessGroup, Result, Work, ffi};
 use std::ffi::{CStr, c_char};
 use std::ptr::{NonNull, null, null_mut};
 use tch::Tensor;
-
-/// DistributedDataParallel's options for `c10d::Reducer`.
-#[derive(Debug, Clone, Copy)]
-#[repr(C)]
-pub struct ReducerOptions {
-    /// The size in bytes of the first bucket: a small one lets the exchange start early.
-    pub first_bucket_bytes: usize,
-    /// The size in bytes of all other buckets.
-    pub bucket_bytes: usize,
-    /// Search the graph for unused parameters after each forward pass.
-    pub find_unused_parameters: bool,
-    /// Make gradients views into the buckets, which saves a copy and its memory.
-    pub gradient_as_bucket_view: bool,
-    /// The graph is the same in every iteration.
-    pub static_graph: bool,
-    /// Whether the caller broadcasts buffers; only for the logging data.
-    pub broadcast_buffers: bool,
-}
 
 /// A handle to a `c10d::Reducer` and its `c10d::Logger`.
 ///

@@ -28,6 +28,17 @@ enum Exchange {
     AllGatherParts,
 }
 
+impl Exchange {
+    const ALL: [Exchange; 6] = [
+        Exchange::AllReduce,
+        Exchange::ReduceScatter,
+        Exchange::AllGather,
+        Exchange::Gather,
+        Exchange::ReduceScatterParts,
+        Exchange::AllGatherParts,
+    ];
+}
+
 /// Where a collective writes its results, if not to its input.
 #[derive(Debug, Clone, Copy)]
 enum Output {
@@ -353,40 +364,20 @@ fn tensors_are_taken_as_they_lie_in_memory() {
 }
 
 #[test]
-#[ignore = "takes minutes; all_reduce_has_the_bits_of_gloos_ring is a part of it"]
-fn all_reduce_has_the_bits_of_gloos_ring_in_thousands_of_cases() {
-    thousands_of_cases(Exchange::AllReduce);
-}
-
-#[test]
-#[ignore = "takes minutes; reduce_scatter_has_the_bits_of_gloos_ring is a part of it"]
-fn reduce_scatter_has_the_bits_of_gloos_ring_in_thousands_of_cases() {
-    thousands_of_cases(Exchange::ReduceScatter);
-}
-
-#[test]
-#[ignore = "takes minutes; all_gather_has_every_ranks_bits is a part of it"]
-fn all_gather_has_every_ranks_bits_in_thousands_of_cases() {
-    thousands_of_cases(Exchange::AllGather);
-}
-
-#[test]
-#[ignore = "takes minutes; several_tensors_that_are_reduced_as_one_have_its_bits is a part of it"]
-fn several_tensors_that_are_reduced_as_one_have_its_bits_in_thousands_of_cases() {
-    thousands_of_cases(Exchange::ReduceScatterParts);
-}
-
-#[test]
-#[ignore = "takes minutes; several_tensors_that_are_gathered_as_one_have_its_bits is a part of it"]
-fn several_tensors_that_are_gathered_as_one_have_its_bits_in_thousands_of_cases() {
-    thousands_of_cases(Exchange::AllGatherParts);
-}
-
-fn thousands_of_cases(exchange: Exchange) {
-    // 5,000 in all, and fewer of those that take long.
-    for (ranks, cases) in [(2, 1400), (3, 1200), (4, 900), (5, 600), (6, 400), (7, 300), (8, 200)] {
-        assert_eq!(count_of_other_bits(exchange, ranks, 1_000..1_000 + cases, 10_000_000), 0);
-        eprintln!("{exchange:?}, {ranks} ranks: {cases} cases equal");
+#[ignore = "takes minutes: `cargo xtask test -p c10d-sys --test exchange_bits -- --ignored`"]
+fn every_exchange_has_gloos_bits_in_thousands_of_cases() {
+    for exchange in Exchange::ALL {
+        // 5,000 in all, and fewer of those that take long.
+        let cases = [(2, 1400), (3, 1200), (4, 900), (5, 600), (6, 400), (7, 300), (8, 200)];
+        for (ranks, cases) in cases {
+            let numbers = 1_000..1_000 + cases;
+            assert_eq!(
+                count_of_other_bits(exchange, ranks, numbers, 10_000_000),
+                0,
+                "{exchange:?}"
+            );
+            eprintln!("{exchange:?}, {ranks} ranks: {cases} cases equal");
+        }
     }
 }
 

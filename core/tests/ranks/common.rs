@@ -77,8 +77,10 @@ pub fn processes_from(
         body();
         tch_parallel::exit(0);
     }
-    // With the name of another test, the ranks would run nothing and succeed.
-    assert!([Some(test), Some("main")].contains(&thread::current().name()), "{test}");
+    // With another name than the test's, the ranks would run nothing, and succeed.
+    let mut listed = Command::new(std::env::current_exe().unwrap());
+    let listed = listed.args(["--exact", test, "--list"]).output().unwrap();
+    assert!(listed.stdout.starts_with(format!("{test}: test").as_bytes()), "no test {test}");
     let port = free_port().unwrap();
     let rank = |rank| {
         let mut command = Command::new(std::env::current_exe().unwrap());

@@ -128,7 +128,7 @@ fn a_checkpoint_in_parts_has_one_complete_version_of_them() {
         let parts =
             |version| [1, 2].map(|it| format!("model-{version}-0000{it}-of-00002.safetensors"));
         // Not parts of this checkpoint.
-        let others = ["model-best-1-of-2.safetensors", "other-0-00001-of-00002.safetensors"];
+        let others = ["model-2024-05-17.safetensors", "other-0-00001-of-00002.safetensors"];
         for name in others {
             fs::write(directory.path.join(name), "").unwrap();
         }

@@ -4,7 +4,7 @@
 use crate::common::on_ranks;
 use crate::fully_shard_twins::{Net, Twins, batch, each_way, squares};
 use std::fs;
-use tch::Tensor;
+use tch::{Tensor, no_grad};
 use tch_parallel::profiler::profile;
 
 /// What is exchanged during `body`, in order: G if parameters are gathered, R if gradients are
@@ -144,5 +144,23 @@ fn blocks_are_gathered_ahead_as_the_user_chooses() {
             assert_eq!([forward, traced(true, backward).0], expected);
             twins.step();
         }
+    });
+}
+
+#[test]
+fn what_was_gathered_ahead_before_the_weights_changed_is_gathered_again() {
+    on_ranks(2, |group| {
+        let [twins, ..] = each_way(group, Net::new);
+        let (model, xs) = (&twins.sharded, batch(group, 0));
+        let [zero, _, two] = &model.module().blocks[..] else { unreachable!() };
+        // For the next evaluation.
+        two.unit().set_modules_to_forward_prefetch(&[zero.unit()]);
+        let loss = || no_grad(|| model.forward((), |net, ()| net.loss(&xs)).unwrap());
+        let before = loss();
+        let zeros = |(name, it): (String, Tensor)| (name, it.zeros_like());
+        let weights = model.full_state_dict().unwrap().into_iter().map(zeros).collect();
+        model.load_full_state_dict(&weights).unwrap();
+        let after = loss().double_value(&[]);
+        assert!(after == 0.0 && before.double_value(&[]) > 0.0, "{after}");
     });
 }

@@ -175,7 +175,7 @@ pub fn each_way<M>(
 /// `torch.testing.assert_close`, with its tolerances. Gradients of several passes differ in their
 /// last bits: shards get a sum of means, the whole model a mean of sums.
 pub fn expect_close(what: &str, found: &Tensor, expected: &Tensor) {
-    assert!(found.allclose(expected, 1.3e-6, 1e-5, false), "{what}: {found} is not {expected}");
+    assert!(found.allclose(expected, 1.3e-6, 1e-6, false), "{what}: {found} is not {expected}");
 }
 
 /// This rank's rows of a tensor.

@@ -83,6 +83,11 @@ fn ignored_parameters_stay_whole_and_keep_this_ranks_gradients() {
         let model = sharding.root(|root| sharding.shard(root / "block", linear)).unwrap();
         let [weight, bias] =
             ["block.weight", "block.bias"].map(|it| vs.variables()[it].shallow_clone());
+        let other = VarStore::new(Device::Cpu);
+        let ignored_params = ["bais".to_owned()].into();
+        let options = FullyShardOptions { ignored_params, ..Default::default() };
+        let error = FullyShard::new(&other, group, options).root(linear).unwrap_err().to_string();
+        assert!(error.contains("is a set with bais, but must be names of variables"), "{error}");
         let factor = (group.rank() + 1) as f64;
         let outputs = model.f_forward_t(&Tensor::ones([3, 5], FLOAT_CPU), true).unwrap();
         model.backward(&(outputs.sum(Kind::Float) * factor)).unwrap();
@@ -191,5 +196,26 @@ fn a_training_takes_the_memory_of_the_shards_and_of_a_few_blocks() {
             drop((vs, model, optimizer));
             assert!(now() < block, "{} bytes are left", now());
         }
+    });
+}
+
+#[test]
+fn ranks_with_other_seeds_begin_with_rank_0s_parameters_and_buffers() {
+    on_ranks(2, |group| {
+        let linear = |path: &nn::Path<'_>| nn::linear(path, 5, 5, Default::default());
+        let (vs, other) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
+        tch::manual_seed(1 + group.rank() as i64);
+        let options = FullyShardOptions { sync_module_states: true, ..Default::default() };
+        let sharding = FullyShard::new(&vs, group, options);
+        let model = sharding.root(|root| {
+            let _ = root.zeros_no_train("mean", &[1]).fill_(group.rank() as f64);
+            sharding.shard(root / "block", linear)
+        });
+        tch::manual_seed(1);
+        let expected = linear(&(other.root() / "block"));
+        let found = model.unwrap().full_state_dict().unwrap();
+        assert_eq!(found["block.weight"], expected.ws);
+        assert_eq!(found["block.bias"], expected.bs.unwrap());
+        assert_eq!(vs.variables()["mean"].double_value(&[]), 0.0);
     });
 }

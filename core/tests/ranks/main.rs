@@ -23,6 +23,7 @@ mod fully_shard;
 mod fully_shard_checkpoint;
 mod fully_shard_comm;
 mod fully_shard_deaths;
+mod fully_shard_failures;
 mod fully_shard_parity;
 mod fully_shard_training;
 mod fully_shard_twins;

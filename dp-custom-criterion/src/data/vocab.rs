@@ -10,6 +10,10 @@ use tch_parallel::Error;
 /// What the first tokens mean, whatever the corpus.
 const SPECIALS: [&str; 5] = ["<pad>", "<unk>", "<eos>", "<sos>", "<mask>"];
 
+/// What a file with a vocabulary holds.
+const WRITTEN: &str = "what the subcommand vocab writes: a JSON list of words, each once, the first \
+                       <pad>, <unk>, <eos>, <sos>, <mask>";
+
 /// Which words get a token of their own.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct VocabOptions {
@@ -82,16 +86,15 @@ impl Vocab {
     /// repeats a word, or that is no vocabulary at all.
     pub fn load(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
-        let refuse = |found: &str| {
-            let expected = "what the subcommand vocab writes: a JSON list of words, each once";
-            Error::format(path, found, format!("{expected}, the first {}", SPECIALS.join(", ")))
-        };
+        let refuse = |found: &str| Error::format(path, found, WRITTEN);
         let words = serde_json::from_str(&text).map_err(|error| refuse(&error.to_string()))?;
         let vocab = Self::from_words(words);
         ensure!(vocab.words.starts_with(&SPECIALS.map(str::to_owned)), refuse("other first words"));
-        let mut numbered = vocab.words.iter().zip(0..);
-        if let Some((word, _)) = numbered.find(|(word, token)| vocab.tokens[*word] != *token) {
-            return Err(refuse(&format!("{word:?} twice")).into());
+        let is_no_token = |(word, token): &(&String, i64)| {
+            word.split_whitespace().count() != 1 || vocab.tokens[*word] != *token
+        };
+        if let Some((word, _)) = vocab.words.iter().zip(0..).find(is_no_token) {
+            return Err(refuse(&format!("{word:?}, which is not one word, or there twice")).into());
         }
         Ok(vocab)
     }
@@ -164,7 +167,12 @@ mod tests {
         let path = directory.path().join("vocab.json");
         for (content, expected) in [
             ("\u{80}pickle\n".into(), "expected value at line 1 column 1; expected what"),
-            (format!("[{specials}, \"a\", \"b\", \"a\"]"), "\"a\" twice; expected what"),
+            (
+                format!("[{specials}, \"a\", \"b\", \"a\"]"),
+                "\"a\", which is not one word, or there twice; expected",
+            ),
+            (format!("[{specials}, \"b a\"]"), "\"b a\", which is not one"),
+            (format!("[{specials}, \"\"]"), "\"\", which is not one"),
             (format!("[{specials}, 7]"), "invalid type: integer `7`, expected a string"),
             ("[\"<pad>\"]".into(), "other first words"),
             (format!("[\"a\", {specials}]"), "the first <pad>, <unk>, <eos>, <sos>, <mask>"),

@@ -11,7 +11,7 @@ use rand::Rng;
 
 use super::{NODES, PATIENCE, Trial};
 use crate::cluster::Cluster;
-use crate::job::Ended;
+use crate::ended::Ended;
 use crate::programs::shell;
 
 const SAY: &str =

@@ -8,7 +8,8 @@ use anyhow::{Context, Result, ensure};
 use nix::unistd::Pid;
 
 use super::{PATIENCE, Trial, endless_training};
-use crate::job::{Ended, Job};
+use crate::ended::Ended;
+use crate::job::Job;
 use crate::programs::{ddp_mnist, launch, with_small_disk};
 use crate::training::wait_for_steps;
 

@@ -10,7 +10,7 @@ use rand::Rng;
 
 use super::{NODES, Trial};
 use crate::cluster::Cluster;
-use crate::job::Ended;
+use crate::ended::Ended;
 use crate::programs::ddp_mnist;
 use crate::safetensors::Tensor;
 

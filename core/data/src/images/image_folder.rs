@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
+use tch_parallel_base::lock;
 
 use super::{Image, ImageSource, decode};
 use crate::{Error, Result};
@@ -84,7 +85,7 @@ impl ImageFolder {
 
     /// The number of files found damaged so far, with [`skip_bad`](ImageFolderOptions::skip_bad).
     pub fn bad_files(&self) -> Vec<&Path> {
-        let bad = self.bad.lock().unwrap_or_else(PoisonError::into_inner);
+        let bad = lock(&self.bad);
         bad.iter().map(|&index| self.samples[index].0.as_path()).collect()
     }
 
@@ -110,7 +111,7 @@ impl ImageFolder {
     }
 
     fn is_bad(&self, index: usize) -> bool {
-        self.bad.lock().unwrap_or_else(PoisonError::into_inner).contains(&index)
+        lock(&self.bad).contains(&index)
     }
 
     fn read(&self, index: usize) -> Result<(Image, usize)> {
@@ -137,7 +138,7 @@ impl ImageSource for ImageFolder {
             // A file that cannot be read is a different problem from a damaged one: a lost disk
             // must not look like an epoch of bad images.
             Err(Error::Format { .. }) if self.options.skip_bad => {
-                self.bad.lock().unwrap_or_else(PoisonError::into_inner).insert(index);
+                lock(&self.bad).insert(index);
                 Ok(None)
             }
             image => image.map(Some),
@@ -145,7 +146,7 @@ impl ImageSource for ImageFolder {
     }
 
     fn skipped(&self) -> usize {
-        self.bad.lock().unwrap_or_else(PoisonError::into_inner).len()
+        lock(&self.bad).len()
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+use tch_parallel_base::lock;
 
 use super::serial_queue::SerialQueue;
 use super::{DataLoader, DataLoaderOptions, Epoch, Order};
@@ -108,7 +109,7 @@ impl<D: IterableDataset> Stream<D> {
     }
 
     fn next_batch(&self) -> Option<Result<D::Batch>> {
-        let mut samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut samples = lock(&self.samples);
         let samples: Result<Vec<_>> = samples.by_ref().take(self.batch_size).collect();
         let samples = match samples {
             Ok(samples) => samples,

@@ -1,7 +1,8 @@
 //! Jobs for worker threads that run one after the other.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+use tch_parallel_base::lock;
 
 use rayon::ThreadPool;
 
@@ -21,7 +22,7 @@ impl SerialQueue {
     /// Runs `job`, which must not panic, after all earlier ones.
     pub(super) fn spawn_fifo(self, pool: &ThreadPool, job: impl FnOnce() + Send + 'static) {
         let job = Box::new(job);
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = lock(&self.waiting);
         if let Some(waiting) = &mut *waiting {
             return waiting.push_back(job);
         }
@@ -33,7 +34,7 @@ impl SerialQueue {
     fn run(&self, mut job: Job) {
         loop {
             job();
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = lock(&self.waiting);
             let next = waiting.as_mut().and_then(VecDeque::pop_front);
             let Some(next) = next else {
                 *waiting = None;

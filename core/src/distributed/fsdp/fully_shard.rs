@@ -163,10 +163,15 @@ impl<'a> FullyShard<'a> {
     /// of different kinds; [`Error::Collective`] if values could not be sent to all ranks.
     pub fn root<M>(&self, build: impl FnOnce(&Path<'_>) -> M) -> Result<FsdpModule<M>> {
         let model = self.unit(build(&self.vs.root()), 0, String::new());
-        match lock(&self.failure).take() {
-            Some(failure) => return Err(failure),
-            None => self.sync_whole_variables()?,
+        if let Some(failure) = lock(&self.failure).take() {
+            return Err(failure);
         }
+        let (names, ignored) = (self.vs.variables(), &self.options.ignored_params);
+        if let Some(name) = ignored.iter().find(|name| !names.contains_key(*name)) {
+            let expected = "names of variables in the store";
+            return Err(Error::argument("ignored_params", format!("a set with {name}"), expected));
+        }
+        self.sync_whole_variables()?;
         self.schedule.complete();
         Ok(model)
     }
@@ -209,7 +214,7 @@ impl<'a> FullyShard<'a> {
 
     /// Broadcasts rank 0's values to all ranks, if the options say so.
     fn sync(&self, variable: &Tensor) -> Result<()> {
-        if !self.options.sync_module_states {
+        if !self.options.sync_module_states || lock(&self.failure).is_some() {
             return Ok(());
         }
         self.mesh.world.refuse_python("sync_module_states", 0..self.mesh.world.world_size())?;

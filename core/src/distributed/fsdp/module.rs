@@ -155,8 +155,8 @@ impl<M> FsdpModule<M> {
         self.unit.reshard()
     }
 
-    /// How long this rank spends in the collectives of a step, on average: waiting for the others
-    /// and moving data.
+    /// The mean time per step that this rank spends in collectives, waiting and copying. On a GPU
+    /// with NCCL it is only the time to start them.
     pub fn waiting_time(&self) -> Duration {
         self.unit.schedule().waiting_time()
     }

@@ -128,12 +128,8 @@ impl Parameter {
     pub fn allocate(&mut self, pool: &mut Pool) -> Result<Tensor> {
         let block = self.memory.freed().and_then(|bytes| pool.take(bytes));
         self.memory.allocate(block).map_err(Error::engine("unshard"))?;
-        Ok(self.padded.shallow_clone())
-    }
-
-    /// Notes that all ranks' parts are there.
-    pub fn set_whole(&mut self) {
         self.gathered_version = version(&self.shard);
+        Ok(self.padded.shallow_clone())
     }
 
     /// Gives the whole parameter the shard's `requires_grad`: `VarStore::freeze` only reaches the

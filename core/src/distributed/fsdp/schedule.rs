@@ -2,7 +2,8 @@
 
 use super::pool::Pool;
 use crate::{Error, Result};
-use c10d_sys::backward_hooks::at_end_of_backward;
+use c10d_sys::backward_hooks::{at_end_of_backward, in_backward};
+use c10d_sys::tensor::grad_enabled;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -85,11 +86,13 @@ impl<U: Member> Schedule<U> {
         &self.pool
     }
 
-    /// Runs a collective, and notes how long it took.
+    /// Runs a collective, and notes how long it took, if it belongs to a training step.
     pub fn waiting<T>(&self, collective: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let result = collective();
-        lock(&self.waited).0 += began.elapsed();
+        if in_backward() || grad_enabled() {
+            lock(&self.waited).0 += began.elapsed();
+        }
         result
     }
 

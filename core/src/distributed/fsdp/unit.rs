@@ -121,7 +121,6 @@ impl Unit {
             Some(gathering) => gathering.wait(),
             None => self.gather(&mut state, false)?.wait(),
         })?;
-        state.parameters.iter_mut().for_each(Parameter::set_whole);
         state.is_whole = true;
         Ok(())
     }
@@ -138,7 +137,12 @@ impl Unit {
     /// Whether the parameters must be gathered before use.
     fn is_due(&self, state: &mut State) -> Result<bool> {
         state.parameters.iter_mut().try_for_each(Parameter::freeze_like_shard)?;
-        if state.is_whole && state.parameters.iter().any(Parameter::is_stale) {
+        let is_stale = state.parameters.iter().any(Parameter::is_stale);
+        if let Some(stale) = state.gathering.take_if(|_| is_stale) {
+            stale.wait()?;
+            self.free(state)?;
+        }
+        if state.is_whole && is_stale {
             // The optimizer has stepped since.
             self.free(state)?;
         }

@@ -143,7 +143,7 @@ impl<M> DistributedDataParallel<M> {
     }
 
     /// Before a forward pass: tells the ranks without inputs that this one still has some, or
-    /// whether the backward pass will exchange gradients. Only they need the result.
+    /// whether the backward pass will exchange gradients; that result only they need.
     /// `_check_global_requires_backward_grad_sync(is_joined_rank=False)`
     pub(crate) fn announce(&self, value: bool) -> Result<Work> {
         let flag = flag(&self.group, value);

@@ -1,0 +1,117 @@
+//! What a sharded model refuses, and how it goes on after a pass that failed.
+
+use crate::fully_shard::{Net, batch, loss_of, sgd, sharded};
+use crate::prelude::*;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tch_parallel::distributed::{FsdpModule, FullyShard, FullyShardOptions};
+use tch_parallel::nn::CheckpointWrapper;
+use tch_parallel::optim::ZeroRedundancyOptimizer;
+
+/// The gradients of a store's shards, by name.
+fn gradients(vs: &VarStore) -> BTreeMap<String, Tensor> {
+    vs.variables().into_iter().map(|(name, shard)| (name, shard.grad().copy())).collect()
+}
+
+/// A loss whose backward pass fails in the first block, after the head has its gradient.
+fn broken_loss(model: &FsdpModule<Net>, xs: &Tensor) -> Tensor {
+    let pass = model.forward(xs.shallow_clone(), |net, xs| {
+        let first = net.blocks[0].forward_t(&xs, true).sigmoid();
+        let loss = net.head.forward_t(&first, true).square().mean(Kind::Float);
+        // The sigmoid's derivative needs its result.
+        let _ = no_grad(|| first.shallow_clone().fill_(1.0));
+        loss
+    });
+    pass.unwrap()
+}
+
+#[test]
+fn after_a_backward_pass_that_fails_the_model_is_as_before() {
+    on_ranks(2, |group| {
+        let (vs, other) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
+        let (model, fresh) = (sharded(&vs, group), sharded(&other, group));
+        let xs = batch(group, 0);
+        fresh.backward(&loss_of(&fresh, &xs)).unwrap();
+        let error = model.backward(&broken_loss(&model, &xs)).unwrap_err();
+        assert!(error.to_string().contains("modified by an inplace operation"), "{error}");
+        assert!(model.module().head.ws.f_sum(Kind::Float).is_err());
+        model.backward(&loss_of(&model, &xs)).unwrap();
+        assert_eq!(gradients(&vs), gradients(&other));
+    });
+}
+
+#[test]
+fn a_failed_pass_that_another_model_has_started_leaves_nothing_behind() {
+    on_ranks(2, |group| {
+        let stores = [(); 3].map(|()| VarStore::new(Device::Cpu));
+        let [model, started, fresh] = stores.each_ref().map(|vs| sharded(vs, group));
+        let xs = batch(group, 0);
+        fresh.backward(&loss_of(&fresh, &xs)).unwrap();
+        let both = broken_loss(&model, &xs) + loss_of(&started, &xs);
+        assert!(started.backward(&both).is_err());
+        model.backward(&loss_of(&model, &xs)).unwrap();
+        assert_eq!(gradients(&stores[0]), gradients(&stores[2]));
+    });
+}
+
+#[test]
+fn what_would_be_silently_wrong_with_shards_is_refused() {
+    on_ranks(2, |group| {
+        let mut vs = VarStore::new(Device::Cpu);
+        let model = sharded(&vs, group);
+        model.backward(&loss_of(&model, &batch(group, 0))).unwrap();
+        let zero = ZeroRedundancyOptimizer::new(sgd(&vs), group).step().unwrap_err();
+        assert!(zero.to_string().contains(", which FullyShard has sharded"), "{zero}");
+        vs.double();
+        let kind = model.f_forward_t(&batch(group, 0), true).unwrap_err();
+        let expected = "is another tensor than the shard that FullyShard made";
+        assert!(kind.to_string().contains(expected), "{kind}");
+
+        let scalar = |path: &nn::Path<'_>| vec![path.ones("scale", &[])];
+        let mixed = |path: &nn::Path<'_>| {
+            let first = path.ones("a", &[2]);
+            path.clone().bfloat16();
+            vec![first, path.ones("b", &[2])]
+        };
+        for (block, expected) in [
+            (
+                &scalar as &dyn Fn(&nn::Path<'_>) -> Vec<Tensor>,
+                "the parameter of.scale is a scalar",
+            ),
+            (&mixed, "of.a of BFloat16 and of.b of Float"),
+        ] {
+            let other = VarStore::new(Device::Cpu);
+            let sharding = FullyShard::new(&other, group, FullyShardOptions::default());
+            let error = sharding.root(|root| sharding.shard(root / "of", block)).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+            let alone = sharding
+                .shard(other.root() / "alone", |path| nn::linear(path, 5, 5, Default::default()));
+            let error = alone.f_forward_t(&batch(group, 0), true).unwrap_err().to_string();
+            assert!(error.contains("is without a root, around the block \"alone\""), "{error}");
+        }
+        let third = VarStore::new(Device::Cpu);
+        let around = CheckpointWrapper::new(sharded(&third, group));
+        let again = around.forward_t(&batch(group, 0), true).sum(Kind::Float).f_backward();
+        let again = again.unwrap_err().to_string();
+        assert!(again.contains("inside a CheckpointWrapper, around"), "{again}");
+        // The last, since the ranks tell each other of it and leave.
+        let ddp = DistributedDataParallel::new((), &vs, group).unwrap_err();
+        assert!(ddp.to_string().contains(", which FullyShard has sharded"), "{ddp}");
+    });
+}
+
+#[test]
+fn an_error_in_a_block_is_returned_by_the_whole_model() {
+    on_ranks(2, |group| {
+        let vs = VarStore::new(Device::Cpu);
+        let group = &group.with_timeout(Duration::from_secs(2));
+        let model = sharded(&vs, group);
+        if group.rank() == 0 {
+            let error = model.f_forward_t(&batch(group, 0), true).unwrap_err();
+            assert!(matches!(error, Error::Collective { .. }), "{error}");
+        } else {
+            let mut instead = Tensor::ones([1], FLOAT_CPU);
+            assert!(group.all_reduce(&mut instead, ReduceOp::Sum).is_err());
+        }
+    });
+}
