@@ -36,7 +36,8 @@ pub(crate) fn destroy(
         // Its destructor waits for the GPU, which may wait for a rank that never comes.
         return engine.leak();
     }
-    if has_failed {
+    // If nothing is in progress here, others may still be reading what came from this rank.
+    if has_failed && is_busy(&engine) {
         // It can only fail if memory is short; the thread then waits as long as gloo does.
         let _ = engine.fail();
         let deadline = Instant::now() + NOTICE;
