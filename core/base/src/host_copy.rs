@@ -53,9 +53,6 @@ impl HostCopy {
     }
 
     /// The copy, when it is complete.
-    ///
-    /// # Errors
-    /// Those of [`Event::synchronize`].
     pub fn wait(self) -> Result<Tensor> {
         if !self.arrival.query()? {
             self.arrival.synchronize()?;

@@ -1,11 +1,9 @@
 //! The reuse of batches' memory.
 
-use std::sync::Mutex;
-use tch_parallel_base::lock;
-
-use tch::{Device, Kind, Tensor};
-
 use crate::Result;
+use std::sync::Mutex;
+use tch::{Device, Kind, Tensor};
+use tch_parallel_base::lock;
 
 /// More than loaders have in flight. Memory beyond that is freed.
 const LIMIT: usize = 32;

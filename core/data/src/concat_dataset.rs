@@ -1,9 +1,8 @@
 //! Several data sets as one.
 
-use tch::Tensor;
-
 use super::Dataset;
 use crate::{Error, Result, Tensors};
+use tch::Tensor;
 use tch_parallel_base::tensors::{fill, list};
 
 /// Data sets one after the other, as one: `torch.utils.data.ConcatDataset`.

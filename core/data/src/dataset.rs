@@ -1,10 +1,8 @@
 //! The interface between data and loader.
 
-use std::sync::Arc;
-
-use tch::{TchError, Tensor};
-
 use crate::{Result, Tensors};
+use std::sync::Arc;
+use tch::{TchError, Tensor};
 
 /// A set of samples numbered from 0. `torch.utils.data.Dataset`
 ///

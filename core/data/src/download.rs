@@ -6,15 +6,13 @@
 //! A file is downloaded under a temporary name and renamed only after its checksum has been
 //! verified, so a file with the final name is complete. An interrupted download is resumed.
 
+use crate::{Error, Result};
+use md5::{Digest, Md5};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-use md5::{Digest, Md5};
 use ureq::Agent;
-
-use crate::{Error, Result};
 
 mod cifar10;
 mod mnist;

@@ -8,13 +8,11 @@
 //! | 4 · n | the dimensions, big-endian |
 //! | the rest | the values, in row-major order |
 
+use crate::{Error, Result};
+use flate2::bufread::GzDecoder;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
-
-use flate2::bufread::GzDecoder;
-
-use crate::{Error, Result};
 
 const UNSIGNED_BYTE: u8 = 8;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
@@ -50,9 +48,6 @@ impl<const N: usize> Idx<N> {
     }
 
     /// Reads from memory or any other source; `path` is its name in errors.
-    ///
-    /// # Errors
-    /// Those of [`read`](Self::read).
     pub fn parse(mut source: impl BufRead, path: &Path) -> Result<Self> {
         let start = source.fill_buf().map_err(Error::io("read", path))?;
         if start.starts_with(&GZIP_MAGIC) {

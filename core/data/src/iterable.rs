@@ -1,10 +1,9 @@
 //! Data sets that are read from beginning to end.
 
-use std::fmt;
-use std::iter;
-
 use super::Shard;
 use crate::{Result, Tensors};
+use std::fmt;
+use std::iter;
 
 /// A set of samples that can only be read in order: lines of a large file, rows of a database,
 /// messages. `torch.utils.data.IterableDataset`

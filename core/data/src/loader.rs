@@ -1,16 +1,14 @@
 //! Batches, prefetched by worker threads.
 
-use std::fmt;
-use std::sync::Arc;
-
-use c10d_sys::memory;
-use rayon::{ThreadPool, ThreadPoolBuilder};
-use tch::{Device, Kind, Tensor};
-use tch_parallel_base::options;
-
 use super::sampler::{BatchSampler, Chunks};
 use super::{Dataset, Sampler};
 use crate::{Error, Result};
+use c10d_sys::memory;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::fmt;
+use std::sync::Arc;
+use tch::{Device, Kind, Tensor};
+use tch_parallel_base::options;
 
 mod epoch;
 mod iterable;
@@ -142,10 +140,7 @@ impl<D: Dataset + 'static> DataLoader<D> {
         self.len() == 0
     }
 
-    /// The batches of epoch `epoch`. Workers start at once.
-    ///
-    /// # Errors
-    /// Those of [`Sampler::indices`]. Errors of a batch are returned in its place.
+    /// The batches of epoch `epoch`. Workers start at once. The error of a batch takes its place.
     pub fn epoch(&self, epoch: u64) -> Result<Epoch<'_, D::Batch>> {
         self.epoch_after(epoch, 0)
     }
@@ -154,9 +149,6 @@ impl<D: Dataset + 'static> DataLoader<D> {
     /// resume an interrupted training. With a batch sampler, `consumed` counts batches.
     /// The batch size and the number of ranks may be others than before, see
     /// [`DistributedSampler`](super::DistributedSampler). Consumed samples are not read.
-    ///
-    /// # Errors
-    /// Those of [`epoch`](Self::epoch).
     pub fn epoch_after(&self, epoch: u64, consumed: usize) -> Result<Epoch<'_, D::Batch>> {
         self.begin(consumed)?;
         let batches = self.sampler.batches_after(self.dataset.len(), epoch, consumed)?;

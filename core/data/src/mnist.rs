@@ -1,12 +1,10 @@
 //! MNIST: handwritten digits of 28×28 pixels; and Fashion-MNIST, pieces of clothing in its format.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use tch::Tensor;
-
 use super::{Dataset, batch_memory::BatchMemory, idx::Idx};
 use crate::{Error, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tch::Tensor;
 
 /// The directory of Debian's package `dataset-fashion-mnist`.
 const FASHION_MNIST_DIR: &str = "/usr/share/datasets/fashion-mnist";

@@ -31,9 +31,6 @@ pub trait Sampler: Send + Sync {
     /// A sampler for a single process leaves out its first `consumed` indices, as this method does
     /// unless it is overridden. One that divides the samples among ranks divides the rest among
     /// those that there are now, see [`DistributedSampler`].
-    ///
-    /// # Errors
-    /// Those of [`indices`](Self::indices).
     fn indices_after(&self, len: usize, epoch: u64, consumed: usize) -> Result<Vec<usize>> {
         Ok(self.indices(len, epoch)?.into_iter().skip(consumed).collect())
     }

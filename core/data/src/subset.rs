@@ -1,9 +1,8 @@
 //! Parts of a data set.
 
-use std::sync::Arc;
-
 use super::Dataset;
 use crate::{Error, Result};
+use std::sync::Arc;
 
 /// Some samples of a data set, as a data set: `torch.utils.data.Subset`.
 ///

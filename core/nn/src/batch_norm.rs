@@ -71,9 +71,6 @@ pub struct RunningStats {
 /// let means = layer.forward_t(&rows, true).mean_dim(0, false, Kind::Float);
 /// assert!(means.abs().max().double_value(&[]) < 1e-5);
 /// ```
-///
-/// # Panics
-/// Those of [`batch_norm2d`], with another shape.
 pub fn batch_norm1d<'a>(
     path: impl Borrow<Path<'a>>,
     num_features: i64,
@@ -117,9 +114,6 @@ pub fn batch_norm2d<'a>(
 
 /// `torch.nn.BatchNorm3d(num_features)`: [`batch_norm2d`] for volumes and videos
 /// `[N, num_features, D, H, W]`.
-///
-/// # Panics
-/// Those of [`batch_norm2d`], with another shape.
 pub fn batch_norm3d<'a>(
     path: impl Borrow<Path<'a>>,
     num_features: i64,

@@ -62,9 +62,6 @@ pub(super) use layer_functions;
 layer_functions! {
     /// `torch.nn.Conv1d(in_channels, out_channels, kernel_size)`: [`conv2d`] for sequences
     /// `[N, in_channels, L]`.
-    ///
-    /// # Panics
-    /// Those of [`conv2d`].
     pub fn conv1d(ConvOptions) -> Conv1d;
 
     /// `torch.nn.Conv2d(in_channels, out_channels, kernel_size)`: maps images
@@ -92,9 +89,6 @@ layer_functions! {
 
     /// `torch.nn.Conv3d(in_channels, out_channels, kernel_size)`: [`conv2d`] for volumes and videos
     /// `[N, in_channels, D, H, W]`.
-    ///
-    /// # Panics
-    /// Those of [`conv2d`].
     pub fn conv3d(ConvOptions) -> Conv3d;
 }
 

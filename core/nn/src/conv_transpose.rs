@@ -47,9 +47,6 @@ pub type ConvTranspose3d = ConvTranspose<3>;
 layer_functions! {
     /// `torch.nn.ConvTranspose1d(in_channels, out_channels, kernel_size)`: [`conv_transpose2d`] for
     /// sequences `[N, in_channels, L]`.
-    ///
-    /// # Panics
-    /// Those of [`conv2d`](super::conv2d).
     pub fn conv_transpose1d(ConvTransposeOptions) -> ConvTranspose1d;
 
     /// `torch.nn.ConvTranspose2d(in_channels, out_channels, kernel_size)`: maps images
@@ -73,9 +70,6 @@ layer_functions! {
 
     /// `torch.nn.ConvTranspose3d(in_channels, out_channels, kernel_size)`: [`conv_transpose2d`] for
     /// volumes and videos `[N, in_channels, D, H, W]`.
-    ///
-    /// # Panics
-    /// Those of [`conv2d`](super::conv2d).
     pub fn conv_transpose3d(ConvTransposeOptions) -> ConvTranspose3d;
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Each function writes to its tensor in place, without a graph, so that all handles see the new
 //! values. The numbers come from the global generator of the tensor's device.
+//!
+//! `xavier_*`, `kaiming_*` and `orthogonal_` panic for a tensor with fewer than two dimensions.
 
 use std::f64::consts::SQRT_2;
 use tch::nn::Init;
@@ -157,18 +159,12 @@ pub fn dirac_(tensor: &Tensor, groups: i64) {
 /// `nn.init.xavier_uniform_(tensor, gain)`: uniform, with the variance gain² · 2 / (fan_in +
 /// fan_out). Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural
 /// networks" (2010).
-///
-/// # Panics
-/// For a tensor with fewer than two dimensions.
 pub fn xavier_uniform_(tensor: &Tensor, gain: f64) {
     let bound = 3f64.sqrt() * xavier_std(tensor, gain);
     uniform_(tensor, -bound, bound);
 }
 
 /// `nn.init.xavier_normal_(tensor, gain)`: normal, with the variance of [`xavier_uniform_`].
-///
-/// # Panics
-/// For a tensor with fewer than two dimensions.
 pub fn xavier_normal_(tensor: &Tensor, gain: f64) {
     normal_(tensor, 0.0, xavier_std(tensor, gain));
 }
@@ -180,9 +176,6 @@ fn xavier_std(tensor: &Tensor, gain: f64) -> f64 {
 
 /// `nn.init.kaiming_uniform_(tensor, a, mode, nonlinearity)`: uniform, with the standard deviation
 /// of [`kaiming_normal_`].
-///
-/// # Panics
-/// For a tensor with fewer than two dimensions.
 pub fn kaiming_uniform_(tensor: &Tensor, mode: FanInOut, nonlinearity: Nonlinearity) {
     let bound = 3f64.sqrt() * kaiming_std(fan(tensor, mode), nonlinearity);
     uniform_(tensor, -bound, bound);
@@ -193,9 +186,6 @@ pub fn kaiming_uniform_(tensor: &Tensor, mode: FanInOut, nonlinearity: Nonlinear
 ///
 /// He et al., "Delving Deep into Rectifiers" (2015): `FanIn` preserves the variance of activations
 /// from layer to layer, `FanOut` that of gradients.
-///
-/// # Panics
-/// For a tensor with fewer than two dimensions.
 pub fn kaiming_normal_(tensor: &Tensor, mode: FanInOut, nonlinearity: Nonlinearity) {
     normal_(tensor, 0.0, kaiming_std(fan(tensor, mode), nonlinearity));
 }
@@ -220,9 +210,6 @@ fn matrix_size(tensor: &Tensor) -> Vec<i64> {
 /// `nn.init.orthogonal_(tensor, gain)`: an orthogonal matrix, times `gain`. Of a tensor with more
 /// dimensions, the rows are the first. Saxe et al., "Exact solutions to the nonlinear dynamics of
 /// learning in deep linear neural networks" (2013).
-///
-/// # Panics
-/// For a tensor with fewer than two dimensions.
 pub fn orthogonal_(tensor: &Tensor, gain: f64) {
     let size = matrix_size(tensor);
     if tensor.numel() == 0 {

@@ -52,9 +52,6 @@ pub struct Gru(Weights);
 /// assert_eq!(outputs.size(), [4, 10, 16]);
 /// assert_eq!((h_n.size(), c_n.size()), (vec![2, 4, 16], vec![2, 4, 16]));
 /// ```
-///
-/// # Panics
-/// Like tch's layers, in the forward pass, if the input does not fit.
 pub fn lstm<'a>(
     path: impl Borrow<Path<'a>>,
     input_size: i64,
@@ -66,9 +63,6 @@ pub fn lstm<'a>(
 
 /// `torch.nn.GRU(input_size, hidden_size)`: like [`lstm`], with one state, of `[num_layers, N,
 /// hidden_size]`.
-///
-/// # Panics
-/// Like tch's layers, in the forward pass, if the input does not fit.
 pub fn gru<'a>(
     path: impl Borrow<Path<'a>>,
     input_size: i64,

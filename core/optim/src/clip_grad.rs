@@ -61,9 +61,6 @@ pub fn clip_grad_norm_(parameters: &[Tensor], max_norm: f64) -> Result<f64> {
 /// [`clip_grad_norm_`] for gradients that are only parts of larger ones, on other ranks for instance.
 /// `norms_of_wholes` turns the norms of the parts into those of the whole gradients; both are
 /// `[parameters]`.
-///
-/// # Errors
-/// Those of [`clip_grad_norm_`] and of `norms_of_wholes`.
 pub fn clip_grad_norm_of_parts(
     parameters: &[Tensor],
     max_norm: f64,

@@ -154,9 +154,6 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
 
     /// Makes a step with the parameters whose names are chosen, for an optimizer that shares its
     /// parameters out.
-    ///
-    /// # Errors
-    /// Those of [`Optimizer::step`].
     pub fn step_where(&mut self, is_chosen: impl Fn(&str) -> bool) -> Result<()> {
         // First, so that a gradient that is refused changes nothing.
         for ParamGroup { parameters, options, .. } in &self.groups {

@@ -40,9 +40,6 @@ impl ParameterState {
     }
 
     /// The tensor of this name, stored by `init` in the parameter's first step.
-    ///
-    /// # Errors
-    /// Those of `init`.
     pub fn get_or_insert_with<E>(
         &mut self,
         name: &'static str,

@@ -25,9 +25,6 @@ impl Step<'_> {
     }
 
     /// The tensors of this name, each stored by `init`, which gets the parameter, in its first step.
-    ///
-    /// # Errors
-    /// Those of `init`.
     pub fn get_or_insert_with<E: Into<Error>>(
         &mut self,
         name: &'static str,

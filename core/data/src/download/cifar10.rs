@@ -1,14 +1,12 @@
 //! CIFAR-10.
 
+use super::{RemoteFile, cache_dir, fetch_each, lock};
+use crate::{Error, Result};
+use flate2::read::GzDecoder;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-
-use flate2::read::GzDecoder;
 use tar::Archive;
-
-use super::{RemoteFile, cache_dir, fetch_each, lock};
-use crate::{Error, Result};
 
 /// The mirrors of the archive: only the author's.
 pub const CIFAR10_MIRRORS: [&str; 1] = ["https://www.cs.toronto.edu/~kriz"];
@@ -39,9 +37,6 @@ pub fn cifar10() -> Result<PathBuf> {
 }
 
 /// Like [`cifar10`], from other mirrors (tried in this order) and into another directory.
-///
-/// # Errors
-/// Those of [`cifar10`].
 pub fn cifar10_from(mirrors: &[&str], dir: &Path) -> Result<()> {
     let folder = dir.join(FOLDER);
     if folder.is_dir() {
@@ -87,11 +82,10 @@ fn unpack(archive: &Path, folder: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use tar::{Builder, Header};
-
-    use super::*;
 
     /// An archive of these files, each containing its own name.
     fn archive(dir: &Path, files: &[&str]) -> PathBuf {

@@ -1,9 +1,8 @@
 //! Full MNIST.
 
-use std::path::{Path, PathBuf};
-
 use super::{RemoteFile, cache_dir, fetch_missing};
 use crate::Result;
+use std::path::{Path, PathBuf};
 
 /// The mirrors of MNIST; the original server asks not to be used for downloads.
 pub const MNIST_MIRRORS: [&str; 2] = [
@@ -32,9 +31,6 @@ pub fn mnist() -> Result<PathBuf> {
 }
 
 /// Like [`mnist`], from other mirrors (tried in this order) and into another directory.
-///
-/// # Errors
-/// Those of [`mnist`].
 pub fn mnist_from(mirrors: &[&str], dir: &Path) -> Result<()> {
     fetch_missing(&FILES, mirrors, dir)
 }

@@ -1,10 +1,8 @@
-use std::io::Write;
-use std::path::PathBuf;
-
+use super::*;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-
-use super::*;
+use std::io::Write;
+use std::path::PathBuf;
 
 /// Two images of 1×3 pixels.
 const IMAGES: [u8; 22] = [0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 3, 10, 20, 30, 40, 50, 60];

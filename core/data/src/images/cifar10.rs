@@ -1,12 +1,11 @@
 //! CIFAR-10: 60,000 colour images of 32×32 pixels in ten classes.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use super::image::CHANNELS;
 use super::{Image, ImageSource};
 use crate::Split;
 use crate::{Error, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
 
 /// The classes in the order of their labels.
 pub const CIFAR10_CLASSES: [&str; 10] =

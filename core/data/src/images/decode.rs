@@ -1,16 +1,14 @@
 //! Decoding of image files.
 
-use std::io::Cursor;
-use std::path::Path;
-
-use png::Transformations;
-use zune_core::colorspace::ColorSpace;
-use zune_core::options::DecoderOptions;
-use zune_jpeg::JpegDecoder;
-
 use super::Image;
 use super::image::CHANNELS;
 use crate::{Error, Result};
+use png::Transformations;
+use std::io::Cursor;
+use std::path::Path;
+use zune_core::colorspace::ColorSpace;
+use zune_core::options::DecoderOptions;
+use zune_jpeg::JpegDecoder;
 
 /// The maximum number of pixels of an image, Pillow's limit: twice as many as fit into a quarter of
 /// a GiB. A damaged or hostile header must not cause a huge allocation.

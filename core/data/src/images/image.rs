@@ -1,8 +1,7 @@
 //! An image in memory.
 
-use std::fmt;
-
 use crate::{Error, Result};
+use std::fmt;
 
 /// The bytes of a pixel: red, green and blue.
 pub(super) const CHANNELS: usize = 3;

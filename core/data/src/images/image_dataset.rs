@@ -1,13 +1,12 @@
 //! Batches of transformed images.
 
-use rayon::prelude::*;
-use tch::Tensor;
-
 use super::transforms::{Normalize, Transform};
 use super::{Image, ImageSource, SampleRng};
 use crate::Dataset;
 use crate::batch_memory::BatchMemory;
 use crate::{Error, Result};
+use rayon::prelude::*;
+use tch::Tensor;
 
 /// The images of a source, transformed and combined into batches.
 ///

@@ -1,13 +1,12 @@
 //! Image files, with one folder per class.
 
+use super::{Image, ImageSource, decode};
+use crate::{Error, Result};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use tch_parallel_base::lock;
-
-use super::{Image, ImageSource, decode};
-use crate::{Error, Result};
 
 /// The extensions that are read, in lower case.
 const EXTENSIONS: [&str; 3] = ["jpg", "jpeg", "png"];
@@ -52,9 +51,6 @@ impl ImageFolder {
     }
 
     /// The same, with all its options.
-    ///
-    /// # Errors
-    /// Those of [`new`](Self::new).
     pub fn with_options(root: impl Into<PathBuf>, options: ImageFolderOptions) -> Result<Self> {
         let root = root.into();
         let (mut classes, mut samples) = (Vec::new(), Vec::new());

@@ -1,9 +1,8 @@
 //! Random numbers for transforms.
 
-use std::ops::Range;
-
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::ops::Range;
 
 /// The random numbers of one sample in one epoch.
 ///

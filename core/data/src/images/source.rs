@@ -1,9 +1,8 @@
 //! Sources of images.
 
-use std::sync::Arc;
-
 use super::Image;
 use crate::Result;
+use std::sync::Arc;
 
 /// Numbered images with the numbers of their classes: torchvision's data sets before any transform.
 ///

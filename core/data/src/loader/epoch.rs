@@ -1,5 +1,11 @@
 //! The batches of one epoch, in order.
 
+use super::DataLoaderOptions;
+use super::prefetcher::Prefetcher;
+use super::serial_queue::SerialQueue;
+use super::transfer::{moved, pinned};
+use crate::{Result, Tensors};
+use rayon::ThreadPool;
 use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -7,15 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
-
-use rayon::ThreadPool;
 use tch::Device;
-
-use super::DataLoaderOptions;
-use super::prefetcher::Prefetcher;
-use super::serial_queue::SerialQueue;
-use super::transfer::{moved, pinned};
-use crate::{Result, Tensors};
 
 /// A batch that is yet to be made.
 pub(super) struct Order<B> {

@@ -1,14 +1,13 @@
 //! The loader of an iterable data set.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use tch_parallel_base::lock;
-
 use super::serial_queue::SerialQueue;
 use super::{DataLoader, DataLoaderOptions, Epoch, Order};
 use crate::Result;
 use crate::{IterableDataset, Samples, Shard, WorkerInfo};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use tch_parallel_base::lock;
 
 impl<D: IterableDataset + 'static> DataLoader<D, Shard> {
     /// A loader of an [`IterableDataset`]. Pass this rank's [`Shard`] or a process group.
@@ -16,9 +15,6 @@ impl<D: IterableDataset + 'static> DataLoader<D, Shard> {
     /// Each worker reads its own samples, makes batches of `batch_size` of them, and drops its last
     /// one if it is smaller and `drop_last` is set. The training loop takes a batch from each worker
     /// in turn. So unlike with a sampler, the batches depend on the number of workers, as in Python.
-    ///
-    /// # Errors
-    /// Those of [`with_options`](DataLoader::with_options).
     pub fn iterable(
         dataset: D,
         shard: impl Into<Shard>,
@@ -27,23 +23,18 @@ impl<D: IterableDataset + 'static> DataLoader<D, Shard> {
         Self::build(dataset, shard.into(), options)
     }
 
-    /// The batches of epoch `epoch`. Workers start at once.
-    ///
-    /// # Errors
-    /// Those of [`IterableDataset::samples`]. Errors of a sample are returned in place of its batch.
+    /// The batches of epoch `epoch`. Workers start at once. A sample's error takes its batch's place.
     pub fn epoch(&self, epoch: u64) -> Result<Epoch<'_, D::Batch>> {
         self.epoch_from(epoch, 0)
     }
 
     /// The batches of epoch `epoch` without the first `step`, to resume an interrupted training.
-    /// The skipped batches are made and dropped, because only reading finds the place.
+    /// The skipped batches are made and dropped, because only reading finds the place; the first that
+    /// has an error returns it.
     ///
     /// `step` counts this rank's batches, unlike the `consumed` of the map-style `epoch_after`, which
     /// counts the samples of all ranks; so the number of ranks must be the same as before, and so
     /// must the batch size and the number of workers.
-    ///
-    /// # Errors
-    /// Those of [`epoch`](Self::epoch), and that of the first skipped batch that has one.
     pub fn epoch_from(&self, epoch: u64, step: usize) -> Result<Epoch<'_, D::Batch>> {
         self.begin(step)?;
         let num_workers = self.options.num_workers.max(1);

@@ -1,10 +1,9 @@
 //! Jobs for worker threads that run one after the other.
 
+use rayon::ThreadPool;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use tch_parallel_base::lock;
-
-use rayon::ThreadPool;
 
 type Job = Box<dyn FnOnce() + Send>;
 

@@ -3,18 +3,16 @@
 mod devices;
 mod workers;
 
+use super::*;
+use crate::{DistributedSampler, SequentialSampler, Shard};
+use rayon::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
-
-use rayon::prelude::*;
 use tch::Tensor;
-
-use super::*;
-use crate::{DistributedSampler, SequentialSampler, Shard};
 
 /// Batches that a function makes from their indices and the epoch.
 struct Made<F> {

@@ -1,10 +1,9 @@
 //! How a batch comes to a device.
 
-use c10d_sys::memory;
-use tch::Device;
-
 use crate::dataset::replace;
 use crate::{Result, Tensors};
+use c10d_sys::memory;
+use tch::Device;
 
 /// `tensor.pin_memory()`
 pub(super) fn pinned<B: Tensors>(batch: Option<Result<B>>, pin_memory: bool) -> Option<Result<B>> {

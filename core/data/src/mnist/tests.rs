@@ -1,6 +1,5 @@
-use std::fs;
-
 use super::*;
+use std::fs;
 
 /// An IDX file of these dimensions.
 fn idx(dims: &[u32], data: &[u8]) -> Vec<u8> {

@@ -1,6 +1,5 @@
-use std::fmt::Write;
-
 use super::*;
+use std::fmt::Write;
 
 fn rank(rank: usize, num_replicas: usize) -> DistributedSampler {
     DistributedSampler::new(Shard::new(rank, num_replicas).unwrap(), 0)

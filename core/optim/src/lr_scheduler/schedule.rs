@@ -32,9 +32,6 @@ pub trait Schedule: Debug + Send {
 
     /// Sets a group's rate in epoch 0 of a schedule that follows another one. PyTorch computes it
     /// with a closed form, which may round differently.
-    ///
-    /// # Errors
-    /// Those of [`step`](Self::step).
     fn restart(&self, group: &mut GroupRates) -> Result<()> {
         group.lr = group.base_lr();
         self.step(Epoch::default(), group)

@@ -1,6 +1,5 @@
-use png::{BitDepth, ColorType, Encoder};
-
 use super::*;
+use png::{BitDepth, ColorType, Encoder};
 
 const COLOURS: &[u8] = include_bytes!("fixtures/colours.jpg");
 /// The colours of its halves.

@@ -1,16 +1,14 @@
-use std::collections::HashSet;
-use std::sync::{Condvar, Mutex};
-use std::thread::{self, ThreadId};
-use std::time::Duration;
-
-use tch::Kind;
-
 use super::*;
 use crate::transforms::{CenterCrop, RandomCrop, RandomHorizontalFlip, RandomResizedCrop};
 use crate::{
     DataLoader, DataLoaderOptions, RandomSampler, SequentialSampler, SyntheticImages,
     SyntheticImagesOptions,
 };
+use std::collections::HashSet;
+use std::sync::{Condvar, Mutex};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+use tch::Kind;
 
 const UNCHANGED: Normalize = Normalize { mean: [0.0; 3], std: [1.0; 3] };
 

@@ -1,6 +1,5 @@
-use tempfile::TempDir;
-
 use super::*;
+use tempfile::TempDir;
 
 const JPEG: &[u8] = include_bytes!("../decode/fixtures/one_pixel.jpg");
 

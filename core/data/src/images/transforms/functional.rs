@@ -1,13 +1,12 @@
 //! The transforms' operations on PIL images, as in `torchvision.transforms.functional`.
 
+use crate::images::Image;
+use crate::images::image::CHANNELS;
+use crate::{Error, Result};
 use fast_image_resize as fir;
 use fir::images::{TypedCroppedImage, TypedImage, TypedImageRef};
 use fir::pixels::U8x3;
 use fir::{FilterType, ResizeAlg, ResizeOptions, Resizer};
-
-use crate::images::Image;
-use crate::images::image::CHANNELS;
-use crate::{Error, Result};
 
 /// A rectangle of an image, in pixels. torchvision calls the fields i, j, h and w.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,9 +60,6 @@ fn overlap(start: isize, size: usize, len: usize) -> std::ops::Range<usize> {
 
 /// Resizes the image to this size in pixels: bilinear, with antialiasing when it shrinks.
 /// `functional.resize`
-///
-/// # Errors
-/// Those of [`resized_crop`].
 pub fn resize(image: &Image, height: usize, width: usize) -> Result<Image> {
     let whole = CropBox { top: 0, left: 0, height: image.height(), width: image.width() };
     resized_crop(image, whole, height, width)

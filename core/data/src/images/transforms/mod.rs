@@ -8,10 +8,9 @@
 //! | `normalize` | [`Normalize`]: bytes become floats with mean 0 and standard deviation 1 |
 //! | [`functional`] | the deterministic operations behind them |
 
-use std::fmt::Debug;
-
 use super::{Image, SampleRng};
 use crate::Result;
+use std::fmt::Debug;
 
 mod augmentation;
 pub mod functional;

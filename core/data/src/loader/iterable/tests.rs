@@ -1,11 +1,9 @@
-use std::sync::atomic::AtomicUsize;
-
-use rayon::prelude::*;
-use tch::Tensor;
-
 use super::super::tests::in_time;
 use super::*;
 use crate::Error;
+use rayon::prelude::*;
+use std::sync::atomic::AtomicUsize;
+use tch::Tensor;
 
 /// The numbers below this one, shared out, with a hook that runs before each is read.
 struct Numbers<F> {
