@@ -12,7 +12,8 @@ use tch_parallel::data_parallel::{
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{Devices, LogicalDevice, Shared};
 
-/// Builds from the same seed every time. The lock is needed because all tests share one generator and run in parallel.
+/// Builds from the same seed every time. The lock is needed because all tests share one generator and run in parallel,
+/// and because a wrapper puts the generator's state back, whether its model draws or not.
 fn seeded<R>(build: impl FnOnce() -> R) -> R {
     static GENERATOR: Mutex<()> = Mutex::new(());
     let _alone = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,8 +163,8 @@ fn several_inputs_and_outputs_are_divided_and_gathered_in_their_order() {
 fn batches_may_lie_along_another_dimension() {
     let vs = VarStore::new(Device::Cpu);
     let options = DataParallelOptions { dim: 1, ..Default::default() };
-    let model = DataParallel::with_options(|p| p.ones("scale", &[4, 1]), &vs, &devices(2), options)
-        .unwrap();
+    let scale = |p: &nn::Path<'_>| p.ones("scale", &[4, 1]);
+    let model = seeded(|| DataParallel::with_options(scale, &vs, &devices(2), options)).unwrap();
     let inputs = Tensor::arange(12, (Kind::Float, Device::Cpu)).view([4, 3]);
     let outputs = model.forward(inputs.shallow_clone(), |scale, xs| scale * xs).unwrap();
     assert_eq!(outputs.detach(), inputs);

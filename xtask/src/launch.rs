@@ -46,7 +46,8 @@ pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
     let mut args = args.to_vec();
 
     if let Some(position) = program_position(&args) {
-        setup::ensure(workspace, setup::Level::for_this_machine())?;
+        let level = setup::Level::for_this_machine();
+        setup::ensure_while_building(workspace, level, &mut build)?;
         if let Some(program) = Program::find(&args[position]) {
             let executable = program.add_to(&mut build, workspace);
             replace_program(&mut args, position, &executable);

@@ -11,12 +11,16 @@ mod stamp;
 mod user;
 mod venv;
 
+use std::process::Command;
+use std::{panic, thread};
+
 use anyhow::Result;
 
 pub(crate) use level::Level;
 pub(crate) use user::version;
 use venv::{State, Venv};
 
+use crate::command;
 use crate::lock::Lock;
 use crate::workspace::{self, Workspace};
 
@@ -45,6 +49,23 @@ pub(crate) fn ensure(workspace: &Workspace, level: Level) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Like [`ensure`]. If there is anything to do, it also builds meanwhile what needs no libtorch.
+pub(crate) fn ensure_while_building(
+    workspace: &Workspace,
+    level: Level,
+    build: &mut Command,
+) -> Result<()> {
+    let venv = Venv::new(workspace::venv(workspace.release), workspace.release);
+    if workspace.has_user_libtorch() || is_stamped(&venv, level) {
+        return ensure(workspace, level);
+    }
+    thread::scope(|scope| {
+        let built = scope.spawn(|| command::run_quietly(build));
+        let done = ensure(workspace, level);
+        built.join().unwrap_or_else(|panic| panic::resume_unwind(panic)).and(done)
+    })
 }
 
 /// Like [`ensure`], for the chores that run Python beside Rust, which need the set-up's own
