@@ -60,6 +60,7 @@ pub mod backends;
 pub mod checkpoint;
 pub mod data_parallel;
 pub mod distributed;
+pub mod elastic;
 pub mod hogwild;
 pub mod nn;
 pub mod optim;

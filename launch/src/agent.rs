@@ -112,7 +112,9 @@ impl Agent<'_> {
                 Some(Event::Told(ToAgent::Start { placement, master_port })) => {
                     let ranks = self.supervisor.start(&placement, master_port)?;
                     let tell = |message| self.tell(message);
-                    if let Some(code) = code(&Attempt::watch(self.supervisor, &tell, ranks)?) {
+                    let place = (placement, master_port);
+                    if let Some(code) = code(&Attempt::watch(self.supervisor, &tell, place, ranks)?)
+                    {
                         return Ok(ExitCode::from(code));
                     }
                     self.tell(ToCoordinator::Gone);

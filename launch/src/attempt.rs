@@ -1,6 +1,8 @@
 //! One generation of ranks on this node, from their start until all have ended: because they succeed,
 //! one fails, a signal arrives, or the coordinator says so.
 
+mod regrouping;
+
 use std::time::Instant;
 
 use anyhow::Result;
@@ -8,7 +10,7 @@ use nix::sys::signal::Signal;
 use tch_parallel_contract::NOTICE;
 
 use crate::console::say;
-use crate::protocol::{End, GRACE, ToAgent, ToCoordinator};
+use crate::protocol::{End, GRACE, Placement, ToAgent, ToCoordinator};
 use crate::rank::Rank;
 use crate::report;
 use crate::signals;
@@ -28,7 +30,15 @@ enum Phase {
 
 /// The ranks of this node while they run.
 pub(crate) struct Attempt<'a> {
+    supervisor: &'a Supervisor<'a>,
     tell: &'a dyn Fn(ToCoordinator),
+    /// The place of this node in the current generation.
+    placement: Placement,
+    master_port: u16,
+    /// The local ranks that the coordinator has last been told can go on.
+    claimed: Vec<u16>,
+    /// Whether ranks must be told that one is lost with their next places.
+    owes_loss: bool,
     phase: Phase,
     pub(crate) ranks: Vec<Rank>,
     /// Whether one has failed before anything else has ended the attempt.
@@ -45,12 +55,18 @@ impl<'a> Attempt<'a> {
     /// Watches ranks that have been started until every one has ended, and it is known how the job
     /// goes on.
     pub(crate) fn watch(
-        supervisor: &Supervisor<'_>,
+        supervisor: &'a Supervisor<'a>,
         tell: &'a dyn Fn(ToCoordinator),
+        (placement, master_port): (Placement, u16),
         ranks: Vec<Rank>,
     ) -> Result<Self> {
         let mut attempt = Attempt {
+            supervisor,
             tell,
+            placement,
+            master_port,
+            claimed: Vec::new(),
+            owes_loss: false,
             phase: Phase::Running,
             ranks,
             failed: false,
@@ -62,7 +78,10 @@ impl<'a> Attempt<'a> {
             match supervisor.next_event(attempt.deadline())? {
                 Some(Event::RankEnded { local_rank, at }) => attempt.rank_ended(local_rank, at)?,
                 Some(Event::Signal(signal)) => attempt.stop(signal),
-                Some(Event::Told(message)) => attempt.hear(message),
+                Some(Event::Told(message)) => attempt.hear(message)?,
+                Some(Event::Elastic { local_rank, started_in, said }) => {
+                    attempt.hear_rank(local_rank, started_in, said);
+                }
                 Some(Event::Joined { .. }) => {}
                 None => attempt.deadline_passed(),
             }
@@ -88,8 +107,13 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn hear(&mut self, message: ToAgent) {
+    fn hear(&mut self, message: ToAgent) -> Result<()> {
         match message {
+            ToAgent::Regroup { placement, master_port, ranks, is_loss, reason }
+                if matches!(self.phase, Phase::Running) =>
+            {
+                self.regroup(placement, master_port, ranks, is_loss, reason)?;
+            }
             // The first that ends the job names the culprit: the coordinator is gone after it.
             ToAgent::End(end) if self.end.as_ref().is_none_or(|earlier| earlier.next.is_some()) => {
                 self.end_ranks();
@@ -107,18 +131,27 @@ impl<'a> Attempt<'a> {
             }
             _ => {}
         }
+        Ok(())
     }
 
     fn rank_ended(&mut self, local_rank: u16, at: Instant) -> Result<()> {
+        let others_can_go_on = self.others_can_go_on();
         let rank = &mut self.ranks[usize::from(local_rank)];
         let success = rank.reap(at)?.status.success();
         if let Phase::Running | Phase::Noticing(_) = self.phase {
-            if !success {
+            let is_unneeded = !rank.has_place && rank.was_signalled_by(at);
+            if success {
+                self.end_replacements();
+            } else if !is_unneeded {
                 self.failed = true;
                 // Nobody may read the console, which must not hide the failure.
                 rank.output.drain(at, false);
-                let failure = rank.failure();
-                failure.into_iter().for_each(|it| (self.tell)(ToCoordinator::Failed(it)));
+                match rank.failure() {
+                    Some(failure) if others_can_go_on => self.tell_lost(failure),
+                    failure => {
+                        failure.into_iter().for_each(|it| (self.tell)(ToCoordinator::Failed(it)));
+                    }
+                }
             }
             self.tell_if_ended();
         }

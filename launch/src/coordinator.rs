@@ -168,6 +168,17 @@ fn perform(actions: Vec<Action>, ports: &mut Ports, tell: impl Fn(NodeId, ToAgen
                     tell(id, ToAgent::Start { placement, master_port });
                 }
             }
+            Action::Regroup { places, fixed_port, is_loss, reason } => {
+                let port = MasterPort::choose(fixed_port)?;
+                let master_port = port.number;
+                ports.push(port);
+                for (id, placement, ranks) in places {
+                    let reason = reason.clone();
+                    let places =
+                        ToAgent::Regroup { placement, master_port, ranks, is_loss, reason };
+                    tell(id, places);
+                }
+            }
         }
     }
     Ok(())

@@ -51,6 +51,11 @@ impl ErrorFiles {
         self.directory.as_deref()
     }
 
+    /// The socket of a rank that starts in this generation.
+    pub(crate) fn socket(&self, generation: u32, local_rank: u16) -> Option<PathBuf> {
+        Some(self.directory()?.join(format!("{generation}.{local_rank}.socket")))
+    }
+
     /// The file of a rank in one attempt.
     pub(crate) fn of(&self, attempt: u32, local_rank: u16) -> Option<PathBuf> {
         Some(self.directory()?.join(format!("{attempt}.{local_rank}.json")))

@@ -10,6 +10,7 @@
 //! supervisor   starts them
 //! report       what is said of their end
 //! protocol     how the launchers of several nodes talk to each other
+//! elastic      how a rank learns its place if ranks come and go
 //! rank         one rank: its environment variables, its process, and why it has failed
 //! failure      what a failure of a rank is
 //! error_file   where a rank leaves the reason of its failure
@@ -27,6 +28,7 @@ mod args;
 mod attempt;
 mod console;
 mod coordinator;
+mod elastic;
 mod error_file;
 mod failure;
 mod guard;

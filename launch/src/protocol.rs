@@ -19,6 +19,11 @@
 //!                                       ←    End        the culprit, exit code, whether to go on
 //! Gone      its ranks have ended        →
 //!                                       ←    Start …
+//! TakesPart ranks, that can be moved    →
+//! Lost      a rank; the others go on    →
+//!                                       ←    Regroup    their new places
+//! TakesPart with the one in its place   →
+//!                                       ←    Regroup …
 //! Succeeded                             →
 //!                                       ←    Done
 //! Beat      at any time, both ways
@@ -47,7 +52,7 @@ use crate::args::Nodes;
 use crate::failure::Failure;
 
 /// The version of the protocol. It changes with every message that changes.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// How long a rank has to end after a signal.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
@@ -68,6 +73,13 @@ pub(crate) enum ToCoordinator {
     Join { proof: String, node: Node },
     /// A rank has failed.
     Failed(Failure),
+    /// This many ranks take part in a job whose ranks come and go, and can have a place in its next
+    /// generation.
+    TakesPart { ranks: u16 },
+    /// One of them has failed, and so many can go on.
+    Lost { failure: Failure, ranks: u16 },
+    /// The group of this generation has failed, though no rank is known to have.
+    Broken { generation: u32 },
     /// The answer to a `Notice`: the ranks have had their time or have all ended, and what they know
     /// has been told.
     Noticed,
@@ -98,6 +110,16 @@ pub(crate) enum ToAgent {
     Wait { reason: String },
     /// Starts the ranks, with a MASTER_PORT that no generation before has had.
     Start { placement: Placement, master_port: u16 },
+    /// Gives `ranks` of the living ranks new places, and replaces those that have failed.
+    Regroup {
+        placement: Placement,
+        master_port: u16,
+        ranks: u16,
+        /// Whether one of the last generation is gone, so that the others wait for it.
+        is_loss: bool,
+        /// What to say of it.
+        reason: Option<String>,
+    },
     /// Something has gone wrong somewhere: asks for what the ranks know of it.
     Notice,
     /// Ends the ranks.

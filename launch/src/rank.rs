@@ -4,6 +4,8 @@
 mod failure;
 
 use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
@@ -16,7 +18,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
-use tch_parallel_contract::LISTEN_FD;
+use tch_parallel_contract::{ELASTIC, LISTEN_FD};
 
 use crate::args::Args;
 use crate::error_file::{self, Clock, Reason};
@@ -26,36 +28,48 @@ use crate::protocol::{Placement, proof};
 
 /// Variables that only an outer launcher can have set. A rank that read them would look for that
 /// launcher's store or socket.
-const FOREIGN: [&str; 3] = [LISTEN_FD, "TORCHELASTIC_USE_AGENT_STORE", error_file::VARIABLE];
+const FOREIGN: [&str; 4] =
+    [ELASTIC, LISTEN_FD, "TORCHELASTIC_USE_AGENT_STORE", error_file::VARIABLE];
 
-/// Sets a rank's environment variables on `command`, as torchrun does.
-pub(crate) fn set_variables(
-    command: &mut Command,
+/// A rank's environment variables, as torchrun sets them. `rank` is the one of this node's
+/// `local_world_size` ranks, by number.
+pub(crate) fn variables(
     args: &Args,
     placement: &Placement,
     local_rank: u16,
+    (rank, local_world_size): (u16, u16),
     port: u16,
+) -> BTreeMap<&'static str, String> {
+    BTreeMap::from([
+        ("RANK", placement.rank(rank).to_string()),
+        ("LOCAL_RANK", local_rank.to_string()),
+        ("WORLD_SIZE", placement.world_size.to_string()),
+        ("LOCAL_WORLD_SIZE", local_world_size.to_string()),
+        ("GROUP_RANK", placement.node_rank.to_string()),
+        ("GROUP_WORLD_SIZE", placement.nodes.to_string()),
+        ("ROLE_NAME", args.role.clone()),
+        ("ROLE_RANK", (placement.first_role_rank + u32::from(rank)).to_string()),
+        ("ROLE_WORLD_SIZE", placement.role_world_size.to_string()),
+        ("MASTER_ADDR", args.master_addr().to_string()),
+        ("MASTER_PORT", port.to_string()),
+        ("TORCHELASTIC_RESTART_COUNT", placement.restarts.to_string()),
+        ("TORCHELASTIC_MAX_RESTARTS", args.max_restarts.to_string()),
+        ("TORCHELASTIC_RUN_ID", args.rdzv_id.clone()),
+    ])
+}
+
+/// Sets a rank's environment variables on `command`.
+pub(crate) fn set_variables(
+    command: &mut Command,
+    args: &Args,
+    variables: BTreeMap<&'static str, String>,
 ) {
     for name in FOREIGN {
         command.env_remove(name);
     }
     // It is for the launchers alone.
     command.env_remove(proof::SECRET);
-    command
-        .env("RANK", placement.rank(local_rank).to_string())
-        .env("LOCAL_RANK", local_rank.to_string())
-        .env("WORLD_SIZE", placement.world_size.to_string())
-        .env("LOCAL_WORLD_SIZE", args.nproc_per_node.to_string())
-        .env("GROUP_RANK", placement.node_rank.to_string())
-        .env("GROUP_WORLD_SIZE", placement.nodes.to_string())
-        .env("ROLE_NAME", &args.role)
-        .env("ROLE_RANK", (placement.first_role_rank + u32::from(local_rank)).to_string())
-        .env("ROLE_WORLD_SIZE", placement.role_world_size.to_string())
-        .env("MASTER_ADDR", args.master_addr())
-        .env("MASTER_PORT", port.to_string())
-        .env("TORCHELASTIC_RESTART_COUNT", placement.restarts.to_string())
-        .env("TORCHELASTIC_MAX_RESTARTS", args.max_restarts.to_string())
-        .env("TORCHELASTIC_RUN_ID", &args.rdzv_id);
+    command.envs(variables);
     // Ranks that each start a thread per core slow each other down.
     if args.nproc_per_node > 1 && std::env::var_os("OMP_NUM_THREADS").is_none() {
         command.env("OMP_NUM_THREADS", "1");
@@ -68,6 +82,12 @@ pub(crate) struct Rank {
     pub(crate) rank: u32,
     /// Its process ID, which is also its process group's.
     pub(crate) pid: Pid,
+    /// The generation in which it was started.
+    pub(crate) started_in: u32,
+    /// How it is told its place, once it has said that it takes part in a job whose ranks come and go.
+    pub(crate) channel: Option<UnixStream>,
+    /// Whether it has a place: one that replaces another gets it once it takes part.
+    pub(crate) has_place: bool,
     /// What it writes.
     pub(crate) output: Output,
     /// How it ended; `None` while it runs.
@@ -92,7 +112,7 @@ pub(crate) struct End {
 impl Rank {
     /// Starts a rank. `on_end` is called, on another thread, when its process has ended.
     pub(crate) fn start(
-        rank: u32,
+        (rank, started_in): (u32, u32),
         mut command: Command,
         error_file: Option<(PathBuf, Clock)>,
         routes: Routes,
@@ -114,6 +134,9 @@ impl Rank {
         let started = Rank {
             rank,
             pid,
+            started_in,
+            channel: None,
+            has_place: true,
             output,
             end: None,
             error_file,

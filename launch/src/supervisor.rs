@@ -1,13 +1,16 @@
 //! Starts the ranks of this node, generation after generation.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
+use tch_parallel_contract::ELASTIC;
 
 use crate::args::Args;
+use crate::elastic::{self, Said};
 use crate::error_file::{Clock, ErrorFiles};
 use crate::guard::{self, Guard};
 use crate::output::{Logs, Routes};
@@ -20,6 +23,8 @@ use crate::signals;
 pub(crate) enum Event {
     /// The process of a rank has ended.
     RankEnded { local_rank: u16, at: Instant },
+    /// A rank that was started in this generation says something of its place.
+    Elastic { local_rank: u16, started_in: u32, said: Said },
     /// The launcher was asked to end.
     Signal(Signal),
     /// This node has joined a job of several nodes, over a connection to the coordinator, which may be
@@ -60,13 +65,25 @@ impl<'a> Supervisor<'a> {
         self.sender.clone()
     }
 
+    /// What a rank is told of its place as number `rank.0` of this node's `rank.1`.
+    pub(crate) fn place(
+        &self,
+        placement: &Placement,
+        local_rank: u16,
+        rank: (u16, u16),
+        port: u16,
+    ) -> BTreeMap<&'static str, String> {
+        rank::variables(self.args, placement, local_rank, rank, port)
+    }
+
     /// Starts the ranks of this node.
     pub(crate) fn start(&self, placement: &Placement, master_port: u16) -> Result<Vec<Rank>> {
         let (ranks, clock) = (0..self.args.nproc_per_node, Clock::default());
         ranks.map(|rank| self.start_rank(placement, rank, master_port, &clock)).collect()
     }
 
-    fn start_rank(
+    /// Starts one of them.
+    pub(crate) fn start_rank(
         &self,
         placement: &Placement,
         local_rank: u16,
@@ -78,9 +95,21 @@ impl<'a> Supervisor<'a> {
             // After all other arguments: the program may be an interpreter, whose script comes next.
             command.arg(format!("--local_rank={local_rank}"));
         }
-        rank::set_variables(&mut command, self.args, placement, local_rank, port);
+        let place = (local_rank, self.args.nproc_per_node);
+        let variables = rank::variables(self.args, placement, local_rank, place, port);
+        rank::set_variables(&mut command, self.args, variables);
         let rank = placement.rank(local_rank);
         let generation = placement.generation;
+        if self.args.max_restarts > 0
+            && let Some(socket) = self.error_files.socket(generation, local_rank)
+        {
+            let sender = self.sender.clone();
+            elastic::listen(&socket, move |said| {
+                // Fails only when the launcher is about to end anyway.
+                let _ = sender.send(Event::Elastic { local_rank, started_in: generation, said });
+            })?;
+            command.env(ELASTIC, socket);
+        }
         let routes = Routes::new(self.args, self.logs.as_ref(), generation, local_rank, rank)?;
         let sender = self.sender.clone();
         let on_end = move |at| {
@@ -89,7 +118,7 @@ impl<'a> Supervisor<'a> {
         };
         let error_file = self.error_files.of(generation, local_rank);
         let error_file = error_file.map(|path| (path, clock.clone()));
-        Rank::start(rank, command, error_file, routes, &self.guard, on_end)
+        Rank::start((rank, generation), command, error_file, routes, &self.guard, on_end)
     }
 
     /// The next event; `None` if the deadline passes first.

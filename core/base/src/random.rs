@@ -1,23 +1,38 @@
-//! Building without drawing.
+//! The state of the random generators.
 
 use crate::{Error, LogicalDevice, Result};
 use c10d_sys::random::{rng_state, set_rng_state};
+use tch::{Device, Tensor};
+
+/// The state of the CPU's generator, and of that of a GPU.
+#[derive(Debug)]
+pub struct RandomState(Vec<(Option<usize>, Tensor)>);
+
+impl RandomState {
+    /// That of the generators for work on this device.
+    pub fn of(device: Device) -> Result<Self> {
+        let generators = match device {
+            Device::Cuda(index) => vec![None, Some(index)],
+            _ => vec![None],
+        };
+        let states = generators.into_iter().map(|generator| Ok((generator, rng_state(generator)?)));
+        let states = states.collect::<Result<_, _>>().map_err(Error::engine("get_rng_state"))?;
+        Ok(RandomState(states))
+    }
+
+    /// Makes the generators draw what they have drawn since.
+    pub fn restore(&self) -> Result<()> {
+        self.0.iter().try_for_each(|(generator, state)| {
+            set_rng_state(*generator, state).map_err(Error::engine("set_rng_state"))
+        })
+    }
+}
 
 /// Restores the random generators after building what gets a copy of other weights: later draws must
 /// not depend on the number of devices or layers.
 pub fn drawing_nothing<R>(device: LogicalDevice, build: impl FnOnce() -> R) -> Result<R> {
-    let generators = match device {
-        LogicalDevice::Cpu(_) => vec![None],
-        LogicalDevice::Cuda(index) => vec![None, Some(index)],
-    };
-    let states = generators
-        .into_iter()
-        .map(|generator| Ok((generator, rng_state(generator)?)))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(Error::engine("get_rng_state"))?;
+    let state = RandomState::of(device.into())?;
     let built = build();
-    for (generator, state) in &states {
-        set_rng_state(*generator, state).map_err(Error::engine("set_rng_state"))?;
-    }
+    state.restore()?;
     Ok(built)
 }

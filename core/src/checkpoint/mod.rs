@@ -15,6 +15,7 @@
 
 mod bucket_order;
 mod contents;
+mod copy;
 mod destination;
 mod file;
 mod index;

@@ -107,6 +107,14 @@ impl Saved {
         }
     }
 
+    /// The tensor, unless this rank has some rows of it only.
+    pub(super) fn whole(self) -> Option<Tensor> {
+        match self {
+            Saved::Whole(tensor) => Some(tensor),
+            Saved::Shard { .. } => None,
+        }
+    }
+
     /// Gathers it on the rank that writes. A collective for shards.
     fn gather(&self) -> Result<Option<Tensor>> {
         let Saved::Shard { rows, shard: Shard { mesh, size, .. } } = self else { return Ok(None) };

@@ -149,7 +149,7 @@ impl Training<'_> {
         write_together("checkpoint::Training::save", path.as_ref(), contents, is_sharded, group)
     }
 
-    fn contents<P: Serialize + DeserializeOwned>(
+    pub(super) fn contents<P: Serialize + DeserializeOwned>(
         &self,
         sharding: &Sharding,
         progress: &P,
@@ -231,7 +231,8 @@ impl Training<'_> {
         }
     }
 
-    fn apply<P: DeserializeOwned>(
+    /// Sets all parts. `path` is where they come from, for errors.
+    pub(super) fn apply<P: DeserializeOwned>(
         &mut self,
         path: &Path,
         mut tensors: NamedTensors,

@@ -52,7 +52,8 @@ c10d_status c10d_process_group_new(const c10d_store* store, int rank, int world_
 }
 
 // Gloo listens on each of `names`: network interfaces, or host names. With `shared_memory`, ranks of
-// one host exchange through it (shared_memory/exchange.hpp); messages then call this rank `name`.
+// one host exchange through it (shared_memory/exchange.hpp); messages then call this rank `name`. Here, the
+// ranks are waited for no longer than `join_timeout_ms`.
 c10d_status c10d_process_group_add_gloo(
     c10d_process_group* handle,
     const char** names,
@@ -60,10 +61,11 @@ c10d_status c10d_process_group_add_gloo(
     bool are_interfaces,
     bool shared_memory,
     int name,
-    int64_t timeout_ms) {
+    int64_t timeout_ms,
+    int64_t join_timeout_ms) {
   return guarded([&] {
     auto& group = handle->group;
-    const milliseconds timeout(timeout_ms);
+    const milliseconds timeout(join_timeout_ms);
     const auto make_options = [&] {
       auto options = c10d::ProcessGroupGloo::Options::create(timeout);
       const bool lazy = c10d::getDefaultGlooLazyInit();
@@ -111,6 +113,11 @@ c10d_status c10d_process_group_add_gloo(
     group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::GLOO, backend);
     group->setBackend(c10::DeviceType::CUDA, c10d::ProcessGroup::BackendType::GLOO, backend);
     c10d_sys::name(*group);
+    for (const auto& each : {handle->gloo, handle->helper}) {
+      if (each != nullptr) {
+        each->setTimeout(milliseconds(timeout_ms));
+      }
+    }
   });
 }
 

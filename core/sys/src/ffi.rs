@@ -178,7 +178,8 @@ functions! {
     fn c10d_process_group_new(store: *const Store, rank: c_int, world_size: c_int,
         out: Out<ProcessGroup>) -> Status;
     fn c10d_process_group_add_gloo(group: *mut ProcessGroup, names: *mut Text, count: usize,
-        are_interfaces: bool, shared_memory: bool, name: c_int, timeout_ms: i64) -> Status;
+        are_interfaces: bool, shared_memory: bool, name: c_int, timeout_ms: i64,
+        join_timeout_ms: i64) -> Status;
     fn c10d_process_group_no_shared_memory(group: *const ProcessGroup) -> *const c_char;
     fn c10d_process_group_lost_peer(group: *mut ProcessGroup, first: c_int, age_ms: i64,
         out: *mut c_int) -> Status;

@@ -20,8 +20,10 @@ pub struct GlooOptions {
     pub shared_memory: bool,
     /// What error messages call this rank.
     pub name: usize,
-    /// How long to wait for the other ranks, here and in every operation.
+    /// How long to wait for the other ranks in every operation.
     pub timeout: Duration,
+    /// How long to wait for them here.
+    pub join_timeout: Duration,
 }
 
 /// Where gloo listens for the other ranks.
@@ -94,6 +96,7 @@ impl ProcessGroup {
                 options.shared_memory,
                 c_rank(options.name),
                 milliseconds(options.timeout),
+                milliseconds(options.join_timeout),
             )
         })?;
         Ok(ProcessGroup { handle: Arc::new(handle) })

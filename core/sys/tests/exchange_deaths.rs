@@ -31,7 +31,8 @@ fn take_part(rank: usize, port: u16, listener: Option<TcpListener>) -> Result<()
     let options = TcpStoreOptions { server, world_size: RANKS, listener, timeout };
     let store = Store::tcp(options).unwrap();
     let address = GlooAddress::Host("127.0.0.1".into());
-    let options = GlooOptions { address, shared_memory: true, name: rank, timeout };
+    let options =
+        GlooOptions { address, shared_memory: true, name: rank, timeout, join_timeout: timeout };
     let group = ProcessGroup::gloo(&store, rank, RANKS, &options)?;
     exchange(&group, rank)
 }

@@ -12,6 +12,12 @@ pub use gpus::gpus;
 /// knows of it: their own messages explain more than a SIGTERM.
 pub const NOTICE: Duration = Duration::from_secs(1);
 
+/// The variable that names the Unix socket on which the launcher tells a rank its place in a job whose ranks
+/// come and go. A rank that connects takes part. It then reads one JSON object a line: `generation`, a
+/// number that grows; `is_loss`, whether a rank of the last generation is gone; and `variables`, the
+/// environment of its new place. It writes the generation whose group has failed, one a line.
+pub const ELASTIC: &str = "TCH_PARALLEL_ELASTIC";
+
 /// The variable in which whoever starts ranks may hand the store's listening socket to rank 0, as the
 /// number of a file descriptor.
 pub const LISTEN_FD: &str = "TCH_PARALLEL_MASTER_LISTEN_FD";

@@ -3,6 +3,7 @@
 
 mod ending;
 mod gathering;
+mod regrouping;
 #[cfg(test)]
 mod tests;
 
@@ -50,6 +51,13 @@ pub(crate) enum Action {
     /// Start the ranks of all these nodes, with a port for rank 0 that none has had before unless it
     /// is fixed.
     Start { placements: Vec<(NodeId, Placement)>, fixed_port: Option<u16> },
+    /// Give so many living ranks of these nodes new places, with a port like that.
+    Regroup {
+        places: Vec<(NodeId, Placement, u16)>,
+        fixed_port: Option<u16>,
+        is_loss: bool,
+        reason: Option<String>,
+    },
 }
 
 /// The job, as the coordinator sees it.
@@ -59,6 +67,8 @@ pub(crate) struct Job {
     nodes: BTreeMap<NodeId, Node>,
     /// Those whose ranks belong to this generation, by node rank. Others wait for a place.
     group: Vec<NodeId>,
+    /// How many of a node's ranks can be given new places while they run, if it has said so.
+    taking_part: BTreeMap<NodeId, u16>,
     /// Those that end by themselves.
     leaving: BTreeSet<NodeId>,
     /// When each was last heard of.
@@ -96,6 +106,7 @@ impl Job {
             terms,
             nodes: BTreeMap::new(),
             group: Vec::new(),
+            taking_part: BTreeMap::new(),
             leaving: BTreeSet::new(),
             heard: BTreeMap::new(),
             next_generation: 0,
@@ -218,6 +229,16 @@ impl Job {
             (ToCoordinator::Failed(failure), Phase::Running { .. }) => {
                 let cause = Cause::new(name(rank, node), Kind::Failed(failure), now);
                 self.note(cause, now);
+            }
+            (ToCoordinator::TakesPart { ranks }, Phase::Running { .. }) => {
+                self.take_part(id, ranks)
+            }
+            (ToCoordinator::Lost { failure, ranks }, Phase::Running { .. }) => {
+                let cause = Cause::new(name(rank, node), Kind::Failed(failure), now);
+                self.go_on_without(id, cause, ranks, now);
+            }
+            (ToCoordinator::Broken { generation }, Phase::Running { .. }) => {
+                self.mend(generation);
             }
             (ToCoordinator::Noticed, Phase::Running { asked, .. }) => {
                 asked.remove(&id);

@@ -26,7 +26,7 @@ impl ProcessGroup {
         if !may_be_anothers_fault(error) {
             return self.failed_here(operation, error.message());
         }
-        self.inner.unfinished.set_failed();
+        self.inner.unfinished.set_lost();
         let blame = self.inner.post_mortem.blame();
         failed_collective(self.job_rank(), operation, error.message(), blame)
     }
@@ -45,7 +45,7 @@ impl ProcessGroup {
         message: String,
         blame: Option<Blame>,
     ) -> Error {
-        self.inner.unfinished.set_failed();
+        self.inner.unfinished.set_lost();
         match &blame {
             Some(blame) => self.inner.post_mortem.remember(blame),
             None => first_fault::remember(|| Fault::Another(Some(message.clone()))),

@@ -28,6 +28,8 @@ pub(crate) struct PostMortem {
     pub(crate) members: Arc<[Member]>,
     /// Whether torchrun's agent serves the store, and not rank 0 of the job.
     agent_store: bool,
+    /// Whether the launcher tells the other ranks who is gone, so that none looks.
+    pub(crate) is_elastic: bool,
     /// Whether this rank serves the store.
     serves_store: bool,
     /// Whether this rank has looked for the rank at fault.
@@ -53,6 +55,7 @@ impl PostMortem {
             world_size,
             members: members.into(),
             agent_store,
+            is_elastic: false,
             serves_store,
             has_searched: AtomicBool::new(false),
             found: OnceLock::new(),
@@ -75,6 +78,10 @@ impl PostMortem {
     /// Looks for the rank that made this rank's exchange fail. For errors that
     /// [`may_be_anothers_fault`](super::blame::may_be_anothers_fault).
     pub(crate) fn blame(&self) -> Option<Blame> {
+        if self.is_elastic {
+            first_fault::remember(|| Fault::Another(None));
+            return None;
+        }
         let search = self.search();
         self.has_searched.store(true, Ordering::Relaxed);
         // Rank 0 serves the store; if rank 0 is what died, an operation may never return.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Default)]
 pub(crate) struct Unfinished {
     failed: AtomicBool,
+    lost: AtomicBool,
     unawaited: AtomicBool,
 }
 
@@ -13,6 +14,12 @@ impl Unfinished {
     /// One has failed, and the group cannot be used any more.
     pub(crate) fn set_failed(&self) {
         self.failed.store(true, Ordering::Relaxed);
+    }
+
+    /// One has failed because of another rank.
+    pub(crate) fn set_lost(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+        self.set_failed();
     }
 
     /// One was not waited for.
@@ -23,6 +30,11 @@ impl Unfinished {
     /// Whether one has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Whether one has failed because of another rank.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_any(&self) -> bool {

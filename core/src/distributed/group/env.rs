@@ -1,6 +1,7 @@
 //! This process's place in the job, as the launcher's environment describes it.
 
 use crate::{Error, Result};
+use std::collections::HashMap;
 use std::os::fd::RawFd;
 use tch_parallel_contract::LISTEN_FD;
 
@@ -39,6 +40,8 @@ pub struct Env {
     pub restart_count: usize,
     /// Rank 0's inherited listening socket, if the parent process bound the port.
     pub(crate) listen_fd: Option<RawFd>,
+    /// Whether the launcher goes on with the others when a rank is gone.
+    pub(crate) is_elastic: bool,
 }
 
 impl Env {
@@ -49,6 +52,14 @@ impl Env {
     /// or if the rank is not below the world size.
     pub fn read() -> Result<Option<Env>> {
         Self::from_variables(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+    }
+
+    /// The place that these variables describe, in a job whose ranks come and go.
+    pub(crate) fn in_an_elastic_job(variables: &HashMap<String, String>) -> Result<Env> {
+        let env = Self::from_variables(|name| variables.get(name).cloned())?;
+        let env =
+            env.ok_or_else(|| missing("RANK", "MASTER_ADDR", "this process's number, from 0"))?;
+        Ok(Env { is_elastic: true, ..env })
     }
 
     fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Option<Env>> {
@@ -106,6 +117,7 @@ impl Env {
             agent_store: get("TORCHELASTIC_USE_AGENT_STORE").as_deref() == Some("True"),
             restart_count: restart_count.unwrap_or(0),
             listen_fd: listen_fd.and_then(|fd| RawFd::try_from(fd).ok()).filter(|_| rank == 0),
+            is_elastic: false,
         }))
     }
 }

@@ -70,15 +70,25 @@ pub struct ProcessGroupOptions {
 /// - [`Error::Rendezvous`]: the port is taken, the host MASTER_ADDR did not resolve for a minute,
 ///   or for the timeout if that is shorter, or a rank did not arrive within the timeout.
 pub fn init_process_group(options: ProcessGroupOptions) -> Result<ProcessGroup> {
-    let env = Env::read()?;
+    join(Env::read()?, options, None)
+}
+
+/// Takes this place in a job. Waits for the others for the timeout, or not so long.
+fn join(
+    env: Option<Env>,
+    options: ProcessGroupOptions,
+    join_timeout: Option<Duration>,
+) -> Result<ProcessGroup> {
     let (rank, world_size, local_rank) =
-        env.map_or((0, 1, 0), |env| (env.rank, env.world_size, env.local_rank));
+        env.as_ref().map_or((0, 1, 0), |env| (env.rank, env.world_size, env.local_rank));
     // An unavailable device is refused before any rank is contacted.
     let (device, backend) =
         device::choose(Gpus::visible(), options.device, options.backend, local_rank)?;
     device::make_current(device)?;
-    let store = Store::from_env(options.timeout.unwrap_or(backend.default_timeout()))?;
-    ProcessGroup::with_store(&store, rank, world_size, options)
+    let timeout = options.timeout.unwrap_or(backend.default_timeout());
+    let join_timeout = join_timeout.unwrap_or(timeout).min(timeout);
+    let store = Store::of(env, join_timeout)?;
+    meet(&store, place(&store, rank, world_size, options, join_timeout)?)
 }
 
 impl ProcessGroup {
@@ -105,34 +115,56 @@ impl ProcessGroup {
         world_size: usize,
         options: ProcessGroupOptions,
     ) -> Result<ProcessGroup> {
+        let join_timeout = options.timeout.unwrap_or(LONGEST_TIMEOUT);
         if rank >= world_size {
             let expected = format!("below world_size, which is {world_size}");
             return Err(Error::argument("rank", rank, expected));
         }
-        let env = store.env();
-        let (job_rank, local_rank, local_world_size) =
-            env.map_or((rank, rank, world_size), |e| (e.rank, e.local_rank, e.local_world_size));
-        let (device, backend) =
-            device::choose(Gpus::visible(), options.device, options.backend, local_rank)?;
-        device::make_current(device)?;
-        let timeout = options.timeout.unwrap_or(backend.default_timeout()).min(LONGEST_TIMEOUT);
-        let place = Place {
-            rank,
-            world_size,
-            job_rank,
-            local_rank,
-            local_world_size,
-            device,
-            backend,
-            timeout,
-        };
-        meet(store, place)
+        meet(store, place(store, rank, world_size, options, join_timeout)?)
     }
+
+    /// The group of a job whose ranks come and go, whose other members all wait for this process.
+    pub(crate) fn in_an_elastic_job(
+        env: Env,
+        options: ProcessGroupOptions,
+        join_timeout: Duration,
+    ) -> Result<ProcessGroup> {
+        join(Some(env), options, Some(join_timeout))
+    }
+}
+
+/// This process's place as rank `rank` of `world_size`.
+fn place(
+    store: &Store,
+    rank: usize,
+    world_size: usize,
+    options: ProcessGroupOptions,
+    join_timeout: Duration,
+) -> Result<Place> {
+    let env = store.env();
+    let (job_rank, local_rank, local_world_size) =
+        env.map_or((rank, rank, world_size), |e| (e.rank, e.local_rank, e.local_world_size));
+    let (device, backend) =
+        device::choose(Gpus::visible(), options.device, options.backend, local_rank)?;
+    device::make_current(device)?;
+    let timeout = options.timeout.unwrap_or(backend.default_timeout()).min(LONGEST_TIMEOUT);
+    let join_timeout = join_timeout.min(timeout);
+    Ok(Place {
+        rank,
+        world_size,
+        job_rank,
+        local_rank,
+        local_world_size,
+        device,
+        backend,
+        timeout,
+        join_timeout,
+    })
 }
 
 /// Takes this place in the group that meets in `store`.
 pub(crate) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
-    let Place { rank, world_size, job_rank, timeout, .. } = place;
+    let Place { rank, world_size, job_rank, join_timeout: timeout, .. } = place;
     open_files::expect_enough(world_size)?;
     let shared_memory = shared_memory_is_allowed()?;
     let failed = |error: c10d_sys::Error| place.could_not_join(error.message());
@@ -158,8 +190,9 @@ pub(crate) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
     // Each rank has signed before it connected.
     let members = members::read(ours.engine(), timeout).map_err(failed)?;
     let agent_store = store.env().is_some_and(|env| env.agent_store);
-    let post_mortem =
+    let mut post_mortem =
         PostMortem::new(Arc::clone(ours.engine()), rank, world_size, members, agent_store);
+    post_mortem.is_elastic = store.env().is_some_and(|env| env.is_elastic);
     Ok(ProcessGroup::new(place, engine, ours, post_mortem))
 }
 
@@ -179,7 +212,9 @@ fn connect(
             c10d_sys::ProcessGroup::nccl(&store, rank, world_size, index, timeout)
         }
         _ => {
-            let options = GlooOptions { address, shared_memory, name: job_rank, timeout };
+            let join_timeout = place.join_timeout;
+            let options =
+                GlooOptions { address, shared_memory, name: job_rank, timeout, join_timeout };
             c10d_sys::ProcessGroup::gloo(&store, rank, world_size, &options)
         }
     }

@@ -28,5 +28,6 @@ pub use device::{Backend, DeviceChoice, device_of_rank};
 pub use env::Env;
 pub use init::{ProcessGroupOptions, init_process_group};
 pub use process_group::ProcessGroup;
+pub(crate) use process_group::Standing;
 pub use store::Store;
 pub use transport::Transport;

@@ -50,8 +50,8 @@ impl ProcessGroup {
             return Ok(None);
         };
         let store = self.inner.store.try_clone()?.with_prefix(&format!("new_group/{number}"))?;
-        let place =
-            Place { rank, world_size: members.len(), timeout: self.timeout(), ..self.inner.place };
+        let (world_size, timeout) = (members.len(), self.timeout());
+        let place = Place { rank, world_size, timeout, join_timeout: timeout, ..self.inner.place };
         meet(&store, place).map(Some)
     }
 }

@@ -16,4 +16,6 @@ pub(crate) struct Place {
     pub(crate) device: Device,
     pub(crate) backend: Backend,
     pub(crate) timeout: Duration,
+    /// How long to wait for the others while the group is made.
+    pub(crate) join_timeout: Duration,
 }

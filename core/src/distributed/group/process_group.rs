@@ -250,6 +250,17 @@ impl ProcessGroup {
         ProcessGroup { tag, ..self.clone() }
     }
 
+    /// What it takes to fail this group from another thread, without keeping it.
+    pub(crate) fn standing(&self) -> Standing {
+        let unfinished = Arc::clone(&self.inner.unfinished);
+        Standing { engine: self.engine().clone(), backend: self.backend(), unfinished }
+    }
+
+    /// Whether an exchange has failed because of another rank.
+    pub(crate) fn has_lost_a_rank(&self) -> bool {
+        self.inner.unfinished.has_lost()
+    }
+
     /// How long this handle's calls wait for the other ranks.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout.unwrap_or(self.inner.place.timeout)
@@ -262,6 +273,25 @@ impl ProcessGroup {
 
     pub(crate) fn engine(&self) -> &c10d_sys::ProcessGroup {
         self.inner.engine()
+    }
+}
+
+/// A group that another thread may end.
+pub(crate) struct Standing {
+    engine: c10d_sys::ProcessGroup,
+    backend: Backend,
+    unfinished: Arc<Unfinished>,
+}
+
+impl Standing {
+    /// Makes all exchanges fail, here and on the other ranks.
+    pub(crate) fn fail(&self) {
+        self.unfinished.set_lost();
+        // It can only fail if memory is short; what is in progress then waits as long as the backend does.
+        let _ = match self.backend {
+            Backend::Gloo => self.engine.fail(),
+            Backend::Nccl => self.engine.abort(),
+        };
     }
 }
 

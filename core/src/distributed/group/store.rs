@@ -62,7 +62,12 @@ impl Store {
     ///   minute, or for the timeout if that is shorter, rank 0 did not arrive within the timeout,
     ///   another process has the same rank, or this process already has a store of the job.
     pub fn from_env(timeout: Duration) -> Result<Store> {
-        let membership = Membership::new(Env::read()?)?;
+        Self::of(Env::read()?, timeout)
+    }
+
+    /// The store of the job in which this process has this place.
+    pub(crate) fn of(env: Option<Env>, timeout: Duration) -> Result<Store> {
+        let membership = Membership::new(env)?;
         record::forget_dropped_groups();
         if let Some(env) = membership.env.as_ref().filter(|env| env.rank == 0) {
             open_files::expect_enough(env.world_size)?;

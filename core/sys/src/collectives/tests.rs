@@ -9,6 +9,7 @@ fn alone() -> ProcessGroup {
         shared_memory: true,
         name: 0,
         timeout: Duration::from_secs(10),
+        join_timeout: Duration::from_secs(10),
     };
     ProcessGroup::gloo(&Store::hash().unwrap(), 0, 1, &options).unwrap()
 }

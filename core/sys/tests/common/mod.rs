@@ -49,6 +49,7 @@ pub(crate) fn with_ranks_and_timeout<T: Send>(
             shared_memory,
             name: rank,
             timeout,
+            join_timeout: timeout,
         };
         let store = store.with_prefix(prefix).unwrap();
         ProcessGroup::gloo(&store, rank, ranks, &options).unwrap()

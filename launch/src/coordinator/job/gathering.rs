@@ -63,6 +63,7 @@ impl Job {
             return;
         }
         self.next_generation += 1;
+        self.taking_part.clear();
         self.group = placed.iter().map(|(id, _)| *id).collect();
         self.phase = Phase::Running {
             succeeded: BTreeSet::new(),

@@ -4,6 +4,7 @@
 mod elastic;
 mod ending;
 mod gathering;
+mod regrouping;
 
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,8 @@ struct Scene {
     elastic: bool,
     told: Vec<(NodeId, ToAgent)>,
     started: Vec<Vec<(NodeId, Placement)>>,
+    /// For each node, its place, and how many ranks it has; and whether the others wait for one.
+    regrouped: Vec<(Vec<(NodeId, Placement, u16)>, bool)>,
     /// Who has got a notice, and when.
     asked: Vec<(NodeId, Instant)>,
     /// The node that does not answer a notice.
@@ -56,8 +59,8 @@ impl Scene {
         };
         let begin = Instant::now();
         let job = Job::new(terms, begin);
-        let (told, started, asked) = (Vec::new(), Vec::new(), Vec::new());
-        Scene { job, begin, nodes, elastic, told, started, asked, busy: None }
+        let (told, started, regrouped, asked) = Default::default();
+        Scene { job, begin, nodes, elastic, told, started, regrouped, asked, busy: None }
     }
 
     /// A job of these nodes that runs at 0 s.
@@ -87,6 +90,7 @@ impl Scene {
             match action {
                 Action::Tell(id, message) => self.told.push((id, message)),
                 Action::Start { placements, .. } => self.started.push(placements),
+                Action::Regroup { places, is_loss, .. } => self.regrouped.push((places, is_loss)),
             }
         }
     }

@@ -1,0 +1,93 @@
+//! A whole training, from one rank to others.
+
+use super::layout::HEADER;
+use super::sharded::Sharding;
+use super::training::Training;
+use crate::distributed::ProcessGroup;
+use crate::{Error, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use tch::{Device, Tensor, no_grad};
+use tch_parallel_base::error::with_causes;
+use tch_parallel_base::named_tensors::{from_bytes, to_bytes};
+use tch_parallel_base::parameters::named_variables;
+
+/// Small tensors are sent together, in buffers of this size.
+const BUFFER_BYTES: usize = 250 << 20;
+
+/// What the others must know before the tensors come.
+#[derive(Default, Serialize, Deserialize)]
+struct Announcement {
+    header: String,
+    /// In the order in which they are sent.
+    sizes: Vec<(String, Vec<i64>)>,
+    /// For each an empty tensor of its kind.
+    kinds: Vec<u8>,
+}
+
+impl Training<'_> {
+    /// Sets all parts to those of rank `source`, except the random generators, and returns its `progress`.
+    /// A collective, in which ranks that do not `receive` keep what they have.
+    pub(crate) fn copy_from<P: Clone + Serialize + DeserializeOwned>(
+        &mut self,
+        source: usize,
+        receives: bool,
+        progress: &P,
+        group: &ProcessGroup,
+    ) -> Result<P> {
+        let device = group.exchange_device();
+        let (mut announced, mut tensors) = (Ok(Announcement::default()), Vec::new());
+        if group.rank() == source {
+            match self.whole(progress, device) {
+                Ok((announcement, whole)) => {
+                    (announced, tensors) = (Ok(announcement), whole);
+                }
+                Err(error) => announced = Err(with_causes(&error)),
+            }
+        }
+        group.broadcast_object(&mut announced, source)?;
+        let what = format!("the training of rank {source}");
+        let Announcement { header, sizes, kinds } = announced
+            .map_err(|found: String| Error::argument(&what, found, "one that can be copied"))?;
+        if group.rank() != source {
+            let (kinds, _) = from_bytes(&kinds)?;
+            let empty = |(name, size): &(String, Vec<i64>)| {
+                Ok(Tensor::f_empty(size, (kinds[name].kind(), device))?)
+            };
+            tensors = sizes.iter().map(empty).collect::<Result<_>>()?;
+        }
+        no_grad(|| {
+            group.broadcast_coalesced("copy of a training", &tensors, BUFFER_BYTES, source)
+        })?;
+        if !receives {
+            return Ok(progress.clone());
+        }
+        let tensors = sizes.into_iter().map(|(name, _)| name).zip(tensors).collect();
+        Ok(self.apply(Path::new(&what), tensors, &header, group)?.progress)
+    }
+
+    /// Everything but the random generators, on this device.
+    fn whole<P: Serialize + DeserializeOwned>(
+        &self,
+        progress: &P,
+        device: Device,
+    ) -> Result<(Announcement, Vec<Tensor>)> {
+        let sharding = Sharding::of(&named_variables(self.vs));
+        let mut contents = self.contents(&sharding, progress, Vec::new(), 0)?;
+        let (mut announcement, mut tensors) = (Announcement::default(), Vec::new());
+        let mut kinds = Vec::new();
+        for (name, saved) in contents.tensors {
+            let Some(tensor) = saved.whole() else {
+                let expected = "whole on every rank: a rank that is lost takes its shard with it";
+                return Err(Error::argument(name, "sharded", expected));
+            };
+            kinds.push((name.clone(), Tensor::f_empty([0], (tensor.kind(), Device::Cpu))?));
+            announcement.sizes.push((name, tensor.size()));
+            tensors.push(tensor.f_detach()?.f_to(device)?.f_contiguous()?);
+        }
+        announcement.kinds = to_bytes(&kinds.into_iter().collect())?;
+        announcement.header = contents.metadata.remove(HEADER).unwrap_or_default();
+        Ok((announcement, tensors))
+    }
+}

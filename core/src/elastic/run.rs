@@ -1,0 +1,140 @@
+//! The loop around a training whose ranks change.
+
+use super::launcher::{Launcher, Place};
+use super::state::State;
+use crate::distributed::{ProcessGroup, ProcessGroupOptions, init_process_group};
+use crate::{Error, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+
+/// How long the ranks of a new generation wait for each other. All have said that they are there; one
+/// may have gone since, which the launcher tells the others.
+const JOIN: Duration = Duration::from_secs(2);
+
+/// How long the launcher may take to notice that a rank is gone.
+const NOTICE: Duration = Duration::from_secs(1);
+
+/// How long it may take to give a process its place, which another generation may have to make first.
+const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Calls `train` with the job's group, and again with another one whenever a rank is lost or a new one
+/// has come. Horovod's `hvd.elastic.run`.
+///
+/// What depends on who is there is made inside `train`: the sampler and the loader from
+/// `state.progress`, and [`DistributedDataParallel`] around a reference to the model. What lasts is made
+/// before: the model, the optimizer, the data. A rank that is new takes the others' state before it calls
+/// `train`. When `train` returns an error because a rank is gone, the state is that of the last
+/// [`commit`](State::commit) of any rank. Keep no clone of the group.
+///
+/// Every exchange must return its error, which tch's own `backward` and `forward_t` do not: they panic,
+/// and the process ends. So use [`DistributedDataParallel::backward`] and
+/// [`forward`](crate::distributed::DistributedDataParallel::forward).
+///
+/// Without a launcher that could replace ranks, it calls `train` once.
+///
+/// [`DistributedDataParallel`]: crate::distributed::DistributedDataParallel
+/// [`DistributedDataParallel::backward`]: crate::distributed::DistributedDataParallel::backward
+///
+/// ```
+/// use tch::{Device, Tensor, nn, nn::Module};
+/// use tch_parallel::checkpoint::Training;
+/// use tch_parallel::distributed::{DistributedDataParallel, ProcessGroupOptions};
+/// use tch_parallel::elastic;
+/// use tch_parallel::optim::{Sgd, SgdOptions};
+///
+/// let mut vs = nn::VarStore::new(Device::Cpu);
+/// let net = nn::linear(vs.root() / "fc", 4, 1, Default::default());
+/// let mut optimizer = Sgd::new(&vs, SgdOptions::default())?;
+/// let training = Training {
+///     architecture: "linear",
+///     vs: &mut vs,
+///     optimizer: &mut optimizer,
+///     scheduler: None,
+///     scaler: None,
+/// };
+/// let mut state = elastic::State::new(training, 0);
+/// elastic::run(ProcessGroupOptions::default(), &mut state, |group, state| {
+///     let model = DistributedDataParallel::new(&net, state.training.vs, group)?;
+///     while state.progress < 10 {
+///         let batch = Tensor::ones([8, 4], (tch::Kind::Float, group.device()));
+///         let loss = model.forward(|net| net.forward(&batch).square().mean(tch::Kind::Float))?;
+///         state.training.optimizer.zero_grad()?;
+///         model.backward(&loss)?;
+///         state.training.optimizer.step()?;
+///         state.progress += 1;
+///         state.commit()?;
+///     }
+///     Ok::<_, tch_parallel::Error>(())
+/// })?;
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of `train` that are no loss of a rank, those of [`init_process_group`], and those of a loss
+/// after which the launcher does not replace a rank.
+pub fn run<P, T, E>(
+    options: ProcessGroupOptions,
+    state: &mut State<'_, P>,
+    mut train: impl FnMut(&ProcessGroup, &mut State<'_, P>) -> Result<T, E>,
+) -> Result<T, E>
+where
+    P: Clone + Serialize + DeserializeOwned,
+    E: From<Error>,
+{
+    let Some(launcher) = Launcher::connect()? else {
+        let group = init_process_group(options)?;
+        state.join(&group)?;
+        return train(&group, state);
+    };
+    let mut generation = None;
+    loop {
+        let Some(place) = launcher.news().place_after(generation, PATIENCE)? else { continue };
+        generation = Some(place.generation);
+        let outcome = in_generation(&launcher, &place, options, state, &mut train);
+        let Some(lost) = outcome? else { continue };
+        return lost;
+    }
+}
+
+/// Trains in one generation. `None` if another one follows.
+fn in_generation<P, T, E>(
+    launcher: &Launcher,
+    place: &Place,
+    options: ProcessGroupOptions,
+    state: &mut State<'_, P>,
+    train: &mut impl FnMut(&ProcessGroup, &mut State<'_, P>) -> Result<T, E>,
+) -> Result<Option<Result<T, E>>>
+where
+    P: Clone + Serialize + DeserializeOwned,
+    E: From<Error>,
+{
+    let (news, generation) = (launcher.news(), place.generation);
+    let (result, is_lost) = match ProcessGroup::in_an_elastic_job(place.env()?, options, JOIN) {
+        Ok(group) => {
+            news.watch(generation, Some(&group));
+            state.expect_changes(news, generation);
+            let result = state.join(&group).map_err(E::from).and_then(|()| train(&group, state));
+            news.watch(generation, None);
+            let is_lost = news.is_later_than(generation) || group.has_lost_a_rank();
+            if result.is_err() && is_lost {
+                // The others must not wait for this rank.
+                group.standing().fail();
+            }
+            (result, is_lost)
+        }
+        Err(error @ Error::Rendezvous { .. }) => (Err(error.into()), true),
+        Err(error) => return Err(error),
+    };
+    if result.is_ok() || !is_lost {
+        return Ok(Some(result));
+    }
+    state.roll_back()?;
+    if news.place_after(Some(generation), NOTICE)?.is_some() {
+        return Ok(None);
+    }
+    // Nobody is gone, for all that the launcher knows.
+    launcher.report(generation);
+    let next = news.place_after(Some(generation), NOTICE)?;
+    Ok(if next.is_some() { None } else { Some(result) })
+}

@@ -1,0 +1,134 @@
+//! What all ranks of a training have alike.
+
+use super::launcher::News;
+use crate::checkpoint::Training;
+use crate::distributed::ProcessGroup;
+use crate::{Error, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::sync::Arc;
+use tch::{Tensor, no_grad};
+use tch_parallel_base::parameters::named_buffers;
+use tch_parallel_base::random::RandomState;
+
+/// A training and its progress, of which every rank holds the whole. Horovod's `hvd.elastic.TorchState`.
+///
+/// A sharded model or optimizer is refused: a lost rank would take its shard with it.
+pub struct State<'a, P> {
+    /// The parts of the training.
+    pub training: Training<'a>,
+    /// What the program itself must know to go on, such as the epoch and the samples of it that all ranks
+    /// together have had.
+    pub progress: P,
+    /// How many steps have been committed; `None` for a rank that has not met the others yet.
+    steps: Option<i64>,
+    committed: Option<Committed<P>>,
+    /// The model's, which a forward pass in training changes.
+    buffers: Vec<Tensor>,
+    changes: Option<(Arc<News>, u64)>,
+    rank: usize,
+    world_size: usize,
+}
+
+/// What a step changes before its end.
+struct Committed<P> {
+    progress: P,
+    buffers: Vec<Tensor>,
+    random: RandomState,
+}
+
+impl<'a, P: Clone + Serialize + DeserializeOwned> State<'a, P> {
+    /// The state of a training that begins, or goes on from a checkpoint that all ranks have loaded.
+    pub fn new(training: Training<'a>, progress: P) -> Self {
+        State {
+            training,
+            progress,
+            steps: None,
+            committed: None,
+            buffers: Vec::new(),
+            changes: None,
+            rank: 0,
+            world_size: 1,
+        }
+    }
+
+    /// Ends a step: call it right after the optimizer's, with the new `progress`. No rank does the step
+    /// again. If a rank is lost earlier, and none has got here, all do it again. `state.commit()`.
+    ///
+    /// It copies the model's buffers and the state of the random generators, so that a step that is done
+    /// again draws what it drew, and counts a batch once.
+    ///
+    /// # Errors
+    /// [`Error::Rendezvous`] if a new rank waits: return it from the function that
+    /// [`run`](super::run) calls.
+    pub fn commit(&mut self) -> Result<()> {
+        self.steps = Some(self.steps.unwrap_or(0) + 1);
+        self.remember()?;
+        match &self.changes {
+            Some((news, generation)) if news.is_later_than(*generation) => Err(Error::Rendezvous {
+                rank: self.rank,
+                world_size: self.world_size,
+                operation: "go on with the same ranks".into(),
+                message: "another one has come; elastic::run takes it in when it gets this error"
+                    .into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes [`commit`](Self::commit) tell of generations after this one.
+    pub(super) fn expect_changes(&mut self, news: &Arc<News>, generation: u64) {
+        self.changes = Some((Arc::clone(news), generation));
+    }
+
+    /// Brings all ranks up to the one that has come furthest. A collective.
+    pub(super) fn join(&mut self, group: &ProcessGroup) -> Result<()> {
+        (self.rank, self.world_size) = (group.rank(), group.world_size());
+        let steps = group.all_gather_object(&self.steps)?;
+        let newest = steps.iter().copied().max().flatten();
+        let is_behind = |rank: &usize| steps[*rank] != newest;
+        if (0..steps.len()).any(|rank| is_behind(&rank)) {
+            let source = (0..steps.len()).find(|rank| !is_behind(rank)).unwrap_or(0);
+            let receives = is_behind(&self.rank);
+            let progress = self.training.copy_from(source, receives, &self.progress, group)?;
+            if receives {
+                self.progress = progress;
+            }
+        }
+        self.steps = newest.or(Some(0));
+        self.buffers =
+            named_buffers(self.training.vs).into_iter().map(|(_, buffer)| buffer).collect();
+        self.remember()
+    }
+
+    fn remember(&mut self) -> Result<()> {
+        self.committed = Some(Committed {
+            progress: self.progress.clone(),
+            buffers: self.buffers.iter().map(Tensor::copy).collect(),
+            random: RandomState::of(self.training.vs.device())?,
+        });
+        Ok(())
+    }
+
+    /// Undoes what a step has changed that is not committed.
+    pub(super) fn roll_back(&mut self) -> Result<()> {
+        let Some(committed) = &self.committed else { return Ok(()) };
+        self.progress = committed.progress.clone();
+        committed.random.restore()?;
+        no_grad(|| {
+            let mut pairs = self.buffers.iter_mut().zip(&committed.buffers);
+            pairs.try_for_each(|(buffer, saved)| Ok(buffer.f_copy_(saved)?))
+        })
+    }
+}
+
+impl<P: fmt::Debug> fmt::Debug for State<'_, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State")
+            .field("training", &self.training)
+            .field("progress", &self.progress)
+            .field("steps", &self.steps)
+            .finish_non_exhaustive()
+    }
+}

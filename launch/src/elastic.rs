@@ -1,0 +1,52 @@
+//! How a rank that takes part in a job whose ranks come and go learns its place: over a Unix socket, which
+//! `tch_parallel_contract::ELASTIC` names and describes.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::thread;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+/// What a rank says.
+pub(crate) enum Said {
+    /// It takes part, and waits for its place.
+    TakesPart(UnixStream),
+    /// The group of this generation has failed.
+    Broken(u32),
+}
+
+/// What a rank is told.
+#[derive(Serialize)]
+pub(crate) struct Place {
+    pub(crate) generation: u32,
+    /// Whether a rank of the last generation is gone.
+    pub(crate) is_loss: bool,
+    pub(crate) variables: BTreeMap<&'static str, String>,
+}
+
+/// Waits on a new socket for what one rank says.
+pub(crate) fn listen(path: &Path, hear: impl Fn(Said) + Send + 'static) -> Result<()> {
+    let listener =
+        UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+    let listen = move || {
+        // One that does not take part never connects.
+        let Ok((stream, _)) = listener.accept() else { return };
+        let Ok(outgoing) = stream.try_clone() else { return };
+        hear(Said::TakesPart(outgoing));
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            line.parse().into_iter().for_each(|generation| hear(Said::Broken(generation)));
+        }
+    };
+    thread::Builder::new().spawn(listen).context("cannot start a thread to listen to a rank")?;
+    Ok(())
+}
+
+/// Tells a rank its place.
+pub(crate) fn tell(mut stream: &UnixStream, place: &Place) {
+    let line = serde_json::to_string(place).unwrap_or_default();
+    // One that has just ended needs no place.
+    let _ = writeln!(stream, "{line}");
+}
