@@ -6,6 +6,7 @@ mod culprit;
 mod elastic;
 mod kills;
 mod network;
+pub mod replaced;
 mod restarts;
 mod silence;
 mod start_up;
@@ -155,6 +156,11 @@ pub const LINES: &[Line] = &[
     Line::new("restarts", restarts::restart)
         .fault("kill -9 of a rank at a random moment, --max-restarts 3")
         .goal("weights equal to the bit to an undisturbed run")
+        .times(20),
+    Line::new("replaced", replaced::replaced)
+        .fault("kill -9 of one or two of 4 ranks on one host, five times, --max-restarts 1000, elastic::run")
+        .goal("the others' next step in under 0.3 s; every sample counts once; nothing stays behind")
+        .within(300)
         .times(20),
     Line::new("elastic", elastic::nodes_come_and_go)
         .fault("elastic 1:3: a node killed, a node added, a node killed again")

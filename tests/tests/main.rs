@@ -19,6 +19,7 @@ mod book_names;
 mod culprit;
 mod data_parity;
 mod dp_basic;
+mod elastic;
 mod faults;
 mod first_contact;
 mod gpu_examination;

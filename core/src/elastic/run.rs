@@ -110,8 +110,11 @@ where
     E: From<Error>,
 {
     let (news, generation) = (launcher.news(), place.generation);
-    let (result, is_lost) = match ProcessGroup::in_an_elastic_job(place.env()?, options, JOIN) {
-        Ok(group) => {
+    let is_over = || news.is_later_than(generation);
+    let joined = ProcessGroup::in_an_elastic_job(place.env()?, options, JOIN, is_over);
+    let (result, is_lost) = match joined {
+        Ok(None) => return Ok(None),
+        Ok(Some(group)) => {
             news.watch(generation, Some(&group));
             state.expect_changes(news, generation);
             let result = state.join(&group).map_err(E::from).and_then(|()| train(&group, state));

@@ -306,7 +306,7 @@ bool Gloo::is_busy() {
 
 void Gloo::fail() {
   if (exchange_ != nullptr) {
-    exchange_->fail("it has left the group");
+    exchange_->leave();
   }
   // Where one message does not come in time, gloo closes all connections of its context.
   for (size_t i = 0; i < contexts_.size(); ++i) {

@@ -15,10 +15,14 @@ use crate::distributed::fault::post_mortem::PostMortem;
 use crate::distributed::fault::vote;
 use crate::{Error, Result};
 use c10d_sys::{GlooAddress, GlooOptions, LONGEST_TIMEOUT};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 #[cfg(feature = "cuda")]
 use tch::Device;
+
+/// How often a process that joins an elastic job asks whether its place is over.
+const INTERVAL: Duration = Duration::from_millis(5);
 
 /// PyTorch's keyword arguments `backend`, `device_id` and `timeout` of [`init_process_group`].
 #[derive(Debug, Clone, Copy, Default)]
@@ -123,13 +127,33 @@ impl ProcessGroup {
         meet(store, place(store, rank, world_size, options, join_timeout)?)
     }
 
-    /// The group of a job whose ranks come and go, whose other members all wait for this process.
+    /// The group of a job whose ranks come and go, all of whose members wait for this process. `None` once
+    /// the place `is_over`: one of them may be gone.
     pub(crate) fn in_an_elastic_job(
         env: Env,
         options: ProcessGroupOptions,
         join_timeout: Duration,
-    ) -> Result<ProcessGroup> {
-        join(Some(env), options, Some(join_timeout))
+        is_over: impl Fn() -> bool,
+    ) -> Result<Option<ProcessGroup>> {
+        let (sender, joined) = mpsc::channel();
+        let join = move || {
+            // The receiver is gone if the place was over before.
+            let _ = sender.send(join(Some(env), options, Some(join_timeout)));
+        };
+        let failed = Error::io("start a thread to join", "the group");
+        thread::Builder::new().name("join".into()).spawn(join).map_err(failed)?;
+        loop {
+            match joined.recv_timeout(INTERVAL) {
+                Ok(group) => {
+                    let group = group?;
+                    // Every thread has a current device of its own.
+                    device::make_current(group.device())?;
+                    return Ok(Some(group));
+                }
+                Err(_) if is_over() => return Ok(None),
+                Err(_) => {}
+            }
+        }
     }
 }
 

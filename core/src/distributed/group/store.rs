@@ -240,14 +240,18 @@ static IS_MEMBER: AtomicBool = AtomicBool::new(false);
 impl Membership {
     fn new(env: Option<Env>) -> Result<Membership> {
         match env {
-            Some(env) if IS_MEMBER.swap(true, Ordering::Relaxed) => Err(Error::Rendezvous {
-                rank: env.rank,
-                world_size: env.world_size,
-                operation: "join the job".into(),
-                message: "this process has already joined it; keep the group or the store, or a \
+            // In an elastic job it may leave a group that it has not joined yet.
+            Some(env) if !env.is_elastic && IS_MEMBER.swap(true, Ordering::Relaxed) => {
+                Err(Error::Rendezvous {
+                    rank: env.rank,
+                    world_size: env.world_size,
+                    operation: "join the job".into(),
+                    message:
+                        "this process has already joined it; keep the group or the store, or a \
                           clone of it"
-                    .into(),
-            }),
+                            .into(),
+                })
+            }
             env => Ok(Membership { env }),
         }
     }
@@ -255,7 +259,7 @@ impl Membership {
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        if self.env.is_some() {
+        if self.env.as_ref().is_some_and(|env| !env.is_elastic) {
             IS_MEMBER.store(false, Ordering::Relaxed);
         }
     }

@@ -67,11 +67,7 @@ Exchange::Exchange(int rank, int size, int name)
 Exchange::~Exchange() {
   // In a forked child, none of this is mapped.
   if (getpid() == process_) {
-    uint32_t well = kWell;
-    own().state.compare_exchange_strong(well, kLeft);
-    for (auto cell : {&Board::verdict, &Board::arrived, &Board::reduced, &Board::done}) {
-      (own().*cell).wake();
-    }
+    leave();
   }
   for (const auto& peer : peers_) {
     if (peer.pidfd >= 0) {
@@ -255,15 +251,20 @@ void Exchange::announce(const Operation& operation) {
   }
 }
 
-void Exchange::fail(const std::string& why, c10d_error_kind kind) {
+void Exchange::end(State state, const std::string& why, c10d_error_kind kind) {
   uint32_t well = kWell;
   if (own().state.compare_exchange_strong(well, kWriting)) {
     say_why(why);
     failed_as_ = kind;
-    own().state = kFailed;
+    own().state = state;
   }
-  for (auto cell : {&Board::verdict, &Board::arrived, &Board::reduced, &Board::done}) {
-    (own().*cell).wake();
+  // Others may sleep where this rank publishes, and this rank where others do.
+  for (const auto& peer : peers_) {
+    for (auto cell : {&Board::verdict, &Board::arrived, &Board::reduced, &Board::done}) {
+      if (peer.board != nullptr) {
+        (peer.board->*cell).wake();
+      }
+    }
   }
 }
 

@@ -96,7 +96,10 @@ class Exchange {
   // operation learns that it waits in vain. Not to be called by two threads at once.
   void announce(const Operation& operation);
   // Makes every operation fail from now on, here and on the other ranks.
-  void fail(const std::string& why, c10d_error_kind kind = C10D_OTHER);
+  void fail(const std::string& why, c10d_error_kind kind) { end(kFailed, why, kind); }
+
+  // The same for a rank that does not go on, whether or not it has operations to carry out.
+  void leave() { end(kLeft, "this rank has left the group", C10D_CONNECTION); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -110,6 +113,7 @@ class Exchange {
   struct Ways;
 
   void map(c10d::Store& store);
+  void end(State state, const std::string& why, c10d_error_kind kind);
   void say_why(const std::string& why);
   void set_deadline(Milliseconds timeout);
   void carry_out(const Operation& operation, const Places& places);

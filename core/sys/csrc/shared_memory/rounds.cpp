@@ -76,9 +76,9 @@ void Exchange::wait(const Peer& peer, Cell Board::*cell, uint32_t value, const P
   for (;;) {
     const auto seen = awaited.value.load();
     const auto now = Clock::now();
+    check_own_state();
     if (now - looked_ >= kLook) {
       looked_ = now;
-      check_own_state();
       for (const auto* each = &peer; each != end; ++each) {
         look_at(*each, cell, value);
       }
@@ -104,11 +104,13 @@ void Exchange::look_at(const Peer& peer, Cell Board::*cell, uint32_t value) cons
   try {
     compare(current_sequence_, current_, peer);
     check_state(peer);
+    TORCH_CHECK_WITH(
+        DistNetworkError, peer.board->state != kLeft, "lost connection to ", name(peer), ", which has left the group");
     pollfd process{peer.pidfd, POLLIN, 0};
     TORCH_CHECK_WITH(
         DistNetworkError,
-        peer.board->state != kLeft && poll(&process, 1, 0) <= 0,
-        "lost connection to ", name(peer), " (pid ", peer.process, "), which has ended or left the group");
+        poll(&process, 1, 0) <= 0,
+        "lost connection to ", name(peer), " (pid ", peer.process, "), which has ended");
   } catch (const c10::Error&) {
     // It may have published the value first.
     if (!awaited.has_reached(value)) {

@@ -30,6 +30,9 @@ fn node(rank: Option<u16>, host: &str, nodes: (u16, u16)) -> Node {
     }
 }
 
+/// A node, its place, and how many of its ranks have one.
+type Regrouped = (NodeId, Placement, u16);
+
 /// A job, and what it has told the nodes.
 struct Scene {
     job: Job,
@@ -38,8 +41,8 @@ struct Scene {
     elastic: bool,
     told: Vec<(NodeId, ToAgent)>,
     started: Vec<Vec<(NodeId, Placement)>>,
-    /// For each node, its place, and how many ranks it has; and whether the others wait for one.
-    regrouped: Vec<(Vec<(NodeId, Placement, u16)>, bool)>,
+    /// For each generation, whether the others wait for a rank, and each node's place and number of ranks.
+    regrouped: Vec<(bool, Vec<Regrouped>)>,
     /// Who has got a notice, and when.
     asked: Vec<(NodeId, Instant)>,
     /// The node that does not answer a notice.
@@ -90,7 +93,7 @@ impl Scene {
             match action {
                 Action::Tell(id, message) => self.told.push((id, message)),
                 Action::Start { placements, .. } => self.started.push(placements),
-                Action::Regroup { places, is_loss, .. } => self.regrouped.push((places, is_loss)),
+                Action::Regroup { places, is_loss, .. } => self.regrouped.push((is_loss, places)),
             }
         }
     }

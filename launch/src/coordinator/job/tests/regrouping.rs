@@ -15,7 +15,7 @@ impl Scene {
     /// Of the last generation: whether a rank is lost, the number of ranks, and each node's first rank and
     /// number of ranks.
     fn generation(&self) -> (bool, u32, Vec<(u32, u16)>) {
-        let (places, is_loss) = self.regrouped.last().unwrap();
+        let (is_loss, places) = self.regrouped.last().unwrap();
         let nodes = places.iter().map(|(_, place, ranks)| (place.first_rank, *ranks)).collect();
         (*is_loss, places[0].1.world_size, nodes)
     }
@@ -30,7 +30,7 @@ fn without_a_lost_rank_the_others_go_on_and_then_with_the_one_in_its_place() {
     assert_eq!(scene.generation(), (true, 5, vec![(0, 2), (2, 1), (3, 2)]));
     scene.takes_part(1, 2, 1.5);
     assert_eq!(scene.generation(), (false, 6, vec![(0, 2), (2, 2), (4, 2)]));
-    let places = scene.regrouped.iter().map(|(places, _)| &places[0].1);
+    let places = scene.regrouped.iter().map(|(_, places)| &places[0].1);
     let of: Vec<_> = places.map(|place| (place.generation, place.restarts)).collect();
     assert_eq!(of, [(1, 1), (2, 1)]);
     assert!(scene.nobody_was_told_to_end() && scene.started.len() == 1);
