@@ -164,7 +164,7 @@ impl Wrapped {
 mod tests {
     use super::*;
     use crate::data::{BertDataset, Corpus, Vocab, VocabOptions};
-    use clap::Parser;
+    use report::parse_flags;
     use std::path;
     use tch::{Device, Kind};
     use tch_parallel::data::Dataset;
@@ -220,8 +220,7 @@ mod tests {
 
         /// The same with a method.
         fn train(&self, flags: &str) -> (f64, Vec<Tensor>) {
-            let words = ["program"].into_iter().chain(flags.split(' '));
-            let args = Line::try_parse_from(words).unwrap().method;
+            let args: MethodArgs = parse_flags(flags.split(' ')).unwrap();
             let (mut vs, devices) = (VarStore::new(Device::Cpu), args.devices(None).unwrap());
             let (group, trace) = (ProcessGroup::from_env().unwrap(), Trace::new());
             let size = (&self.options, self.vocab_size);
@@ -237,12 +236,6 @@ mod tests {
     fn model(vs: &VarStore, options: &ModelOptions, vocab_size: i64) -> LanguageModel {
         let block = |path: &Path<'_>| transformer_block(path, options);
         LanguageModel::new(&vs.root(), options, vocab_size, block)
-    }
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        method: MethodArgs,
     }
 
     fn run(model: &LanguageModel, (tokens, segments): Pair) -> Pair {

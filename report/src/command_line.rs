@@ -2,7 +2,7 @@
 
 use crate::vocabulary::{Here, LOCAL_RANK, Originals, Vocabulary};
 use clap::error::ErrorKind;
-use clap::{Command, Parser};
+use clap::{Args, Command, Parser};
 use std::ffi::{OsStr, OsString};
 use tch_parallel::distributed::Env;
 use tch_parallel::{Error, Result};
@@ -35,6 +35,17 @@ pub fn parse<P: Parser>(originals: Originals<'_>, subcommands: &[(&str, Original
         let _ = error.print();
         tch_parallel::exit(error.exit_code() as u8)
     })
+}
+
+/// Parses flags that are a part of a command line, without a program's name before them.
+///
+/// # Errors
+/// For flags that are wrong.
+pub fn parse_flags<A: Args>(
+    words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<A, clap::Error> {
+    let command = A::augment_args(Command::new("flags").no_binary_name(true));
+    A::from_arg_matches(&command.try_get_matches_from(words)?)
 }
 
 /// The command whose flags these words are: that of the subcommands with which they begin, such as

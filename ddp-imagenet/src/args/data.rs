@@ -218,17 +218,11 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
+    use report::parse_flags;
     use tch_parallel::data::Dataset;
 
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        data: DataArgs,
-    }
-
     fn data(flags: &str) -> DataArgs {
-        Line::try_parse_from(["program"].into_iter().chain(flags.split_whitespace())).unwrap().data
+        parse_flags(flags.split_whitespace()).unwrap()
     }
 
     fn shares(flags: &str, ranks: usize) -> (usize, usize) {

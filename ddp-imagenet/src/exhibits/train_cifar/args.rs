@@ -186,16 +186,10 @@ impl Args {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
+    use report::parse_flags;
 
     fn args(flags: &str) -> Args {
-        Line::try_parse_from(["program"].into_iter().chain(flags.split_whitespace())).unwrap().args
+        parse_flags(flags.split_whitespace()).unwrap()
     }
 
     /// Batch and workers of a process, one of `ranks`.
