@@ -42,7 +42,7 @@ pub(crate) fn ensure(workspace: &Workspace, level: Level) -> Result<()> {
     }
     let venv = Venv::new(workspace::venv(workspace.release), workspace.release);
     if !is_stamped(&venv, level) {
-        let lock = Lock::take(venv.folder())?;
+        let lock = Lock::take(&venv.folder)?;
         // Whoever held the lock may have done the work.
         if !is_stamped(&venv, level) {
             complete(&venv, level, &lock)?;
@@ -90,11 +90,11 @@ fn complete(venv: &Venv, level: Level, lock: &Lock) -> Result<()> {
     venv.remove_downloads()?;
     let mut state = venv.inspect(level);
     if state == State::Complete {
-        eprintln!("{} is complete already", venv.folder().display());
+        eprintln!("{} is complete already", venv.folder.display());
     } else {
         prerequisites::check(venv, level)?;
         let does = if state == State::Incomplete { "completing" } else { "setting up" };
-        let (torch, folder) = (venv.release().torch, venv.folder().display());
+        let (torch, folder) = (venv.release.torch, venv.folder.display());
         eprintln!("{does} libtorch {torch} in {folder}: at most {}", level.says());
     }
     if matches!(state, State::Broken(_)) {

@@ -102,7 +102,7 @@ fn measure(
     program.arg("--corpus").arg(checkout().join(CORPUS)).args(MODEL).arg(SEED);
     program.arg(format!("--batch-size={batch}")).arg(format!("--steps={steps}"));
     // As many epochs as steps are enough, since an epoch has at least one step.
-    program.arg(format!("--epochs={steps}")).arg("--metrics").arg(log.folder());
+    program.arg(format!("--epochs={steps}")).arg("--metrics").arg(&log.folder);
     log.run(program.env("OMP_NUM_THREADS", threads.to_string()))?;
     // Forward, loss, zero_grad and backward.
     log.read(0, |lines| job::median(lines, "forward_backward_seconds"))

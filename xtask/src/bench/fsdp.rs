@@ -34,7 +34,7 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
 
     let measure = |mut program: Command, name: &str, flags: &[&str]| {
         let log = Log::new(folder.join(name))?;
-        program.args(GPT).args(flags).arg("--text").arg(&text).arg("--metrics").arg(log.folder());
+        program.args(GPT).args(flags).arg("--text").arg(&text).arg("--metrics").arg(&log.folder);
         program.env("OMP_NUM_THREADS", "1");
         job(&mut program, &log)
     };

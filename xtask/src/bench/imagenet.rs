@@ -43,7 +43,7 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
             format!("--batch-size={batch}"),
             format!("--steps={steps}"),
         ]);
-        program.arg("--metrics").arg(log.folder());
+        program.arg("--metrics").arg(&log.folder);
         log.run(program.env("OMP_NUM_THREADS", threads.to_string()))?;
         log.read(0, |lines| job::median(lines, "batch_seconds"))
     };

@@ -33,7 +33,7 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     let workers = report::cores();
     let measure = |mut program: Command, name: &str| {
         let log = Log::new(folder.join(name))?;
-        program.arg(&images).args([&workers.to_string(), BATCH_SIZE]).arg(log.folder());
+        program.arg(&images).args([&workers.to_string(), BATCH_SIZE]).arg(&log.folder);
         log.run(&mut program)?;
         log.read(0, |lines| job::number(&job::end(lines)?, "images_per_second"))
     };
@@ -52,7 +52,7 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     }
 
     let mut table = Table::new(["Rust", "Python"]);
-    table.row_at_least(&format!("images, {workers} workers"), speeds, PER_SECOND, 2.0);
+    table.row(&format!("images, {workers} workers"), speeds, PER_SECOND, 2.0);
     print!("{table}");
     println!(
         "Medians of {} alternating rounds. {IMAGES} JPEG files of about 500x375 pixels and {} kB: decoded, RandomResizedCrop(224),\n\

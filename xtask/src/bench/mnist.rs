@@ -1,6 +1,6 @@
 //! `cargo xtask bench mnist`: ddp-mnist compared with a Python script that does the same job.
 
-use std::fs;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -62,14 +62,14 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         launch.args(["-n", "2"]).arg(workspace.release_executable("ddp-mnist"));
         launch.args(["--dataset=fashion-mnist", "--device=cpu", "--epochs=1"]);
         launch.args(["--batch-size=128", "--no-save", "--workers", workers, "--data-dir"]);
-        job(launch.arg(&raw).arg("--metrics").arg(log.folder()), &log)
+        job(launch.arg(&raw).arg("--metrics").arg(&log.folder), &log)
     };
     let python = |name: &str, data: Option<&str>| {
         let log = Log::new(folder.join("runs").join(name))?;
         let mut torchrun = Command::new(venv.executable("torchrun"));
         torchrun.args(["--standalone", "--nproc-per-node=2"]).arg(checkout().join(SCRIPT));
         torchrun.arg("--data").arg(&folder).args(data);
-        job(torchrun.arg("--metrics").arg(log.folder()), &log)
+        job(torchrun.arg("--metrics").arg(&log.folder), &log)
     };
     let whole_jobs = || -> Result<[Run; 2]> { Ok([rust("rust", "2")?, python("python", None)?]) };
     // Without workers, nothing else runs during a step.
@@ -105,24 +105,20 @@ fn unpack(data: &Path, folder: &Path) -> Result<PathBuf> {
     let raw = folder.join("FashionMNIST/raw");
     make(&raw)?;
     for name in FILES {
-        let (packed, plain) = (data.join(format!("{name}.gz")), data.join(name));
+        let plain = data.join(name);
+        let source = if plain.exists() { plain } else { data.join(format!("{name}.gz")) };
         ensure!(
-            packed.exists() || plain.exists(),
+            source.exists(),
             "Fashion-MNIST is missing: there is no {name} or {name}.gz in {}; run `apt-get install dataset-fashion-mnist`, or set \
              --data-dir to the folder of its files",
             data.display()
         );
         let target = raw.join(name);
-        if plain.exists() {
-            fs::copy(&plain, &target)
-                .with_context(|| format!("cannot copy {}", plain.display()))?;
-        } else {
-            let file = fs::File::create(&target)
-                .with_context(|| format!("cannot create {}", target.display()))?;
-            command::run_quietly(
-                Command::new("gzip").arg("-dc").arg(&packed).stdin(Stdio::null()).stdout(file),
-            )?;
-        }
+        let file =
+            File::create(&target).with_context(|| format!("cannot create {}", target.display()))?;
+        // With -f, gzip copies what is not compressed.
+        let mut gzip = Command::new("gzip");
+        command::run_quietly(gzip.arg("-dcf").arg(&source).stdin(Stdio::null()).stdout(file))?;
     }
     Ok(raw)
 }

@@ -21,14 +21,6 @@ impl Level {
         if gpus() > 0 { Self::Full } else { Self::Minimal }
     }
 
-    /// The level's name in the stamp.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Minimal => "minimal",
-            Self::Full => "full",
-        }
-    }
-
     /// The packages that pip is told to install. All releases are built with CUDA 13.0.
     pub(super) fn requirements(self, release: &Release) -> Vec<String> {
         const MINIMAL: &[&str] = &["nvidia-cuda-runtime==13.0.96", "nvidia-cuda-cupti==13.0.85"];

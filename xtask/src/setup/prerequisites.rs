@@ -19,7 +19,7 @@ pub(super) fn check(venv: &Venv, level: Level) -> Result<()> {
          LIBTORCH to the folder that holds its lib/ and include/",
         env::consts::ARCH,
         env::consts::OS,
-        venv.release().torch
+        venv.release.torch
     );
     let mut missing = Vec::new();
     for found in [python(Path::new("python3")), compiler(&compiler_name())] {
@@ -28,7 +28,7 @@ pub(super) fn check(venv: &Venv, level: Level) -> Result<()> {
         }
     }
     ensure!(missing.is_empty(), "the set-up cannot start:\n  - {}", missing.join("\n  - "));
-    disk_space(venv.folder(), level)
+    disk_space(&venv.folder, level)
 }
 
 /// Checks for Python 3.10 or newer that can create virtual environments.

@@ -38,24 +38,15 @@ impl fmt::Display for State {
 
 /// The environment in a folder, whether or not it has been made.
 pub(crate) struct Venv {
-    folder: PathBuf,
-    release: &'static Release,
+    pub(super) folder: PathBuf,
+    /// The release of PyTorch that belongs in it.
+    pub(super) release: &'static Release,
 }
 
 impl Venv {
     /// The environment in this folder; this does not create anything yet.
     pub(super) fn new(folder: PathBuf, release: &'static Release) -> Self {
         Self { folder, release }
-    }
-
-    /// The release of PyTorch that belongs in it.
-    pub(super) fn release(&self) -> &'static Release {
-        self.release
-    }
-
-    /// The environment's folder.
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
     }
 
     /// The folder that LIBTORCH is set to.
