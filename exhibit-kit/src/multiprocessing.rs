@@ -74,17 +74,11 @@ impl Process {
     }
 }
 
-/// How long processes may run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TimeLimit {
-    /// Processes that run longer, counted from the start of [`run`], are killed.
-    pub seconds: u64,
-    /// The flag with which the user sets the limit, for the message.
-    pub flag: &'static str,
-}
-
 /// Runs processes at the same time, and returns when all have succeeded.
 /// `torch.multiprocessing.spawn`
+///
+/// Those that take longer than `timeout` seconds, which the user sets with the flag `--timeout`, are
+/// killed.
 ///
 /// `on_line` is called at once for every line that a process prints to stdout, with the name of the
 /// process and the line. What it prints to stderr is kept for the error in case it fails.
@@ -94,10 +88,10 @@ pub struct TimeLimit {
 /// long. In either case all processes have been ended.
 pub fn run(
     processes: Vec<Process>,
-    limit: TimeLimit,
+    timeout: u64,
     mut on_line: impl FnMut(&str, &str),
 ) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(limit.seconds);
+    let deadline = Instant::now() + Duration::from_secs(timeout);
     let (sender, lines) = channel();
     let mut running = Vec::new();
     for process in processes {
@@ -128,9 +122,8 @@ pub fn run(
         if let Some(process) = running.first_mut()
             && Instant::now() >= deadline
         {
-            let TimeLimit { seconds, flag } = limit;
             let said = process.last_lines()?;
-            let what = format!("took more than {seconds} s; {flag} allows more; {said}");
+            let what = format!("took more than {timeout} s; --timeout allows more; {said}");
             return Err(failed(&process.name, what));
         }
     }
@@ -222,7 +215,7 @@ mod tests {
         Process::new(name, command)
     }
 
-    const MINUTE: TimeLimit = TimeLimit { seconds: 60, flag: "--timeout" };
+    const MINUTE: u64 = 60;
 
     #[test]
     fn the_first_that_fails_is_reported_at_once_and_the_others_end() {
@@ -237,9 +230,8 @@ mod tests {
 
     #[test]
     fn whoever_takes_too_long_is_killed() {
-        let limit = TimeLimit { seconds: 0, flag: "--timeout" };
         let sleeper = shell("ddp", "exec sleep 1000");
-        let error = run(vec![sleeper], limit, |_, _| {}).unwrap_err().to_string();
+        let error = run(vec![sleeper], 0, |_, _| {}).unwrap_err().to_string();
         assert_eq!(error, "ddp took more than 0 s; --timeout allows more; it left no message");
     }
 
@@ -257,12 +249,8 @@ mod tests {
     fn ranks_know_their_place_and_rank_0_has_the_socket() {
         let script = "test -S /proc/self/fd/0 && echo \"$RANK listens\"; \
                       echo $RANK of $WORLD_SIZE at $MASTER_ADDR";
-        let command = || {
-            let mut command = Command::new("sh");
-            command.args(["-c", script]);
-            command
-        };
-        let ranks = Process::ranks("ddp", vec![command(), command()]).unwrap();
+        let commands = [(); 2].map(|()| shell("", script).command);
+        let ranks = Process::ranks("ddp", commands.into()).unwrap();
         let mut told = Vec::new();
         run(ranks, MINUTE, |name, line| told.push(format!("{name} {line}"))).unwrap();
         told.sort();

@@ -124,7 +124,8 @@ pub fn bars(chart: &Bars) -> Result<String> {
         top: canvas.bottom,
         bottom,
     };
-    let axis = with_unit(&chart.axis, unit);
+    let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
+    let axis = format!("{}{unit}", chart.axis);
     canvas.x_axis(plot, &range, &axis);
     for (top, line) in headings {
         // Covers the grid lines, which would run through the text.
@@ -272,10 +273,6 @@ fn number(value: f64) -> String {
         100.0..1e6 => format!("{value:.0}"),
         _ => format!("{value:.2e}"),
     }
-}
-
-fn with_unit(title: &str, unit: &str) -> String {
-    if unit.is_empty() { title.to_owned() } else { format!("{title} ({unit})") }
 }
 
 #[cfg(test)]

@@ -19,18 +19,8 @@ fn chart(values: &[[[f64; 2]; 2]]) -> Bars {
 }
 
 fn plain(values: &[(&str, f64)]) -> Bars {
-    let group = |(name, value): &(&str, f64)| Group {
-        name: (*name).to_owned(),
-        values: vec![vec![*value]],
-    };
-    Bars {
-        title: "Throughput".into(),
-        axis: "throughput".into(),
-        unit: Unit::Other("images/s".into()),
-        parts: vec!["throughput".into()],
-        members: vec![String::new()],
-        groups: values.iter().map(group).collect(),
-    }
+    let groups = values.iter().map(|(name, value)| ((*name).to_owned(), vec![*value]));
+    Bars::undivided("Throughput", "throughput", "images/s", "throughput", &[""], groups)
 }
 
 #[test]
