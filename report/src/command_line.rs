@@ -57,10 +57,7 @@ fn subcommand_of<'a>(command: &'a Command, words: &[OsString]) -> &'a Command {
 
 /// Adds the flags of the original to the end of the help.
 fn with_originals(command: Command, originals: Originals<'_>) -> Command {
-    let rows = originals.iter().map(|(name, here)| match here {
-        Here::Flag(flag) => (*name, *flag),
-        Here::Instead(text) => (*name, *text),
-    });
+    let rows = originals.iter().map(|&(name, Here::Flag(here) | Here::Instead(here))| (name, here));
     let local_rank = "accepted if it is LOCAL_RANK, which the launcher sets";
     let rows: Vec<_> = rows.chain([(LOCAL_RANK, local_rank)]).collect();
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
