@@ -1,10 +1,9 @@
 //! Files and folders. An error names the file.
 
+use anyhow::{Context, Result};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-
-use anyhow::{Context, Result};
 
 /// Makes a folder if it is missing.
 pub(crate) fn make(folder: &Path) -> Result<()> {

@@ -1,11 +1,9 @@
 //! `cargo xtask lines`: counts the lines of code of each trainer.
 
-use std::path::Path;
-
-use anyhow::Result;
-
 use crate::checkout::checkout;
 use crate::files::{entries, read};
+use anyhow::Result;
+use std::path::Path;
 
 const TRAINERS: [&str; 5] =
     ["ddp-mnist", "ddp-imagenet", "dp-custom-criterion", "dp-basic", "async-update"];

@@ -11,18 +11,16 @@ mod stamp;
 mod user;
 mod venv;
 
+use anyhow::Result;
 use std::process::Command;
 use std::{panic, thread};
-
-use anyhow::Result;
-
-pub(crate) use level::Level;
-pub(crate) use user::version;
-use venv::{State, Venv};
 
 use crate::command;
 use crate::lock::Lock;
 use crate::workspace::{self, Workspace};
+pub(crate) use level::Level;
+pub(crate) use user::version;
+use venv::{State, Venv};
 
 /// `cargo xtask setup`: like [`ensure`], but also prints a line if there is nothing to do.
 pub(crate) fn run(workspace: &Workspace, level: Level) -> Result<()> {

@@ -2,15 +2,13 @@
 
 mod twin;
 
-use std::env;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use anyhow::{Context, Result};
-
 use crate::checkout::{checkout, target_dir};
 use crate::command;
 use crate::release::Release;
+use anyhow::{Context, Result};
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// What is built with one release of PyTorch.
 pub(crate) struct Workspace {

@@ -1,9 +1,8 @@
 //! Axes on the card: lines at the ticks, labels that do not overlap, titles.
 
-use svg::node::element::Line;
-
 use super::canvas::{Anchor, Canvas, INK, LABEL, MARGIN, WIDTH, rounded};
 use super::range::Range;
+use svg::node::element::Line;
 
 /// The area inside the axes.
 #[derive(Clone, Copy)]

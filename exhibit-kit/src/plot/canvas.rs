@@ -1,10 +1,9 @@
 //! The card that all charts are drawn on: title, legend, text that fits.
 
+use super::palette::Colour;
 use svg::Document;
 use svg::node::Node;
 use svg::node::element::{Circle, Description, Group, Polyline, Rectangle, Text, Title};
-
-use super::palette::Colour;
 
 /// The width of every chart. A telephone that shows it 370 pixels wide shrinks text of 15 to more
 /// than 12 pixels, which is legible.

@@ -1,11 +1,10 @@
 //! Curves over a common axis, linear or logarithmic.
 
-use svg::node::element::Polyline;
-
 use super::axes::Plot;
 use super::canvas::{Canvas, LABEL, MARGIN, Mark, WIDTH, dot, points, tooltip};
 use super::palette::{Colour, colours};
 use super::range::Range;
+use svg::node::element::Polyline;
 use tch_parallel::{Error, Result};
 
 /// Several curves in one coordinate system.

@@ -1,13 +1,11 @@
 //! Curves over common axes, each in a panel of its own.
 
-use std::ptr;
-
-use svg::node::element::Polyline;
-
 use super::axes::Plot;
 use super::canvas::{Anchor, Canvas, INK, LABEL, MARGIN, WIDTH, dot, points, tooltip};
 use super::lines::{Lines, Series};
 use super::palette::colours;
+use std::ptr;
+use svg::node::element::Polyline;
 use tch_parallel::Result;
 
 /// How many panels are beside each other. More would be too narrow for their names.

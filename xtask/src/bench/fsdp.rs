@@ -1,9 +1,5 @@
 //! `cargo xtask bench fsdp`: a sharded GPT against copies of it, and against Python's.
 
-use std::process::Command;
-
-use anyhow::Result;
-
 use super::Rounds;
 use super::job::Log;
 use super::mnist::{Run, job};
@@ -13,6 +9,8 @@ use crate::files::write;
 use crate::launch::LAUNCHER;
 use crate::workspace::Workspace;
 use crate::{command, setup};
+use anyhow::Result;
+use std::process::Command;
 
 const EXAMPLE: &str = "mingpt";
 const SCRIPT: &str = "tests/python/mingpt.py";

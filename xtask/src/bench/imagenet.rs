@@ -1,15 +1,13 @@
 //! `cargo xtask bench imagenet`: training steps of ddp-imagenet's networks, against the same networks in Python.
 
-use std::process::Command;
-
-use anyhow::Result;
-
 use super::Rounds;
 use super::job::{self, Log, WARM_UP};
 use super::report::{self, MILLISECONDS, Sides, Table, push};
 use crate::checkout::checkout;
 use crate::workspace::Workspace;
 use crate::{command, setup};
+use anyhow::Result;
+use std::process::Command;
 
 const PROGRAM: &str = "ddp-imagenet";
 const SCRIPT: &str = "tests/python/imagenet_bench.py";

@@ -1,10 +1,5 @@
 //! `cargo xtask bench images`: from JPEG files to augmented batches, in Rust and with torchvision.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use anyhow::Result;
-
 use super::Rounds;
 use super::job::{self, Log};
 use super::report::{self, PER_SECOND, Sides, Table, push};
@@ -12,6 +7,9 @@ use crate::checkout::checkout;
 use crate::files::{make, size};
 use crate::workspace::Workspace;
 use crate::{command, setup};
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const PACKAGE: &str = "tch-parallel";
 const EXAMPLE: &str = "image_pipeline";

@@ -1,16 +1,14 @@
 //! One run of a program, and the events that it writes.
 
+use super::report;
+use crate::command;
+use crate::files::{make, read, remove};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-use anyhow::{Context, Result, ensure};
-use serde_json::Value;
-
-use super::report;
-use crate::command;
-use crate::files::{make, read, remove};
 
 /// Steps at the start of a run that do not count: they allocate memory and start threads.
 pub(super) const WARM_UP: usize = 2;

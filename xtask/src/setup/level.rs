@@ -1,8 +1,7 @@
 //! How much is installed, and how large that is.
 
-use tch_parallel_contract::gpus;
-
 use crate::release::Release;
+use tch_parallel_contract::gpus;
 
 /// How much of PyTorch is installed. Each level includes the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

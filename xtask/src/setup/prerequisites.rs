@@ -1,15 +1,13 @@
 //! What the machine must already have. Errors name everything that is missing, with the command
 //! that installs it.
 
+use super::{Level, Venv};
+use crate::command;
+use anyhow::{Context, Result, bail, ensure};
 use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-use anyhow::{Context, Result, bail, ensure};
-
-use super::{Level, Venv};
-use crate::command;
 
 /// Checks all prerequisites, before anything is downloaded.
 pub(super) fn check(venv: &Venv, level: Level) -> Result<()> {

@@ -1,13 +1,11 @@
 //! The file that says what a complete set-up contains. It is written last, so it exists only if
 //! everything else does.
 
-use std::fs;
-
-use anyhow::{Context, Result};
-
 use super::{Level, Venv};
 use crate::files;
 use crate::release::Release;
+use anyhow::{Context, Result};
+use std::fs;
 
 const FILE: &str = ".setup-complete";
 

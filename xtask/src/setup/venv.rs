@@ -1,19 +1,17 @@
 //! The Python virtual environment of the set-up: checking it, creating it and installing packages.
 
+use super::Level;
+use crate::command;
+use crate::files::{entries, remove};
+use crate::lock::{self, Lock};
+use crate::release::Release;
+use anyhow::{Context, Result};
 use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-
-use anyhow::{Context, Result};
-
-use super::Level;
-use crate::command;
-use crate::files::{entries, remove};
-use crate::lock::{self, Lock};
-use crate::release::Release;
 
 /// What an inspection finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
