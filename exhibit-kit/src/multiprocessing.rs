@@ -4,7 +4,7 @@
 //! fails. The processes run programs rather than functions: most often this same program, with
 //! other flags.
 
-use anyhow::{Error, Result, anyhow};
+use anyhow::{Result, anyhow};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use std::env::temp_dir;
@@ -18,6 +18,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
+use tch_parallel::Error;
 use tch_parallel_contract::LISTEN_FD;
 
 /// The time between two checks of processes, which run for seconds.
@@ -141,15 +142,13 @@ impl Running {
         Process { name, mut command }: Process,
         lines: Sender<(String, String)>,
     ) -> Result<Self> {
-        let stderr = tempfile::tempfile()
-            .map_err(tch_parallel::Error::io("create a file in", temp_dir()))?;
-        let copy =
-            stderr.try_clone().map_err(tch_parallel::Error::io("use a file in", temp_dir()))?;
+        let stderr = tempfile::tempfile().map_err(Error::io("create a file in", temp_dir()))?;
+        let copy = stderr.try_clone().map_err(Error::io("use a file in", temp_dir()))?;
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(copy)
             .spawn()
-            .map_err(tch_parallel::Error::io("start", command.get_program()))?;
+            .map_err(Error::io("start", command.get_program()))?;
         if let Some(stdout) = child.stdout.take() {
             let name = name.clone();
             // Ends with the process.
@@ -171,7 +170,7 @@ impl Running {
     fn last_lines(&mut self) -> Result<String> {
         let mut bytes = Vec::new();
         let read = self.stderr.rewind().and_then(|()| self.stderr.read_to_end(&mut bytes));
-        read.map_err(tch_parallel::Error::io("read a file in", temp_dir()))?;
+        read.map_err(Error::io("read a file in", temp_dir()))?;
         let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<_> = text.lines().collect();
         Ok(match &lines[lines.len().saturating_sub(LINES)..] {
@@ -201,7 +200,7 @@ pub fn end_with(parent: u32) -> Result<()> {
     if parent_id() == parent { Ok(()) } else { Err(failed(name(), "is gone")) }
 }
 
-fn failed(process: impl Display, what: impl Display) -> Error {
+fn failed(process: impl Display, what: impl Display) -> anyhow::Error {
     anyhow!("{process} {what}")
 }
 

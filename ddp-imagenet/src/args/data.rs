@@ -106,10 +106,8 @@ impl DataArgs {
     /// [`Error::Argument`] for a batch with fewer images than ranks.
     pub fn loader(&self, ranks: usize, pin_memory: bool) -> Result<DataLoaderOptions> {
         let expected = format!("at least {ranks}, an image for each rank of this host");
-        ensure!(
-            self.batch_size >= ranks,
-            Error::argument("--batch-size", self.batch_size, expected)
-        );
+        let is_enough = self.batch_size >= ranks;
+        ensure!(is_enough, Error::argument("--batch-size", self.batch_size, expected));
         Ok(DataLoaderOptions {
             batch_size: self.batch_size / ranks,
             num_workers: self.workers.div_ceil(ranks),

@@ -128,16 +128,12 @@ fn data_that_makes_no_chart_is_refused() {
          part: parameters, gradients)"
     );
     let of = "member \"cuda:0\" of group \"method 0\"";
-    assert_eq!(
-        with(|c| c.groups[0].values[0][1] = f64::NAN),
-        format!("{of} is NaN, but must be a finite number not below 0")
-    );
-    assert_eq!(
-        with(|c| c.groups[0].values[0][1] = -1.0),
-        format!("{of} is -1, but must be a finite number not below 0")
-    );
-    assert_eq!(
-        with(|c| c.groups[0].values[0] = vec![1e308, 1e308]),
-        format!("{of} is inf in sum, but must be finite in sum")
-    );
+    let cases: [(fn(&mut Bars), &str); 3] = [
+        (|c| c.groups[0].values[0][1] = f64::NAN, "NaN, but must be a finite number not below 0"),
+        (|c| c.groups[0].values[0][1] = -1.0, "-1, but must be a finite number not below 0"),
+        (|c| c.groups[0].values[0] = vec![1e308; 2], "inf in sum, but must be finite in sum"),
+    ];
+    for (change, found) in cases {
+        assert_eq!(with(change), format!("{of} is {found}"));
+    }
 }
