@@ -184,15 +184,8 @@ mod tests {
             let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/pairs.txt");
             let corpus = Corpus::load(Some(path::Path::new(path))).unwrap();
             let vocab = Vocab::build(&corpus, VocabOptions::default());
-            let options = ModelOptions {
-                hidden: 32,
-                layers: 2,
-                attn_heads: 2,
-                seq_len: 16,
-                vocab_size: None,
-                dropout: 0.0,
-                checkpoint_activations: false,
-            };
+            let flags = "--hidden=32 --layers=2 --attn-heads=2 --seq-len=16 --dropout=0";
+            let options: ModelOptions = parse_flags(flags.split(' ')).unwrap();
             let vocab_size = vocab.len() as i64;
             let dataset = BertDataset::new(&corpus, &vocab, 16, 3);
             let (input, target) = dataset.batch(&(0..rows).collect::<Vec<_>>(), 0).unwrap();

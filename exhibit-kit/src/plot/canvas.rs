@@ -89,7 +89,7 @@ impl Font {
 }
 
 /// Which point of a text is given.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Anchor {
     Start,
     Middle,
@@ -167,15 +167,10 @@ impl Canvas {
         font: Font,
         text: &str,
     ) {
-        let anchor = match anchor {
-            Anchor::Start => "start",
-            Anchor::Middle => "middle",
-            Anchor::End => "end",
-        };
         let text = Text::new(printable(text))
             .set("x", rounded(at.0))
             .set("y", rounded(at.1))
-            .set("text-anchor", anchor)
+            .set("text-anchor", format!("{anchor:?}").to_lowercase())
             .set("font-size", font.size)
             .set("fill", colour);
         self.add(if font.bold { text.set("font-weight", "bold") } else { text });

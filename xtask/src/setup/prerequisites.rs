@@ -36,12 +36,10 @@ fn python(python: &Path) -> Result<()> {
     )
     .context("python3 (3.10 or newer) is needed: `apt-get install python3 python3-venv`")?;
     let mut numbers = version.split_whitespace().map(|number| number.parse().unwrap_or(0));
-    let found: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let (major, minor): (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     ensure!(
-        found >= (3, 10),
-        "python3 is {}.{}, and PyTorch needs 3.10 or newer",
-        found.0,
-        found.1
+        (major, minor) >= (3, 10),
+        "python3 is {major}.{minor}, and PyTorch needs 3.10 or newer"
     );
     command::output(Command::new(python).args(["-c", "import venv, ensurepip"]))
         .context("python3 cannot make a virtual environment: `apt-get install python3-venv`")?;

@@ -5,6 +5,7 @@ use crate::exhibits::gradients;
 use crate::exhibits::spans::{Span, Spans};
 use crate::models::{back, front};
 use anyhow::Result;
+use std::time::Instant;
 use tch::nn::{Module, Path, Sequential, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::LogicalDevice;
@@ -65,7 +66,7 @@ impl Network {
         let (first, second) = (module1.device, module2.device);
         module1.optimizer.zero_grad()?;
         module2.optimizer.zero_grad()?;
-        let mut spans = Spans::new();
+        let mut spans = Spans { began: Instant::now(), list: Vec::new() };
 
         // ANCHOR: forward
         let x =
