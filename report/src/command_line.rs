@@ -4,8 +4,8 @@ use crate::vocabulary::{Here, LOCAL_RANK, Originals, Vocabulary};
 use clap::error::ErrorKind;
 use clap::{Args, Command, Parser};
 use std::ffi::{OsStr, OsString};
+use tch_parallel::Error;
 use tch_parallel::distributed::Env;
-use tch_parallel::{Error, Result};
 
 /// Parses the command line as argparse would. Flags may be spelled with `_` for `-`, and cut short as
 /// long as no other flag begins like them; one without a value may be followed by Python's `True` or
@@ -97,9 +97,15 @@ fn translate(
         let value = value.or_else(|| words.next_if(|word| is_switch && truth(word).is_some()));
         if name == LOCAL_RANK {
             let value = value.or_else(|| words.next()).unwrap_or_default();
-            if let Some(own) = local_rank() {
-                check_local_rank(given, &value.to_string_lossy(), own)
-                    .map_err(|error| error.to_string())?;
+            let value = value.to_string_lossy();
+            if let Some(own) = local_rank()
+                && value.parse() != Ok(own)
+            {
+                let expected = format!(
+                    "{own}, which is this process's local rank: leave it out, or set LOCAL_RANK \
+                     and torchrun's other variables"
+                );
+                return Err(Error::argument(given, format!("{value:?}"), expected).to_string());
             }
         } else if let (true, Some(is_set)) = (is_switch, value.as_deref().and_then(truth)) {
             // The last one counts.
@@ -124,18 +130,6 @@ fn truth(word: &OsStr) -> Option<bool> {
         "False" | "false" => Some(false),
         _ => None,
     }
-}
-
-/// Refuses a local rank that is not this process's.
-fn check_local_rank(flag: &str, given: &str, local_rank: usize) -> Result<()> {
-    if given.parse() == Ok(local_rank) {
-        return Ok(());
-    }
-    let expected = format!(
-        "{local_rank}, which is this process's local rank: leave it out, or set LOCAL_RANK and \
-         torchrun's other variables"
-    );
-    Err(Error::argument(flag, format!("{given:?}"), expected))
 }
 
 #[cfg(test)]
