@@ -83,7 +83,6 @@ pub struct MeetingArgs {
 }
 
 impl MeetingArgs {
-    /// How long to wait for another rank.
     pub fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout)
     }

@@ -175,7 +175,6 @@ impl Pump {
     }
 }
 
-/// Where one stream goes.
 #[derive(Default)]
 struct Sink {
     console: Option<Console>,

@@ -21,7 +21,6 @@ fn loader() -> Result<DataLoader<TensorDataset<Tensor>>> {
     Ok(DataLoader::new(TensorDataset::new(numbers)?, SequentialSampler, 2)?)
 }
 
-/// The events of this name.
 fn events(directory: &Path, name: &str) -> Result<Vec<Value>> {
     Ok(read_events(directory.join("rank0.jsonl"), name)?)
 }

@@ -5,12 +5,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Makes a folder if it is missing.
 pub(crate) fn make(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
 }
 
-/// The paths of what is in a folder.
 pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     fs::read_dir(folder)
         .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())

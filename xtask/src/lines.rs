@@ -16,7 +16,6 @@ struct Lines {
     exhibits: usize,
 }
 
-/// Prints a row for each trainer, and their sum.
 pub(crate) fn run() -> Result<()> {
     println!("{:<20} {:>7} {:>8} {:>6}", "", "trainer", "exhibits", "both");
     let mut sum = Lines::default();

@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::process::Command;
 use tch_parallel_contract::gpus;
 
-/// A program of the workspace.
 pub(crate) struct Program<'a> {
     name: &'a str,
     manifest: String,

@@ -9,7 +9,6 @@ use tch_parallel::{Devices, LogicalDevice};
 /// A piece of work on one device.
 pub type Span = (LogicalDevice, plot::Span);
 
-/// Records pieces of work.
 pub struct Spans {
     pub began: Instant,
     /// The work recorded so far, in order.

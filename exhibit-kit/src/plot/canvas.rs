@@ -16,7 +16,6 @@ pub(super) const COLUMN: f64 = 140.0;
 /// The colour of text and lines: black in a file of its own, and that of a page's text in a page.
 pub(super) const INK: &str = "currentColor";
 
-/// A size and a weight of text.
 #[derive(Clone, Copy)]
 pub(super) struct Font {
     pub(super) size: f64,
@@ -204,7 +203,6 @@ pub(super) fn card(area: [f64; 4]) -> Rectangle {
     rectangle(area).set("class", "card").set("fill", "#ffffff")
 }
 
-/// A rectangle at `x` and `y`, with its width and its height.
 pub(super) fn rectangle([x, y, width, height]: [f64; 4]) -> Rectangle {
     Rectangle::new()
         .set("x", rounded(x))
@@ -213,7 +211,6 @@ pub(super) fn rectangle([x, y, width, height]: [f64; 4]) -> Rectangle {
         .set("height", rounded(height))
 }
 
-/// A dot around a point.
 pub(super) fn dot(at: (f64, f64), colour: &Colour) -> Circle {
     Circle::new()
         .set("cx", rounded(at.0))

@@ -5,7 +5,6 @@ use std::thread::available_parallelism;
 use anyhow::{Context, Result, bail, ensure};
 use tch_parallel_contract::gpus;
 
-/// Parses a number, `cpu`, `gpu` or `auto`.
 pub(crate) fn parse_nproc(text: &str) -> Result<u16> {
     match (text, gpus()) {
         ("cpu", _) | ("auto", 0) => cores(),

@@ -16,7 +16,6 @@ pub(crate) enum Backend {
     C10d,
 }
 
-/// The value of `--rdzv-endpoint`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Endpoint {
     /// An address or a name of node 0.

@@ -42,7 +42,6 @@ impl Logs {
     }
 }
 
-/// A file for one stream of a rank.
 pub(crate) struct LogFile {
     path: PathBuf,
     /// `None` once writing has failed.
@@ -50,7 +49,6 @@ pub(crate) struct LogFile {
 }
 
 impl LogFile {
-    /// Creates the file.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let file =
             File::create(path).with_context(|| format!("cannot create {}", path.display()))?;

@@ -79,12 +79,10 @@ impl Job {
         self.note(name).unwrap()
     }
 
-    /// Waits for notes that hold process ids.
     pub(crate) fn wait_for_pids(&self, names: &[&str]) -> Vec<i32> {
         names.iter().map(|name| self.wait_for_note(name).parse().unwrap()).collect()
     }
 
-    /// When a note was left.
     pub(crate) fn time_of(&self, name: &str) -> std::time::SystemTime {
         fs::metadata(self.dir().join(name)).unwrap().modified().unwrap()
     }

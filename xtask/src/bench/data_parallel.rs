@@ -21,7 +21,6 @@ const MODEL: [&str; 5] =
 /// With this seed, every batch has a loss: each contains a pair whose second sentence is the next one.
 const SEED: &str = "--seed=0";
 
-/// How long a run trains.
 #[derive(Clone, Copy)]
 struct Training {
     batch: u64,

@@ -12,7 +12,6 @@ use std::process::Command;
 const PROGRAM: &str = "ddp-imagenet";
 const SCRIPT: &str = "tests/python/imagenet_bench.py";
 
-/// A network and how it is trained.
 struct Network {
     name: &'static str,
     arch: &'static str,

@@ -19,7 +19,6 @@ pub(super) struct Log {
     pub(super) folder: PathBuf,
 }
 
-/// When a run took place.
 pub(super) struct Span {
     /// When it began: the time since 1970.
     pub(super) began: Duration,

@@ -33,7 +33,6 @@ pub(crate) struct Options {
     data_dir: PathBuf,
 }
 
-/// The time and memory that one run took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Run {
     /// Seconds from the launcher's start to its end.

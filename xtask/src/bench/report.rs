@@ -8,7 +8,6 @@ use std::thread;
 /// The results of both sides, round by round. The side that should do better comes first.
 pub(super) type Sides<T> = [Vec<T>; 2];
 
-/// Adds a round.
 pub(super) fn push<T>(sides: &mut Sides<T>, round: [T; 2]) {
     for (side, figure) in sides.iter_mut().zip(round) {
         side.push(figure);
@@ -33,11 +32,9 @@ pub(super) const SECONDS: Unit = Unit { scale: 1.0, name: "s", is_rate: false };
 pub(super) const MILLISECONDS: Unit = Unit { scale: 1e3, name: "ms", is_rate: false };
 /// For figures in bytes.
 pub(super) const MEGABYTES: Unit = Unit { scale: 1e-6, name: "MB", is_rate: false };
-/// For rates per second.
 pub(super) const PER_SECOND: Unit = Unit { scale: 1.0, name: "/s", is_rate: true };
 
 impl Table {
-    /// A table without rows.
     pub(super) fn new(sides: [&str; 2]) -> Self {
         let [first, second] = sides;
         Self(vec![format!("{:<38}{first:>12}{second:>12}{:>7}  target", "", "ratio")])

@@ -13,7 +13,6 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What an inspection finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// All of the level's packages are installed completely.
@@ -105,7 +104,6 @@ impl Venv {
         command::run(make.stdin(lock.as_stdin()?).stdout(io::stderr()))
     }
 
-    /// Lets pip add what is missing.
     pub(super) fn install(&self, level: Level, lock: &Lock) -> Result<()> {
         let mut pip = self.python();
         pip.args(["-m", "pip", "--disable-pip-version-check", "install"]);

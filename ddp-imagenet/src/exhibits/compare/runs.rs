@@ -9,7 +9,6 @@ use report::{DeviceReport, Meter, eprintln, flag_value, median};
 use std::ffi::OsString;
 use tch_parallel::LogicalDevice;
 
-/// What a training measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
     /// The method and its optimizer.

@@ -58,7 +58,6 @@ mod tests {
     use crate::exhibits::train_cifar::Method;
     use report::{size, thousands};
 
-    /// Training images of CIFAR-10.
     const CIFAR10_IMAGES: usize = 50_000;
 
     fn assert_says(expected: &str) {

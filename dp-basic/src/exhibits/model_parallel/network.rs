@@ -20,7 +20,6 @@ pub struct Part {
     optimizer: Sgd,
 }
 
-/// Two modules in a row.
 pub struct Network {
     /// Maps inputs to activations.
     pub module1: Part,
@@ -28,7 +27,6 @@ pub struct Network {
     pub module2: Part,
 }
 
-/// The results of a training step.
 pub struct Step {
     pub logits: Tensor,
     pub labels: Tensor,

@@ -48,7 +48,6 @@ fn largest(runs: &Runs<'_>, known: &Measured, budget: usize) -> Result<Value> {
     })
 }
 
-/// What a training needs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Point {
     /// In a batch, on each device.
