@@ -153,14 +153,11 @@ impl Running {
             let name = name.clone();
             // Ends with the process.
             thread::spawn(move || {
-                let mut printed = BufReader::new(stdout);
-                let mut line = Vec::new();
-                while printed.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
-                    let text = String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned();
+                for line in BufReader::new(stdout).split(b'\n').map_while(|line| line.ok()) {
+                    let text = String::from_utf8_lossy(&line).into_owned();
                     if lines.send((name.clone(), text)).is_err() {
                         return;
                     }
-                    line.clear();
                 }
             });
         }
