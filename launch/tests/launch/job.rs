@@ -75,8 +75,7 @@ impl Job {
     }
 
     pub(crate) fn wait_for_note(&self, name: &str) -> String {
-        wait_until(&format!("the note {name:?}"), || self.note(name).is_some());
-        self.note(name).unwrap()
+        wait_for(&format!("the note {name:?}"), || self.note(name))
     }
 
     pub(crate) fn wait_for_pids(&self, names: &[&str]) -> Vec<i32> {

@@ -302,11 +302,8 @@ fn nodes_that_cannot_be_one_job_are_refused_on_every_host() {
         let running = [one, two, three].map(|flags| {
             // The last of several equal flags would be an error: each launcher has its own.
             let all = format!("{} {} {flags}", nodes.flags, nodes.port);
-            let all = match flags.contains("--nnodes") {
-                true => all.replacen("--nnodes 3", "", 1),
-                false => all,
-            };
-            start(job.launch_sh(&all, "note x started"))
+            let own = usize::from(flags.contains("--nnodes"));
+            start(job.launch_sh(&all.replacen("--nnodes 3", "", own), "note x started"))
         });
         for ended in finish(running) {
             ended.expect_code(1).expect_stderr(reason);
