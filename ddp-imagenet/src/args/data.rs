@@ -78,7 +78,6 @@ const CIFAR_SIZE: usize = 32;
 const CIFAR_PADDING: usize = 4;
 
 impl DataArgs {
-    /// Where the images come from.
     pub fn source(&self) -> Source {
         if self.dummy { Source::Synthetic } else { self.dataset }
     }
