@@ -83,7 +83,6 @@ pub struct MeetingArgs {
 }
 
 impl MeetingArgs {
-    /// How long to wait for another rank.
     pub fn timeout(&self) -> Duration {
         Duration::from_secs(self.timeout)
     }
@@ -147,17 +146,10 @@ fn straggler(text: &str) -> Result<(usize, Duration), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    #[command(no_binary_name = true)]
-    struct CommandLine {
-        #[command(flatten)]
-        train: TrainArgs,
-    }
+    use report::parse_flags;
 
     fn args(flags: &[&str]) -> TrainArgs {
-        CommandLine::parse_from(flags).train
+        parse_flags(flags).unwrap()
     }
 
     #[test]

@@ -12,7 +12,6 @@ use tch_parallel::distributed::ProcessGroup;
 static SENT: AtomicUsize = AtomicUsize::new(0);
 static RECEIVED: AtomicUsize = AtomicUsize::new(0);
 
-/// Bytes that have gone over links.
 #[derive(Debug, Clone, Copy, serde::Serialize)]
 pub struct Traffic {
     pub sent: usize,

@@ -164,7 +164,7 @@ impl Wrapped {
 mod tests {
     use super::*;
     use crate::data::{BertDataset, Corpus, Vocab, VocabOptions};
-    use clap::Parser;
+    use report::parse_flags;
     use std::path;
     use tch::{Device, Kind};
     use tch_parallel::data::Dataset;
@@ -184,15 +184,8 @@ mod tests {
             let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data/pairs.txt");
             let corpus = Corpus::load(Some(path::Path::new(path))).unwrap();
             let vocab = Vocab::build(&corpus, VocabOptions::default());
-            let options = ModelOptions {
-                hidden: 32,
-                layers: 2,
-                attn_heads: 2,
-                seq_len: 16,
-                vocab_size: None,
-                dropout: 0.0,
-                checkpoint_activations: false,
-            };
+            let flags = "--hidden=32 --layers=2 --attn-heads=2 --seq-len=16 --dropout=0";
+            let options: ModelOptions = parse_flags(flags.split(' ')).unwrap();
             let vocab_size = vocab.len() as i64;
             let dataset = BertDataset::new(&corpus, &vocab, 16, 3);
             let (input, target) = dataset.batch(&(0..rows).collect::<Vec<_>>(), 0).unwrap();
@@ -220,8 +213,7 @@ mod tests {
 
         /// The same with a method.
         fn train(&self, flags: &str) -> (f64, Vec<Tensor>) {
-            let words = ["program"].into_iter().chain(flags.split(' '));
-            let args = Line::try_parse_from(words).unwrap().method;
+            let args: MethodArgs = parse_flags(flags.split(' ')).unwrap();
             let (mut vs, devices) = (VarStore::new(Device::Cpu), args.devices(None).unwrap());
             let (group, trace) = (ProcessGroup::from_env().unwrap(), Trace::new());
             let size = (&self.options, self.vocab_size);
@@ -237,12 +229,6 @@ mod tests {
     fn model(vs: &VarStore, options: &ModelOptions, vocab_size: i64) -> LanguageModel {
         let block = |path: &Path<'_>| transformer_block(path, options);
         LanguageModel::new(&vs.root(), options, vocab_size, block)
-    }
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        method: MethodArgs,
     }
 
     fn run(model: &LanguageModel, (tokens, segments): Pair) -> Pair {

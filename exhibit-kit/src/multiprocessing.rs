@@ -4,7 +4,7 @@
 //! fails. The processes run programs rather than functions: most often this same program, with
 //! other flags.
 
-use anyhow::{Error, Result, anyhow};
+use anyhow::{Result, anyhow};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use std::env::temp_dir;
@@ -18,6 +18,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
+use tch_parallel::Error;
 use tch_parallel_contract::LISTEN_FD;
 
 /// The time between two checks of processes, which run for seconds.
@@ -74,17 +75,11 @@ impl Process {
     }
 }
 
-/// How long processes may run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TimeLimit {
-    /// Processes that run longer, counted from the start of [`run`], are killed.
-    pub seconds: u64,
-    /// The flag with which the user sets the limit, for the message.
-    pub flag: &'static str,
-}
-
 /// Runs processes at the same time, and returns when all have succeeded.
 /// `torch.multiprocessing.spawn`
+///
+/// Those that take longer than `timeout` seconds, which the user sets with the flag `--timeout`, are
+/// killed.
 ///
 /// `on_line` is called at once for every line that a process prints to stdout, with the name of the
 /// process and the line. What it prints to stderr is kept for the error in case it fails.
@@ -94,10 +89,10 @@ pub struct TimeLimit {
 /// long. In either case all processes have been ended.
 pub fn run(
     processes: Vec<Process>,
-    limit: TimeLimit,
+    timeout: u64,
     mut on_line: impl FnMut(&str, &str),
 ) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(limit.seconds);
+    let deadline = Instant::now() + Duration::from_secs(timeout);
     let (sender, lines) = channel();
     let mut running = Vec::new();
     for process in processes {
@@ -128,9 +123,8 @@ pub fn run(
         if let Some(process) = running.first_mut()
             && Instant::now() >= deadline
         {
-            let TimeLimit { seconds, flag } = limit;
             let said = process.last_lines()?;
-            let what = format!("took more than {seconds} s; {flag} allows more; {said}");
+            let what = format!("took more than {timeout} s; --timeout allows more; {said}");
             return Err(failed(&process.name, what));
         }
     }
@@ -148,27 +142,22 @@ impl Running {
         Process { name, mut command }: Process,
         lines: Sender<(String, String)>,
     ) -> Result<Self> {
-        let stderr = tempfile::tempfile()
-            .map_err(tch_parallel::Error::io("create a file in", temp_dir()))?;
-        let copy =
-            stderr.try_clone().map_err(tch_parallel::Error::io("use a file in", temp_dir()))?;
+        let stderr = tempfile::tempfile().map_err(Error::io("create a file in", temp_dir()))?;
+        let copy = stderr.try_clone().map_err(Error::io("use a file in", temp_dir()))?;
         let mut child = command
             .stdout(Stdio::piped())
             .stderr(copy)
             .spawn()
-            .map_err(tch_parallel::Error::io("start", command.get_program()))?;
+            .map_err(Error::io("start", command.get_program()))?;
         if let Some(stdout) = child.stdout.take() {
             let name = name.clone();
             // Ends with the process.
             thread::spawn(move || {
-                let mut printed = BufReader::new(stdout);
-                let mut line = Vec::new();
-                while printed.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
-                    let text = String::from_utf8_lossy(&line).trim_end_matches('\n').to_owned();
+                for line in BufReader::new(stdout).split(b'\n').map_while(|line| line.ok()) {
+                    let text = String::from_utf8_lossy(&line).into_owned();
                     if lines.send((name.clone(), text)).is_err() {
                         return;
                     }
-                    line.clear();
                 }
             });
         }
@@ -178,7 +167,7 @@ impl Running {
     fn last_lines(&mut self) -> Result<String> {
         let mut bytes = Vec::new();
         let read = self.stderr.rewind().and_then(|()| self.stderr.read_to_end(&mut bytes));
-        read.map_err(tch_parallel::Error::io("read a file in", temp_dir()))?;
+        read.map_err(Error::io("read a file in", temp_dir()))?;
         let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<_> = text.lines().collect();
         Ok(match &lines[lines.len().saturating_sub(LINES)..] {
@@ -208,7 +197,7 @@ pub fn end_with(parent: u32) -> Result<()> {
     if parent_id() == parent { Ok(()) } else { Err(failed(name(), "is gone")) }
 }
 
-fn failed(process: impl Display, what: impl Display) -> Error {
+fn failed(process: impl Display, what: impl Display) -> anyhow::Error {
     anyhow!("{process} {what}")
 }
 
@@ -222,7 +211,7 @@ mod tests {
         Process::new(name, command)
     }
 
-    const MINUTE: TimeLimit = TimeLimit { seconds: 60, flag: "--timeout" };
+    const MINUTE: u64 = 60;
 
     #[test]
     fn the_first_that_fails_is_reported_at_once_and_the_others_end() {
@@ -237,9 +226,8 @@ mod tests {
 
     #[test]
     fn whoever_takes_too_long_is_killed() {
-        let limit = TimeLimit { seconds: 0, flag: "--timeout" };
         let sleeper = shell("ddp", "exec sleep 1000");
-        let error = run(vec![sleeper], limit, |_, _| {}).unwrap_err().to_string();
+        let error = run(vec![sleeper], 0, |_, _| {}).unwrap_err().to_string();
         assert_eq!(error, "ddp took more than 0 s; --timeout allows more; it left no message");
     }
 
@@ -257,12 +245,8 @@ mod tests {
     fn ranks_know_their_place_and_rank_0_has_the_socket() {
         let script = "test -S /proc/self/fd/0 && echo \"$RANK listens\"; \
                       echo $RANK of $WORLD_SIZE at $MASTER_ADDR";
-        let command = || {
-            let mut command = Command::new("sh");
-            command.args(["-c", script]);
-            command
-        };
-        let ranks = Process::ranks("ddp", vec![command(), command()]).unwrap();
+        let commands = [(); 2].map(|()| shell("", script).command);
+        let ranks = Process::ranks("ddp", commands.into()).unwrap();
         let mut told = Vec::new();
         run(ranks, MINUTE, |name, line| told.push(format!("{name} {line}"))).unwrap();
         told.sort();

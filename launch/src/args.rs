@@ -224,7 +224,6 @@ impl Args {
         (self.rdzv_backend == Backend::Static).then_some(self.node_rank)
     }
 
-    /// How long a node may be silent.
     pub(crate) fn heartbeat_timeout(&self) -> Duration {
         Duration::from_secs(self.heartbeat_timeout)
     }
@@ -235,12 +234,10 @@ impl Args {
         if self.log_dir.is_some() && !files { Streams::BOTH } else { self.tee.of(local_rank) }
     }
 
-    /// Whether the console shows the output of a rank.
     pub(crate) fn on_console(&self, local_rank: u16) -> bool {
         self.local_ranks_filter.is_empty() || self.local_ranks_filter.contains(&local_rank)
     }
 
-    /// MASTER_ADDR.
     pub(crate) fn master_addr(&self) -> &str {
         let endpoint = self.rdzv_endpoint.as_ref().map(|endpoint| endpoint.host.as_str());
         endpoint.or(self.master_addr.as_deref()).unwrap_or("127.0.0.1")

@@ -90,13 +90,9 @@ impl Routes {
     pub(crate) fn start(self, child: &mut Child) -> Result<Output> {
         let remembered = self.stderr.is_some();
         let is_shown = self.stderr.as_ref().is_none_or(|sink| sink.console.is_some());
-        let mut pumps = Vec::new();
-        if let (Some(source), Some(sink)) = (child.stdout.take(), self.stdout) {
-            pumps.push(Pump::start(source, sink)?);
-        }
-        if let (Some(source), Some(sink)) = (child.stderr.take(), self.stderr) {
-            pumps.push(Pump::start(source, sink)?);
-        }
+        let stdout = child.stdout.take().zip(self.stdout).map(|(from, to)| Pump::start(from, to));
+        let stderr = child.stderr.take().zip(self.stderr).map(|(from, to)| Pump::start(from, to));
+        let pumps = stdout.into_iter().chain(stderr).collect::<Result<_>>()?;
         let tail = remembered.then_some(self.tail);
         Ok(Output { pumps, tail, is_shown, stderr_log: self.stderr_log })
     }
@@ -175,7 +171,6 @@ impl Pump {
     }
 }
 
-/// Where one stream goes.
 #[derive(Default)]
 struct Sink {
     console: Option<Console>,

@@ -2,10 +2,10 @@
 
 use crate::vocabulary::{Here, LOCAL_RANK, Originals, Vocabulary};
 use clap::error::ErrorKind;
-use clap::{Command, Parser};
+use clap::{Args, Command, Parser};
 use std::ffi::{OsStr, OsString};
+use tch_parallel::Error;
 use tch_parallel::distributed::Env;
-use tch_parallel::{Error, Result};
 
 /// Parses the command line as argparse would. Flags may be spelled with `_` for `-`, and cut short as
 /// long as no other flag begins like them; one without a value may be followed by Python's `True` or
@@ -37,6 +37,17 @@ pub fn parse<P: Parser>(originals: Originals<'_>, subcommands: &[(&str, Original
     })
 }
 
+/// Parses flags that are a part of a command line, without a program's name before them.
+///
+/// # Errors
+/// For flags that are wrong.
+pub fn parse_flags<A: Args>(
+    words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<A, clap::Error> {
+    let command = A::augment_args(Command::new("flags").no_binary_name(true));
+    A::from_arg_matches(&command.try_get_matches_from(words)?)
+}
+
 /// The command whose flags these words are: that of the subcommands with which they begin, such as
 /// `ring check`.
 fn subcommand_of<'a>(command: &'a Command, words: &[OsString]) -> &'a Command {
@@ -46,10 +57,7 @@ fn subcommand_of<'a>(command: &'a Command, words: &[OsString]) -> &'a Command {
 
 /// Adds the flags of the original to the end of the help.
 fn with_originals(command: Command, originals: Originals<'_>) -> Command {
-    let rows = originals.iter().map(|(name, here)| match here {
-        Here::Flag(flag) => (*name, *flag),
-        Here::Instead(text) => (*name, *text),
-    });
+    let rows = originals.iter().map(|&(name, Here::Flag(here) | Here::Instead(here))| (name, here));
     let local_rank = "accepted if it is LOCAL_RANK, which the launcher sets";
     let rows: Vec<_> = rows.chain([(LOCAL_RANK, local_rank)]).collect();
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
@@ -89,9 +97,15 @@ fn translate(
         let value = value.or_else(|| words.next_if(|word| is_switch && truth(word).is_some()));
         if name == LOCAL_RANK {
             let value = value.or_else(|| words.next()).unwrap_or_default();
-            if let Some(own) = local_rank() {
-                check_local_rank(given, &value.to_string_lossy(), own)
-                    .map_err(|error| error.to_string())?;
+            let value = value.to_string_lossy();
+            if let Some(own) = local_rank()
+                && value.parse() != Ok(own)
+            {
+                let expected = format!(
+                    "{own}, which is this process's local rank: leave it out, or set LOCAL_RANK \
+                     and torchrun's other variables"
+                );
+                return Err(Error::argument(given, format!("{value:?}"), expected).to_string());
             }
         } else if let (true, Some(is_set)) = (is_switch, value.as_deref().and_then(truth)) {
             // The last one counts.
@@ -116,18 +130,6 @@ fn truth(word: &OsStr) -> Option<bool> {
         "False" | "false" => Some(false),
         _ => None,
     }
-}
-
-/// Refuses a local rank that is not this process's.
-fn check_local_rank(flag: &str, given: &str, local_rank: usize) -> Result<()> {
-    if given.parse() == Ok(local_rank) {
-        return Ok(());
-    }
-    let expected = format!(
-        "{local_rank}, which is this process's local rank: leave it out, or set LOCAL_RANK and \
-         torchrun's other variables"
-    );
-    Err(Error::argument(flag, format!("{given:?}"), expected))
 }
 
 #[cfg(test)]

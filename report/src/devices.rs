@@ -1,10 +1,9 @@
 //! The devices of a training, and those of one of its processes.
 
+use crate::flag_value;
 use clap::ValueEnum;
 use tch_parallel::distributed::{DeviceChoice, Env, ProcessGroupOptions, device_of_rank};
 use tch_parallel::{Devices, Error, LogicalDevice, Result};
-
-use crate::flag_value;
 
 /// The flag of programs whose methods serve all devices with one process, or each with its own.
 #[derive(Debug, Clone, clap::Args)]

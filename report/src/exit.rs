@@ -2,7 +2,6 @@
 
 use crate::eprint;
 use std::error::Error;
-
 use tch_parallel::distributed::record;
 
 /// The environment variables through which launchers tell a process its rank: those of torchrun and

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::Path;
-
 use tch_parallel::checkpoint::replace;
 use tch_parallel::{Error, Result};
 

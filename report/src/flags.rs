@@ -1,5 +1,6 @@
 //! Flags that several programs have, and what the user gives them.
 
+use crate::{MetricsLog, eprintln, say};
 use clap::builder::PossibleValue;
 use clap::builder::RangedU64ValueParser;
 use clap::{ValueEnum, value_parser};
@@ -12,8 +13,6 @@ use tch_parallel::distributed::{Backend, DeviceChoice, Env, ProcessGroup, Proces
 use tch_parallel::profiler::{Schedule, ScheduledProfiler};
 use tch_parallel::{Error, Result, cuda_is_built};
 use tch_parallel_contract::gpus;
-
-use crate::{MetricsLog, eprintln, say};
 
 /// Where a rank trains and how it meets the others.
 #[derive(Debug, Clone, clap::Args)]

@@ -16,7 +16,7 @@
 //! | [`console`] | [`println!`], [`eprintln!`]: what people read, and perhaps nobody |
 //! | `progress` | [`say`], [`progress_bar`]: the progress of a training, for people |
 //! | `table` | [`table()`]: numbers in columns, for people |
-//! | `command_line` | [`parse`]: the command line, as argparse would read it |
+//! | `command_line` | [`parse`]: the command line, as argparse would read it; [`parse_flags`]: a part of one |
 //! | `vocabulary` | [`Originals`]: the original's flags, and what stands for them here ([`Here`]) |
 //! | `comm_hook` | [`CommHookArgs`]: how gradients are compressed |
 //! | `mnist` | [`MnistArgs`]: MNIST and what has its form |
@@ -55,7 +55,7 @@ mod vocabulary;
 
 pub use bytes::{parse_size, size};
 pub use comm_hook::CommHookArgs;
-pub use command_line::parse;
+pub use command_line::{parse, parse_flags};
 pub use devices::{DevicesArgs, one_thread_each, process_group_on};
 pub use exit::exit;
 pub use file::save;

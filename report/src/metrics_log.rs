@@ -1,13 +1,11 @@
 //! Metrics as JSON lines: one file per rank, one object per line.
 
-use std::fs;
-use std::path::Path;
-
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-
 use crate::record_file::RecordFile;
 use crate::tensorboard::TensorBoard;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fs;
+use std::path::Path;
 use tch_parallel::data::Shard;
 use tch_parallel::{Error, Result};
 

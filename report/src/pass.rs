@@ -205,14 +205,10 @@ impl<const N: usize> TryFrom<Vec<AverageMeter>> for Meters<N> {
     type Error = String;
 
     fn try_from(meters: Vec<AverageMeter>) -> Result<Self, String> {
-        let meters = match meters.as_slice() {
-            [batch_time, data_time, numbers @ ..] => numbers
-                .try_into()
-                .ok()
-                .map(|numbers| Meters { batch_time: *batch_time, data_time: *data_time, numbers }),
-            _ => None,
-        };
-        meters.ok_or_else(|| format!("expected {} meters", N + 2))
+        let error = format!("expected {} meters", N + 2);
+        let [batch_time, data_time, numbers @ ..] = meters.as_slice() else { return Err(error) };
+        let numbers: [AverageMeter; N] = numbers.try_into().map_err(|_| error)?;
+        Ok(Meters { batch_time: *batch_time, data_time: *data_time, numbers })
     }
 }
 

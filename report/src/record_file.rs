@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-
 use tch_parallel::{Error, Result};
 
 /// A new file to which records are appended.

@@ -97,7 +97,6 @@ struct Fields {
     begun: Option<Rc<Event>>,
 }
 
-/// The event `step` of the metrics.
 #[derive(Debug, Serialize)]
 struct StepEvent {
     #[serde(flatten)]

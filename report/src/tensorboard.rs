@@ -1,14 +1,12 @@
 //! Metrics as TensorBoard's event files.
 
+use crate::record_file::RecordFile;
+use prost::Message;
+use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
-
-use prost::Message;
-use serde_json::Value;
 use tch_parallel::Result;
-
-use crate::record_file::RecordFile;
 
 /// Writes the numbers of events as scalars. `tensorboard --logdir DIR` shows a curve for each, named
 /// `event/field`, over how many events of that name came before.

@@ -1,10 +1,9 @@
 //! How long a run took to begin, and how long its steps take.
 
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use serde::{Deserialize, Serialize};
 use tch_parallel::{Event, Result};
 
 /// Collects the times and memory that a run's last line of metrics reports.

@@ -25,14 +25,10 @@ fn measured(device: LogicalDevice, steps: &[i64]) -> Result<DeviceReport> {
     Ok(reports.remove(0))
 }
 
-fn peak(device: LogicalDevice, steps: &[i64]) -> Result<usize> {
-    Ok(measured(device, steps)?.peak)
-}
-
 #[test]
 fn the_first_two_steps_do_not_count() -> Result<()> {
     let device = LogicalDevice::Cpu(0);
-    assert_eq!(peak(device, &[5000, 4000, 100])?, 100);
+    assert_eq!(measured(device, &[5000, 4000, 100])?.peak, 100);
     let report = measured(device, &[5000, 4000, 100, 300, 200])?;
     assert_eq!(report.peak, 300);
     assert_eq!(report.idle_share, 1.0 / 200.0);
@@ -42,7 +38,7 @@ fn the_first_two_steps_do_not_count() -> Result<()> {
 #[test]
 fn where_there_are_no_more_steps_the_last_counts() -> Result<()> {
     let device = LogicalDevice::Cpu(1);
-    assert_eq!(peak(device, &[5000])?, 5000);
+    assert_eq!(measured(device, &[5000])?.peak, 5000);
     let report = measured(device, &[5000, 4000])?;
     assert_eq!((report.peak, report.idle_share), (4000, 1.0 / 4000.0));
     Ok(())

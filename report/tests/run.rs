@@ -1,8 +1,7 @@
 //! What a `Run` writes of its steps.
 
 use anyhow::Result;
-use clap::Parser;
-use report::{Meter, Progress, ReportArgs, Run, read_events};
+use report::{Meter, Progress, ReportArgs, Run, parse_flags, read_events};
 use serde_json::Value;
 use std::path::Path;
 use tch::nn::VarStore;
@@ -11,15 +10,9 @@ use tch_parallel::Devices;
 use tch_parallel::data::{DataLoader, SequentialSampler, TensorDataset};
 use tch_parallel::distributed::ProcessGroup;
 
-#[derive(Parser)]
-struct Line {
-    #[command(flatten)]
-    report: ReportArgs,
-}
-
 /// The arguments of a run that writes its metrics to this directory.
-fn args(directory: &Path) -> ReportArgs {
-    Line::parse_from(["program".as_ref(), "--metrics".as_ref(), directory.as_os_str()]).report
+fn args(directory: &Path) -> Result<ReportArgs> {
+    Ok(parse_flags(["--metrics".as_ref(), directory.as_os_str()])?)
 }
 
 /// Two batches of two numbers.
@@ -28,7 +21,6 @@ fn loader() -> Result<DataLoader<TensorDataset<Tensor>>> {
     Ok(DataLoader::new(TensorDataset::new(numbers)?, SequentialSampler, 2)?)
 }
 
-/// The events of this name.
 fn events(directory: &Path, name: &str) -> Result<Vec<Value>> {
     Ok(read_events(directory.join("rank0.jsonl"), name)?)
 }
@@ -37,7 +29,7 @@ fn events(directory: &Path, name: &str) -> Result<Vec<Value>> {
 fn a_step_has_fields_of_its_own_and_the_seconds_to_its_mark() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let group = ProcessGroup::from_env()?;
-    let mut run = args(directory.path()).start(&group, 0.1, Progress::default())?;
+    let mut run = args(directory.path())?.start(&group, 0.1, Progress::default())?;
     for (number, batch) in run.epoch(&loader()?)?.enumerate() {
         let batch = batch?;
         if number == 1 {
@@ -62,7 +54,7 @@ fn a_loss_that_is_not_finite_ends_a_run_with_its_advice_unless_it_is_of_no_inter
     let directory = tempfile::tempdir()?;
     let group = ProcessGroup::from_env()?;
     let step = |mut run: Run<'_, 1>| run.step([&Tensor::from(f32::NAN)], 1);
-    let start = || args(directory.path()).start(&group, 0.1, Progress::default());
+    let start = || args(directory.path())?.start(&group, 0.1, Progress::default());
     for (run, advice) in [
         (start()?, "try a smaller --lr than 0.1"),
         (start()?.with_advice(Some("a larger batch helps")), "a larger batch helps"),
@@ -80,7 +72,7 @@ fn a_run_with_a_meter_reports_its_devices() -> Result<()> {
     let group = ProcessGroup::from_env()?;
     let devices: Devices = "cpu:1".parse()?;
     let _on = devices.first().guard()?;
-    let run = args(directory.path()).start(&group, 0.1, Progress::default())?;
+    let run = args(directory.path())?.start(&group, 0.1, Progress::default())?;
     let mut run = run.with_device_meter(Meter::new(&devices));
     for batch in run.epoch(&loader()?)? {
         let large = Tensor::zeros([1 << 20], (Kind::Uint8, Device::Cpu));

@@ -11,10 +11,9 @@ mod job;
 mod mnist;
 mod report;
 
+use crate::workspace::Workspace;
 use anyhow::Result;
 use clap::{Args, Subcommand};
-
-use crate::workspace::Workspace;
 
 #[derive(Subcommand)]
 pub(crate) enum Benchmark {

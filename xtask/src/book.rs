@@ -1,14 +1,12 @@
 //! `cargo xtask book`: builds the book with the version of mdBook that it is written for.
 
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use anyhow::{Result, ensure};
-
 use crate::checkout::{checkout, target_dir};
 use crate::command;
 use crate::files::{entries, read};
+use anyhow::{Result, ensure};
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The book uses admonitions and configuration keys that came with 0.5.
 const MDBOOK_VERSION: &str = "0.5.4";

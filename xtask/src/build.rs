@@ -1,11 +1,9 @@
 //! `cargo xtask build`: builds all programs.
 
-use std::ffi::OsString;
-
-use anyhow::Result;
-
 use crate::workspace::Workspace;
 use crate::{command, setup};
+use anyhow::Result;
+use std::ffi::OsString;
 
 /// Does the set-up if it is missing, and builds. The feature `cuda` needs the headers of the full set-up.
 pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {

@@ -1,9 +1,8 @@
 //! Where the checkout is, and what was built from it.
 
+use anyhow::{Context, Result};
 use std::env;
 use std::path::{Path, PathBuf};
-
-use anyhow::{Context, Result};
 
 /// The folder of this workspace's Cargo.toml.
 pub(crate) fn checkout() -> &'static Path {

@@ -1,12 +1,10 @@
 //! Running other programs. An error names the program that failed.
 
+use crate::checkout::checkout;
+use anyhow::{Context, Result, ensure};
 use std::env;
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-use anyhow::{Context, Result, ensure};
-
-use crate::checkout::checkout;
 
 /// The cargo that runs this chore, in this folder.
 pub(crate) fn cargo(folder: &Path) -> Command {

@@ -3,15 +3,13 @@
 
 mod pack;
 
-use std::path::PathBuf;
-use std::process::Command;
-
-use anyhow::Result;
-use clap::{Args, Subcommand};
-
 use crate::setup::Level;
 use crate::workspace::Workspace;
 use crate::{command, setup};
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+use std::process::Command;
 
 #[derive(Subcommand)]
 pub(crate) enum Chore {

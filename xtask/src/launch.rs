@@ -1,43 +1,22 @@
 //! `cargo launch -n 2 ddp-mnist -- --epochs 3`: builds a program of the workspace, then becomes the
 //! launcher.
 
-use std::ffi::OsString;
-use std::path::Path;
-
-use anyhow::{Result, ensure};
-
 use crate::program::Program;
 use crate::release::Release;
 use crate::run::become_program;
 use crate::workspace::Workspace;
 use crate::{command, setup};
+use anyhow::{Result, ensure};
+use std::ffi::OsString;
+use std::path::Path;
 
 /// The launcher's package, whose program is `launch`.
 pub(crate) const LAUNCHER: &str = "tch-parallel-launch";
 
-/// The launcher's options whose value is the next argument, so that the value is not mistaken for
-/// the program. Like torchrun, the launcher accepts `_` for `-` in long options.
-const OPTIONS_WITH_VALUE: [&str; 19] = [
-    "-n",
-    "--nproc-per-node",
-    "--nnodes",
-    "--node-rank",
-    "--master-addr",
-    "--master-port",
-    "--max-restarts",
-    "--heartbeat-timeout",
-    "--rdzv-backend",
-    "--rdzv-conf",
-    "--rdzv-endpoint",
-    "--rdzv-id",
-    "--role",
-    "--local-ranks-filter",
-    "--log-dir",
-    "-t",
-    "--tee",
-    "-r",
-    "--redirects",
-];
+/// The launcher's long options without a value. The value of another may be the next argument, which
+/// must not be mistaken for the program.
+const SWITCHES: [&str; 6] =
+    ["--standalone", "--no-python", "--use-env", "--pass-local-rank", "--help", "--version"];
 
 /// Does the set-up if it is missing, builds the launcher and the program, and replaces this process with the launcher.
 pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
@@ -68,10 +47,13 @@ pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
 fn program_position(args: &[OsString]) -> Option<usize> {
     let mut position = 0;
     while position < args.len() {
+        // Like torchrun, the launcher accepts `_` for `-` in long options.
         let arg = args[position].to_string_lossy().replace('_', "-");
+        let stands_alone = SWITCHES.contains(&arg.as_str()) || arg.contains('=');
         position += match arg.as_str() {
             "--" => return (position + 1 < args.len()).then_some(position + 1),
-            option if OPTIONS_WITH_VALUE.contains(&option) => 2,
+            "-n" | "-t" | "-r" => 2,
+            option if option.starts_with("--") && !stands_alone => 2,
             option if option.starts_with('-') => 1,
             _ => return Some(position),
         };

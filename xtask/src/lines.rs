@@ -1,11 +1,9 @@
 //! `cargo xtask lines`: counts the lines of code of each trainer.
 
-use std::path::Path;
-
-use anyhow::Result;
-
 use crate::checkout::checkout;
 use crate::files::{entries, read};
+use anyhow::Result;
+use std::path::Path;
 
 const TRAINERS: [&str; 5] =
     ["ddp-mnist", "ddp-imagenet", "dp-custom-criterion", "dp-basic", "async-update"];
@@ -18,7 +16,6 @@ struct Lines {
     exhibits: usize,
 }
 
-/// Prints a row for each trainer, and their sum.
 pub(crate) fn run() -> Result<()> {
     println!("{:<20} {:>7} {:>8} {:>6}", "", "trainer", "exhibits", "both");
     let mut sum = Lines::default();

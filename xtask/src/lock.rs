@@ -1,12 +1,10 @@
 //! One process at a time in a folder.
 
+use crate::files::make;
+use anyhow::{Context, Result, bail};
 use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::process::Stdio;
-
-use anyhow::{Context, Result, bail};
-
-use crate::files::make;
 
 /// The lock's file in the folder. It stays when the rest of the folder is removed.
 pub(crate) const FILE: &str = ".lock";
@@ -46,9 +44,8 @@ impl Lock {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use super::*;
+    use std::process::Command;
 
     #[test]
     fn a_child_keeps_the_lock_of_a_parent_that_is_gone() {

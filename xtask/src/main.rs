@@ -20,14 +20,13 @@ mod soak;
 mod test;
 mod workspace;
 
-use std::env;
-use std::ffi::OsString;
-use std::process::ExitCode;
-
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 use release::Release;
 use setup::Level;
+use std::env;
+use std::ffi::OsString;
+use std::process::ExitCode;
 use workspace::Workspace;
 
 /// The project's chores: set-up, launching, tests, the book, benchmarks.

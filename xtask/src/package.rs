@@ -1,19 +1,17 @@
 //! `cargo xtask package`: packages the crates that are published, and builds two programs from the packages
 //! as somebody else would: a small one, and a copy of ddp-mnist.
 
-use std::env;
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-
-use anyhow::{Result, ensure};
-
 use crate::checkout::{checkout, target_dir};
 use crate::command;
 use crate::files::{read, remove, write};
 use crate::launch::LAUNCHER;
 use crate::setup::{self, Level};
 use crate::workspace::Workspace;
+use anyhow::{Result, ensure};
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 /// Each after the ones that it depends on.
 const LIBRARIES: [&str; 9] = [

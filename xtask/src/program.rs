@@ -1,16 +1,13 @@
 //! A program of the workspace, and how it is built for what this machine has.
 
+use crate::checkout::checkout;
+use crate::workspace::{self, Workspace};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-
 use tch_parallel_contract::gpus;
 
-use crate::checkout::checkout;
-use crate::workspace::{self, Workspace};
-
-/// A program of the workspace.
 pub(crate) struct Program<'a> {
     name: &'a str,
     manifest: String,

@@ -2,7 +2,6 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-/// A release of PyTorch, and what goes with it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Release {
     /// The version of PyTorch, and so of libtorch.
@@ -31,7 +30,6 @@ impl Release {
             .map(|torch| Self::of(&torch).unwrap_or(Self::DEFAULT))
     }
 
-    /// The release with this version.
     pub(crate) fn of(torch: &str) -> Option<&'static Self> {
         RELEASES.iter().find(|release| release.torch == torch)
     }

@@ -1,16 +1,14 @@
 //! `cargo xtask run dp-basic -- speedup --devices cuda`: builds a program of the workspace for what
 //! this machine has, then becomes the program.
 
+use crate::program::Program;
+use crate::workspace::Workspace;
+use crate::{command, setup};
+use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-
-use anyhow::{Context, Result};
-
-use crate::program::Program;
-use crate::workspace::Workspace;
-use crate::{command, setup};
 
 /// Does the set-up if it is missing, builds the program, and replaces this process with it.
 pub(crate) fn run(workspace: &Workspace, line: &[OsString]) -> Result<()> {

@@ -11,18 +11,16 @@ mod stamp;
 mod user;
 mod venv;
 
+use anyhow::Result;
 use std::process::Command;
 use std::{panic, thread};
-
-use anyhow::Result;
-
-pub(crate) use level::Level;
-pub(crate) use user::version;
-use venv::{State, Venv};
 
 use crate::command;
 use crate::lock::Lock;
 use crate::workspace::{self, Workspace};
+pub(crate) use level::Level;
+pub(crate) use user::version;
+use venv::{State, Venv};
 
 /// `cargo xtask setup`: like [`ensure`], but also prints a line if there is nothing to do.
 pub(crate) fn run(workspace: &Workspace, level: Level) -> Result<()> {
@@ -42,7 +40,7 @@ pub(crate) fn ensure(workspace: &Workspace, level: Level) -> Result<()> {
     }
     let venv = Venv::new(workspace::venv(workspace.release), workspace.release);
     if !is_stamped(&venv, level) {
-        let lock = Lock::take(venv.folder())?;
+        let lock = Lock::take(&venv.folder)?;
         // Whoever held the lock may have done the work.
         if !is_stamped(&venv, level) {
             complete(&venv, level, &lock)?;
@@ -90,11 +88,11 @@ fn complete(venv: &Venv, level: Level, lock: &Lock) -> Result<()> {
     venv.remove_downloads()?;
     let mut state = venv.inspect(level);
     if state == State::Complete {
-        eprintln!("{} is complete already", venv.folder().display());
+        eprintln!("{} is complete already", venv.folder.display());
     } else {
         prerequisites::check(venv, level)?;
         let does = if state == State::Incomplete { "completing" } else { "setting up" };
-        let (torch, folder) = (venv.release().torch, venv.folder().display());
+        let (torch, folder) = (venv.release.torch, venv.folder.display());
         eprintln!("{does} libtorch {torch} in {folder}: at most {}", level.says());
     }
     if matches!(state, State::Broken(_)) {

@@ -1,12 +1,10 @@
 //! `cargo xtask soak`: the long series of faults over several hosts.
 
-use std::ffi::OsString;
-use std::process::Command;
-
-use anyhow::Result;
-
 use crate::workspace::Workspace;
 use crate::{command, setup};
+use anyhow::Result;
+use std::ffi::OsString;
+use std::process::Command;
 
 /// Builds the programs, and lets `tests/src/bin/soak.rs` put them through every fault of its table.
 pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {

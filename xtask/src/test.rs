@@ -1,15 +1,13 @@
 //! `cargo xtask test`: runs all tests, after building what they need.
 
+use crate::build::whole_workspace;
+use crate::workspace::Workspace;
+use crate::{command, setup};
+use anyhow::Result;
 use std::env;
 use std::ffi::OsString;
 use std::thread;
 use std::time::Instant;
-
-use anyhow::Result;
-
-use crate::build::whole_workspace;
-use crate::workspace::Workspace;
-use crate::{command, setup};
 
 /// The number of tests of a program that run at once.
 const THREADS: &str = "RUST_TEST_THREADS";

@@ -2,17 +2,14 @@
 
 mod twin;
 
+use crate::checkout::{checkout, target_dir};
+use crate::command;
+use crate::release::Release;
+use anyhow::{Context, Result};
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
-
-use crate::checkout::{checkout, target_dir};
-use crate::command;
-use crate::release::Release;
-
-/// What is built with one release of PyTorch.
 pub(crate) struct Workspace {
     /// The checkout, or its twin with another tch in its Cargo.lock.
     root: PathBuf,
@@ -51,7 +48,6 @@ impl Workspace {
         self.target.join("release").join(name)
     }
 
-    /// Whether the user has set the folder of libtorch.
     pub(crate) fn has_user_libtorch(&self) -> bool {
         self.libtorch != libtorch(self.release)
     }
@@ -76,7 +72,6 @@ pub(crate) fn venv(release: &Release) -> PathBuf {
     checkout().join(".libtorch").join(release.torch)
 }
 
-/// The folder of the libtorch of a release's set-up.
 fn libtorch(release: &Release) -> PathBuf {
     venv(release).join("torch")
 }

@@ -24,7 +24,6 @@ use tch_parallel::{Error, Result};
 pub const SERVER: usize = 0;
 pub const WORKER: usize = 1;
 
-/// What a worker asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// θ, and permission to do this number of batches.

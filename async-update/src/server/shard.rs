@@ -41,7 +41,6 @@ pub struct Worker {
     unseen: usize,
     /// Whether it has read since its last update.
     owes: bool,
-    /// Whether it waits for an answer.
     waits: bool,
     /// Batches that it has been granted and has not reported as done.
     granted: usize,

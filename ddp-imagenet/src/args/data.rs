@@ -78,7 +78,6 @@ const CIFAR_SIZE: usize = 32;
 const CIFAR_PADDING: usize = 4;
 
 impl DataArgs {
-    /// Where the images come from.
     pub fn source(&self) -> Source {
         if self.dummy { Source::Synthetic } else { self.dataset }
     }
@@ -106,10 +105,8 @@ impl DataArgs {
     /// [`Error::Argument`] for a batch with fewer images than ranks.
     pub fn loader(&self, ranks: usize, pin_memory: bool) -> Result<DataLoaderOptions> {
         let expected = format!("at least {ranks}, an image for each rank of this host");
-        ensure!(
-            self.batch_size >= ranks,
-            Error::argument("--batch-size", self.batch_size, expected)
-        );
+        let is_enough = self.batch_size >= ranks;
+        ensure!(is_enough, Error::argument("--batch-size", self.batch_size, expected));
         Ok(DataLoaderOptions {
             batch_size: self.batch_size / ranks,
             num_workers: self.workers.div_ceil(ranks),
@@ -218,17 +215,11 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
+    use report::parse_flags;
     use tch_parallel::data::Dataset;
 
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        data: DataArgs,
-    }
-
     fn data(flags: &str) -> DataArgs {
-        Line::try_parse_from(["program"].into_iter().chain(flags.split_whitespace())).unwrap().data
+        parse_flags(flags.split_whitespace()).unwrap()
     }
 
     fn shares(flags: &str, ranks: usize) -> (usize, usize) {

@@ -120,17 +120,10 @@ fn not_negative(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        recipe: RecipeArgs,
-    }
+    use report::parse_flags;
 
     fn recipe(flags: &str) -> Result<RecipeArgs, clap::Error> {
-        Line::try_parse_from(["program"].into_iter().chain(flags.split_whitespace()))
-            .map(|line| line.recipe)
+        parse_flags(flags.split_whitespace())
     }
 
     #[test]

@@ -9,19 +9,13 @@ use tch_parallel::{Devices, LogicalDevice};
 /// A piece of work on one device.
 pub type Span = (LogicalDevice, plot::Span);
 
-/// Records pieces of work.
 pub struct Spans {
-    began: Instant,
+    pub began: Instant,
     /// The work recorded so far, in order.
     pub list: Vec<Span>,
 }
 
 impl Spans {
-    /// Starts the clock.
-    pub fn new() -> Self {
-        Spans { began: Instant::now(), list: Vec::new() }
-    }
-
     /// Runs `work` with `device` as the current device, and records how long it takes.
     pub fn on<R>(
         &mut self,

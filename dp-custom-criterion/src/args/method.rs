@@ -75,18 +75,10 @@ impl MethodArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        method: MethodArgs,
-    }
+    use report::parse_flags;
 
     fn method(flags: &str) -> MethodArgs {
-        Line::try_parse_from(["program"].into_iter().chain(flags.split_whitespace()))
-            .unwrap()
-            .method
+        parse_flags(flags.split_whitespace()).unwrap()
     }
 
     #[test]

@@ -119,16 +119,10 @@ impl TrainArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        train: TrainArgs,
-    }
+    use report::parse_flags;
 
     fn train(flags: &[&str]) -> TrainArgs {
-        Line::try_parse_from(["program"].iter().chain(flags)).unwrap().train
+        parse_flags(flags).unwrap()
     }
 
     #[test]

@@ -8,7 +8,6 @@ use tch_parallel::Error;
 /// Two consecutive sentences, as words.
 pub type Pair = [Vec<String>; 2];
 
-/// A text to learn from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Corpus {
     /// In the order of the text; never empty, and neither is a sentence.

@@ -74,7 +74,6 @@ impl Vocab {
         self.tokens.get(word).copied().unwrap_or(Self::UNK)
     }
 
-    /// Writes the vocabulary.
     pub fn save(&self, path: &Path) -> Result<()> {
         Ok(report::save(path, &(serde_json::to_string_pretty(&self.words)? + "\n"))?)
     }

@@ -95,26 +95,20 @@ fn sinusoids(hidden: i64) -> Tensor {
 mod tests {
     use super::super::transformer_block;
     use super::*;
+    use report::parse_flags;
     use tch::nn::VarStore;
 
-    const TINY: ModelOptions = ModelOptions {
-        hidden: 16,
-        layers: 2,
-        attn_heads: 4,
-        seq_len: 20,
-        vocab_size: None,
-        dropout: 0.5,
-        checkpoint_activations: false,
-    };
+    const TINY: &str = "--hidden=16 --layers=2 --attn-heads=4 --dropout=0.5";
 
     fn tiny() -> LanguageModel {
         tch::manual_seed(0);
-        model(&VarStore::new(Device::Cpu), &TINY, 50)
+        model(&VarStore::new(Device::Cpu), TINY, 50)
     }
 
-    fn model(vs: &VarStore, options: &ModelOptions, vocab_size: i64) -> LanguageModel {
-        let block = |path: &Path<'_>| transformer_block(path, options);
-        LanguageModel::new(&vs.root(), options, vocab_size, block)
+    fn model(vs: &VarStore, flags: &str, vocab_size: i64) -> LanguageModel {
+        let options: ModelOptions = parse_flags(flags.split_whitespace()).unwrap();
+        let block = |path: &Path<'_>| transformer_block(path, &options);
+        LanguageModel::new(&vs.root(), &options, vocab_size, block)
     }
 
     fn tokens(rows: &[&[i64]]) -> Tensor {
@@ -124,11 +118,9 @@ mod tests {
 
     #[test]
     fn at_codertimos_size_it_has_513_v_and_6_319_362_parameters() {
-        let codertimos =
-            ModelOptions { hidden: 256, layers: 8, attn_heads: 8, dropout: 0.1, ..TINY };
         for vocab_size in [1000, 10_000] {
             let vs = VarStore::new(Device::Cpu);
-            let _ = model(&vs, &codertimos, vocab_size);
+            let _ = model(&vs, "", vocab_size);
             let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
             assert_eq!(parameters as i64, 513 * vocab_size + 6_319_362);
         }
@@ -137,7 +129,7 @@ mod tests {
     #[test]
     fn the_table_of_positions_is_kept_and_not_trained() {
         let vs = VarStore::new(Device::Cpu);
-        let _ = model(&vs, &TINY, 50);
+        let _ = model(&vs, TINY, 50);
         let table = &vs.variables()["bert.embedding.position.pe"];
         assert_eq!(table.size(), [1, 512, 16]);
         assert!(!table.requires_grad());

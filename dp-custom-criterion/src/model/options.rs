@@ -59,16 +59,10 @@ impl ModelOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        model: ModelOptions,
-    }
+    use report::parse_flags;
 
     fn model(flags: &[&str]) -> ModelOptions {
-        Line::try_parse_from(["program"].iter().chain(flags)).unwrap().model
+        parse_flags(flags).unwrap()
     }
 
     #[test]
@@ -94,7 +88,7 @@ mod tests {
             assert_eq!(error, expected);
         }
         for flag in ["--hidden=0", "--layers=0", "--attn-heads=0"] {
-            let error = Line::try_parse_from(["program", flag]).err().unwrap().to_string();
+            let error = parse_flags::<ModelOptions>([flag]).unwrap_err().to_string();
             assert!(error.contains("0 is not in 1.."), "{error}");
         }
     }

@@ -1,6 +1,6 @@
 //! Runs this program again with other flags, and reads the metrics that it writes.
 
-use crate::multiprocessing::{self, Process, TimeLimit, end_with};
+use crate::multiprocessing::{self, Process, end_with};
 use anyhow::{Context, Result, ensure};
 use report::{DeviceReport, read_events};
 use serde::de::DeserializeOwned;
@@ -55,7 +55,8 @@ pub enum Workers {
 /// Runs trainings one after the other.
 #[derive(Debug)]
 pub struct Comparison {
-    limit: TimeLimit,
+    /// In seconds.
+    timeout: u64,
     directory: TempDir,
 }
 
@@ -72,7 +73,7 @@ impl Comparison {
              itself: run it without a launcher"
         );
         let directory = tempdir().context("cannot create a directory for metrics")?;
-        Ok(Self { limit: TimeLimit { seconds: timeout, flag: "--timeout" }, directory })
+        Ok(Self { timeout, directory })
     }
 
     /// A directory for files that trainings read. It is removed at the end.
@@ -105,7 +106,7 @@ impl Comparison {
                 (Process::ranks(name, commands)?, ranks)
             }
         };
-        multiprocessing::run(processes, self.limit, |_process, line| on_line(line))?;
+        multiprocessing::run(processes, self.timeout, |_process, line| on_line(line))?;
         let files = (0..files).map(|rank| metrics.join(format!("rank{rank}.jsonl"))).collect();
         Ok(Metrics { name: name.clone(), files })
     }

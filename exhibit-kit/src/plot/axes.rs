@@ -1,9 +1,8 @@
 //! Axes on the card: lines at the ticks, labels that do not overlap, titles.
 
-use svg::node::element::Line;
-
 use super::canvas::{Anchor, Canvas, INK, LABEL, MARGIN, WIDTH, rounded};
 use super::range::Range;
+use svg::node::element::Line;
 
 /// The area inside the axes.
 #[derive(Clone, Copy)]
@@ -51,13 +50,8 @@ impl Canvas {
     /// The title of the axis, below the labels.
     pub(super) fn x_title(&mut self, plot: Plot, title: &str) {
         let middle = ((plot.left + plot.right) / 2.0).round();
-        let reach = 2.0 * (middle - MARGIN).min(WIDTH - MARGIN - middle);
-        self.text(
-            (middle, plot.bottom + 41.0),
-            Anchor::Middle,
-            LABEL,
-            &LABEL.shorten(title, reach),
-        );
+        let title = LABEL.shorten(title, 2.0 * (middle - MARGIN).min(WIDTH - MARGIN - middle));
+        self.text((middle, plot.bottom + 41.0), Anchor::Middle, LABEL, &title);
         self.bottom = plot.bottom + 46.0;
     }
 

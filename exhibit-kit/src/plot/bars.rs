@@ -6,6 +6,7 @@ use super::canvas::{
 };
 use super::palette::colours;
 use super::range::Range;
+use std::fmt::Display;
 use tch_parallel::{Error, Result};
 
 /// Horizontal bars in groups: each group (a method) has one bar per member (a device), and each bar
@@ -124,7 +125,8 @@ pub fn bars(chart: &Bars) -> Result<String> {
         top: canvas.bottom,
         bottom,
     };
-    let axis = with_unit(&chart.axis, unit);
+    let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
+    let axis = format!("{}{unit}", chart.axis);
     canvas.x_axis(plot, &range, &axis);
     for (top, line) in headings {
         // Covers the grid lines, which would run through the text.
@@ -233,11 +235,7 @@ impl Bars {
                 same_count(&bar, "part", parts.len(), &self.parts)?;
                 let allowed = |value: &f64| value.is_finite() && *value >= 0.0;
                 if let Some(value) = parts.iter().find(|value| !allowed(value)) {
-                    return Err(Error::argument(
-                        bar,
-                        value.to_string(),
-                        "a finite number not below 0",
-                    ));
+                    return Err(Error::argument(bar, value, "a finite number not below 0"));
                 }
                 let sum: f64 = parts.iter().sum();
                 if !sum.is_finite() {
@@ -249,12 +247,7 @@ impl Bars {
     }
 }
 
-fn same_count(
-    what: impl std::fmt::Display,
-    of: &str,
-    found: usize,
-    names: &[String],
-) -> Result<()> {
+fn same_count(what: impl Display, of: &str, found: usize, names: &[String]) -> Result<()> {
     if found == names.len() {
         return Ok(());
     }
@@ -272,10 +265,6 @@ fn number(value: f64) -> String {
         100.0..1e6 => format!("{value:.0}"),
         _ => format!("{value:.2e}"),
     }
-}
-
-fn with_unit(title: &str, unit: &str) -> String {
-    if unit.is_empty() { title.to_owned() } else { format!("{title} ({unit})") }
 }
 
 #[cfg(test)]

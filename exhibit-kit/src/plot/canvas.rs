@@ -1,10 +1,9 @@
 //! The card that all charts are drawn on: title, legend, text that fits.
 
+use super::palette::Colour;
 use svg::Document;
 use svg::node::Node;
 use svg::node::element::{Circle, Description, Group, Polyline, Rectangle, Text, Title};
-
-use super::palette::Colour;
 
 /// The width of every chart. A telephone that shows it 370 pixels wide shrinks text of 15 to more
 /// than 12 pixels, which is legible.
@@ -17,7 +16,6 @@ pub(super) const COLUMN: f64 = 140.0;
 /// The colour of text and lines: black in a file of its own, and that of a page's text in a page.
 pub(super) const INK: &str = "currentColor";
 
-/// A size and a weight of text.
 #[derive(Clone, Copy)]
 pub(super) struct Font {
     pub(super) size: f64,
@@ -90,7 +88,7 @@ impl Font {
 }
 
 /// Which point of a text is given.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Anchor {
     Start,
     Middle,
@@ -168,15 +166,10 @@ impl Canvas {
         font: Font,
         text: &str,
     ) {
-        let anchor = match anchor {
-            Anchor::Start => "start",
-            Anchor::Middle => "middle",
-            Anchor::End => "end",
-        };
         let text = Text::new(printable(text))
             .set("x", rounded(at.0))
             .set("y", rounded(at.1))
-            .set("text-anchor", anchor)
+            .set("text-anchor", format!("{anchor:?}").to_lowercase())
             .set("font-size", font.size)
             .set("fill", colour);
         self.add(if font.bold { text.set("font-weight", "bold") } else { text });
@@ -210,7 +203,6 @@ pub(super) fn card(area: [f64; 4]) -> Rectangle {
     rectangle(area).set("class", "card").set("fill", "#ffffff")
 }
 
-/// A rectangle at `x` and `y`, with its width and its height.
 pub(super) fn rectangle([x, y, width, height]: [f64; 4]) -> Rectangle {
     Rectangle::new()
         .set("x", rounded(x))
@@ -219,7 +211,6 @@ pub(super) fn rectangle([x, y, width, height]: [f64; 4]) -> Rectangle {
         .set("height", rounded(height))
 }
 
-/// A dot around a point.
 pub(super) fn dot(at: (f64, f64), colour: &Colour) -> Circle {
     Circle::new()
         .set("cx", rounded(at.0))

@@ -1,11 +1,10 @@
 //! Curves over a common axis, linear or logarithmic.
 
-use svg::node::element::Polyline;
-
 use super::axes::Plot;
 use super::canvas::{Canvas, LABEL, MARGIN, Mark, WIDTH, dot, points, tooltip};
 use super::palette::{Colour, colours};
 use super::range::Range;
+use svg::node::element::Polyline;
 use tch_parallel::{Error, Result};
 
 /// Several curves in one coordinate system.
@@ -63,9 +62,8 @@ const DASHES: [&str; 4] = ["none", "10 6", "3 5", "12 5 3 5"];
 /// [`Error::Argument`] if there is no series or more than nine, a series without a point,
 /// a value that is not finite, or one not above zero on a logarithmic axis.
 pub fn lines(chart: &Lines) -> Result<String> {
-    chart.check()?;
+    let (x_range, y_range) = chart.ranges()?;
     let colours = colours("series", chart.series.len())?;
-    let (x_range, y_range) = chart.ranges();
     let mut canvas = Canvas::new(&chart.title);
     if chart.series.len() > 1 {
         let names = chart.series.iter().map(|series| series.name.as_str());
@@ -97,9 +95,7 @@ pub fn lines(chart: &Lines) -> Result<String> {
             }
         }
     }
-    let names: Vec<_> = chart.series.iter().map(|series| series.name.as_str()).collect();
-    let Lines { x, y, .. } = chart;
-    Ok(canvas.finish(&format!("{} over {}: {}.", y.title, x.title, names.join(", "))))
+    Ok(canvas.finish(&chart.description("")))
 }
 
 fn stroke(index: usize, colour: &Colour) -> Polyline {
@@ -116,15 +112,20 @@ impl Lines {
         self.series.iter().flat_map(|series| &series.points)
     }
 
-    /// What the two axes show.
-    pub(super) fn ranges(&self) -> (Range, Range) {
-        (
-            Range::around(self.points().map(|point| point.0), self.x.scale),
-            Range::around(self.points().map(|point| point.1), self.y.scale),
-        )
+    /// What the two axes show, unless the data makes no chart.
+    pub(super) fn ranges(&self) -> Result<(Range, Range)> {
+        self.check()?;
+        let x = Range::around(self.points().map(|point| point.0), self.x.scale);
+        Ok((x, Range::around(self.points().map(|point| point.1), self.y.scale)))
     }
 
-    pub(super) fn check(&self) -> Result<()> {
+    /// The chart in words; `form` says how its curves are drawn.
+    pub(super) fn description(&self, form: &str) -> String {
+        let names: Vec<_> = self.series.iter().map(|series| series.name.as_str()).collect();
+        format!("{} over {}{form}: {}.", self.y.title, self.x.title, names.join(", "))
+    }
+
+    fn check(&self) -> Result<()> {
         if self.series.is_empty() {
             return Err(Error::argument("series", "empty", "a list of at least one"));
         }

@@ -23,7 +23,6 @@ const PALETTE: [Colour; 9] = [
     Colour { fill: "#6b6b6b", ink: "#ffffff" },
 ];
 
-/// The first `count` colours.
 pub(super) fn colours(what: &str, count: usize) -> Result<&'static [Colour]> {
     PALETTE.get(..count).ok_or_else(|| {
         let expected = "at most nine, since more colours could not be told apart";

@@ -1,13 +1,11 @@
 //! Curves over common axes, each in a panel of its own.
 
-use std::ptr;
-
-use svg::node::element::Polyline;
-
 use super::axes::Plot;
 use super::canvas::{Anchor, Canvas, INK, LABEL, MARGIN, WIDTH, dot, points, tooltip};
 use super::lines::{Lines, Series};
 use super::palette::colours;
+use std::ptr;
+use svg::node::element::Polyline;
 use tch_parallel::Result;
 
 /// How many panels are beside each other. More would be too narrow for their names.
@@ -28,8 +26,7 @@ const FAINT: f64 = 0.2;
 /// # Errors
 /// Those of [`lines()`](super::lines()), but there may be more than nine series.
 pub fn panels(chart: &Lines) -> Result<String> {
-    chart.check()?;
-    let (x_range, y_range) = chart.ranges();
+    let (x_range, y_range) = chart.ranges()?;
     let mut canvas = Canvas::new(&chart.title);
     canvas.y_title(&chart.y.title);
 
@@ -72,14 +69,7 @@ pub fn panels(chart: &Lines) -> Result<String> {
     }
     let bottom = canvas.bottom - 8.0;
     canvas.x_title(Plot { left, right, top: bottom, bottom }, &chart.x.title);
-    let names: Vec<_> = chart.series.iter().map(|series| series.name.as_str()).collect();
-    let Lines { x, y, .. } = chart;
-    Ok(canvas.finish(&format!(
-        "{} over {}, a panel for each: {}.",
-        y.title,
-        x.title,
-        names.join(", ")
-    )))
+    Ok(canvas.finish(&chart.description(", a panel for each")))
 }
 
 /// The panel's own curve, over all others.

@@ -1,8 +1,7 @@
 //! Reads from an SVG file what the tests of all charts check.
 
-use roxmltree::{Document, Node};
-
 use super::canvas::{Font, WIDTH};
+use roxmltree::{Document, Node};
 
 /// The parts of a chart that carry its data.
 pub(super) struct Drawing {

@@ -1,12 +1,11 @@
 //! What each device did when.
 
-use std::cmp::Reverse;
-use std::time::Duration;
-
 use super::axes::Plot;
 use super::canvas::{Anchor, Canvas, INK, LABEL, MARGIN, Mark, WIDTH, rectangle, tooltip};
 use super::palette::{Colour, colours};
 use super::range::Range;
+use std::cmp::Reverse;
+use std::time::Duration;
 use tch_parallel::{Error, Result};
 
 /// Spans of time in lanes, with one lane per device or thread.

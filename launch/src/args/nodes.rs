@@ -6,12 +6,9 @@ use std::str::FromStr;
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-/// How many nodes a job has.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Nodes {
-    /// The fewest with which it runs.
     pub(crate) min: u16,
-    /// The most that it takes.
     pub(crate) max: u16,
 }
 

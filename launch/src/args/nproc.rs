@@ -5,22 +5,15 @@ use std::thread::available_parallelism;
 use anyhow::{Context, Result, bail, ensure};
 use tch_parallel_contract::gpus;
 
-/// Parses a number, `cpu`, `gpu` or `auto`.
 pub(crate) fn parse_nproc(text: &str) -> Result<u16> {
-    match text {
-        "cpu" => cores(),
-        "gpu" => match gpus() {
-            0 => bail!(
-                "this machine has no GPU: expected /dev/nvidia0 or another number, not hidden by \
-                 CUDA_VISIBLE_DEVICES"
-            ),
-            count => Ok(u16::try_from(count)?),
-        },
-        "auto" => match gpus() {
-            0 => cores(),
-            count => Ok(u16::try_from(count)?),
-        },
-        number => {
+    match (text, gpus()) {
+        ("cpu", _) | ("auto", 0) => cores(),
+        ("gpu", 0) => bail!(
+            "this machine has no GPU: expected /dev/nvidia0 or another number, not hidden by \
+             CUDA_VISIBLE_DEVICES"
+        ),
+        ("gpu" | "auto", count) => Ok(u16::try_from(count)?),
+        (number, _) => {
             let count =
                 number.parse().ok().context("expected a number of ranks, gpu, cpu or auto")?;
             ensure!(count > 0, "the world size would be 0: give at least one rank");

@@ -16,7 +16,6 @@ pub(crate) enum Backend {
     C10d,
 }
 
-/// The value of `--rdzv-endpoint`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Endpoint {
     /// An address or a name of node 0.
@@ -58,15 +57,6 @@ pub(crate) struct Conf {
     pub(crate) check_program: bool,
 }
 
-/// torchrun's keys that mean nothing to launch.
-const IGNORED: [&str; 5] = [
-    "close_timeout",
-    "keep_alive_interval",
-    "keep_alive_max_attempt",
-    "read_timeout",
-    "store_type",
-];
-
 impl Default for Conf {
     fn default() -> Self {
         Conf {
@@ -92,7 +82,9 @@ impl FromStr for Conf {
                 "last_call_timeout" => conf.last_call_timeout = seconds(key, value)?,
                 "is_host" => conf.is_host = Some(truth(key, value)?),
                 "check_program" => conf.check_program = truth(key, value)?,
-                key if IGNORED.contains(&key) => {}
+                // torchrun's keys that mean nothing to launch.
+                "close_timeout" | "read_timeout" | "store_type" => {}
+                "keep_alive_interval" | "keep_alive_max_attempt" => {}
                 key => bail!(
                     "unknown key {key:?}: expected join_timeout, last_call_timeout, is_host or \
                      check_program"

@@ -16,7 +16,6 @@ impl Streams {
     /// `--tee 3`.
     pub(crate) const BOTH: Streams = Streams { stdout: true, stderr: true };
 
-    /// Whether there are any.
     pub(crate) fn any(self) -> bool {
         self.stdout || self.stderr
     }
@@ -47,12 +46,10 @@ pub(crate) struct StreamChoice {
 }
 
 impl StreamChoice {
-    /// The streams of one rank.
     pub(crate) fn of(&self, local_rank: u16) -> Streams {
         self.listed.get(&local_rank).copied().unwrap_or(self.others)
     }
 
-    /// Whether any stream of any rank is selected.
     pub(crate) fn any(&self) -> bool {
         self.others.any() || self.listed.values().any(|streams| streams.any())
     }

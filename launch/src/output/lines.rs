@@ -44,7 +44,6 @@ fn line_length(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The last lines of a stream.
 #[derive(Default)]
 pub(crate) struct Tail {
     lines: VecDeque<Vec<u8>>,

@@ -1,6 +1,6 @@
 //! A job's log directory, with torchrun's layout.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +26,7 @@ impl Logs {
             None => (std::env::temp_dir(), "launch_"),
         };
         let cannot = || format!("cannot create a log directory in {}", base.display());
-        std::fs::create_dir_all(&base).with_context(cannot)?;
+        fs::create_dir_all(&base).with_context(cannot)?;
         let name = format!("{prefix}{}_XXXXXX", args.rdzv_id.replace('/', "_"));
         let root = mkdtemp(&base.join(name)).with_context(cannot)?;
         say(format_args!("logs are in {}", root.display()));
@@ -36,13 +36,11 @@ impl Logs {
     /// Creates a rank's directory, `attempt_<n>/<local rank>`.
     pub(crate) fn rank_dir(&self, generation: u32, local_rank: u16) -> Result<PathBuf> {
         let dir = self.root.join(format!("attempt_{generation}")).join(local_rank.to_string());
-        std::fs::create_dir_all(&dir)
-            .with_context(|| format!("cannot create {}", dir.display()))?;
+        fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         Ok(dir)
     }
 }
 
-/// A file for one stream of a rank.
 pub(crate) struct LogFile {
     path: PathBuf,
     /// `None` once writing has failed.
@@ -50,7 +48,6 @@ pub(crate) struct LogFile {
 }
 
 impl LogFile {
-    /// Creates the file.
     pub(crate) fn create(path: &Path) -> Result<Self> {
         let file =
             File::create(path).with_context(|| format!("cannot create {}", path.display()))?;

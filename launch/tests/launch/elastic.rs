@@ -101,9 +101,8 @@ fn with_too_few_nodes_left_the_rest_waits_for_others() {
     let flags = "--rdzv-conf last_call_timeout=1";
     let first = node(&nodes, &job, "a", flags);
     let second = node(&nodes, &job, "b", flags);
-    crate::job::wait_until("two nodes", || {
-        job.note("restarts.2.0").is_some() && job.note("restarts.2.1").is_some()
-    });
+    job.wait_for_note("restarts.2.0");
+    job.wait_for_note("restarts.2.1");
     // Which of the two is node 0 depends on which listened first.
     let (host, other) = match job.note("pid.2.0.a") {
         Some(_) => (first, second),

@@ -75,16 +75,13 @@ impl Job {
     }
 
     pub(crate) fn wait_for_note(&self, name: &str) -> String {
-        wait_until(&format!("the note {name:?}"), || self.note(name).is_some());
-        self.note(name).unwrap()
+        wait_for(&format!("the note {name:?}"), || self.note(name))
     }
 
-    /// Waits for notes that hold process ids.
     pub(crate) fn wait_for_pids(&self, names: &[&str]) -> Vec<i32> {
         names.iter().map(|name| self.wait_for_note(name).parse().unwrap()).collect()
     }
 
-    /// When a note was left.
     pub(crate) fn time_of(&self, name: &str) -> std::time::SystemTime {
         fs::metadata(self.dir().join(name)).unwrap().modified().unwrap()
     }

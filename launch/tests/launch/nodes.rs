@@ -83,18 +83,15 @@ fn nodes_with_1_2_and_3_ranks_have_6_ranks_in_a_row() {
     let (job, nodes) = (Job::new(), Nodes::new(3));
     let script = "note \"$RANK of $WORLD_SIZE on $GROUP_RANK, $LOCAL_RANK of $LOCAL_WORLD_SIZE, \
                   port $MASTER_PORT\" rank.$RANK";
-    let running =
-        [0, 1, 2].map(|rank| nodes.start(&job, rank, &format!("-n {}", rank + 1), script));
+    let start = |rank| nodes.start(&job, rank, &format!("-n {}", rank + 1), script);
+    let running = [0, 1, 2].map(start);
     for ended in finish(running) {
         assert_eq!(ended.expect_code(0).stderr, "");
     }
     let first = job.note("rank.0").unwrap();
     let port = first.rsplit_once(' ').unwrap().1;
-    for (rank, place) in
-        ["0, 0 of 1", "1, 0 of 2", "1, 1 of 2", "2, 0 of 3", "2, 1 of 3", "2, 2 of 3"]
-            .iter()
-            .enumerate()
-    {
+    let places = ["0, 0 of 1", "1, 0 of 2", "1, 1 of 2", "2, 0 of 3", "2, 1 of 3", "2, 2 of 3"];
+    for (rank, place) in places.into_iter().enumerate() {
         let expected = format!("{rank} of 6 on {place}, port {port}");
         assert_eq!(job.note(&format!("rank.{rank}")).unwrap(), expected);
     }
@@ -227,21 +224,16 @@ fn a_node_that_is_silent_is_lost_after_the_heartbeat_timeout_and_ends_when_it_is
         let pids = job.wait_for_pids(&PIDS);
         running[stopped].signal(Signal::SIGSTOP);
         kill(Pid::from_raw(pids[stopped]), Signal::SIGSTOP).unwrap();
-        let [first, second, third] = running;
-        let mut others = vec![first, second, third];
+        let mut others = Vec::from(running);
         let back = others.remove(stopped);
-        let sentence = format!("launch: node {stopped} (");
+        let silent = ") has been silent for 2 s\n";
         for ended in others.into_iter().map(Running::finish) {
-            ended
-                .expect_code(1)
-                .expect_stderr(&sentence)
-                .expect_stderr(") has been silent for 2 s\n");
+            let sentence = format!("launch: node {stopped} (");
+            ended.expect_code(1).expect_stderr(&sentence).expect_stderr(silent);
         }
         back.signal(Signal::SIGCONT);
-        back.finish()
-            .expect_code(1)
-            .expect_stderr(&format!("node {stopped} ("))
-            .expect_stderr(") has been silent for 2 s\n");
+        let sentence = format!("node {stopped} (");
+        back.finish().expect_code(1).expect_stderr(&sentence).expect_stderr(silent);
         wait_until_dead(&pids);
     }
 }
@@ -310,11 +302,8 @@ fn nodes_that_cannot_be_one_job_are_refused_on_every_host() {
         let running = [one, two, three].map(|flags| {
             // The last of several equal flags would be an error: each launcher has its own.
             let all = format!("{} {} {flags}", nodes.flags, nodes.port);
-            let all = match flags.contains("--nnodes") {
-                true => all.replacen("--nnodes 3", "", 1),
-                false => all,
-            };
-            start(job.launch_sh(&all, "note x started"))
+            let own = usize::from(flags.contains("--nnodes"));
+            start(job.launch_sh(&all.replacen("--nnodes 3", "", own), "note x started"))
         });
         for ended in finish(running) {
             ended.expect_code(1).expect_stderr(reason);

@@ -3,24 +3,27 @@
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::job::{Job, children, run, start, state, wait_until, wait_until_dead};
+use crate::job::{Job, Running, children, run, start, state, wait_until, wait_until_dead};
 
-/// Every rank, and a child of every rank, leaves its process id.
-const NOTE_PIDS: &str = r#"
-    sleep 60 & note $! child.$RANK
-    note $$ pid.$RANK
-"#;
+/// `note_pids` leaves the process ids of a rank and of a child of it.
+const NOTE_PIDS: &str = "note_pids() { sleep 60 & note $! child.$RANK; note $$ pid.$RANK; }; ";
 
 const PIDS: [&str; 4] = ["pid.0", "pid.1", "child.0", "child.1"];
+
+/// A job whose two ranks have left their process ids.
+fn launched(flags: &str, script: &str) -> (Job, Running, Vec<i32>) {
+    let job = Job::new();
+    let running = start(job.launch_sh(&format!("-n 2 {flags}"), &format!("{NOTE_PIDS}{script}")));
+    let pids = job.wait_for_pids(&PIDS);
+    (job, running, pids)
+}
 
 #[test]
 fn a_signal_to_the_launcher_is_forwarded() {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
-        let job = Job::new();
         let name = &signal.as_str()["SIG".len()..];
-        let script = format!("trap 'note {name} got.$RANK; exit 0' {name}; {NOTE_PIDS} stay");
-        let running = start(job.launch_sh("-n 2", &script));
-        let pids = job.wait_for_pids(&PIDS);
+        let script = format!("trap 'note {name} got.$RANK; exit 0' {name}; note_pids; stay");
+        let (job, running, pids) = launched("", &script);
         running.signal(signal);
         running
             .finish()
@@ -36,9 +39,7 @@ fn a_signal_to_the_launcher_is_forwarded() {
 
 #[test]
 fn ranks_that_ignore_sigint_are_killed_after_the_grace() {
-    let job = Job::new();
-    let running = start(job.launch_sh("-n 2", &format!("trap '' INT; {NOTE_PIDS} stay")));
-    let pids = job.wait_for_pids(&PIDS);
+    let (_job, running, pids) = launched("", "trap '' INT; note_pids; stay");
     running.signal(Signal::SIGINT);
     running.finish().expect_code(130).expect_stderr("did not end within 3 s");
     wait_until_dead(&pids);
@@ -46,9 +47,7 @@ fn ranks_that_ignore_sigint_are_killed_after_the_grace() {
 
 #[test]
 fn a_second_sigint_kills_at_once() {
-    let job = Job::new();
-    let running = start(job.launch_sh("-n 2", &format!("trap '' INT; {NOTE_PIDS} stay")));
-    let pids = job.wait_for_pids(&PIDS);
+    let (_job, running, pids) = launched("", "trap '' INT; note_pids; stay");
     running.signal(Signal::SIGINT);
     running.wait_for_stderr("forwarding SIGINT");
     running.signal(Signal::SIGINT);
@@ -58,10 +57,8 @@ fn a_second_sigint_kills_at_once() {
 
 #[test]
 fn a_signal_prevents_a_restart() {
-    let job = Job::new();
-    let script = format!("trap 'exit 1' TERM; {NOTE_PIDS} stay");
-    let running = start(job.launch_sh("-n 2 --max-restarts 3", &script));
-    job.wait_for_pids(&PIDS);
+    let script = "trap 'exit 1' TERM; note_pids; stay";
+    let (_job, running, _) = launched("--max-restarts 3", script);
     running.signal(Signal::SIGTERM);
     running.finish().expect_code(143).expect_not_in_stderr("restart");
 }
@@ -83,10 +80,7 @@ fn a_signal_after_a_failure_prevents_a_restart_and_leaves_the_culprits_exit_code
 
 #[test]
 fn nothing_outlives_a_launcher_killed_with_sigkill() {
-    let job = Job::new();
-    let script = format!("trap '' INT TERM HUP; {NOTE_PIDS} stay");
-    let running = start(job.launch_sh("-n 2", &script));
-    let pids = job.wait_for_pids(&PIDS);
+    let (_job, running, pids) = launched("", "trap '' INT TERM HUP; note_pids; stay");
     running.signal(Signal::SIGKILL);
     wait_until_dead(&pids);
 }
@@ -106,9 +100,7 @@ fn the_ranks_die_with_the_launcher_even_when_its_guard_is_killed_first() {
 
 #[test]
 fn a_stopped_rank_dies_with_the_launcher_too() {
-    let job = Job::new();
-    let running = start(job.launch_sh("-n 2", &format!("{NOTE_PIDS} kill -STOP $$")));
-    let pids = job.wait_for_pids(&PIDS);
+    let (_job, running, pids) = launched("", "note_pids; kill -STOP $$");
     running.signal(Signal::SIGKILL);
     wait_until_dead(&pids);
 }

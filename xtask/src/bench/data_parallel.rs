@@ -1,17 +1,15 @@
 //! `cargo xtask bench data-parallel`: the forward and backward pass of dp-custom-criterion's BERT,
 //! on one device compared with the same model in Python, and on two devices compared with one.
 
-use std::path::PathBuf;
-use std::process::Command;
-
-use anyhow::Result;
-
 use super::Rounds;
 use super::job::{self, Log, WARM_UP};
 use super::report::{self, MILLISECONDS, Sides, Table, push};
 use crate::checkout::checkout;
 use crate::workspace::Workspace;
 use crate::{command, setup};
+use anyhow::Result;
+use std::path::PathBuf;
+use std::process::Command;
 
 const PROGRAM: &str = "dp-custom-criterion";
 const SCRIPT: &str = "tests/python/bert.py";
@@ -23,7 +21,6 @@ const MODEL: [&str; 5] =
 /// With this seed, every batch has a loss: each contains a pair whose second sentence is the next one.
 const SEED: &str = "--seed=0";
 
-/// How long a run trains.
 #[derive(Clone, Copy)]
 struct Training {
     batch: u64,
@@ -102,7 +99,7 @@ fn measure(
     program.arg("--corpus").arg(checkout().join(CORPUS)).args(MODEL).arg(SEED);
     program.arg(format!("--batch-size={batch}")).arg(format!("--steps={steps}"));
     // As many epochs as steps are enough, since an epoch has at least one step.
-    program.arg(format!("--epochs={steps}")).arg("--metrics").arg(log.folder());
+    program.arg(format!("--epochs={steps}")).arg("--metrics").arg(&log.folder);
     log.run(program.env("OMP_NUM_THREADS", threads.to_string()))?;
     // Forward, loss, zero_grad and backward.
     log.read(0, |lines| job::median(lines, "forward_backward_seconds"))

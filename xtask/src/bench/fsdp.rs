@@ -1,9 +1,5 @@
 //! `cargo xtask bench fsdp`: a sharded GPT against copies of it, and against Python's.
 
-use std::process::Command;
-
-use anyhow::Result;
-
 use super::Rounds;
 use super::job::Log;
 use super::mnist::{Run, job};
@@ -13,6 +9,8 @@ use crate::files::write;
 use crate::launch::LAUNCHER;
 use crate::workspace::Workspace;
 use crate::{command, setup};
+use anyhow::Result;
+use std::process::Command;
 
 const EXAMPLE: &str = "mingpt";
 const SCRIPT: &str = "tests/python/mingpt.py";
@@ -34,7 +32,7 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
 
     let measure = |mut program: Command, name: &str, flags: &[&str]| {
         let log = Log::new(folder.join(name))?;
-        program.args(GPT).args(flags).arg("--text").arg(&text).arg("--metrics").arg(log.folder());
+        program.args(GPT).args(flags).arg("--text").arg(&text).arg("--metrics").arg(&log.folder);
         program.env("OMP_NUM_THREADS", "1");
         job(&mut program, &log)
     };

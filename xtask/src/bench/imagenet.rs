@@ -1,20 +1,17 @@
 //! `cargo xtask bench imagenet`: training steps of ddp-imagenet's networks, against the same networks in Python.
 
-use std::process::Command;
-
-use anyhow::Result;
-
 use super::Rounds;
 use super::job::{self, Log, WARM_UP};
 use super::report::{self, MILLISECONDS, Sides, Table, push};
 use crate::checkout::checkout;
 use crate::workspace::Workspace;
 use crate::{command, setup};
+use anyhow::Result;
+use std::process::Command;
 
 const PROGRAM: &str = "ddp-imagenet";
 const SCRIPT: &str = "tests/python/imagenet_bench.py";
 
-/// A network and how it is trained.
 struct Network {
     name: &'static str,
     arch: &'static str,
@@ -43,7 +40,7 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
             format!("--batch-size={batch}"),
             format!("--steps={steps}"),
         ]);
-        program.arg("--metrics").arg(log.folder());
+        program.arg("--metrics").arg(&log.folder);
         log.run(program.env("OMP_NUM_THREADS", threads.to_string()))?;
         log.read(0, |lines| job::median(lines, "batch_seconds"))
     };

@@ -1,10 +1,5 @@
 //! `cargo xtask bench images`: from JPEG files to augmented batches, in Rust and with torchvision.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use anyhow::Result;
-
 use super::Rounds;
 use super::job::{self, Log};
 use super::report::{self, PER_SECOND, Sides, Table, push};
@@ -12,6 +7,9 @@ use crate::checkout::checkout;
 use crate::files::{make, size};
 use crate::workspace::Workspace;
 use crate::{command, setup};
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const PACKAGE: &str = "tch-parallel";
 const EXAMPLE: &str = "image_pipeline";
@@ -33,7 +31,7 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     let workers = report::cores();
     let measure = |mut program: Command, name: &str| {
         let log = Log::new(folder.join(name))?;
-        program.arg(&images).args([&workers.to_string(), BATCH_SIZE]).arg(log.folder());
+        program.arg(&images).args([&workers.to_string(), BATCH_SIZE]).arg(&log.folder);
         log.run(&mut program)?;
         log.read(0, |lines| job::number(&job::end(lines)?, "images_per_second"))
     };
@@ -52,7 +50,7 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     }
 
     let mut table = Table::new(["Rust", "Python"]);
-    table.row_at_least(&format!("images, {workers} workers"), speeds, PER_SECOND, 2.0);
+    table.row(&format!("images, {workers} workers"), speeds, PER_SECOND, 2.0);
     print!("{table}");
     println!(
         "Medians of {} alternating rounds. {IMAGES} JPEG files of about 500x375 pixels and {} kB: decoded, RandomResizedCrop(224),\n\

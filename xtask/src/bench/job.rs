@@ -1,26 +1,24 @@
 //! One run of a program, and the events that it writes.
 
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-use anyhow::{Context, Result, ensure};
-use serde_json::Value;
-
 use super::report;
 use crate::command;
 use crate::files::{make, read, remove};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::fs::File;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Steps at the start of a run that do not count: they allocate memory and start threads.
 pub(super) const WARM_UP: usize = 2;
 
 /// The folder of one run: its ranks' metrics and its output.
 pub(super) struct Log {
-    folder: PathBuf,
+    /// To be passed to the program's `--metrics`.
+    pub(super) folder: PathBuf,
 }
 
-/// When a run took place.
 pub(super) struct Span {
     /// When it began: the time since 1970.
     pub(super) began: Duration,
@@ -34,11 +32,6 @@ impl Log {
         remove(&folder)?;
         make(&folder)?;
         Ok(Self { folder })
-    }
-
-    /// The folder to pass to the program's `--metrics`.
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
     }
 
     /// Runs the program to its end. If it fails, the error says where its output is.
@@ -125,7 +118,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = Log::new(folder.path().join("log")).unwrap();
         let ended = log.run(Command::new("sh").args(["-c", "echo no; exit 3"]));
-        let printed = log.folder().join("printed.txt");
+        let printed = log.folder.join("printed.txt");
         let error = ended.map(|_| ()).unwrap_err();
         assert_eq!(error.to_string(), format!("see {}", printed.display()));
         assert_eq!(read(&printed).unwrap(), "no\n");

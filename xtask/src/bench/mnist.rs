@@ -1,12 +1,5 @@
 //! `cargo xtask bench mnist`: ddp-mnist compared with a Python script that does the same job.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-use anyhow::{Context, Result, ensure};
-use clap::Args;
-
 use super::Rounds;
 use super::job::{self, Log};
 use super::report::{self, MEGABYTES, MILLISECONDS, SECONDS, Sides, Table, push};
@@ -15,6 +8,11 @@ use crate::files::make;
 use crate::launch::LAUNCHER;
 use crate::workspace::Workspace;
 use crate::{command, setup};
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 /// Where Debian's package dataset-fashion-mnist installs its files.
 const DEBIAN_DATA: &str = "/usr/share/datasets/fashion-mnist";
@@ -35,7 +33,6 @@ pub(crate) struct Options {
     data_dir: PathBuf,
 }
 
-/// The time and memory that one run took.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Run {
     /// Seconds from the launcher's start to its end.
@@ -62,14 +59,14 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         launch.args(["-n", "2"]).arg(workspace.release_executable("ddp-mnist"));
         launch.args(["--dataset=fashion-mnist", "--device=cpu", "--epochs=1"]);
         launch.args(["--batch-size=128", "--no-save", "--workers", workers, "--data-dir"]);
-        job(launch.arg(&raw).arg("--metrics").arg(log.folder()), &log)
+        job(launch.arg(&raw).arg("--metrics").arg(&log.folder), &log)
     };
     let python = |name: &str, data: Option<&str>| {
         let log = Log::new(folder.join("runs").join(name))?;
         let mut torchrun = Command::new(venv.executable("torchrun"));
         torchrun.args(["--standalone", "--nproc-per-node=2"]).arg(checkout().join(SCRIPT));
         torchrun.arg("--data").arg(&folder).args(data);
-        job(torchrun.arg("--metrics").arg(log.folder()), &log)
+        job(torchrun.arg("--metrics").arg(&log.folder), &log)
     };
     let whole_jobs = || -> Result<[Run; 2]> { Ok([rust("rust", "2")?, python("python", None)?]) };
     // Without workers, nothing else runs during a step.
@@ -105,24 +102,20 @@ fn unpack(data: &Path, folder: &Path) -> Result<PathBuf> {
     let raw = folder.join("FashionMNIST/raw");
     make(&raw)?;
     for name in FILES {
-        let (packed, plain) = (data.join(format!("{name}.gz")), data.join(name));
+        let plain = data.join(name);
+        let source = if plain.exists() { plain } else { data.join(format!("{name}.gz")) };
         ensure!(
-            packed.exists() || plain.exists(),
+            source.exists(),
             "Fashion-MNIST is missing: there is no {name} or {name}.gz in {}; run `apt-get install dataset-fashion-mnist`, or set \
              --data-dir to the folder of its files",
             data.display()
         );
         let target = raw.join(name);
-        if plain.exists() {
-            fs::copy(&plain, &target)
-                .with_context(|| format!("cannot copy {}", plain.display()))?;
-        } else {
-            let file = fs::File::create(&target)
-                .with_context(|| format!("cannot create {}", target.display()))?;
-            command::run_quietly(
-                Command::new("gzip").arg("-dc").arg(&packed).stdin(Stdio::null()).stdout(file),
-            )?;
-        }
+        let file =
+            File::create(&target).with_context(|| format!("cannot create {}", target.display()))?;
+        // With -f, gzip copies what is not compressed.
+        let mut gzip = Command::new("gzip");
+        command::run_quietly(gzip.arg("-dcf").arg(&source).stdin(Stdio::null()).stdout(file))?;
     }
     Ok(raw)
 }

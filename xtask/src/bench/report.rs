@@ -1,15 +1,13 @@
 //! The table that a benchmark prints.
 
+use crate::release::Release;
 use std::fmt;
 use std::fs;
 use std::thread;
 
-use crate::release::Release;
-
 /// The results of both sides, round by round. The side that should do better comes first.
 pub(super) type Sides<T> = [Vec<T>; 2];
 
-/// Adds a round.
 pub(super) fn push<T>(sides: &mut Sides<T>, round: [T; 2]) {
     for (side, figure) in sides.iter_mut().zip(round) {
         side.push(figure);
@@ -24,56 +22,36 @@ pub(super) struct Table(Vec<String>);
 pub(super) struct Unit {
     scale: f64,
     name: &'static str,
+    /// Whether more is better.
+    is_rate: bool,
 }
 
 /// For figures in seconds.
-pub(super) const SECONDS: Unit = Unit { scale: 1.0, name: "s" };
+pub(super) const SECONDS: Unit = Unit { scale: 1.0, name: "s", is_rate: false };
 /// For figures in seconds.
-pub(super) const MILLISECONDS: Unit = Unit { scale: 1e3, name: "ms" };
+pub(super) const MILLISECONDS: Unit = Unit { scale: 1e3, name: "ms", is_rate: false };
 /// For figures in bytes.
-pub(super) const MEGABYTES: Unit = Unit { scale: 1e-6, name: "MB" };
-/// For rates per second.
-pub(super) const PER_SECOND: Unit = Unit { scale: 1.0, name: "/s" };
+pub(super) const MEGABYTES: Unit = Unit { scale: 1e-6, name: "MB", is_rate: false };
+pub(super) const PER_SECOND: Unit = Unit { scale: 1.0, name: "/s", is_rate: true };
 
 impl Table {
-    /// A table without rows.
     pub(super) fn new(sides: [&str; 2]) -> Self {
         let [first, second] = sides;
         Self(vec![format!("{:<38}{first:>12}{second:>12}{:>7}  target", "", "ratio")])
     }
 
-    /// Adds a figure of both sides, and the largest ratio that meets the target.
+    /// Adds a figure of both sides, and the largest ratio that meets the target, or of rates the
+    /// smallest.
     pub(super) fn row(&mut self, what: &str, figures: Sides<f64>, unit: Unit, target: f64) {
-        self.add(what, figures, unit, |ratio| (format!("at most {target:.2}x"), ratio <= target));
-    }
-
-    /// Like `row`, for figures where more is better: `target` is the smallest ratio that meets it.
-    pub(super) fn row_at_least(
-        &mut self,
-        what: &str,
-        figures: Sides<f64>,
-        unit: Unit,
-        target: f64,
-    ) {
-        self.add(what, figures, unit, |ratio| (format!("at least {target:.2}x"), ratio >= target));
-    }
-
-    /// `judge` returns the target's text and whether the ratio meets it.
-    fn add(
-        &mut self,
-        what: &str,
-        figures: Sides<f64>,
-        unit: Unit,
-        judge: impl FnOnce(f64) -> (String, bool),
-    ) {
         let [first, second] = figures.map(median);
         let ratio = first / second;
-        let (wanted, met) = judge(ratio);
+        let (most, met) =
+            if unit.is_rate { ("least", ratio >= target) } else { ("most", ratio <= target) };
         let verdict = if met { "met" } else { "missed" };
         let said = |figure: f64| format!("{:.2} {}", figure * unit.scale, unit.name);
         let (first, second) = (said(first), said(second));
-        let row = format!("{what:<38}{first:>12}{second:>12}{ratio:>6.2}x  {wanted}: {verdict}");
-        self.0.push(row);
+        let target = format!("at {most} {target:.2}x: {verdict}");
+        self.0.push(format!("{what:<38}{first:>12}{second:>12}{ratio:>6.2}x  {target}"));
     }
 }
 
@@ -128,7 +106,7 @@ mod tests {
         table.row("the whole job", [vec![1.0, 1.2, 9.0], vec![7.0, 6.0, 8.0]], SECONDS, 0.2);
         table.row("memory", [vec![150e6], vec![600e6]], MEGABYTES, 0.35);
         table.row("a training step", [vec![0.0012], vec![0.001]], MILLISECONDS, 1.0);
-        table.row_at_least("images", [vec![900.0], vec![300.0]], PER_SECOND, 2.0);
+        table.row("images", [vec![900.0], vec![300.0]], PER_SECOND, 2.0);
         let expected = [
             "                                              Rust      Python  ratio  target",
             "the whole job                               1.20 s      7.00 s  0.17x  at most 0.20x: met",

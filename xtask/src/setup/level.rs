@@ -1,8 +1,7 @@
 //! How much is installed, and how large that is.
 
-use tch_parallel_contract::gpus;
-
 use crate::release::Release;
+use tch_parallel_contract::gpus;
 
 /// How much of PyTorch is installed. Each level includes the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,14 +18,6 @@ impl Level {
     /// What the programs need on this machine: a GPU can only be used with all of CUDA's libraries.
     pub(crate) fn for_this_machine() -> Self {
         if gpus() > 0 { Self::Full } else { Self::Minimal }
-    }
-
-    /// The level's name in the stamp.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Minimal => "minimal",
-            Self::Full => "full",
-        }
     }
 
     /// The packages that pip is told to install. All releases are built with CUDA 13.0.

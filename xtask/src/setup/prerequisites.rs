@@ -1,15 +1,13 @@
 //! What the machine must already have. Errors name everything that is missing, with the command
 //! that installs it.
 
+use super::{Level, Venv};
+use crate::command;
+use anyhow::{Context, Result, bail, ensure};
 use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
-
-use anyhow::{Context, Result, bail, ensure};
-
-use super::{Level, Venv};
-use crate::command;
 
 /// Checks all prerequisites, before anything is downloaded.
 pub(super) fn check(venv: &Venv, level: Level) -> Result<()> {
@@ -19,7 +17,7 @@ pub(super) fn check(venv: &Venv, level: Level) -> Result<()> {
          LIBTORCH to the folder that holds its lib/ and include/",
         env::consts::ARCH,
         env::consts::OS,
-        venv.release().torch
+        venv.release.torch
     );
     let mut missing = Vec::new();
     for found in [python(Path::new("python3")), compiler(&compiler_name())] {
@@ -28,7 +26,7 @@ pub(super) fn check(venv: &Venv, level: Level) -> Result<()> {
         }
     }
     ensure!(missing.is_empty(), "the set-up cannot start:\n  - {}", missing.join("\n  - "));
-    disk_space(venv.folder(), level)
+    disk_space(&venv.folder, level)
 }
 
 /// Checks for Python 3.10 or newer that can create virtual environments.
@@ -38,12 +36,10 @@ fn python(python: &Path) -> Result<()> {
     )
     .context("python3 (3.10 or newer) is needed: `apt-get install python3 python3-venv`")?;
     let mut numbers = version.split_whitespace().map(|number| number.parse().unwrap_or(0));
-    let found: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let (major, minor): (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     ensure!(
-        found >= (3, 10),
-        "python3 is {}.{}, and PyTorch needs 3.10 or newer",
-        found.0,
-        found.1
+        (major, minor) >= (3, 10),
+        "python3 is {major}.{minor}, and PyTorch needs 3.10 or newer"
     );
     command::output(Command::new(python).args(["-c", "import venv, ensurepip"]))
         .context("python3 cannot make a virtual environment: `apt-get install python3-venv`")?;

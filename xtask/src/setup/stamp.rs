@@ -1,38 +1,37 @@
 //! The file that says what a complete set-up contains. It is written last, so it exists only if
 //! everything else does.
 
-use std::fs;
-
-use anyhow::{Context, Result};
-
 use super::{Level, Venv};
 use crate::files;
 use crate::release::Release;
+use anyhow::{Context, Result};
+use std::fs;
 
 const FILE: &str = ".setup-complete";
 
 /// The level whose packages are all installed. None without a stamp, or if the stamp is of other
 /// versions than those of the environment's release.
 pub(super) fn read(venv: &Venv) -> Option<Level> {
-    let found = fs::read_to_string(venv.folder().join(FILE)).ok()?;
-    [Level::Minimal, Level::Full].into_iter().find(|level| text(*level, venv.release()) == found)
+    let found = fs::read_to_string(venv.folder.join(FILE)).ok()?;
+    [Level::Minimal, Level::Full].into_iter().find(|level| text(*level, venv.release) == found)
 }
 
 /// Records that the set-up contains all packages of the level.
 pub(super) fn write(venv: &Venv, level: Level) -> Result<()> {
     // Renamed into place, so that the stamp is complete whenever it exists.
-    let (part, whole) = (venv.folder().join(".setup-complete.part"), venv.folder().join(FILE));
-    files::write(&part, text(level, venv.release()))?;
+    let (part, whole) = (venv.folder.join(".setup-complete.part"), venv.folder.join(FILE));
+    files::write(&part, text(level, venv.release))?;
     fs::rename(&part, &whole).with_context(|| format!("cannot write {}", whole.display()))
 }
 
 /// Removes the stamp, before the folder is changed.
 pub(super) fn remove(venv: &Venv) -> Result<()> {
-    files::remove(&venv.folder().join(FILE))
+    files::remove(&venv.folder.join(FILE))
 }
 
 fn text(level: Level, release: &Release) -> String {
-    format!("{}\n{}\n", level.name(), level.requirements(release).join("\n"))
+    let name = format!("{level:?}").to_lowercase();
+    format!("{name}\n{}\n", level.requirements(release).join("\n"))
 }
 
 #[cfg(test)]

@@ -1,11 +1,9 @@
 //! A libtorch that the user has chosen is checked to be of the right release, and then used as it is.
 
+use crate::release::Release;
+use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;
-
-use anyhow::{Context, Result, ensure};
-
-use crate::release::Release;
 
 /// Checks that the folder holds a libtorch with the functions of the release.
 pub(super) fn check(libtorch: &Path, release: &Release) -> Result<()> {

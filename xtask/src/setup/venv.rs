@@ -1,5 +1,11 @@
 //! The Python virtual environment of the set-up: checking it, creating it and installing packages.
 
+use super::Level;
+use crate::command;
+use crate::files::{entries, remove};
+use crate::lock::{self, Lock};
+use crate::release::Release;
+use anyhow::{Context, Result};
 use std::fmt;
 use std::fs;
 use std::io;
@@ -7,15 +13,6 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result};
-
-use super::Level;
-use crate::command;
-use crate::files::{entries, remove};
-use crate::lock::{self, Lock};
-use crate::release::Release;
-
-/// What an inspection finds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// All of the level's packages are installed completely.
@@ -38,24 +35,15 @@ impl fmt::Display for State {
 
 /// The environment in a folder, whether or not it has been made.
 pub(crate) struct Venv {
-    folder: PathBuf,
-    release: &'static Release,
+    pub(super) folder: PathBuf,
+    /// The release of PyTorch that belongs in it.
+    pub(super) release: &'static Release,
 }
 
 impl Venv {
     /// The environment in this folder; this does not create anything yet.
     pub(super) fn new(folder: PathBuf, release: &'static Release) -> Self {
         Self { folder, release }
-    }
-
-    /// The release of PyTorch that belongs in it.
-    pub(super) fn release(&self) -> &'static Release {
-        self.release
-    }
-
-    /// The environment's folder.
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
     }
 
     /// The folder that LIBTORCH is set to.
@@ -116,7 +104,6 @@ impl Venv {
         command::run(make.stdin(lock.as_stdin()?).stdout(io::stderr()))
     }
 
-    /// Lets pip add what is missing.
     pub(super) fn install(&self, level: Level, lock: &Lock) -> Result<()> {
         let mut pip = self.python();
         pip.args(["-m", "pip", "--disable-pip-version-check", "install"]);

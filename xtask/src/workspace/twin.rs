@@ -1,16 +1,14 @@
 //! A twin of the checkout whose Cargo.lock selects another tch. The rest of it is links to the
 //! checkout's files.
 
-use std::fs::read_link;
-use std::os::unix::fs::symlink;
-use std::path::Path;
-
-use anyhow::{Context, Result};
-
 use crate::checkout::{checkout, target_dir};
 use crate::command;
 use crate::files::{entries, read, remove, write};
 use crate::lock::Lock;
+use anyhow::{Context, Result};
+use std::fs::read_link;
+use std::os::unix::fs::symlink;
+use std::path::Path;
 
 const LOCK: &str = "Cargo.lock";
 

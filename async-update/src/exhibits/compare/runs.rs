@@ -22,7 +22,6 @@ pub const METHODS: [&str; 11] = [
     "hogwild",
 ];
 
-/// What a training has shown.
 #[derive(Debug, Serialize)]
 pub struct Measured {
     /// The method's flags, which are its name as well.

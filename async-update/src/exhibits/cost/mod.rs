@@ -88,7 +88,6 @@ struct Measured {
 /// For how many ranks costs are predicted: the article's five, the tests' and those of clusters.
 const RANKS: [usize; 11] = [2, 4, 5, 8, 16, 40, 64, 256, 1000, 4096, 10_000];
 
-/// Prints what was measured, and what follows from it.
 fn print(measured: &Measured) -> Result<()> {
     let Measured { bytes, per_node, link, .. } = *measured;
     let off = |&(bytes, seconds): &Point| (link.message(bytes) / seconds - 1.0).abs();

@@ -104,9 +104,8 @@ pub fn ring_traffic(ranks: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::Write;
-
     use super::*;
+    use std::fmt::Write;
 
     /// A link on which only bytes cost.
     const BYTES: Link = Link { latency: 0.0, per_byte: 1.0 };

@@ -18,7 +18,6 @@ const RUNS: usize = 2_500;
 /// w at the beginning and after each update, a mean over many runs.
 pub type Trajectory = Vec<f64>;
 
-/// An estimate and its standard error.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Estimate {
     pub value: f64,

@@ -26,7 +26,6 @@ use std::array;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The workers.
 pub const WORKERS: usize = 4;
 /// Updates of each of them.
 const CLOCKS: usize = 10_000;

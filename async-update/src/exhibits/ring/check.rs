@@ -88,7 +88,7 @@ fn check(
 mod tests {
     use super::*;
     use crate::ring::{carry_out, schedule};
-    use exhibit_kit::multiprocessing::{self, Process, TimeLimit};
+    use exhibit_kit::multiprocessing::{self, Process};
     use std::env::current_exe;
     use std::process::Command;
     use tch_parallel::distributed::{DeviceChoice, Env, ProcessGroupOptions};
@@ -109,9 +109,8 @@ mod tests {
             command
         };
         let ranks = Process::ranks(test, (0..RANKS).map(|_| command()).collect()).unwrap();
-        let limit = TimeLimit { seconds: 60, flag: "the test" };
         let mut passed = 0;
-        multiprocessing::run(ranks, limit, |_, line| {
+        multiprocessing::run(ranks, 60, |_, line| {
             passed += usize::from(line.contains("ok. 1 passed"));
         })
         .unwrap();

@@ -65,7 +65,6 @@ struct Event {
     read: Option<usize>,
 }
 
-/// What a GPU has read.
 #[derive(Debug, Clone, Copy)]
 pub struct Read {
     gpu: Gpu,
@@ -77,7 +76,6 @@ impl Shared {
         Shared { versions: vec![theta_a], events: Vec::new() }
     }
 
-    /// The parameters as they are now.
     pub fn now(&self) -> Theta {
         self.versions[self.versions.len() - 1]
     }

@@ -85,18 +85,10 @@ impl CompareArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        compare: CompareArgs,
-    }
+    use report::parse_flags;
 
     fn compare(flags: &str) -> CompareArgs {
-        Line::try_parse_from(["program"].into_iter().chain(flags.split_whitespace()))
-            .unwrap()
-            .compare
+        parse_flags(flags.split_whitespace()).unwrap()
     }
 
     #[test]
@@ -121,7 +113,7 @@ mod tests {
             let error = compare(flags).images(Method::Ddp).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");
         }
-        let error = Line::try_parse_from(["program", "--single-batch-size=0"]).err().unwrap();
+        let error = parse_flags::<CompareArgs>(["--single-batch-size=0"]).unwrap_err();
         let expected = "invalid value '0' for '--single-batch-size <IMAGES>': 0 is not in 1..";
         assert!(error.to_string().contains(expected), "{error}");
     }

@@ -9,7 +9,6 @@ use report::{DeviceReport, Meter, eprintln, flag_value, median};
 use std::ffi::OsString;
 use tch_parallel::LogicalDevice;
 
-/// What a training measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
     /// The method and its optimizer.
@@ -119,19 +118,11 @@ fn same_images(data: &DataArgs) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        data: DataArgs,
-    }
+    use report::parse_flags;
 
     #[test]
     fn flags_for_another_process_name_the_same_images() {
-        let data = |flags: Vec<OsString>| {
-            Line::try_parse_from([OsString::from("program")].into_iter().chain(flags)).unwrap().data
-        };
+        let data = |flags: Vec<OsString>| parse_flags::<DataArgs>(flags).unwrap();
         for given in [
             "--dataset cifar10 --download",
             "--dummy --image-size 64 --no-augment",

@@ -58,7 +58,6 @@ mod tests {
     use crate::exhibits::train_cifar::Method;
     use report::{size, thousands};
 
-    /// Training images of CIFAR-10.
     const CIFAR10_IMAGES: usize = 50_000;
 
     fn assert_says(expected: &str) {
@@ -112,12 +111,9 @@ mod tests {
     fn the_articles_numbers_make_this_table() {
         let device = |index| DeviceReport {
             device: format!("cuda:{index}"),
-            live: 0,
             peak: 10 << 30,
-            parameters: 0,
-            gradients: 0,
-            optimizer_state: 0,
             idle_share: 0.01,
+            ..Default::default()
         };
         let article = |method: Method, images, devices, batches, batch_seconds| Measured {
             name: format!("{}, SGD", flag_value(&method)),

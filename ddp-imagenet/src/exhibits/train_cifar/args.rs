@@ -110,8 +110,7 @@ impl Args {
     /// The devices of this process.
     ///
     /// # Errors
-    /// [`Error::Argument`] for devices, or a number of ranks, that
-    /// the method does not support.
+    /// [`Error::Argument`] for devices, or a number of ranks, that the method does not support.
     pub fn devices(&self, env: Option<&Env>) -> Result<Devices> {
         let is_distributed = self.method.is_distributed();
         let devices = self.devices.of_process(env, &self.method, is_distributed)?;
@@ -152,11 +151,8 @@ impl Args {
         let options = self.data.loader(ranks, matches!(device, LogicalDevice::Cuda(_)))?;
         if let (Method::DataParallel, Some(devices)) = (self.method, &self.devices.devices) {
             let expected = format!("at least {}, an image for each device", devices.len());
-            let batch_size = options.batch_size;
-            ensure!(
-                batch_size >= devices.len(),
-                Error::argument("--batch-size", batch_size, expected)
-            );
+            let is_enough = options.batch_size >= devices.len();
+            ensure!(is_enough, Error::argument("--batch-size", options.batch_size, expected));
         }
         Ok(options)
     }
@@ -169,8 +165,7 @@ impl Args {
     /// SGD with the companion repository's options, or Adam.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a learning rate that is negative or not
-    /// finite.
+    /// [`Error::Argument`] for a learning rate that is negative or not finite.
     pub fn optimizer(&self, vs: &VarStore) -> Result<Box<dyn Optimizer>> {
         let lr = self.lr;
         let sgd = SgdOptions { lr, momentum: 0.9, weight_decay: 1e-4, ..Default::default() };
@@ -186,16 +181,10 @@ impl Args {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
+    use report::parse_flags;
 
     fn args(flags: &str) -> Args {
-        Line::try_parse_from(["program"].into_iter().chain(flags.split_whitespace())).unwrap().args
+        parse_flags(flags.split_whitespace()).unwrap()
     }
 
     /// Batch and workers of a process, one of `ranks`.

@@ -32,7 +32,6 @@ pub use args::{Args, Method, OptimizerKind};
 pub use originals::ORIGINALS;
 pub use progress::{EpochEvent, Progress, StepEvent};
 
-/// What a method trains with.
 pub struct Setup<'a> {
     pub args: &'a Args,
     /// Those of this process.
@@ -43,7 +42,6 @@ pub struct Setup<'a> {
     pub options: DataLoaderOptions,
 }
 
-/// Trains with the method of the flags.
 pub fn train(args: &Args) -> Result<()> {
     let is_measured = is_measured()?;
     let env = Env::read()?;

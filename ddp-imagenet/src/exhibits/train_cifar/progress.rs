@@ -85,7 +85,6 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Prints the number of parameters.
     pub fn say_parameters(&self, vs: &VarStore) {
         let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
         self.say(&format!("The number of parameters of model is {parameters}"));

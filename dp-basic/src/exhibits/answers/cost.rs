@@ -102,7 +102,6 @@ pub fn one_number_a_row(rows: i64) -> Result<usize> {
     Ok(copied_by(&train(&vs, &model, loss)?.events, Step::Gather))
 }
 
-/// A model of a single layer.
 fn layer(classes: i64) -> impl Fn(&Path<'_>) -> Linear {
     move |path| linear(path / "output", HIDDEN, classes, Default::default())
 }

@@ -71,7 +71,6 @@ pub fn split<M: Send>(
     Ok((vs, model))
 }
 
-/// A model without DataParallel.
 pub fn unwrapped<M>(build: impl Fn(&Path<'_>) -> M) -> (VarStore, M) {
     let vs = VarStore::new(Device::Cpu);
     let model = build(&vs.root());
@@ -79,7 +78,6 @@ pub fn unwrapped<M>(build: impl Fn(&Path<'_>) -> M) -> (VarStore, M) {
     (vs, model)
 }
 
-/// The results of a training step.
 pub struct Outcome {
     pub loss: f64,
     /// The gradients of all parameters, in one row.

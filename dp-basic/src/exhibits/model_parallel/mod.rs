@@ -145,15 +145,15 @@ mod tests {
 
     const BATCH: i64 = 16;
 
-    /// Devices of one test only: tests share the process.
-    fn two(first: usize) -> [LogicalDevice; 2] {
-        [LogicalDevice::Cpu(first), LogicalDevice::Cpu(first + 1)]
+    /// Devices of one test only, since tests share the process, and a network on the first.
+    fn two(first: usize) -> ([LogicalDevice; 2], Network) {
+        let devices = [first, first + 1].map(LogicalDevice::Cpu);
+        (devices, Network::new([devices[0]; 2]).unwrap())
     }
 
     #[test]
     fn two_devices_give_the_outputs_and_gradients_of_one() {
-        let [first, second] = two(30);
-        let original = Network::new([first, first]).unwrap();
+        let ([first, second], original) = two(30);
         let whole = train(&original, [first, first], BATCH).unwrap();
         let split = train(&original, [first, second], BATCH).unwrap();
         assert_eq!(split.step.logits, whole.step.logits);
@@ -163,8 +163,7 @@ mod tests {
 
     #[test]
     fn each_device_holds_its_part_and_the_second_labels_and_loss() {
-        let [first, second] = two(32);
-        let original = Network::new([first, first]).unwrap();
+        let ([first, second], original) = two(32);
         let split = train(&original, [first, second], BATCH).unwrap();
         let Trained { network, step, .. } = &split;
         let on = |part: &network::Part| -> BTreeSet<_> {
@@ -178,8 +177,7 @@ mod tests {
 
     #[test]
     fn two_devices_share_the_bytes_of_one() {
-        let [first, second] = two(34);
-        let original = Network::new([first, first]).unwrap();
+        let ([first, second], original) = two(34);
         let peak = |devices: [_; 2]| train(&original, devices, BATCH).unwrap().peaks[&devices[0]];
         let whole = peak([first, first]);
         let halves = [peak([first, second]), peak([second, first])];
@@ -189,8 +187,7 @@ mod tests {
 
     #[test]
     fn one_device_works_at_a_time() {
-        let [first, second] = two(36);
-        let original = Network::new([first, first]).unwrap();
+        let ([first, second], original) = two(36);
         let spans = train(&original, [first, second], BATCH).unwrap().step.spans;
         assert_eq!(at_once(&spans), 1);
         assert!([first, second].iter().all(|device| busy(&spans, *device) > Duration::ZERO));

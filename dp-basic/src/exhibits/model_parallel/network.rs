@@ -5,6 +5,7 @@ use crate::exhibits::gradients;
 use crate::exhibits::spans::{Span, Spans};
 use crate::models::{back, front};
 use anyhow::Result;
+use std::time::Instant;
 use tch::nn::{Module, Path, Sequential, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::LogicalDevice;
@@ -19,7 +20,6 @@ pub struct Part {
     optimizer: Sgd,
 }
 
-/// Two modules in a row.
 pub struct Network {
     /// Maps inputs to activations.
     pub module1: Part,
@@ -27,7 +27,6 @@ pub struct Network {
     pub module2: Part,
 }
 
-/// The results of a training step.
 pub struct Step {
     pub logits: Tensor,
     pub labels: Tensor,
@@ -65,7 +64,7 @@ impl Network {
         let (first, second) = (module1.device, module2.device);
         module1.optimizer.zero_grad()?;
         module2.optimizer.zero_grad()?;
-        let mut spans = Spans::new();
+        let mut spans = Spans { began: Instant::now(), list: Vec::new() };
 
         // ANCHOR: forward
         let x =

@@ -13,8 +13,7 @@ const STEPS: u64 = 3;
 /// A table of each method's largest batch within a budget. `measured` are trainings with any batch.
 ///
 /// # Errors
-/// [`Error::Argument`] for a budget that does not hold one pair for
-/// each device.
+/// [`Error::Argument`] for a budget that does not hold one pair for each device.
 pub fn table_of(runs: &Runs<'_>, measured: &[Measured], budget: usize) -> Result<String> {
     let largest = measured.iter().map(|known| largest(runs, known, budget));
     let holes = context! { budget, largest => largest.collect::<Result<Vec<_>>>()? };
@@ -49,7 +48,6 @@ fn largest(runs: &Runs<'_>, known: &Measured, budget: usize) -> Result<Value> {
     })
 }
 
-/// What a training needs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Point {
     /// In a batch, on each device.

@@ -23,7 +23,6 @@ pub struct Runs<'a> {
     corpus: Corpus,
 }
 
-/// What a run has shown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
     pub method: Method,

@@ -19,18 +19,8 @@ fn chart(values: &[[[f64; 2]; 2]]) -> Bars {
 }
 
 fn plain(values: &[(&str, f64)]) -> Bars {
-    let group = |(name, value): &(&str, f64)| Group {
-        name: (*name).to_owned(),
-        values: vec![vec![*value]],
-    };
-    Bars {
-        title: "Throughput".into(),
-        axis: "throughput".into(),
-        unit: Unit::Other("images/s".into()),
-        parts: vec!["throughput".into()],
-        members: vec![String::new()],
-        groups: values.iter().map(group).collect(),
-    }
+    let groups = values.iter().map(|(name, value)| ((*name).to_owned(), vec![*value]));
+    Bars::undivided("Throughput", "throughput", "images/s", "throughput", &[""], groups)
 }
 
 #[test]
@@ -138,16 +128,12 @@ fn data_that_makes_no_chart_is_refused() {
          part: parameters, gradients)"
     );
     let of = "member \"cuda:0\" of group \"method 0\"";
-    assert_eq!(
-        with(|c| c.groups[0].values[0][1] = f64::NAN),
-        format!("{of} is NaN, but must be a finite number not below 0")
-    );
-    assert_eq!(
-        with(|c| c.groups[0].values[0][1] = -1.0),
-        format!("{of} is -1, but must be a finite number not below 0")
-    );
-    assert_eq!(
-        with(|c| c.groups[0].values[0] = vec![1e308, 1e308]),
-        format!("{of} is inf in sum, but must be finite in sum")
-    );
+    let cases: [(fn(&mut Bars), &str); 3] = [
+        (|c| c.groups[0].values[0][1] = f64::NAN, "NaN, but must be a finite number not below 0"),
+        (|c| c.groups[0].values[0][1] = -1.0, "-1, but must be a finite number not below 0"),
+        (|c| c.groups[0].values[0] = vec![1e308; 2], "inf in sum, but must be finite in sum"),
+    ];
+    for (change, found) in cases {
+        assert_eq!(with(change), format!("{of} is {found}"));
+    }
 }
