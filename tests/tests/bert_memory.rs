@@ -1,14 +1,7 @@
 //! How much memory each of dp-custom-criterion's methods needs on each device, counted to the byte:
 //! the story that "Learn PyTorch Multi-GPU properly", by matthew l, tells with nvidia-smi.
 
-use std::process::Command;
-use std::sync::Arc;
-
-use anyhow::{Context, Result, ensure};
-use serde_json::Value;
-use tests::programs::{UNHURRIED, dp_custom_criterion, launch, workspace};
-use tests::training::events;
-use tests::{Job, Shared};
+use crate::prelude::*;
 
 const SEQ_LEN: usize = 32;
 const VOCAB_SIZE: usize = 2000;

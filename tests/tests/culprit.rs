@@ -1,11 +1,7 @@
 //! A rank that fails for a reason of its own is named with it, by the launcher and by the other ranks,
 //! whichever of them ends first.
 
-use std::process::Command;
-
-use anyhow::{Context, Result, ensure};
-use tests::programs::{ddp_mnist, example, launch, torchrun, with_small_disk};
-use tests::{Ended, Job, python};
+use crate::prelude::*;
 
 /// Runs the example under `launch`. Its rank 1 of three fails.
 fn run_failing_rank(failure: &str) -> Result<Ended> {

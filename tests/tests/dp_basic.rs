@@ -1,9 +1,7 @@
 //! What dp-basic prints, without times, what it draws, and what it rejects. Numbers have four
 //! decimals, because processors differ in the last bits.
 
-use anyhow::{Result, ensure};
-use tests::programs::dp_basic;
-use tests::{Job, expect_refusals};
+use crate::prelude::*;
 
 fn printed(arguments: &[&str]) -> Result<String> {
     tests::printed(dp_basic(arguments.iter().copied())?)

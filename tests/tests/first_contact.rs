@@ -1,14 +1,9 @@
 //! What a user sees who builds before the set-up.
 
+use crate::prelude::*;
 use std::env;
-use std::fs::{self, Permissions};
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use anyhow::Result;
-use tests::programs::cargo;
-use tests::{Ended, Job};
 
 /// Builds find-libtorch, on which everything that links libtorch depends.
 fn build(job: &Job, variables: &[(&str, &Path)]) -> Result<Ended> {

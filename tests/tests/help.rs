@@ -1,11 +1,6 @@
 //! The `--help` of every program and every subcommand shows examples, and they can be typed.
 
-use std::collections::BTreeSet;
-use std::process::Command;
-
-use anyhow::{Result, bail, ensure};
-use tests::programs::{PROGRAMS, dp_basic, launch_with, launcher, program};
-use tests::{Job, printed};
+use crate::prelude::*;
 
 fn help(name: &str, subcommands: &[&str]) -> Result<String> {
     let arguments = [subcommands, &["--help"]].concat();

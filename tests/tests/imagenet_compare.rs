@@ -1,14 +1,9 @@
 //! ddp-imagenet's comparison of four trainings: what it shows, what it rejects, and that it leaves
 //! no training behind.
 
-use std::fs;
-use std::process::Command;
-use std::time::Duration;
-
-use anyhow::Result;
+use crate::prelude::*;
+use tests::digits;
 use tests::imagenet::refused;
-use tests::programs::{UNHURRIED, ddp_imagenet, launch};
-use tests::{Job, digits};
 
 /// How long the processes of a killed comparison may take to end.
 const SOON: Duration = Duration::from_secs(10);

@@ -1,15 +1,8 @@
 //! The four trainings that ddp-imagenet compares: what they print, how their losses fall, how many
 //! bytes they need, how little their code differs, and what they reject.
 
-use std::process::Command;
-use std::sync::Arc;
-
-use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use crate::prelude::*;
 use tests::imagenet::refused;
-use tests::programs::{between, ddp_imagenet, diff, launch, source};
-use tests::training::{events, losses};
-use tests::{Job, Shared, printed};
 
 /// The smallest network with the shape of the article's.
 const SMALL: &str = "train-cifar --arch=pyramidnet8_a6 --workers=0 --metrics=metrics";

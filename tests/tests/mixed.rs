@@ -1,12 +1,7 @@
 //! Rust ranks and Python ranks train in one job, and ddp-mnist computes the same numbers whatever
 //! starts it.
 
-use std::sync::Arc;
-
-use anyhow::Result;
-use tests::programs::{as_rank, cargo, ddp_mnist, free_port, in_shell, launch, torchrun};
-use tests::training::OUTPUTS;
-use tests::{Job, Shared, Training, expect_all_succeed, printed, python};
+use crate::prelude::*;
 
 /// Settings under which a difference would show: momentum carries it on, and two epochs shuffle
 /// twice.

@@ -1,13 +1,7 @@
 //! Where the programs write: to files that can be replaced, and to readers who may have gone.
 
-use std::fs;
+use crate::prelude::*;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
-use std::process::Command;
-
-use anyhow::{Result, ensure};
-use tests::Job;
-use tests::programs::{ddp_imagenet, ddp_mnist, dp_basic, in_shell, launch, launcher};
-use tests::training::losses;
 
 fn one_epoch() -> Result<Command> {
     ddp_mnist(["--epochs", "1", "--batch-size", "1000"])

@@ -1,12 +1,7 @@
 //! What the trainers write for others to look at: `--profile` for Perfetto, `--tensorboard` for
 //! TensorBoard.
 
-use std::fs;
-use std::process::Command;
-
-use anyhow::{Result, ensure};
-use tests::Job;
-use tests::programs::{ddp_imagenet, ddp_mnist, dp_custom_criterion, launch, workspace};
+use crate::prelude::*;
 
 /// Trains on two ranks. Each must leave a trace of forward pass, backward pass and exchange, and
 /// rank 0 alone the numbers for TensorBoard.
