@@ -1,12 +1,8 @@
 //! A resumed run takes the same course as one that was not interrupted.
 
-use crate::common::Directory;
 use crate::prelude::*;
 use serde::{Deserialize, Serialize};
-use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
-use tch_parallel::checkpoint::{Generators, Training};
 use tch_parallel::optim::lr_scheduler::{LrScheduler, OneCycleLr, Scheduler};
-use tch_parallel::optim::{Adam, AdamOptions};
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Progress {

@@ -1,7 +1,7 @@
 //! The collectives between processes. Each of these tests fails if its collective does nothing.
 
 use crate::prelude::*;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use tch_parallel::distributed::AverageMeter;
 
 /// A tensor that is different on every rank.

@@ -2,10 +2,6 @@
 
 use crate::prelude::*;
 use crate::weights::{Weights, backward, model, own, two_buckets};
-use std::sync::{Arc, Mutex};
-use tch_parallel::Result;
-use tch_parallel::distributed::JoinOptions;
-use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
 
 #[test]
 fn ranks_with_different_hooks_are_told() {

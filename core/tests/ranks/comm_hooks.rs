@@ -2,9 +2,6 @@
 
 use crate::prelude::*;
 use crate::weights::{TWO_BUCKETS, backward, gradients, model, own, two_buckets};
-use std::sync::mpsc;
-use tch_parallel::Result;
-use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
 
 /// The exchanged gradients of two ranks with this hook, step by step.
 fn steps(

@@ -2,7 +2,6 @@
 
 use crate::prelude::*;
 use tch::nn::Linear;
-use tch_parallel::Result;
 
 fn layer(vs: &VarStore, outputs: i64) -> Linear {
     nn::linear(&vs.root() / "fc", 4, outputs, Default::default())

@@ -1,9 +1,6 @@
 //! What a sharded model does, and what it refuses.
 
 use crate::prelude::*;
-use tch_parallel::amp::{GradScaler, GradScalerOptions};
-use tch_parallel::distributed::{FsdpModule, FullyShard, FullyShardOptions};
-use tch_parallel::nn::CheckpointWrapper;
 
 #[derive(Debug)]
 pub struct Net {

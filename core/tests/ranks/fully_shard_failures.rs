@@ -2,11 +2,6 @@
 
 use crate::fully_shard::{Net, batch, loss_of, sgd, sharded};
 use crate::prelude::*;
-use std::collections::BTreeMap;
-use std::time::Duration;
-use tch_parallel::distributed::{FsdpModule, FullyShard, FullyShardOptions};
-use tch_parallel::nn::CheckpointWrapper;
-use tch_parallel::optim::ZeroRedundancyOptimizer;
 
 /// The gradients of a store's shards, by name.
 fn gradients(vs: &VarStore) -> BTreeMap<String, Tensor> {

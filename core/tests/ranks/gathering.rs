@@ -2,7 +2,6 @@
 //! collective does nothing.
 
 use crate::prelude::*;
-use std::time::Duration;
 
 /// The number of a rank and of something on it.
 fn number(rank: usize, of: usize) -> f64 {

@@ -4,8 +4,6 @@
 use crate::prelude::*;
 use crate::weights::{Model, TWO_BUCKETS, Weights, backward, gradients, model, own, two_buckets};
 use std::cell::RefCell;
-use tch_parallel::Result;
-use tch_parallel::distributed::{JoinOptions, hooks};
 
 const WORLD: usize = 3;
 

@@ -1,9 +1,6 @@
 //! Ranks beside those that run Python, which answer only what PyTorch has.
 
 use crate::prelude::*;
-use tch_parallel::checkpoint::{self, Training};
-use tch_parallel::distributed::Store;
-use tch_parallel::optim::ZeroRedundancyOptimizer;
 
 #[test]
 fn calls_that_python_cannot_answer_say_so_at_once() {

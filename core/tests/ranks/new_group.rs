@@ -1,9 +1,6 @@
 //! Groups of some of a job's ranks.
 
 use crate::prelude::*;
-use std::time::{Duration, Instant};
-use tch_parallel::checkpoint;
-use tests::wait::{past, until};
 
 /// The sum of the job's ranks in the group.
 fn sum(group: &ProcessGroup, own: usize) -> f64 {

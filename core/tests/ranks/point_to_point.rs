@@ -3,13 +3,7 @@
 use crate::prelude::*;
 use nix::sys::signal::{Signal, kill, raise};
 use nix::unistd::Pid;
-use std::fs;
-use std::process::Command;
-use std::time::{Duration, Instant};
-use tch_parallel::LogicalDevice;
-use tch_parallel::distributed::{P2pOp, Pending};
-use tch_parallel::memory::memory_allocated;
-use tests::wait::{past, until};
+use tch_parallel::distributed::Pending;
 
 fn message(number: usize) -> Tensor {
     Tensor::from_slice(&[number as f64])

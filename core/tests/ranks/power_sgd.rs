@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 use crate::weights::{TWO_BUCKETS, backward, gradients, model};
-use tch_parallel::distributed::hooks::{self, CompressionStats, PowerSgd, PowerSgdOptions};
+use tch_parallel::distributed::hooks::{CompressionStats, PowerSgd, PowerSgdOptions};
 
 /// The error of values around 1 after a few dozen operations in f32.
 const ROUNDING: f64 = 1e-5;

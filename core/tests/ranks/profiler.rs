@@ -2,7 +2,6 @@
 
 use crate::prelude::*;
 use std::ffi::OsStr;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use tch_parallel::profiler::{Profiler, profile, record_function};
 

@@ -18,12 +18,8 @@
 use crate::prelude::*;
 use crate::weights::{Model, TWO_BUCKETS, Weights, backward, gradients, model, own, two_buckets};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use tch::with_grad;
-use tch_parallel::Result;
-use tch_parallel::distributed::JoinOptions;
-use tch_parallel::distributed::hooks::{self, CommHook};
 
 fn mean(step: i64) -> [Tensor; 2] {
     let [[a_matrix, a_vector], [b_matrix, b_vector]] = [own(0, step), own(1, step)];

@@ -2,8 +2,7 @@
 
 use crate::common::TIMEOUT;
 use crate::prelude::*;
-use std::time::Duration;
-use tch_parallel::distributed::{Env, ProcessGroupOptions, Store};
+use tch_parallel::distributed::{Env, ProcessGroupOptions};
 
 fn job() -> (Store, usize) {
     (Store::from_env(TIMEOUT).unwrap(), Env::read().unwrap().unwrap().rank)

@@ -1,7 +1,6 @@
 //! Ranks of one host use shared memory, if all of them can.
 
 use crate::prelude::*;
-use std::process::Command;
 use tch_parallel::distributed::Transport;
 
 /// Sums over the ranks, and says how.

@@ -2,8 +2,6 @@
 
 use crate::prelude::*;
 use std::collections::BTreeSet;
-use tch_parallel::Result;
-use tch_parallel::distributed::hooks::CommHook;
 
 /// Parameters whose gradients a test chooses.
 #[derive(Debug)]

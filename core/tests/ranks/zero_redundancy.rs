@@ -1,12 +1,9 @@
 //! A sharded optimizer computes what the whole one does, with only its share of the memory.
 
 use crate::prelude::*;
-use std::path::Path;
-use tch_parallel::amp::GradScaler;
-use tch_parallel::checkpoint::Training;
 use tch_parallel::nn::named_parameters;
 use tch_parallel::optim::lr_scheduler::{LrScheduler, StepLr};
-use tch_parallel::optim::{Adam, AdamOptions, OptimizerState, ParamGroup, ZeroRedundancyOptimizer};
+use tch_parallel::optim::{OptimizerState, ParamGroup};
 
 /// A model and its optimizer, trained on data that differs from rank to rank.
 struct Job {
