@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod commands;
 pub mod digits;
 mod ended;
+pub mod errors;
 pub mod hosts;
 pub mod imagenet;
 pub mod job;

@@ -25,4 +25,5 @@ pub(crate) use tch_parallel::optim::{
     Adam, AdamOptions, Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer,
 };
 pub(crate) use tch_parallel::{Error, LogicalDevice, Result};
+pub(crate) use tests::errors::{expect_error, expect_error_start, message};
 pub(crate) use tests::wait::{past, until};
