@@ -9,10 +9,6 @@ fn own(group: &ProcessGroup) -> Tensor {
     Tensor::from_slice(&[1.0, 10.0]) * (group.rank() as f64 + 1.0)
 }
 
-fn values(tensor: &Tensor) -> Vec<f64> {
-    Vec::try_from(tensor.flatten(0, -1)).unwrap()
-}
-
 fn all_reduced(group: &ProcessGroup, mut tensor: Tensor, op: ReduceOp) -> Tensor {
     group.all_reduce(&mut tensor, op).unwrap();
     tensor

@@ -7,10 +7,6 @@ fn own(rank: usize) -> Tensor {
     Tensor::from_slice(&[1.0, 10.0]) * (rank as f64 + 1.0)
 }
 
-fn values(tensor: &Tensor) -> Vec<f64> {
-    Vec::try_from(tensor.flatten(0, -1)).unwrap()
-}
-
 fn empty(rows: i64) -> Tensor {
     Tensor::empty([rows], DOUBLE_CPU)
 }

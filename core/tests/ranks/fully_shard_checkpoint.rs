@@ -62,13 +62,7 @@ impl Job {
     }
 
     fn parts(&mut self) -> Training<'_> {
-        Training {
-            architecture: "net",
-            vs: &mut self.vs,
-            optimizer: &mut self.optimizer,
-            scheduler: None,
-            scaler: None,
-        }
+        training(&mut self.vs, &mut self.optimizer)
     }
 }
 

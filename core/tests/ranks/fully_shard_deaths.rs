@@ -95,11 +95,8 @@ fn step(group: &ProcessGroup, phase: Option<Phase>, path: &Path) -> Result<()> {
 }
 
 fn dies_in(test: &str, phase: Phase) {
-    let mortal_in_a_shell = |rank, command| match rank {
-        // So that it may be killed without making the test fail.
-        MORTAL => common::under(&["sh", "-c", "\"$@\"; true", "sh"], &command),
-        _ => command,
-    };
+    // So that it may be killed without making the test fail.
+    let mortal_in_a_shell = common::rank_under(MORTAL, &["sh", "-c", "\"$@\"; true", "sh"]);
     common::processes_from(3, test, mortal_in_a_shell, || {
         let group = common::join();
         let directory = tempfile::tempdir().unwrap();

@@ -21,10 +21,6 @@ fn empty(size: &[i64]) -> Tensor {
     Tensor::full(size, -1.0, DOUBLE_CPU)
 }
 
-fn values(tensor: &Tensor) -> Vec<f64> {
-    Vec::try_from(tensor.flatten(0, -1)).unwrap()
-}
-
 fn firsts(tensors: &[Tensor]) -> Vec<f64> {
     tensors.iter().map(|tensor| values(tensor)[0]).collect()
 }

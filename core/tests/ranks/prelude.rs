@@ -1,6 +1,8 @@
 //! What most of these tests use.
 
-pub(crate) use crate::common::{self, Directory, on_ranks, on_ranks_with_each_transport};
+pub(crate) use crate::common::{
+    self, Directory, on_ranks, on_ranks_with_each_transport, training, values,
+};
 pub(crate) use std::collections::BTreeMap;
 pub(crate) use std::fs;
 pub(crate) use std::path::{Path, PathBuf};

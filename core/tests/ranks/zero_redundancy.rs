@@ -185,13 +185,7 @@ fn a_checkpoint_goes_from_a_whole_optimizer_to_a_sharded_one_and_back() {
         let port = std::env::var("MASTER_PORT").unwrap();
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("zero-{port}.safetensors"));
         fn parts(job: &mut Job) -> Training<'_> {
-            Training {
-                architecture: "mlp",
-                vs: &mut job.vs,
-                optimizer: &mut *job.optimizer,
-                scheduler: None,
-                scaler: None,
-            }
+            training(&mut job.vs, &mut *job.optimizer)
         }
         let widths = [6, 9, 7, 4];
         let mut uninterrupted = Job::new(group, &widths, grouped_adam);
