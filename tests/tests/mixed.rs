@@ -86,6 +86,5 @@ fn ranks_meet_at_the_address_that_a_hosts_own_name_often_has() -> Result<()> {
         program.env("MASTER_ADDR", "127.0.1.1");
         job.start(program)
     };
-    expect_all_succeed(vec![rank(0)?, rank(1)?])?;
-    Ok(())
+    expect_all_succeed(vec![rank(0)?, rank(1)?])
 }

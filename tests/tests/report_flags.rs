@@ -14,8 +14,7 @@ fn expect_traces_and_curves(mut program: Command) -> Result<()> {
         ensure!(!ended.stderr.contains(word), "{}", ended.stderr);
     }
     for rank in 0..2 {
-        let trace = job.path(format!("traces/rank{rank}.json"));
-        let trace = fs::read_to_string(trace)?;
+        let trace = job.text(format!("traces/rank{rank}.json"))?;
         for name in ["aten::addmm", "AddmmBackward0", ":all_reduce"] {
             ensure!(trace.contains(name), "the trace of rank {rank} has no {name}");
         }
