@@ -8,7 +8,8 @@ use tch_parallel::data_parallel::{
     DataParallel, DataParallelCriterion, DataParallelModel, DataParallelOptions, Mean,
 };
 use tch_parallel::memory::memory_allocated;
-use tch_parallel::{Devices, LogicalDevice, Result};
+use tch_parallel::{Devices, LogicalDevice};
+use tests::errors::{expect_error, expect_error_start, message};
 
 fn linear(p: &nn::Path<'_>) -> nn::Linear {
     nn::linear(p, 2, 3, Default::default())
@@ -24,17 +25,12 @@ fn ones(shape: &[i64]) -> Tensor {
     Tensor::ones(shape, (Kind::Float, Device::Cpu))
 }
 
-fn message<T>(result: Result<T>) -> String {
-    result.err().unwrap().to_string()
-}
-
 #[test]
 fn a_second_backward_pass_is_refused() {
     let (_vs, model) = model(2);
     let loss = model.forward_t(&ones(&[4, 2]), true).square().sum(Kind::Float);
     model.backward(&loss).unwrap();
-    let error = message(model.backward(&loss));
-    assert!(error.contains("Trying to backward through the graph a second time"), "{error}");
+    expect_error(model.backward(&loss), "Trying to backward through the graph a second time");
 }
 
 #[test]
@@ -43,8 +39,7 @@ fn the_model_cannot_be_used_within_its_own_forward_pass() {
         let (_vs, model) = model(count);
         let inputs = || ones(&[4, 2]);
         let again = model.forward(inputs(), |_, xs| model.f_forward_t(&xs, true).unwrap());
-        let error = message(again);
-        assert!(error.contains("used within its own forward pass"), "{error}");
+        expect_error(again, "used within its own forward pass");
         let error = message(model.forward(inputs(), |_, xs| model.module().forward_t(&xs, true)));
         let expected = "module() is called within a forward pass of the same model";
         assert!(error.contains(expected), "{error}");
@@ -93,9 +88,8 @@ fn batches_that_cannot_be_divided_are_refused() {
     let (_vs, model) = model(2);
     let error = message(model.f_forward_t(&ones(&[0, 2]), true));
     assert_eq!(error, "inputs is a batch of 0 rows, but must be at least one row");
-    let error = message(model.f_forward_t(&Tensor::from(1.0), true));
     let expected = "inputs is a tensor of shape [], to be split along dimension 0";
-    assert!(error.starts_with(expected), "{error}");
+    expect_error_start(model.f_forward_t(&Tensor::from(1.0), true), expected);
     let error = message(model.forward((ones(&[4, 2]), ones(&[3])), |_, (xs, _)| xs));
     let expected = "inputs is batches of [4, 3] rows, but must be of the same number of rows, so that what belongs \
                     together stays together";
@@ -129,10 +123,9 @@ fn a_backward_pass_that_fails_on_a_replica_names_it_and_leaves_no_gradient_there
         }
         output
     });
-    let error = message(model.backward(&output.unwrap().sum(Kind::Float)));
     let expected =
         "backward failed: the replica on cpu:1 failed in backward: one of the variables needed";
-    assert!(error.starts_with(expected), "{error}");
+    expect_error_start(model.backward(&output.unwrap().sum(Kind::Float)), expected);
     // As in PyTorch, the caller must clear what the failed pass has left on the original.
     vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
     model.backward(&model.forward_t(&inputs, true).sum(Kind::Float)).unwrap();
@@ -149,10 +142,8 @@ fn devices_that_are_not_there_are_refused() {
     };
     let expected = "device is cpu:64, but must be one of cpu:0 to cpu:63";
     assert_eq!(message(on(LogicalDevice::Cpu(64))), expected);
-    let error = message(on(LogicalDevice::Cuda(99)));
-    assert!(error.starts_with("device is cuda:99, but must be "), "{error}");
-    let error = message("cuda:98,cuda:99".parse::<Devices>());
-    assert!(error.starts_with("device is cuda:98, but must be "), "{error}");
+    expect_error_start(on(LogicalDevice::Cuda(99)), "device is cuda:99, but must be ");
+    expect_error_start("cuda:98,cuda:99".parse::<Devices>(), "device is cuda:98, but must be ");
 }
 
 #[test]
@@ -195,9 +186,8 @@ fn a_criterion_that_gives_a_loss_for_each_row_is_refused() {
     let model = DataParallelModel::new(linear, &vs, &Devices::cpu(2).unwrap()).unwrap();
     let criterion = DataParallelCriterion::new(|output: &Tensor, _: &Tensor| output.square());
     let outputs = model.f_forward_t(&ones(&[4, 2]), true).unwrap();
-    let error = message(criterion.forward(outputs, ones(&[4])));
     let expected = "a mean's value is of shape [2, 3], but must be a single number";
-    assert!(error.starts_with(expected), "{error}");
+    expect_error_start(criterion.forward(outputs, ones(&[4])), expected);
 }
 
 #[test]
@@ -219,8 +209,7 @@ fn a_criterion_without_a_mean_is_refused() {
     let model = DataParallelModel::new(linear, &vs, &Devices::cpu(2).unwrap()).unwrap();
     let criterion = DataParallelCriterion::weighted(|_: &Tensor, _: &Tensor| Vec::<Mean>::new());
     let outputs = model.f_forward_t(&ones(&[4, 2]), true).unwrap();
-    let error = message(criterion.forward(outputs, ones(&[4])));
-    assert!(error.contains("a function that returned [0, 0] means"), "{error}");
+    expect_error(criterion.forward(outputs, ones(&[4])), "a function that returned [0, 0] means");
 }
 
 #[test]

@@ -45,6 +45,14 @@ impl Ended {
     }
 }
 
+/// Fails unless a text contains each of these.
+pub fn expect_texts(text: &str, parts: &[&str]) -> Result<()> {
+    for part in parts {
+        ensure!(text.contains(part), "there is no `{part}` in {text}");
+    }
+    Ok(())
+}
+
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { status, stdout, stderr, command } = self;

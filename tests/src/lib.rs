@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod commands;
 pub mod digits;
 mod ended;
+pub mod errors;
 pub mod hosts;
 pub mod imagenet;
 pub mod job;
@@ -22,7 +23,7 @@ pub mod soak;
 pub mod training;
 pub mod wait;
 
-pub use ended::Ended;
+pub use ended::{Ended, expect_texts};
 pub use hosts::Hosts;
 pub use job::{Job, Process, expect_all_succeed, expect_refusal, expect_refusals};
 pub use python::python;

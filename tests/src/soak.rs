@@ -12,14 +12,21 @@ mod silence;
 mod start_up;
 mod torchrun;
 
+use std::fs;
+use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use rand::SeedableRng;
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 
-use crate::programs::ddp_mnist;
+use crate::cluster::Cluster;
+use crate::programs::{ddp_mnist, example, launch};
+use crate::training::{events, losses, wait_for_steps};
+use crate::{Ended, Job};
 use kills::{Victim, killed};
 
 /// One line of the table.

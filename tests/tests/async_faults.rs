@@ -1,15 +1,10 @@
 //! The methods of async-update in which a server keeps the model: what happens to the other ranks
 //! when one is killed, stopped or late.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
-
-use anyhow::{Result, ensure};
-use nix::sys::signal::{Signal, kill};
+use crate::prelude::*;
+use std::time::Instant;
 use tests::async_update::{METRICS, number, outcome};
-use tests::programs::{as_rank, async_update, free_port, start_by_hand};
-use tests::training::{events, stop_after_first_step, wait_for_steps};
-use tests::{Job, Process, expect_all_succeed};
+use tests::training::stop_after_first_step;
 
 /// After this many steps a rank is certainly training.
 const STEPS: usize = 5;
@@ -89,8 +84,7 @@ fn when_a_worker_is_stopped_the_server_goes_on_after_the_timeout() -> Result<()>
     stop_after_first_step(&job, &ranks, 2, 1..2)?;
     let server = ranks[0].wait()?.expect_success()?;
     server.expect_line(&["[server] worker 2 is gone", "is stopped", "1 worker goes on"])?;
-    ranks[1].wait()?.expect_success()?;
-    Ok(())
+    ranks[1].wait()?.expect_success().map(drop)
 }
 
 #[test]

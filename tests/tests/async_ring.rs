@@ -1,11 +1,6 @@
 //! The ring of async-update: the bytes on its links, its sums, and the cost of a message.
 
-use std::sync::Arc;
-
-use anyhow::{Context, Result, ensure};
-use tests::programs::{async_update, launch};
-use tests::training::events;
-use tests::{Job, Shared, expect_refusal};
+use crate::prelude::*;
 
 /// The flags of trainings whose bytes are counted: their batches are equally large.
 pub const TRAFFIC: &str = "--epochs 1 --batch-size 250";

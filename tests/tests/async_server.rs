@@ -1,16 +1,8 @@
 //! The methods of async-update in which a server keeps the model: what they learn, which rank waits
 //! for which, how much they send, and what they reject.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
-
-use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use crate::prelude::*;
 use tests::async_update::{METRICS, number, outcome, trained};
-use tests::programs::{as_rank, async_update, free_port};
-use tests::training::{events, wait_for_steps};
-use tests::{Job, expect_all_succeed, expect_refusal, expect_refusals};
 
 // === What they learn ===
 

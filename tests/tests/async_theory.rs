@@ -1,13 +1,7 @@
 //! The subcommands of async-update that need no ranks: the article's stories, what theory says
 //! about its guesses, and Hogwild.
 
-use std::fs;
-use std::sync::Arc;
-
-use anyhow::{Result, ensure};
-use tests::programs::async_update;
-use tests::training::events;
-use tests::{Job, Shared, expect_refusal, expect_refusals, printed};
+use crate::prelude::*;
 
 /// S1.24, S1.25.
 #[test]

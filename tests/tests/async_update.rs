@@ -1,12 +1,8 @@
 //! The synchronous methods of async-update, and those that average parameters: what they learn from
 //! the same batches, and what they reject.
 
-use anyhow::{Result, ensure};
-use serde_json::Value;
+use crate::prelude::*;
 use tests::async_update::{number, outcome};
-use tests::programs::{as_rank, async_update, free_port, launch};
-use tests::training::events;
-use tests::{expect_refusal, expect_refusals};
 
 /// What a rank writes after each batch.
 struct Curve {

@@ -1,14 +1,10 @@
 //! ddp-mnist rejects input that it cannot work with before it does any work, and says what it
 //! found, where, and what it expected.
 
-use std::fs;
+use crate::prelude::*;
 use std::net::TcpListener;
-
-use anyhow::{Context, Result};
 use tests::digits::{images, labels};
-use tests::programs::{as_rank, ddp_mnist, free_port, launch, workspace};
-use tests::training::{OUTPUTS, losses};
-use tests::{Job, digits, safetensors};
+use tests::{digits, safetensors};
 
 /// ddp-mnist with arguments that make it fail.
 fn refused(job: &Job, arguments: &[&str], texts: &[&str]) -> Result<()> {
@@ -25,8 +21,7 @@ fn a_sound_data_set_is_accepted() -> Result<()> {
     // Otherwise the failures below would prove nothing.
     let job = Job::new()?;
     digits::write(job.directory(), COUNT)?;
-    job.run(ddp_mnist(["--data-dir", ".", "--epochs", "1"])?)?.expect_success()?;
-    Ok(())
+    job.run(ddp_mnist(["--data-dir", ".", "--epochs", "1"])?)?.expect_success().map(drop)
 }
 
 #[test]

@@ -1,14 +1,7 @@
 //! dp-custom-criterion rejects input that it cannot work with before it does any work, and says
 //! what it found and what it expected. A comparison that fails leaves nothing behind.
 
-use std::fs;
-use std::process::Command;
-use std::time::Duration;
-
-use anyhow::Result;
-use nix::sys::signal::{Signal, kill};
-use tests::programs::{UNHURRIED, dp_custom_criterion, launch, workspace};
-use tests::{Job, expect_refusal};
+use crate::prelude::*;
 
 /// How long the processes of a killed comparison may take to end.
 const SOON: Duration = Duration::from_secs(10);

@@ -1,14 +1,7 @@
 //! How much memory each of dp-custom-criterion's methods needs on each device, counted to the byte:
 //! the story that "Learn PyTorch Multi-GPU properly", by matthew l, tells with nvidia-smi.
 
-use std::process::Command;
-use std::sync::Arc;
-
-use anyhow::{Context, Result, ensure};
-use serde_json::Value;
-use tests::programs::{UNHURRIED, dp_custom_criterion, launch, workspace};
-use tests::training::events;
-use tests::{Job, Shared};
+use crate::prelude::*;
 
 const SEQ_LEN: usize = 32;
 const VOCAB_SIZE: usize = 2000;
@@ -227,13 +220,9 @@ fn compare_shows_all_methods_in_a_table_in_words_and_in_a_chart() -> Result<()> 
         }
     }
     // 8 x 32 x 2000 x 4 bytes.
-    for text in ["takes 1.95 MiB", "3 x (1 - 1/2) x 1.95 MiB = 2.93 MiB", "to the byte"] {
-        assert!(printed.contains(text), "{printed}");
-    }
-    let chart = job.text("memory.svg")?;
-    for method in METHODS {
-        assert!(chart.contains(method), "{chart}");
-    }
+    let texts = ["takes 1.95 MiB", "3 x (1 - 1/2) x 1.95 MiB = 2.93 MiB", "to the byte"];
+    expect_texts(&printed, &texts)?;
+    expect_texts(&job.text("memory.svg")?, &METHODS)?;
     assert_eq!(job.files()?, ["memory.svg"]);
     Ok(())
 }

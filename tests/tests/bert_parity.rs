@@ -1,13 +1,7 @@
 //! dp-custom-criterion on one device equals its Python original to the last bit: every loss, and
 //! the final weights. Two ranks equal each other, however they divide the model.
 
-use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
-
-use anyhow::Result;
-use tests::programs::{dp_custom_criterion, launch, workspace};
-use tests::{Job, Training, python};
+use crate::prelude::*;
 
 /// BERT-tiny, and the files that are compared. The corpus of 43 pairs has 5 batches per epoch, so 20
 /// steps see it masked in four ways. The learning rate rises fast, since otherwise the weights would

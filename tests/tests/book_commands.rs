@@ -2,15 +2,9 @@
 //! of this workspace, with trainings cut short. `book_listings` also runs those whose output the
 //! book shows, unchanged.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::process::Command;
-
-use anyhow::{Context, Result, ensure};
-use tests::Job;
+use crate::prelude::*;
 use tests::commands::Call;
 use tests::imagenet::write_image_folder;
-use tests::programs::{files_below, source, workspace};
 
 /// Placeholders for something of the reader's own.
 const PLACEHOLDERS: [&str; 3] = ["./my-trainer", "my-package", "METHOD"];

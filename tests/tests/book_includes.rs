@@ -1,10 +1,7 @@
 //! Checks that every listing and every chapter of the book exists, since mdBook silently leaves a
 //! block empty if a listing's anchor is missing.
 
-use std::collections::BTreeSet;
-
-use anyhow::{Context, Result};
-use tests::programs::{between, files_below, source, workspace};
+use crate::prelude::*;
 
 /// The text between `{{#include ` and `}}`, or `{{#rustdoc_include ` and `}}`, wherever it occurs.
 fn includes(text: &str) -> impl Iterator<Item = &str> {

@@ -1,15 +1,8 @@
 //! Links in the book lead somewhere, and its pages load nothing from a network. In a browser,
 //! `tests/python/book_pages.py` and `book_pictures.py` look at them more closely.
 
-use std::collections::{BTreeMap, BTreeSet};
+use crate::prelude::*;
 use std::env;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use anyhow::{Context, Result};
-use tests::programs::{files_below, workspace};
-use tests::{Job, python};
 
 /// Elements that make a browser fetch something, unlike a link that a reader may follow.
 const LOADING: [&str; 13] = [

@@ -1,11 +1,6 @@
 //! The book's table of PyTorch's names: what stands beside them is in the library.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
-
-use anyhow::Result;
-use tests::programs::{files_below, workspace};
+use crate::prelude::*;
 
 /// What comes before a name where it is declared.
 const KEYWORDS: [&str; 7] = ["const", "enum", "fn", "mod", "struct", "trait", "type"];

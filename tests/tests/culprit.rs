@@ -1,11 +1,7 @@
 //! A rank that fails for a reason of its own is named with it, by the launcher and by the other ranks,
 //! whichever of them ends first.
 
-use std::process::Command;
-
-use anyhow::{Context, Result, ensure};
-use tests::programs::{ddp_mnist, example, launch, torchrun, with_small_disk};
-use tests::{Ended, Job, python};
+use crate::prelude::*;
 
 /// Runs the example under `launch`. Its rank 1 of three fails.
 fn run_failing_rank(failure: &str) -> Result<Ended> {
@@ -73,8 +69,6 @@ fn torchrun_names_the_same_rank_and_reason() -> Result<()> {
     let ended = ended.expect_code(1)?;
     let cause = ended.stderr.split_once("Root Cause (first observed failure):");
     let (_, cause) = cause.with_context(|| format!("torchrun names no cause: {ended}"))?;
-    for line in ["rank      : 1 (local_rank: 1)", "traceback : no sample 6 in the data set"] {
-        ensure!(cause.contains(line), "`{line}` is missing: {ended}");
-    }
-    Ok(())
+    let lines = ["rank      : 1 (local_rank: 1)", "traceback : no sample 6 in the data set"];
+    expect_texts(cause, &lines)
 }

@@ -1,11 +1,7 @@
 //! Samplers, loaders and parts of data sets select Python's samples, in Python's order.
 
+use crate::prelude::*;
 use std::collections::HashSet;
-
-use anyhow::{Result, ensure};
-use serde_json::{Value, json};
-use tests::programs::example;
-use tests::{Job, python};
 
 /// What Rust and Python make of the same descriptions.
 fn results(rust: &[Value], theirs: &[Value]) -> Result<[Vec<Value>; 2]> {

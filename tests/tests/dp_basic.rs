@@ -1,9 +1,7 @@
 //! What dp-basic prints, without times, what it draws, and what it rejects. Numbers have four
 //! decimals, because processors differ in the last bits.
 
-use anyhow::{Result, ensure};
-use tests::programs::dp_basic;
-use tests::{Job, expect_refusals};
+use crate::prelude::*;
 
 fn printed(arguments: &[&str]) -> Result<String> {
     tests::printed(dp_basic(arguments.iter().copied())?)
@@ -43,18 +41,13 @@ fn outputs_and_loss_move_to_the_output_device() -> Result<()> {
 
 #[test]
 fn times_are_printed_unless_they_are_left_out() -> Result<()> {
-    let text = printed(&["trace"])?;
-    ensure!(text.contains("begins at ms") && text.contains("takes ms"), "{text}");
-    Ok(())
+    expect_texts(&printed(&["trace"])?, &["begins at ms", "takes ms"])
 }
 
 #[test]
 fn a_step_is_drawn_with_a_lane_for_each_device_and_all_its_parts() -> Result<()> {
-    let svg = drawn(&["trace"])?;
-    for text in ["cpu:0", "cpu:3", "scatter gradients", "reduce gradients", "parallel_apply"] {
-        ensure!(svg.contains(text), "no {text} in {svg}");
-    }
-    Ok(())
+    let parts = ["cpu:0", "cpu:3", "scatter gradients", "reduce gradients", "parallel_apply"];
+    expect_texts(&drawn(&["trace"])?, &parts)
 }
 
 #[test]
@@ -93,11 +86,8 @@ fn a_model_in_two_parts_gives_the_numbers_of_one() -> Result<()> {
 
 #[test]
 fn the_parts_are_drawn_on_their_devices() -> Result<()> {
-    let svg = drawn(&["model-parallel", "--split"])?;
-    for text in ["cpu:0, forward 1", "cpu:1, forward 2", "cpu:1, backward 2", "cpu:0, backward 1"] {
-        ensure!(svg.contains(text), "no {text} in {svg}");
-    }
-    Ok(())
+    let parts = ["cpu:0, forward 1", "cpu:1, forward 2", "cpu:1, backward 2", "cpu:0, backward 1"];
+    expect_texts(&drawn(&["model-parallel", "--split"])?, &parts)
 }
 
 #[test]
@@ -117,8 +107,7 @@ fn one_two_and_four_replicas_are_timed() -> Result<()> {
 #[test]
 fn the_times_are_drawn() -> Result<()> {
     let svg = drawn(&["speedup", "--steps", "1", "--batch", "16", "--devices", "2xcpu"])?;
-    ensure!(svg.contains("2 replicas") && svg.contains("loss on every device"), "{svg}");
-    Ok(())
+    expect_texts(&svg, &["2 replicas", "loss on every device"])
 }
 
 #[test]

@@ -1,13 +1,8 @@
 //! Ranks and launchers that are killed, stopped or interrupted mid-epoch: the others end soon, say
 //! which rank is to blame, and leave neither half-written files nor processes behind.
 
-use std::time::{Duration, Instant};
-
-use anyhow::Result;
-use nix::sys::signal::{Signal, kill};
-use tests::programs::{ddp_mnist, launch, start_by_hand};
-use tests::training::{OUTPUTS, wait_for_steps};
-use tests::{Job, Process};
+use crate::prelude::*;
+use std::time::Instant;
 
 /// How long the remaining processes may take to end.
 const SOON: Duration = Duration::from_secs(5);

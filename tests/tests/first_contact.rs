@@ -1,14 +1,9 @@
 //! What a user sees who builds before the set-up.
 
+use crate::prelude::*;
 use std::env;
-use std::fs::{self, Permissions};
+use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use anyhow::Result;
-use tests::programs::cargo;
-use tests::{Ended, Job};
 
 /// Builds find-libtorch, on which everything that links libtorch depends.
 fn build(job: &Job, variables: &[(&str, &Path)]) -> Result<Ended> {
@@ -65,8 +60,7 @@ fn a_compiler_that_misses_libtorchs_header_says_how_to_set_it_up() -> Result<()>
         .expect_line(&["fatal error:", "libtorch is not set up: run `cargo xtask setup`"])?;
     fs::create_dir_all(include.join("torch"))?;
     fs::write(include.join("torch/torch.h"), "")?;
-    compile()?.expect_success()?;
-    Ok(())
+    compile()?.expect_success().map(drop)
 }
 
 #[test]

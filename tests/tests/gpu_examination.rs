@@ -1,14 +1,8 @@
 //! The examination on a GPU, packed as for another machine: without a GPU its programs and scripts get
 //! as far as their first call of CUDA, with nothing but PyTorch installed.
 
-use std::fs;
+use crate::prelude::*;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-use anyhow::{Context, Result, ensure};
-use tests::programs::{workspace, xtask};
-use tests::{Job, printed, python};
 
 /// Packages that PyTorch does not require, and the GPU's machine may lack.
 const ABSENT: [&str; 4] = ["numpy", "safetensors", "torchvision", "PIL"];

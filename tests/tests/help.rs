@@ -1,11 +1,6 @@
 //! The `--help` of every program and every subcommand shows examples, and they can be typed.
 
-use std::collections::BTreeSet;
-use std::process::Command;
-
-use anyhow::{Result, bail, ensure};
-use tests::programs::{PROGRAMS, dp_basic, launch_with, launcher, program};
-use tests::{Job, printed};
+use crate::prelude::*;
 
 fn help(name: &str, subcommands: &[&str]) -> Result<String> {
     let arguments = [subcommands, &["--help"]].concat();
@@ -102,8 +97,7 @@ fn every_help_shows_examples_that_can_be_typed() -> Result<()> {
 fn an_example_that_cannot_be_typed_is_found() -> Result<()> {
     let help = "Usage\n\nExamples:\n  dp-basic trace --modle toy   a mistake\n  dp-basic \\\n      trace\n";
     assert_eq!(examples(help), ["dp-basic trace --modle toy", "dp-basic trace"]);
-    Job::new()?.run(dp_basic(["trace", "--modle", "toy", "--help"])?)?.expect_code(2)?;
-    Ok(())
+    Job::new()?.run(dp_basic(["trace", "--modle", "toy", "--help"])?)?.expect_code(2).map(drop)
 }
 
 /// The command lines that the tutorials and their repositories show, with words that others have left
@@ -232,6 +226,5 @@ fn the_originals_command_lines_are_understood() -> Result<()> {
         ensure!(ended.stderr.contains(said), "{name} {line}: {ended}");
     }
     let arguments = ["--use_env", "--nproc_per_node=1", "true"];
-    Job::new()?.run(launcher(arguments)?)?.expect_success()?;
-    Ok(())
+    Job::new()?.run(launcher(arguments)?)?.expect_success().map(drop)
 }

@@ -1,12 +1,7 @@
 //! Communication hooks equal PyTorch's to the last bit: every loss of every rank, and the final
 //! weights.
 
-use std::sync::Arc;
-
-use anyhow::{Result, ensure};
-use tests::programs::{ddp_mnist, launch};
-use tests::training::OUTPUTS;
-use tests::{Shared, Training, python};
+use crate::prelude::*;
 
 /// Trains on two ranks for one epoch, which is 40 steps.
 const FLAGS: &str = "--epochs 1 --lr 0.05 --momentum 0.9";

@@ -2,7 +2,7 @@
 //! `cargo xtask soak` provokes many times, once each. Only root may create the hosts; if they cannot
 //! be created, the tests say so.
 
-use anyhow::{Context, Result, ensure};
+use crate::prelude::*;
 use tests::Hosts;
 use tests::soak::{LINES, Size, Trial};
 

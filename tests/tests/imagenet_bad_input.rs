@@ -1,14 +1,8 @@
 //! ddp-imagenet rejects input that it cannot work with, and says what it found, where, and what it
 //! expected.
 
-use std::fs;
-use std::process::Command;
-
-use anyhow::Result;
-use tests::Job;
+use crate::prelude::*;
 use tests::imagenet::{OUTPUTS, write_image_folder};
-use tests::programs::{ddp_imagenet, launch};
-use tests::training::losses;
 
 /// A network and a data set with which a training takes less than a second.
 const SMALL: &str = "--arch pyramidnet8_a6 --epochs 1";

@@ -1,14 +1,9 @@
 //! ddp-imagenet's comparison of four trainings: what it shows, what it rejects, and that it leaves
 //! no training behind.
 
-use std::fs;
-use std::process::Command;
-use std::time::Duration;
-
-use anyhow::Result;
+use crate::prelude::*;
+use tests::digits;
 use tests::imagenet::refused;
-use tests::programs::{UNHURRIED, ddp_imagenet, launch};
-use tests::{Job, digits};
 
 /// How long the processes of a killed comparison may take to end.
 const SOON: Duration = Duration::from_secs(10);
@@ -39,15 +34,14 @@ fn compare_shows_all_methods_in_a_table_in_words_and_in_charts() -> Result<()> {
     assert_eq!(tables.next().map(|devices| devices.len()), Some(9), "{printed}");
     // Paragraphs are wrapped.
     let in_one_line = printed.split_whitespace().collect::<Vec<_>>().join(" ");
-    for text in [
+    let texts = [
         "2 x 32",
         "The outputs that cpu:0 gathers, of 32 images, take 1.25 KiB.",
         "30,720 bytes",
         // S4.49
         "it advises distributed training with several GPUs, which is ddp and apex here",
-    ] {
-        assert!(in_one_line.contains(text), "no {text}: {printed}");
-    }
+    ];
+    expect_texts(&in_one_line, &texts)?;
     assert_eq!(printed.matches("all ranks need the same, to the byte").count(), 2, "{printed}");
     // Meanwhile, the trainings printed the article's lines.
     for run in RUNS {
@@ -56,10 +50,7 @@ fn compare_shows_all_methods_in_a_table_in_words_and_in_charts() -> Result<()> {
     }
     assert_eq!(job.files()?, ["charts"]);
     for chart in ["memory.svg", "speed.svg", "utilisation.svg"] {
-        let chart = fs::read_to_string(job.path("charts").join(chart))?;
-        for run in RUNS {
-            assert!(chart.contains(run), "{chart}");
-        }
+        expect_texts(&job.text(format!("charts/{chart}"))?, &RUNS)?;
     }
     Ok(())
 }

@@ -1,15 +1,8 @@
 //! The four trainings that ddp-imagenet compares: what they print, how their losses fall, how many
 //! bytes they need, how little their code differs, and what they reject.
 
-use std::process::Command;
-use std::sync::Arc;
-
-use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use crate::prelude::*;
 use tests::imagenet::refused;
-use tests::programs::{between, ddp_imagenet, diff, launch, source};
-use tests::training::{events, losses};
-use tests::{Job, Shared, printed};
 
 /// The smallest network with the shape of the article's.
 const SMALL: &str = "train-cifar --arch=pyramidnet8_a6 --workers=0 --metrics=metrics";
@@ -120,9 +113,7 @@ fn rank_0_prints_the_loss_and_the_accuracy_of_all_ranks() -> Result<()> {
     assert!((first - second).abs() > 0.002, "the shares differ too little: {first} {second}");
     let mean = format!("Epoch: [0/500]| loss: {:.3} | acc: ", (first + second) / 2.0);
     assert!(line.starts_with(&mean), "{line}");
-    for device in ["Use cpu:0 for training", "Use cpu:1 for training"] {
-        assert!(printed.contains(device), "{printed}");
-    }
+    expect_texts(&printed, &["Use cpu:0 for training", "Use cpu:1 for training"])?;
     assert_eq!(printed.matches("The number of parameters of model is").count(), 1, "{printed}");
     Ok(())
 }

@@ -1,10 +1,8 @@
 //! ddp-imagenet equals its Python original to the last bit: every loss of every rank, and the final
 //! weights.
 
-use anyhow::Result;
+use crate::prelude::*;
 use tests::imagenet::{OUTPUTS, training};
-use tests::programs::{ddp_imagenet, launch};
-use tests::{Job, Training, python};
 
 /// Real pixels, those of the embedded digits, and enough steps for a difference to show.
 const DIGITS: &str = "--dataset mnist --no-augment --epochs 1 --steps 10 --batch-size=32";

@@ -1,19 +1,12 @@
 //! A training that is killed and resumed, however often and at whatever step, ends with the same
 //! losses and the same weights, to the last bit, as one that was never killed.
 
-use std::collections::BTreeMap;
-use std::fs;
-use std::ops::RangeInclusive;
-use std::path::Path;
-use std::process::Command;
-
-use anyhow::{Result, ensure};
-use nix::sys::signal::{Signal, kill};
+use crate::prelude::*;
 use rand::Rng;
+use std::ops::RangeInclusive;
 use tests::imagenet::{CHECKPOINT, write_image_folder};
-use tests::programs::{ddp_imagenet, launch};
-use tests::training::{events, has_taken_steps, wait_for_steps};
-use tests::{Job, Process, safetensors};
+use tests::safetensors;
+use tests::training::has_taken_steps;
 
 /// After how many steps an attempt is killed.
 const STEPS: RangeInclusive<usize> = 2..=7;

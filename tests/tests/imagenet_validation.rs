@@ -1,10 +1,7 @@
 //! A validation counts every image once, whatever the number of ranks.
 
-use anyhow::{Context, Result};
-use tests::Job;
+use crate::prelude::*;
 use tests::imagenet::{OUTPUTS, write_image_folder};
-use tests::programs::{ddp_imagenet, launch};
-use tests::training::events;
 
 /// Loss and accuracy of an untrained network, as reported by each rank.
 fn validated(job: &Job, ranks: usize, flags: &[&str]) -> Result<Vec<[f64; 2]>> {

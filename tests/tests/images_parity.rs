@@ -1,12 +1,7 @@
 //! Images equal Pillow's and torchvision's, for the same photograph in many file formats.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use anyhow::{Context, Result, ensure};
-use tests::programs::{example, workspace};
+use crate::prelude::*;
 use tests::safetensors::Tensor;
-use tests::{Job, Shared, python};
 
 type Tensors = BTreeMap<String, Tensor>;
 

@@ -1,12 +1,8 @@
 //! Training with uneven inputs equals PyTorch's to the last bit: every loss of every rank, and the
 //! final weights of all ranks.
 
-use std::collections::BTreeMap;
-
-use anyhow::{Result, ensure};
-use tests::programs::{example, launch, start_by_hand};
+use crate::prelude::*;
 use tests::safetensors::Tensor;
-use tests::{Job, expect_all_succeed, python};
 
 fn read(job: &Job, world_size: usize) -> Result<Vec<BTreeMap<String, Tensor>>> {
     (0..world_size).map(|rank| job.tensors(format!("rank{rank}.safetensors"))).collect()

@@ -1,9 +1,6 @@
 //! Learning rates and momenta equal Python's to the last bit, in every epoch and parameter group.
 
-use anyhow::{Result, ensure};
-use serde_json::{Value, json};
-use tests::programs::example;
-use tests::{Job, python};
+use crate::prelude::*;
 
 /// More epochs than any cosine below takes to fall, rise and fall again.
 const EPOCHS: usize = 250;

@@ -42,6 +42,7 @@ mod models_parity;
 mod openness;
 mod optim_parity;
 mod output_files;
+mod prelude;
 mod readme;
 mod report_flags;
 mod resume_auto;

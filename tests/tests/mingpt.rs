@@ -1,10 +1,7 @@
 //! A small GPT (`core/examples/mingpt.rs`) equals its Python original to the last bit, and a resumed
 //! training one that was never interrupted.
 
-use anyhow::{Result, ensure};
-use tests::programs::{example, launch, start_by_hand, workspace};
-use tests::training::{OUTPUTS, events, losses};
-use tests::{Job, expect_all_succeed, python};
+use crate::prelude::*;
 
 const WEIGHTS: &str = "model.safetensors";
 

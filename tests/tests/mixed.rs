@@ -1,12 +1,7 @@
 //! Rust ranks and Python ranks train in one job, and ddp-mnist computes the same numbers whatever
 //! starts it.
 
-use std::sync::Arc;
-
-use anyhow::Result;
-use tests::programs::{as_rank, cargo, ddp_mnist, free_port, in_shell, launch, torchrun};
-use tests::training::OUTPUTS;
-use tests::{Job, Shared, Training, expect_all_succeed, printed, python};
+use crate::prelude::*;
 
 /// Settings under which a difference would show: momentum carries it on, and two epochs shuffle
 /// twice.
@@ -91,6 +86,5 @@ fn ranks_meet_at_the_address_that_a_hosts_own_name_often_has() -> Result<()> {
         program.env("MASTER_ADDR", "127.0.1.1");
         job.start(program)
     };
-    expect_all_succeed(vec![rank(0)?, rank(1)?])?;
-    Ok(())
+    expect_all_succeed(vec![rank(0)?, rank(1)?])
 }

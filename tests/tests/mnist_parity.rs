@@ -1,10 +1,7 @@
 //! ddp-mnist equals its Python original to the last bit: every loss of every rank, and the final
 //! weights.
 
-use anyhow::Result;
-use tests::programs::{ddp_mnist, launch};
-use tests::training::OUTPUTS;
-use tests::{Training, python};
+use crate::prelude::*;
 
 fn expect_parity(world_size: usize, flags: &str) -> Result<()> {
     let flags = || flags.split(' ').chain(OUTPUTS);

@@ -2,7 +2,7 @@
 //! the names and the order of the parameters, and outputs, gradients and running statistics in
 //! training, with dropout, and in evaluation.
 
-use anyhow::{Result, ensure};
+use crate::prelude::*;
 use tests::parity::{Both, FILE, expect_equal_tensors};
 
 fn expect_parity(arch: &str) -> Result<()> {

@@ -1,13 +1,8 @@
 //! A job on one host is not reachable from the network: the store and gloo listen on the loopback
 //! address only.
 
-use std::fs;
-
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use nix::unistd::Pid;
-use tests::Job;
-use tests::programs::{ddp_mnist, launch, start_by_hand};
-use tests::training::{OUTPUTS, wait_for_steps};
 
 /// The state of a listening socket in Linux's tables of TCP sockets.
 const LISTEN: &str = "0A";

@@ -1,10 +1,7 @@
 //! Every optimizer equals Python's to the last bit, with each of its options, with parameter groups
 //! and with clipped gradients: the weights, the state, and the initial weights.
 
-use std::collections::BTreeSet;
-
-use anyhow::{Result, ensure};
-use serde_json::{Value, json};
+use crate::prelude::*;
 use tests::parity::{FILE, expect_equal_tensors};
 use tests::safetensors::Tensor;
 

@@ -1,13 +1,7 @@
 //! Where the programs write: to files that can be replaced, and to readers who may have gone.
 
-use std::fs;
+use crate::prelude::*;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
-use std::process::Command;
-
-use anyhow::{Result, ensure};
-use tests::Job;
-use tests::programs::{ddp_imagenet, ddp_mnist, dp_basic, in_shell, launch, launcher};
-use tests::training::losses;
 
 fn one_epoch() -> Result<Command> {
     ddp_mnist(["--epochs", "1", "--batch-size", "1000"])
@@ -62,8 +56,7 @@ fn texts_tables_and_help_that_nobody_reads_are_no_errors() -> Result<()> {
 
 #[test]
 fn an_error_that_nobody_reads_has_its_usual_code() -> Result<()> {
-    expect_code_without_readers(&ddp_mnist(["--load", "missing"])?, "1")?;
-    Ok(())
+    expect_code_without_readers(&ddp_mnist(["--load", "missing"])?, "1").map(drop)
 }
 
 #[test]
@@ -139,6 +132,5 @@ fn a_low_limit_on_open_files_is_an_error_with_the_number_that_would_do() -> Resu
     ])?;
     Job::new()?.run(in_shell(r#"ulimit -n 64; exec "$@""#, &program))?.expect_success()?;
     let soft = r#"ulimit -S -n 20; exec "$@""#;
-    Job::new()?.run(in_shell(soft, &program))?.expect_success()?;
-    Ok(())
+    Job::new()?.run(in_shell(soft, &program))?.expect_success().map(drop)
 }

@@ -1,9 +1,7 @@
 //! The READMEs show code that is compiled and tested, not an outdated copy, and a command that really
 //! learns.
 
-use anyhow::{Context, Result};
-use tests::programs::{between, ddp_mnist, example, launch, source};
-use tests::{Job, printed};
+use crate::prelude::*;
 
 #[test]
 fn the_readmes_example_is_the_compiled_one() -> Result<()> {

@@ -1,12 +1,7 @@
 //! What the trainers write for others to look at: `--profile` for Perfetto, `--tensorboard` for
 //! TensorBoard.
 
-use std::fs;
-use std::process::Command;
-
-use anyhow::{Result, ensure};
-use tests::Job;
-use tests::programs::{ddp_imagenet, ddp_mnist, dp_custom_criterion, launch, workspace};
+use crate::prelude::*;
 
 /// Trains on two ranks. Each must leave a trace of forward pass, backward pass and exchange, and
 /// rank 0 alone the numbers for TensorBoard.
@@ -19,8 +14,7 @@ fn expect_traces_and_curves(mut program: Command) -> Result<()> {
         ensure!(!ended.stderr.contains(word), "{}", ended.stderr);
     }
     for rank in 0..2 {
-        let trace = job.path(format!("traces/rank{rank}.json"));
-        let trace = fs::read_to_string(trace)?;
+        let trace = job.text(format!("traces/rank{rank}.json"))?;
         for name in ["aten::addmm", "AddmmBackward0", ":all_reduce"] {
             ensure!(trace.contains(name), "the trace of rank {rank} has no {name}");
         }

@@ -1,12 +1,7 @@
 //! `--resume auto`: the same command starts a training and, after a failure, continues it, also with
 //! another number of ranks.
 
-use std::fs;
-
-use anyhow::{Context, Result, bail, ensure};
-use tests::programs::{ddp_mnist, launch};
-use tests::training::{OUTPUTS, events};
-use tests::{Ended, Job, Process};
+use crate::prelude::*;
 
 const CHECKPOINT: &str = "checkpoint.safetensors";
 

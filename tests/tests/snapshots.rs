@@ -1,13 +1,7 @@
 //! What the programs print, line by line, and how the loss falls. Numbers have four decimals,
 //! because processors differ in the last bits.
 
-use std::collections::BTreeMap;
-use std::process::Command;
-
-use anyhow::{Context, Result, ensure};
-use tests::programs::{ddp_mnist, dp_basic, example, launch, launch_with};
-use tests::training::OUTPUTS;
-use tests::{Training, printed, python};
+use crate::prelude::*;
 
 /// The output of each rank, separately, since the ranks print in no fixed order.
 fn printed_by_rank(ranks: usize, program: &Command) -> Result<BTreeMap<usize, String>> {

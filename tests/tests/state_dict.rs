@@ -1,11 +1,6 @@
 //! Files of `torch.save`: Rust reads what Python writes, and Python what Rust writes, to the last bit.
 
-use std::fs;
-use std::process::Command;
-
-use anyhow::{Result, ensure};
-use tests::programs::{between, ddp_mnist, example, launch};
-use tests::{Job, python};
+use crate::prelude::*;
 
 /// What `tests/python/state_dict.py` writes: state dicts.
 const SOUND: &str = "plain.pt dict.pt wrapped.pth main_py.pth.tar torch.float64.pt torch.float16.pt \

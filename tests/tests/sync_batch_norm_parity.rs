@@ -1,12 +1,8 @@
 //! The ranks of a SyncBatchNorm together compute what PyTorch's BatchNorm1d, 2d or 3d computes for
 //! the whole batch.
 
-use std::collections::BTreeMap;
-
-use anyhow::{Context, Result, ensure};
-use tests::programs::{example, launch};
+use crate::prelude::*;
 use tests::safetensors::Tensor;
-use tests::{Job, python};
 
 /// A few units in the last place of numbers up to 50, since each rank adds up its own rows first.
 const ROUNDING: f32 = 1e-6 * 50.0;

@@ -1,11 +1,9 @@
 //! A job of two nodes with one rank each. Only root may create the hosts; if they cannot be
 //! created, the test says so.
 
-use anyhow::{Context, Result};
+use crate::prelude::*;
+use tests::Hosts;
 use tests::cluster::Cluster;
-use tests::programs::{ddp_mnist, launch};
-use tests::training::OUTPUTS;
-use tests::{Hosts, Training};
 
 #[test]
 fn two_nodes_train_as_two_ranks_of_one_node() -> Result<()> {

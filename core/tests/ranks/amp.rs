@@ -1,7 +1,6 @@
 //! Mixed precision on several ranks.
 
 use crate::prelude::*;
-use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
 
 #[test]
 fn an_overflow_on_one_rank_skips_the_step_on_all() {

@@ -1,16 +1,12 @@
 //! The collectives between processes. Each of these tests fails if its collective does nothing.
 
 use crate::prelude::*;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 use tch_parallel::distributed::AverageMeter;
 
 /// A tensor that is different on every rank.
 fn own(group: &ProcessGroup) -> Tensor {
     Tensor::from_slice(&[1.0, 10.0]) * (group.rank() as f64 + 1.0)
-}
-
-fn values(tensor: &Tensor) -> Vec<f64> {
-    Vec::try_from(tensor.flatten(0, -1)).unwrap()
 }
 
 fn all_reduced(group: &ProcessGroup, mut tensor: Tensor, op: ReduceOp) -> Tensor {
@@ -69,9 +65,8 @@ fn complex_numbers_have_a_sum_and_a_mean_but_no_order() {
         let gathered = group.all_gather(&numbers()).unwrap();
         assert_eq!(values(&gathered[1].view_as_real()), [2.0, -2.0, 20.0, -20.0]);
         for op in [ReduceOp::Max, ReduceOp::Min, ReduceOp::Product, ReduceOp::Bxor] {
-            let error = group.all_reduce(&mut numbers(), op).unwrap_err().to_string();
             let expected = "of a tensor is of ComplexDouble, but must be of real numbers";
-            assert!(error.contains(expected), "{error}");
+            expect_error(group.all_reduce(&mut numbers(), op), expected);
         }
         group.barrier().unwrap();
     });
@@ -179,8 +174,7 @@ fn a_call_with_a_time_limit_names_the_rank_that_does_not_come() {
         let done = group.new_group(&[0, 1, 2]).unwrap().unwrap();
         if group.rank() < 2 {
             let limited = group.with_timeout(Duration::from_millis(500));
-            let error = limited.all_reduce(&mut own(group), ReduceOp::Sum).unwrap_err();
-            assert!(error.to_string().contains("rank 2"), "{error}");
+            expect_error(limited.all_reduce(&mut own(group), ReduceOp::Sum), "rank 2");
         }
         // Rank 2 runs until the others have failed. The other group is not affected.
         done.barrier().unwrap();
@@ -289,8 +283,7 @@ fn a_monitored_barrier_lets_all_through_when_all_have_come() {
 #[test]
 fn a_process_joins_its_job_once() {
     on_ranks(2, |group| {
-        let error = ProcessGroup::from_env().unwrap_err().to_string();
-        assert!(error.contains("this process has already joined it"), "{error}");
+        expect_error(ProcessGroup::from_env(), "this process has already joined it");
         group.barrier().unwrap();
     });
 }
@@ -314,9 +307,8 @@ fn ranks_that_do_not_exist_are_refused_before_anything_is_sent() {
         let error = group.broadcast(&mut own(group), 2).unwrap_err().to_string();
         assert_eq!(error, "src is rank 2, but must be a rank below the world size, 2");
         let rank = group.rank();
-        let error = group.send(&own(group), rank).unwrap_err().to_string();
         let expected = format!("dst is rank {rank}, this rank itself, but must be another rank");
-        assert_eq!(error, expected);
+        assert_eq!(message(group.send(&own(group), rank)), expected);
         // The group can still be used.
         group.barrier().unwrap();
     });

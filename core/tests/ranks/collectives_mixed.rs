@@ -2,14 +2,9 @@
 //! side compares what it gets with the same numbers; `tests/python/collectives.py` is the other.
 
 use crate::prelude::*;
-use tch_parallel::distributed::P2pOp;
 
 fn own(rank: usize) -> Tensor {
     Tensor::from_slice(&[1.0, 10.0]) * (rank as f64 + 1.0)
-}
-
-fn values(tensor: &Tensor) -> Vec<f64> {
-    Vec::try_from(tensor.flatten(0, -1)).unwrap()
 }
 
 fn empty(rows: i64) -> Tensor {

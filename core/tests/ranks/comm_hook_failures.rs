@@ -1,18 +1,14 @@
 //! Communication hooks that are refused or fail: every rank ends with an error that says why.
 
 use crate::prelude::*;
-use crate::weights::{Weights, backward, model, own, two_buckets};
-use std::sync::{Arc, Mutex};
-use tch_parallel::Result;
-use tch_parallel::distributed::JoinOptions;
-use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
+use crate::weights::{Weights, backward, model, own, with_hook};
 
 #[test]
 fn ranks_with_different_hooks_are_told() {
     on_ranks(2, |group| {
         let options = match group.rank() {
-            0 => two_buckets(hooks::AllReduce),
-            _ => two_buckets(hooks::Bf16Compress),
+            0 => with_hook(hooks::AllReduce),
+            _ => with_hook(hooks::Bf16Compress),
         };
         let vs = VarStore::new(Device::Cpu);
         let weight = vs.root().zeros("weight", &[1]);
@@ -53,7 +49,7 @@ enum When {
 /// The error of `backward` on this rank when the hook fails on rank 1.
 fn message(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When) -> String {
     let hook = hooks::from_fn("failing", failing(group, fail, when));
-    let (vs, model) = model(group, two_buckets(hook));
+    let (vs, model) = model(group, with_hook(hook));
     // One bucket, so nothing fails.
     backward(&vs, &model, &own(group.rank(), 0)).unwrap();
     match backward(&vs, &model, &own(group.rank(), 1)) {
@@ -147,10 +143,9 @@ fn an_undefined_result_is_refused() {
 fn a_plain_backward_panics_with_the_hooks_error() {
     on_ranks(1, |group| {
         let hook = |_: &ProcessGroup, _: &mut GradBucket<'_>| refuses().map(|_| unreachable!());
-        let (_vs, model) = model(group, two_buckets(hooks::from_fn("refusing", hook)));
+        let (_vs, model) = model(group, with_hook(hooks::from_fn("refusing", hook)));
         let loss = model.forward(|weights| weights.loss(&own(0, 0))).unwrap();
-        let error = loss.f_backward().unwrap_err().to_string();
-        assert!(error.contains("communication hook refusing: the gradient is too long"), "{error}");
+        expect_error(loss.f_backward(), "communication hook refusing: the gradient is too long");
     });
 }
 
@@ -167,7 +162,7 @@ fn a_backward_pass_within_a_hook_is_refused() {
             }
             hooks::AllReduce.start(group, bucket)
         });
-        let (_vs, model) = model(group, two_buckets(hook));
+        let (_vs, model) = model(group, with_hook(hook));
         let loss = |weights: &Weights| weights.loss(&own(group.rank(), 0));
         let output = model.forward(loss).unwrap();
         // Rank 1 makes no step within the join, so no backward pass of its own calls the hook there.
@@ -178,7 +173,6 @@ fn a_backward_pass_within_a_hook_is_refused() {
             0 => model.backward(&model.forward(loss)?),
             _ => Ok(()),
         });
-        let error = joined.unwrap_err().to_string();
-        assert!(error.contains("a model can have one backward pass at a time"), "{error}");
+        expect_error(joined, "a model can have one backward pass at a time");
     });
 }

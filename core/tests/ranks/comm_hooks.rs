@@ -1,10 +1,7 @@
 //! Communication hooks: the results of the built-in ones, and closures as hooks.
 
 use crate::prelude::*;
-use crate::weights::{TWO_BUCKETS, backward, gradients, model, own, two_buckets};
-use std::sync::mpsc;
-use tch_parallel::Result;
-use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
+use crate::weights::{backward, gradients, model, own, two_buckets, with_hook};
 
 /// The exchanged gradients of two ranks with this hook, step by step.
 fn steps(
@@ -43,7 +40,7 @@ fn rounded_mean(kind: Kind) -> Vec<[Tensor; 2]> {
 #[test]
 fn all_reduce_gives_the_mean_as_no_hook_does() {
     on_ranks(2, |group| {
-        for options in [DdpOptions::default(), TWO_BUCKETS] {
+        for options in [DdpOptions::default(), two_buckets()] {
             assert_eq!(steps(group, options, hooks::AllReduce), plain_mean());
         }
     });
@@ -52,7 +49,7 @@ fn all_reduce_gives_the_mean_as_no_hook_does() {
 #[test]
 fn sixteen_bit_hooks_round_divide_and_sum_in_16_bits() {
     on_ranks(2, |group| {
-        for options in [DdpOptions::default, || TWO_BUCKETS] {
+        for options in [DdpOptions::default, two_buckets] {
             let half = steps(group, options(), hooks::Fp16Compress);
             assert_eq!(half, rounded_mean(Kind::Half));
             let brain = steps(group, options(), hooks::Bf16Compress);
@@ -77,9 +74,9 @@ fn a_wrapped_hook_works_in_16_bits() {
 fn hooks_go_with_every_kind_of_engine() {
     on_ranks(2, |group| {
         for options in [
-            DdpOptions { gradient_as_bucket_view: true, ..TWO_BUCKETS },
-            DdpOptions { find_unused_parameters: true, ..TWO_BUCKETS },
-            DdpOptions { static_graph: true, ..TWO_BUCKETS },
+            DdpOptions { gradient_as_bucket_view: true, ..two_buckets() },
+            DdpOptions { find_unused_parameters: true, ..two_buckets() },
+            DdpOptions { static_graph: true, ..two_buckets() },
         ] {
             let engine = format!("{options:?}");
             let half = steps(group, options, hooks::Fp16Compress);
@@ -98,7 +95,7 @@ fn noop(_: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
 fn a_hook_that_exchanges_nothing_leaves_each_rank_its_own_gradients() {
     on_ranks(2, |group| {
         let own: Vec<_> = (0..4).map(|step| own(group.rank(), step)).collect();
-        assert_eq!(steps(group, TWO_BUCKETS, hooks::from_fn("noop", noop)), own);
+        assert_eq!(steps(group, two_buckets(), hooks::from_fn("noop", noop)), own);
     });
 }
 
@@ -120,7 +117,7 @@ fn a_hooks_result_replaces_the_gradients_even_if_it_is_a_view() {
             let hook = hooks::from_fn("shifted", shifted);
             let doubled: Vec<_> =
                 (0..4).map(|step| own(group.rank(), step).map(|own| own * 2.0)).collect();
-            assert_eq!(steps(group, TWO_BUCKETS, hook), doubled);
+            assert_eq!(steps(group, two_buckets(), hook), doubled);
         }
     });
 }
@@ -149,7 +146,7 @@ fn a_hook_sees_each_bucket_as_this_rank_has_computed_it() {
             let sum = group.all_reduce_async(bucket.buffer()?, ReduceOp::Sum)?;
             Ok(Box::new(move || sum.wait()) as Finish)
         };
-        let (vs, model) = model(group, two_buckets(hooks::from_fn("watch", watch)));
+        let (vs, model) = model(group, with_hook(hooks::from_fn("watch", watch)));
         for (step, buckets) in [(0, 1), (1, 2), (2, 2)] {
             let own = own(group.rank(), step);
             backward(&vs, &model, &own).unwrap();
@@ -187,14 +184,14 @@ fn a_hook_may_exchange_again_when_the_first_exchange_has_ended() {
             }) as Finish)
         };
         let hook = hooks::from_fn("mean of means", mean_of_means);
-        assert_eq!(steps(group, TWO_BUCKETS, hook), plain_mean());
+        assert_eq!(steps(group, two_buckets(), hook), plain_mean());
     });
 }
 
 #[test]
 fn under_no_sync_no_hook_is_called() {
     on_ranks(2, |group| {
-        let (vs, model) = model(group, two_buckets(hooks::Fp16Compress));
+        let (vs, model) = model(group, with_hook(hooks::Fp16Compress));
         backward(&vs, &model, &own(group.rank(), 0)).unwrap();
         {
             let _accumulating = model.no_sync();

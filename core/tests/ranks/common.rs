@@ -10,9 +10,12 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 use tch::Tensor;
+use tch::nn::VarStore;
+use tch_parallel::checkpoint::Training;
 use tch_parallel::distributed::{
     DeviceChoice, ProcessGroup, ProcessGroupOptions, init_process_group,
 };
+use tch_parallel::optim::Optimizer;
 use tests::programs::{as_rank, free_port};
 use tests::progress::Patience;
 use tests::python;
@@ -42,10 +45,7 @@ pub fn on_ranks(world_size: usize, body: impl Fn(&ProcessGroup)) {
 /// Like `on_ranks`, once with shared memory and once without.
 pub fn on_ranks_with_each_transport(world_size: usize, body: impl Fn(&ProcessGroup)) {
     for switch in ["1", "0"] {
-        let switched = |_, mut command: Command| {
-            command.env("TCH_PARALLEL_SHARED_MEMORY", switch);
-            command
-        };
+        let switched = with_variable("TCH_PARALLEL_SHARED_MEMORY", switch);
         processes_from(world_size, test_of(&body), switched, || body(&join()));
     }
 }
@@ -125,6 +125,30 @@ pub fn beside_python(script: &str, python_rank: usize, body: impl FnOnce()) {
         false => command,
     };
     processes_from(2, test_of(&body), start, body);
+}
+
+/// The numbers of a tensor, row by row.
+pub fn values(tensor: &Tensor) -> Vec<f64> {
+    Vec::try_from(tensor.flatten(0, -1)).unwrap()
+}
+
+/// The parts of a training without a schedule and a scaler.
+pub fn training<'a>(vs: &'a mut VarStore, optimizer: &'a mut dyn Optimizer) -> Training<'a> {
+    Training { architecture: "net", vs, optimizer, scheduler: None, scaler: None }
+}
+
+/// A change of the commands that start ranks, for `processes_from`: this rank's runs under another
+/// one, which takes a command as its last arguments.
+pub fn rank_under(rank: usize, outer: &[&str]) -> impl Fn(usize, Command) -> Command {
+    move |own, command| if own == rank { under(outer, &command) } else { command }
+}
+
+/// The same, in which all ranks have this environment variable.
+pub fn with_variable(name: &str, value: &str) -> impl Fn(usize, Command) -> Command {
+    move |_, mut command| {
+        command.env(name, value);
+        command
+    }
 }
 
 /// Tensors by name.

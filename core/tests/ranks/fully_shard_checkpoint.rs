@@ -1,14 +1,6 @@
 //! The files of a sharded model are those of the whole model, whatever the number of ranks.
 
-use crate::common::Directory;
 use crate::prelude::*;
-use std::fs;
-use std::path::Path;
-use tch_parallel::LogicalDevice;
-use tch_parallel::checkpoint::{self, Generators, Training};
-use tch_parallel::distributed::{FsdpModule, FullyShard, FullyShardOptions};
-use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
-use tch_parallel::optim::{Adam, AdamOptions};
 
 const BLOCKS: usize = 8;
 const WIDTH: i64 = 50;
@@ -70,13 +62,7 @@ impl Job {
     }
 
     fn parts(&mut self) -> Training<'_> {
-        Training {
-            architecture: "net",
-            vs: &mut self.vs,
-            optimizer: &mut self.optimizer,
-            scheduler: None,
-            scaler: None,
-        }
+        training(&mut self.vs, &mut self.optimizer)
     }
 }
 

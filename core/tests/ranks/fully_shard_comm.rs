@@ -1,10 +1,8 @@
 //! When the ranks of a sharded model exchange something. After PyTorch's tests; see
 //! `fully_shard_mirrored.md`.
 
-use crate::common::on_ranks;
 use crate::fully_shard_twins::{Net, Twins, batch, each_way, squares};
-use std::fs;
-use tch::{Tensor, no_grad};
+use crate::prelude::*;
 use tch_parallel::profiler::profile;
 
 /// What is exchanged during `body`, in order: G if parameters are gathered, R if gradients are

@@ -3,14 +3,7 @@
 use crate::prelude::*;
 use c10d_sys::probe_shared_memory;
 use nix::sys::signal::{Signal, raise};
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-use tch_parallel::checkpoint;
-use tch_parallel::distributed::{FullyShard, FullyShardOptions};
-use tch_parallel::nn::CheckpointWrapper;
 
 /// The rank that dies. It is neither the first nor the last.
 const MORTAL: usize = 1;
@@ -67,11 +60,7 @@ impl ModuleT for Layer {
     }
 }
 
-fn step(
-    group: &ProcessGroup,
-    phase: Option<Phase>,
-    path: &Path,
-) -> Result<(), tch_parallel::Error> {
+fn step(group: &ProcessGroup, phase: Option<Phase>, path: &Path) -> Result<()> {
     let vs = VarStore::new(Device::Cpu);
     // Gathered once, so that only gradients are exchanged in the backward pass.
     let options = FullyShardOptions { reshard_after_forward: Some(false), ..Default::default() };
@@ -106,11 +95,8 @@ fn step(
 }
 
 fn dies_in(test: &str, phase: Phase) {
-    let mortal_in_a_shell = |rank, command| match rank {
-        // So that it may be killed without making the test fail.
-        MORTAL => common::under(&["sh", "-c", "\"$@\"; true", "sh"], &command),
-        _ => command,
-    };
+    // So that it may be killed without making the test fail.
+    let mortal_in_a_shell = common::rank_under(MORTAL, &["sh", "-c", "\"$@\"; true", "sh"]);
     common::processes_from(3, test, mortal_in_a_shell, || {
         let group = common::join();
         let directory = tempfile::tempdir().unwrap();

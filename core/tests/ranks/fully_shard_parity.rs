@@ -3,10 +3,7 @@
 use crate::common::{Saved, expect_equal, in_python, python_rank, read};
 use crate::prelude::*;
 use std::cell::RefCell;
-use std::process::Command;
-use tch_parallel::distributed::{FsdpModule, FullyShard, FullyShardOptions, MixedPrecisionPolicy};
-use tch_parallel::nn::CheckpointWrapper;
-use tch_parallel::optim::{Adam, AdamOptions, clip_grad_norm_};
+use tch_parallel::optim::clip_grad_norm_;
 use tests::programs::free_port;
 
 const BLOCKS: usize = 3;

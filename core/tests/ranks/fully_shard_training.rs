@@ -1,14 +1,11 @@
 //! A sharded model is trained as the whole model is, in whatever way its blocks are used. After
 //! PyTorch's tests; see `fully_shard_mirrored.md`.
 
-use crate::common::on_ranks;
 use crate::fully_shard_twins::{
     Block, Net, Twins, batch, each_way, expect_close, numbers, squares,
 };
+use crate::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use tch::nn::{self, Module};
-use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::distributed::{FullyShard, FullyShardOptions, ProcessGroup};
 
 /// Trains layers whose rows cannot be shared evenly. Some of four ranks have none of a bias.
 fn train_one_unit(group: &ProcessGroup) {

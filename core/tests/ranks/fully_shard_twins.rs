@@ -1,13 +1,6 @@
 //! A sharded model and the same model whole, trained alike.
 
-use std::collections::BTreeMap;
-use tch::kind::FLOAT_CPU;
-use tch::nn::{self, Module, VarStore};
-use tch::{Device, Kind, Tensor};
-use tch_parallel::distributed::{
-    FsdpModule, FullyShard, FullyShardOptions, ProcessGroup, ReduceOp,
-};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+use crate::prelude::*;
 
 /// A block, sharded or whole.
 #[derive(Debug)]

@@ -1,17 +1,8 @@
 //! What the units of a sharded model hold: parameters, their kinds, their memory. After PyTorch's
 //! tests; see `fully_shard_mirrored.md`.
 
-use crate::common::on_ranks;
 use crate::fully_shard_twins::{Net, batch, each_way, squares};
-use std::sync::{Arc, Mutex};
-use tch::kind::FLOAT_CPU;
-use tch::nn::{self, Module, ModuleT, VarStore};
-use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::LogicalDevice;
-use tch_parallel::distributed::{FullyShard, FullyShardOptions, MixedPrecisionPolicy};
-use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
-use tch_parallel::nn::CheckpointWrapper;
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+use crate::prelude::*;
 
 fn is_whole(layer: &nn::Linear) -> bool {
     layer.ws.f_sum(Kind::Float).is_ok()

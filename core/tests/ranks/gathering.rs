@@ -2,7 +2,6 @@
 //! collective does nothing.
 
 use crate::prelude::*;
-use std::time::Duration;
 
 /// The number of a rank and of something on it.
 fn number(rank: usize, of: usize) -> f64 {
@@ -20,10 +19,6 @@ fn rows(group: &ProcessGroup) -> Vec<Tensor> {
 
 fn empty(size: &[i64]) -> Tensor {
     Tensor::full(size, -1.0, DOUBLE_CPU)
-}
-
-fn values(tensor: &Tensor) -> Vec<f64> {
-    Vec::try_from(tensor.flatten(0, -1)).unwrap()
 }
 
 fn firsts(tensors: &[Tensor]) -> Vec<f64> {
@@ -258,7 +253,6 @@ fn splits_whose_sum_overflows_are_refused() {
         // Wrapped around, the sum is 2.
         let splits = [i64::MAX, i64::MAX, 4];
         let result = group.all_to_all_single(&mut empty(&[3]), &empty(&[2]), &[], &splits);
-        let error = result.unwrap_err().to_string();
-        assert!(error.starts_with("input_split_sizes is ["), "{error}");
+        expect_error_start(result, "input_split_sizes is [");
     });
 }

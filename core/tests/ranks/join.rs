@@ -2,10 +2,8 @@
 //! compared with ones computed by hand.
 
 use crate::prelude::*;
-use crate::weights::{Model, TWO_BUCKETS, Weights, backward, gradients, model, own, two_buckets};
+use crate::weights::{Model, Weights, backward, gradients, model, own, two_buckets, with_hook};
 use std::cell::RefCell;
-use tch_parallel::Result;
-use tch_parallel::distributed::{JoinOptions, hooks};
 
 const WORLD: usize = 3;
 
@@ -91,7 +89,7 @@ fn a_rank_without_inputs_adds_zeros_to_the_gradients_of_the_others() {
     on_ranks(3, |group| {
         for steps in [[3, 5, 7], [7, 3, 5], [4, 4, 4], [0, 1, 3]] {
             for options in [JoinOptions::default(), BY_RANKS_THAT_TRAIN] {
-                for ddp in [DdpOptions::default(), TWO_BUCKETS] {
+                for ddp in [DdpOptions::default(), two_buckets()] {
                     train(group, steps, options, &model(group, ddp));
                 }
             }
@@ -103,9 +101,9 @@ fn a_rank_without_inputs_adds_zeros_to_the_gradients_of_the_others() {
 fn a_rank_without_inputs_adds_zeros_with_every_kind_of_engine() {
     on_ranks(3, |group| {
         for ddp in [
-            DdpOptions { find_unused_parameters: true, ..TWO_BUCKETS },
-            DdpOptions { gradient_as_bucket_view: true, ..TWO_BUCKETS },
-            DdpOptions { static_graph: true, ..TWO_BUCKETS },
+            DdpOptions { find_unused_parameters: true, ..two_buckets() },
+            DdpOptions { gradient_as_bucket_view: true, ..two_buckets() },
+            DdpOptions { static_graph: true, ..two_buckets() },
         ] {
             train(group, [2, 4, 3], BY_RANKS_THAT_TRAIN, &model(group, ddp));
         }
@@ -115,7 +113,7 @@ fn a_rank_without_inputs_adds_zeros_with_every_kind_of_engine() {
 #[test]
 fn a_training_may_join_again_and_go_on_without() {
     on_ranks(3, |group| {
-        let wrapped = model(group, TWO_BUCKETS);
+        let wrapped = model(group, two_buckets());
         train(group, [3, 5, 4], BY_RANKS_THAT_TRAIN, &wrapped);
         train(group, [6, 2, 4], BY_RANKS_THAT_TRAIN, &wrapped);
         // The joins above ended with a single rank training, but gradients are no longer divided by that number.
@@ -129,7 +127,7 @@ fn a_training_may_join_again_and_go_on_without() {
 #[test]
 fn a_parameter_that_nobody_uses_any_more_keeps_its_gradient() {
     on_ranks(3, |group| {
-        let options = DdpOptions { find_unused_parameters: true, ..TWO_BUCKETS };
+        let options = DdpOptions { find_unused_parameters: true, ..two_buckets() };
         let (vs, model) = model(group, options);
         let steps = [1, 3, 2];
         let mut vectors = Vec::new();
@@ -159,7 +157,7 @@ fn a_parameter_that_nobody_uses_any_more_keeps_its_gradient() {
 #[test]
 fn gradients_add_up_under_no_sync_within_a_join() {
     on_ranks(3, |group| {
-        let (vs, model) = model(group, TWO_BUCKETS);
+        let (vs, model) = model(group, two_buckets());
         // Pairs of passes; the second of each pair exchanges the sum.
         let pairs = [1, 3, 2];
         let sum = |rank, pair| {
@@ -195,7 +193,7 @@ fn buffers_come_from_the_highest_rank_that_trains() {
         let vs = VarStore::new(Device::Cpu);
         let weights = Weights::new(&vs);
         let buffer = vs.root().zeros_no_train("buffer", &[1]);
-        let model = DistributedDataParallel::with_options(weights, &vs, group, TWO_BUCKETS);
+        let model = DistributedDataParallel::with_options(weights, &vs, group, two_buckets());
         let model = model.unwrap();
         let steps = [5, 3, 2];
         let seen = RefCell::new(Vec::new());
@@ -223,7 +221,7 @@ fn buffers_come_from_the_highest_rank_that_trains() {
 #[test]
 fn a_communication_hook_gets_zeros_of_a_rank_without_inputs() {
     on_ranks(3, |group| {
-        let (vs, model) = model(group, two_buckets(hooks::Fp16Compress));
+        let (vs, model) = model(group, with_hook(hooks::Fp16Compress));
         let steps = [3, 4, 2];
         let joined = join((group, &model), &steps, BY_RANKS_THAT_TRAIN, |step| {
             backward(&vs, &model, &own(group.rank(), step))?;
@@ -245,7 +243,7 @@ fn a_rank_without_inputs_follows_a_hook_that_exchanges_in_several_steps() {
     on_ranks(3, |group| {
         let options = hooks::PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() };
         let hook = hooks::PowerSgd::new(options).unwrap();
-        let options = DdpOptions { find_unused_parameters: true, ..two_buckets(hook) };
+        let options = DdpOptions { find_unused_parameters: true, ..with_hook(hook) };
         let (vs, model) = model(group, options);
         let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() }).unwrap();
         let joined = join((group, &model), &[6, 3, 4], JoinOptions::default(), |step| {
@@ -260,7 +258,7 @@ fn a_rank_without_inputs_follows_a_hook_that_exchanges_in_several_steps() {
 /// Trains with these numbers of steps, but ends everywhere when the first rank runs out of inputs.
 /// Returns the number of steps that this rank made, and the result of the join.
 fn early_end(group: &ProcessGroup, steps: [i64; WORLD]) -> (i64, Result<()>) {
-    let (vs, model) = model(group, TWO_BUCKETS);
+    let (vs, model) = model(group, two_buckets());
     let options = JoinOptions { throw_on_early_termination: true, ..Default::default() };
     let mut made = 0;
     let joined = join((group, &model), &steps, options, |step| {
@@ -293,7 +291,7 @@ fn training_can_end_everywhere_when_the_first_rank_runs_out() {
 #[test]
 fn a_rank_whose_training_fails_is_named_by_the_others() {
     on_ranks(3, |group| {
-        let (vs, model) = model(group, TWO_BUCKETS);
+        let (vs, model) = model(group, two_buckets());
         // When rank 1 fails, rank 0 has no more inputs, but rank 2 does.
         let joined = join((group, &model), &[2, 9, 9], JoinOptions::default(), |step| {
             if group.rank() == 1 && step == 4 {
@@ -313,7 +311,7 @@ fn a_rank_whose_training_fails_is_named_by_the_others() {
 #[test]
 fn a_static_graph_needs_a_step_on_every_rank() {
     on_ranks(2, |group| {
-        let (vs, model) = model(group, DdpOptions { static_graph: true, ..TWO_BUCKETS });
+        let (vs, model) = model(group, DdpOptions { static_graph: true, ..two_buckets() });
         let joined = join((group, &model), &[2, 0], JoinOptions::default(), |step| {
             backward(&vs, &model, &own(group.rank(), step))
         });
@@ -329,10 +327,9 @@ fn a_static_graph_needs_a_step_on_every_rank() {
 #[test]
 fn a_join_within_a_join_is_refused() {
     on_ranks(1, |group| {
-        let (_vs, model) = model(group, TWO_BUCKETS);
+        let (_vs, model) = model(group, two_buckets());
         let join = || JoinOptions::default();
         let joined: Result<()> = model.join(join(), || model.join(join(), || Ok(())));
-        let error = joined.unwrap_err().to_string();
-        assert!(error.starts_with("join is called within a join of the same model"), "{error}");
+        expect_error_start(joined, "join is called within a join of the same model");
     });
 }

@@ -1,9 +1,6 @@
 //! Ranks beside those that run Python, which answer only what PyTorch has.
 
 use crate::prelude::*;
-use tch_parallel::checkpoint::{self, Training};
-use tch_parallel::distributed::Store;
-use tch_parallel::optim::ZeroRedundancyOptimizer;
 
 #[test]
 fn calls_that_python_cannot_answer_say_so_at_once() {
@@ -12,13 +9,7 @@ fn calls_that_python_cannot_answer_say_so_at_once() {
         let mut vs = VarStore::new(Device::Cpu);
         let _layer = nn::linear(vs.root(), 2, 1, Default::default());
         let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
-        let mut training = Training {
-            architecture: "linear",
-            vs: &mut vs,
-            optimizer: &mut optimizer,
-            scheduler: None,
-            scaler: None,
-        };
+        let mut training = training(&mut vs, &mut optimizer);
         let errors = [
             training.save("never.safetensors", &0, &group).unwrap_err(),
             training.load::<i64>("never.safetensors", &group).unwrap_err(),

@@ -3,13 +3,7 @@
 use crate::prelude::*;
 use nix::sys::signal::{Signal, kill, raise};
 use nix::unistd::Pid;
-use std::fs;
-use std::process::Command;
-use std::time::{Duration, Instant};
-use tch_parallel::LogicalDevice;
-use tch_parallel::distributed::{P2pOp, Pending};
-use tch_parallel::memory::memory_allocated;
-use tests::wait::{past, until};
+use tch_parallel::distributed::Pending;
 
 fn message(number: usize) -> Tensor {
     Tensor::from_slice(&[number as f64])
@@ -77,8 +71,7 @@ fn a_message_that_does_not_come_in_time_is_an_error() {
         let done = group.new_group(&[0, 1]).unwrap().unwrap();
         if group.rank() == 0 {
             let limited = group.with_timeout(Duration::from_millis(300));
-            let error = limited.recv(&mut message(9), 1).unwrap_err().to_string();
-            assert!(error.contains("rank 1 runs"), "{error}");
+            expect_error(limited.recv(&mut message(9), 1), "rank 1 runs");
         }
         done.barrier().unwrap();
     });

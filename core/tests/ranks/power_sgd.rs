@@ -1,23 +1,16 @@
 //! PowerSGD: what it keeps of a gradient, what it loses, and how it makes up for the loss.
 
 use crate::prelude::*;
-use crate::weights::{TWO_BUCKETS, backward, gradients, model};
-use tch_parallel::distributed::hooks::{self, CompressionStats, PowerSgd, PowerSgdOptions};
+use crate::weights::{backward, gradients, model, two_buckets};
+use tch_parallel::distributed::hooks::{CompressionStats, PowerSgd, PowerSgdOptions};
 
 /// The error of values around 1 after a few dozen operations in f32.
 const ROUNDING: f64 = 1e-5;
 
 /// PowerSGD from the third step on, which is the earliest possible.
-const EARLY: PowerSgdOptions = PowerSgdOptions {
-    matrix_approximation_rank: 1,
-    start_power_sgd_iter: 2,
-    min_compression_rate: 2.0,
-    use_error_feedback: true,
-    warm_start: true,
-    orthogonalization_epsilon: 0.0,
-    random_seed: 0,
-    batch_tensors_with_same_shape: false,
-};
+fn early() -> PowerSgdOptions {
+    PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() }
+}
 
 /// A gradient for the matrix, of exactly rank `rank_of_matrix`, and one for the vector.
 fn own(rank_of_process: usize, rank_of_matrix: i64) -> [Tensor; 2] {
@@ -63,8 +56,8 @@ fn steps(
 fn a_gradient_of_the_rank_of_the_approximation_survives_it() {
     on_ranks(2, |group| {
         for rank in [1, 2, 3] {
-            for ddp in [DdpOptions::default(), TWO_BUCKETS] {
-                let options = PowerSgdOptions { matrix_approximation_rank: rank, ..EARLY };
+            for ddp in [DdpOptions::default(), two_buckets()] {
+                let options = PowerSgdOptions { matrix_approximation_rank: rank, ..early() };
                 let (steps, stats) = steps(group, 4, rank as i64, options, ddp);
                 let [matrix, vector] = mean(rank as i64);
                 for step in &steps {
@@ -86,7 +79,7 @@ fn a_gradient_of_the_rank_of_the_approximation_survives_it() {
 #[test]
 fn more_than_its_rank_is_lost_from_the_step_on_that_starts_it() {
     on_ranks(2, |group| {
-        let (steps, _) = steps(group, 3, 2, EARLY, DdpOptions::default());
+        let (steps, _) = steps(group, 3, 2, early(), DdpOptions::default());
         let [matrix, _] = mean(2);
         assert_eq!(steps[0][0], matrix);
         assert_eq!(steps[1][0], matrix);
@@ -98,8 +91,8 @@ fn more_than_its_rank_is_lost_from_the_step_on_that_starts_it() {
 fn every_rank_has_the_same_approximation() {
     on_ranks(2, |group| {
         for warm_start in [true, false] {
-            let options = PowerSgdOptions { warm_start, ..EARLY };
-            let (steps, _) = steps(group, 5, 3, options, TWO_BUCKETS);
+            let options = PowerSgdOptions { warm_start, ..early() };
+            let (steps, _) = steps(group, 5, 3, options, two_buckets());
             for step in steps {
                 let ranks = group.all_gather(&step[0]).unwrap();
                 assert_eq!(ranks[0], ranks[1]);
@@ -110,7 +103,7 @@ fn every_rank_has_the_same_approximation() {
 
 /// How far the mean of 40 compressed steps is from the true mean.
 fn drift(group: &ProcessGroup, use_error_feedback: bool) -> f64 {
-    let options = PowerSgdOptions { use_error_feedback, ..EARLY };
+    let options = PowerSgdOptions { use_error_feedback, ..early() };
     let (steps, _) = steps(group, 42, 2, options, DdpOptions::default());
     let sum =
         steps[2..].iter().fold(Tensor::zeros([24, 16], FLOAT_CPU), |sum, step| sum + &step[0]);
@@ -154,8 +147,8 @@ fn three_matrices(group: &ProcessGroup, options: PowerSgdOptions) -> Vec<Tensor>
 #[test]
 fn gradients_of_the_same_shape_may_be_computed_with_together() {
     on_ranks(2, |group| {
-        let together = PowerSgdOptions { batch_tensors_with_same_shape: true, ..EARLY };
-        let (together, apart) = (three_matrices(group, together), three_matrices(group, EARLY));
+        let together = PowerSgdOptions { batch_tensors_with_same_shape: true, ..early() };
+        let (together, apart) = (three_matrices(group, together), three_matrices(group, early()));
         for (together, apart) in together.iter().zip(&apart) {
             assert!(apart.abs().max().double_value(&[]) > 0.1);
             assert!(distance(together, apart) < ROUNDING);
@@ -166,7 +159,7 @@ fn gradients_of_the_same_shape_may_be_computed_with_together() {
 #[test]
 fn it_also_works_in_16_bits() {
     on_ranks(2, |group| {
-        let hook = hooks::fp16_compress_wrapper(PowerSgd::new(EARLY).unwrap());
+        let hook = hooks::fp16_compress_wrapper(PowerSgd::new(early()).unwrap());
         let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
         let (vs, model) = model(group, options);
         for _ in 0..4 {

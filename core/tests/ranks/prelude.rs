@@ -1,11 +1,31 @@
 //! What most of these tests use.
 
-pub(crate) use crate::common::{self, on_ranks, on_ranks_with_each_transport};
+pub(crate) use crate::common::{
+    self, Directory, on_ranks, on_ranks_with_each_transport, training, values,
+};
+pub(crate) use std::collections::BTreeMap;
+pub(crate) use std::fs;
+pub(crate) use std::path::{Path, PathBuf};
+pub(crate) use std::process::Command;
+pub(crate) use std::sync::{Arc, Mutex, mpsc};
+pub(crate) use std::time::{Duration, Instant};
 pub(crate) use tch::kind::{DOUBLE_CPU, FLOAT_CPU, INT64_CPU};
 pub(crate) use tch::nn::{self, Module, ModuleT, VarStore};
 pub(crate) use tch::{Device, Kind, Tensor, no_grad};
-pub(crate) use tch_parallel::Error;
+pub(crate) use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
+pub(crate) use tch_parallel::checkpoint::{self, Generators, Training};
+pub(crate) use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
 pub(crate) use tch_parallel::distributed::{
-    DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp,
+    DdpOptions, DistributedDataParallel, FsdpModule, FullyShard, FullyShardOptions, JoinOptions,
+    MixedPrecisionPolicy, P2pOp, ProcessGroup, ReduceOp, Store,
 };
-pub(crate) use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+pub(crate) use tch_parallel::memory::{
+    max_memory_allocated, memory_allocated, reset_peak_memory_stats,
+};
+pub(crate) use tch_parallel::nn::CheckpointWrapper;
+pub(crate) use tch_parallel::optim::{
+    Adam, AdamOptions, Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer,
+};
+pub(crate) use tch_parallel::{Error, LogicalDevice, Result};
+pub(crate) use tests::errors::{expect_error, expect_error_start, message};
+pub(crate) use tests::wait::{past, until};

@@ -16,14 +16,10 @@
 //! `data_parallel_misuse` does the same for DataParallel.
 
 use crate::prelude::*;
-use crate::weights::{Model, TWO_BUCKETS, Weights, backward, gradients, model, own, two_buckets};
+use crate::weights::{Model, Weights, backward, gradients, model, own, two_buckets, with_hook};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use tch::with_grad;
-use tch_parallel::Result;
-use tch_parallel::distributed::JoinOptions;
-use tch_parallel::distributed::hooks::{self, CommHook};
 
 fn mean(step: i64) -> [Tensor; 2] {
     let [[a_matrix, a_vector], [b_matrix, b_vector]] = [own(0, step), own(1, step)];
@@ -45,7 +41,7 @@ fn hidden_loss(model: &Model, gradients: &[Tensor; 2]) -> Tensor {
 fn a_model_may_be_dropped_during_the_backward_pass_of_an_output_that_it_has_not_seen() {
     on_ranks(2, |group| {
         for step in 0..300 {
-            let (vs, model) = model(group, TWO_BUCKETS);
+            let (vs, model) = model(group, two_buckets());
             let loss = hidden_loss(&model, &own(group.rank(), step));
             let pass = thread::spawn(move || loss.f_backward().map(drop));
             drop(model);
@@ -58,7 +54,8 @@ fn a_model_may_be_dropped_during_the_backward_pass_of_an_output_that_it_has_not_
 #[test]
 fn a_model_may_be_dropped_before_the_backward_pass_of_an_output_that_it_has_not_seen() {
     on_ranks(2, |group| {
-        for options in [DdpOptions { gradient_as_bucket_view: true, ..TWO_BUCKETS }, TWO_BUCKETS] {
+        let views = DdpOptions { gradient_as_bucket_view: true, ..two_buckets() };
+        for options in [views, two_buckets()] {
             let (vs, model) = model(group, options);
             let loss = hidden_loss(&model, &own(group.rank(), 0));
             drop(model);
@@ -79,7 +76,7 @@ fn reachable(
         act(&mut reached.lock().unwrap())?;
         hooks::AllReduce.start(group, bucket)
     });
-    let (vs, model) = model(group, two_buckets(hook));
+    let (vs, model) = model(group, with_hook(hook));
     let loss = model.forward(|weights| weights.loss(&own(group.rank(), 0))).unwrap();
     *place.lock().unwrap() = Some(model);
     (vs, loss)
@@ -110,7 +107,7 @@ fn a_hook_may_drop_its_model_when_the_exchange_has_ended() {
                 finish()
             }))
         });
-        let (vs, model) = model(group, two_buckets(hook));
+        let (vs, model) = model(group, with_hook(hook));
         let loss = model.forward(|weights| weights.loss(&own(group.rank(), 0))).unwrap();
         *place.lock().unwrap() = Some(model);
         loss.f_backward().unwrap();
@@ -175,7 +172,7 @@ fn tensors_of_a_bucket_outlive_the_model_and_the_group() {
         let own = own(group.rank(), 0);
         let member = group.new_group(&[0, 1]).unwrap().unwrap();
         {
-            let (vs, model) = model(&member, two_buckets(hook));
+            let (vs, model) = model(&member, with_hook(hook));
             backward(&vs, &model, &own).unwrap();
         }
         drop(member);
@@ -192,11 +189,11 @@ fn tensors_of_a_bucket_outlive_the_model_and_the_group() {
 #[test]
 fn a_model_may_be_wrapped_again_while_an_old_graph_still_exists() {
     on_ranks(2, |group| {
-        let (vs, model) = model(group, TWO_BUCKETS);
+        let (vs, model) = model(group, two_buckets());
         let old = hidden_loss(&model, &own(group.rank(), 0));
         drop(model);
         let weights = Weights::new(&vs);
-        let again = DistributedDataParallel::with_options(weights, &vs, group, TWO_BUCKETS);
+        let again = DistributedDataParallel::with_options(weights, &vs, group, two_buckets());
         let again = again.unwrap();
         for step in 1..4 {
             backward(&vs, &again, &own(group.rank(), step)).unwrap();
@@ -210,7 +207,7 @@ fn a_model_may_be_wrapped_again_while_an_old_graph_still_exists() {
 #[test]
 fn without_its_wrapper_a_model_exchanges_nothing() {
     on_ranks(2, |group| {
-        let (vs, wrapped) = model(group, TWO_BUCKETS);
+        let (vs, wrapped) = model(group, two_buckets());
         backward(&vs, &wrapped, &own(group.rank(), 0)).unwrap();
         drop(wrapped);
         let own = own(group.rank(), 1);
@@ -230,7 +227,7 @@ fn a_dropped_model_frees_its_hook() {
                 let _ = &held;
                 hooks::AllReduce.start(group, bucket)
             });
-            let (vs, model) = model(group, two_buckets(hook));
+            let (vs, model) = model(group, with_hook(hook));
             backward(&vs, &model, &own(0, 0)).unwrap();
             let kept = hidden_loss(&model, &own(0, 1));
             (vs, kept)
@@ -245,7 +242,7 @@ fn a_dropped_model_frees_its_hook() {
 #[test]
 fn after_a_panic_in_a_forward_pass_the_model_goes_on() {
     on_ranks(2, |group| {
-        let (vs, model) = model(group, TWO_BUCKETS);
+        let (vs, model) = model(group, two_buckets());
         for step in 0..3 {
             let panic = catch_unwind(AssertUnwindSafe(|| {
                 model.forward(|_| -> Tensor { panic!("in the forward pass") })
@@ -260,7 +257,7 @@ fn after_a_panic_in_a_forward_pass_the_model_goes_on() {
 #[test]
 fn a_forward_pass_may_contain_another() {
     on_ranks(2, |group| {
-        let (vs, model) = model(group, TWO_BUCKETS);
+        let (vs, model) = model(group, two_buckets());
         let own = own(group.rank(), 0);
         let output =
             model.forward(|_| model.forward(|weights| weights.loss(&own)).unwrap()).unwrap();
@@ -272,7 +269,7 @@ fn a_forward_pass_may_contain_another() {
 #[test]
 fn after_a_panic_in_a_join_the_model_can_join_again() {
     on_ranks(1, |group| {
-        let (vs, model) = model(group, TWO_BUCKETS);
+        let (vs, model) = model(group, two_buckets());
         let panic = catch_unwind(AssertUnwindSafe(|| {
             model.join(JoinOptions::default(), || -> Result<()> { panic!("in the join") })
         }));

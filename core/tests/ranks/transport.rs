@@ -1,7 +1,6 @@
 //! Ranks of one host use shared memory, if all of them can.
 
 use crate::prelude::*;
-use std::process::Command;
 use tch_parallel::distributed::Transport;
 
 /// Sums over the ranks, and says how.
@@ -44,10 +43,7 @@ fn if_one_rank_does_not_want_it_all_use_sockets() {
 
 #[test]
 fn ranks_that_compare_their_calls_over_gloo_use_it_too() {
-    let in_detail = |_, mut command: Command| {
-        command.env("TORCH_DISTRIBUTED_DEBUG", "DETAIL");
-        command
-    };
+    let in_detail = common::with_variable("TORCH_DISTRIBUTED_DEBUG", "DETAIL");
     common::processes_from(2, this_test!(), in_detail, || {
         let (sum, _, transport) = sum_and_transport();
         assert_eq!((sum, transport.as_str()), (2.0, "shared memory"));
@@ -57,10 +53,8 @@ fn ranks_that_compare_their_calls_over_gloo_use_it_too() {
 // As in a container, the first process of a new namespace sees none of the others. Only root may make one.
 #[test]
 fn a_rank_in_another_container_makes_all_use_sockets() {
-    let rank_1_in_a_container = |rank, command: Command| match rank {
-        1 => common::under(&["unshare", "--pid", "--fork", "--kill-child"], &command),
-        _ => command,
-    };
+    let rank_1_in_a_container =
+        common::rank_under(1, &["unshare", "--pid", "--fork", "--kill-child"]);
     common::processes_from(2, this_test!(), rank_1_in_a_container, || {
         let (sum, rank, transport) = sum_and_transport();
         assert_eq!(sum, 2.0);
@@ -71,10 +65,7 @@ fn a_rank_in_another_container_makes_all_use_sockets() {
 
 #[test]
 fn a_rank_with_limited_memory_makes_all_use_sockets() {
-    let limit_rank_1 = |rank, command: Command| match rank {
-        1 => common::under(&["prlimit", "--as=64000000000"], &command),
-        _ => command,
-    };
+    let limit_rank_1 = common::rank_under(1, &["prlimit", "--as=64000000000"]);
     common::processes_from(2, this_test!(), limit_rank_1, || {
         let (sum, rank, transport) = sum_and_transport();
         assert_eq!(sum, 2.0);
@@ -89,10 +80,8 @@ fn a_rank_with_limited_memory_makes_all_use_sockets() {
 #[test]
 fn a_rank_that_cannot_map_the_others_files_makes_all_use_sockets() {
     // Like another user, root without capabilities cannot look into a process that has some.
-    let no_capabilities_on_rank_1 = |rank, command: Command| match rank {
-        1 => common::under(&["setpriv", "--bounding-set=-all", "--inh-caps=-all"], &command),
-        _ => command,
-    };
+    let no_capabilities_on_rank_1 =
+        common::rank_under(1, &["setpriv", "--bounding-set=-all", "--inh-caps=-all"]);
     common::processes_from(2, this_test!(), no_capabilities_on_rank_1, || {
         let (sum, rank, transport) = sum_and_transport();
         assert_eq!(sum, 2.0);
@@ -114,10 +103,7 @@ fn one_rank_alone_needs_no_other() {
 
 #[test]
 fn ranks_that_gloo_connects_late_meet_all_the_same() {
-    let lazily = |_, mut command: Command| {
-        command.env("TORCH_GLOO_LAZY_INIT", "1");
-        command
-    };
+    let lazily = common::with_variable("TORCH_GLOO_LAZY_INIT", "1");
     common::processes_from(3, this_test!(), lazily, || {
         let group = common::join();
         // All have come, or shared memory would be missing.

@@ -1,9 +1,6 @@
 //! A model whose gradients a test chooses.
 
 use crate::prelude::*;
-use std::collections::BTreeSet;
-use tch_parallel::Result;
-use tch_parallel::distributed::hooks::CommHook;
 
 /// Parameters whose gradients a test chooses.
 #[derive(Debug)]
@@ -29,20 +26,13 @@ impl Weights {
 pub type Model = DistributedDataParallel<Weights>;
 
 /// A cap so small that every parameter has its own bucket from the second step on.
-pub const TWO_BUCKETS: DdpOptions = DdpOptions {
-    bucket_cap_mb: Some(1e-5),
-    find_unused_parameters: false,
-    gradient_as_bucket_view: false,
-    static_graph: false,
-    broadcast_buffers: true,
-    comm_hook: None,
-    sparse_gradients: BTreeSet::new(),
-    params_and_buffers_to_ignore: BTreeSet::new(),
-};
+pub fn two_buckets() -> DdpOptions {
+    DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() }
+}
 
 /// The same with a communication hook.
-pub fn two_buckets(hook: impl CommHook + 'static) -> DdpOptions {
-    DdpOptions { comm_hook: Some(Box::new(hook)), ..TWO_BUCKETS }
+pub fn with_hook(hook: impl CommHook + 'static) -> DdpOptions {
+    DdpOptions { comm_hook: Some(Box::new(hook)), ..two_buckets() }
 }
 
 pub fn model(group: &ProcessGroup, options: DdpOptions) -> (VarStore, Model) {

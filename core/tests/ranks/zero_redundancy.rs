@@ -1,12 +1,9 @@
 //! A sharded optimizer computes what the whole one does, with only its share of the memory.
 
 use crate::prelude::*;
-use std::path::Path;
-use tch_parallel::amp::GradScaler;
-use tch_parallel::checkpoint::Training;
 use tch_parallel::nn::named_parameters;
 use tch_parallel::optim::lr_scheduler::{LrScheduler, StepLr};
-use tch_parallel::optim::{Adam, AdamOptions, OptimizerState, ParamGroup, ZeroRedundancyOptimizer};
+use tch_parallel::optim::{OptimizerState, ParamGroup};
 
 /// A model and its optimizer, trained on data that differs from rank to rank.
 struct Job {
@@ -188,13 +185,7 @@ fn a_checkpoint_goes_from_a_whole_optimizer_to_a_sharded_one_and_back() {
         let port = std::env::var("MASTER_PORT").unwrap();
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("zero-{port}.safetensors"));
         fn parts(job: &mut Job) -> Training<'_> {
-            Training {
-                architecture: "mlp",
-                vs: &mut job.vs,
-                optimizer: &mut *job.optimizer,
-                scheduler: None,
-                scaler: None,
-            }
+            training(&mut job.vs, &mut *job.optimizer)
         }
         let widths = [6, 9, 7, 4];
         let mut uninterrupted = Job::new(group, &widths, grouped_adam);

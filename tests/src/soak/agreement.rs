@@ -1,18 +1,8 @@
 //! What the launchers agree on before any rank starts, and what they refuse.
 
-use std::fs;
-use std::io::Write;
-use std::path::Path;
-use std::process::Command;
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, ensure};
-use rand::Rng;
-
-use super::{NODES, PATIENCE, Trial};
-use crate::cluster::Cluster;
-use crate::ended::Ended;
+use super::*;
 use crate::programs::shell;
+use std::io::Write;
 
 const SAY: &str =
     "echo rank=$RANK/$WORLD_SIZE local=$LOCAL_RANK/$LOCAL_WORLD_SIZE node=$GROUP_RANK";

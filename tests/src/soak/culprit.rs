@@ -1,17 +1,7 @@
 //! A rank that fails for a reason of its own. The ranks are on one host.
 
-use std::fs;
-use std::process::Command;
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, ensure};
-use nix::unistd::Pid;
-
-use super::{PATIENCE, Trial, endless_training};
-use crate::ended::Ended;
-use crate::job::Job;
-use crate::programs::{ddp_mnist, launch, with_small_disk};
-use crate::training::wait_for_steps;
+use super::*;
+use crate::programs::with_small_disk;
 
 const RANKS: usize = 3;
 

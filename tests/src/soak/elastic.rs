@@ -1,16 +1,7 @@
 //! Nodes that leave an elastic job, and nodes that come.
 
-use std::fs::{self, File};
-use std::process::Command;
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, ensure};
-use nix::sys::signal::Signal;
-use rand::Rng;
-
-use super::{NODES, Trial};
-use crate::cluster::Cluster;
-use crate::programs::example;
+use super::*;
+use std::fs::File;
 
 /// The world size of every start, a line each.
 const STARTS: &str = "starts";

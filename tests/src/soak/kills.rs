@@ -1,14 +1,6 @@
 //! `kill -9`, while all ranks train.
 
-use std::time::{Duration, Instant};
-
-use anyhow::Result;
-use nix::sys::signal::{Signal, kill};
-use rand::Rng;
-
-use super::{NODES, PATIENCE, Trial, endless_training};
-use crate::cluster::Cluster;
-use crate::training::wait_for_steps;
+use super::*;
 
 #[derive(Clone, Copy)]
 pub(super) enum Victim {

@@ -1,17 +1,9 @@
 //! A bad network, through which a job trains on.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{Result, ensure};
-use rand::Rng;
-
-use super::{NODES, PATIENCE, Trial, elastic};
-use crate::cluster::Cluster;
+use super::*;
 use crate::digits;
 use crate::hosts::Conditions;
-use crate::programs::ddp_mnist;
 use crate::safetensors;
-use crate::training::losses;
 
 /// The steps of a training whose every step takes long.
 const FEW_STEPS: usize = 3;

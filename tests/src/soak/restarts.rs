@@ -1,18 +1,9 @@
 //! Ranks that are killed and started again.
 
+use super::*;
+use crate::safetensors::Tensor;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
-use anyhow::{Result, bail, ensure};
-use nix::sys::signal::{Signal, kill};
-use rand::Rng;
-
-use super::{NODES, Trial};
-use crate::cluster::Cluster;
-use crate::ended::Ended;
-use crate::programs::ddp_mnist;
-use crate::safetensors::Tensor;
 
 /// The jobs of a trial, some of which may end before their moment.
 const ATTEMPTS: usize = 10;

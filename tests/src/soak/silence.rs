@@ -1,14 +1,6 @@
 //! A host that the others do not hear of any more, though its processes live.
 
-use std::time::{Duration, Instant};
-
-use anyhow::Result;
-use nix::sys::signal::Signal;
-use rand::Rng;
-
-use super::{NODES, PATIENCE, Trial, endless_training};
-use crate::cluster::Cluster;
-use crate::training::wait_for_steps;
+use super::*;
 
 pub(super) fn stopped_host(trial: &mut Trial) -> Result<Duration> {
     silent(

@@ -1,12 +1,7 @@
 //! How long the ranks of one host take to meet.
 
-use std::time::Duration;
-
-use anyhow::{Result, ensure};
-
-use super::Trial;
-use crate::job::Job;
-use crate::programs::{between, example, launch};
+use super::*;
+use crate::programs::between;
 
 /// How much longer 64 ranks may take than 8.
 const GROWTH: u32 = 10;

@@ -1,17 +1,8 @@
 //! The trainers under torchrun's elastic mode, for those who have Python. The nodes are two agents on
 //! one host.
 
-use std::fs;
-use std::time::{Duration, Instant};
-
-use anyhow::{Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
-use super::{PATIENCE, Trial, endless_training};
-use crate::job::Job;
+use super::*;
 use crate::programs::{free_port, torchrun_with};
-use crate::training::{events, wait_for_steps};
 use crate::wait;
 
 /// One of two nodes is lost; the other goes on from the checkpoint, as a world of one. Returns how long

@@ -1,7 +1,7 @@
 //! Whether the output of a program and the book's version of it are alike: the same except for what
 //! differs from run to run, or between processors.
 
-use std::collections::BTreeMap;
+use crate::prelude::*;
 
 /// How far a loss or an accuracy may be from the book's: processors differ in the last bits, which
 /// grow to this in ten epochs.

@@ -1,12 +1,6 @@
 //! All methods of async-update side by side, in the chapter "Synchronous or asynchronous".
 
-use std::collections::BTreeMap;
-
-use anyhow::{Context, Result, bail, ensure};
-use tests::Job;
-use tests::programs::{UNHURRIED, async_update};
-
-use super::listing::expect_words_and_pictures;
+use super::*;
 
 /// The columns of a row, after the method's name.
 struct Row {

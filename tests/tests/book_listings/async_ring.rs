@@ -1,11 +1,6 @@
 //! Chapter "Parameter server and ring".
 
-use anyhow::{Context, Result};
-use tests::Job;
-use tests::programs::{async_update, example, launch};
-
-use super::listing::{EXACT, expect_listing, expect_times};
-use super::{expect_replay, printed};
+use super::*;
 use crate::async_ring::{TRAFFIC, cost, traffic};
 
 #[test]

@@ -1,10 +1,6 @@
 //! Chapter "What theory says".
 
-use anyhow::{Context, Result, ensure};
-use tests::commands::command;
-
-use super::listing::{EXACT, expect_listing, expect_words};
-use super::{FOR_LOSS, loss};
+use super::*;
 use crate::async_theory::quadratic;
 
 #[test]

@@ -1,15 +1,7 @@
 //! Chapter "Synchronous or asynchronous".
 
-use std::path::Path;
-
-use anyhow::{Context, Result, bail, ensure};
-use nix::sys::signal::{Signal, kill};
-use tests::programs::{as_rank, async_update, free_port, launch, shell, start_by_hand};
-use tests::training::{events, stop_after_first_step, wait_for_steps};
-use tests::{Job, Process};
-
-use super::listing::{EXACT, LAST_DIGIT, expect_listing, expect_words};
-use super::{FOR_LOSS, expect_replay, loss, printed, replayed};
+use super::*;
+use tests::training::stop_after_first_step;
 
 /// The program's path in commands of the book that must not use a launcher.
 const BY_HAND: &str = "target/release/async-update";

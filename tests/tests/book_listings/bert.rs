@@ -1,11 +1,6 @@
 //! Chapter "Where the memory goes: BERT on several devices".
 
-use anyhow::{Context, Result};
-use tests::Job;
-use tests::programs::{UNHURRIED, between, diff, dp_custom_criterion, launch, source, workspace};
-
-use super::listing::{EXACT, LAST_DIGIT, expect_amounts, expect_listing};
-use super::{after_two, printed};
+use super::*;
 
 /// The indentation of an arm of the methods' `match`.
 const ARM: &str = "                ";

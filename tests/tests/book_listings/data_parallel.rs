@@ -1,13 +1,7 @@
 //! Chapter "One process, several devices: DataParallel".
 
-use anyhow::{Context, Result, ensure};
-use tests::Job;
-use tests::programs::{dp_basic, example, files_below, source, workspace};
-
-use super::alike::same;
 use super::ladder::diff_of_examples;
-use super::listing::{EXACT, LAST_DIGIT, TRAINED, expect_listing, expect_times};
-use super::{expect_replay, printed};
+use super::*;
 
 #[test]
 fn on_any_number_of_devices_the_losses_are_those_of_one() -> Result<()> {

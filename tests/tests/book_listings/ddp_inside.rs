@@ -1,11 +1,6 @@
 //! Chapter "Inside DistributedDataParallel".
 
-use anyhow::{Context, Result};
-use tests::Job;
-use tests::programs::{example, launch, launch_with};
-
-use super::listing::{EXACT, LAST_DIGIT, TRAINED, expect_listing, expect_times};
-use super::{by_rank, expect_replay, replayed};
+use super::*;
 
 const RUN: &str = "cargo run -rq -p tch-parallel --example";
 

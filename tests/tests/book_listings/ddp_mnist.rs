@@ -1,11 +1,7 @@
 //! Chapter "MNIST on several processes: DistributedDataParallel".
 
-use anyhow::{Context, Result};
-use tests::Job;
-use tests::programs::{ddp_mnist, launch};
-
 use super::ladder::diff_of_examples;
-use super::listing::{EXACT, TRAINED, expect_listing};
+use super::*;
 
 #[test]
 fn from_one_process_to_several_it_is_this_diff() -> Result<()> {

@@ -1,10 +1,6 @@
 //! The examples of the library, from all chapters.
 
-use anyhow::Result;
-use tests::programs::source;
-
-use super::expect_replay;
-use super::listing::{EXACT, TRAINED};
+use super::*;
 
 const EXAMPLES: &str = "apex autocast averaged_gradient batch_norm_across_ranks batches_per_rank \
     broadcast_buffers bucket_order by_task failing_replica forgotten_epoch fully_shard grad_scaler \

@@ -1,14 +1,6 @@
 //! Chapter "The originals' flags".
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::process::Command;
-
-use anyhow::{Context, Result, ensure};
-use tests::Job;
-use tests::programs::{program, source};
-
-use super::listing::{EXACT, expect_listing};
-use super::printed;
+use super::*;
 
 /// The default of a flag without a value.
 const SWITCH: &str = "off";

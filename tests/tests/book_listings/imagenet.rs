@@ -1,12 +1,6 @@
 //! Chapter "The ImageNet trainer".
 
-use std::fs;
-
-use anyhow::Result;
-use tests::Job;
-use tests::programs::{ddp_imagenet, launch};
-
-use super::listing::{BY_FORM, expect_listing, expect_training};
+use super::*;
 
 /// A small network and few images, so that the chapter takes seconds.
 const SMALL: &str = "--dataset mnist -a pyramidnet8_a12 -b 64 --lr 0.05 --steps 20";

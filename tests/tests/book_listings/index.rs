@@ -1,7 +1,6 @@
 //! The index of scenarios names only tests and examples that exist.
 
-use anyhow::Result;
-use tests::programs::{files_below, source, workspace};
+use crate::prelude::*;
 
 #[test]
 fn the_index_names_tests_and_examples_that_exist() -> Result<()> {

@@ -1,11 +1,6 @@
 //! Chapter "From one device to several hosts".
 
-use anyhow::Result;
-use tests::Job;
-use tests::programs::{diff, example, free_port, launch, launch_with, source};
-
-use super::listing::{EXACT, expect_listing};
-use super::{expect_replay, printed};
+use super::*;
 
 /// How far the losses of two runs may be apart, as for the other listings of this model.
 const LOSS: f64 = 0.0015;

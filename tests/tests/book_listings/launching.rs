@@ -1,13 +1,7 @@
 //! Chapter "Set-up and launching".
 
+use super::*;
 use std::net::TcpListener;
-
-use anyhow::Result;
-use tests::Job;
-use tests::programs::{ddp_mnist, example, free_port, launch, launch_with, shell};
-
-use super::listing::{EXACT, expect_listing};
-use super::{by_rank, printed, sorted};
 
 #[test]
 fn launch_tells_each_rank_who_it_is() -> Result<()> {

@@ -1,17 +1,8 @@
 //! Compares the output of a program, text or pictures, with the book's version of it.
 
+pub use super::alike::*;
+use crate::prelude::*;
 use std::env;
-use std::fs;
-use std::path::PathBuf;
-
-use anyhow::{Context, Result, ensure};
-use tests::programs::workspace;
-
-pub use super::alike::{BY_FORM, EXACT, LAST_DIGIT, TRAINED};
-use super::alike::{
-    is_time, labels, same, same_amounts, same_drawn_amounts, same_labels, same_measured,
-    same_training, without_numbers,
-};
 
 /// Compares a text with the listing of this name, or replaces the listing if it differs.
 pub fn expect_listing(name: &str, text: &str, tolerance: f64) -> Result<()> {

@@ -23,14 +23,9 @@ mod pyramidnet;
 mod sampler;
 mod sharding;
 
-use std::process::Command;
-
-use anyhow::{Context, Result, ensure};
+use crate::prelude::*;
+use listing::*;
 use tests::commands::command;
-use tests::printed;
-use tests::programs::source;
-
-use listing::expect_listing;
 
 /// The command that extracts the loss from the output of async-update.
 const FOR_LOSS: &str = "grep -o 'loss=.*'";

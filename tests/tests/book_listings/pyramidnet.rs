@@ -1,11 +1,6 @@
 //! Chapter "PyramidNet, compared".
 
-use anyhow::{Context, Result};
-use tests::Job;
-use tests::programs::{UNHURRIED, between, ddp_imagenet, diff, source};
-
-use super::listing::{EXACT, expect_listing, expect_measured, expect_training};
-use super::{after_two, expect_replay, replayed};
+use super::*;
 
 #[test]
 fn the_articles_network_is_smaller_than_the_one_it_is_taken_for() -> Result<()> {

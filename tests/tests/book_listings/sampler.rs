@@ -1,11 +1,6 @@
 //! Chapter "Which rank sees which samples: the distributed sampler".
 
-use anyhow::{Context, Result};
-use tests::Job;
-use tests::programs::{as_rank, example, free_port, launch, launch_with};
-
-use super::listing::{EXACT, expect_listing};
-use super::{expect_replay, sorted};
+use super::*;
 
 #[test]
 fn the_toy_prints_what_the_book_shows() -> Result<()> {

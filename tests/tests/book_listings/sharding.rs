@@ -1,8 +1,7 @@
 //! Chapter "Sharding the model". What its example prints is in `examples`, and
 //! `tests/python/book_sharding.py` compares the two pictures with that.
 
-use anyhow::{Context, Result, bail, ensure};
-use tests::programs::source;
+use crate::prelude::*;
 
 /// The numbers in the root and in each block of `core/examples/fully_shard.rs`.
 const ROOT: f64 = 256.0 * 257.0;

@@ -53,7 +53,7 @@ fn failure(what: &str) -> Error {
     Error::argument(what, "bad", "good")
 }
 
-fn workers(batch_size: usize, num_workers: usize) -> DataLoaderOptions {
+pub(super) fn workers(batch_size: usize, num_workers: usize) -> DataLoaderOptions {
     DataLoaderOptions { batch_size, num_workers, ..DataLoaderOptions::default() }
 }
 

@@ -4,13 +4,9 @@ use super::*;
 use crate::optim::{Sgd, SgdOptions};
 use tch::nn::VarStore;
 
-const OPTIONS: GradScalerOptions = GradScalerOptions {
-    init_scale: 1024.0,
-    growth_factor: 2.0,
-    backoff_factor: 0.5,
-    growth_interval: 2,
-    enabled: true,
-};
+fn scaling() -> GradScalerOptions {
+    GradScalerOptions { init_scale: 1024.0, growth_interval: 2, ..Default::default() }
+}
 
 /// One weight, 1, whose gradient is what the loss is multiplied by.
 struct Problem {
@@ -54,7 +50,7 @@ impl Problem {
 
 #[test]
 fn gradients_are_scaled_for_the_backward_pass_and_not_for_the_step() {
-    let mut problem = Problem::new(OPTIONS);
+    let mut problem = Problem::new(scaling());
     problem.backward(2.0);
     assert_eq!(problem.gradient(), 2.0 * 1024.0);
     assert!(problem.scaler.step(&mut problem.optimizer).unwrap());
@@ -65,7 +61,7 @@ fn gradients_are_scaled_for_the_backward_pass_and_not_for_the_step() {
 #[test]
 fn a_step_with_an_overflow_is_left_out_and_the_scale_shrinks() {
     for slope in [f64::INFINITY, f64::NAN, 1e37] {
-        let mut problem = Problem::new(OPTIONS);
+        let mut problem = Problem::new(scaling());
         assert!(!problem.iteration(slope));
         assert_eq!((problem.weight(), problem.scale()), (1.0, 512.0));
     }
@@ -73,7 +69,7 @@ fn a_step_with_an_overflow_is_left_out_and_the_scale_shrinks() {
 
 #[test]
 fn the_scale_grows_when_no_step_was_left_out_for_long_enough() {
-    let mut problem = Problem::new(OPTIONS);
+    let mut problem = Problem::new(scaling());
     let scales = [1.0, 1.0, 1.0, f64::INFINITY, 1.0, 1.0].map(|slope| {
         problem.iteration(slope);
         problem.scale()
@@ -83,7 +79,7 @@ fn the_scale_grows_when_no_step_was_left_out_for_long_enough() {
 
 #[test]
 fn gradients_may_be_looked_at_unscaled_before_the_step() {
-    let mut problem = Problem::new(OPTIONS);
+    let mut problem = Problem::new(scaling());
     problem.backward(2.0);
     problem.scaler.unscale_(&mut problem.optimizer).unwrap();
     assert_eq!(problem.gradient(), 2.0);
@@ -93,8 +89,8 @@ fn gradients_may_be_looked_at_unscaled_before_the_step() {
 
 #[test]
 fn one_optimizers_overflow_does_not_stop_the_other() {
-    let mut problem = Problem::new(OPTIONS);
-    let mut other = Problem::new(OPTIONS);
+    let mut problem = Problem::new(scaling());
+    let mut other = Problem::new(scaling());
     problem.backward(1.0);
     problem.scaler.scale(&(&other.weight * f64::INFINITY).sum(Kind::Float)).unwrap().backward();
     assert!(problem.scaler.step(&mut problem.optimizer).unwrap());
@@ -110,7 +106,7 @@ fn the_gradients_of_all_parameter_groups_are_unscaled_and_one_overflow_stops_all
     let options = SgdOptions { lr: 0.25, ..Default::default() };
     let slow = SgdOptions { lr: 0.125, ..options };
     let mut optimizer = Sgd::with_group_options(&vs, [(0, options), (1, slow)]).unwrap();
-    let mut scaler = GradScaler::new(OPTIONS).unwrap();
+    let mut scaler = GradScaler::new(scaling()).unwrap();
     let mut iteration = |slope: f64| {
         optimizer.zero_grad().unwrap();
         let loss = (&first * 2.0 + &second * slope).sum(Kind::Float);
@@ -125,7 +121,7 @@ fn the_gradients_of_all_parameter_groups_are_unscaled_and_one_overflow_stops_all
 
 #[test]
 fn turned_off_it_does_nothing() {
-    let mut problem = Problem::new(GradScalerOptions { enabled: false, ..OPTIONS });
+    let mut problem = Problem::new(GradScalerOptions { enabled: false, ..scaling() });
     assert!(problem.iteration(2.0));
     assert_eq!((problem.weight(), problem.gradient(), problem.scale()), (0.5, 2.0, 1.0));
     assert_eq!(problem.scaler.state_dict().unwrap(), None);
@@ -133,7 +129,7 @@ fn turned_off_it_does_nothing() {
 
 #[test]
 fn it_goes_on_from_a_saved_state() {
-    let mut before = Problem::new(OPTIONS);
+    let mut before = Problem::new(scaling());
     before.iteration(f64::INFINITY);
     before.iteration(1.0);
     let state = before.scaler.state_dict().unwrap().unwrap();
@@ -151,7 +147,7 @@ fn it_goes_on_from_a_saved_state() {
 
 #[test]
 fn what_is_called_out_of_turn_is_refused() {
-    let mut problem = Problem::new(OPTIONS);
+    let mut problem = Problem::new(scaling());
     let refused = |result: Result<()>| result.unwrap_err().to_string();
     let step = |problem: &mut Problem| problem.scaler.step(&mut problem.optimizer).map(|_| ());
     let expected = "unscale_ is called before scale, but must be called after the backward pass of a scaled loss";
@@ -169,7 +165,7 @@ fn what_is_called_out_of_turn_is_refused() {
 
 #[test]
 fn gradients_must_be_there_and_of_32_bits() {
-    let mut problem = Problem::new(OPTIONS);
+    let mut problem = Problem::new(scaling());
     problem.backward(1.0);
     problem.optimizer.zero_grad().unwrap();
     let error = problem.scaler.unscale_(&mut problem.optimizer).unwrap_err().to_string();
@@ -190,15 +186,15 @@ fn gradients_must_be_there_and_of_32_bits() {
 fn factors_and_scales_that_no_run_could_work_with_are_refused() {
     let refused = |options| GradScaler::new(options).unwrap_err().to_string();
     for init_scale in [f64::NAN, f64::INFINITY, 1e39] {
-        let message = refused(GradScalerOptions { init_scale, ..OPTIONS });
+        let message = refused(GradScalerOptions { init_scale, ..scaling() });
         assert!(message.ends_with("but must be a finite 32-bit number"), "{message}");
     }
     let expected = "growth_factor is inf, but must be a finite number above 1";
-    assert_eq!(refused(GradScalerOptions { growth_factor: f64::INFINITY, ..OPTIONS }), expected);
+    assert_eq!(refused(GradScalerOptions { growth_factor: f64::INFINITY, ..scaling() }), expected);
     let expected = "growth_factor is 1, but must be a finite number above 1";
-    assert_eq!(refused(GradScalerOptions { growth_factor: 1.0, ..OPTIONS }), expected);
+    assert_eq!(refused(GradScalerOptions { growth_factor: 1.0, ..scaling() }), expected);
     let expected = "backoff_factor is 1, but must be a finite number below 1";
-    assert_eq!(refused(GradScalerOptions { backoff_factor: 1.0, ..OPTIONS }), expected);
+    assert_eq!(refused(GradScalerOptions { backoff_factor: 1.0, ..scaling() }), expected);
 }
 
 #[test]
@@ -207,7 +203,7 @@ fn sparse_gradients_are_unscaled_and_an_overflow_in_them_is_found() {
         let vs = VarStore::new(Device::Cpu);
         let table = vs.root().zeros("table", &[5, 2]);
         let mut sgd = Sgd::new(&vs, SgdOptions { lr: 0.25, ..Default::default() }).unwrap();
-        let mut scaler = GradScaler::new(OPTIONS).unwrap();
+        let mut scaler = GradScaler::new(scaling()).unwrap();
         let words = Tensor::from_slice(&[1i64, 3, 1]);
         let vectors = Tensor::embedding(&table, &words, -1, false, true);
         scaler.scale(&(vectors * slope).sum(Kind::Float)).unwrap().backward();
@@ -223,7 +219,7 @@ fn nothing_is_refused_without_scaling() {
         init_scale: f64::INFINITY,
         growth_factor: 1.0,
         backoff_factor: 1.0,
-        ..OPTIONS
+        ..scaling()
     };
     assert!(GradScaler::new(options).is_err());
     assert!(GradScaler::new(GradScalerOptions { enabled: false, ..options }).is_ok());

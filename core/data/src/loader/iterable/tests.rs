@@ -1,4 +1,4 @@
-use super::super::tests::in_time;
+use super::super::tests::{in_time, workers};
 use super::*;
 use crate::Error;
 use rayon::prelude::*;
@@ -27,10 +27,6 @@ impl<F: Fn(i64) -> Result<()> + Clone + Send + Sync + 'static> IterableDataset f
 
 fn numbers(len: i64) -> impl IterableDataset<Sample = i64, Batch = Tensor> + 'static {
     Numbers { len, hook: |_| Ok(()) }
-}
-
-fn workers(batch_size: usize, num_workers: usize) -> DataLoaderOptions {
-    DataLoaderOptions { batch_size, num_workers, ..DataLoaderOptions::default() }
 }
 
 fn collect(epoch: impl Iterator<Item = Result<Tensor>>) -> Vec<Vec<i64>> {

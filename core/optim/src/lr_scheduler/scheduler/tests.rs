@@ -1,10 +1,6 @@
 //! What schedules compute, refuse, save and restore. Only the comparison with Python shows that the bits are equal.
 
-use super::super::{
-    AnnealStrategy, ChainedScheduler, ConstantLr, CosineAnnealingLr, CyclicLr, CyclicMode,
-    ExponentialLr, LambdaLr, LinearLr, MultiStepLr, OneCycleLr, PolynomialLr, ReduceLrOnPlateau,
-    ReduceLrOnPlateauOptions, SequentialLr, StepLr,
-};
+use super::super::*;
 use super::*;
 use crate::{Adam, AdamOptions, ParamGroup, Sgd, SgdOptions};
 use approx::assert_relative_eq;

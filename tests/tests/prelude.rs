@@ -1,0 +1,15 @@
+//! What most of these tests use.
+
+pub(crate) use anyhow::{Context, Result, bail, ensure};
+pub(crate) use nix::sys::signal::{Signal, kill};
+pub(crate) use serde_json::{Value, json};
+pub(crate) use std::collections::{BTreeMap, BTreeSet};
+pub(crate) use std::fs;
+pub(crate) use std::path::{Path, PathBuf};
+pub(crate) use std::process::Command;
+pub(crate) use std::sync::Arc;
+pub(crate) use std::time::Duration;
+pub(crate) use tests::programs::*;
+pub(crate) use tests::training::{OUTPUTS, events, losses, wait_for_steps};
+pub(crate) use tests::{Ended, Job, Process, Shared, Training, printed, python};
+pub(crate) use tests::{expect_all_succeed, expect_refusal, expect_refusals, expect_texts};
