@@ -128,7 +128,8 @@ fn data_that_makes_no_chart_is_refused() {
          part: parameters, gradients)"
     );
     let of = "member \"cuda:0\" of group \"method 0\"";
-    let cases: [(fn(&mut Bars), &str); 3] = [
+    type Change = fn(&mut Bars);
+    let cases: [(Change, &str); 3] = [
         (|c| c.groups[0].values[0][1] = f64::NAN, "NaN, but must be a finite number not below 0"),
         (|c| c.groups[0].values[0][1] = -1.0, "-1, but must be a finite number not below 0"),
         (|c| c.groups[0].values[0] = vec![1e308; 2], "inf in sum, but must be finite in sum"),
