@@ -4,7 +4,8 @@
 //!   holds.
 //! - [`Event`], [`HostCopy`]: how far a device has come, and its numbers on their way to the host.
 //! - [`Tensors`]: what modules can take and return.
-//! - [`parameters`], [`named_tensors`]: a store's variables in PyTorch's order, and as bytes.
+//! - [`parameters`], [`named_tensors`], [`pytorch`]: a store's variables in PyTorch's order, and as bytes in
+//!   the format of safetensors or of `torch.save`.
 //! - [`options!`]: options with PyTorch's defaults beside them.
 //! - [`lock()`]: locking a mutex despite panics.
 //! - [`random`], [`file_size_limit`]: two things about the process that several crates must respect.
@@ -25,6 +26,7 @@ pub mod memory;
 pub mod named_tensors;
 mod options;
 pub mod parameters;
+pub mod pytorch;
 pub mod random;
 pub mod tensors;
 

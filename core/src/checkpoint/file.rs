@@ -1,12 +1,12 @@
 //! One file, in the format of safetensors or in PyTorch's.
 
 use super::destination::replace;
-use super::pytorch;
 use crate::{Error, Result};
 use std::io::{Read, Seek};
 use std::ops::Range;
 use std::path::Path;
 use tch_parallel_base::named_tensors::{self, Metadata, NamedTensors, Source};
+use tch_parallel_base::pytorch;
 
 /// Writes a file that replaces `path` once it is complete.
 pub(super) fn write<S: Source>(

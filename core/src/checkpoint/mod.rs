@@ -20,7 +20,6 @@ mod destination;
 mod file;
 mod index;
 mod layout;
-mod pytorch;
 mod random;
 mod sharded;
 mod training;

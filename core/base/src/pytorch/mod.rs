@@ -12,6 +12,8 @@ mod pickler;
 mod tests;
 mod unpickler;
 
+use crate::error::without_backtrace;
+use crate::named_tensors::{Metadata, NamedTensors, Source};
 use crate::{Error, Result};
 use archive::{Reader, Writer};
 use object::{Object, Objects, Storage};
@@ -22,8 +24,6 @@ use std::fmt::Display;
 use std::fs::File;
 use std::path::Path;
 use tch::{Kind, Tensor};
-use tch_parallel_base::error::without_backtrace;
-use tch_parallel_base::named_tensors::{Metadata, NamedTensors, Source};
 use unpickler::{Refusal, unpickle};
 
 /// What pickles call the types of storages.
@@ -52,11 +52,7 @@ fn storage_kind(name: &str) -> Option<Kind> {
 
 /// Writes what `torch.save(OrderedDict(…), path)` writes, with the tensors on the CPU. Metadata
 /// become entries whose values are texts.
-pub(super) fn to_file<S: Source>(
-    tensors: &[(String, S)],
-    metadata: &Metadata,
-    path: &Path,
-) -> Result<()> {
+pub fn to_file<S: Source>(tensors: &[(String, S)], metadata: &Metadata, path: &Path) -> Result<()> {
     let mut pickler = Pickler::new();
     for (key, (name, tensor)) in tensors.iter().enumerate() {
         let kind = tensor.kind();
@@ -87,7 +83,7 @@ pub(super) fn to_file<S: Source>(
 
 /// The tensors and the texts in a state dict, which may be one entry among others, as in
 /// `{"epoch": 3, "state_dict": …}`. The tensors are on the CPU, wherever they were.
-pub(super) fn from_bytes(path: &Path, bytes: &[u8]) -> Result<(NamedTensors, Metadata)> {
+pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<(NamedTensors, Metadata)> {
     let mut archive = Reader::new(bytes).map_err(damaged(path))?;
     if archive.has("constants.pkl") {
         let python = format!("torch.jit.load('{}', 'cpu').state_dict()", path.display());
@@ -166,7 +162,7 @@ const STATE_DICT: &str = "tensors by name, as torch.save(model.state_dict(), …
                           nothing else in a file is called";
 
 /// What is expected instead, and the line that makes it of `python`.
-pub(super) fn conversion(python: &str) -> String {
+pub fn conversion(python: &str) -> String {
     format!("a state dict: python -c \"import torch; torch.save({python}, 'new.pt')\"")
 }
 
