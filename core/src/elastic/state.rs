@@ -132,3 +132,90 @@ impl<P: fmt::Debug> fmt::Debug for State<'_, P> {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::distributed::{DeviceChoice, ProcessGroupOptions, Store};
+    use crate::optim::{Adam, AdamOptions};
+    use std::thread;
+    use std::time::Duration;
+    use tch::nn::{self, Init, ModuleT, VarStore};
+    use tch::{Device, Kind};
+
+    /// A model with buffers and an optimizer with state; `weight` is what tells a rank from others.
+    fn with_state<T>(weight: f64, test: impl FnOnce(&nn::BatchNorm, State<'_, u64>) -> T) -> T {
+        let mut vs = VarStore::new(Device::Cpu);
+        let config = nn::BatchNormConfig { ws_init: Init::Const(weight), ..Default::default() };
+        let net = nn::batch_norm1d(vs.root() / "bn", 3, config);
+        let mut optimizer = Adam::new(&vs, AdamOptions::default()).unwrap();
+        let training = Training {
+            architecture: "bn",
+            vs: &mut vs,
+            optimizer: &mut optimizer,
+            scheduler: None,
+            scaler: None,
+        };
+        test(&net, State::new(training, 0))
+    }
+
+    fn pass(net: &nn::BatchNorm, state: &mut State<'_, u64>) {
+        let batch = Tensor::arange(12, (Kind::Float, Device::Cpu)).view([4, 3]);
+        state.training.optimizer.zero_grad().unwrap();
+        net.forward_t(&batch, true).square().sum(Kind::Float).backward();
+    }
+
+    fn step(net: &nn::BatchNorm, state: &mut State<'_, u64>) {
+        pass(net, state);
+        state.training.optimizer.step().unwrap();
+        state.progress += 1;
+        state.commit().unwrap();
+    }
+
+    fn texts(state: &State<'_, u64>) -> Vec<(String, String)> {
+        let optimizer = state.training.optimizer.state_dict().unwrap().tensors;
+        let mut all: Vec<_> = state.training.vs.variables().into_iter().chain(optimizer).collect();
+        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        all.into_iter()
+            .map(|(name, tensor)| (name, format!("{:?}", tensor.flatten(0, -1))))
+            .collect()
+    }
+
+    #[test]
+    fn a_rank_that_is_new_or_behind_takes_all_from_one_that_is_ahead() {
+        let store = Store::from_env(Duration::from_secs(60)).unwrap();
+        let options = ProcessGroupOptions { device: DeviceChoice::Cpu, ..Default::default() };
+        let rank = |rank: usize, steps: Option<u64>| {
+            let store = store.try_clone().unwrap();
+            move || {
+                let group = ProcessGroup::with_store(&store, rank, 3, options).unwrap();
+                with_state(1.0 + rank as f64, |net, mut state| {
+                    (0..steps.unwrap_or(0)).for_each(|_| step(net, &mut state));
+                    state.join(&group).unwrap();
+                    (texts(&state), state.progress, state.steps)
+                })
+            }
+        };
+        let ranks = [(0, None), (1, Some(2)), (2, Some(1))];
+        let ranks = ranks.map(|(number, steps)| thread::spawn(rank(number, steps)));
+        let [new, ahead, behind] = ranks.map(|rank| rank.join().unwrap());
+        assert_eq!((ahead.1, ahead.2), (2, Some(2)));
+        assert!(ahead.0.iter().any(|(name, _)| name.contains("exp_avg")), "{:?}", ahead.0);
+        assert_eq!(new, ahead);
+        assert_eq!(behind, ahead);
+    }
+
+    #[test]
+    fn a_step_that_is_undone_leaves_no_trace_in_buffers_and_progress() {
+        with_state(1.0, |net, mut state| {
+            state.join(&ProcessGroup::from_env().unwrap()).unwrap();
+            step(net, &mut state);
+            let committed = texts(&state);
+            pass(net, &mut state);
+            state.progress = 7;
+            assert_ne!(texts(&state), committed, "running statistics have changed");
+            state.roll_back().unwrap();
+            assert_eq!((texts(&state), state.progress), (committed, 1));
+        });
+    }
+}
