@@ -9,7 +9,6 @@ mod command;
 mod files;
 mod gpu;
 mod launch;
-mod lines;
 mod lock;
 mod package;
 mod program;
@@ -80,8 +79,6 @@ enum Chore {
         #[arg(long)]
         open: bool,
     },
-    /// Count the trainers' lines of code, without tests, comments and blank lines.
-    Lines,
     /// Package the crates, and train with a program that is built from the packages.
     Package(Torch),
     /// Compare the speed of Rust and Python on this machine.
@@ -151,7 +148,6 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Gpu { chore } => gpu::run(&chore),
         Chore::Soak(rest) => soak::run(&Workspace::of(rest.torch.release)?, &rest.args),
         Chore::Book { open } => book::run(open),
-        Chore::Lines => lines::run(),
         Chore::Package(torch) => package::run(&Workspace::of(torch.release)?),
         Chore::Bench { torch, benchmark } => bench::run(&Workspace::of(torch.release)?, &benchmark),
     }
