@@ -2,12 +2,12 @@
 //! `tch_parallel_contract::ELASTIC` names and describes.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::fs;
+use std::io::{BufRead, BufReader, Result, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::thread;
 
-use anyhow::{Context, Result};
 use serde::Serialize;
 
 /// What a rank says.
@@ -29,10 +29,9 @@ pub(crate) struct Place {
 
 /// Waits on a new socket for what one rank says.
 pub(crate) fn listen(path: &Path, hear: impl Fn(Said) + Send + 'static) -> Result<()> {
-    let listener =
-        UnixListener::bind(path).with_context(|| format!("cannot listen on {}", path.display()))?;
+    let listener = UnixListener::bind(path)?;
     let listen = move || {
-        // One that does not take part never connects.
+        // One that does not take part never connects: then `stop` does.
         let Ok((stream, _)) = listener.accept() else { return };
         let Ok(outgoing) = stream.try_clone() else { return };
         hear(Said::TakesPart(outgoing));
@@ -40,8 +39,15 @@ pub(crate) fn listen(path: &Path, hear: impl Fn(Said) + Send + 'static) -> Resul
             line.parse().into_iter().for_each(|generation| hear(Said::Broken(generation)));
         }
     };
-    thread::Builder::new().spawn(listen).context("cannot start a thread to listen to a rank")?;
+    thread::Builder::new().spawn(listen)?;
     Ok(())
+}
+
+/// Ends the wait for a rank that has ended.
+pub(crate) fn stop(path: &Path) {
+    // Nobody waits any more if the rank has ever connected.
+    let _ = UnixStream::connect(path);
+    let _ = fs::remove_file(path);
 }
 
 /// Tells a rank its place.

@@ -100,19 +100,20 @@ impl<'a> Supervisor<'a> {
         rank::set_variables(&mut command, self.args, variables);
         let rank = placement.rank(local_rank);
         let generation = placement.generation;
-        if self.args.max_restarts > 0
-            && let Some(socket) = self.error_files.socket(generation, local_rank)
-        {
-            let sender = self.sender.clone();
-            elastic::listen(&socket, move |said| {
-                // Fails only when the launcher is about to end anyway.
-                let _ = sender.send(Event::Elastic { local_rank, started_in: generation, said });
-            })?;
-            command.env(ELASTIC, socket);
-        }
+        let restarts = self.args.max_restarts > 0;
+        let socket = self.error_files.socket(generation, local_rank).filter(|_| restarts);
+        let sender = self.sender.clone();
+        let hear = move |said| {
+            // Fails only when the launcher is about to end anyway.
+            let _ = sender.send(Event::Elastic { local_rank, started_in: generation, said });
+        };
+        // Without it, on a full disk for instance, all ranks start again after a failure.
+        let socket = socket.filter(|socket| elastic::listen(socket, hear).is_ok());
+        command.envs(socket.iter().map(|socket| (ELASTIC, socket)));
         let routes = Routes::new(self.args, self.logs.as_ref(), generation, local_rank, rank)?;
         let sender = self.sender.clone();
         let on_end = move |at| {
+            socket.iter().for_each(|socket| elastic::stop(socket));
             // Fails only when the launcher is about to end anyway.
             let _ = sender.send(Event::RankEnded { local_rank, at });
         };

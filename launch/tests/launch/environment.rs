@@ -30,9 +30,10 @@ fn every_rank_of_the_second_node_gets_torchruns_variables() {
     second.finish().expect_code(0);
     for (rank, local_rank) in [("1", "0"), ("2", "1")] {
         let mut variables = variables(&job, rank.parse().unwrap());
-        // A free port of node 0, and a private file of this launcher.
+        // A free port of node 0, and a private file and a private socket of this launcher.
         assert!(variables.remove("MASTER_PORT").unwrap().parse::<u16>().is_ok());
         assert!(variables.remove("TORCHELASTIC_ERROR_FILE").is_some());
+        assert!(variables.remove("TCH_PARALLEL_ELASTIC").is_some());
         let expected = format!(
             "GROUP_RANK=1 GROUP_WORLD_SIZE=2 LOCAL_RANK={local_rank} LOCAL_WORLD_SIZE=2 \
              MASTER_ADDR=127.0.0.1 OMP_NUM_THREADS=1 RANK={rank} ROLE_NAME=default \
