@@ -34,6 +34,8 @@ pub(crate) struct Attempt<'a> {
     tell: &'a dyn Fn(ToCoordinator),
     /// The place of this node in the current generation.
     placement: Placement,
+    /// The one with all ranks, where those that replace others start.
+    whole: Placement,
     master_port: u16,
     /// The local ranks that the coordinator has last been told can go on.
     claimed: Vec<u16>,
@@ -63,6 +65,7 @@ impl<'a> Attempt<'a> {
         let mut attempt = Attempt {
             supervisor,
             tell,
+            whole: placement.clone(),
             placement,
             master_port,
             claimed: Vec::new(),
@@ -110,7 +113,7 @@ impl<'a> Attempt<'a> {
     fn hear(&mut self, message: ToAgent) -> Result<()> {
         match message {
             ToAgent::Regroup { placement, master_port, ranks, is_loss, reason }
-                if matches!(self.phase, Phase::Running) =>
+                if matches!(self.phase, Phase::Running) && !self.has_succeeded() =>
             {
                 self.regroup(placement, master_port, ranks, is_loss, reason)?;
             }

@@ -113,9 +113,9 @@ impl<'a> Supervisor<'a> {
         let routes = Routes::new(self.args, self.logs.as_ref(), generation, local_rank, rank)?;
         let sender = self.sender.clone();
         let on_end = move |at| {
-            socket.iter().for_each(|socket| elastic::stop(socket));
             // Fails only when the launcher is about to end anyway.
             let _ = sender.send(Event::RankEnded { local_rank, at });
+            socket.iter().for_each(|socket| elastic::stop(socket));
         };
         let error_file = self.error_files.of(generation, local_rank);
         let error_file = error_file.map(|path| (path, clock.clone()));

@@ -67,6 +67,14 @@ impl Training<'_> {
         Ok(self.apply(Path::new(&what), tensors, &header, group)?.progress)
     }
 
+    /// Refuses what no other rank could take from this one.
+    pub(crate) fn check_is_whole<P: Serialize + DeserializeOwned>(
+        &self,
+        progress: &P,
+    ) -> Result<()> {
+        self.whole(progress, self.vs.device()).map(drop)
+    }
+
     /// Everything but the random generators, on this device.
     fn whole<P: Serialize + DeserializeOwned>(
         &self,

@@ -3,7 +3,7 @@
 use crate::distributed::{Env, ProcessGroup, Standing};
 use crate::{Error, Result};
 use serde::Deserialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(super) struct Launcher {
     news: Arc<News>,
 }
 
-/// What has been heard of it.
+/// What the launcher has said.
 #[derive(Default)]
 pub(super) struct News {
     heard: Mutex<Heard>,
@@ -28,8 +28,13 @@ pub(super) struct News {
 
 #[derive(Default)]
 struct Heard {
-    /// The newest place.
-    place: Option<Place>,
+    /// The places that this process has not taken yet, oldest first. All of a generation go through the same
+    /// ones, unless a rank is lost.
+    places: VecDeque<Place>,
+    /// The generation of the last one.
+    newest: u64,
+    /// The last generation that follows a loss.
+    last_loss: u64,
     /// Whether the launcher is gone.
     is_over: bool,
     /// The group that this process is in.
@@ -84,28 +89,26 @@ impl News {
             // Launchers of another version say something else.
             let Ok(place) = serde_json::from_str::<Place>(&line) else { break };
             let mut heard = lock(&self.heard);
-            if let Some(group) = heard.group.as_ref().filter(|_| place.is_loss) {
-                group.fail();
+            if place.is_loss {
+                heard.places.clear();
+                heard.last_loss = place.generation;
+                heard.group.iter().for_each(Standing::fail);
             }
-            heard.place = Some(place);
+            heard.newest = place.generation;
+            heard.places.push_back(place);
             self.changed.notify_all();
         }
         lock(&self.heard).is_over = true;
         self.changed.notify_all();
     }
 
-    /// The first place, or the next one after `generation`, unless it takes longer than `limit`.
-    pub(super) fn place_after(
-        &self,
-        generation: Option<u64>,
-        limit: Duration,
-    ) -> Result<Option<Place>> {
+    /// The next place, unless it takes longer than `limit`.
+    pub(super) fn next_place(&self, limit: Duration) -> Result<Option<Place>> {
         let deadline = Instant::now() + limit;
         let mut heard = lock(&self.heard);
         loop {
-            let is_new = |place: &&Place| generation.is_none_or(|last| place.generation > last);
-            if let Some(place) = heard.place.as_ref().filter(is_new) {
-                return Ok(Some(place.clone()));
+            if let Some(place) = heard.places.pop_front() {
+                return Ok(Some(place));
             }
             if heard.is_over {
                 let found = "is set, but the launcher has closed the connection";
@@ -128,19 +131,30 @@ impl News {
         }
     }
 
+    /// Whether there will be one within this time.
+    pub(super) fn changes_within(&self, generation: u64, limit: Duration) -> bool {
+        let heard = lock(&self.heard);
+        let waits = |heard: &mut Heard| heard.newest <= generation && !heard.is_over;
+        let outcome = self.changed.wait_timeout_while(heard, limit, waits);
+        outcome.unwrap_or_else(|poisoned| poisoned.into_inner()).0.newest > generation
+    }
+
     /// Whether there is a place in a later generation.
     pub(super) fn is_later_than(&self, generation: u64) -> bool {
-        lock(&self.heard).place.as_ref().is_some_and(|place| place.generation > generation)
+        lock(&self.heard).newest > generation
+    }
+
+    /// Whether a rank of this generation is gone.
+    pub(super) fn is_loss_after(&self, generation: u64) -> bool {
+        lock(&self.heard).last_loss > generation
     }
 
     /// Fails this group as soon as one of its ranks is known to be gone. `None` before the group is left.
     pub(super) fn watch(&self, generation: u64, group: Option<&ProcessGroup>) {
         let mut heard = lock(&self.heard);
         heard.group = group.map(ProcessGroup::standing);
-        let is_lost =
-            heard.place.as_ref().is_some_and(|it| it.is_loss && it.generation > generation);
-        if let Some(group) = heard.group.as_ref().filter(|_| is_lost) {
-            group.fail();
+        if heard.last_loss > generation {
+            heard.group.iter().for_each(Standing::fail);
         }
     }
 }

@@ -8,9 +8,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
-/// How long the ranks of a new generation wait for each other. All have said that they are there; one
-/// may have gone since, which the launcher tells the others.
-const JOIN: Duration = Duration::from_secs(2);
+/// How long the ranks of a new generation wait for each other. One may be in the middle of an evaluation;
+/// of one that is gone, the launcher tells the others.
+const JOIN: Duration = Duration::from_secs(10 * 60);
 
 /// How long the launcher may take to notice that a rank is gone.
 const NOTICE: Duration = Duration::from_secs(1);
@@ -87,11 +87,14 @@ where
         state.join(&group)?;
         return train(&group, state);
     };
-    let mut generation = None;
+    // As long as any group waits for ranks that start slowly.
+    let mut join = Duration::MAX;
     loop {
-        let Some(place) = launcher.news().place_after(generation, PATIENCE)? else { continue };
-        generation = Some(place.generation);
-        let outcome = in_generation(&launcher, &place, options, state, &mut train);
+        let Some(place) = launcher.news().next_place(PATIENCE)? else { continue };
+        if place.generation > 0 {
+            join = JOIN;
+        }
+        let outcome = in_generation(&launcher, &place, (options, join), state, &mut train);
         let Some(lost) = outcome? else { continue };
         return lost;
     }
@@ -101,7 +104,7 @@ where
 fn in_generation<P, T, E>(
     launcher: &Launcher,
     place: &Place,
-    options: ProcessGroupOptions,
+    (options, join): (ProcessGroupOptions, Duration),
     state: &mut State<'_, P>,
     train: &mut impl FnMut(&ProcessGroup, &mut State<'_, P>) -> Result<T, E>,
 ) -> Result<Option<Result<T, E>>>
@@ -110,8 +113,8 @@ where
     E: From<Error>,
 {
     let (news, generation) = (launcher.news(), place.generation);
-    let is_over = || news.is_later_than(generation);
-    let joined = ProcessGroup::in_an_elastic_job(place.env()?, options, JOIN, is_over);
+    let is_over = || news.is_loss_after(generation);
+    let joined = ProcessGroup::in_an_elastic_job(place.env()?, options, join, is_over);
     let (result, is_lost) = match joined {
         Ok(None) => return Ok(None),
         Ok(Some(group)) => {
@@ -133,11 +136,17 @@ where
         return Ok(Some(result));
     }
     state.roll_back()?;
-    if news.place_after(Some(generation), NOTICE)?.is_some() {
+    if news.is_later_than(generation) {
         return Ok(None);
     }
-    // Nobody is gone, for all that the launcher knows.
-    launcher.report(generation);
-    let next = news.place_after(Some(generation), NOTICE)?;
-    Ok(if next.is_some() { None } else { Some(result) })
+    // Nobody may be gone, for all that the launcher knows.
+    for attempt in 0..2 {
+        if attempt > 0 {
+            launcher.report(generation);
+        }
+        if news.changes_within(generation, NOTICE) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(result))
 }

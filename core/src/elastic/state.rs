@@ -53,8 +53,9 @@ impl<'a, P: Clone + Serialize + DeserializeOwned> State<'a, P> {
         }
     }
 
-    /// Ends a step: call it right after the optimizer's, with the new `progress`. No rank does the step
-    /// again. If a rank is lost earlier, and none has got here, all do it again. `state.commit()`.
+    /// Ends a step. Call it after the optimizer, the scheduler and the scaler have done theirs and `progress` is
+    /// set, with no exchange in between. A step that a rank has committed is never repeated. If a rank is
+    /// lost before any has, all repeat the step. `state.commit()`.
     ///
     /// It copies the model's buffers and the state of the random generators, so that a step that is done
     /// again draws what it drew, and counts a batch once.
@@ -85,6 +86,7 @@ impl<'a, P: Clone + Serialize + DeserializeOwned> State<'a, P> {
     /// Brings all ranks up to the one that has come furthest. A collective.
     pub(super) fn join(&mut self, group: &ProcessGroup) -> Result<()> {
         (self.rank, self.world_size) = (group.rank(), group.world_size());
+        self.training.check_is_whole(&self.progress)?;
         let steps = group.all_gather_object(&self.steps)?;
         let newest = steps.iter().copied().max().flatten();
         let is_behind = |rank: &usize| steps[*rank] != newest;

@@ -13,10 +13,11 @@ use crate::rank::Rank;
 impl Attempt<'_> {
     /// What a rank says of its place. `started_in` is its process's generation.
     pub(super) fn hear_rank(&mut self, local_rank: u16, started_in: u32, said: Said) {
-        let rank = &mut self.ranks[usize::from(local_rank)];
-        if rank.started_in != started_in || !rank.is_running() {
+        let rank = &self.ranks[usize::from(local_rank)];
+        if rank.started_in != started_in || !rank.is_running() || self.has_succeeded() {
             return;
         }
+        let rank = &mut self.ranks[usize::from(local_rank)];
         match said {
             Said::TakesPart(channel) => {
                 rank.channel = Some(channel);
@@ -37,10 +38,14 @@ impl Attempt<'_> {
     /// Whether the others can go on without one that fails.
     pub(super) fn others_can_go_on(&self) -> bool {
         let takes_part = |rank: &Rank| rank.channel.is_some() || !rank.has_place;
-        let has_succeeded = |rank: &Rank| rank.end.is_some_and(|end| end.status.success());
         matches!(self.phase, Phase::Running)
             && self.ranks.iter().all(takes_part)
-            && !self.ranks.iter().any(has_succeeded)
+            && !self.has_succeeded()
+    }
+
+    /// Whether a rank has ended well, so that no other can be replaced any more.
+    pub(super) fn has_succeeded(&self) -> bool {
+        self.ranks.iter().any(|rank| rank.end.is_some_and(|end| end.status.success()))
     }
 
     /// Tells that the others can go on.
@@ -66,24 +71,30 @@ impl Attempt<'_> {
     ) -> Result<()> {
         reason.iter().for_each(say);
         self.failed = false;
+        let Placement { generation, restarts, .. } = placement;
+        let start = Placement { generation, restarts, ..self.whole.clone() };
         (self.placement, self.master_port) = (placement, master_port);
         for local_rank in 0..self.ranks.len() as u16 {
             if !self.ranks[usize::from(local_rank)].is_running() {
                 let clock = Clock::default();
                 let mut new =
-                    self.supervisor.start_rank(&self.placement, local_rank, master_port, &clock)?;
+                    self.supervisor.start_rank(&start, local_rank, master_port, &clock)?;
                 new.has_place = false;
                 self.ranks[usize::from(local_rank)] = new;
             }
         }
         self.owes_loss |= is_loss;
         if self.claimed.len() != usize::from(ranks) {
-            // It answers an earlier claim; the answer to the last one follows.
+            // It answers an earlier claim, so a newer one is on its way.
             return Ok(());
         }
         let is_loss = std::mem::take(&mut self.owes_loss);
         for (number, local_rank) in (0..).zip(self.claimed.clone()) {
             let rank = &mut self.ranks[usize::from(local_rank)];
+            if !rank.is_running() {
+                // Its end is told next, and makes another generation.
+                continue;
+            }
             rank.has_place = true;
             rank.rank = self.placement.rank(number);
             self.tell_place(local_rank, (number, ranks), is_loss);

@@ -50,8 +50,8 @@ impl ProcessGroup {
             if start.elapsed() > timeout {
                 return Some((format!("not all ranks arrived within {timeout:?}"), None));
             }
-            if self.inner.unfinished.has_failed() {
-                return Some(("the group has failed".to_owned(), None));
+            if self.inner.unfinished.is_cancelled() {
+                return Some(("a rank is gone".to_owned(), None));
             }
             let gone = self.inner.post_mortem.gone()?;
             Some(("a rank has gone".to_owned(), Some(gone)))

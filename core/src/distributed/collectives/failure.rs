@@ -45,7 +45,11 @@ impl ProcessGroup {
         message: String,
         blame: Option<Blame>,
     ) -> Error {
-        self.inner.unfinished.set_lost();
+        match &blame {
+            Some(_) => self.inner.unfinished.set_lost(),
+            // Another rank may only have objected.
+            None => self.inner.unfinished.set_failed(),
+        }
         match &blame {
             Some(blame) => self.inner.post_mortem.remember(blame),
             None => first_fault::remember(|| Fault::Another(Some(message.clone()))),

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) struct Unfinished {
     failed: AtomicBool,
     lost: AtomicBool,
+    cancelled: AtomicBool,
     unawaited: AtomicBool,
 }
 
@@ -20,6 +21,16 @@ impl Unfinished {
     pub(crate) fn set_lost(&self) {
         self.lost.store(true, Ordering::Relaxed);
         self.set_failed();
+    }
+
+    /// Nobody is to wait for anything here any more.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+        self.set_lost();
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
     }
 
     /// One was not waited for.

@@ -286,7 +286,7 @@ pub(crate) struct Standing {
 impl Standing {
     /// Makes all exchanges fail, here and on the other ranks.
     pub(crate) fn fail(&self) {
-        self.unfinished.set_lost();
+        self.unfinished.cancel();
         // It can only fail if memory is short; what is in progress then waits as long as the backend does.
         let _ = match self.backend {
             Backend::Gloo => self.engine.fail(),

@@ -28,6 +28,8 @@ constexpr size_t kFile = kArenaBegin + kArena;
 
 // Whether a rank takes part.
 enum State : uint32_t { kWell, kWriting, kFailed, kLeft };
+// Why a rank fails that does not go on, though nothing has failed there.
+constexpr const char* kGone = "this rank has left the group";
 enum Verdict : uint32_t { kYes = 1, kNo = 2 };
 
 // For tests: called whenever what the other ranks can see of this one has changed.

@@ -67,7 +67,7 @@ Exchange::Exchange(int rank, int size, int name)
 Exchange::~Exchange() {
   // In a forked child, none of this is mapped.
   if (getpid() == process_) {
-    leave();
+    end(kLeft, kGone, C10D_CONNECTION);
   }
   for (const auto& peer : peers_) {
     if (peer.pidfd >= 0) {

@@ -99,7 +99,7 @@ class Exchange {
   void fail(const std::string& why, c10d_error_kind kind) { end(kFailed, why, kind); }
 
   // The same for a rank that does not go on, whether or not it has operations to carry out.
-  void leave() { end(kLeft, "this rank has left the group", C10D_CONNECTION); }
+  void leave() { fail(kGone, C10D_CONNECTION); }
 
  private:
   using Clock = std::chrono::steady_clock;

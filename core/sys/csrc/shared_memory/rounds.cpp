@@ -126,10 +126,12 @@ void Exchange::check_own_state() const {
 }
 
 void Exchange::check_state(const Peer& peer) const {
-  TORCH_CHECK_WITH(
-      DistNetworkError,
-      peer.rank == rank_ || peer.board->state != kFailed,
-      "lost connection to ", name(peer), ", which has failed: ", peer.board->why);
+  if (peer.rank == rank_ || peer.board->state != kFailed) {
+    return;
+  }
+  const std::string why = peer.board->why;
+  const auto what = why == kGone ? "has left the group" : "has failed: " + why;
+  TORCH_CHECK_WITH(DistNetworkError, false, "lost connection to ", name(peer), ", which ", what);
 }
 
 void Exchange::record(uint64_t sequence, const Operation& operation) {

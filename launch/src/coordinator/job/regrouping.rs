@@ -40,7 +40,11 @@ impl Job {
         let is_current = generation + 1 == self.next_generation;
         if is_current && self.can_regroup() && self.restarts < self.terms.own.max_restarts {
             self.restarts += 1;
-            self.regroup(true, None);
+            let (restarts, most) = (self.restarts, self.terms.own.max_restarts);
+            let reason = format!(
+                "the ranks have lost each other, but none has failed\nrestart {restarts} of {most}: all go on"
+            );
+            self.regroup(true, Some(reason));
         }
     }
 
@@ -66,7 +70,8 @@ impl Job {
         let places = placed.into_iter().map(|(id, placement)| (id, placement, nodes[&id].ranks));
         self.actions.push(Action::Regroup {
             places: places.collect(),
-            fixed_port: self.terms.fixed_port,
+            // The last generation's store may still have the one that a flag sets.
+            fixed_port: None,
             is_loss,
             reason,
         });
