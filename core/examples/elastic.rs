@@ -1,109 +1,117 @@
-//! A training whose ranks come and go, and whose model counts: each sample has a weight of its own, to
-//! which each step adds 1. At the end it is known whether a sample was lost or used twice.
+//! Counts how often a job trains on each sample while its nodes come and go: the model has a weight
+//! for every sample, and each step adds 1 to those of its batch.
 //!
 //! ```text
-//! cargo xtask launch -n 4 --max-restarts 9 -- target/release/examples/elastic 100
+//! cargo launch --nnodes 1:3 --rdzv-backend c10d --rdzv-endpoint localhost:29400 -n 2 -- cargo run -rq -p tch-parallel --example elastic -- --checkpoint elastic.safetensors --until enough --starts starts
 //! ```
-//!
-//! Kill a rank meanwhile: `pkill -KILL --newest elastic`. With a directory as the second argument, each
-//! process writes the time of each of its steps to a file there.
 
 use anyhow::{Result, ensure};
+use clap::Parser;
+use report::{exit, say};
 use serde::{Deserialize, Serialize};
-use std::env;
 use std::fs::File;
-use std::io::{Write, sink};
-use std::path::Path;
-use std::process;
-use std::time::{SystemTime, UNIX_EPOCH};
-use tch::{Device, Kind, Tensor, nn};
+use std::io::Write;
+use std::path::PathBuf;
+use tch::nn::{Module, VarStore};
+use tch::{Kind, Tensor};
 use tch_parallel::checkpoint::Training;
-use tch_parallel::data::{DistributedSampler, Sampler};
-use tch_parallel::distributed::{
-    DeviceChoice, DistributedDataParallel, ProcessGroupOptions, record,
-};
-use tch_parallel::elastic::{self, State};
-use tch_parallel::optim::{Sgd, SgdOptions};
+use tch_parallel::data::{DataLoader, DistributedSampler, TensorDataset};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
-const SAMPLES: usize = 1200;
+/// A multiple of every world size up to 6, and so are the samples of a step. So no rank is ever short
+/// of a sample, which it would have to repeat.
+const SAMPLES: i64 = 1440;
+const BATCH_SIZE: usize = 12;
 
-/// Of all ranks together. One, two, three, four and six can share it.
-const BATCH: usize = 12;
+#[derive(Debug, Parser)]
+struct Args {
+    /// Save the training here after every step, and go on from it.
+    #[arg(long, value_name = "FILE")]
+    checkpoint: PathBuf,
+    /// Stop after the epoch in which this file appears.
+    #[arg(long, value_name = "FILE")]
+    until: PathBuf,
+    /// Add the world size to this file after the first step of each start.
+    #[arg(long, value_name = "FILE")]
+    starts: PathBuf,
+}
 
-#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Progress {
     epoch: u64,
+    /// What all ranks together have seen in this epoch.
     samples: usize,
 }
 
-fn main() -> Result<()> {
-    record(count).map_err(anyhow::Error::from_boxed)
+/// The weights.
+#[derive(Debug)]
+struct Counts(Tensor);
+
+impl Module for Counts {
+    fn forward(&self, samples: &Tensor) -> Tensor {
+        self.0.index_select(0, samples).sum(Kind::Float)
+    }
 }
 
-fn count() -> Result<()> {
-    let mut arguments = env::args().skip(1);
-    let epochs: u64 = arguments.next().as_deref().unwrap_or("10").parse()?;
-    let mut times: Box<dyn Write> = match arguments.next() {
-        Some(directory) => {
-            Box::new(File::create(Path::new(&directory).join(process::id().to_string()))?)
-        }
-        None => Box::new(sink()),
-    };
+fn main() {
+    exit(|| train(&Args::parse()))
+}
 
-    let mut vs = nn::VarStore::new(Device::Cpu);
-    let counts = vs.root().zeros("counts", &[SAMPLES as i64]);
+fn train(args: &Args) -> Result<()> {
+    let group = ProcessGroup::from_env()?;
+    let world_size = group.world_size();
+    let samples = Tensor::arange(SAMPLES, (Kind::Int64, group.device()));
+    let samples = TensorDataset::new(samples)?;
+    let loader = DataLoader::new(samples, DistributedSampler::new(&group, 0), BATCH_SIZE)?;
+
+    let mut vs = VarStore::new(group.device());
+    let counts = Counts(vs.root().zeros("counts", &[SAMPLES]));
+    let model = DistributedDataParallel::new(counts, &vs, &group)?;
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 1.0, ..Default::default() })?;
-    // ANCHOR: state
-    let training = Training {
-        architecture: "counts",
-        vs: &mut vs,
-        optimizer: &mut optimizer,
-        scheduler: None,
-        scaler: None,
-    };
-    let mut state = State::new(training, Progress::default());
-    // ANCHOR_END: state
+    let mut progress = Progress::default();
+    if args.checkpoint.exists() {
+        progress = training(&mut vs, &mut optimizer).load(&args.checkpoint, &group)?.progress;
+    }
 
-    let options = ProcessGroupOptions { device: DeviceChoice::Cpu, ..Default::default() };
-    // ANCHOR: run
-    elastic::run(options, &mut state, |group, state| {
-        let (rank, ranks) = (group.rank(), group.world_size());
-        let model = DistributedDataParallel::new(&counts, state.training.vs, group)?;
-        let sampler = DistributedSampler::new(group, 0);
-        let Progress { epoch, samples } = state.progress;
-        println!(
-            "process {} is rank {rank} of {ranks}, from sample {samples} of epoch {epoch} on",
-            process::id()
-        );
-        while state.progress.epoch < epochs {
-            let Progress { epoch, samples } = state.progress;
-            for batch in sampler.indices_after(SAMPLES, epoch, samples)?.chunks(BATCH / ranks) {
-                let batch: Vec<_> = batch.iter().map(|&sample| sample as i64).collect();
-                let loss =
-                    model.forward(|counts| counts.index_select(0, &Tensor::from_slice(&batch)))?;
-                let loss = loss.sum(Kind::Float) * -(ranks as f64);
-                state.training.optimizer.zero_grad()?;
-                model.backward(&loss)?;
-                state.training.optimizer.step()?;
-                state.progress.samples += BATCH;
-                writeln!(
-                    times,
-                    "{} {ranks}",
-                    SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros()
-                )?;
-                state.commit()?;
+    let mut first_step = true;
+    while !is_enough(args, progress, &group)? {
+        for batch in loader.epoch_after(progress.epoch, progress.samples)? {
+            let batch = batch?;
+            // The average of the gradients of all ranks is then -1 for each sample of the step.
+            let loss = model.f_forward_t(&batch, true)? * -(world_size as f64);
+            optimizer.zero_grad()?;
+            model.backward(&loss)?;
+            optimizer.step()?;
+            progress.samples += batch.size()[0] as usize * world_size;
+            training(&mut vs, &mut optimizer).save(&args.checkpoint, &progress, &group)?;
+            if first_step && group.rank() == 0 {
+                let mut starts = File::options().append(true).create(true).open(&args.starts)?;
+                writeln!(starts, "{world_size}")?;
             }
-            state.progress = Progress { epoch: epoch + 1, samples: 0 };
+            first_step = false;
         }
-        anyhow::Ok(())
-    })?;
-    // ANCHOR_END: run
+        progress = Progress { epoch: progress.epoch + 1, samples: 0 };
+    }
 
-    let [fewest, most] = [counts.min(), counts.max()].map(|count| count.double_value(&[]));
+    let counts = &vs.variables()["counts"];
+    let (least, most) = (counts.min().double_value(&[]), counts.max().double_value(&[]));
+    let epochs = progress.epoch;
     ensure!(
-        fewest == most && most == epochs as f64,
-        "a sample counts {fewest} to {most} times in {epochs} epochs"
+        least == epochs as f64 && most == least,
+        "in {epochs} epochs, samples came {least} to {most} times"
     );
-    println!("process {}: every sample counts {most} times", process::id());
+    say(&group, format!("every sample came {least} times in {epochs} epochs"));
     Ok(())
+}
+
+/// Whether rank 0 sees the file at the beginning of an epoch.
+fn is_enough(args: &Args, progress: Progress, group: &ProcessGroup) -> Result<bool> {
+    let mut enough = Tensor::from(i64::from(progress.samples == 0 && args.until.exists()));
+    group.broadcast(&mut enough, 0)?;
+    Ok(enough.int64_value(&[]) == 1)
+}
+
+fn training<'a>(vs: &'a mut VarStore, optimizer: &'a mut Sgd) -> Training<'a> {
+    Training { architecture: "elastic", vs, optimizer, scheduler: None, scaler: None }
 }

@@ -25,7 +25,7 @@ fn killed_ranks_are_replaced_while_the_others_go_on_and_every_sample_counts_once
 fn a_rank_too_many_ends_the_job_and_is_named() -> Result<()> {
     let job = Job::new()?;
     fs::create_dir(job.path(STEPS))?;
-    let program = example("elastic", ["1000000", STEPS])?;
+    let program = example("elastic_counts", ["1000000", STEPS])?;
     let mut launcher = job.start(launch_with(&["-n", "2", "--max-restarts", "1"], &program)?)?;
     let mut killed = Vec::new();
     for _ in 0..2 {

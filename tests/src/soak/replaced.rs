@@ -46,7 +46,7 @@ struct Step {
 pub(super) fn replaced(trial: &mut Trial) -> Result<Duration> {
     let job = Job::new()?;
     fs::create_dir(job.path(STEPS))?;
-    let program = example("elastic", [EPOCHS, STEPS])?;
+    let program = example("elastic_counts", [EPOCHS, STEPS])?;
     let flags = ["-n", &RANKS.to_string(), "--max-restarts", "1000"];
     let mut launcher = job.start(launch_with(&flags, &program)?)?;
     let (mut longest, mut kills) = (Duration::ZERO, 0);
