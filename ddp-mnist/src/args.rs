@@ -59,6 +59,10 @@ pub struct Args {
 
     #[command(flatten)]
     pub process_group: ProcessGroupArgs,
+    /// Go on in the same processes when a rank is lost, and take in the one that `launch
+    /// --max-restarts` starts in its place. The batch of all ranks together stays as large.
+    #[arg(long, conflicts_with = "load")]
+    pub elastic: bool,
 
     /// File to which rank 0 saves the weights at the end, in PyTorch's format if it ends in
     /// .pt or .pth.

@@ -7,7 +7,7 @@ use std::path::Path;
 use tch::nn::VarStore;
 use tch_parallel::checkpoint::{Training, check_destination};
 use tch_parallel::distributed::ProcessGroup;
-use tch_parallel::optim::Sgd;
+use tch_parallel::optim::Optimizer;
 
 /// Where the training is saved, and from where it is resumed.
 pub struct Checkpoint<'a> {
@@ -26,7 +26,7 @@ impl<'a> Checkpoint<'a> {
 
     // ANCHOR: resume
     /// Restores the training that `--resume` asks for, if any. A collective.
-    pub fn resume(&self, vs: &mut VarStore, optimizer: &mut Sgd) -> Result<Progress> {
+    pub fn resume(&self, vs: &mut VarStore, optimizer: &mut dyn Optimizer) -> Result<Progress> {
         let Some(resume) = &self.args.resume else { return Ok(Progress::default()) };
         // The command line requires one for `auto`.
         let own = self.args.checkpoint.as_deref().unwrap_or(Path::new(""));
@@ -43,7 +43,7 @@ impl<'a> Checkpoint<'a> {
     pub fn save_if_due(
         &self,
         vs: &mut VarStore,
-        optimizer: &mut Sgd,
+        optimizer: &mut dyn Optimizer,
         run: &mut Run<'_, 1>,
     ) -> Result<()> {
         let progress = run.progress();
@@ -57,7 +57,12 @@ impl<'a> Checkpoint<'a> {
     }
 
     /// Saves the training, if it has a `--checkpoint`. A collective.
-    pub fn save(&self, vs: &mut VarStore, optimizer: &mut Sgd, progress: Progress) -> Result<()> {
+    pub fn save(
+        &self,
+        vs: &mut VarStore,
+        optimizer: &mut dyn Optimizer,
+        progress: Progress,
+    ) -> Result<()> {
         match &self.args.checkpoint {
             Some(file) => Ok(training(vs, optimizer).save(file, &progress, self.group)?),
             None => Ok(()),
@@ -65,6 +70,7 @@ impl<'a> Checkpoint<'a> {
     }
 }
 
-fn training<'a>(vs: &'a mut VarStore, optimizer: &'a mut Sgd) -> Training<'a> {
+/// All that is saved, or that a new rank takes from another.
+pub fn training<'a>(vs: &'a mut VarStore, optimizer: &'a mut dyn Optimizer) -> Training<'a> {
     Training { architecture: "mlp", vs, optimizer, scheduler: None, scaler: None }
 }

@@ -10,6 +10,7 @@
 
 mod args;
 mod checkpoint;
+mod elastic;
 mod model;
 #[cfg(test)]
 mod tests;
@@ -17,17 +18,18 @@ mod tests;
 use anyhow::Result;
 use args::Args;
 use checkpoint::Checkpoint;
-use report::{Pass, exit, println, say};
+use report::{Pass, Run, exit, println, say};
 use serde::Serialize;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Device, no_grad};
 use tch_parallel::checkpoint::{check_destination, load, save};
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, SequentialSampler};
-use tch_parallel::distributed::{DistributedDataParallel, init_process_group};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup, init_process_group};
 use tch_parallel::optim::{Optimizer, Sgd};
 
 fn main() {
-    exit(|| train(&report::parse(&[], &[])))
+    let args: Args = report::parse(&[], &[]);
+    exit(|| if args.elastic { elastic::train(&args) } else { train(&args) })
 }
 
 fn train(args: &Args) -> Result<()> {
@@ -84,9 +86,7 @@ fn train(args: &Args) -> Result<()> {
 
         let [train_loss] = run.end_epoch()?;
         let (val_loss, accuracy) = evaluate(model.module(), &test_loader, device)?;
-        run.log("epoch", &Epoch { epoch, train_loss, val_loss, accuracy })?;
-        let losses = format!("train_loss={train_loss:.4}, val_loss={val_loss:.4}");
-        say(&group, format!("Epoch={epoch}, {losses}, accuracy={accuracy:.4}"));
+        Epoch { epoch, train_loss, val_loss, accuracy }.tell(&mut run, &group)?;
         checkpoint.save(&mut vs, &mut optimizer, run.progress())?;
     }
     // ANCHOR_END: loop
@@ -125,4 +125,14 @@ struct Epoch {
     train_loss: f64,
     val_loss: f64,
     accuracy: f64,
+}
+
+impl Epoch {
+    fn tell(&self, run: &mut Run<'_, 1>, group: &ProcessGroup) -> Result<()> {
+        let Epoch { epoch, train_loss, val_loss, accuracy } = self;
+        run.log("epoch", self)?;
+        let losses = format!("train_loss={train_loss:.4}, val_loss={val_loss:.4}");
+        say(group, format!("Epoch={epoch}, {losses}, accuracy={accuracy:.4}"));
+        Ok(())
+    }
 }

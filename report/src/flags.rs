@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tch::Device;
 use tch_parallel::data::Shard;
 use tch_parallel::distributed::{Backend, DeviceChoice, Env, ProcessGroup, ProcessGroupOptions};
 use tch_parallel::profiler::{Schedule, ScheduledProfiler};
@@ -30,6 +31,14 @@ pub struct ProcessGroupArgs {
 }
 
 impl ProcessGroupArgs {
+    /// The device of this process, which it keeps if its rank changes.
+    ///
+    /// # Errors
+    /// Those of [`DeviceChoice::of_worker`], and of an invalid environment.
+    pub fn device(&self) -> Result<Device> {
+        self.device.of_worker(Env::read()?.map_or(0, |env| env.local_rank))
+    }
+
     /// What [`init_process_group`](tch_parallel::distributed::init_process_group) takes. If `auto`
     /// leaves GPUs unused, rank 0 says so on stderr.
     pub fn options(&self) -> ProcessGroupOptions {
@@ -76,12 +85,21 @@ pub struct ReportArgs {
     /// https://ui.perfetto.dev.
     #[arg(long, value_name = "DIR")]
     profile: Option<PathBuf>,
+    #[arg(skip)]
+    adds: bool,
 }
 
 impl ReportArgs {
+    /// The same, adding to the metrics that are there if the training `has_begun` already, with other ranks
+    /// perhaps.
+    pub fn going_on(&self, has_begun: bool) -> ReportArgs {
+        ReportArgs { adds: has_begun, ..self.clone() }
+    }
+
     /// Where to log the metrics; `rank` is usually the process group, `&group`.
     pub fn metrics(&self, rank: impl Into<Shard>) -> Result<MetricsLog> {
-        let log = MetricsLog::create(self.metrics.as_deref(), rank)?;
+        let metrics = if self.adds { MetricsLog::open } else { MetricsLog::create };
+        let log = metrics(self.metrics.as_deref(), rank)?;
         log.with_tensorboard(self.tensorboard.as_deref())
     }
 

@@ -65,10 +65,24 @@ impl MetricsLog {
     /// # Errors
     /// [`Error::Io`] if the directory or the file cannot be created.
     pub fn create(dir: Option<&Path>, rank: impl Into<Shard>) -> Result<Self> {
-        let rank = rank.into();
+        Self::with_file(dir, rank.into(), RecordFile::create)
+    }
+
+    /// As [`create`](Self::create), but adds to a file that is there.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the directory or the file cannot be created or opened.
+    pub fn open(dir: Option<&Path>, rank: impl Into<Shard>) -> Result<Self> {
+        Self::with_file(dir, rank.into(), RecordFile::open)
+    }
+
+    fn with_file(
+        dir: Option<&Path>,
+        rank: Shard,
+        file: fn(&Path, &str) -> Result<RecordFile>,
+    ) -> Result<Self> {
         let (rank, world_size) = (rank.rank(), rank.num_replicas());
-        let create = |dir| RecordFile::create(dir, &format!("rank{rank}.jsonl"));
-        let file = dir.map(create).transpose()?;
+        let file = dir.map(|dir| file(dir, &format!("rank{rank}.jsonl"))).transpose()?;
         Ok(Self { file, tensorboard: None, rank, world_size })
     }
 
@@ -124,12 +138,26 @@ pub fn read_events<E: DeserializeOwned>(path: impl AsRef<Path>, name: &str) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     #[derive(Serialize)]
     struct Step {
         epoch: usize,
         loss: f32,
         seconds: f64,
+    }
+
+    #[test]
+    fn an_opened_log_adds_to_what_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        for (epoch, log) in
+            [MetricsLog::create, MetricsLog::open, MetricsLog::open].iter().enumerate()
+        {
+            let mut log = log(Some(dir.path()), Shard::WHOLE).unwrap();
+            log.log("step", &Step { epoch, loss: 0.5, seconds: 1.0 }).unwrap();
+        }
+        let epochs = read_events::<Value>(dir.path().join("rank0.jsonl"), "step").unwrap();
+        assert_eq!(epochs.iter().map(|step| &step["epoch"]).collect::<Vec<_>>(), [0, 1, 2]);
     }
 
     #[test]

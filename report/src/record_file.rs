@@ -23,6 +23,16 @@ impl RecordFile {
         Ok(Self { file, path, length: 0 })
     }
 
+    /// Opens a file that is there already, to add to it; else creates it.
+    pub(crate) fn open(dir: &Path, name: &str) -> Result<Self> {
+        let path = dir.join(name);
+        let Ok(mut file) = File::options().write(true).open(&path) else {
+            return Self::create(dir, name);
+        };
+        let length = file.seek(SeekFrom::End(0)).map_err(Error::io("open", &path))?;
+        Ok(Self { file, path, length })
+    }
+
     /// Appends a record, which is in the file when this returns. One that cannot be written whole,
     /// on a full disk say, leaves nothing.
     pub(crate) fn append(&mut self, record: &[u8]) -> Result<()> {

@@ -1,12 +1,6 @@
 //! Ranks that are replaced while the others train: `elastic::run`.
 
-use std::fs;
-use std::time::Duration;
-
-use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use tests::Job;
-use tests::programs::{example, launch_with};
+use crate::prelude::*;
 use tests::soak::replaced::{STEPS, ranks};
 use tests::soak::{LINES, Size, Trial};
 
@@ -18,6 +12,36 @@ fn killed_ranks_are_replaced_while_the_others_go_on_and_every_sample_counts_once
     let took = (line.trial)(&mut trial).with_context(|| trial.log.clone())?;
     // Other tests may have the processor, and a group may have to be made twice.
     ensure!(took < Duration::from_secs(20), "it took {took:?}\n\n{}", trial.log);
+    Ok(())
+}
+
+#[test]
+fn a_training_that_loses_a_rank_takes_every_step_once() -> Result<()> {
+    let job = Job::new()?;
+    let flags = ["--elastic", "--epochs", "30", "--metrics", "metrics", "--save", "w.safetensors"];
+    let program = ddp_mnist(flags)?;
+    let mut launcher = job.start(launch_with(&["-n", "3", "--max-restarts", "9"], &program)?)?;
+    wait_for_steps(&job, 0..3, 20)?;
+    // The one that writes the metrics, serves the store and saves.
+    kill(job.rank(0, "ddp-mnist")?, Signal::SIGKILL)?;
+    let ended = launcher.wait()?.expect_success()?;
+    ended.expect_line(&["restart 1 of 9: 2 ranks go on, and another one takes its place"])?;
+
+    let number = |step: &Value, name: &str| step[name].as_u64();
+    let read = |step: &Value| {
+        Some((number(step, "epoch")?, number(step, "step")?, number(step, "world_size")?))
+    };
+    let steps = events(job.directory(), 0, "step", read)?;
+    let taken: Vec<_> = steps.iter().map(|&(epoch, step, _)| (epoch, step)).collect();
+    // 8,000 samples, 384 a step.
+    let all: Vec<_> = (0..30).flat_map(|epoch| (0..21).map(move |step| (epoch, step))).collect();
+    let wrong = taken.iter().zip(&all).find(|(taken, expected)| taken != expected);
+    ensure!(wrong.is_none() && taken.len() == all.len(), "{} steps, {wrong:?}", taken.len());
+    let mut sizes: Vec<_> = steps.iter().map(|&(_, _, world_size)| world_size).collect();
+    sizes.dedup();
+    // It may end before the new rank has come.
+    ensure!(matches!(sizes[..], [3, 2] | [3, 2, 3]), "{sizes:?}");
+    ensure!(job.tensors("w.safetensors")?.len() == 5);
     Ok(())
 }
 

@@ -78,6 +78,12 @@ impl<'a, P: Clone + Serialize + DeserializeOwned> State<'a, P> {
         }
     }
 
+    /// Whether any rank has committed a step. What only a training that begins must do, such as to resume from a
+    /// checkpoint, a rank that is new must not.
+    pub fn has_begun(&self) -> bool {
+        self.steps.is_some_and(|steps| steps > 0)
+    }
+
     /// Makes [`commit`](Self::commit) tell of generations after this one.
     pub(super) fn expect_changes(&mut self, news: &Arc<News>, generation: u64) {
         self.changes = Some((Arc::clone(news), generation));

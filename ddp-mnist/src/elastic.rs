@@ -1,0 +1,99 @@
+//! The same training, which goes on in the same processes when a rank is lost: `--elastic`.
+
+use crate::args::Args;
+use crate::checkpoint::{Checkpoint, training};
+use crate::{Epoch, evaluate, model};
+use anyhow::Result;
+use report::{Meters, Progress, Run};
+use serde::{Deserialize, Serialize};
+use tch::nn::{ModuleT, VarStore};
+use tch_parallel::checkpoint::{check_destination, save};
+use tch_parallel::data::{DataLoader, DataLoaderOptions, DistributedSampler, SequentialSampler};
+use tch_parallel::distributed::DistributedDataParallel;
+use tch_parallel::elastic::{self, State};
+use tch_parallel::optim::Sgd;
+
+/// What a new rank must know, beside weights and optimizer.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+struct Job {
+    progress: Progress,
+    /// Of the current epoch, as far as the ranks saw it that are still there.
+    meters: Meters<1>,
+    /// The samples of a step of all ranks together.
+    batch_size: usize,
+}
+
+pub fn train(args: &Args) -> Result<()> {
+    let (train_set, test_set) = args.data.load()?;
+    let device = args.process_group.device()?;
+    let mut vs = VarStore::new(device);
+    let mlp = model::mlp(&vs.root());
+    let mut optimizer = Sgd::new(&vs, args.sgd())?;
+    let mut state = State::new(training(&mut vs, &mut optimizer), Job::default());
+
+    // What depends on the ranks is made anew whenever they change.
+    elastic::run(args.process_group.options(), &mut state, |group, state| {
+        let checkpoint = Checkpoint::new(args, group)?;
+        let model =
+            DistributedDataParallel::with_options(&mlp, state.training.vs, group, args.ddp()?)?;
+        let has_begun = state.has_begun();
+        if !has_begun {
+            if group.rank() == 0 && !args.no_save {
+                check_destination(&args.save)?;
+            }
+            state.progress = Job {
+                meters: Meters::default(),
+                progress: checkpoint.resume(state.training.vs, state.training.optimizer)?,
+                batch_size: args.batch_size * group.world_size(),
+            };
+        }
+        let Job { progress, meters, batch_size } = state.progress;
+        // Dropout differs from rank to rank, and is the same whenever the ranks change at this step.
+        let seed = args.seed.wrapping_add(group.rank() as i64 + progress.samples as i64);
+        tch::manual_seed(seed);
+
+        let sampler = DistributedSampler {
+            shuffle: !args.no_shuffle,
+            ..DistributedSampler::new(group, args.sampler_seed)
+        };
+        let options = args.loader(device.is_cuda());
+        let share = batch_size.div_ceil(group.world_size());
+        let options = DataLoaderOptions { batch_size: share, ..options };
+        let train_loader = DataLoader::with_options(train_set.clone(), sampler, options.clone())?;
+        let test_loader = DataLoader::with_options(test_set.clone(), SequentialSampler, options)?;
+
+        let report = args.report.going_on(has_begun);
+        let mut run = report.start(group, args.lr, progress)?.with_meters(meters);
+        let job = |run: &Run<'_, 1>| Job {
+            progress: run.progress(),
+            meters: *run.pass().meters(),
+            batch_size,
+        };
+        for epoch in progress.epoch..args.epochs {
+            for batch in run.epoch(&train_loader)? {
+                let (images, labels) = batch?;
+                let logits = model.forward(|mlp| mlp.forward_t(&images, true))?;
+                let loss = logits.cross_entropy_for_logits(&labels);
+                state.training.optimizer.zero_grad()?;
+                model.backward(&loss)?;
+                state.training.optimizer.step()?;
+                run.step([&loss], labels.size()[0])?;
+                state.progress = job(&run);
+                state.commit()?;
+                let training = &mut state.training;
+                checkpoint.save_if_due(training.vs, training.optimizer, &mut run)?;
+            }
+
+            let [train_loss] = run.end_epoch()?;
+            let (val_loss, accuracy) = evaluate(&mlp, &test_loader, device)?;
+            Epoch { epoch, train_loss, val_loss, accuracy }.tell(&mut run, group)?;
+            state.progress = job(&run);
+            state.commit()?;
+            checkpoint.save(state.training.vs, state.training.optimizer, run.progress())?;
+        }
+        if !args.no_save {
+            save(&args.save, state.training.vs, group)?;
+        }
+        run.end()
+    })
+}
