@@ -2,6 +2,7 @@
 //! one fails, a signal arrives, or the coordinator says so.
 
 mod regrouping;
+pub(crate) mod seats;
 
 use std::time::Instant;
 
@@ -15,6 +16,7 @@ use crate::rank::Rank;
 use crate::report;
 use crate::signals;
 use crate::supervisor::{Event, Supervisor};
+use seats::Seats;
 
 /// The stages in which ranks end, and the deadlines for the next stage.
 #[derive(Clone, Copy)]
@@ -37,10 +39,7 @@ pub(crate) struct Attempt<'a> {
     /// The one with all ranks, where those that replace others start.
     whole: Placement,
     master_port: u16,
-    /// The local ranks that the coordinator has last been told can go on.
-    claimed: Vec<u16>,
-    /// Whether ranks must be told that one is lost with their next places.
-    owes_loss: bool,
+    seats: Seats,
     phase: Phase,
     pub(crate) ranks: Vec<Rank>,
     /// Whether one has failed before anything else has ended the attempt.
@@ -68,8 +67,7 @@ impl<'a> Attempt<'a> {
             whole: placement.clone(),
             placement,
             master_port,
-            claimed: Vec::new(),
-            owes_loss: false,
+            seats: Seats::new(ranks.len() as u16),
             phase: Phase::Running,
             ranks,
             failed: false,
@@ -112,10 +110,10 @@ impl<'a> Attempt<'a> {
 
     fn hear(&mut self, message: ToAgent) -> Result<()> {
         match message {
-            ToAgent::Regroup { placement, master_port, ranks, is_loss, reason }
+            ToAgent::Regroup { placement, master_port, claim, is_loss, reason }
                 if matches!(self.phase, Phase::Running) && !self.has_succeeded() =>
             {
-                self.regroup(placement, master_port, ranks, is_loss, reason)?;
+                self.regroup(placement, master_port, claim, is_loss, reason)?;
             }
             // The first that ends the job names the culprit: the coordinator is gone after it.
             ToAgent::End(end) if self.end.as_ref().is_none_or(|earlier| earlier.next.is_some()) => {
@@ -141,8 +139,9 @@ impl<'a> Attempt<'a> {
         let others_can_go_on = self.others_can_go_on();
         let rank = &mut self.ranks[usize::from(local_rank)];
         let success = rank.reap(at)?.status.success();
+        self.seats.end(local_rank);
         if let Phase::Running | Phase::Noticing(_) = self.phase {
-            let is_unneeded = !rank.has_place && rank.was_signalled_by(at);
+            let is_unneeded = !self.seats.has_place(local_rank) && rank.was_signalled_by(at);
             if success {
                 self.end_replacements();
             } else if !is_unneeded {

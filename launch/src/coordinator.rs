@@ -172,10 +172,10 @@ fn perform(actions: Vec<Action>, ports: &mut Ports, tell: impl Fn(NodeId, ToAgen
                 let port = MasterPort::choose(fixed_port)?;
                 let master_port = port.number;
                 ports.push(port);
-                for (id, placement, ranks) in places {
+                for (id, placement, claim) in places {
                     let reason = reason.clone();
                     let places =
-                        ToAgent::Regroup { placement, master_port, ranks, is_loss, reason };
+                        ToAgent::Regroup { placement, master_port, claim, is_loss, reason };
                     tell(id, places);
                 }
             }

@@ -49,10 +49,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Nodes;
+use crate::attempt::seats::Claim;
 use crate::failure::Failure;
 
 /// The version of the protocol. It changes with every message that changes.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 /// How long a rank has to end after a signal.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
@@ -73,11 +74,11 @@ pub(crate) enum ToCoordinator {
     Join { proof: String, node: Node },
     /// A rank has failed.
     Failed(Failure),
-    /// This many ranks take part in a job whose ranks come and go, and can have a place in its next
+    /// The ranks take part in a job whose ranks come and go, and so many can have a place in its next
     /// generation.
-    TakesPart { ranks: u16 },
+    TakesPart(Claim),
     /// One of them has failed, and so many can go on.
-    Lost { failure: Failure, ranks: u16 },
+    Lost { failure: Failure, claim: Claim },
     /// The group of this generation has failed, though no rank is known to have.
     Broken { generation: u32 },
     /// The answer to a `Notice`: the ranks have had their time or have all ended, and what they know
@@ -110,11 +111,11 @@ pub(crate) enum ToAgent {
     Wait { reason: String },
     /// Starts the ranks, with a MASTER_PORT that no generation before has had.
     Start { placement: Placement, master_port: u16 },
-    /// Gives `ranks` of the living ranks new places, and replaces those that have failed.
+    /// Gives the ranks of a claim new places, and replaces those that have failed.
     Regroup {
         placement: Placement,
         master_port: u16,
-        ranks: u16,
+        claim: Claim,
         /// Whether one of the last generation is gone, so that the others wait for it.
         is_loss: bool,
         /// What to say of it.

@@ -86,8 +86,6 @@ pub(crate) struct Rank {
     pub(crate) started_in: u32,
     /// How it is told its place, once it has said that it takes part in a job whose ranks come and go.
     pub(crate) channel: Option<UnixStream>,
-    /// Whether it has a place: one that replaces another gets it once it takes part.
-    pub(crate) has_place: bool,
     /// What it writes.
     pub(crate) output: Output,
     /// How it ended; `None` while it runs.
@@ -136,7 +134,6 @@ impl Rank {
             pid,
             started_in,
             channel: None,
-            has_place: true,
             output,
             end: None,
             error_file,

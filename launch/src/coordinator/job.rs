@@ -14,6 +14,7 @@ use tch_parallel_contract::NOTICE;
 
 use super::cause::{Cause, Kind, name};
 use super::terms::Terms;
+use crate::attempt::seats::Claim;
 use crate::protocol::connection::Loss;
 use crate::protocol::{End, GRACE, Node, Placement, ToAgent, ToCoordinator};
 
@@ -51,9 +52,9 @@ pub(crate) enum Action {
     /// Start the ranks of all these nodes, with a port for rank 0 that none has had before unless it
     /// is fixed.
     Start { placements: Vec<(NodeId, Placement)>, fixed_port: Option<u16> },
-    /// Give so many living ranks of these nodes new places, with a port like that.
+    /// Give the living ranks of these nodes new places, with a port like that.
     Regroup {
-        places: Vec<(NodeId, Placement, u16)>,
+        places: Vec<(NodeId, Placement, Claim)>,
         fixed_port: Option<u16>,
         is_loss: bool,
         reason: Option<String>,
@@ -68,7 +69,7 @@ pub(crate) struct Job {
     /// Those whose ranks belong to this generation, by node rank. Others wait for a place.
     group: Vec<NodeId>,
     /// How many of a node's ranks can be given new places while they run, if it has said so.
-    taking_part: BTreeMap<NodeId, u16>,
+    taking_part: BTreeMap<NodeId, Claim>,
     /// Those that end by themselves.
     leaving: BTreeSet<NodeId>,
     /// When each was last heard of.
@@ -230,12 +231,10 @@ impl Job {
                 let cause = Cause::new(name(rank, node), Kind::Failed(failure), now);
                 self.note(cause, now);
             }
-            (ToCoordinator::TakesPart { ranks }, Phase::Running { .. }) => {
-                self.take_part(id, ranks)
-            }
-            (ToCoordinator::Lost { failure, ranks }, Phase::Running { .. }) => {
+            (ToCoordinator::TakesPart(claim), Phase::Running { .. }) => self.take_part(id, claim),
+            (ToCoordinator::Lost { failure, claim }, Phase::Running { .. }) => {
                 let cause = Cause::new(name(rank, node), Kind::Failed(failure), now);
-                self.go_on_without(id, cause, ranks, now);
+                self.go_on_without(id, cause, claim, now);
             }
             (ToCoordinator::Broken { generation }, Phase::Running { .. }) => {
                 self.mend(generation);

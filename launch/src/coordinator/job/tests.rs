@@ -5,6 +5,7 @@ mod elastic;
 mod ending;
 mod gathering;
 mod regrouping;
+mod simulation;
 
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use tch_parallel_contract::NOTICE;
 
 use super::{Action, Event, Job, NodeId};
 use crate::args::Nodes;
+use crate::attempt::seats::Claim;
 use crate::coordinator::terms::Terms;
 use crate::failure::{Failure, Fault};
 use crate::protocol::connection::Loss;
@@ -31,7 +33,7 @@ fn node(rank: Option<u16>, host: &str, nodes: (u16, u16)) -> Node {
 }
 
 /// A node, its place, and how many of its ranks have one.
-type Regrouped = (NodeId, Placement, u16);
+type Regrouped = (NodeId, Placement, Claim);
 
 /// A job, and what it has told the nodes.
 struct Scene {

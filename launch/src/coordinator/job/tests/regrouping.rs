@@ -4,19 +4,22 @@ use super::*;
 
 impl Scene {
     fn takes_part(&mut self, id: NodeId, ranks: u16, at: f64) {
-        self.event(id, Event::Said(ToCoordinator::TakesPart { ranks }), at);
+        let claim = Claim { number: 0, ranks };
+        self.event(id, Event::Said(ToCoordinator::TakesPart(claim)), at);
     }
 
     fn lose_rank(&mut self, id: NodeId, rank: u32, left: u16, at: f64) {
         let failure = Failure::example(rank, Fault::Own, self.at(at));
-        self.event(id, Event::Said(ToCoordinator::Lost { failure, ranks: left }), at);
+        let claim = Claim { number: 0, ranks: left };
+        self.event(id, Event::Said(ToCoordinator::Lost { failure, claim }), at);
     }
 
     /// Of the last generation: whether a rank is lost, the number of ranks, and each node's first rank and
     /// number of ranks.
     fn generation(&self) -> (bool, u32, Vec<(u32, u16)>) {
         let (is_loss, places) = self.regrouped.last().unwrap();
-        let nodes = places.iter().map(|(_, place, ranks)| (place.first_rank, *ranks)).collect();
+        let nodes =
+            places.iter().map(|(_, place, claim)| (place.first_rank, claim.ranks)).collect();
         (*is_loss, places[0].1.world_size, nodes)
     }
 }

@@ -1,0 +1,107 @@
+//! Which local ranks of a node have a place in a job whose ranks come and go. Pure, so that it can be simulated.
+
+use serde::{Deserialize, Serialize};
+
+/// The local ranks of a node.
+pub(crate) struct Seats {
+    seats: Vec<Seat>,
+    /// What the coordinator has been told and may still answer.
+    claims: Vec<Vec<Seat>>,
+    /// How many it has answered.
+    answered: u32,
+}
+
+/// A local rank, and what is known of its process.
+#[derive(Clone, Copy)]
+struct Seat {
+    local_rank: u16,
+    /// How many processes it had before.
+    tenant: u32,
+    runs: bool,
+    /// Whether the process has said that it can be given another place.
+    takes_part: bool,
+    /// One that replaces another gets its place once it takes part.
+    has_place: bool,
+}
+
+/// How many ranks of a node can have a place in the next generation. Later ones of a node have higher numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Claim {
+    pub(crate) number: u32,
+    pub(crate) ranks: u16,
+}
+
+impl Seats {
+    /// Ranks that have just been started, all with a place.
+    pub(crate) fn new(count: u16) -> Self {
+        let seat = |local_rank| {
+            let (runs, takes_part, has_place) = (true, false, true);
+            Seat { local_rank, tenant: 0, runs, takes_part, has_place }
+        };
+        Seats { seats: (0..count).map(seat).collect(), claims: Vec::new(), answered: 0 }
+    }
+
+    fn seat(&mut self, local_rank: u16) -> &mut Seat {
+        &mut self.seats[usize::from(local_rank)]
+    }
+
+    pub(crate) fn has_place(&self, local_rank: u16) -> bool {
+        self.seats[usize::from(local_rank)].has_place
+    }
+
+    /// A rank can be given another place. Returns what to tell the coordinator, unless a rank that has a place
+    /// has said nothing yet.
+    pub(crate) fn take_part(&mut self, local_rank: u16) -> Option<Claim> {
+        self.seat(local_rank).takes_part = true;
+        self.all_take_part().then(|| self.claim())
+    }
+
+    /// A rank has ended.
+    pub(crate) fn end(&mut self, local_rank: u16) {
+        self.seat(local_rank).runs = false;
+    }
+
+    /// Whether all that have a place can be given another one.
+    pub(crate) fn all_take_part(&self) -> bool {
+        self.seats.iter().all(|seat| seat.takes_part || !seat.has_place)
+    }
+
+    /// What can have a place in the next generation.
+    pub(crate) fn claim(&mut self) -> Claim {
+        let there = self.seats.iter().filter(|seat| seat.runs && seat.takes_part);
+        self.claims.push(there.copied().collect());
+        let number = self.answered + self.claims.len() as u32 - 1;
+        Claim { number, ranks: self.claims.last().map_or(0, Vec::len) as u16 }
+    }
+
+    /// The local ranks whose process has ended: each gets a new one.
+    pub(crate) fn refill(&mut self) -> Vec<u16> {
+        let ended = self.seats.iter_mut().filter(|seat| !seat.runs);
+        let refill = |seat: &mut Seat| {
+            let Seat { local_rank, tenant, .. } = *seat;
+            let (runs, takes_part, has_place) = (true, false, false);
+            *seat = Seat { local_rank, tenant: tenant + 1, runs, takes_part, has_place };
+            local_rank
+        };
+        ended.map(refill).collect()
+    }
+
+    /// The coordinator has places for this claim. Returns the local ranks that take them, with their numbers. One
+    /// that has ended since then takes none: the coordinator has been told, and another generation follows.
+    pub(crate) fn take_places(&mut self, claim: Claim) -> Vec<(u16, u16)> {
+        let Some(index) = claim.number.checked_sub(self.answered) else { return Vec::new() };
+        let Some(claimed) = self.claims.get(index as usize).cloned() else { return Vec::new() };
+        // Another rank may come in with the same ones: all go through both generations.
+        let mut taken = Vec::new();
+        for (number, Seat { local_rank, tenant, .. }) in (0..).zip(claimed) {
+            let seat = self.seat(local_rank);
+            if seat.runs && seat.tenant == tenant {
+                seat.has_place = true;
+                taken.push((number, local_rank));
+            }
+        }
+        self.claims.drain(..index as usize);
+        self.answered = claim.number;
+        taken
+    }
+}

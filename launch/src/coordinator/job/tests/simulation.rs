@@ -1,0 +1,436 @@
+//! Jobs whose ranks come and go, under random kills, delays and partitions: the coordinator, and the seats of every
+//! node, with simulated processes, network and clock. A schedule is its seed.
+//!
+//! The processes do what `tch_parallel::elastic` does: they meet in a generation, bring each other up to the one that
+//! has come furthest, take steps together, and leave for the next generation when an exchange fails or a place in it
+//! has come.
+
+mod ranks;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+
+use super::*;
+use crate::attempt::seats::Seats;
+use ranks::{Group, Pid, Process, Seated};
+
+/// The schedules of the test. Each has its number as its seed.
+const SCHEDULES: u64 = 10_000;
+
+/// How long nothing is disturbed before the job must run again. The longest partition, a rank that waits in
+/// vain, and a restart of all fit into it.
+const QUIET: u64 = 60_000;
+
+/// What happens at a moment.
+enum Happening {
+    Coordinator(NodeId, Event),
+    Agent(NodeId, ToAgent),
+    /// The launcher of this node has noticed the end of a process.
+    Ended(NodeId, Pid),
+    /// A rank says that it takes part.
+    TakesPart(Pid),
+    /// A rank says that its group has failed.
+    Broken(Pid, u32),
+    /// A rank is told its place.
+    Place(Pid, Seated),
+    /// A rank comes to the exchange with this number in its generation.
+    Arrives(Pid, u32, u64),
+    /// An exchange ends for a rank.
+    Exchanged(Pid, u32, u64),
+    /// An exchange fails for a rank, because another is gone.
+    Fails(Pid, u32),
+    /// A rank has looked for a place for so long.
+    LooksInVain(Pid, u32, u32),
+    Kill,
+    LoseHost,
+    Stall,
+}
+
+struct Node {
+    seats: Seats,
+    pids: Vec<Pid>,
+    placement: Placement,
+    /// Whether its ranks run and none has been told to end.
+    runs: bool,
+}
+
+struct Simulation {
+    random: StdRng,
+    begin: Instant,
+    now: u64,
+    queue: BTreeMap<(u64, u64), Happening>,
+    count: u64,
+    /// Milliseconds: the longest time of a message, and the time between two steps.
+    delay: u64,
+    pace: Range<u64>,
+    /// When the last message on each connection arrives: none overtakes another.
+    arrivals: BTreeMap<(NodeId, bool), u64>,
+    /// How many were sent between nodes.
+    messages: usize,
+    job: Job,
+    nodes: BTreeMap<NodeId, Node>,
+    /// The hosts that are lost.
+    lost: BTreeSet<NodeId>,
+    processes: Vec<Process>,
+    groups: BTreeMap<u32, Group>,
+    /// The steps that all ranks of a generation have committed.
+    safe: u64,
+    /// The generation of the last step, and its time.
+    last_step: (u32, u64),
+    is_over: bool,
+}
+
+impl Simulation {
+    /// The size of the job, its limit of restarts and all that happens depend on the seed alone.
+    fn new(seed: u64) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let count = random.random_range(1..=4);
+        let (ranks, most) = (1 + (seed % 4) as u16, if seed.is_multiple_of(7) { 3 } else { 1000 });
+        Self::of(count, ranks, most, random)
+    }
+
+    /// A job of so many nodes, which have joined.
+    fn of(count: u16, ranks: u16, max_restarts: u32, mut random: StdRng) -> Self {
+        let nodes = (1, count);
+        let node =
+            |id: u16| super::Node { ranks, max_restarts, ..node(None, &format!("h{id}"), nodes) };
+        let terms = Terms {
+            own: node(0),
+            heartbeat_timeout: Duration::from_secs(15),
+            join_timeout: Duration::from_secs(600),
+            last_call_timeout: Duration::from_millis(1),
+            fixed_port: None,
+        };
+        let begin = Instant::now();
+        let delay = *[2, 20, 200].choose(&mut random).unwrap();
+        let mut it = Simulation {
+            begin,
+            now: 0,
+            queue: BTreeMap::new(),
+            count: 0,
+            delay,
+            pace: 50..150,
+            arrivals: BTreeMap::new(),
+            messages: 0,
+            job: Job::new(terms, begin),
+            nodes: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            processes: Vec::new(),
+            groups: BTreeMap::new(),
+            safe: 0,
+            last_step: (0, 0),
+            is_over: false,
+            random,
+        };
+        for id in 0..count {
+            it.coordinate(id.into(), Event::Joined(node(id)));
+        }
+        it
+    }
+
+    fn at(&self, moment: u64) -> Instant {
+        self.begin + Duration::from_millis(moment)
+    }
+
+    fn after(&mut self, milliseconds: u64, happening: Happening) {
+        self.count += 1;
+        self.queue.insert((self.now + milliseconds, self.count), happening);
+    }
+
+    /// A short time, at random.
+    fn soon(&mut self) -> u64 {
+        self.random.random_range(0..=self.delay)
+    }
+
+    /// Sends something between a node and the coordinator.
+    fn send(&mut self, id: NodeId, to_agent: bool, happening: Happening) {
+        self.messages += 1;
+        let moment = self.now + self.soon();
+        let last = self.arrivals.entry((id, to_agent)).or_default();
+        *last = moment.max(*last);
+        let wait = *last - self.now;
+        self.after(wait, happening);
+    }
+
+    fn tell(&mut self, id: NodeId, message: ToCoordinator) {
+        self.send(id, false, Happening::Coordinator(id, Event::Said(message)));
+    }
+
+    fn coordinate(&mut self, id: NodeId, event: Event) {
+        let actions = self.job.handle(id, event, self.at(self.now));
+        self.perform(actions);
+    }
+
+    fn perform(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            match action {
+                Action::Tell(id, message) => self.send(id, true, Happening::Agent(id, message)),
+                Action::Start { placements, .. } => {
+                    for (id, placement) in placements {
+                        let start = ToAgent::Start { placement, master_port: 1 };
+                        self.send(id, true, Happening::Agent(id, start));
+                    }
+                }
+                Action::Regroup { places, is_loss, reason, .. } => {
+                    for (id, placement, claim) in places {
+                        let reason = reason.clone();
+                        let places =
+                            ToAgent::Regroup { placement, master_port: 1, claim, is_loss, reason };
+                        self.send(id, true, Happening::Agent(id, places));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs for so long.
+    fn run(&mut self, milliseconds: u64) {
+        let end = self.now + milliseconds;
+        loop {
+            let due =
+                self.job.due().map(|due| due.duration_since(self.begin).as_millis() as u64 + 1);
+            let next = self.queue.first_key_value().map(|((moment, _), _)| *moment);
+            let moment = due.unwrap_or(u64::MAX).min(next.unwrap_or(u64::MAX)).max(self.now);
+            if moment > end {
+                self.now = end;
+                return;
+            }
+            self.now = moment;
+            if due.is_some_and(|due| due <= moment) {
+                let actions = self.job.pass_time(self.at(moment));
+                self.perform(actions);
+            }
+            if next == Some(moment)
+                && let Some((_, happening)) = self.queue.pop_first()
+            {
+                self.happen(happening);
+            }
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Coordinator(id, event) => self.coordinate(id, event),
+            Happening::Agent(id, _) if self.lost.contains(&id) => {}
+            Happening::Agent(id, message) => self.agent(id, message),
+            Happening::Ended(id, pid) => self.ended(id, pid),
+            Happening::TakesPart(pid) => self.takes_part(pid),
+            Happening::Broken(pid, generation) => {
+                let Process { node, lives, .. } = self.processes[pid];
+                if lives && self.nodes.get(&node).is_some_and(|node| node.runs) {
+                    self.tell(node, ToCoordinator::Broken { generation });
+                }
+            }
+            Happening::Place(pid, place) => self.hear(pid, place),
+            Happening::Arrives(pid, generation, number) => self.arrive(pid, generation, number),
+            Happening::Exchanged(pid, generation, number) => {
+                self.exchanged(pid, generation, number);
+            }
+            Happening::Fails(pid, generation) => self.fail(pid, generation),
+            Happening::LooksInVain(pid, generation, times) => self.look(pid, generation, times),
+            Happening::Kill => {
+                let living: Vec<Pid> =
+                    (0..self.processes.len()).filter(|pid| self.processes[*pid].lives).collect();
+                if let Some(pid) = living.choose(&mut self.random) {
+                    self.kill(*pid);
+                }
+            }
+            Happening::LoseHost => {
+                let others: Vec<NodeId> = self.nodes.keys().copied().filter(|id| *id > 0).collect();
+                if let Some(id) = others.choose(&mut self.random).copied() {
+                    self.end_all(id);
+                    self.nodes.remove(&id);
+                    self.lost.insert(id);
+                    self.send(id, false, Happening::Coordinator(id, Event::Lost(Loss::Closed)));
+                }
+            }
+            Happening::Stall => {
+                let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
+                let id = *ids.choose(&mut self.random).unwrap();
+                let until = self.now + self.random.random_range(100..10_000);
+                let to_agent = self.random.random();
+                let last = self.arrivals.entry((id, to_agent)).or_default();
+                *last = until.max(*last);
+            }
+        }
+    }
+
+    /// What a node's launcher does when it is told this.
+    fn agent(&mut self, id: NodeId, message: ToAgent) {
+        match message {
+            ToAgent::Start { placement, .. } => self.start(id, placement),
+            ToAgent::Regroup { placement, claim, is_loss, .. } => {
+                self.regroup(id, placement, claim, is_loss);
+            }
+            ToAgent::Notice => self.tell(id, ToCoordinator::Noticed),
+            ToAgent::End(end) => {
+                self.is_over |= end.next.is_none();
+                self.end_all(id);
+                self.tell(id, ToCoordinator::Gone);
+            }
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, id: NodeId, placement: Placement) {
+        let count = self.job.nodes[&id].ranks;
+        let pids = (0..count).map(|local_rank| self.spawn(id, local_rank)).collect();
+        let seats = Seats::new(count);
+        self.nodes.insert(id, Node { seats, pids, placement, runs: true });
+        // All go on from a checkpoint.
+        self.safe = 0;
+    }
+
+    fn spawn(&mut self, node: NodeId, local_rank: u16) -> Pid {
+        let pid = self.processes.len();
+        self.processes.push(Process::new(node, local_rank));
+        let set_up = self.random.random_range(100..600);
+        self.after(set_up, Happening::TakesPart(pid));
+        pid
+    }
+
+    /// The node whose launcher still watches this process.
+    fn watched(&mut self, pid: Pid) -> Option<&mut Node> {
+        let Process { node, local_rank, .. } = self.processes[pid];
+        let node = self.nodes.get_mut(&node)?;
+        (node.runs && node.pids[usize::from(local_rank)] == pid).then_some(node)
+    }
+
+    fn takes_part(&mut self, pid: Pid) {
+        let Process { node: id, local_rank, lives, .. } = self.processes[pid];
+        let Some(node) = self.watched(pid).filter(|_| lives) else { return };
+        let placement = node.placement.clone();
+        let has_place = node.seats.has_place(local_rank);
+        let claim = node.seats.take_part(local_rank);
+        if has_place {
+            self.tell_place(pid, &placement, local_rank, false);
+        }
+        if let Some(claim) = claim {
+            self.tell(id, ToCoordinator::TakesPart(claim));
+        }
+    }
+
+    fn tell_place(&mut self, pid: Pid, placement: &Placement, number: u16, is_loss: bool) {
+        let place = Seated {
+            generation: placement.generation,
+            rank: placement.rank(number),
+            world_size: placement.world_size,
+            is_loss,
+        };
+        // The connection to a rank is a host's own, and keeps the order.
+        self.after(1, Happening::Place(pid, place));
+    }
+
+    fn ended(&mut self, id: NodeId, pid: Pid) {
+        let local_rank = self.processes[pid].local_rank;
+        let at = self.at(self.now);
+        let Some(node) = self.watched(pid) else { return };
+        let others_can_go_on = node.seats.all_take_part();
+        node.seats.end(local_rank);
+        let failure = Failure::example(node.placement.rank(local_rank), Fault::Own, at);
+        let message = match others_can_go_on {
+            true => ToCoordinator::Lost { failure, claim: node.seats.claim() },
+            false => ToCoordinator::Failed(failure),
+        };
+        self.tell(id, message);
+    }
+
+    fn regroup(&mut self, id: NodeId, placement: Placement, claim: Claim, is_loss: bool) {
+        let Some(node) = self.nodes.get_mut(&id).filter(|node| node.runs) else { return };
+        assert!(placement.restarts <= self.job.terms.own.max_restarts);
+        node.placement = placement.clone();
+        for local_rank in node.seats.refill() {
+            let pid = self.spawn(id, local_rank);
+            self.nodes.get_mut(&id).unwrap().pids[usize::from(local_rank)] = pid;
+        }
+        let (node, mut told) = (self.nodes.get_mut(&id).unwrap(), Vec::new());
+        for (number, local_rank) in node.seats.take_places(claim) {
+            let pid = node.pids[usize::from(local_rank)];
+            told.push((number, pid));
+        }
+        for (number, pid) in told {
+            self.tell_place(pid, &placement, number, is_loss);
+        }
+    }
+
+    /// A node's launcher ends all its ranks.
+    fn end_all(&mut self, id: NodeId) {
+        if let Some(node) = self.nodes.get_mut(&id) {
+            node.runs = false;
+            node.pids.clone().into_iter().for_each(|pid| self.kill(pid));
+        }
+    }
+
+    fn kill(&mut self, pid: Pid) {
+        if std::mem::take(&mut self.processes[pid].lives) {
+            self.leave(pid);
+            let (node, wait) = (self.processes[pid].node, 1 + self.soon());
+            self.after(wait, Happening::Ended(node, pid));
+        }
+    }
+}
+
+#[test]
+fn after_any_kills_delays_and_partitions_all_ranks_train_together_or_the_job_has_ended() {
+    for seed in 0..SCHEDULES {
+        let mut it = Simulation::new(seed);
+        it.run(2000);
+        for _ in 0..it.random.random_range(1..12) {
+            let happening = match it.random.random_range(0..20) {
+                0 => Happening::LoseHost,
+                1 | 2 => Happening::Stall,
+                _ => Happening::Kill,
+            };
+            let wait = it.random.random_range(0..1500);
+            it.after(wait, happening);
+            let pause = it.random.random_range(0..1500);
+            it.run(pause);
+        }
+        it.pace = 1500..2500;
+        it.run(QUIET);
+        let living: Vec<_> = it.processes.iter().filter(|process| process.lives).collect();
+        let seats = it.nodes.values().filter(|node| node.runs).map(|node| node.pids.len());
+        if it.is_over {
+            assert!(living.is_empty(), "seed {seed}: the job has ended, but not its ranks");
+            continue;
+        }
+        assert_eq!(living.len(), seats.sum::<usize>(), "seed {seed}");
+        let (generation, at) = it.last_step;
+        assert!(
+            it.now - at < 5000,
+            "seed {seed}: the ranks have not trained for {} ms",
+            it.now - at
+        );
+        let all_are_there = living.iter().all(|process| {
+            let seated = process.seated.as_ref();
+            seated.is_some_and(|seated| {
+                seated.generation == generation && seated.world_size == living.len() as u32
+            })
+        });
+        assert!(all_are_there, "seed {seed}: not all ranks train in generation {generation}");
+    }
+}
+
+#[test]
+fn a_thousand_nodes_agree_in_one_message_to_the_coordinator_and_one_to_each_of_them() {
+    let mut it = Simulation::of(1000, 1, 1, StdRng::seed_from_u64(0));
+    // The others have long gone on when another rank is there.
+    it.delay = 2;
+    it.run(2000);
+    let (lost, before) = (it.processes.len() / 2, it.messages);
+    assert!(it.last_step.1 > 1000, "all train");
+    it.kill(lost);
+    let is_without = |it: &Simulation| it.last_step.0 == 1;
+    let began = it.now;
+    while !is_without(&it) && it.now < began + 5000 {
+        it.run(1);
+    }
+    assert!(is_without(&it));
+    assert_eq!(it.messages - before, 1 + 1000);
+    // The kill is noticed, told and answered, the ranks meet, and take a step.
+    assert!(it.now - began <= 5 * it.delay + it.pace.end, "it took {} ms", it.now - began);
+}

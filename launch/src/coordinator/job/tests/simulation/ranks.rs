@@ -1,0 +1,219 @@
+//! What the simulated processes do: as `tch_parallel::elastic`, but for the weights, of which only the number of steps
+//! is known.
+
+use super::*;
+
+/// Milliseconds. How long a rank looks for a place before it says that its group has failed, and then before
+/// it ends: `NOTICE` of `tch_parallel::elastic`.
+const NOTICE_OF_RANKS: u64 = 1000;
+
+/// The number of a process.
+pub(super) type Pid = usize;
+
+/// A place in a generation.
+#[derive(Clone, Debug)]
+pub(super) struct Seated {
+    pub(super) generation: u32,
+    pub(super) rank: u32,
+    pub(super) world_size: u32,
+    pub(super) is_loss: bool,
+}
+
+/// A rank's process.
+pub(super) struct Process {
+    pub(super) node: NodeId,
+    pub(super) local_rank: u16,
+    pub(super) lives: bool,
+    places: VecDeque<Seated>,
+    newest: Option<u32>,
+    /// The generation that it is in.
+    pub(super) seated: Option<Seated>,
+    /// The one that it was in last.
+    last: u32,
+    /// The steps that its weights have had; `None` for one that has not met the others.
+    pub(super) steps: Option<u64>,
+}
+
+/// The ranks in one generation.
+#[derive(Default)]
+pub(super) struct Group {
+    members: BTreeMap<u32, Pid>,
+    world_size: u32,
+    /// Who has come to the current exchange, whose number it is.
+    arrived: Vec<Pid>,
+    number: u64,
+    /// For whom it has not ended.
+    pending: Vec<Pid>,
+    /// For how many it has.
+    ended: u32,
+}
+
+impl Process {
+    pub(super) fn new(node: NodeId, local_rank: u16) -> Self {
+        Process {
+            node,
+            local_rank,
+            lives: true,
+            places: VecDeque::new(),
+            newest: None,
+            seated: None,
+            last: 0,
+            steps: None,
+        }
+    }
+}
+
+impl Simulation {
+    /// An exchange fails, because another rank is gone.
+    pub(super) fn fail(&mut self, pid: Pid, generation: u32) {
+        if self.is_in(pid, generation) {
+            self.leave(pid);
+            self.next_place(pid);
+        }
+    }
+
+    /// A rank has looked for a place for so long.
+    pub(super) fn look(&mut self, pid: Pid, generation: u32, times: u32) {
+        let process = &self.processes[pid];
+        if !process.lives || process.seated.is_some() || process.last != generation {
+            return;
+        }
+        if times == 1 {
+            self.after(1, Happening::Broken(pid, generation));
+            self.after(NOTICE_OF_RANKS, Happening::LooksInVain(pid, generation, 2));
+        } else {
+            self.kill(pid);
+        }
+    }
+
+    /// A rank hears of a place.
+    pub(super) fn hear(&mut self, pid: Pid, place: Seated) {
+        let process = &mut self.processes[pid];
+        if !process.lives {
+            return;
+        }
+        assert!(process.newest < Some(place.generation), "{place:?} is older than another");
+        let (generation, is_loss) = (place.generation, place.is_loss);
+        if is_loss {
+            process.places.clear();
+        }
+        process.newest = Some(generation);
+        process.places.push_back(place);
+        if is_loss {
+            self.leave(pid);
+        }
+        self.next_place(pid);
+    }
+
+    /// A rank that is in no generation takes its next place.
+    fn next_place(&mut self, pid: Pid) {
+        let process = &mut self.processes[pid];
+        if process.seated.is_some() || !process.lives {
+            return;
+        }
+        let Some(place) = process.places.pop_front() else {
+            let generation = process.last;
+            self.after(NOTICE_OF_RANKS, Happening::LooksInVain(pid, generation, 1));
+            return;
+        };
+        let generation = place.generation;
+        process.seated = Some(place);
+        process.last = generation;
+        let wait = self.soon();
+        self.after(wait, Happening::Arrives(pid, generation, 0));
+    }
+
+    fn is_in(&self, pid: Pid, generation: u32) -> bool {
+        let process = &self.processes[pid];
+        process.seated.as_ref().is_some_and(|seated| seated.generation == generation)
+    }
+
+    /// A rank leaves its generation: nobody there can exchange anything with it any more, though some may just
+    /// have.
+    pub(super) fn leave(&mut self, pid: Pid) {
+        let Some(seated) = self.processes[pid].seated.take() else { return };
+        let Some(group) = self.groups.get_mut(&seated.generation) else { return };
+        group.arrived.retain(|other| *other != pid);
+        let others = group.members.values().copied().filter(|other| *other != pid);
+        for other in others.collect::<Vec<_>>() {
+            let has_all: bool = self.random.random();
+            let group = self.groups.get_mut(&seated.generation).unwrap();
+            if !has_all {
+                group.pending.retain(|pending| *pending != other);
+            }
+            let wait = self.soon();
+            self.after(wait, Happening::Fails(other, seated.generation));
+        }
+    }
+
+    /// A rank waits for the others of its generation.
+    pub(super) fn arrive(&mut self, pid: Pid, generation: u32, number: u64) {
+        if !self.is_in(pid, generation) {
+            return;
+        }
+        let Seated { rank, world_size, .. } = self.processes[pid].seated.clone().unwrap();
+        let group = self.groups.entry(generation).or_default();
+        if number == 0 {
+            let other = group.members.insert(rank, pid);
+            assert!(other.is_none(), "two processes are rank {rank} of generation {generation}");
+            assert!(group.world_size == 0 || group.world_size == world_size);
+            group.world_size = world_size;
+        }
+        group.arrived.push(pid);
+        if group.arrived.len() < world_size as usize {
+            return;
+        }
+        assert_eq!(group.members.len(), world_size as usize);
+        let members = std::mem::take(&mut group.arrived);
+        (group.number, group.pending, group.ended) = (number, members.clone(), 0);
+        let steps = members.iter().map(|pid| self.processes[*pid].steps);
+        if number == 0 {
+            let newest = steps.max().flatten().unwrap_or(0);
+            // Without any rank that has the weights, the training begins again.
+            let is_kept = |it: &Process| it.lives && it.steps >= Some(self.safe);
+            let is_lost = newest < self.safe && self.processes.iter().any(is_kept);
+            assert!(!is_lost, "a step that all have committed is lost");
+            self.safe = self.safe.min(newest);
+        } else {
+            let all: Vec<_> = steps.collect();
+            assert!(all.iter().all(|it| *it == all[0]), "ranks take different steps: {all:?}");
+            assert!(generation >= self.last_step.0, "two generations train");
+            self.last_step = (generation, self.now);
+        }
+        for pid in members {
+            let wait = 1 + self.soon();
+            self.after(wait, Happening::Exchanged(pid, generation, number));
+        }
+    }
+
+    /// An exchange ends for a rank: it knows which step the others are at, or commits one.
+    pub(super) fn exchanged(&mut self, pid: Pid, generation: u32, number: u64) {
+        let Some(group) = self.groups.get_mut(&generation) else { return };
+        let has_all = group.number == number && group.pending.contains(&pid);
+        if !has_all || !self.is_in(pid, generation) {
+            return;
+        }
+        let group = self.groups.get_mut(&generation).unwrap();
+        group.pending.retain(|other| *other != pid);
+        group.ended += 1;
+        let all_have_ended = group.ended == group.world_size;
+        let members: Vec<Pid> = group.members.values().copied().collect();
+        if number == 0 {
+            // The weights come from one that has the newest, and may have gone on meanwhile only by none.
+            let newest = members.iter().filter_map(|pid| self.processes[*pid].steps).max();
+            self.processes[pid].steps = newest.or(Some(0));
+        } else {
+            let steps = self.processes[pid].steps.map(|steps| steps + 1);
+            self.processes[pid].steps = steps;
+            if all_have_ended {
+                self.safe = self.safe.max(steps.unwrap_or(0));
+            }
+            if self.processes[pid].newest > Some(generation) {
+                self.leave(pid);
+                return self.next_place(pid);
+            }
+        }
+        let wait = self.random.random_range(self.pace.clone());
+        self.after(wait, Happening::Arrives(pid, generation, number + 1));
+    }
+}
