@@ -46,17 +46,13 @@ pub fn loss_of(model: &impl ModuleT, xs: &Tensor) -> Tensor {
     model.forward_t(xs, true).square().mean(Kind::Float)
 }
 
-pub fn sgd(vs: &VarStore) -> Sgd {
-    Sgd::new(vs, SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() }).unwrap()
-}
-
 #[test]
 fn two_ranks_train_what_distributed_data_parallel_trains() {
     on_ranks(2, |group| {
         let (vs, other) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
         let model = sharded(&vs, group);
         let ddp = DistributedDataParallel::new(whole(&other), &other, group).unwrap();
-        let (mut optimizer, mut of_ddp) = (sgd(&vs), sgd(&other));
+        let (mut optimizer, mut of_ddp) = (sgd(&vs, 0.5), sgd(&other, 0.5));
         for (name, parameter) in model.full_state_dict().unwrap() {
             assert_eq!(parameter, other.variables()[&name], "{name} at first");
         }
@@ -106,7 +102,7 @@ fn a_step_between_two_passes_is_seen_even_if_the_root_was_left_whole() {
         model.backward(&loss_of(&model, &xs)).unwrap();
         // Leaves the root whole.
         let before = no_grad(|| loss_of(&model, &xs));
-        sgd(&vs).step().unwrap();
+        sgd(&vs, 0.5).step().unwrap();
         let after = no_grad(|| loss_of(&model, &xs));
         assert_ne!(before, after);
         let weights = model.full_state_dict().unwrap();
@@ -166,7 +162,7 @@ fn a_block_takes_and_returns_several_tensors_some_without_gradients() {
             if second > 0.0 {
                 loss += others[0].sum(Kind::Float) * 3.0;
             }
-            sgd(&vs).zero_grad().unwrap();
+            sgd(&vs, 0.5).zero_grad().unwrap();
             block.backward(&loss).unwrap();
             let expected = [("block.a", 2.0 * first), ("block.b", 6.0 * second)];
             for (name, value) in expected {
@@ -214,7 +210,7 @@ fn an_infinite_gradient_on_one_rank_skips_the_step_on_all() {
     on_ranks(2, |group| {
         let vs = VarStore::new(Device::Cpu);
         let model = sharded(&vs, group);
-        let mut optimizer = sgd(&vs);
+        let mut optimizer = sgd(&vs, 0.5);
         let mut scaler = GradScaler::new(GradScalerOptions::default()).unwrap();
         let mut made = Vec::new();
         for is_infinite in [false, true] {

@@ -1,6 +1,6 @@
 //! What a sharded model refuses, and how it goes on after a pass that failed.
 
-use crate::fully_shard::{Net, batch, loss_of, sgd, sharded};
+use crate::fully_shard::{Net, batch, loss_of, sharded};
 use crate::prelude::*;
 
 /// The gradients of a store's shards, by name.
@@ -54,7 +54,7 @@ fn what_would_be_silently_wrong_with_shards_is_refused() {
         let mut vs = VarStore::new(Device::Cpu);
         let model = sharded(&vs, group);
         model.backward(&loss_of(&model, &batch(group, 0))).unwrap();
-        let zero = ZeroRedundancyOptimizer::new(sgd(&vs), group).step().unwrap_err();
+        let zero = ZeroRedundancyOptimizer::new(sgd(&vs, 0.5), group).step().unwrap_err();
         assert!(zero.to_string().contains(", which FullyShard has sharded"), "{zero}");
         vs.double();
         let expected = "is another tensor than the shard that FullyShard made";
