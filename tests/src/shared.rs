@@ -40,6 +40,13 @@ pub fn printed(program: Command) -> Result<String> {
     Ok(RUNS.get(format!("{program:?}"), || run(program))?.to_string())
 }
 
+/// What a program that must succeed prints to stdout, and a file that it writes.
+pub fn printed_and_written(program: Command, file: &str) -> Result<(String, String)> {
+    let job = Job::new()?;
+    let printed = job.run(program)?.expect_success()?.stdout;
+    Ok((printed, job.text(file)?))
+}
+
 #[test]
 fn a_run_is_made_once_for_each_key_and_its_failure_is_everybodys() {
     let runs = Shared::new();
