@@ -6,9 +6,8 @@
 //! cargo run -rq -p tch-parallel --example layers -- layers.safetensors
 //! ```
 
-use std::env;
-
 use anyhow::{Context, Result};
+use std::env;
 use tch::nn::{Module, ModuleT, Path, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel::nn::init::{FanInOut, Nonlinearity, calculate_gain};

@@ -5,17 +5,15 @@ mod nproc;
 mod rendezvous;
 mod streams;
 
-use std::ffi::OsString;
-use std::path::PathBuf;
-use std::time::Duration;
-
 use anyhow::{Result, bail, ensure};
 use clap::builder::FalseyValueParser;
 use clap::{CommandFactory, FromArgMatches, Parser};
-
 pub(crate) use nodes::Nodes;
 use nproc::parse_nproc;
 use rendezvous::{Backend, Conf, Endpoint};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
 use streams::{StreamChoice, Streams};
 
 /// torchrun's default port with `--rdzv-backend static`.

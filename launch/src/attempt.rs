@@ -3,18 +3,15 @@
 
 mod regrouping;
 
-use std::time::Instant;
-
-use anyhow::Result;
-use nix::sys::signal::Signal;
-use tch_parallel_contract::NOTICE;
-
 use crate::console::say;
 use crate::protocol::{End, GRACE, Placement, ToAgent, ToCoordinator};
 use crate::rank::Rank;
-use crate::report;
-use crate::signals;
 use crate::supervisor::{Event, Supervisor};
+use crate::{report, signals};
+use anyhow::Result;
+use nix::sys::signal::Signal;
+use std::time::Instant;
+use tch_parallel_contract::NOTICE;
 
 /// The stages in which ranks end, and the deadlines for the next stage.
 #[derive(Clone, Copy)]

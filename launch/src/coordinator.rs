@@ -8,6 +8,14 @@ pub(crate) mod listener;
 mod placement;
 mod terms;
 
+use crate::args::Args;
+use crate::console::say;
+use crate::port::MasterPort;
+use crate::protocol::connection::{Loss, Outgoing};
+use crate::protocol::handshake::{Failed, Joined, Key, PATIENCE, admit};
+use crate::protocol::{Node, ToAgent, beat_interval};
+use anyhow::{Context, Result, bail};
+use job::{Action, Event, Job, NodeId};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -15,16 +23,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, bail};
-
-use crate::args::Args;
-use crate::console::say;
-use crate::port::MasterPort;
-use crate::protocol::connection::{Loss, Outgoing};
-use crate::protocol::handshake::{Failed, Joined, Key, PATIENCE, admit};
-use crate::protocol::{Node, ToAgent, beat_interval};
-use job::{Action, Event, Job, NodeId};
 use terms::Terms;
 
 /// How many connections may be in their handshake at the same time. Others must try again.

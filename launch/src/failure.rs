@@ -1,9 +1,8 @@
 //! What the failure of a rank is: what the launchers of a job tell each other, and print.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::time::{Duration, Instant};
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The longest explanation that is sent to other nodes, in characters.
 const LONGEST: usize = 5000;

@@ -44,12 +44,10 @@ pub(crate) mod connection;
 pub(crate) mod handshake;
 pub(crate) mod proof;
 
-use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
-
 use crate::args::Nodes;
 use crate::failure::Failure;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The version of the protocol. It changes with every message that changes.
 pub(crate) const VERSION: u32 = 3;

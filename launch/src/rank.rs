@@ -3,6 +3,16 @@
 
 mod failure;
 
+use crate::args::Args;
+use crate::error_file::{self, Clock, Reason};
+use crate::guard::Guard;
+use crate::output::{Output, Routes};
+use crate::protocol::{Placement, proof};
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
@@ -12,19 +22,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::rc::Rc;
 use std::thread;
 use std::time::Instant;
-
-use anyhow::{Context, Result};
-use nix::errno::Errno;
-use nix::sys::signal::{Signal, killpg};
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
-use nix::unistd::Pid;
 use tch_parallel_contract::{ELASTIC, LISTEN_FD};
-
-use crate::args::Args;
-use crate::error_file::{self, Clock, Reason};
-use crate::guard::Guard;
-use crate::output::{Output, Routes};
-use crate::protocol::{Placement, proof};
 
 /// Variables that only an outer launcher can have set. A rank that read them would look for that
 /// launcher's store or socket.

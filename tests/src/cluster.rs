@@ -1,17 +1,15 @@
 //! A job over several hosts, with a launcher on each.
 
-use std::collections::BTreeMap;
-use std::process::Command;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, ensure};
-use nix::unistd::Pid;
-
 use crate::ended::Ended;
 use crate::job::{Job, Process};
 use crate::programs::launch_with;
 use crate::{Hosts, wait};
+use anyhow::{Context, Result, ensure};
+use nix::unistd::Pid;
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Any port will do, since each host has its own.
 const PORT: &str = "29500";

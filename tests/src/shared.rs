@@ -1,13 +1,11 @@
 //! Runs that several tests look at, each of them made once.
 
+use crate::Job;
+use anyhow::{Result, anyhow};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-
-use anyhow::{Result, anyhow};
-
-use crate::Job;
 
 /// The results of runs, each under the text of its key.
 pub struct Shared<T>(Mutex<BTreeMap<String, Arc<Run<T>>>>);

@@ -12,22 +12,20 @@ mod silence;
 mod start_up;
 mod torchrun;
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, bail, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-
 use crate::cluster::Cluster;
 use crate::programs::{ddp_mnist, example, launch};
 use crate::training::{events, losses, wait_for_steps};
 use crate::{Ended, Job};
+use anyhow::{Context, Result, bail, ensure};
 use kills::{Victim, killed};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// One line of the table.
 pub struct Line {

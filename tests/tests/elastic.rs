@@ -1,10 +1,9 @@
 //! Ranks that are replaced while the others train: `elastic::run`.
 
-use std::fs;
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
+use std::fs;
+use std::time::Duration;
 use tests::Job;
 use tests::programs::{example, launch_with};
 use tests::soak::replaced::{STEPS, ranks};

@@ -11,14 +11,13 @@ mod stamp;
 mod user;
 mod venv;
 
-use anyhow::Result;
-use std::process::Command;
-use std::{panic, thread};
-
 use crate::command;
 use crate::lock::Lock;
 use crate::workspace::{self, Workspace};
+use anyhow::Result;
 pub(crate) use level::Level;
+use std::process::Command;
+use std::{panic, thread};
 pub(crate) use user::version;
 use venv::{State, Venv};
 

@@ -3,12 +3,11 @@
 use nix::unistd::Pid;
 use std::any::type_name;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 use tch::Tensor;
 use tch::kind::FLOAT_CPU;
 use tch::nn::VarStore;

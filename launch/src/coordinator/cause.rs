@@ -1,10 +1,9 @@
 //! Why the ranks of a job end: the culprits, and which of several it is.
 
-use std::time::{Duration, Instant};
-
 use crate::failure::{Failure, Fault, NOTICED_BEFORE};
 use crate::protocol::Node;
 use crate::protocol::connection::Loss;
+use std::time::{Duration, Instant};
 
 /// One reason to end the ranks.
 pub(crate) struct Cause {

@@ -7,15 +7,13 @@ mod regrouping;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
-
-use tch_parallel_contract::NOTICE;
-
 use super::cause::{Cause, Kind, name};
 use super::terms::Terms;
 use crate::protocol::connection::Loss;
 use crate::protocol::{End, GRACE, Node, Placement, ToAgent, ToCoordinator};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+use tch_parallel_contract::NOTICE;
 
 /// How long the nodes wait before they are told for whom.
 const PATIENCE: Duration = Duration::from_secs(10);

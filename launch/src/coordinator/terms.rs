@@ -1,10 +1,9 @@
 //! What the nodes of a job must agree on.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
-
 use crate::args::Args;
 use crate::protocol::Node;
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// The terms of a job: those of node 0.
 pub(crate) struct Terms {

@@ -1,14 +1,12 @@
 //! The first messages of a connection: whether both sides are launchers of the same job.
 
-use std::net::TcpStream;
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result};
-use serde::Deserialize;
-
 use super::connection::{Incoming, Loss, Outgoing, split};
 use super::proof::{SECRET, Side, Transcript, nonce};
 use super::{Node, ToAgent, ToCoordinator, VERSION};
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 /// How long the coordinator waits for all messages of an agent together.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -165,12 +163,11 @@ pub(crate) fn admit(
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+    use crate::args::Nodes;
     use std::io::{BufRead, BufReader, Read, Write};
     use std::net::TcpListener;
     use std::thread;
-
-    use super::*;
-    use crate::args::Nodes;
 
     fn key(job: &str, secret: &str) -> Key {
         Key { job: job.to_owned(), secret: secret.into() }

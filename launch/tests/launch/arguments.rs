@@ -1,12 +1,11 @@
 //! The program is started as it was written.
 
+use crate::job::{self, Job, run};
+use crate::nodes::Nodes;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
-
-use crate::job::{self, Job, run};
-use crate::nodes::Nodes;
 
 #[test]
 fn arguments_reach_the_program_byte_for_byte() {

@@ -1,8 +1,7 @@
 //! How a job ends, by itself or because a rank fails.
 
-use std::time::{Duration, SystemTime};
-
 use crate::job::{Job, run, start, state, wait_until, wait_until_dead};
+use std::time::{Duration, SystemTime};
 
 /// The longest that the end of a job may take after the first failure.
 const WHOLE_END: Duration = Duration::from_secs(5);

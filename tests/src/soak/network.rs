@@ -1,9 +1,8 @@
 //! A bad network, through which a job trains on.
 
 use super::*;
-use crate::digits;
 use crate::hosts::Conditions;
-use crate::safetensors;
+use crate::{digits, safetensors};
 
 /// The steps of a training whose every step takes long.
 const FEW_STEPS: usize = 3;

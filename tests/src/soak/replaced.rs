@@ -1,19 +1,17 @@
 //! Ranks that are killed and replaced while the others go on: `elastic::run`.
 
-use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
-use std::thread::sleep;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
+use super::Trial;
+use crate::Job;
+use crate::programs::{example, launch_with};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rand::Rng;
 use rand::seq::IteratorRandom;
-
-use super::Trial;
-use crate::Job;
-use crate::programs::{example, launch_with};
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::thread::sleep;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const RANKS: usize = 4;
 

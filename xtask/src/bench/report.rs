@@ -1,9 +1,7 @@
 //! The table that a benchmark prints.
 
 use crate::release::Release;
-use std::fmt;
-use std::fs;
-use std::thread;
+use std::{fmt, fs, thread};
 
 /// The results of both sides, round by round. The side that should do better comes first.
 pub(super) type Sides<T> = [Vec<T>; 2];

@@ -6,12 +6,10 @@ use crate::files::{entries, remove};
 use crate::lock::{self, Lock};
 use crate::release::Release;
 use anyhow::{Context, Result};
-use std::fmt;
-use std::fs;
-use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{fmt, fs, io};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {

@@ -6,16 +6,14 @@ mod ending;
 mod gathering;
 mod regrouping;
 
-use std::time::{Duration, Instant};
-
-use tch_parallel_contract::NOTICE;
-
 use super::{Action, Event, Job, NodeId};
 use crate::args::Nodes;
 use crate::coordinator::terms::Terms;
 use crate::failure::{Failure, Fault};
 use crate::protocol::connection::Loss;
 use crate::protocol::{End, Node, Placement, ToAgent, ToCoordinator};
+use std::time::{Duration, Instant};
+use tch_parallel_contract::NOTICE;
 
 fn node(rank: Option<u16>, host: &str, nodes: (u16, u16)) -> Node {
     Node {
