@@ -21,11 +21,9 @@ enum Phase {
     Noticing(Instant),
     /// The ranks have got a signal to end.
     Ending(Instant),
-    /// The ranks have been killed.
     Killed,
 }
 
-/// The ranks of this node while they run.
 pub(crate) struct Attempt<'a> {
     supervisor: &'a Supervisor<'a>,
     tell: &'a dyn Fn(ToCoordinator),
@@ -158,7 +156,6 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    /// Tells how the ranks have ended, if all have.
     fn tell_if_ended(&mut self) {
         match self.phase {
             _ if !self.all_have_ended() => {}

@@ -31,7 +31,6 @@ const HANDSHAKES: usize = 64;
 /// How many strangers are mentioned.
 const STRANGERS: usize = 10;
 
-/// The coordinator's thread.
 pub(crate) struct Coordinator {
     pub(crate) address: SocketAddr,
     thread: JoinHandle<()>,
@@ -153,7 +152,6 @@ impl Admission {
 /// of an earlier one.
 type Ports = Vec<MasterPort>;
 
-/// Does what the job has decided.
 fn perform(actions: Vec<Action>, ports: &mut Ports, tell: impl Fn(NodeId, ToAgent)) -> Result<()> {
     for action in actions {
         match action {

@@ -64,7 +64,6 @@ impl ErrorFiles {
 /// What a rank has left in its file.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Reason {
-    /// The error.
     pub(crate) message: String,
     /// Whether the rank only fails because another one did. Ranks that run Python never say so.
     pub(crate) is_victim: bool,

@@ -88,7 +88,6 @@ fn become_program(mut words: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(if error.kind() == ErrorKind::NotFound { 127 } else { 126 })
 }
 
-/// The guard, as the launcher sees it.
 pub(crate) struct Guard {
     child: Child,
 }

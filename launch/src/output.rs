@@ -96,7 +96,6 @@ impl Routes {
     }
 }
 
-/// The output of a rank that has been started.
 pub(crate) struct Output {
     pumps: Vec<Pump>,
     tail: Option<Arc<Mutex<Tail>>>,

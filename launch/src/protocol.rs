@@ -60,7 +60,6 @@ pub(crate) fn beat_interval(heartbeat_timeout: Duration) -> Duration {
     (heartbeat_timeout / 5).min(Duration::from_secs(1))
 }
 
-/// What an agent sends.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ToCoordinator {
@@ -92,7 +91,6 @@ pub(crate) enum ToCoordinator {
     Beat,
 }
 
-/// What the coordinator sends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ToAgent {
@@ -133,7 +131,6 @@ pub(crate) enum ToAgent {
 pub(crate) struct Node {
     /// A random name of this launcher, so that the coordinator knows its own.
     pub(crate) launcher: String,
-    /// The host's name.
     pub(crate) host: String,
     /// `--node-rank`, unless nodes are numbered by arrival.
     pub(crate) node_rank: Option<u16>,
@@ -141,9 +138,7 @@ pub(crate) struct Node {
     pub(crate) nodes: Nodes,
     /// `--nproc-per-node`.
     pub(crate) ranks: u16,
-    /// `--max-restarts`.
     pub(crate) max_restarts: u32,
-    /// `--role`.
     pub(crate) role: String,
     /// The program's SHA-256, unless it is not to be compared.
     pub(crate) program: Option<String>,
@@ -162,11 +157,9 @@ pub(crate) struct Placement {
     pub(crate) nodes: u16,
     /// RANK of this node's first rank.
     pub(crate) first_rank: u32,
-    /// WORLD_SIZE.
     pub(crate) world_size: u32,
     /// ROLE_RANK of this node's first rank.
     pub(crate) first_role_rank: u32,
-    /// ROLE_WORLD_SIZE.
     pub(crate) role_world_size: u32,
 }
 

@@ -56,7 +56,6 @@ pub(crate) fn variables(
     ])
 }
 
-/// Sets a rank's environment variables on `command`.
 pub(crate) fn set_variables(
     command: &mut Command,
     args: &Args,
@@ -80,13 +79,11 @@ pub(crate) struct Rank {
     pub(crate) rank: u32,
     /// Its process ID, which is also its process group's.
     pub(crate) pid: Pid,
-    /// The generation in which it was started.
     pub(crate) started_in: u32,
     /// How it is told its place, once it has said that it takes part in a job whose ranks come and go.
     pub(crate) channel: Option<UnixStream>,
     /// Whether it has a place: one that replaces another gets it once it takes part.
     pub(crate) has_place: bool,
-    /// What it writes.
     pub(crate) output: Output,
     /// How it ended; `None` while it runs.
     pub(crate) end: Option<End>,
@@ -98,7 +95,6 @@ pub(crate) struct Rank {
     guard: Rc<Guard>,
 }
 
-/// The end of a rank.
 #[derive(Clone, Copy)]
 pub(crate) struct End {
     /// Its exit code or signal.
@@ -153,7 +149,6 @@ impl Rank {
         Ok(started)
     }
 
-    /// Whether it has not ended.
     pub(crate) fn is_running(&self) -> bool {
         self.end.is_none()
     }

@@ -74,13 +74,11 @@ impl<'a> Supervisor<'a> {
         rank::variables(self.args, placement, local_rank, rank, port)
     }
 
-    /// Starts the ranks of this node.
     pub(crate) fn start(&self, placement: &Placement, master_port: u16) -> Result<Vec<Rank>> {
         let (ranks, clock) = (0..self.args.nproc_per_node, Clock::default());
         ranks.map(|rank| self.start_rank(placement, rank, master_port, &clock)).collect()
     }
 
-    /// Starts one of them.
     pub(crate) fn start_rank(
         &self,
         placement: &Placement,

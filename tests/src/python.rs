@@ -64,7 +64,6 @@ fn find_interpreter() -> Result<PathBuf> {
         .with_context(|| format!("{} lies in no Python environment; {ADVICE}", real.display()))
 }
 
-/// The environment of the process that the command starts.
 fn environment(command: &Command) -> HashMap<String, String> {
     let mut variables: HashMap<_, _> = env::vars().collect();
     for (name, value) in command.get_envs() {

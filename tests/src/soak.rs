@@ -29,7 +29,6 @@ use std::time::{Duration, Instant};
 
 /// One line of the table.
 pub struct Line {
-    /// How it is chosen.
     pub name: &'static str,
     /// What happens to the job.
     pub fault: &'static str,
@@ -120,13 +119,11 @@ impl Size {
     };
 }
 
-/// The nodes of every job.
 const NODES: usize = 3;
 
 /// How long to wait for something that should have come long before.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The table.
 pub const LINES: &[Line] = &[
     Line::new("killed-rank", |trial| killed(trial, Victim::Rank))
         .fault("kill -9 of one rank")

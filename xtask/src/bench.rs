@@ -38,7 +38,6 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// Announces each round when it begins.
     fn announced(&self) -> impl Iterator<Item = u32> {
         (1..=self.number).inspect(|round| eprintln!("round {round}/{}", self.number))
     }

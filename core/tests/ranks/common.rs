@@ -50,7 +50,6 @@ pub fn on_ranks_with_each_transport(world_size: usize, body: impl Fn(&ProcessGro
     }
 }
 
-/// The group of all ranks of a test.
 pub fn join() -> ProcessGroup {
     init_process_group(options()).unwrap()
 }
@@ -138,7 +137,6 @@ pub fn numbers(size: &[i64], offset: i64) -> Tensor {
     (Tensor::arange(count, FLOAT_CPU) * 0.37 + offset).sin().view(size)
 }
 
-/// SGD with momentum.
 pub fn sgd(vs: &VarStore, lr: f64) -> Sgd {
     Sgd::new(vs, SgdOptions { lr, momentum: 0.9, ..Default::default() }).unwrap()
 }

@@ -53,7 +53,6 @@ fn batch(group: &ProcessGroup, step: i64) -> (Tensor, Tensor) {
     (seed(0).sin().view([rows, 4]), seed(3).cos().view([rows, 4]).narrow(1, 0, 2))
 }
 
-/// This rank's part of a batch.
 fn part(group: &ProcessGroup, (xs, ys): &(Tensor, Tensor)) -> (Tensor, Tensor) {
     let start = ROWS * group.rank() as i64;
     (xs.narrow(0, start, ROWS), ys.narrow(0, start, ROWS))

@@ -28,7 +28,6 @@ pub fn sharded(group: &ProcessGroup) -> (VarStore, FsdpModule<Net>) {
     (vs, model.unwrap())
 }
 
-/// The same model, whole.
 pub fn whole(vs: &VarStore) -> impl ModuleT + use<> {
     tch::manual_seed(1);
     let root = vs.root();

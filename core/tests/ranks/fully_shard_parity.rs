@@ -14,7 +14,6 @@ fn parameter(path: &nn::Path<'_>, name: &str, size: &[i64]) -> Tensor {
     path.var_copy(name, &(numbers(size, offset) * 0.5))
 }
 
-/// A linear layer and its bias.
 #[derive(Debug)]
 struct Linear(Tensor, Tensor);
 

@@ -35,7 +35,6 @@ pub(crate) fn start(search: Search, events: Sender<Event>) -> Result<()> {
     Ok(())
 }
 
-/// The search for the coordinator.
 pub(crate) struct Search {
     host: String,
     port: u16,

@@ -30,7 +30,6 @@ const OVER: &str = "the job has ended";
 /// A node's connection. Later ones have higher numbers.
 pub(crate) type NodeId = u64;
 
-/// What happens.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A node asks for a place.
@@ -41,7 +40,6 @@ pub(crate) enum Event {
     Lost(Loss),
 }
 
-/// What is to be done.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Action {
     /// Tell a node something.
@@ -58,7 +56,6 @@ pub(crate) enum Action {
     },
 }
 
-/// The job, as the coordinator sees it.
 pub(crate) struct Job {
     terms: Terms,
     /// The nodes that are connected.
@@ -97,7 +94,6 @@ enum Phase {
 }
 
 impl Job {
-    /// A job that nobody has joined.
     pub(crate) fn new(terms: Terms, now: Instant) -> Self {
         let until = now + terms.join_timeout;
         Job {
@@ -163,7 +159,6 @@ impl Job {
         std::mem::take(&mut self.actions)
     }
 
-    /// When something will be due.
     pub(crate) fn due(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Gathering { until, last_call, remind_at } => {
@@ -180,7 +175,6 @@ impl Job {
         matches!(self.phase, Phase::Over)
     }
 
-    /// A node is gone.
     fn lose(&mut self, id: NodeId, kind: Kind, now: Instant) {
         let rank = self.node_rank(id);
         self.heard.remove(&id);

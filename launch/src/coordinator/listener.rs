@@ -104,7 +104,6 @@ fn same_host(one: &str, other: &str) -> bool {
     }
 }
 
-/// Whether this machine has the address.
 fn is_local(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }

@@ -99,7 +99,6 @@ impl Incoming {
 }
 
 impl Outgoing {
-    /// Sends a message.
     pub(crate) fn send(&self, message: &impl Serialize) -> Result<(), Loss> {
         let mut line = serde_json::to_vec(message).map_err(|_| Loss::Garbage)?;
         line.push(b'\n');

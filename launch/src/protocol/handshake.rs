@@ -41,7 +41,6 @@ pub(crate) struct Joined<T> {
 
 /// The coordinator, as an agent knows it.
 pub(crate) struct Host {
-    /// Its host's name.
     pub(crate) name: String,
     /// Whether it runs in this very launcher.
     pub(crate) is_own: bool,
@@ -49,7 +48,6 @@ pub(crate) struct Host {
     pub(crate) heartbeat_timeout: Duration,
 }
 
-/// Why a handshake has failed.
 #[derive(Debug)]
 pub(crate) enum Failed {
     /// Trying again would not help, and this is why.
@@ -190,7 +188,6 @@ mod tests {
         ToAgent::Welcome { host: "a".to_owned(), launcher: "l".to_owned(), heartbeat_timeout: 7 }
     }
 
-    /// Both ends of a connection.
     fn ends() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let agent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

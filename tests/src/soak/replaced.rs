@@ -33,7 +33,6 @@ pub const STEPS: &str = "steps";
 /// More threads and descriptors than a rank has, and fewer than if each generation left one behind.
 const MOST: [(&str, usize); 2] = [("task", 15), ("fd", 60)];
 
-/// A step of one process.
 struct Step {
     at: Duration,
     ranks: usize,

@@ -59,7 +59,6 @@ impl fmt::Display for Table {
     }
 }
 
-/// The machine on which the figures were measured.
 pub(super) fn machine(release: &Release) -> String {
     let cores = cores();
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -76,7 +75,6 @@ pub(super) fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The middle figure, or the mean of the middle two.
 pub(super) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     let middle = figures.len() / 2;

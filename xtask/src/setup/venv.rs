@@ -49,7 +49,6 @@ impl Venv {
         self.folder.join("torch")
     }
 
-    /// An executable of the environment, such as `python`.
     pub(crate) fn executable(&self, name: &str) -> PathBuf {
         self.folder.join("bin").join(name)
     }
