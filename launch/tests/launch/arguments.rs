@@ -53,8 +53,7 @@ fn the_local_rank_follows_the_arguments_if_the_flag_asks_for_it() {
 
 #[test]
 fn a_double_dash_may_stand_before_the_program() {
-    let job = Job::new();
-    let ended = run(job.launch(["-n", "2", "--", "echo", "-n", "--", "x"]));
+    let ended = run(Job::new().launch(["-n", "2", "--", "echo", "-n", "--", "x"]));
     assert_eq!(ended.expect_code(0).stdout, "-- x-- x");
 }
 
@@ -76,6 +75,5 @@ fn a_program_is_found_in_path_and_by_a_relative_path() {
 
 #[test]
 fn ranks_read_nothing_from_stdin() {
-    let job = Job::new();
-    assert_eq!(run(job.launch(["-n", "2", "cat"])).expect_code(0).stdout, "");
+    assert_eq!(run(Job::new().launch(["-n", "2", "cat"])).expect_code(0).stdout, "");
 }
