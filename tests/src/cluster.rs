@@ -8,7 +8,6 @@ use anyhow::{Context, Result, ensure};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
 use std::process::Command;
-use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Any port will do, since each host has its own.
@@ -135,10 +134,6 @@ impl Cluster {
     /// No longer expects anything of a host's launcher.
     pub fn forget(&mut self, host: usize) {
         self.launchers.remove(&host);
-    }
-
-    pub fn let_pass(&self, time: Duration) {
-        sleep(time);
     }
 
     fn printed(&mut self) -> String {

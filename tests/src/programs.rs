@@ -109,11 +109,6 @@ pub fn dp_custom_criterion<'a>(arguments: impl IntoIterator<Item = &'a str>) -> 
     program("dp-custom-criterion", arguments)
 }
 
-/// The chores, without `cargo xtask`.
-pub fn xtask<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    program("xtask", arguments)
-}
-
 /// An example of the library, by its name.
 pub fn example<'a>(name: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     program(&format!("examples/{name}"), arguments)

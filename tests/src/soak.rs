@@ -25,6 +25,7 @@ use rand::{Rng, SeedableRng};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// One line of the table.

@@ -1,11 +1,6 @@
 //! Ranks that are replaced while the others train: `elastic::run`.
 
-use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use std::fs;
-use std::time::Duration;
-use tests::Job;
-use tests::programs::{example, launch_with};
+use crate::prelude::*;
 use tests::soak::replaced::{STEPS, ranks};
 use tests::soak::{LINES, Size, Trial};
 

@@ -48,12 +48,12 @@ pub(super) fn partition(trial: &mut Trial) -> Result<Duration> {
 
         cluster.hosts.cut_off(host, true);
         let mut before = safetensors::read(&checkpoint)?;
-        cluster.let_pass(size.partition);
+        sleep(size.partition);
         let mut after = safetensors::read(&checkpoint)?;
         if before != after {
             // The step of that moment may have been completed.
             before = after;
-            cluster.let_pass(size.partition);
+            sleep(size.partition);
             after = safetensors::read(&checkpoint)?;
         }
         ensure!(before == after, "the training did not wait for the host that was cut off");

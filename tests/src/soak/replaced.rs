@@ -1,17 +1,11 @@
 //! Ranks that are killed and replaced while the others go on: `elastic::run`.
 
-use super::Trial;
-use crate::Job;
-use crate::programs::{example, launch_with};
-use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use rand::Rng;
+use super::*;
+use crate::programs::launch_with;
 use rand::seq::IteratorRandom;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::thread::sleep;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const RANKS: usize = 4;
 
