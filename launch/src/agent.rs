@@ -31,7 +31,9 @@ pub(crate) fn run(args: &Args, supervisor: &Supervisor<'_>) -> Result<ExitCode> 
             Meeting::Elsewhere => (None, false),
         };
         let own = coordinator.as_ref().map(|coordinator| coordinator.address);
-        link::start(Search::new(args, key, node, own, port_is_taken), events)?;
+        let (host, port) = (args.master_addr().to_owned(), args.meeting_port());
+        let limit = args.rdzv_conf.join_timeout;
+        link::start(Search { host, port, own, port_is_taken, limit, key, node }, events)?;
         coordinator
     } else {
         agent.link = Some(alone::start(args, node, move |message| {

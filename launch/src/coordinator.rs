@@ -153,26 +153,26 @@ impl Admission {
 type Ports = Vec<MasterPort>;
 
 fn perform(actions: Vec<Action>, ports: &mut Ports, tell: impl Fn(NodeId, ToAgent)) -> Result<()> {
+    let mut choose = |fixed_port| -> Result<u16> {
+        let port = MasterPort::choose(fixed_port)?;
+        let number = port.number;
+        ports.push(port);
+        Ok(number)
+    };
     for action in actions {
         match action {
             Action::Tell(id, message) => tell(id, message),
             Action::Start { placements, fixed_port } => {
-                let port = MasterPort::choose(fixed_port)?;
-                let master_port = port.number;
-                ports.push(port);
+                let master_port = choose(fixed_port)?;
                 for (id, placement) in placements {
                     tell(id, ToAgent::Start { placement, master_port });
                 }
             }
             Action::Regroup { places, fixed_port, is_loss, reason } => {
-                let port = MasterPort::choose(fixed_port)?;
-                let master_port = port.number;
-                ports.push(port);
+                let master_port = choose(fixed_port)?;
                 for (id, placement, ranks) in places {
                     let reason = reason.clone();
-                    let places =
-                        ToAgent::Regroup { placement, master_port, ranks, is_loss, reason };
-                    tell(id, places);
+                    tell(id, ToAgent::Regroup { placement, master_port, ranks, is_loss, reason });
                 }
             }
         }

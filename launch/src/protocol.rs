@@ -144,6 +144,22 @@ pub(crate) struct Node {
     pub(crate) program: Option<String>,
 }
 
+#[cfg(test)]
+impl Node {
+    pub(crate) fn example(node_rank: Option<u16>, host: &str, (min, max): (u16, u16)) -> Self {
+        Node {
+            launcher: host.to_owned(),
+            host: host.to_owned(),
+            node_rank,
+            nodes: Nodes { min, max },
+            ranks: 2,
+            max_restarts: 1,
+            role: "default".to_owned(),
+            program: Some("0123456789abcdef".to_owned()),
+        }
+    }
+}
+
 /// The place of a node in the job, for one generation of ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Placement {

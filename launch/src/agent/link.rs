@@ -1,6 +1,5 @@
 //! The connection to the coordinator: finds it, joins the job, and listens to it until it is gone.
 
-use crate::args::Args;
 use crate::console::say;
 use crate::protocol::connection::{Loss, Outgoing};
 use crate::protocol::handshake::{Failed, Host, Joined, Key, join};
@@ -36,30 +35,18 @@ pub(crate) fn start(search: Search, events: Sender<Event>) -> Result<()> {
 }
 
 pub(crate) struct Search {
-    host: String,
-    port: u16,
-    own: Option<SocketAddr>,
-    port_is_taken: bool,
-    limit: Duration,
-    key: Key,
-    node: Node,
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// The address of the coordinator if it runs in this process.
+    pub(super) own: Option<SocketAddr>,
+    /// Whether it should, but somebody else has its port.
+    pub(super) port_is_taken: bool,
+    pub(super) limit: Duration,
+    pub(super) key: Key,
+    pub(super) node: Node,
 }
 
 impl Search {
-    /// `own` is the address of the coordinator if it runs in this process, and `port_is_taken` whether
-    /// it should, but somebody else has its port.
-    pub(crate) fn new(
-        args: &Args,
-        key: Key,
-        node: Node,
-        own: Option<SocketAddr>,
-        port_is_taken: bool,
-    ) -> Self {
-        let (host, port) = (args.master_addr().to_owned(), args.meeting_port());
-        let limit = args.rdzv_conf.join_timeout;
-        Search { host, port, own, port_is_taken, limit, key, node }
-    }
-
     /// Joins the job, or tells why that is impossible. Node 0 may be started later than this one.
     fn run(self) -> Result<Joined<Host>, String> {
         let Search { host, port, .. } = &self;

@@ -162,7 +162,6 @@ pub(crate) fn admit(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Nodes;
     use std::io::{BufRead, BufReader, Read, Write};
     use std::net::TcpListener;
     use std::thread;
@@ -172,16 +171,7 @@ mod tests {
     }
 
     fn node() -> Node {
-        Node {
-            launcher: "l".to_owned(),
-            host: "b".to_owned(),
-            node_rank: Some(1),
-            nodes: Nodes { min: 2, max: 2 },
-            ranks: 3,
-            max_restarts: 0,
-            role: "default".to_owned(),
-            program: None,
-        }
+        Node::example(Some(1), "l", (2, 2))
     }
 
     fn welcome() -> ToAgent {
