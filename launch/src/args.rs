@@ -232,10 +232,6 @@ impl Args {
         if self.log_dir.is_some() && !files { Streams::BOTH } else { self.tee.of(local_rank) }
     }
 
-    pub(crate) fn on_console(&self, local_rank: u16) -> bool {
-        self.local_ranks_filter.is_empty() || self.local_ranks_filter.contains(&local_rank)
-    }
-
     pub(crate) fn master_addr(&self) -> &str {
         let endpoint = self.rdzv_endpoint.as_ref().map(|endpoint| endpoint.host.as_str());
         endpoint.or(self.master_addr.as_deref()).unwrap_or("127.0.0.1")

@@ -46,7 +46,8 @@ impl Routes {
             _ => None,
         };
         let tail = Arc::default();
-        let shown = args.on_console(local_rank);
+        let filter = &args.local_ranks_filter;
+        let shown = filter.is_empty() || filter.contains(&local_rank);
         let console = |console: Console| shown.then_some(console);
         let to_file = |name: &str, console: Option<Console>| -> Result<Option<Sink>> {
             let path = dir.as_ref().map(|dir| dir.join(name));

@@ -1,7 +1,7 @@
 //! The connection to the coordinator: finds it, joins the job, and listens to it until it is gone.
 
 use crate::console::say;
-use crate::protocol::connection::{Loss, Outgoing};
+use crate::protocol::connection::Loss;
 use crate::protocol::handshake::{Failed, Host, Joined, Key, join};
 use crate::protocol::{End, Node, ToAgent, ToCoordinator, beat_interval};
 use crate::supervisor::Event;
@@ -107,7 +107,11 @@ fn listen(joined: Joined<Host>, events: &Sender<Event>) -> String {
     let Joined { mut incoming, outgoing, peer } = joined;
     let beat = outgoing.clone();
     let interval = beat_interval(peer.heartbeat_timeout);
-    let beats = thread::Builder::new().spawn(move || keep_beating(&beat, interval));
+    let beats = thread::Builder::new().spawn(move || {
+        while beat.send(&ToCoordinator::Beat).is_ok() {
+            thread::sleep(interval);
+        }
+    });
     if let Err(error) = beats {
         return format!("cannot start a thread for the connection: {error}");
     }
@@ -126,11 +130,5 @@ fn listen(joined: Joined<Host>, events: &Sender<Event>) -> String {
                 return reason;
             }
         }
-    }
-}
-
-fn keep_beating(coordinator: &Outgoing, interval: Duration) {
-    while coordinator.send(&ToCoordinator::Beat).is_ok() {
-        thread::sleep(interval);
     }
 }

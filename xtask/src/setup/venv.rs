@@ -53,11 +53,6 @@ impl Venv {
         self.folder.join("bin").join(name)
     }
 
-    /// Whether two files exist without which the set-up cannot be complete.
-    pub(super) fn looks_usable(&self) -> bool {
-        self.libtorch().join("lib/libtorch_cpu.so").exists() && self.executable("python").exists()
-    }
-
     /// Looks at every file of every package, which takes a second or two.
     pub(super) fn inspect(&self, level: Level) -> State {
         if !self.executable("python").exists() {
