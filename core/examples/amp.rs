@@ -7,9 +7,8 @@
 //! cargo run -rq -p tch-parallel --features cuda --example amp -- float16 amp.safetensors cuda:0
 //! ```
 
-use std::env;
-
 use anyhow::{Context, Result, bail};
+use std::env;
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Device, Kind, Reduction, Tensor, no_grad};
 use tch_parallel::LogicalDevice;

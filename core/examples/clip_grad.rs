@@ -5,9 +5,8 @@
 //! cargo run -rq -p tch-parallel --example clip_grad -- clip_grad_norm_ 0.5 clip_grad.safetensors
 //! ```
 
-use std::env;
-
 use anyhow::{Context, Result, bail};
+use std::env;
 use tch::nn::{Module, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::nn::{LinearOptions, linear};

@@ -5,11 +5,10 @@
 //! cargo run -rq -p tch-parallel --example data_order -- '{"RandomSampler": {"len": 5, "seed": 1}}'
 //! ```
 
-use std::env;
-
 use anyhow::{Context, Result, bail};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use std::env;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::Result as EngineResult;

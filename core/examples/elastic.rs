@@ -44,7 +44,6 @@ struct Progress {
     samples: usize,
 }
 
-/// The weights.
 #[derive(Debug)]
 struct Counts(Tensor);
 

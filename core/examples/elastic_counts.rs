@@ -10,12 +10,11 @@
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
-use std::env;
 use std::fs::File;
 use std::io::{Write, sink};
 use std::path::Path;
-use std::process;
 use std::time::{SystemTime, UNIX_EPOCH};
+use std::{env, process};
 use tch::{Device, Kind, Tensor, nn};
 use tch_parallel::checkpoint::Training;
 use tch_parallel::data::{DistributedSampler, Sampler};

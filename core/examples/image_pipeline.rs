@@ -7,13 +7,12 @@
 //! cargo run -rq -p tch-parallel --features images --example image_pipeline -- IMAGES WORKERS BATCH_SIZE METRICS
 //! ```
 
-use std::env;
-use std::path::Path;
-use std::time::Instant;
-
 use anyhow::{Context, Result};
 use report::MetricsLog;
 use serde::Serialize;
+use std::env;
+use std::path::Path;
+use std::time::Instant;
 use tch_parallel::data::transforms::{Normalize, RandomHorizontalFlip, RandomResizedCrop};
 use tch_parallel::data::{
     DataLoader, DataLoaderOptions, ImageDataset, ImageFolder, RandomSampler, Shard,

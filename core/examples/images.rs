@@ -5,10 +5,9 @@
 //! cargo run -rq -p tch-parallel --features images --example images -- PICTURES rust.safetensors
 //! ```
 
+use anyhow::{Context, Result};
 use std::path::Path;
 use std::{env, fs};
-
-use anyhow::{Context, Result};
 use tch::Tensor;
 use tch_parallel::data::transforms::functional::{CropBox, resized_crop};
 use tch_parallel::data::transforms::{CenterCrop, Normalize, Resize, Transform};

@@ -6,12 +6,12 @@
 //! cargo run -rq -p tch-parallel --example layers -- layers.safetensors
 //! ```
 
-use std::env;
-
 use anyhow::{Context, Result};
+use std::env;
 use tch::nn::{Module, ModuleT, Path, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::nn::init::{FanInOut, Nonlinearity, calculate_gain};
+use tch_parallel::nn::init::FanInOut::{FanIn, FanOut};
+use tch_parallel::nn::init::{Nonlinearity, calculate_gain};
 use tch_parallel::nn::{self, AttentionOptions, EncoderMasks, init, named_parameters};
 
 type Forward<'a> = Box<dyn Fn(&[Tensor], bool) -> Vec<Tensor> + 'a>;
@@ -271,19 +271,11 @@ fn functions(saved: &mut Saved) {
         ("dirac_", &[6, 2, 3, 4], &|t| init::dirac_(t, 2)),
         ("xavier_uniform_", &[5, 7, 2], &|t| init::xavier_uniform_(t, gain)),
         ("xavier_normal_", &[5, 7], &|t| init::xavier_normal_(t, 1.0)),
-        ("kaiming_uniform_", &[5, 7], &|t| init::kaiming_uniform_(t, FanInOut::FanIn, leaky)),
-        ("kaiming_normal_", &[5, 7, 3], &|t| {
-            init::kaiming_normal_(t, FanInOut::FanOut, Nonlinearity::Relu)
-        }),
-        ("kaiming_linear", &[5, 7], &|t| {
-            init::kaiming_normal_(t, FanInOut::FanIn, Nonlinearity::Linear)
-        }),
-        ("kaiming_tanh", &[5, 7], &|t| {
-            init::kaiming_normal_(t, FanInOut::FanIn, Nonlinearity::Tanh)
-        }),
-        ("kaiming_selu", &[5, 7], &|t| {
-            init::kaiming_normal_(t, FanInOut::FanIn, Nonlinearity::Selu)
-        }),
+        ("kaiming_uniform_", &[5, 7], &|t| init::kaiming_uniform_(t, FanIn, leaky)),
+        ("kaiming_normal_", &[5, 7, 3], &|t| init::kaiming_normal_(t, FanOut, Nonlinearity::Relu)),
+        ("kaiming_linear", &[5, 7], &|t| init::kaiming_normal_(t, FanIn, Nonlinearity::Linear)),
+        ("kaiming_tanh", &[5, 7], &|t| init::kaiming_normal_(t, FanIn, Nonlinearity::Tanh)),
+        ("kaiming_selu", &[5, 7], &|t| init::kaiming_normal_(t, FanIn, Nonlinearity::Selu)),
         ("orthogonal_", &[5, 7], &|t| init::orthogonal_(t, 1.0)),
         ("orthogonal_tall", &[9, 2, 3], &|t| init::orthogonal_(t, 0.7)),
         ("sparse_", &[5, 7], &|t| init::sparse_(t, 0.3, 0.01)),

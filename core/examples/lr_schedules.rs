@@ -7,11 +7,10 @@
 //! cargo run -rq -p tch-parallel --example lr_schedules -- 100 SGD '[0.1]' '{"StepLR": {"step_size": 30}}'
 //! ```
 
-use std::env;
-
 use anyhow::{Context, Result, bail};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::env;
 use tch_parallel::optim::lr_scheduler::{
     AnnealStrategy, ChainedScheduler, ConstantLr, CosineAnnealingLr, CosineAnnealingWarmRestarts,
     CyclicLr, CyclicMode, ExponentialLr, LambdaLr, LinearLr, LrScheduler, MultiStepLr, OneCycleLr,

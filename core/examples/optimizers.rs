@@ -6,12 +6,11 @@
 //!     '{"optimizer": "RMSprop", "options": {"lr": 0.1}, "problem": "double"}' …
 //! ```
 
-use std::env;
-use std::ops::Range;
-
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use std::env;
+use std::ops::Range;
 use tch::nn::{Module, VarStore};
 use tch::{Device, Kind, Reduction, Tensor};
 use tch_parallel::LogicalDevice;

@@ -5,9 +5,8 @@
 //! cargo run -rq -p tch-parallel --example param_groups -- groups.safetensors
 //! ```
 
-use std::env;
-
 use anyhow::{Context, Result};
+use std::env;
 use tch::nn::{Linear, Module, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::amp::{GradScaler, GradScalerOptions};

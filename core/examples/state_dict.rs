@@ -5,9 +5,8 @@
 //! cargo run -rq -p tch-parallel --example state_dict -- rust.pt python.pt …
 //! ```
 
-use std::env;
-
 use anyhow::{Context, Result};
+use std::env;
 use tch::nn::{Linear, Module, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel::checkpoint;

@@ -7,10 +7,9 @@
 //! cargo launch -n 3 -- cargo run -rq -p tch-parallel --example sync_batch_norm -- DIRECTORY cpu 5 6
 //! ```
 
+use anyhow::{Context, Result};
 use std::env;
 use std::path::PathBuf;
-
-use anyhow::{Context, Result};
 use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor};
 use tch_parallel::distributed::{Backend, ProcessGroupOptions, init_process_group};

@@ -6,11 +6,10 @@
 //! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example uneven_inputs -- '{"divide_by_initial_world_size": false}' .
 //! ```
 
-use std::env;
-use std::path::PathBuf;
-
 use anyhow::{Context, Result};
 use serde_json::Value;
+use std::env;
+use std::path::PathBuf;
 use tch::nn::{self, VarStore};
 use tch::{Device, Tensor};
 use tch_parallel::data::{Dataset, Mnist, Split};

@@ -3,11 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
 use nix::unistd::Pid;
-use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 use tch::nn::{self, VarStore};
 use tch::{Device, no_grad};
 use tch_parallel::checkpoint::Training;

@@ -2,25 +2,21 @@
 
 mod link;
 
-use std::fs::File;
-use std::process::ExitCode;
-
-use anyhow::{Context, Result};
-use sha2::{Digest, Sha256};
-
 use crate::args::Args;
 use crate::attempt::Attempt;
 use crate::console::say;
 use crate::coordinator::listener::{self, Meeting};
 use crate::coordinator::{Coordinator, alone};
-use crate::program;
 use crate::protocol::handshake::Key;
 use crate::protocol::{End, Node, ToAgent, ToCoordinator, proof};
 use crate::rank::Rank;
-use crate::report;
-use crate::signals;
 use crate::supervisor::{Event, Supervisor};
+use crate::{program, report, signals};
+use anyhow::{Context, Result};
 use link::Search;
+use sha2::{Digest, Sha256};
+use std::fs::File;
+use std::process::ExitCode;
 
 /// Runs this node's part of the job, and its coordinator if this is node 0.
 pub(crate) fn run(args: &Args, supervisor: &Supervisor<'_>) -> Result<ExitCode> {
@@ -35,7 +31,9 @@ pub(crate) fn run(args: &Args, supervisor: &Supervisor<'_>) -> Result<ExitCode> 
             Meeting::Elsewhere => (None, false),
         };
         let own = coordinator.as_ref().map(|coordinator| coordinator.address);
-        link::start(Search::new(args, key, node, own, port_is_taken), events)?;
+        let (host, port) = (args.master_addr().to_owned(), args.meeting_port());
+        let limit = args.rdzv_conf.join_timeout;
+        link::start(Search { host, port, own, port_is_taken, limit, key, node }, events)?;
         coordinator
     } else {
         agent.link = Some(alone::start(args, node, move |message| {

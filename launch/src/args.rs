@@ -5,17 +5,15 @@ mod nproc;
 mod rendezvous;
 mod streams;
 
-use std::ffi::OsString;
-use std::path::PathBuf;
-use std::time::Duration;
-
 use anyhow::{Result, bail, ensure};
 use clap::builder::FalseyValueParser;
 use clap::{CommandFactory, FromArgMatches, Parser};
-
 pub(crate) use nodes::Nodes;
 use nproc::parse_nproc;
 use rendezvous::{Backend, Conf, Endpoint};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
 use streams::{StreamChoice, Streams};
 
 /// torchrun's default port with `--rdzv-backend static`.
@@ -232,10 +230,6 @@ impl Args {
     pub(crate) fn tee(&self, local_rank: u16) -> Streams {
         let files = self.tee.any() || self.redirects.any();
         if self.log_dir.is_some() && !files { Streams::BOTH } else { self.tee.of(local_rank) }
-    }
-
-    pub(crate) fn on_console(&self, local_rank: u16) -> bool {
-        self.local_ranks_filter.is_empty() || self.local_ranks_filter.contains(&local_rank)
     }
 
     pub(crate) fn master_addr(&self) -> &str {

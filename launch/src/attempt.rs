@@ -4,19 +4,16 @@
 mod regrouping;
 pub(crate) mod seats;
 
-use std::time::Instant;
-
-use anyhow::Result;
-use nix::sys::signal::Signal;
-use tch_parallel_contract::NOTICE;
-
 use crate::console::say;
 use crate::protocol::{End, GRACE, Placement, ToAgent, ToCoordinator};
 use crate::rank::Rank;
-use crate::report;
-use crate::signals;
 use crate::supervisor::{Event, Supervisor};
+use crate::{report, signals};
+use anyhow::Result;
+use nix::sys::signal::Signal;
 use seats::Seats;
+use std::time::Instant;
+use tch_parallel_contract::NOTICE;
 
 /// The stages in which ranks end, and the deadlines for the next stage.
 #[derive(Clone, Copy)]
@@ -26,11 +23,9 @@ enum Phase {
     Noticing(Instant),
     /// The ranks have got a signal to end.
     Ending(Instant),
-    /// The ranks have been killed.
     Killed,
 }
 
-/// The ranks of this node while they run.
 pub(crate) struct Attempt<'a> {
     supervisor: &'a Supervisor<'a>,
     tell: &'a dyn Fn(ToCoordinator),
@@ -160,7 +155,6 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
-    /// Tells how the ranks have ended, if all have.
     fn tell_if_ended(&mut self) {
         match self.phase {
             _ if !self.all_have_ended() => {}

@@ -4,7 +4,6 @@
 use std::fmt::Display;
 use std::io::Write;
 
-/// One of the two streams.
 #[derive(Clone, Copy)]
 pub(crate) enum Console {
     Stdout,

@@ -8,6 +8,14 @@ pub(crate) mod listener;
 mod placement;
 mod terms;
 
+use crate::args::Args;
+use crate::console::say;
+use crate::port::MasterPort;
+use crate::protocol::connection::{Loss, Outgoing};
+use crate::protocol::handshake::{Failed, Joined, Key, PATIENCE, admit};
+use crate::protocol::{Node, ToAgent, beat_interval};
+use anyhow::{Context, Result, bail};
+use job::{Action, Event, Job, NodeId};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -15,16 +23,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, bail};
-
-use crate::args::Args;
-use crate::console::say;
-use crate::port::MasterPort;
-use crate::protocol::connection::{Loss, Outgoing};
-use crate::protocol::handshake::{Failed, Joined, Key, PATIENCE, admit};
-use crate::protocol::{Node, ToAgent, beat_interval};
-use job::{Action, Event, Job, NodeId};
 use terms::Terms;
 
 /// How many connections may be in their handshake at the same time. Others must try again.
@@ -33,7 +31,6 @@ const HANDSHAKES: usize = 64;
 /// How many strangers are mentioned.
 const STRANGERS: usize = 10;
 
-/// The coordinator's thread.
 pub(crate) struct Coordinator {
     pub(crate) address: SocketAddr,
     thread: JoinHandle<()>,
@@ -155,28 +152,27 @@ impl Admission {
 /// of an earlier one.
 type Ports = Vec<MasterPort>;
 
-/// Does what the job has decided.
 fn perform(actions: Vec<Action>, ports: &mut Ports, tell: impl Fn(NodeId, ToAgent)) -> Result<()> {
+    let mut choose = |fixed_port| -> Result<u16> {
+        let port = MasterPort::choose(fixed_port)?;
+        let number = port.number;
+        ports.push(port);
+        Ok(number)
+    };
     for action in actions {
         match action {
             Action::Tell(id, message) => tell(id, message),
             Action::Start { placements, fixed_port } => {
-                let port = MasterPort::choose(fixed_port)?;
-                let master_port = port.number;
-                ports.push(port);
+                let master_port = choose(fixed_port)?;
                 for (id, placement) in placements {
                     tell(id, ToAgent::Start { placement, master_port });
                 }
             }
             Action::Regroup { places, fixed_port, is_loss, reason } => {
-                let port = MasterPort::choose(fixed_port)?;
-                let master_port = port.number;
-                ports.push(port);
+                let master_port = choose(fixed_port)?;
                 for (id, placement, claim) in places {
                     let reason = reason.clone();
-                    let places =
-                        ToAgent::Regroup { placement, master_port, claim, is_loss, reason };
-                    tell(id, places);
+                    tell(id, ToAgent::Regroup { placement, master_port, claim, is_loss, reason });
                 }
             }
         }

@@ -1,14 +1,13 @@
 //! The files in which ranks leave the reason of their failure, as under torchrun: it names one for
 //! each rank in `TORCHELASTIC_ERROR_FILE`, and `torch.distributed.elastic`'s `record` writes it.
 
+use serde_json::Value;
 use std::cell::OnceCell;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Instant, SystemTime};
-
-use serde_json::Value;
 use tch_parallel_contract::CULPRIT;
 
 /// The variable that names a rank's file.
@@ -65,7 +64,6 @@ impl ErrorFiles {
 /// What a rank has left in its file.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Reason {
-    /// The error.
     pub(crate) message: String,
     /// Whether the rank only fails because another one did. Ranks that run Python never say so.
     pub(crate) is_victim: bool,
@@ -97,9 +95,8 @@ fn parse(text: &[u8]) -> Option<(String, bool)> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
+    use std::io::Write;
 
     fn message(text: &str) -> Option<(String, bool)> {
         parse(text.as_bytes())

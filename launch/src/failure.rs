@@ -1,9 +1,8 @@
 //! What the failure of a rank is: what the launchers of a job tell each other, and print.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::time::{Duration, Instant};
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The longest explanation that is sent to other nodes, in characters.
 const LONGEST: usize = 5000;
@@ -12,7 +11,6 @@ const LONGEST: usize = 5000;
 /// the kernel first closes its connections.
 pub(crate) const NOTICED_BEFORE: Duration = Duration::from_millis(50);
 
-/// How a rank failed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Failure {
     /// RANK.
@@ -43,7 +41,6 @@ pub(crate) enum Fault {
 }
 
 impl Failure {
-    /// A failure for tests.
     #[cfg(test)]
     pub(crate) fn example(rank: u32, fault: Fault, at: Instant) -> Self {
         let (ending, explanation) = ("exited with code 3".to_owned(), ": no data".to_owned());

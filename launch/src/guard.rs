@@ -7,6 +7,11 @@
 //!   the parent-death signal reaches the ranks only, not the Python under a rank's shell. It also
 //!   removes the launcher's private directory.
 
+use crate::console::say;
+use anyhow::{Context, Result};
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{Pid, getppid};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
@@ -14,13 +19,6 @@ use std::io::{BufRead, ErrorKind, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
-
-use anyhow::{Context, Result};
-use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::{Pid, getppid};
-
-use crate::console::say;
 
 /// What this process is, if it is not the launcher.
 #[derive(Clone, Copy)]
@@ -90,7 +88,6 @@ fn become_program(mut words: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(if error.kind() == ErrorKind::NotFound { 127 } else { 126 })
 }
 
-/// The guard, as the launcher sees it.
 pub(crate) struct Guard {
     child: Child,
 }

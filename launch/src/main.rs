@@ -41,14 +41,12 @@ mod report;
 mod signals;
 mod supervisor;
 
-use std::process::ExitCode;
-
-use anyhow::Result;
-
 use crate::args::Args;
 use crate::console::say;
 use crate::guard::Helper;
 use crate::supervisor::Supervisor;
+use anyhow::Result;
+use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);

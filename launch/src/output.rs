@@ -3,6 +3,12 @@
 mod lines;
 mod logs;
 
+use crate::args::Args;
+use crate::console::Console;
+use anyhow::{Context, Result};
+use lines::{LineSplitter, Tail};
+use logs::LogFile;
+pub(crate) use logs::Logs;
 use std::io::{ErrorKind, IsTerminal, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -11,14 +17,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result};
-
-use crate::args::Args;
-use crate::console::Console;
-use lines::{LineSplitter, Tail};
-use logs::LogFile;
-pub(crate) use logs::Logs;
 
 /// After a rank has ended, how long its streams may stay silent before launch gives up on them.
 const SILENCE: Duration = Duration::from_millis(500);
@@ -48,7 +46,8 @@ impl Routes {
             _ => None,
         };
         let tail = Arc::default();
-        let shown = args.on_console(local_rank);
+        let filter = &args.local_ranks_filter;
+        let shown = filter.is_empty() || filter.contains(&local_rank);
         let console = |console: Console| shown.then_some(console);
         let to_file = |name: &str, console: Option<Console>| -> Result<Option<Sink>> {
             let path = dir.as_ref().map(|dir| dir.join(name));
@@ -98,7 +97,6 @@ impl Routes {
     }
 }
 
-/// The output of a rank that has been started.
 pub(crate) struct Output {
     pumps: Vec<Pump>,
     tail: Option<Arc<Mutex<Tail>>>,

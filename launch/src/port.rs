@@ -1,18 +1,16 @@
 //! The port on which rank 0 listens. launch reserves it without a race, though it does not know the
 //! program.
 
-use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::os::fd::{AsRawFd, OwnedFd};
-
+use crate::args::Args;
 use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrIn, SockaddrIn6, SockaddrStorage, bind, getsockname,
     setsockopt, socket, sockopt,
 };
-
-use crate::args::Args;
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Rank 0's port, for one generation of ranks.
 pub(crate) struct MasterPort {

@@ -1,10 +1,9 @@
 //! Looks up the program before any rank starts, so that a typo is reported once.
 
-use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
-
 use anyhow::{Result, bail, ensure};
 use nix::unistd::{AccessFlags, access};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
 
 /// The file of a program. Refuses one that cannot be executed, and says why.
 pub(crate) fn find(program: &OsStr) -> Result<PathBuf> {

@@ -44,13 +44,11 @@ pub(crate) mod connection;
 pub(crate) mod handshake;
 pub(crate) mod proof;
 
-use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
-
 use crate::args::Nodes;
 use crate::attempt::seats::Claim;
 use crate::failure::Failure;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The version of the protocol. It changes with every message that changes.
 pub(crate) const VERSION: u32 = 4;
@@ -63,7 +61,6 @@ pub(crate) fn beat_interval(heartbeat_timeout: Duration) -> Duration {
     (heartbeat_timeout / 5).min(Duration::from_secs(1))
 }
 
-/// What an agent sends.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ToCoordinator {
@@ -95,7 +92,6 @@ pub(crate) enum ToCoordinator {
     Beat,
 }
 
-/// What the coordinator sends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ToAgent {
@@ -136,7 +132,6 @@ pub(crate) enum ToAgent {
 pub(crate) struct Node {
     /// A random name of this launcher, so that the coordinator knows its own.
     pub(crate) launcher: String,
-    /// The host's name.
     pub(crate) host: String,
     /// `--node-rank`, unless nodes are numbered by arrival.
     pub(crate) node_rank: Option<u16>,
@@ -144,12 +139,26 @@ pub(crate) struct Node {
     pub(crate) nodes: Nodes,
     /// `--nproc-per-node`.
     pub(crate) ranks: u16,
-    /// `--max-restarts`.
     pub(crate) max_restarts: u32,
-    /// `--role`.
     pub(crate) role: String,
     /// The program's SHA-256, unless it is not to be compared.
     pub(crate) program: Option<String>,
+}
+
+#[cfg(test)]
+impl Node {
+    pub(crate) fn example(node_rank: Option<u16>, host: &str, (min, max): (u16, u16)) -> Self {
+        Node {
+            launcher: host.to_owned(),
+            host: host.to_owned(),
+            node_rank,
+            nodes: Nodes { min, max },
+            ranks: 2,
+            max_restarts: 1,
+            role: "default".to_owned(),
+            program: Some("0123456789abcdef".to_owned()),
+        }
+    }
 }
 
 /// The place of a node in the job, for one generation of ranks.
@@ -165,11 +174,9 @@ pub(crate) struct Placement {
     pub(crate) nodes: u16,
     /// RANK of this node's first rank.
     pub(crate) first_rank: u32,
-    /// WORLD_SIZE.
     pub(crate) world_size: u32,
     /// ROLE_RANK of this node's first rank.
     pub(crate) first_role_rank: u32,
-    /// ROLE_WORLD_SIZE.
     pub(crate) role_world_size: u32,
 }
 

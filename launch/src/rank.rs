@@ -3,6 +3,16 @@
 
 mod failure;
 
+use crate::args::Args;
+use crate::error_file::{self, Clock, Reason};
+use crate::guard::Guard;
+use crate::output::{Output, Routes};
+use crate::protocol::{Placement, proof};
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
@@ -12,19 +22,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::rc::Rc;
 use std::thread;
 use std::time::Instant;
-
-use anyhow::{Context, Result};
-use nix::errno::Errno;
-use nix::sys::signal::{Signal, killpg};
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
-use nix::unistd::Pid;
 use tch_parallel_contract::{ELASTIC, LISTEN_FD};
-
-use crate::args::Args;
-use crate::error_file::{self, Clock, Reason};
-use crate::guard::Guard;
-use crate::output::{Output, Routes};
-use crate::protocol::{Placement, proof};
 
 /// Variables that only an outer launcher can have set. A rank that read them would look for that
 /// launcher's store or socket.
@@ -58,7 +56,6 @@ pub(crate) fn variables(
     ])
 }
 
-/// Sets a rank's environment variables on `command`.
 pub(crate) fn set_variables(
     command: &mut Command,
     args: &Args,
@@ -82,11 +79,9 @@ pub(crate) struct Rank {
     pub(crate) rank: u32,
     /// Its process ID, which is also its process group's.
     pub(crate) pid: Pid,
-    /// The generation in which it was started.
     pub(crate) started_in: u32,
     /// How it is told its place, once it has said that it takes part in a job whose ranks come and go.
     pub(crate) channel: Option<UnixStream>,
-    /// What it writes.
     pub(crate) output: Output,
     /// How it ended; `None` while it runs.
     pub(crate) end: Option<End>,
@@ -98,7 +93,6 @@ pub(crate) struct Rank {
     guard: Rc<Guard>,
 }
 
-/// The end of a rank.
 #[derive(Clone, Copy)]
 pub(crate) struct End {
     /// Its exit code or signal.
@@ -152,7 +146,6 @@ impl Rank {
         Ok(started)
     }
 
-    /// Whether it has not ended.
     pub(crate) fn is_running(&self) -> bool {
         self.end.is_none()
     }

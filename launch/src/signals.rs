@@ -1,15 +1,13 @@
 //! Signals that end the job from outside, and the exit code that each stands for.
 
-use std::sync::Arc;
-use std::thread;
-
+use crate::protocol::ToCoordinator;
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
-
-use crate::protocol::ToCoordinator;
+use std::sync::Arc;
+use std::thread;
 
 /// Calls `on_signal`, on another thread, for each signal. The ranks still start with the default
 /// actions: exec resets them.

@@ -1,14 +1,5 @@
 //! Starts the ranks of this node, generation after generation.
 
-use std::collections::BTreeMap;
-use std::rc::Rc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Instant;
-
-use anyhow::{Result, bail};
-use nix::sys::signal::Signal;
-use tch_parallel_contract::ELASTIC;
-
 use crate::args::Args;
 use crate::elastic::{self, Said};
 use crate::error_file::{Clock, ErrorFiles};
@@ -18,6 +9,13 @@ use crate::protocol::connection::Outgoing;
 use crate::protocol::{Placement, ToAgent};
 use crate::rank::{self, Rank};
 use crate::signals;
+use anyhow::{Result, bail};
+use nix::sys::signal::Signal;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Instant;
+use tch_parallel_contract::ELASTIC;
 
 /// What the launcher waits for.
 pub(crate) enum Event {
@@ -76,13 +74,11 @@ impl<'a> Supervisor<'a> {
         rank::variables(self.args, placement, local_rank, rank, port)
     }
 
-    /// Starts the ranks of this node.
     pub(crate) fn start(&self, placement: &Placement, master_port: u16) -> Result<Vec<Rank>> {
         let (ranks, clock) = (0..self.args.nproc_per_node, Clock::default());
         ranks.map(|rank| self.start_rank(placement, rank, master_port, &clock)).collect()
     }
 
-    /// Starts one of them.
     pub(crate) fn start_rank(
         &self,
         placement: &Placement,

@@ -7,10 +7,9 @@
 //! cargo run -rq -p ddp-imagenet --features cuda --example models -- resnet18 resnet18.safetensors cuda:0
 //! ```
 
-use std::env;
-
 use anyhow::{Context, Result};
 use ddp_imagenet::models::Arch;
+use std::env;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::LogicalDevice;

@@ -1,13 +1,11 @@
 //! What async-update's methods write if they are started with [`METRICS`].
 
-use std::path::Path;
-
-use anyhow::{Context, Result};
-use serde_json::Value;
-
 use crate::Job;
 use crate::programs::{async_update, launch};
 use crate::training::events;
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::path::Path;
 
 /// The flag that makes a method write its metrics to the job's directory.
 pub const METRICS: &str = "--metrics=metrics";

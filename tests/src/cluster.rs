@@ -1,17 +1,14 @@
 //! A job over several hosts, with a launcher on each.
 
-use std::collections::BTreeMap;
-use std::process::Command;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, ensure};
-use nix::unistd::Pid;
-
 use crate::ended::Ended;
 use crate::job::{Job, Process};
 use crate::programs::launch_with;
 use crate::{Hosts, wait};
+use anyhow::{Context, Result, ensure};
+use nix::unistd::Pid;
+use std::collections::BTreeMap;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Any port will do, since each host has its own.
 const PORT: &str = "29500";
@@ -137,10 +134,6 @@ impl Cluster {
     /// No longer expects anything of a host's launcher.
     pub fn forget(&mut self, host: usize) {
         self.launchers.remove(&host);
-    }
-
-    pub fn let_pass(&self, time: Duration) {
-        sleep(time);
     }
 
     fn printed(&mut self) -> String {

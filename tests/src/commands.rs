@@ -1,10 +1,8 @@
 //! The commands that the book and the READMEs tell a reader to type.
 
-use std::process::Command;
-
-use anyhow::{Context, Result};
-
 use crate::programs::{PROGRAMS, example, launch_with, program, torchrun_with};
+use anyhow::{Context, Result};
+use std::process::Command;
 
 /// A call of a program of the workspace.
 #[derive(Debug, PartialEq)]

@@ -1,9 +1,8 @@
 //! How a process has ended, and what is expected of that.
 
+use anyhow::{Result, ensure};
 use std::fmt;
 use std::process::ExitStatus;
-
-use anyhow::{Result, ensure};
 
 /// What a process has left behind.
 #[derive(Debug)]

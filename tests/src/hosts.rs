@@ -3,19 +3,17 @@
 
 mod switch;
 
+use crate::programs::started_by;
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, geteuid};
-use tempfile::TempDir;
-
-use crate::programs::started_by;
 use switch::Switch;
 pub use switch::{Conditions, Traffic};
+use tempfile::TempDir;
 
 const INTERFACE: &str = "cable";
 

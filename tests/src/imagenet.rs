@@ -1,14 +1,12 @@
 //! What tests of ddp-imagenet share.
 
+use crate::job::Job;
+use crate::training::Training;
+use anyhow::{Result, ensure};
+use jpeg_encoder::{ColorType, Encoder};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-
-use anyhow::{Result, ensure};
-use jpeg_encoder::{ColorType, Encoder};
-
-use crate::job::Job;
-use crate::training::Training;
 
 /// The flags that make a training to be compared write its metrics to the job's directory. The
 /// checkpoints go there anyway.

@@ -1,24 +1,22 @@
 //! A job: the processes that a test starts, all processes that those start in turn, and a directory
 //! for their files.
 
-use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use tempfile::TempDir;
-
 use crate::ended::Ended;
 use crate::members::Members;
 use crate::python::Forked;
 use crate::safetensors::{self, Tensor};
 use crate::training::losses;
 use crate::wait::{past, until};
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// How long killed processes may take to disappear.
 const END: Duration = Duration::from_secs(60);

@@ -1,20 +1,17 @@
 //! All processes of a job: the ones that the test has started, and those that they have started in
 //! turn.
 
+use crate::progress::Patience;
+use crate::python::Forked;
+use anyhow::Result;
+use nix::unistd::Pid;
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::yield_now;
-
-use anyhow::Result;
-use nix::unistd::Pid;
-
-use crate::progress::Patience;
-use crate::python::Forked;
+use std::{fs, io};
 
 /// Every process of a job inherits this environment variable. It lets the job find all of them,
 /// even those that have moved to their own session or lost their parent.

@@ -1,11 +1,9 @@
 //! What an example of the library saves, compared with what its counterpart in Python saves.
 
-use std::collections::BTreeMap;
-
-use anyhow::{Result, ensure};
-
 use crate::safetensors::Tensor;
 use crate::{Job, programs, python};
+use anyhow::{Result, ensure};
+use std::collections::BTreeMap;
 
 /// The argument that names the file to write.
 pub const FILE: &str = "tensors.safetensors";

@@ -1,17 +1,14 @@
 //! The programs under test, as commands.
 
-use std::env;
+use crate::job::{Job, Process};
+use crate::python;
+use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsStr;
-use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::atomic::{AtomicU16, Ordering};
-
-use anyhow::{Context, Result, bail, ensure};
-
-use crate::job::{Job, Process};
-use crate::python;
+use std::{env, fs};
 
 /// Prefixes and suffixes of the variables through which a launcher tells a program its rank. The
 /// programs must not inherit any, since a launcher may have started the test itself.
@@ -110,11 +107,6 @@ pub fn dp_basic<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Comm
 
 pub fn dp_custom_criterion<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     program("dp-custom-criterion", arguments)
-}
-
-/// The chores, without `cargo xtask`.
-pub fn xtask<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    program("xtask", arguments)
 }
 
 /// An example of the library, by its name.

@@ -3,11 +3,10 @@
 //! A test gives up on a job that has stopped, never on one that is slow, because the same training
 //! can take a hundred times as long on one processor as on another.
 
+use nix::unistd::Pid;
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
-
-use nix::unistd::Pid;
 
 /// How long processes may go on without a sign of progress.
 #[derive(Debug, Clone, Copy)]

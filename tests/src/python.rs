@@ -5,22 +5,19 @@
 //! imported PyTorch (`tests/python/forkserver.py`), because the import takes two seconds. Under a
 //! launcher a script is a program like any other.
 
+use crate::Shared;
+use crate::programs::{clean, workspace};
+use anyhow::{Context, Result};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::env;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
-
-use anyhow::{Context, Result};
-use nix::unistd::Pid;
-use serde_json::{Value, json};
-
-use crate::Shared;
-use crate::programs::{clean, workspace};
+use std::{env, thread};
 
 const ADVICE: &str = "run `cargo xtask test`, which sets Python up with all that the tests need";
 
@@ -67,7 +64,6 @@ fn find_interpreter() -> Result<PathBuf> {
         .with_context(|| format!("{} lies in no Python environment; {ADVICE}", real.display()))
 }
 
-/// The environment of the process that the command starts.
 fn environment(command: &Command) -> HashMap<String, String> {
     let mut variables: HashMap<_, _> = env::vars().collect();
     for (name, value) in command.get_envs() {

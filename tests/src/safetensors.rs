@@ -1,11 +1,10 @@
 //! Files in the safetensors format.
 
+use ::safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize_to_file};
+use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-
-use ::safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize_to_file};
-use anyhow::{Context, Result, ensure};
 
 /// A tensor as stored in the file.
 #[derive(Debug, Clone, PartialEq)]

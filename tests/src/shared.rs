@@ -1,13 +1,11 @@
 //! Runs that several tests look at, each of them made once.
 
+use crate::Job;
+use anyhow::{Result, anyhow};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-
-use anyhow::{Result, anyhow};
-
-use crate::Job;
 
 /// The results of runs, each under the text of its key.
 pub struct Shared<T>(Mutex<BTreeMap<String, Arc<Run<T>>>>);
@@ -38,6 +36,13 @@ pub fn printed(program: Command) -> Result<String> {
     static RUNS: Shared<String> = Shared::new();
     let run = |program| Ok(Job::new()?.run(program)?.expect_success()?.stdout);
     Ok(RUNS.get(format!("{program:?}"), || run(program))?.to_string())
+}
+
+/// What a program that must succeed prints to stdout, and a file that it writes.
+pub fn printed_and_written(program: Command, file: &str) -> Result<(String, String)> {
+    let job = Job::new()?;
+    let printed = job.run(program)?.expect_success()?.stdout;
+    Ok((printed, job.text(file)?))
 }
 
 #[test]

@@ -12,26 +12,24 @@ mod silence;
 mod start_up;
 mod torchrun;
 
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, bail, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-
 use crate::cluster::Cluster;
 use crate::programs::{ddp_mnist, example, launch};
 use crate::training::{events, losses, wait_for_steps};
 use crate::{Ended, Job};
+use anyhow::{Context, Result, bail, ensure};
 use kills::{Victim, killed};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// One line of the table.
 pub struct Line {
-    /// How it is chosen.
     pub name: &'static str,
     /// What happens to the job.
     pub fault: &'static str,
@@ -122,13 +120,11 @@ impl Size {
     };
 }
 
-/// The nodes of every job.
 const NODES: usize = 3;
 
 /// How long to wait for something that should have come long before.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The table.
 pub const LINES: &[Line] = &[
     Line::new("killed-rank", |trial| killed(trial, Victim::Rank))
         .fault("kill -9 of one rank")

@@ -107,12 +107,8 @@ fn numbers(line: &str) -> Vec<f64> {
 /// What `cost` prints, and its picture.
 pub fn cost(ranks: usize) -> Result<Arc<(String, String)>> {
     static RUNS: Shared<(String, String)> = Shared::new();
-    RUNS.get(ranks, || {
-        let job = Job::new()?;
-        let program = async_update(["cost", "--plot", "plots"])?;
-        let ended = job.run(launch(ranks, &program)?)?.expect_success()?;
-        Ok((ended.stdout, job.text("plots/cost.svg")?))
-    })
+    let program = launch(ranks, &async_update(["cost", "--plot", "plots"])?)?;
+    RUNS.get(ranks, || printed_and_written(program, "plots/cost.svg"))
 }
 
 #[test]

@@ -21,11 +21,8 @@ fn the_slow_gpus_step_is_four_updates_old() -> Result<()> {
 /// one run.
 pub fn quadratic() -> Result<Arc<(String, String)>> {
     static RUN: Shared<(String, String)> = Shared::new();
-    RUN.get((), || {
-        let job = Job::new()?;
-        let ended = job.run(async_update(["quadratic", "--plot", "."])?)?.expect_success()?;
-        Ok((ended.stdout, job.text("momentum.svg")?))
-    })
+    let program = async_update(["quadratic", "--plot", "."])?;
+    RUN.get((), || printed_and_written(program, "momentum.svg"))
 }
 
 /// S1.27, S1.29. Only the results of threads differ from run to run.

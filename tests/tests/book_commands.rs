@@ -3,6 +3,7 @@
 //! book shows, unchanged.
 
 use crate::prelude::*;
+use std::os::unix::fs::symlink;
 use tests::commands::Call;
 use tests::imagenet::write_image_folder;
 
@@ -167,20 +168,15 @@ fn every_command_that_a_reader_is_told_to_type_runs() -> Result<()> {
         }
         let job = Job::new()?;
         write_image_folder(&job.path("images"), 8)?;
-        link_data(&job)?;
+        // Commands are meant for the root of the repository, and some of them read these there.
+        fs::create_dir(job.path("tests"))?;
+        for data in ["tests/data", "LICENSE-APACHE"] {
+            symlink(workspace().join(data), job.path(data))?;
+        }
         let ended = job.run(program)?;
         ensure!(ended.status.success(), "`{command}` fails: {ended}");
     }
     ensure!(run.len() > 15, "only {} commands were found", run.len());
-    Ok(())
-}
-
-/// Commands are meant for the root of the repository, and some of them read these there.
-fn link_data(job: &Job) -> Result<()> {
-    fs::create_dir(job.path("tests"))?;
-    for data in ["tests/data", "LICENSE-APACHE"] {
-        std::os::unix::fs::symlink(workspace().join(data), job.path(data))?;
-    }
     Ok(())
 }
 

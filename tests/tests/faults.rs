@@ -15,18 +15,20 @@ fn endless<'a>(more: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Starts a launcher with `ranks` ranks, and waits until all of them are mid-epoch.
-fn launch_and_wait_for_steps(job: &Job, ranks: usize, more: &[&str]) -> Result<Process> {
+fn launch_and_wait_for_steps(ranks: usize, more: &[&str]) -> Result<(Job, Process)> {
+    let job = Job::new()?;
     let launcher = job.start(launch(ranks, &ddp_mnist(endless(more))?)?)?;
-    wait_for_steps(job, 0..ranks, 10)?;
-    Ok(launcher)
+    wait_for_steps(&job, 0..ranks, 10)?;
+    Ok((job, launcher))
 }
 
 /// The same without a launcher.
-fn start_and_wait_for_steps(job: &Job, ranks: usize) -> Result<Vec<Process>> {
+fn start_and_wait_for_steps(ranks: usize) -> Result<(Job, Vec<Process>)> {
+    let job = Job::new()?;
     let programs = (0..ranks).map(|_| ddp_mnist(endless(&[]))).collect::<Result<_>>()?;
-    let processes = start_by_hand(job, programs)?;
-    wait_for_steps(job, 0..ranks, 10)?;
-    Ok(processes)
+    let processes = start_by_hand(&job, programs)?;
+    wait_for_steps(&job, 0..ranks, 10)?;
+    Ok((job, processes))
 }
 
 /// Expects that neither a checkpoint, complete or partial, nor a process is left.
@@ -38,8 +40,7 @@ fn expect_nothing_left(job: &Job) -> Result<()> {
 
 #[test]
 fn a_killed_rank_ends_the_job_and_the_launcher_names_it() -> Result<()> {
-    let job = Job::new()?;
-    let mut launcher = launch_and_wait_for_steps(&job, 2, &[])?;
+    let (job, mut launcher) = launch_and_wait_for_steps(2, &[])?;
     kill(job.rank(1, "ddp-mnist")?, Signal::SIGKILL)?;
     let ended = launcher.wait_until(Instant::now() + SOON)?;
     assert!(!ended.status.success(), "{ended}");
@@ -49,8 +50,7 @@ fn a_killed_rank_ends_the_job_and_the_launcher_names_it() -> Result<()> {
 
 #[test]
 fn the_survivors_of_a_killed_rank_name_it_themselves() -> Result<()> {
-    let job = Job::new()?;
-    let mut ranks = start_and_wait_for_steps(&job, 2)?;
+    let (job, mut ranks) = start_and_wait_for_steps(2)?;
     kill(ranks[1].pid(), Signal::SIGKILL)?;
     let survivor = ranks[0].wait_until(Instant::now() + SOON)?;
     survivor.expect_code(1)?.expect_line(&["[rank 0] error:", "rank 1"])?;
@@ -60,8 +60,7 @@ fn the_survivors_of_a_killed_rank_name_it_themselves() -> Result<()> {
 
 #[test]
 fn the_survivors_of_a_killed_rank_0_name_it_too() -> Result<()> {
-    let job = Job::new()?;
-    let mut ranks = start_and_wait_for_steps(&job, 3)?;
+    let (job, mut ranks) = start_and_wait_for_steps(3)?;
     kill(ranks[0].pid(), Signal::SIGKILL)?;
     let deadline = Instant::now() + SOON;
     for rank in [1, 2] {
@@ -75,8 +74,7 @@ fn the_survivors_of_a_killed_rank_0_name_it_too() -> Result<()> {
 
 #[test]
 fn no_rank_survives_a_killed_launcher() -> Result<()> {
-    let job = Job::new()?;
-    let launcher = launch_and_wait_for_steps(&job, 2, &[])?;
+    let (job, launcher) = launch_and_wait_for_steps(2, &[])?;
     kill(launcher.pid(), Signal::SIGKILL)?;
     drop(launcher);
     expect_nothing_left(&job)
@@ -84,8 +82,7 @@ fn no_rank_survives_a_killed_launcher() -> Result<()> {
 
 #[test]
 fn an_interrupted_launcher_ends_its_ranks_and_itself_with_130() -> Result<()> {
-    let job = Job::new()?;
-    let mut launcher = launch_and_wait_for_steps(&job, 2, &[])?;
+    let (job, mut launcher) = launch_and_wait_for_steps(2, &[])?;
     kill(launcher.pid(), Signal::SIGINT)?;
     launcher.wait_until(Instant::now() + SOON)?.expect_code(130)?;
     expect_nothing_left(&job)
@@ -93,8 +90,7 @@ fn an_interrupted_launcher_ends_its_ranks_and_itself_with_130() -> Result<()> {
 
 #[test]
 fn a_rank_that_is_stopped_for_longer_than_the_timeout_ends_the_job() -> Result<()> {
-    let job = Job::new()?;
-    let mut launcher = launch_and_wait_for_steps(&job, 2, &["--timeout", "5"])?;
+    let (job, mut launcher) = launch_and_wait_for_steps(2, &["--timeout", "5"])?;
     kill(job.rank(1, "ddp-mnist")?, Signal::SIGSTOP)?;
     let ended = launcher.wait_until(Instant::now() + Duration::from_secs(5) + 2 * SOON)?;
     assert!(!ended.status.success(), "{ended}");

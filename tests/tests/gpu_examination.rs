@@ -29,7 +29,7 @@ fn install_only_pytorch(packages: &Path) -> Result<PathBuf> {
 fn every_part_starts_with_pytorch_alone_and_ends_at_its_first_call_of_cuda() -> Result<()> {
     let job = Job::new()?;
     let pack = job.path("pack");
-    job.run(xtask(["gpu", "pack", "--cpu", "--to", "pack"])?)?.expect_success()?;
+    job.run(program("xtask", ["gpu", "pack", "--cpu", "--to", "pack"])?)?.expect_success()?;
     let packages = job.path("packages");
     let interpreter = install_only_pytorch(&packages)?;
     let examination = |flags: &[&str]| {

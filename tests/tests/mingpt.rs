@@ -66,14 +66,10 @@ fn expect_to_go_on(fsdp: &[&str]) -> Result<()> {
     run(&parts, &["--epochs", "2", "--resume", "snapshot.safetensors"])?;
 
     for rank in 0..4 {
-        let second_epoch = |job: &Job| {
-            let loss = |event: &serde_json::Value| {
-                Some((event["epoch"].as_i64()?, event["loss"].as_f64()?))
-            };
+        let second_epoch = |job: &Job| -> Result<Vec<_>> {
+            let loss = |event: &Value| Some((event["epoch"].as_i64()?, event["loss"].as_f64()?));
             let steps = events(job.directory(), rank, "step", loss)?;
-            Ok::<_, anyhow::Error>(
-                steps.into_iter().filter(|(epoch, _)| *epoch == 1).collect::<Vec<_>>(),
-            )
+            Ok(steps.into_iter().filter(|(epoch, _)| *epoch == 1).collect())
         };
         let (whole, parts) = (second_epoch(&whole)?, second_epoch(&parts)?);
         ensure!(whole.len() > 10 && whole == parts, "rank {rank}: {whole:?} against {parts:?}");

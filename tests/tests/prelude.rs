@@ -11,5 +11,6 @@ pub(crate) use std::sync::Arc;
 pub(crate) use std::time::Duration;
 pub(crate) use tests::programs::*;
 pub(crate) use tests::training::{OUTPUTS, events, losses, wait_for_steps};
-pub(crate) use tests::{Ended, Job, Process, Shared, Training, printed, python};
+pub(crate) use tests::{Ended, Job, Process, Shared, Training};
 pub(crate) use tests::{expect_all_succeed, expect_refusal, expect_refusals, expect_texts};
+pub(crate) use tests::{printed, printed_and_written, python};

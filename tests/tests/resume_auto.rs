@@ -29,20 +29,16 @@ const ATTEMPTS: usize = 10;
 fn interrupted(before: usize, after: usize) -> Result<(Job, u64, usize)> {
     for _ in 0..ATTEMPTS {
         let job = Job::new()?;
-        run_and_kill(&job, before)?;
+        let mut launcher = start(&job, before)?;
+        // On a fast machine, it may have ended before it is killed.
+        job.until("there is a checkpoint", || Ok(job.path(CHECKPOINT).exists().then_some(())))?;
+        job.kill_all(&mut launcher)?;
         let (epoch, step) = resumed_from(&run(&job, after)?)?;
         if step > 0 {
             return Ok((job, epoch, step));
         }
     }
     bail!("no training of {ATTEMPTS} was killed in the middle of an epoch");
-}
-
-/// Kills a training once it has saved something. On a fast machine, it may have ended before.
-fn run_and_kill(job: &Job, ranks: usize) -> Result<()> {
-    let mut launcher = start(job, ranks)?;
-    job.until("there is a checkpoint", || Ok(job.path(CHECKPOINT).exists().then_some(())))?;
-    job.kill_all(&mut launcher)
 }
 
 /// The epoch and the step from which a run has gone on, by what it has printed.

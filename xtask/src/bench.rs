@@ -11,9 +11,14 @@ mod job;
 mod mnist;
 mod report;
 
+use crate::checkout::checkout;
 use crate::workspace::Workspace;
+use crate::{command, setup};
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use job::Log;
+use report::{MEGABYTES, MILLISECONDS, Sides, Table, push};
+use std::process::Command;
 
 #[derive(Subcommand)]
 pub(crate) enum Benchmark {
@@ -38,7 +43,6 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// Announces each round when it begins.
     fn announced(&self) -> impl Iterator<Item = u32> {
         (1..=self.number).inspect(|round| eprintln!("round {round}/{}", self.number))
     }

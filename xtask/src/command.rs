@@ -33,7 +33,6 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     run_quietly(command)
 }
 
-/// Runs the command without showing it.
 pub(crate) fn run_quietly(command: &mut Command) -> Result<()> {
     let status =
         command.status().with_context(|| format!("cannot start `{}`", program(command)))?;

@@ -1,9 +1,8 @@
 //! Files and folders. An error names the file.
 
 use anyhow::{Context, Result};
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 pub(crate) fn make(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))

@@ -8,10 +8,9 @@ use crate::launch::LAUNCHER;
 use crate::setup::{self, Level};
 use crate::workspace::Workspace;
 use anyhow::{Result, ensure};
-use std::env;
-use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::{env, fs};
 
 /// Each after the ones that it depends on.
 const LIBRARIES: [&str; 9] = [

@@ -1,7 +1,7 @@
 //! A program of the workspace, and how it is built for what this machine has.
 
 use crate::checkout::checkout;
-use crate::workspace::{self, Workspace};
+use crate::workspace::Workspace;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::PathBuf;
@@ -29,7 +29,8 @@ impl<'a> Program<'a> {
     pub(crate) fn add_to(&self, build: &mut Command, workspace: &Workspace) -> PathBuf {
         build.args(["--package", self.name]);
         if gpus() > 0 && has_cuda_feature(&self.manifest) {
-            if workspace::has_nccl_headers(&workspace.libtorch) {
+            // The wheels put NCCL's headers beside torch.
+            if workspace.libtorch.join("../nvidia/nccl/include/nccl.h").exists() {
                 build.args(["--features", "cuda"]);
             } else {
                 eprintln!(

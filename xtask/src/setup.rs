@@ -11,14 +11,13 @@ mod stamp;
 mod user;
 mod venv;
 
-use anyhow::Result;
-use std::process::Command;
-use std::{panic, thread};
-
 use crate::command;
 use crate::lock::Lock;
 use crate::workspace::{self, Workspace};
+use anyhow::Result;
 pub(crate) use level::Level;
+use std::process::Command;
+use std::{panic, thread};
 pub(crate) use user::version;
 use venv::{State, Venv};
 
@@ -80,7 +79,9 @@ pub(crate) fn ensure_python(workspace: &Workspace, level: Level) -> Result<Venv>
 /// The quick check at every run: there is a stamp that covers the level, and the most important
 /// files still exist.
 fn is_stamped(venv: &Venv, level: Level) -> bool {
-    stamp::read(venv).is_some_and(|done| done >= level) && venv.looks_usable()
+    stamp::read(venv).is_some_and(|done| done >= level)
+        && venv.libtorch().join("lib/libtorch_cpu.so").exists()
+        && venv.executable("python").exists()
 }
 
 fn complete(venv: &Venv, level: Level, lock: &Lock) -> Result<()> {

@@ -4,10 +4,9 @@ use crate::build::whole_workspace;
 use crate::workspace::Workspace;
 use crate::{command, setup};
 use anyhow::Result;
-use std::env;
 use std::ffi::OsString;
-use std::thread;
 use std::time::Instant;
+use std::{env, thread};
 
 /// The number of tests of a program that run at once.
 const THREADS: &str = "RUST_TEST_THREADS";

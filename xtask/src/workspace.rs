@@ -75,8 +75,3 @@ pub(crate) fn venv(release: &Release) -> PathBuf {
 fn libtorch(release: &Release) -> PathBuf {
     venv(release).join("torch")
 }
-
-/// Whether NCCL's headers, which the feature `cuda` needs, are where the wheels put them: beside torch.
-pub(crate) fn has_nccl_headers(libtorch: &Path) -> bool {
-    libtorch.join("../nvidia/nccl/include/nccl.h").exists()
-}

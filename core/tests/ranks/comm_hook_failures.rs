@@ -68,19 +68,6 @@ fn panics() -> Result<Tensor> {
     panic!("this cannot be")
 }
 
-fn fails_in_torch() -> Result<Tensor> {
-    let numbers = |len| Tensor::zeros([len], FLOAT_CPU);
-    Ok(numbers(2) + numbers(3))
-}
-
-fn gives_too_little() -> Result<Tensor> {
-    Ok(Tensor::zeros([3], DOUBLE_CPU))
-}
-
-fn gives_nothing() -> Result<Tensor> {
-    Ok(Tensor::new())
-}
-
 /// Expects the same failure in rank 1's error and in rank 0's.
 fn expect(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When, what: &str) {
     let message = message(group, fail, when);
@@ -119,7 +106,8 @@ fn a_panic_at_the_end_of_an_exchange_is_an_error() {
 fn what_libtorch_refuses_is_said_without_its_backtrace() {
     on_ranks(2, |group| {
         let what = "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0";
-        expect(group, fails_in_torch, When::Finish, what);
+        let fail = || Ok(Tensor::zeros([2], FLOAT_CPU) + Tensor::zeros([3], FLOAT_CPU));
+        expect(group, fail, When::Finish, what);
     });
 }
 
@@ -127,7 +115,7 @@ fn what_libtorch_refuses_is_said_without_its_backtrace() {
 fn a_result_of_another_shape_is_refused() {
     on_ranks(2, |group| {
         let what = "its result for bucket 1 is Double [3] on Cpu, but must be Float [384] on Cpu, as the bucket";
-        expect(group, gives_too_little, When::Finish, what);
+        expect(group, || Ok(Tensor::zeros([3], DOUBLE_CPU)), When::Finish, what);
     });
 }
 
@@ -135,7 +123,7 @@ fn a_result_of_another_shape_is_refused() {
 fn an_undefined_result_is_refused() {
     on_ranks(2, |group| {
         let what = "its result for bucket 1 is an undefined tensor, but must be Float [384] on Cpu, as the bucket";
-        expect(group, gives_nothing, When::Finish, what);
+        expect(group, || Ok(Tensor::new()), When::Finish, what);
     });
 }
 

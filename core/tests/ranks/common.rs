@@ -3,19 +3,19 @@
 use nix::unistd::Pid;
 use std::any::type_name;
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 use tch::Tensor;
+use tch::kind::FLOAT_CPU;
 use tch::nn::VarStore;
 use tch_parallel::checkpoint::Training;
 use tch_parallel::distributed::{
     DeviceChoice, ProcessGroup, ProcessGroupOptions, init_process_group,
 };
-use tch_parallel::optim::Optimizer;
+use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tests::programs::{as_rank, free_port};
 use tests::progress::Patience;
 use tests::python;
@@ -50,7 +50,6 @@ pub fn on_ranks_with_each_transport(world_size: usize, body: impl Fn(&ProcessGro
     }
 }
 
-/// The group of all ranks of a test.
 pub fn join() -> ProcessGroup {
     init_process_group(options()).unwrap()
 }
@@ -130,6 +129,16 @@ pub fn beside_python(script: &str, python_rank: usize, body: impl FnOnce()) {
 /// The numbers of a tensor, row by row.
 pub fn values(tensor: &Tensor) -> Vec<f64> {
     Vec::try_from(tensor.flatten(0, -1)).unwrap()
+}
+
+/// Numbers between -1 and 1, which Python's tests make in the same way.
+pub fn numbers(size: &[i64], offset: i64) -> Tensor {
+    let count: i64 = size.iter().product();
+    (Tensor::arange(count, FLOAT_CPU) * 0.37 + offset).sin().view(size)
+}
+
+pub fn sgd(vs: &VarStore, lr: f64) -> Sgd {
+    Sgd::new(vs, SgdOptions { lr, momentum: 0.9, ..Default::default() }).unwrap()
 }
 
 /// The parts of a training without a schedule and a scaler.

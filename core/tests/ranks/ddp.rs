@@ -53,7 +53,6 @@ fn batch(group: &ProcessGroup, step: i64) -> (Tensor, Tensor) {
     (seed(0).sin().view([rows, 4]), seed(3).cos().view([rows, 4]).narrow(1, 0, 2))
 }
 
-/// This rank's part of a batch.
 fn part(group: &ProcessGroup, (xs, ys): &(Tensor, Tensor)) -> (Tensor, Tensor) {
     let start = ROWS * group.rank() as i64;
     (xs.narrow(0, start, ROWS), ys.narrow(0, start, ROWS))
@@ -61,10 +60,6 @@ fn part(group: &ProcessGroup, (xs, ys): &(Tensor, Tensor)) -> (Tensor, Tensor) {
 
 fn loss(outputs: &Tensor, ys: &Tensor) -> Tensor {
     outputs.mse_loss(ys, tch::Reduction::Mean)
-}
-
-fn sgd(vs: &VarStore) -> Sgd {
-    Sgd::new(vs, SgdOptions { lr: 0.1, momentum: 0.9, ..Default::default() }).unwrap()
 }
 
 /// A forward and a backward pass with this rank's part of the data.
@@ -97,7 +92,7 @@ fn assert_gradients(vs: &VarStore, expected: &[Tensor]) {
 /// Trains a few steps and compares the gradients of each with those of one process.
 fn follows_one_process(group: &ProcessGroup, skip: bool, options: DdpOptions) {
     let (vs, model) = wrapped(group, skip, options);
-    let mut optimizer = sgd(&vs);
+    let mut optimizer = sgd(&vs, 0.1);
     for step in 0..4 {
         let data = batch(group, step);
         let expected = expected(&vs, skip, &[&data]);
@@ -203,7 +198,7 @@ fn weights_and_momentum_stay_equal_because_gradients_are_exchanged() {
         // The negative control: the same steps on the module itself drift apart.
         for exchanged in [true, false] {
             let (vs, model) = wrapped(group, false, DdpOptions::default());
-            let mut optimizer = sgd(&vs);
+            let mut optimizer = sgd(&vs, 0.1);
             for step in 0..3 {
                 let (xs, ys) = part(group, &batch(group, step));
                 let outputs = match exchanged {

@@ -8,15 +8,6 @@ use tch_parallel::distributed::hooks::{AllReduce, PostLocalSgd};
 use tch_parallel::nn::{LinearOptions, linear};
 use tch_parallel::optim::{AveragedModel, AveragedModelOptions, Averaging, PostLocalSgdOptimizer};
 
-fn sgd(vs: &VarStore) -> Sgd {
-    Sgd::new(vs, SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() }).unwrap()
-}
-
-fn numbers(size: &[i64], offset: i64) -> Tensor {
-    let count: i64 = size.iter().product();
-    (Tensor::arange(count, FLOAT_CPU) * 0.37 + offset).sin().view(size)
-}
-
 fn labels() -> Tensor {
     Tensor::arange(4, INT64_CPU).remainder(3)
 }
@@ -106,7 +97,7 @@ fn local(group: &ProcessGroup, name: &str, hook: PostLocalSgd, saved: &mut Saved
     let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
     let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
     let averager = || PeriodicModelAverager::new(group, 2, 3).unwrap();
-    let wrap = |averager| PostLocalSgdOptimizer::new(sgd(&vs), averager);
+    let wrap = |averager| PostLocalSgdOptimizer::new(sgd(&vs, 0.5), averager);
     let mut optimizer = wrap(averager());
     for step in 0..8 {
         if step == 4 {
@@ -132,7 +123,7 @@ fn averaged(group: &ProcessGroup, averaging: Averaging, use_buffers: bool, saved
     fill(&vs, group);
     let options = AveragedModelOptions { averaging, use_buffers };
     let mut average = AveragedModel::new(&averaged_vs, &vs, options).unwrap();
-    let mut optimizer = sgd(&vs);
+    let mut optimizer = sgd(&vs, 0.5);
     for step in 0..6 {
         optimizer.zero_grad().unwrap();
         let output = model.forward_t(&numbers(&[4, 6], 7 * step), true);

@@ -16,18 +16,18 @@ impl ModuleT for Net {
 }
 
 /// Two blocks of 5 times 5, a head of 5 times 2, the same on all ranks.
-pub fn sharded(vs: &VarStore, group: &ProcessGroup) -> FsdpModule<Net> {
+pub fn sharded(group: &ProcessGroup) -> (VarStore, FsdpModule<Net>) {
     tch::manual_seed(1);
-    let sharding = FullyShard::new(vs, group, FullyShardOptions::default());
+    let vs = VarStore::new(Device::Cpu);
+    let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
     let linear = |path: &nn::Path<'_>| nn::linear(path, 5, 5, Default::default());
     let model = sharding.root(|root| {
         let blocks = (0..2).map(|i| sharding.shard(root / "blocks" / i, linear));
         Net { blocks: blocks.collect(), head: nn::linear(root / "head", 5, 2, Default::default()) }
     });
-    model.unwrap()
+    (vs, model.unwrap())
 }
 
-/// The same model, whole.
 pub fn whole(vs: &VarStore) -> impl ModuleT + use<> {
     tch::manual_seed(1);
     let root = vs.root();
@@ -46,17 +46,13 @@ pub fn loss_of(model: &impl ModuleT, xs: &Tensor) -> Tensor {
     model.forward_t(xs, true).square().mean(Kind::Float)
 }
 
-pub fn sgd(vs: &VarStore) -> Sgd {
-    Sgd::new(vs, SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() }).unwrap()
-}
-
 #[test]
 fn two_ranks_train_what_distributed_data_parallel_trains() {
     on_ranks(2, |group| {
-        let (vs, other) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
-        let model = sharded(&vs, group);
+        let (vs, model) = sharded(group);
+        let other = VarStore::new(Device::Cpu);
         let ddp = DistributedDataParallel::new(whole(&other), &other, group).unwrap();
-        let (mut optimizer, mut of_ddp) = (sgd(&vs), sgd(&other));
+        let (mut optimizer, mut of_ddp) = (sgd(&vs, 0.5), sgd(&other, 0.5));
         for (name, parameter) in model.full_state_dict().unwrap() {
             assert_eq!(parameter, other.variables()[&name], "{name} at first");
         }
@@ -84,8 +80,7 @@ fn two_ranks_train_what_distributed_data_parallel_trains() {
 #[test]
 fn a_parameter_that_is_read_outside_its_block_is_an_error_with_its_name() {
     on_ranks(2, |group| {
-        let vs = VarStore::new(Device::Cpu);
-        let model = sharded(&vs, group);
+        let (_vs, model) = sharded(group);
         let block = &model.module().blocks[1];
         let read = || block.module().ws.f_sum(Kind::Float);
         expect_error(read(), "blocks.1.weight is sharded");
@@ -100,13 +95,12 @@ fn a_parameter_that_is_read_outside_its_block_is_an_error_with_its_name() {
 #[test]
 fn a_step_between_two_passes_is_seen_even_if_the_root_was_left_whole() {
     on_ranks(2, |group| {
-        let vs = VarStore::new(Device::Cpu);
-        let model = sharded(&vs, group);
+        let (vs, model) = sharded(group);
         let xs = batch(group, 0);
         model.backward(&loss_of(&model, &xs)).unwrap();
         // Leaves the root whole.
         let before = no_grad(|| loss_of(&model, &xs));
-        sgd(&vs).step().unwrap();
+        sgd(&vs, 0.5).step().unwrap();
         let after = no_grad(|| loss_of(&model, &xs));
         assert_ne!(before, after);
         let weights = model.full_state_dict().unwrap();
@@ -123,8 +117,7 @@ fn a_step_between_two_passes_is_seen_even_if_the_root_was_left_whole() {
 #[test]
 fn frozen_parameters_get_no_gradient_and_those_behind_them_do() {
     on_ranks(2, |group| {
-        let mut vs = VarStore::new(Device::Cpu);
-        let model = sharded(&vs, group);
+        let (mut vs, model) = sharded(group);
         vs.freeze();
         let weight = vs.variables()["blocks.0.weight"].shallow_clone();
         let _ = weight.set_requires_grad(true);
@@ -166,7 +159,7 @@ fn a_block_takes_and_returns_several_tensors_some_without_gradients() {
             if second > 0.0 {
                 loss += others[0].sum(Kind::Float) * 3.0;
             }
-            sgd(&vs).zero_grad().unwrap();
+            sgd(&vs, 0.5).zero_grad().unwrap();
             block.backward(&loss).unwrap();
             let expected = [("block.a", 2.0 * first), ("block.b", 6.0 * second)];
             for (name, value) in expected {
@@ -184,8 +177,7 @@ fn a_block_takes_and_returns_several_tensors_some_without_gradients() {
 #[test]
 fn parameters_that_are_unfrozen_while_they_are_whole_get_gradients() {
     on_ranks(2, |group| {
-        let mut vs = VarStore::new(Device::Cpu);
-        let model = sharded(&vs, group);
+        let (mut vs, model) = sharded(group);
         vs.freeze();
         // Leaves the root whole.
         let _ = no_grad(|| loss_of(&model, &batch(group, 0)));
@@ -198,13 +190,11 @@ fn parameters_that_are_unfrozen_while_they_are_whole_get_gradients() {
 #[test]
 fn two_models_of_one_job_do_not_disturb_each_other() {
     on_ranks(2, |group| {
-        let stores = [(); 2].map(|()| VarStore::new(Device::Cpu));
-        let models = stores.each_ref().map(|vs| sharded(vs, group));
+        let [(vs, one), (other_vs, other)] = [(); 2].map(|()| sharded(group));
         let xs = batch(group, 0);
-        let losses = models.each_ref().map(|model| loss_of(model, &xs));
-        models[0].backward(&(&losses[0] + &losses[1])).unwrap();
-        for (name, shard) in stores[0].variables() {
-            assert_eq!(shard.grad(), stores[1].variables()[&name].grad(), "{name}");
+        one.backward(&(loss_of(&one, &xs) + loss_of(&other, &xs))).unwrap();
+        for (name, shard) in vs.variables() {
+            assert_eq!(shard.grad(), other_vs.variables()[&name].grad(), "{name}");
         }
     });
 }
@@ -212,9 +202,8 @@ fn two_models_of_one_job_do_not_disturb_each_other() {
 #[test]
 fn an_infinite_gradient_on_one_rank_skips_the_step_on_all() {
     on_ranks(2, |group| {
-        let vs = VarStore::new(Device::Cpu);
-        let model = sharded(&vs, group);
-        let mut optimizer = sgd(&vs);
+        let (vs, model) = sharded(group);
+        let mut optimizer = sgd(&vs, 0.5);
         let mut scaler = GradScaler::new(GradScalerOptions::default()).unwrap();
         let mut made = Vec::new();
         for is_infinite in [false, true] {
@@ -235,8 +224,8 @@ fn an_infinite_gradient_on_one_rank_skips_the_step_on_all() {
 #[test]
 fn whole_weights_go_into_a_sharded_model_and_out_of_it() {
     on_ranks(3, |group| {
-        let (vs, other) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
-        let model = sharded(&vs, group);
+        let (_vs, model) = sharded(group);
+        let other = VarStore::new(Device::Cpu);
         tch::manual_seed(100);
         let root = other.root();
         let _ = [0, 1].map(|i| nn::linear(&root / "blocks" / i, 5, 5, Default::default()));

@@ -1,6 +1,6 @@
 //! What a sharded model refuses, and how it goes on after a pass that failed.
 
-use crate::fully_shard::{Net, batch, loss_of, sgd, sharded};
+use crate::fully_shard::{Net, batch, loss_of, sharded};
 use crate::prelude::*;
 
 /// The gradients of a store's shards, by name.
@@ -23,8 +23,7 @@ fn broken_loss(model: &FsdpModule<Net>, xs: &Tensor) -> Tensor {
 #[test]
 fn after_a_backward_pass_that_fails_the_model_is_as_before() {
     on_ranks(2, |group| {
-        let (vs, other) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
-        let (model, fresh) = (sharded(&vs, group), sharded(&other, group));
+        let [(vs, model), (other, fresh)] = [(); 2].map(|()| sharded(group));
         let xs = batch(group, 0);
         fresh.backward(&loss_of(&fresh, &xs)).unwrap();
         expect_error(model.backward(&broken_loss(&model, &xs)), "modified by an inplace operation");
@@ -37,24 +36,22 @@ fn after_a_backward_pass_that_fails_the_model_is_as_before() {
 #[test]
 fn a_failed_pass_that_another_model_has_started_leaves_nothing_behind() {
     on_ranks(2, |group| {
-        let stores = [(); 3].map(|()| VarStore::new(Device::Cpu));
-        let [model, started, fresh] = stores.each_ref().map(|vs| sharded(vs, group));
+        let [(vs, model), (_vs, started), (other, fresh)] = [(); 3].map(|()| sharded(group));
         let xs = batch(group, 0);
         fresh.backward(&loss_of(&fresh, &xs)).unwrap();
         let both = broken_loss(&model, &xs) + loss_of(&started, &xs);
         assert!(started.backward(&both).is_err());
         model.backward(&loss_of(&model, &xs)).unwrap();
-        assert_eq!(gradients(&stores[0]), gradients(&stores[2]));
+        assert_eq!(gradients(&vs), gradients(&other));
     });
 }
 
 #[test]
 fn what_would_be_silently_wrong_with_shards_is_refused() {
     on_ranks(2, |group| {
-        let mut vs = VarStore::new(Device::Cpu);
-        let model = sharded(&vs, group);
+        let (mut vs, model) = sharded(group);
         model.backward(&loss_of(&model, &batch(group, 0))).unwrap();
-        let zero = ZeroRedundancyOptimizer::new(sgd(&vs), group).step().unwrap_err();
+        let zero = ZeroRedundancyOptimizer::new(sgd(&vs, 0.5), group).step().unwrap_err();
         assert!(zero.to_string().contains(", which FullyShard has sharded"), "{zero}");
         vs.double();
         let expected = "is another tensor than the shard that FullyShard made";
@@ -81,8 +78,8 @@ fn what_would_be_silently_wrong_with_shards_is_refused() {
             let error = alone.f_forward_t(&batch(group, 0), true).unwrap_err().to_string();
             assert!(error.contains("is without a root, around the block \"alone\""), "{error}");
         }
-        let third = VarStore::new(Device::Cpu);
-        let around = CheckpointWrapper::new(sharded(&third, group));
+        let (_third, inside) = sharded(group);
+        let around = CheckpointWrapper::new(inside);
         let again = around.forward_t(&batch(group, 0), true).sum(Kind::Float).f_backward();
         expect_error(again, "inside a CheckpointWrapper, around");
         // The last, since the ranks tell each other of it and leave.
@@ -94,9 +91,8 @@ fn what_would_be_silently_wrong_with_shards_is_refused() {
 #[test]
 fn an_error_in_a_block_is_returned_by_the_whole_model() {
     on_ranks(2, |group| {
-        let vs = VarStore::new(Device::Cpu);
         let group = &group.with_timeout(Duration::from_secs(2));
-        let model = sharded(&vs, group);
+        let (_vs, model) = sharded(group);
         if group.rank() == 0 {
             let error = model.f_forward_t(&batch(group, 0), true).unwrap_err();
             assert!(matches!(error, Error::Collective { .. }), "{error}");

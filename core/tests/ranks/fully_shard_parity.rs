@@ -11,17 +11,9 @@ const BLOCKS: usize = 3;
 /// The values of a parameter with this name, as in Python.
 fn parameter(path: &nn::Path<'_>, name: &str, size: &[i64]) -> Tensor {
     let offset: i64 = path.path(name).bytes().map(i64::from).sum();
-    let count = size.iter().product::<i64>();
-    let values = (Tensor::arange(count, FLOAT_CPU) * 0.37 + offset).sin() * 0.5;
-    path.var_copy(name, &values.view(size))
+    path.var_copy(name, &(numbers(size, offset) * 0.5))
 }
 
-fn numbers(size: [i64; 2], offset: i64) -> Tensor {
-    let count = size.iter().product::<i64>();
-    (Tensor::arange(count, FLOAT_CPU) * 0.37 + offset).sin().view(size)
-}
-
-/// A linear layer and its bias.
 #[derive(Debug)]
 struct Linear(Tensor, Tensor);
 
@@ -137,12 +129,11 @@ impl Way<'_> {
         let mut optimizer: Box<dyn Optimizer> = if self.has("adamw") {
             Box::new(Adam::new(&vs, AdamOptions { lr: 0.05, ..AdamOptions::adamw() }).unwrap())
         } else {
-            let options = SgdOptions { lr: 0.1, momentum: 0.9, ..Default::default() };
-            Box::new(Sgd::new(&vs, options).unwrap())
+            Box::new(sgd(&vs, 0.1))
         };
         let labels = Tensor::arange(4, INT64_CPU).remainder(3);
         let loss_of = |offset| {
-            let output = model.f_forward_t(&numbers([4, 6], offset), true).unwrap();
+            let output = model.f_forward_t(&numbers(&[4, 6], offset), true).unwrap();
             output.cross_entropy_for_logits(&labels)
         };
         for step in 0..4 {

@@ -111,9 +111,7 @@ impl<M> Twins<M> {
         for (name, shard) in vs.variables() {
             assert_eq!(shard, own_rows(group, &other.variables()[&name]), "{name}");
         }
-        let [optimizer, of_whole] = [&vs, &other].map(|vs| {
-            Sgd::new(vs, SgdOptions { lr: 0.1, momentum: 0.9, ..Default::default() }).unwrap()
-        });
+        let [optimizer, of_whole] = [&vs, &other].map(|vs| sgd(vs, 0.1));
         Twins { group: group.clone(), vs, sharded, optimizer, other, whole, of_whole }
     }
 

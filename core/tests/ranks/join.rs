@@ -49,7 +49,6 @@ fn parameters(vs: &VarStore) -> Vec<Tensor> {
     vs.trainable_variables().iter().map(|parameter| parameter.detach().copy()).collect()
 }
 
-/// Asserts that all ranks have the same tensors.
 fn assert_shared(group: &ProcessGroup, tensors: &[Tensor]) {
     for tensor in tensors {
         for theirs in group.all_gather(tensor).unwrap() {

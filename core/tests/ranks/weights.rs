@@ -17,7 +17,6 @@ impl Weights {
         Weights { matrix: zeros("matrix", &[24, 16]), vector: zeros("vector", &[16]) }
     }
 
-    /// A loss with these gradients.
     pub fn loss(&self, [matrix, vector]: &[Tensor; 2]) -> Tensor {
         (&self.matrix * matrix).sum(Kind::Float) + (&self.vector * vector).sum(Kind::Float)
     }

@@ -1,18 +1,15 @@
 //! The connection to the coordinator: finds it, joins the job, and listens to it until it is gone.
 
+use crate::console::say;
+use crate::protocol::connection::Loss;
+use crate::protocol::handshake::{Failed, Host, Joined, Key, join};
+use crate::protocol::{End, Node, ToAgent, ToCoordinator, beat_interval};
+use crate::supervisor::Event;
+use anyhow::{Context, Result};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result};
-
-use crate::args::Args;
-use crate::console::say;
-use crate::protocol::connection::{Loss, Outgoing};
-use crate::protocol::handshake::{Failed, Host, Joined, Key, join};
-use crate::protocol::{End, Node, ToAgent, ToCoordinator, beat_interval};
-use crate::supervisor::Event;
 
 /// How long one attempt to connect may take: a lost packet is sent again after 1 s, and after 2 s more.
 const ATTEMPT: Duration = Duration::from_secs(4);
@@ -37,32 +34,19 @@ pub(crate) fn start(search: Search, events: Sender<Event>) -> Result<()> {
     Ok(())
 }
 
-/// The search for the coordinator.
 pub(crate) struct Search {
-    host: String,
-    port: u16,
-    own: Option<SocketAddr>,
-    port_is_taken: bool,
-    limit: Duration,
-    key: Key,
-    node: Node,
+    pub(super) host: String,
+    pub(super) port: u16,
+    /// The address of the coordinator if it runs in this process.
+    pub(super) own: Option<SocketAddr>,
+    /// Whether it should, but somebody else has its port.
+    pub(super) port_is_taken: bool,
+    pub(super) limit: Duration,
+    pub(super) key: Key,
+    pub(super) node: Node,
 }
 
 impl Search {
-    /// `own` is the address of the coordinator if it runs in this process, and `port_is_taken` whether
-    /// it should, but somebody else has its port.
-    pub(crate) fn new(
-        args: &Args,
-        key: Key,
-        node: Node,
-        own: Option<SocketAddr>,
-        port_is_taken: bool,
-    ) -> Self {
-        let (host, port) = (args.master_addr().to_owned(), args.meeting_port());
-        let limit = args.rdzv_conf.join_timeout;
-        Search { host, port, own, port_is_taken, limit, key, node }
-    }
-
     /// Joins the job, or tells why that is impossible. Node 0 may be started later than this one.
     fn run(self) -> Result<Joined<Host>, String> {
         let Search { host, port, .. } = &self;
@@ -123,7 +107,11 @@ fn listen(joined: Joined<Host>, events: &Sender<Event>) -> String {
     let Joined { mut incoming, outgoing, peer } = joined;
     let beat = outgoing.clone();
     let interval = beat_interval(peer.heartbeat_timeout);
-    let beats = thread::Builder::new().spawn(move || keep_beating(&beat, interval));
+    let beats = thread::Builder::new().spawn(move || {
+        while beat.send(&ToCoordinator::Beat).is_ok() {
+            thread::sleep(interval);
+        }
+    });
     if let Err(error) = beats {
         return format!("cannot start a thread for the connection: {error}");
     }
@@ -142,11 +130,5 @@ fn listen(joined: Joined<Host>, events: &Sender<Event>) -> String {
                 return reason;
             }
         }
-    }
-}
-
-fn keep_beating(coordinator: &Outgoing, interval: Duration) {
-    while coordinator.send(&ToCoordinator::Beat).is_ok() {
-        thread::sleep(interval);
     }
 }

@@ -1,10 +1,9 @@
 //! The value of `--nnodes`: a number of nodes, or a range for an elastic job.
 
-use std::fmt::{self, Display, Formatter};
-use std::str::FromStr;
-
 use anyhow::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
+use std::fmt::{self, Display, Formatter};
+use std::str::FromStr;
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Nodes {

@@ -1,8 +1,7 @@
 //! The value of `--nproc-per-node`: the number of ranks on this node.
 
-use std::thread::available_parallelism;
-
 use anyhow::{Context, Result, bail, ensure};
+use std::thread::available_parallelism;
 use tch_parallel_contract::gpus;
 
 pub(crate) fn parse_nproc(text: &str) -> Result<u16> {

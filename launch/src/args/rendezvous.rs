@@ -1,11 +1,10 @@
 //! The values of `--rdzv-backend`, `--rdzv-endpoint` and `--rdzv-conf`: where and how the nodes of a
 //! job meet.
 
-use std::str::FromStr;
-use std::time::Duration;
-
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
+use std::str::FromStr;
+use std::time::Duration;
 
 /// How the nodes are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]

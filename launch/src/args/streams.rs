@@ -1,9 +1,8 @@
 //! The value of `--tee` and `--redirects`: which streams of which ranks.
 
+use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::str::FromStr;
-
-use anyhow::{Context, Result, bail};
 
 /// Which of a rank's two output streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,16 +1,14 @@
 //! The coordinator of a job of one node: no network, and no thread.
 
-use std::cell::RefCell;
-use std::time::Instant;
-
-use anyhow::Result;
-
 use super::job::{Event, Job, NodeId};
 use super::terms::Terms;
 use super::{Ports, perform};
 use crate::args::Args;
 use crate::port;
 use crate::protocol::{End, Node, ToAgent, ToCoordinator};
+use anyhow::Result;
+use std::cell::RefCell;
+use std::time::Instant;
 
 /// The only node.
 const ID: NodeId = 0;

@@ -1,12 +1,10 @@
 //! Why the ranks of a job end: the culprits, and which of several it is.
 
-use std::time::{Duration, Instant};
-
 use crate::failure::{Failure, Fault, NOTICED_BEFORE};
 use crate::protocol::Node;
 use crate::protocol::connection::Loss;
+use std::time::{Duration, Instant};
 
-/// One reason to end the ranks.
 pub(crate) struct Cause {
     pub(crate) kind: Kind,
     /// The node concerned, as the user knows it; `None` for the only one.
@@ -59,7 +57,6 @@ impl Cause {
         self.failure().is_some_and(|failure| failure.fault == Fault::Another)
     }
 
-    /// Whether it is a node that has become silent.
     pub(crate) fn is_silence(&self) -> bool {
         matches!(self.kind, Kind::Lost(Loss::Silent(_)))
     }

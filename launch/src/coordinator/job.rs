@@ -7,16 +7,14 @@ mod regrouping;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
-
-use tch_parallel_contract::NOTICE;
-
 use super::cause::{Cause, Kind, name};
 use super::terms::Terms;
 use crate::attempt::seats::Claim;
 use crate::protocol::connection::Loss;
 use crate::protocol::{End, GRACE, Node, Placement, ToAgent, ToCoordinator};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+use tch_parallel_contract::NOTICE;
 
 /// How long the nodes wait before they are told for whom.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -33,7 +31,6 @@ const OVER: &str = "the job has ended";
 /// A node's connection. Later ones have higher numbers.
 pub(crate) type NodeId = u64;
 
-/// What happens.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A node asks for a place.
@@ -44,7 +41,6 @@ pub(crate) enum Event {
     Lost(Loss),
 }
 
-/// What is to be done.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Action {
     /// Tell a node something.
@@ -61,7 +57,6 @@ pub(crate) enum Action {
     },
 }
 
-/// The job, as the coordinator sees it.
 pub(crate) struct Job {
     terms: Terms,
     /// The nodes that are connected.
@@ -100,7 +95,6 @@ enum Phase {
 }
 
 impl Job {
-    /// A job that nobody has joined.
     pub(crate) fn new(terms: Terms, now: Instant) -> Self {
         let until = now + terms.join_timeout;
         Job {
@@ -166,7 +160,6 @@ impl Job {
         std::mem::take(&mut self.actions)
     }
 
-    /// When something will be due.
     pub(crate) fn due(&self) -> Option<Instant> {
         match &self.phase {
             Phase::Gathering { until, last_call, remind_at } => {
@@ -183,7 +176,6 @@ impl Job {
         matches!(self.phase, Phase::Over)
     }
 
-    /// A node is gone.
     fn lose(&mut self, id: NodeId, kind: Kind, now: Instant) {
         let rank = self.node_rank(id);
         self.heard.remove(&id);

@@ -1,14 +1,12 @@
 //! Where the coordinator listens: on the address where the nodes meet, and nowhere else.
 
-use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
-
-use anyhow::{Context, Result, bail, ensure};
-use nix::errno::Errno;
-use nix::sys::socket::{Backlog, listen};
-
 use crate::args::Args;
 use crate::console::say;
 use crate::port::bound;
+use anyhow::{Context, Result, bail, ensure};
+use nix::errno::Errno;
+use nix::sys::socket::{Backlog, listen};
+use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 
 /// Who listens on the port where the nodes meet.
 pub(crate) enum Meeting {
@@ -106,7 +104,6 @@ fn same_host(one: &str, other: &str) -> bool {
     }
 }
 
-/// Whether this machine has the address.
 fn is_local(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
@@ -124,10 +121,9 @@ fn own_address(other: SocketAddr) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use std::sync::Barrier;
     use std::thread;
-
-    use super::*;
 
     #[test]
     fn of_launchers_that_start_at_the_same_instant_one_listens() {

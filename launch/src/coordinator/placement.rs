@@ -1,10 +1,9 @@
 //! Which ranks each node has: consecutive ones, in the order of the nodes.
 
-use std::collections::BTreeMap;
-
 use super::job::NodeId;
 use super::terms::Terms;
 use crate::protocol::{Node, Placement};
+use std::collections::BTreeMap;
 
 /// The places of the nodes, by node rank: `--node-rank`, or node 0 and then the others by arrival, as
 /// many as the job takes.

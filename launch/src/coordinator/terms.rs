@@ -1,16 +1,14 @@
 //! What the nodes of a job must agree on.
 
-use std::collections::BTreeSet;
-use std::time::Duration;
-
 use crate::args::Args;
 use crate::protocol::Node;
+use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// The terms of a job: those of node 0.
 pub(crate) struct Terms {
     /// What node 0 says of itself.
     pub(crate) own: Node,
-    /// `--heartbeat-timeout`.
     pub(crate) heartbeat_timeout: Duration,
     /// As in `--rdzv-conf`, like the next.
     pub(crate) join_timeout: Duration,
@@ -31,7 +29,6 @@ impl Terms {
         }
     }
 
-    /// Whether there is only one node.
     pub(crate) fn alone(&self) -> bool {
         self.own.nodes.max == 1
     }
@@ -88,7 +85,6 @@ impl Terms {
         Some(format!("--node-rank {rank} twice: on host {twin} and on host {host}"))
     }
 
-    /// Who is missing, and who is there.
     pub(crate) fn missing<'a>(&self, there: impl Iterator<Item = &'a Node>) -> String {
         let there: Vec<&Node> = there.collect();
         let ranks: BTreeSet<u16> = there.iter().filter_map(|node| node.node_rank).collect();

@@ -1,14 +1,12 @@
 //! A job's log directory, with torchrun's layout.
 
+use crate::args::Args;
+use crate::console::say;
+use anyhow::{Context, Result};
+use nix::unistd::mkdtemp;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-
-use anyhow::{Context, Result};
-use nix::unistd::mkdtemp;
-
-use crate::args::Args;
-use crate::console::say;
 
 /// A directory for this job alone, `<log dir>/<run id>_xxxxxx`: no job overwrites another's logs.
 pub(crate) struct Logs {

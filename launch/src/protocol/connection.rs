@@ -1,13 +1,12 @@
 //! A connection between two launchers: lines of JSON with a time limit on each.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::fmt::{self, Display, Formatter};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 /// The longest line. The longest message has the last lines of a rank's stderr.
 pub(crate) const MAX_LINE: usize = 64 * 1024;
@@ -100,7 +99,6 @@ impl Incoming {
 }
 
 impl Outgoing {
-    /// Sends a message.
     pub(crate) fn send(&self, message: &impl Serialize) -> Result<(), Loss> {
         let mut line = serde_json::to_vec(message).map_err(|_| Loss::Garbage)?;
         line.push(b'\n');
@@ -122,10 +120,9 @@ impl Outgoing {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::*;
     use std::net::TcpListener;
     use std::thread;
-
-    use super::*;
 
     const SHORT: Duration = Duration::from_millis(50);
     const LONG: Duration = Duration::from_secs(20);

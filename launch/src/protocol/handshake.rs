@@ -1,14 +1,12 @@
 //! The first messages of a connection: whether both sides are launchers of the same job.
 
-use std::net::TcpStream;
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result};
-use serde::Deserialize;
-
 use super::connection::{Incoming, Loss, Outgoing, split};
 use super::proof::{SECRET, Side, Transcript, nonce};
 use super::{Node, ToAgent, ToCoordinator, VERSION};
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 /// How long the coordinator waits for all messages of an agent together.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -43,7 +41,6 @@ pub(crate) struct Joined<T> {
 
 /// The coordinator, as an agent knows it.
 pub(crate) struct Host {
-    /// Its host's name.
     pub(crate) name: String,
     /// Whether it runs in this very launcher.
     pub(crate) is_own: bool,
@@ -51,7 +48,6 @@ pub(crate) struct Host {
     pub(crate) heartbeat_timeout: Duration,
 }
 
-/// Why a handshake has failed.
 #[derive(Debug)]
 pub(crate) enum Failed {
     /// Trying again would not help, and this is why.
@@ -165,35 +161,23 @@ pub(crate) fn admit(
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use std::io::{BufRead, BufReader, Read, Write};
     use std::net::TcpListener;
     use std::thread;
-
-    use super::*;
-    use crate::args::Nodes;
 
     fn key(job: &str, secret: &str) -> Key {
         Key { job: job.to_owned(), secret: secret.into() }
     }
 
     fn node() -> Node {
-        Node {
-            launcher: "l".to_owned(),
-            host: "b".to_owned(),
-            node_rank: Some(1),
-            nodes: Nodes { min: 2, max: 2 },
-            ranks: 3,
-            max_restarts: 0,
-            role: "default".to_owned(),
-            program: None,
-        }
+        Node::example(Some(1), "l", (2, 2))
     }
 
     fn welcome() -> ToAgent {
         ToAgent::Welcome { host: "a".to_owned(), launcher: "l".to_owned(), heartbeat_timeout: 7 }
     }
 
-    /// Both ends of a connection.
     fn ends() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let agent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

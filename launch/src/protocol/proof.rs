@@ -17,14 +17,12 @@ pub(crate) enum Side {
 
 /// What both sides know after the first two messages.
 pub(crate) struct Transcript<'a> {
-    /// The job's ID.
     pub(crate) job: &'a str,
     pub(crate) agent_nonce: &'a str,
     pub(crate) coordinator_nonce: &'a str,
 }
 
 impl Transcript<'_> {
-    /// The proof of one side.
     pub(crate) fn prove(&self, secret: &[u8], side: Side) -> Result<String> {
         Ok(hex(&self.mac(secret, side)?.finalize().into_bytes()))
     }
@@ -57,7 +55,6 @@ pub(crate) fn nonce() -> Result<String> {
     Ok(hex(&bytes))
 }
 
-/// Bytes in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

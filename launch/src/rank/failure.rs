@@ -1,12 +1,10 @@
 //! How and why a rank has failed, from its exit status, the reason that it has left and its output.
 
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
-
-use nix::sys::signal::Signal;
-
 use super::Rank;
 use crate::failure::{Failure, Fault, NOTICED_BEFORE};
+use nix::sys::signal::Signal;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 
 impl Rank {
     /// How the rank has failed, or is about to after it has left a reason. The output of one that has

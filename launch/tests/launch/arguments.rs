@@ -1,12 +1,11 @@
 //! The program is started as it was written.
 
+use crate::job::{self, Job, run};
+use crate::nodes::Nodes;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
-
-use crate::job::{self, Job, run};
-use crate::nodes::Nodes;
 
 #[test]
 fn arguments_reach_the_program_byte_for_byte() {
@@ -54,8 +53,7 @@ fn the_local_rank_follows_the_arguments_if_the_flag_asks_for_it() {
 
 #[test]
 fn a_double_dash_may_stand_before_the_program() {
-    let job = Job::new();
-    let ended = run(job.launch(["-n", "2", "--", "echo", "-n", "--", "x"]));
+    let ended = run(Job::new().launch(["-n", "2", "--", "echo", "-n", "--", "x"]));
     assert_eq!(ended.expect_code(0).stdout, "-- x-- x");
 }
 
@@ -77,6 +75,5 @@ fn a_program_is_found_in_path_and_by_a_relative_path() {
 
 #[test]
 fn ranks_read_nothing_from_stdin() {
-    let job = Job::new();
-    assert_eq!(run(job.launch(["-n", "2", "cat"])).expect_code(0).stdout, "");
+    assert_eq!(run(Job::new().launch(["-n", "2", "cat"])).expect_code(0).stdout, "");
 }

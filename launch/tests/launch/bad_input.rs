@@ -1,8 +1,7 @@
 //! What cannot work is refused, with the reason, before any rank starts.
 
-use std::fs;
-
 use crate::job::{Job, run};
+use std::fs;
 
 #[test]
 fn flags_that_make_no_job_are_refused() {

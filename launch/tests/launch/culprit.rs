@@ -1,13 +1,11 @@
 //! Which of the ranks that failed is named, and the reason that it has left in
 //! `TORCHELASTIC_ERROR_FILE`.
 
-use std::fs;
-use std::process::Command;
-
+use crate::job::{Job, run, start, wait_until, wait_until_dead};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-
-use crate::job::{Job, run, start, wait_until, wait_until_dead};
+use std::fs;
+use std::process::Command;
 
 /// `reason TEXT` leaves a reason as Python does, `victim TEXT` one that names another rank.
 const REASONS: &str = r#"

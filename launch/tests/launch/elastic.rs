@@ -1,10 +1,9 @@
 //! Jobs whose nodes come and go.
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
 use crate::job::{Job, wait_until_dead};
 use crate::nodes::Nodes;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// Every generation of ranks has one port; each of its ranks leaves a note and stays. The notes of a
 /// generation are complete once all its ranks have left one.

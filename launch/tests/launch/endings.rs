@@ -1,16 +1,14 @@
 //! How a job ends, by itself or because a rank fails.
 
-use std::time::{Duration, SystemTime};
-
 use crate::job::{Job, run, start, state, wait_until, wait_until_dead};
+use std::time::{Duration, SystemTime};
 
 /// The longest that the end of a job may take after the first failure.
 const WHOLE_END: Duration = Duration::from_secs(5);
 
 #[test]
 fn a_job_whose_ranks_succeed_succeeds_and_says_nothing() {
-    let job = Job::new();
-    let ended = run(job.launch_sh("-n 4", "echo rank $RANK"));
+    let ended = run(Job::new().launch_sh("-n 4", "echo rank $RANK"));
     let mut lines: Vec<&str> = ended.expect_code(0).stdout.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["rank 0", "rank 1", "rank 2", "rank 3"]);
@@ -46,9 +44,8 @@ fn the_rank_that_failed_first_is_named_with_its_last_lines() {
 
 #[test]
 fn a_rank_killed_by_a_signal_is_named_with_it() {
-    let job = Job::new();
     let script = r#"[ $RANK = 0 ] && stay; kill -SEGV $$"#;
-    run(job.launch_sh("-n 2", script))
+    run(Job::new().launch_sh("-n 2", script))
         .expect_code(128 + 11)
         .expect_stderr("launch: rank 1 (pid ")
         .expect_stderr(" was killed by SIGSEGV; it wrote nothing to stderr\n")
@@ -164,7 +161,6 @@ fn all_ranks_are_started_again_after_a_failure() {
 
 #[test]
 fn restarts_come_to_an_end() {
-    let job = Job::new();
-    let ended = run(job.launch_sh("--max-restarts 2", "echo x; exit 7"));
+    let ended = run(Job::new().launch_sh("--max-restarts 2", "echo x; exit 7"));
     assert_eq!(ended.expect_code(7).stdout, "x\nx\nx\n");
 }

@@ -1,9 +1,8 @@
 //! What a rank learns about its job.
 
-use std::collections::BTreeMap;
-
 use crate::job::{Job, run};
 use crate::nodes::Nodes;
+use std::collections::BTreeMap;
 
 /// The variables of a rank that are not those of the tests or the shell.
 fn variables(job: &Job, rank: u32) -> BTreeMap<String, String> {

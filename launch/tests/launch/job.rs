@@ -1,6 +1,8 @@
 //! What every test needs: a launcher in a clean environment, a directory in which its ranks leave
 //! notes, and a time limit on everything.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
@@ -9,9 +11,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use tempfile::TempDir;
 
 /// How long anything may take before its test fails.

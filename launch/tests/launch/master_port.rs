@@ -1,13 +1,11 @@
 //! Where rank 0 listens, and for whom launch keeps the port.
 
+use crate::job::{Job, run};
+use crate::nodes::Nodes;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, socket};
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 use std::process::Command;
-
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, socket};
-
-use crate::job::{Job, run};
-use crate::nodes::Nodes;
 
 /// `launch FLAGS python3 -c SCRIPT`.
 fn launch_python(job: &Job, flags: &str, script: &str) -> Command {

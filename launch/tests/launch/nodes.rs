@@ -1,6 +1,12 @@
 //! Launchers of several nodes: what they agree on, how they end together, and whom they name. All run
 //! on this machine, which does not matter to them.
 
+use crate::job::{Ended, Job, Running, start, wait_for, wait_until_dead};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrIn, bind, getsockname, setsockopt, socket, sockopt,
+};
+use nix::unistd::Pid;
 use std::fs::Permissions;
 use std::io::Write;
 use std::net::{SocketAddrV4, TcpStream};
@@ -8,14 +14,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-use nix::sys::signal::{Signal, kill};
-use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, SockaddrIn, bind, getsockname, setsockopt, socket, sockopt,
-};
-use nix::unistd::Pid;
-
-use crate::job::{Ended, Job, Running, start, wait_for, wait_until_dead};
 
 /// The most that the end of a job on all nodes may take after a failure. Tests allow twice as much: the
 /// machine may be loaded.

@@ -1,13 +1,11 @@
 //! Where the output of the ranks goes.
 
-use std::fs;
-use std::time::{Duration, Instant};
-
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
 use crate::job::{Job, run, start};
 use crate::nodes::Nodes;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::time::{Duration, Instant};
 
 const SPEAK: &str = r#"echo "out $RANK"; echo "err $RANK" >&2"#;
 

@@ -1,8 +1,7 @@
 //! `launch` at a terminal, which Python's `pty` plays.
 
-use std::process::Command;
-
 use crate::job::{Job, run, wait_until_dead};
+use std::process::Command;
 
 /// Runs its arguments at a terminal; types Ctrl-C there once the files that CTRL_C_AFTER names exist.
 const TERMINAL: &str = r#"

@@ -1,12 +1,11 @@
 //! Provokes every fault of the table many times, and prints how often the job did what it must.
 
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, bail, ensure};
-use clap::Parser;
 use tests::Hosts;
 use tests::soak::{LINES, Line, Size, Trial};
 

@@ -1,17 +1,14 @@
 //! An Ethernet switch with a TAP device at each port. `tc netem` could delay and lose frames too,
 //! but many kernels lack it.
 
-use std::io;
-use std::mem;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
-
 use anyhow::{Context, Result};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use std::{io, mem, thread};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
 /// Larger than any frame: the devices do not merge segments.

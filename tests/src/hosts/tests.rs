@@ -1,9 +1,8 @@
-use std::process::Command;
-use std::time::{Duration, Instant};
-
 use super::*;
 use crate::programs::shell;
 use crate::{Ended, Job};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// Runs bash on a host.
 fn bash(hosts: &Hosts, host: usize, script: &str) -> Ended {

@@ -26,7 +26,7 @@ pub(super) fn nodes_come_and_go(trial: &mut Trial) -> Result<Duration> {
         wait_for_starts(cluster, &sizes)?;
         let mut longest = Duration::ZERO;
         for (change, moment) in moments.into_iter().enumerate() {
-            cluster.let_pass(moment);
+            sleep(moment);
             let begin = Instant::now();
             let nodes = match change {
                 0 => leave(cluster, victims[0])?,

@@ -18,7 +18,7 @@ pub(super) fn killed(trial: &mut Trial, victim: Victim) -> Result<Duration> {
     Cluster::with(NODES, &mut trial.log, |cluster| {
         cluster.start(&["-n", &per_node.to_string()], &endless_training()?)?;
         wait_for_steps(&cluster.job, 0..NODES * per_node, 2)?;
-        cluster.let_pass(moment);
+        sleep(moment);
 
         let pid = cluster.job.rank(rank, "ddp-mnist")?;
         let all: Vec<_> = (0..NODES).collect();

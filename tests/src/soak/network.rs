@@ -1,9 +1,8 @@
 //! A bad network, through which a job trains on.
 
 use super::*;
-use crate::digits;
 use crate::hosts::Conditions;
-use crate::safetensors;
+use crate::{digits, safetensors};
 
 /// The steps of a training whose every step takes long.
 const FEW_STEPS: usize = 3;
@@ -31,7 +30,10 @@ fn bad_network(trial: &mut Trial, conditions: Conditions) -> Result<Duration> {
         start(cluster, per_node, FEW_STEPS)?;
         cluster.succeeds_within(10 * PATIENCE)?;
         let took = begin.elapsed();
-        expect_steps(cluster, per_node, FEW_STEPS)?;
+        for rank in 0..NODES * per_node {
+            let taken = losses(cluster.job.directory(), rank)?.len();
+            ensure!(taken == FEW_STEPS, "rank {rank} took {taken} steps, not {FEW_STEPS}");
+        }
         let traffic = cluster.hosts.traffic();
         ensure!(traffic.lost + traffic.delayed > 0, "the network was not bad: {traffic:?}");
         Ok(took)
@@ -49,12 +51,12 @@ pub(super) fn partition(trial: &mut Trial) -> Result<Duration> {
 
         cluster.hosts.cut_off(host, true);
         let mut before = safetensors::read(&checkpoint)?;
-        cluster.let_pass(size.partition);
+        sleep(size.partition);
         let mut after = safetensors::read(&checkpoint)?;
         if before != after {
             // The step of that moment may have been completed.
             before = after;
-            cluster.let_pass(size.partition);
+            sleep(size.partition);
             after = safetensors::read(&checkpoint)?;
         }
         ensure!(before == after, "the training did not wait for the host that was cut off");
@@ -79,12 +81,4 @@ fn start(cluster: &mut Cluster, per_node: usize, steps: usize) -> Result<()> {
     program.arg("--data-dir").arg(data);
     // TCP waits longer and longer for a lost segment, heartbeats with it.
     cluster.start(&["-n", &per_node.to_string(), "--heartbeat-timeout", "60"], &program)
-}
-
-fn expect_steps(cluster: &Cluster, per_node: usize, steps: usize) -> Result<()> {
-    for rank in 0..NODES * per_node {
-        let taken = losses(cluster.job.directory(), rank)?.len();
-        ensure!(taken == steps, "rank {rank} took {taken} steps, not {steps}");
-    }
-    Ok(())
 }

@@ -1,19 +1,11 @@
 //! Ranks that are killed and replaced while the others go on: `elastic::run`.
 
-use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
-use std::thread::sleep;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use rand::Rng;
+use super::*;
+use crate::programs::launch_with;
 use rand::seq::IteratorRandom;
-
-use super::Trial;
-use crate::Job;
-use crate::programs::{example, launch_with};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const RANKS: usize = 4;
 
@@ -35,7 +27,6 @@ pub const STEPS: &str = "steps";
 /// More threads and descriptors than a rank has, and fewer than if each generation left one behind.
 const MOST: [(&str, usize); 2] = [("task", 15), ("fd", 60)];
 
-/// A step of one process.
 struct Step {
     at: Duration,
     ranks: usize,

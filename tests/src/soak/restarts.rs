@@ -27,7 +27,7 @@ pub(super) fn restart(trial: &mut Trial) -> Result<Duration> {
         let done = Cluster::with(NODES, &mut trial.log, |cluster| {
             let begin = Instant::now();
             start(cluster, per_node)?;
-            cluster.let_pass(moment);
+            sleep(moment);
             let Some(pid) = cluster.rank_unless_over(rank, "ddp-mnist")? else {
                 cluster.succeeds()?;
                 return Ok(None);

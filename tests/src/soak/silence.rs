@@ -27,7 +27,7 @@ fn silent(trial: &mut Trial, silence: Act, wake: Act) -> Result<Duration> {
         let flags = ["-n", &per_node, "--heartbeat-timeout", &limit];
         cluster.start(&flags, &endless_training()?)?;
         wait_for_steps(&cluster.job, 0..NODES * size.ranks_per_node, 2)?;
-        cluster.let_pass(moment);
+        sleep(moment);
 
         let begin = Instant::now();
         silence(cluster, host)?;

@@ -75,9 +75,7 @@ fn what_both_kinds_of_data_parallelism_send_is_counted() -> Result<()> {
 fn expect_drawn(name: &str, flags: &str) -> Result<()> {
     let picture = format!("{name}.svg");
     let flags = format!("{flags} --svg {picture}");
-    let job = Job::new()?;
-    let text = job.run(dp_basic(flags.split(' '))?)?.expect_success()?.stdout;
-    let svg = job.text(&picture)?;
+    let (text, svg) = printed_and_written(dp_basic(flags.split(' '))?, &picture)?;
     let shown = format!("$ cargo run -rq -p dp-basic -- {flags}\n{text}");
     expect_times(&format!("{name}.txt"), &shown, &picture, &svg)
 }

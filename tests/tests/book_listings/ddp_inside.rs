@@ -25,10 +25,8 @@ fn a_program_can_start_its_ranks_itself() -> Result<()> {
 
 #[test]
 fn the_overlap_is_measured_and_drawn() -> Result<()> {
-    let job = Job::new()?;
-    let program = example("overlap", ["overlap.svg"])?;
-    let text = job.run(launch(2, &program)?)?.expect_success()?.stdout;
-    let svg = job.text("overlap.svg")?;
+    let program = launch(2, &example("overlap", ["overlap.svg"])?)?;
+    let (text, svg) = printed_and_written(program, "overlap.svg")?;
     let shown = format!("$ cargo launch -n 2 -- {RUN} overlap overlap.svg\n");
     expect_times("overlap.txt", &(shown + &text), "overlap.svg", &svg)
 }

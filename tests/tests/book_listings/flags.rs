@@ -56,7 +56,6 @@ struct Flags {
     originals: BTreeMap<String, String>,
 }
 
-/// A flag of this program.
 #[derive(Debug, Clone)]
 struct Flag {
     /// What it takes, such as `<DIR>`; empty for a switch.
@@ -65,7 +64,6 @@ struct Flag {
 }
 
 impl Flags {
-    /// Reads them.
     fn of(help: Command) -> Result<Self> {
         let help = printed(help)?;
         let (ours, originals) = help.split_once("\nFlags of the original").unwrap_or((&help, ""));

@@ -34,14 +34,10 @@ fn a_training_prints_the_repositorys_lines() -> Result<()> {
 
 #[test]
 fn the_comparison_is_as_the_book_shows() -> Result<()> {
-    let job = Job::new()?;
-    let text = job
-        .run(ddp_imagenet(["compare", "--plot", "charts", UNHURRIED])?)?
-        .expect_success()?
-        .stdout;
+    let program = ddp_imagenet(["compare", "--plot", "charts", UNHURRIED])?;
+    let (text, svg) = printed_and_written(program, "charts/memory.svg")?;
     let (tables, words) = after_two(&text).context("words follow the tables")?;
     let shown = "$ cargo run -rq -p ddp-imagenet -- compare --plot charts\n";
-    let svg = job.text("charts/memory.svg")?;
     expect_measured(
         &[("compare.txt", &format!("{shown}{tables}\n")), ("compare_in_words.txt", words)],
         "compare_memory.svg",

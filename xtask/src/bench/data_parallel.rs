@@ -1,15 +1,9 @@
 //! `cargo xtask bench data-parallel`: the forward and backward pass of dp-custom-criterion's BERT,
 //! on one device compared with the same model in Python, and on two devices compared with one.
 
-use super::Rounds;
-use super::job::{self, Log, WARM_UP};
-use super::report::{self, MILLISECONDS, Sides, Table, push};
-use crate::checkout::checkout;
-use crate::workspace::Workspace;
-use crate::{command, setup};
-use anyhow::Result;
+use super::job::WARM_UP;
+use super::*;
 use std::path::PathBuf;
-use std::process::Command;
 
 const PROGRAM: &str = "dp-custom-criterion";
 const SCRIPT: &str = "tests/python/bert.py";

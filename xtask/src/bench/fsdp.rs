@@ -1,16 +1,9 @@
 //! `cargo xtask bench fsdp`: a sharded GPT against copies of it, and against Python's.
 
-use super::Rounds;
-use super::job::Log;
-use super::mnist::{Run, job};
-use super::report::{self, MEGABYTES, MILLISECONDS, Sides, Table};
-use crate::checkout::checkout;
+use super::mnist::Run;
+use super::*;
 use crate::files::write;
 use crate::launch::LAUNCHER;
-use crate::workspace::Workspace;
-use crate::{command, setup};
-use anyhow::Result;
-use std::process::Command;
 
 const EXAMPLE: &str = "mingpt";
 const SCRIPT: &str = "tests/python/mingpt.py";
@@ -34,7 +27,7 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
         let log = Log::new(folder.join(name))?;
         program.args(GPT).args(flags).arg("--text").arg(&text).arg("--metrics").arg(&log.folder);
         program.env("OMP_NUM_THREADS", "1");
-        job(&mut program, &log)
+        mnist::job(&mut program, &log)
     };
     let rust = |name: &str, flags: &[&str]| {
         let mut launch = Command::new(workspace.release_executable("launch"));

@@ -1,13 +1,7 @@
 //! `cargo xtask bench imagenet`: training steps of ddp-imagenet's networks, against the same networks in Python.
 
-use super::Rounds;
-use super::job::{self, Log, WARM_UP};
-use super::report::{self, MILLISECONDS, Sides, Table, push};
-use crate::checkout::checkout;
-use crate::workspace::Workspace;
-use crate::{command, setup};
-use anyhow::Result;
-use std::process::Command;
+use super::job::WARM_UP;
+use super::*;
 
 const PROGRAM: &str = "ddp-imagenet";
 const SCRIPT: &str = "tests/python/imagenet_bench.py";

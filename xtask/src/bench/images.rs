@@ -1,15 +1,9 @@
 //! `cargo xtask bench images`: from JPEG files to augmented batches, in Rust and with torchvision.
 
-use super::Rounds;
-use super::job::{self, Log};
-use super::report::{self, PER_SECOND, Sides, Table, push};
-use crate::checkout::checkout;
+use super::report::PER_SECOND;
+use super::*;
 use crate::files::{make, size};
-use crate::workspace::Workspace;
-use crate::{command, setup};
-use anyhow::Result;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 const PACKAGE: &str = "tch-parallel";
 const EXAMPLE: &str = "image_pipeline";

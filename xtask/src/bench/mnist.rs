@@ -1,18 +1,13 @@
 //! `cargo xtask bench mnist`: ddp-mnist compared with a Python script that does the same job.
 
-use super::Rounds;
-use super::job::{self, Log};
-use super::report::{self, MEGABYTES, MILLISECONDS, SECONDS, Sides, Table, push};
-use crate::checkout::checkout;
+use super::report::SECONDS;
+use super::*;
 use crate::files::make;
 use crate::launch::LAUNCHER;
-use crate::workspace::Workspace;
-use crate::{command, setup};
-use anyhow::{Context, Result, ensure};
-use clap::Args;
+use anyhow::{Context, ensure};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// Where Debian's package dataset-fashion-mnist installs its files.
 const DEBIAN_DATA: &str = "/usr/share/datasets/fashion-mnist";

@@ -1,9 +1,7 @@
 //! The table that a benchmark prints.
 
 use crate::release::Release;
-use std::fmt;
-use std::fs;
-use std::thread;
+use std::{fmt, fs, thread};
 
 /// The results of both sides, round by round. The side that should do better comes first.
 pub(super) type Sides<T> = [Vec<T>; 2];
@@ -61,7 +59,6 @@ impl fmt::Display for Table {
     }
 }
 
-/// The machine on which the figures were measured.
 pub(super) fn machine(release: &Release) -> String {
     let cores = cores();
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -78,7 +75,6 @@ pub(super) fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The middle figure, or the mean of the middle two.
 pub(super) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     let middle = figures.len() / 2;

@@ -165,7 +165,6 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies a program without its symbols.
 fn strip(from: &Path, to: &Path) -> Result<()> {
     make(to.parent().unwrap_or(to))?;
     let mut strip = Command::new("strip");

@@ -6,12 +6,10 @@ use crate::files::{entries, remove};
 use crate::lock::{self, Lock};
 use crate::release::Release;
 use anyhow::{Context, Result};
-use std::fmt;
-use std::fs;
-use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::{fmt, fs, io};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -51,14 +49,8 @@ impl Venv {
         self.folder.join("torch")
     }
 
-    /// An executable of the environment, such as `python`.
     pub(crate) fn executable(&self, name: &str) -> PathBuf {
         self.folder.join("bin").join(name)
-    }
-
-    /// Whether two files exist without which the set-up cannot be complete.
-    pub(super) fn looks_usable(&self) -> bool {
-        self.libtorch().join("lib/libtorch_cpu.so").exists() && self.executable("python").exists()
     }
 
     /// Looks at every file of every package, which takes a second or two.

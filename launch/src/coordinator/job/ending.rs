@@ -1,12 +1,7 @@
 //! How a generation of ranks ends: who is the culprit, and whether another generation follows.
 
-use std::time::{Duration, Instant};
-
-use tch_parallel_contract::NOTICE;
-
-use super::{Job, Phase, SLOW};
-use crate::coordinator::cause::{Cause, Kind, name};
-use crate::protocol::{End, GRACE, ToAgent, beat_interval};
+use super::*;
+use crate::protocol::beat_interval;
 
 /// How long the coordinator waits for the last ranks of a job that does not go on. A node that is
 /// slower ends by itself.

@@ -1,12 +1,7 @@
 //! How a job begins: nodes join until they are enough, or learn why they cannot.
 
-use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
-
-use super::{Action, Job, NodeId, OVER, Phase};
-use crate::coordinator::cause::{Cause, Kind, name};
+use super::*;
 use crate::coordinator::placement::places;
-use crate::protocol::{End, Node, ToAgent};
 
 /// How long the coordinator goes on to refuse nodes of a job that cannot start.
 const LINGER: Duration = Duration::from_secs(5);

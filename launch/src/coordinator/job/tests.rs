@@ -7,30 +7,8 @@ mod gathering;
 mod regrouping;
 mod simulation;
 
-use std::time::{Duration, Instant};
-
-use tch_parallel_contract::NOTICE;
-
-use super::{Action, Event, Job, NodeId};
-use crate::args::Nodes;
-use crate::attempt::seats::Claim;
-use crate::coordinator::terms::Terms;
+use super::*;
 use crate::failure::{Failure, Fault};
-use crate::protocol::connection::Loss;
-use crate::protocol::{End, Node, Placement, ToAgent, ToCoordinator};
-
-fn node(rank: Option<u16>, host: &str, nodes: (u16, u16)) -> Node {
-    Node {
-        launcher: host.to_owned(),
-        host: host.to_owned(),
-        node_rank: rank,
-        nodes: Nodes { min: nodes.0, max: nodes.1 },
-        ranks: 2,
-        max_restarts: 1,
-        role: "default".to_owned(),
-        program: Some("0123456789abcdef".to_owned()),
-    }
-}
 
 /// A node, its place, and how many of its ranks have one.
 type Regrouped = (NodeId, Placement, Claim);
@@ -54,7 +32,7 @@ struct Scene {
 impl Scene {
     fn new(nodes: (u16, u16)) -> Self {
         let elastic = nodes.0 < nodes.1;
-        let own = node((!elastic).then_some(0), "h0", nodes);
+        let own = Node::example((!elastic).then_some(0), "h0", nodes);
         let terms = Terms {
             own,
             heartbeat_timeout: Duration::from_secs(15),
@@ -124,13 +102,13 @@ impl Scene {
     }
 
     fn join(&mut self, id: u16, at: f64) {
-        let node = node((!self.elastic).then_some(id), &format!("h{id}"), self.nodes);
+        let node = Node::example((!self.elastic).then_some(id), &format!("h{id}"), self.nodes);
         self.event(id.into(), Event::Joined(node), at);
     }
 
     /// The node with this rank joins again, over another connection.
     fn come_back(&mut self, rank: u16, id: NodeId, at: f64) {
-        let node = node(Some(rank), &format!("h{rank}"), self.nodes);
+        let node = Node::example(Some(rank), &format!("h{rank}"), self.nodes);
         self.event(id, Event::Joined(node), at);
     }
 

@@ -21,7 +21,8 @@ fn ranks_of_a_role_are_numbered_among_themselves() {
     let mut scene = Scene::new((3, 3));
     for id in [0, 1, 2] {
         let role = if id == 1 { "reader" } else { "default" };
-        let own = Node { role: role.to_owned(), ..node(Some(id), &format!("h{id}"), (3, 3)) };
+        let own =
+            Node { role: role.to_owned(), ..Node::example(Some(id), &format!("h{id}"), (3, 3)) };
         scene.event(id.into(), Event::Joined(own), 0.0);
     }
     let roles: Vec<_> = scene.started[0]
@@ -34,7 +35,7 @@ fn ranks_of_a_role_are_numbered_among_themselves() {
 #[test]
 fn what_makes_no_job_is_refused_on_every_node_that_is_there_or_comes() {
     let other = |change: fn(&mut Node)| {
-        let mut node = node(Some(1), "h1", (3, 3));
+        let mut node = Node::example(Some(1), "h1", (3, 3));
         change(&mut node);
         node
     };
@@ -74,7 +75,7 @@ fn what_makes_no_job_is_refused_on_every_node_that_is_there_or_comes() {
 fn nobody_waits_long_for_nodes_that_would_be_refused() {
     let mut scene = Scene::new((3, 3));
     scene.join(0, 0.0);
-    scene.event(5, Event::Joined(node(Some(0), "h1", (3, 3))), 0.0);
+    scene.event(5, Event::Joined(Node::example(Some(0), "h1", (3, 3))), 0.0);
     scene.pass(4.9);
     assert!(!scene.job.is_over());
     scene.pass(5.0);
@@ -84,7 +85,7 @@ fn nobody_waits_long_for_nodes_that_would_be_refused() {
 #[test]
 fn a_stray_launcher_is_turned_away_from_a_job_that_runs() {
     let mut scene = Scene::running(2);
-    scene.event(9, Event::Joined(node(Some(1), "h9", (2, 2))), 1.0);
+    scene.event(9, Event::Joined(Node::example(Some(1), "h9", (2, 2))), 1.0);
     let (told, end) = scene.end();
     assert_eq!(
         (told, end.reason.as_str()),

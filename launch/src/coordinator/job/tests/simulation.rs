@@ -96,8 +96,11 @@ impl Simulation {
     /// A job of so many nodes, which have joined.
     fn of(count: u16, ranks: u16, max_restarts: u32, mut random: StdRng) -> Self {
         let nodes = (1, count);
-        let node =
-            |id: u16| super::Node { ranks, max_restarts, ..node(None, &format!("h{id}"), nodes) };
+        let node = |id: u16| super::Node {
+            ranks,
+            max_restarts,
+            ..super::Node::example(None, &format!("h{id}"), nodes)
+        };
         let terms = Terms {
             own: node(0),
             heartbeat_timeout: Duration::from_secs(15),
