@@ -10,7 +10,9 @@
 
 mod args;
 mod checkpoint;
-mod elastic;
+mod exhibits {
+    pub mod elastic;
+}
 mod model;
 #[cfg(test)]
 mod tests;
