@@ -31,7 +31,7 @@ use tch_parallel::optim::{Optimizer, Sgd};
 
 fn main() {
     let args: Args = report::parse(&[], &[]);
-    exit(|| if args.elastic { elastic::train(&args) } else { train(&args) })
+    exit(|| if args.elastic { exhibits::elastic::train(&args) } else { train(&args) })
 }
 
 fn train(args: &Args) -> Result<()> {
