@@ -13,7 +13,7 @@ const RANKS: usize = 4;
 const KILLS: usize = 5;
 
 /// Each takes some hundredths of a second.
-const EPOCHS: &str = "500";
+const EPOCHS: &str = "150";
 
 /// After this time a step was done without those that were killed.
 const LATE: Duration = Duration::from_secs(1);

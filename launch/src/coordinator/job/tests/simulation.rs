@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use rand::rngs::StdRng;
-use rand::seq::IndexedRandom;
+use rand::seq::{IndexedRandom, IteratorRandom};
 use rand::{Rng, SeedableRng};
 
 use super::*;
@@ -46,6 +46,8 @@ enum Happening {
     /// A rank has looked for a place for so long.
     LooksInVain(Pid, u32, u32),
     Kill,
+    /// A rank cannot reach the others any more, which all run.
+    Break,
     LoseHost,
     Stall,
 }
@@ -73,6 +75,9 @@ struct Simulation {
     messages: usize,
     job: Job,
     nodes: BTreeMap<NodeId, Node>,
+    /// How many processes have ended, and which generations have failed without that.
+    ended: usize,
+    broken: BTreeSet<u32>,
     /// The hosts that are lost.
     lost: BTreeSet<NodeId>,
     processes: Vec<Process>,
@@ -121,6 +126,8 @@ impl Simulation {
             messages: 0,
             job: Job::new(terms, begin),
             nodes: BTreeMap::new(),
+            ended: 0,
+            broken: BTreeSet::new(),
             lost: BTreeSet::new(),
             processes: Vec::new(),
             groups: BTreeMap::new(),
@@ -224,6 +231,7 @@ impl Simulation {
             Happening::TakesPart(pid) => self.takes_part(pid),
             Happening::Broken(pid, generation) => {
                 let Process { node, lives, .. } = self.processes[pid];
+                self.broken.insert(generation);
                 if lives && self.nodes.get(&node).is_some_and(|node| node.runs) {
                     self.tell(node, ToCoordinator::Broken { generation });
                 }
@@ -236,10 +244,14 @@ impl Simulation {
             Happening::Fails(pid, generation) => self.fail(pid, generation),
             Happening::LooksInVain(pid, generation, times) => self.look(pid, generation, times),
             Happening::Kill => {
-                let living: Vec<Pid> =
-                    (0..self.processes.len()).filter(|pid| self.processes[*pid].lives).collect();
-                if let Some(pid) = living.choose(&mut self.random) {
-                    self.kill(*pid);
+                if let Some(pid) = self.choose_living() {
+                    self.kill(pid);
+                }
+            }
+            Happening::Break => {
+                if let Some(pid) = self.choose_living() {
+                    self.leave(pid);
+                    self.next_place(pid);
                 }
             }
             Happening::LoseHost => {
@@ -260,6 +272,11 @@ impl Simulation {
                 *last = until.max(*last);
             }
         }
+    }
+
+    fn choose_living(&mut self) -> Option<Pid> {
+        let lives = |pid: &Pid| self.processes[*pid].lives;
+        (0..self.processes.len()).filter(lives).choose(&mut self.random)
     }
 
     /// What a node's launcher does when it is told this.
@@ -345,6 +362,8 @@ impl Simulation {
     fn regroup(&mut self, id: NodeId, placement: Placement, claim: Claim, is_loss: bool) {
         let Some(node) = self.nodes.get_mut(&id).filter(|node| node.runs) else { return };
         assert!(placement.restarts <= self.job.terms.own.max_restarts);
+        let faults = self.ended + self.broken.len();
+        assert!(placement.restarts as usize <= faults, "a restart without a fault");
         node.placement = placement.clone();
         for local_rank in node.seats.refill() {
             let pid = self.spawn(id, local_rank);
@@ -371,6 +390,7 @@ impl Simulation {
     fn kill(&mut self, pid: Pid) {
         if std::mem::take(&mut self.processes[pid].lives) {
             self.leave(pid);
+            self.ended += 1;
             let (node, wait) = (self.processes[pid].node, 1 + self.soon());
             self.after(wait, Happening::Ended(node, pid));
         }
@@ -386,6 +406,7 @@ fn after_any_kills_delays_and_partitions_all_ranks_train_together_or_the_job_has
             let happening = match it.random.random_range(0..20) {
                 0 => Happening::LoseHost,
                 1 | 2 => Happening::Stall,
+                3 => Happening::Break,
                 _ => Happening::Kill,
             };
             let wait = it.random.random_range(0..1500);

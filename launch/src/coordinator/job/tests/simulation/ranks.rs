@@ -106,7 +106,7 @@ impl Simulation {
     }
 
     /// A rank that is in no generation takes its next place.
-    fn next_place(&mut self, pid: Pid) {
+    pub(super) fn next_place(&mut self, pid: Pid) {
         let process = &mut self.processes[pid];
         if process.seated.is_some() || !process.lives {
             return;
@@ -155,6 +155,7 @@ impl Simulation {
         let group = self.groups.entry(generation).or_default();
         if number == 0 {
             let other = group.members.insert(rank, pid);
+            assert!(rank > 0 || self.processes[pid].node == 0, "the store is not where all look");
             assert!(other.is_none(), "two processes are rank {rank} of generation {generation}");
             assert!(group.world_size == 0 || group.world_size == world_size);
             group.world_size = world_size;
