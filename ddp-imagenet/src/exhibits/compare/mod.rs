@@ -14,11 +14,11 @@ mod words;
 
 use super::train_cifar::{Method, OptimizerKind};
 use anyhow::{Result, ensure};
+use charts::CHARTS;
 use exhibit_kit::comparison::Comparison;
+use exhibit_kit::plot;
 use exhibit_kit::template::paragraphs;
 use report::print;
-use std::fs;
-use tch_parallel::Error;
 use tch_parallel::data::Dataset;
 
 pub use args::CompareArgs;
@@ -27,9 +27,7 @@ pub use args::CompareArgs;
 pub fn compare(args: &CompareArgs) -> Result<()> {
     let comparison = Comparison::new(args.timeout)?;
     check_data(args)?;
-    if let Some(directory) = &args.plot {
-        fs::create_dir_all(directory).map_err(Error::io("create directory", directory))?;
-    }
+    args.plot.check(&CHARTS.map(|(file, _)| file))?;
     let run = |method, optimizer| runs::train(args, &comparison, method, optimizer);
     // In the article's order. DataParallel comes with Adam as well: that is what the companion
     // repository runs there, where the article speaks of SGD (S4.47).
@@ -42,8 +40,8 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
     ];
     print!("{}", words::tables_of(&measured)?);
     print!("\n{}", paragraphs(&words::explain(&measured)?));
-    if let Some(directory) = &args.plot {
-        charts::save(directory, &measured)?;
+    for (file, draw) in CHARTS {
+        args.plot.save(file, || plot::bars(&draw(&measured)))?;
     }
     Ok(())
 }
