@@ -140,11 +140,9 @@ impl Wrapped {
                 // ANCHOR_END: apex
             }
             Self::Fsdp(model) => {
-                // ANCHOR: fsdp
                 let output = model.forward(input, run)?;
                 let loss = bert_loss(&output, target);
                 (loss, (output.0, Some(output.1)), Box::new(|loss| model.backward(loss)))
-                // ANCHOR_END: fsdp
             }
         })
     }

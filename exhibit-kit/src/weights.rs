@@ -11,10 +11,8 @@ pub fn parameters(vs: &VarStore) -> usize {
 
 /// The gradients of all parameters in one row, on the CPU.
 pub fn gradients(vs: &VarStore) -> Tensor {
-    let gradients = vs.trainable_variables().into_iter().map(|parameter| parameter.grad());
-    let flat: Vec<_> =
-        gradients.map(|gradient| gradient.to_device(Device::Cpu).view([-1])).collect();
-    Tensor::cat(&flat, 0)
+    let flat = |parameter: &Tensor| parameter.grad().to_device(Device::Cpu).view([-1]);
+    Tensor::cat(&vs.trainable_variables().iter().map(flat).collect::<Vec<_>>(), 0)
 }
 
 /// Sets weights around `mean` that depend only on their positions, so that two models of the same kind
