@@ -65,8 +65,7 @@ pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
         tch::set_num_threads(1);
         let worker = Shard::new(thread, threads)?;
         let mut log = Log::create(args.metrics.as_deref(), worker)?;
-        let mut method =
-            Hogwild { shared: &shared, lr: args.lr, thread, read: 0, updates: Vec::new() };
+        let mut method = Hogwild { shared: &shared, lr: args.lr, thread, read: 0, updates: vec![] };
         let (device, mut theta) = (devices[thread], Tensor::new());
         train(args, &train_set, worker, device, &mut theta, &mut method, &mut log)?;
         Ok((log, method.updates))

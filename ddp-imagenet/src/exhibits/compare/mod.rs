@@ -26,7 +26,15 @@ pub use args::CompareArgs;
 /// Trains with every method and prints what they need.
 pub fn compare(args: &CompareArgs) -> Result<()> {
     let comparison = Comparison::new(args.timeout)?;
-    check_data(args)?;
+    let needed = args.data.batch_size.max(args.images(Method::Single)?);
+    // The number of images is the same with every seed.
+    let images = args.data.load(0)?.0.len();
+    // Fewer do not tell how long a batch takes.
+    ensure!(
+        images >= 3 * needed,
+        "the data set has {images} images, which is less than three batches of {needed}; a smaller \
+         --batch-size helps"
+    );
     args.plot.check(&CHARTS.map(|(file, _)| file))?;
     let run = |method, optimizer| runs::train(args, &comparison, method, optimizer);
     // In the article's order. DataParallel comes with Adam as well: that is what the companion
@@ -43,18 +51,5 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
     for (file, draw) in CHARTS {
         args.plot.save(file, || plot::bars(&draw(&measured)))?;
     }
-    Ok(())
-}
-
-/// Refuses a data set that is missing, or too small to measure how long a batch takes.
-fn check_data(args: &CompareArgs) -> Result<()> {
-    let needed = args.data.batch_size.max(args.images(Method::Single)?);
-    // The number of images is the same with every seed.
-    let images = args.data.load(0)?.0.len();
-    ensure!(
-        images >= 3 * needed,
-        "the data set has {images} images, which is less than three batches of {needed}; a smaller \
-         --batch-size helps"
-    );
     Ok(())
 }
