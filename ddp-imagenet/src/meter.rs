@@ -101,16 +101,12 @@ mod tests {
                 meter.update(number, images);
             }
         }
-        assert_eq!(
-            train_line(0, (2, 5005), &meters),
-            "Epoch: [0][   2/5005]\tTime  0.250 ( 0.375)\tData  0.003 ( 0.004)\t\
-             Loss 6.0000e+00 (6.7500e+00)\tAcc@1  25.00 ( 25.00)\tAcc@5 100.00 (100.00)"
-        );
-        assert_eq!(
-            test_line((2, 20), &meters),
-            "Test: [ 2/20]\tTime  0.250 ( 0.375)\t\
-             Loss 6.0000e+00 (6.7500e+00)\tAcc@1  25.00 ( 25.00)\tAcc@5 100.00 (100.00)"
-        );
+        let expected = "Epoch: [0][   2/5005]\tTime  0.250 ( 0.375)\tData  0.003 ( 0.004)\t\
+         Loss 6.0000e+00 (6.7500e+00)\tAcc@1  25.00 ( 25.00)\tAcc@5 100.00 (100.00)";
+        assert_eq!(train_line(0, (2, 5005), &meters), expected);
+        let expected = "Test: [ 2/20]\tTime  0.250 ( 0.375)\t\
+         Loss 6.0000e+00 (6.7500e+00)\tAcc@1  25.00 ( 25.00)\tAcc@5 100.00 (100.00)";
+        assert_eq!(test_line((2, 20), &meters), expected);
     }
 
     #[test]

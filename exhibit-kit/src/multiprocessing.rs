@@ -250,13 +250,11 @@ mod tests {
         let mut told = Vec::new();
         run(ranks, MINUTE, |name, line| told.push(format!("{name} {line}"))).unwrap();
         told.sort();
-        assert_eq!(
-            told,
-            [
-                "ddp, rank 0, 0 listens",
-                "ddp, rank 0, 0 of 2 at 127.0.0.1",
-                "ddp, rank 1, 1 of 2 at 127.0.0.1"
-            ]
-        );
+        let expected = [
+            "ddp, rank 0, 0 listens",
+            "ddp, rank 0, 0 of 2 at 127.0.0.1",
+            "ddp, rank 1, 1 of 2 at 127.0.0.1",
+        ];
+        assert_eq!(told, expected);
     }
 }

@@ -94,17 +94,12 @@ mod tests {
 
     #[test]
     fn flags_of_another_method_are_refused() {
-        for (flags, expected) in [
-            (
-                "-m ddp --weighted",
-                "--weighted is given, but must be left out unless --method is custom-criterion",
-            ),
-            (
-                "-m apex --find-unused-parameters",
-                "--find-unused-parameters is given, but must be left out unless --method is ddp",
-            ),
-        ] {
-            assert_eq!(method(flags).devices(None).unwrap_err().to_string(), expected);
+        for (other, flag, own) in
+            [("ddp", "--weighted", "custom-criterion"), ("apex", "--find-unused-parameters", "ddp")]
+        {
+            let error = method(&format!("-m {other} {flag}")).devices(None).unwrap_err();
+            let expected = format!("left out unless --method is {own}");
+            assert_eq!(error.to_string(), format!("{flag} is given, but must be {expected}"));
         }
     }
 }

@@ -66,13 +66,11 @@ mod tests {
     fn a_line_is_a_pair_of_sentences() {
         let corpus = load(b"welcome to the\tjungle\r\ni can stay \t here  all night\n").unwrap();
         let words = |sentence: &str| sentence.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(
-            corpus.pairs,
-            [
-                [words("welcome to the"), words("jungle")],
-                [words("i can stay"), words("here all night")]
-            ]
-        );
+        let expected = [
+            [words("welcome to the"), words("jungle")],
+            [words("i can stay"), words("here all night")],
+        ];
+        assert_eq!(corpus.pairs, expected);
     }
 
     #[test]
@@ -92,12 +90,8 @@ mod tests {
             (b"\n", "line 1 has 0 tabs: \"\""),
         ] {
             let error = load(content).unwrap_err().to_string();
-            assert!(error.contains(expected), "{error}");
-            assert!(
-                error
-                    .ends_with("; expected two sentences per line, separated by one tab, in UTF-8"),
-                "{error}"
-            );
+            let end = "; expected two sentences per line, separated by one tab, in UTF-8";
+            assert!(error.contains(expected) && error.ends_with(end), "{error}");
         }
     }
 

@@ -220,10 +220,8 @@ mod tests {
         let refused = |flags, ranks| {
             args(flags).loader(LogicalDevice::Cpu(0), ranks).unwrap_err().to_string()
         };
-        assert_eq!(
-            refused("--method data-parallel --devices 4xcpu --batch-size 3", 1),
-            "--batch-size is 3, but must be at least 4, an image for each device"
-        );
+        let expected = "--batch-size is 3, but must be at least 4, an image for each device";
+        assert_eq!(refused("--method data-parallel --devices 4xcpu --batch-size 3", 1), expected);
         let error = refused("--method ddp --batch-size 3", 4);
         assert!(error.starts_with("--batch-size is 3, but must be at least 4"), "{error}");
     }

@@ -141,19 +141,17 @@ mod tests {
     #[test]
     fn a_step_has_these_parts_in_this_order() {
         let parts = parts(8, 2).unwrap();
-        assert_eq!(
-            parts,
-            [
-                "scatter: cpu:0 cpu:1",
-                "replicate: cpu:0 cpu:1",
-                "parallel_apply: cpu:0 cpu:1",
-                "gather: cpu:0",
-                "loss: cpu:0",
-                "scatter gradients: cpu:0 cpu:1",
-                "backward: cpu:0 cpu:1",
-                "reduce gradients: cpu:0"
-            ]
-        );
+        let expected = [
+            "scatter: cpu:0 cpu:1",
+            "replicate: cpu:0 cpu:1",
+            "parallel_apply: cpu:0 cpu:1",
+            "gather: cpu:0",
+            "loss: cpu:0",
+            "scatter gradients: cpu:0 cpu:1",
+            "backward: cpu:0 cpu:1",
+            "reduce gradients: cpu:0",
+        ];
+        assert_eq!(parts, expected);
     }
 
     #[test]
