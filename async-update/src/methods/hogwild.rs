@@ -100,7 +100,6 @@ pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What all threads have in common.
 struct SharedModel {
     theta: AtomicTensor,
     /// How many updates have been made to `theta`; those at work are not counted yet.

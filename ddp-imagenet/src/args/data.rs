@@ -49,7 +49,6 @@ pub struct DataArgs {
     pub workers: usize,
 }
 
-/// Where images come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Source {
     /// JPEG and PNG files in one folder per class, as in ImageNet.

@@ -44,7 +44,6 @@ pub struct Args {
     meeting: MeetingArgs,
 }
 
-/// The file that --plot makes.
 const PLOT: &str = "cost.svg";
 
 pub fn run(args: &Args) -> Result<()> {

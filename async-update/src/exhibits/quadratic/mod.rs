@@ -37,7 +37,6 @@ pub struct Args {
     plot: PlotArgs,
 }
 
-/// The file that --plot makes.
 const PLOT: &str = "momentum.svg";
 
 pub fn run(args: &Args) -> Result<()> {

@@ -28,7 +28,6 @@ pub const GPU1: Gpu = Gpu { number: 1, h: 2.0, m: [0.0, 1.0] };
 pub const GPU2: Gpu = Gpu { number: 2, h: 1.0, m: [-2.0, 2.0] };
 
 impl Gpu {
-    /// The gradient of its loss.
     pub fn gradient(self, theta: Theta) -> Theta {
         subtract(theta, self.m).map(|distance| self.h * distance)
     }

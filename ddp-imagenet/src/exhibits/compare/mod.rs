@@ -23,7 +23,6 @@ use tch_parallel::data::Dataset;
 
 pub use args::CompareArgs;
 
-/// Trains with every method and prints what they need.
 pub fn compare(args: &CompareArgs) -> Result<()> {
     let comparison = Comparison::new(args.timeout)?;
     let needed = args.data.batch_size.max(args.images(Method::Single)?);

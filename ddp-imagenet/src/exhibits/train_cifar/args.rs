@@ -95,7 +95,6 @@ impl Method {
     }
 }
 
-/// The optimizers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OptimizerKind {
     /// Momentum 0.9, one number per parameter, and weight decay 1e-4.

@@ -102,7 +102,6 @@ fn equality(found: &Tensor, expected: &Tensor) -> Result<String> {
     Ok(format!("differ by up to {difference:.1e}"))
 }
 
-/// Prints where the parts are, how much memory each device needs, and which device works when.
 fn print(devices: &Devices, trained: &Trained, times: bool) -> Result<()> {
     let Trained { network: Network { module1, module2 }, step, peaks } = trained;
     let begin = step.spans.first().map_or(Duration::ZERO, |(_, span)| span.start);
