@@ -108,14 +108,8 @@ impl Vocab {
 mod tests {
     use super::*;
 
-    fn corpus(lines: &[[&str; 2]]) -> Corpus {
-        let words = |sentence: &str| sentence.split(' ').map(str::to_owned).collect();
-        Corpus { pairs: lines.iter().map(|[one, two]| [words(one), words(two)]).collect() }
-    }
-
     fn vocab(options: VocabOptions) -> Vocab {
-        let corpus = corpus(&[["b a c", "c <mask> b"], ["c", "d"]]);
-        Vocab::build(&corpus, options)
+        Vocab::build(&Corpus::of(&[["b a c", "c <mask> b"], ["c", "d"]]), options)
     }
 
     #[test]
