@@ -1,8 +1,8 @@
-//! Flags of the original programs that have another name here.
+//! Flags of PyTorch's main.py, of Apex's main_amp.py, and of two repositories with PyramidNet, that
+//! have another name here.
 
 use report::{Here, Originals};
 
-/// Of PyTorch's main.py, of Apex's main_amp.py, and of PyramidNet's authors.
 pub const ORIGINALS: Originals<'_> = &[
     // main.py
     ("--learning-rate", Here::Flag("--lr")),
@@ -32,25 +32,11 @@ pub const ORIGINALS: Originals<'_> = &[
     ("--data", Here::Instead("type the directory alone")),
 ];
 
-/// Of the companion repository of "Learn PyTorch Multi-GPU properly", for `train-cifar`.
-pub const TRAIN_CIFAR: Originals<'_> = &[
-    ("--dist-backend", Here::Flag("--backend")),
-    ("--gpu-devices", Here::Instead(DEVICES)),
-    ("--gpu", Here::Instead(DEVICES)),
-    ("--resume", Here::Instead("leave it out; the original never reads it")),
-    ("--distributed", Here::Instead("type launch -n N ddp-imagenet train-cifar --method ddp")),
-    ("--world-size", Here::Instead(WORLD_SIZE)),
-    ("--rank", Here::Instead(RANK)),
-    ("--dist-url", Here::Instead(DIST_URL)),
-];
+pub const WORLD_SIZE: &str = "type launch --nnodes N for N hosts";
 
-const DEVICES: &str = "type --devices cuda:0,cuda:1 for GPUs 0 and 1";
+pub const RANK: &str = "type launch --node-rank K for host K";
 
-const WORLD_SIZE: &str = "type launch --nnodes N for N hosts";
-
-const RANK: &str = "type launch --node-rank K for host K";
-
-const DIST_URL: &str = "type launch --master-addr HOST --master-port PORT";
+pub const DIST_URL: &str = "type launch --master-addr HOST --master-port PORT";
 
 const DEPTH_AND_ALPHA: &str =
     "type --arch pyramidnet110_a48, or pyramidnet164_a48_bn with bottlenecks";

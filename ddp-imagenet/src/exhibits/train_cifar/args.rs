@@ -1,10 +1,11 @@
 //! The flags of one training, and what follows from them.
 
 use crate::args::data::{DataArgs, Images};
+use crate::originals::{DIST_URL, RANK, WORLD_SIZE};
 use anyhow::{Result, ensure};
 use clap::{ValueEnum, value_parser};
 use ddp_imagenet::models::Arch;
-use report::{DevicesArgs, ReportArgs, process_group_on};
+use report::{DevicesArgs, Here, Originals, ReportArgs, process_group_on};
 use tch::nn::VarStore;
 use tch_parallel::data::{DataLoaderOptions, ImageSource};
 use tch_parallel::distributed::{Backend, Env, ProcessGroup, ProcessGroupOptions};
@@ -73,6 +74,20 @@ pub struct Args {
     #[command(flatten)]
     pub report: ReportArgs,
 }
+
+/// The companion repository's flags that have another name here.
+pub const ORIGINALS: Originals<'_> = &[
+    ("--dist-backend", Here::Flag("--backend")),
+    ("--gpu-devices", Here::Instead(DEVICES)),
+    ("--gpu", Here::Instead(DEVICES)),
+    ("--resume", Here::Instead("leave it out; the original never reads it")),
+    ("--distributed", Here::Instead("type launch -n N ddp-imagenet train-cifar --method ddp")),
+    ("--world-size", Here::Instead(WORLD_SIZE)),
+    ("--rank", Here::Instead(RANK)),
+    ("--dist-url", Here::Instead(DIST_URL)),
+];
+
+const DEVICES: &str = "type --devices cuda:0,cuda:1 for GPUs 0 and 1";
 
 /// How devices share a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

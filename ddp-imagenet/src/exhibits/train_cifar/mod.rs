@@ -26,8 +26,7 @@ use tch_parallel::data::DataLoaderOptions;
 use tch_parallel::distributed::{Env, ProcessGroup, init_process_group};
 use tch_parallel::{Devices, LogicalDevice};
 
-pub use crate::originals::TRAIN_CIFAR as ORIGINALS;
-pub use args::{Args, Method, OptimizerKind};
+pub use args::{Args, Method, ORIGINALS, OptimizerKind};
 pub use progress::{EpochEvent, Progress, StepEvent};
 
 pub struct Setup<'a> {
