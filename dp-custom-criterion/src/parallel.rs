@@ -115,11 +115,8 @@ impl Wrapped {
                 let next = output.parts().iter().map(|(next, _)| next.shallow_clone());
                 let next = gather(&next.collect::<Vec<_>>(), model.devices().first(), 0)?;
                 let loss = criterion.forward(output, target.shallow_clone())?;
-                (
-                    loss.value().shallow_clone(),
-                    (next, None),
-                    Box::new(move |_value| loss.backward()),
-                )
+                let value = loss.value().shallow_clone();
+                (value, (next, None), Box::new(move |_value| loss.backward()))
                 // ANCHOR_END: custom_criterion
             }
             Self::Ddp(model) => {

@@ -74,7 +74,10 @@ pub fn serve(service: Service<'_>, env: &Env, args: &ServerArgs) -> Result<()> {
                 if rank == 0 {
                     server.store.set(OVER, b"")?;
                 }
-                let theta = gather(&colleagues, &server.shard().theta)?;
+                // All of θ, of which each server has a shard; only rank 0 gets it.
+                let mut theta = model::zeros();
+                theta.tensor_split(servers as i64, 0)[rank].copy_(&server.shard().theta);
+                colleagues.reduce(&mut theta, 0, ReduceOp::Sum)?;
                 if rank == 0 {
                     server.conclude(service, come.len(), &theta, &test_set)?;
                     let mut missing: Vec<_> = workers.clone().collect();
@@ -102,14 +105,6 @@ pub fn serve(service: Service<'_>, env: &Env, args: &ServerArgs) -> Result<()> {
         }
     })?;
     Ok(server.shard().log.end()?)
-}
-
-/// All of θ, of which each server has a shard; only rank 0 gets it.
-fn gather(servers: &ProcessGroup, own: &Tensor) -> Result<Tensor> {
-    let mut theta = model::zeros();
-    theta.tensor_split(servers.world_size() as i64, 0)[servers.rank()].copy_(own);
-    servers.reduce(&mut theta, 0, ReduceOp::Sum)?;
-    Ok(theta)
 }
 
 /// What the threads of a server share.
