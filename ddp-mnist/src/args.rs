@@ -110,12 +110,9 @@ pub struct Args {
 impl Args {
     /// `pin_memory`: whether batches are copied to a GPU.
     pub fn loader(&self, pin_memory: bool) -> DataLoaderOptions {
-        DataLoaderOptions {
-            batch_size: self.batch_size,
-            num_workers: self.workers.unwrap_or(if pin_memory { 2 } else { 0 }),
-            pin_memory,
-            ..Default::default()
-        }
+        let Self { batch_size, workers, .. } = *self;
+        let num_workers = workers.unwrap_or(if pin_memory { 2 } else { 0 });
+        DataLoaderOptions { batch_size, num_workers, pin_memory, ..Default::default() }
     }
 
     pub fn ddp(&self) -> Result<DdpOptions> {
@@ -131,13 +128,8 @@ impl Args {
     }
 
     pub fn sgd(&self) -> SgdOptions {
-        SgdOptions {
-            lr: self.lr,
-            momentum: self.momentum,
-            weight_decay: self.weight_decay,
-            nesterov: self.nesterov,
-            ..Default::default()
-        }
+        let Self { lr, momentum, weight_decay, nesterov, .. } = *self;
+        SgdOptions { lr, momentum, weight_decay, nesterov, ..Default::default() }
     }
 }
 

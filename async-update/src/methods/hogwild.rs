@@ -136,13 +136,8 @@ impl Method for Hogwild<'_> {
     fn after_batch(&mut self, _theta: &mut Tensor, gradient: Tensor) -> Result<()> {
         self.shared.theta.fetch_sub_scaled(&gradient, self.lr as f32);
         let version = self.shared.version.fetch_add(1, Relaxed);
-        self.updates.push(Update {
-            worker: self.thread,
-            clock: self.updates.len(),
-            staleness: version - self.read,
-            version,
-            at: now(),
-        });
+        let (worker, clock, staleness) = (self.thread, self.updates.len(), version - self.read);
+        self.updates.push(Update { worker, clock, staleness, version, at: now() });
         Ok(())
     }
 }

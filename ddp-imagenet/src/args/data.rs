@@ -106,12 +106,8 @@ impl DataArgs {
         let expected = format!("at least {ranks}, an image for each rank of this host");
         let is_enough = self.batch_size >= ranks;
         ensure!(is_enough, Error::argument("--batch-size", self.batch_size, expected));
-        Ok(DataLoaderOptions {
-            batch_size: self.batch_size / ranks,
-            num_workers: self.workers.div_ceil(ranks),
-            pin_memory,
-            ..Default::default()
-        })
+        let (batch_size, num_workers) = (self.batch_size / ranks, self.workers.div_ceil(ranks));
+        Ok(DataLoaderOptions { batch_size, num_workers, pin_memory, ..Default::default() })
     }
 
     fn image_size(&self) -> Result<usize> {

@@ -65,12 +65,8 @@ impl RecipeArgs {
     }
 
     fn sgd(&self) -> SgdOptions {
-        SgdOptions {
-            lr: self.lr,
-            momentum: self.momentum,
-            weight_decay: self.weight_decay,
-            ..Default::default()
-        }
+        let Self { lr, momentum, weight_decay, .. } = *self;
+        SgdOptions { lr, momentum, weight_decay, ..Default::default() }
     }
 
     /// The learning rate of every epoch.

@@ -86,11 +86,9 @@ pub fn transported(rows: i64, classes: i64) -> Result<(usize, usize, usize)> {
     let (inputs, targets) = batch;
     criterion.forward(model.f_forward_t(&inputs, true)?, targets)?.backward()?;
     let scattered = copied_by(&trace.events(), Step::Scatter);
-    Ok((
-        copied_by(&gathered, Step::Gather),
-        copied_by(&gathered, Step::ScatterGradients),
-        scattered - copied_by(&gathered, Step::Scatter),
-    ))
+    let steps = [Step::Gather, Step::ScatterGradients, Step::Scatter];
+    let [outputs, gradients, inputs] = steps.map(|step| copied_by(&gathered, step));
+    Ok((outputs, gradients, scattered - inputs))
 }
 
 /// Bytes copied to gather from four devices the outputs of a model with one number per row (S2.22).
