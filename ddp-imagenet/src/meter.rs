@@ -40,12 +40,8 @@ pub fn test_line(position: (usize, usize), meters: &Meters<3>) -> String {
     line("Test: ", position, &show("Time", &meters.batch_time, 3), meters)
 }
 
-fn line(
-    prefix: &str,
-    (batch, batches): (usize, usize),
-    times: &str,
-    Meters { numbers: [losses, top1, top5], .. }: &Meters<3>,
-) -> String {
+fn line(prefix: &str, (batch, batches): (usize, usize), times: &str, meters: &Meters<3>) -> String {
+    let [losses, top1, top5] = &meters.numbers;
     let digits = batches.to_string().len();
     let losses = format!("Loss {} ({})", scientific(losses.val()), scientific(losses.avg()));
     let [top1, top5] = [show("Acc@1", top1, 2), show("Acc@5", top5, 2)];

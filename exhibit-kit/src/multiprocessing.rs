@@ -138,10 +138,8 @@ struct Running {
 }
 
 impl Running {
-    fn start(
-        Process { name, mut command }: Process,
-        lines: Sender<(String, String)>,
-    ) -> Result<Self> {
+    fn start(process: Process, lines: Sender<(String, String)>) -> Result<Self> {
+        let Process { name, mut command } = process;
         let stderr = tempfile::tempfile().map_err(Error::io("create a file in", temp_dir()))?;
         let copy = stderr.try_clone().map_err(Error::io("use a file in", temp_dir()))?;
         let mut child = command

@@ -56,12 +56,8 @@ pub fn environment() -> Result<Environment<'static>, Error> {
 ///
 /// # Errors
 /// If a name is unknown, or a function of the text fails.
-pub fn print(
-    environment: &Environment<'_>,
-    text: &str,
-    holes: impl Into<Value>,
-) -> Result<(), Error> {
-    match environment.template_from_str(text)?.render_captured_to(holes, stdout()) {
+pub fn print(env: &Environment<'_>, text: &str, holes: impl Into<Value>) -> Result<(), Error> {
+    match env.template_from_str(text)?.render_captured_to(holes, stdout()) {
         // Nobody reads the output, and the program goes on.
         Err(error) if error.kind() == ErrorKind::WriteFailure => Ok(()),
         printed => printed.map(drop),

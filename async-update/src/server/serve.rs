@@ -14,12 +14,11 @@ use crate::model;
 use anyhow::{Result, ensure};
 use report::{eprintln, println};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
-use tch::Tensor;
 use tch_parallel::Error;
-use tch_parallel::data::{self, Dataset, Mnist};
+use tch_parallel::data::{self, Dataset};
 use tch_parallel::distributed::{Env, ProcessGroup, ProcessGroupOptions, ReduceOp, Store};
 
 /// Under this key shard 0 says that the batches are done and the last worker has gone.
@@ -79,7 +78,7 @@ pub fn serve(service: Service<'_>, env: &Env, args: &ServerArgs) -> Result<()> {
                 theta.tensor_split(servers as i64, 0)[rank].copy_(&server.shard().theta);
                 colleagues.reduce(&mut theta, 0, ReduceOp::Sum)?;
                 if rank == 0 {
-                    server.conclude(service, come.len(), &theta, &test_set)?;
+                    server.conclude(service, come.len(), model::evaluate(&theta, &test_set)?)?;
                     let mut missing: Vec<_> = workers.clone().collect();
                     missing.retain(|worker| !come.contains_key(worker));
                     if !missing.is_empty() {
@@ -138,15 +137,9 @@ impl Server {
         }
     }
 
-    /// Evaluates the model, which this number of workers has trained, and tells how that went.
-    fn conclude(
-        &self,
-        service: Service<'_>,
-        workers: usize,
-        theta: &Tensor,
-        test_set: &Arc<Mnist>,
-    ) -> Result<()> {
-        let (loss, accuracy) = model::evaluate(theta, test_set)?;
+    /// Tells how the training by this number of workers went. `tested`: the model's loss and accuracy.
+    fn conclude(&self, service: Service<'_>, workers: usize, tested: (f64, f64)) -> Result<()> {
+        let (loss, accuracy) = tested;
         let mut shard = self.shard();
         let batches = shard.done;
         let updates = match service.rule {

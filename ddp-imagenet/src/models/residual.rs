@@ -70,18 +70,13 @@ impl ConvNorm {
 pub struct Residual(pub Vec<ConvNorm>);
 
 impl Residual {
-    /// `first_norm` is the number in the name of the first normalisation: that of `bn1` or `bn2`.
-    pub fn new(
-        path: &Path<'_>,
-        shape: BlockShape,
-        first_norm: usize,
-        norm_layer: &NormLayer,
-    ) -> Residual {
+    /// `first` is the number in the name of the first normalisation: that of `bn1` or `bn2`.
+    pub fn new(path: &Path<'_>, shape: BlockShape, first: usize, norm_layer: &NormLayer) -> Self {
         let mut channels = shape.channels;
         let mut layers = Vec::new();
         for (index, conv) in shape.convs().into_iter().enumerate() {
             let conv_path = path / format!("conv{}", 1 + index);
-            let norm_path = path / format!("bn{}", first_norm + index);
+            let norm_path = path / format!("bn{}", first + index);
             layers.push(ConvNorm::new(conv_path, norm_path, channels, conv, norm_layer));
             channels = conv.0;
         }

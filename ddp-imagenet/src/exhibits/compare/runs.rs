@@ -75,13 +75,10 @@ pub fn train(
         "train-cifar --arch={arch} --method={method_flag} --optimizer={optimizer} --devices={devices} \
          --batch-size={batch_size} --workers={workers} --steps={steps}"
     );
+    let flags = flags.split(' ').map(OsString::from).chain(same_images(data)).collect();
     let ranks = Workers::Ranks(all.len());
-    let training = Training {
-        name: name.clone(),
-        flags: flags.split(' ').map(OsString::from).chain(same_images(data)).collect(),
-        workers: if method.is_distributed() { ranks } else { Workers::Process },
-        single_threaded: on_cpu,
-    };
+    let workers = if method.is_distributed() { ranks } else { Workers::Process };
+    let training = Training { name: name.clone(), flags, workers, single_threaded: on_cpu };
     let metrics = comparison.run(&training, |line| eprintln!("{name:<20}| {line}"))?;
 
     let steps = metrics.events_by_rank::<StepEvent>("step")?;
