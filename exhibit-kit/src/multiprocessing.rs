@@ -142,11 +142,8 @@ impl Running {
         let Process { name, mut command } = process;
         let stderr = tempfile::tempfile().map_err(Error::io("create a file in", temp_dir()))?;
         let copy = stderr.try_clone().map_err(Error::io("use a file in", temp_dir()))?;
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(copy)
-            .spawn()
-            .map_err(Error::io("start", command.get_program()))?;
+        command.stdout(Stdio::piped()).stderr(copy);
+        let mut child = command.spawn().map_err(Error::io("start", command.get_program()))?;
         if let Some(stdout) = child.stdout.take() {
             let name = name.clone();
             // Ends with the process.

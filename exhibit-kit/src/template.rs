@@ -84,10 +84,8 @@ pub fn paragraphs(text: &str) -> String {
 /// Aligns the columns of a table in Markdown: headings, a line such as `--- | ---:`, in which a colon
 /// marks the side to which cells are aligned, and rows. Cells beyond the last side are not shown.
 fn markdown_table(text: &str) -> Result<String, Error> {
-    let mut lines: Vec<Vec<String>> = text
-        .lines()
-        .map(|line| line.split('|').map(|cell| cell.trim().to_owned()).collect())
-        .collect();
+    let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect();
+    let mut lines: Vec<Vec<String>> = text.lines().map(cells).collect();
     if lines.len() < 2 {
         return Err(Error::new(ErrorKind::InvalidOperation, "a table needs two lines or more"));
     }

@@ -179,10 +179,8 @@ mod tests {
     #[test]
     fn a_place_that_cannot_be_written_is_named() {
         let directory = tempfile::tempdir().unwrap();
-        let error = vocab(VocabOptions::default())
-            .save(&directory.path().join("missing/vocab.json"))
-            .unwrap_err()
-            .to_string();
+        let missing = directory.path().join("missing/vocab.json");
+        let error = vocab(VocabOptions::default()).save(&missing).unwrap_err().to_string();
         assert!(error.contains("missing does not exist"), "{error}");
     }
 }

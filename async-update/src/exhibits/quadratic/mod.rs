@@ -49,10 +49,8 @@ pub fn run(args: &Args) -> Result<()> {
     args.plot.check(&[PLOT])?;
     // Until the mean has passed the minimum and come back.
     let updates = |workers: usize| 5 * workers.max(8);
-    let simulated: Vec<_> = workers
-        .iter()
-        .map(|&workers| (workers, momentum::simulated(workers, updates(workers))))
-        .collect();
+    let simulate = |&workers: &usize| (workers, momentum::simulated(workers, updates(workers)));
+    let simulated: Vec<_> = workers.iter().map(simulate).collect();
     args.plot.save(PLOT, || picture(&simulated))?;
 
     let mut text = template::environment()?;
