@@ -91,10 +91,8 @@ impl DataArgs {
         let train_transforms =
             if self.no_augment { source.as_is(size) } else { source.augmented(size) };
         let normalize = source.normalize();
-        Ok((
-            ImageDataset::new(train, train_transforms, normalize, seed)?,
-            ImageDataset::new(val, source.as_is(size), normalize, seed)?,
-        ))
+        let train_set = ImageDataset::new(train, train_transforms, normalize, seed)?;
+        Ok((train_set, ImageDataset::new(val, source.as_is(size), normalize, seed)?))
     }
 
     /// How each of a host's `ranks` loads its share of the batches, divided as in main.py. `pin_memory`:

@@ -90,10 +90,9 @@ fn data_that_makes_no_chart_is_refused() {
     assert_eq!(refused(Scale::Linear, &[]), "series is empty, but must be a list of at least one");
     let expected = "series \"a\" is without a point, but must be a list of at least one";
     assert_eq!(refused(Scale::Linear, &[series("a", &[])]), expected);
-    assert_eq!(
-        refused(Scale::Linear, &[series("a", &[(0.0, 1.0), (1.0, f64::INFINITY)])]),
-        "y of point 1 of series \"a\" is inf, but must be a finite number"
-    );
+    let infinite = series("a", &[(0.0, 1.0), (1.0, f64::INFINITY)]);
+    let expected = "y of point 1 of series \"a\" is inf, but must be a finite number";
+    assert_eq!(refused(Scale::Linear, &[infinite]), expected);
     let expected = "x of point 0 of series \"a\" is 0, but must be above 0 on a logarithmic axis";
     assert_eq!(refused(Scale::Log, &[series("a", &[(0.0, 1.0)])]), expected);
     let curve = series("a", &[(1.0, 1.0)]);
