@@ -27,9 +27,8 @@ pub fn initial_parameters(seed: i64) -> Tensor {
     let vs = VarStore::new(Device::Cpu);
     let _ = linear(vs.root() / "0", PIXELS, HIDDEN, LinearOptions::default());
     let _ = linear(vs.root() / "2", HIDDEN, DIGITS, LinearOptions::default());
-    let flat: Vec<_> =
-        vs.trainable_variables().iter().map(|tensor| tensor.detach().flatten(0, -1)).collect();
-    Tensor::cat(&flat, 0)
+    let flat = |parameter: &Tensor| parameter.detach().flatten(0, -1);
+    Tensor::cat(&vs.trainable_variables().iter().map(flat).collect::<Vec<_>>(), 0)
 }
 
 /// Room for θ or its gradient.

@@ -58,10 +58,8 @@ impl<'a> Checkpoint<'a> {
 
     /// Saves the training, if it has a `--checkpoint`. A collective.
     pub fn save(&self, vs: &mut VarStore, optimizer: &mut Sgd, progress: Progress) -> Result<()> {
-        match &self.args.checkpoint {
-            Some(file) => Ok(training(vs, optimizer).save(file, &progress, self.group)?),
-            None => Ok(()),
-        }
+        let Some(file) = &self.args.checkpoint else { return Ok(()) };
+        Ok(training(vs, optimizer).save(file, &progress, self.group)?)
     }
 }
 

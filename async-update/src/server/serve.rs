@@ -131,10 +131,7 @@ impl Server {
             self.shard().close();
         }
         let mut shard = self.shard();
-        match shard.failure.take() {
-            Some(failure) => Err(failure.into()),
-            None => Ok(shard.is_through()),
-        }
+        shard.failure.take().map_or(Ok(shard.is_through()), |failure| Err(failure.into()))
     }
 
     /// Tells how the training by this number of workers went. `tested`: the model's loss and accuracy.

@@ -88,10 +88,9 @@ impl DataArgs {
     pub fn load(&self, seed: u64) -> Result<(Images, Images)> {
         let (source, size) = (self.source(), self.image_size()?);
         let [train, val] = self.splits(size)?;
-        let train_transforms =
-            if self.no_augment { source.as_is(size) } else { source.augmented(size) };
+        let transforms = if self.no_augment { source.as_is(size) } else { source.augmented(size) };
         let normalize = source.normalize();
-        let train_set = ImageDataset::new(train, train_transforms, normalize, seed)?;
+        let train_set = ImageDataset::new(train, transforms, normalize, seed)?;
         Ok((train_set, ImageDataset::new(val, source.as_is(size), normalize, seed)?))
     }
 

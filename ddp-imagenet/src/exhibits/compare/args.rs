@@ -68,10 +68,8 @@ impl CompareArgs {
     /// the devices cannot share evenly.
     pub fn images(&self, method: Method) -> Result<usize> {
         let share = equal_share(self.data.batch_size, &self.devices)?;
-        Ok(match (method, self.single_batch_size) {
-            (Method::Single, Some(images)) => images as usize,
-            _ => share,
-        })
+        let single = self.single_batch_size.filter(|_| method == Method::Single);
+        Ok(single.map_or(share, |images| images as usize))
     }
 
     /// Threads that load batches, as `train-cifar` counts them: for each process with apex, else for

@@ -137,11 +137,8 @@ pub fn ratio(found: &Tensor, expected: &Tensor) -> f64 {
 
 /// `equal` for a [`difference`] up to [`ROUNDING`], otherwise the difference in percent.
 pub fn equality(difference: f64) -> String {
-    if difference <= ROUNDING {
-        "equal".into()
-    } else {
-        format!("{:.1} % apart", 100.0 * difference)
-    }
+    let percent = 100.0 * difference;
+    if difference <= ROUNDING { "equal".into() } else { format!("{percent:.1} % apart") }
 }
 
 /// A tensor's only number.
