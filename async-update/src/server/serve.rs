@@ -225,8 +225,7 @@ impl Server {
     ) -> tch_parallel::Result<MutexGuard<'_, Shard>> {
         let must_wait = |shard: &mut Shard| !shard.ask(worker);
         loop {
-            let limit = self.timeout / 4;
-            let waited = self.changed.wait_timeout_while(self.shard(), limit, must_wait);
+            let waited = self.changed.wait_timeout_while(self.shard(), self.timeout / 4, must_wait);
             let (shard, result) = waited.unwrap_or_else(PoisonError::into_inner);
             if !result.timed_out() {
                 return Ok(shard);

@@ -55,10 +55,8 @@ impl ConvNorm {
     ) -> ConvNorm {
         let padding = kernel_size / 2;
         let options = ConvOptions { stride, padding, bias: false, ..Default::default() };
-        ConvNorm {
-            conv: conv2d(conv, channels, out_channels, kernel_size, options),
-            norm: norm_layer.build(norm, out_channels),
-        }
+        let conv = conv2d(conv, channels, out_channels, kernel_size, options);
+        ConvNorm { conv, norm: norm_layer.build(norm, out_channels) }
     }
 
     pub fn forward_t(&self, x: &Tensor, train: bool) -> Tensor {

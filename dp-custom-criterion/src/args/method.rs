@@ -61,8 +61,7 @@ impl MethodArgs {
             ("--find-unused-parameters", self.find_unused_parameters, Method::Ddp),
         ] {
             let expected = format!("left out unless --method is {}", flag_value(&method));
-            let is_right = !is_given || self.method == method;
-            ensure!(is_right, Error::argument(flag, "given", expected));
+            ensure!(!is_given || self.method == method, Error::argument(flag, "given", expected));
         }
         let devices = self.devices.of_process(env, &self.method, self.method.is_distributed())?;
         let expected = "two or more with --method output-device, such as 2xcpu: the second gathers";

@@ -111,11 +111,10 @@ fn picture(found: &Measured) -> tch_parallel::Result<String> {
         };
         Series { name: name.to_string(), points: RANKS.iter().filter_map(point).collect() }
     });
-    let measured =
-        ["server", "ring", "c10d"].iter().zip(found.updates).map(|(name, seconds)| Series {
-            name: format!("{name}, measured"),
-            points: vec![(found.ranks as f64, seconds * 1e3)],
-        });
+    let measured = ["server", "ring", "c10d"].iter().zip(found.updates).map(|(name, seconds)| {
+        let points = vec![(found.ranks as f64, seconds * 1e3)];
+        Series { name: format!("{name}, measured"), points }
+    });
     plot::lines(&Lines {
         title: format!("One synchronous update of {} bytes", thousands(found.bytes)),
         x: Axis { title: "ranks".into(), scale: Scale::Log },

@@ -61,8 +61,7 @@ mod tests {
     const CIFAR10_IMAGES: usize = 50_000;
 
     fn assert_says(expected: &str) {
-        let text = TEXT.replace('\n', " ");
-        assert!(text.contains(expected), "{expected}");
+        assert!(TEXT.replace('\n', " ").contains(expected), "{expected}");
     }
 
     #[test]

@@ -148,8 +148,7 @@ pub fn number(tensor: &Tensor) -> f64 {
 
 /// The bytes that one part of a step copied, event by event.
 pub fn copied(events: &[Event], step: Step) -> Vec<usize> {
-    let events = events.iter().filter(|event| event.step == step);
-    events.map(|event| event.bytes_copied).collect()
+    events.iter().filter(|event| event.step == step).map(|event| event.bytes_copied).collect()
 }
 
 /// The bytes that one part of a step copied in all.
