@@ -58,8 +58,7 @@ pub fn loss_and_gradient(
     let logits = forward(&theta, &images.f_to(device)?)?;
     let loss = logits.cross_entropy_for_logits(&labels.f_to(device)?);
     let gradient = Tensor::f_run_backward(&[&loss], &[&theta], false, false)?.swap_remove(0);
-    let loss = f32::try_from(&loss)?;
-    Ok((loss, gradient.f_to(Device::Cpu)?))
+    Ok((f32::try_from(&loss)?, gradient.f_to(Device::Cpu)?))
 }
 
 /// The mean loss over a data set, and the share of right answers.

@@ -19,10 +19,8 @@ pub fn accuracy<const N: usize>(
     let widest = topk.into_iter().max().unwrap_or(0).min(classes);
     let (_, guesses) = output.f_topk(widest, 1, true, true)?;
     let correct = guesses.f_eq_tensor(&target.f_view([-1, 1])?)?;
-    Ok(topk.map(|k| {
-        let right = correct.narrow(1, 0, k.min(classes)).sum(Kind::Double);
-        right * 100.0 / batch as f64
-    }))
+    let right = |k: i64| correct.narrow(1, 0, k.min(classes)).sum(Kind::Double);
+    Ok(topk.map(|k| right(k) * 100.0 / batch as f64))
 }
 
 /// A line of training after a batch of the epoch's, with the loss and the two percentages:

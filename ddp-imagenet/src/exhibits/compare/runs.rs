@@ -102,8 +102,7 @@ pub fn train(
 
 /// The flags that make another process use the same images, in batches of its own.
 fn same_images(data: &DataArgs) -> Vec<OsString> {
-    let dataset = format!("--dataset={}", flag_value(&data.source()));
-    let mut flags = vec![OsString::from(dataset)];
+    let mut flags = vec![OsString::from(format!("--dataset={}", flag_value(&data.source())))];
     flags.extend(data.image_size.map(|pixels| format!("--image-size={pixels}").into()));
     flags.extend(data.download.then(|| "--download".into()));
     flags.extend(data.no_augment.then(|| "--no-augment".into()));
