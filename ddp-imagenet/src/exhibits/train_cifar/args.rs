@@ -183,11 +183,10 @@ impl Args {
     pub fn optimizer(&self, vs: &VarStore) -> Result<Box<dyn Optimizer>> {
         let lr = self.lr;
         let sgd = SgdOptions { lr, momentum: 0.9, weight_decay: 1e-4, ..Default::default() };
+        let adam = AdamOptions { lr, ..Default::default() };
         Ok(match self.optimizer {
             OptimizerKind::Sgd => Box::new(Sgd::new(vs, sgd)?),
-            OptimizerKind::Adam => {
-                Box::new(Adam::new(vs, AdamOptions { lr, ..Default::default() })?)
-            }
+            OptimizerKind::Adam => Box::new(Adam::new(vs, adam)?),
         })
     }
 }
