@@ -89,11 +89,8 @@ impl MeetingArgs {
 
     /// Exchanges are on the CPU, where every byte can be counted.
     pub fn process_group(&self) -> ProcessGroupOptions {
-        ProcessGroupOptions {
-            device: DeviceChoice::Cpu,
-            timeout: Some(self.timeout()),
-            ..Default::default()
-        }
+        let timeout = Some(self.timeout());
+        ProcessGroupOptions { device: DeviceChoice::Cpu, timeout, ..Default::default() }
     }
 }
 

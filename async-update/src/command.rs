@@ -71,11 +71,8 @@ pub struct RingArgs {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
     #[test]
     fn the_command_line_is_consistent() {
-        Args::command().debug_assert();
+        <super::Args as clap::CommandFactory>::command().debug_assert();
     }
 }

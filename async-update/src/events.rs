@@ -76,8 +76,7 @@ impl Log {
 
     /// Logs what this process has sent and received in a training: the event `end`.
     pub fn end(&mut self) -> Result<()> {
-        let traffic = Traffic::of_this_process();
-        self.metrics.log("end", &BTreeMap::from([("traffic", traffic)]))
+        self.metrics.log("end", &BTreeMap::from([("traffic", Traffic::of_this_process())]))
     }
 }
 

@@ -3,11 +3,12 @@
 //! A parameter server sends θ, a ring cuts θ's gradient into chunks, averaging averages θ: with all
 //! parameters in one tensor, each of these is one operation, and reads as the article draws it.
 
+use report::Pass;
 use std::array;
 use std::sync::Arc;
 use tch::{Device, Kind, Tensor, nn::VarStore};
 use tch_parallel::Result;
-use tch_parallel::data::{DataLoader, Dataset, Mnist, SequentialSampler};
+use tch_parallel::data::{DataLoader, Mnist, SequentialSampler};
 use tch_parallel::nn::{LinearOptions, linear};
 
 const PIXELS: i64 = 28 * 28;
@@ -26,9 +27,8 @@ pub fn initial_parameters(seed: i64) -> Tensor {
     let vs = VarStore::new(Device::Cpu);
     let _ = linear(vs.root() / "0", PIXELS, HIDDEN, LinearOptions::default());
     let _ = linear(vs.root() / "2", HIDDEN, DIGITS, LinearOptions::default());
-    let flat: Vec<_> =
-        vs.trainable_variables().iter().map(|tensor| tensor.detach().flatten(0, -1)).collect();
-    Tensor::cat(&flat, 0)
+    let flat = |parameter: &Tensor| parameter.detach().flatten(0, -1);
+    Tensor::cat(&vs.trainable_variables().iter().map(flat).collect::<Vec<_>>(), 0)
 }
 
 /// Room for θ or its gradient.
@@ -58,23 +58,21 @@ pub fn loss_and_gradient(
     let logits = forward(&theta, &images.f_to(device)?)?;
     let loss = logits.cross_entropy_for_logits(&labels.f_to(device)?);
     let gradient = Tensor::f_run_backward(&[&loss], &[&theta], false, false)?.swap_remove(0);
-    let loss = f32::try_from(&loss)?;
-    Ok((loss, gradient.f_to(Device::Cpu)?))
+    Ok((f32::try_from(&loss)?, gradient.f_to(Device::Cpu)?))
 }
 
 /// The mean loss over a data set, and the share of right answers.
 pub fn evaluate(theta: &Tensor, data: &Arc<Mnist>) -> Result<(f64, f64)> {
     let loader = DataLoader::new(Arc::clone(data), SequentialSampler, 1000)?;
-    let (mut loss, mut correct) = (0.0, 0.0);
-    for batch in loader.epoch(0)? {
+    let mut pass = Pass::default();
+    for batch in pass.batches(loader.epoch(0)?, Device::Cpu) {
         let (images, labels) = batch?;
         let logits = tch::no_grad(|| forward(theta, &images))?;
-        let count = labels.size()[0] as f64;
-        loss += f64::try_from(logits.cross_entropy_for_logits(&labels))? * count;
-        correct += f64::try_from(logits.accuracy_for_logits(&labels))? * count;
+        let loss = logits.cross_entropy_for_logits(&labels);
+        pass.step([&loss, &logits.accuracy_for_logits(&labels)], labels.size()[0])?;
     }
-    let count = data.len() as f64;
-    Ok((loss / count, correct / count))
+    let [loss, accuracy] = pass.meters().numbers;
+    Ok((loss.avg(), accuracy.avg()))
 }
 
 #[cfg(test)]

@@ -19,10 +19,8 @@ pub fn accuracy<const N: usize>(
     let widest = topk.into_iter().max().unwrap_or(0).min(classes);
     let (_, guesses) = output.f_topk(widest, 1, true, true)?;
     let correct = guesses.f_eq_tensor(&target.f_view([-1, 1])?)?;
-    Ok(topk.map(|k| {
-        let right = correct.narrow(1, 0, k.min(classes)).sum(Kind::Double);
-        right * 100.0 / batch as f64
-    }))
+    let right = |k: i64| correct.narrow(1, 0, k.min(classes)).sum(Kind::Double);
+    Ok(topk.map(|k| right(k) * 100.0 / batch as f64))
 }
 
 /// A line of training after a batch of the epoch's, with the loss and the two percentages:
@@ -40,12 +38,8 @@ pub fn test_line(position: (usize, usize), meters: &Meters<3>) -> String {
     line("Test: ", position, &show("Time", &meters.batch_time, 3), meters)
 }
 
-fn line(
-    prefix: &str,
-    (batch, batches): (usize, usize),
-    times: &str,
-    Meters { numbers: [losses, top1, top5], .. }: &Meters<3>,
-) -> String {
+fn line(prefix: &str, (batch, batches): (usize, usize), times: &str, meters: &Meters<3>) -> String {
+    let [losses, top1, top5] = &meters.numbers;
     let digits = batches.to_string().len();
     let losses = format!("Loss {} ({})", scientific(losses.val()), scientific(losses.avg()));
     let [top1, top5] = [show("Acc@1", top1, 2), show("Acc@5", top5, 2)];
@@ -101,16 +95,12 @@ mod tests {
                 meter.update(number, images);
             }
         }
-        assert_eq!(
-            train_line(0, (2, 5005), &meters),
-            "Epoch: [0][   2/5005]\tTime  0.250 ( 0.375)\tData  0.003 ( 0.004)\t\
-             Loss 6.0000e+00 (6.7500e+00)\tAcc@1  25.00 ( 25.00)\tAcc@5 100.00 (100.00)"
-        );
-        assert_eq!(
-            test_line((2, 20), &meters),
-            "Test: [ 2/20]\tTime  0.250 ( 0.375)\t\
-             Loss 6.0000e+00 (6.7500e+00)\tAcc@1  25.00 ( 25.00)\tAcc@5 100.00 (100.00)"
-        );
+        let expected = "Epoch: [0][   2/5005]\tTime  0.250 ( 0.375)\tData  0.003 ( 0.004)\t\
+         Loss 6.0000e+00 (6.7500e+00)\tAcc@1  25.00 ( 25.00)\tAcc@5 100.00 (100.00)";
+        assert_eq!(train_line(0, (2, 5005), &meters), expected);
+        let expected = "Test: [ 2/20]\tTime  0.250 ( 0.375)\t\
+         Loss 6.0000e+00 (6.7500e+00)\tAcc@1  25.00 ( 25.00)\tAcc@5 100.00 (100.00)";
+        assert_eq!(test_line((2, 20), &meters), expected);
     }
 
     #[test]

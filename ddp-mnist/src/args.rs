@@ -114,12 +114,9 @@ pub struct Args {
 impl Args {
     /// `pin_memory`: whether batches are copied to a GPU.
     pub fn loader(&self, pin_memory: bool) -> DataLoaderOptions {
-        DataLoaderOptions {
-            batch_size: self.batch_size,
-            num_workers: self.workers.unwrap_or(if pin_memory { 2 } else { 0 }),
-            pin_memory,
-            ..Default::default()
-        }
+        let Self { batch_size, workers, .. } = *self;
+        let num_workers = workers.unwrap_or(if pin_memory { 2 } else { 0 });
+        DataLoaderOptions { batch_size, num_workers, pin_memory, ..Default::default() }
     }
 
     pub fn ddp(&self) -> Result<DdpOptions> {
@@ -135,23 +132,15 @@ impl Args {
     }
 
     pub fn sgd(&self) -> SgdOptions {
-        SgdOptions {
-            lr: self.lr,
-            momentum: self.momentum,
-            weight_decay: self.weight_decay,
-            nesterov: self.nesterov,
-            ..Default::default()
-        }
+        let Self { lr, momentum, weight_decay, nesterov, .. } = *self;
+        SgdOptions { lr, momentum, weight_decay, nesterov, ..Default::default() }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
     #[test]
     fn the_command_line_is_consistent() {
-        Args::command().debug_assert();
+        <super::Args as clap::CommandFactory>::command().debug_assert();
     }
 }

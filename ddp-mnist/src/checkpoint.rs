@@ -63,10 +63,8 @@ impl<'a> Checkpoint<'a> {
         optimizer: &mut dyn Optimizer,
         progress: Progress,
     ) -> Result<()> {
-        match &self.args.checkpoint {
-            Some(file) => Ok(training(vs, optimizer).save(file, &progress, self.group)?),
-            None => Ok(()),
-        }
+        let Some(file) = &self.args.checkpoint else { return Ok(()) };
+        Ok(training(vs, optimizer).save(file, &progress, self.group)?)
     }
 }
 

@@ -25,10 +25,9 @@ impl EmbeddingLinear {
 
     pub fn new(path: &Path<'_>) -> Self {
         let (tokens, width) = (Self::TOKENS, Self::WIDTH);
-        EmbeddingLinear {
-            embedding: nn::embedding(path / "embedding", tokens, width, Default::default()),
-            rnn: linear(path / "rnn", width, width, LinearOptions::default()),
-        }
+        let embedding = nn::embedding(path / "embedding", tokens, width, Default::default());
+        let rnn = linear(path / "rnn", width, width, LinearOptions::default());
+        EmbeddingLinear { embedding, rnn }
     }
 }
 
@@ -57,10 +56,9 @@ impl TwoTargets {
     pub const HIDDEN: i64 = 76_800;
 
     pub fn new(path: &Path<'_>, features: i64, hidden: i64) -> Self {
-        TwoTargets {
-            linear1: linear(path / "linear1", features, hidden, LinearOptions::default()),
-            classifier: linear(path / "classifier", hidden, 1, LinearOptions::default()),
-        }
+        let linear1 = linear(path / "linear1", features, hidden, LinearOptions::default());
+        let classifier = linear(path / "classifier", hidden, 1, LinearOptions::default());
+        TwoTargets { linear1, classifier }
     }
 
     /// Maps rows `[batch, features]` and two targets `[batch]` to the result, `[batch, 1]`, and the

@@ -59,19 +59,15 @@ pub fn run(args: &Args) -> Result<()> {
     // ===== Data set, sampler, loader
     let dataset = SimpleDataset::new(0, args.len)?;
     println!("{:?}", (0..args.len).collect::<Vec<_>>());
+    let Args { shuffle, seed, drop_last, batch_size, workers: num_workers, .. } = *args;
     let sampler: Box<dyn Sampler> = if group.world_size() > 1 {
-        Box::new(DistributedSampler {
-            shuffle: args.shuffle,
-            drop_last: args.drop_last,
-            ..DistributedSampler::new(&group, args.seed)
-        })
-    } else if args.shuffle {
-        Box::new(RandomSampler::new(args.seed))
+        Box::new(DistributedSampler { shuffle, drop_last, ..DistributedSampler::new(&group, seed) })
+    } else if shuffle {
+        Box::new(RandomSampler::new(seed))
     } else {
         Box::new(SequentialSampler)
     };
     println!("========== device:{device}");
-    let Args { batch_size, workers: num_workers, .. } = *args;
     let options = DataLoaderOptions { batch_size, num_workers, ..Default::default() };
     let loader = DataLoader::with_options(dataset, sampler, options)?;
     // ANCHOR_END: loader

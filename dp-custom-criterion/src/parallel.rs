@@ -115,11 +115,8 @@ impl Wrapped {
                 let next = output.parts().iter().map(|(next, _)| next.shallow_clone());
                 let next = gather(&next.collect::<Vec<_>>(), model.devices().first(), 0)?;
                 let loss = criterion.forward(output, target.shallow_clone())?;
-                (
-                    loss.value().shallow_clone(),
-                    (next, None),
-                    Box::new(move |_value| loss.backward()),
-                )
+                let value = loss.value().shallow_clone();
+                (value, (next, None), Box::new(move |_value| loss.backward()))
                 // ANCHOR_END: custom_criterion
             }
             Self::Ddp(model) => {
@@ -140,11 +137,9 @@ impl Wrapped {
                 // ANCHOR_END: apex
             }
             Self::Fsdp(model) => {
-                // ANCHOR: fsdp
                 let output = model.forward(input, run)?;
                 let loss = bert_loss(&output, target);
                 (loss, (output.0, Some(output.1)), Box::new(|loss| model.backward(loss)))
-                // ANCHOR_END: fsdp
             }
         })
     }
@@ -164,9 +159,10 @@ impl Wrapped {
 mod tests {
     use super::*;
     use crate::data::{BertDataset, Corpus, Vocab, VocabOptions};
+    use exhibit_kit::weights::{distance, gradients, set_weights};
     use report::parse_flags;
     use std::path;
-    use tch::{Device, Kind};
+    use tch::Device;
     use tch_parallel::data::Dataset;
 
     /// BERT-tiny, and a batch in which chunks differ in how many words are to be guessed.
@@ -191,18 +187,12 @@ mod tests {
             let (input, target) = dataset.batch(&(0..rows).collect::<Vec<_>>(), 0).unwrap();
             let weights = VarStore::new(Device::Cpu);
             let _ = model(&weights, &options, vocab_size);
-            // Not drawn: tests run at once, and all would draw from the one global generator.
-            tch::no_grad(|| {
-                for (number, mut weight) in weights.trainable_variables().into_iter().enumerate() {
-                    let count = Tensor::arange(weight.numel() as i64, (Kind::Float, Device::Cpu));
-                    weight.copy_(&((count * 0.7 + number as f64).sin() * 0.2).view_as(&weight));
-                }
-            });
+            set_weights(&weights, 0.0);
             Self { options, vocab_size, input, target, weights }
         }
 
         /// The loss and the gradients on one device, without any wrapper.
-        fn reference(&self) -> (f64, Vec<Tensor>) {
+        fn reference(&self) -> (f64, Tensor) {
             let mut vs = VarStore::new(Device::Cpu);
             let model = model(&vs, &self.options, self.vocab_size);
             vs.copy(&self.weights).unwrap();
@@ -212,7 +202,7 @@ mod tests {
         }
 
         /// The same with a method.
-        fn train(&self, flags: &str) -> (f64, Vec<Tensor>) {
+        fn train(&self, flags: &str) -> (f64, Tensor) {
             let args: MethodArgs = parse_flags(flags.split(' ')).unwrap();
             let (mut vs, devices) = (VarStore::new(Device::Cpu), args.devices(None).unwrap());
             let (group, trace) = (ProcessGroup::from_env().unwrap(), Trace::new());
@@ -235,21 +225,6 @@ mod tests {
         model.forward_t(&tokens, &segments, true)
     }
 
-    fn gradients(vs: &VarStore) -> Vec<Tensor> {
-        vs.trainable_variables().iter().map(Tensor::grad).collect()
-    }
-
-    /// How far all gradients together are from the expected ones, relative to their length. (Some
-    /// are nothing but rounding: the bias of an attention's keys shifts all scores alike.)
-    fn distance(found: &[Tensor], expected: &[Tensor]) -> f64 {
-        let whole = |parts: &[Tensor]| {
-            let flat: Vec<_> = parts.iter().map(|part| part.view([-1])).collect();
-            Tensor::cat(&flat, 0).to_kind(Kind::Double)
-        };
-        let (found, expected) = (whole(found), whole(expected));
-        (found - &expected).norm().double_value(&[]) / expected.norm().double_value(&[])
-    }
-
     #[test]
     fn every_method_has_the_gradients_of_one_device() {
         // Chunks of 4 and 4; of 3, 3 and 1; of 2, 2, 2 and 1.
@@ -265,6 +240,8 @@ mod tests {
                 let (found_loss, found) = problem.train(&method);
                 // Sums in another order, of f32.
                 assert!((found_loss / loss - 1.0).abs() < 1e-6, "{method}: {found_loss} {loss}");
+                // Of all gradients together. Some are nothing but rounding: the bias of an attention's
+                // keys shifts all scores alike.
                 let distance = distance(&found, &expected);
                 assert!(distance < 1e-6, "{method}, {rows} rows: {distance}");
             }

@@ -6,6 +6,7 @@
 //! | [`multiprocessing`] | processes that a program starts, with a time limit |
 //! | [`plot`] | charts as SVG files: timelines, bars, lines |
 //! | [`template`] | text files with placeholders for functions and numbers |
+//! | [`weights`] | weights and gradients of whole models |
 
 #![deny(missing_docs)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -14,3 +15,4 @@ pub mod comparison;
 pub mod multiprocessing;
 pub mod plot;
 pub mod template;
+pub mod weights;

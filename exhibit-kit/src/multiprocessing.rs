@@ -138,17 +138,12 @@ struct Running {
 }
 
 impl Running {
-    fn start(
-        Process { name, mut command }: Process,
-        lines: Sender<(String, String)>,
-    ) -> Result<Self> {
+    fn start(process: Process, lines: Sender<(String, String)>) -> Result<Self> {
+        let Process { name, mut command } = process;
         let stderr = tempfile::tempfile().map_err(Error::io("create a file in", temp_dir()))?;
         let copy = stderr.try_clone().map_err(Error::io("use a file in", temp_dir()))?;
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(copy)
-            .spawn()
-            .map_err(Error::io("start", command.get_program()))?;
+        command.stdout(Stdio::piped()).stderr(copy);
+        let mut child = command.spawn().map_err(Error::io("start", command.get_program()))?;
         if let Some(stdout) = child.stdout.take() {
             let name = name.clone();
             // Ends with the process.
@@ -250,13 +245,11 @@ mod tests {
         let mut told = Vec::new();
         run(ranks, MINUTE, |name, line| told.push(format!("{name} {line}"))).unwrap();
         told.sort();
-        assert_eq!(
-            told,
-            [
-                "ddp, rank 0, 0 listens",
-                "ddp, rank 0, 0 of 2 at 127.0.0.1",
-                "ddp, rank 1, 1 of 2 at 127.0.0.1"
-            ]
-        );
+        let expected = [
+            "ddp, rank 0, 0 listens",
+            "ddp, rank 0, 0 of 2 at 127.0.0.1",
+            "ddp, rank 1, 1 of 2 at 127.0.0.1",
+        ];
+        assert_eq!(told, expected);
     }
 }

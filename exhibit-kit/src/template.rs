@@ -26,7 +26,7 @@
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use report::{aligned, size, thousands};
-use std::io::{self, Write, stdout};
+use std::io::stdout;
 use textwrap::fill;
 
 /// The width of a paragraph, in characters.
@@ -56,27 +56,11 @@ pub fn environment() -> Result<Environment<'static>, Error> {
 ///
 /// # Errors
 /// If a name is unknown, or a function of the text fails.
-pub fn print(
-    environment: &Environment<'_>,
-    text: &str,
-    holes: impl Into<Value>,
-) -> Result<(), Error> {
-    environment.template_from_str(text)?.render_captured_to(holes, Stdout)?;
-    Ok(())
-}
-
-/// Stdout as a stream that takes everything.
-struct Stdout;
-
-impl Write for Stdout {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _ = stdout().write_all(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let _ = stdout().flush();
-        Ok(())
+pub fn print(env: &Environment<'_>, text: &str, holes: impl Into<Value>) -> Result<(), Error> {
+    match env.template_from_str(text)?.render_captured_to(holes, stdout()) {
+        // Nobody reads the output, and the program goes on.
+        Err(error) if error.kind() == ErrorKind::WriteFailure => Ok(()),
+        printed => printed.map(drop),
     }
 }
 
@@ -100,10 +84,8 @@ pub fn paragraphs(text: &str) -> String {
 /// Aligns the columns of a table in Markdown: headings, a line such as `--- | ---:`, in which a colon
 /// marks the side to which cells are aligned, and rows. Cells beyond the last side are not shown.
 fn markdown_table(text: &str) -> Result<String, Error> {
-    let mut lines: Vec<Vec<String>> = text
-        .lines()
-        .map(|line| line.split('|').map(|cell| cell.trim().to_owned()).collect())
-        .collect();
+    let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect();
+    let mut lines: Vec<Vec<String>> = text.lines().map(cells).collect();
     if lines.len() < 2 {
         return Err(Error::new(ErrorKind::InvalidOperation, "a table needs two lines or more"));
     }

@@ -36,7 +36,6 @@ pub enum Exhibit {
     /// Measure what theory says about asynchronous updates, on a quadratic function.
     Quadratic(quadratic::Args),
     Compare(compare::Args),
-    /// Measure what a message costs, and predict what an update costs with up to 10,000 ranks.
     Cost(cost::Args),
 }
 

@@ -65,8 +65,7 @@ pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
         tch::set_num_threads(1);
         let worker = Shard::new(thread, threads)?;
         let mut log = Log::create(args.metrics.as_deref(), worker)?;
-        let mut method =
-            Hogwild { shared: &shared, lr: args.lr, thread, read: 0, updates: Vec::new() };
+        let mut method = Hogwild { shared: &shared, lr: args.lr, thread, read: 0, updates: vec![] };
         let (device, mut theta) = (devices[thread], Tensor::new());
         train(args, &train_set, worker, device, &mut theta, &mut method, &mut log)?;
         Ok((log, method.updates))
@@ -101,7 +100,6 @@ pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What all threads have in common.
 struct SharedModel {
     theta: AtomicTensor,
     /// How many updates have been made to `theta`; those at work are not counted yet.
@@ -138,13 +136,8 @@ impl Method for Hogwild<'_> {
     fn after_batch(&mut self, _theta: &mut Tensor, gradient: Tensor) -> Result<()> {
         self.shared.theta.fetch_sub_scaled(&gradient, self.lr as f32);
         let version = self.shared.version.fetch_add(1, Relaxed);
-        self.updates.push(Update {
-            worker: self.thread,
-            clock: self.updates.len(),
-            staleness: version - self.read,
-            version,
-            at: now(),
-        });
+        let (worker, clock, staleness) = (self.thread, self.updates.len(), version - self.read);
+        self.updates.push(Update { worker, clock, staleness, version, at: now() });
         Ok(())
     }
 }

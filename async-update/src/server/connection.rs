@@ -27,7 +27,6 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Connects a worker to all servers.
     pub fn connect(worker: usize, args: &ServerArgs) -> Result<Shards> {
         let meeting = &args.train.meeting;
         let store = Store::from_env(meeting.timeout())?;

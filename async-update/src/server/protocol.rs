@@ -58,8 +58,7 @@ pub fn send(link: &Link, message: impl Serialize, dst: usize) -> Result<()> {
 }
 
 pub fn receive<M: DeserializeOwned>(link: &Link, src: usize) -> Result<M> {
-    let bytes = BYTES[link.group.rank()];
-    let mut header = Tensor::zeros([bytes as i64], (Kind::Uint8, Device::Cpu));
+    let mut header = Tensor::zeros([BYTES[link.group.rank()] as i64], (Kind::Uint8, Device::Cpu));
     link.recv(&mut header, src)?;
     decode(&Vec::try_from(header)?)
 }

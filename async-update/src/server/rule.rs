@@ -3,7 +3,6 @@
 use tch::Tensor;
 use tch_parallel::Result;
 
-/// How θ and what a worker sends become the new θ.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Rule {
     /// The worker sends a gradient, and θ ← θ − ηΔ.

@@ -14,12 +14,11 @@ use crate::model;
 use anyhow::{Result, ensure};
 use report::{eprintln, println};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
-use tch::Tensor;
 use tch_parallel::Error;
-use tch_parallel::data::{self, Dataset, Mnist};
+use tch_parallel::data::{self, Dataset};
 use tch_parallel::distributed::{Env, ProcessGroup, ProcessGroupOptions, ReduceOp, Store};
 
 /// Under this key shard 0 says that the batches are done and the last worker has gone.
@@ -74,9 +73,12 @@ pub fn serve(service: Service<'_>, env: &Env, args: &ServerArgs) -> Result<()> {
                 if rank == 0 {
                     server.store.set(OVER, b"")?;
                 }
-                let theta = gather(&colleagues, &server.shard().theta)?;
+                // All of θ, of which each server has a shard; only rank 0 gets it.
+                let mut theta = model::zeros();
+                theta.tensor_split(servers as i64, 0)[rank].copy_(&server.shard().theta);
+                colleagues.reduce(&mut theta, 0, ReduceOp::Sum)?;
                 if rank == 0 {
-                    server.conclude(service, come.len(), &theta, &test_set)?;
+                    server.conclude(service, come.len(), model::evaluate(&theta, &test_set)?)?;
                     let mut missing: Vec<_> = workers.clone().collect();
                     missing.retain(|worker| !come.contains_key(worker));
                     if !missing.is_empty() {
@@ -104,14 +106,6 @@ pub fn serve(service: Service<'_>, env: &Env, args: &ServerArgs) -> Result<()> {
     Ok(server.shard().log.end()?)
 }
 
-/// All of θ, of which each server has a shard; only rank 0 gets it.
-fn gather(servers: &ProcessGroup, own: &Tensor) -> Result<Tensor> {
-    let mut theta = model::zeros();
-    theta.tensor_split(servers.world_size() as i64, 0)[servers.rank()].copy_(own);
-    servers.reduce(&mut theta, 0, ReduceOp::Sum)?;
-    Ok(theta)
-}
-
 /// What the threads of a server share.
 struct Server {
     rank: usize,
@@ -137,21 +131,12 @@ impl Server {
             self.shard().close();
         }
         let mut shard = self.shard();
-        match shard.failure.take() {
-            Some(failure) => Err(failure.into()),
-            None => Ok(shard.is_through()),
-        }
+        shard.failure.take().map_or(Ok(shard.is_through()), |failure| Err(failure.into()))
     }
 
-    /// Evaluates the model, which this number of workers has trained, and tells how that went.
-    fn conclude(
-        &self,
-        service: Service<'_>,
-        workers: usize,
-        theta: &Tensor,
-        test_set: &Arc<Mnist>,
-    ) -> Result<()> {
-        let (loss, accuracy) = model::evaluate(theta, test_set)?;
+    /// Tells how the training by this number of workers went. `tested`: the model's loss and accuracy.
+    fn conclude(&self, service: Service<'_>, workers: usize, tested: (f64, f64)) -> Result<()> {
+        let (loss, accuracy) = tested;
         let mut shard = self.shard();
         let batches = shard.done;
         let updates = match service.rule {
@@ -240,8 +225,7 @@ impl Server {
     ) -> tch_parallel::Result<MutexGuard<'_, Shard>> {
         let must_wait = |shard: &mut Shard| !shard.ask(worker);
         loop {
-            let limit = self.timeout / 4;
-            let waited = self.changed.wait_timeout_while(self.shard(), limit, must_wait);
+            let waited = self.changed.wait_timeout_while(self.shard(), self.timeout / 4, must_wait);
             let (shard, result) = waited.unwrap_or_else(PoisonError::into_inner);
             if !result.timed_out() {
                 return Ok(shard);

@@ -49,7 +49,6 @@ pub struct DataArgs {
     pub workers: usize,
 }
 
-/// Where images come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Source {
     /// JPEG and PNG files in one folder per class, as in ImageNet.
@@ -89,13 +88,10 @@ impl DataArgs {
     pub fn load(&self, seed: u64) -> Result<(Images, Images)> {
         let (source, size) = (self.source(), self.image_size()?);
         let [train, val] = self.splits(size)?;
-        let train_transforms =
-            if self.no_augment { source.as_is(size) } else { source.augmented(size) };
+        let transforms = if self.no_augment { source.as_is(size) } else { source.augmented(size) };
         let normalize = source.normalize();
-        Ok((
-            ImageDataset::new(train, train_transforms, normalize, seed)?,
-            ImageDataset::new(val, source.as_is(size), normalize, seed)?,
-        ))
+        let train_set = ImageDataset::new(train, transforms, normalize, seed)?;
+        Ok((train_set, ImageDataset::new(val, source.as_is(size), normalize, seed)?))
     }
 
     /// How each of a host's `ranks` loads its share of the batches, divided as in main.py. `pin_memory`:
@@ -107,12 +103,8 @@ impl DataArgs {
         let expected = format!("at least {ranks}, an image for each rank of this host");
         let is_enough = self.batch_size >= ranks;
         ensure!(is_enough, Error::argument("--batch-size", self.batch_size, expected));
-        Ok(DataLoaderOptions {
-            batch_size: self.batch_size / ranks,
-            num_workers: self.workers.div_ceil(ranks),
-            pin_memory,
-            ..Default::default()
-        })
+        let (batch_size, num_workers) = (self.batch_size / ranks, self.workers.div_ceil(ranks));
+        Ok(DataLoaderOptions { batch_size, num_workers, pin_memory, ..Default::default() })
     }
 
     fn image_size(&self) -> Result<usize> {

@@ -65,12 +65,8 @@ impl RecipeArgs {
     }
 
     fn sgd(&self) -> SgdOptions {
-        SgdOptions {
-            lr: self.lr,
-            momentum: self.momentum,
-            weight_decay: self.weight_decay,
-            ..Default::default()
-        }
+        let Self { lr, momentum, weight_decay, .. } = *self;
+        SgdOptions { lr, momentum, weight_decay, ..Default::default() }
     }
 
     /// The learning rate of every epoch.
@@ -111,10 +107,8 @@ impl RecipeArgs {
 }
 
 fn not_negative(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(number) if number.is_finite() && number >= 0.0 => Ok(number),
-        _ => Err("expected a finite number not below 0".into()),
-    }
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
+    number.ok_or_else(|| "expected a finite number not below 0".into())
 }
 
 #[cfg(test)]

@@ -225,10 +225,8 @@ mod tests {
     #[test]
     fn there_is_not_a_network_of_every_depth() {
         let blocks = |depth, bottleneck| PyramidNetOptions::blocks_per_stage(depth, bottleneck);
-        assert_eq!(
-            [2, 7, 8, 9, 14].map(|depth| blocks(depth, false)),
-            [None, None, Some(1), None, Some(2)]
-        );
+        let expected = [None, None, Some(1), None, Some(2)];
+        assert_eq!([2, 7, 8, 9, 14].map(|depth| blocks(depth, false)), expected);
         assert_eq!([2, 8, 11, 14].map(|depth| blocks(depth, true)), [None, None, Some(1), None]);
     }
 

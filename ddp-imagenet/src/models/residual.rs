@@ -55,10 +55,8 @@ impl ConvNorm {
     ) -> ConvNorm {
         let padding = kernel_size / 2;
         let options = ConvOptions { stride, padding, bias: false, ..Default::default() };
-        ConvNorm {
-            conv: conv2d(conv, channels, out_channels, kernel_size, options),
-            norm: norm_layer.build(norm, out_channels),
-        }
+        let conv = conv2d(conv, channels, out_channels, kernel_size, options);
+        ConvNorm { conv, norm: norm_layer.build(norm, out_channels) }
     }
 
     pub fn forward_t(&self, x: &Tensor, train: bool) -> Tensor {
@@ -70,18 +68,13 @@ impl ConvNorm {
 pub struct Residual(pub Vec<ConvNorm>);
 
 impl Residual {
-    /// `first_norm` is the number in the name of the first normalisation: that of `bn1` or `bn2`.
-    pub fn new(
-        path: &Path<'_>,
-        shape: BlockShape,
-        first_norm: usize,
-        norm_layer: &NormLayer,
-    ) -> Residual {
+    /// `first` is the number in the name of the first normalisation: that of `bn1` or `bn2`.
+    pub fn new(path: &Path<'_>, shape: BlockShape, first: usize, norm_layer: &NormLayer) -> Self {
         let mut channels = shape.channels;
         let mut layers = Vec::new();
         for (index, conv) in shape.convs().into_iter().enumerate() {
             let conv_path = path / format!("conv{}", 1 + index);
-            let norm_path = path / format!("bn{}", first_norm + index);
+            let norm_path = path / format!("bn{}", first + index);
             layers.push(ConvNorm::new(conv_path, norm_path, channels, conv, norm_layer));
             channels = conv.0;
         }

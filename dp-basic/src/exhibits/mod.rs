@@ -8,9 +8,9 @@ mod spans;
 pub mod speedup;
 pub mod trace;
 
+pub use exhibit_kit::weights::{gradients, parameters};
+use tch::Tensor;
 use tch::kind::{FLOAT_CPU, INT64_CPU};
-use tch::nn::VarStore;
-use tch::{Device, Tensor};
 
 /// Inputs `[rows, features]` and classes `[rows]`, which depend only on their positions.
 pub fn synthetic_batch(rows: i64, features: i64, classes: i64) -> (Tensor, Tensor) {
@@ -26,17 +26,4 @@ pub fn waves(shape: &[i64]) -> Tensor {
 /// The whole numbers from 0.
 pub fn count(rows: i64) -> Tensor {
     Tensor::arange(rows, INT64_CPU)
-}
-
-/// The number of trainable parameters.
-pub fn parameters(vs: &VarStore) -> usize {
-    vs.trainable_variables().iter().map(Tensor::numel).sum()
-}
-
-/// The gradients of all parameters in one row, on the CPU.
-pub fn gradients(vs: &VarStore) -> Tensor {
-    let gradients = vs.trainable_variables().into_iter().map(|parameter| parameter.grad());
-    let flat: Vec<_> =
-        gradients.map(|gradient| gradient.to_device(Device::Cpu).view([-1])).collect();
-    Tensor::cat(&flat, 0)
 }

@@ -6,12 +6,10 @@ use std::time::{Duration, Instant};
 use tch::Cuda;
 use tch_parallel::{Devices, LogicalDevice};
 
-/// A piece of work on one device.
 pub type Span = (LogicalDevice, plot::Span);
 
 pub struct Spans {
     pub began: Instant,
-    /// The work recorded so far, in order.
     pub list: Vec<Span>,
 }
 
@@ -36,7 +34,6 @@ impl Spans {
     }
 }
 
-/// How long a device works.
 pub fn busy(spans: &[Span], device: LogicalDevice) -> Duration {
     spans.iter().filter(|(on, _)| *on == device).map(|(_, span)| span.duration).sum()
 }

@@ -108,8 +108,7 @@ fn loss_on_every(devices: &Devices) -> Result<Step> {
     let criterion = DataParallelCriterion::new(Tensor::cross_entropy_for_logits);
     let mut optimizer = Sgd::new(&vs, SgdOptions::default())?;
     Ok(Box::new(move |[inputs, labels]| {
-        let logits = model.f_forward_t(inputs, true)?;
-        let loss = criterion.forward(logits, labels.shallow_clone())?;
+        let loss = criterion.forward(model.f_forward_t(inputs, true)?, labels.shallow_clone())?;
         optimizer.zero_grad()?;
         loss.backward()?;
         Ok(optimizer.step()?)

@@ -138,7 +138,6 @@ fn traced<M: Send>(
     Ok((parameters(&vs), loss, events))
 }
 
-/// Prints the step, part by part, and the bytes copied in all.
 fn print((devices, output, batch): Settings<'_>, traced: &Traced, times: bool) -> Result<()> {
     let (parameters, loss, events) = traced;
     let rows = events.iter().map(|event| {

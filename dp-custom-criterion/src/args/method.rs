@@ -61,8 +61,7 @@ impl MethodArgs {
             ("--find-unused-parameters", self.find_unused_parameters, Method::Ddp),
         ] {
             let expected = format!("left out unless --method is {}", flag_value(&method));
-            let is_right = !is_given || self.method == method;
-            ensure!(is_right, Error::argument(flag, "given", expected));
+            ensure!(!is_given || self.method == method, Error::argument(flag, "given", expected));
         }
         let devices = self.devices.of_process(env, &self.method, self.method.is_distributed())?;
         let expected = "two or more with --method output-device, such as 2xcpu: the second gathers";
@@ -94,17 +93,12 @@ mod tests {
 
     #[test]
     fn flags_of_another_method_are_refused() {
-        for (flags, expected) in [
-            (
-                "-m ddp --weighted",
-                "--weighted is given, but must be left out unless --method is custom-criterion",
-            ),
-            (
-                "-m apex --find-unused-parameters",
-                "--find-unused-parameters is given, but must be left out unless --method is ddp",
-            ),
-        ] {
-            assert_eq!(method(flags).devices(None).unwrap_err().to_string(), expected);
+        for (other, flag, own) in
+            [("ddp", "--weighted", "custom-criterion"), ("apex", "--find-unused-parameters", "ddp")]
+        {
+            let error = method(&format!("-m {other} {flag}")).devices(None).unwrap_err();
+            let expected = format!("left out unless --method is {own}");
+            assert_eq!(error.to_string(), format!("{flag} is given, but must be {expected}"));
         }
     }
 }

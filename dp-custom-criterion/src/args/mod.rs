@@ -62,11 +62,8 @@ const NO_TEST_SET: &str = "leave it out; only the loss of --corpus is measured";
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use clap::CommandFactory;
-
     #[test]
     fn the_command_line_is_consistent() {
-        Args::command().debug_assert();
+        <super::Args as clap::CommandFactory>::command().debug_assert();
     }
 }

@@ -97,11 +97,8 @@ impl TrainArgs {
     }
 
     pub fn adam(&self) -> AdamOptions {
-        AdamOptions {
-            betas: (self.adam_beta1, self.adam_beta2),
-            weight_decay: self.adam_weight_decay,
-            ..Default::default()
-        }
+        let betas = (self.adam_beta1, self.adam_beta2);
+        AdamOptions { betas, weight_decay: self.adam_weight_decay, ..Default::default() }
     }
 
     /// The learning rate of step number `step`, counted from 1.

@@ -53,6 +53,14 @@ fn pair(line: &[u8]) -> Result<Pair, String> {
 }
 
 #[cfg(test)]
+impl Corpus {
+    pub fn of(pairs: &[[&str; 2]]) -> Self {
+        let words = |sentence: &str| sentence.split(' ').map(str::to_owned).collect();
+        Self { pairs: pairs.iter().map(|pair| pair.map(words)).collect() }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -65,14 +73,8 @@ mod tests {
     #[test]
     fn a_line_is_a_pair_of_sentences() {
         let corpus = load(b"welcome to the\tjungle\r\ni can stay \t here  all night\n").unwrap();
-        let words = |sentence: &str| sentence.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        assert_eq!(
-            corpus.pairs,
-            [
-                [words("welcome to the"), words("jungle")],
-                [words("i can stay"), words("here all night")]
-            ]
-        );
+        let expected = [["welcome to the", "jungle"], ["i can stay", "here all night"]];
+        assert_eq!(corpus, Corpus::of(&expected));
     }
 
     #[test]
@@ -92,12 +94,8 @@ mod tests {
             (b"\n", "line 1 has 0 tabs: \"\""),
         ] {
             let error = load(content).unwrap_err().to_string();
-            assert!(error.contains(expected), "{error}");
-            assert!(
-                error
-                    .ends_with("; expected two sentences per line, separated by one tab, in UTF-8"),
-                "{error}"
-            );
+            let end = "; expected two sentences per line, separated by one tab, in UTF-8";
+            assert!(error.contains(expected) && error.ends_with(end), "{error}");
         }
     }
 

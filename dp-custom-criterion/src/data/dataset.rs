@@ -114,8 +114,7 @@ mod tests {
 
     #[test]
     fn a_pair_is_laid_out_with_its_marks_and_filled_up() {
-        let words = |sentence: &str| sentence.split(' ').map(str::to_owned).collect();
-        let corpus = Corpus { pairs: vec![[words("a a"), words("b")]] };
+        let corpus = Corpus::of(&[["a a", "b"]]);
         let vocab = Vocab::build(&corpus, VocabOptions::default());
         let (a, b) = (vocab.token("a"), vocab.token("b"));
         let dataset = BertDataset::new(&corpus, &vocab, 8, 0);

@@ -108,14 +108,8 @@ impl Vocab {
 mod tests {
     use super::*;
 
-    fn corpus(lines: &[[&str; 2]]) -> Corpus {
-        let words = |sentence: &str| sentence.split(' ').map(str::to_owned).collect();
-        Corpus { pairs: lines.iter().map(|[one, two]| [words(one), words(two)]).collect() }
-    }
-
     fn vocab(options: VocabOptions) -> Vocab {
-        let corpus = corpus(&[["b a c", "c <mask> b"], ["c", "d"]]);
-        Vocab::build(&corpus, options)
+        Vocab::build(&Corpus::of(&[["b a c", "c <mask> b"], ["c", "d"]]), options)
     }
 
     #[test]
@@ -185,10 +179,8 @@ mod tests {
     #[test]
     fn a_place_that_cannot_be_written_is_named() {
         let directory = tempfile::tempdir().unwrap();
-        let error = vocab(VocabOptions::default())
-            .save(&directory.path().join("missing/vocab.json"))
-            .unwrap_err()
-            .to_string();
+        let missing = directory.path().join("missing/vocab.json");
+        let error = vocab(VocabOptions::default()).save(&missing).unwrap_err().to_string();
         assert!(error.contains("missing does not exist"), "{error}");
     }
 }

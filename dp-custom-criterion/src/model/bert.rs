@@ -4,7 +4,7 @@ use super::options::{MAX_LEN, ModelOptions};
 use super::transformer::Layer;
 use tch::nn::{Linear, Module, Path};
 use tch::{Device, Kind, Tensor};
-use tch_parallel::nn::{EmbeddingOptions, LinearOptions, embedding, linear};
+use tch_parallel::nn::{EmbeddingOptions, embedding, linear};
 
 /// codertimo's `BERT`, and his `BERTLM` around it: guesses whether the second sentence follows the
 /// first, and which tokens were masked.
@@ -25,9 +25,7 @@ impl LanguageModel {
     ) -> Self {
         let (bert, hidden) = (path / "bert", options.hidden);
         let block = |number| block(&(&bert / "transformer_blocks" / number));
-        let head = |name, classes| {
-            linear(path / name / "linear", hidden, classes, LinearOptions::default())
-        };
+        let head = |name, size| linear(path / name / "linear", hidden, size, Default::default());
         Self {
             embedding: bert_embedding(&(&bert / "embedding"), options, vocab_size),
             transformer_blocks: (0..options.layers).map(block).collect(),

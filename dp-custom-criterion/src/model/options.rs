@@ -76,16 +76,13 @@ mod tests {
 
     #[test]
     fn sizes_that_make_no_model_are_refused() {
-        for (flag, expected) in [
-            ("--hidden=33", "--hidden is 33, but must be an even number"),
-            (
-                "--attn-heads=5",
-                "--attn-heads is 5, but must be a divisor of --hidden, which is 256",
-            ),
-            ("--dropout=NaN", "--dropout is NaN, but must be a share from 0 to 1"),
+        for (flag, value, expected) in [
+            ("--hidden", "33", "an even number"),
+            ("--attn-heads", "5", "a divisor of --hidden, which is 256"),
+            ("--dropout", "NaN", "a share from 0 to 1"),
         ] {
-            let error = model(&[flag]).vocab_size(1000).unwrap_err().to_string();
-            assert_eq!(error, expected);
+            let error = model(&[flag, value]).vocab_size(1000).unwrap_err().to_string();
+            assert_eq!(error, format!("{flag} is {value}, but must be {expected}"));
         }
         for flag in ["--hidden=0", "--layers=0", "--attn-heads=0"] {
             let error = parse_flags::<ModelOptions>([flag]).unwrap_err().to_string();

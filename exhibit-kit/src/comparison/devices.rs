@@ -35,12 +35,10 @@ pub fn device_bars(
     }
 }
 
-/// A chart of the peak memory of each device, as in [`device_bars`]. The arguments name the optimizer's state,
-/// [`others`](DeviceReport::others) and [`activations`](DeviceReport::activations).
-pub fn memory_bars(
-    [state, others, activations]: [&str; 3],
-    trainings: &[(String, &[DeviceReport])],
-) -> Bars {
+/// A chart of the peak memory of each device, as in [`device_bars`]. `names` are those of the
+/// optimizer's state, [`others`](DeviceReport::others) and [`activations`](DeviceReport::activations).
+pub fn memory_bars(names: [&str; 3], trainings: &[(String, &[DeviceReport])]) -> Bars {
+    let [state, others, activations] = names;
     let parts: [Part<'_>; 4] = [
         ("parameters", |device| device.parameters as f64),
         (state, |device| device.optimizer_state as f64),

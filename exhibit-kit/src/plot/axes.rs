@@ -79,15 +79,12 @@ impl Canvas {
     }
 
     fn grid_line(&mut self, from: (f64, f64), to: (f64, f64)) {
-        self.add(
-            Line::new()
-                .set("x1", rounded(from.0))
-                .set("y1", rounded(from.1))
-                .set("x2", rounded(to.0))
-                .set("y2", rounded(to.1))
-                .set("stroke", INK)
-                .set("stroke-opacity", 0.15),
-        );
+        let line = Line::new()
+            .set("x1", rounded(from.0))
+            .set("y1", rounded(from.1))
+            .set("x2", rounded(to.0))
+            .set("y2", rounded(to.1));
+        self.add(line.set("stroke", INK).set("stroke-opacity", 0.15));
     }
 }
 

@@ -143,11 +143,8 @@ pub fn bars(chart: &Bars) -> Result<String> {
             end += value / size;
             let width = plot.x(&range, end) - left;
             let exact = format!("{}, {part}: {value} {}", bar.path, chart.unit.counted());
-            canvas.add(
-                rectangle([left, bar.top, width, BAR])
-                    .set("fill", colour.fill)
-                    .add(tooltip(&exact)),
-            );
+            let area = [left, bar.top, width, BAR];
+            canvas.add(rectangle(area).set("fill", colour.fill).add(tooltip(&exact)));
         }
         canvas.text((plot.x(&range, end) + 8.0, baseline), Anchor::Start, LABEL, sum);
     }

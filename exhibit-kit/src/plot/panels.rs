@@ -27,6 +27,7 @@ const FAINT: f64 = 0.2;
 /// Those of [`lines()`](super::lines()), but there may be more than nine series.
 pub fn panels(chart: &Lines) -> Result<String> {
     let (x_range, y_range) = chart.ranges()?;
+    let colour = &colours("series", 1)?[0];
     let mut canvas = Canvas::new(&chart.title);
     canvas.y_title(&chart.y.title);
 
@@ -63,37 +64,26 @@ pub fn panels(chart: &Lines) -> Result<String> {
                 canvas.x_labels(plot, &x_range);
             }
             let place = |&(x, y): &(f64, f64)| (plot.x(&x_range, x), plot.y(&y_range, y));
-            curves(&mut canvas, &chart.series, own, place)?;
+            let curve = |series: &Series| {
+                let stroke = Polyline::new().set("fill", "none").set("stroke-linejoin", "round");
+                stroke.set("points", points(series.points.iter().map(place)))
+            };
+            for other in chart.series.iter().filter(|other| !ptr::eq(*other, own)) {
+                canvas.add(curve(other).set("stroke", INK).set("stroke-opacity", FAINT));
+            }
+            // Over all others.
+            let strong = curve(own).set("stroke", colour.fill).set("stroke-width", 3);
+            canvas.add(strong.add(tooltip(&own.name)));
+            // A single point makes no line.
+            if let [point] = &own.points[..] {
+                canvas.add(dot(place(point), colour));
+            }
         }
         canvas.bottom = top + height + 8.0;
     }
     let bottom = canvas.bottom - 8.0;
     canvas.x_title(Plot { left, right, top: bottom, bottom }, &chart.x.title);
     Ok(canvas.finish(&chart.description(", a panel for each")))
-}
-
-/// The panel's own curve, over all others.
-fn curves(
-    canvas: &mut Canvas,
-    all: &[Series],
-    own: &Series,
-    place: impl Fn(&(f64, f64)) -> (f64, f64),
-) -> Result<()> {
-    let colour = &colours("series", 1)?[0];
-    let curve = |series: &Series| {
-        let stroke = Polyline::new().set("fill", "none").set("stroke-linejoin", "round");
-        stroke.set("points", points(series.points.iter().map(&place)))
-    };
-    for other in all.iter().filter(|other| !ptr::eq(*other, own)) {
-        canvas.add(curve(other).set("stroke", INK).set("stroke-opacity", FAINT));
-    }
-    let strong = curve(own).set("stroke", colour.fill).set("stroke-width", 3);
-    canvas.add(strong.add(tooltip(&own.name)));
-    // A single point makes no line.
-    if let [point] = &own.points[..] {
-        canvas.add(dot(place(point), colour));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

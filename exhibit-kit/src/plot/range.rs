@@ -52,10 +52,8 @@ impl Range {
         let few = last - first <= 3;
         let digits: &[u32] = if few { &[1, 2, 5] } else { &[1] };
         let stride = (last - first) as usize / 8 + 1;
-        let mut ticks: Vec<_> = (first..=last)
-            .step_by(stride)
-            .flat_map(|decade| digits.iter().map(move |&digit| power(digit, decade)))
-            .collect();
+        let in_decade = |decade| digits.iter().map(move |&digit| power(digit, decade));
+        let mut ticks: Vec<_> = (first..=last).step_by(stride).flat_map(in_decade).collect();
         if few {
             let begin = ticks.iter().rposition(|tick| tick.0 <= low * (1.0 + 1e-9)).unwrap_or(0);
             let end = ticks.iter().position(|tick| tick.0 >= high * (1.0 - 1e-9));

@@ -50,8 +50,13 @@ pub struct Span {
 /// [`Error::Argument`] if there is no span at all, or one whose category is
 /// not in the list, or if there are more than nine categories.
 pub fn timeline(chart: &Timeline) -> Result<String> {
-    let kinds = chart.kinds()?;
-    let (begin, end) = chart.extent()?;
+    let colours = colours("categories", chart.categories.len())?.iter().copied();
+    let kinds: Vec<_> = chart.categories.iter().map(String::as_str).zip(colours).collect();
+    let begin = chart.spans().map(|span| span.start).min();
+    let extent = begin.zip(chart.spans().map(Span::end).max());
+    let (begin, end) = extent.ok_or_else(|| {
+        Error::argument("lanes", "a list without any span", "at least one lane with a span")
+    })?;
     let range = Range::from_zero(milliseconds(end - begin));
     let mut canvas = Canvas::new(&chart.title);
     let used = kinds.iter().filter(|(name, _)| chart.spans().any(|span| span.category == *name));
@@ -115,20 +120,6 @@ struct Layout<'a> {
 impl Timeline {
     fn spans(&self) -> impl Iterator<Item = &Span> {
         self.lanes.iter().flat_map(|lane| &lane.spans)
-    }
-
-    fn kinds(&self) -> Result<Vec<(&str, Colour)>> {
-        let colours = colours("categories", self.categories.len())?;
-        Ok(self.categories.iter().map(String::as_str).zip(colours.iter().copied()).collect())
-    }
-
-    /// When the first span begins and the last one ends.
-    fn extent(&self) -> Result<(Duration, Duration)> {
-        let begin = self.spans().map(|span| span.start).min();
-        let end = self.spans().map(Span::end).max();
-        begin.zip(end).ok_or_else(|| {
-            Error::argument("lanes", "a list without any span", "at least one lane with a span")
-        })
     }
 
     fn layout(&self, top: f64) -> Layout<'_> {

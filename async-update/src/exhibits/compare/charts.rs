@@ -56,7 +56,6 @@ fn mean(points: &[(f64, f64)]) -> (f64, f64) {
     (x / count, y / count)
 }
 
-/// How many batches there were in a second.
 fn batches(equal: &[Measured], slow: &[Measured]) -> Result<String> {
     let rate = |found: &Measured| found.outcome.batches as f64 / found.outcome.seconds;
     let group = |(equal, slow): (&Measured, &Measured)| {

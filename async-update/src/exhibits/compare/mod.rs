@@ -57,8 +57,6 @@ pub struct Args {
     timeout: u32,
 }
 
-/// Trains with every method, first with equal workers and then with a slow one, and prints what
-/// came of it.
 pub fn run(args: &Args) -> Result<()> {
     let comparison = Comparison::new(args.timeout.into())?;
     args.plot.check(&CHARTS.map(|(file, _)| file))?;

@@ -32,8 +32,7 @@ fn message(group: &ProcessGroup, link: &Link, bytes: usize) -> Result<Point> {
         Ok(begun.elapsed().as_secs_f64())
     };
     group.barrier()?;
-    let there_and_back = fastest(group, bytes, ping_pong)?;
-    Ok((bytes as f64, there_and_back / 2.0))
+    Ok((bytes as f64, fastest(group, bytes, ping_pong)? / 2.0))
 }
 
 /// The time of one synchronous update of a model of this size, by `sync-ps`, `ring` and

@@ -6,9 +6,7 @@
 //! | `fit` | α and β from the times of messages |
 //! | `model` | the cost of an update by each method, from α and β |
 //! | `cost.jinja` | all of it in the terminal |
-//! | `chart` | the cost over the number of ranks, as an SVG file |
 
-mod chart;
 mod fit;
 mod measure;
 mod model;
@@ -17,13 +15,13 @@ use crate::args::MeetingArgs;
 use crate::link;
 use crate::model::PARAMETERS;
 use anyhow::{Result, ensure};
-use exhibit_kit::plot::PlotArgs;
+use exhibit_kit::plot::{self, Axis, Lines, PlotArgs, Scale, Series};
 use exhibit_kit::template;
 use fit::Point;
 use minijinja::context;
 use minijinja::value::Serde;
 use model::Link;
-use report::parse_size;
+use report::{parse_size, thousands};
 use serde::Serialize;
 use std::num::NonZeroUsize;
 use tch_parallel::distributed::init_process_group;
@@ -46,7 +44,6 @@ pub struct Args {
     meeting: MeetingArgs,
 }
 
-/// The file that --plot makes.
 const PLOT: &str = "cost.svg";
 
 pub fn run(args: &Args) -> Result<()> {
@@ -66,8 +63,22 @@ pub fn run(args: &Args) -> Result<()> {
     let (ranks, per_node, link) = (group.world_size(), args.per_node.get(), fit::line(&messages));
     let transport = group.transport().to_string();
     let measured = Measured { ranks, transport, bytes, per_node, messages, link, updates };
-    print(&measured)?;
-    Ok(args.plot.save(PLOT, || chart::svg(&measured))?)
+
+    let off = |&(bytes, seconds): &Point| (link.message(bytes) / seconds - 1.0).abs();
+    let mut text = template::environment()?;
+    text.add_function("parameter_server_messages", model::parameter_server_messages);
+    text.add_function("ring_traffic", model::ring_traffic);
+    text.add_function("message", move |bytes| link.message(bytes));
+    text.add_function("predictions", move |ranks| link.predictions(ranks, per_node, bytes as f64));
+    let holes = context! {
+        RANKS,
+        measured => Serde(&measured),
+        gigabytes_per_second => 1e-9 / link.per_byte,
+        furthest => measured.messages.iter().map(off).fold(0.0, f64::max),
+        tree_overtakes_ring => link.tree_overtakes_ring(bytes as f64, RANKS[RANKS.len() - 1]),
+    };
+    template::print(&text, include_str!("cost.jinja"), holes)?;
+    Ok(args.plot.save(PLOT, || picture(&measured))?)
 }
 
 #[derive(Debug, Serialize)]
@@ -88,20 +99,26 @@ struct Measured {
 /// For how many ranks costs are predicted: the article's five, the tests' and those of clusters.
 const RANKS: [usize; 11] = [2, 4, 5, 8, 16, 40, 64, 256, 1000, 4096, 10_000];
 
-fn print(measured: &Measured) -> Result<()> {
-    let Measured { bytes, per_node, link, .. } = *measured;
-    let off = |&(bytes, seconds): &Point| (link.message(bytes) / seconds - 1.0).abs();
-    let mut text = template::environment()?;
-    text.add_function("parameter_server_messages", model::parameter_server_messages);
-    text.add_function("ring_traffic", model::ring_traffic);
-    text.add_function("message", move |bytes| link.message(bytes));
-    text.add_function("predictions", move |ranks| link.predictions(ranks, per_node, bytes as f64));
-    let holes = context! {
-        RANKS,
-        measured => Serde(measured),
-        gigabytes_per_second => 1e-9 / link.per_byte,
-        furthest => measured.messages.iter().map(off).fold(0.0, f64::max),
-        tree_overtakes_ring => link.tree_overtakes_ring(bytes as f64, RANKS[RANKS.len() - 1]),
-    };
-    Ok(template::print(&text, include_str!("cost.jinja"), holes)?)
+/// The cost of an update over the number of ranks. Both axes are logarithmic: straight lines are powers
+/// of N.
+fn picture(found: &Measured) -> tch_parallel::Result<String> {
+    // In the order of the link's predictions.
+    let names = ["server", "ring", "tree", "halving-doubling", "hierarchical"];
+    let predicted = names.iter().enumerate().map(|(index, name)| {
+        let point = |&ranks: &usize| {
+            let seconds = found.link.predictions(ranks, found.per_node, found.bytes as f64)[index]?;
+            Some((ranks as f64, seconds * 1e3))
+        };
+        Series { name: name.to_string(), points: RANKS.iter().filter_map(point).collect() }
+    });
+    let measured = ["server", "ring", "c10d"].iter().zip(found.updates).map(|(name, seconds)| {
+        let points = vec![(found.ranks as f64, seconds * 1e3)];
+        Series { name: format!("{name}, measured"), points }
+    });
+    plot::lines(&Lines {
+        title: format!("One synchronous update of {} bytes", thousands(found.bytes)),
+        x: Axis { title: "ranks".into(), scale: Scale::Log },
+        y: Axis { title: "time (ms)".into(), scale: Scale::Log },
+        series: predicted.chain(measured).collect(),
+    })
 }

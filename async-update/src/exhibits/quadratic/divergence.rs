@@ -110,11 +110,9 @@ pub fn measured_single(workers: usize) -> f64 {
         // By far more than chance takes a run to and fro.
         end(sizes, 1e40).converges()
     };
+    let converged = |rate| (0..RUNS).filter(|run| converges(rate, *run)).count();
     // Halved, this does not give 1: there all numbers are whole, and a run may end at 0 by chance.
-    limit(1.9, 10, |rate| {
-        let converged = (0..RUNS).filter(|run| converges(rate, *run)).count();
-        2 * converged > RUNS as usize
-    })
+    limit(1.9, 10, |rate| 2 * converged(rate) > RUNS as usize)
 }
 
 #[cfg(test)]

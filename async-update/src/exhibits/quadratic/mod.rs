@@ -9,20 +9,19 @@
 //! | `threads` | the same with threads that really wait |
 //! | `divergence` | from which learning rate on there is divergence |
 //! | `ssp` | the regret with a bound on the staleness |
-//! | `plot` | the mean over many runs, as a picture |
 
 mod divergence;
 mod momentum;
-mod plot;
 mod ssp;
 mod threads;
 mod workers;
 
 use anyhow::{Result, ensure};
-use exhibit_kit::plot::PlotArgs;
+use exhibit_kit::plot::{self, Axis, Lines, PlotArgs, Scale, Series};
 use exhibit_kit::template::{self, found};
 use minijinja::context;
 use minijinja::value::Serde;
+use momentum::Trajectory;
 use ssp::View;
 
 #[derive(Debug, clap::Args)]
@@ -38,7 +37,6 @@ pub struct Args {
     plot: PlotArgs,
 }
 
-/// The file that --plot makes.
 const PLOT: &str = "momentum.svg";
 
 pub fn run(args: &Args) -> Result<()> {
@@ -51,11 +49,9 @@ pub fn run(args: &Args) -> Result<()> {
     args.plot.check(&[PLOT])?;
     // Until the mean has passed the minimum and come back.
     let updates = |workers: usize| 5 * workers.max(8);
-    let simulated: Vec<_> = workers
-        .iter()
-        .map(|&workers| (workers, momentum::simulated(workers, updates(workers))))
-        .collect();
-    args.plot.save(PLOT, || plot::svg(&simulated))?;
+    let simulate = |&workers: &usize| (workers, momentum::simulated(workers, updates(workers)));
+    let simulated: Vec<_> = workers.iter().map(simulate).collect();
+    args.plot.save(PLOT, || picture(&simulated))?;
 
     let mut text = template::environment()?;
     text.add_function("theory", momentum::theory);
@@ -79,4 +75,24 @@ pub fn run(args: &Args) -> Result<()> {
         simulated => Serde(fitted.collect::<Vec<_>>()),
     };
     Ok(template::print(&text, include_str!("quadratic.jinja"), holes)?)
+}
+
+/// For each number of workers the mean way of w, and that under explicit momentum 1 - 1/M.
+fn picture(simulated: &[(usize, Vec<Trajectory>)]) -> tch_parallel::Result<String> {
+    let series = simulated.iter().flat_map(|(workers, groups)| {
+        let measured = momentum::mean(groups);
+        let theory = momentum::explicit(*workers, measured.len() - 1);
+        let momentum = 1.0 - 1.0 / *workers as f64;
+        [
+            (format!("{workers} workers, no momentum"), measured),
+            (format!("1 worker, momentum {momentum}"), theory),
+        ]
+        .map(|(name, w)| Series { name, points: (0..).map(f64::from).zip(w).collect() })
+    });
+    plot::lines(&Lines {
+        title: "Asynchronous updates, in the mean".into(),
+        x: Axis { title: "updates".into(), scale: Scale::Linear },
+        y: Axis { title: "w".into(), scale: Scale::Linear },
+        series: series.collect(),
+    })
 }

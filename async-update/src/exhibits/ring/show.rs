@@ -1,6 +1,6 @@
 //! The article's figures of the ring, in the terminal: who sends what, and who holds what.
 
-use super::symbolic::{self, Pass};
+use super::symbolic;
 use crate::ring::schedule;
 use anyhow::Result;
 use clap::builder::RangedU64ValueParser;
@@ -23,16 +23,16 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<()> {
-    // ANCHOR: symbolic
-    let schedules: Vec<_> = (0..args.n).map(|rank| schedule(rank, args.n)).collect();
-    let passes = symbolic::run(&schedules);
-    // ANCHOR_END: symbolic
-    print!("{}", text(&passes)?);
+    print!("{}", text(args.n)?);
     Ok(())
 }
 
-fn text(passes: &[Pass]) -> Result<String> {
-    let holes = context! { ranks => passes[0].before.len(), passes => Serde(passes) };
+fn text(ranks: usize) -> Result<String> {
+    // ANCHOR: symbolic
+    let schedules: Vec<_> = (0..ranks).map(|rank| schedule(rank, ranks)).collect();
+    let passes = symbolic::run(&schedules);
+    // ANCHOR_END: symbolic
+    let holes = context! { ranks, passes => Serde(passes) };
     Ok(template::environment()?.render_str(include_str!("show.jinja"), holes)?)
 }
 
@@ -40,14 +40,9 @@ fn text(passes: &[Pass]) -> Result<String> {
 mod tests {
     use super::*;
 
-    fn shown(ranks: usize) -> String {
-        let schedules: Vec<_> = (0..ranks).map(|rank| schedule(rank, ranks)).collect();
-        text(&symbolic::run(&schedules)).unwrap()
-    }
-
     #[test]
     fn the_first_iteration_is_the_articles_table() {
-        let text = shown(5);
+        let text = text(5).unwrap();
         for (gpu, (sends, receives)) in [(0, 4), (1, 0), (2, 1), (3, 2), (4, 3)].iter().enumerate()
         {
             let row = text.lines().find(|line| line.starts_with(&format!("{gpu}    chunk")));
@@ -59,6 +54,6 @@ mod tests {
     #[test]
     fn a_gpu_has_one_complete_chunk_after_scatter_reduce() {
         let expected = "Complete after scatter-reduce: GPU 0 b, GPU 1 c, GPU 2 d, GPU 3 e, GPU 4 a";
-        assert!(shown(5).lines().any(|line| line == expected));
+        assert!(text(5).unwrap().lines().any(|line| line == expected));
     }
 }

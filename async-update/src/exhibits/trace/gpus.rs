@@ -28,7 +28,6 @@ pub const GPU1: Gpu = Gpu { number: 1, h: 2.0, m: [0.0, 1.0] };
 pub const GPU2: Gpu = Gpu { number: 2, h: 1.0, m: [-2.0, 2.0] };
 
 impl Gpu {
-    /// The gradient of its loss.
     pub fn gradient(self, theta: Theta) -> Theta {
         subtract(theta, self.m).map(|distance| self.h * distance)
     }
@@ -57,18 +56,12 @@ pub struct Shared {
 
 /// What a GPU does: it reads the newest version, or adds its step and so makes the next one.
 #[derive(Debug, Clone, Copy, Serialize)]
-struct Event {
+pub struct Event {
     gpu: Gpu,
     /// Which version it is, from 0.
     version: usize,
     /// Of a step, the version that it was made for.
     read: Option<usize>,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub struct Read {
-    gpu: Gpu,
-    version: usize,
 }
 
 impl Shared {
@@ -81,15 +74,15 @@ impl Shared {
     }
 
     /// A GPU reads the parameters, and begins to compute its step.
-    pub fn read(&mut self, gpu: Gpu) -> Read {
-        let version = self.versions.len() - 1;
-        self.events.push(Event { gpu, version, read: None });
-        Read { gpu, version }
+    pub fn read(&mut self, gpu: Gpu) -> Event {
+        let event = Event { gpu, version: self.versions.len() - 1, read: None };
+        self.events.push(event);
+        event
     }
 
-    /// A GPU adds the step that it has computed. Returns how many updates of others lie between its
-    /// reading and that: the staleness of its step.
-    pub fn write(&mut self, Read { gpu, version: read }: Read) -> usize {
+    /// A GPU adds the step that it has computed since it read. Returns how many updates of others lie
+    /// between the two: the staleness of its step.
+    pub fn write(&mut self, Event { gpu, version: read, .. }: Event) -> usize {
         let version = self.versions.len();
         self.versions.push(add(self.now(), gpu.step(self.versions[read])));
         self.events.push(Event { gpu, version, read: Some(read) });

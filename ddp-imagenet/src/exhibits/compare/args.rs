@@ -5,7 +5,7 @@ use crate::exhibits::train_cifar::Method;
 use clap::value_parser;
 use ddp_imagenet::models::Arch;
 use exhibit_kit::comparison::equal_share;
-use std::path::PathBuf;
+use exhibit_kit::plot::PlotArgs;
 use tch_parallel::{Devices, Result};
 
 /// Train with each of the four methods, and show where time and memory go.
@@ -23,6 +23,9 @@ use tch_parallel::{Devices, Result};
         "Threads that load batches ahead, for all devices together; 0 loads them in the training \
          loop, which makes the bytes of logical devices exact"
     )),
+    mut_arg("directory", |plot| {
+        plot.help("Draw charts of speed, memory and utilisation in this directory")
+    }),
     after_help = "Examples:
   ddp-imagenet compare                                         a small PyramidNet on two logical devices
   ddp-imagenet compare --arch resnet18 --devices 4xcpu
@@ -50,9 +53,8 @@ pub struct CompareArgs {
     /// as an epoch has, or more, the time of the epoch is measured rather than projected.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u32).range(3..))]
     pub steps: u32,
-    /// Draw charts of speed, memory and utilisation in this directory.
-    #[arg(long, value_name = "DIR")]
-    pub plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub plot: PlotArgs,
     /// Seconds that each training may take.
     #[arg(long, default_value_t = 600, value_parser = value_parser!(u64).range(1..))]
     pub timeout: u64,
@@ -66,10 +68,8 @@ impl CompareArgs {
     /// the devices cannot share evenly.
     pub fn images(&self, method: Method) -> Result<usize> {
         let share = equal_share(self.data.batch_size, &self.devices)?;
-        Ok(match (method, self.single_batch_size) {
-            (Method::Single, Some(images)) => images as usize,
-            _ => share,
-        })
+        let single = self.single_batch_size.filter(|_| method == Method::Single);
+        Ok(single.map_or(share, |images| images as usize))
     }
 
     /// Threads that load batches, as `train-cifar` counts them: for each process with apex, else for

@@ -2,24 +2,14 @@
 
 use super::runs::Measured;
 use exhibit_kit::comparison::{device_bars, memory_bars};
-use exhibit_kit::plot::{self, Bars, Unit};
+use exhibit_kit::plot::{Bars, Unit};
 use report::DeviceReport;
-use std::path::Path;
-use tch_parallel::Result;
 
-/// Writes speed.svg, memory.svg and utilisation.svg into the directory.
-pub fn save(directory: &Path, measured: &[Measured]) -> Result<()> {
-    let devices = measured.iter().map(|found| (found.name.clone(), &*found.devices));
-    let trainings: Vec<_> = devices.collect();
-    for (name, chart) in [
-        ("speed.svg", speed(measured)),
-        ("memory.svg", memory(&trainings)),
-        ("utilisation.svg", utilisation(&trainings)),
-    ] {
-        report::save(directory.join(name), &plot::bars(&chart)?)?;
-    }
-    Ok(())
-}
+type Draw = fn(&[Measured]) -> Bars;
+
+/// All charts, by the names of their files.
+pub const CHARTS: [(&str, Draw); 3] =
+    [("speed.svg", speed), ("memory.svg", memory), ("utilisation.svg", utilisation)];
 
 fn speed(measured: &[Measured]) -> Bars {
     let axis = "images a second, the waiting for batches included";
@@ -27,18 +17,22 @@ fn speed(measured: &[Measured]) -> Bars {
     Bars::undivided("Speed of a training", axis, "", "images/s", &["all devices"], groups)
 }
 
-fn memory(trainings: &[(String, &[DeviceReport])]) -> Bars {
+fn memory(measured: &[Measured]) -> Bars {
     let others = "buckets of gradients, memory of a batch";
     let names = ["optimizer's state", others, "activations and their gradients"];
-    memory_bars(names, trainings)
+    memory_bars(names, &trainings(measured))
 }
 
-fn utilisation(trainings: &[(String, &[DeviceReport])]) -> Bars {
+fn utilisation(measured: &[Measured]) -> Bars {
     device_bars(
         "Utilisation in a training step",
         "share of a batch's time in which the device works",
         Unit::Other("%".into()),
         &[("utilisation", |device| 100.0 * (1.0 - device.idle_share))],
-        trainings,
+        &trainings(measured),
     )
+}
+
+fn trainings(measured: &[Measured]) -> Vec<(String, &[DeviceReport])> {
+    measured.iter().map(|found| (found.name.clone(), &*found.devices)).collect()
 }

@@ -14,22 +14,27 @@ mod words;
 
 use super::train_cifar::{Method, OptimizerKind};
 use anyhow::{Result, ensure};
+use charts::CHARTS;
 use exhibit_kit::comparison::Comparison;
+use exhibit_kit::plot;
 use exhibit_kit::template::paragraphs;
 use report::print;
-use std::fs;
-use tch_parallel::Error;
 use tch_parallel::data::Dataset;
 
 pub use args::CompareArgs;
 
-/// Trains with every method and prints what they need.
 pub fn compare(args: &CompareArgs) -> Result<()> {
     let comparison = Comparison::new(args.timeout)?;
-    check_data(args)?;
-    if let Some(directory) = &args.plot {
-        fs::create_dir_all(directory).map_err(Error::io("create directory", directory))?;
-    }
+    let needed = args.data.batch_size.max(args.images(Method::Single)?);
+    // The number of images is the same with every seed.
+    let images = args.data.load(0)?.0.len();
+    // Fewer do not tell how long a batch takes.
+    ensure!(
+        images >= 3 * needed,
+        "the data set has {images} images, which is less than three batches of {needed}; a smaller \
+         --batch-size helps"
+    );
+    args.plot.check(&CHARTS.map(|(file, _)| file))?;
     let run = |method, optimizer| runs::train(args, &comparison, method, optimizer);
     // In the article's order. DataParallel comes with Adam as well: that is what the companion
     // repository runs there, where the article speaks of SGD (S4.47).
@@ -42,21 +47,8 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
     ];
     print!("{}", words::tables_of(&measured)?);
     print!("\n{}", paragraphs(&words::explain(&measured)?));
-    if let Some(directory) = &args.plot {
-        charts::save(directory, &measured)?;
+    for (file, draw) in CHARTS {
+        args.plot.save(file, || plot::bars(&draw(&measured)))?;
     }
-    Ok(())
-}
-
-/// Refuses a data set that is missing, or too small to measure how long a batch takes.
-fn check_data(args: &CompareArgs) -> Result<()> {
-    let needed = args.data.batch_size.max(args.images(Method::Single)?);
-    // The number of images is the same with every seed.
-    let images = args.data.load(0)?.0.len();
-    ensure!(
-        images >= 3 * needed,
-        "the data set has {images} images, which is less than three batches of {needed}; a smaller \
-         --batch-size helps"
-    );
     Ok(())
 }

@@ -75,13 +75,10 @@ pub fn train(
         "train-cifar --arch={arch} --method={method_flag} --optimizer={optimizer} --devices={devices} \
          --batch-size={batch_size} --workers={workers} --steps={steps}"
     );
+    let flags = flags.split(' ').map(OsString::from).chain(same_images(data)).collect();
     let ranks = Workers::Ranks(all.len());
-    let training = Training {
-        name: name.clone(),
-        flags: flags.split(' ').map(OsString::from).chain(same_images(data)).collect(),
-        workers: if method.is_distributed() { ranks } else { Workers::Process },
-        single_threaded: on_cpu,
-    };
+    let workers = if method.is_distributed() { ranks } else { Workers::Process };
+    let training = Training { name: name.clone(), flags, workers, single_threaded: on_cpu };
     let metrics = comparison.run(&training, |line| eprintln!("{name:<20}| {line}"))?;
 
     let steps = metrics.events_by_rank::<StepEvent>("step")?;
@@ -105,8 +102,7 @@ pub fn train(
 
 /// The flags that make another process use the same images, in batches of its own.
 fn same_images(data: &DataArgs) -> Vec<OsString> {
-    let dataset = format!("--dataset={}", flag_value(&data.source()));
-    let mut flags = vec![OsString::from(dataset)];
+    let mut flags = vec![OsString::from(format!("--dataset={}", flag_value(&data.source())))];
     flags.extend(data.image_size.map(|pixels| format!("--image-size={pixels}").into()));
     flags.extend(data.download.then(|| "--download".into()));
     flags.extend(data.no_augment.then(|| "--no-augment".into()));

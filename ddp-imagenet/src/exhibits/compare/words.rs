@@ -61,8 +61,7 @@ mod tests {
     const CIFAR10_IMAGES: usize = 50_000;
 
     fn assert_says(expected: &str) {
-        let text = TEXT.replace('\n', " ");
-        assert!(text.contains(expected), "{expected}");
+        assert!(TEXT.replace('\n', " ").contains(expected), "{expected}");
     }
 
     #[test]
@@ -76,12 +75,8 @@ mod tests {
     fn the_articles_optimizers_have_one_number_for_each_parameter_or_two() {
         let parameters = 24_253_410;
         let numbers = |count: usize| size(count * size_of::<f32>());
-        assert_says(&format!(
-            "{} for {} parameters, SGD's {}:",
-            numbers(2 * parameters),
-            thousands(parameters),
-            numbers(parameters)
-        ));
+        let (adam, sgd) = (numbers(2 * parameters), numbers(parameters));
+        assert_says(&format!("{adam} for {} parameters, SGD's {sgd}:", thousands(parameters)));
     }
 
     #[test]
@@ -125,11 +120,9 @@ mod tests {
             fetch_seconds: 0.0,
             epoch_seconds: None,
         };
-        let text = tables_of(&[
-            article(Method::Single, 240, 1, 209, 6.3),
-            article(Method::DataParallel, 192, 4, 66, 5.0),
-        ])
-        .unwrap();
+        let single = article(Method::Single, 240, 1, 209, 6.3);
+        let four = article(Method::DataParallel, 192, 4, 66, 5.0);
+        let text = tables_of(&[single, four]).unwrap();
         let rows: Vec<_> =
             text.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>()).collect();
         let trainings: [Vec<_>; 2] = [

@@ -1,10 +1,11 @@
 //! The flags of one training, and what follows from them.
 
 use crate::args::data::{DataArgs, Images};
+use crate::originals::{DIST_URL, RANK, WORLD_SIZE};
 use anyhow::{Result, ensure};
 use clap::{ValueEnum, value_parser};
 use ddp_imagenet::models::Arch;
-use report::{DevicesArgs, ReportArgs, process_group_on};
+use report::{DevicesArgs, Here, Originals, ReportArgs, process_group_on};
 use tch::nn::VarStore;
 use tch_parallel::data::{DataLoaderOptions, ImageSource};
 use tch_parallel::distributed::{Backend, Env, ProcessGroup, ProcessGroupOptions};
@@ -74,6 +75,20 @@ pub struct Args {
     pub report: ReportArgs,
 }
 
+/// The companion repository's flags that have another name here.
+pub const ORIGINALS: Originals<'_> = &[
+    ("--dist-backend", Here::Flag("--backend")),
+    ("--gpu-devices", Here::Instead(DEVICES)),
+    ("--gpu", Here::Instead(DEVICES)),
+    ("--resume", Here::Instead("leave it out; the original never reads it")),
+    ("--distributed", Here::Instead("type launch -n N ddp-imagenet train-cifar --method ddp")),
+    ("--world-size", Here::Instead(WORLD_SIZE)),
+    ("--rank", Here::Instead(RANK)),
+    ("--dist-url", Here::Instead(DIST_URL)),
+];
+
+const DEVICES: &str = "type --devices cuda:0,cuda:1 for GPUs 0 and 1";
+
 /// How devices share a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Method {
@@ -95,7 +110,6 @@ impl Method {
     }
 }
 
-/// The optimizers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OptimizerKind {
     /// Momentum 0.9, one number per parameter, and weight decay 1e-4.
@@ -169,11 +183,10 @@ impl Args {
     pub fn optimizer(&self, vs: &VarStore) -> Result<Box<dyn Optimizer>> {
         let lr = self.lr;
         let sgd = SgdOptions { lr, momentum: 0.9, weight_decay: 1e-4, ..Default::default() };
+        let adam = AdamOptions { lr, ..Default::default() };
         Ok(match self.optimizer {
             OptimizerKind::Sgd => Box::new(Sgd::new(vs, sgd)?),
-            OptimizerKind::Adam => {
-                Box::new(Adam::new(vs, AdamOptions { lr, ..Default::default() })?)
-            }
+            OptimizerKind::Adam => Box::new(Adam::new(vs, adam)?),
         })
     }
 }
@@ -220,10 +233,8 @@ mod tests {
         let refused = |flags, ranks| {
             args(flags).loader(LogicalDevice::Cpu(0), ranks).unwrap_err().to_string()
         };
-        assert_eq!(
-            refused("--method data-parallel --devices 4xcpu --batch-size 3", 1),
-            "--batch-size is 3, but must be at least 4, an image for each device"
-        );
+        let expected = "--batch-size is 3, but must be at least 4, an image for each device";
+        assert_eq!(refused("--method data-parallel --devices 4xcpu --batch-size 3", 1), expected);
         let error = refused("--method ddp --batch-size 3", 4);
         assert!(error.starts_with("--batch-size is 3, but must be at least 4"), "{error}");
     }

@@ -47,6 +47,7 @@ pub fn train(setup: Setup<'_>, mut progress: Progress<'_>) -> Result<()> {
 mod tests {
     use super::*;
     use ddp_imagenet::models::Arch;
+    use exhibit_kit::weights::{distance, gradients, set_weights};
     use tch::nn::{ModuleT, SequentialT};
     use tch::{Device, Kind, Tensor};
     use tch_parallel::Devices;
@@ -66,37 +67,13 @@ mod tests {
         arch.build(path, 10, &NormLayer::BatchNorm)
     }
 
-    /// Not drawn: tests run at once, and all would draw from the one global generator.
-    fn set_weights(vs: &VarStore) {
-        tch::no_grad(|| {
-            let mut variables: Vec<_> = vs.variables().into_iter().collect();
-            variables.sort_by(|(one, _), (other, _)| one.cmp(other));
-            for (number, (_, mut variable)) in variables.into_iter().enumerate() {
-                if variable.requires_grad() {
-                    let count = Tensor::arange(variable.numel() as i64, (Kind::Float, Device::Cpu));
-                    let values = (count * 0.7 + number as f64).sin() * 0.2 + 0.1;
-                    variable.copy_(&values.view_as(&variable));
-                }
-            }
-        });
-    }
-
     /// The gradients of one device, the parameters in a row.
     fn on_one_device(images: &Tensor, labels: &Tensor) -> (Tensor, VarStore) {
         let vs = VarStore::new(Device::Cpu);
         let model = build(&vs.root());
-        set_weights(&vs);
+        set_weights(&vs, 0.1);
         model.forward_t(images, true).cross_entropy_for_logits(labels).backward();
         (gradients(&vs), vs)
-    }
-
-    fn gradients(vs: &VarStore) -> Tensor {
-        let all: Vec<_> = vs.trainable_variables().iter().map(|v| v.grad().view([-1])).collect();
-        Tensor::cat(&all, 0).to_kind(Kind::Double)
-    }
-
-    fn distance(found: &Tensor, expected: &Tensor) -> f64 {
-        (found - expected).norm().double_value(&[]) / expected.norm().double_value(&[])
     }
 
     /// Each replica normalises its own half, so the gradients are not those of the whole batch on
@@ -106,7 +83,7 @@ mod tests {
         let (images, labels) = batch();
         let vs = VarStore::new(Device::Cpu);
         let model = DataParallel::new(build, &vs, &Devices::cpu(2).unwrap()).unwrap();
-        set_weights(&vs);
+        set_weights(&vs, 0.1);
         let outputs = model.f_forward_t(&images, true).unwrap();
         model.backward(&outputs.cross_entropy_for_logits(&labels)).unwrap();
         let found = gradients(&vs);

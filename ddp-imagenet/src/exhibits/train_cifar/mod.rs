@@ -8,7 +8,6 @@
 //! | `data_parallel` | several devices of one process |
 //! | `distributed` | a process for each device |
 //! | `apex` | the same with Apex's wrapper |
-//! | `originals` | [`ORIGINALS`]: the repository's flags |
 //! | `progress` | [`Progress`]: the repository's lines, and the numbers for a comparison |
 //!
 //! Read the four side by side: each differs from the last by a handful of lines.
@@ -17,7 +16,6 @@ mod apex;
 mod args;
 mod data_parallel;
 mod distributed;
-mod originals;
 mod progress;
 mod single;
 
@@ -28,8 +26,7 @@ use tch_parallel::data::DataLoaderOptions;
 use tch_parallel::distributed::{Env, ProcessGroup, init_process_group};
 use tch_parallel::{Devices, LogicalDevice};
 
-pub use args::{Args, Method, OptimizerKind};
-pub use originals::ORIGINALS;
+pub use args::{Args, Method, ORIGINALS, OptimizerKind};
 pub use progress::{EpochEvent, Progress, StepEvent};
 
 pub struct Setup<'a> {

@@ -77,7 +77,6 @@ impl<'a> Progress<'a> {
         report::say(self.group, line);
     }
 
-    /// Prints where this rank trains.
     pub fn say_device(&self, device: LogicalDevice) {
         match device {
             LogicalDevice::Cuda(index) => println!("Use GPU: {index} for training"),

@@ -6,7 +6,6 @@ use tch::nn::{ModuleT, VarStore};
 use tch_parallel::data::{DataLoader, RandomSampler};
 use tch_parallel::nn::NormLayer;
 
-/// Trains on `device`.
 pub fn train(setup: Setup<'_>, mut progress: Progress<'_>) -> Result<()> {
     let Setup { args, device, options, .. } = setup;
     // ANCHOR: train

@@ -86,11 +86,9 @@ pub fn transported(rows: i64, classes: i64) -> Result<(usize, usize, usize)> {
     let (inputs, targets) = batch;
     criterion.forward(model.f_forward_t(&inputs, true)?, targets)?.backward()?;
     let scattered = copied_by(&trace.events(), Step::Scatter);
-    Ok((
-        copied_by(&gathered, Step::Gather),
-        copied_by(&gathered, Step::ScatterGradients),
-        scattered - copied_by(&gathered, Step::Scatter),
-    ))
+    let steps = [Step::Gather, Step::ScatterGradients, Step::Scatter];
+    let [outputs, gradients, inputs] = steps.map(|step| copied_by(&gathered, step));
+    Ok((outputs, gradients, scattered - inputs))
 }
 
 /// Bytes copied to gather from four devices the outputs of a model with one number per row (S2.22).
@@ -141,19 +139,17 @@ mod tests {
     #[test]
     fn a_step_has_these_parts_in_this_order() {
         let parts = parts(8, 2).unwrap();
-        assert_eq!(
-            parts,
-            [
-                "scatter: cpu:0 cpu:1",
-                "replicate: cpu:0 cpu:1",
-                "parallel_apply: cpu:0 cpu:1",
-                "gather: cpu:0",
-                "loss: cpu:0",
-                "scatter gradients: cpu:0 cpu:1",
-                "backward: cpu:0 cpu:1",
-                "reduce gradients: cpu:0"
-            ]
-        );
+        let expected = [
+            "scatter: cpu:0 cpu:1",
+            "replicate: cpu:0 cpu:1",
+            "parallel_apply: cpu:0 cpu:1",
+            "gather: cpu:0",
+            "loss: cpu:0",
+            "scatter gradients: cpu:0 cpu:1",
+            "backward: cpu:0 cpu:1",
+            "reduce gradients: cpu:0",
+        ];
+        assert_eq!(parts, expected);
     }
 
     #[test]

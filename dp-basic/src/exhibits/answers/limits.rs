@@ -98,10 +98,7 @@ pub fn hidden_state(transposed: bool) -> Result<String> {
         let h = if transposed { h.transpose(0, 1) } else { h };
         (h + x).transpose(0, 1)
     });
-    Ok(match states {
-        Ok(states) => format!("a state of {:?}", states.size()),
-        Err(error) => error.to_string(),
-    })
+    Ok(states.map_or_else(|error| error.to_string(), |it| format!("a state of {:?}", it.size())))
 }
 
 /// The numbers from 1, one on each device, times a number that every device gets.

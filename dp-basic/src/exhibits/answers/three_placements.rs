@@ -75,13 +75,11 @@ pub fn in_parallel(devices: &Devices, rows: i64) -> Result<(f64, Tensor)> {
 pub fn places(rows: i64, devices: usize) -> Result<Vec<(f64, f64)>> {
     let devices = Devices::cpu(devices)?;
     let (_, expected) = after_gathering(&devices, rows)?;
-    [after_gathering, in_the_model, in_parallel]
-        .into_iter()
-        .map(|place| {
-            let (loss, gradients) = place(&devices, rows)?;
-            Ok((loss, difference(&gradients, &expected)))
-        })
-        .collect()
+    let places = [after_gathering, in_the_model, in_parallel].into_iter().map(|place| {
+        let (loss, gradients) = place(&devices, rows)?;
+        Ok((loss, difference(&gradients, &expected)))
+    });
+    places.collect()
 }
 
 /// Lines between a placement's anchors that the placement after gathering lacks (S0.21).

@@ -137,11 +137,8 @@ pub fn ratio(found: &Tensor, expected: &Tensor) -> f64 {
 
 /// `equal` for a [`difference`] up to [`ROUNDING`], otherwise the difference in percent.
 pub fn equality(difference: f64) -> String {
-    if difference <= ROUNDING {
-        "equal".into()
-    } else {
-        format!("{:.1} % apart", 100.0 * difference)
-    }
+    let percent = 100.0 * difference;
+    if difference <= ROUNDING { "equal".into() } else { format!("{percent:.1} % apart") }
 }
 
 /// A tensor's only number.
@@ -151,8 +148,7 @@ pub fn number(tensor: &Tensor) -> f64 {
 
 /// The bytes that one part of a step copied, event by event.
 pub fn copied(events: &[Event], step: Step) -> Vec<usize> {
-    let events = events.iter().filter(|event| event.step == step);
-    events.map(|event| event.bytes_copied).collect()
+    events.iter().filter(|event| event.step == step).map(|event| event.bytes_copied).collect()
 }
 
 /// The bytes that one part of a step copied in all.

@@ -3,7 +3,7 @@
 
 mod network;
 
-use super::spans::{Show, Span, at_once, busy};
+use super::spans::{Show, at_once, busy};
 use super::{parameters, synthetic_batch};
 use crate::models::{CLASSES, FEATURES};
 use anyhow::{Result, ensure};
@@ -102,17 +102,18 @@ fn equality(found: &Tensor, expected: &Tensor) -> Result<String> {
     Ok(format!("differ by up to {difference:.1e}"))
 }
 
-/// Prints where the parts are, how much memory each device needs, and which device works when.
 fn print(devices: &Devices, trained: &Trained, times: bool) -> Result<()> {
     let Trained { network: Network { module1, module2 }, step, peaks } = trained;
+    let begin = step.spans.first().map_or(Duration::ZERO, |(_, span)| span.start);
+    let ends = step.spans.iter().map(|(_, span)| span.start + span.duration);
+    let took = ends.max().unwrap_or_default().saturating_sub(begin);
     let devices = devices.iter().map(|device| {
         let parts = [module1, module2].into_iter().filter(|part| part.device == device);
-        let parameter_bytes =
-            parts.map(|part| parameters(&part.vs) * size_of::<f32>()).sum::<usize>();
+        let parameters = parts.map(|part| parameters(&part.vs)).sum::<usize>();
         let peak = peaks.get(&device).copied().unwrap_or(0);
         let busy = busy(&step.spans, device);
-        let share = busy.div_duration_f64(took(&step.spans));
-        (device.to_string(), parameter_bytes, peak, busy.as_secs_f64(), share)
+        let share = busy.div_duration_f64(took);
+        (device.to_string(), parameters * size_of::<f32>(), peak, busy.as_secs_f64(), share)
     });
     let spans = step.spans.iter().map(|(device, span)| {
         let [start, duration] = [span.start, span.duration].map(|time| time.as_secs_f64());
@@ -129,13 +130,6 @@ fn print(devices: &Devices, trained: &Trained, times: bool) -> Result<()> {
         at_once => at_once(&step.spans),
     };
     Ok(template::print(&template::environment()?, include_str!("model_parallel.jinja"), holes)?)
-}
-
-/// The time from the beginning of the first span to the end of the last.
-fn took(spans: &[Span]) -> Duration {
-    let ends = spans.iter().map(|(_, span)| span.start + span.duration);
-    let begin = spans.first().map_or(Duration::ZERO, |(_, span)| span.start);
-    ends.max().unwrap_or_default().saturating_sub(begin)
 }
 
 #[cfg(test)]

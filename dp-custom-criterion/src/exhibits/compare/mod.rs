@@ -27,7 +27,6 @@ pub use args::CompareArgs;
 
 const TEXT: &str = include_str!("compare.jinja");
 
-/// Trains with every method and prints what they need.
 pub fn compare(args: &CompareArgs) -> Result<()> {
     let runs = Runs::new(args)?;
     let run = |method: &Method| runs.run(*method, args.batch_size, args.steps);
@@ -42,7 +41,6 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
     Ok(())
 }
 
-/// What was measured, with the formula's numbers.
 fn numbers(measured: &[Measured], runs: &Runs<'_>) -> Value {
     let (batch_size, seq_len) = (runs.args.batch_size, runs.args.model.seq_len as usize);
     let (vocab_size, count) = (runs.vocab_size as usize, runs.args.devices.len());

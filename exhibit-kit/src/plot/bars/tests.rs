@@ -28,19 +28,17 @@ fn parts_are_drawn_to_scale_one_after_the_other() {
     let values = [[[30.0 * MIB, 90.0 * MIB], [60.0 * MIB, 0.0]], [[0.0, 0.0], [0.0, 15.5]]];
     let areas = read(&bars(&chart(&values)).unwrap()).areas;
     let tooltips: Vec<_> = areas.iter().map(|area| area.tooltip.as_str()).collect();
-    assert_eq!(
-        tooltips,
-        [
-            "method 0, cuda:0, parameters: 31457280 bytes",
-            "method 0, cuda:0, gradients: 94371840 bytes",
-            "method 0, cuda:1, parameters: 62914560 bytes",
-            "method 0, cuda:1, gradients: 0 bytes",
-            "method 1, cuda:0, parameters: 0 bytes",
-            "method 1, cuda:0, gradients: 0 bytes",
-            "method 1, cuda:1, parameters: 0 bytes",
-            "method 1, cuda:1, gradients: 15.5 bytes",
-        ]
-    );
+    let expected = [
+        "method 0, cuda:0, parameters: 31457280 bytes",
+        "method 0, cuda:0, gradients: 94371840 bytes",
+        "method 0, cuda:1, parameters: 62914560 bytes",
+        "method 0, cuda:1, gradients: 0 bytes",
+        "method 1, cuda:0, parameters: 0 bytes",
+        "method 1, cuda:0, gradients: 0 bytes",
+        "method 1, cuda:1, parameters: 0 bytes",
+        "method 1, cuda:1, gradients: 15.5 bytes",
+    ];
+    assert_eq!(tooltips, expected);
     let width = |index: usize| areas[index].right - areas[index].left;
     // Coordinates have two decimals.
     for (index, times) in [(1, 3.0), (2, 2.0), (3, 0.0)] {

@@ -11,32 +11,30 @@ fn chart(scale: Scale, series: &[Series]) -> Lines {
     Lines { title, x: axis("step"), y: axis("loss"), series: series.to_vec() }
 }
 
-/// The distances between the points of a curve: to the right, and up.
-fn distances(curve: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    curve.windows(2).map(|pair| (pair[1].0 - pair[0].0, pair[0].1 - pair[1].1)).collect()
+/// The distances between the points of a curve, to the right and up, are these multiples of the first.
+fn assert_distances(scale: Scale, points: &[(f64, f64)], multiples: [(f64, f64); 2]) {
+    let drawing = read(&lines(&chart(scale, &[series("a", points)])).unwrap());
+    let pairs = drawing.curves[0].windows(2);
+    let distances: Vec<_> =
+        pairs.map(|pair| (pair[1].0 - pair[0].0, pair[0].1 - pair[1].1)).collect();
+    let [a, b, c] = distances[..] else { panic!("not three distances") };
+    assert!(a.0 > 1.0 && a.1 < -1.0, "{a:?}");
+    // Coordinates have two decimals.
+    for (is, (right, up)) in [b, c].into_iter().zip(multiples) {
+        assert!((is.0 - right * a.0).abs() < 0.05 && (is.1 - up * a.1).abs() < 0.05, "{is:?}");
+    }
 }
 
 #[test]
 fn equal_differences_have_equal_lengths_on_a_linear_scale() {
     let points = [(0.0, 3.0), (10.0, 2.0), (20.0, 1.0), (60.0, 1.5)];
-    let drawing = read(&lines(&chart(Scale::Linear, &[series("a", &points)])).unwrap());
-    let [a, b, c] = distances(&drawing.curves[0])[..] else { panic!("not three distances") };
-    assert!(a.0 > 1.0 && a.1 < -1.0, "{a:?}");
-    // Coordinates have two decimals.
-    for (is, should) in [(b, a), (c, (4.0 * a.0, -0.5 * a.1))] {
-        assert!((is.0 - should.0).abs() < 0.05 && (is.1 - should.1).abs() < 0.05, "{is:?}");
-    }
+    assert_distances(Scale::Linear, &points, [(1.0, 1.0), (4.0, -0.5)]);
 }
 
 #[test]
 fn equal_ratios_have_equal_lengths_on_a_logarithmic_scale() {
     let points = [(1.0, 8.0), (10.0, 4.0), (100.0, 2.0), (1e4, 4.0)];
-    let drawing = read(&lines(&chart(Scale::Log, &[series("a", &points)])).unwrap());
-    let [a, b, c] = distances(&drawing.curves[0])[..] else { panic!("not three distances") };
-    assert!(a.0 > 1.0 && a.1 < -1.0, "{a:?}");
-    for (is, should) in [(b, a), (c, (2.0 * a.0, -a.1))] {
-        assert!((is.0 - should.0).abs() < 0.05 && (is.1 - should.1).abs() < 0.05, "{is:?}");
-    }
+    assert_distances(Scale::Log, &points, [(1.0, 1.0), (2.0, -1.0)]);
 }
 
 #[test]
@@ -63,8 +61,7 @@ fn a_chart_of_many_points_has_dots_for_single_ones_only() {
     let points: Vec<_> = (0..97).map(|x| (f64::from(x), 0.0)).collect();
     let circles = |curves: &[&[(f64, f64)]]| {
         let curves: Vec<_> = curves.iter().map(|points| series("a", points)).collect();
-        let svg = lines(&chart(Scale::Linear, &curves)).unwrap();
-        svg.matches("<circle").count()
+        lines(&chart(Scale::Linear, &curves)).unwrap().matches("<circle").count()
     };
     assert_eq!(circles(&[&points[..96]]), 96);
     assert_eq!(circles(&[&points[..]]), 0);
@@ -90,18 +87,13 @@ fn awkward_names_are_drawn_inside_the_card() {
 fn data_that_makes_no_chart_is_refused() {
     let refused = |scale, series: &[Series]| lines(&chart(scale, series)).unwrap_err().to_string();
     assert_eq!(refused(Scale::Linear, &[]), "series is empty, but must be a list of at least one");
-    assert_eq!(
-        refused(Scale::Linear, &[series("a", &[])]),
-        "series \"a\" is without a point, but must be a list of at least one"
-    );
-    assert_eq!(
-        refused(Scale::Linear, &[series("a", &[(0.0, 1.0), (1.0, f64::INFINITY)])]),
-        "y of point 1 of series \"a\" is inf, but must be a finite number"
-    );
-    assert_eq!(
-        refused(Scale::Log, &[series("a", &[(0.0, 1.0)])]),
-        "x of point 0 of series \"a\" is 0, but must be above 0 on a logarithmic axis"
-    );
+    let expected = "series \"a\" is without a point, but must be a list of at least one";
+    assert_eq!(refused(Scale::Linear, &[series("a", &[])]), expected);
+    let infinite = series("a", &[(0.0, 1.0), (1.0, f64::INFINITY)]);
+    let expected = "y of point 1 of series \"a\" is inf, but must be a finite number";
+    assert_eq!(refused(Scale::Linear, &[infinite]), expected);
+    let expected = "x of point 0 of series \"a\" is 0, but must be above 0 on a logarithmic axis";
+    assert_eq!(refused(Scale::Log, &[series("a", &[(0.0, 1.0)])]), expected);
     let curve = series("a", &[(1.0, 1.0)]);
     assert!(refused(Scale::Linear, &vec![curve; 10]).contains("at most nine"));
 }

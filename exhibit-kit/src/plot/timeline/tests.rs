@@ -26,14 +26,12 @@ fn spans_are_drawn_to_scale_from_the_first_one_on() {
     ];
     let areas = read(&timeline(&chart(&lanes)).unwrap()).areas;
     let tooltips: Vec<_> = areas.iter().map(|area| area.tooltip.as_str()).collect();
-    assert_eq!(
-        tooltips,
-        [
-            "cpu:0, backward: 200.000 ms, from 100.000 ms",
-            "cpu:0, forward: 100.000 ms, from 0.000 ms",
-            "cpu:1, forward: 50.000 ms, from 50.000 ms",
-        ]
-    );
+    let expected = [
+        "cpu:0, backward: 200.000 ms, from 100.000 ms",
+        "cpu:0, forward: 100.000 ms, from 0.000 ms",
+        "cpu:1, forward: 50.000 ms, from 50.000 ms",
+    ];
+    assert_eq!(tooltips, expected);
     let [backward, forward, other] = &areas[..] else { panic!("{} spans", areas.len()) };
     let unit = (forward.right - forward.left) / 100.0;
     // Coordinates have two decimals.
