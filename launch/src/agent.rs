@@ -4,6 +4,7 @@ mod link;
 
 use crate::args::Args;
 use crate::attempt::Attempt;
+use crate::attempt::seats::Seats;
 use crate::console::say;
 use crate::coordinator::listener::{self, Meeting};
 use crate::coordinator::{Coordinator, alone};
@@ -107,12 +108,13 @@ impl Agent<'_> {
                     self.tell(signals::stopped_by(signal));
                     return Ok(ExitCode::from(signals::exit_code(signal)));
                 }
-                Some(Event::Told(ToAgent::Start { placement, master_port })) => {
+                Some(Event::Told(ToAgent::Start { placement, master_port, waits })) => {
                     let ranks = self.supervisor.start(&placement, master_port)?;
                     let tell = |message| self.tell(message);
                     let place = (placement, master_port);
-                    if let Some(code) = code(&Attempt::watch(self.supervisor, &tell, place, ranks)?)
-                    {
+                    let seats = Seats::new(ranks.len() as u16, !waits);
+                    let attempt = Attempt::watch(self.supervisor, &tell, place, (ranks, seats))?;
+                    if let Some(code) = code(&attempt) {
                         return Ok(ExitCode::from(code));
                     }
                     self.tell(ToCoordinator::Gone);

@@ -54,7 +54,7 @@ impl<'a> Attempt<'a> {
         supervisor: &'a Supervisor<'a>,
         tell: &'a dyn Fn(ToCoordinator),
         (placement, master_port): (Placement, u16),
-        ranks: Vec<Rank>,
+        (ranks, seats): (Vec<Rank>, Seats),
     ) -> Result<Self> {
         let mut attempt = Attempt {
             supervisor,
@@ -62,7 +62,7 @@ impl<'a> Attempt<'a> {
             whole: placement.clone(),
             placement,
             master_port,
-            seats: Seats::new(ranks.len() as u16),
+            seats,
             phase: Phase::Running,
             ranks,
             failed: false,
@@ -117,7 +117,10 @@ impl<'a> Attempt<'a> {
                     say(earlier.reason);
                 }
             }
-            ToAgent::Done => self.done = true,
+            ToAgent::Done => {
+                self.done = true;
+                self.end_replacements();
+            }
             ToAgent::Notice => {
                 if let Phase::Running = self.phase {
                     self.tell_reasons();

@@ -162,10 +162,10 @@ fn perform(actions: Vec<Action>, ports: &mut Ports, tell: impl Fn(NodeId, ToAgen
     for action in actions {
         match action {
             Action::Tell(id, message) => tell(id, message),
-            Action::Start { placements, fixed_port } => {
+            Action::Start { placements, fixed_port, waits } => {
                 let master_port = choose(fixed_port)?;
                 for (id, placement) in placements {
-                    tell(id, ToAgent::Start { placement, master_port });
+                    tell(id, ToAgent::Start { placement, master_port, waits });
                 }
             }
             Action::Regroup { places, fixed_port, is_loss, reason } => {

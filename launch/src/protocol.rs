@@ -24,6 +24,9 @@
 //!                                       ←    Regroup    their new places
 //! TakesPart with the one in its place   →
 //!                                       ←    Regroup …
+//!                                       ←    Start      of a node that joins: its ranks wait
+//! TakesPart                             →
+//!                                       ←    Regroup …
 //! Succeeded                             →
 //!                                       ←    Done
 //! Beat      at any time, both ways
@@ -105,8 +108,9 @@ pub(crate) enum ToAgent {
     Welcome { host: String, launcher: String, heartbeat_timeout: u64 },
     /// Has no place in the job yet.
     Wait { reason: String },
-    /// Starts the ranks, with a MASTER_PORT that no generation before has had.
-    Start { placement: Placement, master_port: u16 },
+    /// Starts the ranks, with a MASTER_PORT that no generation before has had. Those that wait get their
+    /// places later, by `Regroup`.
+    Start { placement: Placement, master_port: u16, waits: bool },
     /// Gives the ranks of a claim new places, and replaces those that have failed.
     Regroup {
         placement: Placement,

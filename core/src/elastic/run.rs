@@ -6,7 +6,7 @@ use crate::distributed::{ProcessGroup, ProcessGroupOptions, init_process_group};
 use crate::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the ranks of a new generation wait for each other. One may be in the middle of an evaluation;
 /// of one that is gone, the launcher tells the others.
@@ -114,7 +114,12 @@ where
     E: From<Error>,
 {
     let (news, generation) = (launcher.news(), place.generation);
-    let is_over = || news.is_loss_after(generation);
+    let begin = Instant::now();
+    // If another generation follows, some may not come to this one any more.
+    let is_over = || {
+        let is_late = begin.elapsed() > NOTICE && news.is_later_than(generation);
+        news.is_loss_after(generation) || is_late
+    };
     let joined = ProcessGroup::in_an_elastic_job(place.env()?, options, join, is_over);
     let (result, is_lost) = match joined {
         Ok(None) => return Ok(None),

@@ -32,12 +32,10 @@ pub(crate) struct Claim {
 }
 
 impl Seats {
-    /// Ranks that have just been started, all with a place.
-    pub(crate) fn new(count: u16) -> Self {
-        let seat = |local_rank| {
-            let (runs, takes_part, has_place) = (true, false, true);
-            Seat { local_rank, tenant: 0, runs, takes_part, has_place }
-        };
+    /// Ranks that have just been started.
+    pub(crate) fn new(count: u16, has_place: bool) -> Self {
+        let (tenant, runs, takes_part) = (0, true, false);
+        let seat = |local_rank| Seat { local_rank, tenant, runs, takes_part, has_place };
         Seats { seats: (0..count).map(seat).collect(), claims: Vec::new(), answered: 0 }
     }
 

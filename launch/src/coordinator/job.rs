@@ -46,8 +46,8 @@ pub(crate) enum Action {
     /// Tell a node something.
     Tell(NodeId, ToAgent),
     /// Start the ranks of all these nodes, with a port for rank 0 that none has had before unless it
-    /// is fixed.
-    Start { placements: Vec<(NodeId, Placement)>, fixed_port: Option<u16> },
+    /// is fixed. Ranks that wait get their places later, beside others that run.
+    Start { placements: Vec<(NodeId, Placement)>, fixed_port: Option<u16>, waits: bool },
     /// Give the living ranks of these nodes new places, with a port like that.
     Regroup {
         places: Vec<(NodeId, Placement, Claim)>,
@@ -65,6 +65,8 @@ pub(crate) struct Job {
     group: Vec<NodeId>,
     /// How many of a node's ranks can be given new places while they run, if it has said so.
     taking_part: BTreeMap<NodeId, Claim>,
+    /// Those whose ranks start beside others that run.
+    coming: BTreeSet<NodeId>,
     /// Those that end by themselves.
     leaving: BTreeSet<NodeId>,
     /// When each was last heard of.
@@ -102,6 +104,7 @@ impl Job {
             nodes: BTreeMap::new(),
             group: Vec::new(),
             taking_part: BTreeMap::new(),
+            coming: BTreeSet::new(),
             leaving: BTreeSet::new(),
             heard: BTreeMap::new(),
             next_generation: 0,
@@ -181,6 +184,7 @@ impl Job {
         self.heard.remove(&id);
         let Some(node) = self.nodes.remove(&id) else { return };
         let was_leaving = self.leaving.remove(&id);
+        self.coming.remove(&id);
         let cause = Cause::new(name(rank, &node), kind, now);
         // A host that was stopped or cut off may find this when it is back.
         self.tell(id, ToAgent::End(End::because(cause.sentence())));
@@ -201,7 +205,9 @@ impl Job {
             Phase::Running { .. } if rank.is_none() || was_leaving => {}
             Phase::Running { asked, .. } => {
                 asked.remove(&id);
-                self.note(cause, now);
+                if !self.go_on_without_node(id, &cause) {
+                    self.note(cause, now);
+                }
             }
             Phase::Ending { nodes, again, .. } => {
                 nodes.remove(&id);
@@ -241,13 +247,16 @@ impl Job {
                     self.wait_for_ranks(false, now);
                 }
             }
-            (ToCoordinator::Stopped { reason, code }, phase) => {
+            (ToCoordinator::Stopped { reason, code }, _) => {
                 let kind = Kind::Stopped { reason, code };
                 let cause = Cause::new(name(rank, node), kind, now);
                 let has_part = rank.is_some() || self.group.is_empty();
                 let is_needed = has_part && !self.terms.may_leave(node);
                 self.leaving.insert(id);
-                match phase {
+                if rank.is_some() && !is_needed && self.go_on_without_node(id, &cause) {
+                    return;
+                }
+                match &mut self.phase {
                     Phase::Refused { .. } | Phase::Ending { again: false, .. } => {}
                     // Nobody else is to be told, and a failure that came before is the reason.
                     Phase::Ending { .. } if self.terms.alone() => {}

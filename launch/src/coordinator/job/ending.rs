@@ -66,6 +66,8 @@ impl Job {
 
     /// Ends the ranks on all nodes, for the same reason on each.
     pub(super) fn end(&mut self, cause: &Cause, again: bool, now: Instant) {
+        // Their ranks run as well.
+        self.group.extend(std::mem::take(&mut self.coming));
         let next = again.then(|| {
             let counts = self.counts(cause);
             self.restarts += u32::from(counts);

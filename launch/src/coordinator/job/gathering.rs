@@ -23,12 +23,14 @@ impl Job {
             }
             (Phase::Gathering { .. }, None) => self.start_if_complete(now),
             (Phase::Running { succeeded, causes, .. }, None)
-                if self.group.len() < usize::from(self.terms.own.nodes.max)
+                if self.group.len() + self.coming.len() < self.terms.own.nodes.max.into()
                     && succeeded.is_empty()
                     && causes.is_empty() =>
             {
-                let cause = Cause::new(name(None, &self.nodes[&id]), Kind::Joined, now);
-                self.end(&cause, true, now);
+                if !self.invite(id) {
+                    let cause = Cause::new(name(None, &self.nodes[&id]), Kind::Joined, now);
+                    self.end(&cause, true, now);
+                }
             }
             _ => {
                 let reason =
@@ -59,6 +61,7 @@ impl Job {
         }
         self.next_generation += 1;
         self.taking_part.clear();
+        self.coming.clear();
         self.group = placed.iter().map(|(id, _)| *id).collect();
         self.phase = Phase::Running {
             succeeded: BTreeSet::new(),
@@ -66,7 +69,11 @@ impl Job {
             decide_at: None,
             asked: BTreeSet::new(),
         };
-        self.actions.push(Action::Start { placements: placed, fixed_port: self.terms.fixed_port });
+        self.actions.push(Action::Start {
+            placements: placed,
+            fixed_port: self.terms.fixed_port,
+            waits: false,
+        });
     }
 
     fn refuse_all(&mut self, reason: String, now: Instant) {

@@ -80,3 +80,22 @@ fn a_group_that_fails_without_a_loss_is_made_anew_once() {
     assert_eq!(scene.generation(), (true, 4, vec![(0, 2), (2, 2)]));
     assert_eq!(scene.regrouped.len(), 1, "the second speaks of a generation that is over");
 }
+
+#[test]
+fn an_elastic_job_goes_on_without_a_node_that_is_lost_or_leaves_and_takes_in_one_that_joins() {
+    let mut scene = Scene::elastic(3, (1, 3));
+    (0..3).for_each(|id| scene.takes_part(id, 2, 0.5));
+    scene.lose(1, Loss::Closed, 1.0);
+    assert_eq!(scene.generation(), (true, 4, vec![(0, 2), (2, 2)]));
+    scene.join(3, 2.0);
+    assert_eq!(scene.group(), [3], "it starts its ranks beside the others");
+    assert_eq!(scene.regrouped.len(), 1);
+    scene.takes_part(3, 2, 2.5);
+    assert_eq!(scene.generation(), (false, 6, vec![(0, 2), (2, 2), (4, 2)]));
+    scene.stop(2, 3.0);
+    assert_eq!(scene.generation(), (true, 4, vec![(0, 2), (2, 2)]));
+    scene.gone(&[2], 3.5);
+    assert!(scene.nobody_was_told_to_end() && scene.started.len() == 2);
+    let restarts = scene.regrouped.iter().map(|(_, places)| places[0].1.restarts);
+    assert_eq!(restarts.max(), Some(0));
+}

@@ -43,12 +43,16 @@ enum Happening {
     Exchanged(Pid, u32, u64),
     /// An exchange fails for a rank, because another is gone.
     Fails(Pid, u32),
+    /// A rank has waited so long for the others of a generation.
+    Waits(Pid, u32),
     /// A rank has looked for a place for so long.
     LooksInVain(Pid, u32, u32),
     Kill,
     /// A rank cannot reach the others any more, which all run.
     Break,
     LoseHost,
+    StopHost,
+    JoinHost,
     Stall,
 }
 
@@ -78,6 +82,8 @@ struct Simulation {
     /// How many processes have ended, and which generations have failed without that.
     ended: usize,
     broken: BTreeSet<u32>,
+    /// How many there have been.
+    hosts: NodeId,
     /// The hosts that are lost.
     lost: BTreeSet<NodeId>,
     processes: Vec<Process>,
@@ -128,6 +134,7 @@ impl Simulation {
             nodes: BTreeMap::new(),
             ended: 0,
             broken: BTreeSet::new(),
+            hosts: count.into(),
             lost: BTreeSet::new(),
             processes: Vec::new(),
             groups: BTreeMap::new(),
@@ -179,9 +186,9 @@ impl Simulation {
         for action in actions {
             match action {
                 Action::Tell(id, message) => self.send(id, true, Happening::Agent(id, message)),
-                Action::Start { placements, .. } => {
+                Action::Start { placements, waits, .. } => {
                     for (id, placement) in placements {
-                        let start = ToAgent::Start { placement, master_port: 1 };
+                        let start = ToAgent::Start { placement, master_port: 1, waits };
                         self.send(id, true, Happening::Agent(id, start));
                     }
                 }
@@ -242,6 +249,7 @@ impl Simulation {
                 self.exchanged(pid, generation, number);
             }
             Happening::Fails(pid, generation) => self.fail(pid, generation),
+            Happening::Waits(pid, generation) => self.wait(pid, generation),
             Happening::LooksInVain(pid, generation, times) => self.look(pid, generation, times),
             Happening::Kill => {
                 if let Some(pid) = self.choose_living() {
@@ -255,13 +263,30 @@ impl Simulation {
                 }
             }
             Happening::LoseHost => {
-                let others: Vec<NodeId> = self.nodes.keys().copied().filter(|id| *id > 0).collect();
-                if let Some(id) = others.choose(&mut self.random).copied() {
+                if let Some(id) = self.choose_host() {
                     self.end_all(id);
                     self.nodes.remove(&id);
                     self.lost.insert(id);
                     self.send(id, false, Happening::Coordinator(id, Event::Lost(Loss::Closed)));
                 }
+            }
+            Happening::StopHost => {
+                if let Some(id) = self.choose_host() {
+                    let reason = "its launcher was stopped".to_owned();
+                    self.tell(id, ToCoordinator::Stopped { reason, code: 143 });
+                    self.end_all(id);
+                    self.nodes.remove(&id);
+                    self.tell(id, ToCoordinator::Gone);
+                    self.lost.insert(id);
+                }
+            }
+            Happening::JoinHost => {
+                let id = self.hosts;
+                self.hosts += 1;
+                let node = self.job.terms.own.clone();
+                let (host, launcher) = (format!("h{id}"), format!("h{id}"));
+                let node = super::Node { host, launcher, ..node };
+                self.send(id, false, Happening::Coordinator(id, Event::Joined(node)));
             }
             Happening::Stall => {
                 let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
@@ -274,6 +299,11 @@ impl Simulation {
         }
     }
 
+    /// Node 0 is not among them: the job ends with its launcher.
+    fn choose_host(&mut self) -> Option<NodeId> {
+        self.nodes.keys().copied().filter(|id| *id > 0).choose(&mut self.random)
+    }
+
     fn choose_living(&mut self) -> Option<Pid> {
         let lives = |pid: &Pid| self.processes[*pid].lives;
         (0..self.processes.len()).filter(lives).choose(&mut self.random)
@@ -282,7 +312,7 @@ impl Simulation {
     /// What a node's launcher does when it is told this.
     fn agent(&mut self, id: NodeId, message: ToAgent) {
         match message {
-            ToAgent::Start { placement, .. } => self.start(id, placement),
+            ToAgent::Start { placement, waits, .. } => self.start(id, placement, waits),
             ToAgent::Regroup { placement, claim, is_loss, .. } => {
                 self.regroup(id, placement, claim, is_loss);
             }
@@ -296,13 +326,15 @@ impl Simulation {
         }
     }
 
-    fn start(&mut self, id: NodeId, placement: Placement) {
+    fn start(&mut self, id: NodeId, placement: Placement, waits: bool) {
         let count = self.job.nodes[&id].ranks;
         let pids = (0..count).map(|local_rank| self.spawn(id, local_rank)).collect();
-        let seats = Seats::new(count);
+        let seats = Seats::new(count, !waits);
         self.nodes.insert(id, Node { seats, pids, placement, runs: true });
-        // All go on from a checkpoint.
-        self.safe = 0;
+        if !waits {
+            // All go on from a checkpoint.
+            self.safe = 0;
+        }
     }
 
     fn spawn(&mut self, node: NodeId, local_rank: u16) -> Pid {
@@ -405,6 +437,8 @@ fn after_any_kills_delays_and_partitions_all_ranks_train_together_or_the_job_has
         for _ in 0..it.random.random_range(1..12) {
             let happening = match it.random.random_range(0..20) {
                 0 => Happening::LoseHost,
+                4 => Happening::JoinHost,
+                5 => Happening::StopHost,
                 1 | 2 => Happening::Stall,
                 3 => Happening::Break,
                 _ => Happening::Kill,

@@ -28,6 +28,8 @@ pub(super) struct Process {
     newest: Option<u32>,
     /// The generation that it is in.
     pub(super) seated: Option<Seated>,
+    /// Whether it has not met the others there.
+    waits: bool,
     /// The one that it was in last.
     last: u32,
     /// The steps that its weights have had; `None` for one that has not met the others.
@@ -57,6 +59,7 @@ impl Process {
             places: VecDeque::new(),
             newest: None,
             seated: None,
+            waits: false,
             last: 0,
             steps: None,
         }
@@ -69,6 +72,18 @@ impl Simulation {
         if self.is_in(pid, generation) {
             self.leave(pid);
             self.next_place(pid);
+        }
+    }
+
+    /// A rank has waited so long for the others of a generation. If there is a later one, they may have gone on.
+    pub(super) fn wait(&mut self, pid: Pid, generation: u32) {
+        if !self.is_in(pid, generation) || !self.processes[pid].waits {
+            return;
+        }
+        if self.processes[pid].newest > Some(generation) {
+            self.fail(pid, generation);
+        } else {
+            self.after(NOTICE_OF_RANKS, Happening::Waits(pid, generation));
         }
     }
 
@@ -118,7 +133,8 @@ impl Simulation {
         };
         let generation = place.generation;
         process.seated = Some(place);
-        process.last = generation;
+        (process.waits, process.last) = (true, generation);
+        self.after(NOTICE_OF_RANKS, Happening::Waits(pid, generation));
         let wait = self.soon();
         self.after(wait, Happening::Arrives(pid, generation, 0));
     }
@@ -200,6 +216,7 @@ impl Simulation {
         let all_have_ended = group.ended == group.world_size;
         let members: Vec<Pid> = group.members.values().copied().collect();
         if number == 0 {
+            self.processes[pid].waits = false;
             // The weights come from one that has the newest, and may have gone on meanwhile only by none.
             let newest = members.iter().filter_map(|pid| self.processes[*pid].steps).max();
             self.processes[pid].steps = newest.or(Some(0));
