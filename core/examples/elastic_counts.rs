@@ -6,20 +6,20 @@
 //! ```
 //!
 //! Kill a rank meanwhile: `pkill -KILL --newest elastic_counts`. With a directory as the second argument, each
-//! process writes the time of each of its steps to a file there.
+//! process writes the time of each of its steps to a file there, and `touch DIR.enough` ends the training.
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{Write, sink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{env, process};
 use tch::{Device, Kind, Tensor, nn};
 use tch_parallel::checkpoint::Training;
 use tch_parallel::data::{DistributedSampler, Sampler};
 use tch_parallel::distributed::{
-    DeviceChoice, DistributedDataParallel, ProcessGroupOptions, record,
+    DeviceChoice, DistributedDataParallel, ProcessGroup, ProcessGroupOptions, record,
 };
 use tch_parallel::elastic::{self, State};
 use tch_parallel::optim::{Sgd, SgdOptions};
@@ -42,12 +42,12 @@ fn main() -> Result<()> {
 fn count() -> Result<()> {
     let mut arguments = env::args().skip(1);
     let epochs: u64 = arguments.next().as_deref().unwrap_or("10").parse()?;
-    let mut times: Box<dyn Write> = match arguments.next() {
-        Some(directory) => {
-            Box::new(File::create(Path::new(&directory).join(process::id().to_string()))?)
-        }
+    let directory = arguments.next().map(PathBuf::from);
+    let mut times: Box<dyn Write> = match &directory {
+        Some(directory) => Box::new(File::create(directory.join(process::id().to_string()))?),
         None => Box::new(sink()),
     };
+    let enough = directory.unwrap_or_default().with_extension("enough");
 
     let mut vs = nn::VarStore::new(Device::Cpu);
     let counts = vs.root().zeros("counts", &[SAMPLES as i64]);
@@ -65,7 +65,7 @@ fn count() -> Result<()> {
 
     let options = ProcessGroupOptions { device: DeviceChoice::Cpu, ..Default::default() };
     // ANCHOR: run
-    elastic::run(options, &mut state, |group, state| {
+    let epochs = elastic::run(options, &mut state, |group, state| {
         let (rank, ranks) = (group.rank(), group.world_size());
         let model = DistributedDataParallel::new(&counts, state.training.vs, group)?;
         let sampler = DistributedSampler::new(group, 0);
@@ -74,7 +74,7 @@ fn count() -> Result<()> {
             "process {} is rank {rank} of {ranks}, from sample {samples} of epoch {epoch} on",
             process::id()
         );
-        while state.progress.epoch < epochs {
+        while state.progress.epoch < epochs && !exists(&enough, group)? {
             let Progress { epoch, samples } = state.progress;
             for batch in sampler.indices_after(SAMPLES, epoch, samples)?.chunks(BATCH / ranks) {
                 let batch: Vec<_> = batch.iter().map(|&sample| sample as i64).collect();
@@ -94,7 +94,7 @@ fn count() -> Result<()> {
             }
             state.progress = Progress { epoch: epoch + 1, samples: 0 };
         }
-        anyhow::Ok(())
+        anyhow::Ok(state.progress.epoch)
     })?;
     // ANCHOR_END: run
 
@@ -105,4 +105,11 @@ fn count() -> Result<()> {
     );
     println!("process {}: every sample counts {most} times", process::id());
     Ok(())
+}
+
+/// Whether rank 0 finds this file.
+fn exists(file: &Path, group: &ProcessGroup) -> Result<bool> {
+    let mut found = file.exists();
+    group.broadcast_object(&mut found, 0)?;
+    Ok(found)
 }

@@ -96,8 +96,8 @@ impl<'a> Supervisor<'a> {
         rank::set_variables(&mut command, self.args, variables);
         let rank = placement.rank(local_rank);
         let generation = placement.generation;
-        let restarts = self.args.max_restarts > 0;
-        let socket = self.error_files.socket(generation, local_rank).filter(|_| restarts);
+        let goes_on = self.args.max_restarts > 0 || self.args.nnodes.elastic();
+        let socket = self.error_files.socket(generation, local_rank).filter(|_| goes_on);
         let sender = self.sender.clone();
         let hear = move |said| {
             // Fails only when the launcher is about to end anyway.

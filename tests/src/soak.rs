@@ -165,6 +165,11 @@ pub const LINES: &[Line] = &[
         .goal("the others' next step in under 0.3 s; every sample counts once; nothing stays behind")
         .within(300)
         .times(20),
+    Line::new("replaced-hosts", replaced::hosts)
+        .fault("elastic 1:3: kill -9 of all processes of one host, which comes again, twice, elastic::run")
+        .goal("the others' next step in under 1 s; every sample counts once")
+        .within(1_000)
+        .times(20),
     Line::new("elastic", elastic::nodes_come_and_go)
         .fault("elastic 1:3: a node killed, a node added, a node killed again")
         .goal("trains on in under 10 s each time; every sample of an epoch once")

@@ -72,6 +72,11 @@ fn an_elastic_job_loses_no_sample_when_nodes_come_and_go() -> Result<()> {
 }
 
 #[test]
+fn killed_hosts_come_again_while_the_others_go_on_and_every_sample_counts_once() -> Result<()> {
+    holds("replaced-hosts")
+}
+
+#[test]
 fn nodes_may_have_different_numbers_of_ranks() -> Result<()> {
     holds("uneven-nodes")
 }

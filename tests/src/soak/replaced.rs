@@ -12,8 +12,8 @@ const RANKS: usize = 4;
 /// How often ranks are killed in one job.
 const KILLS: usize = 5;
 
-/// Each takes some hundredths of a second.
-const EPOCHS: &str = "150";
+/// How often a host is.
+const HOSTS: usize = 2;
 
 /// After this time a step was done without those that were killed.
 const LATE: Duration = Duration::from_secs(1);
@@ -23,6 +23,9 @@ const LAST: u64 = 1 << 17;
 
 /// Where each process writes its steps.
 pub const STEPS: &str = "steps";
+
+/// Appears when the training may end.
+const ENOUGH: &str = "steps.enough";
 
 /// More threads and descriptors than a rank has, and fewer than if each generation left one behind.
 const MOST: [(&str, usize); 2] = [("task", 15), ("fd", 60)];
@@ -37,51 +40,91 @@ struct Step {
 pub(super) fn replaced(trial: &mut Trial) -> Result<Duration> {
     let job = Job::new()?;
     fs::create_dir(job.path(STEPS))?;
-    let program = example("elastic_counts", [EPOCHS, STEPS])?;
     let flags = ["-n", &RANKS.to_string(), "--max-restarts", "1000"];
-    let mut launcher = job.start(launch_with(&flags, &program)?)?;
-    let (mut longest, mut kills) = (Duration::ZERO, 0);
-    while kills < KILLS {
-        let all = || match ranks(&job, RANKS)? {
-            Some(ranks) => Ok(Some(Some(ranks))),
-            None => Ok(launcher.has_ended()?.then_some(None)),
-        };
-        // It ends by itself if it is fast.
-        let Some(ranks) = job.until("all ranks have taken a step together", all)? else { break };
+    let mut launcher = job.start(launch_with(&flags, &program()?)?)?;
+    let mut longest = Duration::ZERO;
+    for _ in 0..KILLS {
+        let all = all_train(&job, RANKS)?;
         sleep(Duration::from_millis(trial.rng.random_range(0..400)));
         let count = trial.rng.random_range(1..=2);
-        let victims = ranks.iter().copied().choose_multiple(&mut trial.rng, count);
-        let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-        for victim in &victims {
-            // It may have ended.
-            let _ = kill(*victim, Signal::SIGKILL);
-        }
-        for survivor in ranks.iter().filter(|rank| !victims.contains(rank)) {
-            let next = || {
-                // Not one that all had exchanged before.
-                let is_next = |it: &Step| it.at > now && (it.ranks < RANKS || it.at > now + LATE);
-                let next = steps(&job, *survivor)?.into_iter().find(is_next).map(|step| step.at);
-                if next.is_none() && launcher.has_ended()? { Ok(Some(now)) } else { Ok(next) }
-            };
-            longest = longest.max(job.until("a survivor takes a step", next)? - now);
-        }
-        kills += 1;
+        let victims = all.iter().copied().choose_multiple(&mut trial.rng, count);
+        let others: Vec<_> = all.into_iter().filter(|rank| !victims.contains(rank)).collect();
+        let begin = now()?;
+        victims.iter().try_for_each(|victim| kill(*victim, Signal::SIGKILL))?;
+        longest = longest.max(next_step(&job, begin, &others, RANKS)?);
     }
-    for rank in ranks(&job, RANKS)?.unwrap_or_default() {
+    for rank in all_train(&job, RANKS)? {
         for (what, most) in MOST {
             let count = fs::read_dir(format!("/proc/{rank}/{what}")).map_or(0, Iterator::count);
-            ensure!(count < most, "a survivor of {kills} kills has {count} entries in {what}");
+            ensure!(count < most, "a survivor has {count} entries in {what}");
         }
     }
+    File::create(job.path(ENOUGH))?;
     let ended = launcher.wait()?;
     trial.log = ended.to_string();
-    let ended = ended.expect_success()?;
-    let counted: Vec<_> =
-        ended.stdout.lines().filter_map(|line| line.split_once("every ")).collect();
-    let right = format!("sample counts {EPOCHS} times");
-    ensure!(!counted.is_empty() && counted.iter().all(|(_, counts)| *counts == right), "{ended}");
-    ensure!(kills > 0, "it ended before a rank was killed");
+    expect_counts(&[ended.expect_success()?])?;
     Ok(longest)
+}
+
+/// A host is killed at a random moment, and comes again. Returns the longest time until all others had done
+/// another step.
+pub(super) fn hosts(trial: &mut Trial) -> Result<Duration> {
+    let per_node = trial.size.ranks_per_node;
+    let all = NODES * per_node;
+    let victims = [(); HOSTS].map(|()| trial.rng.random_range(1..NODES));
+    Cluster::with(NODES, &mut trial.log, |cluster| {
+        fs::create_dir(cluster.job.path(STEPS))?;
+        for host in 0..NODES {
+            elastic::start(cluster, host, per_node, &program()?)?;
+        }
+        let mut longest = Duration::ZERO;
+        for victim in victims {
+            let mut others = all_train(&cluster.job, all)?;
+            let there = cluster.hosts.processes(victim)?;
+            others.retain(|rank| !there.contains(rank));
+            let begin = now()?;
+            elastic::leave(cluster, victim)?;
+            longest = longest.max(next_step(&cluster.job, begin, &others, all)?);
+            elastic::start(cluster, victim, per_node, &program()?)?;
+        }
+        all_train(&cluster.job, all)?;
+        File::create(cluster.job.path(ENOUGH))?;
+        expect_counts(&cluster.succeeds()?)?;
+        Ok(longest)
+    })
+}
+
+fn program() -> Result<Command> {
+    example("elastic_counts", ["1000000", STEPS])
+}
+
+fn now() -> Result<Duration> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?)
+}
+
+/// Waits until so many ranks have taken a step together.
+fn all_train(job: &Job, count: usize) -> Result<Vec<Pid>> {
+    job.until("all ranks have taken a step together", || ranks(job, count))
+}
+
+/// How long it takes until each of these ranks has taken a step without some of the `before`.
+fn next_step(job: &Job, begin: Duration, ranks: &[Pid], before: usize) -> Result<Duration> {
+    let mut longest = Duration::ZERO;
+    for rank in ranks {
+        let next = || {
+            // Not one that all had exchanged before.
+            let is_next = |it: &Step| it.at > begin && (it.ranks < before || it.at > begin + LATE);
+            Ok(steps(job, *rank)?.into_iter().find(is_next).map(|step| step.at))
+        };
+        longest = longest.max(job.until("a survivor takes a step", next)? - begin);
+    }
+    Ok(longest)
+}
+
+fn expect_counts(ends: &[Ended]) -> Result<()> {
+    let lines = ends.iter().flat_map(|ended| ended.stdout.lines());
+    ensure!(lines.filter(|line| line.contains(": every sample counts ")).count() > 0, "{ends:?}");
+    Ok(())
 }
 
 /// The ranks, if `count` are there and the last step of each was one with all.
