@@ -49,6 +49,16 @@ struct c10d_call {
   int64_t timeout_ms;
   // Whether the caller goes on meanwhile; otherwise it is about to wait.
   bool async;
+  // For a collective that has one: the rank from or to which it goes, and the number of the reduction.
+  int root;
+  uint8_t op;
+};
+
+// What c10d_collective does.
+enum {
+  C10D_ALL_REDUCE, C10D_BROADCAST, C10D_REDUCE, C10D_ALL_GATHER, C10D_ALL_GATHER_INTO_TENSOR, C10D_ALL_GATHER_PARTS,
+  C10D_GATHER, C10D_SCATTER, C10D_REDUCE_SCATTER, C10D_REDUCE_SCATTER_TENSOR, C10D_REDUCE_SCATTER_PARTS,
+  C10D_ALL_TO_ALL, C10D_BARRIER,
 };
 
 // A message to or from `peer`.

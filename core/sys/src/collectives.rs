@@ -4,6 +4,7 @@ use crate::arguments::{c_rank, milliseconds, pointer, pointers};
 use crate::error::{check, created};
 use crate::{Error, ProcessGroup, Result, Work, ffi};
 use std::ptr::null_mut;
+use std::slice::from_ref;
 use std::time::Duration;
 use tch::Tensor;
 
@@ -43,8 +44,37 @@ pub struct Call {
 
 impl From<Call> for ffi::Call {
     fn from(call: Call) -> ffi::Call {
-        ffi::Call { timeout_ms: call.timeout.map_or(-1, milliseconds), is_async: call.is_async }
+        let timeout_ms = call.timeout.map_or(-1, milliseconds);
+        ffi::Call { timeout_ms, is_async: call.is_async, root: 0, op: ReduceOp::Sum as u8 }
     }
+}
+
+impl Call {
+    fn rooted(self, root: usize) -> ffi::Call {
+        ffi::Call { root: c_rank(root), ..self.into() }
+    }
+
+    fn reducing(self, op: ReduceOp) -> ffi::Call {
+        ffi::Call { op: op as u8, ..self.into() }
+    }
+}
+
+/// As numbered in c10d.h.
+#[repr(u8)]
+enum Collective {
+    AllReduce,
+    Broadcast,
+    Reduce,
+    AllGather,
+    AllGatherIntoTensor,
+    AllGatherParts,
+    Gather,
+    Scatter,
+    ReduceScatter,
+    ReduceScatterTensor,
+    ReduceScatterParts,
+    AllToAll,
+    Barrier,
 }
 
 /// A message of a [batch](ProcessGroup::batch).
@@ -66,37 +96,24 @@ pub struct Message<'a> {
 impl ProcessGroup {
     /// Reduces `tensor` over all ranks, in place on every rank.
     pub fn all_reduce(&self, tensor: &Tensor, op: ReduceOp, call: Call) -> Result<Work> {
-        self.start(|group, out| {
-            // SAFETY: `tensor` lives through the call; the work keeps a reference of its own.
-            unsafe { ffi::c10d_all_reduce(group, pointer(tensor), op as u8, call.into(), out) }
-        })
+        self.collective(Collective::AllReduce, &[], from_ref(tensor), call.reducing(op))
     }
 
     /// Copies rank `root`'s `tensor` into every other rank's.
     pub fn broadcast(&self, tensor: &Tensor, root: usize, call: Call) -> Result<Work> {
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_broadcast(group, pointer(tensor), c_rank(root), call.into(), out) }
-        })
+        self.collective(Collective::Broadcast, &[], from_ref(tensor), call.rooted(root))
     }
 
     /// Reduces `tensor` over all ranks into rank `root`'s; the other ranks' are undefined
     /// afterwards.
     pub fn reduce(&self, tensor: &Tensor, root: usize, op: ReduceOp, call: Call) -> Result<Work> {
-        let (root, op) = (c_rank(root), op as u8);
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_reduce(group, pointer(tensor), root, op, call.into(), out) }
-        })
+        let call = ffi::Call { root: c_rank(root), ..call.reducing(op) };
+        self.collective(Collective::Reduce, &[], from_ref(tensor), call)
     }
 
     /// Copies rank r's `input` into `outputs[r]` on every rank.
     pub fn all_gather(&self, outputs: &[Tensor], input: &Tensor, call: Call) -> Result<Work> {
-        let mut outputs = pointers(outputs);
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_all_gather(group, outputs.list(), pointer(input), call.into(), out) }
-        })
+        self.collective(Collective::AllGather, outputs, from_ref(input), call.into())
     }
 
     /// Copies rank r's `input` into part r of `output` on every rank.
@@ -106,11 +123,8 @@ impl ProcessGroup {
         input: &Tensor,
         call: Call,
     ) -> Result<Work> {
-        let (output, input) = (pointer(output), pointer(input));
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_all_gather_into_tensor(group, output, input, call.into(), out) }
-        })
+        let (output, input) = (from_ref(output), from_ref(input));
+        self.collective(Collective::AllGatherIntoTensor, output, input, call.into())
     }
 
     /// Copies rank r's `input` into rank `root`'s `outputs[r]`; the other ranks have no outputs.
@@ -121,11 +135,7 @@ impl ProcessGroup {
         root: usize,
         call: Call,
     ) -> Result<Work> {
-        let (mut outputs, input, root) = (pointers(outputs), pointer(input), c_rank(root));
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_gather(group, outputs.list(), input, root, call.into(), out) }
-        })
+        self.collective(Collective::Gather, outputs, from_ref(input), call.rooted(root))
     }
 
     /// Copies rank `root`'s `inputs[r]` into rank r's `output`; the other ranks have no inputs.
@@ -136,11 +146,7 @@ impl ProcessGroup {
         root: usize,
         call: Call,
     ) -> Result<Work> {
-        let (output, mut inputs, root) = (pointer(output), pointers(inputs), c_rank(root));
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_scatter(group, output, inputs.list(), root, call.into(), out) }
-        })
+        self.collective(Collective::Scatter, from_ref(output), inputs, call.rooted(root))
     }
 
     /// Reduces all ranks' `inputs[r]` into rank r's `output`.
@@ -151,11 +157,7 @@ impl ProcessGroup {
         op: ReduceOp,
         call: Call,
     ) -> Result<Work> {
-        let (output, mut inputs, op) = (pointer(output), pointers(inputs), op as u8);
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_reduce_scatter(group, output, inputs.list(), op, call.into(), out) }
-        })
+        self.collective(Collective::ReduceScatter, from_ref(output), inputs, call.reducing(op))
     }
 
     /// Reduces part r of all ranks' `input` into rank r's `output`.
@@ -166,11 +168,8 @@ impl ProcessGroup {
         op: ReduceOp,
         call: Call,
     ) -> Result<Work> {
-        let (output, input, op) = (pointer(output), pointer(input), op as u8);
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_reduce_scatter_tensor(group, output, input, op, call.into(), out) }
-        })
+        let (output, input) = (from_ref(output), from_ref(input));
+        self.collective(Collective::ReduceScatterTensor, output, input, call.reducing(op))
     }
 
     /// Like [`all_gather_into_tensor`](Self::all_gather_into_tensor), where rank r's values are those of
@@ -185,13 +184,7 @@ impl ProcessGroup {
         if outputs.len() != inputs.len() {
             return Err(Error::misuse("all_gather_parts takes as many outputs as inputs"));
         }
-        let (mut outputs, mut inputs) = (pointers(outputs), pointers(inputs));
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe {
-                ffi::c10d_all_gather_parts(group, outputs.list(), inputs.list(), call.into(), out)
-            }
-        })
+        self.collective(Collective::AllGatherParts, outputs, inputs, call.into())
     }
 
     /// Like [`reduce_scatter_tensor`](Self::reduce_scatter_tensor), where the values for rank r are part r
@@ -204,13 +197,8 @@ impl ProcessGroup {
         op: ReduceOp,
         call: Call,
     ) -> Result<Work> {
-        let (output, mut inputs, op) = (pointer(output), pointers(inputs), op as u8);
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe {
-                ffi::c10d_reduce_scatter_parts(group, output, inputs.list(), op, call.into(), out)
-            }
-        })
+        let (parts, output) = (Collective::ReduceScatterParts, from_ref(output));
+        self.collective(parts, output, inputs, call.reducing(op))
     }
 
     /// Copies this rank's `inputs[r]` into rank r's output for this rank.
@@ -218,11 +206,7 @@ impl ProcessGroup {
         if outputs.len() != inputs.len() {
             return Err(Error::misuse("all_to_all takes as many outputs as inputs"));
         }
-        let (mut outputs, mut inputs) = (pointers(outputs), pointers(inputs));
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_all_to_all(group, outputs.list(), inputs.list(), call.into(), out) }
-        })
+        self.collective(Collective::AllToAll, outputs, inputs, call.into())
     }
 
     /// Copies part r of this rank's `input` into this rank's part of rank r's `output`. The parts
@@ -236,7 +220,7 @@ impl ProcessGroup {
         call: Call,
     ) -> Result<Work> {
         self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
+            // SAFETY: as in `collective`.
             unsafe {
                 ffi::c10d_all_to_all_single(
                     group,
@@ -255,16 +239,13 @@ impl ProcessGroup {
 
     /// Finishes when every rank has arrived.
     pub fn barrier(&self, call: Call) -> Result<Work> {
-        self.start(|group, out| {
-            // SAFETY: `out` lives through the call.
-            unsafe { ffi::c10d_barrier(group, call.into(), out) }
-        })
+        self.collective(Collective::Barrier, &[], &[], call.into())
     }
 
     /// Sends `tensor` to one rank, which must receive with the same tag.
     pub fn send(&self, tensor: &Tensor, destination: usize, tag: i32) -> Result<Work> {
         self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
+            // SAFETY: as in `collective`.
             unsafe { ffi::c10d_send(group, pointer(tensor), c_rank(destination), tag, out) }
         })
     }
@@ -272,7 +253,7 @@ impl ProcessGroup {
     /// Receives from one rank into `tensor`.
     pub fn recv(&self, tensor: &Tensor, source: usize, tag: i32) -> Result<Work> {
         self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
+            // SAFETY: as in `collective`.
             unsafe { ffi::c10d_recv(group, pointer(tensor), c_rank(source), tag, out) }
         })
     }
@@ -281,7 +262,7 @@ impl ProcessGroup {
     /// Gloo only.
     pub fn recv_any(&self, tensor: &Tensor, tag: i32) -> Result<Work> {
         self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
+            // SAFETY: as in `collective`.
             unsafe { ffi::c10d_recv_any(group, pointer(tensor), tag, out) }
         })
     }
@@ -323,6 +304,21 @@ impl ProcessGroup {
         let group = self.pointer();
         // SAFETY: `tensors` live through the call, which ends when all is copied.
         check(unsafe { ffi::c10d_broadcast_coalesced(group, tensors.list(), buffer_size, root) })
+    }
+
+    fn collective(
+        &self,
+        collective: Collective,
+        outputs: &[Tensor],
+        inputs: &[Tensor],
+        call: ffi::Call,
+    ) -> Result<Work> {
+        let (mut outputs, mut inputs) = (pointers(outputs), pointers(inputs));
+        self.start(|group, out| {
+            let (number, outputs, inputs) = (collective as u8, outputs.list(), inputs.list());
+            // SAFETY: the tensors live through the call; the work keeps references of its own.
+            unsafe { ffi::c10d_collective(group, number, outputs, inputs, call, out) }
+        })
     }
 
     fn start(

@@ -50,6 +50,8 @@ pub(crate) struct Status {
 pub(crate) struct Call {
     pub(crate) timeout_ms: i64,
     pub(crate) is_async: bool,
+    pub(crate) root: c_int,
+    pub(crate) op: u8,
 }
 
 #[repr(C)]
@@ -193,34 +195,11 @@ functions! {
         like: *mut Tensor, out: Out<Tensor>) -> Status;
     fn c10d_process_group_free(group: *mut ProcessGroup);
 
-    fn c10d_all_reduce(group: *mut ProcessGroup, tensor: *mut Tensor, op: u8, call: Call,
-        out: Out<Work>) -> Status;
-    fn c10d_broadcast(group: *mut ProcessGroup, tensor: *mut Tensor, root: c_int, call: Call,
-        out: Out<Work>) -> Status;
-    fn c10d_reduce(group: *mut ProcessGroup, tensor: *mut Tensor, root: c_int, op: u8, call: Call,
-        out: Out<Work>) -> Status;
-    fn c10d_all_gather(group: *mut ProcessGroup, outputs: Tensors, input: *mut Tensor, call: Call,
-        out: Out<Work>) -> Status;
-    fn c10d_all_gather_into_tensor(group: *mut ProcessGroup, output: *mut Tensor,
-        input: *mut Tensor, call: Call, out: Out<Work>) -> Status;
-    fn c10d_gather(group: *mut ProcessGroup, outputs: Tensors, input: *mut Tensor, root: c_int,
+    fn c10d_collective(group: *mut ProcessGroup, collective: u8, outputs: Tensors, inputs: Tensors,
         call: Call, out: Out<Work>) -> Status;
-    fn c10d_scatter(group: *mut ProcessGroup, output: *mut Tensor, inputs: Tensors, root: c_int,
-        call: Call, out: Out<Work>) -> Status;
-    fn c10d_reduce_scatter(group: *mut ProcessGroup, output: *mut Tensor, inputs: Tensors, op: u8,
-        call: Call, out: Out<Work>) -> Status;
-    fn c10d_reduce_scatter_tensor(group: *mut ProcessGroup, output: *mut Tensor, input: *mut Tensor,
-        op: u8, call: Call, out: Out<Work>) -> Status;
-    fn c10d_all_gather_parts(group: *mut ProcessGroup, outputs: Tensors, inputs: Tensors,
-        call: Call, out: Out<Work>) -> Status;
-    fn c10d_reduce_scatter_parts(group: *mut ProcessGroup, output: *mut Tensor, inputs: Tensors,
-        op: u8, call: Call, out: Out<Work>) -> Status;
-    fn c10d_all_to_all(group: *mut ProcessGroup, outputs: Tensors, inputs: Tensors, call: Call,
-        out: Out<Work>) -> Status;
     fn c10d_all_to_all_single(group: *mut ProcessGroup, output: *mut Tensor, input: *mut Tensor,
         output_splits: *const i64, output_count: usize, input_splits: *const i64,
         input_count: usize, call: Call, out: Out<Work>) -> Status;
-    fn c10d_barrier(group: *mut ProcessGroup, call: Call, out: Out<Work>) -> Status;
     fn c10d_monitored_barrier(group: *mut ProcessGroup, timeout_ms: i64,
         wait_all_ranks: bool) -> Status;
     fn c10d_broadcast_coalesced(group: *mut ProcessGroup, tensors: Tensors, buffer_size: usize,
