@@ -2,6 +2,7 @@
 
 use crate::arguments::{c_rank, milliseconds, pointer, pointers};
 use crate::error::{check, created};
+use crate::owned::Owned;
 use crate::{Error, ProcessGroup, Result, Work, ffi};
 use std::ptr::null_mut;
 use std::slice::from_ref;
@@ -220,7 +221,7 @@ impl ProcessGroup {
         call: Call,
     ) -> Result<Work> {
         self.start(|group, out| {
-            // SAFETY: as in `collective`.
+            // SAFETY: the splits are as many as it is told.
             unsafe {
                 ffi::c10d_all_to_all_single(
                     group,
@@ -244,52 +245,45 @@ impl ProcessGroup {
 
     /// Sends `tensor` to one rank, which must receive with the same tag.
     pub fn send(&self, tensor: &Tensor, destination: usize, tag: i32) -> Result<Work> {
-        self.start(|group, out| {
-            // SAFETY: as in `collective`.
-            unsafe { ffi::c10d_send(group, pointer(tensor), c_rank(destination), tag, out) }
-        })
+        let destination = c_rank(destination);
+        self.start(|group, out| ffi::c10d_send(group, pointer(tensor), destination, tag, out))
     }
 
     /// Receives from one rank into `tensor`.
     pub fn recv(&self, tensor: &Tensor, source: usize, tag: i32) -> Result<Work> {
-        self.start(|group, out| {
-            // SAFETY: as in `collective`.
-            unsafe { ffi::c10d_recv(group, pointer(tensor), c_rank(source), tag, out) }
-        })
+        let source = c_rank(source);
+        self.start(|group, out| ffi::c10d_recv(group, pointer(tensor), source, tag, out))
     }
 
     /// Receives into `tensor` from the rank that sends first; [`Work::source_rank`] then says which.
     /// Gloo only.
     pub fn recv_any(&self, tensor: &Tensor, tag: i32) -> Result<Work> {
-        self.start(|group, out| {
-            // SAFETY: as in `collective`.
-            unsafe { ffi::c10d_recv_any(group, pointer(tensor), tag, out) }
-        })
+        self.start(|group, out| ffi::c10d_recv_any(group, pointer(tensor), tag, out))
     }
 
     /// Starts several messages as one, and returns the work of each, in the same order.
     pub fn batch(&self, messages: &[Message<'_>]) -> Result<Vec<Work>> {
-        let message = |message: &Message<'_>| ffi::Message {
+        let messages = messages.iter().map(|message| ffi::Message {
             tensor: pointer(message.tensor),
             peer: c_rank(message.peer),
             tag: message.tag,
             is_send: message.is_send,
-        };
-        let messages: Vec<_> = messages.iter().map(message).collect();
+        });
+        let messages: Vec<_> = messages.collect();
         let mut works = vec![null_mut(); messages.len()];
         let (first, count) = (messages.as_ptr(), messages.len());
-        // SAFETY: the messages, with their tensors, and `works`, which has room for as many, live
-        // through the call.
+        // SAFETY: there is room for as many works as there are messages.
         check(unsafe { ffi::c10d_batch(self.pointer(), first, count, works.as_mut_ptr()) })?;
-        works.into_iter().map(Work::new).collect()
+        // SAFETY: the call has made each and given up ownership of it.
+        let handles = works.into_iter().map(|work| unsafe { Owned::new(work) });
+        handles.map(|work| Ok(Work { handle: work.ok_or_else(Error::no_handle)? })).collect()
     }
 
     /// A barrier that rank 0 watches: its error names the ranks that did not arrive in time. Gloo
     /// only. Blocks.
     pub fn monitored_barrier(&self, timeout: Duration, wait_all_ranks: bool) -> Result<()> {
         let timeout = milliseconds(timeout);
-        // SAFETY: the group is valid, and the other arguments are plain values.
-        check(unsafe { ffi::c10d_monitored_barrier(self.pointer(), timeout, wait_all_ranks) })
+        check(ffi::c10d_monitored_barrier(self.pointer(), timeout, wait_all_ranks))
     }
 
     /// Copies all of rank `root`'s `tensors` into every other rank's, packed into buffers of
@@ -300,10 +294,8 @@ impl ProcessGroup {
         buffer_size: usize,
         root: usize,
     ) -> Result<()> {
-        let (mut tensors, root) = (pointers(tensors), c_rank(root));
-        let group = self.pointer();
-        // SAFETY: `tensors` live through the call, which ends when all is copied.
-        check(unsafe { ffi::c10d_broadcast_coalesced(group, tensors.list(), buffer_size, root) })
+        let (group, tensors, root) = (self.pointer(), pointers(tensors), c_rank(root));
+        check(ffi::c10d_broadcast_coalesced(group, tensors.list(), buffer_size, root))
     }
 
     fn collective(
@@ -313,17 +305,15 @@ impl ProcessGroup {
         inputs: &[Tensor],
         call: ffi::Call,
     ) -> Result<Work> {
-        let (mut outputs, mut inputs) = (pointers(outputs), pointers(inputs));
+        let (number, outputs, inputs) = (collective as u8, pointers(outputs), pointers(inputs));
         self.start(|group, out| {
-            let (number, outputs, inputs) = (collective as u8, outputs.list(), inputs.list());
-            // SAFETY: the tensors live through the call; the work keeps references of its own.
-            unsafe { ffi::c10d_collective(group, number, outputs, inputs, call, out) }
+            ffi::c10d_collective(group, number, outputs.list(), inputs.list(), call, out)
         })
     }
 
     fn start(
         &self,
-        operation: impl FnOnce(*mut ffi::ProcessGroup, *mut *mut ffi::Work) -> ffi::Status,
+        operation: impl FnOnce(&ffi::ProcessGroup, &mut *mut ffi::Work) -> ffi::Status,
     ) -> Result<Work> {
         Ok(Work { handle: created(|out| operation(self.pointer(), out))? })
     }

@@ -67,8 +67,8 @@ pub fn foreach_(
     others: &[&[Tensor]],
     numbers: &[f64],
 ) -> Result<(), TchError> {
-    let [mut first, mut second] = lists(operation, targets.len(), others)?;
-    // SAFETY: all tensors live through the call.
+    let [first, second] = lists(operation, targets.len(), others)?;
+    // SAFETY: the numbers are as many as it is told.
     let status = unsafe {
         ffi::c10d_foreach_(
             operation as u8,
@@ -92,9 +92,9 @@ pub fn foreach(
     others: &[&[Tensor]],
     numbers: &[f64],
 ) -> Result<Vec<Tensor>, TchError> {
-    let [mut first, mut second] = lists(operation, sources.len(), others)?;
+    let [first, second] = lists(operation, sources.len(), others)?;
     let mut results = vec![null_mut(); sources.len()];
-    // SAFETY: all tensors live through the call, and there is room for as many results.
+    // SAFETY: the numbers are as many as it is told, and there is room for a result for each tensor.
     let status = unsafe {
         ffi::c10d_foreach(
             operation as u8,
@@ -117,18 +117,16 @@ pub fn foreach(
 /// # Errors
 /// If the list is empty, or the factor has several elements.
 pub fn mul_tensor_(targets: &mut [Tensor], factor: &Tensor) -> Result<(), TchError> {
-    let (mut targets, factor) = (pointers(targets), pointer(factor));
-    // SAFETY: the tensors live through the call.
-    check(unsafe { ffi::c10d_foreach_mul_tensor(targets.list(), factor) }).map_err(as_tchs)
+    check(ffi::c10d_foreach_mul_tensor(pointers(targets).list(), pointer(factor))).map_err(as_tchs)
 }
 
 /// The other lists, empty where there is none. ATen itself refuses a list that is empty where it
 /// needs one.
-fn lists(
+fn lists<'a>(
     operation: Operation,
     length: usize,
-    others: &[&[Tensor]],
-) -> Result<[Pointers; 2], TchError> {
+    others: &[&'a [Tensor]],
+) -> Result<[Pointers<'a>; 2], TchError> {
     if others.len() > 2 || others.iter().any(|other| other.len() != length) {
         let lengths: Vec<_> = iter::once(length).chain(others.iter().map(|l| l.len())).collect();
         return Err(TchError::Torch(format!("{operation:?} got lists of the lengths {lengths:?}")));
