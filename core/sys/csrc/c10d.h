@@ -141,7 +141,7 @@ enum { C10D_CPU_DEVICES = 64, C10D_HOST = C10D_CPU_DEVICES };
 // What c10d_with_number does.
 enum { C10D_ADD, C10D_MUL, C10D_DIV, C10D_CLAMP_MIN, C10D_CLAMP_MAX };
 
-// What c10d_foreach_ and c10d_foreach do. The numbers are one for all tensors, or, if the name ends
+// What c10d_foreach does. The numbers are one for all tensors, or, if the name ends
 // in NUMBERS, one for each.
 enum {
   C10D_FOREACH_ADD_NUMBER, C10D_FOREACH_ADD_NUMBERS, C10D_FOREACH_MUL_NUMBER, C10D_FOREACH_MUL_NUMBERS,

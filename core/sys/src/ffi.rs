@@ -368,8 +368,6 @@ functions! {
     safe fn c10d_copy(tensor: &Tensor, out: Out<Tensor>) -> Status;
     safe fn c10d_norm(tensor: &Tensor, dim: i64, out: Out<Tensor>) -> Status;
 
-    unsafe fn c10d_foreach_(operation: u8, targets: Tensors, first: Tensors, second: Tensors,
-        numbers: *const f64, number_count: usize) -> Status;
     unsafe fn c10d_foreach(operation: u8, sources: Tensors, first: Tensors, second: Tensors,
         numbers: *const f64, number_count: usize, out: *mut *mut Tensor) -> Status;
     safe fn c10d_foreach_mul_tensor(targets: Tensors, factor: &Tensor) -> Status;

@@ -3,7 +3,7 @@
 //! For tensors of one kind on one GPU this is one launch, or a few, instead of one for each tensor.
 //! Elsewhere PyTorch computes one tensor after the other.
 
-use crate::arguments::{Pointers, pointer, pointers};
+use crate::arguments::{pointer, pointers};
 use crate::arithmetic::as_tchs;
 use crate::error::check;
 use crate::ffi;
@@ -67,19 +67,7 @@ pub fn foreach_(
     others: &[&[Tensor]],
     numbers: &[f64],
 ) -> Result<(), TchError> {
-    let [first, second] = lists(operation, targets.len(), others)?;
-    // SAFETY: the numbers are as many as it is told.
-    let status = unsafe {
-        ffi::c10d_foreach_(
-            operation as u8,
-            pointers(targets).list(),
-            first.list(),
-            second.list(),
-            numbers.as_ptr(),
-            numbers.len(),
-        )
-    };
-    check(status).map_err(as_tchs)
+    call(operation, targets, others, numbers, None)
 }
 
 /// The operation with new tensors as results: `torch._foreach_…(sources, …)`.
@@ -92,21 +80,8 @@ pub fn foreach(
     others: &[&[Tensor]],
     numbers: &[f64],
 ) -> Result<Vec<Tensor>, TchError> {
-    let [first, second] = lists(operation, sources.len(), others)?;
     let mut results = vec![null_mut(); sources.len()];
-    // SAFETY: the numbers are as many as it is told, and there is room for a result for each tensor.
-    let status = unsafe {
-        ffi::c10d_foreach(
-            operation as u8,
-            pointers(sources).list(),
-            first.list(),
-            second.list(),
-            numbers.as_ptr(),
-            numbers.len(),
-            results.as_mut_ptr(),
-        )
-    };
-    check(status).map_err(as_tchs)?;
+    call(operation, sources, others, numbers, Some(&mut results))?;
     // SAFETY: the call has succeeded, so it has made each of these at::Tensors with `new` and given
     // up ownership of it.
     Ok(results.into_iter().map(|tensor| unsafe { Tensor::from_ptr(tensor.cast()) }).collect())
@@ -120,18 +95,33 @@ pub fn mul_tensor_(targets: &mut [Tensor], factor: &Tensor) -> Result<(), TchErr
     check(ffi::c10d_foreach_mul_tensor(pointers(targets).list(), pointer(factor))).map_err(as_tchs)
 }
 
-/// The other lists, empty where there is none. ATen itself refuses a list that is empty where it
-/// needs one.
-fn lists<'a>(
+/// In place without `results`, which otherwise are as many as the tensors.
+fn call(
     operation: Operation,
-    length: usize,
-    others: &[&'a [Tensor]],
-) -> Result<[Pointers<'a>; 2], TchError> {
-    if others.len() > 2 || others.iter().any(|other| other.len() != length) {
-        let lengths: Vec<_> = iter::once(length).chain(others.iter().map(|l| l.len())).collect();
+    tensors: &[Tensor],
+    others: &[&[Tensor]],
+    numbers: &[f64],
+    results: Option<&mut [*mut ffi::Tensor]>,
+) -> Result<(), TchError> {
+    if others.len() > 2 || others.iter().any(|other| other.len() != tensors.len()) {
+        let lengths: Vec<_> = iter::once(&tensors).chain(others).map(|list| list.len()).collect();
         return Err(TchError::Torch(format!("{operation:?} got lists of the lengths {lengths:?}")));
     }
-    Ok([0, 1].map(|place| pointers(others.get(place).copied().unwrap_or_default())))
+    // ATen itself refuses a list that is empty where it needs one.
+    let [first, second] = [0, 1].map(|i| pointers(others.get(i).copied().unwrap_or_default()));
+    // SAFETY: the numbers are as many as it is told, and there is room for a result for each tensor.
+    let status = unsafe {
+        ffi::c10d_foreach(
+            operation as u8,
+            pointers(tensors).list(),
+            first.list(),
+            second.list(),
+            numbers.as_ptr(),
+            numbers.len(),
+            results.map_or(null_mut(), <[_]>::as_mut_ptr),
+        )
+    };
+    check(status).map_err(as_tchs)
 }
 
 #[cfg(test)]
