@@ -20,6 +20,13 @@ struct c10d_tensors {
   size_t count;
 };
 
+// A list that lives through the call.
+template <typename T>
+struct c10d_slice {
+  const T* first;
+  size_t count;
+};
+
 // The kind of an exception; ffi.rs says what each means, and relies on there being no other.
 enum c10d_error_kind {
   C10D_OTHER = 0,

@@ -139,16 +139,14 @@ c10d_status c10d_all_to_all_single(
     c10d_process_group* handle,
     c10d_tensor* output,
     c10d_tensor* input,
-    const int64_t* output_splits,
-    size_t output_count,
-    const int64_t* input_splits,
-    size_t input_count,
+    c10d_slice<int64_t> output_splits,
+    c10d_slice<int64_t> input_splits,
     c10d_call call,
     c10d_work** out) {
   return guarded([&] {
     Tensors both{exchanged(output), exchanged(input)};
-    std::vector<int64_t> received(output_splits, output_splits + output_count);
-    std::vector<int64_t> sent(input_splits, input_splits + input_count);
+    std::vector<int64_t> received(output_splits.first, output_splits.first + output_splits.count);
+    std::vector<int64_t> sent(input_splits.first, input_splits.first + input_splits.count);
     const auto options = options_of<c10d::AllToAllOptions>(call);
     start(handle, out, &c10d::Backend::alltoall_base, both[0], both[1], received, sent, options);
   });

@@ -14,18 +14,17 @@ c10d_status c10d_foreach(
     c10d_tensors sources,
     c10d_tensors first,
     c10d_tensors second,
-    const double* numbers,
-    size_t number_count,
+    c10d_slice<double> numbers,
     c10d_tensor** out) {
   return guarded([&] {
     const auto self = tensors(sources);
     const auto a = tensors(first);
     const auto b = tensors(second);
     const auto one = [&]() -> at::Scalar {
-      TORCH_CHECK(number_count == 1, "one number for all tensors was expected, and not ", number_count);
-      return numbers[0];
+      TORCH_CHECK(numbers.count == 1, "one number for all tensors was expected, and not ", numbers.count);
+      return *numbers.first;
     };
-    const auto each = [&] { return std::vector<at::Scalar>(numbers, numbers + number_count); };
+    const auto each = [&] { return std::vector<at::Scalar>(numbers.first, numbers.first + numbers.count); };
     const auto in_place = [&] {
       switch (operation) {
         case C10D_FOREACH_ADD_NUMBER: return at::_foreach_add_(self, one());

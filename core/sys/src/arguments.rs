@@ -26,7 +26,7 @@ pub(crate) fn pointers(tensors: &[Tensor]) -> Pointers<'_> {
 
 impl Pointers<'_> {
     pub(crate) fn list(&self) -> ffi::Tensors<'_> {
-        ffi::Tensors::new(&self.0)
+        self.0.as_slice().into()
     }
 }
 

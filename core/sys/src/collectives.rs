@@ -221,20 +221,9 @@ impl ProcessGroup {
         call: Call,
     ) -> Result<Work> {
         self.start(|group, out| {
-            // SAFETY: the splits are as many as it is told.
-            unsafe {
-                ffi::c10d_all_to_all_single(
-                    group,
-                    pointer(output),
-                    pointer(input),
-                    output_splits.as_ptr(),
-                    output_splits.len(),
-                    input_splits.as_ptr(),
-                    input_splits.len(),
-                    call.into(),
-                    out,
-                )
-            }
+            let (output, input) = (pointer(output), pointer(input));
+            let (received, sent) = (output_splits.into(), input_splits.into());
+            ffi::c10d_all_to_all_single(group, output, input, received, sent, call.into(), out)
         })
     }
 

@@ -62,16 +62,19 @@ impl<'a> Text<'a> {
 }
 
 #[repr(C)]
-pub(crate) struct Tensors<'a> {
-    first: *const &'a Tensor,
+pub(crate) struct Slice<'a, T> {
+    first: *const T,
     count: usize,
+    list: PhantomData<&'a [T]>,
 }
 
-impl<'a> Tensors<'a> {
-    pub(crate) fn new(list: &'a [&'a Tensor]) -> Self {
-        Tensors { first: list.as_ptr(), count: list.len() }
+impl<'a, T> From<&'a [T]> for Slice<'a, T> {
+    fn from(list: &'a [T]) -> Self {
+        Slice { first: list.as_ptr(), count: list.len(), list: PhantomData }
     }
 }
+
+pub(crate) type Tensors<'a> = Slice<'a, &'a Tensor>;
 
 /// The message is null on success, otherwise the text of an exception.
 #[repr(C)]
@@ -196,16 +199,13 @@ functions! {
     safe fn c10d_hash_store_new(out: Out<Store>) -> Status;
     safe fn c10d_prefix_store_new(prefix: Text, store: &Store, out: Out<Store>) -> Status;
     safe fn c10d_store_clone(store: &Store, out: Out<Store>) -> Status;
-    unsafe fn c10d_store_set(store: &Store, key: Text, value: *const u8, length: usize) -> Status;
-    unsafe fn c10d_store_append(store: &Store, key: Text, value: *const u8,
-        length: usize) -> Status;
+    safe fn c10d_store_set(store: &Store, key: Text, value: Slice<u8>) -> Status;
+    safe fn c10d_store_append(store: &Store, key: Text, value: Slice<u8>) -> Status;
     safe fn c10d_store_get(store: &Store, key: Text, timeout_ms: i64, value: Out<u8>,
         length: &mut usize) -> Status;
-    unsafe fn c10d_store_wait(store: &Store, keys: *const Text, count: usize,
-        timeout_ms: i64) -> Status;
-    unsafe fn c10d_store_compare_set(store: &Store, key: Text, expected: *const u8,
-        expected_length: usize, desired: *const u8, desired_length: usize, value: Out<u8>,
-        length: &mut usize) -> Status;
+    safe fn c10d_store_wait(store: &Store, keys: Slice<Text>, timeout_ms: i64) -> Status;
+    safe fn c10d_store_compare_set(store: &Store, key: Text, expected: Slice<u8>,
+        desired: Slice<u8>, value: Out<u8>, length: &mut usize) -> Status;
     safe fn c10d_store_delete_key(store: &Store, key: Text, out: &mut bool) -> Status;
     safe fn c10d_store_num_keys(store: &Store, out: &mut i64) -> Status;
     safe fn c10d_store_check(store: &Store, key: Text, out: &mut bool) -> Status;
@@ -214,7 +214,7 @@ functions! {
 
     safe fn c10d_process_group_new(store: &Store, rank: c_int, world_size: c_int,
         out: Out<ProcessGroup>) -> Status;
-    unsafe fn c10d_process_group_add_gloo(group: &ProcessGroup, names: *const Text, count: usize,
+    safe fn c10d_process_group_add_gloo(group: &ProcessGroup, names: Slice<Text>,
         are_interfaces: bool, shared_memory: bool, name: c_int, timeout_ms: i64,
         join_timeout_ms: i64) -> Status;
     safe fn c10d_process_group_no_shared_memory(group: &ProcessGroup) -> *const c_char;
@@ -226,15 +226,15 @@ functions! {
     safe fn c10d_process_group_progress(group: &ProcessGroup, out: &mut Progress) -> Status;
     safe fn c10d_process_group_abort(group: &ProcessGroup) -> Status;
     safe fn c10d_probe_shared_memory(probe: extern "C" fn());
-    unsafe fn c10d_allocate_tensor(group: &ProcessGroup, size: *const i64, dimensions: usize,
-        like: &Tensor, out: Out<Tensor>) -> Status;
+    safe fn c10d_allocate_tensor(group: &ProcessGroup, size: Slice<i64>, like: &Tensor,
+        out: Out<Tensor>) -> Status;
     unsafe fn c10d_process_group_free(group: *mut ProcessGroup);
 
     safe fn c10d_collective(group: &ProcessGroup, collective: u8, outputs: Tensors, inputs: Tensors,
         call: Call, out: Out<Work>) -> Status;
-    unsafe fn c10d_all_to_all_single(group: &ProcessGroup, output: &Tensor, input: &Tensor,
-        output_splits: *const i64, output_count: usize, input_splits: *const i64,
-        input_count: usize, call: Call, out: Out<Work>) -> Status;
+    safe fn c10d_all_to_all_single(group: &ProcessGroup, output: &Tensor, input: &Tensor,
+        output_splits: Slice<i64>, input_splits: Slice<i64>, call: Call,
+        out: Out<Work>) -> Status;
     safe fn c10d_monitored_barrier(group: &ProcessGroup, timeout_ms: i64,
         wait_all_ranks: bool) -> Status;
     safe fn c10d_broadcast_coalesced(group: &ProcessGroup, tensors: Tensors, buffer_size: usize,
@@ -369,7 +369,7 @@ functions! {
     safe fn c10d_norm(tensor: &Tensor, dim: i64, out: Out<Tensor>) -> Status;
 
     unsafe fn c10d_foreach(operation: u8, sources: Tensors, first: Tensors, second: Tensors,
-        numbers: *const f64, number_count: usize, out: *mut *mut Tensor) -> Status;
+        numbers: Slice<f64>, out: *mut *mut Tensor) -> Status;
     safe fn c10d_foreach_mul_tensor(targets: Tensors, factor: &Tensor) -> Status;
     safe fn c10d_unflatten_into(flat: &Tensor, targets: Tensors, add: bool) -> Status;
 

@@ -109,15 +109,14 @@ fn call(
     }
     // ATen itself refuses a list that is empty where it needs one.
     let [first, second] = [0, 1].map(|i| pointers(others.get(i).copied().unwrap_or_default()));
-    // SAFETY: the numbers are as many as it is told, and there is room for a result for each tensor.
+    // SAFETY: there is room for a result for each tensor.
     let status = unsafe {
         ffi::c10d_foreach(
             operation as u8,
             pointers(tensors).list(),
             first.list(),
             second.list(),
-            numbers.as_ptr(),
-            numbers.len(),
+            numbers.into(),
             results.map_or(null_mut(), <[_]>::as_mut_ptr),
         )
     };

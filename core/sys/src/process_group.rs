@@ -75,19 +75,15 @@ impl ProcessGroup {
         };
         let names: Vec<_> = names.iter().map(|name| Text::new(name)).collect();
         let handle = Handle::new(store, rank, world_size)?;
-        // SAFETY: the names are as many as it is told.
-        check(unsafe {
-            ffi::c10d_process_group_add_gloo(
-                &handle.0,
-                names.as_ptr(),
-                names.len(),
-                are_interfaces,
-                options.shared_memory,
-                c_rank(options.name),
-                milliseconds(options.timeout),
-                milliseconds(options.join_timeout),
-            )
-        })?;
+        check(ffi::c10d_process_group_add_gloo(
+            &handle.0,
+            names.as_slice().into(),
+            are_interfaces,
+            options.shared_memory,
+            c_rank(options.name),
+            milliseconds(options.timeout),
+            milliseconds(options.join_timeout),
+        ))?;
         Ok(ProcessGroup { handle: Arc::new(handle) })
     }
 
@@ -133,10 +129,8 @@ impl ProcessGroup {
     /// through it, and nothing has to be copied.
     pub fn allocate_tensor(&self, size: &[i64], (kind, device): (Kind, Device)) -> Result<Tensor> {
         let like = Tensor::empty([0], (kind, device));
-        let (size, dimensions) = (size.as_ptr(), size.len());
-        // SAFETY: the dimensions are as many as it is told.
-        created_tensor(|out| unsafe {
-            ffi::c10d_allocate_tensor(self.pointer(), size, dimensions, pointer(&like), out)
+        created_tensor(|out| {
+            ffi::c10d_allocate_tensor(self.pointer(), size.into(), pointer(&like), out)
         })
     }
 

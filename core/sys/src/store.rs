@@ -75,19 +75,13 @@ impl Store {
     /// Sets a key, which wakes everyone waiting for it.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
         let key = c_text(key)?;
-        // SAFETY: the bytes are as many as it is told.
-        check(unsafe {
-            ffi::c10d_store_set(&self.handle, Text::new(&key), value.as_ptr(), value.len())
-        })
+        check(ffi::c10d_store_set(&self.handle, Text::new(&key), value.into()))
     }
 
     /// Adds to the end of a key's value, which is empty at first.
     pub fn append(&self, key: &str, value: &[u8]) -> Result<()> {
         let key = c_text(key)?;
-        // SAFETY: the bytes are as many as it is told.
-        check(unsafe {
-            ffi::c10d_store_append(&self.handle, Text::new(&key), value.as_ptr(), value.len())
-        })
+        check(ffi::c10d_store_append(&self.handle, Text::new(&key), value.into()))
     }
 
     /// The value of a key, once it is set; an error after `timeout`.
@@ -101,27 +95,17 @@ impl Store {
     pub fn wait<S: AsRef<str>>(&self, keys: &[S], timeout: Duration) -> Result<()> {
         let keys = c_texts(keys)?;
         let keys: Vec<_> = keys.iter().map(|key| Text::new(key)).collect();
-        let (first, count, timeout) = (keys.as_ptr(), keys.len(), milliseconds(timeout));
-        // SAFETY: the keys are as many as it is told.
-        check(unsafe { ffi::c10d_store_wait(&self.handle, first, count, timeout) })
+        let timeout = milliseconds(timeout);
+        check(ffi::c10d_store_wait(&self.handle, keys.as_slice().into(), timeout))
     }
 
     /// Sets a key to `desired` if its value is `expected`, or if it is not set and `expected` is
     /// empty. Returns the value afterwards, or `expected` if the key is not set.
     pub fn compare_set(&self, key: &str, expected: &[u8], desired: &[u8]) -> Result<Vec<u8>> {
-        let key = c_text(key)?;
-        // SAFETY: the bytes are as many as it is told.
-        bytes(|value, length| unsafe {
-            ffi::c10d_store_compare_set(
-                &self.handle,
-                Text::new(&key),
-                expected.as_ptr(),
-                expected.len(),
-                desired.as_ptr(),
-                desired.len(),
-                value,
-                length,
-            )
+        let (key, store) = (c_text(key)?, &self.handle);
+        let (key, expected, desired) = (Text::new(&key), expected.into(), desired.into());
+        bytes(|value, length| {
+            ffi::c10d_store_compare_set(store, key, expected, desired, value, length)
         })
     }
 
