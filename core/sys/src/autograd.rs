@@ -129,7 +129,8 @@ unsafe impl Sync for ThreadState {}
 impl ThreadState {
     /// This thread's settings.
     pub fn of_this_thread() -> Result<ThreadState> {
-        Ok(ThreadState { handle: created(|out| ffi::c10d_thread_state_new(out))? })
+        // SAFETY: the call writes a handle.
+        Ok(ThreadState { handle: created(|out| unsafe { ffi::c10d_thread_state_new(out) })? })
     }
 
     /// Runs `body` on this thread with the settings of the thread that this was taken from.

@@ -61,6 +61,7 @@ impl<'a> Text<'a> {
     }
 }
 
+/// A list that lives through the call.
 #[repr(C)]
 pub(crate) struct Slice<'a, T> {
     first: *const T,
@@ -196,7 +197,7 @@ functions! {
 
     unsafe fn c10d_tcp_store_new(host: Text, port: u16, world_size: usize, listen_fd: c_int,
         timeout_ms: i64, out: Out<Store>) -> Status;
-    safe fn c10d_hash_store_new(out: Out<Store>) -> Status;
+    unsafe fn c10d_hash_store_new(out: Out<Store>) -> Status;
     safe fn c10d_prefix_store_new(prefix: Text, store: &Store, out: Out<Store>) -> Status;
     safe fn c10d_store_clone(store: &Store, out: Out<Store>) -> Status;
     safe fn c10d_store_set(store: &Store, key: Text, value: Slice<u8>) -> Status;
@@ -305,7 +306,7 @@ functions! {
     safe fn c10d_allocate_storage(tensor: &Tensor, bytes: usize, from: Option<&Memory>) -> Status;
     unsafe fn c10d_memory_free(memory: *mut Memory);
     safe fn c10d_version(tensor: &Tensor) -> i64;
-    safe fn c10d_thread_state_new(out: Out<ThreadState>) -> Status;
+    unsafe fn c10d_thread_state_new(out: Out<ThreadState>) -> Status;
     unsafe fn c10d_thread_state_run(state: &ThreadState, body: Callback,
         context: *mut c_void) -> Status;
     unsafe fn c10d_thread_state_free(state: *mut ThreadState);

@@ -55,7 +55,8 @@ impl Store {
     /// A store within this process, for a world of one; `c10d::HashStore`.
     pub fn hash() -> Result<Store> {
         initialize()?;
-        Ok(Store { handle: created(|out| ffi::c10d_hash_store_new(out))? })
+        // SAFETY: the call writes a handle.
+        Ok(Store { handle: created(|out| unsafe { ffi::c10d_hash_store_new(out) })? })
     }
 
     /// The same store, with `prefix/` before every key; `c10d::PrefixStore`.
