@@ -49,23 +49,25 @@ struct c10d_progress {
   int64_t finished;
 };
 
-// How a collective runs. It keeps the memory that its tensors have now, whatever happens to them;
+// How an operation runs. It keeps the memory that its tensors have now, whatever happens to them;
 // they show the result only if they still have that memory.
 struct c10d_call {
   // Negative for the group's.
   int64_t timeout_ms;
   // Whether the caller goes on meanwhile; otherwise it is about to wait.
   bool async;
-  // For a collective that has one: the rank from or to which it goes, and the number of the reduction.
+  // For an operation that has one: the rank from or to which it goes, the number of the reduction, and the
+  // tag of the message.
   int root;
   uint8_t op;
+  int tag;
 };
 
-// What c10d_collective does.
+// What c10d_start does.
 enum {
   C10D_ALL_REDUCE, C10D_BROADCAST, C10D_REDUCE, C10D_ALL_GATHER, C10D_ALL_GATHER_INTO_TENSOR, C10D_ALL_GATHER_PARTS,
   C10D_GATHER, C10D_SCATTER, C10D_REDUCE_SCATTER, C10D_REDUCE_SCATTER_TENSOR, C10D_REDUCE_SCATTER_PARTS,
-  C10D_ALL_TO_ALL, C10D_BARRIER,
+  C10D_ALL_TO_ALL, C10D_BARRIER, C10D_SEND, C10D_RECV, C10D_RECV_ANY,
 };
 
 // A message to or from `peer`.

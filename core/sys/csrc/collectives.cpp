@@ -71,13 +71,6 @@ Tensors exchanged(c10d_tensors list) {
   return result;
 }
 
-// Starts one of the backend's operations.
-template <typename Operation, typename... Arguments>
-void start(c10d_process_group* handle, c10d_work** out, Operation operation, Arguments&&... arguments) {
-  const auto run = [&](c10d::Backend& backend) { return (backend.*operation)(arguments...); };
-  *out = new c10d_work{serial(handle).start(run)};
-}
-
 c10d_sys::Gloo& in_shared_memory(c10d_process_group* handle) {
   TORCH_CHECK_VALUE(handle->exchange != nullptr, "the group does not exchange through shared memory");
   return *handle->gloo;
@@ -87,10 +80,10 @@ c10d_sys::Gloo& in_shared_memory(c10d_process_group* handle) {
 
 extern "C" {
 
-// Starts the collective with this number. all_reduce, broadcast and reduce change their one input.
-c10d_status c10d_collective(
+// Starts the operation with this number. all_reduce, broadcast and reduce change their one input.
+c10d_status c10d_start(
     c10d_process_group* handle,
-    uint8_t collective,
+    uint8_t operation,
     c10d_tensors outputs,
     c10d_tensors inputs,
     c10d_call call,
@@ -101,7 +94,7 @@ c10d_status c10d_collective(
     std::vector<Tensors> to_list{to};
     std::vector<Tensors> from_list{from};
     *out = new c10d_work{serial(handle).start([&](c10d::Backend& backend) -> WorkPtr {
-      switch (collective) {
+      switch (operation) {
         case C10D_ALL_REDUCE: return backend.allreduce(from, reducing<c10d::AllreduceOptions>(call));
         case C10D_BROADCAST: return backend.broadcast(from, rooted<c10d::BroadcastOptions>(call));
         case C10D_REDUCE: {
@@ -129,7 +122,10 @@ c10d_status c10d_collective(
               to.at(0), from, reducing<c10d::ReduceScatterOptions>(call));
         case C10D_ALL_TO_ALL: return backend.alltoall(to, from, options_of<c10d::AllToAllOptions>(call));
         case C10D_BARRIER: return backend.barrier(options_of<c10d::BarrierOptions>(call));
-        default: TORCH_CHECK(false, "no collective has the number ", static_cast<int>(collective));
+        case C10D_SEND: return backend.send(from, call.root, call.tag);
+        case C10D_RECV: return backend.recv(to, call.root, call.tag);
+        case C10D_RECV_ANY: return backend.recvAnysource(to, call.tag);
+        default: TORCH_CHECK(false, "no operation has the number ", static_cast<int>(operation));
       }
     })};
   });
@@ -148,7 +144,9 @@ c10d_status c10d_all_to_all_single(
     std::vector<int64_t> received(output_splits.first, output_splits.first + output_splits.count);
     std::vector<int64_t> sent(input_splits.first, input_splits.first + input_splits.count);
     const auto options = options_of<c10d::AllToAllOptions>(call);
-    start(handle, out, &c10d::Backend::alltoall_base, both[0], both[1], received, sent, options);
+    *out = new c10d_work{serial(handle).start([&](c10d::Backend& backend) {
+      return backend.alltoall_base(both[0], both[1], received, sent, options);
+    })};
   });
 }
 
@@ -171,27 +169,6 @@ c10d_status c10d_broadcast_coalesced(
       detached.push_back(each.detach());
     }
     c10d::broadcast_coalesced(handle->group, detached, buffer_size, root);
-  });
-}
-
-c10d_status c10d_send(c10d_process_group* handle, c10d_tensor* input, int destination, int tag, c10d_work** out) {
-  return guarded([&] {
-    Tensors list{exchanged(input)};
-    start(handle, out, &c10d::Backend::send, list, destination, tag);
-  });
-}
-
-c10d_status c10d_recv(c10d_process_group* handle, c10d_tensor* output, int source, int tag, c10d_work** out) {
-  return guarded([&] {
-    Tensors list{exchanged(output)};
-    start(handle, out, &c10d::Backend::recv, list, source, tag);
-  });
-}
-
-c10d_status c10d_recv_any(c10d_process_group* handle, c10d_tensor* output, int tag, c10d_work** out) {
-  return guarded([&] {
-    Tensors list{exchanged(output)};
-    start(handle, out, &c10d::Backend::recvAnysource, list, tag);
   });
 }
 

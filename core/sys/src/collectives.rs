@@ -46,7 +46,7 @@ pub struct Call {
 impl From<Call> for ffi::Call {
     fn from(call: Call) -> ffi::Call {
         let timeout_ms = call.timeout.map_or(-1, milliseconds);
-        ffi::Call { timeout_ms, is_async: call.is_async, root: 0, op: ReduceOp::Sum as u8 }
+        ffi::Call { timeout_ms, is_async: call.is_async, root: 0, op: ReduceOp::Sum as u8, tag: 0 }
     }
 }
 
@@ -62,7 +62,7 @@ impl Call {
 
 /// As numbered in c10d.h.
 #[repr(u8)]
-enum Collective {
+enum Operation {
     AllReduce,
     Broadcast,
     Reduce,
@@ -76,6 +76,9 @@ enum Collective {
     ReduceScatterParts,
     AllToAll,
     Barrier,
+    Send,
+    Recv,
+    RecvAny,
 }
 
 /// A message of a [batch](ProcessGroup::batch).
@@ -97,24 +100,24 @@ pub struct Message<'a> {
 impl ProcessGroup {
     /// Reduces `tensor` over all ranks, in place on every rank.
     pub fn all_reduce(&self, tensor: &Tensor, op: ReduceOp, call: Call) -> Result<Work> {
-        self.collective(Collective::AllReduce, &[], from_ref(tensor), call.reducing(op))
+        self.start(Operation::AllReduce, &[], from_ref(tensor), call.reducing(op))
     }
 
     /// Copies rank `root`'s `tensor` into every other rank's.
     pub fn broadcast(&self, tensor: &Tensor, root: usize, call: Call) -> Result<Work> {
-        self.collective(Collective::Broadcast, &[], from_ref(tensor), call.rooted(root))
+        self.start(Operation::Broadcast, &[], from_ref(tensor), call.rooted(root))
     }
 
     /// Reduces `tensor` over all ranks into rank `root`'s; the other ranks' are undefined
     /// afterwards.
     pub fn reduce(&self, tensor: &Tensor, root: usize, op: ReduceOp, call: Call) -> Result<Work> {
         let call = ffi::Call { root: c_rank(root), ..call.reducing(op) };
-        self.collective(Collective::Reduce, &[], from_ref(tensor), call)
+        self.start(Operation::Reduce, &[], from_ref(tensor), call)
     }
 
     /// Copies rank r's `input` into `outputs[r]` on every rank.
     pub fn all_gather(&self, outputs: &[Tensor], input: &Tensor, call: Call) -> Result<Work> {
-        self.collective(Collective::AllGather, outputs, from_ref(input), call.into())
+        self.start(Operation::AllGather, outputs, from_ref(input), call.into())
     }
 
     /// Copies rank r's `input` into part r of `output` on every rank.
@@ -124,8 +127,7 @@ impl ProcessGroup {
         input: &Tensor,
         call: Call,
     ) -> Result<Work> {
-        let (output, input) = (from_ref(output), from_ref(input));
-        self.collective(Collective::AllGatherIntoTensor, output, input, call.into())
+        self.start(Operation::AllGatherIntoTensor, from_ref(output), from_ref(input), call.into())
     }
 
     /// Copies rank r's `input` into rank `root`'s `outputs[r]`; the other ranks have no outputs.
@@ -136,7 +138,7 @@ impl ProcessGroup {
         root: usize,
         call: Call,
     ) -> Result<Work> {
-        self.collective(Collective::Gather, outputs, from_ref(input), call.rooted(root))
+        self.start(Operation::Gather, outputs, from_ref(input), call.rooted(root))
     }
 
     /// Copies rank `root`'s `inputs[r]` into rank r's `output`; the other ranks have no inputs.
@@ -147,7 +149,7 @@ impl ProcessGroup {
         root: usize,
         call: Call,
     ) -> Result<Work> {
-        self.collective(Collective::Scatter, from_ref(output), inputs, call.rooted(root))
+        self.start(Operation::Scatter, from_ref(output), inputs, call.rooted(root))
     }
 
     /// Reduces all ranks' `inputs[r]` into rank r's `output`.
@@ -158,7 +160,7 @@ impl ProcessGroup {
         op: ReduceOp,
         call: Call,
     ) -> Result<Work> {
-        self.collective(Collective::ReduceScatter, from_ref(output), inputs, call.reducing(op))
+        self.start(Operation::ReduceScatter, from_ref(output), inputs, call.reducing(op))
     }
 
     /// Reduces part r of all ranks' `input` into rank r's `output`.
@@ -170,7 +172,7 @@ impl ProcessGroup {
         call: Call,
     ) -> Result<Work> {
         let (output, input) = (from_ref(output), from_ref(input));
-        self.collective(Collective::ReduceScatterTensor, output, input, call.reducing(op))
+        self.start(Operation::ReduceScatterTensor, output, input, call.reducing(op))
     }
 
     /// Like [`all_gather_into_tensor`](Self::all_gather_into_tensor), where rank r's values are those of
@@ -185,7 +187,7 @@ impl ProcessGroup {
         if outputs.len() != inputs.len() {
             return Err(Error::misuse("all_gather_parts takes as many outputs as inputs"));
         }
-        self.collective(Collective::AllGatherParts, outputs, inputs, call.into())
+        self.start(Operation::AllGatherParts, outputs, inputs, call.into())
     }
 
     /// Like [`reduce_scatter_tensor`](Self::reduce_scatter_tensor), where the values for rank r are part r
@@ -198,8 +200,7 @@ impl ProcessGroup {
         op: ReduceOp,
         call: Call,
     ) -> Result<Work> {
-        let (parts, output) = (Collective::ReduceScatterParts, from_ref(output));
-        self.collective(parts, output, inputs, call.reducing(op))
+        self.start(Operation::ReduceScatterParts, from_ref(output), inputs, call.reducing(op))
     }
 
     /// Copies this rank's `inputs[r]` into rank r's output for this rank.
@@ -207,7 +208,7 @@ impl ProcessGroup {
         if outputs.len() != inputs.len() {
             return Err(Error::misuse("all_to_all takes as many outputs as inputs"));
         }
-        self.collective(Collective::AllToAll, outputs, inputs, call.into())
+        self.start(Operation::AllToAll, outputs, inputs, call.into())
     }
 
     /// Copies part r of this rank's `input` into this rank's part of rank r's `output`. The parts
@@ -220,34 +221,36 @@ impl ProcessGroup {
         input_splits: &[i64],
         call: Call,
     ) -> Result<Work> {
-        self.start(|group, out| {
-            let (output, input) = (pointer(output), pointer(input));
-            let (received, sent) = (output_splits.into(), input_splits.into());
+        let (group, output, input) = (self.pointer(), pointer(output), pointer(input));
+        let (received, sent) = (output_splits.into(), input_splits.into());
+        let handle = created(|out| {
             ffi::c10d_all_to_all_single(group, output, input, received, sent, call.into(), out)
-        })
+        })?;
+        Ok(Work { handle })
     }
 
     /// Finishes when every rank has arrived.
     pub fn barrier(&self, call: Call) -> Result<Work> {
-        self.collective(Collective::Barrier, &[], &[], call.into())
+        self.start(Operation::Barrier, &[], &[], call.into())
     }
 
     /// Sends `tensor` to one rank, which must receive with the same tag.
     pub fn send(&self, tensor: &Tensor, destination: usize, tag: i32) -> Result<Work> {
-        let destination = c_rank(destination);
-        self.start(|group, out| ffi::c10d_send(group, pointer(tensor), destination, tag, out))
+        let call = ffi::Call { tag, ..Call::default().rooted(destination) };
+        self.start(Operation::Send, &[], from_ref(tensor), call)
     }
 
     /// Receives from one rank into `tensor`.
     pub fn recv(&self, tensor: &Tensor, source: usize, tag: i32) -> Result<Work> {
-        let source = c_rank(source);
-        self.start(|group, out| ffi::c10d_recv(group, pointer(tensor), source, tag, out))
+        let call = ffi::Call { tag, ..Call::default().rooted(source) };
+        self.start(Operation::Recv, from_ref(tensor), &[], call)
     }
 
     /// Receives into `tensor` from the rank that sends first; [`Work::source_rank`] then says which.
     /// Gloo only.
     pub fn recv_any(&self, tensor: &Tensor, tag: i32) -> Result<Work> {
-        self.start(|group, out| ffi::c10d_recv_any(group, pointer(tensor), tag, out))
+        let call = ffi::Call { tag, ..Call::default().into() };
+        self.start(Operation::RecvAny, from_ref(tensor), &[], call)
     }
 
     /// Starts several messages as one, and returns the work of each, in the same order.
@@ -287,24 +290,18 @@ impl ProcessGroup {
         check(ffi::c10d_broadcast_coalesced(group, tensors.list(), buffer_size, root))
     }
 
-    fn collective(
+    fn start(
         &self,
-        collective: Collective,
+        operation: Operation,
         outputs: &[Tensor],
         inputs: &[Tensor],
         call: ffi::Call,
     ) -> Result<Work> {
-        let (number, outputs, inputs) = (collective as u8, pointers(outputs), pointers(inputs));
-        self.start(|group, out| {
-            ffi::c10d_collective(group, number, outputs.list(), inputs.list(), call, out)
-        })
-    }
-
-    fn start(
-        &self,
-        operation: impl FnOnce(&ffi::ProcessGroup, &mut *mut ffi::Work) -> ffi::Status,
-    ) -> Result<Work> {
-        Ok(Work { handle: created(|out| operation(self.pointer(), out))? })
+        let (number, outputs, inputs) = (operation as u8, pointers(outputs), pointers(inputs));
+        let handle = created(|out| {
+            ffi::c10d_start(self.pointer(), number, outputs.list(), inputs.list(), call, out)
+        })?;
+        Ok(Work { handle })
     }
 }
 

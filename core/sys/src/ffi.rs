@@ -90,6 +90,7 @@ pub(crate) struct Call {
     pub(crate) is_async: bool,
     pub(crate) root: c_int,
     pub(crate) op: u8,
+    pub(crate) tag: c_int,
 }
 
 #[repr(C)]
@@ -231,7 +232,7 @@ functions! {
         out: Out<Tensor>) -> Status;
     unsafe fn c10d_process_group_free(group: *mut ProcessGroup);
 
-    safe fn c10d_collective(group: &ProcessGroup, collective: u8, outputs: Tensors, inputs: Tensors,
+    safe fn c10d_start(group: &ProcessGroup, operation: u8, outputs: Tensors, inputs: Tensors,
         call: Call, out: Out<Work>) -> Status;
     safe fn c10d_all_to_all_single(group: &ProcessGroup, output: &Tensor, input: &Tensor,
         output_splits: Slice<i64>, input_splits: Slice<i64>, call: Call,
@@ -240,12 +241,6 @@ functions! {
         wait_all_ranks: bool) -> Status;
     safe fn c10d_broadcast_coalesced(group: &ProcessGroup, tensors: Tensors, buffer_size: usize,
         root: c_int) -> Status;
-    safe fn c10d_send(group: &ProcessGroup, tensor: &Tensor, destination: c_int, tag: c_int,
-        out: Out<Work>) -> Status;
-    safe fn c10d_recv(group: &ProcessGroup, tensor: &Tensor, source: c_int, tag: c_int,
-        out: Out<Work>) -> Status;
-    safe fn c10d_recv_any(group: &ProcessGroup, tensor: &Tensor, tag: c_int,
-        out: Out<Work>) -> Status;
     unsafe fn c10d_batch(group: &ProcessGroup, messages: *const Message, count: usize,
         out: *mut *mut Work) -> Status;
     safe fn c10d_work_wait(work: &Work, timeout_ms: i64) -> Status;
