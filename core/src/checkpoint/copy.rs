@@ -40,9 +40,7 @@ impl Training<'_> {
         let (mut announced, mut tensors) = (Ok(Announcement::default()), Vec::new());
         if group.rank() == source {
             match self.whole(progress, device) {
-                Ok((announcement, whole)) => {
-                    (announced, tensors) = (Ok(announcement), whole);
-                }
+                Ok(whole) => (announced, tensors) = (Ok(whole.0), whole.1),
                 Err(error) => announced = Err(with_causes(&error)),
             }
         }

@@ -149,7 +149,7 @@ fn sync(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-pub(super) fn directory(path: &Path) -> &Path {
+fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -161,12 +161,17 @@ fn around_process_id(path: &Path) -> [String; 2] {
 
 fn remove_leftovers(path: &Path) -> io::Result<()> {
     let [begin, end] = around_process_id(path);
+    remove_beside(path, |name| {
+        let process_id = name.strip_prefix(&begin).and_then(|rest| rest.strip_suffix(&end));
+        process_id.is_some_and(has_ended)
+    })
+}
+
+/// Removes the files in the directory of `path` whose names are old ones.
+pub(super) fn remove_beside(path: &Path, is_old: impl Fn(&str) -> bool) -> io::Result<()> {
     for entry in fs::read_dir(directory(path))? {
         let entry = entry?;
-        let name = entry.file_name();
-        let process_id =
-            name.to_str().and_then(|name| name.strip_prefix(&begin)?.strip_suffix(&end));
-        if process_id.is_some_and(has_ended) {
+        if entry.file_name().to_str().is_some_and(&is_old) {
             match fs::remove_file(entry.path()) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}

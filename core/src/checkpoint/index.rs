@@ -1,7 +1,7 @@
 //! A checkpoint in parts: each rank writes a file with its rows of the model, and rank 0 an index of
 //! them. No rank waits for another's tensors, and disks are written at the same time.
 
-use super::destination::{directory, replace, target};
+use super::destination::{remove_beside, replace, target};
 use super::file;
 use super::sharded::{Saved, Sharding, WRITER};
 use crate::distributed::ProcessGroup;
@@ -85,7 +85,9 @@ pub(super) fn write(
         Error::argument("the checkpoint", error.to_string(), "what JSON supports")
     })?;
     replace(path, |temporary| fs::write(temporary, text).map_err(Error::io("write", path)))?;
-    remove_others(path, &index.files).map_err(Error::io("remove the old parts of", path))
+    let stem = stem(path);
+    let is_other = |name: &str| is_part(name, &stem) && !index.files.iter().any(|it| it == name);
+    remove_beside(path, is_other).map_err(Error::io("remove the old parts of", path))
 }
 
 /// The version after the one that is there.
@@ -121,21 +123,6 @@ fn is_part(name: &str, stem: &str) -> bool {
         Some([version, rank, ranks])
     };
     numbers().is_some_and(|numbers| numbers.iter().all(|it| it.parse::<u64>().is_ok()))
-}
-
-/// Removes the parts of other versions.
-fn remove_others(path: &Path, files: &[String]) -> io::Result<()> {
-    for entry in fs::read_dir(directory(path))? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if is_part(&name, &stem(path)) && !files.contains(&name) {
-            match fs::remove_file(entry.path()) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
-        }
-    }
-    Ok(())
 }
 
 fn parse(path: &Path, text: &[u8]) -> Result<Index> {

@@ -239,13 +239,10 @@ impl Training<'_> {
         header: &str,
         group: &ProcessGroup,
     ) -> Result<Resumed<P>> {
-        let header: Header = match serde_json::from_str(header) {
-            Ok(header) => header,
-            Err(error) => {
-                let found = format!("a training in an unknown format ({error})");
-                return Err(Error::format(path, found, "one that this program saved"));
-            }
-        };
+        let header: Header = serde_json::from_str(header).map_err(|error| {
+            let found = format!("a training in an unknown format ({error})");
+            Error::format(path, found, "one that this program saved")
+        })?;
         if header.architecture != self.architecture {
             return Err(Error::format(
                 path,
@@ -253,13 +250,10 @@ impl Training<'_> {
                 format!("a training of {}, which is this model", self.architecture),
             ));
         }
-        let progress = match P::deserialize(&header.progress) {
-            Ok(progress) => progress,
-            Err(error) => {
-                let found = format!("the progress {} ({error})", header.progress);
-                return Err(Error::format(path, found, "that of this program"));
-            }
-        };
+        let progress = P::deserialize(&header.progress).map_err(|error| {
+            let found = format!("the progress {} ({error})", header.progress);
+            Error::format(path, found, "that of this program")
+        })?;
         let scaled = self.scaler.as_ref().map_or(Ok(None), |scaler| scaler.state_dict())?;
         for (what, saved, here) in [
             ("a learning-rate schedule", header.scheduler.is_some(), self.scheduler.is_some()),

@@ -151,18 +151,18 @@ pub(super) fn check(path: &Path, variables: &NamedTensors, saved: &NamedTensors)
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::fs;
     use tch::{Device, Kind, Tensor, nn};
 
-    fn model(features: i64) -> VarStore {
+    pub(in crate::checkpoint) fn model(features: i64) -> VarStore {
         let vs = VarStore::new(Device::Cpu);
         let _ = nn::linear(&vs.root() / "fc", features, 2, Default::default());
         vs
     }
 
-    fn group() -> ProcessGroup {
+    pub(in crate::checkpoint) fn group() -> ProcessGroup {
         // No launcher starts unit tests.
         ProcessGroup::from_env().unwrap()
     }

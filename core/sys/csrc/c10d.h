@@ -20,6 +20,13 @@ struct c10d_tensors {
   size_t count;
 };
 
+// A list that lives through the call.
+template <typename T>
+struct c10d_slice {
+  const T* first;
+  size_t count;
+};
+
 // The kind of an exception; ffi.rs says what each means, and relies on there being no other.
 enum c10d_error_kind {
   C10D_OTHER = 0,
@@ -42,13 +49,25 @@ struct c10d_progress {
   int64_t finished;
 };
 
-// How a collective runs. It keeps the memory that its tensors have now, whatever happens to them;
+// How an operation runs. It keeps the memory that its tensors have now, whatever happens to them;
 // they show the result only if they still have that memory.
 struct c10d_call {
   // Negative for the group's.
   int64_t timeout_ms;
   // Whether the caller goes on meanwhile; otherwise it is about to wait.
   bool async;
+  // For an operation that has one: the rank from or to which it goes, the number of the reduction, and the
+  // tag of the message.
+  int root;
+  uint8_t op;
+  int tag;
+};
+
+// What c10d_start does.
+enum {
+  C10D_ALL_REDUCE, C10D_BROADCAST, C10D_REDUCE, C10D_ALL_GATHER, C10D_ALL_GATHER_INTO_TENSOR, C10D_ALL_GATHER_PARTS,
+  C10D_GATHER, C10D_SCATTER, C10D_REDUCE_SCATTER, C10D_REDUCE_SCATTER_TENSOR, C10D_REDUCE_SCATTER_PARTS,
+  C10D_ALL_TO_ALL, C10D_BARRIER, C10D_SEND, C10D_RECV, C10D_RECV_ANY,
 };
 
 // A message to or from `peer`.
@@ -131,7 +150,7 @@ enum { C10D_CPU_DEVICES = 64, C10D_HOST = C10D_CPU_DEVICES };
 // What c10d_with_number does.
 enum { C10D_ADD, C10D_MUL, C10D_DIV, C10D_CLAMP_MIN, C10D_CLAMP_MAX };
 
-// What c10d_foreach_ and c10d_foreach do. The numbers are one for all tensors, or, if the name ends
+// What c10d_foreach does. The numbers are one for all tensors, or, if the name ends
 // in NUMBERS, one for each.
 enum {
   C10D_FOREACH_ADD_NUMBER, C10D_FOREACH_ADD_NUMBERS, C10D_FOREACH_MUL_NUMBER, C10D_FOREACH_MUL_NUMBERS,

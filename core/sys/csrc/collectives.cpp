@@ -35,16 +35,16 @@ Options options_of(c10d_call call) {
 }
 
 template <typename Options>
-Options rooted(c10d_call call, int root) {
+Options rooted(c10d_call call) {
   auto options = options_of<Options>(call);
-  options.rootRank = root;
+  options.rootRank = call.root;
   return options;
 }
 
 template <typename Options>
-Options reducing(c10d_call call, uint8_t op) {
+Options reducing(c10d_call call) {
   auto options = options_of<Options>(call);
-  options.reduceOp = c10d::ReduceOp(static_cast<c10d::ReduceOp::RedOpType>(op));
+  options.reduceOp = c10d::ReduceOp(static_cast<c10d::ReduceOp::RedOpType>(call.op));
   return options;
 }
 
@@ -71,13 +71,6 @@ Tensors exchanged(c10d_tensors list) {
   return result;
 }
 
-// Starts one of the backend's operations.
-template <typename Operation, typename... Arguments>
-void start(c10d_process_group* handle, c10d_work** out, Operation operation, Arguments&&... arguments) {
-  const auto run = [&](c10d::Backend& backend) { return (backend.*operation)(arguments...); };
-  *out = new c10d_work{serial(handle).start(run)};
-}
-
 c10d_sys::Gloo& in_shared_memory(c10d_process_group* handle) {
   TORCH_CHECK_VALUE(handle->exchange != nullptr, "the group does not exchange through shared memory");
   return *handle->gloo;
@@ -87,114 +80,54 @@ c10d_sys::Gloo& in_shared_memory(c10d_process_group* handle) {
 
 extern "C" {
 
-c10d_status c10d_all_reduce(
-    c10d_process_group* handle, c10d_tensor* input, uint8_t op, c10d_call call, c10d_work** out) {
+// Starts the operation with this number. all_reduce, broadcast and reduce change their one input.
+c10d_status c10d_start(
+    c10d_process_group* handle,
+    uint8_t operation,
+    c10d_tensors outputs,
+    c10d_tensors inputs,
+    c10d_call call,
+    c10d_work** out) {
   return guarded([&] {
-    Tensors list{exchanged(input)};
-    start(handle, out, &c10d::Backend::allreduce, list, reducing<c10d::AllreduceOptions>(call, op));
-  });
-}
-
-c10d_status c10d_broadcast(c10d_process_group* handle, c10d_tensor* input, int root, c10d_call call, c10d_work** out) {
-  return guarded([&] {
-    Tensors list{exchanged(input)};
-    start(handle, out, &c10d::Backend::broadcast, list, rooted<c10d::BroadcastOptions>(call, root));
-  });
-}
-
-c10d_status c10d_reduce(
-    c10d_process_group* handle, c10d_tensor* input, int root, uint8_t op, c10d_call call, c10d_work** out) {
-  return guarded([&] {
-    Tensors list{exchanged(input)};
-    auto options = reducing<c10d::ReduceOptions>(call, op);
-    options.rootRank = root;
-    start(handle, out, &c10d::Backend::reduce, list, options);
-  });
-}
-
-c10d_status c10d_all_gather(
-    c10d_process_group* handle, c10d_tensors outputs, c10d_tensor* input, c10d_call call, c10d_work** out) {
-  return guarded([&] {
-    std::vector<Tensors> gathered{exchanged(outputs)};
-    Tensors list{exchanged(input)};
-    start(handle, out, &c10d::Backend::allgather, gathered, list, options_of<c10d::AllgatherOptions>(call));
-  });
-}
-
-c10d_status c10d_all_gather_into_tensor(
-    c10d_process_group* handle, c10d_tensor* output, c10d_tensor* input, c10d_call call, c10d_work** out) {
-  return guarded([&] {
-    Tensors both{exchanged(output), exchanged(input)};
-    start(handle, out, &c10d::Backend::_allgather_base, both[0], both[1], options_of<c10d::AllgatherOptions>(call));
-  });
-}
-
-c10d_status c10d_gather(
-    c10d_process_group* handle, c10d_tensors outputs, c10d_tensor* input, int root, c10d_call call, c10d_work** out) {
-  return guarded([&] {
-    std::vector<Tensors> lists(outputs.count > 0 ? 1 : 0, exchanged(outputs));
-    Tensors list{exchanged(input)};
-    start(handle, out, &c10d::Backend::gather, lists, list, rooted<c10d::GatherOptions>(call, root));
-  });
-}
-
-c10d_status c10d_scatter(
-    c10d_process_group* handle, c10d_tensor* output, c10d_tensors inputs, int root, c10d_call call, c10d_work** out) {
-  return guarded([&] {
-    std::vector<Tensors> lists(inputs.count > 0 ? 1 : 0, exchanged(inputs));
-    Tensors list{exchanged(output)};
-    start(handle, out, &c10d::Backend::scatter, list, lists, rooted<c10d::ScatterOptions>(call, root));
-  });
-}
-
-c10d_status c10d_reduce_scatter(
-    c10d_process_group* handle, c10d_tensor* output, c10d_tensors inputs, uint8_t op, c10d_call call, c10d_work** out) {
-  return guarded([&] {
-    Tensors list{exchanged(output)};
-    std::vector<Tensors> lists{exchanged(inputs)};
-    start(handle, out, &c10d::Backend::reduce_scatter, list, lists, reducing<c10d::ReduceScatterOptions>(call, op));
-  });
-}
-
-c10d_status c10d_reduce_scatter_tensor(
-    c10d_process_group* handle, c10d_tensor* output, c10d_tensor* input, uint8_t op, c10d_call call, c10d_work** out) {
-  return guarded([&] {
-    Tensors both{exchanged(output), exchanged(input)};
-    const auto options = reducing<c10d::ReduceScatterOptions>(call, op);
-    start(handle, out, &c10d::Backend::_reduce_scatter_base, both[0], both[1], options);
-  });
-}
-
-c10d_status c10d_all_gather_parts(
-    c10d_process_group* handle, c10d_tensors outputs, c10d_tensors inputs, c10d_call call, c10d_work** out) {
-  return guarded([&] {
-    const auto gathered = exchanged(outputs);
-    const auto parts = exchanged(inputs);
-    const auto run = [&](c10d::Backend&) {
-      return in_shared_memory(handle).allgather_parts(gathered, parts, options_of<c10d::AllgatherOptions>(call));
-    };
-    *out = new c10d_work{serial(handle).start(run)};
-  });
-}
-
-c10d_status c10d_reduce_scatter_parts(
-    c10d_process_group* handle, c10d_tensor* output, c10d_tensors inputs, uint8_t op, c10d_call call, c10d_work** out) {
-  return guarded([&] {
-    const auto own = exchanged(output);
-    const auto list = exchanged(inputs);
-    const auto run = [&](c10d::Backend&) {
-      return in_shared_memory(handle).reduce_scatter_parts(own, list, reducing<c10d::ReduceScatterOptions>(call, op));
-    };
-    *out = new c10d_work{serial(handle).start(run)};
-  });
-}
-
-c10d_status c10d_all_to_all(
-    c10d_process_group* handle, c10d_tensors outputs, c10d_tensors inputs, c10d_call call, c10d_work** out) {
-  return guarded([&] {
-    auto received = exchanged(outputs);
-    auto sent = exchanged(inputs);
-    start(handle, out, &c10d::Backend::alltoall, received, sent, options_of<c10d::AllToAllOptions>(call));
+    auto to = exchanged(outputs);
+    auto from = exchanged(inputs);
+    std::vector<Tensors> to_list{to};
+    std::vector<Tensors> from_list{from};
+    *out = new c10d_work{serial(handle).start([&](c10d::Backend& backend) -> WorkPtr {
+      switch (operation) {
+        case C10D_ALL_REDUCE: return backend.allreduce(from, reducing<c10d::AllreduceOptions>(call));
+        case C10D_BROADCAST: return backend.broadcast(from, rooted<c10d::BroadcastOptions>(call));
+        case C10D_REDUCE: {
+          auto options = reducing<c10d::ReduceOptions>(call);
+          options.rootRank = call.root;
+          return backend.reduce(from, options);
+        }
+        case C10D_ALL_GATHER: return backend.allgather(to_list, from, options_of<c10d::AllgatherOptions>(call));
+        case C10D_ALL_GATHER_INTO_TENSOR:
+          return backend._allgather_base(to.at(0), from.at(0), options_of<c10d::AllgatherOptions>(call));
+        case C10D_ALL_GATHER_PARTS:
+          return in_shared_memory(handle).allgather_parts(to, from, options_of<c10d::AllgatherOptions>(call));
+        case C10D_GATHER:
+          to_list.resize(to.empty() ? 0 : 1);
+          return backend.gather(to_list, from, rooted<c10d::GatherOptions>(call));
+        case C10D_SCATTER:
+          from_list.resize(from.empty() ? 0 : 1);
+          return backend.scatter(to, from_list, rooted<c10d::ScatterOptions>(call));
+        case C10D_REDUCE_SCATTER:
+          return backend.reduce_scatter(to, from_list, reducing<c10d::ReduceScatterOptions>(call));
+        case C10D_REDUCE_SCATTER_TENSOR:
+          return backend._reduce_scatter_base(to.at(0), from.at(0), reducing<c10d::ReduceScatterOptions>(call));
+        case C10D_REDUCE_SCATTER_PARTS:
+          return in_shared_memory(handle).reduce_scatter_parts(
+              to.at(0), from, reducing<c10d::ReduceScatterOptions>(call));
+        case C10D_ALL_TO_ALL: return backend.alltoall(to, from, options_of<c10d::AllToAllOptions>(call));
+        case C10D_BARRIER: return backend.barrier(options_of<c10d::BarrierOptions>(call));
+        case C10D_SEND: return backend.send(from, call.root, call.tag);
+        case C10D_RECV: return backend.recv(to, call.root, call.tag);
+        case C10D_RECV_ANY: return backend.recvAnysource(to, call.tag);
+        default: TORCH_CHECK(false, "no operation has the number ", static_cast<int>(operation));
+      }
+    })};
   });
 }
 
@@ -202,24 +135,18 @@ c10d_status c10d_all_to_all_single(
     c10d_process_group* handle,
     c10d_tensor* output,
     c10d_tensor* input,
-    const int64_t* output_splits,
-    size_t output_count,
-    const int64_t* input_splits,
-    size_t input_count,
+    c10d_slice<int64_t> output_splits,
+    c10d_slice<int64_t> input_splits,
     c10d_call call,
     c10d_work** out) {
   return guarded([&] {
     Tensors both{exchanged(output), exchanged(input)};
-    std::vector<int64_t> received(output_splits, output_splits + output_count);
-    std::vector<int64_t> sent(input_splits, input_splits + input_count);
+    std::vector<int64_t> received(output_splits.first, output_splits.first + output_splits.count);
+    std::vector<int64_t> sent(input_splits.first, input_splits.first + input_splits.count);
     const auto options = options_of<c10d::AllToAllOptions>(call);
-    start(handle, out, &c10d::Backend::alltoall_base, both[0], both[1], received, sent, options);
-  });
-}
-
-c10d_status c10d_barrier(c10d_process_group* handle, c10d_call call, c10d_work** out) {
-  return guarded([&] {
-    start(handle, out, &c10d::Backend::barrier, options_of<c10d::BarrierOptions>(call));
+    *out = new c10d_work{serial(handle).start([&](c10d::Backend& backend) {
+      return backend.alltoall_base(both[0], both[1], received, sent, options);
+    })};
   });
 }
 
@@ -242,27 +169,6 @@ c10d_status c10d_broadcast_coalesced(
       detached.push_back(each.detach());
     }
     c10d::broadcast_coalesced(handle->group, detached, buffer_size, root);
-  });
-}
-
-c10d_status c10d_send(c10d_process_group* handle, c10d_tensor* input, int destination, int tag, c10d_work** out) {
-  return guarded([&] {
-    Tensors list{exchanged(input)};
-    start(handle, out, &c10d::Backend::send, list, destination, tag);
-  });
-}
-
-c10d_status c10d_recv(c10d_process_group* handle, c10d_tensor* output, int source, int tag, c10d_work** out) {
-  return guarded([&] {
-    Tensors list{exchanged(output)};
-    start(handle, out, &c10d::Backend::recv, list, source, tag);
-  });
-}
-
-c10d_status c10d_recv_any(c10d_process_group* handle, c10d_tensor* output, int tag, c10d_work** out) {
-  return guarded([&] {
-    Tensors list{exchanged(output)};
-    start(handle, out, &c10d::Backend::recvAnysource, list, tag);
   });
 }
 

@@ -6,74 +6,54 @@ using c10d_sys::guarded;
 using c10d_sys::tensor;
 using c10d_sys::tensors;
 
-namespace {
-
-std::vector<at::Scalar> scalars(const double* numbers, size_t count) {
-  return {numbers, numbers + count};
-}
-
-at::Scalar only(const double* numbers, size_t count) {
-  TORCH_CHECK(count == 1, "one number for all tensors was expected, and not ", count);
-  return numbers[0];
-}
-
-} // namespace
-
 extern "C" {
 
-c10d_status c10d_foreach_(
-    uint8_t operation,
-    c10d_tensors targets,
-    c10d_tensors first,
-    c10d_tensors second,
-    const double* numbers,
-    size_t number_count) {
-  return guarded([&] {
-    const auto self = tensors(targets);
-    const auto a = tensors(first);
-    const auto b = tensors(second);
-    const auto one = [&] { return only(numbers, number_count); };
-    const auto each = [&] { return scalars(numbers, number_count); };
-    switch (operation) {
-      case C10D_FOREACH_ADD_NUMBER: return at::_foreach_add_(self, one());
-      case C10D_FOREACH_ADD_NUMBERS: return at::_foreach_add_(self, each());
-      case C10D_FOREACH_MUL_NUMBER: return at::_foreach_mul_(self, one());
-      case C10D_FOREACH_MUL_NUMBERS: return at::_foreach_mul_(self, each());
-      case C10D_FOREACH_DIV_NUMBERS: return at::_foreach_div_(self, each());
-      case C10D_FOREACH_CLAMP_MIN: return at::_foreach_clamp_min_(self, one());
-      case C10D_FOREACH_CLAMP_MAX: return at::_foreach_clamp_max_(self, one());
-      case C10D_FOREACH_SQRT: return at::_foreach_sqrt_(self);
-      case C10D_FOREACH_RECIPROCAL: return at::_foreach_reciprocal_(self);
-      case C10D_FOREACH_MUL: return at::_foreach_mul_(self, a);
-      case C10D_FOREACH_DIV: return at::_foreach_div_(self, a);
-      case C10D_FOREACH_MAXIMUM: return at::_foreach_maximum_(self, a);
-      case C10D_FOREACH_ADD_SCALED: return at::_foreach_add_(self, a, one());
-      case C10D_FOREACH_LERP: return at::_foreach_lerp_(self, a, one());
-      case C10D_FOREACH_ADDCMUL: return at::_foreach_addcmul_(self, a, b, one());
-      case C10D_FOREACH_ADDCDIV: return at::_foreach_addcdiv_(self, a, b, one());
-      case C10D_FOREACH_ADDCDIV_NUMBERS: return at::_foreach_addcdiv_(self, a, b, each());
-      default: TORCH_CHECK(false, "no operation in place has the number ", static_cast<int>(operation));
-    }
-  });
-}
-
+// In place if `out` is null; otherwise it has room for a new tensor for each of the sources.
 c10d_status c10d_foreach(
     uint8_t operation,
     c10d_tensors sources,
     c10d_tensors first,
     c10d_tensors second,
-    const double* numbers,
-    size_t number_count,
+    c10d_slice<double> numbers,
     c10d_tensor** out) {
   return guarded([&] {
     const auto self = tensors(sources);
     const auto a = tensors(first);
     const auto b = tensors(second);
-    const auto one = [&] { return only(numbers, number_count); };
+    const auto one = [&]() -> at::Scalar {
+      TORCH_CHECK(numbers.count == 1, "one number for all tensors was expected, and not ", numbers.count);
+      return *numbers.first;
+    };
+    const auto each = [&] { return std::vector<at::Scalar>(numbers.first, numbers.first + numbers.count); };
+    const auto in_place = [&] {
+      switch (operation) {
+        case C10D_FOREACH_ADD_NUMBER: return at::_foreach_add_(self, one());
+        case C10D_FOREACH_ADD_NUMBERS: return at::_foreach_add_(self, each());
+        case C10D_FOREACH_MUL_NUMBER: return at::_foreach_mul_(self, one());
+        case C10D_FOREACH_MUL_NUMBERS: return at::_foreach_mul_(self, each());
+        case C10D_FOREACH_DIV_NUMBERS: return at::_foreach_div_(self, each());
+        case C10D_FOREACH_CLAMP_MIN: return at::_foreach_clamp_min_(self, one());
+        case C10D_FOREACH_CLAMP_MAX: return at::_foreach_clamp_max_(self, one());
+        case C10D_FOREACH_SQRT: return at::_foreach_sqrt_(self);
+        case C10D_FOREACH_RECIPROCAL: return at::_foreach_reciprocal_(self);
+        case C10D_FOREACH_MUL: return at::_foreach_mul_(self, a);
+        case C10D_FOREACH_DIV: return at::_foreach_div_(self, a);
+        case C10D_FOREACH_MAXIMUM: return at::_foreach_maximum_(self, a);
+        case C10D_FOREACH_ADD_SCALED: return at::_foreach_add_(self, a, one());
+        case C10D_FOREACH_LERP: return at::_foreach_lerp_(self, a, one());
+        case C10D_FOREACH_ADDCMUL: return at::_foreach_addcmul_(self, a, b, one());
+        case C10D_FOREACH_ADDCDIV: return at::_foreach_addcdiv_(self, a, b, one());
+        case C10D_FOREACH_ADDCDIV_NUMBERS: return at::_foreach_addcdiv_(self, a, b, each());
+        default: TORCH_CHECK(false, "no operation in place has the number ", static_cast<int>(operation));
+      }
+    };
+    if (out == nullptr) {
+      return in_place();
+    }
     const auto results = [&]() -> std::vector<at::Tensor> {
       switch (operation) {
         case C10D_FOREACH_ADD_NUMBER: return at::_foreach_add(self, one());
-        case C10D_FOREACH_MUL_NUMBERS: return at::_foreach_mul(self, scalars(numbers, number_count));
+        case C10D_FOREACH_MUL_NUMBERS: return at::_foreach_mul(self, each());
         case C10D_FOREACH_SQRT: return at::_foreach_sqrt(self);
         case C10D_FOREACH_NEG: return at::_foreach_neg(self);
         case C10D_FOREACH_ADD_SCALED: return at::_foreach_add(self, a, one());

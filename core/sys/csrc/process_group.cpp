@@ -56,8 +56,7 @@ c10d_status c10d_process_group_new(const c10d_store* store, int rank, int world_
 // ranks are waited for no longer than `join_timeout_ms`.
 c10d_status c10d_process_group_add_gloo(
     c10d_process_group* handle,
-    const char** names,
-    size_t count,
+    c10d_slice<const char*> names,
     bool are_interfaces,
     bool shared_memory,
     int name,
@@ -69,10 +68,10 @@ c10d_status c10d_process_group_add_gloo(
     const auto make_options = [&] {
       auto options = c10d::ProcessGroupGloo::Options::create(timeout);
       const bool lazy = c10d::getDefaultGlooLazyInit();
-      for (size_t i = 0; i < count; ++i) {
+      for (size_t i = 0; i < names.count; ++i) {
         options->devices.push_back(
-            are_interfaces ? c10d::ProcessGroupGloo::createDeviceForInterface(names[i], lazy)
-                           : c10d::ProcessGroupGloo::createDeviceForHostname(names[i], lazy));
+            are_interfaces ? c10d::ProcessGroupGloo::createDeviceForInterface(names.first[i], lazy)
+                           : c10d::ProcessGroupGloo::createDeviceForHostname(names.first[i], lazy));
       }
       options->group_name = c10d_sys::kGroupName;
       return options;
@@ -84,7 +83,7 @@ c10d_status c10d_process_group_add_gloo(
     auto exchange = shared_memory ? offer_exchange(handle, *store, name) : nullptr;
     auto gloo = c10::make_intrusive<c10d_sys::Gloo>(store, group->getRank(), group->getSize(), make_options());
     if (c10d::getDefaultGlooLazyInit()) {
-      await_addresses(*store, group->getSize(), count, timeout);
+      await_addresses(*store, group->getSize(), names.count, timeout);
     }
     gloo->setSequenceNumberForGroup();
     if (exchange != nullptr) {
@@ -159,11 +158,11 @@ c10d_status c10d_process_group_fail(c10d_process_group* handle) {
 }
 
 c10d_status c10d_allocate_tensor(
-    c10d_process_group* handle, const int64_t* size, size_t dimensions, c10d_tensor* like, c10d_tensor** out) {
+    c10d_process_group* handle, c10d_slice<int64_t> size, c10d_tensor* like, c10d_tensor** out) {
   return guarded([&] {
     const auto arena = handle->arena();
     const c10d_sys::AllocateIn scope(arena);
-    *out = new at::Tensor(at::empty({size, dimensions}, tensor(like).options()));
+    *out = new at::Tensor(at::empty({size.first, size.count}, tensor(like).options()));
   });
 }
 

@@ -14,6 +14,10 @@
 using c10d_sys::guarded;
 using std::chrono::milliseconds;
 
+static std::vector<uint8_t> copy_of(c10d_slice<uint8_t> bytes) {
+  return {bytes.first, bytes.first + bytes.count};
+}
+
 // A copy of these bytes, to be freed with c10d_free.
 static void give(const std::vector<uint8_t>& bytes, uint8_t** value, size_t* length) {
   // malloc(0) may be null, which would read as a failure.
@@ -107,12 +111,12 @@ c10d_status c10d_store_clone(const c10d_store* store, c10d_store** out) {
   });
 }
 
-c10d_status c10d_store_set(const c10d_store* store, const char* key, const uint8_t* value, size_t length) {
-  return guarded([&] { store->store->set(key, std::vector<uint8_t>(value, value + length)); });
+c10d_status c10d_store_set(const c10d_store* store, const char* key, c10d_slice<uint8_t> value) {
+  return guarded([&] { store->store->set(key, copy_of(value)); });
 }
 
-c10d_status c10d_store_append(const c10d_store* store, const char* key, const uint8_t* value, size_t length) {
-  return guarded([&] { store->store->append(key, std::vector<uint8_t>(value, value + length)); });
+c10d_status c10d_store_append(const c10d_store* store, const char* key, c10d_slice<uint8_t> value) {
+  return guarded([&] { store->store->append(key, copy_of(value)); });
 }
 
 c10d_status c10d_store_get(
@@ -123,24 +127,18 @@ c10d_status c10d_store_get(
   });
 }
 
-c10d_status c10d_store_wait(const c10d_store* store, const char** keys, size_t count, int64_t timeout_ms) {
-  return guarded([&] { store->store->wait({keys, keys + count}, milliseconds(timeout_ms)); });
+c10d_status c10d_store_wait(const c10d_store* store, c10d_slice<const char*> keys, int64_t timeout_ms) {
+  return guarded([&] { store->store->wait({keys.first, keys.first + keys.count}, milliseconds(timeout_ms)); });
 }
 
 c10d_status c10d_store_compare_set(
     const c10d_store* store,
     const char* key,
-    const uint8_t* expected,
-    size_t expected_length,
-    const uint8_t* desired,
-    size_t desired_length,
+    c10d_slice<uint8_t> expected,
+    c10d_slice<uint8_t> desired,
     uint8_t** value,
     size_t* length) {
-  return guarded([&] {
-    const std::vector<uint8_t> before(expected, expected + expected_length);
-    const std::vector<uint8_t> after(desired, desired + desired_length);
-    give(store->store->compareSet(key, before, after), value, length);
-  });
+  return guarded([&] { give(store->store->compareSet(key, copy_of(expected), copy_of(desired)), value, length); });
 }
 
 c10d_status c10d_store_delete_key(const c10d_store* store, const char* key, bool* out) {

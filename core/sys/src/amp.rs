@@ -30,8 +30,7 @@ impl AutocastKind {
 pub fn autocast<R>(cuda: bool, kind: Option<AutocastKind>, body: impl FnOnce() -> R) -> Result<R> {
     let mut previous = ffi::Autocast { enabled: false, kind: 0 };
     let kind = kind.map_or(-1, AutocastKind::number);
-    // SAFETY: the call writes to `previous`.
-    check(unsafe { ffi::c10d_autocast_enter(cuda, kind, &mut previous) })?;
+    check(ffi::c10d_autocast_enter(cuda, kind, &mut previous))?;
     let _entered = Entered { cuda, previous, _on_this_thread: PhantomData };
     Ok(body())
 }
@@ -46,16 +45,14 @@ struct Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        // SAFETY: `previous` lives through the call. The call only restores what it has read, so it
-        // cannot fail.
-        let _ = check(unsafe { ffi::c10d_autocast_leave(self.cuda, &self.previous) });
+        // It only restores what has been read, so it cannot fail.
+        let _ = check(ffi::c10d_autocast_leave(self.cuda, &self.previous));
     }
 }
 
 /// `torch.is_autocast_enabled()`, which asks for CUDA, of this thread.
 pub fn cuda_autocast_enabled() -> bool {
-    // SAFETY: reads a thread-local flag.
-    unsafe { ffi::c10d_cuda_autocast_enabled() }
+    ffi::c10d_cuda_autocast_enabled()
 }
 
 /// Multiplies the gradients, all of one kind and on one device, by `inv_scale`, and sets
@@ -67,10 +64,8 @@ pub fn non_finite_check_and_unscale_(
     inv_scale: &Tensor,
 ) -> Result<()> {
     let (found_inf, inv_scale) = (pointer(found_inf), pointer(inv_scale));
-    // SAFETY: the tensors live through the call.
-    check(unsafe {
-        ffi::c10d_non_finite_check_and_unscale(pointers(gradients).list(), found_inf, inv_scale)
-    })
+    let gradients = pointers(gradients);
+    check(ffi::c10d_non_finite_check_and_unscale(gradients.list(), found_inf, inv_scale))
 }
 
 #[cfg(test)]

@@ -3,25 +3,30 @@
 use crate::ffi::ErrorKind;
 use crate::{Error, Result, ffi};
 use std::ffi::{CString, c_int};
+use std::mem::ManuallyDrop;
 use std::time::Duration;
 use tch::Tensor;
 
-pub(crate) fn pointer(tensor: &Tensor) -> *mut ffi::Tensor {
-    // tch's C_tensor is at::Tensor, which is what the C ABI takes.
-    tensor.as_ptr().cast_mut().cast()
+pub(crate) fn pointer(tensor: &Tensor) -> &ffi::Tensor {
+    // SAFETY: tch's C_tensor is at::Tensor, which is what the C ABI takes, and lives as long as `tensor`.
+    unsafe { &*tensor.as_ptr().cast::<ffi::Tensor>() }
+}
+
+/// The address of a tensor that C++ will delete.
+pub(crate) fn given_up(tensor: Tensor) -> *mut ffi::Tensor {
+    ManuallyDrop::new(tensor).as_ptr().cast_mut().cast()
 }
 
 /// A list of tensors for the C ABI.
-pub(crate) struct Pointers(Vec<*mut ffi::Tensor>);
+pub(crate) struct Pointers<'a>(Vec<&'a ffi::Tensor>);
 
-pub(crate) fn pointers(tensors: &[Tensor]) -> Pointers {
+pub(crate) fn pointers(tensors: &[Tensor]) -> Pointers<'_> {
     Pointers(tensors.iter().map(pointer).collect())
 }
 
-impl Pointers {
-    /// Valid as long as `self` and the tensors.
-    pub(crate) fn list(&mut self) -> ffi::Tensors {
-        ffi::Tensors { first: self.0.as_mut_ptr(), count: self.0.len() }
+impl Pointers<'_> {
+    pub(crate) fn list(&self) -> ffi::Tensors<'_> {
+        self.0.as_slice().into()
     }
 }
 

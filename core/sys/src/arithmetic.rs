@@ -35,49 +35,39 @@ pub fn clamp_max_(tensor: &mut Tensor, number: f64) -> Result<(), TchError> {
 
 /// `tensor.lerp_(end, weight)`: moves `tensor` towards `end` by this fraction of the way.
 pub fn lerp_(tensor: &mut Tensor, end: &Tensor, weight: f64) -> Result<(), TchError> {
-    // SAFETY: both tensors live through the call.
-    check(unsafe { ffi::c10d_lerp(pointer(tensor), pointer(end), weight) }).map_err(as_tchs)
+    check(ffi::c10d_lerp(pointer(tensor), pointer(end), weight)).map_err(as_tchs)
 }
 
 /// `tensor.add(other, alpha=alpha)`. Where the kernel uses a fused multiply-add, each element is
 /// rounded once, unlike in `tensor + other * alpha`, which rounds twice.
 pub fn add_scaled(tensor: &Tensor, other: &Tensor, alpha: f64) -> Result<Tensor, TchError> {
     let (tensor, other) = (pointer(tensor), pointer(other));
-    // SAFETY: both tensors live through the call, which writes the address of a new one.
-    created_tensor(|out| unsafe { ffi::c10d_add_scaled(tensor, other, alpha, out) })
-        .map_err(as_tchs)
+    created_tensor(|out| ffi::c10d_add_scaled(tensor, other, alpha, out)).map_err(as_tchs)
 }
 
 /// `tensor.add_(other, alpha=alpha)`; rounds like [`add_scaled`].
 pub fn add_scaled_(tensor: &mut Tensor, other: &Tensor, alpha: f64) -> Result<(), TchError> {
-    // SAFETY: both tensors live through the call.
-    check(unsafe { ffi::c10d_add_scaled_(pointer(tensor), pointer(other), alpha) }).map_err(as_tchs)
+    check(ffi::c10d_add_scaled_(pointer(tensor), pointer(other), alpha)).map_err(as_tchs)
 }
 
 /// `tensor.addcmul_(a, b, value=value)`: adds `value * a * b`. tch's function has no `value`.
 pub fn addcmul_(tensor: &mut Tensor, a: &Tensor, b: &Tensor, value: f64) -> Result<(), TchError> {
-    // SAFETY: the tensors live through the call.
-    check(unsafe { ffi::c10d_addcmul(pointer(tensor), pointer(a), pointer(b), value) })
-        .map_err(as_tchs)
+    check(ffi::c10d_addcmul(pointer(tensor), pointer(a), pointer(b), value)).map_err(as_tchs)
 }
 
 /// `tensor.addcdiv_(a, b, value=value)`: adds `value * a / b`. tch's function has no `value`.
 pub fn addcdiv_(tensor: &mut Tensor, a: &Tensor, b: &Tensor, value: f64) -> Result<(), TchError> {
-    // SAFETY: the tensors live through the call.
-    check(unsafe { ffi::c10d_addcdiv(pointer(tensor), pointer(a), pointer(b), value) })
-        .map_err(as_tchs)
+    check(ffi::c10d_addcdiv(pointer(tensor), pointer(a), pointer(b), value)).map_err(as_tchs)
 }
 
 /// `tensor.detach().clone()`, sparse tensors too. tch's `copy` panics.
 pub fn copy(tensor: &Tensor) -> Result<Tensor, TchError> {
-    // SAFETY: `tensor` lives through the call, which writes the address of a new one.
-    created_tensor(|out| unsafe { ffi::c10d_copy(pointer(tensor), out) }).map_err(as_tchs)
+    created_tensor(|out| ffi::c10d_copy(pointer(tensor), out)).map_err(as_tchs)
 }
 
 /// `tensor.norm(dim=dim, keepdim=True)`: the 2-norm.
 pub fn norm(tensor: &Tensor, dim: i64) -> Result<Tensor, TchError> {
-    // SAFETY: `tensor` lives through the call, which writes the address of a new one.
-    created_tensor(|out| unsafe { ffi::c10d_norm(pointer(tensor), dim, out) }).map_err(as_tchs)
+    created_tensor(|out| ffi::c10d_norm(pointer(tensor), dim, out)).map_err(as_tchs)
 }
 
 /// As numbered in c10d.h.
@@ -91,9 +81,7 @@ enum Operation {
 }
 
 fn with_number(tensor: &mut Tensor, operation: Operation, number: f64) -> Result<(), TchError> {
-    // SAFETY: `tensor` lives through the call.
-    check(unsafe { ffi::c10d_with_number(pointer(tensor), operation as u8, number) })
-        .map_err(as_tchs)
+    check(ffi::c10d_with_number(pointer(tensor), operation as u8, number)).map_err(as_tchs)
 }
 
 pub(crate) fn as_tchs(error: Error) -> TchError {

@@ -1,25 +1,23 @@
 //! Backward passes, whole and in parts, and a thread's state on another thread.
 
-use crate::arguments::{pointer, pointers};
+use crate::arguments::{given_up, pointer, pointers};
 use crate::callback::{call_back, drop_boxed};
 use crate::error::{answer, check, created};
+use crate::owned::Owned;
 use crate::{Result, ffi};
 use std::ffi::c_void;
-use std::mem::ManuallyDrop;
-use std::ptr::NonNull;
 use tch::Tensor;
 
 /// `tensor.backward()`. Unlike tch's, the error says what kind of failure it was.
 pub fn backward_from(tensor: &Tensor) -> Result<()> {
-    // SAFETY: the tensor lives through the call.
-    check(unsafe { ffi::c10d_tensor_backward(pointer(tensor)) })
+    check(ffi::c10d_tensor_backward(pointer(tensor)))
 }
 
 /// The end of a tensor's graph, which is all that a backward pass needs of the tensor. Does not
 /// keep the tensor's memory.
 #[derive(Debug)]
 pub struct GraphEnd {
-    handle: NonNull<ffi::GraphEnd>,
+    handle: Owned<ffi::GraphEnd>,
 }
 
 // SAFETY: a reference to a node of the graph, which autograd itself hands from thread to thread.
@@ -30,16 +28,7 @@ unsafe impl Sync for GraphEnd {}
 impl GraphEnd {
     /// The end for a tensor that requires a gradient.
     pub fn of(tensor: &Tensor) -> Result<GraphEnd> {
-        // SAFETY: `tensor` lives through the call, which writes a handle.
-        let handle = created(|out| unsafe { ffi::c10d_graph_end_new(pointer(tensor), out) })?;
-        Ok(GraphEnd { handle })
-    }
-}
-
-impl Drop for GraphEnd {
-    fn drop(&mut self) {
-        // SAFETY: made by c10d_graph_end_new and freed once.
-        unsafe { ffi::c10d_graph_end_free(self.handle.as_ptr()) }
+        Ok(GraphEnd { handle: created(|out| ffi::c10d_graph_end_new(pointer(tensor), out))? })
     }
 }
 
@@ -48,12 +37,10 @@ impl Drop for GraphEnd {
 /// Each gradient is freed as soon as it has been used.
 pub fn backward(ends: &[&GraphEnd], gradients: Vec<Tensor>, retain_graph: bool) -> Result<()> {
     assert_eq!(ends.len(), gradients.len(), "every end has its gradient");
-    let mut ends: Vec<_> = ends.iter().map(|end| end.handle.as_ptr()).collect();
+    let ends: Vec<&ffi::GraphEnd> = ends.iter().map(|end| &*end.handle).collect();
     // SAFETY: both lists live through the call and are equally long. The gradients are ours, and
     // what the call leaves in their handles is an undefined tensor, which may be dropped.
-    check(unsafe {
-        ffi::c10d_backward(ends.as_mut_ptr(), pointers(&gradients).list(), retain_graph)
-    })
+    check(unsafe { ffi::c10d_backward(ends.as_ptr(), pointers(&gradients).list(), retain_graph) })
 }
 
 /// The caller's part of a backward pass. Receives the gradients of the leaves, `None` for one that
@@ -120,8 +107,8 @@ extern "C" fn call(
         for (index, gradient) in given.into_iter().enumerate().take(*inputs) {
             if let Some(gradient) = gradient {
                 // SAFETY: `input_gradients` has an entry for each input. C++ deletes the tensor
-                // that it finds there, so `gradient` must not.
-                unsafe { *input_gradients.add(index) = pointer(&ManuallyDrop::new(gradient)) };
+                // that it finds there.
+                unsafe { *input_gradients.add(index) = given_up(gradient) };
             }
         }
         Ok(())
@@ -131,7 +118,7 @@ extern "C" fn call(
 /// A thread's own settings: grad mode, autocast and its type, profiler …; `at::ThreadLocalState`.
 #[derive(Debug)]
 pub struct ThreadState {
-    handle: NonNull<ffi::ThreadState>,
+    handle: Owned<ffi::ThreadState>,
 }
 
 // SAFETY: a copy of a thread's settings, made to be carried to other threads and never written to.
@@ -151,16 +138,9 @@ impl ThreadState {
     /// If `body` panics, the panic continues after this thread's own settings have been restored.
     pub fn run<R>(&self, body: impl FnOnce() -> R) -> Result<R> {
         call_back(body, |entry, context| {
-            // SAFETY: the handle lives as long as `self`; `call_back` gives what belongs together.
-            unsafe { ffi::c10d_thread_state_run(self.handle.as_ptr(), entry, context) }
+            // SAFETY: `call_back` gives what belongs together.
+            unsafe { ffi::c10d_thread_state_run(&self.handle, entry, context) }
         })
-    }
-}
-
-impl Drop for ThreadState {
-    fn drop(&mut self) {
-        // SAFETY: made by c10d_thread_state_new and freed once.
-        unsafe { ffi::c10d_thread_state_free(self.handle.as_ptr()) }
     }
 }
 

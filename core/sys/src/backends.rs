@@ -4,6 +4,5 @@ use crate::ffi;
 
 /// `torch.backends.cudnn.deterministic = enabled`
 pub fn set_cudnn_deterministic(enabled: bool) {
-    // SAFETY: sets a flag.
-    unsafe { ffi::c10d_set_cudnn_deterministic(enabled) }
+    ffi::c10d_set_cudnn_deterministic(enabled);
 }

@@ -48,8 +48,7 @@ pub fn at_end_of_backward(hook: impl Fn() -> Result<()> + Send + Sync + 'static)
 
 /// Whether a backward pass runs on this thread.
 pub fn in_backward() -> bool {
-    // SAFETY: reads a thread-local number.
-    unsafe { ffi::c10d_in_backward() }
+    ffi::c10d_in_backward()
 }
 
 /// What C++ holds: the address of a `Hook`, as `call` and `drop_boxed` expect. It calls `drop_boxed`

@@ -2,8 +2,10 @@
 
 use crate::arguments::{c_rank, milliseconds, pointer, pointers};
 use crate::error::{check, created};
+use crate::owned::Owned;
 use crate::{Error, ProcessGroup, Result, Work, ffi};
 use std::ptr::null_mut;
+use std::slice::from_ref;
 use std::time::Duration;
 use tch::Tensor;
 
@@ -43,8 +45,40 @@ pub struct Call {
 
 impl From<Call> for ffi::Call {
     fn from(call: Call) -> ffi::Call {
-        ffi::Call { timeout_ms: call.timeout.map_or(-1, milliseconds), is_async: call.is_async }
+        let timeout_ms = call.timeout.map_or(-1, milliseconds);
+        ffi::Call { timeout_ms, is_async: call.is_async, root: 0, op: ReduceOp::Sum as u8, tag: 0 }
     }
+}
+
+impl Call {
+    fn rooted(self, root: usize) -> ffi::Call {
+        ffi::Call { root: c_rank(root), ..self.into() }
+    }
+
+    fn reducing(self, op: ReduceOp) -> ffi::Call {
+        ffi::Call { op: op as u8, ..self.into() }
+    }
+}
+
+/// As numbered in c10d.h.
+#[repr(u8)]
+enum Operation {
+    AllReduce,
+    Broadcast,
+    Reduce,
+    AllGather,
+    AllGatherIntoTensor,
+    AllGatherParts,
+    Gather,
+    Scatter,
+    ReduceScatter,
+    ReduceScatterTensor,
+    ReduceScatterParts,
+    AllToAll,
+    Barrier,
+    Send,
+    Recv,
+    RecvAny,
 }
 
 /// A message of a [batch](ProcessGroup::batch).
@@ -66,37 +100,24 @@ pub struct Message<'a> {
 impl ProcessGroup {
     /// Reduces `tensor` over all ranks, in place on every rank.
     pub fn all_reduce(&self, tensor: &Tensor, op: ReduceOp, call: Call) -> Result<Work> {
-        self.start(|group, out| {
-            // SAFETY: `tensor` lives through the call; the work keeps a reference of its own.
-            unsafe { ffi::c10d_all_reduce(group, pointer(tensor), op as u8, call.into(), out) }
-        })
+        self.start(Operation::AllReduce, &[], from_ref(tensor), call.reducing(op))
     }
 
     /// Copies rank `root`'s `tensor` into every other rank's.
     pub fn broadcast(&self, tensor: &Tensor, root: usize, call: Call) -> Result<Work> {
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_broadcast(group, pointer(tensor), c_rank(root), call.into(), out) }
-        })
+        self.start(Operation::Broadcast, &[], from_ref(tensor), call.rooted(root))
     }
 
     /// Reduces `tensor` over all ranks into rank `root`'s; the other ranks' are undefined
     /// afterwards.
     pub fn reduce(&self, tensor: &Tensor, root: usize, op: ReduceOp, call: Call) -> Result<Work> {
-        let (root, op) = (c_rank(root), op as u8);
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_reduce(group, pointer(tensor), root, op, call.into(), out) }
-        })
+        let call = ffi::Call { root: c_rank(root), ..call.reducing(op) };
+        self.start(Operation::Reduce, &[], from_ref(tensor), call)
     }
 
     /// Copies rank r's `input` into `outputs[r]` on every rank.
     pub fn all_gather(&self, outputs: &[Tensor], input: &Tensor, call: Call) -> Result<Work> {
-        let mut outputs = pointers(outputs);
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_all_gather(group, outputs.list(), pointer(input), call.into(), out) }
-        })
+        self.start(Operation::AllGather, outputs, from_ref(input), call.into())
     }
 
     /// Copies rank r's `input` into part r of `output` on every rank.
@@ -106,11 +127,7 @@ impl ProcessGroup {
         input: &Tensor,
         call: Call,
     ) -> Result<Work> {
-        let (output, input) = (pointer(output), pointer(input));
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_all_gather_into_tensor(group, output, input, call.into(), out) }
-        })
+        self.start(Operation::AllGatherIntoTensor, from_ref(output), from_ref(input), call.into())
     }
 
     /// Copies rank r's `input` into rank `root`'s `outputs[r]`; the other ranks have no outputs.
@@ -121,11 +138,7 @@ impl ProcessGroup {
         root: usize,
         call: Call,
     ) -> Result<Work> {
-        let (mut outputs, input, root) = (pointers(outputs), pointer(input), c_rank(root));
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_gather(group, outputs.list(), input, root, call.into(), out) }
-        })
+        self.start(Operation::Gather, outputs, from_ref(input), call.rooted(root))
     }
 
     /// Copies rank `root`'s `inputs[r]` into rank r's `output`; the other ranks have no inputs.
@@ -136,11 +149,7 @@ impl ProcessGroup {
         root: usize,
         call: Call,
     ) -> Result<Work> {
-        let (output, mut inputs, root) = (pointer(output), pointers(inputs), c_rank(root));
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_scatter(group, output, inputs.list(), root, call.into(), out) }
-        })
+        self.start(Operation::Scatter, from_ref(output), inputs, call.rooted(root))
     }
 
     /// Reduces all ranks' `inputs[r]` into rank r's `output`.
@@ -151,11 +160,7 @@ impl ProcessGroup {
         op: ReduceOp,
         call: Call,
     ) -> Result<Work> {
-        let (output, mut inputs, op) = (pointer(output), pointers(inputs), op as u8);
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_reduce_scatter(group, output, inputs.list(), op, call.into(), out) }
-        })
+        self.start(Operation::ReduceScatter, from_ref(output), inputs, call.reducing(op))
     }
 
     /// Reduces part r of all ranks' `input` into rank r's `output`.
@@ -166,11 +171,8 @@ impl ProcessGroup {
         op: ReduceOp,
         call: Call,
     ) -> Result<Work> {
-        let (output, input, op) = (pointer(output), pointer(input), op as u8);
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_reduce_scatter_tensor(group, output, input, op, call.into(), out) }
-        })
+        let (output, input) = (from_ref(output), from_ref(input));
+        self.start(Operation::ReduceScatterTensor, output, input, call.reducing(op))
     }
 
     /// Like [`all_gather_into_tensor`](Self::all_gather_into_tensor), where rank r's values are those of
@@ -185,13 +187,7 @@ impl ProcessGroup {
         if outputs.len() != inputs.len() {
             return Err(Error::misuse("all_gather_parts takes as many outputs as inputs"));
         }
-        let (mut outputs, mut inputs) = (pointers(outputs), pointers(inputs));
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe {
-                ffi::c10d_all_gather_parts(group, outputs.list(), inputs.list(), call.into(), out)
-            }
-        })
+        self.start(Operation::AllGatherParts, outputs, inputs, call.into())
     }
 
     /// Like [`reduce_scatter_tensor`](Self::reduce_scatter_tensor), where the values for rank r are part r
@@ -204,13 +200,7 @@ impl ProcessGroup {
         op: ReduceOp,
         call: Call,
     ) -> Result<Work> {
-        let (output, mut inputs, op) = (pointer(output), pointers(inputs), op as u8);
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe {
-                ffi::c10d_reduce_scatter_parts(group, output, inputs.list(), op, call.into(), out)
-            }
-        })
+        self.start(Operation::ReduceScatterParts, from_ref(output), inputs, call.reducing(op))
     }
 
     /// Copies this rank's `inputs[r]` into rank r's output for this rank.
@@ -218,11 +208,7 @@ impl ProcessGroup {
         if outputs.len() != inputs.len() {
             return Err(Error::misuse("all_to_all takes as many outputs as inputs"));
         }
-        let (mut outputs, mut inputs) = (pointers(outputs), pointers(inputs));
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_all_to_all(group, outputs.list(), inputs.list(), call.into(), out) }
-        })
+        self.start(Operation::AllToAll, outputs, inputs, call.into())
     }
 
     /// Copies part r of this rank's `input` into this rank's part of rank r's `output`. The parts
@@ -235,80 +221,61 @@ impl ProcessGroup {
         input_splits: &[i64],
         call: Call,
     ) -> Result<Work> {
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe {
-                ffi::c10d_all_to_all_single(
-                    group,
-                    pointer(output),
-                    pointer(input),
-                    output_splits.as_ptr(),
-                    output_splits.len(),
-                    input_splits.as_ptr(),
-                    input_splits.len(),
-                    call.into(),
-                    out,
-                )
-            }
-        })
+        let (group, output, input) = (self.pointer(), pointer(output), pointer(input));
+        let (received, sent) = (output_splits.into(), input_splits.into());
+        let handle = created(|out| {
+            ffi::c10d_all_to_all_single(group, output, input, received, sent, call.into(), out)
+        })?;
+        Ok(Work { handle })
     }
 
     /// Finishes when every rank has arrived.
     pub fn barrier(&self, call: Call) -> Result<Work> {
-        self.start(|group, out| {
-            // SAFETY: `out` lives through the call.
-            unsafe { ffi::c10d_barrier(group, call.into(), out) }
-        })
+        self.start(Operation::Barrier, &[], &[], call.into())
     }
 
     /// Sends `tensor` to one rank, which must receive with the same tag.
     pub fn send(&self, tensor: &Tensor, destination: usize, tag: i32) -> Result<Work> {
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_send(group, pointer(tensor), c_rank(destination), tag, out) }
-        })
+        let call = ffi::Call { tag, ..Call::default().rooted(destination) };
+        self.start(Operation::Send, &[], from_ref(tensor), call)
     }
 
     /// Receives from one rank into `tensor`.
     pub fn recv(&self, tensor: &Tensor, source: usize, tag: i32) -> Result<Work> {
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_recv(group, pointer(tensor), c_rank(source), tag, out) }
-        })
+        let call = ffi::Call { tag, ..Call::default().rooted(source) };
+        self.start(Operation::Recv, from_ref(tensor), &[], call)
     }
 
     /// Receives into `tensor` from the rank that sends first; [`Work::source_rank`] then says which.
     /// Gloo only.
     pub fn recv_any(&self, tensor: &Tensor, tag: i32) -> Result<Work> {
-        self.start(|group, out| {
-            // SAFETY: as in `all_reduce`.
-            unsafe { ffi::c10d_recv_any(group, pointer(tensor), tag, out) }
-        })
+        let call = ffi::Call { tag, ..Call::default().into() };
+        self.start(Operation::RecvAny, from_ref(tensor), &[], call)
     }
 
     /// Starts several messages as one, and returns the work of each, in the same order.
     pub fn batch(&self, messages: &[Message<'_>]) -> Result<Vec<Work>> {
-        let message = |message: &Message<'_>| ffi::Message {
+        let messages = messages.iter().map(|message| ffi::Message {
             tensor: pointer(message.tensor),
             peer: c_rank(message.peer),
             tag: message.tag,
             is_send: message.is_send,
-        };
-        let messages: Vec<_> = messages.iter().map(message).collect();
+        });
+        let messages: Vec<_> = messages.collect();
         let mut works = vec![null_mut(); messages.len()];
         let (first, count) = (messages.as_ptr(), messages.len());
-        // SAFETY: the messages, with their tensors, and `works`, which has room for as many, live
-        // through the call.
+        // SAFETY: there is room for as many works as there are messages.
         check(unsafe { ffi::c10d_batch(self.pointer(), first, count, works.as_mut_ptr()) })?;
-        works.into_iter().map(Work::new).collect()
+        // SAFETY: the call has made each and given up ownership of it.
+        let handles = works.into_iter().map(|work| unsafe { Owned::new(work) });
+        handles.map(|work| Ok(Work { handle: work.ok_or_else(Error::no_handle)? })).collect()
     }
 
     /// A barrier that rank 0 watches: its error names the ranks that did not arrive in time. Gloo
     /// only. Blocks.
     pub fn monitored_barrier(&self, timeout: Duration, wait_all_ranks: bool) -> Result<()> {
         let timeout = milliseconds(timeout);
-        // SAFETY: the group is valid, and the other arguments are plain values.
-        check(unsafe { ffi::c10d_monitored_barrier(self.pointer(), timeout, wait_all_ranks) })
+        check(ffi::c10d_monitored_barrier(self.pointer(), timeout, wait_all_ranks))
     }
 
     /// Copies all of rank `root`'s `tensors` into every other rank's, packed into buffers of
@@ -319,17 +286,22 @@ impl ProcessGroup {
         buffer_size: usize,
         root: usize,
     ) -> Result<()> {
-        let (mut tensors, root) = (pointers(tensors), c_rank(root));
-        let group = self.pointer();
-        // SAFETY: `tensors` live through the call, which ends when all is copied.
-        check(unsafe { ffi::c10d_broadcast_coalesced(group, tensors.list(), buffer_size, root) })
+        let (group, tensors, root) = (self.pointer(), pointers(tensors), c_rank(root));
+        check(ffi::c10d_broadcast_coalesced(group, tensors.list(), buffer_size, root))
     }
 
     fn start(
         &self,
-        operation: impl FnOnce(*mut ffi::ProcessGroup, *mut *mut ffi::Work) -> ffi::Status,
+        operation: Operation,
+        outputs: &[Tensor],
+        inputs: &[Tensor],
+        call: ffi::Call,
     ) -> Result<Work> {
-        Ok(Work { handle: created(|out| operation(self.pointer(), out))? })
+        let (number, outputs, inputs) = (operation as u8, pointers(outputs), pointers(inputs));
+        let handle = created(|out| {
+            ffi::c10d_start(self.pointer(), number, outputs.list(), inputs.list(), call, out)
+        })?;
+        Ok(Work { handle })
     }
 }
 

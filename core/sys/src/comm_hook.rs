@@ -1,12 +1,12 @@
 //! Communication hooks, which replace the division and sum of a gradient bucket over the ranks.
 
-use crate::arguments::{c_text, pointer};
+use crate::arguments::{c_text, given_up, pointer};
 use crate::callback::drop_boxed;
 use crate::error::{answer, check, created_tensor};
+use crate::ffi::Text;
 use crate::reducer::Reducer;
 use crate::{Result, ffi};
 use std::ffi::c_void;
-use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, null_mut};
 use std::sync::{Mutex, TryLockError};
 use tch::Tensor;
@@ -22,49 +22,48 @@ pub struct GradBucket {
 impl GradBucket {
     /// Its index among the buckets, which is also the order of exchange. `bucket.index()`
     pub fn index(&self) -> usize {
-        // SAFETY: the handle is valid for as long as this bucket exists; see `start`.
-        unsafe { ffi::c10d_grad_bucket_index(self.handle.as_ptr()) }
+        ffi::c10d_grad_bucket_index(self.handle())
     }
 
     /// Whether it is the last bucket of this backward pass. `bucket.is_last()`
     pub fn is_last(&self) -> bool {
-        // SAFETY: as in `index`.
-        unsafe { ffi::c10d_grad_bucket_is_last(self.handle.as_ptr()) }
+        ffi::c10d_grad_bucket_is_last(self.handle())
     }
 
     /// All gradients of the bucket in one flat tensor, undivided. Writing to it changes the bucket.
     /// `bucket.buffer()`
     pub fn buffer(&self) -> Result<Tensor> {
-        // SAFETY: as in `index`; the call writes the address of a new tensor.
-        created_tensor(|out| unsafe { ffi::c10d_grad_bucket_buffer(self.handle.as_ptr(), out) })
+        created_tensor(|out| ffi::c10d_grad_bucket_buffer(self.handle(), out))
     }
 
     /// Replaces the buffer by another tensor, for a hook that is called with this bucket later.
     /// `bucket.set_buffer(tensor)`
     pub fn set_buffer(&mut self, buffer: &Tensor) -> Result<()> {
-        // SAFETY: as in `index`; the bucket takes a reference of its own.
-        check(unsafe { ffi::c10d_grad_bucket_set_buffer(self.handle.as_ptr(), pointer(buffer)) })
+        check(ffi::c10d_grad_bucket_set_buffer(self.handle(), pointer(buffer)))
     }
 
     /// The gradient of each parameter, as a view into the buffer. `bucket.gradients()`
     pub fn gradients(&self) -> Result<Vec<Tensor>> {
-        // SAFETY: as in `index`; `tensors` passes room for every parameter of the bucket.
-        self.tensors(|out| unsafe { ffi::c10d_grad_bucket_gradients(self.handle.as_ptr(), out) })
+        // SAFETY: `tensors` passes room for every parameter of the bucket.
+        self.tensors(|out| unsafe { ffi::c10d_grad_bucket_gradients(self.handle(), out) })
     }
 
     /// The parameters, in the order of [`gradients`](Self::gradients). `bucket.parameters()`
     pub fn parameters(&self) -> Result<Vec<Tensor>> {
         // SAFETY: as in `gradients`.
-        self.tensors(|out| unsafe { ffi::c10d_grad_bucket_parameters(self.handle.as_ptr(), out) })
+        self.tensors(|out| unsafe { ffi::c10d_grad_bucket_parameters(self.handle(), out) })
+    }
+
+    fn handle(&self) -> &ffi::GradBucket {
+        // SAFETY: the handle is valid for as long as this bucket exists; see `start`.
+        unsafe { self.handle.as_ref() }
     }
 
     fn tensors(
         &self,
         fill: impl FnOnce(*mut *mut ffi::Tensor) -> ffi::Status,
     ) -> Result<Vec<Tensor>> {
-        // SAFETY: as in `index`.
-        let len = unsafe { ffi::c10d_grad_bucket_len(self.handle.as_ptr()) };
-        let mut pointers = vec![null_mut(); len];
+        let mut pointers = vec![null_mut(); ffi::c10d_grad_bucket_len(self.handle())];
         check(fill(pointers.as_mut_ptr()))?;
         // SAFETY: the call has made each at::Tensor with `new` and given up ownership of it.
         Ok(pointers.into_iter().map(|each| unsafe { Tensor::from_ptr(each.cast()) }).collect())
@@ -100,8 +99,8 @@ impl Reducer {
         // is Send.
         check(unsafe {
             ffi::c10d_reducer_register_comm_hook(
-                self.handle.as_ptr(),
-                name.as_ptr(),
+                &self.handle,
+                Text::new(&name),
                 &functions,
                 Box::into_raw(hook).cast(),
             )
@@ -146,10 +145,10 @@ extern "C" fn finish(pending: *mut c_void, result: *mut *mut ffi::Tensor) -> ffi
     answer(A_HOOK, || {
         // SAFETY: `start` has made it, and C++ hands it back once, here or to `drop_pending`.
         let finish = unsafe { Box::from_raw(pending.cast::<Finish>()) };
-        let tensor = ManuallyDrop::new(finish()?);
+        let tensor = given_up(finish()?);
         // SAFETY: `result` points to a place for one address. C++ deletes the at::Tensor that it
-        // finds there, so `tensor` must not.
-        unsafe { *result = pointer(&tensor) };
+        // finds there.
+        unsafe { *result = tensor };
         Ok(())
     })
 }

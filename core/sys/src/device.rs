@@ -7,22 +7,19 @@ use crate::{Result, ffi};
 ///
 /// Makes a context on the device, so a process that calls this first never has one on another.
 pub fn set_cuda_device(device: usize) -> Result<()> {
-    // SAFETY: takes no pointer.
-    check(unsafe { ffi::c10d_set_cuda_device(cuda(device)) })
+    check(ffi::c10d_set_cuda_device(cuda(device)))
 }
 
 /// Makes a CUDA device current, and returns the previous one: `torch.cuda._exchange_device`.
 pub fn exchange_cuda_device(device: usize) -> Result<usize> {
-    // SAFETY: the call writes a number.
-    let previous = written(|out| unsafe { ffi::c10d_exchange_cuda_device(cuda(device), out) })?;
+    let previous = written(|out| ffi::c10d_exchange_cuda_device(cuda(device), out))?;
     Ok(previous as usize)
 }
 
 /// Makes a previous device current again, without a context on it if it has none:
 /// `torch.cuda._maybe_exchange_device`.
 pub fn restore_cuda_device(device: usize) -> Result<()> {
-    // SAFETY: takes no pointer.
-    check(unsafe { ffi::c10d_restore_cuda_device(cuda(device)) })
+    check(ffi::c10d_restore_cuda_device(cuda(device)))
 }
 
 /// A number too large for i32 becomes the largest, which the C++ side rejects like any missing

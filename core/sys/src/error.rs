@@ -1,6 +1,7 @@
 //! libtorch's errors. What kind of failure each is, `csrc/error_kind.cpp` has decided where it was caught.
 
-use crate::ffi::{self, ErrorKind};
+use crate::ffi::{self, ErrorKind, Freed, Text};
+use crate::owned::Owned;
 use std::ffi::{CStr, CString};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -90,29 +91,32 @@ pub(crate) fn answer(what: &str, body: impl FnOnce() -> Result<()>) -> ffi::Stat
         }
     };
     let message = CString::new(error.message.replace('\0', " ")).unwrap_or_default();
-    // SAFETY: copies a NUL-terminated string; C++ frees the copy.
-    ffi::Status { message: unsafe { ffi::c10d_copy_text(message.as_ptr()) }, kind: error.kind }
+    // C++ frees the copy.
+    ffi::Status { message: ffi::c10d_copy_text(Text::new(&message)), kind: error.kind }
 }
 
 /// What a call writes.
-pub(crate) fn written<T: Default>(call: impl FnOnce(*mut T) -> ffi::Status) -> Result<T> {
+pub(crate) fn written<T: Default>(call: impl FnOnce(&mut T) -> ffi::Status) -> Result<T> {
     let mut value = T::default();
     check(call(&mut value))?;
     Ok(value)
 }
 
 /// The handle that a call writes.
-pub(crate) fn created<T>(call: impl FnOnce(*mut *mut T) -> ffi::Status) -> Result<NonNull<T>> {
-    let mut handle = null_mut();
-    check(call(&mut handle))?;
-    NonNull::new(handle).ok_or_else(Error::no_handle)
+pub(crate) fn created<T: Freed>(call: impl FnOnce(&mut *mut T) -> ffi::Status) -> Result<Owned<T>> {
+    let mut made = null_mut();
+    check(call(&mut made))?;
+    // SAFETY: the call has made it and given up ownership of it.
+    unsafe { Owned::new(made) }.ok_or_else(Error::no_handle)
 }
 
 /// The new tensor whose address a call writes.
 pub(crate) fn created_tensor(
-    call: impl FnOnce(*mut *mut ffi::Tensor) -> ffi::Status,
+    call: impl FnOnce(&mut *mut ffi::Tensor) -> ffi::Status,
 ) -> Result<Tensor> {
-    let tensor = created(call)?;
+    let mut made = null_mut();
+    check(call(&mut made))?;
+    let tensor = NonNull::new(made).ok_or_else(Error::no_handle)?;
     // SAFETY: the call has made this at::Tensor with `new` and given up ownership of it.
     Ok(unsafe { Tensor::from_ptr(tensor.as_ptr().cast()) })
 }

@@ -3,7 +3,7 @@
 //! For tensors of one kind on one GPU this is one launch, or a few, instead of one for each tensor.
 //! Elsewhere PyTorch computes one tensor after the other.
 
-use crate::arguments::{Pointers, pointer, pointers};
+use crate::arguments::{pointer, pointers};
 use crate::arithmetic::as_tchs;
 use crate::error::check;
 use crate::ffi;
@@ -67,19 +67,7 @@ pub fn foreach_(
     others: &[&[Tensor]],
     numbers: &[f64],
 ) -> Result<(), TchError> {
-    let [mut first, mut second] = lists(operation, targets.len(), others)?;
-    // SAFETY: all tensors live through the call.
-    let status = unsafe {
-        ffi::c10d_foreach_(
-            operation as u8,
-            pointers(targets).list(),
-            first.list(),
-            second.list(),
-            numbers.as_ptr(),
-            numbers.len(),
-        )
-    };
-    check(status).map_err(as_tchs)
+    call(operation, targets, others, numbers, None)
 }
 
 /// The operation with new tensors as results: `torch._foreach_…(sources, …)`.
@@ -92,21 +80,8 @@ pub fn foreach(
     others: &[&[Tensor]],
     numbers: &[f64],
 ) -> Result<Vec<Tensor>, TchError> {
-    let [mut first, mut second] = lists(operation, sources.len(), others)?;
     let mut results = vec![null_mut(); sources.len()];
-    // SAFETY: all tensors live through the call, and there is room for as many results.
-    let status = unsafe {
-        ffi::c10d_foreach(
-            operation as u8,
-            pointers(sources).list(),
-            first.list(),
-            second.list(),
-            numbers.as_ptr(),
-            numbers.len(),
-            results.as_mut_ptr(),
-        )
-    };
-    check(status).map_err(as_tchs)?;
+    call(operation, sources, others, numbers, Some(&mut results))?;
     // SAFETY: the call has succeeded, so it has made each of these at::Tensors with `new` and given
     // up ownership of it.
     Ok(results.into_iter().map(|tensor| unsafe { Tensor::from_ptr(tensor.cast()) }).collect())
@@ -117,23 +92,35 @@ pub fn foreach(
 /// # Errors
 /// If the list is empty, or the factor has several elements.
 pub fn mul_tensor_(targets: &mut [Tensor], factor: &Tensor) -> Result<(), TchError> {
-    let (mut targets, factor) = (pointers(targets), pointer(factor));
-    // SAFETY: the tensors live through the call.
-    check(unsafe { ffi::c10d_foreach_mul_tensor(targets.list(), factor) }).map_err(as_tchs)
+    check(ffi::c10d_foreach_mul_tensor(pointers(targets).list(), pointer(factor))).map_err(as_tchs)
 }
 
-/// The other lists, empty where there is none. ATen itself refuses a list that is empty where it
-/// needs one.
-fn lists(
+/// In place without `results`, which otherwise are as many as the tensors.
+fn call(
     operation: Operation,
-    length: usize,
+    tensors: &[Tensor],
     others: &[&[Tensor]],
-) -> Result<[Pointers; 2], TchError> {
-    if others.len() > 2 || others.iter().any(|other| other.len() != length) {
-        let lengths: Vec<_> = iter::once(length).chain(others.iter().map(|l| l.len())).collect();
+    numbers: &[f64],
+    results: Option<&mut [*mut ffi::Tensor]>,
+) -> Result<(), TchError> {
+    if others.len() > 2 || others.iter().any(|other| other.len() != tensors.len()) {
+        let lengths: Vec<_> = iter::once(&tensors).chain(others).map(|list| list.len()).collect();
         return Err(TchError::Torch(format!("{operation:?} got lists of the lengths {lengths:?}")));
     }
-    Ok([0, 1].map(|place| pointers(others.get(place).copied().unwrap_or_default())))
+    // ATen itself refuses a list that is empty where it needs one.
+    let [first, second] = [0, 1].map(|i| pointers(others.get(i).copied().unwrap_or_default()));
+    // SAFETY: there is room for a result for each tensor.
+    let status = unsafe {
+        ffi::c10d_foreach(
+            operation as u8,
+            pointers(tensors).list(),
+            first.list(),
+            second.list(),
+            numbers.into(),
+            results.map_or(null_mut(), <[_]>::as_mut_ptr),
+        )
+    };
+    check(status).map_err(as_tchs)
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ pub mod foreach;
 mod hogwild;
 mod listener;
 pub mod memory;
+mod owned;
 #[doc(hidden)]
 pub mod pretended_cuda;
 mod process_group;

@@ -38,8 +38,7 @@ pub fn allocate_on_host() {
 
 /// Whether a tensor was allocated by a thread that [allocates on the host](allocate_on_host).
 pub fn is_on_host(tensor: &Tensor) -> bool {
-    // SAFETY: `tensor` lives through the call, which only reads.
-    unsafe { ffi::c10d_cpu_device_of(pointer(tensor)) == HOST }
+    ffi::c10d_cpu_device_of(pointer(tensor)) == HOST
 }
 
 /// Bytes of a part of the CPU's memory.
@@ -78,21 +77,18 @@ pub fn keep_freed_memory() {
 /// host](is_on_host) or has no block of its own: an empty tensor, a sparse one, or one over memory
 /// lent to libtorch.
 pub fn cpu_device_of(tensor: &Tensor) -> Option<usize> {
-    // SAFETY: `tensor` lives through the call, which only reads.
-    let device = usize::try_from(unsafe { ffi::c10d_cpu_device_of(pointer(tensor)) }).ok();
+    let device = usize::try_from(ffi::c10d_cpu_device_of(pointer(tensor))).ok();
     device.filter(|&device| device < CPU_DEVICES)
 }
 
 /// Bytes of a CUDA device, as its caching allocator counts them.
 pub fn cuda_bytes(device: usize) -> Result<Bytes> {
-    // SAFETY: the call writes two numbers.
-    written(|out| unsafe { ffi::c10d_cuda_memory(cuda(device), out) })
+    written(|out| ffi::c10d_cuda_memory(cuda(device), out))
 }
 
 /// Resets the peak to the live bytes.
 pub fn reset_cuda_peak(device: usize) -> Result<()> {
-    // SAFETY: takes no pointer.
-    check(unsafe { ffi::c10d_reset_cuda_peak(cuda(device)) })
+    check(ffi::c10d_reset_cuda_peak(cuda(device)))
 }
 
 fn cpu(device: usize) -> i32 {

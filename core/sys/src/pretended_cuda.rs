@@ -7,12 +7,10 @@ pub use crate::ffi::Calls;
 /// False if there are real ones.
 #[must_use = "without pretended devices there is nothing to test"]
 pub fn pretend() -> bool {
-    // SAFETY: takes no pointer.
-    unsafe { ffi::c10d_pretend_cuda() }
+    ffi::c10d_pretend_cuda()
 }
 
 /// What this thread has asked of them since the last call.
 pub fn take_calls() -> Calls {
-    // SAFETY: takes no pointer.
-    unsafe { ffi::c10d_take_cuda_calls() }
+    ffi::c10d_take_cuda_calls()
 }

@@ -2,10 +2,10 @@
 
 use crate::arguments::{c_rank, c_texts, milliseconds, pointer, pointers};
 use crate::error::{check, created, created_tensor, written};
-use crate::ffi::Progress;
+use crate::ffi::{Progress, Text};
+use crate::owned::Owned;
 use crate::{Result, Store, ffi};
-use std::ffi::{CStr, c_char};
-use std::ptr::NonNull;
+use std::ffi::CStr;
 use std::sync::Arc;
 use std::time::Duration;
 use tch::{Device, Kind, Tensor};
@@ -36,7 +36,7 @@ pub enum GlooAddress {
 }
 
 #[derive(Debug)]
-struct Handle(NonNull<ffi::ProcessGroup>);
+struct Handle(Owned<ffi::ProcessGroup>);
 
 // SAFETY: the C++ object may be used from any thread; it locks around the start of each operation
 // (serial_process_group.hpp).
@@ -47,18 +47,7 @@ unsafe impl Sync for Handle {}
 impl Handle {
     fn new(store: &Store, rank: usize, world_size: usize) -> Result<Handle> {
         let (rank, world_size) = (c_rank(rank), c_rank(world_size));
-        // SAFETY: `store` lives through the call; the group takes a reference of its own to it.
-        let handle = created(|out| unsafe {
-            ffi::c10d_process_group_new(store.handle.as_ptr(), rank, world_size, out)
-        });
-        handle.map(Handle)
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        // SAFETY: the handle is ours and is not used again.
-        unsafe { ffi::c10d_process_group_free(self.0.as_ptr()) }
+        created(|out| ffi::c10d_process_group_new(&store.handle, rank, world_size, out)).map(Handle)
     }
 }
 
@@ -84,21 +73,17 @@ impl ProcessGroup {
             GlooAddress::Interfaces(names) => (c_texts(names)?, true),
             GlooAddress::Host(name) => (c_texts(&[name])?, false),
         };
-        let mut names: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
+        let names: Vec<_> = names.iter().map(|name| Text::new(name)).collect();
         let handle = Handle::new(store, rank, world_size)?;
-        // SAFETY: `handle` and `names` live through the call.
-        check(unsafe {
-            ffi::c10d_process_group_add_gloo(
-                handle.0.as_ptr(),
-                names.as_mut_ptr(),
-                names.len(),
-                are_interfaces,
-                options.shared_memory,
-                c_rank(options.name),
-                milliseconds(options.timeout),
-                milliseconds(options.join_timeout),
-            )
-        })?;
+        check(ffi::c10d_process_group_add_gloo(
+            &handle.0,
+            names.as_slice().into(),
+            are_interfaces,
+            options.shared_memory,
+            c_rank(options.name),
+            milliseconds(options.timeout),
+            milliseconds(options.join_timeout),
+        ))?;
         Ok(ProcessGroup { handle: Arc::new(handle) })
     }
 
@@ -114,82 +99,67 @@ impl ProcessGroup {
     ) -> Result<ProcessGroup> {
         let handle = Handle::new(store, rank, world_size)?;
         let (device_index, timeout) = (c_rank(device_index), milliseconds(timeout));
-        // SAFETY: `handle` lives through the call.
-        check(unsafe {
-            ffi::c10d_process_group_add_nccl(handle.0.as_ptr(), device_index, timeout)
-        })?;
+        check(ffi::c10d_process_group_add_nccl(&handle.0, device_index, timeout))?;
         Ok(ProcessGroup { handle: Arc::new(handle) })
     }
 
     /// Why the group does not exchange through shared memory; `None` if it does.
     pub fn no_shared_memory(&self) -> Option<String> {
-        // SAFETY: the handle is valid, and the text lives as long as it.
-        unsafe {
-            let reason = ffi::c10d_process_group_no_shared_memory(self.pointer());
-            (!reason.is_null()).then(|| CStr::from_ptr(reason).to_string_lossy().into_owned())
-        }
+        let reason = ffi::c10d_process_group_no_shared_memory(self.pointer());
+        // SAFETY: the text lives as long as the group.
+        let reason = (!reason.is_null()).then(|| unsafe { CStr::from_ptr(reason) });
+        reason.map(|reason| reason.to_string_lossy().into_owned())
     }
 
     /// The first rank, from `first` on, whose connection has closed although an operation of gloo's
     /// that needs it began at least `age` ago and is not over.
     pub fn lost_peer(&self, first: usize, age: Duration) -> Result<Option<usize>> {
-        let (first, age) = (c_rank(first), milliseconds(age));
-        // SAFETY: the handle is valid, and the call writes a number.
-        let rank = written(|out| unsafe {
-            ffi::c10d_process_group_lost_peer(self.pointer(), first, age, out)
-        })?;
+        let (group, first, age) = (self.pointer(), c_rank(first), milliseconds(age));
+        let rank = written(|out| ffi::c10d_process_group_lost_peer(group, first, age, out))?;
         Ok(usize::try_from(rank).ok())
     }
 
     /// Makes all operations of gloo's fail that need this rank and are not over, whoever waits for
     /// them. Gloo itself goes on waiting until the group [fails](Self::fail).
     pub fn fail_operations_with(&self, rank: usize) -> Result<()> {
-        // SAFETY: the handle is valid.
-        check(unsafe { ffi::c10d_process_group_fail_operations_with(self.pointer(), c_rank(rank)) })
+        check(ffi::c10d_process_group_fail_operations_with(self.pointer(), c_rank(rank)))
     }
 
     /// A tensor with undefined values. On the CPU it lies in shared memory, if the group exchanges
     /// through it, and nothing has to be copied.
     pub fn allocate_tensor(&self, size: &[i64], (kind, device): (Kind, Device)) -> Result<Tensor> {
         let like = Tensor::empty([0], (kind, device));
-        let (size, dimensions) = (size.as_ptr(), size.len());
-        // SAFETY: `size` and `like` live through the call.
-        created_tensor(|out| unsafe {
-            ffi::c10d_allocate_tensor(self.pointer(), size, dimensions, pointer(&like), out)
+        created_tensor(|out| {
+            ffi::c10d_allocate_tensor(self.pointer(), size.into(), pointer(&like), out)
         })
     }
 
     /// Checks that all ranks have the same number of parameters with the same shapes and strides.
     /// Only the ranks that differ from rank 0 get the error. Kinds are not compared. Blocks.
     pub fn verify_params(&self, parameters: &[Tensor]) -> Result<()> {
-        // SAFETY: `parameters` live through the call.
-        check(unsafe { ffi::c10d_verify_params(self.pointer(), pointers(parameters).list()) })
+        check(ffi::c10d_verify_params(self.pointer(), pointers(parameters).list()))
     }
 
     /// How far NCCL's operations have come on the GPU. An error with gloo.
     pub fn progress(&self) -> Result<Progress> {
-        // SAFETY: the handle is valid, and the call writes two numbers.
-        written(|out| unsafe { ffi::c10d_process_group_progress(self.pointer(), out) })
+        written(|out| ffi::c10d_process_group_progress(self.pointer(), out))
     }
 
     /// Ends what NCCL waits for on the GPU, on which later work waits. The group cannot be used
     /// afterwards: its operations fail. `torch.distributed.distributed_c10d._abort_process_group`
     pub fn abort(&self) -> Result<()> {
-        // SAFETY: the handle is valid, and the group locks around its communicators.
-        check(unsafe { ffi::c10d_process_group_abort(self.pointer()) })
+        check(ffi::c10d_process_group_abort(self.pointer()))
     }
 
     /// Closes all connections of gloo's, so that every operation fails, here and on the other ranks,
     /// those to come as well. Does nothing to NCCL's.
     pub fn fail(&self) -> Result<()> {
-        // SAFETY: the handle is valid, and its backends lock around what they keep.
-        check(unsafe { ffi::c10d_process_group_fail(self.pointer()) })
+        check(ffi::c10d_process_group_fail(self.pointer()))
     }
 
     /// Whether gloo carries out operations, so that the destructor would wait for them.
     pub fn is_busy(&self) -> Result<bool> {
-        // SAFETY: the handle is valid, and the call writes a flag.
-        written(|out| unsafe { ffi::c10d_process_group_is_busy(self.pointer(), out) })
+        written(|out| ffi::c10d_process_group_is_busy(self.pointer(), out))
     }
 
     /// Leaks this handle instead of destroying the group.
@@ -197,9 +167,8 @@ impl ProcessGroup {
         std::mem::forget(self);
     }
 
-    /// Valid as long as the group.
-    pub(crate) fn pointer(&self) -> *mut ffi::ProcessGroup {
-        self.handle.0.as_ptr()
+    pub(crate) fn pointer(&self) -> &ffi::ProcessGroup {
+        &self.handle.0
     }
 }
 
@@ -207,6 +176,5 @@ impl ProcessGroup {
 /// a test can end a process there.
 #[doc(hidden)]
 pub fn probe_shared_memory(probe: extern "C" fn()) {
-    // SAFETY: a function lives as long as the program.
-    unsafe { ffi::c10d_probe_shared_memory(probe) }
+    ffi::c10d_probe_shared_memory(probe);
 }

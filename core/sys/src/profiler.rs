@@ -3,14 +3,14 @@
 use crate::arguments::c_text;
 use crate::callback::call_back;
 use crate::error::check;
+use crate::ffi::Text;
 use crate::{Result, ffi};
 use std::ptr::null;
 
 /// `torch.profiler.profile(activities=[CPU]).start()`, with CUDA's activities if `cuda`: records
 /// what every thread of the process does from now on. One at a time.
 pub fn start(cuda: bool) -> Result<()> {
-    // SAFETY: takes no pointers.
-    check(unsafe { ffi::c10d_profiler_start(cuda) })
+    check(ffi::c10d_profiler_start(cuda))
 }
 
 /// `profile.stop()`, and then `profile.export_chrome_trace(path)` if there is one.
@@ -26,8 +26,8 @@ pub fn stop(path: Option<&str>) -> Result<()> {
 pub fn record_function<R>(name: &str, body: impl FnOnce() -> R) -> Result<R> {
     let name = c_text(name)?;
     call_back(body, |entry, context| {
-        // SAFETY: the name lives through the call; `call_back` gives what belongs together.
-        unsafe { ffi::c10d_record_function(name.as_ptr(), entry, context) }
+        // SAFETY: `call_back` gives what belongs together.
+        unsafe { ffi::c10d_record_function(Text::new(&name), entry, context) }
     })
 }
 
@@ -39,7 +39,7 @@ pub fn record_function<R>(name: &str, body: impl FnOnce() -> R) -> Result<R> {
 pub fn count_synchronizations<R>(body: impl FnOnce() -> R) -> Result<(R, usize)> {
     let mut count = 0;
     let result = call_back(body, |entry, context| {
-        // SAFETY: `call_back` gives what belongs together; the call writes a number.
+        // SAFETY: `call_back` gives what belongs together.
         unsafe { ffi::c10d_count_synchronizations(entry, context, &mut count) }
     })?;
     Ok((result, usize::try_from(count).unwrap_or(0)))

@@ -9,14 +9,12 @@ use tch::Tensor;
 
 /// `torch.get_rng_state()`, or `torch.cuda.get_rng_state(device)`: bytes, on the CPU.
 pub fn rng_state(cuda_device: Option<usize>) -> Result<Tensor> {
-    // SAFETY: the call writes the address of a new tensor.
-    created_tensor(|out| unsafe { ffi::c10d_rng_state(index(cuda_device), out) })
+    created_tensor(|out| ffi::c10d_rng_state(index(cuda_device), out))
 }
 
 /// `torch.set_rng_state(state)`, or `torch.cuda.set_rng_state(state, device)`.
 pub fn set_rng_state(cuda_device: Option<usize>, state: &Tensor) -> Result<()> {
-    // SAFETY: `state` lives through the call.
-    check(unsafe { ffi::c10d_set_rng_state(index(cuda_device), pointer(state)) })
+    check(ffi::c10d_set_rng_state(index(cuda_device), pointer(state)))
 }
 
 /// `count` numbers below `n`: one `torch.randperm(n, generator=generator)` after the other, with

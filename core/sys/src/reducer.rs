@@ -2,10 +2,11 @@
 
 use crate::arguments::{c_text, c_texts, pointers};
 use crate::error::{check, created, written};
-use crate::ffi::ReducerOptions;
+use crate::ffi::{ReducerOptions, Text};
+use crate::owned::Owned;
 use crate::{ProcessGroup, Result, Work, ffi};
-use std::ffi::{CStr, c_char};
-use std::ptr::{NonNull, null, null_mut};
+use std::ffi::CStr;
+use std::ptr::null_mut;
 use tch::Tensor;
 
 /// A handle to a `c10d::Reducer` and its `c10d::Logger`.
@@ -14,7 +15,7 @@ use tch::Tensor;
 /// the parameters keep what their backward passes need.
 #[derive(Debug)]
 pub struct Reducer {
-    pub(crate) handle: NonNull<ffi::Reducer>,
+    pub(crate) handle: Owned<ffi::Reducer>,
     /// How many it has.
     parameters: usize,
 }
@@ -39,17 +40,16 @@ impl Reducer {
         assert_eq!(parameters.len(), names.len(), "every parameter has a name");
         assert_eq!(parameters.len(), sparse.len(), "every gradient is sparse or not");
         let names = c_texts(names)?;
-        let mut names: Vec<*const c_char> = names.iter().map(|name| name.as_ptr()).collect();
+        let names: Vec<_> = names.iter().map(|name| Text::new(name)).collect();
         let module_name = c_text(module_name)?;
-        // SAFETY: all arguments live through the call, `parameters`, `names` and `sparse` hold
-        // the same number of elements, and the reducer takes references of its own to tensors and group.
+        // SAFETY: `parameters`, `names` and `sparse` hold the same number of elements.
         let handle = created(|out| unsafe {
             ffi::c10d_reducer_new(
                 group.pointer(),
                 pointers(parameters).list(),
-                names.as_mut_ptr(),
+                names.as_ptr(),
                 sparse.as_ptr(),
-                module_name.as_ptr(),
+                Text::new(&module_name),
                 &options,
                 out,
             )
@@ -59,39 +59,30 @@ impl Reducer {
 
     /// Call this before a forward pass whose gradients are to be exchanged.
     pub fn prepare_for_forward(&mut self) -> Result<()> {
-        // SAFETY: the handle is valid until `self` is dropped.
-        let status = unsafe { ffi::c10d_reducer_prepare_for_forward(self.handle.as_ptr()) };
-        self.after_backward(status)
+        self.after_backward(ffi::c10d_reducer_prepare_for_forward(&self.handle))
     }
 
     /// Reorders the buckets by the arrival of the gradients: once, before the second forward pass.
     /// Returns whether the buckets have changed, or an error of the previous backward pass.
     pub fn rebuild_buckets(&mut self) -> Result<bool> {
         let mut rebuilt = false;
-        // SAFETY: the handle is valid until `self` is dropped.
-        let status =
-            unsafe { ffi::c10d_reducer_rebuild_buckets(self.handle.as_ptr(), &mut rebuilt) };
-        self.after_backward(status)?;
+        self.after_backward(ffi::c10d_reducer_rebuild_buckets(&self.handle, &mut rebuilt))?;
         Ok(rebuilt)
     }
 
     /// Call this after a forward pass whose gradients are to be exchanged.
     pub fn prepare_for_backward(&mut self, outputs: &[Tensor]) -> Result<()> {
-        let mut outputs = pointers(outputs);
-        // SAFETY: `outputs` live through the call.
-        let status =
-            unsafe { ffi::c10d_reducer_prepare_for_backward(self.handle.as_ptr(), outputs.list()) };
-        self.after_backward(status)
+        let outputs = pointers(outputs);
+        self.after_backward(ffi::c10d_reducer_prepare_for_backward(&self.handle, outputs.list()))
     }
 
     /// For what fails if the last backward pass has not made all gradients.
-    fn after_backward(&mut self, status: ffi::Status) -> Result<()> {
+    fn after_backward(&self, status: ffi::Status) -> Result<()> {
         let Err(mut error) = check(status) else { return Ok(()) };
         let mut missing = vec![0; self.parameters];
-        // SAFETY: the handle is valid until `self` is dropped, and there is room for each parameter.
-        let len = written(|len| unsafe {
-            ffi::c10d_reducer_missing(self.handle.as_ptr(), missing.as_mut_ptr(), len)
-        })?;
+        let indices = missing.as_mut_ptr();
+        // SAFETY: there is room for each parameter.
+        let len = written(|len| unsafe { ffi::c10d_reducer_missing(&self.handle, indices, len) })?;
         missing.truncate(len);
         error.missing = missing;
         Err(error)
@@ -100,21 +91,18 @@ impl Reducer {
     /// Whether outputs must pass through [`sink`](Self::sink): always when searching for unused
     /// parameters, and until the first backward pass of a static graph.
     pub fn needs_sink(&self) -> bool {
-        // SAFETY: the handle is valid until `self` is dropped.
-        unsafe { ffi::c10d_reducer_needs_sink(self.handle.as_ptr()) }
+        ffi::c10d_reducer_needs_sink(&self.handle)
     }
 
     /// Passes the outputs through an identity function whose backward tells the reducer that the
     /// backward pass has begun; `_DDPSink` in PyTorch's `distributed.py`.
     pub fn sink(&mut self, outputs: &mut [Tensor]) -> Result<()> {
-        // SAFETY: `outputs` live through the call and are borrowed mutably: it assigns to them.
-        check(unsafe { ffi::c10d_reducer_sink(self.handle.as_ptr(), pointers(outputs).list()) })
+        check(ffi::c10d_reducer_sink(&self.handle, pointers(outputs).list()))
     }
 
     /// Notes in the logging data that ranks may have uneven numbers of inputs.
     pub fn set_uneven_input_join(&mut self) -> Result<()> {
-        // SAFETY: the handle is valid until `self` is dropped.
-        check(unsafe { ffi::c10d_reducer_set_uneven_input_join(self.handle.as_ptr()) })
+        check(ffi::c10d_reducer_set_uneven_input_join(&self.handle))
     }
 
     /// Passes the exchange that counts the ranks still training, as a sum of ones. The gradients of
@@ -126,29 +114,21 @@ impl Reducer {
         work: Option<Work>,
         use_static_world_size: bool,
     ) -> Result<()> {
-        let counting = work.as_ref().map_or(null(), |work| work.handle.as_ptr().cast_const());
-        let handle = self.handle.as_ptr();
-        // SAFETY: the work lives through the call, which takes a reference of its own.
-        check(unsafe {
-            ffi::c10d_reducer_set_forward_pass_work(handle, counting, use_static_world_size)
-        })
+        let (reducer, counting) = (&self.handle, work.as_ref().map(|work| &*work.handle));
+        check(ffi::c10d_reducer_set_forward_pass_work(reducer, counting, use_static_world_size))
     }
 
     /// Takes part in the exchanges of other ranks' backward passes with zero gradients: those of
     /// the buckets and, with `find_unused_parameters`, that of used parameters. Blocks.
     pub fn shadow_backward(&mut self) -> Result<()> {
-        // SAFETY: the handle is valid until `self` is dropped.
-        check(unsafe { ffi::c10d_reducer_shadow_backward(self.handle.as_ptr()) })
+        check(ffi::c10d_reducer_shadow_backward(&self.handle))
     }
 
     /// A text of `c10::DDPLoggingData`, by name; empty if nothing with that name was logged.
     pub fn logged_text(&self, name: &str) -> Result<String> {
         let name = c_text(name)?;
         let mut text = null_mut();
-        // SAFETY: all arguments live through the call.
-        check(unsafe {
-            ffi::c10d_reducer_logged_text(self.handle.as_ptr(), name.as_ptr(), &mut text)
-        })?;
+        check(ffi::c10d_reducer_logged_text(&self.handle, Text::new(&name), &mut text))?;
         if text.is_null() {
             return Ok(String::new());
         }
@@ -163,10 +143,7 @@ impl Reducer {
     /// A number of `c10::DDPLoggingData`, by name; 0 if nothing with that name was logged.
     pub fn logged_number(&self, name: &str) -> Result<i64> {
         let name = c_text(name)?;
-        // SAFETY: all arguments live through the call.
-        written(|out| unsafe {
-            ffi::c10d_reducer_logged_number(self.handle.as_ptr(), name.as_ptr(), out)
-        })
+        written(|out| ffi::c10d_reducer_logged_number(&self.handle, Text::new(&name), out))
     }
 }
 
@@ -174,7 +151,7 @@ impl Reducer {
 /// reducer is hooked into them, or if no backward pass has shown the order yet.
 pub fn bucket_order(parameters: &[Tensor]) -> Result<Option<Vec<usize>>> {
     let mut order = vec![0; parameters.len()];
-    // SAFETY: all arguments live through the call, and `order` has room for each parameter.
+    // SAFETY: `order` has room for each parameter.
     let len = written(|len| unsafe {
         ffi::c10d_bucket_order(pointers(parameters).list(), order.as_mut_ptr(), len)
     })?;
@@ -186,13 +163,5 @@ pub fn bucket_order(parameters: &[Tensor]) -> Result<Option<Vec<usize>>> {
 /// parameters list them in this order, as if their gradients had arrived in it. Buckets that a
 /// backward pass has put in order stay as they are. All ranks must do the same.
 pub fn set_bucket_order(parameters: &[Tensor]) -> Result<()> {
-    // SAFETY: the parameters live through the call.
-    check(unsafe { ffi::c10d_set_bucket_order(pointers(parameters).list()) })
-}
-
-impl Drop for Reducer {
-    fn drop(&mut self) {
-        // SAFETY: the handle is ours and is not used again.
-        unsafe { ffi::c10d_reducer_free(self.handle.as_ptr()) }
-    }
+    check(ffi::c10d_set_bucket_order(pointers(parameters).list()))
 }

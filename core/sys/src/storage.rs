@@ -2,8 +2,10 @@
 
 use crate::arguments::{c_text, pointer};
 use crate::error::check;
+use crate::ffi::Text;
+use crate::owned::Owned;
 use crate::{Result, ffi};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 use tch::Tensor;
 
 /// The memory of a tensor and of all views of it, including those that autograd has saved. While it
@@ -36,13 +38,11 @@ impl Memory {
             return Ok(None);
         }
         let (message, mut bytes, mut memory) = (c_text(message)?, 0, null_mut());
-        let tensor = pointer(&self.tensor);
-        // SAFETY: tensor and message live through the call, which writes a number and a pointer.
-        check(unsafe {
-            ffi::c10d_free_storage(tensor, message.as_ptr(), &mut bytes, &mut memory)
-        })?;
+        let (tensor, message) = (pointer(&self.tensor), Text::new(&message));
+        check(ffi::c10d_free_storage(tensor, message, &mut bytes, &mut memory))?;
         self.freed = Some(bytes);
-        Ok(NonNull::new(memory).map(|memory| Block { memory, bytes }))
+        // SAFETY: the call has made it and given up ownership of it, or it is null.
+        Ok(unsafe { Owned::new(memory) }.map(|memory| Block { memory, bytes }))
     }
 
     /// Allocates the memory again, with undefined contents, in `block` if that is of the
@@ -50,10 +50,8 @@ impl Memory {
     pub fn allocate(&mut self, block: Option<Block>) -> Result<()> {
         let Some(bytes) = self.freed else { return Ok(()) };
         let block = block.filter(|block| block.bytes == bytes);
-        let from = block.as_ref().map_or(null_mut(), |block| block.memory.as_ptr());
-        // SAFETY: tensor and block live through the call, which refuses memory that is not freed. The
-        // new one is not shorter than what its views were made for.
-        check(unsafe { ffi::c10d_allocate_storage(pointer(&self.tensor), bytes, from) })?;
+        let from = block.as_ref().map(|block| &*block.memory);
+        check(ffi::c10d_allocate_storage(pointer(&self.tensor), bytes, from))?;
         self.freed = None;
         Ok(())
     }
@@ -62,7 +60,7 @@ impl Memory {
 /// Memory on the CPU that no tensor has.
 #[derive(Debug)]
 pub struct Block {
-    memory: NonNull<ffi::Memory>,
+    memory: Owned<ffi::Memory>,
     bytes: usize,
 }
 
@@ -76,17 +74,9 @@ impl Block {
 // SAFETY: nothing else refers to the memory, which any thread may free.
 unsafe impl Send for Block {}
 
-impl Drop for Block {
-    fn drop(&mut self) {
-        // SAFETY: the handle is ours and is not used again.
-        unsafe { ffi::c10d_memory_free(self.memory.as_ptr()) }
-    }
-}
-
 /// The number of in-place changes of a tensor and its views: `tensor._version`.
 pub fn version(tensor: &Tensor) -> i64 {
-    // SAFETY: the tensor lives through the call, which only reads.
-    unsafe { ffi::c10d_version(pointer(tensor)) }
+    ffi::c10d_version(pointer(tensor))
 }
 
 #[cfg(test)]

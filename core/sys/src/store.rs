@@ -2,17 +2,19 @@
 
 use crate::arguments::{c_text, c_texts, milliseconds};
 use crate::error::{check, created, written};
+use crate::ffi::Text;
+use crate::owned::Owned;
 use crate::{Result, ffi};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 use std::sync::Once;
 use std::time::Duration;
 
 /// A handle to a `c10d::Store`.
 #[derive(Debug)]
 pub struct Store {
-    pub(crate) handle: NonNull<ffi::Store>,
+    pub(crate) handle: Owned<ffi::Store>,
 }
 
 // SAFETY: the handle owns a reference counted with atomics, and every store locks around each of
@@ -41,10 +43,11 @@ impl Store {
         let host = c_text(&host(options.server))?;
         // The server closes the descriptor when it ends.
         let fd = options.listener.map_or(-1, IntoRawFd::into_raw_fd);
-        let (port, timeout) = (options.server.port(), milliseconds(options.timeout));
-        // SAFETY: `host` lives through the call; `fd` is given away or is -1.
+        let (host, port) = (Text::new(&host), options.server.port());
+        let timeout = milliseconds(options.timeout);
+        // SAFETY: `fd` is given away or is -1.
         let handle = created(|out| unsafe {
-            ffi::c10d_tcp_store_new(host.as_ptr(), port, options.world_size, fd, timeout, out)
+            ffi::c10d_tcp_store_new(host, port, options.world_size, fd, timeout, out)
         })?;
         Ok(Store { handle })
     }
@@ -59,114 +62,76 @@ impl Store {
     /// The same store, with `prefix/` before every key; `c10d::PrefixStore`.
     pub fn with_prefix(&self, prefix: &str) -> Result<Store> {
         let prefix = c_text(prefix)?;
-        // SAFETY: `prefix` and `self` live through the call; the new store takes a reference of its
-        // own to the old one.
-        let handle = created(|out| unsafe {
-            ffi::c10d_prefix_store_new(prefix.as_ptr(), self.handle.as_ptr(), out)
-        })?;
+        let prefix = Text::new(&prefix);
+        let handle = created(|out| ffi::c10d_prefix_store_new(prefix, &self.handle, out))?;
         Ok(Store { handle })
     }
 
     /// The same store over its own connection, which does not wait for this one's operations;
     /// `c10d::Store::clone`.
     pub fn try_clone(&self) -> Result<Store> {
-        // SAFETY: `self` lives through the call; the new store is independent of this one.
-        let handle = created(|out| unsafe { ffi::c10d_store_clone(self.handle.as_ptr(), out) })?;
-        Ok(Store { handle })
+        Ok(Store { handle: created(|out| ffi::c10d_store_clone(&self.handle, out))? })
     }
 
     /// Sets a key, which wakes everyone waiting for it.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
         let key = c_text(key)?;
-        // SAFETY: all arguments live through the call, which copies the value.
-        check(unsafe {
-            ffi::c10d_store_set(self.handle.as_ptr(), key.as_ptr(), value.as_ptr(), value.len())
-        })
+        check(ffi::c10d_store_set(&self.handle, Text::new(&key), value.into()))
     }
 
     /// Adds to the end of a key's value, which is empty at first.
     pub fn append(&self, key: &str, value: &[u8]) -> Result<()> {
         let key = c_text(key)?;
-        // SAFETY: all arguments live through the call, which copies the value.
-        check(unsafe {
-            ffi::c10d_store_append(self.handle.as_ptr(), key.as_ptr(), value.as_ptr(), value.len())
-        })
+        check(ffi::c10d_store_append(&self.handle, Text::new(&key), value.into()))
     }
 
     /// The value of a key, once it is set; an error after `timeout`.
     pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
         let (key, timeout) = (c_text(key)?, milliseconds(timeout));
-        // SAFETY: all arguments live through the call.
-        bytes(|value, length| unsafe {
-            ffi::c10d_store_get(self.handle.as_ptr(), key.as_ptr(), timeout, value, length)
-        })
+        let key = Text::new(&key);
+        bytes(|value, length| ffi::c10d_store_get(&self.handle, key, timeout, value, length))
     }
 
     /// Returns once all of the keys are set; an error after `timeout`.
     pub fn wait<S: AsRef<str>>(&self, keys: &[S], timeout: Duration) -> Result<()> {
         let keys = c_texts(keys)?;
-        let mut keys: Vec<_> = keys.iter().map(|key| key.as_ptr()).collect();
-        let (first, count, timeout) = (keys.as_mut_ptr(), keys.len(), milliseconds(timeout));
-        // SAFETY: `keys` live through the call.
-        check(unsafe { ffi::c10d_store_wait(self.handle.as_ptr(), first, count, timeout) })
+        let keys: Vec<_> = keys.iter().map(|key| Text::new(key)).collect();
+        let timeout = milliseconds(timeout);
+        check(ffi::c10d_store_wait(&self.handle, keys.as_slice().into(), timeout))
     }
 
     /// Sets a key to `desired` if its value is `expected`, or if it is not set and `expected` is
     /// empty. Returns the value afterwards, or `expected` if the key is not set.
     pub fn compare_set(&self, key: &str, expected: &[u8], desired: &[u8]) -> Result<Vec<u8>> {
-        let key = c_text(key)?;
-        // SAFETY: all arguments live through the call, which copies what it keeps.
-        bytes(|value, length| unsafe {
-            ffi::c10d_store_compare_set(
-                self.handle.as_ptr(),
-                key.as_ptr(),
-                expected.as_ptr(),
-                expected.len(),
-                desired.as_ptr(),
-                desired.len(),
-                value,
-                length,
-            )
+        let (key, store) = (c_text(key)?, &self.handle);
+        let (key, expected, desired) = (Text::new(&key), expected.into(), desired.into());
+        bytes(|value, length| {
+            ffi::c10d_store_compare_set(store, key, expected, desired, value, length)
         })
     }
 
     /// Deletes a key, and returns whether it was set.
     pub fn delete_key(&self, key: &str) -> Result<bool> {
         let key = c_text(key)?;
-        // SAFETY: all arguments live through the call.
-        written(|out| unsafe {
-            ffi::c10d_store_delete_key(self.handle.as_ptr(), key.as_ptr(), out)
-        })
+        written(|out| ffi::c10d_store_delete_key(&self.handle, Text::new(&key), out))
     }
 
     /// How many keys are set in the whole store, whatever the prefix.
     pub fn num_keys(&self) -> Result<usize> {
-        // SAFETY: the handle is valid, and the call writes a number.
-        let count = written(|out| unsafe { ffi::c10d_store_num_keys(self.handle.as_ptr(), out) })?;
+        let count = written(|out| ffi::c10d_store_num_keys(&self.handle, out))?;
         Ok(usize::try_from(count).unwrap_or_default())
     }
 
     /// Whether the key is set.
     pub fn check(&self, key: &str) -> Result<bool> {
         let key = c_text(key)?;
-        // SAFETY: all arguments live through the call.
-        written(|out| unsafe { ffi::c10d_store_check(self.handle.as_ptr(), key.as_ptr(), out) })
+        written(|out| ffi::c10d_store_check(&self.handle, Text::new(&key), out))
     }
 
     /// Adds to a counter, which starts at zero, and returns its new value.
     pub fn add(&self, key: &str, amount: i64) -> Result<i64> {
         let key = c_text(key)?;
-        // SAFETY: all arguments live through the call.
-        written(|out| unsafe {
-            ffi::c10d_store_add(self.handle.as_ptr(), key.as_ptr(), amount, out)
-        })
-    }
-}
-
-impl Drop for Store {
-    fn drop(&mut self) {
-        // SAFETY: the handle is ours and is not used again.
-        unsafe { ffi::c10d_store_free(self.handle.as_ptr()) }
+        written(|out| ffi::c10d_store_add(&self.handle, Text::new(&key), amount, out))
     }
 }
 
@@ -179,7 +144,7 @@ fn host(server: SocketAddr) -> String {
 }
 
 /// The bytes that a call returns.
-fn bytes(call: impl FnOnce(*mut *mut u8, *mut usize) -> ffi::Status) -> Result<Vec<u8>> {
+fn bytes(call: impl FnOnce(&mut *mut u8, &mut usize) -> ffi::Status) -> Result<Vec<u8>> {
     let (mut value, mut length) = (null_mut(), 0);
     check(call(&mut value, &mut length))?;
     // SAFETY: the call has succeeded, so `value` is an allocation of at least `length` initialised

@@ -3,10 +3,10 @@
 use crate::arguments::{pointer, pointers};
 use crate::device::cuda;
 use crate::error::{check, created, written};
+use crate::owned::Owned;
 use crate::profiler::record_function;
 use crate::{Result, ffi};
 use std::marker::PhantomData;
-use std::ptr::NonNull;
 use std::time::Duration;
 use tch::Tensor;
 
@@ -17,37 +17,31 @@ pub struct Stream(ffi::Stream);
 impl Stream {
     /// `torch.cuda.Stream(device)`: one of the 32 side streams of the device, in turn.
     pub fn from_pool(device: usize) -> Result<Self> {
-        // SAFETY: the call writes a stream.
-        written(|out| unsafe { ffi::c10d_stream_from_pool(cuda(device), out) }).map(Stream)
+        written(|out| ffi::c10d_stream_from_pool(cuda(device), out)).map(Stream)
     }
 
     /// `torch.cuda.current_stream(device)`, of this thread.
     pub fn current(device: usize) -> Result<Self> {
-        // SAFETY: the call writes a stream.
-        written(|out| unsafe { ffi::c10d_current_stream(cuda(device), out) }).map(Stream)
+        written(|out| ffi::c10d_current_stream(cuda(device), out)).map(Stream)
     }
 
     /// `with torch.cuda.stream(self)`: until the guard is dropped, this thread queues its work for
     /// the stream's device here. The current device stays.
     pub fn guard(self) -> Result<StreamGuard> {
-        // SAFETY: the call writes a stream.
-        let previous = written(|out| unsafe { ffi::c10d_exchange_stream(self.0, out) })?;
+        let previous = written(|out| ffi::c10d_exchange_stream(self.0, out))?;
         Ok(StreamGuard { previous: Stream(previous), of_this_thread: PhantomData })
     }
 
     /// `self.wait_stream(other)`: later work here begins when what `other` has by now is done. The
     /// host does not wait.
     pub fn wait_stream(self, other: Stream) -> Result<()> {
-        let event = Event::record(other, false)?;
-        // SAFETY: the event lives through the call.
-        check(unsafe { ffi::c10d_event_block(event.0.as_ptr(), self.0) })
+        check(ffi::c10d_event_block(&Event::record(other, false)?.0, self.0))
     }
 
     /// `tensor.record_stream(self)`: the tensor, allocated on another stream, is used here as well, so
     /// its memory is free again only after what this stream has by then.
     pub fn record(self, tensor: &Tensor) -> Result<()> {
-        // SAFETY: `tensor` lives through the call.
-        check(unsafe { ffi::c10d_record_stream(pointer(tensor), self.0) })
+        check(ffi::c10d_record_stream(pointer(tensor), self.0))
     }
 }
 
@@ -63,14 +57,13 @@ pub struct StreamGuard {
 impl Drop for StreamGuard {
     fn drop(&mut self) {
         // It was current before, so setting it cannot fail.
-        // SAFETY: the call writes a stream.
-        let _ = written(|out| unsafe { ffi::c10d_exchange_stream(self.previous.0, out) });
+        let _ = written(|out| ffi::c10d_exchange_stream(self.previous.0, out));
     }
 }
 
 /// A place in a stream: `torch.cuda.Event`.
 #[derive(Debug)]
-pub struct Event(NonNull<ffi::Event>);
+pub struct Event(Owned<ffi::Event>);
 
 // SAFETY: an event is a handle of CUDA's runtime, which any thread may use.
 unsafe impl Send for Event {}
@@ -78,36 +71,23 @@ unsafe impl Send for Event {}
 impl Event {
     /// `torch.cuda.Event(enable_timing=timing)`, recorded on `stream`.
     pub fn record(stream: Stream, timing: bool) -> Result<Self> {
-        // SAFETY: the call writes the handle of an event, of which this is the owner.
-        created(|out| unsafe { ffi::c10d_event_new(stream.0, timing, out) }).map(Event)
+        created(|out| ffi::c10d_event_new(stream.0, timing, out)).map(Event)
     }
 
     /// Whether the stream has come this far.
     pub fn query(&self) -> Result<bool> {
-        // SAFETY: the event lives through the call, which writes a flag.
-        written(|out| unsafe { ffi::c10d_event_query(self.0.as_ptr(), out) })
+        written(|out| ffi::c10d_event_query(&self.0, out))
     }
 
     /// Waits until the stream has come this far.
     pub fn synchronize(&self) -> Result<()> {
-        // SAFETY: the event lives through the call.
-        check(unsafe { ffi::c10d_event_synchronize(self.0.as_ptr()) })
+        check(ffi::c10d_event_synchronize(&self.0))
     }
 
     /// `self.elapsed_time(end)`; both must have been recorded with `timing`, and reached.
     pub fn elapsed_time(&self, end: &Event) -> Result<Duration> {
-        // SAFETY: both events live through the call, which writes a number.
-        let milliseconds = written(|out| unsafe {
-            ffi::c10d_event_elapsed(self.0.as_ptr(), end.0.as_ptr(), out)
-        })?;
+        let milliseconds = written(|out| ffi::c10d_event_elapsed(&self.0, &end.0, out))?;
         Ok(Duration::try_from_secs_f64(milliseconds / 1e3).unwrap_or_default())
-    }
-}
-
-impl Drop for Event {
-    fn drop(&mut self) {
-        // SAFETY: the handle is this event's own, and is not used again.
-        unsafe { ffi::c10d_event_free(self.0.as_ptr()) }
     }
 }
 
@@ -128,11 +108,8 @@ impl LastGradient {
     ///
     /// A leaf has room for one hook of this kind, so one that has another is an error.
     pub fn watch(leaves: &[Tensor], device: usize) -> Result<Self> {
-        let (mut watched, device) = (pointers(leaves), cuda(device));
-        // SAFETY: the leaves live through the call, which writes the handle of an event, of which
-        // this is the owner.
-        let event =
-            created(|out| unsafe { ffi::c10d_event_after_gradients(watched.list(), device, out) });
+        let (watched, device) = (pointers(leaves), cuda(device));
+        let event = created(|out| ffi::c10d_event_after_gradients(watched.list(), device, out));
         let event = event.map(Event)?;
         let watched = Watched(leaves.iter().map(Tensor::shallow_clone).collect());
         Ok(LastGradient { event, watched })
@@ -148,8 +125,7 @@ impl LastGradient {
 impl Drop for Watched {
     fn drop(&mut self) {
         // It can only fail if one of them is no leaf, and then it has no hook.
-        // SAFETY: the leaves live through the call.
-        let _ = check(unsafe { ffi::c10d_forget_gradients(pointers(&self.0).list()) });
+        let _ = check(ffi::c10d_forget_gradients(pointers(&self.0).list()));
     }
 }
 

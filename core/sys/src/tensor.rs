@@ -10,8 +10,7 @@ use tch::Tensor;
 /// `tensor.copy_(torch.randn(tensor.shape, dtype=tensor.dtype))` for one tensor after the other, drawn
 /// on the CPU as after `torch.manual_seed(seed)`; the global generator is left alone.
 pub fn randn_(tensors: &mut [Tensor], seed: u64) -> Result<()> {
-    // SAFETY: `tensors` live through the call, and nobody else holds them, by `&mut`.
-    check(unsafe { ffi::c10d_randn(pointers(tensors).list(), seed) })
+    check(ffi::c10d_randn(pointers(tensors).list(), seed))
 }
 
 /// The elements of a contiguous tensor of 32-bit floats on the CPU, to be written in place, in
@@ -19,9 +18,7 @@ pub fn randn_(tensors: &mut [Tensor], seed: u64) -> Result<()> {
 /// way: through a second handle, a view or an autograd graph. What `Arc::get_mut` is to an `Arc`,
 /// this is to a tensor.
 pub fn get_mut(tensor: &mut Tensor) -> Option<&mut [f32]> {
-    // SAFETY: `tensor` lives through the call.
-    let elements = unsafe { ffi::c10d_exclusive_floats(pointer(tensor)) };
-    let elements = NonNull::new(elements)?;
+    let elements = NonNull::new(ffi::c10d_exclusive_floats(pointer(tensor)))?;
     // SAFETY: the pointer is to `numel` contiguous floats. This is the only handle to them, and it
     // is borrowed as long as the slice, so nothing else reads or writes them meanwhile. Every bit
     // pattern is a valid float.
@@ -39,32 +36,26 @@ pub fn batch_norm_backward_reduce(
     eps: f64,
 ) -> Result<(Tensor, Tensor)> {
     let (sum, sum_normalized) = (Tensor::new(), Tensor::new());
-    // SAFETY: all tensors live through the call, which assigns to the last two: nobody else holds
-    // them yet.
-    check(unsafe {
-        ffi::c10d_batch_norm_backward_reduce(
-            pointer(gradient),
-            pointer(input),
-            pointer(mean),
-            pointer(var),
-            eps,
-            pointer(&sum),
-            pointer(&sum_normalized),
-        )
-    })?;
+    check(ffi::c10d_batch_norm_backward_reduce(
+        pointer(gradient),
+        pointer(input),
+        pointer(mean),
+        pointer(var),
+        eps,
+        pointer(&sum),
+        pointer(&sum_normalized),
+    ))?;
     Ok((sum, sum_normalized))
 }
 
 /// `tensor.grad = gradient`.
 pub fn set_grad(tensor: &mut Tensor, gradient: &Tensor) -> Result<()> {
-    // SAFETY: both tensors live through the call, which takes a reference of its own.
-    check(unsafe { ffi::c10d_set_grad(pointer(tensor), pointer(gradient)) })
+    check(ffi::c10d_set_grad(pointer(tensor), pointer(gradient)))
 }
 
 /// `tensor.grad = None`.
 pub fn clear_grad(tensor: &mut Tensor) -> Result<()> {
-    // SAFETY: `tensor` lives through the call.
-    check(unsafe { ffi::c10d_clear_grad(pointer(tensor)) })
+    check(ffi::c10d_clear_grad(pointer(tensor)))
 }
 
 /// Copies the elements of `flat` into the tensors, one after the other; `torch._foreach_copy_` of
@@ -79,33 +70,28 @@ pub fn add_parts(targets: &[Tensor], flat: &Tensor) -> Result<()> {
 }
 
 fn unflatten_into(targets: &[Tensor], flat: &Tensor, add: bool) -> Result<()> {
-    // SAFETY: `flat` and the targets live through the call.
-    check(unsafe { ffi::c10d_unflatten_into(pointer(flat), pointers(targets).list(), add) })
+    check(ffi::c10d_unflatten_into(pointer(flat), pointers(targets).list(), add))
 }
 
 /// `torch.is_grad_enabled()`, of this thread.
 pub fn grad_enabled() -> bool {
-    // SAFETY: reads a thread-local flag.
-    unsafe { ffi::c10d_grad_enabled() }
+    ffi::c10d_grad_enabled()
 }
 
 /// Whether a tensor's memory holds its numbers one after the other, as they are: it has no gaps, and
 /// they are real and not only marked as negated.
 pub fn is_plain(tensor: &Tensor) -> bool {
-    // SAFETY: `tensor` lives through the call, which only reads.
-    unsafe { ffi::c10d_is_plain(pointer(tensor)) }
+    ffi::c10d_is_plain(pointer(tensor))
 }
 
 /// Whether elements of a tensor share memory, as after `expand`, so that it cannot be written to.
 pub fn has_overlap(tensor: &Tensor) -> bool {
-    // SAFETY: `tensor` lives through the call, which only reads.
-    unsafe { ffi::c10d_has_overlap(pointer(tensor)) }
+    ffi::c10d_has_overlap(pointer(tensor))
 }
 
 /// Equal for two handles exactly if they are the same tensor (`a is b` in Python), while both live.
 pub fn identity(tensor: &Tensor) -> usize {
-    // SAFETY: `tensor` lives through the call.
-    unsafe { ffi::c10d_tensor_identity(pointer(tensor)) as usize }
+    ffi::c10d_tensor_identity(pointer(tensor)) as usize
 }
 
 #[cfg(test)]

@@ -2,20 +2,15 @@
 
 use super::*;
 use crate::checkpoint;
+use crate::checkpoint::weights::tests::{group, model};
 use crate::nn::named_parameters;
 use crate::optim::lr_scheduler::{LrScheduler, ReduceLrOnPlateau, StepLr};
 use crate::optim::{Adam, AdamOptions, ParamGroup, Sgd, SgdOptions};
 use std::fmt::Debug;
 use std::fs;
 use std::path::PathBuf;
-use tch::{Device, Kind, Tensor, nn};
+use tch::{Kind, Tensor};
 use tempfile::TempDir;
-
-fn model(features: i64) -> VarStore {
-    let vs = VarStore::new(Device::Cpu);
-    let _ = nn::linear(&vs.root() / "fc", features, 2, Default::default());
-    vs
-}
 
 fn sgd(vs: &VarStore) -> Sgd {
     let mut optimizer = Sgd::new(vs, SgdOptions { momentum: 0.9, ..Default::default() }).unwrap();
@@ -23,11 +18,6 @@ fn sgd(vs: &VarStore) -> Sgd {
     loss.backward();
     optimizer.step().unwrap();
     optimizer
-}
-
-fn group() -> ProcessGroup {
-    // No launcher starts unit tests.
-    ProcessGroup::from_env().unwrap()
 }
 
 fn training<'a>(vs: &'a mut VarStore, optimizer: &'a mut dyn Optimizer) -> Training<'a> {

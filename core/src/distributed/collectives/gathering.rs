@@ -11,18 +11,18 @@ impl ProcessGroup {
     /// The tensors of all ranks, in the order of ranks, on every rank: one per rank, each with the
     /// shape of `tensor`, which must be the same on all ranks. `dist.all_gather`.
     pub fn all_gather(&self, tensor: &Tensor) -> Result<Vec<Tensor>> {
-        self.start_all_gather(tensor, false)?.wait()
+        self.start_all_gather(tensor)?.wait()
     }
 
     /// [`all_gather`](Self::all_gather) that returns before it has finished.
     pub fn all_gather_async(&self, tensor: Tensor) -> Result<Pending<Vec<Tensor>>> {
-        self.start_all_gather(&tensor, true)
+        self.later().start_all_gather(&tensor)
     }
 
-    fn start_all_gather(&self, tensor: &Tensor, is_async: bool) -> Result<Pending<Vec<Tensor>>> {
+    fn start_all_gather(&self, tensor: &Tensor) -> Result<Pending<Vec<Tensor>>> {
         let (own, kind) = (input(tensor)?, tensor.f_kind()?);
         let outputs = self.one_like(&own)?;
-        let work = self.engine().all_gather(&outputs, &own, self.call(is_async));
+        let work = self.engine().all_gather(&outputs, &own, self.call());
         self.pending("all_gather", work, move |_| {
             outputs.into_iter().map(|output| received(output, kind)).collect()
         })
@@ -34,7 +34,7 @@ impl ProcessGroup {
     /// `output` is `[ranks * N, ..]` or `[ranks, N, ..]` for an `input` of `[N, ..]`.
     #[doc(alias = "all_gather_single")]
     pub fn all_gather_into_tensor(&self, output: &mut Tensor, input: &Tensor) -> Result<()> {
-        self.start_all_gather_into_tensor(output, input, false)?.wait()
+        self.start_all_gather_into_tensor(output, input)?.wait()
     }
 
     /// [`all_gather_into_tensor`](Self::all_gather_into_tensor) that returns before it has finished.
@@ -43,45 +43,39 @@ impl ProcessGroup {
         output: Tensor,
         input: Tensor,
     ) -> Result<Pending<Tensor>> {
-        Ok(self.start_all_gather_into_tensor(&output, &input, true)?.map(|()| output))
+        Ok(self.later().start_all_gather_into_tensor(&output, &input)?.map(|()| output))
     }
 
     pub(crate) fn start_all_gather_into_tensor(
         &self,
         output: &Tensor,
         part: &Tensor,
-        is_async: bool,
     ) -> Result<Pending<()>> {
         self.check_parts("output", output, "input", part)?;
         let output = Output::new(output)?;
         let part = in_rows(&input(part)?)?;
         let whole = self.in_parts(&output.tensor, &part)?;
-        let work = self.engine().all_gather_into_tensor(&whole, &part, self.call(is_async));
+        let work = self.engine().all_gather_into_tensor(&whole, &part, self.call());
         self.pending("all_gather_into_tensor", work, |_| output.finish())
     }
 
     /// The tensors of all ranks, in the order of ranks, on rank `dst`; `None` on the others. All
     /// have the same shape. `dist.gather`.
     pub fn gather(&self, tensor: &Tensor, dst: usize) -> Result<Option<Vec<Tensor>>> {
-        self.start_gather(tensor, dst, false)?.wait()
+        self.start_gather(tensor, dst)?.wait()
     }
 
     /// [`gather`](Self::gather) that returns before it has finished.
     pub fn gather_async(&self, tensor: Tensor, dst: usize) -> Result<Pending<Option<Vec<Tensor>>>> {
-        self.start_gather(&tensor, dst, true)
+        self.later().start_gather(&tensor, dst)
     }
 
-    fn start_gather(
-        &self,
-        tensor: &Tensor,
-        dst: usize,
-        is_async: bool,
-    ) -> Result<Pending<Option<Vec<Tensor>>>> {
+    fn start_gather(&self, tensor: &Tensor, dst: usize) -> Result<Pending<Option<Vec<Tensor>>>> {
         self.check_rank("dst", dst)?;
         let (own, kind) = (input(tensor)?, tensor.f_kind()?);
         let is_here = self.rank() == dst;
         let outputs = if is_here { self.one_like(&own)? } else { Vec::new() };
-        let work = self.engine().gather(&outputs, &own, dst, self.call(is_async));
+        let work = self.engine().gather(&outputs, &own, dst, self.call());
         self.pending("gather", work, move |_| {
             let outputs = outputs.into_iter().map(|output| received(output, kind));
             let outputs: Vec<_> = outputs.collect::<Result<_>>()?;
@@ -109,7 +103,7 @@ impl ProcessGroup {
         scatter_list: Option<&[Tensor]>,
         src: usize,
     ) -> Result<()> {
-        self.start_scatter(tensor, scatter_list, src, false)?.wait()
+        self.start_scatter(tensor, scatter_list, src)?.wait()
     }
 
     /// [`scatter`](Self::scatter) that returns before it has finished.
@@ -119,7 +113,7 @@ impl ProcessGroup {
         scatter_list: Option<Vec<Tensor>>,
         src: usize,
     ) -> Result<Pending<Tensor>> {
-        let pending = self.start_scatter(&tensor, scatter_list.as_deref(), src, true)?;
+        let pending = self.later().start_scatter(&tensor, scatter_list.as_deref(), src)?;
         Ok(pending.map(|()| tensor))
     }
 
@@ -128,7 +122,6 @@ impl ProcessGroup {
         tensor: &Tensor,
         scatter_list: Option<&[Tensor]>,
         src: usize,
-        is_async: bool,
     ) -> Result<Pending<()>> {
         self.check_source("scatter_list", scatter_list.map(<[_]>::len), src)?;
         let list = scatter_list.unwrap_or_default();
@@ -136,7 +129,7 @@ impl ProcessGroup {
             check_list("scatter_list", list, tensor, self.world_size())?;
         }
         let (output, list) = (Output::new(tensor)?, inputs(list)?);
-        let work = self.engine().scatter(&output.tensor, &list, src, self.call(is_async));
+        let work = self.engine().scatter(&output.tensor, &list, src, self.call());
         self.pending("scatter", work, |_| output.finish())
     }
 
@@ -162,7 +155,7 @@ impl ProcessGroup {
     /// All tensors have the same shape and kind, as gloo demands in Python too; for parts of any
     /// size, there is [`all_to_all_single`](Self::all_to_all_single). `dist.all_to_all`.
     pub fn all_to_all(&self, output_list: &mut [Tensor], input_list: &[Tensor]) -> Result<()> {
-        self.start_all_to_all(output_list, input_list, false)?.wait()
+        self.start_all_to_all(output_list, input_list)?.wait()
     }
 
     /// [`all_to_all`](Self::all_to_all) that returns before it has finished.
@@ -171,14 +164,13 @@ impl ProcessGroup {
         output_list: Vec<Tensor>,
         input_list: Vec<Tensor>,
     ) -> Result<Pending<Vec<Tensor>>> {
-        Ok(self.start_all_to_all(&output_list, &input_list, true)?.map(|()| output_list))
+        Ok(self.later().start_all_to_all(&output_list, &input_list)?.map(|()| output_list))
     }
 
     fn start_all_to_all(
         &self,
         output_list: &[Tensor],
         input_list: &[Tensor],
-        is_async: bool,
     ) -> Result<Pending<()>> {
         let ranks = self.world_size();
         check_length("output_list", output_list.len(), ranks)?;
@@ -188,7 +180,7 @@ impl ProcessGroup {
         check_list("input_list", input_list, first, ranks)?;
         let outputs: Vec<_> = output_list.iter().map(Output::new).collect::<Result<_>>()?;
         let wire: Vec<_> = outputs.iter().map(|output| output.tensor.shallow_clone()).collect();
-        let work = self.engine().all_to_all(&wire, &inputs(input_list)?, self.call(is_async));
+        let work = self.engine().all_to_all(&wire, &inputs(input_list)?, self.call());
         self.pending("all_to_all", work, |_| outputs.into_iter().try_for_each(Output::finish))
     }
 
@@ -206,7 +198,7 @@ impl ProcessGroup {
         input_split_sizes: &[i64],
     ) -> Result<()> {
         let splits = [output_split_sizes, input_split_sizes];
-        self.start_all_to_all_single(output, input, splits, false)?.wait()
+        self.start_all_to_all_single(output, input, splits)?.wait()
     }
 
     /// [`all_to_all_single`](Self::all_to_all_single) that returns before it has finished.
@@ -218,7 +210,7 @@ impl ProcessGroup {
         input_split_sizes: &[i64],
     ) -> Result<Pending<Tensor>> {
         let splits = [output_split_sizes, input_split_sizes];
-        Ok(self.start_all_to_all_single(&output, &input, splits, true)?.map(|()| output))
+        Ok(self.later().start_all_to_all_single(&output, &input, splits)?.map(|()| output))
     }
 
     fn start_all_to_all_single(
@@ -226,7 +218,6 @@ impl ProcessGroup {
         output: &Tensor,
         whole: &Tensor,
         [output_splits, input_splits]: [&[i64]; 2],
-        is_async: bool,
     ) -> Result<Pending<()>> {
         let (found, kind) = (output.f_kind()?, whole.f_kind()?);
         if found != kind {
@@ -246,7 +237,7 @@ impl ProcessGroup {
             &input(whole)?,
             output_splits,
             input_splits,
-            self.call(is_async),
+            self.call(),
         );
         self.pending("all_to_all_single", work, |_| output.finish())
     }

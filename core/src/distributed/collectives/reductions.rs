@@ -13,50 +13,45 @@ impl ProcessGroup {
     /// Reduces `tensor` over all ranks, element by element, in place on every rank. Its shape can
     /// be any, but must be the same on all ranks. `dist.all_reduce`.
     pub fn all_reduce(&self, tensor: &mut Tensor, op: ReduceOp) -> Result<()> {
-        self.start_all_reduce(tensor, op, false)?.wait()
+        self.start_all_reduce(tensor, op)?.wait()
     }
 
     /// [`all_reduce`](Self::all_reduce) that returns before it has finished.
     /// `dist.all_reduce(tensor, async_op=True)`.
     #[doc(alias = "async_op")]
     pub fn all_reduce_async(&self, tensor: Tensor, op: ReduceOp) -> Result<Pending<Tensor>> {
-        Ok(self.start_all_reduce(&tensor, op, true)?.map(|()| tensor))
+        Ok(self.later().start_all_reduce(&tensor, op)?.map(|()| tensor))
     }
 
-    fn start_all_reduce(
-        &self,
-        tensor: &Tensor,
-        op: ReduceOp,
-        is_async: bool,
-    ) -> Result<Pending<()>> {
+    fn start_all_reduce(&self, tensor: &Tensor, op: ReduceOp) -> Result<Pending<()>> {
         check_reduction(tensor, op)?;
         let output = Output::new(tensor)?;
-        let work = self.engine().all_reduce(&output.tensor, op, self.call(is_async));
+        let work = self.engine().all_reduce(&output.tensor, op, self.call());
         self.pending("all_reduce", work, |_| output.finish())
     }
 
     /// Copies `tensor` of rank `src` into that of every other rank, which must have the same shape
     /// and kind. `dist.broadcast`.
     pub fn broadcast(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
-        self.start_broadcast(tensor, src, false)?.wait()
+        self.start_broadcast(tensor, src)?.wait()
     }
 
     /// [`broadcast`](Self::broadcast) that returns before it has finished.
     pub fn broadcast_async(&self, tensor: Tensor, src: usize) -> Result<Pending<Tensor>> {
-        Ok(self.start_broadcast(&tensor, src, true)?.map(|()| tensor))
+        Ok(self.later().start_broadcast(&tensor, src)?.map(|()| tensor))
     }
 
-    fn start_broadcast(&self, tensor: &Tensor, src: usize, is_async: bool) -> Result<Pending<()>> {
+    fn start_broadcast(&self, tensor: &Tensor, src: usize) -> Result<Pending<()>> {
         self.check_rank("src", src)?;
         let output = Output::new(tensor)?;
-        let work = self.engine().broadcast(&output.tensor, src, self.call(is_async));
+        let work = self.engine().broadcast(&output.tensor, src, self.call());
         self.pending("broadcast", work, |_| output.finish())
     }
 
     /// Reduces `tensor` over all ranks into that of rank `dst`. The other ranks' tensors are
     /// undefined afterwards. `dist.reduce`.
     pub fn reduce(&self, tensor: &mut Tensor, dst: usize, op: ReduceOp) -> Result<()> {
-        self.start_reduce(tensor, dst, op, false)?.wait()
+        self.start_reduce(tensor, dst, op)?.wait()
     }
 
     /// [`reduce`](Self::reduce) that returns before it has finished.
@@ -66,20 +61,14 @@ impl ProcessGroup {
         dst: usize,
         op: ReduceOp,
     ) -> Result<Pending<Tensor>> {
-        Ok(self.start_reduce(&tensor, dst, op, true)?.map(|()| tensor))
+        Ok(self.later().start_reduce(&tensor, dst, op)?.map(|()| tensor))
     }
 
-    fn start_reduce(
-        &self,
-        tensor: &Tensor,
-        dst: usize,
-        op: ReduceOp,
-        is_async: bool,
-    ) -> Result<Pending<()>> {
+    fn start_reduce(&self, tensor: &Tensor, dst: usize, op: ReduceOp) -> Result<Pending<()>> {
         self.check_rank("dst", dst)?;
         check_reduction(tensor, op)?;
         let output = Output::new(tensor)?;
-        let work = self.engine().reduce(&output.tensor, dst, op, self.call(is_async));
+        let work = self.engine().reduce(&output.tensor, dst, op, self.call());
         self.pending("reduce", work, |_| output.finish())
     }
 
@@ -94,7 +83,7 @@ impl ProcessGroup {
         input: &Tensor,
         op: ReduceOp,
     ) -> Result<()> {
-        self.start_reduce_scatter_tensor(output, input, op, false)?.wait()
+        self.start_reduce_scatter_tensor(output, input, op)?.wait()
     }
 
     /// [`reduce_scatter_tensor`](Self::reduce_scatter_tensor) that returns before it has finished.
@@ -104,7 +93,7 @@ impl ProcessGroup {
         input: Tensor,
         op: ReduceOp,
     ) -> Result<Pending<Tensor>> {
-        Ok(self.start_reduce_scatter_tensor(&output, &input, op, true)?.map(|()| output))
+        Ok(self.later().start_reduce_scatter_tensor(&output, &input, op)?.map(|()| output))
     }
 
     fn start_reduce_scatter_tensor(
@@ -112,21 +101,19 @@ impl ProcessGroup {
         output: &Tensor,
         whole: &Tensor,
         op: ReduceOp,
-        is_async: bool,
     ) -> Result<Pending<()>> {
         check_reduction(whole, op)?;
         self.check_parts("input", whole, "output", output)?;
         let output = Output::new(output)?;
         let part = in_rows(&output.tensor)?;
         let whole = self.in_parts(&input(whole)?, &part)?;
-        let call = self.call(is_async);
-        let work = self.engine().reduce_scatter_tensor(&part, &whole, op, call);
+        let work = self.engine().reduce_scatter_tensor(&part, &whole, op, self.call());
         self.pending("reduce_scatter_tensor", work, |_| output.finish())
     }
 
     /// Reduces all ranks' `input_list[r]` for rank r, which gets the result. `dist.reduce_scatter`.
     pub fn reduce_scatter(&self, input_list: &[Tensor], op: ReduceOp) -> Result<Tensor> {
-        self.start_reduce_scatter(input_list, op, false)?.wait()
+        self.start_reduce_scatter(input_list, op)?.wait()
     }
 
     /// [`reduce_scatter`](Self::reduce_scatter) that returns before it has finished.
@@ -135,38 +122,33 @@ impl ProcessGroup {
         input_list: Vec<Tensor>,
         op: ReduceOp,
     ) -> Result<Pending<Tensor>> {
-        self.start_reduce_scatter(&input_list, op, true)
+        self.later().start_reduce_scatter(&input_list, op)
     }
 
-    fn start_reduce_scatter(
-        &self,
-        input_list: &[Tensor],
-        op: ReduceOp,
-        is_async: bool,
-    ) -> Result<Pending<Tensor>> {
+    fn start_reduce_scatter(&self, input_list: &[Tensor], op: ReduceOp) -> Result<Pending<Tensor>> {
         check_length("input_list", input_list.len(), self.world_size())?;
         let own = &input_list[self.rank()];
         check_list("input_list", input_list, own, self.world_size())?;
         check_reduction(own, op)?;
         let (list, kind) = (inputs(input_list)?, own.f_kind()?);
         let output = list[self.rank()].f_empty_like()?;
-        let work = self.engine().reduce_scatter(&output, &list, op, self.call(is_async));
+        let work = self.engine().reduce_scatter(&output, &list, op, self.call());
         self.pending("reduce_scatter", work, move |_| received(output, kind))
     }
 
     /// Returns when every rank has arrived. `dist.barrier`.
     pub fn barrier(&self) -> Result<()> {
-        self.start_barrier(false)?.wait()
+        self.start_barrier()?.wait()
     }
 
     /// [`barrier`](Self::barrier) that returns at once, and whose [`Pending::wait`] returns when
     /// every rank has arrived.
     pub fn barrier_async(&self) -> Result<Pending<()>> {
-        self.start_barrier(true)
+        self.later().start_barrier()
     }
 
-    fn start_barrier(&self, is_async: bool) -> Result<Pending<()>> {
-        let work = self.engine().barrier(self.call(is_async));
+    fn start_barrier(&self) -> Result<Pending<()>> {
+        let work = self.engine().barrier(self.call());
         self.on_host().pending("barrier", work, |_| Ok(()))
     }
 

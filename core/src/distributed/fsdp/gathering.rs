@@ -13,8 +13,9 @@ pub(super) fn gather(
     parts: &[Tensor],
     is_async: bool,
 ) -> Result<Pending<()>> {
+    let group = &ProcessGroup { is_async, ..group.clone() };
     if shares_memory(group, &parts[0]) {
-        let work = group.engine().all_gather_parts(&wholes, parts, group.call(is_async));
+        let work = group.engine().all_gather_parts(&wholes, parts, group.call());
         return group.pending("all_gather_into_tensor", work, |_| Ok(()));
     }
     let lengths: Vec<_> = parts.iter().map(|part| part.numel() as i64).collect();
@@ -27,7 +28,7 @@ pub(super) fn gather(
         let places = own.f_split_with_sizes(&lengths, 0)?;
         places.into_iter().zip(parts).try_for_each(|(mut place, part)| place.f_copy_(part))
     })?;
-    let gathering = group.start_all_gather_into_tensor(&all, &own, is_async)?;
+    let gathering = group.start_all_gather_into_tensor(&all, &own)?;
     Ok(gathering.and_then(move |()| {
         no_grad(|| {
             let mut gathered = wholes.iter().zip(in_rows.f_split_with_sizes(&lengths, 1)?);

@@ -111,31 +111,31 @@ impl<M> FsdpModule<M> {
     /// whole gradients accumulate, which saves the reductions but takes the memory of all gradients.
     /// `model.set_requires_gradient_sync(sync)`
     pub fn set_requires_gradient_sync(&self, sync: bool) {
-        self.units().iter().for_each(|unit| unit.set_requires_gradient_sync(sync));
+        self.units().iter().for_each(|unit| unit.set(|it| it.syncs_gradients = sync));
     }
 
     /// Starts to gather these blocks when this block's forward pass begins, before they are needed.
     /// `module.set_modules_to_forward_prefetch(modules)`
     pub fn set_modules_to_forward_prefetch<N>(&self, modules: &[&FsdpModule<N>]) {
-        self.unit.set_prefetches(|it| it.forward = units_of(modules));
+        self.unit.set(|it| it.forward_prefetches = units_of(modules));
     }
 
     /// Starts to gather these blocks when this block's backward pass begins, instead of the one whose
     /// backward pass comes next. `module.set_modules_to_backward_prefetch(modules)`
     pub fn set_modules_to_backward_prefetch<N>(&self, modules: &[&FsdpModule<N>]) {
-        self.unit.set_prefetches(|it| it.backward = units_of(modules));
+        self.unit.set(|it| it.backward_prefetches = units_of(modules));
     }
 
     /// Whether to free the parameters of this block and of those inside it after their forward pass, and
     /// to gather them again for the backward pass. `model.set_reshard_after_forward(reshard)`
     pub fn set_reshard_after_forward(&self, reshard: bool) {
-        self.units().iter().for_each(|unit| unit.set_reshard_after_forward(reshard));
+        self.units().iter().for_each(|unit| unit.set(|it| it.reshard_after_forward = reshard));
     }
 
     /// Whether to free the parameters of this block and of those inside it after their backward pass.
     /// `model.set_reshard_after_backward(reshard)`
     pub fn set_reshard_after_backward(&self, reshard: bool) {
-        self.units().iter().for_each(|unit| unit.set_reshard_after_backward(reshard));
+        self.units().iter().for_each(|unit| unit.set(|it| it.reshard_after_backward = reshard));
     }
 
     /// Gathers this block's own parameters, not those of the blocks inside it. A collective.

@@ -46,13 +46,8 @@ struct Step<U> {
 
 impl<U> Default for Schedule<U> {
     fn default() -> Self {
-        Schedule {
-            units: Mutex::default(),
-            step: Mutex::default(),
-            pool: Mutex::default(),
-            waited: Mutex::default(),
-            is_complete: AtomicBool::new(false),
-        }
+        let (units, step, pool, waited, is_complete) = Default::default();
+        Schedule { units, step, pool, waited, is_complete }
     }
 }
 

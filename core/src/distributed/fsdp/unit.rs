@@ -35,21 +35,21 @@ struct State {
     stage: Stage,
     /// A prefetch.
     gathering: Option<Pending<()>>,
-    reshard_after_forward: bool,
-    reshard_after_backward: bool,
-    syncs_gradients: bool,
     /// The places of its forward passes in the schedule's order.
     post_forward_places: Vec<usize>,
-    /// The units to gather ahead, if the user has chosen any.
-    prefetches: Prefetches,
+    settings: Settings,
 }
 
-/// The units that are gathered while another one's passes run.
-#[derive(Debug, Default)]
-pub(super) struct Prefetches {
-    pub forward: Vec<Weak<Unit>>,
-    /// If empty, the one whose backward pass comes next.
-    pub backward: Vec<Weak<Unit>>,
+/// What the user can change.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub reshard_after_forward: bool,
+    pub reshard_after_backward: bool,
+    pub syncs_gradients: bool,
+    /// The units to gather while this one's forward pass runs.
+    pub forward_prefetches: Vec<Weak<Unit>>,
+    /// And its backward pass. If empty, the one whose backward pass comes next.
+    pub backward_prefetches: Vec<Weak<Unit>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -74,11 +74,14 @@ impl Unit {
             is_whole: false,
             stage: Stage::Idle,
             gathering: None,
-            reshard_after_forward,
-            reshard_after_backward: true,
-            syncs_gradients: true,
             post_forward_places: Vec::new(),
-            prefetches: Prefetches::default(),
+            settings: Settings {
+                reshard_after_forward,
+                reshard_after_backward: true,
+                syncs_gradients: true,
+                forward_prefetches: Vec::new(),
+                backward_prefetches: Vec::new(),
+            },
         };
         let (mesh, schedule, state) = (mesh.clone(), Arc::clone(schedule), Mutex::new(state));
         Arc::new(Unit { name, reduce_kind, mesh, schedule, state })
@@ -88,27 +91,15 @@ impl Unit {
         &self.schedule
     }
 
-    pub fn set_requires_gradient_sync(&self, sync: bool) {
-        lock(&self.state).syncs_gradients = sync;
-    }
-
-    pub fn set_prefetches(&self, set: impl FnOnce(&mut Prefetches)) {
-        set(&mut lock(&self.state).prefetches);
+    pub fn set(&self, set: impl FnOnce(&mut Settings)) {
+        set(&mut lock(&self.state).settings);
     }
 
     /// Starts to gather the units that `of` selects, and returns whether there were any.
-    fn prefetch_chosen(&self, of: impl FnOnce(&Prefetches) -> &[Weak<Unit>]) -> Result<bool> {
-        let chosen = of(&lock(&self.state).prefetches).to_vec();
+    fn prefetch_chosen(&self, of: impl FnOnce(&Settings) -> &[Weak<Unit>]) -> Result<bool> {
+        let chosen = of(&lock(&self.state).settings).to_vec();
         chosen.iter().filter_map(Weak::upgrade).try_for_each(|unit| unit.prefetch())?;
         Ok(!chosen.is_empty())
-    }
-
-    pub fn set_reshard_after_forward(&self, reshard: bool) {
-        lock(&self.state).reshard_after_forward = reshard;
-    }
-
-    pub fn set_reshard_after_backward(&self, reshard: bool) {
-        lock(&self.state).reshard_after_backward = reshard;
     }
 
     /// Makes the parameters whole. A collective unless they already are.
@@ -207,7 +198,7 @@ impl Unit {
             );
         }
         self.unshard()?;
-        self.prefetch_chosen(|it| &it.forward)?;
+        self.prefetch_chosen(|it| &it.forward_prefetches)?;
         if !inputs.is_empty() {
             let unit = Arc::clone(self);
             after_backward(inputs, move || unit.schedule.kept(unit.post_backward()))
@@ -218,7 +209,7 @@ impl Unit {
 
     pub fn post_forward(self: &Arc<Self>, outputs: &[Tensor]) -> Result<()> {
         let mut state = lock(&self.state);
-        if state.reshard_after_forward {
+        if state.settings.reshard_after_forward {
             self.free(&mut state)?;
         }
         let outputs = outputs.iter().filter(|output| output.requires_grad());
@@ -248,7 +239,7 @@ impl Unit {
         }
         self.unshard()?;
         let place = lock(&self.state).post_forward_places.pop();
-        if self.prefetch_chosen(|it| &it.backward)? {
+        if self.prefetch_chosen(|it| &it.backward_prefetches)? {
             return Ok(());
         }
         if let Some(before) = place.and_then(|place| self.schedule.before(place)) {
@@ -262,7 +253,7 @@ impl Unit {
         let mut state = lock(&self.state);
         state.stage = Stage::Reduced;
         let mut gradients = Vec::new();
-        let (syncs, reduce_kind) = (state.syncs_gradients, self.reduce_kind);
+        let (syncs, reduce_kind) = (state.settings.syncs_gradients, self.reduce_kind);
         no_grad(|| {
             for (place, parameter) in state.parameters.iter_mut().enumerate() {
                 if syncs {
@@ -273,7 +264,7 @@ impl Unit {
             }
             Ok::<_, Error>(())
         })?;
-        if state.reshard_after_backward {
+        if state.settings.reshard_after_backward {
             self.free(&mut state)?;
         }
         if gradients.is_empty() {

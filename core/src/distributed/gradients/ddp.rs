@@ -244,12 +244,11 @@ impl<M> DistributedDataParallel<M> {
                 return error;
             }
             if may_be_anothers_fault(&error) {
-                self.group.failed("backward", &error)
-            } else {
-                // The others wait in the middle of their exchange.
-                self.group.report(error.message());
-                Error::engine("backward")(error)
+                return self.group.failed("backward", &error);
             }
+            // The others wait in the middle of their exchange.
+            self.group.report(error.message());
+            Error::engine("backward")(error)
         })
     }
 

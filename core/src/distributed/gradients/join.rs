@@ -147,7 +147,7 @@ impl<M> DistributedDataParallel<M> {
     /// `_check_global_requires_backward_grad_sync(is_joined_rank=False)`
     pub(crate) fn announce(&self, value: bool) -> Result<Work> {
         let flag = flag(&self.group, value);
-        let work = self.group.engine().all_reduce(&flag, ReduceOp::Sum, self.group.call(true));
+        let work = self.group.engine().all_reduce(&flag, ReduceOp::Sum, self.group.later().call());
         work.map_err(|error| self.failed(OPERATION, &error))
     }
 

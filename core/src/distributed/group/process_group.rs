@@ -69,6 +69,8 @@ pub struct ProcessGroup {
     pub(crate) tag: i32,
     /// Whether calls on this handle wait on the host, even with NCCL.
     pub(crate) is_on_host: bool,
+    /// Whether operations started on this handle go on while this thread does something else.
+    pub(crate) is_async: bool,
 }
 
 pub(crate) struct Inner {
@@ -122,7 +124,7 @@ impl ProcessGroup {
             post_mortem,
             unfinished,
         });
-        ProcessGroup { inner, timeout: None, tag: 0, is_on_host: false }
+        ProcessGroup { inner, timeout: None, tag: 0, is_on_host: false, is_async: false }
     }
 
     /// The number of this process in the group, from 0. `dist.get_rank()`.
@@ -266,9 +268,14 @@ impl ProcessGroup {
         self.timeout.unwrap_or(self.inner.place.timeout)
     }
 
+    /// The same group, for operations that this thread does not wait for at once.
+    pub(crate) fn later(&self) -> ProcessGroup {
+        ProcessGroup { is_async: true, ..self.clone() }
+    }
+
     /// How the engine is to run an operation.
-    pub(crate) fn call(&self, is_async: bool) -> Call {
-        Call { timeout: self.timeout, is_async }
+    pub(crate) fn call(&self) -> Call {
+        Call { timeout: self.timeout, is_async: self.is_async }
     }
 
     pub(crate) fn engine(&self) -> &c10d_sys::ProcessGroup {

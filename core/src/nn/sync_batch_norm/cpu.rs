@@ -126,14 +126,12 @@ impl Statistics {
         let (sum, sum_normalized) =
             batch_norm_backward_reduce(gradient, xs, &self.mean, &self.var, *eps)
                 .map_err(Error::engine("the backward pass of SyncBatchNorm"))?;
-        let of_input = match saved.sum_over_ranks(&sum, &sum_normalized)? {
-            Some(mut sums) => {
-                div_number_(&mut sums, self.count)?;
-                let means = sums.f_chunk(2, 0)?;
-                Some(self.of_input(saved, gradient, &means[0], &means[1])?)
-            }
-            None => None,
-        };
+        let mut of_input = None;
+        if let Some(mut sums) = saved.sum_over_ranks(&sum, &sum_normalized)? {
+            div_number_(&mut sums, self.count)?;
+            let means = sums.f_chunk(2, 0)?;
+            of_input = Some(self.of_input(saved, gradient, &means[0], &means[1])?);
+        }
         Ok(vec![of_input, Some(sum_normalized), Some(sum)])
     }
 

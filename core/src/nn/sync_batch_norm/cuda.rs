@@ -122,22 +122,16 @@ impl Statistics {
             *of_weight,
             *of_bias,
         )?;
-        let input_gradient = match saved.sum_over_ranks(&sum, &sum_centered)? {
-            Some(sums) => {
-                let sums = sums.f_chunk(2, 0)?;
-                let ws = ws.as_ref().map(|ws| ws.f_to_kind(mean.f_kind()?)).transpose()?;
-                Some(xs.f_batch_norm_backward_elemt(
-                    &gradient,
-                    mean,
-                    invstd,
-                    ws.as_ref(),
-                    &sums[0],
-                    &sums[1],
-                    counts,
-                )?)
-            }
-            None => None,
-        };
+        let mut input_gradient = None;
+        if let Some(sums) = saved.sum_over_ranks(&sum, &sum_centered)? {
+            let sums = sums.f_chunk(2, 0)?;
+            let (of_one, of_product) = (&sums[0], &sums[1]);
+            let ws = ws.as_ref().map(|ws| ws.f_to_kind(mean.f_kind()?)).transpose()?;
+            let ws = ws.as_ref();
+            input_gradient = Some(xs.f_batch_norm_backward_elemt(
+                &gradient, mean, invstd, ws, of_one, of_product, counts,
+            )?);
+        }
         Ok(vec![
             input_gradient,
             of_weight.then_some(weight_gradient),

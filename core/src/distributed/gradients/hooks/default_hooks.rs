@@ -3,9 +3,9 @@
 
 use super::{CommHook, Finish, GradBucket};
 use crate::Result;
-use crate::distributed::{Pending, ProcessGroup, ReduceOp};
+use crate::distributed::{ProcessGroup, ReduceOp};
 use c10d_sys::arithmetic::div_number_;
-use tch::{Kind, Tensor};
+use tch::Kind;
 
 /// Divides by the number of ranks, then sums: the same as without a hook.
 /// `default_hooks.allreduce_hook`
@@ -18,16 +18,12 @@ impl CommHook for AllReduce {
     }
 
     fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
-        let mean = mean(group, bucket.buffer()?)?;
+        let mut gradients = bucket.buffer()?;
+        // First, to keep half-precision sums from overflowing.
+        div_number_(&mut gradients, group.world_size() as f64)?;
+        let mean = group.all_reduce_async(gradients, ReduceOp::Sum)?;
         Ok(Box::new(move || mean.wait()))
     }
-}
-
-/// The mean of `tensor` over the ranks, in place. Divides first to keep half-precision sums from
-/// overflowing.
-pub(super) fn mean(group: &ProcessGroup, mut tensor: Tensor) -> Result<Pending<Tensor>> {
-    div_number_(&mut tensor, group.world_size() as f64)?;
-    group.all_reduce_async(tensor, ReduceOp::Sum)
 }
 
 /// Exchanges gradients as `float16`: half the bytes of `float32`, 11 bits of precision, at most
@@ -48,7 +44,7 @@ impl CommHook for Fp16Compress {
     }
 
     fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
-        compress(Kind::Half, group, bucket)
+        fp16_compress_wrapper(AllReduce).start(group, bucket)
     }
 }
 
@@ -58,19 +54,8 @@ impl CommHook for Bf16Compress {
     }
 
     fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
-        compress(Kind::BFloat16, group, bucket)
+        bf16_compress_wrapper(AllReduce).start(group, bucket)
     }
-}
-
-/// `_compress_hook`: rounds, divides and sums in `kind`.
-fn compress(kind: Kind, group: &ProcessGroup, bucket: &GradBucket<'_>) -> Result<Finish> {
-    let mut buffer = bucket.buffer()?;
-    let compressed = buffer.f_to_kind(kind)?;
-    let mean = mean(group, compressed)?;
-    Ok(Box::new(move || {
-        buffer.f_copy_(&mean.wait()?)?;
-        Ok(buffer)
-    }))
 }
 
 /// Passes gradients to `hook` as `float16` and converts its results back.
