@@ -26,8 +26,8 @@ use tch_parallel::optim::{Sgd, SgdOptions};
 
 const SAMPLES: usize = 1200;
 
-/// Of all ranks together. One, two, three, four and six can share it.
-const BATCH: usize = 12;
+/// Of all ranks together. Up to six can share it.
+const BATCH: usize = 60;
 
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 struct Progress {

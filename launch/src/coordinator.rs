@@ -16,7 +16,7 @@ use crate::protocol::handshake::{Failed, Joined, Key, PATIENCE, admit};
 use crate::protocol::{Node, ToAgent, beat_interval};
 use anyhow::{Context, Result, bail};
 use job::{Action, Event, Job, NodeId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -148,15 +148,19 @@ impl Admission {
     }
 }
 
-/// The ports of rank 0, one for each generation. All stay reserved: no generation may have the port
-/// of an earlier one.
-type Ports = Vec<MasterPort>;
+/// The ports of rank 0, one for each of the last generations. They stay reserved: no generation may have the
+/// port of one that a rank may still look for.
+type Ports = VecDeque<MasterPort>;
+
+/// How many stay reserved. Each is an open file, and a job may lose ranks for weeks.
+const RESERVED: usize = 64;
 
 fn perform(actions: Vec<Action>, ports: &mut Ports, tell: impl Fn(NodeId, ToAgent)) -> Result<()> {
     let mut choose = |fixed_port| -> Result<u16> {
         let port = MasterPort::choose(fixed_port)?;
         let number = port.number;
-        ports.push(port);
+        ports.push_back(port);
+        ports.drain(..ports.len().saturating_sub(RESERVED));
         Ok(number)
     };
     for action in actions {

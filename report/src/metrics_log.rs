@@ -139,6 +139,8 @@ pub fn read_events<E: DeserializeOwned>(path: impl AsRef<Path>, name: &str) -> R
 mod tests {
     use super::*;
     use serde_json::Value;
+    use std::fs::File;
+    use std::io::Write;
 
     #[derive(Serialize)]
     struct Step {
@@ -148,15 +150,19 @@ mod tests {
     }
 
     #[test]
-    fn an_opened_log_adds_to_what_is_there() {
+    fn an_opened_log_adds_to_what_is_there_but_for_half_a_line() {
         let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rank0.jsonl");
         for (epoch, log) in
             [MetricsLog::create, MetricsLog::open, MetricsLog::open].iter().enumerate()
         {
             let mut log = log(Some(dir.path()), Shard::WHOLE).unwrap();
             log.log("step", &Step { epoch, loss: 0.5, seconds: 1.0 }).unwrap();
+            let half = "{\"event\":\"st";
+            File::options().append(true).open(&path).unwrap().write_all(half.as_bytes()).unwrap();
         }
-        let epochs = read_events::<Value>(dir.path().join("rank0.jsonl"), "step").unwrap();
+        MetricsLog::open(Some(dir.path()), Shard::WHOLE).unwrap();
+        let epochs = read_events::<Value>(path, "step").unwrap();
         assert_eq!(epochs.iter().map(|step| &step["epoch"]).collect::<Vec<_>>(), [0, 1, 2]);
     }
 

@@ -1,11 +1,14 @@
 //! A file of whole records, whatever happens while one is written.
 
 use std::fs::{self, File};
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use tch_parallel::{Error, Result};
 
-/// A new file to which records are appended.
+/// No line is longer.
+const LONGEST: u64 = 1 << 16;
+
+/// A file to which records are appended.
 #[derive(Debug)]
 pub(crate) struct RecordFile {
     file: File,
@@ -23,14 +26,26 @@ impl RecordFile {
         Ok(Self { file, path, length: 0 })
     }
 
-    /// Opens a file that is there already, to add to it; else creates it.
+    /// Opens a file of lines that is there already, to add to it; else creates it. Half a line, which a kill
+    /// may leave, goes.
     pub(crate) fn open(dir: &Path, name: &str) -> Result<Self> {
         let path = dir.join(name);
-        let Ok(mut file) = File::options().write(true).open(&path) else {
+        let Ok(file) = File::options().read(true).write(true).open(&path) else {
             return Self::create(dir, name);
         };
-        let length = file.seek(SeekFrom::End(0)).map_err(Error::io("open", &path))?;
-        Ok(Self { file, path, length })
+        let mut opened = Self { file, path, length: 0 };
+        opened.cut_half_a_line().map_err(Error::io("open", &opened.path))?;
+        Ok(opened)
+    }
+
+    fn cut_half_a_line(&mut self) -> io::Result<()> {
+        let mut last = Vec::new();
+        let begin = self.file.metadata()?.len().saturating_sub(LONGEST);
+        self.file.seek(SeekFrom::Start(begin))?;
+        self.file.read_to_end(&mut last)?;
+        let whole = last.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        self.length = begin + whole as u64;
+        self.cut()
     }
 
     /// Appends a record, which is in the file when this returns. One that cannot be written whole,

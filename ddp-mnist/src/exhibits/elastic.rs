@@ -26,6 +26,7 @@ struct Job {
 pub fn train(args: &Args) -> Result<()> {
     let (train_set, test_set) = args.data.load()?;
     let device = args.process_group.device()?;
+    tch::manual_seed(args.seed);
     let mut vs = VarStore::new(device);
     let mlp = model::mlp(&vs.root());
     let mut optimizer = Sgd::new(&vs, args.sgd())?;
