@@ -8,7 +8,9 @@ use report::{Meters, Progress, Run};
 use serde::{Deserialize, Serialize};
 use tch::nn::{ModuleT, VarStore};
 use tch_parallel::checkpoint::{check_destination, save};
-use tch_parallel::data::{DataLoader, DataLoaderOptions, DistributedSampler, SequentialSampler};
+use tch_parallel::data::{
+    DataLoader, DataLoaderOptions, Dataset, DistributedSampler, SequentialSampler,
+};
 use tch_parallel::distributed::DistributedDataParallel;
 use tch_parallel::elastic::{self, State};
 use tch_parallel::optim::Sgd;
@@ -50,8 +52,9 @@ pub fn train(args: &Args) -> Result<()> {
         }
         let Job { progress, meters, batch_size } = state.progress;
         // Dropout differs from rank to rank, and is the same whenever the ranks change at this step.
-        let seed = args.seed.wrapping_add(group.rank() as i64 + progress.samples as i64);
-        tch::manual_seed(seed);
+        let steps_an_epoch = train_set.len().div_ceil(batch_size);
+        let step = progress.epoch as usize * steps_an_epoch + progress.step;
+        tch::manual_seed(args.seed.wrapping_add((group.rank() + step) as i64));
 
         let sampler = DistributedSampler {
             shuffle: !args.no_shuffle,
