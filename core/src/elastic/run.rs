@@ -25,8 +25,10 @@ const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 /// `state.progress`, and [`DistributedDataParallel`] around a reference to the model. What lasts is made
 /// before: the model, the optimizer, the data. A rank that is new takes the others' state before it calls
 /// `train`. When `train` returns an error because a rank is gone, the state is that of the last
-/// [`commit`](State::commit) of any rank. Keep no clone of the group. If all ranks that had the state are
-/// lost, the new ones begin as the first ones did, as after a restart.
+/// [`commit`](State::commit) of any rank. `run` returns once `train` has returned on all ranks; if one is
+/// lost before, it calls `train` once more, which finds nothing left to do. If all ranks that had the
+/// state are lost, the new ones begin as the first ones did, as after a restart. Keep no clone of the
+/// group.
 ///
 /// Every exchange must return its error, which tch's own `backward` and `forward_t` do not: they panic,
 /// and the process ends. So use [`DistributedDataParallel::backward`] and
@@ -126,7 +128,9 @@ where
         Ok(Some(group)) => {
             news.watch(generation, Some(&group));
             state.expect_changes(news, generation);
-            let result = state.join(&group).map_err(E::from).and_then(|()| train(&group, state));
+            let trained = state.join(&group).map_err(E::from).and_then(|()| train(&group, state));
+            // None may end while another waits for it in a later generation.
+            let result = trained.and_then(|value| group.barrier().map(|()| value).map_err(E::from));
             news.watch(generation, None);
             let is_lost = news.is_later_than(generation) || group.has_lost_a_rank();
             if result.is_err() && is_lost {

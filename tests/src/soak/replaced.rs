@@ -134,7 +134,9 @@ pub fn ranks(job: &Job, count: usize) -> Result<Option<Vec<Pid>>> {
         let pid = entry?.file_name().to_string_lossy().parse().context("a process ID")?;
         let pid = Pid::from_raw(pid);
         let last = steps(job, pid)?.pop();
-        if kill(pid, None).is_ok() && last.is_some_and(|step| step.ranks == count) {
+        // One that has ended, but that nobody has waited for yet, has no program.
+        let runs = fs::read_link(format!("/proc/{pid}/exe")).is_ok();
+        if runs && last.is_some_and(|step| step.ranks == count) {
             ranks.push(pid);
         }
     }
