@@ -48,7 +48,6 @@ pub(crate) mod handshake;
 pub(crate) mod proof;
 
 use crate::args::Nodes;
-use crate::attempt::seats::Claim;
 use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -163,6 +162,13 @@ impl Node {
             program: Some("0123456789abcdef".to_owned()),
         }
     }
+}
+
+/// How many ranks of a node can have a place in the next generation. Later ones of a node have higher numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Claim {
+    pub(crate) number: u32,
+    pub(crate) ranks: u16,
 }
 
 /// The place of a node in the job, for one generation of ranks.

@@ -3,13 +3,12 @@
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
-use super::seats::Claim;
 use super::{Attempt, Phase};
 use crate::console::say;
 use crate::elastic::{self, Place, Said};
 use crate::error_file::Clock;
 use crate::failure::Failure;
-use crate::protocol::{Placement, ToCoordinator};
+use crate::protocol::{Claim, Placement, ToCoordinator};
 
 impl Attempt<'_> {
     /// What a rank says of its place. `started_in` is its process's generation.

@@ -1,6 +1,6 @@
 //! Which local ranks of a node have a place in a job whose ranks come and go. Pure, so that it can be simulated.
 
-use serde::{Deserialize, Serialize};
+use crate::protocol::Claim;
 
 /// The local ranks of a node.
 pub(crate) struct Seats {
@@ -22,13 +22,6 @@ struct Seat {
     takes_part: bool,
     /// One that replaces another gets its place once it takes part.
     has_place: bool,
-}
-
-/// How many ranks of a node can have a place in the next generation. Later ones of a node have higher numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Claim {
-    pub(crate) number: u32,
-    pub(crate) ranks: u16,
 }
 
 impl Seats {

@@ -9,9 +9,8 @@ mod tests;
 
 use super::cause::{Cause, Kind, name};
 use super::terms::Terms;
-use crate::attempt::seats::Claim;
 use crate::protocol::connection::Loss;
-use crate::protocol::{End, GRACE, Node, Placement, ToAgent, ToCoordinator};
+use crate::protocol::{Claim, End, GRACE, Node, Placement, ToAgent, ToCoordinator};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use tch_parallel_contract::NOTICE;

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::{Action, Job, NodeId, Phase};
-use crate::attempt::seats::Claim;
 use crate::coordinator::cause::Cause;
 use crate::coordinator::placement::places;
-use crate::protocol::Node;
+use crate::protocol::{Claim, Node};
 
 impl Job {
     /// So many ranks of a node can be given new places. More than before, if one has taken another's place.
