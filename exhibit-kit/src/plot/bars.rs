@@ -1,11 +1,8 @@
 //! Amounts beside each other, each the sum of its parts.
 
-use super::axes::Plot;
-use super::canvas::{
-    Anchor, COLUMN, Canvas, HEADING, LABEL, MARGIN, Mark, WIDTH, card, rectangle, tooltip,
-};
-use super::palette::colours;
-use super::range::Range;
+use super::card::{card, colours, column, faint, font, label, px, shortened, tick};
+use plotters::prelude::*;
+use plotters::style::text_anchor::HPos;
 use std::fmt::Display;
 use tch_parallel::{Error, Result};
 
@@ -85,14 +82,7 @@ impl Unit {
                 .into_iter()
                 .map(|(power, name)| (f64::from(1 << power), name))
                 .find(|(size, _)| largest >= *size)
-                .unwrap_or((1.0, self.counted())),
-        }
-    }
-
-    fn counted(&self) -> &str {
-        match self {
-            Unit::Bytes => "bytes",
-            Unit::Other(name) => name,
+                .unwrap_or((1.0, "bytes")),
         }
     }
 }
@@ -105,113 +95,80 @@ impl Unit {
 /// chart's; if a value is below zero; if a value or the sum of a bar is not finite.
 pub fn bars(chart: &Bars) -> Result<String> {
     chart.check()?;
-    let colours = colours("parts", chart.parts.len())?;
-    let mut canvas = Canvas::new(&chart.title);
-    if chart.parts.len() > 1 {
-        let parts = chart.parts.iter().zip(colours);
-        canvas.legend(parts.map(|(name, colour)| (name.as_str(), Mark::Area(colour.fill))));
-    }
-    let Layout { headings, bars, bottom } = chart.layout(canvas.bottom);
-
-    let largest = bars.iter().map(Bar::sum).fold(0.0, f64::max);
+    let colours = colours("parts", chart.parts.len())?.iter().copied();
+    let rows = chart.rows();
+    let sums = rows.iter().filter_map(|row| row.1).map(|bar| bar.iter().sum());
+    let largest: f64 = sums.fold(0.0, f64::max);
     let (size, unit) = chart.unit.shown(largest);
-    let range = Range::from_zero(largest / size);
-    let sums: Vec<_> = bars.iter().map(|bar| number(bar.sum() / size)).collect();
-    let names = LABEL.column(bars.iter().map(|bar| bar.name));
-    let plot = Plot {
-        left: MARGIN + names + 8.0,
-        // Leaves room for the sum to the right of the longest bar.
-        right: WIDTH - MARGIN - 8.0 - LABEL.column(sums.iter().map(String::as_str)),
-        top: canvas.bottom,
-        bottom,
-    };
+    let end = if largest > 0.0 { largest / size } else { 1.0 };
     let unit = if unit.is_empty() { String::new() } else { format!(" ({unit})") };
     let axis = format!("{}{unit}", chart.axis);
-    canvas.x_axis(plot, &range, &axis);
-    for (top, line) in headings {
-        // Covers the grid lines, which would run through the text.
-        canvas.add(card([MARGIN, top, WIDTH - 2.0 * MARGIN, ROW]));
-        canvas.text((MARGIN, top + 16.0), Anchor::Start, HEADING, &line);
-    }
-    for (bar, sum) in bars.iter().zip(&sums) {
-        let baseline = bar.top + BAR / 2.0 + 5.0;
-        let name = LABEL.shorten(bar.name, names);
-        canvas.text((plot.left - 8.0, baseline), Anchor::End, LABEL, &name);
-        let mut end = 0.0;
-        for ((value, part), colour) in bar.parts.iter().zip(&chart.parts).zip(colours) {
-            let left = plot.x(&range, end);
-            end += value / size;
-            let width = plot.x(&range, end) - left;
-            let exact = format!("{}, {part}: {value} {}", bar.path, chart.unit.counted());
-            let area = [left, bar.top, width, BAR];
-            canvas.add(rectangle(area).set("fill", colour.fill).add(tooltip(&exact)));
+    let names = column(rows.iter().filter(|row| row.1.is_some()).map(|row| row.0));
+    let legend = chart.parts.iter().map(String::as_str).zip(colours.clone());
+    let height = px(48 + 22 * rows.len() as i32);
+    card(&chart.title, legend, height, |area| {
+        let mut plot = ChartBuilder::on(area)
+            .x_label_area_size(px(48))
+            .y_label_area_size(names + px(8))
+            // Room for the sum beside the longest bar.
+            .margin_right(px(56))
+            .build_cartesian_2d(0.0..end, 0.0..rows.len() as f64)?;
+        plot.configure_mesh()
+            .disable_y_mesh()
+            .disable_y_axis()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(faint())
+            .axis_style(faint())
+            .x_labels(5)
+            .x_label_formatter(&tick)
+            .label_style(label(HPos::Center))
+            .x_desc(axis)
+            .draw()?;
+        for ((name, parts), from_top) in rows.iter().zip(1..) {
+            let low = (rows.len() - from_top) as f64;
+            let beside = |x, offset, text, style| {
+                EmptyElement::at((x, low + 0.5)) + Text::new(text, (offset, 0), style)
+            };
+            let Some(parts) = parts else {
+                let heading = font(15, HPos::Left);
+                let heading = TextStyle { font: heading.font.style(FontStyle::Bold), ..heading };
+                let name = shortened(name, px(400));
+                plot.draw_series([beside(0.0, -names - px(8), name, heading)])?;
+                continue;
+            };
+            let name = shortened(name, names.max(px(9)));
+            plot.draw_series([beside(0.0, -px(8), name, label(HPos::Right))])?;
+            let mut reached = 0.0;
+            for (value, colour) in parts.iter().zip(colours.clone()) {
+                let from = (reached, low + 0.09);
+                reached += value / size;
+                let bar = Rectangle::new([from, (reached, low + 0.91)], colour.filled());
+                plot.draw_series([bar])?;
+            }
+            plot.draw_series([beside(reached, px(8), number(reached), label(HPos::Left))])?;
         }
-        canvas.text((plot.x(&range, end) + 8.0, baseline), Anchor::Start, LABEL, sum);
-    }
-    let groups: Vec<_> = chart.groups.iter().map(|group| group.name.as_str()).collect();
-    Ok(canvas.finish(&format!("Bar chart of {axis}: {}.", groups.join(", "))))
-}
-
-/// The distance from one row to the next, of bars and of lines of headings.
-const ROW: f64 = 22.0;
-/// The thickness of a bar.
-const BAR: f64 = 18.0;
-/// The space between groups that have headings.
-const GAP: f64 = 8.0;
-
-/// The positions of headings and bars.
-struct Layout<'a> {
-    /// Lines of text, and their tops.
-    headings: Vec<(f64, String)>,
-    bars: Vec<Bar<'a>>,
-    bottom: f64,
-}
-
-struct Bar<'a> {
-    /// The text to the left of the bar.
-    name: &'a str,
-    /// The names that identify the bar among all others.
-    path: String,
-    parts: &'a [f64],
-    top: f64,
-}
-
-impl Bar<'_> {
-    fn sum(&self) -> f64 {
-        self.parts.iter().sum()
-    }
+        Ok(())
+    })
 }
 
 impl Bars {
-    fn layout(&self, top: f64) -> Layout<'_> {
-        let mut layout = Layout { headings: Vec::new(), bars: Vec::new(), bottom: top };
+    /// The rows from top to bottom: a heading, or the name of a bar and its parts.
+    fn rows(&self) -> Vec<(&str, Option<&[f64]>)> {
         let single = self.members.len() == 1;
-        let fits = |group: &Group| LABEL.width(&group.name) <= COLUMN;
-        let headings = !single || !self.groups.iter().all(fits);
+        let headings = !single || self.groups.iter().any(|group| group.name.len() > 15);
+        let mut rows = Vec::new();
         for group in &self.groups {
-            if headings {
-                for line in HEADING.wrap(&group.name, WIDTH - 2.0 * MARGIN) {
-                    layout.headings.push((layout.bottom, line));
-                    layout.bottom += ROW;
-                }
-            }
+            rows.extend(headings.then_some((group.name.as_str(), None)));
             for (member, parts) in self.members.iter().zip(&group.values) {
                 let name = match (single, headings) {
                     (true, true) => "",
-                    (true, false) => group.name.as_str(),
-                    (false, _) => member.as_str(),
+                    (true, false) => &group.name,
+                    (false, _) => member,
                 };
-                let path = match single {
-                    true => group.name.clone(),
-                    false => format!("{}, {member}", group.name),
-                };
-                let top = layout.bottom + (ROW - BAR) / 2.0;
-                layout.bars.push(Bar { name, path, parts, top });
-                layout.bottom += ROW;
+                rows.push((name, Some(parts.as_slice())));
             }
-            layout.bottom += if headings { GAP } else { 0.0 };
         }
-        layout
+        rows
     }
 
     fn check(&self) -> Result<()> {
@@ -263,6 +220,3 @@ fn number(value: f64) -> String {
         _ => format!("{value:.2e}"),
     }
 }
-
-#[cfg(test)]
-mod tests;

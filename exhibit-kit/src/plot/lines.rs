@@ -1,10 +1,10 @@
 //! Curves over a common axis, linear or logarithmic.
 
-use super::axes::Plot;
-use super::canvas::{Canvas, LABEL, MARGIN, Mark, WIDTH, dot, points, tooltip};
-use super::palette::{Colour, colours};
-use super::range::Range;
-use svg::node::element::Polyline;
+use super::card::{Area, Drawn, card, colours, faint, label, px, tick};
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::prelude::*;
+use plotters::style::text_anchor::HPos;
+use std::ops::Range;
 use tch_parallel::{Error, Result};
 
 /// Several curves in one coordinate system.
@@ -49,12 +49,25 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// The height of the area inside the axes.
-const HEIGHT: f64 = 260.0;
+/// A curve and how it is drawn.
+pub(super) struct Stroke<'a> {
+    pub(super) points: &'a [(f64, f64)],
+    pub(super) style: ShapeStyle,
+    /// The lengths of dashes and of the gaps between them, if it has any.
+    pub(super) dashes: Option<(i32, i32)>,
+    pub(super) dots: bool,
+}
+
+impl Stroke<'_> {
+    pub(super) fn unbroken(series: &Series, style: ShapeStyle) -> Stroke<'_> {
+        Stroke { points: &series.points, style, dashes: None, dots: false }
+    }
+}
+
 /// A chart of at most this many points has a dot at each. More dots would hide the curves.
 const DOTS: usize = 96;
-/// Lengths of dashes and of the gaps between them.
-const DASHES: [&str; 4] = ["none", "10 6", "3 5", "12 5 3 5"];
+/// How each of four curves is dashed.
+const DASHES: [Option<(i32, i32)>; 4] = [None, Some((10, 6)), Some((3, 5)), Some((14, 3))];
 
 /// Draws curves, as an SVG file. The legend names them if there are several.
 ///
@@ -62,49 +75,18 @@ const DASHES: [&str; 4] = ["none", "10 6", "3 5", "12 5 3 5"];
 /// [`Error::Argument`] if there is no series or more than nine, a series without a point,
 /// a value that is not finite, or one not above zero on a logarithmic axis.
 pub fn lines(chart: &Lines) -> Result<String> {
-    let (x_range, y_range) = chart.ranges()?;
-    let colours = colours("series", chart.series.len())?;
-    let mut canvas = Canvas::new(&chart.title);
-    if chart.series.len() > 1 {
-        let names = chart.series.iter().map(|series| series.name.as_str());
-        let marks = (0..).zip(colours).map(|(index, colour)| Mark::Stroke(stroke(index, colour)));
-        canvas.legend(names.zip(marks));
-    }
-    canvas.y_title(&chart.y.title);
-    let top = canvas.bottom + 12.0;
-    let plot = Plot {
-        left: MARGIN + 8.0 + LABEL.column(y_range.texts()),
-        // Half of the text at the last tick reaches beyond the tick.
-        right: WIDTH - MARGIN - LABEL.column(x_range.texts()) / 2.0,
-        top,
-        bottom: top + HEIGHT,
-    };
-    canvas.y_lines(plot, &y_range);
-    canvas.y_labels(plot, &y_range);
-    canvas.x_axis(plot, &x_range, &chart.x.title);
+    let ranges = chart.ranges()?;
+    let colours = colours("series", chart.series.len())?.iter().copied();
     let few = chart.points().count() <= DOTS;
-    for ((index, series), colour) in chart.series.iter().enumerate().zip(colours) {
-        let place = |&(x, y): &(f64, f64)| (plot.x(&x_range, x), plot.y(&y_range, y));
-        let line = stroke(index, colour).set("points", points(series.points.iter().map(place)));
-        canvas.add(line.add(tooltip(&series.name)));
+    let strokes = chart.series.iter().zip(colours.clone()).zip(DASHES.into_iter().cycle());
+    let strokes = strokes.map(|((series, colour), dashes)| Stroke {
+        dashes,
         // A single point makes no line, and without a dot it would not be visible.
-        if few || series.points.len() == 1 {
-            for point in &series.points {
-                let exact = format!("{}: {}, {}", series.name, point.0, point.1);
-                canvas.add(dot(place(point), colour).add(tooltip(&exact)));
-            }
-        }
-    }
-    Ok(canvas.finish(&chart.description("")))
-}
-
-fn stroke(index: usize, colour: &Colour) -> Polyline {
-    Polyline::new()
-        .set("fill", "none")
-        .set("stroke", colour.fill)
-        .set("stroke-width", 2)
-        .set("stroke-linejoin", "round")
-        .set("stroke-dasharray", DASHES[index % DASHES.len()])
+        dots: few || series.points.len() == 1,
+        ..Stroke::unbroken(series, colour.stroke_width(px(2) as u32))
+    });
+    let legend = chart.series.iter().map(|series| series.name.as_str()).zip(colours.clone());
+    card(&chart.title, legend, px(340), |area| chart.draw(area, "", ranges, &mut { strokes }))
 }
 
 impl Lines {
@@ -113,16 +95,78 @@ impl Lines {
     }
 
     /// What the two axes show, unless the data makes no chart.
-    pub(super) fn ranges(&self) -> Result<(Range, Range)> {
+    pub(super) fn ranges(&self) -> Result<[Range<f64>; 2]> {
         self.check()?;
-        let x = Range::around(self.points().map(|point| point.0), self.x.scale);
-        Ok((x, Range::around(self.points().map(|point| point.1), self.y.scale)))
+        let x = around(self.points().map(|point| point.0), self.x.scale);
+        Ok([x, around(self.points().map(|point| point.1), self.y.scale)])
     }
 
-    /// The chart in words; `form` says how its curves are drawn.
-    pub(super) fn description(&self, form: &str) -> String {
-        let names: Vec<_> = self.series.iter().map(|series| series.name.as_str()).collect();
-        format!("{} over {}{form}: {}.", self.y.title, self.x.title, names.join(", "))
+    /// Draws curves and the two axes into an area, whose heading is that of the vertical axis if it has no
+    /// other.
+    pub(super) fn draw(
+        &self,
+        area: &Area<'_>,
+        heading: &str,
+        [x, y]: [Range<f64>; 2],
+        strokes: &mut dyn Iterator<Item = Stroke<'_>>,
+    ) -> Drawn {
+        match (self.x.scale, self.y.scale) {
+            (Scale::Linear, Scale::Linear) => self.draw_over(area, heading, x, y, strokes),
+            (Scale::Linear, Scale::Log) => self.draw_over(area, heading, x, y.log_scale(), strokes),
+            (Scale::Log, Scale::Linear) => self.draw_over(area, heading, x.log_scale(), y, strokes),
+            (Scale::Log, Scale::Log) => {
+                self.draw_over(area, heading, x.log_scale(), y.log_scale(), strokes)
+            }
+        }
+    }
+
+    fn draw_over<X, Y>(
+        &self,
+        area: &Area<'_>,
+        heading: &str,
+        x: X,
+        y: Y,
+        strokes: &mut dyn Iterator<Item = Stroke<'_>>,
+    ) -> Drawn
+    where
+        X: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
+        Y: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
+    {
+        let heading = if heading.is_empty() { &self.y.title } else { heading };
+        area.draw_text(heading, &label(HPos::Left), (0, px(12)))?;
+        let (wide, high) = area.dim_in_pixel();
+        let mut plot = ChartBuilder::on(area)
+            .margin_top(px(30))
+            .margin_right(px(16))
+            .x_label_area_size(px(48))
+            .y_label_area_size(px(54))
+            .build_cartesian_2d(x, y)?;
+        plot.configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(faint())
+            .axis_style(faint())
+            .x_labels((wide as usize / px(60) as usize).max(2))
+            .y_labels((high as usize / px(50) as usize).max(2))
+            .x_label_formatter(&tick)
+            .y_label_formatter(&tick)
+            .label_style(label(HPos::Center))
+            .x_desc(&self.x.title)
+            .draw()?;
+        for Stroke { points, style, dashes, dots } in strokes {
+            let points = points.iter().copied();
+            match dashes {
+                Some((dash, gap)) => {
+                    let (dash, gap) = (px(dash), px(gap));
+                    plot.draw_series(DashedLineSeries::new(points.clone(), dash, gap, style))?;
+                }
+                None => {
+                    plot.draw_series(LineSeries::new(points.clone(), style))?;
+                }
+            }
+            let dot = |point| Circle::new(point, px(4), style.filled());
+            plot.draw_series(points.filter(|_| dots).map(dot))?;
+        }
+        Ok(())
     }
 
     fn check(&self) -> Result<()> {
@@ -153,5 +197,15 @@ impl Lines {
     }
 }
 
-#[cfg(test)]
-mod tests;
+/// From the least of `values` to the greatest, or around them if they are too close for different ticks.
+fn around(values: impl Iterator<Item = f64> + Clone, scale: Scale) -> Range<f64> {
+    let low = values.clone().fold(f64::INFINITY, f64::min);
+    let high = values.fold(f64::NEG_INFINITY, f64::max);
+    let largest = low.abs().max(high.abs());
+    match scale {
+        _ if high - low > 1e-6 * largest => low..high,
+        Scale::Log => low / 2.0..high * 2.0,
+        Scale::Linear if largest == 0.0 => -1.0..1.0,
+        Scale::Linear => low - largest / 10.0..high + largest / 10.0,
+    }
+}

@@ -11,23 +11,15 @@
 //! | `lines` | [`lines()`]: curves over a common axis, linear or logarithmic |
 //! | `panels` | [`panels()`]: the same, each curve in a panel of its own |
 //! | `flags` | [`PlotArgs`], [`SvgArgs`]: where a program's pictures are drawn |
-//! | `canvas` | the card that all charts are drawn on: title, legend, text that fits |
-//! | `axes` | lines at the ticks, labels that do not overlap, titles |
-//! | `range` | where the ticks of an axis are, and what is written at them |
-//! | `palette` | nine colours that can be told apart |
-//!
-//! In a file that is opened on its own, pointing at a bar or a span shows its exact value.
+//! | `card` | what all charts are drawn on: title, legend, colours |
 
-mod axes;
 mod bars;
-mod canvas;
+mod card;
 mod flags;
 mod lines;
-mod palette;
 mod panels;
-mod range;
 #[cfg(test)]
-mod testing;
+mod tests;
 mod timeline;
 
 pub use bars::{Bars, Group, Unit, bars};

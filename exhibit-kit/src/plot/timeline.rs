@@ -1,9 +1,8 @@
 //! What each device did when.
 
-use super::axes::Plot;
-use super::canvas::{Anchor, Canvas, INK, LABEL, MARGIN, Mark, WIDTH, rectangle, tooltip};
-use super::palette::{Colour, colours};
-use super::range::Range;
+use super::card::{card, colours, column, faint, ink, label, px, shortened, tick, width};
+use plotters::prelude::*;
+use plotters::style::text_anchor::HPos;
 use std::cmp::Reverse;
 use std::time::Duration;
 use tch_parallel::{Error, Result};
@@ -52,105 +51,76 @@ pub struct Span {
 pub fn timeline(chart: &Timeline) -> Result<String> {
     let colours = colours("categories", chart.categories.len())?.iter().copied();
     let kinds: Vec<_> = chart.categories.iter().map(String::as_str).zip(colours).collect();
-    let begin = chart.spans().map(|span| span.start).min();
-    let extent = begin.zip(chart.spans().map(Span::end).max());
-    let (begin, end) = extent.ok_or_else(|| {
-        Error::argument("lanes", "a list without any span", "at least one lane with a span")
-    })?;
-    let range = Range::from_zero(milliseconds(end - begin));
-    let mut canvas = Canvas::new(&chart.title);
-    let used = kinds.iter().filter(|(name, _)| chart.spans().any(|span| span.category == *name));
-    canvas.legend(used.map(|(name, colour)| (*name, Mark::Area(colour.fill))));
-
-    let Layout { lanes, spans, bottom } = chart.layout(canvas.bottom);
-    let column = LABEL.column(chart.lanes.iter().map(|lane| lane.name.as_str()));
-    let plot = Plot {
-        left: MARGIN + column + 12.0,
-        // Half of the text at the last tick may reach beyond the tick.
-        right: WIDTH - MARGIN - LABEL.column(range.texts()) / 2.0,
-        top: canvas.bottom,
-        bottom,
+    let spans = || chart.lanes.iter().flat_map(|lane| &lane.spans);
+    let (Some(begin), Some(end)) = (spans().map(|s| s.start).min(), spans().map(Span::end).max())
+    else {
+        let expected = "at least one lane with a span";
+        return Err(Error::argument("lanes", "a list without any span", expected));
     };
-    for (index, (name, [top, bottom])) in lanes.into_iter().enumerate() {
-        let area = [MARGIN, top, plot.right - MARGIN, bottom - top];
-        if index % 2 == 0 {
-            canvas.add(rectangle(area).set("fill", INK).set("fill-opacity", SHADE));
-        }
-        let baseline = (top + bottom) / 2.0 + 5.0;
-        canvas.text((MARGIN + 4.0, baseline), Anchor::Start, LABEL, &LABEL.shorten(name, column));
+    let kind = |span: &Span| kinds.iter().position(|(name, _)| *name == span.category);
+    if let Some(other) = spans().find(|span| kind(span).is_none()) {
+        let expected = format!("one of the chart's: {}", chart.categories.join(", "));
+        let found = format!("{:?}", other.category);
+        return Err(Error::argument("category of a span", found, &expected));
     }
-    canvas.x_axis(plot, &range, "time (ms)");
-    for (lane, span, top) in spans {
-        let colour = span.colour(&kinds)?;
-        let start = milliseconds(span.start - begin);
-        let duration = milliseconds(span.duration);
-        let left = plot.x(&range, start);
-        let width = (plot.x(&range, start + duration) - left).max(1.0);
-        let exact = format!("{lane}, {}: {duration:.3} ms, from {start:.3} ms", span.category);
-        canvas
-            .add(rectangle([left, top, width, SPAN]).set("fill", colour.fill).add(tooltip(&exact)));
-        if LABEL.width(&span.category) + 6.0 <= width {
-            let middle = (left + width / 2.0, top + SPAN / 2.0 + 5.0);
-            canvas.text_in(colour.ink, middle, Anchor::Middle, LABEL, &span.category);
-        }
-    }
-    let lanes: Vec<_> = chart.lanes.iter().map(|lane| lane.name.as_str()).collect();
-    let length = milliseconds(end - begin);
-    Ok(canvas.finish(&format!("Timeline of {} over {length:.3} ms.", lanes.join(", "))))
-}
-
-/// The height of a span.
-const SPAN: f64 = 26.0;
-/// The distance from one row of spans in a lane to the next.
-const ROW: f64 = 28.0;
-/// The space above and below the spans of a lane.
-const PADDING: f64 = 6.0;
-/// How strongly every other lane is shaded.
-const SHADE: f64 = 0.05;
-
-/// The positions of lanes and spans, from top to bottom.
-struct Layout<'a> {
-    /// The lanes' names, and their tops and bottoms.
-    lanes: Vec<(&'a str, [f64; 2])>,
-    /// For each span, the name of its lane, the span and its top.
-    spans: Vec<(&'a str, &'a Span, f64)>,
-    bottom: f64,
-}
-
-impl Timeline {
-    fn spans(&self) -> impl Iterator<Item = &Span> {
-        self.lanes.iter().flat_map(|lane| &lane.spans)
-    }
-
-    fn layout(&self, top: f64) -> Layout<'_> {
-        let mut layout = Layout { lanes: Vec::new(), spans: Vec::new(), bottom: top };
-        for Lane { name, spans } in &self.lanes {
-            let top = layout.bottom;
-            let rows = rows(spans);
-            for (index, row) in rows.iter().enumerate() {
-                let top = top + PADDING + index as f64 * ROW;
-                layout.spans.extend(row.iter().map(|span| (name.as_str(), *span, top)));
+    let end = milliseconds(end - begin).max(f64::MIN_POSITIVE);
+    let names = column(chart.lanes.iter().map(|lane| lane.name.as_str()));
+    let lanes: Vec<_> = chart.lanes.iter().map(|lane| (lane, rows(&lane.spans))).collect();
+    let high: usize = lanes.iter().map(|(_, rows)| rows.len().max(1)).sum();
+    let used = kinds.iter().copied().filter(|(name, _)| spans().any(|s| s.category == *name));
+    card(&chart.title, used, px(48 + 34 * high as i32), |area| {
+        let mut plot = ChartBuilder::on(area)
+            .x_label_area_size(px(48))
+            .y_label_area_size(names + px(12))
+            .margin_right(px(16))
+            .build_cartesian_2d(0.0..end, 0.0..high as f64)?;
+        plot.configure_mesh()
+            .disable_y_mesh()
+            .disable_y_axis()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(faint())
+            .axis_style(faint())
+            .x_labels(5)
+            .x_label_formatter(&tick)
+            .label_style(label(HPos::Center))
+            .x_desc("time (ms)")
+            .draw()?;
+        let pixels = f64::from(plot.plotting_area().dim_in_pixel().0);
+        let mut top = high as f64;
+        for ((lane, rows), index) in lanes.iter().zip(0..) {
+            let bottom = top - rows.len().max(1) as f64;
+            let shade = BLACK.mix(if index % 2 == 0 { 0.05 } else { 0.0 });
+            plot.draw_series([Rectangle::new([(0.0, top), (end, bottom)], shade.filled())])?;
+            let at = (0.0, (top + bottom) / 2.0);
+            let name = shortened(&lane.name, names);
+            let name = Text::new(name, (-names - px(8), 0), label(HPos::Left));
+            plot.draw_series([EmptyElement::at(at) + name])?;
+            for row in rows {
+                top -= 1.0;
+                for span in row {
+                    let Some(colour) = kind(span).map(|kind| kinds[kind].1) else { continue };
+                    let from = milliseconds(span.start - begin);
+                    // At least a pixel, however short it is, so that it can be seen.
+                    let long = milliseconds(span.duration).max(end * f64::from(px(1)) / pixels);
+                    let corners = [(from, top + 0.05), (from + long, top + 0.95)];
+                    plot.draw_series([Rectangle::new(corners, colour.filled())])?;
+                    if width(&span.category) <= (long / end * pixels) as i32 {
+                        let middle = (from + long / 2.0, top + 0.5);
+                        let ink = ink(colour);
+                        let style = label(HPos::Center).color(&ink);
+                        plot.draw_series([Text::new(span.category.clone(), middle, style)])?;
+                    }
+                }
             }
-            let between = ROW - SPAN;
-            layout.bottom += 2.0 * PADDING + rows.len().max(1) as f64 * ROW - between;
-            layout.lanes.push((name, [top, layout.bottom]));
+            top = bottom;
         }
-        layout
-    }
+        Ok(())
+    })
 }
 
 impl Span {
     fn end(&self) -> Duration {
         self.start.saturating_add(self.duration)
-    }
-
-    fn colour(&self, kinds: &[(&str, Colour)]) -> Result<Colour> {
-        let kind = kinds.iter().find(|(name, _)| *name == self.category);
-        kind.map(|(_, colour)| *colour).ok_or_else(|| {
-            let names: Vec<_> = kinds.iter().map(|(name, _)| *name).collect();
-            let expected = format!("one of the chart's: {}", names.join(", "));
-            Error::argument("category of a span", format!("{:?}", self.category), &expected)
-        })
     }
 }
 
@@ -176,6 +146,3 @@ fn rows(spans: &[Span]) -> Vec<Vec<&Span>> {
 fn milliseconds(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
-
-#[cfg(test)]
-mod tests;

@@ -22,6 +22,9 @@ pub const BY_FORM: f64 = 100.0;
 /// workspaces.
 const ROOM: f64 = 0.01;
 
+/// Of a picture's whole numbers, which round what they show.
+const PIXEL: f64 = 4.0;
+
 /// For numbers that are computed without rounding, or printed with few enough digits.
 pub const EXACT: f64 = 0.0;
 
@@ -68,22 +71,22 @@ pub fn same_amounts(listing: &str, text: &str) -> bool {
 /// Whether texts with measurements of all kinds agree. Of their numbers, only amounts of memory,
 /// and those with commas between groups of digits, must be the same, within [`ROOM`].
 pub fn same_measured(listing: &str, text: &str) -> bool {
-    same_but_for_room(&without_measurements(listing), &without_measurements(text))
+    same_but_for_room(&without_measurements(listing), &without_measurements(text), 0.0)
 }
 
 /// Whether pictures of amounts of memory agree within [`ROOM`].
 pub fn same_drawn_amounts(picture: &str, svg: &str) -> bool {
-    same_but_for_room(&[svg_words(picture)], &[svg_words(svg)])
+    same_but_for_room(&[svg_words(picture)], &[svg_words(svg)], PIXEL)
 }
 
 fn svg_words(svg: &str) -> Vec<&str> {
     svg.split(|c: char| c.is_whitespace() || "\"<>=,:".contains(c)).collect()
 }
 
-fn same_but_for_room(listing: &[Vec<&str>], text: &[Vec<&str>]) -> bool {
+fn same_but_for_room(listing: &[Vec<&str>], text: &[Vec<&str>], least: f64) -> bool {
     let number = |word: &str| word.replace(',', "").parse::<f64>();
     let same_word = |(a, b): (&&str, &&str)| match (number(a), number(b)) {
-        (Ok(a), Ok(b)) => (a - b).abs() <= ROOM * a.abs(),
+        (Ok(a), Ok(b)) => (a - b).abs() <= (ROOM * a.abs()).max(least),
         _ => a == b,
     };
     let same_line = |(listing, text): (&Vec<&str>, &Vec<&str>)| {
@@ -189,18 +192,18 @@ pub fn same_labels(picture: &str, svg: &str) -> bool {
     labels(picture) == labels(svg)
 }
 
-/// The texts of a picture without numbers, and for each tooltip how often it occurs.
+/// The texts of a picture without numbers, and for each colour how often an area has it.
 pub fn labels(svg: &str) -> BTreeMap<String, usize> {
     let mut labels = BTreeMap::new();
-    for (element, counts) in [("text", false), ("title", true)] {
-        let tag = format!("<{element}");
-        let opened = svg.split(&tag).skip(1);
-        for content in opened.filter_map(|rest| rest.split_once('>')?.1.split('<').next()) {
-            let words = words(content).map(str::trim).filter(|word| word.parse::<f64>().is_err());
-            let label = words.collect::<Vec<_>>().join(" ");
-            let count = labels.entry(format!("{element} {label}")).or_default();
-            *count = if counts { *count + 1 } else { 1 };
-        }
+    let opened = |tag: &str| svg.split(tag).skip(1).filter_map(|rest| rest.split_once('>'));
+    for content in opened("<text").filter_map(|(_, rest)| rest.split('<').next()) {
+        let words = words(content).map(str::trim).filter(|word| word.parse::<f64>().is_err());
+        labels.insert(words.collect::<Vec<_>>().join(" "), 1);
+    }
+    for colour in
+        opened("<rect").filter_map(|(rect, _)| rect.split_once("fill=")?.1.split(' ').next())
+    {
+        *labels.entry(colour.into()).or_default() += 1;
     }
     labels
 }
@@ -265,9 +268,7 @@ fn amounts_have_to_be_equal_while_times_and_shares_of_time_need_not() {
 
 #[test]
 fn a_picture_may_show_other_room_to_work_in_and_no_other_amounts() {
-    let bar = |bytes: &str, device: &str| {
-        format!("<rect width=\"{bytes}\"/><title>{device}: {bytes} bytes</title>")
-    };
+    let bar = |bytes: &str, device: &str| format!("<rect width=\"{bytes}\"/><text>{device}</text>");
     let book = bar("36631596", "cpu:1");
     assert!(same_drawn_amounts(&book, &bar("36540716", "cpu:1")));
     assert!(!same_drawn_amounts(&book, &bar("37631596", "cpu:1")));
@@ -297,7 +298,7 @@ fn seconds_may_differ_and_what_was_measured_beside_them_may_not() {
 #[test]
 fn a_picture_may_differ_in_its_numbers_only() {
     let picture = |lane: &str, tick: &str, spans: usize| {
-        let span = format!("<rect><title>{lane}, loss: {tick} ms, from {tick} ms</title></rect>");
+        let span = format!("<rect x=\"{tick}\" fill=\"#0072B2\" stroke=\"none\"/>");
         format!("<svg><text x=\"1\">\n{lane}\n</text><text>\n{tick}\n</text>{}", span.repeat(spans))
     };
     assert!(same_labels(&picture("cpu:0", "20", 1), &picture("cpu:0", "0.5", 1)));
