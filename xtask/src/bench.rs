@@ -17,7 +17,7 @@ use crate::{command, setup};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use job::Log;
-use report::{MEGABYTES, MILLISECONDS, Sides, Table, push};
+use report::{MEGABYTES, MILLISECONDS, Sides, Table};
 use std::process::Command;
 
 #[derive(Subcommand)]
@@ -43,8 +43,14 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    fn announced(&self) -> impl Iterator<Item = u32> {
-        (1..=self.number).inspect(|round| eprintln!("round {round}/{}", self.number))
+    /// Measures several figures in each round, and returns a list of each.
+    fn run<F, const N: usize>(&self, round: impl Fn() -> Result<[F; N]>) -> Result<[Vec<F>; N]> {
+        let mut all: [Vec<F>; N] = std::array::from_fn(|_| Vec::new());
+        for number in 1..=self.number {
+            eprintln!("round {number}/{}", self.number);
+            all.iter_mut().zip(round()?).for_each(|(figures, figure)| figures.push(figure));
+        }
+        Ok(all)
     }
 }
 

@@ -27,9 +27,8 @@ fn mdbook() -> Result<PathBuf> {
     let tools = target_dir()?.join("tools");
     let installed = tools.join("bin/mdbook");
     for candidate in [Path::new("mdbook"), &installed] {
-        if command::output(Command::new(candidate).arg("--version"))
-            .is_ok_and(|said| said.contains(MDBOOK_VERSION))
-        {
+        let said = command::output(Command::new(candidate).arg("--version"));
+        if said.is_ok_and(|said| said.contains(MDBOOK_VERSION)) {
             return Ok(candidate.to_owned());
         }
     }

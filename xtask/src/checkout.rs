@@ -14,8 +14,6 @@ pub(crate) fn checkout() -> &'static Path {
 /// executable, which is in the target folder's subfolder for the profile.
 pub(crate) fn target_dir() -> Result<PathBuf> {
     let executable = env::current_exe().context("cannot find the path of this executable")?;
-    let target = executable.parent().and_then(Path::parent);
-    Ok(target
-        .with_context(|| format!("{} is not in a target folder", executable.display()))?
-        .to_owned())
+    let target = executable.parent().and_then(Path::parent).map(Path::to_path_buf);
+    target.with_context(|| format!("{} is not in a target folder", executable.display()))
 }

@@ -18,11 +18,9 @@ pub(crate) fn cargo(folder: &Path) -> Command {
 /// depends on them would be rebuilt each time that a chore follows a plain `cargo build`.
 pub(crate) fn forget_this_package(command: &mut Command) {
     for (name, _) in env::vars_os() {
-        if ["CARGO_MANIFEST_", "CARGO_PKG_"]
-            .iter()
-            .any(|prefix| name.to_string_lossy().starts_with(prefix))
-        {
-            command.env_remove(name);
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_MANIFEST_") || text.starts_with("CARGO_PKG_") {
+            command.env_remove(&name);
         }
     }
 }
@@ -46,14 +44,8 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         .stdin(Stdio::null())
         .output()
         .with_context(|| format!("cannot start `{}`", program(command)))?;
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "`{}` ended with {}: {}",
-        shown(command),
-        output.status,
-        complaint.trim()
-    );
+    let (status, complaint) = (output.status, String::from_utf8_lossy(&output.stderr));
+    ensure!(status.success(), "`{}` ended with {status}: {}", shown(command), complaint.trim());
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 

@@ -1,7 +1,7 @@
 //! One process at a time in a folder.
 
 use crate::files::make;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::process::Stdio;
@@ -22,16 +22,15 @@ impl Lock {
         let path = folder.join(FILE);
         let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
         let file = file.with_context(|| format!("cannot open {}", path.display()))?;
-        match file.try_lock() {
-            Ok(()) => {}
+        let locked = match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
                 eprintln!("another process is at work in {}: waiting for it", folder.display());
-                file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
+                file.lock()
             }
-            Err(TryLockError::Error(error)) => {
-                bail!(anyhow::Error::new(error).context(format!("cannot lock {}", path.display())))
-            }
-        }
+            Err(TryLockError::Error(error)) => Err(error),
+            Ok(()) => Ok(()),
+        };
+        locked.with_context(|| format!("cannot lock {}", path.display()))?;
         Ok(Self { file })
     }
 

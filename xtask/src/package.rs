@@ -42,10 +42,9 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     let target = target_dir()?;
     let mut package = command::cargo(checkout());
     // The build below compiles what is packaged. Only a real release needs a clean checkout.
-    package
-        .args(["package", "--quiet", "--no-verify", "--allow-dirty", "--target-dir"])
-        .arg(&target);
-    command::run(package.args(packages().flat_map(|name| ["--package", name])))?;
+    package.args(["package", "--quiet", "--no-verify", "--allow-dirty", "--target-dir"]);
+    package.arg(&target).args(packages().flat_map(|name| ["--package", name]));
+    command::run(&mut package)?;
 
     let folder = env::temp_dir().join("tch-parallel-package");
     remove(&folder)?;

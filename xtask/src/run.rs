@@ -4,7 +4,7 @@
 use crate::program::Program;
 use crate::workspace::Workspace;
 use crate::{command, setup};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -25,14 +25,13 @@ pub(crate) fn run(workspace: &Workspace, line: &[OsString]) -> Result<()> {
 
 /// The program, and what follows it, without the `--` between them, as in `cargo run`.
 fn program_and_arguments(line: &[OsString]) -> Result<(&OsStr, &[OsString])> {
-    let (program, args) = line
-        .split_first()
-        .context("no program is given: expected one such as `cargo xtask run dp-basic -- trace`")?;
-    let args = match args {
-        [dashes, args @ ..] if dashes == "--" => args,
-        args => args,
-    };
-    Ok((program, args))
+    match line {
+        [] => {
+            bail!("no program is given: expected one such as `cargo xtask run dp-basic -- trace`")
+        }
+        [program, dashes, args @ ..] if dashes == "--" => Ok((program, args)),
+        [program, args @ ..] => Ok((program, args)),
+    }
 }
 
 /// Replaces this process with a program; returns only if that fails.

@@ -113,7 +113,11 @@ impl GradScaler {
         let device = loss.device();
         let (scale, _) = match &self.tensors {
             Some(tensors) => tensors,
-            None => self.tensors.insert(self.state.to_tensors(device)?),
+            None => {
+                let scale = Tensor::from(self.state.scale).f_to_kind(Kind::Float)?;
+                let tracker = Tensor::from(self.state.growth_tracker).f_to_kind(Kind::Int)?;
+                self.tensors.insert((scale.f_to(device)?, tracker.f_to(device)?))
+            }
         };
         Ok(loss.f_mul(&scale.f_to(device)?)?)
     }
@@ -240,14 +244,6 @@ impl GradScaler {
     }
 }
 
-impl GradScalerState {
-    fn to_tensors(self, device: Device) -> Result<(Tensor, Tensor)> {
-        let scale = Tensor::from(self.scale).f_to_kind(Kind::Float)?;
-        let growth_tracker = Tensor::from(self.growth_tracker).f_to_kind(Kind::Int)?;
-        Ok((scale.f_to(device)?, growth_tracker.f_to(device)?))
-    }
-}
-
 /// Divides all gradients, together for each device and kind. Returns what was found for each.
 fn divide(parameters: &[Tensor], scale: &Tensor) -> Result<Vec<Tensor>> {
     let mut groups: Vec<(Device, Kind, Vec<Tensor>)> = Vec::new();
@@ -268,10 +264,7 @@ fn divide(parameters: &[Tensor], scale: &Tensor) -> Result<Vec<Tensor>> {
         return Err(Error::argument("the optimizer", "without a gradient", expected));
     }
     // In 64 bits, as in PyTorch: some compilers approximate the reciprocal of an f32.
-    let inverse = scale
-        .f_to_kind(Kind::Double)
-        .and_then(|scale| scale.f_reciprocal())
-        .and_then(|inverse| inverse.f_to_kind(Kind::Float))?;
+    let inverse = scale.f_to_kind(Kind::Double)?.f_reciprocal()?.f_to_kind(Kind::Float)?;
     let mut all_found = Vec::new();
     for (device, _, mut gradients) in groups {
         let mut found = Tensor::f_zeros([0; 0], (Kind::Float, device))?;

@@ -1,7 +1,7 @@
 //! A whole training, from one rank to others.
 
 use super::layout::HEADER;
-use super::sharded::Sharding;
+use super::sharded::{Saved, Sharding};
 use super::training::Training;
 use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
@@ -83,11 +83,11 @@ impl Training<'_> {
         let mut contents = self.contents(&sharding, progress, Vec::new(), 0)?;
         let (mut announcement, mut tensors) = (Announcement::default(), Vec::new());
         let mut kinds = Vec::new();
-        for (name, saved) in contents.tensors {
-            let Some(tensor) = saved.whole() else {
+        for (name, Saved { tensor, shard }) in contents.tensors {
+            if shard.is_some() {
                 let expected = "whole on every rank: a rank that is lost takes its shard with it";
                 return Err(Error::argument(name, "sharded", expected));
-            };
+            }
             kinds.push((name.clone(), Tensor::f_empty([0], (tensor.kind(), Device::Cpu))?));
             announcement.sizes.push((name, tensor.size()));
             tensors.push(tensor.f_detach()?.f_to(device)?.f_contiguous()?);

@@ -100,11 +100,9 @@ impl Destination {
         let file = target(path)?;
         let directory = directory(&file);
         if !directory.is_dir() {
-            return Err(Error::format(
-                path,
-                format!("the directory {} does not exist", directory.display()),
-                "a file in an existing directory; create it first",
-            ));
+            let found = format!("the directory {} does not exist", directory.display());
+            let expected = "a file in an existing directory; create it first";
+            return Err(Error::format(path, found, expected));
         }
         let old = match fs::symlink_metadata(&file) {
             Ok(metadata) if metadata.is_file() => Some(metadata.permissions()),
@@ -191,6 +189,7 @@ fn has_ended(process_id: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::testing::path_to;
     use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
     use std::os::unix::fs::{PermissionsExt, symlink};
@@ -210,8 +209,7 @@ mod tests {
 
     #[test]
     fn a_destination_in_a_missing_directory_is_found_before_training() {
-        let directory = tempfile::tempdir().unwrap();
-        let missing = directory.path().join("missing/model.safetensors");
+        let (directory, missing) = path_to("missing/model.safetensors");
         let error = check_destination(&missing).unwrap_err().to_string();
         assert!(error.contains("does not exist"), "{error}");
         assert!(check_destination(directory.path()).is_err());
@@ -221,8 +219,7 @@ mod tests {
 
     #[test]
     fn a_failure_leaves_the_old_file_and_nothing_else() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("model");
+        let (directory, path) = path_to("model");
         fs::write(&path, "old").unwrap();
         let refused = replace(&path, |temporary| {
             fs::write(temporary, "n").unwrap();
@@ -236,8 +233,7 @@ mod tests {
 
     #[test]
     fn what_killed_runs_have_left_is_removed_and_nothing_else() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("model");
+        let (directory, path) = path_to("model");
         let running = std::os::unix::process::parent_id();
         let kept = ["", &running.to_string(), "best"].map(|of| format!(".model.{of}.tmp"));
         let own = format!(".model.{}.tmp", std::process::id());
@@ -281,8 +277,7 @@ mod tests {
 
     #[test]
     fn the_permissions_of_the_old_file_are_kept() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("model");
+        let (_directory, path) = path_to("model");
         fs::write(&path, "old").unwrap();
         for mode in [0o600, 0o640, 0o444, 0o666] {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();

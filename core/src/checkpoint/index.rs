@@ -56,15 +56,13 @@ pub(super) fn write(
 
     let mut shapes = BTreeMap::new();
     let mut own = Vec::new();
-    for (tensor_name, saved) in tensors {
-        match saved {
-            Saved::Shard { rows, shard } => {
-                let size = shard.size.iter().map(|&length| length as usize).collect();
-                shapes.insert(tensor_name.clone(), size);
-                own.push((tensor_name, rows));
-            }
-            Saved::Whole(tensor) if group.rank() == WRITER => own.push((tensor_name, tensor)),
-            Saved::Whole(_) => {}
+    for (tensor_name, Saved { tensor, shard }) in tensors {
+        if let Some(shard) = &shard {
+            let size = shard.size.iter().map(|&length| length as usize).collect();
+            shapes.insert(tensor_name.clone(), size);
+        }
+        if shard.is_some() || group.rank() == WRITER {
+            own.push((tensor_name, tensor));
         }
     }
     let part = path.with_file_name(name(group.rank()));
@@ -163,12 +161,9 @@ pub(super) fn read(
             parts.entry(name).or_default().push(tensor);
         }
     }
-    let joined = parts.into_iter().map(|(name, mut parts)| {
-        let tensor = match parts.len() {
-            1 => parts.swap_remove(0),
-            _ => Tensor::f_cat(&parts, 0)?,
-        };
-        Ok((name, tensor))
+    let joined = parts.into_iter().map(|(name, mut parts)| match parts.len() {
+        1 => Ok((name, parts.swap_remove(0))),
+        _ => Ok((name, Tensor::f_cat(&parts, 0)?)),
     });
     Ok((joined.collect::<Result<_>>()?, index.metadata))
 }

@@ -21,10 +21,6 @@ pub(super) fn weights(mut tensors: NamedTensors, metadata: &Metadata) -> NamedTe
 
 /// Removes the tensors with a prefix and returns them under their names without it.
 pub(super) fn take(tensors: &mut NamedTensors, prefix: &str) -> NamedTensors {
-    let names: Vec<_> = tensors.keys().filter(|name| name.starts_with(prefix)).cloned().collect();
-    let taken = names.into_iter().filter_map(|name| {
-        let tensor = tensors.remove(&name)?;
-        Some((name[prefix.len()..].to_owned(), tensor))
-    });
-    taken.collect()
+    let taken = tensors.extract_if(|name, _| name.starts_with(prefix));
+    taken.map(|(name, tensor)| (name[prefix.len()..].to_owned(), tensor)).collect()
 }

@@ -22,6 +22,8 @@ mod index;
 mod layout;
 mod random;
 mod sharded;
+#[cfg(test)]
+mod testing;
 mod training;
 mod weights;
 

@@ -26,14 +26,11 @@ pub enum Generators {
 
 impl fmt::Display for Generators {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let others = "the checkpoint has the random generators of another";
         match self {
             Generators::Restored => write!(f, "the random generators are restored"),
-            Generators::OtherWorldSize { saved } => {
-                write!(f, "the checkpoint has the random generators of another world size, {saved}")
-            }
-            Generators::OtherDevice => {
-                write!(f, "the checkpoint has the random generators of another type of device")
-            }
+            Generators::OtherWorldSize { saved } => write!(f, "{others} world size, {saved}"),
+            Generators::OtherDevice => write!(f, "{others} type of device"),
         }
     }
 }
@@ -86,13 +83,12 @@ fn name(rank: usize, cuda: Option<usize>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::testing::group;
 
     #[test]
     fn states_of_another_number_of_ranks_are_left_alone() {
-        // No launcher starts unit tests.
-        let group = ProcessGroup::from_env().unwrap();
-        let states = gather(&group).unwrap().into_iter().collect();
-        let restored = restore(&group, 2, &states).unwrap();
+        let states = gather(&group()).unwrap().into_iter().collect();
+        let restored = restore(&group(), 2, &states).unwrap();
         assert_eq!(restored, Generators::OtherWorldSize { saved: 2 });
     }
 }

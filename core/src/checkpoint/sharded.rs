@@ -38,14 +38,11 @@ impl Sharding {
         let is_first = |mesh: &Mesh| {
             meshes().next().is_some_and(|first| Arc::ptr_eq(&mesh.shard.inner, &first.shard.inner))
         };
-        match meshes().all(|mesh| is_ours(mesh) && is_first(mesh)) {
-            true => Ok(()),
-            false => Err(Error::argument(
-                "group",
-                "another than the one over which FullyShard has sharded the model",
-                "that one, all of whose ranks call this",
-            )),
+        if meshes().all(|mesh| is_ours(mesh) && is_first(mesh)) {
+            return Ok(());
         }
+        let found = "another than the one over which FullyShard has sharded the model";
+        Err(Error::argument("group", found, "that one, all of whose ranks call this"))
     }
 
     /// A parameter with this name, or to whose state the name belongs: `PARAMETER.ENTRY`.
@@ -57,12 +54,10 @@ impl Sharding {
     /// A tensor of the model, or of its optimizer's state, as it is written.
     pub(super) fn saved(&self, name: &str, tensor: Tensor) -> Result<Saved> {
         refuse_sparse(name, &tensor)?;
-        Ok(match self.parameter(name) {
-            Some((rows, shard)) if tensor.dim() > 0 && rows.size() == tensor.size() => {
-                Saved::Shard { rows: tensor, shard: shard.clone() }
-            }
-            _ => Saved::Whole(tensor),
-        })
+        let is_like = |rows: &Tensor| tensor.dim() > 0 && rows.size() == tensor.size();
+        let parameter = self.parameter(name).filter(|(rows, _)| is_like(rows));
+        let shard = parameter.map(|(_, shard)| shard.clone());
+        Ok(Saved { tensor, shard })
     }
 
     /// Which rows of a tensor in the file `path` are this rank's; `None` for all.
@@ -89,35 +84,24 @@ impl Sharding {
 }
 
 /// A tensor to write.
-pub(super) enum Saved {
-    Whole(Tensor),
-    /// This rank's rows of it.
-    Shard {
-        rows: Tensor,
-        shard: Shard,
-    },
+pub(super) struct Saved {
+    /// All of it, or this rank's rows.
+    pub(super) tensor: Tensor,
+    /// Where these rows belong; `None` if it is whole.
+    pub(super) shard: Option<Shard>,
 }
 
 impl Saved {
     /// The ranks that have the other parts.
     pub(super) fn shards(&self) -> Option<&ProcessGroup> {
-        match self {
-            Saved::Whole(_) => None,
-            Saved::Shard { shard, .. } => Some(&shard.mesh.shard),
-        }
-    }
-
-    /// The tensor, unless this rank has some rows of it only.
-    pub(super) fn whole(self) -> Option<Tensor> {
-        match self {
-            Saved::Whole(tensor) => Some(tensor),
-            Saved::Shard { .. } => None,
-        }
+        self.shard.as_ref().map(|shard| &shard.mesh.shard)
     }
 
     /// Gathers it on the rank that writes. A collective for shards.
     fn gather(&self) -> Result<Option<Tensor>> {
-        let Saved::Shard { rows, shard: Shard { mesh, size, .. } } = self else { return Ok(None) };
+        let Saved { tensor: rows, shard: Some(Shard { mesh, size, .. }) } = self else {
+            return Ok(None);
+        };
         let group = &mesh.shard;
         no_grad(|| {
             let ranks = group.world_size() as i64;
@@ -168,25 +152,22 @@ pub(super) fn while_gathering(
 
 impl Source for Fetched<'_> {
     fn kind(&self) -> Kind {
-        let (Saved::Whole(tensor) | Saved::Shard { rows: tensor, .. }) = self.saved;
-        tensor.kind()
+        self.saved.tensor.kind()
     }
 
     fn size(&self) -> Vec<i64> {
-        match self.saved {
-            Saved::Whole(tensor) => tensor.size(),
-            Saved::Shard { shard, .. } => shard.size.clone(),
+        match &self.saved.shard {
+            None => self.saved.tensor.size(),
+            Some(shard) => shard.size.clone(),
         }
     }
 
     fn fetch(&self) -> Result<Tensor> {
-        match self.saved {
-            Saved::Whole(tensor) => Ok(tensor.shallow_clone()),
-            Saved::Shard { shard: Shard { mesh: Mesh { shard, .. }, .. }, .. } => {
-                shard.broadcast_object(&mut Some(self.place), WRITER)?;
-                let whole = self.saved.gather()?;
-                whole.ok_or_else(|| Error::argument("rank", shard.rank(), "0, which alone writes"))
-            }
-        }
+        let Some(shards) = self.saved.shards() else {
+            return Ok(self.saved.tensor.shallow_clone());
+        };
+        shards.broadcast_object(&mut Some(self.place), WRITER)?;
+        let whole = self.saved.gather()?;
+        whole.ok_or_else(|| Error::argument("rank", shards.rank(), "0, which alone writes"))
     }
 }

@@ -157,35 +157,29 @@ impl Training<'_> {
         world_size: usize,
     ) -> Result<Contents> {
         let optimizer = self.optimizer.state_dict()?;
+        let scheduler = self.scheduler.as_ref().map(|scheduler| scheduler.state_dict());
         let header = Header {
             architecture: self.architecture.into(),
             world_size,
             optimizer: optimizer.optimizer,
             param_groups: optimizer.param_groups,
-            scheduler: self
-                .scheduler
-                .as_ref()
-                .map(|scheduler| scheduler.state_dict())
-                .transpose()?,
+            scheduler: scheduler.transpose()?,
             scaler: self.scaler.as_ref().map_or(Ok(None), |scaler| scaler.state_dict())?,
             bucket_order: bucket_order::state_dict(self.vs)?,
             progress: to_json(progress)?,
         };
         let header =
             serde_json::to_string(&header).map_err(not_json("the state of the training"))?;
-        let parts = [
+        let mut tensors = Vec::new();
+        for (prefix, part) in [
             (MODEL, named_variables(self.vs)),
             (OPTIMIZER, optimizer.tensors),
             (GENERATORS, generators),
-        ];
-        let tensors = parts
-            .into_iter()
-            .flat_map(|(prefix, part): (_, Vec<_>)| {
-                part.into_iter().map(move |(name, tensor)| {
-                    Ok((format!("{prefix}{name}"), sharding.saved(&name, tensor)?))
-                })
-            })
-            .collect::<Result<_>>()?;
+        ] {
+            for (name, tensor) in part {
+                tensors.push((format!("{prefix}{name}"), sharding.saved(&name, tensor)?));
+            }
+        }
         Ok(Contents { tensors, metadata: Metadata::from([(HEADER.into(), header)]) })
     }
 
@@ -213,11 +207,10 @@ impl Training<'_> {
         let rank_0_failed = theirs.as_deref() == Some(UNREADABLE);
         let other_file = theirs.is_some_and(|theirs| theirs != header);
         let loaded = match read {
-            Ok(_) if other_file => Err(Error::format(
-                path,
-                "not the training that rank 0 has read",
-                "the same file on every host",
-            )),
+            Ok(_) if other_file => {
+                let found = "not the training that rank 0 has read";
+                Err(Error::format(path, found, "the same file on every host"))
+            }
             Ok((tensors, header)) => self.apply(path, tensors, &header, group),
             Err(error) => Err(error),
         };
@@ -244,11 +237,9 @@ impl Training<'_> {
             Error::format(path, found, "one that this program saved")
         })?;
         if header.architecture != self.architecture {
-            return Err(Error::format(
-                path,
-                format!("a training of {}", header.architecture),
-                format!("a training of {}, which is this model", self.architecture),
-            ));
+            let found = format!("a training of {}", header.architecture);
+            let expected = format!("a training of {}, which is this model", self.architecture);
+            return Err(Error::format(path, found, expected));
         }
         let progress = P::deserialize(&header.progress).map_err(|error| {
             let found = format!("the progress {} ({error})", header.progress);
@@ -261,11 +252,8 @@ impl Training<'_> {
         ] {
             let with = |is_there| format!("{} {what}", if is_there { "with" } else { "without" });
             if saved != here {
-                return Err(Error::format(
-                    path,
-                    format!("a training {}", with(saved)),
-                    format!("one {}, as this one is", with(here)),
-                ));
+                let expected = format!("one {}, as this one is", with(here));
+                return Err(Error::format(path, format!("a training {}", with(saved)), expected));
             }
         }
 
@@ -296,14 +284,11 @@ impl Training<'_> {
 
 fn read(path: &Path, sharding: &Sharding) -> Result<(NamedTensors, String)> {
     let (tensors, mut metadata) = contents::read(path, sharding)?;
-    match metadata.remove(HEADER) {
-        Some(header) => Ok((tensors, header)),
-        None => Err(Error::format(
-            path,
-            "weights only",
-            "a whole training; to start one from these weights, use `checkpoint::load`",
-        )),
-    }
+    let header = metadata.remove(HEADER).ok_or_else(|| {
+        let expected = "a whole training; to start one from these weights, use `checkpoint::load`";
+        Error::format(path, "weights only", expected)
+    })?;
+    Ok((tensors, header))
 }
 
 /// `progress` as JSON, if it can be read back.

@@ -107,65 +107,46 @@ pub(super) fn assign(variables: NamedTensors, saved: &NamedTensors) -> Result<()
 }
 
 /// Removes the prefix, unless the model's own names start with it.
-fn without_prefix(saved: NamedTensors, variables: &NamedTensors) -> NamedTensors {
+fn without_prefix(mut saved: NamedTensors, variables: &NamedTensors) -> NamedTensors {
     let wrapped = saved.keys().all(|name| name.starts_with(WRAPPER_PREFIX));
     if !wrapped || variables.keys().all(|name| name.starts_with(WRAPPER_PREFIX)) {
         return saved;
     }
-    saved
-        .into_iter()
-        .map(|(name, tensor)| (name[WRAPPER_PREFIX.len()..].to_owned(), tensor))
-        .collect()
+    layout::take(&mut saved, WRAPPER_PREFIX)
 }
 
 /// Refuses saved variables unless they are exactly the model's, by name and shape.
 pub(super) fn check(path: &Path, variables: &NamedTensors, saved: &NamedTensors) -> Result<()> {
-    let mut missing: Vec<_> = variables.keys().filter(|name| !saved.contains_key(*name)).collect();
+    let [ours, theirs] = [variables, saved].map(|tensors| {
+        let mut names: Vec<_> = tensors.keys().collect();
+        names.sort();
+        names
+    });
+    let missing: Vec<_> = ours.iter().filter(|name| !saved.contains_key(**name)).collect();
     if !missing.is_empty() {
-        missing.sort();
         return Err(Error::format(path, format!("no {missing:?}"), "every variable of the model"));
     }
-    let mut unexpected: Vec<_> =
-        saved.keys().filter(|name| !variables.contains_key(*name)).collect();
+    let unexpected: Vec<_> = theirs.iter().filter(|name| !variables.contains_key(**name)).collect();
     if !unexpected.is_empty() {
-        unexpected.sort();
-        return Err(Error::format(
-            path,
-            format!("{unexpected:?}"),
-            "only variables that the model has",
-        ));
+        let expected = "only variables that the model has";
+        return Err(Error::format(path, format!("{unexpected:?}"), expected));
     }
-    let mut names: Vec<_> = variables.keys().collect();
-    names.sort();
-    for name in names {
+    for name in ours {
         let (found, expected) = (saved[name].size(), variables[name].size());
         if found != expected {
-            return Err(Error::format(
-                path,
-                format!("{name} has the shape {found:?}"),
-                format!("{expected:?}, as in the model"),
-            ));
+            let found = format!("{name} has the shape {found:?}");
+            return Err(Error::format(path, found, format!("{expected:?}, as in the model")));
         }
     }
     Ok(())
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
+    use crate::checkpoint::testing::{group, model, path_to};
     use std::fs;
-    use tch::{Device, Kind, Tensor, nn};
-
-    pub(in crate::checkpoint) fn model(features: i64) -> VarStore {
-        let vs = VarStore::new(Device::Cpu);
-        let _ = nn::linear(&vs.root() / "fc", features, 2, Default::default());
-        vs
-    }
-
-    pub(in crate::checkpoint) fn group() -> ProcessGroup {
-        // No launcher starts unit tests.
-        ProcessGroup::from_env().unwrap()
-    }
+    use tch::{Device, Kind, nn};
 
     #[test]
     fn what_is_saved_is_loaded_in_the_format_that_the_name_says() {
@@ -175,8 +156,7 @@ pub(super) mod tests {
             ("model.pth", Some(b"PK")),
             ("model_best.pth.tar", Some(b"PK")),
         ] {
-            let directory = tempfile::tempdir().unwrap();
-            let path = directory.path().join(name);
+            let (directory, path) = path_to(name);
             let (saved, mut loaded) = (model(3), model(3));
             save(&path, &saved, &group()).unwrap();
             assert_eq!(fs::read(&path).unwrap().first_chunk().filter(|b| *b == b"PK"), begin);
@@ -205,8 +185,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_file_of_another_format_is_told_from_a_damaged_one_with_what_converts_it() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("old.pt");
+        let (_directory, path) = path_to("old.pt");
         let legacy = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
         let hdf5 = b"\x89HDF\r\n\x1a\n\0\0\0";
         let convert = format!("torch.save(torch.load('{}', 'cpu'), 'new.pt')", path.display());
@@ -224,8 +203,7 @@ pub(super) mod tests {
 
     #[test]
     fn names_with_the_wrappers_prefix_are_accepted() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("wrapped.safetensors");
+        let (_directory, path) = path_to("wrapped.safetensors");
         let weight = Tensor::ones([2, 3], (Kind::Float, Device::Cpu));
         let bias = Tensor::ones([2], (Kind::Float, Device::Cpu));
         let wrapped = [("module.fc.weight", &weight), ("module.fc.bias", &bias)];
@@ -237,8 +215,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_models_own_part_of_that_name_is_left_alone() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("model.safetensors");
+        let (_directory, path) = path_to("model.safetensors");
         let mut vs = VarStore::new(Device::Cpu);
         let _ = nn::linear(&vs.root() / "module" / "fc", 3, 2, Default::default());
         save(&path, &vs, &group()).unwrap();
@@ -247,8 +224,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_file_in_a_directory_that_does_not_exist_is_named_with_the_reason() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("missing/model.safetensors");
+        let (_directory, path) = path_to("missing/model.safetensors");
         let error = save(&path, &model(3), &group()).unwrap_err();
         let expected = "missing does not exist; expected a file in";
         assert!(error.to_string().contains(expected), "{error}");
@@ -256,8 +232,7 @@ pub(super) mod tests {
 
     #[test]
     fn another_shape_is_refused_and_changes_nothing() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("model.safetensors");
+        let (_directory, path) = path_to("model.safetensors");
         save(&path, &model(4), &group()).unwrap();
         let mut vs = model(3);
         let before = vs.variables()["fc.bias"].copy();
@@ -269,9 +244,8 @@ pub(super) mod tests {
 
     #[test]
     fn a_file_that_was_cut_off_is_refused_at_every_length() {
-        let directory = tempfile::tempdir().unwrap();
         for (name, format) in [("model.safetensors", "safetensors"), ("model.pt", "PyTorch")] {
-            let path = directory.path().join(name);
+            let (_directory, path) = path_to(name);
             save(&path, &model(3), &group()).unwrap();
             let whole = fs::read(&path).unwrap();
             for length in 1..whole.len() {
@@ -285,8 +259,7 @@ pub(super) mod tests {
 
     #[test]
     fn variables_that_are_missing_or_unknown_are_named() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("model.safetensors");
+        let (_directory, path) = path_to("model.safetensors");
         save(&path, &model(3), &group()).unwrap();
         let mut larger = model(3);
         let _ = larger.root().zeros("extra", &[1]);

@@ -195,7 +195,7 @@ pub fn same_labels(picture: &str, svg: &str) -> bool {
 /// The texts of a picture without numbers, and for each colour how often an area has it.
 pub fn labels(svg: &str) -> BTreeMap<String, usize> {
     let mut labels = BTreeMap::new();
-    let opened = |tag: &str| svg.split(tag).skip(1).filter_map(|rest| rest.split_once('>'));
+    let opened = |tag: &'static str| svg.split(tag).skip(1).filter_map(|rest| rest.split_once('>'));
     for content in opened("<text").filter_map(|(_, rest)| rest.split('<').next()) {
         let words = words(content).map(str::trim).filter(|word| word.parse::<f64>().is_err());
         labels.insert(words.collect::<Vec<_>>().join(" "), 1);

@@ -52,14 +52,10 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     };
 
     let cores = report::cores();
-    let (mut one_thread, mut all_cores) = (Sides::default(), Sides::default());
-    let (mut data_parallel, mut custom_criterion) = (Sides::default(), Sides::default());
-    for _round in rounds.announced() {
-        push(&mut one_thread, languages(1)?);
-        push(&mut all_cores, languages(cores)?);
-        push(&mut data_parallel, replicas("data-parallel")?);
-        push(&mut custom_criterion, replicas("custom-criterion")?);
-    }
+    let [one_thread, all_cores, data_parallel, custom_criterion] = rounds.run(|| {
+        let languages = [languages(1)?, languages(cores)?];
+        Ok([languages[0], languages[1], replicas("data-parallel")?, replicas("custom-criterion")?])
+    })?;
 
     let mut table = Table::new(["Rust", "Python"]);
     table.row("one device, 1 thread", one_thread, MILLISECONDS, 1.0);

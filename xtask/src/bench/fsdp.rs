@@ -24,10 +24,8 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     write(&text, alphabet.collect::<String>())?;
 
     let measure = |mut program: Command, name: &str, flags: &[&str]| {
-        let log = Log::new(folder.join(name))?;
-        program.args(GPT).args(flags).arg("--text").arg(&text).arg("--metrics").arg(&log.folder);
-        program.env("OMP_NUM_THREADS", "1");
-        mnist::job(&mut program, &log)
+        program.args(GPT).args(flags).arg("--text").arg(&text).env("OMP_NUM_THREADS", "1");
+        mnist::job(&mut program, folder.join(name))
     };
     let rust = |name: &str, flags: &[&str]| {
         let mut launch = Command::new(workspace.release_executable("launch"));
@@ -40,27 +38,23 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
         measure(torchrun, name, flags)
     };
 
-    let mut runs: [Vec<Run>; 5] = Default::default();
-    for _round in rounds.announced() {
-        let round = [
+    let [ddp, fsdp, checkpointed, python_ddp, python_fsdp] = &rounds.run(|| {
+        Ok([
             rust("ddp", &[])?,
             rust("fsdp", &["--fsdp"])?,
             rust("checkpointed", &["--fsdp", "--checkpoint-activations"])?,
             python("python-ddp", &[])?,
             python("python-fsdp", &["--fsdp"])?,
-        ];
-        runs.iter_mut().zip(round).for_each(|(runs, run)| runs.push(run));
-    }
-
-    let [ddp, fsdp, checkpointed, python_ddp, python_fsdp] = &runs;
+        ])
+    })?;
     for (names, [first, second], [step, memory]) in [
         (["fully_shard", "DDP"], [fsdp, ddp], [1.15, 0.6]),
         (["fully_shard", "Python's"], [fsdp, python_fsdp], [0.6, 0.6]),
         (["DDP", "Python's"], [ddp, python_ddp], [1.0, 1.0]),
         (["checkpointed", "fully_shard"], [checkpointed, fsdp], [1.4, 1.0]),
     ] {
-        let of = |figure: fn(&Run) -> f64| -> Sides<f64> {
-            [first, second].map(|runs| runs.iter().map(figure).collect())
+        let of = |figure: fn(&Run) -> f64| -> Sides {
+            first.iter().zip(second).map(|(a, b)| [figure(a), figure(b)]).collect()
         };
         let mut table = Table::new(names);
         table.row("a training step", of(|run| run.step), MILLISECONDS, step);

@@ -52,14 +52,15 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     };
 
     let cores = report::cores();
-    let rows: Vec<_> =
-        NETWORKS.iter().flat_map(|network| [(network, 1), (network, cores)]).collect();
-    let mut figures: Vec<_> = rows.iter().map(|_| Sides::default()).collect();
-    for _round in rounds.announced() {
-        for (&(network, threads), sides) in rows.iter().zip(&mut figures) {
-            push(sides, [rust(network, threads)?, python(network, threads)?]);
+    let [small, large] = &NETWORKS;
+    let rows = [(small, 1), (small, cores), (large, 1), (large, cores)];
+    let figures = rounds.run(|| {
+        let mut round = [[0.0; 2]; 4];
+        for (sides, (network, threads)) in round.iter_mut().zip(rows) {
+            *sides = [rust(network, threads)?, python(network, threads)?];
         }
-    }
+        Ok(round)
+    })?;
 
     let mut table = Table::new(["Rust", "Python"]);
     for ((network, threads), sides) in rows.into_iter().zip(figures) {

@@ -38,10 +38,7 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     eprintln!("warming up");
     // It starts with a cold page cache and does not count.
     round()?;
-    let mut speeds = Sides::default();
-    for _round in rounds.announced() {
-        push(&mut speeds, round()?);
-    }
+    let [speeds] = rounds.run(|| Ok([round()?]))?;
 
     let mut table = Table::new(["Rust", "Python"]);
     table.row(&format!("images, {workers} workers"), speeds, PER_SECOND, 2.0);

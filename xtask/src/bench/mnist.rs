@@ -49,19 +49,16 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     command::run(workspace.cargo().args(build))?;
 
     let rust = |name: &str, workers: &str| {
-        let log = Log::new(folder.join("runs").join(name))?;
         let mut launch = Command::new(workspace.release_executable("launch"));
         launch.args(["-n", "2"]).arg(workspace.release_executable("ddp-mnist"));
         launch.args(["--dataset=fashion-mnist", "--device=cpu", "--epochs=1"]);
         launch.args(["--batch-size=128", "--no-save", "--workers", workers, "--data-dir"]);
-        job(launch.arg(&raw).arg("--metrics").arg(&log.folder), &log)
+        job(launch.arg(&raw), folder.join("runs").join(name))
     };
     let python = |name: &str, data: Option<&str>| {
-        let log = Log::new(folder.join("runs").join(name))?;
         let mut torchrun = Command::new(venv.executable("torchrun"));
         torchrun.args(["--standalone", "--nproc-per-node=2"]).arg(checkout().join(SCRIPT));
-        torchrun.arg("--data").arg(&folder).args(data);
-        job(torchrun.arg("--metrics").arg(&log.folder), &log)
+        job(torchrun.arg("--data").arg(&folder).args(data), folder.join("runs").join(name))
     };
     let whole_jobs = || -> Result<[Run; 2]> { Ok([rust("rust", "2")?, python("python", None)?]) };
     // Without workers, nothing else runs during a step.
@@ -73,12 +70,7 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     // They start with a cold page cache and do not count.
     whole_jobs()?;
     only_steps()?;
-    let mut jobs = Sides::default();
-    let mut steps = Sides::default();
-    for _round in options.rounds.announced() {
-        push(&mut jobs, whole_jobs()?);
-        push(&mut steps, only_steps()?);
-    }
+    let [jobs, steps] = options.rounds.run(|| Ok([whole_jobs()?, only_steps()?]))?;
     print!("{}", table(&jobs, &steps));
     println!(
         "Medians of {} alternating rounds. Fashion-MNIST (60,000 images), 2 ranks over gloo, 1 epoch, batch size 128.\n\
@@ -115,9 +107,10 @@ fn unpack(data: &Path, folder: &Path) -> Result<PathBuf> {
     Ok(raw)
 }
 
-/// Runs a job of two ranks to its end.
-pub(super) fn job(launcher: &mut Command, log: &Log) -> Result<Run> {
-    let span = log.run(launcher)?;
+/// Runs a job of two ranks to its end, and reads its metrics, which it writes to a new folder.
+pub(super) fn job(launcher: &mut Command, folder: PathBuf) -> Result<Run> {
+    let log = Log::new(folder)?;
+    let span = log.run(launcher.arg("--metrics").arg(&log.folder))?;
     let ends = [log.read(0, job::end)?, log.read(1, job::end)?];
     let worst = |figure: &str| -> Result<f64> {
         Ok(job::number(&ends[0], figure)?.max(job::number(&ends[1], figure)?))
@@ -130,9 +123,9 @@ pub(super) fn job(launcher: &mut Command, log: &Log) -> Result<Run> {
     })
 }
 
-fn table(jobs: &Sides<Run>, steps: &Sides<Run>) -> Table {
-    let of = |runs: &Sides<Run>, figure: fn(&Run) -> f64| {
-        runs.each_ref().map(|side| side.iter().map(figure).collect())
+fn table(jobs: &[[Run; 2]], steps: &[[Run; 2]]) -> Table {
+    let of = |runs: &[[Run; 2]], figure: fn(&Run) -> f64| -> Sides {
+        runs.iter().map(|sides| sides.each_ref().map(figure)).collect()
     };
     let mut table = Table::new(["Rust", "Python"]);
     table.row("the whole job", of(jobs, |run| run.wall), SECONDS, 0.2);
@@ -161,9 +154,9 @@ mod tests {
     #[test]
     fn steps_are_compared_by_the_runs_that_measure_only_steps() {
         let run = |wall, step| Run { wall, first_step: 0.2, peak_rss: 150e6, step };
-        let jobs = [vec![run(1.0, 9.0)], vec![run(2.0, 1.0)]];
-        let steps = [vec![run(3.0, 0.001)], vec![run(1.0, 0.002)]];
-        let table = table(&jobs, &steps).to_string();
+        let jobs = [run(1.0, 9.0), run(2.0, 1.0)];
+        let steps = [run(3.0, 0.001), run(1.0, 0.002)];
+        let table = table(&[jobs], &[steps]).to_string();
         let ratios = table.lines().skip(1).filter_map(|row| {
             row.split_whitespace().find(|word| word.ends_with('x')).map(str::to_owned)
         });

@@ -4,13 +4,7 @@ use crate::release::Release;
 use std::{fmt, fs, thread};
 
 /// The results of both sides, round by round. The side that should do better comes first.
-pub(super) type Sides<T> = [Vec<T>; 2];
-
-pub(super) fn push<T>(sides: &mut Sides<T>, round: [T; 2]) {
-    for (side, figure) in sides.iter_mut().zip(round) {
-        side.push(figure);
-    }
-}
+pub(super) type Sides = Vec<[f64; 2]>;
 
 /// The medians of two sides, their ratio, and the project's target for it.
 pub(super) struct Table(Vec<String>);
@@ -40,8 +34,9 @@ impl Table {
 
     /// Adds a figure of both sides, and the largest ratio that meets the target, or of rates the
     /// smallest.
-    pub(super) fn row(&mut self, what: &str, figures: Sides<f64>, unit: Unit, target: f64) {
-        let [first, second] = figures.map(median);
+    pub(super) fn row(&mut self, what: &str, figures: Sides, unit: Unit, target: f64) {
+        let [first, second] =
+            [0, 1].map(|side| median(figures.iter().map(|round| round[side]).collect()));
         let ratio = first / second;
         let (most, met) =
             if unit.is_rate { ("least", ratio >= target) } else { ("most", ratio <= target) };
@@ -62,11 +57,8 @@ impl fmt::Display for Table {
 pub(super) fn machine(release: &Release) -> String {
     let cores = cores();
     let cpus = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpus
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .unwrap_or("unknown processor");
-    let model = model.trim_start_matches([':', ' ', '\t']);
+    let model = cpus.lines().find_map(|line| line.strip_prefix("model name"));
+    let model = model.unwrap_or("unknown processor").trim_start_matches([':', ' ', '\t']);
     format!("libtorch {}, {cores} cores, {model}", release.torch)
 }
 
@@ -99,10 +91,10 @@ mod tests {
     #[test]
     fn the_table_compares_medians_with_targets() {
         let mut table = Table::new(["Rust", "Python"]);
-        table.row("the whole job", [vec![1.0, 1.2, 9.0], vec![7.0, 6.0, 8.0]], SECONDS, 0.2);
-        table.row("memory", [vec![150e6], vec![600e6]], MEGABYTES, 0.35);
-        table.row("a training step", [vec![0.0012], vec![0.001]], MILLISECONDS, 1.0);
-        table.row("images", [vec![900.0], vec![300.0]], PER_SECOND, 2.0);
+        table.row("the whole job", vec![[1.0, 7.0], [1.2, 6.0], [9.0, 8.0]], SECONDS, 0.2);
+        table.row("memory", vec![[150e6, 600e6]], MEGABYTES, 0.35);
+        table.row("a training step", vec![[0.0012, 0.001]], MILLISECONDS, 1.0);
+        table.row("images", vec![[900.0, 300.0]], PER_SECOND, 2.0);
         let expected = [
             "                                              Rust      Python  ratio  target",
             "the whole job                               1.20 s      7.00 s  0.17x  at most 0.20x: met",

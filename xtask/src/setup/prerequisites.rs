@@ -3,11 +3,11 @@
 
 use super::{Level, Venv};
 use crate::command;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use std::env;
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// Checks all prerequisites, before anything is downloaded.
 pub(super) fn check(venv: &Venv, level: Level) -> Result<()> {
@@ -19,29 +19,25 @@ pub(super) fn check(venv: &Venv, level: Level) -> Result<()> {
         env::consts::OS,
         venv.release.torch
     );
-    let mut missing = Vec::new();
-    for found in [python(Path::new("python3")), compiler(&compiler_name())] {
-        if let Err(error) = found {
-            missing.push(format!("{error:#}"));
-        }
-    }
+    let found = [python(Path::new("python3")), compiler(&compiler_name())];
+    let missing = found.into_iter().filter_map(Result::err).map(|error| format!("{error:#}"));
+    let missing: Vec<_> = missing.collect();
     ensure!(missing.is_empty(), "the set-up cannot start:\n  - {}", missing.join("\n  - "));
     disk_space(&venv.folder, level)
 }
 
 /// Checks for Python 3.10 or newer that can create virtual environments.
 fn python(python: &Path) -> Result<()> {
-    let version = command::output(
-        Command::new(python).args(["-c", "import sys; print(*sys.version_info[:2])"]),
-    )
-    .context("python3 (3.10 or newer) is needed: `apt-get install python3 python3-venv`")?;
+    let run = |code: &str| command::output(Command::new(python).args(["-c", code]));
+    let version = run("import sys; print(*sys.version_info[:2])")
+        .context("python3 (3.10 or newer) is needed: `apt-get install python3 python3-venv`")?;
     let mut numbers = version.split_whitespace().map(|number| number.parse().unwrap_or(0));
     let (major, minor): (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     ensure!(
         (major, minor) >= (3, 10),
         "python3 is {major}.{minor}, and PyTorch needs 3.10 or newer"
     );
-    command::output(Command::new(python).args(["-c", "import venv, ensurepip"]))
+    run("import venv, ensurepip")
         .context("python3 cannot make a virtual environment: `apt-get install python3-venv`")?;
     Ok(())
 }
@@ -53,11 +49,8 @@ fn compiler_name() -> OsString {
 
 /// Checks for a compiler that supports C++17 and finds its standard library.
 fn compiler(name: &OsString) -> Result<()> {
-    let mut compile = Command::new(name);
-    compile
-        .args(["-std=c++17", "-fsyntax-only", "-x", "c++", "-include", "optional", "/dev/null"])
-        .stdin(Stdio::null());
-    command::output(&mut compile).with_context(|| {
+    let args = ["-std=c++17", "-fsyntax-only", "-x", "c++", "-include", "optional", "/dev/null"];
+    command::output(Command::new(name).args(args)).with_context(|| {
         let name = name.to_string_lossy();
         format!("a C++17 compiler is needed as `{name}`: `apt-get install g++`, or set CXX to the one that you have")
     })?;
@@ -67,23 +60,18 @@ fn compiler(name: &OsString) -> Result<()> {
 /// Fails only if the disk is known to be too full: `df` may be missing, or its output may be in an
 /// unknown format.
 fn disk_space(folder: &Path, level: Level) -> Result<()> {
-    let Ok(table) = command::output(Command::new("df").arg("-Pk").arg(folder)) else {
-        return Ok(());
-    };
-    let free: Option<u64> = table
-        .lines()
-        .nth(1)
-        .and_then(|line| line.split_whitespace().nth(3))
-        .and_then(|free| free.parse().ok());
-    match free {
-        Some(free) if free < level.kilobytes() => bail!(
-            "the disk of {} has {} MB free, and the set-up needs {} MB while it runs",
-            folder.display(),
-            free / 1000,
-            level.kilobytes() / 1000
-        ),
-        _ => Ok(()),
-    }
+    let table = command::output(Command::new("df").arg("-Pk").arg(folder)).unwrap_or_default();
+    let free: Option<u64> =
+        table.lines().nth(1).and_then(|line| line.split_whitespace().nth(3)?.parse().ok());
+    let (free, needed) = (free.unwrap_or(u64::MAX), level.kilobytes());
+    ensure!(
+        free >= needed,
+        "the disk of {} has {} MB free, and the set-up needs {} MB while it runs",
+        folder.display(),
+        free / 1000,
+        needed / 1000
+    );
+    Ok(())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::Level;
 use crate::command;
-use crate::files::{entries, remove};
+use crate::files::{entries, make, remove};
 use crate::lock::{self, Lock};
 use crate::release::Release;
 use anyhow::{Context, Result};
@@ -59,19 +59,16 @@ impl Venv {
             return State::Broken("there is no virtual environment".to_owned());
         }
         let mut inspection = self.python();
-        inspection
-            .args(["-c", include_str!("installed.py")])
-            .args(level.requirements(self.release));
-        let faults = match command::output(&mut inspection) {
-            Ok(faults) => faults,
-            Err(_) => return State::Broken("its Python does not run".to_owned()),
+        inspection.args(["-c", include_str!("installed.py")]);
+        inspection.args(level.requirements(self.release));
+        let Ok(faults) = command::output(&mut inspection) else {
+            return State::Broken("its Python does not run".to_owned());
         };
         if let Some(damage) = faults.lines().find(|fault| fault.starts_with("damaged")) {
             return State::Broken(damage.to_owned());
         }
-        if !command::output(self.python().args(["-m", "pip", "--version"]))
-            .is_ok_and(|said| said.starts_with("pip "))
-        {
+        let pip = command::output(self.python().args(["-m", "pip", "--version"]));
+        if !pip.is_ok_and(|said| said.starts_with("pip ")) {
             return State::Broken("it has no pip".to_owned());
         }
         // The packages' own dependencies are checked by pip, which understands markers and version
@@ -91,9 +88,9 @@ impl Venv {
         for path in remains {
             remove(&path)?;
         }
-        let mut make = Command::new("python3");
-        make.args(["-m", "venv"]).arg(&self.folder);
-        command::run(make.stdin(lock.as_stdin()?).stdout(io::stderr()))
+        let mut python = Command::new("python3");
+        python.args(["-m", "venv"]).arg(&self.folder);
+        command::run(python.stdin(lock.as_stdin()?).stdout(io::stderr()))
     }
 
     pub(super) fn install(&self, level: Level, lock: &Lock) -> Result<()> {
@@ -102,12 +99,10 @@ impl Venv {
         pip.args((!level.with_dependencies()).then_some("--no-deps"));
         pip.args(level.requirements(self.release));
         let downloads = self.downloads();
-        fs::create_dir(&downloads)
-            .with_context(|| format!("cannot create {}", downloads.display()))?;
+        make(&downloads)?;
         // Not on the standard output, which belongs to the program that `cargo launch` will start.
-        let installed = command::run(
-            pip.env("TMPDIR", &downloads).stdin(lock.as_stdin()?).stdout(io::stderr()),
-        );
+        pip.env("TMPDIR", &downloads).stdin(lock.as_stdin()?).stdout(io::stderr());
+        let installed = command::run(&mut pip);
         self.remove_downloads()?;
         installed
     }

@@ -2,22 +2,24 @@
 
 use super::*;
 use crate::checkpoint;
-use crate::checkpoint::weights::tests::{group, model};
+use crate::checkpoint::testing::{group, model, path_to};
 use crate::nn::named_parameters;
 use crate::optim::lr_scheduler::{LrScheduler, ReduceLrOnPlateau, StepLr};
 use crate::optim::{Adam, AdamOptions, ParamGroup, Sgd, SgdOptions};
 use std::fmt::Debug;
 use std::fs;
 use std::path::PathBuf;
-use tch::{Kind, Tensor};
+use tch::Kind;
 use tempfile::TempDir;
 
-fn sgd(vs: &VarStore) -> Sgd {
-    let mut optimizer = Sgd::new(vs, SgdOptions { momentum: 0.9, ..Default::default() }).unwrap();
+/// A model, and its optimizer after a step.
+fn begun(features: i64) -> (VarStore, Sgd) {
+    let vs = model(features);
+    let mut optimizer = Sgd::new(&vs, SgdOptions { momentum: 0.9, ..Default::default() }).unwrap();
     let loss: Tensor = vs.trainable_variables().iter().map(|t| t.sum(Kind::Float)).sum();
     loss.backward();
     optimizer.step().unwrap();
-    optimizer
+    (vs, optimizer)
 }
 
 fn training<'a>(vs: &'a mut VarStore, optimizer: &'a mut dyn Optimizer) -> Training<'a> {
@@ -25,13 +27,11 @@ fn training<'a>(vs: &'a mut VarStore, optimizer: &'a mut dyn Optimizer) -> Train
 }
 
 /// A training whose progress is 7.
-fn saved() -> (TempDir, PathBuf, VarStore) {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("training.safetensors");
-    let mut vs = model(3);
-    let mut optimizer = sgd(&vs);
+fn saved() -> (TempDir, PathBuf, VarStore, Sgd) {
+    let (directory, path) = path_to("training.safetensors");
+    let (mut vs, mut optimizer) = begun(3);
     training(&mut vs, &mut optimizer).save(&path, &7, &group()).unwrap();
-    (directory, path, vs)
+    (directory, path, vs, optimizer)
 }
 
 fn refused<P: DeserializeOwned + Debug>(path: &Path, mut training: Training<'_>) -> String {
@@ -43,7 +43,7 @@ fn refused<P: DeserializeOwned + Debug>(path: &Path, mut training: Training<'_>)
 
 #[test]
 fn its_weights_are_loaded_alone_as_well() {
-    let (_directory, path, saved) = saved();
+    let (_directory, path, saved, _) = saved();
     let mut vs = model(3);
     checkpoint::load(&path, &mut vs).unwrap();
     assert_eq!(vs.trainable_variables(), saved.trainable_variables());
@@ -51,15 +51,12 @@ fn its_weights_are_loaded_alone_as_well() {
 
 #[test]
 fn a_training_in_pytorchs_format_comes_back_as_well() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("training.pt");
-    let mut vs = model(3);
-    let mut before = sgd(&vs);
+    let (_directory, path) = path_to("training.pt");
+    let (mut vs, mut before) = begun(3);
     training(&mut vs, &mut before).save(&path, &7, &group()).unwrap();
     let state = before.state_dict().unwrap();
 
-    let mut vs = model(3);
-    let mut after = sgd(&vs);
+    let (mut vs, mut after) = begun(3);
     let resumed = training(&mut vs, &mut after).load::<u64>(&path, &group()).unwrap();
     assert_eq!((resumed.progress, resumed.generators), (7, Generators::Restored));
     assert_eq!(after.state_dict().unwrap(), state);
@@ -70,9 +67,8 @@ fn a_training_in_pytorchs_format_comes_back_as_well() {
 
 #[test]
 fn another_architecture_is_refused_and_both_are_named() {
-    let (_directory, path, _) = saved();
-    let mut vs = model(3);
-    let mut optimizer = sgd(&vs);
+    let (_directory, path, ..) = saved();
+    let (mut vs, mut optimizer) = begun(3);
     let other = Training { architecture: "resnet18", ..training(&mut vs, &mut optimizer) };
     let error = refused::<u64>(&path, other);
     let expected = "a training of linear; expected a training of resnet18, which is this model";
@@ -81,16 +77,15 @@ fn another_architecture_is_refused_and_both_are_named() {
 
 #[test]
 fn the_same_architecture_in_another_size_is_refused() {
-    let (_directory, path, _) = saved();
-    let mut vs = model(4);
-    let mut optimizer = sgd(&vs);
+    let (_directory, path, ..) = saved();
+    let (mut vs, mut optimizer) = begun(4);
     let error = refused::<u64>(&path, training(&mut vs, &mut optimizer));
     assert!(error.contains("fc.weight has the shape [2, 3]; expected [2, 4]"), "{error}");
 }
 
 #[test]
 fn another_optimizer_is_refused_and_both_are_named() {
-    let (_directory, path, _) = saved();
+    let (_directory, path, ..) = saved();
     let mut vs = model(3);
     let mut optimizer = Adam::new(&vs, AdamOptions::adamw()).unwrap();
     let error = refused::<u64>(&path, training(&mut vs, &mut optimizer));
@@ -102,7 +97,7 @@ fn another_optimizer_is_refused_and_both_are_named() {
 
 #[test]
 fn other_parameter_groups_are_refused_and_the_parameter_is_named() {
-    let (_directory, path, _) = saved();
+    let (_directory, path, ..) = saved();
     let mut vs = model(3);
     let group = |name, vs: &VarStore| {
         let mut parameters = named_parameters(vs);
@@ -124,8 +119,7 @@ fn other_parameter_groups_are_refused_and_the_parameter_is_named() {
 
 #[test]
 fn the_options_of_each_group_come_back() {
-    let (directory, mut vs) = (tempfile::tempdir().unwrap(), model(3));
-    let path = directory.path().join("groups.safetensors");
+    let ((_directory, path), mut vs) = (path_to("groups.safetensors"), model(3));
     let adam = |vs: &VarStore| {
         let (weights, biases) = named_parameters(vs).into_iter().partition(|(_, p)| p.dim() == 2);
         let group = |parameters| ParamGroup::new(parameters, AdamOptions::adamw());
@@ -143,9 +137,8 @@ fn the_options_of_each_group_come_back() {
 
 #[test]
 fn a_schedule_or_a_scaler_on_one_side_only_is_refused() {
-    let (_directory, path, _) = saved();
-    let mut vs = model(3);
-    let mut optimizer = sgd(&vs);
+    let (_directory, path, ..) = saved();
+    let (mut vs, mut optimizer) = begun(3);
     let mut scheduler = LrScheduler::new(&mut optimizer, StepLr::new(30)).unwrap();
     let parts = training(&mut vs, &mut optimizer);
     let error = refused::<u64>(&path, Training { scheduler: Some(&mut scheduler), ..parts });
@@ -161,11 +154,9 @@ fn a_schedule_or_a_scaler_on_one_side_only_is_refused() {
 
 #[test]
 fn a_plateau_goes_on_from_the_metrics_that_it_has_seen() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("training.safetensors");
+    let (_directory, path) = path_to("training.safetensors");
     let begin = || {
-        let vs = model(3);
-        let optimizer = sgd(&vs);
+        let (vs, optimizer) = begun(3);
         let scheduler = ReduceLrOnPlateau::new(&optimizer, Default::default()).unwrap();
         (vs, optimizer, scheduler)
     };
@@ -186,18 +177,17 @@ fn a_plateau_goes_on_from_the_metrics_that_it_has_seen() {
 
 #[test]
 fn weights_alone_are_refused() {
-    let (_directory, path, mut vs) = saved();
+    let (_directory, path, mut vs, mut optimizer) = saved();
     checkpoint::save(&path, &vs, &group()).unwrap();
-    let mut optimizer = sgd(&vs);
     let error = refused::<u64>(&path, training(&mut vs, &mut optimizer));
     assert!(error.contains("weights only; expected a whole training"), "{error}");
 }
 
 #[test]
 fn a_file_that_was_cut_off_is_refused_at_every_length() {
-    let (_directory, path, mut vs) = saved();
+    let (_directory, path, mut vs, mut optimizer) = saved();
     let whole = fs::read(&path).unwrap();
-    let (mut optimizer, group) = (sgd(&vs), group());
+    let group = group();
     for length in 1..whole.len() {
         fs::write(&path, &whole[..length]).unwrap();
         let error = training(&mut vs, &mut optimizer).load::<u64>(&path, &group);
@@ -208,17 +198,15 @@ fn a_file_that_was_cut_off_is_refused_at_every_length() {
 
 #[test]
 fn progress_of_another_program_is_refused() {
-    let (_directory, path, mut vs) = saved();
-    let mut optimizer = sgd(&vs);
+    let (_directory, path, mut vs, mut optimizer) = saved();
     let error = refused::<String>(&path, training(&mut vs, &mut optimizer));
     assert!(error.contains("the progress 7 (invalid type"), "{error}");
 }
 
 #[test]
 fn progress_that_could_not_be_read_again_is_refused_at_once() {
-    let (_directory, path, mut vs) = saved();
+    let (_directory, path, mut vs, mut optimizer) = saved();
     let before = fs::read(&path).unwrap();
-    let mut optimizer = sgd(&vs);
     let error = training(&mut vs, &mut optimizer).save(&path, &f64::INFINITY, &group());
     let error = error.unwrap_err().to_string();
     assert!(error.starts_with("progress is not readable after writing"), "{error}");
@@ -227,8 +215,7 @@ fn progress_that_could_not_be_read_again_is_refused_at_once() {
 
 #[test]
 fn numbers_of_the_progress_come_back_to_the_last_bit() {
-    let (_directory, path, mut vs) = saved();
-    let mut optimizer = sgd(&vs);
+    let (_directory, path, mut vs, mut optimizer) = saved();
     type Numbers = (f64, f64, f32, u64, i64);
     let numbers: Numbers = (0.1 + 0.2, 1.0 / 3.0, 0.1f32, u64::MAX, i64::MIN);
     let mut training = training(&mut vs, &mut optimizer);
