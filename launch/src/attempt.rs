@@ -39,6 +39,8 @@ pub(crate) struct Attempt<'a> {
     pub(crate) ranks: Vec<Rank>,
     /// Whether one has failed before anything else has ended the attempt.
     pub(crate) failed: bool,
+    /// Whether no rank is replaced any more: all have finished, or one has ended well before.
+    is_settled: bool,
     /// The first signal that the launcher got.
     pub(crate) stopped_by: Option<Signal>,
     /// Why the coordinator ends the attempt.
@@ -66,6 +68,7 @@ impl<'a> Attempt<'a> {
             phase: Phase::Running,
             ranks,
             failed: false,
+            is_settled: false,
             stopped_by: None,
             end: None,
             done: false,
@@ -106,7 +109,7 @@ impl<'a> Attempt<'a> {
     fn hear(&mut self, message: ToAgent) -> Result<()> {
         match message {
             ToAgent::Regroup { placement, master_port, claim, is_loss, reason }
-                if matches!(self.phase, Phase::Running) && !self.has_succeeded() =>
+                if matches!(self.phase, Phase::Running) && !self.is_settled =>
             {
                 self.regroup(placement, master_port, claim, is_loss, reason)?;
             }
@@ -117,6 +120,7 @@ impl<'a> Attempt<'a> {
                     say(earlier.reason);
                 }
             }
+            ToAgent::Leave => self.leave(),
             ToAgent::Done => {
                 self.done = true;
                 self.end_replacements();
@@ -139,9 +143,12 @@ impl<'a> Attempt<'a> {
         let success = rank.reap(at)?.status.success();
         self.seats.end(local_rank);
         if let Phase::Running | Phase::Noticing(_) = self.phase {
-            let is_unneeded = !self.seats.has_place(local_rank) && rank.was_signalled_by(at);
+            let has_place = self.seats.has_place(local_rank);
+            let is_unneeded = !has_place && rank.was_signalled_by(at);
             if success {
-                self.end_replacements();
+                if has_place {
+                    self.settle(others_can_go_on);
+                }
             } else if !is_unneeded {
                 self.failed = true;
                 // Nobody may read the console, which must not hide the failure.

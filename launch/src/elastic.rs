@@ -16,15 +16,22 @@ pub(crate) enum Said {
     TakesPart(UnixStream),
     /// The group of this generation has failed.
     Broken(u32),
+    /// It has done its work in this generation, and waits until all others have.
+    Finished(u32),
 }
 
 /// What a rank is told.
 #[derive(Serialize)]
-pub(crate) struct Place {
-    pub(crate) generation: u32,
-    /// Whether a rank of the last generation is gone.
-    pub(crate) is_loss: bool,
-    pub(crate) variables: BTreeMap<&'static str, String>,
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Told {
+    Place {
+        generation: u32,
+        /// Whether a rank of the last generation is gone.
+        is_loss: bool,
+        variables: BTreeMap<&'static str, String>,
+    },
+    /// All have finished.
+    Leave,
 }
 
 /// Waits on a new socket for what one rank says.
@@ -36,7 +43,15 @@ pub(crate) fn listen(path: &Path, hear: impl Fn(Said) + Send + 'static) -> Resul
         let Ok(outgoing) = stream.try_clone() else { return };
         hear(Said::TakesPart(outgoing));
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            line.parse().into_iter().for_each(|generation| hear(Said::Broken(generation)));
+            let said = line.split_once(' ').and_then(|(what, generation)| {
+                let generation = generation.parse().ok()?;
+                match what {
+                    "broken" => Some(Said::Broken(generation)),
+                    "finished" => Some(Said::Finished(generation)),
+                    _ => None,
+                }
+            });
+            said.into_iter().for_each(&hear);
         }
     };
     thread::Builder::new().spawn(listen)?;
@@ -50,9 +65,8 @@ pub(crate) fn stop(path: &Path) {
     let _ = fs::remove_file(path);
 }
 
-/// Tells a rank its place.
-pub(crate) fn tell(mut stream: &UnixStream, place: &Place) {
-    let line = serde_json::to_string(place).unwrap_or_default();
-    // One that has just ended needs no place.
+pub(crate) fn tell(mut stream: &UnixStream, told: &Told) {
+    let line = serde_json::to_string(told).unwrap_or_default();
+    // One that has just ended needs to know nothing.
     let _ = writeln!(stream, "{line}");
 }

@@ -27,6 +27,8 @@
 //!                                       ←    Start      of a node that joins: its ranks wait
 //! TakesPart                             →
 //!                                       ←    Regroup …
+//! Finished  the work of its ranks       →
+//!                                       ←    Leave      to all, once all have
 //! Succeeded                             →
 //!                                       ←    Done
 //! Beat      at any time, both ways
@@ -53,7 +55,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// The version of the protocol. It changes with every message that changes.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 
 /// How long a rank has to end after a signal.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
@@ -76,10 +78,15 @@ pub(crate) enum ToCoordinator {
     /// The ranks take part in a job whose ranks come and go, and so many can have a place in its next
     /// generation.
     TakesPart(Claim),
-    /// One of them has failed, and so many can go on.
-    Lost { failure: Failure, claim: Claim },
+    /// One of them has failed in this generation, and so many can go on.
+    Lost { failure: Failure, claim: Claim, generation: u32 },
     /// The group of this generation has failed, though no rank is known to have.
     Broken { generation: u32 },
+    /// All ranks here that have a place in this generation have done their work, and wait until all others
+    /// have.
+    Finished { generation: u32 },
+    /// One of them has ended well before that: no rank can be replaced after this generation.
+    Settled { generation: u32 },
     /// The answer to a `Notice`: the ranks have had their time or have all ended, and what they know
     /// has been told.
     Noticed,
@@ -120,6 +127,8 @@ pub(crate) enum ToAgent {
         /// What to say of it.
         reason: Option<String>,
     },
+    /// All ranks have done their work: they may end, and none is replaced any more.
+    Leave,
     /// Something has gone wrong somewhere: asks for what the ranks know of it.
     Notice,
     /// Ends the ranks.

@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,8 +38,18 @@ struct Heard {
     last_loss: u64,
     /// Whether the launcher is gone.
     is_over: bool,
+    /// Whether all ranks have finished.
+    may_leave: bool,
     /// The group that this process is in.
     group: Option<Standing>,
+}
+
+/// What the launcher says.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Told {
+    Place(Place),
+    Leave,
 }
 
 /// A place in one generation of the job.
@@ -62,6 +73,12 @@ impl Launcher {
     /// replace ranks.
     pub(super) fn connect() -> Result<Option<Launcher>> {
         let Some(address) = std::env::var_os(ELASTIC) else { return Ok(None) };
+        // The launcher listens to a process once.
+        static CONNECTED: AtomicBool = AtomicBool::new(false);
+        if CONNECTED.swap(true, Ordering::SeqCst) {
+            let expected = "called once in a process, around all of its training";
+            return Err(Error::argument("elastic::run", "called again", expected));
+        }
         let failed = || Error::io("connect to the launcher at", &address);
         let stream = UnixStream::connect(Path::new(&address)).map_err(failed())?;
         let incoming = BufReader::new(stream.try_clone().map_err(failed())?);
@@ -77,18 +94,37 @@ impl Launcher {
     }
 
     /// Says that the group of this generation cannot be used, which the launcher may not know.
-    pub(super) fn report(&self, generation: u64) {
+    pub(super) fn report_broken(&self, generation: u64) {
         // A launcher that is gone ends this process.
-        let _ = writeln!(&self.stream, "{generation}");
+        let _ = writeln!(&self.stream, "broken {generation}");
+    }
+
+    /// Says that this process has done its work in this generation, and waits until all others have: `false` if it is
+    /// needed in another one, because one of them is lost.
+    pub(super) fn finish(&self, generation: u64) -> bool {
+        // A launcher that is gone ends this process.
+        let _ = writeln!(&self.stream, "finished {generation}");
+        let waits =
+            |heard: &mut Heard| !heard.may_leave && heard.newest <= generation && !heard.is_over;
+        let outcome = self.news.changed.wait_while(lock(&self.news.heard), waits);
+        outcome.unwrap_or_else(|poisoned| poisoned.into_inner()).newest <= generation
     }
 }
 
 impl News {
     fn listen(&self, incoming: impl BufRead) {
         for line in incoming.lines().map_while(Result::ok) {
-            // Launchers of another version say something else.
-            let Ok(place) = serde_json::from_str::<Place>(&line) else { break };
             let mut heard = lock(&self.heard);
+            let place = match serde_json::from_str(&line) {
+                Ok(Told::Place(place)) => place,
+                Ok(Told::Leave) => {
+                    heard.may_leave = true;
+                    self.changed.notify_all();
+                    continue;
+                }
+                // Launchers of another version say something else.
+                Err(_) => break,
+            };
             if place.is_loss {
                 heard.places.clear();
                 heard.last_loss = place.generation;

@@ -129,7 +129,7 @@ where
             news.watch(generation, Some(&group));
             state.expect_changes(news, generation);
             let trained = state.join(&group).map_err(E::from).and_then(|()| train(&group, state));
-            // None may end while another waits for it in a later generation.
+            // All come to the end of their work, or none.
             let result = trained.and_then(|value| group.barrier().map(|()| value).map_err(E::from));
             news.watch(generation, None);
             let is_lost = news.is_later_than(generation) || group.has_lost_a_rank();
@@ -142,7 +142,8 @@ where
         Err(error @ Error::Rendezvous { .. }) => (Err(error.into()), true),
         Err(error) => return Err(error),
     };
-    if result.is_ok() || !is_lost {
+    // One that is lost from here on is not replaced.
+    if (result.is_ok() && launcher.finish(generation)) || (result.is_err() && !is_lost) {
         return Ok(Some(result));
     }
     state.roll_back()?;
@@ -152,7 +153,7 @@ where
     // Nobody may be gone, for all that the launcher knows.
     for attempt in 0..2 {
         if attempt > 0 {
-            launcher.report(generation);
+            launcher.report_broken(generation);
         }
         if news.changes_within(generation, NOTICE) {
             return Ok(None);

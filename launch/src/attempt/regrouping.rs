@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 
 use super::{Attempt, Phase};
 use crate::console::say;
-use crate::elastic::{self, Place, Said};
+use crate::elastic::{self, Said, Told};
 use crate::error_file::Clock;
 use crate::failure::Failure;
 use crate::protocol::{Claim, Placement, ToCoordinator};
@@ -14,7 +14,7 @@ impl Attempt<'_> {
     /// What a rank says of its place. `started_in` is its process's generation.
     pub(super) fn hear_rank(&mut self, local_rank: u16, started_in: u32, said: Said) {
         let rank = &self.ranks[usize::from(local_rank)];
-        if rank.started_in != started_in || !rank.is_running() || self.has_succeeded() {
+        if rank.started_in != started_in || !rank.is_running() {
             return;
         }
         match said {
@@ -29,23 +29,48 @@ impl Attempt<'_> {
                 }
             }
             Said::Broken(generation) => (self.tell)(ToCoordinator::Broken { generation }),
+            Said::Finished(generation) => {
+                self.seats.finish(local_rank, generation);
+                self.tell_if_finished();
+            }
         }
     }
 
     /// Whether the others can go on without one that fails.
     pub(super) fn others_can_go_on(&self) -> bool {
-        matches!(self.phase, Phase::Running) && self.seats.all_take_part() && !self.has_succeeded()
+        matches!(self.phase, Phase::Running) && self.seats.all_take_part() && !self.is_settled
     }
 
-    /// Whether a rank has ended well, so that no other can be replaced any more.
-    pub(super) fn has_succeeded(&self) -> bool {
-        self.ranks.iter().any(|rank| rank.end.is_some_and(|end| end.status.success()))
+    /// A rank with a place has ended well.
+    pub(super) fn settle(&mut self, others_wait_for_it: bool) {
+        self.is_settled = true;
+        self.end_replacements();
+        if others_wait_for_it {
+            let generation = self.placement.generation;
+            (self.tell)(ToCoordinator::Settled { generation });
+            self.tell_if_finished();
+        }
+    }
+
+    fn tell_if_finished(&self) {
+        let generation = self.placement.generation;
+        if self.seats.have_finished(generation) {
+            (self.tell)(ToCoordinator::Finished { generation });
+        }
+    }
+
+    /// All ranks of the job have done their work.
+    pub(super) fn leave(&mut self) {
+        self.is_settled = true;
+        self.end_replacements();
+        let channels = self.ranks.iter().filter_map(|rank| rank.channel.as_ref());
+        channels.for_each(|channel| elastic::tell(channel, &Told::Leave));
     }
 
     /// Tells that the others can go on.
     pub(super) fn tell_lost(&mut self, failure: Failure) {
-        let claim = self.seats.claim();
-        (self.tell)(ToCoordinator::Lost { failure, claim });
+        let (claim, generation) = (self.seats.claim(), self.placement.generation);
+        (self.tell)(ToCoordinator::Lost { failure, claim, generation });
     }
 
     /// Ends those that wait for a place: nobody needs them any more.
@@ -87,7 +112,7 @@ impl Attempt<'_> {
     fn tell_place(&self, local_rank: u16, number: (u16, u16), is_loss: bool) {
         let variables =
             self.supervisor.place(&self.placement, local_rank, number, self.master_port);
-        let place = Place { generation: self.placement.generation, is_loss, variables };
+        let place = Told::Place { generation: self.placement.generation, is_loss, variables };
         let channel = &self.ranks[usize::from(local_rank)].channel;
         channel.iter().for_each(|channel| elastic::tell(channel, &place));
     }

@@ -22,13 +22,16 @@ struct Seat {
     takes_part: bool,
     /// One that replaces another gets its place once it takes part.
     has_place: bool,
+    /// The last generation whose work it has done.
+    finished: Option<u32>,
 }
 
 impl Seats {
     /// Ranks that have just been started.
     pub(crate) fn new(count: u16, has_place: bool) -> Self {
         let (tenant, runs, takes_part) = (0, true, false);
-        let seat = |local_rank| Seat { local_rank, tenant, runs, takes_part, has_place };
+        let finished = None;
+        let seat = |local_rank| Seat { local_rank, tenant, runs, takes_part, has_place, finished };
         Seats { seats: (0..count).map(seat).collect(), claims: Vec::new(), answered: 0 }
     }
 
@@ -52,6 +55,17 @@ impl Seats {
         self.seat(local_rank).runs = false;
     }
 
+    /// A rank has done its work in this generation.
+    pub(crate) fn finish(&mut self, local_rank: u16, generation: u32) {
+        self.seat(local_rank).finished = Some(generation);
+    }
+
+    /// Whether all that have a place have done their work in this generation.
+    pub(crate) fn have_finished(&self, generation: u32) -> bool {
+        let mut placed = self.seats.iter().filter(|seat| seat.runs && seat.has_place);
+        placed.all(|seat| seat.finished == Some(generation))
+    }
+
     /// Whether all that have a place can be given another one.
     pub(crate) fn all_take_part(&self) -> bool {
         self.seats.iter().all(|seat| seat.takes_part || !seat.has_place)
@@ -70,8 +84,9 @@ impl Seats {
         let ended = self.seats.iter_mut().filter(|seat| !seat.runs);
         let refill = |seat: &mut Seat| {
             let Seat { local_rank, tenant, .. } = *seat;
-            let (runs, takes_part, has_place) = (true, false, false);
-            *seat = Seat { local_rank, tenant: tenant + 1, runs, takes_part, has_place };
+            let (runs, takes_part, has_place, finished) = (true, false, false, None);
+            let tenant = tenant + 1;
+            *seat = Seat { local_rank, tenant, runs, takes_part, has_place, finished };
             local_rank
         };
         ended.map(refill).collect()

@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     Isolated,
     /// It has joined.
     Joined,
+    /// One of its ranks has ended well while the others go on in another generation.
+    Settled,
 }
 
 impl Cause {
@@ -34,7 +36,7 @@ impl Cause {
             Kind::Lost(Loss::Silent(time)) => *time,
             // The other nodes' ranks notice as soon as the coordinator does.
             Kind::Lost(Loss::Closed | Loss::Garbage) => NOTICED_BEFORE,
-            Kind::Stopped { .. } | Kind::Isolated | Kind::Joined => Duration::ZERO,
+            Kind::Stopped { .. } | Kind::Isolated | Kind::Joined | Kind::Settled => Duration::ZERO,
         };
         Cause { kind, node, at: now.checked_sub(since).unwrap_or(now) }
     }
@@ -50,6 +52,11 @@ impl Cause {
     /// RANK of the rank that has failed.
     pub(crate) fn rank(&self) -> Option<u32> {
         Some(self.failure()?.rank)
+    }
+
+    /// Which process has failed, if one has.
+    pub(crate) fn process(&self) -> Option<(&Option<String>, i32)> {
+        Some((&self.node, self.failure()?.pid))
     }
 
     /// Whether it is a rank that has failed because of another one.
@@ -73,7 +80,7 @@ impl Cause {
         match &self.kind {
             Kind::Failed(failure) => failure.exit_code,
             Kind::Stopped { code, .. } => *code,
-            Kind::Lost(_) | Kind::Isolated | Kind::Joined => 1,
+            Kind::Lost(_) | Kind::Isolated | Kind::Joined | Kind::Settled => 1,
         }
     }
 
@@ -85,6 +92,7 @@ impl Cause {
             Kind::Stopped { reason, .. } => (":", reason.clone()),
             Kind::Isolated => ("", "has lost the connection to all other nodes".to_owned()),
             Kind::Joined => ("", "joins the job".to_owned()),
+            Kind::Settled => ("", "has ended a rank that the others wait for".to_owned()),
         };
         self.node.as_ref().map_or(what.clone(), |node| format!("{node}{colon} {what}"))
     }

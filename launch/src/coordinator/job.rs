@@ -71,6 +71,12 @@ pub(crate) struct Job {
     /// When each was last heard of.
     heard: BTreeMap<NodeId, Instant>,
     next_generation: u32,
+    /// The one that trains.
+    generation: u32,
+    /// One whose ranks have lost each other: its next lost rank may be why, and was counted then.
+    mended: Option<u32>,
+    /// Why the ranks have got other places last, and whether that has counted.
+    last_change: Option<(Cause, bool)>,
     restarts: u32,
     phase: Phase,
     actions: Vec<Action>,
@@ -80,8 +86,10 @@ enum Phase {
     /// Too few nodes are there, or further ones may come until the last call.
     Gathering { until: Instant, last_call: Option<Instant>, remind_at: Option<Instant> },
     /// The ranks run. Once something has gone wrong, the nodes that are `asked` have until `decide_at`
-    /// to say what they know of it.
+    /// to say what they know of it. Once `is_settled`, no rank is replaced any more.
     Running {
+        finished: BTreeSet<NodeId>,
+        is_settled: bool,
         succeeded: BTreeSet<NodeId>,
         causes: Vec<Cause>,
         decide_at: Option<Instant>,
@@ -107,6 +115,9 @@ impl Job {
             leaving: BTreeSet::new(),
             heard: BTreeMap::new(),
             next_generation: 0,
+            generation: 0,
+            mended: None,
+            last_change: None,
             restarts: 0,
             phase: Phase::Gathering { until, last_call: None, remind_at: Some(now + PATIENCE) },
             actions: Vec::new(),
@@ -201,10 +212,11 @@ impl Job {
                     self.tell_missing(until, now);
                 }
             }
-            Phase::Running { .. } if rank.is_none() || was_leaving => {}
+            Phase::Running { .. } if was_leaving => {}
+            Phase::Running { .. } if rank.is_none() => self.invite_waiting(),
             Phase::Running { asked, .. } => {
                 asked.remove(&id);
-                if !self.go_on_without_node(id, &cause) {
+                if let Err(cause) = self.go_on_without_node(id, cause) {
                     self.note(cause, now);
                 }
             }
@@ -229,12 +241,22 @@ impl Job {
                 self.note(cause, now);
             }
             (ToCoordinator::TakesPart(claim), Phase::Running { .. }) => self.take_part(id, claim),
-            (ToCoordinator::Lost { failure, claim }, Phase::Running { .. }) => {
+            (ToCoordinator::Lost { failure, claim, generation }, Phase::Running { .. }) => {
                 let cause = Cause::new(name(rank, node), Kind::Failed(failure), now);
-                self.go_on_without(id, cause, claim, now);
+                self.go_on_without(id, cause, (claim, generation), now);
             }
             (ToCoordinator::Broken { generation }, Phase::Running { .. }) => {
                 self.mend(generation);
+            }
+            (ToCoordinator::Finished { generation }, Phase::Running { finished, .. })
+                if generation == self.generation =>
+            {
+                finished.insert(id);
+                self.let_go_if_finished();
+            }
+            (ToCoordinator::Settled { generation }, Phase::Running { .. }) => {
+                let cause = Cause::new(name(rank, node), Kind::Settled, now);
+                self.settle(generation, cause, now);
             }
             (ToCoordinator::Noticed, Phase::Running { asked, .. }) => {
                 asked.remove(&id);
@@ -244,6 +266,8 @@ impl Job {
                 if causes.is_empty() && self.group.iter().all(|id| succeeded.contains(id)) {
                     self.tell_all(&ToAgent::Done);
                     self.wait_for_ranks(false, now);
+                } else {
+                    self.let_go_if_finished();
                 }
             }
             (ToCoordinator::Stopped { reason, code }, _) => {
@@ -252,9 +276,15 @@ impl Job {
                 let has_part = rank.is_some() || self.group.is_empty();
                 let is_needed = has_part && !self.terms.may_leave(node);
                 self.leaving.insert(id);
-                if rank.is_some() && !is_needed && self.go_on_without_node(id, &cause) {
-                    return;
-                }
+                let end = End { code: cause.code(), ..End::because(cause.sentence()) };
+                let cause = match rank.is_some() && !is_needed {
+                    true => match self.go_on_without_node(id, cause) {
+                        // Nobody else tells a launcher whose ranks have failed that it is free.
+                        Ok(()) => return self.tell(id, ToAgent::End(end)),
+                        Err(cause) => cause,
+                    },
+                    false => cause,
+                };
                 match &mut self.phase {
                     Phase::Refused { .. } | Phase::Ending { again: false, .. } => {}
                     // Nobody else is to be told, and a failure that came before is the reason.

@@ -12,5 +12,6 @@ mod job;
 mod master_port;
 mod nodes;
 mod output;
+mod replaced;
 mod signals;
 mod terminal;

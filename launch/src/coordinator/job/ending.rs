@@ -12,7 +12,7 @@ impl Job {
     pub(super) fn note(&mut self, cause: Cause, now: Instant) {
         let Phase::Running { causes, decide_at, asked, .. } = &mut self.phase else { return };
         // A rank that had left its reason has ended now.
-        causes.retain(|earlier| cause.rank().is_none() || earlier.rank() != cause.rank());
+        causes.retain(|earlier| cause.process().is_none() || earlier.process() != cause.process());
         causes.push(cause);
         if decide_at.is_none() {
             *decide_at = Some(now + NOTICE + SLOW);
@@ -71,7 +71,7 @@ impl Job {
         let next = again.then(|| {
             let counts = self.counts(cause);
             self.restarts += u32::from(counts);
-            let there = self.nodes.keys().filter(|id| !self.leaving.contains(id)).count();
+            let there = self.staying().len();
             let (min, max) = (self.terms.own.nodes.min.into(), self.terms.own.nodes.max.into());
             let nodes = there.min(max);
             let how = match nodes {
@@ -137,7 +137,7 @@ impl Job {
             Phase::Ending { again: false, .. } => self.phase = Phase::Over,
             Phase::Ending { again: true, .. } => {
                 self.group.clear();
-                if self.nodes.len() >= usize::from(self.terms.own.nodes.min) {
+                if self.staying().len() >= usize::from(self.terms.own.nodes.min) {
                     self.start(now);
                 } else {
                     let until = now + self.terms.join_timeout;

@@ -22,7 +22,7 @@ impl Job {
                 self.turn_away(id, End::because(OVER.to_owned()));
             }
             (Phase::Gathering { .. }, None) => self.start_if_complete(now),
-            (Phase::Running { succeeded, causes, .. }, None)
+            (Phase::Running { is_settled: false, succeeded, causes, .. }, None)
                 if self.group.len() + self.coming.len() < self.terms.own.nodes.max.into()
                     && succeeded.is_empty()
                     && causes.is_empty() =>
@@ -42,7 +42,7 @@ impl Job {
 
     /// Starts the ranks at once if no further node can come, and after the last call if some may.
     fn start_if_complete(&mut self, now: Instant) {
-        let count = self.nodes.len();
+        let count = self.staying().len();
         let Phase::Gathering { last_call, .. } = &mut self.phase else { return };
         if count >= usize::from(self.terms.own.nodes.max) {
             self.start(now);
@@ -52,18 +52,22 @@ impl Job {
     }
 
     pub(super) fn start(&mut self, now: Instant) {
-        let placed = places(&self.terms, &self.nodes, self.next_generation, self.restarts);
+        let placed = places(&self.terms, &self.staying(), self.next_generation, self.restarts);
         if !placed.iter().any(|(id, _)| self.terms.is_own(&self.nodes[id])) {
             // Rank 0 is on the coordinator's host, whose own launcher has not joined yet.
             let until = now + self.terms.join_timeout;
             self.phase = Phase::Gathering { until, last_call: None, remind_at: None };
             return;
         }
+        self.generation = self.next_generation;
         self.next_generation += 1;
+        (self.mended, self.last_change) = (None, None);
         self.taking_part.clear();
         self.coming.clear();
         self.group = placed.iter().map(|(id, _)| *id).collect();
         self.phase = Phase::Running {
+            finished: BTreeSet::new(),
+            is_settled: false,
             succeeded: BTreeSet::new(),
             causes: Vec::new(),
             decide_at: None,
@@ -74,6 +78,12 @@ impl Job {
             fixed_port: self.terms.fixed_port,
             waits: false,
         });
+    }
+
+    /// The nodes that do not end by themselves.
+    pub(super) fn staying(&self) -> BTreeMap<NodeId, Node> {
+        let stays = |(id, _): &(&NodeId, &Node)| !self.leaving.contains(id);
+        self.nodes.iter().filter(stays).map(|(id, node)| (*id, node.clone())).collect()
     }
 
     fn refuse_all(&mut self, reason: String, now: Instant) {
@@ -92,7 +102,7 @@ impl Job {
     }
 
     /// Ends a single node that has joined the job but has no part in it.
-    fn turn_away(&mut self, id: NodeId, end: End) {
+    pub(super) fn turn_away(&mut self, id: NodeId, end: End) {
         self.tell(id, ToAgent::End(end));
         self.nodes.remove(&id);
     }

@@ -7,17 +7,18 @@ use std::time::Instant;
 use super::{Action, Job, NodeId, Phase};
 use crate::coordinator::cause::Cause;
 use crate::coordinator::placement::places;
-use crate::protocol::{Claim, Node};
+use crate::protocol::{Claim, End, Node, ToAgent};
 
 impl Job {
     /// So many ranks of a node can be given new places. More than before, if one has taken another's place.
     pub(super) fn take_part(&mut self, id: NodeId, claim: Claim) {
-        let joins = self.take_in(id);
         let before = self.taking_part.insert(id, claim);
         let has_more = before.is_some_and(|before| before.ranks < claim.ranks);
-        if (joins || has_more) && self.can_regroup() {
-            self.regroup(false, None);
+        if !(has_more || self.coming.contains(&id)) || !self.can_regroup() {
+            return;
         }
+        self.group.extend(self.coming.take(&id));
+        self.regroup(false, None, None);
     }
 
     /// Starts the ranks of a node beside those that run. `false` if these cannot take others in.
@@ -35,32 +36,25 @@ impl Job {
         true
     }
 
-    /// A node that was invited is there. `false` for any other.
-    fn take_in(&mut self, id: NodeId) -> bool {
-        let joins = self.coming.remove(&id);
-        self.group.extend(joins.then_some(id));
-        joins
-    }
-
-    /// A node is lost or leaves. The ranks of the others go on, if all can; `false` if they cannot, or the job may not be so
-    /// small.
-    pub(super) fn go_on_without_node(&mut self, id: NodeId, cause: &Cause) -> bool {
+    /// A node is lost or leaves. The ranks of the others go on, unless they cannot, or the job may not be so small.
+    pub(super) fn go_on_without_node(&mut self, id: NodeId, cause: Cause) -> Result<(), Cause> {
         let group = self.group.clone();
         self.group.retain(|member| *member != id);
         let nodes = self.terms.own.nodes;
         let is_enough = nodes.elastic() && self.group.len() >= nodes.min.into();
         if !is_enough || !self.can_regroup() {
             self.group = group;
-            return false;
+            return Err(cause);
         }
         self.taking_part.remove(&id);
-        self.regroup(true, Some(format!("{}\n{}", cause.sentence(), self.ranks_left())));
+        let reason = format!("{}\n{}", cause.sentence(), self.ranks_left());
+        self.regroup(true, Some((cause, false)), Some(reason));
         self.invite_waiting();
-        true
+        Ok(())
     }
 
     /// Nodes that have waited for a place take those that are free now.
-    fn invite_waiting(&mut self) {
+    pub(super) fn invite_waiting(&mut self) {
         let is_elsewhere = |id: &NodeId| {
             self.group.contains(id) || self.coming.contains(id) || self.leaving.contains(id)
         };
@@ -78,53 +72,113 @@ impl Job {
         }
     }
 
-    /// A node has lost a rank, and so many can go on: with those of the other nodes, if all can.
-    pub(super) fn go_on_without(&mut self, id: NodeId, cause: Cause, claim: Claim, now: Instant) {
-        self.take_in(id);
+    /// A node has lost a rank of this generation, and so many can go on: with those of the other nodes, if all can.
+    pub(super) fn go_on_without(
+        &mut self,
+        id: NodeId,
+        cause: Cause,
+        (claim, generation): (Claim, u32),
+        now: Instant,
+    ) {
+        if self.coming.remove(&id) {
+            // None of the others has met its ranks.
+            let end = End { code: cause.code(), ..End::because(cause.sentence()) };
+            self.turn_away(id, end);
+            return self.invite_waiting();
+        }
         self.taking_part.insert(id, claim);
-        if !self.can_regroup() || self.restarts >= self.terms.own.max_restarts {
+        let counts = self.mended != Some(generation);
+        if !self.can_regroup() || (counts && !self.may_restart()) {
             return self.note(cause, now);
         }
-        self.restarts += 1;
-        let (restarts, most) = (self.restarts, self.terms.own.max_restarts);
-        let (cause, ranks) = (cause.sentence(), self.ranks_left());
+        if !counts {
+            self.mended = None;
+        }
+        self.restarts += u32::from(counts);
         let reason = format!(
-            "{cause}\nrestart {restarts} of {most}: {ranks}, and another one takes its place"
+            "{}\n{}: {}, and another one takes its place",
+            cause.sentence(),
+            self.counted(),
+            self.ranks_left()
         );
-        self.regroup(true, Some(reason));
+        self.regroup(true, Some((cause, counts)), Some(reason));
     }
 
     /// Ranks cannot reach each other, though all run.
     pub(super) fn mend(&mut self, generation: u32) {
-        let is_current = generation + 1 == self.next_generation;
-        if is_current && self.can_regroup() && self.restarts < self.terms.own.max_restarts {
+        if generation == self.generation && self.can_regroup() && self.may_restart() {
             self.restarts += 1;
-            let (restarts, most) = (self.restarts, self.terms.own.max_restarts);
-            let reason = format!(
-                "the ranks have lost each other, but none has failed\nrestart {restarts} of {most}: all go on"
-            );
-            self.regroup(true, Some(reason));
+            self.mended = Some(generation);
+            let reason = "the ranks have lost each other, but none has failed";
+            let reason = format!("{reason}\n{}: all go on", self.counted());
+            self.regroup(true, None, Some(reason));
+        }
+    }
+
+    fn may_restart(&self) -> bool {
+        self.restarts < self.terms.own.max_restarts
+    }
+
+    fn counted(&self) -> String {
+        format!("restart {} of {}", self.restarts, self.terms.own.max_restarts)
+    }
+
+    /// All ranks may end once the last has done its work: from then on, none is replaced.
+    pub(super) fn let_go_if_finished(&mut self) {
+        let Phase::Running { finished, is_settled, succeeded, causes, .. } = &mut self.phase else {
+            return;
+        };
+        let mut group = self.group.iter();
+        if causes.is_empty() && group.all(|id| finished.contains(id) || succeeded.contains(id)) {
+            *is_settled = true;
+            // None is told twice.
+            finished.clear();
+            self.tell_group(&ToAgent::Leave);
+        }
+    }
+
+    /// A rank of this generation has ended well before the others had done their work, which makes `cause`. Its node
+    /// takes no part in another generation.
+    pub(super) fn settle(&mut self, generation: u32, cause: Cause, now: Instant) {
+        let Phase::Running { is_settled, .. } = &mut self.phase else { return };
+        *is_settled = true;
+        if generation != self.generation {
+            // The others wait for it there in vain.
+            let (cause, counts) = self.last_change.take().unwrap_or((cause, false));
+            self.restarts -= u32::from(counts);
+            self.note(cause, now);
         }
     }
 
     /// Whether every node's ranks can go on in another generation, of which rank 0 is on node 0.
     fn can_regroup(&self) -> bool {
-        let Phase::Running { succeeded, causes, .. } = &self.phase else { return false };
+        let Phase::Running { is_settled, succeeded, causes, .. } = &self.phase else {
+            return false;
+        };
         let claim = |id: &NodeId| self.taking_part.get(id);
-        succeeded.is_empty()
+        let is_own = |id: &&NodeId| self.nodes.get(id).is_some_and(|node| self.terms.is_own(node));
+        !is_settled
+            && succeeded.is_empty()
             && causes.is_empty()
             && self.group.iter().all(|id| self.nodes.contains_key(id) && claim(id).is_some())
-            && self.group.first().and_then(claim).is_some_and(|claim| claim.ranks > 0)
+            && self.group.first().filter(is_own).and_then(claim).is_some_and(|it| it.ranks > 0)
     }
 
-    fn regroup(&mut self, is_loss: bool, reason: Option<String>) {
+    /// `change` is why, if that is known, and whether it has counted.
+    fn regroup(&mut self, is_loss: bool, change: Option<(Cause, bool)>, reason: Option<String>) {
         let nodes: BTreeMap<NodeId, Node> = self
             .group
             .iter()
             .map(|id| (*id, Node { ranks: self.taking_part[id].ranks, ..self.nodes[id].clone() }))
             .collect();
         let placed = places(&self.terms, &nodes, self.next_generation, self.restarts);
+        (self.generation, self.last_change) = (self.next_generation, change);
         self.next_generation += 1;
+        if let Phase::Running { finished, .. } = &mut self.phase {
+            // One without a rank in this generation has nothing to do in it.
+            let has_none = |id: &&NodeId| self.taking_part[id].ranks == 0;
+            *finished = self.group.iter().filter(has_none).copied().collect();
+        }
         let places =
             placed.into_iter().map(|(id, placement)| (id, placement, self.taking_part[&id]));
         self.actions.push(Action::Regroup {

@@ -5,13 +5,22 @@ use super::*;
 impl Scene {
     fn takes_part(&mut self, id: NodeId, ranks: u16, at: f64) {
         let claim = Claim { number: 0, ranks };
-        self.event(id, Event::Said(ToCoordinator::TakesPart(claim)), at);
+        self.say(id, ToCoordinator::TakesPart(claim), at);
     }
 
     fn lose_rank(&mut self, id: NodeId, rank: u32, left: u16, at: f64) {
         let failure = Failure::example(rank, Fault::Own, self.at(at));
-        let claim = Claim { number: 0, ranks: left };
-        self.event(id, Event::Said(ToCoordinator::Lost { failure, claim }), at);
+        let (claim, generation) = (Claim { number: 0, ranks: left }, self.job.generation);
+        self.say(id, ToCoordinator::Lost { failure, claim, generation }, at);
+    }
+
+    /// These nodes have done the work of this generation. Returns who may leave.
+    fn finish(&mut self, ids: &[NodeId], generation: u32, at: f64) -> Vec<NodeId> {
+        for id in ids {
+            self.say(*id, ToCoordinator::Finished { generation }, at);
+        }
+        let may_leave = |(id, message): (NodeId, _)| (message == ToAgent::Leave).then_some(id);
+        std::mem::take(&mut self.told).into_iter().filter_map(may_leave).collect()
     }
 
     /// Of the last generation: whether a rank is lost, the number of ranks, and each node's first rank and
@@ -75,10 +84,114 @@ fn a_group_that_fails_without_a_loss_is_made_anew_once() {
     let mut scene = Scene::running(2);
     (0..2).for_each(|id| scene.takes_part(id, 2, 0.5));
     for id in 0..2 {
-        scene.event(id, Event::Said(ToCoordinator::Broken { generation: 0 }), 1.0);
+        scene.say(id, ToCoordinator::Broken { generation: 0 }, 1.0);
     }
     assert_eq!(scene.generation(), (true, 4, vec![(0, 2), (2, 2)]));
     assert_eq!(scene.regrouped.len(), 1, "the second speaks of a generation that is over");
+    // Why the first has failed is heard of late, and counts no second time.
+    let failure = Failure::example(3, Fault::Own, scene.at(1.5));
+    let claim = Claim { number: 0, ranks: 1 };
+    scene.say(1, ToCoordinator::Lost { failure, claim, generation: 0 }, 1.5);
+    assert_eq!(scene.generation(), (true, 3, vec![(0, 2), (2, 1)]));
+    let restarts = scene.regrouped.iter().map(|(_, places)| places[0].1.restarts);
+    assert_eq!(restarts.collect::<Vec<_>>(), [1, 1]);
+}
+
+#[test]
+fn a_group_can_be_made_anew_while_a_node_joins() {
+    let mut scene = Scene::elastic(2, (1, 3));
+    (0..2).for_each(|id| scene.takes_part(id, 2, 0.5));
+    scene.join(2, 1.0);
+    scene.say(0, ToCoordinator::Broken { generation: 0 }, 2.0);
+    assert_eq!(scene.generation(), (true, 4, vec![(0, 2), (2, 2)]));
+}
+
+#[test]
+fn all_may_leave_once_the_last_has_done_its_work_and_nobody_is_replaced_after_that() {
+    let mut scene = Scene::running(3);
+    (0..3).for_each(|id| scene.takes_part(id, 2, 0.5));
+    assert!(scene.finish(&[0, 1], 0, 1.0).is_empty());
+    // What they had done must be done again, by those who are left.
+    scene.lose_rank(2, 4, 1, 2.0);
+    assert!(scene.finish(&[2], 0, 3.0).is_empty() && scene.finish(&[2, 0], 1, 3.0).is_empty());
+    assert_eq!(scene.finish(&[1], 1, 3.0), [0, 1, 2]);
+    scene.takes_part(2, 2, 4.0);
+    scene.lose_rank(1, 2, 1, 5.0);
+    scene.pass(6.0);
+    let (_, end) = scene.end();
+    assert_eq!((scene.regrouped.len(), end.next, end.culprit), (1, None, Some(2)));
+}
+
+#[test]
+fn a_node_without_a_rank_in_a_generation_is_not_waited_for() {
+    let mut scene = Scene::running(2);
+    (0..2).for_each(|id| scene.takes_part(id, 1, 0.5));
+    scene.lose_rank(1, 1, 0, 1.0);
+    assert_eq!(scene.finish(&[0], 1, 2.0), [0, 1]);
+}
+
+#[test]
+fn a_rank_that_ends_before_its_node_hears_of_a_loss_ends_the_job_with_that() {
+    let mut scene = Scene::running(3);
+    (0..3).for_each(|id| scene.takes_part(id, 2, 0.5));
+    scene.lose_rank(1, 3, 1, 1.0);
+    scene.say(0, ToCoordinator::Settled { generation: 0 }, 1.1);
+    scene.pass(3.0);
+    let (_, end) = scene.end();
+    assert_eq!(end.next.as_deref(), Some("restart 1 of 1: starting all ranks again"));
+    assert_eq!(end.culprit, Some(3));
+}
+
+#[test]
+fn after_a_rank_that_ends_before_the_others_none_is_replaced() {
+    let mut scene = Scene::running(2);
+    (0..2).for_each(|id| scene.takes_part(id, 2, 0.5));
+    scene.say(0, ToCoordinator::Settled { generation: 0 }, 1.0);
+    scene.lose_rank(1, 3, 1, 2.0);
+    scene.pass(3.0);
+    assert!(scene.regrouped.is_empty() && scene.end().1.next.is_some());
+}
+
+#[test]
+fn a_node_that_fails_before_it_has_a_place_is_turned_away_and_another_comes() {
+    let mut scene = Scene::elastic(1, (1, 2));
+    scene.takes_part(0, 2, 0.5);
+    scene.join(1, 1.0);
+    scene.join(2, 1.5);
+    assert_eq!((scene.group(), scene.waits(2).len()), (vec![1], 1));
+    scene.lose_rank(1, 2, 1, 2.0);
+    let (told, end) = scene.end();
+    assert_eq!((told, end.code), (vec![1], 3));
+    assert_eq!(scene.group(), [2]);
+    scene.join(3, 2.5);
+    scene.lose(2, Loss::Closed, 3.0);
+    assert_eq!(scene.group(), [3]);
+    assert!(scene.regrouped.is_empty());
+}
+
+#[test]
+fn a_node_that_is_there_too_late_does_not_hold_up_the_end() {
+    let mut scene = Scene::elastic(2, (1, 3));
+    (0..2).for_each(|id| scene.takes_part(id, 2, 0.5));
+    scene.join(2, 1.0);
+    assert_eq!(scene.finish(&[0, 1], 0, 2.0), [0, 1]);
+    scene.takes_part(2, 2, 2.5);
+    (0..2).for_each(|id| scene.say(id, ToCoordinator::Succeeded, 3.0));
+    let done = scene.told.iter().filter(|(_, message)| *message == ToAgent::Done);
+    assert_eq!(done.map(|(id, _)| *id).collect::<Vec<_>>(), [0, 1, 2]);
+}
+
+#[test]
+fn a_node_that_is_stopped_has_no_place_if_all_start_again_before_it_is_gone() {
+    let mut scene = Scene::elastic(3, (1, 3));
+    (0..3).for_each(|id| scene.takes_part(id, 1, 0.5));
+    scene.stop(1, 1.0);
+    let (told, end) = scene.end();
+    assert_eq!((told, end.code), (vec![1], 143));
+    scene.lose_rank(0, 0, 0, 1.5);
+    scene.pass(4.0);
+    scene.gone(&[0, 2], 5.0);
+    assert_eq!(scene.group(), [0, 2]);
 }
 
 #[test]
@@ -94,6 +207,7 @@ fn an_elastic_job_goes_on_without_a_node_that_is_lost_or_leaves_and_takes_in_one
     assert_eq!(scene.generation(), (false, 6, vec![(0, 2), (2, 2), (4, 2)]));
     scene.stop(2, 3.0);
     assert_eq!(scene.generation(), (true, 4, vec![(0, 2), (2, 2)]));
+    assert_eq!(scene.end().0, [2]);
     scene.gone(&[2], 3.5);
     assert!(scene.nobody_was_told_to_end() && scene.started.len() == 2);
     let restarts = scene.regrouped.iter().map(|(_, places)| places[0].1.restarts);

@@ -3,7 +3,7 @@
 //!
 //! The processes do what `tch_parallel::elastic` does: they meet in a generation, bring each other up to the one that
 //! has come furthest, take steps together, and leave for the next generation when an exchange fails or a place in it
-//! has come.
+//! has come. After the last step they meet once more, wait until all may leave, and end.
 
 mod ranks;
 
@@ -16,7 +16,7 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 use crate::attempt::seats::Seats;
-use ranks::{Group, Pid, Process, Seated};
+use ranks::{Group, JOIN, Pid, Process, Seated};
 
 /// The schedules of the test. Each has its number as its seed.
 const SCHEDULES: u64 = 10_000;
@@ -35,6 +35,12 @@ enum Happening {
     TakesPart(Pid),
     /// A rank says that its group has failed.
     Broken(Pid, u32),
+    /// A rank says that it has done its work.
+    Finished(Pid, u32),
+    /// A rank is told that all have.
+    MayLeave(Pid),
+    /// A rank ends well, asked or not.
+    Exits(Pid),
     /// A rank is told its place.
     Place(Pid, Seated),
     /// A rank comes to the exchange with this number in its generation.
@@ -43,11 +49,12 @@ enum Happening {
     Exchanged(Pid, u32, u64),
     /// An exchange fails for a rank, because another is gone.
     Fails(Pid, u32),
-    /// A rank has waited so long for the others of a generation.
-    Waits(Pid, u32),
+    /// A rank has waited for the others of a generation since this time.
+    Waits(Pid, u32, u64),
     /// A rank has looked for a place for so long.
     LooksInVain(Pid, u32, u32),
     Kill,
+    ExitEarly,
     /// A rank cannot reach the others any more, which all run.
     Break,
     LoseHost,
@@ -62,6 +69,8 @@ struct Node {
     placement: Placement,
     /// Whether its ranks run and none has been told to end.
     runs: bool,
+    is_settled: bool,
+    failed: bool,
 }
 
 struct Simulation {
@@ -79,8 +88,8 @@ struct Simulation {
     messages: usize,
     job: Job,
     nodes: BTreeMap<NodeId, Node>,
-    /// How many processes have ended, and which generations have failed without that.
-    ended: usize,
+    /// How many processes have ended by themselves before they should, and which generations have failed without that.
+    faults: usize,
     broken: BTreeSet<u32>,
     /// How many there have been.
     hosts: NodeId,
@@ -92,7 +101,10 @@ struct Simulation {
     safe: u64,
     /// The generation of the last step, and its time.
     last_step: (u32, u64),
+    /// The number of steps after which the work is done.
+    goal: u64,
     is_over: bool,
+    has_succeeded: bool,
 }
 
 impl Simulation {
@@ -132,7 +144,7 @@ impl Simulation {
             messages: 0,
             job: Job::new(terms, begin),
             nodes: BTreeMap::new(),
-            ended: 0,
+            faults: 0,
             broken: BTreeSet::new(),
             hosts: count.into(),
             lost: BTreeSet::new(),
@@ -140,7 +152,9 @@ impl Simulation {
             groups: BTreeMap::new(),
             safe: 0,
             last_step: (0, 0),
+            goal: u64::MAX,
             is_over: false,
+            has_succeeded: false,
             random,
         };
         for id in 0..count {
@@ -243,13 +257,38 @@ impl Simulation {
                     self.tell(node, ToCoordinator::Broken { generation });
                 }
             }
+            Happening::Finished(pid, generation) => {
+                let local_rank = self.processes[pid].local_rank;
+                if let Some(node) = self.watched(pid) {
+                    node.seats.finish(local_rank, generation);
+                    self.tell_if_finished(self.processes[pid].node);
+                }
+            }
+            Happening::MayLeave(pid) => {
+                let process = &self.processes[pid];
+                assert!(process.has_finished || !process.lives, "a rank must leave its work");
+                let wait = self.random.random_range(0..300);
+                self.after(wait, Happening::Exits(pid));
+            }
+            Happening::Exits(pid) => {
+                if self.processes[pid].lives {
+                    self.processes[pid].ends_well = true;
+                    self.end(pid);
+                }
+            }
+            Happening::ExitEarly => {
+                if let Some(pid) = self.choose_living() {
+                    self.faults += 1;
+                    self.happen(Happening::Exits(pid));
+                }
+            }
             Happening::Place(pid, place) => self.hear(pid, place),
             Happening::Arrives(pid, generation, number) => self.arrive(pid, generation, number),
             Happening::Exchanged(pid, generation, number) => {
                 self.exchanged(pid, generation, number);
             }
             Happening::Fails(pid, generation) => self.fail(pid, generation),
-            Happening::Waits(pid, generation) => self.wait(pid, generation),
+            Happening::Waits(pid, generation, since) => self.wait(pid, generation, since),
             Happening::LooksInVain(pid, generation, times) => self.look(pid, generation, times),
             Happening::Kill => {
                 if let Some(pid) = self.choose_living() {
@@ -316,9 +355,28 @@ impl Simulation {
             ToAgent::Regroup { placement, claim, is_loss, .. } => {
                 self.regroup(id, placement, claim, is_loss);
             }
+            ToAgent::Leave => {
+                let Some(node) = self.nodes.get_mut(&id).filter(|node| node.runs) else { return };
+                node.is_settled = true;
+                self.end_replacements(id);
+                for pid in self.nodes[&id].pids.clone() {
+                    self.after(1, Happening::MayLeave(pid));
+                }
+            }
+            ToAgent::Done => {
+                (self.is_over, self.has_succeeded) = (true, true);
+                self.end_all(id);
+                self.tell(id, ToCoordinator::Gone);
+            }
             ToAgent::Notice => self.tell(id, ToCoordinator::Noticed),
             ToAgent::End(end) => {
-                self.is_over |= end.next.is_none();
+                // Others are turned away.
+                let has_part = self.job.group.contains(&id) && !self.job.leaving.contains(&id);
+                if has_part && end.next.is_none() {
+                    let (restarts, most) = (self.job.restarts, self.job.terms.own.max_restarts);
+                    assert!(restarts == most, "{} after {restarts} restarts", end.reason);
+                    self.is_over = true;
+                }
                 self.end_all(id);
                 self.tell(id, ToCoordinator::Gone);
             }
@@ -330,7 +388,8 @@ impl Simulation {
         let count = self.job.nodes[&id].ranks;
         let pids = (0..count).map(|local_rank| self.spawn(id, local_rank)).collect();
         let seats = Seats::new(count, !waits);
-        self.nodes.insert(id, Node { seats, pids, placement, runs: true });
+        let (runs, is_settled, failed) = (true, false, false);
+        self.nodes.insert(id, Node { seats, pids, placement, runs, is_settled, failed });
         if !waits {
             // All go on from a checkpoint.
             self.safe = 0;
@@ -378,23 +437,61 @@ impl Simulation {
     }
 
     fn ended(&mut self, id: NodeId, pid: Pid) {
-        let local_rank = self.processes[pid].local_rank;
+        let Process { local_rank, ends_well, is_unneeded, .. } = self.processes[pid];
         let at = self.at(self.now);
         let Some(node) = self.watched(pid) else { return };
-        let others_can_go_on = node.seats.all_take_part();
+        let others_can_go_on = node.seats.all_take_part() && !node.is_settled;
+        let has_place = node.seats.has_place(local_rank);
+        let generation = node.placement.generation;
         node.seats.end(local_rank);
-        let failure = Failure::example(node.placement.rank(local_rank), Fault::Own, at);
-        let message = match others_can_go_on {
-            true => ToCoordinator::Lost { failure, claim: node.seats.claim() },
-            false => ToCoordinator::Failed(failure),
-        };
-        self.tell(id, message);
+        if ends_well && has_place {
+            node.is_settled = true;
+            self.end_replacements(id);
+            if others_can_go_on {
+                self.tell(id, ToCoordinator::Settled { generation });
+                self.tell_if_finished(id);
+            }
+        } else if !ends_well && (has_place || !is_unneeded) {
+            node.failed = true;
+            let failure = Failure::example(node.placement.rank(local_rank), Fault::Own, at);
+            let message = match others_can_go_on {
+                true => ToCoordinator::Lost { failure, claim: node.seats.claim(), generation },
+                false => ToCoordinator::Failed(failure),
+            };
+            self.tell(id, message);
+        }
+        let node = &self.nodes[&id];
+        if !node.failed && !node.pids.iter().any(|pid| self.processes[*pid].lives) {
+            self.tell(id, ToCoordinator::Succeeded);
+        }
+    }
+
+    fn tell_if_finished(&mut self, id: NodeId) {
+        let Node { seats, placement, .. } = &self.nodes[&id];
+        let generation = placement.generation;
+        if seats.have_finished(generation) {
+            self.tell(id, ToCoordinator::Finished { generation });
+        }
+    }
+
+    fn end_replacements(&mut self, id: NodeId) {
+        let node = &self.nodes[&id];
+        let places = (0..).map(|local_rank| node.seats.has_place(local_rank));
+        let waiting: Vec<_> = node.pids.iter().copied().zip(places).collect();
+        for (pid, _) in waiting.into_iter().filter(|(_, has_place)| !has_place) {
+            self.processes[pid].is_unneeded = true;
+            self.end(pid);
+        }
     }
 
     fn regroup(&mut self, id: NodeId, placement: Placement, claim: Claim, is_loss: bool) {
-        let Some(node) = self.nodes.get_mut(&id).filter(|node| node.runs) else { return };
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        if !node.runs || node.is_settled {
+            return;
+        }
+        node.failed = false;
         assert!(placement.restarts <= self.job.terms.own.max_restarts);
-        let faults = self.ended + self.broken.len();
+        let faults = self.faults + self.broken.len();
         assert!(placement.restarts as usize <= faults, "a restart without a fault");
         node.placement = placement.clone();
         for local_rank in node.seats.refill() {
@@ -415,39 +512,50 @@ impl Simulation {
     fn end_all(&mut self, id: NodeId) {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.runs = false;
-            node.pids.clone().into_iter().for_each(|pid| self.kill(pid));
+            node.pids.clone().into_iter().for_each(|pid| self.end(pid));
         }
     }
 
     fn kill(&mut self, pid: Pid) {
+        self.faults += 1;
+        self.end(pid);
+    }
+
+    fn end(&mut self, pid: Pid) {
         if std::mem::take(&mut self.processes[pid].lives) {
             self.leave(pid);
-            self.ended += 1;
             let (node, wait) = (self.processes[pid].node, 1 + self.soon());
             self.after(wait, Happening::Ended(node, pid));
         }
     }
-}
 
-#[test]
-fn after_any_kills_delays_and_partitions_all_ranks_train_together_or_the_job_has_ended() {
-    for seed in 0..SCHEDULES {
-        let mut it = Simulation::new(seed);
-        it.run(2000);
-        for _ in 0..it.random.random_range(1..12) {
-            let happening = match it.random.random_range(0..20) {
+    /// Disturbs the job so often, at random moments.
+    fn disturb(&mut self, times: usize, kinds: u32) {
+        for _ in 0..times {
+            let happening = match self.random.random_range(0..kinds) {
                 0 => Happening::LoseHost,
                 4 => Happening::JoinHost,
                 5 => Happening::StopHost,
                 1 | 2 => Happening::Stall,
                 3 => Happening::Break,
+                20.. => Happening::ExitEarly,
                 _ => Happening::Kill,
             };
-            let wait = it.random.random_range(0..1500);
-            it.after(wait, happening);
-            let pause = it.random.random_range(0..1500);
-            it.run(pause);
+            let wait = self.random.random_range(0..1500);
+            self.after(wait, happening);
+            let pause = self.random.random_range(0..1500);
+            self.run(pause);
         }
+    }
+}
+
+#[test]
+fn after_any_kills_delays_and_partitions_all_ranks_train_together_and_end_well() {
+    for seed in 0..SCHEDULES {
+        let mut it = Simulation::new(seed);
+        it.run(2000);
+        let times = it.random.random_range(1..12);
+        it.disturb(times, 20);
         it.pace = 1500..2500;
         it.run(QUIET);
         let living: Vec<_> = it.processes.iter().filter(|process| process.lives).collect();
@@ -470,6 +578,17 @@ fn after_any_kills_delays_and_partitions_all_ranks_train_together_or_the_job_has
             })
         });
         assert!(all_are_there, "seed {seed}: not all ranks train in generation {generation}");
+        // The last steps, which are disturbed as well.
+        it.pace = 50..150;
+        it.goal = it.processes.iter().filter_map(|process| process.steps).max().unwrap_or(0) + 3;
+        let times = it.random.random_range(0..4);
+        it.disturb(times, 22);
+        // If all must start again, they do all steps again. They may have waited in vain before.
+        it.run(JOIN + 5 * QUIET);
+        let (restarts, most) = (it.job.restarts, it.job.terms.own.max_restarts);
+        assert!(it.job.is_over(), "seed {seed}: the job does not end");
+        assert!(it.has_succeeded || restarts == most, "seed {seed}: the job has failed");
+        assert!(!it.processes.iter().any(|process| process.lives), "seed {seed}: ranks are left");
     }
 }
 

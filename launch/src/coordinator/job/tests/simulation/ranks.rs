@@ -7,6 +7,9 @@ use super::*;
 /// it ends: `NOTICE` of `tch_parallel::elastic`.
 const NOTICE_OF_RANKS: u64 = 1000;
 
+/// How long it waits for the others of a generation, of which it hears nothing.
+pub(super) const JOIN: u64 = 10 * 60 * 1000;
+
 /// The number of a process.
 pub(super) type Pid = usize;
 
@@ -24,6 +27,11 @@ pub(super) struct Process {
     pub(super) node: NodeId,
     pub(super) local_rank: u16,
     pub(super) lives: bool,
+    /// Whether it has ended with exit code 0, or the launcher has ended it because nobody needs it.
+    pub(super) ends_well: bool,
+    pub(super) is_unneeded: bool,
+    /// Whether it has done its work, and waits until all others have.
+    pub(super) has_finished: bool,
     places: VecDeque<Seated>,
     newest: Option<u32>,
     /// The generation that it is in.
@@ -56,6 +64,9 @@ impl Process {
             node,
             local_rank,
             lives: true,
+            ends_well: false,
+            is_unneeded: false,
+            has_finished: false,
             places: VecDeque::new(),
             newest: None,
             seated: None,
@@ -76,14 +87,16 @@ impl Simulation {
     }
 
     /// A rank has waited so long for the others of a generation. If there is a later one, they may have gone on.
-    pub(super) fn wait(&mut self, pid: Pid, generation: u32) {
+    pub(super) fn wait(&mut self, pid: Pid, generation: u32, since: u64) {
         if !self.is_in(pid, generation) || !self.processes[pid].waits {
             return;
         }
         if self.processes[pid].newest > Some(generation) {
             self.fail(pid, generation);
+        } else if self.now - since > JOIN {
+            self.kill(pid);
         } else {
-            self.after(NOTICE_OF_RANKS, Happening::Waits(pid, generation));
+            self.after(NOTICE_OF_RANKS, Happening::Waits(pid, generation, since));
         }
     }
 
@@ -127,14 +140,17 @@ impl Simulation {
             return;
         }
         let Some(place) = process.places.pop_front() else {
+            if process.has_finished {
+                return;
+            }
             let generation = process.last;
             self.after(NOTICE_OF_RANKS, Happening::LooksInVain(pid, generation, 1));
             return;
         };
         let generation = place.generation;
         process.seated = Some(place);
-        (process.waits, process.last) = (true, generation);
-        self.after(NOTICE_OF_RANKS, Happening::Waits(pid, generation));
+        (process.waits, process.last, process.has_finished) = (true, generation, false);
+        self.after(NOTICE_OF_RANKS, Happening::Waits(pid, generation, self.now));
         let wait = self.soon();
         self.after(wait, Happening::Arrives(pid, generation, 0));
     }
@@ -220,6 +236,12 @@ impl Simulation {
             // The weights come from one that has the newest, and may have gone on meanwhile only by none.
             let newest = members.iter().filter_map(|pid| self.processes[*pid].steps).max();
             self.processes[pid].steps = newest.or(Some(0));
+        } else if self.processes[pid].steps >= Some(self.goal) {
+            // What it has sent reaches those that have not heard of the others yet.
+            let process = &mut self.processes[pid];
+            (process.seated, process.has_finished) = (None, true);
+            self.after(1, Happening::Finished(pid, generation));
+            return self.next_place(pid);
         } else {
             let steps = self.processes[pid].steps.map(|steps| steps + 1);
             self.processes[pid].steps = steps;

@@ -1,0 +1,76 @@
+//! Ranks that take part in a job whose ranks come and go. Here they are Python programs that know no more than the
+//! socket.
+
+use crate::job::{Job, run};
+use std::process::Command;
+
+/// A rank that takes part, with what it hears and says. `number` is 0 for those that have been there from the start.
+const RANK: &str = r#"
+import json, os, signal, socket, time
+launcher = socket.socket(socket.AF_UNIX)
+launcher.connect(os.environ["TCH_PARALLEL_ELASTIC"])
+lines = map(json.loads, launcher.makefile())
+def finish(place):
+    launcher.sendall(b"finished %d\n" % place["generation"])
+    return next(lines)
+place = next(lines)["place"]
+rank, number = place["variables"]["RANK"], place["generation"]
+"#;
+
+fn launch(job: &Job, flags: &str, then: &str) -> Command {
+    let mut command = job.launch(flags.split_whitespace());
+    command.args(["python3", "-c", &format!("{RANK}{then}")]);
+    command
+}
+
+#[test]
+fn a_rank_that_fails_after_all_have_finished_fails_the_job() {
+    let job = Job::new();
+    let then = "assert finish(place) == 'leave'\nexit(3 if rank == '1' else 0)";
+    run(launch(&job, "-n 3 --max-restarts 1", then))
+        .expect_code(3)
+        .expect_stderr("restart 1 of 1: starting all ranks again\n")
+        .expect_stderr("launch: rank 1 (pid ");
+}
+
+#[test]
+fn a_rank_that_is_lost_before_the_last_has_finished_is_missed() {
+    let job = Job::new();
+    let then = "
+others = [os.path.join(os.environ['DIR'], rank) for rank in '01']
+if rank == '2' and number == 0:
+    while not all(map(os.path.exists, others)):
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
+open(os.path.join(os.environ['DIR'], rank), 'w').close()
+told = finish(place)
+while told != 'leave':
+    place = told['place']
+    told = finish(place)
+print('generation', place['generation'], flush=True)";
+    let ended = run(launch(&job, "-n 3 --max-restarts 1", then));
+    ended.expect_code(0).expect_stderr("restart 1 of 1: 2 ranks go on, and another one takes");
+    let generations: Vec<_> = ended.stdout.lines().collect();
+    assert!(generations.len() >= 2, "{generations:?}");
+    assert!(!generations.contains(&"generation 0"), "{generations:?}");
+}
+
+#[test]
+fn a_rank_that_ends_well_too_early_is_not_waited_for() {
+    let job = Job::new();
+    let then = "
+if rank == '0':
+    exit(0)
+assert finish(place) == 'leave'";
+    run(launch(&job, "-n 3 --max-restarts 1", then)).expect_code(0);
+}
+
+#[test]
+fn a_rank_that_takes_part_after_another_has_ended_well_gets_its_place() {
+    let job = Job::new();
+    let then = "note x took_part";
+    let begin = "[ $RANK = 0 ] && note $$ pid && exit; dead pid";
+    let script = format!("{begin}; python3 -c '{RANK}' && {then}");
+    run(job.launch_sh("-n 2 --max-restarts 1", &script)).expect_code(0);
+    assert!(job.note("took_part").is_some());
+}
