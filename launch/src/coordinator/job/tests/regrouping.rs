@@ -213,3 +213,12 @@ fn an_elastic_job_goes_on_without_a_node_that_is_lost_or_leaves_and_takes_in_one
     let restarts = scene.regrouped.iter().map(|(_, places)| places[0].1.restarts);
     assert_eq!(restarts.max(), Some(0));
 }
+
+#[test]
+fn no_group_goes_on_without_node_0s_own_launcher() {
+    let mut scene = Scene::elastic(2, (1, 3));
+    (0..2).for_each(|id| scene.takes_part(id, 2, 0.5));
+    scene.lose(0, Loss::Silent(Duration::from_secs(15)), 1.0);
+    scene.pass(3.0);
+    assert!(scene.regrouped.is_empty() && scene.end().1.next.is_none());
+}
