@@ -165,10 +165,15 @@ pub const LINES: &[Line] = &[
         .goal("the others' next step in under 0.3 s; every sample counts once; nothing stays behind")
         .within(300)
         .times(20),
-    Line::new("replaced-hosts", replaced::hosts)
+    Line::new("replaced-hosts", |trial| replaced::hosts(trial, Signal::SIGKILL))
         .fault("elastic 1:3: kill -9 of all processes of one host, which comes again, twice, elastic::run")
         .goal("the others' next step in under 1 s; every sample counts once")
         .within(1_000)
+        .times(20),
+    Line::new("silent-hosts", |trial| replaced::hosts(trial, Signal::SIGSTOP))
+        .fault("elastic 1:3: SIGSTOP of all processes of one host, twice, elastic::run")
+        .goal("the others' next step within --heartbeat-timeout (3 s) + 0.5 s; every sample counts once")
+        .within(3_500)
         .times(20),
     Line::new("elastic", elastic::nodes_come_and_go)
         .fault("elastic 1:3: a node killed, a node added, a node killed again")

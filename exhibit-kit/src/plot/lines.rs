@@ -67,7 +67,7 @@ impl Stroke<'_> {
 /// A chart of at most this many points has a dot at each. More dots would hide the curves.
 const DOTS: usize = 96;
 /// How each of four curves is dashed.
-const DASHES: [Option<(i32, i32)>; 4] = [None, Some((10, 6)), Some((3, 5)), Some((14, 3))];
+const DASHES: [Option<(i32, i32)>; 4] = [None, Some((10, 6)), Some((3, 5)), Some((6, 10))];
 
 /// Draws curves, as an SVG file. The legend names them if there are several.
 ///
@@ -86,7 +86,7 @@ pub fn lines(chart: &Lines) -> Result<String> {
         ..Stroke::unbroken(series, colour.stroke_width(px(2) as u32))
     });
     let legend = chart.series.iter().map(|series| series.name.as_str()).zip(colours.clone());
-    card(&chart.title, legend, px(340), |area| chart.draw(area, "", ranges, &mut { strokes }))
+    card(&chart.title, legend, px(340), |area| chart.draw(area, None, ranges, &mut { strokes }))
 }
 
 impl Lines {
@@ -101,21 +101,20 @@ impl Lines {
         Ok([x, around(self.points().map(|point| point.1), self.y.scale)])
     }
 
-    /// Draws curves and the two axes into an area, whose heading is that of the vertical axis if it has no
-    /// other.
+    /// Draws curves and the two axes into an area. One with a name has that in place of the axes' titles.
     pub(super) fn draw(
         &self,
         area: &Area<'_>,
-        heading: &str,
+        name: Option<&str>,
         [x, y]: [Range<f64>; 2],
         strokes: &mut dyn Iterator<Item = Stroke<'_>>,
     ) -> Drawn {
         match (self.x.scale, self.y.scale) {
-            (Scale::Linear, Scale::Linear) => self.draw_over(area, heading, x, y, strokes),
-            (Scale::Linear, Scale::Log) => self.draw_over(area, heading, x, y.log_scale(), strokes),
-            (Scale::Log, Scale::Linear) => self.draw_over(area, heading, x.log_scale(), y, strokes),
+            (Scale::Linear, Scale::Linear) => self.draw_over(area, name, x, y, strokes),
+            (Scale::Linear, Scale::Log) => self.draw_over(area, name, x, y.log_scale(), strokes),
+            (Scale::Log, Scale::Linear) => self.draw_over(area, name, x.log_scale(), y, strokes),
             (Scale::Log, Scale::Log) => {
-                self.draw_over(area, heading, x.log_scale(), y.log_scale(), strokes)
+                self.draw_over(area, name, x.log_scale(), y.log_scale(), strokes)
             }
         }
     }
@@ -123,7 +122,7 @@ impl Lines {
     fn draw_over<X, Y>(
         &self,
         area: &Area<'_>,
-        heading: &str,
+        name: Option<&str>,
         x: X,
         y: Y,
         strokes: &mut dyn Iterator<Item = Stroke<'_>>,
@@ -132,13 +131,12 @@ impl Lines {
         X: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
         Y: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
     {
-        let heading = if heading.is_empty() { &self.y.title } else { heading };
-        area.draw_text(heading, &label(HPos::Left), (0, px(12)))?;
+        area.draw_text(name.unwrap_or(&self.y.title), &label(HPos::Left), (0, px(12)))?;
         let (wide, high) = area.dim_in_pixel();
         let mut plot = ChartBuilder::on(area)
             .margin_top(px(30))
             .margin_right(px(16))
-            .x_label_area_size(px(48))
+            .x_label_area_size(px(if name.is_some() { 24 } else { 48 }))
             .y_label_area_size(px(54))
             .build_cartesian_2d(x, y)?;
         plot.configure_mesh()
@@ -150,7 +148,7 @@ impl Lines {
             .x_label_formatter(&tick)
             .y_label_formatter(&tick)
             .label_style(label(HPos::Center))
-            .x_desc(&self.x.title)
+            .x_desc(if name.is_some() { "" } else { &self.x.title })
             .draw()?;
         for Stroke { points, style, dashes, dots } in strokes {
             let points = points.iter().copied();

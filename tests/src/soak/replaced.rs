@@ -66,9 +66,9 @@ pub(super) fn replaced(trial: &mut Trial) -> Result<Duration> {
     Ok(longest)
 }
 
-/// A host is killed at a random moment, and comes again. Returns the longest time until all others had done
-/// another step.
-pub(super) fn hosts(trial: &mut Trial) -> Result<Duration> {
+/// A host is killed at a random moment, or only falls silent, and another comes. Returns the longest time until
+/// all others had done another step.
+pub(super) fn hosts(trial: &mut Trial, signal: Signal) -> Result<Duration> {
     let per_node = trial.size.ranks_per_node;
     let all = NODES * per_node;
     let victims = [(); HOSTS].map(|()| trial.rng.random_range(1..NODES));
@@ -83,8 +83,9 @@ pub(super) fn hosts(trial: &mut Trial) -> Result<Duration> {
             let there = cluster.hosts.processes(victim)?;
             others.retain(|rank| !there.contains(rank));
             let begin = now()?;
-            elastic::leave(cluster, victim)?;
+            cluster.hosts.signal(victim, signal)?;
             longest = longest.max(next_step(&cluster.job, begin, &others, all)?);
+            elastic::leave(cluster, victim)?;
             elastic::start(cluster, victim, per_node, &program()?)?;
         }
         all_train(&cluster.job, all)?;

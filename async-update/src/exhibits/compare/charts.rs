@@ -43,9 +43,9 @@ fn losses(
     // These two take the steps of sync-allreduce, so its curve stands for theirs.
     let with_curve = |found: &&Measured| !["sync-ps", "ring"].contains(&found.method);
     plot::panels(&Lines {
-        title: format!("One slow worker: training loss over {over}"),
+        title: format!("One slow worker, over {over}"),
         x: Axis { title: axis.into(), scale: Scale::Linear },
-        y: Axis { title: "training loss".into(), scale: Scale::Log },
+        y: Axis { title: "training loss".into(), scale: Scale::Linear },
         series: measured.iter().filter(with_curve).map(curve).collect(),
     })
 }
