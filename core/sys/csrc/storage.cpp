@@ -88,7 +88,9 @@ void c10d_memory_free(c10d_memory* memory) {
 }
 
 int64_t c10d_version(const c10d_tensor* pointer) {
-  return static_cast<int64_t>(tensor(pointer)._version());
+  // Others have no counter, and throw when asked.
+  const auto& counted = tensor(pointer);
+  return counted.defined() && !counted.is_inference() ? static_cast<int64_t>(counted._version()) : 0;
 }
 
 } // extern "C"
