@@ -20,7 +20,7 @@ pub(super) fn nodes_come_and_go(trial: &mut Trial) -> Result<Duration> {
     let moments = [(); 3].map(|()| Duration::from_millis(trial.rng.random_range(0..500)));
     Cluster::with(NODES, &mut trial.log, |cluster| {
         for host in 0..NODES {
-            start(cluster, host, per_node, &program()?)?;
+            start(cluster, host, per_node, &[], &program()?)?;
         }
         let mut sizes = vec![NODES * per_node];
         wait_for_starts(cluster, &sizes)?;
@@ -31,7 +31,7 @@ pub(super) fn nodes_come_and_go(trial: &mut Trial) -> Result<Duration> {
             let nodes = match change {
                 0 => leave(cluster, victims[0])?,
                 1 => {
-                    start(cluster, victims[0], per_node, &program()?)?;
+                    start(cluster, victims[0], per_node, &[], &program()?)?;
                     NODES
                 }
                 _ => leave(cluster, victims[1])?,
@@ -58,12 +58,13 @@ pub(super) fn start(
     cluster: &mut Cluster,
     host: usize,
     per_node: usize,
+    more: &[&str],
     program: &Command,
 ) -> Result<()> {
     let endpoint = format!("{}:29400", cluster.hosts.address(0));
     let per_node = per_node.to_string();
     let flags = ["--nnodes", "1:3", "--rdzv-backend", "c10d", "--rdzv-endpoint", &endpoint];
-    let flags = [&flags[..], &["--rdzv-id", "soak", "-n", &per_node]].concat();
+    let flags = [&flags[..], &["--rdzv-id", "soak", "-n", &per_node], more].concat();
     cluster.launch(host, &flags, program)
 }
 

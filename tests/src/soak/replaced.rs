@@ -71,11 +71,15 @@ pub(super) fn replaced(trial: &mut Trial) -> Result<Duration> {
 pub(super) fn hosts(trial: &mut Trial, signal: Signal) -> Result<Duration> {
     let per_node = trial.size.ranks_per_node;
     let all = NODES * per_node;
+    let heartbeat_timeout = trial.size.heartbeat_timeout.to_string();
+    // A short one only where it matters: a loaded machine may be late.
+    let flags = ["--heartbeat-timeout", &heartbeat_timeout];
+    let flags = if signal == Signal::SIGSTOP { &flags[..] } else { &[] };
     let victims = [(); HOSTS].map(|()| trial.rng.random_range(1..NODES));
     Cluster::with(NODES, &mut trial.log, |cluster| {
         fs::create_dir(cluster.job.path(STEPS))?;
         for host in 0..NODES {
-            elastic::start(cluster, host, per_node, &program()?)?;
+            elastic::start(cluster, host, per_node, flags, &program()?)?;
         }
         let mut longest = Duration::ZERO;
         for victim in victims {
@@ -86,7 +90,7 @@ pub(super) fn hosts(trial: &mut Trial, signal: Signal) -> Result<Duration> {
             cluster.hosts.signal(victim, signal)?;
             longest = longest.max(next_step(&cluster.job, begin, &others, all)?);
             elastic::leave(cluster, victim)?;
-            elastic::start(cluster, victim, per_node, &program()?)?;
+            elastic::start(cluster, victim, per_node, flags, &program()?)?;
         }
         all_train(&cluster.job, all)?;
         File::create(cluster.job.path(ENOUGH))?;
