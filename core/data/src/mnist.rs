@@ -123,12 +123,10 @@ impl Mnist {
         Self::new(Idx::read(&images_path)?, &images_path, Idx::read(&labels_path)?, &labels_path)
     }
 
-    /// Fashion-MNIST, 60,000 training and 10,000 test images, as installed by Debian's package
-    /// `dataset-fashion-mnist`.
+    /// Fashion-MNIST, 60,000 training and 10,000 test images, as installed by Debian's package `dataset-fashion-mnist`.
     ///
     /// # Errors
-    /// Those of [`from_dir`](Self::from_dir), and [`Error::Format`] if the package is not
-    /// installed.
+    /// Those of [`from_dir`](Self::from_dir), and [`Error::Format`] if the package is not installed.
     pub fn fashion(split: Split) -> Result<Self> {
         if !Path::new(FASHION_MNIST_DIR).is_dir() {
             let expected = "Fashion-MNIST; on Debian and Ubuntu \
@@ -204,8 +202,7 @@ fn normalized(pixel: u8) -> f32 {
     (f32::from(pixel) / 255.0 - MEAN) / STD
 }
 
-/// The file with this name, with or without `.gz`. Uncompressed files have priority: they are
-/// faster to read.
+/// The file with this name, with or without `.gz`. Uncompressed files have priority: they are faster to read.
 fn raw_or_gz(folder: &Path, name: &str) -> Option<PathBuf> {
     [folder.join(name), folder.join(format!("{name}.gz"))].into_iter().find(|path| path.is_file())
 }

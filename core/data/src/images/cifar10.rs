@@ -30,8 +30,7 @@ const RECORD: usize = 1 + CHANNELS * SIDE * SIDE;
 
 /// The training or test images of CIFAR-10, in memory (154 or 31 MB): `torchvision.datasets.CIFAR10`.
 ///
-/// It reads the binary version of the data set, whose files hold 10,000 records of a label and
-/// 3,072 pixels each.
+/// It reads the binary version of the data set, whose files hold 10,000 records of a label and 3,072 pixels each.
 #[derive(Debug)]
 pub struct Cifar10 {
     /// The files' contents, concatenated.

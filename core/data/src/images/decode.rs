@@ -20,14 +20,12 @@ const PNG_MAGIC: &[u8] = &[0x89, b'P', b'N', b'G'];
 /// Decodes a JPEG or PNG file of any colour type to what `PIL.Image.convert("RGB")` returns; `path`
 /// is its name in errors.
 ///
-/// The first bytes determine the format, not the file's name. As in torchvision, grey images get
-/// three equal channels, transparency is dropped, and the orientation noted by a camera (EXIF) is
-/// ignored. PNG gives exactly Pillow's bytes, except for 16-bit grey: here the upper 8 bits are
-/// used, as for colours, where Pillow makes everything above 255 white. JPEG may differ by a few
-/// levels, because the standard does not define the decoder's rounding.
+/// The first bytes determine the format, not the file's name. As in torchvision, grey images get three equal channels,
+/// transparency is dropped, and the orientation noted by a camera (EXIF) is ignored. PNG gives exactly Pillow's bytes,
+/// except for 16-bit grey: here the upper 8 bits are used, as for colours, where Pillow makes everything above 255
+/// white. JPEG may differ by a few levels, because the standard does not define the decoder's rounding.
 ///
-/// JPEG has no checksum: a file with missing data but an end marker becomes an image that is partly
-/// grey, as in Pillow.
+/// JPEG has no checksum: a file with missing data but an end marker becomes an image that is partly grey, as in Pillow.
 ///
 /// # Errors
 /// [`Error::Format`] for a file in another format, for one that is truncated or that the decoder

@@ -77,12 +77,10 @@ impl<S: ImageSource> ImageDataset<S> {
         &self.source
     }
 
-    /// Image `index` in epoch `epoch`, before it becomes floats, and its label; `None` if the
-    /// source skips it.
+    /// Image `index` in epoch `epoch`, before it becomes floats, and its label; `None` if the source skips it.
     ///
     /// # Errors
-    /// Those of the source and of the transforms, and [`Error::Argument`] for an index that does
-    /// not exist.
+    /// Those of the source and of the transforms, and [`Error::Argument`] for an index that does not exist.
     pub fn image(&self, index: usize, epoch: u64) -> Result<Option<(Image, usize)>> {
         if index >= self.source.len() {
             let expected = format!("less than the number of images, {}", self.source.len());

@@ -10,8 +10,7 @@ use tch_parallel_base::lock;
 
 /// The extensions that are read, in lower case.
 const EXTENSIONS: [&str; 3] = ["jpg", "jpeg", "png"];
-/// Extensions that torchvision reads but this does not: ignoring them silently would shrink the
-/// data set.
+/// Extensions that torchvision reads but this does not: ignoring them silently would shrink the data set.
 const OTHER_EXTENSIONS: [&str; 7] = ["bmp", "pgm", "pnm", "ppm", "tif", "tiff", "webp"];
 
 /// Options of an [`ImageFolder`].
@@ -43,9 +42,8 @@ impl ImageFolder {
     /// Lists the files in `root`.
     ///
     /// # Errors
-    /// [`Error::Io`] if a folder cannot be read; [`Error::Format`] for a folder without classes, a
-    /// class without images, image formats that torchvision reads but this does not, and circular
-    /// links.
+    /// [`Error::Io`] if a folder cannot be read; [`Error::Format`] for a folder without classes, a class without
+    /// images, image formats that torchvision reads but this does not, and circular links.
     pub fn new(root: impl Into<PathBuf>) -> Result<Self> {
         Self::with_options(root, ImageFolderOptions::default())
     }

@@ -25,9 +25,8 @@ pub(super) struct Order<B> {
 
 /// The batches of one epoch, see [`DataLoader::epoch`](super::DataLoader::epoch).
 ///
-/// A batch that could not be made is an `Err` in its place, and later batches follow. A panic in a
-/// data set continues in the thread that asks for the batch. After this is dropped, no worker uses
-/// the data set any more.
+/// A batch that could not be made is an `Err` in its place, and later batches follow. A panic in a data set continues
+/// in the thread that asks for the batch. After this is dropped, no worker uses the data set any more.
 pub struct Epoch<'loader, B> {
     /// The batches that no worker has yet.
     orders: Box<dyn Iterator<Item = Order<B>> + Send + 'loader>,
@@ -67,12 +66,11 @@ impl<'loader, B: Tensors + Send + 'static> Epoch<'loader, B> {
 
     /// Gives the training loop each batch on `device`: `tensor.to(device, non_blocking=True)`.
     ///
-    /// A GPU gets its batches one ahead: while the loop trains on one, the next is copied on a stream
-    /// of its own, as with `data_prefetcher` in the ImageNet example of NVIDIA's Apex. From
-    /// [pinned memory](DataLoaderOptions::pin_memory) the copy and the training overlap, and the
-    /// host waits for neither. On the CPU, a worker's batch is copied to the
-    /// logical device of the thread that asks for it; without workers, the
-    /// batches are those of the data set.
+    /// A GPU gets its batches one ahead: while the loop trains on one, the next is copied on a stream of its own, as
+    /// with `data_prefetcher` in the ImageNet example of NVIDIA's Apex. From
+    /// [pinned memory](DataLoaderOptions::pin_memory) the copy and the training overlap, and the host waits for
+    /// neither. On the CPU, a worker's batch is copied to the logical device of the thread that asks for it; without
+    /// workers, the batches are those of the data set.
     ///
     /// If a batch does not fit there, [`Error::Tensor`](crate::Error::Tensor) takes its place.
     ///
@@ -121,8 +119,7 @@ impl<'loader, B: Tensors + Send + 'static> Epoch<'loader, B> {
         }
     }
 
-    /// The next batch, or the panic in its place. The inner `None` stands for one that turned out
-    /// not to exist.
+    /// The next batch, or the panic in its place. The inner `None` stands for one that turned out not to exist.
     fn made(&mut self) -> Option<thread::Result<Option<Result<B>>>> {
         if self.workers.is_none() {
             let make = self.orders.next()?.make;

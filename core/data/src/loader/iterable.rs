@@ -28,9 +28,8 @@ impl<D: IterableDataset + 'static> DataLoader<D, Shard> {
         self.epoch_from(epoch, 0)
     }
 
-    /// The batches of epoch `epoch` without the first `step`, to resume an interrupted training.
-    /// The skipped batches are made and dropped, because only reading finds the place; the first that
-    /// has an error returns it.
+    /// The batches of epoch `epoch` without the first `step`, to resume an interrupted training. The skipped batches
+    /// are made and dropped, because only reading finds the place; the first that has an error returns it.
     ///
     /// `step` counts this rank's batches, unlike the `consumed` of the map-style `epoch_after`, which
     /// counts the samples of all ranks; so the number of ranks must be the same as before, and so

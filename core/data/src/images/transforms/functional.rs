@@ -58,8 +58,7 @@ fn overlap(start: isize, size: usize, len: usize) -> std::ops::Range<usize> {
     first..end.max(first)
 }
 
-/// Resizes the image to this size in pixels: bilinear, with antialiasing when it shrinks.
-/// `functional.resize`
+/// Resizes the image to this size in pixels: bilinear, with antialiasing when it shrinks. `functional.resize`
 pub fn resize(image: &Image, height: usize, width: usize) -> Result<Image> {
     let whole = CropBox { top: 0, left: 0, height: image.height(), width: image.width() };
     resized_crop(image, whole, height, width)
@@ -67,8 +66,7 @@ pub fn resize(image: &Image, height: usize, width: usize) -> Result<Image> {
 
 /// Resizes a part of the image. Pixels outside the part have no influence.
 ///
-/// The algorithm is Pillow's: in each direction a weighted mean, rounded to a byte.
-/// `functional.resized_crop`
+/// The algorithm is Pillow's: in each direction a weighted mean, rounded to a byte. `functional.resized_crop`
 ///
 /// # Errors
 /// [`Error::Argument`] for a part that is not inside the image, and for one without pixels.
