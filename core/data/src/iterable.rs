@@ -2,8 +2,7 @@
 
 use super::Shard;
 use crate::{Result, Tensors};
-use std::fmt;
-use std::iter;
+use std::{fmt, iter};
 
 /// A set of samples that can only be read in order: lines of a large file, rows of a database,
 /// messages. `torch.utils.data.IterableDataset`

@@ -5,8 +5,7 @@ use super::{Dataset, Sampler};
 use crate::{Error, Result};
 use c10d_sys::memory;
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use std::fmt;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 use tch::{Device, Kind, Tensor};
 use tch_parallel_base::options;
 

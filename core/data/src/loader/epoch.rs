@@ -1,18 +1,13 @@
 //! The batches of one epoch, in order.
 
-use super::DataLoaderOptions;
-use super::prefetcher::Prefetcher;
-use super::serial_queue::SerialQueue;
 use super::transfer::{moved, pinned};
+use super::{DataLoaderOptions, prefetcher::Prefetcher, serial_queue::SerialQueue};
 use crate::{Result, Tensors};
 use rayon::ThreadPool;
-use std::collections::VecDeque;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread;
+use std::{collections::VecDeque, fmt, iter, sync::Arc, thread};
 use tch::Device;
 
 /// A batch that is yet to be made.
@@ -133,11 +128,7 @@ impl<'loader, B: Tensors + Send + 'static> Epoch<'loader, B> {
 
     /// The next batch that exists.
     fn next_made(&mut self) -> Option<thread::Result<Result<B>>> {
-        loop {
-            if let Some(batch) = self.made()?.transpose() {
-                return Some(batch);
-            }
-        }
+        iter::from_fn(|| self.made()).find_map(|batch| batch.transpose())
     }
 
     /// The next batch on a GPU. That after it is on its way there when this returns.
@@ -200,7 +191,6 @@ impl<B> Drop for Epoch<'_, B> {
 
 impl<B> fmt::Debug for Epoch<'_, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let in_flight = self.in_flight.len();
-        f.debug_struct("Epoch").field("in_flight", &in_flight).finish_non_exhaustive()
+        f.debug_struct("Epoch").field("in_flight", &self.in_flight.len()).finish_non_exhaustive()
     }
 }
