@@ -1,9 +1,7 @@
 //! MNIST and Fashion-MNIST in the shape of CIFAR-10.
 
 use super::{Image, ImageSource};
-use crate::Mnist;
-use crate::Result;
-use crate::mnist::SIDE as INNER_SIDE;
+use crate::{Mnist, Result, mnist::SIDE as INNER_SIDE};
 
 /// The classes of MNIST.
 pub const MNIST_CLASSES: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
