@@ -37,12 +37,8 @@ impl RandomResizedCrop {
             let w = round((target_area * aspect_ratio).sqrt());
             let h = round((target_area / aspect_ratio).sqrt());
             if 0 < w && w <= width && 0 < h && h <= height {
-                return CropBox {
-                    top: rng.randint(0..height - h + 1),
-                    left: rng.randint(0..width - w + 1),
-                    height: h,
-                    width: w,
-                };
+                let (top, left) = (rng.randint(0..height - h + 1), rng.randint(0..width - w + 1));
+                return CropBox { top, left, height: h, width: w };
             }
         }
         let ratio = width as f64 / height as f64;
