@@ -10,9 +10,8 @@ const LIMIT: usize = 32;
 
 /// Writes batches into the memory of earlier ones that have been dropped everywhere.
 ///
-/// A batch of images is large: 64 of 224×224 pixels take 39 MB. The system would reclaim such
-/// memory at once and return it page by page, filled with zeros: one sixth of the time of making a
-/// batch.
+/// A batch of images is large: 64 of 224×224 pixels take 39 MB. The system would reclaim such memory at once and return
+/// it page by page, filled with zeros: one sixth of the time of making a batch.
 #[derive(Debug, Default)]
 pub(super) struct BatchMemory(Mutex<Vec<Tensor>>);
 

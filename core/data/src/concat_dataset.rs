@@ -40,10 +40,9 @@ impl<D: Dataset> ConcatDataset<D> {
         if datasets.is_empty() {
             return Err(Error::argument("the number of data sets", 0, "at least 1"));
         }
-        let mut end = 0;
-        let ends = datasets.iter().map(|dataset| {
-            end += dataset.len();
-            end
+        let ends = datasets.iter().scan(0, |end, dataset| {
+            *end += dataset.len();
+            Some(*end)
         });
         let cumulative_sizes = ends.collect();
         Ok(Self { datasets, cumulative_sizes })

@@ -6,10 +6,9 @@ use tch::{TchError, Tensor};
 
 /// A set of samples numbered from 0. `torch.utils.data.Dataset`
 ///
-/// It returns whole batches (PyTorch's `__getitems__` and `collate_fn` in one), because a data set
-/// in memory can write a batch into one tensor, without a tensor per sample. A data set whose
-/// samples are expensive to read can spread a batch over the loader's worker threads with rayon's
-/// `indices.par_iter()`.
+/// It returns whole batches (PyTorch's `__getitems__` and `collate_fn` in one), because a data set in memory can write
+/// a batch into one tensor, without a tensor per sample. A data set whose samples are expensive to read can spread a
+/// batch over the loader's worker threads with rayon's `indices.par_iter()`.
 ///
 /// ```
 /// use tch::Tensor;

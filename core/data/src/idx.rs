@@ -11,7 +11,7 @@
 use crate::{Error, Result};
 use flate2::bufread::GzDecoder;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
 
 const UNSIGNED_BYTE: u8 = 8;
@@ -60,13 +60,10 @@ impl<const N: usize> Idx<N> {
     fn parse_raw(mut source: impl Read, path: &Path) -> Result<Self> {
         let read_error = |error: io::Error| match error.kind() {
             // flate2's errors for data that is damaged or truncated.
-            io::ErrorKind::InvalidInput
-            | io::ErrorKind::InvalidData
-            | io::ErrorKind::UnexpectedEof => Error::format(
-                path,
-                format!("holds damaged gzip data ({error})"),
-                "an undamaged file; download it again",
-            ),
+            ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof => {
+                let found = format!("holds damaged gzip data ({error})");
+                Error::format(path, found, "an undamaged file; download it again")
+            }
             _ => Error::io("read", path)(error),
         };
 

@@ -2,16 +2,14 @@
 
 use super::Shard;
 use crate::{Result, Tensors};
-use std::fmt;
-use std::iter;
+use std::{fmt, iter};
 
 /// A set of samples that can only be read in order: lines of a large file, rows of a database,
 /// messages. `torch.utils.data.IterableDataset`
 ///
-/// There is no sampler, so the data set itself divides its samples among the ranks, and among the
-/// workers of each rank. In PyTorch, it must ask `get_worker_info()` and `get_rank()` for that; if
-/// it forgets to, every sample is seen several times. Here, a [`WorkerInfo`] is an argument, and
-/// only it makes [`Samples`].
+/// There is no sampler, so the data set itself divides its samples among the ranks, and among the workers of each rank.
+/// In PyTorch, it must ask `get_worker_info()` and `get_rank()` for that; if it forgets to, every sample is seen
+/// several times. Here, a [`WorkerInfo`] is an argument, and only it makes [`Samples`].
 ///
 /// ```
 /// use tch::Tensor;
@@ -62,8 +60,7 @@ pub trait IterableDataset: Send + Sync {
 
     /// Puts samples, at least one, into a batch. `collate_fn`
     ///
-    /// Several worker threads call it at the same time. Expensive work, such as decoding, is best
-    /// done here.
+    /// Several worker threads call it at the same time. Expensive work, such as decoding, is best done here.
     ///
     /// # Errors
     /// Whatever prevents the batch; the training loop gets the error in place of the batch.
@@ -141,9 +138,8 @@ impl WorkerInfo {
 
     /// Samples that no other worker of any rank has: the lines of its own files, for example.
     ///
-    /// If the ranks have different numbers of batches, train inside
-    /// `join`, or the ranks with more batches
-    /// wait for the others.
+    /// If the ranks have different numbers of batches, train inside `join`, or the ranks with more batches wait for the
+    /// others.
     pub fn own_part<T, I>(self, part: I) -> Samples<T>
     where
         I: IntoIterator<Item = Result<T>>,

@@ -5,8 +5,7 @@ use super::{Dataset, Sampler};
 use crate::{Error, Result};
 use c10d_sys::memory;
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use std::fmt;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 use tch::{Device, Kind, Tensor};
 use tch_parallel_base::options;
 
@@ -29,29 +28,25 @@ options! {
     pub struct DataLoaderOptions {
         /// The batch size per rank: with `n` ranks, a step sees `n` times as many samples.
         pub batch_size: usize = 1,
-        /// The number of worker threads that prefetch batches; with 0, the training loop makes them
-        /// itself. For data in memory one is enough: taking over a batch costs the loop about 10
-        /// µs, and making one of 128 digits 80 µs. If the ranks of a host keep all of its cores
-        /// busy, 0 is better.
+        /// The number of worker threads that prefetch batches; with 0, the training loop makes them itself. For data in
+        /// memory one is enough: taking over a batch costs the loop about 10 µs, and making one of 128 digits 80 µs. If
+        /// the ranks of a host keep all of its cores busy, 0 is better.
         pub num_workers: usize = 0,
-        /// The number of batches that each worker prefetches. More even out slow samples, but take
-        /// more memory.
+        /// The number of batches that each worker prefetches. More even out slow samples, but take more memory.
         pub prefetch_factor: usize = 2,
         /// Whether to drop the last batch if it is smaller than the others.
         pub drop_last: bool = false,
         /// Whether workers put batches in page-locked memory, from which copies to a GPU are faster
         /// and do not block, see [`Epoch::to`]. Requires CUDA.
         pub pin_memory: bool = false,
-        /// Whether each epoch draws a number from the global generator when it begins, as Python's
-        /// loader does at every `iter(loader)`: it seeds Python's workers, and is drawn even
-        /// without workers. Nothing here needs the number. But dropout draws from the same
-        /// generator, so training with dropout equals Python's to the bit only if both draw it,
-        /// or neither. To keep Python from it, pass `generator=torch.Generator()` to its loader.
+        /// Whether each epoch draws a number from the global generator when it begins, as Python's loader does at every
+        /// `iter(loader)`: it seeds Python's workers, and is drawn even without workers. Nothing here needs the number.
+        /// But dropout draws from the same generator, so training with dropout equals Python's to the bit only if both
+        /// draw it, or neither. To keep Python from it, pass `generator=torch.Generator()` to its loader.
         ///
-        /// An epoch resumed after its first step does not draw: the generator's state in the
-        /// checkpoint was saved after the draw. Python's `persistent_workers=True` draws in the
-        /// first epoch only, and its `shuffle=True` without a generator draws a second number, for
-        /// the order.
+        /// An epoch resumed after its first step does not draw: the generator's state in the checkpoint was saved after
+        /// the draw. Python's `persistent_workers=True` draws in the first epoch only, and its `shuffle=True` without a
+        /// generator draws a second number, for the order.
         pub draw_base_seed: bool = false,
     }
 }
@@ -77,8 +72,7 @@ options! {
 /// ```
 ///
 /// There are three kinds of loaders: of a sampler, of a [`BatchSampler`], and of an
-/// [`IterableDataset`](super::IterableDataset), which has a [`Shard`](super::Shard) in place of a
-/// sampler.
+/// [`IterableDataset`](super::IterableDataset), which has a [`Shard`](super::Shard) in place of a sampler.
 pub struct DataLoader<D, S = Box<dyn BatchSampler>> {
     /// Shared with the worker threads, which may run a moment longer than the loop.
     dataset: Arc<D>,
@@ -145,10 +139,9 @@ impl<D: Dataset + 'static> DataLoader<D> {
         self.epoch_after(epoch, 0)
     }
 
-    /// The batches of epoch `epoch` after the first `consumed` samples, counted over all ranks, to
-    /// resume an interrupted training. With a batch sampler, `consumed` counts batches.
-    /// The batch size and the number of ranks may be others than before, see
-    /// [`DistributedSampler`](super::DistributedSampler). Consumed samples are not read.
+    /// The batches of epoch `epoch` after the first `consumed` samples, counted over all ranks, to resume an
+    /// interrupted training. With a batch sampler, `consumed` counts batches. The batch size and the number of ranks
+    /// may be others than before, see [`DistributedSampler`](super::DistributedSampler). Consumed samples are not read.
     pub fn epoch_after(&self, epoch: u64, consumed: usize) -> Result<Epoch<'_, D::Batch>> {
         self.begin(consumed)?;
         let batches = self.sampler.batches_after(self.dataset.len(), epoch, consumed)?;

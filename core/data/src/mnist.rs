@@ -29,17 +29,11 @@ pub enum Split {
 }
 
 impl Split {
-    fn images_file(self) -> &'static str {
+    /// The names of the files of images and of labels.
+    fn files(self) -> [&'static str; 2] {
         match self {
-            Split::Train => "train-images-idx3-ubyte",
-            Split::Test => "t10k-images-idx3-ubyte",
-        }
-    }
-
-    fn labels_file(self) -> &'static str {
-        match self {
-            Split::Train => "train-labels-idx1-ubyte",
-            Split::Test => "t10k-labels-idx1-ubyte",
+            Split::Train => ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"],
+            Split::Test => ["t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"],
         }
     }
 }
@@ -83,13 +77,9 @@ impl Mnist {
             Split::Train => (asset!("train-images-idx3-ubyte"), asset!("train-labels-idx1-ubyte")),
             Split::Test => (asset!("t10k-images-idx3-ubyte"), asset!("t10k-labels-idx1-ubyte")),
         };
-        let (images_name, labels_name) = (split.images_file(), split.labels_file());
-        Self::new(
-            Idx::parse(images, Path::new(images_name))?,
-            Path::new(images_name),
-            Idx::parse(labels, Path::new(labels_name))?,
-            Path::new(labels_name),
-        )
+        let [images_path, labels_path] = split.files().map(Path::new);
+        let (images, labels) = (Idx::parse(images, images_path)?, Idx::parse(labels, labels_path)?);
+        Self::new(images, images_path, labels, labels_path)
     }
 
     /// Reads the files from `dir` or from torchvision's folders in it (`MNIST/raw`,
@@ -103,32 +93,28 @@ impl Mnist {
         // A missing directory is a different mistake from an empty one.
         std::fs::read_dir(dir).map_err(Error::io("read directory", dir))?;
         let folders = [dir.to_owned(), dir.join("MNIST/raw"), dir.join("FashionMNIST/raw")];
-        let Some((folder, images_path)) = folders
-            .iter()
-            .find_map(|folder| Some((folder, raw_or_gz(folder, split.images_file())?)))
+        let [images, labels] = split.files();
+        let missing = |file: &str| format!("holds no {file} and no {file}.gz");
+        let Some((folder, images_path)) =
+            folders.iter().find_map(|folder| Some((folder, raw_or_gz(folder, images)?)))
         else {
-            let found = format!(
-                "holds no {0} and no {0}.gz, nor do MNIST/raw and FashionMNIST/raw below it",
-                split.images_file()
-            );
+            let found =
+                format!("{}, nor do MNIST/raw and FashionMNIST/raw below it", missing(images));
             let expected = "the IDX files of MNIST or of a data set in its format";
             return Err(Error::format(dir, found, expected));
         };
         // From the same folder: labels of another data set must not be mixed in.
-        let Some(labels_path) = raw_or_gz(folder, split.labels_file()) else {
-            let found = format!("holds no {0} and no {0}.gz", split.labels_file());
+        let Some(labels_path) = raw_or_gz(folder, labels) else {
             let expected = format!("the labels of {}", images_path.display());
-            return Err(Error::format(folder.clone(), found, expected));
+            return Err(Error::format(folder, missing(labels), expected));
         };
         Self::new(Idx::read(&images_path)?, &images_path, Idx::read(&labels_path)?, &labels_path)
     }
 
-    /// Fashion-MNIST, 60,000 training and 10,000 test images, as installed by Debian's package
-    /// `dataset-fashion-mnist`.
+    /// Fashion-MNIST, 60,000 training and 10,000 test images, as installed by Debian's package `dataset-fashion-mnist`.
     ///
     /// # Errors
-    /// Those of [`from_dir`](Self::from_dir), and [`Error::Format`] if the package is not
-    /// installed.
+    /// Those of [`from_dir`](Self::from_dir), and [`Error::Format`] if the package is not installed.
     pub fn fashion(split: Split) -> Result<Self> {
         if !Path::new(FASHION_MNIST_DIR).is_dir() {
             let expected = "Fashion-MNIST; on Debian and Ubuntu \
@@ -145,17 +131,12 @@ impl Mnist {
             let expected = format!("images of {SIDE}×{SIDE} pixels");
             return Err(Error::format(images_path, found, expected));
         }
-        let [labels_count] = labels.dims;
-        if labels_count != count {
-            let found = format!("holds {labels_count} labels");
+        if labels.dims != [count] {
+            let found = format!("holds {} labels", labels.dims[0]);
             let expected = format!("{count}, one for each image in {}", images_path.display());
             return Err(Error::format(labels_path, found, expected));
         }
-        if let Some((index, label)) = labels.data.iter().enumerate().find(|(_, l)| **l >= CLASSES) {
-            let found = format!("holds the label {label} at index {index}");
-            let expected = format!("labels from 0 to {}", CLASSES - 1);
-            return Err(Error::format(labels_path, found, expected));
-        }
+        check_labels(&labels.data, labels_path)?;
         Ok(Self { images: images.data, labels: labels.data, memory: Arc::default() })
     }
 
@@ -194,9 +175,21 @@ impl Dataset for Mnist {
                 }
             }
         })?;
-        let labels = Tensor::f_from_slice(&labels)?;
-        Ok((images, labels))
+        Ok((images, Tensor::f_from_slice(&labels)?))
     }
+}
+
+/// Refuses a file with labels of more than ten classes; CIFAR-10 has as many.
+pub(super) fn check_labels<'a>(
+    labels: impl IntoIterator<Item = &'a u8>,
+    path: &Path,
+) -> Result<()> {
+    let mut labels = labels.into_iter().enumerate();
+    if let Some((index, label)) = labels.find(|(_, label)| **label >= CLASSES) {
+        let found = format!("holds the label {label} at index {index}");
+        return Err(Error::format(path, found, format!("labels from 0 to {}", CLASSES - 1)));
+    }
+    Ok(())
 }
 
 /// In torchvision's order. Vector instructions make this faster than a table of all 256 values.
@@ -204,8 +197,7 @@ fn normalized(pixel: u8) -> f32 {
     (f32::from(pixel) / 255.0 - MEAN) / STD
 }
 
-/// The file with this name, with or without `.gz`. Uncompressed files have priority: they are
-/// faster to read.
+/// The file with this name, with or without `.gz`. Uncompressed files have priority: they are faster to read.
 fn raw_or_gz(folder: &Path, name: &str) -> Option<PathBuf> {
     [folder.join(name), folder.join(format!("{name}.gz"))].into_iter().find(|path| path.is_file())
 }

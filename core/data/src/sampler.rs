@@ -22,8 +22,7 @@ pub trait Sampler: Send + Sync {
     /// The indices of the samples in epoch `epoch`, for a data set of `len` samples.
     ///
     /// # Errors
-    /// [`Error::Tensor`](crate::Error::Tensor) if libtorch cannot shuffle that many, and whatever a
-    /// sampler refuses.
+    /// [`Error::Tensor`](crate::Error::Tensor) if libtorch cannot shuffle that many, and whatever a sampler refuses.
     fn indices(&self, len: usize, epoch: u64) -> Result<Vec<usize>>;
 
     /// The indices of epoch `epoch` after the first `consumed`, counted over all ranks.

@@ -15,8 +15,7 @@ pub struct Subset<D> {
 }
 
 impl<D: Dataset> Subset<D> {
-    /// The samples of `indices`, in this order. Several subsets can share a data set through an
-    /// `Arc`.
+    /// The samples of `indices`, in this order. Several subsets can share a data set through an `Arc`.
     ///
     /// # Errors
     /// [`Error::Argument`] for an index that is not below the data set's length.
@@ -58,8 +57,7 @@ impl<D: Dataset> Dataset for Subset<D> {
     }
 }
 
-/// The sizes of the parts that [`random_split`] makes: made from an array of lengths or of
-/// fractions.
+/// The sizes of the parts that [`random_split`] makes: made from an array of lengths or of fractions.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Lengths<const N: usize> {
     /// Numbers of samples, which add up to the data set's length.

@@ -83,8 +83,7 @@ fn unpack(archive: &Path, folder: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use flate2::Compression;
-    use flate2::write::GzEncoder;
+    use flate2::{Compression, write::GzEncoder};
     use tar::{Builder, Header};
 
     /// An archive of these files, each containing its own name.

@@ -21,9 +21,8 @@ const FILES: [RemoteFile; 4] = [
 /// [`Mnist::from_dir`](crate::Mnist::from_dir) reads.
 ///
 /// # Errors
-/// [`Error::Io`](crate::Error::Io) if the cache is not writable, or if no mirror has the right
-/// file, with the reason for each; [`Error::Environment`](crate::Error::Environment) if neither
-/// HOME nor XDG_CACHE_HOME is set.
+/// [`Error::Io`](crate::Error::Io) if the cache is not writable, or if no mirror has the right file, with the reason
+/// for each; [`Error::Environment`](crate::Error::Environment) if neither HOME nor XDG_CACHE_HOME is set.
 pub fn mnist() -> Result<PathBuf> {
     let dir = cache_dir("mnist")?;
     mnist_from(&MNIST_MIRRORS, &dir)?;

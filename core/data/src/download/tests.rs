@@ -51,7 +51,7 @@ impl Mirror {
     }
 }
 
-fn answer(stream: TcpStream, manner: Manner, record: &Mutex<Vec<usize>>) -> io::Result<()> {
+fn answer(mut stream: TcpStream, manner: Manner, record: &Mutex<Vec<usize>>) -> io::Result<()> {
     let mut from = 0;
     for line in BufReader::new(&stream).lines() {
         let line = line?.to_ascii_lowercase();
@@ -77,9 +77,8 @@ fn answer(stream: TcpStream, manner: Manner, record: &Mutex<Vec<usize>>) -> io::
         Manner::CutsOnceAfter(n) if requests.len() == 1 => n,
         _ => body.len(),
     };
-    let mut stream = stream;
-    write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\n", body.len())?;
-    write!(stream, "Connection: close\r\n\r\n")?;
+    let length = body.len();
+    write!(stream, "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n")?;
     stream.write_all(&body[..sent])
 }
 

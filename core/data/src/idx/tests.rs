@@ -1,8 +1,6 @@
 use super::*;
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use flate2::{Compression, write::GzEncoder};
 use std::io::Write;
-use std::path::PathBuf;
 
 /// Two images of 1×3 pixels.
 const IMAGES: [u8; 22] = [0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 3, 10, 20, 30, 40, 50, 60];
@@ -17,7 +15,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 /// What reading a file of this name and these bytes as images says, without the directory.
 fn read(name: &str, bytes: &[u8]) -> Result<Idx<3>, String> {
     let dir = tempfile::tempdir().unwrap();
-    let path: PathBuf = dir.path().join(name);
+    let path = dir.path().join(name);
     std::fs::write(&path, bytes).unwrap();
     Idx::read(&path)
         .map_err(|error| error.to_string().replace(&format!("{}/", dir.path().display()), ""))

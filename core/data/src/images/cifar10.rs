@@ -1,9 +1,7 @@
 //! CIFAR-10: 60,000 colour images of 32×32 pixels in ten classes.
 
-use super::image::CHANNELS;
-use super::{Image, ImageSource};
-use crate::Split;
-use crate::{Error, Result};
+use super::{Image, ImageSource, image::CHANNELS};
+use crate::{Error, Result, Split, mnist::check_labels};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -30,8 +28,7 @@ const RECORD: usize = 1 + CHANNELS * SIDE * SIDE;
 
 /// The training or test images of CIFAR-10, in memory (154 or 31 MB): `torchvision.datasets.CIFAR10`.
 ///
-/// It reads the binary version of the data set, whose files hold 10,000 records of a label and
-/// 3,072 pixels each.
+/// It reads the binary version of the data set, whose files hold 10,000 records of a label and 3,072 pixels each.
 #[derive(Debug)]
 pub struct Cifar10 {
     /// The files' contents, concatenated.
@@ -97,14 +94,7 @@ fn read(path: PathBuf) -> Result<Vec<u8>> {
         return Err(Error::format(path, format!("holds {found} bytes"), expected));
     }
     let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
-    let mut labels = bytes.iter().step_by(RECORD).enumerate();
-    if let Some((index, label)) =
-        labels.find(|(_, label)| usize::from(**label) >= CIFAR10_CLASSES.len())
-    {
-        let found = format!("holds the label {label} at index {index}");
-        let expected = format!("labels from 0 to {}", CIFAR10_CLASSES.len() - 1);
-        return Err(Error::format(path, found, expected));
-    }
+    check_labels(bytes.iter().step_by(RECORD), &path)?;
     Ok(bytes)
 }
 

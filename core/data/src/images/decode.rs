@@ -1,13 +1,10 @@
 //! Decoding of image files.
 
-use super::Image;
-use super::image::CHANNELS;
+use super::{Image, image::CHANNELS};
 use crate::{Error, Result};
 use png::Transformations;
-use std::io::Cursor;
-use std::path::Path;
-use zune_core::colorspace::ColorSpace;
-use zune_core::options::DecoderOptions;
+use std::{io::Cursor, path::Path};
+use zune_core::{colorspace::ColorSpace, options::DecoderOptions};
 use zune_jpeg::JpegDecoder;
 
 /// The maximum number of pixels of an image, Pillow's limit: twice as many as fit into a quarter of
@@ -20,14 +17,12 @@ const PNG_MAGIC: &[u8] = &[0x89, b'P', b'N', b'G'];
 /// Decodes a JPEG or PNG file of any colour type to what `PIL.Image.convert("RGB")` returns; `path`
 /// is its name in errors.
 ///
-/// The first bytes determine the format, not the file's name. As in torchvision, grey images get
-/// three equal channels, transparency is dropped, and the orientation noted by a camera (EXIF) is
-/// ignored. PNG gives exactly Pillow's bytes, except for 16-bit grey: here the upper 8 bits are
-/// used, as for colours, where Pillow makes everything above 255 white. JPEG may differ by a few
-/// levels, because the standard does not define the decoder's rounding.
+/// The first bytes determine the format, not the file's name. As in torchvision, grey images get three equal channels,
+/// transparency is dropped, and the orientation noted by a camera (EXIF) is ignored. PNG gives exactly Pillow's bytes,
+/// except for 16-bit grey: here the upper 8 bits are used, as for colours, where Pillow makes everything above 255
+/// white. JPEG may differ by a few levels, because the standard does not define the decoder's rounding.
 ///
-/// JPEG has no checksum: a file with missing data but an end marker becomes an image that is partly
-/// grey, as in Pillow.
+/// JPEG has no checksum: a file with missing data but an end marker becomes an image that is partly grey, as in Pillow.
 ///
 /// # Errors
 /// [`Error::Format`] for a file in another format, for one that is truncated or that the decoder
@@ -38,14 +33,9 @@ pub fn decode(bytes: &[u8], path: &Path) -> Result<Image> {
     } else if bytes.starts_with(PNG_MAGIC) {
         png(bytes)
     } else {
-        let found = match bytes {
-            [] => "is empty".to_owned(),
-            first => {
-                let first = &first[..first.len().min(4)];
-                let hex: String = first.iter().map(|byte| format!("{byte:02x}")).collect();
-                format!("begins with 0x{hex}")
-            }
-        };
+        let hex: String = bytes.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        let found =
+            if hex.is_empty() { "is empty".to_owned() } else { format!("begins with 0x{hex}") };
         let expected = "a JPEG or PNG image, which begins with 0xffd8ff or 0x89504e47";
         return Err(Error::format(path, found, expected));
     };
@@ -147,10 +137,7 @@ fn png(bytes: &[u8]) -> Result<Image, Problem> {
         CHANNELS => samples,
         // Grey, or grey with opacity.
         1 | 2 => samples.chunks_exact(channels).flat_map(|sample| [sample[0]; 3]).collect(),
-        _ => samples
-            .chunks_exact(channels)
-            .flat_map(|pixel| [pixel[0], pixel[1], pixel[2]])
-            .collect(),
+        _ => samples.chunks_exact(channels).flat_map(|rgb| [rgb[0], rgb[1], rgb[2]]).collect(),
     };
     Image::new(width, height, pixels).map_err(Problem::damaged)
 }

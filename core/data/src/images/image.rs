@@ -31,8 +31,7 @@ impl Image {
     /// An image with `height` rows of `width` pixels, of three bytes each.
     ///
     /// # Errors
-    /// [`Error::Argument`] for an image without pixels, and if there are not `height · width · 3`
-    /// bytes.
+    /// [`Error::Argument`] for an image without pixels, and if there are not `height · width · 3` bytes.
     pub fn new(width: usize, height: usize, pixels: Vec<u8>) -> Result<Self> {
         if width == 0 || height == 0 {
             let expected = "at least one pixel wide and high";

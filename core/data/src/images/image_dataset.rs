@@ -2,9 +2,7 @@
 
 use super::transforms::{Normalize, Transform};
 use super::{Image, ImageSource, SampleRng};
-use crate::Dataset;
-use crate::batch_memory::BatchMemory;
-use crate::{Error, Result};
+use crate::{Dataset, Error, Result, batch_memory::BatchMemory};
 use rayon::prelude::*;
 use tch::Tensor;
 
@@ -63,13 +61,8 @@ impl<S: ImageSource> ImageDataset<S> {
         normalize: Normalize,
         seed: u64,
     ) -> Result<Self> {
-        Ok(Self {
-            source,
-            transforms,
-            normalized: normalize.table()?,
-            seed,
-            memory: BatchMemory::default(),
-        })
+        let (normalized, memory) = (normalize.table()?, BatchMemory::default());
+        Ok(Self { source, transforms, normalized, seed, memory })
     }
 
     /// The source of the images.
@@ -77,20 +70,16 @@ impl<S: ImageSource> ImageDataset<S> {
         &self.source
     }
 
-    /// Image `index` in epoch `epoch`, before it becomes floats, and its label; `None` if the
-    /// source skips it.
+    /// Image `index` in epoch `epoch`, before it becomes floats, and its label; `None` if the source skips it.
     ///
     /// # Errors
-    /// Those of the source and of the transforms, and [`Error::Argument`] for an index that does
-    /// not exist.
+    /// Those of the source and of the transforms, and [`Error::Argument`] for an index that does not exist.
     pub fn image(&self, index: usize, epoch: u64) -> Result<Option<(Image, usize)>> {
         if index >= self.source.len() {
             let expected = format!("less than the number of images, {}", self.source.len());
             return Err(Error::argument("index", index, expected));
         }
-        let Some((mut image, label)) = self.source.image(index)? else {
-            return Ok(None);
-        };
+        let Some((mut image, label)) = self.source.image(index)? else { return Ok(None) };
         let mut rng = SampleRng::new(self.seed, epoch, index);
         for transform in &self.transforms {
             image = transform.apply(image, &mut rng)?;
@@ -104,15 +93,11 @@ impl<S: ImageSource> ImageDataset<S> {
             images.first().map_or((0, 0), |first| (first.width(), first.height()));
         for (image, index) in images.iter().zip(indices) {
             if (image.width(), image.height()) != (width, height) {
-                return Err(Error::argument(
-                    format!("size of image {index}"),
-                    format!("{}×{}", image.width(), image.height()),
-                    format!(
-                        "{width}×{height}, as that of image {}: end the transforms with one that \
-                         gives all images the same size",
-                        indices[0]
-                    ),
-                ));
+                let found = format!("{}×{}", image.width(), image.height());
+                let advice = "end the transforms with one that gives all images the same size";
+                let expected =
+                    format!("{width}×{height}, as that of image {}: {advice}", indices[0]);
+                return Err(Error::argument(format!("size of image {index}"), found, expected));
             }
         }
         let size = [images.len(), 3, height, width].map(|dim| dim as i64);
@@ -159,8 +144,7 @@ impl<S: ImageSource> Dataset for ImageDataset<S> {
                            larger batches";
             return Err(Error::argument("a batch", found, expected));
         }
-        let labels = Tensor::f_from_slice(&labels)?;
-        Ok((self.to_tensor(&images, &kept)?, labels))
+        Ok((self.to_tensor(&images, &kept)?, Tensor::f_from_slice(&labels)?))
     }
 }
 

@@ -2,16 +2,13 @@
 
 use super::{Image, ImageSource, decode};
 use crate::{Error, Result};
-use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::{collections::BTreeSet, fs, sync::Mutex};
 use tch_parallel_base::lock;
 
 /// The extensions that are read, in lower case.
 const EXTENSIONS: [&str; 3] = ["jpg", "jpeg", "png"];
-/// Extensions that torchvision reads but this does not: ignoring them silently would shrink the
-/// data set.
+/// Extensions that torchvision reads but this does not: ignoring them silently would shrink the data set.
 const OTHER_EXTENSIONS: [&str; 7] = ["bmp", "pgm", "pnm", "ppm", "tif", "tiff", "webp"];
 
 /// Options of an [`ImageFolder`].
@@ -43,9 +40,8 @@ impl ImageFolder {
     /// Lists the files in `root`.
     ///
     /// # Errors
-    /// [`Error::Io`] if a folder cannot be read; [`Error::Format`] for a folder without classes, a
-    /// class without images, image formats that torchvision reads but this does not, and circular
-    /// links.
+    /// [`Error::Io`] if a folder cannot be read; [`Error::Format`] for a folder without classes, a class without
+    /// images, image formats that torchvision reads but this does not, and circular links.
     pub fn new(root: impl Into<PathBuf>) -> Result<Self> {
         Self::with_options(root, ImageFolderOptions::default())
     }
@@ -59,13 +55,12 @@ impl ImageFolder {
             let files = images_below(&folder)?;
             if files.is_empty() {
                 let found = "is the folder of a class, but holds no image";
-                let expected = format!(
-                    "at least one file that ends in .{}; or remove the folder",
-                    EXTENSIONS.join(", .")
-                );
+                let ends = EXTENSIONS.join(", .");
+                let expected =
+                    format!("at least one file that ends in .{ends}; or remove the folder");
                 return Err(Error::format(folder, found, expected));
             }
-            classes.push(name(&folder));
+            classes.push(folder.file_name().unwrap_or_default().to_string_lossy().into_owned());
             samples.extend(files.into_iter().map(|file| (file, label)));
         }
         if classes.is_empty() {
@@ -81,8 +76,7 @@ impl ImageFolder {
 
     /// The number of files found damaged so far, with [`skip_bad`](ImageFolderOptions::skip_bad).
     pub fn bad_files(&self) -> Vec<&Path> {
-        let bad = lock(&self.bad);
-        bad.iter().map(|&index| self.samples[index].0.as_path()).collect()
+        lock(&self.bad).iter().map(|&index| self.samples[index].0.as_path()).collect()
     }
 
     /// Compares the classes of this training set with those of a validation set: if they differ,
@@ -106,10 +100,6 @@ impl ImageFolder {
         Err(Error::format(validation.root.clone(), found.join(" and "), expected))
     }
 
-    fn is_bad(&self, index: usize) -> bool {
-        lock(&self.bad).contains(&index)
-    }
-
     fn read(&self, index: usize) -> Result<(Image, usize)> {
         let (path, label) = &self.samples[index];
         let bytes = fs::read(path).map_err(Error::io("read", path))?;
@@ -127,7 +117,7 @@ impl ImageSource for ImageFolder {
     }
 
     fn image(&self, index: usize) -> Result<Option<(Image, usize)>> {
-        if self.is_bad(index) {
+        if lock(&self.bad).contains(&index) {
             return Ok(None);
         }
         match self.read(index) {
@@ -196,10 +186,6 @@ fn entries(folder: &Path) -> Result<Vec<(PathBuf, bool)>> {
     }
     entries.sort();
     Ok(entries)
-}
-
-fn name(folder: &Path) -> String {
-    folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The first few: two unrelated folders differ in all of them.

@@ -1,9 +1,7 @@
 //! MNIST and Fashion-MNIST in the shape of CIFAR-10.
 
 use super::{Image, ImageSource};
-use crate::Mnist;
-use crate::Result;
-use crate::mnist::SIDE as INNER_SIDE;
+use crate::{Mnist, Result, mnist::SIDE as INNER_SIDE};
 
 /// The classes of MNIST.
 pub const MNIST_CLASSES: [&str; 10] = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
@@ -25,9 +23,8 @@ pub const FASHION_MNIST_CLASSES: [&str; 10] = [
 const PADDING: usize = 2;
 const SIDE: usize = INNER_SIDE + 2 * PADDING;
 
-/// The images of [`Mnist`] at CIFAR-10's size, 32×32: two black pixels on each side, and the grey
-/// level in all three channels. A model for CIFAR-10 can so be trained on real images without a
-/// download.
+/// The images of [`Mnist`] at CIFAR-10's size, 32×32: two black pixels on each side, and the grey level in all three
+/// channels. A model for CIFAR-10 can so be trained on real images without a download.
 #[derive(Debug)]
 pub struct MnistImages {
     mnist: Mnist,

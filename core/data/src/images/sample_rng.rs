@@ -10,8 +10,7 @@ use std::ops::Range;
 /// worker thread, the batch or the rank, and changes in the next epoch. In PyTorch each worker has
 /// a generator, so there it also depends on the number of workers.
 ///
-/// ChaCha with 8 rounds: its 256-bit key holds all three numbers unchanged, so no two samples share
-/// a stream.
+/// ChaCha with 8 rounds: its 256-bit key holds all three numbers unchanged, so no two samples share a stream.
 #[derive(Debug, Clone)]
 pub struct SampleRng(ChaCha8Rng);
 
@@ -27,8 +26,7 @@ impl SampleRng {
     }
     // ANCHOR_END: new
 
-    /// A uniformly distributed number between `low` and `high`: `uniform_` of a tensor. If both are
-    /// equal, that number.
+    /// A uniformly distributed number between `low` and `high`: `uniform_` of a tensor. If both are equal, that number.
     pub fn uniform(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.0.random::<f64>()
     }

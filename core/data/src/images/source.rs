@@ -19,8 +19,7 @@ pub trait ImageSource: Send + Sync {
     /// The names of the classes; a label is an index into them.
     fn classes(&self) -> &[String];
 
-    /// Image `index`, which is less than [`len`](Self::len), and its label; `None` if batches
-    /// should skip the image.
+    /// Image `index`, which is less than [`len`](Self::len), and its label; `None` if batches should skip the image.
     ///
     /// Several worker threads call it at the same time.
     ///

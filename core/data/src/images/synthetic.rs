@@ -20,8 +20,7 @@ options! {
     }
 }
 
-/// Random pixels with random labels, to measure training speed without a data set. There is nothing
-/// to learn.
+/// Random pixels with random labels, to measure training speed without a data set. There is nothing to learn.
 ///
 /// Each image is generated on demand, from a generator seeded with its index, so it is the same
 /// every time and takes no memory.

@@ -1,18 +1,13 @@
 //! The batches of one epoch, in order.
 
-use super::DataLoaderOptions;
-use super::prefetcher::Prefetcher;
-use super::serial_queue::SerialQueue;
 use super::transfer::{moved, pinned};
+use super::{DataLoaderOptions, prefetcher::Prefetcher, serial_queue::SerialQueue};
 use crate::{Result, Tensors};
 use rayon::ThreadPool;
-use std::collections::VecDeque;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::thread;
+use std::{collections::VecDeque, fmt, iter, sync::Arc, thread};
 use tch::Device;
 
 /// A batch that is yet to be made.
@@ -25,9 +20,8 @@ pub(super) struct Order<B> {
 
 /// The batches of one epoch, see [`DataLoader::epoch`](super::DataLoader::epoch).
 ///
-/// A batch that could not be made is an `Err` in its place, and later batches follow. A panic in a
-/// data set continues in the thread that asks for the batch. After this is dropped, no worker uses
-/// the data set any more.
+/// A batch that could not be made is an `Err` in its place, and later batches follow. A panic in a data set continues
+/// in the thread that asks for the batch. After this is dropped, no worker uses the data set any more.
 pub struct Epoch<'loader, B> {
     /// The batches that no worker has yet.
     orders: Box<dyn Iterator<Item = Order<B>> + Send + 'loader>,
@@ -67,12 +61,11 @@ impl<'loader, B: Tensors + Send + 'static> Epoch<'loader, B> {
 
     /// Gives the training loop each batch on `device`: `tensor.to(device, non_blocking=True)`.
     ///
-    /// A GPU gets its batches one ahead: while the loop trains on one, the next is copied on a stream
-    /// of its own, as with `data_prefetcher` in the ImageNet example of NVIDIA's Apex. From
-    /// [pinned memory](DataLoaderOptions::pin_memory) the copy and the training overlap, and the
-    /// host waits for neither. On the CPU, a worker's batch is copied to the
-    /// logical device of the thread that asks for it; without workers, the
-    /// batches are those of the data set.
+    /// A GPU gets its batches one ahead: while the loop trains on one, the next is copied on a stream of its own, as
+    /// with `data_prefetcher` in the ImageNet example of NVIDIA's Apex. From
+    /// [pinned memory](DataLoaderOptions::pin_memory) the copy and the training overlap, and the host waits for
+    /// neither. On the CPU, a worker's batch is copied to the logical device of the thread that asks for it; without
+    /// workers, the batches are those of the data set.
     ///
     /// If a batch does not fit there, [`Error::Tensor`](crate::Error::Tensor) takes its place.
     ///
@@ -121,8 +114,7 @@ impl<'loader, B: Tensors + Send + 'static> Epoch<'loader, B> {
         }
     }
 
-    /// The next batch, or the panic in its place. The inner `None` stands for one that turned out
-    /// not to exist.
+    /// The next batch, or the panic in its place. The inner `None` stands for one that turned out not to exist.
     fn made(&mut self) -> Option<thread::Result<Option<Result<B>>>> {
         if self.workers.is_none() {
             let make = self.orders.next()?.make;
@@ -136,11 +128,7 @@ impl<'loader, B: Tensors + Send + 'static> Epoch<'loader, B> {
 
     /// The next batch that exists.
     fn next_made(&mut self) -> Option<thread::Result<Result<B>>> {
-        loop {
-            if let Some(batch) = self.made()?.transpose() {
-                return Some(batch);
-            }
-        }
+        iter::from_fn(|| self.made()).find_map(|batch| batch.transpose())
     }
 
     /// The next batch on a GPU. That after it is on its way there when this returns.
@@ -203,7 +191,6 @@ impl<B> Drop for Epoch<'_, B> {
 
 impl<B> fmt::Debug for Epoch<'_, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let in_flight = self.in_flight.len();
-        f.debug_struct("Epoch").field("in_flight", &in_flight).finish_non_exhaustive()
+        f.debug_struct("Epoch").field("in_flight", &self.in_flight.len()).finish_non_exhaustive()
     }
 }

@@ -1,9 +1,7 @@
 //! The loader of an iterable data set.
 
-use super::serial_queue::SerialQueue;
-use super::{DataLoader, DataLoaderOptions, Epoch, Order};
-use crate::Result;
-use crate::{IterableDataset, Samples, Shard, WorkerInfo};
+use super::{DataLoader, DataLoaderOptions, Epoch, Order, serial_queue::SerialQueue};
+use crate::{IterableDataset, Result, Samples, Shard, WorkerInfo};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -28,9 +26,8 @@ impl<D: IterableDataset + 'static> DataLoader<D, Shard> {
         self.epoch_from(epoch, 0)
     }
 
-    /// The batches of epoch `epoch` without the first `step`, to resume an interrupted training.
-    /// The skipped batches are made and dropped, because only reading finds the place; the first that
-    /// has an error returns it.
+    /// The batches of epoch `epoch` without the first `step`, to resume an interrupted training. The skipped batches
+    /// are made and dropped, because only reading finds the place; the first that has an error returns it.
     ///
     /// `step` counts this rank's batches, unlike the `consumed` of the map-style `epoch_after`, which
     /// counts the samples of all ranks; so the number of ranks must be the same as before, and so
@@ -40,8 +37,14 @@ impl<D: IterableDataset + 'static> DataLoader<D, Shard> {
         let num_workers = self.options.num_workers.max(1);
         let streams = (0..num_workers).map(|id| {
             let worker = WorkerInfo::new(self.sampler, Shard::new(id, num_workers)?);
-            let samples = self.dataset.samples(worker, epoch)?;
-            Ok(Stream::new(&self.dataset, samples, &self.options))
+            Ok(Arc::new(Stream {
+                dataset: Arc::clone(&self.dataset),
+                samples: Mutex::new(self.dataset.samples(worker, epoch)?),
+                has_ended: AtomicBool::new(false),
+                batch_size: self.options.batch_size,
+                drop_last: self.options.drop_last,
+                queue: SerialQueue::default(),
+            }))
         });
         let streams = Streams(streams.collect::<Result<_>>()?);
         let mut epoch = Epoch::new(streams, self.workers.as_ref(), &self.options);
@@ -84,25 +87,9 @@ struct Stream<D: IterableDataset> {
 }
 
 impl<D: IterableDataset> Stream<D> {
-    fn new(
-        dataset: &Arc<D>,
-        samples: Samples<D::Sample>,
-        options: &DataLoaderOptions,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            dataset: Arc::clone(dataset),
-            samples: Mutex::new(samples),
-            has_ended: AtomicBool::new(false),
-            batch_size: options.batch_size,
-            drop_last: options.drop_last,
-            queue: SerialQueue::default(),
-        })
-    }
-
     fn next_batch(&self) -> Option<Result<D::Batch>> {
         let mut samples = lock(&self.samples);
-        let samples: Result<Vec<_>> = samples.by_ref().take(self.batch_size).collect();
-        let samples = match samples {
+        let samples = match samples.by_ref().take(self.batch_size).collect::<Result<Vec<_>>>() {
             Ok(samples) => samples,
             Err(error) => return Some(Err(error)),
         };

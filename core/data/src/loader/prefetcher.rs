@@ -44,11 +44,10 @@ impl<B: Tensors> Prefetcher<B> {
     }
 
     /// The GPU waits for the copy, and the host does not.
-    fn hand_over(&self, batch: B) -> Result<B, c10d_sys::Error> {
+    fn hand_over(&self, mut batch: B) -> Result<B, c10d_sys::Error> {
         let current = Stream::current(self.gpu)?;
         current.wait_stream(self.stream)?;
         // The memory came from the other stream, which must not use it again before this one is done.
-        let mut batch = batch;
         let mut recorded = Ok(());
         let mut record = |tensor: &mut tch::Tensor| {
             if recorded.is_ok() {

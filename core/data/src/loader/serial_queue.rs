@@ -34,8 +34,7 @@ impl SerialQueue {
         loop {
             job();
             let mut waiting = lock(&self.waiting);
-            let next = waiting.as_mut().and_then(VecDeque::pop_front);
-            let Some(next) = next else {
+            let Some(next) = waiting.as_mut().and_then(VecDeque::pop_front) else {
                 *waiting = None;
                 return;
             };

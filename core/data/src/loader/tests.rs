@@ -7,11 +7,9 @@ use super::*;
 use crate::{DistributedSampler, SequentialSampler, Shard};
 use rayon::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread;
-use std::time::Duration;
+use std::{sync::Mutex, thread, time::Duration};
 use tch::Tensor;
 
 /// Batches that a function makes from their indices and the epoch.
@@ -49,8 +47,14 @@ fn numbers(len: usize) -> impl Dataset<Batch = Tensor> + 'static {
     numbers_with(len, |_| Ok(()))
 }
 
-fn failure(what: &str) -> Error {
-    Error::argument(what, "bad", "good")
+/// A hook that refuses the batch that begins with sample 2.
+fn fails_at_two(indices: &[usize]) -> Result<()> {
+    if indices[0] == 2 { Err(Error::argument("two", "bad", "good")) } else { Ok(()) }
+}
+
+fn panics_at_two(indices: &[usize]) -> Result<()> {
+    assert_ne!(indices[0], 2, "two is too much");
+    Ok(())
 }
 
 pub(super) fn workers(batch_size: usize, num_workers: usize) -> DataLoaderOptions {
@@ -58,12 +62,8 @@ pub(super) fn workers(batch_size: usize, num_workers: usize) -> DataLoaderOption
 }
 
 /// A loader of the samples in their order.
-fn in_order<D: Dataset + 'static>(
-    dataset: D,
-    batch_size: usize,
-    num_workers: usize,
-) -> DataLoader<D> {
-    DataLoader::with_options(dataset, SequentialSampler, workers(batch_size, num_workers)).unwrap()
+fn in_order<D: Dataset + 'static>(data: D, batch_size: usize, num_workers: usize) -> DataLoader<D> {
+    DataLoader::with_options(data, SequentialSampler, workers(batch_size, num_workers)).unwrap()
 }
 
 fn collect<D: Dataset<Batch = Tensor> + 'static>(loader: &DataLoader<D>) -> Vec<Vec<i64>> {

@@ -30,8 +30,7 @@ fn refused(dir: &Path, split: Split) -> String {
 
 #[test]
 fn ten_thousand_digits_are_embedded() {
-    let train = Mnist::embedded(Split::Train).unwrap();
-    assert_eq!(train.len(), 8000);
+    assert_eq!(Mnist::embedded(Split::Train).unwrap().len(), 8000);
     let test = Mnist::embedded(Split::Test).unwrap();
     assert_eq!(test.len(), 2000);
     // Every digit is there about equally often.

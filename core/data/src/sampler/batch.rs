@@ -3,17 +3,14 @@
 use super::Sampler;
 use crate::Result;
 
-/// Selects the batches of an epoch: any `Sampler[list[int]]` that Python's loader takes as
-/// `batch_sampler`.
+/// Selects the batches of an epoch: any `Sampler[list[int]]` that Python's loader takes as `batch_sampler`.
 ///
-/// Implement it where a batch is more than the next few samples: sentences of similar length, or as
-/// many classes as possible. See
-/// [`DataLoader::with_batch_sampler`](crate::DataLoader::with_batch_sampler). PyTorch's
+/// Implement it where a batch is more than the next few samples: sentences of similar length, or as many classes as
+/// possible. See [`DataLoader::with_batch_sampler`](crate::DataLoader::with_batch_sampler). PyTorch's
 /// `BatchSampler(sampler, batch_size, drop_last)` is a plain loader of `sampler`.
 ///
 /// With several ranks, each rank's batches must be its own, and all ranks must have equally many. A
-/// [`DistributedSamplerWrapper`](crate::DistributedSamplerWrapper) divides the batches of one
-/// process.
+/// [`DistributedSamplerWrapper`](crate::DistributedSamplerWrapper) divides the batches of one process.
 ///
 /// ```
 /// use tch_parallel::Result;

@@ -3,9 +3,8 @@
 use super::{BatchSampler, RandomSampler, Sampler};
 use crate::{Error, Result};
 
-/// A rank's part of a data set: every `num_replicas`-th sample, starting with number `rank`. The
-/// arguments `rank` and `num_replicas` of PyTorch's `DistributedSampler`; a
-/// `ProcessGroup` converts to its rank's part.
+/// A rank's part of a data set: every `num_replicas`-th sample, starting with number `rank`. The arguments `rank` and
+/// `num_replicas` of PyTorch's `DistributedSampler`; a `ProcessGroup` converts to its rank's part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     pub(crate) rank: usize,
@@ -42,13 +41,11 @@ impl Shard {
     }
 }
 
-/// Divides a data set among ranks: `torch.utils.data.distributed.DistributedSampler`, with the same
-/// indices.
+/// Divides a data set among ranks: `torch.utils.data.distributed.DistributedSampler`, with the same indices.
 ///
-/// All ranks shuffle the whole data set in the same way, then each takes its [`Shard`]. So shards
-/// never overlap, and nothing else may shuffle again. If the number of samples is not a multiple of
-/// the number of ranks, the first few are repeated, so that all ranks make the same number of
-/// steps:
+/// All ranks shuffle the whole data set in the same way, then each takes its [`Shard`]. So shards never overlap, and
+/// nothing else may shuffle again. If the number of samples is not a multiple of the number of ranks, the first few are
+/// repeated, so that all ranks make the same number of steps:
 ///
 /// ```
 /// use tch_parallel::data::{DistributedSampler, Sampler, Shard};
@@ -144,10 +141,9 @@ impl Shard {
 /// [`WeightedRandomSampler`](super::WeightedRandomSampler), say, or a [`BatchSampler`]. PyTorch has no
 /// counterpart; catalyst's class of this name, with `shuffle=False`, selects the same indices.
 ///
-/// The sampler selects the same sequence on all ranks, so its seed must be the same, and each rank
-/// takes its [`Shard`] of the sequence. Without this wrapper, every rank would do the same work.
-/// As with a [`DistributedSampler`], the first few are repeated if the sequence cannot be divided
-/// evenly, or the last few dropped with `drop_last`.
+/// The sampler selects the same sequence on all ranks, so its seed must be the same, and each rank takes its [`Shard`]
+/// of the sequence. Without this wrapper, every rank would do the same work. As with a [`DistributedSampler`], the
+/// first few are repeated if the sequence cannot be divided evenly, or the last few dropped with `drop_last`.
 ///
 /// ```
 /// use tch_parallel::data::{DistributedSamplerWrapper, Sampler, Shard, WeightedRandomSampler};
@@ -169,8 +165,7 @@ pub struct DistributedSamplerWrapper<S> {
 }
 
 impl<S> DistributedSamplerWrapper<S> {
-    /// This rank's part of what `sampler` selects, with nothing dropped. Pass a [`Shard`] or a
-    /// process group.
+    /// This rank's part of what `sampler` selects, with nothing dropped. Pass a [`Shard`] or a process group.
     pub fn new(sampler: S, shard: impl Into<Shard>) -> Self {
         Self { sampler, shard: shard.into(), drop_last: false }
     }

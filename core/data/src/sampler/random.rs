@@ -13,11 +13,9 @@ use tch_parallel_base::options;
 options! {
     /// All samples, in a new order every epoch: `torch.utils.data.RandomSampler`.
     ///
-    /// The indices of epoch `e` are Python's with
-    /// `generator=torch.Generator().manual_seed(seed + e)`, and those of a
-    /// [`DistributedSampler`](super::DistributedSampler) of [`Shard::WHOLE`](super::Shard::WHOLE)
-    /// with the same seed. Python's `DataLoader(shuffle=True)` seeds its epochs from the global
-    /// generator instead.
+    /// The indices of epoch `e` are Python's with `generator=torch.Generator().manual_seed(seed + e)`, and those of a
+    /// [`DistributedSampler`](super::DistributedSampler) of [`Shard::WHOLE`](super::Shard::WHOLE) with the same seed.
+    /// Python's `DataLoader(shuffle=True)` seeds its epochs from the global generator instead.
     ///
     /// ```
     /// use tch_parallel::data::{RandomSampler, Sampler};
@@ -33,8 +31,7 @@ options! {
     pub struct RandomSampler {
         /// Together with the epoch, it determines the order.
         pub seed: u64,
-        /// Whether each index is drawn from all samples, so that some come several times and others
-        /// not at all.
+        /// Whether each index is drawn from all samples, so that some come several times and others not at all.
         pub replacement: bool = false,
         /// The number of samples per epoch, by default as many as there are. Without `replacement`,
         /// a larger number starts a new order each time all samples have been drawn.
@@ -98,9 +95,8 @@ options! {
     /// Draws each sample with a probability of its own: `torch.utils.data.WeightedRandomSampler`,
     /// to show rare classes more often, for example.
     ///
-    /// The indices of epoch `e` are Python's with
-    /// `generator=torch.Generator().manual_seed(seed + e)`. This sampler knows nothing of ranks; a
-    /// [`DistributedSamplerWrapper`](super::DistributedSamplerWrapper) divides what it draws.
+    /// The indices of epoch `e` are Python's with `generator=torch.Generator().manual_seed(seed + e)`. This sampler
+    /// knows nothing of ranks; a [`DistributedSamplerWrapper`](super::DistributedSamplerWrapper) divides what it draws.
     #[derive(Debug, Clone)]
     pub struct WeightedRandomSampler {
         /// The weight of each sample, at least 0. They need not add up to 1.

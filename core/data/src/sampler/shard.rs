@@ -5,9 +5,8 @@ use crate::Result;
 
 /// A rank's part of a data set, in order: every `num_replicas`-th sample, and none twice.
 ///
-/// A `DistributedSampler` repeats the first samples until all ranks have the same number. Training
-/// requires that, since all ranks take part in every step; in a validation those samples would count
-/// twice.
+/// A `DistributedSampler` repeats the first samples until all ranks have the same number. Training requires that, since
+/// all ranks take part in every step; in a validation those samples would count twice.
 #[derive(Debug, Clone, Copy)]
 pub struct ShardSampler(pub Shard);
 

@@ -11,7 +11,8 @@ fn decode_named(name: &str, bytes: &[u8]) -> Result<Image> {
 }
 
 /// That the image has 16×8 pixels, and these colours in its halves.
-fn expect_halves(image: &Image, left: [u8; 3], right: [u8; 3]) {
+fn expect_halves(name: &str, bytes: &[u8], left: [u8; 3], right: [u8; 3]) {
+    let image = decode_named(name, bytes).unwrap();
     assert_eq!((image.width(), image.height()), (16, 8));
     for row in image.rows() {
         let (pixels, _) = row.as_chunks::<3>();
@@ -40,21 +41,16 @@ fn png_file(size: (u32, u32), colours: ColorType, depth: BitDepth, samples: &[u8
 
 #[test]
 fn jpegs_of_all_kinds_become_rgb() {
-    expect_halves(&decode_named("colours.jpg", COLOURS).unwrap(), LEFT, RIGHT);
-    let progressive = include_bytes!("fixtures/progressive.jpg");
-    expect_halves(&decode_named("progressive.jpg", progressive).unwrap(), LEFT, RIGHT);
-    let cmyk = include_bytes!("fixtures/cmyk.jpg");
-    expect_halves(&decode_named("cmyk.jpg", cmyk).unwrap(), LEFT, RIGHT);
-
-    let grey = include_bytes!("fixtures/grey.jpg");
+    expect_halves("colours.jpg", COLOURS, LEFT, RIGHT);
+    expect_halves("progressive.jpg", include_bytes!("fixtures/progressive.jpg"), LEFT, RIGHT);
+    expect_halves("cmyk.jpg", include_bytes!("fixtures/cmyk.jpg"), LEFT, RIGHT);
     // The weights of red, green and blue are 0.299, 0.587 and 0.114.
-    expect_halves(&decode_named("grey.jpg", grey).unwrap(), [82; 3], [62; 3]);
+    expect_halves("grey.jpg", include_bytes!("fixtures/grey.jpg"), [82; 3], [62; 3]);
 }
 
 #[test]
 fn the_orientation_that_a_camera_noted_is_ignored() {
-    let turned = include_bytes!("fixtures/turned.jpg");
-    expect_halves(&decode_named("turned.jpg", turned).unwrap(), LEFT, RIGHT);
+    expect_halves("turned.jpg", include_bytes!("fixtures/turned.jpg"), LEFT, RIGHT);
 }
 
 #[test]
@@ -87,7 +83,7 @@ fn pngs_of_all_kinds_become_rgb_and_keep_their_bytes() {
 
 #[test]
 fn the_content_tells_the_format_and_not_the_name() {
-    expect_halves(&decode_named("really_a_jpeg.png", COLOURS).unwrap(), LEFT, RIGHT);
+    expect_halves("really_a_jpeg.png", COLOURS, LEFT, RIGHT);
     let expected = "notes.jpg: begins with 0x6e6f2069; expected a JPEG or PNG image, which begins with 0xffd8ff or \
                     0x89504e47";
     assert_eq!(decode_named("notes.jpg", b"no image").unwrap_err().to_string(), expected);
@@ -110,12 +106,12 @@ fn a_truncated_file_is_an_error_wherever_it_ends() {
 #[test]
 fn what_follows_the_end_of_a_jpeg_does_no_harm_and_hides_no_truncation() {
     let followed = [COLOURS, &[0xff, 0xda, 0, 1, 2, 3]].concat();
-    expect_halves(&decode_named("followed.jpg", &followed).unwrap(), LEFT, RIGHT);
+    expect_halves("followed.jpg", &followed, LEFT, RIGHT);
 
     // As with a camera's small preview: a whole image in a segment before the image itself.
     let segment = [&[0xff, 0xe1], &(COLOURS.len() as u16 + 2).to_be_bytes()[..], COLOURS].concat();
     let previewed = [&COLOURS[..2], &segment, &COLOURS[2..]].concat();
-    expect_halves(&decode_named("previewed.jpg", &previewed).unwrap(), LEFT, RIGHT);
+    expect_halves("previewed.jpg", &previewed, LEFT, RIGHT);
     decode_named("truncated.jpg", &previewed[..previewed.len() - 2]).unwrap_err();
 }
 

@@ -4,10 +4,9 @@ use crate::{
     DataLoader, DataLoaderOptions, RandomSampler, SequentialSampler, SyntheticImages,
     SyntheticImagesOptions,
 };
-use std::collections::HashSet;
 use std::sync::{Condvar, Mutex};
 use std::thread::{self, ThreadId};
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 use tch::Kind;
 
 const UNCHANGED: Normalize = Normalize { mean: [0.0; 3], std: [1.0; 3] };

@@ -1,5 +1,4 @@
-//! Data augmentation: random transforms that show the network another version of an image in every
-//! epoch.
+//! Data augmentation: random transforms that show the network another version of an image in every epoch.
 
 use super::functional::{CropBox, crop, hflip, resized_crop};
 use super::{Image, SampleRng, Transform};
@@ -10,9 +9,8 @@ use tch_parallel_base::options;
 const TRIES: usize = 10;
 
 options! {
-    /// Crops a part of random area and aspect ratio and resizes it to a square: the augmentation
-    /// for ImageNet (Szegedy et al., "Going deeper with convolutions", 2014).
-    /// `torchvision.transforms.RandomResizedCrop(size)`
+    /// Crops a part of random area and aspect ratio and resizes it to a square: the augmentation for ImageNet (Szegedy
+    /// et al., "Going deeper with convolutions", 2014). `torchvision.transforms.RandomResizedCrop(size)`
     #[derive(Debug, Clone, Copy, PartialEq)]
     pub struct RandomResizedCrop {
         /// Width and height of the result, in pixels.
@@ -39,12 +37,8 @@ impl RandomResizedCrop {
             let w = round((target_area * aspect_ratio).sqrt());
             let h = round((target_area / aspect_ratio).sqrt());
             if 0 < w && w <= width && 0 < h && h <= height {
-                return CropBox {
-                    top: rng.randint(0..height - h + 1),
-                    left: rng.randint(0..width - w + 1),
-                    height: h,
-                    width: w,
-                };
+                let (top, left) = (rng.randint(0..height - h + 1), rng.randint(0..width - w + 1));
+                return CropBox { top, left, height: h, width: w };
             }
         }
         let ratio = width as f64 / height as f64;
@@ -71,9 +65,8 @@ fn round(x: f64) -> usize {
     x.round_ties_even() as usize
 }
 
-/// Crops a square at a random position of the image padded with black: the augmentation for
-/// CIFAR-10, where an image of 32 pixels moves by up to 4 in each direction.
-/// `torchvision.transforms.RandomCrop(size, padding=padding)`
+/// Crops a square at a random position of the image padded with black: the augmentation for CIFAR-10, where an image of
+/// 32 pixels moves by up to 4 in each direction. `torchvision.transforms.RandomCrop(size, padding=padding)`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RandomCrop {
     /// Width and height of the square, in pixels.
@@ -108,8 +101,7 @@ impl Transform for RandomCrop {
 }
 
 options! {
-    /// Mirrors the image horizontally with a probability.
-    /// `torchvision.transforms.RandomHorizontalFlip(p)`
+    /// Mirrors the image horizontally with a probability. `torchvision.transforms.RandomHorizontalFlip(p)`
     #[derive(Debug, Clone, Copy, PartialEq)]
     pub struct RandomHorizontalFlip {
         /// The probability, from 0 to 1.

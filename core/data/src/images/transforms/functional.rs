@@ -1,12 +1,9 @@
 //! The transforms' operations on PIL images, as in `torchvision.transforms.functional`.
 
-use crate::images::Image;
-use crate::images::image::CHANNELS;
+use crate::images::{Image, image::CHANNELS};
 use crate::{Error, Result};
-use fast_image_resize as fir;
-use fir::images::{TypedCroppedImage, TypedImage, TypedImageRef};
-use fir::pixels::U8x3;
-use fir::{FilterType, ResizeAlg, ResizeOptions, Resizer};
+use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
+use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer, pixels::U8x3};
 
 /// A rectangle of an image, in pixels. torchvision calls the fields i, j, h and w.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,8 +36,7 @@ pub fn crop(image: &Image, top: isize, left: isize, size: usize) -> Result<Image
     let mut pixels = vec![0; size * size * CHANNELS];
     // The columns that both share; `left` and `top` are negative if the square starts outside.
     let columns = overlap(left, size, image.width());
-    let rows = overlap(top, size, image.height());
-    for row in rows.clone() {
+    for row in overlap(top, size, image.height()) {
         let from = &image.pixels()[(row * image.width() + columns.start) * CHANNELS..];
         let bytes = columns.len() * CHANNELS;
         let target_row = row.wrapping_add_signed(-top);
@@ -58,8 +54,7 @@ fn overlap(start: isize, size: usize, len: usize) -> std::ops::Range<usize> {
     first..end.max(first)
 }
 
-/// Resizes the image to this size in pixels: bilinear, with antialiasing when it shrinks.
-/// `functional.resize`
+/// Resizes the image to this size in pixels: bilinear, with antialiasing when it shrinks. `functional.resize`
 pub fn resize(image: &Image, height: usize, width: usize) -> Result<Image> {
     let whole = CropBox { top: 0, left: 0, height: image.height(), width: image.width() };
     resized_crop(image, whole, height, width)
@@ -67,8 +62,7 @@ pub fn resize(image: &Image, height: usize, width: usize) -> Result<Image> {
 
 /// Resizes a part of the image. Pixels outside the part have no influence.
 ///
-/// The algorithm is Pillow's: in each direction a weighted mean, rounded to a byte.
-/// `functional.resized_crop`
+/// The algorithm is Pillow's: in each direction a weighted mean, rounded to a byte. `functional.resized_crop`
 ///
 /// # Errors
 /// [`Error::Argument`] for a part that is not inside the image, and for one without pixels.
@@ -79,18 +73,12 @@ pub fn resized_crop(image: &Image, part: CropBox, height: usize, width: usize) -
         .use_alpha(false);
     let resize = || -> std::result::Result<_, Box<dyn std::error::Error>> {
         let size = |size: usize| u32::try_from(size);
-        let (source_width, source_height) = (size(image.width())?, size(image.height())?);
+        let (image_width, image_height) = (size(image.width())?, size(image.height())?);
         // Typed, because images of any type would compile the code for all types of pixels.
-        let source =
-            TypedImageRef::<U8x3>::from_buffer(source_width, source_height, image.pixels())?;
+        let source = TypedImageRef::<U8x3>::from_buffer(image_width, image_height, image.pixels())?;
         // Not `ResizeOptions::crop`, which mixes in pixels around the part.
-        let source = TypedCroppedImage::from_ref(
-            &source,
-            size(left)?,
-            size(top)?,
-            size(columns)?,
-            size(rows)?,
-        )?;
+        let (left, top) = (size(left)?, size(top)?);
+        let source = TypedCroppedImage::from_ref(&source, left, top, size(columns)?, size(rows)?)?;
         let mut pixels = vec![0; width * height * CHANNELS];
         let mut target = TypedImage::<U8x3>::from_buffer(size(width)?, size(height)?, &mut pixels)?;
         Resizer::new().resize_typed(&source, &mut target, &options)?;

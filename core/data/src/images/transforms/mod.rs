@@ -1,5 +1,4 @@
-//! Image preprocessing: torchvision's transforms with their names, defaults and random
-//! distributions.
+//! Image preprocessing: torchvision's transforms with their names, defaults and random distributions.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -34,11 +33,9 @@ pub use resize::{CenterCrop, Resize};
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
 pub trait Transform: Debug + Send + Sync {
-    /// Returns the transformed image. All randomness comes from `rng`, so the result depends on
-    /// nothing else.
+    /// Returns the transformed image. All randomness comes from `rng`, so the result depends on nothing else.
     ///
     /// # Errors
-    /// [`Error::Argument`](crate::Error::Argument) for an image that the transform does not
-    /// support.
+    /// [`Error::Argument`](crate::Error::Argument) for an image that the transform does not support.
     fn apply(&self, image: Image, rng: &mut SampleRng) -> Result<Image>;
 }

@@ -16,8 +16,7 @@ pub struct Normalize {
 impl Normalize {
     /// ImageNet's, from PyTorch's own examples.
     pub const IMAGENET: Self = Self { mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] };
-    /// CIFAR-10's, from its tutorials. The standard deviations are those of single images, averaged
-    /// over all images.
+    /// CIFAR-10's, from its tutorials. The standard deviations are those of single images, averaged over all images.
     pub const CIFAR10: Self =
         Self { mean: [0.4914, 0.4822, 0.4465], std: [0.2023, 0.1994, 0.2010] };
     /// MNIST's, for unpadded images.

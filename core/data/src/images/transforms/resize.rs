@@ -2,8 +2,7 @@
 
 use super::functional::{crop, resize};
 use super::{Image, SampleRng, Transform};
-use crate::images::MAX_PIXELS;
-use crate::{Error, Result};
+use crate::{Error, Result, images::MAX_PIXELS};
 
 /// Resizes an image so that its shorter edge has `size` pixels, and keeps its aspect ratio.
 /// `torchvision.transforms.Resize(size)`

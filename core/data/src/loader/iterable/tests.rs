@@ -5,19 +5,15 @@ use rayon::prelude::*;
 use std::sync::atomic::AtomicUsize;
 use tch::Tensor;
 
-/// The numbers below this one, shared out, with a hook that runs before each is read.
-struct Numbers<F> {
-    len: i64,
-    hook: F,
-}
+/// Numbers, those that a function gives each worker.
+struct Numbers<F>(F);
 
-impl<F: Fn(i64) -> Result<()> + Clone + Send + Sync + 'static> IterableDataset for Numbers<F> {
+impl<F: Fn(WorkerInfo) -> Samples<i64> + Send + Sync> IterableDataset for Numbers<F> {
     type Sample = i64;
     type Batch = Tensor;
 
     fn samples(&self, worker: WorkerInfo, _epoch: u64) -> Result<Samples<i64>> {
-        let hook = self.hook.clone();
-        Ok(worker.share_out((0..self.len).map(move |number| hook(number).map(|()| number))))
+        Ok((self.0)(worker))
     }
 
     fn collate(&self, samples: Vec<i64>) -> Result<Tensor> {
@@ -25,8 +21,19 @@ impl<F: Fn(i64) -> Result<()> + Clone + Send + Sync + 'static> IterableDataset f
     }
 }
 
+/// The numbers below `len`, shared out, with a hook that runs before each is read.
+fn numbers_with(
+    len: i64,
+    hook: impl Fn(i64) -> Result<()> + Clone + Send + Sync + 'static,
+) -> impl IterableDataset<Sample = i64, Batch = Tensor> + 'static {
+    Numbers(move |worker: WorkerInfo| {
+        let hook = hook.clone();
+        worker.share_out((0..len).map(move |number| hook(number).map(|()| number)))
+    })
+}
+
 fn numbers(len: i64) -> impl IterableDataset<Sample = i64, Batch = Tensor> + 'static {
-    Numbers { len, hook: |_| Ok(()) }
+    numbers_with(len, |_| Ok(()))
 }
 
 fn collect(epoch: impl Iterator<Item = Result<Tensor>>) -> Vec<Vec<i64>> {
@@ -67,25 +74,13 @@ fn one_rank_leaves_no_sample_out() {
 
 #[test]
 fn a_worker_can_read_files_of_its_own() {
-    struct Files;
-
-    impl IterableDataset for Files {
-        type Sample = i64;
-        type Batch = Tensor;
-
-        fn samples(&self, worker: WorkerInfo, _epoch: u64) -> Result<Samples<i64>> {
-            let Shard { rank, num_replicas } = worker.shard();
-            let files = (0..8).skip(rank).step_by(num_replicas);
-            Ok(worker.own_part(files.flat_map(|file| (file * 10..file * 10 + 2).map(Ok))))
-        }
-
-        fn collate(&self, samples: Vec<i64>) -> Result<Tensor> {
-            Ok(Tensor::from_slice(&samples))
-        }
-    }
-
+    let files = Numbers(|worker: WorkerInfo| {
+        let Shard { rank, num_replicas } = worker.shard();
+        let files = (0..8i64).skip(rank).step_by(num_replicas);
+        worker.own_part(files.flat_map(|file| (file * 10..file * 10 + 2).map(Ok)))
+    });
     let shard = Shard::new(1, 2).unwrap();
-    let loader = DataLoader::iterable(Files, shard, workers(4, 2)).unwrap();
+    let loader = DataLoader::iterable(files, shard, workers(4, 2)).unwrap();
     assert_eq!(collect(loader.epoch(0).unwrap()), [[20, 21, 60, 61], [30, 31, 70, 71]]);
 }
 
@@ -108,8 +103,8 @@ fn a_sample_that_cannot_be_read_is_an_error_in_place_of_its_batch() {
             2 => Err(Error::argument("two", "bad", "good")),
             _ => Ok(()),
         };
-        let data = Numbers { len: 6, hook };
-        let loader = DataLoader::iterable(data, Shard::WHOLE, workers(2, num_workers)).unwrap();
+        let (data, options) = (numbers_with(6, hook), workers(2, num_workers));
+        let loader = DataLoader::iterable(data, Shard::WHOLE, options).unwrap();
         let batches: Vec<_> = loader.epoch(0).unwrap().collect();
         let failed: Vec<_> = batches.iter().map(Result::is_err).collect();
         assert_eq!(failed, [false, true, false, false]);
@@ -130,7 +125,7 @@ fn a_panic_in_a_worker_goes_on_in_the_training_loop() {
             Ok(())
         };
         let loader =
-            DataLoader::iterable(Numbers { len: 6, hook }, Shard::WHOLE, workers(1, 2)).unwrap();
+            DataLoader::iterable(numbers_with(6, hook), Shard::WHOLE, workers(1, 2)).unwrap();
         loader.epoch(0).unwrap().for_each(drop);
     });
 }
@@ -144,7 +139,7 @@ fn workers_stop_when_the_loop_breaks_off() {
             count.fetch_add(1, Ordering::SeqCst);
             Ok(())
         };
-        let data = Numbers { len: 1000, hook };
+        let data = numbers_with(1000, hook);
         let loader = DataLoader::iterable(data, Shard::WHOLE, workers(1, 1)).unwrap();
         let mut epoch = loader.epoch(0).unwrap();
         epoch.next();

@@ -34,8 +34,7 @@ fn batches_keep_their_order_though_the_first_is_ready_last() {
 #[test]
 fn a_batch_that_fails_is_an_error_in_its_place() {
     for num_workers in [0, 2] {
-        let hook = |indices: &[usize]| if indices[0] == 2 { Err(failure("two")) } else { Ok(()) };
-        let loader = in_order(numbers_with(5, hook), 1, num_workers);
+        let loader = in_order(numbers_with(5, fails_at_two), 1, num_workers);
         let batches: Vec<_> = loader.epoch(0).unwrap().collect();
         let failed: Vec<_> = batches.iter().map(Result::is_err).collect();
         assert_eq!(failed, [false, false, true, false, false]);
@@ -46,13 +45,7 @@ fn a_batch_that_fails_is_an_error_in_its_place() {
 #[test]
 #[should_panic(expected = "two is too much")]
 fn a_panic_in_a_worker_goes_on_in_the_training_loop() {
-    in_time(|| {
-        let hook = |indices: &[usize]| {
-            assert_ne!(indices[0], 2, "two is too much");
-            Ok(())
-        };
-        collect(&in_order(numbers_with(5, hook), 1, 2))
-    });
+    in_time(|| collect(&in_order(numbers_with(5, panics_at_two), 1, 2)));
 }
 
 #[test]
