@@ -6,13 +6,11 @@ use std::fmt;
 use std::str::FromStr;
 use tch::{Cuda, Device};
 
-/// The devices that share a batch: at least one, all of one kind, all different. PyTorch's
-/// `device_ids`.
+/// The devices that share a batch: at least one, all of one kind, all different. PyTorch's `device_ids`.
 ///
-/// Written as a list, `cuda:0,cuda:1`, in which `cpu:4` is one device, the fifth; `4xcpu` is short
-/// for `cpu:0,cpu:1,cpu:2,cpu:3`, and `cuda` for all GPUs on this host. (An `x`, since some shells
-/// take a star for a pattern of file names.) Devices are printed as a list, which reads back as the
-/// same devices.
+/// Written as a list, `cuda:0,cuda:1`, in which `cpu:4` is one device, the fifth; `4xcpu` is short for
+/// `cpu:0,cpu:1,cpu:2,cpu:3`, and `cuda` for all GPUs on this host. (An `x`, since some shells take a star for a
+/// pattern of file names.) Devices are printed as a list, which reads back as the same devices.
 ///
 /// ```
 /// use tch_parallel::Devices;

@@ -10,8 +10,7 @@ use std::path::PathBuf;
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong, grouped by source. PyTorch raises `ValueError`, `DistBackendError` and,
-/// mostly, `RuntimeError`.
+/// What can go wrong, grouped by source. PyTorch raises `ValueError`, `DistBackendError` and, mostly, `RuntimeError`.
 ///
 /// ```
 /// use tch_parallel::{Devices, Error};
@@ -144,8 +143,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err` in a `Dataset` or another trait that the caller
-    /// implements: wraps any error or text.
+    /// For `map_err` in a `Dataset` or another trait that the caller implements: wraps any error or text.
     pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Error::Other(error.into())
     }

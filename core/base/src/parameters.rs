@@ -5,8 +5,7 @@ use std::collections::{HashMap, HashSet};
 use tch::Tensor;
 use tch::nn::VarStore;
 
-/// The trainable variables, including frozen ones, in the order of registration:
-/// `module.named_parameters()`.
+/// The trainable variables, including frozen ones, in the order of registration: `module.named_parameters()`.
 pub fn named_parameters(vs: &VarStore) -> Vec<(String, Tensor)> {
     let variables = vs.variables();
     // tch knows the order of the trainable variables and the names of all, but not both together.
@@ -22,8 +21,7 @@ pub fn named_parameters(vs: &VarStore) -> Vec<(String, Tensor)> {
         .collect()
 }
 
-/// The variables that are never trained (running statistics, say), in the order of PyTorch's
-/// `module.named_buffers()`.
+/// The variables that are never trained (running statistics, say), in the order of PyTorch's `module.named_buffers()`.
 ///
 /// tch keeps no order of buffers. So a module's buffers come where the module's first parameter
 /// does: a batch norm's in the order in which PyTorch registers them, all others by name. Ranks
@@ -46,8 +44,7 @@ pub fn named_buffers(vs: &VarStore) -> Vec<(String, Tensor)> {
     buffers
 }
 
-/// All variables, in the order of PyTorch's `module.state_dict()`: each module's parameters, then its
-/// buffers.
+/// All variables, in the order of PyTorch's `module.state_dict()`: each module's parameters, then its buffers.
 pub fn named_variables(vs: &VarStore) -> Vec<(String, Tensor)> {
     let parameters = named_parameters(vs);
     let owners = owners(&parameters);

@@ -16,8 +16,7 @@ options! {
         pub momentum: f64 = 0.1,
         /// Whether each channel is then scaled and shifted by a trainable weight and bias.
         pub affine: bool = true,
-        /// Whether to keep running statistics. Without them, evaluation uses its own batch's
-        /// statistics.
+        /// Whether to keep running statistics. Without them, evaluation uses its own batch's statistics.
         pub track_running_stats: bool = true,
     }
 }
@@ -100,9 +99,8 @@ pub fn batch_norm1d<'a>(
 /// ```
 ///
 /// # Panics
-/// In the forward pass, like tch's layers: if the input is not `[N, num_features, H, W]`; and if,
-/// in training or without running statistics, there is only one value per channel, which has no
-/// variance.
+/// In the forward pass, like tch's layers: if the input is not `[N, num_features, H, W]`; and if, in training or
+/// without running statistics, there is only one value per channel, which has no variance.
 pub fn batch_norm2d<'a>(
     path: impl Borrow<Path<'a>>,
     num_features: i64,
@@ -112,8 +110,7 @@ pub fn batch_norm2d<'a>(
     BatchNorm::new(path.borrow(), num_features, options, inputs)
 }
 
-/// `torch.nn.BatchNorm3d(num_features)`: [`batch_norm2d`] for volumes and videos
-/// `[N, num_features, D, H, W]`.
+/// `torch.nn.BatchNorm3d(num_features)`: [`batch_norm2d`] for volumes and videos `[N, num_features, D, H, W]`.
 pub fn batch_norm3d<'a>(
     path: impl Borrow<Path<'a>>,
     num_features: i64,
@@ -124,8 +121,7 @@ pub fn batch_norm3d<'a>(
 }
 
 impl BatchNorm {
-    /// The layer behind all these functions, and behind layers that compute statistics of their
-    /// own.
+    /// The layer behind all these functions, and behind layers that compute statistics of their own.
     pub fn new(
         path: &Path<'_>,
         num_features: i64,

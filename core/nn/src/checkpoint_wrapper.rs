@@ -16,9 +16,8 @@ use tch_parallel_base::{Error, LogicalDevice, Tensors, lock};
 /// for memory. `checkpoint_wrapper(module)`, which calls `torch.utils.checkpoint.checkpoint`. Chen
 /// et al., "Training Deep Nets with Sublinear Memory Cost" (2016).
 ///
-/// Only the block's inputs are kept. The second forward pass runs under the same autocast and draws
-/// the same random numbers as the first, so that gradients have the same bits as without the
-/// wrapper, even with dropout.
+/// Only the block's inputs are kept. The second forward pass runs under the same autocast and draws the same random
+/// numbers as the first, so that gradients have the same bits as without the wrapper, even with dropout.
 ///
 /// This works like PyTorch with `use_reentrant=True`:
 ///
@@ -93,8 +92,7 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
         Ok(outputs)
     }
 
-    /// [`forward`](Self::forward) for use within a forward pass that, like tch's own, returns no
-    /// errors.
+    /// [`forward`](Self::forward) for use within a forward pass that, like tch's own, returns no errors.
     ///
     /// # Panics
     /// If [`forward`](Self::forward) returns an error.
@@ -144,8 +142,7 @@ impl<M> Again<M> {
         })
     }
 
-    /// Runs the forward pass again, then its backward pass. Returns the gradients of the inputs that
-    /// require one.
+    /// Runs the forward pass again, then its backward pass. Returns the gradients of the inputs that require one.
     fn backward<I: Tensors, O: Tensors>(
         &self,
         mut inputs: I,

@@ -84,9 +84,8 @@ pub struct TransformerEncoderLayer {
     options: TransformerEncoderLayerOptions,
 }
 
-/// `torch.nn.TransformerEncoderLayer(d_model, nhead)`: self-attention, then two linear layers, each
-/// half added to its input. Maps `[L, N, d_model]` to the same shape. Vaswani et al., "Attention Is
-/// All You Need" (2017).
+/// `torch.nn.TransformerEncoderLayer(d_model, nhead)`: self-attention, then two linear layers, each half added to its
+/// input. Maps `[L, N, d_model]` to the same shape. Vaswani et al., "Attention Is All You Need" (2017).
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor, nn::{ModuleT, VarStore}};
@@ -129,8 +128,7 @@ impl TransformerEncoderLayer {
     /// The output for `src`, with masks.
     ///
     /// # Panics
-    /// Like tch's layers, if the input or the masks do not fit; if `is_causal` comes without a
-    /// mask.
+    /// Like tch's layers, if the input or the masks do not fit; if `is_causal` comes without a mask.
     pub fn forward(&self, src: &Tensor, masks: EncoderMasks<'_>, train: bool) -> Tensor {
         let EncoderMasks { src_mask, src_key_padding_mask, is_causal } = masks;
         let masks = Masks::new(src_mask, src_key_padding_mask, src.kind());

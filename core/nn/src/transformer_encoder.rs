@@ -20,9 +20,8 @@ pub struct TransformerEncoder {
     pub norm: Option<LayerNorm>,
 }
 
-/// `torch.nn.TransformerEncoder(nn.TransformerEncoderLayer(d_model, nhead), num_layers,
-/// enable_nested_tensor=False)`: layers in turn. As in PyTorch, where they are copies of one, all
-/// have the same initial weights.
+/// `torch.nn.TransformerEncoder(nn.TransformerEncoderLayer(d_model, nhead), num_layers, enable_nested_tensor=False)`:
+/// layers in turn. As in PyTorch, where they are copies of one, all have the same initial weights.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor, nn::VarStore};

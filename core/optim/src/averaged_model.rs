@@ -29,8 +29,7 @@ pub enum Averaging {
     },
 }
 
-/// Keeps a second model's weights at the average of those of a model in training.
-/// `torch.optim.swa_utils.AveragedModel`
+/// Keeps a second model's weights at the average of those of a model in training. `torch.optim.swa_utils.AveragedModel`
 ///
 /// ```
 /// use tch::{Device, nn};
@@ -59,8 +58,7 @@ pub struct AveragedModel {
 }
 
 impl AveragedModel {
-    /// Copies the variables of `model` into those of `averaged`, the store of a model that was
-    /// built in the same way.
+    /// Copies the variables of `model` into those of `averaged`, the store of a model that was built in the same way.
     ///
     /// # Errors
     /// [`Error::Argument`] if the stores have different variables, or for a decay outside 0 to 1.

@@ -54,9 +54,8 @@ pub trait Optimizer: Debug {
         self.param_groups_mut().into_iter().for_each(|group| group.options.set_lr(lr));
     }
 
-    /// Gathers on rank `to` the state that is on other ranks, so that
-    /// [`state_dict`](Self::state_dict) is complete there. A collective. It does nothing for an
-    /// optimizer that has its whole state on every rank.
+    /// Gathers on rank `to` the state that is on other ranks, so that [`state_dict`](Self::state_dict) is complete
+    /// there. A collective. It does nothing for an optimizer that has its whole state on every rank.
     ///
     /// # Errors
     /// [`Error::Collective`] if a rank could not be reached.
@@ -71,8 +70,7 @@ pub trait Optimizer: Debug {
     /// and the next step changes them.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the state on this rank is incomplete, or if JSON cannot represent an
-    /// option.
+    /// [`Error::Argument`] if the state on this rank is incomplete, or if JSON cannot represent an option.
     fn state_dict(&self) -> Result<OptimizerState>;
 
     /// Copies a state that [`state_dict`](Self::state_dict) returned, including the learning rate

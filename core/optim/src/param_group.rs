@@ -8,8 +8,7 @@ use tch::Tensor;
 use tch::nn::VarStore;
 use tch_parallel_base::{lock, parameters::named_parameters};
 
-/// The options that every optimizer has, whatever else it has: schedules set the rate and the
-/// momentum.
+/// The options that every optimizer has, whatever else it has: schedules set the rate and the momentum.
 pub trait GroupOptions: Debug {
     /// The learning rate. `group["lr"]`
     fn lr(&self) -> f64;
@@ -33,20 +32,17 @@ pub trait GroupOptions: Debug {
         false
     }
 
-    /// Whether [`UpdateRule::step`](super::UpdateRule::step) gets all parameters of one kind on one
-    /// device at once, as lists whose operations are PyTorch's `_foreach_*`, instead of one after
-    /// the other. `group["foreach"]`
+    /// Whether [`UpdateRule::step`](super::UpdateRule::step) gets all parameters of one kind on one device at once, as
+    /// lists whose operations are PyTorch's `_foreach_*`, instead of one after the other. `group["foreach"]`
     ///
-    /// With `None`, it gets lists if all of a group's parameters with a gradient are on GPUs. Those
-    /// of a kind of which one has a sparse gradient never come as a list. Unless implemented, it
-    /// gets one parameter after the other.
+    /// With `None`, it gets lists if all of a group's parameters with a gradient are on GPUs. Those of a kind of which
+    /// one has a sparse gradient never come as a list. Unless implemented, it gets one parameter after the other.
     fn foreach(&self) -> Option<bool> {
         Some(false)
     }
 }
 
-/// Parameters and the options with which an optimizer updates them: an entry of
-/// `optimizer.param_groups`.
+/// Parameters and the options with which an optimizer updates them: an entry of `optimizer.param_groups`.
 ///
 /// ```
 /// use tch::{Device, nn::VarStore};
@@ -72,9 +68,8 @@ pub trait GroupOptions: Debug {
 #[derive(Debug)]
 pub struct ParamGroup<O: ?Sized> {
     pub(super) parameters: Vec<Parameter>,
-    /// The learning rate from which every schedule starts: that with which the group was created, or
-    /// the one that OneCycleLR or CyclicLR has put in its place. `None` until the first one starts.
-    /// `group["initial_lr"]`
+    /// The learning rate from which every schedule starts: that with which the group was created, or the one that
+    /// OneCycleLR or CyclicLR has put in its place. `None` until the first one starts. `group["initial_lr"]`
     pub initial_lr: Option<f64>,
     /// The options of all parameters of the group.
     pub options: O,

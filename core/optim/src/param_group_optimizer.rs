@@ -81,8 +81,7 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
     /// An optimizer for one group of parameters; the list may be empty. The state uses their names.
     ///
     /// # Errors
-    /// [`Error::Argument`] for values that PyTorch refuses too, and for a parameter or a name that
-    /// appears twice.
+    /// [`Error::Argument`] for values that PyTorch refuses too, and for a parameter or a name that appears twice.
     pub fn from_named_parameters(parameters: Vec<(String, Tensor)>, options: R) -> Result<Self> {
         Self::from_param_groups([ParamGroup::new(parameters, options)])
     }
@@ -103,8 +102,7 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
         Ok(optimizer)
     }
 
-    /// Adds a group, for example when layers that were frozen start to train:
-    /// `optimizer.add_param_group(group)`.
+    /// Adds a group, for example when layers that were frozen start to train: `optimizer.add_param_group(group)`.
     ///
     /// # Errors
     /// [`Error::Argument`] for values that PyTorch refuses too, and for a parameter or a name that
@@ -131,8 +129,7 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
         Ok(())
     }
 
-    /// The groups with all their options. [`Optimizer::param_groups`] returns them without the type
-    /// of the options.
+    /// The groups with all their options. [`Optimizer::param_groups`] returns them without the type of the options.
     pub fn param_groups(&self) -> &[ParamGroup<R>] {
         &self.groups
     }
@@ -152,8 +149,7 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
         others.for_each(|parameter| parameter.state = ParameterState::default());
     }
 
-    /// Makes a step with the parameters whose names are chosen, for an optimizer that shares its
-    /// parameters out.
+    /// Makes a step with the parameters whose names are chosen, for an optimizer that shares its parameters out.
     pub fn step_where(&mut self, is_chosen: impl Fn(&str) -> bool) -> Result<()> {
         // First, so that a gradient that is refused changes nothing.
         for ParamGroup { parameters, options, .. } in &self.groups {

@@ -81,13 +81,11 @@ pub trait UpdateRule: GroupOptions + Clone + Serialize + DeserializeOwned + 'sta
     /// Updates parameters by their gradients, without a graph.
     ///
     /// # Errors
-    /// [`Error::Tensor`](crate::Error::Tensor) if an operation fails; parameters may already have
-    /// changed.
+    /// [`Error::Tensor`](crate::Error::Tensor) if an operation fails; parameters may already have changed.
     fn step(&self, step: Step<'_>) -> Result<()>;
 }
 
-/// The layouts of gradients that an optimizer supports. An embedding with `sparse` has sparse
-/// gradients.
+/// The layouts of gradients that an optimizer supports. An embedding with `sparse` has sparse gradients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GradientLayout {
     /// Gradients with a value for every element.

@@ -3,8 +3,7 @@
 use super::storage_kind;
 use tch::Kind;
 
-/// The objects of a pickle, which refer to each other by position: however deep they are nested,
-/// nothing recurs.
+/// The objects of a pickle, which refer to each other by position: however deep they are nested, nothing recurs.
 #[derive(Debug)]
 pub(super) struct Objects {
     pub(super) all: Vec<Object>,

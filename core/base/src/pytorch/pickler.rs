@@ -24,8 +24,7 @@ impl Pickler {
         self.string(text);
     }
 
-    /// An entry whose value is a contiguous tensor that has the storage `key`, of this type, to
-    /// itself.
+    /// An entry whose value is a contiguous tensor that has the storage `key`, of this type, to itself.
     pub(super) fn tensor(&mut self, name: &str, storage: &str, key: &str, size: &[i64]) {
         self.string(name);
         self.global("torch._utils", "_rebuild_tensor_v2");

@@ -8,8 +8,7 @@ use tch::nn::{Linear, ModuleT};
 use tch::{Kind, Tensor};
 
 impl MultiheadAttention {
-    /// The outputs, of the query's shape, and the weights, `[N, L, S]` or, for each head, `[N,
-    /// num_heads, L, S]`.
+    /// The outputs, of the query's shape, and the weights, `[N, L, S]` or, for each head, `[N, num_heads, L, S]`.
     ///
     /// The query is `[L, N, embed_dim]`, the key `[S, N, kdim]` and the value `[S, N, vdim]`, or
     /// these without N. If they are the same tensor, one product projects all three, as in PyTorch.

@@ -76,8 +76,7 @@ impl Schedule for SequentialLr {
     }
 }
 
-/// Several schedules at once: each changes the rate that the one before it has set.
-/// `ChainedScheduler(schedulers)`
+/// Several schedules at once: each changes the rate that the one before it has set. `ChainedScheduler(schedulers)`
 ///
 /// ```
 /// use tch_parallel::optim::lr_scheduler::{

@@ -1,5 +1,4 @@
-//! What a schedule sees and sets of a parameter group, and settings that may differ from group to
-//! group.
+//! What a schedule sees and sets of a parameter group, and settings that may differ from group to group.
 
 use crate::Optimizer;
 use crate::Result;

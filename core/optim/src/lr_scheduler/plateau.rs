@@ -50,8 +50,7 @@ pub enum ThresholdMode {
     Abs,
 }
 
-/// Reduces the learning rate when a metric has stopped improving.
-/// `torch.optim.lr_scheduler.ReduceLROnPlateau`
+/// Reduces the learning rate when a metric has stopped improving. `torch.optim.lr_scheduler.ReduceLROnPlateau`
 ///
 /// With several ranks, the metric must be the same on all of them. Otherwise some reduce their rate
 /// before others, and their weights drift apart, although all apply the same gradients. So reduce
