@@ -3,10 +3,7 @@
 use crate::{Error, Result};
 use c10d_sys::device;
 use c10d_sys::memory::{self, CPU_DEVICES};
-use std::fmt;
-use std::marker::PhantomData;
-use std::num::IntErrorKind;
-use std::str::FromStr;
+use std::{fmt, marker::PhantomData, num::IntErrorKind, str::FromStr};
 use tch::{Cuda, Device, Tensor};
 
 /// Whether this program was built with the feature `cuda`; a GPU need not be there. `torch.backends.cuda.is_built`

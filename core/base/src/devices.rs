@@ -2,8 +2,7 @@
 
 use crate::device::{kind, named, number};
 use crate::{Error, LogicalDevice, Result};
-use std::fmt;
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 use tch::{Cuda, Device};
 
 /// The devices that share a batch: at least one, all of one kind, all different. PyTorch's `device_ids`.

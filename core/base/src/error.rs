@@ -4,8 +4,7 @@
 //! ranks also name the rank and the operation.
 
 use crate::LogicalDevice;
-use std::fmt;
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -2,8 +2,7 @@
 
 use c10d_sys::tensor::identity;
 use std::collections::{HashMap, HashSet};
-use tch::Tensor;
-use tch::nn::VarStore;
+use tch::{Tensor, nn::VarStore};
 
 /// The trainable variables, including frozen ones, in the order of registration: `module.named_parameters()`.
 pub fn named_parameters(vs: &VarStore) -> Vec<(String, Tensor)> {

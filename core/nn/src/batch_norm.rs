@@ -1,7 +1,6 @@
 //! Channels of mean 0 and variance 1: `torch.nn.BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`.
 
-use std::borrow::Borrow;
-use std::ops::RangeInclusive;
+use std::{borrow::Borrow, ops::RangeInclusive};
 use tch::nn::{Init, ModuleT, Path};
 use tch::{Kind, TchError, Tensor};
 use tch_parallel_base::options;
@@ -198,8 +197,7 @@ impl ModuleT for BatchNorm {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::Device;
-    use tch::nn::VarStore;
+    use tch::{Device, nn::VarStore};
 
     /// Two channels: 1, 3 and 10, 30.
     fn images() -> Tensor {

@@ -3,14 +3,11 @@
 use crate::Result;
 use c10d_sys::autograd::{GraphEnd, ThreadState, backward, hook_gradients};
 use c10d_sys::random::{rng_state, set_rng_state};
-use c10d_sys::storage::version;
-use c10d_sys::tensor::grad_enabled;
+use c10d_sys::{storage::version, tensor::grad_enabled};
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use tch::nn::ModuleT;
-use tch::{Tensor, no_grad};
-use tch_parallel_base::random::drawing_nothing;
-use tch_parallel_base::{Error, LogicalDevice, Tensors, lock};
+use tch::{Tensor, nn::ModuleT, no_grad};
+use tch_parallel_base::{Error, LogicalDevice, Tensors, lock, random::drawing_nothing};
 
 /// Recomputes a block's activations in the backward pass instead of keeping them, which trades time
 /// for memory. `checkpoint_wrapper(module)`, which calls `torch.utils.checkpoint.checkpoint`. Chen

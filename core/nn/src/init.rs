@@ -247,7 +247,7 @@ pub fn sparse_(tensor: &Tensor, sparsity: f64, std: f64) {
 }
 
 /// How `reset_parameters` of linear layers and convolutions draws a weight:
-/// `nn.init.kaiming_uniform_(weight, a=sqrt(5))`. The bound is 1/sqrt(fan_in), in PyTorch's steps, to round the same way.
+/// `nn.init.kaiming_uniform_(weight, a=sqrt(5))`. The bound is 1/sqrt(fan_in), in PyTorch's steps, to round alike.
 pub(super) fn default_weight(fan_in: i64) -> Init {
     uniform(3f64.sqrt() * kaiming_std(fan_in, Nonlinearity::LeakyRelu(5f64.sqrt())))
 }

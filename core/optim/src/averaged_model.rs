@@ -3,8 +3,7 @@
 use super::tensor_list::{TensorList, by_device_and_kind};
 use crate::{Error, Result};
 use c10d_sys::arithmetic::mul_number_;
-use tch::nn::VarStore;
-use tch::{Kind, TchError, Tensor, no_grad};
+use tch::{Kind, TchError, Tensor, nn::VarStore, no_grad};
 use tch_parallel_base::parameters::{named_buffers, named_parameters};
 
 /// PyTorch's keyword arguments of `AveragedModel`, with its defaults.

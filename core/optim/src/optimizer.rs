@@ -5,8 +5,7 @@ use super::update_rule::UpdateRule;
 use crate::{Error, Result};
 use c10d_sys::tensor::clear_grad;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
-use std::fmt::Debug;
+use std::{collections::BTreeSet, fmt::Debug};
 use tch::Tensor;
 
 /// Updates parameters by their gradients: `torch.optim.Optimizer`.

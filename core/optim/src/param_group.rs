@@ -2,10 +2,8 @@
 
 use super::parameter_state::ParameterState;
 use crate::{Error, Result};
-use std::collections::BTreeMap;
-use std::fmt::Debug;
-use tch::Tensor;
-use tch::nn::VarStore;
+use std::{collections::BTreeMap, fmt::Debug};
+use tch::{Tensor, nn::VarStore};
 use tch_parallel_base::{lock, parameters::named_parameters};
 
 /// The options that every optimizer has, whatever else it has: schedules set the rate and the momentum.

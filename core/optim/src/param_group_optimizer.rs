@@ -2,15 +2,13 @@
 
 use super::optimizer::{Optimizer, OptimizerState, ParamGroupState};
 use super::param_group::{GroupOptions, ParamGroup, Parameter, groups_of_store};
-use super::parameter_state::ParameterState;
-use super::step::Step;
 use super::tensor_list::{TensorList, by_device_and_kind};
 use super::update_rule::{GradientLayout, UpdateRule};
+use super::{parameter_state::ParameterState, step::Step};
 use crate::{Error, Result};
 use c10d_sys::tensor::identity;
 use std::collections::{BTreeMap, HashSet};
-use tch::nn::VarStore;
-use tch::{Tensor, no_grad};
+use tch::{Tensor, nn::VarStore, no_grad};
 
 /// Updates groups of parameters, each with options of its own: what [`Sgd`](super::Sgd),
 /// [`Adam`](super::Adam) and the other optimizers have in common.

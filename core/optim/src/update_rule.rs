@@ -1,11 +1,8 @@
 //! What distinguishes one optimizer from another.
 
-use super::param_group::GroupOptions;
-use super::parameter_state::StateShape;
-use super::step::Step;
+use super::{param_group::GroupOptions, parameter_state::StateShape, step::Step};
 use crate::Result;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
 /// The options of an optimizer, and how they change a parameter by its gradient.
 ///

@@ -2,8 +2,7 @@
 //! (`get_lr` of PyTorch's schedulers).
 
 use super::group::GroupRates;
-use crate::Result;
-use crate::check::check;
+use crate::{Result, check::check};
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 

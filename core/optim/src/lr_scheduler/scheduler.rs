@@ -1,12 +1,9 @@
 //! Applies a schedule to an optimizer: PyTorch's base class `LRScheduler`.
 
-use super::combined::start;
-use super::group::GroupRates;
 use super::schedule::{Epoch, Schedule, check_factor};
 use super::state::{LrSchedulerState, Scheduler};
-use super::warm_restarts::CosineAnnealingWarmRestarts;
-use crate::Optimizer;
-use crate::{Error, Result};
+use super::{combined::start, group::GroupRates, warm_restarts::CosineAnnealingWarmRestarts};
+use crate::{Error, Optimizer, Result};
 use serde::{Deserialize, Serialize};
 
 /// A schedule, how far it is, and the learning rates that it has set. PyTorch's base class

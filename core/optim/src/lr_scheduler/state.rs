@@ -1,8 +1,7 @@
 //! What all schedulers have in common, and the state that is saved.
 
 use crate::{Error, Result};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::fmt::Debug;
 

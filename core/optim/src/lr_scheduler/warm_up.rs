@@ -2,8 +2,7 @@
 
 use super::group::GroupRates;
 use super::schedule::{Epoch, Schedule, check_fraction, check_length};
-use crate::Result;
-use crate::check::check;
+use crate::{Result, check::check};
 use tch_parallel_base::options;
 
 options! {
