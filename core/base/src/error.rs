@@ -178,11 +178,8 @@ impl Error {
         found: impl fmt::Display,
         expected: impl fmt::Display,
     ) -> Self {
-        Error::Format {
-            path: path.into(),
-            found: found.to_string(),
-            expected: expected.to_string(),
-        }
+        let (found, expected) = (found.to_string(), expected.to_string());
+        Error::Format { path: path.into(), found, expected }
     }
 
     /// The rank that reports the error, if it is one between ranks.

@@ -68,12 +68,11 @@ pub fn keep_freed_memory() {
 }
 
 fn bytes(device: LogicalDevice) -> Result<Bytes> {
-    match device.check()? {
+    let bytes = match device.check()? {
         LogicalDevice::Cpu(index) => Ok(memory::cpu_bytes(index)),
-        LogicalDevice::Cuda(index) => {
-            memory::cuda_bytes(index).map_err(Error::engine("memory_allocated"))
-        }
-    }
+        LogicalDevice::Cuda(index) => memory::cuda_bytes(index),
+    };
+    bytes.map_err(Error::engine("memory_allocated"))
 }
 
 #[cfg(test)]

@@ -163,11 +163,6 @@ pub fn conversion(python: &str) -> String {
 }
 
 fn damaged<E: Display>(path: &Path) -> impl FnOnce(E) -> Error {
-    move |error| {
-        Error::format(
-            path,
-            format!("not a complete PyTorch file ({error})"),
-            "a file that `save` or torch.save has written completely",
-        )
-    }
+    let expected = "a file that `save` or torch.save has written completely";
+    move |error| Error::format(path, format!("not a complete PyTorch file ({error})"), expected)
 }

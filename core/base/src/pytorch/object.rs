@@ -65,13 +65,12 @@ impl Objects {
 
 /// The global of this name, if state dicts have it.
 pub(super) fn global(module: &str, name: &str) -> Option<Object> {
-    match (module, name) {
-        ("collections", "OrderedDict") => Some(Object::Function(Function::OrderedDict)),
-        ("torch._utils", "_rebuild_tensor_v2") => Some(Object::Function(Function::RebuildTensor)),
-        ("torch._utils", "_rebuild_parameter") => {
-            Some(Object::Function(Function::RebuildParameter))
-        }
-        ("torch", name) => storage_kind(name).map(Object::StorageType),
-        _ => None,
-    }
+    let function = match (module, name) {
+        ("collections", "OrderedDict") => Function::OrderedDict,
+        ("torch._utils", "_rebuild_tensor_v2") => Function::RebuildTensor,
+        ("torch._utils", "_rebuild_parameter") => Function::RebuildParameter,
+        ("torch", name) => return storage_kind(name).map(Object::StorageType),
+        _ => return None,
+    };
+    Some(Object::Function(function))
 }

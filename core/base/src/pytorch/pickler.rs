@@ -74,14 +74,8 @@ impl Pickler {
 
     fn int(&mut self, number: i64) {
         match i32::try_from(number) {
-            Ok(number) => {
-                self.0.push(op::BININT);
-                self.0.extend(number.to_le_bytes());
-            }
-            Err(_) => {
-                self.0.extend([op::LONG1, 8]);
-                self.0.extend(number.to_le_bytes());
-            }
+            Ok(number) => self.0.extend([&[op::BININT][..], &number.to_le_bytes()].concat()),
+            Err(_) => self.0.extend([&[op::LONG1, 8][..], &number.to_le_bytes()].concat()),
         }
     }
 }
