@@ -187,10 +187,7 @@ impl ModuleT for BatchNorm {
             "with statistics of its batch {layer} needs more than one value per channel, but got \
              {size:?}"
         );
-        match self.normalize(xs, train) {
-            Ok(output) => output,
-            Err(error) => panic!("{error}"),
-        }
+        self.normalize(xs, train).unwrap_or_else(|error| panic!("{error}"))
     }
 }
 

@@ -167,10 +167,8 @@ impl Weights {
         let init = default_bias(hidden_size);
         let mut flat = Vec::new();
         for layer in 0..options.num_layers {
-            let inputs = match layer {
-                0 => input_size,
-                _ => hidden_size * directions.len() as i64,
-            };
+            let inputs =
+                if layer == 0 { input_size } else { hidden_size * directions.len() as i64 };
             for direction in directions {
                 let mut add = |name, shape: &[i64]| {
                     flat.push(path.var(&format!("{name}_l{layer}{direction}"), shape, init));
