@@ -72,18 +72,14 @@ impl AveragedModel {
         {
             return Err(Error::argument("decay", decay, "from 0 to 1"));
         }
-        let mut pairs = pairs(named_parameters(averaged), named_parameters(model))?;
-        let buffers = self::pairs(named_buffers(averaged), named_buffers(model))?;
-        copy(&pairs)?;
-        copy(&buffers)?;
-        let copied = match use_buffers {
-            true => {
-                pairs.extend(buffers);
-                Vec::new()
-            }
-            false => buffers,
-        };
-        Ok(AveragedModel { averaging, averaged: pairs, copied, n_averaged: 0 })
+        let mut weights = pairs(named_parameters(averaged), named_parameters(model))?;
+        let mut copied = pairs(named_buffers(averaged), named_buffers(model))?;
+        copy(&weights)?;
+        copy(&copied)?;
+        if use_buffers {
+            weights.append(&mut copied);
+        }
+        Ok(AveragedModel { averaging, averaged: weights, copied, n_averaged: 0 })
     }
 
     /// Adds the model's current weights to the average. The first call copies them. `update_parameters(model)`

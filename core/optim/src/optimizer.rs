@@ -5,6 +5,7 @@ use super::update_rule::UpdateRule;
 use crate::{Error, Result};
 use c10d_sys::tensor::clear_grad;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::{collections::BTreeSet, fmt::Debug};
 use tch::Tensor;
 
@@ -152,7 +153,7 @@ pub struct ParamGroupState {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_lr: Option<f64>,
     /// The options, with the current learning rate.
-    pub options: serde_json::Value,
+    pub options: Value,
 }
 
 impl OptimizerState {
@@ -185,10 +186,7 @@ impl ParamGroupState {
         };
         let options = serde_json::to_value(&group.options).map_err(|error| refused(&error))?;
         // Infinity and NaN would become null, which cannot be loaded again.
-        let lost = |options: &serde_json::Map<_, serde_json::Value>| {
-            options.values().any(serde_json::Value::is_null)
-        };
-        if options.as_object().is_some_and(lost) {
+        if options.as_object().is_some_and(|options| options.values().any(Value::is_null)) {
             return Err(refused(&options));
         }
         let param_names = group.names().into_iter().map(str::to_owned).collect();

@@ -274,9 +274,8 @@ impl<R: UpdateRule> Optimizer for ParamGroupOptimizer<R> {
         for (parameter, state) in self.parameters_mut().zip(states) {
             parameter.state = state;
         }
-        for ((group, options), saved) in
-            self.groups.iter_mut().zip(options).zip(&state.param_groups)
-        {
+        let groups = self.groups.iter_mut().zip(options).zip(&state.param_groups);
+        for ((group, options), saved) in groups {
             group.options = options;
             group.initial_lr = saved.initial_lr;
         }
