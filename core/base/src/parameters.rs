@@ -10,14 +10,12 @@ pub fn named_parameters(vs: &VarStore) -> Vec<(String, Tensor)> {
     // tch knows the order of the trainable variables and the names of all, but not both together.
     let names: HashMap<usize, &String> =
         variables.iter().map(|(name, variable)| (identity(variable), name)).collect();
-    vs.trainable_variables()
-        .into_iter()
-        .map(|parameter| {
-            let name = names.get(&identity(&parameter)).map(|name| name.to_string());
-            // A variable that was replaced in the store by another with its name has none.
-            (name.unwrap_or_else(|| "(unnamed)".into()), parameter)
-        })
-        .collect()
+    let named = |parameter: Tensor| {
+        // A variable that was replaced in the store by another with its name has none.
+        let name = names.get(&identity(&parameter)).map_or("(unnamed)", |name| name.as_str());
+        (name.to_owned(), parameter)
+    };
+    vs.trainable_variables().into_iter().map(named).collect()
 }
 
 /// The variables that are never trained (running statistics, say), in the order of PyTorch's `module.named_buffers()`.
@@ -29,11 +27,8 @@ pub fn named_buffers(vs: &VarStore) -> Vec<(String, Tensor)> {
     let parameters = named_parameters(vs);
     let owners = owners(&parameters);
     let trainable: HashSet<_> = parameters.iter().map(|(_, tensor)| identity(tensor)).collect();
-    let mut buffers: Vec<_> = vs
-        .variables()
-        .into_iter()
-        .filter(|(_, variable)| !trainable.contains(&identity(variable)))
-        .collect();
+    let mut buffers: Vec<_> = vs.variables().into_iter().collect();
+    buffers.retain(|(_, variable)| !trainable.contains(&identity(variable)));
     buffers.sort_by_cached_key(|(name, _)| {
         let (owner, own) = split(name);
         let position = owners.get(owner).copied().unwrap_or(usize::MAX);
@@ -47,15 +42,12 @@ pub fn named_buffers(vs: &VarStore) -> Vec<(String, Tensor)> {
 pub fn named_variables(vs: &VarStore) -> Vec<(String, Tensor)> {
     let parameters = named_parameters(vs);
     let owners = owners(&parameters);
-    let all = parameters
-        .iter()
-        .chain(&named_buffers(vs))
-        .enumerate()
-        .map(|(place, (name, _))| (name.clone(), place))
-        .collect::<HashMap<_, _>>();
+    let buffers = named_buffers(vs);
+    let names = parameters.iter().chain(&buffers).map(|(name, _)| name);
+    let places: HashMap<&String, usize> = names.zip(0..).collect();
     let mut variables: Vec<_> = vs.variables().into_iter().collect();
     variables.sort_by_cached_key(|(name, _)| {
-        (owners.get(split(name).0).copied().unwrap_or(usize::MAX), all.get(name).copied())
+        (owners.get(split(name).0).copied().unwrap_or(usize::MAX), places.get(name).copied())
     });
     variables
 }

@@ -7,6 +7,7 @@ use c10d_sys::{storage::version, tensor::grad_enabled};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use tch::{Tensor, nn::ModuleT, no_grad};
+use tch_parallel_base::tensors::{fill, list};
 use tch_parallel_base::{Error, LogicalDevice, Tensors, lock, random::drawing_nothing};
 
 /// Recomputes a block's activations in the backward pass instead of keeping them, which trades time
@@ -64,12 +65,10 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
         if !grad_enabled() {
             return Ok(f(&lock(&self.module), inputs));
         }
-        let mut sources = Vec::new();
-        inputs.visit(&mut |input| sources.push(input.shallow_clone()));
+        let mut sources = list(&inputs);
         let again = Again::new(&self.module, &mut inputs)?;
-        let mut outputs = no_grad(|| f(&lock(&self.module), inputs.shallow_clone()));
-        let mut results = Vec::new();
-        outputs.visit(&mut |output| results.push(output.shallow_clone()));
+        let outputs = no_grad(|| f(&lock(&self.module), inputs.shallow_clone()));
+        let mut results = list(&outputs);
         sources.retain(Tensor::requires_grad);
         if sources.is_empty() {
             // Without an input in the graph, the backward pass would not reach the parameters.
@@ -80,13 +79,7 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
             again.backward(inputs.shallow_clone(), &f, gradients)
         })
         .map_err(Error::engine("checkpoint"))?;
-        let mut hooked = results.into_iter();
-        outputs.visit(&mut |output| {
-            if let Some(hooked) = hooked.next() {
-                *output = hooked;
-            }
-        });
-        Ok(outputs)
+        Ok(fill(&outputs, results))
     }
 
     /// [`forward`](Self::forward) for use within a forward pass that, like tch's own, returns no errors.
@@ -157,9 +150,8 @@ impl<M> Again<M> {
             }
         });
         if changed {
-            return Err(
-                "an input of a CheckpointWrapper was modified by an inplace operation".into()
-            );
+            let what = "an input of a CheckpointWrapper was modified by an inplace operation";
+            return Err(what.into());
         }
         let run = || {
             for (generator, state) in &self.generators {
@@ -169,18 +161,15 @@ impl<M> Again<M> {
         };
         let outputs = drawing_nothing(self.device, run).map_err(|error| error.to_string())?;
         let (mut ends, mut known, mut gradients) = (Vec::new(), Vec::new(), gradients.into_iter());
-        let mut failure = None;
-        outputs?.visit(&mut |output| match gradients.next().flatten() {
-            Some(gradient) if output.requires_grad() => match GraphEnd::of(output) {
-                Ok(end) => {
-                    ends.push(end);
-                    known.push(gradient);
-                }
-                Err(error) => failure = Some(error),
-            },
-            _ => {}
+        outputs?.visit(&mut |output| {
+            if let Some(gradient) = gradients.next().flatten()
+                && output.requires_grad()
+            {
+                ends.push(GraphEnd::of(output));
+                known.push(gradient);
+            }
         });
-        failure.map_or(Ok(()), Err)?;
+        let ends = ends.into_iter().collect::<Result<Vec<_>, _>>()?;
         backward(&ends.iter().collect::<Vec<_>>(), known, false)?;
         Ok(leaves.iter().map(Tensor::grad).map(|it| it.defined().then_some(it)).collect())
     }

@@ -84,10 +84,9 @@ pub(super) struct Parameter {
 impl<O> ParamGroup<O> {
     /// A group of these parameters, which may be none. The optimizer's state uses their names.
     pub fn new(parameters: Vec<(String, Tensor)>, options: O) -> Self {
-        let parameters = parameters
-            .into_iter()
-            .map(|(name, tensor)| Parameter { name, tensor, state: ParameterState::default() })
-            .collect();
+        let parameter =
+            |(name, tensor)| Parameter { name, tensor, state: ParameterState::default() };
+        let parameters = parameters.into_iter().map(parameter).collect();
         ParamGroup { parameters, initial_lr: None, options }
     }
 }
@@ -107,10 +106,8 @@ impl<O: ?Sized> ParamGroup<O> {
 /// The trainable variables of a store by the number of their group
 /// ([`Path::set_group`](tch::nn::Path::set_group)), which is 0 unless set. There must be one.
 pub(super) fn groups_of_store(vs: &VarStore) -> Result<BTreeMap<usize, Vec<(String, Tensor)>>> {
-    let numbers: Vec<_> = {
-        let variables = lock(&vs.variables_);
-        variables.trainable_variables.iter().map(|variable| variable.group).collect()
-    };
+    let numbers: Vec<_> =
+        lock(&vs.variables_).trainable_variables.iter().map(|variable| variable.group).collect();
     let mut groups = BTreeMap::<_, Vec<_>>::new();
     for (number, parameter) in numbers.into_iter().zip(named_parameters(vs)) {
         groups.entry(number).or_default().push(parameter);

@@ -236,18 +236,16 @@ impl<R: UpdateRule> Optimizer for ParamGroupOptimizer<R> {
     /// The tensors are those that the optimizer keeps for each parameter that has made a step,
     /// named `PARAMETER.NAME` with PyTorch's names.
     fn state_dict(&self) -> Result<OptimizerState> {
-        let groups = self.groups.iter().map(ParamGroupState::new).collect::<Result<_>>()?;
-        let tensors = self.groups.iter().flat_map(|group| {
+        let param_groups = self.groups.iter().map(ParamGroupState::new).collect::<Result<_>>()?;
+        let mut tensors = Vec::new();
+        for group in &self.groups {
             let layout = group.options.state_layout();
-            let named =
-                move |parameter: &Parameter| parameter.state.named(&parameter.name, &layout);
-            group.parameters.iter().flat_map(named)
-        });
-        Ok(OptimizerState {
-            optimizer: self.groups[0].options.name().into(),
-            param_groups: groups,
-            tensors: tensors.collect(),
-        })
+            for Parameter { name, state, .. } in &group.parameters {
+                tensors.extend(state.named(name, &layout));
+            }
+        }
+        let optimizer = self.groups[0].options.name().into();
+        Ok(OptimizerState { optimizer, param_groups, tensors })
     }
 
     fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()> {
