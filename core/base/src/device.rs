@@ -3,14 +3,10 @@
 use crate::{Error, Result};
 use c10d_sys::device;
 use c10d_sys::memory::{self, CPU_DEVICES};
-use std::fmt;
-use std::marker::PhantomData;
-use std::num::IntErrorKind;
-use std::str::FromStr;
+use std::{fmt, marker::PhantomData, num::IntErrorKind, str::FromStr};
 use tch::{Cuda, Device, Tensor};
 
-/// Whether this program was built with the feature `cuda`; a GPU need not be there.
-/// `torch.backends.cuda.is_built`
+/// Whether this program was built with the feature `cuda`; a GPU need not be there. `torch.backends.cuda.is_built`
 pub const fn cuda_is_built() -> bool {
     cfg!(feature = "cuda")
 }
@@ -27,10 +23,9 @@ pub fn no_gpu() -> &'static str {
 
 /// A GPU, or a logical device: a part of the CPU with its own count of memory.
 ///
-/// Logical devices show data parallelism without a GPU. Each replica runs on its own thread, and
-/// that thread's allocations belong to its device ([`guard`](Self::guard)). A tensor that moves
-/// from one logical device to another is copied, as between GPUs. PyTorch's counterpart is
-/// `torch.device`, which has only one CPU.
+/// Logical devices show data parallelism without a GPU. Each replica runs on its own thread, and that thread's
+/// allocations belong to its device ([`guard`](Self::guard)). A tensor that moves from one logical device to another is
+/// copied, as between GPUs. PyTorch's counterpart is `torch.device`, which has only one CPU.
 ///
 /// ```
 /// use tch::{Tensor, kind::FLOAT_CPU};

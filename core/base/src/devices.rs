@@ -2,17 +2,14 @@
 
 use crate::device::{kind, named, number};
 use crate::{Error, LogicalDevice, Result};
-use std::fmt;
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 use tch::{Cuda, Device};
 
-/// The devices that share a batch: at least one, all of one kind, all different. PyTorch's
-/// `device_ids`.
+/// The devices that share a batch: at least one, all of one kind, all different. PyTorch's `device_ids`.
 ///
-/// Written as a list, `cuda:0,cuda:1`, in which `cpu:4` is one device, the fifth; `4xcpu` is short
-/// for `cpu:0,cpu:1,cpu:2,cpu:3`, and `cuda` for all GPUs on this host. (An `x`, since some shells
-/// take a star for a pattern of file names.) Devices are printed as a list, which reads back as the
-/// same devices.
+/// Written as a list, `cuda:0,cuda:1`, in which `cpu:4` is one device, the fifth; `4xcpu` is short for
+/// `cpu:0,cpu:1,cpu:2,cpu:3`, and `cuda` for all GPUs on this host. (An `x`, since some shells take a star for a
+/// pattern of file names.) Devices are printed as a list, which reads back as the same devices.
 ///
 /// ```
 /// use tch_parallel::Devices;
@@ -34,27 +31,17 @@ impl Devices {
     /// and for a mixture of CPUs and GPUs.
     pub fn new(devices: impl IntoIterator<Item = LogicalDevice>) -> Result<Self> {
         let devices: Vec<_> = devices.into_iter().collect();
+        let refused = |found: &str, expected| Err(Error::argument("devices", found, expected));
         let Some(first) = devices.first() else {
-            return Err(Error::argument(
-                "devices",
-                "empty",
-                "at least one device, such as 2xcpu or cuda:0,cuda:1",
-            ));
+            return refused("empty", "at least one device, such as 2xcpu or cuda:0,cuda:1");
         };
         for (position, device) in devices.iter().enumerate() {
             if devices[..position].contains(device) {
-                return Err(Error::argument(
-                    "devices",
-                    format!("a list with {device} twice"),
-                    "a list of different devices: replicas that share one gain nothing",
-                ));
+                let expected = "a list of different devices: replicas that share one gain nothing";
+                return refused(&format!("a list with {device} twice"), expected);
             }
             if Device::from(*device).is_cuda() != Device::from(*first).is_cuda() {
-                return Err(Error::argument(
-                    "devices",
-                    format!("a list with {first} and {device}"),
-                    "all of one kind",
-                ));
+                return refused(&format!("a list with {first} and {device}"), "all of one kind");
             }
         }
         for device in &devices {
@@ -99,11 +86,8 @@ impl Devices {
     /// [`Error::Argument`] for an index beyond the end.
     pub fn get(&self, position: usize) -> Result<LogicalDevice> {
         self.0.get(position).copied().ok_or_else(|| {
-            Error::argument(
-                "device number",
-                position,
-                format!("below {}, the number of devices in {self}", self.len()),
-            )
+            let expected = format!("below {}, the number of devices in {self}", self.len());
+            Error::argument("device number", position, expected)
         })
     }
 

@@ -4,14 +4,12 @@
 //! ranks also name the rank and the operation.
 
 use crate::LogicalDevice;
-use std::fmt;
-use std::path::PathBuf;
+use std::{fmt, path::PathBuf};
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong, grouped by source. PyTorch raises `ValueError`, `DistBackendError` and,
-/// mostly, `RuntimeError`.
+/// What can go wrong, grouped by source. PyTorch raises `ValueError`, `DistBackendError` and, mostly, `RuntimeError`.
 ///
 /// ```
 /// use tch_parallel::{Devices, Error};
@@ -144,8 +142,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err` in a `Dataset` or another trait that the caller
-    /// implements: wraps any error or text.
+    /// For `map_err` in a `Dataset` or another trait that the caller implements: wraps any error or text.
     pub fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Error::Other(error.into())
     }
@@ -181,11 +178,8 @@ impl Error {
         found: impl fmt::Display,
         expected: impl fmt::Display,
     ) -> Self {
-        Error::Format {
-            path: path.into(),
-            found: found.to_string(),
-            expected: expected.to_string(),
-        }
+        let (found, expected) = (found.to_string(), expected.to_string());
+        Error::Format { path: path.into(), found, expected }
     }
 
     /// The rank that reports the error, if it is one between ranks.

@@ -67,8 +67,7 @@ impl Event {
 
     /// Waits until the device has come this far.
     ///
-    /// In a trace of `profiler`, this is a range `wait for the device`, on the
-    /// CPU as well.
+    /// In a trace of `profiler`, this is a range `wait for the device`, on the CPU as well.
     ///
     /// # Errors
     /// [`Error::Tensor`] if the device's work has failed.

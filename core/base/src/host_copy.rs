@@ -5,11 +5,10 @@ use tch::{Device, Tensor};
 
 /// A tensor on its way to the host: `tensor.to("cpu", non_blocking=True)` with an event behind it.
 ///
-/// Reading a number from a GPU, as `loss.item()` does, makes the host wait until the GPU has done
-/// everything that was queued before; meanwhile nothing new is queued, and then the GPU waits for
-/// the host. A copy into page-locked memory is queued like other work, and the number is read when
-/// the copy is done. As PyTorch's tutorial on `pin_memory()` and `non_blocking` says, the copy must
-/// not be read earlier, so only [`wait`](Self::wait) gives it out.
+/// Reading a number from a GPU, as `loss.item()` does, makes the host wait until the GPU has done everything that was
+/// queued before; meanwhile nothing new is queued, and then the GPU waits for the host. A copy into page-locked memory
+/// is queued like other work, and the number is read when the copy is done. As PyTorch's tutorial on `pin_memory()` and
+/// `non_blocking` says, the copy must not be read earlier, so only [`wait`](Self::wait) gives it out.
 ///
 /// On the CPU the copy is complete at once.
 ///
@@ -46,8 +45,7 @@ impl HostCopy {
         Ok(HostCopy { copy, arrival: Event::with_timing(tensor.device(), timing)? })
     }
 
-    /// When the copy is complete. On a GPU this event has no
-    /// [`elapsed_time`](Event::elapsed_time).
+    /// When the copy is complete. On a GPU this event has no [`elapsed_time`](Event::elapsed_time).
     pub fn arrival(&self) -> &Event {
         &self.arrival
     }

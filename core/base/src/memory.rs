@@ -1,10 +1,9 @@
 //! Live and peak bytes on a device, with the names of `torch.cuda`.
 //!
-//! A GPU's numbers come from PyTorch's caching allocator. A logical device's are exact: every block
-//! of CPU memory is counted on the device of the thread that allocates it
-//! ([`LogicalDevice::guard`]), and subtracted there, whichever thread frees it. What a loader's
-//! workers hold is counted on none. OpenMP threads are on `cpu:0`, so a kernel's allocations on
-//! those count there; with `tch::set_num_threads(1)` there are none.
+//! A GPU's numbers come from PyTorch's caching allocator. A logical device's are exact: every block of CPU memory is
+//! counted on the device of the thread that allocates it ([`LogicalDevice::guard`]), and subtracted there, whichever
+//! thread frees it. What a loader's workers hold is counted on none. OpenMP threads are on `cpu:0`, so a kernel's
+//! allocations on those count there; with `tch::set_num_threads(1)` there are none.
 //!
 //! ```
 //! use tch::{Tensor, kind::FLOAT_CPU};
@@ -34,8 +33,7 @@ pub fn memory_allocated(device: LogicalDevice) -> Result<usize> {
     Ok(bytes(device)?.live)
 }
 
-/// The maximum of live bytes on `device` since [`reset_peak_memory_stats`].
-/// `torch.cuda.max_memory_allocated`
+/// The maximum of live bytes on `device` since [`reset_peak_memory_stats`]. `torch.cuda.max_memory_allocated`
 ///
 /// # Errors
 /// [`Error::Argument`] for a device that does not exist.
@@ -70,12 +68,11 @@ pub fn keep_freed_memory() {
 }
 
 fn bytes(device: LogicalDevice) -> Result<Bytes> {
-    match device.check()? {
+    let bytes = match device.check()? {
         LogicalDevice::Cpu(index) => Ok(memory::cpu_bytes(index)),
-        LogicalDevice::Cuda(index) => {
-            memory::cuda_bytes(index).map_err(Error::engine("memory_allocated"))
-        }
-    }
+        LogicalDevice::Cuda(index) => memory::cuda_bytes(index),
+    };
+    bytes.map_err(Error::engine("memory_allocated"))
 }
 
 #[cfg(test)]

@@ -3,12 +3,9 @@
 use crate::{Error, Result};
 use safetensors::tensor::{self, TensorView, serialize, serialize_to_file};
 use safetensors::{Dtype, SafeTensorError, View};
-use std::borrow::Cow;
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::{borrow::Cow, cell::RefCell, collections::HashMap, ops::Range};
 use tch::{Kind, Tensor};
 
 /// Tensors by name.

@@ -2,28 +2,23 @@
 
 use c10d_sys::tensor::identity;
 use std::collections::{HashMap, HashSet};
-use tch::Tensor;
-use tch::nn::VarStore;
+use tch::{Tensor, nn::VarStore};
 
-/// The trainable variables, including frozen ones, in the order of registration:
-/// `module.named_parameters()`.
+/// The trainable variables, including frozen ones, in the order of registration: `module.named_parameters()`.
 pub fn named_parameters(vs: &VarStore) -> Vec<(String, Tensor)> {
     let variables = vs.variables();
     // tch knows the order of the trainable variables and the names of all, but not both together.
     let names: HashMap<usize, &String> =
         variables.iter().map(|(name, variable)| (identity(variable), name)).collect();
-    vs.trainable_variables()
-        .into_iter()
-        .map(|parameter| {
-            let name = names.get(&identity(&parameter)).map(|name| name.to_string());
-            // A variable that was replaced in the store by another with its name has none.
-            (name.unwrap_or_else(|| "(unnamed)".into()), parameter)
-        })
-        .collect()
+    let named = |parameter: Tensor| {
+        // A variable that was replaced in the store by another with its name has none.
+        let name = names.get(&identity(&parameter)).map_or("(unnamed)", |name| name.as_str());
+        (name.to_owned(), parameter)
+    };
+    vs.trainable_variables().into_iter().map(named).collect()
 }
 
-/// The variables that are never trained (running statistics, say), in the order of PyTorch's
-/// `module.named_buffers()`.
+/// The variables that are never trained (running statistics, say), in the order of PyTorch's `module.named_buffers()`.
 ///
 /// tch keeps no order of buffers. So a module's buffers come where the module's first parameter
 /// does: a batch norm's in the order in which PyTorch registers them, all others by name. Ranks
@@ -32,11 +27,8 @@ pub fn named_buffers(vs: &VarStore) -> Vec<(String, Tensor)> {
     let parameters = named_parameters(vs);
     let owners = owners(&parameters);
     let trainable: HashSet<_> = parameters.iter().map(|(_, tensor)| identity(tensor)).collect();
-    let mut buffers: Vec<_> = vs
-        .variables()
-        .into_iter()
-        .filter(|(_, variable)| !trainable.contains(&identity(variable)))
-        .collect();
+    let mut buffers: Vec<_> = vs.variables().into_iter().collect();
+    buffers.retain(|(_, variable)| !trainable.contains(&identity(variable)));
     buffers.sort_by_cached_key(|(name, _)| {
         let (owner, own) = split(name);
         let position = owners.get(owner).copied().unwrap_or(usize::MAX);
@@ -46,20 +38,16 @@ pub fn named_buffers(vs: &VarStore) -> Vec<(String, Tensor)> {
     buffers
 }
 
-/// All variables, in the order of PyTorch's `module.state_dict()`: each module's parameters, then its
-/// buffers.
+/// All variables, in the order of PyTorch's `module.state_dict()`: each module's parameters, then its buffers.
 pub fn named_variables(vs: &VarStore) -> Vec<(String, Tensor)> {
     let parameters = named_parameters(vs);
     let owners = owners(&parameters);
-    let all = parameters
-        .iter()
-        .chain(&named_buffers(vs))
-        .enumerate()
-        .map(|(place, (name, _))| (name.clone(), place))
-        .collect::<HashMap<_, _>>();
+    let buffers = named_buffers(vs);
+    let names = parameters.iter().chain(&buffers).map(|(name, _)| name);
+    let places: HashMap<&String, usize> = names.zip(0..).collect();
     let mut variables: Vec<_> = vs.variables().into_iter().collect();
     variables.sort_by_cached_key(|(name, _)| {
-        (owners.get(split(name).0).copied().unwrap_or(usize::MAX), all.get(name).copied())
+        (owners.get(split(name).0).copied().unwrap_or(usize::MAX), places.get(name).copied())
     });
     variables
 }

@@ -79,9 +79,8 @@ pub(super) enum InProjection {
     Separate([Tensor; 3]),
 }
 
-/// `torch.nn.MultiheadAttention(embed_dim, num_heads)`: every query becomes a mean of all values,
-/// weighted by how well their keys fit the query, once for each head. Vaswani et al., "Attention Is
-/// All You Need" (2017).
+/// `torch.nn.MultiheadAttention(embed_dim, num_heads)`: every query becomes a mean of all values, weighted by how well
+/// their keys fit the query, once for each head. Vaswani et al., "Attention Is All You Need" (2017).
 ///
 /// Registers `in_proj_weight` (or `q_proj_weight`, `k_proj_weight` and `v_proj_weight`),
 /// `in_proj_bias`, `bias_k`, `bias_v` and `out_proj`, and draws them in PyTorch's order.

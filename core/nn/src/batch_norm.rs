@@ -1,7 +1,6 @@
 //! Channels of mean 0 and variance 1: `torch.nn.BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`.
 
-use std::borrow::Borrow;
-use std::ops::RangeInclusive;
+use std::{borrow::Borrow, ops::RangeInclusive};
 use tch::nn::{Init, ModuleT, Path};
 use tch::{Kind, TchError, Tensor};
 use tch_parallel_base::options;
@@ -16,8 +15,7 @@ options! {
         pub momentum: f64 = 0.1,
         /// Whether each channel is then scaled and shifted by a trainable weight and bias.
         pub affine: bool = true,
-        /// Whether to keep running statistics. Without them, evaluation uses its own batch's
-        /// statistics.
+        /// Whether to keep running statistics. Without them, evaluation uses its own batch's statistics.
         pub track_running_stats: bool = true,
     }
 }
@@ -100,9 +98,8 @@ pub fn batch_norm1d<'a>(
 /// ```
 ///
 /// # Panics
-/// In the forward pass, like tch's layers: if the input is not `[N, num_features, H, W]`; and if,
-/// in training or without running statistics, there is only one value per channel, which has no
-/// variance.
+/// In the forward pass, like tch's layers: if the input is not `[N, num_features, H, W]`; and if, in training or
+/// without running statistics, there is only one value per channel, which has no variance.
 pub fn batch_norm2d<'a>(
     path: impl Borrow<Path<'a>>,
     num_features: i64,
@@ -112,8 +109,7 @@ pub fn batch_norm2d<'a>(
     BatchNorm::new(path.borrow(), num_features, options, inputs)
 }
 
-/// `torch.nn.BatchNorm3d(num_features)`: [`batch_norm2d`] for volumes and videos
-/// `[N, num_features, D, H, W]`.
+/// `torch.nn.BatchNorm3d(num_features)`: [`batch_norm2d`] for volumes and videos `[N, num_features, D, H, W]`.
 pub fn batch_norm3d<'a>(
     path: impl Borrow<Path<'a>>,
     num_features: i64,
@@ -124,8 +120,7 @@ pub fn batch_norm3d<'a>(
 }
 
 impl BatchNorm {
-    /// The layer behind all these functions, and behind layers that compute statistics of their
-    /// own.
+    /// The layer behind all these functions, and behind layers that compute statistics of their own.
     pub fn new(
         path: &Path<'_>,
         num_features: i64,
@@ -192,18 +187,14 @@ impl ModuleT for BatchNorm {
             "with statistics of its batch {layer} needs more than one value per channel, but got \
              {size:?}"
         );
-        match self.normalize(xs, train) {
-            Ok(output) => output,
-            Err(error) => panic!("{error}"),
-        }
+        self.normalize(xs, train).unwrap_or_else(|error| panic!("{error}"))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::Device;
-    use tch::nn::VarStore;
+    use tch::{Device, nn::VarStore};
 
     /// Two channels: 1, 3 and 10, 30.
     fn images() -> Tensor {

@@ -3,22 +3,19 @@
 use crate::Result;
 use c10d_sys::autograd::{GraphEnd, ThreadState, backward, hook_gradients};
 use c10d_sys::random::{rng_state, set_rng_state};
-use c10d_sys::storage::version;
-use c10d_sys::tensor::grad_enabled;
+use c10d_sys::{storage::version, tensor::grad_enabled};
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use tch::nn::ModuleT;
-use tch::{Tensor, no_grad};
-use tch_parallel_base::random::drawing_nothing;
-use tch_parallel_base::{Error, LogicalDevice, Tensors, lock};
+use tch::{Tensor, nn::ModuleT, no_grad};
+use tch_parallel_base::tensors::{fill, list};
+use tch_parallel_base::{Error, LogicalDevice, Tensors, lock, random::drawing_nothing};
 
 /// Recomputes a block's activations in the backward pass instead of keeping them, which trades time
 /// for memory. `checkpoint_wrapper(module)`, which calls `torch.utils.checkpoint.checkpoint`. Chen
 /// et al., "Training Deep Nets with Sublinear Memory Cost" (2016).
 ///
-/// Only the block's inputs are kept. The second forward pass runs under the same autocast and draws
-/// the same random numbers as the first, so that gradients have the same bits as without the
-/// wrapper, even with dropout.
+/// Only the block's inputs are kept. The second forward pass runs under the same autocast and draws the same random
+/// numbers as the first, so that gradients have the same bits as without the wrapper, even with dropout.
 ///
 /// This works like PyTorch with `use_reentrant=True`:
 ///
@@ -68,12 +65,10 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
         if !grad_enabled() {
             return Ok(f(&lock(&self.module), inputs));
         }
-        let mut sources = Vec::new();
-        inputs.visit(&mut |input| sources.push(input.shallow_clone()));
+        let mut sources = list(&inputs);
         let again = Again::new(&self.module, &mut inputs)?;
-        let mut outputs = no_grad(|| f(&lock(&self.module), inputs.shallow_clone()));
-        let mut results = Vec::new();
-        outputs.visit(&mut |output| results.push(output.shallow_clone()));
+        let outputs = no_grad(|| f(&lock(&self.module), inputs.shallow_clone()));
+        let mut results = list(&outputs);
         sources.retain(Tensor::requires_grad);
         if sources.is_empty() {
             // Without an input in the graph, the backward pass would not reach the parameters.
@@ -84,17 +79,10 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
             again.backward(inputs.shallow_clone(), &f, gradients)
         })
         .map_err(Error::engine("checkpoint"))?;
-        let mut hooked = results.into_iter();
-        outputs.visit(&mut |output| {
-            if let Some(hooked) = hooked.next() {
-                *output = hooked;
-            }
-        });
-        Ok(outputs)
+        Ok(fill(&outputs, results))
     }
 
-    /// [`forward`](Self::forward) for use within a forward pass that, like tch's own, returns no
-    /// errors.
+    /// [`forward`](Self::forward) for use within a forward pass that, like tch's own, returns no errors.
     ///
     /// # Panics
     /// If [`forward`](Self::forward) returns an error.
@@ -144,8 +132,7 @@ impl<M> Again<M> {
         })
     }
 
-    /// Runs the forward pass again, then its backward pass. Returns the gradients of the inputs that
-    /// require one.
+    /// Runs the forward pass again, then its backward pass. Returns the gradients of the inputs that require one.
     fn backward<I: Tensors, O: Tensors>(
         &self,
         mut inputs: I,
@@ -163,9 +150,8 @@ impl<M> Again<M> {
             }
         });
         if changed {
-            return Err(
-                "an input of a CheckpointWrapper was modified by an inplace operation".into()
-            );
+            let what = "an input of a CheckpointWrapper was modified by an inplace operation";
+            return Err(what.into());
         }
         let run = || {
             for (generator, state) in &self.generators {
@@ -175,18 +161,15 @@ impl<M> Again<M> {
         };
         let outputs = drawing_nothing(self.device, run).map_err(|error| error.to_string())?;
         let (mut ends, mut known, mut gradients) = (Vec::new(), Vec::new(), gradients.into_iter());
-        let mut failure = None;
-        outputs?.visit(&mut |output| match gradients.next().flatten() {
-            Some(gradient) if output.requires_grad() => match GraphEnd::of(output) {
-                Ok(end) => {
-                    ends.push(end);
-                    known.push(gradient);
-                }
-                Err(error) => failure = Some(error),
-            },
-            _ => {}
+        outputs?.visit(&mut |output| {
+            if let Some(gradient) = gradients.next().flatten()
+                && output.requires_grad()
+            {
+                ends.push(GraphEnd::of(output));
+                known.push(gradient);
+            }
         });
-        failure.map_or(Ok(()), Err)?;
+        let ends = ends.into_iter().collect::<Result<Vec<_>, _>>()?;
         backward(&ends.iter().collect::<Vec<_>>(), known, false)?;
         Ok(leaves.iter().map(Tensor::grad).map(|it| it.defined().then_some(it)).collect())
     }

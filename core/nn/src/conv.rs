@@ -7,8 +7,7 @@ use tch::nn::{Module, Path};
 use tch_parallel_base::options;
 
 options! {
-    /// PyTorch's keyword arguments of `nn.Conv1d`, 2d and 3d, with its defaults; each applies to
-    /// all dimensions.
+    /// PyTorch's keyword arguments of `nn.Conv1d`, 2d and 3d, with its defaults; each applies to all dimensions.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct ConvOptions {
         /// How many pixels the kernel moves between outputs: 2 halves the image.
@@ -19,8 +18,7 @@ options! {
         pub dilation: i64 = 1,
         /// The number of groups into which the channels are split, each with its own kernels.
         pub groups: i64 = 1,
-        /// Whether to add a bias to each output channel; before a batch norm, which subtracts the
-        /// mean, it is useless.
+        /// Whether to add a bias to each output channel; before a batch norm, which subtracts the mean, it is useless.
         pub bias: bool = true,
     }
 }
@@ -60,8 +58,7 @@ macro_rules! layer_functions {
 pub(super) use layer_functions;
 
 layer_functions! {
-    /// `torch.nn.Conv1d(in_channels, out_channels, kernel_size)`: [`conv2d`] for sequences
-    /// `[N, in_channels, L]`.
+    /// `torch.nn.Conv1d(in_channels, out_channels, kernel_size)`: [`conv2d`] for sequences `[N, in_channels, L]`.
     pub fn conv1d(ConvOptions) -> Conv1d;
 
     /// `torch.nn.Conv2d(in_channels, out_channels, kernel_size)`: maps images
@@ -82,9 +79,8 @@ layer_functions! {
     /// ```
     ///
     /// # Panics
-    /// If `groups` is not at least 1 or does not divide both `in_channels` and `out_channels`; if
-    /// tensors of these shapes cannot be created; and in the forward pass, like tch's layers, if
-    /// the input does not fit.
+    /// If `groups` is not at least 1 or does not divide both `in_channels` and `out_channels`; if tensors of these
+    /// shapes cannot be created; and in the forward pass, like tch's layers, if the input does not fit.
     pub fn conv2d(ConvOptions) -> Conv2d;
 
     /// `torch.nn.Conv3d(in_channels, out_channels, kernel_size)`: [`conv2d`] for volumes and videos

@@ -49,9 +49,8 @@ pub fn normal_(tensor: &Tensor, mean: f64, std: f64) {
     let _ = no_grad(|| tensor.shallow_clone().normal_(mean, std));
 }
 
-/// `nn.init.trunc_normal_(tensor, mean, std, a, b)`: draws from a normal distribution truncated
-/// to [a, b]; PyTorch's defaults are 0, 1, -2 and 2. The draws are those of PyTorch 2.13, whichever
-/// release is linked.
+/// `nn.init.trunc_normal_(tensor, mean, std, a, b)`: draws from a normal distribution truncated to [a, b]; PyTorch's
+/// defaults are 0, 1, -2 and 2. The draws are those of PyTorch 2.13, whichever release is linked.
 pub fn trunc_normal_(tensor: &Tensor, mean: f64, std: f64, a: f64, b: f64) {
     let below = |x: f64| {
         let erf = Tensor::from((x - mean) / std / SQRT_2).erf().double_value(&[]);
@@ -126,12 +125,10 @@ pub fn eye_(tensor: &Tensor) {
     });
 }
 
-/// `nn.init.dirac_(tensor, groups)`: a convolution that returns its input, as far as there are
-/// output channels for it.
+/// `nn.init.dirac_(tensor, groups)`: a convolution that returns its input, as far as there are output channels for it.
 ///
 /// # Panics
-/// For a tensor that is not a kernel of 3, 4 or 5 dimensions, and if `groups` does not divide its
-/// output channels.
+/// For a tensor that is not a kernel of 3, 4 or 5 dimensions, and if `groups` does not divide its output channels.
 pub fn dirac_(tensor: &Tensor, groups: i64) {
     let size = tensor.size();
     assert!(
@@ -156,9 +153,8 @@ pub fn dirac_(tensor: &Tensor, groups: i64) {
     });
 }
 
-/// `nn.init.xavier_uniform_(tensor, gain)`: uniform, with the variance gain² · 2 / (fan_in +
-/// fan_out). Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural
-/// networks" (2010).
+/// `nn.init.xavier_uniform_(tensor, gain)`: uniform, with the variance gain² · 2 / (fan_in + fan_out). Glorot and
+/// Bengio, "Understanding the difficulty of training deep feedforward neural networks" (2010).
 pub fn xavier_uniform_(tensor: &Tensor, gain: f64) {
     let bound = 3f64.sqrt() * xavier_std(tensor, gain);
     uniform_(tensor, -bound, bound);
@@ -250,9 +246,8 @@ pub fn sparse_(tensor: &Tensor, sparsity: f64, std: f64) {
     });
 }
 
-/// How `reset_parameters` of linear and convolution layers draws a weight:
-/// `nn.init.kaiming_uniform_(weight, a=sqrt(5))`. Mathematically the bound is 1/sqrt(fan_in); the
-/// steps are PyTorch's, to round the same way.
+/// How `reset_parameters` of linear layers and convolutions draws a weight:
+/// `nn.init.kaiming_uniform_(weight, a=sqrt(5))`. The bound is 1/sqrt(fan_in), in PyTorch's steps, to round alike.
 pub(super) fn default_weight(fan_in: i64) -> Init {
     uniform(3f64.sqrt() * kaiming_std(fan_in, Nonlinearity::LeakyRelu(5f64.sqrt())))
 }

@@ -49,9 +49,8 @@ pub struct EmbeddingOptions {
 /// `torch.nn.Embedding(num_embeddings, embedding_dim)`: maps indices `[..]` below `num_embeddings`
 /// to vectors `[.., embedding_dim]`.
 ///
-/// Draws the weight, `[num_embeddings, embedding_dim]`, from the global generator, like
-/// `Embedding.reset_parameters`: the padding vector is drawn too, then set to zeros. tch's own
-/// layer leaves it as drawn.
+/// Draws the weight, `[num_embeddings, embedding_dim]`, from the global generator, like `Embedding.reset_parameters`:
+/// the padding vector is drawn too, then set to zeros. tch's own layer leaves it as drawn.
 ///
 /// ```
 /// use tch::{Device, Tensor, nn::VarStore};

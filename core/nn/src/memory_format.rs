@@ -1,8 +1,7 @@
 //! The memory format of images and weights.
 
 use crate::Result;
-use tch::Tensor;
-use tch::nn::VarStore;
+use tch::{Tensor, nn::VarStore};
 
 /// The same images `[N, C, H, W]`, with the channels of a pixel side by side in memory:
 /// `x.to(memory_format=torch.channels_last)`.

@@ -10,17 +10,15 @@ options! {
     pub struct LayerNormOptions {
         /// Added to the variance, so that a constant row causes no division by zero.
         pub eps: f64 = 1e-5,
-        /// Whether each element is then scaled, and shifted if `bias` says so, by trainable
-        /// numbers.
+        /// Whether each element is then scaled, and shifted if `bias` says so, by trainable numbers.
         pub elementwise_affine: bool = true,
         /// Whether it is shifted.
         pub bias: bool = true,
     }
 }
 
-/// `torch.nn.LayerNorm(normalized_shape)`: brings what the last dimensions hold, which must be of
-/// this shape, to mean 0 and variance 1, for each sample on its own. Ba et al., "Layer
-/// Normalization" (2016).
+/// `torch.nn.LayerNorm(normalized_shape)`: brings what the last dimensions hold, which must be of this shape, to mean 0
+/// and variance 1, for each sample on its own. Ba et al., "Layer Normalization" (2016).
 ///
 /// # Panics
 /// Like tch's layers, in the forward pass, if the input does not fit.
@@ -51,9 +49,8 @@ options! {
     }
 }
 
-/// `torch.nn.GroupNorm(num_groups, num_channels)`: brings every group of channels of `[N,
-/// num_channels, …]` to mean 0 and variance 1, for each sample on its own. Wu and He, "Group
-/// Normalization" (2018).
+/// `torch.nn.GroupNorm(num_groups, num_channels)`: brings every group of channels of `[N, num_channels, …]` to mean 0
+/// and variance 1, for each sample on its own. Wu and He, "Group Normalization" (2018).
 ///
 /// # Panics
 /// If `num_groups` does not divide `num_channels`, and, like tch's layers, in the forward pass, if

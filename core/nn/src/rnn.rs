@@ -14,11 +14,9 @@ options! {
         pub num_layers: i64 = 1,
         /// Whether to add biases, two for each weight.
         pub bias: bool = true,
-        /// Whether inputs and outputs are `[N, L, …]` instead of `[L, N, …]`; states are not
-        /// affected.
+        /// Whether inputs and outputs are `[N, L, …]` instead of `[L, N, …]`; states are not affected.
         pub batch_first: bool = false,
-        /// In training, the share of every layer's outputs, except the last one's, that is set to
-        /// 0.
+        /// In training, the share of every layer's outputs, except the last one's, that is set to 0.
         pub dropout: f64 = 0.0,
         /// Whether a second set of weights reads every sequence from its end.
         pub bidirectional: bool = false,
@@ -33,9 +31,8 @@ pub struct Lstm(Weights);
 #[derive(Debug)]
 pub struct Gru(Weights);
 
-/// `torch.nn.LSTM(input_size, hidden_size)`: maps sequences `[L, N, input_size]` to `[L, N, H]`, H
-/// being `hidden_size`, or twice that if the layer is bidirectional. A sequence alone is `[L,
-/// input_size]`.
+/// `torch.nn.LSTM(input_size, hidden_size)`: maps sequences `[L, N, input_size]` to `[L, N, H]`, H being `hidden_size`,
+/// or twice that if the layer is bidirectional. A sequence alone is `[L, input_size]`.
 ///
 /// Registers and draws `weight_ih_l0`, `weight_hh_l0`, `bias_ih_l0`, `bias_hh_l0` and so on, like
 /// `LSTM.reset_parameters`; tch's own layer starts from other numbers.
@@ -61,8 +58,7 @@ pub fn lstm<'a>(
     Lstm(Weights::new(path.borrow(), input_size, hidden_size, LSTM, options))
 }
 
-/// `torch.nn.GRU(input_size, hidden_size)`: like [`lstm`], with one state, of `[num_layers, N,
-/// hidden_size]`.
+/// `torch.nn.GRU(input_size, hidden_size)`: like [`lstm`], with one state, of `[num_layers, N, hidden_size]`.
 pub fn gru<'a>(
     path: impl Borrow<Path<'a>>,
     input_size: i64,
@@ -171,10 +167,8 @@ impl Weights {
         let init = default_bias(hidden_size);
         let mut flat = Vec::new();
         for layer in 0..options.num_layers {
-            let inputs = match layer {
-                0 => input_size,
-                _ => hidden_size * directions.len() as i64,
-            };
+            let inputs =
+                if layer == 0 { input_size } else { hidden_size * directions.len() as i64 };
             for direction in directions {
                 let mut add = |name, shape: &[i64]| {
                     flat.push(path.var(&format!("{name}_l{layer}{direction}"), shape, init));

@@ -84,9 +84,8 @@ pub struct TransformerEncoderLayer {
     options: TransformerEncoderLayerOptions,
 }
 
-/// `torch.nn.TransformerEncoderLayer(d_model, nhead)`: self-attention, then two linear layers, each
-/// half added to its input. Maps `[L, N, d_model]` to the same shape. Vaswani et al., "Attention Is
-/// All You Need" (2017).
+/// `torch.nn.TransformerEncoderLayer(d_model, nhead)`: self-attention, then two linear layers, each half added to its
+/// input. Maps `[L, N, d_model]` to the same shape. Vaswani et al., "Attention Is All You Need" (2017).
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor, nn::{ModuleT, VarStore}};
@@ -129,8 +128,7 @@ impl TransformerEncoderLayer {
     /// The output for `src`, with masks.
     ///
     /// # Panics
-    /// Like tch's layers, if the input or the masks do not fit; if `is_causal` comes without a
-    /// mask.
+    /// Like tch's layers, if the input or the masks do not fit; if `is_causal` comes without a mask.
     pub fn forward(&self, src: &Tensor, masks: EncoderMasks<'_>, train: bool) -> Tensor {
         let EncoderMasks { src_mask, src_key_padding_mask, is_causal } = masks;
         let masks = Masks::new(src_mask, src_key_padding_mask, src.kind());
@@ -152,12 +150,10 @@ impl TransformerEncoderLayer {
         };
         if self.options.norm_first {
             let xs = src + attend(&self.norm1.forward(src));
-            let added = feed_forward(&self.norm2.forward(&xs));
-            xs + added
+            &xs + feed_forward(&self.norm2.forward(&xs))
         } else {
             let xs = self.norm1.forward(&(src + attend(src)));
-            let added = feed_forward(&xs);
-            self.norm2.forward(&(xs + added))
+            self.norm2.forward(&(&xs + feed_forward(&xs)))
         }
     }
 
@@ -168,17 +164,10 @@ impl TransformerEncoderLayer {
             Activation::Gelu => true,
             Activation::Function(_) => return None,
         };
-        let [norm1, norm2] = [&self.norm1, &self.norm2].map(|norm| (&norm.ws, &norm.bs));
-        let own = [norm1.0, norm1.1, norm2.0, norm2.1, &self.linear1.bs, &self.linear2.bs];
-        let others: Vec<_> = own
-            .into_iter()
-            .map(Option::as_ref)
-            .chain([Some(&self.linear1.ws), Some(&self.linear2.ws)])
-            .collect();
         if src.dim() != 3 {
             return None;
         }
-        let [weight, bias] = self.self_attn.fast_path(src, train, &others)?;
+        let [weight, bias] = self.self_attn.fast_path(src, train, &self.variables())?;
         let out_proj = &self.self_attn.out_proj;
         let (mask, kind) = masks.merged(src, self.self_attn.num_heads);
         Some(Tensor::internal_transformer_encoder_layer_fwd(
@@ -192,10 +181,10 @@ impl TransformerEncoderLayer {
             use_gelu,
             self.options.norm_first,
             self.options.layer_norm_eps,
-            norm1.0.as_ref()?,
-            norm1.1.as_ref()?,
-            norm2.0.as_ref()?,
-            norm2.1.as_ref()?,
+            self.norm1.ws.as_ref()?,
+            self.norm1.bs.as_ref()?,
+            self.norm2.ws.as_ref()?,
+            self.norm2.bs.as_ref()?,
             &self.linear1.ws,
             self.linear1.bs.as_ref()?,
             &self.linear2.ws,

@@ -1,6 +1,6 @@
 //! Transformer layers in turn: `torch.nn.TransformerEncoder`.
 
-use super::attention::masks::{canonical_mask, generate_square_subsequent_mask};
+use super::attention::masks::{Masks, generate_square_subsequent_mask};
 use super::transformer::{
     EncoderMasks, TransformerEncoderLayer, TransformerEncoderLayerOptions,
     transformer_encoder_layer,
@@ -20,9 +20,8 @@ pub struct TransformerEncoder {
     pub norm: Option<LayerNorm>,
 }
 
-/// `torch.nn.TransformerEncoder(nn.TransformerEncoderLayer(d_model, nhead), num_layers,
-/// enable_nested_tensor=False)`: layers in turn. As in PyTorch, where they are copies of one, all
-/// have the same initial weights.
+/// `torch.nn.TransformerEncoder(nn.TransformerEncoderLayer(d_model, nhead), num_layers, enable_nested_tensor=False)`:
+/// layers in turn. As in PyTorch, where they are copies of one, all have the same initial weights.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor, nn::VarStore};
@@ -72,15 +71,13 @@ impl TransformerEncoder {
     /// # Panics
     /// Like tch's layers, if the input or the masks do not fit; if `is_causal` comes without a mask.
     pub fn forward(&self, src: &Tensor, masks: EncoderMasks<'_>, train: bool) -> Tensor {
-        let canonical = |mask: &Tensor| canonical_mask(mask, src.kind());
-        let mask = masks.src_mask.map(canonical);
-        let padding = masks.src_key_padding_mask.map(canonical);
-        let is_causal =
-            masks.is_causal.unwrap_or_else(|| mask.as_ref().is_some_and(is_causal_mask));
+        let EncoderMasks { src_mask, src_key_padding_mask, is_causal } = masks;
+        let masks = Masks::new(src_mask, src_key_padding_mask, src.kind());
+        let causal = || masks.attn.as_ref().is_some_and(is_causal_mask);
         let masks = EncoderMasks {
-            src_mask: mask.as_ref(),
-            src_key_padding_mask: padding.as_ref(),
-            is_causal: Some(is_causal),
+            src_mask: masks.attn.as_ref(),
+            src_key_padding_mask: masks.key_padding.as_ref(),
+            is_causal: Some(is_causal.unwrap_or_else(causal)),
         };
         let mut xs = src.shallow_clone();
         for layer in &self.layers {

@@ -3,8 +3,7 @@
 use super::tensor_list::{TensorList, by_device_and_kind};
 use crate::{Error, Result};
 use c10d_sys::arithmetic::mul_number_;
-use tch::nn::VarStore;
-use tch::{Kind, TchError, Tensor, no_grad};
+use tch::{Kind, TchError, Tensor, nn::VarStore, no_grad};
 use tch_parallel_base::parameters::{named_buffers, named_parameters};
 
 /// PyTorch's keyword arguments of `AveragedModel`, with its defaults.
@@ -29,8 +28,7 @@ pub enum Averaging {
     },
 }
 
-/// Keeps a second model's weights at the average of those of a model in training.
-/// `torch.optim.swa_utils.AveragedModel`
+/// Keeps a second model's weights at the average of those of a model in training. `torch.optim.swa_utils.AveragedModel`
 ///
 /// ```
 /// use tch::{Device, nn};
@@ -59,8 +57,7 @@ pub struct AveragedModel {
 }
 
 impl AveragedModel {
-    /// Copies the variables of `model` into those of `averaged`, the store of a model that was
-    /// built in the same way.
+    /// Copies the variables of `model` into those of `averaged`, the store of a model that was built in the same way.
     ///
     /// # Errors
     /// [`Error::Argument`] if the stores have different variables, or for a decay outside 0 to 1.
@@ -75,18 +72,14 @@ impl AveragedModel {
         {
             return Err(Error::argument("decay", decay, "from 0 to 1"));
         }
-        let mut pairs = pairs(named_parameters(averaged), named_parameters(model))?;
-        let buffers = self::pairs(named_buffers(averaged), named_buffers(model))?;
-        copy(&pairs)?;
-        copy(&buffers)?;
-        let copied = match use_buffers {
-            true => {
-                pairs.extend(buffers);
-                Vec::new()
-            }
-            false => buffers,
-        };
-        Ok(AveragedModel { averaging, averaged: pairs, copied, n_averaged: 0 })
+        let mut weights = pairs(named_parameters(averaged), named_parameters(model))?;
+        let mut copied = pairs(named_buffers(averaged), named_buffers(model))?;
+        copy(&weights)?;
+        copy(&copied)?;
+        if use_buffers {
+            weights.append(&mut copied);
+        }
+        Ok(AveragedModel { averaging, averaged: weights, copied, n_averaged: 0 })
     }
 
     /// Adds the model's current weights to the average. The first call copies them. `update_parameters(model)`

@@ -6,16 +6,14 @@ use crate::Result;
 use c10d_sys::arithmetic::{add_number_, clamp_max_, mul_number_};
 use tch::{Device, Tensor, no_grad};
 
-/// Scales all gradients by one factor so that their joint norm is at most `max_norm`; smaller
-/// gradients are unchanged. Returns the norm before scaling. `torch.nn.utils.clip_grad_norm_` with
-/// its default, the 2-norm, with the same bits on the CPU and the same `_foreach_*` operations on
-/// GPUs.
+/// Scales all gradients by one factor so that their joint norm is at most `max_norm`; smaller gradients are unchanged.
+/// Returns the norm before scaling. `torch.nn.utils.clip_grad_norm_` with its default, the 2-norm, with the same bits
+/// on the CPU and the same `_foreach_*` operations on GPUs.
 ///
-/// Call this between the backward pass and the optimizer's step, with the parameters of all groups.
-/// Their order counts in the last bits: for Python's `model.parameters()`, use the model's
-/// (`vs.trainable_variables()`), because an optimizer's is that of its groups.
-/// Parameters without a gradient are skipped. Returning a number waits for a GPU. Pascanu et al.,
-/// "On the difficulty of training recurrent neural networks" (2013).
+/// Call this between the backward pass and the optimizer's step, with the parameters of all groups. Their order counts
+/// in the last bits: for Python's `model.parameters()`, use the model's (`vs.trainable_variables()`), because an
+/// optimizer's is that of its groups. Parameters without a gradient are skipped. Returning a number waits for a GPU.
+/// Pascanu et al., "On the difficulty of training recurrent neural networks" (2013).
 ///
 /// ```
 /// use tch::{Device, Kind, nn::VarStore};
@@ -45,11 +43,10 @@ use tch::{Device, Tensor, no_grad};
 ///
 /// # A norm that is not finite
 ///
-/// This is not an error, as in PyTorch without `error_if_nonfinite`, but the gradients are then
-/// useless. If the norm is NaN, all of them are NaN. If it is infinite and `max_norm` is not,
-/// finite elements become 0 and the others NaN. So check that the norm [is finite](f64::is_finite)
-/// before making the step. `GradScaler::step` skips the step if a gradient was not finite in
-/// `unscale_`.
+/// This is not an error, as in PyTorch without `error_if_nonfinite`, but the gradients are then useless. If the norm is
+/// NaN, all of them are NaN. If it is infinite and `max_norm` is not, finite elements become 0 and the others NaN. So
+/// check that the norm [is finite](f64::is_finite) before making the step. `GradScaler::step` skips the step if a
+/// gradient was not finite in `unscale_`.
 ///
 /// # Errors
 /// [`Error::Argument`](crate::Error::Argument) if `max_norm` is negative or NaN;
@@ -58,9 +55,8 @@ pub fn clip_grad_norm_(parameters: &[Tensor], max_norm: f64) -> Result<f64> {
     clip_grad_norm_of_parts(parameters, max_norm, Ok)
 }
 
-/// [`clip_grad_norm_`] for gradients that are only parts of larger ones, on other ranks for instance.
-/// `norms_of_wholes` turns the norms of the parts into those of the whole gradients; both are
-/// `[parameters]`.
+/// [`clip_grad_norm_`] for gradients that are only parts of larger ones, on other ranks for instance. `norms_of_wholes`
+/// turns the norms of the parts into those of the whole gradients; both are `[parameters]`.
 pub fn clip_grad_norm_of_parts(
     parameters: &[Tensor],
     max_norm: f64,
@@ -73,9 +69,8 @@ pub fn clip_grad_norm_of_parts(
 /// Clamps every element of the gradients to the range from `-clip_value` to `clip_value`.
 /// `torch.nn.utils.clip_grad_value_`
 ///
-/// Unlike [`clip_grad_norm_`], this changes the gradients' direction. Its remarks on several ranks
-/// and on a `GradScaler` apply here too. An infinite element becomes
-/// `clip_value`, NaN stays NaN.
+/// Unlike [`clip_grad_norm_`], this changes the gradients' direction. Its remarks on several ranks and on a
+/// `GradScaler` apply here too. An infinite element becomes `clip_value`, NaN stays NaN.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor, nn::VarStore};

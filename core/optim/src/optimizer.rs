@@ -5,8 +5,8 @@ use super::update_rule::UpdateRule;
 use crate::{Error, Result};
 use c10d_sys::tensor::clear_grad;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
-use std::fmt::Debug;
+use serde_json::Value;
+use std::{collections::BTreeSet, fmt::Debug};
 use tch::Tensor;
 
 /// Updates parameters by their gradients: `torch.optim.Optimizer`.
@@ -54,9 +54,8 @@ pub trait Optimizer: Debug {
         self.param_groups_mut().into_iter().for_each(|group| group.options.set_lr(lr));
     }
 
-    /// Gathers on rank `to` the state that is on other ranks, so that
-    /// [`state_dict`](Self::state_dict) is complete there. A collective. It does nothing for an
-    /// optimizer that has its whole state on every rank.
+    /// Gathers on rank `to` the state that is on other ranks, so that [`state_dict`](Self::state_dict) is complete
+    /// there. A collective. It does nothing for an optimizer that has its whole state on every rank.
     ///
     /// # Errors
     /// [`Error::Collective`] if a rank could not be reached.
@@ -71,8 +70,7 @@ pub trait Optimizer: Debug {
     /// and the next step changes them.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the state on this rank is incomplete, or if JSON cannot represent an
-    /// option.
+    /// [`Error::Argument`] if the state on this rank is incomplete, or if JSON cannot represent an option.
     fn state_dict(&self) -> Result<OptimizerState>;
 
     /// Copies a state that [`state_dict`](Self::state_dict) returned, including the learning rate
@@ -155,7 +153,7 @@ pub struct ParamGroupState {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_lr: Option<f64>,
     /// The options, with the current learning rate.
-    pub options: serde_json::Value,
+    pub options: Value,
 }
 
 impl OptimizerState {
@@ -188,10 +186,7 @@ impl ParamGroupState {
         };
         let options = serde_json::to_value(&group.options).map_err(|error| refused(&error))?;
         // Infinity and NaN would become null, which cannot be loaded again.
-        let lost = |options: &serde_json::Map<_, serde_json::Value>| {
-            options.values().any(serde_json::Value::is_null)
-        };
-        if options.as_object().is_some_and(lost) {
+        if options.as_object().is_some_and(|options| options.values().any(Value::is_null)) {
             return Err(refused(&options));
         }
         let param_names = group.names().into_iter().map(str::to_owned).collect();

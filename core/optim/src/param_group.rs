@@ -2,14 +2,11 @@
 
 use super::parameter_state::ParameterState;
 use crate::{Error, Result};
-use std::collections::BTreeMap;
-use std::fmt::Debug;
-use tch::Tensor;
-use tch::nn::VarStore;
+use std::{collections::BTreeMap, fmt::Debug};
+use tch::{Tensor, nn::VarStore};
 use tch_parallel_base::{lock, parameters::named_parameters};
 
-/// The options that every optimizer has, whatever else it has: schedules set the rate and the
-/// momentum.
+/// The options that every optimizer has, whatever else it has: schedules set the rate and the momentum.
 pub trait GroupOptions: Debug {
     /// The learning rate. `group["lr"]`
     fn lr(&self) -> f64;
@@ -33,20 +30,17 @@ pub trait GroupOptions: Debug {
         false
     }
 
-    /// Whether [`UpdateRule::step`](super::UpdateRule::step) gets all parameters of one kind on one
-    /// device at once, as lists whose operations are PyTorch's `_foreach_*`, instead of one after
-    /// the other. `group["foreach"]`
+    /// Whether [`UpdateRule::step`](super::UpdateRule::step) gets all parameters of one kind on one device at once, as
+    /// lists whose operations are PyTorch's `_foreach_*`, instead of one after the other. `group["foreach"]`
     ///
-    /// With `None`, it gets lists if all of a group's parameters with a gradient are on GPUs. Those
-    /// of a kind of which one has a sparse gradient never come as a list. Unless implemented, it
-    /// gets one parameter after the other.
+    /// With `None`, it gets lists if all of a group's parameters with a gradient are on GPUs. Those of a kind of which
+    /// one has a sparse gradient never come as a list. Unless implemented, it gets one parameter after the other.
     fn foreach(&self) -> Option<bool> {
         Some(false)
     }
 }
 
-/// Parameters and the options with which an optimizer updates them: an entry of
-/// `optimizer.param_groups`.
+/// Parameters and the options with which an optimizer updates them: an entry of `optimizer.param_groups`.
 ///
 /// ```
 /// use tch::{Device, nn::VarStore};
@@ -72,9 +66,8 @@ pub trait GroupOptions: Debug {
 #[derive(Debug)]
 pub struct ParamGroup<O: ?Sized> {
     pub(super) parameters: Vec<Parameter>,
-    /// The learning rate from which every schedule starts: that with which the group was created, or
-    /// the one that OneCycleLR or CyclicLR has put in its place. `None` until the first one starts.
-    /// `group["initial_lr"]`
+    /// The learning rate from which every schedule starts: that with which the group was created, or the one that
+    /// OneCycleLR or CyclicLR has put in its place. `None` until the first one starts. `group["initial_lr"]`
     pub initial_lr: Option<f64>,
     /// The options of all parameters of the group.
     pub options: O,
@@ -91,10 +84,9 @@ pub(super) struct Parameter {
 impl<O> ParamGroup<O> {
     /// A group of these parameters, which may be none. The optimizer's state uses their names.
     pub fn new(parameters: Vec<(String, Tensor)>, options: O) -> Self {
-        let parameters = parameters
-            .into_iter()
-            .map(|(name, tensor)| Parameter { name, tensor, state: ParameterState::default() })
-            .collect();
+        let parameter =
+            |(name, tensor)| Parameter { name, tensor, state: ParameterState::default() };
+        let parameters = parameters.into_iter().map(parameter).collect();
         ParamGroup { parameters, initial_lr: None, options }
     }
 }
@@ -114,10 +106,8 @@ impl<O: ?Sized> ParamGroup<O> {
 /// The trainable variables of a store by the number of their group
 /// ([`Path::set_group`](tch::nn::Path::set_group)), which is 0 unless set. There must be one.
 pub(super) fn groups_of_store(vs: &VarStore) -> Result<BTreeMap<usize, Vec<(String, Tensor)>>> {
-    let numbers: Vec<_> = {
-        let variables = lock(&vs.variables_);
-        variables.trainable_variables.iter().map(|variable| variable.group).collect()
-    };
+    let numbers: Vec<_> =
+        lock(&vs.variables_).trainable_variables.iter().map(|variable| variable.group).collect();
     let mut groups = BTreeMap::<_, Vec<_>>::new();
     for (number, parameter) in numbers.into_iter().zip(named_parameters(vs)) {
         groups.entry(number).or_default().push(parameter);

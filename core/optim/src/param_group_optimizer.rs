@@ -2,15 +2,13 @@
 
 use super::optimizer::{Optimizer, OptimizerState, ParamGroupState};
 use super::param_group::{GroupOptions, ParamGroup, Parameter, groups_of_store};
-use super::parameter_state::ParameterState;
-use super::step::Step;
 use super::tensor_list::{TensorList, by_device_and_kind};
 use super::update_rule::{GradientLayout, UpdateRule};
+use super::{parameter_state::ParameterState, step::Step};
 use crate::{Error, Result};
 use c10d_sys::tensor::identity;
 use std::collections::{BTreeMap, HashSet};
-use tch::nn::VarStore;
-use tch::{Tensor, no_grad};
+use tch::{Tensor, nn::VarStore, no_grad};
 
 /// Updates groups of parameters, each with options of its own: what [`Sgd`](super::Sgd),
 /// [`Adam`](super::Adam) and the other optimizers have in common.
@@ -81,8 +79,7 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
     /// An optimizer for one group of parameters; the list may be empty. The state uses their names.
     ///
     /// # Errors
-    /// [`Error::Argument`] for values that PyTorch refuses too, and for a parameter or a name that
-    /// appears twice.
+    /// [`Error::Argument`] for values that PyTorch refuses too, and for a parameter or a name that appears twice.
     pub fn from_named_parameters(parameters: Vec<(String, Tensor)>, options: R) -> Result<Self> {
         Self::from_param_groups([ParamGroup::new(parameters, options)])
     }
@@ -103,8 +100,7 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
         Ok(optimizer)
     }
 
-    /// Adds a group, for example when layers that were frozen start to train:
-    /// `optimizer.add_param_group(group)`.
+    /// Adds a group, for example when layers that were frozen start to train: `optimizer.add_param_group(group)`.
     ///
     /// # Errors
     /// [`Error::Argument`] for values that PyTorch refuses too, and for a parameter or a name that
@@ -131,8 +127,7 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
         Ok(())
     }
 
-    /// The groups with all their options. [`Optimizer::param_groups`] returns them without the type
-    /// of the options.
+    /// The groups with all their options. [`Optimizer::param_groups`] returns them without the type of the options.
     pub fn param_groups(&self) -> &[ParamGroup<R>] {
         &self.groups
     }
@@ -152,8 +147,7 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
         others.for_each(|parameter| parameter.state = ParameterState::default());
     }
 
-    /// Makes a step with the parameters whose names are chosen, for an optimizer that shares its
-    /// parameters out.
+    /// Makes a step with the parameters whose names are chosen, for an optimizer that shares its parameters out.
     pub fn step_where(&mut self, is_chosen: impl Fn(&str) -> bool) -> Result<()> {
         // First, so that a gradient that is refused changes nothing.
         for ParamGroup { parameters, options, .. } in &self.groups {
@@ -242,18 +236,16 @@ impl<R: UpdateRule> Optimizer for ParamGroupOptimizer<R> {
     /// The tensors are those that the optimizer keeps for each parameter that has made a step,
     /// named `PARAMETER.NAME` with PyTorch's names.
     fn state_dict(&self) -> Result<OptimizerState> {
-        let groups = self.groups.iter().map(ParamGroupState::new).collect::<Result<_>>()?;
-        let tensors = self.groups.iter().flat_map(|group| {
+        let param_groups = self.groups.iter().map(ParamGroupState::new).collect::<Result<_>>()?;
+        let mut tensors = Vec::new();
+        for group in &self.groups {
             let layout = group.options.state_layout();
-            let named =
-                move |parameter: &Parameter| parameter.state.named(&parameter.name, &layout);
-            group.parameters.iter().flat_map(named)
-        });
-        Ok(OptimizerState {
-            optimizer: self.groups[0].options.name().into(),
-            param_groups: groups,
-            tensors: tensors.collect(),
-        })
+            for Parameter { name, state, .. } in &group.parameters {
+                tensors.extend(state.named(name, &layout));
+            }
+        }
+        let optimizer = self.groups[0].options.name().into();
+        Ok(OptimizerState { optimizer, param_groups, tensors })
     }
 
     fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()> {
@@ -280,9 +272,8 @@ impl<R: UpdateRule> Optimizer for ParamGroupOptimizer<R> {
         for (parameter, state) in self.parameters_mut().zip(states) {
             parameter.state = state;
         }
-        for ((group, options), saved) in
-            self.groups.iter_mut().zip(options).zip(&state.param_groups)
-        {
+        let groups = self.groups.iter_mut().zip(options).zip(&state.param_groups);
+        for ((group, options), saved) in groups {
             group.options = options;
             group.initial_lr = saved.initial_lr;
         }

@@ -8,8 +8,7 @@ use tch::{Device, Kind, Tensor, no_grad};
 /// The shape of a tensor in a parameter's state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StateShape {
-    /// A 32-bit number on the CPU, whatever the parameter's device: the host reads it in every
-    /// step.
+    /// A 32-bit number on the CPU, whatever the parameter's device: the host reads it in every step.
     Scalar,
     /// The parameter's shape, kind and device.
     Parameter,

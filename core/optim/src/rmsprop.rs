@@ -22,8 +22,7 @@ optimizer_options! {
     }
 }
 
-/// `torch.optim.RMSprop`, bit for bit: a step is the gradient divided by the root of the moving
-/// average of its square.
+/// `torch.optim.RMSprop`, bit for bit: a step is the gradient divided by the root of the moving average of its square.
 ///
 /// ```
 /// use tch::{Device, Kind, nn::VarStore};

@@ -104,8 +104,7 @@ impl WeightDecay {
         Ok((step.parameters.as_real()?, gradients.as_real()?))
     }
 
-    /// The same for optimizers whose functions all treat complex numbers as real ones before the
-    /// decay.
+    /// The same for optimizers whose functions all treat complex numbers as real ones before the decay.
     pub(super) fn apply_to_real(self, step: &Step<'_>) -> Result<(TensorList, TensorList)> {
         let mut parameters = step.parameters.as_real()?;
         let gradients = self.decay(&mut parameters, &step.gradients.as_real()?)?;

@@ -19,9 +19,8 @@ optimizer_options! {
     }
 }
 
-/// `torch.optim.SGD`, bit for bit: the operations of its `_single_tensor_sgd` and, on GPUs,
-/// `_multi_tensor_sgd`, in their order. Unlike the latter with Nesterov momentum, it leaves the
-/// gradients as they are.
+/// `torch.optim.SGD`, bit for bit: the operations of its `_single_tensor_sgd` and, on GPUs, `_multi_tensor_sgd`, in
+/// their order. Unlike the latter with Nesterov momentum, it leaves the gradients as they are.
 ///
 /// tch's own optimizer computes the same, but its momentum cannot be saved.
 ///

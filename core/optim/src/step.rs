@@ -1,7 +1,6 @@
 //! What a rule updates at once.
 
-use super::parameter_state::ParameterState;
-use super::tensor_list::TensorList;
+use super::{parameter_state::ParameterState, tensor_list::TensorList};
 use crate::{Error, Result};
 use tch::Tensor;
 

@@ -1,11 +1,8 @@
 //! What distinguishes one optimizer from another.
 
-use super::param_group::GroupOptions;
-use super::parameter_state::StateShape;
-use super::step::Step;
+use super::{param_group::GroupOptions, parameter_state::StateShape, step::Step};
 use crate::Result;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 
 /// The options of an optimizer, and how they change a parameter by its gradient.
 ///
@@ -81,13 +78,11 @@ pub trait UpdateRule: GroupOptions + Clone + Serialize + DeserializeOwned + 'sta
     /// Updates parameters by their gradients, without a graph.
     ///
     /// # Errors
-    /// [`Error::Tensor`](crate::Error::Tensor) if an operation fails; parameters may already have
-    /// changed.
+    /// [`Error::Tensor`](crate::Error::Tensor) if an operation fails; parameters may already have changed.
     fn step(&self, step: Step<'_>) -> Result<()>;
 }
 
-/// The layouts of gradients that an optimizer supports. An embedding with `sparse` has sparse
-/// gradients.
+/// The layouts of gradients that an optimizer supports. An embedding with `sparse` has sparse gradients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GradientLayout {
     /// Gradients with a value for every element.

@@ -1,12 +1,9 @@
 //! The zip archive of a file: named records in one folder, not compressed.
 
-use std::fmt::Display;
-use std::fs::File;
 use std::io::{self, Cursor, Read, Write};
-use std::mem::ManuallyDrop;
-use zip::result::ZipError;
-use zip::write::FileOptions;
+use std::{fmt::Display, fs::File, mem::ManuallyDrop};
 use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
+use zip::{result::ZipError, write::FileOptions};
 
 /// The bytes to a multiple of which PyTorch aligns records, so that they can be mapped to memory.
 const ALIGNMENT: u16 = 64;

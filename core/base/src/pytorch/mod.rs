@@ -12,17 +12,13 @@ mod pickler;
 mod tests;
 mod unpickler;
 
-use crate::error::without_backtrace;
 use crate::named_tensors::{Metadata, NamedTensors, Source};
-use crate::{Error, Result};
+use crate::{Error, Result, error::without_backtrace};
 use archive::{Reader, Writer};
 use object::{Object, Objects, Storage};
 use pickler::Pickler;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::fmt::Display;
-use std::fs::File;
-use std::path::Path;
+use std::collections::{HashMap, hash_map::Entry};
+use std::{fmt::Display, fs::File, path::Path};
 use tch::{Kind, Tensor};
 use unpickler::{Refusal, unpickle};
 
@@ -167,11 +163,6 @@ pub fn conversion(python: &str) -> String {
 }
 
 fn damaged<E: Display>(path: &Path) -> impl FnOnce(E) -> Error {
-    move |error| {
-        Error::format(
-            path,
-            format!("not a complete PyTorch file ({error})"),
-            "a file that `save` or torch.save has written completely",
-        )
-    }
+    let expected = "a file that `save` or torch.save has written completely";
+    move |error| Error::format(path, format!("not a complete PyTorch file ({error})"), expected)
 }

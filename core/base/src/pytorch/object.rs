@@ -3,8 +3,7 @@
 use super::storage_kind;
 use tch::Kind;
 
-/// The objects of a pickle, which refer to each other by position: however deep they are nested,
-/// nothing recurs.
+/// The objects of a pickle, which refer to each other by position: however deep they are nested, nothing recurs.
 #[derive(Debug)]
 pub(super) struct Objects {
     pub(super) all: Vec<Object>,
@@ -66,13 +65,12 @@ impl Objects {
 
 /// The global of this name, if state dicts have it.
 pub(super) fn global(module: &str, name: &str) -> Option<Object> {
-    match (module, name) {
-        ("collections", "OrderedDict") => Some(Object::Function(Function::OrderedDict)),
-        ("torch._utils", "_rebuild_tensor_v2") => Some(Object::Function(Function::RebuildTensor)),
-        ("torch._utils", "_rebuild_parameter") => {
-            Some(Object::Function(Function::RebuildParameter))
-        }
-        ("torch", name) => storage_kind(name).map(Object::StorageType),
-        _ => None,
-    }
+    let function = match (module, name) {
+        ("collections", "OrderedDict") => Function::OrderedDict,
+        ("torch._utils", "_rebuild_tensor_v2") => Function::RebuildTensor,
+        ("torch._utils", "_rebuild_parameter") => Function::RebuildParameter,
+        ("torch", name) => return storage_kind(name).map(Object::StorageType),
+        _ => return None,
+    };
+    Some(Object::Function(function))
 }

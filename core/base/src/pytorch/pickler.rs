@@ -24,8 +24,7 @@ impl Pickler {
         self.string(text);
     }
 
-    /// An entry whose value is a contiguous tensor that has the storage `key`, of this type, to
-    /// itself.
+    /// An entry whose value is a contiguous tensor that has the storage `key`, of this type, to itself.
     pub(super) fn tensor(&mut self, name: &str, storage: &str, key: &str, size: &[i64]) {
         self.string(name);
         self.global("torch._utils", "_rebuild_tensor_v2");
@@ -75,14 +74,8 @@ impl Pickler {
 
     fn int(&mut self, number: i64) {
         match i32::try_from(number) {
-            Ok(number) => {
-                self.0.push(op::BININT);
-                self.0.extend(number.to_le_bytes());
-            }
-            Err(_) => {
-                self.0.extend([op::LONG1, 8]);
-                self.0.extend(number.to_le_bytes());
-            }
+            Ok(number) => self.0.extend([&[op::BININT][..], &number.to_le_bytes()].concat()),
+            Err(_) => self.0.extend([&[op::LONG1, 8][..], &number.to_le_bytes()].concat()),
         }
     }
 }

@@ -42,52 +42,6 @@ impl<'a> Unpickler<'a> {
                 op::STOP => return Ok(Objects { root: self.pop()?, all: self.objects }),
                 op::MARK => self.marks.push(self.stack.len()),
 
-                op::NONE | op::NEWTRUE | op::NEWFALSE | op::EMPTY_LIST => self.push(Object::Other),
-                op::BINFLOAT => {
-                    self.bytes(8)?;
-                    self.push(Object::Other);
-                }
-                op::BININT1 => {
-                    let number = self.byte()?;
-                    self.push(Object::Int(number.into()));
-                }
-                op::BININT2 => {
-                    let number = u16::from_le_bytes(self.array()?);
-                    self.push(Object::Int(number.into()));
-                }
-                op::BININT => {
-                    let number = i32::from_le_bytes(self.array()?);
-                    self.push(Object::Int(number.into()));
-                }
-                op::LONG1 => {
-                    let length = self.byte()?;
-                    let number = long(self.bytes(length.into())?);
-                    self.push(number.map_or(Object::Other, Object::Int));
-                }
-                op::BINUNICODE => {
-                    let length = self.u32()?;
-                    let text = std::str::from_utf8(self.bytes(length as usize)?);
-                    let text = text.map_err(|_| damaged("text not in UTF-8"))?.to_owned();
-                    self.push(Object::Text(text));
-                }
-                op::GLOBAL => {
-                    let (module, name) = (self.line()?, self.line()?);
-                    let global = global(module, name);
-                    let global =
-                        global.ok_or_else(|| Refusal::Foreign(format!("{module}.{name}")))?;
-                    self.push(global);
-                }
-
-                op::EMPTY_TUPLE => self.push(Object::Tuple(Vec::new())),
-                op @ (op::TUPLE1 | op::TUPLE2 | op::TUPLE3) => {
-                    let elements = self.pop_last(usize::from(op - op::TUPLE1) + 1)?;
-                    self.push(Object::Tuple(elements));
-                }
-                op::TUPLE => {
-                    let elements = self.pop_to_mark()?;
-                    self.push(Object::Tuple(elements));
-                }
-                op::EMPTY_DICT => self.push(Object::Dict(Vec::new())),
                 op::SETITEM => {
                     let items = self.pop_last(2)?;
                     self.set_items(&items)?;
@@ -101,36 +55,68 @@ impl<'a> Unpickler<'a> {
                 // A state sets attributes, such as the `_metadata` of a module's state dict.
                 op::BUILD => drop(self.pop()?),
 
-                op::BINPUT => {
-                    let key = self.byte()?;
-                    self.put(key.into())?;
+                op @ (op::BINPUT | op::LONG_BINPUT) => {
+                    let key: u32 = if op == op::BINPUT { self.byte()?.into() } else { self.u32()? };
+                    let last = self.stack.last().ok_or_else(|| damaged(EMPTY))?;
+                    self.memo.insert(key, *last);
                 }
-                op::LONG_BINPUT => {
-                    let key = self.u32()?;
-                    self.put(key)?;
+                op @ (op::BINGET | op::LONG_BINGET) => {
+                    let key: u32 = if op == op::BINGET { self.byte()?.into() } else { self.u32()? };
+                    let found = self.memo.get(&key);
+                    self.stack.push(*found.ok_or_else(|| damaged("nothing of that number"))?);
                 }
-                op::BINGET => {
-                    let key = self.byte()?;
-                    self.get(key.into())?;
+                op => {
+                    let object = self.object(op)?;
+                    self.stack.push(self.objects.len());
+                    self.objects.push(object);
                 }
-                op::LONG_BINGET => {
-                    let key = self.u32()?;
-                    self.get(key)?;
-                }
-
-                op::BINPERSID => {
-                    let id = self.pop()?;
-                    let storage = self.storage(id)?;
-                    self.push(Object::Storage(storage));
-                }
-                op::REDUCE => {
-                    let (arguments, function) = (self.pop()?, self.pop()?);
-                    let object = self.call(function, arguments)?;
-                    self.push(object);
-                }
-                other => return Err(Refusal::Foreign(format!("the operation {other:#04x}"))),
             }
         }
+    }
+
+    /// The object that an operation makes.
+    fn object(&mut self, op: u8) -> Result<Object> {
+        Ok(match op {
+            op::NONE | op::NEWTRUE | op::NEWFALSE | op::EMPTY_LIST => Object::Other,
+            op::BINFLOAT => {
+                self.bytes(8)?;
+                Object::Other
+            }
+            op::BININT1 => Object::Int(self.byte()?.into()),
+            op::BININT2 => Object::Int(u16::from_le_bytes(self.array()?).into()),
+            op::BININT => Object::Int(i32::from_le_bytes(self.array()?).into()),
+            op::LONG1 => {
+                let length = self.byte()?;
+                long(self.bytes(length.into())?).map_or(Object::Other, Object::Int)
+            }
+            op::BINUNICODE => {
+                let length = self.u32()?;
+                let text = std::str::from_utf8(self.bytes(length as usize)?);
+                Object::Text(text.map_err(|_| damaged("text not in UTF-8"))?.to_owned())
+            }
+            op::GLOBAL => {
+                let (module, name) = (self.line()?, self.line()?);
+                let unknown = || Refusal::Foreign(format!("{module}.{name}"));
+                global(module, name).ok_or_else(unknown)?
+            }
+
+            op::EMPTY_TUPLE => Object::Tuple(Vec::new()),
+            op::TUPLE1 | op::TUPLE2 | op::TUPLE3 => {
+                Object::Tuple(self.pop_last(usize::from(op - op::TUPLE1) + 1)?)
+            }
+            op::TUPLE => Object::Tuple(self.pop_to_mark()?),
+            op::EMPTY_DICT => Object::Dict(Vec::new()),
+
+            op::BINPERSID => {
+                let id = self.pop()?;
+                Object::Storage(self.storage(id)?)
+            }
+            op::REDUCE => {
+                let (arguments, function) = (self.pop()?, self.pop()?);
+                self.call(function, arguments)?
+            }
+            other => return Err(Refusal::Foreign(format!("the operation {other:#04x}"))),
+        })
     }
 
     // === The bytes ===
@@ -164,11 +150,6 @@ impl<'a> Unpickler<'a> {
 
     // === The stack ===
 
-    fn push(&mut self, object: Object) {
-        self.stack.push(self.objects.len());
-        self.objects.push(object);
-    }
-
     fn pop(&mut self) -> Result<usize> {
         self.stack.pop().ok_or_else(|| damaged(EMPTY))
     }
@@ -182,18 +163,6 @@ impl<'a> Unpickler<'a> {
         let height = self.marks.pop().ok_or_else(|| damaged("no mark"))?;
         let count = self.stack.len().checked_sub(height).ok_or_else(|| damaged(EMPTY))?;
         self.pop_last(count)
-    }
-
-    fn put(&mut self, key: u32) -> Result<()> {
-        let last = self.stack.last().ok_or_else(|| damaged(EMPTY))?;
-        self.memo.insert(key, *last);
-        Ok(())
-    }
-
-    fn get(&mut self, key: u32) -> Result<()> {
-        let object = self.memo.get(&key).ok_or_else(|| damaged("nothing of that number"))?;
-        self.stack.push(*object);
-        Ok(())
     }
 
     fn set_items(&mut self, items: &[usize]) -> Result<()> {

@@ -8,8 +8,7 @@ use tch::nn::{Linear, ModuleT};
 use tch::{Kind, Tensor};
 
 impl MultiheadAttention {
-    /// The outputs, of the query's shape, and the weights, `[N, L, S]` or, for each head, `[N,
-    /// num_heads, L, S]`.
+    /// The outputs, of the query's shape, and the weights, `[N, L, S]` or, for each head, `[N, num_heads, L, S]`.
     ///
     /// The query is `[L, N, embed_dim]`, the key `[S, N, kdim]` and the value `[S, N, vdim]`, or
     /// these without N. If they are the same tensor, one product projects all three, as in PyTorch.
@@ -29,7 +28,7 @@ impl MultiheadAttention {
             "attn_mask is missing, but must be the causal mask that is_causal promises"
         );
         let batched = query.dim() == 3;
-        let masks = Masks::new(options.attn_mask, options.key_padding_mask, query.kind());
+        let mut masks = Masks::new(options.attn_mask, options.key_padding_mask, query.kind());
         let bool_masks = [options.attn_mask, options.key_padding_mask];
         if bool_masks.into_iter().flatten().all(|mask| mask.kind() == Kind::Bool)
             && batched
@@ -66,12 +65,9 @@ impl MultiheadAttention {
         let v = arranged(value);
         let k = if same(key, value) { v.shallow_clone() } else { arranged(key) };
         let q = if same(query, key) { k.shallow_clone() } else { arranged(query) };
-        let masks = match batched {
-            true => masks,
-            false => {
-                Masks { key_padding: masks.key_padding.map(|mask| mask.unsqueeze(0)), ..masks }
-            }
-        };
+        if !batched {
+            masks.key_padding = masks.key_padding.map(|mask| mask.unsqueeze(0));
+        }
         let (outputs, weights) = self.attend([q, k, v], masks, options, train);
         match (batched, self.options.batch_first) {
             (true, true) => (outputs.transpose(1, 0), weights),
@@ -81,12 +77,12 @@ impl MultiheadAttention {
     }
 
     /// The packed projection, if PyTorch would take its kernel for evaluations without gradients,
-    /// which rounds differently. `others` are the layer's own weights.
+    /// which rounds differently. `others` are the layer's weights.
     pub(in super::super) fn fast_path(
         &self,
         query: &Tensor,
         train: bool,
-        others: &[Option<&Tensor>],
+        others: &[&Tensor],
     ) -> Option<[&Tensor; 2]> {
         let InProjection::Packed(weight) = &self.in_proj else { return None };
         let bias = self.in_proj_bias.as_ref()?;
@@ -94,7 +90,7 @@ impl MultiheadAttention {
             self.options;
         let Linear { ws, bs } = &self.out_proj;
         let own = [Some(query), Some(weight), Some(bias), Some(ws), bs.as_ref()];
-        let mut weights = own.iter().chain(others).flatten();
+        let mut weights = own.iter().flatten().chain(others);
         let fast = !train
             && batch_first
             && !add_bias_kv

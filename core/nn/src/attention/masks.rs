@@ -10,7 +10,12 @@ pub(crate) struct Masks {
 
 impl Masks {
     pub(crate) fn new(attn: Option<&Tensor>, key_padding: Option<&Tensor>, kind: Kind) -> Self {
-        let canonical = |mask: &Tensor| canonical_mask(mask, kind);
+        // Minus infinity where a mask is true, so that a softmax gives 0.
+        let canonical = |mask: &Tensor| match mask.kind() {
+            Kind::Bool => Tensor::zeros(mask.size(), (kind, mask.device()))
+                .masked_fill_(mask, f64::NEG_INFINITY),
+            _ => mask.shallow_clone(),
+        };
         Masks { attn: attn.map(canonical), key_padding: key_padding.map(canonical) }
     }
 
@@ -33,16 +38,6 @@ impl Masks {
             None => merged,
         };
         (Some(merged), Some(2))
-    }
-}
-
-/// Minus infinity where a mask is true, so that a softmax gives 0.
-pub(crate) fn canonical_mask(mask: &Tensor, kind: Kind) -> Tensor {
-    match mask.kind() {
-        Kind::Bool => {
-            Tensor::zeros(mask.size(), (kind, mask.device())).masked_fill_(mask, f64::NEG_INFINITY)
-        }
-        _ => mask.shallow_clone(),
     }
 }
 

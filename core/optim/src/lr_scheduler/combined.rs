@@ -2,8 +2,7 @@
 
 use super::group::GroupRates;
 use super::schedule::{Epoch, Schedule};
-use crate::check::check;
-use crate::{Error, Result};
+use crate::{Error, Result, check::check};
 
 /// Several schedules in sequence. Each starts at its own epoch 0, from the optimizer's initial
 /// rate. `SequentialLR(schedulers, milestones)`
@@ -76,8 +75,7 @@ impl Schedule for SequentialLr {
     }
 }
 
-/// Several schedules at once: each changes the rate that the one before it has set.
-/// `ChainedScheduler(schedulers)`
+/// Several schedules at once: each changes the rate that the one before it has set. `ChainedScheduler(schedulers)`
 ///
 /// ```
 /// use tch_parallel::optim::lr_scheduler::{

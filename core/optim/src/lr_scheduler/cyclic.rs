@@ -7,9 +7,8 @@ use std::fmt::{self, Debug};
 use tch_parallel_base::options;
 
 options! {
-    /// Moves the learning rate up and down between two boundaries, and the momentum in the opposite
-    /// direction (Smith, "Cyclical Learning Rates for Training Neural Networks", 2015).
-    /// `CyclicLR(base_lr, max_lr, …)`
+    /// Moves the learning rate up and down between two boundaries, and the momentum in the opposite direction (Smith,
+    /// "Cyclical Learning Rates for Training Neural Networks", 2015). `CyclicLR(base_lr, max_lr, …)`
     ///
     /// The schedule counts batches: call [`LrScheduler::step`](super::LrScheduler::step) after each
     /// step of the optimizer. The rate that the optimizer was created with has no influence.
@@ -43,16 +42,14 @@ options! {
         pub step_size_down: Option<u64> = None,
         /// How the height of the cycles changes.
         pub mode: CyclicMode = CyclicMode::Triangular,
-        /// Whether to move the momentum (Adam's first beta) against the rate. If not, it is left
-        /// alone.
+        /// Whether to move the momentum (Adam's first beta) against the rate. If not, it is left alone.
         pub cycle_momentum: bool = true,
         /// The momentum at the upper boundary of the rate.
         pub base_momentum: PerGroup = PerGroup::All(0.8),
         /// The momentum at the lower boundary.
         pub max_momentum: PerGroup = PerGroup::All(0.9),
     }
-    /// With PyTorch's defaults: triangles of 2000 steps up and as many down, and momentum from 0.9
-    /// to 0.8 and back.
+    /// With PyTorch's defaults: triangles of 2000 steps up and as many down, and momentum from 0.9 to 0.8 and back.
     pub fn new(base_lr: impl Into<PerGroup>, max_lr: impl Into<PerGroup>);
 }
 
@@ -67,11 +64,9 @@ pub enum CyclicMode {
         /// The factor per step.
         gamma: f64,
     },
-    /// By this factor of the cycle's number, which counts from 1. `scale_fn` with
-    /// `scale_mode="cycle"`
+    /// By this factor of the cycle's number, which counts from 1. `scale_fn` with `scale_mode="cycle"`
     Cycle(ScaleFn),
-    /// By this factor of the step's number, which counts from 0. `scale_fn` with
-    /// `scale_mode="iterations"`
+    /// By this factor of the step's number, which counts from 0. `scale_fn` with `scale_mode="iterations"`
     Iterations(ScaleFn),
 }
 

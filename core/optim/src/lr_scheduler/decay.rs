@@ -81,8 +81,7 @@ impl Schedule for ExponentialLr {
 }
 
 options! {
-    /// Lowers the learning rate to 0 along a power of the epochs that are left.
-    /// `PolynomialLR(total_iters, power)`
+    /// Lowers the learning rate to 0 along a power of the epochs that are left. `PolynomialLR(total_iters, power)`
     #[derive(Debug, Clone, Copy, PartialEq)]
     pub struct PolynomialLr {
         /// The epoch in which the rate reaches 0.

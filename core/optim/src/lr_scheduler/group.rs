@@ -1,9 +1,6 @@
-//! What a schedule sees and sets of a parameter group, and settings that may differ from group to
-//! group.
+//! What a schedule sees and sets of a parameter group, and settings that may differ from group to group.
 
-use crate::Optimizer;
-use crate::Result;
-use crate::check::check;
+use crate::{Optimizer, Result, check::check};
 
 /// What a [`Schedule`](super::Schedule) sees and sets of one parameter group.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -40,8 +40,7 @@ enum Lambdas {
 type Lambda = Box<dyn Fn(u64) -> f64 + Send>;
 
 impl LambdaLr {
-    /// A schedule with the rate `lr_lambda(epoch)` times the optimizer's initial rate; epochs count
-    /// from 0.
+    /// A schedule with the rate `lr_lambda(epoch)` times the optimizer's initial rate; epochs count from 0.
     pub fn new(lr_lambda: impl Fn(u64) -> f64 + Send + 'static) -> Self {
         LambdaLr { lr_lambdas: Lambdas::All(Box::new(lr_lambda)) }
     }

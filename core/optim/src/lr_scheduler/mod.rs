@@ -1,8 +1,6 @@
-//! Learning rates that change during training: `torch.optim.lr_scheduler`, with the same values to
-//! the last bit.
+//! Learning rates that change during training: `torch.optim.lr_scheduler`, with the same values to the last bit.
 //!
-//! A schedule ([`StepLr`], [`CosineAnnealingLr`] …) is a formula, and the [`LrScheduler`] applies it
-//! to an optimizer:
+//! A schedule ([`StepLr`], [`CosineAnnealingLr`] …) is a formula, and the [`LrScheduler`] applies it to an optimizer:
 //!
 //! ```
 //! use tch::{Device, nn::VarStore};

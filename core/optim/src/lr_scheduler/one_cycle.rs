@@ -7,9 +7,8 @@ use std::f64::consts::PI;
 use tch_parallel_base::options;
 
 options! {
-    /// Raises the learning rate to `max_lr`, and lowers it to a small fraction of its start, while
-    /// the momentum does the opposite (Smith and Topin, "Super-Convergence", 2017).
-    /// `OneCycleLR(max_lr, total_steps, …)`
+    /// Raises the learning rate to `max_lr`, and lowers it to a small fraction of its start, while the momentum does
+    /// the opposite (Smith and Topin, "Super-Convergence", 2017). `OneCycleLR(max_lr, total_steps, …)`
     ///
     /// The schedule counts batches: call [`LrScheduler::step`](super::LrScheduler::step) after each
     /// step of the optimizer. The rate that the optimizer was created with has no influence.
@@ -45,8 +44,7 @@ options! {
         pub pct_start: f64 = 0.3,
         /// The shape of rise and fall.
         pub anneal_strategy: AnnealStrategy = AnnealStrategy::Cos,
-        /// Whether to move the momentum (Adam's first beta) against the rate. If not, it is left
-        /// alone.
+        /// Whether to move the momentum (Adam's first beta) against the rate. If not, it is left alone.
         pub cycle_momentum: bool = true,
         /// The momentum at the highest rate.
         pub base_momentum: PerGroup = PerGroup::All(0.85),

@@ -3,9 +3,7 @@
 use super::group::{GroupRates, PerGroup};
 use super::schedule::check_factor;
 use super::state::{LrSchedulerState, Scheduler};
-use crate::Optimizer;
-use crate::Result;
-use crate::check::check;
+use crate::{Optimizer, Result, check::check};
 use serde::{Deserialize, Serialize};
 use tch_parallel_base::options;
 
@@ -50,8 +48,7 @@ pub enum ThresholdMode {
     Abs,
 }
 
-/// Reduces the learning rate when a metric has stopped improving.
-/// `torch.optim.lr_scheduler.ReduceLROnPlateau`
+/// Reduces the learning rate when a metric has stopped improving. `torch.optim.lr_scheduler.ReduceLROnPlateau`
 ///
 /// With several ranks, the metric must be the same on all of them. Otherwise some reduce their rate
 /// before others, and their weights drift apart, although all apply the same gradients. So reduce
@@ -192,8 +189,7 @@ impl Scheduler for ReduceLrOnPlateau {
 }
 
 mod as_text {
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
     pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(value)

@@ -2,17 +2,14 @@
 //! (`get_lr` of PyTorch's schedulers).
 
 use super::group::GroupRates;
-use crate::Result;
-use crate::check::check;
+use crate::{Result, check::check};
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 
-/// How the learning rate of an epoch, and the momentum if it is scheduled too, follow from those of
-/// the previous epoch.
+/// How the learning rate of an epoch, and the momentum if it is scheduled too, follow from those of the previous epoch.
 ///
-/// PyTorch's schedulers mostly multiply the current rate instead of computing it from the epoch
-/// number. Mathematically that is the same, but floating-point rounding differs, so this trait does
-/// as PyTorch does.
+/// PyTorch's schedulers mostly multiply the current rate instead of computing it from the epoch number. Mathematically
+/// that is the same, but floating-point rounding differs, so this trait does as PyTorch does.
 ///
 /// An epoch is the time between two calls of [`LrScheduler::step`](super::LrScheduler::step): one
 /// batch if you call it after each.

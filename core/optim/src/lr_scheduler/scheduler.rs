@@ -1,12 +1,9 @@
 //! Applies a schedule to an optimizer: PyTorch's base class `LRScheduler`.
 
-use super::combined::start;
-use super::group::GroupRates;
 use super::schedule::{Epoch, Schedule, check_factor};
 use super::state::{LrSchedulerState, Scheduler};
-use super::warm_restarts::CosineAnnealingWarmRestarts;
-use crate::Optimizer;
-use crate::{Error, Result};
+use super::{combined::start, group::GroupRates, warm_restarts::CosineAnnealingWarmRestarts};
+use crate::{Error, Optimizer, Result};
 use serde::{Deserialize, Serialize};
 
 /// A schedule, how far it is, and the learning rates that it has set. PyTorch's base class
@@ -26,10 +23,9 @@ struct State {
 }
 
 impl<S: Schedule> LrScheduler<S> {
-    /// Starts the schedule: sets the learning rate of each parameter group to that of epoch 0,
-    /// which may differ from the rate that the optimizer was created with. An optimizer can have
-    /// several schedulers: all start from that rate ([`ParamGroup::initial_lr`]), and each changes
-    /// what the one before has set.
+    /// Starts the schedule: sets the learning rate of each parameter group to that of epoch 0, which may differ from
+    /// the rate that the optimizer was created with. An optimizer can have several schedulers: all start from that rate
+    /// ([`ParamGroup::initial_lr`]), and each changes what the one before has set.
     ///
     /// [`ParamGroup::initial_lr`]: crate::ParamGroup::initial_lr
     ///
@@ -51,14 +47,12 @@ impl<S: Schedule> LrScheduler<S> {
     /// Advances to the next epoch and sets the learning rates for its steps. Call this after the
     /// optimizer's steps of an epoch, or after every step if the schedule counts steps.
     ///
-    /// Steps that `GradScaler` skipped count too, as in PyTorch. If a
-    /// parameter group was added to the optimizer, it follows the schedule from the rate that it
-    /// has.
+    /// Steps that `GradScaler` skipped count too, as in PyTorch. If a parameter group was added to the optimizer, it
+    /// follows the schedule from the rate that it has.
     ///
     /// # Errors
-    /// [`Error::Argument`] after the schedule's last epoch, for a rate that is not finite, and for
-    /// an added group if the settings are lists without a value for it. The optimizer is then
-    /// unchanged.
+    /// [`Error::Argument`] after the schedule's last epoch, for a rate that is not finite, and for an added group if
+    /// the settings are lists without a value for it. The optimizer is then unchanged.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<()> {
         self.advance(optimizer, self.state.last_epoch.next())
     }

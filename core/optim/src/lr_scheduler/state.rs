@@ -1,8 +1,7 @@
 //! What all schedulers have in common, and the state that is saved.
 
 use crate::{Error, Result};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::fmt::Debug;
 
@@ -12,8 +11,7 @@ pub trait Scheduler: Debug {
     /// The learning rate of each parameter group after the last step: `get_last_lr()`.
     fn last_lr(&self) -> &[f64];
 
-    /// The state of the schedule. The learning rates themselves, and the momentum, are in the
-    /// optimizer's state.
+    /// The state of the schedule. The learning rates themselves, and the momentum, are in the optimizer's state.
     ///
     /// # Errors
     /// [`Error::Argument`] if JSON cannot represent it.
@@ -22,11 +20,10 @@ pub trait Scheduler: Debug {
     /// Restores a state. Also restore the optimizer's, before or after.
     ///
     /// # Errors
-    /// [`Error::Argument`] for the state of another schedule, or of the same one with other
-    /// settings. PyTorch would silently continue with the saved settings: resuming with more epochs
-    /// than before would make a cosine rise again. Here the error shows both. Either create the
-    /// schedule with the saved settings, or leave the saved state and start a new schedule from the
-    /// optimizer's state, which contains the initial rates.
+    /// [`Error::Argument`] for the state of another schedule, or of the same one with other settings. PyTorch would
+    /// silently continue with the saved settings: resuming with more epochs than before would make a cosine rise again.
+    /// Here the error shows both. Either create the schedule with the saved settings, or leave the saved state and
+    /// start a new schedule from the optimizer's state, which contains the initial rates.
     fn load_state_dict(&mut self, state: &LrSchedulerState) -> Result<()>;
 }
 

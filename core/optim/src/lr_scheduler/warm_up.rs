@@ -2,8 +2,7 @@
 
 use super::group::GroupRates;
 use super::schedule::{Epoch, Schedule, check_fraction, check_length};
-use crate::Result;
-use crate::check::check;
+use crate::{Result, check::check};
 use tch_parallel_base::options;
 
 options! {
@@ -44,8 +43,7 @@ impl Schedule for LinearLr {
 }
 
 options! {
-    /// Multiplies the learning rate by a factor, and takes it back after some epochs.
-    /// `ConstantLR(factor, total_iters)`
+    /// Multiplies the learning rate by a factor, and takes it back after some epochs. `ConstantLR(factor, total_iters)`
     #[derive(Debug, Clone, Copy, PartialEq)]
     pub struct ConstantLr {
         /// The factor; above 0 and at most 1. PyTorch accepts 0, by which it divides in the end.
