@@ -106,9 +106,8 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Waits until all output of the rank, which ended at this time, has been copied. Once the streams
-    /// have had time for it, waits only for a slow console, if at all: ranks that end together have
-    /// that time together.
+    /// Waits until all output of the rank, which ended at this time, has been copied. Once the streams have had time
+    /// for it, waits only for a slow console, if at all: ranks that end together have that time together.
     pub(crate) fn drain(&self, ended: Instant, waits_for_console: bool) {
         self.pumps.iter().for_each(|pump| pump.drain(ended + SILENCE, waits_for_console));
     }

@@ -15,13 +15,11 @@ pub struct DevicesArgs {
 }
 
 impl DevicesArgs {
-    /// The devices of this process, whose place is `env`: one if the training is distributed, which
-    /// means that each device has a process of its own, and otherwise all of them. `method` is the
-    /// flag that decides it.
+    /// The devices of this process, whose place is `env`: one if the training is distributed, which means that each
+    /// device has a process of its own, and otherwise all of them. `method` is the flag that decides it.
     ///
     /// # Errors
-    /// [`Error::Argument`] for several ranks of a method that is not distributed, and those of
-    /// [`device_of_rank`].
+    /// [`Error::Argument`] for several ranks of a method that is not distributed, and those of [`device_of_rank`].
     pub fn of_process(
         &self,
         env: Option<&Env>,
@@ -33,8 +31,7 @@ impl DevicesArgs {
         self.at(place, method, is_distributed)
     }
 
-    /// The same at a place: the number of ranks, this one's number on its host, and how many that
-    /// host has.
+    /// The same at a place: the number of ranks, this one's number on its host, and how many that host has.
     fn at(
         &self,
         (ranks, local_rank, local_ranks): (usize, usize, usize),
@@ -56,9 +53,8 @@ impl DevicesArgs {
     }
 }
 
-/// On the CPU, gives each device of the `ranks` processes one thread. Devices that shared OpenMP's
-/// threads would show nothing about devices that share nothing, and the bytes that such a thread
-/// allocates would belong to none of them.
+/// On the CPU, gives each device of the `ranks` processes one thread. Devices that shared OpenMP's threads would show
+/// nothing about devices that share nothing, and the bytes that such a thread allocates would belong to none of them.
 pub fn one_thread_each(devices: &Devices, ranks: usize) {
     if matches!(devices.first(), LogicalDevice::Cpu(_)) && devices.len().max(ranks) > 1 {
         tch::set_num_threads(1);

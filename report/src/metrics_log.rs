@@ -11,10 +11,9 @@ use tch_parallel::{Error, Result};
 
 /// Writes what a rank measures to `DIR/rank0.jsonl`, `DIR/rank1.jsonl` …
 ///
-/// A line is in the file when [`log`](Self::log) returns, so a rank that is killed, or a full disk,
-/// leaves only complete lines. An `f32` in a struct is written in the shortest form that reads back
-/// as the same `f32`; `serde_json::json!` would turn it into an `f64`. JSON has no NaN and no
-/// infinity, which become `null`.
+/// A line is in the file when [`log`](Self::log) returns, so a rank that is killed, or a full disk, leaves only
+/// complete lines. An `f32` in a struct is written in the shortest form that reads back as the same `f32`;
+/// `serde_json::json!` would turn it into an `f64`. JSON has no NaN and no infinity, which become `null`.
 ///
 /// ```
 /// use report::MetricsLog;
@@ -58,9 +57,8 @@ struct Line<'a, F> {
 }
 
 impl MetricsLog {
-    /// Creates this rank's file in `dir`, and `dir` itself if it does not exist; `rank` is usually
-    /// the process group, `&group`. Replaces the file of an earlier run. Without `dir` the log
-    /// writes nothing.
+    /// Creates this rank's file in `dir`, and `dir` itself if it does not exist; `rank` is usually the process group,
+    /// `&group`. Replaces the file of an earlier run. Without `dir` the log writes nothing.
     ///
     /// # Errors
     /// [`Error::Io`] if the directory or the file cannot be created.
@@ -96,8 +94,7 @@ impl MetricsLog {
         Ok(self)
     }
 
-    /// Writes one line: the event, the rank, the world size, then `fields`, which must be a
-    /// struct or a map.
+    /// Writes one line: the event, the rank, the world size, then `fields`, which must be a struct or a map.
     ///
     /// # Errors
     /// [`Error::Io`] if the line cannot be written, and for fields that JSON cannot represent.
@@ -117,8 +114,7 @@ impl MetricsLog {
 /// The events of one name that a [`MetricsLog`] has written to `path`, in their order.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be read, [`Error::Format`] if it holds an event of this name
-/// that is not an `E`.
+/// [`Error::Io`] if the file cannot be read, [`Error::Format`] if it holds an event of this name that is not an `E`.
 pub fn read_events<E: DeserializeOwned>(path: impl AsRef<Path>, name: &str) -> Result<Vec<E>> {
     let path = path.as_ref();
     let text = fs::read_to_string(path).map_err(Error::io("read", path))?;

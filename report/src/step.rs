@@ -27,8 +27,7 @@ impl Step {
             return Ok(());
         }
         let advice = format!("the loss is {loss} at epoch {epoch}, step {step}; {advice}");
-        // Over NCCL, losses that are read after a failed exchange are useless, and the read is not what
-        // fails.
+        // Over NCCL, losses that are read after a failed exchange are useless, and the read is not what fails.
         Err(group.get_error().map_or_else(|| anyhow!(advice), Error::new))
     }
 }

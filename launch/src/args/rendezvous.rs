@@ -1,5 +1,4 @@
-//! The values of `--rdzv-backend`, `--rdzv-endpoint` and `--rdzv-conf`: where and how the nodes of a
-//! job meet.
+//! The values of `--rdzv-backend`, `--rdzv-endpoint` and `--rdzv-conf`: where and how the nodes of a job meet.
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
@@ -49,8 +48,7 @@ pub(crate) struct Conf {
     pub(crate) join_timeout: Duration,
     /// How long an elastic job waits for further nodes once the fewest have come.
     pub(crate) last_call_timeout: Duration,
-    /// Whether this node is the one where the others meet; by default, the one whose address the
-    /// endpoint is.
+    /// Whether this node is the one where the others meet; by default, the one whose address the endpoint is.
     pub(crate) is_host: Option<bool>,
     /// Whether all nodes must run the same program, to the byte.
     pub(crate) check_program: bool,

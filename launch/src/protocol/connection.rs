@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 /// The longest line. The longest message has the last lines of a rank's stderr.
 pub(crate) const MAX_LINE: usize = 64 * 1024;
 
-/// How long a message may wait for room in the socket's buffer, which holds far more than a silent
-/// peer is ever sent.
+/// How long a message may wait for room in the socket's buffer, which holds far more than a silent peer is ever sent.
 const ROOM: Duration = Duration::from_secs(1);
 
 /// Why a connection is over.
@@ -76,8 +75,7 @@ impl Incoming {
             if self.pending.len() > MAX_LINE {
                 return Err(Loss::Garbage);
             }
-            // The system takes zero for no limit at all. What has arrived while this process was
-            // stopped is still read.
+            // The system takes zero for no limit at all. What has arrived while this process was stopped is still read.
             let left = deadline.saturating_duration_since(Instant::now());
             let left = left.max(Duration::from_millis(1));
             self.stream.set_read_timeout(Some(left)).map_err(|_| Loss::Closed)?;

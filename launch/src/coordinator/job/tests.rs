@@ -1,5 +1,4 @@
-//! What the coordinator decides, one rule a test. Time is a number of seconds, and node 0 has the
-//! connection 0.
+//! What the coordinator decides, one rule a test. Time is a number of seconds, and node 0 has the connection 0.
 
 mod elastic;
 mod ending;
