@@ -1,8 +1,7 @@
 //! Flags that several programs have, and what the user gives them.
 
 use crate::{MetricsLog, eprintln, say};
-use clap::builder::PossibleValue;
-use clap::builder::RangedU64ValueParser;
+use clap::builder::{PossibleValue, RangedU64ValueParser};
 use clap::{ValueEnum, value_parser};
 use std::ffi::OsString;
 use std::io;

@@ -98,9 +98,8 @@ fn scalars(tag: &str, fields: &Value, found: &mut Vec<Scalar>) {
             }
         }
         other => {
-            if let Some(number) = other.as_f64() {
-                found.push(Scalar { tag: tag.to_owned(), simple_value: number as f32 });
-            }
+            let scalar = |number: f64| Scalar { tag: tag.to_owned(), simple_value: number as f32 };
+            found.extend(other.as_f64().map(scalar));
         }
     }
 }
