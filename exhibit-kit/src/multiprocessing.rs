@@ -91,10 +91,8 @@ pub fn run(
 ) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(timeout);
     let (sender, lines) = channel();
-    let mut running = Vec::new();
-    for process in processes {
-        running.push(Running::start(process, sender.clone())?);
-    }
+    let start = |process| Running::start(process, sender.clone());
+    let mut running = processes.into_iter().map(start).collect::<Result<Vec<_>>>()?;
     drop(sender);
     loop {
         match lines.recv_timeout(INTERVAL) {

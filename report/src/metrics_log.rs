@@ -122,13 +122,11 @@ pub fn read_events<E: DeserializeOwned>(path: impl AsRef<Path>, name: &str) -> R
         let event: serde_json::Value = serde_json::from_str(line)?;
         if event["event"] == name { serde_json::from_value(event).map(Some) } else { Ok(None) }
     };
-    text.lines()
-        .filter_map(|line| event(line).transpose())
-        .collect::<serde_json::Result<_>>()
-        .map_err(|error| {
-            let expected = format!("events \"{name}\" as this program writes them");
-            Error::format(path, error.to_string(), expected)
-        })
+    let events = text.lines().filter_map(|line| event(line).transpose());
+    events.collect::<serde_json::Result<_>>().map_err(|error| {
+        let expected = format!("events \"{name}\" as this program writes them");
+        Error::format(path, error.to_string(), expected)
+    })
 }
 
 #[cfg(test)]
@@ -149,9 +147,8 @@ mod tests {
     fn an_opened_log_adds_to_what_is_there_but_for_half_a_line() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank0.jsonl");
-        for (epoch, log) in
-            [MetricsLog::create, MetricsLog::open, MetricsLog::open].iter().enumerate()
-        {
+        let logs = [MetricsLog::create, MetricsLog::open, MetricsLog::open];
+        for (epoch, log) in logs.iter().enumerate() {
             let mut log = log(Some(dir.path()), Shard::WHOLE).unwrap();
             log.log("step", &Step { epoch, loss: 0.5, seconds: 1.0 }).unwrap();
             let half = "{\"event\":\"st";
@@ -196,10 +193,8 @@ mod tests {
 
     #[test]
     fn a_disabled_log_takes_everything_and_writes_nothing() {
-        MetricsLog::create(None, Shard::WHOLE)
-            .unwrap()
-            .log("step", &serde_json::json!({"loss": 1}))
-            .unwrap();
+        let mut log = MetricsLog::create(None, Shard::WHOLE).unwrap();
+        log.log("step", &serde_json::json!({"loss": 1})).unwrap();
     }
 
     #[test]

@@ -69,8 +69,7 @@ impl Incoming {
         let mut bytes = [0; 4096];
         loop {
             if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
-                let line = self.pending.drain(..=end).collect();
-                return Ok(line);
+                return Ok(self.pending.drain(..=end).collect());
             }
             if self.pending.len() > MAX_LINE {
                 return Err(Loss::Garbage);
@@ -83,12 +82,10 @@ impl Incoming {
                 Ok(0) => return Err(Loss::Closed),
                 Ok(count) => self.pending.extend_from_slice(&bytes[..count]),
                 Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                        if Instant::now() >= deadline {
-                            return Err(Loss::Silent(limit));
-                        }
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut if Instant::now() >= deadline => {
+                        return Err(Loss::Silent(limit));
                     }
-                    ErrorKind::Interrupted => {}
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
                     _ => return Err(Loss::Closed),
                 },
             }
