@@ -188,10 +188,8 @@ fn coordinate(mut job: Job, events: &Receiver<Message>, heartbeat_timeout: Durat
     loop {
         let now = Instant::now();
         actions.extend(job.pass_time(now));
-        let performed = perform(actions, &mut ports, |id, message| {
-            // The thread that listens to the node notices its loss.
-            let _ = nodes.get(&id).map(|node| node.send(&message));
-        });
+        let tell = |id, message| nodes.get(&id).into_iter().for_each(|it| it.try_send(&message));
+        let performed = perform(actions, &mut ports, tell);
         if let Err(error) = performed {
             say(format_args!("{error:#}"));
             break;
@@ -202,10 +200,7 @@ fn coordinate(mut job: Job, events: &Receiver<Message>, heartbeat_timeout: Durat
         }
         if next_beat <= now {
             next_beat = now + beat_interval(heartbeat_timeout);
-            nodes.values().for_each(|node| {
-                // The thread that listens to the node notices its loss.
-                let _ = node.send(&ToAgent::Beat);
-            });
+            nodes.values().for_each(|node| node.try_send(&ToAgent::Beat));
         }
         let next = job.due().map_or(next_beat, |due| due.min(next_beat));
         actions = match events.recv_timeout(next.saturating_duration_since(now)) {

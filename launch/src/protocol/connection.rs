@@ -98,12 +98,16 @@ impl Outgoing {
         let mut line = serde_json::to_vec(message).map_err(|_| Loss::Garbage)?;
         line.push(b'\n');
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = stream.write_all(&line);
-        sent.map_err(|_| {
+        stream.write_all(&line).map_err(|_| {
             // A part of a line may have been sent: nothing can follow.
             let _ = stream.shutdown(Shutdown::Both);
             Loss::Closed
         })
+    }
+
+    /// Sends the message unless the other side is lost, which the thread that listens to it notices.
+    pub(crate) fn try_send(&self, message: &impl Serialize) {
+        let _ = self.send(message);
     }
 
     /// Ends the connection. What has been sent still arrives.
