@@ -152,16 +152,15 @@ impl Scene {
 
     /// For whom a node is told to wait, since the last call.
     fn waits(&mut self, id: NodeId) -> Vec<String> {
-        let of_node = |(told, message): &mut (NodeId, ToAgent)| {
-            *told == id && matches!(message, ToAgent::Wait { .. })
-        };
-        let waits = self.told.extract_if(.., of_node);
+        let mut waits = Vec::new();
+        self.told.retain(|(told, message)| match message {
+            ToAgent::Wait { reason } if *told == id => {
+                waits.push(reason.clone());
+                false
+            }
+            _ => true,
+        });
         waits
-            .filter_map(|(_, message)| match message {
-                ToAgent::Wait { reason } => Some(reason),
-                _ => None,
-            })
-            .collect()
     }
 
     fn nobody_was_told_to_end(&self) -> bool {
