@@ -150,6 +150,12 @@ impl Scene {
         (told.into_iter().map(|(id, _)| id).collect(), end)
     }
 
+    /// The same once it is this late.
+    fn end_at(&mut self, at: f64) -> (Vec<NodeId>, End) {
+        self.pass(at);
+        self.end()
+    }
+
     /// For whom a node is told to wait, since the last call.
     fn waits(&mut self, id: NodeId) -> Vec<String> {
         let mut waits = Vec::new();

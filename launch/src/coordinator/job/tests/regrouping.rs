@@ -58,8 +58,7 @@ fn a_rank_is_not_replaced_more_often_than_max_restarts_says() {
     let mut scene = Scene::running(2).taking_part(2);
     scene.lose_rank(1, 3, 1, 1.0);
     scene.lose_rank(0, 1, 1, 2.0);
-    scene.pass(3.0);
-    let (_, end) = scene.end();
+    let (_, end) = scene.end_at(3.0);
     assert_eq!((scene.regrouped.len(), end.next, end.culprit), (1, None, Some(1)));
 }
 
@@ -68,8 +67,7 @@ fn if_another_nodes_ranks_take_no_part_all_start_again() {
     let mut scene = Scene::running(2);
     scene.takes_part(1, 2, 0.5);
     scene.lose_rank(1, 3, 1, 1.0);
-    scene.pass(2.0);
-    let next = scene.end().1.next;
+    let next = scene.end_at(2.0).1.next;
     assert_eq!(next.as_deref(), Some("restart 1 of 1: starting all ranks again"));
     assert!(scene.regrouped.is_empty());
 }
@@ -78,8 +76,7 @@ fn if_another_nodes_ranks_take_no_part_all_start_again() {
 fn if_node_0_has_no_rank_left_all_start_again() {
     let mut scene = Scene::running(2).taking_part(1);
     scene.lose_rank(0, 0, 0, 1.0);
-    scene.pass(2.0);
-    assert!(scene.end().1.next.is_some() && scene.regrouped.is_empty());
+    assert!(scene.end_at(2.0).1.next.is_some() && scene.regrouped.is_empty());
 }
 
 #[test]
@@ -117,8 +114,7 @@ fn all_may_leave_once_the_last_has_done_its_work_and_nobody_is_replaced_after_th
     assert_eq!(scene.finish(&[1], 1, 3.0), [0, 1, 2]);
     scene.takes_part(2, 2, 4.0);
     scene.lose_rank(1, 2, 1, 5.0);
-    scene.pass(6.0);
-    let (_, end) = scene.end();
+    let (_, end) = scene.end_at(6.0);
     assert_eq!((scene.regrouped.len(), end.next, end.culprit), (1, None, Some(2)));
 }
 
@@ -134,8 +130,7 @@ fn a_rank_that_ends_before_its_node_hears_of_a_loss_ends_the_job_with_that() {
     let mut scene = Scene::running(3).taking_part(2);
     scene.lose_rank(1, 3, 1, 1.0);
     scene.say(0, ToCoordinator::Settled { generation: 0 }, 1.1);
-    scene.pass(3.0);
-    let (_, end) = scene.end();
+    let (_, end) = scene.end_at(3.0);
     assert_eq!(end.next.as_deref(), Some("restart 1 of 1: starting all ranks again"));
     assert_eq!(end.culprit, Some(3));
 }
@@ -145,8 +140,7 @@ fn after_a_rank_that_ends_before_the_others_none_is_replaced() {
     let mut scene = Scene::running(2).taking_part(2);
     scene.say(0, ToCoordinator::Settled { generation: 0 }, 1.0);
     scene.lose_rank(1, 3, 1, 2.0);
-    scene.pass(3.0);
-    assert!(scene.regrouped.is_empty() && scene.end().1.next.is_some());
+    assert!(scene.end_at(3.0).1.next.is_some() && scene.regrouped.is_empty());
 }
 
 #[test]
@@ -212,6 +206,5 @@ fn an_elastic_job_goes_on_without_a_node_that_is_lost_or_leaves_and_takes_in_one
 fn no_group_goes_on_without_node_0s_own_launcher() {
     let mut scene = Scene::elastic(2, (1, 3)).taking_part(2);
     scene.lose(0, Loss::Silent(Duration::from_secs(15)), 1.0);
-    scene.pass(3.0);
-    assert!(scene.regrouped.is_empty() && scene.end().1.next.is_none());
+    assert!(scene.end_at(3.0).1.next.is_none() && scene.regrouped.is_empty());
 }
