@@ -1,8 +1,7 @@
 //! Processes that a program starts to do its work: `torch.multiprocessing`.
 //!
-//! Like `mp.spawn` with `join=True`, [`run`] waits for all processes and ends all of them if one
-//! fails. The processes run programs rather than functions: most often this same program, with
-//! other flags.
+//! Like `mp.spawn` with `join=True`, [`run`] waits for all processes and ends all of them if one fails. The processes
+//! run programs rather than functions: most often this same program, with other flags.
 
 use anyhow::{Result, anyhow};
 use nix::sys::prctl::set_pdeathsig;
@@ -75,11 +74,9 @@ impl Process {
     }
 }
 
-/// Runs processes at the same time, and returns when all have succeeded.
-/// `torch.multiprocessing.spawn`
+/// Runs processes at the same time, and returns when all have succeeded. `torch.multiprocessing.spawn`
 ///
-/// Those that take longer than `timeout` seconds, which the user sets with the flag `--timeout`, are
-/// killed.
+/// Those that take longer than `timeout` seconds, which the user sets with the flag `--timeout`, are killed.
 ///
 /// `on_line` is called at once for every line that a process prints to stdout, with the name of the
 /// process and the line. What it prints to stderr is kept for the error in case it fails.
@@ -94,10 +91,8 @@ pub fn run(
 ) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(timeout);
     let (sender, lines) = channel();
-    let mut running = Vec::new();
-    for process in processes {
-        running.push(Running::start(process, sender.clone())?);
-    }
+    let start = |process| Running::start(process, sender.clone());
+    let mut running = processes.into_iter().map(start).collect::<Result<Vec<_>>>()?;
     drop(sender);
     loop {
         match lines.recv_timeout(INTERVAL) {

@@ -11,7 +11,7 @@ use crate::coordinator::{Coordinator, alone};
 use crate::protocol::handshake::Key;
 use crate::protocol::{End, Node, ToAgent, ToCoordinator, proof};
 use crate::rank::Rank;
-use crate::supervisor::{Event, Supervisor};
+use crate::supervisor::{Event, Supervisor, post};
 use crate::{program, report, signals};
 use anyhow::{Context, Result};
 use link::Search;
@@ -37,10 +37,8 @@ pub(crate) fn run(args: &Args, supervisor: &Supervisor<'_>) -> Result<ExitCode> 
         link::start(Search { host, port, own, port_is_taken, limit, key, node }, events)?;
         coordinator
     } else {
-        agent.link = Some(alone::start(args, node, move |message| {
-            // Fails only when the launcher is about to end anyway.
-            let _ = events.send(Event::Told(message));
-        })?);
+        let answer = move |message| post(&events, Event::Told(message));
+        agent.link = Some(alone::start(args, node, answer)?);
         None
     };
     let code = agent.follow();
@@ -98,10 +96,7 @@ impl Agent<'_> {
         loop {
             match self.supervisor.next_event(None)? {
                 Some(Event::Joined { link, is_own }) => {
-                    self.link = Some(Box::new(move |message| {
-                        // The thread that listens to the coordinator notices its loss.
-                        let _ = link.send(&message);
-                    }));
+                    self.link = Some(Box::new(move |message| link.try_send(&message)));
                     self.is_coordinators = is_own;
                 }
                 Some(Event::Signal(signal)) => {

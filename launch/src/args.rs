@@ -89,8 +89,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) max_restarts: u32,
 
-    /// Job ID, the same on every node: the value of TORCHELASTIC_RUN_ID, and the prefix of the log
-    /// directory
+    /// Job ID, the same on every node: the value of TORCHELASTIC_RUN_ID, and the prefix of the log directory
     #[arg(long, default_value = "none", value_name = "ID")]
     pub(crate) rdzv_id: String,
 

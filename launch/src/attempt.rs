@@ -50,8 +50,7 @@ pub(crate) struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    /// Watches ranks that have been started until every one has ended, and it is known how the job
-    /// goes on.
+    /// Watches ranks that have been started until every one has ended, and it is known how the job goes on.
     pub(crate) fn watch(
         supervisor: &'a Supervisor<'a>,
         tell: &'a dyn Fn(ToCoordinator),
@@ -200,8 +199,7 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Tells what the ranks have left that still run: such a rank may wait until the others have
-    /// learned its reason.
+    /// Tells what the ranks have left that still run: such a rank may wait until the others have learned its reason.
     fn tell_reasons(&self) {
         let running = self.ranks.iter().filter(|rank| rank.is_running());
         let failures = running.filter_map(Rank::failure);

@@ -1,5 +1,4 @@
-//! The launcher's own stdout and stderr. Ranks and the launcher write there, a whole line at a
-//! time.
+//! The launcher's own stdout and stderr. Ranks and the launcher write there, a whole line at a time.
 
 use std::fmt::Display;
 use std::io::Write;

@@ -14,7 +14,7 @@ use crate::port::MasterPort;
 use crate::protocol::connection::{Loss, Outgoing};
 use crate::protocol::handshake::{Failed, Joined, Key, PATIENCE, admit};
 use crate::protocol::{Node, ToAgent, beat_interval};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow};
 use job::{Action, Event, Job, NodeId};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{SocketAddr, TcpListener};
@@ -58,18 +58,14 @@ impl Coordinator {
         thread::Builder::new().spawn(accept).context("cannot start a thread for connections")?;
         let job = Job::new(Terms::new(args, own), Instant::now());
         let coordinate = move || coordinate(job, &events, heartbeat_timeout);
-        let thread = thread::Builder::new()
-            .spawn(coordinate)
-            .context("cannot start the coordinator's thread")?;
+        let thread = thread::Builder::new().spawn(coordinate);
+        let thread = thread.context("cannot start the coordinator's thread")?;
         Ok(Coordinator { address, thread })
     }
 
     /// Waits until every node knows how the job has ended.
     pub(crate) fn finish(self) -> Result<()> {
-        match self.thread.join() {
-            Ok(()) => Ok(()),
-            Err(_) => bail!("the coordinator's thread has panicked"),
-        }
+        self.thread.join().map_err(|_| anyhow!("the coordinator's thread has panicked"))
     }
 }
 
@@ -192,26 +188,19 @@ fn coordinate(mut job: Job, events: &Receiver<Message>, heartbeat_timeout: Durat
     loop {
         let now = Instant::now();
         actions.extend(job.pass_time(now));
-        let performed = perform(actions, &mut ports, |id, message| {
-            // The thread that listens to the node notices its loss.
-            let _ = nodes.get(&id).map(|node| node.send(&message));
-        });
+        let tell = |id, message| nodes.get(&id).into_iter().for_each(|it| it.try_send(&message));
+        let performed = perform(actions, &mut ports, tell);
         if let Err(error) = performed {
             say(format_args!("{error:#}"));
             break;
         }
-        for node in lost.drain(..).filter_map(|id| nodes.remove(&id)) {
-            node.close();
-        }
+        lost.drain(..).filter_map(|id| nodes.remove(&id)).for_each(|node| node.close());
         if job.is_over() {
             break;
         }
         if next_beat <= now {
             next_beat = now + beat_interval(heartbeat_timeout);
-            nodes.values().for_each(|node| {
-                // The thread that listens to the node notices its loss.
-                let _ = node.send(&ToAgent::Beat);
-            });
+            nodes.values().for_each(|node| node.try_send(&ToAgent::Beat));
         }
         let next = job.due().map_or(next_beat, |due| due.min(next_beat));
         actions = match events.recv_timeout(next.saturating_duration_since(now)) {

@@ -16,8 +16,7 @@ pub(crate) const VARIABLE: &str = "TORCHELASTIC_ERROR_FILE";
 /// A traceback is longer than a message, but not this long.
 const LONGEST: u64 = 1 << 20;
 
-/// Which instant a time of the system's clock is, for all ranks of one attempt: two files of one time
-/// have one instant.
+/// Which instant a time of the system's clock is, for all ranks of one attempt: two files of one time have one instant.
 #[derive(Clone, Default)]
 pub(crate) struct Clock(Rc<OnceCell<(Instant, SystemTime)>>);
 

@@ -39,12 +39,8 @@ impl Routes {
         rank: u32,
     ) -> Result<Self> {
         let (tee, redirects) = (args.tee(local_rank), args.redirects.of(local_rank));
-        let dir = match logs {
-            Some(logs) if tee.any() || redirects.any() => {
-                Some(logs.rank_dir(generation, local_rank)?)
-            }
-            _ => None,
-        };
+        let logs = logs.filter(|_| tee.any() || redirects.any());
+        let dir = logs.map(|logs| logs.rank_dir(generation, local_rank)).transpose()?;
         let tail = Arc::default();
         let filter = &args.local_ranks_filter;
         let shown = filter.is_empty() || filter.contains(&local_rank);
@@ -106,9 +102,8 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Waits until all output of the rank, which ended at this time, has been copied. Once the streams
-    /// have had time for it, waits only for a slow console, if at all: ranks that end together have
-    /// that time together.
+    /// Waits until all output of the rank, which ended at this time, has been copied. Once the streams have had time
+    /// for it, waits only for a slow console, if at all: ranks that end together have that time together.
     pub(crate) fn drain(&self, ended: Instant, waits_for_console: bool) {
         self.pumps.iter().for_each(|pump| pump.drain(ended + SILENCE, waits_for_console));
     }

@@ -1,5 +1,4 @@
-//! The port on which rank 0 listens. launch reserves it without a race, though it does not know the
-//! program.
+//! The port on which rank 0 listens. launch reserves it without a race, though it does not know the program.
 
 use crate::args::Args;
 use anyhow::{Context, Result, bail};

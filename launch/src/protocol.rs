@@ -1,10 +1,9 @@
 //! How the launchers of a job talk to each other.
 //!
-//! Node 0's launcher is the *coordinator*: it listens on the address where the nodes meet. The
-//! launcher of every node, node 0 included, is an *agent*, which connects to it and keeps the
-//! connection for as long as the job lasts. Both sides send JSON objects, one a line, of at most
-//! [`connection::MAX_LINE`] bytes. In a job of one node, both are in one process, and call functions
-//! in place of sending anything.
+//! Node 0's launcher is the *coordinator*: it listens on the address where the nodes meet. The launcher of every node,
+//! node 0 included, is an *agent*, which connects to it and keeps the connection for as long as the job lasts. Both
+//! sides send JSON objects, one a line, of at most [`connection::MAX_LINE`] bytes. In a job of one node, both are in
+//! one process, and call functions in place of sending anything.
 //!
 //! ```text
 //! agent                                      coordinator
@@ -75,25 +74,21 @@ pub(crate) enum ToCoordinator {
     Join { proof: String, node: Node },
     /// A rank has failed.
     Failed(Failure),
-    /// The ranks take part in a job whose ranks come and go, and so many can have a place in its next
-    /// generation.
+    /// The ranks take part in a job whose ranks come and go, and so many can have a place in its next generation.
     TakesPart(Claim),
     /// One of them has failed in this generation, and so many can go on.
     Lost { failure: Failure, claim: Claim, generation: u32 },
     /// The group of this generation has failed, though no rank is known to have.
     Broken { generation: u32 },
-    /// All ranks here that have a place in this generation have done their work, and wait until all others
-    /// have.
+    /// All ranks here that have a place in this generation have done their work, and wait until all others have.
     Finished { generation: u32 },
     /// One of them has ended well before that: no rank can be replaced after this generation.
     Settled { generation: u32 },
-    /// The answer to a `Notice`: the ranks have had their time or have all ended, and what they know
-    /// has been told.
+    /// The answer to a `Notice`: the ranks have had their time or have all ended, and what they know has been told.
     Noticed,
     /// All ranks have ended with exit code 0.
     Succeeded,
-    /// This launcher ends on its own, with this exit code: a signal has asked it to, or it cannot
-    /// start its ranks.
+    /// This launcher ends on its own, with this exit code: a signal has asked it to, or it cannot start its ranks.
     Stopped { reason: String, code: u8 },
     /// All ranks have ended, after an `End` or a signal.
     Gone,
@@ -104,8 +99,7 @@ pub(crate) enum ToCoordinator {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ToAgent {
-    /// The answer to a `Hello`: a nonce for the agent's proof, and the proof that this side knows the
-    /// secret.
+    /// The answer to a `Hello`: a nonce for the agent's proof, and the proof that this side knows the secret.
     Challenge { nonce: String, proof: String },
     /// Takes no part in the job.
     Refused { reason: String },

@@ -32,6 +32,12 @@ pub(crate) enum Event {
     Told(ToAgent),
 }
 
+/// Reports an event.
+pub(crate) fn post(events: &Sender<Event>, event: Event) {
+    // Fails only when the launcher is about to end anyway.
+    let _ = events.send(event);
+}
+
 /// Runs the ranks of this node. It must stay on the main thread: the kernel sends the parent-death
 /// signal when the thread that started a rank ends, not the process.
 pub(crate) struct Supervisor<'a> {
@@ -49,10 +55,7 @@ impl<'a> Supervisor<'a> {
         let logs = Logs::create(args)?;
         let (sender, events) = channel();
         let signal_sender = sender.clone();
-        signals::listen(move |signal| {
-            // Fails only when the launcher is about to end anyway.
-            let _ = signal_sender.send(Event::Signal(signal));
-        })?;
+        signals::listen(move |signal| post(&signal_sender, Event::Signal(signal)))?;
         let error_files = ErrorFiles::new();
         let guard = Rc::new(Guard::start(error_files.directory())?);
         Ok(Supervisor { args, logs, error_files, guard, sender, events })
@@ -99,18 +102,15 @@ impl<'a> Supervisor<'a> {
         let goes_on = self.args.max_restarts > 0 || self.args.nnodes.elastic();
         let socket = self.error_files.socket(generation, local_rank).filter(|_| goes_on);
         let sender = self.sender.clone();
-        let hear = move |said| {
-            // Fails only when the launcher is about to end anyway.
-            let _ = sender.send(Event::Elastic { local_rank, started_in: generation, said });
-        };
+        let started_in = generation;
+        let hear = move |said| post(&sender, Event::Elastic { local_rank, started_in, said });
         // Without it, on a full disk for instance, all ranks start again after a failure.
         let socket = socket.filter(|socket| elastic::listen(socket, hear).is_ok());
         command.envs(socket.iter().map(|socket| (ELASTIC, socket)));
         let routes = Routes::new(self.args, self.logs.as_ref(), generation, local_rank, rank)?;
         let sender = self.sender.clone();
         let on_end = move |at| {
-            // Fails only when the launcher is about to end anyway.
-            let _ = sender.send(Event::RankEnded { local_rank, at });
+            post(&sender, Event::RankEnded { local_rank, at });
             socket.iter().for_each(|socket| elastic::stop(socket));
         };
         let error_file = self.error_files.of(generation, local_rank);

@@ -7,11 +7,10 @@ use std::ffi::{OsStr, OsString};
 use tch_parallel::Error;
 use tch_parallel::distributed::Env;
 
-/// Parses the command line as argparse would. Flags may be spelled with `_` for `-`, and cut short as
-/// long as no other flag begins like them; one without a value may be followed by Python's `True` or
-/// `False`. Those of the original work or are answered with what to type instead: `originals` are the
-/// program's own, and `subcommands` those of subcommands with another original. `--local-rank` is
-/// accepted if it is this process's local rank. `--help` lists them.
+/// Parses the command line as argparse would. Flags may be spelled with `_` for `-`, and cut short as long as no other
+/// flag begins like them; one without a value may be followed by Python's `True` or `False`. Those of the original work
+/// or are answered with what to type instead: `originals` are the program's own, and `subcommands` those of subcommands
+/// with another original. `--local-rank` is accepted if it is this process's local rank. `--help` lists them.
 ///
 /// Like [`Parser::parse`], ends the process at `--help` and for flags that are wrong.
 pub fn parse<P: Parser>(originals: Originals<'_>, subcommands: &[(&str, Originals<'_>)]) -> P {
@@ -48,8 +47,7 @@ pub fn parse_flags<A: Args>(
     A::from_arg_matches(&command.try_get_matches_from(words)?)
 }
 
-/// The command whose flags these words are: that of the subcommands with which they begin, such as
-/// `ring check`.
+/// The command whose flags these words are: that of the subcommands with which they begin, such as `ring check`.
 fn subcommand_of<'a>(command: &'a Command, words: &[OsString]) -> &'a Command {
     let subcommand = words.first().and_then(|word| command.find_subcommand(word));
     subcommand.map_or(command, |subcommand| subcommand_of(subcommand, &words[1..]))
@@ -67,8 +65,7 @@ fn with_originals(command: Command, originals: Originals<'_>) -> Command {
     command.after_help(format!("{above}Flags of the original (_ may stand for -):{rows}"))
 }
 
-/// The words of a command line in this program's flags. `local_rank` is this process's, if it is
-/// known.
+/// The words of a command line in this program's flags. `local_rank` is this process's, if it is known.
 ///
 /// # Errors
 /// Those of [`Vocabulary::name`], and for another local rank.

@@ -5,6 +5,9 @@ use clap::ValueEnum;
 use tch_parallel::distributed::{DeviceChoice, Env, ProcessGroupOptions, device_of_rank};
 use tch_parallel::{Devices, Error, LogicalDevice, Result};
 
+/// The number of ranks, this one's number on its host, and how many that host has.
+type Place = (usize, usize, usize);
+
 /// The flag of programs whose methods serve all devices with one process, or each with its own.
 #[derive(Debug, Clone, clap::Args)]
 pub struct DevicesArgs {
@@ -15,13 +18,11 @@ pub struct DevicesArgs {
 }
 
 impl DevicesArgs {
-    /// The devices of this process, whose place is `env`: one if the training is distributed, which
-    /// means that each device has a process of its own, and otherwise all of them. `method` is the
-    /// flag that decides it.
+    /// The devices of this process, whose place is `env`: one if the training is distributed, which means that each
+    /// device has a process of its own, and otherwise all of them. `method` is the flag that decides it.
     ///
     /// # Errors
-    /// [`Error::Argument`] for several ranks of a method that is not distributed, and those of
-    /// [`device_of_rank`].
+    /// [`Error::Argument`] for several ranks of a method that is not distributed, and those of [`device_of_rank`].
     pub fn of_process(
         &self,
         env: Option<&Env>,
@@ -33,11 +34,10 @@ impl DevicesArgs {
         self.at(place, method, is_distributed)
     }
 
-    /// The same at a place: the number of ranks, this one's number on its host, and how many that
-    /// host has.
+    /// The same at a place.
     fn at(
         &self,
-        (ranks, local_rank, local_ranks): (usize, usize, usize),
+        (ranks, local_rank, local_ranks): Place,
         method: &impl ValueEnum,
         is_distributed: bool,
     ) -> Result<Devices> {
@@ -56,9 +56,8 @@ impl DevicesArgs {
     }
 }
 
-/// On the CPU, gives each device of the `ranks` processes one thread. Devices that shared OpenMP's
-/// threads would show nothing about devices that share nothing, and the bytes that such a thread
-/// allocates would belong to none of them.
+/// On the CPU, gives each device of the `ranks` processes one thread. Devices that shared OpenMP's threads would show
+/// nothing about devices that share nothing, and the bytes that such a thread allocates would belong to none of them.
 pub fn one_thread_each(devices: &Devices, ranks: usize) {
     if matches!(devices.first(), LogicalDevice::Cpu(_)) && devices.len().max(ranks) > 1 {
         tch::set_num_threads(1);
@@ -83,14 +82,10 @@ mod tests {
         Ddp,
     }
 
-    const ALONE: (usize, usize, usize) = (1, 0, 1);
-    const RANK_1_OF_2: (usize, usize, usize) = (2, 1, 2);
+    const ALONE: Place = (1, 0, 1);
+    const RANK_1_OF_2: Place = (2, 1, 2);
 
-    fn devices(
-        given: Option<&str>,
-        method: Method,
-        place: (usize, usize, usize),
-    ) -> Result<String, String> {
+    fn devices(given: Option<&str>, method: Method, place: Place) -> Result<String, String> {
         let args = DevicesArgs { devices: given.map(|devices| devices.parse().unwrap()) };
         let is_distributed = matches!(method, Method::Ddp);
         let devices = args.at(place, &method, is_distributed);

@@ -1,8 +1,7 @@
 //! Flags that several programs have, and what the user gives them.
 
 use crate::{MetricsLog, eprintln, say};
-use clap::builder::PossibleValue;
-use clap::builder::RangedU64ValueParser;
+use clap::builder::{PossibleValue, RangedU64ValueParser};
 use clap::{ValueEnum, value_parser};
 use std::ffi::OsString;
 use std::io;
@@ -81,8 +80,7 @@ pub struct ReportArgs {
     /// Write the numbers of rank 0's metrics to this directory for TensorBoard.
     #[arg(long, value_name = "DIR")]
     tensorboard: Option<PathBuf>,
-    /// Write a trace of the third to fifth step to this directory, one file per rank, for
-    /// https://ui.perfetto.dev.
+    /// Write a trace of the third to fifth step to this directory, one file per rank, for https://ui.perfetto.dev.
     #[arg(long, value_name = "DIR")]
     profile: Option<PathBuf>,
     #[arg(skip)]
@@ -90,8 +88,7 @@ pub struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// The same, adding to the metrics that are there if the training `has_begun` already, with other ranks
-    /// perhaps.
+    /// The same, adding to the metrics that are there if the training `has_begun` already, with other ranks perhaps.
     pub fn going_on(&self, has_begun: bool) -> ReportArgs {
         ReportArgs { adds: has_begun, ..self.clone() }
     }

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 use tch::{Kind, Tensor};
 use tch_parallel::{HostCopy, Result};
 
-/// The numbers of steps on their way to the host, oldest first: `N` of each step, and `S`, what the
-/// host knows of it.
+/// The numbers of steps on their way to the host, oldest first: `N` of each step, and `S`, what the host knows of it.
 ///
 /// A training loop that reads the loss of every step makes a GPU wait for the host in every step.
 /// Apex's `main_amp.py` therefore reads it only where it prints a line, because each read is a

@@ -11,10 +11,9 @@ use tch_parallel::{Error, Result};
 
 /// Writes what a rank measures to `DIR/rank0.jsonl`, `DIR/rank1.jsonl` …
 ///
-/// A line is in the file when [`log`](Self::log) returns, so a rank that is killed, or a full disk,
-/// leaves only complete lines. An `f32` in a struct is written in the shortest form that reads back
-/// as the same `f32`; `serde_json::json!` would turn it into an `f64`. JSON has no NaN and no
-/// infinity, which become `null`.
+/// A line is in the file when [`log`](Self::log) returns, so a rank that is killed, or a full disk, leaves only
+/// complete lines. An `f32` in a struct is written in the shortest form that reads back as the same `f32`;
+/// `serde_json::json!` would turn it into an `f64`. JSON has no NaN and no infinity, which become `null`.
 ///
 /// ```
 /// use report::MetricsLog;
@@ -58,9 +57,8 @@ struct Line<'a, F> {
 }
 
 impl MetricsLog {
-    /// Creates this rank's file in `dir`, and `dir` itself if it does not exist; `rank` is usually
-    /// the process group, `&group`. Replaces the file of an earlier run. Without `dir` the log
-    /// writes nothing.
+    /// Creates this rank's file in `dir`, and `dir` itself if it does not exist; `rank` is usually the process group,
+    /// `&group`. Replaces the file of an earlier run. Without `dir` the log writes nothing.
     ///
     /// # Errors
     /// [`Error::Io`] if the directory or the file cannot be created.
@@ -96,8 +94,7 @@ impl MetricsLog {
         Ok(self)
     }
 
-    /// Writes one line: the event, the rank, the world size, then `fields`, which must be a
-    /// struct or a map.
+    /// Writes one line: the event, the rank, the world size, then `fields`, which must be a struct or a map.
     ///
     /// # Errors
     /// [`Error::Io`] if the line cannot be written, and for fields that JSON cannot represent.
@@ -117,8 +114,7 @@ impl MetricsLog {
 /// The events of one name that a [`MetricsLog`] has written to `path`, in their order.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be read, [`Error::Format`] if it holds an event of this name
-/// that is not an `E`.
+/// [`Error::Io`] if the file cannot be read, [`Error::Format`] if it holds an event of this name that is not an `E`.
 pub fn read_events<E: DeserializeOwned>(path: impl AsRef<Path>, name: &str) -> Result<Vec<E>> {
     let path = path.as_ref();
     let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
@@ -126,13 +122,11 @@ pub fn read_events<E: DeserializeOwned>(path: impl AsRef<Path>, name: &str) -> R
         let event: serde_json::Value = serde_json::from_str(line)?;
         if event["event"] == name { serde_json::from_value(event).map(Some) } else { Ok(None) }
     };
-    text.lines()
-        .filter_map(|line| event(line).transpose())
-        .collect::<serde_json::Result<_>>()
-        .map_err(|error| {
-            let expected = format!("events \"{name}\" as this program writes them");
-            Error::format(path, error.to_string(), expected)
-        })
+    let events = text.lines().filter_map(|line| event(line).transpose());
+    events.collect::<serde_json::Result<_>>().map_err(|error| {
+        let expected = format!("events \"{name}\" as this program writes them");
+        Error::format(path, error.to_string(), expected)
+    })
 }
 
 #[cfg(test)]
@@ -153,9 +147,8 @@ mod tests {
     fn an_opened_log_adds_to_what_is_there_but_for_half_a_line() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rank0.jsonl");
-        for (epoch, log) in
-            [MetricsLog::create, MetricsLog::open, MetricsLog::open].iter().enumerate()
-        {
+        let logs = [MetricsLog::create, MetricsLog::open, MetricsLog::open];
+        for (epoch, log) in logs.iter().enumerate() {
             let mut log = log(Some(dir.path()), Shard::WHOLE).unwrap();
             log.log("step", &Step { epoch, loss: 0.5, seconds: 1.0 }).unwrap();
             let half = "{\"event\":\"st";
@@ -200,10 +193,8 @@ mod tests {
 
     #[test]
     fn a_disabled_log_takes_everything_and_writes_nothing() {
-        MetricsLog::create(None, Shard::WHOLE)
-            .unwrap()
-            .log("step", &serde_json::json!({"loss": 1}))
-            .unwrap();
+        let mut log = MetricsLog::create(None, Shard::WHOLE).unwrap();
+        log.log("step", &serde_json::json!({"loss": 1})).unwrap();
     }
 
     #[test]

@@ -16,10 +16,9 @@ use tch_parallel::{Event, Result, Tensors};
 pub struct Meters<const N: usize> {
     /// Seconds of a step, the wait for its batch included.
     ///
-    /// main.py reads the clock after every step. On a GPU the host is ahead of the device there, and
-    /// only a step that waits takes its time, and that of all before it. So the time from one such
-    /// step to the next is divided by the number of steps, as in Apex's main_amp.py; the last value
-    /// is that mean.
+    /// main.py reads the clock after every step. On a GPU the host is ahead of the device there, and only a step that
+    /// waits takes its time, and that of all before it. So the time from one such step to the next is divided by the
+    /// number of steps, as in Apex's main_amp.py; the last value is that mean.
     pub batch_time: AverageMeter,
     /// Seconds for which a step waited for its batch, likewise.
     pub data_time: AverageMeter,

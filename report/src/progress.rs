@@ -22,12 +22,9 @@ pub fn progress_bar(len: u64, rank: usize) -> ProgressBar {
     // indicatif draws nothing if stderr is not a terminal.
     let target =
         if rank == 0 { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-    let bar = ProgressBar::with_draw_target(Some(len), target);
-    match ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} [{elapsed}<{eta}, {per_sec}]")
-    {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
+    let text = "{msg} {wide_bar} {pos}/{len} [{elapsed}<{eta}, {per_sec}]";
+    let style = ProgressStyle::with_template(text).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::with_draw_target(Some(len), target).with_style(style)
 }
 
 #[cfg(test)]

@@ -161,8 +161,7 @@ impl<'a, const N: usize> Run<'a, N> {
         self.progress
     }
 
-    /// Begins or resumes the current epoch: its remaining batches, on the group's device or the first
-    /// of the meter.
+    /// Begins or resumes the current epoch: its remaining batches, on the group's device or the first of the meter.
     pub fn epoch<'l, D: Dataset + 'static>(
         &mut self,
         loader: &'l DataLoader<D>,
@@ -280,8 +279,7 @@ impl<'a, const N: usize> Run<'a, N> {
         Ok(self.metrics.log(event, fields)?)
     }
 
-    /// Prints and writes what each device of the meter held and did. The arguments are those of
-    /// [`Meter::reports`].
+    /// Prints and writes what each device of the meter held and did. The arguments are those of [`Meter::reports`].
     pub fn report_devices(
         &mut self,
         vs: &VarStore,

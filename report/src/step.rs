@@ -27,8 +27,7 @@ impl Step {
             return Ok(());
         }
         let advice = format!("the loss is {loss} at epoch {epoch}, step {step}; {advice}");
-        // Over NCCL, losses that are read after a failed exchange are useless, and the read is not what
-        // fails.
+        // Over NCCL, losses that are read after a failed exchange are useless, and the read is not what fails.
         Err(group.get_error().map_or_else(|| anyhow!(advice), Error::new))
     }
 }
@@ -41,20 +40,14 @@ mod tests {
     use tch_parallel::distributed::{DeviceChoice, ProcessGroupOptions, Store};
 
     const USELESS: Step = Step { epoch: 2, step: 7, loss: f32::NAN };
+    const ADVICE: &str = "try a smaller --lr than 0.5";
 
     #[test]
     fn a_loss_that_is_not_finite_blames_the_learning_rate() {
         let group = ProcessGroup::from_env().unwrap();
-        let error = USELESS
-            .expect_finite_loss("try a smaller --lr than 0.5", &group)
-            .unwrap_err()
-            .to_string();
+        let error = USELESS.expect_finite_loss(ADVICE, &group).unwrap_err().to_string();
         assert!(error.ends_with("epoch 2, step 7; try a smaller --lr than 0.5"), "{error}");
-        assert!(
-            Step { loss: 1.0, ..USELESS }
-                .expect_finite_loss("try a smaller --lr than 0.5", &group)
-                .is_ok()
-        );
+        assert!(Step { loss: 1.0, ..USELESS }.expect_finite_loss(ADVICE, &group).is_ok());
     }
 
     #[test]
@@ -72,7 +65,7 @@ mod tests {
         });
         // Rank 1 has left, and does not come.
         assert!(group.with_timeout(Duration::from_millis(100)).barrier().is_err());
-        let error = USELESS.expect_finite_loss("try a smaller --lr than 0.5", &group).unwrap_err();
+        let error = USELESS.expect_finite_loss(ADVICE, &group).unwrap_err();
         assert!(!error.to_string().contains("--lr"), "{error}");
         assert!(error.is::<tch_parallel::Error>(), "{error}");
     }

@@ -21,13 +21,11 @@ pub enum Column {
 /// assert_eq!(text, "step    bytes\ngather      8\nloss    1,024\n");
 /// ```
 pub fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
-    let (flush_right, headings): (Vec<_>, Vec<_>) = columns
-        .iter()
-        .map(|column| match column {
-            Column::Left(heading) => (false, heading.to_string()),
-            Column::Right(heading) => (true, heading.to_string()),
-        })
-        .unzip();
+    let side = |column: &Column| match column {
+        Column::Left(heading) => (false, heading.to_string()),
+        Column::Right(heading) => (true, heading.to_string()),
+    };
+    let (flush_right, headings): (Vec<_>, Vec<_>) = columns.iter().map(side).unzip();
     aligned(&flush_right, &[&[headings], rows].concat())
 }
 
@@ -52,14 +50,8 @@ pub fn aligned(flush_right: &[bool], lines: &[Vec<String>]) -> String {
 /// The number with a comma between groups of three digits: 59,136,001.
 pub fn thousands(number: usize) -> String {
     let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",")
 }
 
 /// A time in seconds, as `h:mm:ss`.

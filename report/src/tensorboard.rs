@@ -11,8 +11,7 @@ use tch_parallel::Result;
 /// Writes the numbers of events as scalars. `tensorboard --logdir DIR` shows a curve for each, named
 /// `event/field`, over how many events of that name came before.
 ///
-/// As `torch.utils.tensorboard.SummaryWriter.add_scalar`; a record is in the file when
-/// [`log`](Self::log) returns.
+/// As `torch.utils.tensorboard.SummaryWriter.add_scalar`; a record is in the file when [`log`](Self::log) returns.
 #[derive(Debug)]
 pub(crate) struct TensorBoard {
     file: RecordFile,
@@ -99,9 +98,8 @@ fn scalars(tag: &str, fields: &Value, found: &mut Vec<Scalar>) {
             }
         }
         other => {
-            if let Some(number) = other.as_f64() {
-                found.push(Scalar { tag: tag.to_owned(), simple_value: number as f32 });
-            }
+            let scalar = |number: f64| Scalar { tag: tag.to_owned(), simple_value: number as f32 };
+            found.extend(other.as_f64().map(scalar));
         }
     }
 }

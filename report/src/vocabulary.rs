@@ -44,9 +44,8 @@ impl<'a> Vocabulary<'a> {
         Self { originals, own, switches }
     }
 
-    /// This program's name for a flag, perhaps with a value. `_` may stand for `-`, and a long name
-    /// may be cut short as long as no other flag begins like it, as in argparse. A flag that neither
-    /// program has keeps its name.
+    /// This program's name for a flag, perhaps with a value. `_` may stand for `-`, and a long name may be cut short as
+    /// long as no other flag begins like it, as in argparse. A flag that neither program has keeps its name.
     ///
     /// # Errors
     /// What to type instead, for a flag that is missing here; and the flags that the name could

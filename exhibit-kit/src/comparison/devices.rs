@@ -15,8 +15,7 @@ pub fn device_bars(
     parts: &[Part<'_>],
     trainings: &[(String, &[DeviceReport])],
 ) -> Bars {
-    // The devices of the training that has the most; the others get empty bars for those that they
-    // do not use.
+    // The devices of the training that has the most; the others get empty bars for those that they do not use.
     let devices = trainings.iter().map(|(_, own)| *own).max_by_key(|own| own.len());
     let devices = devices.unwrap_or_default();
     let group = |(name, own): &(String, &[DeviceReport])| {

@@ -12,8 +12,7 @@ use tch_parallel::distributed::Env;
 use tch_parallel::{Devices, Error};
 use tempfile::{TempDir, tempdir};
 
-/// The environment variable that tells a training the process id of the comparison that measures
-/// it.
+/// The environment variable that tells a training the process id of the comparison that measures it.
 const MEASURED_BY: &str = "TCH_PARALLEL_MEASURED_BY";
 
 /// Whether a comparison has started this process. If so, only its bytes and seconds matter, and it

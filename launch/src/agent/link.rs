@@ -4,7 +4,7 @@ use crate::console::say;
 use crate::protocol::connection::Loss;
 use crate::protocol::handshake::{Failed, Host, Joined, Key, join};
 use crate::protocol::{End, Node, ToAgent, ToCoordinator, beat_interval};
-use crate::supervisor::Event;
+use crate::supervisor::{Event, post};
 use anyhow::{Context, Result};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc::Sender;
@@ -27,8 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) fn start(search: Search, events: Sender<Event>) -> Result<()> {
     let listen = move || {
         let reason = search.run().map_or_else(|reason| reason, |joined| listen(joined, &events));
-        // Fails only when the launcher is about to end anyway.
-        let _ = events.send(Event::Told(ToAgent::End(End::because(reason))));
+        post(&events, Event::Told(ToAgent::End(End::because(reason))));
     };
     thread::Builder::new().spawn(listen).context("cannot start a thread for the connection")?;
     Ok(())
@@ -115,18 +114,16 @@ fn listen(joined: Joined<Host>, events: &Sender<Event>) -> String {
     if let Err(error) = beats {
         return format!("cannot start a thread for the connection: {error}");
     }
-    let _ = events.send(Event::Joined { link: outgoing.clone(), is_own: peer.is_own });
+    post(events, Event::Joined { link: outgoing.clone(), is_own: peer.is_own });
     loop {
         match incoming.receive(peer.heartbeat_timeout) {
             Ok(ToAgent::Beat) => {}
             Ok(ToAgent::Wait { reason }) => say(reason),
-            Ok(message) => {
-                let _ = events.send(Event::Told(message));
-            }
+            Ok(message) => post(events, Event::Told(message)),
             Err(loss) => {
                 let reason = format!("node 0 ({}) {loss}", peer.name);
                 // If node 0 was only stopped or cut off, it finds this when it is back.
-                let _ = outgoing.send(&ToCoordinator::Stopped { reason: reason.clone(), code: 1 });
+                outgoing.try_send(&ToCoordinator::Stopped { reason: reason.clone(), code: 1 });
                 return reason;
             }
         }

@@ -6,7 +6,10 @@ use tch_parallel_contract::gpus;
 
 pub(crate) fn parse_nproc(text: &str) -> Result<u16> {
     match (text, gpus()) {
-        ("cpu", _) | ("auto", 0) => cores(),
+        ("cpu", _) | ("auto", 0) => {
+            let cores = available_parallelism().context("cannot count the cores")?;
+            Ok(u16::try_from(cores.get())?)
+        }
         ("gpu", 0) => bail!(
             "this machine has no GPU: expected /dev/nvidia0 or another number, not hidden by \
              CUDA_VISIBLE_DEVICES"
@@ -19,11 +22,6 @@ pub(crate) fn parse_nproc(text: &str) -> Result<u16> {
             Ok(count)
         }
     }
-}
-
-fn cores() -> Result<u16> {
-    let cores = available_parallelism().context("cannot count the cores")?;
-    Ok(u16::try_from(cores.get())?)
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! The values of `--rdzv-backend`, `--rdzv-endpoint` and `--rdzv-conf`: where and how the nodes of a
-//! job meet.
+//! The values of `--rdzv-backend`, `--rdzv-endpoint` and `--rdzv-conf`: where and how the nodes of a job meet.
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
@@ -49,8 +48,7 @@ pub(crate) struct Conf {
     pub(crate) join_timeout: Duration,
     /// How long an elastic job waits for further nodes once the fewest have come.
     pub(crate) last_call_timeout: Duration,
-    /// Whether this node is the one where the others meet; by default, the one whose address the
-    /// endpoint is.
+    /// Whether this node is the one where the others meet; by default, the one whose address the endpoint is.
     pub(crate) is_host: Option<bool>,
     /// Whether all nodes must run the same program, to the byte.
     pub(crate) check_program: bool,
@@ -73,9 +71,8 @@ impl FromStr for Conf {
     fn from_str(text: &str) -> Result<Self> {
         let mut conf = Conf::default();
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').with_context(|| {
-                format!("expected KEY=VALUE, as in join_timeout=60, not {pair:?}")
-            })?;
+            let wrong = || format!("expected KEY=VALUE, as in join_timeout=60, not {pair:?}");
+            let (key, value) = pair.split_once('=').with_context(wrong)?;
             match key.trim() {
                 "join_timeout" | "timeout" => conf.join_timeout = seconds(key, value)?,
                 "last_call_timeout" => conf.last_call_timeout = seconds(key, value)?,
@@ -96,9 +93,8 @@ impl FromStr for Conf {
 
 fn seconds(key: &str, value: &str) -> Result<Duration> {
     let seconds = value.trim().parse().ok().filter(|seconds| *seconds > 0);
-    let seconds =
-        seconds.with_context(|| format!("expected seconds after {key}=, not {value:?}"))?;
-    Ok(Duration::from_secs(seconds))
+    let wrong = || format!("expected seconds after {key}=, not {value:?}");
+    Ok(Duration::from_secs(seconds.with_context(wrong)?))
 }
 
 fn truth(key: &str, value: &str) -> Result<bool> {
@@ -138,17 +134,14 @@ mod tests {
     #[test]
     fn the_configuration_has_torchruns_keys_and_defaults() {
         assert_eq!("".parse::<Conf>().unwrap(), Conf::default());
-        let conf: Conf =
-            "timeout=5, last_call_timeout=2,is_host=true,read_timeout=9,check_program=0"
-                .parse()
-                .unwrap();
+        let text = "timeout=5, last_call_timeout=2,is_host=true,read_timeout=9,check_program=0";
         let expected = Conf {
             join_timeout: Duration::from_secs(5),
             last_call_timeout: Duration::from_secs(2),
             is_host: Some(true),
             check_program: false,
         };
-        assert_eq!(conf, expected);
+        assert_eq!(text.parse::<Conf>().unwrap(), expected);
     }
 
     #[test]

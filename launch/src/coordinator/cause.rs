@@ -98,8 +98,7 @@ impl Cause {
     }
 }
 
-/// A node as the user knows it: by its rank, if it has one, and by its host. The only node of a job
-/// needs no name.
+/// A node as the user knows it: by its rank, if it has one, and by its host. The only node of a job needs no name.
 pub(crate) fn name(group_rank: Option<usize>, node: &Node) -> Option<String> {
     let rank = group_rank.or(node.node_rank.map(usize::from));
     (node.nodes.max > 1).then(|| match rank {

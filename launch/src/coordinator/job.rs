@@ -235,19 +235,16 @@ impl Job {
     fn hear(&mut self, id: NodeId, message: ToCoordinator, now: Instant) {
         let rank = self.node_rank(id);
         let node = &self.nodes[&id];
+        let cause = |kind| Cause::new(name(rank, node), kind, now);
         match (message, &mut self.phase) {
             (ToCoordinator::Failed(failure), Phase::Running { .. }) => {
-                let cause = Cause::new(name(rank, node), Kind::Failed(failure), now);
-                self.note(cause, now);
+                self.note(cause(Kind::Failed(failure)), now);
             }
             (ToCoordinator::TakesPart(claim), Phase::Running { .. }) => self.take_part(id, claim),
             (ToCoordinator::Lost { failure, claim, generation }, Phase::Running { .. }) => {
-                let cause = Cause::new(name(rank, node), Kind::Failed(failure), now);
-                self.go_on_without(id, cause, (claim, generation), now);
+                self.go_on_without(id, cause(Kind::Failed(failure)), (claim, generation), now);
             }
-            (ToCoordinator::Broken { generation }, Phase::Running { .. }) => {
-                self.mend(generation);
-            }
+            (ToCoordinator::Broken { generation }, Phase::Running { .. }) => self.mend(generation),
             (ToCoordinator::Finished { generation }, Phase::Running { finished, .. })
                 if generation == self.generation =>
             {
@@ -255,8 +252,7 @@ impl Job {
                 self.let_go_if_finished();
             }
             (ToCoordinator::Settled { generation }, Phase::Running { .. }) => {
-                let cause = Cause::new(name(rank, node), Kind::Settled, now);
-                self.settle(generation, cause, now);
+                self.settle(generation, cause(Kind::Settled), now);
             }
             (ToCoordinator::Noticed, Phase::Running { asked, .. }) => {
                 asked.remove(&id);
@@ -271,8 +267,7 @@ impl Job {
                 }
             }
             (ToCoordinator::Stopped { reason, code }, _) => {
-                let kind = Kind::Stopped { reason, code };
-                let cause = Cause::new(name(rank, node), kind, now);
+                let cause = cause(Kind::Stopped { reason, code });
                 let has_part = rank.is_some() || self.group.is_empty();
                 let is_needed = has_part && !self.terms.may_leave(node);
                 self.leaving.insert(id);

@@ -22,7 +22,6 @@ pub(crate) enum Meeting {
 /// Opens the port where the nodes meet, unless another launcher does that.
 pub(crate) fn open(args: &Args) -> Result<Meeting> {
     let (host, port) = (args.master_addr(), args.meeting_port());
-    let is_static = args.fixed_node_rank().is_some();
     let is_host = match args.fixed_node_rank() {
         Some(rank) => Some(rank == 0),
         None => args.rdzv_conf.is_host.or(is_own_name(host)?.then_some(true)),
@@ -50,15 +49,13 @@ pub(crate) fn open(args: &Args) -> Result<Meeting> {
         !local.is_empty(),
         "{host} is not an address of this machine, and there is no route to it"
     );
-    if host != "localhost"
-        && host.parse::<IpAddr>().is_err()
-        && local.iter().all(IpAddr::is_loopback)
-    {
+    let is_name = host != "localhost" && host.parse::<IpAddr>().is_err();
+    if is_name && local.iter().all(IpAddr::is_loopback) {
         let problem = format!(
             "{host} is {} on this host, where others cannot reach it: see /etc/hosts, or give an address",
             local[0]
         );
-        if is_static {
+        if args.fixed_node_rank().is_some() {
             bail!(problem);
         }
         say(problem);
@@ -68,10 +65,8 @@ pub(crate) fn open(args: &Args) -> Result<Meeting> {
         local.into_iter().fold(nowhere, |found, ip| found.or_else(|_| claim((ip, port).into())));
     match listening {
         Ok(listener) => Ok(Meeting::Here(listener)),
-        Err(Errno::EADDRINUSE) => Ok(match is_host {
-            Some(_) => Meeting::Taken,
-            None => Meeting::Elsewhere,
-        }),
+        Err(Errno::EADDRINUSE) if is_host.is_some() => Ok(Meeting::Taken),
+        Err(Errno::EADDRINUSE) => Ok(Meeting::Elsewhere),
         Err(error) => Err(error).with_context(cannot),
     }
 }

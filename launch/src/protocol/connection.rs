@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 /// The longest line. The longest message has the last lines of a rank's stderr.
 pub(crate) const MAX_LINE: usize = 64 * 1024;
 
-/// How long a message may wait for room in the socket's buffer, which holds far more than a silent
-/// peer is ever sent.
+/// How long a message may wait for room in the socket's buffer, which holds far more than a silent peer is ever sent.
 const ROOM: Duration = Duration::from_secs(1);
 
 /// Why a connection is over.
@@ -70,14 +69,12 @@ impl Incoming {
         let mut bytes = [0; 4096];
         loop {
             if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {
-                let line = self.pending.drain(..=end).collect();
-                return Ok(line);
+                return Ok(self.pending.drain(..=end).collect());
             }
             if self.pending.len() > MAX_LINE {
                 return Err(Loss::Garbage);
             }
-            // The system takes zero for no limit at all. What has arrived while this process was
-            // stopped is still read.
+            // The system takes zero for no limit at all. What has arrived while this process was stopped is still read.
             let left = deadline.saturating_duration_since(Instant::now());
             let left = left.max(Duration::from_millis(1));
             self.stream.set_read_timeout(Some(left)).map_err(|_| Loss::Closed)?;
@@ -85,12 +82,10 @@ impl Incoming {
                 Ok(0) => return Err(Loss::Closed),
                 Ok(count) => self.pending.extend_from_slice(&bytes[..count]),
                 Err(error) => match error.kind() {
-                    ErrorKind::WouldBlock | ErrorKind::TimedOut => {
-                        if Instant::now() >= deadline {
-                            return Err(Loss::Silent(limit));
-                        }
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut if Instant::now() >= deadline => {
+                        return Err(Loss::Silent(limit));
                     }
-                    ErrorKind::Interrupted => {}
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
                     _ => return Err(Loss::Closed),
                 },
             }
@@ -103,12 +98,16 @@ impl Outgoing {
         let mut line = serde_json::to_vec(message).map_err(|_| Loss::Garbage)?;
         line.push(b'\n');
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = stream.write_all(&line);
-        sent.map_err(|_| {
+        stream.write_all(&line).map_err(|_| {
             // A part of a line may have been sent: nothing can follow.
             let _ = stream.shutdown(Shutdown::Both);
             Loss::Closed
         })
+    }
+
+    /// Sends the message unless the other side is lost, which the thread that listens to it notices.
+    pub(crate) fn try_send(&self, message: &impl Serialize) {
+        let _ = self.send(message);
     }
 
     /// Ends the connection. What has been sent still arrives.

@@ -24,9 +24,8 @@ pub struct DeviceReport {
 }
 
 impl DeviceReport {
-    /// What else lives between two steps: the buckets of DistributedDataParallel, in which
-    /// gradients travel, and the memory of image batches, which the data set keeps for the next
-    /// ones.
+    /// What else lives between two steps: the buckets of DistributedDataParallel, in which gradients travel, and the
+    /// memory of image batches, which the data set keeps for the next ones.
     pub fn others(&self) -> usize {
         self.live.saturating_sub(self.parameters + self.gradients + self.optimizer_state)
     }
@@ -34,9 +33,8 @@ impl DeviceReport {
     /// What is allocated within a step: the batch, activations, outputs, and the gradients of both;
     /// on a GPU the next batch as well.
     ///
-    /// Everything that lives between two steps also lives at the peak, except the parameters'
-    /// gradients: `zero_grad` frees them before the backward pass, and they are allocated again
-    /// while activations are freed.
+    /// Everything that lives between two steps also lives at the peak, except the parameters' gradients: `zero_grad`
+    /// frees them before the backward pass, and they are allocated again while activations are freed.
     pub fn activations(&self) -> usize {
         (self.peak + self.gradients).saturating_sub(self.live)
     }

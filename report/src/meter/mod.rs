@@ -63,10 +63,9 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// The number of steps at the start that differ from later ones and are not measured. In the
-    /// first step the optimizer has no state yet, and threads and caches are cold. In the second,
-    /// [`DistributedDataParallel`] rebuilds its buckets, and gloo's threads may hold what was sent
-    /// for that until after the peak.
+    /// The number of steps at the start that differ from later ones and are not measured. In the first step the
+    /// optimizer has no state yet, and threads and caches are cold. In the second, [`DistributedDataParallel`] rebuilds
+    /// its buckets, and gloo's threads may hold what was sent for that until after the peak.
     ///
     /// [`DistributedDataParallel`]: tch_parallel::distributed::DistributedDataParallel
     pub const WARM_UP: usize = 2;
@@ -129,11 +128,10 @@ impl Meter {
 
     /// The report of every device. Call this when the last step's tensors have been freed.
     ///
-    /// `optimizer_state` is in bytes, as reported by the optimizer. `waited` is how long a rank
-    /// only waits for the others in each step ([`DdpLoggingData::waiting_time`], an average that
-    /// includes the [`WARM_UP`](Self::WARM_UP) steps). Without it, the trace shows how long the
-    /// devices of one process are idle. `timing` has the same steps; before the first, `idle_share` is
-    /// 0.
+    /// `optimizer_state` is in bytes, as reported by the optimizer. `waited` is how long a rank only waits for the
+    /// others in each step ([`DdpLoggingData::waiting_time`], an average that includes the [`WARM_UP`](Self::WARM_UP)
+    /// steps). Without it, the trace shows how long the devices of one process are idle. `timing` has the same steps;
+    /// before the first, `idle_share` is 0.
     ///
     /// [`DdpLoggingData::waiting_time`]: tch_parallel::distributed::DdpLoggingData::waiting_time
     pub fn reports(
@@ -156,8 +154,7 @@ impl Meter {
                 live: memory_allocated(device)?,
                 peak: *peak,
                 parameters,
-                // Only the first device has these: a replica hands its gradients over and has no
-                // optimizer.
+                // Only the first device has these: a replica hands its gradients over and has no optimizer.
                 gradients: std::mem::take(&mut gradients),
                 optimizer_state: std::mem::take(&mut optimizer_state),
                 idle_share: if step.is_zero() { 0.0 } else { idle.div_duration_f64(step) },

@@ -48,8 +48,7 @@ impl Job {
         self.end(culprit, again, now);
     }
 
-    /// Whether to start again after this counts as a restart. An elastic job expects nodes to come and
-    /// go.
+    /// Whether to start again after this counts as a restart. An elastic job expects nodes to come and go.
     fn counts(&self, cause: &Cause) -> bool {
         cause.rank().is_some() || !self.terms.own.nodes.elastic()
     }

@@ -1,5 +1,4 @@
-//! How a generation follows another in the same processes: without a rank that is lost, or with one that is
-//! new.
+//! How a generation follows another in the same processes: without a rank that is lost, or with one that is new.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

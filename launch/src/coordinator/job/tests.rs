@@ -1,5 +1,4 @@
-//! What the coordinator decides, one rule a test. Time is a number of seconds, and node 0 has the
-//! connection 0.
+//! What the coordinator decides, one rule a test. Time is a number of seconds, and node 0 has the connection 0.
 
 mod elastic;
 mod ending;
@@ -151,18 +150,23 @@ impl Scene {
         (told.into_iter().map(|(id, _)| id).collect(), end)
     }
 
+    /// The same once it is this late.
+    fn end_at(&mut self, at: f64) -> (Vec<NodeId>, End) {
+        self.pass(at);
+        self.end()
+    }
+
     /// For whom a node is told to wait, since the last call.
     fn waits(&mut self, id: NodeId) -> Vec<String> {
-        let of_node = |(told, message): &mut (NodeId, ToAgent)| {
-            *told == id && matches!(message, ToAgent::Wait { .. })
-        };
-        let waits = self.told.extract_if(.., of_node);
+        let mut waits = Vec::new();
+        self.told.retain(|(told, message)| match message {
+            ToAgent::Wait { reason } if *told == id => {
+                waits.push(reason.clone());
+                false
+            }
+            _ => true,
+        });
         waits
-            .filter_map(|(_, message)| match message {
-                ToAgent::Wait { reason } => Some(reason),
-                _ => None,
-            })
-            .collect()
     }
 
     fn nobody_was_told_to_end(&self) -> bool {

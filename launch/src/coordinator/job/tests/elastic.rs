@@ -83,8 +83,7 @@ fn too_few_nodes_wait_for_others_until_the_join_timeout() {
     assert_eq!(end.next.as_deref(), Some(next));
     scene.gone(&[1, 0], 2.0);
     assert_eq!(scene.waits(0), ["waiting at most 600 s for 1 more node; there are: h0"]);
-    scene.pass(602.0);
-    let (told, end) = scene.end();
+    let (told, end) = scene.end_at(602.0);
     assert_eq!((told, end.next.is_some()), (vec![0], false));
     let reason = "waited 600 s (join_timeout) in vain for 1 more node; there are: h0";
     assert_eq!(end.reason, reason);
@@ -102,11 +101,9 @@ fn without_node_0_an_elastic_job_ends() {
 fn a_rank_that_fails_counts_in_an_elastic_job_too() {
     let mut scene = Scene::elastic(2, (1, 3));
     scene.fail(1, 2, Fault::Own, 1.0);
-    scene.pass(2.0);
-    let (_, end) = scene.end();
+    let (_, end) = scene.end_at(2.0);
     assert_eq!(end.next.as_deref(), Some("restart 1 of 1: starting all ranks again"));
     scene.gone(&[0, 1], 3.0);
     scene.fail(1, 2, Fault::Own, 4.0);
-    scene.pass(5.0);
-    assert!(scene.end().1.next.is_none());
+    assert!(scene.end_at(5.0).1.next.is_none());
 }

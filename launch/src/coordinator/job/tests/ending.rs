@@ -13,8 +13,7 @@ fn a_failure_ends_all_nodes_once_the_others_have_had_time_to_notice() {
     assert!(scene.told.iter().filter(|(_, it)| *it == ToAgent::Notice).count() == 3);
     scene.pass(1.9);
     assert!(scene.nobody_was_told_to_end());
-    scene.pass(2.0);
-    let (told, end) = scene.end();
+    let (told, end) = scene.end_at(2.0);
     assert_eq!(told, [0, 1, 2]);
     assert!(end.reason.starts_with("node 1 (h1): rank 2 "), "{}", end.reason);
     assert_eq!(end.next.as_deref(), Some("restart 1 of 1: starting all ranks again"));
@@ -28,8 +27,7 @@ fn a_node_that_is_slow_to_answer_may_still_name_the_culprit() {
     scene.pass(2.0);
     assert!(scene.nobody_was_told_to_end());
     scene.fail(1, 2, Fault::Own, 2.4);
-    scene.pass(2.5);
-    let (_, end) = scene.end();
+    let (_, end) = scene.end_at(2.5);
     assert!(end.reason.starts_with("node 1 (h1): rank 2 "), "{}", end.reason);
 }
 
@@ -43,8 +41,7 @@ fn a_fault_of_its_own_is_blamed_before_earlier_victims_and_a_lost_node_too() {
             false => scene.fail(2, 4, Fault::Own, 1.5),
         }
         scene.fail(1, 2, Fault::Own, 1.9);
-        scene.pass(2.0);
-        let (_, end) = scene.end();
+        let (_, end) = scene.end_at(2.0);
         assert!(end.reason.starts_with("node 2 (h2)"), "{}", end.reason);
         let next = end.next.unwrap();
         assert_eq!(next.ends_with("once 3 nodes are there"), lost, "{next}");
@@ -68,8 +65,7 @@ fn ranks_that_blame_others_wait_for_the_loss_of_a_node_that_has_missed_its_beats
     scene.say(0, ToCoordinator::Beat, 15.0);
     scene.say(1, ToCoordinator::Beat, 15.0);
     scene.lose(2, Loss::Silent(silence), 15.0);
-    scene.pass(16.0);
-    let (_, end) = scene.end();
+    let (_, end) = scene.end_at(16.0);
     assert_eq!(end.reason, "node 2 (h2) has been silent for 15 s");
     assert!(end.next.is_some());
 }
@@ -87,8 +83,7 @@ fn a_host_that_hears_of_no_other_one_blames_itself() {
     scene.pass(17.0);
     assert!(scene.nobody_was_told_to_end(), "node 2 is overdue");
     scene.lose(2, Loss::Silent(silence), 17.2);
-    scene.pass(17.5);
-    let (_, end) = scene.end();
+    let (_, end) = scene.end_at(17.5);
     assert_eq!(end.reason, "node 0 (h0) has lost the connection to all other nodes");
     assert!(end.next.unwrap().starts_with("restart 1 of 1: "));
 }
@@ -105,8 +100,7 @@ fn a_restart_begins_when_no_rank_is_left_and_the_restarts_are_counted() {
     assert_eq!((place.generation, place.restarts), (1, 1));
     scene.end();
     scene.fail(0, 0, Fault::Own, 5.0);
-    scene.pass(6.0);
-    let (told, end) = scene.end();
+    let (told, end) = scene.end_at(6.0);
     assert_eq!((told, end.next.is_some(), end.code), (vec![0, 1], false, 3));
     scene.gone(&[0, 1], 7.0);
     assert!(scene.job.is_over());
@@ -116,8 +110,7 @@ fn a_restart_begins_when_no_rank_is_left_and_the_restarts_are_counted() {
 fn a_lost_node_is_a_restart_for_which_the_others_wait_until_its_place_is_taken() {
     let mut scene = Scene::running(2);
     scene.lose(1, Loss::Closed, 1.0);
-    scene.pass(2.0);
-    let (told, end) = scene.end();
+    let (told, end) = scene.end_at(2.0);
     assert_eq!((told, end.next.is_some()), (vec![0], true));
     assert_eq!(end.reason, GONE);
     let next = "restart 1 of 1: starting all ranks again once 2 nodes are there";
@@ -131,8 +124,7 @@ fn a_lost_node_is_a_restart_for_which_the_others_wait_until_its_place_is_taken()
 
     // No restart is left.
     scene.lose(5, Loss::Closed, 5.0);
-    scene.pass(6.0);
-    let (told, end) = scene.end();
+    let (told, end) = scene.end_at(6.0);
     assert_eq!((told, end.next.is_some(), end.code), (vec![0], false, 1));
     assert_eq!(end.reason, GONE);
 }
@@ -146,8 +138,7 @@ fn nobody_takes_the_place_of_a_lost_node_within_the_join_timeout() {
     scene.told.clear();
     scene.pass(602.9);
     assert!(scene.nobody_was_told_to_end());
-    scene.pass(603.0);
-    let (told, end) = scene.end();
+    let (told, end) = scene.end_at(603.0);
     assert_eq!((told, end.next.is_some(), end.code), (vec![0], false, 1));
     let reason = "waited 600 s (join_timeout) in vain for node 1 of 2; there are: h0";
     assert_eq!(end.reason, reason);
@@ -162,8 +153,7 @@ fn a_node_may_come_back_before_the_others_have_ended_their_ranks_and_go_again() 
             scene.pass(2.0);
         }
         scene.come_back(1, 5, 2.1);
-        scene.pass(2.2);
-        let (told, end) = scene.end();
+        let (told, end) = scene.end_at(2.2);
         assert_eq!((told, end.next.is_some()), (vec![0], true));
         if !stays {
             scene.stop(5, 2.3);
@@ -178,8 +168,7 @@ fn a_node_may_come_back_before_the_others_have_ended_their_ranks_and_go_again() 
 fn a_node_lost_while_ranks_end_belongs_to_the_same_restart_and_is_named() {
     let mut scene = Scene::running(3);
     scene.fail(1, 2, Fault::Own, 1.0);
-    scene.pass(2.0);
-    scene.end();
+    scene.end_at(2.0);
     scene.gone(&[0], 3.0);
     scene.lose(1, Loss::Closed, 4.0);
     scene.gone(&[2], 5.0);
@@ -194,8 +183,7 @@ fn a_node_lost_while_ranks_end_belongs_to_the_same_restart_and_is_named() {
 fn without_node_0_no_job_starts_again() {
     let mut scene = Scene::running(2);
     scene.lose(0, Loss::Closed, 1.0);
-    scene.pass(2.0);
-    let (told, end) = scene.end();
+    let (told, end) = scene.end_at(2.0);
     assert_eq!((told, end.next.is_some()), (vec![1], false));
 
     let mut scene = Scene::running(2);
@@ -248,8 +236,7 @@ fn the_culprit_is_named_as_soon_as_every_node_has_said_what_its_ranks_know() {
     scene.pass(1.1);
     assert!(scene.nobody_was_told_to_end());
     scene.say(1, ToCoordinator::Noticed, 1.2);
-    scene.pass(1.2);
-    assert_eq!(scene.end().1.culprit, Some(2));
+    assert_eq!(scene.end_at(1.2).1.culprit, Some(2));
 }
 
 #[test]
@@ -258,8 +245,7 @@ fn a_rank_that_ends_after_it_has_left_its_reason_has_its_own_exit_code() {
     let left = Failure { exit_code: 1, ..Failure::example(2, Fault::Own, scene.at(1.0)) };
     scene.say(1, ToCoordinator::Failed(left), 1.0);
     scene.fail(1, 2, Fault::Own, 1.5);
-    scene.pass(2.0);
-    assert_eq!(scene.end().1.code, 3);
+    assert_eq!(scene.end_at(2.0).1.code, 3);
 }
 
 #[test]
@@ -297,8 +283,7 @@ fn rank_0_learns_what_to_do_if_the_port_reserved_for_it_is_the_trouble() {
         let mut scene = Scene::running(nodes);
         scene.job.terms.fixed_port = fixed;
         scene.say(0, ToCoordinator::Failed(taken(rank)), 1.0);
-        scene.pass(2.0);
-        let found = scene.end().1.hint.unwrap_or_default();
+        let found = scene.end_at(2.0).1.hint.unwrap_or_default();
         assert!(found.ends_with(hint) && found.is_empty() == hint.is_empty(), "{found}");
     }
 }

@@ -105,8 +105,7 @@ fn nodes_that_do_not_come_are_named_after_the_join_timeout() {
     assert_eq!([scene.waits(0), scene.waits(2)], [[wait], [wait]]);
     scene.pass(499.0);
     assert!(scene.nobody_was_told_to_end());
-    scene.pass(500.0);
-    let (told, end) = scene.end();
+    let (told, end) = scene.end_at(500.0);
     assert_eq!(told, [0, 2]);
     let reason = "waited 600 s (join_timeout) in vain for nodes 1, 3 of 4; there are: h0, h2";
     assert_eq!(end.reason, reason);

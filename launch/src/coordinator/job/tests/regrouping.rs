@@ -3,6 +3,12 @@
 use super::*;
 
 impl Scene {
+    /// The same, in which so many ranks of each node take part since 0.5 s.
+    fn taking_part(mut self, ranks: u16) -> Self {
+        self.group().into_iter().for_each(|id| self.takes_part(id, ranks, 0.5));
+        self
+    }
+
     fn takes_part(&mut self, id: NodeId, ranks: u16, at: f64) {
         let claim = Claim { number: 0, ranks };
         self.say(id, ToCoordinator::TakesPart(claim), at);
@@ -35,8 +41,7 @@ impl Scene {
 
 #[test]
 fn without_a_lost_rank_the_others_go_on_and_then_with_the_one_in_its_place() {
-    let mut scene = Scene::running(3);
-    (0..3).for_each(|id| scene.takes_part(id, 2, 0.5));
+    let mut scene = Scene::running(3).taking_part(2);
     assert!(scene.regrouped.is_empty());
     scene.lose_rank(1, 2, 1, 1.0);
     assert_eq!(scene.generation(), (true, 5, vec![(0, 2), (2, 1), (3, 2)]));
@@ -50,12 +55,10 @@ fn without_a_lost_rank_the_others_go_on_and_then_with_the_one_in_its_place() {
 
 #[test]
 fn a_rank_is_not_replaced_more_often_than_max_restarts_says() {
-    let mut scene = Scene::running(2);
-    (0..2).for_each(|id| scene.takes_part(id, 2, 0.5));
+    let mut scene = Scene::running(2).taking_part(2);
     scene.lose_rank(1, 3, 1, 1.0);
     scene.lose_rank(0, 1, 1, 2.0);
-    scene.pass(3.0);
-    let (_, end) = scene.end();
+    let (_, end) = scene.end_at(3.0);
     assert_eq!((scene.regrouped.len(), end.next, end.culprit), (1, None, Some(1)));
 }
 
@@ -64,25 +67,21 @@ fn if_another_nodes_ranks_take_no_part_all_start_again() {
     let mut scene = Scene::running(2);
     scene.takes_part(1, 2, 0.5);
     scene.lose_rank(1, 3, 1, 1.0);
-    scene.pass(2.0);
-    let next = scene.end().1.next;
+    let next = scene.end_at(2.0).1.next;
     assert_eq!(next.as_deref(), Some("restart 1 of 1: starting all ranks again"));
     assert!(scene.regrouped.is_empty());
 }
 
 #[test]
 fn if_node_0_has_no_rank_left_all_start_again() {
-    let mut scene = Scene::running(2);
-    (0..2).for_each(|id| scene.takes_part(id, 1, 0.5));
+    let mut scene = Scene::running(2).taking_part(1);
     scene.lose_rank(0, 0, 0, 1.0);
-    scene.pass(2.0);
-    assert!(scene.end().1.next.is_some() && scene.regrouped.is_empty());
+    assert!(scene.end_at(2.0).1.next.is_some() && scene.regrouped.is_empty());
 }
 
 #[test]
 fn a_group_that_fails_without_a_loss_is_made_anew_once() {
-    let mut scene = Scene::running(2);
-    (0..2).for_each(|id| scene.takes_part(id, 2, 0.5));
+    let mut scene = Scene::running(2).taking_part(2);
     for id in 0..2 {
         scene.say(id, ToCoordinator::Broken { generation: 0 }, 1.0);
     }
@@ -99,8 +98,7 @@ fn a_group_that_fails_without_a_loss_is_made_anew_once() {
 
 #[test]
 fn a_group_can_be_made_anew_while_a_node_joins() {
-    let mut scene = Scene::elastic(2, (1, 3));
-    (0..2).for_each(|id| scene.takes_part(id, 2, 0.5));
+    let mut scene = Scene::elastic(2, (1, 3)).taking_part(2);
     scene.join(2, 1.0);
     scene.say(0, ToCoordinator::Broken { generation: 0 }, 2.0);
     assert_eq!(scene.generation(), (true, 4, vec![(0, 2), (2, 2)]));
@@ -108,8 +106,7 @@ fn a_group_can_be_made_anew_while_a_node_joins() {
 
 #[test]
 fn all_may_leave_once_the_last_has_done_its_work_and_nobody_is_replaced_after_that() {
-    let mut scene = Scene::running(3);
-    (0..3).for_each(|id| scene.takes_part(id, 2, 0.5));
+    let mut scene = Scene::running(3).taking_part(2);
     assert!(scene.finish(&[0, 1], 0, 1.0).is_empty());
     // What they had done must be done again, by those who are left.
     scene.lose_rank(2, 4, 1, 2.0);
@@ -117,39 +114,33 @@ fn all_may_leave_once_the_last_has_done_its_work_and_nobody_is_replaced_after_th
     assert_eq!(scene.finish(&[1], 1, 3.0), [0, 1, 2]);
     scene.takes_part(2, 2, 4.0);
     scene.lose_rank(1, 2, 1, 5.0);
-    scene.pass(6.0);
-    let (_, end) = scene.end();
+    let (_, end) = scene.end_at(6.0);
     assert_eq!((scene.regrouped.len(), end.next, end.culprit), (1, None, Some(2)));
 }
 
 #[test]
 fn a_node_without_a_rank_in_a_generation_is_not_waited_for() {
-    let mut scene = Scene::running(2);
-    (0..2).for_each(|id| scene.takes_part(id, 1, 0.5));
+    let mut scene = Scene::running(2).taking_part(1);
     scene.lose_rank(1, 1, 0, 1.0);
     assert_eq!(scene.finish(&[0], 1, 2.0), [0, 1]);
 }
 
 #[test]
 fn a_rank_that_ends_before_its_node_hears_of_a_loss_ends_the_job_with_that() {
-    let mut scene = Scene::running(3);
-    (0..3).for_each(|id| scene.takes_part(id, 2, 0.5));
+    let mut scene = Scene::running(3).taking_part(2);
     scene.lose_rank(1, 3, 1, 1.0);
     scene.say(0, ToCoordinator::Settled { generation: 0 }, 1.1);
-    scene.pass(3.0);
-    let (_, end) = scene.end();
+    let (_, end) = scene.end_at(3.0);
     assert_eq!(end.next.as_deref(), Some("restart 1 of 1: starting all ranks again"));
     assert_eq!(end.culprit, Some(3));
 }
 
 #[test]
 fn after_a_rank_that_ends_before_the_others_none_is_replaced() {
-    let mut scene = Scene::running(2);
-    (0..2).for_each(|id| scene.takes_part(id, 2, 0.5));
+    let mut scene = Scene::running(2).taking_part(2);
     scene.say(0, ToCoordinator::Settled { generation: 0 }, 1.0);
     scene.lose_rank(1, 3, 1, 2.0);
-    scene.pass(3.0);
-    assert!(scene.regrouped.is_empty() && scene.end().1.next.is_some());
+    assert!(scene.end_at(3.0).1.next.is_some() && scene.regrouped.is_empty());
 }
 
 #[test]
@@ -171,8 +162,7 @@ fn a_node_that_fails_before_it_has_a_place_is_turned_away_and_another_comes() {
 
 #[test]
 fn a_node_that_is_there_too_late_does_not_hold_up_the_end() {
-    let mut scene = Scene::elastic(2, (1, 3));
-    (0..2).for_each(|id| scene.takes_part(id, 2, 0.5));
+    let mut scene = Scene::elastic(2, (1, 3)).taking_part(2);
     scene.join(2, 1.0);
     assert_eq!(scene.finish(&[0, 1], 0, 2.0), [0, 1]);
     scene.takes_part(2, 2, 2.5);
@@ -183,8 +173,7 @@ fn a_node_that_is_there_too_late_does_not_hold_up_the_end() {
 
 #[test]
 fn a_node_that_is_stopped_has_no_place_if_all_start_again_before_it_is_gone() {
-    let mut scene = Scene::elastic(3, (1, 3));
-    (0..3).for_each(|id| scene.takes_part(id, 1, 0.5));
+    let mut scene = Scene::elastic(3, (1, 3)).taking_part(1);
     scene.stop(1, 1.0);
     let (told, end) = scene.end();
     assert_eq!((told, end.code), (vec![1], 143));
@@ -196,8 +185,7 @@ fn a_node_that_is_stopped_has_no_place_if_all_start_again_before_it_is_gone() {
 
 #[test]
 fn an_elastic_job_goes_on_without_a_node_that_is_lost_or_leaves_and_takes_in_one_that_joins() {
-    let mut scene = Scene::elastic(3, (1, 3));
-    (0..3).for_each(|id| scene.takes_part(id, 2, 0.5));
+    let mut scene = Scene::elastic(3, (1, 3)).taking_part(2);
     scene.lose(1, Loss::Closed, 1.0);
     assert_eq!(scene.generation(), (true, 4, vec![(0, 2), (2, 2)]));
     scene.join(3, 2.0);
@@ -216,9 +204,7 @@ fn an_elastic_job_goes_on_without_a_node_that_is_lost_or_leaves_and_takes_in_one
 
 #[test]
 fn no_group_goes_on_without_node_0s_own_launcher() {
-    let mut scene = Scene::elastic(2, (1, 3));
-    (0..2).for_each(|id| scene.takes_part(id, 2, 0.5));
+    let mut scene = Scene::elastic(2, (1, 3)).taking_part(2);
     scene.lose(0, Loss::Silent(Duration::from_secs(15)), 1.0);
-    scene.pass(3.0);
-    assert!(scene.regrouped.is_empty() && scene.end().1.next.is_none());
+    assert!(scene.end_at(3.0).1.next.is_none() && scene.regrouped.is_empty());
 }
