@@ -1,5 +1,4 @@
-//! A job: the processes that a test starts, all processes that those start in turn, and a directory
-//! for their files.
+//! A job: the processes that a test starts, all processes that those start in turn, and a directory for their files.
 
 use crate::ended::Ended;
 use crate::members::Members;
@@ -21,12 +20,10 @@ use tempfile::TempDir;
 /// How long killed processes may take to disappear.
 const END: Duration = Duration::from_secs(60);
 
-/// Processes with a common directory. They may take as long as they like, as long as they make
-/// progress. When the job goes out of scope, all of them are killed, down to the last grandchild,
-/// and the directory is removed.
+/// Processes with a common directory. They may take as long as they like, as long as they make progress. When the job
+/// goes out of scope, all of them are killed, down to the last grandchild, and the directory is removed.
 pub struct Job {
-    /// Everything that is removed with the job: its directory, its output, and whatever its
-    /// processes put into TMPDIR.
+    /// Everything that is removed with the job: its directory, its output, and whatever its processes put into TMPDIR.
     root: TempDir,
     directory: PathBuf,
     members: Members,
@@ -134,8 +131,7 @@ impl Job {
         ended.expect_messages(texts)
     }
 
-    /// The processes of the job that are alive: those started by the test and all their
-    /// descendants.
+    /// The processes of the job that are alive: those started by the test and all their descendants.
     pub fn processes(&self) -> Result<Vec<Pid>> {
         self.members.pids()
     }
@@ -146,8 +142,7 @@ impl Job {
         until(what, self.members.stand_still(), look)
     }
 
-    /// Waits until a comparison has started a run that has taken a step, and returns the directory of
-    /// its runs.
+    /// Waits until a comparison has started a run that has taken a step, and returns the directory of its runs.
     pub fn runs(&self) -> Result<PathBuf> {
         self.until("a run has begun", || {
             for entry in fs::read_dir(self.root.path())? {
@@ -292,8 +287,7 @@ pub fn expect_refusal(program: Command, code: i32, texts: &[&str]) -> Result<()>
     Job::new()?.run(program)?.expect_code(code)?.expect_messages(texts)
 }
 
-/// The same for a program that is given each of these command lines. It neither panics nor leaves a
-/// file behind.
+/// The same for a program that is given each of these command lines. It neither panics nor leaves a file behind.
 pub fn expect_refusals<const N: usize>(
     program: impl Fn(&str) -> Result<Command>,
     lines: &[(&str, i32, [&str; N])],

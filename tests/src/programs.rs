@@ -19,8 +19,7 @@ const RANKS: [&str; 5] = ["RANK", "WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MAS
 pub const PROGRAMS: [&str; 5] =
     ["async-update", "ddp-imagenet", "ddp-mnist", "dp-basic", "dp-custom-criterion"];
 
-/// For programs that give up on a training after ten minutes, since on some processors it takes
-/// longer.
+/// For programs that give up on a training after ten minutes, since on some processors it takes longer.
 pub const UNHURRIED: &str = "--timeout=86400";
 
 pub fn workspace() -> &'static Path {
@@ -156,9 +155,8 @@ pub fn as_rank(mut program: Command, rank: usize, world_size: usize, port: u16) 
     program
 }
 
-/// A port on which nobody listens, and which Linux never hands out as an ephemeral port: it lies
-/// below the range for outgoing connections and for listeners on port 0. Later calls return other
-/// ports.
+/// A port on which nobody listens, and which Linux never hands out as an ephemeral port: it lies below the range for
+/// outgoing connections and for listeners on port 0. Later calls return other ports.
 pub fn free_port() -> Result<u16> {
     const FIRST: u16 = 20_000;
     const PORTS: u16 = 10_000;

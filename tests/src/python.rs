@@ -28,8 +28,7 @@ const TORCHRUN: &str = "torchrun";
 pub fn python<'a>(script: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let mut command = clean(&interpreter()?);
     command.arg(scripts().join(script).with_extension("py")).args(arguments);
-    // Otherwise gloo resolves the machine's host name, and may listen on another address than the
-    // Rust ranks.
+    // Otherwise gloo resolves the machine's host name, and may listen on another address than the Rust ranks.
     command.env("GLOO_SOCKET_IFNAME", "lo");
     Ok(command)
 }

@@ -30,8 +30,7 @@ impl<T> Shared<T> {
     }
 }
 
-/// What a program that must succeed prints to stdout, in a job of its own. The same command is run
-/// only once.
+/// What a program that must succeed prints to stdout, in a job of its own. The same command is run only once.
 pub fn printed(program: Command) -> Result<String> {
     static RUNS: Shared<String> = Shared::new();
     let run = |program| Ok(Job::new()?.run(program)?.expect_success()?.stdout);

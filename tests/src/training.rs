@@ -12,8 +12,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 
-/// The flags that make a training to be compared write its metrics and its weights to the job's
-/// directory.
+/// The flags that make a training to be compared write its metrics and its weights to the job's directory.
 pub const OUTPUTS: [&str; 4] = ["--metrics", "metrics", "--save", "model.safetensors"];
 
 /// Every loss of every rank, the results of each epoch, and the final weights.

@@ -84,9 +84,8 @@ fn a_rank_of_the_ring_sends_all_chunks_twice_but_two_of_them_once() -> Result<()
     Ok(())
 }
 
-/// S1.39, S1.44, including lengths that are not a multiple of the number of ranks or are smaller
-/// than it. The program compares every sum with those of all_reduce and of a parameter server, and
-/// the bits of all ranks with each other.
+/// S1.39, S1.44, including lengths that are not a multiple of the number of ranks or are smaller than it. The program
+/// compares every sum with those of all_reduce and of a parameter server, and the bits of all ranks with each other.
 #[test]
 fn the_ring_gives_every_rank_the_same_bits_and_the_sums_of_other_ways() -> Result<()> {
     for ranks in [2, 3, 5] {

@@ -17,8 +17,7 @@ fn the_slow_gpus_step_is_four_updates_old() -> Result<()> {
     Ok(())
 }
 
-/// What `quadratic` prints, and its picture. It takes half a minute, so the tests that look at it share
-/// one run.
+/// What `quadratic` prints, and its picture. It takes half a minute, so the tests that look at it share one run.
 pub fn quadratic() -> Result<Arc<(String, String)>> {
     static RUN: Shared<(String, String)> = Shared::new();
     let program = async_update(["quadratic", "--plot", "."])?;
@@ -92,8 +91,7 @@ fn a_slow_thread_makes_fewer_updates_and_staler_ones() -> Result<()> {
     };
     let (fast, slow) = (staleness(0)?, staleness(2)?);
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    // It takes ten times as long. A busy machine slows the others down, but by far less than a
-    // factor of three.
+    // It takes ten times as long. A busy machine slows the others down, but by far less than a factor of three.
     ensure!(3 * slow.len() < fast.len(), "{} and {}", slow.len(), fast.len());
     ensure!(mean(&slow) > 3.0 * mean(&fast), "{slow:?} and {fast:?}");
     Ok(())

@@ -40,8 +40,7 @@ impl Device {
         })
     }
 
-    /// The peak without Adam's state. It includes no gradients, which `zero_grad` has freed by
-    /// then.
+    /// The peak without Adam's state. It includes no gradients, which `zero_grad` has freed by then.
     fn without_state(&self) -> usize {
         self.peak - self.optimizer_state
     }
@@ -84,8 +83,7 @@ fn expect_near(found: usize, expected: usize, what: &str) {
     assert!(50 * gap <= expected, "{what}: {found} bytes instead of {expected}, {gap} off");
 }
 
-/// How much more a device that gathers needs than the others; see
-/// dp-custom-criterion/src/exhibits/compare/formula.rs.
+/// How much more a device that gathers needs than the others; see dp-custom-criterion/src/exhibits/compare/formula.rs.
 fn surplus(devices: usize) -> usize {
     let share = SHARE * SEQ_LEN * VOCAB_SIZE * size_of::<f32>();
     3 * (devices - 1) * share
@@ -162,9 +160,8 @@ fn what_lives_between_two_steps_is_known_to_the_byte() -> Result<()> {
             let buckets = match method {
                 // Each keeps gradients in buckets as well.
                 "ddp" | "apex" => gradients,
-                // Parts are padded to the same length, that of the first rank, and there is room for
-                // whole parameters: two blocks', one of which is gathered ahead, and the others,
-                // which here are all.
+                // Parts are padded to the same length, that of the first rank, and there is room for whole parameters:
+                // two blocks', one of which is gathered ahead, and the others, which here are all.
                 "fsdp" => 2 * (part - gradients) + part * devices,
                 _ => 0,
             };

@@ -3,9 +3,8 @@
 
 use crate::prelude::*;
 
-/// BERT-tiny, and the files that are compared. The corpus of 43 pairs has 5 batches per epoch, so 20
-/// steps see it masked in four ways. The learning rate rises fast, since otherwise the weights would
-/// hardly change in so few steps.
+/// BERT-tiny, and the files that are compared. The corpus of 43 pairs has 5 batches per epoch, so 20 steps see it
+/// masked in four ways. The learning rate rises fast, since otherwise the weights would hardly change in so few steps.
 const TINY: &str = "--hidden=32 --layers=2 --attn-heads=2 --seq-len=16 --batch-size=8 --steps=20 \
                     --warmup=10 --seed=3 --metrics=metrics --output=model.safetensors";
 

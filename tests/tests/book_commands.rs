@@ -1,6 +1,5 @@
-//! Runs the commands that the book and the READMEs tell a reader to type, if they start a program
-//! of this workspace, with trainings cut short. `book_listings` also runs those whose output the
-//! book shows, unchanged.
+//! Runs the commands that the book and the READMEs tell a reader to type, if they start a program of this workspace,
+//! with trainings cut short. `book_listings` also runs those whose output the book shows, unchanged.
 
 use crate::prelude::*;
 use std::os::unix::fs::symlink;

@@ -141,8 +141,7 @@ fn ids(text: &str) -> BTreeSet<String> {
     ids
 }
 
-/// Converts letters to lower case, keeps digits, `-` and `_`, turns spaces into `-` and drops the
-/// rest.
+/// Converts letters to lower case, keeps digits, `-` and `_`, turns spaces into `-` and drops the rest.
 fn id(heading: &str) -> String {
     let kept = heading.trim().chars().filter_map(|c| match c {
         c if c.is_whitespace() => Some('-'),

@@ -1,5 +1,4 @@
-//! Communication hooks equal PyTorch's to the last bit: every loss of every rank, and the final
-//! weights.
+//! Communication hooks equal PyTorch's to the last bit: every loss of every rank, and the final weights.
 
 use crate::prelude::*;
 
@@ -26,8 +25,7 @@ fn expect_parity(hook: &str) -> Result<Training> {
     Ok(ours)
 }
 
-/// The same, and that the results differ from those without a hook, since the hook might have done
-/// nothing.
+/// The same, and that the results differ from those without a hook, since the hook might have done nothing.
 fn expect_parity_and_a_difference(hook: &str) -> Result<()> {
     let same = expect_parity(hook)?.expect_equal(&*without_a_hook()?);
     ensure!(same.is_err(), "the hook makes no difference");

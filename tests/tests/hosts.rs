@@ -1,6 +1,5 @@
-//! Jobs over three hosts, and what happens to their hosts, processes and network: the faults that
-//! `cargo xtask soak` provokes many times, once each. Only root may create the hosts; if they cannot
-//! be created, the tests say so.
+//! Jobs over three hosts, and what happens to their hosts, processes and network: the faults that `cargo xtask soak`
+//! provokes many times, once each. Only root may create the hosts; if they cannot be created, the tests say so.
 
 use crate::prelude::*;
 use tests::Hosts;

@@ -1,5 +1,4 @@
-//! ddp-imagenet equals its Python original to the last bit: every loss of every rank, and the final
-//! weights.
+//! ddp-imagenet equals its Python original to the last bit: every loss of every rank, and the final weights.
 
 use crate::prelude::*;
 use tests::imagenet::{OUTPUTS, training};

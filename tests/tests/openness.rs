@@ -1,5 +1,4 @@
-//! A job on one host is not reachable from the network: the store and gloo listen on the loopback
-//! address only.
+//! A job on one host is not reachable from the network: the store and gloo listen on the loopback address only.
 
 use crate::prelude::*;
 use nix::unistd::Pid;

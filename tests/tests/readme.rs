@@ -1,5 +1,4 @@
-//! The READMEs show code that is compiled and tested, not an outdated copy, and a command that really
-//! learns.
+//! The READMEs show code that is compiled and tested, not an outdated copy, and a command that really learns.
 
 use crate::prelude::*;
 

@@ -1,5 +1,4 @@
-//! What the trainers write for others to look at: `--profile` for Perfetto, `--tensorboard` for
-//! TensorBoard.
+//! What the trainers write for others to look at: `--profile` for Perfetto, `--tensorboard` for TensorBoard.
 
 use crate::prelude::*;
 

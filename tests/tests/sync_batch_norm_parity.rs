@@ -1,5 +1,4 @@
-//! The ranks of a SyncBatchNorm together compute what PyTorch's BatchNorm1d, 2d or 3d computes for
-//! the whole batch.
+//! The ranks of a SyncBatchNorm together compute what PyTorch's BatchNorm1d, 2d or 3d computes for the whole batch.
 
 use crate::prelude::*;
 use tests::safetensors::Tensor;

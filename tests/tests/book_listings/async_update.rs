@@ -105,9 +105,8 @@ fn the_bytes_of_a_server_are_as_the_book_shows() -> Result<()> {
     expect_listing("async_shards.txt", &format!("{commands}$ tail -qn 1{files}\n{ends}"), EXACT)
 }
 
-/// Starts the ranks without a launcher, which would end all of them when one is lost. The flags
-/// need a timeout, since gloo can miss that the rank it sends to has ended (see
-/// `ProcessGroup::send`).
+/// Starts the ranks without a launcher, which would end all of them when one is lost. The flags need a timeout, since
+/// gloo can miss that the rank it sends to has ended (see `ProcessGroup::send`).
 fn started(job: &Job, ranks: usize, flags: &str) -> Result<Vec<Process>> {
     let program = || async_update(flags.split(' ').chain(["--metrics", "metrics"]));
     start_by_hand(job, (0..ranks).map(|_| program()).collect::<Result<_>>()?)
