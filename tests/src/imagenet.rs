@@ -17,11 +17,9 @@ pub const CHECKPOINT: &str = "checkpoint.safetensors";
 
 /// The results of a training that was started with [`OUTPUTS`].
 pub fn training(job: &Job, world_size: usize) -> Result<Training> {
-    let checkpoint = job.tensors(CHECKPOINT)?;
-    let weights = checkpoint.into_iter().filter_map(|(name, tensor)| {
-        let name = name.strip_prefix("model.")?.to_owned();
-        Some((name, tensor))
-    });
+    let of_model =
+        |(name, tensor): (String, _)| Some((name.strip_prefix("model.")?.into(), tensor));
+    let weights = job.tensors(CHECKPOINT)?.into_iter().filter_map(of_model);
     Training::with_weights(job, world_size, weights.collect())
 }
 

@@ -33,6 +33,11 @@ pub fn source(path: impl AsRef<Path>) -> Result<String> {
     fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
+/// Pairs of sentences for dp-custom-criterion.
+pub fn corpus() -> String {
+    workspace().join("tests/data/pairs.txt").display().to_string()
+}
+
 /// The files below a folder that have one of these extensions, in order.
 pub fn files_below(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
@@ -136,10 +141,13 @@ pub fn torchrun_with(flags: &[&str], program: &Command) -> Result<Command> {
 
 /// Starts each program as one rank, in this order, without a launcher. Unlike a launcher, this
 /// needs a port that all ranks know beforehand.
-pub fn start_by_hand(job: &Job, programs: Vec<Command>) -> Result<Vec<Process>> {
-    let (world_size, port) = (programs.len(), free_port()?);
-    let start =
-        |(rank, program): (usize, Command)| job.start(as_rank(program, rank, world_size, port));
+pub fn start_by_hand(
+    job: &Job,
+    programs: impl IntoIterator<Item = Result<Command>>,
+) -> Result<Vec<Process>> {
+    let programs = programs.into_iter().collect::<Result<Vec<_>>>()?;
+    let (size, port) = (programs.len(), free_port()?);
+    let start = |(rank, program)| job.start(as_rank(program, rank, size, port));
     programs.into_iter().enumerate().map(start).collect()
 }
 

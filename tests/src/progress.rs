@@ -60,8 +60,7 @@ fn with_children(processes: &[Pid]) -> Vec<Pid> {
     let mut next = 0;
     while let Some(parent) = all.get(next) {
         // Each thread has its own children. A process that has ended has neither.
-        let threads = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
-        for thread in threads {
+        for thread in fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten() {
             let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
             let children = children.split_whitespace().filter_map(|pid| pid.parse().ok());
             all.extend(children.map(Pid::from_raw));

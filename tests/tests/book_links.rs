@@ -2,7 +2,6 @@
 //! `tests/python/book_pages.py` and `book_pictures.py` look at them more closely.
 
 use crate::prelude::*;
-use std::env;
 
 /// Elements that make a browser fetch something, unlike a link that a reader may follow.
 const LOADING: [&str; 13] = [

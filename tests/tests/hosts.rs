@@ -2,7 +2,6 @@
 //! provokes many times, once each. Only root may create the hosts; if they cannot be created, the tests say so.
 
 use crate::prelude::*;
-use tests::Hosts;
 use tests::soak::{LINES, Size, Trial};
 
 /// How much longer than elsewhere a fault may take to be noticed while other tests run.

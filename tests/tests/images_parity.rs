@@ -1,7 +1,6 @@
 //! Images equal Pillow's and torchvision's, for the same photograph in many file formats.
 
 use crate::prelude::*;
-use tests::safetensors::Tensor;
 
 type Tensors = BTreeMap<String, Tensor>;
 
