@@ -20,8 +20,7 @@ fn expect_parity(hook: &str) -> Result<Training> {
     let flags = format!("--comm-hook {hook}");
     let ours = rust(&flags)?;
     let flags = || FLAGS.split(' ').chain(flags.split(' ')).chain(OUTPUTS);
-    let in_python = (0..2).map(|_| python("ddp_mnist", flags()));
-    ours.expect_equal(&Training::by_hand(in_python)?)?;
+    ours.expect_equal(&Training::by_hand((0..2).map(|_| python("ddp_mnist", flags())))?)?;
     Ok(ours)
 }
 

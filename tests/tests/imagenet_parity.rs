@@ -10,8 +10,7 @@ fn expect_parity(world_size: usize, flags: &str) -> Result<()> {
     let flags = || DIGITS.split(' ').chain(flags.split(' '));
 
     let job = Job::new()?;
-    let program = ddp_imagenet(flags().chain(OUTPUTS))?;
-    job.run(launch(world_size, &program)?)?.expect_success()?;
+    job.run(launch(world_size, &ddp_imagenet(flags().chain(OUTPUTS))?)?)?.expect_success()?;
     let rust = training(&job, world_size)?;
     drop(job);
 

@@ -4,6 +4,7 @@ pub(crate) use anyhow::{Context, Result, bail, ensure};
 pub(crate) use nix::sys::signal::{Signal, kill};
 pub(crate) use serde_json::{Value, json};
 pub(crate) use std::collections::{BTreeMap, BTreeSet};
+pub(crate) use std::os::unix::fs::symlink;
 pub(crate) use std::path::{Path, PathBuf};
 pub(crate) use std::process::Command;
 pub(crate) use std::sync::Arc;
