@@ -20,8 +20,7 @@ pub fn trained(ranks: usize, flags: &str) -> Result<Job> {
 
 /// The event `outcome` that rank 0 writes at the end.
 pub fn outcome(directory: &Path) -> Result<Value> {
-    let outcomes = events(directory, 0, "outcome", |outcome| Some(outcome.clone()))?;
-    outcomes.into_iter().next().context("no outcome")
+    events(directory, 0, "outcome", |outcome| Some(outcome.clone()))?.pop().context("no outcome")
 }
 
 /// One of an event's numbers.

@@ -92,17 +92,15 @@ impl Cluster {
 
     /// Waits until all launchers have ended with success, as long as they make progress.
     pub fn succeeds(&mut self) -> Result<Vec<Ended>> {
-        let hosts: Vec<_> = self.launchers.keys().copied().collect();
-        hosts.iter().map(|host| self.launcher(*host)?.wait()?.expect_success()).collect()
+        self.launchers.values_mut().map(|launcher| launcher.wait()?.expect_success()).collect()
     }
 
     /// The same within `limit`, whether or not they make progress: TCP doubles its wait with each
     /// segment that is lost again, up to minutes.
     pub fn succeeds_within(&mut self, limit: Duration) -> Result<Vec<Ended>> {
         let deadline = Instant::now() + limit;
-        let hosts: Vec<_> = self.launchers.keys().copied().collect();
-        let ended = |host| self.launcher(host)?.wait_until(deadline)?.expect_success();
-        hosts.into_iter().map(ended).collect()
+        let ended = |launcher: &mut Process| launcher.wait_until(deadline)?.expect_success();
+        self.launchers.values_mut().map(ended).collect()
     }
 
     /// Waits until `look` finds something, as long as the launchers run and make progress.
@@ -139,9 +137,8 @@ impl Cluster {
     fn printed(&mut self) -> String {
         let printed = self.launchers.iter_mut().map(|(host, launcher)| {
             let so_far = launcher.wait_until(Instant::now());
-            let so_far =
-                so_far.map_or_else(|running| format!("{running:#}"), |all| all.to_string());
-            format!("host {host}: {so_far}\n\n")
+            let text = so_far.map_or_else(|running| format!("{running:#}"), |all| all.to_string());
+            format!("host {host}: {text}\n\n")
         });
         printed.collect()
     }

@@ -66,8 +66,7 @@ mod tests {
 
     #[test]
     fn a_process_that_fails_is_reported_with_its_output() {
-        let job = Job::new().unwrap();
-        let ended = job.run(shell("echo this is wrong >&2; exit 3")).unwrap();
+        let ended = Job::new().unwrap().run(shell("echo this is wrong >&2; exit 3")).unwrap();
         let error = ended.expect_success().unwrap_err().to_string();
         assert!(error.contains("this is wrong") && error.contains("exit status: 3"), "{error}");
     }

@@ -17,14 +17,12 @@ use tempfile::TempDir;
 
 const INTERFACE: &str = "cable";
 
-/// Starts a program under a host's name, and with its boot ID: the library compares these to find out
-/// which ranks share a host. The mount is the program's own, since `ip netns exec` has left the
-/// machine's mount namespace.
+/// Starts a program under a host's name, and with its boot ID: the library compares these to find out which ranks share
+/// a host. The mount is the program's own, since `ip netns exec` has left the machine's mount namespace.
 const AS_HOST: &str = r#"echo "$0" > /proc/sys/kernel/hostname &&
     mount --bind "$1" /proc/sys/kernel/random/boot_id && shift && exec "$@""#;
 
-/// Hosts that can reach each other and nothing else. They and their network are removed when this
-/// goes out of scope.
+/// Hosts that can reach each other and nothing else. They and their network are removed when this goes out of scope.
 pub struct Hosts {
     names: Vec<String>,
     /// A file for each host.
@@ -37,8 +35,7 @@ impl Hosts {
         static CALLS: AtomicUsize = AtomicUsize::new(0);
         let call = CALLS.fetch_add(1, Ordering::Relaxed);
         let name = |host| format!("tch-{}-{call}-{host}", process::id());
-        // Made before the first command that may fail, so that dropping it removes whatever has
-        // been created by then.
+        // Made before the first command that may fail, so that dropping it removes whatever has been created by then.
         let boot_ids = tempfile::tempdir()?;
         let mut hosts = Self { names: Vec::new(), boot_ids, switch: Switch::default() };
         for host in 0..count {

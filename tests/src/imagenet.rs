@@ -17,16 +17,13 @@ pub const CHECKPOINT: &str = "checkpoint.safetensors";
 
 /// The results of a training that was started with [`OUTPUTS`].
 pub fn training(job: &Job, world_size: usize) -> Result<Training> {
-    let checkpoint = job.tensors(CHECKPOINT)?;
-    let weights = checkpoint.into_iter().filter_map(|(name, tensor)| {
-        let name = name.strip_prefix("model.")?.to_owned();
-        Some((name, tensor))
-    });
+    let of_model =
+        |(name, tensor): (String, _)| Some((name.strip_prefix("model.")?.into(), tensor));
+    let weights = job.tensors(CHECKPOINT)?.into_iter().filter_map(of_model);
     Training::with_weights(job, world_size, weights.collect())
 }
 
-/// Expects that a command ends with this code before its first epoch, and that its messages contain
-/// all of these texts.
+/// Expects that a command ends with this code before its first epoch, and that its messages contain all of these texts.
 pub fn refused(command: Command, code: i32, texts: &[&str]) -> Result<()> {
     let ended = Job::new()?.run(command)?.expect_code(code)?;
     ensure!(!ended.stdout.contains("Epoch: "), "it began before it refused: {ended}");
@@ -36,8 +33,7 @@ pub fn refused(command: Command, code: i32, texts: &[&str]) -> Result<()> {
 /// The classes of [`write_image_folder`].
 pub const CLASSES: [&str; 2] = ["blue", "red"];
 
-/// Writes `train` and `val` with `count` small JPEG files for each of [`CLASSES`]. No two are equal,
-/// not even in size.
+/// Writes `train` and `val` with `count` small JPEG files for each of [`CLASSES`]. No two are equal, not even in size.
 pub fn write_image_folder(root: &Path, count: u8) -> Result<()> {
     for part in ["train", "val"] {
         for (label, class) in CLASSES.into_iter().enumerate() {

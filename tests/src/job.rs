@@ -1,7 +1,7 @@
-//! A job: the processes that a test starts, all processes that those start in turn, and a directory
-//! for their files.
+//! A job: the processes that a test starts, all processes that those start in turn, and a directory for their files.
 
 use crate::ended::Ended;
+use crate::imagenet::CHECKPOINT;
 use crate::members::Members;
 use crate::python::Forked;
 use crate::safetensors::{self, Tensor};
@@ -21,12 +21,10 @@ use tempfile::TempDir;
 /// How long killed processes may take to disappear.
 const END: Duration = Duration::from_secs(60);
 
-/// Processes with a common directory. They may take as long as they like, as long as they make
-/// progress. When the job goes out of scope, all of them are killed, down to the last grandchild,
-/// and the directory is removed.
+/// Processes with a common directory. They may take as long as they like, as long as they make progress. When the job
+/// goes out of scope, all of them are killed, down to the last grandchild, and the directory is removed.
 pub struct Job {
-    /// Everything that is removed with the job: its directory, its output, and whatever its
-    /// processes put into TMPDIR.
+    /// Everything that is removed with the job: its directory, its output, and whatever its processes put into TMPDIR.
     root: TempDir,
     directory: PathBuf,
     members: Members,
@@ -76,6 +74,11 @@ impl Job {
         safetensors::read(&self.path(name))
     }
 
+    /// What each rank has written to its `rankRANK.safetensors`.
+    pub fn tensors_by_rank(&self, world_size: usize) -> Result<Vec<BTreeMap<String, Tensor>>> {
+        (0..world_size).map(|rank| self.tensors(format!("rank{rank}.safetensors"))).collect()
+    }
+
     /// The names of the files and directories that the processes have left in the job's directory.
     pub fn files(&self) -> Result<Vec<String>> {
         let mut names = Vec::new();
@@ -123,10 +126,8 @@ impl Job {
     /// takes a step or saves anything.
     pub fn expect_refusal(&self, command: Command, code: i32, texts: &[&str]) -> Result<()> {
         let ended = self.run(command)?.expect_code(code)?;
-        let saved = self
-            .files()?
-            .into_iter()
-            .find(|name| ["model.safetensors", "checkpoint.safetensors"].contains(&name.as_str()));
+        let is_model = |name: &String| name == "model.safetensors" || name == CHECKPOINT;
+        let saved = self.files()?.into_iter().find(is_model);
         ensure!(saved.is_none(), "it saved {saved:?}: {ended}");
         let steps = losses(self.directory(), 0).map_or(0, |losses| losses.len());
         let trained = steps > 0 || ended.stdout.contains("Epoch=");
@@ -134,8 +135,7 @@ impl Job {
         ended.expect_messages(texts)
     }
 
-    /// The processes of the job that are alive: those started by the test and all their
-    /// descendants.
+    /// The processes of the job that are alive: those started by the test and all their descendants.
     pub fn processes(&self) -> Result<Vec<Pid>> {
         self.members.pids()
     }
@@ -146,8 +146,7 @@ impl Job {
         until(what, self.members.stand_still(), look)
     }
 
-    /// Waits until a comparison has started a run that has taken a step, and returns the directory of
-    /// its runs.
+    /// Waits until a comparison has started a run that has taken a step, and returns the directory of its runs.
     pub fn runs(&self) -> Result<PathBuf> {
         self.until("a run has begun", || {
             for entry in fs::read_dir(self.root.path())? {
@@ -235,8 +234,7 @@ impl Process {
 
     /// Waits for its end. Fails with all its output if the job stops making progress.
     pub fn wait(&mut self) -> Result<Ended> {
-        let stands_still = self.members.stand_still();
-        self.wait_unless(stands_still)
+        self.wait_unless(self.members.stand_still())
     }
 
     /// Waits for its end. Fails with all its output if it has not ended by `deadline`.
@@ -272,8 +270,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {
             let _ = kill(self.pid(), Signal::SIGKILL);
-            let has_ended = || self.child.try_wait();
-            let _ = until("it is dead", past(Instant::now() + END), has_ended);
+            let _ = until("it is dead", past(Instant::now() + END), || self.child.try_wait());
         }
     }
 }
@@ -292,8 +289,7 @@ pub fn expect_refusal(program: Command, code: i32, texts: &[&str]) -> Result<()>
     Job::new()?.run(program)?.expect_code(code)?.expect_messages(texts)
 }
 
-/// The same for a program that is given each of these command lines. It neither panics nor leaves a
-/// file behind.
+/// The same for a program that is given each of these command lines. It neither panics nor leaves a file behind.
 pub fn expect_refusals<const N: usize>(
     program: impl Fn(&str) -> Result<Command>,
     lines: &[(&str, i32, [&str; N])],
@@ -320,13 +316,10 @@ mod tests {
         let ended = job.run(shell("setsid sleep 1000 & echo $!")).unwrap();
         assert!(ended.status.success(), "{ended}");
         // The shell does not wait until it has begun.
-        let grandchildren = job.until("sleep has begun", || {
-            let processes = job.processes()?;
-            Ok((processes.len() == 1).then_some(processes))
-        });
-        let grandchildren = grandchildren.unwrap();
+        let only = || Ok(<[Pid; 1]>::try_from(job.processes()?).ok());
+        let [grandchild] = job.until("sleep has begun", only).unwrap();
         drop(job);
-        let alive = fs::read(format!("/proc/{}/environ", grandchildren[0]));
+        let alive = fs::read(format!("/proc/{grandchild}/environ"));
         assert!(alive.is_err() || alive.is_ok_and(|environment| environment.is_empty()));
     }
 

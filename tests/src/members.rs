@@ -1,5 +1,4 @@
-//! All processes of a job: the ones that the test has started, and those that they have started in
-//! turn.
+//! All processes of a job: the ones that the test has started, and those that they have started in turn.
 
 use crate::progress::Patience;
 use crate::python::Forked;
@@ -21,8 +20,7 @@ const TAG: &str = "TCH_PARALLEL_TEST_JOB";
 #[derive(Debug, Clone)]
 pub(crate) struct Members {
     tag: String,
-    /// Kept separately, because Linux shows for these the environment of the process from which
-    /// they were forked.
+    /// Kept separately, because Linux shows for these the environment of the process from which they were forked.
     forked: Arc<Mutex<Vec<Forked>>>,
     /// They write below this directory.
     root: PathBuf,
@@ -63,8 +61,7 @@ impl Members {
         for entry in fs::read_dir("/proc")? {
             let name = entry?.file_name();
             let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
-            // Processes that cannot be read belong to other users or have just ended, so they are
-            // not ours.
+            // Processes that cannot be read belong to other users or have just ended, so they are not ours.
             let Ok(bytes) = environment(pid) else { continue };
             let variables = || bytes.split(|&byte| byte == 0);
             if variables().any(|variable| variable == tag.as_bytes()) {

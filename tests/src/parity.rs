@@ -19,19 +19,14 @@ pub struct Both {
 pub fn expect_equal_tensors(example: &str, script: &str, arguments: &[&str]) -> Result<Both> {
     let run = |command| -> Result<_> {
         let job = Job::new()?;
-        let printed = job.run(command)?.expect_success()?.stdout;
-        Ok((printed, job.tensors(FILE)?))
+        Ok((job.run(command)?.expect_success()?.stdout, job.tensors(FILE)?))
     };
     let arguments = arguments.iter().copied();
     let (rust_printed, rust) = run(programs::example(example, arguments.clone())?)?;
     let (python_printed, python) = run(python(script, arguments)?)?;
     let names = [&rust, &python].map(|file| file.keys().collect::<Vec<_>>());
     ensure!(names[0] == names[1], "Rust saved {:?}, and Python {:?}", names[0], names[1]);
-    let differ: Vec<_> = rust
-        .iter()
-        .filter(|(name, tensor)| python[*name] != **tensor)
-        .map(|(name, _)| name)
-        .collect();
+    let differ: Vec<_> = rust.keys().filter(|&name| rust[name] != python[name]).collect();
     ensure!(!rust.is_empty() && differ.is_empty(), "these differ: {differ:#?}");
     Ok(Both { tensors: rust, printed: [rust_printed, python_printed] })
 }

@@ -19,8 +19,7 @@ const RANKS: [&str; 5] = ["RANK", "WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MAS
 pub const PROGRAMS: [&str; 5] =
     ["async-update", "ddp-imagenet", "ddp-mnist", "dp-basic", "dp-custom-criterion"];
 
-/// For programs that give up on a training after ten minutes, since on some processors it takes
-/// longer.
+/// For programs that give up on a training after ten minutes, since on some processors it takes longer.
 pub const UNHURRIED: &str = "--timeout=86400";
 
 pub fn workspace() -> &'static Path {
@@ -32,6 +31,11 @@ pub fn workspace() -> &'static Path {
 pub fn source(path: impl AsRef<Path>) -> Result<String> {
     let path = workspace().join(path);
     fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Pairs of sentences for dp-custom-criterion.
+pub fn corpus() -> String {
+    workspace().join("tests/data/pairs.txt").display().to_string()
 }
 
 /// The files below a folder that have one of these extensions, in order.
@@ -137,10 +141,13 @@ pub fn torchrun_with(flags: &[&str], program: &Command) -> Result<Command> {
 
 /// Starts each program as one rank, in this order, without a launcher. Unlike a launcher, this
 /// needs a port that all ranks know beforehand.
-pub fn start_by_hand(job: &Job, programs: Vec<Command>) -> Result<Vec<Process>> {
-    let (world_size, port) = (programs.len(), free_port()?);
-    let start =
-        |(rank, program): (usize, Command)| job.start(as_rank(program, rank, world_size, port));
+pub fn start_by_hand(
+    job: &Job,
+    programs: impl IntoIterator<Item = Result<Command>>,
+) -> Result<Vec<Process>> {
+    let programs = programs.into_iter().collect::<Result<Vec<_>>>()?;
+    let (size, port) = (programs.len(), free_port()?);
+    let start = |(rank, program)| job.start(as_rank(program, rank, size, port));
     programs.into_iter().enumerate().map(start).collect()
 }
 
@@ -156,9 +163,8 @@ pub fn as_rank(mut program: Command, rank: usize, world_size: usize, port: u16) 
     program
 }
 
-/// A port on which nobody listens, and which Linux never hands out as an ephemeral port: it lies
-/// below the range for outgoing connections and for listeners on port 0. Later calls return other
-/// ports.
+/// A port on which nobody listens, and which Linux never hands out as an ephemeral port: it lies below the range for
+/// outgoing connections and for listeners on port 0. Later calls return other ports.
 pub fn free_port() -> Result<u16> {
     const FIRST: u16 = 20_000;
     const PORTS: u16 = 10_000;

@@ -11,8 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// How long processes may go on without a sign of progress.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Without using the processor and without changing a file: they wait for something that never
-    /// comes.
+    /// Without using the processor and without changing a file: they wait for something that never comes.
     pub idle: Duration,
     /// Without changing a file, although they use the processor: they are in an endless loop.
     pub silent: Duration,
@@ -61,8 +60,7 @@ fn with_children(processes: &[Pid]) -> Vec<Pid> {
     let mut next = 0;
     while let Some(parent) = all.get(next) {
         // Each thread has its own children. A process that has ended has neither.
-        let threads = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
-        for thread in threads {
+        for thread in fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten() {
             let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
             let children = children.split_whitespace().filter_map(|pid| pid.parse().ok());
             all.extend(children.map(Pid::from_raw));
@@ -108,8 +106,7 @@ impl<T: PartialEq> Unchanged<T> {
 /// The processor time that all threads of a process have used; `None` if the process is gone.
 fn processor_time(process: Pid) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name, field 2, may contain any characters. Field 3, the state, follows its closing
-    // bracket.
+    // The name, field 2, may contain any characters. Field 3, the state, follows its closing bracket.
     let (_, fields) = stat.rsplit_once(')')?;
     let (utime, stime) = (14, 15);
     let field = |number: usize| fields.split_whitespace().nth(number - 3)?.parse::<u64>().ok();

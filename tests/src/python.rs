@@ -28,8 +28,7 @@ const TORCHRUN: &str = "torchrun";
 pub fn python<'a>(script: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let mut command = clean(&interpreter()?);
     command.arg(scripts().join(script).with_extension("py")).args(arguments);
-    // Otherwise gloo resolves the machine's host name, and may listen on another address than the
-    // Rust ranks.
+    // Otherwise gloo resolves the machine's host name, and may listen on another address than the Rust ranks.
     command.env("GLOO_SOCKET_IFNAME", "lo");
     Ok(command)
 }
@@ -216,8 +215,7 @@ mod tests {
     fn a_script_that_fails_is_reported_with_its_exit_code_and_its_traceback() {
         let job = Job::new().unwrap();
         let run = |arguments: &[&str]| {
-            let script = python("lr_schedulers", arguments.iter().copied()).unwrap();
-            job.run(script).unwrap()
+            job.run(python("lr_schedulers", arguments.iter().copied()).unwrap()).unwrap()
         };
         let failed = run(&["many", "SGD", "[0.1]", "{}"]).expect_code(1).unwrap();
         failed.expect_messages(&["Traceback"]).unwrap();

@@ -24,14 +24,12 @@ impl<T> Shared<T> {
         let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let shared = Arc::clone(runs.entry(format!("{key:?}")).or_default());
         drop(runs);
-        let result =
-            shared.get_or_init(|| run().map(Arc::new).map_err(|error| format!("{error:#}")));
-        result.clone().map_err(|error| anyhow!(error))
+        let run = || run().map(Arc::new).map_err(|error| format!("{error:#}"));
+        shared.get_or_init(run).clone().map_err(|error| anyhow!(error))
     }
 }
 
-/// What a program that must succeed prints to stdout, in a job of its own. The same command is run
-/// only once.
+/// What a program that must succeed prints to stdout, in a job of its own. The same command is run only once.
 pub fn printed(program: Command) -> Result<String> {
     static RUNS: Shared<String> = Shared::new();
     let run = |program| Ok(Job::new()?.run(program)?.expect_success()?.stdout);
@@ -41,8 +39,7 @@ pub fn printed(program: Command) -> Result<String> {
 /// What a program that must succeed prints to stdout, and a file that it writes.
 pub fn printed_and_written(program: Command, file: &str) -> Result<(String, String)> {
     let job = Job::new()?;
-    let printed = job.run(program)?.expect_success()?.stdout;
-    Ok((printed, job.text(file)?))
+    Ok((job.run(program)?.expect_success()?.stdout, job.text(file)?))
 }
 
 #[test]

@@ -12,8 +12,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 
-/// The flags that make a training to be compared write its metrics and its weights to the job's
-/// directory.
+/// The flags that make a training to be compared write its metrics and its weights to the job's directory.
 pub const OUTPUTS: [&str; 4] = ["--metrics", "metrics", "--save", "model.safetensors"];
 
 /// Every loss of every rank, the results of each epoch, and the final weights.
@@ -37,16 +36,15 @@ impl Training {
     /// Trains with one rank for each program, without a launcher.
     pub fn by_hand(programs: impl IntoIterator<Item = Result<Command>>) -> Result<Self> {
         let job = Job::new()?;
-        let programs = programs.into_iter().collect::<Result<Vec<_>>>()?;
-        let world_size = programs.len();
-        expect_all_succeed(start_by_hand(&job, programs)?)?;
+        let ranks = start_by_hand(&job, programs)?;
+        let world_size = ranks.len();
+        expect_all_succeed(ranks)?;
         Self::of(&job, world_size)
     }
 
     /// Reads the results of a job that was started with [`OUTPUTS`].
     pub fn of(job: &Job, world_size: usize) -> Result<Self> {
-        let weights = job.tensors("model.safetensors")?;
-        Self::with_weights(job, world_size, weights)
+        Self::with_weights(job, world_size, job.tensors("model.safetensors")?)
     }
 
     /// The same for a program that writes its weights elsewhere.
@@ -101,17 +99,13 @@ fn same_but_for_rounding(ours: &[Vec<[f64; 3]>], theirs: &[Vec<[f64; 3]>]) -> bo
 
 pub fn losses(directory: &Path, rank: usize) -> Result<Vec<f32>> {
     // The shortest decimal of an f32 reads back as the same f32.
-    let loss = |event: &Value| Some(event["loss"].as_f64()? as f32);
-    events(directory, rank, "step", loss)
+    events(directory, rank, "step", |event| Some(event["loss"].as_f64()? as f32))
 }
 
 fn epochs(directory: &Path, rank: usize) -> Result<Vec<[f64; 3]>> {
     events(directory, rank, "epoch", |event| {
-        Some([
-            event["train_loss"].as_f64()?,
-            event["val_loss"].as_f64()?,
-            event["accuracy"].as_f64()?,
-        ])
+        let number = |name: &str| event[name].as_f64();
+        Some([number("train_loss")?, number("val_loss")?, number("accuracy")?])
     })
 }
 
@@ -140,8 +134,7 @@ pub fn events<T>(
 /// line may be incomplete.
 pub fn has_taken_steps(directory: &Path, rank: usize, steps: usize) -> bool {
     let path = directory.join(format!("metrics/rank{rank}.jsonl"));
-    let text = fs::read_to_string(path).unwrap_or_default();
-    text.matches(r#""loss""#).count() >= steps
+    fs::read_to_string(path).unwrap_or_default().matches(r#""loss""#).count() >= steps
 }
 
 pub fn wait_for_steps(job: &Job, ranks: Range<usize>, steps: usize) -> Result<()> {
@@ -158,8 +151,8 @@ pub fn stop_after_first_step(
     rank: usize,
     others: Range<usize>,
 ) -> Result<()> {
-    let tell_others =
-        |signal| ranks[others.clone()].iter().try_for_each(|other| kill(other.pid(), signal));
+    let others = ranks[others].iter().map(Process::pid);
+    let tell_others = |signal| others.clone().try_for_each(|other| kill(other, signal));
     tell_others(Signal::SIGSTOP)?;
     wait_for_steps(job, rank..rank + 1, 1)?;
     kill(ranks[rank].pid(), Signal::SIGSTOP)?;

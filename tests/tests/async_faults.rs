@@ -2,9 +2,7 @@
 //! when one is killed, stopped or late.
 
 use crate::prelude::*;
-use std::time::Instant;
 use tests::async_update::{METRICS, number, outcome};
-use tests::training::stop_after_first_step;
 
 /// After this many steps a rank is certainly training.
 const STEPS: usize = 5;
@@ -22,7 +20,7 @@ const WITH_TIMEOUT: &str = "--timeout=5";
 /// Starts the ranks of a method without a launcher, which would end all of them when one is lost.
 fn start(job: &Job, ranks: usize, flags: &[&str]) -> Result<Vec<Process>> {
     let program = || async_update(flags.iter().copied().chain([METRICS]));
-    start_by_hand(job, (0..ranks).map(|_| program()).collect::<Result<_>>()?)
+    start_by_hand(job, (0..ranks).map(|_| program()))
 }
 
 /// For each update of the server's model, the rank that the gradients came from.
@@ -40,8 +38,7 @@ fn when_a_worker_is_killed_the_server_says_so_and_goes_on_with_the_others() -> R
     wait_for_steps(&job, 1..3, 1)?;
     kill(ranks[3].pid(), Signal::SIGKILL)?;
     let gone = format!("[server] worker 3 is gone (rank 3 (pid {}) has ended)", ranks[3].pid());
-    let server = ranks[0].wait()?.expect_success()?;
-    server.expect_line(&[&gone, "2 workers go on"])?;
+    ranks[0].wait()?.expect_success()?.expect_line(&[&gone, "2 workers go on"])?;
     for worker in [1, 2] {
         ranks[worker].wait()?.expect_success()?;
     }
@@ -62,9 +59,8 @@ fn when_a_worker_is_killed_at_the_end_the_other_does_its_batches() -> Result<()>
     let start = |rank| job.start(as_rank(async_update(flags)?, rank, 3, port));
     let mut ranks = (0..2).map(start).collect::<Result<Vec<_>>>()?;
     job.until("worker 1 has read the model", || {
-        Ok(events(job.directory(), 0, "read", |read| read["worker"].as_u64())
-            .is_ok_and(|readers| readers.contains(&1))
-            .then_some(()))
+        let readers = events(job.directory(), 0, "read", |read| read["worker"].as_u64());
+        Ok(readers.is_ok_and(|readers| readers.contains(&1)).then_some(()))
     })?;
     ranks.push(start(2)?);
     job.until("worker 2 has done what worker 1 has left", || {

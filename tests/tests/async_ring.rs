@@ -30,7 +30,7 @@ fn of_a_step(job: &Job, ranks: usize) -> Result<Vec<(usize, usize)>> {
     let of_rank = |rank| {
         let steps = events(job.directory(), rank, "step", |step| step["step"].as_u64())?.len();
         let ends = events(job.directory(), rank, "end", |end| Some(end["traffic"].clone()))?;
-        let [end] = &ends[..] else { anyhow::bail!("rank {rank} has {} ends", ends.len()) };
+        let [end] = &ends[..] else { bail!("rank {rank} has {} ends", ends.len()) };
         let of_a_step = |what: &str| {
             let bytes = end[what].as_u64().with_context(|| format!("{what} in {end}"))? as usize;
             ensure!(bytes.is_multiple_of(steps), "{bytes} bytes in {steps} equal steps");
@@ -45,8 +45,7 @@ fn of_a_step(job: &Job, ranks: usize) -> Result<Vec<(usize, usize)>> {
 #[test]
 fn two_models_for_each_worker_go_through_the_parameter_server() -> Result<()> {
     for (ranks, models) in [(2, 2), (4, 6), (5, 8), (8, 14)] {
-        let run = traffic("sync-ps", ranks)?;
-        let traffic = &run.of_a_step;
+        let traffic = &traffic("sync-ps", ranks)?.of_a_step;
         let (sent, received) = traffic[0];
         assert_eq!(sent + received, models * MODEL, "{ranks} ranks");
         assert_eq!(sent, received);
@@ -63,8 +62,7 @@ fn two_models_for_each_worker_go_through_the_parameter_server() -> Result<()> {
 #[test]
 fn a_rank_of_the_ring_sends_all_chunks_twice_but_two_of_them_once() -> Result<()> {
     for ranks in [2, 4, 5, 8] {
-        let run = traffic("ring", ranks)?;
-        let traffic = &run.of_a_step;
+        let traffic = &traffic("ring", ranks)?.of_a_step;
         let chunk = |number: usize| {
             let (parameters, number) = (MODEL / 4, number % ranks);
             4 * (parameters / ranks + usize::from(number < parameters % ranks))
@@ -84,9 +82,8 @@ fn a_rank_of_the_ring_sends_all_chunks_twice_but_two_of_them_once() -> Result<()
     Ok(())
 }
 
-/// S1.39, S1.44, including lengths that are not a multiple of the number of ranks or are smaller
-/// than it. The program compares every sum with those of all_reduce and of a parameter server, and
-/// the bits of all ranks with each other.
+/// S1.39, S1.44, including lengths that are not a multiple of the number of ranks or are smaller than it. The program
+/// compares every sum with those of all_reduce and of a parameter server, and the bits of all ranks with each other.
 #[test]
 fn the_ring_gives_every_rank_the_same_bits_and_the_sums_of_other_ways() -> Result<()> {
     for ranks in [2, 3, 5] {
@@ -114,11 +111,10 @@ pub fn cost(ranks: usize) -> Result<Arc<(String, String)>> {
 #[test]
 fn what_a_message_and_an_update_cost_is_measured_and_predicted() -> Result<()> {
     for ranks in [2, 4] {
-        let run = cost(ranks)?;
-        let (text, picture) = &*run;
+        let (text, picture) = &*cost(ranks)?;
         let tables: Vec<_> = text.split("\n\n").collect();
         let [messages, traffic, predictions, measured] = tables[..] else {
-            anyhow::bail!("expected four tables: {text}")
+            bail!("expected four tables: {text}")
         };
         let row = |table: &str, name: &str| {
             let line = table.lines().find(|line| line.trim_start().starts_with(name));
@@ -194,8 +190,7 @@ fn the_articles_figures_are_shown() -> Result<()> {
 fn a_ring_without_names_for_its_chunks_is_refused() -> Result<()> {
     let show = |ranks: &str| Job::new()?.run(async_update(["ring", "show", "--n", ranks])?);
     for ranks in ["0", "1", "27"] {
-        let expected = format!("{ranks} is not in 2..=26");
-        show(ranks)?.expect_code(2)?.expect_messages(&[&expected])?;
+        show(ranks)?.expect_code(2)?.expect_messages(&[&format!("{ranks} is not in 2..=26")])?;
     }
     for ranks in ["-5", "five"] {
         show(ranks)?.expect_code(2)?;

@@ -114,8 +114,7 @@ fn under_ssp_no_lead_and_no_staleness_exceeds_its_bound() -> Result<()> {
 #[test]
 fn with_sync_every_all_meet_after_so_many_updates() -> Result<()> {
     let trace = trace_with_a_slow_worker("async-ps --sync-every=4")?;
-    // A worker about to begin its fourth step after a meeting has made three updates more than one
-    // that has made none.
+    // A worker about to begin its fourth step after a meeting has made three updates more than one that has made none.
     assert_eq!(trace.leads.iter().max(), Some(&3));
     Ok(())
 }

@@ -17,19 +17,16 @@ fn the_slow_gpus_step_is_four_updates_old() -> Result<()> {
     Ok(())
 }
 
-/// What `quadratic` prints, and its picture. It takes half a minute, so the tests that look at it share
-/// one run.
+/// What `quadratic` prints, and its picture. It takes half a minute, so the tests that look at it share one run.
 pub fn quadratic() -> Result<Arc<(String, String)>> {
     static RUN: Shared<(String, String)> = Shared::new();
-    let program = async_update(["quadratic", "--plot", "."])?;
-    RUN.get((), || printed_and_written(program, "momentum.svg"))
+    RUN.get((), || printed_and_written(async_update(["quadratic", "--plot", "."])?, "momentum.svg"))
 }
 
 /// S1.27, S1.29. Only the results of threads differ from run to run.
 #[test]
 fn momentum_divergence_and_regret_are_where_theory_puts_them() -> Result<()> {
-    let run = quadratic()?;
-    let (text, picture) = &*run;
+    let (text, picture) = &*quadratic()?;
     let (threads, steady): (Vec<_>, Vec<_>) =
         text.lines().partition(|line| line.contains("  threads  "));
     insta::assert_snapshot!("async_quadratic", steady.join("\n"));
@@ -55,6 +52,11 @@ fn momentum_divergence_and_regret_are_where_theory_puts_them() -> Result<()> {
     Ok(())
 }
 
+/// One of the numbers of each of a thread's updates.
+fn of_updates(job: &Job, thread: usize, name: &str) -> Result<Vec<u64>> {
+    events(job.directory(), thread, "update", |update| update[name].as_u64())
+}
+
 /// With the settings of the README.
 #[test]
 fn hogwild_names_nine_digits_of_ten_with_every_update_counted_once() -> Result<()> {
@@ -69,10 +71,8 @@ fn hogwild_names_nine_digits_of_ten_with_every_update_counted_once() -> Result<(
 
     let (mut versions, mut staleness) = (Vec::new(), Vec::new());
     for thread in 0..THREADS {
-        let updates =
-            |name: &str| events(job.directory(), thread, "update", |update| update[name].as_u64());
-        versions.extend(updates("version")?);
-        staleness.extend(updates("staleness")?);
+        versions.extend(of_updates(&job, thread, "version")?);
+        staleness.extend(of_updates(&job, thread, "staleness")?);
     }
     versions.sort_unstable();
     assert_eq!(versions, (0..UPDATES).collect::<Vec<_>>());
@@ -87,13 +87,10 @@ fn a_slow_thread_makes_fewer_updates_and_staler_ones() -> Result<()> {
     let job = Job::new()?;
     let flags = "hogwild --threads=3 --epochs=1 --step-time=5 --straggle=2:45 --metrics=metrics";
     job.run(async_update(flags.split(' '))?)?.expect_success()?;
-    let staleness = |thread| -> Result<Vec<f64>> {
-        events(job.directory(), thread, "update", |update| update["staleness"].as_f64())
-    };
+    let staleness = |thread| of_updates(&job, thread, "staleness");
     let (fast, slow) = (staleness(0)?, staleness(2)?);
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    // It takes ten times as long. A busy machine slows the others down, but by far less than a
-    // factor of three.
+    let mean = |values: &[u64]| values.iter().sum::<u64>() as f64 / values.len() as f64;
+    // It takes ten times as long. A busy machine slows the others down, but by far less than a factor of three.
     ensure!(3 * slow.len() < fast.len(), "{} and {}", slow.len(), fast.len());
     ensure!(mean(&slow) > 3.0 * mean(&fast), "{slow:?} and {fast:?}");
     Ok(())
@@ -128,7 +125,6 @@ fn when_a_thread_fails_the_others_end() -> Result<()> {
 
 #[test]
 fn hogwild_is_one_process() -> Result<()> {
-    let program = tests::programs::launch(2, &async_update(["hogwild"])?)?;
     let said = ["hogwild is one process", "2 ranks were started", "without a launcher"];
-    expect_refusal(program, 1, &said)
+    expect_refusal(launch(2, &async_update(["hogwild"])?)?, 1, &said)
 }

@@ -52,8 +52,7 @@ fn the_ring_and_the_parameter_server_take_the_steps_of_all_reduce() -> Result<()
     Ok(())
 }
 
-/// S1.39, S1.41: the gradients are equal, so the models are too, although each rank updates its
-/// own.
+/// S1.39, S1.41: the gradients are equal, so the models are too, although each rank updates its own.
 #[test]
 fn synchronous_ranks_have_the_same_model_to_the_bit_after_every_step() -> Result<()> {
     for method in ["sync-allreduce", "sync-ps", "ring"] {

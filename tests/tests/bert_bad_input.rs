@@ -33,8 +33,7 @@ fn devices_that_make_no_sense_are_refused() -> Result<()> {
         ("tpu", "devices is \"tpu\", but must be a list such as cuda:0,cuda:1, or 4xcpu"),
     ] {
         for command in ["", "compare "] {
-            let arguments = format!("{command}--devices {devices}");
-            misspelt(&arguments, &["--devices <DEVICES>", expected])?;
+            misspelt(&format!("{command}--devices {devices}"), &["--devices <DEVICES>", expected])?;
         }
     }
     Ok(())
@@ -61,10 +60,9 @@ fn a_method_and_a_number_of_processes_that_do_not_go_together_are_refused() -> R
 
 #[test]
 fn a_batch_that_makes_no_sense_is_refused() -> Result<()> {
-    let corpus = workspace().join("tests/data/pairs.txt").display().to_string();
     misspelt("--batch-size 0", &["invalid value '0' for '--batch-size"])?;
     let text = "--batch-size is 44, but must be at most 43, the pairs of the corpus";
-    refused(&format!("--corpus {corpus} --batch-size 44"), &[text])?;
+    refused(&format!("--corpus {} --batch-size 44", corpus()), &[text])?;
     let odd = dp_custom_criterion(["--method", "ddp", "--batch-size", "7"])?;
     refuse(launch(2, &odd)?, 1, &["--batch-size is 7, but must be a multiple of 2, the ranks"])?;
     for batch_size in ["0", "9"] {
@@ -135,10 +133,8 @@ fn a_rank_that_dies_is_named_and_the_others_end() -> Result<()> {
     let job = Job::new()?;
     let mut comparison = job.start(comparison("--steps 60")?)?;
     kill(job.rank(1, "dp-custom-criterion")?, Signal::SIGKILL)?;
-    let ended = comparison.wait()?.expect_code(1)?;
-    ended.expect_messages(&[
-        "error: ddp, rank 1, failed (signal: 9 (SIGKILL)); it left no message",
-    ])?;
+    let said = "error: ddp, rank 1, failed (signal: 9 (SIGKILL)); it left no message";
+    comparison.wait()?.expect_code(1)?.expect_messages(&[said])?;
     job.expect_nobody_left(SOON)
 }
 
@@ -148,12 +144,8 @@ fn a_run_that_fails_is_named_with_its_last_lines() -> Result<()> {
     // The vocabulary is removed once the first run has read it, so that the next run fails.
     let mut comparison = job.start(comparison("--steps 60")?)?;
     fs::remove_file(job.runs()?.join("vocab.json"))?;
-    let ended = comparison.wait()?.expect_code(1)?;
-    ended.expect_messages(&[
-        " failed (exit status: 1); its last lines:\n  ",
-        "cannot read",
-        "vocab.json",
-    ])?;
+    let said = [" failed (exit status: 1); its last lines:\n  ", "cannot read", "vocab.json"];
+    comparison.wait()?.expect_code(1)?.expect_messages(&said)?;
     job.expect_nobody_left(SOON)
 }
 

@@ -40,8 +40,7 @@ impl Device {
         })
     }
 
-    /// The peak without Adam's state. It includes no gradients, which `zero_grad` has freed by
-    /// then.
+    /// The peak without Adam's state. It includes no gradients, which `zero_grad` has freed by then.
     fn without_state(&self) -> usize {
         self.peak - self.optimizer_state
     }
@@ -53,8 +52,7 @@ fn train(method: &str, devices: usize) -> Result<Vec<Device>> {
     let on = format!("{devices}xcpu");
     let flags = ["--method", method, "--devices", &on, "--batch-size", &batch_size];
     let mut program = dp_custom_criterion(flags.into_iter().chain(SIZES.split(' ')))?;
-    program.args(["--metrics", "metrics", "--corpus"]);
-    program.arg(workspace().join("tests/data/pairs.txt"));
+    program.args(["--metrics", "metrics", "--corpus", &corpus()]);
     let ranks = if is_distributed(method) { devices } else { 1 };
     let program = if is_distributed(method) { launch(ranks, &program)? } else { program };
     let job = Job::new()?;
@@ -84,11 +82,9 @@ fn expect_near(found: usize, expected: usize, what: &str) {
     assert!(50 * gap <= expected, "{what}: {found} bytes instead of {expected}, {gap} off");
 }
 
-/// How much more a device that gathers needs than the others; see
-/// dp-custom-criterion/src/exhibits/compare/formula.rs.
+/// How much more a device that gathers needs than the others; see dp-custom-criterion/src/exhibits/compare/formula.rs.
 fn surplus(devices: usize) -> usize {
-    let share = SHARE * SEQ_LEN * VOCAB_SIZE * size_of::<f32>();
-    3 * (devices - 1) * share
+    3 * (devices - 1) * SHARE * SEQ_LEN * VOCAB_SIZE * size_of::<f32>()
 }
 
 fn expect_surplus(method: &str, devices: usize, gathers: usize) -> Result<()> {
@@ -162,9 +158,8 @@ fn what_lives_between_two_steps_is_known_to_the_byte() -> Result<()> {
             let buckets = match method {
                 // Each keeps gradients in buckets as well.
                 "ddp" | "apex" => gradients,
-                // Parts are padded to the same length, that of the first rank, and there is room for
-                // whole parameters: two blocks', one of which is gathered ahead, and the others,
-                // which here are all.
+                // Parts are padded to the same length, that of the first rank, and there is room for whole parameters:
+                // two blocks', one of which is gathered ahead, and the others, which here are all.
                 "fsdp" => 2 * (part - gradients) + part * devices,
                 _ => 0,
             };
@@ -201,9 +196,9 @@ fn the_counts_repeat_to_the_byte() -> Result<()> {
 
 /// All methods side by side, with the sizes of the other tests.
 fn compare(flags: &[&str]) -> Result<Command> {
-    let sizes = SIZES.split(' ').chain(["--batch-size=8", UNHURRIED, "--corpus"]);
+    let sizes = SIZES.split(' ').chain(["--batch-size=8", UNHURRIED]);
     let mut program = dp_custom_criterion(["compare"].into_iter().chain(sizes))?;
-    program.arg(workspace().join("tests/data/pairs.txt")).args(flags);
+    program.args(["--corpus", &corpus()]).args(flags);
     Ok(program)
 }
 
@@ -229,8 +224,7 @@ fn compare_shows_all_methods_in_a_table_in_words_and_in_a_chart() -> Result<()> 
 
 #[test]
 fn a_budget_allows_larger_batches_the_evener_the_devices_are() -> Result<()> {
-    let job = Job::new()?;
-    let printed = job.run(compare(&["--budget", "24MiB"])?)?.expect_success()?.stdout;
+    let printed = Job::new()?.run(compare(&["--budget", "24MiB"])?)?.expect_success()?.stdout;
     let (_, table) = printed.split_once("With 24.0 MiB on each device:").context("no table")?;
     let mut largest = Vec::new();
     for (method, row) in METHODS.iter().zip(table.lines().skip(3)) {
@@ -242,7 +236,7 @@ fn a_budget_allows_larger_batches_the_evener_the_devices_are() -> Result<()> {
         assert!(peak? <= 24.0 && next? >= 24.0, "{printed}");
         largest.push(cells[1].parse::<usize>()?);
     }
-    let [plain, output_device, custom, ..] = largest[..] else { anyhow::bail!("{printed}") };
+    let [plain, output_device, custom, ..] = largest[..] else { bail!("{printed}") };
     assert!(plain <= output_device && output_device < custom, "{printed}");
     Ok(())
 }

@@ -3,18 +3,13 @@
 
 use crate::prelude::*;
 
-/// BERT-tiny, and the files that are compared. The corpus of 43 pairs has 5 batches per epoch, so 20
-/// steps see it masked in four ways. The learning rate rises fast, since otherwise the weights would
-/// hardly change in so few steps.
+/// BERT-tiny, and the files that are compared. The corpus of 43 pairs has 5 batches per epoch, so 20 steps see it
+/// masked in four ways. The learning rate rises fast, since otherwise the weights would hardly change in so few steps.
 const TINY: &str = "--hidden=32 --layers=2 --attn-heads=2 --seq-len=16 --batch-size=8 --steps=20 \
                     --warmup=10 --seed=3 --metrics=metrics --output=model.safetensors";
 
-fn corpus() -> PathBuf {
-    workspace().join("tests/data/pairs.txt")
-}
-
 fn train(mut program: Command) -> Result<Training> {
-    program.arg("--corpus").arg(corpus());
+    program.args(["--corpus", &corpus()]);
     Training::run(program, 1)
 }
 
@@ -51,9 +46,8 @@ fn with_a_vocabulary_of_frequent_words_it_equals_python() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let vocab = directory.path().join("vocab.json");
     let mut program = dp_custom_criterion(["vocab", "--size", "60", "--min-freq", "2"])?;
-    program.arg("--corpus").arg(corpus()).arg("--output").arg(&vocab);
-    let made = Job::new()?.run(program)?.expect_success()?;
-    assert_eq!(made.stdout, "VOCAB SIZE: 65\n");
+    program.args(["--corpus", &corpus(), "--output"]).arg(&vocab);
+    assert_eq!(Job::new()?.run(program)?.expect_success()?.stdout, "VOCAB SIZE: 65\n");
     assert!(fs::read_to_string(&vocab)?.starts_with("[\n  \"<pad>\",\n  \"<unk>\",\n"));
     expect_parity(&format!("--vocab {}", vocab.display()))
 }
@@ -65,7 +59,7 @@ fn two_ranks_end_alike_with_whole_and_sharded_models_and_kept_and_recomputed_act
         // With fewer pairs, a rank's may contain none that counts.
         let flags = format!("{TINY} --batch-size=20 {method}");
         let mut program = dp_custom_criterion(flags.split(' '))?;
-        program.arg("--corpus").arg(corpus());
+        program.args(["--corpus", &corpus()]);
         Training::run(launch(2, &program)?, 2)
     };
     let ddp = train("--method ddp")?;

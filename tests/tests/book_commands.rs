@@ -1,9 +1,7 @@
-//! Runs the commands that the book and the READMEs tell a reader to type, if they start a program
-//! of this workspace, with trainings cut short. `book_listings` also runs those whose output the
-//! book shows, unchanged.
+//! Runs the commands that the book and the READMEs tell a reader to type, if they start a program of this workspace,
+//! with trainings cut short. `book_listings` also runs those whose output the book shows, unchanged.
 
 use crate::prelude::*;
-use std::os::unix::fs::symlink;
 use tests::commands::Call;
 use tests::imagenet::write_image_folder;
 
@@ -63,8 +61,7 @@ fn shortened(call: &Call<'_>) -> Result<Command> {
     let begins = |path: &str| path.split_whitespace().zip(&call.arguments).all(|(a, b)| a == *b);
     let short = SHORT.iter().find(|(program, path, _)| *program == call.program && begins(path));
     let short = short.map_or("", |(_, _, flags)| flags);
-    let has_folder = kept.clone().any(|word| word == "images");
-    let short = match has_folder {
+    let short = match kept.clone().any(|word| word == "images") {
         true => short.replace("--dataset mnist", "--image-size 32"),
         false => short.to_owned(),
     };
@@ -102,9 +99,8 @@ fn without_command(chapter: &str, output: impl Fn(&str) -> Result<String>) -> Re
     let mut without = Vec::new();
     let mut has_command = false;
     for block in chapter.split("```").skip(1).step_by(2) {
-        let included =
-            block.split_once("{{#include output/").and_then(|(_, name)| name.split_once("}}"));
-        let Some((name, _)) = included.filter(|(name, _)| name.ends_with(".txt")) else { continue };
+        let included = between(block, "{{#include output/", "}}").ok();
+        let Some(name) = included.filter(|name| name.ends_with(".txt")) else { continue };
         let (info, body) = block.split_once('\n').context("a block has lines")?;
         let begins_with_it = body.starts_with("$ ") || output(name)?.starts_with("$ ");
         let is_right = match info {
@@ -139,18 +135,16 @@ fn an_output_without_its_command_is_found() -> Result<()> {
 
 #[test]
 fn every_command_that_a_reader_is_told_to_type_runs() -> Result<()> {
-    let mut texts = Vec::new();
-    for folder in ["", "core/", "core/sys/", "launch/"] {
-        texts.push(source(format!("{folder}README.md"))?);
+    let mut texts = chapters()?;
+    let readmes = ["", "core/", "core/sys/", "launch/"].map(|folder| format!("{folder}README.md"));
+    for name in readmes.iter().map(String::as_str).chain(["CONTRIBUTING.md"]) {
+        texts.push(source(name)?);
     }
-    texts.push(source("CONTRIBUTING.md")?);
-    texts.extend(chapters()?);
     let commands: BTreeSet<_> = texts.iter().flat_map(|text| commands(text)).collect();
     let mut run = BTreeSet::new();
     for command in &commands {
         let words: Vec<_> = command.split_whitespace().collect();
-        let is_the_readers = words.iter().any(|word| PLACEHOLDERS.contains(word));
-        if is_the_readers {
+        if words.iter().any(|word| PLACEHOLDERS.contains(word)) {
             continue;
         }
         let Some(call) = Call::parse(&words)? else {
@@ -187,12 +181,10 @@ fn a_command_is_taken_apart_as_a_shell_does() -> Result<()> {
     assert_eq!(commands.len(), 2, "{commands:?}");
     let words: Vec<_> = commands[0].split_whitespace().collect();
     let launcher = Some(("launch", vec!["-n", "2"]));
-    let expected =
-        Call { launcher: launcher.clone(), program: "ddp-mnist", arguments: vec!["--epochs", "3"] };
-    assert_eq!(Call::parse(&words)?, Some(expected));
-    let words =
-        ["cargo", "launch", "-n", "2", "--", "cargo", "run", "-rq", "-p", "x", "--example", "y"];
-    assert_eq!(Call::parse(&words)?, Some(Call { launcher, program: "y", arguments: vec![] }));
+    let call = |program, arguments| Some(Call { launcher: launcher.clone(), program, arguments });
+    assert_eq!(Call::parse(&words)?, call("ddp-mnist", vec!["--epochs", "3"]));
+    let words: Vec<_> = "cargo launch -n 2 -- cargo run -rq -p x --example y".split(' ').collect();
+    assert_eq!(Call::parse(&words)?, call("y", vec![]));
     assert_eq!(Call::parse(&["ls"])?, None);
     Ok(())
 }

@@ -2,7 +2,6 @@
 //! `tests/python/book_pages.py` and `book_pictures.py` look at them more closely.
 
 use crate::prelude::*;
-use std::env;
 
 /// Elements that make a browser fetch something, unlike a link that a reader may follow.
 const LOADING: [&str; 13] = [
@@ -141,8 +140,7 @@ fn ids(text: &str) -> BTreeSet<String> {
     ids
 }
 
-/// Converts letters to lower case, keeps digits, `-` and `_`, turns spaces into `-` and drops the
-/// rest.
+/// Converts letters to lower case, keeps digits, `-` and `_`, turns spaces into `-` and drops the rest.
 fn id(heading: &str) -> String {
     let kept = heading.trim().chars().filter_map(|c| match c {
         c if c.is_whitespace() => Some('-'),

@@ -8,8 +8,7 @@ fn run_failing_rank(failure: &str) -> Result<Ended> {
     Job::new()?.run(launch(3, &example("failing_rank", [failure])?)?)
 }
 
-/// Expects that the launcher gives the reason to this rank, once, and nothing that the console has
-/// shown already.
+/// Expects that the launcher gives the reason to this rank, once, and nothing that the console has shown already.
 fn expect_culprit(ended: &Ended, rank: usize, reason: &str) -> Result<()> {
     let said: Vec<_> = ended.stderr.lines().filter(|line| line.starts_with("launch: ")).collect();
     let first = said.first().with_context(|| format!("launch says nothing: {ended}"))?;

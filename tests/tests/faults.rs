@@ -2,7 +2,6 @@
 //! which rank is to blame, and leave neither half-written files nor processes behind.
 
 use crate::prelude::*;
-use std::time::Instant;
 
 /// How long the remaining processes may take to end.
 const SOON: Duration = Duration::from_secs(5);
@@ -25,8 +24,7 @@ fn launch_and_wait_for_steps(ranks: usize, more: &[&str]) -> Result<(Job, Proces
 /// The same without a launcher.
 fn start_and_wait_for_steps(ranks: usize) -> Result<(Job, Vec<Process>)> {
     let job = Job::new()?;
-    let programs = (0..ranks).map(|_| ddp_mnist(endless(&[]))).collect::<Result<_>>()?;
-    let processes = start_by_hand(&job, programs)?;
+    let processes = start_by_hand(&job, (0..ranks).map(|_| ddp_mnist(endless(&[]))))?;
     wait_for_steps(&job, 0..ranks, 10)?;
     Ok((job, processes))
 }
@@ -64,9 +62,8 @@ fn the_survivors_of_a_killed_rank_0_name_it_too() -> Result<()> {
     kill(ranks[0].pid(), Signal::SIGKILL)?;
     let deadline = Instant::now() + SOON;
     for rank in [1, 2] {
-        let survivor = ranks[rank].wait_until(deadline)?;
         let own_words = format!("[rank {rank}] error:");
-        survivor.expect_code(1)?.expect_line(&[&own_words, "rank 0"])?;
+        ranks[rank].wait_until(deadline)?.expect_code(1)?.expect_line(&[&own_words, "rank 0"])?;
     }
     drop(ranks);
     expect_nothing_left(&job)

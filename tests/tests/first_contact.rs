@@ -1,7 +1,6 @@
 //! What a user sees who builds before the set-up.
 
 use crate::prelude::*;
-use std::env;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 

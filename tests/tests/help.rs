@@ -1,10 +1,10 @@
 //! The `--help` of every program and every subcommand shows examples, and they can be typed.
 
 use crate::prelude::*;
+use std::iter::from_fn;
 
 fn help(name: &str, subcommands: &[&str]) -> Result<String> {
-    let arguments = [subcommands, &["--help"]].concat();
-    printed(program(name, arguments)?)
+    printed(program(name, [subcommands, &["--help"]].concat())?)
 }
 
 fn subcommands(help: &str) -> Vec<&str> {
@@ -55,9 +55,8 @@ fn parse(example: &str) -> (&str, Vec<&str>) {
             (words[at], arguments.strip_prefix(&["--"]).unwrap_or(arguments).to_vec())
         }
         None => {
-            let is_flag = |word: &&&str| !["./my-trainer", "python3"].contains(*word);
-            let flags = words.iter().skip(1).take_while(is_flag);
-            ("launch", flags.copied().collect())
+            let is_flag = |word: &&str| !["./my-trainer", "python3"].contains(word);
+            ("launch", words.into_iter().skip(1).take_while(is_flag).collect())
         }
     }
 }
@@ -157,12 +156,10 @@ $ python hogwild.py --num-processes 2 --batch 64 --lr 0.01
 /// A command line of an original, with this workspace's launcher and program in place of Python's.
 fn translated(line: &str) -> Result<Command> {
     let mut words = line.split_whitespace().peekable();
-    let environment: Vec<_> =
-        std::iter::from_fn(|| words.next_if(|word| word.contains('='))).collect();
+    let environment: Vec<_> = from_fn(|| words.next_if(|word| word.contains('='))).collect();
     words.next_if_eq(&"python");
     let is_launched = words.next_if_eq(&"-m").and_then(|_| words.next()).is_some();
-    let flags: Vec<_> =
-        std::iter::from_fn(|| words.next_if(|word| word.starts_with('-'))).collect();
+    let flags: Vec<_> = from_fn(|| words.next_if(|word| word.starts_with('-'))).collect();
     let (name, subcommand) = match words.next().unwrap_or_default() {
         "minimal_distributed_data_example.py" | "practice.py" => ("dp-basic", Some("sampler")),
         "ddp_tutorial_multi_gpu.py" => ("ddp-mnist", None),

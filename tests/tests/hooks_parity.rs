@@ -1,5 +1,4 @@
-//! Communication hooks equal PyTorch's to the last bit: every loss of every rank, and the final
-//! weights.
+//! Communication hooks equal PyTorch's to the last bit: every loss of every rank, and the final weights.
 
 use crate::prelude::*;
 
@@ -21,13 +20,11 @@ fn expect_parity(hook: &str) -> Result<Training> {
     let flags = format!("--comm-hook {hook}");
     let ours = rust(&flags)?;
     let flags = || FLAGS.split(' ').chain(flags.split(' ')).chain(OUTPUTS);
-    let in_python = (0..2).map(|_| python("ddp_mnist", flags()));
-    ours.expect_equal(&Training::by_hand(in_python)?)?;
+    ours.expect_equal(&Training::by_hand((0..2).map(|_| python("ddp_mnist", flags())))?)?;
     Ok(ours)
 }
 
-/// The same, and that the results differ from those without a hook, since the hook might have done
-/// nothing.
+/// The same, and that the results differ from those without a hook, since the hook might have done nothing.
 fn expect_parity_and_a_difference(hook: &str) -> Result<()> {
     let same = expect_parity(hook)?.expect_equal(&*without_a_hook()?);
     ensure!(same.is_err(), "the hook makes no difference");

@@ -1,5 +1,4 @@
-//! ddp-imagenet rejects input that it cannot work with, and says what it found, where, and what it
-//! expected.
+//! ddp-imagenet rejects input that it cannot work with, and says what it found, where, and what it expected.
 
 use crate::prelude::*;
 use tests::imagenet::{OUTPUTS, write_image_folder};

@@ -1,5 +1,4 @@
-//! ddp-imagenet's comparison of four trainings: what it shows, what it rejects, and that it leaves
-//! no training behind.
+//! ddp-imagenet's comparison of four trainings: what it shows, what it rejects, and that it leaves no training behind.
 
 use crate::prelude::*;
 use tests::digits;

@@ -13,8 +13,7 @@ fn train_cifar(flags: &str) -> Result<Command> {
     ddp_imagenet(SMALL.split(' ').chain(flags.split_whitespace()))
 }
 
-/// A training with a method on two devices, or on one if the method is for one, and its number of
-/// ranks.
+/// A training with a method on two devices, or on one if the method is for one, and its number of ranks.
 fn on_devices(method: &str, flags: &str) -> Result<(Command, usize)> {
     let flags = format!("--method={method} {flags}");
     Ok(match method {
@@ -66,8 +65,7 @@ fn without_measurements(printed: &str) -> String {
     printed.lines().map(line).collect()
 }
 
-/// The lines with placeholders for the loss and the accuracy of all steps but the first, since
-/// processors diverge.
+/// The lines with placeholders for the loss and the accuracy of all steps but the first, since processors diverge.
 fn without_later_steps(printed: &str) -> String {
     let line = |line: &str| match line.split_once("| ") {
         Some((step, rest)) if !step.contains("[0/") => {
@@ -285,8 +283,7 @@ fn the_counts_repeat_to_the_byte_and_the_optimizer_makes_the_difference() -> Res
         }
     }
     insta::assert_snapshot!("imagenet_bytes", table);
-    // S4.47: from SGD to Adam, the memory of cpu:0 grows by as much as the state, and nothing else
-    // changes.
+    // S4.47: from SGD to Adam, the memory of cpu:0 grows by as much as the state, and nothing else changes.
     let [(sgd, momentum), (adam, moments)] = surplus[..] else { anyhow::bail!("{surplus:?}") };
     assert_eq!(adam - sgd, moments - momentum);
     assert!(momentum > 0);

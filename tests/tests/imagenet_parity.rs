@@ -1,5 +1,4 @@
-//! ddp-imagenet equals its Python original to the last bit: every loss of every rank, and the final
-//! weights.
+//! ddp-imagenet equals its Python original to the last bit: every loss of every rank, and the final weights.
 
 use crate::prelude::*;
 use tests::imagenet::{OUTPUTS, training};
@@ -11,8 +10,7 @@ fn expect_parity(world_size: usize, flags: &str) -> Result<()> {
     let flags = || DIGITS.split(' ').chain(flags.split(' '));
 
     let job = Job::new()?;
-    let program = ddp_imagenet(flags().chain(OUTPUTS))?;
-    job.run(launch(world_size, &program)?)?.expect_success()?;
+    job.run(launch(world_size, &ddp_imagenet(flags().chain(OUTPUTS))?)?)?.expect_success()?;
     let rust = training(&job, world_size)?;
     drop(job);
 

@@ -21,8 +21,7 @@ const TRAINING: &str = "--dataset=mnist --batch-size=4 --epochs=2 --lr=0.05 --sc
 struct Case {
     ranks: usize,
     arch: &'static str,
-    /// The batches of an epoch. Two epochs must have more than all the killed attempts together can
-    /// take.
+    /// The batches of an epoch. Two epochs must have more than all the killed attempts together can take.
     steps: usize,
     kills: usize,
 }

@@ -1,24 +1,20 @@
 //! Images equal Pillow's and torchvision's, for the same photograph in many file formats.
 
 use crate::prelude::*;
-use tests::safetensors::Tensor;
 
 type Tensors = BTreeMap<String, Tensor>;
 
 /// The results for each picture in Rust and in Python, by `FILE/STEP`.
 fn both() -> Result<Arc<[Tensors; 2]>> {
     static BOTH: Shared<[Tensors; 2]> = Shared::new();
-    BOTH.get((), transform)
-}
-
-fn transform() -> Result<[Tensors; 2]> {
-    let job = Job::new()?;
-    let photo = workspace().join("tests/images/grace_hopper.jpg");
-    let photo = photo.to_str().context("the workspace's path is no text")?;
-    job.run(python("images", [photo, "pictures", "python.safetensors"])?)?.expect_success()?;
-    job.run(example("images", ["pictures", "rust.safetensors"])?)?.expect_success()?;
-    let [rust, python] = ["rust.safetensors", "python.safetensors"].map(|file| job.tensors(file));
-    Ok([rust?, python?])
+    BOTH.get((), || {
+        let job = Job::new()?;
+        let photo = workspace().join("tests/images/grace_hopper.jpg").display().to_string();
+        job.run(python("images", [&*photo, "pictures", "python.safetensors"])?)?
+            .expect_success()?;
+        job.run(example("images", ["pictures", "rust.safetensors"])?)?.expect_success()?;
+        Ok([job.tensors("rust.safetensors")?, job.tensors("python.safetensors")?])
+    })
 }
 
 /// The tensors of both sides; they have the same type and shape.
@@ -48,8 +44,7 @@ fn expect_near(name: &str, largest: u8, mean: f64) -> Result<()> {
 
 #[test]
 fn png_files_of_all_kinds_are_decoded_to_pillows_bytes() -> Result<()> {
-    let kinds = ["rgb", "rgba", "grey", "grey_alpha", "palette", "black_and_white"];
-    for kind in kinds {
+    for kind in ["rgb", "rgba", "grey", "grey_alpha", "palette", "black_and_white"] {
         expect_near(&format!("{kind}.png/decoded"), 0, 0.0)?;
     }
     Ok(())
@@ -57,8 +52,7 @@ fn png_files_of_all_kinds_are_decoded_to_pillows_bytes() -> Result<()> {
 
 #[test]
 fn jpeg_files_of_all_kinds_are_decoded_to_pillows_pixels_but_for_rounding() -> Result<()> {
-    let kinds = ["444", "422", "420", "coarse", "progressive", "restarts", "grey", "cmyk"];
-    for kind in kinds {
+    for kind in ["444", "422", "420", "coarse", "progressive", "restarts", "grey", "cmyk"] {
         // The two decoders round at different points of the cosine transform and of the colour
         // conversion. Measured: at most 4 levels, mean 0.16.
         expect_near(&format!("{kind}.jpg/decoded"), 4, 0.2)?;

@@ -2,24 +2,17 @@
 //! final weights of all ranks.
 
 use crate::prelude::*;
-use tests::safetensors::Tensor;
-
-fn read(job: &Job, world_size: usize) -> Result<Vec<BTreeMap<String, Tensor>>> {
-    (0..world_size).map(|rank| job.tensors(format!("rank{rank}.safetensors"))).collect()
-}
 
 fn expect_parity(world_size: usize, arguments: &str) -> Result<Vec<BTreeMap<String, Tensor>>> {
     let job = Job::new()?;
     job.run(launch(world_size, &example("uneven_inputs", [arguments, "."])?)?)?.expect_success()?;
-    let rust = read(&job, world_size)?;
+    let rust = job.tensors_by_rank(world_size)?;
     drop(job);
 
     let job = Job::new()?;
-    let programs = (0..world_size)
-        .map(|_| python("uneven_inputs", [arguments, "."]))
-        .collect::<Result<_>>()?;
+    let programs = (0..world_size).map(|_| python("uneven_inputs", [arguments, "."]));
     expect_all_succeed(start_by_hand(&job, programs)?)?;
-    let python = read(&job, world_size)?;
+    let python = job.tensors_by_rank(world_size)?;
 
     for rank in 0..world_size {
         let names = [&rust, &python].map(|all| all[rank].keys().cloned().collect::<Vec<_>>());

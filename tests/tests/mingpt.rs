@@ -5,6 +5,11 @@ use crate::prelude::*;
 
 const WEIGHTS: &str = "model.safetensors";
 
+/// The text to learn.
+fn text() -> String {
+    workspace().join("LICENSE-MIT").display().to_string()
+}
+
 /// The model's dropout, its parameter groups and the norm of its gradients all have their part in a
 /// loss, and 90 steps enlarge any difference in its bits.
 #[test]
@@ -18,16 +23,14 @@ fn two_ranks_that_shard_the_model_equal_python() -> Result<()> {
 }
 
 fn expect_pythons_bits(flags: &[&str]) -> Result<()> {
-    let text = workspace().join("LICENSE-MIT");
-    let text = text.to_string_lossy();
+    let text = text();
     let flags = [&["--epochs", "3", "--lr", "0.003", "--text", &text], flags].concat();
     let flags = || flags.iter().copied().chain(OUTPUTS);
 
     let ours = Job::new()?;
     ours.run(launch(2, &example("mingpt", flags())?)?)?.expect_success()?;
     let theirs = Job::new()?;
-    let programs = (0..2).map(|_| python("mingpt", flags())).collect::<Result<_>>()?;
-    expect_all_succeed(start_by_hand(&theirs, programs)?)?;
+    expect_all_succeed(start_by_hand(&theirs, (0..2).map(|_| python("mingpt", flags())))?)?;
 
     for rank in 0..2 {
         let [ours, theirs] = [&ours, &theirs].map(|job| losses(job.directory(), rank));
@@ -53,11 +56,9 @@ fn four_ranks_with_shards_go_on_as_if_they_had_not_been_interrupted() -> Result<
 }
 
 fn expect_to_go_on(fsdp: &[&str]) -> Result<()> {
-    let text = workspace().join("LICENSE-MIT");
-    let text = text.to_string_lossy();
     let run = |job: &Job, flags: &[&str]| {
-        let all = [flags, fsdp, &OUTPUTS, &["--text", &text]].concat();
-        job.run(launch(4, &example("mingpt", all)?)?)?.expect_success()
+        let mut program = example("mingpt", [flags, fsdp, &OUTPUTS].concat())?;
+        job.run(launch(4, program.args(["--text", &text()]))?)?.expect_success()
     };
     let whole = Job::new()?;
     run(&whole, &["--epochs", "2"])?;

@@ -1,10 +1,8 @@
-//! Rust ranks and Python ranks train in one job, and ddp-mnist computes the same numbers whatever
-//! starts it.
+//! Rust ranks and Python ranks train in one job, and ddp-mnist computes the same numbers whatever starts it.
 
 use crate::prelude::*;
 
-/// Settings under which a difference would show: momentum carries it on, and two epochs shuffle
-/// twice.
+/// Settings under which a difference would show: momentum carries it on, and two epochs shuffle twice.
 const FLAGS: [&str; 6] = ["--epochs", "2", "--lr", "0.05", "--momentum", "0.9"];
 
 fn flags() -> impl Iterator<Item = &'static str> {

@@ -1,13 +1,11 @@
-//! ddp-mnist equals its Python original to the last bit: every loss of every rank, and the final
-//! weights.
+//! ddp-mnist equals its Python original to the last bit: every loss of every rank, and the final weights.
 
 use crate::prelude::*;
 
 fn expect_parity(world_size: usize, flags: &str) -> Result<()> {
     let flags = || flags.split(' ').chain(OUTPUTS);
     let rust = Training::run(launch(world_size, &ddp_mnist(flags())?)?, world_size)?;
-    let in_python = (0..world_size).map(|_| python("ddp_mnist", flags()));
-    rust.expect_equal(&Training::by_hand(in_python)?)
+    rust.expect_equal(&Training::by_hand((0..world_size).map(|_| python("ddp_mnist", flags())))?)
 }
 
 #[test]
@@ -17,8 +15,7 @@ fn one_rank_equals_python() -> Result<()> {
 
 #[test]
 fn one_rank_with_momentum_and_another_seed_equals_python() -> Result<()> {
-    let flags = "--epochs 1 --seed 7 --batch-size 100 --lr 0.05 --momentum 0.9 --no-shuffle";
-    expect_parity(1, flags)
+    expect_parity(1, "--epochs 1 --seed 7 --batch-size 100 --lr 0.05 --momentum 0.9 --no-shuffle")
 }
 
 #[test]

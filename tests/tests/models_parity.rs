@@ -1,6 +1,5 @@
-//! Layers and networks equal their Python originals to the last bit: the initial weights for a seed,
-//! the names and the order of the parameters, and outputs, gradients and running statistics in
-//! training, with dropout, and in evaluation.
+//! Layers and networks equal their Python originals to the last bit: the initial weights for a seed, the names and the
+//! order of the parameters, and outputs, gradients and running statistics in training, with dropout, and in evaluation.
 
 use crate::prelude::*;
 use tests::parity::{Both, FILE, expect_equal_tensors};

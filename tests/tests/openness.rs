@@ -1,5 +1,4 @@
-//! A job on one host is not reachable from the network: the store and gloo listen on the loopback
-//! address only.
+//! A job on one host is not reachable from the network: the store and gloo listen on the loopback address only.
 
 use crate::prelude::*;
 use nix::unistd::Pid;
@@ -15,9 +14,8 @@ fn listening_addresses(pid: Pid) -> Result<Vec<String>> {
     let mut own_sockets = Vec::new();
     for descriptor in fs::read_dir(format!("/proc/{pid}/fd"))? {
         let target = fs::read_link(descriptor?.path()).unwrap_or_default();
-        let inode =
-            target.to_string_lossy().strip_prefix("socket:[").map(|rest| rest.replace(']', ""));
-        own_sockets.extend(inode);
+        let inode = target.to_string_lossy();
+        own_sockets.extend(inode.strip_prefix("socket:[").map(|rest| rest.replace(']', "")));
     }
     let mut addresses = Vec::new();
     for table in ["tcp", "tcp6"] {
@@ -35,10 +33,8 @@ fn listening_addresses(pid: Pid) -> Result<Vec<String>> {
 /// Looks at every process of a job whose ranks are training.
 fn expect_loopback_only(job: &Job) -> Result<()> {
     wait_for_steps(job, 0..2, 1)?;
-    let mut addresses = Vec::new();
-    for pid in job.processes()? {
-        addresses.extend(listening_addresses(pid)?);
-    }
+    let addresses = job.processes()?.into_iter().map(listening_addresses);
+    let addresses = addresses.collect::<Result<Vec<_>>>()?.concat();
     assert!(!addresses.is_empty(), "nobody listens: then how do the ranks meet?");
     for address in addresses {
         assert!(LOOPBACK.contains(&address.as_str()), "somebody listens on {address}");
@@ -59,6 +55,6 @@ fn launched_ranks_listen_on_the_loopback_address_only() -> Result<()> {
 fn ranks_started_by_hand_listen_on_the_loopback_address_only() -> Result<()> {
     let job = Job::new()?;
     let rank = || ddp_mnist(ENDLESS.into_iter().chain(OUTPUTS));
-    let _ranks = start_by_hand(&job, vec![rank()?, rank()?])?;
+    let _ranks = start_by_hand(&job, [rank(), rank()])?;
     expect_loopback_only(&job)
 }

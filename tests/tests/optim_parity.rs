@@ -3,7 +3,6 @@
 
 use crate::prelude::*;
 use tests::parity::{FILE, expect_equal_tensors};
-use tests::safetensors::Tensor;
 
 /// The problems, and for each the options of this optimizer to try.
 fn cases(optimizer: &str, options: &[(&[&str], Value)]) -> Vec<Value> {

@@ -1,7 +1,7 @@
 //! Where the programs write: to files that can be replaced, and to readers who may have gone.
 
 use crate::prelude::*;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
 fn one_epoch() -> Result<Command> {
     ddp_mnist(["--epochs", "1", "--batch-size", "1000"])
@@ -62,14 +62,12 @@ fn an_error_that_nobody_reads_has_its_usual_code() -> Result<()> {
 #[test]
 fn a_model_is_not_saved_to_a_device_or_a_pipe() -> Result<()> {
     let job = Job::new()?;
-    let made = Command::new("mkfifo").arg(job.path("pipe")).status()?;
-    ensure!(made.success(), "mkfifo has failed");
+    ensure!(Command::new("mkfifo").arg(job.path("pipe")).status()?.success(), "mkfifo has failed");
     symlink("/dev/null", job.path("link"))?;
     for (path, found) in [("/dev/null", "a device"), ("link", "a device"), ("pipe", "a pipe")] {
         let ended = job.run(ddp_mnist(["--epochs", "1", "--save", path])?)?.expect_code(1)?;
-        let message =
-            format!("error: {path}: {found}; expected the name of a regular file to write");
-        ensure!(ended.stderr.contains(&message) && ended.stdout.is_empty(), "{ended}");
+        let text = format!("error: {path}: {found}; expected the name of a regular file to write");
+        ensure!(ended.stderr.contains(&text) && ended.stdout.is_empty(), "{ended}");
     }
     ensure!(fs::metadata("/dev/null")?.file_type().is_char_device(), "/dev/null is replaced");
     Ok(())
@@ -115,11 +113,10 @@ fn a_model_that_is_too_large_for_a_file_leaves_nothing_behind() -> Result<()> {
 
 #[test]
 fn a_log_file_that_may_not_grow_ends_and_the_job_does_not() -> Result<()> {
-    let job = Job::new()?;
-    let logs = ["--log-dir", "logs", "--redirects", "1"];
-    let program = launcher([&logs[..], &["--", "seq", "2000"]].concat())?;
-    let ended = job.run(in_shell(r#"ulimit -f 8; exec "$@""#, &program))?.expect_success()?;
-    ended.expect_line(&["cannot write to ", "stdout.log any more: File too large"])
+    let program = launcher("--log-dir logs --redirects 1 -- seq 2000".split(' '))?;
+    let ended = Job::new()?.run(in_shell(r#"ulimit -f 8; exec "$@""#, &program))?;
+    let said = ["cannot write to ", "stdout.log any more: File too large"];
+    ended.expect_success()?.expect_line(&said)
 }
 
 #[test]
@@ -131,6 +128,5 @@ fn a_low_limit_on_open_files_is_an_error_with_the_number_that_would_do() -> Resu
         "at least 28 for a world size of 2",
     ])?;
     Job::new()?.run(in_shell(r#"ulimit -n 64; exec "$@""#, &program))?.expect_success()?;
-    let soft = r#"ulimit -S -n 20; exec "$@""#;
-    Job::new()?.run(in_shell(soft, &program))?.expect_success().map(drop)
+    Job::new()?.run(in_shell(r#"ulimit -S -n 20; exec "$@""#, &program))?.expect_success().map(drop)
 }

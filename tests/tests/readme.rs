@@ -1,5 +1,4 @@
-//! The READMEs show code that is compiled and tested, not an outdated copy, and a command that really
-//! learns.
+//! The READMEs show code that is compiled and tested, not an outdated copy, and a command that really learns.
 
 use crate::prelude::*;
 
@@ -8,13 +7,11 @@ fn the_readmes_example_is_the_compiled_one() -> Result<()> {
     let example = source("core/examples/readme.rs")?;
     for name in ["README.md", "core/README.md"] {
         let readme = source(name)?;
-        let shown = between(&readme, "<!-- example:begin -->", "<!-- example:end -->")?;
-        let code = shown
-            .trim()
-            .strip_prefix("```rust\n")
-            .and_then(|rest| rest.strip_suffix("```"))
-            .with_context(|| format!("the example of {name} is not one block of ```rust"))?;
-        assert_eq!(code.trim(), example.trim(), "{name} and core/examples/readme.rs differ");
+        let shown = between(&readme, "<!-- example:begin -->", "<!-- example:end -->")?.trim();
+        let code = shown.strip_prefix("```rust\n").and_then(|rest| rest.strip_suffix("```"));
+        let wrong = || format!("the example of {name} is not one block of ```rust");
+        let code = code.with_context(wrong)?.trim();
+        assert_eq!(code, example.trim(), "{name} and core/examples/readme.rs differ");
     }
     Ok(())
 }
@@ -25,7 +22,7 @@ fn the_readmes_example_trains_the_same_weights_on_both_ranks() -> Result<()> {
     let mut sums: Vec<_> = output.lines().filter_map(|line| line.split_once(": ")).collect();
     sums.sort_unstable();
     let [(first, weights), (second, others)] = sums[..] else {
-        anyhow::bail!("two ranks print a line each, not {output}");
+        bail!("two ranks print a line each, not {output}");
     };
     assert_eq!((first, second), ("rank 0", "rank 1"));
     assert_eq!(weights, others);
@@ -38,14 +35,10 @@ fn the_readmes_command_reads_945_of_1000_digits_right() -> Result<()> {
     let flags = between(&readme, "\n$ cargo launch -n 2 ddp-mnist -- ", "\n")?;
     let flags = flags.split('#').next().unwrap_or_default().split_whitespace();
 
-    let job = Job::new()?;
-    let ended = job.run(launch(2, &ddp_mnist(flags)?)?)?.expect_success()?;
+    let ended = Job::new()?.run(launch(2, &ddp_mnist(flags)?)?)?.expect_success()?;
     let last = ended.stdout.lines().rfind(|line| line.starts_with("Epoch=")).unwrap_or_default();
-    let accuracy: f64 = last
-        .rsplit_once("accuracy=")
-        .with_context(|| format!("no accuracy is printed: {ended}"))?
-        .1
-        .parse()?;
-    assert!(accuracy >= 0.945, "the last epoch ended with {last}");
+    let accuracy = last.rsplit_once("accuracy=");
+    let (_, accuracy) = accuracy.with_context(|| format!("no accuracy is printed: {ended}"))?;
+    assert!(accuracy.parse::<f64>()? >= 0.945, "the last epoch ended with {last}");
     Ok(())
 }

@@ -1,5 +1,4 @@
-//! What the trainers write for others to look at: `--profile` for Perfetto, `--tensorboard` for
-//! TensorBoard.
+//! What the trainers write for others to look at: `--profile` for Perfetto, `--tensorboard` for TensorBoard.
 
 use crate::prelude::*;
 
@@ -19,9 +18,8 @@ fn expect_traces_and_curves(mut program: Command) -> Result<()> {
             ensure!(trace.contains(name), "the trace of rank {rank} has no {name}");
         }
     }
-    let curves = fs::read_dir(job.path("curves"))?
-        .map(|file| Ok(file?.path()))
-        .collect::<Result<Vec<_>>>()?;
+    let curves = fs::read_dir(job.path("curves"))?.map(|file| Ok(file?.path()));
+    let curves = curves.collect::<Result<Vec<_>>>()?;
     ensure!(curves.len() == 1, "{curves:?}");
     let numbers = fs::read(&curves[0])?;
     ensure!(String::from_utf8_lossy(&numbers).contains("loss"), "{curves:?} has no losses");
@@ -45,6 +43,6 @@ fn dp_custom_criterion_shows_its_steps_and_losses() -> Result<()> {
     let sizes = ["--hidden", "32", "--layers", "1", "--attn-heads", "2", "--seq-len", "16"];
     let flags = ["--method", "ddp", "--batch-size", "16", "--steps", "5"];
     let mut program = dp_custom_criterion([&sizes[..], &flags].concat())?;
-    program.arg("--corpus").arg(workspace().join("tests/data/pairs.txt"));
+    program.args(["--corpus", &corpus()]);
     expect_traces_and_curves(program)
 }

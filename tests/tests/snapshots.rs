@@ -6,14 +6,11 @@ use crate::prelude::*;
 /// The output of each rank, separately, since the ranks print in no fixed order.
 fn printed_by_rank(ranks: usize, program: &Command) -> Result<BTreeMap<usize, String>> {
     let flags = ["-n", &ranks.to_string(), "--tee", "1", "--log-dir", "logs"];
-    let command = launch_with(&flags, program)?;
     let mut printed: BTreeMap<usize, String> = BTreeMap::new();
-    for line in tests::printed(command)?.lines() {
+    for line in tests::printed(launch_with(&flags, program)?)?.lines() {
         let rank_and_text = line.strip_prefix("[rank").and_then(|rest| rest.split_once("]: "));
         let (rank, text) = rank_and_text.with_context(|| format!("no rank printed: {line}"))?;
-        let lines = printed.entry(rank.parse()?).or_default();
-        lines.push_str(text);
-        lines.push('\n');
+        *printed.entry(rank.parse()?).or_default() += &format!("{text}\n");
     }
     Ok(printed)
 }
@@ -75,15 +72,13 @@ fn one_process_goes_through_everything_in_order_or_shuffled() -> Result<()> {
 
 #[test]
 fn five_ranks_count_index_0_twice_unless_the_rest_is_dropped() -> Result<()> {
-    let printed = printed_by_rank(5, &sampler(&[])?)?;
-    assert_eq!(batches(&printed[&4]).concat(), [4, 9, 14, 19, 0]);
-    for text in printed.values() {
-        assert!(text.contains("avg=11.04"), "{text}");
-    }
-    let printed = printed_by_rank(5, &sampler(&["--drop-last"])?)?;
-    assert_eq!(batches(&printed[&4]).concat(), [4, 9, 14, 19]);
-    for text in printed.values() {
-        assert!(text.contains("avg=9.5"), "{text}");
+    for (flags, of_the_last, mean) in [
+        (&[][..], &[4, 9, 14, 19, 0][..], "avg=11.04"),
+        (&["--drop-last"][..], &[4, 9, 14, 19][..], "avg=9.5"),
+    ] {
+        let printed = printed_by_rank(5, &sampler(flags)?)?;
+        assert_eq!(batches(&printed[&4]).concat(), of_the_last);
+        assert!(printed.values().all(|text| text.contains(mean)), "{printed:?}");
     }
     Ok(())
 }
@@ -103,8 +98,7 @@ fn ddp_mnist_prints_a_line_a_rank_and_then_one_an_epoch() -> Result<()> {
 #[test]
 fn the_loss_falls_along_this_curve() -> Result<()> {
     let flags = ["--epochs", "1", "--lr", "0.05", "--momentum", "0.9"];
-    let program = ddp_mnist(flags.into_iter().chain(OUTPUTS))?;
-    let training = Training::run(launch(2, &program)?, 2)?;
+    let training = Training::run(launch(2, &ddp_mnist(flags.into_iter().chain(OUTPUTS))?)?, 2)?;
     let curve = training.losses.iter().enumerate().flat_map(|(rank, losses)| {
         let line = move |(step, loss)| format!("rank {rank}, step {step:2}: {loss:.4}\n");
         losses.iter().enumerate().map(line)

@@ -1,8 +1,6 @@
-//! The ranks of a SyncBatchNorm together compute what PyTorch's BatchNorm1d, 2d or 3d computes for
-//! the whole batch.
+//! The ranks of a SyncBatchNorm together compute what PyTorch's BatchNorm1d, 2d or 3d computes for the whole batch.
 
 use crate::prelude::*;
-use tests::safetensors::Tensor;
 
 /// A few units in the last place of numbers up to 50, since each rank adds up its own rows first.
 const ROUNDING: f32 = 1e-6 * 50.0;
@@ -20,12 +18,9 @@ fn expect_parity(ranks: usize) -> Result<()> {
 fn expect_parity_of(ranks: usize, sample: &[&str], rounding: f32) -> Result<()> {
     let job = Job::new()?;
     let with_sample = |first| [first, "cpu"].into_iter().chain(sample.iter().copied());
-    let program = example("sync_batch_norm", with_sample("."))?;
-    job.run(launch(ranks, &program)?)?.expect_success()?;
+    job.run(launch(ranks, &example("sync_batch_norm", with_sample("."))?)?)?.expect_success()?;
     job.run(python("batch_norm", with_sample("python.safetensors"))?)?.expect_success()?;
-    let rust = (0..ranks)
-        .map(|rank| job.tensors(format!("rank{rank}.safetensors")))
-        .collect::<Result<Vec<_>>>()?;
+    let rust = job.tensors_by_rank(ranks)?;
     let python = job.tensors("python.safetensors")?;
 
     let names = rust[0].keys().collect::<Vec<_>>();

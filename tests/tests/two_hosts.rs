@@ -1,8 +1,6 @@
-//! A job of two nodes with one rank each. Only root may create the hosts; if they cannot be
-//! created, the test says so.
+//! A job of two nodes with one rank each. Only root may create the hosts; if they cannot be created, the test says so.
 
 use crate::prelude::*;
-use tests::Hosts;
 use tests::cluster::Cluster;
 
 #[test]

@@ -71,8 +71,7 @@ impl Switch {
 
     /// Forwards frames from now on, until the devices are gone: they end with their namespaces.
     pub(super) fn start(&mut self) -> Result<()> {
-        let ports = mem::take(&mut self.new).into_iter().map(Port::new).collect();
-        self.ports = Arc::new(ports);
+        self.ports = Arc::new(mem::take(&mut self.new).into_iter().map(Port::new).collect());
         for port in 0..self.ports.len() {
             let (sender, receiver) = channel();
             let ports = Arc::clone(&self.ports);
@@ -84,8 +83,7 @@ impl Switch {
     }
 
     pub(super) fn set_conditions(&self, host: usize, conditions: Conditions) {
-        let rng = StdRng::seed_from_u64(conditions.seed);
-        *self.ports[host].conditions() = (conditions, rng);
+        *self.ports[host].conditions() = (conditions, StdRng::seed_from_u64(conditions.seed));
     }
 
     pub(super) fn cut_off(&self, host: usize, cut_off: bool) {
@@ -106,10 +104,9 @@ impl Switch {
 
 impl Port {
     fn new(device: SyncDevice) -> Self {
-        let conditions = Mutex::new((Conditions::default(), StdRng::seed_from_u64(0)));
         Self {
             device,
-            conditions,
+            conditions: Mutex::new((Conditions::default(), StdRng::seed_from_u64(0))),
             cut_off: AtomicBool::new(false),
             sent: AtomicU64::new(0),
             lost: AtomicU64::new(0),

@@ -7,8 +7,7 @@ use crate::prelude::*;
 /// grow to this in ten epochs.
 pub const TRAINED: f64 = 0.02;
 
-/// For numbers with four decimals after one or a few steps, where rounding may carry the last bits
-/// into the last digit.
+/// For numbers with four decimals after one or a few steps, where rounding may carry the last bits into the last digit.
 pub const LAST_DIGIT: f64 = 1.5e-4;
 
 /// For the first step of a training: its loss and its accuracy, with three decimals or more.
@@ -18,8 +17,7 @@ const FIRST_STEP: f64 = 1.5e-3;
 /// tests check the exact values on one machine.
 pub const BY_FORM: f64 = 100.0;
 
-/// By how much the memory of convolutions may differ between processors, which need different
-/// workspaces.
+/// By how much the memory of convolutions may differ between processors, which need different workspaces.
 const ROOM: f64 = 0.01;
 
 /// Of a picture's whole numbers, which round what they show.
@@ -37,9 +35,8 @@ const UNITS: [&str; 4] = ["B", "KiB", "MiB", "GiB"];
 /// Whether two texts agree word for word, with numbers within the tolerance of their line. Lines
 /// are counted from 0. Integers must be equal, since they count something.
 ///
-/// Any numbers are allowed in lines with milliseconds, process ids, a device's idle time, the time
-/// of a whole training or the results of threads, and for seconds: those of the meters `Time` and
-/// `Data`, and those written like `0.5s`.
+/// Any numbers are allowed in lines with milliseconds, process ids, a device's idle time, the time of a whole training
+/// or the results of threads, and for seconds: those of the meters `Time` and `Data`, and those written like `0.5s`.
 pub fn same(listing: &str, text: &str, tolerance: impl Fn(usize, &str) -> f64) -> bool {
     let same_line = |(index, (listing, text)): (usize, (&str, &str))| {
         let by_chance = BY_CHANCE.iter().any(|name| listing.contains(name));
@@ -52,8 +49,7 @@ pub fn same(listing: &str, text: &str, tolerance: impl Fn(usize, &str) -> f64) -
         && listing.lines().zip(text.lines()).enumerate().all(same_line)
 }
 
-/// Whether two trainings agree up to the first loss, and from there on except for losses and
-/// percentages.
+/// Whether two trainings agree up to the first loss, and from there on except for losses and percentages.
 pub fn same_training(listing: &str, text: &str) -> bool {
     let has_loss = |line: &str| line.to_lowercase().contains("loss");
     let first_step = listing.lines().position(has_loss);

@@ -58,9 +58,8 @@ fn all_methods_come_to_what_the_book_shows_with_and_without_a_slow_worker() -> R
             ensure!(table[method].staleness > 0.0, "{method}: nothing was stale");
         }
     }
-    // With one of four workers five times slower, all together make 80 batches a second if they
-    // wait for it, and 320 if they do not. A machine with fewer processors than workers makes
-    // fewer.
+    // With one of four workers five times slower, all together make 80 batches a second if they wait for it, and 320 if
+    // they do not. A machine with fewer processors than workers makes fewer.
     let together = &slow["sync-allreduce"];
     for method in ["async-ps", "easgd --tau=4", "hogwild"] {
         let apart = &slow[method];

@@ -23,9 +23,8 @@ fn the_bytes_of_both_methods_are_as_the_book_shows() -> Result<()> {
             "$ for n in 2 4 5 8; do\n    cargo launch -n $n async-update -- {flags} | grep sent\n  done\n"
         );
         for ranks in [2, 4, 5, 8] {
-            let run = traffic(method, ranks)?;
-            let sent =
-                run.printed.lines().find(|line| line.contains("sent")).context("no bytes")?;
+            let printed = &traffic(method, ranks)?.printed;
+            let sent = printed.lines().find(|line| line.contains("sent")).context("no bytes")?;
             listing += &format!("{sent}\n");
         }
         expect_listing(&format!("{}_bytes.txt", method.replace('-', "_")), &listing, EXACT)?;
@@ -35,16 +34,14 @@ fn the_bytes_of_both_methods_are_as_the_book_shows() -> Result<()> {
 
 #[test]
 fn the_ring_is_compared_with_other_ways_as_the_book_shows() -> Result<()> {
-    // Random numbers differ in their last bits between processors, and the distances here consist
-    // of such bits.
+    // Random numbers differ in their last bits between processors, and the distances here consist of such bits.
     const BITS: f64 = 1e-5;
     expect_replay("ring_check.txt", BITS)
 }
 
 #[test]
 fn what_an_update_costs_is_as_the_book_shows() -> Result<()> {
-    let run = cost(4)?;
-    let (text, svg) = &*run;
+    let (text, svg) = &*cost(4)?;
     let shown = "$ cargo launch -n 4 async-update -- cost --plot plots\n".to_owned();
     expect_times("cost.txt", &(shown + text), "cost.svg", svg)
 }
@@ -54,8 +51,7 @@ fn what_an_all_reduce_costs_on_one_host_is_as_the_book_shows() -> Result<()> {
     for (name, setting) in [("exchange_shared_memory.txt", ""), ("exchange_sockets.txt", "0")] {
         let mut command = launch(2, &example("exchange", [])?)?;
         command.env("TCH_PARALLEL_SHARED_MEMORY", setting);
-        let ended = Job::new()?.run(command)?.expect_success()?;
-        expect_listing(name, &ended.stdout, EXACT)?;
+        expect_listing(name, &Job::new()?.run(command)?.expect_success()?.stdout, EXACT)?;
     }
     Ok(())
 }

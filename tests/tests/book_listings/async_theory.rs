@@ -5,8 +5,7 @@ use crate::async_theory::quadratic;
 
 #[test]
 fn what_theory_says_of_a_quadratic_is_as_the_book_shows() -> Result<()> {
-    let run = quadratic()?;
-    let (text, picture) = &*run;
+    let (text, picture) = &*quadratic()?;
     expect_listing("async_momentum.svg", picture, EXACT)?;
 
     let (momentum, rest) = text.split_once("\nDivergence, M = ").context("no limits")?;

@@ -1,7 +1,6 @@
 //! Chapter "Synchronous or asynchronous".
 
 use super::*;
-use tests::training::stop_after_first_step;
 
 /// The program's path in commands of the book that must not use a launcher.
 const BY_HAND: &str = "target/release/async-update";
@@ -105,12 +104,11 @@ fn the_bytes_of_a_server_are_as_the_book_shows() -> Result<()> {
     expect_listing("async_shards.txt", &format!("{commands}$ tail -qn 1{files}\n{ends}"), EXACT)
 }
 
-/// Starts the ranks without a launcher, which would end all of them when one is lost. The flags
-/// need a timeout, since gloo can miss that the rank it sends to has ended (see
-/// `ProcessGroup::send`).
+/// Starts the ranks without a launcher, which would end all of them when one is lost. The flags need a timeout, since
+/// gloo can miss that the rank it sends to has ended (see `ProcessGroup::send`).
 fn started(job: &Job, ranks: usize, flags: &str) -> Result<Vec<Process>> {
     let program = || async_update(flags.split(' ').chain(["--metrics", "metrics"]));
-    start_by_hand(job, (0..ranks).map(|_| program()).collect::<Result<_>>()?)
+    start_by_hand(job, (0..ranks).map(|_| program()))
 }
 
 /// The commands by which a reader does what [`started`] does.

@@ -120,10 +120,6 @@ fn bert(flags: &str) -> Result<String> {
     printed(dp_custom_criterion(format!("--corpus {} {flags}", corpus()).split(' '))?)
 }
 
-fn corpus() -> String {
-    workspace().join(CORPUS).display().to_string()
-}
-
 fn shown(flags: &str) -> String {
     format!("$ cargo run -rq -p dp-custom-criterion -- {flags}\n")
 }

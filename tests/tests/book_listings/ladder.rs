@@ -5,8 +5,7 @@ use super::*;
 /// How far the losses of two runs may be apart, as for the other listings of this model.
 const LOSS: f64 = 0.0015;
 
-/// The steps of the ladder: an example, the one that it becomes, and the book's file with their
-/// difference.
+/// The steps of the ladder: an example, the one that it becomes, and the book's file with their difference.
 const STEPS: [(&str, &str, Option<&str>); 4] = [
     ("single_device", "data_parallel", Some("ladder_data_parallel.diff")),
     ("data_parallel", "distributed_data_parallel", Some("ladder_ddp.diff")),

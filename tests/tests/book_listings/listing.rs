@@ -2,7 +2,6 @@
 
 pub use super::alike::*;
 use crate::prelude::*;
-use std::env;
 
 /// Compares a text with the listing of this name, or replaces the listing if it differs.
 pub fn expect_listing(name: &str, text: &str, tolerance: f64) -> Result<()> {

@@ -1,5 +1,4 @@
-//! The book's outputs and pictures are those that the programs print and draw. There is a file for
-//! each chapter.
+//! The book's outputs and pictures are those that the programs print and draw. There is a file for each chapter.
 //!
 //! `UPDATE_BOOK=1 cargo test --release -p tests book_listings::` rewrites the outputs.
 
@@ -53,8 +52,7 @@ fn replayed(name: &str) -> Result<String> {
     Ok(replayed)
 }
 
-/// A command with what it prints: sorted if it asks for that, and by rank if its lines begin with the
-/// ranks' numbers.
+/// A command with what it prints: sorted if it asks for that, and by rank if its lines begin with the ranks' numbers.
 fn shown(line: &str) -> Result<String> {
     let (typed, sorts) = line.strip_suffix(" | sort").map_or((line, false), |line| (line, true));
     let text = printed(command(typed)?)?;
