@@ -18,7 +18,7 @@ fn expect_parity(world_size: usize, arguments: &str) -> Result<Vec<BTreeMap<Stri
         let names = [&rust, &python].map(|all| all[rank].keys().cloned().collect::<Vec<_>>());
         ensure!(names[0] == names[1] && names[0].len() == 5, "saved were {names:?}");
         let steps = rust[rank]["losses"].shape[0];
-        ensure!(steps as usize == 4 + 3 * rank, "rank {rank} made {steps} steps");
+        ensure!(steps == 4 + 3 * rank, "rank {rank} made {steps} steps");
         for (name, tensor) in &rust[rank] {
             ensure!(tensor == &python[rank][name], "{name} of rank {rank} differs from Python's");
             ensure!(
