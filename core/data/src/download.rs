@@ -52,8 +52,7 @@ fn fetch_missing(files: &[RemoteFile], mirrors: &[&str], dir: &Path) -> Result<(
     fetch_each(files, mirrors, dir)
 }
 
-/// Creates the directory, and waits until no other process works in it. The lock is released when
-/// it is dropped, or when the process ends.
+/// Creates the directory and waits for its lock, which is held until it is dropped or the process ends.
 fn lock(dir: &Path) -> Result<File> {
     fs::create_dir_all(dir).map_err(Error::io("create directory", dir))?;
     let path = dir.join(".lock");
@@ -106,8 +105,7 @@ fn fetch(agent: &Agent, file: &RemoteFile, mirrors: &[&str], dir: &Path) -> Resu
     Err(Error::io("download", target)(io::Error::other(failures.join("; "))))
 }
 
-/// Downloads the rest of the file `part`. The outer error is one of this file, which another mirror
-/// cannot help with; the inner one is the mirror's.
+/// Downloads the rest of `part`. The inner error is the mirror's, the outer one this file's: no other mirror would help.
 fn complete(agent: &Agent, url: &str, part: &Path) -> io::Result<Result<(), String>> {
     let have = fs::metadata(part).map_or(0, |metadata| metadata.len());
     let mut request = agent.get(url);

@@ -138,8 +138,7 @@ impl WorkerInfo {
 
     /// Samples that no other worker of any rank has: the lines of its own files, for example.
     ///
-    /// If the ranks have different numbers of batches, train inside `join`, or the ranks with more batches wait for the
-    /// others.
+    /// If the ranks have different numbers of batches, train inside `join`, or those with more wait for the others.
     pub fn own_part<T, I>(self, part: I) -> Samples<T>
     where
         I: IntoIterator<Item = Result<T>>,

@@ -62,8 +62,7 @@ impl<D: Dataset> Dataset for Subset<D> {
 pub enum Lengths<const N: usize> {
     /// Numbers of samples, which add up to the data set's length.
     Samples([usize; N]),
-    /// Parts of the whole, which add up to 1. Each is rounded down to whole samples, and the samples
-    /// left over go to the first parts, one to each.
+    /// Parts of the whole, adding up to 1. Each is rounded down; the samples left over go to the first parts, one each.
     Fractions([f64; N]),
 }
 
@@ -127,8 +126,7 @@ impl<const N: usize> Lengths<N> {
 /// ```
 ///
 /// # Errors
-/// [`Error::Argument`] for lengths that do not add up to the data set's length, and for fractions
-/// that do not add up to 1.
+/// [`Error::Argument`] for lengths that do not add up to the data set's, and for fractions that do not add up to 1.
 pub fn random_split<D: Dataset, const N: usize>(
     dataset: D,
     lengths: impl Into<Lengths<N>>,

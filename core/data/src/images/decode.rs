@@ -14,8 +14,7 @@ pub const MAX_PIXELS: usize = 178_956_970;
 const JPEG_MAGIC: &[u8] = &[0xff, 0xd8, 0xff];
 const PNG_MAGIC: &[u8] = &[0x89, b'P', b'N', b'G'];
 
-/// Decodes a JPEG or PNG file of any colour type to what `PIL.Image.convert("RGB")` returns; `path`
-/// is its name in errors.
+/// Decodes a JPEG or PNG file of any colour type as `PIL.Image.convert("RGB")` does; `path` is its name in errors.
 ///
 /// The first bytes determine the format, not the file's name. As in torchvision, grey images get three equal channels,
 /// transparency is dropped, and the orientation noted by a camera (EXIF) is ignored. PNG gives exactly Pillow's bytes,
@@ -25,8 +24,7 @@ const PNG_MAGIC: &[u8] = &[0x89, b'P', b'N', b'G'];
 /// JPEG has no checksum: a file with missing data but an end marker becomes an image that is partly grey, as in Pillow.
 ///
 /// # Errors
-/// [`Error::Format`] for a file in another format, for one that is truncated or that the decoder
-/// finds damaged, and for more than [`MAX_PIXELS`].
+/// [`Error::Format`] for other formats, truncated files, those that the decoder finds damaged, and more than [`MAX_PIXELS`].
 pub fn decode(bytes: &[u8], path: &Path) -> Result<Image> {
     let decoded = if bytes.starts_with(JPEG_MAGIC) {
         jpeg(bytes)
@@ -100,8 +98,7 @@ fn has_end(bytes: &[u8]) -> bool {
     if bytes.ends_with(&[0xff, END_OF_IMAGE]) {
         return true;
     }
-    // Data may follow the image. Its end is the first such marker outside a segment, because a
-    // segment may contain a thumbnail.
+    // Data may follow the image, which ends at the first such marker outside a segment: a segment may hold a thumbnail.
     let mut rest = bytes.get(2..).unwrap_or_default();
     let mut in_scan = false;
     loop {

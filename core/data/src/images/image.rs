@@ -8,8 +8,7 @@ pub(super) const CHANNELS: usize = 3;
 
 /// 8-bit RGB pixels, row by row from the top left: what `PIL.Image.convert("RGB")` returns.
 ///
-/// Pixels stay bytes until a batch is made of them: that takes a quarter of the memory of floats,
-/// and resizing bytes is fastest.
+/// Pixels stay bytes until a batch is made of them: a quarter of the memory of floats, and the fastest to resize.
 ///
 /// ```
 /// use tch_parallel::data::Image;

@@ -79,8 +79,7 @@ impl ImageFolder {
         lock(&self.bad).iter().map(|&index| self.samples[index].0.as_path()).collect()
     }
 
-    /// Compares the classes of this training set with those of a validation set: if they differ,
-    /// labels have different meanings.
+    /// Compares this training set's classes with a validation set's: if they differ, labels mean different things.
     ///
     /// # Errors
     /// [`Error::Format`], naming the classes that only one of them has.
@@ -121,8 +120,7 @@ impl ImageSource for ImageFolder {
             return Ok(None);
         }
         match self.read(index) {
-            // A file that cannot be read is a different problem from a damaged one: a lost disk
-            // must not look like an epoch of bad images.
+            // A file that cannot be read is not a damaged one: a lost disk must not look like bad images.
             Err(Error::Format { .. }) if self.options.skip_bad => {
                 lock(&self.bad).insert(index);
                 Ok(None)

@@ -32,8 +32,7 @@ pub struct MnistImages {
 }
 
 impl MnistImages {
-    /// The images of `mnist`. `classes` is [`MNIST_CLASSES`] or [`FASHION_MNIST_CLASSES`]: the
-    /// files do not say which they contain.
+    /// The images of `mnist`. `classes` is [`MNIST_CLASSES`] or [`FASHION_MNIST_CLASSES`]: the files do not say which.
     pub fn new(mnist: Mnist, classes: [&str; 10]) -> Self {
         Self { mnist, classes: classes.map(str::to_owned).into() }
     }

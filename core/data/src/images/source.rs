@@ -24,12 +24,10 @@ pub trait ImageSource: Send + Sync {
     /// Several worker threads call it at the same time.
     ///
     /// # Errors
-    /// Whatever prevents reading the image, usually [`Error::Io`](crate::Error::Io) or
-    /// [`Error::Format`](crate::Error::Format).
+    /// Whatever prevents it, usually [`Error::Io`](crate::Error::Io) or [`Error::Format`](crate::Error::Format).
     fn image(&self, index: usize) -> Result<Option<(Image, usize)>>;
 
-    /// How many images were unreadable so far and have been skipped. If skipping is off, such an
-    /// image is an error, and this stays 0.
+    /// How many unreadable images have been skipped so far; 0 if skipping is off, where such an image is an error.
     fn skipped(&self) -> usize {
         0
     }

@@ -5,8 +5,7 @@ use crate::{Error, Result};
 use tch_parallel_base::options;
 
 options! {
-    /// The properties of [`SyntheticImages`]; by default those of ImageNet's training images, as
-    /// with `--dummy` in PyTorch's ImageNet example.
+    /// Options of [`SyntheticImages`]: by default as ImageNet's training images, like PyTorch's example with `--dummy`.
     #[derive(Debug, Clone, Copy)]
     pub struct SyntheticImagesOptions {
         /// The number of images.
@@ -22,8 +21,7 @@ options! {
 
 /// Random pixels with random labels, to measure training speed without a data set. There is nothing to learn.
 ///
-/// Each image is generated on demand, from a generator seeded with its index, so it is the same
-/// every time and takes no memory.
+/// Each image is made on demand, by a generator seeded with its index: it takes no memory and is always the same.
 ///
 /// ```
 /// use tch_parallel::data::{ImageSource, SyntheticImages, SyntheticImagesOptions};

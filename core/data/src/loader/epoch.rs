@@ -179,8 +179,7 @@ impl<B: Tensors + Send + 'static> Iterator for Epoch<'_, B> {
 }
 
 impl<B> Drop for Epoch<'_, B> {
-    /// Waits for the batches in progress: the program may end right after this, and libtorch must
-    /// not be unloaded under running threads.
+    /// Waits for the batches in progress: the program may end next, and libtorch must outlive the threads that use it.
     fn drop(&mut self) {
         self.abandoned.store(true, Ordering::Relaxed);
         for batch in self.in_flight.drain(..) {

@@ -6,8 +6,7 @@ use c10d_sys::stream::Stream;
 use std::thread;
 use tch::Device;
 
-/// Copies batches to a GPU on a stream of its own: the class `data_prefetcher` in
-/// `examples/imagenet/main_amp.py` of NVIDIA's Apex.
+/// Copies batches to a GPU on its own stream: `data_prefetcher` in `examples/imagenet/main_amp.py` of NVIDIA's Apex.
 #[derive(Debug)]
 pub(super) struct Prefetcher<B> {
     gpu: usize,

@@ -57,10 +57,8 @@ mod tests {
     fn what_cannot_be_divided_by_is_refused() {
         for std in [0.0, f32::NAN, f32::INFINITY] {
             let error = Normalize { std: [1.0, std, 1.0], ..Normalize::IMAGENET }.table();
-            let expected = format!(
-                "std is {std}, but must be finite and not 0, because pixels are divided by it"
-            );
-            assert_eq!(error.unwrap_err().to_string(), expected);
+            let expected = "but must be finite and not 0, because pixels are divided by it";
+            assert_eq!(error.unwrap_err().to_string(), format!("std is {std}, {expected}"));
         }
         let error = Normalize { mean: [f32::NAN; 3], ..Normalize::IMAGENET }.table().unwrap_err();
         assert_eq!(error.to_string(), "mean is NaN, but must be finite");

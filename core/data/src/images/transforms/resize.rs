@@ -4,8 +4,7 @@ use super::functional::{crop, resize};
 use super::{Image, SampleRng, Transform};
 use crate::{Error, Result, images::MAX_PIXELS};
 
-/// Resizes an image so that its shorter edge has `size` pixels, and keeps its aspect ratio.
-/// `torchvision.transforms.Resize(size)`
+/// Resizes an image so that its shorter edge has `size` pixels; the ratio stays. `torchvision.transforms.Resize(size)`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resize {
     /// The length of the shorter edge, in pixels.
@@ -51,8 +50,7 @@ impl Transform for Resize {
     }
 }
 
-/// Crops a square from the middle of an image. A smaller image is padded with black.
-/// `torchvision.transforms.CenterCrop(size)`
+/// Crops a square from the middle, padded with black if the image is smaller. `torchvision.transforms.CenterCrop(size)`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CenterCrop {
     /// Width and height of the square, in pixels.
