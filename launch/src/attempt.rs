@@ -124,12 +124,10 @@ impl<'a> Attempt<'a> {
                 self.done = true;
                 self.end_replacements();
             }
-            ToAgent::Notice => {
-                if let Phase::Running = self.phase {
-                    self.tell_reasons();
-                    self.phase = Phase::Noticing(Instant::now() + NOTICE);
-                    self.tell_if_ended();
-                }
+            ToAgent::Notice if matches!(self.phase, Phase::Running) => {
+                self.tell_reasons();
+                self.phase = Phase::Noticing(Instant::now() + NOTICE);
+                self.tell_if_ended();
             }
             _ => {}
         }
@@ -144,19 +142,16 @@ impl<'a> Attempt<'a> {
         if let Phase::Running | Phase::Noticing(_) = self.phase {
             let has_place = self.seats.has_place(local_rank);
             let is_unneeded = !has_place && rank.was_signalled_by(at);
-            if success {
-                if has_place {
-                    self.settle(others_can_go_on);
-                }
-            } else if !is_unneeded {
+            if success && has_place {
+                self.settle(others_can_go_on);
+            } else if !success && !is_unneeded {
                 self.failed = true;
                 // Nobody may read the console, which must not hide the failure.
                 rank.output.drain(at, false);
                 match rank.failure() {
                     Some(failure) if others_can_go_on => self.tell_lost(failure),
-                    failure => {
-                        failure.into_iter().for_each(|it| (self.tell)(ToCoordinator::Failed(it)));
-                    }
+                    Some(failure) => (self.tell)(ToCoordinator::Failed(failure)),
+                    None => {}
                 }
             }
             self.tell_if_ended();

@@ -1,14 +1,13 @@
 //! How a rank that takes part in a job whose ranks come and go learns its place: over a Unix socket, which
 //! `tch_parallel_contract::ELASTIC` names and describes.
 
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Result, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::thread;
-
-use serde::Serialize;
 
 /// What a rank says.
 pub(crate) enum Said {

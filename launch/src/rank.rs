@@ -116,10 +116,8 @@ impl Rank {
             command.env(error_file::VARIABLE, path);
         }
         // With a group of its own, a signal also reaches whatever the program has started.
-        let mut child = command
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("cannot start rank {rank}"))?;
+        let child = command.process_group(0).spawn();
+        let mut child = child.with_context(|| format!("cannot start rank {rank}"))?;
         let pid = Pid::from_raw(child.id().try_into()?);
         guard.protect(pid);
         let output = routes.start(&mut child)?;
@@ -176,9 +174,7 @@ impl Rank {
         self.guard.release(self.pid);
         let status =
             self.child.wait().with_context(|| format!("cannot wait for rank {}", self.rank))?;
-        let end = End { status, at };
-        self.end = Some(end);
-        Ok(end)
+        Ok(*self.end.insert(End { status, at }))
     }
 }
 

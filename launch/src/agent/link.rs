@@ -90,14 +90,10 @@ impl Search {
         if let Some(own) = self.own {
             return TcpStream::connect_timeout(&own, ATTEMPT);
         }
-        let mut last = std::io::Error::other("its name has no address");
-        for address in (self.host.as_str(), self.port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, ATTEMPT) {
-                Ok(stream) => return Ok(stream),
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
+        let nowhere = Err(std::io::Error::other("its name has no address"));
+        let addresses = (self.host.as_str(), self.port).to_socket_addrs()?;
+        let connect = |address: SocketAddr| TcpStream::connect_timeout(&address, ATTEMPT);
+        addresses.fold(nowhere, |found, address| found.or_else(|_| connect(address)))
     }
 }
 

@@ -43,10 +43,7 @@ impl Cause {
 
     /// How a rank has failed, unless it is a node that comes or goes.
     pub(crate) fn failure(&self) -> Option<&Failure> {
-        match &self.kind {
-            Kind::Failed(failure) => Some(failure),
-            _ => None,
-        }
+        if let Kind::Failed(failure) = &self.kind { Some(failure) } else { None }
     }
 
     /// RANK of the rank that has failed.

@@ -65,16 +65,12 @@ impl Terms {
             let (here, there) = (own.max_restarts, node.max_restarts);
             return different("--max-restarts", here.to_string(), there.to_string());
         }
-        match (&own.program, &node.program) {
-            (Some(here), Some(there)) if here != there => {
-                let short = |digest: &str| digest.chars().take(12).collect();
-                return different(
-                    "programs (--rdzv-conf check_program=0 allows that), by their SHA-256",
-                    short(here),
-                    short(there),
-                );
-            }
-            _ => {}
+        if let (Some(here), Some(there)) = (&own.program, &node.program)
+            && here != there
+        {
+            let short = |digest: &str| digest.chars().take(12).collect();
+            let what = "programs (--rdzv-conf check_program=0 allows that), by their SHA-256";
+            return different(what, short(here), short(there));
         }
         let rank = node.node_rank?;
         let twin = match rank {

@@ -125,9 +125,7 @@ pub(crate) fn admit(
     };
 
     let hello = incoming.line(left())?;
-    let Ok(Version { version }) = serde_json::from_slice(&hello) else {
-        return Err(Loss::Garbage.into());
-    };
+    let Version { version } = serde_json::from_slice(&hello).map_err(|_| Loss::Garbage)?;
     if version != VERSION {
         return Err(refuse(format!(
             "different versions of launch: node 0 speaks protocol {VERSION}, and another node \

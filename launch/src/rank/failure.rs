@@ -40,14 +40,12 @@ impl Rank {
 /// The reason if the rank has left it, and its last lines if the console has not shown them. Without a
 /// reason, its last lines in any case.
 fn explanation(rank: &Rank, reason: Option<String>) -> String {
-    let full_log = match &rank.output.stderr_log {
-        Some(log) => format!(" (all of stderr in {})", log.display()),
-        None => String::new(),
-    };
+    let log = rank.output.stderr_log.as_ref();
+    let log = log.map(|log| format!(" (all of stderr in {})", log.display())).unwrap_or_default();
     let lines = match rank.output.last_lines() {
         None => "; its messages are above".to_owned(),
         Some(lines) if lines.is_empty() => "; it wrote nothing to stderr".to_owned(),
-        Some(lines) => format!("; its last lines{full_log}:\n    {}", lines.join("\n    ")),
+        Some(lines) => format!("; its last lines{log}:\n    {}", lines.join("\n    ")),
     };
     match reason {
         Some(reason) if rank.output.is_shown => format!(": {}", indented(&reason)),

@@ -35,16 +35,13 @@ impl Job {
         let others = self.group.len() - 1;
         let isolated = others > 1 && causes.iter().filter(|it| it.is_silence()).count() == others;
         let own = Cause::new(name(Some(0), &self.terms.own), Kind::Isolated, now);
-        let culprit = match causes.iter().min_by_key(|cause| cause.order()) {
-            Some(_) if isolated => &own,
-            Some(culprit) => culprit,
-            None => return,
-        };
+        let Some(first) = causes.iter().min_by_key(|cause| cause.order()) else { return };
+        let culprit = if isolated { &own } else { first };
         let own_is_there = self.nodes.values().any(|node| self.terms.is_own(node));
         let may_leave = |id| self.nodes.get(id).is_none_or(|node| self.terms.may_leave(node));
         let again = own_is_there
             && self.leaving.iter().all(may_leave)
-            && (!self.counts(culprit) || self.restarts < self.terms.own.max_restarts);
+            && (!self.counts(culprit) || self.may_restart());
         self.end(culprit, again, now);
     }
 
@@ -70,13 +67,10 @@ impl Job {
         let next = again.then(|| {
             let counts = self.counts(cause);
             self.restarts += u32::from(counts);
-            let there = self.staying().len();
             let (min, max) = (self.terms.own.nodes.min.into(), self.terms.own.nodes.max.into());
-            let nodes = there.min(max);
+            let nodes = self.staying().len().min(max);
             let how = match nodes {
-                _ if counts => {
-                    format!("restart {} of {}: ", self.restarts, self.terms.own.max_restarts)
-                }
+                _ if counts => format!("{}: ", self.counted()),
                 nodes if nodes < min => String::new(),
                 1 => "going on with 1 node: ".to_owned(),
                 nodes => format!("going on with {nodes} nodes: "),

@@ -52,8 +52,8 @@ impl Job {
     }
 
     pub(super) fn start(&mut self, now: Instant) {
-        let placed = places(&self.terms, &self.staying(), self.next_generation, self.restarts);
-        if !placed.iter().any(|(id, _)| self.terms.is_own(&self.nodes[id])) {
+        let placements = places(&self.terms, &self.staying(), self.next_generation, self.restarts);
+        if !placements.iter().any(|(id, _)| self.terms.is_own(&self.nodes[id])) {
             // Rank 0 is on the coordinator's host, whose own launcher has not joined yet.
             let until = now + self.terms.join_timeout;
             self.phase = Phase::Gathering { until, last_call: None, remind_at: None };
@@ -64,7 +64,7 @@ impl Job {
         (self.mended, self.last_change) = (None, None);
         self.taking_part.clear();
         self.coming.clear();
-        self.group = placed.iter().map(|(id, _)| *id).collect();
+        self.group = placements.iter().map(|(id, _)| *id).collect();
         self.phase = Phase::Running {
             finished: BTreeSet::new(),
             is_settled: false,
@@ -73,11 +73,8 @@ impl Job {
             decide_at: None,
             asked: BTreeSet::new(),
         };
-        self.actions.push(Action::Start {
-            placements: placed,
-            fixed_port: self.terms.fixed_port,
-            waits: false,
-        });
+        let fixed_port = self.terms.fixed_port;
+        self.actions.push(Action::Start { placements, fixed_port, waits: false });
     }
 
     /// The nodes that do not end by themselves.

@@ -1,12 +1,11 @@
 //! How a generation follows another in the same processes: without a rank that is lost, or with one that is new.
 
-use std::collections::BTreeMap;
-use std::time::Instant;
-
 use super::{Action, Job, NodeId, Phase};
 use crate::coordinator::cause::Cause;
 use crate::coordinator::placement::places;
-use crate::protocol::{Claim, End, Node, ToAgent};
+use crate::protocol::{Claim, End, Node, Placement, ToAgent};
+use std::collections::BTreeMap;
+use std::time::Instant;
 
 impl Job {
     /// So many ranks of a node can be given new places. More than before, if one has taken another's place.
@@ -114,11 +113,11 @@ impl Job {
         }
     }
 
-    fn may_restart(&self) -> bool {
+    pub(super) fn may_restart(&self) -> bool {
         self.restarts < self.terms.own.max_restarts
     }
 
-    fn counted(&self) -> String {
+    pub(super) fn counted(&self) -> String {
         format!("restart {} of {}", self.restarts, self.terms.own.max_restarts)
     }
 
@@ -165,11 +164,9 @@ impl Job {
 
     /// `change` is why, if that is known, and whether it has counted.
     fn regroup(&mut self, is_loss: bool, change: Option<(Cause, bool)>, reason: Option<String>) {
-        let nodes: BTreeMap<NodeId, Node> = self
-            .group
-            .iter()
-            .map(|id| (*id, Node { ranks: self.taking_part[id].ranks, ..self.nodes[id].clone() }))
-            .collect();
+        let left =
+            |id: &NodeId| Node { ranks: self.taking_part[id].ranks, ..self.nodes[id].clone() };
+        let nodes: BTreeMap<NodeId, Node> = self.group.iter().map(|id| (*id, left(id))).collect();
         let placed = places(&self.terms, &nodes, self.next_generation, self.restarts);
         (self.generation, self.last_change) = (self.next_generation, change);
         self.next_generation += 1;
@@ -178,14 +175,9 @@ impl Job {
             let has_none = |id: &&NodeId| self.taking_part[id].ranks == 0;
             *finished = self.group.iter().filter(has_none).copied().collect();
         }
-        let places =
-            placed.into_iter().map(|(id, placement)| (id, placement, self.taking_part[&id]));
-        self.actions.push(Action::Regroup {
-            places: places.collect(),
-            // The last generation's store may still have the one that a flag sets.
-            fixed_port: None,
-            is_loss,
-            reason,
-        });
+        let claimed = |(id, placement): (NodeId, Placement)| (id, placement, self.taking_part[&id]);
+        let places = placed.into_iter().map(claimed).collect();
+        // The last generation's store may still have the port that a flag sets.
+        self.actions.push(Action::Regroup { places, fixed_port: None, is_loss, reason });
     }
 }
