@@ -68,9 +68,8 @@ assert finish(place) == 'leave'";
 #[test]
 fn a_rank_that_takes_part_after_another_has_ended_well_gets_its_place() {
     let job = Job::new();
-    let then = "note x took_part";
     let begin = "[ $RANK = 0 ] && note $$ pid && exit; dead pid";
-    let script = format!("{begin}; python3 -c '{RANK}' && {then}");
+    let script = format!("{begin}; python3 -c '{RANK}' && note x took_part");
     run(job.launch_sh("-n 2 --max-restarts 1", &script)).expect_code(0);
     assert!(job.note("took_part").is_some());
 }

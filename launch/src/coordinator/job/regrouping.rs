@@ -89,16 +89,10 @@ impl Job {
         if !self.can_regroup() || (counts && !self.may_restart()) {
             return self.note(cause, now);
         }
-        if !counts {
-            self.mended = None;
-        }
+        self.mended = self.mended.filter(|_| counts);
         self.restarts += u32::from(counts);
-        let reason = format!(
-            "{}\n{}: {}, and another one takes its place",
-            cause.sentence(),
-            self.counted(),
-            self.ranks_left()
-        );
+        let (cause_of, counted, left) = (cause.sentence(), self.counted(), self.ranks_left());
+        let reason = format!("{cause_of}\n{counted}: {left}, and another one takes its place");
         self.regroup(true, Some((cause, counts)), Some(reason));
     }
 
