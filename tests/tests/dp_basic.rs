@@ -86,7 +86,7 @@ fn a_model_in_two_parts_gives_the_numbers_of_one() -> Result<()> {
 
 #[test]
 fn the_parts_are_drawn_on_their_devices() -> Result<()> {
-    let parts = ["cpu:0, forward 1", "cpu:1, forward 2", "cpu:1, backward 2", "cpu:0, backward 1"];
+    let parts = ["cpu:0", "cpu:1", "forward 1", "forward 2", "backward 2", "backward 1"];
     expect_texts(&drawn(&["model-parallel", "--split"])?, &parts)
 }
 

@@ -74,7 +74,7 @@ pub(super) fn width(text: &str) -> i32 {
 
 /// The width of a column that holds `names`, which may be shortened.
 pub(super) fn column<'a>(names: impl IntoIterator<Item = &'a str>) -> i32 {
-    names.into_iter().map(width).max().unwrap_or(0).min(px(140))
+    names.into_iter().map(width).max().unwrap_or(0).min(px(180))
 }
 
 /// `text`, or as much of its beginning as fits into `width`.
