@@ -137,6 +137,5 @@ fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
 
 #[test]
 fn a_directory_for_checkpoints_that_is_not_there_is_found_before_training() -> Result<()> {
-    let program = on_digits("--checkpoint-dir nowhere")?;
-    Job::new()?.expect_refusal(program, 1, &["error: ", "nowhere"])
+    Job::new()?.expect_refusal(on_digits("--checkpoint-dir nowhere")?, 1, &["error: ", "nowhere"])
 }
