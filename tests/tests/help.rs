@@ -84,8 +84,8 @@ fn every_help_shows_examples_that_can_be_typed() -> Result<()> {
                 continue;
             }
             // Unknown arguments are rejected before --help takes effect.
-            let ended =
-                Job::new()?.run(program(started, [&arguments[..], &["--help"]].concat())?)?;
+            let arguments = [&arguments[..], &["--help"]].concat();
+            let ended = Job::new()?.run(program(started, arguments)?)?;
             ensure!(ended.status.success(), "{name}: `{example}` is refused: {}", ended.stderr);
         }
     }
