@@ -24,7 +24,7 @@ const PNG_MAGIC: &[u8] = &[0x89, b'P', b'N', b'G'];
 /// JPEG has no checksum: a file with missing data but an end marker becomes an image that is partly grey, as in Pillow.
 ///
 /// # Errors
-/// [`Error::Format`] for other formats, truncated files, those that the decoder finds damaged, and more than [`MAX_PIXELS`].
+/// [`Error::Format`] for other formats, files that are truncated or found damaged, and more than [`MAX_PIXELS`].
 pub fn decode(bytes: &[u8], path: &Path) -> Result<Image> {
     let decoded = if bytes.starts_with(JPEG_MAGIC) {
         jpeg(bytes)
