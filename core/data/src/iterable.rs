@@ -48,11 +48,9 @@ pub trait IterableDataset: Send + Sync {
     /// The input of a training step.
     type Batch: Tensors + Send + 'static;
 
-    /// The samples of one worker in epoch `epoch`, made by [`WorkerInfo::share_out`] or
-    /// [`WorkerInfo::own_part`]. `__iter__`
+    /// A worker's samples in epoch `epoch`, made by [`WorkerInfo::share_out`] or [`WorkerInfo::own_part`]. `__iter__`
     ///
-    /// Worker threads read them, one at a time but not always the same one; the training loop calls
-    /// this method when an epoch begins.
+    /// One worker thread at a time reads them, not always the same; the training loop calls this as an epoch begins.
     ///
     /// # Errors
     /// Whatever prevents reading.

@@ -64,10 +64,8 @@ impl Problem {
 }
 
 fn check_size(width: usize, height: usize) -> Result<(), Problem> {
-    match width.checked_mul(height) {
-        Some(pixels) if pixels <= MAX_PIXELS => Ok(()),
-        _ => Err(Problem::TooLarge(width, height)),
-    }
+    let fits = width.checked_mul(height).is_some_and(|pixels| pixels <= MAX_PIXELS);
+    if fits { Ok(()) } else { Err(Problem::TooLarge(width, height)) }
 }
 
 fn jpeg(bytes: &[u8]) -> Result<Image, Problem> {
