@@ -21,9 +21,8 @@ pub struct ImageFolderOptions {
 
 /// torchvision's `ImageFolder`: `root/CLASS/any/where/FILE.jpg`, in the same order.
 ///
-/// The classes are the folders in `root`, sorted by name; a class's files are in its folder and in
-/// those below it. JPEG and PNG are supported, see [`decode()`]. At first, files are only listed;
-/// each is read and decoded when a batch needs it.
+/// The classes are the folders in `root`, sorted by name; a class's files are in its folder and those below. JPEG and
+/// PNG are supported, see [`decode()`]. At first, files are only listed; each is read and decoded when needed.
 #[derive(Debug)]
 pub struct ImageFolder {
     root: PathBuf,
