@@ -111,7 +111,7 @@ impl WorkerInfo {
     /// Divides a sequence that every worker of every rank reads from beginning to end.
     ///
     /// With `n` ranks, rank `r` has the samples `r`, `r + n`, `r + 2n` … and deals them out to its workers one by one.
-    /// The last few, too few for all ranks, are left out, so that all have as many batches. An error goes to every rank.
+    /// The last few, too few for all ranks, are left out: all have equally many batches. An error goes to every rank.
     pub fn share_out<T: 'static, I>(self, all: I) -> Samples<T>
     where
         I: IntoIterator<Item = Result<T>, IntoIter: Send + 'static>,
