@@ -5,6 +5,7 @@
 
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
