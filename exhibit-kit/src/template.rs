@@ -113,9 +113,7 @@ mod tests {
     #[test]
     fn a_misspelt_name_a_table_without_sides_and_a_failed_function_are_errors() {
         let mut text = environment().unwrap();
-        text.add_function("fails", || {
-            found(anyhow::Result::<i64>::Err(anyhow::anyhow!("no ranks")))
-        });
+        text.add_function("fails", || found(Err::<i64, _>(anyhow::anyhow!("no ranks"))));
         for wrong in ["{{ rank }}", "{% filter table %}a | b{% endfilter %}"] {
             text.render_str(wrong, ()).unwrap_err();
         }

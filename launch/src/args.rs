@@ -35,11 +35,9 @@ pub(crate) struct Args {
     /// (like `gpu` if there is a GPU, else like `cpu`)
     #[arg(short = 'n', long, default_value = "1", value_parser = parse_nproc, value_name = "N")]
     pub(crate) nproc_per_node: u16,
-
     /// Number of nodes, or MIN:MAX for an elastic job; run launch once on each
     #[arg(long, default_value = "1", value_name = "N")]
     pub(crate) nnodes: Nodes,
-
     /// Rank of this node, from 0; ignored with `--rdzv-backend c10d`
     #[arg(long, default_value_t = 0, value_name = "K")]
     pub(crate) node_rank: u16,
@@ -47,12 +45,10 @@ pub(crate) struct Args {
     /// Address of node 0, which every node can reach [default: 127.0.0.1; required with several nodes]
     #[arg(long, value_name = "HOST")]
     pub(crate) master_addr: Option<String>,
-
     /// Port on which rank 0 listens [default: a free one]; with several nodes, the port where the
     /// launchers meet [default: 29500]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..), value_name = "PORT")]
     pub(crate) master_port: Option<u16>,
-
     /// Set --master-addr and --master-port in one [default port: a free one; with several nodes
     /// 29500, or 29400 with c10d]
     #[arg(
@@ -61,17 +57,14 @@ pub(crate) struct Args {
         value_name = "HOST[:PORT]"
     )]
     pub(crate) rdzv_endpoint: Option<Endpoint>,
-
     /// How the nodes are numbered
     #[arg(long, default_value = "static", value_name = "NAME")]
     pub(crate) rdzv_backend: Backend,
-
     /// How the nodes meet: join_timeout=SECONDS (wait for each other, 600), last_call_timeout=SECONDS
     /// (wait for more than MIN nodes, 30), is_host=0|1 (this node is node 0), check_program=0|1 (all
     /// nodes must have the same program, 1)
     #[arg(long, default_value = "", hide_default_value = true, value_name = "KEY=VALUE,...")]
     pub(crate) rdzv_conf: Conf,
-
     /// Seconds of silence after which a node counts as lost
     #[arg(
         long,
@@ -80,7 +73,6 @@ pub(crate) struct Args {
         value_name = "SECONDS"
     )]
     pub(crate) heartbeat_timeout: u64,
-
     /// Use one node and a free port; this is already the default
     #[arg(long, value_parser = FalseyValueParser::new(), conflicts_with = "master_port")]
     pub(crate) standalone: bool,
@@ -88,11 +80,9 @@ pub(crate) struct Args {
     /// Maximum number of restarts: after a failure, all ranks start again
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) max_restarts: u32,
-
     /// Job ID, the same on every node: the value of TORCHELASTIC_RUN_ID, and the prefix of the log directory
     #[arg(long, default_value = "none", value_name = "ID")]
     pub(crate) rdzv_id: String,
-
     /// Role of the ranks (ROLE_NAME); ROLE_RANK counts the ranks of the same role
     #[arg(long, default_value = "default", value_name = "NAME")]
     pub(crate) role: String,
@@ -101,16 +91,13 @@ pub(crate) struct Args {
     /// unless --tee or --redirects is given
     #[arg(long, value_name = "DIR")]
     pub(crate) log_dir: Option<PathBuf>,
-
     /// Write these streams to log files and, with the prefix `[rank0]:`, to the console: 0 none,
     /// 1 stdout, 2 stderr, 3 both, or per local rank, as in `0:1,1:2`
     #[arg(short, long, default_value = "0", value_name = "STREAMS")]
     pub(crate) tee: StreamChoice,
-
     /// Write these streams to log files only; same format as --tee, which takes precedence
     #[arg(short, long, default_value = "0", value_name = "STREAMS")]
     pub(crate) redirects: StreamChoice,
-
     /// Show only the output of these local ranks on the console, as in `0,2` [default: all]; log
     /// files are written for every rank
     #[arg(long, value_delimiter = ',', value_name = "RANKS")]
@@ -119,11 +106,9 @@ pub(crate) struct Args {
     /// Accepted for compatibility with torchrun; launch never adds `python`
     #[arg(long, value_parser = FalseyValueParser::new())]
     pub(crate) no_python: bool,
-
     /// Accepted for compatibility with torch.distributed.launch; LOCAL_RANK is always set
     #[arg(long)]
     pub(crate) use_env: bool,
-
     /// Append --local_rank=N to each rank's arguments, for scripts that parse it;
     /// torch.distributed.launch did so before PyTorch 2.0
     #[arg(long, conflicts_with = "use_env")]

@@ -42,15 +42,11 @@ pub(crate) fn listen(path: &Path, hear: impl Fn(Said) + Send + 'static) -> Resul
         let Ok(outgoing) = stream.try_clone() else { return };
         hear(Said::TakesPart(outgoing));
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            let said = line.split_once(' ').and_then(|(what, generation)| {
-                let generation = generation.parse().ok()?;
-                match what {
-                    "broken" => Some(Said::Broken(generation)),
-                    "finished" => Some(Said::Finished(generation)),
-                    _ => None,
-                }
-            });
-            said.into_iter().for_each(&hear);
+            match line.split_once(' ').map(|(what, generation)| (what, generation.parse::<u32>())) {
+                Some(("broken", Ok(generation))) => hear(Said::Broken(generation)),
+                Some(("finished", Ok(generation))) => hear(Said::Finished(generation)),
+                _ => {}
+            }
         }
     };
     thread::Builder::new().spawn(listen)?;

@@ -127,9 +127,7 @@ impl<'a> Supervisor<'a> {
         match event {
             Ok(event) => Ok(Some(event)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => {
-                bail!("the threads that watch the ranks are gone")
-            }
+            Err(_) => bail!("the threads that watch the ranks are gone"),
         }
     }
 }

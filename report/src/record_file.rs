@@ -91,12 +91,9 @@ mod tests {
         }
         let dir = tempfile::tempdir().unwrap();
         let test = "record_file::tests::a_record_that_does_not_fit_leaves_no_half";
-        let again = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", test])
-            .env(DIRECTORY, dir.path())
-            .output()
-            .unwrap();
-        assert!(again.status.success(), "{again:?}");
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        let ended = again.args(["--exact", test]).env(DIRECTORY, dir.path()).output().unwrap();
+        assert!(ended.status.success(), "{ended:?}");
         assert_eq!(fs::read_to_string(dir.path().join("records")).unwrap(), "first\n3rd\n");
     }
 }

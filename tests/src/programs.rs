@@ -185,12 +185,9 @@ pub fn free_port() -> Result<u16> {
 /// or program, which is right for any profile and target directory.
 pub fn program<'a>(name: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
     let running = env::current_exe()?;
-    let directory = running.parent().context("a program lies in target/PROFILE")?;
-    let profile = match directory.ends_with("deps") {
-        true => directory.parent().context("a test lies in target/PROFILE/deps")?,
-        false => directory,
-    };
-    let program = profile.join(name);
+    // A test lies in target/PROFILE/deps.
+    let profile = running.ancestors().skip(1).find(|folder| !folder.ends_with("deps"));
+    let program = profile.context("a program lies in target/PROFILE")?.join(name);
     ensure!(program.exists(), "{} is not built; run `cargo xtask test`", program.display());
     let mut command = clean(&program);
     command.args(arguments);

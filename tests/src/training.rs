@@ -69,19 +69,12 @@ impl Training {
             let steps = (ours.len(), theirs.len());
             ensure!(steps.0 == steps.1 && steps.0 > 0, "rank {rank} took {steps:?} steps");
             for (step, (a, b)) in ours.iter().zip(theirs).enumerate() {
-                ensure!(
-                    a.to_bits() == b.to_bits(),
-                    "rank {rank}, step {step} of {}: the losses are {a} and {b}",
-                    ours.len()
-                );
+                let place = format!("rank {rank}, step {step} of {}", ours.len());
+                ensure!(a.to_bits() == b.to_bits(), "{place}: the losses are {a} and {b}");
             }
         }
-        ensure!(
-            same_but_for_rounding(&self.epochs, &other.epochs),
-            "the epochs came to {:?} and {:?}",
-            self.epochs,
-            other.epochs
-        );
+        let (ours, theirs) = (&self.epochs, &other.epochs);
+        ensure!(same_but_for_rounding(ours, theirs), "the epochs came to {ours:?} and {theirs:?}");
         let names = |training: &Self| training.weights.keys().cloned().collect::<Vec<_>>();
         ensure!(names(self) == names(other), "{:?} against {:?}", names(self), names(other));
         for (name, tensor) in &self.weights {

@@ -10,8 +10,7 @@ use tests::async_update::{METRICS, number, outcome, trained};
 #[test]
 fn every_method_with_a_server_names_nine_digits_of_ten() -> Result<()> {
     for method in ["async-ps", "ssp", "easgd"] {
-        let job = trained(4, method)?;
-        let accuracy = number(&outcome(job.directory())?, "accuracy")?;
+        let accuracy = number(&outcome(trained(4, method)?.directory())?, "accuracy")?;
         ensure!(accuracy >= 0.9, "{method}: {accuracy}");
     }
     Ok(())
@@ -54,11 +53,10 @@ fn trace(directory: &Path) -> Result<Trace> {
     let mut unseen = BTreeMap::new();
     for line in fs::read_to_string(directory.join("metrics/rank0.jsonl"))?.lines() {
         let event: Value = serde_json::from_str(line)?;
-        let natural =
-            |name: &str| event[name].as_u64().with_context(|| format!("{name} in {line}"));
+        let whole = |name: &str| event[name].as_u64().with_context(|| format!("{name} in {line}"));
         match event["event"].as_str() {
             Some("read") => {
-                let (worker, clock) = (natural("worker")?, natural("clock")?);
+                let (worker, clock) = (whole("worker")?, whole("clock")?);
                 // A worker that joins later starts at the slowest worker's clock.
                 let own = *clocks.entry(worker).or_insert(clock);
                 assert_eq!(own, clock, "{line}");
@@ -67,9 +65,9 @@ fn trace(directory: &Path) -> Result<Trace> {
                 unseen.insert(worker, 0);
             }
             Some("update") => {
-                let worker = natural("worker")?;
+                let worker = whole("worker")?;
                 trace.staleness.push(unseen[&worker]);
-                trace.counted.push(natural("staleness")?);
+                trace.counted.push(whole("staleness")?);
                 *clocks.entry(worker).or_default() += 1;
                 let others = unseen.iter_mut().filter(|(other, _)| **other != worker);
                 others.for_each(|(_, unseen)| *unseen += 1);
@@ -113,9 +111,8 @@ fn under_ssp_no_lead_and_no_staleness_exceeds_its_bound() -> Result<()> {
 /// S1.28.
 #[test]
 fn with_sync_every_all_meet_after_so_many_updates() -> Result<()> {
-    let trace = trace_with_a_slow_worker("async-ps --sync-every=4")?;
     // A worker about to begin its fourth step after a meeting has made three updates more than one that has made none.
-    assert_eq!(trace.leads.iter().max(), Some(&3));
+    assert_eq!(trace_with_a_slow_worker("async-ps --sync-every=4")?.leads.iter().max(), Some(&3));
     Ok(())
 }
 
@@ -170,14 +167,13 @@ struct Exchanges {
 
 fn exchanges(flags: &str) -> Result<Exchanges> {
     let job = trained(2, &format!("{flags} --epochs=1"))?;
-    let count =
-        |kind| Ok::<_, anyhow::Error>(events(job.directory(), 0, kind, |_| Some(()))?.len());
+    let count = |kind| events(job.directory(), 0, kind, |_| Some(())).map(|all| all.len());
     let traffic = |end: &Value| {
         let traffic = &end["traffic"];
         Some((traffic["sent"].as_u64()?, traffic["received"].as_u64()?))
     };
     let ends = events(job.directory(), 1, "end", traffic)?;
-    let [(sent, received)] = ends[..] else { anyhow::bail!("no traffic") };
+    let [(sent, received)] = ends[..] else { bail!("no traffic") };
     Ok(Exchanges { reads: count("read")?, updates: count("update")?, sent, received })
 }
 

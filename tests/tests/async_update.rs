@@ -19,16 +19,14 @@ fn trained(ranks: usize, flags: &str) -> Result<(Vec<Curve>, Value)> {
         let column = |name: &str| events(job.directory(), rank, "step", |step| step[name].as_f64());
         Ok(Curve { losses: column("loss")?, theta: column("theta")?, at: column("at")? })
     };
-    let curves = (0..ranks).map(curve).collect::<Result<_>>()?;
-    Ok((curves, outcome(job.directory())?))
+    Ok(((0..ranks).map(curve).collect::<Result<_>>()?, outcome(job.directory())?))
 }
 
 /// With the settings of the README.
 #[test]
 fn every_synchronous_method_names_nine_digits_of_ten() -> Result<()> {
     for method in ["sync-allreduce", "sync-ps", "ring", "local-sgd", "post-local"] {
-        let (_, outcome) = trained(4, method)?;
-        let accuracy = number(&outcome, "accuracy")?;
+        let accuracy = number(&trained(4, method)?.1, "accuracy")?;
         ensure!(accuracy >= 0.9, "{method}: {accuracy}");
     }
     Ok(())
@@ -120,8 +118,7 @@ fn a_slow_rank_delays_local_sgd_at_the_mean_alone() -> Result<()> {
 fn any_timeout_will_do() -> Result<()> {
     for method in ["sync-allreduce", "async-ps"] {
         let flags = format!("{method} --epochs=1 --batch-size=1000 --timeout={}", u64::MAX);
-        let (_, outcome) = trained(2, &flags)?;
-        assert_eq!(number(&outcome, "batches")?, 8.0, "{method}");
+        assert_eq!(number(&trained(2, &flags)?.1, "batches")?, 8.0, "{method}");
     }
     Ok(())
 }
@@ -134,8 +131,7 @@ fn a_model_that_has_run_away_is_refused_in_the_end() -> Result<()> {
     for method in ["sync-allreduce", "async-ps"] {
         expect_refusal(launch(2, &async_update(flags(method))?)?, 1, &said)?;
     }
-    let program = async_update(flags("hogwild").into_iter().chain(["--threads=1"]))?;
-    expect_refusal(program, 1, &said)
+    expect_refusal(async_update(flags("hogwild").into_iter().chain(["--threads=1"]))?, 1, &said)
 }
 
 #[test]
@@ -158,17 +154,15 @@ fn flags_that_make_no_sense_are_refused() -> Result<()> {
 #[test]
 fn a_rank_without_others_to_exchange_with_is_an_error() -> Result<()> {
     for method in ["ring", "sync-ps"] {
-        let said = ["a world of 1 has nobody to exchange with"];
-        expect_refusal(async_update([method])?, 1, &said)?;
+        expect_refusal(async_update([method])?, 1, &["a world of 1 has nobody to exchange with"])?;
     }
     Ok(())
 }
 
 #[test]
 fn a_slow_rank_that_does_not_exist_is_refused() -> Result<()> {
-    let launched = launch(2, &async_update(["ring", "--straggle=2:40"])?)?;
     let said = ["--straggle is rank 2, but must be a rank that trains, from 0 to 1"];
-    expect_refusal(launched, 1, &said)
+    expect_refusal(launch(2, &async_update(["ring", "--straggle=2:40"])?)?, 1, &said)
 }
 
 #[test]

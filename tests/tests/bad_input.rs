@@ -99,8 +99,7 @@ fn senseless_flags_are_refused() -> Result<()> {
 
 #[test]
 fn a_world_without_ranks_is_refused() -> Result<()> {
-    let job = Job::new()?;
-    job.expect_refusal(launch(0, &ddp_mnist(OUTPUTS)?)?, 2, &["nproc-per-node", "0"])
+    Job::new()?.expect_refusal(launch(0, &ddp_mnist(OUTPUTS)?)?, 2, &["nproc-per-node", "0"])
 }
 
 #[test]
@@ -111,9 +110,8 @@ fn cuda_is_refused_where_there_is_none() -> Result<()> {
 
 #[test]
 fn a_missing_directory_for_the_model_is_found_before_training() -> Result<()> {
-    let job = Job::new()?;
     let save = ["--save", "nowhere/model.safetensors", "--metrics", "metrics"];
-    job.expect_refusal(ddp_mnist(save)?, 1, &["error: ", "nowhere"])
+    Job::new()?.expect_refusal(ddp_mnist(save)?, 1, &["error: ", "nowhere"])
 }
 
 #[test]
@@ -144,11 +142,10 @@ fn an_environment_that_makes_no_sense_is_refused() -> Result<()> {
 
 #[test]
 fn a_port_that_somebody_else_listens_on_is_named() -> Result<()> {
-    let job = Job::new()?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port();
     let rank_0 = as_rank(ddp_mnist(OUTPUTS)?, 0, 2, port);
-    job.expect_refusal(rank_0, 1, &["[rank 0] error:", &port.to_string(), "in use"])
+    Job::new()?.expect_refusal(rank_0, 1, &["[rank 0] error:", &port.to_string(), "in use"])
 }
 
 #[test]

@@ -165,8 +165,7 @@ fn what_lives_between_two_steps_is_known_to_the_byte() -> Result<()> {
             };
             // Apex's also keeps which parameters were used, as two i32 for each of them.
             let used = if method == "apex" { 38 * 2 * size_of::<i32>() } else { 0 };
-            let known = parameters + gradients + optimizer_state + buckets + used;
-            assert_eq!(live, known, "{method}");
+            assert_eq!(live, parameters + gradients + optimizer_state + buckets + used, "{method}");
             let trains = is_distributed(method) || index == 0;
             assert_eq!(gradients > 0, trains, "{method}, cpu:{index}");
             assert_eq!(optimizer_state > 2 * gradients, trains, "{method}, cpu:{index}");

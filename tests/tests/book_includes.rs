@@ -29,12 +29,10 @@ fn every_listing_of_the_book_is_there() -> Result<()> {
     let mut count = 0;
     let mut wrong = Vec::new();
     for chapter in files_below(&workspace().join("book/src"), &["md"])? {
-        let text = source(&chapter)?;
-        for target in includes(&text) {
+        for target in includes(&source(&chapter)?) {
             let (path, part) = target.split_once(':').unwrap_or((target, ""));
             let path = chapter.parent().context("a chapter lies in a directory")?.join(path);
-            let file = source(&path)?;
-            match included(&file, part).map(str::trim) {
+            match included(&source(&path)?, part).map(str::trim) {
                 Ok("") => wrong.push(format!("{}: {target} is empty", chapter.display())),
                 Ok(_) => count += 1,
                 Err(_) => wrong.push(format!("{}: there is no {target}", chapter.display())),

@@ -69,9 +69,8 @@ fn pictures_obey_the_keyboard_and_show_the_programs_numbers() -> Result<()> {
 fn look_at_the_book(script: &str) -> Result<()> {
     let Some(job) = built_book()? else { return Ok(()) };
     let folder = job.directory().display().to_string();
-    let seen = job.run(python(script, [&*folder])?)?.expect_success()?;
     // Says how many pages there were, or that there is no browser.
-    eprint!("{}", seen.stdout);
+    eprint!("{}", job.run(python(script, [&*folder])?)?.expect_success()?.stdout);
     Ok(())
 }
 

@@ -33,8 +33,7 @@ fn a_rank_that_panics_is_named_with_the_panics_message() -> Result<()> {
 
 #[test]
 fn a_rank_that_runs_out_of_memory_is_named() -> Result<()> {
-    let ended = run_failing_rank("memory")?.expect_code(1)?;
-    expect_culprit(&ended, 1, "can't allocate memory")
+    expect_culprit(&run_failing_rank("memory")?.expect_code(1)?, 1, "can't allocate memory")
 }
 
 #[test]

@@ -6,9 +6,7 @@ use std::collections::HashSet;
 /// What Rust and Python make of the same descriptions.
 fn results(rust: &[Value], theirs: &[Value]) -> Result<[Vec<Value>; 2]> {
     let job = Job::new()?;
-    let texts = |descriptions: &[Value]| -> Vec<String> {
-        descriptions.iter().map(Value::to_string).collect()
-    };
+    let texts = |all: &[Value]| all.iter().map(Value::to_string).collect::<Vec<_>>();
     let (rust, theirs) = (texts(rust), texts(theirs));
     let rust = job.run(example("data_order", rust.iter().map(String::as_str))?)?;
     let theirs = job.run(python("data_order", theirs.iter().map(String::as_str))?)?;
@@ -164,7 +162,7 @@ fn a_training_with_dropout_equals_python_with_and_without_the_base_seed() -> Res
         &[training(true, 0), training(false, 0)],
     )?;
     let [drawn, drawn_resumed, not_drawn, not_drawn_resumed] = &rust[..] else {
-        anyhow::bail!("four trainings make four lines, not {rust:?}");
+        bail!("four trainings make four lines, not {rust:?}");
     };
     ensure!(drawn == &python[0], "{drawn} against {}", python[0]);
     ensure!(not_drawn == &python[1], "{not_drawn} against {}", python[1]);

@@ -31,11 +31,8 @@ fn the_questions_59_million_parameters_go_to_every_further_device() -> Result<()
 
 #[test]
 fn outputs_and_loss_move_to_the_output_device() -> Result<()> {
-    let arguments = ["--devices", "2xcpu", "--output-device", "1", "--no-times"];
-    insta::assert_snapshot!(
-        "trace_output_device",
-        printed(&[&["trace"], &arguments[..]].concat())?
-    );
+    let arguments = ["trace", "--devices", "2xcpu", "--output-device", "1", "--no-times"];
+    insta::assert_snapshot!("trace_output_device", printed(&arguments)?);
     Ok(())
 }
 

@@ -92,9 +92,8 @@ fn a_python_without_pytorch_is_named() -> Result<()> {
 fn the_libtorch_of_a_python_is_used_and_checked() -> Result<()> {
     let build_with_python = |release| -> Result<Ended> {
         let job = Job::new()?;
-        let says = format!("#!/bin/sh\necho {}\n", libtorch(&job, release)?.display());
         let python = job.path("python3");
-        fs::write(&python, says)?;
+        fs::write(&python, format!("#!/bin/sh\necho {}\n", libtorch(&job, release)?.display()))?;
         fs::set_permissions(&python, Permissions::from_mode(0o755))?;
         let path = format!("{}:{}", job.directory().display(), env::var("PATH")?);
         build(&job, &[("LIBTORCH_USE_PYTORCH", "1".as_ref()), ("PATH", path.as_ref())])

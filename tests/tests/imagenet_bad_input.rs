@@ -45,10 +45,8 @@ fn senseless_flags_are_refused() -> Result<()> {
 
 #[test]
 fn a_batch_that_is_smaller_than_the_world_is_refused() -> Result<()> {
-    let job = Job::new()?;
-    let program = on_digits("--batch-size 2")?;
     let texts = ["[rank ", "--batch-size is 2", "at least 3"];
-    job.expect_refusal(launch(3, &program)?, 1, &texts)
+    Job::new()?.expect_refusal(launch(3, &on_digits("--batch-size 2")?)?, 1, &texts)
 }
 
 #[test]
@@ -95,8 +93,7 @@ fn a_corrupt_jpeg_is_named_and_fatal_unless_it_is_to_be_skipped() -> Result<()> 
             job.expect_refusal(program, 1, &["[rank ", "error: ", "train/blue/1.jpg"])?;
         }
     }
-    let lenient = small(&format!("{FOLDER} --skip-bad"))?;
-    let ended = job.run(lenient)?.expect_success()?;
+    let ended = job.run(small(&format!("{FOLDER} --skip-bad"))?)?.expect_success()?;
     ended.expect_messages(&["images left out because they cannot be read: 1\n"])
 }
 
@@ -122,9 +119,8 @@ fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
     fs::rename(job.path("checkpoint.safetensors"), &path)?;
     fs::remove_dir_all(job.path("metrics"))?;
     let resume = |flags: &str| on_digits(&format!("--resume old.safetensors {flags}"));
-    let other_arch = resume("--arch pyramidnet8_a7")?;
     let texts = ["error: ", "old.safetensors", "pyramidnet8_a6", "pyramidnet8_a7"];
-    job.expect_refusal(other_arch, 1, &texts)?;
+    job.expect_refusal(resume("--arch pyramidnet8_a7")?, 1, &texts)?;
     let other_schedule = resume("--schedule cosine")?;
     job.expect_refusal(other_schedule, 1, &["error: ", "old.safetensors", "Cosine"])?;
 
@@ -141,7 +137,5 @@ fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
 
 #[test]
 fn a_directory_for_checkpoints_that_is_not_there_is_found_before_training() -> Result<()> {
-    let job = Job::new()?;
-    let program = on_digits("--checkpoint-dir nowhere")?;
-    job.expect_refusal(program, 1, &["error: ", "nowhere"])
+    Job::new()?.expect_refusal(on_digits("--checkpoint-dir nowhere")?, 1, &["error: ", "nowhere"])
 }

@@ -58,8 +58,7 @@ fn compare_shows_all_methods_in_a_table_in_words_and_in_charts() -> Result<()> {
 fn a_whole_epoch_is_measured_instead_of_projected() -> Result<()> {
     let job = Job::new()?;
     digits::write(job.directory(), 80)?;
-    let sizes = ["--batch-size=20", "--single-batch-size=20", "--steps=4"];
-    let flags = ["--dataset=mnist", "."].into_iter().chain(sizes).collect::<Vec<_>>();
+    let flags = ["--dataset=mnist", ".", "--batch-size=20", "--single-batch-size=20", "--steps=4"];
     let printed = job.run(compare(&flags)?)?.expect_success()?.stdout;
     assert_eq!(printed.matches(" measured ").count(), RUNS.len(), "{printed}");
     assert!(printed.contains("1 x 20") && printed.contains("2 x 10"), "{printed}");

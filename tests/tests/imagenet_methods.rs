@@ -69,9 +69,8 @@ fn without_measurements(printed: &str) -> String {
 fn without_later_steps(printed: &str) -> String {
     let line = |line: &str| match line.split_once("| ") {
         Some((step, rest)) if !step.contains("[0/") => {
-            let digits = |c: char| c.is_ascii_digit() || c == '.';
             let words = rest.split_inclusive(' ').map(|word| match word.trim_end() {
-                number if number.chars().all(digits) => "… ",
+                number if number.chars().all(|c| c.is_ascii_digit() || c == '.') => "… ",
                 _ => word,
             });
             format!("{step}| {}\n", words.collect::<String>())
@@ -83,8 +82,7 @@ fn without_later_steps(printed: &str) -> String {
 
 #[test]
 fn a_training_prints_the_companion_repositorys_lines() -> Result<()> {
-    let (program, _) = on_devices("single", "--batch-size=16 --steps=41 --lr=0.01")?;
-    let printed = printed(program)?;
+    let printed = printed(on_devices("single", "--batch-size=16 --steps=41 --lr=0.01")?.0)?;
     insta::assert_snapshot!(without_later_steps(&without_measurements(&printed)), @"
     ==> Preparing data..
     ==> Making model..
@@ -102,10 +100,10 @@ fn a_training_prints_the_companion_repositorys_lines() -> Result<()> {
 #[test]
 fn rank_0_prints_the_loss_and_the_accuracy_of_all_ranks() -> Result<()> {
     let job = Job::new()?;
-    let (program, _) = on_devices("ddp", "--batch-size=16 --steps=1")?;
+    let program = on_devices("ddp", "--batch-size=16 --steps=1")?.0;
     let printed = job.run(program)?.expect_success()?.stdout;
     let lines: Vec<_> = printed.lines().filter(|line| line.starts_with("Epoch: ")).collect();
-    let [line] = lines[..] else { anyhow::bail!("{printed}") };
+    let [line] = lines[..] else { bail!("{printed}") };
     let [first, second] = [losses(job.directory(), 0)?[0], losses(job.directory(), 1)?[0]];
     // Otherwise three decimals could not tell the mean from either.
     assert!((first - second).abs() > 0.002, "the shares differ too little: {first} {second}");
@@ -118,16 +116,12 @@ fn rank_0_prints_the_loss_and_the_accuracy_of_all_ranks() -> Result<()> {
 
 #[test]
 fn every_epoch_begins_with_its_own_images_and_its_own_means() -> Result<()> {
-    let (program, _) = on_devices("ddp", "--batch-size=16 --steps=1 --epochs=2 --lr=0")?;
-    let printed = printed(program)?;
-    let lines: Vec<_> = printed
-        .lines()
-        .filter_map(|line| line.strip_prefix("Epoch: [0/500]| loss: "))
-        .filter_map(|line| line.split_once(' '))
-        .collect();
+    let printed = printed(on_devices("ddp", "--batch-size=16 --steps=1 --epochs=2 --lr=0")?.0)?;
+    let lines = printed.lines().filter_map(|line| line.strip_prefix("Epoch: [0/500]| loss: "));
+    let losses: Vec<_> = lines.filter_map(|line| line.split(' ').next()).collect();
     // With a learning rate of 0 only the images can make a difference.
-    assert_eq!(lines.len(), 2, "{printed}");
-    assert_ne!(lines[0].0, lines[1].0, "{printed}");
+    assert_eq!(losses.len(), 2, "{printed}");
+    assert_ne!(losses[0], losses[1], "{printed}");
     Ok(())
 }
 
@@ -138,8 +132,7 @@ fn apex_counts_a_batch_for_each_process_and_ddp_for_all() -> Result<()> {
         "--method=apex --batch-size=60 --workers=2 --steps=1",
         "--method=ddp --batch-size=240 --workers=8 --steps=1",
     ] {
-        let program = train_cifar(flags)?;
-        let printed = printed(launch(4, &program)?)?;
+        let printed = printed(launch(4, &train_cifar(flags)?)?)?;
         // 8,000 digits in batches of 240.
         assert!(printed.contains("Epoch: [0/34]| loss: "), "{printed}");
     }
@@ -194,8 +187,7 @@ fn two_ranks_are_one_device_if_batch_norm_sees_the_whole_batch() -> Result<()> {
 fn replicas_that_are_normalised_by_halves_still_learn() -> Result<()> {
     for method in METHODS {
         let batch_size = if method == "apex" { 32 } else { 64 };
-        let flags = format!("--batch-size={batch_size} --steps=40 --lr=0.2");
-        let curve = loss_curve(method, &flags)?;
+        let curve = loss_curve(method, &format!("--batch-size={batch_size} --steps=40 --lr=0.2"))?;
         let (begin, end) = (curve[0], curve[35..].iter().sum::<f32>() / 5.0);
         assert!(end < begin - 0.5, "{method}: {begin} to {end}");
     }
@@ -252,15 +244,14 @@ fn the_counts_repeat_to_the_byte_and_the_optimizer_makes_the_difference() -> Res
         "{:14} {:5} {:6} {:>7} {:>10} {:>9} {:>17}\n",
         "method", "", "device", "live", "parameters", "gradients", "optimizer's state"
     );
-    let trainings = [
+    let mut surplus = Vec::new();
+    for (method, optimizer) in [
         ("single", "sgd"),
         ("data-parallel", "sgd"),
         ("data-parallel", "adam"),
         ("ddp", "sgd"),
         ("apex", "sgd"),
-    ];
-    let mut surplus = Vec::new();
-    for (method, optimizer) in trainings {
+    ] {
         let found = devices(method, optimizer)?;
         assert_eq!(devices_with(method, optimizer, "")?, *found, "{method}, {optimizer}");
         for device in found.iter() {
@@ -284,7 +275,7 @@ fn the_counts_repeat_to_the_byte_and_the_optimizer_makes_the_difference() -> Res
     }
     insta::assert_snapshot!("imagenet_bytes", table);
     // S4.47: from SGD to Adam, the memory of cpu:0 grows by as much as the state, and nothing else changes.
-    let [(sgd, momentum), (adam, moments)] = surplus[..] else { anyhow::bail!("{surplus:?}") };
+    let [(sgd, momentum), (adam, moments)] = surplus[..] else { bail!("{surplus:?}") };
     assert_eq!(adam - sgd, moments - momentum);
     assert!(momentum > 0);
     Ok(())
@@ -306,9 +297,8 @@ fn from_each_method_to_the_next_it_is_a_handful_of_lines() -> Result<()> {
         ["single", "data_parallel", "distributed", "apex"].map(listing);
     let (single, data_parallel, ddp, apex) = (single?, data_parallel?, ddp?, apex?);
     assert!(single.lines().count() > 25, "the listing is cut off: {single}");
-    for (before, after, lines) in
-        [(&single, &data_parallel, 6), (&single, &ddp, 8), (&ddp, &apex, 3)]
-    {
+    let steps = [(&single, &data_parallel, 6), (&single, &ddp, 8), (&ddp, &apex, 3)];
+    for (before, after, lines) in steps {
         // That must be added or changed.
         let diff = diff(["before", "after"], [before, after])?;
         let found = diff.lines().skip(2).filter(|line| line.starts_with('+')).count();

@@ -32,8 +32,7 @@ fn start(job: &Job, case: &Case, name: &str) -> Result<Process> {
     // Sharded, since otherwise each rank would have the optimizer's state of all parameters.
     let zero = if ranks > 1 { " --zero" } else { "" };
     let own = format!("--arch {arch} --steps {steps} --metrics {name}/metrics --resume auto{zero}");
-    let flags = TRAINING.split(' ').chain(own.split(' '));
-    job.start(launch(ranks, &ddp_imagenet(flags)?)?)
+    job.start(launch(ranks, &ddp_imagenet(TRAINING.split(' ').chain(own.split(' ')))?)?)
 }
 
 /// The bits of every loss of a rank, by epoch and step.
@@ -49,10 +48,8 @@ fn losses(directory: &Path, rank: usize) -> Result<BTreeMap<(u64, u64), u32>> {
 fn epochs(directory: &Path) -> Result<BTreeMap<u64, [f64; 3]>> {
     let epochs = events(directory, 0, "epoch", |event| {
         let value = |name: &str| event[name].as_f64();
-        Some((
-            event["epoch"].as_u64()?,
-            [value("train_loss")?, value("val_loss")?, value("accuracy")?],
-        ))
+        let values = [value("train_loss")?, value("val_loss")?, value("accuracy")?];
+        Some((event["epoch"].as_u64()?, values))
     })?;
     Ok(epochs.into_iter().collect())
 }
@@ -141,8 +138,7 @@ fn a_kill_during_a_save_leaves_the_previous_checkpoint() -> Result<()> {
         let mut process = job.start(flags()?)?;
         job.until("it saves for the second time", || {
             ensure!(!process.has_ended()?, "it ended without having been seen to save");
-            let first = job.path(CHECKPOINT).exists();
-            Ok((first && is_saving(&job)?).then_some(()))
+            Ok((job.path(CHECKPOINT).exists() && is_saving(&job)?).then_some(()))
         })?;
         kill(process.pid(), Signal::SIGKILL)?;
         process.wait()?;

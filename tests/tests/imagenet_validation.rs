@@ -8,14 +8,13 @@ fn validated(job: &Job, ranks: usize, flags: &[&str]) -> Result<Vec<[f64; 2]>> {
     let network = ["--evaluate", "--arch", "pyramidnet8_a6", "--seed", "3"];
     let program = ddp_imagenet([&network[..], &OUTPUTS, flags].concat())?;
     job.run(launch(ranks, &program)?)?.expect_success()?;
-    (0..ranks)
-        .map(|rank| {
-            let found = events(job.directory(), rank, "validation", |event| {
-                Some([event["val_loss"].as_f64()?, event["accuracy"].as_f64()?])
-            })?;
-            found.first().copied().with_context(|| format!("rank {rank} has not validated"))
-        })
-        .collect()
+    let of_rank = |rank| {
+        let found = events(job.directory(), rank, "validation", |event| {
+            Some([event["val_loss"].as_f64()?, event["accuracy"].as_f64()?])
+        })?;
+        found.first().copied().with_context(|| format!("rank {rank} has not validated"))
+    };
+    (0..ranks).map(of_rank).collect()
 }
 
 /// Losses may differ by rounding: differently divided batches are added up in another order, and

@@ -18,23 +18,17 @@ fn expect_parity(optimizer: &str, lrs: &[f64], schedules: &[Value]) -> Result<()
     let lines = [rust.stdout.lines().count(), python.stdout.lines().count()];
     ensure!(lines == [schedules.len(); 2], "{lines:?} courses of {}", schedules.len());
 
-    for (schedule, (rust, python)) in
-        schedules.iter().zip(rust.stdout.lines().zip(python.stdout.lines()))
-    {
+    let courses = rust.stdout.lines().zip(python.stdout.lines());
+    for (schedule, (rust, python)) in schedules.iter().zip(courses) {
         let [rust, python]: [Rates; 2] =
             [serde_json::from_str(rust)?, serde_json::from_str(python)?];
         ensure!(rust.len() == EPOCHS && python.len() == EPOCHS, "epochs are missing");
         ensure!(rust.iter().any(|rates| *rates != rust[0]), "{schedule} changes nothing");
         for (epoch, (ours, theirs)) in rust.iter().zip(&python).enumerate() {
             ensure!(ours.len() == lrs.len(), "groups are missing");
-            let bits = |rates: &[[f64; 2]]| {
-                rates.concat().iter().map(|rate| rate.to_bits()).collect::<Vec<_>>()
-            };
-            let equal = bits(ours) == bits(theirs);
-            ensure!(
-                equal,
-                "{ours:?} against {theirs:?} in epoch {epoch} of {schedule} from {lrs:?}"
-            );
+            let bits = |rates: &[[f64; 2]]| rates.concat().into_iter().map(f64::to_bits);
+            let place = format!("epoch {epoch} of {schedule} from {lrs:?}");
+            ensure!(bits(ours).eq(bits(theirs)), "{ours:?} against {theirs:?} in {place}");
         }
     }
     Ok(())
@@ -328,10 +322,10 @@ fn what_python_refuses_is_refused() -> Result<()> {
         json!({ "LambdaLR": { "lr_lambda": [[0.5]] } }),
         json!({ "SequentialLR": { "schedulers": [step], "milestones": [3] } }),
     ];
-    let right = [step];
     let job = Job::new()?;
     let fixed = ["12", "SGD", "[0.1, 0.2]"];
-    let descriptions: Vec<_> = wrong.iter().chain(&right).map(Value::to_string).collect();
+    // The last one is right.
+    let descriptions: Vec<_> = wrong.iter().chain([&step]).map(Value::to_string).collect();
     let arguments = fixed.into_iter().chain(["--refused"]);
     let arguments = arguments.chain(descriptions.iter().map(String::as_str));
     let python = job.run(python("lr_schedulers", arguments)?)?.expect_success()?;

@@ -26,8 +26,7 @@ fn a_python_rank_and_a_rust_rank_train_together_whichever_comes_first() -> Resul
 
 #[test]
 fn torchrun_starts_ddp_mnist_as_launch_does() -> Result<()> {
-    let by_torchrun = Training::run(torchrun(2, &ddp_mnist(flags())?)?, 2)?;
-    by_torchrun.expect_equal(&*launched()?)
+    Training::run(torchrun(2, &ddp_mnist(flags())?)?, 2)?.expect_equal(&*launched()?)
 }
 
 #[test]

@@ -7,10 +7,9 @@ use tch_parallel_base::tensors::{fill, list};
 
 /// Data sets one after the other, as one: `torch.utils.data.ConcatDataset`.
 ///
-/// The first data set's samples come first, then the second's, and so on. Data sets of different
-/// types go into a `Vec<Arc<dyn Dataset<Batch = B>>>`. In a batch, the first dimension of each tensor
-/// must be the samples asked for, one row each: a batch of samples from several data sets is put
-/// together along it. Data sets that leave damaged samples out of a batch are not supported.
+/// Data sets of different types go into a `Vec<Arc<dyn Dataset<Batch = B>>>`. In a batch, the first dimension of each
+/// tensor must be the samples asked for, one row each: a batch of samples from several data sets is put together along
+/// it. Data sets that leave damaged samples out of a batch are not supported.
 ///
 /// ```
 /// use tch::Tensor;

@@ -47,9 +47,8 @@ pub trait Dataset: Send + Sync {
 
     /// The samples of `indices`, in this order, as one batch.
     ///
-    /// A data set that augments its samples seeds a generator with its own seed, `epoch` and the
-    /// index. Then every epoch shows another version of a sample, which does not depend on the
-    /// thread or the batch. Other data sets ignore `epoch`.
+    /// A data set that augments its samples seeds a generator with its own seed, `epoch` and the index: every epoch
+    /// shows another version of a sample, whatever the thread or the batch. Other data sets ignore `epoch`.
     ///
     /// Several worker threads call it at the same time.
     ///

@@ -105,7 +105,7 @@ fn fetch(agent: &Agent, file: &RemoteFile, mirrors: &[&str], dir: &Path) -> Resu
     Err(Error::io("download", target)(io::Error::other(failures.join("; "))))
 }
 
-/// Downloads the rest of `part`. The inner error is the mirror's, the outer one this file's: no other mirror would help.
+/// Downloads the rest of `part`. The inner error is the mirror's, the outer one this file's: no mirror would help.
 fn complete(agent: &Agent, url: &str, part: &Path) -> io::Result<Result<(), String>> {
     let have = fs::metadata(part).map_or(0, |metadata| metadata.len());
     let mut request = agent.get(url);

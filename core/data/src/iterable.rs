@@ -48,11 +48,9 @@ pub trait IterableDataset: Send + Sync {
     /// The input of a training step.
     type Batch: Tensors + Send + 'static;
 
-    /// The samples of one worker in epoch `epoch`, made by [`WorkerInfo::share_out`] or
-    /// [`WorkerInfo::own_part`]. `__iter__`
+    /// A worker's samples in epoch `epoch`, made by [`WorkerInfo::share_out`] or [`WorkerInfo::own_part`]. `__iter__`
     ///
-    /// Worker threads read them, one at a time but not always the same one; the training loop calls
-    /// this method when an epoch begins.
+    /// One worker thread at a time reads them, not always the same; the training loop calls this as an epoch begins.
     ///
     /// # Errors
     /// Whatever prevents reading.
@@ -112,14 +110,11 @@ impl WorkerInfo {
 
     /// Divides a sequence that every worker of every rank reads from beginning to end.
     ///
-    /// With `n` ranks, rank `r` has the samples `r`, `r + n`, `r + 2n` … and deals them out to its
-    /// workers one by one. The last few that are not enough for all ranks are left out, so that all
-    /// ranks have equally many batches. An error in the sequence goes to every rank.
-    pub fn share_out<T, I>(self, all: I) -> Samples<T>
+    /// With `n` ranks, rank `r` has the samples `r`, `r + n`, `r + 2n` … and deals them out to its workers one by one.
+    /// The last few, too few for all ranks, are left out: all have equally many batches. An error goes to every rank.
+    pub fn share_out<T: 'static, I>(self, all: I) -> Samples<T>
     where
-        T: 'static,
-        I: IntoIterator<Item = Result<T>>,
-        I::IntoIter: Send + 'static,
+        I: IntoIterator<Item = Result<T>, IntoIter: Send + 'static>,
     {
         let mut all = all.into_iter();
         let of_rank = iter::from_fn(move || {
@@ -141,8 +136,7 @@ impl WorkerInfo {
     /// If the ranks have different numbers of batches, train inside `join`, or those with more wait for the others.
     pub fn own_part<T, I>(self, part: I) -> Samples<T>
     where
-        I: IntoIterator<Item = Result<T>>,
-        I::IntoIter: Send + 'static,
+        I: IntoIterator<Item = Result<T>, IntoIter: Send + 'static>,
     {
         Samples(Box::new(part.into_iter().fuse()))
     }

@@ -19,7 +19,7 @@ pub use epoch::Epoch;
 use epoch::Order;
 
 options! {
-    /// Options of a [`DataLoader`], with the names and defaults of `torch.utils.data.DataLoader` but for `draw_base_seed`.
+    /// Options of a [`DataLoader`], with `torch.utils.data.DataLoader`'s names and defaults but for `draw_base_seed`.
     ///
     /// There is no `shuffle`: the order is up to the sampler. A loader with its own shuffling would
     /// break the sharding of a [`DistributedSampler`](super::DistributedSampler).

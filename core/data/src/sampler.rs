@@ -15,9 +15,8 @@ pub use shard::ShardSampler;
 
 /// Selects the samples of an epoch, and their order.
 ///
-/// The epoch is an argument. PyTorch has a method `set_epoch` instead, and if you forget to call
-/// it, every epoch has the same order. The result depends only on the arguments and the sampler's
-/// own fields, never on earlier calls. `torch.utils.data.Sampler`
+/// The epoch is an argument; if you forget to call PyTorch's method `set_epoch`, every epoch has the same order. The
+/// result depends only on the arguments and the fields, never on earlier calls. `torch.utils.data.Sampler`
 pub trait Sampler: Send + Sync {
     /// The indices of the samples in epoch `epoch`, for a data set of `len` samples.
     ///
@@ -27,9 +26,8 @@ pub trait Sampler: Send + Sync {
 
     /// The indices of epoch `epoch` after the first `consumed`, counted over all ranks.
     ///
-    /// A sampler for a single process leaves out its first `consumed` indices, as this method does
-    /// unless it is overridden. One that divides the samples among ranks divides the rest among
-    /// those that there are now, see [`DistributedSampler`].
+    /// A sampler for a single process leaves out its first `consumed` indices, as this method does by default. One that
+    /// divides the samples among ranks divides the rest among those that there are now, see [`DistributedSampler`].
     fn indices_after(&self, len: usize, epoch: u64, consumed: usize) -> Result<Vec<usize>> {
         Ok(self.indices(len, epoch)?.into_iter().skip(consumed).collect())
     }

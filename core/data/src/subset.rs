@@ -107,9 +107,8 @@ impl<const N: usize> Lengths<N> {
 
 /// Divides a data set at random into parts without common samples: `torch.utils.data.random_split`.
 ///
-/// The parts have the samples of Python's with `generator=torch.Generator().manual_seed(seed)`, in
-/// the same order. All ranks of a training need the same seed; then they have the same parts, which a
-/// [`DistributedSampler`](super::DistributedSampler) divides among them.
+/// The parts are Python's with `generator=torch.Generator().manual_seed(seed)`, in the same order. All ranks need the
+/// same seed; then they have the same parts, which a [`DistributedSampler`](super::DistributedSampler) divides.
 ///
 /// ```
 /// use tch::{Tensor, kind::INT64_CPU};

@@ -5,6 +5,7 @@
 
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -143,6 +144,13 @@ c10d_status c10d_all_to_all_single(
     Tensors both{exchanged(output), exchanged(input)};
     std::vector<int64_t> received(output_splits.first, output_splits.first + output_splits.count);
     std::vector<int64_t> sent(input_splits.first, input_splits.first + input_splits.count);
+    // Gloo does not ask.
+    const auto is_negative = [](int64_t rows) { return rows < 0; };
+    TORCH_CHECK_VALUE(
+        both[0].scalar_type() == both[1].scalar_type() &&
+            std::none_of(received.begin(), received.end(), is_negative) &&
+            std::none_of(sent.begin(), sent.end(), is_negative),
+        "all_to_all_single needs tensors of one kind, and numbers of rows that are not negative");
     const auto options = options_of<c10d::AllToAllOptions>(call);
     *out = new c10d_work{serial(handle).start([&](c10d::Backend& backend) {
       return backend.alltoall_base(both[0], both[1], received, sent, options);
@@ -208,9 +216,12 @@ c10d_status c10d_work_wait(c10d_work* work, int64_t timeout_ms) {
       work->work->wait(limit(timeout_ms, kNoTimeout));
     }
   });
-  // Work::wait throws a plain c10::Error when the time is over.
-  if (status.message != nullptr && status.kind == C10D_OTHER && !work->work->isCompleted()) {
-    status.kind = C10D_TIMEOUT;
+  // Work::wait throws a plain c10::Error when the time is over. After an error of a GPU, isCompleted throws as well.
+  try {
+    if (status.message != nullptr && status.kind == C10D_OTHER && !work->work->isCompleted()) {
+      status.kind = C10D_TIMEOUT;
+    }
+  } catch (...) {
   }
   return status;
 }

@@ -94,7 +94,13 @@ size_t c10d_grad_bucket_len(const c10d_grad_bucket* handle) {
 
 // `out` has room for c10d_grad_bucket_len new tensors, here and below.
 c10d_status c10d_grad_bucket_gradients(const c10d_grad_bucket* handle, c10d_tensor** out) {
-  return guarded([&] { give(handle->bucket.getGradients(), out); });
+  return guarded([&] {
+    const auto gradients = handle->bucket.getGradients();
+    TORCH_CHECK_VALUE(
+        gradients.size() == handle->bucket.getParameters().size(),
+        "a sparse gradient is its bucket's buffer, which has no parts");
+    give(gradients, out);
+  });
 }
 
 c10d_status c10d_grad_bucket_parameters(const c10d_grad_bucket* handle, c10d_tensor** out) {

@@ -260,10 +260,12 @@ Gloo::WorkPtr Gloo::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllT
 }
 
 Gloo::WorkPtr Gloo::send(Tensors& tensors, int destination, int tag) {
+  TORCH_CHECK_VALUE(destination >= 0 && destination < getSize(), "there is no rank ", destination);
   return track(c10::make_intrusive<MessageWork>(ProcessGroupGloo::send(tensors, destination, tag)), destination);
 }
 
 Gloo::WorkPtr Gloo::recv(Tensors& tensors, int source, int tag) {
+  TORCH_CHECK_VALUE(source >= 0 && source < getSize(), "there is no rank ", source);
   return track(c10::make_intrusive<MessageWork>(ProcessGroupGloo::recv(tensors, source, tag)), source);
 }
 
@@ -279,7 +281,7 @@ std::optional<int> Gloo::lost_peer(int first, std::chrono::milliseconds age) {
   if (c10d::getDefaultGlooLazyInit()) {
     return std::nullopt;
   }
-  for (int rank = first; rank < getSize(); ++rank) {
+  for (int rank = std::max(first, 0); rank < getSize(); ++rank) {
     if (rank == getRank() || in_progress(rank, age).empty()) {
       continue;
     }

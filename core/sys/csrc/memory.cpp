@@ -143,15 +143,19 @@ int32_t c10d_cpu_device_of(const c10d_tensor* pointer) noexcept {
   if (!tensor.defined() || !tensor.has_storage()) {
     return -1;
   }
-  const std::lock_guard<std::mutex> lock(c10d_sys::ownership());
-  const auto& data = c10d_sys::owner(tensor.storage().data_ptr());
-  if (data.get_deleter() == &release_in_arena) {
-    return static_cast<const ArenaBlock*>(data.get_context())->device;
+  try {
+    const std::lock_guard<std::mutex> lock(c10d_sys::ownership());
+    // Throws while the memory is freed.
+    const auto& data = c10d_sys::owner(tensor.storage().data_ptr());
+    if (data.get_deleter() == &release_in_arena) {
+      return static_cast<const ArenaBlock*>(data.get_context())->device;
+    }
+    if (data.get() != nullptr && data.get_deleter() == &release) {
+      return header(data.get_context())->device;
+    }
+  } catch (...) {
   }
-  if (data.get() == nullptr || data.get_deleter() != &release) {
-    return -1;
-  }
-  return header(data.get_context())->device;
+  return -1;
 }
 
 c10d_status c10d_cuda_memory(int32_t device, c10d_bytes* out) {

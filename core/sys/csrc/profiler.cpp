@@ -36,6 +36,10 @@ thread_local int64_t synchronizations = 0;
 // to.dtype_layout(self, dtype, layout, device, pin_memory, non_blocking, …). With a dtype, the latter
 // is tensor.to(dtype), which names the tensor's own device.
 bool is_copy_to_host(c10::ArrayRef<const c10::IValue> inputs) {
+  // A range that a program has named so has none.
+  if (inputs.size() < 4) {
+    return false;
+  }
   const size_t at = inputs[1].isDevice() ? 1 : 3;
   return inputs.size() > at + 2 && (at == 1 || inputs[1].isNone()) && inputs[at].isDevice() &&
       inputs[at].toDevice().is_cpu() && !inputs[at + 2].toBool();

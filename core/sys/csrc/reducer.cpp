@@ -92,6 +92,7 @@ extern "C" {
 
 c10d_status c10d_verify_params(c10d_process_group* handle, c10d_tensors parameters) {
   auto status = guarded([&] {
+    TORCH_CHECK_VALUE(parameters.count > 0, "no parameters to compare");
     c10d::verify_params_across_processes(handle->group, tensors(parameters), std::nullopt);
   });
   // The ranks have been reached, so their models differ.
@@ -136,6 +137,7 @@ c10d_status c10d_reducer_new(
     // Held until the reducer holds them.
     std::vector<decltype(torch::autograd::impl::grad_accumulator(params[0]))> accumulators;
     for (size_t i = 0; i < count; ++i) {
+      TORCH_CHECK_VALUE(params[i].requires_grad(), names[i], " needs no gradient");
       accumulators.push_back(torch::autograd::impl::grad_accumulator(params[i]));
       accumulators.back()->add_post_hook(
           std::make_unique<ReducerGuard>(state, i, params[i], names[i], expect_sparse[i]));

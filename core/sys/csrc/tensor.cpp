@@ -53,12 +53,19 @@ c10d_status c10d_batch_norm_backward_reduce(
   });
 }
 
+// All undefined tensors are one, which no thread may change.
+static at::Tensor& with_gradient(c10d_tensor* pointer) {
+  auto& target = tensor(pointer);
+  TORCH_CHECK_VALUE(target.defined(), "an undefined tensor has no gradient");
+  return target;
+}
+
 c10d_status c10d_set_grad(c10d_tensor* target, const c10d_tensor* gradient) {
-  return guarded([&] { tensor(target).mutable_grad() = tensor(gradient); });
+  return guarded([&] { with_gradient(target).mutable_grad() = tensor(gradient); });
 }
 
 c10d_status c10d_clear_grad(c10d_tensor* target) {
-  return guarded([&] { tensor(target).mutable_grad().reset(); });
+  return guarded([&] { with_gradient(target).mutable_grad().reset(); });
 }
 
 bool c10d_grad_enabled(void) {

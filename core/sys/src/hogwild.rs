@@ -8,6 +8,7 @@
 //! tensor away, and gives threads access to its memory only by atomic operations.
 
 use crate::tensor::get_mut;
+use std::fmt;
 use std::ptr::{NonNull, slice_from_raw_parts_mut};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use tch::{Kind, Tensor};
@@ -17,7 +18,6 @@ use tch::{Kind, Tensor};
 ///
 /// If another thread is writing, a read returns elements of different ages: values that the
 /// parameters as a whole may never have had.
-#[derive(Debug)]
 pub struct AtomicTensor {
     /// Owns the memory. It is not accessed until it is returned: to libtorch, the elements are
     /// plain floats.
@@ -34,6 +34,13 @@ unsafe impl Send for AtomicTensor {}
 // SAFETY: a `&AtomicTensor` gives no access to `tensor`, only to atomics and to numbers that never
 // change.
 unsafe impl Sync for AtomicTensor {}
+
+/// Reads none of the elements, unlike a tensor's.
+impl fmt::Debug for AtomicTensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AtomicTensor").field("shape", &self.shape).finish_non_exhaustive()
+    }
+}
 
 impl AtomicTensor {
     /// Takes a contiguous tensor of 32-bit floats on the CPU with at least one element. `None` for

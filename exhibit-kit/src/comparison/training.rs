@@ -92,9 +92,7 @@ impl Comparison {
             let mut command = Command::new(current_exe().context("cannot find this program")?);
             command.args(flags).arg("--metrics").arg(&metrics);
             command.env(MEASURED_BY, id().to_string());
-            if *single_threaded {
-                command.env("OMP_NUM_THREADS", "1");
-            }
+            command.envs(single_threaded.then_some(("OMP_NUM_THREADS", "1")));
             Ok(command)
         };
         let (processes, files) = match *workers {

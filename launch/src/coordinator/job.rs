@@ -156,18 +156,15 @@ impl Job {
             Phase::Running { decide_at: Some(at), asked, .. } if *at <= now || asked.is_empty() => {
                 self.decide(now);
             }
-            Phase::Ending { until, again, nodes } if *until <= now => {
-                if *again {
-                    let late =
-                        nodes.iter().filter_map(|id| Some(self.nodes.get(id)?.host.as_str()));
-                    let late = late.collect::<Vec<_>>().join(", ");
-                    let reason = format!("the ranks have not ended on {late}");
-                    self.finish(End::because(reason), now);
-                } else {
-                    self.phase = Phase::Over;
-                }
+            Phase::Ending { until, again: true, nodes } if *until <= now => {
+                let late = nodes.iter().filter_map(|id| Some(self.nodes.get(id)?.host.as_str()));
+                let late = late.collect::<Vec<_>>().join(", ");
+                let reason = format!("the ranks have not ended on {late}");
+                self.finish(End::because(reason), now);
             }
-            Phase::Refused { until, .. } if *until <= now => self.phase = Phase::Over,
+            Phase::Ending { until, .. } | Phase::Refused { until, .. } if *until <= now => {
+                self.phase = Phase::Over;
+            }
             _ => {}
         }
         std::mem::take(&mut self.actions)

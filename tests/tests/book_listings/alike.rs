@@ -51,8 +51,7 @@ pub fn same(listing: &str, text: &str, tolerance: impl Fn(usize, &str) -> f64) -
 
 /// Whether two trainings agree up to the first loss, and from there on except for losses and percentages.
 pub fn same_training(listing: &str, text: &str) -> bool {
-    let has_loss = |line: &str| line.to_lowercase().contains("loss");
-    let first_step = listing.lines().position(has_loss);
+    let first_step = listing.lines().position(|line| line.to_lowercase().contains("loss"));
     same(listing, text, |index, _| match first_step {
         Some(first_step) if index > first_step => BY_FORM,
         _ => FIRST_STEP,

@@ -20,11 +20,9 @@ fn tables(stdout: &str) -> Result<Vec<BTreeMap<&str, Row>>> {
             tables.push(BTreeMap::new());
         } else if line.ends_with(" %") {
             let (method, columns) = line.split_once("  ").context("a row without columns")?;
-            let columns: Vec<f64> = columns
-                .trim_end_matches(" %")
-                .split_whitespace()
-                .map(|column| column.parse().with_context(|| format!("{column} in {line}")))
-                .collect::<Result<_>>()?;
+            let columns = columns.trim_end_matches(" %").split_whitespace();
+            let number = |word: &str| word.parse().with_context(|| format!("{word} in {line}"));
+            let columns = columns.map(number).collect::<Result<Vec<f64>>>()?;
             let [_, updates, batches, staleness, _, loss, accuracy] = columns[..] else {
                 bail!("{line} has not seven columns");
             };
@@ -40,8 +38,7 @@ fn tables(stdout: &str) -> Result<Vec<BTreeMap<&str, Row>>> {
 fn all_methods_come_to_what_the_book_shows_with_and_without_a_slow_worker() -> Result<()> {
     let job = Job::new()?;
     let flags = "compare --epochs 1 --plot plots";
-    let program = async_update(flags.split(' ').chain([UNHURRIED]))?;
-    let ended = job.run(program)?.expect_success()?;
+    let ended = job.run(async_update(flags.split(' ').chain([UNHURRIED]))?)?.expect_success()?;
     let tables = tables(&ended.stdout)?;
     let [equal, slow] = &tables[..] else { bail!("{} tables", tables.len()) };
     for table in [equal, slow] {
@@ -66,11 +63,11 @@ fn all_methods_come_to_what_the_book_shows_with_and_without_a_slow_worker() -> R
         ensure!(apart.batches > 1.5 * together.batches, "{method}: {} batches/s", apart.batches);
         ensure!(apart.updates > 2.0 * together.updates, "{method}: {} updates/s", apart.updates);
     }
-    let pictures = ["loss-time-slow", "loss-updates", "batches", "staleness"].map(|name| {
-        let svg = job.text(format!("plots/{name}.svg"));
-        svg.map(|svg| (format!("async_{}.svg", name.replace('-', "_")), svg))
-    });
-    let pictures = pictures.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut pictures = Vec::new();
+    for name in ["loss-time-slow", "loss-updates", "batches", "staleness"] {
+        let svg = job.text(format!("plots/{name}.svg"))?;
+        pictures.push((format!("async_{}.svg", name.replace('-', "_")), svg));
+    }
     let shown = format!("$ cargo run --release -p async-update -- {flags}\n{}", ended.stdout);
     expect_words_and_pictures("async_compare.txt", &shown, &pictures)
 }

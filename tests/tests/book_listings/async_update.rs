@@ -12,8 +12,7 @@ fn the_articles_first_story_is_as_the_book_tells_it() -> Result<()> {
     let shown = "$ cargo run -rq -p async-update -- trace case1\n";
     expect_listing("async_case1.txt", &format!("{shown}{}\n", story.trim_end()), EXACT)?;
     // Adam divides and takes square roots, so its numbers are rounded.
-    let others = format!("With another optimizer{others}");
-    expect_listing("async_optimizers.txt", &others, LAST_DIGIT)
+    expect_listing("async_optimizers.txt", &format!("With another optimizer{others}"), LAST_DIGIT)
 }
 
 #[test]
@@ -64,9 +63,9 @@ fn the_price_of_stale_gradients_is_as_the_book_shows() -> Result<()> {
         "$ for n in 2 3 5 9; do\n    cargo launch -n $n async-update -- {RATE} {REST} | {FOR_LOSS}\n  done\n"
     );
     let mut losses = Vec::new();
+    let flags = format!("{RATE} {REST}");
     for ranks in [2, 3, 5, 9] {
-        let (line, loss) =
-            loss(launch(ranks, &async_update(format!("{RATE} {REST}").split(' '))?)?)?;
+        let (line, loss) = loss(launch(ranks, &async_update(flags.split(' '))?)?)?;
         listing += &format!("{line}\n");
         losses.push(loss);
     }
@@ -164,17 +163,12 @@ fn a_late_worker_is_served_as_the_book_shows() -> Result<()> {
 
     let counted = "grep '\"update\"' metrics/rank0.jsonl | grep -o '\"worker\":.' | sort | uniq -c";
     let counts = job.run(shell(counted))?.expect_success()?.stdout;
-    let [late, early] = [3, 2].map(|worker| updates_of(job.directory(), worker));
-    let (late, early) = (late?, early?);
+    let workers = events(job.directory(), 0, "update", |update| update["worker"].as_u64())?;
+    let [late, early] = [3, 2].map(|worker| workers.iter().filter(|it| **it == worker).count());
     ensure!(0 < late && late < early, "{late} updates of the late worker, {early} of another");
     let listing = format!(
         "{}$ RANK=3 {BY_HAND} {flags}    # a hundred steps later\n{outcome}\n$ {counted}\n{counts}",
         start_shown(4, flags).replace("seq 0 3", "seq 0 2")
     );
     expect_words("async_late.txt", &listing)
-}
-
-fn updates_of(directory: &Path, worker: u64) -> Result<usize> {
-    let workers = events(directory, 0, "update", |update| update["worker"].as_u64())?;
-    Ok(workers.into_iter().filter(|found| *found == worker).count())
 }

@@ -11,9 +11,8 @@ const CORPUS: &str = "tests/data/pairs.txt";
 #[test]
 fn a_training_on_one_device_prints_what_the_book_shows() -> Result<()> {
     let flags = "--batch-size 8 --steps 10";
-    let text = bert(flags)?;
     let shown = shown(&format!("--corpus {CORPUS} \\\n    {flags}"));
-    expect_listing("bert_train.txt", &(shown + &text), LAST_DIGIT)
+    expect_listing("bert_train.txt", &(shown + &bert(flags)?), LAST_DIGIT)
 }
 
 #[test]
@@ -38,9 +37,8 @@ fn the_methods_differ_in_these_lines() -> Result<()> {
             arm.lines().map(|line| line.strip_prefix(ARM).unwrap_or(line).to_owned() + "\n");
         Ok(lines.collect::<String>().trim_end().to_owned() + "\n")
     };
-    for (from, to) in
-        [("data_parallel", "custom_criterion"), ("data_parallel", "ddp"), ("ddp", "apex")]
-    {
+    let steps = [("data_parallel", "custom_criterion"), ("data_parallel", "ddp"), ("ddp", "apex")];
+    for (from, to) in steps {
         let diff = diff([from, to], [&arm(from)?, &arm(to)?])?;
         expect_listing(&format!("bert_{to}.diff"), &diff, EXACT)?;
     }
@@ -103,12 +101,11 @@ fn the_memory_of_each_method_is_as_the_book_shows() -> Result<()> {
     let (tables, rest) = after_two(&text).context("no text after the tables")?;
     let (words, budget) = rest.split_once("\nWith ").context("no budget")?;
     let tables = shown(&format!("compare --corpus {CORPUS} \\\n    {flags}")) + tables + "\n";
-    let budget = format!("With {budget}");
     expect_amounts(
         &[
             ("bert_memory.txt", &tables),
             ("bert_memory_in_words.txt", words),
-            ("bert_budget.txt", &budget),
+            ("bert_budget.txt", &format!("With {budget}")),
         ],
         "bert_memory.svg",
         &svg,

@@ -43,13 +43,11 @@ fn hooks_save_and_lose_what_the_book_shows() -> Result<()> {
 fn a_parameter_without_a_gradient_ends_the_job_unless_it_is_expected() -> Result<()> {
     let shown = |option: &str| format!("$ cargo launch -n 2 -- {RUN} unused_parameters{option}\n");
     let run = |options: &[&str]| -> Result<_> {
-        let program = example("unused_parameters", options.iter().copied())?;
-        Job::new()?.run(launch(2, &program)?)
+        Job::new()?.run(launch(2, &example("unused_parameters", options.iter().copied())?)?)
     };
 
     let ended = run(&[])?.expect_code(1)?;
-    let listing = shown("") + &errors(&ended.stderr);
-    expect_listing("unused_parameters.txt", &listing, EXACT)?;
+    expect_listing("unused_parameters.txt", &(shown("") + &errors(&ended.stderr)), EXACT)?;
 
     let ended = run(&["find_unused_parameters"])?.expect_success()?;
     let listing = shown(" find_unused_parameters") + &ended.stdout;

@@ -22,8 +22,7 @@ fn ddp_mnist_prints_what_the_book_shows() -> Result<()> {
     assert_eq!(job.files()?, ["metrics", "model.safetensors"]);
 
     let lines = |rank: usize| -> Result<Vec<String>> {
-        let file = job.text(format!("metrics/rank{rank}.jsonl"))?;
-        Ok(file.lines().map(str::to_owned).collect())
+        Ok(job.text(format!("metrics/rank{rank}.jsonl"))?.lines().map(str::to_owned).collect())
     };
     let results = |rank: usize| -> Result<Vec<String>> {
         let epochs = lines(rank)?.into_iter().filter(|line| line.contains(r#""event":"epoch""#));
@@ -55,9 +54,7 @@ fn more_ranks_make_fewer_and_larger_steps() -> Result<()> {
         let ended = Job::new()?.run(launch(ranks, &ddp_mnist(flags)?)?)?.expect_success()?;
         let last = ended.stdout.lines().last().context("it prints a line an epoch")?;
         let values: Vec<_> = last.split(", ").filter_map(|part| part.split('=').nth(1)).collect();
-        let [_, train_loss, val_loss, accuracy] = values[..] else {
-            anyhow::bail!("no epoch: {last}")
-        };
+        let [_, train_loss, val_loss, accuracy] = values[..] else { bail!("no epoch: {last}") };
         table.push_str(&format!(
             "{ranks:5}  {batch_size:12}  {lr:.2}  {steps:5}  {train_loss:>10}  {val_loss:>8}  {accuracy:>8}\n"
         ));

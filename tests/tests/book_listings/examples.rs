@@ -17,8 +17,7 @@ fn the_examples_print_what_the_book_shows() -> Result<()> {
         let code = source(format!("core/examples/{name}.rs"))?;
         assert!(code.contains(&format!("//! {shown}\n")), "{name}.rs does not say `{shown}`");
         let is_training = name.starts_with("mnist") || name == "printed_losses";
-        let tolerance = if is_training { TRAINED } else { EXACT };
-        expect_replay(&format!("{name}.txt"), tolerance)?;
+        expect_replay(&format!("{name}.txt"), if is_training { TRAINED } else { EXACT })?;
     }
     Ok(())
 }

@@ -39,8 +39,7 @@ fn a_training_its_evaluation_and_its_resumption_are_as_the_book_shows() -> Resul
             |line: &&str| line.contains(r#""event":"step""#) && line.contains(r#""epoch":1"#);
         let lines: Vec<_> = metrics.lines().filter(of_epoch_1).map(str::to_owned).collect();
         listing += &format!("$ grep '\"step\":' {directory}/rank1.jsonl | tail -n 2\n");
-        let last = lines.iter().rev().take(2).rev();
-        last.for_each(|line| listing += &format!("{line}\n"));
+        lines.iter().rev().take(2).rev().for_each(|line| listing += &format!("{line}\n"));
         losses.push(lines);
     }
     assert_eq!(losses[0], losses[1]);

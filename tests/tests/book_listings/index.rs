@@ -32,11 +32,8 @@ fn the_index_leaves_no_number_out() -> Result<()> {
         let (source, row) = line.strip_prefix("| S")?.split(' ').next()?.split_once('.')?;
         Some((source.parse::<usize>().ok()?, row.parse::<usize>().ok()?))
     });
-    let last = [32, 60, 23, 34, 52];
-    let expected = last
-        .iter()
-        .enumerate()
-        .flat_map(|(source, &last)| (1..=last).map(move |row| (source, row)));
+    let last = [32, 60, 23, 34, 52].into_iter().enumerate();
+    let expected = last.flat_map(|(source, last)| (1..=last).map(move |row| (source, row)));
     assert_eq!(numbers.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
     Ok(())
 }

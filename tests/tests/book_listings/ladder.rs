@@ -58,9 +58,8 @@ fn two_nodes_can_be_tried_on_one_machine() -> Result<()> {
     };
     let mut other = job.start(node("1")?)?;
     let first = job.run(node("0")?)?.expect_success()?.stdout;
-    let other = other.wait()?.expect_success()?.stdout;
     let mut shown = String::new();
-    for (rank, output) in [first, other].iter().enumerate() {
+    for (rank, output) in [first, other.wait()?.expect_success()?.stdout].iter().enumerate() {
         shown.push_str(&format!(
             "$ target/release/launch --nnodes 2 --node-rank {rank} --master-addr 127.0.0.1 -n 2 \\\n      \
              target/release/examples/distributed_data_parallel\n{output}"

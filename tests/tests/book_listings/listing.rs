@@ -38,13 +38,9 @@ pub fn expect_words_and_pictures(
 /// Compares a table with times, in milliseconds with three decimals, and the picture that the same
 /// run has drawn. Lines without a time must be equal. If one of the two differs, both are replaced.
 pub fn expect_times(name: &str, text: &str, picture: &str, svg: &str) -> Result<()> {
-    let same_table = |listing: &str, text: &str| {
-        same(
-            listing,
-            text,
-            |_, line| if line.split(' ').any(is_time) { f64::INFINITY } else { EXACT },
-        )
-    };
+    let tolerance =
+        |_, line: &str| if line.split(' ').any(is_time) { f64::INFINITY } else { EXACT };
+    let same_table = |listing: &str, text: &str| same(listing, text, tolerance);
     expect(&[
         Output { name, text, same: &same_table },
         Output { name: picture, text: svg, same: &same_labels },
@@ -54,8 +50,7 @@ pub fn expect_times(name: &str, text: &str, picture: &str, svg: &str) -> Result<
 /// Compares texts with amounts of memory, and the picture of them that the same run has drawn.
 /// Amounts must be equal; times and shares of time need not. If one differs, all are replaced.
 pub fn expect_amounts(texts: &[(&str, &str)], picture: &str, svg: &str) -> Result<()> {
-    let same_picture = |picture: &str, svg: &str| picture == svg;
-    expect_drawn(texts, picture, svg, &same_amounts, &same_picture)
+    expect_drawn(texts, picture, svg, &same_amounts, &|picture: &str, svg: &str| picture == svg)
 }
 
 /// The same for texts with measurements of all kinds, of which only amounts of memory are compared.
@@ -86,24 +81,21 @@ struct Output<'a> {
 
 /// Compares the outputs of one run with the book's, or replaces all of them if one differs.
 fn expect(outputs: &[Output<'_>]) -> Result<()> {
-    let path =
-        |output: &Output<'_>| -> PathBuf { workspace().join("book/src/output").join(output.name) };
+    let folder = workspace().join("book/src/output");
+    let path = |output: &Output<'_>| folder.join(output.name);
     let in_the_book = |output: &Output<'_>| fs::read_to_string(path(output)).unwrap_or_default();
     let differs = |output: &&Output<'_>| !(output.same)(&in_the_book(output), output.text);
     let Some(first) = outputs.iter().find(differs) else { return Ok(()) };
     if env::var_os("UPDATE_BOOK").is_some() {
         return outputs.iter().try_for_each(|output| {
-            let path = path(output);
-            fs::write(&path, output.text)
-                .with_context(|| format!("cannot write {}", path.display()))
+            fs::write(path(output), output.text)
+                .with_context(|| format!("cannot write {}", path(output).display()))
         });
     }
-    ensure!(
-        false,
+    bail!(
         "{} is out of date; UPDATE_BOOK=1 renews it\n=== the book\n{}\n=== this run\n{}",
         path(first).display(),
         in_the_book(first),
         first.text
-    );
-    Ok(())
+    )
 }

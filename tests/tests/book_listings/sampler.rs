@@ -12,10 +12,8 @@ fn the_toy_prints_what_the_book_shows() -> Result<()> {
 
 #[test]
 fn a_collective_that_one_rank_does_not_call_ends_with_the_timeout() -> Result<()> {
-    let command = launch(2, &example("lonely_collective", [])?)?;
-    let ended = Job::new()?.run(command)?.expect_code(1)?;
-    let text = format!("{}{}", ended.stdout, ended.stderr);
-    expect_listing("lonely_collective.txt", &text, EXACT)
+    let ended = Job::new()?.run(launch(2, &example("lonely_collective", [])?)?)?.expect_code(1)?;
+    expect_listing("lonely_collective.txt", &(ended.stdout + &ended.stderr), EXACT)
 }
 
 /// What each of two ranks in different collectives says. They are started without a launcher, which

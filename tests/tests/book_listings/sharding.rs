@@ -25,9 +25,8 @@ fn the_formulas_give_what_the_example_has_measured() -> Result<()> {
     let amounts: Vec<_> = output.split(" MiB").filter_map(amount).collect();
     let [ddp, _, between_steps, most] = amounts[..] else { bail!("{amounts:?}") };
     let computed = formulas(ROOT + BLOCKS as f64 * BLOCK, 2.0, BLOCK);
-    for (measured, computed) in
-        [(ddp, computed[0]), (between_steps, computed[2]), (most, computed[3])]
-    {
+    let pairs = [(ddp, computed[0]), (between_steps, computed[2]), (most, computed[3])];
+    for (measured, computed) in pairs {
         // The formulas leave out that the root is whole too.
         let computed = computed / MIB;
         ensure!((computed / measured - 1.0).abs() < 0.01, "{computed} instead of {measured} MiB");

@@ -24,7 +24,7 @@ const PNG_MAGIC: &[u8] = &[0x89, b'P', b'N', b'G'];
 /// JPEG has no checksum: a file with missing data but an end marker becomes an image that is partly grey, as in Pillow.
 ///
 /// # Errors
-/// [`Error::Format`] for other formats, truncated files, those that the decoder finds damaged, and more than [`MAX_PIXELS`].
+/// [`Error::Format`] for other formats, files that are truncated or found damaged, and more than [`MAX_PIXELS`].
 pub fn decode(bytes: &[u8], path: &Path) -> Result<Image> {
     let decoded = if bytes.starts_with(JPEG_MAGIC) {
         jpeg(bytes)
@@ -64,10 +64,8 @@ impl Problem {
 }
 
 fn check_size(width: usize, height: usize) -> Result<(), Problem> {
-    match width.checked_mul(height) {
-        Some(pixels) if pixels <= MAX_PIXELS => Ok(()),
-        _ => Err(Problem::TooLarge(width, height)),
-    }
+    let fits = width.checked_mul(height).is_some_and(|pixels| pixels <= MAX_PIXELS);
+    if fits { Ok(()) } else { Err(Problem::TooLarge(width, height)) }
 }
 
 fn jpeg(bytes: &[u8]) -> Result<Image, Problem> {

@@ -80,8 +80,13 @@ impl fmt::Debug for Image {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+
+    /// Pixels whose three bytes are equal.
+    pub(crate) fn grey(width: usize, height: usize, pixels: &[u8]) -> Image {
+        Image::new(width, height, pixels.iter().flat_map(|&pixel| [pixel; 3]).collect()).unwrap()
+    }
 
     #[test]
     fn an_image_has_three_bytes_a_pixel() {

@@ -148,9 +148,8 @@ impl<S: ImageSource> Dataset for ImageDataset<S> {
     }
 }
 
-/// Spreads the items over the worker threads of the loader that calls this. Any other thread, such
-/// as a training loop without workers, does all the work itself: rayon's global pool has a thread
-/// per core, too many if several ranks share the machine.
+/// Spreads the items over the worker threads of the loader that calls this. Any other thread, as of a loop without
+/// workers, does all the work itself: rayon's global pool has a thread per core, too many if ranks share the machine.
 fn map<I: Send, T: Send>(items: Vec<I>, f: impl Fn(I) -> T + Send + Sync) -> Vec<T> {
     match rayon::current_thread_index() {
         Some(_) => items.into_par_iter().map(f).collect(),

@@ -14,17 +14,15 @@ const OTHER_EXTENSIONS: [&str; 7] = ["bmp", "pgm", "pnm", "ppm", "tif", "tiff", 
 /// Options of an [`ImageFolder`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ImageFolderOptions {
-    /// Whether to skip and count damaged images, which makes their batches smaller. Otherwise a
-    /// damaged image is an error. The number of batches does not change, so all ranks still make
-    /// the same number of steps, and no other image is used twice.
+    /// Whether to skip and count damaged images, which are errors otherwise. Their batches get smaller, but not fewer,
+    /// so all ranks still make the same number of steps, and no other image is used twice.
     pub skip_bad: bool,
 }
 
 /// torchvision's `ImageFolder`: `root/CLASS/any/where/FILE.jpg`, in the same order.
 ///
-/// The classes are the folders in `root`, sorted by name; a class's files are in its folder and in
-/// those below it. JPEG and PNG are supported, see [`decode()`]. At first, files are only listed;
-/// each is read and decoded when a batch needs it.
+/// The classes are the folders in `root`, sorted by name; a class's files are in its folder and those below. JPEG and
+/// PNG are supported, see [`decode()`]. At first, files are only listed; each is read and decoded when needed.
 #[derive(Debug)]
 pub struct ImageFolder {
     root: PathBuf,
@@ -155,15 +153,13 @@ fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
 
     let mut images = Vec::new();
     for (path, _) in folders.into_iter().flat_map(|(_, files)| files) {
-        let extension =
-            path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
-        let is_one_of = |all: &[&str]| extension.as_deref().is_some_and(|own| all.contains(&own));
-        if is_one_of(&OTHER_EXTENSIONS) {
+        let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+        if OTHER_EXTENSIONS.contains(&extension.as_str()) {
             let found = "has the extension of an unsupported image format";
             let expected = "JPEG or PNG images only; convert it, or remove it";
             return Err(Error::format(path, found, expected));
         }
-        if is_one_of(&EXTENSIONS) {
+        if EXTENSIONS.contains(&extension.as_str()) {
             images.push(path);
         }
     }

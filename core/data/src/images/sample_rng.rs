@@ -6,9 +6,8 @@ use std::ops::Range;
 
 /// The random numbers of one sample in one epoch.
 ///
-/// They depend only on seed, epoch and index. So a sample's augmentation does not depend on the
-/// worker thread, the batch or the rank, and changes in the next epoch. In PyTorch each worker has
-/// a generator, so there it also depends on the number of workers.
+/// They depend only on seed, epoch and index: a sample's augmentation does not depend on worker thread, batch or rank,
+/// and changes in the next epoch. In PyTorch it depends on the number of workers, each of which has a generator.
 ///
 /// ChaCha with 8 rounds: its 256-bit key holds all three numbers unchanged, so no two samples share a stream.
 #[derive(Debug, Clone)]

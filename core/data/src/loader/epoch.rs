@@ -137,14 +137,11 @@ impl<'loader, B: Tensors + Send + 'static> Epoch<'loader, B> {
             Ok(prefetcher) => prefetcher,
             Err(error) => return self.next_made().map(|batch| batch.map(|_| Err(error))),
         };
-        let batch = match prefetcher.take() {
-            Some(batch) => batch,
-            // The first batch; the last one was taken if there is none.
-            None => {
-                prefetcher.preload(self.next_made()?);
-                prefetcher.take()?
-            }
-        };
+        // The first batch; the last one was taken if there is none.
+        if !prefetcher.has_batch() {
+            prefetcher.preload(self.next_made()?);
+        }
+        let batch = prefetcher.take()?;
         if let Some(following) = self.next_made() {
             prefetcher.preload(following);
         }

@@ -29,9 +29,8 @@ impl<D: IterableDataset + 'static> DataLoader<D, Shard> {
     /// The batches of epoch `epoch` without the first `step`, to resume an interrupted training. The skipped batches
     /// are made and dropped, because only reading finds the place; the first that has an error returns it.
     ///
-    /// `step` counts this rank's batches, unlike the `consumed` of the map-style `epoch_after`, which
-    /// counts the samples of all ranks; so the number of ranks must be the same as before, and so
-    /// must the batch size and the number of workers.
+    /// `step` counts this rank's batches, unlike `consumed` of the map-style `epoch_after`, which counts the samples of
+    /// all ranks; so the numbers of ranks and of workers and the batch size must be the same as before.
     pub fn epoch_from(&self, epoch: u64, step: usize) -> Result<Epoch<'_, D::Batch>> {
         self.begin(step)?;
         let num_workers = self.options.num_workers.max(1);
@@ -89,16 +88,13 @@ struct Stream<D: IterableDataset> {
 impl<D: IterableDataset> Stream<D> {
     fn next_batch(&self) -> Option<Result<D::Batch>> {
         let mut samples = lock(&self.samples);
-        let samples = match samples.by_ref().take(self.batch_size).collect::<Result<Vec<_>>>() {
-            Ok(samples) => samples,
-            Err(error) => return Some(Err(error)),
-        };
+        let samples: Result<Vec<_>> = samples.by_ref().take(self.batch_size).collect();
         let least = if self.drop_last { self.batch_size } else { 1 };
-        if samples.len() < least {
+        if samples.as_ref().is_ok_and(|samples| samples.len() < least) {
             self.has_ended.store(true, Ordering::Relaxed);
             return None;
         }
-        Some(self.dataset.collate(samples))
+        Some(samples.and_then(|samples| self.dataset.collate(samples)))
     }
 }
 

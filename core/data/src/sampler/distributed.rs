@@ -65,9 +65,8 @@ impl Shard {
 /// The repeated samples bias the mean over a test set slightly: with five ranks, the numbers 0 to
 /// 23 have mean 11.04 instead of 11.5. With `drop_last`, a few samples are dropped instead.
 ///
-/// An epoch can go on with another number of ranks. The order of the samples does not depend on the
-/// number of ranks. After any step, the ranks have together consumed the first part of it, so the
-/// rest can be divided anew, and every sample is still seen once. PyTorch has no counterpart:
+/// An epoch can go on with another number of ranks, on which the order of the samples does not depend. After any step,
+/// its first part is consumed, so the rest is divided anew, and all are still seen once. PyTorch has no counterpart:
 ///
 /// ```
 /// # use tch_parallel::data::{DistributedSampler, Sampler, Shard};

@@ -1,10 +1,8 @@
 //! Samplers that draw.
 //!
-//! Each epoch has a generator of its own, seeded with `seed + epoch` as a
-//! [`DistributedSampler`](super::DistributedSampler) does it. So the indices of epoch `e` are those
-//! of PyTorch's sampler with `generator=torch.Generator().manual_seed(seed + e)`. The global
-//! generator, which dropout uses, is unaffected. Without a `generator`, PyTorch's samplers draw from
-//! the global one, and a training could not be resumed in the middle of an epoch.
+//! Each epoch has a generator of its own, seeded with `seed + epoch` as a `DistributedSampler` does it. The global one,
+//! which dropout uses, is unaffected. PyTorch's samplers without a `generator` draw from it, so that a training could
+//! not be resumed in the middle of an epoch.
 
 use super::Sampler;
 use crate::{Error, Result};

@@ -193,8 +193,7 @@ fn seen_in_parts(options: DistributedSampler, len: usize, parts: &[(usize, usize
     for &(ranks, steps) in parts {
         let consumed = seen.len();
         for rank in 0..ranks {
-            let shard = Shard::new(rank, ranks).unwrap();
-            let sampler = DistributedSampler { shard, ..options };
+            let sampler = DistributedSampler { shard: Shard::new(rank, ranks).unwrap(), ..options };
             let rest = sampler.indices_after(len, 3, consumed).unwrap();
             seen.extend(rest.into_iter().take(steps.saturating_mul(batch_size)));
         }

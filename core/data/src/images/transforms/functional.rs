@@ -20,10 +20,7 @@ pub struct CropBox {
 
 /// The image with each row reversed. `functional.hflip`
 pub fn hflip(mut image: Image) -> Image {
-    for row in image.rows_mut() {
-        let (pixels, _) = row.as_chunks_mut::<CHANNELS>();
-        pixels.reverse();
-    }
+    image.rows_mut().for_each(|row| row.as_chunks_mut::<CHANNELS>().0.reverse());
     image
 }
 

@@ -2,9 +2,8 @@
 
 use crate::{Error, Result};
 
-/// Mean and standard deviation of a data set for each of the three channels, with 0 for black and 1
-/// for full colour. A byte x becomes `(x / 255 − mean) / std`: `torchvision.transforms.ToTensor()`
-/// and `Normalize(mean, std)`, to the last bit.
+/// Mean and standard deviation of a data set for each channel, with 0 for black and 1 for full colour. A byte x becomes
+/// `(x / 255 − mean) / std`: `torchvision.transforms.ToTensor()` and `Normalize(mean, std)`, to the last bit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Normalize {
     /// Subtracted first.

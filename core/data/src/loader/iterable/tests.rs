@@ -5,10 +5,14 @@ use rayon::prelude::*;
 use std::sync::atomic::AtomicUsize;
 use tch::Tensor;
 
-/// Numbers, those that a function gives each worker.
-struct Numbers<F>(F);
+/// The numbers that one function gives each worker, and of which another makes batches.
+struct Numbers<F, C>(F, C);
 
-impl<F: Fn(WorkerInfo) -> Samples<i64> + Send + Sync> IterableDataset for Numbers<F> {
+impl<F, C> IterableDataset for Numbers<F, C>
+where
+    F: Fn(WorkerInfo) -> Samples<i64> + Send + Sync,
+    C: Fn(&[i64]) -> Tensor + Send + Sync,
+{
     type Sample = i64;
     type Batch = Tensor;
 
@@ -17,7 +21,7 @@ impl<F: Fn(WorkerInfo) -> Samples<i64> + Send + Sync> IterableDataset for Number
     }
 
     fn collate(&self, samples: Vec<i64>) -> Result<Tensor> {
-        Ok(Tensor::from_slice(&samples))
+        Ok((self.1)(&samples))
     }
 }
 
@@ -26,10 +30,11 @@ fn numbers_with(
     len: i64,
     hook: impl Fn(i64) -> Result<()> + Clone + Send + Sync + 'static,
 ) -> impl IterableDataset<Sample = i64, Batch = Tensor> + 'static {
-    Numbers(move |worker: WorkerInfo| {
+    let shared = move |worker: WorkerInfo| {
         let hook = hook.clone();
         worker.share_out((0..len).map(move |number| hook(number).map(|()| number)))
-    })
+    };
+    Numbers(shared, Tensor::from_slice::<i64>)
 }
 
 fn numbers(len: i64) -> impl IterableDataset<Sample = i64, Batch = Tensor> + 'static {
@@ -74,12 +79,12 @@ fn one_rank_leaves_no_sample_out() {
 
 #[test]
 fn a_worker_can_read_files_of_its_own() {
-    let files = Numbers(|worker: WorkerInfo| {
+    let own_files = |worker: WorkerInfo| {
         let Shard { rank, num_replicas } = worker.shard();
         let files = (0..8i64).skip(rank).step_by(num_replicas);
         worker.own_part(files.flat_map(|file| (file * 10..file * 10 + 2).map(Ok)))
-    });
-    let shard = Shard::new(1, 2).unwrap();
+    };
+    let (files, shard) = (Numbers(own_files, Tensor::from_slice::<i64>), Shard::new(1, 2).unwrap());
     let loader = DataLoader::iterable(files, shard, workers(4, 2)).unwrap();
     assert_eq!(collect(loader.epoch(0).unwrap()), [[20, 21, 60, 61], [30, 31, 70, 71]]);
 }
@@ -165,24 +170,14 @@ fn two_epochs_at_once_do_not_wait_for_each_other() {
 
 #[test]
 fn a_batch_can_be_put_together_by_all_workers() {
-    struct Parallel;
-
-    impl IterableDataset for Parallel {
-        type Sample = i64;
-        type Batch = Tensor;
-
-        fn samples(&self, worker: WorkerInfo, _epoch: u64) -> Result<Samples<i64>> {
-            Ok(worker.share_out((0..200).map(Ok)))
-        }
-
-        fn collate(&self, samples: Vec<i64>) -> Result<Tensor> {
-            let squares: Vec<i64> = samples.par_iter().map(|number| number * number).collect();
-            Ok(Tensor::from_slice(&squares))
-        }
-    }
-
-    in_time(|| {
-        let loader = DataLoader::iterable(Parallel, Shard::WHOLE, workers(5, 2)).unwrap();
+    let shared = |worker: WorkerInfo| worker.share_out((0..200i64).map(Ok));
+    let squared = |samples: &[i64]| {
+        let squares: Vec<i64> = samples.par_iter().map(|number| number * number).collect();
+        Tensor::from_slice(&squares)
+    };
+    in_time(move || {
+        let data = Numbers(shared, squared);
+        let loader = DataLoader::iterable(data, Shard::WHOLE, workers(5, 2)).unwrap();
         let mut squares = collect(loader.epoch(0).unwrap()).concat();
         squares.sort_unstable();
         assert_eq!(squares, (0..200).map(|number| number * number).collect::<Vec<i64>>());

@@ -9,10 +9,8 @@ fn the_ranks_start_when_all_nodes_are_there_and_are_numbered_by_node_rank() {
     scene.join(0, 1.0);
     assert!(scene.started.is_empty());
     scene.join(1, 2.0);
-    let first_ranks: Vec<_> = scene.started[0]
-        .iter()
-        .map(|(id, place)| (*id, place.node_rank, place.first_rank, place.world_size))
-        .collect();
+    let place = |(id, it): &(NodeId, Placement)| (*id, it.node_rank, it.first_rank, it.world_size);
+    let first_ranks: Vec<_> = scene.started[0].iter().map(place).collect();
     assert_eq!(first_ranks, [(0, 0, 0, 6), (1, 1, 2, 6), (2, 2, 4, 6)]);
 }
 
@@ -21,14 +19,11 @@ fn ranks_of_a_role_are_numbered_among_themselves() {
     let mut scene = Scene::new((3, 3));
     for id in [0, 1, 2] {
         let role = if id == 1 { "reader" } else { "default" };
-        let own =
-            Node { role: role.to_owned(), ..Node::example(Some(id), &format!("h{id}"), (3, 3)) };
-        scene.event(id.into(), Event::Joined(own), 0.0);
+        let node = Node::example(Some(id), &format!("h{id}"), (3, 3));
+        scene.event(id.into(), Event::Joined(Node { role: role.to_owned(), ..node }), 0.0);
     }
-    let roles: Vec<_> = scene.started[0]
-        .iter()
-        .map(|(_, place)| (place.first_role_rank, place.role_world_size))
-        .collect();
+    let role = |(_, place): &(NodeId, Placement)| (place.first_role_rank, place.role_world_size);
+    let roles: Vec<_> = scene.started[0].iter().map(role).collect();
     assert_eq!(roles, [(0, 4), (0, 2), (2, 4)]);
 }
 
@@ -87,10 +82,8 @@ fn a_stray_launcher_is_turned_away_from_a_job_that_runs() {
     let mut scene = Scene::running(2);
     scene.event(9, Event::Joined(Node::example(Some(1), "h9", (2, 2))), 1.0);
     let (told, end) = scene.end();
-    assert_eq!(
-        (told, end.reason.as_str()),
-        (vec![9], "--node-rank 1 twice: on host h1 and on host h9")
-    );
+    let reason = "--node-rank 1 twice: on host h1 and on host h9";
+    assert_eq!((told, end.reason.as_str()), (vec![9], reason));
     scene.event(9, Event::Lost(Loss::Closed), 2.0);
     assert!(scene.nobody_was_told_to_end());
 }
@@ -141,14 +134,8 @@ fn a_node_without_a_number_that_is_lost_or_stopped_before_the_ranks_start_is_nam
     scene.lose(1, Loss::Closed, -70.0);
     scene.stop(2, -60.0);
     let gone = "a node on host h1 has gone: its launcher closed the connection";
+    let for_one = "waiting at most 570 s for 1 more node; there are: h0, h2";
     let stopped = "a node on host h2: its launcher was stopped by SIGTERM";
-    assert_eq!(
-        scene.waits(0),
-        [
-            gone,
-            "waiting at most 570 s for 1 more node; there are: h0, h2",
-            stopped,
-            "waiting at most 560 s for 2 more nodes; there are: h0"
-        ]
-    );
+    let for_two = "waiting at most 560 s for 2 more nodes; there are: h0";
+    assert_eq!(scene.waits(0), [gone, for_one, stopped, for_two]);
 }

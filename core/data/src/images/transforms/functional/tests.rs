@@ -1,9 +1,5 @@
 use super::*;
-
-/// Pixels whose three bytes are equal.
-fn grey(width: usize, height: usize, pixels: &[u8]) -> Image {
-    Image::new(width, height, pixels.iter().flat_map(|&pixel| [pixel; 3]).collect()).unwrap()
-}
+use crate::images::image::tests::grey;
 
 #[test]
 fn a_flip_exchanges_pixels_and_not_colours() {
