@@ -39,7 +39,7 @@ pub(crate) struct Attempt<'a> {
     pub(crate) ranks: Vec<Rank>,
     /// Whether one has failed before anything else has ended the attempt.
     pub(crate) failed: bool,
-    /// Whether no rank is replaced any more: all have finished, or one has ended well before.
+    /// Whether ranks are no longer replaced: all have finished, or one has exited with code 0 before.
     is_settled: bool,
     /// The first signal that the launcher got.
     pub(crate) stopped_by: Option<Signal>,

@@ -15,7 +15,7 @@ pub(crate) enum Said {
     TakesPart(UnixStream),
     /// The group of this generation has failed.
     Broken(u32),
-    /// It has done its work in this generation, and waits until all others have.
+    /// It has finished in this generation, and waits until all others have.
     Finished(u32),
 }
 

@@ -26,8 +26,8 @@
 //!                                       ←    Start      of a node that joins: its ranks wait
 //! TakesPart                             →
 //!                                       ←    Regroup …
-//! Finished  the work of its ranks       →
-//!                                       ←    Leave      to all, once all have
+//! Finished  its ranks wait              →
+//!                                       ←    Leave      once all ranks have finished
 //! Succeeded                             →
 //!                                       ←    Done
 //! Beat      at any time, both ways
@@ -80,9 +80,9 @@ pub(crate) enum ToCoordinator {
     Lost { failure: Failure, claim: Claim, generation: u32 },
     /// The group of this generation has failed, though no rank is known to have.
     Broken { generation: u32 },
-    /// All ranks here that have a place in this generation have done their work, and wait until all others have.
+    /// All ranks here that have a place in this generation have finished, and wait until the others have.
     Finished { generation: u32 },
-    /// One of them has ended well before that: no rank can be replaced after this generation.
+    /// One of them has exited with code 0 before that. No rank can be replaced after this generation.
     Settled { generation: u32 },
     /// The answer to a `Notice`: the ranks have had their time or have all ended, and what they know has been told.
     Noticed,
@@ -121,7 +121,7 @@ pub(crate) enum ToAgent {
         /// What to say of it.
         reason: Option<String>,
     },
-    /// All ranks have done their work: they may end, and none is replaced any more.
+    /// All ranks have finished: they may end, and from now on none is replaced.
     Leave,
     /// Something has gone wrong somewhere: asks for what the ranks know of it.
     Notice,

@@ -16,8 +16,8 @@ pub const NOTICE: Duration = Duration::from_secs(1);
 /// come and go. A rank that connects takes part. It then reads one JSON value a line: `{"place": …}` with
 /// `generation`, a number that grows; `is_loss`, whether a rank of the last generation is gone; and
 /// `variables`, the environment of its new place. It writes `broken G` if the group of generation G has
-/// failed, and `finished G` once it has done its work in that; then it waits for another place, or for
-/// `"leave"`: all have finished, and nobody is replaced any more.
+/// failed, and `finished G` once it has finished in that; then it waits for another place, or for `"leave"`: all
+/// have finished, and from then on no rank is replaced.
 pub const ELASTIC: &str = "TCH_PARALLEL_ELASTIC";
 
 /// The variable in which whoever starts ranks may hand the store's listening socket to rank 0, as the

@@ -40,7 +40,7 @@ impl Attempt<'_> {
         matches!(self.phase, Phase::Running) && self.seats.all_take_part() && !self.is_settled
     }
 
-    /// A rank with a place has ended well.
+    /// A rank that has a place has exited with code 0.
     pub(super) fn settle(&mut self, others_wait_for_it: bool) {
         self.is_settled = true;
         self.end_replacements();
@@ -58,7 +58,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// All ranks of the job have done their work.
+    /// All ranks of the job have finished: they may end.
     pub(super) fn leave(&mut self) {
         self.is_settled = true;
         self.end_replacements();

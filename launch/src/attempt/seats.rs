@@ -22,7 +22,7 @@ struct Seat {
     takes_part: bool,
     /// One that replaces another gets its place once it takes part.
     has_place: bool,
-    /// The last generation whose work it has done.
+    /// The last generation in which it has finished.
     finished: Option<u32>,
 }
 
@@ -55,12 +55,12 @@ impl Seats {
         self.seat(local_rank).runs = false;
     }
 
-    /// A rank has done its work in this generation.
+    /// A rank has finished in this generation.
     pub(crate) fn finish(&mut self, local_rank: u16, generation: u32) {
         self.seat(local_rank).finished = Some(generation);
     }
 
-    /// Whether all that have a place have done their work in this generation.
+    /// Whether all that have a place have finished in this generation.
     pub(crate) fn have_finished(&self, generation: u32) -> bool {
         let mut placed = self.seats.iter().filter(|seat| seat.runs && seat.has_place);
         placed.all(|seat| seat.finished == Some(generation))

@@ -1,10 +1,11 @@
 //! Why the ranks of a job end: the culprits, and which of several it is.
 
 use crate::failure::{Failure, Fault, NOTICED_BEFORE};
-use crate::protocol::Node;
 use crate::protocol::connection::Loss;
+use crate::protocol::{End, Node};
 use std::time::{Duration, Instant};
 
+#[derive(Clone)]
 pub(crate) struct Cause {
     pub(crate) kind: Kind,
     /// The node concerned, as the user knows it; `None` for the only one.
@@ -13,6 +14,7 @@ pub(crate) struct Cause {
 }
 
 /// What has happened to a node.
+#[derive(Clone)]
 pub(crate) enum Kind {
     /// One of its ranks has failed.
     Failed(Failure),
@@ -24,7 +26,7 @@ pub(crate) enum Kind {
     Isolated,
     /// It has joined.
     Joined,
-    /// One of its ranks has ended well while the others go on in another generation.
+    /// One of its ranks has exited with code 0, and the others wait for it in another generation.
     Settled,
 }
 
@@ -79,6 +81,11 @@ impl Cause {
             Kind::Stopped { code, .. } => *code,
             Kind::Lost(_) | Kind::Isolated | Kind::Joined | Kind::Settled => 1,
         }
+    }
+
+    /// How one node ends while the others go on.
+    pub(crate) fn end(&self) -> End {
+        End { code: self.code(), ..End::because(self.sentence()) }
     }
 
     /// What every launcher prints.

@@ -71,11 +71,12 @@ pub(crate) struct Job {
     /// When each was last heard of.
     heard: BTreeMap<NodeId, Instant>,
     next_generation: u32,
-    /// The one that trains.
+    /// The one that runs.
     generation: u32,
-    /// One whose ranks have lost each other: its next lost rank may be why, and was counted then.
+    /// A generation whose ranks lost each other. A rank that turns out to be lost in it may be the reason, which has
+    /// counted as a restart already.
     mended: Option<u32>,
-    /// Why the ranks have got other places last, and whether that has counted.
+    /// Why the ranks last changed places, and whether that counted as a restart.
     last_change: Option<(Cause, bool)>,
     restarts: u32,
     phase: Phase,
@@ -86,7 +87,7 @@ enum Phase {
     /// Too few nodes are there, or further ones may come until the last call.
     Gathering { until: Instant, last_call: Option<Instant>, remind_at: Option<Instant> },
     /// The ranks run. Once something has gone wrong, the nodes that are `asked` have until `decide_at`
-    /// to say what they know of it. Once `is_settled`, no rank is replaced any more.
+    /// to say what they know of it. Once `is_settled`, no rank is replaced.
     Running {
         finished: BTreeSet<NodeId>,
         is_settled: bool,
@@ -213,7 +214,7 @@ impl Job {
             Phase::Running { .. } if rank.is_none() => self.invite_waiting(),
             Phase::Running { asked, .. } => {
                 asked.remove(&id);
-                if let Err(cause) = self.go_on_without_node(id, cause) {
+                if !self.go_on_without_node(id, &cause) {
                     self.note(cause, now);
                 }
             }
@@ -268,15 +269,10 @@ impl Job {
                 let has_part = rank.is_some() || self.group.is_empty();
                 let is_needed = has_part && !self.terms.may_leave(node);
                 self.leaving.insert(id);
-                let end = End { code: cause.code(), ..End::because(cause.sentence()) };
-                let cause = match rank.is_some() && !is_needed {
-                    true => match self.go_on_without_node(id, cause) {
-                        // Nobody else tells a launcher whose ranks have failed that it is free.
-                        Ok(()) => return self.tell(id, ToAgent::End(end)),
-                        Err(cause) => cause,
-                    },
-                    false => cause,
-                };
+                if rank.is_some() && !is_needed && self.go_on_without_node(id, &cause) {
+                    // Nobody else tells its launcher, if its ranks have failed meanwhile, that it may end.
+                    return self.tell(id, ToAgent::End(cause.end()));
+                }
                 match &mut self.phase {
                     Phase::Refused { .. } | Phase::Ending { again: false, .. } => {}
                     // Nobody else is to be told, and a failure that came before is the reason.

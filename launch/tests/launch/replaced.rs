@@ -1,10 +1,9 @@
-//! Ranks that take part in a job whose ranks come and go. Here they are Python programs that know no more than the
-//! socket.
+//! Ranks that take part in a job whose ranks come and go. They are Python programs that use nothing but the socket.
 
 use crate::job::{Job, run};
 use std::process::Command;
 
-/// A rank that takes part, with what it hears and says. `number` is 0 for those that have been there from the start.
+/// How each of them begins. `number` is the generation of its first place: 0 for the ranks that start with the job.
 const RANK: &str = r#"
 import json, os, signal, socket, time
 launcher = socket.socket(socket.AF_UNIX)

@@ -3,7 +3,7 @@
 use super::{Action, Job, NodeId, Phase};
 use crate::coordinator::cause::Cause;
 use crate::coordinator::placement::places;
-use crate::protocol::{Claim, End, Node, Placement, ToAgent};
+use crate::protocol::{Claim, Node, Placement, ToAgent};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -34,21 +34,22 @@ impl Job {
         true
     }
 
-    /// A node is lost or leaves. The ranks of the others go on, unless they cannot, or the job may not be so small.
-    pub(super) fn go_on_without_node(&mut self, id: NodeId, cause: Cause) -> Result<(), Cause> {
+    /// A node is lost or leaves. The ranks of the others go on, if all can; `false` if they cannot, or if too few nodes
+    /// are left.
+    pub(super) fn go_on_without_node(&mut self, id: NodeId, cause: &Cause) -> bool {
         let group = self.group.clone();
         self.group.retain(|member| *member != id);
         let nodes = self.terms.own.nodes;
         let is_enough = nodes.elastic() && self.group.len() >= nodes.min.into();
         if !is_enough || !self.can_regroup() {
             self.group = group;
-            return Err(cause);
+            return false;
         }
         self.taking_part.remove(&id);
         let reason = format!("{}\n{}", cause.sentence(), self.ranks_left());
-        self.regroup(true, Some((cause, false)), Some(reason));
+        self.regroup(true, Some((cause.clone(), false)), Some(reason));
         self.invite_waiting();
-        Ok(())
+        true
     }
 
     /// Nodes that have waited for a place take those that are free now.
@@ -70,7 +71,8 @@ impl Job {
         }
     }
 
-    /// A node has lost a rank of this generation, and so many can go on: with those of the other nodes, if all can.
+    /// A node has lost a rank of this generation. The others that it claims places for go on with those of the other
+    /// nodes, if all can.
     pub(super) fn go_on_without(
         &mut self,
         id: NodeId,
@@ -79,9 +81,8 @@ impl Job {
         now: Instant,
     ) {
         if self.coming.remove(&id) {
-            // None of the others has met its ranks.
-            let end = End { code: cause.code(), ..End::because(cause.sentence()) };
-            self.turn_away(id, end);
+            // It was alone with that: its ranks have not met the others.
+            self.turn_away(id, cause.end());
             return self.invite_waiting();
         }
         self.taking_part.insert(id, claim);
@@ -115,7 +116,7 @@ impl Job {
         format!("restart {} of {}", self.restarts, self.terms.own.max_restarts)
     }
 
-    /// All ranks may end once the last has done its work: from then on, none is replaced.
+    /// Lets all ranks end once the last has finished. From then on, none is replaced.
     pub(super) fn let_go_if_finished(&mut self) {
         let Phase::Running { finished, is_settled, succeeded, causes, .. } = &mut self.phase else {
             return;
@@ -123,19 +124,19 @@ impl Job {
         let mut group = self.group.iter();
         if causes.is_empty() && group.all(|id| finished.contains(id) || succeeded.contains(id)) {
             *is_settled = true;
-            // None is told twice.
+            // Nobody is told twice.
             finished.clear();
             self.tell_group(&ToAgent::Leave);
         }
     }
 
-    /// A rank of this generation has ended well before the others had done their work, which makes `cause`. Its node
-    /// takes no part in another generation.
+    /// A rank of this generation has exited with code 0 before the others have finished. Its node joins no other
+    /// generation, and `cause` says so.
     pub(super) fn settle(&mut self, generation: u32, cause: Cause, now: Instant) {
         let Phase::Running { is_settled, .. } = &mut self.phase else { return };
         *is_settled = true;
         if generation != self.generation {
-            // The others wait for it there in vain.
+            // The others already wait for it in a later one, in vain.
             let (cause, counts) = self.last_change.take().unwrap_or((cause, false));
             self.restarts -= u32::from(counts);
             self.note(cause, now);
@@ -156,7 +157,7 @@ impl Job {
             && self.group.first().filter(is_own).and_then(claim).is_some_and(|it| it.ranks > 0)
     }
 
-    /// `change` is why, if that is known, and whether it has counted.
+    /// `change` is the cause, if there is one, and whether it counted as a restart.
     fn regroup(&mut self, is_loss: bool, change: Option<(Cause, bool)>, reason: Option<String>) {
         let left =
             |id: &NodeId| Node { ranks: self.taking_part[id].ranks, ..self.nodes[id].clone() };
@@ -165,7 +166,7 @@ impl Job {
         (self.generation, self.last_change) = (self.next_generation, change);
         self.next_generation += 1;
         if let Phase::Running { finished, .. } = &mut self.phase {
-            // One without a rank in this generation has nothing to do in it.
+            // A node without a rank in this generation has nothing to finish.
             let has_none = |id: &&NodeId| self.taking_part[id].ranks == 0;
             *finished = self.group.iter().filter(has_none).copied().collect();
         }

@@ -87,7 +87,7 @@ fn a_group_that_fails_without_a_loss_is_made_anew_once() {
     }
     assert_eq!(scene.generation(), (true, 4, vec![(0, 2), (2, 2)]));
     assert_eq!(scene.regrouped.len(), 1, "the second speaks of a generation that is over");
-    // Why the first has failed is heard of late, and counts no second time.
+    // The reason for the first is heard of late, and does not count again.
     let failure = Failure::example(3, Fault::Own, scene.at(1.5));
     let claim = Claim { number: 0, ranks: 1 };
     scene.say(1, ToCoordinator::Lost { failure, claim, generation: 0 }, 1.5);
@@ -108,7 +108,7 @@ fn a_group_can_be_made_anew_while_a_node_joins() {
 fn all_may_leave_once_the_last_has_done_its_work_and_nobody_is_replaced_after_that() {
     let mut scene = Scene::running(3).taking_part(2);
     assert!(scene.finish(&[0, 1], 0, 1.0).is_empty());
-    // What they had done must be done again, by those who are left.
+    // Now they have to finish again, in another generation.
     scene.lose_rank(2, 4, 1, 2.0);
     assert!(scene.finish(&[2], 0, 3.0).is_empty() && scene.finish(&[2, 0], 1, 3.0).is_empty());
     assert_eq!(scene.finish(&[1], 1, 3.0), [0, 1, 2]);

@@ -1,11 +1,15 @@
-//! Jobs whose ranks come and go, under random kills, delays and partitions: the coordinator, and the seats of every
-//! node, with simulated processes, network and clock. A schedule is its seed.
+//! A simulated job whose ranks come and go: the coordinator and the seats of every node are the real ones; processes,
+//! network and clock are simulated.
 //!
-//! The processes do what `tch_parallel::elastic` does: they meet in a generation, bring each other up to the one that
-//! has come furthest, take steps together, and leave for the next generation when an exchange fails or a place in it
-//! has come. After the last step they meet once more, wait until all may leave, and end.
+//! | file | what it holds |
+//! |---|---|
+//! | `schedules` | the tests: random kills, delays and partitions, and what must hold after them |
+//! | `launchers` | what the launchers do |
+//! | `ranks` | what the ranks do |
 
+mod launchers;
 mod ranks;
+mod schedules;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -15,15 +19,8 @@ use rand::seq::{IndexedRandom, IteratorRandom};
 use rand::{Rng, SeedableRng};
 
 use super::*;
-use crate::attempt::seats::Seats;
-use ranks::{Group, JOIN, Pid, Process, Seated};
-
-/// The schedules of the test. Each has its number as its seed.
-const SCHEDULES: u64 = 10_000;
-
-/// How long nothing is disturbed before the job must run again. The longest partition, a rank that waits in
-/// vain, and a restart of all fit into it.
-const QUIET: u64 = 60_000;
+use launchers::Node;
+use ranks::{Group, Pid, Process, Seated};
 
 /// What happens at a moment.
 enum Happening {
@@ -35,11 +32,11 @@ enum Happening {
     TakesPart(Pid),
     /// A rank says that its group has failed.
     Broken(Pid, u32),
-    /// A rank says that it has done its work.
+    /// A rank says that it has finished.
     Finished(Pid, u32),
     /// A rank is told that all have.
     MayLeave(Pid),
-    /// A rank ends well, asked or not.
+    /// A rank exits with code 0.
     Exits(Pid),
     /// A rank is told its place.
     Place(Pid, Seated),
@@ -51,7 +48,7 @@ enum Happening {
     Fails(Pid, u32),
     /// A rank has waited for the others of a generation since this time.
     Waits(Pid, u32, u64),
-    /// A rank has looked for a place for so long.
+    /// A rank has looked for another place in vain.
     LooksInVain(Pid, u32, u32),
     Kill,
     ExitEarly,
@@ -61,16 +58,6 @@ enum Happening {
     StopHost,
     JoinHost,
     Stall,
-}
-
-struct Node {
-    seats: Seats,
-    pids: Vec<Pid>,
-    placement: Placement,
-    /// Whether its ranks run and none has been told to end.
-    runs: bool,
-    is_settled: bool,
-    failed: bool,
 }
 
 struct Simulation {
@@ -88,7 +75,7 @@ struct Simulation {
     messages: usize,
     job: Job,
     nodes: BTreeMap<NodeId, Node>,
-    /// How many processes have ended by themselves before they should, and which generations have failed without that.
+    /// How many processes have ended too early by themselves, and which generations have failed without that.
     faults: usize,
     broken: BTreeSet<u32>,
     /// How many there have been.
@@ -348,174 +335,6 @@ impl Simulation {
         (0..self.processes.len()).filter(lives).choose(&mut self.random)
     }
 
-    /// What a node's launcher does when it is told this.
-    fn agent(&mut self, id: NodeId, message: ToAgent) {
-        match message {
-            ToAgent::Start { placement, waits, .. } => self.start(id, placement, waits),
-            ToAgent::Regroup { placement, claim, is_loss, .. } => {
-                self.regroup(id, placement, claim, is_loss);
-            }
-            ToAgent::Leave => {
-                let Some(node) = self.nodes.get_mut(&id).filter(|node| node.runs) else { return };
-                node.is_settled = true;
-                self.end_replacements(id);
-                for pid in self.nodes[&id].pids.clone() {
-                    self.after(1, Happening::MayLeave(pid));
-                }
-            }
-            ToAgent::Done => {
-                (self.is_over, self.has_succeeded) = (true, true);
-                self.end_all(id);
-                self.tell(id, ToCoordinator::Gone);
-            }
-            ToAgent::Notice => self.tell(id, ToCoordinator::Noticed),
-            ToAgent::End(end) => {
-                // Others are turned away.
-                let has_part = self.job.group.contains(&id) && !self.job.leaving.contains(&id);
-                if has_part && end.next.is_none() {
-                    let (restarts, most) = (self.job.restarts, self.job.terms.own.max_restarts);
-                    assert!(restarts == most, "{} after {restarts} restarts", end.reason);
-                    self.is_over = true;
-                }
-                self.end_all(id);
-                self.tell(id, ToCoordinator::Gone);
-            }
-            _ => {}
-        }
-    }
-
-    fn start(&mut self, id: NodeId, placement: Placement, waits: bool) {
-        let count = self.job.nodes[&id].ranks;
-        let pids = (0..count).map(|local_rank| self.spawn(id, local_rank)).collect();
-        let seats = Seats::new(count, !waits);
-        let (runs, is_settled, failed) = (true, false, false);
-        self.nodes.insert(id, Node { seats, pids, placement, runs, is_settled, failed });
-        if !waits {
-            // All go on from a checkpoint.
-            self.safe = 0;
-        }
-    }
-
-    fn spawn(&mut self, node: NodeId, local_rank: u16) -> Pid {
-        let pid = self.processes.len();
-        self.processes.push(Process::new(node, local_rank));
-        let set_up = self.random.random_range(100..600);
-        self.after(set_up, Happening::TakesPart(pid));
-        pid
-    }
-
-    /// The node whose launcher still watches this process.
-    fn watched(&mut self, pid: Pid) -> Option<&mut Node> {
-        let Process { node, local_rank, .. } = self.processes[pid];
-        let node = self.nodes.get_mut(&node)?;
-        (node.runs && node.pids[usize::from(local_rank)] == pid).then_some(node)
-    }
-
-    fn takes_part(&mut self, pid: Pid) {
-        let Process { node: id, local_rank, lives, .. } = self.processes[pid];
-        let Some(node) = self.watched(pid).filter(|_| lives) else { return };
-        let placement = node.placement.clone();
-        let has_place = node.seats.has_place(local_rank);
-        let claim = node.seats.take_part(local_rank);
-        if has_place {
-            self.tell_place(pid, &placement, local_rank, false);
-        }
-        if let Some(claim) = claim {
-            self.tell(id, ToCoordinator::TakesPart(claim));
-        }
-    }
-
-    fn tell_place(&mut self, pid: Pid, placement: &Placement, number: u16, is_loss: bool) {
-        let place = Seated {
-            generation: placement.generation,
-            rank: placement.rank(number),
-            world_size: placement.world_size,
-            is_loss,
-        };
-        // The connection to a rank is a host's own, and keeps the order.
-        self.after(1, Happening::Place(pid, place));
-    }
-
-    fn ended(&mut self, id: NodeId, pid: Pid) {
-        let Process { local_rank, ends_well, is_unneeded, .. } = self.processes[pid];
-        let at = self.at(self.now);
-        let Some(node) = self.watched(pid) else { return };
-        let others_can_go_on = node.seats.all_take_part() && !node.is_settled;
-        let has_place = node.seats.has_place(local_rank);
-        let generation = node.placement.generation;
-        node.seats.end(local_rank);
-        if ends_well && has_place {
-            node.is_settled = true;
-            self.end_replacements(id);
-            if others_can_go_on {
-                self.tell(id, ToCoordinator::Settled { generation });
-                self.tell_if_finished(id);
-            }
-        } else if !ends_well && (has_place || !is_unneeded) {
-            node.failed = true;
-            let failure = Failure::example(node.placement.rank(local_rank), Fault::Own, at);
-            let message = match others_can_go_on {
-                true => ToCoordinator::Lost { failure, claim: node.seats.claim(), generation },
-                false => ToCoordinator::Failed(failure),
-            };
-            self.tell(id, message);
-        }
-        let node = &self.nodes[&id];
-        if !node.failed && !node.pids.iter().any(|pid| self.processes[*pid].lives) {
-            self.tell(id, ToCoordinator::Succeeded);
-        }
-    }
-
-    fn tell_if_finished(&mut self, id: NodeId) {
-        let Node { seats, placement, .. } = &self.nodes[&id];
-        let generation = placement.generation;
-        if seats.have_finished(generation) {
-            self.tell(id, ToCoordinator::Finished { generation });
-        }
-    }
-
-    fn end_replacements(&mut self, id: NodeId) {
-        let node = &self.nodes[&id];
-        let places = (0..).map(|local_rank| node.seats.has_place(local_rank));
-        let waiting: Vec<_> = node.pids.iter().copied().zip(places).collect();
-        for (pid, _) in waiting.into_iter().filter(|(_, has_place)| !has_place) {
-            self.processes[pid].is_unneeded = true;
-            self.end(pid);
-        }
-    }
-
-    fn regroup(&mut self, id: NodeId, placement: Placement, claim: Claim, is_loss: bool) {
-        let Some(node) = self.nodes.get_mut(&id) else { return };
-        if !node.runs || node.is_settled {
-            return;
-        }
-        node.failed = false;
-        assert!(placement.restarts <= self.job.terms.own.max_restarts);
-        let faults = self.faults + self.broken.len();
-        assert!(placement.restarts as usize <= faults, "a restart without a fault");
-        node.placement = placement.clone();
-        for local_rank in node.seats.refill() {
-            let pid = self.spawn(id, local_rank);
-            self.nodes.get_mut(&id).unwrap().pids[usize::from(local_rank)] = pid;
-        }
-        let (node, mut told) = (self.nodes.get_mut(&id).unwrap(), Vec::new());
-        for (number, local_rank) in node.seats.take_places(claim) {
-            let pid = node.pids[usize::from(local_rank)];
-            told.push((number, pid));
-        }
-        for (number, pid) in told {
-            self.tell_place(pid, &placement, number, is_loss);
-        }
-    }
-
-    /// A node's launcher ends all its ranks.
-    fn end_all(&mut self, id: NodeId) {
-        if let Some(node) = self.nodes.get_mut(&id) {
-            node.runs = false;
-            node.pids.clone().into_iter().for_each(|pid| self.end(pid));
-        }
-    }
-
     fn kill(&mut self, pid: Pid) {
         self.faults += 1;
         self.end(pid);
@@ -528,86 +347,4 @@ impl Simulation {
             self.after(wait, Happening::Ended(node, pid));
         }
     }
-
-    /// Disturbs the job so often, at random moments.
-    fn disturb(&mut self, times: usize, kinds: u32) {
-        for _ in 0..times {
-            let happening = match self.random.random_range(0..kinds) {
-                0 => Happening::LoseHost,
-                4 => Happening::JoinHost,
-                5 => Happening::StopHost,
-                1 | 2 => Happening::Stall,
-                3 => Happening::Break,
-                20.. => Happening::ExitEarly,
-                _ => Happening::Kill,
-            };
-            let wait = self.random.random_range(0..1500);
-            self.after(wait, happening);
-            let pause = self.random.random_range(0..1500);
-            self.run(pause);
-        }
-    }
-}
-
-#[test]
-fn after_any_kills_delays_and_partitions_all_ranks_train_together_and_end_well() {
-    for seed in 0..SCHEDULES {
-        let mut it = Simulation::new(seed);
-        it.run(2000);
-        let times = it.random.random_range(1..12);
-        it.disturb(times, 20);
-        it.pace = 1500..2500;
-        it.run(QUIET);
-        let living: Vec<_> = it.processes.iter().filter(|process| process.lives).collect();
-        let seats = it.nodes.values().filter(|node| node.runs).map(|node| node.pids.len());
-        if it.is_over {
-            assert!(living.is_empty(), "seed {seed}: the job has ended, but not its ranks");
-            continue;
-        }
-        assert_eq!(living.len(), seats.sum::<usize>(), "seed {seed}");
-        let (generation, at) = it.last_step;
-        assert!(
-            it.now - at < 5000,
-            "seed {seed}: the ranks have not trained for {} ms",
-            it.now - at
-        );
-        let all_are_there = living.iter().all(|process| {
-            let seated = process.seated.as_ref();
-            seated.is_some_and(|seated| {
-                seated.generation == generation && seated.world_size == living.len() as u32
-            })
-        });
-        assert!(all_are_there, "seed {seed}: not all ranks train in generation {generation}");
-        // The last steps, which are disturbed as well.
-        it.pace = 50..150;
-        it.goal = it.processes.iter().filter_map(|process| process.steps).max().unwrap_or(0) + 3;
-        let times = it.random.random_range(0..4);
-        it.disturb(times, 22);
-        // If all must start again, they do all steps again. They may have waited in vain before.
-        it.run(JOIN + 5 * QUIET);
-        let (restarts, most) = (it.job.restarts, it.job.terms.own.max_restarts);
-        assert!(it.job.is_over(), "seed {seed}: the job does not end");
-        assert!(it.has_succeeded || restarts == most, "seed {seed}: the job has failed");
-        assert!(!it.processes.iter().any(|process| process.lives), "seed {seed}: ranks are left");
-    }
-}
-
-#[test]
-fn a_thousand_nodes_agree_in_one_message_to_the_coordinator_and_one_to_each_of_them() {
-    let mut it = Simulation::of(1000, 1, 1, StdRng::seed_from_u64(0));
-    // The others have long gone on when another rank is there.
-    it.delay = 2;
-    it.run(2000);
-    let (lost, before) = (it.processes.len() / 2, it.messages);
-    assert!(it.last_step.1 > 1000, "all train");
-    it.kill(lost);
-    let is_without = |it: &Simulation| it.last_step.0 == 1;
-    let began = it.now;
-    while !is_without(&it) && it.now < began + 5000 {
-        it.run(1);
-    }
-    assert!(is_without(&it));
-    assert_eq!(it.messages - before, 1 + 1000);
-    // The kill is noticed, told and answered, the ranks meet, and take a step.
-    assert!(it.now - began <= 5 * it.delay + it.pace.end, "it took {} ms", it.now - began);
 }

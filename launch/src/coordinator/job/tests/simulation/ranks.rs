@@ -1,5 +1,7 @@
-//! What the simulated processes do: as `tch_parallel::elastic`, but for the weights, of which only the number of steps
-//! is known.
+//! What the simulated ranks do: the same as `tch_parallel::elastic`, except that of their weights only the number of steps
+//! is known. They meet in a generation, bring each other up to the one that is furthest, take steps together, and go on
+//! to the next generation when an exchange fails or they have a place there. After the last step they meet once more,
+//! wait until all may leave, and exit.
 
 use super::*;
 
@@ -30,7 +32,7 @@ pub(super) struct Process {
     /// Whether it has ended with exit code 0, or the launcher has ended it because nobody needs it.
     pub(super) ends_well: bool,
     pub(super) is_unneeded: bool,
-    /// Whether it has done its work, and waits until all others have.
+    /// Whether it has finished, and waits until all others have.
     pub(super) has_finished: bool,
     places: VecDeque<Seated>,
     newest: Option<u32>,
@@ -237,7 +239,7 @@ impl Simulation {
             let newest = members.iter().filter_map(|pid| self.processes[*pid].steps).max();
             self.processes[pid].steps = newest.or(Some(0));
         } else if self.processes[pid].steps >= Some(self.goal) {
-            // What it has sent reaches those that have not heard of the others yet.
+            // Its part of the exchange still reaches the others.
             let process = &mut self.processes[pid];
             (process.seated, process.has_finished) = (None, true);
             self.after(1, Happening::Finished(pid, generation));
