@@ -97,29 +97,46 @@ impl Tensors for Tensor {
     }
 }
 
-/// For what iterates over its parts; `$clone` makes new parts of those of `$self`.
-macro_rules! collections {
-    ($([$($generics:tt)+] $Type:ty: $self:ident => $clone:expr;)+) => {$(
-        impl<$($generics)+> Tensors for $Type {
-            fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
-                self.iter_mut().for_each(|part| part.visit(f));
-            }
+impl<T: Tensors> Tensors for Vec<T> {
+    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        self.iter_mut().for_each(|part| part.visit(f));
+    }
 
-            fn shallow_clone(&$self) -> Self {
-                $clone
-            }
+    fn shallow_clone(&self) -> Self {
+        self.iter().map(T::shallow_clone).collect()
+    }
 
-            fn visit_replicated(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
-                self.iter_mut().for_each(|part| part.visit_replicated(f));
-            }
-        }
-    )+};
+    fn visit_replicated(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        self.iter_mut().for_each(|part| part.visit_replicated(f));
+    }
 }
 
-collections! {
-    [T: Tensors] Vec<T>: self => self.iter().map(T::shallow_clone).collect();
-    [T: Tensors, const N: usize] [T; N]: self => self.each_ref().map(T::shallow_clone);
-    [T: Tensors] Option<T>: self => self.as_ref().map(T::shallow_clone);
+impl<T: Tensors, const N: usize> Tensors for [T; N] {
+    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        self.iter_mut().for_each(|part| part.visit(f));
+    }
+
+    fn shallow_clone(&self) -> Self {
+        self.each_ref().map(T::shallow_clone)
+    }
+
+    fn visit_replicated(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        self.iter_mut().for_each(|part| part.visit_replicated(f));
+    }
+}
+
+impl<T: Tensors> Tensors for Option<T> {
+    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        self.iter_mut().for_each(|part| part.visit(f));
+    }
+
+    fn shallow_clone(&self) -> Self {
+        self.as_ref().map(T::shallow_clone)
+    }
+
+    fn visit_replicated(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+        self.iter_mut().for_each(|part| part.visit_replicated(f));
+    }
 }
 
 /// No tensors: the inputs of a module that takes none.

@@ -73,7 +73,7 @@ impl Launcher {
     /// replace ranks.
     pub(super) fn connect() -> Result<Option<Launcher>> {
         let Some(address) = std::env::var_os(ELASTIC) else { return Ok(None) };
-        // The launcher listens to a process once.
+        // The launcher accepts one connection from each process.
         static CONNECTED: AtomicBool = AtomicBool::new(false);
         if CONNECTED.swap(true, Ordering::SeqCst) {
             let expected = "called once in a process, around all of its training";
@@ -99,8 +99,8 @@ impl Launcher {
         let _ = writeln!(&self.stream, "broken {generation}");
     }
 
-    /// Says that this process has done its work in this generation, and waits until all others have: `false` if it is
-    /// needed in another one, because one of them is lost.
+    /// Says that this process has finished in this generation, and waits until all others have. `false` if another
+    /// generation follows, because one of them is lost.
     pub(super) fn finish(&self, generation: u64) -> bool {
         // A launcher that is gone ends this process.
         let _ = writeln!(&self.stream, "finished {generation}");

@@ -129,7 +129,7 @@ where
             news.watch(generation, Some(&group));
             state.expect_changes(news, generation);
             let trained = state.join(&group).map_err(E::from).and_then(|()| train(&group, state));
-            // All come to the end of their work, or none.
+            // Either all come to the end of `train`, or none does.
             let result = trained.and_then(|value| group.barrier().map(|()| value).map_err(E::from));
             news.watch(generation, None);
             let is_lost = news.is_later_than(generation) || group.has_lost_a_rank();
@@ -142,7 +142,7 @@ where
         Err(error @ Error::Rendezvous { .. }) => (Err(error.into()), true),
         Err(error) => return Err(error),
     };
-    // One that is lost from here on is not replaced.
+    // A rank that is lost after this is not replaced.
     if (result.is_ok() && launcher.finish(generation)) || (result.is_err() && !is_lost) {
         return Ok(Some(result));
     }

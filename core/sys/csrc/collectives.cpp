@@ -144,7 +144,7 @@ c10d_status c10d_all_to_all_single(
     Tensors both{exchanged(output), exchanged(input)};
     std::vector<int64_t> received(output_splits.first, output_splits.first + output_splits.count);
     std::vector<int64_t> sent(input_splits.first, input_splits.first + input_splits.count);
-    // Gloo does not ask.
+    // Gloo does not check this.
     const auto is_negative = [](int64_t rows) { return rows < 0; };
     TORCH_CHECK_VALUE(
         both[0].scalar_type() == both[1].scalar_type() &&

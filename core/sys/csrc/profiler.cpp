@@ -36,7 +36,7 @@ thread_local int64_t synchronizations = 0;
 // to.dtype_layout(self, dtype, layout, device, pin_memory, non_blocking, …). With a dtype, the latter
 // is tensor.to(dtype), which names the tensor's own device.
 bool is_copy_to_host(c10::ArrayRef<const c10::IValue> inputs) {
-  // A range that a program has named so has none.
+  // A range to which a program has given this name has no inputs.
   if (inputs.size() < 4) {
     return false;
   }

@@ -53,7 +53,7 @@ c10d_status c10d_batch_norm_backward_reduce(
   });
 }
 
-// All undefined tensors are one, which no thread may change.
+// All undefined tensors are the same object, which no thread may change.
 static at::Tensor& with_gradient(c10d_tensor* pointer) {
   auto& target = tensor(pointer);
   TORCH_CHECK_VALUE(target.defined(), "an undefined tensor has no gradient");

@@ -1,6 +1,6 @@
 //! Amounts beside each other, each the sum of its parts.
 
-use super::card::{card, colours, column, faint, font, label, px, shortened, tick};
+use super::card::{bold, card, colours, column, label, px, rows_plot, shortened};
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 use std::fmt::Display;
@@ -107,33 +107,16 @@ pub fn bars(chart: &Bars) -> Result<String> {
     let legend = chart.parts.iter().map(String::as_str).zip(colours.clone());
     let height = px(48 + 22 * rows.len() as i32);
     card(&chart.title, legend, height, |area| {
-        let mut plot = ChartBuilder::on(area)
-            .x_label_area_size(px(48))
-            .y_label_area_size(names + px(8))
-            // Room for the sum beside the longest bar.
-            .margin_right(px(56))
-            .build_cartesian_2d(0.0..end, 0.0..rows.len() as f64)?;
-        plot.configure_mesh()
-            .disable_y_mesh()
-            .disable_y_axis()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(faint())
-            .axis_style(faint())
-            .x_labels(5)
-            .x_label_formatter(&tick)
-            .label_style(label(HPos::Center))
-            .x_desc(axis)
-            .draw()?;
+        // On the right, the sum of the longest bar needs room.
+        let mut plot = rows_plot(area, [names + px(8), px(56)], (end, rows.len()), &axis)?;
         for ((name, parts), from_top) in rows.iter().zip(1..) {
             let low = (rows.len() - from_top) as f64;
             let beside = |x, offset, text, style| {
                 EmptyElement::at((x, low + 0.5)) + Text::new(text, (offset, 0), style)
             };
             let Some(parts) = parts else {
-                let heading = font(15, HPos::Left);
-                let heading = TextStyle { font: heading.font.style(FontStyle::Bold), ..heading };
                 let name = shortened(name, px(400));
-                plot.draw_series([beside(0.0, -names - px(8), name, heading)])?;
+                plot.draw_series([beside(0.0, -names - px(8), name, bold(15))])?;
                 continue;
             };
             let name = shortened(name, names.max(px(9)));

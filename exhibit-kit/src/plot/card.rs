@@ -1,6 +1,7 @@
 //! The card that all charts are drawn on: title, legend, colours.
 
 use plotters::coord::Shift;
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::{io, result};
@@ -8,12 +9,15 @@ use tch_parallel::{Error, Result};
 
 /// A part of the card.
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-pub(super) type Drawn = result::Result<(), DrawingAreaErrorKind<io::Error>>;
+pub(super) type Drawn<T = ()> = result::Result<T, DrawingAreaErrorKind<io::Error>>;
+/// A part of the card with two linear axes.
+pub(super) type Plot<'a, 'b> =
+    ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 
-/// Whole numbers are all that plotters has for a place. With this many to a pixel, curves are smooth.
+/// plotters draws at whole numbers. With this many to a pixel, curves are smooth.
 const UNITS: i32 = 4;
 
-/// So many pixels.
+/// A length in the units of the card.
 pub(super) const fn px(pixels: i32) -> i32 {
     pixels * UNITS
 }
@@ -25,7 +29,7 @@ const WIDTH: i32 = px(440);
 const MARGIN: i32 = px(16);
 /// The distance from one line of the title or the legend to the next.
 const LINE: i32 = px(24);
-/// The letters of a title that fit into a line.
+/// How many letters of a title fit on a line.
 const LETTERS: usize = 34;
 
 /// The palette of Masataka Okabe and Kei Ito ("Color Universal Design", 2008), which colour-blind people
@@ -49,9 +53,9 @@ pub(super) fn colours(what: &str, count: usize) -> Result<&'static [RGBColor]> {
     })
 }
 
-/// Text of this many pixels. Its place is the middle of its left edge, its centre or the middle of its
+/// Text of this size in pixels. Its position is that of the middle of its left edge, its centre, or the middle of its
 /// right edge.
-pub(super) fn font(pixels: i32, place: HPos) -> TextStyle<'static> {
+fn font(pixels: i32, place: HPos) -> TextStyle<'static> {
     // plotters writes a font's size divided by this into the file.
     let size = f64::from(px(pixels)) * 1.24;
     ("sans-serif", size).into_font().color(&BLACK).pos(Pos::new(place, VPos::Center))
@@ -59,6 +63,12 @@ pub(super) fn font(pixels: i32, place: HPos) -> TextStyle<'static> {
 
 pub(super) fn label(place: HPos) -> TextStyle<'static> {
     font(15, place)
+}
+
+/// Bold text that begins at its position.
+pub(super) fn bold(pixels: i32) -> TextStyle<'static> {
+    let style = font(pixels, HPos::Left);
+    TextStyle { font: style.font.style(FontStyle::Bold), ..style }
 }
 
 /// The colour of text that is legible on `colour`, whatever the colour of the page.
@@ -99,6 +109,33 @@ pub(super) fn tick(value: &f64) -> String {
     }
 }
 
+/// A plot of horizontal lengths from 0 to `end`, in `rows` of height 1 counted from below. `room` is the space to the
+/// left and to the right of it.
+pub(super) fn rows_plot<'a, 'b>(
+    area: &'a Area<'b>,
+    room: [i32; 2],
+    (end, rows): (f64, usize),
+    axis: &str,
+) -> Drawn<Plot<'a, 'b>> {
+    let mut plot = ChartBuilder::on(area)
+        .x_label_area_size(px(48))
+        .y_label_area_size(room[0])
+        .margin_right(room[1])
+        .build_cartesian_2d(0.0..end, 0.0..rows as f64)?;
+    plot.configure_mesh()
+        .disable_y_mesh()
+        .disable_y_axis()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(faint())
+        .axis_style(faint())
+        .x_labels(5)
+        .x_label_formatter(&tick)
+        .label_style(label(HPos::Center))
+        .x_desc(axis)
+        .draw()?;
+    Ok(plot)
+}
+
 /// The text of an SVG file: a title, a legend if it names more than one, and below them what `draw`
 /// draws into an area of this height.
 pub(super) fn card<'n>(
@@ -117,11 +154,9 @@ pub(super) fn card<'n>(
         let card = SVGBackend::with_string(&mut svg, (WIDTH as u32, height as u32));
         let card = card.into_drawing_area();
         card.fill(&WHITE)?;
-        let bold = font(18, HPos::Left);
-        let bold = TextStyle { font: bold.font.style(FontStyle::Bold), ..bold };
         let middle = |line: i32| MARGIN + LINE / 2 + line * LINE;
         for (line, text) in (0..).zip(&title) {
-            card.draw_text(text, &bold, (MARGIN, middle(line)))?;
+            card.draw_text(text, &bold(18), (MARGIN, middle(line)))?;
         }
         for (x, row, name, colour) in legend {
             let (y, half) = (middle(title.len() as i32 + row), px(8));
@@ -140,7 +175,8 @@ pub(super) fn card<'n>(
         .replace("\"#000000\"", "\"currentColor\""))
 }
 
-/// Where each name of the legend begins, in which row, if there is more than one.
+/// For each name of the legend, where its entry begins, in which row, what is written, and its colour. None for a
+/// single name.
 fn places<'n>(
     legend: impl IntoIterator<Item = (&'n str, RGBColor)>,
 ) -> Vec<(i32, i32, String, RGBColor)> {

@@ -1,6 +1,6 @@
 //! What each device did when.
 
-use super::card::{card, colours, column, faint, ink, label, px, shortened, tick, width};
+use super::card::{card, colours, column, ink, label, px, rows_plot, shortened, width};
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 use std::cmp::Reverse;
@@ -57,8 +57,8 @@ pub fn timeline(chart: &Timeline) -> Result<String> {
         let expected = "at least one lane with a span";
         return Err(Error::argument("lanes", "a list without any span", expected));
     };
-    let kind = |span: &Span| kinds.iter().position(|(name, _)| *name == span.category);
-    if let Some(other) = spans().find(|span| kind(span).is_none()) {
+    let colour = |span: &Span| kinds.iter().find(|(name, _)| *name == span.category).map(|it| it.1);
+    if let Some(other) = spans().find(|span| colour(span).is_none()) {
         let expected = format!("one of the chart's: {}", chart.categories.join(", "));
         let found = format!("{:?}", other.category);
         return Err(Error::argument("category of a span", found, &expected));
@@ -69,22 +69,7 @@ pub fn timeline(chart: &Timeline) -> Result<String> {
     let high: usize = lanes.iter().map(|(_, rows)| rows.len().max(1)).sum();
     let used = kinds.iter().copied().filter(|(name, _)| spans().any(|s| s.category == *name));
     card(&chart.title, used, px(48 + 34 * high as i32), |area| {
-        let mut plot = ChartBuilder::on(area)
-            .x_label_area_size(px(48))
-            .y_label_area_size(names + px(12))
-            .margin_right(px(16))
-            .build_cartesian_2d(0.0..end, 0.0..high as f64)?;
-        plot.configure_mesh()
-            .disable_y_mesh()
-            .disable_y_axis()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(faint())
-            .axis_style(faint())
-            .x_labels(5)
-            .x_label_formatter(&tick)
-            .label_style(label(HPos::Center))
-            .x_desc("time (ms)")
-            .draw()?;
+        let mut plot = rows_plot(area, [names + px(12), px(16)], (end, high), "time (ms)")?;
         let pixels = f64::from(plot.plotting_area().dim_in_pixel().0);
         let mut top = high as f64;
         for ((lane, rows), index) in lanes.iter().zip(0..) {
@@ -97,8 +82,7 @@ pub fn timeline(chart: &Timeline) -> Result<String> {
             plot.draw_series([EmptyElement::at(at) + name])?;
             for row in rows {
                 top -= 1.0;
-                for span in row {
-                    let Some(colour) = kind(span).map(|kind| kinds[kind].1) else { continue };
+                for (span, colour) in row.iter().filter_map(|span| Some((span, colour(span)?))) {
                     let from = milliseconds(span.start - begin);
                     // At least a pixel, however short it is, so that it can be seen.
                     let long = milliseconds(span.duration).max(end * f64::from(px(1)) / pixels);

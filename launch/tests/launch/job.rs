@@ -55,6 +55,13 @@ impl Job {
         command
     }
 
+    /// `launch FLAGS python3 -c SCRIPT`.
+    pub(crate) fn launch_python(&self, flags: &str, script: &str) -> Command {
+        let mut command = self.launch(flags.split_whitespace());
+        command.args(["python3", "-c", script]);
+        command
+    }
+
     /// Any program in the environment of the tests: nothing of the caller's but PATH and HOME.
     pub(crate) fn clean(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);

@@ -5,14 +5,6 @@ use crate::nodes::Nodes;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, socket};
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
-use std::process::Command;
-
-/// `launch FLAGS python3 -c SCRIPT`.
-fn launch_python(job: &Job, flags: &str, script: &str) -> Command {
-    let mut command = job.launch(flags.split_whitespace());
-    command.args(["python3", "-c", script]);
-    command
-}
 
 /// A free port that no system hands out to a program that asks for any. It can be bound without
 /// SO_REUSEADDR, so no connection that has ended on it within the last minute is in the way.
@@ -57,7 +49,7 @@ else:
 "#;
     let job = Job::new();
     for flags in ["-n 2", "-n 2 --standalone"] {
-        let ended = run(launch_python(&job, flags, script));
+        let ended = run(job.launch_python(flags, script));
         assert_eq!(ended.expect_code(0).stdout, "heard 1\n");
     }
 }
@@ -84,7 +76,7 @@ while time.monotonic() < deadline:
     time.sleep(0.01)
 raise SystemExit("the port is still open" if heard else "rank 0 never listened")
 "#;
-    run(launch_python(&Job::new(), "-n 2", script)).expect_code(0);
+    run(Job::new().launch_python("-n 2", script)).expect_code(0);
 }
 
 #[test]
@@ -98,7 +90,7 @@ if os.environ["RANK"] == "0":
 "#;
     let port = quiet_port();
     for flags in [format!("--master-port {port}"), format!("--rdzv-endpoint 127.0.0.1:{port}")] {
-        let ended = run(launch_python(&Job::new(), &format!("-n 2 {flags}"), script));
+        let ended = run(Job::new().launch_python(&format!("-n 2 {flags}"), script));
         assert_eq!(ended.expect_code(0).stdout, format!("bound {port}\n"));
     }
 }
@@ -133,7 +125,7 @@ fn a_program_that_shares_the_port_with_nobody_is_told_what_it_needs() {
 import os, socket
 socket.socket().bind((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
 "#;
-    run(launch_python(&Job::new(), "", script))
+    run(Job::new().launch_python("", script))
         .expect_code(1)
         .expect_stderr("Address already in use")
         .expect_stderr("a program that binds it without SO_REUSEADDR needs --master-port");

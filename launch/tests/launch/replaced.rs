@@ -1,7 +1,6 @@
 //! Ranks that take part in a job whose ranks come and go. They are Python programs that use nothing but the socket.
 
-use crate::job::{Job, run};
-use std::process::Command;
+use crate::job::{Ended, Job, run};
 
 /// How each of them begins. `number` is the generation of its first place: 0 for the ranks that start with the job.
 const RANK: &str = r#"
@@ -16,25 +15,23 @@ place = next(lines)["place"]
 rank, number = place["variables"]["RANK"], place["generation"]
 "#;
 
-fn launch(job: &Job, flags: &str, then: &str) -> Command {
-    let mut command = job.launch(flags.split_whitespace());
-    command.args(["python3", "-c", &format!("{RANK}{then}")]);
-    command
+/// Runs three ranks that begin like this and continue with `then`. One may be replaced.
+fn run_three(then: &str) -> Ended {
+    let job = Job::new();
+    run(job.launch_python("-n 3 --max-restarts 1", &format!("{RANK}{then}")))
 }
 
 #[test]
 fn a_rank_that_fails_after_all_have_finished_fails_the_job() {
-    let job = Job::new();
     let then = "assert finish(place) == 'leave'\nexit(3 if rank == '1' else 0)";
-    run(launch(&job, "-n 3 --max-restarts 1", then))
+    run_three(then)
         .expect_code(3)
         .expect_stderr("restart 1 of 1: starting all ranks again\n")
         .expect_stderr("launch: rank 1 (pid ");
 }
 
 #[test]
-fn a_rank_that_is_lost_before_the_last_has_finished_is_missed() {
-    let job = Job::new();
+fn after_a_rank_that_is_lost_before_the_last_has_finished_all_finish_again() {
     let then = "
 others = [os.path.join(os.environ['DIR'], rank) for rank in '01']
 if rank == '2' and number == 0:
@@ -47,7 +44,7 @@ while told != 'leave':
     place = told['place']
     told = finish(place)
 print('generation', place['generation'], flush=True)";
-    let ended = run(launch(&job, "-n 3 --max-restarts 1", then));
+    let ended = run_three(then);
     ended.expect_code(0).expect_stderr("restart 1 of 1: 2 ranks go on, and another one takes");
     let generations: Vec<_> = ended.stdout.lines().collect();
     assert!(generations.len() >= 2, "{generations:?}");
@@ -55,17 +52,16 @@ print('generation', place['generation'], flush=True)";
 }
 
 #[test]
-fn a_rank_that_ends_well_too_early_is_not_waited_for() {
-    let job = Job::new();
+fn a_rank_that_exits_before_the_others_have_finished_is_not_waited_for() {
     let then = "
 if rank == '0':
     exit(0)
 assert finish(place) == 'leave'";
-    run(launch(&job, "-n 3 --max-restarts 1", then)).expect_code(0);
+    run_three(then).expect_code(0);
 }
 
 #[test]
-fn a_rank_that_takes_part_after_another_has_ended_well_gets_its_place() {
+fn a_rank_that_takes_part_after_another_has_exited_gets_its_place() {
     let job = Job::new();
     let begin = "[ $RANK = 0 ] && note $$ pid && exit; dead pid";
     let script = format!("{begin}; python3 -c '{RANK}' && note x took_part");

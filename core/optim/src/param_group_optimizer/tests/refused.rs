@@ -12,39 +12,51 @@ fn refused<R: UpdateRule + Default>(change: impl Fn(&mut R)) -> String {
     refused.unwrap_err().to_string()
 }
 
-/// Each option with its value, and why the defaults with this value are refused.
-macro_rules! refusals {
-    ($($Options:ident { $($option:ident $(.$index:tt)? = $value:expr),+ })+) => {
-        [$($((
-            format!(concat!(stringify!($option) $(, ".", stringify!($index))?, " is {}"), $value),
-            refused(|options: &mut $Options| options.$option $(.$index)? = $value),
-        )),+),+]
-    };
-}
-
 #[test]
 fn options_that_pytorch_refuses_are_refused_by_every_optimizer() {
-    let not_negative = refusals! {
-        SgdOptions { lr = -0.1, lr = f64::NAN, momentum = -1.0, weight_decay = -1.0 }
-        AdamOptions { lr = -1.0, eps = f64::NAN, weight_decay = -0.1 }
-        NAdamOptions { lr = -0.1, eps = f64::NAN, weight_decay = -0.1, momentum_decay = -0.1 }
-        RAdamOptions { lr = -0.1, eps = f64::NAN, weight_decay = -0.1 }
-        RmsPropOptions { lr = -0.1, eps = f64::NAN, weight_decay = -0.1 }
-        RmsPropOptions { momentum = -0.1, alpha = -0.1 }
-        AdagradOptions { lr = -0.1, eps = f64::NAN, lr_decay = -0.1, weight_decay = -0.1 }
-        AdagradOptions { initial_accumulator_value = -0.1 }
-        AdadeltaOptions { lr = -0.1, eps = f64::NAN, weight_decay = -0.1 }
-    };
+    let initial = |o: &mut AdagradOptions| o.initial_accumulator_value = -0.1;
+    let not_negative = [
+        ("lr is -0.1", refused(|o: &mut SgdOptions| o.lr = -0.1)),
+        ("lr is NaN", refused(|o: &mut SgdOptions| o.lr = f64::NAN)),
+        ("momentum is -1", refused(|o: &mut SgdOptions| o.momentum = -1.0)),
+        ("weight_decay is -1", refused(|o: &mut SgdOptions| o.weight_decay = -1.0)),
+        ("lr is -1", refused(|o: &mut AdamOptions| o.lr = -1.0)),
+        ("eps is NaN", refused(|o: &mut AdamOptions| o.eps = f64::NAN)),
+        ("weight_decay is -0.1", refused(|o: &mut AdamOptions| o.weight_decay = -0.1)),
+        ("lr is -0.1", refused(|o: &mut NAdamOptions| o.lr = -0.1)),
+        ("eps is NaN", refused(|o: &mut NAdamOptions| o.eps = f64::NAN)),
+        ("weight_decay is -0.1", refused(|o: &mut NAdamOptions| o.weight_decay = -0.1)),
+        ("momentum_decay is -0.1", refused(|o: &mut NAdamOptions| o.momentum_decay = -0.1)),
+        ("lr is -0.1", refused(|o: &mut RAdamOptions| o.lr = -0.1)),
+        ("eps is NaN", refused(|o: &mut RAdamOptions| o.eps = f64::NAN)),
+        ("weight_decay is -0.1", refused(|o: &mut RAdamOptions| o.weight_decay = -0.1)),
+        ("lr is -0.1", refused(|o: &mut RmsPropOptions| o.lr = -0.1)),
+        ("eps is NaN", refused(|o: &mut RmsPropOptions| o.eps = f64::NAN)),
+        ("momentum is -0.1", refused(|o: &mut RmsPropOptions| o.momentum = -0.1)),
+        ("weight_decay is -0.1", refused(|o: &mut RmsPropOptions| o.weight_decay = -0.1)),
+        ("alpha is -0.1", refused(|o: &mut RmsPropOptions| o.alpha = -0.1)),
+        ("lr is -0.1", refused(|o: &mut AdagradOptions| o.lr = -0.1)),
+        ("eps is NaN", refused(|o: &mut AdagradOptions| o.eps = f64::NAN)),
+        ("lr_decay is -0.1", refused(|o: &mut AdagradOptions| o.lr_decay = -0.1)),
+        ("weight_decay is -0.1", refused(|o: &mut AdagradOptions| o.weight_decay = -0.1)),
+        ("initial_accumulator_value is -0.1", refused(initial)),
+        ("lr is -0.1", refused(|o: &mut AdadeltaOptions| o.lr = -0.1)),
+        ("eps is NaN", refused(|o: &mut AdadeltaOptions| o.eps = f64::NAN)),
+        ("weight_decay is -0.1", refused(|o: &mut AdadeltaOptions| o.weight_decay = -0.1)),
+    ];
     for (found, refused) in not_negative {
         assert_eq!(refused, format!("{found}, but must be a number not below 0"));
     }
-    let betas = refusals! {
-        AdamOptions { betas.0 = 1.0, betas.1 = f64::NAN }
-        NAdamOptions { betas.0 = 1.0, betas.1 = -0.1 }
-        RAdamOptions { betas.0 = 1.0, betas.1 = -0.1 }
-        SparseAdamOptions { betas.0 = 1.0, betas.1 = -0.1 }
-    };
-    for (found, refused) in betas {
+    for (found, refused) in [
+        ("betas.0 is 1", refused(|o: &mut AdamOptions| o.betas.0 = 1.0)),
+        ("betas.1 is NaN", refused(|o: &mut AdamOptions| o.betas.1 = f64::NAN)),
+        ("betas.0 is 1", refused(|o: &mut NAdamOptions| o.betas.0 = 1.0)),
+        ("betas.1 is -0.1", refused(|o: &mut NAdamOptions| o.betas.1 = -0.1)),
+        ("betas.0 is 1", refused(|o: &mut RAdamOptions| o.betas.0 = 1.0)),
+        ("betas.1 is -0.1", refused(|o: &mut RAdamOptions| o.betas.1 = -0.1)),
+        ("betas.0 is 1", refused(|o: &mut SparseAdamOptions| o.betas.0 = 1.0)),
+        ("betas.1 is -0.1", refused(|o: &mut SparseAdamOptions| o.betas.1 = -0.1)),
+    ] {
         assert_eq!(refused, format!("{found}, but must be at least 0 and below 1"));
     }
     let positive = "a number above 0";
