@@ -1,7 +1,6 @@
 //! A job: the processes that a test starts, all processes that those start in turn, and a directory for their files.
 
 use crate::ended::Ended;
-use crate::imagenet::CHECKPOINT;
 use crate::members::Members;
 use crate::python::Forked;
 use crate::safetensors::{self, Tensor};
@@ -126,7 +125,8 @@ impl Job {
     /// takes a step or saves anything.
     pub fn expect_refusal(&self, command: Command, code: i32, texts: &[&str]) -> Result<()> {
         let ended = self.run(command)?.expect_code(code)?;
-        let is_model = |name: &String| name == "model.safetensors" || name == CHECKPOINT;
+        let is_model =
+            |name: &String| name == "model.safetensors" || name == "checkpoint.safetensors";
         let saved = self.files()?.into_iter().find(is_model);
         ensure!(saved.is_none(), "it saved {saved:?}: {ended}");
         let steps = losses(self.directory(), 0).map_or(0, |losses| losses.len());
