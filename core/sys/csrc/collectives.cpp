@@ -193,9 +193,17 @@ c10d_status c10d_batch(c10d_process_group* handle, const c10d_message* messages,
       if (together) {
         backend.startCoalescing();
       }
-      for (size_t i = 0; i < count; ++i) {
-        const auto& [_, peer, tag, is_send] = messages[i];
-        works.push_back(is_send ? backend.send(lists[i], peer, tag) : backend.recv(lists[i], peer, tag));
+      try {
+        for (size_t i = 0; i < count; ++i) {
+          const auto& [_, peer, tag, is_send] = messages[i];
+          works.push_back(is_send ? backend.send(lists[i], peer, tag) : backend.recv(lists[i], peer, tag));
+        }
+      } catch (...) {
+        // Later operations would become part of it.
+        if (together) {
+          backend.endCoalescing();
+        }
+        throw;
       }
       if (together) {
         works.assign(count, backend.endCoalescing());

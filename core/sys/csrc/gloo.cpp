@@ -32,6 +32,17 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
         operands_(operands),
         prior_(std::move(prior)) {}
 
+  // If nobody has waited for it: the other ranks still count on this one, and what follows on its turn.
+  ~ExchangeWork() override {
+    try {
+      if (is_left_to_wait_) {
+        run();
+      }
+    } catch (...) {
+      // The exchange keeps the failure.
+    }
+  }
+
   const Exchange::Ticket& ticket() const { return ticket_; }
 
   // Leaves it to `wait` to carry this out.

@@ -18,8 +18,10 @@ namespace c10d_sys {
 
 using Tensors = std::vector<at::Tensor>;
 
+// Never null, which would read as success: without memory for an error, the process ends as Rust's do.
 inline char* copy_text(const std::string& text) {
-  return strdup(text.c_str());
+  auto* copy = strdup(text.c_str());
+  return copy != nullptr ? copy : (std::abort(), nullptr);
 }
 
 // A failure whose kind is known where it is thrown.

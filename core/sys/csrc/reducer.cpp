@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 
 using c10d_sys::guarded;
 using c10d_sys::OwnedReducer;
@@ -69,6 +70,12 @@ struct c10d_reducer {
   OwnedReducer& reducer() const {
     state->check_not_in_comm_hook();
     return *state->reducer;
+  }
+
+  // It locks the reducer's mutex, too.
+  c10d::Logger& logger() const {
+    state->check_not_in_comm_hook();
+    return *state->logger;
   }
 
   // For what the reducer refuses as long as gradients of the last backward pass are missing.
@@ -136,8 +143,10 @@ c10d_status c10d_reducer_new(
     state->static_graph = options->static_graph;
     // Held until the reducer holds them.
     std::vector<decltype(torch::autograd::impl::grad_accumulator(params[0]))> accumulators;
+    std::unordered_set<const c10::TensorImpl*> known;
     for (size_t i = 0; i < count; ++i) {
       TORCH_CHECK_VALUE(params[i].requires_grad(), names[i], " needs no gradient");
+      TORCH_CHECK_VALUE(known.insert(params[i].unsafeGetTensorImpl()).second, names[i], " is a parameter twice");
       accumulators.push_back(torch::autograd::impl::grad_accumulator(params[i]));
       accumulators.back()->add_post_hook(
           std::make_unique<ReducerGuard>(state, i, params[i], names[i], expect_sparse[i]));
@@ -244,7 +253,7 @@ c10d_status c10d_reducer_sink(c10d_reducer* handle, c10d_tensors outputs) {
 // `*text` is to be freed with c10d_free; null if no text of that name is logged.
 c10d_status c10d_reducer_logged_text(c10d_reducer* handle, const char* name, char** text) {
   return guarded([&] {
-    auto data = handle->state->logger->get_ddp_logging_data();
+    auto data = handle->logger().get_ddp_logging_data();
     auto found = data.strs_map.find(name);
     *text = found == data.strs_map.end() ? nullptr : c10d_sys::copy_text(found->second);
   });
@@ -252,7 +261,7 @@ c10d_status c10d_reducer_logged_text(c10d_reducer* handle, const char* name, cha
 
 c10d_status c10d_reducer_logged_number(c10d_reducer* handle, const char* name, int64_t* number) {
   return guarded([&] {
-    auto data = handle->state->logger->get_ddp_logging_data();
+    auto data = handle->logger().get_ddp_logging_data();
     auto found = data.ints_map.find(name);
     *number = found == data.ints_map.end() ? 0 : found->second;
   });
@@ -264,14 +273,14 @@ c10d_status c10d_reducer_register_comm_hook(
   return guarded([&] {
     auto hook = std::make_unique<c10d_sys::CommHook>(*functions, context);
     auto* borrowed = hook.get();
-    handle->reducer().register_comm_hook(std::move(hook));
+    handle->reducer().set_comm_hook(std::move(hook));
     handle->state->comm_hook = borrowed;
     handle->state->logger->set_comm_hook(name);
   });
 }
 
 c10d_status c10d_reducer_set_uneven_input_join(c10d_reducer* handle) {
-  return guarded([&] { handle->state->logger->set_uneven_input_join(); });
+  return guarded([&] { handle->logger().set_uneven_input_join(); });
 }
 
 c10d_status c10d_reducer_set_forward_pass_work(
@@ -301,7 +310,7 @@ c10d_status c10d_reducer_shadow_backward(c10d_reducer* handle) {
     }
     for (auto& future : futures) {
       future->waitAndThrow();
-      if (auto* hook = handle->state->comm_hook) {
+      if (auto* hook = handle->state->comm_hook.load()) {
         hook->parseHookResult(future->value());
       }
     }

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <unordered_set>
 
 namespace c10d_sys {
 
@@ -41,6 +42,12 @@ class OwnedReducer : public c10d::Reducer {
     decltype(grad_accumulators_)().swap(grad_accumulators_);
   }
 
+  // A graph that was made before may be running its backward pass.
+  void set_comm_hook(std::unique_ptr<c10d::CommHookInterface> hook) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    register_comm_hook(std::move(hook));
+  }
+
   // The parameters whose gradients are missing, if the last backward pass has not made all. The next
   // pass fails then.
   std::vector<size_t> missing() {
@@ -67,7 +74,8 @@ class OwnedReducer : public c10d::Reducer {
   void set_bucket_order(std::vector<int64_t> order) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const bool rebuilds = !has_rebuilt_bucket_ && (!find_unused_parameters_ || static_graph_);
-    if (order.size() != params_.size() || !rebuilds) {
+    const std::unordered_set<int64_t> different(order.begin(), order.end());
+    if (order.size() != params_.size() || different.size() != order.size() || !rebuilds) {
       return;
     }
     rebuilt_params_.clear();
@@ -86,7 +94,7 @@ struct ReducerState : torch::CustomClassHolder {
   // Whether there is a handle.
   std::atomic<bool> in_use{false};
   // Null if none is registered. Owned by the reducer.
-  CommHook* comm_hook = nullptr;
+  std::atomic<CommHook*> comm_hook{nullptr};
   bool static_graph = false;
   // static_graph reduces everything after the first backward pass, once. Atomic, because the
   // backward pass may set it on another thread than the next forward pass reads it.
@@ -94,8 +102,9 @@ struct ReducerState : torch::CustomClassHolder {
 
   // The reducer calls the hook with its mutex held, so the hook would wait for itself.
   void check_not_in_comm_hook() const {
+    const CommHook* hook = comm_hook;
     TORCH_CHECK(
-        comm_hook == nullptr || !comm_hook->is_running(),
+        hook == nullptr || !hook->is_running(),
         "the model was used while its communication hook was running: a model can have one backward "
         "pass at a time");
   }

@@ -37,9 +37,18 @@ c10d_status c10d_batch_norm_backward_reduce(
   return guarded([&] {
     constexpr bool kTrain = false;
     constexpr std::array<bool, 3> kSumsOnly = {false, true, true};
+    // The kernel reads as much as the input's shape promises.
+    const auto& images = tensor(input);
+    const auto is_for_channels = [&](const at::Tensor& statistic) {
+      return statistic.defined() && statistic.dim() == 1 && statistic.size(0) == images.size(1);
+    };
+    TORCH_CHECK_VALUE(
+        images.defined() && images.dim() >= 2 && tensor(gradient).defined() &&
+            tensor(gradient).sizes() == images.sizes() && is_for_channels(tensor(mean)) && is_for_channels(tensor(var)),
+        "a batch norm needs images [N, C, ..] with a gradient of their shape, and a mean and a variance of [C]");
     auto sums = at::native_batch_norm_backward(
         tensor(gradient),
-        tensor(input),
+        images,
         /*weight=*/{},
         tensor(mean),
         tensor(var),

@@ -18,7 +18,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The memory of this tensor. A collective in progress keeps it alive.
+    /// The memory of this tensor. A collective in progress on the CPU keeps it alive; one of NCCL's must
+    /// have been waited for before it is freed.
     pub fn of(tensor: &Tensor) -> Memory {
         Memory { tensor: tensor.shallow_clone(), freed: None }
     }

@@ -151,4 +151,23 @@ mod tests {
             assert!((drawn - expected).abs() < 1e-6, "{drawn} instead of {expected}");
         }
     }
+
+    #[test]
+    fn sums_for_a_batch_norm_are_not_read_beyond_its_tensors() {
+        let [images, row, none] =
+            [&[2, 3, 4][..], &[3], &[]].map(|size| Tensor::ones(size, FLOAT_CPU));
+        let few = Tensor::ones([2], FLOAT_CPU);
+        let (sum, _) = batch_norm_backward_reduce(&images, &images, &row, &row, 1e-5).unwrap();
+        assert_eq!(sum, Tensor::full([3], 8, FLOAT_CPU));
+        for [gradient, input, mean, var] in [
+            [&row, &images, &row, &row],
+            [&images, &images, &few, &row],
+            [&images, &images, &row, &none],
+            [&images, &images, &Tensor::new(), &row],
+            [&row, &row, &row, &row],
+        ] {
+            let error = batch_norm_backward_reduce(gradient, input, mean, var, 1e-5).unwrap_err();
+            assert!(error.message().contains("images [N, C, ..]"), "{error}");
+        }
+    }
 }

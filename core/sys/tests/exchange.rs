@@ -316,3 +316,18 @@ fn a_forked_child_harms_nobody() {
     });
     assert_eq!(sums, [200_000.0; 2]);
 }
+
+#[test]
+fn what_nobody_waits_for_does_not_hold_up_what_follows() {
+    let sums = with_ranks(2, |Rank { rank, shared, .. }| {
+        let [unread, sum] = [1, 2].map(|number| Tensor::full([10], number, FLOAT));
+        if rank == 1 {
+            // Until rank 0 has started alone, and so left it all to a wait.
+            thread::sleep(Duration::from_millis(300));
+        }
+        drop(shared.all_reduce(&unread, ReduceOp::Sum, NOW).unwrap());
+        shared.all_reduce(&sum, ReduceOp::Sum, NOW).now().unwrap();
+        sum
+    });
+    assert!(sums.into_iter().all(|sum| sum == Tensor::full([10], 4, FLOAT)));
+}
