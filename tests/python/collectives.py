@@ -3,6 +3,7 @@
 import torch
 import torch.distributed as dist
 from ddp_mnist import end
+from torch.distributed.nn import functional
 
 dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
@@ -85,5 +86,29 @@ operations = [dist.P2POp(dist.isend, own(), 0), dist.P2POp(dist.irecv, received,
 for request in dist.batch_isend_irecv(operations):
     request.wait()
 expect(received, [1, 10])
+
+
+def gradient(collective):
+    given = own().requires_grad_()
+    results = collective(given)
+    results = results if isinstance(results, tuple) else (results,)
+    sum((result * (rank + 1)).sum() for result in results).backward()
+    return given.grad
+
+
+def parts(given):
+    return list(given.split(1))
+
+
+def empty(*sizes):
+    return [torch.empty(size, dtype=torch.float64) for size in sizes]
+
+
+expect(gradient(functional.all_reduce), [3, 3])
+expect(gradient(lambda given: functional.broadcast(given, 1)), [3, 3])
+expect(gradient(functional.all_gather), [3, 3])
+expect(gradient(lambda given: functional.reduce_scatter(*empty(1), parts(given))), [1, 2])
+expect(gradient(lambda given: functional.all_to_all(empty(1, 1), parts(given))), [1, 2])
+expect(gradient(lambda given: functional.all_to_all_single(*empty(2), given, [0, 2], [0, 2])), [2, 2])
 
 end()

@@ -17,7 +17,8 @@ mod gradients;
 mod group;
 
 pub use c10d_sys::ReduceOp;
-pub use collectives::{AverageMeter, P2pOp, Pending};
+pub use collectives::{AverageMeter, P2pOp, Pending, functional};
+pub(crate) use fault::blame::for_the_engine;
 pub use fault::record;
 pub use fsdp::{FsdpModule, FullyShard, FullyShardOptions, MixedPrecisionPolicy, full_size};
 pub use gradients::{
@@ -26,6 +27,6 @@ pub use gradients::{
 };
 pub(crate) use group::Standing;
 pub use group::{
-    Backend, DeviceChoice, Env, ProcessGroup, ProcessGroupOptions, Store, Transport,
+    Backend, DeviceChoice, DeviceMesh, Env, ProcessGroup, ProcessGroupOptions, Store, Transport,
     device_of_rank, init_process_group,
 };

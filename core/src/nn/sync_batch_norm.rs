@@ -4,9 +4,8 @@ mod cpu;
 mod cuda;
 
 use super::{BatchNorm, BatchNormOptions, Inputs};
-use crate::distributed::{ProcessGroup, ReduceOp};
+use crate::distributed::{ProcessGroup, ReduceOp, for_the_engine};
 use crate::{Error, Result};
-use c10d_sys::ErrorKind;
 use c10d_sys::autograd::hook_gradients;
 use c10d_sys::tensor::grad_enabled;
 use std::borrow::Borrow;
@@ -133,13 +132,7 @@ impl SyncBatchNorm {
             if !keep_graph {
                 saved = None;
             }
-            // The backward pass has not failed on this rank alone.
-            gradients.map_err(|error| match error {
-                Error::Collective { .. } => {
-                    c10d_sys::Error::new(ErrorKind::Connection, error.to_string())
-                }
-                error => error.to_string().into(),
-            })
+            gradients.map_err(for_the_engine)
         })
         .map_err(Error::engine(FORWARD))?;
         let [output] = outputs;

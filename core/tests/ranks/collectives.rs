@@ -338,3 +338,19 @@ fn a_world_of_one_has_collectives_as_well() {
         group.barrier().unwrap();
     });
 }
+
+#[test]
+fn several_tensors_are_summed_as_one() {
+    on_ranks(3, |group| {
+        let rank = group.rank() as i64;
+        let table = Tensor::arange(6, FLOAT_CPU).view([3, 2]) * rank;
+        let mut tensors = [table.tr(), Tensor::zeros([0], FLOAT_CPU), Tensor::from(rank as f32)];
+        group.all_reduce_coalesced(&mut tensors, ReduceOp::Sum).unwrap();
+        assert_eq!(tensors[0], Tensor::arange(6, FLOAT_CPU).view([3, 2]).tr() * 3);
+        assert_eq!(f32::try_from(&tensors[2]).unwrap(), 3.0);
+        group.all_reduce_coalesced(&mut [], ReduceOp::Sum).unwrap();
+        let mut kinds = [Tensor::from(1f32), Tensor::from(1i64)];
+        let error = group.all_reduce_coalesced(&mut kinds, ReduceOp::Sum);
+        expect_error(error, "tensors is of [Float, Int64], but must be of one kind");
+    });
+}

@@ -2,6 +2,7 @@
 //! side compares what it gets with the same numbers; `tests/python/collectives.py` is the other.
 
 use crate::prelude::*;
+use tch_parallel::distributed::functional;
 
 fn own(rank: usize) -> Tensor {
     Tensor::from_slice(&[1.0, 10.0]) * (rank as f64 + 1.0)
@@ -73,6 +74,25 @@ fn call_each(group: &ProcessGroup) {
     let pending = group.batch_isend_irecv(vec![receive, send]).unwrap().into_iter();
     let ended: Vec<_> = pending.map(|pending| pending.wait().unwrap()).collect();
     assert_eq!(values(&ended[0]), [2.0, 20.0]);
+
+    // The loss of rank r multiplies what it gets by r + 1.
+    let gradient = |collective: &dyn Fn(&Tensor) -> Result<Vec<Tensor>>| {
+        let own = own(0).set_requires_grad(true);
+        collective(&own).unwrap().iter().map(|it| it.sum(Kind::Double)).sum::<Tensor>().backward();
+        values(&own.grad())
+    };
+    let halves = |own: &Tensor| own.split(1, 0);
+    let sum = ReduceOp::Sum;
+    let all_reduce = gradient(&|own| Ok(vec![functional::all_reduce(own, sum, group)?]));
+    let broadcast = gradient(&|own| Ok(vec![functional::broadcast(own, 1, group)?]));
+    let all_gather = gradient(&|own| functional::all_gather(own, group));
+    let scattered =
+        gradient(&|own| Ok(vec![functional::reduce_scatter(&halves(own), sum, group)?]));
+    let all_to_all = gradient(&|own| functional::all_to_all(&halves(own), group));
+    let single =
+        gradient(&|own| Ok(vec![functional::all_to_all_single(own, &[2, 0], &[2, 0], group)?]));
+    assert_eq!([all_reduce, broadcast, all_gather], [[3.0, 3.0], [0.0, 0.0], [3.0, 3.0]]);
+    assert_eq!([scattered, all_to_all, single], [[1.0, 2.0], [1.0, 2.0], [1.0, 1.0]]);
 }
 
 #[test]

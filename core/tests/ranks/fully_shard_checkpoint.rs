@@ -211,7 +211,8 @@ fn each_copy_of_hybrid_sharding_loads_what_the_first_has_saved() {
             tch::manual_seed(seed);
             let vs = VarStore::new(Device::Cpu);
             let options = FullyShardOptions::default();
-            let sharding = FullyShard::hybrid(&vs, group, 2, options).unwrap();
+            let mesh = DeviceMesh::new(group, &[("replicate", 2), ("shard", 2)]).unwrap();
+            let sharding = FullyShard::with_mesh(&vs, &mesh, options).unwrap();
             let model = sharding.root(|root| Net::new(root, |path| sharding.shard(path, linear)));
             (model.unwrap(), vs)
         };
@@ -227,8 +228,9 @@ fn each_copy_of_hybrid_sharding_loads_what_the_first_has_saved() {
             assert_eq!(four.model.full_state_dict().unwrap(), saved.full_state_dict().unwrap());
         }
 
-        let error = FullyShard::hybrid(&vs, group, 3, FullyShardOptions::default()).unwrap_err();
-        assert!(error.to_string().contains("replicas is 3, but must be a number by which 4"));
+        let mesh = DeviceMesh::new(group, &[("x", 2), ("y", 1), ("z", 2)]).unwrap();
+        let error = FullyShard::with_mesh(&vs, &mesh, FullyShardOptions::default()).unwrap_err();
+        assert!(error.to_string().starts_with("mesh is of 3 dimensions, but must be"));
     });
 }
 

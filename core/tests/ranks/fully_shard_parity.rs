@@ -111,7 +111,11 @@ impl Way<'_> {
         let mp_policy = MixedPrecisionPolicy { output_dtype, ..mp_policy };
         let of_the_root = FullyShardOptions { mp_policy, ..options.clone() };
         let sharding = match self.has("hybrid") {
-            true => FullyShard::hybrid(&vs, group, 2, options).unwrap(),
+            true => {
+                let dims = [("replicate", 2), ("shard", group.world_size() / 2)];
+                FullyShard::with_mesh(&vs, &DeviceMesh::new(group, &dims).unwrap(), options)
+                    .unwrap()
+            }
             false => FullyShard::new(&vs, group, options),
         };
         let model = sharding.with(of_the_root).root(|root| {

@@ -28,6 +28,7 @@ mod fully_shard_parity;
 mod fully_shard_training;
 mod fully_shard_twins;
 mod fully_shard_units;
+mod functional;
 mod gathering;
 mod join;
 mod mixed;

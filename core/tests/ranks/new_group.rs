@@ -172,3 +172,37 @@ fn a_group_leaves_nothing_behind_however_it_ends() {
         group.barrier().unwrap();
     });
 }
+
+#[test]
+fn a_group_is_divided_among_its_ranks() {
+    on_ranks(4, |group| {
+        let rank = group.rank();
+        let half = group.new_subgroups(2).unwrap();
+        assert_eq!((half.rank(), half.world_size()), (rank % 2, 2));
+        assert_eq!(sum(&half, rank), [1.0, 5.0][rank / 2]);
+        let part = group.split_group(&[vec![0, 3], vec![2]]).unwrap();
+        let sums = part.map(|part| sum(&part, rank));
+        assert_eq!(sums, [Some(3.0), None, Some(2.0), Some(3.0)][rank]);
+        expect_error(group.new_subgroups(3), "group_size is 3, but must be a number by which 4");
+        let twice = group.split_group(&[vec![0, 1], vec![1]]);
+        expect_error(twice, "split_ranks is a list with rank 1 twice");
+        group.barrier().unwrap();
+    });
+}
+
+#[test]
+fn a_mesh_has_a_group_along_each_dimension() {
+    on_ranks(4, |group| {
+        let rank = group.rank();
+        let mesh = DeviceMesh::new(group, &[("row", 2), ("column", 2)]).unwrap();
+        assert_eq!((mesh.shape(), mesh.get_coordinate()), (vec![2, 2], vec![rank / 2, rank % 2]));
+        // Ranks that differ in "row" alone are two apart.
+        assert_eq!(sum(mesh.get_group("row").unwrap(), rank), [2.0, 4.0][rank % 2]);
+        assert_eq!(sum(mesh.get_group("column").unwrap(), rank), [1.0, 5.0][rank / 2]);
+        expect_error(mesh.get_group("depth"), "the dimension is \"depth\", but must be one of");
+        let wrong = DeviceMesh::new(group, &[("row", 3), ("column", 2)]);
+        expect_error(wrong, "sizes whose product is 4, the number of ranks");
+        let twice = DeviceMesh::new(group, &[("row", 2), ("row", 2)]);
+        expect_error(twice, "dims is a list with \"row\" twice");
+    });
+}

@@ -123,3 +123,21 @@ fn a_value_that_cannot_be_read_back_is_refused_on_all_ranks() {
         assert_eq!(serde_json::from_str::<Value>(&texts[0]).unwrap(), json!({ "loss": 0.5 }));
     });
 }
+
+#[test]
+fn a_value_is_sent_to_one_rank() {
+    on_ranks(3, |group| match group.rank() {
+        0 => {
+            group.send_object(&report(2), 2).unwrap();
+            group.send_object(&(), 2).unwrap();
+            let unreadable = group.send_object(&serde_json::json!({ "a": 1 }), 2);
+            expect_error(unreadable, "the object is of type");
+        }
+        2 => {
+            assert_eq!(group.recv_object::<Report>(0).unwrap(), report(2));
+            group.recv_object::<()>(0).unwrap();
+            expect_error(group.recv_object::<()>(0), "the object of rank 0 is one that cannot be");
+        }
+        _ => expect_error(group.recv_object::<()>(1), "src is rank 1, this rank itself"),
+    });
+}

@@ -16,8 +16,8 @@ pub(crate) use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
 pub(crate) use tch_parallel::checkpoint::{self, Generators, Training};
 pub(crate) use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
 pub(crate) use tch_parallel::distributed::{
-    DdpOptions, DistributedDataParallel, FsdpModule, FullyShard, FullyShardOptions, JoinOptions,
-    MixedPrecisionPolicy, P2pOp, ProcessGroup, ReduceOp, Store,
+    DdpOptions, DeviceMesh, DistributedDataParallel, FsdpModule, FullyShard, FullyShardOptions,
+    JoinOptions, MixedPrecisionPolicy, P2pOp, ProcessGroup, ReduceOp, Store,
 };
 pub(crate) use tch_parallel::memory::{
     max_memory_allocated, memory_allocated, reset_peak_memory_stats,

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `reductions` | reductions, broadcast and barriers |
 //! | `gathering` | collectives that pass tensors on as they are |
+//! | [`functional`] | collectives whose results have gradients |
 //! | `point_to_point` | sends and receives, [`P2pOp`] |
 //! | `objects` | exchanges of values that are not tensors |
 //! | `pending` | [`Pending`]: an exchange in progress, whose result must be waited for |
@@ -17,6 +18,7 @@ mod agreement;
 mod arguments;
 mod average_meter;
 mod failure;
+pub mod functional;
 mod gathering;
 mod host_wait;
 mod objects;

@@ -121,6 +121,48 @@ impl ProcessGroup {
         self.decode(OPERATION, &bytes[..accepted(&length, src)?])
     }
 
+    /// Sends a value to rank `dst`, which must call [`recv_object`](Self::recv_object).
+    /// `dist.send_object_list`.
+    ///
+    /// ```
+    /// # use tch_parallel::distributed::ProcessGroup;
+    /// # fn pass_on(group: &ProcessGroup) -> tch_parallel::Result<()> {
+    /// match group.rank() {
+    ///     0 => group.send_object(&("epoch", 3), 1)?,
+    ///     1 => assert_eq!(group.recv_object::<(String, i32)>(0)?, ("epoch".to_owned(), 3)),
+    ///     _ => {}
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`send`](ProcessGroup::send) and of [`all_gather_object`](Self::all_gather_object).
+    #[doc(alias = "send_object_list")]
+    pub fn send_object<T: Serialize + DeserializeOwned>(
+        &self,
+        object: &T,
+        dst: usize,
+    ) -> Result<()> {
+        self.refuse_python("send_object", [dst])?;
+        let own = encode(object);
+        self.on_host().send(&self.length(own.as_ref().map(Vec::len)), dst)?;
+        self.on_host().send(&self.padded(own?, &[]), dst)
+    }
+
+    /// Receives a value from rank `src`. `dist.recv_object_list`.
+    #[doc(alias = "recv_object_list")]
+    pub fn recv_object<T: DeserializeOwned>(&self, src: usize) -> Result<T> {
+        const OPERATION: &str = "recv_object";
+        self.refuse_python(OPERATION, [src])?;
+        let mut length = self.length(Ok(0));
+        self.on_host().recv(&mut length, src)?;
+        let length = accepted(&length, src)?;
+        let mut bytes = self.padded(Vec::new(), &[length]);
+        self.on_host().recv(&mut bytes, src)?;
+        self.decode(OPERATION, &Vec::<u8>::try_from(bytes)?[..length])
+    }
+
     /// This rank's value as bytes, and the lengths of all ranks'.
     fn encode_for_all<T: Serialize + DeserializeOwned>(
         &self,
@@ -138,7 +180,8 @@ impl ProcessGroup {
     /// Bytes as a tensor, as long as the longest of all ranks' and not empty, because all tensors
     /// must have the same shape, and an empty one cannot be sent.
     fn padded(&self, mut bytes: Vec<u8>, lengths: &[usize]) -> Tensor {
-        bytes.resize(lengths.iter().copied().max().unwrap_or_default().max(1), 0);
+        let longest = lengths.iter().copied().max().unwrap_or_default();
+        bytes.resize(longest.max(bytes.len()).max(1), 0);
         Tensor::from_slice(&bytes).to(self.exchange_device())
     }
 

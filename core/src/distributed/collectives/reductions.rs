@@ -7,7 +7,7 @@ use super::pending::Pending;
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
 use c10d_sys::ReduceOp;
-use tch::Tensor;
+use tch::{Tensor, no_grad};
 
 impl ProcessGroup {
     /// Reduces `tensor` over all ranks, element by element, in place on every rank. Its shape can
@@ -28,6 +28,32 @@ impl ProcessGroup {
         let output = Output::new(tensor)?;
         let work = self.engine().all_reduce(&output.tensor, op, self.call());
         self.pending("all_reduce", work, |_| output.finish())
+    }
+
+    /// [`all_reduce`](Self::all_reduce) of several tensors of one kind, as one exchange.
+    /// `dist.all_reduce_coalesced`.
+    ///
+    /// # Errors
+    /// Those of [every collective](Self#errors), and [`Error::Argument`] for tensors of different kinds.
+    pub fn all_reduce_coalesced(&self, tensors: &mut [Tensor], op: ReduceOp) -> Result<()> {
+        let kinds: Vec<_> = tensors.iter().map(Tensor::f_kind).collect::<Result<_, _>>()?;
+        if kinds.windows(2).any(|pair| pair[0] != pair[1]) {
+            return Err(Error::argument("tensors", format!("of {kinds:?}"), "of one kind"));
+        }
+        no_grad(|| {
+            let rows = tensors.iter().map(|tensor| tensor.f_reshape([-1]));
+            let rows = rows.collect::<Result<Vec<_>, _>>()?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            let mut flat = Tensor::f_cat(&rows, 0)?;
+            self.all_reduce(&mut flat, op)?;
+            let sizes: Vec<_> = rows.iter().map(|row| row.numel() as i64).collect();
+            for (tensor, part) in tensors.iter_mut().zip(flat.f_split_with_sizes(sizes, 0)?) {
+                tensor.f_copy_(&part.f_view_as(tensor)?)?;
+            }
+            Ok(())
+        })
     }
 
     /// Copies `tensor` of rank `src` into that of every other rank, which must have the same shape

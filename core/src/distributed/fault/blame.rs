@@ -24,6 +24,14 @@ pub(crate) fn may_be_anothers_fault(error: &c10d_sys::Error) -> bool {
     matches!(error.kind(), ErrorKind::Connection | ErrorKind::Timeout)
 }
 
+/// An error that a backward pass passes on. If a collective has failed, it has not failed on this rank alone.
+pub(crate) fn for_the_engine(error: Error) -> c10d_sys::Error {
+    match error {
+        Error::Collective { .. } => c10d_sys::Error::new(ErrorKind::Connection, error.to_string()),
+        error => error.to_string().into(),
+    }
+}
+
 /// A collective that failed on this rank.
 pub(crate) fn failed_collective(
     rank: usize,

@@ -6,7 +6,7 @@ use super::module::FsdpModule;
 use super::parameter::Parameter;
 use super::schedule::Schedule;
 use super::unit::Unit;
-use crate::distributed::group::ProcessGroup;
+use crate::distributed::group::{DeviceMesh, ProcessGroup};
 use crate::{Error, Result};
 use c10d_sys::tensor::identity;
 use std::borrow::Borrow;
@@ -107,20 +107,33 @@ impl<'a> FullyShard<'a> {
         Self::over(vs, Mesh::new(group), options)
     }
 
-    /// Hybrid sharding (HSDP): `replicas` copies of the model, each sharded over as many ranks.
-    /// Neighbouring ranks share a copy, which should be those of one host: only the gradients of a
-    /// rank's shards go further, to the ranks that have the same ones. A collective.
-    /// `fully_shard(model, mesh=init_device_mesh(device, (replicas, shards)))`
+    /// Shards it along the last dimension of a mesh. With two dimensions this is hybrid sharding (HSDP): the
+    /// first one numbers copies of the model. Neighbouring ranks share a copy, which should be those of
+    /// one host: only the gradients of a rank's shards go further, to the ranks that have the same ones.
+    /// `fully_shard(model, mesh=mesh)`
+    ///
+    /// ```
+    /// use tch::{Device, nn::VarStore};
+    /// use tch_parallel::distributed::{DeviceMesh, FullyShard, ProcessGroup};
+    ///
+    /// let group = ProcessGroup::from_env()?;
+    /// let hosts = group.world_size() / group.local_world_size();
+    /// let dims = [("replicate", hosts), ("shard", group.local_world_size())];
+    /// let mesh = DeviceMesh::new(&group, &dims)?;
+    /// let vs = VarStore::new(Device::Cpu);
+    /// let sharding = FullyShard::with_mesh(&vs, &mesh, Default::default())?;
+    /// # drop(sharding);
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`] if the group cannot be divided by `replicas`, or if a rank runs Python.
-    pub fn hybrid(
+    /// [`Error::Argument`] for a mesh of more than two dimensions.
+    pub fn with_mesh(
         vs: &'a VarStore,
-        group: &ProcessGroup,
-        replicas: usize,
+        mesh: &DeviceMesh,
         options: FullyShardOptions,
     ) -> Result<Self> {
-        Ok(Self::over(vs, Mesh::hybrid(group, replicas)?, options))
+        Ok(Self::over(vs, Mesh::of(mesh)?, options))
     }
 
     fn over(vs: &'a VarStore, mesh: Mesh, options: FullyShardOptions) -> Self {

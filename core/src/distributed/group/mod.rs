@@ -10,9 +10,11 @@
 //! | `place` | a rank's place in a group |
 //! | `process_group`, `destroy` | [`ProcessGroup`]: the ranks of a job; how one leaves it |
 //! | `init`, `new_group` | [`init_process_group`]: makes this process a rank; groups of some ranks |
+//! | `device_mesh` | [`DeviceMesh`]: ranks in several dimensions, with a group along each |
 
 mod destroy;
 mod device;
+mod device_mesh;
 mod env;
 mod gpus;
 mod init;
@@ -25,6 +27,7 @@ mod store;
 mod transport;
 
 pub use device::{Backend, DeviceChoice, device_of_rank};
+pub use device_mesh::DeviceMesh;
 pub use env::Env;
 pub use init::{ProcessGroupOptions, init_process_group};
 pub use process_group::ProcessGroup;

@@ -32,7 +32,6 @@ impl ProcessGroup {
     /// - [`Error::Argument`]: `ranks` is empty, or contains a rank twice or one that is not in the
     ///   group, or this process may not open as many files as the new group needs.
     /// - [`Error::Rendezvous`]: a member did not arrive within the timeout.
-    #[doc(alias = "new_subgroups")]
     pub fn new_group(&self, ranks: &[usize]) -> Result<Option<ProcessGroup>> {
         for &rank in ranks {
             self.check_rank("ranks", rank)?;
@@ -53,5 +52,52 @@ impl ProcessGroup {
         let (world_size, timeout) = (members.len(), self.timeout());
         let place = Place { rank, world_size, timeout, join_timeout: timeout, ..self.inner.place };
         meet(&store, place).map(Some)
+    }
+
+    /// This rank's part of the group after it has been divided; `None` on a rank that is in no part. Every
+    /// rank of this group must call it. `dist.split_group(split_ranks=…)`, `dist.new_subgroups_by_enumeration`
+    ///
+    /// # Errors
+    /// Those of [`new_group`](Self::new_group), and [`Error::Argument`] for a rank in two parts.
+    #[doc(alias = "new_subgroups_by_enumeration")]
+    pub fn split_group(&self, split_ranks: &[Vec<usize>]) -> Result<Option<ProcessGroup>> {
+        let mut own = None;
+        let mut all = split_ranks.concat();
+        all.sort_unstable();
+        if let Some(twice) = all.windows(2).find(|pair| pair[0] == pair[1]) {
+            let found = format!("a list with rank {} twice", twice[0]);
+            return Err(Error::argument("split_ranks", found, "each rank at most once"));
+        }
+        for ranks in split_ranks {
+            own = self.new_group(ranks)?.or(own);
+        }
+        Ok(own)
+    }
+
+    /// This rank's part of the group after it has been divided into parts of `group_size` neighbouring
+    /// ranks. Every rank of this group must call it. `dist.new_subgroups(group_size)`
+    ///
+    /// ```
+    /// use tch_parallel::distributed::ProcessGroup;
+    ///
+    /// let group = ProcessGroup::from_env()?;
+    /// let host = group.new_subgroups(group.local_world_size())?;
+    /// assert_eq!(host.world_size(), group.local_world_size());
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`new_group`](Self::new_group), and [`Error::Argument`] if the number of ranks cannot be
+    /// divided by `group_size`.
+    pub fn new_subgroups(&self, group_size: usize) -> Result<ProcessGroup> {
+        let ranks: Vec<_> = (0..self.world_size()).collect();
+        if group_size == 0 || !ranks.len().is_multiple_of(group_size) {
+            let expected =
+                format!("a number by which {}, that of ranks, can be divided", ranks.len());
+            return Err(Error::argument("group_size", group_size, expected));
+        }
+        let parts: Vec<_> = ranks.chunks(group_size).map(<[_]>::to_vec).collect();
+        let own = self.split_group(&parts)?;
+        Ok(own.unwrap_or_else(|| unreachable!("every rank is in one of the parts")))
     }
 }

@@ -1,0 +1,163 @@
+//! Collectives whose results have gradients: `torch.distributed.nn.functional`.
+//!
+//! Each returns new tensors and leaves those that it is given as they are. The backward pass
+//! exchanges the gradients, so the results must contribute to the loss of every rank, and the
+//! backward passes of all ranks must reach the same collectives in the same order. A loss over the
+//! outputs of all ranks, as contrastive learning has it, needs no more than this:
+//!
+//! ```
+//! use tch::{Kind, Tensor};
+//! use tch_parallel::distributed::{ProcessGroup, functional};
+//!
+//! let group = ProcessGroup::from_env()?;
+//! let own = Tensor::ones([4, 8], (Kind::Float, group.device())).set_requires_grad(true);
+//! let all = Tensor::cat(&functional::all_gather(&own, &group)?, 0);
+//! let similarities = own.matmul(&all.tr()); // with the samples of all ranks
+//! similarities.mean(Kind::Float).backward();
+//! assert_eq!(own.grad().size(), [4, 8]);
+//! # Ok::<(), tch_parallel::Error>(())
+//! ```
+//!
+//! Under [`DistributedDataParallel`](super::DistributedDataParallel), which divides the sum of the ranks' gradients by
+//! their number, such a loss counts as the mean over the ranks.
+//!
+//! # Errors
+//! Those of the collective with the same name. A backward pass that fails returns its error from
+//! [`DistributedDataParallel::backward`](super::DistributedDataParallel::backward) or tch's `f_backward`.
+
+use crate::distributed::fault::blame::for_the_engine;
+use crate::distributed::group::{Backend, ProcessGroup};
+use crate::{Error, Result};
+use c10d_sys::ReduceOp;
+use c10d_sys::autograd::hook_gradients;
+use c10d_sys::tensor::grad_enabled;
+use std::slice::from_ref;
+use tch::{Tensor, no_grad};
+
+/// The tensor reduced over all ranks, element by element. Its gradient is that of all ranks, reduced
+/// in the same way.
+pub fn all_reduce(tensor: &Tensor, op: ReduceOp, group: &ProcessGroup) -> Result<Tensor> {
+    let reduced = move |group: &ProcessGroup, tensor: &Tensor| -> Result<_> {
+        let mut sum = tensor.f_detach_copy()?;
+        group.all_reduce(&mut sum, op)?;
+        Ok(sum)
+    };
+    let sum = no_grad(|| reduced(group, tensor))?;
+    one(from_ref(tensor), sum, group, move |group, gradient| Ok(vec![reduced(group, gradient)?]))
+}
+
+/// The tensor of rank `src`, whose gradient is the sum of all ranks'.
+pub fn broadcast(tensor: &Tensor, src: usize, group: &ProcessGroup) -> Result<Tensor> {
+    let mut copy = no_grad(|| tensor.f_detach_copy())?;
+    group.broadcast(&mut copy, src)?;
+    one(from_ref(tensor), copy, group, move |group, gradient| {
+        let mut sum = gradient.f_detach_copy()?;
+        group.reduce(&mut sum, src, ReduceOp::Sum)?;
+        Ok(vec![if group.rank() == src { sum } else { sum.f_zeros_like()? }])
+    })
+}
+
+/// The tensors of all ranks, in the order of ranks, all of one shape.
+pub fn all_gather(tensor: &Tensor, group: &ProcessGroup) -> Result<Vec<Tensor>> {
+    let gathered = no_grad(|| group.all_gather(tensor))?;
+    differentiable(from_ref(tensor), gathered, group, |group, gradients| {
+        let gradient = match group.backend() {
+            Backend::Nccl => group.reduce_scatter(gradients, ReduceOp::Sum)?,
+            Backend::Gloo => Tensor::f_stack(&exchanged(group, gradients)?, 0)?
+                .f_sum_dim_intlist(0, false, None)?,
+        };
+        Ok(vec![gradient])
+    })
+}
+
+/// The sum, or whatever `op` says, of all ranks' `input_list[r]` on rank r.
+pub fn reduce_scatter(input_list: &[Tensor], op: ReduceOp, group: &ProcessGroup) -> Result<Tensor> {
+    let reduced = no_grad(|| group.reduce_scatter(input_list, op))?;
+    one(input_list, reduced, group, |group, gradient| group.all_gather(gradient))
+}
+
+/// For each rank, what it has at this rank's place in its list. All tensors have one shape.
+pub fn all_to_all(input_list: &[Tensor], group: &ProcessGroup) -> Result<Vec<Tensor>> {
+    let received = no_grad(|| exchanged(group, input_list))?;
+    differentiable(input_list, received, group, exchanged)
+}
+
+/// The parts of all ranks' inputs that are for this rank, as
+/// [`ProcessGroup::all_to_all_single`] describes them.
+pub fn all_to_all_single(
+    input: &Tensor,
+    output_split_sizes: &[i64],
+    input_split_sizes: &[i64],
+    group: &ProcessGroup,
+) -> Result<Tensor> {
+    let received =
+        |group: &ProcessGroup, input: &Tensor, [output, own]: [&[i64]; 2]| -> Result<_> {
+            let mut size = input.size();
+            if let Some(rows) = size.first_mut().filter(|_| !output.is_empty()) {
+                *rows = output.iter().sum();
+            }
+            let mut received = input.f_new_empty(size, (input.kind(), input.device()))?;
+            group.all_to_all_single(&mut received, input, output, own)?;
+            Ok(received)
+        };
+    let splits = [output_split_sizes, input_split_sizes];
+    let output = no_grad(|| received(group, input, splits))?;
+    let [to, from] = splits.map(<[i64]>::to_vec);
+    one(from_ref(input), output, group, move |group, gradient| {
+        Ok(vec![received(group, gradient, [&from, &to])?])
+    })
+}
+
+/// All-to-all. With gloo, one scatter by each rank, as in PyTorch: releases before 2.12 have no other.
+fn exchanged(group: &ProcessGroup, input_list: &[Tensor]) -> Result<Vec<Tensor>> {
+    let mut outputs = input_list.iter().map(Tensor::f_empty_like).collect::<Result<Vec<_>, _>>()?;
+    match group.backend() {
+        Backend::Nccl => group.all_to_all(&mut outputs, input_list)?,
+        Backend::Gloo => {
+            for (src, output) in outputs.iter_mut().enumerate() {
+                let own = (src == group.rank()).then_some(input_list);
+                group.scatter(output, own, src)?;
+            }
+        }
+    }
+    Ok(outputs)
+}
+
+/// [`differentiable`] with one result.
+fn one(
+    inputs: &[Tensor],
+    output: Tensor,
+    group: &ProcessGroup,
+    backward: impl Fn(&ProcessGroup, &Tensor) -> Result<Vec<Tensor>> + Send + 'static,
+) -> Result<Tensor> {
+    let backward = move |group: &ProcessGroup, gradients: &[Tensor]| backward(group, &gradients[0]);
+    Ok(differentiable(inputs, vec![output], group, backward)?.remove(0))
+}
+
+/// The results of a collective, from which a backward pass continues to the inputs with what `backward`
+/// makes of the results' gradients.
+fn differentiable(
+    inputs: &[Tensor],
+    mut outputs: Vec<Tensor>,
+    group: &ProcessGroup,
+    backward: impl Fn(&ProcessGroup, &[Tensor]) -> Result<Vec<Tensor>> + Send + 'static,
+) -> Result<Vec<Tensor>> {
+    if !grad_enabled() || !inputs.iter().any(Tensor::requires_grad) {
+        return Ok(outputs);
+    }
+    let group = group.clone();
+    let like = |output: &Tensor| (output.size(), (output.kind(), output.device()));
+    let results: Vec<_> = outputs.iter().map(like).collect();
+    hook_gradients(&mut outputs, inputs, move |gradients, _| {
+        // For a result that this rank's loss does not use, the others still need this one.
+        let gradients = gradients.into_iter().zip(&results).map(|(gradient, (size, options))| {
+            gradient.map_or_else(|| Tensor::f_zeros(size.as_slice(), *options), Ok)
+        });
+        let exchange =
+            || backward(&group, &gradients.collect::<Result<Vec<_>, _>>().map_err(Error::from)?);
+        let gradients = no_grad(exchange).map_err(for_the_engine)?;
+        Ok(gradients.into_iter().map(Some).collect())
+    })
+    .map_err(Error::engine("hook_gradients"))?;
+    Ok(outputs)
+}

@@ -1,0 +1,141 @@
+//! Collectives whose results have gradients.
+
+use crate::prelude::*;
+use tch_parallel::distributed::functional;
+
+/// Three rows of rank `rank`, for a job of three ranks.
+fn rows(rank: usize) -> Tensor {
+    Tensor::arange(6, FLOAT_CPU).view([3, 2]) + 10 * rank as i64
+}
+
+/// What rank `rank`'s loss multiplies each of these numbers by.
+fn weights(rank: usize, like: &Tensor) -> Tensor {
+    let numbers = Tensor::arange(like.numel() as i64, FLOAT_CPU).view_as(like);
+    (numbers + 1) * (rank as i64 + 1)
+}
+
+/// The results of a collective, and the gradient of its input, where each rank's loss is the sum of
+/// the results by their weights.
+fn run(rank: usize, collective: impl Fn(&Tensor) -> Result<Vec<Tensor>>) -> (Vec<Tensor>, Tensor) {
+    let own = rows(rank).set_requires_grad(true);
+    let results = collective(&own).unwrap();
+    let loss = |result: &Tensor| (result * weights(rank, result)).sum(Kind::Float);
+    results.iter().map(loss).sum::<Tensor>().backward();
+    (results.iter().map(Tensor::detach).collect(), own.grad())
+}
+
+fn sum(of: impl Fn(usize) -> Tensor) -> Tensor {
+    (0..3).map(of).sum()
+}
+
+#[test]
+fn the_gradient_of_a_sum_is_the_sum_of_all_ranks_gradients() {
+    on_ranks(3, |group| {
+        let rank = group.rank();
+        let (results, gradient) =
+            run(rank, |own| Ok(vec![functional::all_reduce(own, ReduceOp::Sum, group)?]));
+        assert_eq!(results[0], sum(rows));
+        assert_eq!(gradient, sum(|rank| weights(rank, &rows(0))));
+    });
+}
+
+#[test]
+fn only_the_source_of_a_broadcast_has_a_gradient_that_of_all_ranks() {
+    on_ranks(3, |group| {
+        let rank = group.rank();
+        let (results, gradient) = run(rank, |own| Ok(vec![functional::broadcast(own, 1, group)?]));
+        assert_eq!(results[0], rows(1));
+        let expected = sum(|rank| weights(rank, &rows(0)));
+        assert_eq!(gradient, if rank == 1 { expected } else { expected.zeros_like() });
+    });
+}
+
+#[test]
+fn what_all_ranks_have_gathered_has_the_gradients_of_all() {
+    on_ranks(3, |group| {
+        let rank = group.rank();
+        let (results, gradient) = run(rank, |own| functional::all_gather(own, group));
+        assert_eq!(results, [0, 1, 2].map(rows));
+        assert_eq!(gradient, sum(|rank| weights(rank, &rows(0))));
+
+        // A loss that uses only what another rank has sent.
+        let own = rows(rank).set_requires_grad(true);
+        let all = functional::all_gather(&own, group).unwrap();
+        all[(rank + 1) % 3].sum(Kind::Float).backward();
+        assert_eq!(own.grad(), own.ones_like());
+    });
+}
+
+#[test]
+fn each_part_of_a_reduction_that_is_scattered_has_the_gradient_of_its_rank() {
+    on_ranks(3, |group| {
+        let rank = group.rank();
+        let (results, gradient) = run(rank, |own| {
+            let parts: Vec<_> = (0..3).map(|i| own.get(i)).collect();
+            Ok(vec![functional::reduce_scatter(&parts, ReduceOp::Sum, group)?])
+        });
+        assert_eq!(results[0], sum(rows).get(rank as i64));
+        let of_part = |rank| weights(rank, &rows(0).get(0));
+        assert_eq!(gradient, Tensor::stack(&[0, 1, 2].map(of_part), 0));
+    });
+}
+
+#[test]
+fn what_is_sent_to_another_rank_has_that_ranks_gradient() {
+    on_ranks(3, |group| {
+        let rank = group.rank();
+        let (results, gradient) = run(rank, |own| {
+            functional::all_to_all(&(0..3).map(|i| own.get(i)).collect::<Vec<_>>(), group)
+        });
+        assert_eq!(results, [0, 1, 2].map(|other| rows(other).get(rank as i64)));
+        let of_part = |rank| weights(rank, &rows(0).get(0));
+        assert_eq!(gradient, Tensor::stack(&[0, 1, 2].map(of_part), 0));
+    });
+}
+
+#[test]
+fn parts_of_different_sizes_come_back_as_gradients_of_these_sizes() {
+    on_ranks(2, |group| {
+        let rank = group.rank();
+        // Rank 0 sends one row and keeps two; rank 1 sends three.
+        let (output, input) = ([[2, 3], [1, 0]][rank], [[2, 1], [3, 0]][rank]);
+        let (results, gradient) =
+            run(rank, |own| Ok(vec![functional::all_to_all_single(own, &output, &input, group)?]));
+        let received = Tensor::cat(&[rows(0).narrow(0, 0, 2), rows(1)], 0);
+        assert_eq!(results[0], if rank == 0 { received } else { rows(0).narrow(0, 2, 1) });
+        let (at_0, at_1) =
+            (weights(0, &Tensor::zeros([5, 2], FLOAT_CPU)), weights(1, &rows(0).narrow(0, 2, 1)));
+        let expected = match rank {
+            0 => Tensor::cat(&[at_0.narrow(0, 0, 2), at_1], 0),
+            _ => at_0.narrow(0, 2, 3),
+        };
+        assert_eq!(gradient, expected);
+    });
+}
+
+#[test]
+fn without_a_gradient_nothing_is_exchanged_in_a_backward_pass() {
+    on_ranks(2, |group| {
+        let sum = functional::all_reduce(&rows(0), ReduceOp::Sum, group).unwrap();
+        assert!(!sum.requires_grad());
+        let weight = rows(1).set_requires_grad(true);
+        if group.rank() == 0 {
+            (sum * &weight).sum(Kind::Float).backward();
+            assert_eq!(weight.grad(), rows(0) * 2);
+        }
+        let weight = no_grad(|| functional::all_reduce(&weight, ReduceOp::Sum, group)).unwrap();
+        assert!(!weight.requires_grad());
+    });
+}
+
+#[test]
+fn a_rank_that_is_gone_fails_the_backward_pass_of_the_others() {
+    on_ranks(2, |group| {
+        let own = rows(0).set_requires_grad(true);
+        let sum = functional::all_reduce(&own, ReduceOp::Sum, group).unwrap();
+        if group.rank() == 0 {
+            let error = sum.sum(Kind::Float).f_backward().unwrap_err().to_string();
+            assert!(error.contains("all_reduce failed"), "{error}");
+        }
+    });
+}
