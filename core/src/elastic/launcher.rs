@@ -8,16 +8,16 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tch_parallel_base::lock;
 use tch_parallel_contract::ELASTIC;
 
 /// The connection to the launcher.
 pub(super) struct Launcher {
     stream: UnixStream,
-    news: Arc<News>,
+    pub(super) news: Arc<News>,
 }
 
 /// What the launcher has said.
@@ -89,10 +89,6 @@ impl Launcher {
         Ok(Some(Launcher { stream, news }))
     }
 
-    pub(super) fn news(&self) -> &Arc<News> {
-        &self.news
-    }
-
     /// Says that the group of this generation cannot be used, which the launcher may not know.
     pub(super) fn report_broken(&self, generation: u64) {
         // A launcher that is gone ends this process.
@@ -107,7 +103,7 @@ impl Launcher {
         let waits =
             |heard: &mut Heard| !heard.may_leave && heard.newest <= generation && !heard.is_over;
         let outcome = self.news.changed.wait_while(lock(&self.news.heard), waits);
-        outcome.unwrap_or_else(|poisoned| poisoned.into_inner()).newest <= generation
+        outcome.unwrap_or_else(PoisonError::into_inner).newest <= generation
     }
 }
 
@@ -140,30 +136,16 @@ impl News {
 
     /// The next place, unless it takes longer than `limit`.
     pub(super) fn next_place(&self, limit: Duration) -> Result<Option<Place>> {
-        let deadline = Instant::now() + limit;
-        let mut heard = lock(&self.heard);
-        loop {
-            if let Some(place) = heard.places.pop_front() {
-                return Ok(Some(place));
-            }
-            if heard.is_over {
-                let found = "is set, but the launcher has closed the connection";
-                let expected = "one that starts this process as a rank".to_owned();
-                return Err(Error::Environment {
-                    variable: ELASTIC.into(),
-                    found: found.into(),
-                    expected,
-                });
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(None);
-            }
-            heard = self
-                .changed
-                .wait_timeout(heard, left)
-                .unwrap_or_else(|poisoned| poisoned.into_inner())
-                .0;
+        let waits = |heard: &mut Heard| heard.places.is_empty() && !heard.is_over;
+        let outcome = self.changed.wait_timeout_while(lock(&self.heard), limit, waits);
+        let mut heard = outcome.unwrap_or_else(PoisonError::into_inner).0;
+        match heard.places.pop_front() {
+            None if heard.is_over => Err(Error::Environment {
+                variable: ELASTIC.into(),
+                found: "is set, but the launcher has closed the connection".into(),
+                expected: "one that starts this process as a rank".into(),
+            }),
+            place => Ok(place),
         }
     }
 
@@ -172,7 +154,7 @@ impl News {
         let heard = lock(&self.heard);
         let waits = |heard: &mut Heard| heard.newest <= generation && !heard.is_over;
         let outcome = self.changed.wait_timeout_while(heard, limit, waits);
-        outcome.unwrap_or_else(|poisoned| poisoned.into_inner()).0.newest > generation
+        outcome.unwrap_or_else(PoisonError::into_inner).0.newest > generation
     }
 
     /// Whether there is a place in a later generation.

@@ -93,13 +93,14 @@ where
     // As long as any group waits for ranks that start slowly.
     let mut join = Duration::MAX;
     loop {
-        let Some(place) = launcher.news().next_place(PATIENCE)? else { continue };
+        let Some(place) = launcher.news.next_place(PATIENCE)? else { continue };
         if place.generation > 0 {
             join = JOIN;
         }
         let outcome = in_generation(&launcher, &place, (options, join), state, &mut train);
-        let Some(lost) = outcome? else { continue };
-        return lost;
+        if let Some(result) = outcome? {
+            return result;
+        }
     }
 }
 
@@ -115,7 +116,7 @@ where
     P: Clone + Serialize + DeserializeOwned,
     E: From<Error>,
 {
-    let (news, generation) = (launcher.news(), place.generation);
+    let (news, generation) = (&launcher.news, place.generation);
     let begin = Instant::now();
     // If another generation follows, some may not come to this one any more.
     let is_over = || {
