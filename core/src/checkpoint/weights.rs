@@ -5,6 +5,7 @@ use super::layout;
 use super::sharded::Sharding;
 use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
+use std::collections::BTreeSet;
 use std::path::Path;
 use tch::nn::VarStore;
 use tch::{Tensor, no_grad};
@@ -99,11 +100,8 @@ pub fn load(path: impl AsRef<Path>, vs: &mut VarStore) -> Result<()> {
 
 /// Sets variables from saved ones that passed [`check`].
 pub(super) fn assign(variables: NamedTensors, saved: &NamedTensors) -> Result<()> {
-    no_grad(|| {
-        variables
-            .into_iter()
-            .try_for_each(|(name, mut variable)| Ok(variable.f_copy_(&saved[&name])?))
-    })
+    let mut variables = variables.into_iter();
+    no_grad(|| variables.try_for_each(|(name, mut it)| Ok(it.f_copy_(&saved[&name])?)))
 }
 
 /// Removes the prefix, unless the model's own names start with it.
@@ -117,16 +115,12 @@ fn without_prefix(mut saved: NamedTensors, variables: &NamedTensors) -> NamedTen
 
 /// Refuses saved variables unless they are exactly the model's, by name and shape.
 pub(super) fn check(path: &Path, variables: &NamedTensors, saved: &NamedTensors) -> Result<()> {
-    let [ours, theirs] = [variables, saved].map(|tensors| {
-        let mut names: Vec<_> = tensors.keys().collect();
-        names.sort();
-        names
-    });
-    let missing: Vec<_> = ours.iter().filter(|name| !saved.contains_key(**name)).collect();
+    let [ours, theirs] = [variables, saved].map(|it| it.keys().collect::<BTreeSet<_>>());
+    let missing: Vec<_> = ours.difference(&theirs).collect();
     if !missing.is_empty() {
         return Err(Error::format(path, format!("no {missing:?}"), "every variable of the model"));
     }
-    let unexpected: Vec<_> = theirs.iter().filter(|name| !variables.contains_key(**name)).collect();
+    let unexpected: Vec<_> = theirs.difference(&ours).collect();
     if !unexpected.is_empty() {
         let expected = "only variables that the model has";
         return Err(Error::format(path, format!("{unexpected:?}"), expected));
