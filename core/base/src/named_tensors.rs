@@ -1,8 +1,9 @@
 //! Named tensors as bytes: the safetensors format.
 
 use crate::{Error, Result};
+pub use safetensors::Dtype;
 use safetensors::tensor::{self, TensorView, serialize, serialize_to_file};
-use safetensors::{Dtype, SafeTensorError, View};
+use safetensors::{SafeTensorError, View};
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::{borrow::Cow, cell::RefCell, collections::HashMap, ops::Range};

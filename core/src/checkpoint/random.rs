@@ -4,8 +4,9 @@ use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
 use c10d_sys::random::{rng_state, set_rng_state};
 use std::fmt;
-use tch::{Device, Tensor};
+use tch::Tensor;
 use tch_parallel_base::named_tensors::NamedTensors;
+use tch_parallel_base::random::generators;
 
 /// What happened to the random generators when a training was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,14 +66,6 @@ pub(super) fn restore(
         }
     }
     Ok(if same_devices { Generators::Restored } else { Generators::OtherDevice })
-}
-
-/// The CPU's generator, and that of the rank's GPU.
-fn generators(device: Device) -> Vec<Option<usize>> {
-    match device {
-        Device::Cuda(index) => vec![None, Some(index)],
-        _ => vec![None],
-    }
 }
 
 /// Without the index of the GPU: a rank may run on another one.
