@@ -14,6 +14,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tch::nn::ModuleT;
 use tch::{Tensor, no_grad};
+use tch_parallel_base::tensors::list;
 
 /// A block, or the whole model, that [`FullyShard`](super::FullyShard) has sharded. `FSDPModule`
 ///
@@ -62,7 +63,7 @@ impl<M> FsdpModule<M> {
     ) -> Result<O> {
         cast(&mut inputs, self.policy.param_dtype.filter(|_| self.policy.cast_forward_inputs))?;
         let needs_gradient = |tensor: &Tensor| grad_enabled() && tensor.requires_grad();
-        let mut tensors = collect(&mut inputs);
+        let mut tensors = list(&inputs);
         tensors.retain(needs_gradient);
         self.unit.pre_forward(&mut tensors)?;
         let mut hooked = tensors.into_iter();
@@ -75,7 +76,7 @@ impl<M> FsdpModule<M> {
         });
         let schedule = self.unit.schedule();
         let mut outputs = schedule.run(|| f(&self.module, inputs))?;
-        self.unit.post_forward(&collect(&mut outputs))?;
+        self.unit.post_forward(&list(&outputs))?;
         cast(&mut outputs, self.policy.output_dtype)?;
         Ok(outputs)
     }
@@ -207,12 +208,6 @@ impl<M> FsdpModule<M> {
 
 fn units_of<M>(modules: &[&FsdpModule<M>]) -> Vec<Weak<Unit>> {
     modules.iter().map(|module| Arc::downgrade(&module.unit)).collect()
-}
-
-fn collect(of: &mut impl Tensors) -> Vec<Tensor> {
-    let mut tensors = Vec::new();
-    of.visit(&mut |tensor| tensors.push(tensor.shallow_clone()));
-    tensors
 }
 
 impl<M: ModuleT> FsdpModule<M> {
