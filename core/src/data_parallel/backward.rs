@@ -120,8 +120,12 @@ impl SharedParts {
         self.workers.parallel_apply("backward", roots, |device, roots| {
             let span = trace.begin(Step::Backward, device);
             if !roots.ends.is_empty() {
-                autograd::backward(&roots.ends, roots.gradients, retain_graph)
-                    .map_err(|error| failed(device, &error))?;
+                autograd::backward(&roots.ends, roots.gradients, retain_graph).map_err(
+                    |error| {
+                        let message = error.message().to_owned();
+                        Error::Replica { device, operation: "backward", message }
+                    },
+                )?;
             }
             span.end();
             Ok(())
@@ -217,21 +221,14 @@ impl SplitInput {
         }
         let device = LogicalDevice::of(&self.whole);
         let _on = device.guard()?;
-        let parts = self
-            .chunks
-            .iter()
-            .map(|chunk| match reached(chunk) {
-                true => device.copy_of(&chunk.grad()),
-                false => device.copy_of(&chunk.f_zeros_like()?),
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let part = |chunk: &Tensor| match reached(chunk) {
+            true => device.copy_of(&chunk.grad()),
+            false => device.copy_of(&chunk.f_zeros_like()?),
+        };
+        let parts = self.chunks.iter().map(part).collect::<Result<Vec<_>>>()?;
         for chunk in &self.chunks {
             clear_grad(&mut chunk.shallow_clone()).map_err(Error::engine("backward"))?;
         }
         Ok(Some(Tensor::f_cat(&parts, self.dim)?))
     }
-}
-
-fn failed(device: LogicalDevice, error: &c10d_sys::Error) -> Error {
-    Error::Replica { device, operation: "backward", message: error.message().to_owned() }
 }
