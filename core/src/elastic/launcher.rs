@@ -1,6 +1,6 @@
 //! What the launcher tells this process of its place in the job, and of its changes.
 
-use crate::distributed::{Env, ProcessGroup, Standing};
+use crate::distributed::{ProcessGroup, Standing};
 use crate::{Error, Result};
 use serde::Deserialize;
 use std::collections::{HashMap, VecDeque};
@@ -59,13 +59,7 @@ pub(super) struct Place {
     /// Whether a rank of the last generation is gone: whatever waits for it must fail.
     is_loss: bool,
     /// What would be this process's environment variables if it started now.
-    variables: HashMap<String, String>,
-}
-
-impl Place {
-    pub(super) fn env(&self) -> Result<Env> {
-        Env::in_an_elastic_job(&self.variables)
-    }
+    pub(super) variables: HashMap<String, String>,
 }
 
 impl Launcher {

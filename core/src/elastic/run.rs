@@ -2,7 +2,7 @@
 
 use super::launcher::{Launcher, Place};
 use super::state::State;
-use crate::distributed::{ProcessGroup, ProcessGroupOptions, init_process_group};
+use crate::distributed::{Env, ProcessGroup, ProcessGroupOptions, init_process_group};
 use crate::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -123,7 +123,8 @@ where
         let is_late = begin.elapsed() > NOTICE && news.is_later_than(generation);
         news.is_loss_after(generation) || is_late
     };
-    let joined = ProcessGroup::in_an_elastic_job(place.env()?, options, join, is_over);
+    let env = Env::in_an_elastic_job(&place.variables)?;
+    let joined = ProcessGroup::in_an_elastic_job(env, options, join, is_over);
     let (result, is_lost) = match joined {
         Ok(None) => return Ok(None),
         Ok(Some(group)) => {
