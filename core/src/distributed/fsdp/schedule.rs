@@ -119,9 +119,7 @@ impl<U: Member> Schedule<U> {
     }
 
     fn finish_backward(&self) -> Result<()> {
-        for unit in self.units() {
-            unit.finish_backward()?;
-        }
+        self.units().iter().try_for_each(|unit| unit.finish_backward())?;
         lock(&self.pool).end_pass();
         lock(&self.waited).1 += 1;
         let mut step = lock(&self.step);
@@ -165,9 +163,7 @@ impl<U: Member> Schedule<U> {
     }
 
     fn reset(&self) {
-        for unit in self.units() {
-            unit.reset();
-        }
+        self.units().iter().for_each(|unit| unit.reset());
         let mut step = lock(&self.step);
         *step = Step { depth: step.depth, failure: step.failure.take(), ..Step::default() };
     }

@@ -192,10 +192,8 @@ impl Unit {
             return refuse("inside a CheckpointWrapper, around", expected);
         }
         if !self.schedule.is_complete() {
-            return refuse(
-                "without a root, around",
-                "given the whole model, with FullyShard::root",
-            );
+            let expected = "given the whole model, with FullyShard::root";
+            return refuse("without a root, around", expected);
         }
         self.unshard()?;
         self.prefetch_chosen(|it| &it.forward_prefetches)?;
