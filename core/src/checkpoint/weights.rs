@@ -62,11 +62,10 @@ pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Resu
     if !sharding.is_empty() {
         group.refuse_python("checkpoint::save", 0..group.world_size())?;
     }
-    let saved = |(name, tensor): (String, Tensor)| {
-        let saved = sharding.saved(&name, tensor)?;
-        Ok((name, saved))
-    };
-    let tensors = variables.into_iter().map(saved).collect::<Result<_>>();
+    let saved = variables
+        .into_iter()
+        .map(|(name, tensor)| sharding.saved(&name, tensor).map(|saved| (name, saved)));
+    let tensors = saved.collect::<Result<_>>();
     let contents = tensors.map(|tensors| Contents { tensors, metadata: Metadata::new() });
     write_together("checkpoint::save", path.as_ref(), contents, !sharding.is_empty(), group)
 }

@@ -145,21 +145,17 @@ impl SharedParts {
         let trace = self.trace();
         let (original, replicas) = variables.first(roots.len());
         let all = std::iter::once(&*original).chain(&*replicas);
-        let spans: Vec<_> = self
-            .devices
-            .iter()
-            .zip(all)
-            .map(|(device, Variables { parameters, .. })| {
-                let span = trace.begin(Step::Backward, device);
-                let last = match device {
-                    LogicalDevice::Cuda(index) if span.is_open() => {
-                        LastGradient::watch(parameters, index).ok()
-                    }
-                    _ => None,
-                };
-                (span, last)
-            })
-            .collect();
+        let begin = |(device, variables): (LogicalDevice, &Variables)| {
+            let span = trace.begin(Step::Backward, device);
+            let last = match device {
+                LogicalDevice::Cuda(index) if span.is_open() => {
+                    LastGradient::watch(&variables.parameters, index).ok()
+                }
+                _ => None,
+            };
+            (span, last)
+        };
+        let spans: Vec<_> = self.devices.iter().zip(all).map(begin).collect();
         let (mut ends, mut gradients) = (Vec::new(), Vec::new());
         for part in roots {
             ends.extend(part.ends);

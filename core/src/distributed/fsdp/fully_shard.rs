@@ -179,11 +179,7 @@ impl<'a> FullyShard<'a> {
     /// Makes a unit of the variables from number `first` on that are not yet shards.
     fn unit<M>(&self, module: M, first: usize, name: String) -> FsdpModule<M> {
         let is_root = name.is_empty();
-        let parameters = self.shard_variables(first).and_then(|parameters| {
-            check_kinds(&parameters)?;
-            Ok(parameters)
-        });
-        let parameters = parameters.unwrap_or_else(|error| {
+        let parameters = self.shard_variables(first).unwrap_or_else(|error| {
             lock(&self.failure).get_or_insert(error);
             Vec::new()
         });
@@ -246,7 +242,7 @@ impl<'a> FullyShard<'a> {
             variables.named_variables.insert(name.clone(), shard.shallow_clone());
             parameters.push(parameter);
         }
-        Ok(parameters)
+        check_kinds(&parameters).map(|()| parameters)
     }
 }
 
