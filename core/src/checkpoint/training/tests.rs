@@ -4,7 +4,7 @@ use super::*;
 use crate::checkpoint;
 use crate::checkpoint::testing::{group, model, path_to};
 use crate::nn::named_parameters;
-use crate::optim::lr_scheduler::{LrScheduler, ReduceLrOnPlateau, StepLr};
+use crate::optim::lr_scheduler::{LrScheduler, StepLr};
 use crate::optim::{Adam, AdamOptions, ParamGroup, Sgd, SgdOptions};
 use std::fmt::Debug;
 use std::fs;
@@ -90,28 +90,6 @@ fn another_optimizer_is_refused_and_both_are_named() {
 }
 
 #[test]
-fn other_parameter_groups_are_refused_and_the_parameter_is_named() {
-    let (_directory, path, ..) = saved();
-    let mut vs = model(3);
-    let group = |name, vs: &VarStore| {
-        let mut parameters = named_parameters(vs);
-        parameters.retain(|(found, _)| found == name);
-        ParamGroup::new(parameters, SgdOptions { momentum: 0.9, ..Default::default() })
-    };
-    let mut optimizer = Sgd::from_param_groups([group("fc.weight", &vs)]).unwrap();
-    let error = refused::<u64>(&path, training(&mut vs, &mut optimizer));
-    let expected = "parameter group 0 of the optimizer state is one with fc.bias; expected one \
-                    without, as this optimizer's is";
-    assert!(error.ends_with(expected), "{error}");
-
-    optimizer.add_param_group(group("fc.bias", &vs)).unwrap();
-    let error = refused::<u64>(&path, training(&mut vs, &mut optimizer));
-    let expected = "the optimizer state is that of 1 parameter group; expected that of 2 \
-                    parameter groups, which this optimizer has";
-    assert!(error.ends_with(expected), "{error}");
-}
-
-#[test]
 fn the_options_of_each_group_come_back() {
     let ((_directory, path), mut vs) = (path_to("groups.safetensors"), model(3));
     let adam = |vs: &VarStore| {
@@ -144,29 +122,6 @@ fn a_schedule_or_a_scaler_on_one_side_only_is_refused() {
     let parts = training(&mut vs, &mut optimizer);
     let error = refused::<u64>(&path, Training { scaler: Some(&mut scaler), ..parts });
     assert!(error.contains("a training without a gradient scaler"), "{error}");
-}
-
-#[test]
-fn a_plateau_goes_on_from_the_metrics_that_it_has_seen() {
-    let (_directory, path) = path_to("training.safetensors");
-    let begin = || {
-        let (vs, optimizer) = begun(3);
-        let scheduler = ReduceLrOnPlateau::new(&optimizer, Default::default()).unwrap();
-        (vs, optimizer, scheduler)
-    };
-    let (mut vs, mut optimizer, mut scheduler) = begin();
-    // Ten bad epochs are tolerated.
-    (0..11).for_each(|_| scheduler.step(&mut optimizer, 1.0).unwrap());
-    let parts = training(&mut vs, &mut optimizer);
-    Training { scheduler: Some(&mut scheduler), ..parts }.save(&path, &7, &group()).unwrap();
-
-    let (mut vs, mut optimizer, mut scheduler) = begin();
-    let parts = training(&mut vs, &mut optimizer);
-    let mut parts = Training { scheduler: Some(&mut scheduler), ..parts };
-    assert_eq!(parts.load::<u64>(&path, &group()).unwrap().progress, 7);
-    let before = optimizer.lr();
-    scheduler.step(&mut optimizer, 1.0).unwrap();
-    assert_eq!(optimizer.lr(), before * 0.1);
 }
 
 #[test]
