@@ -197,7 +197,7 @@ impl<'a> FullyShard<'a> {
             &self.schedule,
         );
         self.schedule.add(&unit, is_root);
-        FsdpModule::new(module, unit, policy, &self.mesh.shard)
+        FsdpModule { module, unit, policy, group: self.mesh.shard.clone() }
     }
 
     /// Broadcasts rank 0's buffers and ignored parameters to all ranks, if the options say so.
@@ -236,7 +236,7 @@ impl<'a> FullyShard<'a> {
             }
             self.sync(&whole)?;
             let parameter = Parameter::shard(name.clone(), whole, kind, &self.mesh)?;
-            let shard = parameter.local();
+            let shard = &parameter.shard;
             shards.insert(identity(shard));
             variables.trainable_variables[place].tensor = shard.shallow_clone();
             variables.named_variables.insert(name.clone(), shard.shallow_clone());

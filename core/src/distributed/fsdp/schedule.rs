@@ -25,7 +25,8 @@ pub(super) struct Schedule<U> {
     /// All units, the root first.
     units: Mutex<Vec<Weak<U>>>,
     step: Mutex<Step<U>>,
-    pool: Mutex<Pool>,
+    /// The memory of whole parameters.
+    pub pool: Mutex<Pool>,
     /// How long this rank has spent in collectives, and the number of backward passes.
     waited: Mutex<(Duration, u32)>,
     /// Whether the whole model has been built.
@@ -74,11 +75,6 @@ impl<U: Member> Schedule<U> {
 
     pub fn units(&self) -> Vec<Arc<U>> {
         lock(&self.units).iter().filter_map(Weak::upgrade).collect()
-    }
-
-    /// The memory of whole parameters.
-    pub fn pool(&self) -> &Mutex<Pool> {
-        &self.pool
     }
 
     /// Runs a collective, and notes how long it took, if it belongs to a training step.

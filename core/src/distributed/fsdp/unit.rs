@@ -24,7 +24,7 @@ pub(super) struct Unit {
     /// The kind in which gradients are reduced, if it is not their own.
     reduce_kind: Option<Kind>,
     mesh: Mesh,
-    schedule: Arc<Schedule<Unit>>,
+    pub schedule: Arc<Schedule<Unit>>,
     state: Mutex<State>,
 }
 
@@ -87,10 +87,6 @@ impl Unit {
         Arc::new(Unit { name, reduce_kind, mesh, schedule, state })
     }
 
-    pub fn schedule(&self) -> &Arc<Schedule<Unit>> {
-        &self.schedule
-    }
-
     pub fn set(&self, set: impl FnOnce(&mut Settings)) {
         set(&mut lock(&self.state).settings);
     }
@@ -144,11 +140,11 @@ impl Unit {
     fn gather(&self, state: &mut State, is_async: bool) -> Result<Pending<()>> {
         state.parameters.iter().try_for_each(Parameter::check)?;
         let wholes = {
-            let pool = &mut lock(self.schedule.pool());
+            let pool = &mut lock(&self.schedule.pool);
             let parameters = state.parameters.iter_mut();
             parameters.map(|it| it.allocate(pool)).collect::<Result<_>>()?
         };
-        let parts = state.parameters.iter().map(|it| it.part().f_to_kind(it.whole_kind()));
+        let parts = state.parameters.iter().map(|it| it.part.f_to_kind(it.whole_kind()));
         let parts = no_grad(|| parts.collect::<Result<Vec<_>, _>>())?;
         self.recorded("FSDP::all_gather", || gather(&self.mesh.shard, wholes, &parts, is_async))
     }
@@ -174,7 +170,7 @@ impl Unit {
         state.gathering = None;
         for parameter in &mut state.parameters {
             if let Some(block) = parameter.free()? {
-                lock(self.schedule.pool()).give_back(block);
+                lock(&self.schedule.pool).give_back(block);
             }
         }
         Ok(())
@@ -276,7 +272,7 @@ impl Unit {
             let mut begin = 0;
             for place in places {
                 let parameter = &mut state.parameters[place];
-                let length = parameter.part().numel() as i64;
+                let length = parameter.part.numel() as i64;
                 parameter.add_gradient(&own.f_narrow(0, begin, length)?)?;
                 begin += length;
             }
@@ -306,7 +302,7 @@ impl Unit {
     /// This rank's rows of all parameters, with the names and shapes of the whole ones.
     pub fn shards(&self) -> Vec<(String, Vec<i64>, Tensor)> {
         let state = lock(&self.state);
-        let shard = |it: &Parameter| (it.name.clone(), it.size(), it.part().shallow_clone());
+        let shard = |it: &Parameter| (it.name.clone(), it.size(), it.part.shallow_clone());
         state.parameters.iter().map(shard).collect()
     }
 }
