@@ -62,9 +62,8 @@ impl Parts {
 }
 
 impl SharedParts {
-    /// Scatters the gradients of gathered tensors to the replicas and runs their backward passes.
-    ///
-    /// Returns the gradients of the inputs that were split.
+    /// Scatters the gradients of gathered tensors to the replicas and runs their backward passes. Returns
+    /// the gradients of the inputs that were split.
     pub(super) fn backward_gathered(
         &self,
         gathered: &[Parts],
@@ -89,9 +88,7 @@ impl SharedParts {
     }
 
     /// Runs the backward passes of the first replicas, one for each of `roots`, and adds their
-    /// gradients to the original's.
-    ///
-    /// Returns the gradients of the inputs that were split.
+    /// gradients to the original's. Returns the gradients of the inputs that were split.
     pub(super) fn backward(
         &self,
         roots: Vec<Roots<'_>>,

@@ -55,9 +55,6 @@ impl DeviceChoice {
 }
 
 /// This rank's device, and the backend for it.
-///
-/// # Errors
-/// [`Error::Argument`] if there is no GPU, or not one for each rank on this host.
 pub(crate) fn choose(
     gpus: Gpus,
     device: DeviceChoice,
