@@ -145,9 +145,8 @@ impl News {
 
     /// Whether there will be one within this time.
     pub(super) fn changes_within(&self, generation: u64, limit: Duration) -> bool {
-        let heard = lock(&self.heard);
         let waits = |heard: &mut Heard| heard.newest <= generation && !heard.is_over;
-        let outcome = self.changed.wait_timeout_while(heard, limit, waits);
+        let outcome = self.changed.wait_timeout_while(lock(&self.heard), limit, waits);
         outcome.unwrap_or_else(PoisonError::into_inner).0.newest > generation
     }
 

@@ -149,17 +149,11 @@ where
         return Ok(Some(result));
     }
     state.roll_back()?;
-    if news.is_later_than(generation) {
+    let another_follows = || news.changes_within(generation, NOTICE);
+    if another_follows() {
         return Ok(None);
     }
     // Nobody may be gone, for all that the launcher knows.
-    for attempt in 0..2 {
-        if attempt > 0 {
-            launcher.report_broken(generation);
-        }
-        if news.changes_within(generation, NOTICE) {
-            return Ok(None);
-        }
-    }
-    Ok(Some(result))
+    launcher.report_broken(generation);
+    Ok((!another_follows()).then_some(result))
 }

@@ -95,14 +95,10 @@ impl<'a, P: Clone + Serialize + DeserializeOwned> State<'a, P> {
         self.training.check_is_whole(&self.progress)?;
         let steps = group.all_gather_object(&self.steps)?;
         let newest = steps.iter().copied().max().flatten();
-        let is_behind = |rank: &usize| steps[*rank] != newest;
-        if (0..steps.len()).any(|rank| is_behind(&rank)) {
-            let source = (0..steps.len()).find(|rank| !is_behind(rank)).unwrap_or(0);
-            let receives = is_behind(&self.rank);
-            let progress = self.training.copy_from(source, receives, &self.progress, group)?;
-            if receives {
-                self.progress = progress;
-            }
+        if steps.iter().any(|steps| *steps != newest) {
+            let source = steps.iter().position(|steps| *steps == newest).unwrap_or(0);
+            let receives = steps[self.rank] != newest;
+            self.progress = self.training.copy_from(source, receives, &self.progress, group)?;
         }
         self.steps = newest.or(Some(0));
         self.buffers =
