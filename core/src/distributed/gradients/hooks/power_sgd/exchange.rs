@@ -8,6 +8,7 @@ use crate::Result;
 use crate::distributed::hooks::GradBucket;
 use crate::distributed::{ProcessGroup, ReduceOp};
 use c10d_sys::arithmetic::div_number_;
+use std::iter::once;
 use tch::{TchError, Tensor};
 
 /// What is computed before the bucket's first collective and needed afterwards.
@@ -46,14 +47,11 @@ impl Exchange {
 
     /// The uncompressed gradients, concatenated.
     pub(super) fn uncompressed_memory(&self) -> Result<Tensor> {
-        match self.uncompressed.as_slice() {
-            [] => Ok(Tensor::f_empty([0], (self.buffer.kind(), self.buffer.device()))?),
-            some => {
-                let flat: Vec<_> =
-                    some.iter().map(|tensor| tensor.f_view([-1])).collect::<Result<_, _>>()?;
-                Ok(Tensor::f_cat(&flat, 0)?)
-            }
-        }
+        // There may be none, and `cat` takes at least one.
+        let nothing = Tensor::f_empty([0], (self.buffer.kind(), self.buffer.device()));
+        let flat = self.uncompressed.iter().map(|tensor| tensor.f_view([-1]));
+        let flat: Vec<_> = once(nothing).chain(flat).collect::<Result<_, _>>()?;
+        Ok(Tensor::f_cat(&flat, 0)?)
     }
 
     /// Everything after that, given the sum of [`uncompressed_memory`](Self::uncompressed_memory)
