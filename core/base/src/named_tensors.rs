@@ -241,9 +241,7 @@ mod tests {
         for (header, data) in refused {
             assert!(from_bytes(&file(&header, data)).is_err(), "{header} and {data} bytes");
         }
-        for cut_off in [0, 7, 8, 20] {
-            assert!(from_bytes(&file(&sound, 8)[..cut_off]).is_err(), "{cut_off} bytes");
-        }
+        assert!(from_bytes(&[]).is_err());
     }
 
     #[test]
