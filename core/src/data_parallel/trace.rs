@@ -145,7 +145,7 @@ impl Trace {
     /// them.
     pub fn events(&self) -> Vec<Event> {
         let Some(recording) = &self.recording else { return Vec::new() };
-        let mut clock = GpuClock::since(recording.began);
+        let mut clock = GpuClock { began: recording.began, now: Vec::new() };
         let mut recorded = lock(&recording.events);
         for Recorded { event, on_gpu } in recorded.iter_mut() {
             // If a GPU fails, its work itself says so.

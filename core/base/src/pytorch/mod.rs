@@ -124,7 +124,7 @@ pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<(NamedTensors, Metadata)>
 
 /// The entries of the one dict of tensors in the pickle, or of the pickle itself.
 fn state_dict<'a>(path: &Path, objects: &'a Objects) -> Result<Vec<(&'a str, &'a Object)>> {
-    let Some(root) = objects.entries(objects.root()) else {
+    let Some(root) = objects.entries(&objects.all[objects.root]) else {
         return Err(Error::format(path, "no dict with names", STATE_DICT));
     };
     let is_tensor = |(_, object): &(&str, &Object)| matches!(object, Object::Tensor { .. });
