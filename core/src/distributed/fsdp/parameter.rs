@@ -13,7 +13,7 @@ use tch::{Kind, Tensor, no_grad};
 pub(super) struct Parameter {
     pub name: String,
     /// The leaf that the module's layers hold. Its memory comes and goes.
-    whole: Tensor,
+    pub whole: Tensor,
     /// The memory of `whole` as `[ranks, rows * row]`, with its own version counter: writing to it
     /// does not count as a change of the leaf.
     padded: Tensor,
@@ -77,11 +77,6 @@ impl Parameter {
             drop(parameter.free()?);
             Ok(parameter)
         })
-    }
-
-    /// The shape of the whole parameter.
-    pub fn size(&self) -> Vec<i64> {
-        self.whole.size()
     }
 
     /// The kind of the whole parameter.

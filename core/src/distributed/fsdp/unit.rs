@@ -282,19 +282,18 @@ impl Unit {
 
     /// Copies this rank's rows from whole parameters.
     pub fn load(&self, whole: &HashMap<String, Tensor>) -> Result<()> {
-        let expected = |it: &Parameter| format!("one with {} of shape {:?}", it.name, it.size());
         for parameter in &mut lock(&self.state).parameters {
-            let found = match whole.get(&parameter.name) {
-                Some(whole) if whole.size() == parameter.size() => {
+            let (name, size) = (&parameter.name, parameter.whole.size());
+            let found = match whole.get(name) {
+                Some(whole) if whole.size() == size => {
                     parameter.load(whole)?;
                     continue;
                 }
-                Some(whole) => {
-                    format!("a dict with {} of shape {:?}", parameter.name, whole.size())
-                }
-                None => format!("a dict without {}", parameter.name),
+                Some(whole) => format!("a dict with {name} of shape {:?}", whole.size()),
+                None => format!("a dict without {name}"),
             };
-            return Err(Error::argument("state_dict", found, expected(parameter)));
+            let expected = format!("one with {name} of shape {size:?}");
+            return Err(Error::argument("state_dict", found, expected));
         }
         Ok(())
     }
@@ -302,7 +301,7 @@ impl Unit {
     /// This rank's rows of all parameters, with the names and shapes of the whole ones.
     pub fn shards(&self) -> Vec<(String, Vec<i64>, Tensor)> {
         let state = lock(&self.state);
-        let shard = |it: &Parameter| (it.name.clone(), it.size(), it.part.shallow_clone());
+        let shard = |it: &Parameter| (it.name.clone(), it.whole.size(), it.part.shallow_clone());
         state.parameters.iter().map(shard).collect()
     }
 }
