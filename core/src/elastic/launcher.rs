@@ -105,23 +105,20 @@ impl News {
     fn listen(&self, incoming: impl BufRead) {
         for line in incoming.lines().map_while(Result::ok) {
             let mut heard = lock(&self.heard);
-            let place = match serde_json::from_str(&line) {
-                Ok(Told::Place(place)) => place,
-                Ok(Told::Leave) => {
-                    heard.may_leave = true;
-                    self.changed.notify_all();
-                    continue;
+            match serde_json::from_str(&line) {
+                Ok(Told::Leave) => heard.may_leave = true,
+                Ok(Told::Place(place)) => {
+                    if place.is_loss {
+                        heard.places.clear();
+                        heard.last_loss = place.generation;
+                        heard.group.iter().for_each(Standing::fail);
+                    }
+                    heard.newest = place.generation;
+                    heard.places.push_back(place);
                 }
                 // Launchers of another version say something else.
                 Err(_) => break,
-            };
-            if place.is_loss {
-                heard.places.clear();
-                heard.last_loss = place.generation;
-                heard.group.iter().for_each(Standing::fail);
             }
-            heard.newest = place.generation;
-            heard.places.push_back(place);
             self.changed.notify_all();
         }
         lock(&self.heard).is_over = true;
