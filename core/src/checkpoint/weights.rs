@@ -1,7 +1,7 @@
 //! The variables of a model in a file.
 
 use super::contents::{self, Contents, write_together};
-use super::layout;
+use super::layout::{HEADER, MODEL, take};
 use super::sharded::Sharding;
 use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
@@ -90,9 +90,12 @@ pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Resu
 #[doc(alias = "map_location")]
 pub fn load(path: impl AsRef<Path>, vs: &mut VarStore) -> Result<()> {
     let path = path.as_ref();
-    let (tensors, metadata) = contents::read(path, &Sharding::of(&named_variables(vs)))?;
+    let (mut tensors, metadata) = contents::read(path, &Sharding::of(&named_variables(vs)))?;
+    if metadata.contains_key(HEADER) {
+        tensors = take(&mut tensors, MODEL);
+    }
     let variables = vs.variables();
-    let saved = without_prefix(layout::weights(tensors, &metadata), &variables);
+    let saved = without_prefix(tensors, &variables);
     check(path, &variables, &saved)?;
     assign(variables, &saved)
 }
@@ -109,7 +112,7 @@ fn without_prefix(mut saved: NamedTensors, variables: &NamedTensors) -> NamedTen
     if !wrapped || variables.keys().all(|name| name.starts_with(WRAPPER_PREFIX)) {
         return saved;
     }
-    layout::take(&mut saved, WRAPPER_PREFIX)
+    take(&mut saved, WRAPPER_PREFIX)
 }
 
 /// Refuses saved variables unless they are exactly the model's, by name and shape.
