@@ -8,7 +8,7 @@ use crate::{Error, Result};
 use std::collections::BTreeSet;
 use std::path::Path;
 use tch::nn::VarStore;
-use tch::{Tensor, no_grad};
+use tch::no_grad;
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
 use tch_parallel_base::parameters::named_variables;
 
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use crate::checkpoint::testing::{group, model, path_to};
     use std::fs;
-    use tch::{Device, Kind, nn};
+    use tch::{Device, Kind, Tensor, nn};
 
     #[test]
     fn what_is_saved_is_loaded_in_the_format_that_the_name_says() {
