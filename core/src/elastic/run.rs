@@ -6,6 +6,7 @@ use crate::distributed::{Env, ProcessGroup, ProcessGroupOptions, init_process_gr
 use crate::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long the ranks of a new generation wait for each other. One may be in the middle of an evaluation;
@@ -129,7 +130,7 @@ where
         Ok(None) => return Ok(None),
         Ok(Some(group)) => {
             news.watch(generation, Some(&group));
-            state.expect_changes(news, generation);
+            state.changes = Some((Arc::clone(news), generation));
             let trained = state.join(&group).map_err(E::from).and_then(|()| train(&group, state));
             // Either all come to the end of `train`, or none does.
             let result = trained.and_then(|value| group.barrier().map(|()| value).map_err(E::from));

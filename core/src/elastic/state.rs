@@ -26,7 +26,8 @@ pub struct State<'a, P> {
     committed: Option<Committed<P>>,
     /// The model's, which a forward pass in training changes.
     buffers: Vec<Tensor>,
-    changes: Option<(Arc<News>, u64)>,
+    /// Where [`commit`](Self::commit) learns of generations after this one.
+    pub(super) changes: Option<(Arc<News>, u64)>,
     rank: usize,
     world_size: usize,
 }
@@ -82,11 +83,6 @@ impl<'a, P: Clone + Serialize + DeserializeOwned> State<'a, P> {
     /// checkpoint, a rank that is new must not.
     pub fn has_begun(&self) -> bool {
         self.steps.is_some_and(|steps| steps > 0)
-    }
-
-    /// Makes [`commit`](Self::commit) tell of generations after this one.
-    pub(super) fn expect_changes(&mut self, news: &Arc<News>, generation: u64) {
-        self.changes = Some((Arc::clone(news), generation));
     }
 
     /// Brings all ranks up to the one that has come furthest. A collective.
