@@ -38,10 +38,6 @@ const STORAGES: [(&str, Kind); 12] = [
     ("ComplexDoubleStorage", Kind::ComplexDouble),
 ];
 
-fn storage_name(kind: Kind) -> Option<&'static str> {
-    STORAGES.iter().find(|(_, known)| *known == kind).map(|(name, _)| *name)
-}
-
 fn storage_kind(name: &str) -> Option<Kind> {
     STORAGES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
 }
@@ -52,7 +48,8 @@ pub fn to_file<S: Source>(tensors: &[(String, S)], metadata: &Metadata, path: &P
     let mut pickler = Pickler::new();
     for (key, (name, tensor)) in tensors.iter().enumerate() {
         let kind = tensor.kind();
-        let storage = storage_name(kind).ok_or_else(|| {
+        let known = STORAGES.iter().find(|(_, known)| *known == kind);
+        let (storage, _) = known.ok_or_else(|| {
             let known = STORAGES.map(|(_, kind)| kind);
             Error::argument(name, format!("of kind {kind:?}"), format!("of one of {known:?}"))
         })?;
