@@ -1,8 +1,7 @@
 //! The ranks of a group that use this library, and their processes.
 //!
-//! Each rank appends itself to one list in the store, a line of JSON, so that it takes one request to learn
-//! of all.
-//! Ranks that run Python are not in the list.
+//! Each rank appends itself to one list in the store, as a line of JSON, so that it takes one request
+//! to learn of all. Ranks that run Python are not in the list.
 
 use super::in_time::in_time;
 use super::process::{Process, State};
