@@ -66,8 +66,7 @@ impl ModelVariables {
         self.original.check_device(devices.first())?;
         // Recorded too, although nothing is copied.
         trace.begin(Step::Replicate, devices.first()).end();
-        let sources: Vec<_> =
-            self.original.iter().map(|(_, variable)| variable.shallow_clone()).collect();
+        let sources: Vec<_> = self.original.iter().map(|(_, it)| it.shallow_clone()).collect();
         let replicas = devices.iter().take(count).skip(1).zip(&mut self.replicas);
         if Device::from(devices.first()).is_cuda() {
             return no_grad(|| refresh_gpus(&sources, replicas, trace));
