@@ -1,8 +1,9 @@
 //! Named tensors as bytes: the safetensors format.
 
 use crate::{Error, Result};
+pub use safetensors::Dtype;
 use safetensors::tensor::{self, TensorView, serialize, serialize_to_file};
-use safetensors::{Dtype, SafeTensorError, View};
+use safetensors::{SafeTensorError, View};
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::{borrow::Cow, cell::RefCell, collections::HashMap, ops::Range};
@@ -136,10 +137,8 @@ fn failed(source: io::Error) -> Error {
     }
 }
 
-const SAFETENSORS: &str = "safetensors";
-
 fn unreadable(error: SafeTensorError) -> Error {
-    Error::Tensor { operation: SAFETENSORS, message: error.to_string() }
+    Error::Tensor { operation: "safetensors", message: error.to_string() }
 }
 
 fn with_views<'a, S: Source + 'a, R>(
@@ -147,11 +146,13 @@ fn with_views<'a, S: Source + 'a, R>(
     write: impl FnOnce(Vec<(&str, Fetched<'_, S>)>) -> Result<R>,
 ) -> Result<R> {
     let failure = RefCell::new(None);
-    let views = tensors
-        .into_iter()
-        .map(|(name, tensor)| Ok((name.as_str(), Fetched::new(tensor, &failure)?)))
-        .collect::<Result<_>>()?;
-    let written = write(views)?;
+    let views = tensors.into_iter().map(|(name, source)| {
+        // No dimension is negative.
+        let shape = source.size().iter().map(|&size| size as usize).collect();
+        let dtype = Dtype::try_from(source.kind())?;
+        Ok((name.as_str(), Fetched { source, shape, dtype, failure: &failure }))
+    });
+    let written = write(views.collect::<Result<_>>()?)?;
     failure.take().map_or(Ok(written), Err)
 }
 
@@ -161,14 +162,6 @@ struct Fetched<'a, S> {
     dtype: Dtype,
     /// The trait has no place for an error.
     failure: &'a RefCell<Option<Error>>,
-}
-
-impl<'a, S: Source> Fetched<'a, S> {
-    fn new(source: &'a S, failure: &'a RefCell<Option<Error>>) -> Result<Self> {
-        // No dimension is negative.
-        let shape = source.size().iter().map(|&size| size as usize).collect();
-        Ok(Fetched { source, shape, dtype: source.kind().try_into()?, failure })
-    }
 }
 
 /// Neither format of checkpoints has sparse tensors here.
@@ -221,6 +214,7 @@ mod tests {
             "fc.weight.momentum_buffer is sparse, but must be dense: sparse tensors are not saved";
         assert_eq!(error.unwrap_err().to_string(), expected);
     }
+
     /// A file with this header and as many zeros as data.
     fn file(header: &str, data: usize) -> Vec<u8> {
         let length = (header.len() as u64).to_le_bytes();
@@ -236,8 +230,8 @@ mod tests {
         assert_eq!(from_bytes(&file(&sound, 8)).unwrap().0["a"].size(), [2]);
         let again = one("[2]", "[0,8]").replace("\"a\"", "\"b\"");
         let refused = [
-            (format!("{{{}}}", one("[2]", "[0,8]")), 7),
-            (format!("{{{}}}", one("[2]", "[0,8]")), 9),
+            (sound.clone(), 7),
+            (sound.clone(), 9),
             (format!("{{{}}}", one("[3]", "[0,8]")), 8),
             (format!("{{{}}}", one("[2]", "[4,12]")), 12),
             (format!("{{{},{again}}}", one("[2]", "[0,8]")), 8),
@@ -247,9 +241,7 @@ mod tests {
         for (header, data) in refused {
             assert!(from_bytes(&file(&header, data)).is_err(), "{header} and {data} bytes");
         }
-        for cut_off in [0, 7, 8, 20] {
-            assert!(from_bytes(&file(&sound, 8)[..cut_off]).is_err(), "{cut_off} bytes");
-        }
+        assert!(from_bytes(&[]).is_err());
     }
 
     #[test]

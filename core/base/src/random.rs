@@ -11,11 +11,7 @@ pub struct RandomState(Vec<(Option<usize>, Tensor)>);
 impl RandomState {
     /// That of the generators for work on this device.
     pub fn of(device: Device) -> Result<Self> {
-        let generators = match device {
-            Device::Cuda(index) => vec![None, Some(index)],
-            _ => vec![None],
-        };
-        let states = generators.into_iter().map(|generator| Ok((generator, rng_state(generator)?)));
+        let states = generators(device).into_iter().map(|it| Ok((it, rng_state(it)?)));
         let states = states.collect::<Result<_, _>>().map_err(Error::engine("get_rng_state"))?;
         Ok(RandomState(states))
     }
@@ -25,6 +21,14 @@ impl RandomState {
         self.0.iter().try_for_each(|(generator, state)| {
             set_rng_state(*generator, state).map_err(Error::engine("set_rng_state"))
         })
+    }
+}
+
+/// Those for work on this device: the CPU's generator, and that of a GPU by its index.
+pub fn generators(device: Device) -> Vec<Option<usize>> {
+    match device {
+        Device::Cuda(index) => vec![None, Some(index)],
+        _ => vec![None],
     }
 }
 

@@ -8,9 +8,9 @@ use crate::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-use tch::{Device, Tensor, no_grad};
+use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel_base::error::with_causes;
-use tch_parallel_base::named_tensors::{from_bytes, to_bytes};
+use tch_parallel_base::named_tensors::Dtype;
 use tch_parallel_base::parameters::named_variables;
 
 /// Small tensors are sent together, in buffers of this size.
@@ -21,9 +21,7 @@ const BUFFER_BYTES: usize = 250 << 20;
 struct Announcement {
     header: String,
     /// In the order in which they are sent.
-    sizes: Vec<(String, Vec<i64>)>,
-    /// For each an empty tensor of its kind.
-    kinds: Vec<u8>,
+    tensors: Vec<(String, Dtype, Vec<i64>)>,
 }
 
 impl Training<'_> {
@@ -46,14 +44,13 @@ impl Training<'_> {
         }
         group.broadcast_object(&mut announced, source)?;
         let what = format!("the training of rank {source}");
-        let Announcement { header, sizes, kinds } = announced
+        let Announcement { header, tensors: described } = announced
             .map_err(|found: String| Error::argument(&what, found, "one that can be copied"))?;
         if group.rank() != source {
-            let (kinds, _) = from_bytes(&kinds)?;
-            let empty = |(name, size): &(String, Vec<i64>)| {
-                Ok(Tensor::f_empty(size, (kinds[name].kind(), device))?)
+            let empty = |(_, dtype, size): &(String, Dtype, Vec<i64>)| {
+                Ok(Tensor::f_empty(size, (Kind::try_from(*dtype)?, device))?)
             };
-            tensors = sizes.iter().map(empty).collect::<Result<_>>()?;
+            tensors = described.iter().map(empty).collect::<Result<_>>()?;
         }
         no_grad(|| {
             group.broadcast_coalesced("copy of a training", &tensors, BUFFER_BYTES, source)
@@ -61,7 +58,7 @@ impl Training<'_> {
         if !receives {
             return Ok(progress.clone());
         }
-        let tensors = sizes.into_iter().map(|(name, _)| name).zip(tensors).collect();
+        let tensors = described.into_iter().map(|(name, ..)| name).zip(tensors).collect();
         Ok(self.apply(Path::new(&what), tensors, &header, group)?.progress)
     }
 
@@ -82,17 +79,14 @@ impl Training<'_> {
         let sharding = Sharding::of(&named_variables(self.vs));
         let mut contents = self.contents(&sharding, progress, Vec::new(), 0)?;
         let (mut announcement, mut tensors) = (Announcement::default(), Vec::new());
-        let mut kinds = Vec::new();
         for (name, Saved { tensor, shard }) in contents.tensors {
             if shard.is_some() {
                 let expected = "whole on every rank: a rank that is lost takes its shard with it";
                 return Err(Error::argument(name, "sharded", expected));
             }
-            kinds.push((name.clone(), Tensor::f_empty([0], (tensor.kind(), Device::Cpu))?));
-            announcement.sizes.push((name, tensor.size()));
+            announcement.tensors.push((name, Dtype::try_from(tensor.kind())?, tensor.size()));
             tensors.push(tensor.f_detach()?.f_to(device)?.f_contiguous()?);
         }
-        announcement.kinds = to_bytes(&kinds.into_iter().collect())?;
         announcement.header = contents.metadata.remove(HEADER).unwrap_or_default();
         Ok((announcement, tensors))
     }

@@ -35,8 +35,7 @@ fn is_pytorchs(path: &Path) -> bool {
     [".pt", ".pth", ".pth.tar"].iter().any(|end| name.ends_with(end))
 }
 
-/// Reads a file, whatever its name says of its format. `rows` tells by a tensor's name and shape which of
-/// its rows to read; all for `None`.
+/// Reads a file, whatever its name says of its format. `rows` is that of [`named_tensors::read`].
 pub(super) fn read(
     path: &Path,
     file: &mut (impl Read + Seek),

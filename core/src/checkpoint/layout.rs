@@ -1,7 +1,7 @@
 //! What stands where in a checkpoint: weights alone under the names of the model's variables, or a whole
 //! training, whose tensors have a prefix each and whose metadata holds the rest.
 
-use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
+use tch_parallel_base::named_tensors::NamedTensors;
 
 /// The key in the file's `__metadata__` that holds everything in a training that is not a tensor.
 pub(super) const HEADER: &str = "training";
@@ -10,14 +10,6 @@ pub(super) const HEADER: &str = "training";
 pub(super) const MODEL: &str = "model.";
 pub(super) const OPTIMIZER: &str = "optimizer.";
 pub(super) const GENERATORS: &str = "rng.";
-
-/// The weights in a file, whether or not it holds the rest of a training.
-pub(super) fn weights(mut tensors: NamedTensors, metadata: &Metadata) -> NamedTensors {
-    match metadata.contains_key(HEADER) {
-        true => take(&mut tensors, MODEL),
-        false => tensors,
-    }
-}
 
 /// Removes the tensors with a prefix and returns them under their names without it.
 pub(super) fn take(tensors: &mut NamedTensors, prefix: &str) -> NamedTensors {

@@ -4,8 +4,9 @@ use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
 use c10d_sys::random::{rng_state, set_rng_state};
 use std::fmt;
-use tch::{Device, Tensor};
+use tch::Tensor;
 use tch_parallel_base::named_tensors::NamedTensors;
+use tch_parallel_base::random::generators;
 
 /// What happened to the random generators when a training was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,28 +68,7 @@ pub(super) fn restore(
     Ok(if same_devices { Generators::Restored } else { Generators::OtherDevice })
 }
 
-/// The CPU's generator, and that of the rank's GPU.
-fn generators(device: Device) -> Vec<Option<usize>> {
-    match device {
-        Device::Cuda(index) => vec![None, Some(index)],
-        _ => vec![None],
-    }
-}
-
 /// Without the index of the GPU: a rank may run on another one.
 fn name(rank: usize, cuda: Option<usize>) -> String {
     format!("{rank}.{}", if cuda.is_some() { "cuda" } else { "cpu" })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::checkpoint::testing::group;
-
-    #[test]
-    fn states_of_another_number_of_ranks_are_left_alone() {
-        let states = gather(&group()).unwrap().into_iter().collect();
-        let restored = restore(&group(), 2, &states).unwrap();
-        assert_eq!(restored, Generators::OtherWorldSize { saved: 2 });
-    }
 }

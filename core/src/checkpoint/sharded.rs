@@ -156,10 +156,8 @@ impl Source for Fetched<'_> {
     }
 
     fn size(&self) -> Vec<i64> {
-        match &self.saved.shard {
-            None => self.saved.tensor.size(),
-            Some(shard) => shard.size.clone(),
-        }
+        let Saved { tensor, shard } = self.saved;
+        shard.as_ref().map_or_else(|| tensor.size(), |shard| shard.size.clone())
     }
 
     fn fetch(&self) -> Result<Tensor> {

@@ -158,6 +158,8 @@ impl Training<'_> {
     ) -> Result<Contents> {
         let optimizer = self.optimizer.state_dict()?;
         let scheduler = self.scheduler.as_ref().map(|scheduler| scheduler.state_dict());
+        let json = serde_json::to_value(progress).map_err(not_json("progress"))?;
+        P::deserialize(&json).map_err(not_json("progress"))?;
         let header = Header {
             architecture: self.architecture.into(),
             world_size,
@@ -166,7 +168,7 @@ impl Training<'_> {
             scheduler: scheduler.transpose()?,
             scaler: self.scaler.as_ref().map_or(Ok(None), |scaler| scaler.state_dict())?,
             bucket_order: bucket_order::state_dict(self.vs)?,
-            progress: to_json(progress)?,
+            progress: json,
         };
         let header =
             serde_json::to_string(&header).map_err(not_json("the state of the training"))?;
@@ -289,13 +291,6 @@ fn read(path: &Path, sharding: &Sharding) -> Result<(NamedTensors, String)> {
         Error::format(path, "weights only", expected)
     })?;
     Ok((tensors, header))
-}
-
-/// `progress` as JSON, if it can be read back.
-fn to_json<P: Serialize + DeserializeOwned>(progress: &P) -> Result<Value> {
-    let json = serde_json::to_value(progress).map_err(not_json("progress"))?;
-    P::deserialize(&json).map_err(not_json("progress"))?;
-    Ok(json)
 }
 
 fn not_json(what: &'static str) -> impl FnOnce(serde_json::Error) -> Error {

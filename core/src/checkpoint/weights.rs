@@ -1,13 +1,14 @@
 //! The variables of a model in a file.
 
 use super::contents::{self, Contents, write_together};
-use super::layout;
+use super::layout::{HEADER, MODEL, take};
 use super::sharded::Sharding;
 use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
+use std::collections::BTreeSet;
 use std::path::Path;
 use tch::nn::VarStore;
-use tch::{Tensor, no_grad};
+use tch::no_grad;
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
 use tch_parallel_base::parameters::named_variables;
 
@@ -61,11 +62,10 @@ pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Resu
     if !sharding.is_empty() {
         group.refuse_python("checkpoint::save", 0..group.world_size())?;
     }
-    let saved = |(name, tensor): (String, Tensor)| {
-        let saved = sharding.saved(&name, tensor)?;
-        Ok((name, saved))
-    };
-    let tensors = variables.into_iter().map(saved).collect::<Result<_>>();
+    let saved = variables
+        .into_iter()
+        .map(|(name, tensor)| sharding.saved(&name, tensor).map(|saved| (name, saved)));
+    let tensors = saved.collect::<Result<_>>();
     let contents = tensors.map(|tensors| Contents { tensors, metadata: Metadata::new() });
     write_together("checkpoint::save", path.as_ref(), contents, !sharding.is_empty(), group)
 }
@@ -90,20 +90,20 @@ pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Resu
 #[doc(alias = "map_location")]
 pub fn load(path: impl AsRef<Path>, vs: &mut VarStore) -> Result<()> {
     let path = path.as_ref();
-    let (tensors, metadata) = contents::read(path, &Sharding::of(&named_variables(vs)))?;
+    let (mut tensors, metadata) = contents::read(path, &Sharding::of(&named_variables(vs)))?;
+    if metadata.contains_key(HEADER) {
+        tensors = take(&mut tensors, MODEL);
+    }
     let variables = vs.variables();
-    let saved = without_prefix(layout::weights(tensors, &metadata), &variables);
+    let saved = without_prefix(tensors, &variables);
     check(path, &variables, &saved)?;
     assign(variables, &saved)
 }
 
 /// Sets variables from saved ones that passed [`check`].
 pub(super) fn assign(variables: NamedTensors, saved: &NamedTensors) -> Result<()> {
-    no_grad(|| {
-        variables
-            .into_iter()
-            .try_for_each(|(name, mut variable)| Ok(variable.f_copy_(&saved[&name])?))
-    })
+    let mut variables = variables.into_iter();
+    no_grad(|| variables.try_for_each(|(name, mut it)| Ok(it.f_copy_(&saved[&name])?)))
 }
 
 /// Removes the prefix, unless the model's own names start with it.
@@ -112,21 +112,17 @@ fn without_prefix(mut saved: NamedTensors, variables: &NamedTensors) -> NamedTen
     if !wrapped || variables.keys().all(|name| name.starts_with(WRAPPER_PREFIX)) {
         return saved;
     }
-    layout::take(&mut saved, WRAPPER_PREFIX)
+    take(&mut saved, WRAPPER_PREFIX)
 }
 
 /// Refuses saved variables unless they are exactly the model's, by name and shape.
 pub(super) fn check(path: &Path, variables: &NamedTensors, saved: &NamedTensors) -> Result<()> {
-    let [ours, theirs] = [variables, saved].map(|tensors| {
-        let mut names: Vec<_> = tensors.keys().collect();
-        names.sort();
-        names
-    });
-    let missing: Vec<_> = ours.iter().filter(|name| !saved.contains_key(**name)).collect();
+    let [ours, theirs] = [variables, saved].map(|it| it.keys().collect::<BTreeSet<_>>());
+    let missing: Vec<_> = ours.difference(&theirs).collect();
     if !missing.is_empty() {
         return Err(Error::format(path, format!("no {missing:?}"), "every variable of the model"));
     }
-    let unexpected: Vec<_> = theirs.iter().filter(|name| !variables.contains_key(**name)).collect();
+    let unexpected: Vec<_> = theirs.difference(&ours).collect();
     if !unexpected.is_empty() {
         let expected = "only variables that the model has";
         return Err(Error::format(path, format!("{unexpected:?}"), expected));
@@ -146,7 +142,7 @@ mod tests {
     use super::*;
     use crate::checkpoint::testing::{group, model, path_to};
     use std::fs;
-    use tch::{Device, Kind, nn};
+    use tch::{Device, Kind, Tensor, nn};
 
     #[test]
     fn what_is_saved_is_loaded_in_the_format_that_the_name_says() {

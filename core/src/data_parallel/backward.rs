@@ -62,9 +62,8 @@ impl Parts {
 }
 
 impl SharedParts {
-    /// Scatters the gradients of gathered tensors to the replicas and runs their backward passes.
-    ///
-    /// Returns the gradients of the inputs that were split.
+    /// Scatters the gradients of gathered tensors to the replicas and runs their backward passes. Returns
+    /// the gradients of the inputs that were split.
     pub(super) fn backward_gathered(
         &self,
         gathered: &[Parts],
@@ -89,9 +88,7 @@ impl SharedParts {
     }
 
     /// Runs the backward passes of the first replicas, one for each of `roots`, and adds their
-    /// gradients to the original's.
-    ///
-    /// Returns the gradients of the inputs that were split.
+    /// gradients to the original's. Returns the gradients of the inputs that were split.
     pub(super) fn backward(
         &self,
         roots: Vec<Roots<'_>>,
@@ -120,8 +117,12 @@ impl SharedParts {
         self.workers.parallel_apply("backward", roots, |device, roots| {
             let span = trace.begin(Step::Backward, device);
             if !roots.ends.is_empty() {
-                autograd::backward(&roots.ends, roots.gradients, retain_graph)
-                    .map_err(|error| failed(device, &error))?;
+                autograd::backward(&roots.ends, roots.gradients, retain_graph).map_err(
+                    |error| {
+                        let message = error.message().to_owned();
+                        Error::Replica { device, operation: "backward", message }
+                    },
+                )?;
             }
             span.end();
             Ok(())
@@ -141,21 +142,17 @@ impl SharedParts {
         let trace = self.trace();
         let (original, replicas) = variables.first(roots.len());
         let all = std::iter::once(&*original).chain(&*replicas);
-        let spans: Vec<_> = self
-            .devices
-            .iter()
-            .zip(all)
-            .map(|(device, Variables { parameters, .. })| {
-                let span = trace.begin(Step::Backward, device);
-                let last = match device {
-                    LogicalDevice::Cuda(index) if span.is_open() => {
-                        LastGradient::watch(parameters, index).ok()
-                    }
-                    _ => None,
-                };
-                (span, last)
-            })
-            .collect();
+        let begin = |(device, variables): (LogicalDevice, &Variables)| {
+            let span = trace.begin(Step::Backward, device);
+            let last = match device {
+                LogicalDevice::Cuda(index) if span.is_open() => {
+                    LastGradient::watch(&variables.parameters, index).ok()
+                }
+                _ => None,
+            };
+            (span, last)
+        };
+        let spans: Vec<_> = self.devices.iter().zip(all).map(begin).collect();
         let (mut ends, mut gradients) = (Vec::new(), Vec::new());
         for part in roots {
             ends.extend(part.ends);
@@ -217,21 +214,14 @@ impl SplitInput {
         }
         let device = LogicalDevice::of(&self.whole);
         let _on = device.guard()?;
-        let parts = self
-            .chunks
-            .iter()
-            .map(|chunk| match reached(chunk) {
-                true => device.copy_of(&chunk.grad()),
-                false => device.copy_of(&chunk.f_zeros_like()?),
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let part = |chunk: &Tensor| match reached(chunk) {
+            true => device.copy_of(&chunk.grad()),
+            false => device.copy_of(&chunk.f_zeros_like()?),
+        };
+        let parts = self.chunks.iter().map(part).collect::<Result<Vec<_>>>()?;
         for chunk in &self.chunks {
             clear_grad(&mut chunk.shallow_clone()).map_err(Error::engine("backward"))?;
         }
         Ok(Some(Tensor::f_cat(&parts, self.dim)?))
     }
-}
-
-fn failed(device: LogicalDevice, error: &c10d_sys::Error) -> Error {
-    Error::Replica { device, operation: "backward", message: error.message().to_owned() }
 }

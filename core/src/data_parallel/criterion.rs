@@ -177,17 +177,13 @@ impl ParallelLoss {
     /// [`Error::Replica`] if a replica's pass fails.
     pub fn backward(self) -> Result<()> {
         let ParallelLoss { means, shares, inputs, shared, .. } = self;
-        let ends = means
-            .iter()
-            .map(|means| means.iter().map(Mean::end).collect::<Result<Vec<_>>>())
-            .collect::<Result<Vec<_>>>()?;
+        let ends = means.iter().flatten().map(Mean::end).collect::<Result<Vec<_>>>()?;
+        let mut all_ends = ends.iter();
         let mut roots = Vec::new();
-        for (((device, means), shares), ends) in
-            shared.devices.iter().zip(&means).zip(&shares).zip(&ends)
-        {
+        for ((device, means), shares) in shared.devices.iter().zip(&means).zip(&shares) {
             let _on = device.guard()?;
             let mut part = Roots::default();
-            for ((Mean { value, .. }, share), end) in means.iter().zip(shares).zip(ends) {
+            for ((Mean { value, .. }, share), end) in means.iter().zip(shares).zip(&mut all_ends) {
                 // The mean of nothing is NaN, and its graph must not be used.
                 if let Some(end) = end
                     && *share != 0.0
@@ -223,19 +219,16 @@ fn shares(means: &[Vec<Mean>]) -> Result<Vec<Vec<f64>>> {
         let expected = "one that returns the same number on every device, at least one";
         return Err(Error::argument("criterion", found, expected));
     }
-    let counts = means
-        .iter()
-        .map(|part| {
-            let count = |mean: &Mean| f64::try_from(mean.count.f_to_kind(Kind::Double)?);
-            part.iter().map(count).collect::<Result<Vec<_>, _>>()
-        })
-        .collect::<Result<Vec<_>, _>>()?;
-    let totals: Vec<f64> =
-        (0..terms).map(|term| counts.iter().map(|part| part[term]).sum()).collect();
-    Ok(counts
-        .iter()
-        .map(|part| part.iter().zip(&totals).map(|(count, total)| count / total).collect())
-        .collect())
+    let mut shares: Vec<Vec<f64>> = Vec::new();
+    for part in means {
+        let count = |mean: &Mean| f64::try_from(mean.count.f_to_kind(Kind::Double)?);
+        shares.push(part.iter().map(count).collect::<Result<_, _>>()?);
+    }
+    for term in 0..terms {
+        let total: f64 = shares.iter().map(|part| part[term]).sum();
+        shares.iter_mut().for_each(|part| part[term] /= total);
+    }
+    Ok(shares)
 }
 
 fn sum(means: &[Vec<Mean>], shares: &[Vec<f64>], shared: &SharedParts) -> Result<Tensor> {

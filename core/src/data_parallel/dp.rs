@@ -138,17 +138,17 @@ impl<M: Send> DataParallel<M> {
     ) -> Result<O> {
         let mut tensors = list(gathered);
         let outputs: Vec<_> = outputs.iter().map(list).collect();
-        let mut joined = Vec::new();
+        let (mut wanted, mut parts) = (Vec::new(), Vec::new());
         for index in 0..tensors.len() {
-            let parts = Parts::of(outputs.iter().map(|output| &output[index]), self.dim)?;
-            if parts.require_grad() {
-                joined.push((index, parts));
+            let whole = Parts::of(outputs.iter().map(|output| &output[index]), self.dim)?;
+            if whole.require_grad() {
+                wanted.push(index);
+                parts.push(whole);
             }
         }
-        if joined.is_empty() {
+        if wanted.is_empty() {
             return Ok(fill(gathered, tensors));
         }
-        let (wanted, parts): (Vec<_>, Vec<_>) = joined.into_iter().unzip();
         let mut leaves: Vec<_> =
             wanted.iter().map(|&index| tensors[index].set_requires_grad(true)).collect();
         let wholes: Vec<_> = inputs.iter().map(|input| input.whole.shallow_clone()).collect();

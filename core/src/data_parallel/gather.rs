@@ -1,6 +1,6 @@
 //! Concatenating outputs: `torch.nn.parallel.gather`.
 
-use super::scatter::length;
+use super::scatter::{length, length_in};
 use super::trace::{Step, Trace};
 use crate::{Error, LogicalDevice, Result, Tensors};
 use tch::Tensor;
@@ -70,8 +70,14 @@ fn concatenate(parts: &[Tensor], destination: LogicalDevice, dim: i64) -> Result
         .collect::<Result<Vec<_>, _>>()?;
     let rows: Vec<_> = parts.iter().filter_map(|part| length(part, dim)).collect();
     let whole: i64 = rows.iter().sum();
-    let shapes: Vec<_> =
-        parts.iter().map(|part| (part.kind(), with_length(part.size(), dim, whole))).collect();
+    let of_whole = |part: &Tensor| {
+        let mut shape = part.size();
+        if let Some(length) = length_in(&mut shape, dim) {
+            *length = whole;
+        }
+        (part.kind(), shape)
+    };
+    let shapes: Vec<_> = parts.iter().map(of_whole).collect();
     let (kind, shape) = &shapes[0];
     if rows.len() != parts.len() || shapes.iter().any(|other| *other != shapes[0]) {
         let found: Vec<_> = parts.iter().map(|part| (part.kind(), part.size())).collect();
@@ -87,13 +93,4 @@ fn concatenate(parts: &[Tensor], destination: LogicalDevice, dim: i64) -> Result
         Ok(gathered)
     });
     Ok(gathered?)
-}
-
-/// A shape with another length along one dimension, if it has that dimension.
-fn with_length(mut shape: Vec<i64>, dim: i64, length: i64) -> Vec<i64> {
-    let dim = if dim < 0 { dim + shape.len() as i64 } else { dim };
-    if let Some(size) = usize::try_from(dim).ok().and_then(|dim| shape.get_mut(dim)) {
-        *size = length;
-    }
-    shape
 }

@@ -23,17 +23,13 @@ pub(super) fn mark(device: usize) -> Result<Event, Error> {
 
 /// Relates the times of GPUs to those of the host.
 pub(super) struct GpuClock {
-    began: Instant,
+    /// Times are measured from here.
+    pub(super) began: Instant,
     /// For each device that was asked for, a place in its work and when that was reached.
-    now: Vec<(usize, Event, Duration)>,
+    pub(super) now: Vec<(usize, Event, Duration)>,
 }
 
 impl GpuClock {
-    /// Times will be measured from `began`.
-    pub(super) fn since(began: Instant) -> Self {
-        GpuClock { began, now: Vec::new() }
-    }
-
     /// When the span began, and how long it took. Waits until it has ended.
     pub(super) fn read(&mut self, span: &GpuSpan) -> Result<(Duration, Duration), Error> {
         waiting(|| span.end.synchronize())??;

@@ -3,7 +3,7 @@
 
 use super::error_check_mutex::{ErrorCheckGuard, ErrorCheckMutex, lock};
 use super::parallel_apply::Workers;
-use super::replicate::{ModelVariables, build_replica};
+use super::replicate::ModelVariables;
 use super::scatter::{length, scatter_detached};
 use super::trace::{Span, Step, Trace};
 use crate::{Devices, Error, LogicalDevice, Result, Tensors};
@@ -13,6 +13,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use tch::Tensor;
 use tch::nn::{Path, VarStore};
+use tch_parallel_base::random::drawing_nothing;
 use tch_parallel_base::tensors::list;
 
 /// A model and its replicas, and what they need to run on their devices.
@@ -70,7 +71,9 @@ impl<M: Send> Replicas<M> {
         let mut variables = ModelVariables::new(vs, &before, devices.first())?;
         let mut modules = vec![ErrorCheckMutex::new(original)];
         for device in devices.iter().skip(1) {
-            let (replica, store) = build_replica(device, &build)?;
+            let _on = device.guard()?;
+            let store = VarStore::new(device.into());
+            let replica = drawing_nothing(device, || build(&store.root()))?;
             variables.add_replica(&store, device)?;
             modules.push(ErrorCheckMutex::new(replica));
         }

@@ -4,10 +4,9 @@ use super::coalesced::broadcast_coalesced;
 use super::trace::{Span, Step, Trace};
 use crate::{Devices, Error, LogicalDevice, Result};
 use std::collections::HashSet;
-use tch::nn::{Path, VarStore};
+use tch::nn::VarStore;
 use tch::{Device, Tensor, no_grad};
 use tch_parallel_base::parameters::{named_buffers, named_parameters};
-use tch_parallel_base::random::drawing_nothing;
 
 /// The variables of a model and of its replicas, in the same order for all.
 pub(super) struct ModelVariables {
@@ -67,7 +66,7 @@ impl ModelVariables {
         self.original.check_device(devices.first())?;
         // Recorded too, although nothing is copied.
         trace.begin(Step::Replicate, devices.first()).end();
-        let sources = self.original.all();
+        let sources: Vec<_> = self.original.iter().map(|(_, it)| it.shallow_clone()).collect();
         let replicas = devices.iter().take(count).skip(1).zip(&mut self.replicas);
         if Device::from(devices.first()).is_cuda() {
             return no_grad(|| refresh_gpus(&sources, replicas, trace));
@@ -113,17 +112,6 @@ fn refresh_gpus<'a>(
     Ok(())
 }
 
-/// Builds a replica in a variable store of its own on another device.
-pub(super) fn build_replica<M>(
-    device: LogicalDevice,
-    build: impl Fn(&Path<'_>) -> M,
-) -> Result<(M, VarStore)> {
-    let _on = device.guard()?;
-    let store = VarStore::new(device.into());
-    let replica = drawing_nothing(device, || build(&store.root()))?;
-    Ok((replica, store))
-}
-
 impl Variables {
     /// The variables of a store that are not in `before`.
     fn of(vs: &VarStore, before: &HashSet<String>) -> Self {
@@ -137,6 +125,7 @@ impl Variables {
         Variables { names, parameters, buffers, copied }
     }
 
+    /// Parameters first, then buffers.
     fn iter(&self) -> impl Iterator<Item = (&String, &Tensor)> {
         self.names.iter().zip(self.parameters.iter().chain(&self.buffers))
     }
@@ -171,11 +160,6 @@ impl Variables {
         };
         let expected = "one that creates the same variables every time; vs must not have them yet";
         Err(Error::argument("build", format!("a function that created {created}"), expected))
-    }
-
-    /// Parameters first, then buffers.
-    fn all(&self) -> Vec<Tensor> {
-        self.parameters.iter().chain(&self.buffers).map(Tensor::shallow_clone).collect()
     }
 
     /// This replica's variables, to which the original's values are about to be copied: call

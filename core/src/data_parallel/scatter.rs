@@ -135,7 +135,11 @@ fn divide(tensors: &[Tensor], devices: usize, dim: i64) -> Result<Vec<Vec<Tensor
 /// The length of a tensor along a dimension, negative to count from the end; `None` if it has no
 /// such dimension.
 pub(super) fn length(tensor: &Tensor, dim: i64) -> Option<i64> {
-    let size = tensor.size();
-    let dim = if dim < 0 { dim + size.len() as i64 } else { dim };
-    usize::try_from(dim).ok().and_then(|dim| size.get(dim).copied())
+    length_in(&mut tensor.size(), dim).copied()
+}
+
+/// The same of a shape.
+pub(super) fn length_in(shape: &mut [i64], dim: i64) -> Option<&mut i64> {
+    let dim = if dim < 0 { dim + shape.len() as i64 } else { dim };
+    shape.get_mut(usize::try_from(dim).ok()?)
 }

@@ -144,8 +144,16 @@ impl Trace {
     /// The events so far, in the order in which they began. Waits for the GPUs that had a part in
     /// them.
     pub fn events(&self) -> Vec<Event> {
-        let mut events =
-            self.recording.as_ref().map_or_else(Vec::new, |recording| recording.events());
+        let Some(recording) = &self.recording else { return Vec::new() };
+        let mut clock = GpuClock { began: recording.began, now: Vec::new() };
+        let mut recorded = lock(&recording.events);
+        for Recorded { event, on_gpu } in recorded.iter_mut() {
+            // If a GPU fails, its work itself says so.
+            if let Some(Ok(times)) = on_gpu.take().map(|span| clock.read(&span)) {
+                (event.start, event.duration) = times;
+            }
+        }
+        let mut events: Vec<_> = recorded.iter().map(|recorded| recorded.event.clone()).collect();
         events.sort_by_key(|event| (event.start, event.step, event.device));
         events
     }
@@ -172,20 +180,6 @@ impl Trace {
                 },
             }),
         }
-    }
-}
-
-impl Recording {
-    fn events(&self) -> Vec<Event> {
-        let mut clock = GpuClock::since(self.began);
-        let mut recorded = lock(&self.events);
-        for Recorded { event, on_gpu } in recorded.iter_mut() {
-            // If a GPU fails, its work itself says so.
-            if let Some(Ok((start, duration))) = on_gpu.take().map(|span| clock.read(&span)) {
-                (event.start, event.duration) = (start, duration);
-            }
-        }
-        recorded.iter().map(|recorded| recorded.event.clone()).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the launcher tells this process of its place in the job, and of its changes.
 
-use crate::distributed::{Env, ProcessGroup, Standing};
+use crate::distributed::{ProcessGroup, Standing};
 use crate::{Error, Result};
 use serde::Deserialize;
 use std::collections::{HashMap, VecDeque};
@@ -8,16 +8,16 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tch_parallel_base::lock;
 use tch_parallel_contract::ELASTIC;
 
 /// The connection to the launcher.
 pub(super) struct Launcher {
     stream: UnixStream,
-    news: Arc<News>,
+    pub(super) news: Arc<News>,
 }
 
 /// What the launcher has said.
@@ -59,13 +59,7 @@ pub(super) struct Place {
     /// Whether a rank of the last generation is gone: whatever waits for it must fail.
     is_loss: bool,
     /// What would be this process's environment variables if it started now.
-    variables: HashMap<String, String>,
-}
-
-impl Place {
-    pub(super) fn env(&self) -> Result<Env> {
-        Env::in_an_elastic_job(&self.variables)
-    }
+    pub(super) variables: HashMap<String, String>,
 }
 
 impl Launcher {
@@ -89,10 +83,6 @@ impl Launcher {
         Ok(Some(Launcher { stream, news }))
     }
 
-    pub(super) fn news(&self) -> &Arc<News> {
-        &self.news
-    }
-
     /// Says that the group of this generation cannot be used, which the launcher may not know.
     pub(super) fn report_broken(&self, generation: u64) {
         // A launcher that is gone ends this process.
@@ -107,7 +97,7 @@ impl Launcher {
         let waits =
             |heard: &mut Heard| !heard.may_leave && heard.newest <= generation && !heard.is_over;
         let outcome = self.news.changed.wait_while(lock(&self.news.heard), waits);
-        outcome.unwrap_or_else(|poisoned| poisoned.into_inner()).newest <= generation
+        outcome.unwrap_or_else(PoisonError::into_inner).newest <= generation
     }
 }
 
@@ -115,23 +105,20 @@ impl News {
     fn listen(&self, incoming: impl BufRead) {
         for line in incoming.lines().map_while(Result::ok) {
             let mut heard = lock(&self.heard);
-            let place = match serde_json::from_str(&line) {
-                Ok(Told::Place(place)) => place,
-                Ok(Told::Leave) => {
-                    heard.may_leave = true;
-                    self.changed.notify_all();
-                    continue;
+            match serde_json::from_str(&line) {
+                Ok(Told::Leave) => heard.may_leave = true,
+                Ok(Told::Place(place)) => {
+                    if place.is_loss {
+                        heard.places.clear();
+                        heard.last_loss = place.generation;
+                        heard.group.iter().for_each(Standing::fail);
+                    }
+                    heard.newest = place.generation;
+                    heard.places.push_back(place);
                 }
                 // Launchers of another version say something else.
                 Err(_) => break,
-            };
-            if place.is_loss {
-                heard.places.clear();
-                heard.last_loss = place.generation;
-                heard.group.iter().for_each(Standing::fail);
             }
-            heard.newest = place.generation;
-            heard.places.push_back(place);
             self.changed.notify_all();
         }
         lock(&self.heard).is_over = true;
@@ -140,39 +127,24 @@ impl News {
 
     /// The next place, unless it takes longer than `limit`.
     pub(super) fn next_place(&self, limit: Duration) -> Result<Option<Place>> {
-        let deadline = Instant::now() + limit;
-        let mut heard = lock(&self.heard);
-        loop {
-            if let Some(place) = heard.places.pop_front() {
-                return Ok(Some(place));
-            }
-            if heard.is_over {
-                let found = "is set, but the launcher has closed the connection";
-                let expected = "one that starts this process as a rank".to_owned();
-                return Err(Error::Environment {
-                    variable: ELASTIC.into(),
-                    found: found.into(),
-                    expected,
-                });
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Ok(None);
-            }
-            heard = self
-                .changed
-                .wait_timeout(heard, left)
-                .unwrap_or_else(|poisoned| poisoned.into_inner())
-                .0;
+        let waits = |heard: &mut Heard| heard.places.is_empty() && !heard.is_over;
+        let outcome = self.changed.wait_timeout_while(lock(&self.heard), limit, waits);
+        let mut heard = outcome.unwrap_or_else(PoisonError::into_inner).0;
+        match heard.places.pop_front() {
+            None if heard.is_over => Err(Error::Environment {
+                variable: ELASTIC.into(),
+                found: "is set, but the launcher has closed the connection".into(),
+                expected: "one that starts this process as a rank".into(),
+            }),
+            place => Ok(place),
         }
     }
 
     /// Whether there will be one within this time.
     pub(super) fn changes_within(&self, generation: u64, limit: Duration) -> bool {
-        let heard = lock(&self.heard);
         let waits = |heard: &mut Heard| heard.newest <= generation && !heard.is_over;
-        let outcome = self.changed.wait_timeout_while(heard, limit, waits);
-        outcome.unwrap_or_else(|poisoned| poisoned.into_inner()).0.newest > generation
+        let outcome = self.changed.wait_timeout_while(lock(&self.heard), limit, waits);
+        outcome.unwrap_or_else(PoisonError::into_inner).0.newest > generation
     }
 
     /// Whether there is a place in a later generation.

@@ -2,10 +2,11 @@
 
 use super::launcher::{Launcher, Place};
 use super::state::State;
-use crate::distributed::{ProcessGroup, ProcessGroupOptions, init_process_group};
+use crate::distributed::{Env, ProcessGroup, ProcessGroupOptions, init_process_group};
 use crate::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long the ranks of a new generation wait for each other. One may be in the middle of an evaluation;
@@ -93,13 +94,14 @@ where
     // As long as any group waits for ranks that start slowly.
     let mut join = Duration::MAX;
     loop {
-        let Some(place) = launcher.news().next_place(PATIENCE)? else { continue };
+        let Some(place) = launcher.news.next_place(PATIENCE)? else { continue };
         if place.generation > 0 {
             join = JOIN;
         }
         let outcome = in_generation(&launcher, &place, (options, join), state, &mut train);
-        let Some(lost) = outcome? else { continue };
-        return lost;
+        if let Some(result) = outcome? {
+            return result;
+        }
     }
 }
 
@@ -115,19 +117,20 @@ where
     P: Clone + Serialize + DeserializeOwned,
     E: From<Error>,
 {
-    let (news, generation) = (launcher.news(), place.generation);
+    let (news, generation) = (&launcher.news, place.generation);
     let begin = Instant::now();
     // If another generation follows, some may not come to this one any more.
     let is_over = || {
         let is_late = begin.elapsed() > NOTICE && news.is_later_than(generation);
         news.is_loss_after(generation) || is_late
     };
-    let joined = ProcessGroup::in_an_elastic_job(place.env()?, options, join, is_over);
+    let env = Env::in_an_elastic_job(&place.variables)?;
+    let joined = ProcessGroup::in_an_elastic_job(env, options, join, is_over);
     let (result, is_lost) = match joined {
         Ok(None) => return Ok(None),
         Ok(Some(group)) => {
             news.watch(generation, Some(&group));
-            state.expect_changes(news, generation);
+            state.changes = Some((Arc::clone(news), generation));
             let trained = state.join(&group).map_err(E::from).and_then(|()| train(&group, state));
             // Either all come to the end of `train`, or none does.
             let result = trained.and_then(|value| group.barrier().map(|()| value).map_err(E::from));
@@ -147,17 +150,11 @@ where
         return Ok(Some(result));
     }
     state.roll_back()?;
-    if news.is_later_than(generation) {
+    let another_follows = || news.changes_within(generation, NOTICE);
+    if another_follows() {
         return Ok(None);
     }
     // Nobody may be gone, for all that the launcher knows.
-    for attempt in 0..2 {
-        if attempt > 0 {
-            launcher.report_broken(generation);
-        }
-        if news.changes_within(generation, NOTICE) {
-            return Ok(None);
-        }
-    }
-    Ok(Some(result))
+    launcher.report_broken(generation);
+    Ok((!another_follows()).then_some(result))
 }

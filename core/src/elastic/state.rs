@@ -26,7 +26,8 @@ pub struct State<'a, P> {
     committed: Option<Committed<P>>,
     /// The model's, which a forward pass in training changes.
     buffers: Vec<Tensor>,
-    changes: Option<(Arc<News>, u64)>,
+    /// Where [`commit`](Self::commit) learns of generations after this one.
+    pub(super) changes: Option<(Arc<News>, u64)>,
     rank: usize,
     world_size: usize,
 }
@@ -84,25 +85,16 @@ impl<'a, P: Clone + Serialize + DeserializeOwned> State<'a, P> {
         self.steps.is_some_and(|steps| steps > 0)
     }
 
-    /// Makes [`commit`](Self::commit) tell of generations after this one.
-    pub(super) fn expect_changes(&mut self, news: &Arc<News>, generation: u64) {
-        self.changes = Some((Arc::clone(news), generation));
-    }
-
     /// Brings all ranks up to the one that has come furthest. A collective.
     pub(super) fn join(&mut self, group: &ProcessGroup) -> Result<()> {
         (self.rank, self.world_size) = (group.rank(), group.world_size());
         self.training.check_is_whole(&self.progress)?;
         let steps = group.all_gather_object(&self.steps)?;
         let newest = steps.iter().copied().max().flatten();
-        let is_behind = |rank: &usize| steps[*rank] != newest;
-        if (0..steps.len()).any(|rank| is_behind(&rank)) {
-            let source = (0..steps.len()).find(|rank| !is_behind(rank)).unwrap_or(0);
-            let receives = is_behind(&self.rank);
-            let progress = self.training.copy_from(source, receives, &self.progress, group)?;
-            if receives {
-                self.progress = progress;
-            }
+        if steps.iter().any(|steps| *steps != newest) {
+            let source = steps.iter().position(|steps| *steps == newest).unwrap_or(0);
+            let receives = steps[self.rank] != newest;
+            self.progress = self.training.copy_from(source, receives, &self.progress, group)?;
         }
         self.steps = newest.or(Some(0));
         self.buffers =

@@ -38,10 +38,6 @@ const STORAGES: [(&str, Kind); 12] = [
     ("ComplexDoubleStorage", Kind::ComplexDouble),
 ];
 
-fn storage_name(kind: Kind) -> Option<&'static str> {
-    STORAGES.iter().find(|(_, known)| *known == kind).map(|(name, _)| *name)
-}
-
 fn storage_kind(name: &str) -> Option<Kind> {
     STORAGES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
 }
@@ -52,7 +48,8 @@ pub fn to_file<S: Source>(tensors: &[(String, S)], metadata: &Metadata, path: &P
     let mut pickler = Pickler::new();
     for (key, (name, tensor)) in tensors.iter().enumerate() {
         let kind = tensor.kind();
-        let storage = storage_name(kind).ok_or_else(|| {
+        let known = STORAGES.iter().find(|(_, known)| *known == kind);
+        let (storage, _) = known.ok_or_else(|| {
             let known = STORAGES.map(|(_, kind)| kind);
             Error::argument(name, format!("of kind {kind:?}"), format!("of one of {known:?}"))
         })?;
@@ -124,7 +121,7 @@ pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<(NamedTensors, Metadata)>
 
 /// The entries of the one dict of tensors in the pickle, or of the pickle itself.
 fn state_dict<'a>(path: &Path, objects: &'a Objects) -> Result<Vec<(&'a str, &'a Object)>> {
-    let Some(root) = objects.entries(objects.root()) else {
+    let Some(root) = objects.entries(&objects.all[objects.root]) else {
         return Err(Error::format(path, "no dict with names", STATE_DICT));
     };
     let is_tensor = |(_, object): &(&str, &Object)| matches!(object, Object::Tensor { .. });

@@ -7,6 +7,7 @@ use tch::Kind;
 #[derive(Debug)]
 pub(super) struct Objects {
     pub(super) all: Vec<Object>,
+    /// What the pickle is of.
     pub(super) root: usize,
 }
 
@@ -47,11 +48,6 @@ pub(super) struct Storage {
 }
 
 impl Objects {
-    /// What the pickle is of.
-    pub(super) fn root(&self) -> &Object {
-        &self.all[self.root]
-    }
-
     /// The entries of a dict whose keys are all text.
     pub(super) fn entries<'a>(&'a self, dict: &'a Object) -> Option<Vec<(&'a str, &'a Object)>> {
         let Object::Dict(entries) = dict else { return None };

@@ -4,7 +4,7 @@ use super::*;
 use crate::checkpoint;
 use crate::checkpoint::testing::{group, model, path_to};
 use crate::nn::named_parameters;
-use crate::optim::lr_scheduler::{LrScheduler, ReduceLrOnPlateau, StepLr};
+use crate::optim::lr_scheduler::{LrScheduler, StepLr};
 use crate::optim::{Adam, AdamOptions, ParamGroup, Sgd, SgdOptions};
 use std::fmt::Debug;
 use std::fs;
@@ -42,27 +42,21 @@ fn refused<P: DeserializeOwned + Debug>(path: &Path, mut training: Training<'_>)
 }
 
 #[test]
-fn its_weights_are_loaded_alone_as_well() {
-    let (_directory, path, saved, _) = saved();
-    let mut vs = model(3);
-    checkpoint::load(&path, &mut vs).unwrap();
-    assert_eq!(vs.trainable_variables(), saved.trainable_variables());
-}
-
-#[test]
-fn a_training_in_pytorchs_format_comes_back_as_well() {
-    let (_directory, path) = path_to("training.pt");
-    let (mut vs, mut before) = begun(3);
-    training(&mut vs, &mut before).save(&path, &7, &group()).unwrap();
-    let state = before.state_dict().unwrap();
-
-    let (mut vs, mut after) = begun(3);
-    let resumed = training(&mut vs, &mut after).load::<u64>(&path, &group()).unwrap();
-    assert_eq!((resumed.progress, resumed.generators), (7, Generators::Restored));
-    assert_eq!(after.state_dict().unwrap(), state);
-    let mut alone = model(3);
-    checkpoint::load(&path, &mut alone).unwrap();
-    assert_eq!(alone.trainable_variables(), vs.trainable_variables());
+fn a_training_comes_back_in_either_format_and_its_weights_alone_as_well() {
+    for name in ["training.safetensors", "training.pt"] {
+        let (_directory, path) = path_to(name);
+        let (mut saved, mut before) = begun(3);
+        training(&mut saved, &mut before).save(&path, &7, &group()).unwrap();
+        let (mut vs, mut after) = begun(3);
+        let resumed = training(&mut vs, &mut after).load::<u64>(&path, &group()).unwrap();
+        assert_eq!((resumed.progress, resumed.generators), (7, Generators::Restored));
+        assert_eq!(after.state_dict().unwrap(), before.state_dict().unwrap());
+        let mut alone = model(3);
+        checkpoint::load(&path, &mut alone).unwrap();
+        for loaded in [vs, alone] {
+            assert_eq!(loaded.trainable_variables(), saved.trainable_variables());
+        }
+    }
 }
 
 #[test]
@@ -92,28 +86,6 @@ fn another_optimizer_is_refused_and_both_are_named() {
     let expected =
         "the optimizer state is that of SGD; expected that of AdamW, which is this optimizer";
     assert!(error.starts_with(&path.display().to_string()), "{error}");
-    assert!(error.ends_with(expected), "{error}");
-}
-
-#[test]
-fn other_parameter_groups_are_refused_and_the_parameter_is_named() {
-    let (_directory, path, ..) = saved();
-    let mut vs = model(3);
-    let group = |name, vs: &VarStore| {
-        let mut parameters = named_parameters(vs);
-        parameters.retain(|(found, _)| found == name);
-        ParamGroup::new(parameters, SgdOptions { momentum: 0.9, ..Default::default() })
-    };
-    let mut optimizer = Sgd::from_param_groups([group("fc.weight", &vs)]).unwrap();
-    let error = refused::<u64>(&path, training(&mut vs, &mut optimizer));
-    let expected = "parameter group 0 of the optimizer state is one with fc.bias; expected one \
-                    without, as this optimizer's is";
-    assert!(error.ends_with(expected), "{error}");
-
-    optimizer.add_param_group(group("fc.bias", &vs)).unwrap();
-    let error = refused::<u64>(&path, training(&mut vs, &mut optimizer));
-    let expected = "the optimizer state is that of 1 parameter group; expected that of 2 \
-                    parameter groups, which this optimizer has";
     assert!(error.ends_with(expected), "{error}");
 }
 
@@ -153,47 +125,11 @@ fn a_schedule_or_a_scaler_on_one_side_only_is_refused() {
 }
 
 #[test]
-fn a_plateau_goes_on_from_the_metrics_that_it_has_seen() {
-    let (_directory, path) = path_to("training.safetensors");
-    let begin = || {
-        let (vs, optimizer) = begun(3);
-        let scheduler = ReduceLrOnPlateau::new(&optimizer, Default::default()).unwrap();
-        (vs, optimizer, scheduler)
-    };
-    let (mut vs, mut optimizer, mut scheduler) = begin();
-    // Ten bad epochs are tolerated.
-    (0..11).for_each(|_| scheduler.step(&mut optimizer, 1.0).unwrap());
-    let parts = training(&mut vs, &mut optimizer);
-    Training { scheduler: Some(&mut scheduler), ..parts }.save(&path, &7, &group()).unwrap();
-
-    let (mut vs, mut optimizer, mut scheduler) = begin();
-    let parts = training(&mut vs, &mut optimizer);
-    let mut parts = Training { scheduler: Some(&mut scheduler), ..parts };
-    assert_eq!(parts.load::<u64>(&path, &group()).unwrap().progress, 7);
-    let before = optimizer.lr();
-    scheduler.step(&mut optimizer, 1.0).unwrap();
-    assert_eq!(optimizer.lr(), before * 0.1);
-}
-
-#[test]
 fn weights_alone_are_refused() {
     let (_directory, path, mut vs, mut optimizer) = saved();
     checkpoint::save(&path, &vs, &group()).unwrap();
     let error = refused::<u64>(&path, training(&mut vs, &mut optimizer));
     assert!(error.contains("weights only; expected a whole training"), "{error}");
-}
-
-#[test]
-fn a_file_that_was_cut_off_is_refused_at_every_length() {
-    let (_directory, path, mut vs, mut optimizer) = saved();
-    let whole = fs::read(&path).unwrap();
-    let group = group();
-    for length in 1..whole.len() {
-        fs::write(&path, &whole[..length]).unwrap();
-        let error = training(&mut vs, &mut optimizer).load::<u64>(&path, &group);
-        let error = error.unwrap_err().to_string();
-        assert!(error.contains("not a complete safetensors file"), "{length}: {error}");
-    }
 }
 
 #[test]

@@ -11,42 +11,14 @@ pub(crate) enum Fault {
     Another(Option<String>),
 }
 
-/// What this process remembers.
-enum Memory {
-    /// Nothing, outside of [`record`](fn@super::record::record).
-    Off,
-    /// The first failure, once there is one.
-    On(Option<Fault>),
-}
-
-static MEMORY: Mutex<Memory> = Mutex::new(Memory::Off);
-
-/// Starts to remember faults.
-pub(crate) fn begin() {
-    let mut memory = lock(&MEMORY);
-    if let Memory::Off = *memory {
-        *memory = Memory::On(None);
-    }
-}
-
-/// Returns what was remembered, and stops remembering.
-pub(crate) fn end() -> Option<Fault> {
-    match std::mem::replace(&mut *lock(&MEMORY), Memory::Off) {
-        Memory::Off => None,
-        Memory::On(first) => first,
-    }
-}
+static FIRST: Mutex<Option<Fault>> = Mutex::new(None);
 
 /// Remembers whose fault the first failure is: the later ones follow from it.
 pub(crate) fn remember(fault: impl FnOnce() -> Fault) {
-    if let Memory::On(first) = &mut *lock(&MEMORY) {
-        first.get_or_insert_with(fault);
-    }
+    lock(&FIRST).get_or_insert_with(fault);
 }
 
-/// Forgets the first failure: what comes next has nothing to do with it.
-pub(crate) fn forget() {
-    if let Memory::On(first) = &mut *lock(&MEMORY) {
-        *first = None;
-    }
+/// Returns and forgets the first failure: what comes next has nothing to do with it.
+pub(crate) fn take() -> Option<Fault> {
+    lock(&FIRST).take()
 }

@@ -1,11 +1,13 @@
 //! The ranks of a group that use this library, and their processes.
 //!
-//! Each rank appends itself to one list in the store, so that it takes one request to learn of all.
-//! Ranks that run Python are not in the list.
+//! Each rank appends itself to one list in the store, as a line of JSON, so that it takes one request
+//! to learn of all. Ranks that run Python are not in the list.
 
 use super::in_time::in_time;
 use super::process::{Process, State};
 use c10d_sys::{Error, Store};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +17,7 @@ const LIST: &str = "members";
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// A rank that has signed the list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Member {
     /// Its number in the group.
     pub(crate) rank: usize,
@@ -32,8 +34,7 @@ impl Member {
     }
 
     pub(crate) fn sign(&self, store: &Store) -> Result<(), Error> {
-        let process = self.process.as_ref().map(Process::to_text).unwrap_or_default();
-        store.append(LIST, format!("{} {} {process}\n", self.rank, self.name).as_bytes())
+        store.append(LIST, format!("{}\n", json!(self)).as_bytes())
     }
 
     /// What has become of its process, if it no longer runs. Only this host's can be seen.
@@ -51,7 +52,8 @@ pub(crate) fn member(members: &[Member], rank: usize) -> Option<&Member> {
 /// All that have signed so far, of which there is at least one.
 pub(crate) fn read(store: &Store, timeout: Duration) -> Result<Vec<Member>, Error> {
     let list = store.get(LIST, timeout)?;
-    Ok(String::from_utf8_lossy(&list).lines().filter_map(parse).collect())
+    let members = String::from_utf8_lossy(&list);
+    Ok(members.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
 /// Which ranks have not signed, for an error after the timeout.
@@ -66,13 +68,6 @@ pub(crate) fn absent(store: &Arc<Store>, world_size: usize, timeout: Duration) -
         [rank] => Some(format!("rank {rank} did not arrive within {timeout:?}")),
         ranks => Some(format!("ranks {ranks:?} did not arrive within {timeout:?}")),
     }
-}
-
-fn parse(line: &str) -> Option<Member> {
-    let (rank, rest) = line.split_once(' ')?;
-    let (name, process) = rest.split_once(' ')?;
-    let process = Process::from_text(process);
-    Some(Member { rank: rank.parse().ok()?, name: name.parse().ok()?, process })
 }
 
 #[cfg(test)]

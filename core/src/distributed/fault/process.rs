@@ -1,13 +1,14 @@
 //! Whether a process that another rank has reported is still running.
 
 use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs;
 use std::io;
 use std::sync::LazyLock;
 
 /// A process on this host, distinguished from a later one with the same pid.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Process {
     /// The kernel's boot and the pid namespace.
     realm: String,
@@ -25,21 +26,6 @@ impl Process {
     /// The process with this pid; `None` if there is none, or no /proc.
     pub(crate) fn of(pid: u32) -> Option<Process> {
         Some(Process { realm: REALM.clone()?, pid, start_time: stat(pid).ok()?.1 })
-    }
-
-    pub(crate) fn to_text(&self) -> String {
-        format!("{} {} {}", self.realm, self.pid, self.start_time)
-    }
-
-    /// Parses what [`to_text`](Self::to_text) returned, on this host or another.
-    pub(crate) fn from_text(text: &str) -> Option<Process> {
-        let mut words = text.split(' ');
-        let process = Process {
-            realm: words.next()?.into(),
-            pid: words.next()?.parse().ok()?,
-            start_time: words.next()?.into(),
-        };
-        Some(process)
     }
 
     /// `None` if the process runs on another host, or cannot be looked at now.

@@ -45,12 +45,14 @@ where
     E: Into<Box<dyn Error + Send + Sync>>,
 {
     file_size_limit::is_an_error();
-    first_fault::begin();
-    lock(&RECORDING).get_or_insert_default();
+    lock(&RECORDING).get_or_insert_with(|| {
+        first_fault::take();
+        Vec::new()
+    });
     // Nothing that `main` used is used again.
     let outcome = catch_unwind(AssertUnwindSafe(main)).map(|result| result.map_err(Into::into));
-    let Recording(groups) = lock(&RECORDING).take().unwrap_or_default();
-    let fault = first_fault::end();
+    let groups = lock(&RECORDING).take().unwrap_or_default();
+    let fault = first_fault::take();
     let reason = match &outcome {
         Ok(Ok(_)) => None,
         Ok(Err(error)) => Some(with_causes(&**error)),
@@ -81,10 +83,6 @@ where
 /// How long a rank that fails stays for the others, whatever the number of its groups.
 const STAY: Duration = Duration::from_secs(1);
 
-/// The groups that were made inside [`record`].
-#[derive(Default)]
-struct Recording(Vec<RecordedGroup>);
-
 /// What is needed of a group to tell its ranks why this one ends, after the group itself has been
 /// dropped with `main`'s variables.
 struct RecordedGroup {
@@ -95,8 +93,8 @@ struct RecordedGroup {
     _store: Arc<c10d_sys::Store>,
 }
 
-/// `None` outside of [`record`].
-static RECORDING: Mutex<Option<Recording>> = Mutex::new(None);
+/// The groups that were made inside [`record`]; `None` outside of it.
+static RECORDING: Mutex<Option<Vec<RecordedGroup>>> = Mutex::new(None);
 
 /// Remembers a new group. `store` is this process's first connection.
 pub(crate) fn remember_group(
@@ -105,45 +103,29 @@ pub(crate) fn remember_group(
     store: &Arc<c10d_sys::Store>,
 ) {
     forget_dropped_groups();
-    if let Some(recording) = &mut *lock(&RECORDING) {
-        recording.remember(unfinished, post_mortem, store);
+    if let Some(groups) = &mut *lock(&RECORDING) {
+        groups.push(RecordedGroup {
+            unfinished: Arc::downgrade(unfinished),
+            post_mortem: Arc::clone(post_mortem),
+            _store: Arc::clone(store),
+        });
     }
 }
 
 /// A program that goes on to make a group or a store has not failed in the groups that it dropped
 /// before, nor because of what ended them.
 pub(crate) fn forget_dropped_groups() {
-    if let Some(recording) = &mut *lock(&RECORDING) {
-        recording.forget_dropped_groups();
-        if !recording.has_failed() {
-            first_fault::forget();
-        }
+    if let Some(groups) = &mut *lock(&RECORDING)
+        && !one_left_has_failed(groups)
+    {
+        first_fault::take();
     }
 }
 
-impl Recording {
-    fn remember(
-        &mut self,
-        unfinished: &Arc<Unfinished>,
-        post_mortem: &Arc<PostMortem>,
-        store: &Arc<c10d_sys::Store>,
-    ) {
-        self.0.push(RecordedGroup {
-            unfinished: Arc::downgrade(unfinished),
-            post_mortem: Arc::clone(post_mortem),
-            _store: Arc::clone(store),
-        });
-    }
-
-    fn forget_dropped_groups(&mut self) {
-        self.0.retain(|group| group.unfinished.strong_count() > 0);
-    }
-
-    fn has_failed(&self) -> bool {
-        let has_failed =
-            |group: &RecordedGroup| group.unfinished.upgrade().is_some_and(|it| it.has_failed());
-        self.0.iter().any(has_failed)
-    }
+/// Removes the groups that are dropped, and returns whether one of the others has failed.
+fn one_left_has_failed(groups: &mut Vec<RecordedGroup>) -> bool {
+    groups.retain(|group| group.unfinished.strong_count() > 0);
+    groups.iter().filter_map(|group| group.unfinished.upgrade()).any(|it| it.has_failed())
 }
 
 /// The contents of the file, in torchrun's format. Only `culprit` is not torchrun's.
@@ -182,15 +164,17 @@ mod tests {
         let store = Arc::new(c10d_sys::Store::hash().unwrap());
         let post_mortem = Arc::new(PostMortem::new(Arc::clone(&store), 0, 1, Vec::new(), false));
         let (lasting, failed) = (Arc::new(Unfinished::default()), Arc::new(Unfinished::default()));
-        let mut recording = Recording::default();
-        recording.remember(&lasting, &post_mortem, &store);
-        recording.remember(&failed, &post_mortem, &store);
+        let mut groups: Vec<_> = [&lasting, &failed]
+            .map(|unfinished| RecordedGroup {
+                unfinished: Arc::downgrade(unfinished),
+                post_mortem: Arc::clone(&post_mortem),
+                _store: Arc::clone(&store),
+            })
+            .into();
         failed.set_failed();
-        recording.forget_dropped_groups();
-        assert!(recording.has_failed());
+        assert!(one_left_has_failed(&mut groups));
         drop(failed);
-        recording.forget_dropped_groups();
-        assert!(!recording.has_failed() && recording.0.len() == 1);
+        assert!(!one_left_has_failed(&mut groups) && groups.len() == 1);
     }
 
     #[test]

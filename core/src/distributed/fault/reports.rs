@@ -1,21 +1,16 @@
 //! What the ranks of a group say of their own failures.
 //!
-//! Each rank appends to one list in the store, so that it takes one request to read all.
+//! Each rank appends a line of JSON to one list in the store, so that it takes one request to read all.
 
 use c10d_sys::{Error, Store};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::collections::HashMap;
 use std::time::Duration;
 
 const LIST: &str = "reports";
 
-/// No message contains it, because C++ would end a text there.
-const END: char = '\0';
-
-/// The first character tells a fault from a victim's note.
-const FAULT: char = '!';
-const VICTIM: char = '?';
-
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// It has failed on its own.
     Fault(String),
@@ -26,11 +21,7 @@ pub(crate) enum Report {
 impl Report {
     /// Adds this to the list, for `rank`.
     pub(crate) fn leave(&self, store: &Store, rank: usize) -> Result<(), Error> {
-        let report = match self {
-            Report::Fault(fault) => format!("{rank} {FAULT}{}{END}", fault.replace(END, "")),
-            Report::Victim => format!("{rank} {VICTIM}{END}"),
-        };
-        store.append(LIST, report.as_bytes())
+        store.append(LIST, format!("{}\n", json!((rank, self))).as_bytes())
     }
 }
 
@@ -46,8 +37,9 @@ impl Reports {
         }
         let list = store.get(LIST, timeout)?;
         let list = String::from_utf8_lossy(&list);
+        let read = |line| serde_json::from_str::<(usize, Report)>(line).ok();
         let mut reports = Reports::default();
-        for (rank, report) in list.split_terminator(END).filter_map(parse) {
+        for (rank, report) in list.lines().filter_map(read) {
             // A rank that has failed is a victim in all that it does from then on.
             let known = reports.0.entry(rank).or_insert(Report::Victim);
             if *known == Report::Victim {
@@ -60,13 +52,6 @@ impl Reports {
     pub(crate) fn of(&self, rank: usize) -> Option<&Report> {
         self.0.get(&rank)
     }
-}
-
-fn parse(entry: &str) -> Option<(usize, Report)> {
-    let (rank, report) = entry.split_once(' ')?;
-    let report =
-        report.strip_prefix(FAULT).map_or(Report::Victim, |fault| Report::Fault(fault.into()));
-    Some((rank.parse().ok()?, report))
 }
 
 #[cfg(test)]

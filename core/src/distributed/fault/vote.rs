@@ -12,18 +12,13 @@ const AGREED: &str = "";
 /// How long a rank waits in the store before it looks whether the others still run.
 const LATE: Duration = Duration::from_millis(200);
 
-/// Each rank calls this once, before it connects to the others.
-///
-/// Returns how many have been counted so far.
+/// Each rank calls this once, before it connects to the others. Returns how many have so far.
 pub(crate) fn enrol(store: &Store) -> Result<usize, Error> {
     Ok(store.add(RANKS, 1)? as usize)
 }
 
-/// Waits for the votes of all ranks on `subject`, which must be new.
-///
-/// Returns the objection of one rank, prefixed with its number, if there is one. Every rank must be
-/// connected to all others already. `give_up` is called from time to time and ends the wait when it
-/// returns something.
+/// Waits for the votes of all ranks on `subject`, which must be new. Every rank must be connected to
+/// all others already. `give_up` is that of [`wait_for`].
 pub(crate) fn reach_verdict<G>(
     store: &Store,
     subject: &str,

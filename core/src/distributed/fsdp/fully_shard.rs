@@ -192,11 +192,7 @@ impl<'a> FullyShard<'a> {
     /// Makes a unit of the variables from number `first` on that are not yet shards.
     fn unit<M>(&self, module: M, first: usize, name: String) -> FsdpModule<M> {
         let is_root = name.is_empty();
-        let parameters = self.shard_variables(first).and_then(|parameters| {
-            check_kinds(&parameters)?;
-            Ok(parameters)
-        });
-        let parameters = parameters.unwrap_or_else(|error| {
+        let parameters = self.shard_variables(first).unwrap_or_else(|error| {
             lock(&self.failure).get_or_insert(error);
             Vec::new()
         });
@@ -214,7 +210,7 @@ impl<'a> FullyShard<'a> {
             &self.schedule,
         );
         self.schedule.add(&unit, is_root);
-        FsdpModule::new(module, unit, policy, &self.mesh.shard)
+        FsdpModule { module, unit, policy, group: self.mesh.shard.clone() }
     }
 
     /// Broadcasts rank 0's buffers and ignored parameters to all ranks, if the options say so.
@@ -253,13 +249,13 @@ impl<'a> FullyShard<'a> {
             }
             self.sync(&whole)?;
             let parameter = Parameter::shard(name.clone(), whole, kind, &self.mesh)?;
-            let shard = parameter.local();
+            let shard = &parameter.shard;
             shards.insert(identity(shard));
             variables.trainable_variables[place].tensor = shard.shallow_clone();
             variables.named_variables.insert(name.clone(), shard.shallow_clone());
             parameters.push(parameter);
         }
-        Ok(parameters)
+        check_kinds(&parameters).map(|()| parameters)
     }
 }
 

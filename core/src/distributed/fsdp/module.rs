@@ -14,6 +14,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tch::nn::ModuleT;
 use tch::{Tensor, no_grad};
+use tch_parallel_base::tensors::list;
 
 /// A block, or the whole model, that [`FullyShard`](super::FullyShard) has sharded. `FSDPModule`
 ///
@@ -21,22 +22,13 @@ use tch::{Tensor, no_grad};
 /// [`call`](Self::call), and the whole model with [`forward`](Self::forward). All ranks must run
 /// the same blocks in the same order, in training and in evaluation.
 pub struct FsdpModule<M> {
-    module: M,
-    unit: Arc<Unit>,
-    policy: MixedPrecisionPolicy,
-    group: ProcessGroup,
+    pub(super) module: M,
+    pub(super) unit: Arc<Unit>,
+    pub(super) policy: MixedPrecisionPolicy,
+    pub(super) group: ProcessGroup,
 }
 
 impl<M> FsdpModule<M> {
-    pub(super) fn new(
-        module: M,
-        unit: Arc<Unit>,
-        policy: MixedPrecisionPolicy,
-        group: &ProcessGroup,
-    ) -> Self {
-        FsdpModule { module, unit, policy, group: group.clone() }
-    }
-
     /// Calls `f` with the module and the inputs, while the module's parameters are whole.
     ///
     /// Pass all tensors that require gradients as inputs. If `f` captures them all instead, the
@@ -52,7 +44,7 @@ impl<M> FsdpModule<M> {
         f: impl FnOnce(&M, I) -> O,
     ) -> Result<O> {
         let outputs = record_function("FSDP::forward", || self.traced_forward(inputs, f))?;
-        outputs.inspect_err(|_| drop(self.unit.schedule().recover()))
+        outputs.inspect_err(|_| drop(self.unit.schedule.recover()))
     }
 
     fn traced_forward<I: Tensors, O: Tensors>(
@@ -62,7 +54,7 @@ impl<M> FsdpModule<M> {
     ) -> Result<O> {
         cast(&mut inputs, self.policy.param_dtype.filter(|_| self.policy.cast_forward_inputs))?;
         let needs_gradient = |tensor: &Tensor| grad_enabled() && tensor.requires_grad();
-        let mut tensors = collect(&mut inputs);
+        let mut tensors = list(&inputs);
         tensors.retain(needs_gradient);
         self.unit.pre_forward(&mut tensors)?;
         let mut hooked = tensors.into_iter();
@@ -73,9 +65,9 @@ impl<M> FsdpModule<M> {
                 *tensor = hooked;
             }
         });
-        let schedule = self.unit.schedule();
+        let schedule = &self.unit.schedule;
         let mut outputs = schedule.run(|| f(&self.module, inputs))?;
-        self.unit.post_forward(&collect(&mut outputs))?;
+        self.unit.post_forward(&list(&outputs))?;
         cast(&mut outputs, self.policy.output_dtype)?;
         Ok(outputs)
     }
@@ -86,7 +78,7 @@ impl<M> FsdpModule<M> {
     /// # Panics
     /// If it fails and no enclosing block is running.
     pub fn call<I: Tensors, O: Tensors>(&self, inputs: I, f: impl FnOnce(&M, I) -> O) -> O {
-        self.forward(inputs, f).unwrap_or_else(|error| self.unit.schedule().fail(error))
+        self.forward(inputs, f).unwrap_or_else(|error| self.unit.schedule.fail(error))
     }
 
     /// `loss.backward()`: afterwards each rank has its shards of the gradients, averaged over the
@@ -100,7 +92,7 @@ impl<M> FsdpModule<M> {
     /// [`Error::Collective`] if a rank has died or did not arrive within the timeout;
     /// [`Error::Tensor`] if only this rank's pass failed.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
-        backward_from(loss).map_err(|error| match self.unit.schedule().recover() {
+        backward_from(loss).map_err(|error| match self.unit.schedule.recover() {
             Some(kept) => kept,
             None if may_be_anothers_fault(&error) => self.group.failed("backward", &error),
             None => Error::engine("backward")(error),
@@ -158,7 +150,7 @@ impl<M> FsdpModule<M> {
     /// The mean time per step that this rank spends in collectives, waiting and copying. On a GPU
     /// with NCCL it is only the time to start them.
     pub fn waiting_time(&self) -> Duration {
-        self.unit.schedule().waiting_time()
+        self.unit.schedule.waiting_time()
     }
 
     /// The whole parameters of this block and of those inside it. A collective: each rank gets all of
@@ -196,7 +188,7 @@ impl<M> FsdpModule<M> {
 
     /// The units of this block and of those inside it.
     fn units(&self) -> Vec<Arc<Unit>> {
-        let mut units = self.unit.schedule().units();
+        let mut units = self.unit.schedule.units();
         let own = &self.unit.name;
         let is_inside =
             |name: &str| name.strip_prefix(own.as_str()).is_some_and(|rest| rest.starts_with('.'));
@@ -207,12 +199,6 @@ impl<M> FsdpModule<M> {
 
 fn units_of<M>(modules: &[&FsdpModule<M>]) -> Vec<Weak<Unit>> {
     modules.iter().map(|module| Arc::downgrade(&module.unit)).collect()
-}
-
-fn collect(of: &mut impl Tensors) -> Vec<Tensor> {
-    let mut tensors = Vec::new();
-    of.visit(&mut |tensor| tensors.push(tensor.shallow_clone()));
-    tensors
 }
 
 impl<M: ModuleT> FsdpModule<M> {

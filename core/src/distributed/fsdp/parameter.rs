@@ -13,17 +13,17 @@ use tch::{Kind, Tensor, no_grad};
 pub(super) struct Parameter {
     pub name: String,
     /// The leaf that the module's layers hold. Its memory comes and goes.
-    whole: Tensor,
+    pub whole: Tensor,
     /// The memory of `whole` as `[ranks, rows * row]`, with its own version counter: writing to it
     /// does not count as a change of the leaf.
     padded: Tensor,
     memory: Memory,
     /// The sum of gradients that have not been reduced, unless the leaf's own `grad` holds it.
     accumulated: Option<Tensor>,
-    /// This rank's rows, padded with zeros to the same number on each rank.
-    padded_shard: Tensor,
-    /// This rank's rows, as the optimizer and the store hold them. A view of `padded_shard`.
-    shard: Tensor,
+    /// This rank's part of what is gathered, `[n]`: its rows, padded with zeros to the same number on each rank.
+    pub part: Tensor,
+    /// This rank's rows, as the optimizer and the store hold them. A view of `part`.
+    pub shard: Tensor,
     _registered: Registered,
     /// The first of this rank's rows.
     begin: i64,
@@ -50,8 +50,8 @@ impl Parameter {
         let row: i64 = size[1..].iter().product();
         let options = (whole.kind(), whole.device());
         no_grad(|| {
-            let padded_shard = Tensor::f_zeros([rows * row], options)?;
-            let mut values = padded_shard.f_narrow(0, 0, own * row)?;
+            let part = Tensor::f_zeros([rows * row], options)?;
+            let mut values = part.f_narrow(0, 0, own * row)?;
             values.f_copy_(&whole.f_narrow(0, begin, own)?.f_reshape([-1])?)?;
             let shape = [&[own], &size[1..]].concat();
             let shard = values.f_view(shape.as_slice())?.f_detach()?;
@@ -67,7 +67,7 @@ impl Parameter {
                 padded,
                 memory,
                 accumulated: None,
-                padded_shard,
+                part,
                 _registered: Registered::new(&shard, Shard { mesh: mesh.clone(), size, begin }),
                 shard,
                 begin,
@@ -77,21 +77,6 @@ impl Parameter {
             drop(parameter.free()?);
             Ok(parameter)
         })
-    }
-
-    /// This rank's rows, as the store and the optimizer hold them.
-    pub fn local(&self) -> &Tensor {
-        &self.shard
-    }
-
-    /// The shape of the whole parameter.
-    pub fn size(&self) -> Vec<i64> {
-        self.whole.size()
-    }
-
-    /// This rank's part of what is gathered, `[n]`, padded to the same length on each rank.
-    pub fn part(&self) -> &Tensor {
-        &self.padded_shard
     }
 
     /// The kind of the whole parameter.
@@ -107,9 +92,8 @@ impl Parameter {
 
     /// Fails unless the store still holds the shard as it was made.
     pub fn check(&self) -> Result<()> {
-        let there =
-            self.shard.numel() == 0 || self.shard.data_ptr() == self.padded_shard.data_ptr();
-        if there && self.shard.kind() == self.padded_shard.kind() {
+        let there = self.shard.numel() == 0 || self.shard.data_ptr() == self.part.data_ptr();
+        if there && self.shard.kind() == self.part.kind() {
             return Ok(());
         }
         Err(Error::argument(

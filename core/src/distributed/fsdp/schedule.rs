@@ -25,7 +25,8 @@ pub(super) struct Schedule<U> {
     /// All units, the root first.
     units: Mutex<Vec<Weak<U>>>,
     step: Mutex<Step<U>>,
-    pool: Mutex<Pool>,
+    /// The memory of whole parameters.
+    pub pool: Mutex<Pool>,
     /// How long this rank has spent in collectives, and the number of backward passes.
     waited: Mutex<(Duration, u32)>,
     /// Whether the whole model has been built.
@@ -76,11 +77,6 @@ impl<U: Member> Schedule<U> {
         lock(&self.units).iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The memory of whole parameters.
-    pub fn pool(&self) -> &Mutex<Pool> {
-        &self.pool
-    }
-
     /// Runs a collective, and notes how long it took, if it belongs to a training step.
     pub fn waiting<T>(&self, collective: impl FnOnce() -> T) -> T {
         let began = Instant::now();
@@ -119,9 +115,7 @@ impl<U: Member> Schedule<U> {
     }
 
     fn finish_backward(&self) -> Result<()> {
-        for unit in self.units() {
-            unit.finish_backward()?;
-        }
+        self.units().iter().try_for_each(|unit| unit.finish_backward())?;
         lock(&self.pool).end_pass();
         lock(&self.waited).1 += 1;
         let mut step = lock(&self.step);
@@ -165,9 +159,7 @@ impl<U: Member> Schedule<U> {
     }
 
     fn reset(&self) {
-        for unit in self.units() {
-            unit.reset();
-        }
+        self.units().iter().for_each(|unit| unit.reset());
         let mut step = lock(&self.step);
         *step = Step { depth: step.depth, failure: step.failure.take(), ..Step::default() };
     }

@@ -24,7 +24,7 @@ pub(super) struct Unit {
     /// The kind in which gradients are reduced, if it is not their own.
     reduce_kind: Option<Kind>,
     mesh: Mesh,
-    schedule: Arc<Schedule<Unit>>,
+    pub schedule: Arc<Schedule<Unit>>,
     state: Mutex<State>,
 }
 
@@ -87,10 +87,6 @@ impl Unit {
         Arc::new(Unit { name, reduce_kind, mesh, schedule, state })
     }
 
-    pub fn schedule(&self) -> &Arc<Schedule<Unit>> {
-        &self.schedule
-    }
-
     pub fn set(&self, set: impl FnOnce(&mut Settings)) {
         set(&mut lock(&self.state).settings);
     }
@@ -144,11 +140,11 @@ impl Unit {
     fn gather(&self, state: &mut State, is_async: bool) -> Result<Pending<()>> {
         state.parameters.iter().try_for_each(Parameter::check)?;
         let wholes = {
-            let pool = &mut lock(self.schedule.pool());
+            let pool = &mut lock(&self.schedule.pool);
             let parameters = state.parameters.iter_mut();
             parameters.map(|it| it.allocate(pool)).collect::<Result<_>>()?
         };
-        let parts = state.parameters.iter().map(|it| it.part().f_to_kind(it.whole_kind()));
+        let parts = state.parameters.iter().map(|it| it.part.f_to_kind(it.whole_kind()));
         let parts = no_grad(|| parts.collect::<Result<Vec<_>, _>>())?;
         self.recorded("FSDP::all_gather", || gather(&self.mesh.shard, wholes, &parts, is_async))
     }
@@ -174,7 +170,7 @@ impl Unit {
         state.gathering = None;
         for parameter in &mut state.parameters {
             if let Some(block) = parameter.free()? {
-                lock(self.schedule.pool()).give_back(block);
+                lock(&self.schedule.pool).give_back(block);
             }
         }
         Ok(())
@@ -192,10 +188,8 @@ impl Unit {
             return refuse("inside a CheckpointWrapper, around", expected);
         }
         if !self.schedule.is_complete() {
-            return refuse(
-                "without a root, around",
-                "given the whole model, with FullyShard::root",
-            );
+            let expected = "given the whole model, with FullyShard::root";
+            return refuse("without a root, around", expected);
         }
         self.unshard()?;
         self.prefetch_chosen(|it| &it.forward_prefetches)?;
@@ -278,7 +272,7 @@ impl Unit {
             let mut begin = 0;
             for place in places {
                 let parameter = &mut state.parameters[place];
-                let length = parameter.part().numel() as i64;
+                let length = parameter.part.numel() as i64;
                 parameter.add_gradient(&own.f_narrow(0, begin, length)?)?;
                 begin += length;
             }
@@ -288,19 +282,18 @@ impl Unit {
 
     /// Copies this rank's rows from whole parameters.
     pub fn load(&self, whole: &HashMap<String, Tensor>) -> Result<()> {
-        let expected = |it: &Parameter| format!("one with {} of shape {:?}", it.name, it.size());
         for parameter in &mut lock(&self.state).parameters {
-            let found = match whole.get(&parameter.name) {
-                Some(whole) if whole.size() == parameter.size() => {
+            let (name, size) = (&parameter.name, parameter.whole.size());
+            let found = match whole.get(name) {
+                Some(whole) if whole.size() == size => {
                     parameter.load(whole)?;
                     continue;
                 }
-                Some(whole) => {
-                    format!("a dict with {} of shape {:?}", parameter.name, whole.size())
-                }
-                None => format!("a dict without {}", parameter.name),
+                Some(whole) => format!("a dict with {name} of shape {:?}", whole.size()),
+                None => format!("a dict without {name}"),
             };
-            return Err(Error::argument("state_dict", found, expected(parameter)));
+            let expected = format!("one with {name} of shape {size:?}");
+            return Err(Error::argument("state_dict", found, expected));
         }
         Ok(())
     }
@@ -308,7 +301,7 @@ impl Unit {
     /// This rank's rows of all parameters, with the names and shapes of the whole ones.
     pub fn shards(&self) -> Vec<(String, Vec<i64>, Tensor)> {
         let state = lock(&self.state);
-        let shard = |it: &Parameter| (it.name.clone(), it.size(), it.part().shallow_clone());
+        let shard = |it: &Parameter| (it.name.clone(), it.whole.size(), it.part.shallow_clone());
         state.parameters.iter().map(shard).collect()
     }
 }

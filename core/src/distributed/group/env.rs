@@ -184,13 +184,9 @@ fn number(
     name: &'static str,
     meaning: &str,
 ) -> Result<Option<usize>> {
-    get(name)
-        .map(|value| {
-            value.parse().map_err(|_| {
-                wrong(name, format!("is {value:?}"), format!("{meaning}, as a whole number"))
-            })
-        })
-        .transpose()
+    let Some(value) = get(name) else { return Ok(None) };
+    let expected = || format!("{meaning}, as a whole number");
+    value.parse().map(Some).map_err(|_| wrong(name, format!("is {value:?}"), expected()))
 }
 
 fn wrong(name: &str, found: impl Into<String>, expected: impl Into<String>) -> Error {

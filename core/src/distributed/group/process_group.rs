@@ -133,7 +133,6 @@ impl ProcessGroup {
         self.inner.place.rank
     }
 
-    /// This process's rank in the job, used in messages; its rank in the group may differ.
     pub(crate) fn job_rank(&self) -> usize {
         self.inner.place.job_rank
     }

@@ -3,7 +3,6 @@
 use super::super::BatchNorm;
 use super::{Forward, Saved, SyncBatchNorm, kind};
 use crate::Result;
-use crate::distributed::ProcessGroup;
 use c10d_sys::arithmetic::{add_number_, clamp_min_};
 use tch::{Kind, TchError, Tensor};
 
@@ -34,7 +33,11 @@ pub(super) fn forward(layer: &SyncBatchNorm, xs: &Tensor) -> Result<Forward> {
         running_stats.count_batch();
     }
     let channels = xs.size()[1];
-    let all = of_all_ranks(&of_this_rank(&xs, options.eps)?, &layer.group)?;
+    let own = of_this_rank(&xs, options.eps)?;
+    let size = [layer.group.world_size() as i64, own.size()[0]];
+    // One row for each rank.
+    let mut all = Tensor::f_empty(size, (own.f_kind()?, own.device()))?;
+    layer.group.all_gather_into_tensor(&mut all, &own)?;
     let (means, invstds) = (all.f_narrow(1, 0, channels)?, all.f_narrow(1, channels, channels)?);
     let counts = all.f_select(1, 2 * channels)?;
     // Of the kind of `means`, whatever that of the input is, the kernel needs only the kind.
@@ -78,14 +81,6 @@ fn of_this_rank(xs: &Tensor, eps: f64) -> Result<Tensor, TchError> {
         (mean, invstd, xs.numel() as f64 / channels as f64)
     };
     Tensor::f_cat(&[mean, invstd, full(1, count)?], 0)
-}
-
-/// One row for each rank. A collective.
-fn of_all_ranks(own: &Tensor, group: &ProcessGroup) -> Result<Tensor> {
-    let size = [group.world_size() as i64, own.size()[0]];
-    let mut all = Tensor::f_empty(size, (own.f_kind()?, own.device()))?;
-    group.all_gather_into_tensor(&mut all, own)?;
-    Ok(all)
 }
 
 /// The counts in the kind of the running statistics, in which none of them may become 0.

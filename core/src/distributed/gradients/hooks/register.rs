@@ -17,16 +17,29 @@ pub(in crate::distributed) type Failure = Arc<Mutex<Option<Error>>>;
 /// Makes `hook` exchange the gradients, before the first forward pass. Returns where its failures
 /// are kept.
 pub(in crate::distributed) fn register(
-    hook: Box<dyn CommHook>,
+    mut hook: Box<dyn CommHook>,
     reducer: &mut Reducer,
     group: &ProcessGroup,
 ) -> Result<Failure> {
     let failure = Failure::default();
     let name = hook.name();
     let guard = Guard { name: name.clone(), group: group.clone(), failure: Arc::clone(&failure) };
-    reducer
-        .register_comm_hook(&name, guard.around(hook))
-        .map_err(|error| group.failed("DistributedDataParallel::new", &error))?;
+    let registered = reducer.register_comm_hook(&name, move |bucket| {
+        let index = bucket.index();
+        let (buffer, finish) = guard.run(|| {
+            let mut bucket = GradBucket::new(bucket);
+            Ok((bucket.buffer()?, hook.start(&guard.group, &mut bucket)?))
+        })?;
+        let guard = guard.clone();
+        Ok(Box::new(move || {
+            guard.run(|| {
+                let result = finish()?;
+                check(&result, &buffer, index)?;
+                Ok(result)
+            })
+        }))
+    });
+    registered.map_err(|error| group.failed("DistributedDataParallel::new", &error))?;
     Ok(failure)
 }
 
@@ -46,30 +59,6 @@ struct Guard {
 }
 
 impl Guard {
-    /// The hook in the form that the engine calls.
-    fn around(
-        self,
-        mut hook: Box<dyn CommHook>,
-    ) -> impl FnMut(&mut c10d_sys::GradBucket) -> Result<c10d_sys::Finish, c10d_sys::Error>
-    + Send
-    + 'static {
-        move |bucket| {
-            let index = bucket.index();
-            let (buffer, finish) = self.run(|| {
-                let mut bucket = GradBucket::new(bucket);
-                Ok((bucket.buffer()?, hook.start(&self.group, &mut bucket)?))
-            })?;
-            let guard = self.clone();
-            Ok(Box::new(move || {
-                guard.run(|| {
-                    let result = finish()?;
-                    check(&result, &buffer, index)?;
-                    Ok(result)
-                })
-            }))
-        }
-    }
-
     /// C++ gets the text of an error; the error itself is kept.
     fn run<T>(&self, part: impl FnOnce() -> Result<T>) -> Result<T, c10d_sys::Error> {
         let error = match catch_unwind(AssertUnwindSafe(part)) {

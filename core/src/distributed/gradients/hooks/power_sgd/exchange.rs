@@ -1,13 +1,14 @@
 //! One bucket in a step of PowerSGD.
 
 use super::PowerSgdOptions;
-use super::low_rank::{LowRank, batches, factors};
+use super::low_rank::{Batch, LowRank, batches, factors};
 use super::orthogonalize::orthogonalize;
 use super::state::State;
 use crate::Result;
 use crate::distributed::hooks::GradBucket;
 use crate::distributed::{ProcessGroup, ReduceOp};
 use c10d_sys::arithmetic::div_number_;
+use std::iter::once;
 use tch::{TchError, Tensor};
 
 /// What is computed before the bucket's first collective and needed afterwards.
@@ -37,8 +38,8 @@ impl Exchange {
         let (uncompressed, matrices) = sort_out(options, state, gradients)?;
         let batches = batches(options, matrices)?;
         let (memory, compressed) = factors(options, state, index, &buffer, batches)?;
-        for LowRank { m, p, q, .. } in &compressed {
-            let _ = m.f_bmm_out(p, q)?;
+        for LowRank { batch, p, q } in &compressed {
+            let _ = batch.m.f_bmm_out(p, q)?;
         }
         let is_last = bucket.is_last();
         Ok(Exchange { index, is_last, buffer, original, uncompressed, compressed, memory })
@@ -46,14 +47,11 @@ impl Exchange {
 
     /// The uncompressed gradients, concatenated.
     pub(super) fn uncompressed_memory(&self) -> Result<Tensor> {
-        match self.uncompressed.as_slice() {
-            [] => Ok(Tensor::f_empty([0], (self.buffer.kind(), self.buffer.device()))?),
-            some => {
-                let flat: Vec<_> =
-                    some.iter().map(|tensor| tensor.f_view([-1])).collect::<Result<_, _>>()?;
-                Ok(Tensor::f_cat(&flat, 0)?)
-            }
-        }
+        // There may be none, and `cat` takes at least one.
+        let nothing = Tensor::f_empty([0], (self.buffer.kind(), self.buffer.device()));
+        let flat = self.uncompressed.iter().map(|tensor| tensor.f_view([-1]));
+        let flat: Vec<_> = once(nothing).chain(flat).collect::<Result<_, _>>()?;
+        Ok(Tensor::f_cat(&flat, 0)?)
     }
 
     /// Everything after that, given the sum of [`uncompressed_memory`](Self::uncompressed_memory)
@@ -96,8 +94,8 @@ impl Exchange {
         for LowRank { p, .. } in &self.compressed {
             orthogonalize(p, options.orthogonalization_epsilon)?;
         }
-        for LowRank { m, p, q, .. } in &self.compressed {
-            let _ = m.f_transpose(1, 2)?.f_bmm_out(q, p)?;
+        for LowRank { batch, p, q } in &self.compressed {
+            let _ = batch.m.f_transpose(1, 2)?.f_bmm_out(q, p)?;
         }
         Ok(())
     }
@@ -105,7 +103,7 @@ impl Exchange {
     /// M = P Qᵀ
     fn decompress(&mut self, world_size: f64) -> Result<(), TchError> {
         div_number_(&mut self.memory[1], world_size)?;
-        for LowRank { parts, m, p, q } in &mut self.compressed {
+        for LowRank { batch: Batch { parts, m }, p, q } in &mut self.compressed {
             let _ = p.f_bmm_out(m, &q.f_transpose(1, 2)?)?;
             for (index, part) in parts.iter_mut().enumerate() {
                 part.f_copy_(&m.f_select(0, index as i64)?)?;

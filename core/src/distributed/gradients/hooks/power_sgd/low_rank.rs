@@ -9,17 +9,14 @@ use tch::{TchError, Tensor};
 /// Matrices of one shape.
 pub(super) struct Batch {
     /// Their source, if `m` is a copy.
-    parts: Vec<Tensor>,
+    pub(super) parts: Vec<Tensor>,
     /// `[batch, rows, columns]`
-    m: Tensor,
+    pub(super) m: Tensor,
 }
 
 /// Matrices of one shape and the factors that replace them: m = p qᵀ.
 pub(super) struct LowRank {
-    /// The source of the matrices, if `m` is a copy.
-    pub(super) parts: Vec<Tensor>,
-    /// `[batch, rows, columns]`
-    pub(super) m: Tensor,
+    pub(super) batch: Batch,
     /// `[batch, rows, rank]`, a view into the memory of all P.
     pub(super) p: Tensor,
     /// `[batch, columns, rank]`, a view into the memory of all Q.
@@ -88,7 +85,7 @@ pub(super) fn factors(
     for batch in batches {
         let [p_shape, q_shape] = batch.shapes(options)?;
         let (p, q) = (view(0, p_shape)?, view(1, q_shape)?);
-        factors.push(LowRank { parts: batch.parts, m: batch.m, p, q });
+        factors.push(LowRank { batch, p, q });
     }
     if is_new {
         let mut qs: Vec<_> = factors.iter().map(|factor| factor.q.shallow_clone()).collect();

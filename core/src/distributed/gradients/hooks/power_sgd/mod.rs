@@ -97,7 +97,12 @@ impl PowerSgd {
 
     /// What compression has saved so far, on this rank.
     pub fn compression_stats(&self) -> CompressionStats {
-        lock(&self.state).stats()
+        let [before, after] = lock(&self.state).numel;
+        CompressionStats {
+            rate: if after > 0 { before as f64 / after as f64 } else { 0.0 },
+            numel_before_compression: before,
+            numel_after_compression: after,
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What PowerSGD keeps from step to step.
 
-use super::{CompressionStats, PowerSgdOptions};
+use super::PowerSgdOptions;
 use rand_mt::Mt;
 use std::collections::HashMap;
 use tch::Tensor;
@@ -46,15 +46,6 @@ impl State {
             if number < LIMIT {
                 return number.into();
             }
-        }
-    }
-
-    pub(super) fn stats(&self) -> CompressionStats {
-        let [before, after] = self.numel;
-        CompressionStats {
-            rate: if after > 0 { before as f64 / after as f64 } else { 0.0 },
-            numel_before_compression: before,
-            numel_after_compression: after,
         }
     }
 }
