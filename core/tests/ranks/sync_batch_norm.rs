@@ -93,11 +93,6 @@ fn two_ranks_follow_one_process() {
 }
 
 #[test]
-fn three_ranks_follow_one_process() {
-    on_ranks(3, |group| follows_one_process(group, &[2, 2, 2], IMAGE, BatchNormOptions::default()));
-}
-
-#[test]
 fn batches_may_differ_in_size() {
     on_ranks(3, |group| follows_one_process(group, &[1, 5, 2], IMAGE, BatchNormOptions::default()));
 }
