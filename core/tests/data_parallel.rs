@@ -174,20 +174,6 @@ fn batches_may_lie_along_another_dimension() {
 }
 
 #[test]
-fn the_input_gets_its_gradient_too() {
-    let (inputs, labels) = batch(5);
-    let gradient = |count| {
-        let (_vs, model) = on_devices(count, DataParallelOptions::default());
-        let first = inputs.copy().set_requires_grad(true);
-        // A computation before the model, such as an embedding.
-        let loss = model.forward_t(&(&first * 3.0), true).cross_entropy_for_logits(&labels);
-        model.backward(&loss).unwrap();
-        Vec::<f32>::try_from(first.grad().view([-1])).unwrap()
-    };
-    assert_equal(&gradient(3), &gradient(1));
-}
-
-#[test]
 fn gradients_add_up_until_they_are_cleared() {
     let (vs, model) = on_devices(2, DataParallelOptions::default());
     for _ in 0..2 {
@@ -195,16 +181,6 @@ fn gradients_add_up_until_they_are_cleared() {
     }
     let doubled: Vec<_> = reference(6).1.iter().map(|gradient| 2.0 * gradient).collect();
     assert_equal(&gradients(&vs), &doubled);
-}
-
-#[test]
-fn two_forward_passes_may_share_one_backward_pass() {
-    let (vs, model) = on_devices(2, DataParallelOptions::default());
-    let (inputs, labels) = batch(6);
-    let loss = || model.forward_t(&inputs, true).cross_entropy_for_logits(&labels);
-    let (a, b) = (loss(), loss());
-    model.backward(&((a + b) * 0.5)).unwrap();
-    assert_equal(&gradients(&vs), &reference(6).1);
 }
 
 #[test]
