@@ -85,17 +85,15 @@ fn hooks_go_with_every_kind_of_engine() {
     });
 }
 
-/// A closure that exchanges nothing.
-fn noop(_: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
-    let buffer = bucket.buffer()?;
-    Ok(Box::new(|| Ok(buffer)))
-}
-
 #[test]
 fn a_hook_that_exchanges_nothing_leaves_each_rank_its_own_gradients() {
     on_ranks(2, |group| {
         let own: Vec<_> = (0..4).map(|step| own(group.rank(), step)).collect();
-        assert_eq!(steps(group, two_buckets(), hooks::from_fn("noop", noop)), own);
+        let noop = hooks::from_fn("noop", |_, bucket| {
+            let buffer = bucket.buffer()?;
+            Ok(Box::new(|| Ok(buffer)))
+        });
+        assert_eq!(steps(group, two_buckets(), noop), own);
     });
 }
 
@@ -104,7 +102,7 @@ fn a_hooks_result_replaces_the_gradients_even_if_it_is_a_view() {
     on_ranks(2, |group| {
         // A part of a larger tensor, and a tensor that is not contiguous.
         for contiguous in [true, false] {
-            let shifted = move |_: &ProcessGroup, bucket: &mut GradBucket<'_>| {
+            let hook = hooks::from_fn("shifted", move |_, bucket| {
                 let buffer = bucket.buffer()?;
                 let len = buffer.numel() as i64;
                 let doubled = Tensor::cat(&[&buffer * 0.0 - 1.0, &buffer * 2.0], 0);
@@ -112,9 +110,8 @@ fn a_hooks_result_replaces_the_gradients_even_if_it_is_a_view() {
                     true => doubled.narrow(0, len, len),
                     false => doubled.view([2, len]).transpose(0, 1).contiguous().select(1, 1),
                 };
-                Ok(Box::new(|| Ok(result)) as Finish)
-            };
-            let hook = hooks::from_fn("shifted", shifted);
+                Ok(Box::new(|| Ok(result)))
+            });
             let doubled: Vec<_> =
                 (0..4).map(|step| own(group.rank(), step).map(|own| own * 2.0)).collect();
             assert_eq!(steps(group, two_buckets(), hook), doubled);
@@ -135,7 +132,7 @@ struct Seen {
 fn a_hook_sees_each_bucket_as_this_rank_has_computed_it() {
     on_ranks(2, |group| {
         let (sender, seen) = mpsc::channel();
-        let watch = move |group: &ProcessGroup, bucket: &mut GradBucket<'_>| {
+        let watch = hooks::from_fn("watch", move |group, bucket| {
             let _ = sender.send(Seen {
                 index: bucket.index(),
                 is_last: bucket.is_last(),
@@ -144,9 +141,9 @@ fn a_hook_sees_each_bucket_as_this_rank_has_computed_it() {
                 parameters: bucket.parameters()?,
             });
             let sum = group.all_reduce_async(bucket.buffer()?, ReduceOp::Sum)?;
-            Ok(Box::new(move || sum.wait()) as Finish)
-        };
-        let (vs, model) = model(group, with_hook(hooks::from_fn("watch", watch)));
+            Ok(Box::new(move || sum.wait()))
+        });
+        let (vs, model) = model(group, with_hook(watch));
         for (step, buckets) in [(0, 1), (1, 2), (2, 2)] {
             let own = own(group.rank(), step);
             backward(&vs, &model, &own).unwrap();
@@ -172,7 +169,7 @@ fn a_hook_may_exchange_again_when_the_first_exchange_has_ended() {
     on_ranks(2, |group| {
         // As many buckets as gloo has threads, each with three collectives, two of which wait for
         // the one before. On gloo's own threads they would wait for each other forever.
-        let mean_of_means = |group: &ProcessGroup, bucket: &mut GradBucket<'_>| {
+        let hook = hooks::from_fn("mean of means", |group, bucket| {
             let group = group.clone();
             let sum = group.all_reduce_async(bucket.buffer()?, ReduceOp::Sum)?;
             Ok(Box::new(move || {
@@ -181,9 +178,8 @@ fn a_hook_may_exchange_again_when_the_first_exchange_has_ended() {
                     group.all_reduce(&mut tensor, ReduceOp::Sum)?;
                 }
                 Ok(tensor / 2.0)
-            }) as Finish)
-        };
-        let hook = hooks::from_fn("mean of means", mean_of_means);
+            }))
+        });
         assert_eq!(steps(group, two_buckets(), hook), plain_mean());
     });
 }
