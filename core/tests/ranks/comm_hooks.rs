@@ -119,27 +119,15 @@ fn a_hooks_result_replaces_the_gradients_even_if_it_is_a_view() {
     });
 }
 
-/// What a hook has seen of a bucket.
-struct Seen {
-    index: usize,
-    is_last: bool,
-    buffer: Tensor,
-    gradients: Vec<Tensor>,
-    parameters: Vec<Tensor>,
-}
-
 #[test]
 fn a_hook_sees_each_bucket_as_this_rank_has_computed_it() {
     on_ranks(2, |group| {
         let (sender, seen) = mpsc::channel();
         let watch = hooks::from_fn("watch", move |group, bucket| {
-            let _ = sender.send(Seen {
-                index: bucket.index(),
-                is_last: bucket.is_last(),
-                buffer: bucket.buffer()?.copy(),
-                gradients: bucket.gradients()?.iter().map(Tensor::copy).collect(),
-                parameters: bucket.parameters()?,
-            });
+            let place = (bucket.index(), bucket.is_last());
+            let gradients: Vec<_> = bucket.gradients()?.iter().map(Tensor::copy).collect();
+            let buffer = bucket.buffer()?.copy();
+            let _ = sender.send((place, buffer, gradients, bucket.parameters()?));
             let sum = group.all_reduce_async(bucket.buffer()?, ReduceOp::Sum)?;
             Ok(Box::new(move || sum.wait()))
         });
@@ -149,12 +137,11 @@ fn a_hook_sees_each_bucket_as_this_rank_has_computed_it() {
             backward(&vs, &model, &own).unwrap();
             let seen: Vec<_> = seen.try_iter().collect();
             assert_eq!(seen.len(), buckets);
-            for (index, bucket) in seen.iter().enumerate() {
-                assert_eq!((bucket.index, bucket.is_last), (index, index + 1 == buckets));
-                let flat: Vec<_> =
-                    bucket.gradients.iter().map(|each| each.flatten(0, -1)).collect();
-                assert_eq!(bucket.buffer, Tensor::cat(&flat, 0));
-                for (parameter, gradient) in bucket.parameters.iter().zip(&bucket.gradients) {
+            for (index, (place, buffer, gradients, parameters)) in seen.iter().enumerate() {
+                assert_eq!(*place, (index, index + 1 == buckets));
+                let flat: Vec<_> = gradients.iter().map(|each| each.flatten(0, -1)).collect();
+                assert_eq!(*buffer, Tensor::cat(&flat, 0));
+                for (parameter, gradient) in parameters.iter().zip(gradients) {
                     let is_matrix = parameter.size() == [24, 16];
                     assert_eq!(gradient, if is_matrix { &own[0] } else { &own[1] });
                 }
