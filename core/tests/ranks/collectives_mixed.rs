@@ -11,71 +11,70 @@ fn empty(rows: i64) -> Tensor {
     Tensor::empty([rows], DOUBLE_CPU)
 }
 
-/// Every collective, on rank 0 of two.
-fn call_each(group: &ProcessGroup) {
-    let mut tensor = own(0);
-    group.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
-    assert_eq!(values(&tensor), [3.0, 30.0]);
-
-    let mut bits = Tensor::from(6i64);
-    group.all_reduce(&mut bits, ReduceOp::Band).unwrap();
-    assert_eq!(bits.int64_value(&[]), 2);
-
-    let mut tensor = Tensor::complex(&own(0), &-own(0));
-    group.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
-    assert_eq!(values(&tensor.view_as_real()), [3.0, -3.0, 30.0, -30.0]);
-
-    let mut tensor = own(0);
-    group.broadcast(&mut tensor, 1).unwrap();
-    assert_eq!(values(&tensor), [2.0, 20.0]);
-
-    group.reduce(&mut own(0), 1, ReduceOp::Sum).unwrap();
-
-    let table = Tensor::stack(&[own(0), own(5)], 1);
-    let gathered = group.all_gather(&table.select(1, 0)).unwrap();
-    assert_eq!(values(&Tensor::stack(&gathered, 0)), [1.0, 10.0, 2.0, 20.0]);
-
-    let mut whole = empty(4);
-    group.all_gather_into_tensor(&mut whole, &own(0)).unwrap();
-    assert_eq!(values(&whole), [1.0, 10.0, 2.0, 20.0]);
-
-    assert!(group.gather(&own(0), 1).unwrap().is_none());
-
-    let mut tensor = empty(2);
-    group.scatter(&mut tensor, None, 1).unwrap();
-    assert_eq!(values(&tensor), [1.0, 10.0]);
-
-    let parts = own(0).split(1, 0);
-    assert_eq!(values(&group.reduce_scatter(&parts, ReduceOp::Sum).unwrap()), [3.0]);
-
-    let mut output = empty(1);
-    group.reduce_scatter_tensor(&mut output, &own(0), ReduceOp::Sum).unwrap();
-    assert_eq!(values(&output), [3.0]);
-
-    let mut outputs = [empty(1), empty(1)];
-    group.all_to_all(&mut outputs, &parts).unwrap();
-    assert_eq!(values(&Tensor::cat(&outputs, 0)), [1.0, 2.0]);
-
-    let mut output = empty(3);
-    let source = Tensor::arange(2, DOUBLE_CPU);
-    group.all_to_all_single(&mut output, &source, &[1, 2], &[1, 1]).unwrap();
-    assert_eq!(values(&output), [0.0, 10.0, 11.0]);
-
-    group.barrier().unwrap();
-
-    let mut tensor = empty(2);
-    assert_eq!(group.with_tag(7).recv_any(&mut tensor).unwrap(), 1);
-    assert_eq!(values(&tensor), [2.0, 20.0]);
-    group.with_tag(8).send(&own(0), 1).unwrap();
-
-    let receive = P2pOp::Irecv { tensor: empty(2), src: 1 };
-    let send = P2pOp::Isend { tensor: own(0), dst: 1 };
-    let pending = group.batch_isend_irecv(vec![receive, send]).unwrap().into_iter();
-    let ended: Vec<_> = pending.map(|pending| pending.wait().unwrap()).collect();
-    assert_eq!(values(&ended[0]), [2.0, 20.0]);
-}
-
 #[test]
 fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
-    common::beside_python("collectives", 1, || call_each(&common::join()));
+    common::beside_python("collectives", 1, || {
+        let group = common::join();
+
+        let mut tensor = own(0);
+        group.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+        assert_eq!(values(&tensor), [3.0, 30.0]);
+
+        let mut bits = Tensor::from(6i64);
+        group.all_reduce(&mut bits, ReduceOp::Band).unwrap();
+        assert_eq!(bits.int64_value(&[]), 2);
+
+        let mut tensor = Tensor::complex(&own(0), &-own(0));
+        group.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
+        assert_eq!(values(&tensor.view_as_real()), [3.0, -3.0, 30.0, -30.0]);
+
+        let mut tensor = own(0);
+        group.broadcast(&mut tensor, 1).unwrap();
+        assert_eq!(values(&tensor), [2.0, 20.0]);
+
+        group.reduce(&mut own(0), 1, ReduceOp::Sum).unwrap();
+
+        let table = Tensor::stack(&[own(0), own(5)], 1);
+        let gathered = group.all_gather(&table.select(1, 0)).unwrap();
+        assert_eq!(values(&Tensor::stack(&gathered, 0)), [1.0, 10.0, 2.0, 20.0]);
+
+        let mut whole = empty(4);
+        group.all_gather_into_tensor(&mut whole, &own(0)).unwrap();
+        assert_eq!(values(&whole), [1.0, 10.0, 2.0, 20.0]);
+
+        assert!(group.gather(&own(0), 1).unwrap().is_none());
+
+        let mut tensor = empty(2);
+        group.scatter(&mut tensor, None, 1).unwrap();
+        assert_eq!(values(&tensor), [1.0, 10.0]);
+
+        let parts = own(0).split(1, 0);
+        assert_eq!(values(&group.reduce_scatter(&parts, ReduceOp::Sum).unwrap()), [3.0]);
+
+        let mut output = empty(1);
+        group.reduce_scatter_tensor(&mut output, &own(0), ReduceOp::Sum).unwrap();
+        assert_eq!(values(&output), [3.0]);
+
+        let mut outputs = [empty(1), empty(1)];
+        group.all_to_all(&mut outputs, &parts).unwrap();
+        assert_eq!(values(&Tensor::cat(&outputs, 0)), [1.0, 2.0]);
+
+        let mut output = empty(3);
+        let source = Tensor::arange(2, DOUBLE_CPU);
+        group.all_to_all_single(&mut output, &source, &[1, 2], &[1, 1]).unwrap();
+        assert_eq!(values(&output), [0.0, 10.0, 11.0]);
+
+        group.barrier().unwrap();
+
+        let mut tensor = empty(2);
+        assert_eq!(group.with_tag(7).recv_any(&mut tensor).unwrap(), 1);
+        assert_eq!(values(&tensor), [2.0, 20.0]);
+        group.with_tag(8).send(&own(0), 1).unwrap();
+
+        let receive = P2pOp::Irecv { tensor: empty(2), src: 1 };
+        let send = P2pOp::Isend { tensor: own(0), dst: 1 };
+        let pending = group.batch_isend_irecv(vec![receive, send]).unwrap().into_iter();
+        let ended: Vec<_> = pending.map(|pending| pending.wait().unwrap()).collect();
+        assert_eq!(values(&ended[0]), [2.0, 20.0]);
+    });
 }
