@@ -36,10 +36,8 @@ fn run() -> Result<()> {
     tch::manual_seed(0);
     // ANCHOR: whole
     let vs = VarStore::new(group.device());
-    let mut model = seq_t().add(layer(vs.root() / "stem", WIDTH, WIDTH));
-    for i in 0..BLOCKS {
-        model = model.add(block(&(vs.root() / i)));
-    }
+    let stem = seq_t().add(layer(vs.root() / "stem", WIDTH, WIDTH));
+    let model = (0..BLOCKS).fold(stem, |model, i| model.add(block(&(vs.root() / i))));
     let whole = DistributedDataParallel::new(model, &vs, &group)?;
     // ANCHOR_END: whole
     let expected =
@@ -51,11 +49,8 @@ fn run() -> Result<()> {
     let vs = VarStore::new(group.device());
     let sharding = FullyShard::new(&vs, &group, FullyShardOptions::default());
     let model = sharding.root(|root| {
-        let mut model = seq_t().add(layer(root / "stem", WIDTH, WIDTH));
-        for i in 0..BLOCKS {
-            model = model.add(sharding.shard(root / i, block));
-        }
-        model
+        let stem = seq_t().add(layer(root / "stem", WIDTH, WIDTH));
+        (0..BLOCKS).fold(stem, |model, i| model.add(sharding.shard(root / i, block)))
     })?;
     // ANCHOR_END: shard
     let loss = train(&group, &vs, "FullyShard", &model, |loss| model.backward(loss))?;
