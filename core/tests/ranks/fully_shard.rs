@@ -208,26 +208,3 @@ fn whole_weights_go_into_a_sharded_model_and_out_of_it() {
         expect_error(model.load_full_state_dict(&weights), "a dict without head.bias");
     });
 }
-
-#[test]
-fn a_checkpointed_block_draws_the_same_dropout_again() {
-    on_ranks(1, |_group| {
-        let [kept, again] = [false, true].map(|checkpointed| {
-            tch::manual_seed(3);
-            let vs = VarStore::new(Device::Cpu);
-            let root = vs.root();
-            let block = nn::seq_t()
-                .add(nn::linear(&root / "up", 5, 40, Default::default()))
-                .add_fn_t(|xs, train| xs.relu().dropout(0.4, train))
-                .add(nn::linear(&root / "down", 40, 5, Default::default()));
-            let model = match checkpointed {
-                true => nn::seq_t().add(CheckpointWrapper::new(block)),
-                false => nn::seq_t().add(block),
-            };
-            loss_of(&model, &Tensor::ones([8, 5], FLOAT_CPU)).backward();
-            let gradients = vs.trainable_variables().into_iter().map(|it| it.grad());
-            (gradients.collect::<Vec<_>>(), Tensor::rand([4], FLOAT_CPU))
-        });
-        assert_eq!(kept, again);
-    });
-}
