@@ -6,7 +6,7 @@
 //! ```
 
 use anyhow::{Context, Result};
-use report::{exit, size};
+use report::{exit, say, size};
 use serde_json::Value;
 use std::fs;
 use tch::nn::{Linear, ModuleT, Path, SequentialT, VarStore, seq_t};
@@ -57,13 +57,9 @@ fn run() -> Result<()> {
     let trace = NamedTempFile::new()?;
     profile(trace.path(), || model.backward(&loss_of(&model, &group, 3)))??;
     let collectives = collectives(&fs::read_to_string(trace.path())?)?;
-    if group.rank() == 0 {
-        println!(
-            "the losses are {}",
-            if loss == expected { "equal to the bit" } else { "different" }
-        );
-        println!("a step: {}", collectives.join(", "));
-    }
+    let compared = if loss == expected { "equal to the bit" } else { "different" };
+    say(&group, format!("the losses are {compared}"));
+    say(&group, format!("a step: {}", collectives.join(", ")));
     Ok(())
 }
 
@@ -122,9 +118,7 @@ fn train(
         optimizer.step()?;
         last = loss.double_value(&[]);
     }
-    if group.rank() == 0 {
-        let [rest, peak] = [memory_allocated(device)?, max_memory_allocated(device)?];
-        println!("{name}: {} between steps, at most {}", size(rest), size(peak));
-    }
+    let [rest, peak] = [memory_allocated(device)?, max_memory_allocated(device)?].map(size);
+    say(group, format!("{name}: {rest} between steps, at most {peak}"));
     Ok(last)
 }
