@@ -18,9 +18,9 @@ fn main() -> Result<()> {
     let group = ProcessGroup::from_env()?;
     for gradient_as_bucket_view in [false, true] {
         let [weights, wrapped, after_a_step] = bytes(&group, gradient_as_bucket_view)?;
-        let bytes =
+        let sizes =
             format!("weights {weights}, wrapped {wrapped}, after a step {after_a_step} bytes");
-        say(&group, format!("gradient_as_bucket_view {gradient_as_bucket_view}: {bytes}"));
+        say(&group, format!("gradient_as_bucket_view {gradient_as_bucket_view}: {sizes}"));
     }
     Ok(())
 }
