@@ -61,11 +61,8 @@ fn main() -> Result<()> {
         println!("step {step}: loss {:.4}{left_out}", losses[losses.len() - 1]);
     }
 
-    let mut saved: Vec<_> = vs
-        .variables()
-        .into_iter()
-        .map(|(name, tensor)| (name, tensor.to_device(Device::Cpu)))
-        .collect();
+    let mut saved: Vec<_> = vs.variables().into_iter().collect();
+    saved.iter_mut().for_each(|(_, tensor)| *tensor = tensor.to_device(Device::Cpu));
     saved.push(("losses".into(), Tensor::from_slice(&losses)));
     saved.push(("scales".into(), Tensor::from_slice(&scales)));
     Tensor::write_safetensors(&saved, file)?;

@@ -5,6 +5,7 @@
 //! ```
 
 use anyhow::Result;
+use report::say;
 use tch::nn::{Init, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::{ApexDistributedDataParallel, ApexOptions, ProcessGroup};
@@ -25,9 +26,7 @@ fn main() -> Result<()> {
     ] {
         // ANCHOR_END: options
         let [large, small] = gradients(&group, options)?;
-        if group.rank() == 0 {
-            println!("{name:29}  {large:>7}  {small:.1e}");
-        }
+        say(&group, format!("{name:29}  {large:>7}  {small:.1e}"));
     }
     Ok(())
 }

@@ -32,11 +32,7 @@ fn main() -> Result<()> {
     model.backward(&loss(model.forward_t(&x, true)))?;
     let averaged = weight.grad();
     // ANCHOR_END: gradient
-    println!(
-        "rank {}: own gradient {}, after the exchange {}",
-        group.rank(),
-        own.double_value(&[0, 0]),
-        averaged.double_value(&[0, 0])
-    );
+    let [own, averaged] = [own, averaged].map(|gradient| gradient.double_value(&[0, 0]));
+    println!("rank {}: own gradient {own}, after the exchange {averaged}", group.rank());
     Ok(())
 }

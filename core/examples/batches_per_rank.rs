@@ -41,10 +41,7 @@ fn main() -> Result<()> {
 fn report(samples: usize, batch_size: usize, world_size: usize) -> Result<()> {
     let sampler = DistributedSampler::new(Shard::new(0, world_size)?, 42);
     let loader = DataLoader::new(Numbers(samples), sampler, batch_size)?;
-    let mut sizes = Vec::new();
-    for batch in loader.epoch(0)? {
-        sizes.push(batch?.size()[0]);
-    }
+    let sizes = loader.epoch(0)?.map(|batch| Ok(batch?.size()[0])).collect::<Result<Vec<_>>>()?;
     let inverse: f64 = sizes.iter().map(|&size| 1.0 / size as f64).sum();
     let (batches, last) = (loader.len(), sizes.last().copied().unwrap_or_default());
     println!(

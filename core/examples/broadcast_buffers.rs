@@ -5,6 +5,7 @@
 //! ```
 
 use anyhow::Result;
+use report::say;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
@@ -13,9 +14,7 @@ use tch_parallel::nn::{BatchNormOptions, batch_norm2d};
 fn main() -> Result<()> {
     let group = ProcessGroup::from_env()?;
     for broadcast_buffers in [true, false] {
-        if group.rank() == 0 {
-            println!("broadcast_buffers {broadcast_buffers}");
-        }
+        say(&group, format!("broadcast_buffers {broadcast_buffers}"));
         train(&group, broadcast_buffers)?;
     }
     Ok(())

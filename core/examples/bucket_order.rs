@@ -5,6 +5,7 @@
 //! ```
 
 use anyhow::Result;
+use report::say;
 use std::collections::HashMap;
 use tch::nn::{self, Module, VarStore};
 use tch::{Kind, Tensor};
@@ -15,9 +16,7 @@ use tch_parallel::nn::{LinearOptions, linear};
 fn main() -> Result<()> {
     let group = ProcessGroup::from_env()?;
     for find_unused_parameters in [false, true] {
-        if group.rank() == 0 {
-            println!("find_unused_parameters {find_unused_parameters}");
-        }
+        say(&group, format!("find_unused_parameters {find_unused_parameters}"));
         train(&group, find_unused_parameters)?;
     }
     Ok(())
@@ -39,9 +38,7 @@ fn train(group: &ProcessGroup, find_unused_parameters: bool) -> Result<()> {
     // ANCHOR_END: model
 
     for step in 1..=2 {
-        if group.rank() == 0 {
-            println!("  step {step}");
-        }
+        say(group, format!("  step {step}"));
         let x = Tensor::ones([8, 64], (Kind::Float, group.device()));
         model.backward(&model.f_forward_t(&x, true)?.mean(Kind::Float))?;
     }

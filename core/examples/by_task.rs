@@ -102,10 +102,15 @@ fn network(vs: &VarStore) -> nn::SequentialT {
         .add(nn::linear(vs.root() / "output", 32, 2, Default::default()))
 }
 
-fn wrapped(group: &ProcessGroup) -> Result<(VarStore, Model)> {
+fn wrapped(group: &ProcessGroup) -> Result<(VarStore, Model, Sgd)> {
     let vs = VarStore::new(group.device());
     let model = DistributedDataParallel::new(network(&vs), &vs, group)?;
-    Ok((vs, model))
+    let optimizer = sgd(&vs)?;
+    Ok((vs, model, optimizer))
+}
+
+fn sgd(vs: &VarStore) -> Result<Sgd> {
+    Ok(Sgd::new(vs, SgdOptions { lr: 0.5, ..Default::default() })?)
 }
 
 /// The whole of this rank's share.
@@ -116,8 +121,7 @@ fn batch(group: &ProcessGroup) -> Result<(Tensor, Tensor)> {
 }
 
 fn own_data(group: &ProcessGroup) -> Result<VarStore> {
-    let (vs, model) = wrapped(group)?;
-    let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
+    let (vs, model, mut optimizer) = wrapped(group)?;
     // ANCHOR: loader
     let loader = DataLoader::new(points(), DistributedSampler::new(group, 42), 64)?;
     for epoch in 0..2 {
@@ -134,8 +138,7 @@ fn own_data(group: &ProcessGroup) -> Result<VarStore> {
 }
 
 fn few_of_one_kind(group: &ProcessGroup) -> Result<VarStore> {
-    let (vs, model) = wrapped(group)?;
-    let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
+    let (vs, model, mut optimizer) = wrapped(group)?;
     // ANCHOR: weighted
     let points = points();
     let is_inside = |[x, y]: &[f32; 2]| x.hypot(*y) < 0.7;
@@ -158,7 +161,7 @@ fn few_of_one_kind(group: &ProcessGroup) -> Result<VarStore> {
 }
 
 fn tch_optimizer(group: &ProcessGroup) -> Result<VarStore> {
-    let (vs, model) = wrapped(group)?;
+    let (vs, model, _) = wrapped(group)?;
     let (inputs, labels) = batch(group)?;
     // ANCHOR: tch_optimizer
     let mut optimizer = nn::Sgd::default().build(&vs, 0.5)?;
@@ -169,8 +172,7 @@ fn tch_optimizer(group: &ProcessGroup) -> Result<VarStore> {
 }
 
 fn averaged_weights(group: &ProcessGroup) -> Result<VarStore> {
-    let (vs, model) = wrapped(group)?;
-    let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
+    let (vs, model, mut optimizer) = wrapped(group)?;
     let (inputs, labels) = batch(group)?;
     // ANCHOR: averaged
     let averaged_vs = VarStore::new(group.device());
@@ -205,16 +207,15 @@ fn options_and_hook(group: &ProcessGroup) -> Result<VarStore> {
     let model = DistributedDataParallel::with_options(network, &vs, group, options)?;
     // ANCHOR_END: hook
     let (inputs, labels) = batch(group)?;
-    let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
+    let mut optimizer = sgd(&vs)?;
     model.backward(&model.f_forward_t(&inputs, true)?.cross_entropy_for_logits(&labels))?;
     optimizer.step()?;
     Ok(vs)
 }
 
 fn mixed_precision(group: &ProcessGroup) -> Result<VarStore> {
-    let (vs, model) = wrapped(group)?;
+    let (vs, model, mut optimizer) = wrapped(group)?;
     let (inputs, labels) = batch(group)?;
-    let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
     // ANCHOR: autocast
     let loss = autocast(group.device(), Some(Kind::BFloat16), || {
         model.forward_t(&inputs, true).cross_entropy_for_logits(&labels)
@@ -226,8 +227,7 @@ fn mixed_precision(group: &ProcessGroup) -> Result<VarStore> {
 }
 
 fn scaled_gradients(group: &ProcessGroup) -> Result<VarStore> {
-    let (vs, model) = wrapped(group)?;
-    let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
+    let (vs, model, mut optimizer) = wrapped(group)?;
     let (inputs, labels) = batch(group)?;
     // ANCHOR: grad_scaler
     let mut scaler = GradScaler::new(GradScalerOptions::default())?;
@@ -253,7 +253,7 @@ fn batch_norm_over_ranks(group: &ProcessGroup) -> Result<VarStore> {
         .add(sync_batch_norm(&p / "norm", 4, group, BatchNormOptions::default()));
     // ANCHOR_END: sync_batch_norm
     let model = DistributedDataParallel::new(network, &vs, group)?;
-    let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
+    let mut optimizer = sgd(&vs)?;
     let images = Tensor::rand([2, 1, 8, 8], (Kind::Float, group.device()));
     model.backward(&model.f_forward_t(&images, true)?.relu().mean(Kind::Float))?;
     optimizer.step()?;
@@ -261,7 +261,7 @@ fn batch_norm_over_ranks(group: &ProcessGroup) -> Result<VarStore> {
 }
 
 fn optimizer_state_shared_out(group: &ProcessGroup) -> Result<VarStore> {
-    let (vs, model) = wrapped(group)?;
+    let (vs, model, _) = wrapped(group)?;
     let (inputs, labels) = batch(group)?;
     // ANCHOR: zero
     let adamw = Adam::new(&vs, AdamOptions::adamw())?;
@@ -312,9 +312,8 @@ fn checkpoint(group: &ProcessGroup) -> Result<VarStore> {
 }
 
 fn measured(group: &ProcessGroup) -> Result<VarStore> {
-    let (vs, model) = wrapped(group)?;
+    let (vs, model, mut optimizer) = wrapped(group)?;
     let (inputs, labels) = batch(group)?;
-    let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
     // ANCHOR: profile
     let mut step = || -> Result<()> {
         optimizer.zero_grad()?;

@@ -5,6 +5,7 @@
 //! ```
 
 use anyhow::{Context, Result};
+use report::say;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tch::nn::{self, VarStore};
@@ -31,14 +32,10 @@ fn main() -> Result<()> {
         let of_one = relative_error(&gradients[WHOLE], &exact[0])?;
         let mean = Tensor::stack(&gradients[WHOLE..], 0).mean_dim(0, false, Kind::Float);
         let of_all = relative_error(&mean, &exact[0])?;
-        if group.rank() == 0 {
-            println!("{name:28} {bytes:7}   {of_one:.5}     {of_all:.5}");
-        }
+        say(&group, format!("{name:28} {bytes:7}   {of_one:.5}     {of_all:.5}"));
         Ok(())
     };
-    if group.rank() == 0 {
-        println!("{:28}   bytes   one step   mean of {}", "", STEPS - WHOLE);
-    }
+    say(&group, format!("{:28}   bytes   one step   mean of {}", "", STEPS - WHOLE));
     report("average", counted.bytes_a_step(), gradients(&group, AllReduce)?)?;
 
     let counted = Counted::default();

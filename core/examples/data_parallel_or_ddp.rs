@@ -29,11 +29,8 @@ fn main() {
 fn run() -> Result<()> {
     let options = ProcessGroupOptions { device: DeviceChoice::Cpu, ..Default::default() };
     let group = init_process_group(options)?;
-    ensure!(
-        group.world_size() == DEVICES,
-        "there are {} ranks; expected {DEVICES}",
-        group.world_size()
-    );
+    let ranks = group.world_size();
+    ensure!(ranks == DEVICES, "there are {ranks} ranks; expected {DEVICES}");
     let (sent, ddp_loss) = ddp(&group)?;
     if group.rank() > 0 {
         return Ok(());

@@ -6,7 +6,7 @@
 //! ```
 
 use anyhow::{Context, Result};
-use report::{exit, size};
+use report::{exit, say, size};
 use serde_json::Value;
 use std::fs;
 use tch::nn::{Linear, ModuleT, Path, SequentialT, VarStore, seq_t};
@@ -36,10 +36,8 @@ fn run() -> Result<()> {
     tch::manual_seed(0);
     // ANCHOR: whole
     let vs = VarStore::new(group.device());
-    let mut model = seq_t().add(layer(vs.root() / "stem", WIDTH, WIDTH));
-    for i in 0..BLOCKS {
-        model = model.add(block(&(vs.root() / i)));
-    }
+    let stem = seq_t().add(layer(vs.root() / "stem", WIDTH, WIDTH));
+    let model = (0..BLOCKS).fold(stem, |model, i| model.add(block(&(vs.root() / i))));
     let whole = DistributedDataParallel::new(model, &vs, &group)?;
     // ANCHOR_END: whole
     let expected =
@@ -51,24 +49,17 @@ fn run() -> Result<()> {
     let vs = VarStore::new(group.device());
     let sharding = FullyShard::new(&vs, &group, FullyShardOptions::default());
     let model = sharding.root(|root| {
-        let mut model = seq_t().add(layer(root / "stem", WIDTH, WIDTH));
-        for i in 0..BLOCKS {
-            model = model.add(sharding.shard(root / i, block));
-        }
-        model
+        let stem = seq_t().add(layer(root / "stem", WIDTH, WIDTH));
+        (0..BLOCKS).fold(stem, |model, i| model.add(sharding.shard(root / i, block)))
     })?;
     // ANCHOR_END: shard
     let loss = train(&group, &vs, "FullyShard", &model, |loss| model.backward(loss))?;
     let trace = NamedTempFile::new()?;
     profile(trace.path(), || model.backward(&loss_of(&model, &group, 3)))??;
     let collectives = collectives(&fs::read_to_string(trace.path())?)?;
-    if group.rank() == 0 {
-        println!(
-            "the losses are {}",
-            if loss == expected { "equal to the bit" } else { "different" }
-        );
-        println!("a step: {}", collectives.join(", "));
-    }
+    let compared = if loss == expected { "equal to the bit" } else { "different" };
+    say(&group, format!("the losses are {compared}"));
+    say(&group, format!("a step: {}", collectives.join(", ")));
     Ok(())
 }
 
@@ -127,9 +118,7 @@ fn train(
         optimizer.step()?;
         last = loss.double_value(&[]);
     }
-    if group.rank() == 0 {
-        let [rest, peak] = [memory_allocated(device)?, max_memory_allocated(device)?];
-        println!("{name}: {} between steps, at most {}", size(rest), size(peak));
-    }
+    let [rest, peak] = [memory_allocated(device)?, max_memory_allocated(device)?].map(size);
+    say(group, format!("{name}: {rest} between steps, at most {peak}"));
     Ok(last)
 }

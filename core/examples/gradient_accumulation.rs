@@ -5,6 +5,7 @@
 //! ```
 
 use anyhow::Result;
+use report::say;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tch::nn::{ModuleT, VarStore};
@@ -19,10 +20,8 @@ fn main() -> Result<()> {
     let group = ProcessGroup::from_env()?;
     let after_each = gradient(&group, false)?;
     let once = gradient(&group, true)?;
-    if group.rank() == 0 {
-        let difference = f64::try_from((after_each - once).abs().max())?;
-        println!("largest difference between the gradients: {difference:.0e}");
-    }
+    let difference = f64::try_from((after_each - once).abs().max())?;
+    say(&group, format!("largest difference between the gradients: {difference:.0e}"));
     Ok(())
 }
 
@@ -43,9 +42,8 @@ fn gradient(group: &ProcessGroup, no_sync: bool) -> Result<Tensor> {
         model.backward(&loss)?;
     }
     // ANCHOR_END: accumulate
-    if group.rank() == 0 {
-        println!("no_sync {no_sync}: {} bytes exchanged", exchanged.load(Ordering::Relaxed));
-    }
+    let bytes = exchanged.load(Ordering::Relaxed);
+    say(group, format!("no_sync {no_sync}: {bytes} bytes exchanged"));
     Ok(vs.trainable_variables()[0].grad())
 }
 

@@ -5,6 +5,7 @@
 //! ```
 
 use anyhow::Result;
+use report::say;
 use std::thread;
 use std::time::Duration;
 use tch::nn::{self, VarStore};
@@ -17,12 +18,9 @@ fn main() -> Result<()> {
     let group = ProcessGroup::from_env()?;
     for gradient_as_bucket_view in [false, true] {
         let [weights, wrapped, after_a_step] = bytes(&group, gradient_as_bucket_view)?;
-        if group.rank() == 0 {
-            println!(
-                "gradient_as_bucket_view {gradient_as_bucket_view}: \
-                 weights {weights}, wrapped {wrapped}, after a step {after_a_step} bytes"
-            );
-        }
+        let sizes =
+            format!("weights {weights}, wrapped {wrapped}, after a step {after_a_step} bytes");
+        say(&group, format!("gradient_as_bucket_view {gradient_as_bucket_view}: {sizes}"));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! ```
 
 use anyhow::Result;
+use report::say;
 use std::time::Duration;
 use tch::nn::{self, VarStore};
 use tch::{Kind, Tensor};
@@ -22,29 +23,18 @@ const LARGE: &[i64] = &[1024; 9];
 fn main() -> Result<()> {
     let group = ProcessGroup::from_env()?;
     for bucket_cap_mb in [None, Some(0.05)] {
-        let data = train(&group, TUTORIAL, bucket_cap_mb)?;
-        if group.rank() == 0 {
-            println!("the tutorial's model, {}", name(bucket_cap_mb));
-            print_buckets(&data);
-        }
+        train(&group, "the tutorial's model", TUTORIAL, bucket_cap_mb)?;
     }
     for bucket_cap_mb in [None, Some(4.0), Some(1000.0)] {
-        let data = train(&group, LARGE, bucket_cap_mb)?;
-        if group.rank() == 0 {
-            println!("a larger model, {}", name(bucket_cap_mb));
-            print_buckets(&data);
-            print_times(&data);
-        }
+        print_times(&group, &train(&group, "a larger model", LARGE, bucket_cap_mb)?);
     }
     Ok(())
 }
 
-fn name(bucket_cap_mb: Option<f64>) -> String {
-    bucket_cap_mb.map_or("default buckets".into(), |size| format!("bucket_cap_mb {size}"))
-}
-
+/// Trains a model, and prints its buckets.
 fn train(
     group: &ProcessGroup,
+    name: &str,
     sizes: &[i64],
     bucket_cap_mb: Option<f64>,
 ) -> Result<DdpLoggingData> {
@@ -65,20 +55,20 @@ fn train(
     }
     let data = model.logging_data()?;
     // ANCHOR_END: buckets
+    let size = bucket_cap_mb.map_or("default buckets".into(), |mb| format!("bucket_cap_mb {mb}"));
+    say(group, format!("{name}, {size}"));
+    say(group, format!("  step 1:      buckets of {:?} bytes", data.bucket_sizes));
+    say(group, format!("  from step 2: buckets of {:?} bytes", data.rebuilt_bucket_sizes));
     Ok(data)
 }
 
-fn print_buckets(data: &DdpLoggingData) {
-    println!("  step 1:      buckets of {:?} bytes", data.bucket_sizes);
-    println!("  from step 2: buckets of {:?} bytes", data.rebuilt_bucket_sizes);
-}
-
-fn print_times(data: &DdpLoggingData) {
+fn print_times(group: &ProcessGroup, data: &DdpLoggingData) {
     let millis = |time: Duration| time.as_secs_f64() * 1e3;
-    println!(
+    let line = format!(
         "  backward {:.1} ms, exchange {:.1} ms, overlap {:.1} ms",
         millis(data.avg_backward_compute_time),
         millis(data.avg_backward_comm_time),
         millis(data.avg_backward_compute_comm_overlap_time),
     );
+    say(group, line);
 }

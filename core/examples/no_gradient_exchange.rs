@@ -5,6 +5,7 @@
 //! ```
 
 use anyhow::Result;
+use report::say;
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
@@ -13,9 +14,7 @@ use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 fn main() -> Result<()> {
     let group = ProcessGroup::from_env()?;
     for exchange in [false, true] {
-        if group.rank() == 0 {
-            println!("gradients {}", if exchange { "exchanged" } else { "not exchanged" });
-        }
+        say(&group, if exchange { "gradients exchanged" } else { "gradients not exchanged" });
         train(&group, exchange)?;
     }
     Ok(())

@@ -7,8 +7,8 @@
 use anyhow::{Context, Result};
 use exhibit_kit::plot::{self, Lane, Span, Timeline};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::Instant;
+use std::{iter, thread};
 use tch::nn::{self, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::hooks::{self, CommHook};
@@ -87,18 +87,15 @@ fn draw(path: &std::path::Path, begin: Instant, buckets: &[Bucket]) -> Result<()
         start: from - begin,
         duration: to - from,
     };
-    let mut last = begin;
-    let mut backward = Vec::new();
-    for (number, bucket) in buckets.iter().enumerate() {
-        backward.push(span(number, last, bucket.start));
-        last = bucket.start;
-    }
+    let begins = iter::once(begin).chain(buckets.iter().map(|bucket| bucket.start));
+    let backward = begins.zip(buckets).enumerate();
+    let backward = backward.map(|(number, (from, bucket))| span(number, from, bucket.start));
     let exchange = buckets.iter().enumerate();
     let exchange = exchange.map(|(number, bucket)| span(number, bucket.start, bucket.end));
     let chart = Timeline {
         title: "A backward pass and its exchange".into(),
         lanes: vec![
-            Lane { name: "backward".into(), spans: backward },
+            Lane { name: "backward".into(), spans: backward.collect() },
             Lane { name: "exchange".into(), spans: exchange.collect() },
         ],
         categories: categories.clone(),

@@ -15,13 +15,13 @@ use tch_parallel::optim::lr_scheduler::{
     CosineAnnealingLr, ExponentialLr, LrScheduler, OneCycleLr, Schedule, StepLr,
 };
 use tch_parallel::optim::{
-    Adam, AdamOptions, Optimizer, ParamGroup, Sgd, SgdOptions, clip_grad_norm_,
+    Adam, AdamOptions, Optimizer, OptimizerState, ParamGroup, Sgd, SgdOptions, clip_grad_norm_,
 };
 
 const STEPS: i64 = 10;
 
-/// Trains a run's model with an optimizer of its own.
-type Scenario = fn(&mut Run) -> Result<()>;
+/// Trains a run's model with an optimizer of its own, whose state it returns.
+type Scenario = fn(&mut Run) -> Result<OptimizerState>;
 
 fn main() -> Result<()> {
     let file = env::args().nth(1).context("the first argument is missing: a file to write")?;
@@ -36,9 +36,9 @@ fn main() -> Result<()> {
     let mut saved = Vec::new();
     for (name, scenario) in scenarios {
         let mut run = Run::new();
-        scenario(&mut run)?;
+        let state = scenario(&mut run)?;
         let rates = ("rates".to_owned(), Tensor::from_slice(&run.rates));
-        let results = run.model.vs.variables().into_iter().chain(run.state).chain([rates]);
+        let results = run.model.vs.variables().into_iter().chain(state.tensors).chain([rates]);
         saved.extend(results.map(|(entry, tensor)| (format!("{name}.{entry}"), tensor)));
     }
     Tensor::write_safetensors(&saved, file)?;
@@ -46,7 +46,7 @@ fn main() -> Result<()> {
 }
 
 /// AdamW with weight decay for matrices only, along a cosine.
-fn no_decay(run: &mut Run) -> Result<()> {
+fn no_decay(run: &mut Run) -> Result<OptimizerState> {
     let vs = &run.model.vs;
     // ANCHOR: no_decay
     let (decay, no_decay) =
@@ -61,7 +61,7 @@ fn no_decay(run: &mut Run) -> Result<()> {
 }
 
 /// SGD with a smaller rate for what lies below the head, by the group numbers of the store.
-fn backbone(run: &mut Run) -> Result<()> {
+fn backbone(run: &mut Run) -> Result<OptimizerState> {
     let vs = &run.model.vs;
     // ANCHOR: backbone
     let options = SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() };
@@ -72,13 +72,13 @@ fn backbone(run: &mut Run) -> Result<()> {
 }
 
 /// One cycle of the rate and of the first beta, to another height in each group.
-fn one_cycle(run: &mut Run) -> Result<()> {
+fn one_cycle(run: &mut Run) -> Result<OptimizerState> {
     let mut optimizer = Adam::new(&run.model.vs, AdamOptions::adamw())?;
     run.train(&mut optimizer, OneCycleLr::new([0.01, 0.1], STEPS as u64))
 }
 
 /// One group without gradients, one with the rate 0, and one that learns, whose options change.
-fn frozen(run: &mut Run) -> Result<()> {
+fn frozen(run: &mut Run) -> Result<OptimizerState> {
     let options = AdamOptions { lr: 0.02, ..AdamOptions::adamw() };
     let _ = run.model.tokens.ws.set_requires_grad(false);
     let mut optimizer = Adam::from_param_groups([
@@ -92,11 +92,11 @@ fn frozen(run: &mut Run) -> Result<()> {
         head.betas.1 = 0.99;
         head.weight_decay += 0.001;
     }
-    run.save_state(&optimizer)
+    Ok(optimizer.state_dict()?)
 }
 
 /// The backbone joins the head after half of the steps.
-fn added(run: &mut Run) -> Result<()> {
+fn added(run: &mut Run) -> Result<OptimizerState> {
     let options = AdamOptions { lr: 0.02, ..Default::default() };
     let mut optimizer = Adam::from_named_parameters(run.model.parameters("head"), options)?;
     let mut scheduler = LrScheduler::new(&mut optimizer, ExponentialLr { gamma: 0.9 })?;
@@ -109,11 +109,11 @@ fn added(run: &mut Run) -> Result<()> {
         run.step(step, &mut optimizer)?;
         scheduler.step(&mut optimizer)?;
     }
-    run.save_state(&optimizer)
+    Ok(optimizer.state_dict()?)
 }
 
 /// Scaled gradients of two groups, clipped together.
-fn scaled(run: &mut Run) -> Result<()> {
+fn scaled(run: &mut Run) -> Result<OptimizerState> {
     let options = SgdOptions { lr: 0.5, momentum: 0.9, nesterov: true, ..Default::default() };
     let mut optimizer = Sgd::with_group_options(
         &run.model.vs,
@@ -131,19 +131,18 @@ fn scaled(run: &mut Run) -> Result<()> {
         scaler.update()?;
     }
     run.rates.push(scaler.get_scale()?);
-    run.save_state(&optimizer)
+    Ok(optimizer.state_dict()?)
 }
 
-/// A model, and what has come of its training.
+/// A model, and the rates with which it was trained.
 struct Run {
     model: Model,
     rates: Vec<f64>,
-    state: Vec<(String, Tensor)>,
 }
 
 impl Run {
     fn new() -> Run {
-        Run { model: Model::new(), rates: Vec::new(), state: Vec::new() }
+        Run { model: Model::new(), rates: Vec::new() }
     }
 
     fn step(&mut self, step: i64, optimizer: &mut dyn Optimizer) -> Result<()> {
@@ -157,18 +156,17 @@ impl Run {
     }
 
     /// All steps with a schedule, and the state after them.
-    fn train(&mut self, optimizer: &mut dyn Optimizer, schedule: impl Schedule) -> Result<()> {
+    fn train(
+        &mut self,
+        optimizer: &mut dyn Optimizer,
+        schedule: impl Schedule,
+    ) -> Result<OptimizerState> {
         let mut scheduler = LrScheduler::new(optimizer, schedule)?;
         for step in 0..STEPS {
             self.step(step, optimizer)?;
             scheduler.step(optimizer)?;
         }
-        self.save_state(optimizer)
-    }
-
-    fn save_state(&mut self, optimizer: &dyn Optimizer) -> Result<()> {
-        self.state = optimizer.state_dict()?.tensors;
-        Ok(())
+        Ok(optimizer.state_dict()?)
     }
 }
 

@@ -5,7 +5,7 @@
 //! ```
 
 use anyhow::Result;
-use report::exit;
+use report::{exit, say};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tch::nn::{self, VarStore};
 use tch::{Device, Tensor};
@@ -26,14 +26,9 @@ fn run() -> Result<()> {
     // Each process loads libtorch first, which takes longer the fewer cores there are.
     let mut latest = Tensor::from_slice(&[begun, ready]);
     group.all_reduce(&mut latest, ReduceOp::Max)?;
-    if group.rank() == 0 {
-        let seconds = latest.double_value(&[1]) - latest.double_value(&[0]);
-        println!(
-            "{} ranks, {}: ready {seconds:.3} s after the last one has begun",
-            group.world_size(),
-            group.transport(),
-        );
-    }
+    let seconds = latest.double_value(&[1]) - latest.double_value(&[0]);
+    let ranks = format!("{} ranks, {}", group.world_size(), group.transport());
+    say(&group, format!("{ranks}: ready {seconds:.3} s after the last one has begun"));
     Ok(())
 }
 

@@ -58,8 +58,7 @@ fn main() -> Result<()> {
         }
         saved.push((name, variable.detach()));
     }
-    let saved: Vec<_> =
-        saved.into_iter().map(|(name, tensor)| (name, tensor.to(Device::Cpu))).collect();
+    saved.iter_mut().for_each(|(_, tensor)| *tensor = tensor.to(Device::Cpu));
     let file = PathBuf::from(directory).join(format!("rank{}.safetensors", group.rank()));
     Tensor::write_safetensors(&saved, file)?;
     Ok(())

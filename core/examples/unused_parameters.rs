@@ -52,12 +52,8 @@ fn report(step: i64, model: &DistributedDataParallel<Heads>) {
         gradient if gradient.defined() => gradient.double_value(&[0, 0]).to_string(),
         _ => "none".into(),
     };
-    println!(
-        "step {step}: gradient of trunk {}, of first {}, of second {}",
-        gradient(trunk),
-        gradient(first),
-        gradient(second)
-    );
+    let [trunk, first, second] = [trunk, first, second].map(gradient);
+    println!("step {step}: gradient of trunk {trunk}, of first {first}, of second {second}");
 }
 
 /// Two heads over a common trunk.

@@ -38,10 +38,7 @@ fn train(group: &ProcessGroup, name: &str, sampler: &dyn Sampler) -> Result<()> 
         optimizer.step()?;
     }
     // ANCHOR_END: train
-    println!(
-        "{name}  {} steps with {samples:?}, weight {:.7}",
-        samples.len() / 2,
-        vs.trainable_variables()[0].double_value(&[0, 0])
-    );
+    let weight = vs.trainable_variables()[0].double_value(&[0, 0]);
+    println!("{name}  {} steps with {samples:?}, weight {weight:.7}", samples.len() / 2);
     Ok(())
 }

@@ -81,7 +81,7 @@ fn assert_like_one_device(loss: impl Fn(Model<'_>, &Tensor) -> Tensor) {
 }
 
 #[test]
-fn a_plain_loss_backward_does_it() {
+fn a_plain_loss_backward_reaches_the_model_and_its_input() {
     assert_like_one_device(|model, xs| model(xs).sum(Kind::Float));
 }
 

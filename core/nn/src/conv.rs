@@ -164,14 +164,6 @@ mod tests {
     }
 
     #[test]
-    fn groups_see_only_their_own_channels() {
-        let vs = VarStore::new(Device::Cpu);
-        let options = ConvOptions { groups: 2, bias: false, ..Default::default() };
-        assert_eq!(conv2d(vs.root(), 4, 6, 3, options).ws.size(), [6, 2, 3, 3]);
-        assert_eq!(vs.len(), 1);
-    }
-
-    #[test]
     #[should_panic = "groups is 0, but must be at least 1"]
     fn no_groups_at_all_are_refused() {
         output(ConvOptions { groups: 0, ..Default::default() });

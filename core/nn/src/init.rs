@@ -82,12 +82,7 @@ fn draw_until_accepted(tensor: &Tensor, mean: f64, std: f64, a: f64, b: f64) {
     let mode = a.max(mean.min(b));
     let log_peak = -0.5 * ((mode - mean) / std).powi(2);
     let refused = |candidates: &Tensor| {
-        let mut log_density = candidates.copy();
-        let _ = log_density.g_sub_scalar_(mean);
-        let _ = log_density.g_div_scalar_(std);
-        let _ = log_density.pow_(2);
-        let _ = log_density.g_mul_scalar_(-0.5);
-        let _ = log_density.g_sub_scalar_(log_peak);
+        let log_density = ((candidates - mean) / std).pow_(2) * -0.5 - log_peak;
         candidates.empty_like().uniform_(0.0, 1.0).log_().gt_tensor(&log_density)
     };
     let mut drawn = tensor.shallow_clone().uniform_(a, b).copy();

@@ -99,14 +99,6 @@ mod tests {
     use tch::nn::{Module, VarStore};
     use tch::{Device, Kind, Tensor};
 
-    #[test]
-    fn without_a_bias_there_is_none() {
-        let vs = VarStore::new(Device::Cpu);
-        let layer = linear(vs.root(), 3, 2, LinearOptions { bias: false });
-        assert!(layer.bs.is_none());
-        assert_eq!(vs.len(), 1);
-    }
-
     fn table(padding_idx: Option<i64>) -> Embedding {
         let options = EmbeddingOptions { padding_idx, ..Default::default() };
         embedding(VarStore::new(Device::Cpu).root(), 4, 3, options)

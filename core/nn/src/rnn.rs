@@ -183,21 +183,18 @@ impl Weights {
         }
         if path.device().is_cuda() && tch::Cuda::cudnn_is_available() {
             // Into one piece of memory, or cuDNN copies them there in every pass.
-            let per_layer = if options.bias { 4 } else { 2 };
-            let (layers, first, both) =
-                (options.num_layers, options.batch_first, options.bidirectional);
+            let (per_layer, no_projection) = (if options.bias { 4 } else { 2 }, 0);
             let _ = no_grad(|| {
-                let (mode, no_projection) = (cell.mode, 0);
                 Tensor::internal_cudnn_rnn_flatten_weight(
                     &flat,
                     per_layer,
                     input_size,
-                    mode,
+                    cell.mode,
                     hidden_size,
                     no_projection,
-                    layers,
-                    first,
-                    both,
+                    options.num_layers,
+                    options.batch_first,
+                    options.bidirectional,
                 )
             });
         }

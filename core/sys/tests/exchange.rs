@@ -157,51 +157,44 @@ fn ranks_that_call_different_operations_are_told_which() {
     }
 }
 
+/// Rank 0's error if rank 1 does not come.
+fn late(group: fn(&Rank) -> &ProcessGroup) -> Error {
+    let rank_0_is_done = Barrier::new(2);
+    let mut errors = with_ranks_and_timeout(2, Duration::from_secs(3), |rank| {
+        let error = (rank.rank == 0).then(|| group(&rank).barrier(NOW).now().unwrap_err());
+        rank_0_is_done.wait();
+        error
+    });
+    errors.remove(0).unwrap()
+}
+
+/// Rank 0's error if rank 1 has left.
+fn gone(group: fn(&Rank) -> &ProcessGroup) -> Error {
+    let mut errors = with_ranks(2, |rank| {
+        rank.gloo.barrier(NOW).now().unwrap();
+        (rank.rank == 0).then(|| group(&rank).barrier(NOW).now().unwrap_err())
+    });
+    errors.remove(0).unwrap()
+}
+
 #[test]
 fn a_rank_that_leaves_is_named() {
-    let errors = with_ranks(2, |Rank { rank, shared, gloo, .. }| {
-        gloo.barrier(NOW).now().unwrap();
-        (rank == 0).then(|| shared.barrier(NOW).now().unwrap_err())
-    });
-    let error = errors[0].as_ref().unwrap();
+    let error = gone(|rank| &rank.shared);
     assert_eq!(error.message(), "lost connection to rank 1, which has left the group");
     assert_eq!(error.kind(), ErrorKind::Connection);
 }
 
 #[test]
 fn a_rank_that_does_not_come_is_named_after_the_timeout() {
-    let rank_0_is_done = Barrier::new(2);
-    let errors =
-        with_ranks_and_timeout(2, Duration::from_secs(3), |Rank { rank, shared, .. }| {
-            let error = (rank == 0).then(|| shared.barrier(NOW).now().unwrap_err());
-            rank_0_is_done.wait();
-            error
-        });
-    let error = errors[0].as_ref().unwrap();
+    let error = late(|rank| &rank.shared);
     assert_eq!(error.message(), "timed out after 3000 ms waiting for rank 1 in barrier");
     assert_eq!(error.kind(), ErrorKind::Timeout);
 }
 
-/// Gloo's errors for rank 0 if rank 1 does not come, and if it has left.
-fn late_and_gone() -> [Error; 2] {
-    let rank_0_is_done = Barrier::new(2);
-    let late = with_ranks_and_timeout(2, Duration::from_secs(3), |Rank { rank, gloo, .. }| {
-        let error = (rank == 0).then(|| gloo.barrier(NOW).now().unwrap_err());
-        rank_0_is_done.wait();
-        error
-    });
-    let gone = with_ranks(2, |Rank { rank, gloo, .. }| {
-        gloo.barrier(NOW).now().unwrap();
-        (rank == 0).then(|| gloo.barrier(NOW).now().unwrap_err())
-    });
-    [late, gone].map(|mut errors| errors.remove(0).unwrap())
-}
-
 #[test]
 fn gloo_tells_a_late_rank_from_one_that_is_gone() {
-    for (error, kind) in late_and_gone().iter().zip([ErrorKind::Timeout, ErrorKind::Connection]) {
-        assert_eq!(error.kind(), kind, "{error}");
-    }
+    assert_eq!(late(|rank| &rank.gloo).kind(), ErrorKind::Timeout);
+    assert_eq!(gone(|rank| &rank.gloo).kind(), ErrorKind::Connection);
 }
 
 #[test]
@@ -215,7 +208,7 @@ fn ranks_that_compare_their_calls_tell_a_missing_one_from_a_different_call() {
         assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stdout));
         return;
     }
-    for error in late_and_gone() {
+    for error in [late(|rank| &rank.gloo), gone(|rank| &rank.gloo)] {
         assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
     }
     let errors = with_ranks(2, |Rank { rank, gloo, .. }| {

@@ -89,15 +89,9 @@ fn start_mortal(test: &str, port: u16, step: i64) -> Child {
         .unwrap()
 }
 
-/// What another rank says when one has died.
-struct Witness {
-    error: Option<Error>,
-    /// How long after the death.
-    delay: Duration,
-}
-
-/// What the others say when one dies at this step, or `None` if it has come to its end.
-fn say(test: &str, step: i64) -> Option<Vec<Witness>> {
+/// What each of the others says when one dies at this step, and how long after the death; or `None`
+/// if it has come to its end.
+fn say(test: &str, step: i64) -> Option<Vec<(Option<Error>, Duration)>> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let mut mortal = start_mortal(test, port, step);
@@ -109,12 +103,11 @@ fn say(test: &str, step: i64) -> Option<Vec<Witness>> {
     let others: Vec<_> = (0..RANKS).filter(|rank| *rank != MORTAL).map(start).collect();
     let survived = mortal.wait().unwrap().success();
     let death = Instant::now();
-    let witness = |(outcome, end): (Result<(), Error>, Instant)| Witness {
-        error: outcome.err(),
-        delay: end.saturating_duration_since(death),
-    };
-    let witnesses: Vec<_> =
-        others.into_iter().map(|other| witness(other.join().unwrap())).collect();
+    let witnesses = others.into_iter().map(|other| {
+        let (outcome, end) = other.join().unwrap();
+        (outcome.err(), end.saturating_duration_since(death))
+    });
+    let witnesses = witnesses.collect();
     (!survived).then_some(witnesses)
 }
 
@@ -136,7 +129,7 @@ fn a_rank_that_dies_at_any_step_is_named_by_the_others() {
                 loop {
                     let step = next.fetch_add(1, Ordering::Relaxed);
                     let Some(witnesses) = say(test, step) else { break };
-                    for Witness { error, delay } in &witnesses {
+                    for (error, delay) in &witnesses {
                         // Far more than it takes, and far less than the timeout.
                         assert!(*delay < Duration::from_secs(20), "step {step}: {delay:?}");
                         let Some(error) = error else { continue };
@@ -147,7 +140,7 @@ fn a_rank_that_dies_at_any_step_is_named_by_the_others() {
                         let named = error.message().contains("rank 1");
                         assert!(named || !is_mapped, "step {step}: {error}");
                     }
-                    let count = witnesses.iter().filter(|each| each.error.is_some()).count();
+                    let count = witnesses.iter().filter(|(error, _)| error.is_some()).count();
                     errors.lock().unwrap().insert(step, count);
                 }
             });

@@ -1,6 +1,7 @@
 //! DistributedDataParallel between processes, compared with one process that has all the data.
 
 use crate::prelude::*;
+use crate::weights::two_buckets;
 use tch_parallel::optim::clip_grad_norm_;
 
 /// The number of rows of each rank.
@@ -118,10 +119,7 @@ fn gradients_are_right_as_views_into_the_buckets() {
 
 #[test]
 fn gradients_are_right_in_many_small_buckets() {
-    on_ranks(2, |group| {
-        let options = DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() };
-        follows_one_process(group, false, options);
-    });
+    on_ranks(2, |group| follows_one_process(group, false, two_buckets()));
 }
 
 #[test]
@@ -260,8 +258,7 @@ fn a_module_with_two_outputs_is_wrapped_by_a_closure() {
 #[test]
 fn the_logging_data_tells_bucket_sizes_and_times() {
     on_ranks(2, |group| {
-        let options = DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() };
-        let (vs, model) = wrapped(group, false, options);
+        let (vs, model) = wrapped(group, false, two_buckets());
         for step in 0..3 {
             pass(group, &model, &batch(group, step));
         }

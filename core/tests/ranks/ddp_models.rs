@@ -97,16 +97,6 @@ fn nothing_to_train_is_refused() {
 }
 
 #[test]
-fn a_bucket_of_no_size_is_refused() {
-    on_ranks(1, |group| {
-        let vs = VarStore::new(Device::Cpu);
-        let options = DdpOptions { bucket_cap_mb: Some(0.0), ..Default::default() };
-        let error = wrap(group, &vs, layer(&vs, 2), options).unwrap_err().to_string();
-        assert_eq!(error, "bucket_cap_mb is 0, but must be more than 0 MiB");
-    });
-}
-
-#[test]
 fn every_rank_is_told_of_a_rank_that_cannot_build_its_model() {
     on_ranks(2, |group| {
         for bad in 0..2 {

@@ -1,6 +1,7 @@
 //! What a sharded model refuses, and how it goes on after a pass that failed.
 
-use crate::fully_shard::{Net, batch, loss_of, sharded};
+use crate::fully_shard::{Net, loss_of, sharded};
+use crate::fully_shard_twins::{batch, squares};
 use crate::prelude::*;
 
 /// The gradients of a store's shards, by name.
@@ -12,7 +13,7 @@ fn gradients(vs: &VarStore) -> BTreeMap<String, Tensor> {
 fn broken_loss(model: &FsdpModule<Net>, xs: &Tensor) -> Tensor {
     let pass = model.forward(xs.shallow_clone(), |net, xs| {
         let first = net.blocks[0].forward_t(&xs, true).sigmoid();
-        let loss = net.head.forward_t(&first, true).square().mean(Kind::Float);
+        let loss = squares(&net.head.forward_t(&first, true));
         // The sigmoid's derivative needs its result.
         let _ = no_grad(|| first.shallow_clone().fill_(1.0));
         loss

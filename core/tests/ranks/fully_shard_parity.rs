@@ -49,26 +49,10 @@ impl ModuleT for Block {
     }
 }
 
-/// A block, with its activations kept or computed again.
-#[derive(Debug)]
-enum Layer {
-    Plain(Block),
-    Checkpointed(CheckpointWrapper<Block>),
-}
-
-impl ModuleT for Layer {
-    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
-        match self {
-            Layer::Plain(block) => block.forward_t(xs, train),
-            Layer::Checkpointed(block) => block.forward_t(xs, train),
-        }
-    }
-}
-
 #[derive(Debug)]
 struct Net {
     position: Tensor,
-    blocks: Vec<FsdpModule<Layer>>,
+    blocks: Vec<FsdpModule<nn::SequentialT>>,
     head: Linear,
     twice: bool,
 }
@@ -121,8 +105,8 @@ impl Way<'_> {
         let model = sharding.with(of_the_root).root(|root| {
             let position = parameter(root, "position", &[6]);
             let layer = |path: &nn::Path<'_>| match self.has("checkpoint") {
-                true => Layer::Checkpointed(CheckpointWrapper::new(Block::new(path))),
-                false => Layer::Plain(Block::new(path)),
+                true => nn::seq_t().add(CheckpointWrapper::new(Block::new(path))),
+                false => nn::seq_t().add(Block::new(path)),
             };
             let block = |i| sharding.shard(root / "blocks" / i, layer);
             let blocks = (0..BLOCKS).map(block).collect();

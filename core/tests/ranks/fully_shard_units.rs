@@ -193,7 +193,6 @@ fn a_training_takes_the_memory_of_the_shards_and_of_a_few_blocks() {
 #[test]
 fn ranks_with_other_seeds_begin_with_rank_0s_parameters_and_buffers() {
     on_ranks(2, |group| {
-        let linear = |path: &nn::Path<'_>| nn::linear(path, 5, 5, Default::default());
         let (vs, other) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
         tch::manual_seed(1 + group.rank() as i64);
         let options = FullyShardOptions { sync_module_states: true, ..Default::default() };

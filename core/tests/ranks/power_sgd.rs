@@ -77,17 +77,6 @@ fn a_gradient_of_the_rank_of_the_approximation_survives_it() {
 }
 
 #[test]
-fn more_than_its_rank_is_lost_from_the_step_on_that_starts_it() {
-    on_ranks(2, |group| {
-        let (steps, _) = steps(group, 3, 2, early(), DdpOptions::default());
-        let [matrix, _] = mean(2);
-        assert_eq!(steps[0][0], matrix);
-        assert_eq!(steps[1][0], matrix);
-        assert!(distance(&steps[2][0], &matrix) > 0.1);
-    });
-}
-
-#[test]
 fn every_rank_has_the_same_approximation() {
     on_ranks(2, |group| {
         for warm_start in [true, false] {

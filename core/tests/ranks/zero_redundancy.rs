@@ -3,7 +3,7 @@
 use crate::prelude::*;
 use tch_parallel::nn::named_parameters;
 use tch_parallel::optim::lr_scheduler::{LrScheduler, StepLr};
-use tch_parallel::optim::{OptimizerState, ParamGroup};
+use tch_parallel::optim::{OptimizerState, ParamGroup, ParamGroupOptimizer, UpdateRule};
 
 /// A model and its optimizer, trained on data that differs from rank to rank.
 struct Job {
@@ -16,11 +16,7 @@ struct Job {
 
 impl Job {
     /// Starts with the same weights each time.
-    fn new(
-        group: &ProcessGroup,
-        widths: &[i64],
-        optimizer: impl FnOnce(&VarStore, &ProcessGroup) -> Box<dyn Optimizer>,
-    ) -> Job {
+    fn new(group: &ProcessGroup, widths: &[i64], make: Make, is_sharded: bool) -> Job {
         tch::manual_seed(1);
         let vs = VarStore::new(Device::Cpu);
         let mut net = nn::seq();
@@ -30,7 +26,7 @@ impl Job {
             net = net.add(layer).add_fn(Tensor::tanh);
         }
         let model = DistributedDataParallel::new(net, &vs, group).unwrap();
-        let optimizer = optimizer(&vs, group);
+        let optimizer = make(&vs, is_sharded.then_some(group));
         Job { inputs: widths[0], vs, model, optimizer, group: group.clone() }
     }
 
@@ -67,55 +63,47 @@ impl Job {
     }
 }
 
-fn nesterov(vs: &VarStore) -> Sgd {
+fn sgd(vs: &VarStore, sharded_over: Option<&ProcessGroup>) -> Box<dyn Optimizer> {
     let options = SgdOptions { lr: 0.1, momentum: 0.9, weight_decay: 0.01, ..Default::default() };
-    Sgd::new(vs, SgdOptions { nesterov: true, ..options }).unwrap()
+    let optimizer = Sgd::new(vs, SgdOptions { nesterov: true, ..options });
+    boxed(optimizer.unwrap(), sharded_over)
 }
 
-fn sgd(vs: &VarStore, _: &ProcessGroup) -> Box<dyn Optimizer> {
-    Box::new(nesterov(vs))
-}
-
-fn sharded_sgd(vs: &VarStore, group: &ProcessGroup) -> Box<dyn Optimizer> {
-    Box::new(ZeroRedundancyOptimizer::new(nesterov(vs), group))
-}
-
-fn adam(vs: &VarStore, _: &ProcessGroup) -> Box<dyn Optimizer> {
-    Box::new(Adam::new(vs, AdamOptions::adamw()).unwrap())
-}
-
-fn sharded_adam(vs: &VarStore, group: &ProcessGroup) -> Box<dyn Optimizer> {
-    let adamw = Adam::new(vs, AdamOptions::adamw()).unwrap();
-    Box::new(ZeroRedundancyOptimizer::new(adamw, group))
+fn adam(vs: &VarStore, sharded_over: Option<&ProcessGroup>) -> Box<dyn Optimizer> {
+    boxed(Adam::new(vs, AdamOptions::adamw()).unwrap(), sharded_over)
 }
 
 /// AdamW without decay on biases, which also have a rate of their own.
-fn grouped(vs: &VarStore) -> Adam {
+fn grouped_adam(vs: &VarStore, sharded_over: Option<&ProcessGroup>) -> Box<dyn Optimizer> {
     let (decay, no_decay) = named_parameters(vs).into_iter().partition(|(_, p)| p.dim() >= 2);
     let options = AdamOptions { weight_decay: 0.1, ..AdamOptions::adamw() };
-    Adam::from_param_groups([
+    let optimizer = Adam::from_param_groups([
         ParamGroup::new(decay, options),
         ParamGroup::new(no_decay, AdamOptions { lr: 0.02, weight_decay: 0.0, ..options }),
-    ])
-    .unwrap()
+    ]);
+    boxed(optimizer.unwrap(), sharded_over)
 }
 
-fn grouped_adam(vs: &VarStore, _: &ProcessGroup) -> Box<dyn Optimizer> {
-    Box::new(grouped(vs))
+fn boxed<R: UpdateRule>(
+    optimizer: ParamGroupOptimizer<R>,
+    sharded_over: Option<&ProcessGroup>,
+) -> Box<dyn Optimizer> {
+    match sharded_over {
+        Some(group) => Box::new(ZeroRedundancyOptimizer::new(optimizer, group)),
+        None => Box::new(optimizer),
+    }
 }
 
-fn sharded_grouped_adam(vs: &VarStore, group: &ProcessGroup) -> Box<dyn Optimizer> {
-    Box::new(ZeroRedundancyOptimizer::new(grouped(vs), group))
-}
+type Make = fn(&VarStore, Option<&ProcessGroup>) -> Box<dyn Optimizer>;
 
-type Make = fn(&VarStore, &ProcessGroup) -> Box<dyn Optimizer>;
+/// Whether a job's optimizer is sharded.
+const WHOLE: bool = false;
+const SHARDED: bool = true;
 
 /// Ten steps, with each kind of optimizer, whole and sharded.
 fn follows_the_whole_optimizer(group: &ProcessGroup, widths: &[i64]) {
-    for [whole, sharded] in
-        [[sgd as Make, sharded_sgd], [adam, sharded_adam], [grouped_adam, sharded_grouped_adam]]
-    {
-        let [mut whole, mut sharded] = [whole, sharded].map(|make| Job::new(group, widths, make));
+    for make in [sgd as Make, adam, grouped_adam] {
+        let [mut whole, mut sharded] = [WHOLE, SHARDED].map(|it| Job::new(group, widths, make, it));
         let begin = whole.weights();
         for step in 0..10 {
             whole.train(step..step + 1);
@@ -146,8 +134,8 @@ fn more_ranks_than_parameters_are_no_harm() {
 fn each_rank_keeps_the_state_of_its_share_only() {
     on_ranks(3, |group| {
         let widths = [32; 13];
-        let (mut whole, mut sharded) =
-            (Job::new(group, &widths, adam), Job::new(group, &widths, sharded_adam));
+        let [mut whole, mut sharded] =
+            [WHOLE, SHARDED].map(|it| Job::new(group, &widths, adam, it));
         whole.train(0..1);
         sharded.train(0..1);
         let bytes = sharded.optimizer.state_bytes() as i64;
@@ -163,7 +151,7 @@ fn each_rank_keeps_the_state_of_its_share_only() {
 #[test]
 fn a_state_that_is_spread_over_the_ranks_cannot_be_saved() {
     on_ranks(2, |group| {
-        let mut job = Job::new(group, &[6, 4], sharded_sgd);
+        let mut job = Job::new(group, &[6, 4], sgd, SHARDED);
         job.train(0..1);
         let refused = |job: &Job| job.optimizer.state_dict().unwrap_err().to_string();
         let call = format!("call `consolidate_state_dict({})` on all of them", group.rank());
@@ -182,27 +170,21 @@ fn a_state_that_is_spread_over_the_ranks_cannot_be_saved() {
 #[test]
 fn a_checkpoint_goes_from_a_whole_optimizer_to_a_sharded_one_and_back() {
     on_ranks(2, |group| {
-        let port = std::env::var("MASTER_PORT").unwrap();
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("zero-{port}.safetensors"));
+        let directory = Directory::new(group);
+        let path = directory.path.join("training.safetensors");
         fn parts(job: &mut Job) -> Training<'_> {
             training(&mut job.vs, &mut *job.optimizer)
         }
         let widths = [6, 9, 7, 4];
-        let mut uninterrupted = Job::new(group, &widths, grouped_adam);
+        let mut uninterrupted = Job::new(group, &widths, grouped_adam, WHOLE);
         uninterrupted.train(0..9);
 
-        let mut job = Job::new(group, &widths, grouped_adam);
-        let next =
-            [(0, sharded_grouped_adam as Make), (3, grouped_adam), (6, sharded_grouped_adam)];
-        for (from, next) in next {
+        let mut job = Job::new(group, &widths, grouped_adam, WHOLE);
+        for (from, next) in [(0, SHARDED), (3, WHOLE), (6, SHARDED)] {
             job.train(from..from + 3);
             parts(&mut job).save(&path, &from, group).unwrap();
-            job = Job::new(group, &widths, next);
+            job = Job::new(group, &widths, grouped_adam, next);
             let _ = parts(&mut job).load::<i64>(&path, group).unwrap();
-        }
-        group.barrier().unwrap();
-        if group.rank() == 0 {
-            std::fs::remove_file(&path).unwrap();
         }
         assert_eq!(job.weights(), uninterrupted.weights());
         assert_eq!(job.state(), uninterrupted.state());
@@ -212,7 +194,7 @@ fn a_checkpoint_goes_from_a_whole_optimizer_to_a_sharded_one_and_back() {
 #[test]
 fn a_rank_whose_step_fails_is_named_by_the_other() {
     on_ranks(2, |group| {
-        let mut job = Job::new(group, &[6, 4], sharded_sgd);
+        let mut job = Job::new(group, &[6, 4], sgd, SHARDED);
         job.model.backward(&job.loss(0)).unwrap();
         if group.rank() == 1 {
             // The gradients no longer fit these parameters.
@@ -228,8 +210,8 @@ fn a_rank_whose_step_fails_is_named_by_the_other() {
 #[test]
 fn schedules_and_scalers_work_with_it() {
     on_ranks(2, |group| {
-        let weights = |make: Make| {
-            let mut job = Job::new(group, &[6, 9, 4], make);
+        let weights = |make: Make, is_sharded| {
+            let mut job = Job::new(group, &[6, 9, 4], make, is_sharded);
             let mut scheduler = LrScheduler::new(&mut *job.optimizer, StepLr::new(2)).unwrap();
             let mut scaler = GradScaler::new(Default::default()).unwrap();
             for step in 0..5 {
@@ -242,8 +224,8 @@ fn schedules_and_scalers_work_with_it() {
             }
             job.weights()
         };
-        assert_eq!(weights(sharded_adam), weights(adam));
-        assert_eq!(weights(sharded_grouped_adam), weights(grouped_adam));
+        assert_eq!(weights(adam, SHARDED), weights(adam, WHOLE));
+        assert_eq!(weights(grouped_adam, SHARDED), weights(grouped_adam, WHOLE));
     });
 }
 
@@ -258,7 +240,7 @@ fn a_group_that_is_added_is_sharded_too() {
             (optimizer, ParamGroup::new(rest, options))
         };
         let widths = [6, 9, 7, 4];
-        let job = Job::new(group, &widths, adam);
+        let job = Job::new(group, &widths, adam, WHOLE);
         let train = |steps: std::ops::Range<i64>, optimizer: &mut dyn Optimizer| {
             for step in steps {
                 job.vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
@@ -296,7 +278,7 @@ fn a_group_that_is_added_is_sharded_too() {
 #[test]
 fn the_rank_whose_state_cannot_be_gathered_is_named() {
     on_ranks(2, |group| {
-        let mut job = Job::new(group, &[6, 4], sharded_sgd);
+        let mut job = Job::new(group, &[6, 4], sgd, SHARDED);
         job.train(0..1);
         if group.rank() == 1 {
             // JSON has no infinity.
