@@ -176,12 +176,6 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_may_live_on_a_thread_of_its_own() {
-        fn is_send<T: Send>() {}
-        is_send::<LanguageModel>();
-    }
-
-    #[test]
     fn the_first_position_is_zeros_and_ones_and_the_second_turns_by_a_radian() {
         let table = sinusoids(4);
         let row = |position| Vec::<f32>::try_from(table.get(0).get(position)).unwrap();
