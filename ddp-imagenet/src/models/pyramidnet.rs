@@ -149,6 +149,7 @@ impl Block {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use exhibit_kit::weights::parameters;
     use tch::nn::VarStore;
     use tch::{Device, Kind};
 
@@ -166,9 +167,7 @@ mod tests {
     #[test]
     fn the_tutorials_network_has_the_numbers_of_its_companion_repository() {
         let (vs, _) = build(PyramidNetOptions::TUTORIAL);
-        let trainable = vs.trainable_variables();
-        assert_eq!(trainable.iter().map(Tensor::numel).sum::<usize>(), 24_253_410);
-        assert_eq!(trainable.len(), 415);
+        assert_eq!((parameters(&vs), vs.trainable_variables().len()), (24_253_410, 415));
         let variables = vs.variables();
         let count = |end| variables.keys().filter(|name| name.ends_with(end)).count();
         assert_eq!(count("running_mean"), 155);
@@ -189,7 +188,7 @@ mod tests {
         let options = options(164, 270, true);
         assert_eq!(options.blocks_per_stage, 18);
         let (vs, _) = build(options);
-        assert_eq!(vs.trainable_variables().iter().map(Tensor::numel).sum::<usize>(), 27_216_021);
+        assert_eq!(parameters(&vs), 27_216_021);
         assert_eq!(vs.variables()["fc_out.weight"].size(), [10, 4 * 286]);
     }
 

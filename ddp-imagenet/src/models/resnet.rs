@@ -108,6 +108,7 @@ impl Block {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use exhibit_kit::weights::parameters;
     use tch::nn::{ModuleT, VarStore};
     use tch::{Device, Kind};
 
@@ -121,8 +122,7 @@ mod tests {
     fn they_have_torchvisions_published_numbers_of_parameters() {
         let counts = RESNETS.map(|options| {
             let (vs, _) = build(options, 1000);
-            let parameters = vs.trainable_variables().iter().map(Tensor::numel).sum::<usize>();
-            (options.depth(), parameters)
+            (options.depth(), parameters(&vs))
         });
         let published = [
             (18, 11_689_512),

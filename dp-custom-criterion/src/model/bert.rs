@@ -93,6 +93,7 @@ fn sinusoids(hidden: i64) -> Tensor {
 mod tests {
     use super::super::transformer_block;
     use super::*;
+    use exhibit_kit::weights::parameters;
     use report::parse_flags;
     use tch::nn::VarStore;
 
@@ -119,8 +120,7 @@ mod tests {
         for vocab_size in [1000, 10_000] {
             let vs = VarStore::new(Device::Cpu);
             let _ = model(&vs, "", vocab_size);
-            let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
-            assert_eq!(parameters as i64, 513 * vocab_size + 6_319_362);
+            assert_eq!(parameters(&vs) as i64, 513 * vocab_size + 6_319_362);
         }
     }
 
