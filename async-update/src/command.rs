@@ -68,11 +68,3 @@ pub struct RingArgs {
     #[command(flatten)]
     pub train: TrainArgs,
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_command_line_is_consistent() {
-        <super::Args as clap::CommandFactory>::command().debug_assert();
-    }
-}

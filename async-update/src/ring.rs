@@ -73,21 +73,6 @@ pub fn carry_out(schedule: &[Iteration], link: &Link, tensor: &mut Tensor) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::{Device, Kind};
-
-    #[test]
-    fn chunks_cover_every_length_without_a_gap() {
-        for length in 0..40 {
-            let tensor = Tensor::arange(length, (Kind::Int64, Device::Cpu));
-            for chunks in 1..10 {
-                let split = tensor.tensor_split(chunks, 0);
-                assert_eq!(split.len() as i64, chunks);
-                assert_eq!(Tensor::cat(&split, 0), tensor);
-                let lengths = split.iter().map(Tensor::numel);
-                assert!(lengths.clone().max().unwrap() - lengths.min().unwrap() <= 1);
-            }
-        }
-    }
 
     #[test]
     fn a_rank_receives_what_its_left_neighbour_sends() {

@@ -136,11 +136,3 @@ impl Args {
         SgdOptions { lr, momentum, weight_decay, nesterov, ..Default::default() }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_command_line_is_consistent() {
-        <super::Args as clap::CommandFactory>::command().debug_assert();
-    }
-}

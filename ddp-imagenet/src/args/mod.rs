@@ -42,11 +42,3 @@ pub enum Command {
     Compare(Box<CompareArgs>),
     TrainCifar(Box<train_cifar::Args>),
 }
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_command_line_is_consistent() {
-        <super::Args as clap::CommandFactory>::command().debug_assert();
-    }
-}

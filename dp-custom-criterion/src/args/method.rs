@@ -76,29 +76,25 @@ mod tests {
     use super::*;
     use report::parse_flags;
 
-    fn method(flags: &str) -> MethodArgs {
-        parse_flags(flags.split_whitespace()).unwrap()
-    }
-
     #[test]
-    fn outputs_go_to_another_device_only_where_there_is_one() {
-        let devices = |flags| method(flags).devices(None);
-        assert_eq!(devices("-m output-device --devices 3xcpu").unwrap().len(), 3);
-        assert_eq!(
-            devices("-m output-device").unwrap_err().to_string(),
-            "--devices is cpu:0, but must be two or more with --method output-device, such as 2xcpu: \
-             the second gathers"
-        );
-    }
-
-    #[test]
-    fn flags_of_another_method_are_refused() {
-        for (other, flag, own) in
-            [("ddp", "--weighted", "custom-criterion"), ("apex", "--find-unused-parameters", "ddp")]
-        {
-            let error = method(&format!("-m {other} {flag}")).devices(None).unwrap_err();
-            let expected = format!("left out unless --method is {own}");
-            assert_eq!(error.to_string(), format!("{flag} is given, but must be {expected}"));
+    fn flags_and_devices_that_do_not_go_with_the_method_are_refused() {
+        for (flags, expected) in [
+            (
+                "-m output-device",
+                "--devices is cpu:0, but must be two or more with --method output-device, such as \
+                 2xcpu: the second gathers",
+            ),
+            (
+                "-m ddp --weighted",
+                "--weighted is given, but must be left out unless --method is custom-criterion",
+            ),
+            (
+                "-m apex --find-unused-parameters",
+                "--find-unused-parameters is given, but must be left out unless --method is ddp",
+            ),
+        ] {
+            let args: MethodArgs = parse_flags(flags.split(' ')).unwrap();
+            assert_eq!(args.devices(None).unwrap_err().to_string(), expected);
         }
     }
 }

@@ -59,11 +59,3 @@ pub const ORIGINALS: Originals<'_> = &[
 ];
 
 const NO_TEST_SET: &str = "leave it out; only the loss of --corpus is measured";
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_command_line_is_consistent() {
-        <super::Args as clap::CommandFactory>::command().debug_assert();
-    }
-}

@@ -104,7 +104,6 @@ impl Dataset for BertDataset {
 mod tests {
     use super::super::VocabOptions;
     use super::*;
-    use tch_parallel::data::{DataLoader, DataLoaderOptions, SequentialSampler};
 
     fn book(seq_len: usize) -> BertDataset {
         let corpus = Corpus::load(None).unwrap();
@@ -146,6 +145,7 @@ mod tests {
                 let (is_next, positions) = dataset.item(index, epoch);
                 followed += is_next as f64;
                 for [token, _, label] in positions {
+                    assert!(token.min(label) >= 0 && token.max(label) < dataset.vocab_size as i64);
                     let is_word = label != Vocab::PAD || token > Vocab::SOS;
                     words += f64::from(is_word);
                     guessed += f64::from(label != Vocab::PAD);
@@ -167,33 +167,11 @@ mod tests {
     }
 
     #[test]
-    fn every_token_is_one_of_the_vocabulary() {
-        let dataset = book(64);
-        for index in 0..dataset.len() {
-            for [token, _, label] in dataset.item(index, 0).1 {
-                assert!((0..dataset.vocab_size as i64).contains(&token));
-                assert!((0..dataset.vocab_size as i64).contains(&label));
-            }
-        }
-    }
-
-    #[test]
     fn every_epoch_masks_anew_and_comes_out_the_same_again() {
         let dataset = book(64);
         let item = |epoch| dataset.item(7, epoch);
         assert_eq!(item(3), item(3));
         assert_ne!(item(3), item(4));
-    }
-
-    #[test]
-    fn any_number_of_workers_makes_the_same_batches() {
-        let tokens = |num_workers| {
-            let options = DataLoaderOptions { batch_size: 16, num_workers, ..Default::default() };
-            let loader = DataLoader::with_options(book(20), SequentialSampler, options).unwrap();
-            let batches = loader.epoch(0).unwrap().map(|batch| batch.unwrap().0.0);
-            Tensor::cat(&batches.collect::<Vec<_>>(), 0)
-        };
-        assert_eq!(tokens(0), tokens(3));
     }
 
     #[test]

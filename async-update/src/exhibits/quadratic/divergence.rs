@@ -128,15 +128,6 @@ mod tests {
     }
 
     #[test]
-    fn five_percent_decide() {
-        for staleness in [0, 1, 3, 7] {
-            let limit = theory_in_turn(staleness);
-            assert!(in_turn(staleness, 0.95 * limit).converges(), "{staleness}");
-            assert!(matches!(in_turn(staleness, 1.05 * limit), End::Diverges(_)), "{staleness}");
-        }
-    }
-
-    #[test]
     fn the_squares_are_means_over_all_orders() {
         const UPDATES: u32 = 5;
         let (workers, rate) = (3usize, 0.7);

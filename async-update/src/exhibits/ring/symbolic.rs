@@ -69,19 +69,16 @@ mod tests {
         (0..ranks).map(|rank| schedule(rank, ranks)).collect()
     }
 
-    /// Whether a sum has every rank's chunk, once.
-    fn is_complete(sum: &[usize], ranks: usize) -> bool {
-        let mut summands = sum.to_vec();
-        summands.sort_unstable();
-        summands.into_iter().eq(0..ranks)
-    }
-
     /// Whether after all iterations every rank has the same sums of everybody's chunks.
     fn is_all_reduce(schedules: &[Vec<Iteration>]) -> bool {
         let passes = run(schedules);
         let Some(last) = passes.last() else { return false };
-        let complete = last.after[0].iter().all(|sum| is_complete(sum, schedules.len()));
-        complete && last.after.iter().all(|own| *own == last.after[0])
+        let is_complete = |sum: &Sum| {
+            let mut summands = sum.clone();
+            summands.sort_unstable();
+            summands.into_iter().eq(0..schedules.len())
+        };
+        last.after[0].iter().all(is_complete) && last.after.iter().all(|own| *own == last.after[0])
     }
 
     #[test]
@@ -101,24 +98,6 @@ mod tests {
                 });
                 assert!(!is_all_reduce(&without), "iteration {missing}, {ranks} ranks");
             }
-        }
-    }
-
-    #[test]
-    fn a_single_rank_that_sends_another_chunk_is_noticed() {
-        let mut wrong = schedules(5);
-        wrong[2][1].send = 3;
-        assert!(!is_all_reduce(&wrong));
-    }
-
-    #[test]
-    fn the_partial_sums_after_scatter_reduce_are_those_of_the_articles_figure() {
-        let after = &run(&schedules(5))[3].after;
-        assert_eq!(after[0], [&[0][..], &[2, 1, 3, 4, 0], &[3, 2, 4, 0], &[4, 3, 0], &[0, 4]]);
-        // GPU 0 has all of b, 1 of c, 2 of d, 3 of e and 4 of a, and nobody has more.
-        for (rank, own) in after.iter().enumerate() {
-            let complete: Vec<_> = (0..5).filter(|&chunk| is_complete(&own[chunk], 5)).collect();
-            assert_eq!(complete, [(rank + 1) % 5]);
         }
     }
 }

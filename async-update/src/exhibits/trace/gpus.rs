@@ -89,26 +89,3 @@ impl Shared {
         version - 1 - read
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn staleness_counts_the_updates_since_the_reading() {
-        let mut shared = Shared::new(THETA_A);
-        let (first, second) = (shared.read(GPU1), shared.read(GPU2));
-        assert_eq!([shared.write(second), shared.write(first)], [0, 1]);
-        let fresh = shared.read(GPU1);
-        assert_eq!(shared.write(fresh), 0);
-    }
-
-    #[test]
-    fn a_step_goes_towards_the_least_loss() {
-        let loss = |theta: Theta| {
-            (0..2).map(|i| 0.5 * GPU1.h * (theta[i] - GPU1.m[i]).powi(2)).sum::<f64>()
-        };
-        assert!(loss(add(THETA_A, GPU1.step(THETA_A))) < loss(THETA_A));
-        assert_eq!(GPU1.step(GPU1.m), [0.0, 0.0]);
-    }
-}

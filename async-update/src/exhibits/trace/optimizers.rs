@@ -52,18 +52,11 @@ pub fn rounded(Serde(theta): Serde<Theta>) -> String {
 mod tests {
     use super::*;
 
+    /// What is printed is rounded.
     #[test]
-    fn only_plain_sgd_does_not_notice() {
-        let [_, _, difference] = sgd(0.0, 0.0).unwrap();
-        assert_eq!(difference, [0.0; 2]);
-        for endings in [sgd(0.5, 0.0), sgd(0.0, 0.5), adamw(0.0), adamw(0.5)] {
-            let [_, _, difference] = endings.unwrap();
-            assert!(difference.iter().all(|x| x.abs() > 0.01), "{difference:?}");
-        }
-    }
-
-    #[test]
-    fn the_differences_are_what_is_said_about_them() {
+    fn the_differences_of_sgd_are_exactly_what_is_said_about_them() {
+        let [_, _, plain] = sgd(0.0, 0.0).unwrap();
+        assert_eq!(plain, [0.0; 2]);
         let first = GPU2.gradient(THETA_A);
         let [_, _, with_momentum] = sgd(0.5, 0.0).unwrap();
         assert_eq!(with_momentum, first.map(|g| -ETA * 0.5 * g));

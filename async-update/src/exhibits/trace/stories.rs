@@ -92,24 +92,3 @@ fn tell(text: &str, shared: &Shared, staleness: usize, holes: Value) -> Result<(
     };
     Ok(template::print(&environment, text, context! { ..common, ..holes })?)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_asynchronous_ending_is_the_synchronous_one() {
-        let (shared, staleness) = case1();
-        assert_eq!(shared.now(), synchronous());
-        assert_ne!(shared.now(), THETA_A);
-        assert_eq!(staleness, 1);
-    }
-
-    #[test]
-    fn the_slow_gpus_step_is_four_updates_old() {
-        let (shared, staleness) = case2();
-        assert_eq!(staleness, 4);
-        let theta_e = (0..4).fold(THETA_A, |theta, _| add(theta, GPU2.step(theta)));
-        assert_eq!(shared.now(), add(theta_e, GPU1.step(THETA_A)));
-    }
-}

@@ -200,43 +200,20 @@ mod tests {
         parse_flags(flags.split_whitespace()).unwrap()
     }
 
-    /// Batch and workers of a process, one of `ranks`.
-    fn share(flags: &str, ranks: usize) -> (usize, usize) {
-        let options = args(flags).loader(LogicalDevice::Cpu(0), ranks).unwrap();
-        (options.batch_size, options.num_workers)
-    }
-
-    #[test]
-    fn a_batch_of_60_and_2_workers_for_each_gpu_are_240_and_8_in_all() {
-        // S4.38: Apex's flags are those of a process, and ddp's those of all.
-        assert_eq!(share("--method apex --batch-size 60 --workers 2", 1), (60, 2));
-        assert_eq!(share("--method ddp --batch-size 240 --workers 8", 4), (60, 2));
-    }
-
-    #[test]
-    fn ddp_divides_the_articles_batch_and_rounds_workers_up() {
-        assert_eq!(share("--method ddp --batch-size 768 --workers 4", 4), (192, 1));
-        assert_eq!(share("--method ddp --batch-size 768 --workers 5", 4), (192, 2));
-        assert_eq!(share("--method ddp --batch-size 768 --workers 0", 4), (192, 0));
-    }
-
     #[test]
     fn without_flags_it_is_the_articles_single_gpu() {
         let args = args("");
         assert_eq!((args.method, args.arch.to_string().as_str()), (Method::Single, "pyramidnet"));
-        assert_eq!(share("", 1), (240, 4));
+        assert_eq!((args.data.batch_size, args.data.workers), (240, 4));
         assert_eq!((args.epochs, args.print_freq, args.steps), (1, 20, None));
     }
 
     #[test]
     fn a_batch_with_fewer_images_than_devices_is_refused() {
-        let refused = |flags, ranks| {
-            args(flags).loader(LogicalDevice::Cpu(0), ranks).unwrap_err().to_string()
-        };
+        let args = args("--method data-parallel --devices 4xcpu --batch-size 3");
+        let error = args.loader(LogicalDevice::Cpu(0), 1).unwrap_err().to_string();
         let expected = "--batch-size is 3, but must be at least 4, an image for each device";
-        assert_eq!(refused("--method data-parallel --devices 4xcpu --batch-size 3", 1), expected);
-        let error = refused("--method ddp --batch-size 3", 4);
-        assert!(error.starts_with("--batch-size is 3, but must be at least 4"), "{error}");
+        assert_eq!(error, expected);
     }
 
     #[test]
@@ -249,13 +226,5 @@ mod tests {
             let error = args(flags).devices(None).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");
         }
-    }
-
-    #[test]
-    fn one_process_has_all_devices_and_a_rank_has_one() {
-        let devices = |flags| args(flags).devices(None).unwrap().to_string();
-        assert_eq!(devices(""), "cpu:0");
-        assert_eq!(devices("--method data-parallel --devices 2xcpu"), "cpu:0,cpu:1");
-        assert_eq!(devices("--method apex"), "cpu:0");
     }
 }

@@ -3,6 +3,7 @@
 use super::Args;
 use crate::meter::accuracy;
 use anyhow::Result;
+use exhibit_kit::weights::parameters;
 use report::{Batches, Meter, Run, hours, println};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
@@ -85,8 +86,7 @@ impl<'a> Progress<'a> {
     }
 
     pub fn say_parameters(&self, vs: &VarStore) {
-        let parameters: usize = vs.trainable_variables().iter().map(Tensor::numel).sum();
-        self.say(&format!("The number of parameters of model is {parameters}"));
+        self.say(&format!("The number of parameters of model is {}", parameters(vs)));
     }
 
     /// Begins the next epoch: its batches, --steps of them at most.
