@@ -17,12 +17,6 @@ fn drawn(arguments: &[&str]) -> Result<String> {
 }
 
 #[test]
-fn the_threads_six_tokens_leave_the_fourth_device_idle() -> Result<()> {
-    insta::assert_snapshot!("trace_toy", printed(&["trace", "--no-times"])?);
-    Ok(())
-}
-
-#[test]
 fn the_questions_59_million_parameters_go_to_every_further_device() -> Result<()> {
     let arguments = ["trace", "--model", "mlp", "--devices", "2xcpu", "--no-times"];
     insta::assert_snapshot!("trace_mlp", printed(&arguments)?);
@@ -34,11 +28,6 @@ fn outputs_and_loss_move_to_the_output_device() -> Result<()> {
     let arguments = ["trace", "--devices", "2xcpu", "--output-device", "1", "--no-times"];
     insta::assert_snapshot!("trace_output_device", printed(&arguments)?);
     Ok(())
-}
-
-#[test]
-fn times_are_printed_unless_they_are_left_out() -> Result<()> {
-    expect_texts(&printed(&["trace"])?, &["begins at ms", "takes ms"])
 }
 
 #[test]
