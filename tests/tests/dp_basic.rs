@@ -36,13 +36,16 @@ fn a_step_is_drawn_with_a_lane_for_each_device_and_all_its_parts() -> Result<()>
     expect_texts(&drawn(&["trace"])?, &parts)
 }
 
+/// The book shows the other answers, and `book_listings` compares them.
 #[test]
 fn every_question_is_answered() -> Result<()> {
     let text = printed(&["answers"])?;
-    let (measured, steady): (Vec<_>, Vec<_>) =
-        text.lines().partition(|line| line.trim_start().starts_with("measured"));
-    ensure!(measured.len() == 2, "{measured:?}");
-    insta::assert_snapshot!("answers", steady.join("\n"));
+    let answer = printed(&["answers", "S2.23"])?;
+    let (_, last) = answer.split_once("\n\n").context("a title stands before it")?;
+    expect_texts(&text, &[last, "dp-basic model-parallel", "dp-basic speedup"])?;
+    let measured = text.lines().filter(|line| line.trim_start().starts_with("measured"));
+    ensure!(measured.count() == 2, "{text}");
+    insta::assert_snapshot!("answer_about_ddp", answer);
     Ok(())
 }
 
