@@ -130,7 +130,8 @@ impl Job {
         let saved = self.files()?.into_iter().find(is_model);
         ensure!(saved.is_none(), "it saved {saved:?}: {ended}");
         let steps = losses(self.directory(), 0).map_or(0, |losses| losses.len());
-        let trained = steps > 0 || ended.stdout.contains("Epoch=");
+        let begins = ["Epoch=", "Epoch: ", "Training Start"];
+        let trained = steps > 0 || begins.iter().any(|text| ended.stdout.contains(text));
         ensure!(!trained, "it trained before it refused: {ended}");
         ended.expect_messages(texts)
     }
@@ -284,9 +285,9 @@ impl Running {
     }
 }
 
-/// Fails unless a program, in a job of its own, ends with this code and says all of these texts.
+/// [`Job::expect_refusal`] in a job of its own.
 pub fn expect_refusal(program: Command, code: i32, texts: &[&str]) -> Result<()> {
-    Job::new()?.run(program)?.expect_code(code)?.expect_messages(texts)
+    Job::new()?.expect_refusal(program, code, texts)
 }
 
 /// The same for a program that is given each of these command lines. It neither panics nor leaves a file behind.

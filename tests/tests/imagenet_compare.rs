@@ -2,7 +2,6 @@
 
 use crate::prelude::*;
 use tests::digits;
-use tests::imagenet::refused;
 
 /// How long the processes of a killed comparison may take to end.
 const SOON: Duration = Duration::from_secs(10);
@@ -68,7 +67,7 @@ fn a_whole_epoch_is_measured_instead_of_projected() -> Result<()> {
 #[test]
 fn what_cannot_be_compared_is_refused() -> Result<()> {
     let rank = launch(1, &ddp_imagenet(["compare"])?)?;
-    refused(rank, 1, &["compare starts all ranks by itself: run it without a launcher"])?;
+    expect_refusal(rank, 1, &["compare starts all ranks by itself: run it without a launcher"])?;
     for (flags, code, text) in [
         ("--devices=cpu:0", 1, "--devices is cpu:0, but must be at least two devices"),
         ("--batch-size=1", 1, "--batch-size is 1, but must be 2 or a multiple of it"),
@@ -77,7 +76,7 @@ fn what_cannot_be_compared_is_refused() -> Result<()> {
         ("--steps=2", 2, "invalid value '2' for '--steps"),
         ("--dataset=cifar10", 1, "error: "),
     ] {
-        refused(compare(&[flags])?, code, &[text])?;
+        expect_refusal(compare(&[flags])?, code, &[text])?;
     }
     Ok(())
 }
