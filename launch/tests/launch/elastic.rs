@@ -13,9 +13,7 @@ const STAY: &str = r#"
     stay"#;
 
 fn node(nodes: &Nodes, job: &Job, name: &str, flags: &str) -> crate::job::Running {
-    let mut command = nodes.launch(job, 0, flags, STAY);
-    command.env("NODE", name);
-    crate::job::start(command)
+    crate::job::start(nodes.launch(job, 0, flags, STAY).env("NODE", name))
 }
 
 #[test]

@@ -131,9 +131,7 @@ fn what_a_rank_has_started_ends_with_it() {
         exit $CODE"#;
     for code in ["0", "2"] {
         let job = Job::new();
-        let mut command = job.launch_sh("-n 2", script);
-        command.env("CODE", code);
-        run(command).expect_code(code.parse().unwrap());
+        run(job.launch_sh("-n 2", script).env("CODE", code)).expect_code(code.parse().unwrap());
         wait_until_dead(&job.wait_for_pids(&["child.0", "child.1"]));
     }
 }
