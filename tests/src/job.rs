@@ -9,6 +9,7 @@ use crate::wait::{past, until};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::borrow::BorrowMut;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -89,20 +90,21 @@ impl Job {
     }
 
     /// Starts a process. Its output goes to files, so that it never waits for a reader.
-    pub fn start(&self, mut command: Command) -> Result<Process> {
+    pub fn start(&self, mut command: impl BorrowMut<Command>) -> Result<Process> {
+        let command: &mut Command = command.borrow_mut();
         let number = self.started.replace(self.started.get() + 1);
         let stdout = self.root.path().join(format!("{number}.stdout"));
         let stderr = self.root.path().join(format!("{number}.stderr"));
         if command.get_current_dir().is_none() {
             command.current_dir(self.directory());
         }
-        self.members.add(&mut command);
+        self.members.add(command);
         command
             .env("TMPDIR", self.root.path())
             .stdin(Stdio::null())
             .stdout(File::create(&stdout)?)
             .stderr(File::create(&stderr)?);
-        let child = match Forked::start(&command, [&stdout, &stderr])? {
+        let child = match Forked::start(command, [&stdout, &stderr])? {
             Some(process) => {
                 self.members.add_forked(process.clone());
                 Running::Forked(process)
@@ -117,7 +119,7 @@ impl Job {
         Ok(Process { child, command, stdout, stderr, members: self.members.clone() })
     }
 
-    pub fn run(&self, command: Command) -> Result<Ended> {
+    pub fn run(&self, command: impl BorrowMut<Command>) -> Result<Ended> {
         self.start(command)?.wait()
     }
 

@@ -148,8 +148,7 @@ fn a_kill_during_a_save_leaves_the_previous_checkpoint() -> Result<()> {
         }
     }
     let mut resumed = flags()?;
-    resumed.args(["--resume", CHECKPOINT, "--metrics=metrics"]);
-    let _resumed = job.start(resumed)?;
+    let _resumed = job.start(resumed.args(["--resume", CHECKPOINT, "--metrics=metrics"]))?;
     wait_for_steps(&job, 0..1, 2)
 }
 
