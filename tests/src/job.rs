@@ -191,16 +191,6 @@ impl Job {
         self.expect_nobody_left(Duration::from_secs(5))
     }
 
-    /// Kills a comparison while one of its runs takes steps, and expects that the run ends too.
-    pub fn expect_that_runs_end_with(&self, comparison: Command) -> Result<()> {
-        let mut comparison = self.start(comparison)?;
-        self.runs()?;
-        ensure!(self.processes()?.len() == 2, "there is no run, or several");
-        kill(comparison.pid(), Signal::SIGKILL)?;
-        ensure!(!comparison.wait()?.status.success(), "it has not been killed");
-        self.expect_nobody_left(Duration::from_secs(10))
-    }
-
     /// Waits until no process of the job is alive, for at most `within`.
     pub fn expect_nobody_left(&self, within: Duration) -> Result<()> {
         until("every process of the job is gone", past(Instant::now() + within), || {

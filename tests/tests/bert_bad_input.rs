@@ -146,5 +146,11 @@ fn a_run_that_fails_is_named_with_its_last_lines() -> Result<()> {
 
 #[test]
 fn the_runs_of_a_comparison_that_is_killed_end_with_it() -> Result<()> {
-    Job::new()?.expect_that_runs_end_with(comparison("--steps 10000")?)
+    let job = Job::new()?;
+    let mut comparison = job.start(comparison("--steps 10000")?)?;
+    job.runs()?;
+    ensure!(job.processes()?.len() == 2, "there is no run, or several");
+    kill(comparison.pid(), Signal::SIGKILL)?;
+    ensure!(!comparison.wait()?.status.success(), "it has not been killed");
+    job.expect_nobody_left(SOON)
 }

@@ -1,4 +1,4 @@
-//! Where the programs write: to files that can be replaced, and to readers who may have gone.
+//! Where the programs write: to files that may not grow, and to readers who may have gone.
 
 use crate::prelude::*;
 
