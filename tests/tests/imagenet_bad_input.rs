@@ -79,14 +79,10 @@ fn other_classes_in_validation_than_in_training_are_refused() -> Result<()> {
 #[test]
 fn a_corrupt_jpeg_is_named_and_fatal_unless_it_is_to_be_skipped() -> Result<()> {
     let job = job_with_images()?;
-    let path = job.path("images/train/blue/1.jpg");
-    let whole = fs::read(&path)?;
-    for damaged in [&whole[..whole.len() / 2], b"this is no picture", b""] {
-        fs::write(&path, damaged)?;
-        for ranks in [1, 2] {
-            let program = launch(ranks, &small(FOLDER)?)?;
-            job.expect_refusal(program, 1, &["[rank ", "error: ", "train/blue/1.jpg"])?;
-        }
+    fs::write(job.path("images/train/blue/1.jpg"), "this is no picture")?;
+    for ranks in [1, 2] {
+        let program = launch(ranks, &small(FOLDER)?)?;
+        job.expect_refusal(program, 1, &["[rank ", "error: ", "train/blue/1.jpg"])?;
     }
     let ended = job.run(small(&format!("{FOLDER} --skip-bad"))?)?.expect_success()?;
     ended.expect_messages(&["images left out because they cannot be read: 1\n"])
