@@ -50,11 +50,6 @@ fn senseless_flags_are_refused() -> Result<()> {
 }
 
 #[test]
-fn a_world_without_ranks_is_refused() -> Result<()> {
-    Job::new()?.expect_refusal(launch(0, &ddp_mnist(OUTPUTS)?)?, 2, &["nproc-per-node", "0"])
-}
-
-#[test]
 fn cuda_is_refused_where_there_is_none() -> Result<()> {
     // The tests build the programs without the feature `cuda`.
     refused(&Job::new()?, &["--device", "cuda"], &["error: ", "cuda", "cargo xtask run"])
