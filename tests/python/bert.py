@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+from ddp_mnist import Metrics
 from device import device_of
 
 PAD, UNK, EOS, SOS, MASK = range(5)
@@ -274,12 +275,6 @@ def warm_up(hidden, warmup, step):
     return hidden**-0.5 * min(step**-0.5, warmup**-1.5 * step)
 
 
-def open_metrics(directory):
-    """A file that is written line by line, so that whoever watches sees every step."""
-    directory.mkdir(parents=True, exist_ok=True)
-    return open(directory / "rank0.jsonl", "w", buffering=1)
-
-
 def main():
     args = parse_args()
     device = device_of(args.device)
@@ -295,7 +290,7 @@ def main():
         model.parameters(), betas=betas, weight_decay=args.adam_weight_decay
     )
     criterion = nn.NLLLoss(ignore_index=PAD)
-    metrics = open_metrics(args.metrics) if args.metrics else None
+    metrics = Metrics(args.metrics, rank=0, world_size=1)
 
     taken = 0
     for epoch in range(args.epochs):
@@ -317,10 +312,8 @@ def main():
             for group in optimizer.param_groups:
                 group["lr"] = warm_up(args.hidden, args.warmup, taken)
             optimizer.step()
-            event = {"event": "step", "rank": 0, "world_size": 1, "epoch": epoch, "step": step}
-            if metrics:
-                event |= {"loss": loss.item(), "forward_backward_seconds": seconds}
-                print(json.dumps(event), file=metrics)
+            if args.metrics:
+                metrics.write("step", epoch=epoch, step=step, loss=loss.item(), forward_backward_seconds=seconds)
             if step % args.log_freq == 0:
                 print(f"{{'epoch': {epoch}, 'iter': {step}, 'loss': {loss.item():.4f}}}", flush=True)
             if taken == args.steps:

@@ -5,7 +5,10 @@ from pathlib import Path
 
 from picture import expect, focus, heights, summary, texts
 
-OUTPUT = Path(__file__).parents[2] / "book/src/output"
+ROOT = Path(__file__).parents[2]
+OUTPUT = ROOT / "book/src/output"
+# An answer of `dp-basic` that the book does not show.
+ANSWER = ROOT / "tests/tests/snapshots/programs__dp_basic__answer_about_ddp.snap"
 TRACE = (OUTPUT / "trace_toy.txt").read_text()
 EVENT = r"^(?P<step>[a-z_ ]+?) +cpu:(?P<device>\d) +(?:\[(?P<rows>\d+)[\d, ]*\] +)?(?P<bytes>[\d,]+)$"
 EVENT = re.compile(EVENT, re.MULTILINE)
@@ -63,7 +66,7 @@ def copies(picture):
     expect("what a replica holds in its backward pass, and after the step", replica, expected)
     # Four devices at work.
     weights = sum(copy["bytes"] for copy in step(picture, 4, 8)["frames"][2]["copies"])
-    printed = re.search(r"([\d,]+) bytes of weights from", (OUTPUT / "answers_S2.23.txt").read_text())[1]
+    printed = re.search(r"([\d,]+) bytes of weights from", ANSWER.read_text())[1]
     expect("weights for four devices", f"{weights:,}", printed)
     return computed
 

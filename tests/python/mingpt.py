@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from ddp_mnist import Metrics, end, init_process_group
+from ddp_mnist import Metrics, end, init_process_group, mean
 from device import device_of
 from safetensors.torch import save_file
 from torch import nn
@@ -206,11 +206,10 @@ def main():
             for tokens, targets in test_loader:
                 loss = cross_entropy(gpt(tokens.to(device)), targets.to(device)).item()
                 total += torch.tensor([loss * len(tokens), len(tokens)], dtype=torch.float64)
-        total = total.to(device)
-        dist.all_reduce(total)
-        metrics.write("epoch", epoch=epoch, val_loss=(total[0] / total[1]).item())
+        val_loss = mean(total, device)
+        metrics.write("epoch", epoch=epoch, val_loss=val_loss)
         if rank == 0:
-            print(f"epoch {epoch}: validation loss {(total[0] / total[1]).item():.4f}", flush=True)
+            print(f"epoch {epoch}: validation loss {val_loss:.4f}", flush=True)
 
     if device.type == "cuda":
         metrics.write("memory", max_memory_allocated=torch.cuda.max_memory_allocated())

@@ -14,7 +14,7 @@ pub fn write(directory: &Path, count: u32) -> Result<()> {
 }
 
 /// A file of `count` black images.
-pub fn images(count: u32) -> Vec<u8> {
+fn images(count: u32) -> Vec<u8> {
     idx(&[count, 28, 28], vec![0; count as usize * 28 * 28])
 }
 

@@ -2,11 +2,10 @@
 
 use crate::job::Job;
 use crate::training::Training;
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use jpeg_encoder::{ColorType, Encoder};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 /// The flags that make a training to be compared write its metrics to the job's directory. The
 /// checkpoints go there anyway.
@@ -21,13 +20,6 @@ pub fn training(job: &Job, world_size: usize) -> Result<Training> {
         |(name, tensor): (String, _)| Some((name.strip_prefix("model.")?.into(), tensor));
     let weights = job.tensors(CHECKPOINT)?.into_iter().filter_map(of_model);
     Training::with_weights(job, world_size, weights.collect())
-}
-
-/// Expects that a command ends with this code before its first epoch, and that its messages contain all of these texts.
-pub fn refused(command: Command, code: i32, texts: &[&str]) -> Result<()> {
-    let ended = Job::new()?.run(command)?.expect_code(code)?;
-    ensure!(!ended.stdout.contains("Epoch: "), "it began before it refused: {ended}");
-    ended.expect_messages(texts)
 }
 
 /// The classes of [`write_image_folder`].

@@ -9,6 +9,7 @@ use crate::wait::{past, until};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::borrow::BorrowMut;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -89,20 +90,21 @@ impl Job {
     }
 
     /// Starts a process. Its output goes to files, so that it never waits for a reader.
-    pub fn start(&self, mut command: Command) -> Result<Process> {
+    pub fn start(&self, mut command: impl BorrowMut<Command>) -> Result<Process> {
+        let command: &mut Command = command.borrow_mut();
         let number = self.started.replace(self.started.get() + 1);
         let stdout = self.root.path().join(format!("{number}.stdout"));
         let stderr = self.root.path().join(format!("{number}.stderr"));
         if command.get_current_dir().is_none() {
             command.current_dir(self.directory());
         }
-        self.members.add(&mut command);
+        self.members.add(command);
         command
             .env("TMPDIR", self.root.path())
             .stdin(Stdio::null())
             .stdout(File::create(&stdout)?)
             .stderr(File::create(&stderr)?);
-        let child = match Forked::start(&command, [&stdout, &stderr])? {
+        let child = match Forked::start(command, [&stdout, &stderr])? {
             Some(process) => {
                 self.members.add_forked(process.clone());
                 Running::Forked(process)
@@ -117,7 +119,7 @@ impl Job {
         Ok(Process { child, command, stdout, stderr, members: self.members.clone() })
     }
 
-    pub fn run(&self, command: Command) -> Result<Ended> {
+    pub fn run(&self, command: impl BorrowMut<Command>) -> Result<Ended> {
         self.start(command)?.wait()
     }
 
@@ -130,7 +132,8 @@ impl Job {
         let saved = self.files()?.into_iter().find(is_model);
         ensure!(saved.is_none(), "it saved {saved:?}: {ended}");
         let steps = losses(self.directory(), 0).map_or(0, |losses| losses.len());
-        let trained = steps > 0 || ended.stdout.contains("Epoch=");
+        let begins = ["Epoch=", "Epoch: ", "Training Start"];
+        let trained = steps > 0 || begins.iter().any(|text| ended.stdout.contains(text));
         ensure!(!trained, "it trained before it refused: {ended}");
         ended.expect_messages(texts)
     }
@@ -186,16 +189,6 @@ impl Job {
         }
         process.wait()?;
         self.expect_nobody_left(Duration::from_secs(5))
-    }
-
-    /// Kills a comparison while one of its runs takes steps, and expects that the run ends too.
-    pub fn expect_that_runs_end_with(&self, comparison: Command) -> Result<()> {
-        let mut comparison = self.start(comparison)?;
-        self.runs()?;
-        ensure!(self.processes()?.len() == 2, "there is no run, or several");
-        kill(comparison.pid(), Signal::SIGKILL)?;
-        ensure!(!comparison.wait()?.status.success(), "it has not been killed");
-        self.expect_nobody_left(Duration::from_secs(10))
     }
 
     /// Waits until no process of the job is alive, for at most `within`.
@@ -284,9 +277,9 @@ impl Running {
     }
 }
 
-/// Fails unless a program, in a job of its own, ends with this code and says all of these texts.
+/// [`Job::expect_refusal`] in a job of its own.
 pub fn expect_refusal(program: Command, code: i32, texts: &[&str]) -> Result<()> {
-    Job::new()?.run(program)?.expect_code(code)?.expect_messages(texts)
+    Job::new()?.expect_refusal(program, code, texts)
 }
 
 /// The same for a program that is given each of these command lines. It neither panics nor leaves a file behind.

@@ -67,10 +67,9 @@ pub fn diff([from, to]: [&str; 2], texts: [&str; 2]) -> Result<String> {
     for (name, text) in [from, to].iter().zip(texts) {
         fs::write(job.path(name), text)?;
     }
-    let mut diff = Command::new("diff");
-    diff.args(["-U", "1", "--label", from, "--label", to, from, to]);
+    let arguments = ["-U", "1", "--label", from, "--label", to, from, to];
     // diff exits with 1 if it finds differences.
-    Ok(job.run(diff)?.expect_code(1)?.stdout)
+    Ok(job.run(Command::new("diff").args(arguments))?.expect_code(1)?.stdout)
 }
 
 /// The cargo that runs the tests, in the workspace.

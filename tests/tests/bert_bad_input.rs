@@ -6,20 +6,14 @@ use crate::prelude::*;
 /// How long the processes of a killed comparison may take to end.
 const SOON: Duration = Duration::from_secs(10);
 
-fn refuse(command: Command, code: i32, texts: &[&str]) -> Result<()> {
-    let ended = Job::new()?.run(command)?.expect_code(code)?;
-    assert!(!ended.stdout.contains("Training Start"), "it began before it refused: {ended}");
-    ended.expect_messages(texts)
-}
-
 /// Arguments that the program itself rejects.
 fn refused(arguments: &str, texts: &[&str]) -> Result<()> {
-    refuse(dp_custom_criterion(arguments.split(' '))?, 1, &[&["error: "], texts].concat())
+    expect_refusal(dp_custom_criterion(arguments.split(' '))?, 1, &[&["error: "], texts].concat())
 }
 
 /// Arguments that are rejected when they are parsed.
 fn misspelt(arguments: &str, texts: &[&str]) -> Result<()> {
-    refuse(dp_custom_criterion(arguments.split(' '))?, 2, texts)
+    expect_refusal(dp_custom_criterion(arguments.split(' '))?, 2, texts)
 }
 
 #[test]
@@ -53,9 +47,9 @@ fn a_method_and_a_number_of_processes_that_do_not_go_together_are_refused() -> R
     refused("--method ddp --devices 2xcpu", &texts)?;
     let text =
         "--method is data-parallel, but must be ddp or apex where there are several ranks, here 2";
-    refuse(launch(2, &dp_custom_criterion([])?)?, 1, &[text])?;
+    expect_refusal(launch(2, &dp_custom_criterion([])?)?, 1, &[text])?;
     let rank = launch(1, &dp_custom_criterion(["compare"])?)?;
-    refuse(rank, 1, &["compare starts all ranks by itself: run it without a launcher"])
+    expect_refusal(rank, 1, &["compare starts all ranks by itself: run it without a launcher"])
 }
 
 #[test]
@@ -64,7 +58,8 @@ fn a_batch_that_makes_no_sense_is_refused() -> Result<()> {
     let text = "--batch-size is 44, but must be at most 43, the pairs of the corpus";
     refused(&format!("--corpus {} --batch-size 44", corpus()), &[text])?;
     let odd = dp_custom_criterion(["--method", "ddp", "--batch-size", "7"])?;
-    refuse(launch(2, &odd)?, 1, &["--batch-size is 7, but must be a multiple of 2, the ranks"])?;
+    let text = "--batch-size is 7, but must be a multiple of 2, the ranks";
+    expect_refusal(launch(2, &odd)?, 1, &[text])?;
     for batch_size in ["0", "9"] {
         let texts = ["--batch-size is", "2 or a multiple of it: an equal share for each device"];
         refused(&format!("compare --batch-size {batch_size}"), &texts)?;
@@ -151,5 +146,11 @@ fn a_run_that_fails_is_named_with_its_last_lines() -> Result<()> {
 
 #[test]
 fn the_runs_of_a_comparison_that_is_killed_end_with_it() -> Result<()> {
-    Job::new()?.expect_that_runs_end_with(comparison("--steps 10000")?)
+    let job = Job::new()?;
+    let mut comparison = job.start(comparison("--steps 10000")?)?;
+    job.runs()?;
+    ensure!(job.processes()?.len() == 2, "there is no run, or several");
+    kill(comparison.pid(), Signal::SIGKILL)?;
+    ensure!(!comparison.wait()?.status.success(), "it has not been killed");
+    job.expect_nobody_left(SOON)
 }

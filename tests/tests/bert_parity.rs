@@ -59,8 +59,7 @@ fn two_ranks_end_alike_with_whole_and_sharded_models_and_kept_and_recomputed_act
         // With fewer pairs, a rank's may contain none that counts.
         let flags = format!("{TINY} --batch-size=20 {method}");
         let mut program = dp_custom_criterion(flags.split(' '))?;
-        program.args(["--corpus", &corpus()]);
-        Training::run(launch(2, &program)?, 2)
+        Training::run(launch(2, program.args(["--corpus", &corpus()]))?, 2)
     };
     let ddp = train("--method ddp")?;
     for method in ["--method fsdp", "--method fsdp --checkpoint-activations"] {

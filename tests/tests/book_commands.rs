@@ -18,7 +18,7 @@ const ELSEWHERE: [(&str, &str); 11] = [
     ("ATEN_CPU_CAPABILITY=avx2", "CI runs some of the tests this way"),
     ("UPDATE_BOOK=1", "it writes into the book"),
     ("INSTA_UPDATE=always", "it writes snapshots"),
-    ("mpirun", "it need not be installed; `bad_input` and core's `env` test its variables"),
+    ("mpirun", "it need not be installed; core's `env` tests its variables"),
     ("srun", "same as mpirun"),
     ("cargo clippy", "CI runs it"),
 ];

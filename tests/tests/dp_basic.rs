@@ -17,12 +17,6 @@ fn drawn(arguments: &[&str]) -> Result<String> {
 }
 
 #[test]
-fn the_threads_six_tokens_leave_the_fourth_device_idle() -> Result<()> {
-    insta::assert_snapshot!("trace_toy", printed(&["trace", "--no-times"])?);
-    Ok(())
-}
-
-#[test]
 fn the_questions_59_million_parameters_go_to_every_further_device() -> Result<()> {
     let arguments = ["trace", "--model", "mlp", "--devices", "2xcpu", "--no-times"];
     insta::assert_snapshot!("trace_mlp", printed(&arguments)?);
@@ -37,23 +31,21 @@ fn outputs_and_loss_move_to_the_output_device() -> Result<()> {
 }
 
 #[test]
-fn times_are_printed_unless_they_are_left_out() -> Result<()> {
-    expect_texts(&printed(&["trace"])?, &["begins at ms", "takes ms"])
-}
-
-#[test]
 fn a_step_is_drawn_with_a_lane_for_each_device_and_all_its_parts() -> Result<()> {
     let parts = ["cpu:0", "cpu:3", "scatter gradients", "reduce gradients", "parallel_apply"];
     expect_texts(&drawn(&["trace"])?, &parts)
 }
 
+/// The book shows the other answers, and `book_listings` compares them.
 #[test]
 fn every_question_is_answered() -> Result<()> {
     let text = printed(&["answers"])?;
-    let (measured, steady): (Vec<_>, Vec<_>) =
-        text.lines().partition(|line| line.trim_start().starts_with("measured"));
-    ensure!(measured.len() == 2, "{measured:?}");
-    insta::assert_snapshot!("answers", steady.join("\n"));
+    let answer = printed(&["answers", "S2.23"])?;
+    let (_, last) = answer.split_once("\n\n").context("a title stands before it")?;
+    expect_texts(&text, &[last, "dp-basic model-parallel", "dp-basic speedup"])?;
+    let measured = text.lines().filter(|line| line.trim_start().starts_with("measured"));
+    ensure!(measured.count() == 2, "{text}");
+    insta::assert_snapshot!("answer_about_ddp", answer);
     Ok(())
 }
 

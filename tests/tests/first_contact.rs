@@ -7,15 +7,11 @@ use std::os::unix::fs::PermissionsExt;
 /// Builds find-libtorch, on which everything that links libtorch depends.
 fn build(job: &Job, variables: &[(&str, &Path)]) -> Result<Ended> {
     let mut cargo = cargo();
-    cargo
-        .args(["build", "--offline", "-p", "find-libtorch"])
-        .env_remove("VIRTUAL_ENV")
-        .env_remove("LIBTORCH_INCLUDE")
-        .env_remove("LIBTORCH_LIB")
-        .env_remove("LIBTORCH_USE_PYTORCH")
-        .envs(variables.iter().copied())
-        .env("CARGO_TARGET_DIR", job.path("target"));
-    job.run(cargo)
+    for other in ["VIRTUAL_ENV", "LIBTORCH_INCLUDE", "LIBTORCH_LIB", "LIBTORCH_USE_PYTORCH"] {
+        cargo.env_remove(other);
+    }
+    cargo.envs(variables.iter().copied()).env("CARGO_TARGET_DIR", job.path("target"));
+    job.run(cargo.args(["build", "--offline", "-p", "find-libtorch"]))
 }
 
 /// A folder that looks like this release of libtorch.
@@ -51,8 +47,7 @@ fn a_compiler_that_misses_libtorchs_header_says_how_to_set_it_up() -> Result<()>
     let include = job.path("include");
     let compile = || {
         let mut compiler = Command::new("c++");
-        compiler.arg("-fsyntax-only").arg("-I").arg(&include).arg(&source);
-        job.run(compiler)
+        job.run(compiler.arg("-fsyntax-only").arg("-I").arg(&include).arg(&source))
     };
     compile()?
         .expect_code(1)?

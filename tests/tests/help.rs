@@ -208,14 +208,12 @@ fn the_originals_command_lines_are_understood() -> Result<()> {
         ("dp-custom-criterion", "--cuda_devices 0 1", "there is no --cuda_devices: type --devices"),
         ("ddp-mnist", "--local_rank 1", "--local_rank is \"1\", but must be 0, which is"),
         ("ddp-imagenet", "--learning-rate=-1", "a finite number not below 0"),
-        ("ddp-imagenet", "--dist-url tcp://host:1", "type launch --master-addr HOST"),
         ("ddp-imagenet", "--e 3", "--e could be --epochs, --evaluate, --expname; type more of"),
         (
             "dp-custom-criterion",
             "vocab -c no.txt -o v.txt -s 60 --vocab_size 60 -e UTF-8 -m 2",
             "cannot read no.txt",
         ),
-        ("dp-custom-criterion", "vocab -o v.txt -e latin-1", "iconv -f latin-1 -t utf-8"),
         ("async-update", "hogwild --num-processes 2 --lr 0", "0 is not a finite number above 0"),
         ("async-update", "hogwild --save_model", "there is no --save_model: leave it out"),
     ] {

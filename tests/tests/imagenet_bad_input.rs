@@ -1,4 +1,5 @@
-//! ddp-imagenet rejects input that it cannot work with, and says what it found, where, and what it expected.
+//! ddp-imagenet rejects input that it cannot work with, and says what it found, where, and what it expected. All that
+//! can be wrong with a file is tested in the library.
 
 use crate::prelude::*;
 use tests::imagenet::{OUTPUTS, write_image_folder};
@@ -61,16 +62,10 @@ fn a_sound_image_folder_is_accepted() -> Result<()> {
 #[test]
 fn an_image_folder_that_is_not_there_is_named() -> Result<()> {
     let job = Job::new()?;
+    job.expect_refusal(small("cifar --dataset cifar10")?, 1, &["error: ", "directory cifar"])?;
     job.expect_refusal(small("nowhere")?, 1, &["error: ", "nowhere/train"])?;
     // The default folder, as in PyTorch's main.py.
     job.expect_refusal(small("")?, 1, &["error: ", "imagenet/train"])
-}
-
-#[test]
-fn an_empty_class_folder_is_refused() -> Result<()> {
-    let job = job_with_images()?;
-    fs::create_dir(job.path("images/train/green"))?;
-    job.expect_refusal(small(FOLDER)?, 1, &["error: ", "images/train/green", "no image"])
 }
 
 #[test]
@@ -84,31 +79,13 @@ fn other_classes_in_validation_than_in_training_are_refused() -> Result<()> {
 #[test]
 fn a_corrupt_jpeg_is_named_and_fatal_unless_it_is_to_be_skipped() -> Result<()> {
     let job = job_with_images()?;
-    let path = job.path("images/train/blue/1.jpg");
-    let whole = fs::read(&path)?;
-    for damaged in [&whole[..whole.len() / 2], b"this is no picture", b""] {
-        fs::write(&path, damaged)?;
-        for ranks in [1, 2] {
-            let program = launch(ranks, &small(FOLDER)?)?;
-            job.expect_refusal(program, 1, &["[rank ", "error: ", "train/blue/1.jpg"])?;
-        }
+    fs::write(job.path("images/train/blue/1.jpg"), "this is no picture")?;
+    for ranks in [1, 2] {
+        let program = launch(ranks, &small(FOLDER)?)?;
+        job.expect_refusal(program, 1, &["[rank ", "error: ", "train/blue/1.jpg"])?;
     }
     let ended = job.run(small(&format!("{FOLDER} --skip-bad"))?)?.expect_success()?;
     ended.expect_messages(&["images left out because they cannot be read: 1\n"])
-}
-
-#[test]
-fn a_cifar_file_of_the_wrong_size_is_refused() -> Result<()> {
-    let job = Job::new()?;
-    let folder = job.path("cifar");
-    fs::create_dir(&folder)?;
-    // A file of CIFAR-10 has 10,000 images of 3,073 bytes.
-    for number in 1..6 {
-        fs::write(folder.join(format!("data_batch_{number}.bin")), vec![0; 30_730_000])?;
-    }
-    fs::write(folder.join("test_batch.bin"), vec![0; 30_729_999])?;
-    let texts = ["error: ", "test_batch.bin", "30729999", "30730000"];
-    job.expect_refusal(small("cifar --dataset cifar10")?, 1, &texts)
 }
 
 #[test]
@@ -124,11 +101,8 @@ fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
     let other_schedule = resume("--schedule cosine")?;
     job.expect_refusal(other_schedule, 1, &["error: ", "old.safetensors", "Cosine"])?;
 
-    let whole = fs::read(&path)?;
-    for length in [0, 4, 100, whole.len() - 1] {
-        fs::write(&path, &whole[..length])?;
-        job.expect_refusal(resume("")?, 1, &["error: ", "old.safetensors"])?;
-    }
+    fs::write(&path, "")?;
+    job.expect_refusal(resume("")?, 1, &["error: ", "old.safetensors"])?;
     fs::remove_file(&path)?;
     job.expect_refusal(resume("")?, 1, &["error: ", "old.safetensors", "No such file"])?;
     let evaluate = on_digits("--evaluate --resume auto")?;

@@ -2,7 +2,6 @@
 //! bytes they need, how little their code differs, and what they reject.
 
 use crate::prelude::*;
-use tests::imagenet::refused;
 
 /// The smallest network with the shape of the article's.
 const SMALL: &str = "train-cifar --arch=pyramidnet8_a6 --workers=0 --metrics=metrics";
@@ -311,13 +310,14 @@ fn from_each_method_to_the_next_it_is_a_handful_of_lines() -> Result<()> {
 
 #[test]
 fn what_no_training_can_work_with_is_refused() -> Result<()> {
-    refused(train_cifar("--method=magic")?, 2, &["magic", "single, data-parallel, ddp, apex"])?;
+    let texts = ["magic", "single, data-parallel, ddp, apex"];
+    expect_refusal(train_cifar("--method=magic")?, 2, &texts)?;
     let too_small = train_cifar("--method=data-parallel --devices=4xcpu --batch-size=3")?;
-    refused(too_small, 1, &["error: --batch-size is 3, but must be at least 4"])?;
+    expect_refusal(too_small, 1, &["error: --batch-size is 3, but must be at least 4"])?;
     let ddp = train_cifar("--method=ddp --batch-size=1")?;
-    refused(launch(2, &ddp)?, 1, &["--batch-size is 1, but must be at least 2"])?;
+    expect_refusal(launch(2, &ddp)?, 1, &["--batch-size is 1, but must be at least 2"])?;
     let text = "--method is single, but must be ddp or apex where there are several ranks";
-    refused(launch(2, &train_cifar("")?)?, 1, &[text])?;
-    refused(train_cifar("--devices=2xcpu")?, 1, &["must be a single device"])?;
-    refused(train_cifar("--lr=nan")?, 1, &["error: lr is NaN, but must be"])
+    expect_refusal(launch(2, &train_cifar("")?)?, 1, &[text])?;
+    expect_refusal(train_cifar("--devices=2xcpu")?, 1, &["must be a single device"])?;
+    expect_refusal(train_cifar("--lr=nan")?, 1, &["error: lr is NaN, but must be"])
 }

@@ -121,38 +121,6 @@ fn three_ranks_that_are_killed_add_up_as_before() -> Result<()> {
     expect_that_kills_change_nothing(&case)
 }
 
-/// Whether the job's directory holds the temporary file that exists while a checkpoint is written.
-fn is_saving(job: &Job) -> Result<bool> {
-    Ok(job.files()?.iter().any(|name| name.ends_with(".tmp")))
-}
-
-#[test]
-fn a_kill_during_a_save_leaves_the_previous_checkpoint() -> Result<()> {
-    let job = Job::new()?;
-    // 90 MB, which take a moment to write.
-    let flags =
-        "--arch=resnet18 --dataset=mnist --batch-size=4 --epochs=1 --steps=100 --save-every=1";
-    let flags = || -> Result<Command> { ddp_imagenet(flags.split(' ')) };
-    for attempt in 1.. {
-        ensure!(attempt <= 20, "every kill came after the checkpoint had been saved");
-        let mut process = job.start(flags()?)?;
-        job.until("it saves for the second time", || {
-            ensure!(!process.has_ended()?, "it ended without having been seen to save");
-            Ok((job.path(CHECKPOINT).exists() && is_saving(&job)?).then_some(()))
-        })?;
-        kill(process.pid(), Signal::SIGKILL)?;
-        process.wait()?;
-        // Otherwise it had finished writing before it was killed.
-        if is_saving(&job)? {
-            break;
-        }
-    }
-    let mut resumed = flags()?;
-    resumed.args(["--resume", CHECKPOINT, "--metrics=metrics"]);
-    let _resumed = job.start(resumed)?;
-    wait_for_steps(&job, 0..1, 2)
-}
-
 #[test]
 fn the_middle_of_an_epoch_goes_on_with_batches_of_any_size() -> Result<()> {
     let job = Job::new()?;

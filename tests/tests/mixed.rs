@@ -80,8 +80,7 @@ fn ranks_meet_at_the_address_that_a_hosts_own_name_often_has() -> Result<()> {
     let port = free_port()?;
     let rank = |rank| -> Result<_> {
         let mut program = as_rank(ddp_mnist(["--epochs", "1", "--no-save"])?, rank, 2, port);
-        program.env("MASTER_ADDR", "127.0.1.1");
-        job.start(program)
+        job.start(program.env("MASTER_ADDR", "127.0.1.1"))
     };
     expect_all_succeed(vec![rank(0)?, rank(1)?])
 }

@@ -1,7 +1,6 @@
-//! Where the programs write: to files that can be replaced, and to readers who may have gone.
+//! Where the programs write: to files that may not grow, and to readers who may have gone.
 
 use crate::prelude::*;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 
 fn one_epoch() -> Result<Command> {
     ddp_mnist(["--epochs", "1", "--batch-size", "1000"])
@@ -57,35 +56,6 @@ fn texts_tables_and_help_that_nobody_reads_are_no_errors() -> Result<()> {
 #[test]
 fn an_error_that_nobody_reads_has_its_usual_code() -> Result<()> {
     expect_code_without_readers(&ddp_mnist(["--load", "missing"])?, "1").map(drop)
-}
-
-#[test]
-fn a_model_is_not_saved_to_a_device_or_a_pipe() -> Result<()> {
-    let job = Job::new()?;
-    ensure!(Command::new("mkfifo").arg(job.path("pipe")).status()?.success(), "mkfifo has failed");
-    symlink("/dev/null", job.path("link"))?;
-    for (path, found) in [("/dev/null", "a device"), ("link", "a device"), ("pipe", "a pipe")] {
-        let ended = job.run(ddp_mnist(["--epochs", "1", "--save", path])?)?.expect_code(1)?;
-        let text = format!("error: {path}: {found}; expected the name of a regular file to write");
-        ensure!(ended.stderr.contains(&text) && ended.stdout.is_empty(), "{ended}");
-    }
-    ensure!(fs::metadata("/dev/null")?.file_type().is_char_device(), "/dev/null is replaced");
-    Ok(())
-}
-
-#[test]
-fn a_model_is_saved_through_a_link_and_keeps_the_permissions_of_the_old_one() -> Result<()> {
-    let job = Job::new()?;
-    fs::create_dir(job.path("disk"))?;
-    fs::write(job.path("disk/model"), "old")?;
-    fs::set_permissions(job.path("disk/model"), fs::Permissions::from_mode(0o640))?;
-    symlink("disk/model", job.path("model.safetensors"))?;
-    job.run(one_epoch()?)?.expect_success()?;
-    ensure!(job.path("model.safetensors").is_symlink(), "the link is replaced");
-    job.tensors("disk/model")?;
-    let mode = fs::metadata(job.path("disk/model"))?.permissions().mode() & 0o777;
-    ensure!(mode == 0o640, "its mode is {mode:o}");
-    Ok(())
 }
 
 /// A limit on the size of files stands for a full disk here: the system also sends a signal.

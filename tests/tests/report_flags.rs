@@ -5,9 +5,9 @@ use crate::prelude::*;
 /// Trains on two ranks. Each must leave a trace of forward pass, backward pass and exchange, and
 /// rank 0 alone the numbers for TensorBoard.
 fn expect_traces_and_curves(mut program: Command) -> Result<()> {
-    program.args(["--profile", "traces", "--tensorboard", "curves"]);
+    let program = program.args(["--profile", "traces", "--tensorboard", "curves"]);
     let job = Job::new()?;
-    let ended = job.run(launch(2, &program)?)?.expect_success()?;
+    let ended = job.run(launch(2, program)?)?.expect_success()?;
     // Kineto, which records, logs its own start and that there is no GPU.
     for word in ["USDT", "ERROR"] {
         ensure!(!ended.stderr.contains(word), "{}", ended.stderr);

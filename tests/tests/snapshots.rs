@@ -45,8 +45,6 @@ fn the_tutorials_second_picture_comes_out_number_for_number() -> Result<()> {
     let printed = printed_by_rank(2, &sampler(&["--shuffle", "--seed", "1111"])?)?;
     assert_eq!(batches(&printed[&0]), [[20, 19, 4, 0], [14, 3, 5, 18], [8, 17, 1, 11]]);
     assert_eq!(batches(&printed[&1]), [[22, 21, 16, 13], [23, 2, 6, 12], [7, 9, 15, 10]]);
-    insta::assert_snapshot!("toy_rank_0_of_2", printed[&0]);
-    insta::assert_snapshot!("toy_rank_1_of_2", printed[&1]);
     Ok(())
 }
 

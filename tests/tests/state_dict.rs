@@ -56,9 +56,7 @@ fn the_line_that_an_error_names_converts_the_file() -> Result<()> {
     for file in ["legacy.pt", "script.pt"] {
         let ended = job.run(example("state_dict", ["rust.pt", file])?)?.expect_code(1)?;
         let line = between(&ended.stderr, "python -c \"", "\"")?;
-        let mut converts = Command::new(&interpreter);
-        converts.args(["-c", line]);
-        job.run(converts)?.expect_success()?;
+        job.run(Command::new(&interpreter).args(["-c", line]))?.expect_success()?;
         let files = ["rust.pt", "plain.pt", "new.pt"];
         let ended = job.run(example("state_dict", files)?)?.expect_success()?;
         let outputs = ended.stdout.lines().filter_map(|line| line.split(": ").nth(1));

@@ -3,7 +3,6 @@
 
 mod pack;
 
-use crate::setup::Level;
 use crate::workspace::Workspace;
 use crate::{command, setup};
 use anyhow::Result;
@@ -49,7 +48,7 @@ pub(crate) fn run(chore: &Chore) -> Result<()> {
 
 /// `cargo xtask test --gpu`: packs, and examines this machine.
 pub(crate) fn test(workspace: &Workspace) -> Result<()> {
-    let venv = setup::ensure_python(workspace, Level::Full)?;
+    let venv = setup::ensure_python(workspace)?;
     let to = default_folder(workspace);
     pack::with_cuda(workspace, &to)?;
     let mut examination = Command::new(venv.executable("python"));

@@ -65,14 +65,13 @@ pub(crate) fn ensure_while_building(
     })
 }
 
-/// Like [`ensure`], for the chores that run Python beside Rust, which need the set-up's own
-/// libtorch.
-pub(crate) fn ensure_python(workspace: &Workspace, level: Level) -> Result<Venv> {
+/// The full set-up, for the chores that run Python beside Rust, which need its own libtorch.
+pub(crate) fn ensure_python(workspace: &Workspace) -> Result<Venv> {
     anyhow::ensure!(
         !workspace.has_user_libtorch(),
         "LIBTORCH or LIBTORCH_USE_PYTORCH is set: unset it, so that Rust and Python both use the libtorch of the set-up"
     );
-    ensure(workspace, level)?;
+    ensure(workspace, Level::Full)?;
     Ok(Venv::new(workspace::venv(workspace.release), workspace.release))
 }
 

@@ -26,12 +26,17 @@ struct Seat {
     finished: Option<u32>,
 }
 
+impl Seat {
+    /// A process that has just been started.
+    fn new(local_rank: u16, tenant: u32, has_place: bool) -> Self {
+        Seat { local_rank, tenant, runs: true, takes_part: false, has_place, finished: None }
+    }
+}
+
 impl Seats {
     /// Ranks that have just been started.
     pub(crate) fn new(count: u16, has_place: bool) -> Self {
-        let (tenant, runs, takes_part) = (0, true, false);
-        let finished = None;
-        let seat = |local_rank| Seat { local_rank, tenant, runs, takes_part, has_place, finished };
+        let seat = |local_rank| Seat::new(local_rank, 0, has_place);
         Seats { seats: (0..count).map(seat).collect(), claims: Vec::new(), answered: 0 }
     }
 
@@ -83,11 +88,8 @@ impl Seats {
     pub(crate) fn refill(&mut self) -> Vec<u16> {
         let ended = self.seats.iter_mut().filter(|seat| !seat.runs);
         let refill = |seat: &mut Seat| {
-            let Seat { local_rank, tenant, .. } = *seat;
-            let (runs, takes_part, has_place, finished) = (true, false, false, None);
-            let tenant = tenant + 1;
-            *seat = Seat { local_rank, tenant, runs, takes_part, has_place, finished };
-            local_rank
+            *seat = Seat::new(seat.local_rank, seat.tenant + 1, false);
+            seat.local_rank
         };
         ended.map(refill).collect()
     }

@@ -39,8 +39,7 @@ fn the_local_rank_follows_the_arguments_if_the_flag_asks_for_it() {
     let start = |node, ranks| {
         let flags = format!("-n {ranks} --pass-local-rank");
         let mut command = nodes.launch(&job, node, &flags, r#"note "$*" arguments.$RANK"#);
-        command.args(["sh", "lr.py", "--lr", "0.1"]);
-        job::start(command)
+        job::start(command.args(["sh", "lr.py", "--lr", "0.1"]))
     };
     for running in [start(0, 1), start(1, 2)] {
         running.finish().expect_code(0);
@@ -64,13 +63,8 @@ fn a_program_is_found_in_path_and_by_a_relative_path() {
     // that moment, would make the program busy.
     let copy = Command::new("cp").arg("/bin/true").arg(job.dir().join("my-trainer")).status();
     assert!(copy.unwrap().success());
-    let mut command = job.launch(["./my-trainer"]);
-    command.current_dir(job.dir());
-    run(command).expect_code(0);
-
-    let mut command = job.launch(["my-trainer"]);
-    command.env("PATH", job.dir());
-    run(command).expect_code(0);
+    run(job.launch(["./my-trainer"]).current_dir(job.dir())).expect_code(0);
+    run(job.launch(["my-trainer"]).env("PATH", job.dir())).expect_code(0);
 }
 
 #[test]

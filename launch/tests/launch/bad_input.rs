@@ -84,9 +84,8 @@ fn a_program_that_cannot_be_started_is_refused() {
 fn a_program_in_this_directory_is_suggested() {
     let job = Job::new();
     fs::copy("/bin/true", job.dir().join("my-trainer")).unwrap();
-    let mut command = job.launch(["my-trainer"]);
-    command.current_dir(job.dir());
-    run(command).expect_code(1).expect_stderr("(did you mean ./my-trainer?)");
+    let ended = run(job.launch(["my-trainer"]).current_dir(job.dir()));
+    ended.expect_code(1).expect_stderr("(did you mean ./my-trainer?)");
 }
 
 #[test]

@@ -13,9 +13,7 @@ const STAY: &str = r#"
     stay"#;
 
 fn node(nodes: &Nodes, job: &Job, name: &str, flags: &str) -> crate::job::Running {
-    let mut command = nodes.launch(job, 0, flags, STAY);
-    command.env("NODE", name);
-    crate::job::start(command)
+    crate::job::start(nodes.launch(job, 0, flags, STAY).env("NODE", name))
 }
 
 #[test]
@@ -76,22 +74,6 @@ fn a_failure_counts_and_all_nodes_restart() {
             .expect_stderr("was killed by SIGKILL")
             .expect_stderr("restart 1 of 1: starting all ranks again\n");
     }
-}
-
-#[test]
-fn a_node_beyond_the_most_waits_for_a_place() {
-    let (job, nodes) = (Job::new(), Nodes::elastic("1:2"));
-    let first = node(&nodes, &job, "a", "--rdzv-conf last_call_timeout=1");
-    job.wait_for_note("pid.1.0.a");
-    let second = node(&nodes, &job, "b", "");
-    job.wait_for_pids(&["pid.2.0.a", "pid.2.1.b"]);
-    let third = node(&nodes, &job, "c", "");
-    third.wait_for_stderr("launch: waiting for a place in the job of --nnodes 1:2\n");
-    drop(second);
-    job.wait_for_note("pid.2.1.c");
-    first.signal(Signal::SIGTERM);
-    first.finish().expect_code(128 + 15);
-    third.finish().expect_code(128 + 15);
 }
 
 #[test]

@@ -47,9 +47,7 @@ fn every_rank_of_the_second_node_gets_torchruns_variables() {
 #[test]
 fn the_secret_of_a_job_stays_with_its_launchers() {
     let job = Job::new();
-    let mut command = job.launch_sh("", WRITE_ENV);
-    command.env("TCH_PARALLEL_SECRET", "s");
-    run(command).expect_code(0);
+    run(job.launch_sh("", WRITE_ENV).env("TCH_PARALLEL_SECRET", "s")).expect_code(0);
     assert!(!variables(&job, 0).contains_key("TCH_PARALLEL_SECRET"));
 }
 
@@ -66,9 +64,7 @@ fn omp_num_threads_is_left_alone_for_one_rank_and_where_it_is_set() {
     run(job.launch_sh("-n 1", WRITE_ENV)).expect_code(0);
     assert!(!variables(&job, 0).contains_key("OMP_NUM_THREADS"));
 
-    let mut command = job.launch_sh("-n 2", WRITE_ENV);
-    command.env("OMP_NUM_THREADS", "7");
-    run(command).expect_code(0);
+    run(job.launch_sh("-n 2", WRITE_ENV).env("OMP_NUM_THREADS", "7")).expect_code(0);
     assert_eq!(variables(&job, 1)["OMP_NUM_THREADS"], "7");
 }
 
@@ -92,9 +88,8 @@ fn what_another_launcher_has_set_is_not_passed_on() {
 #[test]
 fn flags_can_come_from_torchruns_variables_and_the_command_line_wins() {
     let job = Job::new();
-    let mut command = job.launch_sh("--rdzv-id b", WRITE_ENV);
-    command.envs([("PET_NPROC_PER_NODE", "3"), ("PET_RDZV_ID", "a"), ("PET_NO_PYTHON", "1")]);
-    run(command).expect_code(0);
+    let flags = [("PET_NPROC_PER_NODE", "3"), ("PET_RDZV_ID", "a"), ("PET_NO_PYTHON", "1")];
+    run(job.launch_sh("--rdzv-id b", WRITE_ENV).envs(flags)).expect_code(0);
     assert_eq!(variables(&job, 2)["WORLD_SIZE"], "3");
     assert_eq!(variables(&job, 2)["TORCHELASTIC_RUN_ID"], "b");
 }

@@ -3,6 +3,7 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use std::borrow::BorrowMut;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
@@ -202,7 +203,8 @@ impl Drop for Running {
     }
 }
 
-pub(crate) fn start(mut command: Command) -> Running {
+pub(crate) fn start(mut command: impl BorrowMut<Command>) -> Running {
+    let command: &mut Command = command.borrow_mut();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let stdout = Reader::new(child.stdout.take().unwrap());
@@ -210,7 +212,7 @@ pub(crate) fn start(mut command: Command) -> Running {
     Running { child, stdout, stderr }
 }
 
-pub(crate) fn run(command: Command) -> Ended {
+pub(crate) fn run(command: impl BorrowMut<Command>) -> Ended {
     start(command).finish()
 }
 

@@ -357,8 +357,7 @@ fn another_secret_or_another_job_is_refused_and_disturbs_nobody() {
     let (job, nodes) = (Job::new(), Nodes::new(2));
     let with_secret = |rank, flags, secret| {
         let mut command = nodes.launch(&job, rank, flags, "note $$ pid.$RANK; await go");
-        command.env("TCH_PARALLEL_SECRET", secret);
-        start(command)
+        start(command.env("TCH_PARALLEL_SECRET", secret))
     };
     let first = with_secret(0, "", "right");
     // Somebody who is not a launcher at all, and stays.

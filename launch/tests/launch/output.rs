@@ -29,9 +29,7 @@ fn tee_puts_the_rank_before_each_line_and_the_bytes_into_files() {
     let script = r#"printf 'one\n\ntwo \377 end of %s' $RANK; echo "err" >&2"#;
     let nodes = Nodes::new(2);
     let first = nodes.start(&job, 0, "-n 2", "");
-    let mut second = nodes.launch(&job, 1, flags, script);
-    second.current_dir(job.dir());
-    let ended = run(second);
+    let ended = run(nodes.launch(&job, 1, flags, script).current_dir(job.dir()));
     first.finish().expect_code(0);
     ended.expect_code(0).expect_stderr("[rank2]: err\n").expect_stderr("[rank3]: err\n");
     assert_eq!(
@@ -58,9 +56,7 @@ fn tee_puts_the_rank_before_each_line_and_the_bytes_into_files() {
 #[test]
 fn a_log_dir_alone_means_tee() {
     let job = Job::new();
-    let mut command = job.launch_sh("--log-dir logs", SPEAK);
-    command.current_dir(job.dir());
-    let ended = run(command);
+    let ended = run(job.launch_sh("--log-dir logs", SPEAK).current_dir(job.dir()));
     assert_eq!(ended.expect_code(0).expect_stderr("[rank0]: err 0\n").stdout, "[rank0]: out 0\n");
     let dir = job.logs("logs").join("attempt_0/0");
     assert_eq!(fs::read_to_string(dir.join("stdout.log")).unwrap(), "out 0\n");
@@ -153,13 +149,12 @@ fn a_slow_reader_gets_all_of_the_output() {
     // More than the pipe to the reader holds, and less than all pipes: the rank can end before
     // anything is read.
     let inner = job.launch_sh("--tee 1", "yes 0123456789 | head -n 8000; note $$ pid");
-    let mut command = job.clean("sh");
+    let mut shell = job.clean("sh");
     let reader = r#""$0" "$@" | (
         while [ ! -e "$DIR/pid" ] || [ -e "/proc/$(cat "$DIR/pid")" ]; do sleep 0.01; done
         sleep 1.5
         cat)"#;
-    command.args(["-c", reader]).arg(inner.get_program()).args(inner.get_args());
-    let ended = run(command);
+    let ended = run(shell.args(["-c", reader]).arg(inner.get_program()).args(inner.get_args()));
     assert_eq!(ended.expect_code(0).stdout.lines().count(), 8000);
 }
 
@@ -167,10 +162,10 @@ fn a_slow_reader_gets_all_of_the_output() {
 fn a_reader_that_leaves_does_not_end_the_job() {
     let job = Job::new();
     let inner = job.launch_sh("--tee 1", "yes 0123456789 | head -n 100000; note x over");
-    let mut command = job.clean("sh");
-    command.args(["-c", "\"$0\" \"$@\" | head -n 1"]);
-    command.arg(inner.get_program()).args(inner.get_args());
-    assert_eq!(run(command).expect_code(0).stdout, "[rank0]: 0123456789\n");
+    let mut shell = job.clean("sh");
+    let head = ["-c", "\"$0\" \"$@\" | head -n 1"];
+    let ended = run(shell.args(head).arg(inner.get_program()).args(inner.get_args()));
+    assert_eq!(ended.expect_code(0).stdout, "[rank0]: 0123456789\n");
     assert!(job.note("over").is_some());
 }
 

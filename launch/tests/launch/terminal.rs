@@ -48,8 +48,7 @@ fn ctrl_c_ends_the_job_and_leaves_nobody() {
     let job = Job::new();
     let script = "sleep 60 & note $! child.$RANK; note $$ pid.$RANK; stay";
     let mut command = at_terminal(&job, &job.launch_sh("-n 2", script));
-    command.env("CTRL_C_AFTER", "pid.0 pid.1");
-    let ended = run(command);
+    let ended = run(command.env("CTRL_C_AFTER", "pid.0 pid.1"));
     let screen = &ended.expect_code(130).stdout;
     assert!(screen.contains("launch: forwarding SIGINT to the ranks"), "{screen}");
     assert!(!screen.contains("did not end within"), "{screen}");

@@ -8,7 +8,6 @@ from examination.commands import PROGRAMS, ROOT, python, ranks_by_hand, rust
 from examination.part import Part
 from examination.results import (
     expect,
-    expect_close_losses,
     expect_equal_losses,
     expect_equal_tensors,
     losses,
@@ -51,7 +50,7 @@ def same_training(ranks=1, prefix="", file=MODEL):
 
 def same_bert(folder, _):
     ours, theirs = losses(folder / "rust"), losses(folder / "python")
-    expect_close_losses(ours, theirs, ATOMIC)
+    expect_equal_losses(ours, theirs, ATOMIC)
     expect_equal_tensors(weights(folder / "rust" / MODEL), weights(folder / "python" / MODEL))
     return f"{len(weights(folder / 'rust' / MODEL))} weights; {len(ours)} losses but for atomic additions"
 

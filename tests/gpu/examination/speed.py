@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 
 from examination.commands import Process, python, rust
-from examination.part import FAILED, NOT_POSSIBLE, PASSED, Part, Result
+from examination.part import Part, examine
 from examination.results import Failed, NotPossible
 
 TOPIC = "step times"
@@ -74,24 +74,17 @@ def parts():
 
 def measure_row(part, machine, folder, deadline):
     """The result of a row, and its times."""
-    begun = time.monotonic()
-    processes, times = [], []
-    outcome, reason = PASSED, ""
-    try:
+    times = []
+
+    def run(part, machine, folder, deadline, processes):
         for command in part.steps[0]:
             if command.is_script and part.torchvision and not machine.torchvision:
                 raise NotPossible("requires torchvision for Python, which is not installed")
             processes.append(Process(command, folder, machine, part.variables(machine)))
             times.append(measure(processes[-1], machine, deadline))
-    except Failed as failed:
-        outcome, reason = FAILED, str(failed)
-    except NotPossible as impossible:
-        outcome, reason = NOT_POSSIBLE, str(impossible)
-    except Exception as error:
-        outcome, reason = FAILED, f"{type(error).__name__}: {error}"
-    for process in processes:
-        process.kill()
-    result = Result(part, outcome, reason, time.monotonic() - begun, processes)
+        return ""
+
+    result = examine(part, machine, folder, deadline, run)
     return result, Row(part.name, *(times + [None, None])[:2])
 
 

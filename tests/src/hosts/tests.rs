@@ -6,9 +6,8 @@ use std::time::{Duration, Instant};
 
 /// Runs bash on a host.
 fn bash(hosts: &Hosts, host: usize, script: &str) -> Ended {
-    let mut bash = Command::new("bash");
-    bash.args(["-c", script]);
-    Job::new().unwrap().run(hosts.on(host, &bash)).unwrap()
+    let there = hosts.on(host, Command::new("bash").args(["-c", script]));
+    Job::new().unwrap().run(there).unwrap()
 }
 
 /// How long host 1 takes to refuse a connection from host 0; `None` if it does not answer.

@@ -20,8 +20,7 @@ pub(super) fn lost_node(_: &mut Trial) -> Result<Duration> {
              --local-addr=127.0.0.1 --max-restarts=10 --monitor-interval=0.1"
         );
         let mut agent = torchrun_with(&flags.split(' ').collect::<Vec<_>>(), &program)?;
-        agent.env("GLOO_SOCKET_IFNAME", "lo");
-        job.start(agent)
+        job.start(agent.env("GLOO_SOCKET_IFNAME", "lo"))
     };
     let (mut first, mut second) = (start(1)?, start(0)?);
     wait_for_steps(&job, 0..2, 20)?;

@@ -50,16 +50,8 @@ fn on_every_step_the_losses_are_those_of_one_device() -> Result<()> {
 #[test]
 fn two_nodes_can_be_tried_on_one_machine() -> Result<()> {
     let program = example("distributed_data_parallel", [])?;
-    let (job, port) = (Job::new()?, free_port()?.to_string());
-    let node = |rank: &str| {
-        let job_flags = ["--nnodes", "2", "--node-rank", rank, "-n", "2"];
-        let address = ["--master-addr", "127.0.0.1", "--master-port", &port];
-        launch_with(&[&job_flags[..], &address].concat(), &program)
-    };
-    let mut other = job.start(node("1")?)?;
-    let first = job.run(node("0")?)?.expect_success()?.stdout;
     let mut shown = String::new();
-    for (rank, output) in [first, other.wait()?.expect_success()?.stdout].iter().enumerate() {
+    for (rank, output) in printed_by_two_nodes(&program)?.iter().enumerate() {
         shown.push_str(&format!(
             "$ target/release/launch --nnodes 2 --node-rank {rank} --master-addr 127.0.0.1 -n 2 \\\n      \
              target/release/examples/distributed_data_parallel\n{output}"

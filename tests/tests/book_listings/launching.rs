@@ -17,9 +17,8 @@ fn launch_tells_each_rank_who_it_is() -> Result<()> {
 #[test]
 fn a_rank_that_fails_is_named_with_its_reason() -> Result<()> {
     let mut command = launch(2, &example("failing_rank", ["error"])?)?;
-    command.env_remove("RUST_BACKTRACE");
     let reason = ") exited with code 1: no sample 6 in the data set";
-    let ended = Job::new()?.run(command)?.expect_code(1)?;
+    let ended = Job::new()?.run(command.env_remove("RUST_BACKTRACE"))?.expect_code(1)?;
     ended.expect_line(&["launch: rank 1 (pid ", reason])?;
     if !ended.stderr.contains("Error: rank 0: ") {
         return Ok(());

@@ -64,6 +64,18 @@ fn shown(line: &str) -> Result<String> {
     Ok(format!("$ {line}\n{}\n", text.trim_end()))
 }
 
+/// What each of two nodes on this machine, with two ranks each, prints.
+fn printed_by_two_nodes(program: &Command) -> Result<Vec<String>> {
+    let (job, port) = (Job::new()?, free_port()?.to_string());
+    let start = |node| {
+        let flags = ["--nnodes", "2", "--node-rank", node, "-n", "2"];
+        let address = ["--master-addr", "127.0.0.1", "--master-port", &port];
+        job.start(launch_with(&[&flags[..], &address].concat(), program)?)
+    };
+    let nodes = [start("0")?, start("1")?];
+    nodes.into_iter().map(|mut node| Ok(node.wait()?.expect_success()?.stdout)).collect()
+}
+
 fn sorted(text: &str) -> String {
     let mut lines: Vec<_> = text.lines().collect();
     lines.sort_unstable();

@@ -22,8 +22,7 @@ fn said_by_mismatched_ranks(variables: &[(&str, &str)]) -> Result<Vec<String>> {
     let (job, port) = (Job::new()?, free_port()?);
     let start = |rank| {
         let mut command = as_rank(example("mismatched_collectives", [])?, rank, 2, port);
-        command.envs(variables.iter().copied());
-        job.start(command)
+        job.start(command.envs(variables.iter().copied()))
     };
     let mut said = Vec::new();
     for mut rank in [start(0)?, start(1)?] {
@@ -42,14 +41,12 @@ fn ranks_of_one_host_in_different_collectives_are_told_so() -> Result<()> {
 #[test]
 fn over_sockets_ranks_in_different_collectives_abort() -> Result<()> {
     let mut command = launch(2, &example("mismatched_collectives", [])?)?;
-    command.env("TCH_PARALLEL_SHARED_MEMORY", "0");
-    let ended = Job::new()?.run(command)?;
+    let ended = Job::new()?.run(command.env("TCH_PARALLEL_SHARED_MEMORY", "0"))?;
     ended.expect_messages(&["rank 0", "killed by SIGABRT"])?;
-    let mut lines: Vec<_> = ended.stdout.lines().collect();
-    lines.sort_unstable();
     let what = ended.stderr.lines().find(|line| line.starts_with("  what():"));
-    lines.push(what.with_context(|| format!("gloo did not complain: {ended}"))?);
-    expect_listing("mismatched_collectives_sockets.txt", &(lines.join("\n") + "\n"), EXACT)
+    let what = what.with_context(|| format!("gloo did not complain: {ended}"))?;
+    let listing = format!("{}{what}\n", sorted(&ended.stdout));
+    expect_listing("mismatched_collectives_sockets.txt", &listing, EXACT)
 }
 
 #[test]
@@ -67,16 +64,6 @@ fn with_debug_detail_ranks_in_different_collectives_are_told_so() -> Result<()> 
 
 #[test]
 fn global_ranks_as_devices_name_missing_devices_on_the_second_node() -> Result<()> {
-    let job = Job::new()?;
-    let port = free_port()?.to_string();
-    let node = |number: &str| {
-        let nodes = ["--nnodes", "2", "--node-rank", number, "--master-addr", "127.0.0.1"];
-        let flags = [&nodes[..], &["--master-port", &port, "-n", "2"]].concat();
-        job.start(launch_with(&flags, &example("global_rank_as_device", [])?)?)
-    };
-    let mut printed = String::new();
-    for mut node in [node("0")?, node("1")?] {
-        printed.push_str(&node.wait()?.expect_success()?.stdout);
-    }
+    let printed = printed_by_two_nodes(&example("global_rank_as_device", [])?)?.concat();
     expect_listing("global_rank_as_device.txt", &sorted(&printed), EXACT)
 }

@@ -30,7 +30,7 @@ const REPLICAS: Training = Training { batch: 32, steps: 16 };
 
 pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     let folder = workspace.target.join("bench/data-parallel");
-    let venv = setup::ensure_python(workspace, setup::Level::Full)?;
+    let venv = setup::ensure_python(workspace)?;
     command::run(workspace.cargo().args(["build", "--release", "--package", PROGRAM]))?;
 
     let rust = |method: &str, devices: usize, threads: usize, training: Training| {

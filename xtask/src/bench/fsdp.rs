@@ -15,7 +15,7 @@ const CHARACTERS: usize = 32 + 54;
 
 pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     let folder = workspace.target.join("bench/fsdp");
-    let venv = setup::ensure_python(workspace, setup::Level::Full)?;
+    let venv = setup::ensure_python(workspace)?;
     let build = ["build", "--release", "--package", "tch-parallel", "--example", EXAMPLE];
     command::run(workspace.cargo().args(build))?;
     command::run(workspace.cargo().args(["build", "--release", "--package", LAUNCHER]))?;

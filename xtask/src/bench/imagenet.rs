@@ -22,7 +22,7 @@ const NETWORKS: [Network; 2] = [
 
 pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     let folder = workspace.target.join("bench/imagenet");
-    let venv = setup::ensure_python(workspace, setup::Level::Full)?;
+    let venv = setup::ensure_python(workspace)?;
     command::run(workspace.cargo().args(["build", "--release", "--package", PROGRAM]))?;
 
     let measure = |mut program: Command, language: &str, network: &Network, threads: usize| {

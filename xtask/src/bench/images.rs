@@ -15,7 +15,7 @@ const IMAGES: u64 = 2000;
 
 pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     let folder = workspace.target.join("bench/images");
-    let venv = setup::ensure_python(workspace, setup::Level::Full)?;
+    let venv = setup::ensure_python(workspace)?;
     let python = venv.executable("python");
     let images = make_images(&python, &folder)?;
     let build = ["build", "--release", "--package", PACKAGE, "--features", "images", "--example"];

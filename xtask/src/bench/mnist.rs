@@ -43,7 +43,7 @@ pub(super) struct Run {
 /// Measures whole jobs (loading, training, evaluation), and steps alone with the data in memory.
 pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let folder = workspace.target.join("bench");
-    let venv = setup::ensure_python(workspace, setup::Level::Full)?;
+    let venv = setup::ensure_python(workspace)?;
     let raw = unpack(&options.data_dir, &folder)?;
     let build = ["build", "--release", "--package", LAUNCHER, "--package", "ddp-mnist"];
     command::run(workspace.cargo().args(build))?;

@@ -66,7 +66,7 @@ fn an_elastic_job_takes_in_a_node_that_joins_unless_it_is_full() {
     scene.gone(&[0], 2.0);
     assert_eq!(scene.group(), [0, 3]);
     scene.join(4, 3.0);
-    assert!(matches!(scene.told.last(), Some((4, ToAgent::Wait { .. }))));
+    assert_eq!(scene.waits(4), ["waiting for a place in the job of --nnodes 1:2"]);
     scene.event(3, Event::Lost(Loss::Closed), 4.0);
     scene.pass(5.0);
     scene.gone(&[0], 6.0);
