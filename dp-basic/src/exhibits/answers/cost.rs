@@ -109,8 +109,7 @@ const OUTPUTS: i64 = 10_000;
 
 /// Peak memory in bytes on each of three devices in a training step of 64 rows, with the outputs
 /// gathered on one of them (S0.27, S0.28, S0.29). The first two have a replica.
-pub fn peaks(output: usize) -> Result<Vec<usize>> {
-    let all = [0, 1, 2].map(LogicalDevice::Cpu);
+pub fn peaks(all: [LogicalDevice; 3], output: usize) -> Result<Vec<usize>> {
     let (devices, output) = (Devices::new([all[0], all[1]])?, all[output]);
     let (rows, features) = (64, 16);
     let build = |path: &Path<'_>| linear(path / "output", features, OUTPUTS, Default::default());
@@ -138,8 +137,58 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_step_has_these_parts_in_this_order() {
+        let parts = parts(8, 2).unwrap();
+        let expected = [
+            "scatter: cpu:0 cpu:1",
+            "replicate: cpu:0 cpu:1",
+            "parallel_apply: cpu:0 cpu:1",
+            "gather: cpu:0",
+            "loss: cpu:0",
+            "scatter gradients: cpu:0 cpu:1",
+            "backward: cpu:0 cpu:1",
+            "reduce gradients: cpu:0",
+        ];
+        assert_eq!(parts, expected);
+    }
+
+    #[test]
+    fn the_questions_model_has_59_136_001_parameters_of_four_bytes() {
+        assert_eq!(question_model().unwrap(), (59_136_001, 4 * 59_136_001));
+    }
+
+    #[test]
+    fn weights_go_out_and_gradients_come_in_once_for_every_further_device() {
+        let bytes = 10_110 * size_of::<f32>();
+        assert_eq!(through_the_first(4).unwrap(), (3 * bytes, 3 * bytes));
+    }
+
+    #[test]
     fn the_loss_is_a_part_of_the_step() {
         let (loss, step) = loss_time(8, 10);
         assert!(loss > 0.0 && loss < step, "{loss} of {step} ms");
+    }
+
+    #[test]
+    fn gathering_copies_every_chunk_but_the_first_both_ways() {
+        let (gather, scatter_gradients, targets) = transported(64, 1000).unwrap();
+        assert_eq!(gather, 48 * 1000 * 4);
+        assert_eq!(scatter_gradients, gather);
+        // A class of eight bytes for each row.
+        assert_eq!(targets, 48 * 8);
+        assert_eq!(one_number_a_row(64).unwrap(), 48 * 4);
+    }
+
+    #[test]
+    fn the_memory_goes_where_the_outputs_go() {
+        // Devices of this test only: tests share the process.
+        let on = |output| peaks([40, 41, 42].map(LogicalDevice::Cpu), output).unwrap();
+        let (first, second, outside) = (on(0), on(1), on(2));
+        let logits = 64 * OUTPUTS as usize * size_of::<f32>();
+        assert!(first[0] >= first[1] + 2 * logits, "{first:?}");
+        assert!(second[1] >= first[1] + 2 * logits, "{first:?} {second:?}");
+        assert!(second[0] + logits <= first[0], "{first:?} {second:?}");
+        assert!(outside[2] >= 3 * logits, "{outside:?}");
+        assert_eq!((first[2], second[2]), (0, 0));
     }
 }

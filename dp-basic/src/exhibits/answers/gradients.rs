@@ -113,8 +113,18 @@ mod tests {
     use approx::assert_relative_eq;
 
     #[test]
+    fn gradients_are_the_same_from_every_output_device() {
+        for output in 0..=4 {
+            let difference = data_parallel(10, 4, output).unwrap();
+            assert!(difference <= ROUNDING, "cpu:{output}: {difference}");
+        }
+    }
+
+    #[test]
     fn each_output_gets_its_rows_of_the_gathered_outputs_gradient() {
         let slices = slices(10, 4).unwrap();
+        let rows: Vec<_> = slices.iter().map(|(_, shape, _)| shape[0]).collect();
+        assert_eq!(rows, [3, 3, 3, 1]);
         assert!(slices.iter().all(|(.., difference)| *difference == 0.0));
     }
 
@@ -136,5 +146,15 @@ mod tests {
             assert_relative_eq!(found.0, sum, max_relative = ROUNDING);
             assert_relative_eq!(found.1, average, max_relative = ROUNDING);
         }
+        let difference = data_parallel(8, 4, 0).unwrap();
+        assert!(difference <= ROUNDING, "{difference}");
+    }
+
+    #[test]
+    fn a_row_that_two_chunks_use_gets_both_gradients() {
+        let (_, parts, difference, touched) = shared_token().unwrap();
+        assert!(difference <= ROUNDING, "{difference}");
+        assert!(parts.iter().all(|part| *part > 0.0), "{parts:?}");
+        assert_eq!(touched, 3);
     }
 }

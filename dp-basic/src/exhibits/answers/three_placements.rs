@@ -109,4 +109,10 @@ mod tests {
         }
         assert_eq!(places.len(), 3);
     }
+
+    #[test]
+    fn the_lines_that_differ_are_counted() {
+        assert_eq!(other_lines("after_gathering"), 0);
+        assert_eq!(other_lines("in_the_model"), 3);
+    }
 }

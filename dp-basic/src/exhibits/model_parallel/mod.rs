@@ -137,12 +137,28 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
+    const BATCH: i64 = 16;
+
+    /// Devices of one test only, since tests share the process, and a network on the first.
+    fn two(first: usize) -> ([LogicalDevice; 2], Network) {
+        let devices = [first, first + 1].map(LogicalDevice::Cpu);
+        (devices, Network::new([devices[0]; 2]).unwrap())
+    }
+
+    #[test]
+    fn two_devices_give_the_outputs_and_gradients_of_one() {
+        let ([first, second], original) = two(30);
+        let whole = train(&original, [first, first], BATCH).unwrap();
+        let split = train(&original, [first, second], BATCH).unwrap();
+        assert_eq!(split.step.logits, whole.step.logits);
+        assert_eq!(split.step.loss, whole.step.loss);
+        assert_eq!(split.network.gradients(), whole.network.gradients());
+    }
+
     #[test]
     fn each_device_holds_its_part_and_the_second_labels_and_loss() {
-        // Devices of this test only: tests share the process, and with it the count of memory.
-        let [first, second] = [30, 31].map(LogicalDevice::Cpu);
-        let original = Network::new([first, first]).unwrap();
-        let split = train(&original, [first, second], 16).unwrap();
+        let ([first, second], original) = two(32);
+        let split = train(&original, [first, second], BATCH).unwrap();
         let Trained { network, step, .. } = &split;
         let on = |part: &network::Part| -> BTreeSet<_> {
             let variables = part.vs.trainable_variables();
@@ -151,5 +167,23 @@ mod tests {
         assert_eq!(on(&network.module1), BTreeSet::from([first]));
         assert_eq!(on(&network.module2), BTreeSet::from([second]));
         assert_eq!([&step.labels, &step.loss, &step.logits].map(LogicalDevice::of), [second; 3]);
+    }
+
+    #[test]
+    fn two_devices_share_the_bytes_of_one() {
+        let ([first, second], original) = two(34);
+        let peak = |devices: [_; 2]| train(&original, devices, BATCH).unwrap().peaks[&devices[0]];
+        let whole = peak([first, first]);
+        let halves = [peak([first, second]), peak([second, first])];
+        // Weights and gradients are nearly all that there is.
+        assert!(halves.iter().all(|half| *half < whole), "{halves:?} of {whole}");
+    }
+
+    #[test]
+    fn one_device_works_at_a_time() {
+        let ([first, second], original) = two(36);
+        let spans = train(&original, [first, second], BATCH).unwrap().step.spans;
+        assert_eq!(at_once(&spans), 1);
+        assert!([first, second].iter().all(|device| busy(&spans, *device) > Duration::ZERO));
     }
 }
