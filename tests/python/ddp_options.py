@@ -17,6 +17,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostL
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.distributed.optim import PostLocalSGDOptimizer
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel.distributed import _MixedPrecision
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 saved = {}
@@ -69,6 +70,60 @@ def ignored():
         save(f"ignored.{name}", tensor)
 
 
+class Stream:
+    """DDP's mixed precision copies on a stream of an accelerator, which a machine need not have."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def record(self):
+        pass
+
+    def wait(self, stream=None):
+        pass
+
+    def wait_stream(self, stream):
+        pass
+
+
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(6, 5), nn.Linear(5, 5), nn.Linear(5, 3)
+
+    def forward(self, xs):
+        return self.last(self.second(self.second(self.first(xs))))
+
+
+def mixed(name, reduce_dtype):
+    torch.Stream = torch.Event = torch.accelerator.current_stream = Stream
+    model = Twice()
+    fill(model)
+    model.last.requires_grad_(False)
+    precision = _MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=reduce_dtype)
+    ddp = DistributedDataParallel(model, bucket_cap_mb=1e-4, mixed_precision=precision)
+    # Its first gradients are undefined: they go to buckets that are not exchanged.
+    ddp(numbers((4, 6), 0)).float().sum().backward()
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.5, momentum=0.9)
+    names = {"first": "0", "second": "1", "last": "2"}
+    for step in range(5):
+        optimizer.zero_grad()
+        output = ddp(numbers((4, 6), 7 * step + dist.get_rank()))
+        save(f"mixed.{name}.{step}.output", output)
+        F.cross_entropy(output.float(), torch.arange(4) % 3).backward()
+        for layer, i in names.items():
+            for key, parameter in getattr(model, layer).named_parameters():
+                if parameter.requires_grad:
+                    save(f"mixed.{name}.{step}.grad.{i}.{key}", parameter.grad)
+        optimizer.step()
+    for layer, i in names.items():
+        for key, parameter in getattr(model, layer).named_parameters():
+            save(f"mixed.{name}.{i}.{key}", parameter)
+
+
 def local(name, subgroup):
     model = nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 3))
     fill(model)
@@ -106,6 +161,8 @@ def main(file):
     for way in ["plain", "view", "hook"]:
         sparse(way)
     ignored()
+    mixed("BFloat16", torch.bfloat16)
+    mixed("Float", torch.float32)
     local("alone", None)
     local("together", dist.new_group([0, 1]))
     for use_buffers in [False, True]:

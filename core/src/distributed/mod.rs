@@ -23,7 +23,7 @@ pub use fault::record;
 pub use fsdp::{FsdpModule, FullyShard, FullyShardOptions, MixedPrecisionPolicy, full_size};
 pub use gradients::{
     ApexDistributedDataParallel, ApexOptions, DdpLoggingData, DdpOptions, DistributedDataParallel,
-    JoinOptions, NoSync, PeriodicModelAverager, hooks,
+    JoinOptions, MixedPrecision, NoSync, PeriodicModelAverager, hooks,
 };
 pub(crate) use group::Standing;
 pub use group::{

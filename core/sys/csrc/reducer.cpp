@@ -142,7 +142,7 @@ c10d_status c10d_reducer_new(
     auto state = c10::make_intrusive<ReducerState>();
     state->static_graph = options->static_graph;
     // Held until the reducer holds them.
-    std::vector<decltype(torch::autograd::impl::grad_accumulator(params[0]))> accumulators;
+    std::vector<c10d_sys::Accumulator> accumulators;
     std::unordered_set<const c10::TensorImpl*> known;
     for (size_t i = 0; i < count; ++i) {
       TORCH_CHECK_VALUE(params[i].requires_grad(), names[i], " needs no gradient");
@@ -349,9 +349,44 @@ c10d_status c10d_set_bucket_order(c10d_tensors parameters) {
   });
 }
 
+c10d_status c10d_reducer_compute_in(c10d_reducer* handle, const c10d_tensor* like) {
+  return guarded([&] {
+    const c10d_sys::AllocateIn scope(handle->arena);
+    handle->reducer().compute_in(tensor(like).scalar_type());
+  });
+}
+
+// `parameter.data = data`. With data of another kind a parameter gets another accumulator of gradients. The
+// guards of reducers go along and, if `exchanges`, tell them of gradients: see
+// _module_wait_for_copy_hook in distributed.py.
+c10d_status c10d_parameter_set_data(c10d_tensor* pointer, const c10d_tensor* data, bool exchanges) {
+  return guarded([&] {
+    auto& parameter = tensor(pointer);
+    TORCH_CHECK_VALUE(parameter.defined() && tensor(data).defined(), "an undefined tensor has no data");
+    const auto before = torch::autograd::impl::try_get_grad_accumulator(parameter);
+    parameter.set_data(tensor(data));
+    if (!before || before == torch::autograd::impl::try_get_grad_accumulator(parameter)) {
+      return;
+    }
+    for (const auto& hook : before->post_hooks()) {
+      const auto* guard = dynamic_cast<const ReducerGuard*>(hook.get());
+      if (guard != nullptr && guard->state->in_use) {
+        auto after = torch::autograd::impl::grad_accumulator(parameter);
+        after->add_post_hook(std::make_unique<ReducerGuard>(
+            guard->state, guard->index, parameter, guard->name, guard->expect_sparse, exchanges));
+        guard->state->keep(guard->index, std::move(after));
+      }
+    }
+  });
+}
+
 void c10d_reducer_free(c10d_reducer* handle) {
   // `delete` may destroy the reducer, `release` must not.
-  handle->state->in_use = false;
+  {
+    const std::lock_guard<std::mutex> lock(handle->state->mutex);
+    handle->state->in_use = false;
+    handle->state->accumulators.clear();
+  }
   handle->state->reducer->release();
   delete handle;
 }

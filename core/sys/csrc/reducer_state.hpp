@@ -13,6 +13,8 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <mutex>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace c10d_sys {
@@ -46,6 +48,17 @@ class OwnedReducer : public c10d::Reducer {
   void set_comm_hook(std::unique_ptr<c10d::CommHookInterface> hook) {
     const std::lock_guard<std::mutex> lock(mutex_);
     register_comm_hook(std::move(hook));
+  }
+
+  // After the reducer's own setter, the first gradients would go to buckets that nobody exchanges.
+  void compute_in(c10::ScalarType kind) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    std::vector<std::vector<size_t>> indices;
+    for (const auto& bucket : buckets_) {
+      indices.push_back(bucket.variable_indices);
+    }
+    set_mixed_precision_param_dtype(kind);
+    initialize_buckets(std::move(indices));
   }
 
   // The parameters whose gradients are missing, if the last backward pass has not made all. The next
@@ -86,6 +99,9 @@ class OwnedReducer : public c10d::Reducer {
   }
 };
 
+// What owns one is another type from PyTorch 2.12 on.
+using Accumulator = decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
+
 // Owned by the handle, by the gradient accumulators, and by graphs that contain a `Sink`.
 struct ReducerState : torch::CustomClassHolder {
   // Members are destroyed in reverse order: the logger's destructor still uses the reducer.
@@ -96,6 +112,17 @@ struct ReducerState : torch::CustomClassHolder {
   // Null if none is registered. Owned by the reducer.
   std::atomic<CommHook*> comm_hook{nullptr};
   bool static_graph = false;
+
+  // Owns the accumulator that a parameter has got with other data; see c10d_parameter_set_data.
+  void keep(size_t index, Accumulator accumulator) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (in_use) {
+      accumulators[index] = std::move(accumulator);
+    }
+  }
+
+  std::mutex mutex;
+  std::unordered_map<size_t, Accumulator> accumulators;
   // static_graph reduces everything after the first backward pass, once. Atomic, because the
   // backward pass may set it on another thread than the next forward pass reads it.
   std::atomic<bool> delayed_all_reduce_queued{false};
@@ -118,12 +145,14 @@ struct ReducerGuard : torch::autograd::FunctionPostHook {
       size_t index,
       at::Tensor parameter,
       std::string name,
-      bool expect_sparse)
+      bool expect_sparse,
+      bool exchanges = false)
       : state(std::move(state)),
         index(index),
         parameter(std::move(parameter)),
         name(std::move(name)),
-        expect_sparse(expect_sparse) {}
+        expect_sparse(expect_sparse),
+        exchanges(exchanges) {}
 
   torch::autograd::variable_list operator()(
       const torch::autograd::variable_list& gradients, const torch::autograd::variable_list&) override {
@@ -137,6 +166,9 @@ struct ReducerGuard : torch::autograd::FunctionPostHook {
         "the gradient of ",
         name,
         " is sparse: name it in DdpOptions::sparse_gradients");
+    if (exchanges) {
+      state->reducer->autograd_hook(index);
+    }
     return gradients;
   }
 
@@ -145,6 +177,8 @@ struct ReducerGuard : torch::autograd::FunctionPostHook {
   at::Tensor parameter;
   std::string name;
   bool expect_sparse;
+  // Whether this is the only hook, and so tells the reducer.
+  bool exchanges;
 };
 
 // A reducer, and the position among given parameters of each parameter that it knows, in the order

@@ -275,6 +275,9 @@ functions! {
     safe fn c10d_reducer_logged_number(reducer: &Reducer, name: Text, number: &mut i64) -> Status;
     unsafe fn c10d_reducer_register_comm_hook(reducer: &Reducer, name: Text, hook: &CommHook,
         context: *mut c_void) -> Status;
+    safe fn c10d_reducer_compute_in(reducer: &Reducer, like: &Tensor)
+    -> Status;
+    safe fn c10d_parameter_set_data(parameter: &Tensor, data: &Tensor, exchanges: bool) -> Status;
     safe fn c10d_reducer_set_uneven_input_join(reducer: &Reducer) -> Status;
     safe fn c10d_reducer_set_forward_pass_work(reducer: &Reducer, work: Option<&Work>,
         use_static_world_size: bool) -> Status;

@@ -51,6 +51,6 @@ pub use listener::inherited_listener;
 #[doc(hidden)]
 pub use process_group::probe_shared_memory;
 pub use process_group::{GlooAddress, GlooOptions, ProcessGroup};
-pub use reducer::{Reducer, bucket_order, set_bucket_order};
+pub use reducer::{Reducer, bucket_order, set_bucket_order, set_data};
 pub use store::{Store, TcpStoreOptions};
 pub use work::Work;

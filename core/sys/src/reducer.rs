@@ -1,6 +1,6 @@
 //! Gradient buckets, reduced while the backward pass runs.
 
-use crate::arguments::{c_text, c_texts, pointers};
+use crate::arguments::{c_text, c_texts, pointer, pointers};
 use crate::error::{check, created, written};
 use crate::ffi::{ReducerOptions, Text};
 use crate::owned::Owned;
@@ -100,6 +100,11 @@ impl Reducer {
         check(ffi::c10d_reducer_sink(&self.handle, pointers(outputs).list()))
     }
 
+    /// Gradients will be of the kind of this tensor until they are reduced; see [`set_data`].
+    pub fn compute_in(&mut self, like: &Tensor) -> Result<()> {
+        check(ffi::c10d_reducer_compute_in(&self.handle, pointer(like)))
+    }
+
     /// Notes in the logging data that ranks may have uneven numbers of inputs.
     pub fn set_uneven_input_join(&mut self) -> Result<()> {
         check(ffi::c10d_reducer_set_uneven_input_join(&self.handle))
@@ -164,4 +169,10 @@ pub fn bucket_order(parameters: &[Tensor]) -> Result<Option<Vec<usize>>> {
 /// backward pass has put in order stay as they are. All ranks must do the same.
 pub fn set_bucket_order(parameters: &[Tensor]) -> Result<()> {
     check(ffi::c10d_set_bucket_order(pointers(parameters).list()))
+}
+
+/// `parameter.data = data`. If that is of another kind, the gradients of passes that use it are of that
+/// kind too, and are exchanged by reducers that are hooked into the parameter only if `exchanges`.
+pub fn set_data(parameter: &mut Tensor, data: &Tensor, exchanges: bool) -> Result<()> {
+    check(ffi::c10d_parameter_set_data(pointer(parameter), pointer(data), exchanges))
 }

@@ -1,10 +1,10 @@
-//! Sparse gradients, ignored variables, local steps and averages of models equal Python's to the last
+//! Sparse gradients, ignored variables, mixed precision, local steps and averages of models equal Python's to the last
 //! bit, on both ranks of a job.
 
 use crate::common::{Saved, expect_equal, in_python};
 use crate::prelude::*;
-use tch_parallel::distributed::PeriodicModelAverager;
 use tch_parallel::distributed::hooks::{AllReduce, PostLocalSgd};
+use tch_parallel::distributed::{MixedPrecision, PeriodicModelAverager};
 use tch_parallel::nn::{LinearOptions, linear};
 use tch_parallel::optim::{AveragedModel, AveragedModelOptions, Averaging, PostLocalSgdOptimizer};
 
@@ -88,6 +88,51 @@ fn ignored(group: &ProcessGroup, saved: &mut Saved) {
     }
 }
 
+/// Pieces of a step whose parameters are bf16 while it computes.
+fn mixed(group: &ProcessGroup, reduce_dtype: Kind, saved: &mut Saved) {
+    let vs = VarStore::new(Device::Cpu);
+    let layer =
+        |i: &str, inputs, outputs| linear(vs.root() / i, inputs, outputs, Default::default());
+    // The second layer is used twice, the last one is frozen.
+    let net = (layer("0", 6, 5), layer("1", 5, 5), layer("2", 5, 3));
+    fill(&vs, group);
+    for name in ["2.weight", "2.bias"] {
+        let _ = vs.variables()[name].set_requires_grad(false);
+    }
+    let mixed_precision = MixedPrecision {
+        param_dtype: Some(Kind::BFloat16),
+        reduce_dtype: Some(reduce_dtype),
+        ..Default::default()
+    };
+    let bucket_cap_mb = Some(1e-4);
+    let mixed_precision = Some(mixed_precision);
+    let options = DdpOptions { bucket_cap_mb, mixed_precision, ..Default::default() };
+    let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
+    let mut optimizer = sgd(&vs, 0.5);
+    for step in 0..5 {
+        optimizer.zero_grad().unwrap();
+        let xs = numbers(&[4, 6], 7 * step + group.rank() as i64).to_kind(Kind::BFloat16);
+        let output = model.forward(|(first, second, last)| {
+            [first, second, second, last].iter().fold(xs, |xs, layer| layer.forward_t(&xs, true))
+        });
+        let output = output.unwrap();
+        saved.insert(format!("mixed.{reduce_dtype:?}.{step}.output"), output.detach());
+        let output = output.to_kind(Kind::Float);
+        model.backward(&output.cross_entropy_for_logits(&labels())).unwrap();
+        for (name, parameter) in model.named_parameters() {
+            assert_eq!(parameter.kind(), Kind::Float);
+            if parameter.requires_grad() {
+                let gradient = parameter.grad();
+                saved.insert(format!("mixed.{reduce_dtype:?}.{step}.grad.{name}"), gradient.copy());
+            }
+        }
+        optimizer.step().unwrap();
+    }
+    for (name, parameter) in model.named_parameters() {
+        saved.insert(format!("mixed.{reduce_dtype:?}.{name}"), parameter);
+    }
+}
+
 fn local(group: &ProcessGroup, name: &str, hook: PostLocalSgd, saved: &mut Saved) {
     let vs = VarStore::new(Device::Cpu);
     let layer =
@@ -140,13 +185,16 @@ fn averaged(group: &ProcessGroup, averaging: Averaging, use_buffers: bool, saved
 }
 
 #[test]
-fn sparse_gradients_ignored_variables_local_steps_and_averages_equal_pythons() {
+fn sparse_gradients_ignored_variables_mixed_precision_local_steps_and_averages_equal_pythons() {
     on_ranks(2, |group| {
         let mut saved = Saved::new();
         for way in ["plain", "view", "hook"] {
             sparse(group, way, &mut saved);
         }
         ignored(group, &mut saved);
+        for reduce_dtype in [Kind::BFloat16, Kind::Float] {
+            mixed(group, reduce_dtype, &mut saved);
+        }
         let alone = PostLocalSgd::without_post_local_gradient_allreduce(3);
         local(group, "alone", alone, &mut saved);
         let both = group.new_group(&[0, 1]).unwrap().unwrap();

@@ -32,6 +32,7 @@ mod functional;
 mod gathering;
 mod join;
 mod mixed;
+mod mixed_precision;
 mod new_group;
 mod objects;
 mod point_to_point;

@@ -4,6 +4,7 @@ use super::ddp_options::DdpOptions;
 use super::hooks::register::{self, Failure};
 use super::join::Joining;
 use super::logging::DdpLoggingData;
+use super::mixed_precision::CastParameters;
 use super::module_tensors::ModuleTensors;
 use super::same_model;
 use crate::distributed::fault::blame::may_be_anothers_fault;
@@ -13,8 +14,10 @@ use crate::{Error, Result, Tensors};
 use c10d_sys::{ErrorKind, Reducer, autograd, tensor};
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::sync::Arc;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Tensor, no_grad};
+use tch_parallel_base::parameters::named_buffers;
 
 /// `broadcast_bucket_size` in distributed.py.
 const BROADCAST_BUFFER_BYTES: usize = 250 << 20;
@@ -84,6 +87,8 @@ pub struct DistributedDataParallel<M> {
     pub(crate) sync_buffers: Cell<bool>,
     /// Where the communication hook's failures are kept, if there is a hook.
     pub(crate) hook_failure: Option<Failure>,
+    /// With `mixed_precision`.
+    cast_parameters: Option<Arc<CastParameters>>,
     /// Set within a join.
     pub(crate) joining: Cell<Option<Joining>>,
 }
@@ -135,8 +140,19 @@ impl<M> DistributedDataParallel<M> {
             reducer_options,
         )
         .map_err(|error| group.failed(operation, &error))?;
-        let registered =
-            options.comm_hook.map(|hook| register::register(hook, &mut reducer, group));
+        let cast_parameters = options.mixed_precision.map(|precision| {
+            let own = named_buffers(vs).into_iter();
+            let buffers =
+                own.filter(|(name, _)| !options.params_and_buffers_to_ignore.contains(name));
+            let shared = tensors.shared_parameters().map(|(_, tensor)| tensor.shallow_clone());
+            CastParameters::new(shared.collect(), buffers, precision, &mut reducer)
+        });
+        let cast_parameters = cast_parameters.transpose()?;
+        let (hook, kind) = match &cast_parameters {
+            Some(parameters) => (Some(parameters.hook()), parameters.options.reduce_dtype),
+            None => (options.comm_hook, None),
+        };
+        let registered = hook.map(|hook| register::register(hook, kind, &mut reducer, group));
         Ok(DistributedDataParallel {
             reducer: RefCell::new(reducer),
             module,
@@ -149,6 +165,7 @@ impl<M> DistributedDataParallel<M> {
             no_sync_guards: Cell::new(0),
             sync_buffers: Cell::new(true),
             hook_failure: registered.transpose()?,
+            cast_parameters,
             joining: Cell::new(None),
         })
     }
@@ -205,7 +222,11 @@ impl<M> DistributedDataParallel<M> {
             drop(self.announce(sync)?);
         }
 
+        self.cast_parameters.as_ref().map_or(Ok(()), |parameters| parameters.cast())?;
         let mut outputs = f(&self.module);
+        if let Some(parameters) = self.cast_parameters.as_ref().filter(|_| !grad) {
+            parameters.restore()?;
+        }
 
         self.sync_buffers.set(sync);
         if !grad {
@@ -330,6 +351,10 @@ impl<M> DistributedDataParallel<M> {
 impl<M: ModuleT> DistributedDataParallel<M> {
     /// [`ModuleT::forward_t`] that returns errors; the name follows tch's fallible functions.
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
+        let xs = match &self.cast_parameters {
+            Some(parameters) => &parameters.options.cast(xs)?,
+            None => xs,
+        };
         self.forward(|module| module.forward_t(xs, train))
     }
 }

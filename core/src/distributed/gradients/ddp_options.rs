@@ -1,6 +1,7 @@
 //! Options for the exchange of gradients.
 
 use super::hooks::CommHook;
+use super::mixed_precision::MixedPrecision;
 use crate::{Error, Result};
 use c10d_sys::ReducerOptions;
 use std::collections::BTreeSet;
@@ -36,6 +37,11 @@ options! {
         /// Another way of exchanging gradients than their mean; see
         /// [`hooks`](crate::distributed::hooks). `model.register_comm_hook`
         pub comm_hook: Option<Box<dyn CommHook>> = None,
+        /// The kinds of parameters and gradients during a pass, if not their own. Unlike `autocast`, it
+        /// halves the memory of gradients and what is sent. Not together with `comm_hook`,
+        /// `find_unused_parameters`, `gradient_as_bucket_view`, `sparse_gradients` and
+        /// `static_graph`.
+        pub mixed_precision: Option<MixedPrecision> = None,
         /// The names of the parameters whose gradients are sparse: the weights of embeddings with
         /// `sparse`. PyTorch reads that from its modules.
         pub sparse_gradients: BTreeSet<String> = BTreeSet::new(),
@@ -51,6 +57,19 @@ impl DdpOptions {
         let bucket_mb = self.bucket_cap_mb.unwrap_or(DEFAULT_BUCKET_MB);
         if bucket_mb.is_nan() || bucket_mb <= 0.0 {
             return Err(Error::argument("bucket_cap_mb", bucket_mb, "more than 0 MiB"));
+        }
+        let others = [
+            ("comm_hook", self.comm_hook.is_some()),
+            ("find_unused_parameters", self.find_unused_parameters),
+            ("gradient_as_bucket_view", self.gradient_as_bucket_view),
+            ("sparse_gradients", !self.sparse_gradients.is_empty()),
+            ("static_graph", self.static_graph),
+        ];
+        if let Some((other, _)) = others.iter().find(|(_, is_set)| *is_set)
+            && self.mixed_precision.is_some()
+        {
+            let expected = "the only one of them: use amp::autocast with the other";
+            return Err(Error::argument("mixed_precision", format!("set with {other}"), expected));
         }
         let bucket_bytes = (bucket_mb * MIB) as usize;
         Ok(ReducerOptions {

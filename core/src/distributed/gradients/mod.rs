@@ -7,6 +7,7 @@
 //! | `join` | [`JoinOptions`]: uneven inputs, with different numbers of steps on the ranks |
 //! | [`hooks`] | other ways of exchanging gradients, compressed for instance |
 //! | `model_averaging` | [`PeriodicModelAverager`]: averages parameters instead of gradients |
+//! | `mixed_precision` | [`MixedPrecision`]: parameters and gradients in fewer bits during a pass |
 //! | `module_tensors`, `same_model` | what ranks share of a model, and whether all have built the same |
 //! | `logging` | [`DdpLoggingData`]: DistributedDataParallel's measurements of itself |
 //! | `apex` | [`ApexDistributedDataParallel`]: the same as in NVIDIA Apex |
@@ -17,6 +18,7 @@ mod ddp_options;
 pub mod hooks;
 mod join;
 mod logging;
+mod mixed_precision;
 mod model_averaging;
 mod module_tensors;
 mod no_sync;
@@ -27,5 +29,6 @@ pub use ddp::DistributedDataParallel;
 pub use ddp_options::DdpOptions;
 pub use join::JoinOptions;
 pub use logging::DdpLoggingData;
+pub use mixed_precision::MixedPrecision;
 pub use model_averaging::PeriodicModelAverager;
 pub use no_sync::NoSync;

@@ -7,17 +7,18 @@ use crate::{Error, Result};
 use c10d_sys::Reducer;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
-use tch::Tensor;
+use tch::{Device, Kind, Tensor};
 use tch_parallel_base::error::of_panic;
 use tch_parallel_base::lock;
 
 /// The original error of a hook: the engine returns only its text.
 pub(in crate::distributed) type Failure = Arc<Mutex<Option<Error>>>;
 
-/// Makes `hook` exchange the gradients, before the first forward pass. Returns where its failures
-/// are kept.
+/// Makes `hook` exchange the gradients, before the first forward pass. Its results are of `kind`, if not
+/// of the bucket's. Returns where its failures are kept.
 pub(in crate::distributed) fn register(
     mut hook: Box<dyn CommHook>,
+    kind: Option<Kind>,
     reducer: &mut Reducer,
     group: &ProcessGroup,
 ) -> Result<Failure> {
@@ -34,7 +35,7 @@ pub(in crate::distributed) fn register(
         Ok(Box::new(move || {
             guard.run(|| {
                 let result = finish()?;
-                check(&result, &buffer, index)?;
+                check(&result, kind, &buffer, index)?;
                 Ok(result)
             })
         }))
@@ -80,15 +81,19 @@ impl Guard {
     }
 }
 
-fn check(result: &Tensor, buffer: &Tensor, index: usize) -> Result<()> {
+fn check(result: &Tensor, kind: Option<Kind>, buffer: &Tensor, index: usize) -> Result<()> {
     let properties = |tensor: &Tensor| (tensor.kind(), tensor.size(), tensor.device());
-    if result.defined() && properties(result) == properties(buffer) {
+    let (own_kind, size, device) = properties(buffer);
+    let expected = (kind.unwrap_or(own_kind), size, device);
+    if result.defined() && properties(result) == expected {
         return Ok(());
     }
-    let describe = |tensor: &Tensor| match tensor.defined() {
-        true => format!("{:?} {:?} on {:?}", tensor.kind(), tensor.size(), tensor.device()),
+    let describe =
+        |(kind, size, device): (Kind, Vec<i64>, Device)| format!("{kind:?} {size:?} on {device:?}");
+    let found = match result.defined() {
+        true => describe(properties(result)),
         false => "an undefined tensor".into(),
     };
-    let expected = format!("{}, as the bucket", describe(buffer));
-    Err(Error::argument(format!("its result for bucket {index}"), describe(result), expected))
+    let expected = format!("{}, as the bucket", describe(expected));
+    Err(Error::argument(format!("its result for bucket {index}"), found, expected))
 }
