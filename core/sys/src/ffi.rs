@@ -349,10 +349,10 @@ functions! {
 
     safe fn c10d_rng_state(cuda_device: i32, out: Out<Tensor>) -> Status;
     safe fn c10d_set_rng_state(cuda_device: i32, state: &Tensor) -> Status;
-    unsafe fn c10d_randperm(n: i64, count: i64, seed: u64, out: *mut i64) -> Status;
-    unsafe fn c10d_randint(n: i64, count: i64, seed: u64, out: *mut i64) -> Status;
+    unsafe fn c10d_randperm(n: i64, count: i64, seed: Option<&u64>, out: *mut i64) -> Status;
+    unsafe fn c10d_randint(n: i64, count: i64, seed: Option<&u64>, out: *mut i64) -> Status;
     unsafe fn c10d_multinomial(weights: *const f64, n: i64, count: i64, replacement: bool,
-        seed: u64, out: *mut i64) -> Status;
+        seed: Option<&u64>, out: *mut i64) -> Status;
 
     safe fn c10d_with_number(tensor: &Tensor, operation: u8, number: f64) -> Status;
     safe fn c10d_lerp(tensor: &Tensor, end: &Tensor, weight: f64) -> Status;
