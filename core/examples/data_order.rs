@@ -48,10 +48,13 @@ fn or_default<T: DeserializeOwned + Default>(arguments: &Value, name: &str) -> R
 
 fn run(description: &Value) -> Result<Value> {
     let (name, arguments) = parse(description)?;
+    if let Some(seed) = arguments["manual_seed"].as_i64() {
+        tch::manual_seed(seed);
+    }
     Ok(match name {
         "random_split" => {
             let data = numbers(get(arguments, "len")?)?;
-            let seed = get(arguments, "seed")?;
+            let seed: Option<u64> = or_default(arguments, "seed")?;
             let parts = if arguments["lengths"][0].is_u64() {
                 random_split(data, get::<[usize; 3]>(arguments, "lengths")?, seed)?
             } else {

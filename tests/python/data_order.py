@@ -18,7 +18,7 @@ EPOCHS = 3
 def sampler(description, epoch):
     ((name, arguments),) = description.items()
     arguments = dict(arguments)
-    generator = torch.Generator().manual_seed(arguments.pop("seed", 0) + epoch)
+    generator = seeded(arguments.pop("seed", None), epoch)
     if name == "SequentialSampler":
         return data.SequentialSampler(range(arguments["len"]))
     if name == "RandomSampler":
@@ -27,6 +27,14 @@ def sampler(description, epoch):
         return distributed(list(sampler(arguments.pop("sampler"), epoch)), **arguments)
     arguments.pop("len", None)
     return getattr(data, name)(generator=generator, **arguments)
+
+
+def seeded(seed, epoch):
+    return None if seed is None else torch.Generator().manual_seed(seed + epoch)
+
+
+def loader_generator(arguments):
+    return None if arguments.pop("draw_base_seed", False) else torch.Generator()
 
 
 def distributed(sequence, **arguments):
@@ -85,8 +93,9 @@ def run(description, epoch):
         return [batch.tolist() for batch in DataLoader(range(count), batch_sampler=batches)]
     if name == "BatchSampler":
         count, order = arguments.pop("len"), sampler(arguments.pop("sampler"), epoch)
-        batches = data.BatchSampler(order, **arguments)
-        return [batch.tolist() for batch in DataLoader(range(count), batch_sampler=batches)]
+        generator = loader_generator(arguments)
+        loader = DataLoader(range(count), sampler=order, generator=generator, **arguments)
+        return [batch.tolist() for batch in loader]
     if name == "ConcatDataset":
         starts = [0, *arguments["cumulative_sizes"]]
         parts = [range(start, end) for start, end in itertools.pairwise(starts)]
@@ -99,11 +108,12 @@ def run(description, epoch):
 def main(*descriptions):
     for description in map(json.loads, descriptions):
         ((name, arguments),) = description.items()
+        if "manual_seed" in arguments:
+            torch.manual_seed(arguments.pop("manual_seed"))
         if name == "training":
-            generator = None if arguments["draw_base_seed"] else torch.Generator()
-            result = list(losses(generator=generator, **arguments))
+            result = list(losses(generator=loader_generator(arguments), **arguments))
         elif name == "random_split":
-            generator = torch.Generator().manual_seed(arguments["seed"])
+            generator = seeded(arguments.get("seed"), 0) or torch.default_generator
             parts = data.random_split(range(arguments["len"]), arguments["lengths"], generator)
             result = [part.indices for part in parts]
         else:

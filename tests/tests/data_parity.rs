@@ -134,6 +134,34 @@ fn a_random_split_has_pythons_parts() -> Result<()> {
 }
 
 #[test]
+fn without_a_seed_the_global_generator_draws_pythons_indices_epoch_after_epoch() -> Result<()> {
+    let seeded = |name: &str, mut arguments: Value| {
+        arguments["manual_seed"] = json!(3);
+        json!({ name: arguments })
+    };
+    let weighted = |replacement| json!({ "weights": [0.3, 0.1, 2.0, 0.5], "num_samples": 4, "replacement": replacement });
+    let subset = json!({ "SubsetRandomSampler": { "indices": [1, 2, 3, 4, 5] } });
+    let shuffled = json!({ "RandomSampler": { "len": 10 } });
+    let loader = |draws: bool, batch_size, num_workers| json!({ "len": 10, "sampler": shuffled, "batch_size": batch_size, "num_workers": num_workers, "draw_base_seed": draws });
+    expect_parity(&[
+        seeded("RandomSampler", json!({ "len": 100 })),
+        seeded("RandomSampler", json!({ "len": 9, "replacement": true, "num_samples": 70 })),
+        seeded("RandomSampler", json!({ "len": 9, "num_samples": 25 })),
+        seeded("SubsetRandomSampler", json!({ "indices": [9, 2, 7, 5, 30, 31, 32] })),
+        seeded("WeightedRandomSampler", weighted(true)),
+        seeded("WeightedRandomSampler", weighted(false)),
+        seeded(
+            "DistributedSamplerWrapper",
+            json!({ "sampler": subset, "rank": 1, "num_replicas": 2 }),
+        ),
+        seeded("random_split", json!({ "len": 30, "lengths": [0.3, 0.3, 0.4] })),
+        seeded("BatchSampler", loader(true, 3, 0)),
+        seeded("BatchSampler", loader(false, 3, 0)),
+        seeded("BatchSampler", loader(true, 4, 2)),
+    ])
+}
+
+#[test]
 fn an_iterable_data_set_is_shared_out_over_ranks_and_workers_as_in_python() -> Result<()> {
     let count = |len, rank, ranks, workers, batch_size, drop_last| {
         json!({ "IterableDataset": {

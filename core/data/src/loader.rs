@@ -1,12 +1,11 @@
 //! Batches, prefetched by worker threads.
 
-use super::sampler::{BatchSampler, Chunks};
+use super::sampler::{BatchSampler, Chunks, drawn_seed};
 use super::{Dataset, Sampler};
 use crate::{Error, Result};
 use c10d_sys::memory;
 use rayon::{ThreadPool, ThreadPoolBuilder};
-use std::{fmt, sync::Arc};
-use tch::{Device, Kind, Tensor};
+use std::{fmt, sync::Arc, time::Duration};
 use tch_parallel_base::options;
 
 mod epoch;
@@ -38,14 +37,20 @@ options! {
         /// Whether workers put batches in page-locked memory, from which copies to a GPU are faster
         /// and do not block, see [`Epoch::to`]. Requires CUDA.
         pub pin_memory: bool = false,
+        /// How long the training loop waits for a batch. Then an error that names the batch takes its place, and the loop
+        /// may wait for the same batch again. Requires workers. PyTorch's default, 0, is `None` here: no limit.
+        pub timeout: Option<Duration> = None,
+        /// Whether batches come in the sampler's order; otherwise in the order in which they are ready, so that none waits
+        /// for a slow one. Then no two runs are alike, and an epoch cannot be resumed: which samples were consumed is unknown.
+        pub in_order: bool = true,
         /// Whether each epoch draws a number from the global generator when it begins, as Python's loader does at every
         /// `iter(loader)`: it seeds Python's workers, and is drawn even without workers. Nothing here needs the number.
         /// But dropout draws from the same generator, so training with dropout equals Python's to the bit only if both
         /// draw it, or neither. To keep Python from it, pass `generator=torch.Generator()` to its loader.
         ///
         /// An epoch resumed after its first step does not draw: the generator's state in the checkpoint was saved after
-        /// the draw. Python's `persistent_workers=True` draws in the first epoch only, and its `shuffle=True` without a
-        /// generator draws a second number, for the order.
+        /// the draw. Python's `persistent_workers=True` draws in the first epoch only. A [sampler](super::RandomSampler)
+        /// without a seed draws after this, in Python and here, so such a sampler's order is Python's only with this set.
         pub draw_base_seed: bool = false,
     }
 }
@@ -53,8 +58,8 @@ options! {
 /// Divides the samples that a sampler selects into batches, and prefetches them.
 /// `torch.utils.data.DataLoader`, with threads instead of processes.
 ///
-/// Batches come in the sampler's order, whichever worker finishes first, so a run does not depend
-/// on the number of workers. No thread draws random numbers from libtorch.
+/// Batches come in the sampler's order, whichever worker finishes first, so a run does not depend on the number of
+/// workers, unless [`in_order`](DataLoaderOptions::in_order) is off. No worker draws random numbers from libtorch.
 ///
 /// ```
 /// use tch_parallel::data::{DataLoader, Mnist, RandomSampler, Split};
@@ -95,7 +100,7 @@ impl<D: Dataset + 'static> DataLoader<D> {
     ///
     /// # Errors
     /// [`Error::Argument`] for a `batch_size` of 0, a `prefetch_factor` of 0 with workers,
-    /// `pin_memory` without a CUDA device, and more workers than the system allows.
+    /// `pin_memory` without a CUDA device, a `timeout` without workers, and more workers than the system allows.
     pub fn with_options(
         dataset: D,
         sampler: impl Sampler + 'static,
@@ -158,6 +163,33 @@ impl<D, S> DataLoader<D, S> {
         &self.dataset
     }
 
+    /// Calls `init` in each worker thread, with the worker's number, and waits for that. Without workers, it calls
+    /// nothing. `worker_init_fn`, which Python calls in every epoch, as it starts its workers anew.
+    ///
+    /// Any free worker makes the next batch, so no sample should depend on the number.
+    ///
+    /// ```
+    /// use tch_parallel::data::{DataLoader, DataLoaderOptions, Mnist, SequentialSampler, Split};
+    ///
+    /// let options = DataLoaderOptions { num_workers: 2, ..Default::default() };
+    /// let loader = DataLoader::with_options(Mnist::embedded(Split::Test)?, SequentialSampler, options)?
+    ///     .worker_init_fn(|worker| {
+    ///         println!("worker {worker} starts");
+    ///         Ok(())
+    ///     })?;
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The first error that `init` returns.
+    pub fn worker_init_fn(self, init: impl Fn(usize) -> Result<()> + Sync) -> Result<Self> {
+        if let Some(workers) = &self.workers {
+            let inits = workers.broadcast(|worker| init(worker.index()));
+            inits.into_iter().collect::<Result<()>>()?;
+        }
+        Ok(self)
+    }
+
     fn build(dataset: D, sampler: S, options: DataLoaderOptions) -> Result<Self> {
         if options.batch_size == 0 {
             return Err(Error::argument("batch_size", "0", "at least 1"));
@@ -169,6 +201,11 @@ impl<D, S> DataLoader<D, S> {
             let expected = "false, because this program sees no CUDA device";
             return Err(Error::argument("pin_memory", "true", expected));
         }
+        if let (Some(limit), 0) = (options.timeout, options.num_workers) {
+            let expected =
+                "None without workers, because the training loop makes its batches itself";
+            return Err(Error::argument("timeout", format!("{limit:?}"), expected));
+        }
         let workers = match options.num_workers {
             0 => None,
             n => Some(worker_threads(n)?),
@@ -179,7 +216,7 @@ impl<D, S> DataLoader<D, S> {
     /// What Python does in `iter(loader)`, before anything of the epoch is read.
     fn begin(&self, consumed: usize) -> Result<()> {
         if self.options.draw_base_seed && consumed == 0 {
-            let _base_seed = Tensor::f_empty([0i64; 0], (Kind::Int64, Device::Cpu))?.f_random_()?;
+            let _base_seed = drawn_seed()?;
         }
         Ok(())
     }

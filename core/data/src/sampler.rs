@@ -10,13 +10,15 @@ mod shard;
 pub use batch::BatchSampler;
 pub(super) use batch::Chunks;
 pub use distributed::{DistributedSampler, DistributedSamplerWrapper, Shard};
+pub(super) use random::drawn_seed;
 pub use random::{RandomSampler, SubsetRandomSampler, WeightedRandomSampler};
 pub use shard::ShardSampler;
 
 /// Selects the samples of an epoch, and their order.
 ///
 /// The epoch is an argument; if you forget to call PyTorch's method `set_epoch`, every epoch has the same order. The
-/// result depends only on the arguments and the fields, never on earlier calls. `torch.utils.data.Sampler`
+/// result depends only on the arguments and the fields, never on earlier calls, unless a sampler without a seed draws
+/// from the global generator. `torch.utils.data.Sampler`
 pub trait Sampler: Send + Sync {
     /// The indices of the samples in epoch `epoch`, for a data set of `len` samples.
     ///

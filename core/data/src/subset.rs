@@ -107,8 +107,9 @@ impl<const N: usize> Lengths<N> {
 
 /// Divides a data set at random into parts without common samples: `torch.utils.data.random_split`.
 ///
-/// The parts are Python's with `generator=torch.Generator().manual_seed(seed)`, in the same order. All ranks need the
-/// same seed; then they have the same parts, which a [`DistributedSampler`](super::DistributedSampler) divides.
+/// The parts are Python's with `generator=torch.Generator().manual_seed(seed)`, in the same order, or for `None` those
+/// that Python draws from the global generator. All ranks need the same seed; then they have the same parts, which a
+/// [`DistributedSampler`](super::DistributedSampler) divides.
 ///
 /// ```
 /// use tch::{Tensor, kind::INT64_CPU};
@@ -129,11 +130,12 @@ impl<const N: usize> Lengths<N> {
 pub fn random_split<D: Dataset, const N: usize>(
     dataset: D,
     lengths: impl Into<Lengths<N>>,
-    seed: u64,
+    seed: impl Into<Option<u64>>,
 ) -> Result<[Subset<Arc<D>>; N]> {
     let len = dataset.len();
     let lengths = lengths.into().of(len)?;
-    let order = c10d_sys::random::randperm(len, len, seed).map_err(Error::engine("randperm"))?;
+    let order =
+        c10d_sys::random::randperm(len, len, seed.into()).map_err(Error::engine("randperm"))?;
     let (dataset, mut rest) = (Arc::new(dataset), order.as_slice());
     Ok(lengths.map(|length| {
         let (part, others) = rest.split_at(length);

@@ -29,8 +29,8 @@ c10d_error_kind kind_of(const std::exception& error) {
     return failure->kind;
   }
   // A TimeoutError is a DistNetworkError too, so it must be checked first. Stores throw a DistStoreError
-  // for a key that is not set in time, and for nothing else.
-  if (is_any_of<c10d::TimeoutError, c10::DistStoreError>(error)) {
+  // for a key that is not set in time, and for nothing else; FileStore only says so.
+  if (is_any_of<c10d::TimeoutError, c10::DistStoreError>(error) || says(error, "Wait timeout")) {
     return C10D_TIMEOUT;
   }
   if (is_any_of<c10::DistNetworkError>(error)) {

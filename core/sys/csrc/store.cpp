@@ -2,6 +2,7 @@
 #include "handles.hpp"
 
 #include <c10/util/Logging.h>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
@@ -9,7 +10,9 @@
 
 #include <resolv.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 
 using c10d_sys::guarded;
 using std::chrono::milliseconds;
@@ -98,6 +101,10 @@ c10d_status c10d_hash_store_new(c10d_store** out) {
   return guarded([&] { *out = new c10d_store{c10::make_intrusive<c10d::HashStore>()}; });
 }
 
+c10d_status c10d_file_store_new(const char* path, int world_size, c10d_store** out) {
+  return guarded([&] { *out = new c10d_store{c10::make_intrusive<c10d::FileStore>(path, world_size)}; });
+}
+
 c10d_status c10d_prefix_store_new(const char* prefix, const c10d_store* store, c10d_store** out) {
   return guarded([&] {
     *out = new c10d_store{c10::make_intrusive<c10d::PrefixStore>(prefix, store->store)};
@@ -124,6 +131,35 @@ c10d_status c10d_store_get(
   return guarded([&] {
     store->store->wait({key}, milliseconds(timeout_ms));
     give(store->store->get(key), value, length);
+  });
+}
+
+// The values one after the other, to be freed with c10d_free; `lengths` has room for one of each key.
+c10d_status c10d_store_multi_get(
+    const c10d_store* store,
+    c10d_slice<const char*> keys,
+    int64_t timeout_ms,
+    size_t* lengths,
+    uint8_t** values,
+    size_t* length) {
+  return guarded([&] {
+    const std::vector<std::string> names{keys.first, keys.first + keys.count};
+    store->store->wait(names, milliseconds(timeout_ms));
+    std::vector<uint8_t> joined;
+    for (const auto& value : store->store->multiGet(names)) {
+      *lengths++ = value.size();
+      joined.insert(joined.end(), value.begin(), value.end());
+    }
+    give(joined, values, length);
+  });
+}
+
+c10d_status c10d_store_multi_set(
+    const c10d_store* store, c10d_slice<const char*> keys, c10d_slice<c10d_slice<uint8_t>> values) {
+  return guarded([&] {
+    std::vector<std::vector<uint8_t>> copies;
+    std::transform(values.first, values.first + values.count, std::back_inserter(copies), copy_of);
+    store->store->multiSet({keys.first, keys.first + keys.count}, copies);
   });
 }
 

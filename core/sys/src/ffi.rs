@@ -199,12 +199,17 @@ functions! {
     unsafe fn c10d_tcp_store_new(host: Text, port: u16, world_size: usize, listen_fd: c_int,
         timeout_ms: i64, out: Out<Store>) -> Status;
     unsafe fn c10d_hash_store_new(out: Out<Store>) -> Status;
+    safe fn c10d_file_store_new(path: Text, world_size: c_int, out: Out<Store>) -> Status;
     safe fn c10d_prefix_store_new(prefix: Text, store: &Store, out: Out<Store>) -> Status;
     safe fn c10d_store_clone(store: &Store, out: Out<Store>) -> Status;
     safe fn c10d_store_set(store: &Store, key: Text, value: Slice<u8>) -> Status;
     safe fn c10d_store_append(store: &Store, key: Text, value: Slice<u8>) -> Status;
     safe fn c10d_store_get(store: &Store, key: Text, timeout_ms: i64, value: Out<u8>,
         length: &mut usize) -> Status;
+    unsafe fn c10d_store_multi_get(store: &Store, keys: Slice<Text>, timeout_ms: i64,
+        lengths: *mut usize, values: Out<u8>, length: &mut usize) -> Status;
+    safe fn c10d_store_multi_set(store: &Store, keys: Slice<Text>, values: Slice<Slice<u8>>)
+        -> Status;
     safe fn c10d_store_wait(store: &Store, keys: Slice<Text>, timeout_ms: i64) -> Status;
     safe fn c10d_store_compare_set(store: &Store, key: Text, expected: Slice<u8>,
         desired: Slice<u8>, value: Out<u8>, length: &mut usize) -> Status;
@@ -352,10 +357,10 @@ functions! {
 
     safe fn c10d_rng_state(cuda_device: i32, out: Out<Tensor>) -> Status;
     safe fn c10d_set_rng_state(cuda_device: i32, state: &Tensor) -> Status;
-    unsafe fn c10d_randperm(n: i64, count: i64, seed: u64, out: *mut i64) -> Status;
-    unsafe fn c10d_randint(n: i64, count: i64, seed: u64, out: *mut i64) -> Status;
+    unsafe fn c10d_randperm(n: i64, count: i64, seed: Option<&u64>, out: *mut i64) -> Status;
+    unsafe fn c10d_randint(n: i64, count: i64, seed: Option<&u64>, out: *mut i64) -> Status;
     unsafe fn c10d_multinomial(weights: *const f64, n: i64, count: i64, replacement: bool,
-        seed: u64, out: *mut i64) -> Status;
+        seed: Option<&u64>, out: *mut i64) -> Status;
 
     safe fn c10d_with_number(tensor: &Tensor, operation: u8, number: f64) -> Status;
     safe fn c10d_lerp(tensor: &Tensor, end: &Tensor, weight: f64) -> Status;

@@ -1,5 +1,5 @@
 //! The state of the global generators, from which layers draw their weights and dropout its masks,
-//! and samples drawn from a generator of their own.
+//! and samples drawn from them or from a generator of their own.
 
 use crate::arguments::pointer;
 use crate::device::cuda;
@@ -18,31 +18,31 @@ pub fn set_rng_state(cuda_device: Option<usize>, state: &Tensor) -> Result<()> {
 }
 
 /// `count` numbers below `n`: one `torch.randperm(n, generator=generator)` after the other, with
-/// `generator = torch.Generator().manual_seed(seed)`.
-pub fn randperm(n: usize, count: usize, seed: u64) -> Result<Vec<usize>> {
+/// `generator = torch.Generator().manual_seed(seed)`, or the global one without a seed.
+pub fn randperm(n: usize, count: usize, seed: Option<u64>) -> Result<Vec<usize>> {
     // SAFETY: `out` has room for the `count` numbers that the call writes.
-    drawn(count, |out| unsafe { ffi::c10d_randperm(n as i64, count as i64, seed, out) })
+    drawn(count, |out| unsafe { ffi::c10d_randperm(n as i64, count as i64, seed.as_ref(), out) })
 }
 
 /// `count` numbers below `n`: `torch.randint(n, (32,), generator=generator)` and so on, the last in
-/// fewer, with `generator = torch.Generator().manual_seed(seed)`.
-pub fn randint(n: usize, count: usize, seed: u64) -> Result<Vec<usize>> {
+/// fewer, with the generator of [`randperm`].
+pub fn randint(n: usize, count: usize, seed: Option<u64>) -> Result<Vec<usize>> {
     // SAFETY: `out` has room for the `count` numbers that the call writes.
-    drawn(count, |out| unsafe { ffi::c10d_randint(n as i64, count as i64, seed, out) })
+    drawn(count, |out| unsafe { ffi::c10d_randint(n as i64, count as i64, seed.as_ref(), out) })
 }
 
-/// `torch.multinomial(weights, count, replacement, generator=generator)` in 64-bit floats, with
-/// `generator = torch.Generator().manual_seed(seed)`.
+/// `torch.multinomial(weights, count, replacement, generator=generator)` in 64-bit floats, with the
+/// generator of [`randperm`].
 pub fn multinomial(
     weights: &[f64],
     count: usize,
     replacement: bool,
-    seed: u64,
+    seed: Option<u64>,
 ) -> Result<Vec<usize>> {
     let (n, weights) = (weights.len() as i64, weights.as_ptr());
     // SAFETY: `out` has room for the `count` numbers that the call writes; it reads `n` weights.
     drawn(count, |out| unsafe {
-        ffi::c10d_multinomial(weights, n, count as i64, replacement, seed, out)
+        ffi::c10d_multinomial(weights, n, count as i64, replacement, seed.as_ref(), out)
     })
 }
 

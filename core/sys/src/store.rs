@@ -1,12 +1,15 @@
 //! The key-value store at which ranks meet.
 
-use crate::arguments::{c_text, c_texts, milliseconds};
+use crate::arguments::{c_rank, c_text, c_texts, milliseconds};
 use crate::error::{check, created, written};
-use crate::ffi::Text;
+use crate::ffi::{ErrorKind, Text};
 use crate::owned::Owned;
-use crate::{Result, ffi};
+use crate::{Error, Result, ffi};
+use std::ffi::CString;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::IntoRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::Once;
 use std::time::Duration;
@@ -18,7 +21,8 @@ pub struct Store {
 }
 
 // SAFETY: the handle owns a reference counted with atomics, and every store locks around each of
-// its operations (TCPStore.hpp, activeOpLock_; HashStore.hpp, m_; PrefixStore forwards).
+// its operations (TCPStore.hpp, activeOpLock_; HashStore.hpp, m_; FileStore.hpp, activeFileOpLock_;
+// PrefixStore forwards).
 unsafe impl Send for Store {}
 // SAFETY: as above.
 unsafe impl Sync for Store {}
@@ -59,6 +63,17 @@ impl Store {
         Ok(Store { handle: created(|out| unsafe { ffi::c10d_hash_store_new(out) })? })
     }
 
+    /// A store in a file, which the last of `world_size` processes removes; without a number it stays;
+    /// `c10d::FileStore`.
+    pub fn file(path: &Path, world_size: Option<usize>) -> Result<Store> {
+        initialize()?;
+        let path = CString::new(path.as_os_str().as_bytes())
+            .map_err(|error| Error::new(ErrorKind::Misuse, error.to_string()))?;
+        let world_size = world_size.map_or(-1, c_rank);
+        let path = Text::new(&path);
+        Ok(Store { handle: created(|out| ffi::c10d_file_store_new(path, world_size, out))? })
+    }
+
     /// The same store, with `prefix/` before every key; `c10d::PrefixStore`.
     pub fn with_prefix(&self, prefix: &str) -> Result<Store> {
         let prefix = c_text(prefix)?;
@@ -90,6 +105,34 @@ impl Store {
         let (key, timeout) = (c_text(key)?, milliseconds(timeout));
         let key = Text::new(&key);
         bytes(|value, length| ffi::c10d_store_get(&self.handle, key, timeout, value, length))
+    }
+
+    /// The values of several keys, once all are set; an error after `timeout`.
+    pub fn multi_get<S: AsRef<str>>(&self, keys: &[S], timeout: Duration) -> Result<Vec<Vec<u8>>> {
+        let (keys, timeout) = (c_texts(keys)?, milliseconds(timeout));
+        let keys: Vec<_> = keys.iter().map(|key| Text::new(key)).collect();
+        let mut lengths = vec![0; keys.len()];
+        let (keys, into) = (keys.as_slice().into(), lengths.as_mut_ptr());
+        // SAFETY: `into` has room for the lengths of as many values as there are keys.
+        let joined = bytes(|values, length| unsafe {
+            ffi::c10d_store_multi_get(&self.handle, keys, timeout, into, values, length)
+        })?;
+        let mut rest = joined.as_slice();
+        let mut next = |length| {
+            let (value, others) = rest.split_at(length);
+            rest = others;
+            value.to_vec()
+        };
+        Ok(lengths.into_iter().map(&mut next).collect())
+    }
+
+    /// Sets several keys.
+    pub fn multi_set<S: AsRef<str>, V: AsRef<[u8]>>(&self, pairs: &[(S, V)]) -> Result<()> {
+        let keys = pairs.iter().map(|(key, _)| c_text(key.as_ref())).collect::<Result<Vec<_>>>()?;
+        let keys: Vec<_> = keys.iter().map(|key| Text::new(key)).collect();
+        let values: Vec<_> = pairs.iter().map(|(_, value)| value.as_ref().into()).collect();
+        let (keys, values) = (keys.as_slice().into(), values.as_slice().into());
+        check(ffi::c10d_store_multi_set(&self.handle, keys, values))
     }
 
     /// Returns once all of the keys are set; an error after `timeout`.

@@ -2,7 +2,8 @@
 
 use crate::common::TIMEOUT;
 use crate::prelude::*;
-use tch_parallel::distributed::{Env, ProcessGroupOptions};
+use tch_parallel::distributed::{Env, ProcessGroupOptions, Transport};
+use tests::programs::free_port;
 
 fn job() -> (Store, usize) {
     (Store::from_env(TIMEOUT).unwrap(), Env::read().unwrap().unwrap().rank)
@@ -208,4 +209,92 @@ fn of_several_keys_those_that_nobody_sets_are_named_after_the_timeout() {
     let error = store.wait(&["here", "absent"], Duration::from_millis(100)).unwrap_err();
     let expected = "could not wait for test/absent in the store: timed out after 100ms";
     assert!(error.to_string().ends_with(expected), "{error}");
+}
+
+#[test]
+fn every_kind_of_store_sets_and_gets_several_keys_at_once() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("several_keys");
+    let stores = [
+        Store::hash().unwrap(),
+        Store::file(&file, None).unwrap(),
+        Store::tcp("127.0.0.1", free_port().unwrap(), true, TIMEOUT).unwrap(),
+    ];
+    for store in stores {
+        let store = store.with_prefix("test").unwrap();
+        store.multi_set(&[("a", "1"), ("empty", ""), ("b", "23")]).unwrap();
+        store.append("a", b"x").unwrap();
+        let values = store.multi_get(&["b", "empty", "a"], TIMEOUT).unwrap();
+        assert_eq!(values, [&b"23"[..], b"", b"1x"]);
+        let error = store.multi_get(&["a", "absent"], Duration::from_millis(100)).unwrap_err();
+        let expected = "could not get test/absent in the store: timed out after 100ms";
+        assert!(error.to_string().ends_with(expected), "{error}");
+    }
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn processes_meet_at_a_host_and_a_port_without_a_job() {
+    common::processes(2, || {
+        let Env { rank, master_port, .. } = Env::read().unwrap().unwrap();
+        let store = Store::tcp("localhost", master_port, rank == 0, TIMEOUT).unwrap();
+        let group = ProcessGroup::with_store(&store, rank, 2, common::options()).unwrap();
+        group.barrier().unwrap();
+    });
+}
+
+#[test]
+fn a_store_that_is_nowhere_is_an_error() {
+    let port = free_port().unwrap();
+    let store = Store::tcp("127.0.0.1", port, false, Duration::from_millis(100));
+    expect_error(store, &format!("could not reach a store at 127.0.0.1:{port}"));
+    expect_error(Store::file("/nowhere/store", None), "cannot open /nowhere/store");
+}
+
+/// The ranks of a job that meets at this address share memory, and name the one that has ended.
+fn expect_a_whole_job(init_method: &str) {
+    // The call says which rank this is, and not the environment.
+    let rank = 1 - Env::read().unwrap().unwrap().rank;
+    let group = ProcessGroup::with_init_method(init_method, rank, 2, common::options()).unwrap();
+    assert_eq!((group.rank(), group.transport()), (rank, Transport::SharedMemory));
+    let mut sum = Tensor::from_slice(&[rank as f32 + 1.0]);
+    group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
+    assert_eq!(f32::try_from(sum).unwrap(), 3.0);
+    if rank == 1 {
+        // Without closing the group, as if it had been killed.
+        tch_parallel::exit(0);
+    }
+    let error = recv(&group).unwrap_err().to_string();
+    assert!(error.contains("(rank 1 (pid ") && error.ends_with(") has ended)"), "{error}");
+}
+
+#[test]
+fn ranks_meet_at_the_address_of_a_call() {
+    let elsewhere = common::with_variable("MASTER_ADDR", "nowhere.invalid");
+    common::processes_from(2, this_test!(), elsewhere, || {
+        let port = std::env::var("MASTER_PORT").unwrap();
+        expect_a_whole_job(&format!("tcp://127.0.0.1:{port}"));
+    });
+}
+
+#[test]
+fn ranks_meet_at_the_address_of_the_environment() {
+    common::processes(2, || expect_a_whole_job("env://"));
+}
+
+#[test]
+fn ranks_meet_in_a_file() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rendezvous");
+    if std::env::var_os("RANK").is_none() {
+        let _ = fs::remove_file(&file);
+    }
+    common::processes(2, || expect_a_whole_job(&format!("file://{}", file.display())));
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn an_address_of_another_form_is_refused() {
+    for address in ["127.0.0.1:1", "tcp://host", "tcp://host:0", "file://", "http://host:1"] {
+        let group = ProcessGroup::with_init_method(address, 0, 1, common::options());
+        expect_error(group, "but must be tcp://HOST:PORT, file:///PATH or env://");
+    }
 }

@@ -2,11 +2,12 @@
 
 use super::transfer::{moved, pinned};
 use super::{DataLoaderOptions, prefetcher::Prefetcher, serial_queue::SerialQueue};
-use crate::{Result, Tensors};
+use crate::{Error, Result, Tensors};
 use rayon::ThreadPool;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 use std::{collections::VecDeque, fmt, iter, sync::Arc, thread};
 use tch::Device;
 
@@ -18,19 +19,28 @@ pub(super) struct Order<B> {
     pub(super) queue: Option<SerialQueue>,
 }
 
+/// A batch, or the panic in its place. The inner `None` stands for one that turned out not to exist.
+type Made<B> = thread::Result<Option<Result<B>>>;
+type Numbered<B> = (usize, Made<B>);
+
 /// The batches of one epoch, see [`DataLoader::epoch`](super::DataLoader::epoch).
 ///
 /// A batch that could not be made is an `Err` in its place, and later batches follow. A panic in a data set continues
-/// in the thread that asks for the batch. After this is dropped, no worker uses the data set any more.
+/// in the thread that asks for the batch. After this is dropped, no worker uses the data set any more, unless the last
+/// batch [timed out](DataLoaderOptions::timeout): nothing waits for a worker that may hang.
 pub struct Epoch<'loader, B> {
     /// The batches that no worker has yet.
     orders: Box<dyn Iterator<Item = Order<B>> + Send + 'loader>,
-    /// The batches given to workers, in order. Each has its own channel, so none needs sorting.
-    in_flight: VecDeque<Receiver<thread::Result<Option<Result<B>>>>>,
-    /// The most batches in flight.
-    limit: usize,
+    /// The batches given to workers, in order; `None` while one is being made.
+    in_flight: VecDeque<Option<Made<B>>>,
+    /// The number of batches taken from workers, which is that of the first in flight.
+    taken: usize,
+    /// What workers get to send a batch with its number. That this has one too keeps the channel open.
+    sender: Sender<Numbered<B>>,
+    receiver: Receiver<Numbered<B>>,
     workers: Option<&'loader ThreadPool>,
-    pin_memory: bool,
+    options: &'loader DataLoaderOptions,
+    has_timed_out: bool,
     /// Where the training loop gets its batches.
     device: Option<Device>,
     /// What copies them to a GPU, from the first batch on.
@@ -43,14 +53,18 @@ impl<'loader, B: Tensors + Send + 'static> Epoch<'loader, B> {
     pub(super) fn new(
         orders: impl Iterator<Item = Order<B>> + Send + 'loader,
         workers: Option<&'loader ThreadPool>,
-        options: &DataLoaderOptions,
+        options: &'loader DataLoaderOptions,
     ) -> Self {
+        let (sender, receiver) = channel();
         let mut epoch = Epoch {
             orders: Box::new(orders),
             in_flight: VecDeque::new(),
-            limit: options.num_workers.saturating_mul(options.prefetch_factor),
+            taken: 0,
+            sender,
+            receiver,
             workers,
-            pin_memory: options.pin_memory,
+            options,
+            has_timed_out: false,
             device: None,
             prefetcher: None,
             abandoned: Arc::default(),
@@ -90,40 +104,54 @@ impl<'loader, B: Tensors + Send + 'static> Epoch<'loader, B> {
     /// Assigns batches until as many are in flight as the options allow.
     fn keep_workers_busy(&mut self) {
         let Some(workers) = self.workers else { return };
-        while self.in_flight.len() < self.limit {
+        let limit = self.options.num_workers.saturating_mul(self.options.prefetch_factor);
+        while self.in_flight.len() < limit {
             let Some(Order { make, queue }) = self.orders.next() else { return };
-            let (sender, receiver) = sync_channel(1);
+            let number = self.taken + self.in_flight.len();
+            let sender = self.sender.clone();
             let abandoned = Arc::clone(&self.abandoned);
-            let pin_memory = self.pin_memory;
+            let pin_memory = self.options.pin_memory;
             let job = move || {
-                // The receiver may drop the data set next, so `make`, which refers to it, must be
-                // gone before the answer, or before the sender is.
-                if abandoned.load(Ordering::Relaxed) {
-                    return drop(make);
-                }
-                // A panic in a rayon job would abort the whole process.
-                let batch = catch_unwind(AssertUnwindSafe(|| pinned(make(), pin_memory)));
+                // The receiver may drop the data set next, so `make`, which refers to it, must be gone before the answer.
+                let batch = if abandoned.load(Ordering::Relaxed) {
+                    drop(make);
+                    Ok(None)
+                } else {
+                    // A panic in a rayon job would abort the whole process.
+                    catch_unwind(AssertUnwindSafe(|| pinned(make(), pin_memory)))
+                };
                 // This fails only if the epoch was dropped; then the batch is not needed.
-                let _ = sender.send(batch);
+                let _ = sender.send((number, batch));
             };
             match queue {
                 Some(queue) => queue.spawn_fifo(workers, job),
                 None => workers.spawn_fifo(job),
             }
-            self.in_flight.push_back(receiver);
+            self.in_flight.push_back(None);
         }
     }
 
-    /// The next batch, or the panic in its place. The inner `None` stands for one that turned out not to exist.
-    fn made(&mut self) -> Option<thread::Result<Option<Result<B>>>> {
+    /// The next batch, or the error that it is not ready in time.
+    fn made(&mut self) -> Option<Made<B>> {
         if self.workers.is_none() {
             let make = self.orders.next()?.make;
-            return Some(catch_unwind(AssertUnwindSafe(|| pinned(make(), self.pin_memory))));
+            let pin_memory = self.options.pin_memory;
+            return Some(catch_unwind(AssertUnwindSafe(|| pinned(make(), pin_memory))));
         }
-        // A worker drops its sender unused only if the epoch is abandoned.
-        let batch = self.in_flight.pop_front()?.recv().ok()?;
+        let (start, limit) = (Instant::now(), self.options.timeout.unwrap_or(Duration::MAX));
+        while self.in_flight.front()?.is_none() {
+            let made = self.receiver.recv_timeout(limit.saturating_sub(start.elapsed()));
+            self.has_timed_out = made.is_err();
+            let Ok((number, batch)) = made else {
+                return Some(Ok(Some(Err(timed_out(self.taken, limit)))));
+            };
+            let place = if self.options.in_order { number - self.taken } else { 0 };
+            self.in_flight[place] = Some(batch);
+        }
+        let batch = self.in_flight.pop_front()?;
+        self.taken += 1;
         self.keep_workers_busy();
-        Some(batch)
+        batch
     }
 
     /// The next batch that exists.
@@ -148,6 +176,13 @@ impl<'loader, B: Tensors + Send + 'static> Epoch<'loader, B> {
         self.prefetcher = Some(prefetcher);
         Some(batch)
     }
+}
+
+fn timed_out(batch: usize, limit: Duration) -> Error {
+    Error::other(format!(
+        "DataLoader timed out: batch {batch} of this loop, counted from 0, was not ready within {limit:?}; find out what \
+         the data set waits for, or raise timeout"
+    ))
 }
 
 impl<B: Tensors + Send + 'static> Iterator for Epoch<'_, B> {
@@ -179,8 +214,11 @@ impl<B> Drop for Epoch<'_, B> {
     /// Waits for the batches in progress: the program may end next, and libtorch must outlive the threads that use it.
     fn drop(&mut self) {
         self.abandoned.store(true, Ordering::Relaxed);
-        for batch in self.in_flight.drain(..) {
-            let _ = batch.recv();
+        if self.has_timed_out {
+            return;
+        }
+        for _ in self.in_flight.iter().filter(|batch| batch.is_none()) {
+            let _ = self.receiver.recv();
         }
     }
 }

@@ -11,8 +11,8 @@ impl<D: IterableDataset + 'static> DataLoader<D, Shard> {
     /// A loader of an [`IterableDataset`]. Pass this rank's [`Shard`] or a process group.
     ///
     /// Each worker reads its own samples, makes batches of `batch_size` of them, and drops its last
-    /// one if it is smaller and `drop_last` is set. The training loop takes a batch from each worker
-    /// in turn. So unlike with a sampler, the batches depend on the number of workers, as in Python.
+    /// one if it is smaller and `drop_last` is set. The training loop takes a batch from each worker in turn, or without
+    /// `in_order` whichever is ready. So unlike with a sampler, the batches depend on the number of workers, as in Python.
     pub fn iterable(
         dataset: D,
         shard: impl Into<Shard>,
@@ -45,7 +45,8 @@ impl<D: IterableDataset + 'static> DataLoader<D, Shard> {
                 queue: SerialQueue::default(),
             }))
         });
-        let streams = Streams(streams.collect::<Result<_>>()?);
+        let in_order = self.options.in_order;
+        let streams = Streams { streams: streams.collect::<Result<_>>()?, in_order };
         let mut epoch = Epoch::new(streams, self.workers.as_ref(), &self.options);
         for _ in 0..step {
             epoch.next().transpose()?;
@@ -55,18 +56,27 @@ impl<D: IterableDataset + 'static> DataLoader<D, Shard> {
 }
 
 /// The streams of all workers, in turn.
-struct Streams<D: IterableDataset>(VecDeque<Arc<Stream<D>>>);
+struct Streams<D: IterableDataset> {
+    streams: VecDeque<Arc<Stream<D>>>,
+    in_order: bool,
+}
 
 impl<D: IterableDataset + 'static> Iterator for Streams<D> {
     type Item = Order<D::Batch>;
 
     fn next(&mut self) -> Option<Order<D::Batch>> {
         loop {
-            let stream = self.0.pop_front()?;
+            if !self.in_order {
+                // As a slow stream's orders pile up, nothing would be ordered from the others.
+                let count = self.streams.len();
+                let idlest = (0..count).min_by_key(|&stream| self.streams[stream].queue.len())?;
+                self.streams.rotate_left(idlest);
+            }
+            let stream = self.streams.pop_front()?;
             // It may also end between this and its turn. Then there is no batch, and this order is
             // skipped, so the other streams' batches have the same order in either case.
             if !stream.has_ended.load(Ordering::Relaxed) {
-                self.0.push_back(Arc::clone(&stream));
+                self.streams.push_back(Arc::clone(&stream));
                 let queue = Some(stream.queue.clone());
                 return Some(Order { make: Box::new(move || stream.next_batch()), queue });
             }

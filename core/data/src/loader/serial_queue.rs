@@ -30,6 +30,11 @@ impl SerialQueue {
         pool.spawn_fifo(move || self.run(job));
     }
 
+    /// The number of jobs that are not done.
+    pub(super) fn len(&self) -> usize {
+        lock(&self.waiting).as_ref().map_or(0, |waiting| waiting.len() + 1)
+    }
+
     fn run(&self, mut job: Job) {
         loop {
             job();

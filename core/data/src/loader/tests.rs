@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::{sync::Mutex, thread, time::Duration};
-use tch::Tensor;
+use tch::{Device, Tensor};
 
 /// Batches that a function makes from their indices and the epoch.
 struct Made<F> {
@@ -177,6 +177,9 @@ fn options_that_cannot_work_are_refused() {
     assert_eq!(refused(workers(0, 0)), "batch_size is 0, but must be at least 1");
     let expected = "prefetch_factor is 0, but must be at least 1 with workers";
     assert_eq!(refused(DataLoaderOptions { prefetch_factor: 0, ..workers(1, 1) }), expected);
+    let timeout = Some(Duration::from_secs(5));
+    let expected = "timeout is 5s, but must be None without workers, because";
+    assert!(refused(DataLoaderOptions { timeout, ..workers(1, 0) }).starts_with(expected));
     if !tch::Cuda::is_available() {
         let expected =
             "pin_memory is true, but must be false, because this program sees no CUDA device";

@@ -86,7 +86,8 @@ pub struct DistributedSampler {
     pub shard: Shard,
     /// Whether to shuffle in every epoch; otherwise the samples come in order.
     pub shuffle: bool,
-    /// Together with the epoch, it determines the order, so it must be the same on all ranks.
+    /// Together with the epoch, it determines the order, so it must be the same on all ranks. The global generator, which
+    /// each rank may have seeded differently, never does, as in PyTorch.
     pub seed: u64,
     /// Whether to drop the last few samples instead of repeating the first few.
     pub drop_last: bool,
@@ -140,8 +141,8 @@ impl Shard {
 /// [`WeightedRandomSampler`](super::WeightedRandomSampler), say, or a [`BatchSampler`]. PyTorch has no
 /// counterpart; catalyst's class of this name, with `shuffle=False`, selects the same indices.
 ///
-/// The sampler selects the same sequence on all ranks, so its seed must be the same, and each rank takes its [`Shard`]
-/// of the sequence. Without this wrapper, every rank would do the same work. As with a [`DistributedSampler`], the
+/// The sampler selects the same sequence on all ranks, so its seed must be the same (without one, the state of the global
+/// generator), and each rank takes its [`Shard`] of the sequence. Without this wrapper, every rank would do the same work. As with a [`DistributedSampler`], the
 /// first few are repeated if the sequence cannot be divided evenly, or the last few dropped with `drop_last`.
 ///
 /// ```
@@ -176,6 +177,10 @@ impl<S: Sampler> Sampler for DistributedSamplerWrapper<S> {
     }
 
     fn indices_after(&self, len: usize, epoch: u64, consumed: usize) -> Result<Vec<usize>> {
+        if consumed > 0 {
+            // A sampler without a seed refuses.
+            self.sampler.indices_after(len, epoch, consumed)?;
+        }
         Ok(self.shard.of(self.sampler.indices(len, epoch)?, consumed, self.drop_last))
     }
 
@@ -190,6 +195,9 @@ impl<S: BatchSampler> BatchSampler for DistributedSamplerWrapper<S> {
     }
 
     fn batches_after(&self, len: usize, epoch: u64, consumed: usize) -> Result<Vec<Vec<usize>>> {
+        if consumed > 0 {
+            self.sampler.batches_after(len, epoch, consumed)?;
+        }
         Ok(self.shard.of(self.sampler.batches(len, epoch)?, consumed, self.drop_last))
     }
 

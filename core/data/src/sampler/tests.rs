@@ -149,6 +149,18 @@ fn a_random_sampler_has_the_order_of_a_distributed_one_alone() {
 }
 
 #[test]
+fn an_order_without_a_seed_cannot_go_on_from_its_middle() {
+    let subset =
+        DistributedSamplerWrapper::new(SubsetRandomSampler::new([3, 4], None), Shard::WHOLE);
+    let weighted = WeightedRandomSampler::new([1.0, 1.0], 2, None);
+    for sampler in [&RandomSampler::new(None) as &dyn Sampler, &subset, &weighted] {
+        assert_eq!(sampler.indices_after(2, 0, 0).unwrap().len(), 2);
+        let error = sampler.indices_after(2, 0, 1).unwrap_err().to_string();
+        assert!(error.starts_with("consumed is 1, but must be 0 for a sampler without"), "{error}");
+    }
+}
+
+#[test]
 fn a_sequential_sampler_keeps_the_order_in_every_epoch() {
     assert_eq!(SequentialSampler.indices(3, 9).unwrap(), [0, 1, 2]);
     assert_eq!(SequentialSampler.num_samples(3), 3);

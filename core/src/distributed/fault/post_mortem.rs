@@ -26,7 +26,7 @@ pub(crate) struct PostMortem {
     world_size: usize,
     /// All ranks of this library that the group has.
     pub(crate) members: Arc<[Member]>,
-    /// Whether torchrun's agent serves the store, and not rank 0 of the job.
+    /// Whether torchrun's agent serves the store, or it is one by address or in a file: not rank 0 of the job.
     agent_store: bool,
     /// Whether the launcher tells the other ranks who is gone, so that none looks.
     pub(crate) is_elastic: bool,
@@ -134,9 +134,11 @@ impl PostMortem {
         if kind != ErrorKind::Connection {
             return self.silent_store();
         }
-        let (rank, server) =
-            if self.agent_store { (None, "the launcher") } else { (Some(SERVER), "rank 0") };
-        let what = format!("the store cannot be reached: {server}, which serves it, has ended");
+        let (rank, server) = match self.agent_store {
+            true => (None, "the process that serves it"),
+            false => (Some(SERVER), "rank 0, which serves it,"),
+        };
+        let what = format!("the store cannot be reached: {server} has ended");
         Blame { rank, what }
     }
 

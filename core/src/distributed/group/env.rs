@@ -51,7 +51,23 @@ impl Env {
     /// [`Error::Environment`], naming the variable: if only some are set, if one is not a number,
     /// or if the rank is not below the world size.
     pub fn read() -> Result<Option<Env>> {
-        Self::from_variables(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+        Self::from_variables(variable)
+    }
+
+    /// The place that a call gives, which the environment completes.
+    pub(crate) fn given(
+        rank: usize,
+        world_size: usize,
+        master: Option<(&str, u16)>,
+    ) -> Result<Env> {
+        let env = Self::from_variables(|name| match (name, master) {
+            ("RANK", _) => Some(rank.to_string()),
+            ("WORLD_SIZE", _) => Some(world_size.to_string()),
+            ("MASTER_ADDR", Some((host, _))) => Some(host.to_owned()),
+            ("MASTER_PORT", Some((_, port))) => Some(port.to_string()),
+            _ => variable(name),
+        })?;
+        env.ok_or_else(|| missing("RANK", "WORLD_SIZE", "this process's number, from 0"))
     }
 
     /// The place that these variables describe, in a job whose ranks come and go.
@@ -120,6 +136,10 @@ impl Env {
             is_elastic: false,
         }))
     }
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 /// One launcher's names for these variables.

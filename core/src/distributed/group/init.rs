@@ -120,11 +120,56 @@ impl ProcessGroup {
         options: ProcessGroupOptions,
     ) -> Result<ProcessGroup> {
         let join_timeout = options.timeout.unwrap_or(LONGEST_TIMEOUT);
-        if rank >= world_size {
-            let expected = format!("below world_size, which is {world_size}");
-            return Err(Error::argument("rank", rank, expected));
-        }
+        expect_member(rank, world_size)?;
         meet(store, place(store, rank, world_size, options, join_timeout)?)
+    }
+
+    /// Joins the `world_size` ranks that call this with the same address, as rank `rank`.
+    /// `init_process_group(init_method=…, rank=…, world_size=…)`.
+    ///
+    /// The address is `tcp://HOST:PORT`, where rank 0 serves the store; `file:///PATH`, a file that all ranks see
+    /// and no earlier job has used ([`Store::file`]); or `env://`, which reads MASTER_ADDR and MASTER_PORT.
+    /// LOCAL_RANK, if it is set, selects the GPU, but not for ranks that meet in a file. If those run on several
+    /// hosts, they need GLOO_SOCKET_IFNAME, the network interface between them.
+    ///
+    /// ```
+    /// use tch_parallel::distributed::{ProcessGroup, ProcessGroupOptions};
+    ///
+    /// let file = std::env::temp_dir().join(format!("rendezvous-{}", std::process::id()));
+    /// let init_method = format!("file://{}", file.display());
+    /// let group =
+    ///     ProcessGroup::with_init_method(&init_method, 0, 1, ProcessGroupOptions::default())?;
+    /// group.barrier()?;
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`init_process_group`] and [`with_store`](Self::with_store), and [`Error::Argument`] for any
+    /// other address.
+    pub fn with_init_method(
+        init_method: &str,
+        rank: usize,
+        world_size: usize,
+        options: ProcessGroupOptions,
+    ) -> Result<ProcessGroup> {
+        expect_member(rank, world_size)?;
+        let (scheme, address) = init_method.split_once("://").unwrap_or_default();
+        let host_and_port = address.rsplit_once(':').and_then(|(host, port)| {
+            Some((host.trim_matches(['[', ']']), port.parse().ok().filter(|port| *port > 0)?))
+        });
+        let master = match (scheme, host_and_port) {
+            ("tcp", Some(_)) => host_and_port,
+            ("env", _) if address.is_empty() => None,
+            ("file", _) if address.starts_with('/') => {
+                let store = Store::file(address, Some(world_size))?;
+                return Self::with_store(&store, rank, world_size, options);
+            }
+            _ => {
+                let expected = "tcp://HOST:PORT, file:///PATH or env://";
+                return Err(Error::argument("init_method", format!("{init_method:?}"), expected));
+            }
+        };
+        join(Some(Env::given(rank, world_size, master)?), options, None)
     }
 
     /// The group of a job whose ranks come and go, all of whose members wait for this process. `None` once
@@ -155,6 +200,14 @@ impl ProcessGroup {
             }
         }
     }
+}
+
+fn expect_member(rank: usize, world_size: usize) -> Result<()> {
+    if rank >= world_size {
+        let expected = format!("below world_size, which is {world_size}");
+        return Err(Error::argument("rank", rank, expected));
+    }
+    Ok(())
 }
 
 /// This process's place as rank `rank` of `world_size`.
@@ -213,7 +266,7 @@ pub(crate) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
     })?;
     // Each rank has signed before it connected.
     let members = members::read(ours.engine(), timeout).map_err(failed)?;
-    let agent_store = store.env().is_some_and(|env| env.agent_store);
+    let agent_store = store.env().is_none_or(|env| env.agent_store);
     let mut post_mortem =
         PostMortem::new(Arc::clone(ours.engine()), rank, world_size, members, agent_store);
     post_mortem.is_elastic = store.env().is_some_and(|env| env.is_elastic);

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `env` | [`Env`]: this process's place in the job, as launchers describe it |
 //! | `rendezvous`, `open_files` | how ranks meet, and whether a process may open enough files for it |
-//! | `store` | [`Store`]: a job's key-value store |
+//! | `store` | [`Store`]: a job's key-value store, and how a process comes to it |
 //! | `device`, `gpus` | [`DeviceChoice`]: a rank's device; [`Backend`]: what moves its tensors; which GPUs a rank sees |
 //! | `transport` | [`Transport`]: sockets or shared memory |
 //! | `place` | a rank's place in a group |

@@ -17,7 +17,7 @@ const RETRY: Duration = Duration::from_millis(20);
 const ATTEMPT: Duration = Duration::from_secs(5);
 
 /// How long a host name may take to resolve: in a cluster it often appears after the host.
-const NAMED: Duration = Duration::from_secs(60);
+pub(crate) const NAMED: Duration = Duration::from_secs(60);
 
 /// How long to wait between two lookups, which a name server answers.
 const ASK: Duration = Duration::from_millis(500);
@@ -28,7 +28,16 @@ pub(crate) fn store(env: &Env, timeout: Duration) -> Result<Store> {
     let master = master(env, timeout.min(NAMED))?;
     let serves = env.rank == 0 && !env.agent_store;
     let listener = if serves { Some(listener(env, master)?) } else { None };
-    let server = if serves { master } else { wait_for_server(env, start, timeout)? };
+    let server = if serves {
+        master
+    } else {
+        wait_for_server(&env.master_addr, env.master_port, start, timeout).map_err(|source| {
+            let cause =
+                "rank 0 never started, or MASTER_ADDR and MASTER_PORT differ between the ranks";
+            let operation = format!("reach rank 0 at {}:{}", env.master_addr, env.master_port);
+            failed(env, operation, &format!("{source}, for {timeout:?}; {cause}"))
+        })?
+    };
     let tcp = TcpStoreOptions { server, world_size: env.world_size, listener, timeout };
     let store = Store::tcp(tcp).map_err(|error| {
         let master = format!("{}:{}", env.master_addr, env.master_port);
@@ -57,19 +66,43 @@ pub(crate) fn store(env: &Env, timeout: Duration) -> Result<Store> {
     Ok(store)
 }
 
+/// Serves a store at this host and port, or joins it once it is served. Returns where.
+pub(crate) fn tcp(
+    host: &str,
+    port: u16,
+    is_master: bool,
+    timeout: Duration,
+) -> io::Result<(Store, SocketAddr)> {
+    let (server, listener) = if is_master {
+        let address = until_known(timeout.min(NAMED), || look_up(host, port))?;
+        (address, Some(bound(address)?))
+    } else {
+        (wait_for_server(host, port, Instant::now(), timeout)?, None)
+    };
+    // The world size only matters to a server that waits.
+    let tcp = TcpStoreOptions { server, world_size: 1, listener, timeout };
+    Ok((Store::tcp(tcp).map_err(io::Error::other)?, server))
+}
+
 /// The address on which gloo listens: the interfaces that PyTorch's variable names, else this
-/// host's address in rank 0's network. On a single host that is the loopback address, which other
-/// hosts cannot reach.
-pub(crate) fn gloo_address(env: &Env) -> Result<GlooAddress> {
+/// host's address in the network of the store's server, which `server` looks up. On a single host that
+/// is the loopback address, which other hosts cannot reach.
+pub(crate) fn gloo_address(server: impl FnOnce() -> Result<SocketAddr>) -> Result<GlooAddress> {
     if let Some(interface) = std::env::var("GLOO_SOCKET_IFNAME").ok().filter(|i| !i.is_empty()) {
         return Ok(GlooAddress::Interfaces(interface.split(',').map(str::to_owned).collect()));
     }
-    Ok(GlooAddress::Host(own_address(env, master(env, NAMED)?)?.to_string()))
+    let server = server()?;
+    let own = own_address(server).map_err(|source| {
+        let expected = format!("an address that this host can reach ({source})");
+        Error::argument("the store's server", server, expected)
+    })?;
+    Ok(GlooAddress::Host(own.to_string()))
 }
 
 /// MASTER_ADDR and MASTER_PORT, resolved.
-fn master(env: &Env, limit: Duration) -> Result<SocketAddr> {
-    let address = until_known(limit, || look_up(env)).map_err(|source| {
+pub(crate) fn master(env: &Env, limit: Duration) -> Result<SocketAddr> {
+    let look_up = || look_up(&env.master_addr, env.master_port);
+    let address = until_known(limit, look_up).map_err(|source| {
         failed(
             env,
             format!("find the host MASTER_ADDR={}", env.master_addr),
@@ -92,8 +125,8 @@ fn master(env: &Env, limit: Duration) -> Result<SocketAddr> {
     Ok(address)
 }
 
-fn look_up(env: &Env) -> io::Result<SocketAddr> {
-    let addresses = (env.master_addr.as_str(), env.master_port).to_socket_addrs()?;
+fn look_up(host: &str, port: u16) -> io::Result<SocketAddr> {
+    let addresses = (host, port).to_socket_addrs()?;
     // gloo and the store work best with IPv4, to which "localhost" resolves as well.
     addresses.min_by_key(SocketAddr::is_ipv6).ok_or(ErrorKind::NotFound.into())
 }
@@ -111,19 +144,26 @@ fn until_known<T>(limit: Duration, mut ask: impl FnMut() -> io::Result<T>) -> io
     }
 }
 
-/// This host's address as rank 0's host sees it: the one from which packets to it leave.
-fn own_address(env: &Env, master: SocketAddr) -> Result<IpAddr> {
-    let unspecified: SocketAddr = match master {
+/// This host's address as the server's host sees it: the one from which packets to it leave.
+fn own_address(server: SocketAddr) -> io::Result<IpAddr> {
+    let unspecified: SocketAddr = match server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
     };
     // Connecting a UDP socket sends nothing; it only selects a route.
-    UdpSocket::bind(unspecified)
-        .and_then(|socket| socket.connect(master).and_then(|()| socket.local_addr()))
-        .map(|address| address.ip())
-        .map_err(|source| {
-            failed(env, format!("find a way to rank 0 at {master}"), &source.to_string())
-        })
+    let socket = UdpSocket::bind(unspecified)?;
+    socket.connect(server)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+fn bound(server: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(server).or_else(|error| match error.kind() {
+        // It may be the address of a gateway in front of this host.
+        ErrorKind::AddrNotAvailable => {
+            TcpListener::bind((own_address(server).map_err(|_| error)?, server.port()))
+        }
+        _ => Err(error),
+    })
 }
 
 /// The socket on which rank 0 serves the store: inherited from the parent process, so that no other
@@ -137,14 +177,7 @@ fn listener(env: &Env, master: SocketAddr) -> Result<TcpListener> {
     if let Some(listener) = inherited.filter(ours) {
         return Ok(listener);
     }
-    let bound = TcpListener::bind(master).or_else(|error| match error.kind() {
-        // MASTER_ADDR may be that of a gateway in front of this host.
-        ErrorKind::AddrNotAvailable => {
-            TcpListener::bind((own_address(env, master).map_err(|_| error)?, env.master_port))
-        }
-        _ => Err(error),
-    });
-    bound.map_err(|source| {
+    bound(master).map_err(|source| {
         let hint = match source.kind() {
             ErrorKind::AddrInUse => {
                 "; another program uses the port: choose another MASTER_PORT, or let the launcher choose one"
@@ -157,30 +190,25 @@ fn listener(env: &Env, master: SocketAddr) -> Result<TcpListener> {
 
 /// Waits until the store listens, and returns where. libtorch's own client would wait too, but prints
 /// C++ backtraces meanwhile. `start` is when the timeout began.
-fn wait_for_server(env: &Env, start: Instant, timeout: Duration) -> Result<SocketAddr> {
+fn wait_for_server(
+    host: &str,
+    port: u16,
+    start: Instant,
+    timeout: Duration,
+) -> io::Result<SocketAddr> {
     loop {
         // Resolved anew: a host that comes back may have another address.
-        let attempt = look_up(env).and_then(|master| {
-            TcpStream::connect_timeout(&master, ATTEMPT.min(timeout)).map(|_| master)
+        let attempt = look_up(host, port).and_then(|server| {
+            TcpStream::connect_timeout(&server, ATTEMPT.min(timeout)).map(|_| server)
         });
         match attempt {
-            Ok(master) => return Ok(master),
-            Err(source) if start.elapsed() >= timeout => {
-                return Err(failed(
-                    env,
-                    format!("reach rank 0 at {}:{}", env.master_addr, env.master_port),
-                    &format!(
-                        "{source}, for {timeout:?}; rank 0 never started, or MASTER_ADDR and \
-                         MASTER_PORT differ between the ranks"
-                    ),
-                ));
-            }
-            Err(_) => std::thread::sleep(RETRY),
+            Err(_) if start.elapsed() < timeout => std::thread::sleep(RETRY),
+            answer => return answer,
         }
     }
 }
 
-fn failed(env: &Env, operation: String, message: &str) -> Error {
+pub(crate) fn failed(env: &Env, operation: String, message: &str) -> Error {
     Error::Rendezvous {
         rank: env.rank,
         world_size: env.world_size,

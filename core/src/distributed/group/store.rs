@@ -1,21 +1,24 @@
 //! A job's key-value store, which all its processes share.
 
 use super::env::Env;
-use super::{open_files, rendezvous};
+use super::rendezvous::{self, NAMED};
 use crate::distributed::fault::blame::may_be_anothers_fault;
 use crate::distributed::fault::first_fault::{self, Fault};
-use crate::distributed::fault::record;
 use crate::{Error, Result};
 use c10d_sys::{ErrorKind, GlooAddress, LONGEST_TIMEOUT};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+mod origin;
+
+use origin::Origin;
 
 /// Keys and values that every process of a job can set and wait for. Clones share the connection.
 ///
-/// PyTorch's counterparts are `torch.distributed.TCPStore` and `PrefixStore`. Rank 0 serves the
-/// store, which ends with it. The store waits for nobody: a process can connect at any time.
+/// PyTorch's counterparts are `torch.distributed.TCPStore` and `PrefixStore`, and for
+/// [`file`](Self::file) and [`hash`](Self::hash) `FileStore` and `HashStore`. Rank 0 serves the store of
+/// a job, which ends with it. The store waits for nobody: a process can connect at any time.
 /// [`ProcessGroup::with_store`](crate::distributed::ProcessGroup::with_store) makes a group of some of them.
 ///
 /// While a [`get`](Self::get) waits or a group is being made, other uses of the store in the same
@@ -41,45 +44,18 @@ use std::time::Duration;
 #[derive(Clone)]
 #[doc(alias = "TCPStore")]
 #[doc(alias = "PrefixStore")]
+#[doc(alias = "FileStore")]
+#[doc(alias = "HashStore")]
 pub struct Store {
     engine: Arc<c10d_sys::Store>,
     /// This process's first connection, which on rank 0 serves all others: clones are clients.
     first: Arc<c10d_sys::Store>,
-    membership: Arc<Membership>,
+    origin: Arc<Origin>,
     /// The prefix of every key, for messages.
     prefix: String,
 }
 
 impl Store {
-    /// The store of the job that the environment describes ([`Env`]). Rank 0 starts to serve it;
-    /// the others wait for that up to `timeout`. Without a launcher, it exists only in this
-    /// process.
-    ///
-    /// # Errors
-    /// - [`Error::Environment`]: the environment is incomplete or invalid.
-    /// - [`Error::Argument`]: rank 0 may not open as many files as the job needs.
-    /// - [`Error::Rendezvous`]: the port is taken, the host MASTER_ADDR did not resolve for a
-    ///   minute, or for the timeout if that is shorter, rank 0 did not arrive within the timeout,
-    ///   another process has the same rank, or this process already has a store of the job.
-    pub fn from_env(timeout: Duration) -> Result<Store> {
-        Self::of(Env::read()?, timeout)
-    }
-
-    /// The store of the job in which this process has this place.
-    pub(crate) fn of(env: Option<Env>, timeout: Duration) -> Result<Store> {
-        let membership = Membership::new(env)?;
-        record::forget_dropped_groups();
-        if let Some(env) = membership.env.as_ref().filter(|env| env.rank == 0) {
-            open_files::expect_enough(env.world_size)?;
-        }
-        let engine = match &membership.env {
-            Some(env) => rendezvous::store(env, timeout.min(LONGEST_TIMEOUT))?,
-            None => c10d_sys::Store::hash().map_err(Error::engine("make a store"))?,
-        };
-        let (engine, membership) = (Arc::new(engine), Arc::new(membership));
-        Ok(Store { first: Arc::clone(&engine), engine, membership, prefix: String::new() })
-    }
-
     /// The same store, with `prefix/` before every key. `dist.PrefixStore`.
     pub fn with_prefix(&self, prefix: &str) -> Result<Store> {
         let engine = self.engine.with_prefix(prefix);
@@ -87,7 +63,7 @@ impl Store {
         Ok(Store {
             engine: Arc::new(engine),
             first: Arc::clone(&self.first),
-            membership: Arc::clone(&self.membership),
+            origin: Arc::clone(&self.origin),
             prefix: format!("{}{prefix}/", self.prefix),
         })
     }
@@ -117,23 +93,37 @@ impl Store {
         })
     }
 
+    /// Adds to the end of a key's value, which is empty at first. `store.append`.
+    pub fn append(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.engine.append(key, value).map_err(|error| self.failed("append to", key, &error))
+    }
+
+    /// The values of these keys, once all are set, with one question. `store.multi_get`.
+    ///
+    /// # Errors
+    /// Those of [`wait`](Self::wait).
+    pub fn multi_get<S: AsRef<str>>(&self, keys: &[S], timeout: Duration) -> Result<Vec<Vec<u8>>> {
+        self.engine
+            .multi_get(keys, timeout.min(LONGEST_TIMEOUT))
+            .map_err(|error| self.not_all_set("get", keys, timeout, &error))
+    }
+
+    /// Sets each of these keys to the value beside it. `store.multi_set`.
+    pub fn multi_set<S: AsRef<str>, V: AsRef<[u8]>>(&self, pairs: &[(S, V)]) -> Result<()> {
+        self.engine.multi_set(pairs).map_err(|error| {
+            let keys: Vec<_> = pairs.iter().map(|(key, _)| key.as_ref()).collect();
+            self.failed("set", &keys.join(", "), &error)
+        })
+    }
+
     /// Returns once all of these keys are set. `store.wait`.
     ///
     /// # Errors
     /// Those of [`get`](Self::get). The message names the keys that are not set.
     pub fn wait<S: AsRef<str>>(&self, keys: &[S], timeout: Duration) -> Result<()> {
-        self.engine.wait(keys, timeout.min(LONGEST_TIMEOUT)).map_err(|error| {
-            // After a timeout the server answers; otherwise all keys are named.
-            let is_set = |key: &&str| {
-                error.kind() == ErrorKind::Timeout && matches!(self.engine.check(key), Ok(true))
-            };
-            let missing: Vec<_> = keys.iter().map(S::as_ref).filter(|key| !is_set(key)).collect();
-            let missing = missing.join(", ");
-            match error.kind() {
-                ErrorKind::Timeout => self.not_in_time("wait for", &missing, timeout),
-                _ => self.failed("wait for", &missing, &error),
-            }
-        })
+        self.engine
+            .wait(keys, timeout.min(LONGEST_TIMEOUT))
+            .map_err(|error| self.not_all_set("wait for", keys, timeout, &error))
     }
 
     /// Sets a key to `desired` if its value is `expected`, or if it is not set and `expected` is
@@ -176,14 +166,15 @@ impl Store {
 
     /// The place of this process in the job; `None` without a launcher.
     pub(crate) fn env(&self) -> Option<&Env> {
-        self.membership.env.as_ref()
+        self.origin.env.as_ref()
     }
 
     /// Where this process's gloo listens.
     pub(crate) fn gloo_address(&self) -> Result<GlooAddress> {
-        match self.env() {
-            Some(env) => rendezvous::gloo_address(env),
-            None => Ok(GlooAddress::Host("127.0.0.1".into())),
+        match (self.env(), self.origin.network) {
+            (Some(env), _) => rendezvous::gloo_address(|| rendezvous::master(env, NAMED)),
+            (None, Some(network)) => rendezvous::gloo_address(|| Ok(network)),
+            (None, None) => Ok(GlooAddress::Host("127.0.0.1".into())),
         }
     }
 
@@ -193,12 +184,25 @@ impl Store {
         self.error(operation, keys, format!("timed out after {timeout:?}"))
     }
 
+    fn not_all_set<S: AsRef<str>>(
+        &self,
+        operation: &str,
+        keys: &[S],
+        timeout: Duration,
+        error: &c10d_sys::Error,
+    ) -> Error {
+        let is_over = error.kind() == ErrorKind::Timeout;
+        // After a timeout the server answers; otherwise all keys are named.
+        let is_set = |key: &&str| is_over && matches!(self.engine.check(key), Ok(true));
+        let missing: Vec<_> = keys.iter().map(S::as_ref).filter(|key| !is_set(key)).collect();
+        let missing = missing.join(", ");
+        if is_over {
+            return self.not_in_time(operation, &missing, timeout);
+        }
+        self.failed(operation, &missing, error)
+    }
+
     fn failed(&self, operation: &str, key: &str, error: &c10d_sys::Error) -> Error {
-        let server = match self.env() {
-            Some(env) if env.agent_store => "the launcher",
-            Some(_) => "rank 0",
-            None => "this process",
-        };
         let mut message = error.message().to_owned();
         if may_be_anothers_fault(error) {
             // A network may be slow.
@@ -206,7 +210,7 @@ impl Store {
                 ErrorKind::Timeout => "has not answered",
                 _ => "has ended",
             };
-            message = format!("{server}, which serves the store, {what} ({message})");
+            message = format!("{}, which serves the store, {what} ({message})", self.origin.keeper);
             first_fault::remember(|| Fault::Another(Some(message.clone())));
         }
         self.error(operation, key, message)
@@ -225,43 +229,6 @@ impl Store {
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store").field("prefix", &self.prefix).finish_non_exhaustive()
-    }
-}
-
-/// Marks this process as a member of a job while its store or a group made with it exists.
-struct Membership {
-    env: Option<Env>,
-}
-
-/// Whether this process is a member of the job that the environment describes: it has only one
-/// rank.
-static IS_MEMBER: AtomicBool = AtomicBool::new(false);
-
-impl Membership {
-    fn new(env: Option<Env>) -> Result<Membership> {
-        match env {
-            // In an elastic job it may leave a group that it has not joined yet.
-            Some(env) if !env.is_elastic && IS_MEMBER.swap(true, Ordering::Relaxed) => {
-                Err(Error::Rendezvous {
-                    rank: env.rank,
-                    world_size: env.world_size,
-                    operation: "join the job".into(),
-                    message:
-                        "this process has already joined it; keep the group or the store, or a \
-                          clone of it"
-                            .into(),
-                })
-            }
-            env => Ok(Membership { env }),
-        }
-    }
-}
-
-impl Drop for Membership {
-    fn drop(&mut self) {
-        if self.env.as_ref().is_some_and(|env| !env.is_elastic) {
-            IS_MEMBER.store(false, Ordering::Relaxed);
-        }
     }
 }
 

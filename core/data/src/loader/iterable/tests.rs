@@ -102,6 +102,29 @@ fn an_epoch_goes_on_from_any_step() {
 }
 
 #[test]
+fn out_of_order_a_slow_worker_holds_up_no_other() {
+    let [quick, slow] = in_time(|| {
+        let (release, gate) = std::sync::mpsc::channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
+        let own_numbers = move |worker: WorkerInfo| {
+            let (id, gate) = (worker.id() as i64, Arc::clone(&gate));
+            // The first worker waits.
+            let wait = move |_: &i64| id > 0 || gate.lock().unwrap().recv().is_ok();
+            worker.own_part((id * 10..id * 10 + 10).filter(wait).map(Ok))
+        };
+        let options = DataLoaderOptions { in_order: false, ..workers(1, 2) };
+        let data = Numbers(own_numbers, Tensor::from_slice::<i64>);
+        let loader = DataLoader::iterable(data, Shard::WHOLE, options).unwrap();
+        let mut epoch = loader.epoch(0).unwrap();
+        let quick = collect(epoch.by_ref().take(10));
+        (0..10).for_each(|_| release.send(()).unwrap());
+        [quick, collect(epoch)].map(|batches| batches.concat())
+    });
+    assert_eq!(quick, (10..20).collect::<Vec<_>>());
+    assert_eq!(slow, (0..10).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_sample_that_cannot_be_read_is_an_error_in_place_of_its_batch() {
     for num_workers in [0, 1] {
         let hook = |number| match number {

@@ -31,6 +31,74 @@ fn batches_keep_their_order_though_the_first_is_ready_last() {
     assert_eq!(batches, [[0], [1], [2], [3], [4], [5]]);
 }
 
+/// A loader whose first sample is not ready before the sender sends, or is dropped.
+fn with_a_slow_first(
+    len: usize,
+    options: DataLoaderOptions,
+) -> (Sender<()>, DataLoader<impl Dataset<Batch = Tensor>>) {
+    let (release, gate) = channel();
+    let gate = Mutex::new(gate);
+    let hook = move |indices: &[usize]| {
+        if indices[0] == 0 {
+            let _ = gate.lock().unwrap().recv();
+        }
+        Ok(())
+    };
+    (
+        release,
+        DataLoader::with_options(numbers_with(len, hook), SequentialSampler, options).unwrap(),
+    )
+}
+
+#[test]
+fn out_of_order_no_batch_waits_for_a_slow_one() {
+    let (mut quick, last) = in_time(|| {
+        let options = DataLoaderOptions { in_order: false, ..workers(1, 2) };
+        let (release, loader) = with_a_slow_first(9, options);
+        let mut batches = loader.epoch(0).unwrap().map(|batch| batch.unwrap().int64_value(&[0]));
+        let quick: Vec<_> = batches.by_ref().take(8).collect();
+        release.send(()).unwrap();
+        (quick, batches.collect::<Vec<_>>())
+    });
+    quick.sort_unstable();
+    assert_eq!(quick, [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(last, [0]);
+}
+
+#[test]
+fn a_late_batch_is_an_error_and_may_still_come_but_nothing_waits_for_it() {
+    in_time(|| {
+        let options =
+            DataLoaderOptions { timeout: Some(Duration::from_millis(1)), ..workers(1, 1) };
+        let (release, loader) = with_a_slow_first(2, options);
+        let mut epoch = loader.epoch(0).unwrap();
+        let error = epoch.next().unwrap().unwrap_err().to_string();
+        assert!(error.contains("batch 0 of this loop, counted from 0, was not ready within 1ms"));
+        release.send(()).unwrap();
+        assert_eq!(epoch.find_map(Result::ok).unwrap(), Tensor::from_slice(&[0i64]));
+        drop(epoch);
+        // The worker still hangs when this epoch is dropped.
+        assert!(loader.epoch(1).unwrap().next().unwrap().is_err());
+        release.send(()).unwrap();
+    });
+}
+
+#[test]
+fn each_worker_is_initialized_once() {
+    let build = || in_order(numbers(9), 1, 3);
+    let started = Mutex::new(Vec::new());
+    let init = |worker| {
+        started.lock().unwrap().push((worker, thread::current().name().map(str::to_owned)));
+        Ok(())
+    };
+    assert_eq!(collect(&build().worker_init_fn(init).unwrap()).len(), 9);
+    let mut started = started.into_inner().unwrap();
+    started.sort_unstable();
+    assert_eq!(started, [0, 1, 2].map(|worker| (worker, Some(format!("dataloader-{worker}")))));
+    let error = build().worker_init_fn(|worker| fails_at_two(&[worker])).unwrap_err();
+    assert_eq!(error.to_string(), "two is bad, but must be good");
+}
+
 #[test]
 fn a_batch_that_fails_is_an_error_in_its_place() {
     for num_workers in [0, 2] {

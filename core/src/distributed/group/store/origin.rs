@@ -1,0 +1,149 @@
+//! How a process comes to a store.
+
+use super::super::env::Env;
+use super::super::{open_files, rendezvous};
+use super::Store;
+use crate::distributed::fault::record;
+use crate::{Error, Result};
+use c10d_sys::LONGEST_TIMEOUT;
+use std::fs::OpenOptions;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Where a store came from. It marks this process as a member of a job while the store or a group made
+/// with it exists.
+pub(super) struct Origin {
+    /// This process's place in the job whose store it is.
+    pub(super) env: Option<Env>,
+    /// Who keeps the keys, for messages.
+    pub(super) keeper: String,
+    /// For a store without a job: an address in the network of its processes, if others can come.
+    pub(super) network: Option<SocketAddr>,
+}
+
+/// Whether this process is a member of a job: it has only one rank.
+static IS_MEMBER: AtomicBool = AtomicBool::new(false);
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        if self.env.as_ref().is_some_and(|env| !env.is_elastic) {
+            IS_MEMBER.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Store {
+    /// The store of the job that the environment describes ([`Env`]). Rank 0 starts to serve it;
+    /// the others wait for that up to `timeout`. Without a launcher, it exists only in this
+    /// process.
+    ///
+    /// # Errors
+    /// - [`Error::Environment`]: the environment is incomplete or invalid.
+    /// - [`Error::Argument`]: rank 0 may not open as many files as the job needs.
+    /// - [`Error::Rendezvous`]: the port is taken, the host MASTER_ADDR did not resolve for a
+    ///   minute, or for the timeout if that is shorter, rank 0 did not arrive within the timeout,
+    ///   another process has the same rank, or this process already has a store of the job.
+    pub fn from_env(timeout: Duration) -> Result<Store> {
+        Self::of(Env::read()?, timeout)
+    }
+
+    /// The store of the job in which this process has this place.
+    pub(crate) fn of(env: Option<Env>, timeout: Duration) -> Result<Store> {
+        let Some(env) = env else {
+            record::forget_dropped_groups();
+            return Self::hash();
+        };
+        // In an elastic job it may leave a group that it has not joined yet.
+        if !env.is_elastic && IS_MEMBER.swap(true, Ordering::Relaxed) {
+            let message =
+                "this process has already joined it; keep the group or the store, or a clone of it";
+            return Err(rendezvous::failed(&env, "join the job".into(), message));
+        }
+        let keeper = if env.agent_store { "the launcher" } else { "rank 0" };
+        let origin = Origin { env: Some(env.clone()), keeper: keeper.into(), network: None };
+        record::forget_dropped_groups();
+        if env.rank == 0 {
+            open_files::expect_enough(env.world_size)?;
+        }
+        let engine = rendezvous::store(&env, timeout.min(LONGEST_TIMEOUT))?;
+        Ok(Self::new(engine, origin))
+    }
+
+    /// The store at a host and port, which the process that `is_master` serves until it ends. The others
+    /// wait for that up to `timeout`. `dist.TCPStore(host_name, port, is_master=…, timeout=…)`, without
+    /// its wait for all workers.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tch_parallel::distributed::Store;
+    ///
+    /// # let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    /// let timeout = Duration::from_secs(60);
+    /// let server = Store::tcp("127.0.0.1", port, true, timeout)?;
+    /// let client = Store::tcp("127.0.0.1", port, false, timeout)?;
+    /// server.multi_set(&[("first", "1"), ("second", "2")])?;
+    /// client.append("first", b"0")?;
+    /// assert_eq!(client.multi_get(&["second", "first"], timeout)?, [&b"2"[..], b"10"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Rendezvous`], with rank 0 of 1 because this store knows no ranks: the host name does not
+    /// resolve, the port is taken, or nobody serves the store within `timeout`.
+    pub fn tcp(host_name: &str, port: u16, is_master: bool, timeout: Duration) -> Result<Store> {
+        let what = if is_master { "serve" } else { "reach" };
+        let served = rendezvous::tcp(host_name, port, is_master, timeout.min(LONGEST_TIMEOUT));
+        let (engine, server) = served.map_err(|error| Error::Rendezvous {
+            rank: 0,
+            world_size: 1,
+            operation: format!("{what} a store at {host_name}:{port}"),
+            message: error.to_string(),
+        })?;
+        let keeper = format!("the process at {server}");
+        Ok(Self::new(engine, Origin { env: None, keeper, network: Some(server) }))
+    }
+
+    /// A store in a file that all its processes can write, on a local disk or NFS.
+    /// `dist.FileStore(file_name, world_size)`.
+    ///
+    /// The last of `world_size` processes to drop it removes the file; `None` leaves it. What a job that was
+    /// killed has left there is still set: remove the file, or choose another.
+    ///
+    /// ```
+    /// use tch_parallel::distributed::Store;
+    ///
+    /// let path = std::env::temp_dir().join(format!("store-{}", std::process::id()));
+    /// let store = Store::file(&path, Some(1))?;
+    /// assert_eq!(store.add("steps", 2)?, 2);
+    /// drop(store);
+    /// assert!(!path.exists());
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Io`]: the file cannot be written.
+    pub fn file(file_name: impl AsRef<Path>, world_size: Option<usize>) -> Result<Store> {
+        let path = file_name.as_ref();
+        // libtorch would wait for minutes for a directory that is missing.
+        OpenOptions::new().create(true).append(true).open(path).map_err(Error::io("open", path))?;
+        let engine = c10d_sys::Store::file(path, world_size).map_err(Error::engine("FileStore"))?;
+        let keeper = format!("the file {}", path.display());
+        let network = Some((Ipv4Addr::LOCALHOST, 0).into());
+        Ok(Self::new(engine, Origin { env: None, keeper, network }))
+    }
+
+    /// A store within this process, for its threads. `dist.HashStore()`.
+    pub fn hash() -> Result<Store> {
+        let engine = c10d_sys::Store::hash().map_err(Error::engine("HashStore"))?;
+        Ok(Self::new(engine, Origin { env: None, keeper: "this process".into(), network: None }))
+    }
+
+    fn new(engine: c10d_sys::Store, origin: Origin) -> Store {
+        let engine = Arc::new(engine);
+        let (first, origin) = (Arc::clone(&engine), Arc::new(origin));
+        Store { engine, first, origin, prefix: String::new() }
+    }
+}
