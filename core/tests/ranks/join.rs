@@ -329,6 +329,6 @@ fn a_join_within_a_join_is_refused() {
         let (_vs, model) = model(group, two_buckets());
         let join = || JoinOptions::default();
         let joined: Result<()> = model.join(join(), || model.join(join(), || Ok(())));
-        expect_error_start(joined, "join is called within a join of the same model");
+        expect_error_start(joined, "join is used within a join that does not cover it");
     });
 }

@@ -30,6 +30,7 @@ mod fully_shard_twins;
 mod fully_shard_units;
 mod gathering;
 mod join;
+mod joinables;
 mod mixed;
 mod new_group;
 mod objects;

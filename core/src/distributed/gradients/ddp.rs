@@ -2,12 +2,12 @@
 
 use super::ddp_options::DdpOptions;
 use super::hooks::register::{self, Failure};
-use super::join::Joining;
 use super::logging::DdpLoggingData;
 use super::module_tensors::ModuleTensors;
 use super::same_model;
 use crate::distributed::fault::blame::may_be_anothers_fault;
 use crate::distributed::group::ProcessGroup;
+use crate::distributed::join::{JoinConfig, announce};
 use crate::profiler::record_function;
 use crate::{Error, Result, Tensors};
 use c10d_sys::{ErrorKind, Reducer, autograd, tensor};
@@ -84,8 +84,7 @@ pub struct DistributedDataParallel<M> {
     pub(crate) sync_buffers: Cell<bool>,
     /// Where the communication hook's failures are kept, if there is a hook.
     pub(crate) hook_failure: Option<Failure>,
-    /// Set within a join.
-    pub(crate) joining: Cell<Option<Joining>>,
+    pub(crate) join_config: JoinConfig,
 }
 
 impl<M> DistributedDataParallel<M> {
@@ -149,7 +148,7 @@ impl<M> DistributedDataParallel<M> {
             no_sync_guards: Cell::new(0),
             sync_buffers: Cell::new(true),
             hook_failure: registered.transpose()?,
-            joining: Cell::new(None),
+            join_config: JoinConfig::default(),
         })
     }
 
@@ -189,10 +188,15 @@ impl<M> DistributedDataParallel<M> {
         if sync {
             self.reducer.borrow_mut().prepare_for_forward().map_err(failed)?;
         }
-        let joining = self.joining.get();
-        if let Some(joining) = joining {
-            self.notify_join_context(joining)?;
-        }
+        let joining = self.join_config.options();
+        let counting = self.join_config.notify("DistributedDataParallel", &self.group)?;
+        self.reducer
+            .borrow_mut()
+            .set_forward_pass_work(
+                counting,
+                joining.is_none_or(|options| options.divide_by_initial_world_size),
+            )
+            .map_err(failed)?;
         if grad {
             self.reducer.borrow_mut().rebuild_buckets().map_err(failed)?;
         }
@@ -202,7 +206,8 @@ impl<M> DistributedDataParallel<M> {
             self.broadcast_buffers(source)?;
         }
         if joining.is_some() {
-            drop(self.announce(sync)?);
+            self.reducer.borrow_mut().set_uneven_input_join().map_err(failed)?;
+            drop(announce(&self.group, sync)?);
         }
 
         let mut outputs = f(&self.module);

@@ -1,10 +1,10 @@
-//! How ranks average gradients. Uses `collectives`, `group` and `fault`.
+//! How ranks average gradients. Uses `join`, `collectives`, `group` and `fault`.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `ddp`, `ddp_options` | [`DistributedDataParallel`], which averages gradients while backward runs |
 //! | `no_sync` | [`NoSync`]: steps without an exchange |
-//! | `join` | [`JoinOptions`]: uneven inputs, with different numbers of steps on the ranks |
+//! | `join` | its part of a [join](fn@super::join) |
 //! | [`hooks`] | other ways of exchanging gradients, compressed for instance |
 //! | `model_averaging` | [`PeriodicModelAverager`]: averages parameters instead of gradients |
 //! | `module_tensors`, `same_model` | what ranks share of a model, and whether all have built the same |
@@ -25,7 +25,6 @@ mod same_model;
 pub use apex::{ApexDistributedDataParallel, ApexOptions};
 pub use ddp::DistributedDataParallel;
 pub use ddp_options::DdpOptions;
-pub use join::JoinOptions;
 pub use logging::DdpLoggingData;
 pub use model_averaging::PeriodicModelAverager;
 pub use no_sync::NoSync;
