@@ -35,54 +35,37 @@ options! {
 /// rank that has run out of inputs: see [`join`]. PyTorch's `Joinable` together with its `JoinHook`.
 ///
 /// ```
-/// use tch::Tensor;
+/// # use tch::Tensor;
+/// use tch_parallel::distributed::{JoinConfig, Joinable, ProcessGroup, ReduceOp, join};
 /// use tch_parallel::Result;
-/// use tch_parallel::distributed::{
-///     JoinConfig, JoinOptions, Joinable, ProcessGroup, ReduceOp, join,
-/// };
 ///
-/// /// Counts the samples of all ranks, on all ranks.
-/// struct SampleCounter {
-///     group: ProcessGroup,
-///     join_config: JoinConfig,
-///     samples: i64,
-/// }
+/// /// Counts the samples of all ranks.
+/// struct Counter(ProcessGroup, JoinConfig, i64);
 ///
-/// impl SampleCounter {
-///     fn count(&mut self, own: i64) -> Result<()> {
-///         self.notify_join_context()?;
-///         self.add(own)
-///     }
-///
-///     fn add(&mut self, own: i64) -> Result<()> {
-///         let mut sum = Tensor::from_slice(&[own]).to(self.group.exchange_device());
-///         self.group.all_reduce(&mut sum, ReduceOp::Sum)?;
-///         self.samples += sum.int64_value(&[0]);
+/// impl Counter {
+///     fn add(&mut self, samples: i64) -> Result<()> {
+///         let mut sum = Tensor::from_slice(&[samples]).to(self.0.exchange_device());
+///         self.0.all_reduce(&mut sum, ReduceOp::Sum)?;
+///         self.2 += sum.int64_value(&[0]);
 ///         Ok(())
 ///     }
 /// }
 ///
-/// impl Joinable for SampleCounter {
-///     fn join_process_group(&self) -> &ProcessGroup {
-///         &self.group
-///     }
-///
-///     fn join_config(&self) -> &JoinConfig {
-///         &self.join_config
-///     }
-///
-///     fn main_hook(&mut self) -> Result<()> {
-///         self.add(0)
-///     }
+/// impl Joinable for Counter {
+///     fn join_process_group(&self) -> &ProcessGroup { &self.0 }
+///     fn join_config(&self) -> &JoinConfig { &self.1 }
+///     fn main_hook(&mut self) -> Result<()> { self.add(0) }
 /// }
 ///
-/// let group = ProcessGroup::from_env()?;
-/// let mut counter = SampleCounter { group, join_config: JoinConfig::default(), samples: 0 };
-/// join([&mut counter], JoinOptions::default(), |[counter]| {
+/// let mut counter = Counter(ProcessGroup::from_env()?, JoinConfig::default(), 0);
+/// join([&mut counter], Default::default(), |[counter]| {
 ///     // This rank's batches; another may have more or fewer.
-///     [64, 64, 17].into_iter().try_for_each(|samples| counter.count(samples))
+///     [64, 64, 17].into_iter().try_for_each(|samples| {
+///         counter.notify_join_context()?;
+///         counter.add(samples)
+///     })
 /// })?;
-/// assert_eq!(counter.samples, 145); // of all ranks, here of one
+/// assert_eq!(counter.2, 145); // of all ranks, here of one
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
 pub trait Joinable {
@@ -160,8 +143,9 @@ impl<A: Joinable, B: Joinable, C: Joinable> Joinables for (A, B, C) {
     }
 }
 
-/// Runs `training`, in which ranks may make different numbers of steps with these joinables. A
-/// collective. `with Join([model, optimizer]):`
+/// Runs `training`, in which ranks may make different numbers of steps with these joinables, which
+/// it gets back: `join((&model, &mut optimizer), options, |(model, optimizer)| …)`. A collective.
+/// `with Join([model, optimizer]):`
 ///
 /// A rank that finishes its training early runs the joinables' [`main_hook`](Joinable::main_hook)s
 /// for each step of the others, and all ranks their [`post_hook`](Joinable::post_hook)s at the end.
@@ -173,30 +157,6 @@ impl<A: Joinable, B: Joinable, C: Joinable> Joinables for (A, B, C) {
 /// forward passes of a model that is joined with an optimizer. Only the joinables may exchange
 /// tensors, unless `throw_on_early_termination` ends all ranks before the first step that one of
 /// them lacks.
-///
-/// ```
-/// # use tch::{Kind, Tensor, nn};
-/// use tch_parallel::distributed::{DistributedDataParallel, JoinOptions, ProcessGroup, join};
-/// use tch_parallel::optim::{Adam, AdamOptions, Optimizer, ZeroRedundancyOptimizer};
-/// # let group = ProcessGroup::from_env()?;
-/// # let vs = nn::VarStore::new(group.device());
-/// # let module = nn::linear(vs.root(), 4, 1, Default::default());
-/// # let batches = [8, 2].map(|rows| Tensor::ones([rows, 4], (Kind::Float, group.device())));
-///
-/// let model = DistributedDataParallel::new(module, &vs, &group)?;
-/// let adam = Adam::new(&vs, AdamOptions::default())?;
-/// let mut optimizer = ZeroRedundancyOptimizer::new(adam, &group);
-/// join((&model, &mut optimizer), JoinOptions::default(), |(model, optimizer)| {
-///     for inputs in &batches {
-///         let loss = model.f_forward_t(inputs, true)?.mean(Kind::Float);
-///         optimizer.zero_grad()?;
-///         model.backward(&loss)?;
-///         optimizer.step()?;
-///     }
-///     Ok::<_, tch_parallel::Error>(())
-/// })?;
-/// # Ok::<(), tch_parallel::Error>(())
-/// ```
 ///
 /// [`DistributedDataParallel::join`]: super::DistributedDataParallel::join
 /// [`ZeroRedundancyOptimizer`]: crate::optim::ZeroRedundancyOptimizer

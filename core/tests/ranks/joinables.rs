@@ -1,8 +1,8 @@
-//! A join of several joinables: what a rank without inputs does for each of them.
+//! A join of a model and a sharded optimizer, and what a join does not cover.
 
 use crate::prelude::*;
 use crate::weights::{Model, backward, model, own, two_buckets};
-use tch_parallel::distributed::{JoinConfig, Joinable, join};
+use tch_parallel::distributed::join;
 use tch_parallel::nn::{BatchNormOptions, sync_batch_norm};
 
 const STEPS: [i64; 3] = [2, 4, 3];
@@ -13,52 +13,7 @@ const ROUNDING: f64 = 1e-6;
 const THROW: JoinOptions =
     JoinOptions { divide_by_initial_world_size: true, throw_on_early_termination: true };
 
-/// A user's own joinable: the sum of one number of each rank and step.
-struct Summed {
-    group: ProcessGroup,
-    join_config: JoinConfig,
-    sum: i64,
-    was_last: Option<bool>,
-}
-
-impl Summed {
-    fn new(group: &ProcessGroup) -> Summed {
-        let join_config = JoinConfig::default();
-        Summed { group: group.clone(), join_config, sum: 0, was_last: None }
-    }
-
-    fn add(&mut self, own: i64) -> Result<()> {
-        self.notify_join_context()?;
-        self.exchange(own)
-    }
-
-    fn exchange(&mut self, own: i64) -> Result<()> {
-        let mut sum = Tensor::from_slice(&[own]);
-        self.group.all_reduce(&mut sum, ReduceOp::Sum)?;
-        self.sum += sum.int64_value(&[0]);
-        Ok(())
-    }
-}
-
-impl Joinable for Summed {
-    fn join_process_group(&self) -> &ProcessGroup {
-        &self.group
-    }
-
-    fn join_config(&self) -> &JoinConfig {
-        &self.join_config
-    }
-
-    fn main_hook(&mut self) -> Result<()> {
-        self.exchange(1000)
-    }
-
-    fn post_hook(&mut self, is_last_joiner: bool) -> Result<()> {
-        self.was_last = Some(is_last_joiner);
-        Ok(())
-    }
-}
-
+/// Rank 0 owns the matrix, rank 1 the vector, and other ranks nothing.
 fn sharded(vs: &VarStore, group: &ProcessGroup) -> ZeroRedundancyOptimizer<SgdOptions> {
     let sgd = Sgd::new(vs, SgdOptions { lr: 0.1, ..Default::default() }).unwrap();
     ZeroRedundancyOptimizer::new(sgd, group)
@@ -75,32 +30,20 @@ fn a_rank_without_inputs_goes_on_updating_its_share_with_its_last_gradients() {
     on_ranks(3, |group| {
         let (vs, model) = model(group, two_buckets());
         let mut optimizer = sharded(&vs, group);
-        let mut summed = Summed::new(group);
-        // The owners of the matrix and the vector: rank 2 has no share.
-        let owners = [0, 1];
-        assert_eq!(optimizer.share().len(), usize::from(group.rank() < 2));
         let mut expected = vs.trainable_variables().iter().map(Tensor::copy).collect::<Vec<_>>();
-        let everything = (&model, &mut optimizer, &mut summed);
-        join(everything, JoinOptions::default(), |(model, optimizer, summed)| {
-            for step in 0..STEPS[group.rank()] {
-                backward(&vs, model, &own(group.rank(), step))?;
+        let joined = join((&model, &mut optimizer), JoinOptions::default(), |(_, optimizer)| {
+            (0..STEPS[group.rank()]).try_for_each(|step| {
+                backward(&vs, &model, &own(group.rank(), step))?;
                 optimizer.step()?;
-                summed.add(1)?;
-                for (part, (parameter, expected)) in
-                    vs.trainable_variables().iter().zip(&mut expected).enumerate()
-                {
-                    let last = STEPS[owners[part]] - 1;
-                    *expected -= &exchanged(step.min(last))[part] * 0.1;
-                    let difference = (parameter - &*expected).abs().max().double_value(&[]);
+                for (part, parameter) in vs.trainable_variables().iter().enumerate() {
+                    expected[part] -= &exchanged(step.min(STEPS[part] - 1))[part] * 0.1;
+                    let difference = (parameter - &expected[part]).abs().max().double_value(&[]);
                     assert!(difference < ROUNDING, "part {part} of step {step}: {difference}");
                 }
-            }
-            Ok::<_, Error>(())
-        })
-        .unwrap();
-        // Two steps of all, one without rank 0 and one without rank 2 as well.
-        assert_eq!(summed.sum, 3 + 3 + 1002 + 2001);
-        assert_eq!(summed.was_last, Some(group.rank() == 1));
+                Ok::<_, Error>(())
+            })
+        });
+        joined.unwrap();
         for parameter in vs.trainable_variables() {
             for theirs in group.all_gather(&parameter).unwrap() {
                 assert_eq!(theirs, parameter);
@@ -110,24 +53,22 @@ fn a_rank_without_inputs_goes_on_updating_its_share_with_its_last_gradients() {
 }
 
 #[test]
-fn joinables_end_together_if_one_rank_runs_out() {
+fn a_model_and_its_optimizer_end_together_if_one_rank_runs_out() {
     on_ranks(3, |group| {
         let (vs, model) = model(group, two_buckets());
-        let (mut optimizer, mut summed) = (sharded(&vs, group), Summed::new(group));
-        let joined = join((&model, &mut optimizer, &mut summed), THROW, |(model, zero, summed)| {
+        let mut optimizer = sharded(&vs, group);
+        let mut made = 0;
+        let joined = join((&model, &mut optimizer), THROW, |(_, optimizer)| {
             (0..STEPS[group.rank()]).try_for_each(|step| {
-                backward(&vs, model, &own(group.rank(), step))?;
-                zero.step()?;
-                summed.add(1)
+                backward(&vs, &model, &own(group.rank(), step))?;
+                made += 1;
+                optimizer.step()
             })
         });
-        assert_eq!((summed.sum, summed.was_last), (6, None));
-        let error = joined.unwrap_err().to_string();
-        let fault = if group.rank() == 0 { "Rank 0 exhausted" } else { "Detected at least one" };
-        assert!(error.contains(fault), "{error}");
-        // Outside the join, and in the same step on all ranks.
-        summed.add(1).unwrap();
-        assert_eq!(summed.sum, 9);
+        let first = if group.rank() == 0 { "Rank 0 exhausted" } else { "Detected at least one" };
+        expect_error(joined, first);
+        assert_eq!(made, 2);
+        optimizer.step().unwrap();
     });
 }
 
@@ -152,7 +93,7 @@ fn what_a_join_does_not_cover_is_refused_in_it() {
         let (other_vs, other) = model(group, two_buckets());
         let norm_vs = VarStore::new(Device::Cpu);
         let norm = sync_batch_norm(norm_vs.root(), 3, group, BatchNormOptions::default());
-        let (mut optimizer, summed) = (sharded(&vs, group), Summed::new(group));
+        let mut optimizer = sharded(&vs, group);
         let images = Tensor::rand([2, 3, 4, 4], FLOAT_CPU);
         let within: Result<()> = joined.join(JoinOptions::default(), || {
             let refused = "is used within a join that does not cover it";
@@ -161,7 +102,6 @@ fn what_a_join_does_not_cover_is_refused_in_it() {
                 norm.f_forward_t(&images, true),
                 &format!("SyncBatchNorm {refused}"),
             );
-            expect_error_start(summed.notify_join_context(), &format!("Summed {refused}"));
             let passed = backward(&other_vs, &other, &own(0, 0));
             expect_error_start(passed, &format!("DistributedDataParallel {refused}"));
             let again: Result<()> = other.join(JoinOptions::default(), || Ok(()));
@@ -190,8 +130,8 @@ fn what_a_join_does_not_cover_is_refused_in_it() {
 #[test]
 fn a_join_takes_each_joinable_of_one_group_once() {
     on_ranks(1, |group| {
-        let (_vs, model) = model(group, two_buckets());
-        let apart = Summed::new(&group.new_group(&[0]).unwrap().unwrap());
+        let (vs, model) = model(group, two_buckets());
+        let apart = sharded(&vs, &group.new_group(&[0]).unwrap().unwrap());
         let options = JoinOptions::default;
         let none: [&Model; 0] = [];
         let joined: Result<()> = join(none, options(), |_| Ok(()));
