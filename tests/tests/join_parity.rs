@@ -3,20 +3,23 @@
 
 use crate::prelude::*;
 
-fn expect_parity(world_size: usize, arguments: &str) -> Result<Vec<BTreeMap<String, Tensor>>> {
+const BY_THOSE_THAT_TRAIN: &str = r#"{"divide_by_initial_world_size": false}"#;
+
+fn expect_parity(world_size: usize, arguments: &[&str]) -> Result<Vec<BTreeMap<String, Tensor>>> {
     let job = Job::new()?;
-    job.run(launch(world_size, &example("uneven_inputs", [arguments, "."])?)?)?.expect_success()?;
+    let program = example("uneven_inputs", arguments.iter().copied())?;
+    job.run(launch(world_size, &program)?)?.expect_success()?;
     let rust = job.tensors_by_rank(world_size)?;
     drop(job);
 
     let job = Job::new()?;
-    let programs = (0..world_size).map(|_| python("uneven_inputs", [arguments, "."]));
+    let programs = (0..world_size).map(|_| python("uneven_inputs", arguments.iter().copied()));
     expect_all_succeed(start_by_hand(&job, programs)?)?;
     let python = job.tensors_by_rank(world_size)?;
 
     for rank in 0..world_size {
         let names = [&rust, &python].map(|all| all[rank].keys().cloned().collect::<Vec<_>>());
-        ensure!(names[0] == names[1] && names[0].len() == 5, "saved were {names:?}");
+        ensure!(names[0] == names[1] && names[0].len() == 6, "saved were {names:?}");
         let steps = rust[rank]["losses"].shape[0];
         ensure!(steps == 4 + 3 * rank, "rank {rank} made {steps} steps");
         for (name, tensor) in &rust[rank] {
@@ -32,13 +35,22 @@ fn expect_parity(world_size: usize, arguments: &str) -> Result<Vec<BTreeMap<Stri
 
 #[test]
 fn two_ranks_equal_python_whichever_way_gradients_are_divided() -> Result<()> {
-    let all = expect_parity(2, "{}")?;
-    let those_that_train = expect_parity(2, r#"{"divide_by_initial_world_size": false}"#)?;
+    let all = expect_parity(2, &["{}", "."])?;
+    let those_that_train = expect_parity(2, &[BY_THOSE_THAT_TRAIN, "."])?;
     ensure!(all != those_that_train, "the way makes no difference");
     Ok(())
 }
 
 #[test]
 fn three_ranks_that_leave_one_after_the_other_equal_python() -> Result<()> {
-    expect_parity(3, r#"{"divide_by_initial_world_size": false}"#).map(drop)
+    expect_parity(3, &[BY_THOSE_THAT_TRAIN, "."]).map(drop)
+}
+
+#[test]
+fn with_a_sharded_optimizer_and_a_joinable_of_ones_own_ranks_equal_python() -> Result<()> {
+    for (world_size, steps) in [(2, 4 + 7), (3, 4 + 7 + 10)] {
+        let samples = &expect_parity(world_size, &["{}", ".", "sharded"])?[0]["samples"];
+        ensure!(samples.bytes == i64::to_le_bytes(64 * steps), "{samples:?}");
+    }
+    Ok(())
 }

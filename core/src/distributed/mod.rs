@@ -6,15 +6,17 @@
 //! | `collectives` | what they exchange: all of [`ProcessGroup`]'s collectives, and messages |
 //! | `gradients` | [`DistributedDataParallel`], its [`hooks`] and relatives |
 //! | `fsdp` | [`FullyShard`]: models larger than a device |
+//! | `join` | [`join`](fn@join): uneven inputs, with different numbers of steps on the ranks |
 //! | `fault` | who is to blame when an exchange fails; [`record`](fn@record) |
 //!
-//! Each may use those that stand after it here: `gradients` and `fsdp`, `collectives`, `group`, `fault`.
+//! Each may use those that stand after it here: `gradients` and `fsdp`, `join`, `collectives`, `group`, `fault`.
 
 mod collectives;
 mod fault;
 pub(crate) mod fsdp;
 mod gradients;
 mod group;
+pub(crate) mod join;
 
 pub use c10d_sys::ReduceOp;
 pub use collectives::{AverageMeter, P2pOp, Pending, functional};
@@ -23,10 +25,11 @@ pub use fault::record;
 pub use fsdp::{FsdpModule, FullyShard, FullyShardOptions, MixedPrecisionPolicy, full_size};
 pub use gradients::{
     ApexDistributedDataParallel, ApexOptions, DdpLoggingData, DdpOptions, DistributedDataParallel,
-    JoinOptions, MixedPrecision, NoSync, PeriodicModelAverager, hooks,
+    MixedPrecision, NoSync, PeriodicModelAverager, hooks,
 };
 pub(crate) use group::Standing;
 pub use group::{
     Backend, DeviceChoice, DeviceMesh, Env, ProcessGroup, ProcessGroupOptions, Store, Transport,
     device_of_rank, init_process_group,
 };
+pub use join::{JoinConfig, JoinOptions, Joinable, Joinables, join};

@@ -84,7 +84,9 @@ impl SyncBatchNorm {
     /// - [`Error::Argument`]: the input is not `[N, num_features, …]`, or all ranks together have
     ///   only one value per channel, which has no variance; in evaluation without running
     ///   statistics, if this rank has only one. On GPUs the values of all ranks are not counted, as
-    ///   in PyTorch, because the host would wait for the GPU: their variance is then NaN.
+    ///   in PyTorch, because the host would wait for the GPU: their variance is then NaN. And
+    ///   within a [join](fn@crate::distributed::join), unless that has
+    ///   `throw_on_early_termination`.
     /// - [`Error::Collective`]: another rank could not be reached.
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
         let size = xs.size();
@@ -98,6 +100,7 @@ impl SyncBatchNorm {
             }
             return Ok(self.batch_norm.normalize(xs, train)?);
         }
+        self.group.refuse_in_join("SyncBatchNorm")?;
         let forward = no_grad(|| match xs.device() {
             Device::Cuda(_) => cuda::forward(self, xs),
             _ => cpu::forward(self, xs),

@@ -1,8 +1,8 @@
 //! `torch.distributed.optim.ZeroRedundancyOptimizer`: one optimizer state, sharded over the ranks.
 
 use super::{GroupOptions, Optimizer, OptimizerState, ParamGroup, ParamGroupOptimizer, UpdateRule};
-use crate::distributed::ProcessGroup;
 use crate::distributed::fsdp::shards;
+use crate::distributed::{JoinConfig, Joinable, ProcessGroup};
 use crate::{Error, Result};
 use std::collections::HashMap;
 use tch::{Kind, Tensor};
@@ -48,6 +48,7 @@ pub struct ZeroRedundancyOptimizer<R> {
     /// The state of all ranks, if it was gathered here and no step has been made since.
     consolidated: Option<Vec<(String, Tensor)>>,
     group: ProcessGroup,
+    join_config: JoinConfig,
 }
 
 impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
@@ -60,6 +61,7 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
             owners: HashMap::new(),
             consolidated: None,
             group: group.clone(),
+            join_config: JoinConfig::default(),
         };
         sharded.share_out();
         sharded
@@ -94,6 +96,32 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
         self.owners = names.zip(owners.into_iter().flatten()).collect();
         let (owners, rank) = (&self.owners, self.group.rank());
         self.optimizer.retain_state(|name| owners.get(name) == Some(&rank));
+    }
+
+    /// [`step`](Optimizer::step), without telling a join about it.
+    fn step_and_share(&mut self) -> Result<()> {
+        self.consolidated = None;
+        let groups = self.optimizer.param_groups();
+        let named = groups.iter().flat_map(|group| group.names().into_iter().zip(group.tensors()));
+        let named: Vec<_> = named.map(|(name, tensor)| (name.to_owned(), tensor)).collect();
+        let instead = "an optimizer of shards keeps only their state anyway";
+        shards::refuse("ZeroRedundancyOptimizer", &named, instead)?;
+        let (owners, rank) = (&self.owners, self.group.rank());
+        self.optimizer
+            .step_where(|name| owners.get(name) == Some(&rank))
+            .inspect_err(|error| self.group.report(&error.to_string()))?;
+        for rank in 0..self.group.world_size() {
+            let share: Vec<_> = self.share_of(rank).map(|(_, tensor)| tensor).collect();
+            if !share.is_empty() {
+                self.group.broadcast_coalesced(
+                    "ZeroRedundancyOptimizer::step",
+                    &share,
+                    BROADCAST_BUFFER_BYTES,
+                    rank,
+                )?;
+            }
+        }
+        Ok(())
     }
 
     /// The names of the parameters that this rank updates.
@@ -143,29 +171,10 @@ impl<R: UpdateRule> Optimizer for ZeroRedundancyOptimizer<R> {
     ///
     /// # Errors
     /// Those of this rank's own optimizer; the other ranks learn about them when this one ends.
+    /// Those of [`Joinable::notify_join_context`].
     fn step(&mut self) -> Result<()> {
-        self.consolidated = None;
-        let groups = self.optimizer.param_groups();
-        let named = groups.iter().flat_map(|group| group.names().into_iter().zip(group.tensors()));
-        let named: Vec<_> = named.map(|(name, tensor)| (name.to_owned(), tensor)).collect();
-        let instead = "an optimizer of shards keeps only their state anyway";
-        shards::refuse("ZeroRedundancyOptimizer", &named, instead)?;
-        let (owners, rank) = (&self.owners, self.group.rank());
-        self.optimizer
-            .step_where(|name| owners.get(name) == Some(&rank))
-            .inspect_err(|error| self.group.report(&error.to_string()))?;
-        for rank in 0..self.group.world_size() {
-            let share: Vec<_> = self.share_of(rank).map(|(_, tensor)| tensor).collect();
-            if !share.is_empty() {
-                self.group.broadcast_coalesced(
-                    "ZeroRedundancyOptimizer::step",
-                    &share,
-                    BROADCAST_BUFFER_BYTES,
-                    rank,
-                )?;
-            }
-        }
-        Ok(())
+        self.notify_join_context()?;
+        self.step_and_share()
     }
 
     fn param_groups(&self) -> Vec<&ParamGroup<dyn GroupOptions>> {
@@ -238,6 +247,21 @@ impl<R: UpdateRule> Optimizer for ZeroRedundancyOptimizer<R> {
     /// The parameters of this rank's share.
     fn state_bytes(&self) -> usize {
         self.optimizer.state_bytes()
+    }
+}
+
+impl<R: UpdateRule> Joinable for ZeroRedundancyOptimizer<R> {
+    fn join_process_group(&self) -> &ProcessGroup {
+        &self.group
+    }
+
+    fn join_config(&self) -> &JoinConfig {
+        &self.join_config
+    }
+
+    /// A step with the gradients that the parameters have.
+    fn main_hook(&mut self) -> Result<()> {
+        self.step_and_share()
     }
 }
 

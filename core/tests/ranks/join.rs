@@ -322,13 +322,3 @@ fn a_static_graph_needs_a_step_on_every_rank() {
         }
     });
 }
-
-#[test]
-fn a_join_within_a_join_is_refused() {
-    on_ranks(1, |group| {
-        let (_vs, model) = model(group, two_buckets());
-        let join = || JoinOptions::default();
-        let joined: Result<()> = model.join(join(), || model.join(join(), || Ok(())));
-        expect_error_start(joined, "join is called within a join of the same model");
-    });
-}

@@ -31,6 +31,7 @@ mod fully_shard_units;
 mod functional;
 mod gathering;
 mod join;
+mod joinables;
 mod mixed;
 mod mixed_precision;
 mod new_group;

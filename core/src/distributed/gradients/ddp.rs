@@ -2,13 +2,13 @@
 
 use super::ddp_options::DdpOptions;
 use super::hooks::register::{self, Failure};
-use super::join::Joining;
 use super::logging::DdpLoggingData;
 use super::mixed_precision::CastParameters;
 use super::module_tensors::ModuleTensors;
 use super::same_model;
 use crate::distributed::fault::blame::may_be_anothers_fault;
 use crate::distributed::group::ProcessGroup;
+use crate::distributed::join::{JoinConfig, announce};
 use crate::profiler::record_function;
 use crate::{Error, Result, Tensors};
 use c10d_sys::{ErrorKind, Reducer, autograd, tensor};
@@ -89,8 +89,7 @@ pub struct DistributedDataParallel<M> {
     pub(crate) hook_failure: Option<Failure>,
     /// With `mixed_precision`.
     cast_parameters: Option<Arc<CastParameters>>,
-    /// Set within a join.
-    pub(crate) joining: Cell<Option<Joining>>,
+    pub(crate) join_config: JoinConfig,
 }
 
 impl<M> DistributedDataParallel<M> {
@@ -166,7 +165,7 @@ impl<M> DistributedDataParallel<M> {
             sync_buffers: Cell::new(true),
             hook_failure: registered.transpose()?,
             cast_parameters,
-            joining: Cell::new(None),
+            join_config: JoinConfig::default(),
         })
     }
 
@@ -206,10 +205,15 @@ impl<M> DistributedDataParallel<M> {
         if sync {
             self.reducer.borrow_mut().prepare_for_forward().map_err(failed)?;
         }
-        let joining = self.joining.get();
-        if let Some(joining) = joining {
-            self.notify_join_context(joining)?;
-        }
+        let joining = self.join_config.options();
+        let counting = self.join_config.notify("DistributedDataParallel", &self.group)?;
+        self.reducer
+            .borrow_mut()
+            .set_forward_pass_work(
+                counting,
+                joining.is_none_or(|options| options.divide_by_initial_world_size),
+            )
+            .map_err(failed)?;
         if grad {
             self.reducer.borrow_mut().rebuild_buckets().map_err(failed)?;
         }
@@ -219,7 +223,8 @@ impl<M> DistributedDataParallel<M> {
             self.broadcast_buffers(source)?;
         }
         if joining.is_some() {
-            drop(self.announce(sync)?);
+            self.reducer.borrow_mut().set_uneven_input_join().map_err(failed)?;
+            drop(announce(&self.group, sync)?);
         }
 
         self.cast_parameters.as_ref().map_or(Ok(()), |parameters| parameters.cast())?;

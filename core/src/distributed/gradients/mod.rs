@@ -1,10 +1,10 @@
-//! How ranks average gradients. Uses `collectives`, `group` and `fault`.
+//! How ranks average gradients. Uses `join`, `collectives`, `group` and `fault`.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `ddp`, `ddp_options` | [`DistributedDataParallel`], which averages gradients while backward runs |
 //! | `no_sync` | [`NoSync`]: steps without an exchange |
-//! | `join` | [`JoinOptions`]: uneven inputs, with different numbers of steps on the ranks |
+//! | `join` | its part of a [join](fn@super::join) |
 //! | [`hooks`] | other ways of exchanging gradients, compressed for instance |
 //! | `model_averaging` | [`PeriodicModelAverager`]: averages parameters instead of gradients |
 //! | `mixed_precision` | [`MixedPrecision`]: parameters and gradients in fewer bits during a pass |
@@ -27,7 +27,6 @@ mod same_model;
 pub use apex::{ApexDistributedDataParallel, ApexOptions};
 pub use ddp::DistributedDataParallel;
 pub use ddp_options::DdpOptions;
-pub use join::JoinOptions;
 pub use logging::DdpLoggingData;
 pub use mixed_precision::MixedPrecision;
 pub use model_averaging::PeriodicModelAverager;

@@ -14,7 +14,7 @@ use crate::{Error, Result};
 use c10d_sys::{Call, LONGEST_TIMEOUT};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 use tch::{Device, Kind, Tensor};
 
@@ -85,6 +85,8 @@ pub(crate) struct Inner {
     pub(crate) agreements: AtomicUsize,
     /// The number of groups made of this one's ranks, which names the next one.
     pub(crate) groups: AtomicUsize,
+    /// Whether a join is under way in which ranks may run out of inputs before others do.
+    pub(crate) in_join: AtomicBool,
     /// Finds the rank at fault when an exchange fails.
     pub(crate) post_mortem: Arc<PostMortem>,
     pub(crate) unfinished: Arc<Unfinished>,
@@ -121,6 +123,7 @@ impl ProcessGroup {
             store,
             agreements: AtomicUsize::new(0),
             groups: AtomicUsize::new(0),
+            in_join: AtomicBool::new(false),
             post_mortem,
             unfinished,
         });

@@ -1,0 +1,146 @@
+//! A join of a model and a sharded optimizer, and what a join does not cover.
+
+use crate::prelude::*;
+use crate::weights::{Model, backward, model, own, two_buckets};
+use tch_parallel::distributed::join;
+use tch_parallel::nn::{BatchNormOptions, sync_batch_norm};
+
+const STEPS: [i64; 3] = [2, 4, 3];
+
+/// Sums of three numbers below 1, added up in another order over a few steps.
+const ROUNDING: f64 = 1e-6;
+
+const THROW: JoinOptions =
+    JoinOptions { divide_by_initial_world_size: true, throw_on_early_termination: true };
+
+/// Rank 0 owns the matrix, rank 1 the vector, and other ranks nothing.
+fn sharded(vs: &VarStore, group: &ProcessGroup) -> ZeroRedundancyOptimizer<SgdOptions> {
+    let sgd = Sgd::new(vs, SgdOptions { lr: 0.1, ..Default::default() }).unwrap();
+    ZeroRedundancyOptimizer::new(sgd, group)
+}
+
+/// The gradients that the ranks exchange in a step.
+fn exchanged(step: i64) -> [Tensor; 2] {
+    let alive = || (0..3).filter(|&rank| step < STEPS[rank]);
+    [0, 1].map(|part| alive().map(|rank| own(rank, step)[part].copy()).sum::<Tensor>() / 3.0)
+}
+
+#[test]
+fn a_rank_without_inputs_goes_on_updating_its_share_with_its_last_gradients() {
+    on_ranks(3, |group| {
+        let (vs, model) = model(group, two_buckets());
+        let mut optimizer = sharded(&vs, group);
+        let mut expected = vs.trainable_variables().iter().map(Tensor::copy).collect::<Vec<_>>();
+        let joined = join((&model, &mut optimizer), JoinOptions::default(), |(_, optimizer)| {
+            (0..STEPS[group.rank()]).try_for_each(|step| {
+                backward(&vs, &model, &own(group.rank(), step))?;
+                optimizer.step()?;
+                for (part, parameter) in vs.trainable_variables().iter().enumerate() {
+                    expected[part] -= &exchanged(step.min(STEPS[part] - 1))[part] * 0.1;
+                    let difference = (parameter - &expected[part]).abs().max().double_value(&[]);
+                    assert!(difference < ROUNDING, "part {part} of step {step}: {difference}");
+                }
+                Ok::<_, Error>(())
+            })
+        });
+        joined.unwrap();
+        for parameter in vs.trainable_variables() {
+            for theirs in group.all_gather(&parameter).unwrap() {
+                assert_eq!(theirs, parameter);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_model_and_its_optimizer_end_together_if_one_rank_runs_out() {
+    on_ranks(3, |group| {
+        let (vs, model) = model(group, two_buckets());
+        let mut optimizer = sharded(&vs, group);
+        let mut made = 0;
+        let joined = join((&model, &mut optimizer), THROW, |(_, optimizer)| {
+            (0..STEPS[group.rank()]).try_for_each(|step| {
+                backward(&vs, &model, &own(group.rank(), step))?;
+                made += 1;
+                optimizer.step()
+            })
+        });
+        let first = if group.rank() == 0 { "Rank 0 exhausted" } else { "Detected at least one" };
+        expect_error(joined, first);
+        assert_eq!(made, 2);
+        optimizer.step().unwrap();
+    });
+}
+
+#[test]
+fn a_step_that_leaves_out_a_joinable_is_refused_instead_of_waiting() {
+    on_ranks(2, |group| {
+        let (vs, model) = model(group, two_buckets());
+        let mut optimizer = sharded(&vs, group);
+        // Rank 0 makes no step, and follows those of rank 1.
+        let passes = 2 * group.rank();
+        let joined = join((&model, &mut optimizer), JoinOptions::default(), |(model, _)| {
+            (0..passes).try_for_each(|_| backward(&vs, model, &own(0, 0)))
+        });
+        expect_error(joined, "joinable 1 of join is left out of a step, but must be used once");
+    });
+}
+
+#[test]
+fn what_a_join_does_not_cover_is_refused_in_it() {
+    on_ranks(2, |group| {
+        let (vs, joined) = model(group, two_buckets());
+        let (other_vs, other) = model(group, two_buckets());
+        let norm_vs = VarStore::new(Device::Cpu);
+        let norm = sync_batch_norm(norm_vs.root(), 3, group, BatchNormOptions::default());
+        let mut optimizer = sharded(&vs, group);
+        let images = Tensor::rand([2, 3, 4, 4], FLOAT_CPU);
+        let within: Result<()> = joined.join(JoinOptions::default(), || {
+            let refused = "is used within a join that does not cover it";
+            expect_error_start(optimizer.step(), &format!("ZeroRedundancyOptimizer {refused}"));
+            expect_error_start(
+                norm.f_forward_t(&images, true),
+                &format!("SyncBatchNorm {refused}"),
+            );
+            let passed = backward(&other_vs, &other, &own(0, 0));
+            expect_error_start(passed, &format!("DistributedDataParallel {refused}"));
+            let again: Result<()> = other.join(JoinOptions::default(), || Ok(()));
+            expect_error_start(again, &format!("join {refused}"));
+            norm.f_forward_t(&images, false).map(drop)
+        });
+        within.unwrap();
+        // Not outside it, and not if all ranks end together.
+        optimizer.step().unwrap();
+        let steps = 2 - group.rank();
+        let mut made = 0;
+        let ended: Result<()> = joined.join(THROW, || {
+            (0..steps).try_for_each(|step| {
+                let loss =
+                    joined.forward(|weights| weights.loss(&own(group.rank(), step as i64)))?;
+                joined.backward(&(loss + norm.f_forward_t(&images, true)?.sum(Kind::Float)))?;
+                made += 1;
+                Ok(())
+            })
+        });
+        expect_error(ended, ["at least one rank that exhausted", "Rank 1"][group.rank()]);
+        assert_eq!(made, 1);
+    });
+}
+
+#[test]
+fn a_join_takes_each_joinable_of_one_group_once() {
+    on_ranks(1, |group| {
+        let (vs, model) = model(group, two_buckets());
+        let apart = sharded(&vs, &group.new_group(&[0]).unwrap().unwrap());
+        let options = JoinOptions::default;
+        let none: [&Model; 0] = [];
+        let joined: Result<()> = join(none, options(), |_| Ok(()));
+        expect_error_start(joined, "the list to join is empty");
+        let joined: Result<()> = join([&model, &model], options(), |_| Ok(()));
+        expect_error_start(joined, "joinable 1 of join is in a join already");
+        let joined: Result<()> = join((&model, apart), options(), |_| Ok(()));
+        expect_error_start(joined, "joinable 1 of join is of another process group");
+        let joined: Result<()> = join([&model], options(), |_| Ok(()));
+        joined.unwrap();
+    });
+}
