@@ -184,7 +184,8 @@ where
     while count(&group, false)? > 0.0 {
         if options.throw_on_early_termination {
             count(&group, true)?;
-            return Err(ended(&group, format!("Rank {} exhausted all inputs.", group.job_rank())))?;
+            let message = format!("Rank {} exhausted all inputs.", group.job_rank());
+            return Err(ended(&group, message).into());
         }
         let mut shadowed = joinables.iter_mut().map(|joinable| joinable.main_hook());
         or_report(&group, shadowed.try_for_each(|hook| hook))?;
