@@ -2,7 +2,9 @@
 
 use crate::args::TrainArgs;
 use crate::exhibits::{Exhibit, RingExhibit};
-use crate::methods::{AsyncPsArgs, EasgdArgs, HogwildArgs, LocalSgdArgs, PostLocalArgs, SspArgs};
+use crate::methods::{
+    AsyncPsArgs, DiLoCoArgs, EasgdArgs, HogwildArgs, LocalSgdArgs, PostLocalArgs, SspArgs,
+};
 use clap::{Parser, Subcommand};
 
 /// Train with several workers in every way the article names, and measure what each costs.
@@ -41,6 +43,8 @@ pub enum Command {
     LocalSgd(LocalSgdArgs),
     /// Same as local-sgd, after a synchronous beginning.
     PostLocal(PostLocalArgs),
+    /// Same as local-sgd, but make a step of an outer optimizer from the mean (DiLoCo).
+    Diloco(DiLoCoArgs),
     /// Let workers fetch θ from a server and push gradients to it whenever they like (Downpour).
     AsyncPs(AsyncPsArgs),
     /// Same as async-ps, but no worker may lead the slowest by more than a few updates.

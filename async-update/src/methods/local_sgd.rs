@@ -1,6 +1,7 @@
 //! Local SGD: every rank makes its own steps, and now and then all average their parameters (Stich
 //! 2019). Post-local SGD: the same, after a synchronous beginning (Lin 2020).
 
+use super::diloco::{DiLoCoArgs, Outer};
 use super::{Method, SyncAllReduce};
 use crate::args::TrainArgs;
 use crate::training::synchronous;
@@ -32,13 +33,20 @@ pub struct PostLocalArgs {
     pub local: LocalSgdArgs,
 }
 
-/// Trains with local SGD, after `start` steps that all ranks make together.
-pub fn local_sgd(name: &str, args: &LocalSgdArgs, start: usize) -> anyhow::Result<()> {
+/// Trains with local SGD, after `start` steps that all ranks make together; with an outer optimizer
+/// it is DiLoCo.
+pub fn local_sgd(
+    name: &str,
+    args: &LocalSgdArgs,
+    start: usize,
+    outer: Option<&DiLoCoArgs>,
+) -> anyhow::Result<()> {
     synchronous(name, &args.train, |group, steps| {
         let first = start.min(steps);
         let updates = first + (steps - first) * group.world_size();
+        let outer = outer.map(|args| Outer::new(group.clone(), args)).transpose()?;
         let together = SyncAllReduce { group, lr: args.train.lr };
-        Ok((LocalSgd { together, start, period: args.period, since_mean: 0 }, updates))
+        Ok((LocalSgd { together, start, period: args.period, since_mean: 0, outer }, updates))
     })
 }
 
@@ -55,6 +63,8 @@ struct LocalSgd {
     period: NonZeroUsize,
     /// Steps since the last mean.
     since_mean: usize,
+    /// What DiLoCo makes of the mean.
+    outer: Option<Outer>,
 }
 
 impl Method for LocalSgd {
@@ -79,6 +89,9 @@ impl Method for LocalSgd {
 impl LocalSgd {
     fn average(&mut self, theta: &mut Tensor) -> Result<()> {
         self.since_mean = 0;
+        if let Some(outer) = &mut self.outer {
+            return outer.step(theta);
+        }
         let group = &self.together.group;
         group.all_reduce(theta, ReduceOp::Sum)?;
         *theta /= group.world_size() as f64;

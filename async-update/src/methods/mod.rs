@@ -6,18 +6,21 @@
 //! | | [`SyncPs`] | all for all, through rank 0 | the article's reducer |
 //! | | [`Ring`] | all for all, through neighbours | the article's ring; Baidu 2017 |
 //! | `local_sgd` | [`LocalSgd`] | all for all, now and then | Stich 2019; Lin 2020 |
+//! | `diloco` | [`Outer`](diloco::Outer) | the same, with a step of an outer optimizer | Douillard 2023 |
 //! | `async_ps` | [`AsyncPs`] | nobody for anybody | Downpour: Dean 2012 |
 //! | | with [`Gate::Stale`](crate::server::Gate) | the fast for the slow, when they lead by too much | SSP: Ho 2013 |
 //! | `easgd` | [`Easgd`] | nobody for anybody; all are tied to a centre | Zhang 2015 |
 //! | `hogwild` | [`Hogwild`] | nobody; threads, not processes | Niu 2011 |
 
 mod async_ps;
+mod diloco;
 mod easgd;
 mod hogwild;
 mod local_sgd;
 mod synchronous;
 
 pub use async_ps::{AsyncPs, AsyncPsArgs, SspArgs};
+pub use diloco::DiLoCoArgs;
 pub use easgd::{Easgd, EasgdArgs};
 pub use hogwild::{HOGWILD, HogwildArgs, hogwild};
 pub use local_sgd::{LocalSgdArgs, PostLocalArgs, local_sgd};

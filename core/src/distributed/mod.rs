@@ -24,6 +24,7 @@ pub use gradients::{
     ApexDistributedDataParallel, ApexOptions, DdpLoggingData, DdpOptions, DistributedDataParallel,
     JoinOptions, NoSync, PeriodicModelAverager, hooks,
 };
+pub(crate) use gradients::{parts_like, start_mean};
 pub(crate) use group::Standing;
 pub use group::{
     Backend, DeviceChoice, Env, ProcessGroup, ProcessGroupOptions, Store, Transport,
