@@ -11,8 +11,8 @@ use tch_parallel::distributed::ProcessGroup;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  launch -n 4 async-update diloco                             an outer step every 8 steps
-  launch -n 4 async-update diloco --epochs 30 --period 125   and how few bytes rank 0 has sent")]
+  launch -n 4 async-update diloco                            an outer step every 8 steps
+  launch -n 4 async-update diloco --epochs 10 --period 125   and how few bytes rank 0 has sent")]
 pub struct DiLoCoArgs {
     /// Learning rate of the outer optimizer.
     #[arg(long, default_value_t = 0.7, allow_negative_numbers = true, value_parser = rate)]

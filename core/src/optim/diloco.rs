@@ -61,10 +61,11 @@ const PSEUDOGRADIENT: &str = "pseudogradient";
 /// ```
 ///
 /// Schedules change the wrapped optimizer. A [checkpoint](crate::checkpoint::Training) holds the global weights and the
-/// outer optimizer's state, and of what differs between ranks, the own weights and the inner state, that of rank 0. A
-/// state of another optimizer is loaded before it is wrapped.
+/// outer optimizer's state, but of each rank's own weights and inner state only those of rank 0. Load the state of
+/// another optimizer before you wrap it.
 ///
-/// Do not use [`GradScaler`](crate::amp::GradScaler), which skips the steps of one rank and not those of another.
+/// All ranks must make the same number of steps. So do not use [`GradScaler`](crate::amp::GradScaler), which skips those
+/// of one rank and not those of another.
 #[derive(Debug)]
 pub struct DiLoCo<O, R = SgdOptions> {
     inner: O,
@@ -116,7 +117,8 @@ impl<O: Optimizer, R: UpdateRule> DiLoCo<O, R> {
         Ok(DiLoCo { inner, outer, own, options, period, group, step: 0, sent: None, mean: None })
     }
 
-    /// The outer optimizer: its parameters are the global weights, a parameter group for each fragment.
+    /// The outer optimizer: its parameters are the global weights, which are the model when the training is over, with a
+    /// parameter group for each fragment.
     pub fn outer_mut(&mut self) -> &mut ParamGroupOptimizer<R> {
         &mut self.outer
     }

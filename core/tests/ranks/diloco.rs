@@ -88,7 +88,7 @@ fn the_weights_of_two_ranks_are_those_of_torchfts_fixtures() {
             for spread in [0.0, 1.0] {
                 let vs = two_weights();
                 // Unless all ranks begin with those of rank 0, the means are others.
-                no_grad(|| vs.trainable_variables()[1].fill_(1.0 + group.rank() as f64));
+                let _ = no_grad(|| vs.trainable_variables()[1].fill_(1.0 + group.rank() as f64));
                 let mut optimizer = diloco(&vs, group, delay, alpha);
                 for number in 0..16 {
                     let mut own = Tensor::from_slice(&weights(&vs.trainable_variables()));
@@ -214,27 +214,31 @@ fn what_does_not_fit_together_is_refused() {
     };
     let halves = || model_fragments(&vs, 2).unwrap();
     let every = DiLoCoOptions::new;
-    let expected = "but must be a multiple of the number of fragments, which is 2";
-    assert_eq!(new(halves(), every(5)), format!("sync_every is 5, {expected}"));
-    assert_eq!(new(halves(), every(0)), format!("sync_every is 0, {expected}"));
-    let expected =
-        "fragment_sync_delay is 3, but must be below 3, the steps from one fragment to the next";
-    assert_eq!(new(halves(), DiLoCoOptions { fragment_sync_delay: 3, ..every(6) }), expected);
-    let expected = "fragment_update_alpha is 1.5, but must be from 0 to 1";
-    assert_eq!(new(halves(), DiLoCoOptions { fragment_update_alpha: 1.5, ..every(6) }), expected);
-    let expected = "fragments is empty, but must be lists of one variable or more";
-    assert_eq!(new(vec![], every(6)), expected);
-    assert_eq!(new(vec![halves().remove(0), vec![]], every(6)), expected);
-    let twice = new(vec![halves().remove(0), halves().remove(0)], every(6));
-    assert!(twice.contains("layers.0.weight for a second parameter"), "{twice}");
-    let expected =
-        "the number of fragments is 3, but must be from 1 to 2, the number of trainable variables";
-    assert_eq!(message(model_fragments(&vs, 3)), expected);
-
+    let first = || halves().remove(0);
     let mut optimizer = diloco(&vs, &group, 0, 0.0);
-    let refused =
-        message(optimizer.load_state_dict(&Sgd::new(&vs, sgd(1.0)).unwrap().state_dict().unwrap()));
-    assert!(refused.contains("load any other before `DiLoCo::new`"), "{refused}");
+    let other = Sgd::new(&vs, sgd(1.0)).unwrap().state_dict().unwrap();
+    for (found, expected) in [
+        (
+            new(halves(), every(5)),
+            "sync_every is 5, but must be a multiple of the number of fragments",
+        ),
+        (
+            new(halves(), every(0)),
+            "sync_every is 0, but must be a multiple of the number of fragments",
+        ),
+        (
+            new(halves(), DiLoCoOptions { fragment_sync_delay: 3, ..every(6) }),
+            "3, but must be below 3",
+        ),
+        (new(halves(), DiLoCoOptions { fragment_update_alpha: 1.5, ..every(6) }), "from 0 to 1"),
+        (new(vec![], every(6)), "fragments is empty"),
+        (new(vec![first(), vec![]], every(6)), "fragments is empty"),
+        (new(vec![first(), first()], every(6)), "layers.0.weight for a second parameter"),
+        (message(model_fragments(&vs, 3)), "the number of fragments is 3, but must be from 1 to 2"),
+        (message(optimizer.load_state_dict(&other)), "load any other before `DiLoCo::new`"),
+    ] {
+        assert!(found.contains(expected), "{found}");
+    }
 }
 
 #[test]
@@ -243,12 +247,10 @@ fn fragments_are_of_similar_size_and_keep_the_order() {
     for (name, size) in [("a", 10), ("b", 1), ("c", 6), ("d", 5), ("e", 30), ("f", 2)] {
         let _ = vs.root().zeros(name, &[size]);
     }
-    let names = |count| -> Vec<String> {
-        let fragments = model_fragments(&vs, count).unwrap();
-        let names = |fragment: &Vec<(String, Tensor)>| {
-            fragment.iter().map(|(name, _)| name.as_str()).collect()
-        };
-        fragments.iter().map(names).collect()
+    let names = |count| {
+        let joined = |fragment: Vec<(String, _)>| fragment.into_iter().map(|(name, _)| name);
+        let fragments = model_fragments(&vs, count).unwrap().into_iter();
+        fragments.map(|fragment| joined(fragment).collect()).collect::<Vec<String>>()
     };
     assert_eq!(names(1), ["abcdef"]);
     assert_eq!(names(2), ["abcd", "ef"]);

@@ -95,7 +95,7 @@ fn diloco_sends_a_hundred_times_less_and_loses_at_most_a_point() -> Result<()> {
         after.map(|text| digits(text).context("no number")).collect()
     };
     let (sent, accuracy) = (numbers("sent ")?, numbers("accuracy=")?);
-    let ([ring, diloco], [of_ring, of_diloco]) = (&sent[..], &accuracy[..]) else {
+    let ([ring, diloco], [of_ring, of_diloco, _]) = (&sent[..], &accuracy[..]) else {
         bail!("{listing}")
     };
     ensure!(ring / diloco >= 100.0, "{ring} bytes, and {diloco} bytes with DiLoCo");

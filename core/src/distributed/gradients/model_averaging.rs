@@ -67,11 +67,8 @@ fn average_parameters(group: &ProcessGroup, parameters: &[Tensor]) -> Result<()>
 
 /// Starts to average tensors, which must be in the same order on all ranks: one flat mean of all. A collective.
 pub(crate) fn start_mean(group: &ProcessGroup, tensors: &[Tensor]) -> Result<Pending<Tensor>> {
-    let flat = no_grad(|| {
-        let flat = tensors.iter().map(|tensor| tensor.f_reshape([-1]));
-        Tensor::f_cat(&flat.collect::<Result<Vec<_>, _>>()?, 0)
-    });
-    let mut flat = flat?;
+    let rows = tensors.iter().map(|tensor| no_grad(|| tensor.f_reshape([-1])));
+    let mut flat = Tensor::f_cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?;
     div_number_(&mut flat, group.world_size() as f64)?;
     group.all_reduce_async(flat, ReduceOp::Sum)
 }

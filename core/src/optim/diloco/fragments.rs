@@ -19,10 +19,11 @@ pub fn model_fragments(vs: &VarStore, count: usize) -> Result<Vec<Vec<(String, T
     for fragments_left in (1..=count).rev() {
         let sizes: Vec<_> = left.iter().map(|(_, variable)| variable.numel()).collect();
         let share = sizes.iter().sum::<usize>() / fragments_left;
-        let (mut taken, mut size) = (1, sizes[0]);
+        let mut taken = 1;
         // A variable goes where more than half of it has room. Each fragment that is left needs one.
-        while taken + fragments_left <= sizes.len() && size + sizes[taken] / 2 <= share {
-            size += sizes[taken];
+        while taken + fragments_left <= sizes.len()
+            && sizes[..taken].iter().sum::<usize>() + sizes[taken] / 2 <= share
+        {
             taken += 1;
         }
         fragments.push(left.drain(..taken).collect());

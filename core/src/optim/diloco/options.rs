@@ -10,8 +10,7 @@ pub struct DiLoCoOptions<R = SgdOptions> {
     pub outer: R,
     /// The number of steps in which each fragment is exchanged once: a multiple of the number of fragments.
     pub sync_every: u64,
-    /// The number of steps for which the ranks go on after sending a fragment, before they apply what has become of
-    /// it. Fewer than from one fragment to the next, which is `sync_every` divided by the number of fragments.
+    /// The number of steps between sending a fragment and applying the result: less than `sync_every / fragments`.
     pub fragment_sync_delay: u64,
     /// The weight of a rank's own weights when it takes over the global ones: 0 replaces them, 1 keeps them.
     pub fragment_update_alpha: f64,
