@@ -248,9 +248,9 @@ fn fragments_are_of_similar_size_and_keep_the_order() {
         let _ = vs.root().zeros(name, &[size]);
     }
     let names = |count| {
-        let joined = |fragment: Vec<(String, _)>| fragment.into_iter().map(|(name, _)| name);
         let fragments = model_fragments(&vs, count).unwrap().into_iter();
-        fragments.map(|fragment| joined(fragment).collect()).collect::<Vec<String>>()
+        let joined = |fragment: Vec<_>| fragment.into_iter().map(|(name, _)| name).collect();
+        fragments.map(joined).collect::<Vec<String>>()
     };
     assert_eq!(names(1), ["abcdef"]);
     assert_eq!(names(2), ["abcd", "ef"]);

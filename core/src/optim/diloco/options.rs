@@ -3,7 +3,8 @@
 use crate::optim::SgdOptions;
 use crate::{Error, Result};
 
-/// The arguments of torchft's `DiLoCo`. The exchanges start and end at the same steps.
+/// Arguments of torchft's `DiLoCo`, with which exchanges start and end at the same steps. A fragment is always one
+/// bucket, the global weights are on the devices of the ranks' own, and nothing is quantized.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DiLoCoOptions<R = SgdOptions> {
     /// The options of the outer optimizer, and thereby its kind: `AdamOptions` for Adam. `outer_optimizer`
