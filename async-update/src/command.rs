@@ -2,9 +2,7 @@
 
 use crate::args::TrainArgs;
 use crate::exhibits::{Exhibit, RingExhibit};
-use crate::methods::{
-    AsyncPsArgs, DiLoCoArgs, EasgdArgs, HogwildArgs, LocalSgdArgs, PostLocalArgs, SspArgs,
-};
+use crate::methods::{AsyncPsArgs, EasgdArgs, HogwildArgs, LocalSgdArgs, PostLocalArgs, SspArgs};
 use clap::{Parser, Subcommand};
 
 /// Train with several workers in every way the article names, and measure what each costs.
@@ -44,7 +42,7 @@ pub enum Command {
     /// Same as local-sgd, after a synchronous beginning.
     PostLocal(PostLocalArgs),
     /// Same as local-sgd, but make a step of an outer optimizer from the mean (DiLoCo).
-    Diloco(DiLoCoArgs),
+    Diloco(crate::methods::diloco::DiLoCoArgs),
     /// Let workers fetch θ from a server and push gradients to it whenever they like (Downpour).
     AsyncPs(AsyncPsArgs),
     /// Same as async-ps, but no worker may lead the slowest by more than a few updates.

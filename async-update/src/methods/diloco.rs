@@ -1,18 +1,11 @@
 //! DiLoCo: local SGD with an outer optimizer, which makes one step of many (Douillard 2023).
 
-use super::local_sgd::LocalSgdArgs;
-use crate::args::rate;
-use crate::link::Link;
-use crate::model;
-use crate::ring;
+use crate::{args::rate, link::Link, methods::LocalSgdArgs, model, ring};
 use tch::Tensor;
-use tch_parallel::Result;
-use tch_parallel::distributed::ProcessGroup;
+use tch_parallel::{Result, distributed::ProcessGroup};
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  launch -n 4 async-update diloco                            an outer step every 8 steps
-  launch -n 4 async-update diloco --epochs 10 --period 125   and how few bytes rank 0 has sent")]
+#[command(after_help = "Examples:\n  launch -n 4 async-update diloco --epochs 10 --period 125")]
 pub struct DiLoCoArgs {
     /// Learning rate of the outer optimizer.
     #[arg(long, default_value_t = 0.7, allow_negative_numbers = true, value_parser = rate)]
@@ -47,9 +40,8 @@ impl Outer {
     // ANCHOR: step
     /// The gradient is how far the ranks have gone, on average.
     pub fn step(&mut self, theta: &mut Tensor) -> Result<()> {
-        let mut gradient = &self.global - &*theta;
+        let mut gradient = (&self.global - &*theta) / self.link.group.world_size() as f64;
         ring::all_reduce(&self.link, &mut gradient)?;
-        gradient /= self.link.group.world_size() as f64;
         self.velocity = &self.velocity * self.momentum + &gradient;
         self.global -= (gradient + &self.velocity * self.momentum) * self.lr;
         theta.copy_(&self.global);

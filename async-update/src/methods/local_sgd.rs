@@ -1,8 +1,7 @@
 //! Local SGD: every rank makes its own steps, and now and then all average their parameters (Stich
 //! 2019). Post-local SGD: the same, after a synchronous beginning (Lin 2020).
 
-use super::diloco::{DiLoCoArgs, Outer};
-use super::{Method, SyncAllReduce};
+use super::{Method, SyncAllReduce, diloco::DiLoCoArgs, diloco::Outer};
 use crate::args::TrainArgs;
 use crate::training::synchronous;
 use std::num::NonZeroUsize;
@@ -23,8 +22,7 @@ pub struct LocalSgdArgs {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  launch -n 4 async-update post-local --start 50 --period 8")]
+#[command(after_help = "Examples:\n  launch -n 4 async-update post-local --start 50 --period 8")]
 pub struct PostLocalArgs {
     /// Synchronous steps at the beginning.
     #[arg(long, default_value_t = 50)]

@@ -13,14 +13,13 @@
 //! | `hogwild` | [`Hogwild`] | nobody; threads, not processes | Niu 2011 |
 
 mod async_ps;
-mod diloco;
+pub mod diloco;
 mod easgd;
 mod hogwild;
 mod local_sgd;
 mod synchronous;
 
 pub use async_ps::{AsyncPs, AsyncPsArgs, SspArgs};
-pub use diloco::DiLoCoArgs;
 pub use easgd::{Easgd, EasgdArgs};
 pub use hogwild::{HOGWILD, HogwildArgs, hogwild};
 pub use local_sgd::{LocalSgdArgs, PostLocalArgs, local_sgd};
