@@ -41,6 +41,8 @@ pub enum Command {
     LocalSgd(LocalSgdArgs),
     /// Same as local-sgd, after a synchronous beginning.
     PostLocal(PostLocalArgs),
+    /// Same as local-sgd, but make a step of an outer optimizer from the mean (DiLoCo).
+    Diloco(crate::methods::diloco::DiLoCoArgs),
     /// Let workers fetch θ from a server and push gradients to it whenever they like (Downpour).
     AsyncPs(AsyncPsArgs),
     /// Same as async-ps, but no worker may lead the slowest by more than a few updates.

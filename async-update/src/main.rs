@@ -50,8 +50,9 @@ fn run(command: &Command) -> Result<()> {
                 Ok((Ring { link: Link::between_ranks(group)?, lr: args.lr }, steps))
             })
         }
-        Command::LocalSgd(args) => local_sgd("local-sgd", args, 0),
-        Command::PostLocal(args) => local_sgd("post-local", &args.local, args.start),
+        Command::LocalSgd(args) => local_sgd("local-sgd", args, 0, None),
+        Command::PostLocal(args) => local_sgd("post-local", &args.local, args.start, None),
+        Command::Diloco(args) => local_sgd("diloco", &args.local, 0, Some(args)),
         Command::AsyncPs(args) => {
             let lr = args.server.train.lr;
             let rule = Rule::Gradient { lr, staleness_aware: args.staleness_aware };

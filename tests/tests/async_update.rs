@@ -25,7 +25,7 @@ fn trained(ranks: usize, flags: &str) -> Result<(Vec<Curve>, Value)> {
 /// With the settings of the README.
 #[test]
 fn every_synchronous_method_names_nine_digits_of_ten() -> Result<()> {
-    for method in ["sync-allreduce", "sync-ps", "ring", "local-sgd", "post-local"] {
+    for method in ["sync-allreduce", "sync-ps", "ring", "local-sgd", "post-local", "diloco"] {
         let accuracy = number(&trained(4, method)?.1, "accuracy")?;
         ensure!(accuracy >= 0.9, "{method}: {accuracy}");
     }
@@ -38,7 +38,8 @@ fn every_synchronous_method_names_nine_digits_of_ten() -> Result<()> {
 fn the_ring_and_the_parameter_server_take_the_steps_of_all_reduce() -> Result<()> {
     let run = |method| trained(3, &format!("{method} --epochs=1 --batch-size=64"));
     let (expected, _) = run("sync-allreduce")?;
-    for method in ["ring", "sync-ps", "local-sgd --period=1"] {
+    let outer_mean = "diloco --period=1 --outer-lr=1 --outer-momentum=0";
+    for method in ["ring", "sync-ps", "local-sgd --period=1", outer_mean] {
         let (found, _) = run(method)?;
         for (found, expected) in found.iter().zip(&expected) {
             assert_eq!(found.losses.len(), expected.losses.len());
@@ -146,6 +147,7 @@ fn flags_that_make_no_sense_are_refused() -> Result<()> {
         ("ring --lr -0.1", 2, ["-0.1 is not a finite number above 0"]),
         ("easgd --lr=0", 2, ["0 is not a finite number above 0"]),
         ("compare --lr=0", 2, ["0 is not a finite number above 0"]),
+        ("diloco --outer-lr=0", 2, ["0 is not a finite number above 0"]),
         ("ring --straggle=1", 2, ["expected RANK:MS, as in 3:40, and found \"1\""]),
     ];
     expect_refusals(|line| async_update(line.split(' ')), &lines)
@@ -153,7 +155,7 @@ fn flags_that_make_no_sense_are_refused() -> Result<()> {
 
 #[test]
 fn a_rank_without_others_to_exchange_with_is_an_error() -> Result<()> {
-    for method in ["ring", "sync-ps"] {
+    for method in ["ring", "sync-ps", "diloco"] {
         expect_refusal(async_update([method])?, 1, &["a world of 1 has nobody to exchange with"])?;
     }
     Ok(())

@@ -8,8 +8,7 @@ use tch::Tensor;
 use tch_parallel::{Error, Result};
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  launch -n 5 async-update easgd --tau 4 --rho 2")]
+#[command(after_help = "Examples:\n  launch -n 5 async-update easgd --tau 4 --rho 2")]
 pub struct EasgdArgs {
     /// Batches between two exchanges with the centre.
     #[arg(long, default_value_t = 4, value_parser = report::positive())]

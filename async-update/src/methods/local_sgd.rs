@@ -1,7 +1,7 @@
 //! Local SGD: every rank makes its own steps, and now and then all average their parameters (Stich
 //! 2019). Post-local SGD: the same, after a synchronous beginning (Lin 2020).
 
-use super::{Method, SyncAllReduce};
+use super::{Method, SyncAllReduce, diloco::DiLoCoArgs, diloco::Outer};
 use crate::args::TrainArgs;
 use crate::training::synchronous;
 use std::num::NonZeroUsize;
@@ -22,8 +22,7 @@ pub struct LocalSgdArgs {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:
-  launch -n 4 async-update post-local --start 50 --period 8")]
+#[command(after_help = "Examples:\n  launch -n 4 async-update post-local --start 50 --period 8")]
 pub struct PostLocalArgs {
     /// Synchronous steps at the beginning.
     #[arg(long, default_value_t = 50)]
@@ -32,13 +31,20 @@ pub struct PostLocalArgs {
     pub local: LocalSgdArgs,
 }
 
-/// Trains with local SGD, after `start` steps that all ranks make together.
-pub fn local_sgd(name: &str, args: &LocalSgdArgs, start: usize) -> anyhow::Result<()> {
+/// Trains with local SGD, after `start` steps that all ranks make together; with an outer optimizer
+/// it is DiLoCo.
+pub fn local_sgd(
+    name: &str,
+    args: &LocalSgdArgs,
+    start: usize,
+    outer: Option<&DiLoCoArgs>,
+) -> anyhow::Result<()> {
     synchronous(name, &args.train, |group, steps| {
         let first = start.min(steps);
         let updates = first + (steps - first) * group.world_size();
+        let outer = outer.map(|args| Outer::new(group.clone(), args)).transpose()?;
         let together = SyncAllReduce { group, lr: args.train.lr };
-        Ok((LocalSgd { together, start, period: args.period, since_mean: 0 }, updates))
+        Ok((LocalSgd { together, start, period: args.period, since_mean: 0, outer }, updates))
     })
 }
 
@@ -55,6 +61,8 @@ struct LocalSgd {
     period: NonZeroUsize,
     /// Steps since the last mean.
     since_mean: usize,
+    /// What DiLoCo makes of the mean.
+    outer: Option<Outer>,
 }
 
 impl Method for LocalSgd {
@@ -79,6 +87,9 @@ impl Method for LocalSgd {
 impl LocalSgd {
     fn average(&mut self, theta: &mut Tensor) -> Result<()> {
         self.since_mean = 0;
+        if let Some(outer) = &mut self.outer {
+            return outer.step(theta);
+        }
         let group = &self.together.group;
         group.all_reduce(theta, ReduceOp::Sum)?;
         *theta /= group.world_size() as f64;

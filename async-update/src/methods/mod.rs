@@ -6,12 +6,14 @@
 //! | | [`SyncPs`] | all for all, through rank 0 | the article's reducer |
 //! | | [`Ring`] | all for all, through neighbours | the article's ring; Baidu 2017 |
 //! | `local_sgd` | [`LocalSgd`] | all for all, now and then | Stich 2019; Lin 2020 |
+//! | `diloco` | [`Outer`](diloco::Outer) | the same, with a step of an outer optimizer | Douillard 2023 |
 //! | `async_ps` | [`AsyncPs`] | nobody for anybody | Downpour: Dean 2012 |
 //! | | with [`Gate::Stale`](crate::server::Gate) | the fast for the slow, when they lead by too much | SSP: Ho 2013 |
 //! | `easgd` | [`Easgd`] | nobody for anybody; all are tied to a centre | Zhang 2015 |
 //! | `hogwild` | [`Hogwild`] | nobody; threads, not processes | Niu 2011 |
 
 mod async_ps;
+pub mod diloco;
 mod easgd;
 mod hogwild;
 mod local_sgd;

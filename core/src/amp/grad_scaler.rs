@@ -36,7 +36,8 @@ options! {
 /// [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) reach the same verdict
 /// without communication: each checks gradients that are averaged over all ranks, and one rank's
 /// infinity or NaN makes the average infinite or NaN. The exception are gradients that are not
-/// averaged: see [`PostLocalSgdOptimizer`](crate::optim::PostLocalSgdOptimizer).
+/// averaged: see [`PostLocalSgdOptimizer`](crate::optim::PostLocalSgdOptimizer) and
+/// [`DiLoCo`](crate::optim::DiLoCo).
 #[derive(Debug)]
 pub struct GradScaler {
     enabled: bool,

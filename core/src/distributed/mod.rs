@@ -27,6 +27,7 @@ pub use gradients::{
     ApexDistributedDataParallel, ApexOptions, DdpLoggingData, DdpOptions, DistributedDataParallel,
     MixedPrecision, NoSync, PeriodicModelAverager, hooks,
 };
+pub(crate) use gradients::{parts_like, start_mean};
 pub(crate) use group::Standing;
 pub use group::{
     Backend, DeviceChoice, DeviceMesh, Env, ProcessGroup, ProcessGroupOptions, Store, Transport,

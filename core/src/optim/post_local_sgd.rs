@@ -5,11 +5,14 @@ use crate::distributed::PeriodicModelAverager;
 use crate::{Error, Result};
 use tch::Tensor;
 
-/// The averager's step in the state. Without a dot, unlike every `PARAMETER.ENTRY`.
-const STEP: &str = "step";
+/// The number of steps in the state. Without a dot, unlike every `PARAMETER.ENTRY`.
+pub(super) const STEP: &str = "step";
 
 /// Makes the steps of another optimizer, and averages the parameters over the ranks after those that
 /// its averager chooses. `torch.distributed.optim.PostLocalSGDOptimizer`
+///
+/// torchft's `LocalSGD(…, sync_every=n)` is this with `PeriodicModelAverager::new(&group, n, n - 1)`, which
+/// averages after every `n`-th step, counted from 1.
 ///
 /// A state without the averager's step, such as that of an optimizer that was not wrapped, can be
 /// loaded too: the averager then begins at step 0, with its warm-up.
@@ -70,28 +73,12 @@ impl<O: Optimizer> Optimizer for PostLocalSgdOptimizer<O> {
         self.averager.average_parameters(&self.optimizer.parameters())
     }
 
-    fn zero_grad(&mut self) -> Result<()> {
-        self.optimizer.zero_grad()
-    }
-
     fn param_groups(&self) -> Vec<&ParamGroup<dyn GroupOptions>> {
         self.optimizer.param_groups()
     }
 
     fn param_groups_mut(&mut self) -> Vec<&mut ParamGroup<dyn GroupOptions>> {
         self.optimizer.param_groups_mut()
-    }
-
-    fn parameters(&self) -> Vec<Tensor> {
-        self.optimizer.parameters()
-    }
-
-    fn lr(&self) -> f64 {
-        self.optimizer.lr()
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.optimizer.set_lr(lr);
     }
 
     fn consolidate_state_dict(&mut self, to: usize) -> Result<()> {
@@ -105,12 +92,7 @@ impl<O: Optimizer> Optimizer for PostLocalSgdOptimizer<O> {
     }
 
     fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()> {
-        let step = match state.tensors.iter().find(|(name, _)| name == STEP) {
-            Some((_, step)) => u64::try_from(i64::try_from(step)?).map_err(|_| {
-                Error::argument("the averager's step", "negative", "the number of steps made")
-            })?,
-            None => 0,
-        };
+        let step = saved_step(state)?;
         let own = state.tensors.iter().filter(|(name, _)| name != STEP);
         self.optimizer.load_state_dict(&OptimizerState {
             optimizer: state.optimizer.clone(),
@@ -124,6 +106,13 @@ impl<O: Optimizer> Optimizer for PostLocalSgdOptimizer<O> {
     fn state_bytes(&self) -> usize {
         self.optimizer.state_bytes()
     }
+}
+
+/// How many steps there were before this state; 0 unless it says so.
+pub(super) fn saved_step(state: &OptimizerState) -> Result<u64> {
+    let Some((_, step)) = state.tensors.iter().find(|(name, _)| name == STEP) else { return Ok(0) };
+    u64::try_from(i64::try_from(step)?)
+        .map_err(|_| Error::argument("the averager's step", "negative", "the number of steps made"))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use tch_parallel_base::named_tensors::{NamedTensors, from_bytes, to_bytes};
 
 /// The buffer size for copying parameters: the same as DistributedDataParallel's buckets of
 /// gradients.
-const BROADCAST_BUFFER_BYTES: usize = 25 << 20;
+pub(super) const BROADCAST_BUFFER_BYTES: usize = 25 << 20;
 
 /// An optimizer in which each rank updates only its share of the parameters.
 ///

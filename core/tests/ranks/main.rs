@@ -19,6 +19,7 @@ mod comm_hooks;
 mod ddp;
 mod ddp_models;
 mod ddp_parity;
+mod diloco;
 mod fully_shard;
 mod fully_shard_checkpoint;
 mod fully_shard_comm;

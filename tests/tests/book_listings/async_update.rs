@@ -85,6 +85,24 @@ fn the_price_of_stale_gradients_is_as_the_book_shows() -> Result<()> {
     expect_words("async_price.txt", &listing)
 }
 
+#[test]
+fn diloco_sends_a_hundred_times_less_and_loses_at_most_a_point() -> Result<()> {
+    let listing = replayed("async_diloco.txt")?;
+    let numbers = |before: &str| -> Result<Vec<f64>> {
+        let after = listing.split(before).skip(1);
+        let digits =
+            |text: &str| text.split(|c: char| !c.is_ascii_digit() && c != '.').next()?.parse().ok();
+        after.map(|text| digits(text).context("no number")).collect()
+    };
+    let (sent, accuracy) = (numbers("sent ")?, numbers("accuracy=")?);
+    let ([ring, diloco], [of_ring, of_diloco, _]) = (&sent[..], &accuracy[..]) else {
+        bail!("{listing}")
+    };
+    ensure!(ring / diloco >= 100.0, "{ring} bytes, and {diloco} bytes with DiLoCo");
+    ensure!(of_ring - of_diloco <= 0.01, "from {of_ring} to {of_diloco}");
+    expect_words("async_diloco.txt", &listing)
+}
+
 /// The bytes that go through a server; with the free gate they do not depend on chance.
 #[test]
 fn the_bytes_of_a_server_are_as_the_book_shows() -> Result<()> {

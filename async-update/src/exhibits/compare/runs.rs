@@ -7,7 +7,7 @@ use exhibit_kit::comparison::{Comparison, Training, Workers};
 use report::eprintln;
 use serde::Serialize;
 
-/// All methods, the synchronous ones first: their command lines, without what all have in common.
+/// All methods but `diloco`, whose exchanges pay in longer trainings, and the synchronous ones first: their command lines, without what all have in common.
 pub const METHODS: [&str; 11] = [
     "sync-allreduce",
     "sync-ps",

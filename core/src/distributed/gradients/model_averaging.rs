@@ -1,5 +1,6 @@
 //! Averaging parameters instead of gradients: `torch.distributed.algorithms.model_averaging`.
 
+use crate::distributed::collectives::Pending;
 use crate::distributed::fsdp::shards;
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
@@ -51,23 +52,34 @@ impl PeriodicModelAverager {
 
 /// `utils.average_parameters_or_parameter_groups`
 fn average_parameters(group: &ProcessGroup, parameters: &[Tensor]) -> Result<()> {
-    let parameters: Vec<_> =
-        parameters.iter().filter(|parameter| parameter.grad().defined()).collect();
+    let with_gradient = parameters.iter().filter(|parameter| parameter.grad().defined());
+    let parameters: Vec<_> = with_gradient.map(Tensor::shallow_clone).collect();
     if parameters.is_empty() {
         return Ok(());
     }
-    no_grad(|| {
-        let flat = parameters.iter().map(|parameter| parameter.f_reshape([-1]));
-        let mut flat = Tensor::f_cat(&flat.collect::<Result<Vec<_>, _>>()?, 0)?;
-        div_number_(&mut flat, group.world_size() as f64)?;
-        group.all_reduce(&mut flat, ReduceOp::Sum)?;
-        let mut offset = 0;
-        for parameter in parameters {
-            let count = parameter.numel() as i64;
-            let mean = flat.f_narrow(0, offset, count)?.f_view_as(parameter)?;
-            parameter.shallow_clone().f_copy_(&mean)?;
-            offset += count;
-        }
-        Ok(())
-    })
+    let mean = start_mean(group, &parameters)?.wait()?;
+    let means = parts_like(&parameters, &mean)?;
+    for (mut parameter, mean) in parameters.into_iter().zip(means) {
+        no_grad(|| parameter.f_copy_(&mean))?;
+    }
+    Ok(())
+}
+
+/// Starts to average tensors, which must be in the same order on all ranks: one flat mean of all. A collective.
+pub(crate) fn start_mean(group: &ProcessGroup, tensors: &[Tensor]) -> Result<Pending<Tensor>> {
+    let rows = tensors.iter().map(|tensor| no_grad(|| tensor.f_reshape([-1])));
+    let mut flat = Tensor::f_cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?;
+    div_number_(&mut flat, group.world_size() as f64)?;
+    group.all_reduce_async(flat, ReduceOp::Sum)
+}
+
+/// The parts of such a mean, with the tensors' shapes, kinds and devices.
+pub(crate) fn parts_like(tensors: &[Tensor], flat: &Tensor) -> Result<Vec<Tensor>> {
+    let lengths: Vec<_> = tensors.iter().map(|tensor| tensor.numel() as i64).collect();
+    let parts = flat.f_split_with_sizes(lengths, 0)?;
+    let like = |(part, tensor): (&Tensor, &Tensor)| {
+        let part = part.f_view_as(tensor)?.f_to_kind(tensor.f_kind()?)?;
+        Ok(part.f_to(tensor.device())?)
+    };
+    parts.iter().zip(tensors).map(like).collect()
 }

@@ -1,0 +1,276 @@
+//! Training over slow links: every rank makes its own steps, and an outer optimizer joins what they have learned.
+
+mod fragments;
+mod options;
+
+use super::post_local_sgd::{STEP, saved_step};
+use super::zero_redundancy::BROADCAST_BUFFER_BYTES;
+use super::{
+    GroupOptions, Optimizer, OptimizerState, ParamGroup, ParamGroupOptimizer, SgdOptions,
+    UpdateRule,
+};
+use crate::distributed::fsdp::shards;
+use crate::distributed::{Pending, ProcessGroup, parts_like, start_mean};
+use crate::{Error, Result};
+use c10d_sys::arithmetic::{copy, lerp_};
+use c10d_sys::tensor::set_grad;
+use tch::{Tensor, no_grad};
+use tch_parallel_base::named_tensors::NamedTensors;
+
+pub use fragments::model_fragments;
+pub use options::DiLoCoOptions;
+
+/// What the names of tensors begin with.
+const INNER: &str = "inner.";
+const OUTER: &str = "outer.";
+const GLOBAL: &str = "global.";
+/// The mean over the ranks of the fragment that is underway.
+const PSEUDOGRADIENT: &str = "pseudogradient";
+
+/// Makes the steps of another optimizer on each rank alone, and every `sync_every` steps one step of an outer
+/// optimizer for all ranks. torchft's `DiLoCo`; Douillard and others, "DiLoCo: Distributed Low-Communication Training
+/// of Language Models", 2023.
+///
+/// The outer optimizer has the global weights, which are the same on all ranks. Its gradient, the *pseudogradient*, is
+/// the global weights minus a rank's own ones, averaged over the ranks. The rank's own weights are then replaced by the
+/// new global ones, or mixed with them.
+///
+/// Several fragments take turns: with two, the first is exchanged after `sync_every / 2` steps, the second after
+/// `sync_every`, and so on, so that half as much is sent at once. With a delay, the ranks make further steps during the
+/// exchange (Douillard and others, "Streaming DiLoCo with overlapping communication", 2025).
+///
+/// ```
+/// use tch::{Kind, Tensor, nn};
+/// use tch_parallel::distributed::ProcessGroup;
+/// use tch_parallel::optim::{Adam, AdamOptions, DiLoCo, DiLoCoOptions, Optimizer, model_fragments};
+///
+/// let group = ProcessGroup::from_env()?;
+/// let vs = nn::VarStore::new(group.device());
+/// let model = nn::linear(vs.root() / "fc", 8, 3, Default::default());
+/// let adam = Adam::new(&vs, AdamOptions::adamw())?;
+/// // The weight after 5, 15, 25 … steps, the bias after 10, 20, 30 …: each is sent 2 steps earlier.
+/// let options = DiLoCoOptions { fragment_sync_delay: 2, ..DiLoCoOptions::new(10) };
+/// let mut optimizer = DiLoCo::new(adam, model_fragments(&vs, 2)?, &group, options)?;
+/// for _ in 0..10 {
+///     let images = Tensor::ones([4, 8], (Kind::Float, group.device()));
+///     optimizer.zero_grad()?;
+///     images.apply(&model).square().mean(Kind::Float).backward(); // without DistributedDataParallel
+///     optimizer.step()?;
+/// }
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+///
+/// Schedules change the wrapped optimizer. A [checkpoint](crate::checkpoint::Training) holds the global weights and the
+/// outer optimizer's state, but of each rank's own weights and inner state only those of rank 0. Load the state of
+/// another optimizer before you wrap it.
+///
+/// All ranks must make the same number of steps. So do not use [`GradScaler`](crate::amp::GradScaler), which skips those
+/// of one rank and not those of another.
+#[derive(Debug)]
+pub struct DiLoCo<O, R = SgdOptions> {
+    inner: O,
+    /// Of the global weights, which are copies: a parameter group for each fragment.
+    outer: ParamGroupOptimizer<R>,
+    /// This rank's own weights, in the order of the outer optimizer's: `[fragment][variable]`.
+    own: Vec<Vec<Tensor>>,
+    options: DiLoCoOptions<R>,
+    /// The number of steps from one fragment to the next.
+    period: u64,
+    group: ProcessGroup,
+    /// The number of steps of the inner optimizer.
+    step: u64,
+    /// The pseudogradient that is underway between the ranks: of one fragment at a time.
+    sent: Option<Pending<Tensor>>,
+    /// The same once it has been waited for.
+    mean: Option<Tensor>,
+}
+
+impl<O: Optimizer, R: UpdateRule> DiLoCo<O, R> {
+    /// Wraps `inner`. The fragments are lists of variables with their names, `[fragment][variable]`, in the same order
+    /// on all ranks. Variables that are in none of them are never exchanged. A collective: all ranks begin with the
+    /// fragments of rank 0.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for an empty fragment, for a variable in two of them, for shards of
+    /// [`FullyShard`](crate::distributed::FullyShard), and for options that do not fit together.
+    pub fn new(
+        inner: O,
+        fragments: Vec<Vec<(String, Tensor)>>,
+        group: &ProcessGroup,
+        options: DiLoCoOptions<R>,
+    ) -> Result<Self> {
+        if fragments.is_empty() || fragments.iter().any(Vec::is_empty) {
+            return Err(Error::argument("fragments", "empty", "lists of one variable or more"));
+        }
+        let period = options.period(fragments.len())?;
+        let instead = "the ranks of one FullyShard have one model together";
+        shards::refuse("DiLoCo", fragments.iter().flatten(), instead)?;
+        let (mut own, mut groups) = (Vec::new(), Vec::new());
+        for fragment in fragments {
+            let tensors: Vec<_> = fragment.iter().map(|(_, own)| own.shallow_clone()).collect();
+            group.broadcast_coalesced("DiLoCo::new", &tensors, BROADCAST_BUFFER_BYTES, 0)?;
+            let globals = fragment.into_iter().map(|(name, own)| Ok((name, copy(&own)?)));
+            groups.push(ParamGroup::new(globals.collect::<Result<_>>()?, options.outer.clone()));
+            own.push(tensors);
+        }
+        let (outer, group) = (ParamGroupOptimizer::from_param_groups(groups)?, group.clone());
+        Ok(DiLoCo { inner, outer, own, options, period, group, step: 0, sent: None, mean: None })
+    }
+
+    /// The outer optimizer: its parameters are the global weights, which are the model when the training is over, with a
+    /// parameter group for each fragment.
+    pub fn outer_mut(&mut self) -> &mut ParamGroupOptimizer<R> {
+        &mut self.outer
+    }
+
+    /// Starts to average what the ranks have learned of a fragment.
+    fn send(&self, fragment: usize) -> Result<Pending<Tensor>> {
+        let pairs = self.globals(fragment).into_iter().zip(&self.own[fragment]);
+        let differences = pairs.map(|(global, own)| no_grad(|| global.f_sub(own)));
+        start_mean(&self.group, &differences.collect::<Result<Vec<_>, _>>()?)
+    }
+
+    fn receive(&mut self) -> Result<()> {
+        if let Some(sent) = self.sent.take() {
+            self.mean = Some(sent.wait()?);
+        }
+        Ok(())
+    }
+
+    /// Makes the outer step, and takes the fragment's global weights over.
+    fn apply(&mut self, fragment: usize, pseudogradient: &Tensor) -> Result<()> {
+        let mut globals = self.globals(fragment);
+        let gradients = parts_like(&globals, pseudogradient)?;
+        for (global, gradient) in globals.iter_mut().zip(&gradients) {
+            set_grad(global, gradient).map_err(Error::engine("DiLoCo"))?;
+        }
+        self.outer.step()?;
+        self.outer.zero_grad()?;
+        no_grad(|| {
+            for (global, own) in globals.iter().zip(&self.own[fragment]) {
+                let mut mixed = copy(global)?;
+                lerp_(&mut mixed, own, self.options.fragment_update_alpha)?;
+                own.shallow_clone().f_copy_(&mixed)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn globals(&self, fragment: usize) -> Vec<Tensor> {
+        self.outer.param_groups()[fragment].tensors()
+    }
+
+    fn named_globals(&self) -> Vec<(String, Tensor)> {
+        let groups = self.outer.param_groups().iter();
+        let named = groups.flat_map(|group| group.names().into_iter().zip(group.tensors()));
+        named.map(|(name, global)| (name.to_owned(), global)).collect()
+    }
+}
+
+impl<O: Optimizer, R: UpdateRule> Optimizer for DiLoCo<O, R> {
+    /// Makes a step of the inner optimizer, and starts or ends an exchange if it is time: a collective. Other ranks learn
+    /// about an error of the optimizers when this one ends.
+    fn step(&mut self) -> Result<()> {
+        self.inner.step().inspect_err(|error| self.group.report(&error.to_string()))?;
+        let fragment = (self.step / self.period) as usize % self.own.len();
+        self.step += 1;
+        if (self.step + self.options.fragment_sync_delay).is_multiple_of(self.period) {
+            self.sent = Some(self.send(fragment)?);
+        }
+        if !self.step.is_multiple_of(self.period) {
+            return Ok(());
+        }
+        self.receive()?;
+        let Some(mean) = self.mean.take() else { return Ok(()) };
+        self.apply(fragment, &mean).inspect_err(|error| self.group.report(&error.to_string()))
+    }
+
+    fn param_groups(&self) -> Vec<&ParamGroup<dyn GroupOptions>> {
+        self.inner.param_groups()
+    }
+
+    fn param_groups_mut(&mut self) -> Vec<&mut ParamGroup<dyn GroupOptions>> {
+        self.inner.param_groups_mut()
+    }
+
+    /// Waits for the fragment that is underway as well, on all ranks, so that it can be saved.
+    fn consolidate_state_dict(&mut self, to: usize) -> Result<()> {
+        self.inner.consolidate_state_dict(to)?;
+        self.receive()
+    }
+
+    /// The tensors' names begin with `inner.`, `outer.` or `global.`; the groups of the outer optimizer come last.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] while a fragment is underway, unless
+    /// [`consolidate_state_dict`](Self::consolidate_state_dict) has waited for it.
+    fn state_dict(&self) -> Result<OptimizerState> {
+        if self.sent.is_some() {
+            let expected = "complete: call `consolidate_state_dict(0)` on all ranks";
+            return Err(Error::argument("a fragment", "underway between the ranks", expected));
+        }
+        let (inner, outer) = (self.inner.state_dict()?, self.outer.state_dict()?);
+        let mut tensors = vec![(STEP.to_owned(), Tensor::from(self.step as i64))];
+        let mean = self.mean.as_ref().map(|mean| (String::new(), mean.shallow_clone()));
+        for (prefix, part) in [
+            (INNER, inner.tensors),
+            (OUTER, outer.tensors),
+            (GLOBAL, self.named_globals()),
+            (PSEUDOGRADIENT, mean.into_iter().collect()),
+        ] {
+            let named = part.into_iter().map(|(name, tensor)| (format!("{prefix}{name}"), tensor));
+            tensors.extend(named);
+        }
+        let optimizer = format!("DiLoCo({}, {})", inner.optimizer, outer.optimizer);
+        let param_groups = [inner.param_groups, outer.param_groups].concat();
+        Ok(OptimizerState { optimizer, param_groups, tensors })
+    }
+
+    fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()> {
+        let kinds = state.optimizer.strip_prefix("DiLoCo(").and_then(|it| it.strip_suffix(')'));
+        let Some((inner, outer)) = kinds.and_then(|kinds| kinds.rsplit_once(", ")) else {
+            let found = format!("that of {}", state.optimizer);
+            let expected = "that of DiLoCo; load any other before `DiLoCo::new`";
+            return Err(Error::argument("the optimizer state", found, expected));
+        };
+        let tensors = |prefix: &str| -> Vec<(String, Tensor)> {
+            let tensors = state.tensors.iter();
+            let named = tensors.filter_map(|(name, it)| Some((name.strip_prefix(prefix)?, it)));
+            named.map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone())).collect()
+        };
+        let (step, saved) = (saved_step(state)?, NamedTensors::from_iter(tensors(GLOBAL)));
+        let globals = self.named_globals();
+        for (name, global) in &globals {
+            if saved.get(name).map(Tensor::size) != Some(global.size()) {
+                let expected = format!("there, of shape {:?}", global.size());
+                let what = format!("{GLOBAL}{name} in the optimizer state");
+                return Err(Error::argument(what, "missing or of another shape", expected));
+            }
+        }
+        let count = state.param_groups.len().saturating_sub(self.own.len());
+        let groups = state.param_groups.split_at(count);
+        let part = |optimizer: &str, groups: &[_], prefix| {
+            let (optimizer, param_groups) = (optimizer.to_owned(), groups.to_vec());
+            OptimizerState { optimizer, param_groups, tensors: tensors(prefix) }
+        };
+        let own = self.outer.state_dict()?;
+        self.outer.load_state_dict(&part(outer, groups.1, OUTER))?;
+        if let Err(refused) = self.inner.load_state_dict(&part(inner, groups.0, INNER)) {
+            self.outer.load_state_dict(&own)?;
+            return Err(refused);
+        }
+        for (name, mut global) in globals {
+            no_grad(|| global.f_copy_(&saved[&name]))?;
+        }
+        self.mean = tensors(PSEUDOGRADIENT).pop().map(|(_, mean)| mean);
+        (self.step, self.sent) = (step, None);
+        Ok(())
+    }
+
+    /// The inner state, the outer state and the global weights.
+    fn state_bytes(&self) -> usize {
+        let bytes = |tensor: &Tensor| tensor.numel() * tensor.kind().elt_size_in_bytes();
+        let globals: usize = self.outer.parameters().iter().map(bytes).sum();
+        self.inner.state_bytes() + self.outer.state_bytes() + globals
+    }
+}

@@ -1,0 +1,47 @@
+//! When [`DiLoCo`](super::DiLoCo) exchanges, and what it makes of it.
+
+use crate::optim::SgdOptions;
+use crate::{Error, Result};
+
+/// Arguments of torchft's `DiLoCo`, with which exchanges start and end at the same steps. A fragment is always one
+/// bucket, the global weights are on the devices of the ranks' own, and nothing is quantized.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DiLoCoOptions<R = SgdOptions> {
+    /// The options of the outer optimizer, and thereby its kind: `AdamOptions` for Adam. `outer_optimizer`
+    pub outer: R,
+    /// The number of steps in which each fragment is exchanged once: a multiple of the number of fragments.
+    pub sync_every: u64,
+    /// The number of steps between sending a fragment and applying the result: less than `sync_every / fragments`.
+    pub fragment_sync_delay: u64,
+    /// The weight of a rank's own weights when it takes over the global ones: 0 replaces them, 1 keeps them.
+    pub fragment_update_alpha: f64,
+}
+
+impl DiLoCoOptions {
+    /// The paper's outer optimizer, SGD with a learning rate of 0.7 and a Nesterov momentum of 0.9, and torchft's
+    /// defaults for the rest: no delay, and global weights that replace the rank's own.
+    pub fn new(sync_every: u64) -> Self {
+        let outer = SgdOptions { lr: 0.7, momentum: 0.9, nesterov: true, ..Default::default() };
+        DiLoCoOptions { outer, sync_every, fragment_sync_delay: 0, fragment_update_alpha: 0.0 }
+    }
+}
+
+impl<R> DiLoCoOptions<R> {
+    /// The number of steps from one fragment to the next. Refuses what torchft refuses too.
+    pub(super) fn period(&self, fragments: usize) -> Result<u64> {
+        let period = self.sync_every / fragments as u64;
+        if period == 0 || !self.sync_every.is_multiple_of(fragments as u64) {
+            let expected = format!("a multiple of the number of fragments, which is {fragments}");
+            return Err(Error::argument("sync_every", self.sync_every, expected));
+        }
+        if self.fragment_sync_delay >= period {
+            let expected = format!("below {period}, the steps from one fragment to the next");
+            return Err(Error::argument("fragment_sync_delay", self.fragment_sync_delay, expected));
+        }
+        if !(0.0..=1.0).contains(&self.fragment_update_alpha) {
+            let found = self.fragment_update_alpha;
+            return Err(Error::argument("fragment_update_alpha", found, "from 0 to 1"));
+        }
+        Ok(period)
+    }
+}
