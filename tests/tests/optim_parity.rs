@@ -125,14 +125,18 @@ fn weights_states_and_rates_of_groups_equal_python() -> Result<()> {
 }
 
 /// Takes ten steps in Rust and in Python, compares them, and returns the norms of the gradients.
-fn norms_as_in_python(function: &str, limit: &str) -> Result<Vec<f32>> {
-    let both = expect_equal_tensors("clip_grad", "clip_grad", &[function, limit, FILE])?;
-    both.tensors.get("norms").map_or(Ok(Vec::new()), Tensor::floats)
+fn norms_as_in_python(function: &str, limit: &str, norm_type: &str) -> Result<Vec<f32>> {
+    let arguments = [function, limit, norm_type, FILE];
+    let both = expect_equal_tensors("clip_grad", "clip_grad", &arguments)?;
+    let mut norms = both.tensors.get("norms").map_or(Ok(Vec::new()), Tensor::floats)?;
+    // The last one is that of the weights.
+    norms.pop();
+    Ok(norms)
 }
 
 #[test]
 fn clip_grad_norm_equals_python_whether_gradients_are_too_long_or_not() -> Result<()> {
-    let norms = norms_as_in_python("clip_grad_norm_", "1.0")?;
+    let norms = norms_as_in_python("clip_grad_norm_", "1.0", "2")?;
     ensure!(norms.iter().any(|&norm| norm < 1.0), "all were clipped: {norms:?}");
     ensure!(norms.iter().any(|&norm| norm > 1.0), "none was clipped: {norms:?}");
     Ok(())
@@ -140,12 +144,24 @@ fn clip_grad_norm_equals_python_whether_gradients_are_too_long_or_not() -> Resul
 
 #[test]
 fn clip_grad_norm_equals_python_where_every_step_is_clipped() -> Result<()> {
-    let norms = norms_as_in_python("clip_grad_norm_", "0.37")?;
+    let norms = norms_as_in_python("clip_grad_norm_", "0.37", "2")?;
     ensure!(norms.iter().all(|&norm| norm > 0.37), "some were not clipped: {norms:?}");
     Ok(())
 }
 
 #[test]
+fn clip_grad_norm_equals_python_with_other_norms() -> Result<()> {
+    for (norm_type, limit) in
+        [("0", "2"), ("0.5", "9"), ("1", "1"), ("1.5", "0.5"), ("3", "0.1"), ("inf", "0.05")]
+    {
+        let norms = norms_as_in_python("clip_grad_norm_", limit, norm_type)?;
+        let limit: f32 = limit.parse()?;
+        ensure!(norms.iter().any(|&norm| norm > limit), "{norm_type}: none was clipped, {norms:?}");
+    }
+    Ok(())
+}
+
+#[test]
 fn clip_grad_value_equals_python() -> Result<()> {
-    norms_as_in_python("clip_grad_value_", "0.05").map(drop)
+    norms_as_in_python("clip_grad_value_", "0.05", "2").map(drop)
 }
