@@ -95,15 +95,30 @@ fn all_cases() -> Vec<Value> {
 /// The Rust program makes its steps twice, once with an interruption, and fails if that changes a bit.
 #[test]
 fn every_optimizer_with_every_option_equals_python_even_if_it_is_interrupted() -> Result<()> {
-    let cases = all_cases();
+    expect_parity("optimizers", &all_cases())
+}
+
+fn expect_parity(example: &str, cases: &[Value]) -> Result<()> {
     let texts: Vec<_> = cases.iter().map(Value::to_string).collect();
     let arguments: Vec<_> = [FILE].into_iter().chain(texts.iter().map(String::as_str)).collect();
-    let saved = expect_equal_tensors("optimizers", "optimizers", &arguments)?.tensors;
+    let saved = expect_equal_tensors(example, "optimizers", &arguments)?.tensors;
     for (number, case) in cases.iter().enumerate() {
         let is_of_case = |name: &String| name.starts_with(&format!("{number}."));
         ensure!(saved.keys().any(is_of_case), "nothing was saved of {case}");
     }
     Ok(())
+}
+
+#[test]
+fn muon_as_an_optimizer_of_ones_own_equals_pythons() -> Result<()> {
+    let options = [
+        json!({}),
+        json!({ "lr": 0.02, "nesterov": false, "weight_decay": 0.0 }),
+        json!({ "lr": 0.02, "momentum": 0.8, "adjust_lr_fn": "match_rms_adamw" }),
+        json!({ "lr": 0.1, "ns_steps": 2, "ns_coefficients": [2.0, -1.5, 0.5], "eps": 1.0 }),
+    ];
+    let problem: &[&str] = &["matrices"];
+    expect_parity("muon", &cases("Muon", &options.map(|options| (problem, options))))
 }
 
 /// With the rates and momenta of each group.
