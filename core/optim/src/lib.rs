@@ -23,6 +23,7 @@ mod rule_parts;
 mod sgd;
 mod sparse_adam;
 mod step;
+mod step_hooks;
 mod tensor_list;
 mod update_rule;
 
