@@ -70,28 +70,12 @@ impl<O: Optimizer> Optimizer for PostLocalSgdOptimizer<O> {
         self.averager.average_parameters(&self.optimizer.parameters())
     }
 
-    fn zero_grad(&mut self) -> Result<()> {
-        self.optimizer.zero_grad()
-    }
-
     fn param_groups(&self) -> Vec<&ParamGroup<dyn GroupOptions>> {
         self.optimizer.param_groups()
     }
 
     fn param_groups_mut(&mut self) -> Vec<&mut ParamGroup<dyn GroupOptions>> {
         self.optimizer.param_groups_mut()
-    }
-
-    fn parameters(&self) -> Vec<Tensor> {
-        self.optimizer.parameters()
-    }
-
-    fn lr(&self) -> f64 {
-        self.optimizer.lr()
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        self.optimizer.set_lr(lr);
     }
 
     fn consolidate_state_dict(&mut self, to: usize) -> Result<()> {
