@@ -2,7 +2,7 @@
 //! equal Python's to the last bit.
 //!
 //! ```text
-//! cargo run -rq -p tch-parallel --example clip_grad -- clip_grad_norm_ 0.5 clip_grad.safetensors
+//! cargo run -rq -p tch-parallel --example clip_grad -- clip_grad_norm_ 0.5 2 clip_grad.safetensors
 //! ```
 
 use anyhow::{Context, Result, bail};
@@ -10,13 +10,18 @@ use std::env;
 use tch::nn::{Module, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::nn::{LinearOptions, linear};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, clip_grad_norm_, clip_grad_value_};
+use tch_parallel::optim::{
+    ClipGradNormOptions, Optimizer, Sgd, SgdOptions, clip_grad_norm_, clip_grad_value_,
+    get_total_norm,
+};
 
 fn main() -> Result<()> {
     let mut arguments = env::args().skip(1);
     let mut next = |what| arguments.next().with_context(|| format!("{what} is missing"));
     let function = next("clip_grad_norm_ or clip_grad_value_")?;
     let limit: f64 = next("the limit")?.parse()?;
+    let norm_type: f64 = next("the type of the norm")?.parse()?;
+    let clipped = ClipGradNormOptions { norm_type, error_if_nonfinite: true, ..limit.into() };
     let file = next("a file to write")?;
 
     tch::manual_seed(0);
@@ -37,7 +42,7 @@ fn main() -> Result<()> {
         optimizer.zero_grad()?;
         loss.backward();
         match function.as_str() {
-            "clip_grad_norm_" => norms.push(clip_grad_norm_(&optimizer.parameters(), limit)?),
+            "clip_grad_norm_" => norms.push(clip_grad_norm_(&optimizer.parameters(), clipped)?),
             "clip_grad_value_" => clip_grad_value_(&optimizer.parameters(), limit)?,
             other => bail!("there is no {other}"),
         }
@@ -47,6 +52,7 @@ fn main() -> Result<()> {
 
     let mut saved: Vec<_> = vs.variables().into_iter().collect();
     if !norms.is_empty() {
+        norms.push(get_total_norm(&vs.trainable_variables(), norm_type)?);
         saved.push(("norms".into(), Tensor::from_slice(&norms).to_kind(Kind::Float)));
     }
     Tensor::write_safetensors(&saved, file)?;

@@ -28,6 +28,7 @@ fn main() -> Result<()> {
     attention(&mut saved);
     transformers(&mut saved);
     functions(&mut saved);
+    batch_norms(&mut saved)?;
     Tensor::write_safetensors(&saved.0, file)?;
     Ok(())
 }
@@ -88,6 +89,25 @@ impl Saved {
             self.put(format!("{name}.{index}"), tensor);
         }
     }
+}
+
+/// The running statistics of two batch norms, of which the second sees what the first has made.
+fn batch_norms(saved: &mut Saved) -> Result<()> {
+    tch::manual_seed(0);
+    let vs = VarStore::new(Device::Cpu);
+    let first = nn::batch_norm1d(vs.root() / "0", 3, Default::default());
+    let second = nn::batch_norm1d(vs.root() / "1", 3, Default::default());
+    let options = (Kind::Float, Device::Cpu);
+    let batches: Vec<_> = (2..9).map(|rows| Tensor::randn([rows, 3], options) * rows).collect();
+    let forward = |batch: &Tensor| second.forward_t(&first.forward_t(batch, true).relu(), true);
+    let _ = forward(&batches[0]);
+    nn::update_bn(&vs, &batches[..6], |batch| Ok(forward(batch)))?;
+    // Again with the momentum.
+    let _ = forward(&batches[6]);
+    for (name, tensor) in nn::named_buffers(&vs) {
+        saved.put(format!("update_bn.{name}"), &tensor);
+    }
+    Ok(())
 }
 
 fn simple_layers(saved: &mut Saved) {

@@ -13,9 +13,9 @@ use serde_json::Value;
 use std::env;
 use tch_parallel::optim::lr_scheduler::{
     AnnealStrategy, ChainedScheduler, ConstantLr, CosineAnnealingLr, CosineAnnealingWarmRestarts,
-    CyclicLr, CyclicMode, ExponentialLr, LambdaLr, LinearLr, LrScheduler, MultiStepLr, OneCycleLr,
-    PerGroup, PlateauMode, PolynomialLr, ReduceLrOnPlateau, ReduceLrOnPlateauOptions, Schedule,
-    SequentialLr, StepLr, ThresholdMode,
+    CyclicLr, CyclicMode, ExponentialLr, LambdaLr, LinearLr, LrLambda, LrScheduler, MultiStepLr,
+    MultiplicativeLr, OneCycleLr, PerGroup, PlateauMode, PolynomialLr, ReduceLrOnPlateau,
+    ReduceLrOnPlateauOptions, Schedule, SequentialLr, StepLr, SwaLr, ThresholdMode,
 };
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, ParamGroup, Sgd, SgdOptions};
 
@@ -127,12 +127,17 @@ fn schedule(description: &Value) -> Result<Box<dyn Schedule>> {
             Box::new(with!(arguments, MultiStepLr::new(milestones), [gamma]))
         }
         "ExponentialLR" => Box::new(ExponentialLr { gamma: arguments.need("gamma")? }),
-        "LambdaLR" => Box::new(match arguments.0["lr_lambda"][0].is_array() {
-            true => {
-                let values: Vec<_> = arguments.need("lr_lambda")?;
-                LambdaLr::per_group(values.into_iter().map(function).collect())
-            }
-            false => LambdaLr::new(function(arguments.need("lr_lambda")?)),
+        "LambdaLR" => Box::new(match arguments.functions()? {
+            Some(functions) => LambdaLr::per_group(functions),
+            None => LambdaLr::new(function(arguments.need("lr_lambda")?)),
+        }),
+        "MultiplicativeLR" => Box::new(match arguments.functions()? {
+            Some(functions) => MultiplicativeLr::per_group(functions),
+            None => MultiplicativeLr::new(function(arguments.need("lr_lambda")?)),
+        }),
+        "SWALR" => Box::new(SwaLr {
+            anneal_strategy: arguments.anneal_strategy(),
+            ..with!(arguments, SwaLr::new(0.0), [anneal_epochs], per group: [swa_lr])
         }),
         "PolynomialLR" => Box::new(with!(arguments, PolynomialLr::default(), [total_iters, power])),
         "ConstantLR" => Box::new(with!(arguments, ConstantLr::default(), [factor, total_iters])),
@@ -146,10 +151,7 @@ fn schedule(description: &Value) -> Result<Box<dyn Schedule>> {
         "OneCycleLR" => {
             let max_lr = arguments.per_group("max_lr", 0.0)?;
             Box::new(OneCycleLr {
-                anneal_strategy: match arguments.0["anneal_strategy"].as_str() {
-                    Some("linear") => AnnealStrategy::Linear,
-                    _ => AnnealStrategy::Cos,
-                },
+                anneal_strategy: arguments.anneal_strategy(),
                 ..with!(
                     arguments,
                     OneCycleLr::new(max_lr, arguments.need("total_steps")?),
@@ -213,7 +215,7 @@ fn plateau(arguments: &Arguments<'_>) -> Result<ReduceLrOnPlateauOptions> {
 }
 
 /// After the last value of the list, its first again.
-fn function(values: Vec<f64>) -> Box<dyn Fn(u64) -> f64 + Send> {
+fn function(values: Vec<f64>) -> LrLambda {
     Box::new(move |argument| values[argument as usize % values.len()])
 }
 
@@ -234,6 +236,22 @@ impl<'a> Arguments<'a> {
 
     fn need<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
         self.get(name)?.with_context(|| format!("no {name}"))
+    }
+
+    /// The functions of `lr_lambda`, if there is one for each group.
+    fn functions(&self) -> Result<Option<Vec<LrLambda>>> {
+        if !self.0["lr_lambda"][0].is_array() {
+            return Ok(None);
+        }
+        let values: Vec<_> = self.need("lr_lambda")?;
+        Ok(Some(values.into_iter().map(function).collect()))
+    }
+
+    fn anneal_strategy(&self) -> AnnealStrategy {
+        match self.0["anneal_strategy"].as_str() {
+            Some("linear") => AnnealStrategy::Linear,
+            _ => AnnealStrategy::Cos,
+        }
     }
 
     fn per_group(&self, name: &str, default: impl Into<PerGroup>) -> Result<PerGroup> {

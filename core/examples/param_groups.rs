@@ -16,6 +16,7 @@ use tch_parallel::optim::lr_scheduler::{
 };
 use tch_parallel::optim::{
     Adam, AdamOptions, Optimizer, OptimizerState, ParamGroup, Sgd, SgdOptions, clip_grad_norm_,
+    clip_grad_value_,
 };
 
 const STEPS: i64 = 10;
@@ -25,13 +26,14 @@ type Scenario = fn(&mut Run) -> Result<OptimizerState>;
 
 fn main() -> Result<()> {
     let file = env::args().nth(1).context("the first argument is missing: a file to write")?;
-    let scenarios: [(&str, Scenario); 6] = [
+    let scenarios: [(&str, Scenario); 7] = [
         ("no_decay", no_decay),
         ("backbone", backbone),
         ("one_cycle", one_cycle),
         ("frozen", frozen),
         ("added", added),
         ("scaled", scaled),
+        ("hooked", hooked),
     ];
     let mut saved = Vec::new();
     for (name, scenario) in scenarios {
@@ -131,6 +133,23 @@ fn scaled(run: &mut Run) -> Result<OptimizerState> {
         scaler.update()?;
     }
     run.rates.push(scaler.get_scale()?);
+    Ok(optimizer.state_dict()?)
+}
+
+/// Gradients that two hooks clip before each step, and rates that another changes after it.
+fn hooked(run: &mut Run) -> Result<OptimizerState> {
+    let mut optimizer = Adam::new(&run.model.vs, AdamOptions::default())?;
+    optimizer.register_step_pre_hook(|optimizer| {
+        clip_grad_norm_(&optimizer.parameters(), 0.05).map(drop)
+    });
+    optimizer.register_step_pre_hook(|optimizer| clip_grad_value_(&optimizer.parameters(), 0.01));
+    optimizer.register_step_post_hook(|optimizer| {
+        optimizer.set_lr(optimizer.lr() * 0.9);
+        Ok(())
+    });
+    for step in 0..STEPS {
+        run.step(step, &mut optimizer)?;
+    }
     Ok(optimizer.state_dict()?)
 }
 

@@ -1,6 +1,6 @@
 """Ten steps with clipped gradients: what the example clip_grad must equal. It takes the same arguments.
 
-    python tests/python/clip_grad.py clip_grad_norm_ 0.5 clip_grad.safetensors
+    python tests/python/clip_grad.py clip_grad_norm_ 0.5 2 clip_grad.safetensors
 """
 
 import sys
@@ -11,7 +11,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 
-def main(function, limit, file):
+def main(function, limit, norm_type, file):
+    limit, norm_type = float(limit), float(norm_type)
+    arguments = (limit, norm_type, True) if function == "clip_grad_norm_" else (limit,)
     clip = getattr(nn.utils, function)
     torch.manual_seed(0)
     first, idle, last = nn.Linear(13, 37), nn.Linear(3, 3), nn.Linear(37, 5)
@@ -25,7 +27,7 @@ def main(function, limit, file):
         loss = F.cross_entropy(last(F.relu(first(numbers.sin().view(8, 13)))), labels)
         optimizer.zero_grad()
         loss.backward()
-        norm = clip(model.parameters(), float(limit))
+        norm = clip(model.parameters(), *arguments)
         if norm is not None:
             norms.append(norm)
         optimizer.step()
@@ -33,6 +35,7 @@ def main(function, limit, file):
 
     saved = model.state_dict()
     if norms:
+        norms.append(nn.utils.get_total_norm(model.parameters(), norm_type))
         saved["norms"] = torch.stack(norms)
     save_file(saved, file)
 

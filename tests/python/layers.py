@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 from torch.nn import init
+from torch.optim.swa_utils import update_bn
 
 
 saved = {}
@@ -44,6 +45,17 @@ def layer(name, *sizes, build, forward=lambda layer, *inputs: layer(*inputs)):
     put(f"{name}.eval", *outputs())
     with torch.no_grad():
         put(f"{name}.no_grad", *outputs())
+
+
+def batch_norms():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.BatchNorm1d(3), nn.ReLU(), nn.BatchNorm1d(3))
+    batches = [torch.randn(rows, 3) * rows for rows in range(2, 9)]
+    model(batches[0])
+    update_bn(batches[:6], model)
+    model(batches[6])
+    for name, module in [("0", model[0]), ("1", model[2])]:
+        saved.update({f"update_bn.{name}.{buffer}": value.clone() for buffer, value in module.named_buffers()})
 
 
 def simple_layers():
@@ -187,6 +199,7 @@ def main(file):
     attention()
     transformers()
     functions()
+    batch_norms()
     save_file(saved, file)
 
 

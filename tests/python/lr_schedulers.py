@@ -10,7 +10,7 @@ import json
 import sys
 
 import torch
-from torch.optim import lr_scheduler
+from torch.optim import lr_scheduler, swa_utils
 
 
 def function(values):
@@ -24,13 +24,14 @@ def build(optimizer, description):
         arguments["schedulers"] = [build(optimizer, part) for part in arguments["schedulers"]]
     if "scale_fn" in arguments:
         arguments["scale_fn"] = function(arguments["scale_fn"])
-    if name == "LambdaLR":
+    if "lr_lambda" in arguments:
         values = arguments["lr_lambda"]
         each = isinstance(values[0], list)
         arguments["lr_lambda"] = [function(part) for part in values] if each else function(values)
     if name == "ChainedScheduler":
         return lr_scheduler.ChainedScheduler(arguments["schedulers"], optimizer)
-    return getattr(lr_scheduler, name)(optimizer, **arguments)
+    module = swa_utils if name == "SWALR" else lr_scheduler
+    return getattr(module, name)(optimizer, **arguments)
 
 
 def rates(epochs, name, lrs, description):

@@ -1,4 +1,5 @@
-"""Twelve steps with each of these optimizers: what the example optimizers must equal. It takes the same arguments.
+"""Twelve steps with each of these optimizers: what the examples optimizers and muon must equal. It takes the same
+arguments.
 
     python tests/python/optimizers.py optimizers.safetensors '{"optimizer": "RMSprop", "options": {"lr": 0.1}, "problem": "double"}' …
 """
@@ -61,12 +62,26 @@ def sparse(device):
     return model, loss
 
 
+def matrices(device):
+    model = nn.Module()
+    shapes = {"tall": (32, 19), "square": (32, 32), "wide": (5, 32)}
+    for name, shape in shapes.items():
+        setattr(model, name, nn.Parameter(waves(0, *shape).to(device)))
+
+    def loss(step):
+        hidden = (waves(step, 8, 19).to(device) @ model.tall.T).tanh() @ model.square.T
+        return (hidden.tanh() @ model.wide.T).square().mean()
+
+    return model, loss
+
+
 PROBLEMS = {
     "float": lambda device: words(device, torch.float32),
     "double": lambda device: words(device, torch.float64),
     "bfloat16": lambda device: words(device, torch.bfloat16),
     "complex": complex_numbers,
     "sparse": sparse,
+    "matrices": matrices,
 }
 
 

@@ -123,9 +123,31 @@ def scaled(run):
     return optimizer
 
 
+def hooked(run):
+    backbone, head = backbone_and_head(run.model)
+    optimizer = Adam([{"params": backbone}, {"params": head}])
+
+    def clip_norm(*_):
+        torch.nn.utils.clip_grad_norm_(backbone + head, 0.05)
+
+    def clip_value(*_):
+        torch.nn.utils.clip_grad_value_(backbone + head, 0.01)
+
+    def lower_rates(*_):
+        for group in optimizer.param_groups:
+            group["lr"] *= 0.9
+
+    optimizer.register_step_pre_hook(clip_norm)
+    optimizer.register_step_pre_hook(clip_value)
+    optimizer.register_step_post_hook(lower_rates)
+    for step in range(STEPS):
+        run.step(step, optimizer)
+    return optimizer
+
+
 def main(file):
     saved = {}
-    for scenario in [no_decay, backbone, one_cycle, frozen, added, scaled]:
+    for scenario in [no_decay, backbone, one_cycle, frozen, added, scaled, hooked]:
         run = Run()
         optimizer = scenario(run)
         results = {name: tensor.detach() for name, tensor in run.model.state_dict().items()}

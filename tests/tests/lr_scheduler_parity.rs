@@ -81,6 +81,27 @@ fn lambda_lr_equals_python() -> Result<()> {
 }
 
 #[test]
+fn multiplicative_lr_equals_python() -> Result<()> {
+    let schedules = [
+        json!({ "MultiplicativeLR": { "lr_lambda": [0.3, 1.01, 0.97, 1.03] } }),
+        json!({ "MultiplicativeLR": { "lr_lambda": [[0.95, 1.0, 1.04], [1.1, 0.9]] } }),
+    ];
+    expect_parity("SGD", &[0.1, 0.0123], &schedules)
+}
+
+#[test]
+fn swa_lr_equals_python() -> Result<()> {
+    let swa = |arguments| json!({ "SWALR": arguments });
+    let schedules = [
+        swa(json!({ "swa_lr": 0.05 })),
+        swa(json!({ "swa_lr": [0.03, 0.07], "anneal_epochs": 37 })),
+        swa(json!({ "swa_lr": 0.05, "anneal_epochs": 23, "anneal_strategy": "linear" })),
+        swa(json!({ "swa_lr": 0.05, "anneal_epochs": 300 })),
+    ];
+    expect_parity("SGD", &[0.1, 0.0123], &schedules)
+}
+
+#[test]
 fn linear_and_constant_lr_equal_python() -> Result<()> {
     let down = json!({ "start_factor": 0.9, "end_factor": 0.07, "total_iters": 211 });
     let schedules = [
@@ -215,6 +236,7 @@ fn sequential_lr_equals_python() -> Result<()> {
     let steps = json!({ "StepLR": { "step_size": 30 } });
     let exponential = json!({ "ExponentialLR": { "gamma": 0.95 } });
     let lambda = json!({ "LambdaLR": { "lr_lambda": [0.3, 1.0, 0.7] } });
+    let multiplicative = json!({ "MultiplicativeLR": { "lr_lambda": [0.9, 1.02, 0.97] } });
     let milestones = json!({ "MultiStepLR": { "milestones": [10, 20], "gamma": 0.3 } });
     let restarts = json!({ "CosineAnnealingWarmRestarts": { "T_0": 7, "T_mult": 2 } });
     let polynomial = json!({ "PolynomialLR": { "total_iters": 60, "power": 1.3 } });
@@ -236,6 +258,7 @@ fn sequential_lr_equals_python() -> Result<()> {
         sequence(&[&polynomial, &constant], &[70]),
         sequence(&[&one_cycle, &constant, &cosine], &[100, 120]),
         sequence(&[&cyclic, &exponential], &[100]),
+        sequence(&[&multiplicative, &warm_up, &multiplicative], &[20, 40]),
     ];
     expect_parity("SGD", &[0.1, 0.3], &schedules)
 }
@@ -253,6 +276,7 @@ fn chained_scheduler_equals_python() -> Result<()> {
     let restarts = json!({ "CosineAnnealingWarmRestarts": { "T_0": 7, "T_mult": 2 } });
     let one_cycle = json!({ "OneCycleLR": { "max_lr": 0.3, "total_steps": 300 } });
     let cyclic = json!({ "CyclicLR": { "base_lr": 0.01, "max_lr": 0.1, "step_size_up": 17 } });
+    let swa = json!({ "SWALR": { "swa_lr": 0.02, "anneal_epochs": 30 } });
     let sequence =
         json!({ "SequentialLR": { "schedulers": [linear, cosine], "milestones": [40] } });
     let schedules = [
@@ -264,6 +288,7 @@ fn chained_scheduler_equals_python() -> Result<()> {
         chain(&[&linear, &cyclic]),
         chain(&[&cyclic, &exponential]),
         chain(&[&one_cycle, &steps]),
+        chain(&[&exponential, &swa]),
         chain(&[&sequence, &exponential]),
         chain(&[&constant, &chain(&[&steps, &linear])]),
     ];
@@ -290,6 +315,7 @@ fn several_schedulers_of_one_optimizer_equal_python_whenever_they_are_created() 
         json!([[0, linear], [5, one_cycle], [50, linear]]),
         json!([[0, cyclic], [30, steps], [31, cyclic]]),
         json!([[0, metrics], [40, lambda]]),
+        json!([[0, steps], [20, { "SWALR": { "swa_lr": 0.05, "anneal_epochs": 0 } }]]),
     ];
     expect_parity("SGD", &[0.05, 0.3], &schedules)
 }

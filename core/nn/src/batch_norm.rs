@@ -1,5 +1,6 @@
 //! Channels of mean 0 and variance 1: `torch.nn.BatchNorm1d`, `BatchNorm2d` and `BatchNorm3d`.
 
+use super::update_bn::weight;
 use std::{borrow::Borrow, ops::RangeInclusive};
 use tch::nn::{Init, ModuleT, Path};
 use tch::{Kind, TchError, Tensor};
@@ -142,9 +143,10 @@ impl BatchNorm {
     /// # Errors
     /// libtorch's, for example if memory runs out.
     pub fn normalize(&self, xs: &Tensor, train: bool) -> Result<Tensor, TchError> {
-        if train && let Some(stats) = &self.running_stats {
-            stats.count_batch();
-        }
+        let momentum = match &self.running_stats {
+            Some(stats) if train => stats.count_batch(self.options.momentum),
+            _ => self.options.momentum,
+        };
         Tensor::f_batch_norm(
             xs,
             self.ws.as_ref(),
@@ -152,7 +154,7 @@ impl BatchNorm {
             self.running_stats.as_ref().map(|stats| &stats.mean),
             self.running_stats.as_ref().map(|stats| &stats.var),
             train || self.running_stats.is_none(),
-            self.options.momentum,
+            momentum,
             self.options.eps,
             // PyTorch's default; it only matters with cuDNN.
             true,
@@ -170,9 +172,11 @@ impl RunningStats {
         }
     }
 
-    /// Counts a batch whose statistics are in the moving averages.
-    pub fn count_batch(&self) {
-        let _ = self.num_batches_tracked.shallow_clone().g_add_scalar_(1);
+    /// Counts a batch, and returns what it weighs in the moving averages: `momentum`, or in
+    /// [`update_bn`](super::update_bn()) the same as each before it.
+    pub fn count_batch(&self, momentum: f64) -> f64 {
+        let number = self.num_batches_tracked.shallow_clone().g_add_scalar_(1);
+        weight(momentum, &number)
     }
 }
 

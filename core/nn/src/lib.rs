@@ -29,6 +29,7 @@ mod norms;
 mod rnn;
 mod transformer;
 mod transformer_encoder;
+mod update_bn;
 
 use tch_parallel_base::{LogicalDevice, Result};
 
@@ -55,3 +56,4 @@ pub use transformer::{
     transformer_encoder_layer,
 };
 pub use transformer_encoder::{TransformerEncoder, transformer_encoder};
+pub use update_bn::update_bn;

@@ -2,20 +2,9 @@
 
 use super::rule_parts::*;
 
-optimizer_options! {
+adam_options! {
     /// PyTorch's keyword arguments of `Adam`, with its defaults.
-    pub struct AdamOptions (momentum: betas.0) {
-        /// The learning rate: roughly the size of a step in every weight, whatever its gradient.
-        pub lr: f64 = 1e-3,
-        /// The decay rates of the moving averages of the gradient and of its square.
-        pub betas: (f64, f64) = (0.9, 0.999),
-        /// Added to the denominator of a step, which could be 0.
-        pub eps: f64 = 1e-8,
-        /// Weight decay.
-        pub weight_decay: f64 = 0.0,
-        /// Whether the decay applies directly to the parameters (AdamW), instead of being added to
-        /// their gradients, where it would enter the moving averages (L2 penalty).
-        pub decoupled_weight_decay: bool = false,
+    pub struct AdamOptions(lr = 1e-3) {
         /// Whether to divide by the largest of the moving averages of the square so far, instead of
         /// the last (Reddi et al., "On the Convergence of Adam and Beyond", 2018).
         pub amsgrad: bool = false,
@@ -64,9 +53,8 @@ impl UpdateRule for AdamOptions {
         check_betas(self.betas)
     }
 
-    /// The number of steps, and the moving averages of the gradient and of its square.
     fn state_layout(&self) -> Vec<(&'static str, StateShape)> {
-        let mut layout = vec![("step", Scalar), ("exp_avg", Parameter), ("exp_avg_sq", Parameter)];
+        let mut layout = ADAM_STATE.to_vec();
         if self.amsgrad {
             layout.push(("max_exp_avg_sq", Parameter));
         }

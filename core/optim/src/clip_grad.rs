@@ -1,14 +1,37 @@
 //! Gradient clipping: `torch.nn.utils.clip_grad`.
 
-use super::check::check_not_negative;
+use super::check::{check, check_not_negative};
 use super::tensor_list::{TensorList, by_device_and_kind};
 use crate::Result;
-use c10d_sys::arithmetic::{add_number_, clamp_max_, mul_number_};
+use c10d_sys::arithmetic::{add_number_, clamp_max_, mul_number_, norm};
 use tch::{Device, Tensor, no_grad};
+use tch_parallel_base::options;
 
-/// Scales all gradients by one factor so that their joint norm is at most `max_norm`; smaller gradients are unchanged.
-/// Returns the norm before scaling. `torch.nn.utils.clip_grad_norm_` with its default, the 2-norm, with the same bits
-/// on the CPU and the same `_foreach_*` operations on GPUs.
+options! {
+    /// PyTorch's arguments of `clip_grad_norm_`, with its defaults. A number alone is the largest norm.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    pub struct ClipGradNormOptions {
+        /// The largest norm that gradients may have together.
+        pub max_norm: f64,
+        /// Which norm: the sum of the elements' absolute values to this power, to the power of `1 / norm_type`; with
+        /// infinity the largest absolute value.
+        pub norm_type: f64 = 2.0,
+        /// Whether a norm that is infinite or NaN is an error, and leaves the gradients as they are.
+        pub error_if_nonfinite: bool = false,
+    }
+    /// With PyTorch's defaults: the 2-norm, which may be infinite or NaN.
+    pub fn new(max_norm: f64);
+}
+
+impl From<f64> for ClipGradNormOptions {
+    fn from(max_norm: f64) -> Self {
+        ClipGradNormOptions::new(max_norm)
+    }
+}
+
+/// Scales all gradients by one factor so that their joint norm is at most `max_norm`, the only option that must be
+/// given; smaller gradients are unchanged. Returns the norm before scaling. `torch.nn.utils.clip_grad_norm_`, with the
+/// same bits on the CPU and the same `_foreach_*` operations on GPUs.
 ///
 /// Call this between the backward pass and the optimizer's step, with the parameters of all groups. Their order counts
 /// in the last bits: for Python's `model.parameters()`, use the model's (`vs.trainable_variables()`), because an
@@ -17,7 +40,7 @@ use tch::{Device, Tensor, no_grad};
 ///
 /// ```
 /// use tch::{Device, Kind, nn::VarStore};
-/// use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, clip_grad_norm_};
+/// use tch_parallel::optim::{ClipGradNormOptions, Optimizer, Sgd, SgdOptions, clip_grad_norm_};
 ///
 /// let vs = VarStore::new(Device::Cpu);
 /// let weight = vs.root().ones("weight", &[4]);
@@ -27,6 +50,10 @@ use tch::{Device, Tensor, no_grad};
 /// assert_eq!(norm, 6.0); // of 3, 3, 3 and 3
 /// optimizer.step()?;
 /// assert!((weight.double_value(&[0]) - 0.5).abs() < 1e-6); // 1 - 3 / 6
+///
+/// // By the largest element, which is 3 / 6.
+/// let largest = ClipGradNormOptions { norm_type: f64::INFINITY, ..ClipGradNormOptions::new(0.1) };
+/// assert!((clip_grad_norm_(&optimizer.parameters(), largest)? - 0.5).abs() < 1e-6);
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
 ///
@@ -43,27 +70,55 @@ use tch::{Device, Tensor, no_grad};
 ///
 /// # A norm that is not finite
 ///
-/// This is not an error, as in PyTorch without `error_if_nonfinite`, but the gradients are then useless. If the norm is
-/// NaN, all of them are NaN. If it is infinite and `max_norm` is not, finite elements become 0 and the others NaN. So
+/// This is an error only with `error_if_nonfinite`, but without it the gradients are useless. If the norm is NaN, all
+/// of them are NaN. If it is infinite and `max_norm` is not, finite elements become 0 and the others NaN. So use it, or
 /// check that the norm [is finite](f64::is_finite) before making the step. `GradScaler::step` skips the step if a
 /// gradient was not finite in `unscale_`.
 ///
 /// # Errors
-/// [`Error::Argument`](crate::Error::Argument) if `max_norm` is negative or NaN;
-/// [`Error::Tensor`](crate::Error::Tensor) if an operation fails.
-pub fn clip_grad_norm_(parameters: &[Tensor], max_norm: f64) -> Result<f64> {
-    clip_grad_norm_of_parts(parameters, max_norm, Ok)
+/// [`Error::Argument`](crate::Error::Argument) if `max_norm` is negative or NaN, and for a norm that is not finite with
+/// `error_if_nonfinite`; [`Error::Tensor`](crate::Error::Tensor) if an operation fails.
+pub fn clip_grad_norm_(
+    parameters: &[Tensor],
+    options: impl Into<ClipGradNormOptions>,
+) -> Result<f64> {
+    clip_grad_norm_of_parts(parameters, options, Ok)
 }
 
 /// [`clip_grad_norm_`] for gradients that are only parts of larger ones, on other ranks for instance. `norms_of_wholes`
 /// turns the norms of the parts into those of the whole gradients; both are `[parameters]`.
 pub fn clip_grad_norm_of_parts(
     parameters: &[Tensor],
-    max_norm: f64,
+    options: impl Into<ClipGradNormOptions>,
     norms_of_wholes: impl FnOnce(Tensor) -> Result<Tensor>,
 ) -> Result<f64> {
-    check_not_negative(&[("max_norm", max_norm)])?;
-    no_grad(|| scale(gradients(parameters), max_norm, norms_of_wholes))
+    let options = options.into();
+    check_not_negative(&[("max_norm", options.max_norm)])?;
+    no_grad(|| scale(&mut lists(gradients(parameters)), options, norms_of_wholes))
+}
+
+/// The norm of all these tensors together, gradients for instance. `torch.nn.utils.get_total_norm`
+///
+/// For the norm of parameters' gradients, shards too, [`clip_grad_norm_`] with an infinite `max_norm` also serves: it
+/// leaves finite gradients as they are.
+///
+/// ```
+/// use tch::Tensor;
+/// use tch_parallel::optim::get_total_norm;
+///
+/// let tensors = [Tensor::from_slice(&[3f32, -2.0]), Tensor::from_slice(&[6f32])];
+/// assert_eq!(get_total_norm(&tensors, 2.0)?, 7.0);
+/// assert_eq!(get_total_norm(&tensors, 1.0)?, 11.0);
+/// assert_eq!(get_total_norm(&tensors, f64::INFINITY)?, 6.0);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Tensor`](crate::Error::Tensor) if an operation fails.
+pub fn get_total_norm(tensors: &[Tensor], norm_type: f64) -> Result<f64> {
+    let lists = lists(tensors.iter().map(Tensor::shallow_clone).collect());
+    let total_norm = no_grad(|| total_norm(&lists, norm_type, Ok))?;
+    total_norm.map_or(Ok(0.0), |norm| Ok(norm.f_double_value(&[])?))
 }
 
 /// Clamps every element of the gradients to the range from `-clip_value` to `clip_value`.
@@ -103,30 +158,46 @@ fn gradients(parameters: &[Tensor]) -> Vec<Tensor> {
     parameters.iter().map(Tensor::grad).filter(Tensor::defined).collect()
 }
 
-/// The operations of PyTorch's `_get_total_norm` and `_clip_grads_with_norm_`, in their order.
-fn scale(
-    gradients: Vec<Tensor>,
-    max_norm: f64,
+/// The operations of PyTorch's `_get_total_norm`. `None` without a tensor.
+fn total_norm(
+    lists: &[TensorList],
+    norm_type: f64,
     norms_of_wholes: impl FnOnce(Tensor) -> Result<Tensor>,
-) -> Result<f64> {
-    let Some(device) = gradients.first().map(Tensor::device) else {
-        return Ok(0.0);
-    };
-    let mut lists = lists(gradients);
-    let mut norms = Vec::new();
-    for list in &lists {
-        for norm in list.norm()?.iter() {
-            norms.push(norm.f_to(device)?);
+) -> Result<Option<Tensor>> {
+    let mut norms: Vec<Tensor> = Vec::new();
+    for list in lists {
+        for norm in list.norm(norm_type)?.iter() {
+            norms.push(norm.f_to(norms.first().unwrap_or(norm).device())?);
         }
     }
-    let total_norm = norms_of_wholes(Tensor::f_stack(&norms, 0)?)?.f_norm()?;
+    if norms.is_empty() {
+        return Ok(None);
+    }
+    let wholes = norms_of_wholes(Tensor::f_stack(&norms, 0)?)?;
+    Ok(Some(norm(&wholes, norm_type, &[])?))
+}
+
+/// The operations of PyTorch's `_clip_grads_with_norm_`, in their order.
+fn scale(
+    lists: &mut [TensorList],
+    options: ClipGradNormOptions,
+    norms_of_wholes: impl FnOnce(Tensor) -> Result<Tensor>,
+) -> Result<f64> {
+    let ClipGradNormOptions { max_norm, norm_type, error_if_nonfinite } = options;
+    let Some(total_norm) = total_norm(lists, norm_type, norms_of_wholes)? else {
+        return Ok(0.0);
+    };
+    if error_if_nonfinite {
+        let norm = total_norm.f_double_value(&[])?;
+        check(norm.is_finite(), "the norm of the gradients", norm, "finite; skip this step")?;
+    }
     // Python's max_norm / (total_norm + 1e-6), which PyTorch also computes as a product.
     let mut factor = total_norm.f_detach_copy()?;
     add_number_(&mut factor, 1e-6)?;
     let _ = factor.f_reciprocal_()?;
     mul_number_(&mut factor, max_norm)?;
     clamp_max_(&mut factor, 1.0)?;
-    for list in &mut lists {
+    for list in lists {
         // Even by 1: checking the factor would wait for a GPU.
         let factor = factor.f_to(list[0].device())?;
         list.mul_tensor_(&factor)?;
@@ -160,25 +231,6 @@ mod tests {
     }
 
     #[test]
-    fn gradients_are_scaled_by_the_norm_of_all_together() {
-        let parameters = [parameter(&[2.0, 3.0]), parameter(&[6.0])];
-        assert_eq!(clip_grad_norm_(&parameters, 3.5).unwrap(), 7.0);
-        let [first, second] = parameters.each_ref().map(gradient);
-        for (found, expected) in first.into_iter().chain(second).zip([1.0, 1.5, 3.0]) {
-            approx::assert_relative_eq!(found, expected, max_relative = 1e-6);
-        }
-    }
-
-    #[test]
-    fn gradients_that_are_short_enough_stay_as_they_are() {
-        for max_norm in [5.1, f64::INFINITY] {
-            let parameter = parameter(&[3.0, 4.0]);
-            assert_eq!(clip_grad_norm_(&[parameter.shallow_clone()], max_norm).unwrap(), 5.0);
-            assert_eq!(gradient(&parameter), [3.0, 4.0]);
-        }
-    }
-
-    #[test]
     fn a_parameter_without_a_gradient_is_skipped() {
         let idle = Tensor::zeros([2], (Kind::Float, Device::Cpu)).set_requires_grad(true);
         assert_eq!(clip_grad_norm_(&[idle.shallow_clone()], 1.0).unwrap(), 0.0);
@@ -190,15 +242,19 @@ mod tests {
     }
 
     #[test]
-    fn a_norm_that_is_not_finite_is_returned() {
-        let infinite = parameter(&[f32::INFINITY, 1.0]);
-        assert_eq!(clip_grad_norm_(&[infinite.shallow_clone()], 1.0).unwrap(), f64::INFINITY);
-        let [overflown, finite] = gradient(&infinite)[..] else { panic!("two numbers") };
-        assert!(overflown.is_nan() && finite == 0.0);
-
-        let nan = parameter(&[f32::NAN, 1.0]);
-        assert!(clip_grad_norm_(&[nan.shallow_clone()], 1.0).unwrap().is_nan());
-        assert!(gradient(&nan).into_iter().all(f32::is_nan));
+    fn a_norm_that_is_not_finite_is_refused_or_returned() {
+        let cases = [(f32::NEG_INFINITY, f64::INFINITY, 0.0), (f32::NAN, f64::NAN, f32::NAN)];
+        for (number, norm, rest) in cases {
+            let parameters = [parameter(&[number, 1.0])];
+            let strict =
+                ClipGradNormOptions { max_norm: 1.0, norm_type: 2.0, error_if_nonfinite: true };
+            let error = clip_grad_norm_(&parameters, strict).unwrap_err().to_string();
+            let expected = "but must be finite; skip this step";
+            assert_eq!(error, format!("the norm of the gradients is {norm}, {expected}"));
+            assert_eq!(gradient(&parameters[0])[1], 1.0);
+            assert_eq!(clip_grad_norm_(&parameters, 1.0).unwrap().to_string(), norm.to_string());
+            assert_eq!(format!("{:?}", gradient(&parameters[0])), format!("[NaN, {rest:?}]"));
+        }
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod rule_parts;
 mod sgd;
 mod sparse_adam;
 mod step;
+mod step_hooks;
 mod tensor_list;
 mod update_rule;
 
@@ -32,7 +33,9 @@ pub use adadelta::{Adadelta, AdadeltaOptions};
 pub use adagrad::{Adagrad, AdagradOptions};
 pub use adam::{Adam, AdamOptions};
 pub use averaged_model::{AveragedModel, AveragedModelOptions, Averaging};
-pub use clip_grad::{clip_grad_norm_, clip_grad_norm_of_parts, clip_grad_value_};
+pub use clip_grad::{
+    ClipGradNormOptions, clip_grad_norm_, clip_grad_norm_of_parts, clip_grad_value_, get_total_norm,
+};
 pub use nadam::{NAdam, NAdamOptions};
 pub use optimizer::{Optimizer, OptimizerState, ParamGroupState};
 pub use param_group::{GroupOptions, ParamGroup};

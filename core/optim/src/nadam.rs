@@ -3,22 +3,11 @@
 use super::rule_parts::*;
 use tch::{Device, Kind, Tensor};
 
-optimizer_options! {
+adam_options! {
     /// PyTorch's keyword arguments of `NAdam`, with its defaults.
-    pub struct NAdamOptions (momentum: betas.0) {
-        /// The learning rate.
-        pub lr: f64 = 2e-3,
-        /// The decay rates of the moving averages of the gradient and of its square.
-        pub betas: (f64, f64) = (0.9, 0.999),
-        /// Added to the denominator of a step, which could be 0.
-        pub eps: f64 = 1e-8,
-        /// Weight decay.
-        pub weight_decay: f64 = 0.0,
+    pub struct NAdamOptions(lr = 2e-3) {
         /// How fast the momentum of the schedule grows to `betas.0` from half of it.
         pub momentum_decay: f64 = 4e-3,
-        /// Whether the decay applies directly to the parameters, instead of being added to their
-        /// gradients (L2 penalty).
-        pub decoupled_weight_decay: bool = false,
     }
 }
 

@@ -11,7 +11,7 @@ use tch::Tensor;
 
 /// Updates parameters by their gradients: `torch.optim.Optimizer`.
 ///
-/// Schedules, `GradScaler` and checkpoints work with any of them.
+/// Schedules, `GradScaler` and checkpoints work with any. A wrapper need not forward what follows from the groups.
 pub trait Optimizer: Debug {
     /// Makes one step. Parameters without a gradient are unchanged.
     ///
@@ -91,28 +91,12 @@ impl<O: Optimizer + ?Sized> Optimizer for Box<O> {
         (**self).step()
     }
 
-    fn zero_grad(&mut self) -> Result<()> {
-        (**self).zero_grad()
-    }
-
     fn param_groups(&self) -> Vec<&ParamGroup<dyn GroupOptions>> {
         (**self).param_groups()
     }
 
     fn param_groups_mut(&mut self) -> Vec<&mut ParamGroup<dyn GroupOptions>> {
         (**self).param_groups_mut()
-    }
-
-    fn parameters(&self) -> Vec<Tensor> {
-        (**self).parameters()
-    }
-
-    fn lr(&self) -> f64 {
-        (**self).lr()
-    }
-
-    fn set_lr(&mut self, lr: f64) {
-        (**self).set_lr(lr);
     }
 
     fn consolidate_state_dict(&mut self, to: usize) -> Result<()> {

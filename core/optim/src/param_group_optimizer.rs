@@ -2,6 +2,7 @@
 
 use super::optimizer::{Optimizer, OptimizerState, ParamGroupState};
 use super::param_group::{GroupOptions, ParamGroup, Parameter, groups_of_store};
+use super::step_hooks::{AFTER, BEFORE, StepHooks};
 use super::tensor_list::{TensorList, by_device_and_kind};
 use super::update_rule::{GradientLayout, UpdateRule};
 use super::{parameter_state::ParameterState, step::Step};
@@ -16,6 +17,8 @@ use tch::{Tensor, nn::VarStore, no_grad};
 pub struct ParamGroupOptimizer<R> {
     /// At least one.
     groups: Vec<ParamGroup<R>>,
+    /// Those at [`BEFORE`] and at [`AFTER`].
+    pub(super) hooks: [StepHooks; 2],
 }
 
 impl<R: UpdateRule> ParamGroupOptimizer<R> {
@@ -90,7 +93,7 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
     /// [`Error::Argument`] for values that PyTorch refuses too, for an empty list, and for a
     /// parameter or a name that appears twice.
     pub fn from_param_groups(groups: impl IntoIterator<Item = ParamGroup<R>>) -> Result<Self> {
-        let mut optimizer = ParamGroupOptimizer { groups: Vec::new() };
+        let mut optimizer = ParamGroupOptimizer { groups: Vec::new(), hooks: Default::default() };
         for group in groups {
             optimizer.add_param_group(group)?;
         }
@@ -149,6 +152,7 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
 
     /// Makes a step with the parameters whose names are chosen, for an optimizer that shares its parameters out.
     pub fn step_where(&mut self, is_chosen: impl Fn(&str) -> bool) -> Result<()> {
+        self.run_hooks(BEFORE)?;
         // First, so that a gradient that is refused changes nothing.
         for ParamGroup { parameters, options, .. } in &self.groups {
             for Parameter { name, tensor, .. } in parameters {
@@ -167,8 +171,9 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
                 });
                 step_of_group(options, with_gradient.collect())?;
             }
-            Ok(())
-        })
+            Ok::<_, Error>(())
+        })?;
+        self.run_hooks(AFTER)
     }
 }
 

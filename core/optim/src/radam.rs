@@ -3,21 +3,9 @@
 use super::rule_parts::*;
 use c10d_sys::arithmetic::{add_number_, mul_number_};
 
-optimizer_options! {
+adam_options! {
     /// PyTorch's keyword arguments of `RAdam`, with its defaults.
-    pub struct RAdamOptions (momentum: betas.0) {
-        /// The learning rate.
-        pub lr: f64 = 1e-3,
-        /// The decay rates of the moving averages of the gradient and of its square.
-        pub betas: (f64, f64) = (0.9, 0.999),
-        /// Added to the denominator of a step, which could be 0.
-        pub eps: f64 = 1e-8,
-        /// Weight decay.
-        pub weight_decay: f64 = 0.0,
-        /// Whether the decay applies directly to the parameters, instead of being added to their
-        /// gradients (L2 penalty).
-        pub decoupled_weight_decay: bool = false,
-    }
+    pub struct RAdamOptions(lr = 1e-3) {}
 }
 
 /// `torch.optim.RAdam`, bit for bit: Adam that does not divide by the average of the squares until
@@ -35,7 +23,7 @@ impl UpdateRule for RAdamOptions {
     }
 
     fn state_layout(&self) -> Vec<(&'static str, StateShape)> {
-        vec![("step", Scalar), ("exp_avg", Parameter), ("exp_avg_sq", Parameter)]
+        ADAM_STATE.to_vec()
     }
 
     /// `_single_tensor_radam` and `_multi_tensor_radam`

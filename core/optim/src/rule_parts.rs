@@ -38,6 +38,30 @@ macro_rules! optimizer_options {
 }
 pub(super) use optimizer_options;
 
+/// Declares the options of Adam and its variants: those that all have, with this rate, and those given.
+macro_rules! adam_options {
+    ($(#[$attribute:meta])* pub struct $Options:ident(lr = $lr:literal) { $($options:tt)* }) => {
+        optimizer_options! {
+            $(#[$attribute])*
+            pub struct $Options (momentum: betas.0) {
+                /// The learning rate: roughly the size of a step in every weight, whatever its gradient.
+                pub lr: f64 = $lr,
+                /// The decay rates of the moving averages of the gradient and of its square.
+                pub betas: (f64, f64) = (0.9, 0.999),
+                /// Added to the denominator of a step, which could be 0.
+                pub eps: f64 = 1e-8,
+                /// Weight decay.
+                pub weight_decay: f64 = 0.0,
+                /// Whether the decay applies directly to the parameters (AdamW), instead of being added to
+                /// their gradients, where it would enter the moving averages (L2 penalty).
+                pub decoupled_weight_decay: bool = false,
+                $($options)*
+            }
+        }
+    };
+}
+pub(super) use adam_options;
+
 /// Implements [`GroupOptions`], given which of the options there are, and where the momentum is.
 macro_rules! group_options {
     ($Options:ty { lr, $(momentum: $($momentum:tt).+,)? maximize $(, $foreach:ident)? }) => {
@@ -73,6 +97,10 @@ macro_rules! group_options {
     };
 }
 pub(super) use group_options;
+
+/// The number of steps, and the moving averages of the gradient and of its square.
+pub(super) const ADAM_STATE: [(&str, StateShape); 3] =
+    [("step", Scalar), ("exp_avg", Parameter), ("exp_avg_sq", Parameter)];
 
 /// Weight decay: how an optimizer draws the weights towards zero.
 #[derive(Debug, Clone, Copy)]

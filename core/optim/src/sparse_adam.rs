@@ -56,7 +56,7 @@ impl UpdateRule for SparseAdamOptions {
     }
 
     fn state_layout(&self) -> Vec<(&'static str, StateShape)> {
-        vec![("step", Scalar), ("exp_avg", Parameter), ("exp_avg_sq", Parameter)]
+        ADAM_STATE.to_vec()
     }
 
     fn gradient_layout(&self) -> GradientLayout {

@@ -18,6 +18,7 @@ c10d_status c10d_with_number(c10d_tensor* target, uint8_t operation, double numb
       case C10D_DIV: tensor(target).div_(wrapped); break;
       case C10D_CLAMP_MIN: tensor(target).clamp_min_(number); break;
       case C10D_CLAMP_MAX: tensor(target).clamp_max_(number); break;
+      case C10D_POW: tensor(target).pow_(number); break;
       default: TORCH_CHECK(false, "no operation has the number ", static_cast<int>(operation));
     }
   });
@@ -47,11 +48,8 @@ c10d_status c10d_copy(const c10d_tensor* source, c10d_tensor** out) {
   return guarded([&] { *out = new at::Tensor(tensor(source).detach().clone()); });
 }
 
-c10d_status c10d_norm(const c10d_tensor* source, int64_t dim, c10d_tensor** out) {
-  return guarded([&] {
-    constexpr bool kKeepDim = true;
-    *out = new at::Tensor(tensor(source).norm(2, {dim}, kKeepDim));
-  });
+c10d_status c10d_norm(const c10d_tensor* source, double p, c10d_slice<int64_t> dims, c10d_tensor** out) {
+  return guarded([&] { *out = new at::Tensor(tensor(source).norm(p, at::IntArrayRef(dims.first, dims.count))); });
 }
 
 } // extern "C"

@@ -148,7 +148,7 @@ struct c10d_cuda_calls {
 enum { C10D_CPU_DEVICES = 64, C10D_HOST = C10D_CPU_DEVICES };
 
 // What c10d_with_number does.
-enum { C10D_ADD, C10D_MUL, C10D_DIV, C10D_CLAMP_MIN, C10D_CLAMP_MAX };
+enum { C10D_ADD, C10D_MUL, C10D_DIV, C10D_CLAMP_MIN, C10D_CLAMP_MAX, C10D_POW };
 
 // What c10d_foreach does. The numbers are one for all tensors, or, if the name ends
 // in NUMBERS, one for each.

@@ -58,7 +58,7 @@ c10d_status c10d_foreach(
         case C10D_FOREACH_NEG: return at::_foreach_neg(self);
         case C10D_FOREACH_ADD_SCALED: return at::_foreach_add(self, a, one());
         case C10D_FOREACH_ADDCMUL: return at::_foreach_addcmul(self, a, b, one());
-        case C10D_FOREACH_NORM: return at::_foreach_norm(self);
+        case C10D_FOREACH_NORM: return at::_foreach_norm(self, one());
         default: TORCH_CHECK(false, "no operation has the number ", static_cast<int>(operation));
       }
     }();

@@ -33,6 +33,11 @@ pub fn clamp_max_(tensor: &mut Tensor, number: f64) -> Result<(), TchError> {
     with_number(tensor, Operation::ClampMax, number)
 }
 
+/// `tensor.pow_(number)`
+pub fn pow_number_(tensor: &mut Tensor, number: f64) -> Result<(), TchError> {
+    with_number(tensor, Operation::Pow, number)
+}
+
 /// `tensor.lerp_(end, weight)`: moves `tensor` towards `end` by this fraction of the way.
 pub fn lerp_(tensor: &mut Tensor, end: &Tensor, weight: f64) -> Result<(), TchError> {
     check(ffi::c10d_lerp(pointer(tensor), pointer(end), weight)).map_err(as_tchs)
@@ -65,9 +70,9 @@ pub fn copy(tensor: &Tensor) -> Result<Tensor, TchError> {
     created_tensor(|out| ffi::c10d_copy(pointer(tensor), out)).map_err(as_tchs)
 }
 
-/// `tensor.norm(dim=dim, keepdim=True)`: the 2-norm.
-pub fn norm(tensor: &Tensor, dim: i64) -> Result<Tensor, TchError> {
-    created_tensor(|out| ffi::c10d_norm(pointer(tensor), dim, out)).map_err(as_tchs)
+/// `tensor.norm(p, dims)`: over all dimensions if none is given.
+pub fn norm(tensor: &Tensor, p: f64, dims: &[i64]) -> Result<Tensor, TchError> {
+    created_tensor(|out| ffi::c10d_norm(pointer(tensor), p, dims.into(), out)).map_err(as_tchs)
 }
 
 /// As numbered in c10d.h.
@@ -78,6 +83,7 @@ enum Operation {
     Div,
     ClampMin,
     ClampMax,
+    Pow,
 }
 
 fn with_number(tensor: &mut Tensor, operation: Operation, number: f64) -> Result<(), TchError> {
@@ -95,18 +101,19 @@ mod tests {
 
     type WithNumber = fn(&mut Tensor, f64) -> Result<(), TchError>;
 
-    const ALL: [(WithNumber, f64); 5] = [
+    const ALL: [(WithNumber, f64); 6] = [
         (add_number_, 3.5),
         (mul_number_, 3.0),
         (div_number_, 0.5),
         (clamp_min_, 3.0),
         (clamp_max_, 3.0),
+        (pow_number_, 2.0),
     ];
 
     #[test]
     fn each_does_what_its_name_says() {
         for (start, expected) in
-            [(2f32, [5.5, 6.0, 4.0, 3.0, 2.0]), (4.0, [7.5, 12.0, 8.0, 4.0, 3.0])]
+            [(2f32, [5.5, 6.0, 4.0, 3.0, 2.0, 4.0]), (4.0, [7.5, 12.0, 8.0, 4.0, 3.0, 16.0])]
         {
             for ((operation, number), expected) in ALL.into_iter().zip(expected) {
                 let mut tensor = Tensor::from_slice(&[start]);
@@ -118,7 +125,8 @@ mod tests {
         lerp_(&mut tensor, &Tensor::from_slice(&[5f32]), 0.75).unwrap();
         assert_eq!(tensor, Tensor::from_slice(&[4f32]));
         let columns = Tensor::from_slice2(&[[3f32, 0.0], [4.0, 2.0]]);
-        assert_eq!(norm(&columns, 0).unwrap(), Tensor::from_slice2(&[[5f32, 2.0]]));
+        assert_eq!(norm(&columns, 2.0, &[0]).unwrap(), Tensor::from_slice(&[5f32, 2.0]));
+        assert_eq!(norm(&columns, 1.0, &[]).unwrap().double_value(&[]), 9.0);
     }
 
     #[test]
@@ -143,6 +151,6 @@ mod tests {
             assert!(error.to_string().contains("size"), "{error}");
         }
         assert!(copy(&Tensor::new()).unwrap_err().to_string().contains("ndefined"));
-        assert!(norm(&pair, 7).unwrap_err().to_string().contains("range"));
+        assert!(norm(&pair, 2.0, &[7]).unwrap_err().to_string().contains("range"));
     }
 }

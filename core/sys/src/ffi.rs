@@ -370,7 +370,7 @@ functions! {
     safe fn c10d_addcmul(tensor: &Tensor, a: &Tensor, b: &Tensor, value: f64) -> Status;
     safe fn c10d_addcdiv(tensor: &Tensor, a: &Tensor, b: &Tensor, value: f64) -> Status;
     safe fn c10d_copy(tensor: &Tensor, out: Out<Tensor>) -> Status;
-    safe fn c10d_norm(tensor: &Tensor, dim: i64, out: Out<Tensor>) -> Status;
+    safe fn c10d_norm(tensor: &Tensor, p: f64, dims: Slice<i64>, out: Out<Tensor>) -> Status;
 
     unsafe fn c10d_foreach(operation: u8, sources: Tensors, first: Tensors, second: Tensors,
         numbers: Slice<f64>, out: *mut *mut Tensor) -> Status;

@@ -36,7 +36,7 @@ pub enum Operation {
     Reciprocal,
     /// `_foreach_neg(self)`; not in place.
     Neg,
-    /// `_foreach_norm(self)`, the 2-norm of each; not in place.
+    /// `_foreach_norm(self, number)`; not in place.
     Norm,
     /// `_foreach_mul(self, list)`; only in place.
     Mul,
@@ -183,7 +183,7 @@ mod tests {
             let results = foreach(operation, &sources, others, numbers).unwrap();
             assert_eq!(values(&results), expected, "{operation:?}");
         }
-        let norms = foreach(Norm, &[Tensor::from_slice(&[3f32, 4.0])], &[], &[]).unwrap();
+        let norms = foreach(Norm, &[Tensor::from_slice(&[3f32, 4.0])], &[], &[2.0]).unwrap();
         assert_eq!(norms[0].double_value(&[]), 5.0);
         assert_eq!(values(&sources), [4.0, 16.0]);
     }
@@ -200,7 +200,7 @@ mod tests {
         }
         refused(foreach_(AddNumber, &mut targets, &[], &[1.0, 2.0]));
         refused(foreach_(AddNumbers, &mut targets, &[], &[1.0]));
-        refused(foreach_(Norm, &mut targets, &[], &[]));
+        refused(foreach_(Norm, &mut targets, &[], &[2.0]));
         assert!(foreach(Lerp, &targets, &[], &[0.5]).is_err());
         assert!(foreach_(Sqrt, &mut [], &[], &[]).is_err());
     }

@@ -79,9 +79,7 @@ impl Debug for CyclicMode {
         match self {
             CyclicMode::Triangular => f.write_str("Triangular"),
             CyclicMode::Triangular2 => f.write_str("Triangular2"),
-            CyclicMode::ExpRange { gamma } => {
-                f.debug_struct("ExpRange").field("gamma", gamma).finish()
-            }
+            CyclicMode::ExpRange { gamma } => write!(f, "ExpRange {{ gamma: {gamma:?} }}"),
             CyclicMode::Cycle(_) => f.write_str("Cycle"),
             CyclicMode::Iterations(_) => f.write_str("Iterations"),
         }

@@ -27,11 +27,12 @@
 //! |---|---|
 //! | `schedule` | [`Schedule`], and [`Epoch`], how far one is |
 //! | `group` | [`GroupRates`], what a schedule sets of a parameter group, and [`PerGroup`] |
-//! | `lambda` | [`LambdaLr`], for a formula of your own |
+//! | `lambda` | [`LambdaLr`] and [`MultiplicativeLr`], for a formula of your own |
 //! | `decay` | rates that fall: [`StepLr`], [`MultiStepLr`], [`ExponentialLr`], [`PolynomialLr`], [`CosineAnnealingLr`] |
 //! | `warm_restarts` | [`CosineAnnealingWarmRestarts`] |
 //! | `warm_up` | rates that start low: [`LinearLr`], [`ConstantLr`] |
 //! | `one_cycle`, `cyclic` | [`OneCycleLr`] and [`CyclicLr`], which move the momentum too |
+//! | `swa` | [`SwaLr`], for stochastic weight averaging |
 //! | `combined` | [`SequentialLr`] and [`ChainedScheduler`], made of other schedules |
 //! | `scheduler` | [`LrScheduler`], which applies a schedule |
 //! | `plateau` | [`ReduceLrOnPlateau`], which steps by a metric |
@@ -47,6 +48,7 @@ mod plateau;
 mod schedule;
 mod scheduler;
 mod state;
+mod swa;
 mod warm_restarts;
 mod warm_up;
 
@@ -54,11 +56,12 @@ pub use combined::{ChainedScheduler, SequentialLr};
 pub use cyclic::{CyclicLr, CyclicMode, ScaleFn};
 pub use decay::{CosineAnnealingLr, ExponentialLr, MultiStepLr, PolynomialLr, StepLr};
 pub use group::{GroupRates, PerGroup};
-pub use lambda::LambdaLr;
+pub use lambda::{LambdaLr, LrLambda, MultiplicativeLr};
 pub use one_cycle::{AnnealStrategy, OneCycleLr};
 pub use plateau::{PlateauMode, ReduceLrOnPlateau, ReduceLrOnPlateauOptions, ThresholdMode};
 pub use schedule::{Epoch, Schedule};
 pub use scheduler::LrScheduler;
 pub use state::{LrSchedulerState, Scheduler};
+pub use swa::SwaLr;
 pub use warm_restarts::CosineAnnealingWarmRestarts;
 pub use warm_up::{ConstantLr, LinearLr};

@@ -19,9 +19,14 @@ impl TensorList {
         self.results(Sqrt, &[], &[], |t, _| t.f_sqrt())
     }
 
-    /// `self.norm()`: the 2-norm of each tensor.
-    pub fn norm(&self) -> Result<Self> {
-        self.results(Norm, &[], &[], |t, _| t.f_norm())
+    /// `self.norm(p)`: the p-norm of each tensor; 0 for the largest of no elements, which PyTorch refuses to find.
+    pub fn norm(&self, p: f64) -> Result<Self> {
+        // A rank may have no elements of a gradient.
+        let of_some = |t: &Tensor| match t.numel() {
+            0 if p == f64::INFINITY => Tensor::f_zeros([1], (t.f_kind()?, t.device())),
+            _ => Ok(t.shallow_clone()),
+        };
+        self.map(of_some)?.results(Norm, &[], &[p], |t, _| norm(t, p, &[]))
     }
 
     /// `self + number`

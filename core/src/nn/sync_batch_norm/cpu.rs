@@ -22,6 +22,7 @@ pub(super) fn forward(layer: &SyncBatchNorm, xs: &Tensor) -> Result<Forward> {
 
 /// Moves the running statistics towards those of the batch.
 fn update(running_stats: &RunningStats, statistics: &Statistics, momentum: f64) -> Result<()> {
+    let momentum = running_stats.count_batch(momentum);
     let times = |tensor: &Tensor, factor| {
         let mut product = copy(tensor)?;
         mul_number_(&mut product, factor)?;
@@ -37,7 +38,6 @@ fn update(running_stats: &RunningStats, statistics: &Statistics, momentum: f64) 
         let _ = running.f_mul_(&rest.f_to(running.device())?)?;
         let _ = running.f_add_(&times(new, momentum)?)?;
     }
-    running_stats.count_batch();
     Ok(())
 }
 

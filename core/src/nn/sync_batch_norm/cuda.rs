@@ -29,9 +29,10 @@ pub(super) struct Statistics {
 pub(super) fn forward(layer: &SyncBatchNorm, xs: &Tensor) -> Result<Forward> {
     let BatchNorm { ws, bs, options, running_stats, .. } = &layer.batch_norm;
     let xs = in_memory_order(xs)?;
-    if let Some(running_stats) = running_stats {
-        running_stats.count_batch();
-    }
+    let momentum = match running_stats {
+        Some(stats) => stats.count_batch(options.momentum),
+        None => options.momentum,
+    };
     let channels = xs.size()[1];
     let own = of_this_rank(&xs, options.eps)?;
     let size = [layer.group.world_size() as i64, own.size()[0]];
@@ -46,7 +47,7 @@ pub(super) fn forward(layer: &SyncBatchNorm, xs: &Tensor) -> Result<Forward> {
         &invstds,
         running_stats.as_ref().map(|stats| &stats.mean),
         running_stats.as_ref().map(|stats| &stats.var),
-        options.momentum,
+        momentum,
         options.eps,
         &match running_stats {
             Some(stats) => of_kind(&counts, stats.mean.f_kind()?)?,

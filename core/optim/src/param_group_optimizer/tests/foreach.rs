@@ -1,26 +1,19 @@
 //! Which parameters a step gets at once.
 
 use super::*;
+use crate::rule_parts::group_options;
 
 /// Records how many parameters each step gets.
-#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
 struct Counting {
+    lr: f64,
+    maximize: bool,
     foreach: Option<bool>,
     #[serde(skip)]
     lengths: std::rc::Rc<std::cell::RefCell<Vec<usize>>>,
 }
 
-impl GroupOptions for Counting {
-    fn lr(&self) -> f64 {
-        0.0
-    }
-
-    fn set_lr(&mut self, _lr: f64) {}
-
-    fn foreach(&self) -> Option<bool> {
-        self.foreach
-    }
-}
+group_options!(Counting { lr, maximize, foreach });
 
 impl UpdateRule for Counting {
     fn name(&self) -> &'static str {
@@ -52,7 +45,7 @@ fn with_foreach_a_step_gets_all_dense_parameters_of_a_kind_at_once_and_otherwise
     let parameters: Vec<_> = parameters.map(|(i, tensor)| (i.to_string(), tensor)).collect();
     let lengths = |foreach| {
         let parameters = parameters.iter().map(|(name, t)| (name.clone(), t.shallow_clone()));
-        let options = Counting { foreach, lengths: Default::default() };
+        let options = Counting { foreach, ..Default::default() };
         let lengths = options.lengths.clone();
         let mut optimizer =
             ParamGroupOptimizer::from_named_parameters(parameters.collect(), options).unwrap();

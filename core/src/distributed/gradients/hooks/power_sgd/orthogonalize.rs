@@ -21,7 +21,7 @@ pub(super) fn orthogonalize(matrices: &Tensor, epsilon: f64) -> Result<(), TchEr
 fn gram_schmidt(matrices: &Tensor, columns: i64, epsilon: f64) -> Result<(), TchError> {
     for index in 0..columns {
         let mut column = matrices.f_narrow(2, index, 1)?;
-        let mut length = norm(&column, 1)?;
+        let mut length = norm(&column, 2.0, &[1])?.f_unsqueeze(1)?;
         if epsilon != 0.0 {
             add_number_(&mut length, epsilon)?;
         }
