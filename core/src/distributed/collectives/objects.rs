@@ -128,7 +128,7 @@ impl ProcessGroup {
     /// # use tch_parallel::distributed::ProcessGroup;
     /// # fn pass_on(group: &ProcessGroup) -> tch_parallel::Result<()> {
     /// match group.rank() {
-    ///     0 => group.send_object(&("epoch", 3), 1)?,
+    ///     0 => group.send_object(&("epoch".to_owned(), 3), 1)?,
     ///     1 => assert_eq!(group.recv_object::<(String, i32)>(0)?, ("epoch".to_owned(), 3)),
     ///     _ => {}
     /// }
