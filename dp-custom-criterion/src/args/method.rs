@@ -77,13 +77,8 @@ mod tests {
     use report::parse_flags;
 
     #[test]
-    fn flags_and_devices_that_do_not_go_with_the_method_are_refused() {
+    fn flags_that_do_not_go_with_the_method_are_refused() {
         for (flags, expected) in [
-            (
-                "-m output-device",
-                "--devices is cpu:0, but must be two or more with --method output-device, such as \
-                 2xcpu: the second gathers",
-            ),
             (
                 "-m ddp --weighted",
                 "--weighted is given, but must be left out unless --method is custom-criterion",

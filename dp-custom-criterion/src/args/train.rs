@@ -118,24 +118,10 @@ mod tests {
     use super::*;
     use report::parse_flags;
 
-    fn train(flags: &str) -> TrainArgs {
-        parse_flags(flags.split(' ')).unwrap()
-    }
-
-    #[test]
-    fn at_codertimos_size_the_rate_peaks_with_6_25e_4_at_step_10_000() {
-        let args = train("--hidden 256 --warmup 10000");
-        for (step, expected) in
-            [(1, 6.25e-8), (1_000, 6.25e-5), (10_000, 6.25e-4), (40_000, 3.125e-4)]
-        {
-            // A few roundings of an f64.
-            assert!((args.lr(step) / expected - 1.0).abs() < 1e-14, "{step}");
-        }
-    }
-
     #[test]
     fn ranks_divide_a_batch() {
-        let share = |ranks| train("-b 8").loader(43, ranks, false).unwrap().batch_size;
+        let args: TrainArgs = parse_flags(["-b", "8"]).unwrap();
+        let share = |ranks| args.loader(43, ranks, false).unwrap().batch_size;
         assert_eq!([1, 4].map(share), [8, 2]);
     }
 }

@@ -78,11 +78,6 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_may_lack_its_end() {
-        assert_eq!(load(b"a\tb\nc\td").unwrap(), load(b"a\tb\nc\td\n").unwrap());
-    }
-
-    #[test]
     fn a_line_that_is_no_pair_is_refused_by_its_number() {
         for (content, expected) in [
             (&b"a\tb\nno tab in here\nc\td\n"[..], "line 2 has 0 tabs: \"no tab in here\""),
