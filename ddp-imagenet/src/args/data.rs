@@ -231,15 +231,6 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_is_smaller_than_the_number_of_ranks_is_refused() {
-        let error = data("-b 3").loader(4, false).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "--batch-size is 3, but must be at least 4, an image for each rank of this host"
-        );
-    }
-
-    #[test]
     fn digits_come_as_images_of_32_by_32_pixels_and_augmentation_moves_them() {
         let augmented = data("--dataset mnist").load(0).unwrap().0;
         let as_is = data("--dataset mnist --no-augment").load(0).unwrap().0;

@@ -119,11 +119,11 @@ mod tests {
 
     #[test]
     fn every_network_has_as_many_outputs_as_classes() {
-        for name in ["resnet18", "pyramidnet8_a6"] {
+        for (name, size) in [("resnet18", 75), ("resnet50", 75), ("pyramidnet8_a6", 32)] {
             let vs = VarStore::new(Device::Cpu);
             let arch: Arch = name.parse().unwrap();
             let model = arch.build(&vs.root(), 7, &NormLayer::BatchNorm);
-            let images = Tensor::zeros([2, 3, 32, 32], (Kind::Float, Device::Cpu));
+            let images = Tensor::zeros([2, 3, size, size], (Kind::Float, Device::Cpu));
             assert_eq!(model.forward_t(&images, true).size(), [2, 7], "{name}");
         }
     }

@@ -209,14 +209,6 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_with_fewer_images_than_devices_is_refused() {
-        let args = args("--method data-parallel --devices 4xcpu --batch-size 3");
-        let error = args.loader(LogicalDevice::Cpu(0), 1).unwrap_err().to_string();
-        let expected = "--batch-size is 3, but must be at least 4, an image for each device";
-        assert_eq!(error, expected);
-    }
-
-    #[test]
     fn flags_that_do_not_go_with_the_method_are_refused() {
         for (flags, expected) in [
             ("--devices 2xcpu", "--devices is cpu:0,cpu:1, but must be a single device; --method"),
