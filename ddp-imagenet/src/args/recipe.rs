@@ -69,10 +69,7 @@ impl RecipeArgs {
         SgdOptions { lr, momentum, weight_decay, ..Default::default() }
     }
 
-    /// The learning rate of every epoch.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for a warm-up as long as the training.
+    /// The learning rate of every epoch. Refuses a warm-up as long as the training.
     pub fn schedule(&self) -> Result<Box<dyn Schedule>> {
         if self.warmup_epochs >= self.epochs {
             let expected = format!("less than --epochs, which is {}", self.epochs);

@@ -50,11 +50,8 @@ pub struct MethodArgs {
 }
 
 impl MethodArgs {
-    /// The devices of this process.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for flags of another method, and for a method that does not support the
-    /// number of ranks or devices.
+    /// The devices of this process. Refuses flags of another method, and a number of ranks or devices
+    /// that the method does not support.
     pub fn devices(&self, env: Option<&Env>) -> Result<Devices> {
         for (flag, is_given, method) in [
             ("--weighted", self.weighted, Method::CustomCriterion),

@@ -73,12 +73,9 @@ pub struct TrainArgs {
 }
 
 impl TrainArgs {
-    /// How a rank loads its share of each batch. The total is divided as in PyTorch's ImageNet example, where `--batch-size` is the total of a host and every
-    /// process takes its share.
-    ///
-    /// # Errors
-    /// If `pairs`, the size of the corpus, does not fill a batch, or the ranks cannot share one
-    /// evenly.
+    /// How a rank loads its share of each batch, as in PyTorch's ImageNet example, where `--batch-size`
+    /// is the total of a host. `pairs`, the size of the corpus, must fill a batch, and the ranks must be
+    /// able to share one evenly.
     pub fn loader(&self, pairs: usize, ranks: usize, on_gpu: bool) -> Result<DataLoaderOptions> {
         let batch_size = self.batch_size as usize;
         let at_most = format!("at most {pairs}, the pairs of the corpus");

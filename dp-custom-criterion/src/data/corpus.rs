@@ -17,11 +17,7 @@ pub struct Corpus {
 impl Corpus {
     /// Reads codertimo's format: one pair per line, the sentences separated by a tab, the words by
     /// spaces. Without a path, the sentences of this project's book, a text that is at hand wherever
-    /// the program is.
-    ///
-    /// # Errors
-    /// [`Error::Io`] for a file that cannot be read, [`Error::Format`] for an empty one, and for the
-    /// first line that is not a pair.
+    /// the program is. Refuses an empty file, and names the first line that is not a pair.
     pub fn load(path: Option<&Path>) -> Result<Self> {
         let (text, path) = match path {
             Some(path) => (fs::read(path).map_err(Error::io("read", path))?, path),

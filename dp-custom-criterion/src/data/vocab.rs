@@ -78,11 +78,8 @@ impl Vocab {
         Ok(report::save(path, &(serde_json::to_string_pretty(&self.words)? + "\n"))?)
     }
 
-    /// Reads what [`save`](Self::save) has written.
-    ///
-    /// # Errors
-    /// [`Error::Io`] for a file that cannot be read, [`Error::Format`] for one that is truncated, that
-    /// repeats a word, or that is no vocabulary at all.
+    /// Reads what [`save`](Self::save) has written. Refuses a file that is truncated, that repeats a
+    /// word, or that is no vocabulary at all.
     pub fn load(path: &Path) -> Result<Self> {
         let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
         let refuse = |found: &str| Error::format(path, found, WRITTEN);

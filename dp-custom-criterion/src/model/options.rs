@@ -34,10 +34,8 @@ pub struct ModelOptions {
 }
 
 impl ModelOptions {
-    /// How many tokens the model knows: at least the `tokens` of the vocabulary.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for sizes from which no model can be built.
+    /// How many tokens the model knows: at least the `tokens` of the vocabulary. Refuses sizes from
+    /// which no model can be built.
     pub fn vocab_size(&self, tokens: usize) -> Result<i64> {
         let Self { hidden, attn_heads, dropout, .. } = *self;
         // The table of positions pairs each sine with a cosine.
