@@ -86,25 +86,12 @@ mod tests {
 
     #[test]
     fn a_name_is_read_as_it_is_written() {
-        let names = [
-            "resnet18",
-            "resnet34",
-            "resnet50",
-            "resnet101",
-            "resnet152",
-            "pyramidnet",
-            "pyramidnet110_a270",
-            "pyramidnet164_a270_bn",
-        ];
-        for name in names {
-            assert_eq!(name.parse::<Arch>().unwrap().to_string(), name);
-        }
-    }
-
-    #[test]
-    fn the_tutorials_network_has_a_second_name() {
-        let tutorials = Arch::PyramidNet(PyramidNetOptions::TUTORIAL);
-        assert_eq!("pyramidnet104_a255".parse::<Arch>().unwrap(), tutorials);
+        let written = |name: &str| name.parse::<Arch>().unwrap().to_string();
+        let names = "resnet18 resnet34 resnet50 resnet101 resnet152 \
+                     pyramidnet pyramidnet110_a270 pyramidnet164_a270_bn";
+        names.split(' ').for_each(|name| assert_eq!(written(name), name));
+        // The tutorial's network has a second name.
+        assert_eq!(written("pyramidnet104_a255"), "pyramidnet");
     }
 
     #[test]

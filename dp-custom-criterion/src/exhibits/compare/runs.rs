@@ -108,15 +108,9 @@ mod tests {
 
     #[test]
     fn a_training_gets_the_sizes_of_the_comparison() {
-        let all = [
-            "--hidden=6",
-            "-l=1",
-            "-a=3",
-            "-s=9",
-            "--dropout=0.25",
-            "--checkpoint-activations",
-            "--vocab-size=9999",
-        ];
+        let all = "--hidden=6 -l=1 -a=3 -s=9 --dropout=0.25 \
+                   --checkpoint-activations --vocab-size=9999";
+        let all: Vec<_> = all.split(' ').collect();
         for given in [&all[..], &all[..5]] {
             let line = ["program", "compare"].iter().chain(given);
             let Some(Command::Compare(args)) = Args::parse_from(line).command else { panic!() };
