@@ -74,26 +74,3 @@ pub fn evaluate(theta: &Tensor, data: &Arc<Mnist>) -> Result<(f64, f64)> {
     let [loss, accuracy] = pass.meters().numbers;
     Ok((loss.avg(), accuracy.avg()))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn theta_has_101_770_elements() {
-        assert_eq!(initial_parameters(0).size(), [101_770]);
-        assert_eq!(PARAMETERS, 101_770);
-    }
-
-    #[test]
-    fn a_step_against_the_gradient_makes_the_loss_smaller() {
-        let theta = initial_parameters(0);
-        let images = Tensor::rand([16, 1, 28, 28], (Kind::Float, Device::Cpu));
-        let labels = Tensor::arange(16, (Kind::Int64, Device::Cpu)).remainder(10);
-        let gradient_of =
-            |theta: &Tensor| loss_and_gradient(theta, &images, &labels, Device::Cpu).unwrap();
-        let (before, gradient) = gradient_of(&theta);
-        let (after, _) = gradient_of(&(theta - gradient * 0.1));
-        assert!(after < before, "{after} is not below {before}");
-    }
-}

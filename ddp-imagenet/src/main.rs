@@ -12,7 +12,10 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
-mod exhibits;
+mod exhibits {
+    pub mod compare;
+    pub mod train_cifar;
+}
 mod meter;
 mod originals;
 #[cfg(test)]

@@ -36,9 +36,6 @@ struct Saved {
 impl TrainState {
     // ANCHOR: state
     /// The beginning of a training, or of its epoch `--start-epoch`.
-    ///
-    /// # Errors
-    /// For flags that no training could work with.
     pub fn new(args: &TrainArgs, vs: VarStore, group: &ProcessGroup) -> Result<Self> {
         let mut optimizer = args.recipe.optimizer(&vs, group)?;
         let mut scheduler = LrScheduler::new(&mut *optimizer, args.recipe.schedule()?)?;
@@ -60,10 +57,8 @@ impl TrainState {
     }
 
     /// Continues where the flags say, with any number of ranks and any batch size. Returns how far the
-    /// training has come, and what it has measured of its epoch. A collective.
-    ///
-    /// # Errors
-    /// For a file that [`save`](Self::save) did not write for the same kind of training.
+    /// training has come, and what it has measured of its epoch. Refuses what [`save`](Self::save) did
+    /// not write for the same kind of training. A collective.
     pub fn resume(
         &mut self,
         args: &TrainArgs,

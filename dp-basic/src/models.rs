@@ -92,17 +92,17 @@ pub fn classifier(path: &Path<'_>) -> Sequential {
 
 /// `module1`, which maps rows `[batch, 784]` to activations `[batch, 1024]`.
 pub fn front(path: &Path<'_>) -> Sequential {
-    nn::seq()
-        .add(linear(path / "0", FEATURES, HIDDEN, LinearOptions::default()))
-        .add_fn(|x| x.relu())
-        .add(linear(path / "2", HIDDEN, HIDDEN, LinearOptions::default()))
-        .add_fn(|x| x.relu())
+    two_layers(path, FEATURES, HIDDEN).add_fn(|x| x.relu())
 }
 
 /// `module2`, which maps activations `[batch, 1024]` to logits `[batch, 10]`.
 pub fn back(path: &Path<'_>) -> Sequential {
+    two_layers(path, HIDDEN, CLASSES)
+}
+
+fn two_layers(path: &Path<'_>, inputs: i64, outputs: i64) -> Sequential {
     nn::seq()
-        .add(linear(path / "0", HIDDEN, HIDDEN, LinearOptions::default()))
+        .add(linear(path / "0", inputs, HIDDEN, LinearOptions::default()))
         .add_fn(|x| x.relu())
-        .add(linear(path / "2", HIDDEN, CLASSES, LinearOptions::default()))
+        .add(linear(path / "2", HIDDEN, outputs, LinearOptions::default()))
 }

@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> Result<()> {
 
     // ANCHOR: loader
     // ===== Data set, sampler, loader
-    let dataset = SimpleDataset::new(0, args.len)?;
+    let dataset = SimpleDataset::new(args.len)?;
     println!("{:?}", (0..args.len).collect::<Vec<_>>());
     let Args { shuffle, seed, drop_last, batch_size, workers: num_workers, .. } = *args;
     let sampler: Box<dyn Sampler> = if group.world_size() > 1 {

@@ -53,25 +53,16 @@ pub fn accuracy(next: &Tensor, is_next: &Tensor) -> Result<Tensor> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The loss of two pairs of two positions, in a vocabulary of three.
-    fn loss(is_next: [i64; 2], labels: [i64; 4]) -> f64 {
-        let next = Tensor::from_slice(&[0.5f64, 0.5, 0.75, 0.25]).log().view([2, 2]);
-        let mlm = [0.5, 0.25, 0.25, 0.25, 0.5, 0.25, 0.125, 0.125, 0.75, 0.5, 0.25, 0.25];
-        let mlm = Tensor::from_slice(&mlm).log().view([2, 2, 3]);
-        let target = (Tensor::from_slice(&is_next), Tensor::from_slice(&labels).view([2, 2]));
-        f64::try_from(bert_loss(&(next, mlm), &target)).unwrap()
-    }
-
-    #[test]
-    fn it_is_the_mean_over_next_pairs_and_the_mean_over_guessed_words() {
-        let expected = -0.25f64.ln() - (0.5f64.ln() + 0.75f64.ln()) / 2.0;
-        // Roundings of an f64.
-        assert!((loss([0, 1], [0, 1, 2, 0]) - expected).abs() < 1e-12);
-    }
+    use tch::kind::FLOAT_CPU;
 
     #[test]
     fn a_batch_in_which_nothing_counts_has_no_loss() {
+        let output = (Tensor::zeros([2, 2], FLOAT_CPU), Tensor::zeros([2, 2, 3], FLOAT_CPU));
+        let loss = |is_next: [i64; 2], labels: [i64; 4]| {
+            let target = (Tensor::from_slice(&is_next), Tensor::from_slice(&labels).view([2, 2]));
+            bert_loss(&output, &target).double_value(&[])
+        };
+        assert!(loss([0, 1], [0, 1, 2, 0]).is_finite());
         assert!(loss([0, 0], [0, 1, 2, 0]).is_nan());
         assert!(loss([0, 1], [0; 4]).is_nan());
     }

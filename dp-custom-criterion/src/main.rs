@@ -14,7 +14,9 @@
 
 mod args;
 mod data;
-mod exhibits;
+mod exhibits {
+    pub mod compare;
+}
 mod loss;
 mod model;
 mod parallel;

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_arrives_as_it_was_sent() {
+    fn requests_and_answers_arrive_as_they_were_sent() {
         for request in [
             Request::Fetch { wanted: 4 },
             Request::Push { batches: 3 },
@@ -92,10 +92,6 @@ mod tests {
         ] {
             assert_eq!(decode::<Request>(&encode(&request, SERVER).unwrap()).unwrap(), request);
         }
-    }
-
-    #[test]
-    fn an_answer_arrives_as_it_was_sent() {
         for answer in [Answer::Granted(0), Answer::Granted(u32::MAX as usize), Answer::Patience] {
             assert_eq!(decode::<Answer>(&encode(&answer, WORKER).unwrap()).unwrap(), answer);
         }

@@ -59,15 +59,10 @@ mod tests {
     }
 
     #[test]
-    fn a_gradient_moves_theta_against_it() {
-        let rule = Rule::Gradient { lr: 0.5, staleness_aware: false };
-        assert_eq!(applied(rule, 4), (8.0, None));
-    }
-
-    #[test]
-    fn a_stale_gradient_counts_for_less_if_that_is_wanted() {
-        let rule = Rule::Gradient { lr: 0.5, staleness_aware: true };
-        let after = [0, 1, 2, 4].map(|staleness| applied(rule, staleness).0);
+    fn a_gradient_moves_theta_against_it_and_a_stale_one_by_less_if_that_is_wanted() {
+        let rule = |staleness_aware| Rule::Gradient { lr: 0.5, staleness_aware };
+        assert_eq!(applied(rule(false), 4), (8.0, None));
+        let after = [0, 1, 2, 4].map(|staleness| applied(rule(true), staleness).0);
         assert_eq!(after, [8.0, 8.0, 9.0, 9.5]);
     }
 

@@ -86,25 +86,12 @@ mod tests {
 
     #[test]
     fn a_name_is_read_as_it_is_written() {
-        let names = [
-            "resnet18",
-            "resnet34",
-            "resnet50",
-            "resnet101",
-            "resnet152",
-            "pyramidnet",
-            "pyramidnet110_a270",
-            "pyramidnet164_a270_bn",
-        ];
-        for name in names {
-            assert_eq!(name.parse::<Arch>().unwrap().to_string(), name);
-        }
-    }
-
-    #[test]
-    fn the_tutorials_network_has_a_second_name() {
-        let tutorials = Arch::PyramidNet(PyramidNetOptions::TUTORIAL);
-        assert_eq!("pyramidnet104_a255".parse::<Arch>().unwrap(), tutorials);
+        let written = |name: &str| name.parse::<Arch>().unwrap().to_string();
+        let names = "resnet18 resnet34 resnet50 resnet101 resnet152 \
+                     pyramidnet pyramidnet110_a270 pyramidnet164_a270_bn";
+        names.split(' ').for_each(|name| assert_eq!(written(name), name));
+        // The tutorial's network has a second name.
+        assert_eq!(written("pyramidnet104_a255"), "pyramidnet");
     }
 
     #[test]
@@ -119,11 +106,11 @@ mod tests {
 
     #[test]
     fn every_network_has_as_many_outputs_as_classes() {
-        for name in ["resnet18", "pyramidnet8_a6"] {
+        for (name, size) in [("resnet18", 75), ("resnet50", 75), ("pyramidnet8_a6", 32)] {
             let vs = VarStore::new(Device::Cpu);
             let arch: Arch = name.parse().unwrap();
             let model = arch.build(&vs.root(), 7, &NormLayer::BatchNorm);
-            let images = Tensor::zeros([2, 3, 32, 32], (Kind::Float, Device::Cpu));
+            let images = Tensor::zeros([2, 3, size, size], (Kind::Float, Device::Cpu));
             assert_eq!(model.forward_t(&images, true).size(), [2, 7], "{name}");
         }
     }

@@ -50,11 +50,8 @@ pub struct MethodArgs {
 }
 
 impl MethodArgs {
-    /// The devices of this process.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for flags of another method, and for a method that does not support the
-    /// number of ranks or devices.
+    /// The devices of this process. Refuses flags of another method, and a number of ranks or devices
+    /// that the method does not support.
     pub fn devices(&self, env: Option<&Env>) -> Result<Devices> {
         for (flag, is_given, method) in [
             ("--weighted", self.weighted, Method::CustomCriterion),
@@ -77,13 +74,8 @@ mod tests {
     use report::parse_flags;
 
     #[test]
-    fn flags_and_devices_that_do_not_go_with_the_method_are_refused() {
+    fn flags_that_do_not_go_with_the_method_are_refused() {
         for (flags, expected) in [
-            (
-                "-m output-device",
-                "--devices is cpu:0, but must be two or more with --method output-device, such as \
-                 2xcpu: the second gathers",
-            ),
             (
                 "-m ddp --weighted",
                 "--weighted is given, but must be left out unless --method is custom-criterion",

@@ -73,12 +73,9 @@ pub struct TrainArgs {
 }
 
 impl TrainArgs {
-    /// How a rank loads its share of each batch. The total is divided as in PyTorch's ImageNet example, where `--batch-size` is the total of a host and every
-    /// process takes its share.
-    ///
-    /// # Errors
-    /// If `pairs`, the size of the corpus, does not fill a batch, or the ranks cannot share one
-    /// evenly.
+    /// How a rank loads its share of each batch, as in PyTorch's ImageNet example, where `--batch-size`
+    /// is the total of a host. `pairs`, the size of the corpus, must fill a batch, and the ranks must be
+    /// able to share one evenly.
     pub fn loader(&self, pairs: usize, ranks: usize, on_gpu: bool) -> Result<DataLoaderOptions> {
         let batch_size = self.batch_size as usize;
         let at_most = format!("at most {pairs}, the pairs of the corpus");
@@ -118,24 +115,10 @@ mod tests {
     use super::*;
     use report::parse_flags;
 
-    fn train(flags: &str) -> TrainArgs {
-        parse_flags(flags.split(' ')).unwrap()
-    }
-
-    #[test]
-    fn at_codertimos_size_the_rate_peaks_with_6_25e_4_at_step_10_000() {
-        let args = train("--hidden 256 --warmup 10000");
-        for (step, expected) in
-            [(1, 6.25e-8), (1_000, 6.25e-5), (10_000, 6.25e-4), (40_000, 3.125e-4)]
-        {
-            // A few roundings of an f64.
-            assert!((args.lr(step) / expected - 1.0).abs() < 1e-14, "{step}");
-        }
-    }
-
     #[test]
     fn ranks_divide_a_batch() {
-        let share = |ranks| train("-b 8").loader(43, ranks, false).unwrap().batch_size;
+        let args: TrainArgs = parse_flags(["-b", "8"]).unwrap();
+        let share = |ranks| args.loader(43, ranks, false).unwrap().batch_size;
         assert_eq!([1, 4].map(share), [8, 2]);
     }
 }

@@ -105,12 +105,6 @@ mod tests {
     use super::super::VocabOptions;
     use super::*;
 
-    fn book(seq_len: usize) -> BertDataset {
-        let corpus = Corpus::load(None).unwrap();
-        let vocab = Vocab::build(&corpus, VocabOptions::default());
-        BertDataset::new(&corpus, &vocab, seq_len, 0)
-    }
-
     #[test]
     fn a_pair_is_laid_out_with_its_marks_and_filled_up() {
         let corpus = Corpus::of(&[["a a", "b"]]);
@@ -133,55 +127,5 @@ mod tests {
         ];
         assert_eq!(layout.unwrap(), expected);
         assert_eq!(BertDataset::new(&corpus, &vocab, 4, 0).item(0, 0).1.len(), 4);
-    }
-
-    #[test]
-    fn shares_of_what_is_masked_replaced_kept_and_followed_are_codertimos() {
-        let dataset = book(64);
-        let (mut words, mut guessed, mut masked, mut kept, mut followed) = (0., 0., 0., 0., 0.);
-        let epochs = 20;
-        for epoch in 0..epochs {
-            for index in 0..dataset.len() {
-                let (is_next, positions) = dataset.item(index, epoch);
-                followed += is_next as f64;
-                for [token, _, label] in positions {
-                    assert!(token.min(label) >= 0 && token.max(label) < dataset.vocab_size as i64);
-                    let is_word = label != Vocab::PAD || token > Vocab::SOS;
-                    words += f64::from(is_word);
-                    guessed += f64::from(label != Vocab::PAD);
-                    masked += f64::from(label != Vocab::PAD && token == Vocab::MASK);
-                    kept += f64::from(label != Vocab::PAD && token == label);
-                }
-            }
-        }
-        // 0.02 is more than five standard deviations of the rarest of them, of 1,000 samples.
-        assert!(guessed > 10_000.0);
-        for (found, expected) in [
-            (guessed / words, TO_GUESS),
-            (masked / guessed, MASKED),
-            (kept / guessed, 1.0 - MASKED_OR_REPLACED),
-            (followed / (epochs as f64 * dataset.len() as f64), 0.5),
-        ] {
-            assert!((found - expected).abs() < 0.02, "{found} {expected}");
-        }
-    }
-
-    #[test]
-    fn every_epoch_masks_anew_and_comes_out_the_same_again() {
-        let dataset = book(64);
-        let item = |epoch| dataset.item(7, epoch);
-        assert_eq!(item(3), item(3));
-        assert_ne!(item(3), item(4));
-    }
-
-    #[test]
-    fn a_batch_has_a_row_for_each_pair() {
-        let ((tokens, segments), (is_next, labels)) = book(20).batch(&[5, 1, 5], 0).unwrap();
-        for tensor in [&tokens, &segments, &labels] {
-            assert_eq!(tensor.size(), [3, 20]);
-        }
-        assert_eq!(is_next.size(), [3]);
-        assert_eq!(tokens.get(0), tokens.get(2));
-        assert_ne!(tokens.get(0), tokens.get(1));
     }
 }

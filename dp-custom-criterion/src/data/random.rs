@@ -45,21 +45,4 @@ mod tests {
         assert_eq!(numbers, [0.8444218515250481, 0.7579544029403025, 0.420571580830845]);
         assert_eq!([0; 8].map(|_| random.randrange(10)), [4, 8, 7, 6, 4, 7, 5, 9]);
     }
-
-    /// `r = random.Random((7 << 128) + (3 << 64) + 11)`
-    #[test]
-    fn a_long_key_draws_pythons_numbers() {
-        let mut random = PythonRandom::new(&[11, 0, 3, 0, 7, 0]);
-        assert_eq!(random.random(), 0.5115577424382235);
-        assert_eq!([0; 5].map(|_| random.randrange(1000)), [88, 968, 815, 137, 77]);
-    }
-
-    /// `random.Random(11)`: the words of 0 above it do not count.
-    #[test]
-    fn an_integer_is_the_same_key_however_many_words_it_has() {
-        for key in [&[11][..], &[11, 0, 0, 0, 0, 0]] {
-            let mut random = PythonRandom::new(key);
-            assert_eq!(random.random(), 0.4523795535098186);
-        }
-    }
 }

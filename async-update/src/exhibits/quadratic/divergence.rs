@@ -120,14 +120,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_limits_known_by_heart() {
-        assert!((theory_in_turn(0) - 2.0).abs() < 1e-12);
-        assert!((theory_in_turn(1) - 1.0).abs() < 1e-12);
-        // 2 sin 18°, the reciprocal of the golden ratio.
-        assert!((theory_in_turn(2) - (5f64.sqrt() - 1.0) / 2.0).abs() < 1e-12);
-    }
-
-    #[test]
     fn the_squares_are_means_over_all_orders() {
         const UPDATES: u32 = 5;
         let (workers, rate) = (3usize, 0.7);

@@ -105,16 +105,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_fit_finds_the_momentum_that_there_is() {
-        for workers in [2, 4, 8] {
-            let [momentum, step] = momentum_and_step(&explicit(workers, 40));
-            let theory = theory(workers);
-            assert!((momentum - theory[0]).abs() < 1e-9, "{momentum}");
-            assert!((step - theory[1]).abs() < 1e-9, "{step}");
-        }
-    }
-
-    #[test]
     fn the_mean_over_all_orders_of_two_workers_is_explicit_momentum() {
         const UPDATES: usize = 8;
         let runs = (0..1 << UPDATES).map(|order: usize| {

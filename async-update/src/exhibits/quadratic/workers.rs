@@ -73,37 +73,3 @@ pub fn exponential(random: &mut ChaCha8Rng) -> Duration {
     let uniform: f64 = random.random();
     Duration::from_secs_f64(-(1.0 - uniform).ln())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_worker_descends_as_gradient_descent_does() {
-        let mut alone = Workers::new(1);
-        (0..3).for_each(|_| alone.update(0, 0.5));
-        assert_eq!(alone.w, 0.125);
-    }
-
-    #[test]
-    fn a_stale_step_begins_where_its_worker_read() {
-        let mut workers = Workers::new(2);
-        workers.update(0, 0.5);
-        workers.update(1, 0.5);
-        // Both steps were made for w = 1.
-        assert_eq!(workers.w, 0.0);
-        assert_eq!(workers.farthest(), 0.5);
-    }
-
-    #[test]
-    fn all_workers_finish_equally_often() {
-        const EVENTS: usize = 100_000;
-        let mut finished = [0usize; 4];
-        queue(4, 0).take(EVENTS).for_each(|worker| finished[worker] += 1);
-        // Four standard deviations of a count whose probability is a quarter.
-        let spread = 4.0 * (EVENTS as f64 * 0.25 * 0.75).sqrt();
-        for count in finished {
-            assert!((count as f64 - EVENTS as f64 / 4.0).abs() < spread, "{finished:?}");
-        }
-    }
-}

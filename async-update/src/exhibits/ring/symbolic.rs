@@ -65,38 +65,15 @@ mod tests {
     use super::*;
     use crate::ring::schedule;
 
-    fn schedules(ranks: usize) -> Vec<Vec<Iteration>> {
-        (0..ranks).map(|rank| schedule(rank, ranks)).collect()
-    }
-
-    /// Whether after all iterations every rank has the same sums of everybody's chunks.
-    fn is_all_reduce(schedules: &[Vec<Iteration>]) -> bool {
-        let passes = run(schedules);
-        let Some(last) = passes.last() else { return false };
-        let is_complete = |sum: &Sum| {
-            let mut summands = sum.clone();
-            summands.sort_unstable();
-            summands.into_iter().eq(0..schedules.len())
-        };
-        last.after[0].iter().all(is_complete) && last.after.iter().all(|own| *own == last.after[0])
-    }
-
     #[test]
     fn every_rank_ends_with_the_same_sums_of_everybodys_chunks() {
         for ranks in 2..=26 {
-            assert!(is_all_reduce(&schedules(ranks)), "{ranks} ranks");
-        }
-    }
-
-    #[test]
-    fn a_chunk_that_is_not_sent_is_missed() {
-        for ranks in 2..9 {
-            for missing in 0..2 * (ranks - 1) {
-                let mut without = schedules(ranks);
-                without.iter_mut().for_each(|own| {
-                    own.remove(missing);
-                });
-                assert!(!is_all_reduce(&without), "iteration {missing}, {ranks} ranks");
+            let schedules: Vec<_> = (0..ranks).map(|rank| schedule(rank, ranks)).collect();
+            let after = run(&schedules).pop().unwrap().after;
+            assert!(after.iter().all(|own| *own == after[0]), "{ranks} ranks");
+            for mut sum in after[0].clone() {
+                sum.sort_unstable();
+                assert!(sum.into_iter().eq(0..ranks), "{ranks} ranks");
             }
         }
     }

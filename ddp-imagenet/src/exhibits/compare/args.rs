@@ -62,10 +62,6 @@ pub struct CompareArgs {
 
 impl CompareArgs {
     /// Images in a batch of each device.
-    ///
-    /// # Errors
-    /// [`Error::Argument`](tch_parallel::Error::Argument) for a single device, and for a batch that
-    /// the devices cannot share evenly.
     pub fn images(&self, method: Method) -> Result<usize> {
         let share = equal_share(self.data.batch_size, &self.devices)?;
         let single = self.single_batch_size.filter(|_| method == Method::Single);

@@ -50,9 +50,6 @@ impl Measured {
 }
 
 /// Trains, and shows every line on stderr as it comes.
-///
-/// # Errors
-/// If a process fails or takes too long. No process is left then.
 pub fn train(
     args: &CompareArgs,
     comparison: &Comparison,

@@ -153,17 +153,6 @@ mod tests {
     }
 
     #[test]
-    fn the_questions_model_has_59_136_001_parameters_of_four_bytes() {
-        assert_eq!(question_model().unwrap(), (59_136_001, 4 * 59_136_001));
-    }
-
-    #[test]
-    fn weights_go_out_and_gradients_come_in_once_for_every_further_device() {
-        let bytes = 10_110 * size_of::<f32>();
-        assert_eq!(through_the_first(4).unwrap(), (3 * bytes, 3 * bytes));
-    }
-
-    #[test]
     fn the_loss_is_a_part_of_the_step() {
         let (loss, step) = loss_time(8, 10);
         assert!(loss > 0.0 && loss < step, "{loss} of {step} ms");

@@ -122,18 +122,12 @@ pub fn calls(rows: i64, devices: usize) -> Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::gradients::data_parallel;
     use super::*;
 
     #[test]
     fn networks_of_all_kinds_have_the_gradients_of_one_device() {
         let networks = networks().unwrap();
         assert!(networks.iter().all(|difference| *difference <= ROUNDING), "{networks:?}");
-    }
-
-    #[test]
-    fn on_one_device_wrapping_changes_nothing() {
-        assert_eq!(data_parallel(10, 1, 0).unwrap(), 0.0);
     }
 
     #[test]
@@ -144,36 +138,9 @@ mod tests {
     }
 
     #[test]
-    fn the_running_mean_is_that_of_the_first_chunk() {
-        let mean = |rows, devices| running_mean(rows, devices).unwrap();
-        assert_eq!(mean(8, 2), mean(4, 1));
-        assert_ne!(mean(8, 2), mean(8, 1));
-    }
-
-    #[test]
-    fn each_replica_normalises_over_its_own_rows() {
-        assert!(normalised(8, 2).unwrap() > 0.1);
-    }
-
-    #[test]
-    fn single_numbers_make_a_vector() {
-        assert_eq!(scalar(7, 3).unwrap(), [3, 3, 1]);
-    }
-
-    #[test]
     fn a_state_with_the_batch_in_dimension_1_is_refused_until_it_is_transposed() {
         let error = hidden_state(false).unwrap();
         assert!(error.contains("batches of [4, 2] rows"), "{error}");
         assert_eq!(hidden_state(true).unwrap(), "a state of [4, 2, 3]");
-    }
-
-    #[test]
-    fn what_is_no_tensor_is_the_same_for_all() {
-        assert_eq!(shared(3).unwrap(), [5, 10, 15]);
-    }
-
-    #[test]
-    fn the_module_runs_once_a_replica_with_work() {
-        assert_eq!((calls(8, 4).unwrap(), calls(5, 4).unwrap()), (4, 3));
     }
 }

@@ -155,17 +155,3 @@ pub fn copied(events: &[Event], step: Step) -> Vec<usize> {
 pub fn copied_by(events: &[Event], step: Step) -> usize {
     copied(events, step).into_iter().sum()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_difference_is_a_share_of_the_largest_value() {
-        let expected = Tensor::from_slice(&[1.0, -4.0]);
-        assert_eq!(difference(&Tensor::from_slice(&[1.0, -3.0]), &expected), 0.25);
-        assert_eq!(equality(0.25), "25.0 % apart");
-        assert_eq!(equality(difference(&expected, &expected)), "equal");
-        assert_eq!(ratio(&(&expected * 0.5), &expected), 0.5);
-    }
-}

@@ -11,9 +11,7 @@ use tch_parallel::Error;
 const STEPS: u64 = 3;
 
 /// A table of each method's largest batch within a budget. `measured` are trainings with any batch.
-///
-/// # Errors
-/// [`Error::Argument`] for a budget that does not hold one pair for each device.
+/// Refuses a budget that does not hold one pair for each device.
 pub fn table_of(runs: &Runs<'_>, measured: &[Measured], budget: usize) -> Result<String> {
     let largest = measured.iter().map(|known| largest(runs, known, budget));
     let holes = context! { budget, largest => largest.collect::<Result<Vec<_>>>()? };
