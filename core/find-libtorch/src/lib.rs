@@ -84,7 +84,7 @@ fn check_release(include: &Path) -> io::Result<()> {
     };
     Err(io::Error::other(format!(
         "the libtorch in {} is {found}, but tch-parallel is made for 2.{} to 2.{}: install one of these, and set LIBTORCH to \
-         its folder or LIBTORCH_USE_PYTORCH=1 (2.11 goes with tch 0.24, 2.12 and 2.13 with tch 0.26)",
+         its folder or LIBTORCH_USE_PYTORCH=1 (2.11 goes with tch 0.24, 2.12 and 2.13 with tch 0.26, and no tch compiles with 2.14 or 2.15)",
         include.parent().unwrap_or(include).display(),
         MINOR.start(),
         MINOR.end()
