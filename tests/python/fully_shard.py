@@ -97,6 +97,9 @@ def train(way):
         if "clip" in words:
             norm = nn.utils.clip_grad_norm_(model.parameters(), 0.1)
             save(f"{way}.{step}.norm", norm.full_tensor())
+            for norm_type in [0, 1, 3]:
+                norm = nn.utils.clip_grad_norm_(model.parameters(), float("inf"), norm_type)
+                save(f"{way}.{step}.norm{norm_type}", norm.full_tensor())
             for name, parameter in model.named_parameters():
                 save(f"{way}.{step}.clipped.{name}", parameter.grad.to_local())
         optimizer.step()

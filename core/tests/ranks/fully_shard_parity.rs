@@ -3,7 +3,7 @@
 use crate::common::{Saved, expect_equal, in_python, python_rank, read};
 use crate::prelude::*;
 use std::cell::RefCell;
-use tch_parallel::optim::clip_grad_norm_;
+use tch_parallel::optim::{ClipGradNormOptions, clip_grad_norm_};
 use tests::programs::free_port;
 
 const BLOCKS: usize = 3;
@@ -144,6 +144,21 @@ impl Way<'_> {
                 let parameters = vs.trainable_variables();
                 let norm = clip_grad_norm_(&parameters, 0.1).unwrap();
                 saved.insert(name("norm"), Tensor::from(norm as f32));
+                let norm_of = |norm_type| {
+                    let options = ClipGradNormOptions { norm_type, ..f64::INFINITY.into() };
+                    clip_grad_norm_(&parameters, options).unwrap()
+                };
+                for norm_type in [0.0, 1.0, 3.0] {
+                    let norm = Tensor::from(norm_of(norm_type) as f32);
+                    saved.insert(name(&format!("norm{norm_type}")), norm);
+                }
+                // Python fails if a rank has no elements of a gradient.
+                if !self.has("mixed") {
+                    let gradients = parameters.iter().map(|shard| shard.grad().flatten(0, -1));
+                    let mut largest = Tensor::cat(&gradients.collect::<Vec<_>>(), 0).abs().max();
+                    group.all_reduce(&mut largest, ReduceOp::Max).unwrap();
+                    assert_eq!(norm_of(f64::INFINITY), largest.double_value(&[]));
+                }
                 for (variable, shard) in vs.variables() {
                     saved.insert(name(&format!("clipped.{variable}")), shard.grad().copy());
                 }
