@@ -20,19 +20,10 @@ fn expect_parity(flags: &str) -> Result<()> {
     rust.expect_equal(&train(python("bert", flags())?)?)
 }
 
-#[test]
-fn without_dropout_it_equals_python() -> Result<()> {
-    expect_parity("--dropout 0")
-}
-
-#[test]
-fn with_dropout_it_equals_python() -> Result<()> {
-    expect_parity("--dropout 0.1")
-}
-
-#[test]
-fn in_bf16_with_dropout_it_equals_python() -> Result<()> {
-    expect_parity("--amp bf16 --dropout 0.1")
+cases! {
+    fn without_dropout_it_equals_python() = expect_parity("--dropout 0");
+    fn with_dropout_it_equals_python() = expect_parity("--dropout 0.1");
+    fn in_bf16_with_dropout_it_equals_python() = expect_parity("--amp bf16 --dropout 0.1");
 }
 
 #[test]

@@ -16,11 +16,6 @@ fn the_articles_first_story_is_as_the_book_tells_it() -> Result<()> {
 }
 
 #[test]
-fn the_articles_second_story_is_as_the_book_tells_it() -> Result<()> {
-    expect_replay("async_case2.txt", EXACT)
-}
-
-#[test]
 fn ranks_may_be_threads_and_get_the_same_weights() -> Result<()> {
     let listing = replayed("ranks_as_threads.txt")?;
     let weights = listing.lines().filter_map(|line| line.split_once("weights ")?.1.split_once(','));
@@ -30,28 +25,20 @@ fn ranks_may_be_threads_and_get_the_same_weights() -> Result<()> {
     expect_listing("ranks_as_threads.txt", &listing, EXACT)
 }
 
-#[test]
-fn a_slow_worker_costs_synchronous_ones_what_the_book_shows() -> Result<()> {
-    expect_words_of_replay("async_slow_sync.txt")
-}
-
-#[test]
-fn a_slow_worker_costs_asynchronous_ones_what_the_book_shows() -> Result<()> {
-    expect_words_of_replay("async_slow_ps.txt")
-}
-
-#[test]
-fn a_slow_worker_costs_those_with_a_bound_what_the_book_shows() -> Result<()> {
-    expect_words_of_replay("async_slow_ssp.txt")
-}
-
-#[test]
-fn threads_without_a_lock_are_as_the_book_shows() -> Result<()> {
-    expect_words_of_replay("async_slow_hogwild.txt")
-}
-
 fn expect_words_of_replay(name: &str) -> Result<()> {
     expect_words(name, &replayed(name)?)
+}
+
+cases! {
+    fn the_articles_second_story_is_as_the_book_tells_it() = expect_replay("async_case2.txt", EXACT);
+    fn a_slow_worker_costs_synchronous_ones_what_the_book_shows() =
+        expect_words_of_replay("async_slow_sync.txt");
+    fn a_slow_worker_costs_asynchronous_ones_what_the_book_shows() =
+        expect_words_of_replay("async_slow_ps.txt");
+    fn a_slow_worker_costs_those_with_a_bound_what_the_book_shows() =
+        expect_words_of_replay("async_slow_ssp.txt");
+    fn threads_without_a_lock_are_as_the_book_shows() =
+        expect_words_of_replay("async_slow_hogwild.txt");
 }
 
 /// S1.23: the more workers, the staler the gradients, and the worse the result.
