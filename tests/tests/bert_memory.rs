@@ -87,19 +87,22 @@ fn surplus(devices: usize) -> usize {
     3 * (devices - 1) * SHARE * SEQ_LEN * VOCAB_SIZE * size_of::<f32>()
 }
 
-fn expect_surplus(method: &str, devices: usize, gathers: usize) -> Result<()> {
-    let found = trained(method, devices)?;
-    for (index, other) in found.iter().enumerate().filter(|(index, _)| *index != gathers) {
-        let more = found[gathers].without_state() - other.without_state();
-        expect_near(more, surplus(devices), &format!("{method}, cpu:{gathers} over cpu:{index}"));
+fn expect_surplus(method: &str, gathers: usize) -> Result<()> {
+    for devices in [2, 4] {
+        let found = trained(method, devices)?;
+        for (index, other) in found.iter().enumerate().filter(|(index, _)| *index != gathers) {
+            let more = found[gathers].without_state() - other.without_state();
+            let what = format!("{method}, cpu:{gathers} over cpu:{index}");
+            expect_near(more, surplus(devices), &what);
+        }
     }
     Ok(())
 }
 
-#[test]
-fn with_data_parallel_the_first_device_needs_more_by_the_formula() -> Result<()> {
-    expect_surplus("data-parallel", 2, 0)?;
-    expect_surplus("data-parallel", 4, 0)
+cases! {
+    fn with_data_parallel_the_first_device_needs_more_by_the_formula() =
+        expect_surplus("data-parallel", 0);
+    fn an_output_device_takes_the_surplus_over() = expect_surplus("output-device", 1);
 }
 
 /// The formula leaves out that the first device also has the rest of the batch.
@@ -117,12 +120,6 @@ fn the_formula_misses_the_batch_and_a_few_numbers() -> Result<()> {
         assert!(rest < size_of::<f32>() * 2 * pairs + 64, "{rest} bytes");
     }
     Ok(())
-}
-
-#[test]
-fn an_output_device_takes_the_surplus_over() -> Result<()> {
-    expect_surplus("output-device", 2, 1)?;
-    expect_surplus("output-device", 4, 1)
 }
 
 #[test]
