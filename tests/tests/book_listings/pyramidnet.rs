@@ -2,9 +2,11 @@
 
 use super::*;
 
-#[test]
-fn the_articles_network_is_smaller_than_the_one_it_is_taken_for() -> Result<()> {
-    expect_replay("pyramidnet_parameters.txt", EXACT)
+cases! {
+    fn the_articles_network_is_smaller_than_the_one_it_is_taken_for() =
+        expect_replay("pyramidnet_parameters.txt", EXACT);
+    fn a_training_prints_the_repositorys_lines() =
+        expect(&[("train_cifar.txt", &replayed("train_cifar.txt")?, &same_training)]);
 }
 
 /// S4.10
@@ -28,11 +30,6 @@ fn from_one_method_to_the_next_it_is_this_diff_of_a_handful_of_lines() -> Result
 fn training(name: &str) -> Result<String> {
     let code = source(format!("ddp-imagenet/src/exhibits/train_cifar/{name}.rs"))?;
     Ok(between(&code, "// ANCHOR: train\n", "    // ANCHOR_END")?.to_owned())
-}
-
-#[test]
-fn a_training_prints_the_repositorys_lines() -> Result<()> {
-    expect(&[("train_cifar.txt", &replayed("train_cifar.txt")?, &same_training)])
 }
 
 #[test]
