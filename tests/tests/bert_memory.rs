@@ -190,37 +190,14 @@ fn the_counts_repeat_to_the_byte() -> Result<()> {
     Ok(())
 }
 
-/// All methods side by side, with the sizes of the other tests.
-fn compare(flags: &[&str]) -> Result<Command> {
-    let sizes = SIZES.split(' ').chain(["--batch-size=8", UNHURRIED]);
-    let mut program = dp_custom_criterion(["compare"].into_iter().chain(sizes))?;
-    program.args(["--corpus", &corpus()]).args(flags);
-    Ok(program)
-}
-
-#[test]
-fn compare_shows_all_methods_in_a_table_in_words_and_in_a_chart() -> Result<()> {
-    let job = Job::new()?;
-    let printed = job.run(compare(&["--svg", "memory.svg"])?)?.expect_success()?.stdout;
-    for table in printed.split("\n\n").take(2) {
-        let rows: Vec<_> = table.lines().skip(1).collect();
-        assert_eq!(rows.len(), 2 * METHODS.len(), "{printed}");
-        for (method, rows) in METHODS.iter().zip(rows.chunks(2)) {
-            assert!(rows[0].starts_with(method), "{printed}");
-            assert!(rows[0].contains("cpu:0") && rows[1].contains("cpu:1"), "{printed}");
-        }
-    }
-    // 8 x 32 x 2000 x 4 bytes.
-    let texts = ["takes 1.95 MiB", "3 x (1 - 1/2) x 1.95 MiB = 2.93 MiB", "to the byte"];
-    expect_texts(&printed, &texts)?;
-    expect_texts(&job.text("memory.svg")?, &METHODS)?;
-    assert_eq!(job.files()?, ["memory.svg"]);
-    Ok(())
-}
-
+/// What else a comparison shows is in `book_listings`.
 #[test]
 fn a_budget_allows_larger_batches_the_evener_the_devices_are() -> Result<()> {
-    let printed = Job::new()?.run(compare(&["--budget", "24MiB"])?)?.expect_success()?.stdout;
+    let sizes = SIZES.split(' ').chain(["--batch-size=8", "--budget=24MiB", UNHURRIED]);
+    let mut compare = dp_custom_criterion(["compare"].into_iter().chain(sizes))?;
+    let job = Job::new()?;
+    let printed = job.run(compare.args(["--corpus", &corpus()]))?.expect_success()?.stdout;
+    assert!(job.files()?.is_empty(), "{:?}", job.files()?);
     let (_, table) = printed.split_once("With 24.0 MiB on each device:").context("no table")?;
     let mut largest = Vec::new();
     for (method, row) in METHODS.iter().zip(table.lines().skip(3)) {
