@@ -3,11 +3,10 @@
 //! Like `mp.spawn` with `join=True`, [`run`] waits for all processes and ends all of them if one fails. The processes
 //! run programs rather than functions: most often this same program, with other flags.
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail, ensure};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use std::env::temp_dir;
-use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
 use std::net::TcpListener;
@@ -47,7 +46,7 @@ impl Process {
     /// If there is no free port on which they can meet.
     pub fn ranks(name: &str, commands: Vec<Command>) -> Result<Vec<Process>> {
         let listener = TcpListener::bind("127.0.0.1:0")
-            .map_err(|error| failed(name, format!("cannot listen on 127.0.0.1: {error}")))?;
+            .map_err(|error| anyhow!("{name} cannot listen on 127.0.0.1: {error}"))?;
         let port = listener.local_addr()?.port();
         let mut listener = Some(OwnedFd::from(listener));
         let world_size = commands.len().to_string();
@@ -109,18 +108,17 @@ pub fn run(
                 Ok(Some(status)) if status.success() => {}
                 Ok(Some(status)) => {
                     let said = process.last_lines()?;
-                    return Err(failed(&process.name, format!("failed ({status}); {said}")));
+                    bail!("{} failed ({status}); {said}", process.name);
                 }
-                Err(error) => return Err(failed(&process.name, error)),
+                Err(error) => bail!("{} {error}", process.name),
             }
         }
         running = still;
         if let Some(process) = running.first_mut()
             && Instant::now() >= deadline
         {
-            let said = process.last_lines()?;
-            let what = format!("took more than {timeout} s; --timeout allows more; {said}");
-            return Err(failed(&process.name, what));
+            let (said, name) = (process.last_lines()?, &process.name);
+            bail!("{name} took more than {timeout} s; --timeout allows more; {said}");
         }
     }
 }
@@ -180,15 +178,12 @@ impl Drop for Running {
 /// # Errors
 /// If the parent is gone already.
 pub fn end_with(parent: u32) -> Result<()> {
-    let name = || format!("process {parent}, which started this one,");
+    let name = format!("process {parent}, which started this one,");
     set_pdeathsig(Signal::SIGKILL)
-        .map_err(|error| failed(name(), format!("cannot be waited for: {error}")))?;
+        .map_err(|error| anyhow!("{name} cannot be waited for: {error}"))?;
     // No signal comes from a parent that had already died.
-    if parent_id() == parent { Ok(()) } else { Err(failed(name(), "is gone")) }
-}
-
-fn failed(process: impl Display, what: impl Display) -> anyhow::Error {
-    anyhow!("{process} {what}")
+    ensure!(parent_id() == parent, "{name} is gone");
+    Ok(())
 }
 
 #[cfg(test)]

@@ -7,15 +7,12 @@ use std::path::Path;
 /// Writes a data set of `count` black digits in each part, all labelled nine.
 pub fn write(directory: &Path, count: u32) -> Result<()> {
     for part in ["train", "t10k"] {
-        fs::write(directory.join(format!("{part}-images-idx3-ubyte")), images(count))?;
+        let black = vec![0; count as usize * 28 * 28];
+        let images = idx(&[count, 28, 28], black);
+        fs::write(directory.join(format!("{part}-images-idx3-ubyte")), images)?;
         fs::write(directory.join(format!("{part}-labels-idx1-ubyte")), labels(count))?;
     }
     Ok(())
-}
-
-/// A file of `count` black images.
-fn images(count: u32) -> Vec<u8> {
-    idx(&[count, 28, 28], vec![0; count as usize * 28 * 28])
 }
 
 /// A file of `count` labels, all nine.

@@ -140,7 +140,7 @@ impl Hosts {
         self.switch.cut_off(host, cut_off);
     }
 
-    /// What has passed through the network so far.
+    /// What the network has done so far.
     pub fn traffic(&self) -> Traffic {
         self.switch.traffic()
     }

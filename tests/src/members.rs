@@ -1,6 +1,6 @@
 //! All processes of a job: the ones that the test has started, and those that they have started in turn.
 
-use crate::progress::Patience;
+use crate::progress::{Patience, stat};
 use crate::python::Forked;
 use anyhow::Result;
 use nix::unistd::Pid;
@@ -87,7 +87,7 @@ fn environment(pid: i32) -> io::Result<Vec<u8>> {
         let environment = fs::read(format!("/proc/{pid}/environ"))?;
         if !environment.is_empty()
             || !fs::read(format!("/proc/{pid}/cmdline"))?.is_empty()
-            || has_no_program(pid)?
+            || has_no_program(pid)
         {
             return Ok(environment);
         }
@@ -96,12 +96,9 @@ fn environment(pid: i32) -> io::Result<Vec<u8>> {
 }
 
 /// Whether it is a thread of Linux itself, or is about to end, or has ended and has not been reaped.
-fn has_no_program(pid: i32) -> io::Result<bool> {
-    const PF_EXITING: u32 = 0x4;
-    const PF_KTHREAD: u32 = 0x20_0000;
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name may contain spaces and brackets. Behind it come the state, five numbers and the flags.
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let flags = fields.split_whitespace().nth(6).and_then(|flags| flags.parse::<u32>().ok());
-    Ok(flags.is_none_or(|flags| flags & (PF_EXITING | PF_KTHREAD) != 0))
+fn has_no_program(pid: i32) -> bool {
+    const PF_EXITING: u64 = 0x4;
+    const PF_KTHREAD: u64 = 0x20_0000;
+    let flags = stat(Pid::from_raw(pid), 9);
+    flags.is_none_or(|flags| flags & (PF_EXITING | PF_KTHREAD) != 0)
 }

@@ -55,7 +55,7 @@ impl Patience {
 }
 
 /// These processes and all that they have started.
-fn with_children(processes: &[Pid]) -> Vec<Pid> {
+pub(crate) fn with_children(processes: &[Pid]) -> Vec<Pid> {
     let mut all = processes.to_vec();
     let mut next = 0;
     while let Some(parent) = all.get(next) {
@@ -105,13 +105,17 @@ impl<T: PartialEq> Unchanged<T> {
 
 /// The processor time that all threads of a process have used; `None` if the process is gone.
 fn processor_time(process: Pid) -> Option<Duration> {
+    let (utime, stime) = (14, 15);
+    // Linux reports hundredths of a second to programs, whatever its internal clock.
+    Some(Duration::from_millis(10 * (stat(process, utime)? + stat(process, stime)?)))
+}
+
+/// A number in Linux's `/proc/PID/stat`, by its place there; `None` if the process is gone.
+pub(crate) fn stat(process: Pid, number: usize) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name, field 2, may contain any characters. Field 3, the state, follows its closing bracket.
     let (_, fields) = stat.rsplit_once(')')?;
-    let (utime, stime) = (14, 15);
-    let field = |number: usize| fields.split_whitespace().nth(number - 3)?.parse::<u64>().ok();
-    // Linux reports hundredths of a second to programs, whatever its internal clock.
-    Some(Duration::from_millis(10 * (field(utime)? + field(stime)?)))
+    fields.split_whitespace().nth(number - 3)?.parse().ok()
 }
 
 /// When something below a directory was last written, created or removed.

@@ -49,16 +49,12 @@ fn senseless_flags_are_refused() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn cuda_is_refused_where_there_is_none() -> Result<()> {
-    // The tests build the programs without the feature `cuda`.
-    refused(&Job::new()?, &["--device", "cuda"], &["error: ", "cuda", "cargo xtask run"])
-}
-
-#[test]
-fn a_missing_directory_for_the_model_is_found_before_training() -> Result<()> {
-    let save = ["--save", "nowhere/model.safetensors", "--metrics", "metrics"];
-    Job::new()?.expect_refusal(ddp_mnist(save)?, 1, &["error: ", "nowhere"])
+cases! {
+    /// The tests build the programs without the feature `cuda`.
+    fn cuda_is_refused_where_there_is_none() =
+        refused(&Job::new()?, &["--device", "cuda"], &["error: ", "cuda", "cargo xtask run"]);
+    fn a_missing_directory_for_the_model_is_found_before_training() =
+        refused(&Job::new()?, &["--save", "nowhere/model.safetensors"], &["error: ", "nowhere"]);
 }
 
 #[test]

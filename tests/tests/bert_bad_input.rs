@@ -134,17 +134,6 @@ fn a_rank_that_dies_is_named_and_the_others_end() -> Result<()> {
 }
 
 #[test]
-fn a_run_that_fails_is_named_with_its_last_lines() -> Result<()> {
-    let job = Job::new()?;
-    // The vocabulary is removed once the first run has read it, so that the next run fails.
-    let mut comparison = job.start(comparison("--steps 60")?)?;
-    fs::remove_file(job.runs()?.join("vocab.json"))?;
-    let said = [" failed (exit status: 1); its last lines:\n  ", "cannot read", "vocab.json"];
-    comparison.wait()?.expect_code(1)?.expect_messages(&said)?;
-    job.expect_nobody_left(SOON)
-}
-
-#[test]
 fn the_runs_of_a_comparison_that_is_killed_end_with_it() -> Result<()> {
     let job = Job::new()?;
     let mut comparison = job.start(comparison("--steps 10000")?)?;

@@ -87,19 +87,22 @@ fn surplus(devices: usize) -> usize {
     3 * (devices - 1) * SHARE * SEQ_LEN * VOCAB_SIZE * size_of::<f32>()
 }
 
-fn expect_surplus(method: &str, devices: usize, gathers: usize) -> Result<()> {
-    let found = trained(method, devices)?;
-    for (index, other) in found.iter().enumerate().filter(|(index, _)| *index != gathers) {
-        let more = found[gathers].without_state() - other.without_state();
-        expect_near(more, surplus(devices), &format!("{method}, cpu:{gathers} over cpu:{index}"));
+fn expect_surplus(method: &str, gathers: usize) -> Result<()> {
+    for devices in [2, 4] {
+        let found = trained(method, devices)?;
+        for (index, other) in found.iter().enumerate().filter(|(index, _)| *index != gathers) {
+            let more = found[gathers].without_state() - other.without_state();
+            let what = format!("{method}, cpu:{gathers} over cpu:{index}");
+            expect_near(more, surplus(devices), &what);
+        }
     }
     Ok(())
 }
 
-#[test]
-fn with_data_parallel_the_first_device_needs_more_by_the_formula() -> Result<()> {
-    expect_surplus("data-parallel", 2, 0)?;
-    expect_surplus("data-parallel", 4, 0)
+cases! {
+    fn with_data_parallel_the_first_device_needs_more_by_the_formula() =
+        expect_surplus("data-parallel", 0);
+    fn an_output_device_takes_the_surplus_over() = expect_surplus("output-device", 1);
 }
 
 /// The formula leaves out that the first device also has the rest of the batch.
@@ -117,12 +120,6 @@ fn the_formula_misses_the_batch_and_a_few_numbers() -> Result<()> {
         assert!(rest < size_of::<f32>() * 2 * pairs + 64, "{rest} bytes");
     }
     Ok(())
-}
-
-#[test]
-fn an_output_device_takes_the_surplus_over() -> Result<()> {
-    expect_surplus("output-device", 2, 1)?;
-    expect_surplus("output-device", 4, 1)
 }
 
 #[test]
@@ -193,37 +190,14 @@ fn the_counts_repeat_to_the_byte() -> Result<()> {
     Ok(())
 }
 
-/// All methods side by side, with the sizes of the other tests.
-fn compare(flags: &[&str]) -> Result<Command> {
-    let sizes = SIZES.split(' ').chain(["--batch-size=8", UNHURRIED]);
-    let mut program = dp_custom_criterion(["compare"].into_iter().chain(sizes))?;
-    program.args(["--corpus", &corpus()]).args(flags);
-    Ok(program)
-}
-
-#[test]
-fn compare_shows_all_methods_in_a_table_in_words_and_in_a_chart() -> Result<()> {
-    let job = Job::new()?;
-    let printed = job.run(compare(&["--svg", "memory.svg"])?)?.expect_success()?.stdout;
-    for table in printed.split("\n\n").take(2) {
-        let rows: Vec<_> = table.lines().skip(1).collect();
-        assert_eq!(rows.len(), 2 * METHODS.len(), "{printed}");
-        for (method, rows) in METHODS.iter().zip(rows.chunks(2)) {
-            assert!(rows[0].starts_with(method), "{printed}");
-            assert!(rows[0].contains("cpu:0") && rows[1].contains("cpu:1"), "{printed}");
-        }
-    }
-    // 8 x 32 x 2000 x 4 bytes.
-    let texts = ["takes 1.95 MiB", "3 x (1 - 1/2) x 1.95 MiB = 2.93 MiB", "to the byte"];
-    expect_texts(&printed, &texts)?;
-    expect_texts(&job.text("memory.svg")?, &METHODS)?;
-    assert_eq!(job.files()?, ["memory.svg"]);
-    Ok(())
-}
-
+/// What else a comparison shows is in `book_listings`.
 #[test]
 fn a_budget_allows_larger_batches_the_evener_the_devices_are() -> Result<()> {
-    let printed = Job::new()?.run(compare(&["--budget", "24MiB"])?)?.expect_success()?.stdout;
+    let sizes = SIZES.split(' ').chain(["--batch-size=8", "--budget=24MiB", UNHURRIED]);
+    let mut compare = dp_custom_criterion(["compare"].into_iter().chain(sizes))?;
+    let job = Job::new()?;
+    let printed = job.run(compare.args(["--corpus", &corpus()]))?.expect_success()?.stdout;
+    assert!(job.files()?.is_empty(), "{:?}", job.files()?);
     let (_, table) = printed.split_once("With 24.0 MiB on each device:").context("no table")?;
     let mut largest = Vec::new();
     for (method, row) in METHODS.iter().zip(table.lines().skip(3)) {

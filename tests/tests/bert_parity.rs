@@ -20,25 +20,13 @@ fn expect_parity(flags: &str) -> Result<()> {
     rust.expect_equal(&train(python("bert", flags())?)?)
 }
 
-#[test]
-fn without_dropout_it_equals_python() -> Result<()> {
-    expect_parity("--dropout 0")
-}
-
-#[test]
-fn with_dropout_it_equals_python() -> Result<()> {
-    expect_parity("--dropout 0.1")
-}
-
-#[test]
-fn in_bf16_with_dropout_it_equals_python() -> Result<()> {
-    expect_parity("--amp bf16 --dropout 0.1")
-}
-
-#[test]
-fn with_more_tokens_than_the_vocabulary_and_other_sizes_it_equals_python() -> Result<()> {
-    let adam = "--adam-weight-decay 0.1 --adam-beta1 0.8 --adam-beta2 0.99";
-    expect_parity(&format!("--vocab-size 1000 --attn-heads 4 --seq-len 33 {adam}"))
+cases! {
+    fn without_dropout_it_equals_python() = expect_parity("--dropout 0");
+    fn with_dropout_it_equals_python() = expect_parity("--dropout 0.1");
+    fn in_bf16_with_dropout_it_equals_python() = expect_parity("--amp bf16 --dropout 0.1");
+    fn with_more_tokens_than_the_vocabulary_and_other_sizes_it_equals_python() =
+        expect_parity("--vocab-size 1000 --attn-heads 4 --seq-len 33 --adam-weight-decay 0.1 \
+                       --adam-beta1 0.8 --adam-beta2 0.99");
 }
 
 #[test]

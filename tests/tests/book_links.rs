@@ -56,14 +56,10 @@ fn the_built_pages_have_these_headings_and_load_nothing_from_a_network() -> Resu
     Ok(())
 }
 
-#[test]
-fn pages_fit_their_screens_and_are_legible_in_every_theme() -> Result<()> {
-    look_at_the_book("book_pages")
-}
-
-#[test]
-fn pictures_obey_the_keyboard_and_show_the_programs_numbers() -> Result<()> {
-    look_at_the_book("book_pictures")
+cases! {
+    fn pages_fit_their_screens_and_are_legible_in_every_theme() = look_at_the_book("book_pages");
+    fn pictures_obey_the_keyboard_and_show_the_programs_numbers() =
+        look_at_the_book("book_pictures");
 }
 
 fn look_at_the_book(script: &str) -> Result<()> {

@@ -3,11 +3,6 @@
 
 use crate::prelude::*;
 
-/// Runs the example under `launch`. Its rank 1 of three fails.
-fn run_failing_rank(failure: &str) -> Result<Ended> {
-    Job::new()?.run(launch(3, &example("failing_rank", [failure])?)?)
-}
-
 /// Expects that the launcher gives the reason to this rank, once, and nothing that the console has shown already.
 fn expect_culprit(ended: &Ended, rank: usize, reason: &str) -> Result<()> {
     let said: Vec<_> = ended.stderr.lines().filter(|line| line.starts_with("launch: ")).collect();
@@ -19,27 +14,21 @@ fn expect_culprit(ended: &Ended, rank: usize, reason: &str) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn an_error_in_a_ranks_own_code_is_the_reason() -> Result<()> {
-    let ended = run_failing_rank("error")?.expect_code(1)?;
-    expect_culprit(&ended, 1, " exited with code 1: no sample 6 in the data set")
+/// Runs the example under `launch`. Its rank 1 of three fails.
+fn expect_reason(failure: &str, code: i32, reason: &str) -> Result<()> {
+    let ended = Job::new()?.run(launch(3, &example("failing_rank", [failure])?)?)?;
+    expect_culprit(&ended.expect_code(code)?, 1, reason)
 }
 
-#[test]
-fn a_rank_that_panics_is_named_with_the_panics_message() -> Result<()> {
-    let ended = run_failing_rank("panic")?.expect_code(101)?;
-    expect_culprit(&ended, 1, " exited with code 101: panicked: no sample 6 in the data set")
-}
-
-#[test]
-fn a_rank_that_runs_out_of_memory_is_named() -> Result<()> {
-    expect_culprit(&run_failing_rank("memory")?.expect_code(1)?, 1, "can't allocate memory")
-}
-
-#[test]
-fn a_rank_whose_backward_pass_fails_is_named() -> Result<()> {
-    let ended = run_failing_rank("backward")?.expect_code(1)?;
-    expect_culprit(&ended, 1, "backward failed: element 0 of tensors does not require grad")
+cases! {
+    fn an_error_in_a_ranks_own_code_is_the_reason() =
+        expect_reason("error", 1, " exited with code 1: no sample 6 in the data set");
+    fn a_rank_that_panics_is_named_with_the_panics_message() =
+        expect_reason("panic", 101, " exited with code 101: panicked: no sample 6 in the data set");
+    fn a_rank_that_runs_out_of_memory_is_named() =
+        expect_reason("memory", 1, "can't allocate memory");
+    fn a_rank_whose_backward_pass_fails_is_named() =
+        expect_reason("backward", 1, "backward failed: element 0 of tensors does not require grad");
 }
 
 #[test]

@@ -3,44 +3,27 @@
 
 use crate::prelude::*;
 
-fn printed(arguments: &[&str]) -> Result<String> {
-    tests::printed(dp_basic(arguments.iter().copied())?)
+fn printed(arguments: &str) -> Result<String> {
+    tests::printed(dp_basic(arguments.split(' '))?)
 }
 
-/// The chart that dp-basic draws if a flag for it is added to these arguments.
-fn drawn(arguments: &[&str]) -> Result<String> {
-    let job = Job::new()?;
-    let arguments = arguments.iter().copied().chain(["--svg", "chart.svg"]);
-    job.run(dp_basic(arguments)?)?.expect_success()?;
-    ensure!(job.files()? == ["chart.svg"], "{:?}", job.files()?);
-    job.text("chart.svg")
-}
-
-#[test]
-fn the_questions_59_million_parameters_go_to_every_further_device() -> Result<()> {
-    let arguments = ["trace", "--model", "mlp", "--devices", "2xcpu", "--no-times"];
-    insta::assert_snapshot!("trace_mlp", printed(&arguments)?);
+fn expect_snapshot(name: &str, arguments: &str) -> Result<()> {
+    insta::assert_snapshot!(name, printed(arguments)?);
     Ok(())
 }
 
-#[test]
-fn outputs_and_loss_move_to_the_output_device() -> Result<()> {
-    let arguments = ["trace", "--devices", "2xcpu", "--output-device", "1", "--no-times"];
-    insta::assert_snapshot!("trace_output_device", printed(&arguments)?);
-    Ok(())
+cases! {
+    fn the_questions_59_million_parameters_go_to_every_further_device() =
+        expect_snapshot("trace_mlp", "trace --model mlp --devices 2xcpu --no-times");
+    fn outputs_and_loss_move_to_the_output_device() =
+        expect_snapshot("trace_output_device", "trace --devices 2xcpu --output-device 1 --no-times");
 }
 
-#[test]
-fn a_step_is_drawn_with_a_lane_for_each_device_and_all_its_parts() -> Result<()> {
-    let parts = ["cpu:0", "cpu:3", "scatter gradients", "reduce gradients", "parallel_apply"];
-    expect_texts(&drawn(&["trace"])?, &parts)
-}
-
-/// The book shows the other answers, and `book_listings` compares them.
+/// The book shows the other answers, each asked for alone, and `book_listings` compares them.
 #[test]
 fn every_question_is_answered() -> Result<()> {
-    let text = printed(&["answers"])?;
-    let answer = printed(&["answers", "S2.23"])?;
+    let text = printed("answers")?;
+    let answer = printed("answers S2.23")?;
     let (_, last) = answer.split_once("\n\n").context("a title stands before it")?;
     expect_texts(&text, &[last, "dp-basic model-parallel", "dp-basic speedup"])?;
     let measured = text.lines().filter(|line| line.trim_start().starts_with("measured"));
@@ -59,29 +42,14 @@ fn the_numbers_repeat_from_run_to_run() -> Result<()> {
 }
 
 #[test]
-fn a_question_can_be_asked_alone() -> Result<()> {
-    let text = printed(&["answers", "S2.19"])?;
-    ensure!(text.contains("S2.19") && !text.contains("S2.18"), "{text}");
-    Ok(())
-}
-
-#[test]
 fn a_model_in_two_parts_gives_the_numbers_of_one() -> Result<()> {
-    let split = printed(&["model-parallel", "--split", "--no-times"])?;
-    insta::assert_snapshot!("model_parallel_split", split);
-    insta::assert_snapshot!("model_parallel", printed(&["model-parallel", "--no-times"])?);
-    Ok(())
-}
-
-#[test]
-fn the_parts_are_drawn_on_their_devices() -> Result<()> {
-    let parts = ["cpu:0", "cpu:1", "forward 1", "forward 2", "backward 2", "backward 1"];
-    expect_texts(&drawn(&["model-parallel", "--split"])?, &parts)
+    expect_snapshot("model_parallel_split", "model-parallel --split --no-times")?;
+    expect_snapshot("model_parallel", "model-parallel --no-times")
 }
 
 #[test]
 fn one_two_and_four_replicas_are_timed() -> Result<()> {
-    let text = printed(&["speedup", "--steps", "1", "--batch", "16"])?;
+    let text = printed("speedup --steps 1 --batch 16")?;
     let rows: Vec<Vec<&str>> =
         text.lines().skip(3).map(|line| line.split_whitespace().collect()).collect();
     ensure!(rows.iter().map(|row| row[0]).eq(["1", "2", "4"]), "{text}");
@@ -95,17 +63,11 @@ fn one_two_and_four_replicas_are_timed() -> Result<()> {
 
 #[test]
 fn the_times_are_drawn() -> Result<()> {
-    let svg = drawn(&["speedup", "--steps", "1", "--batch", "16", "--devices", "2xcpu"])?;
-    expect_texts(&svg, &["2 replicas", "loss on every device"])
-}
-
-#[test]
-fn every_subcommand_explains_itself_with_examples() -> Result<()> {
-    for subcommand in ["trace", "answers", "model-parallel", "speedup"] {
-        let help = printed(&[subcommand, "--help"])?;
-        ensure!(help.contains(&format!("  dp-basic {subcommand} ")), "{help}");
-    }
-    Ok(())
+    let job = Job::new()?;
+    let arguments = "speedup --steps 1 --batch 16 --devices 2xcpu --svg chart.svg";
+    job.run(dp_basic(arguments.split(' '))?)?.expect_success()?;
+    ensure!(job.files()? == ["chart.svg"], "{:?}", job.files()?);
+    expect_texts(&job.text("chart.svg")?, &["2 replicas", "loss on every device"])
 }
 
 #[test]

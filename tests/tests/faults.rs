@@ -70,14 +70,6 @@ fn the_survivors_of_a_killed_rank_0_name_it_too() -> Result<()> {
 }
 
 #[test]
-fn no_rank_survives_a_killed_launcher() -> Result<()> {
-    let (job, launcher) = launch_and_wait_for_steps(2, &[])?;
-    kill(launcher.pid(), Signal::SIGKILL)?;
-    drop(launcher);
-    expect_nothing_left(&job)
-}
-
-#[test]
 fn an_interrupted_launcher_ends_its_ranks_and_itself_with_130() -> Result<()> {
     let (job, mut launcher) = launch_and_wait_for_steps(2, &[])?;
     kill(launcher.pid(), Signal::SIGINT)?;

@@ -3,10 +3,6 @@
 use crate::prelude::*;
 use std::iter::from_fn;
 
-fn help(name: &str, subcommands: &[&str]) -> Result<String> {
-    printed(program(name, [subcommands, &["--help"]].concat())?)
-}
-
 fn subcommands(help: &str) -> Vec<&str> {
     let list = help.split_once("\nCommands:\n").map_or("", |(_, rest)| rest);
     let list = list.split("\n\n").next().unwrap_or_default();
@@ -36,7 +32,7 @@ fn examples(help: &str) -> Vec<String> {
 
 /// Collects the help of a program and of all its subcommands, including nested ones.
 fn all_helps(name: &str, path: &[&str], helps: &mut Vec<(String, String)>) -> Result<()> {
-    let text = help(name, path)?;
+    let text = printed(program(name, [path, &["--help"]].concat())?)?;
     for subcommand in subcommands(&text) {
         all_helps(name, &[path, &[subcommand]].concat(), helps)?;
     }
@@ -79,7 +75,8 @@ fn every_help_shows_examples_that_can_be_typed() -> Result<()> {
             let example = example.replace("cuda:0,cuda:1,cuda:2,cuda:3", "4xcpu");
             let example = example.replace("--devices cuda", "--devices cpu");
             let (started, arguments) = parse(&example);
-            ensure!(name.starts_with(started), "{name}: `{example}` starts {started}");
+            let is_of_it = name.split(' ').all(|word| example.contains(word));
+            ensure!(name.starts_with(started) && is_of_it, "{name}: `{example}` is for another");
             if !typed.insert(example.clone()) {
                 continue;
             }

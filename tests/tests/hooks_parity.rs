@@ -31,34 +31,18 @@ fn expect_parity_and_a_difference(hook: &str) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn all_reduce_equals_python_and_no_hook_at_all() -> Result<()> {
-    expect_parity("allreduce")?.expect_equal(&*without_a_hook()?)
-}
-
-#[test]
-fn fp16_equals_python() -> Result<()> {
-    expect_parity_and_a_difference("fp16")
-}
-
-#[test]
-fn bf16_in_several_buckets_equals_python() -> Result<()> {
-    expect_parity_and_a_difference("bf16 --bucket-cap-mb 0.05")
-}
-
-#[test]
-fn power_sgd_of_rank_1_equals_python() -> Result<()> {
-    expect_parity_and_a_difference("power-sgd --start-power-sgd-iter 2")
-}
-
-/// In one bucket: with several, PyTorch's hook occupies all of gloo's threads and waits forever.
-#[test]
-fn power_sgd_of_rank_2_equals_python() -> Result<()> {
-    expect_parity_and_a_difference("power-sgd --power-sgd-rank 2 --start-power-sgd-iter 10")
-}
-
-/// From rank 3 on, matrices are orthogonalized by QR decomposition.
-#[test]
-fn power_sgd_of_rank_4_equals_python() -> Result<()> {
-    expect_parity_and_a_difference("power-sgd --power-sgd-rank 4 --start-power-sgd-iter 5")
+cases! {
+    fn all_reduce_equals_python_and_no_hook_at_all() =
+        expect_parity("allreduce")?.expect_equal(&*without_a_hook()?);
+    fn fp16_equals_python() = expect_parity_and_a_difference("fp16");
+    fn bf16_in_several_buckets_equals_python() =
+        expect_parity_and_a_difference("bf16 --bucket-cap-mb 0.05");
+    fn power_sgd_of_rank_1_equals_python() =
+        expect_parity_and_a_difference("power-sgd --start-power-sgd-iter 2");
+    /// In one bucket: with several, PyTorch's hook occupies all of gloo's threads and waits forever.
+    fn power_sgd_of_rank_2_equals_python() =
+        expect_parity_and_a_difference("power-sgd --power-sgd-rank 2 --start-power-sgd-iter 10");
+    /// From rank 3 on, matrices are orthogonalized by QR decomposition.
+    fn power_sgd_of_rank_4_equals_python() =
+        expect_parity_and_a_difference("power-sgd --power-sgd-rank 4 --start-power-sgd-iter 5");
 }

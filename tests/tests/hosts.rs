@@ -21,67 +21,20 @@ pub(crate) fn try_once(name: &str, allowed: impl Fn(Duration) -> Duration) -> Re
     Ok(())
 }
 
-#[test]
-fn a_killed_rank_ends_the_ranks_of_all_hosts_and_each_names_it() -> Result<()> {
-    holds("killed-rank")
-}
-
-#[test]
-fn a_killed_launcher_ends_the_ranks_of_all_hosts_and_each_names_its_host() -> Result<()> {
-    holds("killed-launcher")
-}
-
-#[test]
-fn a_host_that_vanishes_ends_the_ranks_of_the_others_and_each_names_it() -> Result<()> {
-    holds("killed-host")
-}
-
-#[test]
-fn a_host_that_falls_silent_is_taken_for_lost() -> Result<()> {
-    holds("stopped-host")
-}
-
-#[test]
-fn a_host_that_is_cut_off_for_good_ends_by_itself() -> Result<()> {
-    holds("link-down")
-}
-
-#[test]
-fn a_host_that_is_cut_off_for_a_moment_goes_on() -> Result<()> {
-    holds("partition")
-}
-
-#[test]
-fn a_network_that_delays_packets_slows_the_training_and_no_more() -> Result<()> {
-    holds("delay")
-}
-
-#[test]
-fn a_network_that_loses_packets_slows_the_training_and_no_more() -> Result<()> {
-    holds("loss")
-}
-
-#[test]
-fn a_rank_that_is_killed_and_started_again_changes_no_bit() -> Result<()> {
-    holds("restarts")
-}
-
-#[test]
-fn an_elastic_job_loses_no_sample_when_nodes_come_and_go() -> Result<()> {
-    holds("elastic")
-}
-
-#[test]
-fn killed_hosts_come_again_while_the_others_go_on_and_every_sample_counts_once() -> Result<()> {
-    holds("replaced-hosts")
-}
-
-#[test]
-fn nodes_may_have_different_numbers_of_ranks() -> Result<()> {
-    holds("uneven-nodes")
-}
-
-#[test]
-fn another_version_of_the_program_is_refused_on_every_host() -> Result<()> {
-    holds("other-program")
+cases! {
+    fn a_killed_rank_ends_the_ranks_of_all_hosts_and_each_names_it() = holds("killed-rank");
+    fn a_killed_launcher_ends_the_ranks_of_all_hosts_and_each_names_its_host() =
+        holds("killed-launcher");
+    fn a_host_that_vanishes_ends_the_ranks_of_the_others_and_each_names_it() = holds("killed-host");
+    fn a_host_that_falls_silent_is_taken_for_lost() = holds("stopped-host");
+    fn a_host_that_is_cut_off_for_good_ends_by_itself() = holds("link-down");
+    fn a_host_that_is_cut_off_for_a_moment_goes_on() = holds("partition");
+    fn a_network_that_delays_packets_slows_the_training_and_no_more() = holds("delay");
+    fn a_network_that_loses_packets_slows_the_training_and_no_more() = holds("loss");
+    fn a_rank_that_is_killed_and_started_again_changes_no_bit() = holds("restarts");
+    fn an_elastic_job_loses_no_sample_when_nodes_come_and_go() = holds("elastic");
+    fn killed_hosts_come_again_while_the_others_go_on_and_every_sample_counts_once() =
+        holds("replaced-hosts");
+    fn nodes_may_have_different_numbers_of_ranks() = holds("uneven-nodes");
+    fn another_version_of_the_program_is_refused_on_every_host() = holds("other-program");
 }

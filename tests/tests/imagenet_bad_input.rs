@@ -44,10 +44,13 @@ fn senseless_flags_are_refused() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_batch_that_is_smaller_than_the_world_is_refused() -> Result<()> {
-    let texts = ["[rank ", "--batch-size is 2", "at least 3"];
-    Job::new()?.expect_refusal(launch(3, &on_digits("--batch-size 2")?)?, 1, &texts)
+const SMALLER_THAN_THE_WORLD: [&str; 3] = ["[rank ", "--batch-size is 2", "at least 3"];
+
+cases! {
+    fn a_batch_that_is_smaller_than_the_world_is_refused() =
+        expect_refusal(launch(3, &on_digits("--batch-size 2")?)?, 1, &SMALLER_THAN_THE_WORLD);
+    fn a_directory_for_checkpoints_that_is_not_there_is_found_before_training() =
+        expect_refusal(on_digits("--checkpoint-dir nowhere")?, 1, &["error: ", "nowhere"]);
 }
 
 #[test]
@@ -107,9 +110,4 @@ fn a_checkpoint_that_does_not_fit_is_refused() -> Result<()> {
     job.expect_refusal(resume("")?, 1, &["error: ", "old.safetensors", "No such file"])?;
     let evaluate = on_digits("--evaluate --resume auto")?;
     job.expect_refusal(evaluate, 1, &["error: ", "checkpoint.safetensors", "No such file"])
-}
-
-#[test]
-fn a_directory_for_checkpoints_that_is_not_there_is_found_before_training() -> Result<()> {
-    Job::new()?.expect_refusal(on_digits("--checkpoint-dir nowhere")?, 1, &["error: ", "nowhere"])
 }

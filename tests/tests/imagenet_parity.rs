@@ -19,51 +19,23 @@ fn expect_parity(world_size: usize, flags: &str) -> Result<()> {
     rust.expect_equal(&Training::by_hand(in_python)?)
 }
 
-#[test]
-fn one_rank_with_a_pyramidnet_equals_python() -> Result<()> {
-    expect_parity(1, "--arch pyramidnet8_a6")
-}
-
-#[test]
-fn two_ranks_with_a_pyramidnet_equal_python() -> Result<()> {
-    expect_parity(2, "--arch pyramidnet8_a6 --seed 3 --lr 0.05 --wd 0.01")
-}
-
-#[test]
-fn one_rank_with_a_resnet_equals_python() -> Result<()> {
-    expect_parity(1, "--arch resnet18 --lr 0.01")
-}
-
-#[test]
-fn two_ranks_with_a_resnet_equal_python() -> Result<()> {
-    expect_parity(2, "--arch resnet18 --lr 0.01 --momentum 0.5 --seed 7")
-}
-
-#[test]
-fn two_ranks_that_look_for_unused_parameters_equal_python() -> Result<()> {
-    expect_parity(2, "--arch pyramidnet8_a6 --find-unused-parameters --steps 5")
-}
-
-#[test]
-fn two_ranks_that_share_out_the_optimizers_state_equal_python() -> Result<()> {
-    expect_parity(2, "--arch pyramidnet8_a6 --zero --steps 5")
-}
-
-#[test]
-fn a_schedule_with_a_warm_up_equals_python() -> Result<()> {
-    let cosine = "--schedule cosine --warmup-epochs 2 --epochs 4 --steps 3";
-    expect_parity(1, &format!("--arch pyramidnet8_a6 {cosine}"))
-}
-
-#[test]
-fn bf16_with_the_channels_last_equals_python() -> Result<()> {
-    expect_parity(2, "--arch pyramidnet8_a6 --amp bf16 --channels-last --steps 5")
-}
-
-#[test]
-fn fp16_with_a_scaled_loss_and_steps_over_several_batches_equals_python() -> Result<()> {
-    // 5 batches, in groups of 2, 2 and 1. They are small, since convolutions in fp16 take a hundred
-    // times as long on some processors.
-    let fp16 = "--amp fp16 --accumulate 2 --steps 5 --batch-size=2";
-    expect_parity(2, &format!("--arch pyramidnet8_a6 {fp16}"))
+cases! {
+    fn one_rank_with_a_pyramidnet_equals_python() = expect_parity(1, "--arch pyramidnet8_a6");
+    fn two_ranks_with_a_pyramidnet_equal_python() =
+        expect_parity(2, "--arch pyramidnet8_a6 --seed 3 --lr 0.05 --wd 0.01");
+    fn one_rank_with_a_resnet_equals_python() = expect_parity(1, "--arch resnet18 --lr 0.01");
+    fn two_ranks_with_a_resnet_equal_python() =
+        expect_parity(2, "--arch resnet18 --lr 0.01 --momentum 0.5 --seed 7");
+    fn two_ranks_that_look_for_unused_parameters_equal_python() =
+        expect_parity(2, "--arch pyramidnet8_a6 --find-unused-parameters --steps 5");
+    fn two_ranks_that_share_out_the_optimizers_state_equal_python() =
+        expect_parity(2, "--arch pyramidnet8_a6 --zero --steps 5");
+    fn a_schedule_with_a_warm_up_equals_python() =
+        expect_parity(1, "--arch pyramidnet8_a6 --schedule cosine --warmup-epochs 2 --epochs 4 --steps 3");
+    fn bf16_with_the_channels_last_equals_python() =
+        expect_parity(2, "--arch pyramidnet8_a6 --amp bf16 --channels-last --steps 5");
+    /// 5 batches, in groups of 2, 2 and 1. They are small, since convolutions in fp16 take a hundred
+    /// times as long on some processors.
+    fn fp16_with_a_scaled_loss_and_steps_over_several_batches_equals_python() =
+        expect_parity(2, "--arch pyramidnet8_a6 --amp fp16 --accumulate 2 --steps 5 --batch-size=2");
 }

@@ -54,7 +54,8 @@ fn epochs(directory: &Path) -> Result<BTreeMap<u64, [f64; 3]>> {
     Ok(epochs.into_iter().collect())
 }
 
-fn expect_that_kills_change_nothing(case: &Case) -> Result<()> {
+/// Expects that kills change nothing.
+fn expect_no_change(case: &Case) -> Result<()> {
     let Case { ranks, kills, .. } = *case;
     let job = Job::new()?;
     start(&job, case, "peace")?.wait()?.expect_success()?;
@@ -101,24 +102,15 @@ fn expect_that_kills_change_nothing(case: &Case) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn one_rank_that_is_killed_time_and_again_comes_to_the_same() -> Result<()> {
-    let case = Case { ranks: 1, arch: "pyramidnet8_a6", steps: 24, kills: 4 };
-    expect_that_kills_change_nothing(&case)
-}
-
-#[test]
-fn two_ranks_that_are_killed_time_and_again_come_to_the_same() -> Result<()> {
-    let case = Case { ranks: 2, arch: "pyramidnet8_a6", steps: 24, kills: 4 };
-    expect_that_kills_change_nothing(&case)
-}
-
-/// With three ranks or more, the sum of gradients depends on their places in the buckets. The
-/// network is large enough for two buckets.
-#[test]
-fn three_ranks_that_are_killed_add_up_as_before() -> Result<()> {
-    let case = Case { ranks: 3, arch: "pyramidnet8_a160", steps: 16, kills: 2 };
-    expect_that_kills_change_nothing(&case)
+cases! {
+    fn one_rank_that_is_killed_time_and_again_comes_to_the_same() =
+        expect_no_change(&Case { ranks: 1, arch: "pyramidnet8_a6", steps: 24, kills: 4 });
+    fn two_ranks_that_are_killed_time_and_again_come_to_the_same() =
+        expect_no_change(&Case { ranks: 2, arch: "pyramidnet8_a6", steps: 24, kills: 4 });
+    /// With three ranks or more, the sum of gradients depends on their places in the buckets. The
+    /// network is large enough for two buckets.
+    fn three_ranks_that_are_killed_add_up_as_before() =
+        expect_no_change(&Case { ranks: 3, arch: "pyramidnet8_a160", steps: 16, kills: 2 });
 }
 
 #[test]

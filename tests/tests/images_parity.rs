@@ -26,18 +26,13 @@ fn pair(name: &str) -> Result<[Tensor; 2]> {
     Ok([rust, python])
 }
 
-/// The largest and the mean difference of the bytes, in levels of 256.
-fn difference(name: &str) -> Result<(u8, f64)> {
+/// Expects that the bytes differ by at most `largest` anywhere, and by at most `mean` on average.
+fn expect_near(name: &str, largest: u8, mean: f64) -> Result<()> {
     let [rust, python] = pair(name)?;
     ensure!(rust.dtype == "U8", "{name} is {}", rust.dtype);
     let levels = || rust.bytes.iter().zip(&python.bytes).map(|(a, b)| a.abs_diff(*b));
     let sum: f64 = levels().map(f64::from).sum();
-    Ok((levels().max().unwrap_or_default(), sum / rust.bytes.len() as f64))
-}
-
-/// Expects that the bytes differ by at most `largest` anywhere, and by at most `mean` on average.
-fn expect_near(name: &str, largest: u8, mean: f64) -> Result<()> {
-    let found = difference(name)?;
+    let found = (levels().max().unwrap_or_default(), sum / rust.bytes.len() as f64);
     ensure!(found.0 <= largest && found.1 <= mean, "{name} differs by {found:?}");
     Ok(())
 }

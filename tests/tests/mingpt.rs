@@ -10,16 +10,12 @@ fn text() -> String {
     workspace().join("LICENSE-MIT").display().to_string()
 }
 
-/// The model's dropout, its parameter groups and the norm of its gradients all have their part in a
-/// loss, and 90 steps enlarge any difference in its bits.
-#[test]
-fn two_ranks_equal_python() -> Result<()> {
-    expect_pythons_bits(&[])
-}
-
-#[test]
-fn two_ranks_that_shard_the_model_equal_python() -> Result<()> {
-    expect_pythons_bits(&["--fsdp", "--checkpoint-activations"])
+cases! {
+    /// The model's dropout, its parameter groups and the norm of its gradients all have their part in a
+    /// loss, and 90 steps enlarge any difference in its bits.
+    fn two_ranks_equal_python() = expect_pythons_bits(&[]);
+    fn two_ranks_that_shard_the_model_equal_python() =
+        expect_pythons_bits(&["--fsdp", "--checkpoint-activations"]);
 }
 
 fn expect_pythons_bits(flags: &[&str]) -> Result<()> {
@@ -44,15 +40,11 @@ fn expect_pythons_bits(flags: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// With more than two ranks, the order of sums depends on a gradient's position in its bucket.
-#[test]
-fn four_ranks_go_on_as_if_they_had_not_been_interrupted() -> Result<()> {
-    expect_to_go_on(&[])
-}
-
-#[test]
-fn four_ranks_with_shards_go_on_as_if_they_had_not_been_interrupted() -> Result<()> {
-    expect_to_go_on(&["--fsdp"])
+cases! {
+    /// With more than two ranks, the order of sums depends on a gradient's position in its bucket.
+    fn four_ranks_go_on_as_if_they_had_not_been_interrupted() = expect_to_go_on(&[]);
+    fn four_ranks_with_shards_go_on_as_if_they_had_not_been_interrupted() =
+        expect_to_go_on(&["--fsdp"]);
 }
 
 fn expect_to_go_on(fsdp: &[&str]) -> Result<()> {

@@ -24,9 +24,11 @@ fn a_python_rank_and_a_rust_rank_train_together_whichever_comes_first() -> Resul
     Training::by_hand([rust(), python()])?.expect_equal(&two_python_ranks)
 }
 
-#[test]
-fn torchrun_starts_ddp_mnist_as_launch_does() -> Result<()> {
-    Training::run(torchrun(2, &ddp_mnist(flags())?)?, 2)?.expect_equal(&*launched()?)
+cases! {
+    fn torchrun_starts_ddp_mnist_as_launch_does() =
+        Training::run(torchrun(2, &ddp_mnist(flags())?)?, 2)?.expect_equal(&*launched()?);
+    fn ranks_started_by_hand_train_as_launched_ones() =
+        Training::by_hand([ddp_mnist(flags()), ddp_mnist(flags())])?.expect_equal(&*launched()?);
 }
 
 #[test]
@@ -34,11 +36,6 @@ fn launch_starts_python_as_torchrun_does() -> Result<()> {
     let program = python("ddp_mnist", flags())?;
     let launched = Training::run(launch(2, &program)?, 2)?;
     Training::run(torchrun(2, &program)?, 2)?.expect_equal(&launched)
-}
-
-#[test]
-fn ranks_started_by_hand_train_as_launched_ones() -> Result<()> {
-    Training::by_hand([ddp_mnist(flags()), ddp_mnist(flags())])?.expect_equal(&*launched()?)
 }
 
 #[test]

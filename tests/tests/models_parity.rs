@@ -14,29 +14,12 @@ fn expect_parity(arch: &str) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn resnet18_equals_torchvisions() -> Result<()> {
-    expect_parity("resnet18")
-}
-
-#[test]
-fn resnet50_equals_torchvisions() -> Result<()> {
-    expect_parity("resnet50")
-}
-
-#[test]
-fn a_pyramidnet_equals_python() -> Result<()> {
-    expect_parity("pyramidnet14_a10")
-}
-
-#[test]
-fn a_pyramidnet_of_bottlenecks_equals_python() -> Result<()> {
-    expect_parity("pyramidnet20_a9_bn")
-}
-
-#[test]
-fn the_tutorials_pyramidnet_equals_python() -> Result<()> {
-    expect_parity("pyramidnet")
+cases! {
+    fn resnet18_equals_torchvisions() = expect_parity("resnet18");
+    fn resnet50_equals_torchvisions() = expect_parity("resnet50");
+    fn a_pyramidnet_equals_python() = expect_parity("pyramidnet14_a10");
+    fn a_pyramidnet_of_bottlenecks_equals_python() = expect_parity("pyramidnet20_a9_bn");
+    fn the_tutorials_pyramidnet_equals_python() = expect_parity("pyramidnet");
 }
 
 #[test]

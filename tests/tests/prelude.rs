@@ -16,3 +16,15 @@ pub(crate) use tests::training::{OUTPUTS, events, losses, stop_after_first_step,
 pub(crate) use tests::{Ended, Hosts, Job, Process, Shared, Training};
 pub(crate) use tests::{expect_all_succeed, expect_refusal, expect_refusals, expect_texts};
 pub(crate) use tests::{printed, printed_and_written, python};
+
+/// Tests that differ only in what they give to one and the same function.
+macro_rules! cases {
+    ($($(#[$about:meta])* fn $name:ident() = $call:expr;)+) => {$(
+        $(#[$about])*
+        #[test]
+        fn $name() -> Result<()> {
+            $call
+        }
+    )+};
+}
+pub(crate) use cases;

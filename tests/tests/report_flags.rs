@@ -4,10 +4,11 @@ use crate::prelude::*;
 
 /// Trains on two ranks. Each must leave a trace of forward pass, backward pass and exchange, and
 /// rank 0 alone the numbers for TensorBoard.
-fn expect_traces_and_curves(mut program: Command) -> Result<()> {
-    let program = program.args(["--profile", "traces", "--tensorboard", "curves"]);
+fn expect_traces_and_curves(name: &str, flags: &str) -> Result<()> {
+    let outputs = ["--profile", "traces", "--tensorboard", "curves"];
+    let program = program(name, flags.split(' ').chain(outputs))?;
     let job = Job::new()?;
-    let ended = job.run(launch(2, program)?)?.expect_success()?;
+    let ended = job.run(launch(2, &program)?)?.expect_success()?;
     // Kineto, which records, logs its own start and that there is no GPU.
     for word in ["USDT", "ERROR"] {
         ensure!(!ended.stderr.contains(word), "{}", ended.stderr);
@@ -26,23 +27,17 @@ fn expect_traces_and_curves(mut program: Command) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn ddp_mnist_shows_its_steps_and_losses() -> Result<()> {
-    expect_traces_and_curves(ddp_mnist(["--epochs", "1"])?)
-}
+/// On digits, with a small network.
+const IMAGENET: &str =
+    "--dataset mnist --no-augment --arch pyramidnet8_a6 --batch-size 8 --epochs 1 --steps 5";
 
-#[test]
-fn ddp_imagenet_shows_its_steps_and_losses() -> Result<()> {
-    let digits = ["--dataset", "mnist", "--no-augment", "--epochs", "1", "--steps", "5"];
-    let network = ["--arch", "pyramidnet8_a6", "--batch-size", "8"];
-    expect_traces_and_curves(ddp_imagenet([&digits[..], &network].concat())?)
-}
+/// A small BERT.
+const BERT: &str =
+    "--method ddp --hidden 32 --layers 1 --attn-heads 2 --seq-len 16 --batch-size 16 --steps 5";
 
-#[test]
-fn dp_custom_criterion_shows_its_steps_and_losses() -> Result<()> {
-    let sizes = ["--hidden", "32", "--layers", "1", "--attn-heads", "2", "--seq-len", "16"];
-    let flags = ["--method", "ddp", "--batch-size", "16", "--steps", "5"];
-    let mut program = dp_custom_criterion([&sizes[..], &flags].concat())?;
-    program.args(["--corpus", &corpus()]);
-    expect_traces_and_curves(program)
+cases! {
+    fn ddp_mnist_shows_its_steps_and_losses() = expect_traces_and_curves("ddp-mnist", "--epochs 1");
+    fn ddp_imagenet_shows_its_steps_and_losses() = expect_traces_and_curves("ddp-imagenet", IMAGENET);
+    fn dp_custom_criterion_shows_its_steps_and_losses() =
+        expect_traces_and_curves("dp-custom-criterion", &format!("{BERT} --corpus {}", corpus()));
 }

@@ -60,17 +60,8 @@ fn whole(name: &str, ranks: &[BTreeMap<String, Tensor>]) -> Result<Vec<f32>> {
     })
 }
 
-#[test]
-fn one_rank_equals_python_to_the_last_bit() -> Result<()> {
-    expect_parity(1)
-}
-
-#[test]
-fn two_ranks_equal_python() -> Result<()> {
-    expect_parity(2)
-}
-
-#[test]
-fn three_ranks_of_unequal_batches_equal_python() -> Result<()> {
-    expect_parity(3)
+cases! {
+    fn one_rank_equals_python_to_the_last_bit() = expect_parity(1);
+    fn two_ranks_equal_python() = expect_parity(2);
+    fn three_ranks_of_unequal_batches_equal_python() = expect_parity(3);
 }

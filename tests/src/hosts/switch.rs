@@ -28,14 +28,10 @@ pub struct Conditions {
     pub seed: u64,
 }
 
-/// How many frames there were.
+/// How many frames did not simply arrive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// That came from a host.
-    pub sent: u64,
-    /// That were lost.
     pub lost: u64,
-    /// That arrived late.
     pub delayed: u64,
 }
 
@@ -51,7 +47,6 @@ struct Port {
     conditions: Mutex<(Conditions, StdRng)>,
     /// Nothing leaves or reaches the host.
     cut_off: AtomicBool,
-    sent: AtomicU64,
     lost: AtomicU64,
     delayed: AtomicU64,
 }
@@ -94,11 +89,7 @@ impl Switch {
         let total = |counter: fn(&Port) -> &AtomicU64| {
             self.ports.iter().map(|port| counter(port).load(Ordering::Relaxed)).sum()
         };
-        Traffic {
-            sent: total(|port| &port.sent),
-            lost: total(|port| &port.lost),
-            delayed: total(|port| &port.delayed),
-        }
+        Traffic { lost: total(|port| &port.lost), delayed: total(|port| &port.delayed) }
     }
 }
 
@@ -108,7 +99,6 @@ impl Port {
             device,
             conditions: Mutex::new((Conditions::default(), StdRng::seed_from_u64(0))),
             cut_off: AtomicBool::new(false),
-            sent: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             delayed: AtomicU64::new(0),
         }
@@ -135,7 +125,6 @@ fn forward(ports: &[Port], from: usize, late: &Sender<Late>) {
             let (conditions, rng) = &mut *port.conditions();
             (conditions.delay, rng.random_bool(conditions.loss))
         };
-        port.sent.fetch_add(1, Ordering::Relaxed);
         if is_lost || port.cut_off.load(Ordering::Relaxed) {
             port.lost.fetch_add(1, Ordering::Relaxed);
         } else if delay > Duration::ZERO {

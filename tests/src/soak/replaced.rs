@@ -30,11 +30,6 @@ const ENOUGH: &str = "steps.enough";
 /// More threads and descriptors than a rank has, and fewer than if each generation left one behind.
 const MOST: [(&str, usize); 2] = [("task", 15), ("fd", 60)];
 
-struct Step {
-    at: Duration,
-    ranks: usize,
-}
-
 /// One rank or two are killed at random moments, time and again. Returns the longest time until all others
 /// had done another step.
 pub(super) fn replaced(trial: &mut Trial) -> Result<Duration> {
@@ -118,8 +113,9 @@ fn next_step(job: &Job, begin: Duration, ranks: &[Pid], before: usize) -> Result
     for rank in ranks {
         let next = || {
             // Not one that all had exchanged before.
-            let is_next = |it: &Step| it.at > begin && (it.ranks < before || it.at > begin + LATE);
-            Ok(steps(job, *rank)?.into_iter().find(is_next).map(|step| step.at))
+            Ok(steps(job, *rank)?.into_iter().find_map(|(at, ranks)| {
+                (at > begin && (ranks < before || at > begin + LATE)).then_some(at)
+            }))
         };
         longest = longest.max(job.until("a survivor takes a step", next)? - begin);
     }
@@ -141,15 +137,15 @@ pub fn ranks(job: &Job, count: usize) -> Result<Option<Vec<Pid>>> {
         let last = steps(job, pid)?.pop();
         // One that has ended, but that nobody has waited for yet, has no program.
         let runs = fs::read_link(format!("/proc/{pid}/exe")).is_ok();
-        if runs && last.is_some_and(|step| step.ranks == count) {
+        if runs && last.is_some_and(|(_, ranks)| ranks == count) {
             ranks.push(pid);
         }
     }
     Ok((ranks.len() == count).then_some(ranks))
 }
 
-/// The last steps of a process.
-fn steps(job: &Job, process: Pid) -> Result<Vec<Step>> {
+/// When a process took its last steps, and with how many ranks.
+fn steps(job: &Job, process: Pid) -> Result<Vec<(Duration, usize)>> {
     let mut file = File::open(job.path(STEPS).join(process.to_string()))?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(LAST)))?;
@@ -157,7 +153,7 @@ fn steps(job: &Job, process: Pid) -> Result<Vec<Step>> {
     file.take(LAST).read_to_string(&mut text)?;
     let step = |line: &str| {
         let (at, ranks) = line.split_once(' ')?;
-        Some(Step { at: Duration::from_micros(at.parse().ok()?), ranks: ranks.parse().ok()? })
+        Some((Duration::from_micros(at.parse().ok()?), ranks.parse().ok()?))
     };
     // The last line may not be whole yet, and neither is the first.
     let whole = text.rsplit_once('\n').map_or("", |(lines, _)| lines);

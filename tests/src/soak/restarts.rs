@@ -1,9 +1,10 @@
 //! Ranks that are killed and started again.
 
 use super::*;
+use crate::Shared;
 use crate::safetensors::Tensor;
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
 /// The jobs of a trial, some of which may end before their moment.
 const ATTEMPTS: usize = 10;
@@ -11,7 +12,6 @@ const ATTEMPTS: usize = 10;
 const WEIGHTS: &str = "model.safetensors";
 
 /// A training that nobody disturbed.
-#[derive(Clone)]
 struct Undisturbed {
     took: Duration,
     weights: BTreeMap<String, Tensor>,
@@ -53,21 +53,16 @@ pub(super) fn restart(trial: &mut Trial) -> Result<Duration> {
 }
 
 /// The same training in peace. It is done only once for all trials.
-fn undisturbed(trial: &mut Trial) -> Result<Undisturbed> {
+fn undisturbed(trial: &mut Trial) -> Result<Arc<Undisturbed>> {
+    static DONE: Shared<Undisturbed> = Shared::new();
     let per_node = trial.size.ranks_per_node;
-    static DONE: Mutex<Option<Undisturbed>> = Mutex::new(None);
-    let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(done) = &*done {
-        return Ok(done.clone());
-    }
-    let new = Cluster::with(NODES, &mut trial.log, |cluster| {
+    let train = |cluster: &mut Cluster| -> Result<_> {
         let begin = Instant::now();
         start(cluster, per_node)?;
         cluster.succeeds()?;
-        let weights = cluster.job.tensors(WEIGHTS)?;
-        Ok(Undisturbed { took: begin.elapsed(), weights })
-    })?;
-    Ok(done.insert(new).clone())
+        Ok(Undisturbed { took: begin.elapsed(), weights: cluster.job.tensors(WEIGHTS)? })
+    };
+    DONE.get(per_node, || Cluster::with(NODES, &mut trial.log, train))
 }
 
 fn start(cluster: &mut Cluster, per_node: usize) -> Result<()> {

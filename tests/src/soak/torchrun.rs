@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::programs::{free_port, torchrun_with};
+use crate::progress::with_children;
 use crate::wait;
 
 /// One of two nodes is lost; the other goes on from the checkpoint, as a world of one. Returns how long
@@ -25,9 +26,10 @@ pub(super) fn lost_node(_: &mut Trial) -> Result<Duration> {
     let (mut first, mut second) = (start(1)?, start(0)?);
     wait_for_steps(&job, 0..2, 20)?;
     let begin = Instant::now();
-    for pid in [children(second.pid())?, vec![second.pid()]].concat() {
-        kill(pid, Signal::SIGKILL)?;
-    }
+    with_children(&[second.pid()])
+        .into_iter()
+        .rev()
+        .try_for_each(|pid| kill(pid, Signal::SIGKILL))?;
     second.wait_until(begin + PATIENCE)?;
 
     let late = wait::past(begin + PATIENCE);
@@ -45,9 +47,4 @@ pub(super) fn lost_node(_: &mut Trial) -> Result<Duration> {
     let ended = first.wait_until(Instant::now() + PATIENCE)?;
     ensure!(ended.stdout.contains("resumed from checkpoint.safetensors: epoch "), "{ended}");
     Ok(took)
-}
-
-fn children(parent: Pid) -> Result<Vec<Pid>> {
-    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"))?;
-    children.split_whitespace().map(|pid| Ok(Pid::from_raw(pid.parse()?))).collect()
 }

@@ -58,13 +58,20 @@ pub fn same_training(listing: &str, text: &str) -> bool {
     })
 }
 
+/// Whether the outputs of processes that do not wait for each other agree. Numbers, and the rows and
+/// bars of a histogram, differ from run to run.
+pub fn same_words(listing: &str, text: &str) -> bool {
+    without_numbers(listing) == without_numbers(text)
+}
+
 /// Whether tables with amounts of memory agree. Times and shares of time may differ.
 pub fn same_amounts(listing: &str, text: &str) -> bool {
     without_times(listing) == without_times(text)
 }
 
 /// Whether texts with measurements of all kinds agree. Of their numbers, only amounts of memory,
-/// and those with commas between groups of digits, must be the same, within [`ROOM`].
+/// and those with commas between groups of digits, must be the same, within [`ROOM`]. The amounts are
+/// those of convolutions, whose workspace differs between processors.
 pub fn same_measured(listing: &str, text: &str) -> bool {
     same_but_for_room(&without_measurements(listing), &without_measurements(text), 0.0)
 }
@@ -126,7 +133,7 @@ pub fn is_time(word: &str) -> bool {
 }
 
 /// The words of each line that has any, without numbers, times in seconds and bars.
-pub fn without_numbers(text: &str) -> Vec<Vec<&str>> {
+fn without_numbers(text: &str) -> Vec<Vec<&str>> {
     let is_word = |word: &&str| {
         let number = word.strip_suffix('s').unwrap_or(word);
         number.parse::<f64>().is_err() && !word.chars().all(|c| ('█'..='▏').contains(&c))
@@ -187,8 +194,13 @@ pub fn same_labels(picture: &str, svg: &str) -> bool {
     labels(picture) == labels(svg)
 }
 
+/// Whether two pictures have the same texts and colours. How many points a curve has differs too.
+pub fn same_names(picture: &str, svg: &str) -> bool {
+    labels(picture).keys().eq(labels(svg).keys())
+}
+
 /// The texts of a picture without numbers, and for each colour how often an area has it.
-pub fn labels(svg: &str) -> BTreeMap<String, usize> {
+fn labels(svg: &str) -> BTreeMap<String, usize> {
     let mut labels = BTreeMap::new();
     let opened = |tag: &'static str| svg.split(tag).skip(1).filter_map(|rest| rest.split_once('>'));
     for content in opened("<text").filter_map(|(_, rest)| rest.split('<').next()) {

@@ -22,21 +22,15 @@ fn what_theory_says_of_a_quadratic_is_as_the_book_shows() -> Result<()> {
 /// S1.29: eight workers fail with a learning rate at which one learns.
 #[test]
 fn a_network_too_has_a_limit_that_falls_with_the_workers_as_the_book_shows() -> Result<()> {
-    let mut listing = String::new();
-    let mut losses = Vec::new();
-    for shown in [
-        "cargo run -rq -p async-update -- sync-allreduce --lr 0.4 --epochs 1",
-        "cargo run -rq -p async-update -- sync-allreduce --lr 0.8 --epochs 1",
-        "cargo launch -n 9 async-update -- async-ps --lr 0.05 --epochs 1 --step-time 5",
-        "cargo launch -n 9 async-update -- async-ps --lr 0.4 --epochs 1 --step-time 5",
-    ] {
-        let (line, loss) = loss(command(shown)?)?;
-        listing += &format!("$ {shown} | {FOR_LOSS}\n{line}\n");
-        losses.push(loss);
-    }
-    for (learns, fails) in [(losses[0], losses[1]), (losses[2], losses[3])] {
+    let listing = replayed("async_limit.txt")?;
+    let losses = numbers_of_loss(&listing)?;
+    ensure!(
+        losses.len() == 4,
+        "one worker and eight, each at a lower and at a higher rate: {listing}"
+    );
+    for pair in losses.chunks(2) {
         // The loss of guessing among ten digits is ln 10 = 2.3.
-        ensure!(learns < 1.0 && fails > 1.5, "{learns} and {fails}");
+        ensure!(pair[0] < 1.0 && pair[1] > 1.5, "{listing}");
     }
-    expect_words("async_limit.txt", &listing)
+    expect(&[("async_limit.txt", &listing, &same_words)])
 }

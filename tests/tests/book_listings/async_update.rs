@@ -7,17 +7,12 @@ const BY_HAND: &str = "target/release/async-update";
 
 #[test]
 fn the_articles_first_story_is_as_the_book_tells_it() -> Result<()> {
-    let text = printed(async_update(["trace", "case1"])?)?;
+    let (shown, program) = first_command("async_case1")?;
+    let text = printed(program)?;
     let (story, others) = text.split_once("With another optimizer").context("no table")?;
-    let shown = "$ cargo run -rq -p async-update -- trace case1\n";
     expect_listing("async_case1.txt", &format!("{shown}{}\n", story.trim_end()), EXACT)?;
     // Adam divides and takes square roots, so its numbers are rounded.
     expect_listing("async_optimizers.txt", &format!("With another optimizer{others}"), LAST_DIGIT)
-}
-
-#[test]
-fn the_articles_second_story_is_as_the_book_tells_it() -> Result<()> {
-    expect_replay("async_case2.txt", EXACT)
 }
 
 #[test]
@@ -30,59 +25,41 @@ fn ranks_may_be_threads_and_get_the_same_weights() -> Result<()> {
     expect_listing("ranks_as_threads.txt", &listing, EXACT)
 }
 
-#[test]
-fn a_slow_worker_costs_synchronous_ones_what_the_book_shows() -> Result<()> {
-    expect_words_of_replay("async_slow_sync.txt")
-}
-
-#[test]
-fn a_slow_worker_costs_asynchronous_ones_what_the_book_shows() -> Result<()> {
-    expect_words_of_replay("async_slow_ps.txt")
-}
-
-#[test]
-fn a_slow_worker_costs_those_with_a_bound_what_the_book_shows() -> Result<()> {
-    expect_words_of_replay("async_slow_ssp.txt")
-}
-
-#[test]
-fn threads_without_a_lock_are_as_the_book_shows() -> Result<()> {
-    expect_words_of_replay("async_slow_hogwild.txt")
-}
-
-fn expect_words_of_replay(name: &str) -> Result<()> {
-    expect_words(name, &replayed(name)?)
+cases! {
+    fn the_articles_second_story_is_as_the_book_tells_it() = expect_replay("async_case2.txt", EXACT);
+    fn a_slow_worker_costs_synchronous_ones_what_the_book_shows() =
+        expect_words_of_replay("async_slow_sync.txt");
+    fn a_slow_worker_costs_asynchronous_ones_what_the_book_shows() =
+        expect_words_of_replay("async_slow_ps.txt");
+    fn a_slow_worker_costs_those_with_a_bound_what_the_book_shows() =
+        expect_words_of_replay("async_slow_ssp.txt");
+    fn threads_without_a_lock_are_as_the_book_shows() =
+        expect_words_of_replay("async_slow_hogwild.txt");
 }
 
 /// S1.23: the more workers, the staler the gradients, and the worse the result.
 #[test]
 fn the_price_of_stale_gradients_is_as_the_book_shows() -> Result<()> {
-    const RATE: &str = "async-ps --lr 0.2";
-    const REST: &str = "--epochs 1 --step-time 5";
+    const FLAGS: &str = "async-ps --lr 0.2 --epochs 1 --step-time 5";
     let mut listing = format!(
-        "$ for n in 2 3 5 9; do\n    cargo launch -n $n async-update -- {RATE} {REST} | {FOR_LOSS}\n  done\n"
+        "$ for n in 2 3 5 9; do\n    cargo launch -n $n async-update -- {FLAGS} | {FOR_LOSS}\n  done\n"
     );
-    let mut losses = Vec::new();
-    let flags = format!("{RATE} {REST}");
     for ranks in [2, 3, 5, 9] {
-        let (line, loss) = loss(launch(ranks, &async_update(flags.split(' '))?)?)?;
-        listing += &format!("{line}\n");
-        losses.push(loss);
+        let text = printed(launch(ranks, &async_update(FLAGS.split(' '))?)?)?;
+        listing += &format!("{}\n", for_loss(&text)?);
     }
-    for (ranks, flags) in [
-        (9, format!("{RATE} --staleness-aware {REST}")),
-        (4, format!("sync-allreduce --lr 0.8 {REST}")),
+    for typed in [
+        "-n 9 async-update -- async-ps --lr 0.2 --staleness-aware --epochs 1 --step-time 5",
+        "-n 4 async-update -- sync-allreduce --lr 0.8 --epochs 1 --step-time 5",
     ] {
-        let (line, loss) = loss(launch(ranks, &async_update(flags.split(' '))?)?)?;
-        listing +=
-            &format!("$ cargo launch -n {ranks} async-update -- {flags} | {FOR_LOSS}\n{line}\n");
-        losses.push(loss);
+        listing += &shown(&format!("cargo launch {typed} | {FOR_LOSS}"))?;
     }
+    let losses = numbers_of_loss(&listing)?;
     let [one, _, _, eight, aware, together] = losses[..] else { bail!("{losses:?}") };
     ensure!(eight > 2.0 * one, "eight workers lose {eight}, one loses {one}");
     ensure!(aware < eight, "{aware} with smaller steps for stale gradients, {eight} without");
     ensure!(together > 2.0 * one, "four lose {together} with the sum of their steps");
-    expect_words("async_price.txt", &listing)
+    expect(&[("async_price.txt", &listing, &same_words)])
 }
 
 #[test]
@@ -147,7 +124,7 @@ fn a_killed_worker_is_missed_as_the_book_shows() -> Result<()> {
     let server = ranks[0].wait()?.expect_success()?;
     let outcome = server.stdout.lines().next().context("no outcome")?;
     let listing = format!("{}$ kill -9 %4\n{}{outcome}\n", start_shown(4, flags), server.stderr);
-    expect_words("async_worker_killed.txt", &listing)
+    expect(&[("async_worker_killed.txt", &listing, &same_words)])
 }
 
 #[test]
@@ -164,7 +141,7 @@ fn a_killed_server_is_missed_as_the_book_shows() -> Result<()> {
         let (_, lost) = ended.stderr.split_once(" (this worker").context("nobody is lost")?;
         listing += &format!("[rank {worker}] error: … (this worker{lost}");
     }
-    expect_words("async_server_killed.txt", &listing)
+    expect(&[("async_server_killed.txt", &listing, &same_words)])
 }
 
 #[test]
@@ -188,5 +165,5 @@ fn a_late_worker_is_served_as_the_book_shows() -> Result<()> {
         "{}$ RANK=3 {BY_HAND} {flags}    # a hundred steps later\n{outcome}\n$ {counted}\n{counts}",
         start_shown(4, flags).replace("seq 0 3", "seq 0 2")
     );
-    expect_words("async_late.txt", &listing)
+    expect(&[("async_late.txt", &listing, &same_words)])
 }

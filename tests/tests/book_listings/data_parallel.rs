@@ -20,25 +20,14 @@ fn from_one_device_to_several_it_is_this_diff() -> Result<()> {
     expect_listing("single_device_to_data_parallel.diff", &diff, EXACT)
 }
 
-#[test]
-fn a_traced_step_of_the_toy_is_as_the_book_shows() -> Result<()> {
-    expect_replay("trace_toy.txt", EXACT)
-}
-
-#[test]
-fn a_traced_step_of_59_million_parameters_is_as_the_book_shows() -> Result<()> {
-    expect_drawn("trace_mlp", "trace --model mlp --devices 2xcpu")
-}
-
-#[test]
-fn a_model_in_two_parts_is_as_the_book_shows() -> Result<()> {
-    expect_drawn("model_parallel", "model-parallel --split")
-}
-
-/// All of its numbers are times, or quotients of times.
-#[test]
-fn the_speed_up_is_measured_as_the_book_shows() -> Result<()> {
-    expect_replay("speedup.txt", f64::INFINITY)
+cases! {
+    fn a_traced_step_of_the_toy_is_as_the_book_shows() = expect_replay("trace_toy.txt", EXACT);
+    fn a_traced_step_of_59_million_parameters_is_as_the_book_shows() = expect_drawn("trace_mlp");
+    fn a_model_in_two_parts_is_as_the_book_shows() = expect_drawn("model_parallel");
+    fn what_both_kinds_of_data_parallelism_send_is_counted() =
+        expect_replay("data_parallel_or_ddp.txt", LAST_DIGIT);
+    /// All of its numbers are times, or quotients of times.
+    fn the_speed_up_is_measured_as_the_book_shows() = expect_replay("speedup.txt", f64::INFINITY);
 }
 
 #[test]
@@ -64,18 +53,4 @@ fn the_forums_script_says_how_many_gpus_it_uses_and_costs_the_same_on_all() -> R
     // Sums of four parts round differently.
     assert!(same(&one, epochs, |_, _| LAST_DIGIT), "{one}{four}");
     expect_replay("using_gpus.txt", TRAINED)
-}
-
-#[test]
-fn what_both_kinds_of_data_parallelism_send_is_counted() -> Result<()> {
-    expect_replay("data_parallel_or_ddp.txt", LAST_DIGIT)
-}
-
-/// What dp-basic prints and draws in the same run.
-fn expect_drawn(name: &str, flags: &str) -> Result<()> {
-    let picture = format!("{name}.svg");
-    let flags = format!("{flags} --svg {picture}");
-    let (text, svg) = printed_and_written(dp_basic(flags.split(' '))?, &picture)?;
-    let shown = format!("$ cargo run -rq -p dp-basic -- {flags}\n{text}");
-    expect_times(&format!("{name}.txt"), &shown, &picture, &svg)
 }

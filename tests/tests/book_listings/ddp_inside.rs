@@ -2,8 +2,6 @@
 
 use super::*;
 
-const RUN: &str = "cargo run -rq -p tch-parallel --example";
-
 #[test]
 fn without_the_sampler_two_ranks_do_the_work_of_one_twice() -> Result<()> {
     // Processors round the last of the weight's seven decimals differently.
@@ -18,47 +16,28 @@ fn without_the_sampler_two_ranks_do_the_work_of_one_twice() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_program_can_start_its_ranks_itself() -> Result<()> {
-    expect_replay("spawn_ranks.txt", EXACT)
-}
-
-#[test]
-fn the_overlap_is_measured_and_drawn() -> Result<()> {
-    let program = launch(2, &example("overlap", ["overlap.svg"])?)?;
-    let (text, svg) = printed_and_written(program, "overlap.svg")?;
-    let shown = format!("$ cargo launch -n 2 -- {RUN} overlap overlap.svg\n");
-    expect_times("overlap.txt", &(shown + &text), "overlap.svg", &svg)
-}
-
-#[test]
-fn hooks_save_and_lose_what_the_book_shows() -> Result<()> {
-    for (name, tolerance) in [("gradient_accumulation", LAST_DIGIT), ("comm_hooks", TRAINED)] {
-        expect_replay(&format!("{name}.txt"), tolerance)?;
-    }
-    Ok(())
+cases! {
+    fn a_program_can_start_its_ranks_itself() = expect_replay("spawn_ranks.txt", EXACT);
+    fn the_overlap_is_measured_and_drawn() = expect_drawn("overlap");
+    fn hooks_save_and_lose_what_the_book_shows() =
+        expect_replay("gradient_accumulation.txt", LAST_DIGIT)
+            .and_then(|()| expect_replay("comm_hooks.txt", TRAINED));
 }
 
 #[test]
 fn a_parameter_without_a_gradient_ends_the_job_unless_it_is_expected() -> Result<()> {
-    let shown = |option: &str| format!("$ cargo launch -n 2 -- {RUN} unused_parameters{option}\n");
-    let run = |options: &[&str]| -> Result<_> {
-        Job::new()?.run(launch(2, &example("unused_parameters", options.iter().copied())?)?)
-    };
+    expect_replay("find_unused_parameters.txt", EXACT)?;
 
-    let ended = run(&[])?.expect_code(1)?;
-    expect_listing("unused_parameters.txt", &(shown("") + &errors(&ended.stderr)), EXACT)?;
+    let (shown, program) = first_command("unused_parameters")?;
+    let ended = Job::new()?.run(program)?.expect_code(1)?;
+    expect_listing("unused_parameters.txt", &(shown + &errors(&ended.stderr)), EXACT)?;
 
-    let ended = run(&["find_unused_parameters"])?.expect_success()?;
-    let listing = shown(" find_unused_parameters") + &ended.stdout;
-    expect_listing("find_unused_parameters.txt", &listing, EXACT)?;
-
-    let ended = run(&["static_graph"])?.expect_code(1)?;
+    let (shown, program) = first_command("static_graph")?;
+    let ended = Job::new()?.run(program)?.expect_code(1)?;
     // Rank 1's message depends on how fast it notices that rank 0 has ended.
     let errors = errors(&ended.stderr);
     let of_rank_0 = errors.lines().next().context("rank 0 fails")?;
-    let listing = format!("{}{}{of_rank_0}\n", shown(" static_graph"), ended.stdout);
-    expect_listing("static_graph.txt", &listing, EXACT)
+    expect_listing("static_graph.txt", &format!("{shown}{}{of_rank_0}\n", ended.stdout), EXACT)
 }
 
 #[test]
@@ -66,12 +45,11 @@ fn ranks_with_different_numbers_of_batches_need_join() -> Result<()> {
     for (option, succeeds) in
         [("without", false), ("with", true), ("divide_by_those_left", true), ("throw", false)]
     {
-        let flags = ["-n", "2", "--tee", "1", "--log-dir", "logs"];
-        let ended = Job::new()?.run(launch_with(&flags, &example("join", [option])?)?)?;
-        let ended = if succeeds { ended.expect_success()? } else { ended.expect_code(1)? };
-        let shown = format!("$ cargo launch -n 2 --tee 1 -- {RUN} join {option}\n");
+        let name = format!("join_{option}");
+        let (shown, program) = first_command(&name)?;
+        let ended = Job::new()?.run(program)?.expect_code(if succeeds { 0 } else { 1 })?;
         let listing = shown + &by_rank(&ended.stdout) + &errors(&ended.stderr);
-        expect_listing(&format!("join_{option}.txt"), &listing, EXACT)?;
+        expect_listing(&format!("{name}.txt"), &listing, EXACT)?;
     }
     Ok(())
 }

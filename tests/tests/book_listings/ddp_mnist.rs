@@ -11,10 +11,9 @@ fn from_one_process_to_several_it_is_this_diff() -> Result<()> {
 
 #[test]
 fn ddp_mnist_prints_what_the_book_shows() -> Result<()> {
-    let flags = "--lr 0.05 --momentum 0.9 --metrics metrics";
+    let (shown, program) = first_command("ddp_mnist")?;
     let job = Job::new()?;
-    let ended = job.run(launch(2, &ddp_mnist(flags.split(' '))?)?)?.expect_success()?;
-    let shown = format!("$ cargo launch -n 2 ddp-mnist -- {flags}\n");
+    let ended = job.run(program)?.expect_success()?;
     // Each rank prints its first line by itself, and then rank 0 alone prints.
     let mut lines: Vec<_> = ended.stdout.lines().collect();
     lines[..2].sort_unstable();

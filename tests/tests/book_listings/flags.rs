@@ -49,17 +49,10 @@ fn a_flag_that_is_missing_is_answered() -> Result<()> {
 
 /// What the help of a program tells.
 struct Flags {
-    /// Every flag in every spelling.
-    options: BTreeMap<String, Flag>,
+    /// Of every flag in every spelling: what it takes, such as `<DIR>`, if it is no switch; the default.
+    options: BTreeMap<String, (String, String)>,
     /// The original's flags, and what stands here for them.
     originals: BTreeMap<String, String>,
-}
-
-#[derive(Debug, Clone)]
-struct Flag {
-    /// What it takes, such as `<DIR>`; empty for a switch.
-    value: String,
-    default: String,
 }
 
 impl Flags {
@@ -71,7 +64,7 @@ impl Flags {
             originals.map(|(name, here)| (name.to_owned(), here.trim().to_owned())).collect();
 
         let ours = ours.split("\nExamples:").next().unwrap_or_default();
-        let mut options: BTreeMap<String, Flag> = BTreeMap::new();
+        let mut options: BTreeMap<String, (String, String)> = BTreeMap::new();
         let mut names = Vec::new();
         for line in ours.lines() {
             let words = line.trim().split("  ").next().unwrap_or_default();
@@ -81,14 +74,14 @@ impl Flags {
             if line.trim().starts_with('-') && !spelled.is_empty() {
                 let value = values.concat();
                 let default = if value.is_empty() { SWITCH } else { "" }.to_owned();
-                let flag = Flag { value, default };
+                let flag = (value, default);
                 options.extend(spelled.iter().map(|name| (name.clone(), flag.clone())));
                 names = spelled;
             }
             for text in line.split("[default: ").skip(1) {
                 let default = text.split(']').next().unwrap_or_default();
                 for name in &names {
-                    options.entry(name.clone()).and_modify(|flag| flag.default = default.into());
+                    options.entry(name.clone()).and_modify(|(_, known)| *known = default.into());
                 }
             }
             if let Some((_, alias)) = line.split_once("[alias: ") {
@@ -116,7 +109,7 @@ impl Flags {
             let here = self.originals.get(name).map_or(name, String::as_str);
             found = Some(match here.split_once([' ', '=']) {
                 None => {
-                    let Flag { value, default } = self.options.get(here)?;
+                    let (value, default) = self.options.get(here)?;
                     let cell = match value.trim_matches(['<', '>']) {
                         value if is_switch && !value.is_empty() => format!("`{here} {value}`"),
                         // One without a value takes Python's `True` and `False`.

@@ -29,18 +29,39 @@ use tests::commands::command;
 /// The command that extracts the loss from the output of async-update.
 const FOR_LOSS: &str = "grep -o 'loss=.*'";
 
-/// The output of [`FOR_LOSS`] for a program, and the loss as a number.
-fn loss(program: Command) -> Result<(String, f64)> {
-    let text = printed(program)?;
-    let line = text.find("loss=").and_then(|start| text[start..].lines().next());
-    let line = line.context("no loss")?;
-    let number = line["loss=".len()..].split(',').next().unwrap_or_default();
-    Ok((line.into(), number.parse()?))
+/// What [`FOR_LOSS`] makes of a text.
+fn for_loss(text: &str) -> Result<&str> {
+    text.find("loss=").and_then(|start| text[start..].lines().next()).context("no loss")
+}
+
+/// The losses in what [`FOR_LOSS`] has extracted.
+fn numbers_of_loss(listing: &str) -> Result<Vec<f64>> {
+    let lines = listing.lines().filter_map(|line| line.strip_prefix("loss="));
+    lines.map(|line| Ok(line.split(',').next().unwrap_or_default().parse::<f64>()?)).collect()
 }
 
 /// Compares a listing with what its commands print.
 fn expect_replay(name: &str, tolerance: f64) -> Result<()> {
     expect_listing(name, &replayed(name)?, tolerance)
+}
+
+/// The same for what only [`same_words`] can compare.
+fn expect_words_of_replay(name: &str) -> Result<()> {
+    expect(&[(name, &replayed(name)?, &same_words)])
+}
+
+/// Compares a listing, and the picture of the same name, with what its one command prints and draws.
+fn expect_drawn(name: &str) -> Result<()> {
+    let (shown, program) = first_command(name)?;
+    let (text, svg) = printed_and_written(program, &format!("{name}.svg"))?;
+    expect_times(name, &(shown + &text), &svg)
+}
+
+/// The line with which a listing begins, and the command in it.
+fn first_command(name: &str) -> Result<(String, Command)> {
+    let listing = source(format!("book/src/output/{name}.txt"))?;
+    let line = listing.lines().next().unwrap_or_default();
+    Ok((format!("{line}\n"), command(line.trim_start_matches("$ "))?))
 }
 
 /// The commands of a listing, each with what it prints now.
@@ -52,14 +73,17 @@ fn replayed(name: &str) -> Result<String> {
     Ok(replayed)
 }
 
-/// A command with what it prints: sorted if it asks for that, and by rank if its lines begin with the ranks' numbers.
+/// A command with what it prints: sorted or only the loss if it asks for that, and by rank if its
+/// lines begin with the ranks' numbers.
 fn shown(line: &str) -> Result<String> {
-    let (typed, sorts) = line.strip_suffix(" | sort").map_or((line, false), |line| (line, true));
+    let (typed, filter) = line.split_once(" | ").unwrap_or((line, ""));
     let text = printed(command(typed)?)?;
-    let text = match sorts {
-        true => sorted(&text),
-        false if line.contains(" --tee 1 ") => by_rank(&text),
-        false => text,
+    let text = match filter {
+        "sort" => sorted(&text),
+        FOR_LOSS => for_loss(&text)?.to_owned(),
+        "" if line.contains(" --tee 1 ") => by_rank(&text),
+        "" => text,
+        _ => bail!("no test can do what `{filter}` does"),
     };
     Ok(format!("$ {line}\n{}\n", text.trim_end()))
 }

@@ -2,20 +2,25 @@
 
 use super::*;
 
-#[test]
-fn the_articles_network_is_smaller_than_the_one_it_is_taken_for() -> Result<()> {
-    expect_replay("pyramidnet_parameters.txt", EXACT)
+cases! {
+    fn the_articles_network_is_smaller_than_the_one_it_is_taken_for() =
+        expect_replay("pyramidnet_parameters.txt", EXACT);
+    fn a_training_prints_the_repositorys_lines() =
+        expect(&[("train_cifar.txt", &replayed("train_cifar.txt")?, &same_training)]);
 }
 
+/// S4.10
 #[test]
-fn from_one_method_to_the_next_it_is_this_diff() -> Result<()> {
-    for (from, to, name) in [
-        ("single", "data_parallel", "data_parallel"),
-        ("data_parallel", "distributed", "ddp"),
-        ("distributed", "apex", "apex"),
+fn from_one_method_to_the_next_it_is_this_diff_of_a_handful_of_lines() -> Result<()> {
+    for (from, to, name, handful) in [
+        ("single", "data_parallel", "data_parallel", 6),
+        ("data_parallel", "distributed", "ddp", 6),
+        ("distributed", "apex", "apex", 3),
     ] {
         let [from_file, to_file] = [from, to].map(|name| format!("{name}.rs"));
         let diff = diff([&from_file, &to_file], [&training(from)?, &training(to)?])?;
+        let new = diff.lines().skip(2).filter(|line| line.starts_with('+')).count();
+        ensure!((1..=handful).contains(&new), "{new} lines instead of {handful}:\n{diff}");
         expect_listing(&format!("compare_{name}.diff"), &diff, EXACT)?;
     }
     Ok(())
@@ -28,19 +33,14 @@ fn training(name: &str) -> Result<String> {
 }
 
 #[test]
-fn a_training_prints_the_repositorys_lines() -> Result<()> {
-    expect_training("train_cifar.txt", &replayed("train_cifar.txt")?)
-}
-
-#[test]
 fn the_comparison_is_as_the_book_shows() -> Result<()> {
-    let program = ddp_imagenet(["compare", "--plot", "charts", UNHURRIED])?;
+    let (shown, mut program) = first_command("compare")?;
+    program.arg(UNHURRIED);
     let (text, svg) = printed_and_written(program, "charts/memory.svg")?;
     let (tables, words) = after_two(&text).context("words follow the tables")?;
-    let shown = "$ cargo run -rq -p ddp-imagenet -- compare --plot charts\n";
-    expect_measured(
-        &[("compare.txt", &format!("{shown}{tables}\n")), ("compare_in_words.txt", words)],
-        "compare_memory.svg",
-        &svg,
-    )
+    expect(&[
+        ("compare_memory.svg", &svg, &same_drawn_amounts),
+        ("compare.txt", &format!("{shown}{tables}\n"), &same_measured),
+        ("compare_in_words.txt", words, &same_measured),
+    ])
 }
