@@ -9,8 +9,7 @@ use std::process::Stdio;
 /// The lock's file in the folder. It stays when the rest of the folder is removed.
 pub(crate) const FILE: &str = ".lock";
 
-/// The right to change the folder. Released when it is dropped, or when the last process
-/// that holds it dies.
+/// The right to change the folder. Released when it is dropped, or when the last process that holds it dies.
 pub(crate) struct Lock {
     file: File,
 }
@@ -59,8 +58,7 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(while_it_lives.is_err());
-        // Not try_lock, because another test's child holds all files of this process until it has
-        // called exec.
+        // Not try_lock, because another test's child holds all files of this process until it has called exec.
         other.lock().unwrap();
     }
 }

@@ -75,8 +75,7 @@ pub(crate) fn ensure_python(workspace: &Workspace) -> Result<Venv> {
     Ok(Venv::new(workspace::venv(workspace.release), workspace.release))
 }
 
-/// The quick check at every run: there is a stamp that covers the level, and the most important
-/// files still exist.
+/// The quick check at every run: there is a stamp that covers the level, and the most important files still exist.
 fn is_stamped(venv: &Venv, level: Level) -> bool {
     stamp::read(venv).is_some_and(|done| done >= level)
         && venv.libtorch().join("lib/libtorch_cpu.so").exists()

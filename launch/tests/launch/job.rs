@@ -17,9 +17,8 @@ use tempfile::TempDir;
 /// How long anything may take before its test fails.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// For the shell programs: `note TEXT NAME` leaves a note, complete from the moment it appears;
-/// `await NAME` waits for one; `dead NAME` waits for the end of the process whose id a note holds;
-/// `stay` runs until a signal comes.
+/// For the shell programs: `note TEXT NAME` leaves a note, complete from the moment it appears; `await NAME` waits for
+/// one; `dead NAME` waits for the end of the process whose id a note holds; `stay` runs until a signal comes.
 const PRELUDE: &str = r#"
     note() { echo "$1" > "$DIR/.$2" && mv "$DIR/.$2" "$DIR/$2"; }
     await() { while [ ! -e "$DIR/$1" ]; do sleep 0.01; done; }

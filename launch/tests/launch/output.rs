@@ -146,8 +146,7 @@ fn lines_of_different_ranks_never_mix() {
 #[test]
 fn a_slow_reader_gets_all_of_the_output() {
     let job = Job::new();
-    // More than the pipe to the reader holds, and less than all pipes: the rank can end before
-    // anything is read.
+    // More than the pipe to the reader holds, and less than all pipes: the rank can end before anything is read.
     let inner = job.launch_sh("--tee 1", "yes 0123456789 | head -n 8000; note $$ pid");
     let mut shell = job.clean("sh");
     let reader = r#""$0" "$@" | (

@@ -32,8 +32,7 @@ impl Table {
         Self(vec![format!("{:<38}{first:>12}{second:>12}{:>7}  target", "", "ratio")])
     }
 
-    /// Adds a figure of both sides, and the largest ratio that meets the target, or of rates the
-    /// smallest.
+    /// Adds a figure of both sides, and the largest ratio that meets the target, or of rates the smallest.
     pub(super) fn row(&mut self, what: &str, figures: Sides, unit: Unit, target: f64) {
         let [first, second] =
             [0, 1].map(|side| median(figures.iter().map(|round| round[side]).collect()));

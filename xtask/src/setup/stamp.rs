@@ -1,5 +1,4 @@
-//! The file that says what a complete set-up contains. It is written last, so it exists only if
-//! everything else does.
+//! The file that says what a complete set-up contains. It is written last, so it exists only if everything else does.
 
 use super::{Level, Venv};
 use crate::files;

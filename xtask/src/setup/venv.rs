@@ -71,8 +71,7 @@ impl Venv {
         if !pip.is_ok_and(|said| said.starts_with("pip ")) {
             return State::Broken("it has no pip".to_owned());
         }
-        // The packages' own dependencies are checked by pip, which understands markers and version
-        // ranges.
+        // The packages' own dependencies are checked by pip, which understands markers and version ranges.
         let whole = !level.with_dependencies()
             || command::output(self.python().args(["-m", "pip", "check"])).is_ok();
         if faults.is_empty() && whole { State::Complete } else { State::Incomplete }
@@ -112,8 +111,7 @@ impl Venv {
         remove(&self.downloads())
     }
 
-    /// Where pip keeps downloaded files until they are unpacked. Not /tmp, where they might be left
-    /// behind, or not fit.
+    /// Where pip keeps downloaded files until they are unpacked. Not /tmp, where they might be left behind, or not fit.
     fn downloads(&self) -> PathBuf {
         self.folder.join(".downloads")
     }

@@ -162,8 +162,7 @@ impl Simulation {
         process.seated.as_ref().is_some_and(|seated| seated.generation == generation)
     }
 
-    /// A rank leaves its generation: nobody there can exchange anything with it any more, though some may just
-    /// have.
+    /// A rank leaves its generation: nobody there can exchange anything with it any more, though some may just have.
     pub(super) fn leave(&mut self, pid: Pid) {
         let Some(seated) = self.processes[pid].seated.take() else { return };
         let Some(group) = self.groups.get_mut(&seated.generation) else { return };
