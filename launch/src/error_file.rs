@@ -32,32 +32,11 @@ impl Clock {
     }
 }
 
-/// A private directory for the files of all attempts. The guard removes it.
-pub(crate) struct ErrorFiles {
-    directory: Option<PathBuf>,
-}
-
-impl ErrorFiles {
-    /// Makes the directory. If that is impossible, on a full disk for instance, the job runs
-    /// without: only the reasons are lost.
-    pub(crate) fn new() -> Self {
-        let directory = tempfile::Builder::new().prefix("launch-").tempdir();
-        ErrorFiles { directory: directory.ok().map(tempfile::TempDir::keep) }
-    }
-
-    pub(crate) fn directory(&self) -> Option<&Path> {
-        self.directory.as_deref()
-    }
-
-    /// The socket of a rank that starts in this generation.
-    pub(crate) fn socket(&self, generation: u32, local_rank: u16) -> Option<PathBuf> {
-        Some(self.directory()?.join(format!("{generation}.{local_rank}.socket")))
-    }
-
-    /// The file of a rank in one attempt.
-    pub(crate) fn of(&self, attempt: u32, local_rank: u16) -> Option<PathBuf> {
-        Some(self.directory()?.join(format!("{attempt}.{local_rank}.json")))
-    }
+/// Makes a private directory for the files of all attempts, which the guard removes. If that is impossible, on a full
+/// disk for instance, the job runs without: only the reasons are lost.
+pub(crate) fn directory() -> Option<PathBuf> {
+    let directory = tempfile::Builder::new().prefix("launch-").tempdir();
+    directory.ok().map(tempfile::TempDir::keep)
 }
 
 /// What a rank has left in its file.

@@ -20,47 +20,29 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 
-/// What this process is, if it is not the launcher.
-#[derive(Clone, Copy)]
-pub(crate) enum Helper {
-    /// About to become the program of a rank.
-    Rank,
-    /// Waiting for the launcher to die.
-    Guard,
+/// The first words of the helpers' command lines.
+const RANK: &str = "__rank";
+const GUARD: &str = "__guard";
+
+/// Does the work of the helper that the first word of a command line asks for, if it asks for one.
+pub(crate) fn help(mut words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    match words.next()?.to_str()? {
+        RANK => Some(become_program(words)),
+        GUARD => Some(watch_launcher(words)),
+        _ => None,
+    }
 }
 
-impl Helper {
-    /// The helper that the first word of a command line asks for.
-    pub(crate) fn of(word: OsString) -> Option<Helper> {
-        [Helper::Rank, Helper::Guard].into_iter().find(|helper| word == helper.word())
-    }
-
-    /// Does the helper's work. `words` is the rest of the command line.
-    pub(crate) fn run(self, words: impl Iterator<Item = OsString>) -> ExitCode {
-        match self {
-            Helper::Rank => become_program(words),
-            Helper::Guard => watch_launcher(words),
-        }
-    }
-
-    /// Starts this very executable as the helper, even if a new build has replaced its file.
-    fn command(self) -> Command {
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0("launch").arg(self.word());
-        command
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Helper::Rank => "__rank",
-            Helper::Guard => "__guard",
-        }
-    }
+/// Starts this very executable as a helper, even if a new build has replaced its file.
+fn helper(word: &str) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("launch").arg(word);
+    command
 }
 
 /// The command that starts `program` as a rank of this launcher.
 pub(crate) fn rank_command(program: &[OsString]) -> Command {
-    let mut command = Helper::Rank.command();
+    let mut command = helper(RANK);
     command.arg(std::process::id().to_string()).args(program);
     command
 }
@@ -95,8 +77,7 @@ pub(crate) struct Guard {
 impl Guard {
     /// Starts the guard, which removes `directory` when the launcher is over.
     pub(crate) fn start(directory: Option<&Path>) -> Result<Self> {
-        let child = Helper::Guard
-            .command()
+        let child = helper(GUARD)
             .args(directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
