@@ -251,6 +251,9 @@ mod tests {
         );
         let nodes = Nodes { min: 2, max: 2 };
         assert_eq!((args.nproc_per_node, args.nnodes, args.node_rank), (2, nodes, 1));
+        for ranks in ["cpu", "auto"] {
+            assert!(parse(&format!("launch -n {ranks} x")).nproc_per_node >= 1);
+        }
     }
 
     #[test]

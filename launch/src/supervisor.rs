@@ -11,7 +11,6 @@ use crate::rank::{self, Rank};
 use crate::signals;
 use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -42,12 +41,13 @@ pub(crate) fn post(events: &Sender<Event>, event: Event) {
 /// Runs the ranks of this node. It must stay on the main thread: the kernel sends the parent-death
 /// signal when the thread that started a rank ends, not the process.
 pub(crate) struct Supervisor<'a> {
-    args: &'a Args,
+    pub(crate) args: &'a Args,
     logs: Option<Logs>,
     /// For the files of the ranks that have failed, and for their sockets.
     directory: Option<PathBuf>,
     guard: Rc<Guard>,
-    sender: Sender<Event>,
+    /// Where other threads report events.
+    pub(crate) sender: Sender<Event>,
     events: Receiver<Event>,
 }
 
@@ -61,22 +61,6 @@ impl<'a> Supervisor<'a> {
         let directory = error_file::directory();
         let guard = Rc::new(Guard::start(directory.as_deref())?);
         Ok(Supervisor { args, logs, directory, guard, sender, events })
-    }
-
-    /// Where other threads report events.
-    pub(crate) fn sender(&self) -> Sender<Event> {
-        self.sender.clone()
-    }
-
-    /// What a rank is told of its place as number `rank.0` of this node's `rank.1`.
-    pub(crate) fn place(
-        &self,
-        placement: &Placement,
-        local_rank: u16,
-        rank: (u16, u16),
-        port: u16,
-    ) -> BTreeMap<&'static str, String> {
-        rank::variables(self.args, placement, local_rank, rank, port)
     }
 
     pub(crate) fn start(&self, placement: &Placement, master_port: u16) -> Result<Vec<Rank>> {

@@ -160,8 +160,8 @@ pub(crate) fn admit(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::connection::tests::ends;
     use std::io::{BufRead, BufReader, Read, Write};
-    use std::net::TcpListener;
     use std::thread;
 
     fn key(job: &str, secret: &str) -> Key {
@@ -174,12 +174,6 @@ mod tests {
 
     fn welcome() -> ToAgent {
         ToAgent::Welcome { host: "a".to_owned(), launcher: "l".to_owned(), heartbeat_timeout: 7 }
-    }
-
-    fn ends() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let agent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (agent, listener.accept().unwrap().0)
     }
 
     /// What both sides find out about each other.

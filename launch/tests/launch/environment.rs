@@ -45,13 +45,6 @@ fn every_rank_of_the_second_node_gets_torchruns_variables() {
 }
 
 #[test]
-fn the_secret_of_a_job_stays_with_its_launchers() {
-    let job = Job::new();
-    run(job.launch_sh("", WRITE_ENV).env("TCH_PARALLEL_SECRET", "s")).expect_code(0);
-    assert!(!variables(&job, 0).contains_key("TCH_PARALLEL_SECRET"));
-}
-
-#[test]
 fn a_role_has_a_name() {
     let job = Job::new();
     run(job.launch_sh("-n 2 --role trainer", WRITE_ENV)).expect_code(0);
@@ -69,19 +62,21 @@ fn omp_num_threads_is_left_alone_for_one_rank_and_where_it_is_set() {
 }
 
 #[test]
-fn what_another_launcher_has_set_is_not_passed_on() {
+fn what_another_launcher_has_set_and_the_secret_of_a_job_are_not_passed_on() {
     let job = Job::new();
     let mut command = job.launch_sh("-n 2", WRITE_ENV);
     command
         .envs([("RANK", "17"), ("TORCHELASTIC_USE_AGENT_STORE", "True")])
+        .env("TCH_PARALLEL_SECRET", "s")
         .envs([("TCH_PARALLEL_MASTER_LISTEN_FD", "9"), ("TORCHELASTIC_ERROR_FILE", "/x")]);
     run(command).expect_code(0);
     for rank in [0, 1] {
         let variables = variables(&job, rank);
         assert_eq!(variables["RANK"], rank.to_string());
-        assert!(!variables.contains_key("TORCHELASTIC_USE_AGENT_STORE"));
         assert_ne!(variables["TORCHELASTIC_ERROR_FILE"], "/x");
+        assert!(!variables.contains_key("TORCHELASTIC_USE_AGENT_STORE"));
         assert!(!variables.contains_key("TCH_PARALLEL_MASTER_LISTEN_FD"));
+        assert!(!variables.contains_key("TCH_PARALLEL_SECRET"));
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Seated {
     pub(super) is_loss: bool,
 }
 
-/// A rank's process.
+#[derive(Default)]
 pub(super) struct Process {
     pub(super) node: NodeId,
     pub(super) local_rank: u16,
@@ -62,20 +62,7 @@ pub(super) struct Group {
 
 impl Process {
     pub(super) fn new(node: NodeId, local_rank: u16) -> Self {
-        Process {
-            node,
-            local_rank,
-            lives: true,
-            ends_well: false,
-            is_unneeded: false,
-            has_finished: false,
-            places: VecDeque::new(),
-            newest: None,
-            seated: None,
-            waits: false,
-            last: 0,
-            steps: None,
-        }
+        Process { node, local_rank, lives: true, ..Process::default() }
     }
 }
 
@@ -165,8 +152,7 @@ impl Simulation {
 
     /// A rank leaves its generation: nobody there can exchange anything with it any more, though some may just have.
     pub(super) fn leave(&mut self, pid: Pid) {
-        let Some(seated) = self.processes[pid].seated.take() else { return };
-        let generation = seated.generation;
+        let Some(Seated { generation, .. }) = self.processes[pid].seated.take() else { return };
         let Some(group) = self.groups.get_mut(&generation) else { return };
         group.arrived.retain(|other| *other != pid);
         let others = group.members.values().copied().filter(|other| *other != pid);
