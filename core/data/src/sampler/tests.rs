@@ -124,13 +124,6 @@ fn every_epoch_has_an_order_of_its_own_that_can_be_had_again() {
 }
 
 #[test]
-fn the_shards_of_ranks_that_never_started_are_not_trained_on() {
-    // Two processes that believe they are four.
-    let seen: usize = (0..2).map(|r| rank(r, 4).indices(60_000, 0).unwrap().len()).sum();
-    assert_eq!(seen, 30_000);
-}
-
-#[test]
 fn repeated_samples_bias_a_mean() {
     let mean = |drop_last| {
         let sampler = |r| DistributedSampler { shuffle: false, drop_last, ..rank(r, 5) };
@@ -158,12 +151,6 @@ fn an_order_without_a_seed_cannot_go_on_from_its_middle() {
         let error = sampler.indices_after(2, 0, 1).unwrap_err().to_string();
         assert!(error.starts_with("consumed is 1, but must be 0 for a sampler without"), "{error}");
     }
-}
-
-#[test]
-fn a_sequential_sampler_keeps_the_order_in_every_epoch() {
-    assert_eq!(SequentialSampler.indices(3, 9).unwrap(), [0, 1, 2]);
-    assert_eq!(SequentialSampler.num_samples(3), 3);
 }
 
 #[test]
