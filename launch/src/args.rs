@@ -13,7 +13,6 @@ use nproc::parse_nproc;
 use rendezvous::{Backend, Conf, Endpoint};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 use streams::{StreamChoice, Streams};
 
 /// torchrun's default port with `--rdzv-backend static`.
@@ -204,10 +203,6 @@ impl Args {
     /// This node's rank, unless nodes are numbered by arrival.
     pub(crate) fn fixed_node_rank(&self) -> Option<u16> {
         (self.rdzv_backend == Backend::Static).then_some(self.node_rank)
-    }
-
-    pub(crate) fn heartbeat_timeout(&self) -> Duration {
-        Duration::from_secs(self.heartbeat_timeout)
     }
 
     /// The streams of a rank that go both to the console and to log files.

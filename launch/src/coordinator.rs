@@ -41,7 +41,8 @@ impl Coordinator {
     pub(crate) fn start(args: &Args, listener: TcpListener, key: &Key, own: &Node) -> Result<Self> {
         let address = listener.local_addr().context("cannot use the port where the nodes meet")?;
         let (sender, events) = channel();
-        let heartbeat_timeout = args.heartbeat_timeout();
+        let terms = Terms::new(args, own);
+        let heartbeat_timeout = terms.heartbeat_timeout;
         let admission = Arc::new(Admission {
             key: key.clone(),
             welcome: ToAgent::Welcome {
@@ -56,7 +57,7 @@ impl Coordinator {
         });
         let accept = move || admission.admit_all(&listener);
         thread::Builder::new().spawn(accept).context("cannot start a thread for connections")?;
-        let job = Job::new(Terms::new(args, own), Instant::now());
+        let job = Job::new(terms, Instant::now());
         let coordinate = move || coordinate(job, &events, heartbeat_timeout);
         let thread = thread::Builder::new().spawn(coordinate);
         let thread = thread.context("cannot start the coordinator's thread")?;
