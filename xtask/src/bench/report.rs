@@ -18,11 +18,8 @@ pub(super) struct Unit {
     is_rate: bool,
 }
 
-/// For figures in seconds.
 pub(super) const SECONDS: Unit = Unit { scale: 1.0, name: "s", is_rate: false };
-/// For figures in seconds.
 pub(super) const MILLISECONDS: Unit = Unit { scale: 1e3, name: "ms", is_rate: false };
-/// For figures in bytes.
 pub(super) const MEGABYTES: Unit = Unit { scale: 1e-6, name: "MB", is_rate: false };
 pub(super) const PER_SECOND: Unit = Unit { scale: 1.0, name: "/s", is_rate: true };
 

@@ -39,11 +39,6 @@ pub(crate) struct Venv {
 }
 
 impl Venv {
-    /// The environment in this folder; this does not create anything yet.
-    pub(super) fn new(folder: PathBuf, release: &'static Release) -> Self {
-        Self { folder, release }
-    }
-
     /// The folder that LIBTORCH is set to.
     pub(super) fn libtorch(&self) -> PathBuf {
         self.folder.join("torch")
@@ -160,7 +155,7 @@ mod tests {
     #[test]
     fn an_environment_between_two_releases_is_not_complete() {
         let folder = tempfile::tempdir().unwrap();
-        let venv = Venv::new(folder.path().to_owned(), Release::DEFAULT);
+        let venv = Venv { folder: folder.path().to_owned(), release: Release::DEFAULT };
         let lock = Lock::take(folder.path()).unwrap();
         venv.make_anew(&lock, &State::Incomplete).unwrap();
         let packages = entries(&folder.path().join("lib")).unwrap()[0].join("site-packages");
