@@ -10,7 +10,7 @@ mod terms;
 
 use crate::args::Args;
 use crate::console::say;
-use crate::port::MasterPort;
+use crate::port;
 use crate::protocol::connection::{Loss, Outgoing};
 use crate::protocol::handshake::{Failed, Joined, Key, PATIENCE, admit};
 use crate::protocol::{Node, ToAgent, beat_interval};
@@ -18,6 +18,7 @@ use anyhow::{Context, Result, anyhow};
 use job::{Action, Event, Job, NodeId};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -147,18 +148,20 @@ impl Admission {
 
 /// The ports of rank 0, one for each of the last generations. They stay reserved: no generation may have the
 /// port of one that a rank may still look for.
-type Ports = VecDeque<MasterPort>;
+type Ports = VecDeque<OwnedFd>;
 
 /// How many stay reserved. Each is an open file, and a job may lose ranks for weeks.
 const RESERVED: usize = 64;
 
 fn perform(actions: Vec<Action>, ports: &mut Ports, tell: impl Fn(NodeId, ToAgent)) -> Result<()> {
-    let mut choose = |fixed_port| -> Result<u16> {
-        let port = MasterPort::choose(fixed_port)?;
-        let number = port.number;
-        ports.push_back(port);
+    let mut choose = |fixed_port: Option<u16>| -> Result<u16> {
+        if let Some(port) = fixed_port {
+            return Ok(port);
+        }
+        let (port, reservation) = port::reserve()?;
+        ports.push_back(reservation);
         ports.drain(..ports.len().saturating_sub(RESERVED));
-        Ok(number)
+        Ok(port)
     };
     for action in actions {
         match action {

@@ -136,16 +136,14 @@ pub(crate) struct Running {
     stderr: Reader,
 }
 
-type Bytes = Arc<Mutex<Vec<u8>>>;
-
 struct Reader {
-    bytes: Bytes,
-    thread: Option<JoinHandle<()>>,
+    bytes: Arc<Mutex<Vec<u8>>>,
+    thread: JoinHandle<()>,
 }
 
 impl Reader {
     fn new(mut source: impl Read + Send + 'static) -> Self {
-        let bytes = Bytes::default();
+        let bytes = Arc::<Mutex<Vec<u8>>>::default();
         let sink = Arc::clone(&bytes);
         let read = move || {
             let mut buffer = [0; 4096];
@@ -153,16 +151,15 @@ impl Reader {
                 sink.lock().unwrap().extend_from_slice(&buffer[..count]);
             }
         };
-        Reader { bytes, thread: Some(thread::spawn(read)) }
+        Reader { bytes, thread: thread::spawn(read) }
     }
 
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
     }
 
-    fn finish(&mut self) -> String {
-        wait_until("the end of the output", || self.thread.as_ref().unwrap().is_finished());
-        self.thread.take().unwrap().join().unwrap();
+    fn finish(&self) -> String {
+        wait_until("the end of the output", || self.thread.is_finished());
         self.text()
     }
 }

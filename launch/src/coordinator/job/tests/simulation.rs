@@ -76,13 +76,6 @@ impl Simulation {
             max_restarts,
             ..super::Node::example(None, &format!("h{id}"), nodes)
         };
-        let terms = Terms {
-            own: node(0),
-            heartbeat_timeout: Duration::from_secs(15),
-            join_timeout: Duration::from_secs(600),
-            last_call_timeout: Duration::from_millis(1),
-            fixed_port: None,
-        };
         let begin = Instant::now();
         let delay = *[2, 20, 200].choose(&mut random).unwrap();
         let mut it = Simulation {
@@ -94,7 +87,7 @@ impl Simulation {
             pace: 50..150,
             arrivals: BTreeMap::new(),
             messages: 0,
-            job: Job::new(terms, begin),
+            job: Job::new(terms(node(0), Duration::from_millis(1)), begin),
             nodes: BTreeMap::new(),
             faults: 0,
             broken: BTreeSet::new(),
