@@ -145,20 +145,6 @@ fn a_sample_that_cannot_be_read_is_an_error_in_place_of_its_batch() {
 }
 
 #[test]
-#[should_panic(expected = "two is too much")]
-fn a_panic_in_a_worker_goes_on_in_the_training_loop() {
-    in_time(|| {
-        let hook = |number| {
-            assert_ne!(number, 2, "two is too much");
-            Ok(())
-        };
-        let loader =
-            DataLoader::iterable(numbers_with(6, hook), Shard::WHOLE, workers(1, 2)).unwrap();
-        loader.epoch(0).unwrap().for_each(drop);
-    });
-}
-
-#[test]
 fn workers_stop_when_the_loop_breaks_off() {
     in_time(|| {
         let read = Arc::new(AtomicUsize::new(0));
