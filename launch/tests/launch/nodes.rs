@@ -277,16 +277,6 @@ fn all_nodes_restart_together_on_a_new_port_and_count_alike() {
 }
 
 #[test]
-fn a_node_that_has_finished_waits_for_the_others() {
-    let (job, nodes) = (Job::new(), Nodes::new(2));
-    let script = "note $$ pid.$RANK; [ $RANK = 0 ] && exit 0; dead pid.0; exit 5";
-    let running = [0, 1].map(|rank| nodes.start(&job, rank, "", script));
-    for ended in finish(running) {
-        ended.expect_code(5).expect_stderr(": rank 1 (pid ");
-    }
-}
-
-#[test]
 fn nodes_that_cannot_be_one_job_are_refused_on_every_host() {
     for (flags, ranks, reason) in [
         ("", [0, 1, 1], "--node-rank 1 twice: on host "),
