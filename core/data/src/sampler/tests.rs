@@ -64,17 +64,14 @@ fn ranks_outnumbering_samples_get_the_samples_again_and_again() {
 }
 
 #[test]
-fn ranks_outnumbering_samples_get_nothing_with_drop_last() {
-    for r in 0..5 {
-        let sampler = DistributedSampler { drop_last: true, ..rank(r, 5) };
-        assert!(sampler.indices(2, 0).unwrap().is_empty());
+fn no_samples_and_with_drop_last_too_few_are_shared_out_as_no_samples() {
+    for (len, drop_last) in [(0, false), (2, true)] {
+        for r in 0..5 {
+            let sampler = DistributedSampler { drop_last, ..rank(r, 5) };
+            assert!(sampler.indices(len, 0).unwrap().is_empty());
+            assert_eq!(sampler.num_samples(len), 0);
+        }
     }
-}
-
-#[test]
-fn no_samples_are_shared_out_as_no_samples() {
-    assert!(rank(1, 2).indices(0, 0).unwrap().is_empty());
-    assert_eq!(rank(1, 2).num_samples(0), 0);
 }
 
 /// The first of two ranks' batches of four, or the second's.
