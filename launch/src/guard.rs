@@ -70,9 +70,7 @@ fn become_program(mut words: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(if error.kind() == ErrorKind::NotFound { 127 } else { 126 })
 }
 
-pub(crate) struct Guard {
-    child: Child,
-}
+pub(crate) struct Guard(Child);
 
 impl Guard {
     /// Starts the guard, which removes `directory` when the launcher is over.
@@ -86,7 +84,7 @@ impl Guard {
             .process_group(0)
             .spawn()
             .context("cannot start the guard process")?;
-        Ok(Guard { child })
+        Ok(Guard(child))
     }
 
     /// Kills the process group if the launcher dies.
@@ -100,7 +98,7 @@ impl Guard {
     }
 
     fn tell(&self, sign: char, group: Pid) {
-        if let Some(mut pipe) = self.child.stdin.as_ref() {
+        if let Some(mut pipe) = self.0.stdin.as_ref() {
             // If the guard is dead, the parent-death signal still works.
             let _ = pipe.write_all(format!("{sign}{group}\n").as_bytes());
         }
@@ -110,7 +108,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         // `wait` first closes the pipe, which ends the guard.
-        let _ = self.child.wait();
+        let _ = self.0.wait();
     }
 }
 

@@ -10,9 +10,7 @@ use std::process::Stdio;
 pub(crate) const FILE: &str = ".lock";
 
 /// The right to change the folder. Released when it is dropped, or when the last process that holds it dies.
-pub(crate) struct Lock {
-    file: File,
-}
+pub(crate) struct Lock(File);
 
 impl Lock {
     /// Waits for a process that holds it, in this or another terminal.
@@ -30,13 +28,13 @@ impl Lock {
             Ok(()) => Ok(()),
         };
         locked.with_context(|| format!("cannot lock {}", path.display()))?;
-        Ok(Self { file })
+        Ok(Self(file))
     }
 
     /// A standard input for a child, which reads as empty and makes the child a holder of the lock.
     /// So if pip outlives a killed set-up, the next set-up waits until pip has ended too.
     pub(crate) fn as_stdin(&self) -> Result<Stdio> {
-        Ok(self.file.try_clone().context("cannot share the lock")?.into())
+        Ok(self.0.try_clone().context("cannot share the lock")?.into())
     }
 }
 

@@ -5,7 +5,6 @@ use clap::ValueEnum;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How the nodes are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub(crate) enum Backend {
     /// By `--node-rank`

@@ -4,7 +4,6 @@ use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-/// Which of a rank's two output streams.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Streams {
     pub(crate) stdout: bool,

@@ -27,6 +27,7 @@ fn every_rank_of_the_second_node_gets_torchruns_variables() {
     let second = nodes.start(&job, 1, &format!("-n 2 {flags}"), WRITE_ENV);
     first.finish().expect_code(0);
     second.finish().expect_code(0);
+    assert_eq!(variables(&job, 0)["ROLE_NAME"], "reader");
     for (rank, local_rank) in [("1", "0"), ("2", "1")] {
         let mut variables = variables(&job, rank.parse().unwrap());
         // A free port of node 0, and a private file and a private socket of this launcher.
@@ -42,13 +43,6 @@ fn every_rank_of_the_second_node_gets_torchruns_variables() {
         let found = variables.iter().map(|(name, value)| format!("{name}={value}"));
         assert_eq!(found.collect::<Vec<_>>().join(" "), expected);
     }
-}
-
-#[test]
-fn a_role_has_a_name() {
-    let job = Job::new();
-    run(job.launch_sh("-n 2 --role trainer", WRITE_ENV)).expect_code(0);
-    assert_eq!(variables(&job, 1)["ROLE_NAME"], "trainer");
 }
 
 #[test]

@@ -27,17 +27,15 @@ const PRELUDE: &str = r#"
 "#;
 
 /// A directory for the notes of one job.
-pub(crate) struct Job {
-    dir: TempDir,
-}
+pub(crate) struct Job(TempDir);
 
 impl Job {
     pub(crate) fn new() -> Self {
-        Job { dir: tempfile::tempdir().unwrap() }
+        Job(tempfile::tempdir().unwrap())
     }
 
     pub(crate) fn dir(&self) -> &Path {
-        self.dir.path()
+        self.0.path()
     }
 
     /// `launch` with these arguments. The tests themselves may run under nohup, whose disposition

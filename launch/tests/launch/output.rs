@@ -77,15 +77,6 @@ fn redirected_streams_go_to_files_only_in_a_directory_that_is_named() {
 }
 
 #[test]
-fn the_last_lines_of_a_redirected_rank_are_shown_with_the_file_that_has_all() {
-    let job = Job::new();
-    let ended = run(job.launch_sh("-r 3", "echo boom >&2; exit 3"));
-    let log = job.logs("").join("attempt_0/0/stderr.log");
-    let tail = format!("its last lines (all of stderr in {}):\n    boom\n", log.display());
-    ended.expect_code(3).expect_stderr(&tail);
-}
-
-#[test]
 fn streams_can_be_chosen_by_rank() {
     let job = Job::new();
     let ended = run(job.launch_sh("-n 3 --tee 0:1 --redirects 1:2", SPEAK));

@@ -45,7 +45,6 @@ struct Simulation {
     broken: BTreeSet<u32>,
     /// How many there have been.
     hosts: NodeId,
-    /// The hosts that are lost.
     lost: BTreeSet<NodeId>,
     processes: Vec<Process>,
     groups: BTreeMap<u32, Group>,
@@ -171,7 +170,6 @@ impl Simulation {
         }
     }
 
-    /// Runs for so long.
     fn run(&mut self, milliseconds: u64) {
         let end = self.now + milliseconds;
         loop {

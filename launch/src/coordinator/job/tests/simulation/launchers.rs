@@ -176,7 +176,6 @@ impl Simulation {
         }
     }
 
-    /// A node's launcher ends all its ranks.
     pub(super) fn end_all(&mut self, id: NodeId) {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.runs = false;

@@ -103,7 +103,6 @@ impl Simulation {
         }
     }
 
-    /// A rank hears of a place.
     pub(super) fn hear(&mut self, pid: Pid, place: Seated) {
         let process = &mut self.processes[pid];
         if !process.lives {
