@@ -23,7 +23,7 @@ use std::process::ExitCode;
 pub(crate) fn run(args: &Args, supervisor: &Supervisor<'_>) -> Result<ExitCode> {
     let node = describe(args)?;
     let mut agent = Agent { supervisor, link: None, is_coordinators: false };
-    let events = supervisor.sender();
+    let events = supervisor.sender.clone();
     let coordinator = if args.several_nodes() {
         let key = Key::new(&args.rdzv_id);
         let (coordinator, port_is_taken) = match listener::open(args)? {

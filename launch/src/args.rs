@@ -13,7 +13,6 @@ use nproc::parse_nproc;
 use rendezvous::{Backend, Conf, Endpoint};
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
 use streams::{StreamChoice, Streams};
 
 /// torchrun's default port with `--rdzv-backend static`.
@@ -206,10 +205,6 @@ impl Args {
         (self.rdzv_backend == Backend::Static).then_some(self.node_rank)
     }
 
-    pub(crate) fn heartbeat_timeout(&self) -> Duration {
-        Duration::from_secs(self.heartbeat_timeout)
-    }
-
     /// The streams of a rank that go both to the console and to log files.
     pub(crate) fn tee(&self, local_rank: u16) -> Streams {
         let files = self.tee.any() || self.redirects.any();
@@ -251,6 +246,9 @@ mod tests {
         );
         let nodes = Nodes { min: 2, max: 2 };
         assert_eq!((args.nproc_per_node, args.nnodes, args.node_rank), (2, nodes, 1));
+        for ranks in ["cpu", "auto"] {
+            assert!(parse(&format!("launch -n {ranks} x")).nproc_per_node >= 1);
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod terms;
 
 use crate::args::Args;
 use crate::console::say;
-use crate::port::MasterPort;
+use crate::port;
 use crate::protocol::connection::{Loss, Outgoing};
 use crate::protocol::handshake::{Failed, Joined, Key, PATIENCE, admit};
 use crate::protocol::{Node, ToAgent, beat_interval};
@@ -18,6 +18,7 @@ use anyhow::{Context, Result, anyhow};
 use job::{Action, Event, Job, NodeId};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -41,7 +42,8 @@ impl Coordinator {
     pub(crate) fn start(args: &Args, listener: TcpListener, key: &Key, own: &Node) -> Result<Self> {
         let address = listener.local_addr().context("cannot use the port where the nodes meet")?;
         let (sender, events) = channel();
-        let heartbeat_timeout = args.heartbeat_timeout();
+        let terms = Terms::new(args, own);
+        let heartbeat_timeout = terms.heartbeat_timeout;
         let admission = Arc::new(Admission {
             key: key.clone(),
             welcome: ToAgent::Welcome {
@@ -56,7 +58,7 @@ impl Coordinator {
         });
         let accept = move || admission.admit_all(&listener);
         thread::Builder::new().spawn(accept).context("cannot start a thread for connections")?;
-        let job = Job::new(Terms::new(args, own), Instant::now());
+        let job = Job::new(terms, Instant::now());
         let coordinate = move || coordinate(job, &events, heartbeat_timeout);
         let thread = thread::Builder::new().spawn(coordinate);
         let thread = thread.context("cannot start the coordinator's thread")?;
@@ -146,18 +148,20 @@ impl Admission {
 
 /// The ports of rank 0, one for each of the last generations. They stay reserved: no generation may have the
 /// port of one that a rank may still look for.
-type Ports = VecDeque<MasterPort>;
+type Ports = VecDeque<OwnedFd>;
 
 /// How many stay reserved. Each is an open file, and a job may lose ranks for weeks.
 const RESERVED: usize = 64;
 
 fn perform(actions: Vec<Action>, ports: &mut Ports, tell: impl Fn(NodeId, ToAgent)) -> Result<()> {
-    let mut choose = |fixed_port| -> Result<u16> {
-        let port = MasterPort::choose(fixed_port)?;
-        let number = port.number;
-        ports.push_back(port);
+    let mut choose = |fixed_port: Option<u16>| -> Result<u16> {
+        if let Some(port) = fixed_port {
+            return Ok(port);
+        }
+        let (port, reservation) = port::reserve()?;
+        ports.push_back(reservation);
         ports.drain(..ports.len().saturating_sub(RESERVED));
-        Ok(number)
+        Ok(port)
     };
     for action in actions {
         match action {

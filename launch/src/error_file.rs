@@ -32,32 +32,11 @@ impl Clock {
     }
 }
 
-/// A private directory for the files of all attempts. The guard removes it.
-pub(crate) struct ErrorFiles {
-    directory: Option<PathBuf>,
-}
-
-impl ErrorFiles {
-    /// Makes the directory. If that is impossible, on a full disk for instance, the job runs
-    /// without: only the reasons are lost.
-    pub(crate) fn new() -> Self {
-        let directory = tempfile::Builder::new().prefix("launch-").tempdir();
-        ErrorFiles { directory: directory.ok().map(tempfile::TempDir::keep) }
-    }
-
-    pub(crate) fn directory(&self) -> Option<&Path> {
-        self.directory.as_deref()
-    }
-
-    /// The socket of a rank that starts in this generation.
-    pub(crate) fn socket(&self, generation: u32, local_rank: u16) -> Option<PathBuf> {
-        Some(self.directory()?.join(format!("{generation}.{local_rank}.socket")))
-    }
-
-    /// The file of a rank in one attempt.
-    pub(crate) fn of(&self, attempt: u32, local_rank: u16) -> Option<PathBuf> {
-        Some(self.directory()?.join(format!("{attempt}.{local_rank}.json")))
-    }
+/// Makes a private directory for the files of all attempts, which the guard removes. If that is impossible, on a full
+/// disk for instance, the job runs without: only the reasons are lost.
+pub(crate) fn directory() -> Option<PathBuf> {
+    let directory = tempfile::Builder::new().prefix("launch-").tempdir();
+    directory.ok().map(tempfile::TempDir::keep)
 }
 
 /// What a rank has left in its file.
@@ -97,10 +76,6 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn message(text: &str) -> Option<(String, bool)> {
-        parse(text.as_bytes())
-    }
-
     #[test]
     fn two_reasons_of_one_time_have_one_instant_whenever_they_are_read() {
         let time = SystemTime::now();
@@ -119,28 +94,24 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_what_python_records() {
-        let text = r#"{"message": {"message": "ValueError: no data\n", "extraInfo":
+    fn a_reason_is_what_python_records_or_a_plain_message_and_a_victim_names_its_culprit() {
+        let recorded = r#"{"message": {"message": "ValueError: no data\n", "extraInfo":
             {"py_callstack": "Traceback ...", "timestamp": "1700000000"}}}"#;
-        assert_eq!(message(text), Some(("ValueError: no data".into(), false)));
-    }
-
-    #[test]
-    fn a_victim_names_its_culprit() {
-        let text = r#"{"message": {"message": "lost", "extraInfo":
+        let victim = r#"{"message": {"message": "lost", "extraInfo":
             {"py_callstack": "lost", "timestamp": "1", "culprit": "rank 1 has ended"}}}"#;
-        assert_eq!(message(text), Some(("lost".into(), true)));
-    }
-
-    #[test]
-    fn other_programs_may_write_a_plain_message() {
-        assert_eq!(message(r#"{"message": "boom"}"#), Some(("boom".into(), false)));
+        for (text, message, is_victim) in [
+            (recorded, "ValueError: no data", false),
+            (victim, "lost", true),
+            (r#"{"message": "boom"}"#, "boom", false),
+        ] {
+            assert_eq!(parse(text.as_bytes()), Some((message.to_owned(), is_victim)));
+        }
     }
 
     #[test]
     fn what_is_no_message_is_no_reason() {
         for text in ["", "{", "[]", "{}", r#"{"message": 7}"#, r#"{"message": " "}"#, "\"x\""] {
-            assert_eq!(message(text), None, "{text}");
+            assert_eq!(parse(text.as_bytes()), None, "{text}");
         }
     }
 }

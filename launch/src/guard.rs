@@ -20,47 +20,29 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 
-/// What this process is, if it is not the launcher.
-#[derive(Clone, Copy)]
-pub(crate) enum Helper {
-    /// About to become the program of a rank.
-    Rank,
-    /// Waiting for the launcher to die.
-    Guard,
+/// The first words of the helpers' command lines.
+const RANK: &str = "__rank";
+const GUARD: &str = "__guard";
+
+/// Does the work of the helper that the first word of a command line asks for, if it asks for one.
+pub(crate) fn help(mut words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    match words.next()?.to_str()? {
+        RANK => Some(become_program(words)),
+        GUARD => Some(watch_launcher(words)),
+        _ => None,
+    }
 }
 
-impl Helper {
-    /// The helper that the first word of a command line asks for.
-    pub(crate) fn of(word: OsString) -> Option<Helper> {
-        [Helper::Rank, Helper::Guard].into_iter().find(|helper| word == helper.word())
-    }
-
-    /// Does the helper's work. `words` is the rest of the command line.
-    pub(crate) fn run(self, words: impl Iterator<Item = OsString>) -> ExitCode {
-        match self {
-            Helper::Rank => become_program(words),
-            Helper::Guard => watch_launcher(words),
-        }
-    }
-
-    /// Starts this very executable as the helper, even if a new build has replaced its file.
-    fn command(self) -> Command {
-        let mut command = Command::new("/proc/self/exe");
-        command.arg0("launch").arg(self.word());
-        command
-    }
-
-    fn word(self) -> &'static str {
-        match self {
-            Helper::Rank => "__rank",
-            Helper::Guard => "__guard",
-        }
-    }
+/// Starts this very executable as a helper, even if a new build has replaced its file.
+fn helper(word: &str) -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("launch").arg(word);
+    command
 }
 
 /// The command that starts `program` as a rank of this launcher.
 pub(crate) fn rank_command(program: &[OsString]) -> Command {
-    let mut command = Helper::Rank.command();
+    let mut command = helper(RANK);
     command.arg(std::process::id().to_string()).args(program);
     command
 }
@@ -88,15 +70,12 @@ fn become_program(mut words: impl Iterator<Item = OsString>) -> ExitCode {
     ExitCode::from(if error.kind() == ErrorKind::NotFound { 127 } else { 126 })
 }
 
-pub(crate) struct Guard {
-    child: Child,
-}
+pub(crate) struct Guard(Child);
 
 impl Guard {
     /// Starts the guard, which removes `directory` when the launcher is over.
     pub(crate) fn start(directory: Option<&Path>) -> Result<Self> {
-        let child = Helper::Guard
-            .command()
+        let child = helper(GUARD)
             .args(directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -105,7 +84,7 @@ impl Guard {
             .process_group(0)
             .spawn()
             .context("cannot start the guard process")?;
-        Ok(Guard { child })
+        Ok(Guard(child))
     }
 
     /// Kills the process group if the launcher dies.
@@ -119,7 +98,7 @@ impl Guard {
     }
 
     fn tell(&self, sign: char, group: Pid) {
-        if let Some(mut pipe) = self.child.stdin.as_ref() {
+        if let Some(mut pipe) = self.0.stdin.as_ref() {
             // If the guard is dead, the parent-death signal still works.
             let _ = pipe.write_all(format!("{sign}{group}\n").as_bytes());
         }
@@ -129,7 +108,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         // `wait` first closes the pipe, which ends the guard.
-        let _ = self.child.wait();
+        let _ = self.0.wait();
     }
 }
 

@@ -43,20 +43,17 @@ mod supervisor;
 
 use crate::args::Args;
 use crate::console::say;
-use crate::guard::Helper;
 use crate::supervisor::Supervisor;
 use anyhow::Result;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let mut words = std::env::args_os().skip(1);
-    match words.next().and_then(Helper::of) {
-        Some(helper) => helper.run(words),
-        None => run().unwrap_or_else(|error| {
+    guard::help(std::env::args_os().skip(1)).unwrap_or_else(|| {
+        run().unwrap_or_else(|error| {
             say(format_args!("{error:#}"));
             ExitCode::FAILURE
-        }),
-    }
+        })
+    })
 }
 
 fn run() -> Result<ExitCode> {

@@ -139,7 +139,7 @@ impl Pump {
                 match count {
                     Ok(0) => break,
                     Ok(count) => {
-                        sink.keep(&bytes[..count]);
+                        sink.log.iter_mut().for_each(|log| log.append(&bytes[..count]));
                         lines.push(&bytes[..count], |line| sink.show(line));
                     }
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -173,12 +173,6 @@ struct Sink {
 }
 
 impl Sink {
-    fn keep(&mut self, bytes: &[u8]) {
-        if let Some(log) = &mut self.log {
-            log.append(bytes);
-        }
-    }
-
     fn show(&self, line: &[u8]) {
         if let Some(tail) = &self.tail {
             tail.lock().unwrap_or_else(PoisonError::into_inner).push(line);

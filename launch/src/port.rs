@@ -11,32 +11,17 @@ use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Rank 0's port, for one generation of ranks.
-pub(crate) struct MasterPort {
-    /// MASTER_PORT.
-    pub(crate) number: u16,
-    /// Reserves a free port for rank 0 for as long as it lives; `None` with a fixed port.
-    _reservation: Option<OwnedFd>,
+/// Reserves a free port for rank 0 for as long as the socket lives. It is bound, but does not listen: Linux never hands
+/// out the port as an ephemeral port then, but a program that names it and sets SO_REUSEADDR, as servers do, can bind it
+/// too. Whichever listens first is the only one that can.
+pub(crate) fn reserve() -> Result<(u16, OwnedFd)> {
+    // An IPv6 socket covers IPv4 too, but some machines lack IPv6.
+    let reserved = reserve_on(Ipv6Addr::UNSPECIFIED.into())
+        .or_else(|_| reserve_on(Ipv4Addr::UNSPECIFIED.into()));
+    reserved.context("cannot reserve a free port for rank 0")
 }
 
-impl MasterPort {
-    /// The port that a flag sets, or else a free one.
-    pub(crate) fn choose(fixed: Option<u16>) -> Result<Self> {
-        if let Some(number) = fixed {
-            return Ok(MasterPort { number, _reservation: None });
-        }
-        // An IPv6 socket covers IPv4 too, but some machines lack IPv6.
-        let reserved = reserve(Ipv6Addr::UNSPECIFIED.into())
-            .or_else(|_| reserve(Ipv4Addr::UNSPECIFIED.into()));
-        let (number, socket) = reserved.context("cannot reserve a free port for rank 0")?;
-        Ok(MasterPort { number, _reservation: Some(socket) })
-    }
-}
-
-/// Binds a free port without listening on it. While the socket lives, Linux never hands out the port
-/// as an ephemeral port, but a program that names it and sets SO_REUSEADDR, as servers do, can bind
-/// it too. Whichever listens first is then the only one that can.
-fn reserve(address: IpAddr) -> nix::Result<(u16, OwnedFd)> {
+fn reserve_on(address: IpAddr) -> nix::Result<(u16, OwnedFd)> {
     let socket = bound(SocketAddr::new(address, 0))?;
     let bound: SockaddrStorage = getsockname(socket.as_raw_fd())?;
     let port = bound.as_sockaddr_in6().map(SockaddrIn6::port);
@@ -78,7 +63,7 @@ mod tests {
 
     #[test]
     fn a_machine_without_ipv6_gets_a_port_that_one_server_can_open() {
-        let (port, _reservation) = reserve(Ipv4Addr::UNSPECIFIED.into()).unwrap();
+        let (port, _reservation) = reserve_on(Ipv4Addr::UNSPECIFIED.into()).unwrap();
         let server = TcpListener::bind(("127.0.0.1", port));
         assert!(server.is_ok(), "{server:?}");
         assert!(TcpListener::bind(("127.0.0.1", port)).is_err());

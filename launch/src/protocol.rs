@@ -69,27 +69,46 @@ pub(crate) fn beat_interval(heartbeat_timeout: Duration) -> Duration {
 pub(crate) enum ToCoordinator {
     /// The first message: is this a launcher ([`VERSION`]), and of which job (`--rdzv-id`)? The
     /// coordinator's proof contains the nonce.
-    Hello { version: u32, job: String, nonce: String },
+    Hello {
+        version: u32,
+        job: String,
+        nonce: String,
+    },
     /// Asks for a place in the job, with the proof that this side knows the secret.
-    Join { proof: String, node: Node },
-    /// A rank has failed.
+    Join {
+        proof: String,
+        node: Node,
+    },
     Failed(Failure),
     /// The ranks take part in a job whose ranks come and go, and so many can have a place in its next generation.
     TakesPart(Claim),
     /// One of them has failed in this generation, and so many can go on.
-    Lost { failure: Failure, claim: Claim, generation: u32 },
+    Lost {
+        failure: Failure,
+        claim: Claim,
+        generation: u32,
+    },
     /// The group of this generation has failed, though no rank is known to have.
-    Broken { generation: u32 },
+    Broken {
+        generation: u32,
+    },
     /// All ranks here that have a place in this generation have finished, and wait until the others have.
-    Finished { generation: u32 },
+    Finished {
+        generation: u32,
+    },
     /// One of them has exited with code 0 before that. No rank can be replaced after this generation.
-    Settled { generation: u32 },
+    Settled {
+        generation: u32,
+    },
     /// The answer to a `Notice`: the ranks have had their time or have all ended, and what they know has been told.
     Noticed,
     /// All ranks have ended with exit code 0.
     Succeeded,
     /// This launcher ends on its own, with this exit code: a signal has asked it to, or it cannot start its ranks.
-    Stopped { reason: String, code: u8 },
+    Stopped {
+        reason: String,
+        code: u8,
+    },
     /// All ranks have ended, after an `End` or a signal.
     Gone,
     /// Still there.

@@ -4,7 +4,7 @@
 mod failure;
 
 use crate::args::Args;
-use crate::error_file::{self, Clock, Reason};
+use crate::error_file::{self, Clock};
 use crate::guard::Guard;
 use crate::output::{Output, Routes};
 use crate::protocol::{Placement, proof};
@@ -146,12 +146,6 @@ impl Rank {
 
     pub(crate) fn is_running(&self) -> bool {
         self.end.is_none()
-    }
-
-    /// Why it fails, if it has left the reason.
-    pub(crate) fn reason(&self) -> Option<Reason> {
-        let (path, clock) = self.error_file.as_ref()?;
-        Reason::read(path, clock)
     }
 
     /// Whether the launcher had already sent it a signal at this time.

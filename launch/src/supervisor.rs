@@ -2,7 +2,7 @@
 
 use crate::args::Args;
 use crate::elastic::{self, Said};
-use crate::error_file::{Clock, ErrorFiles};
+use crate::error_file::{self, Clock};
 use crate::guard::{self, Guard};
 use crate::output::{Logs, Routes};
 use crate::protocol::connection::Outgoing;
@@ -11,7 +11,7 @@ use crate::rank::{self, Rank};
 use crate::signals;
 use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
-use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Instant;
@@ -41,11 +41,13 @@ pub(crate) fn post(events: &Sender<Event>, event: Event) {
 /// Runs the ranks of this node. It must stay on the main thread: the kernel sends the parent-death
 /// signal when the thread that started a rank ends, not the process.
 pub(crate) struct Supervisor<'a> {
-    args: &'a Args,
+    pub(crate) args: &'a Args,
     logs: Option<Logs>,
-    error_files: ErrorFiles,
+    /// For the files of the ranks that have failed, and for their sockets.
+    directory: Option<PathBuf>,
     guard: Rc<Guard>,
-    sender: Sender<Event>,
+    /// Where other threads report events.
+    pub(crate) sender: Sender<Event>,
     events: Receiver<Event>,
 }
 
@@ -56,25 +58,9 @@ impl<'a> Supervisor<'a> {
         let (sender, events) = channel();
         let signal_sender = sender.clone();
         signals::listen(move |signal| post(&signal_sender, Event::Signal(signal)))?;
-        let error_files = ErrorFiles::new();
-        let guard = Rc::new(Guard::start(error_files.directory())?);
-        Ok(Supervisor { args, logs, error_files, guard, sender, events })
-    }
-
-    /// Where other threads report events.
-    pub(crate) fn sender(&self) -> Sender<Event> {
-        self.sender.clone()
-    }
-
-    /// What a rank is told of its place as number `rank.0` of this node's `rank.1`.
-    pub(crate) fn place(
-        &self,
-        placement: &Placement,
-        local_rank: u16,
-        rank: (u16, u16),
-        port: u16,
-    ) -> BTreeMap<&'static str, String> {
-        rank::variables(self.args, placement, local_rank, rank, port)
+        let directory = error_file::directory();
+        let guard = Rc::new(Guard::start(directory.as_deref())?);
+        Ok(Supervisor { args, logs, directory, guard, sender, events })
     }
 
     pub(crate) fn start(&self, placement: &Placement, master_port: u16) -> Result<Vec<Rank>> {
@@ -100,7 +86,10 @@ impl<'a> Supervisor<'a> {
         let rank = placement.rank(local_rank);
         let generation = placement.generation;
         let goes_on = self.args.max_restarts > 0 || self.args.nnodes.elastic();
-        let socket = self.error_files.socket(generation, local_rank).filter(|_| goes_on);
+        let own = |kind| {
+            self.directory.as_ref().map(|it| it.join(format!("{generation}.{local_rank}.{kind}")))
+        };
+        let socket = own("socket").filter(|_| goes_on);
         let sender = self.sender.clone();
         let started_in = generation;
         let hear = move |said| post(&sender, Event::Elastic { local_rank, started_in, said });
@@ -113,8 +102,7 @@ impl<'a> Supervisor<'a> {
             post(&sender, Event::RankEnded { local_rank, at });
             socket.iter().for_each(|socket| elastic::stop(socket));
         };
-        let error_file = self.error_files.of(generation, local_rank);
-        let error_file = error_file.map(|path| (path, clock.clone()));
+        let error_file = own("json").map(|path| (path, clock.clone()));
         Rank::start((rank, generation), command, error_file, routes, &self.guard, on_end)
     }
 

@@ -137,7 +137,8 @@ mod tests {
     const ORIGINALS: Originals<'_> = &[
         ("-hs", Here::Flag("--hidden")),
         ("--no-accel", Here::Flag("--device=cpu")),
-        ("--dist-url", Here::Instead("launch --master-addr sets it")),
+        ("--gpu", Here::Instead("type --devices cuda:0")),
+        ("--gpu-devices", Here::Instead("type --devices cuda:0")),
     ];
 
     /// The command line of local rank 1, translated.
@@ -148,9 +149,13 @@ mod tests {
     }
 
     fn vocabulary() -> Vocabulary<'static> {
-        let shuffle = Arg::new("shuffle").long("shuffle").action(ArgAction::SetTrue);
-        let batch_size = Arg::new("batch-size").long("batch-size");
-        Vocabulary::new(&Command::new("program").arg(shuffle).arg(batch_size), ORIGINALS)
+        let flag = |name: &'static str| Arg::new(name).long(name);
+        let switches = ["evaluate", "shuffle"].map(|name| flag(name).action(ArgAction::SetTrue));
+        let others = ["batch-size", "epochs", "hidden", "weight-decay"].map(flag);
+        let workers = flag("workers").visible_alias("num-workers");
+        let mut command = Command::new("program").args(switches).args(others).arg(workers);
+        command.build();
+        Vocabulary::new(&command, ORIGINALS)
     }
 
     #[test]
@@ -170,11 +175,29 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_is_missing_is_answered_with_or_without_a_value() {
-        for (line, flag) in
-            [("program --dist-url x", "--dist-url"), ("program --dist_url=x", "--dist_url")]
-        {
-            let expected = format!("there is no {flag}: launch --master-addr sets it");
+    fn a_name_may_have_underscores_and_be_cut_short_as_long_as_it_is_one_flags() {
+        for (given, expected) in [
+            ("--weight_decay", "--weight-decay"),
+            ("--help", "--help"),
+            ("--e_f", "--e-f"),
+            ("--weight", "--weight-decay"),
+            ("--num_work", "--workers"),
+            ("--no", "--device=cpu"),
+            ("--hid", "--hidden"),
+        ] {
+            assert_eq!(translated(given).unwrap(), expected);
+        }
+        for (given, flags) in [("--e", "--epochs, --evaluate"), ("--h", "--help, --hidden")] {
+            let expected = format!("{given} could be {flags}; type more of the name");
+            assert_eq!(translated(given).unwrap_err(), expected);
+        }
+    }
+
+    #[test]
+    fn a_flag_that_is_missing_is_answered_as_it_was_typed_with_or_without_a_value() {
+        for line in ["--gpu", "--gpu x", "--gpu=x", "--gpu_devices", "--gpu_device=x", "--g x"] {
+            let flag = line.split([' ', '=']).next().unwrap();
+            let expected = format!("there is no {flag}: type --devices cuda:0");
             assert_eq!(translated(line).unwrap_err(), expected);
         }
     }
@@ -202,8 +225,8 @@ mod tests {
 
     #[test]
     fn the_local_rank_is_accepted_if_it_is_right() {
-        for line in ["program --local_rank 1 --x", "program --local-rank=1 --x"] {
-            assert_eq!(translated(line).unwrap(), "program --x");
+        for line in ["--local_rank 1 --x", "--local-rank=1 --x", "--local_r 1 --x"] {
+            assert_eq!(translated(line).unwrap(), "--x");
         }
         for (line, found) in [
             ("program --local_rank 0", "--local_rank is \"0\", but must be 1, which is"),
@@ -241,10 +264,11 @@ mod tests {
 Examples:
 
 Flags of the original (_ may stand for -):
-  -hs           --hidden
-  --no-accel    --device=cpu
-  --dist-url    launch --master-addr sets it
-  --local-rank  accepted if it is LOCAL_RANK, which the launcher sets
+  -hs            --hidden
+  --no-accel     --device=cpu
+  --gpu          type --devices cuda:0
+  --gpu-devices  type --devices cuda:0
+  --local-rank   accepted if it is LOCAL_RANK, which the launcher sets
 ";
         assert!(help.ends_with(end), "{help}");
     }

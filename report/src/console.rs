@@ -23,19 +23,11 @@ macro_rules! println {
     };
 }
 
-/// [`std::eprint!`] that goes on when nobody reads the output.
-#[macro_export]
-macro_rules! eprint {
-    ($($text:tt)*) => {
-        $crate::console::write(std::io::stderr(), std::format_args!($($text)*))
-    };
-}
-
 /// [`std::eprintln!`] that goes on when nobody reads the output.
 #[macro_export]
 macro_rules! eprintln {
     ($($text:tt)*) => {
-        $crate::eprint!("{}\n", std::format_args!($($text)*))
+        $crate::console::write(std::io::stderr(), std::format_args!("{}\n", std::format_args!($($text)*)))
     };
 }
 

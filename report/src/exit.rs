@@ -1,6 +1,6 @@
 //! How a program says why it failed.
 
-use crate::eprint;
+use crate::eprintln;
 use std::error::Error;
 use tch_parallel::distributed::record;
 
@@ -32,19 +32,19 @@ where
 {
     let Err(error) = record(main) else { tch_parallel::exit(0) };
     let rank = RANK_VARIABLES.iter().find_map(|name| std::env::var(name).ok());
-    eprint!("{}", report(&*error, rank.as_deref()));
+    eprintln!("{}", report(&*error, rank.as_deref()));
     tch_parallel::exit(1)
 }
 
 fn report(error: &(dyn Error + 'static), rank: Option<&str>) -> String {
     let prefix = rank.map(|rank| format!("[rank {rank}] ")).unwrap_or_default();
     let mut above = error.to_string();
-    let mut report = format!("{prefix}error: {above}\n");
+    let mut report = format!("{prefix}error: {above}");
     for cause in std::iter::successors(error.source(), |&cause| cause.source()) {
         let text = cause.to_string();
         // Many errors already quote their cause.
         if !above.contains(&text) {
-            report += &format!("  caused by: {text}\n");
+            report += &format!("\n  caused by: {text}");
             above = text;
         }
     }
@@ -79,7 +79,7 @@ mod tests {
         let error = anyhow!("gone").context("disk gone").context("no data");
         assert_eq!(
             report(&*error.context("cannot train: no data"), Some("1")),
-            "[rank 1] error: cannot train: no data\n  caused by: disk gone\n"
+            "[rank 1] error: cannot train: no data\n  caused by: disk gone"
         );
     }
 }

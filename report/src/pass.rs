@@ -46,20 +46,14 @@ pub struct Meters<const N: usize> {
 #[derive(Debug)]
 pub struct Pass<const N: usize> {
     meters: Meters<N>,
-    in_flight: InFlight<Sent, N>,
+    /// With the samples of each step.
+    in_flight: InFlight<usize, N>,
     clock: Rc<RefCell<Clock>>,
     /// The steps that are done, and all steps of the pass.
     pub(crate) done: usize,
     pub(crate) steps: usize,
     every: Option<usize>,
     max_steps: Option<usize>,
-}
-
-/// A step whose numbers are on their way.
-#[derive(Debug)]
-pub(crate) struct Sent {
-    pub step: usize,
-    pub samples: usize,
 }
 
 /// Times of the steps since it was last read.
@@ -141,16 +135,17 @@ impl<const N: usize> Pass<N> {
 
     pub(crate) fn push(&mut self, numbers: [&Tensor; N], samples: i64) -> Result<bool> {
         let is_due = self.every.is_some_and(|every| self.done.is_multiple_of(every));
-        self.in_flight.push(Sent { step: self.done, samples: samples as usize }, numbers)?;
+        self.in_flight.push(samples as usize, numbers)?;
         self.done += 1;
         self.clock.borrow_mut().steps += 1;
         Ok(is_due)
     }
 
-    /// The steps whose numbers have arrived, which are in the meters now. All of them, if it waits.
-    pub(crate) fn arrived(&mut self, waits: bool) -> Result<Vec<(Sent, [f64; N])>> {
+    /// The numbers that have arrived, which are in the meters now, each with the samples of its step. All of them, if it
+    /// waits.
+    pub(crate) fn arrived(&mut self, waits: bool) -> Result<Vec<(usize, [f64; N])>> {
         let arrived = self.in_flight.arrived(waits)?;
-        for (Sent { samples, .. }, numbers) in &arrived {
+        for (samples, numbers) in &arrived {
             for (meter, number) in self.meters.numbers.iter_mut().zip(numbers) {
                 meter.update(*number, *samples);
             }

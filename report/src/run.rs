@@ -1,6 +1,5 @@
 //! What a training loop reports: metrics, curves, traces, times and the progress bar in one object.
 
-use crate::pass::Sent;
 use crate::{
     Batches, Meter, Meters, MetricsLog, Pass, ReportArgs, Step, Timing, println, progress_bar,
 };
@@ -89,9 +88,10 @@ pub struct Run<'a, const N: usize> {
     mark_seconds: f64,
 }
 
-/// What the event of a step has beside the fields of [`Step`].
+/// The step of an event, and what this has beside the fields of [`Step`].
 #[derive(Debug, Default)]
 struct Fields {
+    step: usize,
     values: BTreeMap<&'static str, f64>,
     mark: Option<(&'static str, Event)>,
     begun: Option<Rc<Event>>,
@@ -218,7 +218,7 @@ impl<'a, const N: usize> Run<'a, N> {
             meter.begin_step()?;
         }
         self.profiler.step()?;
-        self.sent.push_back(Fields { begun, ..take(&mut self.fields) });
+        self.sent.push_back(Fields { step: self.pass.done, begun, ..take(&mut self.fields) });
         let is_due = self.pass.push(from_fn(|index| &numbers[index]), samples)?;
         self.progress.step += 1;
         self.progress.samples += samples as usize * self.group.world_size();
@@ -237,11 +237,11 @@ impl<'a, const N: usize> Run<'a, N> {
     }
 
     fn take_arrived(&mut self, waits: bool) -> Result<()> {
-        for (Sent { step, .. }, numbers) in self.pass.arrived(waits)? {
+        for (_, numbers) in self.pass.arrived(waits)? {
             let loss = numbers.first().copied().unwrap_or(f64::NAN);
-            let step = Step { epoch: self.progress.epoch, step, loss: loss as f32 };
-            let Fields { values: mut fields, mark, begun } =
+            let Fields { step, values: mut fields, mark, begun } =
                 self.sent.pop_front().unwrap_or_default();
+            let step = Step { epoch: self.progress.epoch, step, loss: loss as f32 };
             if let (Some((name, mark)), Some(begun)) = (mark, begun) {
                 self.mark_seconds = begun.elapsed_time(&mark)?.as_secs_f64();
                 fields.insert(name, self.mark_seconds);

@@ -39,17 +39,6 @@ mod tests {
     use std::time::Duration;
     use tch_parallel::distributed::{DeviceChoice, ProcessGroupOptions, Store};
 
-    const USELESS: Step = Step { epoch: 2, step: 7, loss: f32::NAN };
-    const ADVICE: &str = "try a smaller --lr than 0.5";
-
-    #[test]
-    fn a_loss_that_is_not_finite_blames_the_learning_rate() {
-        let group = ProcessGroup::from_env().unwrap();
-        let error = USELESS.expect_finite_loss(ADVICE, &group).unwrap_err().to_string();
-        assert!(error.ends_with("epoch 2, step 7; try a smaller --lr than 0.5"), "{error}");
-        assert!(Step { loss: 1.0, ..USELESS }.expect_finite_loss(ADVICE, &group).is_ok());
-    }
-
     #[test]
     fn a_loss_of_a_group_that_has_failed_does_not_blame_the_learning_rate() {
         let store = Store::from_env(Duration::from_secs(60)).unwrap();
@@ -65,7 +54,8 @@ mod tests {
         });
         // Rank 1 has left, and does not come.
         assert!(group.with_timeout(Duration::from_millis(100)).barrier().is_err());
-        let error = USELESS.expect_finite_loss(ADVICE, &group).unwrap_err();
+        let useless = Step { epoch: 2, step: 7, loss: f32::NAN };
+        let error = useless.expect_finite_loss("try a smaller --lr", &group).unwrap_err();
         assert!(!error.to_string().contains("--lr"), "{error}");
         assert!(error.is::<tch_parallel::Error>(), "{error}");
     }

@@ -62,11 +62,16 @@ impl Timing {
             ended.synchronize()?;
         }
         self.in_flight.push_back((begun.into(), ended));
-        self.take_ended()
+        self.take_ended(false)
     }
 
-    /// Records the steps that the device has ended.
-    fn take_ended(&mut self) -> Result<()> {
+    /// Records the steps that the device has ended, or if it `waits`, all.
+    fn take_ended(&mut self, waits: bool) -> Result<()> {
+        if let (true, Some((_, last))) = (waits, self.in_flight.back())
+            && !last.query()?
+        {
+            last.synchronize()?;
+        }
         while let Some((begun, ended)) = self.in_flight.front()
             && ended.query()?
         {
@@ -75,16 +80,6 @@ impl Timing {
             self.step_took(took);
         }
         Ok(())
-    }
-
-    /// Waits for the last step, unless the device has ended it, and so for all of them.
-    fn wait_for_last(&mut self) -> Result<()> {
-        if let Some((_, last)) = self.in_flight.back()
-            && !last.query()?
-        {
-            last.synchronize()?;
-        }
-        self.take_ended()
     }
 
     /// The mean of the steps after the first `warm_up`, or the last one if there are no more. Zero
@@ -97,7 +92,7 @@ impl Timing {
     /// The summary at the end of a run. Waits for steps that a device has not ended.
     pub fn summary(mut self) -> Summary {
         // If the device has failed, whoever reads its numbers reports it.
-        let _ = self.wait_for_last();
+        let _ = self.take_ended(true);
         Summary {
             first_step_unix_seconds: self.first_step_ended.map(unix_seconds),
             end_unix_seconds: unix_seconds(SystemTime::now()),

@@ -1,5 +1,4 @@
-//! `cargo xtask gpu`: the examination of this library on a GPU, which takes one command on a machine
-//! without Rust.
+//! `cargo xtask gpu`: the examination of this library on a GPU, which takes one command on a machine without Rust.
 
 mod pack;
 

@@ -1,5 +1,4 @@
-//! `cargo launch -n 2 ddp-mnist -- --epochs 3`: builds a program of the workspace, then becomes the
-//! launcher.
+//! `cargo launch -n 2 ddp-mnist -- --epochs 3`: builds a program of the workspace, then becomes the launcher.
 
 use crate::program::Program;
 use crate::release::Release;

@@ -9,11 +9,8 @@ use std::process::Stdio;
 /// The lock's file in the folder. It stays when the rest of the folder is removed.
 pub(crate) const FILE: &str = ".lock";
 
-/// The right to change the folder. Released when it is dropped, or when the last process
-/// that holds it dies.
-pub(crate) struct Lock {
-    file: File,
-}
+/// The right to change the folder. Released when it is dropped, or when the last process that holds it dies.
+pub(crate) struct Lock(File);
 
 impl Lock {
     /// Waits for a process that holds it, in this or another terminal.
@@ -31,13 +28,13 @@ impl Lock {
             Ok(()) => Ok(()),
         };
         locked.with_context(|| format!("cannot lock {}", path.display()))?;
-        Ok(Self { file })
+        Ok(Self(file))
     }
 
     /// A standard input for a child, which reads as empty and makes the child a holder of the lock.
     /// So if pip outlives a killed set-up, the next set-up waits until pip has ended too.
     pub(crate) fn as_stdin(&self) -> Result<Stdio> {
-        Ok(self.file.try_clone().context("cannot share the lock")?.into())
+        Ok(self.0.try_clone().context("cannot share the lock")?.into())
     }
 }
 
@@ -59,8 +56,7 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(while_it_lives.is_err());
-        // Not try_lock, because another test's child holds all files of this process until it has
-        // called exec.
+        // Not try_lock, because another test's child holds all files of this process until it has called exec.
         other.lock().unwrap();
     }
 }

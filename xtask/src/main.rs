@@ -1,5 +1,4 @@
-//! The project's chores, as in cargo-xtask: `cargo xtask CHORE`. `cargo launch …` is short for
-//! `cargo xtask launch …`.
+//! The project's chores, as in cargo-xtask: `cargo xtask CHORE`. `cargo launch …` is short for `cargo xtask launch …`.
 
 mod bench;
 mod book;
@@ -57,8 +56,7 @@ enum Chore {
     Build(Rest),
     /// Build all programs and run all tests. Passes arguments to `cargo test`.
     Test {
-        /// Examine this library on this machine's GPUs instead: parity with Python, errors, memory,
-        /// step times.
+        /// Examine this library on this machine's GPUs instead: parity with Python, errors, memory, step times.
         #[arg(long, conflicts_with = "args")]
         gpu: bool,
         #[command(flatten)]
@@ -92,8 +90,7 @@ enum Chore {
 
 #[derive(Args)]
 struct Torch {
-    /// The release of PyTorch to build with. Releases other than the default are built in
-    /// target/torch-VERSION.
+    /// The release of PyTorch to build with. Releases other than the default are built in target/torch-VERSION.
     #[arg(long = "torch", value_name = "VERSION", default_value = Release::DEFAULT.torch, value_parser = Release::parser())]
     release: &'static Release,
 }

@@ -37,7 +37,7 @@ pub(crate) fn ensure(workspace: &Workspace, level: Level) -> Result<()> {
     if workspace.has_user_libtorch() {
         return user::check(&workspace.libtorch, workspace.release);
     }
-    let venv = Venv::new(workspace::venv(workspace.release), workspace.release);
+    let venv = Venv { folder: workspace::venv(workspace.release), release: workspace.release };
     if !is_stamped(&venv, level) {
         let lock = Lock::take(&venv.folder)?;
         // Whoever held the lock may have done the work.
@@ -54,7 +54,7 @@ pub(crate) fn ensure_while_building(
     level: Level,
     build: &mut Command,
 ) -> Result<()> {
-    let venv = Venv::new(workspace::venv(workspace.release), workspace.release);
+    let venv = Venv { folder: workspace::venv(workspace.release), release: workspace.release };
     if workspace.has_user_libtorch() || is_stamped(&venv, level) {
         return ensure(workspace, level);
     }
@@ -72,11 +72,10 @@ pub(crate) fn ensure_python(workspace: &Workspace) -> Result<Venv> {
         "LIBTORCH or LIBTORCH_USE_PYTORCH is set: unset it, so that Rust and Python both use the libtorch of the set-up"
     );
     ensure(workspace, Level::Full)?;
-    Ok(Venv::new(workspace::venv(workspace.release), workspace.release))
+    Ok(Venv { folder: workspace::venv(workspace.release), release: workspace.release })
 }
 
-/// The quick check at every run: there is a stamp that covers the level, and the most important
-/// files still exist.
+/// The quick check at every run: there is a stamp that covers the level, and the most important files still exist.
 fn is_stamped(venv: &Venv, level: Level) -> bool {
     stamp::read(venv).is_some_and(|done| done >= level)
         && venv.libtorch().join("lib/libtorch_cpu.so").exists()
@@ -120,7 +119,7 @@ mod tests {
         let library = folder.path().join("torch/lib/libtorch_cpu.so");
         write(&folder.path().join("bin/python"), "").unwrap();
         write(&library, "").unwrap();
-        let venv = Venv::new(folder.path().to_owned(), Release::DEFAULT);
+        let venv = Venv { folder: folder.path().to_owned(), release: Release::DEFAULT };
         let stamped = || [Level::Minimal, Level::Full].map(|level| is_stamped(&venv, level));
         assert_eq!(stamped(), [false, false]);
         stamp::write(&venv, Level::Minimal).unwrap();

@@ -23,18 +23,3 @@ pub(crate) fn parse_nproc(text: &str) -> Result<u16> {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_and_names_are_parsed() {
-        assert_eq!(parse_nproc("4").unwrap(), 4);
-        assert!(parse_nproc("cpu").unwrap() >= 1);
-        assert!(parse_nproc("auto").unwrap() >= 1);
-        for wrong in ["0", "-1", "two", "", "1.5", "70000"] {
-            assert!(parse_nproc(wrong).is_err(), "{wrong:?}");
-        }
-    }
-}

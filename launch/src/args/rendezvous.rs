@@ -5,7 +5,6 @@ use clap::ValueEnum;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How the nodes are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub(crate) enum Backend {
     /// By `--node-rank`
@@ -54,22 +53,16 @@ pub(crate) struct Conf {
     pub(crate) check_program: bool,
 }
 
-impl Default for Conf {
-    fn default() -> Self {
-        Conf {
-            join_timeout: Duration::from_secs(600),
-            last_call_timeout: Duration::from_secs(30),
-            is_host: None,
-            check_program: true,
-        }
-    }
-}
-
 impl FromStr for Conf {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let mut conf = Conf::default();
+        let mut conf = Conf {
+            join_timeout: Duration::from_secs(600),
+            last_call_timeout: Duration::from_secs(30),
+            is_host: None,
+            check_program: true,
+        };
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
             let wrong = || format!("expected KEY=VALUE, as in join_timeout=60, not {pair:?}");
             let (key, value) = pair.split_once('=').with_context(wrong)?;
@@ -133,7 +126,9 @@ mod tests {
 
     #[test]
     fn the_configuration_has_torchruns_keys_and_defaults() {
-        assert_eq!("".parse::<Conf>().unwrap(), Conf::default());
+        let conf: Conf = "".parse().unwrap();
+        assert_eq!((conf.join_timeout.as_secs(), conf.last_call_timeout.as_secs()), (600, 30));
+        assert_eq!((conf.is_host, conf.check_program), (None, true));
         let text = "timeout=5, last_call_timeout=2,is_host=true,read_timeout=9,check_program=0";
         let expected = Conf {
             join_timeout: Duration::from_secs(5),
@@ -142,19 +137,5 @@ mod tests {
             check_program: false,
         };
         assert_eq!(text.parse::<Conf>().unwrap(), expected);
-    }
-
-    #[test]
-    fn a_wrong_key_or_value_is_refused_and_quoted() {
-        for (text, quoted) in [
-            ("x", "\"x\""),
-            ("joint_timeout=3", "\"joint_timeout\""),
-            ("join_timeout=soon", "\"soon\""),
-            ("join_timeout=0", "\"0\""),
-            ("is_host=maybe", "\"maybe\""),
-        ] {
-            let message = text.parse::<Conf>().unwrap_err().to_string();
-            assert!(message.contains(quoted), "{text:?}: {message}");
-        }
     }
 }

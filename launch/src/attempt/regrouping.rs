@@ -6,6 +6,7 @@ use crate::elastic::{self, Said, Told};
 use crate::error_file::Clock;
 use crate::failure::Failure;
 use crate::protocol::{Claim, Placement, ToCoordinator};
+use crate::rank::variables;
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
@@ -109,8 +110,8 @@ impl Attempt<'_> {
     }
 
     fn tell_place(&self, local_rank: u16, number: (u16, u16), is_loss: bool) {
-        let variables =
-            self.supervisor.place(&self.placement, local_rank, number, self.master_port);
+        let (args, port) = (self.supervisor.args, self.master_port);
+        let variables = variables(args, &self.placement, local_rank, number, port);
         let place = Told::Place { generation: self.placement.generation, is_loss, variables };
         let channel = &self.ranks[usize::from(local_rank)].channel;
         channel.iter().for_each(|channel| elastic::tell(channel, &place));

@@ -55,12 +55,10 @@ impl Seats {
         self.all_take_part().then(|| self.claim())
     }
 
-    /// A rank has ended.
     pub(crate) fn end(&mut self, local_rank: u16) {
         self.seat(local_rank).runs = false;
     }
 
-    /// A rank has finished in this generation.
     pub(crate) fn finish(&mut self, local_rank: u16, generation: u32) {
         self.seat(local_rank).finished = Some(generation);
     }

@@ -16,15 +16,15 @@ pub(crate) struct Cause {
 /// What has happened to a node.
 #[derive(Clone)]
 pub(crate) enum Kind {
-    /// One of its ranks has failed.
     Failed(Failure),
-    /// It is gone.
     Lost(Loss),
     /// Its launcher ends by itself.
-    Stopped { reason: String, code: u8 },
+    Stopped {
+        reason: String,
+        code: u8,
+    },
     /// It is the coordinator's own, and hears of no other.
     Isolated,
-    /// It has joined.
     Joined,
     /// One of its ranks has exited with code 0, and the others wait for it in another generation.
     Settled,
@@ -74,7 +74,6 @@ impl Cause {
         (!stopped, self.failure().map_or(Fault::Own, |failure| failure.fault), self.at)
     }
 
-    /// The launchers' exit code.
     pub(crate) fn code(&self) -> u8 {
         match &self.kind {
             Kind::Failed(failure) => failure.exit_code,

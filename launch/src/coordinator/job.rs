@@ -34,19 +34,20 @@ pub(crate) type NodeId = u64;
 pub(crate) enum Event {
     /// A node asks for a place.
     Joined(Node),
-    /// A node that has joined says something.
     Said(ToCoordinator),
-    /// A node that has joined is gone.
     Lost(Loss),
 }
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Action {
-    /// Tell a node something.
     Tell(NodeId, ToAgent),
     /// Start the ranks of all these nodes, with a port for rank 0 that none has had before unless it
     /// is fixed. Ranks that wait get their places later, beside others that run.
-    Start { placements: Vec<(NodeId, Placement)>, fixed_port: Option<u16>, waits: bool },
+    Start {
+        placements: Vec<(NodeId, Placement)>,
+        fixed_port: Option<u16>,
+        waits: bool,
+    },
     /// Give the living ranks of these nodes new places, with a port like that.
     Regroup {
         places: Vec<(NodeId, Placement, Claim)>,

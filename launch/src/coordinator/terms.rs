@@ -22,7 +22,7 @@ impl Terms {
     pub(crate) fn new(args: &Args, own: &Node) -> Self {
         Terms {
             own: own.clone(),
-            heartbeat_timeout: args.heartbeat_timeout(),
+            heartbeat_timeout: Duration::from_secs(args.heartbeat_timeout),
             join_timeout: args.rdzv_conf.join_timeout,
             last_call_timeout: args.rdzv_conf.last_call_timeout,
             fixed_port: args.fixed_port().filter(|_| !args.several_nodes()),

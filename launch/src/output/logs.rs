@@ -9,9 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// A directory for this job alone, `<log dir>/<run id>_xxxxxx`: no job overwrites another's logs.
-pub(crate) struct Logs {
-    root: PathBuf,
-}
+pub(crate) struct Logs(PathBuf);
 
 impl Logs {
     /// Creates the directory if any flag asks for log files, and says where it is.
@@ -28,12 +26,12 @@ impl Logs {
         let name = format!("{prefix}{}_XXXXXX", args.rdzv_id.replace('/', "_"));
         let root = mkdtemp(&base.join(name)).with_context(cannot)?;
         say(format_args!("logs are in {}", root.display()));
-        Ok(Some(Logs { root }))
+        Ok(Some(Logs(root)))
     }
 
     /// Creates a rank's directory, `attempt_<n>/<local rank>`.
     pub(crate) fn rank_dir(&self, generation: u32, local_rank: u16) -> Result<PathBuf> {
-        let dir = self.root.join(format!("attempt_{generation}")).join(local_rank.to_string());
+        let dir = self.0.join(format!("attempt_{generation}")).join(local_rank.to_string());
         fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
         Ok(dir)
     }

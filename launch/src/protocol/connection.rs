@@ -126,11 +126,17 @@ pub(crate) mod tests {
     const SHORT: Duration = Duration::from_millis(50);
     const LONG: Duration = Duration::from_secs(20);
 
-    /// A stranger's end of a connection, and ours.
-    pub(crate) fn pair() -> (TcpStream, (Incoming, Outgoing)) {
+    /// Both ends of a connection.
+    pub(crate) fn ends() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let stranger = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (stranger, split(listener.accept().unwrap().0).unwrap())
+        let there = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (there, listener.accept().unwrap().0)
+    }
+
+    /// A stranger's end, and ours.
+    fn pair() -> (TcpStream, (Incoming, Outgoing)) {
+        let (stranger, here) = ends();
+        (stranger, split(here).unwrap())
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::connection::{Incoming, Loss, Outgoing, split};
 use super::proof::{SECRET, Side, Transcript, nonce};
 use super::{Node, ToAgent, ToCoordinator, VERSION};
 use anyhow::{Context, Result};
-use serde::Deserialize;
+use serde_json::Value;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -103,12 +103,6 @@ pub(crate) fn join(stream: TcpStream, key: &Key, node: Node) -> Result<Joined<Ho
     }
 }
 
-/// The part of a `Hello` that every version has.
-#[derive(Deserialize)]
-struct Version {
-    version: u32,
-}
-
 /// Finds out whether the other end may join the job, and welcomes it.
 pub(crate) fn admit(
     stream: TcpStream,
@@ -125,8 +119,10 @@ pub(crate) fn admit(
     };
 
     let hello = incoming.line(left())?;
-    let Version { version } = serde_json::from_slice(&hello).map_err(|_| Loss::Garbage)?;
-    if version != VERSION {
+    // The part of a `Hello` that every version has.
+    let version = serde_json::from_slice(&hello).ok().and_then(|it: Value| it["version"].as_u64());
+    let version = version.ok_or(Loss::Garbage)?;
+    if version != u64::from(VERSION) {
         return Err(refuse(format!(
             "different versions of launch: node 0 speaks protocol {VERSION}, and another node \
              speaks {version}; install the same launch on every node"
@@ -160,8 +156,8 @@ pub(crate) fn admit(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::connection::tests::ends;
     use std::io::{BufRead, BufReader, Read, Write};
-    use std::net::TcpListener;
     use std::thread;
 
     fn key(job: &str, secret: &str) -> Key {
@@ -174,12 +170,6 @@ mod tests {
 
     fn welcome() -> ToAgent {
         ToAgent::Welcome { host: "a".to_owned(), launcher: "l".to_owned(), heartbeat_timeout: 7 }
-    }
-
-    fn ends() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let agent = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (agent, listener.accept().unwrap().0)
     }
 
     /// What both sides find out about each other.

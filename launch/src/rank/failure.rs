@@ -1,6 +1,7 @@
 //! How and why a rank has failed, from its exit status, the reason that it has left and its output.
 
 use super::Rank;
+use crate::error_file::Reason;
 use crate::failure::{Failure, Fault, NOTICED_BEFORE};
 use nix::sys::signal::Signal;
 use std::os::unix::process::ExitStatusExt;
@@ -10,7 +11,8 @@ impl Rank {
     /// How the rank has failed, or is about to after it has left a reason. The output of one that has
     /// ended must have been drained.
     pub(crate) fn failure(&self) -> Option<Failure> {
-        let reason = self.reason();
+        let error_file = self.error_file.as_ref();
+        let reason = error_file.and_then(|(path, clock)| Reason::read(path, clock));
         let (fault, at, end) = match (&reason, self.end) {
             (_, Some(end)) if end.status.success() => return None,
             (Some(reason), end) if !self.was_signalled_by(reason.at) => {

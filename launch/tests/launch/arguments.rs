@@ -51,12 +51,6 @@ fn the_local_rank_follows_the_arguments_if_the_flag_asks_for_it() {
 }
 
 #[test]
-fn a_double_dash_may_stand_before_the_program() {
-    let ended = run(Job::new().launch(["-n", "2", "--", "echo", "-n", "--", "x"]));
-    assert_eq!(ended.expect_code(0).stdout, "-- x-- x");
-}
-
-#[test]
 fn a_program_is_found_in_path_and_by_a_relative_path() {
     let job = Job::new();
     // By a process of its own: a descriptor open for writing, inherited by what another test starts at

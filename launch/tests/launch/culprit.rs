@@ -1,5 +1,4 @@
-//! Which of the ranks that failed is named, and the reason that it has left in
-//! `TORCHELASTIC_ERROR_FILE`.
+//! Which of the ranks that failed is named, and the reason that it has left in `TORCHELASTIC_ERROR_FILE`.
 
 use crate::job::{Job, run, start, wait_until, wait_until_dead};
 use nix::sys::signal::{Signal, kill};

@@ -2,8 +2,7 @@
 
 use crate::job::{Job, wait_until_dead};
 use crate::nodes::Nodes;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
 /// Every generation of ranks has one port; each of its ranks leaves a note and stays. The notes of a
 /// generation are complete once all its ranks have left one.
@@ -52,28 +51,6 @@ fn a_job_goes_on_without_a_node_that_leaves_and_with_one_that_comes() {
         )
         .expect_stderr("): its launcher was stopped by SIGTERM\nlaunch: going on with 1 node:");
     wait_until_dead(&one);
-}
-
-#[test]
-fn a_failure_counts_and_all_nodes_restart() {
-    let (job, nodes) = (Job::new(), Nodes::elastic("2"));
-    let [first, second] = ["a", "b"].map(|name| node(&nodes, &job, name, "--max-restarts 1"));
-    for code in [0, 1] {
-        job.wait_for_note(&format!("restarts.2.{code}"));
-    }
-    // The nodes have ranks by arrival: node 0 is the coordinator's, whichever that is.
-    let note = |name| job.note(&format!("pid.2.1.{name}"));
-    let pid = crate::job::wait_for("rank 1's note", || note("a").or_else(|| note("b")));
-    kill(Pid::from_raw(pid.parse().unwrap()), Signal::SIGKILL).unwrap();
-    crate::job::wait_until("the restart", || job.note("restarts.2.1").as_deref() == Some("1"));
-    crate::job::wait_until("the restart", || job.note("restarts.2.0").as_deref() == Some("1"));
-    first.signal(Signal::SIGINT);
-    for ended in [first.finish(), second.finish()] {
-        ended
-            .expect_code(128 + 2)
-            .expect_stderr("was killed by SIGKILL")
-            .expect_stderr("restart 1 of 1: starting all ranks again\n");
-    }
 }
 
 #[test]

@@ -146,9 +146,3 @@ fn all_ranks_are_started_again_after_a_failure() {
         }
     }
 }
-
-#[test]
-fn restarts_come_to_an_end() {
-    let ended = run(Job::new().launch_sh("--max-restarts 2", "echo x; exit 7"));
-    assert_eq!(ended.expect_code(7).stdout, "x\nx\nx\n");
-}

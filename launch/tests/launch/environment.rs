@@ -27,6 +27,7 @@ fn every_rank_of_the_second_node_gets_torchruns_variables() {
     let second = nodes.start(&job, 1, &format!("-n 2 {flags}"), WRITE_ENV);
     first.finish().expect_code(0);
     second.finish().expect_code(0);
+    assert_eq!(variables(&job, 0)["ROLE_NAME"], "reader");
     for (rank, local_rank) in [("1", "0"), ("2", "1")] {
         let mut variables = variables(&job, rank.parse().unwrap());
         // A free port of node 0, and a private file and a private socket of this launcher.
@@ -45,20 +46,6 @@ fn every_rank_of_the_second_node_gets_torchruns_variables() {
 }
 
 #[test]
-fn the_secret_of_a_job_stays_with_its_launchers() {
-    let job = Job::new();
-    run(job.launch_sh("", WRITE_ENV).env("TCH_PARALLEL_SECRET", "s")).expect_code(0);
-    assert!(!variables(&job, 0).contains_key("TCH_PARALLEL_SECRET"));
-}
-
-#[test]
-fn a_role_has_a_name() {
-    let job = Job::new();
-    run(job.launch_sh("-n 2 --role trainer", WRITE_ENV)).expect_code(0);
-    assert_eq!(variables(&job, 1)["ROLE_NAME"], "trainer");
-}
-
-#[test]
 fn omp_num_threads_is_left_alone_for_one_rank_and_where_it_is_set() {
     let job = Job::new();
     run(job.launch_sh("-n 1", WRITE_ENV)).expect_code(0);
@@ -69,19 +56,21 @@ fn omp_num_threads_is_left_alone_for_one_rank_and_where_it_is_set() {
 }
 
 #[test]
-fn what_another_launcher_has_set_is_not_passed_on() {
+fn what_another_launcher_has_set_and_the_secret_of_a_job_are_not_passed_on() {
     let job = Job::new();
     let mut command = job.launch_sh("-n 2", WRITE_ENV);
     command
         .envs([("RANK", "17"), ("TORCHELASTIC_USE_AGENT_STORE", "True")])
+        .env("TCH_PARALLEL_SECRET", "s")
         .envs([("TCH_PARALLEL_MASTER_LISTEN_FD", "9"), ("TORCHELASTIC_ERROR_FILE", "/x")]);
     run(command).expect_code(0);
     for rank in [0, 1] {
         let variables = variables(&job, rank);
         assert_eq!(variables["RANK"], rank.to_string());
-        assert!(!variables.contains_key("TORCHELASTIC_USE_AGENT_STORE"));
         assert_ne!(variables["TORCHELASTIC_ERROR_FILE"], "/x");
+        assert!(!variables.contains_key("TORCHELASTIC_USE_AGENT_STORE"));
         assert!(!variables.contains_key("TCH_PARALLEL_MASTER_LISTEN_FD"));
+        assert!(!variables.contains_key("TCH_PARALLEL_SECRET"));
     }
 }
 

@@ -17,9 +17,8 @@ use tempfile::TempDir;
 /// How long anything may take before its test fails.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// For the shell programs: `note TEXT NAME` leaves a note, complete from the moment it appears;
-/// `await NAME` waits for one; `dead NAME` waits for the end of the process whose id a note holds;
-/// `stay` runs until a signal comes.
+/// For the shell programs: `note TEXT NAME` leaves a note, complete from the moment it appears; `await NAME` waits for
+/// one; `dead NAME` waits for the end of the process whose id a note holds; `stay` runs until a signal comes.
 const PRELUDE: &str = r#"
     note() { echo "$1" > "$DIR/.$2" && mv "$DIR/.$2" "$DIR/$2"; }
     await() { while [ ! -e "$DIR/$1" ]; do sleep 0.01; done; }
@@ -28,17 +27,15 @@ const PRELUDE: &str = r#"
 "#;
 
 /// A directory for the notes of one job.
-pub(crate) struct Job {
-    dir: TempDir,
-}
+pub(crate) struct Job(TempDir);
 
 impl Job {
     pub(crate) fn new() -> Self {
-        Job { dir: tempfile::tempdir().unwrap() }
+        Job(tempfile::tempdir().unwrap())
     }
 
     pub(crate) fn dir(&self) -> &Path {
-        self.dir.path()
+        self.0.path()
     }
 
     /// `launch` with these arguments. The tests themselves may run under nohup, whose disposition
@@ -137,16 +134,14 @@ pub(crate) struct Running {
     stderr: Reader,
 }
 
-type Bytes = Arc<Mutex<Vec<u8>>>;
-
 struct Reader {
-    bytes: Bytes,
-    thread: Option<JoinHandle<()>>,
+    bytes: Arc<Mutex<Vec<u8>>>,
+    thread: JoinHandle<()>,
 }
 
 impl Reader {
     fn new(mut source: impl Read + Send + 'static) -> Self {
-        let bytes = Bytes::default();
+        let bytes = Arc::<Mutex<Vec<u8>>>::default();
         let sink = Arc::clone(&bytes);
         let read = move || {
             let mut buffer = [0; 4096];
@@ -154,16 +149,15 @@ impl Reader {
                 sink.lock().unwrap().extend_from_slice(&buffer[..count]);
             }
         };
-        Reader { bytes, thread: Some(thread::spawn(read)) }
+        Reader { bytes, thread: thread::spawn(read) }
     }
 
     fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
     }
 
-    fn finish(&mut self) -> String {
-        wait_until("the end of the output", || self.thread.as_ref().unwrap().is_finished());
-        self.thread.take().unwrap().join().unwrap();
+    fn finish(&self) -> String {
+        wait_until("the end of the output", || self.thread.is_finished());
         self.text()
     }
 }

@@ -277,31 +277,17 @@ fn all_nodes_restart_together_on_a_new_port_and_count_alike() {
 }
 
 #[test]
-fn a_node_that_has_finished_waits_for_the_others() {
-    let (job, nodes) = (Job::new(), Nodes::new(2));
-    let script = "note $$ pid.$RANK; [ $RANK = 0 ] && exit 0; dead pid.0; exit 5";
-    let running = [0, 1].map(|rank| nodes.start(&job, rank, "", script));
-    for ended in finish(running) {
-        ended.expect_code(5).expect_stderr(": rank 1 (pid ");
-    }
-}
-
-#[test]
 fn nodes_that_cannot_be_one_job_are_refused_on_every_host() {
-    let (path, other) = ("--rdzv-conf check_program=0", "--max-restarts 3");
-    for (one, two, three, reason) in [
-        ("--node-rank 0", "--node-rank 1", "--node-rank 1", "--node-rank 1 twice: on host "),
-        ("--node-rank 0", "--node-rank 0", "--node-rank 1", "--node-rank 0 twice: on host "),
-        (path, "--node-rank 1 --nnodes 2", "--node-rank 2", "different --nnodes: 3 on node 0 ("),
-        (other, "--node-rank 1", "--node-rank 2", "different --max-restarts: 3 on node 0 ("),
+    for (flags, ranks, reason) in [
+        ("", [0, 1, 1], "--node-rank 1 twice: on host "),
+        ("", [0, 0, 1], "--node-rank 0 twice: on host "),
+        ("--max-restarts 3", [0, 1, 2], "different --max-restarts: 3 on node 0 ("),
     ] {
         let (job, nodes) = (Job::new(), Nodes::new(3));
         let begun = Instant::now();
-        let running = [one, two, three].map(|flags| {
-            // The last of several equal flags would be an error: each launcher has its own.
-            let all = format!("{} {} {flags}", nodes.flags, nodes.port);
-            let own = usize::from(flags.contains("--nnodes"));
-            start(job.launch_sh(&all.replacen("--nnodes 3", "", own), "note x started"))
+        let running = ranks.map(|rank| {
+            let own = if rank == 0 { flags } else { "" };
+            nodes.start(&job, rank, own, "note x started")
         });
         for ended in finish(running) {
             ended.expect_code(1).expect_stderr(reason);

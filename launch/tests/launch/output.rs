@@ -77,15 +77,6 @@ fn redirected_streams_go_to_files_only_in_a_directory_that_is_named() {
 }
 
 #[test]
-fn the_last_lines_of_a_redirected_rank_are_shown_with_the_file_that_has_all() {
-    let job = Job::new();
-    let ended = run(job.launch_sh("-r 3", "echo boom >&2; exit 3"));
-    let log = job.logs("").join("attempt_0/0/stderr.log");
-    let tail = format!("its last lines (all of stderr in {}):\n    boom\n", log.display());
-    ended.expect_code(3).expect_stderr(&tail);
-}
-
-#[test]
 fn streams_can_be_chosen_by_rank() {
     let job = Job::new();
     let ended = run(job.launch_sh("-n 3 --tee 0:1 --redirects 1:2", SPEAK));
@@ -146,8 +137,7 @@ fn lines_of_different_ranks_never_mix() {
 #[test]
 fn a_slow_reader_gets_all_of_the_output() {
     let job = Job::new();
-    // More than the pipe to the reader holds, and less than all pipes: the rank can end before
-    // anything is read.
+    // More than the pipe to the reader holds, and less than all pipes: the rank can end before anything is read.
     let inner = job.launch_sh("--tee 1", "yes 0123456789 | head -n 8000; note $$ pid");
     let mut shell = job.clean("sh");
     let reader = r#""$0" "$@" | (

@@ -106,9 +106,7 @@ fn a_stopped_rank_dies_with_the_launcher_too() {
 
 #[test]
 fn under_nohup_a_job_survives_the_terminal() {
-    let job = Job::new();
-    let running = start(with_ignored(&job, "HUP", "note $$ pid.$RANK; await go"));
-    job.wait_for_pids(&["pid.0", "pid.1"]);
+    let (job, running) = launched_with_ignored("HUP", "note $$ pid.$RANK; await go");
     running.signal(Signal::SIGHUP);
     job.leave("go");
     running.finish().expect_code(0);
@@ -117,9 +115,7 @@ fn under_nohup_a_job_survives_the_terminal() {
 #[test]
 fn a_job_in_the_background_of_a_script_still_ends_on_sigint() {
     // A shell starts `launch … &` with SIGINT ignored; a rank that inherited that would never end.
-    let job = Job::new();
-    let running = start(with_ignored(&job, "INT", "note $$ pid.$RANK; stay"));
-    job.wait_for_pids(&["pid.0", "pid.1"]);
+    let (_job, running) = launched_with_ignored("INT", "note $$ pid.$RANK; stay");
     running.signal(Signal::SIGINT);
     running.finish().expect_code(130).expect_not_in_stderr("did not end within");
 }
@@ -132,12 +128,14 @@ fn the_helpers_of_launch_do_nothing_by_hand() {
     run(job.launch(["__guard"])).expect_code(0);
 }
 
-/// `launch -n 2 sh -c SCRIPT`, started with a signal ignored.
-fn with_ignored(job: &Job, signal: &str, script: &str) -> std::process::Command {
+/// A job whose two ranks have left their process ids, and whose launcher was started with a signal ignored.
+fn launched_with_ignored(signal: &str, script: &str) -> (Job, Running) {
+    let job = Job::new();
     let inner = job.launch_sh("-n 2", script);
     let mut command = job.clean("sh");
     command.args(["-c", &format!("trap '' {signal}; exec \"$0\" \"$@\"")]);
     // Without what sets the signals right for other tests.
-    command.args(inner.get_args().skip(1));
-    command
+    let running = start(command.args(inner.get_args().skip(1)));
+    job.wait_for_pids(&PIDS[..2]);
+    (job, running)
 }

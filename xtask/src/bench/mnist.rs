@@ -83,8 +83,7 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Unpacks the files to where torchvision looks for them, and returns their folder. Both sides read
-/// the unpacked files.
+/// Unpacks the files to where torchvision looks for them, and returns their folder. Both sides read the unpacked files.
 fn unpack(data: &Path, folder: &Path) -> Result<PathBuf> {
     let raw = folder.join("FashionMNIST/raw");
     make(&raw)?;

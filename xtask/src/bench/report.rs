@@ -18,11 +18,8 @@ pub(super) struct Unit {
     is_rate: bool,
 }
 
-/// For figures in seconds.
 pub(super) const SECONDS: Unit = Unit { scale: 1.0, name: "s", is_rate: false };
-/// For figures in seconds.
 pub(super) const MILLISECONDS: Unit = Unit { scale: 1e3, name: "ms", is_rate: false };
-/// For figures in bytes.
 pub(super) const MEGABYTES: Unit = Unit { scale: 1e-6, name: "MB", is_rate: false };
 pub(super) const PER_SECOND: Unit = Unit { scale: 1.0, name: "/s", is_rate: true };
 
@@ -32,8 +29,7 @@ impl Table {
         Self(vec![format!("{:<38}{first:>12}{second:>12}{:>7}  target", "", "ratio")])
     }
 
-    /// Adds a figure of both sides, and the largest ratio that meets the target, or of rates the
-    /// smallest.
+    /// Adds a figure of both sides, and the largest ratio that meets the target, or of rates the smallest.
     pub(super) fn row(&mut self, what: &str, figures: Sides, unit: Unit, target: f64) {
         let [first, second] =
             [0, 1].map(|side| median(figures.iter().map(|round| round[side]).collect()));

@@ -42,19 +42,16 @@ const TESTED: [&str; 6] = [
     "tch-parallel",
 ];
 
-/// The file by which such a folder is known: the release of PyTorch, and whether the programs are
-/// built with CUDA.
+/// The file by which such a folder is known: the release of PyTorch, and whether the programs are built with CUDA.
 const MARK: &str = "packed.json";
 
 /// Where `run` writes its page if it is started in the folder.
 pub(super) const PAGE: &str = "examination.txt";
 
-/// The largest folder that is worth copying to a machine that is lent for minutes. `tar` and `xz` make
-/// a third of it.
+/// The largest folder that is worth copying to a machine that is lent for minutes. `tar` and `xz` make a third of it.
 const LIMIT: u64 = 100 << 20;
 
-/// Builds with the feature `cuda`, in a target folder of its own, and packs. Returns the number of
-/// bytes.
+/// Builds with the feature `cuda`, in a target folder of its own, and packs. Returns the number of bytes.
 pub(super) fn with_cuda(workspace: &Workspace, to: &Path) -> Result<u64> {
     setup::ensure(workspace, Level::Full)?;
     let target = workspace.target.join("cuda");
@@ -92,8 +89,7 @@ fn programs(release: &Path) -> Vec<(PathBuf, String)> {
     programs.chain(examples).collect()
 }
 
-/// Builds the library's unit tests. Their files are called after what they are built from, and so
-/// have to be asked for.
+/// Builds the library's unit tests. Their files are called after what they are built from, and so have to be asked for.
 fn unit_tests(workspace: &Workspace, target: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut build = workspace.cargo();
     build.args(["test", "--release", "--no-run", "--lib"]);

@@ -1,5 +1,4 @@
-//! What the machine must already have. Errors name everything that is missing, with the command
-//! that installs it.
+//! What the machine must already have. Errors name everything that is missing, with the command that installs it.
 
 use super::{Level, Venv};
 use crate::command;
@@ -57,8 +56,7 @@ fn compiler(name: &OsString) -> Result<()> {
     Ok(())
 }
 
-/// Fails only if the disk is known to be too full: `df` may be missing, or its output may be in an
-/// unknown format.
+/// Fails only if the disk is known to be too full: `df` may be missing, or its output may be in an unknown format.
 fn disk_space(folder: &Path, level: Level) -> Result<()> {
     let table = command::output(Command::new("df").arg("-Pk").arg(folder)).unwrap_or_default();
     let free: Option<u64> =
@@ -82,9 +80,8 @@ mod tests {
     fn refused(script: &str, check: impl Fn(&Path) -> Result<()>) -> String {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("program");
-        // Written by a separate shell. If this process held it open for writing, a child that
-        // another test starts at that moment could inherit the descriptor, and Linux does not
-        // execute a file that is open for writing.
+        // Written by a separate shell. If this process held it open for writing, a child that another test starts at
+        // that moment could inherit the descriptor, and Linux does not execute a file that is open for writing.
         let written = Command::new("sh")
             .args(["-c", r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod 755 "$1""#, "sh"])
             .args([program.as_os_str(), script.as_ref()])

@@ -1,5 +1,4 @@
-//! The file that says what a complete set-up contains. It is written last, so it exists only if
-//! everything else does.
+//! The file that says what a complete set-up contains. It is written last, so it exists only if everything else does.
 
 use super::{Level, Venv};
 use crate::files;
@@ -41,14 +40,15 @@ mod tests {
     #[test]
     fn a_stamp_reads_back_unless_it_is_of_other_versions_or_cut_off() {
         let folder = tempfile::tempdir().unwrap();
-        let venv = Venv::new(folder.path().to_owned(), Release::DEFAULT);
+        let of = |release| Venv { folder: folder.path().to_owned(), release };
+        let venv = of(Release::DEFAULT);
         assert_eq!(read(&venv), None);
         for level in [Level::Minimal, Level::Full] {
             write(&venv, level).unwrap();
             assert_eq!(read(&venv), Some(level));
         }
         let older = Release::of("2.11.0").unwrap();
-        write(&Venv::new(folder.path().to_owned(), older), Level::Full).unwrap();
+        write(&of(older), Level::Full).unwrap();
         assert_eq!(read(&venv), None);
         for wrong in ["minimal\n", ""] {
             fs::write(folder.path().join(FILE), wrong).unwrap();

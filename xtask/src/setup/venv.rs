@@ -39,11 +39,6 @@ pub(crate) struct Venv {
 }
 
 impl Venv {
-    /// The environment in this folder; this does not create anything yet.
-    pub(super) fn new(folder: PathBuf, release: &'static Release) -> Self {
-        Self { folder, release }
-    }
-
     /// The folder that LIBTORCH is set to.
     pub(super) fn libtorch(&self) -> PathBuf {
         self.folder.join("torch")
@@ -71,8 +66,7 @@ impl Venv {
         if !pip.is_ok_and(|said| said.starts_with("pip ")) {
             return State::Broken("it has no pip".to_owned());
         }
-        // The packages' own dependencies are checked by pip, which understands markers and version
-        // ranges.
+        // The packages' own dependencies are checked by pip, which understands markers and version ranges.
         let whole = !level.with_dependencies()
             || command::output(self.python().args(["-m", "pip", "check"])).is_ok();
         if faults.is_empty() && whole { State::Complete } else { State::Incomplete }
@@ -112,8 +106,7 @@ impl Venv {
         remove(&self.downloads())
     }
 
-    /// Where pip keeps downloaded files until they are unpacked. Not /tmp, where they might be left
-    /// behind, or not fit.
+    /// Where pip keeps downloaded files until they are unpacked. Not /tmp, where they might be left behind, or not fit.
     fn downloads(&self) -> PathBuf {
         self.folder.join(".downloads")
     }
@@ -162,7 +155,7 @@ mod tests {
     #[test]
     fn an_environment_between_two_releases_is_not_complete() {
         let folder = tempfile::tempdir().unwrap();
-        let venv = Venv::new(folder.path().to_owned(), Release::DEFAULT);
+        let venv = Venv { folder: folder.path().to_owned(), release: Release::DEFAULT };
         let lock = Lock::take(folder.path()).unwrap();
         venv.make_anew(&lock, &State::Incomplete).unwrap();
         let packages = entries(&folder.path().join("lib")).unwrap()[0].join("site-packages");

@@ -1,5 +1,4 @@
-//! A twin of the checkout whose Cargo.lock selects another tch. The rest of it is links to the
-//! checkout's files.
+//! A twin of the checkout whose Cargo.lock selects another tch. The rest of it is links to the checkout's files.
 
 use crate::checkout::{checkout, target_dir};
 use crate::command;

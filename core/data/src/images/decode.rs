@@ -3,7 +3,7 @@
 use super::{Image, image::CHANNELS};
 use crate::{Error, Result};
 use png::Transformations;
-use std::{io::Cursor, path::Path};
+use std::{fmt::Display, io::Cursor, path::Path};
 use zune_core::{colorspace::ColorSpace, options::DecoderOptions};
 use zune_jpeg::JpegDecoder;
 
@@ -37,35 +37,22 @@ pub fn decode(bytes: &[u8], path: &Path) -> Result<Image> {
         let expected = "a JPEG or PNG image, which begins with 0xffd8ff or 0x89504e47";
         return Err(Error::format(path, found, expected));
     };
-    decoded.map_err(|problem| match problem {
-        Problem::Damaged(reason) => {
-            let found = format!("cannot be decoded ({reason})");
-            Error::format(path, found, "an undamaged JPEG or PNG image")
-        }
-        Problem::TooLarge(width, height) => {
-            let found = format!("claims to be an image of {width}×{height} pixels");
-            Error::format(path, found, format!("at most {MAX_PIXELS} pixels; make it smaller"))
-        }
-    })
+    decoded.map_err(|(found, expected)| Error::format(path, found, expected))
 }
 
-/// Why an image cannot be decoded.
-enum Problem {
-    /// The decoder's message.
-    Damaged(String),
-    /// Width and height, if they exceed [`MAX_PIXELS`].
-    TooLarge(usize, usize),
-}
+/// Why an image cannot be decoded: what is found, and what is expected.
+type Problem = (String, String);
 
-impl Problem {
-    fn damaged(reason: impl ToString) -> Self {
-        Self::Damaged(reason.to_string())
-    }
+fn damaged(reason: impl Display) -> Problem {
+    (format!("cannot be decoded ({reason})"), "an undamaged JPEG or PNG image".to_owned())
 }
 
 fn check_size(width: usize, height: usize) -> Result<(), Problem> {
-    let fits = width.checked_mul(height).is_some_and(|pixels| pixels <= MAX_PIXELS);
-    if fits { Ok(()) } else { Err(Problem::TooLarge(width, height)) }
+    if width.checked_mul(height).is_some_and(|pixels| pixels <= MAX_PIXELS) {
+        return Ok(());
+    }
+    let found = format!("claims to be an image of {width}×{height} pixels");
+    Err((found, format!("at most {MAX_PIXELS} pixels; make it smaller")))
 }
 
 fn jpeg(bytes: &[u8]) -> Result<Image, Problem> {
@@ -77,15 +64,14 @@ fn jpeg(bytes: &[u8]) -> Result<Image, Problem> {
         .set_max_width(usize::from(u16::MAX))
         .set_max_height(usize::from(u16::MAX));
     let mut decoder = JpegDecoder::new_with_options(Cursor::new(bytes), options);
-    decoder.decode_headers().map_err(Problem::damaged)?;
-    let (width, height) =
-        decoder.dimensions().ok_or_else(|| Problem::damaged("it has no dimensions"))?;
+    decoder.decode_headers().map_err(damaged)?;
+    let (width, height) = decoder.dimensions().ok_or_else(|| damaged("it has no dimensions"))?;
     check_size(width, height)?;
     if !has_end(bytes) {
-        return Err(Problem::damaged("it ends before the marker for the end of the image"));
+        return Err(damaged("it ends before the marker for the end of the image"));
     }
-    let pixels = decoder.decode().map_err(Problem::damaged)?;
-    Image::new(width, height, pixels).map_err(Problem::damaged)
+    let pixels = decoder.decode().map_err(damaged)?;
+    Image::new(width, height, pixels).map_err(damaged)
 }
 
 /// Whether a JPEG file is complete: the decoder does not notice missing bits in the last row of
@@ -119,22 +105,22 @@ fn png(bytes: &[u8]) -> Result<Image, Problem> {
     let mut decoder = png::Decoder::new(Cursor::new(bytes));
     // Palettes become colours, and every channel gets 8 bits.
     decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
-    let header = decoder.read_header_info().map_err(Problem::damaged)?;
+    let header = decoder.read_header_info().map_err(damaged)?;
     let (width, height) = (header.width as usize, header.height as usize);
     check_size(width, height)?;
-    let mut reader = decoder.read_info().map_err(Problem::damaged)?;
+    let mut reader = decoder.read_info().map_err(damaged)?;
     let channels = reader.output_color_type().0.samples();
     let mut samples = vec![0; width * height * channels];
-    reader.next_frame(&mut samples).map_err(Problem::damaged)?;
+    reader.next_frame(&mut samples).map_err(damaged)?;
     // The data after the pixels shows whether the file is complete.
-    reader.finish().map_err(Problem::damaged)?;
+    reader.finish().map_err(damaged)?;
     let pixels = match channels {
         CHANNELS => samples,
         // Grey, or grey with opacity.
         1 | 2 => samples.chunks_exact(channels).flat_map(|sample| [sample[0]; 3]).collect(),
         _ => samples.chunks_exact(channels).flat_map(|rgb| [rgb[0], rgb[1], rgb[2]]).collect(),
     };
-    Image::new(width, height, pixels).map_err(Problem::damaged)
+    Image::new(width, height, pixels).map_err(damaged)
 }
 
 #[cfg(test)]

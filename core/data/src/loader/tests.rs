@@ -161,14 +161,6 @@ fn the_data_set_learns_which_epoch_it_is() {
 }
 
 #[test]
-fn loaders_can_share_a_data_set() {
-    let dataset = Arc::new(numbers(4));
-    let train = DataLoader::new(Arc::clone(&dataset), SequentialSampler, 2).unwrap();
-    let test = DataLoader::new(dataset, SequentialSampler, 4).unwrap();
-    assert_eq!(collect(&train).concat(), collect(&test).concat());
-}
-
-#[test]
 fn options_that_cannot_work_are_refused() {
     let refused = |options| {
         let loader = DataLoader::with_options(numbers(10), SequentialSampler, options);

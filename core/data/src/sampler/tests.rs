@@ -64,17 +64,14 @@ fn ranks_outnumbering_samples_get_the_samples_again_and_again() {
 }
 
 #[test]
-fn ranks_outnumbering_samples_get_nothing_with_drop_last() {
-    for r in 0..5 {
-        let sampler = DistributedSampler { drop_last: true, ..rank(r, 5) };
-        assert!(sampler.indices(2, 0).unwrap().is_empty());
+fn no_samples_and_with_drop_last_too_few_are_shared_out_as_no_samples() {
+    for (len, drop_last) in [(0, false), (2, true)] {
+        for r in 0..5 {
+            let sampler = DistributedSampler { drop_last, ..rank(r, 5) };
+            assert!(sampler.indices(len, 0).unwrap().is_empty());
+            assert_eq!(sampler.num_samples(len), 0);
+        }
     }
-}
-
-#[test]
-fn no_samples_are_shared_out_as_no_samples() {
-    assert!(rank(1, 2).indices(0, 0).unwrap().is_empty());
-    assert_eq!(rank(1, 2).num_samples(0), 0);
 }
 
 /// The first of two ranks' batches of four, or the second's.
@@ -84,13 +81,9 @@ fn batches(seed: u64, r: usize) -> Vec<Vec<usize>> {
 }
 
 #[test]
-fn the_articles_first_screenshot_comes_out_of_seed_111() {
+fn the_articles_screenshots_come_out_of_seeds_111_and_1111() {
     assert_eq!(batches(111, 0), [[20, 6, 2, 17], [14, 10, 11, 18], [15, 8, 22, 9]]);
     assert_eq!(batches(111, 1), [[0, 13, 23, 12], [5, 3, 1, 4], [16, 19, 7, 21]]);
-}
-
-#[test]
-fn the_articles_second_screenshot_comes_out_of_seed_1111() {
     assert_eq!(batches(1111, 0), [[20, 19, 4, 0], [14, 3, 5, 18], [8, 17, 1, 11]]);
     assert_eq!(batches(1111, 1), [[22, 21, 16, 13], [23, 2, 6, 12], [7, 9, 15, 10]]);
 }
@@ -124,13 +117,6 @@ fn every_epoch_has_an_order_of_its_own_that_can_be_had_again() {
 }
 
 #[test]
-fn the_shards_of_ranks_that_never_started_are_not_trained_on() {
-    // Two processes that believe they are four.
-    let seen: usize = (0..2).map(|r| rank(r, 4).indices(60_000, 0).unwrap().len()).sum();
-    assert_eq!(seen, 30_000);
-}
-
-#[test]
 fn repeated_samples_bias_a_mean() {
     let mean = |drop_last| {
         let sampler = |r| DistributedSampler { shuffle: false, drop_last, ..rank(r, 5) };
@@ -158,12 +144,6 @@ fn an_order_without_a_seed_cannot_go_on_from_its_middle() {
         let error = sampler.indices_after(2, 0, 1).unwrap_err().to_string();
         assert!(error.starts_with("consumed is 1, but must be 0 for a sampler without"), "{error}");
     }
-}
-
-#[test]
-fn a_sequential_sampler_keeps_the_order_in_every_epoch() {
-    assert_eq!(SequentialSampler.indices(3, 9).unwrap(), [0, 1, 2]);
-    assert_eq!(SequentialSampler.num_samples(3), 3);
 }
 
 #[test]

@@ -12,6 +12,11 @@ use crate::failure::{Failure, Fault};
 /// A node, its place, and how many of its ranks have one.
 type Regrouped = (NodeId, Placement, Claim);
 
+fn terms(own: Node, last_call_timeout: Duration) -> Terms {
+    let [heartbeat_timeout, join_timeout] = [15, 600].map(Duration::from_secs);
+    Terms { own, heartbeat_timeout, join_timeout, last_call_timeout, fixed_port: None }
+}
+
 /// A job, and what it has told the nodes.
 struct Scene {
     job: Job,
@@ -32,15 +37,8 @@ impl Scene {
     fn new(nodes: (u16, u16)) -> Self {
         let elastic = nodes.0 < nodes.1;
         let own = Node::example((!elastic).then_some(0), "h0", nodes);
-        let terms = Terms {
-            own,
-            heartbeat_timeout: Duration::from_secs(15),
-            join_timeout: Duration::from_secs(600),
-            last_call_timeout: Duration::from_secs(30),
-            fixed_port: None,
-        };
         let begin = Instant::now();
-        let job = Job::new(terms, begin);
+        let job = Job::new(terms(own, Duration::from_secs(30)), begin);
         let (told, started, regrouped, asked) = Default::default();
         Scene { job, begin, nodes, elastic, told, started, regrouped, asked, busy: None }
     }

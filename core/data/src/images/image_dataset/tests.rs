@@ -1,9 +1,7 @@
 use super::*;
 use crate::transforms::{CenterCrop, RandomCrop, RandomHorizontalFlip, RandomResizedCrop};
-use crate::{
-    DataLoader, DataLoaderOptions, RandomSampler, SequentialSampler, SyntheticImages,
-    SyntheticImagesOptions,
-};
+use crate::{DataLoader, DataLoaderOptions, SequentialSampler};
+use crate::{SyntheticImages, SyntheticImagesOptions};
 use std::sync::{Condvar, Mutex};
 use std::thread::{self, ThreadId};
 use std::{collections::HashSet, time::Duration};
@@ -67,17 +65,6 @@ fn augmentation_does_not_depend_on_workers_or_batches() {
 fn every_epoch_augments_in_another_way_and_again_in_the_same() {
     assert_ne!(epoch(0, 30, 0), epoch(1, 30, 0));
     assert_eq!(epoch(1, 30, 0), epoch(1, 30, 0));
-}
-
-#[test]
-fn augmentation_does_not_depend_on_the_place_in_the_order() {
-    let dataset = augmented(30);
-    let (in_order, _) = dataset.batch(&(0..30).collect::<Vec<_>>(), 2).unwrap();
-    let order = crate::Sampler::indices(&RandomSampler::new(1), 30, 0).unwrap();
-    let (shuffled, _) = dataset.batch(&order, 2).unwrap();
-    for (place, &index) in order.iter().enumerate() {
-        assert_eq!(shuffled.get(place as i64), in_order.get(index as i64));
-    }
 }
 
 #[test]

@@ -2,7 +2,6 @@ use super::super::tests::{in_time, workers};
 use super::*;
 use crate::Error;
 use rayon::prelude::*;
-use std::sync::atomic::AtomicUsize;
 use tch::Tensor;
 
 /// The numbers that one function gives each worker, and of which another makes batches.
@@ -142,43 +141,6 @@ fn a_sample_that_cannot_be_read_is_an_error_in_place_of_its_batch() {
         let error = loader.epoch_from(0, 2).unwrap_err().to_string();
         assert_eq!(error, "two is bad, but must be good");
     }
-}
-
-#[test]
-#[should_panic(expected = "two is too much")]
-fn a_panic_in_a_worker_goes_on_in_the_training_loop() {
-    in_time(|| {
-        let hook = |number| {
-            assert_ne!(number, 2, "two is too much");
-            Ok(())
-        };
-        let loader =
-            DataLoader::iterable(numbers_with(6, hook), Shard::WHOLE, workers(1, 2)).unwrap();
-        loader.epoch(0).unwrap().for_each(drop);
-    });
-}
-
-#[test]
-fn workers_stop_when_the_loop_breaks_off() {
-    in_time(|| {
-        let read = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&read);
-        let hook = move |_| {
-            count.fetch_add(1, Ordering::SeqCst);
-            Ok(())
-        };
-        let data = numbers_with(1000, hook);
-        let loader = DataLoader::iterable(data, Shard::WHOLE, workers(1, 1)).unwrap();
-        let mut epoch = loader.epoch(0).unwrap();
-        epoch.next();
-        drop(epoch);
-        let read_before = read.load(Ordering::SeqCst);
-        // The one that was taken, and what the worker had in flight.
-        assert!(read_before <= 1 + 2, "{read_before} samples were read");
-        // The worker is free again: what it still had to do would come before this.
-        assert_eq!(loader.epoch(1).unwrap().count(), 1000);
-        assert_eq!(read.load(Ordering::SeqCst), read_before + 1000);
-    });
 }
 
 #[test]

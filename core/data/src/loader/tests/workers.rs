@@ -157,15 +157,12 @@ fn a_break_waits_for_the_batch_that_is_just_being_made() {
         let (release, gate) = channel::<()>();
         let (began, begun) = channel::<()>();
         let finished = Arc::new(AtomicUsize::new(0));
-        let hook = {
-            let finished = Arc::clone(&finished);
-            let (gate, began): (_, Mutex<Sender<()>>) = (Mutex::new(gate), Mutex::new(began));
-            move |_: &[usize]| {
-                began.lock().unwrap().send(()).unwrap();
-                gate.lock().unwrap().recv().unwrap();
-                finished.fetch_add(1, Ordering::SeqCst);
-                Ok(())
-            }
+        let (gate, began, count) = (Mutex::new(gate), Mutex::new(began), Arc::clone(&finished));
+        let hook = move |_: &[usize]| {
+            began.lock().unwrap().send(()).unwrap();
+            gate.lock().unwrap().recv().unwrap();
+            count.fetch_add(1, Ordering::SeqCst);
+            Ok(())
         };
         let loader = in_order(numbers_with(100, hook), 1, 1);
         let epoch = loader.epoch(0).unwrap();

@@ -29,29 +29,24 @@ fn ranks_of_a_role_are_numbered_among_themselves() {
 
 #[test]
 fn what_makes_no_job_is_refused_on_every_node_that_is_there_or_comes() {
-    let other = |change: fn(&mut Node)| {
-        let mut node = Node::example(Some(1), "h1", (3, 3));
-        change(&mut node);
-        node
-    };
-    for (node, reason) in [
-        (other(|it| it.nodes.max = 4), "different --nnodes: 3 on node 0 (h0), 3:4 on host h1"),
+    let others: [(fn(&mut Node), &str); 6] = [
+        (|it| it.nodes.max = 4, "different --nnodes: 3 on node 0 (h0), 3:4 on host h1"),
+        (|it| it.max_restarts = 7, "different --max-restarts: 1 on node 0 (h0), 7 on host h1"),
         (
-            other(|it| it.max_restarts = 7),
-            "different --max-restarts: 1 on node 0 (h0), 7 on host h1",
-        ),
-        (
-            other(|it| it.program = Some("f".to_owned())),
+            |it| it.program = Some("f".to_owned()),
             "different programs (--rdzv-conf check_program=0 allows that), by their SHA-256: \
              0123456789ab on node 0 (h0), f on host h1",
         ),
         (
-            other(|it| it.node_rank = None),
+            |it| it.node_rank = None,
             "different --rdzv-backend: static on node 0 (h0), c10d on host h1",
         ),
-        (other(|it| it.node_rank = Some(2)), "--node-rank 2 twice: on host h2 and on host h1"),
-        (other(|it| it.node_rank = Some(0)), "--node-rank 0 twice: on host h0 and on host h1"),
-    ] {
+        (|it| it.node_rank = Some(2), "--node-rank 2 twice: on host h2 and on host h1"),
+        (|it| it.node_rank = Some(0), "--node-rank 0 twice: on host h0 and on host h1"),
+    ];
+    for (change, reason) in others {
+        let mut node = Node::example(Some(1), "h1", (3, 3));
+        change(&mut node);
         let mut scene = Scene::new((3, 3));
         scene.join(2, 0.0);
         scene.event(5, Event::Joined(node), 1.0);

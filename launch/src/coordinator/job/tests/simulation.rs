@@ -23,42 +23,7 @@ use launchers::Node;
 use ranks::{Group, Pid, Process, Seated};
 
 /// What happens at a moment.
-enum Happening {
-    Coordinator(NodeId, Event),
-    Agent(NodeId, ToAgent),
-    /// The launcher of this node has noticed the end of a process.
-    Ended(NodeId, Pid),
-    /// A rank says that it takes part.
-    TakesPart(Pid),
-    /// A rank says that its group has failed.
-    Broken(Pid, u32),
-    /// A rank says that it has finished.
-    Finished(Pid, u32),
-    /// A rank is told that all have.
-    MayLeave(Pid),
-    /// A rank exits with code 0.
-    Exits(Pid),
-    /// A rank is told its place.
-    Place(Pid, Seated),
-    /// A rank comes to the exchange with this number in its generation.
-    Arrives(Pid, u32, u64),
-    /// An exchange ends for a rank.
-    Exchanged(Pid, u32, u64),
-    /// An exchange fails for a rank, because another is gone.
-    Fails(Pid, u32),
-    /// A rank has waited for the others of a generation since this time.
-    Waits(Pid, u32, u64),
-    /// A rank has looked for another place in vain.
-    LooksInVain(Pid, u32, u32),
-    Kill,
-    ExitEarly,
-    /// A rank cannot reach the others any more, which all run.
-    Break,
-    LoseHost,
-    StopHost,
-    JoinHost,
-    Stall,
-}
+type Happening = Box<dyn FnOnce(&mut Simulation)>;
 
 struct Simulation {
     random: StdRng,
@@ -80,7 +45,6 @@ struct Simulation {
     broken: BTreeSet<u32>,
     /// How many there have been.
     hosts: NodeId,
-    /// The hosts that are lost.
     lost: BTreeSet<NodeId>,
     processes: Vec<Process>,
     groups: BTreeMap<u32, Group>,
@@ -111,13 +75,6 @@ impl Simulation {
             max_restarts,
             ..super::Node::example(None, &format!("h{id}"), nodes)
         };
-        let terms = Terms {
-            own: node(0),
-            heartbeat_timeout: Duration::from_secs(15),
-            join_timeout: Duration::from_secs(600),
-            last_call_timeout: Duration::from_millis(1),
-            fixed_port: None,
-        };
         let begin = Instant::now();
         let delay = *[2, 20, 200].choose(&mut random).unwrap();
         let mut it = Simulation {
@@ -129,7 +86,7 @@ impl Simulation {
             pace: 50..150,
             arrivals: BTreeMap::new(),
             messages: 0,
-            job: Job::new(terms, begin),
+            job: Job::new(terms(node(0), Duration::from_millis(1)), begin),
             nodes: BTreeMap::new(),
             faults: 0,
             broken: BTreeSet::new(),
@@ -154,9 +111,9 @@ impl Simulation {
         self.begin + Duration::from_millis(moment)
     }
 
-    fn after(&mut self, milliseconds: u64, happening: Happening) {
+    fn after(&mut self, milliseconds: u64, happening: impl FnOnce(&mut Simulation) + 'static) {
         self.count += 1;
-        self.queue.insert((self.now + milliseconds, self.count), happening);
+        self.queue.insert((self.now + milliseconds, self.count), Box::new(happening));
     }
 
     /// A short time, at random.
@@ -165,7 +122,12 @@ impl Simulation {
     }
 
     /// Sends something between a node and the coordinator.
-    fn send(&mut self, id: NodeId, to_agent: bool, happening: Happening) {
+    fn send(
+        &mut self,
+        id: NodeId,
+        to_agent: bool,
+        happening: impl FnOnce(&mut Simulation) + 'static,
+    ) {
         self.messages += 1;
         let moment = self.now + self.soon();
         let last = self.arrivals.entry((id, to_agent)).or_default();
@@ -175,7 +137,11 @@ impl Simulation {
     }
 
     fn tell(&mut self, id: NodeId, message: ToCoordinator) {
-        self.send(id, false, Happening::Coordinator(id, Event::Said(message)));
+        self.send(id, false, move |it| it.coordinate(id, Event::Said(message)));
+    }
+
+    fn tell_agent(&mut self, id: NodeId, message: ToAgent) {
+        self.send(id, true, move |it| it.agent(id, message));
     }
 
     fn coordinate(&mut self, id: NodeId, event: Event) {
@@ -186,26 +152,24 @@ impl Simulation {
     fn perform(&mut self, actions: Vec<Action>) {
         for action in actions {
             match action {
-                Action::Tell(id, message) => self.send(id, true, Happening::Agent(id, message)),
+                Action::Tell(id, message) => self.tell_agent(id, message),
                 Action::Start { placements, waits, .. } => {
                     for (id, placement) in placements {
-                        let start = ToAgent::Start { placement, master_port: 1, waits };
-                        self.send(id, true, Happening::Agent(id, start));
+                        self.tell_agent(id, ToAgent::Start { placement, master_port: 1, waits });
                     }
                 }
-                Action::Regroup { places, is_loss, reason, .. } => {
+                Action::Regroup { places, is_loss, .. } => {
                     for (id, placement, claim) in places {
-                        let reason = reason.clone();
+                        let (master_port, reason) = (1, None);
                         let places =
-                            ToAgent::Regroup { placement, master_port: 1, claim, is_loss, reason };
-                        self.send(id, true, Happening::Agent(id, places));
+                            ToAgent::Regroup { placement, master_port, claim, is_loss, reason };
+                        self.tell_agent(id, places);
                     }
                 }
             }
         }
     }
 
-    /// Runs for so long.
     fn run(&mut self, milliseconds: u64) {
         let end = self.now + milliseconds;
         loop {
@@ -225,104 +189,103 @@ impl Simulation {
             if next == Some(moment)
                 && let Some((_, happening)) = self.queue.pop_first()
             {
-                self.happen(happening);
+                happening(self);
             }
         }
     }
 
-    fn happen(&mut self, happening: Happening) {
-        match happening {
-            Happening::Coordinator(id, event) => self.coordinate(id, event),
-            Happening::Agent(id, _) if self.lost.contains(&id) => {}
-            Happening::Agent(id, message) => self.agent(id, message),
-            Happening::Ended(id, pid) => self.ended(id, pid),
-            Happening::TakesPart(pid) => self.takes_part(pid),
-            Happening::Broken(pid, generation) => {
-                let Process { node, lives, .. } = self.processes[pid];
-                self.broken.insert(generation);
-                if lives && self.nodes.get(&node).is_some_and(|node| node.runs) {
-                    self.tell(node, ToCoordinator::Broken { generation });
-                }
-            }
-            Happening::Finished(pid, generation) => {
-                let local_rank = self.processes[pid].local_rank;
-                if let Some(node) = self.watched(pid) {
-                    node.seats.finish(local_rank, generation);
-                    self.tell_if_finished(self.processes[pid].node);
-                }
-            }
-            Happening::MayLeave(pid) => {
-                let process = &self.processes[pid];
-                assert!(process.has_finished || !process.lives, "a rank must leave its work");
-                let wait = self.random.random_range(0..300);
-                self.after(wait, Happening::Exits(pid));
-            }
-            Happening::Exits(pid) => {
-                if self.processes[pid].lives {
-                    self.processes[pid].ends_well = true;
-                    self.end(pid);
-                }
-            }
-            Happening::ExitEarly => {
-                if let Some(pid) = self.choose_living() {
-                    self.faults += 1;
-                    self.happen(Happening::Exits(pid));
-                }
-            }
-            Happening::Place(pid, place) => self.hear(pid, place),
-            Happening::Arrives(pid, generation, number) => self.arrive(pid, generation, number),
-            Happening::Exchanged(pid, generation, number) => {
-                self.exchanged(pid, generation, number);
-            }
-            Happening::Fails(pid, generation) => self.fail(pid, generation),
-            Happening::Waits(pid, generation, since) => self.wait(pid, generation, since),
-            Happening::LooksInVain(pid, generation, times) => self.look(pid, generation, times),
-            Happening::Kill => {
-                if let Some(pid) = self.choose_living() {
-                    self.kill(pid);
-                }
-            }
-            Happening::Break => {
-                if let Some(pid) = self.choose_living() {
-                    self.leave(pid);
-                    self.next_place(pid);
-                }
-            }
-            Happening::LoseHost => {
-                if let Some(id) = self.choose_host() {
-                    self.end_all(id);
-                    self.nodes.remove(&id);
-                    self.lost.insert(id);
-                    self.send(id, false, Happening::Coordinator(id, Event::Lost(Loss::Closed)));
-                }
-            }
-            Happening::StopHost => {
-                if let Some(id) = self.choose_host() {
-                    let reason = "its launcher was stopped".to_owned();
-                    self.tell(id, ToCoordinator::Stopped { reason, code: 143 });
-                    self.end_all(id);
-                    self.nodes.remove(&id);
-                    self.tell(id, ToCoordinator::Gone);
-                    self.lost.insert(id);
-                }
-            }
-            Happening::JoinHost => {
-                let id = self.hosts;
-                self.hosts += 1;
-                let node = self.job.terms.own.clone();
-                let (host, launcher) = (format!("h{id}"), format!("h{id}"));
-                let node = super::Node { host, launcher, ..node };
-                self.send(id, false, Happening::Coordinator(id, Event::Joined(node)));
-            }
-            Happening::Stall => {
-                let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
-                let id = *ids.choose(&mut self.random).unwrap();
-                let until = self.now + self.random.random_range(100..10_000);
-                let to_agent = self.random.random();
-                let last = self.arrivals.entry((id, to_agent)).or_default();
-                *last = until.max(*last);
-            }
+    /// A rank says that its group has failed.
+    fn broken(&mut self, pid: Pid, generation: u32) {
+        let Process { node, lives, .. } = self.processes[pid];
+        self.broken.insert(generation);
+        if lives && self.nodes.get(&node).is_some_and(|node| node.runs) {
+            self.tell(node, ToCoordinator::Broken { generation });
         }
+    }
+
+    /// A rank says that it has finished.
+    fn finished(&mut self, pid: Pid, generation: u32) {
+        let local_rank = self.processes[pid].local_rank;
+        if let Some(node) = self.watched(pid) {
+            node.seats.finish(local_rank, generation);
+            self.tell_if_finished(self.processes[pid].node);
+        }
+    }
+
+    /// A rank is told that all have finished.
+    fn may_leave(&mut self, pid: Pid) {
+        let process = &self.processes[pid];
+        assert!(process.has_finished || !process.lives, "a rank must leave its work");
+        let wait = self.random.random_range(0..300);
+        self.after(wait, move |it| it.exit(pid));
+    }
+
+    /// A rank exits with code 0.
+    fn exit(&mut self, pid: Pid) {
+        if self.processes[pid].lives {
+            self.processes[pid].ends_well = true;
+            self.end(pid);
+        }
+    }
+
+    fn exit_one(&mut self) {
+        if let Some(pid) = self.choose_living() {
+            self.faults += 1;
+            self.exit(pid);
+        }
+    }
+
+    fn kill_one(&mut self) {
+        if let Some(pid) = self.choose_living() {
+            self.kill(pid);
+        }
+    }
+
+    /// A rank cannot reach the others any more, which all run.
+    fn cut_one_off(&mut self) {
+        if let Some(pid) = self.choose_living() {
+            self.leave(pid);
+            self.next_place(pid);
+        }
+    }
+
+    fn lose_host(&mut self) {
+        if let Some(id) = self.choose_host() {
+            self.end_all(id);
+            self.nodes.remove(&id);
+            self.lost.insert(id);
+            self.send(id, false, move |it| it.coordinate(id, Event::Lost(Loss::Closed)));
+        }
+    }
+
+    fn stop_host(&mut self) {
+        if let Some(id) = self.choose_host() {
+            let reason = "its launcher was stopped".to_owned();
+            self.tell(id, ToCoordinator::Stopped { reason, code: 143 });
+            self.end_all(id);
+            self.nodes.remove(&id);
+            self.tell(id, ToCoordinator::Gone);
+            self.lost.insert(id);
+        }
+    }
+
+    fn join_host(&mut self) {
+        let id = self.hosts;
+        self.hosts += 1;
+        let node = self.job.terms.own.clone();
+        let (host, launcher) = (format!("h{id}"), format!("h{id}"));
+        let node = super::Node { host, launcher, ..node };
+        self.send(id, false, move |it| it.coordinate(id, Event::Joined(node)));
+    }
+
+    /// A connection is as if cut for a time.
+    fn stall(&mut self) {
+        let ids: Vec<NodeId> = self.nodes.keys().copied().collect();
+        let id = *ids.choose(&mut self.random).unwrap();
+        let until = self.now + self.random.random_range(100..10_000);
+        let to_agent = self.random.random();
+        let last = self.arrivals.entry((id, to_agent)).or_default();
+        *last = until.max(*last);
     }
 
     /// Node 0 is not among them: the job ends with its launcher.
@@ -344,7 +307,7 @@ impl Simulation {
         if std::mem::take(&mut self.processes[pid].lives) {
             self.leave(pid);
             let (node, wait) = (self.processes[pid].node, 1 + self.soon());
-            self.after(wait, Happening::Ended(node, pid));
+            self.after(wait, move |it| it.ended(node, pid));
         }
     }
 }

@@ -18,6 +18,7 @@ impl Simulation {
     /// What a node's launcher does when it is told this.
     pub(super) fn agent(&mut self, id: NodeId, message: ToAgent) {
         match message {
+            _ if self.lost.contains(&id) => {}
             ToAgent::Start { placement, waits, .. } => self.start(id, placement, waits),
             ToAgent::Regroup { placement, claim, is_loss, .. } => {
                 self.regroup(id, placement, claim, is_loss);
@@ -27,7 +28,7 @@ impl Simulation {
                 node.is_settled = true;
                 self.end_replacements(id);
                 for pid in self.nodes[&id].pids.clone() {
-                    self.after(1, Happening::MayLeave(pid));
+                    self.after(1, move |it| it.may_leave(pid));
                 }
             }
             ToAgent::Done => {
@@ -67,7 +68,7 @@ impl Simulation {
         let pid = self.processes.len();
         self.processes.push(Process::new(node, local_rank));
         let set_up = self.random.random_range(100..600);
-        self.after(set_up, Happening::TakesPart(pid));
+        self.after(set_up, move |it| it.takes_part(pid));
         pid
     }
 
@@ -78,7 +79,7 @@ impl Simulation {
         (node.runs && node.pids[usize::from(local_rank)] == pid).then_some(node)
     }
 
-    pub(super) fn takes_part(&mut self, pid: Pid) {
+    fn takes_part(&mut self, pid: Pid) {
         let Process { node: id, local_rank, lives, .. } = self.processes[pid];
         let Some(node) = self.watched(pid).filter(|_| lives) else { return };
         let placement = node.placement.clone();
@@ -100,7 +101,7 @@ impl Simulation {
             is_loss,
         };
         // The connection to a rank is a host's own, and keeps the order.
-        self.after(1, Happening::Place(pid, place));
+        self.after(1, move |it| it.hear(pid, place));
     }
 
     pub(super) fn ended(&mut self, id: NodeId, pid: Pid) {
@@ -175,7 +176,6 @@ impl Simulation {
         }
     }
 
-    /// A node's launcher ends all its ranks.
     pub(super) fn end_all(&mut self, id: NodeId) {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.runs = false;

@@ -24,7 +24,7 @@ pub(super) struct Seated {
     pub(super) is_loss: bool,
 }
 
-/// A rank's process.
+#[derive(Default)]
 pub(super) struct Process {
     pub(super) node: NodeId,
     pub(super) local_rank: u16,
@@ -62,26 +62,13 @@ pub(super) struct Group {
 
 impl Process {
     pub(super) fn new(node: NodeId, local_rank: u16) -> Self {
-        Process {
-            node,
-            local_rank,
-            lives: true,
-            ends_well: false,
-            is_unneeded: false,
-            has_finished: false,
-            places: VecDeque::new(),
-            newest: None,
-            seated: None,
-            waits: false,
-            last: 0,
-            steps: None,
-        }
+        Process { node, local_rank, lives: true, ..Process::default() }
     }
 }
 
 impl Simulation {
     /// An exchange fails, because another rank is gone.
-    pub(super) fn fail(&mut self, pid: Pid, generation: u32) {
+    fn fail(&mut self, pid: Pid, generation: u32) {
         if self.is_in(pid, generation) {
             self.leave(pid);
             self.next_place(pid);
@@ -89,7 +76,7 @@ impl Simulation {
     }
 
     /// A rank has waited so long for the others of a generation. If there is a later one, they may have gone on.
-    pub(super) fn wait(&mut self, pid: Pid, generation: u32, since: u64) {
+    fn wait(&mut self, pid: Pid, generation: u32, since: u64) {
         if !self.is_in(pid, generation) || !self.processes[pid].waits {
             return;
         }
@@ -98,25 +85,24 @@ impl Simulation {
         } else if self.now - since > JOIN {
             self.kill(pid);
         } else {
-            self.after(NOTICE_OF_RANKS, Happening::Waits(pid, generation, since));
+            self.after(NOTICE_OF_RANKS, move |it| it.wait(pid, generation, since));
         }
     }
 
     /// A rank has looked for a place for so long.
-    pub(super) fn look(&mut self, pid: Pid, generation: u32, times: u32) {
+    fn look(&mut self, pid: Pid, generation: u32, times: u32) {
         let process = &self.processes[pid];
         if !process.lives || process.seated.is_some() || process.last != generation {
             return;
         }
         if times == 1 {
-            self.after(1, Happening::Broken(pid, generation));
-            self.after(NOTICE_OF_RANKS, Happening::LooksInVain(pid, generation, 2));
+            self.after(1, move |it| it.broken(pid, generation));
+            self.after(NOTICE_OF_RANKS, move |it| it.look(pid, generation, 2));
         } else {
             self.kill(pid);
         }
     }
 
-    /// A rank hears of a place.
     pub(super) fn hear(&mut self, pid: Pid, place: Seated) {
         let process = &mut self.processes[pid];
         if !process.lives {
@@ -146,15 +132,16 @@ impl Simulation {
                 return;
             }
             let generation = process.last;
-            self.after(NOTICE_OF_RANKS, Happening::LooksInVain(pid, generation, 1));
+            self.after(NOTICE_OF_RANKS, move |it| it.look(pid, generation, 1));
             return;
         };
         let generation = place.generation;
         process.seated = Some(place);
         (process.waits, process.last, process.has_finished) = (true, generation, false);
-        self.after(NOTICE_OF_RANKS, Happening::Waits(pid, generation, self.now));
+        let since = self.now;
+        self.after(NOTICE_OF_RANKS, move |it| it.wait(pid, generation, since));
         let wait = self.soon();
-        self.after(wait, Happening::Arrives(pid, generation, 0));
+        self.after(wait, move |it| it.arrive(pid, generation, 0));
     }
 
     fn is_in(&self, pid: Pid, generation: u32) -> bool {
@@ -162,26 +149,25 @@ impl Simulation {
         process.seated.as_ref().is_some_and(|seated| seated.generation == generation)
     }
 
-    /// A rank leaves its generation: nobody there can exchange anything with it any more, though some may just
-    /// have.
+    /// A rank leaves its generation: nobody there can exchange anything with it any more, though some may just have.
     pub(super) fn leave(&mut self, pid: Pid) {
-        let Some(seated) = self.processes[pid].seated.take() else { return };
-        let Some(group) = self.groups.get_mut(&seated.generation) else { return };
+        let Some(Seated { generation, .. }) = self.processes[pid].seated.take() else { return };
+        let Some(group) = self.groups.get_mut(&generation) else { return };
         group.arrived.retain(|other| *other != pid);
         let others = group.members.values().copied().filter(|other| *other != pid);
         for other in others.collect::<Vec<_>>() {
             let has_all: bool = self.random.random();
-            let group = self.groups.get_mut(&seated.generation).unwrap();
+            let group = self.groups.get_mut(&generation).unwrap();
             if !has_all {
                 group.pending.retain(|pending| *pending != other);
             }
             let wait = self.soon();
-            self.after(wait, Happening::Fails(other, seated.generation));
+            self.after(wait, move |it| it.fail(other, generation));
         }
     }
 
     /// A rank waits for the others of its generation.
-    pub(super) fn arrive(&mut self, pid: Pid, generation: u32, number: u64) {
+    fn arrive(&mut self, pid: Pid, generation: u32, number: u64) {
         if !self.is_in(pid, generation) {
             return;
         }
@@ -217,12 +203,12 @@ impl Simulation {
         }
         for pid in members {
             let wait = 1 + self.soon();
-            self.after(wait, Happening::Exchanged(pid, generation, number));
+            self.after(wait, move |it| it.exchanged(pid, generation, number));
         }
     }
 
     /// An exchange ends for a rank: it knows which step the others are at, or commits one.
-    pub(super) fn exchanged(&mut self, pid: Pid, generation: u32, number: u64) {
+    fn exchanged(&mut self, pid: Pid, generation: u32, number: u64) {
         let Some(group) = self.groups.get_mut(&generation) else { return };
         let has_all = group.number == number && group.pending.contains(&pid);
         if !has_all || !self.is_in(pid, generation) {
@@ -242,7 +228,7 @@ impl Simulation {
             // Its part of the exchange still reaches the others.
             let process = &mut self.processes[pid];
             (process.seated, process.has_finished) = (None, true);
-            self.after(1, Happening::Finished(pid, generation));
+            self.after(1, move |it| it.finished(pid, generation));
             return self.next_place(pid);
         } else {
             let steps = self.processes[pid].steps.map(|steps| steps + 1);
@@ -256,6 +242,6 @@ impl Simulation {
             }
         }
         let wait = self.random.random_range(self.pace.clone());
-        self.after(wait, Happening::Arrives(pid, generation, number + 1));
+        self.after(wait, move |it| it.arrive(pid, generation, number + 1));
     }
 }

@@ -15,14 +15,14 @@ impl Simulation {
     fn disturb(&mut self, times: usize, ranks_may_exit: bool) {
         for _ in 0..times {
             let kinds = if ranks_may_exit { 22 } else { 20 };
-            let happening = match self.random.random_range(0..kinds) {
-                0 => Happening::LoseHost,
-                4 => Happening::JoinHost,
-                5 => Happening::StopHost,
-                1 | 2 => Happening::Stall,
-                3 => Happening::Break,
-                20.. => Happening::ExitEarly,
-                _ => Happening::Kill,
+            let happening: fn(&mut Simulation) = match self.random.random_range(0..kinds) {
+                0 => Simulation::lose_host,
+                4 => Simulation::join_host,
+                5 => Simulation::stop_host,
+                1 | 2 => Simulation::stall,
+                3 => Simulation::cut_one_off,
+                20.. => Simulation::exit_one,
+                _ => Simulation::kill_one,
             };
             let wait = self.random.random_range(0..1500);
             self.after(wait, happening);
