@@ -77,7 +77,7 @@ fn diloco_sends_a_hundred_times_less_and_loses_at_most_a_point() -> Result<()> {
     };
     ensure!(ring / diloco >= 100.0, "{ring} bytes, and {diloco} bytes with DiLoCo");
     ensure!(of_ring - of_diloco <= 0.01, "from {of_ring} to {of_diloco}");
-    expect_words("async_diloco.txt", &listing)
+    expect(&[("async_diloco.txt", &listing, &same_words)])
 }
 
 /// The bytes that go through a server; with the free gate they do not depend on chance.

@@ -29,7 +29,8 @@ fn ranks_of_a_role_are_numbered_among_themselves() {
 
 #[test]
 fn what_makes_no_job_is_refused_on_every_node_that_is_there_or_comes() {
-    let others: [(fn(&mut Node), &str); 6] = [
+    type Change = fn(&mut Node);
+    let others: [(Change, &str); 6] = [
         (|it| it.nodes.max = 4, "different --nnodes: 3 on node 0 (h0), 3:4 on host h1"),
         (|it| it.max_restarts = 7, "different --max-restarts: 1 on node 0 (h0), 7 on host h1"),
         (
