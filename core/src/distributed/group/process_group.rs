@@ -75,8 +75,7 @@ pub struct ProcessGroup {
 
 pub(crate) struct Inner {
     pub(crate) place: Place,
-    /// `None` only while the group is being dropped.
-    engine: Option<c10d_sys::ProcessGroup>,
+    engine: c10d_sys::ProcessGroup,
     /// `None` while the group is being dropped, and for a world of one.
     watch: Option<Watch>,
     /// For what ranks of this library tell each other outside the engine.
@@ -118,7 +117,7 @@ impl ProcessGroup {
         record::remember_group(&unfinished, &post_mortem, store.first());
         let inner = Arc::new(Inner {
             place,
-            engine: Some(engine),
+            engine,
             watch,
             store,
             agreements: AtomicUsize::new(0),
@@ -281,7 +280,7 @@ impl ProcessGroup {
     }
 
     pub(crate) fn engine(&self) -> &c10d_sys::ProcessGroup {
-        self.inner.engine()
+        &self.inner.engine
     }
 }
 
@@ -304,22 +303,10 @@ impl Standing {
     }
 }
 
-impl Inner {
-    pub(crate) fn engine(&self) -> &c10d_sys::ProcessGroup {
-        match &self.engine {
-            Some(engine) => engine,
-            // Only `drop` takes it, when no group is left to call this.
-            None => unreachable!("a group in use has an engine"),
-        }
-    }
-}
-
 impl Drop for Inner {
     fn drop(&mut self) {
         drop(self.watch.take());
-        if let Some(engine) = self.engine.take() {
-            destroy(engine, self.place, self.store.engine(), &self.unfinished);
-        }
+        destroy(&self.engine, self.place, self.store.engine(), &self.unfinished);
     }
 }
 
@@ -334,7 +321,7 @@ impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inner")
             .field("place", &self.place)
-            .field("transport", &Transport::of(self.place.backend, self.engine()))
+            .field("transport", &Transport::of(self.place.backend, &self.engine))
             .finish_non_exhaustive()
     }
 }
