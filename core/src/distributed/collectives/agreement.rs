@@ -22,7 +22,7 @@ impl ProcessGroup {
         let (store, rank, start) = (self.inner.store.engine(), self.job_rank(), Instant::now());
         // The store may be served by a rank that runs Python, which does not wait for this one: where
         // nobody else votes, it is not asked.
-        let verdict = if self.inner.post_mortem.members.len() == 1 {
+        let verdict = if self.inner.post_mortem.search.members.len() == 1 {
             own_verdict(rank, objection)
         } else {
             let verdict = reach_verdict(store, &subject, rank, objection, self.patience())

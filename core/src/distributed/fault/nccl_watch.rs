@@ -39,7 +39,8 @@ pub(crate) fn start(
 /// A rank that will do nothing more, and has not finished in good order.
 pub(crate) fn culprit(post_mortem: &PostMortem, store: &Arc<Store>) -> Option<Blame> {
     let blame = post_mortem.culprit()?;
-    let member = post_mortem.members.iter().find(|member| Some(member.name) == blame.rank)?;
+    let member =
+        post_mortem.search.members.iter().find(|member| Some(member.name) == blame.rank)?;
     (has_left(store, member.rank) != Some(true)).then_some(blame)
 }
 

@@ -30,12 +30,8 @@ pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 /// the rank that serves it. One that is only slow is no fault.
 const SILENCE: u32 = 30;
 
-/// Watches over a group until it is dropped.
-pub(crate) struct Watch {
-    thread: Option<JoinHandle<()>>,
-    /// `None` only while it is being dropped.
-    stop: Option<Sender<()>>,
-}
+/// Watches over a group until it is dropped. `None` only while that happens.
+pub(crate) struct Watch(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Watch {
     /// Runs `watch`, which looks from time to time until the channel closes. `None` if there is no
@@ -44,7 +40,7 @@ impl Watch {
         let (stop, stopped) = mpsc::channel();
         let watch = move || watch(&stopped);
         let thread = thread::Builder::new().name("watch".into()).spawn(watch).ok()?;
-        Some(Watch { thread: Some(thread), stop: Some(stop) })
+        Some(Watch(Some((stop, thread))))
     }
 }
 
@@ -77,8 +73,8 @@ pub(crate) fn start(
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
+        if let Some((stop, thread)) = self.0.take() {
+            drop(stop);
             // An error would be a panic of the thread, of which there is nothing to do here.
             let _ = thread.join();
         }

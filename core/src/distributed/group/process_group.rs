@@ -105,7 +105,7 @@ impl ProcessGroup {
             (_, Backend::Gloo) => watch::start(
                 engine.clone(),
                 Arc::clone(store.engine()),
-                Arc::clone(&post_mortem.members),
+                Arc::clone(&post_mortem.search.members),
             ),
             (_, Backend::Nccl) => nccl_watch::start(
                 engine.clone(),
