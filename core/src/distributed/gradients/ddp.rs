@@ -316,7 +316,7 @@ impl<M> DistributedDataParallel<M> {
     /// # Errors
     /// [`Error::Tensor`] if libtorch does not return them.
     pub fn logging_data(&self) -> Result<DdpLoggingData> {
-        DdpLoggingData::read(&self.reducer.borrow())
+        DdpLoggingData::read(&self.reducer.borrow()).map_err(Error::engine("logging_data"))
     }
 
     /// Whether the next forward pass starts with a broadcast of buffers.
