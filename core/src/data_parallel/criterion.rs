@@ -1,8 +1,7 @@
 //! The loss on every device: PyTorch-Encoding's `DataParallelCriterion`.
 
 use super::backward::Roots;
-use super::model::SplitOutputs;
-use super::replicas::{SharedParts, SplitInput};
+use super::replicas::{SharedParts, SplitInput, SplitOutputs};
 use super::scatter::{length, scatter_detached};
 use super::trace::Step;
 use crate::{Error, Result, Tensors};

@@ -9,6 +9,7 @@ use super::trace::{Span, Step, Trace};
 use crate::{Devices, Error, LogicalDevice, Result, Tensors};
 use c10d_sys::tensor::grad_enabled;
 use std::collections::HashSet;
+use std::fmt;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use tch::Tensor;
@@ -40,12 +41,27 @@ struct Recording {
     loss: Option<Span>,
 }
 
-/// The outputs of all replicas, and what the backward pass needs.
-pub(super) struct Applied<O> {
-    pub(super) outputs: Vec<O>,
+/// The outputs of all replicas, each still on its device, in the order of the devices.
+#[must_use = "a DataParallelCriterion makes a loss of it"]
+pub struct SplitOutputs<O> {
+    pub(super) parts: Vec<O>,
     pub(super) inputs: Vec<SplitInput>,
     /// How many rows of the inputs each got.
     pub(super) rows: Vec<i64>,
+    pub(super) shared: Arc<SharedParts>,
+}
+
+impl<O> SplitOutputs<O> {
+    /// The outputs in the order of the devices, for inspection.
+    pub fn parts(&self) -> &[O] {
+        &self.parts
+    }
+}
+
+impl<O: fmt::Debug> fmt::Debug for SplitOutputs<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SplitOutputs").field("parts", &self.parts).finish_non_exhaustive()
+    }
 }
 
 /// An input that requires a gradient, and its chunks, which get that gradient in pieces.
@@ -92,7 +108,7 @@ impl<M: Send> Replicas<M> {
         inputs: &I,
         dim: i64,
         f: impl Fn(&M, I) -> O + Sync,
-    ) -> Result<Applied<O>> {
+    ) -> Result<SplitOutputs<O>> {
         let shared = &self.shared;
         // During a pass it is the pass that holds the module.
         if !shared.is_in_a_pass() && self.modules[0].is_locked_by_this_thread() {
@@ -111,17 +127,16 @@ impl<M: Send> Replicas<M> {
         let rows = chunks.iter().filter_map(|chunk| length(list(chunk).first()?, dim)).collect();
         variables.replicate(&shared.devices, chunks.len(), &trace)?;
         let jobs = self.modules.iter().zip(chunks).collect();
-        let outputs =
-            shared.workers.parallel_apply("forward", jobs, |device, (module, chunk)| {
-                let mut span = trace.begin(Step::ParallelApply, device);
-                let module = module.lock().ok_or_else(in_a_pass)?;
-                let output = f(&module, chunk);
-                list(&output).iter().for_each(|tensor| span.shape(tensor));
-                span.end();
-                Ok(output)
-            })?;
+        let parts = shared.workers.parallel_apply("forward", jobs, |device, (module, chunk)| {
+            let mut span = trace.begin(Step::ParallelApply, device);
+            let module = module.lock().ok_or_else(in_a_pass)?;
+            let output = f(&module, chunk);
+            list(&output).iter().for_each(|tensor| span.shape(tensor));
+            span.end();
+            Ok(output)
+        })?;
         // ANCHOR_END: apply
-        Ok(Applied { outputs, inputs: split, rows })
+        Ok(SplitOutputs { parts, inputs: split, rows, shared: shared.clone() })
     }
 
     /// The original.
