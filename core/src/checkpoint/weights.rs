@@ -5,10 +5,8 @@ use super::layout::{HEADER, MODEL, take};
 use super::sharded::Sharding;
 use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
-use std::collections::BTreeSet;
-use std::path::Path;
-use tch::nn::VarStore;
-use tch::no_grad;
+use std::{collections::BTreeSet, path::Path};
+use tch::{nn::VarStore, no_grad};
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
 use tch_parallel_base::parameters::named_variables;
 

@@ -7,8 +7,7 @@ use super::trace::Step;
 use crate::{Error, Result, Tensors};
 use c10d_sys::arithmetic::{add_number_, mul_number_};
 use c10d_sys::autograd::{self, GraphEnd};
-use std::fmt;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 use tch::{Kind, Tensor, no_grad};
 use tch_parallel_base::tensors::list;
 

@@ -5,8 +5,7 @@ use c10d_sys::autograd::ThreadState;
 use c10d_sys::stream::Stream;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Mutex;
-use std::thread;
+use std::{sync::Mutex, thread};
 use tch_parallel_base::error::of_panic;
 use tch_parallel_base::lock;
 

@@ -4,8 +4,7 @@ use super::coalesced::broadcast_coalesced;
 use super::trace::{Span, Step, Trace};
 use crate::{Devices, Error, LogicalDevice, Result};
 use std::collections::HashSet;
-use tch::nn::VarStore;
-use tch::{Device, Tensor, no_grad};
+use tch::{Device, Tensor, nn::VarStore, no_grad};
 use tch_parallel_base::parameters::{named_buffers, named_parameters};
 
 /// The variables of a model and of its replicas, in the same order for all.

@@ -6,8 +6,7 @@ use crate::distributed::fault::vote::{
 };
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
-use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::{sync::atomic::Ordering, time::Instant};
 
 /// Why a wait has ended, and which rank is at fault if that is known.
 type Reason = (String, Option<Blame>);

@@ -88,8 +88,7 @@ fn watch(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
-    use std::sync::mpsc;
+    use std::{cell::Cell, sync::mpsc};
 
     const TICK: Duration = Duration::from_millis(1);
 

@@ -2,10 +2,7 @@
 
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::fs;
-use std::io;
-use std::sync::LazyLock;
+use std::{fmt, fs, io, sync::LazyLock};
 
 /// A process on this host, distinguished from a later one with the same pid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

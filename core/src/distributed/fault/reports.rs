@@ -7,8 +7,7 @@ use super::members::Member;
 use c10d_sys::{Error, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::collections::HashMap;
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 const LIST: &str = "reports";
 

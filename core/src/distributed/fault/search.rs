@@ -5,9 +5,8 @@ use super::members::{Member, member};
 use super::process::{Process, State};
 use super::reports::{self, Report, fault_of};
 use c10d_sys::{Error, Store};
-use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{sync::Arc, thread};
 use tch_parallel_contract::NOTICE;
 
 /// How long a victim looks for the cause. The launcher then ends the ranks that are left, so nobody

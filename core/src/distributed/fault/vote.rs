@@ -124,9 +124,7 @@ pub(crate) enum Verdict<G> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
-    use std::sync::Arc;
-    use std::thread;
+    use std::{cell::Cell, sync::Arc, thread};
 
     /// The verdict on each rank of a world, given each rank's vote.
     fn verdicts(opinions: &[Option<&'static str>]) -> Vec<Verdict<()>> {

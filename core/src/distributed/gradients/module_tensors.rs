@@ -4,8 +4,7 @@ use super::ddp_options::DdpOptions;
 use crate::distributed::fsdp::shards;
 use crate::{Error, Result};
 use std::collections::{BTreeSet, HashSet};
-use tch::Tensor;
-use tch::nn::VarStore;
+use tch::{Tensor, nn::VarStore};
 use tch_parallel_base::parameters::{named_buffers, named_parameters};
 
 pub(crate) struct ModuleTensors {

@@ -5,10 +5,8 @@ use super::place::Place;
 use crate::distributed::fault::unfinished::Unfinished;
 use crate::distributed::fault::watch::{self, PATIENCE};
 use c10d_sys::{ProcessGroup, Store};
-use std::mem::ManuallyDrop;
-use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{mem::ManuallyDrop, sync::Arc, thread};
 
 /// How long the operations of a failed group may take to notice that it has failed. The exchange in
 /// shared memory looks ten times a second.

@@ -2,8 +2,7 @@
 
 use super::gpus::Gpus;
 use crate::{Devices, Error, LogicalDevice, Result};
-use std::str::FromStr;
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 use tch::Device;
 use tch_parallel_base::no_gpu;
 

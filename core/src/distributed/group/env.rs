@@ -1,8 +1,7 @@
 //! This process's place in the job, as the launcher's environment describes it.
 
 use crate::{Error, Result};
-use std::collections::HashMap;
-use std::os::fd::RawFd;
+use std::{collections::HashMap, os::fd::RawFd};
 use tch_parallel_contract::LISTEN_FD;
 
 /// The port where the ranks of one host meet by default, as in torchrun.

@@ -12,10 +12,9 @@ use crate::distributed::fault::watch::{self, Watch};
 use crate::distributed::fault::{nccl_watch, record};
 use crate::{Error, Result};
 use c10d_sys::{Call, LONGEST_TIMEOUT};
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::time::Duration;
+use std::{fmt, time::Duration};
 use tch::{Device, Kind, Tensor};
 
 /// The ranks of a job, and how they exchange tensors. Clones share the group.

@@ -6,9 +6,7 @@ use crate::distributed::fault::blame::may_be_anothers_fault;
 use crate::distributed::fault::first_fault::{self, Fault};
 use crate::{Error, Result};
 use c10d_sys::{ErrorKind, GlooAddress, LONGEST_TIMEOUT};
-use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{fmt, sync::Arc, time::Duration};
 
 mod origin;
 
