@@ -133,17 +133,13 @@ impl Variables {
         // An empty variable has no device.
         let elsewhere =
             |variable: &Tensor| variable.numel() > 0 && LogicalDevice::of(variable) != expected;
-        match self.iter().find(|(_, variable)| elsewhere(variable)) {
-            None => Ok(()),
-            Some((name, variable)) => Err(Error::argument(
-                format!("variable {name}"),
-                format!("on {}", LogicalDevice::of(variable)),
-                format!(
-                    "on {expected}, the first device, where the original is; make and convert it \
-                     under that device's guard"
-                ),
-            )),
-        }
+        let Some((name, variable)) = self.iter().find(|(_, variable)| elsewhere(variable)) else {
+            return Ok(());
+        };
+        let found = format!("on {}", LogicalDevice::of(variable));
+        let why = "where the original is; make and convert it under that device's guard";
+        let expected = format!("on {expected}, the first device, {why}");
+        Err(Error::argument(format!("variable {name}"), found, expected))
     }
 
     fn check_names(&self, replica: &Variables, device: LogicalDevice) -> Result<()> {

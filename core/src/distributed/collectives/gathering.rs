@@ -143,11 +143,10 @@ impl ProcessGroup {
                 let expected = format!("one value per rank, {}", self.world_size());
                 Err(Error::argument(what, "None on rank src", expected))
             }
-            (Some(_), false) => Err(Error::argument(
-                what,
-                format!("a list on rank {}", self.rank()),
-                format!("None there, because rank {src} has the values"),
-            )),
+            (Some(_), false) => {
+                let expected = format!("None there, because rank {src} has the values");
+                Err(Error::argument(what, format!("a list on rank {}", self.rank()), expected))
+            }
         }
     }
 

@@ -63,11 +63,8 @@ impl DeviceMesh {
     pub fn get_group(&self, name: &str) -> Result<&ProcessGroup> {
         let place = self.names.iter().position(|own| own == name);
         place.map(|place| &self.groups[place]).ok_or_else(|| {
-            Error::argument(
-                "the dimension",
-                format!("{name:?}"),
-                format!("one of {:?}", self.names),
-            )
+            let expected = format!("one of {:?}", self.names);
+            Error::argument("the dimension", format!("{name:?}"), expected)
         })
     }
 
