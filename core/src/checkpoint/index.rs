@@ -14,7 +14,6 @@ use tch::Tensor;
 use tch_parallel_base::error::with_causes;
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
 
-/// The end of an index's name.
 const END: &str = ".index.json";
 
 /// What an index says.

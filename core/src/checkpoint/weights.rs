@@ -84,8 +84,7 @@ pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Resu
 /// # Errors
 /// [`Error::Io`] if the file cannot be read; [`Error::Format`], naming the file and the variables,
 /// if they do not match. `vs` is then unchanged.
-#[doc(alias = "load_state_dict")]
-#[doc(alias = "map_location")]
+#[doc(alias("load_state_dict", "map_location"))]
 pub fn load(path: impl AsRef<Path>, vs: &mut VarStore) -> Result<()> {
     let path = path.as_ref();
     let (mut tensors, metadata) = contents::read(path, &Sharding::of(&named_variables(vs)))?;

@@ -35,7 +35,6 @@ impl Parts {
         Ok(Parts { parts: tensors.map(part).collect::<Result<_>>()?, dim })
     }
 
-    /// Whether any of them needs a gradient.
     pub(super) fn require_grad(&self) -> bool {
         self.parts.iter().any(|(end, _)| end.is_some())
     }

@@ -115,7 +115,6 @@ impl Workers {
         outcomes.into_iter().flatten().collect()
     }
 
-    /// Whether this is one of these threads.
     pub(super) fn own_this_thread(&self) -> bool {
         self.pool.current_thread_index().is_some()
     }

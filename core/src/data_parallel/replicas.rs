@@ -137,7 +137,6 @@ impl<M: Send> Replicas<M> {
         Ok(SplitOutputs { parts, inputs: split, rows, shared: shared.clone() })
     }
 
-    /// The original.
     pub(super) fn module(&self) -> ModuleGuard<'_, M> {
         assert!(
             !self.shared.is_in_a_pass(),
@@ -172,7 +171,6 @@ impl SharedParts {
         self.variables.lock().ok_or_else(in_a_pass)
     }
 
-    /// Whether this is called from within a pass.
     fn is_in_a_pass(&self) -> bool {
         self.workers.own_this_thread() || self.variables.is_locked_by_this_thread()
     }

@@ -22,17 +22,11 @@ pub(super) struct Variables {
     copied: Vec<Option<State>>,
 }
 
-/// Changes when a tensor is written to or replaced.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct State {
-    version: i64,
-    data: usize,
-}
+/// A version and an address, which change when a tensor is written to or replaced.
+type State = (i64, usize);
 
-impl State {
-    fn of(tensor: &Tensor) -> State {
-        State { version: tensor.internal_version(), data: tensor.data_ptr() as usize }
-    }
+fn state_of(tensor: &Tensor) -> State {
+    (tensor.internal_version(), tensor.data_ptr() as usize)
 }
 
 impl ModelVariables {
@@ -167,7 +161,7 @@ impl Variables {
         let copies = self.parameters.iter_mut().chain(&mut self.buffers);
         let mut targets = Vec::new();
         for ((source, copy), copied) in sources.iter().zip(copies).zip(&mut self.copied) {
-            let unchanged = copied.take() == Some(State::of(source));
+            let unchanged = copied.take() == Some(state_of(source));
             if (copy.kind(), copy.size()) != (source.kind(), source.size()) {
                 // The original was converted, to half precision for example.
                 copy.f_set_data(&device.copy_of(&source.f_detach()?)?)?;
@@ -181,6 +175,6 @@ impl Variables {
     }
 
     fn have_copied(&mut self, sources: &[Tensor]) {
-        self.copied = sources.iter().map(|source| Some(State::of(source))).collect();
+        self.copied = sources.iter().map(|source| Some(state_of(source))).collect();
     }
 }

@@ -208,7 +208,6 @@ impl Span {
         }
     }
 
-    /// Whether anything is recorded.
     pub(super) fn is_open(&self) -> bool {
         self.0.is_some()
     }

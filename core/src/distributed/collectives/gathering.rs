@@ -264,7 +264,6 @@ impl ProcessGroup {
         Ok(())
     }
 
-    /// A new tensor for each rank's.
     fn one_like(&self, own: &Tensor) -> Result<Vec<Tensor>> {
         (0..self.world_size()).map(|_| Ok(own.f_empty_like()?)).collect()
     }

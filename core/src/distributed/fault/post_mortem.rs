@@ -26,10 +26,9 @@ pub(crate) struct PostMortem {
     agent_store: bool,
     /// Whether the launcher tells the other ranks who is gone, so that none looks.
     pub(crate) is_elastic: bool,
-    /// Whether this rank has looked for the rank at fault.
     has_searched: AtomicBool,
-    /// The first that was found.
-    found: OnceLock<Blame>,
+    /// The first rank at fault that was found.
+    pub(crate) found: OnceLock<Blame>,
 }
 
 impl PostMortem {
@@ -52,7 +51,6 @@ impl PostMortem {
         }
     }
 
-    /// The ranks that run Python.
     pub(crate) fn python_ranks(&self) -> impl Iterator<Item = usize> {
         (0..self.search.world_size).filter(|rank| member(&self.search.members, *rank).is_none())
     }
@@ -86,15 +84,10 @@ impl PostMortem {
         blame
     }
 
-    /// Remembers the rank at fault, for [`found`](Self::found) and for when this rank ends.
+    /// Remembers the rank at fault, for `found` and for when this rank ends.
     pub(crate) fn remember(&self, blame: &Blame) {
         first_fault::remember(|| Fault::Another(Some(blame.what.clone())));
         self.found.get_or_init(|| blame.clone());
-    }
-
-    /// Why an exchange has failed, if one has because of another rank. Looks for nothing.
-    pub(crate) fn found(&self) -> Option<&Blame> {
-        self.found.get()
     }
 
     /// Before this rank ends with a fault of its own that it has reported: rank 0 serves the store,

@@ -52,7 +52,6 @@ impl fmt::Display for State {
     }
 }
 
-/// Where this process runs.
 static REALM: LazyLock<Option<String>> = LazyLock::new(|| {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let namespace = fs::read_link("/proc/self/ns/pid").ok()?;

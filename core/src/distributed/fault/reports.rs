@@ -20,7 +20,6 @@ pub(crate) enum Report {
 }
 
 impl Report {
-    /// Adds this to the list, for `rank`.
     pub(crate) fn leave(&self, store: &Store, rank: usize) -> Result<(), Error> {
         store.append(LIST, format!("{}\n", json!((rank, self))).as_bytes())
     }

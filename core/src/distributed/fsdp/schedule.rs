@@ -33,7 +33,6 @@ struct Step {
     is_watched: bool,
     /// The number of nested forward passes that are running.
     depth: usize,
-    /// Why the pass has failed.
     failure: Option<Error>,
 }
 

@@ -135,7 +135,6 @@ impl Unit {
         Ok(!state.is_whole && !state.parameters.is_empty())
     }
 
-    /// Starts to gather the parameters.
     fn gather(&self, state: &mut State, is_async: bool) -> Result<Pending<()>> {
         state.parameters.iter().try_for_each(Parameter::check)?;
         let wholes = {

@@ -110,7 +110,8 @@ impl CastParameters {
                 // parameters.
                 if is_first {
                     parameters.restore()?;
-                    parameters.restore_gradients()?;
+                    let all = lock(&parameters.parameters);
+                    all.iter().try_for_each(|(it, _)| cast_gradient(it, it.kind()))?;
                 }
                 Ok(mean)
             }))
@@ -140,12 +141,6 @@ impl CastParameters {
             }
         }
         Ok(())
-    }
-
-    /// Gradients that have been reduced are of the parameters' own kind.
-    fn restore_gradients(&self) -> Result<()> {
-        let parameters = lock(&self.parameters);
-        parameters.iter().try_for_each(|(parameter, _)| cast_gradient(parameter, parameter.kind()))
     }
 }
 

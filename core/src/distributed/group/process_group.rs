@@ -113,7 +113,7 @@ impl ProcessGroup {
                 Arc::clone(&unfinished),
             ),
         };
-        record::remember_group(&unfinished, &post_mortem, store.first());
+        record::remember_group(&unfinished, &post_mortem, &store.first);
         let inner = Arc::new(Inner {
             place,
             engine,
@@ -256,11 +256,6 @@ impl ProcessGroup {
     pub(crate) fn standing(&self) -> Standing {
         let unfinished = Arc::clone(&self.inner.unfinished);
         Standing { engine: self.engine().clone(), backend: self.backend(), unfinished }
-    }
-
-    /// Whether an exchange has failed because of another rank.
-    pub(crate) fn has_lost_a_rank(&self) -> bool {
-        self.inner.unfinished.has_lost()
     }
 
     /// How long this handle's calls wait for the other ranks.

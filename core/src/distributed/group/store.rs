@@ -40,14 +40,11 @@ use origin::Origin;
 /// Every operation returns [`Error::Rendezvous`] if rank 0 has ended, or the launcher if that
 /// serves the store.
 #[derive(Clone)]
-#[doc(alias = "TCPStore")]
-#[doc(alias = "PrefixStore")]
-#[doc(alias = "FileStore")]
-#[doc(alias = "HashStore")]
+#[doc(alias("TCPStore", "PrefixStore", "FileStore", "HashStore"))]
 pub struct Store {
     engine: Arc<c10d_sys::Store>,
     /// This process's first connection, which on rank 0 serves all others: clones are clients.
-    first: Arc<c10d_sys::Store>,
+    pub(super) first: Arc<c10d_sys::Store>,
     origin: Arc<Origin>,
     /// The prefix of every key, for messages.
     prefix: String,
@@ -155,11 +152,6 @@ impl Store {
 
     pub(crate) fn engine(&self) -> &Arc<c10d_sys::Store> {
         &self.engine
-    }
-
-    /// This process's first connection, which on rank 0 serves all others.
-    pub(crate) fn first(&self) -> &Arc<c10d_sys::Store> {
-        &self.first
     }
 
     /// The place of this process in the job; `None` without a launcher.

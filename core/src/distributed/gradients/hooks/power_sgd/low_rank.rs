@@ -24,7 +24,6 @@ pub(super) struct LowRank {
 }
 
 impl Batch {
-    /// The shapes of P and Q.
     fn shapes(&self, options: &PowerSgdOptions) -> Result<[[i64; 3]; 2], TchError> {
         let (batch, rows, columns) = self.m.size3()?;
         let rank = options.rank_of(rows, columns);
