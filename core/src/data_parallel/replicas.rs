@@ -29,14 +29,9 @@ pub(super) struct SharedParts {
     pub(super) workers: Workers,
     /// Locked during every pass: the replicas do one thing at a time, whichever thread asks.
     variables: ErrorCheckMutex<ModelVariables>,
-    recording: Mutex<Recording>,
-}
-
-/// What is recorded of the passes.
-struct Recording {
-    trace: Trace,
-    /// The backward pass of a loss that has not reached the replicas yet.
-    loss: Option<Span>,
+    /// What is recorded of the passes, and the backward pass of a loss that has not reached the
+    /// replicas yet.
+    recording: Mutex<(Trace, Option<Span>)>,
 }
 
 /// The outputs of all replicas, each still on its device, in the order of the devices.
@@ -95,7 +90,7 @@ impl<M: Send> Replicas<M> {
             devices: devices.clone(),
             workers: Workers::new(devices)?,
             variables: ErrorCheckMutex::new(variables),
-            recording: Mutex::new(Recording { trace: Trace::off(), loss: None }),
+            recording: Mutex::new((Trace::off(), None)),
         };
         Ok(Replicas { modules, shared: Arc::new(shared) })
     }
@@ -176,22 +171,22 @@ impl SharedParts {
     }
 
     pub(super) fn trace(&self) -> Trace {
-        lock(&self.recording).trace.clone()
+        lock(&self.recording).0.clone()
     }
 
     pub(super) fn set_trace(&self, trace: &Trace) {
-        lock(&self.recording).trace = trace.clone();
+        lock(&self.recording).0 = trace.clone();
     }
 
     /// Starts the trace's record of a loss's backward pass.
     pub(super) fn begin_loss(&self, step: Step, device: LogicalDevice) {
-        let mut recording = lock(&self.recording);
-        recording.loss = Some(recording.trace.begin(step, device));
+        let (trace, loss) = &mut *lock(&self.recording);
+        *loss = Some(trace.begin(step, device));
     }
 
     /// Ends it.
     pub(super) fn end_loss(&self) {
-        let loss = lock(&self.recording).loss.take();
+        let loss = lock(&self.recording).1.take();
         if let Some(span) = loss {
             span.end();
         }

@@ -11,17 +11,15 @@ use super::blame::Blame;
 use super::in_time::{ANSWER, in_time};
 use super::post_mortem::PostMortem;
 use super::unfinished::Unfinished;
-use super::watch::{INTERVAL, PATIENCE, Watch, has_left};
-use c10d_sys::{ProcessGroup, Progress, Store};
+use super::watch::{INTERVAL, PATIENCE, Watch, Watched, has_left};
+use c10d_sys::{Progress, Store};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// Watches over a group of NCCL's, which has failed once its communicators are aborted.
 pub(crate) fn start(
-    engine: ProcessGroup,
-    store: Arc<Store>,
-    post_mortem: Arc<PostMortem>,
+    (engine, store, post_mortem): Watched,
     unfinished: Arc<Unfinished>,
 ) -> Option<Watch> {
     Watch::keep(move |stopped| {

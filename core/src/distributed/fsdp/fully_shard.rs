@@ -9,7 +9,7 @@ use super::unit::Unit;
 use crate::distributed::group::{DeviceMesh, ProcessGroup};
 use crate::{Error, Result};
 use c10d_sys::tensor::identity;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::{borrow::Borrow, fmt};
 use tch::Tensor;
@@ -183,7 +183,9 @@ impl<'a> FullyShard<'a> {
             let expected = "names of variables in the store";
             return Err(Error::argument("ignored_params", format!("a set with {name}"), expected));
         }
-        self.sync_whole_variables()?;
+        let variables: BTreeMap<_, _> = self.vs.variables().into_iter().collect();
+        let is_whole = |it: &&Tensor| !lock(&self.shards).contains(&identity(it));
+        variables.values().filter(is_whole).try_for_each(|variable| self.sync(variable))?;
         self.schedule.complete();
         Ok(model)
     }
@@ -204,14 +206,6 @@ impl<'a> FullyShard<'a> {
         unit.set(|it| it.reshard_after_forward = reshard);
         self.schedule.add(&unit, is_root);
         FsdpModule { module, unit, policy, group: self.mesh.shard.clone() }
-    }
-
-    /// Broadcasts rank 0's buffers and ignored parameters to all ranks, if the options say so.
-    fn sync_whole_variables(&self) -> Result<()> {
-        let mut variables: Vec<_> = self.vs.variables().into_iter().collect();
-        variables.retain(|(_, variable)| !lock(&self.shards).contains(&identity(variable)));
-        variables.sort_by(|(one, _), (other, _)| one.cmp(other));
-        variables.iter().try_for_each(|(_, variable)| self.sync(variable))
     }
 
     /// Broadcasts rank 0's values to all ranks, if the options say so.

@@ -206,13 +206,8 @@ impl<M> DistributedDataParallel<M> {
         }
         let joining = self.join_config.options();
         let counting = self.join_config.notify("DistributedDataParallel", &self.group)?;
-        self.reducer
-            .borrow_mut()
-            .set_forward_pass_work(
-                counting,
-                joining.is_none_or(|options| options.divide_by_initial_world_size),
-            )
-            .map_err(failed)?;
+        let divide = joining.is_none_or(|options| options.divide_by_initial_world_size);
+        self.reducer.borrow_mut().set_forward_pass_work(counting, divide).map_err(failed)?;
         if grad {
             self.reducer.borrow_mut().rebuild_buckets().map_err(failed)?;
         }

@@ -99,19 +99,11 @@ impl ProcessGroup {
     ) -> ProcessGroup {
         let post_mortem = Arc::new(post_mortem);
         let unfinished = Arc::new(Unfinished::default());
+        let watched = || (engine.clone(), Arc::clone(store.engine()), Arc::clone(&post_mortem));
         let watch = match (place.world_size, place.backend) {
             (1, _) => None,
-            (_, Backend::Gloo) => watch::start(
-                engine.clone(),
-                Arc::clone(store.engine()),
-                Arc::clone(&post_mortem.search.members),
-            ),
-            (_, Backend::Nccl) => nccl_watch::start(
-                engine.clone(),
-                Arc::clone(store.engine()),
-                Arc::clone(&post_mortem),
-                Arc::clone(&unfinished),
-            ),
+            (_, Backend::Gloo) => watch::start(watched()),
+            (_, Backend::Nccl) => nccl_watch::start(watched(), Arc::clone(&unfinished)),
         };
         record::remember_group(&unfinished, &post_mortem, &store.first);
         let inner = Arc::new(Inner {
