@@ -180,7 +180,7 @@ impl ParallelLoss {
         let mut roots = Vec::new();
         for ((device, means), shares) in shared.devices.iter().zip(&means).zip(&shares) {
             let _on = device.guard()?;
-            let mut part = Roots::default();
+            let mut part = Roots::new();
             for ((Mean { value, .. }, share), end) in means.iter().zip(shares).zip(&mut all_ends) {
                 // The mean of nothing is NaN, and its graph must not be used.
                 if let Some(end) = end
@@ -188,8 +188,7 @@ impl ParallelLoss {
                 {
                     let mut gradient = value.f_zeros_like()?;
                     add_number_(&mut gradient, *share)?;
-                    part.ends.push(end);
-                    part.gradients.push(gradient);
+                    part.push((end, gradient));
                 }
             }
             roots.push(part);

@@ -127,15 +127,10 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_objects_all_agree() {
-        assert_eq!(verdicts(&[None, None, None]), [const { Ok(None) }; 3]);
-    }
-
-    #[test]
-    fn one_objection_reaches_every_rank() {
-        let all = verdicts(&[None, Some("too small"), None]);
-        for verdict in all {
-            assert_eq!(verdict, Ok(Some("rank 1: too small".into())));
+    fn one_objection_reaches_every_rank_and_without_one_all_agree() {
+        for (own, expected) in [(None, None), (Some("too small"), Some("rank 1: too small"))] {
+            let expected: Result<_, ()> = Ok(expected.map(str::to_owned));
+            assert_eq!(verdicts(&[None, own, None]), vec![expected; 3]);
         }
     }
 
