@@ -99,23 +99,16 @@ impl Search {
 
 /// What is known after the search if nobody has reported a fault and no process is known to be gone.
 fn without_a_trace(silent: &[usize], alive: &[usize]) -> Option<Blame> {
-    match (silent, alive) {
-        ([], []) => None,
+    let (rank, what) = match (silent, alive) {
+        ([], []) => return None,
         // The exchange has failed on all others, so these have no part in it.
         ([], &[rank]) => {
-            Some(Blame::of(rank, "runs, but has not failed: it did not come, or has gone on"))
+            let what = "runs, but has not failed: it did not come, or has gone on";
+            return Some(Blame::of(rank, what));
         }
-        ([], ranks) => {
-            let what = format!("ranks {ranks:?} run: they did not come, or have gone on");
-            Some(Blame { rank: None, what })
-        }
-        (&[rank], _) => {
-            let what = format!("no word from rank {rank} within {SEARCH:?}");
-            Some(Blame { rank: Some(rank), what })
-        }
-        (ranks, _) => {
-            let what = format!("no word from ranks {ranks:?} within {SEARCH:?}");
-            Some(Blame { rank: None, what })
-        }
-    }
+        ([], ranks) => (None, format!("ranks {ranks:?} run: they did not come, or have gone on")),
+        (&[rank], _) => (Some(rank), format!("no word from rank {rank} within {SEARCH:?}")),
+        (ranks, _) => (None, format!("no word from ranks {ranks:?} within {SEARCH:?}")),
+    };
+    Some(Blame { rank, what })
 }
