@@ -61,12 +61,9 @@ fn average_parameters(group: &ProcessGroup, parameters: &[Tensor]) -> Result<()>
         let mut flat = Tensor::f_cat(&flat.collect::<Result<Vec<_>, _>>()?, 0)?;
         div_number_(&mut flat, group.world_size() as f64)?;
         group.all_reduce(&mut flat, ReduceOp::Sum)?;
-        let mut offset = 0;
-        for parameter in parameters {
-            let count = parameter.numel() as i64;
-            let mean = flat.f_narrow(0, offset, count)?.f_view_as(parameter)?;
-            parameter.shallow_clone().f_copy_(&mean)?;
-            offset += count;
+        let sizes: Vec<_> = parameters.iter().map(|parameter| parameter.numel() as i64).collect();
+        for (parameter, mean) in parameters.iter().zip(flat.f_split_with_sizes(sizes, 0)?) {
+            parameter.shallow_clone().f_copy_(&mean.f_view_as(parameter)?)?;
         }
         Ok(())
     })

@@ -83,7 +83,7 @@ impl Store {
     /// within `timeout`.
     pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
         self.engine.get(key, timeout.min(LONGEST_TIMEOUT)).map_err(|error| match error.kind() {
-            ErrorKind::Timeout => self.not_in_time("get", key, timeout),
+            ErrorKind::Timeout => self.error("get", key, format!("timed out after {timeout:?}")),
             _ => self.failed("get", key, &error),
         })
     }
@@ -168,12 +168,8 @@ impl Store {
         }
     }
 
-    /// The error for keys that nobody has set; the server is fine. libtorch's own names those that
-    /// are set, too.
-    fn not_in_time(&self, operation: &str, keys: &str, timeout: Duration) -> Error {
-        self.error(operation, keys, format!("timed out after {timeout:?}"))
-    }
-
+    /// After a timeout, names the keys that nobody has set; the server is fine. libtorch's own error names
+    /// those that are set, too.
     fn not_all_set<S: AsRef<str>>(
         &self,
         operation: &str,
@@ -187,7 +183,7 @@ impl Store {
         let missing: Vec<_> = keys.iter().map(S::as_ref).filter(|key| !is_set(key)).collect();
         let missing = missing.join(", ");
         if is_over {
-            return self.not_in_time(operation, &missing, timeout);
+            return self.error(operation, &missing, format!("timed out after {timeout:?}"));
         }
         self.failed(operation, &missing, error)
     }
