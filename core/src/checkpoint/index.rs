@@ -28,7 +28,6 @@ struct Index {
     metadata: Metadata,
 }
 
-/// Whether a checkpoint with this name is written in parts.
 pub(super) fn is_index(path: &Path) -> bool {
     path.to_string_lossy().ends_with(END)
 }

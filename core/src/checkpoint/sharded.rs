@@ -10,7 +10,6 @@ use std::{collections::HashMap, ops::Range, path::Path, sync::Arc};
 use tch::{Kind, Tensor, no_grad};
 use tch_parallel_base::named_tensors::{Source, refuse_sparse};
 
-/// The rank that writes.
 pub(super) const WRITER: usize = 0;
 
 /// The parameters of a model that `FullyShard` has sharded, by name. Empty for any other model.

@@ -184,7 +184,6 @@ impl SharedParts {
         *loss = Some(trace.begin(step, device));
     }
 
-    /// Ends it.
     pub(super) fn end_loss(&self) {
         let loss = lock(&self.recording).1.take();
         if let Some(span) = loss {

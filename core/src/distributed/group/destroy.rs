@@ -12,7 +12,6 @@ use std::{mem::ManuallyDrop, sync::Arc, thread};
 /// shared memory looks ten times a second.
 const NOTICE: Duration = Duration::from_secs(1);
 
-/// How often they are looked at.
 const INTERVAL: Duration = Duration::from_millis(1);
 
 /// Leaves a group. Does not wait for other ranks: what is unfinished ends at once if the group has
