@@ -50,8 +50,7 @@ pub fn autocast<R>(device: Device, dtype: Option<Kind>, body: impl FnOnce() -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::Tensor;
-    use tch::kind::FLOAT_CPU;
+    use tch::{Tensor, kind::FLOAT_CPU};
 
     #[test]
     fn products_run_in_the_kind_asked_for_and_softmax_in_32_bits() {

@@ -5,9 +5,8 @@ use super::index::{self, is_index};
 use super::sharded::{Saved, Sharding, while_gathering};
 use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
-use std::fs::File;
 use std::io::{Cursor, Read, Seek};
-use std::path::Path;
+use std::{fs::File, path::Path};
 use tch_parallel_base::error::with_causes;
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
 

@@ -3,8 +3,7 @@
 use super::destination::replace;
 use crate::{Error, Result};
 use std::io::{Read, Seek};
-use std::ops::Range;
-use std::path::Path;
+use std::{ops::Range, path::Path};
 use tch_parallel_base::named_tensors::{self, Metadata, NamedTensors, Source};
 use tch_parallel_base::pytorch;
 

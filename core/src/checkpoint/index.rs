@@ -9,13 +9,11 @@ use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
-use std::io;
-use std::path::Path;
+use std::{io, path::Path};
 use tch::Tensor;
 use tch_parallel_base::error::with_causes;
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
 
-/// The end of an index's name.
 const END: &str = ".index.json";
 
 /// What an index says.
@@ -30,7 +28,6 @@ struct Index {
     metadata: Metadata,
 }
 
-/// Whether a checkpoint with this name is written in parts.
 pub(super) fn is_index(path: &Path) -> bool {
     path.to_string_lossy().ends_with(END)
 }

@@ -6,14 +6,10 @@ use crate::distributed::ProcessGroup;
 use crate::distributed::fsdp::mesh::Mesh;
 use crate::distributed::fsdp::shards::{Shard, shard_of};
 use crate::{Error, Result};
-use std::collections::HashMap;
-use std::ops::Range;
-use std::path::Path;
-use std::sync::Arc;
+use std::{collections::HashMap, ops::Range, path::Path, sync::Arc};
 use tch::{Kind, Tensor, no_grad};
 use tch_parallel_base::named_tensors::{Source, refuse_sparse};
 
-/// The rank that writes.
 pub(super) const WRITER: usize = 0;
 
 /// The parameters of a model that `FullyShard` has sharded, by name. Empty for any other model.

@@ -11,13 +11,8 @@ use c10d_sys::stream::LastGradient;
 use c10d_sys::tensor::{clear_grad, set_grad};
 use tch::{Device, Tensor, no_grad};
 
-/// Where a replica's backward pass starts.
-#[derive(Default)]
-pub(super) struct Roots<'a> {
-    pub(super) ends: Vec<&'a GraphEnd>,
-    /// The gradient with respect to each, on the replica's device.
-    pub(super) gradients: Vec<Tensor>,
-}
+/// Where a replica's backward pass starts, and the gradient there, on the replica's device.
+pub(super) type Roots<'a> = Vec<(&'a GraphEnd, Tensor)>;
 
 /// The parts of one gathered tensor: for each, the end of its graph, if it has one, and its rows.
 pub(super) struct Parts {
@@ -35,7 +30,6 @@ impl Parts {
         Ok(Parts { parts: tensors.map(part).collect::<Result<_>>()?, dim })
     }
 
-    /// Whether any of them needs a gradient.
     pub(super) fn require_grad(&self) -> bool {
         self.parts.iter().any(|(end, _)| end.is_some())
     }
@@ -52,8 +46,7 @@ impl Parts {
             };
             offset += rows.unwrap_or(1);
             if let Some(end) = end {
-                roots.ends.push(end);
-                roots.gradients.push(slice?);
+                roots.push((end, slice?));
             }
         }
         // ANCHOR_END: slices
@@ -74,7 +67,7 @@ impl SharedParts {
         self.end_loss();
         let trace = self.trace();
         let count = gathered.first().map_or(0, |parts| parts.parts.len());
-        let mut roots: Vec<_> = (0..count).map(|_| Roots::default()).collect();
+        let mut roots: Vec<_> = (0..count).map(|_| Roots::new()).collect();
         for (parts, gradient) in gathered.iter().zip(gradients) {
             if let Some(gradient) = gradient {
                 parts.hand_out(&gradient, &mut roots)?;
@@ -82,7 +75,8 @@ impl SharedParts {
         }
         for (device, roots) in self.devices.iter().zip(&mut roots) {
             let span = trace.begin(Step::ScatterGradients, device);
-            roots.gradients = send(&std::mem::take(&mut roots.gradients), device, span)?;
+            let (ends, gradients): (Vec<_>, Vec<_>) = roots.drain(..).unzip();
+            roots.extend(ends.into_iter().zip(send(&gradients, device, span)?));
         }
         self.backward(roots, inputs, retain_graph)
     }
@@ -116,13 +110,12 @@ impl SharedParts {
         let trace = self.trace();
         self.workers.parallel_apply("backward", roots, |device, roots| {
             let span = trace.begin(Step::Backward, device);
-            if !roots.ends.is_empty() {
-                autograd::backward(&roots.ends, roots.gradients, retain_graph).map_err(
-                    |error| {
-                        let message = error.message().to_owned();
-                        Error::Replica { device, operation: "backward", message }
-                    },
-                )?;
+            let (ends, gradients): (Vec<_>, Vec<_>) = roots.into_iter().unzip();
+            if !ends.is_empty() {
+                autograd::backward(&ends, gradients, retain_graph).map_err(|error| {
+                    let message = error.message().to_owned();
+                    Error::Replica { device, operation: "backward", message }
+                })?;
             }
             span.end();
             Ok(())
@@ -153,11 +146,7 @@ impl SharedParts {
             (span, last)
         };
         let spans: Vec<_> = self.devices.iter().zip(all).map(begin).collect();
-        let (mut ends, mut gradients) = (Vec::new(), Vec::new());
-        for part in roots {
-            ends.extend(part.ends);
-            gradients.extend(part.gradients);
-        }
+        let (ends, gradients): (Vec<_>, Vec<_>) = roots.into_iter().flatten().unzip();
         if !ends.is_empty() {
             autograd::backward(&ends, gradients, retain_graph)
                 .map_err(Error::engine("backward"))?;

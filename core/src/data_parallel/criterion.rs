@@ -1,15 +1,13 @@
 //! The loss on every device: PyTorch-Encoding's `DataParallelCriterion`.
 
 use super::backward::Roots;
-use super::model::SplitOutputs;
-use super::replicas::{SharedParts, SplitInput};
+use super::replicas::{SharedParts, SplitInput, SplitOutputs};
 use super::scatter::{length, scatter_detached};
 use super::trace::Step;
 use crate::{Error, Result, Tensors};
 use c10d_sys::arithmetic::{add_number_, mul_number_};
 use c10d_sys::autograd::{self, GraphEnd};
-use std::fmt;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 use tch::{Kind, Tensor, no_grad};
 use tch_parallel_base::tensors::list;
 
@@ -182,7 +180,7 @@ impl ParallelLoss {
         let mut roots = Vec::new();
         for ((device, means), shares) in shared.devices.iter().zip(&means).zip(&shares) {
             let _on = device.guard()?;
-            let mut part = Roots::default();
+            let mut part = Roots::new();
             for ((Mean { value, .. }, share), end) in means.iter().zip(shares).zip(&mut all_ends) {
                 // The mean of nothing is NaN, and its graph must not be used.
                 if let Some(end) = end
@@ -190,8 +188,7 @@ impl ParallelLoss {
                 {
                     let mut gradient = value.f_zeros_like()?;
                     add_number_(&mut gradient, *share)?;
-                    part.ends.push(end);
-                    part.gradients.push(gradient);
+                    part.push((end, gradient));
                 }
             }
             roots.push(part);

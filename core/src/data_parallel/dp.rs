@@ -2,7 +2,7 @@
 
 use super::backward::Parts;
 use super::gather::gather_traced;
-use super::replicas::{Applied, ModuleGuard, Replicas, SplitInput};
+use super::replicas::{ModuleGuard, Replicas, SplitInput, SplitOutputs};
 use super::trace::{Step, Trace};
 use crate::{Devices, Error, LogicalDevice, Result, Tensors};
 use c10d_sys::autograd::hook_gradients;
@@ -117,7 +117,8 @@ impl<M: Send> DataParallel<M> {
         O: Tensors + Send,
     {
         let shared = &self.replicas.shared;
-        let Applied { outputs, inputs, .. } = self.replicas.apply(&inputs, self.dim, f)?;
+        let SplitOutputs { parts: outputs, inputs, .. } =
+            self.replicas.apply(&inputs, self.dim, f)?;
         let trace = shared.trace();
         if shared.devices.len() == 1 && self.output_device == shared.devices.first() {
             // Nothing was split, so the graph is complete.

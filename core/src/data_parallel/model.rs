@@ -1,11 +1,10 @@
 //! The model on several devices, with outputs left in place: PyTorch-Encoding's
 //! `DataParallelModel`.
 
-use super::replicas::{Applied, ModuleGuard, Replicas, SharedParts, SplitInput};
+use super::replicas::{ModuleGuard, Replicas, SplitOutputs};
 use super::trace::Trace;
 use crate::{Devices, Result, Tensors};
 use std::fmt;
-use std::sync::Arc;
 use tch::Tensor;
 use tch::nn::{ModuleT, Path, VarStore};
 
@@ -30,15 +29,6 @@ pub struct DataParallelModel<M> {
     replicas: Replicas<M>,
 }
 
-/// The outputs of all replicas, each still on its device, in the order of the devices.
-#[must_use = "a DataParallelCriterion makes a loss of it"]
-pub struct SplitOutputs<O> {
-    pub(super) parts: Vec<O>,
-    pub(super) inputs: Vec<SplitInput>,
-    pub(super) rows: Vec<i64>,
-    pub(super) shared: Arc<SharedParts>,
-}
-
 impl<M: Send> DataParallelModel<M> {
     /// Builds the model in `vs`, and a replica on each further device, as
     /// [`DataParallel::new`](super::DataParallel::new) does.
@@ -53,8 +43,7 @@ impl<M: Send> DataParallelModel<M> {
         I: Tensors + Send,
         O: Tensors + Send,
     {
-        let Applied { outputs, inputs, rows } = self.replicas.apply(&inputs, 0, f)?;
-        Ok(SplitOutputs { parts: outputs, inputs, rows, shared: self.replicas.shared.clone() })
+        self.replicas.apply(&inputs, 0, f)
     }
 
     /// [`DataParallel::module`](super::DataParallel::module)
@@ -77,19 +66,6 @@ impl<M: ModuleT> DataParallelModel<M> {
     /// [`forward`](Self::forward) for a module with one input and one output.
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<SplitOutputs<Tensor>> {
         self.forward(xs.shallow_clone(), |module, xs| module.forward_t(&xs, train))
-    }
-}
-
-impl<O> SplitOutputs<O> {
-    /// The outputs in the order of the devices, for inspection.
-    pub fn parts(&self) -> &[O] {
-        &self.parts
-    }
-}
-
-impl<O: fmt::Debug> fmt::Debug for SplitOutputs<O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SplitOutputs").field("parts", &self.parts).finish_non_exhaustive()
     }
 }
 

@@ -5,8 +5,7 @@ use c10d_sys::autograd::ThreadState;
 use c10d_sys::stream::Stream;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Mutex;
-use std::thread;
+use std::{sync::Mutex, thread};
 use tch_parallel_base::error::of_panic;
 use tch_parallel_base::lock;
 
@@ -116,7 +115,6 @@ impl Workers {
         outcomes.into_iter().flatten().collect()
     }
 
-    /// Whether this is one of these threads.
     pub(super) fn own_this_thread(&self) -> bool {
         self.pool.current_thread_index().is_some()
     }

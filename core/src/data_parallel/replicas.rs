@@ -8,9 +8,8 @@ use super::scatter::{length, scatter_detached};
 use super::trace::{Span, Step, Trace};
 use crate::{Devices, Error, LogicalDevice, Result, Tensors};
 use c10d_sys::tensor::grad_enabled;
-use std::collections::HashSet;
-use std::ops::Deref;
 use std::sync::{Arc, Mutex};
+use std::{collections::HashSet, fmt, ops::Deref};
 use tch::Tensor;
 use tch::nn::{Path, VarStore};
 use tch_parallel_base::random::drawing_nothing;
@@ -30,22 +29,32 @@ pub(super) struct SharedParts {
     pub(super) workers: Workers,
     /// Locked during every pass: the replicas do one thing at a time, whichever thread asks.
     variables: ErrorCheckMutex<ModelVariables>,
-    recording: Mutex<Recording>,
+    /// What is recorded of the passes, and the backward pass of a loss that has not reached the
+    /// replicas yet.
+    recording: Mutex<(Trace, Option<Span>)>,
 }
 
-/// What is recorded of the passes.
-struct Recording {
-    trace: Trace,
-    /// The backward pass of a loss that has not reached the replicas yet.
-    loss: Option<Span>,
-}
-
-/// The outputs of all replicas, and what the backward pass needs.
-pub(super) struct Applied<O> {
-    pub(super) outputs: Vec<O>,
+/// The outputs of all replicas, each still on its device, in the order of the devices.
+#[must_use = "a DataParallelCriterion makes a loss of it"]
+pub struct SplitOutputs<O> {
+    pub(super) parts: Vec<O>,
     pub(super) inputs: Vec<SplitInput>,
     /// How many rows of the inputs each got.
     pub(super) rows: Vec<i64>,
+    pub(super) shared: Arc<SharedParts>,
+}
+
+impl<O> SplitOutputs<O> {
+    /// The outputs in the order of the devices, for inspection.
+    pub fn parts(&self) -> &[O] {
+        &self.parts
+    }
+}
+
+impl<O: fmt::Debug> fmt::Debug for SplitOutputs<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SplitOutputs").field("parts", &self.parts).finish_non_exhaustive()
+    }
 }
 
 /// An input that requires a gradient, and its chunks, which get that gradient in pieces.
@@ -81,7 +90,7 @@ impl<M: Send> Replicas<M> {
             devices: devices.clone(),
             workers: Workers::new(devices)?,
             variables: ErrorCheckMutex::new(variables),
-            recording: Mutex::new(Recording { trace: Trace::off(), loss: None }),
+            recording: Mutex::new((Trace::off(), None)),
         };
         Ok(Replicas { modules, shared: Arc::new(shared) })
     }
@@ -92,7 +101,7 @@ impl<M: Send> Replicas<M> {
         inputs: &I,
         dim: i64,
         f: impl Fn(&M, I) -> O + Sync,
-    ) -> Result<Applied<O>> {
+    ) -> Result<SplitOutputs<O>> {
         let shared = &self.shared;
         // During a pass it is the pass that holds the module.
         if !shared.is_in_a_pass() && self.modules[0].is_locked_by_this_thread() {
@@ -111,20 +120,18 @@ impl<M: Send> Replicas<M> {
         let rows = chunks.iter().filter_map(|chunk| length(list(chunk).first()?, dim)).collect();
         variables.replicate(&shared.devices, chunks.len(), &trace)?;
         let jobs = self.modules.iter().zip(chunks).collect();
-        let outputs =
-            shared.workers.parallel_apply("forward", jobs, |device, (module, chunk)| {
-                let mut span = trace.begin(Step::ParallelApply, device);
-                let module = module.lock().ok_or_else(in_a_pass)?;
-                let output = f(&module, chunk);
-                list(&output).iter().for_each(|tensor| span.shape(tensor));
-                span.end();
-                Ok(output)
-            })?;
+        let parts = shared.workers.parallel_apply("forward", jobs, |device, (module, chunk)| {
+            let mut span = trace.begin(Step::ParallelApply, device);
+            let module = module.lock().ok_or_else(in_a_pass)?;
+            let output = f(&module, chunk);
+            list(&output).iter().for_each(|tensor| span.shape(tensor));
+            span.end();
+            Ok(output)
+        })?;
         // ANCHOR_END: apply
-        Ok(Applied { outputs, inputs: split, rows })
+        Ok(SplitOutputs { parts, inputs: split, rows, shared: shared.clone() })
     }
 
-    /// The original.
     pub(super) fn module(&self) -> ModuleGuard<'_, M> {
         assert!(
             !self.shared.is_in_a_pass(),
@@ -159,28 +166,26 @@ impl SharedParts {
         self.variables.lock().ok_or_else(in_a_pass)
     }
 
-    /// Whether this is called from within a pass.
     fn is_in_a_pass(&self) -> bool {
         self.workers.own_this_thread() || self.variables.is_locked_by_this_thread()
     }
 
     pub(super) fn trace(&self) -> Trace {
-        lock(&self.recording).trace.clone()
+        lock(&self.recording).0.clone()
     }
 
     pub(super) fn set_trace(&self, trace: &Trace) {
-        lock(&self.recording).trace = trace.clone();
+        lock(&self.recording).0 = trace.clone();
     }
 
     /// Starts the trace's record of a loss's backward pass.
     pub(super) fn begin_loss(&self, step: Step, device: LogicalDevice) {
-        let mut recording = lock(&self.recording);
-        recording.loss = Some(recording.trace.begin(step, device));
+        let (trace, loss) = &mut *lock(&self.recording);
+        *loss = Some(trace.begin(step, device));
     }
 
-    /// Ends it.
     pub(super) fn end_loss(&self) {
-        let loss = lock(&self.recording).loss.take();
+        let loss = lock(&self.recording).1.take();
         if let Some(span) = loss {
             span.end();
         }

@@ -4,8 +4,7 @@ use super::coalesced::broadcast_coalesced;
 use super::trace::{Span, Step, Trace};
 use crate::{Devices, Error, LogicalDevice, Result};
 use std::collections::HashSet;
-use tch::nn::VarStore;
-use tch::{Device, Tensor, no_grad};
+use tch::{Device, Tensor, nn::VarStore, no_grad};
 use tch_parallel_base::parameters::{named_buffers, named_parameters};
 
 /// The variables of a model and of its replicas, in the same order for all.
@@ -23,17 +22,11 @@ pub(super) struct Variables {
     copied: Vec<Option<State>>,
 }
 
-/// Changes when a tensor is written to or replaced.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct State {
-    version: i64,
-    data: usize,
-}
+/// A version and an address, which change when a tensor is written to or replaced.
+type State = (i64, usize);
 
-impl State {
-    fn of(tensor: &Tensor) -> State {
-        State { version: tensor.internal_version(), data: tensor.data_ptr() as usize }
-    }
+fn state_of(tensor: &Tensor) -> State {
+    (tensor.internal_version(), tensor.data_ptr() as usize)
 }
 
 impl ModelVariables {
@@ -134,17 +127,13 @@ impl Variables {
         // An empty variable has no device.
         let elsewhere =
             |variable: &Tensor| variable.numel() > 0 && LogicalDevice::of(variable) != expected;
-        match self.iter().find(|(_, variable)| elsewhere(variable)) {
-            None => Ok(()),
-            Some((name, variable)) => Err(Error::argument(
-                format!("variable {name}"),
-                format!("on {}", LogicalDevice::of(variable)),
-                format!(
-                    "on {expected}, the first device, where the original is; make and convert it \
-                     under that device's guard"
-                ),
-            )),
-        }
+        let Some((name, variable)) = self.iter().find(|(_, variable)| elsewhere(variable)) else {
+            return Ok(());
+        };
+        let found = format!("on {}", LogicalDevice::of(variable));
+        let why = "where the original is; make and convert it under that device's guard";
+        let expected = format!("on {expected}, the first device, {why}");
+        Err(Error::argument(format!("variable {name}"), found, expected))
     }
 
     fn check_names(&self, replica: &Variables, device: LogicalDevice) -> Result<()> {
@@ -172,7 +161,7 @@ impl Variables {
         let copies = self.parameters.iter_mut().chain(&mut self.buffers);
         let mut targets = Vec::new();
         for ((source, copy), copied) in sources.iter().zip(copies).zip(&mut self.copied) {
-            let unchanged = copied.take() == Some(State::of(source));
+            let unchanged = copied.take() == Some(state_of(source));
             if (copy.kind(), copy.size()) != (source.kind(), source.size()) {
                 // The original was converted, to half precision for example.
                 copy.f_set_data(&device.copy_of(&source.f_detach()?)?)?;
@@ -186,6 +175,6 @@ impl Variables {
     }
 
     fn have_copied(&mut self, sources: &[Tensor]) {
-        self.copied = sources.iter().map(|source| Some(State::of(source))).collect();
+        self.copied = sources.iter().map(|source| Some(state_of(source))).collect();
     }
 }

@@ -111,14 +111,8 @@ pub struct Trace {
 #[derive(Debug)]
 struct Recording {
     began: Instant,
-    events: Mutex<Vec<Recorded>>,
-}
-
-/// An event, and where its times are if it was on a GPU and they have not been read yet.
-#[derive(Debug)]
-struct Recorded {
-    event: Event,
-    on_gpu: Option<GpuSpan>,
+    /// Each with where its times are if it was on a GPU and they have not been read yet.
+    events: Mutex<Vec<(Event, Option<GpuSpan>)>>,
 }
 
 impl Trace {
@@ -147,13 +141,13 @@ impl Trace {
         let Some(recording) = &self.recording else { return Vec::new() };
         let mut clock = GpuClock { began: recording.began, now: Vec::new() };
         let mut recorded = lock(&recording.events);
-        for Recorded { event, on_gpu } in recorded.iter_mut() {
+        for (event, on_gpu) in recorded.iter_mut() {
             // If a GPU fails, its work itself says so.
             if let Some(Ok(times)) = on_gpu.take().map(|span| clock.read(&span)) {
                 (event.start, event.duration) = times;
             }
         }
-        let mut events: Vec<_> = recorded.iter().map(|recorded| recorded.event.clone()).collect();
+        let mut events: Vec<_> = recorded.iter().map(|(event, _)| event.clone()).collect();
         events.sort_by_key(|event| (event.start, event.step, event.device));
         events
     }
@@ -166,20 +160,18 @@ impl Trace {
     }
 
     pub(super) fn begin(&self, step: Step, device: LogicalDevice) -> Span {
-        Span {
-            open: self.recording.as_ref().map(|recording| OpenSpan {
-                recording: recording.clone(),
-                begin: gpu(device).and_then(|index| mark(index).ok()),
-                event: Event {
-                    step,
-                    device,
-                    shapes: Vec::new(),
-                    bytes_copied: 0,
-                    start: recording.began.elapsed(),
-                    duration: Duration::ZERO,
-                },
-            }),
-        }
+        Span(self.recording.as_ref().map(|recording| OpenSpan {
+            recording: recording.clone(),
+            begin: gpu(device).and_then(|index| mark(index).ok()),
+            event: Event {
+                step,
+                device,
+                shapes: Vec::new(),
+                bytes_copied: 0,
+                start: recording.began.elapsed(),
+                duration: Duration::ZERO,
+            },
+        }))
     }
 }
 
@@ -191,9 +183,7 @@ fn gpu(device: LogicalDevice) -> Option<usize> {
 }
 
 /// An event that has begun. It is recorded when it ends, but not if an error interrupts it.
-pub(super) struct Span {
-    open: Option<OpenSpan>,
-}
+pub(super) struct Span(Option<OpenSpan>);
 
 struct OpenSpan {
     recording: Arc<Recording>,
@@ -204,37 +194,36 @@ struct OpenSpan {
 
 impl Span {
     pub(super) fn shape(&mut self, tensor: &Tensor) {
-        if let Some(open) = &mut self.open {
+        if let Some(open) = &mut self.0 {
             open.event.shapes.push(tensor.size());
         }
     }
 
     /// Adds the bytes of a tensor, unless it is already on the destination.
     pub(super) fn copied(&mut self, tensor: &Tensor, destination: LogicalDevice) {
-        if let Some(open) = &mut self.open
+        if let Some(open) = &mut self.0
             && LogicalDevice::of(tensor) != destination
         {
             open.event.bytes_copied += tensor.numel() * tensor.kind().elt_size_in_bytes();
         }
     }
 
-    /// Whether anything is recorded.
     pub(super) fn is_open(&self) -> bool {
-        self.open.is_some()
+        self.0.is_some()
     }
 
     pub(super) fn end(self) {
-        let device = self.open.as_ref().and_then(|open| gpu(open.event.device));
+        let device = self.0.as_ref().and_then(|open| gpu(open.event.device));
         self.end_at(device.and_then(|index| mark(index).ok()));
     }
 
     /// Ends it at a place in the GPU's work.
     pub(super) fn end_at(self, end: Option<stream::Event>) {
-        if let Some(OpenSpan { recording, mut event, begin }) = self.open {
+        if let Some(OpenSpan { recording, mut event, begin }) = self.0 {
             event.duration = recording.began.elapsed().saturating_sub(event.start);
             let on_gpu = gpu(event.device)
                 .and_then(|index| Some(GpuSpan { device: index, begin: begin?, end: end? }));
-            lock(&recording.events).push(Recorded { event, on_gpu });
+            lock(&recording.events).push((event, on_gpu));
         }
     }
 }

@@ -6,11 +6,9 @@ use super::fault::blame::failed_collective;
 use super::group::ProcessGroup;
 use crate::{Error, Result};
 use c10d_sys::{ReduceOp, Work};
-use std::any::type_name;
-use std::cell::RefCell;
-use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::{any::type_name, cell::RefCell, fmt::Display};
 use tch::Tensor;
 use tch_parallel_base::options;
 

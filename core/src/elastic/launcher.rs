@@ -5,12 +5,9 @@ use crate::{Error, Result};
 use serde::Deserialize;
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::{os::unix::net::UnixStream, path::Path, thread, time::Duration};
 use tch_parallel_base::lock;
 use tch_parallel_contract::ELASTIC;
 

@@ -135,7 +135,7 @@ where
             // Either all come to the end of `train`, or none does.
             let result = trained.and_then(|value| group.barrier().map(|()| value).map_err(E::from));
             news.watch(generation, None);
-            let is_lost = news.is_later_than(generation) || group.has_lost_a_rank();
+            let is_lost = news.is_later_than(generation) || group.inner.unfinished.has_lost();
             if result.is_err() && is_lost {
                 // The others must not wait for this rank.
                 group.standing().fail();

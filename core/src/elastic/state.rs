@@ -6,8 +6,7 @@ use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fmt;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 use tch::{Tensor, no_grad};
 use tch_parallel_base::parameters::named_buffers;
 use tch_parallel_base::random::RandomState;
@@ -138,8 +137,7 @@ mod tests {
     use super::*;
     use crate::distributed::{DeviceChoice, ProcessGroupOptions, Store};
     use crate::optim::{Adam, AdamOptions};
-    use std::thread;
-    use std::time::Duration;
+    use std::{thread, time::Duration};
     use tch::nn::{self, Init, ModuleT, VarStore};
     use tch::{Device, Kind};
 

@@ -14,7 +14,6 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 const INPUT: &str = "the input of SyncBatchNorm";
 
-/// The name of the forward pass in errors.
 const FORWARD: &str = "the forward pass of SyncBatchNorm";
 
 const RUN_TWICE: &str = "the backward pass of SyncBatchNorm has already been run and freed what \

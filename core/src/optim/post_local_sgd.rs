@@ -120,8 +120,7 @@ mod tests {
     use super::*;
     use crate::distributed::ProcessGroup;
     use crate::optim::{Sgd, SgdOptions};
-    use tch::Device;
-    use tch::nn::VarStore;
+    use tch::{Device, nn::VarStore};
 
     #[test]
     fn the_averagers_step_goes_with_the_state_beside_a_parameter_of_any_name() {

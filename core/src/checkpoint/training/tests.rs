@@ -6,9 +6,7 @@ use crate::checkpoint::testing::{group, model, path_to};
 use crate::nn::named_parameters;
 use crate::optim::lr_scheduler::{LrScheduler, StepLr};
 use crate::optim::{Adam, AdamOptions, ParamGroup, Sgd, SgdOptions};
-use std::fmt::Debug;
-use std::fs;
-use std::path::PathBuf;
+use std::{fmt::Debug, fs, path::PathBuf};
 use tch::Kind;
 use tempfile::TempDir;
 

@@ -1,13 +1,10 @@
 //! How all ranks reach the same verdict where the engine informs only some of them.
 
 use crate::distributed::fault::blame::Blame;
-use crate::distributed::fault::vote::{
-    Verdict, own_verdict, reach_verdict, stay_until_all_know, wait_for,
-};
+use crate::distributed::fault::vote::{described, reach_verdict, stay_until_all_know, wait_for};
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
-use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::{sync::atomic::Ordering, time::Instant};
 
 /// Why a wait has ended, and which rank is at fault if that is known.
 type Reason = (String, Option<Blame>);
@@ -22,12 +19,12 @@ impl ProcessGroup {
         let (store, rank, start) = (self.inner.store.engine(), self.job_rank(), Instant::now());
         // The store may be served by a rank that runs Python, which does not wait for this one: where
         // nobody else votes, it is not asked.
-        let verdict = if self.inner.post_mortem.members.len() == 1 {
-            own_verdict(rank, objection)
+        let verdict = if self.inner.post_mortem.search.members.len() == 1 {
+            Ok(objection.map(|objection| described(rank, objection)))
         } else {
             let verdict = reach_verdict(store, &subject, rank, objection, self.patience())
                 .map_err(|error| self.failed(operation, &error))?;
-            if !matches!(verdict, Verdict::GivenUp(_)) {
+            if verdict.is_ok() {
                 stay_until_all_know(store, &subject, rank, |knowing| {
                     start.elapsed() > self.timeout() || self.inner.post_mortem.all_gone_but(knowing)
                 });
@@ -35,9 +32,9 @@ impl ProcessGroup {
             verdict
         };
         match verdict {
-            Verdict::Agreed => Ok(()),
-            Verdict::Objection(message) => Err(self.given_up(operation, message, None)),
-            Verdict::GivenUp((message, blame)) => Err(self.given_up(operation, message, blame)),
+            Ok(None) => Ok(()),
+            Ok(Some(message)) => Err(self.given_up(operation, message, None)),
+            Err((message, blame)) => Err(self.given_up(operation, message, blame)),
         }
     }
 

@@ -25,7 +25,6 @@ impl ProcessGroup {
         self.check_sendable(tensor)
     }
 
-    /// Refuses an operation that only gloo has.
     pub(crate) fn refuse_nccl(&self, operation: &str) -> Result<()> {
         match self.backend() {
             Backend::Gloo => Ok(()),

@@ -16,7 +16,7 @@ impl ProcessGroup {
     /// no exchange waits for them, and nobody may be found to be at fault.
     #[doc(alias = "getError")]
     pub fn get_error(&self) -> Option<Error> {
-        let blame = self.inner.post_mortem.found()?;
+        let blame = self.inner.post_mortem.found.get()?;
         let message = "what this rank has computed from it is useless";
         Some(failed_collective(self.job_rank(), "an exchange", message, Some(blame.clone())))
     }

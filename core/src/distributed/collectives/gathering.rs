@@ -143,11 +143,10 @@ impl ProcessGroup {
                 let expected = format!("one value per rank, {}", self.world_size());
                 Err(Error::argument(what, "None on rank src", expected))
             }
-            (Some(_), false) => Err(Error::argument(
-                what,
-                format!("a list on rank {}", self.rank()),
-                format!("None there, because rank {src} has the values"),
-            )),
+            (Some(_), false) => {
+                let expected = format!("None there, because rank {src} has the values");
+                Err(Error::argument(what, format!("a list on rank {}", self.rank()), expected))
+            }
         }
     }
 
@@ -265,7 +264,6 @@ impl ProcessGroup {
         Ok(())
     }
 
-    /// A new tensor for each rank's.
     fn one_like(&self, own: &Tensor) -> Result<Vec<Tensor>> {
         (0..self.world_size()).map(|_| Ok(own.f_empty_like()?)).collect()
     }

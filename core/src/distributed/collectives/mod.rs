@@ -29,3 +29,4 @@ mod reductions;
 pub use average_meter::AverageMeter;
 pub use pending::Pending;
 pub use point_to_point::P2pOp;
+pub(crate) use reductions::{flatten, parts_like};

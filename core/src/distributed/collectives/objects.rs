@@ -217,12 +217,11 @@ impl ProcessGroup {
 /// A value as bytes, if it can be read back from them.
 fn encode<T: Serialize + DeserializeOwned>(object: &T) -> Result<Vec<u8>> {
     let refused = |why: String| {
-        Error::argument(
-            "the object",
-            format!("of type {}, which cannot be read back from bytes ({why})", type_name::<T>()),
-            "of a type that serde reads without looking at the data first: exchange it as text, \
-             for instance `serde_json::to_string(&object)?`",
-        )
+        let name = type_name::<T>();
+        let found = format!("of type {name}, which cannot be read back from bytes ({why})");
+        let expected = "of a type that serde reads without looking at the data first: exchange it as text, \
+                        for instance `serde_json::to_string(&object)?`";
+        Error::argument("the object", found, expected)
     };
     let bytes = postcard::to_stdvec(object).map_err(|error| refused(error.to_string()))?;
     match postcard::take_from_bytes::<T>(&bytes) {

@@ -3,8 +3,7 @@
 use crate::Result;
 use crate::distributed::group::ProcessGroup;
 use c10d_sys::Work;
-use std::fmt;
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 /// A value that other ranks are still writing to or reading from.
 ///

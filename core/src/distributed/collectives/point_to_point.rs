@@ -99,34 +99,29 @@ impl ProcessGroup {
     /// ```
     pub fn batch_isend_irecv(&self, operations: Vec<P2pOp>) -> Result<Vec<Pending<Tensor>>> {
         const OPERATION: &str = "batch_isend_irecv";
+        // What is exchanged; where it is written, if it is received; the tensor itself; the other rank.
         let mut exchanged = Vec::with_capacity(operations.len());
         for operation in operations {
             exchanged.push(match operation {
                 P2pOp::Isend { tensor, dst } => {
                     self.check_message(&tensor, "dst", dst)?;
-                    Exchanged { message: input(&tensor)?, output: None, tensor, peer: dst }
+                    (input(&tensor)?, None, tensor, dst)
                 }
                 P2pOp::Irecv { tensor, src } => {
                     self.check_message(&tensor, "src", src)?;
                     let output = Output::new(&tensor)?;
-                    let message = output.tensor.shallow_clone();
-                    Exchanged { message, output: Some(output), tensor, peer: src }
+                    (output.tensor.shallow_clone(), Some(output), tensor, src)
                 }
             });
         }
-        let messages: Vec<_> = exchanged
-            .iter()
-            .map(|exchanged| Message {
-                tensor: &exchanged.message,
-                peer: exchanged.peer,
-                tag: self.tag,
-                is_send: exchanged.output.is_none(),
-            })
-            .collect();
+        let messages = exchanged.iter().map(|(tensor, output, _, peer)| {
+            let is_send = output.is_none();
+            Message { tensor, peer: *peer, tag: self.tag, is_send }
+        });
+        let messages: Vec<_> = messages.collect();
         let works = self.engine().batch(&messages);
         let works = works.map_err(|error| self.failed(OPERATION, &error))?;
-        let pending = works.into_iter().zip(exchanged).map(|(work, exchanged)| {
-            let Exchanged { output, tensor, .. } = exchanged;
+        let pending = works.into_iter().zip(exchanged).map(|(work, (_, output, tensor, _))| {
             self.pending_message(OPERATION, Ok(work), |_| {
                 output.map_or(Ok(()), Output::finish)?;
                 Ok(tensor)
@@ -170,13 +165,4 @@ impl ProcessGroup {
             Ok(source)
         })
     }
-}
-
-/// A message of a batch, as it is exchanged.
-struct Exchanged {
-    message: Tensor,
-    /// None if it is sent.
-    output: Option<Output>,
-    tensor: Tensor,
-    peer: usize,
 }

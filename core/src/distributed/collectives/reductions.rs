@@ -40,20 +40,16 @@ impl ProcessGroup {
         if kinds.windows(2).any(|pair| pair[0] != pair[1]) {
             return Err(Error::argument("tensors", format!("of {kinds:?}"), "of one kind"));
         }
-        no_grad(|| {
-            let rows = tensors.iter().map(|tensor| tensor.f_reshape([-1]));
-            let rows = rows.collect::<Result<Vec<_>, _>>()?;
-            if rows.is_empty() {
-                return Ok(());
-            }
-            let mut flat = Tensor::f_cat(&rows, 0)?;
-            self.all_reduce(&mut flat, op)?;
-            let sizes: Vec<_> = rows.iter().map(|row| row.numel() as i64).collect();
-            for (tensor, part) in tensors.iter_mut().zip(flat.f_split_with_sizes(sizes, 0)?) {
-                tensor.f_copy_(&part.f_view_as(tensor)?)?;
-            }
-            Ok(())
-        })
+        if tensors.is_empty() {
+            return Ok(());
+        }
+        let mut flat = flatten(tensors)?;
+        self.all_reduce(&mut flat, op)?;
+        let parts = parts_like(tensors, &flat)?;
+        for (tensor, part) in tensors.iter_mut().zip(parts) {
+            no_grad(|| tensor.f_copy_(&part))?;
+        }
+        Ok(())
     }
 
     /// Copies `tensor` of rank `src` into that of every other rank, which must have the same shape
@@ -242,4 +238,21 @@ impl ProcessGroup {
 /// A number as a row.
 pub(crate) fn in_rows(tensor: &Tensor) -> Result<Tensor> {
     Ok(if tensor.dim() == 0 { tensor.f_view([1])? } else { tensor.shallow_clone() })
+}
+
+/// Tensors of one kind as a row.
+pub(crate) fn flatten(tensors: &[Tensor]) -> Result<Tensor> {
+    let rows = tensors.iter().map(|tensor| no_grad(|| tensor.f_reshape([-1])));
+    Ok(Tensor::f_cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?)
+}
+
+/// The parts of such a row, with the tensors' shapes, kinds and devices.
+pub(crate) fn parts_like(tensors: &[Tensor], flat: &Tensor) -> Result<Vec<Tensor>> {
+    let lengths: Vec<_> = tensors.iter().map(|tensor| tensor.numel() as i64).collect();
+    let parts = flat.f_split_with_sizes(lengths, 0)?;
+    let like = |(part, tensor): (&Tensor, &Tensor)| {
+        let part = part.f_view_as(tensor)?.f_to_kind(tensor.f_kind()?)?;
+        Ok(part.f_to(tensor.device())?)
+    };
+    parts.iter().zip(tensors).map(like).collect()
 }

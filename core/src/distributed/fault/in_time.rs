@@ -1,8 +1,7 @@
 //! Questions to a store that may not answer.
 
-use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{sync::mpsc, thread};
 
 /// How much longer the store may take to answer. A store that is slow is no fault.
 pub(crate) const ANSWER: Duration = Duration::from_millis(500);

@@ -8,8 +8,7 @@ use super::process::{Process, State};
 use c10d_sys::{Error, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 const LIST: &str = "members";
 

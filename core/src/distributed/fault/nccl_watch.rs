@@ -11,17 +11,15 @@ use super::blame::Blame;
 use super::in_time::{ANSWER, in_time};
 use super::post_mortem::PostMortem;
 use super::unfinished::Unfinished;
-use super::watch::{INTERVAL, PATIENCE, Watch, has_left};
-use c10d_sys::{ProcessGroup, Progress, Store};
+use super::watch::{INTERVAL, PATIENCE, Watch, Watched, has_left};
+use c10d_sys::{Progress, Store};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 /// Watches over a group of NCCL's, which has failed once its communicators are aborted.
 pub(crate) fn start(
-    engine: ProcessGroup,
-    store: Arc<Store>,
-    post_mortem: Arc<PostMortem>,
+    (engine, store, post_mortem): Watched,
     unfinished: Arc<Unfinished>,
 ) -> Option<Watch> {
     Watch::keep(move |stopped| {
@@ -39,7 +37,8 @@ pub(crate) fn start(
 /// A rank that will do nothing more, and has not finished in good order.
 pub(crate) fn culprit(post_mortem: &PostMortem, store: &Arc<Store>) -> Option<Blame> {
     let blame = post_mortem.culprit()?;
-    let member = post_mortem.members.iter().find(|member| Some(member.name) == blame.rank)?;
+    let member =
+        post_mortem.search.members.iter().find(|member| Some(member.name) == blame.rank)?;
     (has_left(store, member.rank) != Some(true)).then_some(blame)
 }
 
@@ -87,8 +86,7 @@ fn watch(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
-    use std::sync::mpsc;
+    use std::{cell::Cell, sync::mpsc};
 
     const TICK: Duration = Duration::from_millis(1);
 

@@ -10,7 +10,7 @@ use super::first_fault::{self, Fault};
 use super::in_time::{ANSWER, in_time, until};
 use super::members::{Member, member};
 use super::process::State;
-use super::reports::{Report, Reports};
+use super::reports::{self, Report, Reports, fault_of};
 use super::search::{SEARCH, SEARCHED, Search};
 use c10d_sys::{Error, ErrorKind, Store};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,21 +21,14 @@ use std::time::{Duration, Instant};
 const SERVER: usize = 0;
 
 pub(crate) struct PostMortem {
-    store: Arc<Store>,
-    rank: usize,
-    world_size: usize,
-    /// All ranks of this library that the group has.
-    pub(crate) members: Arc<[Member]>,
+    pub(crate) search: Search,
     /// Whether torchrun's agent serves the store, or it is one by address or in a file: not rank 0 of the job.
     agent_store: bool,
     /// Whether the launcher tells the other ranks who is gone, so that none looks.
     pub(crate) is_elastic: bool,
-    /// Whether this rank serves the store.
-    serves_store: bool,
-    /// Whether this rank has looked for the rank at fault.
     has_searched: AtomicBool,
-    /// The first that was found.
-    found: OnceLock<Blame>,
+    /// The first rank at fault that was found.
+    pub(crate) found: OnceLock<Blame>,
 }
 
 impl PostMortem {
@@ -50,29 +43,23 @@ impl PostMortem {
         let serves_store =
             !agent_store && member(&members, rank).is_some_and(|member| member.name == SERVER);
         PostMortem {
-            store,
-            rank,
-            world_size,
-            members: members.into(),
+            search: Search { store, serves_store, rank, world_size, members: members.into() },
             agent_store,
             is_elastic: false,
-            serves_store,
             has_searched: AtomicBool::new(false),
             found: OnceLock::new(),
         }
     }
 
-    /// The ranks that run Python.
     pub(crate) fn python_ranks(&self) -> impl Iterator<Item = usize> {
-        (0..self.world_size).filter(|rank| member(&self.members, *rank).is_none())
+        (0..self.search.world_size).filter(|rank| member(&self.search.members, *rank).is_none())
     }
 
     /// Leaves this rank's own failure in the store for the others, if that answers within `limit`.
     pub(crate) fn report(&self, fault: &str, limit: Duration) {
         first_fault::remember(|| Fault::Own);
-        let store = Arc::clone(&self.store);
-        let (rank, report) = (self.rank, Report::Fault(fault.to_owned()));
-        in_time(limit, move || report.leave(&store, rank));
+        let (search, report) = (self.search.clone(), Report::Fault(fault.to_owned()));
+        in_time(limit, move || report.leave(&search.store, search.rank));
     }
 
     /// Looks for the rank that made this rank's exchange fail. For errors that
@@ -82,7 +69,7 @@ impl PostMortem {
             first_fault::remember(|| Fault::Another(None));
             return None;
         }
-        let search = self.search();
+        let search = self.search.clone();
         self.has_searched.store(true, Ordering::Relaxed);
         // Rank 0 serves the store; if rank 0 is what died, an operation may never return.
         let blame = match in_time(SEARCH + ANSWER, move || search.run()) {
@@ -97,34 +84,29 @@ impl PostMortem {
         blame
     }
 
-    /// Remembers the rank at fault, for [`found`](Self::found) and for when this rank ends.
+    /// Remembers the rank at fault, for `found` and for when this rank ends.
     pub(crate) fn remember(&self, blame: &Blame) {
         first_fault::remember(|| Fault::Another(Some(blame.what.clone())));
         self.found.get_or_init(|| blame.clone());
     }
 
-    /// Why an exchange has failed, if one has because of another rank. Looks for nothing.
-    pub(crate) fn found(&self) -> Option<&Blame> {
-        self.found.get()
-    }
-
     /// Before this rank ends with a fault of its own that it has reported: rank 0 serves the store,
     /// so it stays until the others have had time to look, or until the deadline.
     pub(crate) fn let_the_others_look(&self, deadline: Instant) {
-        if self.serves_store {
-            let search = Search { deadline, ..self.search() };
-            in_time(until(deadline), move || search.wait_for_the_others());
+        if self.search.serves_store {
+            let search = self.search.clone();
+            in_time(until(deadline), move || search.wait_for_the_others(deadline));
         }
     }
 
     /// Before this rank ends because of another: a launcher may blame the first process that ends.
     pub(crate) fn let_the_culprit_end_first(&self, deadline: Instant) {
-        let search = Search { deadline, ..self.search() };
+        let search = self.search.clone();
         let has_searched = self.has_searched.load(Ordering::Relaxed);
         in_time(until(deadline), move || {
             // One that was told without a search does not look any more either.
             if has_searched || search.store.add(SEARCHED, 1).is_ok() {
-                search.wait_for_the_culprit();
+                search.wait_for_the_culprit(deadline);
             }
         });
     }
@@ -144,8 +126,8 @@ impl PostMortem {
 
     /// What is known if the store does not answer.
     fn silent_store(&self) -> Blame {
-        let mut servers =
-            self.members.iter().filter(|member| !self.agent_store && member.name == SERVER);
+        let is_server = |member: &&Member| !self.agent_store && member.name == SERVER;
+        let mut servers = self.search.members.iter().filter(is_server);
         match servers.find_map(Member::gone) {
             Some(how) => Blame::of(SERVER, format!("{how}; it serves the store")),
             // The network may be slow.
@@ -159,31 +141,25 @@ impl PostMortem {
     /// A rank that has reported a fault of its own, or whose process on this host has ended.
     pub(crate) fn culprit(&self) -> Option<Blame> {
         let reports = self.reports(ANSWER);
-        let others = || self.members.iter().filter(|member| member.rank != self.rank);
-        let mut faults = others().filter_map(|member| match reports.of(member.rank) {
-            Some(Report::Fault(fault)) => Some(Blame::of(member.name, format!("reports: {fault}"))),
+        let fault = self.others().find_map(|member| fault_of(member, &reports));
+        let ended = |member: &Member| match (reports.get(&member.rank), member.gone()) {
+            // One that is stopped may go on.
+            (None, Some(how @ State::Ended(_))) => Some(Blame::of(member.name, how)),
             _ => None,
-        });
-        let mut ended =
-            others().filter_map(|member| match (reports.of(member.rank), member.gone()) {
-                // One that is stopped may go on.
-                (None, Some(how @ State::Ended(_))) => Some(Blame::of(member.name, how)),
-                _ => None,
-            });
-        faults.next().or_else(|| ended.next())
+        };
+        fault.or_else(|| self.others().find_map(ended))
     }
 
     /// A rank on this host whose process has ended or is stopped.
     pub(crate) fn gone(&self) -> Option<Blame> {
-        let others = self.members.iter().filter(|member| member.rank != self.rank);
-        let gone: Vec<_> = others.filter_map(|member| Some((member, member.gone()?))).collect();
+        let gone: Vec<_> =
+            self.others().filter_map(|member| Some((member, member.gone()?))).collect();
         if gone.is_empty() {
             return None;
         }
         let reports = self.reports(SEARCH);
-        let blame = |(member, how): &(&Member, State)| match reports.of(member.rank) {
-            Some(Report::Fault(fault)) => Some(Blame::of(member.name, format!("reports: {fault}"))),
-            Some(Report::Victim) => None,
+        let blame = |(member, how): &(&Member, State)| match reports.get(&member.rank) {
+            Some(_) => fault_of(member, &reports),
             None => Some(Blame::of(member.name, how)),
         };
         let victims = || {
@@ -195,32 +171,25 @@ impl PostMortem {
 
     /// Whether all ranks of this library have ended or are stopped, except these of the job.
     pub(crate) fn all_gone_but(&self, names: &[usize]) -> bool {
-        let others = self.members.iter().filter(|member| !names.contains(&member.name));
-        others.map(Member::gone).all(|how| how.is_some())
+        let mut others = self.search.members.iter().filter(|it| !names.contains(&it.name));
+        others.all(|member| member.gone().is_some())
+    }
+
+    /// The other ranks of this library.
+    fn others(&self) -> impl Iterator<Item = &Member> {
+        self.search.members.iter().filter(|member| member.rank != self.search.rank)
     }
 
     /// What has been reported, if the store answers within `limit`.
     fn reports(&self, limit: Duration) -> Reports {
-        let store = Arc::clone(&self.store);
-        let reports = in_time(limit, move || Reports::read(&store, limit));
+        let store = Arc::clone(&self.search.store);
+        let reports = in_time(limit, move || reports::read(&store, limit));
         reports.and_then(Result::ok).unwrap_or_default()
-    }
-
-    fn search(&self) -> Search {
-        Search {
-            serves_store: self.serves_store,
-            store: Arc::clone(&self.store),
-            rank: self.rank,
-            others: (0..self.world_size).filter(|rank| *rank != self.rank).collect(),
-            members: Arc::clone(&self.members),
-            deadline: Instant::now() + SEARCH,
-        }
     }
 }
 
 pub(crate) fn has_reported_a_fault(store: &Store, rank: usize) -> Result<bool, Error> {
-    let reports = Reports::read(store, ANSWER)?;
-    Ok(matches!(reports.of(rank), Some(Report::Fault(_))))
+    Ok(matches!(reports::read(store, ANSWER)?.get(&rank), Some(Report::Fault(_))))
 }
 
 #[cfg(test)]

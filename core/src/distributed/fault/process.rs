@@ -2,10 +2,7 @@
 
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::fs;
-use std::io;
-use std::sync::LazyLock;
+use std::{fmt, fs, io, sync::LazyLock};
 
 /// A process on this host, distinguished from a later one with the same pid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,7 +52,6 @@ impl fmt::Display for State {
     }
 }
 
-/// Where this process runs.
 static REALM: LazyLock<Option<String>> = LazyLock::new(|| {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let namespace = fs::read_link("/proc/self/ns/pid").ok()?;

@@ -3,11 +3,10 @@
 use super::blame::Blame;
 use super::members::{Member, member};
 use super::process::{Process, State};
-use super::reports::{Report, Reports};
+use super::reports::{self, Report, fault_of};
 use c10d_sys::{Error, Store};
-use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{sync::Arc, thread};
 use tch_parallel_contract::NOTICE;
 
 /// How long a victim looks for the cause. The launcher then ends the ranks that are left, so nobody
@@ -21,36 +20,39 @@ pub(crate) const SEARCHED: &str = "searched";
 const INTERVAL: Duration = Duration::from_millis(20);
 
 /// What a victim does to find the rank at fault.
+#[derive(Clone)]
 pub(crate) struct Search {
-    pub(crate) serves_store: bool,
     pub(crate) store: Arc<Store>,
+    /// Whether this rank serves it.
+    pub(crate) serves_store: bool,
     pub(crate) rank: usize,
-    pub(crate) others: Vec<usize>,
+    pub(crate) world_size: usize,
+    /// All ranks of this library that the group has.
     pub(crate) members: Arc<[Member]>,
-    pub(crate) deadline: Instant,
 }
 
 impl Search {
     pub(crate) fn run(self) -> Result<Option<Blame>, Error> {
-        let blame = self.look_until_found()?;
+        let deadline = Instant::now() + SEARCH;
+        let blame = self.look_until_found(deadline)?;
         // Rank 0 serves the store, so it stays until the others have had time to look.
         if self.store.add(SEARCHED, 1).is_ok() && self.serves_store {
-            self.wait_for_the_others();
+            self.wait_for_the_others(deadline);
         }
         Ok(blame)
     }
 
-    pub(crate) fn look_until_found(&self) -> Result<Option<Blame>, Error> {
+    pub(crate) fn look_until_found(&self, deadline: Instant) -> Result<Option<Blame>, Error> {
         Report::Victim.leave(&self.store, self.rank)?;
         loop {
-            let reports = Reports::read(&self.store, SEARCH)?;
+            let reports = reports::read(&self.store, SEARCH)?;
             // Ranks without a report, sorted by what this host can see of their processes.
             let (mut silent, mut alive, mut gone) = (Vec::new(), Vec::new(), Vec::new());
-            for &rank in &self.others {
+            for rank in (0..self.world_size).filter(|rank| *rank != self.rank) {
                 let member = member(&self.members, rank);
                 // In messages, a rank that runs Python has its number in the group.
                 let name = member.map_or(rank, |member| member.name);
-                match reports.of(rank) {
+                match reports.get(&rank) {
                     Some(Report::Fault(fault)) => {
                         return Ok(Some(Blame::of(name, format!("reports: {fault}"))));
                     }
@@ -65,7 +67,7 @@ impl Search {
             if let Some(gone) = gone.into_iter().next() {
                 return Ok(Some(gone));
             }
-            if Instant::now() >= self.deadline {
+            if Instant::now() >= deadline {
                 return Ok(without_a_trace(&silent, &alive));
             }
             thread::sleep(INTERVAL);
@@ -73,23 +75,21 @@ impl Search {
     }
 
     /// Waits for the end of a rank that has reported a fault of its own, if it is on this host.
-    pub(crate) fn wait_for_the_culprit(&self) {
-        let Ok(reports) = Reports::read(&self.store, SEARCH) else { return };
-        let has_reported = |rank: usize| matches!(reports.of(rank), Some(Report::Fault(_)));
-        let Some(culprit) = self.members.iter().find(|member| has_reported(member.rank)) else {
-            return;
-        };
+    pub(crate) fn wait_for_the_culprit(&self, deadline: Instant) {
+        let Ok(reports) = reports::read(&self.store, SEARCH) else { return };
+        let has_reported = |member: &&Member| fault_of(member, &reports).is_some();
+        let Some(culprit) = self.members.iter().find(has_reported) else { return };
         let runs = |process: &Process| matches!(process.look(), Some(State::Running));
-        while culprit.process.as_ref().is_some_and(runs) && Instant::now() < self.deadline {
+        while culprit.process.as_ref().is_some_and(runs) && Instant::now() < deadline {
             thread::sleep(INTERVAL);
         }
     }
 
-    pub(crate) fn wait_for_the_others(&self) {
-        while Instant::now() < self.deadline {
+    pub(crate) fn wait_for_the_others(&self, deadline: Instant) {
+        while Instant::now() < deadline {
             let Ok(searched) = self.store.add(SEARCHED, 0) else { return };
             // The rank at fault never searches: this rank itself, or another one in its place.
-            if searched >= self.others.len() as i64 {
+            if searched >= self.world_size as i64 - 1 {
                 return;
             }
             thread::sleep(INTERVAL);
@@ -99,23 +99,16 @@ impl Search {
 
 /// What is known after the search if nobody has reported a fault and no process is known to be gone.
 fn without_a_trace(silent: &[usize], alive: &[usize]) -> Option<Blame> {
-    match (silent, alive) {
-        ([], []) => None,
+    let (rank, what) = match (silent, alive) {
+        ([], []) => return None,
         // The exchange has failed on all others, so these have no part in it.
         ([], &[rank]) => {
-            Some(Blame::of(rank, "runs, but has not failed: it did not come, or has gone on"))
+            let what = "runs, but has not failed: it did not come, or has gone on";
+            return Some(Blame::of(rank, what));
         }
-        ([], ranks) => {
-            let what = format!("ranks {ranks:?} run: they did not come, or have gone on");
-            Some(Blame { rank: None, what })
-        }
-        (&[rank], _) => {
-            let what = format!("no word from rank {rank} within {SEARCH:?}");
-            Some(Blame { rank: Some(rank), what })
-        }
-        (ranks, _) => {
-            let what = format!("no word from ranks {ranks:?} within {SEARCH:?}");
-            Some(Blame { rank: None, what })
-        }
-    }
+        ([], ranks) => (None, format!("ranks {ranks:?} run: they did not come, or have gone on")),
+        (&[rank], _) => (Some(rank), format!("no word from rank {rank} within {SEARCH:?}")),
+        (ranks, _) => (None, format!("no word from ranks {ranks:?} within {SEARCH:?}")),
+    };
+    Some(Blame { rank, what })
 }

@@ -38,12 +38,10 @@ impl Unfinished {
         self.unawaited.store(true, Ordering::Relaxed);
     }
 
-    /// Whether one has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Whether one has failed because of another rank.
     pub(crate) fn has_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
     }

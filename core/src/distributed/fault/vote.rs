@@ -17,15 +17,16 @@ pub(crate) fn enrol(store: &Store) -> Result<usize, Error> {
     Ok(store.add(RANKS, 1)? as usize)
 }
 
-/// Waits for the votes of all ranks on `subject`, which must be new. Every rank must be connected to
-/// all others already. `give_up` is that of [`wait_for`].
+/// Waits for the votes of all ranks on `subject`, which must be new, and returns what one of them
+/// objects to, if any does, or why the wait ended. Every rank must be connected to all others already.
+/// `give_up` is that of [`wait_for`].
 pub(crate) fn reach_verdict<G>(
     store: &Store,
     subject: &str,
     rank: usize,
     own: Option<&str>,
     give_up: impl Fn() -> Option<G>,
-) -> Result<Verdict<G>, Error> {
+) -> Result<Result<Option<String>, G>, Error> {
     let verdict = format!("agreement/{subject}/verdict");
     match own {
         Some(objection) => store.set(&verdict, described(rank, objection).as_bytes())?,
@@ -36,20 +37,13 @@ pub(crate) fn reach_verdict<G>(
             }
         }
     }
-    let text = match wait_for(store, &verdict, give_up)? {
-        Ok(text) => text,
-        Err(reason) => return Ok(Verdict::GivenUp(reason)),
-    };
-    let text = String::from_utf8_lossy(&text).into_owned();
-    Ok(if text == AGREED { Verdict::Agreed } else { Verdict::Objection(text) })
+    let text = wait_for(store, &verdict, give_up)?;
+    let text = text.map(|text| String::from_utf8_lossy(&text).into_owned());
+    Ok(text.map(|text| Some(text).filter(|text| text != AGREED)))
 }
 
-/// The verdict of a rank that votes alone.
-pub(crate) fn own_verdict<G>(rank: usize, own: Option<&str>) -> Verdict<G> {
-    own.map_or(Verdict::Agreed, |objection| Verdict::Objection(described(rank, objection)))
-}
-
-fn described(rank: usize, objection: &str) -> String {
+/// An objection, with the rank's number.
+pub(crate) fn described(rank: usize, objection: &str) -> String {
     format!("rank {rank}: {objection}")
 }
 
@@ -110,26 +104,13 @@ pub(crate) fn stay_until_all_know(
     }
 }
 
-/// The result of a vote.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Verdict<G> {
-    /// Nobody objects.
-    Agreed,
-    /// What one rank objects to, with its number.
-    Objection(String),
-    /// Why the wait ended.
-    GivenUp(G),
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
-    use std::sync::Arc;
-    use std::thread;
+    use std::{cell::Cell, sync::Arc, thread};
 
     /// The verdict on each rank of a world, given each rank's vote.
-    fn verdicts(opinions: &[Option<&'static str>]) -> Vec<Verdict<()>> {
+    fn verdicts(opinions: &[Option<&'static str>]) -> Vec<Result<Option<String>, ()>> {
         let store = Arc::new(Store::hash().unwrap());
         for counted in 1..=opinions.len() {
             assert_eq!(enrol(&store).unwrap(), counted);
@@ -146,15 +127,10 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_objects_all_agree() {
-        assert_eq!(verdicts(&[None, None, None]), [const { Verdict::Agreed }; 3]);
-    }
-
-    #[test]
-    fn one_objection_reaches_every_rank() {
-        let all = verdicts(&[None, Some("too small"), None]);
-        for verdict in all {
-            assert_eq!(verdict, Verdict::Objection("rank 1: too small".into()));
+    fn one_objection_reaches_every_rank_and_without_one_all_agree() {
+        for (own, expected) in [(None, None), (Some("too small"), Some("rank 1: too small"))] {
+            let expected: Result<_, ()> = Ok(expected.map(str::to_owned));
+            assert_eq!(verdicts(&[None, own, None]), vec![expected; 3]);
         }
     }
 
@@ -196,6 +172,6 @@ mod tests {
             asked.set(asked.get() + 1);
             (asked.get() == 3).then_some("it has died")
         });
-        assert_eq!(verdict.unwrap(), Verdict::GivenUp("it has died"));
+        assert_eq!(verdict.unwrap(), Err("it has died"));
     }
 }

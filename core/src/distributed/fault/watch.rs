@@ -8,8 +8,7 @@
 //! while others may still pass on to each other what came from it. So each rank says that it leaves.
 
 use super::in_time::{ANSWER, in_time};
-use super::members::Member;
-use super::post_mortem::has_reported_a_fault;
+use super::post_mortem::{PostMortem, has_reported_a_fault};
 use c10d_sys::{Error, ProcessGroup, Store};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -30,12 +29,11 @@ pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 /// the rank that serves it. One that is only slow is no fault.
 const SILENCE: u32 = 30;
 
-/// Watches over a group until it is dropped.
-pub(crate) struct Watch {
-    thread: Option<JoinHandle<()>>,
-    /// `None` only while it is being dropped.
-    stop: Option<Sender<()>>,
-}
+/// A group, its store, and what finds the rank at fault.
+pub(crate) type Watched = (ProcessGroup, Arc<Store>, Arc<PostMortem>);
+
+/// Watches over a group until it is dropped. `None` only while that happens.
+pub(crate) struct Watch(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Watch {
     /// Runs `watch`, which looks from time to time until the channel closes. `None` if there is no
@@ -44,17 +42,14 @@ impl Watch {
         let (stop, stopped) = mpsc::channel();
         let watch = move || watch(&stopped);
         let thread = thread::Builder::new().name("watch".into()).spawn(watch).ok()?;
-        Some(Watch { thread: Some(thread), stop: Some(stop) })
+        Some(Watch(Some((stop, thread))))
     }
 }
 
 /// Watches over a group of gloo's.
-pub(crate) fn start(
-    engine: ProcessGroup,
-    store: Arc<Store>,
-    members: Arc<[Member]>,
-) -> Option<Watch> {
+pub(crate) fn start((engine, store, post_mortem): Watched) -> Option<Watch> {
     Watch::keep(move |stopped| {
+        let members = &post_mortem.search.members;
         let mut unanswered = 0;
         while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
             let mut first = 0;
@@ -77,8 +72,8 @@ pub(crate) fn start(
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
+        if let Some((stop, thread)) = self.0.take() {
+            drop(stop);
             // An error would be a panic of the thread, of which there is nothing to do here.
             let _ = thread.join();
         }
@@ -111,7 +106,6 @@ pub(crate) fn has_left(store: &Arc<Store>, rank: usize) -> Option<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::post_mortem::PostMortem;
     use super::*;
 
     #[test]

@@ -9,10 +9,9 @@ use super::unit::Unit;
 use crate::distributed::group::{DeviceMesh, ProcessGroup};
 use crate::{Error, Result};
 use c10d_sys::tensor::identity;
-use std::borrow::Borrow;
-use std::collections::{HashMap, HashSet};
-use std::fmt;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex};
+use std::{borrow::Borrow, fmt};
 use tch::Tensor;
 use tch::nn::{Path, VarStore};
 use tch_parallel_base::lock;
@@ -94,7 +93,7 @@ pub struct FullyShard<'a> {
     vs: &'a VarStore,
     mesh: Mesh,
     options: FullyShardOptions,
-    schedule: Arc<Schedule<Unit>>,
+    schedule: Arc<Schedule>,
     /// The variables that have been replaced by shards.
     shards: Arc<Mutex<HashSet<usize>>>,
     /// Why a block could not be sharded.
@@ -184,7 +183,9 @@ impl<'a> FullyShard<'a> {
             let expected = "names of variables in the store";
             return Err(Error::argument("ignored_params", format!("a set with {name}"), expected));
         }
-        self.sync_whole_variables()?;
+        let variables: BTreeMap<_, _> = self.vs.variables().into_iter().collect();
+        let is_whole = |it: &&Tensor| !lock(&self.shards).contains(&identity(it));
+        variables.values().filter(is_whole).try_for_each(|variable| self.sync(variable))?;
         self.schedule.complete();
         Ok(model)
     }
@@ -199,26 +200,12 @@ impl<'a> FullyShard<'a> {
         let inner = |it: &Parameter| it.name[name.len()..].trim_start_matches('.').to_owned();
         let parameters = parameters.into_iter().map(|it| (inner(&it), it)).collect();
         let parameters = children_before_own(parameters);
-        let reshard_after_forward = self.options.reshard_after_forward.unwrap_or(!is_root);
         let policy = self.options.mp_policy;
-        let unit = Unit::new(
-            name,
-            parameters,
-            reshard_after_forward,
-            policy.reduce_dtype,
-            &self.mesh,
-            &self.schedule,
-        );
+        let unit = Unit::new(name, parameters, policy.reduce_dtype, &self.mesh, &self.schedule);
+        let reshard = self.options.reshard_after_forward.unwrap_or(!is_root);
+        unit.set(|it| it.reshard_after_forward = reshard);
         self.schedule.add(&unit, is_root);
         FsdpModule { module, unit, policy, group: self.mesh.shard.clone() }
-    }
-
-    /// Broadcasts rank 0's buffers and ignored parameters to all ranks, if the options say so.
-    fn sync_whole_variables(&self) -> Result<()> {
-        let mut variables: Vec<_> = self.vs.variables().into_iter().collect();
-        variables.retain(|(_, variable)| !lock(&self.shards).contains(&identity(variable)));
-        variables.sort_by(|(one, _), (other, _)| one.cmp(other));
-        variables.iter().try_for_each(|(_, variable)| self.sync(variable))
     }
 
     /// Broadcasts rank 0's values to all ranks, if the options say so.

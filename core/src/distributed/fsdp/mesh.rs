@@ -20,8 +20,8 @@ impl Mesh {
     }
 
     pub fn of(mesh: &DeviceMesh) -> Result<Self> {
-        let world = mesh.world().clone();
-        match mesh.groups() {
+        let world = mesh.world.clone();
+        match &mesh.groups[..] {
             [shard] => Ok(Mesh { world, shard: shard.clone(), replicate: None }),
             [replicate, shard] => {
                 let replicate = Some(replicate.clone()).filter(|group| group.world_size() > 1);

@@ -8,12 +8,9 @@ use crate::profiler::record_function;
 use crate::{Error, Result, Tensors};
 use c10d_sys::autograd::backward_from;
 use c10d_sys::tensor::grad_enabled;
-use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
-use tch::nn::ModuleT;
-use tch::{Tensor, no_grad};
+use std::{collections::HashMap, fmt, time::Duration};
+use tch::{Tensor, nn::ModuleT, no_grad};
 use tch_parallel_base::tensors::list;
 
 /// A block, or the whole model, that [`FullyShard`](super::FullyShard) has sharded. `FSDPModule`

@@ -37,11 +37,8 @@ impl Parameter {
     pub fn shard(name: String, mut whole: Tensor, kind: Option<Kind>, mesh: &Mesh) -> Result<Self> {
         let size = whole.size();
         let Some(&length) = size.first() else {
-            return Err(Error::argument(
-                format!("the parameter {name}"),
-                "a scalar",
-                "a tensor with a first dimension, along which it is sharded",
-            ));
+            let expected = "a tensor with a first dimension, along which it is sharded";
+            return Err(Error::argument(format!("the parameter {name}"), "a scalar", expected));
         };
         let (ranks, rank) = (mesh.shard.world_size() as i64, mesh.shard.rank() as i64);
         let rows = (length + ranks - 1) / ranks;
@@ -96,11 +93,10 @@ impl Parameter {
         if there && self.shard.kind() == self.part.kind() {
             return Ok(());
         }
-        Err(Error::argument(
-            format!("the parameter {}", self.name),
-            "another tensor than the shard that FullyShard made",
-            "that shard: call set_kind, set_data and the like before the model is sharded",
-        ))
+        let found = "another tensor than the shard that FullyShard made";
+        let expected =
+            "that shard: call set_kind, set_data and the like before the model is sharded";
+        Err(Error::argument(format!("the parameter {}", self.name), found, expected))
     }
 
     /// Whether the shard has changed since the whole parameter was gathered.

@@ -34,8 +34,7 @@ impl Pool {
 mod tests {
     use super::*;
     use c10d_sys::storage::Memory;
-    use tch::Tensor;
-    use tch::kind::FLOAT_CPU;
+    use tch::{Tensor, kind::FLOAT_CPU};
 
     fn block(numbers: i64) -> Block {
         let mut memory = Memory::of(&Tensor::ones([numbers], FLOAT_CPU));

@@ -81,12 +81,9 @@ pub(crate) fn refuse<'a>(
 ) -> Result<()> {
     let shards = lock(&SHARDS);
     let mut parameters = parameters.into_iter();
-    match parameters.find(|(_, parameter)| shards.contains_key(&identity(parameter))) {
-        None => Ok(()),
-        Some((name, _)) => Err(Error::argument(
-            what,
-            format!("given {name}, which FullyShard has sharded"),
-            format!("used with whole parameters: {instead}"),
-        )),
-    }
+    let shard = parameters.find(|(_, parameter)| shards.contains_key(&identity(parameter)));
+    shard.map_or(Ok(()), |(name, _)| {
+        let found = format!("given {name}, which FullyShard has sharded");
+        Err(Error::argument(what, found, format!("used with whole parameters: {instead}")))
+    })
 }

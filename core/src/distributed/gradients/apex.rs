@@ -3,7 +3,7 @@
 //!
 //! `apex.parallel.DistributedDataParallel`, which Apex removed in 2025.
 
-use super::hooks::{CommHook, Finish, GradBucket};
+use super::hooks::{CommHook, from_fn};
 use super::{DdpLoggingData, DdpOptions, DistributedDataParallel};
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result, Tensors};
@@ -96,7 +96,7 @@ impl<M> ApexDistributedDataParallel<M> {
             bucket_cap_mb: Some(if options.delay_allreduce { f64::INFINITY } else { bucket_mb }),
             find_unused_parameters: options.delay_allreduce,
             broadcast_buffers: false,
-            comm_hook: Some(Box::new(AllReduce(options))),
+            comm_hook: Some(Box::new(all_reduce(options))),
             ..Default::default()
         };
         let model = DistributedDataParallel::with_options(module, vs, group, ddp)?;
@@ -145,17 +145,11 @@ impl<M: ModuleT> ModuleT for ApexDistributedDataParallel<M> {
 }
 
 /// `allreduce_bucket`
-struct AllReduce(ApexOptions);
-
-impl CommHook for AllReduce {
-    fn name(&self) -> String {
-        format!("apex {:?}", self.0)
-    }
-
-    fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
-        let ApexOptions { gradient_average, gradient_predivide_factor: factor, .. } = self.0;
+fn all_reduce(options: ApexOptions) -> impl CommHook {
+    from_fn(format!("apex {options:?}"), move |group, bucket| {
+        let ApexOptions { gradient_average, gradient_predivide_factor: factor, .. } = options;
         let mut buffer = bucket.buffer()?;
-        let mut sent = match self.0.allreduce_always_fp32 {
+        let mut sent = match options.allreduce_always_fp32 {
             true => buffer.f_to_kind(Kind::Float)?,
             false => buffer.shallow_clone(),
         };
@@ -174,5 +168,5 @@ impl CommHook for AllReduce {
             }
             Ok(buffer)
         }))
-    }
+    })
 }

@@ -13,11 +13,11 @@ use crate::profiler::record_function;
 use crate::{Error, Result, Tensors};
 use c10d_sys::{ErrorKind, Reducer, autograd, tensor};
 use std::cell::{Cell, RefCell};
-use std::fmt;
-use std::sync::Arc;
+use std::{any::type_name, fmt, sync::Arc};
 use tch::nn::{ModuleT, VarStore};
 use tch::{Tensor, no_grad};
 use tch_parallel_base::parameters::named_buffers;
+use tch_parallel_base::tensors::{fill, list};
 
 /// `broadcast_bucket_size` in distributed.py.
 const BROADCAST_BUFFER_BYTES: usize = 250 << 20;
@@ -130,15 +130,9 @@ impl<M> DistributedDataParallel<M> {
         group.broadcast_coalesced(operation, &state, BROADCAST_BUFFER_BYTES, 0)?;
         let sparse: Vec<_> =
             names.iter().map(|name| options.sparse_gradients.contains(name)).collect();
-        let mut reducer = Reducer::new(
-            group.engine(),
-            &trained,
-            &names,
-            &sparse,
-            std::any::type_name::<M>(),
-            reducer_options,
-        )
-        .map_err(|error| group.failed(operation, &error))?;
+        let (engine, name) = (group.engine(), type_name::<M>());
+        let reducer = Reducer::new(engine, &trained, &names, &sparse, name, reducer_options);
+        let mut reducer = reducer.map_err(|error| group.failed(operation, &error))?;
         let cast_parameters = options.mixed_precision.map(|precision| {
             let own = named_buffers(vs).into_iter();
             let buffers =
@@ -207,13 +201,8 @@ impl<M> DistributedDataParallel<M> {
         }
         let joining = self.join_config.options();
         let counting = self.join_config.notify("DistributedDataParallel", &self.group)?;
-        self.reducer
-            .borrow_mut()
-            .set_forward_pass_work(
-                counting,
-                joining.is_none_or(|options| options.divide_by_initial_world_size),
-            )
-            .map_err(failed)?;
+        let divide = joining.is_none_or(|options| options.divide_by_initial_world_size);
+        self.reducer.borrow_mut().set_forward_pass_work(counting, divide).map_err(failed)?;
         if grad {
             self.reducer.borrow_mut().rebuild_buckets().map_err(failed)?;
         }
@@ -228,7 +217,7 @@ impl<M> DistributedDataParallel<M> {
         }
 
         self.cast_parameters.as_ref().map_or(Ok(()), |parameters| parameters.cast())?;
-        let mut outputs = f(&self.module);
+        let outputs = f(&self.module);
         if let Some(parameters) = self.cast_parameters.as_ref().filter(|_| !grad) {
             parameters.restore()?;
         }
@@ -238,19 +227,13 @@ impl<M> DistributedDataParallel<M> {
             return Ok(outputs);
         }
         let mut reducer = self.reducer.borrow_mut();
-        let mut tensors = Vec::new();
-        outputs.visit(&mut |tensor| tensors.push(tensor.shallow_clone()));
+        let mut tensors = list(&outputs);
         if sync {
             reducer.prepare_for_backward(&tensors).map_err(failed)?;
         }
         if reducer.needs_sink() {
             reducer.sink(&mut tensors).map_err(failed)?;
-            let mut passed = tensors.iter();
-            outputs.visit(&mut |tensor| {
-                if let Some(passed) = passed.next() {
-                    *tensor = passed.shallow_clone();
-                }
-            });
+            return Ok(fill(&outputs, tensors));
         }
         Ok(outputs)
     }
@@ -316,7 +299,7 @@ impl<M> DistributedDataParallel<M> {
     /// # Errors
     /// [`Error::Tensor`] if libtorch does not return them.
     pub fn logging_data(&self) -> Result<DdpLoggingData> {
-        DdpLoggingData::read(&self.reducer.borrow())
+        DdpLoggingData::read(&self.reducer.borrow()).map_err(Error::engine("logging_data"))
     }
 
     /// Whether the next forward pass starts with a broadcast of buffers.
@@ -375,7 +358,7 @@ impl<M: ModuleT> ModuleT for DistributedDataParallel<M> {
 impl<M> fmt::Debug for DistributedDataParallel<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DistributedDataParallel")
-            .field("module", &std::any::type_name::<M>())
+            .field("module", &type_name::<M>())
             .field("group", &self.group)
             .field("parameters", &self.names)
             .finish_non_exhaustive()

@@ -1,7 +1,6 @@
 //! DistributedDataParallel's measurements of itself.
 
-use crate::{Error, Result};
-use c10d_sys::Reducer;
+use c10d_sys::{Error, Reducer};
 use std::time::Duration;
 
 /// The bucket sizes, and how the exchange overlapped with the backward pass.
@@ -44,32 +43,27 @@ impl DdpLoggingData {
         self.avg_backward_comm_time.saturating_sub(self.avg_backward_compute_comm_overlap_time)
     }
 
-    pub(crate) fn read(reducer: &Reducer) -> Result<Self> {
+    pub(crate) fn read(reducer: &Reducer) -> Result<Self, Error> {
         let number = |name| reducer.logged_number(name).map(|n| u64::try_from(n).unwrap_or(0));
         let time = |name| number(name).map(Duration::from_nanos);
-        let sizes = |name| -> Result<Vec<u64>, c10d_sys::Error> {
+        let sizes = |name| -> Result<Vec<u64>, Error> {
             let text = reducer.logged_text(name)?;
             Ok(text.split(", ").filter_map(|size| size.trim().parse().ok()).collect())
         };
-        let read = || -> Result<Self, c10d_sys::Error> {
-            Ok(DdpLoggingData {
-                iteration: number("iteration")?,
-                num_parameter_tensors: number("num_parameter_tensors")?,
-                total_parameter_size_bytes: number("total_parameter_size_bytes")?,
-                bucket_sizes: sizes("bucket_sizes")?,
-                has_rebuilt_buckets: number("has_rebuilt_buckets")? != 0,
-                rebuilt_bucket_sizes: sizes("rebuilt_bucket_sizes")?,
-                avg_forward_compute_time: time("avg_forward_compute_time")?,
-                avg_backward_compute_time: time("avg_backward_compute_time")?,
-                avg_backward_comm_time: time("avg_backward_comm_time")?,
-                avg_backward_compute_comm_overlap_time: time(
-                    "avg_backward_compute_comm_overlap_time",
-                )?,
-                comm_hook: reducer.logged_text("comm_hook")?,
-                join_uneven_inputs: number("join_uneven_inputs")? != 0,
-            })
-        };
-        read().map_err(Error::engine("logging_data"))
+        Ok(DdpLoggingData {
+            iteration: number("iteration")?,
+            num_parameter_tensors: number("num_parameter_tensors")?,
+            total_parameter_size_bytes: number("total_parameter_size_bytes")?,
+            bucket_sizes: sizes("bucket_sizes")?,
+            has_rebuilt_buckets: number("has_rebuilt_buckets")? != 0,
+            rebuilt_bucket_sizes: sizes("rebuilt_bucket_sizes")?,
+            avg_forward_compute_time: time("avg_forward_compute_time")?,
+            avg_backward_compute_time: time("avg_backward_compute_time")?,
+            avg_backward_comm_time: time("avg_backward_comm_time")?,
+            avg_backward_compute_comm_overlap_time: time("avg_backward_compute_comm_overlap_time")?,
+            comm_hook: reducer.logged_text("comm_hook")?,
+            join_uneven_inputs: number("join_uneven_inputs")? != 0,
+        })
     }
 }
 

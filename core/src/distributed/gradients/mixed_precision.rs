@@ -1,7 +1,7 @@
 //! Parameters and gradients in fewer bits during a pass: DistributedDataParallel's `mixed_precision`.
 
-use super::hooks::{CommHook, Finish, GradBucket};
-use crate::distributed::{ProcessGroup, ReduceOp};
+use super::hooks::{CommHook, from_fn};
+use crate::distributed::ReduceOp;
 use crate::{Error, Result};
 use c10d_sys::arithmetic::div_number_;
 use c10d_sys::{Reducer, set_data};
@@ -91,9 +91,31 @@ impl CastParameters {
         Ok(Arc::new(CastParameters { options, parameters: Mutex::new(parameters) }))
     }
 
-    /// What exchanges the gradients.
+    /// What exchanges the gradients: sums them in `reduce_dtype`, and lets the optimizer find what it
+    /// knows. `_reducer_allreduce_and_upcast_hook`
     pub(super) fn hook(self: &Arc<Self>) -> Box<dyn CommHook> {
-        Box::new(AllReduceAndUpcast { parameters: Arc::clone(self) })
+        let parameters = Arc::clone(self);
+        Box::new(from_fn("_reducer_allreduce_and_upcast_hook", move |group, bucket| {
+            let mut gradients = bucket.buffer()?;
+            if let Some(kind) = parameters.options.reduce_dtype {
+                gradients = gradients.f_to_kind(kind)?;
+            }
+            let sum = group.all_reduce_async(gradients, ReduceOp::Sum)?;
+            let (ranks, is_first) = (group.world_size(), bucket.index() == 0);
+            let parameters = Arc::clone(&parameters);
+            Ok(Box::new(move || {
+                let mut mean = sum.wait()?;
+                div_number_(&mut mean, ranks as f64)?;
+                // All gradients have been made; the reducer goes on to copy this bucket's to the
+                // parameters.
+                if is_first {
+                    parameters.restore()?;
+                    let all = lock(&parameters.parameters);
+                    all.iter().try_for_each(|(it, _)| cast_gradient(it, it.kind()))?;
+                }
+                Ok(mean)
+            }))
+        }))
     }
 
     /// Before a forward pass. `_root_copy_hook`
@@ -120,12 +142,6 @@ impl CastParameters {
         }
         Ok(())
     }
-
-    /// Gradients that have been reduced are of the parameters' own kind.
-    fn restore_gradients(&self) -> Result<()> {
-        let parameters = lock(&self.parameters);
-        parameters.iter().try_for_each(|(parameter, _)| cast_gradient(parameter, parameter.kind()))
-    }
 }
 
 impl Drop for CastParameters {
@@ -146,35 +162,4 @@ fn cast_gradient(parameter: &Tensor, kind: Kind) -> Result<()> {
         gradient.set_data(&cast);
     }
     Ok(())
-}
-
-/// Sums in `reduce_dtype`, and lets the optimizer find what it knows. `_reducer_allreduce_and_upcast_hook`
-struct AllReduceAndUpcast {
-    parameters: Arc<CastParameters>,
-}
-
-impl CommHook for AllReduceAndUpcast {
-    fn name(&self) -> String {
-        "_reducer_allreduce_and_upcast_hook".into()
-    }
-
-    fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
-        let mut gradients = bucket.buffer()?;
-        if let Some(kind) = self.parameters.options.reduce_dtype {
-            gradients = gradients.f_to_kind(kind)?;
-        }
-        let sum = group.all_reduce_async(gradients, ReduceOp::Sum)?;
-        let (ranks, is_first) = (group.world_size(), bucket.index() == 0);
-        let parameters = Arc::clone(&self.parameters);
-        Ok(Box::new(move || {
-            let mut mean = sum.wait()?;
-            div_number_(&mut mean, ranks as f64)?;
-            // All gradients have been made; the reducer goes on to copy this bucket's to the parameters.
-            if is_first {
-                parameters.restore()?;
-                parameters.restore_gradients()?;
-            }
-            Ok(mean)
-        }))
-    }
 }

@@ -30,5 +30,5 @@ pub use ddp_options::DdpOptions;
 pub use logging::DdpLoggingData;
 pub use mixed_precision::MixedPrecision;
 pub use model_averaging::PeriodicModelAverager;
-pub(crate) use model_averaging::{parts_like, start_mean};
+pub(crate) use model_averaging::start_mean;
 pub use no_sync::NoSync;

@@ -1,6 +1,6 @@
 //! Averaging parameters instead of gradients: `torch.distributed.algorithms.model_averaging`.
 
-use crate::distributed::collectives::Pending;
+use crate::distributed::collectives::{Pending, flatten, parts_like};
 use crate::distributed::fsdp::shards;
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
@@ -67,19 +67,7 @@ fn average_parameters(group: &ProcessGroup, parameters: &[Tensor]) -> Result<()>
 
 /// Starts to average tensors, which must be in the same order on all ranks: one flat mean of all. A collective.
 pub(crate) fn start_mean(group: &ProcessGroup, tensors: &[Tensor]) -> Result<Pending<Tensor>> {
-    let rows = tensors.iter().map(|tensor| no_grad(|| tensor.f_reshape([-1])));
-    let mut flat = Tensor::f_cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?;
+    let mut flat = flatten(tensors)?;
     div_number_(&mut flat, group.world_size() as f64)?;
     group.all_reduce_async(flat, ReduceOp::Sum)
-}
-
-/// The parts of such a mean, with the tensors' shapes, kinds and devices.
-pub(crate) fn parts_like(tensors: &[Tensor], flat: &Tensor) -> Result<Vec<Tensor>> {
-    let lengths: Vec<_> = tensors.iter().map(|tensor| tensor.numel() as i64).collect();
-    let parts = flat.f_split_with_sizes(lengths, 0)?;
-    let like = |(part, tensor): (&Tensor, &Tensor)| {
-        let part = part.f_view_as(tensor)?.f_to_kind(tensor.f_kind()?)?;
-        Ok(part.f_to(tensor.device())?)
-    };
-    parts.iter().zip(tensors).map(like).collect()
 }

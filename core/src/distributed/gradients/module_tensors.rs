@@ -4,8 +4,7 @@ use super::ddp_options::DdpOptions;
 use crate::distributed::fsdp::shards;
 use crate::{Error, Result};
 use std::collections::{BTreeSet, HashSet};
-use tch::Tensor;
-use tch::nn::VarStore;
+use tch::{Tensor, nn::VarStore};
 use tch_parallel_base::parameters::{named_buffers, named_parameters};
 
 pub(crate) struct ModuleTensors {
@@ -68,19 +67,17 @@ impl ModuleTensors {
 
 fn check_devices(parameters: &[(String, Tensor)]) -> Result<()> {
     let Some((name, first)) = parameters.first() else {
-        return Err(Error::argument(
-            "vs",
-            "a variable store without a variable that requires a gradient",
-            "the store of a model with trainable parameters; build the model before wrapping it",
-        ));
+        let found = "a variable store without a variable that requires a gradient";
+        let expected =
+            "the store of a model with trainable parameters; build the model before wrapping it";
+        return Err(Error::argument("vs", found, expected));
     };
-    match parameters.iter().find(|(_, parameter)| parameter.device() != first.device()) {
-        None => Ok(()),
-        Some((other, parameter)) => {
-            let (here, there) = (first.device(), parameter.device());
-            let found = format!("a store with {name} on {here:?} and {other} on {there:?}");
-            let expected = "one whose parameters are all on the device of this rank";
-            Err(Error::argument("vs", found, expected))
-        }
-    }
+    let here = first.device();
+    let Some((other, there)) = parameters.iter().find(|(_, it)| it.device() != here) else {
+        return Ok(());
+    };
+    let there = there.device();
+    let found = format!("a store with {name} on {here:?} and {other} on {there:?}");
+    let expected = "one whose parameters are all on the device of this rank";
+    Err(Error::argument("vs", found, expected))
 }

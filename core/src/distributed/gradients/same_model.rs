@@ -8,7 +8,7 @@ use super::ddp_options::DdpOptions;
 use super::module_tensors::ModuleTensors;
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
-use std::fmt::Write;
+use std::{fmt::Write, iter::repeat_with};
 use tch::Tensor;
 
 /// One line for each property that must be equal.
@@ -49,20 +49,15 @@ pub(crate) fn check(
 
 fn first_difference(ours: &str, theirs: &str) -> Option<String> {
     let (mut ours, mut theirs) = (ours.lines(), theirs.lines());
-    loop {
-        match (ours.next(), theirs.next()) {
-            (None, None) => return None,
-            (ours, theirs) if ours == theirs => {}
-            (ours, theirs) => {
-                return Some(format!(
-                    "its model is not rank 0's: it has {}, where rank 0 has {}; build the same \
-                     model with the same options on every rank",
-                    ours.unwrap_or("nothing more"),
-                    theirs.unwrap_or("nothing more"),
-                ));
-            }
-        }
-    }
+    let mut pairs = repeat_with(|| (ours.next(), theirs.next()));
+    let (ours, theirs) = pairs.find(|(ours, theirs)| ours != theirs || ours.is_none())?;
+    (ours != theirs).then(|| {
+        let [ours, theirs] = [ours, theirs].map(|line| line.unwrap_or("nothing more"));
+        format!(
+            "its model is not rank 0's: it has {ours}, where rank 0 has {theirs}; build the same \
+             model with the same options on every rank"
+        )
+    })
 }
 
 #[cfg(test)]

@@ -5,22 +5,19 @@ use super::place::Place;
 use crate::distributed::fault::unfinished::Unfinished;
 use crate::distributed::fault::watch::{self, PATIENCE};
 use c10d_sys::{ProcessGroup, Store};
-use std::mem::ManuallyDrop;
-use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{mem::ManuallyDrop, sync::Arc, thread};
 
 /// How long the operations of a failed group may take to notice that it has failed. The exchange in
 /// shared memory looks ten times a second.
 const NOTICE: Duration = Duration::from_secs(1);
 
-/// How often they are looked at.
 const INTERVAL: Duration = Duration::from_millis(1);
 
 /// Leaves a group. Does not wait for other ranks: what is unfinished ends at once if the group has
-/// failed, and otherwise when they have done their part, or have gone.
+/// failed, and otherwise when they have done their part, or have gone. The caller drops `engine` next.
 pub(crate) fn destroy(
-    engine: ProcessGroup,
+    engine: &ProcessGroup,
     place: Place,
     store: &Arc<Store>,
     unfinished: &Unfinished,
@@ -30,26 +27,26 @@ pub(crate) fn destroy(
         if place.world_size > 1 {
             watch::leave(store, place.rank);
         }
-        return drop(engine);
+        return;
     }
     if place.backend == Backend::Nccl {
         // Its destructor waits for the GPU, which may wait for a rank that never comes.
-        return engine.leak();
+        return engine.clone().leak();
     }
     // If nothing is in progress here, others may still be reading what came from this rank.
-    if has_failed && is_busy(&engine) {
+    if has_failed && is_busy(engine) {
         // It can only fail if memory is short; the thread then waits as long as gloo does.
         let _ = engine.fail();
         let deadline = Instant::now() + NOTICE;
-        while is_busy(&engine) && Instant::now() < deadline {
+        while is_busy(engine) && Instant::now() < deadline {
             thread::sleep(INTERVAL);
         }
     }
-    if !is_busy(&engine) {
-        return drop(engine);
+    if !is_busy(engine) {
+        return;
     }
     // Leaked if there is no memory for a thread.
-    let engine = ManuallyDrop::new(engine);
+    let engine = ManuallyDrop::new(engine.clone());
     let _ = thread::Builder::new().name("destroy".into()).spawn(move || {
         let engine = ManuallyDrop::into_inner(engine);
         while is_busy(&engine) {
@@ -59,7 +56,6 @@ pub(crate) fn destroy(
             }
             thread::sleep(watch::INTERVAL);
         }
-        drop(engine);
     });
 }
 

@@ -2,8 +2,7 @@
 
 use super::gpus::Gpus;
 use crate::{Devices, Error, LogicalDevice, Result};
-use std::str::FromStr;
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 use tch::Device;
 use tch_parallel_base::no_gpu;
 
@@ -66,15 +65,12 @@ pub(crate) fn choose(
         DeviceChoice::Auto => gpus.count > 0,
         DeviceChoice::Cuda => true,
     };
+    if !cuda && backend == Some(Backend::Nccl) {
+        let expected = "gloo if the device is cpu: NCCL supports CUDA tensors only";
+        return Err(Error::argument("backend", "nccl", expected));
+    }
     if !cuda {
-        return match backend {
-            None | Some(Backend::Gloo) => Ok((Device::Cpu, Backend::Gloo)),
-            Some(Backend::Nccl) => Err(Error::argument(
-                "backend",
-                "nccl",
-                "gloo if the device is cpu: NCCL supports CUDA tensors only",
-            )),
-        };
+        return Ok((Device::Cpu, Backend::Gloo));
     }
     if gpus.count == 0 {
         return Err(Error::argument("device", "cuda", format!("cpu: {}", no_gpu())));
@@ -82,15 +78,14 @@ pub(crate) fn choose(
     match (backend.unwrap_or(Backend::Nccl), gpus.own(local_rank)) {
         (backend, Some(own)) => Ok((Device::Cuda(own), backend)),
         (Backend::Gloo, None) => Ok((Device::Cuda(local_rank % gpus.count), Backend::Gloo)),
-        (Backend::Nccl, None) => Err(Error::argument(
-            "LOCAL_RANK",
-            local_rank,
-            format!(
+        (Backend::Nccl, None) => {
+            let expected = format!(
                 "below {}, the number of GPUs that this process sees: NCCL needs one per rank; \
                  with the backend gloo, ranks can share one",
                 gpus.count
-            ),
-        )),
+            );
+            Err(Error::argument("LOCAL_RANK", local_rank, expected))
+        }
     }
 }
 

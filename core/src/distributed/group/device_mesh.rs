@@ -17,10 +17,10 @@ use crate::{Error, Result};
 /// ```
 #[derive(Debug, Clone)]
 pub struct DeviceMesh {
-    world: ProcessGroup,
+    pub(crate) world: ProcessGroup,
     names: Vec<String>,
     /// The group along each dimension that has this rank.
-    groups: Vec<ProcessGroup>,
+    pub(crate) groups: Vec<ProcessGroup>,
 }
 
 impl DeviceMesh {
@@ -63,11 +63,8 @@ impl DeviceMesh {
     pub fn get_group(&self, name: &str) -> Result<&ProcessGroup> {
         let place = self.names.iter().position(|own| own == name);
         place.map(|place| &self.groups[place]).ok_or_else(|| {
-            Error::argument(
-                "the dimension",
-                format!("{name:?}"),
-                format!("one of {:?}", self.names),
-            )
+            let expected = format!("one of {:?}", self.names);
+            Error::argument("the dimension", format!("{name:?}"), expected)
         })
     }
 
@@ -79,15 +76,5 @@ impl DeviceMesh {
     /// The sizes of the dimensions. `mesh.shape`
     pub fn shape(&self) -> Vec<usize> {
         self.groups.iter().map(ProcessGroup::world_size).collect()
-    }
-
-    /// All ranks.
-    pub(crate) fn world(&self) -> &ProcessGroup {
-        &self.world
-    }
-
-    /// The group along each dimension.
-    pub(crate) fn groups(&self) -> &[ProcessGroup] {
-        &self.groups
     }
 }

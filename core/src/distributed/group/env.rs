@@ -1,8 +1,7 @@
 //! This process's place in the job, as the launcher's environment describes it.
 
 use crate::{Error, Result};
-use std::collections::HashMap;
-use std::os::fd::RawFd;
+use std::{collections::HashMap, os::fd::RawFd};
 use tch_parallel_contract::LISTEN_FD;
 
 /// The port where the ranks of one host meet by default, as in torchrun.
@@ -97,11 +96,8 @@ impl Env {
             return Err(wrong(set_by.world_size, "is \"0\"", "at least 1 process"));
         }
         if rank >= world_size {
-            return Err(wrong(
-                set_by.rank,
-                format!("is \"{rank}\""),
-                format!("a rank below {}, which is {world_size}", set_by.world_size),
-            ));
+            let expected = format!("a rank below {}, which is {world_size}", set_by.world_size);
+            return Err(wrong(set_by.rank, format!("is \"{rank}\""), expected));
         }
 
         // Only if all ranks share a host is there a safe default.
@@ -214,18 +210,13 @@ fn wrong(name: &str, found: impl Into<String>, expected: impl Into<String>) -> E
 }
 
 fn missing(name: &str, because: &str, meaning: &str) -> Error {
-    let launcher = OTHERS
-        .iter()
-        .find(|names| names.rank == because)
-        .map_or(TORCHRUN.launcher, |names| names.launcher);
-    wrong(
-        name,
-        format!("is not set while {because} is"),
-        format!(
-            "{meaning}: start the program with {launcher}, or set RANK, WORLD_SIZE, MASTER_ADDR \
-             and MASTER_PORT, or none of them for a single process"
-        ),
-    )
+    let other = OTHERS.iter().find(|names| names.rank == because);
+    let launcher = other.unwrap_or(&TORCHRUN).launcher;
+    let expected = format!(
+        "{meaning}: start the program with {launcher}, or set RANK, WORLD_SIZE, MASTER_ADDR \
+         and MASTER_PORT, or none of them for a single process"
+    );
+    wrong(name, format!("is not set while {because} is"), expected)
 }
 
 #[cfg(test)]

@@ -83,16 +83,10 @@ fn join(
     options: ProcessGroupOptions,
     join_timeout: Option<Duration>,
 ) -> Result<ProcessGroup> {
-    let (rank, world_size, local_rank) =
-        env.as_ref().map_or((0, 1, 0), |env| (env.rank, env.world_size, env.local_rank));
+    let (rank, world_size) = env.as_ref().map_or((0, 1), |env| (env.rank, env.world_size));
     // An unavailable device is refused before any rank is contacted.
-    let (device, backend) =
-        device::choose(Gpus::visible(), options.device, options.backend, local_rank)?;
-    device::make_current(device)?;
-    let timeout = options.timeout.unwrap_or(backend.default_timeout());
-    let join_timeout = join_timeout.unwrap_or(timeout).min(timeout);
-    let store = Store::of(env, join_timeout)?;
-    meet(&store, place(&store, rank, world_size, options, join_timeout)?)
+    let place = place(env.as_ref(), rank, world_size, options, join_timeout)?;
+    meet(&Store::of(env, place.join_timeout)?, place)
 }
 
 impl ProcessGroup {
@@ -119,9 +113,8 @@ impl ProcessGroup {
         world_size: usize,
         options: ProcessGroupOptions,
     ) -> Result<ProcessGroup> {
-        let join_timeout = options.timeout.unwrap_or(LONGEST_TIMEOUT);
         expect_member(rank, world_size)?;
-        meet(store, place(store, rank, world_size, options, join_timeout)?)
+        meet(store, place(store.env(), rank, world_size, options, None)?)
     }
 
     /// Joins the `world_size` ranks that call this with the same address, as rank `rank`.
@@ -212,20 +205,19 @@ fn expect_member(rank: usize, world_size: usize) -> Result<()> {
 
 /// This process's place as rank `rank` of `world_size`.
 fn place(
-    store: &Store,
+    env: Option<&Env>,
     rank: usize,
     world_size: usize,
     options: ProcessGroupOptions,
-    join_timeout: Duration,
+    join_timeout: Option<Duration>,
 ) -> Result<Place> {
-    let env = store.env();
     let (job_rank, local_rank, local_world_size) =
         env.map_or((rank, rank, world_size), |e| (e.rank, e.local_rank, e.local_world_size));
     let (device, backend) =
         device::choose(Gpus::visible(), options.device, options.backend, local_rank)?;
     device::make_current(device)?;
     let timeout = options.timeout.unwrap_or(backend.default_timeout()).min(LONGEST_TIMEOUT);
-    let join_timeout = join_timeout.min(timeout);
+    let join_timeout = join_timeout.unwrap_or(timeout).min(timeout);
     Ok(Place {
         rank,
         world_size,

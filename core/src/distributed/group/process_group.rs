@@ -12,10 +12,9 @@ use crate::distributed::fault::watch::{self, Watch};
 use crate::distributed::fault::{nccl_watch, record};
 use crate::{Error, Result};
 use c10d_sys::{Call, LONGEST_TIMEOUT};
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::time::Duration;
+use std::{fmt, time::Duration};
 use tch::{Device, Kind, Tensor};
 
 /// The ranks of a job, and how they exchange tensors. Clones share the group.
@@ -75,8 +74,7 @@ pub struct ProcessGroup {
 
 pub(crate) struct Inner {
     pub(crate) place: Place,
-    /// `None` only while the group is being dropped.
-    engine: Option<c10d_sys::ProcessGroup>,
+    engine: c10d_sys::ProcessGroup,
     /// `None` while the group is being dropped, and for a world of one.
     watch: Option<Watch>,
     /// For what ranks of this library tell each other outside the engine.
@@ -101,24 +99,16 @@ impl ProcessGroup {
     ) -> ProcessGroup {
         let post_mortem = Arc::new(post_mortem);
         let unfinished = Arc::new(Unfinished::default());
+        let watched = || (engine.clone(), Arc::clone(store.engine()), Arc::clone(&post_mortem));
         let watch = match (place.world_size, place.backend) {
             (1, _) => None,
-            (_, Backend::Gloo) => watch::start(
-                engine.clone(),
-                Arc::clone(store.engine()),
-                Arc::clone(&post_mortem.members),
-            ),
-            (_, Backend::Nccl) => nccl_watch::start(
-                engine.clone(),
-                Arc::clone(store.engine()),
-                Arc::clone(&post_mortem),
-                Arc::clone(&unfinished),
-            ),
+            (_, Backend::Gloo) => watch::start(watched()),
+            (_, Backend::Nccl) => nccl_watch::start(watched(), Arc::clone(&unfinished)),
         };
-        record::remember_group(&unfinished, &post_mortem, store.first());
+        record::remember_group(&unfinished, &post_mortem, &store.first);
         let inner = Arc::new(Inner {
             place,
-            engine: Some(engine),
+            engine,
             watch,
             store,
             agreements: AtomicUsize::new(0),
@@ -260,11 +250,6 @@ impl ProcessGroup {
         Standing { engine: self.engine().clone(), backend: self.backend(), unfinished }
     }
 
-    /// Whether an exchange has failed because of another rank.
-    pub(crate) fn has_lost_a_rank(&self) -> bool {
-        self.inner.unfinished.has_lost()
-    }
-
     /// How long this handle's calls wait for the other ranks.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout.unwrap_or(self.inner.place.timeout)
@@ -281,7 +266,7 @@ impl ProcessGroup {
     }
 
     pub(crate) fn engine(&self) -> &c10d_sys::ProcessGroup {
-        self.inner.engine()
+        &self.inner.engine
     }
 }
 
@@ -304,22 +289,10 @@ impl Standing {
     }
 }
 
-impl Inner {
-    pub(crate) fn engine(&self) -> &c10d_sys::ProcessGroup {
-        match &self.engine {
-            Some(engine) => engine,
-            // Only `drop` takes it, when no group is left to call this.
-            None => unreachable!("a group in use has an engine"),
-        }
-    }
-}
-
 impl Drop for Inner {
     fn drop(&mut self) {
         drop(self.watch.take());
-        if let Some(engine) = self.engine.take() {
-            destroy(engine, self.place, self.store.engine(), &self.unfinished);
-        }
+        destroy(&self.engine, self.place, self.store.engine(), &self.unfinished);
     }
 }
 
@@ -334,7 +307,7 @@ impl fmt::Debug for Inner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inner")
             .field("place", &self.place)
-            .field("transport", &Transport::of(self.place.backend, self.engine()))
+            .field("transport", &Transport::of(self.place.backend, &self.engine))
             .finish_non_exhaustive()
     }
 }

@@ -25,23 +25,22 @@ const ASK: Duration = Duration::from_millis(500);
 /// Serves or joins the store of the job, and claims this process's rank there.
 pub(crate) fn store(env: &Env, timeout: Duration) -> Result<Store> {
     let start = Instant::now();
+    let (host, port) = (&env.master_addr, env.master_port);
     let master = master(env, timeout.min(NAMED))?;
-    let serves = env.rank == 0 && !env.agent_store;
-    let listener = if serves { Some(listener(env, master)?) } else { None };
-    let server = if serves {
-        master
+    let (server, listener) = if env.rank == 0 && !env.agent_store {
+        (master, Some(listener(env, master)?))
     } else {
-        wait_for_server(&env.master_addr, env.master_port, start, timeout).map_err(|source| {
+        let server = wait_for_server(host, port, start, timeout).map_err(|source| {
             let cause =
                 "rank 0 never started, or MASTER_ADDR and MASTER_PORT differ between the ranks";
-            let operation = format!("reach rank 0 at {}:{}", env.master_addr, env.master_port);
-            failed(env, operation, &format!("{source}, for {timeout:?}; {cause}"))
-        })?
+            let message = format!("{source}, for {timeout:?}; {cause}");
+            failed(env, format!("reach rank 0 at {host}:{port}"), &message)
+        })?;
+        (server, None)
     };
     let tcp = TcpStoreOptions { server, world_size: env.world_size, listener, timeout };
     let store = Store::tcp(tcp).map_err(|error| {
-        let master = format!("{}:{}", env.master_addr, env.master_port);
-        failed(env, format!("join the store at {master}"), error.message())
+        failed(env, format!("join the store at {host}:{port}"), error.message())
     })?;
     let store = match env.restart_count {
         // Python's ranks expect no prefix; torchrun's store outlives an attempt.
@@ -56,12 +55,9 @@ pub(crate) fn store(env: &Env, timeout: Duration) -> Result<Store> {
         .and_then(|ours| ours.add(&format!("claims/{}", env.rank), 1))
         .map_err(|error| failed(env, "claim its rank".into(), error.message()))?;
     if claims > 1 {
-        return Err(failed(
-            env,
-            "claim its rank".into(),
-            "another process has the same RANK, or had it; every process of a job needs one of its own, \
-             and one that has ended cannot rejoin",
-        ));
+        let message = "another process has the same RANK, or had it; every process of a job needs one of its own, \
+                       and one that has ended cannot rejoin";
+        return Err(failed(env, "claim its rank".into(), message));
     }
     Ok(store)
 }
@@ -74,7 +70,8 @@ pub(crate) fn tcp(
     timeout: Duration,
 ) -> io::Result<(Store, SocketAddr)> {
     let (server, listener) = if is_master {
-        let address = until_known(timeout.min(NAMED), || look_up(host, port))?;
+        let limit = timeout.min(NAMED);
+        let address = retried(Instant::now(), limit, ASK, || look_up(host, port))?;
         (address, Some(bound(address)?))
     } else {
         (wait_for_server(host, port, Instant::now(), timeout)?, None)
@@ -102,25 +99,18 @@ pub(crate) fn gloo_address(server: impl FnOnce() -> Result<SocketAddr>) -> Resul
 /// MASTER_ADDR and MASTER_PORT, resolved.
 pub(crate) fn master(env: &Env, limit: Duration) -> Result<SocketAddr> {
     let look_up = || look_up(&env.master_addr, env.master_port);
-    let address = until_known(limit, look_up).map_err(|source| {
-        failed(
-            env,
-            format!("find the host MASTER_ADDR={}", env.master_addr),
-            &format!("{source}, after {limit:?}; expected a host name that this host can resolve, or an address"),
-        )
+    let address = retried(Instant::now(), limit, ASK, look_up).map_err(|source| {
+        let expected = "expected a host name that this host can resolve, or an address";
+        let operation = format!("find the host MASTER_ADDR={}", env.master_addr);
+        failed(env, operation, &format!("{source}, after {limit:?}; {expected}"))
     })?;
     // Debian, for one, maps a host's own name to an address that only it can reach. A literal
     // 127.0.0.1 is intended: several launchers on one host, say.
     let is_name = env.master_addr != "localhost" && env.master_addr.parse::<IpAddr>().is_err();
     if is_name && address.ip().is_loopback() && env.local_world_size < env.world_size {
-        return Err(failed(
-            env,
-            format!("meet the ranks of other hosts at MASTER_ADDR={}", env.master_addr),
-            &format!(
-                "that is {} here, which other hosts cannot reach; give rank 0's address in their network",
-                address.ip()
-            ),
-        ));
+        let operation = format!("meet the ranks of other hosts at MASTER_ADDR={}", env.master_addr);
+        let instead = "which other hosts cannot reach; give rank 0's address in their network";
+        return Err(failed(env, operation, &format!("that is {} here, {instead}", address.ip())));
     }
     Ok(address)
 }
@@ -131,13 +121,17 @@ fn look_up(host: &str, port: u16) -> io::Result<SocketAddr> {
     addresses.min_by_key(SocketAddr::is_ipv6).ok_or(ErrorKind::NotFound.into())
 }
 
-/// Repeats a lookup until it succeeds, as PyTorch's store client does.
-fn until_known<T>(limit: Duration, mut ask: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    let start = Instant::now();
+/// Repeats an attempt until it succeeds, as PyTorch's store client does, or the time since `start` is over.
+fn retried<T>(
+    start: Instant,
+    limit: Duration,
+    pause: Duration,
+    mut attempt: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
     loop {
-        match ask() {
+        match attempt() {
             Err(_) if start.elapsed() < limit => {
-                std::thread::sleep(ASK.min(limit.saturating_sub(start.elapsed())));
+                std::thread::sleep(pause.min(limit.saturating_sub(start.elapsed())));
             }
             answer => return answer,
         }
@@ -196,16 +190,11 @@ fn wait_for_server(
     start: Instant,
     timeout: Duration,
 ) -> io::Result<SocketAddr> {
-    loop {
+    retried(start, timeout, RETRY, || {
         // Resolved anew: a host that comes back may have another address.
-        let attempt = look_up(host, port).and_then(|server| {
-            TcpStream::connect_timeout(&server, ATTEMPT.min(timeout)).map(|_| server)
-        });
-        match attempt {
-            Err(_) if start.elapsed() < timeout => std::thread::sleep(RETRY),
-            answer => return answer,
-        }
-    }
+        let server = look_up(host, port)?;
+        TcpStream::connect_timeout(&server, ATTEMPT.min(timeout)).map(|_| server)
+    })
 }
 
 pub(crate) fn failed(env: &Env, operation: String, message: &str) -> Error {
@@ -224,7 +213,7 @@ mod tests {
     #[test]
     fn a_name_that_becomes_known_is_waited_for() {
         let mut asked = 0;
-        let answer = until_known(Duration::from_secs(60), || {
+        let answer = retried(Instant::now(), Duration::from_secs(60), ASK, || {
             asked += 1;
             if asked < 3 { Err(ErrorKind::NotFound.into()) } else { Ok(asked) }
         });
@@ -234,7 +223,7 @@ mod tests {
     #[test]
     fn a_name_that_stays_unknown_is_an_error_after_the_limit() {
         let (start, limit) = (Instant::now(), Duration::from_millis(30));
-        let answer = until_known(limit, || Err::<(), _>(ErrorKind::NotFound.into()));
+        let answer = retried(start, limit, ASK, || Err::<(), _>(ErrorKind::NotFound.into()));
         assert_eq!(answer.unwrap_err().kind(), ErrorKind::NotFound);
         assert!(start.elapsed() >= limit);
     }

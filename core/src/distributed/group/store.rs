@@ -6,9 +6,7 @@ use crate::distributed::fault::blame::may_be_anothers_fault;
 use crate::distributed::fault::first_fault::{self, Fault};
 use crate::{Error, Result};
 use c10d_sys::{ErrorKind, GlooAddress, LONGEST_TIMEOUT};
-use std::fmt;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{fmt, sync::Arc, time::Duration};
 
 mod origin;
 
@@ -42,14 +40,11 @@ use origin::Origin;
 /// Every operation returns [`Error::Rendezvous`] if rank 0 has ended, or the launcher if that
 /// serves the store.
 #[derive(Clone)]
-#[doc(alias = "TCPStore")]
-#[doc(alias = "PrefixStore")]
-#[doc(alias = "FileStore")]
-#[doc(alias = "HashStore")]
+#[doc(alias("TCPStore", "PrefixStore", "FileStore", "HashStore"))]
 pub struct Store {
     engine: Arc<c10d_sys::Store>,
     /// This process's first connection, which on rank 0 serves all others: clones are clients.
-    first: Arc<c10d_sys::Store>,
+    pub(super) first: Arc<c10d_sys::Store>,
     origin: Arc<Origin>,
     /// The prefix of every key, for messages.
     prefix: String,
@@ -88,7 +83,7 @@ impl Store {
     /// within `timeout`.
     pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
         self.engine.get(key, timeout.min(LONGEST_TIMEOUT)).map_err(|error| match error.kind() {
-            ErrorKind::Timeout => self.not_in_time("get", key, timeout),
+            ErrorKind::Timeout => self.error("get", key, format!("timed out after {timeout:?}")),
             _ => self.failed("get", key, &error),
         })
     }
@@ -159,11 +154,6 @@ impl Store {
         &self.engine
     }
 
-    /// This process's first connection, which on rank 0 serves all others.
-    pub(crate) fn first(&self) -> &Arc<c10d_sys::Store> {
-        &self.first
-    }
-
     /// The place of this process in the job; `None` without a launcher.
     pub(crate) fn env(&self) -> Option<&Env> {
         self.origin.env.as_ref()
@@ -178,12 +168,8 @@ impl Store {
         }
     }
 
-    /// The error for keys that nobody has set; the server is fine. libtorch's own names those that
-    /// are set, too.
-    fn not_in_time(&self, operation: &str, keys: &str, timeout: Duration) -> Error {
-        self.error(operation, keys, format!("timed out after {timeout:?}"))
-    }
-
+    /// After a timeout, names the keys that nobody has set; the server is fine. libtorch's own error names
+    /// those that are set, too.
     fn not_all_set<S: AsRef<str>>(
         &self,
         operation: &str,
@@ -197,7 +183,7 @@ impl Store {
         let missing: Vec<_> = keys.iter().map(S::as_ref).filter(|key| !is_set(key)).collect();
         let missing = missing.join(", ");
         if is_over {
-            return self.not_in_time(operation, &missing, timeout);
+            return self.error(operation, &missing, format!("timed out after {timeout:?}"));
         }
         self.failed(operation, &missing, error)
     }

@@ -27,6 +27,10 @@ impl World {
     }
 }
 
+fn look_until_found(rank: &PostMortem) -> Blame {
+    rank.search.look_until_found(Instant::now() + SEARCH).unwrap().unwrap()
+}
+
 /// A process that has been killed, as it was before.
 fn killed() -> (u32, Option<Process>) {
     let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
@@ -50,7 +54,7 @@ fn a_killed_process_is_named() {
 #[test]
 fn members_of_a_group_are_named_as_the_job_knows_them() {
     let mut world = World::new(&[2, 5, 7]);
-    let blame = |world: &World| world.rank(0).search().look_until_found().unwrap().unwrap();
+    let blame = |world: &World| look_until_found(&world.rank(0));
     assert!(blame(&world).what.starts_with("ranks [5, 7] run"));
     // The processes of another host cannot be seen.
     world.members[1].process = None;
@@ -82,7 +86,7 @@ fn a_victim_is_not_blamed() {
     world.report(1, Report::Victim);
     let first = world.rank(0);
     assert_eq!(first.gone().unwrap().rank, Some(2));
-    assert_eq!(first.search().look_until_found().unwrap().unwrap().rank, Some(2));
+    assert_eq!(look_until_found(&first).rank, Some(2));
     world.report(2, Report::Victim);
     assert_eq!(first.gone().unwrap().rank, None);
 }
@@ -91,7 +95,7 @@ fn a_victim_is_not_blamed() {
 fn of_ranks_that_run_the_one_whose_exchange_has_not_failed_is_named() {
     let world = World::new(&[0, 1, 2]);
     world.report(1, Report::Victim);
-    let blame = world.rank(0).search().look_until_found().unwrap().unwrap();
+    let blame = look_until_found(&world.rank(0));
     assert_eq!(blame.rank, Some(2), "{blame:?}");
     assert!(blame.what.starts_with("rank 2 runs, but has not failed"), "{blame:?}");
 }
@@ -120,7 +124,7 @@ fn only_a_broken_connection_to_the_store_says_that_its_server_has_ended() {
 fn rank_0_of_the_job_serves_the_store_in_whatever_group_it_is() {
     let server_of = |names: &[usize]| {
         let world = World::new(names);
-        (0..names.len()).find(|&rank| world.rank(rank).serves_store)
+        (0..names.len()).find(|&rank| world.rank(rank).search.serves_store)
     };
     assert_eq!(server_of(&[0, 1]), Some(0));
     assert_eq!(server_of(&[2, 0]), Some(1));
@@ -138,13 +142,8 @@ fn who_is_needed_no_longer_is_not_missed() {
 
 #[test]
 fn only_a_broken_exchange_may_be_anothers_fault() {
-    for (kind, may_be) in [
-        (ErrorKind::Connection, true),
-        (ErrorKind::Timeout, true),
-        (ErrorKind::Misuse, false),
-        (ErrorKind::Unfinished, false),
-        (ErrorKind::Other, false),
-    ] {
-        assert_eq!(may_be_anothers_fault(&Error::new(kind, "")), may_be, "{kind:?}");
-    }
+    let may_be = |kind| may_be_anothers_fault(&Error::new(kind, ""));
+    assert_eq!([ErrorKind::Connection, ErrorKind::Timeout].map(may_be), [true; 2]);
+    let others = [ErrorKind::Misuse, ErrorKind::Unfinished, ErrorKind::Other];
+    assert_eq!(others.map(may_be), [false; 3]);
 }

@@ -9,14 +9,10 @@ use tch::Tensor;
 /// Errors of libtorch are [`Error::Tensor`].
 #[derive(Debug)]
 pub struct GradBucket<'a> {
-    engine: &'a mut c10d_sys::GradBucket,
+    pub(super) engine: &'a mut c10d_sys::GradBucket,
 }
 
-impl<'a> GradBucket<'a> {
-    pub(super) fn new(engine: &'a mut c10d_sys::GradBucket) -> Self {
-        GradBucket { engine }
-    }
-
+impl GradBucket<'_> {
     /// Its index among the buckets, from 0, which is also the order of exchange. The second forward
     /// pass of a training reorders the buckets. `bucket.index()`
     pub fn index(&self) -> usize {

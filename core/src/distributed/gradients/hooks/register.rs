@@ -28,7 +28,7 @@ pub(in crate::distributed) fn register(
     let registered = reducer.register_comm_hook(&name, move |bucket| {
         let index = bucket.index();
         let (buffer, finish) = guard.run(|| {
-            let mut bucket = GradBucket::new(bucket);
+            let mut bucket = GradBucket { engine: bucket };
             Ok((bucket.buffer()?, hook.start(&guard.group, &mut bucket)?))
         })?;
         let guard = guard.clone();

@@ -6,12 +6,10 @@ use super::Store;
 use crate::distributed::fault::record;
 use crate::{Error, Result};
 use c10d_sys::LONGEST_TIMEOUT;
-use std::fs::OpenOptions;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::{fs::OpenOptions, path::Path, time::Duration};
 
 /// Where a store came from. It marks this process as a member of a job while the store or a group made
 /// with it exists.

@@ -27,17 +27,13 @@ pub(super) struct Exchange {
 
 impl Exchange {
     /// Everything up to the first product, P = M Q.
-    pub(super) fn prepare(
-        options: &PowerSgdOptions,
-        state: &mut State,
-        bucket: &GradBucket<'_>,
-    ) -> Result<Exchange> {
+    pub(super) fn prepare(state: &mut State, bucket: &GradBucket<'_>) -> Result<Exchange> {
         let (mut buffer, gradients) = (bucket.buffer()?, bucket.gradients()?);
         let index = bucket.index();
-        let original = add_error(options, state, index, &mut buffer)?;
-        let (uncompressed, matrices) = sort_out(options, state, gradients)?;
-        let batches = batches(options, matrices)?;
-        let (memory, compressed) = factors(options, state, index, &buffer, batches)?;
+        let original = add_error(state, index, &mut buffer)?;
+        let (uncompressed, matrices) = sort_out(state, gradients)?;
+        let batches = batches(&state.options, matrices)?;
+        let (memory, compressed) = factors(state, index, &buffer, batches)?;
         for LowRank { batch, p, q } in &compressed {
             let _ = batch.m.f_bmm_out(p, q)?;
         }
@@ -58,7 +54,6 @@ impl Exchange {
     /// over the ranks.
     pub(super) fn finish(
         mut self,
-        options: &PowerSgdOptions,
         state: &mut State,
         group: &ProcessGroup,
         uncompressed_sum: Tensor,
@@ -67,14 +62,14 @@ impl Exchange {
         self.unpack(uncompressed_sum, world_size)?;
         // The columns' lengths do not affect the result: no division.
         group.all_reduce(&mut self.memory[0], ReduceOp::Sum)?;
-        self.multiply_by_p(options)?;
+        self.multiply_by_p(&state.options)?;
         group.all_reduce(&mut self.memory[1], ReduceOp::Sum)?;
         self.decompress(world_size)?;
         if let Some(original) = &self.original {
             let lost = original.f_sub(&self.buffer)?;
             state.errors.insert(self.index, lost);
         }
-        state.count(self.is_last);
+        state.iteration += u64::from(self.is_last);
         Ok(self.buffer)
     }
 
@@ -114,13 +109,8 @@ impl Exchange {
 }
 
 /// Adds the last step's error to the gradients, and returns a copy of the sum.
-fn add_error(
-    options: &PowerSgdOptions,
-    state: &State,
-    index: usize,
-    buffer: &mut Tensor,
-) -> Result<Option<Tensor>, TchError> {
-    if !options.use_error_feedback {
+fn add_error(state: &State, index: usize, buffer: &mut Tensor) -> Result<Option<Tensor>, TchError> {
+    if !state.options.use_error_feedback {
         return Ok(None);
     }
     if let Some(error) = state.errors.get(&index) {
@@ -131,7 +121,6 @@ fn add_error(
 
 /// The uncompressed gradients, and the others as matrices.
 fn sort_out(
-    options: &PowerSgdOptions,
     state: &mut State,
     gradients: Vec<Tensor>,
 ) -> Result<(Vec<Tensor>, Vec<Tensor>), TchError> {
@@ -141,7 +130,7 @@ fn sort_out(
         // The first dimension gives the rows; a scalar is one row.
         let rows = gradient.size().first().copied().unwrap_or(1);
         let matrix = gradient.f_view([rows, -1])?;
-        let size = options.compressed_size(rows, matrix.size2()?.1);
+        let size = state.options.compressed_size(rows, matrix.size2()?.1);
         match size {
             Some(_) => matrices.push(matrix),
             None => uncompressed.push(gradient),

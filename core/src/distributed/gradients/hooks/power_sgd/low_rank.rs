@@ -24,7 +24,6 @@ pub(super) struct LowRank {
 }
 
 impl Batch {
-    /// The shapes of P and Q.
     fn shapes(&self, options: &PowerSgdOptions) -> Result<[[i64; 3]; 2], TchError> {
         let (batch, rows, columns) = self.m.size3()?;
         let rank = options.rank_of(rows, columns);
@@ -61,15 +60,15 @@ pub(super) fn batches(
 /// Assigns the memory of P and Q to the matrices of the bucket with this index. Q holds the start
 /// values of the step.
 pub(super) fn factors(
-    options: &PowerSgdOptions,
     state: &mut State,
     index: usize,
     buffer: &Tensor,
     batches: Vec<Batch>,
 ) -> Result<([Tensor; 2], Vec<LowRank>), TchError> {
+    let options = state.options;
     let remembered = state.memory.get(&index).map(share);
     let is_new = remembered.is_none();
-    let memory = remembered.map_or_else(|| allocate(options, buffer, &batches), Ok)?;
+    let memory = remembered.map_or_else(|| allocate(&options, buffer, &batches), Ok)?;
     if options.warm_start {
         state.memory.insert(index, share(&memory));
     }
@@ -83,7 +82,7 @@ pub(super) fn factors(
     };
     let mut factors = Vec::new();
     for batch in batches {
-        let [p_shape, q_shape] = batch.shapes(options)?;
+        let [p_shape, q_shape] = batch.shapes(&options)?;
         let (p, q) = (view(0, p_shape)?, view(1, q_shape)?);
         factors.push(LowRank { batch, p, q });
     }

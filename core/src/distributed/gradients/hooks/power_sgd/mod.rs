@@ -69,7 +69,6 @@ use tch_parallel_base::lock;
 /// [`compression_stats`]: Self::compression_stats
 #[derive(Debug, Clone)]
 pub struct PowerSgd {
-    options: PowerSgdOptions,
     state: Arc<Mutex<State>>,
 }
 
@@ -92,7 +91,7 @@ impl PowerSgd {
     /// [`Error::Argument`](crate::Error::Argument) for invalid options.
     pub fn new(options: PowerSgdOptions) -> Result<PowerSgd> {
         options.check()?;
-        Ok(PowerSgd { options, state: Arc::new(Mutex::new(State::new(&options))) })
+        Ok(PowerSgd { state: Arc::new(Mutex::new(State::new(options))) })
     }
 
     /// What compression has saved so far, on this rank.
@@ -108,19 +107,19 @@ impl PowerSgd {
 
 impl CommHook for PowerSgd {
     fn name(&self) -> String {
-        format!("powerSGD_hook {:?}", self.options)
+        format!("powerSGD_hook {:?}", lock(&self.state).options)
     }
 
     fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
-        if lock(&self.state).iteration < self.options.start_power_sgd_iter {
-            lock(&self.state).count(bucket.is_last());
+        let mut state = lock(&self.state);
+        if state.iteration < state.options.start_power_sgd_iter {
+            state.iteration += u64::from(bucket.is_last());
             return AllReduce.start(group, bucket);
         }
-        let exchange = Exchange::prepare(&self.options, &mut lock(&self.state), bucket)?;
+        let exchange = Exchange::prepare(&mut state, bucket)?;
+        drop(state);
         let unchanged = group.all_reduce_async(exchange.uncompressed_memory()?, ReduceOp::Sum)?;
         let (hook, group) = (self.clone(), group.clone());
-        Ok(Box::new(move || {
-            exchange.finish(&hook.options, &mut lock(&hook.state), &group, unchanged.wait()?)
-        }))
+        Ok(Box::new(move || exchange.finish(&mut lock(&hook.state), &group, unchanged.wait()?)))
     }
 }

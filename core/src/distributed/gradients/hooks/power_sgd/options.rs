@@ -37,11 +37,12 @@ impl PowerSgdOptions {
             return Err(Error::argument("matrix_approximation_rank", "0", "at least 1"));
         }
         if (self.use_error_feedback || self.warm_start) && self.start_power_sgd_iter < 2 {
+            let expected = "at least 2 with use_error_feedback or warm_start: both remember buckets, which \
+                            the second step orders anew";
             return Err(Error::argument(
                 "start_power_sgd_iter",
                 self.start_power_sgd_iter,
-                "at least 2 with use_error_feedback or warm_start: both remember buckets, which \
-                 the second step orders anew",
+                expected,
             ));
         }
         Ok(())

@@ -8,6 +8,7 @@ use tch::Tensor;
 /// `PowerSGDState`
 #[derive(Debug)]
 pub(super) struct State {
+    pub(super) options: PowerSgdOptions,
     /// The number of backward passes so far.
     pub(super) iteration: u64,
     /// The error of each bucket, by its index.
@@ -20,19 +21,15 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(options: &PowerSgdOptions) -> State {
+    pub(super) fn new(options: PowerSgdOptions) -> State {
         State {
+            options,
             iteration: 0,
             errors: HashMap::new(),
             memory: HashMap::new(),
             numel: [0, 0],
             seeds: Mt::new(options.random_seed),
         }
-    }
-
-    /// Call this for each bucket.
-    pub(super) fn count(&mut self, is_last: bool) {
-        self.iteration += u64::from(is_last);
     }
 
     /// A seed for random numbers, the same on every rank but new each time:
@@ -57,7 +54,7 @@ mod tests {
     #[test]
     fn seeds_are_those_of_numpy() {
         // numpy.random.RandomState(7).randint(1_000_000_000), six times.
-        let mut state = State::new(&PowerSgdOptions { random_seed: 7, ..Default::default() });
+        let mut state = State::new(PowerSgdOptions { random_seed: 7, ..Default::default() });
         let seeds = [(); 6].map(|()| state.seed());
         let numpys = [327741615, 976413892, 128500249, 296233462, 809211459, 980209875];
         assert_eq!(seeds, numpys);
