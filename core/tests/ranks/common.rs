@@ -105,13 +105,6 @@ pub fn processes_from(
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// The same command under another one, which takes a command as its last arguments.
-pub fn under(outer: &[&str], inner: &Command) -> Command {
-    let mut command = Command::new(outer[0]);
-    command.args(&outer[1..]).arg(inner.get_program()).args(inner.get_args());
-    with_variables_of(inner, command)
-}
-
 fn with_variables_of(other: &Command, mut command: Command) -> Command {
     command.envs(other.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command
@@ -149,7 +142,19 @@ pub fn training<'a>(vs: &'a mut VarStore, optimizer: &'a mut dyn Optimizer) -> T
 /// A change of the commands that start ranks, for `processes_from`: this rank's runs under another
 /// one, which takes a command as its last arguments.
 pub fn rank_under(rank: usize, outer: &[&str]) -> impl Fn(usize, Command) -> Command {
-    move |own, command| if own == rank { under(outer, &command) } else { command }
+    move |own, inner| {
+        if own != rank {
+            return inner;
+        }
+        let mut command = Command::new(outer[0]);
+        command.args(&outer[1..]).arg(inner.get_program()).args(inner.get_args());
+        with_variables_of(&inner, command)
+    }
+}
+
+/// The same with a shell, so that this rank may be killed without making the test fail.
+pub fn mortal(rank: usize) -> impl Fn(usize, Command) -> Command {
+    rank_under(rank, &["sh", "-c", "\"$@\"; true", "sh"])
 }
 
 /// The same, in which all ranks have this environment variable.

@@ -95,9 +95,7 @@ fn step(group: &ProcessGroup, phase: Option<Phase>, path: &Path) -> Result<()> {
 }
 
 fn dies_in(test: &str, phase: Phase) {
-    // So that it may be killed without making the test fail.
-    let mortal_in_a_shell = common::rank_under(MORTAL, &["sh", "-c", "\"$@\"; true", "sh"]);
-    common::processes_from(3, test, mortal_in_a_shell, || {
+    common::processes_from(3, test, common::mortal(MORTAL), || {
         let group = common::join();
         let directory = tempfile::tempdir().unwrap();
         let end = if phase == Phase::SaveParts { "index.json" } else { "safetensors" };
@@ -121,32 +119,20 @@ fn dies_in(test: &str, phase: Phase) {
     });
 }
 
-#[test]
-fn a_rank_that_dies_before_it_gathers_is_named() {
-    dies_in(this_test!(), Phase::Gather);
+macro_rules! deaths {
+    ($(fn $test:ident() = $phase:ident;)*) => {$(
+        #[test]
+        fn $test() {
+            dies_in(this_test!(), Phase::$phase);
+        }
+    )*};
 }
 
-#[test]
-fn a_rank_that_dies_in_a_forward_pass_is_named() {
-    dies_in(this_test!(), Phase::Forward);
-}
-
-#[test]
-fn a_rank_that_dies_in_a_backward_pass_is_named() {
-    dies_in(this_test!(), Phase::Backward);
-}
-
-#[test]
-fn a_rank_that_dies_while_gradients_are_reduced_is_named() {
-    dies_in(this_test!(), Phase::Reduce);
-}
-
-#[test]
-fn a_rank_that_dies_while_the_model_is_saved_is_named_and_the_old_file_stays() {
-    dies_in(this_test!(), Phase::Save);
-}
-
-#[test]
-fn a_rank_that_dies_while_parts_are_saved_is_named_and_the_old_ones_stay() {
-    dies_in(this_test!(), Phase::SaveParts);
+deaths! {
+    fn a_rank_that_dies_before_it_gathers_is_named() = Gather;
+    fn a_rank_that_dies_in_a_forward_pass_is_named() = Forward;
+    fn a_rank_that_dies_in_a_backward_pass_is_named() = Backward;
+    fn a_rank_that_dies_while_gradients_are_reduced_is_named() = Reduce;
+    fn a_rank_that_dies_while_the_model_is_saved_is_named_and_the_old_file_stays() = Save;
+    fn a_rank_that_dies_while_parts_are_saved_is_named_and_the_old_ones_stay() = SaveParts;
 }
