@@ -16,15 +16,12 @@
 //! `data_parallel_misuse` does the same for DataParallel.
 
 use crate::prelude::*;
-use crate::weights::{Model, Weights, backward, gradients, model, own, two_buckets, with_hook};
+use crate::weights::{
+    Model, Weights, backward, gradients, mean, model, own, two_buckets, with_hook,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use tch::with_grad;
-
-fn mean(step: i64) -> [Tensor; 2] {
-    let [[a_matrix, a_vector], [b_matrix, b_vector]] = [own(0, step), own(1, step)];
-    [a_matrix / 2.0 + b_matrix / 2.0, a_vector / 2.0 + b_vector / 2.0]
-}
 
 /// The loss of a forward pass whose wrapper does not see it.
 fn hidden_loss(model: &Model, gradients: &[Tensor; 2]) -> Tensor {
