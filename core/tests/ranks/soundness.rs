@@ -62,17 +62,18 @@ fn a_model_may_be_dropped_before_the_backward_pass_of_an_output_that_it_has_not_
     });
 }
 
-/// A loss of a model whose hook calls `act` with it.
+/// Where a hook finds its own model.
+type Place = Arc<Mutex<Option<Model>>>;
+
+/// A loss of a model with this hook.
 fn reachable(
     group: &ProcessGroup,
-    act: impl Fn(&mut Option<Model>) -> Result<()> + Send + 'static,
+    start: impl Fn(&Place, &ProcessGroup, &mut GradBucket<'_>) -> Result<Finish> + Send + 'static,
 ) -> (VarStore, Tensor) {
-    let place = Arc::new(Mutex::new(None::<Model>));
+    let place = Place::default();
     let reached = Arc::clone(&place);
-    let hook = hooks::from_fn("uses its model", move |group, bucket| {
-        act(&mut reached.lock().unwrap())?;
-        hooks::AllReduce.start(group, bucket)
-    });
+    let hook =
+        hooks::from_fn("uses its model", move |group, bucket| start(&reached, group, bucket));
     let (vs, model) = model(group, with_hook(hook));
     let loss = model.forward(|weights| weights.loss(&own(group.rank(), 0))).unwrap();
     *place.lock().unwrap() = Some(model);
@@ -82,9 +83,9 @@ fn reachable(
 #[test]
 fn a_hook_may_drop_its_model() {
     on_ranks(2, |group| {
-        let (vs, loss) = reachable(group, |model| {
-            drop(model.take());
-            Ok(())
+        let (vs, loss) = reachable(group, |place, group, bucket| {
+            drop(place.lock().unwrap().take());
+            hooks::AllReduce.start(group, bucket)
         });
         loss.f_backward().unwrap();
         assert_eq!(gradients(&vs), mean(0));
@@ -94,19 +95,13 @@ fn a_hook_may_drop_its_model() {
 #[test]
 fn a_hook_may_drop_its_model_when_the_exchange_has_ended() {
     on_ranks(2, |group| {
-        let place = Arc::new(Mutex::new(None::<Model>));
-        let model_of_hook = Arc::clone(&place);
-        let hook = hooks::from_fn("drops its model at the end", move |group, bucket| {
-            let finish = hooks::AllReduce.start(group, bucket)?;
-            let model = Arc::clone(&model_of_hook);
+        let (vs, loss) = reachable(group, |place, group, bucket| {
+            let (place, finish) = (Arc::clone(place), hooks::AllReduce.start(group, bucket)?);
             Ok(Box::new(move || {
-                drop(model.lock().unwrap().take());
+                drop(place.lock().unwrap().take());
                 finish()
             }))
         });
-        let (vs, model) = model(group, with_hook(hook));
-        let loss = model.forward(|weights| weights.loss(&own(group.rank(), 0))).unwrap();
-        *place.lock().unwrap() = Some(model);
         loss.f_backward().unwrap();
         assert_eq!(gradients(&vs), mean(0));
     });
@@ -116,10 +111,9 @@ fn a_hook_may_drop_its_model_when_the_exchange_has_ended() {
 fn expect_refusal(group: &ProcessGroup, act: impl Fn(&Model) -> Result<()> + Send + 'static) {
     let rank = group.rank();
     let (errors, error) = mpsc::channel();
-    let (_vs, loss) = reachable(group, move |model| {
-        let used = act(model.as_ref().unwrap());
-        errors.send(used.unwrap_err().to_string()).unwrap();
-        Ok(())
+    let (_vs, loss) = reachable(group, move |place, group, bucket| {
+        errors.send(message(act(place.lock().unwrap().as_ref().unwrap()))).unwrap();
+        hooks::AllReduce.start(group, bucket)
     });
     // What the model was asked to do failed, so this pass may fail as well.
     let _ = loss.f_backward();
