@@ -2,8 +2,8 @@
 
 use crate::prelude::*;
 
-/// The sum of the job's ranks in the group.
-fn sum(group: &ProcessGroup, own: usize) -> f64 {
+/// The sum of every rank's own number.
+pub fn sum(group: &ProcessGroup, own: usize) -> f64 {
     let mut sum = Tensor::from(own as f64);
     group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
     f64::try_from(sum).unwrap()

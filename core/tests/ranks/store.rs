@@ -1,6 +1,7 @@
 //! Groups of some of a job's processes, and the store through which they meet.
 
 use crate::common::TIMEOUT;
+use crate::new_group::sum;
 use crate::prelude::*;
 use tch_parallel::distributed::{Env, ProcessGroupOptions, Transport};
 use tests::programs::free_port;
@@ -78,9 +79,7 @@ fn two_of_three_make_a_group_without_the_third() {
             return store.set("seen", b"").unwrap();
         }
         let group = pair(&store, 1, rank);
-        let mut sum = Tensor::from_slice(&[rank as f32 + 1.0]);
-        group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
-        assert_eq!(f32::try_from(sum).unwrap(), 3.0);
+        assert_eq!(sum(&group, rank + 1), 3.0);
         if rank == 0 {
             store.set("done", b"").unwrap();
             store.get("seen", TIMEOUT).unwrap();
@@ -253,9 +252,7 @@ fn expect_a_whole_job(init_method: &str) {
     let rank = 1 - Env::read().unwrap().unwrap().rank;
     let group = ProcessGroup::with_init_method(init_method, rank, 2, common::options()).unwrap();
     assert_eq!((group.rank(), group.transport()), (rank, Transport::SharedMemory));
-    let mut sum = Tensor::from_slice(&[rank as f32 + 1.0]);
-    group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
-    assert_eq!(f32::try_from(sum).unwrap(), 3.0);
+    assert_eq!(sum(&group, rank + 1), 3.0);
     if rank == 1 {
         // Without closing the group, as if it had been killed.
         tch_parallel::exit(0);
