@@ -1,18 +1,6 @@
 //! Safe code of a rank neither reaches undefined behaviour nor waits forever.
 //!
-//! What was tried, by the ways in which programs get there:
-//!
-//! - outputs that a closure hides from the wrapper, and models that are dropped before, during and
-//!   within the backward pass, on the same thread and on another;
-//! - hooks that use their own model: a forward pass, a backward pass, dropping it, on the thread of
-//!   the backward pass and on another;
-//! - tensors of a bucket kept after the backward pass, after the model and after the group;
-//! - a model wrapped again, and trained without its wrapper, while an old graph still exists;
-//! - panics in the closure of a forward pass and in a join;
-//! - groups dropped before their works, and works dropped without a wait;
-//! - memory that is given back during an exchange (in `collectives`), and tensors in shared memory
-//!   that outlive their group.
-//!
+//! The tests are the ways that were tried; in `collectives`, memory is given back during an exchange.
 //! `data_parallel_misuse` does the same for DataParallel.
 
 use crate::prelude::*;
