@@ -122,11 +122,8 @@ impl Joinable for Counter {
 /// Python's keyword arguments of `model.join`.
 fn parse(arguments: &str) -> Result<JoinOptions> {
     let arguments: Value = serde_json::from_str(arguments)?;
-    let default = JoinOptions::default();
-    Ok(JoinOptions {
-        divide_by_initial_world_size: arguments["divide_by_initial_world_size"]
-            .as_bool()
-            .unwrap_or(default.divide_by_initial_world_size),
-        ..default
-    })
+    let (given, default) = (&arguments["divide_by_initial_world_size"], JoinOptions::default());
+    let divide_by_initial_world_size =
+        given.as_bool().unwrap_or(default.divide_by_initial_world_size);
+    Ok(JoinOptions { divide_by_initial_world_size, ..default })
 }
