@@ -1,13 +1,11 @@
 //! Runs a test's body on several ranks, each in its own process.
 
-use nix::unistd::Pid;
 use std::any::type_name;
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
-use std::{fs, thread};
 use tch::Tensor;
 use tch::kind::FLOAT_CPU;
 use tch::nn::VarStore;
@@ -17,9 +15,7 @@ use tch_parallel::distributed::{
 };
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tests::programs::{as_rank, free_port};
-use tests::progress::Patience;
-use tests::python;
-use tests::wait::until;
+use tests::{Job, expect_all_succeed, python};
 
 /// How long a test's rank waits for another.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
@@ -80,29 +76,13 @@ pub fn processes_from(
     let mut listed = Command::new(std::env::current_exe().unwrap());
     let listed = listed.args(["--exact", test, "--list"]).output().unwrap();
     assert!(listed.stdout.starts_with(format!("{test}: test").as_bytes()), "no test {test}");
-    let port = free_port().unwrap();
-    let rank = |rank| {
+    let (job, port) = (Job::new().unwrap(), free_port().unwrap());
+    let start = |rank| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
-        Rank::start(change(rank, as_rank(command, rank, world_size, port)))
+        job.start(change(rank, as_rank(command, rank, world_size, port))).unwrap()
     };
-    let ranks: Vec<_> = (0..world_size).map(rank).collect();
-    let mut stand_still = Patience::default().with_processes(ranks.iter().map(Rank::pid).collect());
-    let mut given_up = false;
-    let mut give_up = || {
-        // Once the ranks stand still, all of them are given up.
-        given_up |= stand_still();
-        given_up
-    };
-    let failures: Vec<_> = ranks
-        .into_iter()
-        .enumerate()
-        .filter_map(|(rank, process)| {
-            let (success, stderr) = process.finish(&mut give_up);
-            (!success).then(|| format!("rank {rank}:\n{stderr}"))
-        })
-        .collect();
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    expect_all_succeed((0..world_size).map(start).collect()).unwrap();
 }
 
 fn with_variables_of(other: &Command, mut command: Command) -> Command {
@@ -234,43 +214,6 @@ impl Drop for Directory<'_> {
         let all_done = self.group.barrier();
         if self.group.rank() == 0 && all_done.is_ok() {
             fs::remove_dir_all(&self.path).unwrap();
-        }
-    }
-}
-
-struct Rank {
-    process: Child,
-    stderr: thread::JoinHandle<String>,
-}
-
-impl Rank {
-    fn start(mut command: Command) -> Rank {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut process = command.spawn().unwrap();
-        let mut pipe = process.stderr.take().unwrap();
-        let stderr = thread::spawn(move || {
-            let mut bytes = Vec::new();
-            pipe.read_to_end(&mut bytes).unwrap();
-            String::from_utf8_lossy(&bytes).into_owned()
-        });
-        Rank { process, stderr }
-    }
-
-    fn pid(&self) -> Pid {
-        Pid::from_raw(self.process.id().cast_signed())
-    }
-
-    /// Waits for its end; kills it when `give_up` says so.
-    fn finish(mut self, give_up: impl FnMut() -> bool) -> (bool, String) {
-        let status = until("it ended", give_up, || Ok(self.process.try_wait()?));
-        if status.is_err() {
-            self.process.kill().unwrap();
-            self.process.wait().unwrap();
-        }
-        let stderr = self.stderr.join().unwrap();
-        match status {
-            Ok(status) => (status.success(), stderr),
-            Err(error) => (false, format!("{error}, and killed it\n{stderr}")),
         }
     }
 }
