@@ -33,7 +33,8 @@ pub fn test_of<C>(_closure: &C) -> &'static str {
     path.split_once("::").map_or(path, |(_program, test)| test)
 }
 
-/// In the test's own process, starts the ranks and waits for them; in a rank's, runs the body.
+/// In the test's own process, starts the ranks and waits for them; in a rank's, runs the body, in a
+/// directory of this job, which all ranks share.
 pub fn on_ranks(world_size: usize, body: impl Fn(&ProcessGroup)) {
     processes_from(world_size, test_of(&body), |_, command| command, || body(&join()));
 }
@@ -188,32 +189,4 @@ pub fn expect_equal(saved: Saved, expected: Saved) {
     let differ: Vec<_> =
         saved.iter().filter(|(name, tensor)| **tensor != expected[*name]).map(|it| it.0).collect();
     assert!(differ.is_empty(), "{} of {}: {differ:?}", differ.len(), saved.len());
-}
-
-/// A temporary directory for one job, which rank 0 creates and removes.
-pub struct Directory<'a> {
-    pub path: PathBuf,
-    group: &'a ProcessGroup,
-}
-
-impl<'a> Directory<'a> {
-    pub fn new(group: &'a ProcessGroup) -> Self {
-        // No two jobs that run at the same time have the same port.
-        let port = std::env::var("MASTER_PORT").unwrap();
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("checkpoint-{port}"));
-        if group.rank() == 0 {
-            fs::create_dir_all(&path).unwrap();
-        }
-        group.barrier().unwrap();
-        Directory { path, group }
-    }
-}
-
-impl Drop for Directory<'_> {
-    fn drop(&mut self) {
-        let all_done = self.group.barrier();
-        if self.group.rank() == 0 && all_done.is_ok() {
-            fs::remove_dir_all(&self.path).unwrap();
-        }
-    }
 }

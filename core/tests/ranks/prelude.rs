@@ -1,7 +1,7 @@
 //! What most of these tests use.
 
 pub(crate) use crate::common::{
-    self, Directory, numbers, on_ranks, on_ranks_with_each_transport, sgd, training, values,
+    self, numbers, on_ranks, on_ranks_with_each_transport, sgd, training, values,
 };
 pub(crate) use std::collections::BTreeMap;
 pub(crate) use std::fs;
