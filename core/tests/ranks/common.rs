@@ -2,8 +2,6 @@
 
 use std::any::type_name;
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use tch::Tensor;
@@ -166,21 +164,18 @@ pub fn python_rank(
     script: &str,
     (rank, ranks, port): (usize, usize, u16),
     arguments: &[&str],
-) -> (Command, PathBuf) {
+) -> (Command, String) {
     let file = format!("{script}-{port}-{rank}.safetensors");
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
-    let arguments = [file.to_str().unwrap()].into_iter().chain(arguments.iter().copied());
+    let arguments = [&*file].into_iter().chain(arguments.iter().copied());
     let program = python(script, arguments).unwrap();
     let mut program = as_rank(program, rank, ranks, port);
     program.env("OMP_NUM_THREADS", "1");
     (program, file)
 }
 
-/// Reads such a file, and removes it.
-pub fn read(file: &Path) -> Saved {
-    let saved = Tensor::read_safetensors(file).unwrap().into_iter().collect();
-    fs::remove_file(file).unwrap();
-    saved
+/// Reads such a file.
+pub fn read(file: &str) -> Saved {
+    Tensor::read_safetensors(file).unwrap().into_iter().collect()
 }
 
 /// Expects the same names, and the same bits.

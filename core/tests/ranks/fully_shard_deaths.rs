@@ -23,13 +23,10 @@ enum Phase {
 }
 
 /// A file whose last change is the time of death.
-fn death() -> PathBuf {
-    let port = std::env::var("MASTER_PORT").unwrap();
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("death-{port}"))
-}
+const DEATH: &str = "death";
 
 fn die() {
-    fs::write(death(), "").unwrap();
+    fs::write(DEATH, "").unwrap();
     raise(Signal::SIGKILL).unwrap();
 }
 
@@ -110,7 +107,7 @@ fn dies_in(test: &str, phase: Phase) {
         probe_shared_memory(die_at_the_last_moment);
         let phase = (group.rank() == MORTAL).then_some(phase);
         let error = step(&group, phase, &path).unwrap_err().to_string();
-        let delay = fs::metadata(death()).unwrap().modified().unwrap().elapsed().unwrap();
+        let delay = fs::metadata(DEATH).unwrap().modified().unwrap().elapsed().unwrap();
         assert!(error.contains("rank 1 (pid") && delay < SOON, "after {delay:?}: {error}");
         let mut left = files();
         // Parts of the next version, which no index names.

@@ -5,7 +5,7 @@ pub(crate) use crate::common::{
 };
 pub(crate) use std::collections::BTreeMap;
 pub(crate) use std::fs;
-pub(crate) use std::path::{Path, PathBuf};
+pub(crate) use std::path::Path;
 pub(crate) use std::process::Command;
 pub(crate) use std::sync::{Arc, Mutex, mpsc};
 pub(crate) use std::time::{Duration, Instant};
