@@ -233,14 +233,6 @@ fn processes_meet_at_a_host_and_a_port_without_a_job() {
     });
 }
 
-#[test]
-fn a_store_that_is_nowhere_is_an_error() {
-    let port = free_port().unwrap();
-    let store = Store::tcp("127.0.0.1", port, false, Duration::from_millis(100));
-    expect_error(store, &format!("could not reach a store at 127.0.0.1:{port}"));
-    expect_error(Store::file("/nowhere/store", None), "cannot open /nowhere/store");
-}
-
 /// The ranks of a job that meets at this address share memory, and name the one that has ended.
 fn expect_a_whole_job(init_method: &str) {
     // The call says which rank this is, and not the environment.
@@ -279,7 +271,11 @@ fn ranks_meet_in_a_file() {
 }
 
 #[test]
-fn an_address_of_another_form_is_refused() {
+fn a_store_that_is_nowhere_and_an_address_of_another_form_are_errors() {
+    let port = free_port().unwrap();
+    let store = Store::tcp("127.0.0.1", port, false, Duration::from_millis(100));
+    expect_error(store, &format!("could not reach a store at 127.0.0.1:{port}"));
+    expect_error(Store::file("/nowhere/store", None), "cannot open /nowhere/store");
     for address in ["127.0.0.1:1", "tcp://host", "tcp://host:0", "file://", "http://host:1"] {
         let group = ProcessGroup::with_init_method(address, 0, 1, common::options());
         expect_error(group, "but must be tcp://HOST:PORT, file:///PATH or env://");
