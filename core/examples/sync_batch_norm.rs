@@ -60,6 +60,5 @@ fn main() -> Result<()> {
     }
     saved.iter_mut().for_each(|(_, tensor)| *tensor = tensor.to(Device::Cpu));
     let file = PathBuf::from(directory).join(format!("rank{}.safetensors", group.rank()));
-    Tensor::write_safetensors(&saved, file)?;
-    Ok(())
+    Ok(Tensor::write_safetensors(&saved, file)?)
 }

@@ -83,8 +83,7 @@ fn main() -> Result<()> {
     saved.push(("samples".into(), Tensor::from(counter.samples)));
     saved.iter_mut().for_each(|(_, tensor)| *tensor = tensor.to(Device::Cpu));
     let file = format!("rank{}.safetensors", group.rank());
-    Tensor::write_safetensors(&saved, directory.join(file))?;
-    Ok(())
+    Ok(Tensor::write_safetensors(&saved, directory.join(file))?)
 }
 
 // ANCHOR: counter
