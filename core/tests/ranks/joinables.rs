@@ -5,8 +5,6 @@ use crate::weights::{Model, backward, model, own, two_buckets};
 use tch_parallel::distributed::join;
 use tch_parallel::nn::{BatchNormOptions, sync_batch_norm};
 
-const STEPS: [i64; 3] = [2, 4, 3];
-
 const THROW: JoinOptions =
     JoinOptions { divide_by_initial_world_size: true, throw_on_early_termination: true };
 
@@ -23,7 +21,7 @@ fn a_model_and_its_optimizer_end_together_if_one_rank_runs_out() {
         let mut optimizer = sharded(&vs, group);
         let mut made = 0;
         let joined = join((&model, &mut optimizer), THROW, |(_, optimizer)| {
-            (0..STEPS[group.rank()]).try_for_each(|step| {
+            (0..[2, 4, 3][group.rank()]).try_for_each(|step| {
                 backward(&vs, &model, &own(group.rank(), step))?;
                 made += 1;
                 optimizer.step()

@@ -60,6 +60,5 @@ pub fn backward(vs: &VarStore, model: &Model, gradients: &[Tensor; 2]) -> Result
 }
 
 pub fn gradients(vs: &VarStore) -> [Tensor; 2] {
-    let parameters = vs.trainable_variables();
-    [parameters[0].grad().copy(), parameters[1].grad().copy()]
+    [0, 1].map(|part| vs.trainable_variables()[part].grad().copy())
 }
