@@ -141,8 +141,7 @@ fn a_block_takes_and_returns_several_tensors_some_without_gradients() {
             }
             sgd(&vs, 0.5).zero_grad().unwrap();
             block.backward(&loss).unwrap();
-            let expected = [("block.a", 2.0 * first), ("block.b", 6.0 * second)];
-            for (name, value) in expected {
+            for (name, value) in [("block.a", 2.0 * first), ("block.b", 6.0 * second)] {
                 let shard = &vs.variables()[name];
                 let gradient = shard.grad();
                 match value > 0.0 {
