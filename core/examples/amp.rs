@@ -65,8 +65,7 @@ fn main() -> Result<()> {
     saved.iter_mut().for_each(|(_, tensor)| *tensor = tensor.to_device(Device::Cpu));
     saved.push(("losses".into(), Tensor::from_slice(&losses)));
     saved.push(("scales".into(), Tensor::from_slice(&scales)));
-    Tensor::write_safetensors(&saved, file)?;
-    Ok(())
+    Ok(Tensor::write_safetensors(&saved, file)?)
 }
 
 /// `F.cross_entropy`. On a GPU, autocast gives tch's `cross_entropy_for_logits` another precision.

@@ -4,24 +4,9 @@
 //! cargo run -rq -p tch-parallel --example batches_per_rank
 //! ```
 
-use tch::Tensor;
+use tch::{Device, Kind, Tensor};
 use tch_parallel::Result;
-use tch_parallel::data::{DataLoader, Dataset, DistributedSampler, Shard};
-
-/// So many samples, each of which is its own number.
-struct Numbers(usize);
-
-impl Dataset for Numbers {
-    type Batch = Tensor;
-
-    fn len(&self) -> usize {
-        self.0
-    }
-
-    fn batch(&self, indices: &[usize], _epoch: u64) -> Result<Tensor> {
-        Ok(Tensor::from_slice(&indices.iter().map(|&index| index as i64).collect::<Vec<_>>()))
-    }
-}
+use tch_parallel::data::{DataLoader, DistributedSampler, Shard, TensorDataset};
 
 fn main() -> Result<()> {
     println!("samples  batch size  world size  batches  last batch  sum of 1 / batch size");
@@ -38,9 +23,10 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn report(samples: usize, batch_size: usize, world_size: usize) -> Result<()> {
+fn report(samples: i64, batch_size: usize, world_size: usize) -> Result<()> {
     let sampler = DistributedSampler::new(Shard::new(0, world_size)?, 42);
-    let loader = DataLoader::new(Numbers(samples), sampler, batch_size)?;
+    let numbers = TensorDataset::new(Tensor::arange(samples, (Kind::Int64, Device::Cpu)))?;
+    let loader = DataLoader::new(numbers, sampler, batch_size)?;
     let sizes = loader.epoch(0)?.map(|batch| Ok(batch?.size()[0])).collect::<Result<Vec<_>>>()?;
     let inverse: f64 = sizes.iter().map(|&size| 1.0 / size as f64).sum();
     let (batches, last) = (loader.len(), sizes.last().copied().unwrap_or_default());

@@ -47,10 +47,8 @@ fn train(group: &ProcessGroup, broadcast_buffers: bool) -> Result<()> {
 /// Prints the running mean of all ranks.
 fn report(group: &ProcessGroup, when: &str, running_mean: &Tensor) -> Result<()> {
     let ranks = group.all_gather(running_mean)?;
-    if group.rank() == 0 {
-        let means: Vec<_> =
-            ranks.iter().map(|mean| format!("{:.3}", mean.double_value(&[0]))).collect();
-        println!("  {when:30} {}", means.join("  "));
-    }
+    let means: Vec<_> =
+        ranks.iter().map(|mean| format!("{:.3}", mean.double_value(&[0]))).collect();
+    say(group, format!("  {when:30} {}", means.join("  ")));
     Ok(())
 }

@@ -9,7 +9,7 @@
 
 use anyhow::{Context, Result};
 use report::MetricsLog;
-use serde::Serialize;
+use serde_json::json;
 use std::env;
 use std::path::Path;
 use std::time::Instant;
@@ -17,12 +17,6 @@ use tch_parallel::data::transforms::{Normalize, RandomHorizontalFlip, RandomResi
 use tch_parallel::data::{
     DataLoader, DataLoaderOptions, ImageDataset, ImageFolder, RandomSampler, Shard,
 };
-
-#[derive(Serialize)]
-struct End {
-    images: usize,
-    images_per_second: f64,
-}
 
 fn main() -> Result<()> {
     let arguments = env::args().skip(1).collect::<Vec<_>>();
@@ -43,16 +37,17 @@ fn main() -> Result<()> {
     let options = DataLoaderOptions { batch_size, num_workers: workers, ..Default::default() };
     let loader = DataLoader::with_options(dataset, RandomSampler::new(0), options)?;
 
-    let mut end = End { images: 0, images_per_second: 0.0 };
+    let (mut images, mut rate) = (0, 0.0);
     for epoch in 0..2 {
         let start = Instant::now();
-        end.images = 0;
+        images = 0;
         for batch in loader.epoch(epoch)? {
             let (_, labels) = batch?;
-            end.images += labels.numel();
+            images += labels.numel();
         }
-        end.images_per_second = end.images as f64 / start.elapsed().as_secs_f64();
+        rate = images as f64 / start.elapsed().as_secs_f64();
     }
+    let end = json!({ "images": images, "images_per_second": rate });
     MetricsLog::create(Some(Path::new(metrics)), Shard::WHOLE)?.log("end", &end)?;
     Ok(())
 }

@@ -42,8 +42,7 @@ fn main() -> Result<()> {
             tensors.push((format!("{}/{name}", picture.display()), tensor));
         }
     }
-    Tensor::write_safetensors(&tensors, file)?;
-    Ok(())
+    Ok(Tensor::write_safetensors(&tensors, file)?)
 }
 
 fn transformed(path: &Path) -> Result<[(&'static str, Tensor); 5]> {

@@ -50,12 +50,10 @@ fn report(group: &ProcessGroup, step: usize, vs: &VarStore, optimizer: &Sgd) -> 
     let weight = vs.trainable_variables()[0].detach().view([1]);
     let momentum = optimizer.state_dict()?.tensors[0].1.view([1]);
     let ranks = group.all_gather(&Tensor::cat(&[weight, momentum], 0))?;
-    if group.rank() == 0 {
-        let ranks = ranks.iter().enumerate().map(|(rank, values)| {
-            let (weight, momentum) = (values.double_value(&[0]), values.double_value(&[1]));
-            format!("   rank {rank}: weight {weight:.4}, momentum {momentum:7.4}")
-        });
-        println!("  step {step}{}", ranks.collect::<String>());
-    }
+    let ranks = ranks.iter().enumerate().map(|(rank, values)| {
+        let (weight, momentum) = (values.double_value(&[0]), values.double_value(&[1]));
+        format!("   rank {rank}: weight {weight:.4}, momentum {momentum:7.4}")
+    });
+    say(group, format!("  step {step}{}", ranks.collect::<String>()));
     Ok(())
 }

@@ -51,8 +51,7 @@ fn main() -> Result<()> {
         ensure!(run(&case, &[0..5, 5..STEPS])? == whole, "an interruption changes {number}");
         saved.extend(whole.into_iter().map(|(name, tensor)| (format!("{number}.{name}"), tensor)));
     }
-    Tensor::write_safetensors(&saved, file)?;
-    Ok(())
+    Ok(Tensor::write_safetensors(&saved, file)?)
 }
 
 /// Makes these steps, each range with a new optimizer that continues with the state of the last.

@@ -38,10 +38,8 @@ fn main() -> Result<()> {
 
     // The same numbers on every rank, each of which takes its rows of them.
     tch::manual_seed(0);
-    let mine = |all: Tensor| {
-        let parts = all.tensor_split(group.world_size() as i64, 0);
-        parts[group.rank()].to(device)
-    };
+    let ranks = group.world_size() as i64;
+    let mine = |all: Tensor| all.tensor_split(ranks, 0)[group.rank()].to(device);
     let draw = || Tensor::randn(&size[..], (Kind::Float, Device::Cpu));
     let mut saved = Vec::new();
     for step in 0..2 {
@@ -60,6 +58,5 @@ fn main() -> Result<()> {
     }
     saved.iter_mut().for_each(|(_, tensor)| *tensor = tensor.to(Device::Cpu));
     let file = PathBuf::from(directory).join(format!("rank{}.safetensors", group.rank()));
-    Tensor::write_safetensors(&saved, file)?;
-    Ok(())
+    Ok(Tensor::write_safetensors(&saved, file)?)
 }

@@ -83,8 +83,7 @@ fn main() -> Result<()> {
     saved.push(("samples".into(), Tensor::from(counter.samples)));
     saved.iter_mut().for_each(|(_, tensor)| *tensor = tensor.to(Device::Cpu));
     let file = format!("rank{}.safetensors", group.rank());
-    Tensor::write_safetensors(&saved, directory.join(file))?;
-    Ok(())
+    Ok(Tensor::write_safetensors(&saved, directory.join(file))?)
 }
 
 // ANCHOR: counter
@@ -122,11 +121,8 @@ impl Joinable for Counter {
 /// Python's keyword arguments of `model.join`.
 fn parse(arguments: &str) -> Result<JoinOptions> {
     let arguments: Value = serde_json::from_str(arguments)?;
-    let default = JoinOptions::default();
-    Ok(JoinOptions {
-        divide_by_initial_world_size: arguments["divide_by_initial_world_size"]
-            .as_bool()
-            .unwrap_or(default.divide_by_initial_world_size),
-        ..default
-    })
+    let (given, default) = (&arguments["divide_by_initial_world_size"], JoinOptions::default());
+    let divide_by_initial_world_size =
+        given.as_bool().unwrap_or(default.divide_by_initial_world_size);
+    Ok(JoinOptions { divide_by_initial_world_size, ..default })
 }

@@ -72,7 +72,14 @@ pub fn embedding<'a>(
     embedding_dim: i64,
     options: EmbeddingOptions,
 ) -> Embedding {
-    let padding_idx = options.padding_idx.map(|index| from_start(index, num_embeddings));
+    let padding_idx = options.padding_idx.map(|index| {
+        assert!(
+            (-num_embeddings..num_embeddings).contains(&index),
+            "padding_idx is {index}, but must be an index of the {num_embeddings} embeddings"
+        );
+        // For tch, a negative one means no padding.
+        index.rem_euclid(num_embeddings)
+    });
     let mut config = EmbeddingConfig { sparse: options.sparse, ..Default::default() };
     if let Some(index) = padding_idx {
         config.padding_idx = index;
@@ -82,15 +89,6 @@ pub fn embedding<'a>(
         let _ = no_grad(|| layer.ws.get(index).zero_());
     }
     layer
-}
-
-/// The index counted from the start: for tch, a negative one means no padding.
-fn from_start(padding_idx: i64, num_embeddings: i64) -> i64 {
-    assert!(
-        (-num_embeddings..num_embeddings).contains(&padding_idx),
-        "padding_idx is {padding_idx}, but must be an index of the {num_embeddings} embeddings"
-    );
-    padding_idx.rem_euclid(num_embeddings)
 }
 
 #[cfg(test)]

@@ -133,16 +133,11 @@ impl ModuleT for Gru {
     }
 }
 
-/// What tells the cells apart.
-#[derive(Clone, Copy)]
-struct Cell {
-    gates: i64,
-    /// The cell's number in cuDNN.
-    mode: i64,
-}
+/// What tells the cells apart: how many gates one has, and its number in cuDNN.
+type Cell = (i64, i64);
 
-const LSTM: Cell = Cell { gates: 4, mode: 2 };
-const GRU: Cell = Cell { gates: 3, mode: 3 };
+const LSTM: Cell = (4, 2);
+const GRU: Cell = (3, 3);
 
 /// What both layers consist of.
 #[derive(Debug)]
@@ -158,11 +153,11 @@ impl Weights {
         path: &Path<'_>,
         input_size: i64,
         hidden_size: i64,
-        cell: Cell,
+        (gates, cudnn_mode): Cell,
         options: RnnOptions,
     ) -> Self {
         let directions: &[&str] = if options.bidirectional { &["", "_reverse"] } else { &[""] };
-        let rows = cell.gates * hidden_size;
+        let rows = gates * hidden_size;
         // Weights and biases are drawn alike.
         let init = default_bias(hidden_size);
         let mut flat = Vec::new();
@@ -189,7 +184,7 @@ impl Weights {
                     &flat,
                     per_layer,
                     input_size,
-                    cell.mode,
+                    cudnn_mode,
                     hidden_size,
                     no_projection,
                     options.num_layers,

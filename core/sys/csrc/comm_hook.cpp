@@ -2,6 +2,8 @@
 
 #include "guard.hpp"
 
+#include <c10/util/ScopeExit.h>
+
 #include <memory>
 #include <utility>
 
@@ -22,17 +24,6 @@ struct Pending : torch::CustomClassHolder {
   void (*drop)(void*);
 };
 
-struct Running {
-  explicit Running(std::atomic<int>& count) : count(count) {
-    ++count;
-  }
-  ~Running() {
-    --count;
-  }
-
-  std::atomic<int>& count;
-};
-
 void give(const std::vector<at::Tensor>& tensors, c10d_tensor** out) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     out[i] = new at::Tensor(tensors[i]);
@@ -45,7 +36,8 @@ namespace c10d_sys {
 
 c10::intrusive_ptr<c10::ivalue::Future> CommHook::runHook(c10d::GradBucket& bucket) {
   at::NoGradGuard no_grad;
-  const Running running(running_);
+  ++running_;
+  const auto done = c10::make_scope_exit([this] { --running_; });
   auto pending = c10::make_intrusive<Pending>(functions_.drop_pending);
   c10d_grad_bucket borrowed{bucket};
   raise(functions_.start(context_, &borrowed, &pending->pointer));
@@ -56,7 +48,8 @@ c10::intrusive_ptr<c10::ivalue::Future> CommHook::runHook(c10d::GradBucket& buck
 
 at::Tensor CommHook::parseHookResult(const c10::IValue& result) {
   at::NoGradGuard no_grad;
-  const Running running(running_);
+  ++running_;
+  const auto done = c10::make_scope_exit([this] { --running_; });
   auto pending = c10::static_intrusive_pointer_cast<Pending>(result.toCapsule());
   c10d_tensor* given = nullptr;
   raise(functions_.finish(std::exchange(pending->pointer, nullptr), &given));

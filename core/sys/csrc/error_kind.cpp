@@ -18,10 +18,6 @@ bool says(const std::exception& error, const char* words) {
   return std::strstr(error.what(), words) != nullptr;
 }
 
-bool says_that_time_ran_out(const std::exception& error) {
-  return says(error, "imed out") || says(error, "imeout");
-}
-
 } // namespace
 
 c10d_error_kind kind_of(const std::exception& error) {
@@ -39,7 +35,7 @@ c10d_error_kind kind_of(const std::exception& error) {
   // gloo (common/error.h, common/logging.h) and NCCL (c10d/NCCLUtils.hpp) have one type for a peer that
   // is late and for one that is gone.
   if (is_any_of<gloo::Exception, gloo::EnforceNotMet, c10::DistBackendError>(error)) {
-    return says_that_time_ran_out(error) ? C10D_TIMEOUT : C10D_CONNECTION;
+    return says(error, "imed out") || says(error, "imeout") ? C10D_TIMEOUT : C10D_CONNECTION;
   }
   if (is_any_of<
           c10::IndexError,

@@ -2,6 +2,7 @@
 #include "handles.hpp"
 
 #include <c10/util/Logging.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <utility>
 
 using c10d_sys::guarded;
 using std::chrono::milliseconds;
@@ -33,24 +35,14 @@ static void give(const std::vector<uint8_t>& bytes, uint8_t** value, size_t* len
 namespace {
 
 // For each connection, libtorch looks up the name of the peer's address, for its log. Where many ranks
-// start at once the name server loses questions, and each costs seconds. While this lives, this thread
-// asks none; /etc/hosts and numeric addresses still work.
-class WithoutNameServers {
- public:
-  WithoutNameServers() {
-    if ((_res.options & RES_INIT) == 0) {
-      res_init();
-    }
-    count_ = _res.nscount;
-    _res.nscount = 0;
+// start at once the name server loses questions, and each costs seconds. While the result lives, this
+// thread asks none; /etc/hosts and numeric addresses still work.
+auto without_name_servers() {
+  if ((_res.options & RES_INIT) == 0) {
+    res_init();
   }
-  ~WithoutNameServers() { _res.nscount = count_; }
-  WithoutNameServers(const WithoutNameServers&) = delete;
-  WithoutNameServers& operator=(const WithoutNameServers&) = delete;
-
- private:
-  int count_;
-};
+  return c10::make_scope_exit([count = std::exchange(_res.nscount, 0)] { _res.nscount = count; });
+}
 
 } // namespace
 
@@ -81,7 +73,7 @@ c10d_status c10d_tcp_store_new(
       options.isServer = true;
       options.masterListenFd = listen_fd;
     }
-    const WithoutNameServers numeric;
+    const auto numeric = without_name_servers();
     *out = new c10d_store{c10::make_intrusive<c10d::TCPStore>(host, options)};
   });
 }
@@ -113,7 +105,7 @@ c10d_status c10d_prefix_store_new(const char* prefix, const c10d_store* store, c
 
 c10d_status c10d_store_clone(const c10d_store* store, c10d_store** out) {
   return guarded([&] {
-    const WithoutNameServers numeric;
+    const auto numeric = without_name_servers();
     *out = new c10d_store{store->store->clone()};
   });
 }

@@ -178,14 +178,10 @@ fn gone(group: fn(&Rank) -> &ProcessGroup) -> Error {
 }
 
 #[test]
-fn a_rank_that_leaves_is_named() {
+fn a_rank_that_leaves_or_does_not_come_in_time_is_named() {
     let error = gone(|rank| &rank.shared);
     assert_eq!(error.message(), "lost connection to rank 1, which has left the group");
     assert_eq!(error.kind(), ErrorKind::Connection);
-}
-
-#[test]
-fn a_rank_that_does_not_come_is_named_after_the_timeout() {
     let error = late(|rank| &rank.shared);
     assert_eq!(error.message(), "timed out after 3000 ms waiting for rank 1 in barrier");
     assert_eq!(error.kind(), ErrorKind::Timeout);

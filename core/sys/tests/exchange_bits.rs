@@ -264,40 +264,21 @@ fn count_of_other_bits(
     counts.into_iter().sum()
 }
 
-fn has_gloos_bits(exchange: Exchange, longest: u64) {
-    for ranks in [2, 3, 5] {
-        assert_eq!(count_of_other_bits(exchange, ranks, 0..150, longest), 0);
+#[test]
+fn every_exchange_has_gloos_bits() {
+    for (exchange, longest) in [
+        (Exchange::AllReduce, 100_000),
+        (Exchange::ReduceScatter, 300_000),
+        (Exchange::AllGather, 300_000),
+        (Exchange::Gather, 300_000),
+        // Of several tensors as one.
+        (Exchange::ReduceScatterParts, 300_000),
+        (Exchange::AllGatherParts, 300_000),
+    ] {
+        for ranks in [2, 3, 5] {
+            assert_eq!(count_of_other_bits(exchange, ranks, 0..150, longest), 0, "{exchange:?}");
+        }
     }
-}
-
-#[test]
-fn all_reduce_has_the_bits_of_gloos_ring() {
-    has_gloos_bits(Exchange::AllReduce, 100_000);
-}
-
-#[test]
-fn reduce_scatter_has_the_bits_of_gloos_ring() {
-    has_gloos_bits(Exchange::ReduceScatter, 300_000);
-}
-
-#[test]
-fn all_gather_has_every_ranks_bits() {
-    has_gloos_bits(Exchange::AllGather, 300_000);
-}
-
-#[test]
-fn gather_has_every_ranks_bits_at_the_root() {
-    has_gloos_bits(Exchange::Gather, 300_000);
-}
-
-#[test]
-fn several_tensors_that_are_reduced_as_one_have_its_bits() {
-    has_gloos_bits(Exchange::ReduceScatterParts, 300_000);
-}
-
-#[test]
-fn several_tensors_that_are_gathered_as_one_have_its_bits() {
-    has_gloos_bits(Exchange::AllGatherParts, 300_000);
 }
 
 #[test]

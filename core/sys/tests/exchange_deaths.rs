@@ -6,7 +6,7 @@ use c10d_sys::{Call, Error, ErrorKind, GlooAddress, GlooOptions, ProcessGroup, R
 use c10d_sys::{Store, TcpStoreOptions, probe_shared_memory};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -78,23 +78,17 @@ extern "C" fn die_at_the_last_step() {
     }
 }
 
-/// Starts the rank that dies at a step: this test's executable, which calls `take_part` there.
-fn start_mortal(test: &str, port: u16, step: i64) -> Child {
-    Command::new(env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .envs([(PORT, port.to_string()), (STEP, step.to_string())])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap()
-}
-
 /// What each of the others says when one dies at this step, and how long after the death; or `None`
 /// if it has come to its end.
 fn say(test: &str, step: i64) -> Option<Vec<(Option<Error>, Duration)>> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let mut mortal = start_mortal(test, port, step);
+    // This test's executable, which calls `take_part` there.
+    let mut mortal = Command::new(env::current_exe().unwrap());
+    mortal
+        .args(["--exact", test, "--nocapture"])
+        .envs([(PORT, port.to_string()), (STEP, step.to_string())]);
+    let mut mortal = mortal.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     let mut listener = Some(listener);
     let start = |rank| {
         let listener = listener.take();

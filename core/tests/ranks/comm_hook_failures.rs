@@ -60,6 +60,8 @@ fn message(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When) -> St
     }
 }
 
+const REFUSAL: &str = "the gradient is too long, but must be shorter";
+
 fn refuses() -> Result<Tensor> {
     Err(Error::argument("the gradient", "too long", "shorter"))
 }
@@ -80,16 +82,12 @@ fn expect(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When, what: 
 
 #[test]
 fn an_error_at_the_start_of_an_exchange_reaches_every_rank() {
-    on_ranks(2, |group| {
-        expect(group, refuses, When::Start, "the gradient is too long, but must be shorter")
-    });
+    on_ranks(2, |group| expect(group, refuses, When::Start, REFUSAL));
 }
 
 #[test]
 fn an_error_at_the_end_of_an_exchange_reaches_every_rank() {
-    on_ranks(2, |group| {
-        expect(group, refuses, When::Finish, "the gradient is too long, but must be shorter")
-    });
+    on_ranks(2, |group| expect(group, refuses, When::Finish, REFUSAL));
 }
 
 #[test]

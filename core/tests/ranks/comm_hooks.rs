@@ -2,7 +2,7 @@
 //! built-in ones compute is compared with Python in `hooks_parity`.
 
 use crate::prelude::*;
-use crate::weights::{backward, gradients, model, own, two_buckets, with_hook};
+use crate::weights::{backward, gradients, mean, model, own, two_buckets, with_hook};
 
 /// The exchanged gradients of two ranks with this hook, step by step.
 fn steps(
@@ -20,22 +20,17 @@ fn steps(
         .collect()
 }
 
-/// Both ranks' own gradients, combined by `combine`, step by step.
-fn expected(combine: impl Fn(&Tensor, &Tensor) -> Tensor) -> Vec<[Tensor; 2]> {
-    let pair = |step| {
-        let [[a_matrix, a_vector], [b_matrix, b_vector]] = [own(0, step), own(1, step)];
-        [combine(&a_matrix, &b_matrix), combine(&a_vector, &b_vector)]
-    };
-    (0..4).map(pair).collect()
-}
-
 fn plain_mean() -> Vec<[Tensor; 2]> {
-    expected(|a, b| a / 2.0 + b / 2.0)
+    (0..4).map(mean).collect()
 }
 
 /// The mean computed in another kind, where each operation rounds.
 fn rounded_mean(kind: Kind) -> Vec<[Tensor; 2]> {
-    expected(|a, b| (a.to_kind(kind) / 2.0 + b.to_kind(kind) / 2.0).to_kind(Kind::Float))
+    let rounded = |step, part: usize| {
+        let [a, b] = [0, 1].map(|rank| own(rank, step)[part].to_kind(kind) / 2.0);
+        (a + b).to_kind(Kind::Float)
+    };
+    (0..4).map(|step| [0, 1].map(|part| rounded(step, part))).collect()
 }
 
 #[test]

@@ -1,13 +1,9 @@
 //! Runs a test's body on several ranks, each in its own process.
 
-use nix::unistd::Pid;
 use std::any::type_name;
 use std::collections::BTreeMap;
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
-use std::{fs, thread};
 use tch::Tensor;
 use tch::kind::FLOAT_CPU;
 use tch::nn::VarStore;
@@ -17,9 +13,7 @@ use tch_parallel::distributed::{
 };
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tests::programs::{as_rank, free_port};
-use tests::progress::Patience;
-use tests::python;
-use tests::wait::until;
+use tests::{Job, expect_all_succeed, python};
 
 /// How long a test's rank waits for another.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
@@ -37,7 +31,8 @@ pub fn test_of<C>(_closure: &C) -> &'static str {
     path.split_once("::").map_or(path, |(_program, test)| test)
 }
 
-/// In the test's own process, starts the ranks and waits for them; in a rank's, runs the body.
+/// In the test's own process, starts the ranks and waits for them; in a rank's, runs the body, in a
+/// directory of this job, which all ranks share.
 pub fn on_ranks(world_size: usize, body: impl Fn(&ProcessGroup)) {
     processes_from(world_size, test_of(&body), |_, command| command, || body(&join()));
 }
@@ -80,36 +75,13 @@ pub fn processes_from(
     let mut listed = Command::new(std::env::current_exe().unwrap());
     let listed = listed.args(["--exact", test, "--list"]).output().unwrap();
     assert!(listed.stdout.starts_with(format!("{test}: test").as_bytes()), "no test {test}");
-    let port = free_port().unwrap();
-    let rank = |rank| {
+    let (job, port) = (Job::new().unwrap(), free_port().unwrap());
+    let start = |rank| {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
-        Rank::start(change(rank, as_rank(command, rank, world_size, port)))
+        job.start(change(rank, as_rank(command, rank, world_size, port))).unwrap()
     };
-    let ranks: Vec<_> = (0..world_size).map(rank).collect();
-    let mut stand_still = Patience::default().with_processes(ranks.iter().map(Rank::pid).collect());
-    let mut given_up = false;
-    let mut give_up = || {
-        // Once the ranks stand still, all of them are given up.
-        given_up |= stand_still();
-        given_up
-    };
-    let failures: Vec<_> = ranks
-        .into_iter()
-        .enumerate()
-        .filter_map(|(rank, process)| {
-            let (success, stderr) = process.finish(&mut give_up);
-            (!success).then(|| format!("rank {rank}:\n{stderr}"))
-        })
-        .collect();
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
-}
-
-/// The same command under another one, which takes a command as its last arguments.
-pub fn under(outer: &[&str], inner: &Command) -> Command {
-    let mut command = Command::new(outer[0]);
-    command.args(&outer[1..]).arg(inner.get_program()).args(inner.get_args());
-    with_variables_of(inner, command)
+    expect_all_succeed((0..world_size).map(start).collect()).unwrap();
 }
 
 fn with_variables_of(other: &Command, mut command: Command) -> Command {
@@ -149,7 +121,19 @@ pub fn training<'a>(vs: &'a mut VarStore, optimizer: &'a mut dyn Optimizer) -> T
 /// A change of the commands that start ranks, for `processes_from`: this rank's runs under another
 /// one, which takes a command as its last arguments.
 pub fn rank_under(rank: usize, outer: &[&str]) -> impl Fn(usize, Command) -> Command {
-    move |own, command| if own == rank { under(outer, &command) } else { command }
+    move |own, inner| {
+        if own != rank {
+            return inner;
+        }
+        let mut command = Command::new(outer[0]);
+        command.args(&outer[1..]).arg(inner.get_program()).args(inner.get_args());
+        with_variables_of(&inner, command)
+    }
+}
+
+/// The same with a shell, so that this rank may be killed without making the test fail.
+pub fn mortal(rank: usize) -> impl Fn(usize, Command) -> Command {
+    rank_under(rank, &["sh", "-c", "\"$@\"; true", "sh"])
 }
 
 /// The same, in which all ranks have this environment variable.
@@ -180,21 +164,18 @@ pub fn python_rank(
     script: &str,
     (rank, ranks, port): (usize, usize, u16),
     arguments: &[&str],
-) -> (Command, PathBuf) {
+) -> (Command, String) {
     let file = format!("{script}-{port}-{rank}.safetensors");
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
-    let arguments = [file.to_str().unwrap()].into_iter().chain(arguments.iter().copied());
+    let arguments = [&*file].into_iter().chain(arguments.iter().copied());
     let program = python(script, arguments).unwrap();
     let mut program = as_rank(program, rank, ranks, port);
     program.env("OMP_NUM_THREADS", "1");
     (program, file)
 }
 
-/// Reads such a file, and removes it.
-pub fn read(file: &Path) -> Saved {
-    let saved = Tensor::read_safetensors(file).unwrap().into_iter().collect();
-    fs::remove_file(file).unwrap();
-    saved
+/// Reads such a file.
+pub fn read(file: &str) -> Saved {
+    Tensor::read_safetensors(file).unwrap().into_iter().collect()
 }
 
 /// Expects the same names, and the same bits.
@@ -203,69 +184,4 @@ pub fn expect_equal(saved: Saved, expected: Saved) {
     let differ: Vec<_> =
         saved.iter().filter(|(name, tensor)| **tensor != expected[*name]).map(|it| it.0).collect();
     assert!(differ.is_empty(), "{} of {}: {differ:?}", differ.len(), saved.len());
-}
-
-/// A temporary directory for one job, which rank 0 creates and removes.
-pub struct Directory<'a> {
-    pub path: PathBuf,
-    group: &'a ProcessGroup,
-}
-
-impl<'a> Directory<'a> {
-    pub fn new(group: &'a ProcessGroup) -> Self {
-        // No two jobs that run at the same time have the same port.
-        let port = std::env::var("MASTER_PORT").unwrap();
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("checkpoint-{port}"));
-        if group.rank() == 0 {
-            fs::create_dir_all(&path).unwrap();
-        }
-        group.barrier().unwrap();
-        Directory { path, group }
-    }
-}
-
-impl Drop for Directory<'_> {
-    fn drop(&mut self) {
-        let all_done = self.group.barrier();
-        if self.group.rank() == 0 && all_done.is_ok() {
-            fs::remove_dir_all(&self.path).unwrap();
-        }
-    }
-}
-
-struct Rank {
-    process: Child,
-    stderr: thread::JoinHandle<String>,
-}
-
-impl Rank {
-    fn start(mut command: Command) -> Rank {
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut process = command.spawn().unwrap();
-        let mut pipe = process.stderr.take().unwrap();
-        let stderr = thread::spawn(move || {
-            let mut bytes = Vec::new();
-            pipe.read_to_end(&mut bytes).unwrap();
-            String::from_utf8_lossy(&bytes).into_owned()
-        });
-        Rank { process, stderr }
-    }
-
-    fn pid(&self) -> Pid {
-        Pid::from_raw(self.process.id().cast_signed())
-    }
-
-    /// Waits for its end; kills it when `give_up` says so.
-    fn finish(mut self, give_up: impl FnMut() -> bool) -> (bool, String) {
-        let status = until("it ended", give_up, || Ok(self.process.try_wait()?));
-        if status.is_err() {
-            self.process.kill().unwrap();
-            self.process.wait().unwrap();
-        }
-        let stderr = self.stderr.join().unwrap();
-        match status {
-            Ok(status) => (status.success(), stderr),
-            Err(error) => (false, format!("{error}, and killed it\n{stderr}")),
-        }
-    }
 }

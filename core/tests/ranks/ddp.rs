@@ -90,50 +90,30 @@ fn assert_gradients(vs: &VarStore, expected: &[Tensor]) {
     }
 }
 
-/// Trains a few steps and compares the gradients of each with those of one process.
-fn follows_one_process(group: &ProcessGroup, skip: bool, options: DdpOptions) {
-    let (vs, model) = wrapped(group, skip, options);
-    let mut optimizer = sgd(&vs, 0.1);
-    for step in 0..4 {
-        let data = batch(group, step);
-        let expected = expected(&vs, skip, &[&data]);
-        optimizer.zero_grad().unwrap();
-        pass(group, &model, &data);
-        assert_gradients(&vs, &expected);
-        optimizer.step().unwrap();
-    }
-}
-
 #[test]
-fn gradients_are_those_of_one_process_with_all_the_data() {
-    on_ranks(2, |group| follows_one_process(group, false, DdpOptions::default()));
-}
-
-#[test]
-fn gradients_are_right_as_views_into_the_buckets() {
+fn gradients_are_those_of_one_process_with_all_the_data_whatever_the_options() {
     on_ranks(2, |group| {
-        let options = DdpOptions { gradient_as_bucket_view: true, ..Default::default() };
-        follows_one_process(group, false, options);
-    });
-}
-
-#[test]
-fn gradients_are_right_in_many_small_buckets() {
-    on_ranks(2, |group| follows_one_process(group, false, two_buckets()));
-}
-
-#[test]
-fn gradients_are_right_with_an_unused_layer_that_is_searched_for() {
-    on_ranks(2, |group| {
-        let options = DdpOptions { find_unused_parameters: true, ..Default::default() };
-        follows_one_process(group, true, options);
-    });
-}
-
-#[test]
-fn gradients_are_right_with_an_unused_layer_in_a_static_graph() {
-    on_ranks(2, |group| {
-        follows_one_process(group, true, DdpOptions { static_graph: true, ..Default::default() })
+        let default = DdpOptions::default;
+        for (skip, options) in [
+            (false, default()),
+            (false, DdpOptions { gradient_as_bucket_view: true, ..default() }),
+            (false, two_buckets()),
+            // With a layer that the loss does not use.
+            (true, DdpOptions { find_unused_parameters: true, ..default() }),
+            (true, DdpOptions { static_graph: true, ..default() }),
+        ] {
+            eprintln!("{options:?}");
+            let (vs, model) = wrapped(group, skip, options);
+            let mut optimizer = sgd(&vs, 0.1);
+            for step in 0..4 {
+                let data = batch(group, step);
+                let expected = expected(&vs, skip, &[&data]);
+                optimizer.zero_grad().unwrap();
+                pass(group, &model, &data);
+                assert_gradients(&vs, &expected);
+                optimizer.step().unwrap();
+            }
+        }
     });
 }
 
@@ -150,16 +130,16 @@ fn a_parameter_without_a_gradient_is_named_at_the_next_forward_pass() {
 }
 
 #[test]
-fn gradients_add_up_under_no_sync_and_are_exchanged_by_the_next_pass() {
+fn gradients_add_up_until_no_guard_is_left_and_are_exchanged_by_the_next_pass() {
     on_ranks(2, |group| {
         let (vs, model) = wrapped(group, false, DdpOptions::default());
         let data = [batch(group, 0), batch(group, 1)];
-        {
-            let _accumulating = model.no_sync();
-            pass(group, &model, &data[0]);
-            let sums = checksums(group, &gradients(&vs));
-            assert!((sums[0] - sums[1]).abs() > 1e-9, "so far each rank has its own gradients");
-        }
+        let (first, last) = (model.no_sync(), model.no_sync());
+        drop(first);
+        pass(group, &model, &data[0]);
+        let sums = checksums(group, &gradients(&vs));
+        assert!((sums[0] - sums[1]).abs() > 1e-9, "so far each rank has its own gradients");
+        drop(last);
         pass(group, &model, &data[1]);
         assert_gradients(&vs, &expected(&vs, false, &[&data[0], &data[1]]));
     });
@@ -299,19 +279,6 @@ fn no_sync_in_the_first_iteration_of_a_static_graph_is_refused() {
         let _accumulating = model.no_sync();
         let expected = "no_sync is in the first iteration of a static graph";
         expect_error_start(model.f_forward_t(&batch(group, 0).0, true), expected);
-    });
-}
-
-#[test]
-fn gradients_are_exchanged_again_when_the_last_no_sync_guard_is_gone() {
-    on_ranks(2, |group| {
-        let (vs, model) = wrapped(group, false, DdpOptions::default());
-        let (first, second) = (model.no_sync(), model.no_sync());
-        drop(first);
-        drop(second);
-        let data = batch(group, 0);
-        pass(group, &model, &data);
-        assert_gradients(&vs, &expected(&vs, false, &[&data]));
     });
 }
 

@@ -40,24 +40,12 @@ fn every_rank_is_told_which_parameter_has_another_shape() {
 }
 
 #[test]
-fn every_rank_is_told_of_another_number_of_parameters() {
+fn every_rank_is_told_of_another_number_of_parameters_another_kind_and_other_options() {
     on_ranks(2, |group| {
-        let difference = refusal(group, 2, |vs| drop(vs.root().zeros("extra", &[1])));
-        assert!(difference.starts_with("it has parameter extra of Float [1]"), "{difference}");
-    });
-}
-
-#[test]
-fn every_rank_is_told_of_another_kind() {
-    on_ranks(2, |group| {
-        let difference = refusal(group, 2, |vs| vs.double());
-        assert!(difference.starts_with("it has parameter fc.bias of Double [2]"), "{difference}");
-    });
-}
-
-#[test]
-fn every_rank_is_told_of_other_options() {
-    on_ranks(2, |group| {
+        let more = refusal(group, 2, |vs| drop(vs.root().zeros("extra", &[1])));
+        assert!(more.starts_with("it has parameter extra of Float [1]"), "{more}");
+        let doubles = refusal(group, 2, |vs| vs.double());
+        assert!(doubles.starts_with("it has parameter fc.bias of Double [2]"), "{doubles}");
         let vs = VarStore::new(Device::Cpu);
         let gradient_as_bucket_view = group.rank() == 1;
         let options = DdpOptions { gradient_as_bucket_view, ..Default::default() };

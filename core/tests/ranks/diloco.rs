@@ -1,6 +1,6 @@
 //! Ranks that make their own steps and exchange what they have learned: torchft's numbers, and its rules.
 
-use crate::common::{Directory, on_ranks, training};
+use crate::common::{on_ranks, training};
 use crate::prelude::*;
 use tch_parallel::distributed::PeriodicModelAverager;
 use tch_parallel::nn::named_parameters;
@@ -113,19 +113,18 @@ fn the_weights_of_two_ranks_are_those_of_torchfts_fixtures() {
 #[test]
 fn a_rank_that_is_replaced_goes_on_with_the_others_numbers() {
     on_ranks(2, |group| {
-        let directory = Directory::new(group);
-        let path = directory.path.join("training.safetensors");
+        let path = "training.safetensors";
         let [mut vs, new] = [(); 2].map(|()| two_weights());
         let mut optimizer = diloco(&vs, group, 0, 0.0);
         for _ in 0..9 {
             step(&vs, &mut optimizer, 2.0);
         }
-        training(&mut vs, &mut optimizer).save(&path, &9, group).unwrap();
+        training(&mut vs, &mut optimizer).save(path, &9, group).unwrap();
         if group.rank() == 1 {
             vs = new;
         }
         let mut optimizer = diloco(&vs, group, 0, 0.0);
-        let _ = training(&mut vs, &mut optimizer).load::<i64>(&path, group).unwrap();
+        let _ = training(&mut vs, &mut optimizer).load::<i64>(path, group).unwrap();
         let (_, _, (local, _)) = &FIXTURES[0];
         for number in 9..22 {
             let expected = [0, 1].map(|layer| {
@@ -160,17 +159,16 @@ fn train(model: &nn::Linear, optimizer: &mut dyn Optimizer, data: i64) {
 #[test]
 fn a_training_saved_while_a_fragment_is_underway_resumes_to_the_last_bit() {
     on_ranks(2, |group| {
-        let directory = Directory::new(group);
-        let path = directory.path.join("training.safetensors");
+        let path = "training.safetensors";
         let (mut vs, model, mut optimizer) = job(group);
         (0..11).for_each(|data| train(&model, &mut optimizer, data));
         let refused = optimizer.state_dict().unwrap_err().to_string();
         assert!(refused.starts_with("a fragment is underway between the ranks"), "{refused}");
-        training(&mut vs, &mut optimizer).save(&path, &11, group).unwrap();
+        training(&mut vs, &mut optimizer).save(path, &11, group).unwrap();
         (11..20).for_each(|data| train(&model, &mut optimizer, data));
 
         let (mut resumed, model, mut optimizer) = job(group);
-        let _ = training(&mut resumed, &mut optimizer).load::<i64>(&path, group).unwrap();
+        let _ = training(&mut resumed, &mut optimizer).load::<i64>(path, group).unwrap();
         (11..20).for_each(|data| train(&model, &mut optimizer, data));
         assert_eq!(resumed.trainable_variables(), vs.trainable_variables());
         assert_ne!(resumed.trainable_variables(), job(group).0.trainable_variables());

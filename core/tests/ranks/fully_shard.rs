@@ -1,5 +1,6 @@
 //! What a sharded model does, and what it refuses.
 
+use crate::batches::vary_weights;
 use crate::fully_shard_twins::{batch, squares};
 use crate::prelude::*;
 
@@ -140,8 +141,7 @@ fn a_block_takes_and_returns_several_tensors_some_without_gradients() {
             }
             sgd(&vs, 0.5).zero_grad().unwrap();
             block.backward(&loss).unwrap();
-            let expected = [("block.a", 2.0 * first), ("block.b", 6.0 * second)];
-            for (name, value) in expected {
+            for (name, value) in [("block.a", 2.0 * first), ("block.b", 6.0 * second)] {
                 let shard = &vs.variables()[name];
                 let gradient = shard.grad();
                 match value > 0.0 {
@@ -192,10 +192,8 @@ fn whole_weights_go_into_a_sharded_model_and_out_of_it() {
     on_ranks(3, |group| {
         let (_vs, model) = sharded(group);
         let other = VarStore::new(Device::Cpu);
-        tch::manual_seed(100);
-        let root = other.root();
-        let _ = [0, 1].map(|i| nn::linear(&root / "blocks" / i, 5, 5, Default::default()));
-        let _ = nn::linear(&root / "head", 5, 2, Default::default());
+        let _ = whole(&other);
+        vary_weights(&other);
         let mut weights = other.variables();
         model.load_full_state_dict(&weights).unwrap();
         for (name, whole) in model.full_state_dict().unwrap() {

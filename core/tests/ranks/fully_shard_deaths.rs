@@ -23,13 +23,10 @@ enum Phase {
 }
 
 /// A file whose last change is the time of death.
-fn death() -> PathBuf {
-    let port = std::env::var("MASTER_PORT").unwrap();
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("death-{port}"))
-}
+const DEATH: &str = "death";
 
 fn die() {
-    fs::write(death(), "").unwrap();
+    fs::write(DEATH, "").unwrap();
     raise(Signal::SIGKILL).unwrap();
 }
 
@@ -95,9 +92,7 @@ fn step(group: &ProcessGroup, phase: Option<Phase>, path: &Path) -> Result<()> {
 }
 
 fn dies_in(test: &str, phase: Phase) {
-    // So that it may be killed without making the test fail.
-    let mortal_in_a_shell = common::rank_under(MORTAL, &["sh", "-c", "\"$@\"; true", "sh"]);
-    common::processes_from(3, test, mortal_in_a_shell, || {
+    common::processes_from(3, test, common::mortal(MORTAL), || {
         let group = common::join();
         let directory = tempfile::tempdir().unwrap();
         let end = if phase == Phase::SaveParts { "index.json" } else { "safetensors" };
@@ -112,7 +107,7 @@ fn dies_in(test: &str, phase: Phase) {
         probe_shared_memory(die_at_the_last_moment);
         let phase = (group.rank() == MORTAL).then_some(phase);
         let error = step(&group, phase, &path).unwrap_err().to_string();
-        let delay = fs::metadata(death()).unwrap().modified().unwrap().elapsed().unwrap();
+        let delay = fs::metadata(DEATH).unwrap().modified().unwrap().elapsed().unwrap();
         assert!(error.contains("rank 1 (pid") && delay < SOON, "after {delay:?}: {error}");
         let mut left = files();
         // Parts of the next version, which no index names.
@@ -121,32 +116,20 @@ fn dies_in(test: &str, phase: Phase) {
     });
 }
 
-#[test]
-fn a_rank_that_dies_before_it_gathers_is_named() {
-    dies_in(this_test!(), Phase::Gather);
+macro_rules! deaths {
+    ($(fn $test:ident() = $phase:ident;)*) => {$(
+        #[test]
+        fn $test() {
+            dies_in(this_test!(), Phase::$phase);
+        }
+    )*};
 }
 
-#[test]
-fn a_rank_that_dies_in_a_forward_pass_is_named() {
-    dies_in(this_test!(), Phase::Forward);
-}
-
-#[test]
-fn a_rank_that_dies_in_a_backward_pass_is_named() {
-    dies_in(this_test!(), Phase::Backward);
-}
-
-#[test]
-fn a_rank_that_dies_while_gradients_are_reduced_is_named() {
-    dies_in(this_test!(), Phase::Reduce);
-}
-
-#[test]
-fn a_rank_that_dies_while_the_model_is_saved_is_named_and_the_old_file_stays() {
-    dies_in(this_test!(), Phase::Save);
-}
-
-#[test]
-fn a_rank_that_dies_while_parts_are_saved_is_named_and_the_old_ones_stay() {
-    dies_in(this_test!(), Phase::SaveParts);
+deaths! {
+    fn a_rank_that_dies_before_it_gathers_is_named() = Gather;
+    fn a_rank_that_dies_in_a_forward_pass_is_named() = Forward;
+    fn a_rank_that_dies_in_a_backward_pass_is_named() = Backward;
+    fn a_rank_that_dies_while_gradients_are_reduced_is_named() = Reduce;
+    fn a_rank_that_dies_while_the_model_is_saved_is_named_and_the_old_file_stays() = Save;
+    fn a_rank_that_dies_while_parts_are_saved_is_named_and_the_old_ones_stay() = SaveParts;
 }

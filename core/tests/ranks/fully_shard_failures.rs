@@ -58,19 +58,15 @@ fn what_would_be_silently_wrong_with_shards_is_refused() {
         let expected = "is another tensor than the shard that FullyShard made";
         expect_error(model.f_forward_t(&batch(group, 0), true), expected);
 
-        let scalar = |path: &nn::Path<'_>| vec![path.ones("scale", &[])];
+        let scalar: fn(&nn::Path<'_>) -> Vec<Tensor> = |path| vec![path.ones("scale", &[])];
         let mixed = |path: &nn::Path<'_>| {
             let first = path.ones("a", &[2]);
             path.clone().bfloat16();
             vec![first, path.ones("b", &[2])]
         };
-        for (block, expected) in [
-            (
-                &scalar as &dyn Fn(&nn::Path<'_>) -> Vec<Tensor>,
-                "the parameter of.scale is a scalar",
-            ),
-            (&mixed, "of.a of BFloat16 and of.b of Float"),
-        ] {
+        let refused = "the parameter of.scale is a scalar";
+        for (block, expected) in [(scalar, refused), (mixed, "of.a of BFloat16 and of.b of Float")]
+        {
             let other = VarStore::new(Device::Cpu);
             let sharding = FullyShard::new(&other, group, FullyShardOptions::default());
             expect_error(sharding.root(|root| sharding.shard(root / "of", block)), expected);

@@ -93,12 +93,7 @@ fn a_rank_without_inputs_adds_zeros_to_the_gradients_of_the_others() {
                 }
             }
         }
-    });
-}
-
-#[test]
-fn a_rank_without_inputs_adds_zeros_with_every_kind_of_engine() {
-    on_ranks(3, |group| {
+        // With every kind of engine.
         for ddp in [
             DdpOptions { find_unused_parameters: true, ..two_buckets() },
             DdpOptions { gradient_as_bucket_view: true, ..two_buckets() },

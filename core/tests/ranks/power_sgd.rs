@@ -112,10 +112,8 @@ fn error_feedback_makes_up_for_what_is_lost() {
 fn three_matrices(group: &ProcessGroup, options: PowerSgdOptions) -> Vec<Tensor> {
     let vs = VarStore::new(Device::Cpu);
     let root = vs.root();
-    let matrices: Vec<_> = [("a", [24, 16]), ("b", [20, 10]), ("c", [24, 16])]
-        .iter()
-        .map(|(name, shape)| root.zeros(name, shape))
-        .collect();
+    let matrices = [("a", [24, 16]), ("b", [20, 10]), ("c", [24, 16])];
+    let matrices = matrices.map(|(name, shape)| root.zeros(name, &shape));
     let hook = PowerSgd::new(options).unwrap();
     let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
     let model = DistributedDataParallel::with_options(matrices, &vs, group, options).unwrap();

@@ -1,11 +1,11 @@
 //! What most of these tests use.
 
 pub(crate) use crate::common::{
-    self, Directory, numbers, on_ranks, on_ranks_with_each_transport, sgd, training, values,
+    self, numbers, on_ranks, on_ranks_with_each_transport, sgd, training, values,
 };
 pub(crate) use std::collections::BTreeMap;
 pub(crate) use std::fs;
-pub(crate) use std::path::{Path, PathBuf};
+pub(crate) use std::path::Path;
 pub(crate) use std::process::Command;
 pub(crate) use std::sync::{Arc, Mutex, mpsc};
 pub(crate) use std::time::{Duration, Instant};

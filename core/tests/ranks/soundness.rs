@@ -1,30 +1,15 @@
 //! Safe code of a rank neither reaches undefined behaviour nor waits forever.
 //!
-//! What was tried, by the ways in which programs get there:
-//!
-//! - outputs that a closure hides from the wrapper, and models that are dropped before, during and
-//!   within the backward pass, on the same thread and on another;
-//! - hooks that use their own model: a forward pass, a backward pass, dropping it, on the thread of
-//!   the backward pass and on another;
-//! - tensors of a bucket kept after the backward pass, after the model and after the group;
-//! - a model wrapped again, and trained without its wrapper, while an old graph still exists;
-//! - panics in the closure of a forward pass and in a join;
-//! - groups dropped before their works, and works dropped without a wait;
-//! - memory that is given back during an exchange (in `collectives`), and tensors in shared memory
-//!   that outlive their group.
-//!
+//! The tests are the ways that were tried; in `collectives`, memory is given back during an exchange.
 //! `data_parallel_misuse` does the same for DataParallel.
 
 use crate::prelude::*;
-use crate::weights::{Model, Weights, backward, gradients, model, own, two_buckets, with_hook};
+use crate::weights::{
+    Model, Weights, backward, gradients, mean, model, own, two_buckets, with_hook,
+};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use tch::with_grad;
-
-fn mean(step: i64) -> [Tensor; 2] {
-    let [[a_matrix, a_vector], [b_matrix, b_vector]] = [own(0, step), own(1, step)];
-    [a_matrix / 2.0 + b_matrix / 2.0, a_vector / 2.0 + b_vector / 2.0]
-}
 
 /// The loss of a forward pass whose wrapper does not see it.
 fn hidden_loss(model: &Model, gradients: &[Tensor; 2]) -> Tensor {
@@ -65,17 +50,18 @@ fn a_model_may_be_dropped_before_the_backward_pass_of_an_output_that_it_has_not_
     });
 }
 
-/// A loss of a model whose hook calls `act` with it.
+/// Where a hook finds its own model.
+type Place = Arc<Mutex<Option<Model>>>;
+
+/// A loss of a model with this hook.
 fn reachable(
     group: &ProcessGroup,
-    act: impl Fn(&mut Option<Model>) -> Result<()> + Send + 'static,
+    start: impl Fn(&Place, &ProcessGroup, &mut GradBucket<'_>) -> Result<Finish> + Send + 'static,
 ) -> (VarStore, Tensor) {
-    let place = Arc::new(Mutex::new(None::<Model>));
+    let place = Place::default();
     let reached = Arc::clone(&place);
-    let hook = hooks::from_fn("uses its model", move |group, bucket| {
-        act(&mut reached.lock().unwrap())?;
-        hooks::AllReduce.start(group, bucket)
-    });
+    let hook =
+        hooks::from_fn("uses its model", move |group, bucket| start(&reached, group, bucket));
     let (vs, model) = model(group, with_hook(hook));
     let loss = model.forward(|weights| weights.loss(&own(group.rank(), 0))).unwrap();
     *place.lock().unwrap() = Some(model);
@@ -85,9 +71,9 @@ fn reachable(
 #[test]
 fn a_hook_may_drop_its_model() {
     on_ranks(2, |group| {
-        let (vs, loss) = reachable(group, |model| {
-            drop(model.take());
-            Ok(())
+        let (vs, loss) = reachable(group, |place, group, bucket| {
+            drop(place.lock().unwrap().take());
+            hooks::AllReduce.start(group, bucket)
         });
         loss.f_backward().unwrap();
         assert_eq!(gradients(&vs), mean(0));
@@ -97,19 +83,13 @@ fn a_hook_may_drop_its_model() {
 #[test]
 fn a_hook_may_drop_its_model_when_the_exchange_has_ended() {
     on_ranks(2, |group| {
-        let place = Arc::new(Mutex::new(None::<Model>));
-        let model_of_hook = Arc::clone(&place);
-        let hook = hooks::from_fn("drops its model at the end", move |group, bucket| {
-            let finish = hooks::AllReduce.start(group, bucket)?;
-            let model = Arc::clone(&model_of_hook);
+        let (vs, loss) = reachable(group, |place, group, bucket| {
+            let (place, finish) = (Arc::clone(place), hooks::AllReduce.start(group, bucket)?);
             Ok(Box::new(move || {
-                drop(model.lock().unwrap().take());
+                drop(place.lock().unwrap().take());
                 finish()
             }))
         });
-        let (vs, model) = model(group, with_hook(hook));
-        let loss = model.forward(|weights| weights.loss(&own(group.rank(), 0))).unwrap();
-        *place.lock().unwrap() = Some(model);
         loss.f_backward().unwrap();
         assert_eq!(gradients(&vs), mean(0));
     });
@@ -119,10 +99,9 @@ fn a_hook_may_drop_its_model_when_the_exchange_has_ended() {
 fn expect_refusal(group: &ProcessGroup, act: impl Fn(&Model) -> Result<()> + Send + 'static) {
     let rank = group.rank();
     let (errors, error) = mpsc::channel();
-    let (_vs, loss) = reachable(group, move |model| {
-        let used = act(model.as_ref().unwrap());
-        errors.send(used.unwrap_err().to_string()).unwrap();
-        Ok(())
+    let (_vs, loss) = reachable(group, move |place, group, bucket| {
+        errors.send(message(act(place.lock().unwrap().as_ref().unwrap()))).unwrap();
+        hooks::AllReduce.start(group, bucket)
     });
     // What the model was asked to do failed, so this pass may fail as well.
     let _ = loss.f_backward();

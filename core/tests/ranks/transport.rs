@@ -3,13 +3,18 @@
 use crate::prelude::*;
 use tch_parallel::distributed::Transport;
 
-/// Sums over the ranks, and says how.
-fn sum_and_transport() -> (f64, usize, String) {
+/// What the other ranks are told of one that does not offer shared memory.
+const NOT_OFFERED: &str =
+    "rank 1 of the group does not offer it: it runs Python, or has switched it off";
+
+/// Sums over the ranks, and returns this rank and how it was done.
+fn transport() -> (usize, String) {
     let group = common::join();
     let mut ones = Tensor::ones([100_000], (Kind::Float, group.device()));
     group.all_reduce(&mut ones, ReduceOp::Sum).unwrap();
+    assert_eq!(ones.double_value(&[99_999]), group.world_size() as f64);
     group.barrier().unwrap();
-    (ones.double_value(&[99_999]), group.rank(), group.transport().to_string())
+    (group.rank(), group.transport().to_string())
 }
 
 #[test]
@@ -24,19 +29,10 @@ fn ranks_of_one_host_use_shared_memory() {
 
 #[test]
 fn if_one_rank_does_not_want_it_all_use_sockets() {
-    let switch_off_on_rank_1 = |rank, mut command: Command| {
-        if rank == 1 {
-            command.env("TCH_PARALLEL_SHARED_MEMORY", "0");
-        }
-        command
-    };
+    let switch_off_on_rank_1 = common::rank_under(1, &["env", "TCH_PARALLEL_SHARED_MEMORY=0"]);
     common::processes_from(3, this_test!(), switch_off_on_rank_1, || {
-        let (sum, rank, transport) = sum_and_transport();
-        assert_eq!(sum, 3.0);
-        let reason = match rank {
-            1 => "it is switched off",
-            _ => "rank 1 of the group does not offer it: it runs Python, or has switched it off",
-        };
+        let (rank, transport) = transport();
+        let reason = if rank == 1 { "it is switched off" } else { NOT_OFFERED };
         assert_eq!(transport, format!("sockets ({reason})"));
     });
 }
@@ -45,8 +41,7 @@ fn if_one_rank_does_not_want_it_all_use_sockets() {
 fn ranks_that_compare_their_calls_over_gloo_use_it_too() {
     let in_detail = common::with_variable("TORCH_DISTRIBUTED_DEBUG", "DETAIL");
     common::processes_from(2, this_test!(), in_detail, || {
-        let (sum, _, transport) = sum_and_transport();
-        assert_eq!((sum, transport.as_str()), (2.0, "shared memory"));
+        assert_eq!(transport().1, "shared memory");
     });
 }
 
@@ -56,8 +51,7 @@ fn a_rank_in_another_container_makes_all_use_sockets() {
     let rank_1_in_a_container =
         common::rank_under(1, &["unshare", "--pid", "--fork", "--kill-child"]);
     common::processes_from(2, this_test!(), rank_1_in_a_container, || {
-        let (sum, rank, transport) = sum_and_transport();
-        assert_eq!(sum, 2.0);
+        let (rank, transport) = transport();
         let reason = format!("rank {} is on another host, or in another container", 1 - rank);
         assert_eq!(transport, format!("sockets ({reason})"));
     });
@@ -67,12 +61,9 @@ fn a_rank_in_another_container_makes_all_use_sockets() {
 fn a_rank_with_limited_memory_makes_all_use_sockets() {
     let limit_rank_1 = common::rank_under(1, &["prlimit", "--as=64000000000"]);
     common::processes_from(2, this_test!(), limit_rank_1, || {
-        let (sum, rank, transport) = sum_and_transport();
-        assert_eq!(sum, 2.0);
-        let reason = match rank {
-            0 => "rank 1 of the group does not offer it: it runs Python, or has switched it off",
-            _ => "the address space is limited (ulimit -v)",
-        };
+        let (rank, transport) = transport();
+        let limited = "the address space is limited (ulimit -v)";
+        let reason = if rank == 1 { limited } else { NOT_OFFERED };
         assert_eq!(transport, format!("sockets ({reason})"));
     });
 }
@@ -83,8 +74,7 @@ fn a_rank_that_cannot_map_the_others_files_makes_all_use_sockets() {
     let no_capabilities_on_rank_1 =
         common::rank_under(1, &["setpriv", "--bounding-set=-all", "--inh-caps=-all"]);
     common::processes_from(2, this_test!(), no_capabilities_on_rank_1, || {
-        let (sum, rank, transport) = sum_and_transport();
-        assert_eq!(sum, 2.0);
+        let (rank, transport) = transport();
         // Rank 0 learns why, or finds that rank 1 has already given up.
         assert!(transport.starts_with("sockets ("), "{transport}");
         let denied = transport.ends_with(": Permission denied)");

@@ -47,6 +47,12 @@ pub fn own(rank: usize, step: i64) -> [Tensor; 2] {
     [numbers(24 * 16, offset).view([24, 16]), numbers(16, offset + 0.5)]
 }
 
+/// What the exchange makes of two ranks' gradients.
+pub fn mean(step: i64) -> [Tensor; 2] {
+    let [[a_matrix, a_vector], [b_matrix, b_vector]] = [own(0, step), own(1, step)];
+    [a_matrix / 2.0 + b_matrix / 2.0, a_vector / 2.0 + b_vector / 2.0]
+}
+
 /// A forward and a backward pass in which this rank's gradients are `gradients`.
 pub fn backward(vs: &VarStore, model: &Model, gradients: &[Tensor; 2]) -> Result<()> {
     Sgd::new(vs, SgdOptions::default())?.zero_grad()?;
@@ -54,6 +60,5 @@ pub fn backward(vs: &VarStore, model: &Model, gradients: &[Tensor; 2]) -> Result
 }
 
 pub fn gradients(vs: &VarStore) -> [Tensor; 2] {
-    let parameters = vs.trainable_variables();
-    [parameters[0].grad().copy(), parameters[1].grad().copy()]
+    [0, 1].map(|part| vs.trainable_variables()[part].grad().copy())
 }

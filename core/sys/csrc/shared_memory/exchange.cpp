@@ -3,6 +3,7 @@
 #include "exchange.hpp"
 
 #include <ATen/record_function.h>
+#include <c10/util/ScopeExit.h>
 
 #include "../guard.hpp"
 
@@ -192,14 +193,11 @@ void Exchange::run(const Ticket& ticket, const Operation& operation, const Opera
     std::unique_lock<std::mutex> lock(mutex_);
     next_turn_.wait(lock, [&] { return turn_ == ticket.turn; });
   }
-  struct NextTurn {
-    Exchange& exchange;
-    ~NextTurn() {
-      const std::lock_guard<std::mutex> lock(exchange.mutex_);
-      ++exchange.turn_;
-      exchange.next_turn_.notify_all();
-    }
-  } next_turn{*this};
+  const auto next_turn = c10::make_scope_exit([this] {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++turn_;
+    next_turn_.notify_all();
+  });
   if (failure_ != nullptr) {
     std::rethrow_exception(failure_);
   }
