@@ -3,6 +3,7 @@
 //! - [`LogicalDevice`], [`Devices`], [`memory`]: GPUs and logical devices, and the bytes that each
 //!   holds.
 //! - [`Event`], [`HostCopy`]: how far a device has come, and its numbers on their way to the host.
+//! - [`profiler`]: what runs when, in a trace.
 //! - [`Tensors`]: what modules can take and return.
 //! - [`parameters`], [`named_tensors`], [`pytorch`]: a store's variables in PyTorch's order, and as bytes in
 //!   the format of safetensors or of `torch.save`.
@@ -26,6 +27,7 @@ pub mod memory;
 pub mod named_tensors;
 mod options;
 pub mod parameters;
+pub mod profiler;
 pub mod pytorch;
 pub mod random;
 pub mod tensors;

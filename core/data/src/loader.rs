@@ -215,6 +215,11 @@ impl<D, S> DataLoader<D, S> {
 
     /// What Python does in `iter(loader)`, before anything of the epoch is read.
     fn begin(&self, consumed: usize) -> Result<()> {
+        if !self.options.in_order && consumed > 0 {
+            let found = "off for an epoch that goes on after some of its batches";
+            let expected = "on: nobody knows which batches those were";
+            return Err(Error::argument("in_order", found, expected));
+        }
         if self.options.draw_base_seed && consumed == 0 {
             let _base_seed = drawn_seed()?;
         }

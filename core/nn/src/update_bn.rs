@@ -4,11 +4,12 @@ use crate::Result;
 use c10d_sys::arithmetic::add_number_;
 use std::cell::Cell;
 use tch::{Tensor, nn::VarStore, no_grad};
-use tch_parallel_base::parameters::named_buffers;
+use tch_parallel_base::{Error, parameters::named_buffers};
 
 thread_local! {
-    /// Whether running statistics are the mean over this thread's batches, whatever the layers' momentum.
-    static CUMULATIVE: Cell<bool> = const { Cell::new(false) };
+    /// While running statistics are the mean over this thread's batches, whatever the layers' momentum: how many
+    /// batches its layers have counted.
+    static CUMULATIVE: Cell<Option<i64>> = const { Cell::new(None) };
 }
 
 /// Makes the running statistics of a store's batch norms the mean over these batches, each with the same weight:
@@ -31,39 +32,95 @@ thread_local! {
 /// ```
 ///
 /// # Errors
-/// Those of `forward`; [`Error::Tensor`](crate::Error::Tensor) if an operation fails.
+/// Those of `forward`; [`Error::Argument`] for tch's own batch norms, and if layers run on other threads, as in a
+/// `DataParallel`; [`Error::Tensor`] if an operation fails.
 pub fn update_bn<B>(
     vs: &VarStore,
     loader: impl IntoIterator<Item = B>,
     mut forward: impl FnMut(B) -> Result<Tensor>,
 ) -> Result<()> {
+    let buffers = named_buffers(vs);
+    let of_name = |end: &str| {
+        let own = buffers.iter().filter(|(name, _)| name.rsplit('.').next() == Some(end));
+        own.map(|(_, buffer)| buffer.shallow_clone()).collect::<Vec<_>>()
+    };
+    let (means, counters) = (of_name("running_mean"), of_name("num_batches_tracked"));
+    if means.len() != counters.len() {
+        let found = format!(
+            "a store with {} batch norms that count no batches",
+            means.len() - counters.len()
+        );
+        return Err(Error::argument(
+            "vs",
+            found,
+            "of a model with this library's batch norms, not tch's",
+        ));
+    }
     no_grad(|| {
-        for (name, mut buffer) in named_buffers(vs) {
-            let is_var = match name.rsplit('.').next() {
-                Some("running_mean" | "num_batches_tracked") => false,
-                Some("running_var") => true,
-                _ => continue,
-            };
-            let _ = buffer.f_zero_()?;
-            if is_var {
-                add_number_(&mut buffer, 1.0)?;
-            }
+        for mut variance in of_name("running_var") {
+            let _ = variance.f_zero_()?;
+            add_number_(&mut variance, 1.0)?;
         }
-        CUMULATIVE.set(true);
+        means
+            .into_iter()
+            .chain(counters.iter().map(Tensor::shallow_clone))
+            .try_for_each(|mut it| it.f_zero_().map(drop))?;
+        CUMULATIVE.set(Some(0));
         let _until = UntilDropped;
-        loader.into_iter().try_for_each(|batch| forward(batch).map(drop))
+        loader.into_iter().try_for_each(|batch| forward(batch).map(drop))?;
+        let counted: i64 = counters.iter().map(|counter| counter.int64_value(&[])).sum();
+        let here = CUMULATIVE.get();
+        if here != Some(counted) {
+            let found = format!(
+                "run on another thread by {counted} passes of layers, and on this one by {here:?}"
+            );
+            return Err(Error::argument("forward", found, "run on the thread of update_bn alone"));
+        }
+        Ok(())
     })
 }
 
 /// What a batch weighs in the running statistics, given its number from 1 on.
 pub(super) fn weight(momentum: f64, number: &Tensor) -> f64 {
-    if CUMULATIVE.get() { 1.0 / number.double_value(&[]) } else { momentum }
+    let Some(counted) = CUMULATIVE.get() else { return momentum };
+    CUMULATIVE.set(Some(counted + 1));
+    1.0 / number.double_value(&[])
 }
 
 struct UntilDropped;
 
 impl Drop for UntilDropped {
     fn drop(&mut self) {
-        CUMULATIVE.set(false);
+        CUMULATIVE.set(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{BatchNormOptions, batch_norm1d};
+    use std::{sync::Mutex, thread};
+    use tch::nn::{self, ModuleT};
+    use tch::{Device, kind::FLOAT_CPU};
+    use tch_parallel_base::lock;
+
+    #[test]
+    fn layers_that_it_cannot_tell_are_refused() {
+        let vs = VarStore::new(Device::Cpu);
+        let _own = batch_norm1d(vs.root() / "own", 2, BatchNormOptions::default());
+        let tchs = nn::batch_norm1d(vs.root() / "tch", 2, Default::default());
+        let batches = || [Tensor::ones([3, 2], FLOAT_CPU)];
+        let error =
+            update_bn(&vs, batches(), |batch| Ok(tchs.forward_t(&batch, true))).unwrap_err();
+        assert!(error.to_string().contains("1 batch norms that count no batches"), "{error}");
+
+        let vs = VarStore::new(Device::Cpu);
+        let layer = Mutex::new(batch_norm1d(vs.root(), 2, BatchNormOptions::default()));
+        let elsewhere = |batch: Tensor| {
+            let pass = || lock(&layer).forward_t(&{ batch }, true);
+            thread::scope(|scope| scope.spawn(pass).join().map_err(|_| Error::other("a panic")))
+        };
+        let error = update_bn(&vs, batches(), elsewhere).unwrap_err().to_string();
+        assert!(error.starts_with("forward is run on another thread by 1 passes"), "{error}");
     }
 }

@@ -31,7 +31,7 @@ impl From<f64> for ClipGradNormOptions {
 
 /// Scales all gradients by one factor so that their joint norm is at most `max_norm`, the only option that must be
 /// given; smaller gradients are unchanged. Returns the norm before scaling. `torch.nn.utils.clip_grad_norm_`, with the
-/// same bits on the CPU and the same `_foreach_*` operations on GPUs.
+/// same bits on the CPU if they are of one kind, and the same `_foreach_*` operations on GPUs.
 ///
 /// Call this between the backward pass and the optimizer's step, with the parameters of all groups. Their order counts
 /// in the last bits: for Python's `model.parameters()`, use the model's (`vs.trainable_variables()`), because an

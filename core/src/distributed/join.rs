@@ -14,8 +14,14 @@ use tch_parallel_base::options;
 
 const OPERATION: &str = "join";
 
+/// In which join a group is: in one that ends early, or in one in which ranks without inputs follow.
+const NONE: u8 = 0;
+const ENDS_EARLY: u8 = 1;
+const SHADOWS: u8 = 2;
+
 options! {
-    /// PyTorch's keyword arguments of `Join` and `DistributedDataParallel.join`, with its defaults.
+    /// PyTorch's keyword arguments of `Join` and `DistributedDataParallel.join`, with its defaults, but
+    /// for `enable`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct JoinOptions {
         /// Whether gradients are always divided by the number of all ranks: every sample has the
@@ -151,8 +157,9 @@ impl<A: Joinable, B: Joinable, C: Joinable> Joinables for (A, B, C) {
 /// rank without inputs goes on updating its share of the parameters, as in PyTorch with the
 /// gradients of that rank's own last step: the others' gradients do not reach it.
 ///
-/// Each step must use every joinable once, in their order: gradients cannot accumulate over several
-/// forward passes of a model that is joined with an optimizer. Only the joinables may exchange
+/// Each step must use every joinable once, in their order, and one after the other: gradients cannot
+/// accumulate over several forward passes of a model that is joined with an optimizer, and of two
+/// models, the first one's backward pass comes before the second one's forward pass. Only the joinables may exchange
 /// tensors, unless `throw_on_early_termination` ends all ranks before the first step that one of
 /// them lacks.
 ///
@@ -211,6 +218,7 @@ impl JoinConfig {
         let Some(context) = context.upgrade() else {
             return group.refuse_in_join(name).map(|()| None);
         };
+        context.go_on()?;
         context.expect_turn(*place)?;
         context.next.store((place + 1) % context.joinables, Ordering::Relaxed);
         if *place > 0 {
@@ -219,9 +227,7 @@ impl JoinConfig {
         let work = announce(group, true)?;
         if context.options.throw_on_early_termination && count(group, false)? > 0.0 {
             context.terminated.store(true, Ordering::Relaxed);
-            let message =
-                "Detected at least one rank that exhausted inputs. Throwing across all ranks.";
-            return Err(ended(group, message.into()));
+            context.go_on()?;
         }
         Ok(Some(work))
     }
@@ -245,8 +251,11 @@ impl Context {
         let first = first
             .ok_or_else(|| Error::argument("the list to join", "empty", "one or more joinables"))?;
         let group = first.join_process_group().clone();
-        group.refuse_in_join(OPERATION)?;
-        group.inner.in_join.store(!options.throw_on_early_termination, Ordering::Relaxed);
+        if group.inner.in_join.load(Ordering::Relaxed) != NONE {
+            return Err(Error::argument(OPERATION, "called within a join", "called outside"));
+        }
+        let kind = if options.throw_on_early_termination { ENDS_EARLY } else { SHADOWS };
+        group.inner.in_join.store(kind, Ordering::Relaxed);
         let context = Arc::new(Context {
             group,
             options,
@@ -279,10 +288,21 @@ impl Context {
         Err(Error::argument(format!("joinable {next} of join"), "left out of a step", expected))
     }
 
+    /// Fails once this rank has learned that another is out of inputs.
+    fn go_on(&self) -> Result<()> {
+        if !self.terminated.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let message =
+            "Detected at least one rank that exhausted inputs. Throwing across all ranks.";
+        Err(ended(&self.group, message.into()))
+    }
+
     /// Tells the others about a training that has failed, unless it failed because of them.
     fn end<T, E: From<Error> + Display>(&self, outcome: Result<T, E>) -> Result<T, E> {
         let outcome = outcome.and_then(|outcome| {
-            self.expect_turn(0)?;
+            // The training may have kept that error to itself.
+            self.go_on().and_then(|()| self.expect_turn(0))?;
             Ok(outcome)
         });
         match self.terminated.load(Ordering::Relaxed) {
@@ -294,14 +314,14 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
-        self.group.inner.in_join.store(false, Ordering::Relaxed);
+        self.group.inner.in_join.store(NONE, Ordering::Relaxed);
     }
 }
 
 impl ProcessGroup {
     /// Refuses exchanges of which ranks without inputs know nothing.
     pub(crate) fn refuse_in_join(&self, what: &str) -> Result<()> {
-        if !self.inner.in_join.load(Ordering::Relaxed) {
+        if self.inner.in_join.load(Ordering::Relaxed) != SHADOWS {
             return Ok(());
         }
         let found = "used within a join that does not cover it";
@@ -315,7 +335,7 @@ fn or_report<T, E: Display>(group: &ProcessGroup, outcome: Result<T, E>) -> Resu
     outcome.inspect_err(|error| {
         // A rank that fails because of another has nothing to report.
         if !group.has_failed() {
-            group.report(&error.to_string());
+            group.report(&format!("{error:#}"));
         }
     })
 }

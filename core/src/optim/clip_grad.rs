@@ -1,10 +1,10 @@
 //! `torch.nn.utils.clip_grad` for whole gradients and for shards.
 
-use crate::Result;
 use crate::distributed::ReduceOp;
 use crate::distributed::fsdp::shards;
+use crate::{Error, Result};
 use c10d_sys::arithmetic::pow_number_;
-use tch::Tensor;
+use tch::{Kind, Tensor};
 use tch_parallel_optim::{ClipGradNormOptions, clip_grad_norm_of_parts};
 
 /// [`tch_parallel_optim::clip_grad_norm_`], also for shards of
@@ -12,8 +12,8 @@ use tch_parallel_optim::{ClipGradNormOptions, clip_grad_norm_of_parts};
 /// of the whole gradients, with the same bits as for PyTorch's DTensors.
 ///
 /// # Errors
-/// Those of that function; [`Error::Argument`](crate::Error::Argument) if the list mixes shards and
-/// whole parameters; [`Error::Collective`](crate::Error::Collective) if another rank has died or
+/// Those of that function; [`Error::Argument`] if the list mixes shards and whole parameters, or for a
+/// negative `norm_type` of shards; [`Error::Collective`] if another rank has died or
 /// did not arrive within the timeout.
 pub fn clip_grad_norm_(
     parameters: &[Tensor],
@@ -23,16 +23,25 @@ pub fn clip_grad_norm_(
         return tch_parallel_optim::clip_grad_norm_(parameters, options);
     };
     let options = options.into();
+    if options.norm_type < 0.0 {
+        let expected = "not negative for shards: an empty one has no such norm";
+        return Err(Error::argument("norm_type", options.norm_type, expected));
+    }
     let (power, reduction) = match options.norm_type {
         f64::INFINITY => (1.0, ReduceOp::Max),
-        f64::NEG_INFINITY => (1.0, ReduceOp::Min),
         // The number of elements that are not 0.
         0.0 => (1.0, ReduceOp::Sum),
         norm_type => (norm_type, ReduceOp::Sum),
     };
     clip_grad_norm_of_parts(parameters, options, |mut norms| {
         pow_number_(&mut norms, power)?;
+        // Gloo's largest of NaN and a number may be the number.
+        let mut are_nan = norms.f_isnan()?.f_to_kind(norms.kind())?;
         group.all_reduce(&mut norms, reduction)?;
+        if reduction == ReduceOp::Max {
+            group.all_reduce(&mut are_nan, reduction)?;
+            let _ = norms.f_masked_fill_(&are_nan.f_to_kind(Kind::Bool)?, f64::NAN)?;
+        }
         pow_number_(&mut norms, 1.0 / power)?;
         Ok(norms)
     })

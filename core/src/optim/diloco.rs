@@ -171,11 +171,13 @@ impl<O: Optimizer, R: UpdateRule> Optimizer for DiLoCo<O, R> {
     /// Makes a step of the inner optimizer, and starts or ends an exchange if it is time: a collective. Other ranks learn
     /// about an error of the optimizers when this one ends.
     fn step(&mut self) -> Result<()> {
+        self.group.refuse_in_join("DiLoCo")?;
         self.inner.step().inspect_err(|error| self.group.report(&error.to_string()))?;
         let fragment = (self.step / self.period) as usize % self.own.len();
         self.step += 1;
         if (self.step + self.options.fragment_sync_delay).is_multiple_of(self.period) {
-            self.sent = Some(self.send(fragment)?);
+            let sent = self.send(fragment);
+            self.sent = Some(sent.inspect_err(|error| self.group.report(&error.to_string()))?);
         }
         if !self.step.is_multiple_of(self.period) {
             return Ok(());
@@ -247,6 +249,15 @@ impl<O: Optimizer, R: UpdateRule> Optimizer for DiLoCo<O, R> {
                 return Err(Error::argument(what, "missing or of another shape", expected));
             }
         }
+        let mean = tensors(PSEUDOGRADIENT).pop().map(|(_, mean)| mean);
+        let fragment = &self.own[(step / self.period) as usize % self.own.len()];
+        let numbers: usize = fragment.iter().map(Tensor::numel).sum();
+        let is_due = (step + self.options.fragment_sync_delay) / self.period > step / self.period;
+        if mean.as_ref().is_some_and(|mean| !is_due || mean.numel() != numbers) {
+            let found = format!("that of a fragment underway after {step} steps");
+            let expected = "of a training with the same fragments, sync_every and delay";
+            return Err(Error::argument("the optimizer state", found, expected));
+        }
         let count = state.param_groups.len().saturating_sub(self.own.len());
         let groups = state.param_groups.split_at(count);
         let part = |optimizer: &str, groups: &[_], prefix| {
@@ -262,7 +273,7 @@ impl<O: Optimizer, R: UpdateRule> Optimizer for DiLoCo<O, R> {
         for (name, mut global) in globals {
             no_grad(|| global.f_copy_(&saved[&name]))?;
         }
-        self.mean = tensors(PSEUDOGRADIENT).pop().map(|(_, mean)| mean);
+        self.mean = mean;
         (self.step, self.sent) = (step, None);
         Ok(())
     }

@@ -353,11 +353,12 @@ c10d_status c10d_reducer_compute_in(c10d_reducer* handle, const c10d_tensor* lik
   return guarded([&] {
     const c10d_sys::AllocateIn scope(handle->arena);
     handle->reducer().compute_in(tensor(like).scalar_type());
+    handle->state->casts = true;
   });
 }
 
 // `parameter.data = data`. With data of another kind a parameter gets another accumulator of gradients. The
-// guards of reducers go along and, if `exchanges`, tell them of gradients: see
+// guards of reducers go along, and tell them of gradients: that which casts only if `exchanges`. See
 // _module_wait_for_copy_hook in distributed.py.
 c10d_status c10d_parameter_set_data(c10d_tensor* pointer, const c10d_tensor* data, bool exchanges) {
   return guarded([&] {
@@ -373,7 +374,7 @@ c10d_status c10d_parameter_set_data(c10d_tensor* pointer, const c10d_tensor* dat
       if (guard != nullptr && guard->state->in_use) {
         auto after = torch::autograd::impl::grad_accumulator(parameter);
         after->add_post_hook(std::make_unique<ReducerGuard>(
-            guard->state, guard->index, parameter, guard->name, guard->expect_sparse, exchanges));
+            guard->state, guard->index, parameter, guard->name, guard->expect_sparse, exchanges || !guard->state->casts));
         guard->state->keep(guard->index, std::move(after));
       }
     }

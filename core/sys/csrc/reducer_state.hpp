@@ -112,6 +112,8 @@ struct ReducerState : torch::CustomClassHolder {
   // Null if none is registered. Owned by the reducer.
   std::atomic<CommHook*> comm_hook{nullptr};
   bool static_graph = false;
+  // Whether the parameters get data of another kind for its passes.
+  bool casts = false;
 
   // Owns the accumulator that a parameter has got with other data; see c10d_parameter_set_data.
   void keep(size_t index, Accumulator accumulator) {

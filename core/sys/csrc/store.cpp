@@ -115,7 +115,23 @@ c10d_status c10d_store_set(const c10d_store* store, const char* key, c10d_slice<
 }
 
 c10d_status c10d_store_append(const c10d_store* store, const char* key, c10d_slice<uint8_t> value) {
-  return guarded([&] { store->store->append(key, copy_of(value)); });
+  return guarded([&] {
+    auto& own = *store->store;
+    const auto added = copy_of(value);
+    if (own.hasExtendedApi() || added.empty()) {
+      own.append(key, added);
+      return;
+    }
+    // What libtorch does instead loses a value that equals the one before.
+    for (;;) {
+      const auto before = own.check({key}) ? own.get(key) : std::vector<uint8_t>{};
+      auto after = before;
+      after.insert(after.end(), added.begin(), added.end());
+      if (own.compareSet(key, before, after) == after) {
+        return;
+      }
+    }
+  });
 }
 
 c10d_status c10d_store_get(

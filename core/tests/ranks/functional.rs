@@ -114,6 +114,37 @@ fn parts_of_different_sizes_come_back_as_gradients_of_these_sizes() {
 }
 
 #[test]
+fn equal_parts_that_come_back_in_others_have_gradients_of_their_own_size() {
+    on_ranks(2, |group| {
+        // Rank 0 has 2 rows, rank 1 has 4, each in halves.
+        let rows = 2 + 2 * group.rank() as i64;
+        let own = Tensor::ones([rows, 3], FLOAT_CPU).set_requires_grad(true);
+        let received = functional::all_to_all_single(&own, &[1, 2], &[], group).unwrap();
+        assert_eq!(received.size(), [3, 3]);
+        (received * (group.rank() as i64 + 1)).sum(Kind::Float).backward();
+        let halves = [1, 2].map(|number| Tensor::full([rows / 2, 3], number, FLOAT_CPU));
+        assert_eq!(own.grad(), Tensor::cat(&halves, 0));
+    });
+}
+
+#[test]
+fn what_cannot_be_exchanged_is_refused_before_anything_is() {
+    on_ranks(2, |group| {
+        let part = rows(0).set_requires_grad(true);
+        let few = functional::all_to_all(&[part.shallow_clone()], group);
+        expect_error(few, "input_list is a list of 1, but must be one per rank, 2");
+        if group.rank() == 0 {
+            let uneven = functional::all_to_all(&[part.shallow_clone(), part.get(0)], group);
+            expect_error(uneven, "input_list is of shape [2]");
+        }
+        let square = functional::all_reduce(&(&part * &part), ReduceOp::Sum, group).unwrap();
+        let gradient = Tensor::f_run_backward(&[square.sum(Kind::Float)], &[&part], true, true);
+        expect_error(gradient, "`create_graph` is set");
+        group.barrier().unwrap();
+    });
+}
+
+#[test]
 fn without_a_gradient_nothing_is_exchanged_in_a_backward_pass() {
     on_ranks(2, |group| {
         let sum = functional::all_reduce(&rows(0), ReduceOp::Sum, group).unwrap();

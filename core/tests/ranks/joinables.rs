@@ -66,11 +66,17 @@ fn what_a_join_does_not_cover_is_refused_in_it() {
             );
             let passed = backward(&other_vs, &other, &own(0, 0));
             expect_error_start(passed, &format!("DistributedDataParallel {refused}"));
-            let again: Result<()> = other.join(JoinOptions::default(), || Ok(()));
-            expect_error_start(again, &format!("join {refused}"));
             norm.f_forward_t(&images, false).map(drop)
         });
         within.unwrap();
+        for outer in [JoinOptions::default(), THROW] {
+            let within: Result<()> = joined.join(outer, || {
+                let again: Result<()> = other.join(JoinOptions::default(), || Ok(()));
+                expect_error_start(again, "join is called within a join");
+                Err(Error::other("over"))
+            });
+            expect_error(within, "over");
+        }
         // Not outside it, and not if all ranks end together.
         optimizer.step().unwrap();
         let steps = 2 - group.rank();
@@ -104,5 +110,53 @@ fn a_join_takes_each_joinable_of_one_group_once() {
         expect_error_start(joined, "joinable 1 of join is of another process group");
         let joined: Result<()> = join([&model], options(), |_| Ok(()));
         joined.unwrap();
+    });
+}
+
+#[test]
+fn ranks_that_keep_an_early_end_to_themselves_end_all_the_same() {
+    on_ranks(3, |group| {
+        let (vs, model) = model(group, two_buckets());
+        let joined = model.join(THROW, || {
+            for step in 0..[1, 3, 3][group.rank()] {
+                // The error is dropped; the next step has it again.
+                let _ = backward(&vs, &model, &own(group.rank(), step));
+            }
+            Ok::<_, Error>(())
+        });
+        let first = if group.rank() == 0 { "Rank 0 exhausted" } else { "Detected at least one" };
+        expect_error(joined, first);
+    });
+}
+
+#[test]
+fn a_pass_without_gradients_is_followed_too() {
+    on_ranks(2, |group| {
+        let (vs, model) = model(group, two_buckets());
+        let joined = model.join(JoinOptions::default(), || {
+            backward(&vs, &model, &own(group.rank(), 0))?;
+            if group.rank() == 1 {
+                let _ = no_grad(|| model.forward(|weights| weights.loss(&own(1, 1))))?;
+                backward(&vs, &model, &own(1, 2))?;
+            }
+            Ok::<_, Error>(())
+        });
+        joined.unwrap();
+    });
+}
+
+#[test]
+fn sparse_gradients_are_refused_in_a_join() {
+    on_ranks(2, |group| {
+        let vs = VarStore::new(Device::Cpu);
+        let table = vs.root().zeros("table", &[5, 2]);
+        let sparse_gradients = ["table".into()].into();
+        let options = DdpOptions { sparse_gradients, ..Default::default() };
+        let model = DistributedDataParallel::with_options(table, &vs, group, options).unwrap();
+        let joined = model.join(JoinOptions::default(), || match group.rank() {
+            0 => Ok(()),
+            _ => model.forward(|table| table.shallow_clone()).map(drop),
+        });
+        expect_error(joined, "sparse_gradients is set for a model within a join, but must be not");
     });
 }

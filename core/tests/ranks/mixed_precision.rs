@@ -58,6 +58,7 @@ fn the_gradients_of_every_step_are_means_and_accumulate_without_an_exchange() {
             let guard = model.no_sync();
             for number in [1, 2] {
                 model.backward(&loss(&model, number)).unwrap();
+                assert_eq!(kinds(&vs), [Kind::Float; 2]);
             }
             drop(guard);
             // 4 rows, and a mean of 3 on rank 0 and 5 on rank 1.
@@ -86,6 +87,25 @@ fn a_pass_that_is_given_up_spoils_nothing() {
         drop((given_up, model));
         assert_eq!(kinds(&vs), [Kind::Float; 2]);
         assert_eq!(vs.variables()["bias"], Tensor::full([2], 0.5, FLOAT_CPU));
+    });
+}
+
+#[test]
+fn a_step_without_an_exchange_and_an_evaluation_within_a_pass_are_kept() {
+    on_ranks(2, |group| {
+        let (vs, model) = model(group);
+        let guard = model.no_sync();
+        model.backward(&loss(&model, 1)).unwrap();
+        sgd(&vs, 0.125).step().unwrap();
+        drop(guard);
+        // 0.5 - 0.125 * 4
+        let weight = &vs.variables()["weight"];
+        assert_eq!(weight, &Tensor::zeros([2, 3], FLOAT_CPU));
+        let loss = loss(&model, 1);
+        let _ = no_grad(|| model.f_forward_t(&Tensor::ones([4, 3], FLOAT_CPU), false)).unwrap();
+        assert_eq!(kinds(&vs), [Kind::BFloat16; 2]);
+        model.backward(&loss).unwrap();
+        assert_eq!(weight, &Tensor::zeros([2, 3], FLOAT_CPU));
     });
 }
 

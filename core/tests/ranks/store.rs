@@ -214,8 +214,10 @@ fn every_kind_of_store_sets_and_gets_several_keys_at_once() {
         let store = store.with_prefix("test").unwrap();
         store.multi_set(&[("a", "1"), ("empty", ""), ("b", "23")]).unwrap();
         store.append("a", b"x").unwrap();
+        // The same as what is there.
+        store.append("b", b"23").unwrap();
         let values = store.multi_get(&["b", "empty", "a"], TIMEOUT).unwrap();
-        assert_eq!(values, [&b"23"[..], b"", b"1x"]);
+        assert_eq!(values, [&b"2323"[..], b"", b"1x"]);
         let error = store.multi_get(&["a", "absent"], Duration::from_millis(100)).unwrap_err();
         let expected = "could not get test/absent in the store: timed out after 100ms";
         assert!(error.to_string().ends_with(expected), "{error}");

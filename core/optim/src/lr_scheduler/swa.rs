@@ -12,9 +12,6 @@ options! {
     /// [`AveragedModel`](crate::AveragedModel) collects models (Izmailov et al., "Averaging Weights Leads to Wider
     /// Optima and Better Generalization", 2018). `swa_utils.SWALR(swa_lr, anneal_epochs, anneal_strategy)`
     ///
-    /// If it follows another schedule in a [`SequentialLr`](super::SequentialLr), it is an epoch behind PyTorch's, which
-    /// skips its first one.
-    ///
     /// ```
     /// use tch_parallel::optim::lr_scheduler::{ExponentialLr, LrScheduler, SwaLr};
     /// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};

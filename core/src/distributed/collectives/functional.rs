@@ -18,6 +18,8 @@
 //! # Ok::<(), tch_parallel::Error>(())
 //! ```
 //!
+//! These gradients have none of their own (`create_graph`).
+//!
 //! Under [`DistributedDataParallel`](super::DistributedDataParallel), which divides the sum of the ranks' gradients by
 //! their number, such a loss counts as the mean over the ranks.
 //!
@@ -25,6 +27,7 @@
 //! Those of the collective with the same name. A backward pass that fails returns its error from
 //! [`DistributedDataParallel::backward`](super::DistributedDataParallel::backward) or tch's `f_backward`.
 
+use super::arguments::{check_length, check_list};
 use crate::distributed::fault::blame::for_the_engine;
 use crate::distributed::group::{Backend, ProcessGroup};
 use crate::{Error, Result};
@@ -90,26 +93,26 @@ pub fn all_to_all_single(
     input_split_sizes: &[i64],
     group: &ProcessGroup,
 ) -> Result<Tensor> {
-    let received =
-        |group: &ProcessGroup, input: &Tensor, [output, own]: [&[i64]; 2]| -> Result<_> {
-            let mut size = input.size();
-            if let Some(rows) = size.first_mut().filter(|_| !output.is_empty()) {
-                *rows = output.iter().sum();
-            }
-            let mut received = input.f_new_empty(size, (input.kind(), input.device()))?;
-            group.all_to_all_single(&mut received, input, output, own)?;
-            Ok(received)
-        };
-    let splits = [output_split_sizes, input_split_sizes];
-    let output = no_grad(|| received(group, input, splits))?;
-    let [to, from] = splits.map(<[i64]>::to_vec);
+    let own_size = input.size();
+    let mut size = own_size.clone();
+    if let Some(rows) = size.first_mut().filter(|_| !output_split_sizes.is_empty()) {
+        *rows = output_split_sizes.iter().sum();
+    }
+    let options = (input.f_kind()?, input.device());
+    let mut output = Tensor::f_empty(size, options)?;
+    no_grad(|| group.all_to_all_single(&mut output, input, output_split_sizes, input_split_sizes))?;
+    let [to, from] = [output_split_sizes, input_split_sizes].map(<[i64]>::to_vec);
     one(from_ref(input), output, group, move |group, gradient| {
-        Ok(vec![received(group, gradient, [&from, &to])?])
+        let mut own = Tensor::f_empty(own_size.as_slice(), options)?;
+        group.all_to_all_single(&mut own, gradient, &from, &to)?;
+        Ok(vec![own])
     })
 }
 
 /// All-to-all. With gloo, one scatter by each rank, as in PyTorch: releases before 2.12 have no other.
 fn exchanged(group: &ProcessGroup, input_list: &[Tensor]) -> Result<Vec<Tensor>> {
+    check_length("input_list", input_list.len(), group.world_size())?;
+    check_list("input_list", input_list, &input_list[0], group.world_size())?;
     let mut outputs = input_list.iter().map(Tensor::f_empty_like).collect::<Result<Vec<_>, _>>()?;
     match group.backend() {
         Backend::Nccl => group.all_to_all(&mut outputs, input_list)?,
@@ -149,6 +152,9 @@ fn differentiable(
     let like = |output: &Tensor| (output.size(), (output.kind(), output.device()));
     let results: Vec<_> = outputs.iter().map(like).collect();
     hook_gradients(&mut outputs, inputs, move |gradients, _| {
+        if grad_enabled() {
+            return Err("a collective's gradient has no gradient: `create_graph` is set".into());
+        }
         // For a result that this rank's loss does not use, the others still need this one.
         let gradients = gradients.into_iter().zip(&results).map(|(gradient, (size, options))| {
             gradient.map_or_else(|| Tensor::f_zeros(size.as_slice(), *options), Ok)

@@ -106,10 +106,14 @@ impl ProcessGroup {
         let longest = |all: &Vec<Vec<u8>>| all.iter().map(Vec::len).max().unwrap_or_default();
         let mut length = self.length(encoded.as_ref().map(longest));
         self.on_host().broadcast(&mut length, src)?;
-        let encoded = encoded?;
+        let is_here = src == self.rank();
+        // A list elsewhere is refused when nobody waits any more.
+        let (encoded, refused) = match is_here {
+            true => (encoded?, Ok(())),
+            false => (Vec::new(), encoded.map(drop)),
+        };
         // An empty tensor cannot be sent.
         let longest = accepted(&length, src)?.max(1);
-        let is_here = src == self.rank();
 
         let lengths: Vec<_> = encoded.iter().map(|bytes| self.length(Ok(bytes.len()))).collect();
         self.on_host().scatter(&mut length, is_here.then_some(&lengths[..]), src)?;
@@ -117,6 +121,7 @@ impl ProcessGroup {
         let encoded: Vec<_> = encoded.into_iter().map(padded).collect();
         let mut own = self.padded(Vec::new(), &[longest]);
         self.on_host().scatter(&mut own, is_here.then_some(&encoded[..]), src)?;
+        refused?;
         let bytes = Vec::<u8>::try_from(own)?;
         self.decode(OPERATION, &bytes[..accepted(&length, src)?])
     }

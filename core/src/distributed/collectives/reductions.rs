@@ -43,6 +43,9 @@ impl ProcessGroup {
         if tensors.is_empty() {
             return Ok(());
         }
+        for tensor in tensors.iter() {
+            Output::new(tensor)?;
+        }
         let mut flat = flatten(tensors)?;
         self.all_reduce(&mut flat, op)?;
         let parts = parts_like(tensors, &flat)?;

@@ -89,6 +89,7 @@ pub struct DistributedDataParallel<M> {
     pub(crate) hook_failure: Option<Failure>,
     /// With `mixed_precision`.
     cast_parameters: Option<Arc<CastParameters>>,
+    pub(crate) has_sparse_gradients: bool,
     pub(crate) join_config: JoinConfig,
 }
 
@@ -159,6 +160,7 @@ impl<M> DistributedDataParallel<M> {
             sync_buffers: Cell::new(true),
             hook_failure: registered.transpose()?,
             cast_parameters,
+            has_sparse_gradients: sparse.contains(&true),
             join_config: JoinConfig::default(),
         })
     }
@@ -200,10 +202,14 @@ impl<M> DistributedDataParallel<M> {
             self.reducer.borrow_mut().prepare_for_forward().map_err(failed)?;
         }
         let joining = self.join_config.options();
+        if joining.is_some() {
+            self.refuse_sparse_in_join()?;
+        }
         let counting = self.join_config.notify("DistributedDataParallel", &self.group)?;
         let divide = joining.is_none_or(|options| options.divide_by_initial_world_size);
         self.reducer.borrow_mut().set_forward_pass_work(counting, divide).map_err(failed)?;
-        if grad {
+        // Ranks without inputs cannot know whether this pass has gradients.
+        if grad || joining.is_some() {
             self.reducer.borrow_mut().rebuild_buckets().map_err(failed)?;
         }
         if self.syncs_buffers() {
@@ -216,11 +222,11 @@ impl<M> DistributedDataParallel<M> {
             drop(announce(&self.group, sync)?);
         }
 
-        self.cast_parameters.as_ref().map_or(Ok(()), |parameters| parameters.cast())?;
-        let outputs = f(&self.module);
-        if let Some(parameters) = self.cast_parameters.as_ref().filter(|_| !grad) {
-            parameters.restore()?;
-        }
+        let outputs = match &self.cast_parameters {
+            Some(parameters) => parameters.in_forward(grad, || f(&self.module)),
+            None => Ok(f(&self.module)),
+        };
+        let outputs = outputs.inspect_err(|error| self.group.report(&error.to_string()))?;
 
         self.sync_buffers.set(sync);
         if !grad {
@@ -248,7 +254,7 @@ impl<M> DistributedDataParallel<M> {
     /// communication hook failed; [`Error::Tensor`] if only this rank's pass failed: `loss` has no
     /// graph, say, or memory ran out.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
-        autograd::backward_from(loss).map_err(|error| {
+        let outcome = autograd::backward_from(loss).map_err(|error| {
             if let Some(error) = self.take_hook_failure() {
                 return error;
             }
@@ -258,7 +264,13 @@ impl<M> DistributedDataParallel<M> {
             // The others wait in the middle of their exchange.
             self.group.report(error.message());
             Error::engine("backward")(error)
-        })
+        });
+        outcome.and(self.restore_parameters())
+    }
+
+    /// The parameters' own data and kinds, after a pass with `mixed_precision`.
+    pub(crate) fn restore_parameters(&self) -> Result<()> {
+        self.cast_parameters.as_ref().map_or(Ok(()), |parameters| parameters.restore())
     }
 
     /// Copies rank 0's buffers to every rank, unless the options disable it. A collective.
@@ -271,6 +283,7 @@ impl<M> DistributedDataParallel<M> {
     /// # Errors
     /// [`Error::Collective`] if a rank has died or did not arrive within the timeout.
     pub fn sync_buffers(&self) -> Result<()> {
+        self.group.refuse_in_join("sync_buffers")?;
         if self.buffers.is_empty() {
             return Ok(());
         }

@@ -56,8 +56,8 @@ impl<M> DistributedDataParallel<M> {
     /// them lacks.
     ///
     /// # Errors
-    /// Those of [`join`](fn@join), and [`Error::Argument`] for a static graph if a rank made no step
-    /// before.
+    /// Those of [`join`](fn@join), and [`Error::Argument`] for sparse gradients, and for a static graph
+    /// if a rank made no step before.
     pub fn join<T, E>(
         &self,
         options: JoinOptions,
@@ -67,6 +67,19 @@ impl<M> DistributedDataParallel<M> {
         E: From<Error> + Display,
     {
         join([self], options, |_| training())
+    }
+
+    /// The engine has no zeros for a bucket whose gradients are sparse.
+    pub(crate) fn refuse_sparse_in_join(&self) -> Result<()> {
+        if !self.has_sparse_gradients {
+            return Ok(());
+        }
+        let found = "set for a model within a join";
+        Err(Error::argument(
+            "sparse_gradients",
+            found,
+            "not: a rank without inputs has none to send",
+        ))
     }
 
     /// The candidate with the highest rank, the same on all ranks. `_find_common_rank`
@@ -98,6 +111,7 @@ impl<M> Joinable for &DistributedDataParallel<M> {
             let expected = "at least 1 with static_graph: the first backward pass learns the graph";
             return Err(Error::argument(steps, "0", expected));
         }
+        self.refuse_sparse_in_join()?;
         reducer.rebuild_buckets().map_err(engine_failed)?;
         if self.syncs_buffers() {
             let source = self.common_rank(false)?;
@@ -112,6 +126,7 @@ impl<M> Joinable for &DistributedDataParallel<M> {
     }
 
     fn post_hook(&mut self, is_last_joiner: bool) -> Result<()> {
+        self.restore_parameters()?;
         let source = self.common_rank(is_last_joiner)?;
         self.broadcast_state(source)
     }

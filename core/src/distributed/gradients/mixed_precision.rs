@@ -14,8 +14,9 @@ options! {
     ///
     /// Before each forward pass, the parameters' data are replaced by copies of `param_dtype`, in which
     /// the layers compute and gradients accumulate. The gradients are summed in `reduce_dtype`. After
-    /// the backward pass, parameters and gradients have their own kind again, so the optimizer works
-    /// in full precision. In PyTorch the gradients of the first step are undefined; here they are right.
+    /// [backward pass](super::DistributedDataParallel::backward), parameters and gradients have their own
+    /// kind again, so the optimizer works in full precision. Between the two, weights cannot be loaded
+    /// or saved. In PyTorch the gradients of the first step are undefined; here they are right.
     ///
     /// ```
     /// use tch::{Kind, Tensor, nn};
@@ -110,8 +111,6 @@ impl CastParameters {
                 // parameters.
                 if is_first {
                     parameters.restore()?;
-                    let all = lock(&parameters.parameters);
-                    all.iter().try_for_each(|(it, _)| cast_gradient(it, it.kind()))?;
                 }
                 Ok(mean)
             }))
@@ -119,7 +118,7 @@ impl CastParameters {
     }
 
     /// Before a forward pass. `_root_copy_hook`
-    pub(super) fn cast(&self) -> Result<()> {
+    fn cast(&self) -> Result<()> {
         self.restore()?;
         let Some(kind) = self.options.param_dtype else { return Ok(()) };
         for (parameter, own) in lock(&self.parameters).iter_mut() {
@@ -133,12 +132,27 @@ impl CastParameters {
         Ok(())
     }
 
+    /// Runs a forward pass. One without gradients between another and its backward pass finds the parameters
+    /// cast, and leaves them so.
+    pub(super) fn in_forward<O>(&self, grad: bool, pass: impl FnOnce() -> O) -> Result<O> {
+        let is_within = !grad && lock(&self.parameters).iter().any(|(_, own)| own.is_some());
+        if !is_within {
+            self.cast()?;
+        }
+        let outputs = pass();
+        if !grad && !is_within {
+            self.restore()?;
+        }
+        Ok(outputs)
+    }
+
     /// After a backward pass, and after a forward pass without one.
     pub(super) fn restore(&self) -> Result<()> {
         for (parameter, own) in lock(&self.parameters).iter_mut() {
             if let Some(full) = own.take() {
                 replace(parameter, &full, false)?;
             }
+            cast_gradient(parameter, parameter.kind())?;
         }
         Ok(())
     }

@@ -41,6 +41,7 @@ impl PeriodicModelAverager {
             let expected = "the parameters of a whole model on each rank";
             return Err(Error::argument("parameters", "a list of shards of FullyShard", expected));
         }
+        self.group.refuse_in_join("average_parameters")?;
         let local_steps = self.step.checked_sub(self.warmup_steps);
         self.step += 1;
         match local_steps {

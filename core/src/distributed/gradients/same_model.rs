@@ -14,10 +14,14 @@ use tch::Tensor;
 /// One line for each property that must be equal.
 pub(crate) fn description(tensors: &ModuleTensors, options: &DdpOptions) -> String {
     let mut text = String::new();
+    // Buffers that a training before this one has cast are the same as those that will be cast.
+    let cast = options.mixed_precision.and_then(|precision| precision.buffer_dtype);
     let mut line = |what: &str, name: &str, tensor: &Tensor| {
+        let is_cast = what == "buffer" && tensor.is_floating_point();
+        let kind = cast.filter(|_| is_cast).unwrap_or(tensor.kind());
         let frozen = if what == "parameter" && !tensor.requires_grad() { ", frozen" } else { "" };
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{what} {name} of {:?} {:?}{frozen}", tensor.kind(), tensor.size());
+        let _ = writeln!(text, "{what} {name} of {kind:?} {:?}{frozen}", tensor.size());
     };
     tensors.shared_parameters().for_each(|(name, tensor)| line("parameter", name, tensor));
     tensors.buffers.iter().for_each(|(name, tensor)| line("buffer", name, tensor));

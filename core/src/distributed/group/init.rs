@@ -261,6 +261,7 @@ pub(crate) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
     let agent_store = store.env().is_none_or(|env| env.agent_store);
     let mut post_mortem =
         PostMortem::new(Arc::clone(ours.engine()), rank, world_size, members, agent_store);
+    post_mortem.search.serves_store |= store.is_master();
     post_mortem.is_elastic = store.env().is_some_and(|env| env.is_elastic);
     Ok(ProcessGroup::new(place, engine, ours, post_mortem))
 }

@@ -13,7 +13,7 @@ use crate::distributed::fault::{nccl_watch, record};
 use crate::{Error, Result};
 use c10d_sys::{Call, LONGEST_TIMEOUT};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicU8, AtomicUsize};
 use std::{fmt, time::Duration};
 use tch::{Device, Kind, Tensor};
 
@@ -84,7 +84,7 @@ pub(crate) struct Inner {
     /// The number of groups made of this one's ranks, which names the next one.
     pub(crate) groups: AtomicUsize,
     /// Whether a join is under way in which ranks may run out of inputs before others do.
-    pub(crate) in_join: AtomicBool,
+    pub(crate) in_join: AtomicU8,
     /// Finds the rank at fault when an exchange fails.
     pub(crate) post_mortem: Arc<PostMortem>,
     pub(crate) unfinished: Arc<Unfinished>,
@@ -113,7 +113,7 @@ impl ProcessGroup {
             store,
             agreements: AtomicUsize::new(0),
             groups: AtomicUsize::new(0),
-            in_join: AtomicBool::new(false),
+            in_join: AtomicU8::new(0),
             post_mortem,
             unfinished,
         });

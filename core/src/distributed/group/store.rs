@@ -154,6 +154,11 @@ impl Store {
         &self.engine
     }
 
+    /// Whether this process serves it, without a job.
+    pub(crate) fn is_master(&self) -> bool {
+        self.origin.is_master
+    }
+
     /// The place of this process in the job; `None` without a launcher.
     pub(crate) fn env(&self) -> Option<&Env> {
         self.origin.env.as_ref()

@@ -16,6 +16,8 @@ use std::{fs::OpenOptions, path::Path, time::Duration};
 pub(super) struct Origin {
     /// This process's place in the job whose store it is.
     pub(super) env: Option<Env>,
+    /// Whether this process serves a store without a job.
+    pub(super) is_master: bool,
     /// Who keeps the keys, for messages.
     pub(super) keeper: String,
     /// For a store without a job: an address in the network of its processes, if others can come.
@@ -61,7 +63,12 @@ impl Store {
             return Err(rendezvous::failed(&env, "join the job".into(), message));
         }
         let keeper = if env.agent_store { "the launcher" } else { "rank 0" };
-        let origin = Origin { env: Some(env.clone()), keeper: keeper.into(), network: None };
+        let origin = Origin {
+            env: Some(env.clone()),
+            is_master: false,
+            keeper: keeper.into(),
+            network: None,
+        };
         record::forget_dropped_groups();
         if env.rank == 0 {
             open_files::expect_enough(env.world_size)?;
@@ -72,7 +79,7 @@ impl Store {
 
     /// The store at a host and port, which the process that `is_master` serves until it ends. The others
     /// wait for that up to `timeout`. `dist.TCPStore(host_name, port, is_master=…, timeout=…)`, without
-    /// its wait for all workers.
+    /// its wait for all workers, and listening on the host's address alone.
     ///
     /// ```
     /// use std::time::Duration;
@@ -101,14 +108,16 @@ impl Store {
             message: error.to_string(),
         })?;
         let keeper = format!("the process at {server}");
-        Ok(Self::new(engine, Origin { env: None, keeper, network: Some(server) }))
+        Ok(Self::new(engine, Origin { env: None, is_master, keeper, network: Some(server) }))
     }
 
     /// A store in a file that all its processes can write, on a local disk or NFS.
     /// `dist.FileStore(file_name, world_size)`.
     ///
-    /// The last of `world_size` processes to drop it removes the file; `None` leaves it. What a job that was
-    /// killed has left there is still set: remove the file, or choose another.
+    /// The last of `world_size` processes to drop it removes the file; `None` leaves it. Groups that are
+    /// made with a store count as processes of their own, so make them when all have come. What a job
+    /// that was killed has left there is still set: remove the file, or choose another. If somebody else
+    /// removes it, operations wait for it for minutes, whatever their time limits.
     ///
     /// ```
     /// use tch_parallel::distributed::Store;
@@ -130,13 +139,16 @@ impl Store {
         let engine = c10d_sys::Store::file(path, world_size).map_err(Error::engine("FileStore"))?;
         let keeper = format!("the file {}", path.display());
         let network = Some((Ipv4Addr::LOCALHOST, 0).into());
-        Ok(Self::new(engine, Origin { env: None, keeper, network }))
+        Ok(Self::new(engine, Origin { env: None, is_master: false, keeper, network }))
     }
 
     /// A store within this process, for its threads. `dist.HashStore()`.
     pub fn hash() -> Result<Store> {
         let engine = c10d_sys::Store::hash().map_err(Error::engine("HashStore"))?;
-        Ok(Self::new(engine, Origin { env: None, keeper: "this process".into(), network: None }))
+        Ok(Self::new(
+            engine,
+            Origin { env: None, is_master: false, keeper: "this process".into(), network: None },
+        ))
     }
 
     fn new(engine: c10d_sys::Store, origin: Origin) -> Store {
