@@ -95,9 +95,9 @@ pub struct Message<'a> {
 }
 
 /// Each of these has only been started when it returns. The tensors must be dense, and are exchanged
-/// in memory order. The operation keeps their memory until it is over, but for [`Memory::free`](crate::Memory::free)
-/// of a GPU's; a tensor that is resized
-/// meanwhile, or whose data is replaced, does not get the result.
+/// in memory order. The operation keeps their memory until it is over, but for
+/// [`storage::Memory::free`](crate::storage::Memory::free) of a GPU's; a tensor that is resized meanwhile, or
+/// whose data is replaced, does not get the result.
 impl ProcessGroup {
     /// Reduces `tensor` over all ranks, in place on every rank.
     pub fn all_reduce(&self, tensor: &Tensor, op: ReduceOp, call: Call) -> Result<Work> {

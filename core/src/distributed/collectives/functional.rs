@@ -20,12 +20,12 @@
 //!
 //! These gradients have none of their own (`create_graph`).
 //!
-//! Under [`DistributedDataParallel`](super::DistributedDataParallel), which divides the sum of the ranks' gradients by
+//! Under [`DistributedDataParallel`](crate::distributed::DistributedDataParallel), which divides the sum of the ranks' gradients by
 //! their number, such a loss counts as the mean over the ranks.
 //!
 //! # Errors
 //! Those of the collective with the same name. A backward pass that fails returns its error from
-//! [`DistributedDataParallel::backward`](super::DistributedDataParallel::backward) or tch's `f_backward`.
+//! [`DistributedDataParallel::backward`](crate::distributed::DistributedDataParallel::backward) or tch's `f_backward`.
 
 use super::arguments::{check_length, check_list};
 use crate::distributed::fault::blame::for_the_engine;
