@@ -93,7 +93,7 @@ pub struct FullyShard<'a> {
     vs: &'a VarStore,
     mesh: Mesh,
     options: FullyShardOptions,
-    schedule: Arc<Schedule>,
+    schedule: Arc<Schedule<Unit>>,
     /// The variables that have been replaced by shards.
     shards: Arc<Mutex<HashSet<usize>>>,
     /// Why a block could not be sharded.
@@ -200,10 +200,16 @@ impl<'a> FullyShard<'a> {
         let inner = |it: &Parameter| it.name[name.len()..].trim_start_matches('.').to_owned();
         let parameters = parameters.into_iter().map(|it| (inner(&it), it)).collect();
         let parameters = children_before_own(parameters);
+        let reshard_after_forward = self.options.reshard_after_forward.unwrap_or(!is_root);
         let policy = self.options.mp_policy;
-        let unit = Unit::new(name, parameters, policy.reduce_dtype, &self.mesh, &self.schedule);
-        let reshard = self.options.reshard_after_forward.unwrap_or(!is_root);
-        unit.set(|it| it.reshard_after_forward = reshard);
+        let unit = Unit::new(
+            name,
+            parameters,
+            reshard_after_forward,
+            policy.reduce_dtype,
+            &self.mesh,
+            &self.schedule,
+        );
         self.schedule.add(&unit, is_root);
         FsdpModule { module, unit, policy, group: self.mesh.shard.clone() }
     }

@@ -4,7 +4,7 @@ use super::gathering::gather;
 use super::mesh::Mesh;
 use super::parameter::Parameter;
 use super::reduction::mean_of_part;
-use super::schedule::Schedule;
+use super::schedule::{Member, Schedule};
 use crate::distributed::collectives::Pending;
 use crate::profiler::record_function;
 use crate::{Error, Result};
@@ -24,7 +24,7 @@ pub(super) struct Unit {
     /// The kind in which gradients are reduced, if it is not their own.
     reduce_kind: Option<Kind>,
     mesh: Mesh,
-    pub schedule: Arc<Schedule>,
+    pub schedule: Arc<Schedule<Unit>>,
     state: Mutex<State>,
 }
 
@@ -64,9 +64,10 @@ impl Unit {
     pub fn new(
         name: String,
         parameters: Vec<Parameter>,
+        reshard_after_forward: bool,
         reduce_kind: Option<Kind>,
         mesh: &Mesh,
-        schedule: &Arc<Schedule>,
+        schedule: &Arc<Schedule<Unit>>,
     ) -> Arc<Self> {
         let state = State {
             parameters,
@@ -75,7 +76,7 @@ impl Unit {
             gathering: None,
             post_forward_places: Vec::new(),
             settings: Settings {
-                reshard_after_forward: true,
+                reshard_after_forward,
                 reshard_after_backward: true,
                 syncs_gradients: true,
                 forward_prefetches: Vec::new(),
@@ -302,9 +303,10 @@ impl Unit {
         let shard = |it: &Parameter| (it.name.clone(), it.whole.size(), it.part.shallow_clone());
         state.parameters.iter().map(shard).collect()
     }
+}
 
-    /// Completes its backward pass when the whole pass ends.
-    pub fn finish_backward(&self) -> Result<()> {
+impl Member for Unit {
+    fn finish_backward(&self) -> Result<()> {
         let unused = lock(&self.state).gathering.take();
         if let Some(unused) = unused {
             unused.wait()?;
@@ -320,8 +322,7 @@ impl Unit {
         Ok(())
     }
 
-    /// Undoes what a failed pass has left half done.
-    pub fn reset(&self) {
+    fn reset(&self) {
         let mut state = lock(&self.state);
         state.stage = Stage::Idle;
         state.post_forward_places.clear();
