@@ -1,5 +1,5 @@
-//! Muon as an optimizer of one's own: twelve steps with each of these options, interrupted once; saves the
-//! weights and the state, which equal those of `torch.optim.Muon` to the last bit.
+//! Muon, as an example of your own optimizer. Makes twelve steps with each set of options, interrupted once,
+//! and saves the weights and the state, which equal those of `torch.optim.Muon` to the last bit.
 //!
 //! ```text
 //! cargo run -rq -p tch-parallel --example muon -- muon.safetensors \
@@ -32,13 +32,13 @@ struct MuonOptions {
     adjust_lr_fn: AdjustLr,
 }
 
-/// What the rate of a matrix also depends on.
+/// What the learning rate of a matrix depends on besides `lr`.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum AdjustLr {
-    /// How much higher than wide it is.
+    /// Its ratio of height to width, if that is above 1.
     Original,
-    /// Its longer side, so that AdamW's rates fit.
+    /// Its longer side, so that learning rates for AdamW fit.
     MatchRmsAdamw,
 }
 
@@ -76,7 +76,7 @@ impl UpdateRule for MuonOptions {
         vec![("momentum_buffer", StateShape::Parameter)]
     }
 
-    /// Of one parameter after the other, because the options say nothing of `foreach`.
+    /// Gets one parameter at a time, because the options have no `foreach`.
     fn step(&self, mut step: Step<'_>) -> Result<()> {
         let size = step.parameters[0].size();
         let &[rows, columns] = &size[..] else {
@@ -101,7 +101,7 @@ impl UpdateRule for MuonOptions {
 }
 
 impl MuonOptions {
-    /// Newton and Schulz's iteration, with the transpose of a matrix that is higher than wide.
+    /// The Newton-Schulz iteration, on the transpose if the matrix is taller than wide.
     fn orthogonalize(&self, update: &Tensor, is_tall: bool) -> Result<Tensor> {
         let turned = |matrix: Tensor| if is_tall { matrix.f_tr() } else { Ok(matrix) };
         let mut matrices =
@@ -119,7 +119,7 @@ impl MuonOptions {
     }
 }
 
-/// `torch.addmm`: `beta * input + alpha * (a @ b)`, rounded once. tch's has neither factor, but the one for batches has.
+/// `torch.addmm`: `beta * input + alpha * (a @ b)`, rounded once. tch's has neither factor, but its `baddbmm` has both.
 fn addmm(input: &Tensor, a: &Tensor, b: &Tensor, beta: f64, alpha: f64) -> Result<Tensor> {
     let batch = |matrix: &Tensor| matrix.f_unsqueeze(0);
     let sum = batch(input)?.f_baddbmm(&batch(a)?, &batch(b)?, beta, alpha)?;

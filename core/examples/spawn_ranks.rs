@@ -1,19 +1,14 @@
-//! A program that starts its ranks itself, as `mp.spawn` does in PyTorch's ImageNet example.
+//! A program that starts its ranks itself, as PyTorch's ImageNet example does with `mp.spawn`. With a
+//! number as its argument, the rank of that number fails.
 //!
 //! ```text
 //! cargo run -rq -p tch-parallel --example spawn_ranks
 //! ```
 
 use anyhow::{Result, ensure};
-use std::env;
-use std::net::TcpListener;
-use std::process::Command;
-use tch_parallel::distributed::ProcessGroup;
+use tch_parallel::distributed::{ProcessGroup, spawn};
 
 // ANCHOR: numbers
-/// This node is the first and only one.
-const NODES: usize = 1;
-const NODE_RANK: usize = 0;
 const GPUS_PER_NODE: usize = 4;
 
 /// For the whole node, as in `main.py -b 256 -j 6`.
@@ -21,30 +16,16 @@ const BATCH_SIZE: usize = 256;
 const WORKERS: usize = 6;
 // ANCHOR_END: numbers
 
+// ANCHOR: spawn
 fn main() -> Result<()> {
-    if env::var_os("RANK").is_some() {
-        return main_worker();
-    }
-    // ANCHOR: spawn
-    // Port 0 means: any that is free. Rank 0 opens it again.
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    let mut ranks = Vec::new();
-    for gpu in 0..GPUS_PER_NODE {
-        let mut rank = Command::new(env::current_exe()?);
-        rank.env("WORLD_SIZE", (NODES * GPUS_PER_NODE).to_string())
-            .env("RANK", (NODE_RANK * GPUS_PER_NODE + gpu).to_string())
-            .env("LOCAL_RANK", gpu.to_string())
-            .env("MASTER_ADDR", "127.0.0.1")
-            .env("MASTER_PORT", port.to_string());
-        ranks.push(rank.spawn()?);
-    }
-    for mut rank in ranks {
-        let status = rank.wait()?;
-        ensure!(status.success(), "a rank ended with {status}");
-    }
-    // ANCHOR_END: spawn
+    let failing = std::env::args().nth(1);
+    spawn(GPUS_PER_NODE, |gpu| {
+        ensure!(failing != Some(gpu.to_string()), "there is no GPU {gpu}");
+        main_worker()
+    })?;
     Ok(())
 }
+// ANCHOR_END: spawn
 
 // ANCHOR: worker
 fn main_worker() -> Result<()> {

@@ -61,7 +61,6 @@ pub mod checkpoint;
 pub mod data_parallel;
 pub mod distributed;
 pub mod elastic;
-pub mod hogwild;
 pub mod nn;
 pub mod optim;
 pub mod profiler;
@@ -70,7 +69,7 @@ pub use c10d_sys::exit;
 #[doc(inline)]
 pub use tch_parallel_base::{
     DeviceGuard, Devices, Error, Event, HostCopy, LogicalDevice, Replicated, Result, Shared,
-    Tensors, cuda_is_built, memory,
+    Tensors, cuda_is_built, hogwild, memory,
 };
 #[doc(inline)]
 pub use tch_parallel_data as data;

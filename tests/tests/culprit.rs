@@ -59,3 +59,9 @@ fn torchrun_names_the_same_rank_and_reason() -> Result<()> {
     let lines = ["rank      : 1 (local_rank: 1)", "traceback : no sample 6 in the data set"];
     expect_texts(cause, &lines)
 }
+
+#[test]
+fn a_program_that_starts_its_ranks_names_the_one_that_fails() -> Result<()> {
+    let ended = Job::new()?.run(example("spawn_ranks", ["2"])?)?.expect_code(1)?;
+    expect_texts(&ended.stderr, &["rank 2 failed (exit status: 1): there is no GPU 2"])
+}

@@ -1,4 +1,4 @@
-//! DiLoCo: local SGD with an outer optimizer, which makes one step of many (Douillard 2023).
+//! DiLoCo: local SGD with an outer optimizer, which turns many steps into one (Douillard 2023).
 
 use crate::{args::rate, link::Link, methods::LocalSgdArgs, model, ring};
 use tch::Tensor;
@@ -17,15 +17,15 @@ pub struct DiLoCoArgs {
     pub local: LocalSgdArgs,
 }
 
-/// The outer optimizer. Every rank has its own, and all hold the same.
+/// The outer optimizer. Every rank has its own, all with the same state.
 ///
-/// The library's counterpart is `DiLoCo`, which takes any optimizer, and exchanges a large model in fragments while the
-/// training goes on.
+/// The library's counterpart is `DiLoCo`, which takes any optimizer, and can exchange a large model in fragments during
+/// the training.
 pub struct Outer {
     link: Link,
     lr: f64,
     momentum: f64,
-    /// The model of all ranks, from which each has gone its own way.
+    /// The global model, from which each rank made its own steps.
     global: Tensor,
     velocity: Tensor,
 }

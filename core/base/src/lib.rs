@@ -3,6 +3,7 @@
 //! - [`LogicalDevice`], [`Devices`], [`memory`]: GPUs and logical devices, and the bytes that each
 //!   holds.
 //! - [`Event`], [`HostCopy`]: how far a device has come, and its numbers on their way to the host.
+//! - [`hogwild`]: parameters that threads share without a lock.
 //! - [`profiler`]: what runs when, in a trace.
 //! - [`Tensors`]: what modules can take and return.
 //! - [`parameters`], [`named_tensors`], [`pytorch`]: a store's variables in PyTorch's order, and as bytes in
@@ -21,6 +22,7 @@ mod devices;
 pub mod error;
 mod event;
 pub mod file_size_limit;
+pub mod hogwild;
 mod host_copy;
 mod lock;
 pub mod memory;

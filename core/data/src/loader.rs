@@ -37,11 +37,12 @@ options! {
         /// Whether workers put batches in page-locked memory, from which copies to a GPU are faster
         /// and do not block, see [`Epoch::to`]. Requires CUDA.
         pub pin_memory: bool = false,
-        /// How long the training loop waits for a batch. Then an error that names the batch takes its place, and the loop
-        /// may wait for the same batch again. Requires workers. PyTorch's default, 0, is `None` here: no limit.
+        /// How long the training loop waits for a batch. After that it gets an error that names the batch, and may wait
+        /// for the same batch again. Requires workers. PyTorch's default, 0, is `None` here: no limit.
         pub timeout: Option<Duration> = None,
-        /// Whether batches come in the sampler's order; otherwise in the order in which they are ready, so that none waits
-        /// for a slow one. Then no two runs are alike, and an epoch cannot be resumed: which samples were consumed is unknown.
+        /// Whether batches come in the sampler's order. Otherwise they come as soon as they are ready, so that none
+        /// waits for a slow one. Runs are then not reproducible, and an epoch cannot be resumed, because it is unknown
+        /// which samples were consumed.
         pub in_order: bool = true,
         /// Whether each epoch draws a number from the global generator when it begins, as Python's loader does at every
         /// `iter(loader)`: it seeds Python's workers, and is drawn even without workers. Nothing here needs the number.
@@ -50,7 +51,7 @@ options! {
         ///
         /// An epoch resumed after its first step does not draw: the generator's state in the checkpoint was saved after
         /// the draw. Python's `persistent_workers=True` draws in the first epoch only. A [sampler](super::RandomSampler)
-        /// without a seed draws after this, in Python and here, so such a sampler's order is Python's only with this set.
+        /// without a seed draws after this, in Python and here, so its order equals Python's only if this is set.
         pub draw_base_seed: bool = false,
     }
 }
@@ -163,8 +164,8 @@ impl<D, S> DataLoader<D, S> {
         &self.dataset
     }
 
-    /// Calls `init` in each worker thread, with the worker's number, and waits for that. Without workers, it calls
-    /// nothing. `worker_init_fn`, which Python calls in every epoch, as it starts its workers anew.
+    /// Calls `init` with the worker's number in each worker thread, and waits for all of them. Without workers, `init` is
+    /// not called. Python calls its `worker_init_fn` in every epoch, because it starts new workers each time.
     ///
     /// Any free worker makes the next batch, so no sample should depend on the number.
     ///

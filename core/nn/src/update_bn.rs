@@ -7,17 +7,18 @@ use tch::{Tensor, nn::VarStore, no_grad};
 use tch_parallel_base::{Error, parameters::named_buffers};
 
 thread_local! {
-    /// While running statistics are the mean over this thread's batches, whatever the layers' momentum: how many
-    /// batches its layers have counted.
+    /// How many batches this thread's layers have counted, while running statistics are the mean over these batches,
+    /// whatever the layers' momentum.
     static CUMULATIVE: Cell<Option<i64>> = const { Cell::new(None) };
 }
 
-/// Makes the running statistics of a store's batch norms the mean over these batches, each with the same weight:
-/// averaged weights have none of their own. `torch.optim.swa_utils.update_bn(loader, model)`
+/// Sets the running statistics of a store's batch norms to their means over these batches, all with the same weight.
+/// Averaged weights need this, because they have no statistics of their own.
+/// `torch.optim.swa_utils.update_bn(loader, model)`
 ///
-/// `forward` passes a batch through the model in training mode, on this thread; of a `DataLoader`'s epoch, `batch?`.
-/// There is no graph. With several ranks each has the mean over its own batches, unless the layers are
-/// `sync_batch_norm`'s.
+/// `forward` passes a batch through the model in training mode, on this thread; a `DataLoader`'s epoch gives it a
+/// `Result`, so start with `batch?`. No graph is built. With several ranks, each has the means over its own batches,
+/// unless the layers are `sync_batch_norm`'s.
 ///
 /// ```
 /// use tch::{Device, Tensor, nn::{ModuleT, VarStore}};
@@ -80,7 +81,7 @@ pub fn update_bn<B>(
     })
 }
 
-/// What a batch weighs in the running statistics, given its number from 1 on.
+/// The weight of a batch in the running statistics, given its number, counted from 1.
 pub(super) fn weight(momentum: f64, number: &Tensor) -> f64 {
     let Some(counted) = CUMULATIVE.get() else { return momentum };
     CUMULATIVE.set(Some(counted + 1));

@@ -8,15 +8,14 @@ use tch::{Device, Tensor, no_grad};
 use tch_parallel_base::options;
 
 options! {
-    /// PyTorch's arguments of `clip_grad_norm_`, with its defaults. A number alone is the largest norm.
+    /// PyTorch's arguments of `clip_grad_norm_`, with its defaults. A plain number stands for `max_norm` alone.
     #[derive(Debug, Clone, Copy, PartialEq)]
     pub struct ClipGradNormOptions {
-        /// The largest norm that gradients may have together.
+        /// The largest norm of all gradients together.
         pub max_norm: f64,
-        /// Which norm: the sum of the elements' absolute values to this power, to the power of `1 / norm_type`; with
-        /// infinity the largest absolute value.
+        /// The `p` of the p-norm; `f64::INFINITY` takes the largest absolute value.
         pub norm_type: f64 = 2.0,
-        /// Whether a norm that is infinite or NaN is an error, and leaves the gradients as they are.
+        /// Whether an infinite or NaN norm is an error. The gradients are then unchanged.
         pub error_if_nonfinite: bool = false,
     }
     /// With PyTorch's defaults: the 2-norm, which may be infinite or NaN.
@@ -29,9 +28,9 @@ impl From<f64> for ClipGradNormOptions {
     }
 }
 
-/// Scales all gradients by one factor so that their joint norm is at most `max_norm`, the only option that must be
-/// given; smaller gradients are unchanged. Returns the norm before scaling. `torch.nn.utils.clip_grad_norm_`, with the
-/// same bits on the CPU if they are of one kind, and the same `_foreach_*` operations on GPUs.
+/// Scales all gradients by one factor so that their joint norm is at most `max_norm`, which may be given without the
+/// other options; smaller gradients are unchanged. Returns the norm before scaling. `torch.nn.utils.clip_grad_norm_`,
+/// with the same bits on the CPU if all gradients are of one kind, and the same `_foreach_*` operations on GPUs.
 ///
 /// Call this between the backward pass and the optimizer's step, with the parameters of all groups. Their order counts
 /// in the last bits: for Python's `model.parameters()`, use the model's (`vs.trainable_variables()`), because an
@@ -70,10 +69,10 @@ impl From<f64> for ClipGradNormOptions {
 ///
 /// # A norm that is not finite
 ///
-/// This is an error only with `error_if_nonfinite`, but without it the gradients are useless. If the norm is NaN, all
-/// of them are NaN. If it is infinite and `max_norm` is not, finite elements become 0 and the others NaN. So use it, or
-/// check that the norm [is finite](f64::is_finite) before making the step. `GradScaler::step` skips the step if a
-/// gradient was not finite in `unscale_`.
+/// With `error_if_nonfinite` this is an error. Without it, the gradients are then useless: if the norm is NaN, all of
+/// them are NaN; if it is infinite and `max_norm` is not, finite elements become 0 and the others NaN. So set the
+/// option, or check that the norm [is finite](f64::is_finite) before making the step. `GradScaler::step` skips the step
+/// if a gradient was not finite in `unscale_`.
 ///
 /// # Errors
 /// [`Error::Argument`](crate::Error::Argument) if `max_norm` is negative or NaN, and for a norm that is not finite with
@@ -99,8 +98,8 @@ pub fn clip_grad_norm_of_parts(
 
 /// The norm of all these tensors together, gradients for instance. `torch.nn.utils.get_total_norm`
 ///
-/// For the norm of parameters' gradients, shards too, [`clip_grad_norm_`] with an infinite `max_norm` also serves: it
-/// leaves finite gradients as they are.
+/// For the gradients of parameters, also of shards, you can call [`clip_grad_norm_`] with an infinite `max_norm` instead,
+/// which leaves finite gradients unchanged.
 ///
 /// ```
 /// use tch::Tensor;

@@ -1,4 +1,4 @@
-//! What runs before or after each step: `register_step_pre_hook` and `register_step_post_hook`.
+//! Functions that run before or after each step: `register_step_pre_hook` and `register_step_post_hook`.
 
 use super::{Optimizer, ParamGroupOptimizer, UpdateRule};
 use crate::Result;
@@ -46,7 +46,7 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
     }
 
     /// Calls `hook` after each step: `optimizer.register_step_post_hook(hook)`. In a `ZeroRedundancyOptimizer`, only this
-    /// rank's parameters have changed then.
+    /// rank's share of the parameters has changed by then.
     pub fn register_step_post_hook(
         &mut self,
         hook: impl FnMut(&mut dyn Optimizer) -> Result<()> + Send + 'static,
@@ -55,7 +55,7 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
     }
 
     pub(super) fn run_hooks(&mut self, place: usize) -> Result<()> {
-        // A hook gets the whole optimizer, which has none meanwhile.
+        // A hook gets the whole optimizer, which has no hooks meanwhile.
         let mut hooks = std::mem::take(&mut self.hooks[place]);
         let result = hooks.0.iter_mut().try_for_each(|hook| hook(self));
         self.hooks[place] = hooks;

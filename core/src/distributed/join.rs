@@ -14,29 +14,30 @@ use tch_parallel_base::options;
 
 const OPERATION: &str = "join";
 
-/// In which join a group is: in one that ends early, or in one in which ranks without inputs follow.
+/// The kind of join that a group is in: none, one that ends early, or one in which ranks without inputs
+/// follow the others.
 const NONE: u8 = 0;
 const ENDS_EARLY: u8 = 1;
 const SHADOWS: u8 = 2;
 
 options! {
-    /// PyTorch's keyword arguments of `Join` and `DistributedDataParallel.join`, with its defaults, but
-    /// for `enable`.
+    /// PyTorch's keyword arguments of `Join` and `DistributedDataParallel.join`, with its defaults, except
+    /// `enable`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct JoinOptions {
         /// Whether gradients are always divided by the number of all ranks: every sample has the
         /// same weight, and steps with fewer ranks are smaller. Otherwise they are divided by the
-        /// number of ranks that still train, and the samples of later steps have more weight; as in
-        /// PyTorch, only by the model that is the first joinable. A communication hook does its own
-        /// division, usually by the number of all ranks.
+        /// number of ranks that still train, and the samples of later steps have more weight. As in
+        /// PyTorch, `false` affects only a model that is the first joinable. A communication hook
+        /// does its own division, usually by the number of all ranks.
         pub divide_by_initial_world_size: bool = true,
         /// Whether training ends on all ranks, with an error, as soon as one runs out of inputs.
         pub throw_on_early_termination: bool = false,
     }
 }
 
-/// What exchanges tensors in each step of a training, and can follow the other ranks' steps on a
-/// rank that has run out of inputs: see [`join`]. PyTorch's `Joinable` together with its `JoinHook`.
+/// An object that exchanges tensors in each training step, and can follow the other ranks' steps on
+/// a rank that has run out of inputs: see [`join`]. PyTorch's `Joinable` together with its `JoinHook`.
 ///
 /// ```
 /// # use tch::Tensor;
@@ -69,14 +70,14 @@ options! {
 ///         counter.add(samples)
 ///     })
 /// })?;
-/// assert_eq!(counter.2, 145); // of all ranks, here of one
+/// assert_eq!(counter.2, 145); // of all ranks, of which there is only one here
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
 pub trait Joinable {
     /// The group of its collectives: the same for all joinables of a join.
     fn join_process_group(&self) -> &ProcessGroup;
 
-    /// Its place in a join: a field that is `JoinConfig::default()` at first.
+    /// Its place in a join: a field that starts as `JoinConfig::default()`.
     fn join_config(&self) -> &JoinConfig;
 
     /// Takes part in the collectives of one step of the other ranks, in the same order. Called on a
@@ -94,9 +95,9 @@ pub trait Joinable {
     /// inputs that this one has some. Outside a join it does nothing. `Join.notify_join_context`
     ///
     /// # Errors
-    /// [`Error::Argument`] in a join without this joinable, unless that ends early, and if a step
-    /// does not use every joinable of the join once, in their order: ranks without inputs could not
-    /// follow. [`Error::Collective`] if the join ends early, because a rank is out of inputs.
+    /// [`Error::Argument`] in a join that does not cover this joinable, unless the join ends early,
+    /// and if a step does not use every joinable of the join once and in order: ranks without inputs
+    /// could not follow. [`Error::Collective`] if the join ends early because a rank is out of inputs.
     fn notify_join_context(&self) -> Result<()> {
         // `&module::Name<Parameters>`
         let name = type_name::<Self>().split('<').next().and_then(|path| path.rsplit(':').next());
@@ -147,21 +148,21 @@ impl<A: Joinable, B: Joinable, C: Joinable> Joinables for (A, B, C) {
     }
 }
 
-/// Runs `training`, in which ranks may make different numbers of steps with these joinables, which
-/// it gets back: `join((&model, &mut optimizer), options, |(model, optimizer)| …)`. A collective.
+/// Passes these joinables to `training`, in which ranks may make different numbers of steps with
+/// them: `join((&model, &mut optimizer), options, |(model, optimizer)| …)`. A collective.
 /// `with Join([model, optimizer]):`
 ///
 /// A rank that finishes its training early runs the joinables' [`main_hook`](Joinable::main_hook)s
-/// for each step of the others, and all ranks their [`post_hook`](Joinable::post_hook)s at the end.
-/// What this does to a model: [`DistributedDataParallel::join`]. A [`ZeroRedundancyOptimizer`] on a
-/// rank without inputs goes on updating its share of the parameters, as in PyTorch with the
+/// for each step of the others, and all ranks run their [`post_hook`](Joinable::post_hook)s at the
+/// end. [`DistributedDataParallel::join`] says what this does to a model. On a rank without inputs, a
+/// [`ZeroRedundancyOptimizer`] goes on updating its share of the parameters, as in PyTorch with the
 /// gradients of that rank's own last step: the others' gradients do not reach it.
 ///
-/// Each step must use every joinable once, in their order, and one after the other: gradients cannot
-/// accumulate over several forward passes of a model that is joined with an optimizer, and of two
-/// models, the first one's backward pass comes before the second one's forward pass. Only the joinables may exchange
-/// tensors, unless `throw_on_early_termination` ends all ranks before the first step that one of
-/// them lacks.
+/// Each step must use every joinable once, in their order, and one after the other. So gradients
+/// cannot accumulate over several forward passes of a model that is joined with an optimizer, and
+/// with two models, the first one's backward pass must come before the second one's forward pass.
+/// Only the joinables may exchange tensors, unless `throw_on_early_termination` ends all ranks before
+/// the first step for which one of them has no inputs.
 ///
 /// [`DistributedDataParallel::join`]: super::DistributedDataParallel::join
 /// [`ZeroRedundancyOptimizer`]: crate::optim::ZeroRedundancyOptimizer
@@ -182,7 +183,7 @@ where
     let group = context.group.clone();
     let outcome = training(&mut joinables);
     let outcome = context.end(outcome)?;
-    // A hook may call what notifies the join, without telling the others that this rank has inputs.
+    // From here on, a notification by a hook does not tell the others that this rank has inputs.
     drop(context);
     let mut joinables = joinables.list();
     let mut is_last = true;
@@ -301,7 +302,7 @@ impl Context {
     /// Tells the others about a training that has failed, unless it failed because of them.
     fn end<T, E: From<Error> + Display>(&self, outcome: Result<T, E>) -> Result<T, E> {
         let outcome = outcome.and_then(|outcome| {
-            // The training may have kept that error to itself.
+            // The training may have ignored that error.
             self.go_on().and_then(|()| self.expect_turn(0))?;
             Ok(outcome)
         });
@@ -319,7 +320,7 @@ impl Drop for Context {
 }
 
 impl ProcessGroup {
-    /// Refuses exchanges of which ranks without inputs know nothing.
+    /// Refuses an exchange that ranks without inputs would not take part in.
     pub(crate) fn refuse_in_join(&self, what: &str) -> Result<()> {
         if self.inner.in_join.load(Ordering::Relaxed) != SHADOWS {
             return Ok(());
@@ -341,7 +342,7 @@ fn or_report<T, E: Display>(group: &ProcessGroup, outcome: Result<T, E>) -> Resu
 }
 
 /// Tells the ranks without inputs that this one still has some, or whether its backward pass will
-/// exchange gradients; that result only they need.
+/// exchange gradients; only they need the latter.
 pub(crate) fn announce(group: &ProcessGroup, value: bool) -> Result<Work> {
     let work = group.engine().all_reduce(&flag(group, value), ReduceOp::Sum, group.later().call());
     work.map_err(|error| group.failed(OPERATION, &error))

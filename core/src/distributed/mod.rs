@@ -7,6 +7,7 @@
 //! | `gradients` | [`DistributedDataParallel`], its [`hooks`] and relatives |
 //! | `fsdp` | [`FullyShard`]: models larger than a device |
 //! | `join` | [`join`](fn@join): uneven inputs, with different numbers of steps on the ranks |
+//! | `spawn` | [`spawn`](fn@spawn): ranks that a program starts itself |
 //! | `fault` | who is to blame when an exchange fails; [`record`](fn@record) |
 //!
 //! Each may use those that stand after it here: `gradients` and `fsdp`, `join`, `collectives`, `group`, `fault`.
@@ -17,6 +18,7 @@ pub(crate) mod fsdp;
 mod gradients;
 mod group;
 pub(crate) mod join;
+mod spawn;
 
 pub use c10d_sys::ReduceOp;
 pub(crate) use collectives::parts_like;
@@ -35,3 +37,4 @@ pub use group::{
     device_of_rank, init_process_group,
 };
 pub use join::{JoinConfig, JoinOptions, Joinable, Joinables, join};
+pub use spawn::spawn;

@@ -1,4 +1,4 @@
-//! Training over slow links: every rank makes its own steps, and an outer optimizer joins what they have learned.
+//! Training over slow links: every rank makes its own steps, and an outer optimizer combines the results.
 
 mod fragments;
 mod options;
@@ -20,7 +20,7 @@ use tch_parallel_base::named_tensors::NamedTensors;
 pub use fragments::model_fragments;
 pub use options::DiLoCoOptions;
 
-/// What the names of tensors begin with.
+/// Prefixes of the tensors' names.
 const INNER: &str = "inner.";
 const OUTER: &str = "outer.";
 const GLOBAL: &str = "global.";
@@ -31,8 +31,8 @@ const PSEUDOGRADIENT: &str = "pseudogradient";
 /// optimizer for all ranks. torchft's `DiLoCo`; Douillard and others, "DiLoCo: Distributed Low-Communication Training
 /// of Language Models", 2023.
 ///
-/// The outer optimizer has the global weights, which are the same on all ranks. Its gradient, the *pseudogradient*, is
-/// the global weights minus a rank's own ones, averaged over the ranks. The rank's own weights are then replaced by the
+/// The outer optimizer updates the global weights, which are the same on all ranks. Its gradient, the *pseudogradient*,
+/// is the global weights minus a rank's own, averaged over the ranks. The rank's own weights are then replaced by the
 /// new global ones, or mixed with them.
 ///
 /// Several fragments take turns: with two, the first is exchanged after `sync_every / 2` steps, the second after
@@ -61,11 +61,11 @@ const PSEUDOGRADIENT: &str = "pseudogradient";
 /// ```
 ///
 /// Schedules change the wrapped optimizer. A [checkpoint](crate::checkpoint::Training) holds the global weights and the
-/// outer optimizer's state, but of each rank's own weights and inner state only those of rank 0. Load the state of
-/// another optimizer before you wrap it.
+/// outer optimizer's state, but only rank 0's own weights and inner state. Load the state of another optimizer before
+/// you wrap it.
 ///
-/// All ranks must make the same number of steps. So do not use [`GradScaler`](crate::amp::GradScaler), which skips those
-/// of one rank and not those of another.
+/// All ranks must make the same number of steps. So do not use [`GradScaler`](crate::amp::GradScaler), which may skip a
+/// step on one rank and not on another.
 #[derive(Debug)]
 pub struct DiLoCo<O, R = SgdOptions> {
     inner: O,
@@ -81,14 +81,14 @@ pub struct DiLoCo<O, R = SgdOptions> {
     step: u64,
     /// The pseudogradient that is underway between the ranks: of one fragment at a time.
     sent: Option<Pending<Tensor>>,
-    /// The same once it has been waited for.
+    /// The averaged pseudogradient, once its exchange has been waited for.
     mean: Option<Tensor>,
 }
 
 impl<O: Optimizer, R: UpdateRule> DiLoCo<O, R> {
     /// Wraps `inner`. The fragments are lists of variables with their names, `[fragment][variable]`, in the same order
-    /// on all ranks. Variables that are in none of them are never exchanged. A collective: all ranks begin with the
-    /// fragments of rank 0.
+    /// on all ranks. Variables that are in none of them are never exchanged. A collective: all ranks begin with rank 0's
+    /// fragments.
     ///
     /// # Errors
     /// [`Error::Argument`] for an empty fragment, for a variable in two of them, for shards of
@@ -117,13 +117,13 @@ impl<O: Optimizer, R: UpdateRule> DiLoCo<O, R> {
         Ok(DiLoCo { inner, outer, own, options, period, group, step: 0, sent: None, mean: None })
     }
 
-    /// The outer optimizer: its parameters are the global weights, which are the model when the training is over, with a
-    /// parameter group for each fragment.
+    /// The outer optimizer, with a parameter group for each fragment. Its parameters are the global weights, which are
+    /// the trained model in the end.
     pub fn outer_mut(&mut self) -> &mut ParamGroupOptimizer<R> {
         &mut self.outer
     }
 
-    /// Starts to average what the ranks have learned of a fragment.
+    /// Starts averaging the ranks' pseudogradients of a fragment.
     fn send(&self, fragment: usize) -> Result<Pending<Tensor>> {
         let pairs = self.globals(fragment).into_iter().zip(&self.own[fragment]);
         let differences = pairs.map(|(global, own)| no_grad(|| global.f_sub(own)));
@@ -137,7 +137,7 @@ impl<O: Optimizer, R: UpdateRule> DiLoCo<O, R> {
         Ok(())
     }
 
-    /// Makes the outer step, and takes the fragment's global weights over.
+    /// Makes the outer step, and moves the rank's own weights to the fragment's new global ones.
     fn apply(&mut self, fragment: usize, pseudogradient: &Tensor) -> Result<()> {
         let mut globals = self.globals(fragment);
         let gradients = parts_like(&globals, pseudogradient)?;
@@ -168,8 +168,8 @@ impl<O: Optimizer, R: UpdateRule> DiLoCo<O, R> {
 }
 
 impl<O: Optimizer, R: UpdateRule> Optimizer for DiLoCo<O, R> {
-    /// Makes a step of the inner optimizer, and starts or ends an exchange if it is time: a collective. Other ranks learn
-    /// about an error of the optimizers when this one ends.
+    /// Makes a step of the inner optimizer, and starts or ends an exchange if one is due. A collective. Other ranks
+    /// learn about an error of the optimizers when this one ends.
     fn step(&mut self) -> Result<()> {
         self.group.refuse_in_join("DiLoCo")?;
         self.inner.step().inspect_err(|error| self.group.report(&error.to_string()))?;
@@ -195,7 +195,7 @@ impl<O: Optimizer, R: UpdateRule> Optimizer for DiLoCo<O, R> {
         self.inner.param_groups_mut()
     }
 
-    /// Waits for the fragment that is underway as well, on all ranks, so that it can be saved.
+    /// Also waits, on all ranks, for the fragment that is underway, so that it can be saved.
     fn consolidate_state_dict(&mut self, to: usize) -> Result<()> {
         self.inner.consolidate_state_dict(to)?;
         self.receive()

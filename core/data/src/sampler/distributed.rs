@@ -141,9 +141,10 @@ impl Shard {
 /// [`WeightedRandomSampler`](super::WeightedRandomSampler), say, or a [`BatchSampler`]. PyTorch has no
 /// counterpart; catalyst's class of this name, with `shuffle=False`, selects the same indices.
 ///
-/// The sampler selects the same sequence on all ranks, so its seed must be the same (without one, the state of the global
-/// generator), and each rank takes its [`Shard`] of the sequence. Without this wrapper, every rank would do the same work. As with a [`DistributedSampler`], the
-/// first few are repeated if the sequence cannot be divided evenly, or the last few dropped with `drop_last`.
+/// The sampler must select the same sequence on all ranks, so its seed must be the same, or without a seed, the state of
+/// the global generator. Each rank takes its [`Shard`] of the sequence. Without this wrapper, every rank would do the
+/// same work. As with a [`DistributedSampler`], the first few are repeated if the sequence cannot be divided evenly, or
+/// the last few dropped with `drop_last`.
 ///
 /// ```
 /// use tch_parallel::data::{DistributedSamplerWrapper, Sampler, Shard, WeightedRandomSampler};
@@ -178,7 +179,7 @@ impl<S: Sampler> Sampler for DistributedSamplerWrapper<S> {
 
     fn indices_after(&self, len: usize, epoch: u64, consumed: usize) -> Result<Vec<usize>> {
         if consumed > 0 {
-            // A sampler without a seed refuses.
+            // Fails for a sampler without a seed.
             self.sampler.indices_after(len, epoch, consumed)?;
         }
         Ok(self.shard.of(self.sampler.indices(len, epoch)?, consumed, self.drop_last))

@@ -1,8 +1,8 @@
 //! Samplers that draw.
 //!
-//! Each epoch has a generator of its own, seeded with `seed + epoch` as a `DistributedSampler` does it. The global one,
-//! which dropout uses, is unaffected. Without a seed they draw from it, as PyTorch's samplers do without a `generator`,
-//! so that a training cannot be resumed in the middle of an epoch.
+//! Each epoch has a generator of its own, seeded with `seed + epoch`, as with a `DistributedSampler`. The global one,
+//! which dropout uses, is unaffected. Without a seed, samplers draw from the global one, as PyTorch's do without a
+//! `generator`. Training can then not be resumed mid-epoch.
 
 use super::Sampler;
 use crate::{Error, Result};
@@ -110,8 +110,8 @@ options! {
     /// Draws each sample with a probability of its own: `torch.utils.data.WeightedRandomSampler`,
     /// to show rare classes more often, for example.
     ///
-    /// The indices of epoch `e` are Python's with `generator=torch.Generator().manual_seed(seed + e)`, or without a
-    /// generator. This sampler knows nothing of ranks; a
+    /// The indices of epoch `e` are Python's with `generator=torch.Generator().manual_seed(seed + e)`, and without a
+    /// seed, those without a generator. This sampler knows nothing of ranks; a
     /// [`DistributedSamplerWrapper`](super::DistributedSamplerWrapper) divides what it draws.
     #[derive(Debug, Clone)]
     pub struct WeightedRandomSampler {

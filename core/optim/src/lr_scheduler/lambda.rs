@@ -84,7 +84,7 @@ pub struct MultiplicativeLr {
 }
 
 impl MultiplicativeLr {
-    /// A schedule that multiplies the rate of the epoch before by `lr_lambda(epoch)`.
+    /// A schedule that multiplies the rate of the previous epoch by `lr_lambda(epoch)`.
     pub fn new(lr_lambda: impl Fn(u64) -> f64 + Send + 'static) -> Self {
         MultiplicativeLr { lr_lambda: Lambdas::All(Box::new(lr_lambda)) }
     }
@@ -107,7 +107,7 @@ impl Schedule for MultiplicativeLr {
         Ok(())
     }
 
-    /// From the rate of the schedule before it.
+    /// From the rate of the previous schedule.
     fn restart(&self, group: &mut GroupRates) -> Result<()> {
         group.lr *= self.lr_lambda.factor(0, group);
         Ok(())

@@ -1,4 +1,4 @@
-//! The rate with which stochastic weight averaging collects its models.
+//! The learning rate at which stochastic weight averaging collects its models.
 
 use super::group::{GroupRates, PerGroup};
 use super::one_cycle::AnnealStrategy;
@@ -8,7 +8,7 @@ use std::f64::consts::PI;
 use tch_parallel_base::options;
 
 options! {
-    /// Moves the learning rate from what it is to a constant one, at which an
+    /// Moves the learning rate from its current value to a constant one, at which an
     /// [`AveragedModel`](crate::AveragedModel) collects models (Izmailov et al., "Averaging Weights Leads to Wider
     /// Optima and Better Generalization", 2018). `swa_utils.SWALR(swa_lr, anneal_epochs, anneal_strategy)`
     ///
@@ -34,11 +34,11 @@ options! {
     /// ```
     #[derive(Debug, Clone, PartialEq)]
     pub struct SwaLr {
-        /// The rate in the end.
+        /// The final rate.
         pub swa_lr: PerGroup,
-        /// The number of epochs in which the rate gets there; with 0 it is there at once.
+        /// The number of epochs until the rate is reached; with 0, it is set at once.
         pub anneal_epochs: u64 = 10,
-        /// The shape of the way.
+        /// The shape of the transition.
         pub anneal_strategy: AnnealStrategy = AnnealStrategy::Cos,
     }
     /// With PyTorch's defaults: ten epochs along half a cosine wave.
@@ -46,7 +46,7 @@ options! {
 }
 
 impl SwaLr {
-    /// The fraction of the way behind after this many steps.
+    /// The fraction of the transition that is done after this many steps.
     fn alpha(&self, steps: f64) -> f64 {
         let t = (steps / self.anneal_epochs.max(1) as f64).clamp(0.0, 1.0);
         match self.anneal_strategy {
@@ -64,7 +64,7 @@ impl Schedule for SwaLr {
     fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
         let swa_lr = self.swa_lr.of(group.index);
         let steps = epoch.number().max((self.anneal_epochs == 0).into()) as f64;
-        // PyTorch computes where the way began from the last rate, whatever has set it.
+        // PyTorch computes the rate at the start from the last rate, whatever has set it.
         let (before, alpha) = (self.alpha(steps - 1.0), self.alpha(steps));
         let start = (group.lr - before * swa_lr) / (1.0 - before);
         group.lr = match before < 1.0 {

@@ -1,9 +1,9 @@
 //! Collectives whose results have gradients: `torch.distributed.nn.functional`.
 //!
-//! Each returns new tensors and leaves those that it is given as they are. The backward pass
-//! exchanges the gradients, so the results must contribute to the loss of every rank, and the
-//! backward passes of all ranks must reach the same collectives in the same order. A loss over the
-//! outputs of all ranks, as contrastive learning has it, needs no more than this:
+//! Each returns new tensors and leaves its inputs unchanged. The backward pass exchanges the
+//! gradients, so the results must contribute to the loss of every rank, and the backward passes of
+//! all ranks must reach the same collectives in the same order. A loss over the outputs of all
+//! ranks, as in contrastive learning, needs no more than this:
 //!
 //! ```
 //! use tch::{Kind, Tensor};
@@ -18,7 +18,7 @@
 //! # Ok::<(), tch_parallel::Error>(())
 //! ```
 //!
-//! These gradients have none of their own (`create_graph`).
+//! There are no second derivatives: a backward pass with `create_graph` fails.
 //!
 //! Under [`DistributedDataParallel`](crate::distributed::DistributedDataParallel), which divides the sum of the ranks' gradients by
 //! their number, such a loss counts as the mean over the ranks.
@@ -37,8 +37,8 @@ use c10d_sys::tensor::grad_enabled;
 use std::slice::from_ref;
 use tch::{Tensor, no_grad};
 
-/// The tensor reduced over all ranks, element by element. Its gradient is that of all ranks, reduced
-/// in the same way.
+/// The tensor reduced over all ranks, element by element. The gradients of all ranks are reduced in
+/// the same way.
 pub fn all_reduce(tensor: &Tensor, op: ReduceOp, group: &ProcessGroup) -> Result<Tensor> {
     let reduced = move |group: &ProcessGroup, tensor: &Tensor| -> Result<_> {
         let mut sum = tensor.f_detach_copy()?;
@@ -73,13 +73,14 @@ pub fn all_gather(tensor: &Tensor, group: &ProcessGroup) -> Result<Vec<Tensor>> 
     })
 }
 
-/// The sum, or whatever `op` says, of all ranks' `input_list[r]` on rank r.
+/// On rank r, the `input_list[r]` of all ranks, reduced with `op`.
 pub fn reduce_scatter(input_list: &[Tensor], op: ReduceOp, group: &ProcessGroup) -> Result<Tensor> {
     let reduced = no_grad(|| group.reduce_scatter(input_list, op))?;
     one(input_list, reduced, group, |group, gradient| group.all_gather(gradient))
 }
 
-/// For each rank, what it has at this rank's place in its list. All tensors have one shape.
+/// Sends `input_list[r]` to rank r, and returns what each rank has sent to this one, in the order of
+/// ranks. All tensors have one shape.
 pub fn all_to_all(input_list: &[Tensor], group: &ProcessGroup) -> Result<Vec<Tensor>> {
     let received = no_grad(|| exchanged(group, input_list))?;
     differentiable(input_list, received, group, exchanged)
@@ -137,8 +138,8 @@ fn one(
     Ok(differentiable(inputs, vec![output], group, backward)?.remove(0))
 }
 
-/// The results of a collective, from which a backward pass continues to the inputs with what `backward`
-/// makes of the results' gradients.
+/// The results of a collective. `backward` turns their gradients into those of the inputs, from which the
+/// backward pass continues.
 fn differentiable(
     inputs: &[Tensor],
     mut outputs: Vec<Tensor>,
@@ -155,7 +156,7 @@ fn differentiable(
         if grad_enabled() {
             return Err("a collective's gradient has no gradient: `create_graph` is set".into());
         }
-        // For a result that this rank's loss does not use, the others still need this one.
+        // Other ranks also need the gradient of a result that this rank's loss does not use.
         let gradients = gradients.into_iter().zip(&results).map(|(gradient, (size, options))| {
             gradient.map_or_else(|| Tensor::f_zeros(size.as_slice(), *options), Ok)
         });

@@ -14,9 +14,9 @@ options! {
     ///
     /// Before each forward pass, the parameters' data are replaced by copies of `param_dtype`, in which
     /// the layers compute and gradients accumulate. The gradients are summed in `reduce_dtype`. After
-    /// [backward pass](super::DistributedDataParallel::backward), parameters and gradients have their own
+    /// [`backward`](super::DistributedDataParallel::backward), parameters and gradients have their own
     /// kind again, so the optimizer works in full precision. Between the two, weights cannot be loaded
-    /// or saved. In PyTorch the gradients of the first step are undefined; here they are right.
+    /// or saved. In PyTorch the gradients of the first step are undefined; here they are correct.
     ///
     /// ```
     /// use tch::{Kind, Tensor, nn};
@@ -52,7 +52,7 @@ options! {
 }
 
 impl MixedPrecision {
-    /// A tensor as the parameters are, if it has floating-point numbers.
+    /// Casts a floating-point tensor to the parameters' kind; leaves others unchanged.
     pub(super) fn cast(&self, tensor: &Tensor) -> Result<Tensor> {
         Ok(match self.param_dtype.filter(|_| tensor.is_floating_point()) {
             Some(kind) => tensor.f_to_kind(kind)?,
@@ -61,17 +61,17 @@ impl MixedPrecision {
     }
 }
 
-/// Parameters that are cast for a pass. Those of a pass that has been given up are restored by the next
-/// one, or when this is dropped.
+/// Parameters that are cast for a pass. If a pass is abandoned, they are restored by the next one, or when
+/// this is dropped.
 #[derive(Debug)]
 pub(super) struct CastParameters {
     pub options: MixedPrecision,
-    /// Each with its own data, while it has others.
+    /// Each with its own data while it is cast.
     parameters: Mutex<Vec<(Tensor, Option<Tensor>)>>,
 }
 
 impl CastParameters {
-    /// For a model's parameters, the reducer of their gradients, and buffers, which are cast for good.
+    /// For a model's parameters, the reducer of their gradients, and buffers, which stay cast.
     pub(super) fn new(
         parameters: Vec<Tensor>,
         buffers: impl Iterator<Item = (String, Tensor)>,
@@ -92,8 +92,8 @@ impl CastParameters {
         Ok(Arc::new(CastParameters { options, parameters: Mutex::new(parameters) }))
     }
 
-    /// What exchanges the gradients: sums them in `reduce_dtype`, and lets the optimizer find what it
-    /// knows. `_reducer_allreduce_and_upcast_hook`
+    /// The hook that exchanges the gradients: it sums them in `reduce_dtype`, and restores the parameters
+    /// before the optimizer uses them. `_reducer_allreduce_and_upcast_hook`
     pub(super) fn hook(self: &Arc<Self>) -> Box<dyn CommHook> {
         let parameters = Arc::clone(self);
         Box::new(from_fn("_reducer_allreduce_and_upcast_hook", move |group, bucket| {
@@ -132,8 +132,8 @@ impl CastParameters {
         Ok(())
     }
 
-    /// Runs a forward pass. One without gradients between another and its backward pass finds the parameters
-    /// cast, and leaves them so.
+    /// Runs a forward pass. If one without gradients comes between another and its backward pass, it finds
+    /// the parameters cast, and leaves them so.
     pub(super) fn in_forward<O>(&self, grad: bool, pass: impl FnOnce() -> O) -> Result<O> {
         let is_within = !grad && lock(&self.parameters).iter().any(|(_, own)| own.is_some());
         if !is_within {
@@ -160,7 +160,7 @@ impl CastParameters {
 
 impl Drop for CastParameters {
     fn drop(&mut self) {
-        // Where that fails, nothing can be done any more.
+        // If that fails, there is no way to report it.
         let _ = self.restore();
     }
 }

@@ -3,8 +3,8 @@
 use super::process_group::ProcessGroup;
 use crate::{Error, Result};
 
-/// The ranks of a group as an array of several dimensions, with a group along each. The last one
-/// counts fastest: neighbouring ranks differ in it. `torch.distributed.device_mesh.DeviceMesh`
+/// The ranks of a group as an array of several dimensions, with a group along each. Consecutive
+/// ranks differ in the last dimension. `torch.distributed.device_mesh.DeviceMesh`
 ///
 /// ```
 /// use tch_parallel::distributed::{DeviceMesh, ProcessGroup};
@@ -19,7 +19,7 @@ use crate::{Error, Result};
 pub struct DeviceMesh {
     pub(crate) world: ProcessGroup,
     names: Vec<String>,
-    /// The group along each dimension that has this rank.
+    /// This rank's group along each dimension.
     pub(crate) groups: Vec<ProcessGroup>,
 }
 
@@ -28,8 +28,8 @@ impl DeviceMesh {
     /// `init_device_mesh(device, sizes, mesh_dim_names=names)`
     ///
     /// # Errors
-    /// [`Error::Argument`] if the sizes are not those of all ranks of the group, if two dimensions
-    /// have one name, or if a rank runs Python.
+    /// [`Error::Argument`] if the product of the sizes is not the number of ranks, if two dimensions
+    /// have the same name, or if a rank runs Python.
     pub fn new(group: &ProcessGroup, dims: &[(&str, usize)]) -> Result<Self> {
         let (names, sizes): (Vec<_>, Vec<_>) = dims.iter().copied().unzip();
         if dims.is_empty() || sizes.iter().product::<usize>() != group.world_size() {

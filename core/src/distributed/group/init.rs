@@ -122,8 +122,8 @@ impl ProcessGroup {
     ///
     /// The address is `tcp://HOST:PORT`, where rank 0 serves the store; `file:///PATH`, a file that all ranks see
     /// and no earlier job has used ([`Store::file`]); or `env://`, which reads MASTER_ADDR and MASTER_PORT.
-    /// LOCAL_RANK, if it is set, selects the GPU, but not for ranks that meet in a file. If those run on several
-    /// hosts, they need GLOO_SOCKET_IFNAME, the network interface between them.
+    /// LOCAL_RANK, if it is set, selects the GPU, but not for ranks that meet in a file. If such ranks run on
+    /// several hosts, set GLOO_SOCKET_IFNAME to the network interface between them.
     ///
     /// ```
     /// use tch_parallel::distributed::{ProcessGroup, ProcessGroupOptions};

@@ -54,8 +54,8 @@ impl ProcessGroup {
         meet(&store, place).map(Some)
     }
 
-    /// This rank's part of the group after it has been divided; `None` on a rank that is in no part. Every
-    /// rank of this group must call it. `dist.split_group(split_ranks=…)`, `dist.new_subgroups_by_enumeration`
+    /// Divides the group into parts, and returns this rank's; `None` on a rank that is in no part. Every rank
+    /// of this group must call it. `dist.split_group(split_ranks=…)`, `dist.new_subgroups_by_enumeration`
     ///
     /// # Errors
     /// Those of [`new_group`](Self::new_group), and [`Error::Argument`] for a rank in two parts.
@@ -74,8 +74,8 @@ impl ProcessGroup {
         Ok(own)
     }
 
-    /// This rank's part of the group after it has been divided into parts of `group_size` neighbouring
-    /// ranks. Every rank of this group must call it. `dist.new_subgroups(group_size)`
+    /// Divides the group into parts of `group_size` consecutive ranks, and returns this rank's. Every rank of
+    /// this group must call it. `dist.new_subgroups(group_size)`
     ///
     /// ```
     /// use tch_parallel::distributed::ProcessGroup;
@@ -87,8 +87,8 @@ impl ProcessGroup {
     /// ```
     ///
     /// # Errors
-    /// Those of [`new_group`](Self::new_group), and [`Error::Argument`] if the number of ranks cannot be
-    /// divided by `group_size`.
+    /// Those of [`new_group`](Self::new_group), and [`Error::Argument`] if the number of ranks is not a
+    /// multiple of `group_size`.
     pub fn new_subgroups(&self, group_size: usize) -> Result<ProcessGroup> {
         let ranks: Vec<_> = (0..self.world_size()).collect();
         if group_size == 0 || !ranks.len().is_multiple_of(group_size) {

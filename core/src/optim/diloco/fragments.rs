@@ -8,7 +8,7 @@ use tch_parallel_base::parameters::named_parameters;
 /// [`DiLoCo`](super::DiLoCo).
 ///
 /// # Errors
-/// [`Error::Argument`] unless there is a variable for each fragment.
+/// [`Error::Argument`] unless `count` is from 1 to the number of variables.
 pub fn model_fragments(vs: &VarStore, count: usize) -> Result<Vec<Vec<(String, Tensor)>>> {
     let mut left = named_parameters(vs);
     if !(1..=left.len()).contains(&count) {

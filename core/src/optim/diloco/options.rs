@@ -1,19 +1,19 @@
-//! When [`DiLoCo`](super::DiLoCo) exchanges, and what it makes of it.
+//! When [`DiLoCo`](super::DiLoCo) exchanges, and how it applies the result.
 
 use crate::optim::SgdOptions;
 use crate::{Error, Result};
 
-/// Arguments of torchft's `DiLoCo`, with which exchanges start and end at the same steps. A fragment is always one
-/// bucket, the global weights are on the devices of the ranks' own, and nothing is quantized.
+/// Arguments of torchft's `DiLoCo`. Exchanges start and end at the same steps as there. Each fragment is one bucket, the
+/// global weights are on the same devices as the ranks' own, and nothing is quantized.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DiLoCoOptions<R = SgdOptions> {
-    /// The options of the outer optimizer, and thereby its kind: `AdamOptions` for Adam. `outer_optimizer`
+    /// The options of the outer optimizer. Their type selects it: `AdamOptions` for Adam. `outer_optimizer`
     pub outer: R,
     /// The number of steps in which each fragment is exchanged once: a multiple of the number of fragments.
     pub sync_every: u64,
     /// The number of steps between sending a fragment and applying the result: less than `sync_every / fragments`.
     pub fragment_sync_delay: u64,
-    /// The weight of a rank's own weights when it takes over the global ones: 0 replaces them, 1 keeps them.
+    /// The fraction of a rank's own weights that is mixed with the global ones: 0 replaces them, 1 keeps them.
     pub fragment_update_alpha: f64,
 }
 

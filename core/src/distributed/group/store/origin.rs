@@ -1,4 +1,4 @@
-//! How a process comes to a store.
+//! How a process gets a store.
 
 use super::super::env::Env;
 use super::super::{open_files, rendezvous};
@@ -20,7 +20,7 @@ pub(super) struct Origin {
     pub(super) is_master: bool,
     /// Who keeps the keys, for messages.
     pub(super) keeper: String,
-    /// For a store without a job: an address in the network of its processes, if others can come.
+    /// For a store without a job: an address in the network of its processes, if others can connect.
     pub(super) network: Option<SocketAddr>,
 }
 
@@ -77,9 +77,9 @@ impl Store {
         Ok(Self::new(engine, origin))
     }
 
-    /// The store at a host and port, which the process that `is_master` serves until it ends. The others
-    /// wait for that up to `timeout`. `dist.TCPStore(host_name, port, is_master=…, timeout=…)`, without
-    /// its wait for all workers, and listening on the host's address alone.
+    /// The store at a host and port. The process with `is_master` serves it until that process ends; the
+    /// others wait for it up to `timeout`. `dist.TCPStore(host_name, port, is_master=…, timeout=…)`, except
+    /// that it does not wait for all workers, and listens only on the host's address.
     ///
     /// ```
     /// use std::time::Duration;
@@ -97,7 +97,7 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Rendezvous`], with rank 0 of 1 because this store knows no ranks: the host name does not
-    /// resolve, the port is taken, or nobody serves the store within `timeout`.
+    /// resolve, the port is taken, or no process serves the store within `timeout`.
     pub fn tcp(host_name: &str, port: u16, is_master: bool, timeout: Duration) -> Result<Store> {
         let what = if is_master { "serve" } else { "reach" };
         let served = rendezvous::tcp(host_name, port, is_master, timeout.min(LONGEST_TIMEOUT));
@@ -114,10 +114,11 @@ impl Store {
     /// A store in a file that all its processes can write, on a local disk or NFS.
     /// `dist.FileStore(file_name, world_size)`.
     ///
-    /// The last of `world_size` processes to drop it removes the file; `None` leaves it. Groups that are
-    /// made with a store count as processes of their own, so make them when all have come. What a job
-    /// that was killed has left there is still set: remove the file, or choose another. If somebody else
-    /// removes it, operations wait for it for minutes, whatever their time limits.
+    /// The last of `world_size` processes to drop the store removes the file; with `None`, the file stays.
+    /// Each group made with the store counts as one more process, so make groups only when all processes
+    /// have opened the store. The keys that a killed job has left are still set: remove the file, or choose
+    /// another. If the file is removed during use, operations wait for it for minutes, whatever their
+    /// timeouts.
     ///
     /// ```
     /// use tch_parallel::distributed::Store;

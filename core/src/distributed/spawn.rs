@@ -1,0 +1,92 @@
+//! Ranks that a program starts itself: `torch.multiprocessing.spawn`.
+
+use super::fault::record;
+use crate::{Error, Result};
+use nix::sys::{prctl::set_pdeathsig, signal::Signal};
+use serde_json::Value;
+use std::os::fd::OwnedFd;
+use std::process::{self, Child, Command};
+use std::{env, fs, net::TcpListener, path::PathBuf, thread, time::Duration};
+use tch_parallel_contract::{ELASTIC, LISTEN_FD};
+
+/// Tells a process which rank it is.
+const SPAWNED: &str = "TCH_PARALLEL_SPAWNED";
+
+/// Runs `worker` on `nprocs` ranks of this host, and returns when all have. If one fails, the others are
+/// killed, and the error says which and why. `mp.spawn(worker, nprocs=nprocs)`
+///
+/// A rank is this program, started again with the same arguments: it runs what comes before this call
+/// too, then `worker` with its number, and nothing after it.
+///
+/// ```no_run
+/// use tch_parallel::distributed::{ProcessGroup, spawn};
+///
+/// fn main() -> tch_parallel::Result<()> {
+///     spawn(4, |_rank| ProcessGroup::from_env()?.barrier())
+/// }
+/// ```
+///
+/// # Errors
+/// [`Error::Other`] for a rank that has failed, with its reason, and for one that cannot be started.
+pub fn spawn<E>(nprocs: usize, worker: impl FnOnce(usize) -> Result<(), E>) -> Result<()>
+where
+    E: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    if let Some(rank) = env::var(SPAWNED).ok().and_then(|rank| rank.parse().ok()) {
+        // Without it, ranks would outlive a program that is killed.
+        let _ = set_pdeathsig(Signal::SIGTERM);
+        let outcome = record(|| worker(rank)).inspect_err(|error| eprintln!("Error: {error}"));
+        c10d_sys::exit(outcome.is_err().into());
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::other)?;
+    let port = listener.local_addr().map_err(Error::other)?.port().to_string();
+    let count = nprocs.to_string();
+    let mut command = Command::new(env::current_exe().map_err(Error::other)?);
+    command.args(env::args_os().skip(1)).env_remove("TORCHELASTIC_USE_AGENT_STORE");
+    command.env_remove(ELASTIC).env("WORLD_SIZE", &count).env("LOCAL_WORLD_SIZE", &count);
+    command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port);
+    // Rank 0 gets the socket, so that nobody else takes the port meanwhile.
+    command.env(LISTEN_FD, "0").stdin(OwnedFd::from(listener));
+    let mut ranks = Vec::new();
+    for rank in 0..nprocs {
+        let reason = env::temp_dir().join(format!("spawn-{}-{rank}.json", process::id()));
+        for name in ["RANK", "LOCAL_RANK", SPAWNED] {
+            command.env(name, rank.to_string());
+        }
+        let process = command.env("TORCHELASTIC_ERROR_FILE", &reason).spawn();
+        ranks.push(Rank { rank, process: process.map_err(Error::other)?, reason });
+        command.env_remove(LISTEN_FD).stdin(process::Stdio::null());
+    }
+    while !ranks.is_empty() {
+        for mut rank in std::mem::take(&mut ranks) {
+            match rank.process.try_wait().map_err(Error::other)? {
+                None => ranks.push(rank),
+                Some(status) if status.success() => {}
+                Some(status) => {
+                    let reason = fs::read(&rank.reason).ok();
+                    let reason = reason.and_then(|it| serde_json::from_slice::<Value>(&it).ok());
+                    let reason = reason.as_ref().and_then(|it| it["message"]["message"].as_str());
+                    let (rank, reason) = (rank.rank, reason.unwrap_or("it left no reason"));
+                    return Err(Error::other(format!("rank {rank} failed ({status}): {reason}")));
+                }
+            }
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
+
+struct Rank {
+    rank: usize,
+    process: Child,
+    reason: PathBuf,
+}
+
+/// What is over already fails, and may.
+impl Drop for Rank {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        let _ = fs::remove_file(&self.reason);
+    }
+}
