@@ -1,7 +1,7 @@
-//! Ranks with different numbers of batches: within `join` nobody waits for those that have ended.
+//! Ranks with different numbers of batches: within `join` no rank waits for those that have finished.
 //! Every rank trains with three more batches of digits than the rank before it, and saves its
 //! losses and weights in a directory; they equal Python's to the last bit. With `sharded`, the join
-//! also covers a sharded optimizer and a counter, a joinable of this program's own.
+//! also covers a sharded optimizer and a counter, this program's own joinable.
 //!
 //! ```text
 //! cargo launch -n 2 -- cargo run -rq -p tch-parallel --example uneven_inputs -- '{"divide_by_initial_world_size": false}' .

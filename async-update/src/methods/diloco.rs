@@ -38,7 +38,7 @@ impl Outer {
     }
 
     // ANCHOR: step
-    /// The gradient is how far the ranks have gone, on average.
+    /// The gradient is the global model minus the ranks' models, averaged.
     pub fn step(&mut self, theta: &mut Tensor) -> Result<()> {
         let mut gradient = (&self.global - &*theta) / self.link.group.world_size() as f64;
         ring::all_reduce(&self.link, &mut gradient)?;

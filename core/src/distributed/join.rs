@@ -327,7 +327,7 @@ impl ProcessGroup {
         }
         let found = "used within a join that does not cover it";
         let expected = "covered by it, or used with throw_on_early_termination: ranks that run \
-                        out of inputs would let the others wait";
+                        out of inputs would leave the others waiting";
         Err(Error::argument(what, found, expected))
     }
 }

@@ -92,8 +92,7 @@ impl ProcessGroup {
     pub fn new_subgroups(&self, group_size: usize) -> Result<ProcessGroup> {
         let ranks: Vec<_> = (0..self.world_size()).collect();
         if group_size == 0 || !ranks.len().is_multiple_of(group_size) {
-            let expected =
-                format!("a number by which {}, that of ranks, can be divided", ranks.len());
+            let expected = format!("a divisor of {}, the number of ranks", ranks.len());
             return Err(Error::argument("group_size", group_size, expected));
         }
         let parts: Vec<_> = ranks.chunks(group_size).map(<[_]>::to_vec).collect();

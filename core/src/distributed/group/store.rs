@@ -88,12 +88,12 @@ impl Store {
         })
     }
 
-    /// Adds to the end of a key's value, which is empty at first. `store.append`.
+    /// Appends to a key's value, which is empty at first. `store.append`.
     pub fn append(&self, key: &str, value: &[u8]) -> Result<()> {
         self.engine.append(key, value).map_err(|error| self.failed("append to", key, &error))
     }
 
-    /// The values of these keys, once all are set, with one question. `store.multi_get`.
+    /// The values of these keys, once all are set, in one request. `store.multi_get`.
     ///
     /// # Errors
     /// Those of [`wait`](Self::wait).
