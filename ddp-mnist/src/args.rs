@@ -63,6 +63,10 @@ pub struct Args {
     /// --max-restarts` starts in its place. The batch of all ranks together stays as large.
     #[arg(long, conflicts_with = "load")]
     pub elastic: bool,
+    /// Compute what N ranks would, to the bit, on any smaller number of ranks. The batch size is that
+    /// of each of the N.
+    #[arg(long, value_name = "N", conflicts_with = "load", value_parser = positive())]
+    pub virtual_ranks: Option<usize>,
 
     /// File to which rank 0 saves the weights at the end, in PyTorch's format if it ends in
     /// .pt or .pth.
@@ -127,6 +131,7 @@ impl Args {
             static_graph: self.static_graph,
             broadcast_buffers: !self.no_broadcast_buffers,
             comm_hook: self.comm_hook.hook()?,
+            virtual_ranks: self.virtual_ranks,
             ..Default::default()
         })
     }

@@ -31,7 +31,8 @@ use tch_parallel::optim::{Optimizer, Sgd};
 
 fn main() {
     let args: Args = report::parse(&[], &[]);
-    exit(|| if args.elastic { exhibits::elastic::train(&args) } else { train(&args) })
+    let is_elastic = args.elastic || args.virtual_ranks.is_some();
+    exit(|| if is_elastic { exhibits::elastic::train(&args) } else { train(&args) })
 }
 
 fn train(args: &Args) -> Result<()> {

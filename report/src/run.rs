@@ -80,6 +80,8 @@ pub struct Run<'a, const N: usize> {
     bar: ProgressBar,
     every: Option<usize>,
     max_steps: Option<usize>,
+    /// If the numbers are already those of all of them.
+    virtual_ranks: Option<usize>,
     meter: Option<Meter>,
     /// Those of the current step.
     fields: Fields,
@@ -126,6 +128,7 @@ impl ReportArgs {
             bar: ProgressBar::hidden(),
             every: None,
             max_steps: None,
+            virtual_ranks: None,
             meter: None,
             fields: Fields::default(),
             sent: VecDeque::new(),
@@ -144,6 +147,11 @@ impl<'a, const N: usize> Run<'a, N> {
     /// A run that goes on with the meters of an epoch that was interrupted.
     pub fn with_meters(self, meters: Meters<N>) -> Self {
         Run { pass: self.pass.resume(0, meters), ..self }
+    }
+
+    /// A run whose steps have numbers of this many virtual ranks together, and the batch size of one.
+    pub fn with_virtual_ranks(self, virtual_ranks: Option<usize>) -> Self {
+        Run { virtual_ranks, ..self }
     }
 
     /// A run on the devices of this meter, which measures every step.
@@ -221,7 +229,8 @@ impl<'a, const N: usize> Run<'a, N> {
         self.sent.push_back(Fields { step: self.pass.done, begun, ..take(&mut self.fields) });
         let is_due = self.pass.push(from_fn(|index| &numbers[index]), samples)?;
         self.progress.step += 1;
-        self.progress.samples += samples as usize * self.group.world_size();
+        let ranks = self.virtual_ranks.unwrap_or(self.group.world_size());
+        self.progress.samples += samples as usize * ranks;
         self.take_arrived(is_due || (self.every.is_some() && !self.is_mid_epoch()))?;
         Ok(is_due)
     }
@@ -263,7 +272,12 @@ impl<'a, const N: usize> Run<'a, N> {
 
     /// Ends an epoch. Returns the means over the samples of all ranks. A collective.
     pub fn end_epoch(&mut self) -> Result<[f64; N]> {
-        Ok(self.end_pass()?.all_reduce(self.group)?)
+        let is_of_all = self.virtual_ranks.is_some();
+        let pass = self.end_pass()?;
+        if is_of_all {
+            return Ok(pass.meters().numbers.map(|number| number.avg()));
+        }
+        Ok(pass.all_reduce(self.group)?)
     }
 
     /// Ends an epoch without the other ranks. Returns its pass, with this rank's meters.

@@ -105,6 +105,7 @@ impl WorkerInfo {
         Shard {
             rank: self.rank() * self.num_workers() + self.id(),
             num_replicas: self.world_size() * self.num_workers(),
+            parts: 1,
         }
     }
 

@@ -26,11 +26,11 @@ pub use collectives::{AverageMeter, P2pOp, Pending, functional};
 pub(crate) use fault::blame::for_the_engine;
 pub use fault::record;
 pub use fsdp::{FsdpModule, FullyShard, FullyShardOptions, MixedPrecisionPolicy, full_size};
-pub(crate) use gradients::start_mean;
 pub use gradients::{
     ApexDistributedDataParallel, ApexOptions, DdpLoggingData, DdpOptions, DistributedDataParallel,
     MixedPrecision, NoSync, PeriodicModelAverager, hooks,
 };
+pub(crate) use gradients::{refuse_in_a_part, start_mean};
 pub(crate) use group::Standing;
 pub use group::{
     Backend, DeviceChoice, DeviceMesh, Env, ProcessGroup, ProcessGroupOptions, Store, Transport,

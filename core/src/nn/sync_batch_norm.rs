@@ -4,7 +4,7 @@ mod cpu;
 mod cuda;
 
 use super::{BatchNorm, BatchNormOptions, Inputs};
-use crate::distributed::{ProcessGroup, ReduceOp, for_the_engine};
+use crate::distributed::{ProcessGroup, ReduceOp, for_the_engine, refuse_in_a_part};
 use crate::{Error, Result};
 use c10d_sys::autograd::hook_gradients;
 use c10d_sys::tensor::grad_enabled;
@@ -92,6 +92,9 @@ impl SyncBatchNorm {
         if size.get(1) != Some(&self.num_features) {
             let expected = format!("[N, {}, …]", self.num_features);
             return Err(Error::argument(INPUT, format!("{size:?}"), expected));
+        }
+        if train {
+            refuse_in_a_part("SyncBatchNorm")?;
         }
         if !train || self.group.world_size() == 1 {
             if train || self.batch_norm.running_stats.is_none() {

@@ -46,5 +46,6 @@ mod store;
 mod sync_batch_norm;
 mod sync_batch_norm_ddp;
 mod transport;
+mod virtual_ranks;
 mod weights;
 mod zero_redundancy;

@@ -1,4 +1,5 @@
-//! The same training, which goes on in the same processes when a rank is lost: `--elastic`.
+//! The same training, which goes on in the same processes when a rank is lost, and with virtual ranks has the same
+//! weights on any number of ranks: `--elastic` and `--virtual-ranks`.
 
 use crate::args::Args;
 use crate::checkpoint::{Checkpoint, training};
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tch::nn::{ModuleT, VarStore};
 use tch_parallel::checkpoint::{check_destination, save};
 use tch_parallel::data::{
-    DataLoader, DataLoaderOptions, Dataset, DistributedSampler, SequentialSampler,
+    DataLoader, DataLoaderOptions, Dataset, DistributedSampler, SequentialSampler, Shard,
 };
 use tch_parallel::distributed::DistributedDataParallel;
 use tch_parallel::elastic::{self, State};
@@ -39,6 +40,10 @@ pub fn train(args: &Args) -> Result<()> {
         let checkpoint = Checkpoint::new(args, group)?;
         let model =
             DistributedDataParallel::with_options(&mlp, state.training.vs, group, args.ddp()?)?;
+        let shard = match args.virtual_ranks {
+            Some(count) => Shard::from(group).with_virtual_ranks(count)?,
+            None => group.into(),
+        };
         let has_begun = state.has_begun();
         if !has_begun {
             if group.rank() == 0 && !args.no_save {
@@ -47,27 +52,31 @@ pub fn train(args: &Args) -> Result<()> {
             state.progress = Job {
                 meters: Meters::default(),
                 progress: checkpoint.resume(state.training.vs, state.training.optimizer)?,
-                batch_size: args.batch_size * group.world_size(),
+                batch_size: args.batch_size * shard.num_replicas(),
             };
         }
         let Job { progress, meters, batch_size } = state.progress;
         // Dropout differs from rank to rank, and is the same whenever the ranks change at this step.
         let steps_an_epoch = train_set.len().div_ceil(batch_size);
-        let step = progress.epoch as usize * steps_an_epoch + progress.step;
-        tch::manual_seed(args.seed.wrapping_add((group.rank() + step) as i64));
-
-        let sampler = DistributedSampler {
-            shuffle: !args.no_shuffle,
-            ..DistributedSampler::new(group, args.sampler_seed)
+        let seed = |Progress { epoch, step, .. }| {
+            let step = epoch as usize * steps_an_epoch + step;
+            args.seed.wrapping_add((step * args.virtual_ranks.unwrap_or(1)) as i64)
         };
+        tch::manual_seed(seed(progress).wrapping_add(group.rank() as i64));
+
+        let shuffle = !args.no_shuffle;
+        let sampler =
+            DistributedSampler { shuffle, ..DistributedSampler::new(shard, args.sampler_seed) };
         let options = args.loader(device.is_cuda());
-        let share = batch_size.div_ceil(group.world_size());
-        let options = DataLoaderOptions { batch_size: share, ..options };
-        let train_loader = DataLoader::with_options(train_set.clone(), sampler, options.clone())?;
-        let test_loader = DataLoader::with_options(test_set.clone(), SequentialSampler, options)?;
+        let share = batch_size.div_ceil(shard.num_replicas());
+        let test_loader =
+            DataLoader::with_options(test_set.clone(), SequentialSampler, options.clone())?;
+        let options = DataLoaderOptions { batch_size: share * shard.parts(), ..options };
+        let train_loader = DataLoader::with_options(train_set.clone(), sampler, options)?;
 
         let report = args.report.going_on(has_begun);
         let mut run = report.start(group, args.lr, progress)?.with_meters(meters);
+        run = run.with_virtual_ranks(args.virtual_ranks);
         let job = |run: &Run<'_, 1>| Job {
             progress: run.progress(),
             meters: *run.pass().meters(),
@@ -75,13 +84,18 @@ pub fn train(args: &Args) -> Result<()> {
         };
         for epoch in progress.epoch..args.epochs {
             for batch in run.epoch(&train_loader)? {
-                let (images, labels) = batch?;
-                let logits = model.forward(|mlp| mlp.forward_t(&images, true))?;
-                let loss = logits.cross_entropy_for_logits(&labels);
                 state.training.optimizer.zero_grad()?;
-                model.backward(&loss)?;
+                let (mut losses, mut samples) = (Vec::new(), 0);
+                // Without virtual ranks, the whole batch.
+                for (images, labels) in model.shares(batch?, seed(run.progress()))? {
+                    let logits = model.forward(|mlp| mlp.forward_t(&images, true))?;
+                    let loss = logits.cross_entropy_for_logits(&labels);
+                    model.backward(&loss)?;
+                    losses.push(loss);
+                    samples = labels.size()[0];
+                }
                 state.training.optimizer.step()?;
-                run.step([&loss], labels.size()[0])?;
+                run.step([&model.mean_of_shares(&losses)?], samples)?;
                 state.progress = job(&run);
                 state.commit()?;
                 let training = &mut state.training;

@@ -1,7 +1,7 @@
 //! The loader of an iterable data set.
 
 use super::{DataLoader, DataLoaderOptions, Epoch, Order, serial_queue::SerialQueue};
-use crate::{IterableDataset, Result, Samples, Shard, WorkerInfo};
+use crate::{Error, IterableDataset, Result, Samples, Shard, WorkerInfo};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,12 @@ impl<D: IterableDataset + 'static> DataLoader<D, Shard> {
         shard: impl Into<Shard>,
         options: DataLoaderOptions,
     ) -> Result<Self> {
-        Self::build(dataset, shard.into(), options)
+        let shard = shard.into();
+        if shard.parts > 1 {
+            let expected = "that of one rank: a stream has no virtual ranks";
+            return Err(Error::argument("shard", format!("{shard:?}"), expected));
+        }
+        Self::build(dataset, shard, options)
     }
 
     /// The batches of epoch `epoch`. Workers start at once. A sample's error takes its batch's place.

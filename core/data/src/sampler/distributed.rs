@@ -9,11 +9,13 @@ use crate::{Error, Result};
 pub struct Shard {
     pub(crate) rank: usize,
     pub(crate) num_replicas: usize,
+    /// How many parts this is, from number `rank` on.
+    pub(crate) parts: usize,
 }
 
 impl Shard {
     /// The whole data set, for a single process.
-    pub const WHOLE: Shard = Shard { rank: 0, num_replicas: 1 };
+    pub const WHOLE: Shard = Shard { rank: 0, num_replicas: 1, parts: 1 };
 
     /// The part of rank `rank` of `num_replicas`.
     ///
@@ -27,12 +29,44 @@ impl Shard {
             let expected = format!("less than num_replicas, which is {num_replicas}");
             return Err(Error::argument("rank", rank, expected));
         }
-        Ok(Self { rank, num_replicas })
+        Ok(Self { rank, num_replicas, parts: 1 })
     }
 
-    /// The number of this part, from 0.
+    /// The parts of this rank if the data set is divided among `virtual_ranks`, of which every rank does the work of
+    /// some. With as many samples of each part in a batch, the parts lie beside each other in it: the first sample of
+    /// every part, then the second of every part. PyTorch has no counterpart.
+    ///
+    /// ```
+    /// use tch_parallel::data::{DistributedSampler, Sampler, Shard};
+    ///
+    /// // Rank 0 of two has the virtual ranks 0 and 1 of four.
+    /// let shard = Shard::new(0, 2)?.with_virtual_ranks(4)?;
+    /// let sampler = DistributedSampler { shuffle: false, ..DistributedSampler::new(shard, 0) };
+    /// assert_eq!(sampler.indices(12, 0)?, [0, 1, 4, 5, 8, 9]);
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for fewer virtual ranks than ranks.
+    pub fn with_virtual_ranks(self, virtual_ranks: usize) -> Result<Self> {
+        let Shard { rank, num_replicas, .. } = self;
+        if virtual_ranks < num_replicas {
+            let expected = format!("at least the number of ranks, which is {num_replicas}");
+            return Err(Error::argument("virtual_ranks", virtual_ranks, expected));
+        }
+        let begin = |rank: usize| rank * virtual_ranks / num_replicas;
+        let parts = begin(rank + 1) - begin(rank);
+        Ok(Self { rank: begin(rank), num_replicas: virtual_ranks, parts })
+    }
+
+    /// The number of this part, from 0, or of the first of several.
     pub fn rank(self) -> usize {
         self.rank
+    }
+
+    /// How many parts this is: 1, but for [virtual ranks](Self::with_virtual_ranks).
+    pub fn parts(self) -> usize {
+        self.parts
     }
 
     /// The number of parts.
@@ -123,16 +157,21 @@ impl Sampler for DistributedSampler {
 
 impl Shard {
     fn of<T: Clone>(self, order: Vec<T>, consumed: usize, drop_last: bool) -> Vec<T> {
-        let Shard { rank, num_replicas } = self;
+        let Shard { rank, num_replicas, parts } = self;
         let left = order.len().saturating_sub(consumed);
-        let total = self.len_of(left, drop_last) * num_replicas;
+        let total = self.len_of(left, drop_last) / parts * num_replicas;
         // `cycle` repeats the first samples until every rank has the same number.
-        let rest = order.into_iter().cycle().skip(consumed).take(total);
-        rest.skip(rank).step_by(num_replicas).collect()
+        let rest = order.into_iter().cycle().skip(consumed).take(total).enumerate();
+        let own = rank..rank + parts;
+        rest.filter(|(at, _)| own.contains(&(at % num_replicas)))
+            .map(|(_, sample)| sample)
+            .collect()
     }
 
     fn len_of(self, len: usize, drop_last: bool) -> usize {
-        if drop_last { len / self.num_replicas } else { len.div_ceil(self.num_replicas) }
+        let of_a_part =
+            if drop_last { len / self.num_replicas } else { len.div_ceil(self.num_replicas) };
+        of_a_part * self.parts
     }
 }
 // ANCHOR_END: indices
@@ -196,6 +235,10 @@ impl<S: BatchSampler> BatchSampler for DistributedSamplerWrapper<S> {
     }
 
     fn batches_after(&self, len: usize, epoch: u64, consumed: usize) -> Result<Vec<Vec<usize>>> {
+        if self.shard.parts > 1 {
+            let found = "that of several virtual ranks, whose samples would not lie in one batch";
+            return Err(Error::argument("the shard of batches", found, "that of one rank"));
+        }
         if consumed > 0 {
             self.sampler.batches_after(len, epoch, consumed)?;
         }

@@ -6,6 +6,7 @@ use super::logging::DdpLoggingData;
 use super::mixed_precision::CastParameters;
 use super::module_tensors::ModuleTensors;
 use super::same_model;
+use super::virtual_ranks::VirtualRanks;
 use crate::distributed::fault::blame::may_be_anothers_fault;
 use crate::distributed::group::ProcessGroup;
 use crate::distributed::join::{JoinConfig, announce};
@@ -89,6 +90,7 @@ pub struct DistributedDataParallel<M> {
     pub(crate) hook_failure: Option<Failure>,
     /// With `mixed_precision`.
     cast_parameters: Option<Arc<CastParameters>>,
+    pub(super) virtual_ranks: Option<Arc<VirtualRanks>>,
     pub(crate) has_sparse_gradients: bool,
     pub(crate) join_config: JoinConfig,
 }
@@ -142,9 +144,14 @@ impl<M> DistributedDataParallel<M> {
             CastParameters::new(shared.collect(), buffers, precision, &mut reducer)
         });
         let cast_parameters = cast_parameters.transpose()?;
-        let (hook, kind) = match &cast_parameters {
-            Some(parameters) => (Some(parameters.hook()), parameters.options.reduce_dtype),
-            None => (options.comm_hook, None),
+        let buffers: Vec<_> = tensors.buffers.into_iter().map(|(_, buffer)| buffer).collect();
+        let virtual_ranks =
+            options.virtual_ranks.map(|count| VirtualRanks::new(count, group, &trained, &buffers));
+        let virtual_ranks = virtual_ranks.transpose()?;
+        let (hook, kind) = match (&cast_parameters, &virtual_ranks) {
+            (Some(parameters), _) => (Some(parameters.hook()), parameters.options.reduce_dtype),
+            (None, Some(ranks)) => (Some(ranks.hook()), None),
+            (None, None) => (options.comm_hook, None),
         };
         let registered = hook.map(|hook| register::register(hook, kind, &mut reducer, group));
         Ok(DistributedDataParallel {
@@ -153,13 +160,14 @@ impl<M> DistributedDataParallel<M> {
             group: group.clone(),
             names,
             parameters: tensors.parameters,
-            buffers: tensors.buffers.into_iter().map(|(_, buffer)| buffer).collect(),
+            buffers,
             state,
             static_graph: options.static_graph,
             no_sync_guards: Cell::new(0),
             sync_buffers: Cell::new(true),
             hook_failure: registered.transpose()?,
             cast_parameters,
+            virtual_ranks,
             has_sparse_gradients: sparse.contains(&true),
             join_config: JoinConfig::default(),
         })
@@ -191,7 +199,16 @@ impl<M> DistributedDataParallel<M> {
 
     fn traced_forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
         let grad = tensor::grad_enabled();
-        let sync = grad && self.no_sync_guards.get() == 0;
+        let mut sync = grad && self.no_sync_guards.get() == 0;
+        if let (true, Some(ranks)) = (grad, &self.virtual_ranks) {
+            let other = if sync { None } else { Some("no_sync") };
+            let join = self.join_config.options().map(|_| "a join");
+            if let Some(other) = other.or(join) {
+                let expected = "used without virtual_ranks";
+                return Err(Error::argument(other, "used with virtual_ranks", expected));
+            }
+            sync = ranks.begin_forward()?;
+        }
         if grad && !sync && self.static_graph && self.reducer.borrow().needs_sink() {
             let found = "in the first iteration of a static graph";
             let expected = "used after it: the first backward pass learns the graph and must exchange gradients";
@@ -228,7 +245,7 @@ impl<M> DistributedDataParallel<M> {
         };
         let outputs = outputs.inspect_err(|error| self.group.report(&error.to_string()))?;
 
-        self.sync_buffers.set(sync);
+        self.sync_buffers.set(sync && self.virtual_ranks.is_none());
         if !grad {
             return Ok(outputs);
         }
@@ -254,6 +271,12 @@ impl<M> DistributedDataParallel<M> {
     /// communication hook failed; [`Error::Tensor`] if only this rank's pass failed: `loss` has no
     /// graph, say, or memory ran out.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
+        if let Some(ranks) = &self.virtual_ranks {
+            let is_kept = ranks.backward(loss);
+            if is_kept.inspect_err(|error| self.group.report(&error.to_string()))? {
+                return Ok(());
+            }
+        }
         let outcome = autograd::backward_from(loss).map_err(|error| {
             if let Some(error) = self.take_hook_failure() {
                 return error;
@@ -265,7 +288,12 @@ impl<M> DistributedDataParallel<M> {
             self.group.report(error.message());
             Error::engine("backward")(error)
         });
-        outcome.and(self.restore_parameters())
+        outcome.and(self.restore_parameters())?;
+        if let Some(ranks) = &self.virtual_ranks {
+            ranks.end_step()?;
+            return self.sync_buffers();
+        }
+        Ok(())
     }
 
     /// The parameters' own data and kinds, after a pass with `mixed_precision`.

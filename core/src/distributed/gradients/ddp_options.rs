@@ -42,6 +42,16 @@ options! {
         /// `find_unused_parameters`, `gradient_as_bucket_view`, `sparse_gradients` and
         /// `static_graph`.
         pub mixed_precision: Option<MixedPrecision> = None,
+        /// The number of virtual ranks: the job computes what as many ranks would, to the bit, on any smaller number of
+        /// them. Each rank computes for some, one after the other
+        /// ([`shares`](super::DistributedDataParallel::shares)), and gradients are added in the order of
+        /// virtual ranks. Buffers are those of virtual rank 0. The bits depend on the processor, on the
+        /// device and on the number of threads, which is 1 unless OMP_NUM_THREADS says otherwise. Costs a copy of the gradients for each
+        /// virtual rank of a rank, and for a moment a bucket of each virtual rank of all. Not together
+        /// with `comm_hook`, `find_unused_parameters`, `mixed_precision`, `params_and_buffers_to_ignore`,
+        /// `sparse_gradients`, `static_graph` and buffers that are not broadcast. PyTorch has no
+        /// counterpart.
+        pub virtual_ranks: Option<usize> = None,
         /// The names of the parameters whose gradients are sparse: the weights of embeddings with
         /// `sparse`. PyTorch reads that from its modules.
         pub sparse_gradients: BTreeSet<String> = BTreeSet::new(),
@@ -58,19 +68,21 @@ impl DdpOptions {
         if bucket_mb.is_nan() || bucket_mb <= 0.0 {
             return Err(Error::argument("bucket_cap_mb", bucket_mb, "more than 0 MiB"));
         }
-        let others = [
-            ("comm_hook", self.comm_hook.is_some()),
-            ("find_unused_parameters", self.find_unused_parameters),
-            ("gradient_as_bucket_view", self.gradient_as_bucket_view),
-            ("sparse_gradients", !self.sparse_gradients.is_empty()),
-            ("static_graph", self.static_graph),
-        ];
-        if let Some((other, _)) = others.iter().find(|(_, is_set)| *is_set)
-            && self.mixed_precision.is_some()
-        {
-            let expected = "the only one of them: use amp::autocast with the other";
-            return Err(Error::argument("mixed_precision", format!("set with {other}"), expected));
-        }
+        let mixed_precision = self.mixed_precision.is_some();
+        self.refuse_others_than(
+            "mixed_precision",
+            mixed_precision,
+            &[("gradient_as_bucket_view", self.gradient_as_bucket_view)],
+        )?;
+        self.refuse_others_than(
+            "virtual_ranks",
+            self.virtual_ranks.is_some(),
+            &[
+                ("broadcast_buffers: false", !self.broadcast_buffers),
+                ("mixed_precision", mixed_precision),
+                ("params_and_buffers_to_ignore", !self.params_and_buffers_to_ignore.is_empty()),
+            ],
+        )?;
         let bucket_bytes = (bucket_mb * MIB) as usize;
         Ok(ReducerOptions {
             first_bucket_bytes: match self.bucket_cap_mb {
@@ -83,5 +95,26 @@ impl DdpOptions {
             static_graph: self.static_graph,
             broadcast_buffers: self.broadcast_buffers,
         })
+    }
+    /// Refuses an option with any that it cannot be combined with: these and a few more.
+    fn refuse_others_than(
+        &self,
+        option: &str,
+        is_set: bool,
+        others: &[(&str, bool)],
+    ) -> Result<()> {
+        let always = [
+            ("comm_hook", self.comm_hook.is_some()),
+            ("find_unused_parameters", self.find_unused_parameters),
+            ("sparse_gradients", !self.sparse_gradients.is_empty()),
+            ("static_graph", self.static_graph),
+        ];
+        match always.iter().chain(others).find(|(_, other_is_set)| is_set && *other_is_set) {
+            Some((other, _)) => {
+                let expected = "the only one of them";
+                Err(Error::argument(option, format!("set with {other}"), expected))
+            }
+            None => Ok(()),
+        }
     }
 }

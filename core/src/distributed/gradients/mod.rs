@@ -8,6 +8,7 @@
 //! | [`hooks`] | other ways of exchanging gradients, compressed for instance |
 //! | `model_averaging` | [`PeriodicModelAverager`]: averages parameters instead of gradients |
 //! | `mixed_precision` | [`MixedPrecision`]: parameters and gradients in fewer bits during a pass |
+//! | `virtual_ranks` | the same bits on any number of ranks |
 //! | `module_tensors`, `same_model` | what ranks share of a model, and whether all have built the same |
 //! | `logging` | [`DdpLoggingData`]: DistributedDataParallel's measurements of itself |
 //! | `apex` | [`ApexDistributedDataParallel`]: the same as in NVIDIA Apex |
@@ -23,6 +24,7 @@ mod model_averaging;
 mod module_tensors;
 mod no_sync;
 mod same_model;
+mod virtual_ranks;
 
 pub use apex::{ApexDistributedDataParallel, ApexOptions};
 pub use ddp::DistributedDataParallel;
@@ -32,3 +34,4 @@ pub use mixed_precision::MixedPrecision;
 pub use model_averaging::PeriodicModelAverager;
 pub(crate) use model_averaging::start_mean;
 pub use no_sync::NoSync;
+pub(crate) use virtual_ranks::refuse_in_a_part;

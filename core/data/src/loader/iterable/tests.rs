@@ -79,7 +79,7 @@ fn one_rank_leaves_no_sample_out() {
 #[test]
 fn a_worker_can_read_files_of_its_own() {
     let own_files = |worker: WorkerInfo| {
-        let Shard { rank, num_replicas } = worker.shard();
+        let Shard { rank, num_replicas, .. } = worker.shard();
         let files = (0..8i64).skip(rank).step_by(num_replicas);
         worker.own_part(files.flat_map(|file| (file * 10..file * 10 + 2).map(Ok)))
     };

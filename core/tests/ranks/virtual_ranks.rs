@@ -1,0 +1,112 @@
+//! Any number of ranks computes the same bits for as many virtual ranks.
+
+use crate::common::{Saved, expect_equal, in_python};
+use crate::prelude::*;
+use tch_parallel::nn::{
+    BatchNorm, BatchNormOptions, Conv, batch_norm2d, conv2d, linear, sync_batch_norm,
+};
+use tch_parallel::optim::clip_grad_norm_;
+
+const VIRTUAL_RANKS: usize = 3;
+
+type Net = (Conv<2>, BatchNorm, nn::Linear);
+
+fn options(virtual_ranks: usize) -> DdpOptions {
+    let virtual_ranks = Some(virtual_ranks);
+    DdpOptions { virtual_ranks, bucket_cap_mb: Some(1e-4), ..Default::default() }
+}
+
+fn forward((conv, norm, last): &Net, xs: &Tensor) -> Tensor {
+    let xs = norm.forward_t(&conv.forward(xs), true).relu().flatten(1, -1);
+    last.forward(&xs.dropout(0.5, true)).to_kind(Kind::Float)
+}
+
+/// What this rank of a group has after a training with dropout, running statistics, 16 bits and clipped gradients.
+fn trained(group: &ProcessGroup) -> Saved {
+    let vs = VarStore::new(Device::Cpu);
+    let conv = conv2d(vs.root() / "0", 2, 3, 3, Default::default());
+    let norm = batch_norm2d(vs.root() / "1", 3, BatchNormOptions::default());
+    let net = (conv, norm, linear(vs.root() / "5", 27, 3, Default::default()));
+    for (i, mut parameter) in vs.trainable_variables().into_iter().enumerate() {
+        let values = numbers(&parameter.size(), i as i64);
+        no_grad(|| parameter.copy_(&values));
+    }
+    let ddp = options(VIRTUAL_RANKS);
+    let model = DistributedDataParallel::with_options(net, &vs, group, ddp).unwrap();
+    let mut optimizer = Adam::new(&vs, AdamOptions { lr: 0.1, ..Default::default() }).unwrap();
+    let shard = tch_parallel::data::Shard::from(group).with_virtual_ranks(VIRTUAL_RANKS).unwrap();
+    let own = || (shard.rank()..).take(shard.parts()).map(|it| it as i64);
+    let labels = Tensor::arange(4, INT64_CPU).remainder(3);
+    let mut saved = Saved::new();
+    for step in 0..5 {
+        let images = own().map(|rank| numbers(&[4, 2, 5, 5], 7 * step + rank));
+        let images = Tensor::stack(&images.collect::<Vec<_>>(), 1).flatten(0, 1);
+        optimizer.zero_grad().unwrap();
+        let mut losses = Vec::new();
+        for share in model.shares(images, 100 * step).unwrap() {
+            let pass = || model.forward(|net| forward(net, &share));
+            let output = autocast(Device::Cpu, Some(Kind::BFloat16), pass).unwrap().unwrap();
+            let loss = output.cross_entropy_for_logits(&labels);
+            model.backward(&loss).unwrap();
+            losses.push(loss);
+        }
+        clip_grad_norm_(&model.parameters(), 0.5).unwrap();
+        for (name, parameter) in model.named_parameters() {
+            saved.insert(format!("{step}.grad.{name}"), parameter.grad().copy());
+        }
+        optimizer.step().unwrap();
+        saved.insert(format!("{step}.loss"), model.mean_of_shares(&losses).unwrap());
+    }
+    saved.extend(vs.variables());
+    saved
+}
+
+#[test]
+fn any_number_of_ranks_equals_pythons_three_with_three_virtual_ranks() {
+    on_ranks_with_each_transport(3, |group| {
+        let python = in_python(group, "virtual_ranks", &[]);
+        for ranks in 1..=3 {
+            let members: Vec<_> = (0..ranks).collect();
+            if let Some(group) = group.new_group(&members).unwrap() {
+                let copies = python.iter().map(|(name, tensor)| (name.clone(), tensor.copy()));
+                expect_equal(trained(&group), copies.collect());
+            }
+        }
+    });
+}
+
+#[test]
+fn what_would_not_be_the_same_on_another_number_of_ranks_is_refused() {
+    on_ranks(2, |group| {
+        let vs = VarStore::new(Device::Cpu);
+        let layer = linear(vs.root(), 3, 1, Default::default());
+        let norm_vs = VarStore::new(Device::Cpu);
+        let norm = sync_batch_norm(norm_vs.root(), 3, group, BatchNormOptions::default());
+        let wrap = |options| DistributedDataParallel::with_options(&layer, &vs, group, options);
+        let message = |result: Result<DistributedDataParallel<_>>| result.unwrap_err().to_string();
+        assert!(message(wrap(options(1))).contains("at least the number of ranks, which is 2"));
+        let sparse_gradients = ["weight".into()].into();
+        let error = message(wrap(DdpOptions { sparse_gradients, ..options(4) }));
+        assert!(error.contains("set with sparse_gradients"), "{error}");
+
+        let model = wrap(options(4)).unwrap();
+        let batch = || Tensor::ones([4, 3], FLOAT_CPU);
+        expect_error(
+            model.forward(|layer| layer.forward(&batch())).map(drop),
+            "a forward pass with virtual_ranks is outside of DistributedDataParallel::shares, but must be for a share of a batch",
+        );
+        expect_error(
+            model.shares(Tensor::ones([3, 3], FLOAT_CPU), 0).map(drop),
+            "the number of samples in a batch is 3, but must be a multiple of 2, this rank's virtual ranks",
+        );
+        for (place, share) in model.shares(batch(), 0).unwrap().enumerate() {
+            let error = norm.f_forward_t(&share, true).unwrap_err().to_string();
+            assert!(error.contains("SyncBatchNorm is used in a share of virtual_ranks"), "{error}");
+            let loss = model.forward(|layer| layer.forward(&share)).unwrap().sum(Kind::Float);
+            if place == 1 {
+                let error = model.backward(&loss).unwrap_err().to_string();
+                assert!(error.contains("passes with virtual_ranks is 1, but must be 2"), "{error}");
+            }
+        }
+    });
+}

@@ -1,0 +1,62 @@
+"""What any number of ranks with three virtual ranks must equal: three ranks whose gradients are added in the order of
+ranks. See core/tests/ranks/virtual_ranks.rs.
+
+    python tests/python/virtual_ranks.py python.safetensors    # as a rank of three
+"""
+
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from ddp_mnist import end
+from ddp_options import fill, numbers
+from safetensors.torch import save_file
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+
+def add_in_order(_, bucket):
+    part = bucket.buffer() * (1.0 / dist.get_world_size())
+    parts = [torch.empty_like(part) for _ in range(dist.get_world_size())]
+
+    def add(_):
+        total = torch.zeros_like(part)
+        for each in parts:
+            total += each
+        return total
+
+    return dist.all_gather(parts, part, async_op=True).get_future().then(add)
+
+
+if __name__ == "__main__":
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    model = nn.Sequential(
+        nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Dropout(0.5), nn.Linear(27, 3)
+    )
+    fill(model)
+    ddp = DistributedDataParallel(model, bucket_cap_mb=1e-4)
+    ddp.register_comm_hook(None, add_in_order)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    saved = {}
+    for step in range(5):
+        optimizer.zero_grad()
+        torch.manual_seed(100 * step + rank)
+        with torch.autocast("cpu", torch.bfloat16):
+            output = ddp(numbers((4, 2, 5, 5), 7 * step + rank))
+        loss = F.cross_entropy(output.float(), torch.arange(4) % 3)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        for name, parameter in model.named_parameters():
+            saved[f"{step}.grad.{name}"] = parameter.grad.clone()
+        optimizer.step()
+        losses = [torch.empty_like(loss) for _ in range(dist.get_world_size())]
+        dist.all_gather(losses, loss.detach())
+        saved[f"{step}.loss"] = torch.stack(losses).mean()
+    for name, tensor in model.state_dict().items():
+        if "running" in name:
+            dist.broadcast(tensor, 0)
+        saved[name] = tensor
+    save_file(saved, sys.argv[1])
+    end()
