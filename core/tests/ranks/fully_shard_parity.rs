@@ -190,32 +190,26 @@ fn without_empty_shards(mut saved: Saved) -> Saved {
     saved
 }
 
-#[test]
-fn on_two_ranks_all_ways_have_pythons_bits() {
-    on_ranks(2, |group| {
-        let ways = "sgd adamw-reshard sgd-keep sgd-accumulate sgd-nosync adamw-twice sgd-evaluate \
-                    adamw-keep-twice-evaluate sgd-clip adamw-bf16-reduce32-output32 \
-                    sgd-bf16-output32-nosync-clip sgd-checkpoint-accumulate adamw-checkpoint-keep-evaluate";
-        expect_pythons_bits(group, ways);
-    });
+#[run_by(on_ranks(2))]
+fn on_two_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
+    let ways = "sgd adamw-reshard sgd-keep sgd-accumulate sgd-nosync adamw-twice sgd-evaluate \
+                adamw-keep-twice-evaluate sgd-clip adamw-bf16-reduce32-output32 \
+                sgd-bf16-output32-nosync-clip sgd-checkpoint-accumulate adamw-checkpoint-keep-evaluate";
+    expect_pythons_bits(group, ways);
 }
 
-#[test]
-fn on_three_ranks_all_ways_have_pythons_bits() {
-    on_ranks(3, |group| {
-        let ways = "sgd-evaluate adamw-keep-accumulate sgd-reshard-nosync sgd-twice adamw-clip \
-                    sgd-bf16-reduce32-output32-nosync sgd-checkpoint sgd-f16-output32";
-        expect_pythons_bits(group, ways);
-    });
+#[run_by(on_ranks(3))]
+fn on_three_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
+    let ways = "sgd-evaluate adamw-keep-accumulate sgd-reshard-nosync sgd-twice adamw-clip \
+                sgd-bf16-reduce32-output32-nosync sgd-checkpoint sgd-f16-output32";
+    expect_pythons_bits(group, ways);
 }
 
-#[test]
-fn on_four_ranks_all_ways_have_pythons_bits() {
-    on_ranks(4, |group| {
-        let ways = "adamw adamw-hybrid-evaluate sgd-hybrid-clip-accumulate sgd-hybrid-nosync-twice \
-                    sgd-hybrid-f16-output32";
-        expect_pythons_bits(group, ways);
-    });
+#[run_by(on_ranks(4))]
+fn on_four_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
+    let ways = "adamw adamw-hybrid-evaluate sgd-hybrid-clip-accumulate sgd-hybrid-nosync-twice \
+                sgd-hybrid-f16-output32";
+    expect_pythons_bits(group, ways);
 }
 
 #[test]

@@ -17,14 +17,12 @@ fn transport() -> (usize, String) {
     (group.rank(), group.transport().to_string())
 }
 
-#[test]
-fn ranks_of_one_host_use_shared_memory() {
-    on_ranks(2, |group| {
-        assert_eq!(group.transport(), Transport::SharedMemory);
-        assert!(format!("{group:?}").contains("transport: SharedMemory"), "{group:?}");
-        let pair = group.new_group(&[0, 1]).unwrap().unwrap();
-        assert_eq!(pair.transport(), Transport::SharedMemory);
-    });
+#[run_by(on_ranks(2))]
+fn ranks_of_one_host_use_shared_memory(group: &ProcessGroup) {
+    assert_eq!(group.transport(), Transport::SharedMemory);
+    assert!(format!("{group:?}").contains("transport: SharedMemory"), "{group:?}");
+    let pair = group.new_group(&[0, 1]).unwrap().unwrap();
+    assert_eq!(pair.transport(), Transport::SharedMemory);
 }
 
 #[test]
