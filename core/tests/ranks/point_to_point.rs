@@ -69,50 +69,49 @@ fn a_message_that_does_not_come_in_time_is_an_error(group: &ProcessGroup) {
     done.barrier().unwrap();
 }
 
-/// Rank 0's operation is under way when rank 1, which receives a part of it, is killed.
-fn dies_in_the_middle(test: &str, start: fn(&ProcessGroup, Tensor) -> Pending<Tensor>) {
-    let through_sockets = |rank, mut command: Command| {
-        command.env("TCH_PARALLEL_SHARED_MEMORY", "0");
-        common::mortal(1)(rank, command)
-    };
-    common::processes_from(2, test, through_sockets, || {
-        let group = common::join();
-        let own = Tensor::from(i64::from(std::process::id()));
-        let rank_1 = Pid::from_raw(group.all_gather(&own).unwrap()[1].int64_value(&[]) as i32);
-        // More than the sockets hold.
-        let size = [256 << 20];
-        let tensor = Tensor::full(size, 1 - group.rank() as i64, (Kind::Uint8, Device::Cpu));
-        let pending = start(&group, tensor.shallow_clone());
-        let deadline = Instant::now() + common::TIMEOUT;
-        if group.rank() == 1 {
-            while tensor.int64_value(&[0]) == 0 && Instant::now() < deadline {}
-            raise(Signal::SIGSTOP).unwrap();
-        }
-        let is_stopped = || {
-            let stat = fs::read_to_string(format!("/proc/{rank_1}/stat"))?;
-            Ok(stat.contains(" T ").then_some(()))
-        };
-        until("rank 1 stopped", past(deadline), is_stopped).unwrap();
-        kill(rank_1, Signal::SIGKILL).unwrap();
-        let killed = Instant::now();
-        let error = pending.wait().unwrap_err().to_string();
-        let delay = killed.elapsed();
-        assert!(error.contains("rank 1 (pid"), "{error}");
-        assert!(delay < Duration::from_secs(30), "after {delay:?}: {error}");
-    });
+fn through_sockets(rank: usize, mut command: Command) -> Command {
+    command.env("TCH_PARALLEL_SHARED_MEMORY", "0");
+    common::mortal(1)(rank, command)
 }
 
-#[test]
+/// Rank 0's operation is under way when rank 1, which receives a part of it, is killed.
+fn dies_in_the_middle(start: fn(&ProcessGroup, Tensor) -> Pending<Tensor>) {
+    let group = common::join();
+    let own = Tensor::from(i64::from(std::process::id()));
+    let rank_1 = Pid::from_raw(group.all_gather(&own).unwrap()[1].int64_value(&[]) as i32);
+    // More than the sockets hold.
+    let size = [256 << 20];
+    let tensor = Tensor::full(size, 1 - group.rank() as i64, (Kind::Uint8, Device::Cpu));
+    let pending = start(&group, tensor.shallow_clone());
+    let deadline = Instant::now() + common::TIMEOUT;
+    if group.rank() == 1 {
+        while tensor.int64_value(&[0]) == 0 && Instant::now() < deadline {}
+        raise(Signal::SIGSTOP).unwrap();
+    }
+    let is_stopped = || {
+        let stat = fs::read_to_string(format!("/proc/{rank_1}/stat"))?;
+        Ok(stat.contains(" T ").then_some(()))
+    };
+    until("rank 1 stopped", past(deadline), is_stopped).unwrap();
+    kill(rank_1, Signal::SIGKILL).unwrap();
+    let killed = Instant::now();
+    let error = pending.wait().unwrap_err().to_string();
+    let delay = killed.elapsed();
+    assert!(error.contains("rank 1 (pid"), "{error}");
+    assert!(delay < Duration::from_secs(30), "after {delay:?}: {error}");
+}
+
+#[run_by(common::processes_with(2, through_sockets))]
 fn a_send_does_not_wait_for_a_rank_that_dies_in_the_middle_of_it() {
-    dies_in_the_middle(this_test!(), |group, tensor| match group.rank() {
+    dies_in_the_middle(|group, tensor| match group.rank() {
         0 => group.isend(tensor, 1).unwrap(),
         _ => group.irecv(tensor, 0).unwrap(),
     });
 }
 
-#[test]
+#[run_by(common::processes_with(2, through_sockets))]
 fn a_broadcast_does_not_wait_for_a_rank_that_dies_in_the_middle_of_it() {
-    dies_in_the_middle(this_test!(), |group, tensor| group.broadcast_async(tensor, 0).unwrap());
+    dies_in_the_middle(|group, tensor| group.broadcast_async(tensor, 0).unwrap());
 }
 
 #[run_by(on_ranks(2))]

@@ -232,13 +232,10 @@ fn expect_a_whole_job(init_method: &str) {
     assert!(error.contains("(rank 1 (pid ") && error.ends_with(") has ended)"), "{error}");
 }
 
-#[test]
+#[run_by(common::processes_with(2, common::with_variable("MASTER_ADDR", "nowhere.invalid")))]
 fn ranks_meet_at_the_address_of_a_call() {
-    let elsewhere = common::with_variable("MASTER_ADDR", "nowhere.invalid");
-    common::processes_from(2, this_test!(), elsewhere, || {
-        let port = std::env::var("MASTER_PORT").unwrap();
-        expect_a_whole_job(&format!("tcp://127.0.0.1:{port}"));
-    });
+    let port = std::env::var("MASTER_PORT").unwrap();
+    expect_a_whole_job(&format!("tcp://127.0.0.1:{port}"));
 }
 
 #[run_by(common::processes(2))]
