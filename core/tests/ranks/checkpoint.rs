@@ -51,8 +51,7 @@ impl Job {
                 self.model.f_forward_t(&xs, true).unwrap().cross_entropy_for_logits(&labels)
             });
             self.optimizer.zero_grad().unwrap();
-            let scaled = self.scaler.scale(&loss.unwrap()).unwrap();
-            self.model.backward(&scaled).unwrap();
+            self.model.backward(&self.scaler.scale(&loss.unwrap()).unwrap()).unwrap();
             let made = self.scaler.step(&mut self.optimizer).unwrap();
             self.scaler.update().unwrap();
             self.scheduler.step(&mut self.optimizer).unwrap();
@@ -150,7 +149,6 @@ fn if_ranks_find_different_files_or_one_finds_none_all_are_told_why_and_none_goe
     expect_error(different, "not the training that rank 0 has read");
     for unlucky in 0..2 {
         let path = path(if group.rank() == unlucky { 2 } else { 0 });
-        let found = job.parts().load::<usize>(path, group);
-        expect_error(found, "cannot read 2.safetensors");
+        expect_error(job.parts().load::<usize>(path, group), "cannot read 2.safetensors");
     }
 }

@@ -66,8 +66,7 @@ fn what_is_only_marked_as_negated_or_conjugated_is_exchanged(group: &ProcessGrou
     let complex = Tensor::complex(&own(group), &own(group));
     let mut conjugated = complex.conj();
     group.broadcast(&mut conjugated, 1).unwrap();
-    let resolved = conjugated.resolve_conj();
-    assert_eq!(values(&resolved.view_as_real()), [2.0, -2.0, 20.0, -20.0]);
+    assert_eq!(values(&conjugated.resolve_conj().view_as_real()), [2.0, -2.0, 20.0, -20.0]);
     let gathered = group.all_gather(&own(group).internal_neg_view()).unwrap();
     assert_eq!(values(&Tensor::cat(&gathered, 0)), [-1.0, -10.0, -2.0, -20.0]);
     let pending = group.all_reduce_async(own(group).internal_neg_view(), ReduceOp::Max);

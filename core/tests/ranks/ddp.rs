@@ -160,8 +160,7 @@ fn weights_differ_before_wrapping_and_are_rank_0s_afterwards(group: &ProcessGrou
     let before = checksums(group, &vs.trainable_variables());
     assert!(before[0] != before[1] && before[1] != before[2], "{before:?}");
     let _model = DistributedDataParallel::new(net, &vs, group).unwrap();
-    let after = checksums(group, &vs.trainable_variables());
-    assert_eq!(after, [before[0]; 3]);
+    assert_eq!(checksums(group, &vs.trainable_variables()), [before[0]; 3]);
 }
 
 #[run_by(on_ranks(2))]

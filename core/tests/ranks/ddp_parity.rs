@@ -117,8 +117,7 @@ fn mixed(group: &ProcessGroup, reduce_dtype: Kind, saved: &mut Saved) {
         });
         let output = output.unwrap();
         saved.insert(format!("mixed.{reduce_dtype:?}.{step}.output"), output.detach());
-        let output = output.to_kind(Kind::Float);
-        model.backward(&output.cross_entropy_for_logits(&labels())).unwrap();
+        model.backward(&output.to_kind(Kind::Float).cross_entropy_for_logits(&labels())).unwrap();
         for (name, parameter) in model.named_parameters() {
             assert_eq!(parameter.kind(), Kind::Float);
             if parameter.requires_grad() {

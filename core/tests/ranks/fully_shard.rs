@@ -79,8 +79,7 @@ fn a_parameter_that_is_read_outside_its_block_is_an_error_with_its_name(group: &
     let read = || block.module().ws.f_sum(Kind::Float);
     expect_error(read(), "blocks.1.weight is sharded");
     block.unshard().unwrap();
-    let whole = &model.full_state_dict().unwrap()["blocks.1.weight"];
-    assert_eq!(block.module().ws.detach(), *whole);
+    assert_eq!(block.module().ws.detach(), model.full_state_dict().unwrap()["blocks.1.weight"]);
     block.reshard().unwrap();
     assert!(read().is_err());
 }
@@ -163,8 +162,7 @@ fn an_infinite_gradient_on_one_rank_skips_the_step_on_all(group: &ProcessGroup) 
     let mut made = Vec::new();
     for is_infinite in [false, true] {
         optimizer.zero_grad().unwrap();
-        let loss = scaler.scale(&loss_of(&model, &batch(group, 0))).unwrap();
-        model.backward(&loss).unwrap();
+        model.backward(&scaler.scale(&loss_of(&model, &batch(group, 0))).unwrap()).unwrap();
         if is_infinite && group.rank() == 1 {
             let _ = vs.variables()["head.weight"].grad().fill_(f64::INFINITY);
         }

@@ -51,8 +51,7 @@ fn the_next_block_is_gathered_before_the_gradients_of_the_last_are_reduced(group
     for (mut twins, expected) in each_way(group, Net::new).into_iter().zip(expected) {
         let [one, other] = [0, 1].map(|step| batch(group, step));
         for _ in 0..2 {
-            let found = exchanges_of(&twins, |net| net.loss(&one));
-            assert_eq!(found, expected[..2]);
+            assert_eq!(exchanges_of(&twins, |net| net.loss(&one)), expected[..2]);
             twins.step();
         }
         // Two forward passes before one backward pass.
@@ -74,8 +73,7 @@ fn the_next_block_is_gathered_before_the_gradients_of_the_last_are_reduced(group
         twins.step();
         let loss = twins.sharded.forward((), |net, ()| net.loss(&one)).unwrap();
         twins.sharded.reshard().unwrap();
-        let blocks = twins.sharded.module().blocks.iter();
-        blocks.for_each(|block| block.unit().reshard().unwrap());
+        twins.sharded.module().blocks.iter().for_each(|block| block.unit().reshard().unwrap());
         let (backward, ()) = exchanges(|| twins.backward(&loss, &twins.whole.loss(&one)));
         assert_eq!(backward, "GGGRGRRR");
     }

@@ -114,8 +114,7 @@ fn all_to_all_single_takes_equal_parts_or_parts_of_any_size(group: &ProcessGroup
     let rank = group.rank();
     let mut output = empty(&[3, 2]);
     group.all_to_all_single(&mut output, &Tensor::stack(&rows(group), 0), &[], &[]).unwrap();
-    let received = [0, 1, 2].map(|from| number(from, rank));
-    assert_eq!(firsts(&output.unbind(0)), received);
+    assert_eq!(firsts(&output.unbind(0)), [0, 1, 2].map(|from| number(from, rank)));
 
     // From rank q to rank r, q * r rows: rank 0 has nothing to give and gets nothing.
     let splits: Vec<_> = (0..3).map(|other| (rank * other) as i64).collect();
@@ -133,8 +132,7 @@ fn every_collective_has_an_asynchronous_form(group: &ProcessGroup) {
     let broadcast = group.broadcast_async(own(), 1).unwrap();
     let reduced = group.reduce_async(own(), 2, ReduceOp::Sum).unwrap();
     let gathered = group.all_gather_async(own()).unwrap();
-    let barrier = group.barrier_async().unwrap();
-    barrier.wait().unwrap();
+    group.barrier_async().unwrap().wait().unwrap();
     assert_eq!(firsts(&gathered.wait().unwrap()), [0.0, 10.0, 20.0]);
     let reduced = reduced.wait().unwrap();
     if group.rank() == 2 {

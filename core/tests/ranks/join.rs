@@ -177,8 +177,7 @@ fn buffers_come_from_the_highest_rank_that_trains(group: &ProcessGroup) {
     let vs = VarStore::new(Device::Cpu);
     let weights = Weights::new(&vs);
     let buffer = vs.root().zeros_no_train("buffer", &[1]);
-    let model = DistributedDataParallel::with_options(weights, &vs, group, two_buckets());
-    let model = model.unwrap();
+    let model = DistributedDataParallel::with_options(weights, &vs, group, two_buckets()).unwrap();
     let steps = [5, 3, 2];
     let seen = RefCell::new(Vec::new());
     let joined = join((group, &model), &steps, JoinOptions::default(), |step| {
@@ -257,8 +256,7 @@ fn training_can_end_everywhere_when_the_first_rank_runs_out(group: &ProcessGroup
         1 => "Rank 1 exhausted all inputs.",
         _ => "Detected at least one rank that exhausted inputs. Throwing across all ranks.",
     };
-    let error = joined.unwrap_err().to_string();
-    assert_eq!(error, format!("rank {rank}: join failed: {message}"));
+    assert_eq!(joined.unwrap_err().to_string(), format!("rank {rank}: join failed: {message}"));
     // All ranks stopped at the same step, so they can train on.
     let (made, joined) = early_end(group, [2, 2, 2]);
     joined.unwrap();

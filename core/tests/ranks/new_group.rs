@@ -165,8 +165,7 @@ fn a_group_is_divided_among_its_ranks(group: &ProcessGroup) {
     assert_eq!((half.rank(), half.world_size()), (rank % 2, 2));
     assert_eq!(sum(&half, rank), [1.0, 5.0][rank / 2]);
     let part = group.split_group(&[vec![0, 3], vec![2]]).unwrap();
-    let sums = part.map(|part| sum(&part, rank));
-    assert_eq!(sums, [Some(3.0), None, Some(2.0), Some(3.0)][rank]);
+    assert_eq!(part.map(|part| sum(&part, rank)), [Some(3.0), None, Some(2.0), Some(3.0)][rank]);
     expect_error(group.new_subgroups(3), "group_size is 3, but must be a divisor of 4");
     let twice = group.split_group(&[vec![0, 1], vec![1]]);
     expect_error(twice, "split_ranks is a list with rank 1 twice");

@@ -55,8 +55,7 @@ fn each_rank_gets_its_value_of_the_source(group: &ProcessGroup) {
         let list = (group.rank() == src).then_some(&reports[..]);
         assert_eq!(group.scatter_object(list, src).unwrap(), report(group.rank() + 1));
     }
-    let nothing = (group.rank() == 1).then_some(&[(); 3][..]);
-    group.scatter_object(nothing, 1).unwrap();
+    group.scatter_object((group.rank() == 1).then_some(&[(); 3][..]), 1).unwrap();
 }
 
 #[run_by(on_ranks(3))]

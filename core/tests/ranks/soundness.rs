@@ -133,8 +133,7 @@ fn a_backward_pass_on_another_thread_that_a_hook_waits_for_is_refused(group: &Pr
 fn tensors_of_a_bucket_outlive_the_model_and_the_group(group: &ProcessGroup) {
     let (kept, tensors) = mpsc::channel();
     let hook = hooks::from_fn("keeps", move |group, bucket| {
-        let views = bucket.gradients()?;
-        kept.send((bucket.buffer()?, views, bucket.parameters()?)).unwrap();
+        kept.send((bucket.buffer()?, bucket.gradients()?, bucket.parameters()?)).unwrap();
         hooks::AllReduce.start(group, bucket)
     });
     let own = own(group.rank(), 0);
@@ -159,8 +158,7 @@ fn a_model_may_be_wrapped_again_while_an_old_graph_still_exists(group: &ProcessG
     let old = hidden_loss(&model, &own(group.rank(), 0));
     drop(model);
     let weights = Weights::new(&vs);
-    let again = DistributedDataParallel::with_options(weights, &vs, group, two_buckets());
-    let again = again.unwrap();
+    let again = DistributedDataParallel::with_options(weights, &vs, group, two_buckets()).unwrap();
     for step in 1..4 {
         backward(&vs, &again, &own(group.rank(), step)).unwrap();
         assert_eq!(gradients(&vs), mean(step));
@@ -241,8 +239,7 @@ fn a_group_may_be_dropped_before_the_works_of_its_exchanges(group: &ProcessGroup
         let ones = Tensor::ones([1 << 16], FLOAT_CPU);
         let pending = member.all_reduce_async(ones, ReduceOp::Sum).unwrap();
         drop(member);
-        let sum = pending.wait().unwrap();
-        assert_eq!(sum.double_value(&[0]), 2.0);
+        assert_eq!(pending.wait().unwrap().double_value(&[0]), 2.0);
     }
 }
 

@@ -213,8 +213,7 @@ fn every_kind_of_store_sets_and_gets_several_keys_at_once() {
 fn processes_meet_at_a_host_and_a_port_without_a_job() {
     let Env { rank, master_port, .. } = Env::read().unwrap().unwrap();
     let store = Store::tcp("localhost", master_port, rank == 0, TIMEOUT).unwrap();
-    let group = ProcessGroup::with_store(&store, rank, 2, common::options()).unwrap();
-    group.barrier().unwrap();
+    ProcessGroup::with_store(&store, rank, 2, common::options()).unwrap().barrier().unwrap();
 }
 
 /// The ranks of a job that meets at this address share memory, and name the one that has ended.

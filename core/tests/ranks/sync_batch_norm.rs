@@ -92,8 +92,7 @@ fn without_rows_on_any_rank_statistics_are_pytorchs_and_there_are_no_gradients(
     group: &ProcessGroup,
 ) {
     let ((vs, layer), _) = layers(group, BatchNormOptions::default());
-    let images = Tensor::zeros([0, CHANNELS, 2, 2], FLOAT_CPU);
-    let images = images.set_requires_grad(true);
+    let images = Tensor::zeros([0, CHANNELS, 2, 2], FLOAT_CPU).set_requires_grad(true);
     let output = layer.f_forward_t(&images, true).unwrap();
     assert_eq!(output.size(), images.size());
     output.sum(Kind::Float).backward();
@@ -197,8 +196,7 @@ fn a_backward_pass_needs_its_graph_and_the_input_as_it_was(group: &ProcessGroup)
     let mut doubled = &images * 2;
     let output = layer.forward_t(&doubled, true);
     let _ = doubled.g_add_scalar_(1);
-    let refused = output.sum(Kind::Float).f_backward();
-    expect_error(refused, "changed in place after the forward pass");
+    expect_error(output.sum(Kind::Float).f_backward(), "changed in place after the forward pass");
 }
 
 #[run_by(on_ranks(2))]
@@ -219,8 +217,7 @@ fn what_cannot_be_normalised_is_an_error_and_no_panic(group: &ProcessGroup) {
         assert!(error.ends_with("but must be [N, 3, …]"), "{error}");
     }
     let one_value = Tensor::ones([1, CHANNELS, 1, 1], FLOAT_CPU);
-    let expected = "1 values per channel on all ranks together";
-    expect_error(layer.f_forward_t(&one_value, true), expected);
+    expect_error(layer.f_forward_t(&one_value, true), "1 values per channel on all ranks together");
     let integers = Tensor::zeros([2, CHANNELS, 3, 3], INT64_CPU);
     for train in [true, false] {
         expect_error(layer.f_forward_t(&integers, train), "not implemented for 'Long'");
