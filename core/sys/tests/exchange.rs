@@ -79,10 +79,8 @@ fn operations_follow_each_other_in_any_sequence(rank: Rank) {
 #[run_by(with_ranks(3))]
 fn operations_that_overlap_are_carried_out_in_order(rank: Rank) {
     let tensors: Vec<_> = (0..40).map(|i| Tensor::full([1 << (i % 17)], i, FLOAT)).collect();
-    let started: Vec<_> = tensors
-        .iter()
-        .map(|tensor| rank.shared.all_reduce(tensor, ReduceOp::Sum, LATER).unwrap())
-        .collect();
+    let start = |tensor| rank.shared.all_reduce(tensor, ReduceOp::Sum, LATER).unwrap();
+    let started: Vec<_> = tensors.iter().map(start).collect();
     let last = Tensor::ones([1], FLOAT);
     rank.shared.all_reduce(&last, ReduceOp::Sum, NOW).now().unwrap();
     assert_eq!(f64::try_from(last).unwrap(), 3.0);

@@ -12,12 +12,11 @@ fn steps(
 ) -> Vec<[Tensor; 2]> {
     let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..options };
     let (vs, model) = model(group, options);
-    (0..4)
-        .map(|step| {
-            backward(&vs, &model, &own(group.rank(), step)).unwrap();
-            gradients(&vs)
-        })
-        .collect()
+    let exchanged = |step| {
+        backward(&vs, &model, &own(group.rank(), step)).unwrap();
+        gradients(&vs)
+    };
+    (0..4).map(exchanged).collect()
 }
 
 fn plain_mean() -> Vec<[Tensor; 2]> {

@@ -43,13 +43,11 @@ fn steps(
 ) -> (Vec<[Tensor; 2]>, CompressionStats) {
     let hook = PowerSgd::new(options).unwrap();
     let (vs, model) = model(group, DdpOptions { comm_hook: Some(Box::new(hook.clone())), ..ddp });
-    let steps = (0..count)
-        .map(|_| {
-            backward(&vs, &model, &own(group.rank(), rank_of_matrix)).unwrap();
-            gradients(&vs)
-        })
-        .collect();
-    (steps, hook.compression_stats())
+    let exchanged = |_| {
+        backward(&vs, &model, &own(group.rank(), rank_of_matrix)).unwrap();
+        gradients(&vs)
+    };
+    ((0..count).map(exchanged).collect(), hook.compression_stats())
 }
 
 #[run_by(on_ranks(2))]
