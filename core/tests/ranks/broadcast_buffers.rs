@@ -44,9 +44,7 @@ fn running_statistics_are_rank_0s_before_each_forward_pass_unless_told_otherwise
 }
 
 #[run_by(on_ranks(2))]
-fn the_module_itself_has_rank_0s_running_statistics_once_they_are_synchronised(
-    group: &ProcessGroup,
-) {
+fn the_module_itself_has_rank_0s_running_statistics_once_synchronised(group: &ProcessGroup) {
     let (vs, model) = trained(group, true);
     let [first, second] = running_means(group, &vs);
     assert_ne!(first, second);

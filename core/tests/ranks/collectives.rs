@@ -166,9 +166,7 @@ fn an_asynchronous_all_reduce_gives_the_sum_when_waited_for(group: &ProcessGroup
 }
 
 #[run_by(on_ranks(3))]
-fn broadcast_copies_the_sources_tensor_and_all_gather_all_in_the_order_of_ranks(
-    group: &ProcessGroup,
-) {
+fn broadcast_copies_the_sources_tensor_and_all_gather_all_in_order_of_ranks(group: &ProcessGroup) {
     for source in 0..3 {
         let mut tensor = own(group);
         group.broadcast(&mut tensor, source).unwrap();

@@ -126,9 +126,7 @@ fn a_parameter_without_a_gradient_is_named_at_the_next_forward_pass(group: &Proc
 }
 
 #[run_by(on_ranks(2))]
-fn gradients_add_up_until_no_guard_is_left_and_are_exchanged_by_the_next_pass(
-    group: &ProcessGroup,
-) {
+fn gradients_add_up_until_no_guard_is_left_and_the_next_pass_exchanges_them(group: &ProcessGroup) {
     let (vs, model) = wrapped(group, false, DdpOptions::default());
     let data = [batch(group, 0), batch(group, 1)];
     let (first, last) = (model.no_sync(), model.no_sync());

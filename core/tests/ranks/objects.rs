@@ -16,9 +16,7 @@ fn report(rank: usize) -> Report {
 }
 
 #[run_by(on_ranks(3))]
-fn values_of_any_size_are_gathered_in_the_order_of_ranks_on_all_of_them_or_on_one(
-    group: &ProcessGroup,
-) {
+fn values_of_any_size_are_gathered_in_order_of_ranks_on_all_or_on_one(group: &ProcessGroup) {
     let own = report(group.rank());
     assert_eq!(group.all_gather_object(&own).unwrap(), [0, 1, 2].map(report));
     assert_eq!(group.all_gather_object(&()).unwrap(), [(); 3]);

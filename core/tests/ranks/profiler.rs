@@ -41,9 +41,7 @@ fn a_trace_shows_the_exchange_and_the_backward_pass(group: &ProcessGroup) {
 }
 
 #[run_by(on_ranks(1))]
-fn one_profiler_runs_at_a_time_and_only_one_that_is_stopped_replaces_a_trace(
-    _group: &ProcessGroup,
-) {
+fn one_profiler_runs_at_a_time_and_only_a_stopped_one_replaces_a_trace(_group: &ProcessGroup) {
     let [first, second] = ["first.json", "second.json"];
     let earlier = "an earlier trace ".repeat(100_000);
     for path in [first, second] {

@@ -88,9 +88,7 @@ fn batches_may_differ_in_size_and_a_rank_may_have_nothing(group: &ProcessGroup) 
 }
 
 #[run_by(on_ranks(2))]
-fn without_rows_on_any_rank_statistics_are_pytorchs_and_there_are_no_gradients(
-    group: &ProcessGroup,
-) {
+fn without_rows_on_any_rank_statistics_are_pytorchs_and_gradients_missing(group: &ProcessGroup) {
     let ((vs, layer), _) = layers(group, BatchNormOptions::default());
     let images = Tensor::zeros([0, CHANNELS, 2, 2], FLOAT_CPU).set_requires_grad(true);
     let output = layer.f_forward_t(&images, true).unwrap();
