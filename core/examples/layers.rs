@@ -65,10 +65,8 @@ impl Saved {
         let randn = |size: &[i64]| Tensor::randn(size, (Kind::Float, Device::Cpu));
         let inputs: Vec<_> = sizes.iter().map(|size| randn(size).set_requires_grad(true)).collect();
         let outputs = forward(&inputs, true);
-        let losses: Vec<_> = outputs
-            .iter()
-            .map(|output| (output * randn(&output.size())).sum(Kind::Float))
-            .collect();
+        let loss = |output: &Tensor| (output * randn(&output.size())).sum(Kind::Float);
+        let losses: Vec<_> = outputs.iter().map(loss).collect();
         Tensor::stack(&losses, 0).sum(Kind::Float).backward();
         self.put_all(format!("{name}.train"), &outputs);
         let gradients: Vec<_> = inputs.iter().map(Tensor::grad).collect();

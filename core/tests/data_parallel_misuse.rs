@@ -106,8 +106,7 @@ fn a_replica_that_fails_is_named_and_the_model_goes_on() {
         module.forward_t(&xs, true)
     }));
     assert_eq!(error, "the replica on cpu:1 failed in forward: these rows are bad");
-    let loss = model.forward_t(&inputs, true).sum(Kind::Float);
-    model.backward(&loss).unwrap();
+    model.backward(&model.forward_t(&inputs, true).sum(Kind::Float)).unwrap();
 }
 
 #[test]
@@ -129,8 +128,7 @@ fn a_backward_pass_that_fails_on_a_replica_names_it_and_leaves_no_gradient_there
     // As in PyTorch, the caller must clear what the failed pass has left on the original.
     vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
     model.backward(&model.forward_t(&inputs, true).sum(Kind::Float)).unwrap();
-    let bias = vs.variables()["bias"].grad();
-    assert_eq!(Vec::<f32>::try_from(bias).unwrap(), [4.0; 3]);
+    assert_eq!(Vec::<f32>::try_from(vs.variables()["bias"].grad()).unwrap(), [4.0; 3]);
 }
 
 #[test]

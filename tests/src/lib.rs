@@ -27,5 +27,6 @@ pub use ended::{Ended, expect_texts};
 pub use hosts::Hosts;
 pub use job::{Job, Process, expect_all_succeed, expect_refusal, expect_refusals};
 pub use python::python;
+pub use run_by::run_by;
 pub use shared::{Shared, printed, printed_and_written};
 pub use training::Training;

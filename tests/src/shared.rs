@@ -49,7 +49,6 @@ fn a_run_is_made_once_for_each_key_and_its_failure_is_everybodys() {
     assert_eq!(*runs.get([1], || Ok("again")).unwrap(), "first");
     assert_eq!(*runs.get([2], || Ok("another")).unwrap(), "another");
     for _ in 0..2 {
-        let error = runs.get([3], || Err(anyhow!("no third"))).unwrap_err();
-        assert_eq!(error.to_string(), "no third");
+        assert_eq!(runs.get([3], || Err(anyhow!("no third"))).unwrap_err().to_string(), "no third");
     }
 }

@@ -96,20 +96,22 @@ fn a_slow_thread_makes_fewer_updates_and_staler_ones() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> {
-    let lines = [
-        ("trace case3", 2, ["case3", "case1"]),
-        ("quadratic --workers 1", 2, ["1 is not in", "2..=64"]),
-        ("quadratic --workers 2,3,4,5,6 --plot .", 1, ["--workers has 5", "at most 4"]),
-        ("quadratic --plot /dev/null/plots", 1, ["create directory", "/dev/null/plots"]),
-        ("hogwild --threads 0", 2, ["--threads", "0 is not in 1..=1024"]),
-        ("hogwild --threads 70000", 2, ["--threads", "70000 is not in 1..=1024"]),
-        ("hogwild --device cuda", 1, ["device is cuda", "without the feature `cuda`"]),
-        ("hogwild --straggle 4:10", 1, ["rank 4", "from 0 to 3"]),
-        ("hogwild --straggle 4", 2, ["RANK:MS", "\"4\""]),
-    ];
-    expect_refusals(|line| async_update(line.split(' ')), &lines)
+cases! {
+    fn what_cannot_work_is_refused_with_what_was_found_and_expected() =
+        expect_refusals(|line| async_update(line.split(' ')), &[
+            ("trace case3", 2, ["case3", "case1"]),
+            ("quadratic --workers 1", 2, ["1 is not in", "2..=64"]),
+            ("quadratic --workers 2,3,4,5,6 --plot .", 1, ["--workers has 5", "at most 4"]),
+            ("quadratic --plot /dev/null/plots", 1, ["create directory", "/dev/null/plots"]),
+            ("hogwild --threads 0", 2, ["--threads", "0 is not in 1..=1024"]),
+            ("hogwild --threads 70000", 2, ["--threads", "70000 is not in 1..=1024"]),
+            ("hogwild --device cuda", 1, ["device is cuda", "without the feature `cuda`"]),
+            ("hogwild --straggle 4:10", 1, ["rank 4", "from 0 to 3"]),
+            ("hogwild --straggle 4", 2, ["RANK:MS", "\"4\""]),
+        ]);
+    fn hogwild_is_one_process() =
+        expect_refusal(launch(2, &async_update(["hogwild"])?)?, 1,
+            &["hogwild is one process", "2 ranks were started", "without a launcher"]);
 }
 
 /// The other thread alone would run for a day.
@@ -121,10 +123,4 @@ fn when_a_thread_fails_the_others_end() -> Result<()> {
     let flags = "hogwild --threads=2 --epochs=34560 --step-time=10 --metrics=metrics";
     let ended = job.run(async_update(flags.split(' '))?)?.expect_code(1)?;
     ended.expect_messages(&["thread 1 failed", "metrics/rank1.jsonl"])
-}
-
-#[test]
-fn hogwild_is_one_process() -> Result<()> {
-    let said = ["hogwild is one process", "2 ranks were started", "without a launcher"];
-    expect_refusal(launch(2, &async_update(["hogwild"])?)?, 1, &said)
 }

@@ -135,22 +135,24 @@ fn a_model_that_has_run_away_is_refused_in_the_end() -> Result<()> {
     expect_refusal(async_update(flags("hogwild").into_iter().chain(["--threads=1"]))?, 1, &said)
 }
 
-#[test]
-fn flags_that_make_no_sense_are_refused() -> Result<()> {
-    let lines = [
-        ("local-sgd --period=0", 2, ["--period"]),
-        ("local-sgd --epochs=0", 2, ["--epochs"]),
-        ("ring --batch-size=0", 2, ["--batch-size"]),
-        ("local-sgd --epochs=288230376151711744", 2, ["is not in 1..=4294967295"]),
-        ("async-ps --n-fetch=18446744073709551615", 2, ["is not in 1..=4294967295"]),
-        ("ring --lr=nan", 2, ["NaN is not a finite number above 0"]),
-        ("ring --lr -0.1", 2, ["-0.1 is not a finite number above 0"]),
-        ("easgd --lr=0", 2, ["0 is not a finite number above 0"]),
-        ("compare --lr=0", 2, ["0 is not a finite number above 0"]),
-        ("diloco --outer-lr=0", 2, ["0 is not a finite number above 0"]),
-        ("ring --straggle=1", 2, ["expected RANK:MS, as in 3:40, and found \"1\""]),
-    ];
-    expect_refusals(|line| async_update(line.split(' ')), &lines)
+cases! {
+    fn flags_that_make_no_sense_are_refused() =
+        expect_refusals(|line| async_update(line.split(' ')), &[
+            ("local-sgd --period=0", 2, ["--period"]),
+            ("local-sgd --epochs=0", 2, ["--epochs"]),
+            ("ring --batch-size=0", 2, ["--batch-size"]),
+            ("local-sgd --epochs=288230376151711744", 2, ["is not in 1..=4294967295"]),
+            ("async-ps --n-fetch=18446744073709551615", 2, ["is not in 1..=4294967295"]),
+            ("ring --lr=nan", 2, ["NaN is not a finite number above 0"]),
+            ("ring --lr -0.1", 2, ["-0.1 is not a finite number above 0"]),
+            ("easgd --lr=0", 2, ["0 is not a finite number above 0"]),
+            ("compare --lr=0", 2, ["0 is not a finite number above 0"]),
+            ("diloco --outer-lr=0", 2, ["0 is not a finite number above 0"]),
+            ("ring --straggle=1", 2, ["expected RANK:MS, as in 3:40, and found \"1\""]),
+        ]);
+    fn a_slow_rank_that_does_not_exist_is_refused() =
+        expect_refusal(launch(2, &async_update(["ring", "--straggle=2:40"])?)?, 1,
+            &["--straggle is rank 2, but must be a rank that trains, from 0 to 1"]);
 }
 
 #[test]
@@ -159,12 +161,6 @@ fn a_rank_without_others_to_exchange_with_is_an_error() -> Result<()> {
         expect_refusal(async_update([method])?, 1, &["a world of 1 has nobody to exchange with"])?;
     }
     Ok(())
-}
-
-#[test]
-fn a_slow_rank_that_does_not_exist_is_refused() -> Result<()> {
-    let said = ["--straggle is rank 2, but must be a rank that trains, from 0 to 1"];
-    expect_refusal(launch(2, &async_update(["ring", "--straggle=2:40"])?)?, 1, &said)
 }
 
 #[test]

@@ -17,6 +17,24 @@ cases! {
         expect_snapshot("trace_mlp", "trace --model mlp --devices 2xcpu --no-times");
     fn outputs_and_loss_move_to_the_output_device() =
         expect_snapshot("trace_output_device", "trace --devices 2xcpu --output-device 1 --no-times");
+    fn what_cannot_work_is_refused_with_what_was_found_and_expected() =
+        expect_refusals(|line| dp_basic(line.split(' ')), &[
+            ("trace --devices 65xcpu", 2, ["cpu:64", "cpu:0 to cpu:63"]),
+            ("trace --devices 0xcpu", 2, ["devices is empty", "2xcpu"]),
+            ("trace --devices gpu:0", 2, ["\"gpu:0\"", "4xcpu"]),
+            ("trace --devices cpu:1,cpu:1", 2, ["cpu:1 twice", "different devices"]),
+            ("trace --devices cuda:7", 2, ["cuda:7", "must be"]),
+            ("trace --output-device 4", 1, ["device number is 4", "below 4"]),
+            ("trace --batch 0", 2, ["--batch", "0 is not in 1.."]),
+            ("trace --batch=-1 --model mlp", 2, ["--batch", "-1 is not in 1.."]),
+            ("trace --svg missing/chart.svg", 1, ["missing/chart.svg", "the directory missing"]),
+            ("answers S0.33", 1, ["no question S0.33", "S0.1 to S0.32"]),
+            ("model-parallel --devices 3xcpu", 1, ["--devices is cpu:0,cpu:1,cpu:2", "two devices"]),
+            ("model-parallel --batch 0", 2, ["--batch", "0 is not in 1.."]),
+            ("speedup --devices 0xcpu", 2, ["devices is empty", "2xcpu"]),
+            ("speedup --batch 0", 2, ["--batch", "0 is not in 1.."]),
+            ("speedup --steps 0", 2, ["--steps", "0 is not in 1.."]),
+        ]);
 }
 
 /// The book shows the other answers, each asked for alone, and `book_listings` compares them.
@@ -68,26 +86,4 @@ fn the_times_are_drawn() -> Result<()> {
     job.run(dp_basic(arguments.split(' '))?)?.expect_success()?;
     ensure!(job.files()? == ["chart.svg"], "{:?}", job.files()?);
     expect_texts(&job.text("chart.svg")?, &["2 replicas", "loss on every device"])
-}
-
-#[test]
-fn what_cannot_work_is_refused_with_what_was_found_and_expected() -> Result<()> {
-    let lines = [
-        ("trace --devices 65xcpu", 2, ["cpu:64", "cpu:0 to cpu:63"]),
-        ("trace --devices 0xcpu", 2, ["devices is empty", "2xcpu"]),
-        ("trace --devices gpu:0", 2, ["\"gpu:0\"", "4xcpu"]),
-        ("trace --devices cpu:1,cpu:1", 2, ["cpu:1 twice", "different devices"]),
-        ("trace --devices cuda:7", 2, ["cuda:7", "must be"]),
-        ("trace --output-device 4", 1, ["device number is 4", "below 4"]),
-        ("trace --batch 0", 2, ["--batch", "0 is not in 1.."]),
-        ("trace --batch=-1 --model mlp", 2, ["--batch", "-1 is not in 1.."]),
-        ("trace --svg missing/chart.svg", 1, ["missing/chart.svg", "the directory missing"]),
-        ("answers S0.33", 1, ["no question S0.33", "S0.1 to S0.32"]),
-        ("model-parallel --devices 3xcpu", 1, ["--devices is cpu:0,cpu:1,cpu:2", "two devices"]),
-        ("model-parallel --batch 0", 2, ["--batch", "0 is not in 1.."]),
-        ("speedup --devices 0xcpu", 2, ["devices is empty", "2xcpu"]),
-        ("speedup --batch 0", 2, ["--batch", "0 is not in 1.."]),
-        ("speedup --steps 0", 2, ["--steps", "0 is not in 1.."]),
-    ];
-    expect_refusals(|line| dp_basic(line.split(' ')), &lines)
 }

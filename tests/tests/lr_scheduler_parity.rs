@@ -43,94 +43,50 @@ fn with(name: &str, arguments: &Value, more: &Value) -> Value {
     json!({ name: arguments })
 }
 
-#[test]
-fn step_lr_equals_python() -> Result<()> {
-    let schedules = [
+cases! {
+    fn step_lr_equals_python() = expect_parity("SGD", &[0.1, 0.037], &[
         json!({ "StepLR": { "step_size": 30 } }),
         json!({ "StepLR": { "step_size": 7, "gamma": 0.97 } }),
-    ];
-    expect_parity("SGD", &[0.1, 0.037], &schedules)
-}
-
-#[test]
-fn multi_step_lr_equals_python() -> Result<()> {
-    let schedules = [
+    ]);
+    fn multi_step_lr_equals_python() = expect_parity("SGD", &[0.3, 0.07], &[
         json!({ "MultiStepLR": { "milestones": [150, 225] } }),
         json!({ "MultiStepLR": { "milestones": [90, 3, 3, 60, 3], "gamma": 0.7 } }),
         json!({ "MultiStepLR": { "milestones": [0, 5], "gamma": 0.2 } }),
-    ];
-    expect_parity("SGD", &[0.3, 0.07], &schedules)
-}
-
-#[test]
-fn exponential_lr_equals_python() -> Result<()> {
-    let schedules = [
+    ]);
+    fn exponential_lr_equals_python() = expect_parity("SGD", &[0.1, 0.0123], &[
         json!({ "ExponentialLR": { "gamma": 0.95 } }),
         json!({ "ExponentialLR": { "gamma": 1.003 } }),
-    ];
-    expect_parity("SGD", &[0.1, 0.0123], &schedules)
-}
-
-#[test]
-fn lambda_lr_equals_python() -> Result<()> {
-    let schedules = [
+    ]);
+    fn lambda_lr_equals_python() = expect_parity("SGD", &[0.1, 0.0123], &[
         json!({ "LambdaLR": { "lr_lambda": [0.3, 1.0, 0.7, 1.1, 0.0] } }),
         json!({ "LambdaLR": { "lr_lambda": [[0.3, 1.0, 0.7], [1.1, 0.9]] } }),
-    ];
-    expect_parity("SGD", &[0.1, 0.0123], &schedules)
-}
-
-#[test]
-fn multiplicative_lr_equals_python() -> Result<()> {
-    let schedules = [
+    ]);
+    fn multiplicative_lr_equals_python() = expect_parity("SGD", &[0.1, 0.0123], &[
         json!({ "MultiplicativeLR": { "lr_lambda": [0.3, 1.01, 0.97, 1.03] } }),
         json!({ "MultiplicativeLR": { "lr_lambda": [[0.95, 1.0, 1.04], [1.1, 0.9]] } }),
-    ];
-    expect_parity("SGD", &[0.1, 0.0123], &schedules)
-}
-
-#[test]
-fn swa_lr_equals_python() -> Result<()> {
-    let swa = |arguments| json!({ "SWALR": arguments });
-    let schedules = [
-        swa(json!({ "swa_lr": 0.05 })),
-        swa(json!({ "swa_lr": [0.03, 0.07], "anneal_epochs": 37 })),
-        swa(json!({ "swa_lr": 0.05, "anneal_epochs": 23, "anneal_strategy": "linear" })),
-        swa(json!({ "swa_lr": 0.05, "anneal_epochs": 300 })),
-    ];
-    expect_parity("SGD", &[0.1, 0.0123], &schedules)
-}
-
-#[test]
-fn linear_and_constant_lr_equal_python() -> Result<()> {
-    let down = json!({ "start_factor": 0.9, "end_factor": 0.07, "total_iters": 211 });
-    let schedules = [
+    ]);
+    fn swa_lr_equals_python() = expect_parity("SGD", &[0.1, 0.0123], &[
+        json!({ "SWALR": { "swa_lr": 0.05 } }),
+        json!({ "SWALR": { "swa_lr": [0.03, 0.07], "anneal_epochs": 37 } }),
+        json!({ "SWALR": { "swa_lr": 0.05, "anneal_epochs": 23, "anneal_strategy": "linear" } }),
+        json!({ "SWALR": { "swa_lr": 0.05, "anneal_epochs": 300 } }),
+    ]);
+    fn linear_and_constant_lr_equal_python() = expect_parity("SGD", &[0.1, 0.0123, 0.7], &[
         json!({ "LinearLR": {} }),
-        json!({ "LinearLR": down }),
+        json!({ "LinearLR": { "start_factor": 0.9, "end_factor": 0.07, "total_iters": 211 } }),
         json!({ "ConstantLR": {} }),
         json!({ "ConstantLR": { "factor": 0.37, "total_iters": 101 } }),
-    ];
-    expect_parity("SGD", &[0.1, 0.0123, 0.7], &schedules)
-}
-
-#[test]
-fn polynomial_lr_equals_python() -> Result<()> {
-    let schedules = [
+    ]);
+    fn polynomial_lr_equals_python() = expect_parity("SGD", &[0.1, 0.0123], &[
         json!({ "PolynomialLR": {} }),
         json!({ "PolynomialLR": { "total_iters": 201, "power": 0.9 } }),
         json!({ "PolynomialLR": { "total_iters": 300, "power": 2.3 } }),
-    ];
-    expect_parity("SGD", &[0.1, 0.0123], &schedules)
-}
-
-#[test]
-fn cosine_annealing_lr_equals_python_even_when_it_rises_again() -> Result<()> {
-    let schedules = [
+    ]);
+    fn cosine_annealing_lr_equals_python_even_when_it_rises_again() = expect_parity("SGD", &[0.1, 0.0123], &[
         json!({ "CosineAnnealingLR": { "T_max": 100 } }),
         json!({ "CosineAnnealingLR": { "T_max": 37, "eta_min": 0.0007 } }),
         json!({ "CosineAnnealingLR": { "T_max": 1 } }),
-    ];
-    expect_parity("SGD", &[0.1, 0.0123], &schedules)
+    ]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 // The types of the C ABI over libtorch's distributed engine (c10d).
 //
-// Its functions are in the extern "C" part of each source file. ../src/ffi.rs declares them for Rust, and
-// the safe function that calls each one says what it is for.
+// Its functions are in the extern "C" part of each source file. ../src/ffi.rs declares them and the types for
+// Rust, and says what fields mean; the safe function that calls each one says what it is for.
 //
 // Every function that can fail returns a c10d_status; no exception leaves it. The caller frees
 // messages and byte strings with c10d_free, and every handle with its own function. A
@@ -37,13 +37,10 @@ enum c10d_error_kind {
 };
 
 struct c10d_status {
-  // Null for success.
   char* message;
   c10d_error_kind kind;
 };
 
-// How many of NCCL's operations have begun, and how many are over, which its watchdog counts a few
-// times a second; both -1 at first.
 struct c10d_progress {
   int64_t begun;
   int64_t finished;
@@ -70,7 +67,6 @@ enum {
   C10D_ALL_TO_ALL, C10D_BARRIER, C10D_SEND, C10D_RECV, C10D_RECV_ANY,
 };
 
-// A message to or from `peer`.
 struct c10d_message {
   c10d_tensor* tensor;
   int peer;
@@ -94,13 +90,11 @@ struct c10d_comm_hook {
 };
 
 struct c10d_reducer_options {
-  // Bytes in the bucket that is filled first, and in each of the others.
   size_t first_bucket_bytes;
   size_t bucket_bytes;
   bool find_unused_parameters;
   bool gradient_as_bucket_view;
   bool static_graph;
-  // Only reported in the logging data; the caller broadcasts buffers itself.
   bool broadcast_buffers;
 };
 
@@ -132,13 +126,9 @@ struct c10d_bytes {
   size_t peak;
 };
 
-// What a thread has asked of pretended devices.
 struct c10d_cuda_calls {
-  // A bit for each device on which there would be a context.
   uint64_t contexts;
-  // How many events were recorded.
   size_t events;
-  // How often the host would have waited for a device.
   size_t waits;
 };
 

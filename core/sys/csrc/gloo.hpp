@@ -25,18 +25,11 @@ class Gloo final : public c10d::ProcessGroupGloo {
 
   void set_exchange(std::shared_ptr<Exchange> exchange) { exchange_ = std::move(exchange); }
 
-  // The first rank, from `first` on, whose connection has closed although an operation of gloo's that
-  // needs it began at least `age` ago and is not over.
+  // These four do what ProcessGroup in ../src/process_group.rs says. Operations that whoever waits for them
+  // carries out do not make it busy.
   std::optional<int> lost_peer(int first, std::chrono::milliseconds age);
-
-  // Makes all operations of gloo's fail that need this rank and are not over.
   void fail_operations_with(int rank);
-
-  // Whether operations are being carried out, or wait for that. Those that whoever waits for them
-  // carries out do not count.
   bool is_busy();
-
-  // Closes all connections, so that every operation fails, here and on the other ranks.
   void fail();
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;

@@ -52,9 +52,6 @@ c10d_status c10d_process_group_new(const c10d_store* store, int rank, int world_
   });
 }
 
-// Gloo listens on each of `names`: network interfaces, or host names. With `shared_memory`, ranks of
-// one host exchange through it (shared_memory/exchange.hpp); messages then call this rank `name`. Here, the
-// ranks are waited for no longer than `join_timeout_ms`.
 c10d_status c10d_process_group_add_gloo(
     c10d_process_group* handle,
     c10d_slice<const char*> names,

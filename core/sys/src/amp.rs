@@ -29,8 +29,7 @@ impl AutocastKind {
 /// `enabled=False` for `None`. Restores the previous settings afterwards, even if `body` panics.
 pub fn autocast<R>(cuda: bool, kind: Option<AutocastKind>, body: impl FnOnce() -> R) -> Result<R> {
     let mut previous = ffi::Autocast { enabled: false, kind: 0 };
-    let kind = kind.map_or(-1, AutocastKind::number);
-    check(ffi::c10d_autocast_enter(cuda, kind, &mut previous))?;
+    check(ffi::c10d_autocast_enter(cuda, kind.map_or(-1, AutocastKind::number), &mut previous))?;
     let _entered = Entered { cuda, previous, _on_this_thread: PhantomData };
     Ok(body())
 }

@@ -6,6 +6,7 @@ mod common;
 
 use c10d_sys::{Error, ErrorKind, ProcessGroup, ReduceOp, Work};
 use common::{FLOAT, LATER, NOW, Now, Random, Rank, allocated, with_ranks, with_ranks_and_timeout};
+use run_by::run_by;
 use std::ops::Range;
 use std::process::Command;
 use std::sync::Barrier;
@@ -13,107 +14,96 @@ use std::thread;
 use std::time::Duration;
 use tch::{Kind, Tensor};
 
-#[test]
-fn every_rank_gets_what_the_root_broadcasts() {
-    with_ranks(3, |rank| {
-        for len in [0, 1, 5000, 400_000] {
-            for root in 0..3 {
-                for in_arena in [false, true] {
-                    let mine = Tensor::full([len], rank.rank as f64, FLOAT);
-                    let mine = if in_arena { allocated(&rank.shared, &mine) } else { mine };
-                    rank.shared.broadcast(&mine, root, NOW).now().unwrap();
-                    assert_eq!(mine, Tensor::full([len], root as f64, FLOAT));
-                }
+#[run_by(with_ranks(3))]
+fn every_rank_gets_what_the_root_broadcasts(rank: Rank) {
+    for len in [0, 1, 5000, 400_000] {
+        for root in 0..3 {
+            for in_arena in [false, true] {
+                let mine = Tensor::full([len], rank.rank as f64, FLOAT);
+                let mine = if in_arena { allocated(&rank.shared, &mine) } else { mine };
+                rank.shared.broadcast(&mine, root, NOW).now().unwrap();
+                assert_eq!(mine, Tensor::full([len], root as f64, FLOAT));
             }
         }
-    });
+    }
 }
 
-#[test]
-fn operations_follow_each_other_in_any_sequence() {
-    with_ranks(3, |rank| {
-        for number in 0..3_000 {
-            // The same on all ranks, but for how long each takes to come.
-            let mut random = Random(number);
-            let len = [0, 1, 4_000, 5_000, 140_000][random.below(5) as usize];
-            let (root, in_arena, operation) = (random.below(3), random.below(8), random.below(5));
-            let mut delay = Random(number << 8 | rank.rank as u64);
-            for _ in 0..delay.below(20) * delay.below(1000) {
-                std::hint::spin_loop();
+#[run_by(with_ranks(3))]
+fn operations_follow_each_other_in_any_sequence(rank: Rank) {
+    for number in 0..3_000 {
+        // The same on all ranks, but for how long each takes to come.
+        let mut random = Random(number);
+        let len = [0, 1, 4_000, 5_000, 140_000][random.below(5) as usize];
+        let (root, in_arena, operation) = (random.below(3), random.below(8), random.below(5));
+        let mut delay = Random(number << 8 | rank.rank as u64);
+        for _ in 0..delay.below(20) * delay.below(1000) {
+            std::hint::spin_loop();
+        }
+        let (group, own) = (&rank.shared, rank.rank as i64 + 1);
+        let mine = Tensor::full([len], own, FLOAT);
+        let mine = if in_arena >> rank.rank & 1 == 1 { allocated(group, &mine) } else { mine };
+        let expected = match operation {
+            0 => {
+                group.all_reduce(&mine, ReduceOp::Sum, NOW).now().unwrap();
+                6
             }
-            let (group, own) = (&rank.shared, rank.rank as i64 + 1);
-            let mine = Tensor::full([len], own, FLOAT);
-            let mine = if in_arena >> rank.rank & 1 == 1 { allocated(group, &mine) } else { mine };
-            let expected = match operation {
-                0 => {
-                    group.all_reduce(&mine, ReduceOp::Sum, NOW).now().unwrap();
-                    6
-                }
-                1 => {
-                    group.broadcast(&mine, root as usize, NOW).now().unwrap();
-                    root as i64 + 1
-                }
-                2 => {
-                    let outputs = Tensor::zeros([3, len], FLOAT).view([3 * len]);
-                    group.all_gather_into_tensor(&outputs, &mine, NOW).now().unwrap();
-                    let of_rank = |r| Tensor::full([len], r + 1_i64, FLOAT);
-                    assert_eq!(outputs, Tensor::cat(&[0, 1, 2].map(of_rank), 0), "{number}");
-                    own
-                }
-                3 => {
-                    let parts = len / 3;
-                    let (output, input) =
-                        (Tensor::zeros([parts], FLOAT), mine.narrow(0, 0, 3 * parts));
-                    group.reduce_scatter_tensor(&output, &input, ReduceOp::Sum, NOW).now().unwrap();
-                    assert_eq!(output, Tensor::full([parts], 6, FLOAT), "{number}");
-                    // No rank reads it any more.
-                    let _ = mine.shallow_clone().zero_();
-                    0
-                }
-                _ => {
-                    group.barrier(NOW).now().unwrap();
-                    own
-                }
-            };
-            assert_eq!(mine, Tensor::full([len], expected, FLOAT), "{number}");
-        }
-    });
+            1 => {
+                group.broadcast(&mine, root as usize, NOW).now().unwrap();
+                root as i64 + 1
+            }
+            2 => {
+                let outputs = Tensor::zeros([3, len], FLOAT).view([3 * len]);
+                group.all_gather_into_tensor(&outputs, &mine, NOW).now().unwrap();
+                let of_rank = |r| Tensor::full([len], r + 1_i64, FLOAT);
+                assert_eq!(outputs, Tensor::cat(&[0, 1, 2].map(of_rank), 0), "{number}");
+                own
+            }
+            3 => {
+                let parts = len / 3;
+                let (output, input) = (Tensor::zeros([parts], FLOAT), mine.narrow(0, 0, 3 * parts));
+                group.reduce_scatter_tensor(&output, &input, ReduceOp::Sum, NOW).now().unwrap();
+                assert_eq!(output, Tensor::full([parts], 6, FLOAT), "{number}");
+                // No rank reads it any more.
+                let _ = mine.shallow_clone().zero_();
+                0
+            }
+            _ => {
+                group.barrier(NOW).now().unwrap();
+                own
+            }
+        };
+        assert_eq!(mine, Tensor::full([len], expected, FLOAT), "{number}");
+    }
 }
 
-#[test]
-fn operations_that_overlap_are_carried_out_in_order() {
-    with_ranks(3, |rank| {
-        let tensors: Vec<_> = (0..40).map(|i| Tensor::full([1 << (i % 17)], i, FLOAT)).collect();
-        let started: Vec<_> = tensors
-            .iter()
-            .map(|tensor| rank.shared.all_reduce(tensor, ReduceOp::Sum, LATER).unwrap())
-            .collect();
-        let last = Tensor::ones([1], FLOAT);
-        rank.shared.all_reduce(&last, ReduceOp::Sum, NOW).now().unwrap();
-        assert_eq!(f64::try_from(last).unwrap(), 3.0);
-        for (i, work) in started.into_iter().enumerate() {
-            work.wait(None).unwrap();
-            assert_eq!(tensors[i], Tensor::full([1 << (i % 17)], 3 * i as i64, FLOAT));
-        }
-    });
+#[run_by(with_ranks(3))]
+fn operations_that_overlap_are_carried_out_in_order(rank: Rank) {
+    let tensors: Vec<_> = (0..40).map(|i| Tensor::full([1 << (i % 17)], i, FLOAT)).collect();
+    let start = |tensor| rank.shared.all_reduce(tensor, ReduceOp::Sum, LATER).unwrap();
+    let started: Vec<_> = tensors.iter().map(start).collect();
+    let last = Tensor::ones([1], FLOAT);
+    rank.shared.all_reduce(&last, ReduceOp::Sum, NOW).now().unwrap();
+    assert_eq!(f64::try_from(last).unwrap(), 3.0);
+    for (i, work) in started.into_iter().enumerate() {
+        work.wait(None).unwrap();
+        assert_eq!(tensors[i], Tensor::full([1 << (i % 17)], 3 * i as i64, FLOAT));
+    }
 }
 
-#[test]
-fn many_operations_in_flight_are_not_taken_for_different_ones() {
-    with_ranks(2, |Rank { rank, shared, .. }| {
-        let tensors: Vec<_> = (0..20).map(|_| Tensor::ones([10], FLOAT)).collect();
-        if rank == 1 {
-            // Until rank 0 has queued all of its operations and waits.
-            thread::sleep(Duration::from_millis(300));
-        }
-        let start = |tensor| shared.all_reduce(tensor, ReduceOp::Sum, LATER).unwrap();
-        let started: Vec<_> = tensors.iter().map(start).collect();
-        let gathered = [Tensor::zeros([10], FLOAT), Tensor::zeros([10], FLOAT)];
-        shared.all_gather(&gathered, &Tensor::full([10], rank as i64, FLOAT), NOW).now().unwrap();
-        started.into_iter().for_each(|work| work.wait(None).unwrap());
-        assert_eq!(tensors[19], Tensor::full([10], 2, FLOAT));
-        assert_eq!(gathered[1], Tensor::ones([10], FLOAT));
-    });
+#[run_by(with_ranks(2))]
+fn many_operations_in_flight_are_not_taken_for_different_ones(Rank { rank, shared, .. }: Rank) {
+    let tensors: Vec<_> = (0..20).map(|_| Tensor::ones([10], FLOAT)).collect();
+    if rank == 1 {
+        // Until rank 0 has queued all of its operations and waits.
+        thread::sleep(Duration::from_millis(300));
+    }
+    let start = |tensor| shared.all_reduce(tensor, ReduceOp::Sum, LATER).unwrap();
+    let started: Vec<_> = tensors.iter().map(start).collect();
+    let gathered = [Tensor::zeros([10], FLOAT), Tensor::zeros([10], FLOAT)];
+    shared.all_gather(&gathered, &Tensor::full([10], rank as i64, FLOAT), NOW).now().unwrap();
+    started.into_iter().for_each(|work| work.wait(None).unwrap());
+    assert_eq!(tensors[19], Tensor::full([10], 2, FLOAT));
+    assert_eq!(gathered[1], Tensor::ones([10], FLOAT));
 }
 
 fn ones(len: i64) -> Tensor {

@@ -6,6 +6,7 @@ mod common;
 
 use c10d_sys::{ProcessGroup, ReduceOp};
 use common::{FLOAT, NOW, Now, Random, Rank, allocated, with_ranks};
+use run_by::run_by;
 use std::ops::Range;
 use tch::{Device, Kind, Tensor};
 
@@ -303,41 +304,39 @@ fn a_long_sum_has_the_bits_of_gloos_ring() {
     assert_eq!(equal, [true; 3]);
 }
 
-#[test]
-fn tensors_are_taken_as_they_lie_in_memory() {
-    with_ranks(2, |rank| {
-        for kind in [Kind::Bool, Kind::Float, Kind::ComplexFloat, Kind::Int16] {
-            let table = Tensor::arange(40_000, FLOAT).reshape([200, 200]).remainder(2.0);
-            let ours = table.to_kind(kind).tr();
-            let gloos = ours.copy();
-            let outcomes = [(&rank.shared, &ours), (&rank.gloo, &gloos)]
-                .map(|(group, tensor)| group.all_reduce(tensor, ReduceOp::Sum, NOW).now().is_ok());
-            // Gloo takes no Int16, with or without shared memory.
-            assert_eq!(outcomes, [kind != Kind::Int16; 2], "{kind:?}");
-            assert_eq!(bits(&ours.contiguous()), bits(&gloos.contiguous()), "{kind:?}");
-            if outcomes[0] {
-                rank.shared.barrier(NOW).now().unwrap();
-            }
-            // Gloo sums complex numbers, but cannot gather them.
-            if matches!(kind, Kind::Bool | Kind::Float) {
-                let [ours, gloos] = [&rank.shared, &rank.gloo].map(|group| {
-                    let whole = table.to_kind(kind).tr();
-                    let as_input = || Tensor::zeros_like(&whole);
-                    let otherwise = || Tensor::zeros([200, 200], (kind, Device::Cpu));
-                    let gathered = [as_input(), otherwise(), otherwise(), as_input()];
-                    for outputs in gathered.chunks(2) {
-                        group.all_gather(outputs, &whole, NOW).now().unwrap();
-                    }
-                    let part = Tensor::zeros([200, 100], (kind, Device::Cpu)).tr();
-                    group.reduce_scatter_tensor(&part, &whole, ReduceOp::Sum, NOW).now().unwrap();
-                    let all = gathered.iter().chain([&part]);
-                    all.map(|tensor| bits(&tensor.contiguous())).collect::<Vec<_>>()
-                });
-                let unequal: Vec<_> = (0..5).filter(|i| ours[*i] != gloos[*i]).collect();
-                assert_eq!(unequal, [0; 0], "{kind:?}");
-            }
+#[run_by(with_ranks(2))]
+fn tensors_are_taken_as_they_lie_in_memory(rank: Rank) {
+    for kind in [Kind::Bool, Kind::Float, Kind::ComplexFloat, Kind::Int16] {
+        let table = Tensor::arange(40_000, FLOAT).reshape([200, 200]).remainder(2.0);
+        let ours = table.to_kind(kind).tr();
+        let gloos = ours.copy();
+        let outcomes = [(&rank.shared, &ours), (&rank.gloo, &gloos)]
+            .map(|(group, tensor)| group.all_reduce(tensor, ReduceOp::Sum, NOW).now().is_ok());
+        // Gloo takes no Int16, with or without shared memory.
+        assert_eq!(outcomes, [kind != Kind::Int16; 2], "{kind:?}");
+        assert_eq!(bits(&ours.contiguous()), bits(&gloos.contiguous()), "{kind:?}");
+        if outcomes[0] {
+            rank.shared.barrier(NOW).now().unwrap();
         }
-    });
+        // Gloo sums complex numbers, but cannot gather them.
+        if matches!(kind, Kind::Bool | Kind::Float) {
+            let [ours, gloos] = [&rank.shared, &rank.gloo].map(|group| {
+                let whole = table.to_kind(kind).tr();
+                let as_input = || Tensor::zeros_like(&whole);
+                let otherwise = || Tensor::zeros([200, 200], (kind, Device::Cpu));
+                let gathered = [as_input(), otherwise(), otherwise(), as_input()];
+                for outputs in gathered.chunks(2) {
+                    group.all_gather(outputs, &whole, NOW).now().unwrap();
+                }
+                let part = Tensor::zeros([200, 100], (kind, Device::Cpu)).tr();
+                group.reduce_scatter_tensor(&part, &whole, ReduceOp::Sum, NOW).now().unwrap();
+                let all = gathered.iter().chain([&part]);
+                all.map(|tensor| bits(&tensor.contiguous())).collect::<Vec<_>>()
+            });
+            let unequal: Vec<_> = (0..5).filter(|i| ours[*i] != gloos[*i]).collect();
+            assert_eq!(unequal, [0; 0], "{kind:?}");
+        }
+    }
 }
 
 #[test]

@@ -51,107 +51,93 @@ fn result(group: &ProcessGroup, number: f64, kind: Kind, options: ApexOptions) -
     first
 }
 
-#[test]
-fn gradients_are_averaged_or_summed_and_divided_before_and_after() {
-    on_ranks(2, |group| {
-        for delay_allreduce in [false, true] {
-            let result = |gradient_average, gradient_predivide_factor| {
-                let options = ApexOptions {
-                    delay_allreduce,
-                    gradient_average,
-                    gradient_predivide_factor,
-                    ..Default::default()
-                };
-                result(group, 1.0, Kind::Float, options)
+#[run_by(on_ranks(2))]
+fn gradients_are_averaged_or_summed_and_divided_before_and_after(group: &ProcessGroup) {
+    for delay_allreduce in [false, true] {
+        let result = |gradient_average, gradient_predivide_factor| {
+            let options = ApexOptions {
+                delay_allreduce,
+                gradient_average,
+                gradient_predivide_factor,
+                ..Default::default()
             };
-            assert_eq!(result(true, 1.0), 2.0);
-            assert_eq!(result(true, 8.0), 2.0);
-            assert_eq!(result(false, 1.0), 4.0);
-            assert_eq!(result(false, 8.0), 0.5, "only the division before");
-        }
-    });
+            result(group, 1.0, Kind::Float, options)
+        };
+        assert_eq!(result(true, 1.0), 2.0);
+        assert_eq!(result(true, 8.0), 2.0);
+        assert_eq!(result(false, 1.0), 4.0);
+        assert_eq!(result(false, 8.0), 0.5, "only the division before");
+    }
 }
 
-#[test]
-fn sums_of_half_precision_are_kept_from_overflowing() {
-    on_ranks(2, |group| {
-        let result = |options| result(group, 20_000.0, Kind::Half, options);
-        let default = ApexOptions::default();
-        assert_eq!(result(default), f64::INFINITY, "80,000 is too large");
-        assert_eq!(result(ApexOptions { gradient_predivide_factor: 2.0, ..default }), 40_000.0);
-        assert_eq!(result(ApexOptions { allreduce_always_fp32: true, ..default }), 40_000.0);
-    });
+#[run_by(on_ranks(2))]
+fn sums_of_half_precision_are_kept_from_overflowing(group: &ProcessGroup) {
+    let result = |options| result(group, 20_000.0, Kind::Half, options);
+    let default = ApexOptions::default();
+    assert_eq!(result(default), f64::INFINITY, "80,000 is too large");
+    assert_eq!(result(ApexOptions { gradient_predivide_factor: 2.0, ..default }), 40_000.0);
+    assert_eq!(result(ApexOptions { allreduce_always_fp32: true, ..default }), 40_000.0);
 }
 
-#[test]
-fn without_a_delay_gradients_travel_in_messages_and_all_must_come() {
-    on_ranks(2, |group| {
-        let options = ApexOptions { message_size: 4, ..Default::default() };
-        let (_vs, model) = model(group, Kind::Float, options).unwrap();
-        for _ in 0..3 {
-            step(&model, 1.0, true).unwrap();
-        }
-        let data = model.logging_data().unwrap();
-        let mut sizes = data.rebuilt_bucket_sizes;
-        sizes.sort();
-        assert_eq!((data.bucket_sizes, sizes), (vec![48], vec![16, 32]));
-        step(&model, 1.0, false).unwrap();
-        let error = step(&model, 1.0, true).unwrap_err();
-        assert!(matches!(error, Error::UnusedParameters { .. }), "{error}");
-    });
-}
-
-#[test]
-fn with_a_delay_they_travel_at_once_and_what_has_none_is_left_out() {
-    on_ranks(2, |group| {
-        let options = ApexOptions { message_size: 4, delay_allreduce: true, ..Default::default() };
-        let (vs, model) = model(group, Kind::Float, options).unwrap();
-        let mut buckets = Vec::new();
-        for _ in 0..3 {
-            vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
-            step(&model, (1 + 2 * group.rank()) as f64, false).unwrap();
-            buckets.push(model.logging_data().unwrap().bucket_sizes);
-            assert_eq!(gradients(&vs), [Some(2.0), None]);
-        }
-        assert_eq!(buckets.last(), Some(&vec![48]), "one bucket");
-    });
-}
-
-#[test]
-fn parameters_are_rank_0s_and_buffers_stay_each_ranks_own() {
-    on_ranks(2, |group| {
-        let (vs, model) = model(group, Kind::Float, ApexOptions::default()).unwrap();
-        for parameter in vs.trainable_variables() {
-            assert_eq!(parameter.double_value(&[0]), 0.0);
-        }
+#[run_by(on_ranks(2))]
+fn without_a_delay_gradients_travel_in_messages_and_all_must_come(group: &ProcessGroup) {
+    let options = ApexOptions { message_size: 4, ..Default::default() };
+    let (_vs, model) = model(group, Kind::Float, options).unwrap();
+    for _ in 0..3 {
         step(&model, 1.0, true).unwrap();
-        step(&model, 1.0, true).unwrap();
-        assert_eq!(model.module().buffer.double_value(&[0]), group.rank() as f64);
-    });
+    }
+    let data = model.logging_data().unwrap();
+    let mut sizes = data.rebuilt_bucket_sizes;
+    sizes.sort();
+    assert_eq!((data.bucket_sizes, sizes), (vec![48], vec![16, 32]));
+    step(&model, 1.0, false).unwrap();
+    let error = step(&model, 1.0, true).unwrap_err();
+    assert!(matches!(error, Error::UnusedParameters { .. }), "{error}");
 }
 
-#[test]
-fn ranks_must_have_the_same_options() {
-    on_ranks(2, |group| {
-        let gradient_average = group.rank() == 0;
-        let options = ApexOptions { gradient_average, ..Default::default() };
-        let error = model(group, Kind::Float, options).err().unwrap().to_string();
-        for expected in ["rank 1: its model is not rank 0's", "average: false"] {
-            assert!(error.contains(expected), "{error}");
-        }
-    });
+#[run_by(on_ranks(2))]
+fn with_a_delay_they_travel_at_once_and_what_has_none_is_left_out(group: &ProcessGroup) {
+    let options = ApexOptions { message_size: 4, delay_allreduce: true, ..Default::default() };
+    let (vs, model) = model(group, Kind::Float, options).unwrap();
+    let mut buckets = Vec::new();
+    for _ in 0..3 {
+        vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
+        step(&model, (1 + 2 * group.rank()) as f64, false).unwrap();
+        buckets.push(model.logging_data().unwrap().bucket_sizes);
+        assert_eq!(gradients(&vs), [Some(2.0), None]);
+    }
+    assert_eq!(buckets.last(), Some(&vec![48]), "one bucket");
 }
 
-#[test]
-fn options_that_cannot_work_are_refused() {
-    on_ranks(1, |group| {
-        let message = |options| model(group, Kind::Float, options).err().unwrap().to_string();
-        let default = ApexOptions::default();
-        let expected = "message_size is 0, but must be at least 1";
-        assert_eq!(message(ApexOptions { message_size: 0, ..default }), expected);
-        for gradient_predivide_factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            let error = message(ApexOptions { gradient_predivide_factor, ..default });
-            assert!(error.ends_with("but must be more than 0"), "{error}");
-        }
-    });
+#[run_by(on_ranks(2))]
+fn parameters_are_rank_0s_and_buffers_stay_each_ranks_own(group: &ProcessGroup) {
+    let (vs, model) = model(group, Kind::Float, ApexOptions::default()).unwrap();
+    for parameter in vs.trainable_variables() {
+        assert_eq!(parameter.double_value(&[0]), 0.0);
+    }
+    step(&model, 1.0, true).unwrap();
+    step(&model, 1.0, true).unwrap();
+    assert_eq!(model.module().buffer.double_value(&[0]), group.rank() as f64);
+}
+
+#[run_by(on_ranks(2))]
+fn ranks_must_have_the_same_options(group: &ProcessGroup) {
+    let gradient_average = group.rank() == 0;
+    let options = ApexOptions { gradient_average, ..Default::default() };
+    let error = model(group, Kind::Float, options).err().unwrap().to_string();
+    for expected in ["rank 1: its model is not rank 0's", "average: false"] {
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[run_by(on_ranks(1))]
+fn options_that_cannot_work_are_refused(group: &ProcessGroup) {
+    let message = |options| model(group, Kind::Float, options).err().unwrap().to_string();
+    let default = ApexOptions::default();
+    let expected = "message_size is 0, but must be at least 1";
+    assert_eq!(message(ApexOptions { message_size: 0, ..default }), expected);
+    for gradient_predivide_factor in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let error = message(ApexOptions { gradient_predivide_factor, ..default });
+        assert!(error.ends_with("but must be more than 0"), "{error}");
+    }
 }

@@ -30,26 +30,24 @@ fn running_means(group: &ProcessGroup, vs: &VarStore) -> [f64; 2] {
     [0, 1].map(|rank| sums[rank].double_value(&[]))
 }
 
-#[test]
-fn running_statistics_are_rank_0s_before_each_forward_pass_unless_told_otherwise() {
-    on_ranks(2, |group| {
-        for broadcast_buffers in [true, false] {
-            let (vs, model) = trained(group, broadcast_buffers);
-            // An evaluation leaves them as it finds them.
-            let _ = model.f_forward_t(&batch(group), false).unwrap();
-            let [first, second] = running_means(group, &vs);
-            assert_eq!(first == second, broadcast_buffers, "{first} and {second}");
-        }
-    });
+#[run_by(on_ranks(2))]
+fn running_statistics_are_rank_0s_before_each_forward_pass_unless_told_otherwise(
+    group: &ProcessGroup,
+) {
+    for broadcast_buffers in [true, false] {
+        let (vs, model) = trained(group, broadcast_buffers);
+        // An evaluation leaves them as it finds them.
+        let _ = model.f_forward_t(&batch(group), false).unwrap();
+        let [first, second] = running_means(group, &vs);
+        assert_eq!(first == second, broadcast_buffers, "{first} and {second}");
+    }
 }
 
-#[test]
-fn the_module_itself_has_rank_0s_running_statistics_once_they_are_synchronised() {
-    on_ranks(2, |group| {
-        let (vs, model) = trained(group, true);
-        let [first, second] = running_means(group, &vs);
-        assert_ne!(first, second);
-        model.sync_buffers().unwrap();
-        assert_eq!(running_means(group, &vs), [first; 2]);
-    });
+#[run_by(on_ranks(2))]
+fn the_module_itself_has_rank_0s_running_statistics_once_synchronised(group: &ProcessGroup) {
+    let (vs, model) = trained(group, true);
+    let [first, second] = running_means(group, &vs);
+    assert_ne!(first, second);
+    model.sync_buffers().unwrap();
+    assert_eq!(running_means(group, &vs), [first; 2]);
 }

@@ -51,8 +51,7 @@ impl Job {
                 self.model.f_forward_t(&xs, true).unwrap().cross_entropy_for_logits(&labels)
             });
             self.optimizer.zero_grad().unwrap();
-            let scaled = self.scaler.scale(&loss.unwrap()).unwrap();
-            self.model.backward(&scaled).unwrap();
+            self.model.backward(&self.scaler.scale(&loss.unwrap()).unwrap()).unwrap();
             let made = self.scaler.step(&mut self.optimizer).unwrap();
             self.scaler.update().unwrap();
             self.scheduler.step(&mut self.optimizer).unwrap();
@@ -85,76 +84,71 @@ impl Job {
     }
 }
 
-#[test]
-fn a_resumed_training_takes_the_course_of_an_uninterrupted_one() {
-    // Sums of three numbers are rounded by the order in which they are added up, and that depends
-    // on a gradient's place in its bucket, so the order of the buckets must be kept as well.
-    on_ranks(3, |group| {
-        let path = "training.safetensors";
-        let progress = || Progress { step: 5, arguments: vec!["--lr".into(), "0.01".into()] };
+// Sums of three numbers are rounded by the order in which they are added up, and that depends
+// on a gradient's place in its bucket, so the order of the buckets must be kept as well.
+#[run_by(on_ranks(3))]
+fn a_resumed_training_takes_the_course_of_an_uninterrupted_one(group: &ProcessGroup) {
+    let path = "training.safetensors";
+    let progress = || Progress { step: 5, arguments: vec!["--lr".into(), "0.01".into()] };
 
-        let mut whole = Job::new(group, 1);
-        let before = whole.train(0..5);
-        whole.parts().save(path, &progress(), group).unwrap();
-        let after = whole.train(5..12);
-        for made in [before, after] {
-            assert!(made.contains(&true) && made.contains(&false), "the scaler: {made:?}");
-        }
+    let mut whole = Job::new(group, 1);
+    let before = whole.train(0..5);
+    whole.parts().save(path, &progress(), group).unwrap();
+    let after = whole.train(5..12);
+    for made in [before, after] {
+        assert!(made.contains(&true) && made.contains(&false), "the scaler: {made:?}");
+    }
 
-        // With another seed, anything that is not loaded shows up.
-        let mut resumed = Job::new(group, 100);
-        let found = resumed.parts().load::<Progress>(path, group).unwrap();
-        assert_eq!(found.progress, progress());
-        assert_eq!(found.generators, Generators::Restored);
-        resumed.train(5..12);
-        assert_eq!(resumed.state(), whole.state());
+    // With another seed, anything that is not loaded shows up.
+    let mut resumed = Job::new(group, 100);
+    let found = resumed.parts().load::<Progress>(path, group).unwrap();
+    assert_eq!(found.progress, progress());
+    assert_eq!(found.generators, Generators::Restored);
+    resumed.train(5..12);
+    assert_eq!(resumed.state(), whole.state());
 
-        // The negative control: with other random numbers the run takes another course.
-        let _ = resumed.parts().load::<Progress>(path, group).unwrap();
-        tch::manual_seed(100);
-        resumed.train(5..12);
-        assert_ne!(resumed.state(), whole.state());
-    });
+    // The negative control: with other random numbers the run takes another course.
+    let _ = resumed.parts().load::<Progress>(path, group).unwrap();
+    tch::manual_seed(100);
+    resumed.train(5..12);
+    assert_ne!(resumed.state(), whole.state());
 }
 
-#[test]
-fn fewer_ranks_continue_what_more_have_saved() {
-    on_ranks(3, |group| {
-        let path = "training.safetensors";
-        let mut saved = Job::new(group, 1);
-        saved.train(0..5);
-        saved.parts().save(path, &5, group).unwrap();
+#[run_by(on_ranks(3))]
+fn fewer_ranks_continue_what_more_have_saved(group: &ProcessGroup) {
+    let path = "training.safetensors";
+    let mut saved = Job::new(group, 1);
+    saved.train(0..5);
+    saved.parts().save(path, &5, group).unwrap();
 
-        let Some(two) = group.new_group(&[0, 1]).unwrap() else { return group.barrier().unwrap() };
-        let mut resumed = Job::new(&two, 100);
-        let found = resumed.parts().load::<i64>(path, &two).unwrap();
-        assert_eq!(found.progress, 5);
-        assert_eq!(found.generators, Generators::OtherWorldSize { saved: 3 });
-        // The running statistics are those of rank 0 until the first forward pass.
-        if group.rank() == 0 {
-            assert_eq!(resumed.state(), saved.state());
-        }
-        assert!(resumed.train(5..12).contains(&true));
-        let weight = resumed.vs.variables()["0.weight"].copy();
-        assert_eq!(two.all_gather(&weight).unwrap(), [weight.copy(), weight]);
-        group.barrier().unwrap();
-    });
+    let Some(two) = group.new_group(&[0, 1]).unwrap() else { return group.barrier().unwrap() };
+    let mut resumed = Job::new(&two, 100);
+    let found = resumed.parts().load::<i64>(path, &two).unwrap();
+    assert_eq!(found.progress, 5);
+    assert_eq!(found.generators, Generators::OtherWorldSize { saved: 3 });
+    // The running statistics are those of rank 0 until the first forward pass.
+    if group.rank() == 0 {
+        assert_eq!(resumed.state(), saved.state());
+    }
+    assert!(resumed.train(5..12).contains(&true));
+    let weight = resumed.vs.variables()["0.weight"].copy();
+    assert_eq!(two.all_gather(&weight).unwrap(), [weight.copy(), weight]);
+    group.barrier().unwrap();
 }
 
-#[test]
-fn if_ranks_find_different_files_or_one_finds_none_all_are_told_why_and_none_goes_on() {
-    on_ranks(2, |group| {
-        let path = |number: usize| format!("{number}.safetensors");
-        let mut job = Job::new(group, 1);
-        for number in 0..2 {
-            job.parts().save(path(number), &number, group).unwrap();
-        }
-        let different = job.parts().load::<usize>(path(group.rank()), group);
-        expect_error(different, "not the training that rank 0 has read");
-        for unlucky in 0..2 {
-            let path = path(if group.rank() == unlucky { 2 } else { 0 });
-            let found = job.parts().load::<usize>(path, group);
-            expect_error(found, "cannot read 2.safetensors");
-        }
-    });
+#[run_by(on_ranks(2))]
+fn if_ranks_find_different_files_or_one_finds_none_all_are_told_why_and_none_goes_on(
+    group: &ProcessGroup,
+) {
+    let path = |number: usize| format!("{number}.safetensors");
+    let mut job = Job::new(group, 1);
+    for number in 0..2 {
+        job.parts().save(path(number), &number, group).unwrap();
+    }
+    let different = job.parts().load::<usize>(path(group.rank()), group);
+    expect_error(different, "not the training that rank 0 has read");
+    for unlucky in 0..2 {
+        let path = path(if group.rank() == unlucky { 2 } else { 0 });
+        expect_error(job.parts().load::<usize>(path, group), "cannot read 2.safetensors");
+    }
 }

@@ -95,7 +95,7 @@ fn call_each(group: &ProcessGroup) {
     assert_eq!([scattered, all_to_all, single], [[1.0, 2.0], [1.0, 2.0], [1.0, 1.0]]);
 }
 
-#[test]
+#[run_by(common::beside_python("collectives", 1))]
 fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
-    common::beside_python("collectives", 1, || call_each(&common::join()));
+    call_each(&common::join());
 }

@@ -3,21 +3,19 @@
 use crate::prelude::*;
 use crate::weights::{Weights, backward, model, own, with_hook};
 
-#[test]
-fn ranks_with_different_hooks_are_told() {
-    on_ranks(2, |group| {
-        let options = match group.rank() {
-            0 => with_hook(hooks::AllReduce),
-            _ => with_hook(hooks::Bf16Compress),
-        };
-        let vs = VarStore::new(Device::Cpu);
-        let weight = vs.root().zeros("weight", &[1]);
-        let wrapped = DistributedDataParallel::with_options(weight, &vs, group, options);
-        let error = wrapped.unwrap_err().to_string();
-        let [theirs, ours] = ["bf16_compress_hook", "allreduce_hook"]
-            .map(|hook| error.find(&format!("comm_hook: Some({hook})")).unwrap());
-        assert!(error.contains("rank 1: its model is not rank 0's") && theirs < ours, "{error}");
-    });
+#[run_by(on_ranks(2))]
+fn ranks_with_different_hooks_are_told(group: &ProcessGroup) {
+    let options = match group.rank() {
+        0 => with_hook(hooks::AllReduce),
+        _ => with_hook(hooks::Bf16Compress),
+    };
+    let vs = VarStore::new(Device::Cpu);
+    let weight = vs.root().zeros("weight", &[1]);
+    let wrapped = DistributedDataParallel::with_options(weight, &vs, group, options);
+    let error = wrapped.unwrap_err().to_string();
+    let [theirs, ours] = ["bf16_compress_hook", "allreduce_hook"]
+        .map(|hook| error.find(&format!("comm_hook: Some({hook})")).unwrap());
+    assert!(error.contains("rank 1: its model is not rank 0's") && theirs < ours, "{error}");
 }
 
 /// Sums gradients, but on rank 1 fails in the second bucket of the second step as `fail` does.
@@ -80,85 +78,76 @@ fn expect(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When, what: 
     }
 }
 
-#[test]
-fn an_error_at_the_start_of_an_exchange_reaches_every_rank() {
-    on_ranks(2, |group| expect(group, refuses, When::Start, REFUSAL));
+#[run_by(on_ranks(2))]
+fn an_error_at_the_start_of_an_exchange_reaches_every_rank(group: &ProcessGroup) {
+    expect(group, refuses, When::Start, REFUSAL);
 }
 
-#[test]
-fn an_error_at_the_end_of_an_exchange_reaches_every_rank() {
-    on_ranks(2, |group| expect(group, refuses, When::Finish, REFUSAL));
+#[run_by(on_ranks(2))]
+fn an_error_at_the_end_of_an_exchange_reaches_every_rank(group: &ProcessGroup) {
+    expect(group, refuses, When::Finish, REFUSAL);
 }
 
-#[test]
-fn a_panic_at_the_start_of_an_exchange_is_an_error() {
-    on_ranks(2, |group| expect(group, panics, When::Start, "this cannot be"));
+#[run_by(on_ranks(2))]
+fn a_panic_at_the_start_of_an_exchange_is_an_error(group: &ProcessGroup) {
+    expect(group, panics, When::Start, "this cannot be");
 }
 
-#[test]
-fn a_panic_at_the_end_of_an_exchange_is_an_error() {
-    on_ranks(2, |group| expect(group, panics, When::Finish, "this cannot be"));
+#[run_by(on_ranks(2))]
+fn a_panic_at_the_end_of_an_exchange_is_an_error(group: &ProcessGroup) {
+    expect(group, panics, When::Finish, "this cannot be");
 }
 
-#[test]
-fn what_libtorch_refuses_is_said_without_its_backtrace() {
-    on_ranks(2, |group| {
-        let what = "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0";
-        let fail = || Ok(Tensor::zeros([2], FLOAT_CPU) + Tensor::zeros([3], FLOAT_CPU));
-        expect(group, fail, When::Finish, what);
-    });
+#[run_by(on_ranks(2))]
+fn what_libtorch_refuses_is_said_without_its_backtrace(group: &ProcessGroup) {
+    let what =
+        "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0";
+    let fail = || Ok(Tensor::zeros([2], FLOAT_CPU) + Tensor::zeros([3], FLOAT_CPU));
+    expect(group, fail, When::Finish, what);
 }
 
-#[test]
-fn a_result_of_another_shape_is_refused() {
-    on_ranks(2, |group| {
-        let what = "its result for bucket 1 is Double [3] on Cpu, but must be Float [384] on Cpu, as the bucket";
-        expect(group, || Ok(Tensor::zeros([3], DOUBLE_CPU)), When::Finish, what);
-    });
+#[run_by(on_ranks(2))]
+fn a_result_of_another_shape_is_refused(group: &ProcessGroup) {
+    let what = "its result for bucket 1 is Double [3] on Cpu, but must be Float [384] on Cpu, as the bucket";
+    expect(group, || Ok(Tensor::zeros([3], DOUBLE_CPU)), When::Finish, what);
 }
 
-#[test]
-fn an_undefined_result_is_refused() {
-    on_ranks(2, |group| {
-        let what = "its result for bucket 1 is an undefined tensor, but must be Float [384] on Cpu, as the bucket";
-        expect(group, || Ok(Tensor::new()), When::Finish, what);
-    });
+#[run_by(on_ranks(2))]
+fn an_undefined_result_is_refused(group: &ProcessGroup) {
+    let what = "its result for bucket 1 is an undefined tensor, but must be Float [384] on Cpu, as the bucket";
+    expect(group, || Ok(Tensor::new()), When::Finish, what);
 }
 
-#[test]
-fn a_plain_backward_panics_with_the_hooks_error() {
-    on_ranks(1, |group| {
-        let hook = |_: &ProcessGroup, _: &mut GradBucket<'_>| refuses().map(|_| unreachable!());
-        let (_vs, model) = model(group, with_hook(hooks::from_fn("refusing", hook)));
-        let loss = model.forward(|weights| weights.loss(&own(0, 0))).unwrap();
-        expect_error(loss.f_backward(), "communication hook refusing: the gradient is too long");
-    });
+#[run_by(on_ranks(1))]
+fn a_plain_backward_panics_with_the_hooks_error(group: &ProcessGroup) {
+    let hook = |_: &ProcessGroup, _: &mut GradBucket<'_>| refuses().map(|_| unreachable!());
+    let (_vs, model) = model(group, with_hook(hooks::from_fn("refusing", hook)));
+    let loss = model.forward(|weights| weights.loss(&own(0, 0))).unwrap();
+    expect_error(loss.f_backward(), "communication hook refusing: the gradient is too long");
 }
 
-#[test]
-fn a_backward_pass_within_a_hook_is_refused() {
-    on_ranks(2, |group| {
-        let held = Arc::new(Mutex::new(None::<Tensor>));
-        let loss = Arc::clone(&held);
-        let hook = hooks::from_fn("nested", move |group, bucket| {
-            let taken = loss.lock().unwrap().take();
-            if let Some(loss) = taken {
-                let refused = |error| Error::argument("the inner backward pass", error, "possible");
-                loss.f_backward().map_err(refused)?;
-            }
-            hooks::AllReduce.start(group, bucket)
-        });
-        let (_vs, model) = model(group, with_hook(hook));
-        let loss = |weights: &Weights| weights.loss(&own(group.rank(), 0));
-        let output = model.forward(loss).unwrap();
-        // Rank 1 makes no step within the join, so no backward pass of its own calls the hook there.
-        if group.rank() == 1 {
-            *held.lock().unwrap() = Some(output);
+#[run_by(on_ranks(2))]
+fn a_backward_pass_within_a_hook_is_refused(group: &ProcessGroup) {
+    let held = Arc::new(Mutex::new(None::<Tensor>));
+    let loss = Arc::clone(&held);
+    let hook = hooks::from_fn("nested", move |group, bucket| {
+        let taken = loss.lock().unwrap().take();
+        if let Some(loss) = taken {
+            let refused = |error| Error::argument("the inner backward pass", error, "possible");
+            loss.f_backward().map_err(refused)?;
         }
-        let joined: Result<()> = model.join(JoinOptions::default(), || match group.rank() {
-            0 => model.backward(&model.forward(loss)?),
-            _ => Ok(()),
-        });
-        expect_error(joined, "a model can have one backward pass at a time");
+        hooks::AllReduce.start(group, bucket)
     });
+    let (_vs, model) = model(group, with_hook(hook));
+    let loss = |weights: &Weights| weights.loss(&own(group.rank(), 0));
+    let output = model.forward(loss).unwrap();
+    // Rank 1 makes no step within the join, so no backward pass of its own calls the hook there.
+    if group.rank() == 1 {
+        *held.lock().unwrap() = Some(output);
+    }
+    let joined: Result<()> = model.join(JoinOptions::default(), || match group.rank() {
+        0 => model.backward(&model.forward(loss)?),
+        _ => Ok(()),
+    });
+    expect_error(joined, "a model can have one backward pass at a time");
 }

@@ -12,12 +12,11 @@ fn steps(
 ) -> Vec<[Tensor; 2]> {
     let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..options };
     let (vs, model) = model(group, options);
-    (0..4)
-        .map(|step| {
-            backward(&vs, &model, &own(group.rank(), step)).unwrap();
-            gradients(&vs)
-        })
-        .collect()
+    let exchanged = |step| {
+        backward(&vs, &model, &own(group.rank(), step)).unwrap();
+        gradients(&vs)
+    };
+    (0..4).map(exchanged).collect()
 }
 
 fn plain_mean() -> Vec<[Tensor; 2]> {
@@ -33,130 +32,116 @@ fn rounded_mean(kind: Kind) -> Vec<[Tensor; 2]> {
     (0..4).map(|step| [0, 1].map(|part| rounded(step, part))).collect()
 }
 
-#[test]
-fn a_wrapped_hook_works_in_16_bits() {
-    on_ranks(2, |group| {
-        let steps = |hook| steps(group, DdpOptions::default(), hook);
-        let half = steps(hooks::fp16_compress_wrapper(hooks::AllReduce));
-        assert_eq!(half, rounded_mean(Kind::Half));
-        let brain = steps(hooks::bf16_compress_wrapper(hooks::AllReduce));
-        assert_eq!(brain, rounded_mean(Kind::BFloat16));
-        assert!(half != plain_mean() && brain != plain_mean() && half != brain);
-    });
+#[run_by(on_ranks(2))]
+fn a_wrapped_hook_works_in_16_bits(group: &ProcessGroup) {
+    let steps = |hook| steps(group, DdpOptions::default(), hook);
+    let half = steps(hooks::fp16_compress_wrapper(hooks::AllReduce));
+    assert_eq!(half, rounded_mean(Kind::Half));
+    let brain = steps(hooks::bf16_compress_wrapper(hooks::AllReduce));
+    assert_eq!(brain, rounded_mean(Kind::BFloat16));
+    assert!(half != plain_mean() && brain != plain_mean() && half != brain);
 }
 
-#[test]
-fn hooks_go_with_every_kind_of_engine() {
-    on_ranks(2, |group| {
-        for options in [
-            DdpOptions { gradient_as_bucket_view: true, ..two_buckets() },
-            DdpOptions { find_unused_parameters: true, ..two_buckets() },
-            DdpOptions { static_graph: true, ..two_buckets() },
-        ] {
-            let engine = format!("{options:?}");
-            let half = steps(group, options, hooks::Fp16Compress);
-            assert_eq!(half, rounded_mean(Kind::Half), "{engine}");
-        }
-    });
+#[run_by(on_ranks(2))]
+fn hooks_go_with_every_kind_of_engine(group: &ProcessGroup) {
+    for options in [
+        DdpOptions { gradient_as_bucket_view: true, ..two_buckets() },
+        DdpOptions { find_unused_parameters: true, ..two_buckets() },
+        DdpOptions { static_graph: true, ..two_buckets() },
+    ] {
+        let engine = format!("{options:?}");
+        let half = steps(group, options, hooks::Fp16Compress);
+        assert_eq!(half, rounded_mean(Kind::Half), "{engine}");
+    }
 }
 
-#[test]
-fn a_hook_that_exchanges_nothing_leaves_each_rank_its_own_gradients() {
-    on_ranks(2, |group| {
-        let own: Vec<_> = (0..4).map(|step| own(group.rank(), step)).collect();
-        let noop = hooks::from_fn("noop", |_, bucket| {
+#[run_by(on_ranks(2))]
+fn a_hook_that_exchanges_nothing_leaves_each_rank_its_own_gradients(group: &ProcessGroup) {
+    let own: Vec<_> = (0..4).map(|step| own(group.rank(), step)).collect();
+    let noop = hooks::from_fn("noop", |_, bucket| {
+        let buffer = bucket.buffer()?;
+        Ok(Box::new(|| Ok(buffer)))
+    });
+    assert_eq!(steps(group, two_buckets(), noop), own);
+}
+
+#[run_by(on_ranks(2))]
+fn a_hooks_result_replaces_the_gradients_even_if_it_is_a_view(group: &ProcessGroup) {
+    // A part of a larger tensor, and a tensor that is not contiguous.
+    for contiguous in [true, false] {
+        let hook = hooks::from_fn("shifted", move |_, bucket| {
             let buffer = bucket.buffer()?;
-            Ok(Box::new(|| Ok(buffer)))
+            let len = buffer.numel() as i64;
+            let doubled = Tensor::cat(&[&buffer * 0.0 - 1.0, &buffer * 2.0], 0);
+            let result = match contiguous {
+                true => doubled.narrow(0, len, len),
+                false => doubled.view([2, len]).transpose(0, 1).contiguous().select(1, 1),
+            };
+            Ok(Box::new(|| Ok(result)))
         });
-        assert_eq!(steps(group, two_buckets(), noop), own);
-    });
+        let doubled: Vec<_> =
+            (0..4).map(|step| own(group.rank(), step).map(|own| own * 2.0)).collect();
+        assert_eq!(steps(group, two_buckets(), hook), doubled);
+    }
 }
 
-#[test]
-fn a_hooks_result_replaces_the_gradients_even_if_it_is_a_view() {
-    on_ranks(2, |group| {
-        // A part of a larger tensor, and a tensor that is not contiguous.
-        for contiguous in [true, false] {
-            let hook = hooks::from_fn("shifted", move |_, bucket| {
-                let buffer = bucket.buffer()?;
-                let len = buffer.numel() as i64;
-                let doubled = Tensor::cat(&[&buffer * 0.0 - 1.0, &buffer * 2.0], 0);
-                let result = match contiguous {
-                    true => doubled.narrow(0, len, len),
-                    false => doubled.view([2, len]).transpose(0, 1).contiguous().select(1, 1),
-                };
-                Ok(Box::new(|| Ok(result)))
-            });
-            let doubled: Vec<_> =
-                (0..4).map(|step| own(group.rank(), step).map(|own| own * 2.0)).collect();
-            assert_eq!(steps(group, two_buckets(), hook), doubled);
-        }
+#[run_by(on_ranks(2))]
+fn a_hook_sees_each_bucket_as_this_rank_has_computed_it(group: &ProcessGroup) {
+    let (sender, seen) = mpsc::channel();
+    let watch = hooks::from_fn("watch", move |group, bucket| {
+        let place = (bucket.index(), bucket.is_last());
+        let gradients: Vec<_> = bucket.gradients()?.iter().map(Tensor::copy).collect();
+        let buffer = bucket.buffer()?.copy();
+        let _ = sender.send((place, buffer, gradients, bucket.parameters()?));
+        let sum = group.all_reduce_async(bucket.buffer()?, ReduceOp::Sum)?;
+        Ok(Box::new(move || sum.wait()))
     });
-}
-
-#[test]
-fn a_hook_sees_each_bucket_as_this_rank_has_computed_it() {
-    on_ranks(2, |group| {
-        let (sender, seen) = mpsc::channel();
-        let watch = hooks::from_fn("watch", move |group, bucket| {
-            let place = (bucket.index(), bucket.is_last());
-            let gradients: Vec<_> = bucket.gradients()?.iter().map(Tensor::copy).collect();
-            let buffer = bucket.buffer()?.copy();
-            let _ = sender.send((place, buffer, gradients, bucket.parameters()?));
-            let sum = group.all_reduce_async(bucket.buffer()?, ReduceOp::Sum)?;
-            Ok(Box::new(move || sum.wait()))
-        });
-        let (vs, model) = model(group, with_hook(watch));
-        for (step, buckets) in [(0, 1), (1, 2), (2, 2)] {
-            let own = own(group.rank(), step);
-            backward(&vs, &model, &own).unwrap();
-            let seen: Vec<_> = seen.try_iter().collect();
-            assert_eq!(seen.len(), buckets);
-            for (index, (place, buffer, gradients, parameters)) in seen.iter().enumerate() {
-                assert_eq!(*place, (index, index + 1 == buckets));
-                let flat: Vec<_> = gradients.iter().map(|each| each.flatten(0, -1)).collect();
-                assert_eq!(*buffer, Tensor::cat(&flat, 0));
-                for (parameter, gradient) in parameters.iter().zip(gradients) {
-                    let is_matrix = parameter.size() == [24, 16];
-                    assert_eq!(gradient, if is_matrix { &own[0] } else { &own[1] });
-                }
+    let (vs, model) = model(group, with_hook(watch));
+    for (step, buckets) in [(0, 1), (1, 2), (2, 2)] {
+        let own = own(group.rank(), step);
+        backward(&vs, &model, &own).unwrap();
+        let seen: Vec<_> = seen.try_iter().collect();
+        assert_eq!(seen.len(), buckets);
+        for (index, (place, buffer, gradients, parameters)) in seen.iter().enumerate() {
+            assert_eq!(*place, (index, index + 1 == buckets));
+            let flat: Vec<_> = gradients.iter().map(|each| each.flatten(0, -1)).collect();
+            assert_eq!(*buffer, Tensor::cat(&flat, 0));
+            for (parameter, gradient) in parameters.iter().zip(gradients) {
+                let is_matrix = parameter.size() == [24, 16];
+                assert_eq!(gradient, if is_matrix { &own[0] } else { &own[1] });
             }
         }
-        assert_eq!(model.logging_data().unwrap().comm_hook, "watch");
-    });
+    }
+    assert_eq!(model.logging_data().unwrap().comm_hook, "watch");
 }
 
-#[test]
-fn a_hook_may_exchange_again_when_the_first_exchange_has_ended() {
-    on_ranks(2, |group| {
-        // As many buckets as gloo has threads, each with three collectives, two of which wait for
-        // the one before. On gloo's own threads they would wait for each other forever.
-        let hook = hooks::from_fn("mean of means", |group, bucket| {
-            let group = group.clone();
-            let sum = group.all_reduce_async(bucket.buffer()?, ReduceOp::Sum)?;
-            Ok(Box::new(move || {
-                let mut tensor = sum.wait()? / 4.0;
-                for _ in 0..2 {
-                    group.all_reduce(&mut tensor, ReduceOp::Sum)?;
-                }
-                Ok(tensor / 2.0)
-            }))
-        });
-        assert_eq!(steps(group, two_buckets(), hook), plain_mean());
+#[run_by(on_ranks(2))]
+fn a_hook_may_exchange_again_when_the_first_exchange_has_ended(group: &ProcessGroup) {
+    // As many buckets as gloo has threads, each with three collectives, two of which wait for
+    // the one before. On gloo's own threads they would wait for each other forever.
+    let hook = hooks::from_fn("mean of means", |group, bucket| {
+        let group = group.clone();
+        let sum = group.all_reduce_async(bucket.buffer()?, ReduceOp::Sum)?;
+        Ok(Box::new(move || {
+            let mut tensor = sum.wait()? / 4.0;
+            for _ in 0..2 {
+                group.all_reduce(&mut tensor, ReduceOp::Sum)?;
+            }
+            Ok(tensor / 2.0)
+        }))
     });
+    assert_eq!(steps(group, two_buckets(), hook), plain_mean());
 }
 
-#[test]
-fn under_no_sync_no_hook_is_called() {
-    on_ranks(2, |group| {
-        let (vs, model) = model(group, with_hook(hooks::Fp16Compress));
-        backward(&vs, &model, &own(group.rank(), 0)).unwrap();
-        {
-            let _accumulating = model.no_sync();
-            backward(&vs, &model, &own(group.rank(), 1)).unwrap();
-        }
-        assert_eq!(gradients(&vs), own(group.rank(), 1));
-        backward(&vs, &model, &own(group.rank(), 2)).unwrap();
-        assert_eq!(gradients(&vs), rounded_mean(Kind::Half)[2]);
-    });
+#[run_by(on_ranks(2))]
+fn under_no_sync_no_hook_is_called(group: &ProcessGroup) {
+    let (vs, model) = model(group, with_hook(hooks::Fp16Compress));
+    backward(&vs, &model, &own(group.rank(), 0)).unwrap();
+    {
+        let _accumulating = model.no_sync();
+        backward(&vs, &model, &own(group.rank(), 1)).unwrap();
+    }
+    assert_eq!(gradients(&vs), own(group.rank(), 1));
+    backward(&vs, &model, &own(group.rank(), 2)).unwrap();
+    assert_eq!(gradients(&vs), rounded_mean(Kind::Half)[2]);
 }

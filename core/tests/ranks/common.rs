@@ -18,15 +18,8 @@ use tests::{Job, expect_all_succeed, python};
 /// How long a test's rank waits for another.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The name of the test in which this stands.
-macro_rules! this_test {
-    () => {
-        $crate::common::test_of(&|| ())
-    };
-}
-
 /// The name of the test that contains this closure.
-pub fn test_of<C>(_closure: &C) -> &'static str {
+fn test_of<C>(_closure: &C) -> &'static str {
     let path = type_name::<C>().trim_end_matches("::{{closure}}");
     path.split_once("::").map_or(path, |(_program, test)| test)
 }
@@ -56,11 +49,19 @@ pub fn options() -> ProcessGroupOptions {
 
 /// Like `on_ranks`, but for processes that are not all in one group.
 pub fn processes(world_size: usize, body: impl FnOnce()) {
-    processes_from(world_size, test_of(&body), |_, command| command, body);
+    processes_with(world_size, |_, command| command, body);
 }
 
 /// Like `processes`, but `change` adapts the commands that start the ranks.
-pub fn processes_from(
+pub fn processes_with(
+    world_size: usize,
+    change: impl Fn(usize, Command) -> Command,
+    body: impl FnOnce(),
+) {
+    processes_from(world_size, test_of(&body), change, body);
+}
+
+fn processes_from(
     world_size: usize,
     test: &str,
     change: impl Fn(usize, Command) -> Command,
@@ -95,7 +96,7 @@ pub fn beside_python(script: &str, python_rank: usize, body: impl FnOnce()) {
         true => with_variables_of(&command, python(script, []).unwrap()),
         false => command,
     };
-    processes_from(2, test_of(&body), start, body);
+    processes_with(2, start, body);
 }
 
 /// The numbers of a tensor, row by row.
@@ -118,7 +119,7 @@ pub fn training<'a>(vs: &'a mut VarStore, optimizer: &'a mut dyn Optimizer) -> T
     Training { architecture: "net", vs, optimizer, scheduler: None, scaler: None }
 }
 
-/// A change of the commands that start ranks, for `processes_from`: this rank's runs under another
+/// A change of the commands that start ranks, for `processes_with`: this rank's runs under another
 /// one, which takes a command as its last arguments.
 pub fn rank_under(rank: usize, outer: &[&str]) -> impl Fn(usize, Command) -> Command {
     move |own, inner| {

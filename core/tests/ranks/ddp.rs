@@ -90,59 +90,53 @@ fn assert_gradients(vs: &VarStore, expected: &[Tensor]) {
     }
 }
 
-#[test]
-fn gradients_are_those_of_one_process_with_all_the_data_whatever_the_options() {
-    on_ranks(2, |group| {
-        let default = DdpOptions::default;
-        for (skip, options) in [
-            (false, default()),
-            (false, DdpOptions { gradient_as_bucket_view: true, ..default() }),
-            (false, two_buckets()),
-            // With a layer that the loss does not use.
-            (true, DdpOptions { find_unused_parameters: true, ..default() }),
-            (true, DdpOptions { static_graph: true, ..default() }),
-        ] {
-            eprintln!("{options:?}");
-            let (vs, model) = wrapped(group, skip, options);
-            let mut optimizer = sgd(&vs, 0.1);
-            for step in 0..4 {
-                let data = batch(group, step);
-                let expected = expected(&vs, skip, &[&data]);
-                optimizer.zero_grad().unwrap();
-                pass(group, &model, &data);
-                assert_gradients(&vs, &expected);
-                optimizer.step().unwrap();
-            }
+#[run_by(on_ranks(2))]
+fn gradients_are_those_of_one_process_with_all_the_data_whatever_the_options(group: &ProcessGroup) {
+    let default = DdpOptions::default;
+    for (skip, options) in [
+        (false, default()),
+        (false, DdpOptions { gradient_as_bucket_view: true, ..default() }),
+        (false, two_buckets()),
+        // With a layer that the loss does not use.
+        (true, DdpOptions { find_unused_parameters: true, ..default() }),
+        (true, DdpOptions { static_graph: true, ..default() }),
+    ] {
+        eprintln!("{options:?}");
+        let (vs, model) = wrapped(group, skip, options);
+        let mut optimizer = sgd(&vs, 0.1);
+        for step in 0..4 {
+            let data = batch(group, step);
+            let expected = expected(&vs, skip, &[&data]);
+            optimizer.zero_grad().unwrap();
+            pass(group, &model, &data);
+            assert_gradients(&vs, &expected);
+            optimizer.step().unwrap();
         }
-    });
+    }
 }
 
-#[test]
-fn a_parameter_without_a_gradient_is_named_at_the_next_forward_pass() {
-    on_ranks(2, |group| {
-        let (_vs, model) = wrapped(group, true, DdpOptions::default());
-        let data = batch(group, 0);
-        pass(group, &model, &data);
-        let error = model.f_forward_t(&data.0, true).unwrap_err();
-        let Error::UnusedParameters { names, .. } = &error else { panic!("{error}") };
-        assert_eq!(*names, ["optional.bias", "optional.weight"]);
-    });
+#[run_by(on_ranks(2))]
+fn a_parameter_without_a_gradient_is_named_at_the_next_forward_pass(group: &ProcessGroup) {
+    let (_vs, model) = wrapped(group, true, DdpOptions::default());
+    let data = batch(group, 0);
+    pass(group, &model, &data);
+    let error = model.f_forward_t(&data.0, true).unwrap_err();
+    let Error::UnusedParameters { names, .. } = &error else { panic!("{error}") };
+    assert_eq!(*names, ["optional.bias", "optional.weight"]);
 }
 
-#[test]
-fn gradients_add_up_until_no_guard_is_left_and_are_exchanged_by_the_next_pass() {
-    on_ranks(2, |group| {
-        let (vs, model) = wrapped(group, false, DdpOptions::default());
-        let data = [batch(group, 0), batch(group, 1)];
-        let (first, last) = (model.no_sync(), model.no_sync());
-        drop(first);
-        pass(group, &model, &data[0]);
-        let sums = checksums(group, &gradients(&vs));
-        assert!((sums[0] - sums[1]).abs() > 1e-9, "so far each rank has its own gradients");
-        drop(last);
-        pass(group, &model, &data[1]);
-        assert_gradients(&vs, &expected(&vs, false, &[&data[0], &data[1]]));
-    });
+#[run_by(on_ranks(2))]
+fn gradients_add_up_until_no_guard_is_left_and_the_next_pass_exchanges_them(group: &ProcessGroup) {
+    let (vs, model) = wrapped(group, false, DdpOptions::default());
+    let data = [batch(group, 0), batch(group, 1)];
+    let (first, last) = (model.no_sync(), model.no_sync());
+    drop(first);
+    pass(group, &model, &data[0]);
+    let sums = checksums(group, &gradients(&vs));
+    assert!((sums[0] - sums[1]).abs() > 1e-9, "so far each rank has its own gradients");
+    drop(last);
+    pass(group, &model, &data[1]);
+    assert_gradients(&vs, &expected(&vs, false, &[&data[0], &data[1]]));
 }
 
 /// A number for each rank that depends on its tensors.
@@ -156,155 +150,135 @@ fn gradients(vs: &VarStore) -> Vec<Tensor> {
     vs.trainable_variables().iter().map(Tensor::grad).collect()
 }
 
-#[test]
-fn weights_differ_before_wrapping_and_are_rank_0s_afterwards() {
-    on_ranks(3, |group| {
-        tch::manual_seed(group.rank() as i64);
-        let vs = VarStore::new(Device::Cpu);
-        let net = Net::new(&vs);
-        let before = checksums(group, &vs.trainable_variables());
-        assert!(before[0] != before[1] && before[1] != before[2], "{before:?}");
-        let _model = DistributedDataParallel::new(net, &vs, group).unwrap();
-        let after = checksums(group, &vs.trainable_variables());
-        assert_eq!(after, [before[0]; 3]);
-    });
+#[run_by(on_ranks(3))]
+fn weights_differ_before_wrapping_and_are_rank_0s_afterwards(group: &ProcessGroup) {
+    tch::manual_seed(group.rank() as i64);
+    let vs = VarStore::new(Device::Cpu);
+    let net = Net::new(&vs);
+    let before = checksums(group, &vs.trainable_variables());
+    assert!(before[0] != before[1] && before[1] != before[2], "{before:?}");
+    let _model = DistributedDataParallel::new(net, &vs, group).unwrap();
+    assert_eq!(checksums(group, &vs.trainable_variables()), [before[0]; 3]);
 }
 
-#[test]
-fn weights_and_momentum_stay_equal_because_gradients_are_exchanged() {
-    on_ranks(2, |group| {
-        // The negative control: the same steps on the module itself drift apart.
-        for exchanged in [true, false] {
-            let (vs, model) = wrapped(group, false, DdpOptions::default());
-            let mut optimizer = sgd(&vs, 0.1);
-            for step in 0..3 {
-                let (xs, ys) = part(group, &batch(group, step));
-                let outputs = match exchanged {
-                    true => model.f_forward_t(&xs, true).unwrap(),
-                    false => model.module().forward_t(&xs, true),
-                };
-                optimizer.zero_grad().unwrap();
-                model.backward(&loss(&outputs, &ys)).unwrap();
-                optimizer.step().unwrap();
-            }
-            let weights = checksums(group, &vs.trainable_variables());
-            let state = optimizer.state_dict().unwrap().tensors.into_iter();
-            let momentum = checksums(group, &state.map(|(_, buffer)| buffer).collect::<Vec<_>>());
-            assert_eq!(weights[0] == weights[1], exchanged);
-            assert_eq!(momentum[0] == momentum[1], exchanged);
-        }
-    });
-}
-
-#[test]
-fn every_rank_clips_its_gradients_as_one_process_with_all_the_data_would() {
-    on_ranks(2, |group| {
-        const MAX_NORM: f64 = 0.1;
+#[run_by(on_ranks(2))]
+fn weights_and_momentum_stay_equal_because_gradients_are_exchanged(group: &ProcessGroup) {
+    // The negative control: the same steps on the module itself drift apart.
+    for exchanged in [true, false] {
         let (vs, model) = wrapped(group, false, DdpOptions::default());
-        let data = batch(group, 0);
-        let expected = expected(&vs, false, &[&data]);
-        let norms: Vec<_> = expected.iter().map(Tensor::norm).collect();
-        let norm = f64::try_from(Tensor::stack(&norms, 0).norm()).unwrap();
-        assert!(norm > MAX_NORM, "{norm}");
-
-        pass(group, &model, &data);
-        let found = clip_grad_norm_(&model.parameters(), MAX_NORM).unwrap();
-        assert!((found - norm).abs() < ROUNDING, "{found} against {norm}");
-        let clipped: Vec<_> = expected.iter().map(|each| each * (MAX_NORM / norm)).collect();
-        assert_gradients(&vs, &clipped);
-        let sums = checksums(group, &gradients(&vs));
-        assert_eq!(sums[0], sums[1]);
-    });
-}
-
-#[test]
-fn a_module_with_two_outputs_is_wrapped_by_a_closure() {
-    on_ranks(2, |group| {
-        let options = DdpOptions { find_unused_parameters: true, ..Default::default() };
-        let (vs, model) = wrapped(group, false, options);
-        let data = batch(group, 0);
-        let (xs, ys) = part(group, &data);
-        let pass = model.forward(|net| {
-            let hidden = net.optional.forward(&net.first.forward(&xs).tanh()).tanh();
-            (net.last.forward(&hidden), hidden)
-        });
-        let (outputs, hidden) = pass.unwrap();
-        assert_eq!(hidden.size(), [ROWS, 4]);
-        model.backward(&loss(&outputs, &ys)).unwrap();
-        assert_gradients(&vs, &expected(&vs, false, &[&data]));
-    });
-}
-
-#[test]
-fn the_logging_data_tells_bucket_sizes_and_times() {
-    on_ranks(2, |group| {
-        let (vs, model) = wrapped(group, false, two_buckets());
+        let mut optimizer = sgd(&vs, 0.1);
         for step in 0..3 {
-            pass(group, &model, &batch(group, step));
+            let (xs, ys) = part(group, &batch(group, step));
+            let outputs = match exchanged {
+                true => model.f_forward_t(&xs, true).unwrap(),
+                false => model.module().forward_t(&xs, true),
+            };
+            optimizer.zero_grad().unwrap();
+            model.backward(&loss(&outputs, &ys)).unwrap();
+            optimizer.step().unwrap();
         }
-        // The logging data of a step is written at the next forward pass.
-        let _ = model.f_forward_t(&part(group, &batch(group, 3)).0, true).unwrap();
-        let bytes: usize = vs.trainable_variables().iter().map(|t| t.numel() * 4).sum();
-        let data = model.logging_data().unwrap();
-        assert_eq!(data.num_parameter_tensors, 6);
-        assert_eq!(data.total_parameter_size_bytes, bytes as u64);
-        assert_eq!(data.bucket_sizes, [bytes as u64], "one bucket before the order is known");
-        assert!(data.has_rebuilt_buckets);
-        assert!(data.rebuilt_bucket_sizes.len() > 1, "{data:?}");
-        assert_eq!(data.rebuilt_bucket_sizes.iter().sum::<u64>(), bytes as u64);
-        let times = [data.avg_backward_compute_time, data.avg_backward_comm_time];
-        assert!(times.iter().all(|time| !time.is_zero()), "{times:?}");
-    });
+        let weights = checksums(group, &vs.trainable_variables());
+        let state = optimizer.state_dict().unwrap().tensors.into_iter();
+        let momentum = checksums(group, &state.map(|(_, buffer)| buffer).collect::<Vec<_>>());
+        assert_eq!(weights[0] == weights[1], exchanged);
+        assert_eq!(momentum[0] == momentum[1], exchanged);
+    }
 }
 
-#[test]
-fn a_model_may_be_dropped_before_the_backward_pass_of_its_output() {
-    on_ranks(2, |group| {
-        let (vs, model) = wrapped(group, false, DdpOptions::default());
-        let data = batch(group, 0);
-        let (xs, ys) = part(group, &data);
-        let loss = loss(&model.f_forward_t(&xs, true).unwrap(), &ys);
-        let expected = expected(&vs, false, &[&data]);
-        drop(model);
-        std::thread::spawn(move || loss.backward()).join().unwrap();
-        assert_gradients(&vs, &expected);
-    });
+#[run_by(on_ranks(2))]
+fn every_rank_clips_its_gradients_as_one_process_with_all_the_data_would(group: &ProcessGroup) {
+    const MAX_NORM: f64 = 0.1;
+    let (vs, model) = wrapped(group, false, DdpOptions::default());
+    let data = batch(group, 0);
+    let expected = expected(&vs, false, &[&data]);
+    let norms: Vec<_> = expected.iter().map(Tensor::norm).collect();
+    let norm = f64::try_from(Tensor::stack(&norms, 0).norm()).unwrap();
+    assert!(norm > MAX_NORM, "{norm}");
+
+    pass(group, &model, &data);
+    let found = clip_grad_norm_(&model.parameters(), MAX_NORM).unwrap();
+    assert!((found - norm).abs() < ROUNDING, "{found} against {norm}");
+    let clipped: Vec<_> = expected.iter().map(|each| each * (MAX_NORM / norm)).collect();
+    assert_gradients(&vs, &clipped);
+    let sums = checksums(group, &gradients(&vs));
+    assert_eq!(sums[0], sums[1]);
 }
 
-#[test]
-fn no_sync_in_the_first_iteration_of_a_static_graph_is_refused() {
-    on_ranks(1, |group| {
-        let options = DdpOptions { static_graph: true, ..Default::default() };
-        let (_vs, model) = wrapped(group, false, options);
-        let _accumulating = model.no_sync();
-        let expected = "no_sync is in the first iteration of a static graph";
-        expect_error_start(model.f_forward_t(&batch(group, 0).0, true), expected);
+#[run_by(on_ranks(2))]
+fn a_module_with_two_outputs_is_wrapped_by_a_closure(group: &ProcessGroup) {
+    let options = DdpOptions { find_unused_parameters: true, ..Default::default() };
+    let (vs, model) = wrapped(group, false, options);
+    let data = batch(group, 0);
+    let (xs, ys) = part(group, &data);
+    let pass = model.forward(|net| {
+        let hidden = net.optional.forward(&net.first.forward(&xs).tanh()).tanh();
+        (net.last.forward(&hidden), hidden)
     });
+    let (outputs, hidden) = pass.unwrap();
+    assert_eq!(hidden.size(), [ROWS, 4]);
+    model.backward(&loss(&outputs, &ys)).unwrap();
+    assert_gradients(&vs, &expected(&vs, false, &[&data]));
 }
 
-#[test]
-fn a_loss_without_a_backward_pass_is_this_ranks_own_fault() {
-    on_ranks(2, |group| {
-        let (vs, model) = wrapped(group, false, DdpOptions::default());
-        let data = batch(group, 0);
-        let (xs, ys) = part(group, &data);
-        let outputs = model.f_forward_t(&xs, true).unwrap();
-        let error = model.backward(&outputs).unwrap_err().to_string();
-        assert!(error.starts_with("backward failed: grad can be implicitly created"), "{error}");
-        // The group can still be used.
-        model.backward(&loss(&outputs, &ys)).unwrap();
-        assert_gradients(&vs, &expected(&vs, false, &[&data]));
-    });
+#[run_by(on_ranks(2))]
+fn the_logging_data_tells_bucket_sizes_and_times(group: &ProcessGroup) {
+    let (vs, model) = wrapped(group, false, two_buckets());
+    for step in 0..3 {
+        pass(group, &model, &batch(group, step));
+    }
+    // The logging data of a step is written at the next forward pass.
+    let _ = model.f_forward_t(&part(group, &batch(group, 3)).0, true).unwrap();
+    let bytes: usize = vs.trainable_variables().iter().map(|t| t.numel() * 4).sum();
+    let data = model.logging_data().unwrap();
+    assert_eq!(data.num_parameter_tensors, 6);
+    assert_eq!(data.total_parameter_size_bytes, bytes as u64);
+    assert_eq!(data.bucket_sizes, [bytes as u64], "one bucket before the order is known");
+    assert!(data.has_rebuilt_buckets);
+    assert!(data.rebuilt_bucket_sizes.len() > 1, "{data:?}");
+    assert_eq!(data.rebuilt_bucket_sizes.iter().sum::<u64>(), bytes as u64);
+    let times = [data.avg_backward_compute_time, data.avg_backward_comm_time];
+    assert!(times.iter().all(|time| !time.is_zero()), "{times:?}");
 }
 
-#[test]
-fn evaluation_by_one_rank_alone_exchanges_nothing() {
-    on_ranks(2, |group| {
-        let (_vs, model) = wrapped(group, false, DdpOptions::default());
-        if group.rank() == 0 {
-            let outputs = no_grad(|| model.forward_t(&batch(group, 0).0, false));
-            assert!(!outputs.requires_grad());
-        }
-        group.barrier().unwrap();
-    });
+#[run_by(on_ranks(2))]
+fn a_model_may_be_dropped_before_the_backward_pass_of_its_output(group: &ProcessGroup) {
+    let (vs, model) = wrapped(group, false, DdpOptions::default());
+    let data = batch(group, 0);
+    let (xs, ys) = part(group, &data);
+    let loss = loss(&model.f_forward_t(&xs, true).unwrap(), &ys);
+    let expected = expected(&vs, false, &[&data]);
+    drop(model);
+    std::thread::spawn(move || loss.backward()).join().unwrap();
+    assert_gradients(&vs, &expected);
+}
+
+#[run_by(on_ranks(1))]
+fn no_sync_in_the_first_iteration_of_a_static_graph_is_refused(group: &ProcessGroup) {
+    let options = DdpOptions { static_graph: true, ..Default::default() };
+    let (_vs, model) = wrapped(group, false, options);
+    let _accumulating = model.no_sync();
+    let expected = "no_sync is in the first iteration of a static graph";
+    expect_error_start(model.f_forward_t(&batch(group, 0).0, true), expected);
+}
+
+#[run_by(on_ranks(2))]
+fn a_loss_without_a_backward_pass_is_this_ranks_own_fault(group: &ProcessGroup) {
+    let (vs, model) = wrapped(group, false, DdpOptions::default());
+    let data = batch(group, 0);
+    let (xs, ys) = part(group, &data);
+    let outputs = model.f_forward_t(&xs, true).unwrap();
+    expect_error_start(model.backward(&outputs), "backward failed: grad can be implicitly created");
+    // The group can still be used.
+    model.backward(&loss(&outputs, &ys)).unwrap();
+    assert_gradients(&vs, &expected(&vs, false, &[&data]));
+}
+
+#[run_by(on_ranks(2))]
+fn evaluation_by_one_rank_alone_exchanges_nothing(group: &ProcessGroup) {
+    let (_vs, model) = wrapped(group, false, DdpOptions::default());
+    if group.rank() == 0 {
+        let outputs = no_grad(|| model.forward_t(&batch(group, 0).0, false));
+        assert!(!outputs.requires_grad());
+    }
+    group.barrier().unwrap();
 }

@@ -29,73 +29,65 @@ fn refusal(group: &ProcessGroup, outputs: i64, change: impl FnOnce(&mut VarStore
     error.strip_prefix(&start).unwrap_or_else(|| panic!("{error}")).to_owned()
 }
 
-#[test]
-fn every_rank_is_told_which_parameter_has_another_shape() {
-    on_ranks(3, |group| {
-        let outputs = if group.rank() == 1 { 5 } else { 2 };
-        let difference = refusal(group, outputs, |_| ());
-        let expected = "it has parameter fc.bias of Float [5], where rank 0 has parameter fc.bias of Float [2]";
-        assert!(difference.starts_with(expected), "{difference}");
-    });
+#[run_by(on_ranks(3))]
+fn every_rank_is_told_which_parameter_has_another_shape(group: &ProcessGroup) {
+    let outputs = if group.rank() == 1 { 5 } else { 2 };
+    let difference = refusal(group, outputs, |_| ());
+    let expected =
+        "it has parameter fc.bias of Float [5], where rank 0 has parameter fc.bias of Float [2]";
+    assert!(difference.starts_with(expected), "{difference}");
 }
 
-#[test]
-fn every_rank_is_told_of_another_number_of_parameters_another_kind_and_other_options() {
-    on_ranks(2, |group| {
-        let more = refusal(group, 2, |vs| drop(vs.root().zeros("extra", &[1])));
-        assert!(more.starts_with("it has parameter extra of Float [1]"), "{more}");
-        let doubles = refusal(group, 2, |vs| vs.double());
-        assert!(doubles.starts_with("it has parameter fc.bias of Double [2]"), "{doubles}");
+#[run_by(on_ranks(2))]
+fn every_rank_is_told_of_another_number_of_parameters_another_kind_and_other_options(
+    group: &ProcessGroup,
+) {
+    let more = refusal(group, 2, |vs| drop(vs.root().zeros("extra", &[1])));
+    assert!(more.starts_with("it has parameter extra of Float [1]"), "{more}");
+    let doubles = refusal(group, 2, |vs| vs.double());
+    assert!(doubles.starts_with("it has parameter fc.bias of Double [2]"), "{doubles}");
+    let vs = VarStore::new(Device::Cpu);
+    let gradient_as_bucket_view = group.rank() == 1;
+    let options = DdpOptions { gradient_as_bucket_view, ..Default::default() };
+    expect_error(wrap(group, &vs, layer(&vs, 2), options), "gradient_as_bucket_view: true");
+}
+
+#[run_by(on_ranks(2))]
+fn frozen_parameters_are_rank_0s_as_well_and_get_no_gradient(group: &ProcessGroup) {
+    tch::manual_seed(group.rank() as i64);
+    let vs = VarStore::new(Device::Cpu);
+    let layer = layer(&vs, 2);
+    let _ = layer.ws.set_requires_grad(false);
+    let before = group.all_gather(&layer.ws).unwrap();
+    assert_ne!(before[0], before[1]);
+
+    let model = wrap(group, &vs, layer, DdpOptions::default()).unwrap();
+    let frozen = &model.module().ws;
+    assert_eq!(*frozen, before[0]);
+    let xs = Tensor::ones([3, 4], FLOAT_CPU);
+    model.backward(&model.f_forward_t(&xs, true).unwrap().sum(Kind::Float)).unwrap();
+    assert!(!frozen.grad().defined());
+    assert!(model.module().bs.as_ref().unwrap().grad().defined());
+}
+
+#[run_by(on_ranks(1))]
+fn nothing_to_train_is_refused(group: &ProcessGroup) {
+    let mut vs = VarStore::new(Device::Cpu);
+    let layer = layer(&vs, 2);
+    vs.freeze();
+    let error = wrap(group, &vs, layer, DdpOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("without a variable that requires a gradient"), "{error}");
+}
+
+#[run_by(on_ranks(2))]
+fn every_rank_is_told_of_a_rank_that_cannot_build_its_model(group: &ProcessGroup) {
+    for bad in 0..2 {
         let vs = VarStore::new(Device::Cpu);
-        let gradient_as_bucket_view = group.rank() == 1;
-        let options = DdpOptions { gradient_as_bucket_view, ..Default::default() };
-        expect_error(wrap(group, &vs, layer(&vs, 2), options), "gradient_as_bucket_view: true");
-    });
-}
-
-#[test]
-fn frozen_parameters_are_rank_0s_as_well_and_get_no_gradient() {
-    on_ranks(2, |group| {
-        tch::manual_seed(group.rank() as i64);
-        let vs = VarStore::new(Device::Cpu);
-        let layer = layer(&vs, 2);
-        let _ = layer.ws.set_requires_grad(false);
-        let before = group.all_gather(&layer.ws).unwrap();
-        assert_ne!(before[0], before[1]);
-
-        let model = wrap(group, &vs, layer, DdpOptions::default()).unwrap();
-        let frozen = &model.module().ws;
-        assert_eq!(*frozen, before[0]);
-        let xs = Tensor::ones([3, 4], FLOAT_CPU);
-        model.backward(&model.f_forward_t(&xs, true).unwrap().sum(Kind::Float)).unwrap();
-        assert!(!frozen.grad().defined());
-        assert!(model.module().bs.as_ref().unwrap().grad().defined());
-    });
-}
-
-#[test]
-fn nothing_to_train_is_refused() {
-    on_ranks(1, |group| {
-        let mut vs = VarStore::new(Device::Cpu);
-        let layer = layer(&vs, 2);
-        vs.freeze();
-        let error = wrap(group, &vs, layer, DdpOptions::default()).unwrap_err().to_string();
-        assert!(error.contains("without a variable that requires a gradient"), "{error}");
-    });
-}
-
-#[test]
-fn every_rank_is_told_of_a_rank_that_cannot_build_its_model() {
-    on_ranks(2, |group| {
-        for bad in 0..2 {
-            let vs = VarStore::new(Device::Cpu);
-            let bucket_cap_mb = (group.rank() == bad).then_some(0.0);
-            let options = DdpOptions { bucket_cap_mb, ..Default::default() };
-            let error = wrap(group, &vs, layer(&vs, 2), options).unwrap_err().to_string();
-            let fault = "bucket_cap_mb is 0, but must be more than 0 MiB";
-            let told =
-                format!("rank {}: DistributedDataParallel::new failed: rank {bad}: ", 1 - bad);
-            assert_eq!(error, if group.rank() == bad { fault.to_owned() } else { told + fault });
-        }
-    });
+        let bucket_cap_mb = (group.rank() == bad).then_some(0.0);
+        let options = DdpOptions { bucket_cap_mb, ..Default::default() };
+        let error = wrap(group, &vs, layer(&vs, 2), options).unwrap_err().to_string();
+        let fault = "bucket_cap_mb is 0, but must be more than 0 MiB";
+        let told = format!("rank {}: DistributedDataParallel::new failed: rank {bad}: ", 1 - bad);
+        assert_eq!(error, if group.rank() == bad { fault.to_owned() } else { told + fault });
+    }
 }

@@ -117,8 +117,7 @@ fn mixed(group: &ProcessGroup, reduce_dtype: Kind, saved: &mut Saved) {
         });
         let output = output.unwrap();
         saved.insert(format!("mixed.{reduce_dtype:?}.{step}.output"), output.detach());
-        let output = output.to_kind(Kind::Float);
-        model.backward(&output.cross_entropy_for_logits(&labels())).unwrap();
+        model.backward(&output.to_kind(Kind::Float).cross_entropy_for_logits(&labels())).unwrap();
         for (name, parameter) in model.named_parameters() {
             assert_eq!(parameter.kind(), Kind::Float);
             if parameter.requires_grad() {
@@ -184,56 +183,52 @@ fn averaged(group: &ProcessGroup, averaging: Averaging, use_buffers: bool, saved
     }
 }
 
-#[test]
-fn sparse_gradients_ignored_variables_mixed_precision_local_steps_and_averages_equal_pythons() {
-    on_ranks(2, |group| {
-        let mut saved = Saved::new();
-        for way in ["plain", "view", "hook"] {
-            sparse(group, way, &mut saved);
-        }
-        ignored(group, &mut saved);
-        for reduce_dtype in [Kind::BFloat16, Kind::Float] {
-            mixed(group, reduce_dtype, &mut saved);
-        }
-        let alone = PostLocalSgd::without_post_local_gradient_allreduce(3);
-        local(group, "alone", alone, &mut saved);
-        let both = group.new_group(&[0, 1]).unwrap().unwrap();
-        local(group, "together", PostLocalSgd::new(both, 3), &mut saved);
-        for use_buffers in [false, true] {
-            averaged(group, Averaging::Swa, use_buffers, &mut saved);
-            averaged(group, Averaging::Ema { decay: 0.9 }, use_buffers, &mut saved);
-        }
-        expect_equal(saved, in_python(group, "ddp_options", &[]));
-    });
+#[run_by(on_ranks(2))]
+fn sparse_gradients_ignored_variables_mixed_precision_local_steps_and_averages_equal_pythons(
+    group: &ProcessGroup,
+) {
+    let mut saved = Saved::new();
+    for way in ["plain", "view", "hook"] {
+        sparse(group, way, &mut saved);
+    }
+    ignored(group, &mut saved);
+    for reduce_dtype in [Kind::BFloat16, Kind::Float] {
+        mixed(group, reduce_dtype, &mut saved);
+    }
+    let alone = PostLocalSgd::without_post_local_gradient_allreduce(3);
+    local(group, "alone", alone, &mut saved);
+    let both = group.new_group(&[0, 1]).unwrap().unwrap();
+    local(group, "together", PostLocalSgd::new(both, 3), &mut saved);
+    for use_buffers in [false, true] {
+        averaged(group, Averaging::Swa, use_buffers, &mut saved);
+        averaged(group, Averaging::Ema { decay: 0.9 }, use_buffers, &mut saved);
+    }
+    expect_equal(saved, in_python(group, "ddp_options", &[]));
 }
 
-#[test]
-fn a_sparse_gradient_that_is_not_expected_is_named() {
-    on_ranks(2, |group| {
-        let vs = VarStore::new(Device::Cpu);
-        let table = vs.root().zeros("table", &[5, 2]);
-        let model = DistributedDataParallel::new(table, &vs, group).unwrap();
-        let indices = Tensor::from_slice(&[1i64, 3]);
-        let output = model.forward(|table| Tensor::embedding(table, &indices, -1, false, true));
-        let expected = "the gradient of table is sparse: name it in DdpOptions::sparse_gradients";
-        expect_error(model.backward(&output.unwrap().sum(Kind::Float)), expected);
-    });
+#[run_by(on_ranks(2))]
+fn a_sparse_gradient_that_is_not_expected_is_named(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let table = vs.root().zeros("table", &[5, 2]);
+    let model = DistributedDataParallel::new(table, &vs, group).unwrap();
+    let indices = Tensor::from_slice(&[1i64, 3]);
+    let output = model.forward(|table| Tensor::embedding(table, &indices, -1, false, true));
+    let expected = "the gradient of table is sparse: name it in DdpOptions::sparse_gradients";
+    expect_error(model.backward(&output.unwrap().sum(Kind::Float)), expected);
 }
 
-#[test]
-fn options_that_name_what_is_not_there_are_refused() {
-    on_ranks(1, |group| {
-        let vs = VarStore::new(Device::Cpu);
-        let names = || ["tabel".to_owned()].into();
-        let sparse = DdpOptions { sparse_gradients: names(), ..Default::default() };
-        let ignored = DdpOptions { params_and_buffers_to_ignore: names(), ..Default::default() };
-        for (option, options) in
-            [("sparse_gradients", sparse), ("params_and_buffers_to_ignore", ignored)]
-        {
-            let table = vs.root().entry("table").or_zeros(&[5, 2]);
-            let wrapped = DistributedDataParallel::with_options(table, &vs, group, options);
-            let error = wrapped.unwrap_err().to_string();
-            assert!(error.contains(option) && error.contains("\"tabel\""), "{error}");
-        }
-    });
+#[run_by(on_ranks(1))]
+fn options_that_name_what_is_not_there_are_refused(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let names = || ["tabel".to_owned()].into();
+    let sparse = DdpOptions { sparse_gradients: names(), ..Default::default() };
+    let ignored = DdpOptions { params_and_buffers_to_ignore: names(), ..Default::default() };
+    for (option, options) in
+        [("sparse_gradients", sparse), ("params_and_buffers_to_ignore", ignored)]
+    {
+        let table = vs.root().entry("table").or_zeros(&[5, 2]);
+        let wrapped = DistributedDataParallel::with_options(table, &vs, group, options);
+        let error = wrapped.unwrap_err().to_string();
+        assert!(error.contains(option) && error.contains("\"tabel\""), "{error}");
+    }
 }

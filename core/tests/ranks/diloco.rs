@@ -81,60 +81,55 @@ const AFTER_RECOVERY: [[f64; 6]; 2] =
 
 /// torchft's gradients are 2 on both ranks. Here they are also 1 and 3, and everything is linear: the global weights
 /// are the fixture's only if the ranks exchange theirs, and so is the mean of their own weights.
-#[test]
-fn the_weights_of_two_ranks_are_those_of_torchfts_fixtures() {
-    on_ranks(2, |group| {
-        for (delay, alpha, (local, global)) in FIXTURES {
-            for spread in [0.0, 1.0] {
-                let vs = two_weights();
-                // Unless all ranks begin with those of rank 0, the means are others.
-                let _ = no_grad(|| vs.trainable_variables()[1].fill_(1.0 + group.rank() as f64));
-                let mut optimizer = diloco(&vs, group, delay, alpha);
-                for number in 0..16 {
-                    let mut own = Tensor::from_slice(&weights(&vs.trainable_variables()));
-                    group.all_reduce(&mut own, ReduceOp::Sum).unwrap();
-                    let mean = Vec::<f64>::try_from(own / 2.0).unwrap();
-                    let at =
-                        format!("delay {delay}, alpha {alpha}, spread {spread}, step {number}");
-                    assert_eq!(mean, local.map(|layer| layer[number]), "{at}");
-                    if number % 3 == 0 && number < 15 {
-                        let globals = weights(&optimizer.outer_mut().parameters());
-                        assert_eq!(globals, global.map(|layer| layer[number / 3]), "{at}");
-                    }
-                    let gradient = if group.rank() == 0 { 2.0 - spread } else { 2.0 + spread };
-                    step(&vs, &mut optimizer, gradient);
+#[run_by(on_ranks(2))]
+fn the_weights_of_two_ranks_are_those_of_torchfts_fixtures(group: &ProcessGroup) {
+    for (delay, alpha, (local, global)) in FIXTURES {
+        for spread in [0.0, 1.0] {
+            let vs = two_weights();
+            // Unless all ranks begin with those of rank 0, the means are others.
+            let _ = no_grad(|| vs.trainable_variables()[1].fill_(1.0 + group.rank() as f64));
+            let mut optimizer = diloco(&vs, group, delay, alpha);
+            for number in 0..16 {
+                let mut own = Tensor::from_slice(&weights(&vs.trainable_variables()));
+                group.all_reduce(&mut own, ReduceOp::Sum).unwrap();
+                let mean = Vec::<f64>::try_from(own / 2.0).unwrap();
+                let at = format!("delay {delay}, alpha {alpha}, spread {spread}, step {number}");
+                assert_eq!(mean, local.map(|layer| layer[number]), "{at}");
+                if number % 3 == 0 && number < 15 {
+                    let globals = weights(&optimizer.outer_mut().parameters());
+                    assert_eq!(globals, global.map(|layer| layer[number / 3]), "{at}");
                 }
+                let gradient = if group.rank() == 0 { 2.0 - spread } else { 2.0 + spread };
+                step(&vs, &mut optimizer, gradient);
             }
         }
-    });
+    }
 }
 
 /// As in torchft's fixture: it begins with fresh weights and gets those of the other, and its optimizer's state.
-#[test]
-fn a_rank_that_is_replaced_goes_on_with_the_others_numbers() {
-    on_ranks(2, |group| {
-        let path = "training.safetensors";
-        let [mut vs, new] = [(); 2].map(|()| two_weights());
-        let mut optimizer = diloco(&vs, group, 0, 0.0);
-        for _ in 0..9 {
-            step(&vs, &mut optimizer, 2.0);
-        }
-        training(&mut vs, &mut optimizer).save(path, &9, group).unwrap();
-        if group.rank() == 1 {
-            vs = new;
-        }
-        let mut optimizer = diloco(&vs, group, 0, 0.0);
-        let _ = training(&mut vs, &mut optimizer).load::<i64>(path, group).unwrap();
-        let (_, _, (local, _)) = &FIXTURES[0];
-        for number in 9..22 {
-            let expected = [0, 1].map(|layer| {
-                let all = local[layer].iter().chain(&AFTER_RECOVERY[layer]);
-                all.copied().nth(number).unwrap()
-            });
-            assert_eq!(weights(&vs.trainable_variables()), expected, "step {number}");
-            step(&vs, &mut optimizer, 2.0);
-        }
-    });
+#[run_by(on_ranks(2))]
+fn a_rank_that_is_replaced_goes_on_with_the_others_numbers(group: &ProcessGroup) {
+    let path = "training.safetensors";
+    let [mut vs, new] = [(); 2].map(|()| two_weights());
+    let mut optimizer = diloco(&vs, group, 0, 0.0);
+    for _ in 0..9 {
+        step(&vs, &mut optimizer, 2.0);
+    }
+    training(&mut vs, &mut optimizer).save(path, &9, group).unwrap();
+    if group.rank() == 1 {
+        vs = new;
+    }
+    let mut optimizer = diloco(&vs, group, 0, 0.0);
+    let _ = training(&mut vs, &mut optimizer).load::<i64>(path, group).unwrap();
+    let (_, _, (local, _)) = &FIXTURES[0];
+    for number in 9..22 {
+        let expected = [0, 1].map(|layer| {
+            let all = local[layer].iter().chain(&AFTER_RECOVERY[layer]);
+            all.copied().nth(number).unwrap()
+        });
+        assert_eq!(weights(&vs.trainable_variables()), expected, "step {number}");
+        step(&vs, &mut optimizer, 2.0);
+    }
 }
 
 /// A model whose training, in which all ranks have the same data, depends on everything in the state.
@@ -156,50 +151,45 @@ fn train(model: &nn::Linear, optimizer: &mut dyn Optimizer, data: i64) {
     optimizer.step().unwrap();
 }
 
-#[test]
-fn a_training_saved_while_a_fragment_is_underway_resumes_to_the_last_bit() {
-    on_ranks(2, |group| {
-        let path = "training.safetensors";
-        let (mut vs, model, mut optimizer) = job(group);
-        (0..11).for_each(|data| train(&model, &mut optimizer, data));
-        let refused = optimizer.state_dict().unwrap_err().to_string();
-        assert!(refused.starts_with("a fragment is underway between the ranks"), "{refused}");
-        training(&mut vs, &mut optimizer).save(path, &11, group).unwrap();
-        (11..20).for_each(|data| train(&model, &mut optimizer, data));
+#[run_by(on_ranks(2))]
+fn a_training_saved_while_a_fragment_is_underway_resumes_to_the_last_bit(group: &ProcessGroup) {
+    let path = "training.safetensors";
+    let (mut vs, model, mut optimizer) = job(group);
+    (0..11).for_each(|data| train(&model, &mut optimizer, data));
+    expect_error_start(optimizer.state_dict(), "a fragment is underway between the ranks");
+    training(&mut vs, &mut optimizer).save(path, &11, group).unwrap();
+    (11..20).for_each(|data| train(&model, &mut optimizer, data));
 
-        let (mut resumed, model, mut optimizer) = job(group);
-        let _ = training(&mut resumed, &mut optimizer).load::<i64>(path, group).unwrap();
-        (11..20).for_each(|data| train(&model, &mut optimizer, data));
-        assert_eq!(resumed.trainable_variables(), vs.trainable_variables());
-        assert_ne!(resumed.trainable_variables(), job(group).0.trainable_variables());
-    });
+    let (mut resumed, model, mut optimizer) = job(group);
+    let _ = training(&mut resumed, &mut optimizer).load::<i64>(path, group).unwrap();
+    (11..20).for_each(|data| train(&model, &mut optimizer, data));
+    assert_eq!(resumed.trainable_variables(), vs.trainable_variables());
+    assert_ne!(resumed.trainable_variables(), job(group).0.trainable_variables());
 }
 
 /// Up to rounding: one adds the mean difference, the other takes the mean.
-#[test]
-fn an_outer_sgd_of_rate_1_is_local_sgd() {
-    on_ranks(2, |group| {
-        let [local, global] = [true, false].map(|is_local| {
-            tch::manual_seed(3);
-            let vs = VarStore::new(Device::Cpu);
-            let model = nn::linear(vs.root() / "fc", 4, 3, Default::default());
-            let inner = Sgd::new(&vs, sgd(0.1)).unwrap();
-            let mut optimizer: Box<dyn Optimizer> = if is_local {
-                let averager = PeriodicModelAverager::new(group, 4, 3).unwrap();
-                Box::new(PostLocalSgdOptimizer::new(inner, averager))
-            } else {
-                let options = DiLoCoOptions { outer: sgd(1.0), ..DiLoCoOptions::new(4) };
-                let fragments = vec![named_parameters(&vs)];
-                Box::new(DiLoCo::new(inner, fragments, group, options).unwrap())
-            };
-            let data = |number| number + 100 * group.rank() as i64;
-            (0..10).for_each(|number| train(&model, &mut optimizer, data(number)));
-            vs.trainable_variables()
-        });
-        for (local, global) in local.iter().zip(&global) {
-            assert!((local - global).abs().max().double_value(&[]) < 1e-6, "{local} {global}");
-        }
+#[run_by(on_ranks(2))]
+fn an_outer_sgd_of_rate_1_is_local_sgd(group: &ProcessGroup) {
+    let [local, global] = [true, false].map(|is_local| {
+        tch::manual_seed(3);
+        let vs = VarStore::new(Device::Cpu);
+        let model = nn::linear(vs.root() / "fc", 4, 3, Default::default());
+        let inner = Sgd::new(&vs, sgd(0.1)).unwrap();
+        let mut optimizer: Box<dyn Optimizer> = if is_local {
+            let averager = PeriodicModelAverager::new(group, 4, 3).unwrap();
+            Box::new(PostLocalSgdOptimizer::new(inner, averager))
+        } else {
+            let options = DiLoCoOptions { outer: sgd(1.0), ..DiLoCoOptions::new(4) };
+            let fragments = vec![named_parameters(&vs)];
+            Box::new(DiLoCo::new(inner, fragments, group, options).unwrap())
+        };
+        let data = |number| number + 100 * group.rank() as i64;
+        (0..10).for_each(|number| train(&model, &mut optimizer, data(number)));
+        vs.trainable_variables()
     });
+    for (local, global) in local.iter().zip(&global) {
+        assert!((local - global).abs().max().double_value(&[]) < 1e-6, "{local} {global}");
+    }
 }
 
 #[test]

@@ -43,166 +43,150 @@ pub fn loss_of(model: &impl ModuleT, xs: &Tensor) -> Tensor {
     squares(&model.forward_t(xs, true))
 }
 
-#[test]
-fn two_ranks_train_what_distributed_data_parallel_trains() {
-    on_ranks(2, |group| {
-        let (vs, model) = sharded(group);
-        let other = VarStore::new(Device::Cpu);
-        let ddp = DistributedDataParallel::new(whole(&other), &other, group).unwrap();
-        let (mut optimizer, mut of_ddp) = (sgd(&vs, 0.5), sgd(&other, 0.5));
-        for (name, parameter) in model.full_state_dict().unwrap() {
-            assert_eq!(parameter, other.variables()[&name], "{name} at first");
-        }
-        for step in 0..3 {
-            let xs = batch(group, step);
-            optimizer.zero_grad().unwrap();
-            model.backward(&loss_of(&model, &xs)).unwrap();
-            optimizer.step().unwrap();
-            of_ddp.zero_grad().unwrap();
-            ddp.backward(&loss_of(&ddp, &xs)).unwrap();
-            of_ddp.step().unwrap();
-        }
-        let expected = other.variables();
-        let trained = model.full_state_dict().unwrap();
-        assert_eq!(trained.len(), expected.len());
-        for (name, parameter) in trained {
-            assert_eq!(parameter, expected[&name], "{name}");
-            // Each rank holds half of it, rounded up on the first.
-            let (rows, own) = (parameter.size()[0], vs.variables()[&name].size()[0]);
-            assert_eq!(own, if group.rank() == 0 { (rows + 1) / 2 } else { rows / 2 }, "{name}");
-        }
-    });
-}
-
-#[test]
-fn a_parameter_that_is_read_outside_its_block_is_an_error_with_its_name() {
-    on_ranks(2, |group| {
-        let (_vs, model) = sharded(group);
-        let block = &model.module().blocks[1];
-        let read = || block.module().ws.f_sum(Kind::Float);
-        expect_error(read(), "blocks.1.weight is sharded");
-        block.unshard().unwrap();
-        let whole = &model.full_state_dict().unwrap()["blocks.1.weight"];
-        assert_eq!(block.module().ws.detach(), *whole);
-        block.reshard().unwrap();
-        assert!(read().is_err());
-    });
-}
-
-#[test]
-fn a_step_between_two_passes_is_seen_even_if_the_root_was_left_whole() {
-    on_ranks(2, |group| {
-        let (vs, model) = sharded(group);
-        let xs = batch(group, 0);
+#[run_by(on_ranks(2))]
+fn two_ranks_train_what_distributed_data_parallel_trains(group: &ProcessGroup) {
+    let (vs, model) = sharded(group);
+    let other = VarStore::new(Device::Cpu);
+    let ddp = DistributedDataParallel::new(whole(&other), &other, group).unwrap();
+    let (mut optimizer, mut of_ddp) = (sgd(&vs, 0.5), sgd(&other, 0.5));
+    for (name, parameter) in model.full_state_dict().unwrap() {
+        assert_eq!(parameter, other.variables()[&name], "{name} at first");
+    }
+    for step in 0..3 {
+        let xs = batch(group, step);
+        optimizer.zero_grad().unwrap();
         model.backward(&loss_of(&model, &xs)).unwrap();
-        // Leaves the root whole.
-        let before = no_grad(|| loss_of(&model, &xs));
-        sgd(&vs, 0.5).step().unwrap();
-        let after = no_grad(|| loss_of(&model, &xs));
-        assert_ne!(before, after);
-        let weights = model.full_state_dict().unwrap();
-        let mut other = VarStore::new(Device::Cpu);
-        let expected = whole(&other);
-        for (name, mut variable) in other.variables() {
-            no_grad(|| variable.copy_(&weights[&name]));
-        }
-        assert_eq!(after, no_grad(|| loss_of(&expected, &xs)));
-        other.freeze();
-    });
+        optimizer.step().unwrap();
+        of_ddp.zero_grad().unwrap();
+        ddp.backward(&loss_of(&ddp, &xs)).unwrap();
+        of_ddp.step().unwrap();
+    }
+    let expected = other.variables();
+    let trained = model.full_state_dict().unwrap();
+    assert_eq!(trained.len(), expected.len());
+    for (name, parameter) in trained {
+        assert_eq!(parameter, expected[&name], "{name}");
+        // Each rank holds half of it, rounded up on the first.
+        let (rows, own) = (parameter.size()[0], vs.variables()[&name].size()[0]);
+        assert_eq!(own, if group.rank() == 0 { (rows + 1) / 2 } else { rows / 2 }, "{name}");
+    }
 }
 
-#[test]
-fn a_block_takes_and_returns_several_tensors_some_without_gradients() {
-    on_ranks(2, |group| {
-        let vs = VarStore::new(Device::Cpu);
-        let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
-        let weights = |root: &nn::Path<'_>| (root.ones("a", &[4]), root.ones("b", &[3]));
-        let block = sharding.root(|root| weights(&(root / "block"))).unwrap();
-        let x = Tensor::full([4], 2.0, FLOAT_CPU).set_requires_grad(true);
-        let mask = Tensor::ones([4], FLOAT_CPU);
-        let run = || {
-            let inputs = (x.shallow_clone(), Some(mask.shallow_clone()));
-            let pass = block.forward(inputs, |(a, b), (x, mask)| {
-                let mask = mask.unwrap();
-                assert!(x.requires_grad() && !mask.requires_grad());
-                (&x * a * mask, vec![b.square(), x.detach()])
-            });
-            pass.unwrap()
-        };
-        // One of the outputs, the other, both.
-        for (first, second) in [(1.0, 0.0), (0.0, 1.0), (1.0, 1.0)] {
-            let (product, others) = run();
-            let mut loss = Tensor::zeros([], FLOAT_CPU);
-            if first > 0.0 {
-                loss += product.sum(Kind::Float);
-            }
-            if second > 0.0 {
-                loss += others[0].sum(Kind::Float) * 3.0;
-            }
-            sgd(&vs, 0.5).zero_grad().unwrap();
-            block.backward(&loss).unwrap();
-            for (name, value) in [("block.a", 2.0 * first), ("block.b", 6.0 * second)] {
-                let shard = &vs.variables()[name];
-                let gradient = shard.grad();
-                match value > 0.0 {
-                    true => assert_eq!(gradient, shard.full_like(value), "{name}"),
-                    false => assert!(!gradient.defined() || gradient == shard.zeros_like()),
-                }
-            }
-        }
-    });
+#[run_by(on_ranks(2))]
+fn a_parameter_that_is_read_outside_its_block_is_an_error_with_its_name(group: &ProcessGroup) {
+    let (_vs, model) = sharded(group);
+    let block = &model.module().blocks[1];
+    let read = || block.module().ws.f_sum(Kind::Float);
+    expect_error(read(), "blocks.1.weight is sharded");
+    block.unshard().unwrap();
+    assert_eq!(block.module().ws.detach(), model.full_state_dict().unwrap()["blocks.1.weight"]);
+    block.reshard().unwrap();
+    assert!(read().is_err());
 }
 
-#[test]
-fn two_models_of_one_job_do_not_disturb_each_other() {
-    on_ranks(2, |group| {
-        let [(vs, one), (other_vs, other)] = [(); 2].map(|()| sharded(group));
-        let xs = batch(group, 0);
-        one.backward(&(loss_of(&one, &xs) + loss_of(&other, &xs))).unwrap();
-        for (name, shard) in vs.variables() {
-            assert_eq!(shard.grad(), other_vs.variables()[&name].grad(), "{name}");
-        }
-    });
+#[run_by(on_ranks(2))]
+fn a_step_between_two_passes_is_seen_even_if_the_root_was_left_whole(group: &ProcessGroup) {
+    let (vs, model) = sharded(group);
+    let xs = batch(group, 0);
+    model.backward(&loss_of(&model, &xs)).unwrap();
+    // Leaves the root whole.
+    let before = no_grad(|| loss_of(&model, &xs));
+    sgd(&vs, 0.5).step().unwrap();
+    let after = no_grad(|| loss_of(&model, &xs));
+    assert_ne!(before, after);
+    let weights = model.full_state_dict().unwrap();
+    let mut other = VarStore::new(Device::Cpu);
+    let expected = whole(&other);
+    for (name, mut variable) in other.variables() {
+        no_grad(|| variable.copy_(&weights[&name]));
+    }
+    assert_eq!(after, no_grad(|| loss_of(&expected, &xs)));
+    other.freeze();
 }
 
-#[test]
-fn an_infinite_gradient_on_one_rank_skips_the_step_on_all() {
-    on_ranks(2, |group| {
-        let (vs, model) = sharded(group);
-        let mut optimizer = sgd(&vs, 0.5);
-        let mut scaler = GradScaler::new(GradScalerOptions::default()).unwrap();
-        let mut made = Vec::new();
-        for is_infinite in [false, true] {
-            optimizer.zero_grad().unwrap();
-            let loss = scaler.scale(&loss_of(&model, &batch(group, 0))).unwrap();
-            model.backward(&loss).unwrap();
-            if is_infinite && group.rank() == 1 {
-                let _ = vs.variables()["head.weight"].grad().fill_(f64::INFINITY);
+#[run_by(on_ranks(2))]
+fn a_block_takes_and_returns_several_tensors_some_without_gradients(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
+    let weights = |root: &nn::Path<'_>| (root.ones("a", &[4]), root.ones("b", &[3]));
+    let block = sharding.root(|root| weights(&(root / "block"))).unwrap();
+    let x = Tensor::full([4], 2.0, FLOAT_CPU).set_requires_grad(true);
+    let mask = Tensor::ones([4], FLOAT_CPU);
+    let run = || {
+        let inputs = (x.shallow_clone(), Some(mask.shallow_clone()));
+        let pass = block.forward(inputs, |(a, b), (x, mask)| {
+            let mask = mask.unwrap();
+            assert!(x.requires_grad() && !mask.requires_grad());
+            (&x * a * mask, vec![b.square(), x.detach()])
+        });
+        pass.unwrap()
+    };
+    // One of the outputs, the other, both.
+    for (first, second) in [(1.0, 0.0), (0.0, 1.0), (1.0, 1.0)] {
+        let (product, others) = run();
+        let mut loss = Tensor::zeros([], FLOAT_CPU);
+        if first > 0.0 {
+            loss += product.sum(Kind::Float);
+        }
+        if second > 0.0 {
+            loss += others[0].sum(Kind::Float) * 3.0;
+        }
+        sgd(&vs, 0.5).zero_grad().unwrap();
+        block.backward(&loss).unwrap();
+        for (name, value) in [("block.a", 2.0 * first), ("block.b", 6.0 * second)] {
+            let shard = &vs.variables()[name];
+            let gradient = shard.grad();
+            match value > 0.0 {
+                true => assert_eq!(gradient, shard.full_like(value), "{name}"),
+                false => assert!(!gradient.defined() || gradient == shard.zeros_like()),
             }
-            made.push(scaler.step(&mut optimizer).unwrap());
-            scaler.update().unwrap();
         }
-        assert_eq!(made, [true, false]);
-        assert_eq!(scaler.get_scale().unwrap(), 32768.0);
-    });
+    }
 }
 
-#[test]
-fn whole_weights_go_into_a_sharded_model_and_out_of_it() {
-    on_ranks(3, |group| {
-        let (_vs, model) = sharded(group);
-        let other = VarStore::new(Device::Cpu);
-        let _ = whole(&other);
-        vary_weights(&other);
-        let mut weights = other.variables();
-        model.load_full_state_dict(&weights).unwrap();
-        for (name, whole) in model.full_state_dict().unwrap() {
-            assert_eq!(whole, weights[&name], "{name}");
+#[run_by(on_ranks(2))]
+fn two_models_of_one_job_do_not_disturb_each_other(group: &ProcessGroup) {
+    let [(vs, one), (other_vs, other)] = [(); 2].map(|()| sharded(group));
+    let xs = batch(group, 0);
+    one.backward(&(loss_of(&one, &xs) + loss_of(&other, &xs))).unwrap();
+    for (name, shard) in vs.variables() {
+        assert_eq!(shard.grad(), other_vs.variables()[&name].grad(), "{name}");
+    }
+}
+
+#[run_by(on_ranks(2))]
+fn an_infinite_gradient_on_one_rank_skips_the_step_on_all(group: &ProcessGroup) {
+    let (vs, model) = sharded(group);
+    let mut optimizer = sgd(&vs, 0.5);
+    let mut scaler = GradScaler::new(GradScalerOptions::default()).unwrap();
+    let mut made = Vec::new();
+    for is_infinite in [false, true] {
+        optimizer.zero_grad().unwrap();
+        model.backward(&scaler.scale(&loss_of(&model, &batch(group, 0))).unwrap()).unwrap();
+        if is_infinite && group.rank() == 1 {
+            let _ = vs.variables()["head.weight"].grad().fill_(f64::INFINITY);
         }
-        weights.insert("head.bias".into(), Tensor::zeros([3], FLOAT_CPU));
-        let error = model.load_full_state_dict(&weights).unwrap_err().to_string();
-        assert!(error.contains("a dict with head.bias of shape [3], but must be"), "{error}");
-        weights.remove("head.bias");
-        expect_error(model.load_full_state_dict(&weights), "a dict without head.bias");
-    });
+        made.push(scaler.step(&mut optimizer).unwrap());
+        scaler.update().unwrap();
+    }
+    assert_eq!(made, [true, false]);
+    assert_eq!(scaler.get_scale().unwrap(), 32768.0);
+}
+
+#[run_by(on_ranks(3))]
+fn whole_weights_go_into_a_sharded_model_and_out_of_it(group: &ProcessGroup) {
+    let (_vs, model) = sharded(group);
+    let other = VarStore::new(Device::Cpu);
+    let _ = whole(&other);
+    vary_weights(&other);
+    let mut weights = other.variables();
+    model.load_full_state_dict(&weights).unwrap();
+    for (name, whole) in model.full_state_dict().unwrap() {
+        assert_eq!(whole, weights[&name], "{name}");
+    }
+    weights.insert("head.bias".into(), Tensor::zeros([3], FLOAT_CPU));
+    let error = model.load_full_state_dict(&weights).unwrap_err().to_string();
+    assert!(error.contains("a dict with head.bias of shape [3], but must be"), "{error}");
+    weights.remove("head.bias");
+    expect_error(model.load_full_state_dict(&weights), "a dict without head.bias");
 }

@@ -74,217 +74,202 @@ fn contents(path: &str) -> Vec<(String, Tensor)> {
     tensors
 }
 
-#[test]
-fn a_resumed_training_takes_the_course_of_an_uninterrupted_one() {
-    on_ranks(3, |group| {
-        for name in ["training.safetensors", "training.index.json"] {
-            let mut whole = Job::new(group, 1);
-            whole.train(0..3);
-            whole.parts().save(name, &3, group).unwrap();
-            whole.train(3..6);
+#[run_by(on_ranks(3))]
+fn a_resumed_training_takes_the_course_of_an_uninterrupted_one(group: &ProcessGroup) {
+    for name in ["training.safetensors", "training.index.json"] {
+        let mut whole = Job::new(group, 1);
+        whole.train(0..3);
+        whole.parts().save(name, &3, group).unwrap();
+        whole.train(3..6);
 
-            // With another seed, anything that is not loaded shows up.
-            let mut resumed = Job::new(group, 100);
-            let found = resumed.parts().load::<i64>(name, group).unwrap();
-            assert_eq!((found.progress, found.generators), (3, Generators::Restored));
-            resumed.train(3..6);
-            assert_eq!(resumed.vs.trainable_variables(), whole.vs.trainable_variables());
-            let state = whole.optimizer.state_dict().unwrap();
-            assert_eq!(resumed.optimizer.state_dict().unwrap(), state, "{name}");
-        }
-    });
+        // With another seed, anything that is not loaded shows up.
+        let mut resumed = Job::new(group, 100);
+        let found = resumed.parts().load::<i64>(name, group).unwrap();
+        assert_eq!((found.progress, found.generators), (3, Generators::Restored));
+        resumed.train(3..6);
+        assert_eq!(resumed.vs.trainable_variables(), whole.vs.trainable_variables());
+        let state = whole.optimizer.state_dict().unwrap();
+        assert_eq!(resumed.optimizer.state_dict().unwrap(), state, "{name}");
+    }
 }
 
-#[test]
-fn a_checkpoint_in_parts_has_one_complete_version_of_them() {
-    on_ranks(2, |group| {
-        let path = "model.index.json";
-        let mut job = Job::new(group, 1);
-        let names = || {
-            group.barrier().unwrap();
-            let files = fs::read_dir(".").unwrap();
-            let mut names: Vec<_> = files.map(|it| it.unwrap().file_name()).collect();
-            names.sort();
-            group.barrier().unwrap();
-            names
-        };
-        let parts =
-            |version| [1, 2].map(|it| format!("model-{version}-0000{it}-of-00002.safetensors"));
-        // Not parts of this checkpoint.
-        let others = ["model-2024-05-17.safetensors", "other-0-00001-of-00002.safetensors"];
-        for name in others {
-            fs::write(name, "").unwrap();
-        }
-        for version in 0..3 {
-            job.train(0..1);
-            checkpoint::save(path, &job.vs, group).unwrap();
-            let [one, two] = parts(version);
-            assert_eq!(names(), [&one, &two, others[0], "model.index.json", others[1]]);
-        }
-        let whole = job.model.full_state_dict().unwrap();
-        let mut plain = VarStore::new(Device::Cpu);
-        let _net = Net::new(&plain.root(), |path| linear(&path));
-        checkpoint::load(path, &mut plain).unwrap();
-        for (name, parameter) in plain.variables() {
-            assert_eq!(parameter, whole[&name], "{name}");
-        }
-        let index = fs::read_to_string(path).unwrap();
-        for (name, found) in [("missing.safetensors", "No such file"), ("../m", "lie beside it")] {
-            let own = format!("{}.index.json", group.rank());
-            fs::write(&own, index.replace(&parts(2)[1], name)).unwrap();
-            let error = checkpoint::load(&own, &mut plain).unwrap_err();
-            assert!(format!("{:#}", anyhow::Error::from(error)).contains(found), "{name}");
-        }
-    });
+#[run_by(on_ranks(2))]
+fn a_checkpoint_in_parts_has_one_complete_version_of_them(group: &ProcessGroup) {
+    let path = "model.index.json";
+    let mut job = Job::new(group, 1);
+    let names = || {
+        group.barrier().unwrap();
+        let files = fs::read_dir(".").unwrap();
+        let mut names: Vec<_> = files.map(|it| it.unwrap().file_name()).collect();
+        names.sort();
+        group.barrier().unwrap();
+        names
+    };
+    let parts = |version| [1, 2].map(|it| format!("model-{version}-0000{it}-of-00002.safetensors"));
+    // Not parts of this checkpoint.
+    let others = ["model-2024-05-17.safetensors", "other-0-00001-of-00002.safetensors"];
+    for name in others {
+        fs::write(name, "").unwrap();
+    }
+    for version in 0..3 {
+        job.train(0..1);
+        checkpoint::save(path, &job.vs, group).unwrap();
+        let [one, two] = parts(version);
+        assert_eq!(names(), [&one, &two, others[0], "model.index.json", others[1]]);
+    }
+    let whole = job.model.full_state_dict().unwrap();
+    let mut plain = VarStore::new(Device::Cpu);
+    let _net = Net::new(&plain.root(), |path| linear(&path));
+    checkpoint::load(path, &mut plain).unwrap();
+    for (name, parameter) in plain.variables() {
+        assert_eq!(parameter, whole[&name], "{name}");
+    }
+    let index = fs::read_to_string(path).unwrap();
+    for (name, found) in [("missing.safetensors", "No such file"), ("../m", "lie beside it")] {
+        let own = format!("{}.index.json", group.rank());
+        fs::write(&own, index.replace(&parts(2)[1], name)).unwrap();
+        let error = checkpoint::load(&own, &mut plain).unwrap_err();
+        assert!(format!("{:#}", anyhow::Error::from(error)).contains(found), "{name}");
+    }
 }
 
-#[test]
-fn any_number_of_ranks_loads_what_another_has_saved() {
-    on_ranks(3, |group| {
-        for end in ["safetensors", "index.json"] {
-            let path = |name: &str| format!("{name}.{end}");
-            let mut three = Job::new(group, 1);
-            three.train(0..2);
-            three.parts().save(path("three"), &2, group).unwrap();
+#[run_by(on_ranks(3))]
+fn any_number_of_ranks_loads_what_another_has_saved(group: &ProcessGroup) {
+    for end in ["safetensors", "index.json"] {
+        let path = |name: &str| format!("{name}.{end}");
+        let mut three = Job::new(group, 1);
+        three.train(0..2);
+        three.parts().save(path("three"), &2, group).unwrap();
 
-            if let Some(pair) = group.new_group(&[0, 1]).unwrap() {
-                let mut two = Job::new(&pair, 100);
-                let found = two.parts().load::<i64>(path("three"), &pair).unwrap();
-                assert_eq!(found.generators, Generators::OtherWorldSize { saved: 3 });
-                two.parts().save(path("two"), &2, &pair).unwrap();
-                if end == "safetensors" {
-                    assert_eq!(contents(&path("three")), contents(&path("two")));
-                }
-                two.train(2..3);
+        if let Some(pair) = group.new_group(&[0, 1]).unwrap() {
+            let mut two = Job::new(&pair, 100);
+            let found = two.parts().load::<i64>(path("three"), &pair).unwrap();
+            assert_eq!(found.generators, Generators::OtherWorldSize { saved: 3 });
+            two.parts().save(path("two"), &2, &pair).unwrap();
+            if end == "safetensors" {
+                assert_eq!(contents(&path("three")), contents(&path("two")));
             }
-            group.barrier().unwrap();
-            let mut again = Job::new(group, 200);
-            let _ = again.parts().load::<i64>(path("two"), group).unwrap();
-            assert_eq!(again.vs.trainable_variables(), three.vs.trainable_variables());
-            let state = three.optimizer.state_dict().unwrap();
-            assert_eq!(again.optimizer.state_dict().unwrap(), state, "{end}");
-        }
-    });
-}
-
-#[test]
-fn the_file_is_that_of_the_whole_model_in_both_formats() {
-    on_ranks(2, |group| {
-        let mut sharded = Job::new(group, 1);
-        tch::manual_seed(1);
-        let mut vs = VarStore::new(Device::Cpu);
-        let _whole = Net::new(&vs.root(), |path| linear(&path));
-        for end in ["safetensors", "pt"] {
-            let [one, other] = ["sharded", "whole"].map(|it| format!("{it}.{end}"));
-            checkpoint::save(&one, &sharded.vs, group).unwrap();
-            checkpoint::save(&other, &vs, group).unwrap();
-            assert!(fs::read(&one).unwrap() == fs::read(&other).unwrap(), "{end}");
-
-            let mut another = Job::new(group, 2);
-            assert_ne!(another.vs.trainable_variables(), sharded.vs.trainable_variables());
-            checkpoint::load(&other, &mut another.vs).unwrap();
-            assert_eq!(another.vs.trainable_variables(), sharded.vs.trainable_variables());
-        }
-        // Names as Python's wrappers write them.
-        let prefixed = "prefixed.safetensors";
-        let names = vs.variables().into_iter().map(|(name, it)| (format!("module.{name}"), it));
-        if group.rank() == 0 {
-            Tensor::write_safetensors(&names.collect::<Vec<_>>(), prefixed).unwrap();
+            two.train(2..3);
         }
         group.barrier().unwrap();
-        checkpoint::load(prefixed, &mut sharded.vs).unwrap();
-        vs.load("sharded.safetensors").unwrap();
-    });
+        let mut again = Job::new(group, 200);
+        let _ = again.parts().load::<i64>(path("two"), group).unwrap();
+        assert_eq!(again.vs.trainable_variables(), three.vs.trainable_variables());
+        let state = three.optimizer.state_dict().unwrap();
+        assert_eq!(again.optimizer.state_dict().unwrap(), state, "{end}");
+    }
 }
 
-#[test]
-fn each_copy_of_hybrid_sharding_loads_what_the_first_has_saved() {
-    on_ranks(4, |group| {
-        let hybrid = |seed| {
-            tch::manual_seed(seed);
-            let vs = VarStore::new(Device::Cpu);
-            let options = FullyShardOptions::default();
-            let mesh = DeviceMesh::new(group, &[("replicate", 2), ("shard", 2)]).unwrap();
-            let sharding = FullyShard::with_mesh(&vs, &mesh, options).unwrap();
-            let model = sharding.root(|root| Net::new(root, |path| sharding.shard(path, linear)));
-            (model.unwrap(), vs)
-        };
-        let (saved, vs) = hybrid(1);
-        for name in ["model.safetensors", "model.index.json"] {
-            checkpoint::save(name, &vs, group).unwrap();
-            let (loaded, mut vs) = hybrid(2);
-            checkpoint::load(name, &mut vs).unwrap();
-            assert_eq!(loaded.full_state_dict().unwrap(), saved.full_state_dict().unwrap());
-            let mut four = Job::new(group, 3);
-            checkpoint::load(name, &mut four.vs).unwrap();
-            assert_eq!(four.model.full_state_dict().unwrap(), saved.full_state_dict().unwrap());
-        }
+#[run_by(on_ranks(2))]
+fn the_file_is_that_of_the_whole_model_in_both_formats(group: &ProcessGroup) {
+    let mut sharded = Job::new(group, 1);
+    tch::manual_seed(1);
+    let mut vs = VarStore::new(Device::Cpu);
+    let _whole = Net::new(&vs.root(), |path| linear(&path));
+    for end in ["safetensors", "pt"] {
+        let [one, other] = ["sharded", "whole"].map(|it| format!("{it}.{end}"));
+        checkpoint::save(&one, &sharded.vs, group).unwrap();
+        checkpoint::save(&other, &vs, group).unwrap();
+        assert!(fs::read(&one).unwrap() == fs::read(&other).unwrap(), "{end}");
 
-        let mesh = DeviceMesh::new(group, &[("x", 2), ("y", 1), ("z", 2)]).unwrap();
-        let error = FullyShard::with_mesh(&vs, &mesh, FullyShardOptions::default()).unwrap_err();
-        assert!(error.to_string().starts_with("mesh is of 3 dimensions, but must be"));
-    });
+        let mut another = Job::new(group, 2);
+        assert_ne!(another.vs.trainable_variables(), sharded.vs.trainable_variables());
+        checkpoint::load(&other, &mut another.vs).unwrap();
+        assert_eq!(another.vs.trainable_variables(), sharded.vs.trainable_variables());
+    }
+    // Names as Python's wrappers write them.
+    let prefixed = "prefixed.safetensors";
+    let names = vs.variables().into_iter().map(|(name, it)| (format!("module.{name}"), it));
+    if group.rank() == 0 {
+        Tensor::write_safetensors(&names.collect::<Vec<_>>(), prefixed).unwrap();
+    }
+    group.barrier().unwrap();
+    checkpoint::load(prefixed, &mut sharded.vs).unwrap();
+    vs.load("sharded.safetensors").unwrap();
 }
 
-#[test]
-fn no_rank_has_the_whole_model_in_memory() {
-    on_ranks(2, |group| {
-        let path = "model.safetensors";
-        let mut job = Job::new(group, 1);
-        let device = LogicalDevice::Cpu(0);
-        let layer = 4 * (WIDTH * WIDTH) as usize;
-        let mut more_than = |work: &mut dyn FnMut(&mut VarStore)| {
-            reset_peak_memory_stats(device).unwrap();
-            let before = memory_allocated(device).unwrap();
-            work(&mut job.vs);
-            max_memory_allocated(device).unwrap() - before
-        };
-        let saving = more_than(&mut |vs| checkpoint::save(path, vs, group).unwrap());
-        assert!(saving < 4 * layer, "{saving} bytes to save layers of {layer}");
-        // Its own rows.
-        let loading = more_than(&mut |vs| checkpoint::load(path, vs).unwrap());
-        assert!(loading < BLOCKS * layer * 3 / 4, "{loading} bytes to load layers of {layer}");
-    });
+#[run_by(on_ranks(4))]
+fn each_copy_of_hybrid_sharding_loads_what_the_first_has_saved(group: &ProcessGroup) {
+    let hybrid = |seed| {
+        tch::manual_seed(seed);
+        let vs = VarStore::new(Device::Cpu);
+        let options = FullyShardOptions::default();
+        let mesh = DeviceMesh::new(group, &[("replicate", 2), ("shard", 2)]).unwrap();
+        let sharding = FullyShard::with_mesh(&vs, &mesh, options).unwrap();
+        let model = sharding.root(|root| Net::new(root, |path| sharding.shard(path, linear)));
+        (model.unwrap(), vs)
+    };
+    let (saved, vs) = hybrid(1);
+    for name in ["model.safetensors", "model.index.json"] {
+        checkpoint::save(name, &vs, group).unwrap();
+        let (loaded, mut vs) = hybrid(2);
+        checkpoint::load(name, &mut vs).unwrap();
+        assert_eq!(loaded.full_state_dict().unwrap(), saved.full_state_dict().unwrap());
+        let mut four = Job::new(group, 3);
+        checkpoint::load(name, &mut four.vs).unwrap();
+        assert_eq!(four.model.full_state_dict().unwrap(), saved.full_state_dict().unwrap());
+    }
+
+    let mesh = DeviceMesh::new(group, &[("x", 2), ("y", 1), ("z", 2)]).unwrap();
+    let error = FullyShard::with_mesh(&vs, &mesh, FullyShardOptions::default()).unwrap_err();
+    assert!(error.to_string().starts_with("mesh is of 3 dimensions, but must be"));
 }
 
-#[test]
-fn if_rank_0_cannot_write_all_are_told_and_can_go_on() {
-    on_ranks(2, |group| {
-        let mut job = Job::new(group, 1);
-        let nowhere = "missing/training.safetensors";
-        let errors = [
-            job.parts().save(nowhere, &0, group).unwrap_err(),
-            job.parts().save(nowhere, &f64::NAN, group).unwrap_err(),
-            checkpoint::save(nowhere, &job.vs, group).unwrap_err(),
-        ];
-        let expected = ["missing", "progress is not readable after writing", "missing"];
-        for (error, expected) in errors.iter().zip(expected) {
-            assert!(error.to_string().contains(expected), "{error}");
-        }
-        let other = group.new_group(&[0, 1]).unwrap().unwrap();
-        let error = checkpoint::save(nowhere, &job.vs, &other).unwrap_err().to_string();
-        assert!(error.contains("group is another than the one over which FullyShard"), "{error}");
+#[run_by(on_ranks(2))]
+fn no_rank_has_the_whole_model_in_memory(group: &ProcessGroup) {
+    let path = "model.safetensors";
+    let mut job = Job::new(group, 1);
+    let device = LogicalDevice::Cpu(0);
+    let layer = 4 * (WIDTH * WIDTH) as usize;
+    let mut more_than = |work: &mut dyn FnMut(&mut VarStore)| {
+        reset_peak_memory_stats(device).unwrap();
+        let before = memory_allocated(device).unwrap();
+        work(&mut job.vs);
+        max_memory_allocated(device).unwrap() - before
+    };
+    let saving = more_than(&mut |vs| checkpoint::save(path, vs, group).unwrap());
+    assert!(saving < 4 * layer, "{saving} bytes to save layers of {layer}");
+    // Its own rows.
+    let loading = more_than(&mut |vs| checkpoint::load(path, vs).unwrap());
+    assert!(loading < BLOCKS * layer * 3 / 4, "{loading} bytes to load layers of {layer}");
+}
 
-        let path = "training.safetensors";
-        job.parts().save(path, &0, group).unwrap();
-        let mut narrower = VarStore::new(Device::Cpu);
-        let sharding = FullyShard::new(&narrower, group, FullyShardOptions::default());
-        let _model = sharding.root(|root| {
-            Net::new(root, |path| {
-                sharding.shard(path, |path| nn::linear(path, WIDTH, WIDTH - 2, Default::default()))
-            })
-        });
-        let error = checkpoint::load(path, &mut narrower).unwrap_err().to_string();
-        let expected = "blocks.0.bias has the shape [50]; expected [48], as in the model";
-        assert!(error.contains(expected), "{error}");
+#[run_by(on_ranks(2))]
+fn if_rank_0_cannot_write_all_are_told_and_can_go_on(group: &ProcessGroup) {
+    let mut job = Job::new(group, 1);
+    let nowhere = "missing/training.safetensors";
+    let errors = [
+        job.parts().save(nowhere, &0, group).unwrap_err(),
+        job.parts().save(nowhere, &f64::NAN, group).unwrap_err(),
+        checkpoint::save(nowhere, &job.vs, group).unwrap_err(),
+    ];
+    let expected = ["missing", "progress is not readable after writing", "missing"];
+    for (error, expected) in errors.iter().zip(expected) {
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    let other = group.new_group(&[0, 1]).unwrap().unwrap();
+    let error = checkpoint::save(nowhere, &job.vs, &other).unwrap_err().to_string();
+    assert!(error.contains("group is another than the one over which FullyShard"), "{error}");
 
-        // What is as large as a shard is not taken for one.
-        let one_ranks = "shards.safetensors";
-        if group.rank() == 0 {
-            job.vs.save(one_ranks).unwrap();
-        }
-        group.barrier().unwrap();
-        let error = checkpoint::load(one_ranks, &mut job.vs).unwrap_err().to_string();
-        assert!(error.contains("blocks.0.bias has the shape [25]; expected [50]"), "{error}");
+    let path = "training.safetensors";
+    job.parts().save(path, &0, group).unwrap();
+    let mut narrower = VarStore::new(Device::Cpu);
+    let sharding = FullyShard::new(&narrower, group, FullyShardOptions::default());
+    let _model = sharding.root(|root| {
+        Net::new(root, |path| {
+            sharding.shard(path, |path| nn::linear(path, WIDTH, WIDTH - 2, Default::default()))
+        })
     });
+    let error = checkpoint::load(path, &mut narrower).unwrap_err().to_string();
+    let expected = "blocks.0.bias has the shape [50]; expected [48], as in the model";
+    assert!(error.contains(expected), "{error}");
+
+    // What is as large as a shard is not taken for one.
+    let one_ranks = "shards.safetensors";
+    if group.rank() == 0 {
+        job.vs.save(one_ranks).unwrap();
+    }
+    group.barrier().unwrap();
+    let error = checkpoint::load(one_ranks, &mut job.vs).unwrap_err().to_string();
+    assert!(error.contains("blocks.0.bias has the shape [25]; expected [50]"), "{error}");
 }

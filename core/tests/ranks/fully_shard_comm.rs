@@ -40,125 +40,115 @@ fn exchanges_of(twins: &Twins<Net>, loss: impl Fn(&Net) -> Tensor) -> [String; 2
     [forward, backward]
 }
 
-#[test]
-fn the_next_block_is_gathered_before_the_gradients_of_the_last_are_reduced() {
-    on_ranks(2, |group| {
-        // The root stays whole; then nothing does; then everything. As traced in Python.
-        let expected = [
-            ["GGGG", "GGRGRRR", "GGGGGGG", "GGGGGRGRRR", "GGGRRR"],
-            ["GGGG", "GGGRGRRR", "GGGGGGGG", "GGGGGGRGRRR", "GGGGRRR"],
-            ["GGGG", "RRRR", "GGGG", "GGRGRRR", "RRR"],
-        ];
-        for (mut twins, expected) in each_way(group, Net::new).into_iter().zip(expected) {
-            let [one, other] = [0, 1].map(|step| batch(group, step));
-            for _ in 0..2 {
-                let found = exchanges_of(&twins, |net| net.loss(&one));
-                assert_eq!(found, expected[..2]);
-                twins.step();
-            }
-            // Two forward passes before one backward pass.
-            let run = |xs: &Tensor| twins.sharded.forward((), |net, ()| net.loss(xs)).unwrap();
-            let (forward, sum) = exchanges(|| run(&one) + run(&other));
-            let whole = twins.whole.loss(&one) + twins.whole.loss(&other);
-            let (backward, ()) = exchanges(|| twins.backward(&sum, &whole));
-            assert_eq!([forward, backward], expected[2..4]);
+#[run_by(on_ranks(2))]
+fn the_next_block_is_gathered_before_the_gradients_of_the_last_are_reduced(group: &ProcessGroup) {
+    // The root stays whole; then nothing does; then everything. As traced in Python.
+    let expected = [
+        ["GGGG", "GGRGRRR", "GGGGGGG", "GGGGGRGRRR", "GGGRRR"],
+        ["GGGG", "GGGRGRRR", "GGGGGGGG", "GGGGGGRGRRR", "GGGGRRR"],
+        ["GGGG", "RRRR", "GGGG", "GGRGRRR", "RRR"],
+    ];
+    for (mut twins, expected) in each_way(group, Net::new).into_iter().zip(expected) {
+        let [one, other] = [0, 1].map(|step| batch(group, step));
+        for _ in 0..2 {
+            assert_eq!(exchanges_of(&twins, |net| net.loss(&one)), expected[..2]);
             twins.step();
-            // The last block's output is not used: it is gathered in vain, but not reduced.
-            let unused = |net: &Net| {
-                let first = net.first(&one);
-                let used = net.block(1, &first);
-                let _unused = net.block(2, &first);
-                squares(&used)
-            };
-            let [_, backward] = exchanges_of(&twins, unused);
-            assert_eq!(backward, expected[4]);
-            twins.step();
-            let loss = twins.sharded.forward((), |net, ()| net.loss(&one)).unwrap();
-            twins.sharded.reshard().unwrap();
-            let blocks = twins.sharded.module().blocks.iter();
-            blocks.for_each(|block| block.unit().reshard().unwrap());
-            let (backward, ()) = exchanges(|| twins.backward(&loss, &twins.whole.loss(&one)));
-            assert_eq!(backward, "GGGRGRRR");
         }
-    });
+        // Two forward passes before one backward pass.
+        let run = |xs: &Tensor| twins.sharded.forward((), |net, ()| net.loss(xs)).unwrap();
+        let (forward, sum) = exchanges(|| run(&one) + run(&other));
+        let whole = twins.whole.loss(&one) + twins.whole.loss(&other);
+        let (backward, ()) = exchanges(|| twins.backward(&sum, &whole));
+        assert_eq!([forward, backward], expected[2..4]);
+        twins.step();
+        // The last block's output is not used: it is gathered in vain, but not reduced.
+        let unused = |net: &Net| {
+            let first = net.first(&one);
+            let used = net.block(1, &first);
+            let _unused = net.block(2, &first);
+            squares(&used)
+        };
+        let [_, backward] = exchanges_of(&twins, unused);
+        assert_eq!(backward, expected[4]);
+        twins.step();
+        let loss = twins.sharded.forward((), |net, ()| net.loss(&one)).unwrap();
+        twins.sharded.reshard().unwrap();
+        twins.sharded.module().blocks.iter().for_each(|block| block.unit().reshard().unwrap());
+        let (backward, ()) = exchanges(|| twins.backward(&loss, &twins.whole.loss(&one)));
+        assert_eq!(backward, "GGGRGRRR");
+    }
 }
 
-#[test]
-fn gradients_accumulate_in_the_units_that_do_not_exchange_them() {
-    on_ranks(2, |group| {
-        let (all, root) = ([true; 4], [true, false, false, false]);
-        let some = [false, true, true, false];
-        // The units that exchange no gradients before the last of three passes, the root first;
-        // whether parameters are freed after forward and backward passes; the expected exchanges.
-        let cases = [
-            (all, true, true, 24, 4),
-            (all, false, true, 12, 4),
-            (all, false, false, 4, 4),
-            (root, true, true, 24, 10),
-            (root, false, true, 12, 10),
-            (root, false, false, 10, 10),
-            (some, true, true, 24, 8),
-            (some, false, true, 12, 8),
-        ];
-        for (waits, after_forward, after_backward, gathers, reductions) in cases {
-            let [_, resharded, kept] = each_way(group, Net::new);
-            let mut twins = if after_forward { resharded } else { kept };
-            let (found, ()) = exchanges(|| {
-                for microbatch in 0..3 {
-                    let (model, is_last) = (&twins.sharded, microbatch == 2);
-                    let syncs = waits.map(|waits| is_last || !waits);
-                    let frees = waits.map(|waits| is_last || !waits || after_backward);
-                    model.set_requires_gradient_sync(syncs[0]);
-                    model.set_reshard_after_backward(frees[0]);
-                    for (i, block) in model.module().blocks.iter().enumerate() {
-                        block.unit().set_requires_gradient_sync(syncs[i + 1]);
-                        block.unit().set_reshard_after_backward(frees[i + 1]);
-                    }
-                    twins.pass(&batch(group, microbatch), Net::loss);
+#[run_by(on_ranks(2))]
+fn gradients_accumulate_in_the_units_that_do_not_exchange_them(group: &ProcessGroup) {
+    let (all, root) = ([true; 4], [true, false, false, false]);
+    let some = [false, true, true, false];
+    // The units that exchange no gradients before the last of three passes, the root first;
+    // whether parameters are freed after forward and backward passes; the expected exchanges.
+    let cases = [
+        (all, true, true, 24, 4),
+        (all, false, true, 12, 4),
+        (all, false, false, 4, 4),
+        (root, true, true, 24, 10),
+        (root, false, true, 12, 10),
+        (root, false, false, 10, 10),
+        (some, true, true, 24, 8),
+        (some, false, true, 12, 8),
+    ];
+    for (waits, after_forward, after_backward, gathers, reductions) in cases {
+        let [_, resharded, kept] = each_way(group, Net::new);
+        let mut twins = if after_forward { resharded } else { kept };
+        let (found, ()) = exchanges(|| {
+            for microbatch in 0..3 {
+                let (model, is_last) = (&twins.sharded, microbatch == 2);
+                let syncs = waits.map(|waits| is_last || !waits);
+                let frees = waits.map(|waits| is_last || !waits || after_backward);
+                model.set_requires_gradient_sync(syncs[0]);
+                model.set_reshard_after_backward(frees[0]);
+                for (i, block) in model.module().blocks.iter().enumerate() {
+                    block.unit().set_requires_gradient_sync(syncs[i + 1]);
+                    block.unit().set_reshard_after_backward(frees[i + 1]);
                 }
-            });
-            let count = |letter: char| found.matches(letter).count();
-            assert_eq!((count('G'), count('R')), (gathers, reductions), "{waits:?}: {found}");
-            twins.step();
-        }
-    });
-}
-
-#[test]
-fn blocks_are_gathered_ahead_as_the_user_chooses() {
-    on_ranks(2, |group| {
-        let [mut twins, ..] = each_way(group, Net::new);
-        let xs = batch(group, 0);
-        for (chosen, expected) in [(false, ["012", "21R0RRR"]), (true, ["021", "201RRRR"])] {
-            if chosen {
-                let [zero, _, two] = &twins.sharded.module().blocks[..] else { unreachable!() };
-                let one = twins.sharded.module().blocks[1].unit();
-                zero.unit().set_modules_to_forward_prefetch(&[two.unit()]);
-                two.unit().set_modules_to_backward_prefetch(&[zero.unit(), one]);
+                twins.pass(&batch(group, microbatch), Net::loss);
             }
-            let pass = || twins.sharded.forward((), |net, ()| net.loss(&xs)).unwrap();
-            let (forward, loss) = traced(true, pass);
-            let backward = || twins.backward(&loss, &twins.whole.loss(&xs));
-            assert_eq!([forward, traced(true, backward).0], expected);
-            twins.step();
-        }
-    });
+        });
+        let count = |letter: char| found.matches(letter).count();
+        assert_eq!((count('G'), count('R')), (gathers, reductions), "{waits:?}: {found}");
+        twins.step();
+    }
 }
 
-#[test]
-fn what_was_gathered_ahead_before_the_weights_changed_is_gathered_again() {
-    on_ranks(2, |group| {
-        let [twins, ..] = each_way(group, Net::new);
-        let (model, xs) = (&twins.sharded, batch(group, 0));
-        let [zero, _, two] = &model.module().blocks[..] else { unreachable!() };
-        // For the next evaluation.
-        two.unit().set_modules_to_forward_prefetch(&[zero.unit()]);
-        let loss = || no_grad(|| model.forward((), |net, ()| net.loss(&xs)).unwrap());
-        let before = loss();
-        let zeros = |(name, it): (String, Tensor)| (name, it.zeros_like());
-        let weights = model.full_state_dict().unwrap().into_iter().map(zeros).collect();
-        model.load_full_state_dict(&weights).unwrap();
-        let after = loss().double_value(&[]);
-        assert!(after == 0.0 && before.double_value(&[]) > 0.0, "{after}");
-    });
+#[run_by(on_ranks(2))]
+fn blocks_are_gathered_ahead_as_the_user_chooses(group: &ProcessGroup) {
+    let [mut twins, ..] = each_way(group, Net::new);
+    let xs = batch(group, 0);
+    for (chosen, expected) in [(false, ["012", "21R0RRR"]), (true, ["021", "201RRRR"])] {
+        if chosen {
+            let [zero, _, two] = &twins.sharded.module().blocks[..] else { unreachable!() };
+            let one = twins.sharded.module().blocks[1].unit();
+            zero.unit().set_modules_to_forward_prefetch(&[two.unit()]);
+            two.unit().set_modules_to_backward_prefetch(&[zero.unit(), one]);
+        }
+        let pass = || twins.sharded.forward((), |net, ()| net.loss(&xs)).unwrap();
+        let (forward, loss) = traced(true, pass);
+        let backward = || twins.backward(&loss, &twins.whole.loss(&xs));
+        assert_eq!([forward, traced(true, backward).0], expected);
+        twins.step();
+    }
+}
+
+#[run_by(on_ranks(2))]
+fn what_was_gathered_ahead_before_the_weights_changed_is_gathered_again(group: &ProcessGroup) {
+    let [twins, ..] = each_way(group, Net::new);
+    let (model, xs) = (&twins.sharded, batch(group, 0));
+    let [zero, _, two] = &model.module().blocks[..] else { unreachable!() };
+    // For the next evaluation.
+    two.unit().set_modules_to_forward_prefetch(&[zero.unit()]);
+    let loss = || no_grad(|| model.forward((), |net, ()| net.loss(&xs)).unwrap());
+    let before = loss();
+    let zeros = |(name, it): (String, Tensor)| (name, it.zeros_like());
+    let weights = model.full_state_dict().unwrap().into_iter().map(zeros).collect();
+    model.load_full_state_dict(&weights).unwrap();
+    let after = loss().double_value(&[]);
+    assert!(after == 0.0 && before.double_value(&[]) > 0.0, "{after}");
 }

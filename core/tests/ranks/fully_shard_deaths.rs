@@ -91,36 +91,34 @@ fn step(group: &ProcessGroup, phase: Option<Phase>, path: &Path) -> Result<()> {
     checkpoint::save(path, &vs, group)
 }
 
-fn dies_in(test: &str, phase: Phase) {
-    common::processes_from(3, test, common::mortal(MORTAL), || {
-        let group = common::join();
-        let directory = tempfile::tempdir().unwrap();
-        let end = if phase == Phase::SaveParts { "index.json" } else { "safetensors" };
-        let path = directory.path().join(format!("model.{end}"));
-        step(&group, None, &path).unwrap();
-        let files = || -> BTreeMap<_, _> {
-            let files = fs::read_dir(directory.path()).unwrap().map(|it| it.unwrap().path());
-            files.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
-        };
-        let before = files();
+fn dies_in(phase: Phase) {
+    let group = common::join();
+    let directory = tempfile::tempdir().unwrap();
+    let end = if phase == Phase::SaveParts { "index.json" } else { "safetensors" };
+    let path = directory.path().join(format!("model.{end}"));
+    step(&group, None, &path).unwrap();
+    let files = || -> BTreeMap<_, _> {
+        let files = fs::read_dir(directory.path()).unwrap().map(|it| it.unwrap().path());
+        files.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+    };
+    let before = files();
 
-        probe_shared_memory(die_at_the_last_moment);
-        let phase = (group.rank() == MORTAL).then_some(phase);
-        let error = step(&group, phase, &path).unwrap_err().to_string();
-        let delay = fs::metadata(DEATH).unwrap().modified().unwrap().elapsed().unwrap();
-        assert!(error.contains("rank 1 (pid") && delay < SOON, "after {delay:?}: {error}");
-        let mut left = files();
-        // Parts of the next version, which no index names.
-        left.retain(|path, _| !path.display().to_string().contains("/model-1-"));
-        assert_eq!(left, before);
-    });
+    probe_shared_memory(die_at_the_last_moment);
+    let phase = (group.rank() == MORTAL).then_some(phase);
+    let error = step(&group, phase, &path).unwrap_err().to_string();
+    let delay = fs::metadata(DEATH).unwrap().modified().unwrap().elapsed().unwrap();
+    assert!(error.contains("rank 1 (pid") && delay < SOON, "after {delay:?}: {error}");
+    let mut left = files();
+    // Parts of the next version, which no index names.
+    left.retain(|path, _| !path.display().to_string().contains("/model-1-"));
+    assert_eq!(left, before);
 }
 
 macro_rules! deaths {
     ($(fn $test:ident() = $phase:ident;)*) => {$(
-        #[test]
+        #[run_by(common::processes_with(3, common::mortal(MORTAL)))]
         fn $test() {
-            dies_in(this_test!(), Phase::$phase);
+            dies_in(Phase::$phase);
         }
     )*};
 }

@@ -21,81 +21,71 @@ fn broken_loss(model: &FsdpModule<Net>, xs: &Tensor) -> Tensor {
     pass.unwrap()
 }
 
-#[test]
-fn after_a_backward_pass_that_fails_the_model_is_as_before() {
-    on_ranks(2, |group| {
-        let [(vs, model), (other, fresh)] = [(); 2].map(|()| sharded(group));
-        let xs = batch(group, 0);
-        fresh.backward(&loss_of(&fresh, &xs)).unwrap();
-        expect_error(model.backward(&broken_loss(&model, &xs)), "modified by an inplace operation");
-        assert!(model.module().head.ws.f_sum(Kind::Float).is_err());
-        model.backward(&loss_of(&model, &xs)).unwrap();
-        assert_eq!(gradients(&vs), gradients(&other));
-    });
+#[run_by(on_ranks(2))]
+fn after_a_backward_pass_that_fails_the_model_is_as_before(group: &ProcessGroup) {
+    let [(vs, model), (other, fresh)] = [(); 2].map(|()| sharded(group));
+    let xs = batch(group, 0);
+    fresh.backward(&loss_of(&fresh, &xs)).unwrap();
+    expect_error(model.backward(&broken_loss(&model, &xs)), "modified by an inplace operation");
+    assert!(model.module().head.ws.f_sum(Kind::Float).is_err());
+    model.backward(&loss_of(&model, &xs)).unwrap();
+    assert_eq!(gradients(&vs), gradients(&other));
 }
 
-#[test]
-fn a_failed_pass_that_another_model_has_started_leaves_nothing_behind() {
-    on_ranks(2, |group| {
-        let [(vs, model), (_vs, started), (other, fresh)] = [(); 3].map(|()| sharded(group));
-        let xs = batch(group, 0);
-        fresh.backward(&loss_of(&fresh, &xs)).unwrap();
-        let both = broken_loss(&model, &xs) + loss_of(&started, &xs);
-        assert!(started.backward(&both).is_err());
-        model.backward(&loss_of(&model, &xs)).unwrap();
-        assert_eq!(gradients(&vs), gradients(&other));
-    });
+#[run_by(on_ranks(2))]
+fn a_failed_pass_that_another_model_has_started_leaves_nothing_behind(group: &ProcessGroup) {
+    let [(vs, model), (_vs, started), (other, fresh)] = [(); 3].map(|()| sharded(group));
+    let xs = batch(group, 0);
+    fresh.backward(&loss_of(&fresh, &xs)).unwrap();
+    assert!(started.backward(&(broken_loss(&model, &xs) + loss_of(&started, &xs))).is_err());
+    model.backward(&loss_of(&model, &xs)).unwrap();
+    assert_eq!(gradients(&vs), gradients(&other));
 }
 
-#[test]
-fn what_would_be_silently_wrong_with_shards_is_refused() {
-    on_ranks(2, |group| {
-        let (mut vs, model) = sharded(group);
-        model.backward(&loss_of(&model, &batch(group, 0))).unwrap();
-        let zero = ZeroRedundancyOptimizer::new(sgd(&vs, 0.5), group).step().unwrap_err();
-        assert!(zero.to_string().contains(", which FullyShard has sharded"), "{zero}");
-        vs.double();
-        let expected = "is another tensor than the shard that FullyShard made";
-        expect_error(model.f_forward_t(&batch(group, 0), true), expected);
+#[run_by(on_ranks(2))]
+fn what_would_be_silently_wrong_with_shards_is_refused(group: &ProcessGroup) {
+    let (mut vs, model) = sharded(group);
+    model.backward(&loss_of(&model, &batch(group, 0))).unwrap();
+    let zero = ZeroRedundancyOptimizer::new(sgd(&vs, 0.5), group).step().unwrap_err();
+    assert!(zero.to_string().contains(", which FullyShard has sharded"), "{zero}");
+    vs.double();
+    let expected = "is another tensor than the shard that FullyShard made";
+    expect_error(model.f_forward_t(&batch(group, 0), true), expected);
 
-        let scalar: fn(&nn::Path<'_>) -> Vec<Tensor> = |path| vec![path.ones("scale", &[])];
-        let mixed = |path: &nn::Path<'_>| {
-            let first = path.ones("a", &[2]);
-            path.clone().bfloat16();
-            vec![first, path.ones("b", &[2])]
-        };
-        let refused = "the parameter of.scale is a scalar";
-        for (block, expected) in [(scalar, refused), (mixed, "of.a of BFloat16 and of.b of Float")]
-        {
-            let other = VarStore::new(Device::Cpu);
-            let sharding = FullyShard::new(&other, group, FullyShardOptions::default());
-            expect_error(sharding.root(|root| sharding.shard(root / "of", block)), expected);
-            let alone = sharding
-                .shard(other.root() / "alone", |path| nn::linear(path, 5, 5, Default::default()));
-            let error = alone.f_forward_t(&batch(group, 0), true).unwrap_err().to_string();
-            assert!(error.contains("is without a root, around the block \"alone\""), "{error}");
-        }
-        let (_third, inside) = sharded(group);
-        let around = CheckpointWrapper::new(inside);
-        let again = around.forward_t(&batch(group, 0), true).sum(Kind::Float).f_backward();
-        expect_error(again, "inside a CheckpointWrapper, around");
-        // The last, since the ranks tell each other of it and leave.
-        let ddp = DistributedDataParallel::new((), &vs, group).unwrap_err();
-        assert!(ddp.to_string().contains(", which FullyShard has sharded"), "{ddp}");
-    });
+    let scalar: fn(&nn::Path<'_>) -> Vec<Tensor> = |path| vec![path.ones("scale", &[])];
+    let mixed = |path: &nn::Path<'_>| {
+        let first = path.ones("a", &[2]);
+        path.clone().bfloat16();
+        vec![first, path.ones("b", &[2])]
+    };
+    let refused = "the parameter of.scale is a scalar";
+    for (block, expected) in [(scalar, refused), (mixed, "of.a of BFloat16 and of.b of Float")] {
+        let other = VarStore::new(Device::Cpu);
+        let sharding = FullyShard::new(&other, group, FullyShardOptions::default());
+        expect_error(sharding.root(|root| sharding.shard(root / "of", block)), expected);
+        let alone = sharding
+            .shard(other.root() / "alone", |path| nn::linear(path, 5, 5, Default::default()));
+        let error = alone.f_forward_t(&batch(group, 0), true).unwrap_err().to_string();
+        assert!(error.contains("is without a root, around the block \"alone\""), "{error}");
+    }
+    let (_third, inside) = sharded(group);
+    let around = CheckpointWrapper::new(inside);
+    let again = around.forward_t(&batch(group, 0), true).sum(Kind::Float).f_backward();
+    expect_error(again, "inside a CheckpointWrapper, around");
+    // The last, since the ranks tell each other of it and leave.
+    let ddp = DistributedDataParallel::new((), &vs, group).unwrap_err();
+    assert!(ddp.to_string().contains(", which FullyShard has sharded"), "{ddp}");
 }
 
-#[test]
-fn an_error_in_a_block_is_returned_by_the_whole_model() {
-    on_ranks(2, |group| {
-        let group = &group.with_timeout(Duration::from_secs(2));
-        let (_vs, model) = sharded(group);
-        if group.rank() == 0 {
-            let error = model.f_forward_t(&batch(group, 0), true).unwrap_err();
-            assert!(matches!(error, Error::Collective { .. }), "{error}");
-        } else {
-            let mut instead = Tensor::ones([1], FLOAT_CPU);
-            assert!(group.all_reduce(&mut instead, ReduceOp::Sum).is_err());
-        }
-    });
+#[run_by(on_ranks(2))]
+fn an_error_in_a_block_is_returned_by_the_whole_model(group: &ProcessGroup) {
+    let group = &group.with_timeout(Duration::from_secs(2));
+    let (_vs, model) = sharded(group);
+    if group.rank() == 0 {
+        let error = model.f_forward_t(&batch(group, 0), true).unwrap_err();
+        assert!(matches!(error, Error::Collective { .. }), "{error}");
+    } else {
+        let mut instead = Tensor::ones([1], FLOAT_CPU);
+        assert!(group.all_reduce(&mut instead, ReduceOp::Sum).is_err());
+    }
 }

@@ -190,60 +190,54 @@ fn without_empty_shards(mut saved: Saved) -> Saved {
     saved
 }
 
-#[test]
-fn on_two_ranks_all_ways_have_pythons_bits() {
-    on_ranks(2, |group| {
-        let ways = "sgd adamw-reshard sgd-keep sgd-accumulate sgd-nosync adamw-twice sgd-evaluate \
-                    adamw-keep-twice-evaluate sgd-clip adamw-bf16-reduce32-output32 \
-                    sgd-bf16-output32-nosync-clip sgd-checkpoint-accumulate adamw-checkpoint-keep-evaluate";
-        expect_pythons_bits(group, ways);
-    });
+#[run_by(on_ranks(2))]
+fn on_two_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
+    let ways = "sgd adamw-reshard sgd-keep sgd-accumulate sgd-nosync adamw-twice sgd-evaluate \
+                adamw-keep-twice-evaluate sgd-clip adamw-bf16-reduce32-output32 \
+                sgd-bf16-output32-nosync-clip sgd-checkpoint-accumulate adamw-checkpoint-keep-evaluate";
+    expect_pythons_bits(group, ways);
 }
 
-#[test]
-fn on_three_ranks_all_ways_have_pythons_bits() {
-    on_ranks(3, |group| {
-        let ways = "sgd-evaluate adamw-keep-accumulate sgd-reshard-nosync sgd-twice adamw-clip \
-                    sgd-bf16-reduce32-output32-nosync sgd-checkpoint sgd-f16-output32";
-        expect_pythons_bits(group, ways);
-    });
+#[run_by(on_ranks(3))]
+fn on_three_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
+    let ways = "sgd-evaluate adamw-keep-accumulate sgd-reshard-nosync sgd-twice adamw-clip \
+                sgd-bf16-reduce32-output32-nosync sgd-checkpoint sgd-f16-output32";
+    expect_pythons_bits(group, ways);
 }
 
-#[test]
-fn on_four_ranks_all_ways_have_pythons_bits() {
-    on_ranks(4, |group| {
-        let ways = "adamw adamw-hybrid-evaluate sgd-hybrid-clip-accumulate sgd-hybrid-nosync-twice \
-                    sgd-hybrid-f16-output32";
-        expect_pythons_bits(group, ways);
-    });
+#[run_by(on_ranks(4))]
+fn on_four_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
+    let ways = "adamw adamw-hybrid-evaluate sgd-hybrid-clip-accumulate sgd-hybrid-nosync-twice \
+                sgd-hybrid-f16-output32";
+    expect_pythons_bits(group, ways);
 }
 
-#[test]
+const MIXED: [&str; 2] = ["sgd-mixed-evaluate", "adamw-mixed-twice-clip"];
+
+fn python_on_rank_1(rank: usize, command: Command) -> Command {
+    if rank == 0 {
+        return command;
+    }
+    let port = command.get_envs().find(|(name, _)| *name == "MASTER_PORT");
+    let port = port.and_then(|(_, value)| value?.to_str()).unwrap().parse().unwrap();
+    python_rank("fully_shard", (1, 2, port), &MIXED).0
+}
+
+#[run_by(common::processes_with(2, python_on_rank_1))]
 fn a_rank_in_rust_and_one_in_python_train_one_model() {
-    const WAYS: [&str; 2] = ["sgd-mixed-evaluate", "adamw-mixed-twice-clip"];
-    let python_on_rank_1 = |rank, command: Command| {
-        if rank == 0 {
-            return command;
-        }
-        let port = command.get_envs().find(|(name, _)| *name == "MASTER_PORT");
-        let port = port.and_then(|(_, value)| value?.to_str()).unwrap().parse().unwrap();
-        python_rank("fully_shard", (1, 2, port), &WAYS).0
-    };
-    common::processes_from(2, this_test!(), python_on_rank_1, || {
-        let group = common::join();
-        let mut saved = Saved::new();
-        WAYS.iter().for_each(|way| Way(way).train(&group, &mut saved));
-        let port = free_port().unwrap();
-        let [first, second] = [0, 1].map(|rank| {
-            let (mut program, file) = python_rank("fully_shard", (rank, 2, port), &WAYS);
-            (program.spawn().unwrap(), file)
-        });
-        for (mut process, file) in [second, first] {
-            assert!(process.wait().unwrap().success());
-            let expected = read(&file);
-            if file.ends_with("-0.safetensors") {
-                expect_equal(without_empty_shards(std::mem::take(&mut saved)), expected);
-            }
-        }
+    let group = common::join();
+    let mut saved = Saved::new();
+    MIXED.iter().for_each(|way| Way(way).train(&group, &mut saved));
+    let port = free_port().unwrap();
+    let [first, second] = [0, 1].map(|rank| {
+        let (mut program, file) = python_rank("fully_shard", (rank, 2, port), &MIXED);
+        (program.spawn().unwrap(), file)
     });
+    for (mut process, file) in [second, first] {
+        assert!(process.wait().unwrap().success());
+        let expected = read(&file);
+        if file.ends_with("-0.safetensors") {
+            expect_equal(without_empty_shards(std::mem::take(&mut saved)), expected);
+        }
+    }
 }

@@ -23,60 +23,52 @@ fn train_one_unit(group: &ProcessGroup) {
     }
 }
 
-#[test]
-fn a_unit_with_uneven_and_empty_shards_is_trained() {
-    on_ranks(4, |group| {
-        train_one_unit(group);
-    });
+#[run_by(on_ranks(4))]
+fn a_unit_with_uneven_and_empty_shards_is_trained(group: &ProcessGroup) {
+    train_one_unit(group);
 }
 
-#[test]
-fn a_single_rank_trains_the_whole_model() {
-    on_ranks(1, |group| {
-        train_one_unit(group);
-    });
+#[run_by(on_ranks(1))]
+fn a_single_rank_trains_the_whole_model(group: &ProcessGroup) {
+    train_one_unit(group);
 }
 
-#[test]
-fn blocks_may_be_skipped_or_repeated_and_run_without_the_root() {
-    on_ranks(2, |group| {
-        for mut twins in each_way(group, Net::new) {
-            for step in 0..4 {
-                twins.pass(&batch(group, step), |net, xs| {
-                    let one = net.block(1, &net.first(xs));
-                    let other = if step == 0 { one.zeros_like() } else { net.block(2, &one) };
-                    match step {
-                        0 | 1 => squares(&one),
-                        2 => squares(&(one * other)),
-                        _ => squares(&net.block(1, &net.block(1, &other))),
-                    }
-                });
-                twins.step();
-            }
-            let xs = batch(group, 4);
-            let of_block = |net: &Net| squares(&net.block(0, &xs));
-            twins.backward(&of_block(twins.sharded.module()), &of_block(&twins.whole));
+#[run_by(on_ranks(2))]
+fn blocks_may_be_skipped_or_repeated_and_run_without_the_root(group: &ProcessGroup) {
+    for mut twins in each_way(group, Net::new) {
+        for step in 0..4 {
+            twins.pass(&batch(group, step), |net, xs| {
+                let one = net.block(1, &net.first(xs));
+                let other = if step == 0 { one.zeros_like() } else { net.block(2, &one) };
+                match step {
+                    0 | 1 => squares(&one),
+                    2 => squares(&(one * other)),
+                    _ => squares(&net.block(1, &net.block(1, &other))),
+                }
+            });
             twins.step();
         }
-    });
+        let xs = batch(group, 4);
+        let of_block = |net: &Net| squares(&net.block(0, &xs));
+        twins.backward(&of_block(twins.sharded.module()), &of_block(&twins.whole));
+        twins.step();
+    }
 }
 
-#[test]
-fn after_a_forward_pass_that_panics_the_next_one_is_as_usual() {
-    on_ranks(2, |group| {
-        for mut twins in each_way(group, Net::new) {
-            let xs = batch(group, 0);
-            let broken = catch_unwind(AssertUnwindSafe(|| {
-                twins.sharded.forward(xs.shallow_clone(), |net, xs| -> Tensor {
-                    let _ = net.first(&xs);
-                    panic!("the model's own")
-                })
-            }));
-            assert!(broken.is_err());
-            twins.pass(&xs, Net::loss);
-            twins.step();
-        }
-    });
+#[run_by(on_ranks(2))]
+fn after_a_forward_pass_that_panics_the_next_one_is_as_usual(group: &ProcessGroup) {
+    for mut twins in each_way(group, Net::new) {
+        let xs = batch(group, 0);
+        let broken = catch_unwind(AssertUnwindSafe(|| {
+            twins.sharded.forward(xs.shallow_clone(), |net, xs| -> Tensor {
+                let _ = net.first(&xs);
+                panic!("the model's own")
+            })
+        }));
+        assert!(broken.is_err());
+        twins.pass(&xs, Net::loss);
+        twins.step();
+    }
 }
 
 /// A layer, and a block whose two layers may run apart.
@@ -103,50 +95,45 @@ fn hidden(twins: &Twins<Chunked>, xs: &Tensor) -> [Tensor; 2] {
     [own.unwrap(), upto_the_norm(&twins.whole, xs)]
 }
 
-#[test]
-fn a_layer_of_a_block_may_run_in_chunks_after_the_model() {
-    on_ranks(2, |group| {
-        for mut twins in each_way(group, chunked) {
-            for step in 0..4 {
-                // Those of step 2 accumulate without being reduced.
-                twins.sharded.set_requires_gradient_sync(step != 2);
-                let outputs = hidden(&twins, &batch(group, step));
-                let leaves = outputs.each_ref().map(|it| it.detach().set_requires_grad(true));
-                for row in 0..3 {
-                    let [own, other] = leaves.each_ref().map(|it| it.narrow(0, row, 1));
-                    let own = loss_of_head(twins.sharded.module(), &own);
-                    twins.backward(&own, &loss_of_head(&twins.whole, &other));
-                }
-                let [own, other] =
-                    [0, 1].map(|i| (&outputs[i] * leaves[i].grad()).sum(Kind::Float));
-                twins.backward(&own, &other);
-                if step != 2 {
-                    twins.step();
-                }
+#[run_by(on_ranks(2))]
+fn a_layer_of_a_block_may_run_in_chunks_after_the_model(group: &ProcessGroup) {
+    for mut twins in each_way(group, chunked) {
+        for step in 0..4 {
+            // Those of step 2 accumulate without being reduced.
+            twins.sharded.set_requires_gradient_sync(step != 2);
+            let outputs = hidden(&twins, &batch(group, step));
+            let leaves = outputs.each_ref().map(|it| it.detach().set_requires_grad(true));
+            for row in 0..3 {
+                let [own, other] = leaves.each_ref().map(|it| it.narrow(0, row, 1));
+                let own = loss_of_head(twins.sharded.module(), &own);
+                twins.backward(&own, &loss_of_head(&twins.whole, &other));
             }
-            // Twice without the head, which gets no gradient.
-            let [one, other] = [4, 5].map(|step| hidden(&twins, &batch(group, step)));
-            let [own, whole] = [0, 1].map(|i| squares(&(&one[i] + &other[i])));
-            twins.backward(&own, &whole);
-            twins.step();
-        }
-    });
-}
-
-#[test]
-fn weights_may_be_used_twice_within_a_unit() {
-    on_ranks(2, |group| {
-        for mut twins in each_way(group, |root, _| root.randn_standard("words", &[9, 5])) {
-            for step in 0..3 {
-                let ids = Tensor::arange(4, (Kind::Int64, Device::Cpu));
-                twins.pass(&(ids + (step + group.rank() as i64)), |words, ids| {
-                    let hidden = Tensor::embedding(words, ids, -1, false, false).tanh();
-                    squares(&hidden.linear(words, None::<&Tensor>))
-                });
+            let [own, other] = [0, 1].map(|i| (&outputs[i] * leaves[i].grad()).sum(Kind::Float));
+            twins.backward(&own, &other);
+            if step != 2 {
                 twins.step();
             }
         }
-    });
+        // Twice without the head, which gets no gradient.
+        let [one, other] = [4, 5].map(|step| hidden(&twins, &batch(group, step)));
+        let [own, whole] = [0, 1].map(|i| squares(&(&one[i] + &other[i])));
+        twins.backward(&own, &whole);
+        twins.step();
+    }
+}
+
+#[run_by(on_ranks(2))]
+fn weights_may_be_used_twice_within_a_unit(group: &ProcessGroup) {
+    for mut twins in each_way(group, |root, _| root.randn_standard("words", &[9, 5])) {
+        for step in 0..3 {
+            let ids = Tensor::arange(4, (Kind::Int64, Device::Cpu));
+            twins.pass(&(ids + (step + group.rank() as i64)), |words, ids| {
+                let hidden = Tensor::embedding(words, ids, -1, false, false).tanh();
+                squares(&hidden.linear(words, None::<&Tensor>))
+            });
+            twins.step();
+        }
+    }
 }
 
 /// Blocks 1 and 2 in turns, the former also without gradients.
@@ -158,38 +145,36 @@ fn loss_of_turns(net: &Net, xs: &Tensor) -> Tensor {
     squares(&(0..3).fold(net.first(xs), turn))
 }
 
-#[test]
-fn parameters_are_frozen_and_unfrozen_during_a_training() {
-    on_ranks(2, |group| {
-        // Biases; a block between two others, then all; all but a block.
-        let trained: [fn(i64, &str) -> bool; 3] = [
-            |_, name| name.ends_with("bias"),
-            |step, name| step == 2 || name.starts_with("blocks.1"),
-            |_, name| !name.starts_with("blocks.2"),
-        ];
-        for is_trained in trained {
-            let all = each_way(group, |root, sharding| {
-                let net = Net::new(root, sharding);
-                let _ = net.head.ws.set_requires_grad(is_trained(0, "head.weight"));
-                net
-            });
-            for mut twins in all {
-                for step in 0..3 {
-                    let variables = [&twins.vs, &twins.other].map(|vs| vs.variables());
-                    for (name, variable) in variables.iter().flatten() {
-                        let _ = variable.set_requires_grad(is_trained(step, name));
-                    }
-                    for loss in [Net::loss, loss_of_turns] {
-                        let xs = batch(group, step);
-                        twins.pass(&xs, loss);
-                        // Leaves some parameters whole.
-                        let again = || twins.sharded.forward((), |net, ()| loss(net, &xs));
-                        let again = no_grad(again).unwrap();
-                        expect_close("loss", &again, &no_grad(|| loss(&twins.whole, &xs)));
-                    }
-                    twins.step();
+#[run_by(on_ranks(2))]
+fn parameters_are_frozen_and_unfrozen_during_a_training(group: &ProcessGroup) {
+    // Biases; a block between two others, then all; all but a block.
+    let trained: [fn(i64, &str) -> bool; 3] = [
+        |_, name| name.ends_with("bias"),
+        |step, name| step == 2 || name.starts_with("blocks.1"),
+        |_, name| !name.starts_with("blocks.2"),
+    ];
+    for is_trained in trained {
+        let all = each_way(group, |root, sharding| {
+            let net = Net::new(root, sharding);
+            let _ = net.head.ws.set_requires_grad(is_trained(0, "head.weight"));
+            net
+        });
+        for mut twins in all {
+            for step in 0..3 {
+                let variables = [&twins.vs, &twins.other].map(|vs| vs.variables());
+                for (name, variable) in variables.iter().flatten() {
+                    let _ = variable.set_requires_grad(is_trained(step, name));
                 }
+                for loss in [Net::loss, loss_of_turns] {
+                    let xs = batch(group, step);
+                    twins.pass(&xs, loss);
+                    // Leaves some parameters whole.
+                    let again = || twins.sharded.forward((), |net, ()| loss(net, &xs));
+                    let again = no_grad(again).unwrap();
+                    expect_close("loss", &again, &no_grad(|| loss(&twins.whole, &xs)));
+                }
+                twins.step();
             }
         }
-    });
+    }
 }

@@ -28,145 +28,124 @@ fn sum(of: impl Fn(usize) -> Tensor) -> Tensor {
     (0..3).map(of).sum()
 }
 
-#[test]
-fn the_gradient_of_a_sum_is_the_sum_of_all_ranks_gradients() {
-    on_ranks(3, |group| {
-        let rank = group.rank();
-        let (results, gradient) =
-            run(rank, |own| Ok(vec![functional::all_reduce(own, ReduceOp::Sum, group)?]));
-        assert_eq!(results[0], sum(rows));
-        assert_eq!(gradient, sum(|rank| weights(rank, &rows(0))));
-    });
+#[run_by(on_ranks(3))]
+fn the_gradient_of_a_sum_is_the_sum_of_all_ranks_gradients(group: &ProcessGroup) {
+    let rank = group.rank();
+    let (results, gradient) =
+        run(rank, |own| Ok(vec![functional::all_reduce(own, ReduceOp::Sum, group)?]));
+    assert_eq!(results[0], sum(rows));
+    assert_eq!(gradient, sum(|rank| weights(rank, &rows(0))));
 }
 
-#[test]
-fn only_the_source_of_a_broadcast_has_a_gradient_that_of_all_ranks() {
-    on_ranks(3, |group| {
-        let rank = group.rank();
-        let (results, gradient) = run(rank, |own| Ok(vec![functional::broadcast(own, 1, group)?]));
-        assert_eq!(results[0], rows(1));
-        let expected = sum(|rank| weights(rank, &rows(0)));
-        assert_eq!(gradient, if rank == 1 { expected } else { expected.zeros_like() });
-    });
+#[run_by(on_ranks(3))]
+fn only_the_source_of_a_broadcast_has_a_gradient_that_of_all_ranks(group: &ProcessGroup) {
+    let rank = group.rank();
+    let (results, gradient) = run(rank, |own| Ok(vec![functional::broadcast(own, 1, group)?]));
+    assert_eq!(results[0], rows(1));
+    let expected = sum(|rank| weights(rank, &rows(0)));
+    assert_eq!(gradient, if rank == 1 { expected } else { expected.zeros_like() });
 }
 
-#[test]
-fn what_all_ranks_have_gathered_has_the_gradients_of_all() {
-    on_ranks(3, |group| {
-        let rank = group.rank();
-        let (results, gradient) = run(rank, |own| functional::all_gather(own, group));
-        assert_eq!(results, [0, 1, 2].map(rows));
-        assert_eq!(gradient, sum(|rank| weights(rank, &rows(0))));
+#[run_by(on_ranks(3))]
+fn what_all_ranks_have_gathered_has_the_gradients_of_all(group: &ProcessGroup) {
+    let rank = group.rank();
+    let (results, gradient) = run(rank, |own| functional::all_gather(own, group));
+    assert_eq!(results, [0, 1, 2].map(rows));
+    assert_eq!(gradient, sum(|rank| weights(rank, &rows(0))));
 
-        // A loss that uses only what another rank has sent.
-        let own = rows(rank).set_requires_grad(true);
-        let all = functional::all_gather(&own, group).unwrap();
-        all[(rank + 1) % 3].sum(Kind::Float).backward();
-        assert_eq!(own.grad(), own.ones_like());
-    });
+    // A loss that uses only what another rank has sent.
+    let own = rows(rank).set_requires_grad(true);
+    let all = functional::all_gather(&own, group).unwrap();
+    all[(rank + 1) % 3].sum(Kind::Float).backward();
+    assert_eq!(own.grad(), own.ones_like());
 }
 
-#[test]
-fn each_part_of_a_reduction_that_is_scattered_has_the_gradient_of_its_rank() {
-    on_ranks(3, |group| {
-        let rank = group.rank();
-        let (results, gradient) = run(rank, |own| {
-            let parts: Vec<_> = (0..3).map(|i| own.get(i)).collect();
-            Ok(vec![functional::reduce_scatter(&parts, ReduceOp::Sum, group)?])
-        });
-        assert_eq!(results[0], sum(rows).get(rank as i64));
-        let of_part = |rank| weights(rank, &rows(0).get(0));
-        assert_eq!(gradient, Tensor::stack(&[0, 1, 2].map(of_part), 0));
+#[run_by(on_ranks(3))]
+fn each_part_of_a_reduction_that_is_scattered_has_the_gradient_of_its_rank(group: &ProcessGroup) {
+    let rank = group.rank();
+    let (results, gradient) = run(rank, |own| {
+        let parts: Vec<_> = (0..3).map(|i| own.get(i)).collect();
+        Ok(vec![functional::reduce_scatter(&parts, ReduceOp::Sum, group)?])
     });
+    assert_eq!(results[0], sum(rows).get(rank as i64));
+    let of_part = |rank| weights(rank, &rows(0).get(0));
+    assert_eq!(gradient, Tensor::stack(&[0, 1, 2].map(of_part), 0));
 }
 
-#[test]
-fn what_is_sent_to_another_rank_has_that_ranks_gradient() {
-    on_ranks(3, |group| {
-        let rank = group.rank();
-        let (results, gradient) = run(rank, |own| {
-            functional::all_to_all(&(0..3).map(|i| own.get(i)).collect::<Vec<_>>(), group)
-        });
-        assert_eq!(results, [0, 1, 2].map(|other| rows(other).get(rank as i64)));
-        let of_part = |rank| weights(rank, &rows(0).get(0));
-        assert_eq!(gradient, Tensor::stack(&[0, 1, 2].map(of_part), 0));
+#[run_by(on_ranks(3))]
+fn what_is_sent_to_another_rank_has_that_ranks_gradient(group: &ProcessGroup) {
+    let rank = group.rank();
+    let (results, gradient) = run(rank, |own| {
+        functional::all_to_all(&(0..3).map(|i| own.get(i)).collect::<Vec<_>>(), group)
     });
+    assert_eq!(results, [0, 1, 2].map(|other| rows(other).get(rank as i64)));
+    let of_part = |rank| weights(rank, &rows(0).get(0));
+    assert_eq!(gradient, Tensor::stack(&[0, 1, 2].map(of_part), 0));
 }
 
-#[test]
-fn parts_of_different_sizes_come_back_as_gradients_of_these_sizes() {
-    on_ranks(2, |group| {
-        let rank = group.rank();
-        // Rank 0 sends one row and keeps two; rank 1 sends three.
-        let (output, input) = ([[2, 3], [1, 0]][rank], [[2, 1], [3, 0]][rank]);
-        let (results, gradient) =
-            run(rank, |own| Ok(vec![functional::all_to_all_single(own, &output, &input, group)?]));
-        let received = Tensor::cat(&[rows(0).narrow(0, 0, 2), rows(1)], 0);
-        assert_eq!(results[0], if rank == 0 { received } else { rows(0).narrow(0, 2, 1) });
-        let (at_0, at_1) =
-            (weights(0, &Tensor::zeros([5, 2], FLOAT_CPU)), weights(1, &rows(0).narrow(0, 2, 1)));
-        let expected = match rank {
-            0 => Tensor::cat(&[at_0.narrow(0, 0, 2), at_1], 0),
-            _ => at_0.narrow(0, 2, 3),
-        };
-        assert_eq!(gradient, expected);
-    });
+#[run_by(on_ranks(2))]
+fn parts_of_different_sizes_come_back_as_gradients_of_these_sizes(group: &ProcessGroup) {
+    let rank = group.rank();
+    // Rank 0 sends one row and keeps two; rank 1 sends three.
+    let (output, input) = ([[2, 3], [1, 0]][rank], [[2, 1], [3, 0]][rank]);
+    let (results, gradient) =
+        run(rank, |own| Ok(vec![functional::all_to_all_single(own, &output, &input, group)?]));
+    let received = Tensor::cat(&[rows(0).narrow(0, 0, 2), rows(1)], 0);
+    assert_eq!(results[0], if rank == 0 { received } else { rows(0).narrow(0, 2, 1) });
+    let (at_0, at_1) =
+        (weights(0, &Tensor::zeros([5, 2], FLOAT_CPU)), weights(1, &rows(0).narrow(0, 2, 1)));
+    let expected = match rank {
+        0 => Tensor::cat(&[at_0.narrow(0, 0, 2), at_1], 0),
+        _ => at_0.narrow(0, 2, 3),
+    };
+    assert_eq!(gradient, expected);
 }
 
-#[test]
-fn equal_parts_that_come_back_in_others_have_gradients_of_their_own_size() {
-    on_ranks(2, |group| {
-        // Rank 0 has 2 rows, rank 1 has 4, each in halves.
-        let rows = 2 + 2 * group.rank() as i64;
-        let own = Tensor::ones([rows, 3], FLOAT_CPU).set_requires_grad(true);
-        let received = functional::all_to_all_single(&own, &[1, 2], &[], group).unwrap();
-        assert_eq!(received.size(), [3, 3]);
-        (received * (group.rank() as i64 + 1)).sum(Kind::Float).backward();
-        let halves = [1, 2].map(|number| Tensor::full([rows / 2, 3], number, FLOAT_CPU));
-        assert_eq!(own.grad(), Tensor::cat(&halves, 0));
-    });
+#[run_by(on_ranks(2))]
+fn equal_parts_that_come_back_in_others_have_gradients_of_their_own_size(group: &ProcessGroup) {
+    // Rank 0 has 2 rows, rank 1 has 4, each in halves.
+    let rows = 2 + 2 * group.rank() as i64;
+    let own = Tensor::ones([rows, 3], FLOAT_CPU).set_requires_grad(true);
+    let received = functional::all_to_all_single(&own, &[1, 2], &[], group).unwrap();
+    assert_eq!(received.size(), [3, 3]);
+    (received * (group.rank() as i64 + 1)).sum(Kind::Float).backward();
+    let halves = [1, 2].map(|number| Tensor::full([rows / 2, 3], number, FLOAT_CPU));
+    assert_eq!(own.grad(), Tensor::cat(&halves, 0));
 }
 
-#[test]
-fn what_cannot_be_exchanged_is_refused_before_anything_is() {
-    on_ranks(2, |group| {
-        let part = rows(0).set_requires_grad(true);
-        let few = functional::all_to_all(&[part.shallow_clone()], group);
-        expect_error(few, "input_list is a list of 1, but must be one per rank, 2");
-        if group.rank() == 0 {
-            let uneven = functional::all_to_all(&[part.shallow_clone(), part.get(0)], group);
-            expect_error(uneven, "input_list is of shape [2]");
-        }
-        let square = functional::all_reduce(&(&part * &part), ReduceOp::Sum, group).unwrap();
-        let gradient = Tensor::f_run_backward(&[square.sum(Kind::Float)], &[&part], true, true);
-        expect_error(gradient, "`create_graph` is set");
-        group.barrier().unwrap();
-    });
+#[run_by(on_ranks(2))]
+fn what_cannot_be_exchanged_is_refused_before_anything_is(group: &ProcessGroup) {
+    let part = rows(0).set_requires_grad(true);
+    let few = functional::all_to_all(&[part.shallow_clone()], group);
+    expect_error(few, "input_list is a list of 1, but must be one per rank, 2");
+    if group.rank() == 0 {
+        let uneven = functional::all_to_all(&[part.shallow_clone(), part.get(0)], group);
+        expect_error(uneven, "input_list is of shape [2]");
+    }
+    let square = functional::all_reduce(&(&part * &part), ReduceOp::Sum, group).unwrap();
+    let gradient = Tensor::f_run_backward(&[square.sum(Kind::Float)], &[&part], true, true);
+    expect_error(gradient, "`create_graph` is set");
+    group.barrier().unwrap();
 }
 
-#[test]
-fn without_a_gradient_nothing_is_exchanged_in_a_backward_pass() {
-    on_ranks(2, |group| {
-        let sum = functional::all_reduce(&rows(0), ReduceOp::Sum, group).unwrap();
-        assert!(!sum.requires_grad());
-        let weight = rows(1).set_requires_grad(true);
-        if group.rank() == 0 {
-            (sum * &weight).sum(Kind::Float).backward();
-            assert_eq!(weight.grad(), rows(0) * 2);
-        }
-        let weight = no_grad(|| functional::all_reduce(&weight, ReduceOp::Sum, group)).unwrap();
-        assert!(!weight.requires_grad());
-    });
+#[run_by(on_ranks(2))]
+fn without_a_gradient_nothing_is_exchanged_in_a_backward_pass(group: &ProcessGroup) {
+    let sum = functional::all_reduce(&rows(0), ReduceOp::Sum, group).unwrap();
+    assert!(!sum.requires_grad());
+    let weight = rows(1).set_requires_grad(true);
+    if group.rank() == 0 {
+        (sum * &weight).sum(Kind::Float).backward();
+        assert_eq!(weight.grad(), rows(0) * 2);
+    }
+    let weight = no_grad(|| functional::all_reduce(&weight, ReduceOp::Sum, group)).unwrap();
+    assert!(!weight.requires_grad());
 }
 
-#[test]
-fn a_rank_that_is_gone_fails_the_backward_pass_of_the_others() {
-    on_ranks(2, |group| {
-        let own = rows(0).set_requires_grad(true);
-        let sum = functional::all_reduce(&own, ReduceOp::Sum, group).unwrap();
-        if group.rank() == 0 {
-            let error = sum.sum(Kind::Float).f_backward().unwrap_err().to_string();
-            assert!(error.contains("all_reduce failed"), "{error}");
-        }
-    });
+#[run_by(on_ranks(2))]
+fn a_rank_that_is_gone_fails_the_backward_pass_of_the_others(group: &ProcessGroup) {
+    let own = rows(0).set_requires_grad(true);
+    let sum = functional::all_reduce(&own, ReduceOp::Sum, group).unwrap();
+    if group.rank() == 0 {
+        expect_error(sum.sum(Kind::Float).f_backward(), "all_reduce failed");
+    }
 }

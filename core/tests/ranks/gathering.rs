@@ -25,234 +25,207 @@ fn firsts(tensors: &[Tensor]) -> Vec<f64> {
     tensors.iter().map(|tensor| values(tensor)[0]).collect()
 }
 
-#[test]
-fn gather_gives_all_tensors_to_the_destination_alone() {
-    on_ranks_with_each_transport(3, |group| {
-        for dst in 0..3 {
-            let own = row(group.rank(), dst, 2);
-            let pending = group.gather_async(own.shallow_clone(), dst).unwrap();
-            for gathered in [group.gather(&own, dst).unwrap(), pending.wait().unwrap()] {
-                assert_eq!(gathered.is_some(), group.rank() == dst);
-                if let Some(gathered) = gathered {
-                    assert_eq!(firsts(&gathered), [0, 1, 2].map(|rank| number(rank, dst)));
-                }
+#[run_by(on_ranks_with_each_transport(3))]
+fn gather_gives_all_tensors_to_the_destination_alone(group: &ProcessGroup) {
+    for dst in 0..3 {
+        let own = row(group.rank(), dst, 2);
+        let pending = group.gather_async(own.shallow_clone(), dst).unwrap();
+        for gathered in [group.gather(&own, dst).unwrap(), pending.wait().unwrap()] {
+            assert_eq!(gathered.is_some(), group.rank() == dst);
+            if let Some(gathered) = gathered {
+                assert_eq!(firsts(&gathered), [0, 1, 2].map(|rank| number(rank, dst)));
             }
         }
-    });
+    }
 }
 
-#[test]
-fn scatter_gives_each_rank_its_tensor_of_the_source() {
-    on_ranks_with_each_transport(3, |group| {
-        for src in 0..3 {
-            let list = (group.rank() == src).then(|| rows(group));
-            let mut tensor = empty(&[2]);
-            group.scatter(&mut tensor, list.as_deref(), src).unwrap();
-            let pending = group.scatter_async(empty(&[2]), list, src).unwrap();
-            for tensor in [tensor, pending.wait().unwrap()] {
-                assert_eq!(values(&tensor), [number(src, group.rank()); 2]);
-            }
+#[run_by(on_ranks_with_each_transport(3))]
+fn scatter_gives_each_rank_its_tensor_of_the_source(group: &ProcessGroup) {
+    for src in 0..3 {
+        let list = (group.rank() == src).then(|| rows(group));
+        let mut tensor = empty(&[2]);
+        group.scatter(&mut tensor, list.as_deref(), src).unwrap();
+        let pending = group.scatter_async(empty(&[2]), list, src).unwrap();
+        for tensor in [tensor, pending.wait().unwrap()] {
+            assert_eq!(values(&tensor), [number(src, group.rank()); 2]);
         }
-    });
+    }
 }
 
-#[test]
-fn scatter_reads_and_writes_views_with_gaps() {
-    on_ranks_with_each_transport(2, |group| {
-        let table = Tensor::arange(4, DOUBLE_CPU).reshape([2, 2]);
-        let columns = [table.select(1, 0), table.select(1, 1)];
-        let target = empty(&[2, 2]);
-        let list = (group.rank() == 0).then_some(&columns[..]);
-        group.scatter(&mut target.select(1, 1), list, 0).unwrap();
-        let own = group.rank() as f64;
-        assert_eq!(values(&target), [-1.0, own, -1.0, 2.0 + own]);
-    });
+#[run_by(on_ranks_with_each_transport(2))]
+fn scatter_reads_and_writes_views_with_gaps(group: &ProcessGroup) {
+    let table = Tensor::arange(4, DOUBLE_CPU).reshape([2, 2]);
+    let columns = [table.select(1, 0), table.select(1, 1)];
+    let target = empty(&[2, 2]);
+    let list = (group.rank() == 0).then_some(&columns[..]);
+    group.scatter(&mut target.select(1, 1), list, 0).unwrap();
+    let own = group.rank() as f64;
+    assert_eq!(values(&target), [-1.0, own, -1.0, 2.0 + own]);
 }
 
-#[test]
-fn all_gather_into_tensor_joins_or_stacks_the_tensors_of_all_ranks() {
-    on_ranks_with_each_transport(3, |group| {
-        let own = row(group.rank(), 1, 2);
-        let expected = [1.0, 1.0, 11.0, 11.0, 21.0, 21.0];
-        for size in [&[6][..], &[3, 2]] {
-            let mut output = empty(size);
-            group.all_gather_into_tensor(&mut output, &own).unwrap();
-            assert_eq!(values(&output), expected);
-        }
-        let pending = group.all_gather_into_tensor_async(empty(&[6]), own).unwrap();
-        assert_eq!(values(&pending.wait().unwrap()), expected);
-        let mut numbers = empty(&[3]);
-        group.all_gather_into_tensor(&mut numbers, &Tensor::from(number(group.rank(), 0))).unwrap();
-        assert_eq!(values(&numbers), [0.0, 10.0, 20.0]);
-    });
+#[run_by(on_ranks_with_each_transport(3))]
+fn all_gather_into_tensor_joins_or_stacks_the_tensors_of_all_ranks(group: &ProcessGroup) {
+    let own = row(group.rank(), 1, 2);
+    let expected = [1.0, 1.0, 11.0, 11.0, 21.0, 21.0];
+    for size in [&[6][..], &[3, 2]] {
+        let mut output = empty(size);
+        group.all_gather_into_tensor(&mut output, &own).unwrap();
+        assert_eq!(values(&output), expected);
+    }
+    let pending = group.all_gather_into_tensor_async(empty(&[6]), own).unwrap();
+    assert_eq!(values(&pending.wait().unwrap()), expected);
+    let mut numbers = empty(&[3]);
+    group.all_gather_into_tensor(&mut numbers, &Tensor::from(number(group.rank(), 0))).unwrap();
+    assert_eq!(values(&numbers), [0.0, 10.0, 20.0]);
 }
 
-#[test]
-fn reduce_scatter_gives_each_rank_its_part_of_the_sum() {
-    on_ranks_with_each_transport(3, |group| {
-        let rank = group.rank();
-        let expected = [30.0 + 3.0 * rank as f64; 2];
-        let sum = group.reduce_scatter(&rows(group), ReduceOp::Sum).unwrap();
-        assert_eq!(values(&sum), expected);
-        let pending = group.reduce_scatter_async(rows(group), ReduceOp::Max).unwrap();
-        assert_eq!(values(&pending.wait().unwrap()), [number(2, rank); 2]);
+#[run_by(on_ranks_with_each_transport(3))]
+fn reduce_scatter_gives_each_rank_its_part_of_the_sum(group: &ProcessGroup) {
+    let rank = group.rank();
+    let expected = [30.0 + 3.0 * rank as f64; 2];
+    let sum = group.reduce_scatter(&rows(group), ReduceOp::Sum).unwrap();
+    assert_eq!(values(&sum), expected);
+    let pending = group.reduce_scatter_async(rows(group), ReduceOp::Max).unwrap();
+    assert_eq!(values(&pending.wait().unwrap()), [number(2, rank); 2]);
 
-        for whole in [Tensor::cat(&rows(group), 0), Tensor::stack(&rows(group), 0)] {
-            let mut output = empty(&[2]);
-            group.reduce_scatter_tensor(&mut output, &whole, ReduceOp::Sum).unwrap();
-            assert_eq!(values(&output), expected);
-            let pending = group.reduce_scatter_tensor_async(output, whole, ReduceOp::Avg).unwrap();
-            assert_eq!(values(&pending.wait().unwrap()), expected.map(|sum| sum / 3.0));
-        }
-    });
+    for whole in [Tensor::cat(&rows(group), 0), Tensor::stack(&rows(group), 0)] {
+        let mut output = empty(&[2]);
+        group.reduce_scatter_tensor(&mut output, &whole, ReduceOp::Sum).unwrap();
+        assert_eq!(values(&output), expected);
+        let pending = group.reduce_scatter_tensor_async(output, whole, ReduceOp::Avg).unwrap();
+        assert_eq!(values(&pending.wait().unwrap()), expected.map(|sum| sum / 3.0));
+    }
 }
 
-#[test]
-fn all_to_all_gives_every_rank_something_else_of_every_rank() {
-    on_ranks_with_each_transport(3, |group| {
-        let rank = group.rank();
-        let outputs = || vec![empty(&[2]), empty(&[2]), empty(&[2])];
-        let mut received = outputs();
-        group.all_to_all(&mut received, &rows(group)).unwrap();
-        let pending = group.all_to_all_async(outputs(), rows(group)).unwrap();
-        for received in [received, pending.wait().unwrap()] {
-            assert_eq!(firsts(&received), [0, 1, 2].map(|from| number(from, rank)));
-        }
-    });
+#[run_by(on_ranks_with_each_transport(3))]
+fn all_to_all_gives_every_rank_something_else_of_every_rank(group: &ProcessGroup) {
+    let rank = group.rank();
+    let outputs = || vec![empty(&[2]), empty(&[2]), empty(&[2])];
+    let mut received = outputs();
+    group.all_to_all(&mut received, &rows(group)).unwrap();
+    let pending = group.all_to_all_async(outputs(), rows(group)).unwrap();
+    for received in [received, pending.wait().unwrap()] {
+        assert_eq!(firsts(&received), [0, 1, 2].map(|from| number(from, rank)));
+    }
 }
 
-#[test]
-fn all_to_all_single_takes_equal_parts_or_parts_of_any_size() {
-    on_ranks_with_each_transport(3, |group| {
-        let rank = group.rank();
-        let mut output = empty(&[3, 2]);
-        group.all_to_all_single(&mut output, &Tensor::stack(&rows(group), 0), &[], &[]).unwrap();
-        let received = [0, 1, 2].map(|from| number(from, rank));
-        assert_eq!(firsts(&output.unbind(0)), received);
+#[run_by(on_ranks_with_each_transport(3))]
+fn all_to_all_single_takes_equal_parts_or_parts_of_any_size(group: &ProcessGroup) {
+    let rank = group.rank();
+    let mut output = empty(&[3, 2]);
+    group.all_to_all_single(&mut output, &Tensor::stack(&rows(group), 0), &[], &[]).unwrap();
+    assert_eq!(firsts(&output.unbind(0)), [0, 1, 2].map(|from| number(from, rank)));
 
-        // From rank q to rank r, q * r rows: rank 0 has nothing to give and gets nothing.
-        let splits: Vec<_> = (0..3).map(|other| (rank * other) as i64).collect();
-        let sent: Vec<_> = (0..3).map(|to| row(rank, to, rank * to)).collect();
-        let output = empty(&[splits.iter().sum()]);
-        let sent = Tensor::cat(&sent, 0);
-        let pending = group.all_to_all_single_async(output, sent, &splits, &splits).unwrap();
-        let expected: Vec<_> =
-            (0..3).flat_map(|from| vec![number(from, rank); rank * from]).collect();
-        assert_eq!(values(&pending.wait().unwrap()), expected);
-    });
+    // From rank q to rank r, q * r rows: rank 0 has nothing to give and gets nothing.
+    let splits: Vec<_> = (0..3).map(|other| (rank * other) as i64).collect();
+    let sent: Vec<_> = (0..3).map(|to| row(rank, to, rank * to)).collect();
+    let output = empty(&[splits.iter().sum()]);
+    let sent = Tensor::cat(&sent, 0);
+    let pending = group.all_to_all_single_async(output, sent, &splits, &splits).unwrap();
+    let expected: Vec<_> = (0..3).flat_map(|from| vec![number(from, rank); rank * from]).collect();
+    assert_eq!(values(&pending.wait().unwrap()), expected);
 }
 
-#[test]
-fn every_collective_has_an_asynchronous_form() {
-    on_ranks_with_each_transport(3, |group| {
-        let own = || row(group.rank(), 0, 1);
-        let broadcast = group.broadcast_async(own(), 1).unwrap();
-        let reduced = group.reduce_async(own(), 2, ReduceOp::Sum).unwrap();
-        let gathered = group.all_gather_async(own()).unwrap();
-        let barrier = group.barrier_async().unwrap();
-        barrier.wait().unwrap();
-        assert_eq!(firsts(&gathered.wait().unwrap()), [0.0, 10.0, 20.0]);
-        let reduced = reduced.wait().unwrap();
-        if group.rank() == 2 {
-            assert_eq!(values(&reduced), [30.0]);
-        }
-        assert_eq!(values(&broadcast.wait().unwrap()), [10.0]);
-    });
+#[run_by(on_ranks_with_each_transport(3))]
+fn every_collective_has_an_asynchronous_form(group: &ProcessGroup) {
+    let own = || row(group.rank(), 0, 1);
+    let broadcast = group.broadcast_async(own(), 1).unwrap();
+    let reduced = group.reduce_async(own(), 2, ReduceOp::Sum).unwrap();
+    let gathered = group.all_gather_async(own()).unwrap();
+    group.barrier_async().unwrap().wait().unwrap();
+    assert_eq!(firsts(&gathered.wait().unwrap()), [0.0, 10.0, 20.0]);
+    let reduced = reduced.wait().unwrap();
+    if group.rank() == 2 {
+        assert_eq!(values(&reduced), [30.0]);
+    }
+    assert_eq!(values(&broadcast.wait().unwrap()), [10.0]);
 }
 
-#[test]
-fn complex_and_negated_tensors_are_passed_on() {
-    on_ranks_with_each_transport(2, |group| {
-        let rank = group.rank();
-        let complex = |of| Tensor::complex(&row(rank, of, 1), &row(rank, of, 1)).conj();
-        let real = |tensor: &Tensor| values(&tensor.resolve_conj().view_as_real());
-        let expected = |from| [number(from, rank), -number(from, rank)];
-        let mut outputs = [complex(7), complex(7)];
-        group.all_to_all(&mut outputs, &[complex(0), complex(1)]).unwrap();
-        assert_eq!(outputs.each_ref().map(real), [expected(0), expected(1)]);
-        let sum = group.reduce_scatter(&[complex(0), complex(1)], ReduceOp::Sum).unwrap();
-        assert_eq!(real(&sum)[1], -10.0 - 2.0 * rank as f64);
-        let negated = group.gather(&row(rank, 1, 1).internal_neg_view(), 0).unwrap();
-        assert!(negated.is_none_or(|all| firsts(&all) == [-1.0, -11.0]));
-    });
+#[run_by(on_ranks_with_each_transport(2))]
+fn complex_and_negated_tensors_are_passed_on(group: &ProcessGroup) {
+    let rank = group.rank();
+    let complex = |of| Tensor::complex(&row(rank, of, 1), &row(rank, of, 1)).conj();
+    let real = |tensor: &Tensor| values(&tensor.resolve_conj().view_as_real());
+    let expected = |from| [number(from, rank), -number(from, rank)];
+    let mut outputs = [complex(7), complex(7)];
+    group.all_to_all(&mut outputs, &[complex(0), complex(1)]).unwrap();
+    assert_eq!(outputs.each_ref().map(real), [expected(0), expected(1)]);
+    let sum = group.reduce_scatter(&[complex(0), complex(1)], ReduceOp::Sum).unwrap();
+    assert_eq!(real(&sum)[1], -10.0 - 2.0 * rank as f64);
+    let negated = group.gather(&row(rank, 1, 1).internal_neg_view(), 0).unwrap();
+    assert!(negated.is_none_or(|all| firsts(&all) == [-1.0, -11.0]));
 }
 
-#[test]
-fn wrong_arguments_are_refused_by_name_and_the_group_goes_on() {
-    on_ranks(2, |group| {
-        let rank = group.rank();
-        let own = || empty(&[2]);
-        let both = [own(), own()];
-        let sum = ReduceOp::Sum;
-        let list_on_the_wrong_rank = (rank != 0).then_some(&both[..]);
-        let refused = [
-            group.gather(&own(), 2).map(|_| ()),
-            group.scatter(&mut own(), list_on_the_wrong_rank, 0),
-            group.scatter(&mut own(), Some(&both[..1]), rank),
-            group.scatter(&mut empty(&[3]), Some(&both), rank),
-            group.reduce_scatter(&both[..1], sum).map(|_| ()),
-            group.reduce_scatter(&[own(), empty(&[3])], sum).map(|_| ()),
-            group.reduce_scatter_tensor(&mut own(), &empty(&[3]), sum),
-            group.reduce_scatter_tensor(&mut own(), &empty(&[4]), ReduceOp::Band),
-            group.all_gather_into_tensor(&mut empty(&[3]), &own()),
-            group.all_gather_into_tensor(&mut empty(&[4]).to_kind(Kind::Float), &own()),
-            group.all_to_all(&mut [own()], &both),
-            group.all_to_all(&mut [own(), own().to_kind(Kind::Int64)], &both),
-            group.all_to_all(&mut [own(), own()], &[own(), empty(&[3])]),
-            group.all_to_all_single(&mut empty(&[3]), &empty(&[2]), &[], &[]),
-            group.all_to_all_single(&mut own(), &own(), &[1], &[]),
-            group.all_to_all_single(&mut own(), &own(), &[], &[2, 1]),
-            group.all_to_all_single(&mut own(), &empty(&[2, 2]), &[], &[]),
-        ];
-        let starts = [
-            "dst is rank 2, but",
-            "scatter_list is ",
-            "scatter_list is a list of 1, but must be one per rank, 2",
-            "scatter_list is of shape [2] and kind Double, but must be of shape [3]",
-            "input_list is a list of 1,",
-            "input_list is of shape [",
-            "input is of shape [3] and kind Double, but must be 2 times the output",
-            "ReduceOp::Band of a tensor is of Double",
-            "output is of shape [3] and kind Double, but must be 2 times the input",
-            "output is of shape [4] and kind Float, but must be 2 times the input",
-            "output_list is a list of 1,",
-            "output_list is of shape [2] and kind Int64, but must be of shape [2] and kind Double",
-            "input_list is of shape [3] and kind Double, but must be of shape [2] and kind Double",
-            "output is of 3 rows, but",
-            "output_split_sizes is a list of 1,",
-            "input_split_sizes is [2, 1], but must be the parts of 2 rows, the size of input",
-            "output is of shape [2], but must be of rows like those of the input",
-        ];
-        for (result, start) in refused.into_iter().zip(starts) {
-            let error = result.unwrap_err().to_string();
-            assert!(error.starts_with(start), "{error}, which should begin with: {start}");
-        }
-        group.barrier().unwrap();
-    });
+#[run_by(on_ranks(2))]
+fn wrong_arguments_are_refused_by_name_and_the_group_goes_on(group: &ProcessGroup) {
+    let rank = group.rank();
+    let own = || empty(&[2]);
+    let both = [own(), own()];
+    let sum = ReduceOp::Sum;
+    let list_on_the_wrong_rank = (rank != 0).then_some(&both[..]);
+    let refused = [
+        group.gather(&own(), 2).map(|_| ()),
+        group.scatter(&mut own(), list_on_the_wrong_rank, 0),
+        group.scatter(&mut own(), Some(&both[..1]), rank),
+        group.scatter(&mut empty(&[3]), Some(&both), rank),
+        group.reduce_scatter(&both[..1], sum).map(|_| ()),
+        group.reduce_scatter(&[own(), empty(&[3])], sum).map(|_| ()),
+        group.reduce_scatter_tensor(&mut own(), &empty(&[3]), sum),
+        group.reduce_scatter_tensor(&mut own(), &empty(&[4]), ReduceOp::Band),
+        group.all_gather_into_tensor(&mut empty(&[3]), &own()),
+        group.all_gather_into_tensor(&mut empty(&[4]).to_kind(Kind::Float), &own()),
+        group.all_to_all(&mut [own()], &both),
+        group.all_to_all(&mut [own(), own().to_kind(Kind::Int64)], &both),
+        group.all_to_all(&mut [own(), own()], &[own(), empty(&[3])]),
+        group.all_to_all_single(&mut empty(&[3]), &empty(&[2]), &[], &[]),
+        group.all_to_all_single(&mut own(), &own(), &[1], &[]),
+        group.all_to_all_single(&mut own(), &own(), &[], &[2, 1]),
+        group.all_to_all_single(&mut own(), &empty(&[2, 2]), &[], &[]),
+    ];
+    let starts = [
+        "dst is rank 2, but",
+        "scatter_list is ",
+        "scatter_list is a list of 1, but must be one per rank, 2",
+        "scatter_list is of shape [2] and kind Double, but must be of shape [3]",
+        "input_list is a list of 1,",
+        "input_list is of shape [",
+        "input is of shape [3] and kind Double, but must be 2 times the output",
+        "ReduceOp::Band of a tensor is of Double",
+        "output is of shape [3] and kind Double, but must be 2 times the input",
+        "output is of shape [4] and kind Float, but must be 2 times the input",
+        "output_list is a list of 1,",
+        "output_list is of shape [2] and kind Int64, but must be of shape [2] and kind Double",
+        "input_list is of shape [3] and kind Double, but must be of shape [2] and kind Double",
+        "output is of 3 rows, but",
+        "output_split_sizes is a list of 1,",
+        "input_split_sizes is [2, 1], but must be the parts of 2 rows, the size of input",
+        "output is of shape [2], but must be of rows like those of the input",
+    ];
+    for (result, start) in refused.into_iter().zip(starts) {
+        let error = result.unwrap_err().to_string();
+        assert!(error.starts_with(start), "{error}, which should begin with: {start}");
+    }
+    group.barrier().unwrap();
 }
 
-#[test]
-fn a_rank_in_shared_memory_is_told_that_another_called_gather() {
-    on_ranks(2, |group| {
-        let limited = group.with_timeout(Duration::from_secs(20));
-        let error = match group.rank() {
-            // Gloo carries this out; shared memory, the other.
-            0 => limited.gather(&empty(&[2]), 0).map(|_| ()),
-            _ => limited.all_reduce(&mut empty(&[2]), ReduceOp::Sum),
-        };
-        let error = error.unwrap_err().to_string();
-        if group.rank() == 1 {
-            assert!(error.contains("gather to rank 0 of 2 x Double"), "{error}");
-        }
-    });
+#[run_by(on_ranks(2))]
+fn a_rank_in_shared_memory_is_told_that_another_called_gather(group: &ProcessGroup) {
+    let limited = group.with_timeout(Duration::from_secs(20));
+    let error = match group.rank() {
+        // Gloo carries this out; shared memory, the other.
+        0 => limited.gather(&empty(&[2]), 0).map(|_| ()),
+        _ => limited.all_reduce(&mut empty(&[2]), ReduceOp::Sum),
+    };
+    let error = error.unwrap_err().to_string();
+    if group.rank() == 1 {
+        assert!(error.contains("gather to rank 0 of 2 x Double"), "{error}");
+    }
 }
 
-#[test]
-fn splits_whose_sum_overflows_are_refused() {
-    on_ranks(3, |group| {
-        // Wrapped around, the sum is 2.
-        let splits = [i64::MAX, i64::MAX, 4];
-        let result = group.all_to_all_single(&mut empty(&[3]), &empty(&[2]), &[], &splits);
-        expect_error_start(result, "input_split_sizes is [");
-    });
+#[run_by(on_ranks(3))]
+fn splits_whose_sum_overflows_are_refused(group: &ProcessGroup) {
+    // Wrapped around, the sum is 2.
+    let splits = [i64::MAX, i64::MAX, 4];
+    let result = group.all_to_all_single(&mut empty(&[3]), &empty(&[2]), &[], &splits);
+    expect_error_start(result, "input_split_sizes is [");
 }

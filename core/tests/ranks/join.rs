@@ -83,170 +83,154 @@ fn train(
     assert_shared(group, &parameters(vs));
 }
 
-#[test]
-fn a_rank_without_inputs_adds_zeros_to_the_gradients_of_the_others() {
-    on_ranks(3, |group| {
-        for steps in [[3, 5, 7], [7, 3, 5], [4, 4, 4], [0, 1, 3]] {
-            for options in [JoinOptions::default(), BY_RANKS_THAT_TRAIN] {
-                for ddp in [DdpOptions::default(), two_buckets()] {
-                    train(group, steps, options, &model(group, ddp));
-                }
+#[run_by(on_ranks(3))]
+fn a_rank_without_inputs_adds_zeros_to_the_gradients_of_the_others(group: &ProcessGroup) {
+    for steps in [[3, 5, 7], [7, 3, 5], [4, 4, 4], [0, 1, 3]] {
+        for options in [JoinOptions::default(), BY_RANKS_THAT_TRAIN] {
+            for ddp in [DdpOptions::default(), two_buckets()] {
+                train(group, steps, options, &model(group, ddp));
             }
         }
-        // With every kind of engine.
-        for ddp in [
-            DdpOptions { find_unused_parameters: true, ..two_buckets() },
-            DdpOptions { gradient_as_bucket_view: true, ..two_buckets() },
-            DdpOptions { static_graph: true, ..two_buckets() },
-        ] {
-            train(group, [2, 4, 3], BY_RANKS_THAT_TRAIN, &model(group, ddp));
+    }
+    // With every kind of engine.
+    for ddp in [
+        DdpOptions { find_unused_parameters: true, ..two_buckets() },
+        DdpOptions { gradient_as_bucket_view: true, ..two_buckets() },
+        DdpOptions { static_graph: true, ..two_buckets() },
+    ] {
+        train(group, [2, 4, 3], BY_RANKS_THAT_TRAIN, &model(group, ddp));
+    }
+}
+
+#[run_by(on_ranks(3))]
+fn a_training_may_join_again_and_go_on_without(group: &ProcessGroup) {
+    let wrapped = model(group, two_buckets());
+    train(group, [3, 5, 4], BY_RANKS_THAT_TRAIN, &wrapped);
+    train(group, [6, 2, 4], BY_RANKS_THAT_TRAIN, &wrapped);
+    // The joins above ended with a single rank training, but gradients are no longer divided by that number.
+    let (vs, model) = &wrapped;
+    backward(vs, model, &own(group.rank(), 0)).unwrap();
+    assert_close(&gradients(vs), &expected([1; WORLD], 0, JoinOptions::default()), "after");
+    assert!(model.logging_data().unwrap().join_uneven_inputs);
+}
+
+#[run_by(on_ranks(3))]
+fn a_parameter_that_nobody_uses_any_more_keeps_its_gradient(group: &ProcessGroup) {
+    let options = DdpOptions { find_unused_parameters: true, ..two_buckets() };
+    let (vs, model) = model(group, options);
+    let steps = [1, 3, 2];
+    let mut vectors = Vec::new();
+    let joined = join((group, &model), &steps, JoinOptions::default(), |step| {
+        let gradients = own(group.rank(), step);
+        // From the second step on only rank 2 uses the vector, and it makes two steps.
+        let uses_vector = step == 0 || group.rank() == 2;
+        let loss = model.forward(|weights| match uses_vector {
+            true => weights.loss(&gradients),
+            false => (&weights.matrix * &gradients[0]).sum(Kind::Float),
+        })?;
+        Sgd::new(&vs, SgdOptions::default())?.zero_grad()?;
+        model.backward(&loss)?;
+        let gradient = vs.trainable_variables()[1].grad();
+        vectors.push(gradient.defined().then(|| gradient.copy()));
+        Ok(())
+    });
+    joined.unwrap();
+    if group.rank() == 1 {
+        let second = &own(2, 1)[1] / WORLD as f64;
+        assert_close(&[vectors[1].take().unwrap()], &[second], "used by another rank");
+        assert!(vectors[2].is_none(), "used by nobody");
+    }
+}
+
+#[run_by(on_ranks(3))]
+fn gradients_add_up_under_no_sync_within_a_join(group: &ProcessGroup) {
+    let (vs, model) = model(group, two_buckets());
+    // Pairs of passes; the second of each pair exchanges the sum.
+    let pairs = [1, 3, 2];
+    let sum = |rank, pair| {
+        let (first, second) = (own(rank, 2 * pair), own(rank, 2 * pair + 1));
+        [&first[0] + &second[0], &first[1] + &second[1]]
+    };
+    let pass =
+        |step| model.backward(&model.forward(|weights| weights.loss(&own(group.rank(), step)))?);
+    let joined = join((group, &model), &pairs, BY_RANKS_THAT_TRAIN, |pair| {
+        Sgd::new(&vs, SgdOptions::default())?.zero_grad()?;
+        {
+            let _accumulating = model.no_sync();
+            pass(2 * pair)?;
         }
-    });
-}
-
-#[test]
-fn a_training_may_join_again_and_go_on_without() {
-    on_ranks(3, |group| {
-        let wrapped = model(group, two_buckets());
-        train(group, [3, 5, 4], BY_RANKS_THAT_TRAIN, &wrapped);
-        train(group, [6, 2, 4], BY_RANKS_THAT_TRAIN, &wrapped);
-        // The joins above ended with a single rank training, but gradients are no longer divided by that number.
-        let (vs, model) = &wrapped;
-        backward(vs, model, &own(group.rank(), 0)).unwrap();
-        assert_close(&gradients(vs), &expected([1; WORLD], 0, JoinOptions::default()), "after");
-        assert!(model.logging_data().unwrap().join_uneven_inputs);
-    });
-}
-
-#[test]
-fn a_parameter_that_nobody_uses_any_more_keeps_its_gradient() {
-    on_ranks(3, |group| {
-        let options = DdpOptions { find_unused_parameters: true, ..two_buckets() };
-        let (vs, model) = model(group, options);
-        let steps = [1, 3, 2];
-        let mut vectors = Vec::new();
-        let joined = join((group, &model), &steps, JoinOptions::default(), |step| {
-            let gradients = own(group.rank(), step);
-            // From the second step on only rank 2 uses the vector, and it makes two steps.
-            let uses_vector = step == 0 || group.rank() == 2;
-            let loss = model.forward(|weights| match uses_vector {
-                true => weights.loss(&gradients),
-                false => (&weights.matrix * &gradients[0]).sum(Kind::Float),
-            })?;
-            Sgd::new(&vs, SgdOptions::default())?.zero_grad()?;
-            model.backward(&loss)?;
-            let gradient = vs.trainable_variables()[1].grad();
-            vectors.push(gradient.defined().then(|| gradient.copy()));
-            Ok(())
+        assert_close(&gradients(&vs), &own(group.rank(), 2 * pair), "not exchanged");
+        pass(2 * pair + 1)?;
+        let alive = alive(pairs, pair);
+        let mean = [0, 1].map(|part| {
+            let sums = alive.iter().map(|&rank| sum(rank, pair)[part].shallow_clone());
+            sums.sum::<Tensor>() / alive.len() as f64
         });
-        joined.unwrap();
-        if group.rank() == 1 {
-            let second = &own(2, 1)[1] / WORLD as f64;
-            assert_close(&[vectors[1].take().unwrap()], &[second], "used by another rank");
-            assert!(vectors[2].is_none(), "used by nobody");
+        assert_close(&gradients(&vs), &mean, &format!("pair {pair}"));
+        Ok(())
+    });
+    joined.unwrap();
+}
+
+#[run_by(on_ranks(3))]
+fn buffers_come_from_the_highest_rank_that_trains(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let weights = Weights::new(&vs);
+    let buffer = vs.root().zeros_no_train("buffer", &[1]);
+    let model = DistributedDataParallel::with_options(weights, &vs, group, two_buckets()).unwrap();
+    let steps = [5, 3, 2];
+    let seen = RefCell::new(Vec::new());
+    let joined = join((group, &model), &steps, JoinOptions::default(), |step| {
+        let loss = model.forward(|weights| {
+            seen.borrow_mut().push(buffer.double_value(&[0]));
+            let own = (10 * step + group.rank() as i64) as f64;
+            let _ = no_grad(|| buffer.shallow_clone().fill_(own));
+            weights.matrix.sum(Kind::Float) + weights.vector.sum(Kind::Float)
+        })?;
+        model.backward(&loss)
+    });
+    joined.unwrap();
+    let expected: Vec<_> = (0..steps[group.rank()])
+        .map(|step| match step {
+            0 => 0.0,
+            _ => (10 * (step - 1)) as f64 + *alive(steps, step).last().unwrap() as f64,
+        })
+        .collect();
+    assert_eq!(*seen.borrow(), expected);
+    assert_eq!(buffer.double_value(&[0]), 40.0, "that of rank 0, the last");
+}
+
+#[run_by(on_ranks(3))]
+fn a_communication_hook_gets_zeros_of_a_rank_without_inputs(group: &ProcessGroup) {
+    let (vs, model) = model(group, with_hook(hooks::Fp16Compress));
+    let steps = [3, 4, 2];
+    let joined = join((group, &model), &steps, BY_RANKS_THAT_TRAIN, |step| {
+        backward(&vs, &model, &own(group.rank(), step))?;
+        // The hook does the division, always by three.
+        let exact = expected(steps, step, JoinOptions::default());
+        for (found, exact) in gradients(&vs).iter().zip(&exact) {
+            let difference = (found - exact).abs().max().double_value(&[]);
+            // Three numbers below 1/3, each rounded to 11 bits.
+            assert!(difference < 1e-3 && difference > ROUNDING, "{difference}");
         }
+        Ok(())
     });
+    joined.unwrap();
 }
 
-#[test]
-fn gradients_add_up_under_no_sync_within_a_join() {
-    on_ranks(3, |group| {
-        let (vs, model) = model(group, two_buckets());
-        // Pairs of passes; the second of each pair exchanges the sum.
-        let pairs = [1, 3, 2];
-        let sum = |rank, pair| {
-            let (first, second) = (own(rank, 2 * pair), own(rank, 2 * pair + 1));
-            [&first[0] + &second[0], &first[1] + &second[1]]
-        };
-        let pass = |step| {
-            model.backward(&model.forward(|weights| weights.loss(&own(group.rank(), step)))?)
-        };
-        let joined = join((group, &model), &pairs, BY_RANKS_THAT_TRAIN, |pair| {
-            Sgd::new(&vs, SgdOptions::default())?.zero_grad()?;
-            {
-                let _accumulating = model.no_sync();
-                pass(2 * pair)?;
-            }
-            assert_close(&gradients(&vs), &own(group.rank(), 2 * pair), "not exchanged");
-            pass(2 * pair + 1)?;
-            let alive = alive(pairs, pair);
-            let mean = [0, 1].map(|part| {
-                let sums = alive.iter().map(|&rank| sum(rank, pair)[part].shallow_clone());
-                sums.sum::<Tensor>() / alive.len() as f64
-            });
-            assert_close(&gradients(&vs), &mean, &format!("pair {pair}"));
-            Ok(())
-        });
-        joined.unwrap();
+#[run_by(on_ranks(3))]
+fn a_rank_without_inputs_follows_a_hook_that_exchanges_in_several_steps(group: &ProcessGroup) {
+    let options = hooks::PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() };
+    let hook = hooks::PowerSgd::new(options).unwrap();
+    let options = DdpOptions { find_unused_parameters: true, ..with_hook(hook) };
+    let (vs, model) = model(group, options);
+    let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() }).unwrap();
+    let joined = join((group, &model), &[6, 3, 4], JoinOptions::default(), |step| {
+        backward(&vs, &model, &own(group.rank(), step))?;
+        optimizer.step()
     });
-}
-
-#[test]
-fn buffers_come_from_the_highest_rank_that_trains() {
-    on_ranks(3, |group| {
-        let vs = VarStore::new(Device::Cpu);
-        let weights = Weights::new(&vs);
-        let buffer = vs.root().zeros_no_train("buffer", &[1]);
-        let model = DistributedDataParallel::with_options(weights, &vs, group, two_buckets());
-        let model = model.unwrap();
-        let steps = [5, 3, 2];
-        let seen = RefCell::new(Vec::new());
-        let joined = join((group, &model), &steps, JoinOptions::default(), |step| {
-            let loss = model.forward(|weights| {
-                seen.borrow_mut().push(buffer.double_value(&[0]));
-                let own = (10 * step + group.rank() as i64) as f64;
-                let _ = no_grad(|| buffer.shallow_clone().fill_(own));
-                weights.matrix.sum(Kind::Float) + weights.vector.sum(Kind::Float)
-            })?;
-            model.backward(&loss)
-        });
-        joined.unwrap();
-        let expected: Vec<_> = (0..steps[group.rank()])
-            .map(|step| match step {
-                0 => 0.0,
-                _ => (10 * (step - 1)) as f64 + *alive(steps, step).last().unwrap() as f64,
-            })
-            .collect();
-        assert_eq!(*seen.borrow(), expected);
-        assert_eq!(buffer.double_value(&[0]), 40.0, "that of rank 0, the last");
-    });
-}
-
-#[test]
-fn a_communication_hook_gets_zeros_of_a_rank_without_inputs() {
-    on_ranks(3, |group| {
-        let (vs, model) = model(group, with_hook(hooks::Fp16Compress));
-        let steps = [3, 4, 2];
-        let joined = join((group, &model), &steps, BY_RANKS_THAT_TRAIN, |step| {
-            backward(&vs, &model, &own(group.rank(), step))?;
-            // The hook does the division, always by three.
-            let exact = expected(steps, step, JoinOptions::default());
-            for (found, exact) in gradients(&vs).iter().zip(&exact) {
-                let difference = (found - exact).abs().max().double_value(&[]);
-                // Three numbers below 1/3, each rounded to 11 bits.
-                assert!(difference < 1e-3 && difference > ROUNDING, "{difference}");
-            }
-            Ok(())
-        });
-        joined.unwrap();
-    });
-}
-
-#[test]
-fn a_rank_without_inputs_follows_a_hook_that_exchanges_in_several_steps() {
-    on_ranks(3, |group| {
-        let options = hooks::PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() };
-        let hook = hooks::PowerSgd::new(options).unwrap();
-        let options = DdpOptions { find_unused_parameters: true, ..with_hook(hook) };
-        let (vs, model) = model(group, options);
-        let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() }).unwrap();
-        let joined = join((group, &model), &[6, 3, 4], JoinOptions::default(), |step| {
-            backward(&vs, &model, &own(group.rank(), step))?;
-            optimizer.step()
-        });
-        joined.unwrap();
-        assert_shared(group, &parameters(&vs));
-    });
+    joined.unwrap();
+    assert_shared(group, &parameters(&vs));
 }
 
 /// Trains with these numbers of steps, but ends everywhere when the first rank runs out of inputs.
@@ -263,57 +247,50 @@ fn early_end(group: &ProcessGroup, steps: [i64; WORLD]) -> (i64, Result<()>) {
     (made, joined)
 }
 
-#[test]
-fn training_can_end_everywhere_when_the_first_rank_runs_out() {
-    on_ranks(3, |group| {
-        let (made, joined) = early_end(group, [4, 2, 3]);
-        assert_eq!(made, 2);
-        let rank = group.rank();
-        let message = match rank {
-            1 => "Rank 1 exhausted all inputs.",
-            _ => "Detected at least one rank that exhausted inputs. Throwing across all ranks.",
-        };
-        let error = joined.unwrap_err().to_string();
-        assert_eq!(error, format!("rank {rank}: join failed: {message}"));
-        // All ranks stopped at the same step, so they can train on.
-        let (made, joined) = early_end(group, [2, 2, 2]);
-        joined.unwrap();
-        assert_eq!(made, 2);
-    });
+#[run_by(on_ranks(3))]
+fn training_can_end_everywhere_when_the_first_rank_runs_out(group: &ProcessGroup) {
+    let (made, joined) = early_end(group, [4, 2, 3]);
+    assert_eq!(made, 2);
+    let rank = group.rank();
+    let message = match rank {
+        1 => "Rank 1 exhausted all inputs.",
+        _ => "Detected at least one rank that exhausted inputs. Throwing across all ranks.",
+    };
+    assert_eq!(joined.unwrap_err().to_string(), format!("rank {rank}: join failed: {message}"));
+    // All ranks stopped at the same step, so they can train on.
+    let (made, joined) = early_end(group, [2, 2, 2]);
+    joined.unwrap();
+    assert_eq!(made, 2);
 }
 
-#[test]
-fn a_rank_whose_training_fails_is_named_by_the_others() {
-    on_ranks(3, |group| {
-        let (vs, model) = model(group, two_buckets());
-        // When rank 1 fails, rank 0 has no more inputs, but rank 2 does.
-        let joined = join((group, &model), &[2, 9, 9], JoinOptions::default(), |step| {
-            if group.rank() == 1 && step == 4 {
-                return Err(Error::argument("sample 4", "damaged", "whole"));
-            }
-            backward(&vs, &model, &own(group.rank(), step))
-        });
-        let error = joined.unwrap_err().to_string();
-        let fault = "sample 4 is damaged, but must be whole";
-        match group.rank() {
-            1 => assert_eq!(error, fault),
-            _ => assert!(error.contains(&format!("rank 1 reports: {fault}")), "{error}"),
+#[run_by(on_ranks(3))]
+fn a_rank_whose_training_fails_is_named_by_the_others(group: &ProcessGroup) {
+    let (vs, model) = model(group, two_buckets());
+    // When rank 1 fails, rank 0 has no more inputs, but rank 2 does.
+    let joined = join((group, &model), &[2, 9, 9], JoinOptions::default(), |step| {
+        if group.rank() == 1 && step == 4 {
+            return Err(Error::argument("sample 4", "damaged", "whole"));
         }
+        backward(&vs, &model, &own(group.rank(), step))
     });
+    let error = joined.unwrap_err().to_string();
+    let fault = "sample 4 is damaged, but must be whole";
+    match group.rank() {
+        1 => assert_eq!(error, fault),
+        _ => assert!(error.contains(&format!("rank 1 reports: {fault}")), "{error}"),
+    }
 }
 
-#[test]
-fn a_static_graph_needs_a_step_on_every_rank() {
-    on_ranks(2, |group| {
-        let (vs, model) = model(group, DdpOptions { static_graph: true, ..two_buckets() });
-        let joined = join((group, &model), &[2, 0], JoinOptions::default(), |step| {
-            backward(&vs, &model, &own(group.rank(), step))
-        });
-        let error = joined.unwrap_err().to_string();
-        let fault = "the number of steps of rank 1 is 0, but must be at least 1 with static_graph";
-        match group.rank() {
-            1 => assert!(error.starts_with(fault), "{error}"),
-            _ => assert!(error.contains(&format!("rank 1 reports: {fault}")), "{error}"),
-        }
+#[run_by(on_ranks(2))]
+fn a_static_graph_needs_a_step_on_every_rank(group: &ProcessGroup) {
+    let (vs, model) = model(group, DdpOptions { static_graph: true, ..two_buckets() });
+    let joined = join((group, &model), &[2, 0], JoinOptions::default(), |step| {
+        backward(&vs, &model, &own(group.rank(), step))
     });
+    let error = joined.unwrap_err().to_string();
+    let fault = "the number of steps of rank 1 is 0, but must be at least 1 with static_graph";
+    match group.rank() {
+        1 => assert!(error.starts_with(fault), "{error}"),
+        _ => assert!(error.contains(&format!("rank 1 reports: {fault}")), "{error}"),
+    }
 }

@@ -14,149 +14,131 @@ fn sharded(vs: &VarStore, group: &ProcessGroup) -> ZeroRedundancyOptimizer<SgdOp
     ZeroRedundancyOptimizer::new(sgd, group)
 }
 
-#[test]
-fn a_model_and_its_optimizer_end_together_if_one_rank_runs_out() {
-    on_ranks(3, |group| {
-        let (vs, model) = model(group, two_buckets());
-        let mut optimizer = sharded(&vs, group);
-        let mut made = 0;
-        let joined = join((&model, &mut optimizer), THROW, |(_, optimizer)| {
-            (0..[2, 4, 3][group.rank()]).try_for_each(|step| {
-                backward(&vs, &model, &own(group.rank(), step))?;
-                made += 1;
-                optimizer.step()
-            })
-        });
-        let first = if group.rank() == 0 { "Rank 0 exhausted" } else { "Detected at least one" };
-        expect_error(joined, first);
-        assert_eq!(made, 2);
-        optimizer.step().unwrap();
+#[run_by(on_ranks(3))]
+fn a_model_and_its_optimizer_end_together_if_one_rank_runs_out(group: &ProcessGroup) {
+    let (vs, model) = model(group, two_buckets());
+    let mut optimizer = sharded(&vs, group);
+    let mut made = 0;
+    let joined = join((&model, &mut optimizer), THROW, |(_, optimizer)| {
+        (0..[2, 4, 3][group.rank()]).try_for_each(|step| {
+            backward(&vs, &model, &own(group.rank(), step))?;
+            made += 1;
+            optimizer.step()
+        })
     });
+    let first = if group.rank() == 0 { "Rank 0 exhausted" } else { "Detected at least one" };
+    expect_error(joined, first);
+    assert_eq!(made, 2);
+    optimizer.step().unwrap();
 }
 
-#[test]
-fn a_step_that_leaves_out_a_joinable_is_refused_instead_of_waiting() {
-    on_ranks(2, |group| {
-        let (vs, model) = model(group, two_buckets());
-        let mut optimizer = sharded(&vs, group);
-        // Rank 0 makes no step, and follows those of rank 1.
-        let passes = 2 * group.rank();
-        let joined = join((&model, &mut optimizer), JoinOptions::default(), |(model, _)| {
-            (0..passes).try_for_each(|_| backward(&vs, model, &own(0, 0)))
-        });
-        expect_error(joined, "joinable 1 of join is left out of a step, but must be used once");
+#[run_by(on_ranks(2))]
+fn a_step_that_leaves_out_a_joinable_is_refused_instead_of_waiting(group: &ProcessGroup) {
+    let (vs, model) = model(group, two_buckets());
+    let mut optimizer = sharded(&vs, group);
+    // Rank 0 makes no step, and follows those of rank 1.
+    let passes = 2 * group.rank();
+    let joined = join((&model, &mut optimizer), JoinOptions::default(), |(model, _)| {
+        (0..passes).try_for_each(|_| backward(&vs, model, &own(0, 0)))
     });
+    expect_error(joined, "joinable 1 of join is left out of a step, but must be used once");
 }
 
-#[test]
-fn what_a_join_does_not_cover_is_refused_in_it() {
-    on_ranks(2, |group| {
-        let (vs, joined) = model(group, two_buckets());
-        let (other_vs, other) = model(group, two_buckets());
-        let norm_vs = VarStore::new(Device::Cpu);
-        let norm = sync_batch_norm(norm_vs.root(), 3, group, BatchNormOptions::default());
-        let mut optimizer = sharded(&vs, group);
-        let images = Tensor::rand([2, 3, 4, 4], FLOAT_CPU);
-        let within: Result<()> = joined.join(JoinOptions::default(), || {
-            let refused = "is used within a join that does not cover it";
-            expect_error_start(optimizer.step(), &format!("ZeroRedundancyOptimizer {refused}"));
-            expect_error_start(
-                norm.f_forward_t(&images, true),
-                &format!("SyncBatchNorm {refused}"),
-            );
-            let passed = backward(&other_vs, &other, &own(0, 0));
-            expect_error_start(passed, &format!("DistributedDataParallel {refused}"));
-            norm.f_forward_t(&images, false).map(drop)
+#[run_by(on_ranks(2))]
+fn what_a_join_does_not_cover_is_refused_in_it(group: &ProcessGroup) {
+    let (vs, joined) = model(group, two_buckets());
+    let (other_vs, other) = model(group, two_buckets());
+    let norm_vs = VarStore::new(Device::Cpu);
+    let norm = sync_batch_norm(norm_vs.root(), 3, group, BatchNormOptions::default());
+    let mut optimizer = sharded(&vs, group);
+    let images = Tensor::rand([2, 3, 4, 4], FLOAT_CPU);
+    let within: Result<()> = joined.join(JoinOptions::default(), || {
+        let refused = "is used within a join that does not cover it";
+        expect_error_start(optimizer.step(), &format!("ZeroRedundancyOptimizer {refused}"));
+        expect_error_start(norm.f_forward_t(&images, true), &format!("SyncBatchNorm {refused}"));
+        let passed = backward(&other_vs, &other, &own(0, 0));
+        expect_error_start(passed, &format!("DistributedDataParallel {refused}"));
+        norm.f_forward_t(&images, false).map(drop)
+    });
+    within.unwrap();
+    for outer in [JoinOptions::default(), THROW] {
+        let within: Result<()> = joined.join(outer, || {
+            let again: Result<()> = other.join(JoinOptions::default(), || Ok(()));
+            expect_error_start(again, "join is called within a join");
+            Err(Error::other("over"))
         });
-        within.unwrap();
-        for outer in [JoinOptions::default(), THROW] {
-            let within: Result<()> = joined.join(outer, || {
-                let again: Result<()> = other.join(JoinOptions::default(), || Ok(()));
-                expect_error_start(again, "join is called within a join");
-                Err(Error::other("over"))
-            });
-            expect_error(within, "over");
+        expect_error(within, "over");
+    }
+    // Not outside it, and not if all ranks end together.
+    optimizer.step().unwrap();
+    let steps = 2 - group.rank();
+    let mut made = 0;
+    let ended: Result<()> = joined.join(THROW, || {
+        (0..steps).try_for_each(|step| {
+            let loss = joined.forward(|weights| weights.loss(&own(group.rank(), step as i64)))?;
+            joined.backward(&(loss + norm.f_forward_t(&images, true)?.sum(Kind::Float)))?;
+            made += 1;
+            Ok(())
+        })
+    });
+    expect_error(ended, ["at least one rank that exhausted", "Rank 1"][group.rank()]);
+    assert_eq!(made, 1);
+}
+
+#[run_by(on_ranks(1))]
+fn a_join_takes_each_joinable_of_one_group_once(group: &ProcessGroup) {
+    let (vs, model) = model(group, two_buckets());
+    let apart = sharded(&vs, &group.new_group(&[0]).unwrap().unwrap());
+    let options = JoinOptions::default;
+    let none: [&Model; 0] = [];
+    let joined: Result<()> = join(none, options(), |_| Ok(()));
+    expect_error_start(joined, "the list to join is empty");
+    let joined: Result<()> = join([&model, &model], options(), |_| Ok(()));
+    expect_error_start(joined, "joinable 1 of join is in a join already");
+    let joined: Result<()> = join((&model, apart), options(), |_| Ok(()));
+    expect_error_start(joined, "joinable 1 of join is of another process group");
+    let joined: Result<()> = join([&model], options(), |_| Ok(()));
+    joined.unwrap();
+}
+
+#[run_by(on_ranks(3))]
+fn ranks_that_keep_an_early_end_to_themselves_end_all_the_same(group: &ProcessGroup) {
+    let (vs, model) = model(group, two_buckets());
+    let joined = model.join(THROW, || {
+        for step in 0..[1, 3, 3][group.rank()] {
+            // The error is dropped; the next step has it again.
+            let _ = backward(&vs, &model, &own(group.rank(), step));
         }
-        // Not outside it, and not if all ranks end together.
-        optimizer.step().unwrap();
-        let steps = 2 - group.rank();
-        let mut made = 0;
-        let ended: Result<()> = joined.join(THROW, || {
-            (0..steps).try_for_each(|step| {
-                let loss =
-                    joined.forward(|weights| weights.loss(&own(group.rank(), step as i64)))?;
-                joined.backward(&(loss + norm.f_forward_t(&images, true)?.sum(Kind::Float)))?;
-                made += 1;
-                Ok(())
-            })
-        });
-        expect_error(ended, ["at least one rank that exhausted", "Rank 1"][group.rank()]);
-        assert_eq!(made, 1);
+        Ok::<_, Error>(())
     });
+    let first = if group.rank() == 0 { "Rank 0 exhausted" } else { "Detected at least one" };
+    expect_error(joined, first);
 }
 
-#[test]
-fn a_join_takes_each_joinable_of_one_group_once() {
-    on_ranks(1, |group| {
-        let (vs, model) = model(group, two_buckets());
-        let apart = sharded(&vs, &group.new_group(&[0]).unwrap().unwrap());
-        let options = JoinOptions::default;
-        let none: [&Model; 0] = [];
-        let joined: Result<()> = join(none, options(), |_| Ok(()));
-        expect_error_start(joined, "the list to join is empty");
-        let joined: Result<()> = join([&model, &model], options(), |_| Ok(()));
-        expect_error_start(joined, "joinable 1 of join is in a join already");
-        let joined: Result<()> = join((&model, apart), options(), |_| Ok(()));
-        expect_error_start(joined, "joinable 1 of join is of another process group");
-        let joined: Result<()> = join([&model], options(), |_| Ok(()));
-        joined.unwrap();
+#[run_by(on_ranks(2))]
+fn a_pass_without_gradients_is_followed_too(group: &ProcessGroup) {
+    let (vs, model) = model(group, two_buckets());
+    let joined = model.join(JoinOptions::default(), || {
+        backward(&vs, &model, &own(group.rank(), 0))?;
+        if group.rank() == 1 {
+            let _ = no_grad(|| model.forward(|weights| weights.loss(&own(1, 1))))?;
+            backward(&vs, &model, &own(1, 2))?;
+        }
+        Ok::<_, Error>(())
     });
+    joined.unwrap();
 }
 
-#[test]
-fn ranks_that_keep_an_early_end_to_themselves_end_all_the_same() {
-    on_ranks(3, |group| {
-        let (vs, model) = model(group, two_buckets());
-        let joined = model.join(THROW, || {
-            for step in 0..[1, 3, 3][group.rank()] {
-                // The error is dropped; the next step has it again.
-                let _ = backward(&vs, &model, &own(group.rank(), step));
-            }
-            Ok::<_, Error>(())
-        });
-        let first = if group.rank() == 0 { "Rank 0 exhausted" } else { "Detected at least one" };
-        expect_error(joined, first);
+#[run_by(on_ranks(2))]
+fn sparse_gradients_are_refused_in_a_join(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let table = vs.root().zeros("table", &[5, 2]);
+    let sparse_gradients = ["table".into()].into();
+    let options = DdpOptions { sparse_gradients, ..Default::default() };
+    let model = DistributedDataParallel::with_options(table, &vs, group, options).unwrap();
+    let joined = model.join(JoinOptions::default(), || match group.rank() {
+        0 => Ok(()),
+        _ => model.forward(|table| table.shallow_clone()).map(drop),
     });
-}
-
-#[test]
-fn a_pass_without_gradients_is_followed_too() {
-    on_ranks(2, |group| {
-        let (vs, model) = model(group, two_buckets());
-        let joined = model.join(JoinOptions::default(), || {
-            backward(&vs, &model, &own(group.rank(), 0))?;
-            if group.rank() == 1 {
-                let _ = no_grad(|| model.forward(|weights| weights.loss(&own(1, 1))))?;
-                backward(&vs, &model, &own(1, 2))?;
-            }
-            Ok::<_, Error>(())
-        });
-        joined.unwrap();
-    });
-}
-
-#[test]
-fn sparse_gradients_are_refused_in_a_join() {
-    on_ranks(2, |group| {
-        let vs = VarStore::new(Device::Cpu);
-        let table = vs.root().zeros("table", &[5, 2]);
-        let sparse_gradients = ["table".into()].into();
-        let options = DdpOptions { sparse_gradients, ..Default::default() };
-        let model = DistributedDataParallel::with_options(table, &vs, group, options).unwrap();
-        let joined = model.join(JoinOptions::default(), || match group.rank() {
-            0 => Ok(()),
-            _ => model.forward(|table| table.shallow_clone()).map(drop),
-        });
-        expect_error(joined, "sparse_gradients is set for a model within a join, but must be not");
-    });
+    expect_error(joined, "sparse_gradients is set for a model within a join, but must be not");
 }

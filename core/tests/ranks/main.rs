@@ -4,7 +4,6 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
-#[macro_use]
 mod common;
 
 mod amp;

@@ -2,43 +2,39 @@
 
 use crate::prelude::*;
 
-#[test]
+#[run_by(common::beside_python("bystander", 1))]
 fn calls_that_python_cannot_answer_say_so_at_once() {
-    common::beside_python("bystander", 1, || {
-        let group = common::join();
-        let mut vs = VarStore::new(Device::Cpu);
-        let _layer = nn::linear(vs.root(), 2, 1, Default::default());
-        let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
-        let mut training = training(&mut vs, &mut optimizer);
-        let errors = [
-            training.save("never.safetensors", &0, &group).unwrap_err(),
-            training.load::<i64>("never.safetensors", &group).unwrap_err(),
-            group.all_gather_object(&0).unwrap_err(),
-            group.broadcast_object(&mut 0, 0).unwrap_err(),
-            group.gather_object(&0, 0).unwrap_err(),
-            group.scatter_object(Some(&[0, 1]), 0).unwrap_err(),
-            group.new_group(&[0, 1]).unwrap_err(),
-        ];
-        for error in errors {
-            let error = error.to_string();
-            assert!(error.contains("is called with rank 1, which runs Python"), "{error}");
-        }
-        let error = ZeroRedundancyOptimizer::new(optimizer, &group).consolidate_state_dict(0);
-        assert!(error.unwrap_err().to_string().contains("rank 1, which runs Python"));
-        assert!(group.new_group(&[0]).unwrap().is_some());
-        group.barrier().unwrap();
-    });
+    let group = common::join();
+    let mut vs = VarStore::new(Device::Cpu);
+    let _layer = nn::linear(vs.root(), 2, 1, Default::default());
+    let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
+    let mut training = training(&mut vs, &mut optimizer);
+    let errors = [
+        training.save("never.safetensors", &0, &group).unwrap_err(),
+        training.load::<i64>("never.safetensors", &group).unwrap_err(),
+        group.all_gather_object(&0).unwrap_err(),
+        group.broadcast_object(&mut 0, 0).unwrap_err(),
+        group.gather_object(&0, 0).unwrap_err(),
+        group.scatter_object(Some(&[0, 1]), 0).unwrap_err(),
+        group.new_group(&[0, 1]).unwrap_err(),
+    ];
+    for error in errors {
+        let error = error.to_string();
+        assert!(error.contains("is called with rank 1, which runs Python"), "{error}");
+    }
+    let error = ZeroRedundancyOptimizer::new(optimizer, &group).consolidate_state_dict(0);
+    assert!(error.unwrap_err().to_string().contains("rank 1, which runs Python"));
+    assert!(group.new_group(&[0]).unwrap().is_some());
+    group.barrier().unwrap();
 }
 
-#[test]
+#[run_by(common::beside_python("bystander", 0))]
 fn a_rank_goes_on_when_python_has_ended_and_the_store_with_it() {
-    common::beside_python("bystander", 0, || {
-        let store = Store::from_env(common::TIMEOUT).unwrap();
-        let group = ProcessGroup::with_store(&store, 1, 2, common::options()).unwrap();
-        let vs = VarStore::new(Device::Cpu);
-        let _layer = nn::linear(vs.root(), 2, 1, Default::default());
-        group.barrier().unwrap();
-        while store.check("any").is_ok() {}
-        checkpoint::save("model.safetensors", &vs, &group).unwrap();
-    });
+    let store = Store::from_env(common::TIMEOUT).unwrap();
+    let group = ProcessGroup::with_store(&store, 1, 2, common::options()).unwrap();
+    let vs = VarStore::new(Device::Cpu);
+    let _layer = nn::linear(vs.root(), 2, 1, Default::default());
+    group.barrier().unwrap();
+    while store.check("any").is_ok() {}
+    checkpoint::save("model.safetensors", &vs, &group).unwrap();
 }

@@ -35,93 +35,83 @@ fn loss(model: &Model, number: i64) -> Tensor {
     model.f_forward_t(&xs, true).unwrap().sum(Kind::Float)
 }
 
-#[test]
-fn only_a_pass_has_other_kinds_and_buffers_keep_theirs() {
-    on_ranks(2, |group| {
-        let (vs, model) = model(group);
-        assert_eq!(vs.variables()["table"].kind(), Kind::Half);
-        let output = no_grad(|| model.f_forward_t(&Tensor::ones([4, 3], FLOAT_CPU), false));
-        assert_eq!((output.unwrap().kind(), kinds(&vs)), (Kind::BFloat16, vec![Kind::Float; 2]));
-        let loss = loss(&model, 1);
-        assert_eq!(kinds(&vs), [Kind::BFloat16; 2]);
-        model.backward(&loss).unwrap();
-        assert_eq!(kinds(&vs), [Kind::Float; 2]);
-    });
+#[run_by(on_ranks(2))]
+fn only_a_pass_has_other_kinds_and_buffers_keep_theirs(group: &ProcessGroup) {
+    let (vs, model) = model(group);
+    assert_eq!(vs.variables()["table"].kind(), Kind::Half);
+    let output = no_grad(|| model.f_forward_t(&Tensor::ones([4, 3], FLOAT_CPU), false));
+    assert_eq!((output.unwrap().kind(), kinds(&vs)), (Kind::BFloat16, vec![Kind::Float; 2]));
+    let loss = loss(&model, 1);
+    assert_eq!(kinds(&vs), [Kind::BFloat16; 2]);
+    model.backward(&loss).unwrap();
+    assert_eq!(kinds(&vs), [Kind::Float; 2]);
 }
 
-#[test]
-fn the_gradients_of_every_step_are_means_and_accumulate_without_an_exchange() {
-    on_ranks(2, |group| {
-        let (vs, model) = model(group);
-        for step in 0..3 {
-            sgd(&vs, 0.1).zero_grad().unwrap();
-            let guard = model.no_sync();
-            for number in [1, 2] {
-                model.backward(&loss(&model, number)).unwrap();
-                assert_eq!(kinds(&vs), [Kind::Float; 2]);
-            }
-            drop(guard);
-            // 4 rows, and a mean of 3 on rank 0 and 5 on rank 1.
-            model.backward(&loss(&model, 3 + 2 * group.rank() as i64)).unwrap();
-            let weight = &vs.variables()["weight"];
-            assert_eq!(weight.grad(), Tensor::full([2, 3], 4 * (1 + 2 + 4), FLOAT_CPU), "{step}");
-            // What a checkpoint saves.
-            let parameters = vs.trainable_variables();
-            let order = c10d_sys::bucket_order(&parameters).unwrap();
-            assert!(order.is_some_and(|order| order.len() == 2), "{step}");
-        }
-    });
-}
-
-#[test]
-fn a_pass_that_is_given_up_spoils_nothing() {
-    on_ranks(2, |group| {
-        let (vs, model) = model(group);
-        for _ in 0..2 {
-            drop(loss(&model, 100));
-        }
-        model.backward(&loss(&model, 1)).unwrap();
-        assert_eq!(vs.variables()["weight"].grad(), Tensor::full([2, 3], 4, FLOAT_CPU));
-        let given_up = loss(&model, 100);
-        assert_eq!(kinds(&vs), [Kind::BFloat16; 2]);
-        drop((given_up, model));
-        assert_eq!(kinds(&vs), [Kind::Float; 2]);
-        assert_eq!(vs.variables()["bias"], Tensor::full([2], 0.5, FLOAT_CPU));
-    });
-}
-
-#[test]
-fn a_step_without_an_exchange_and_an_evaluation_within_a_pass_are_kept() {
-    on_ranks(2, |group| {
-        let (vs, model) = model(group);
+#[run_by(on_ranks(2))]
+fn the_gradients_of_every_step_are_means_and_accumulate_without_an_exchange(group: &ProcessGroup) {
+    let (vs, model) = model(group);
+    for step in 0..3 {
+        sgd(&vs, 0.1).zero_grad().unwrap();
         let guard = model.no_sync();
-        model.backward(&loss(&model, 1)).unwrap();
-        sgd(&vs, 0.125).step().unwrap();
+        for number in [1, 2] {
+            model.backward(&loss(&model, number)).unwrap();
+            assert_eq!(kinds(&vs), [Kind::Float; 2]);
+        }
         drop(guard);
-        // 0.5 - 0.125 * 4
+        // 4 rows, and a mean of 3 on rank 0 and 5 on rank 1.
+        model.backward(&loss(&model, 3 + 2 * group.rank() as i64)).unwrap();
         let weight = &vs.variables()["weight"];
-        assert_eq!(weight, &Tensor::zeros([2, 3], FLOAT_CPU));
-        let loss = loss(&model, 1);
-        let _ = no_grad(|| model.f_forward_t(&Tensor::ones([4, 3], FLOAT_CPU), false)).unwrap();
-        assert_eq!(kinds(&vs), [Kind::BFloat16; 2]);
-        model.backward(&loss).unwrap();
-        assert_eq!(weight, &Tensor::zeros([2, 3], FLOAT_CPU));
-    });
+        assert_eq!(weight.grad(), Tensor::full([2, 3], 4 * (1 + 2 + 4), FLOAT_CPU), "{step}");
+        // What a checkpoint saves.
+        let parameters = vs.trainable_variables();
+        let order = c10d_sys::bucket_order(&parameters).unwrap();
+        assert!(order.is_some_and(|order| order.len() == 2), "{step}");
+    }
 }
 
-#[test]
-fn what_it_cannot_be_combined_with_is_refused() {
-    on_ranks(1, |group| {
-        let refused = |options: DdpOptions| {
-            let vs = VarStore::new(Device::Cpu);
-            let layer = nn::linear(vs.root(), 3, 2, Default::default());
-            let options = DdpOptions { mixed_precision: Some(BF16), ..options };
-            DistributedDataParallel::with_options(layer, &vs, group, options)
-        };
-        let hook = Some(Box::new(hooks::AllReduce) as Box<dyn CommHook>);
-        let hooked = refused(DdpOptions { comm_hook: hook, ..Default::default() });
-        expect_error(hooked, "mixed_precision is set with comm_hook, but must be the only one");
-        let unused = DdpOptions { find_unused_parameters: true, ..Default::default() };
-        expect_error(refused(unused), "mixed_precision is set with find_unused_parameters");
-    });
+#[run_by(on_ranks(2))]
+fn a_pass_that_is_given_up_spoils_nothing(group: &ProcessGroup) {
+    let (vs, model) = model(group);
+    for _ in 0..2 {
+        drop(loss(&model, 100));
+    }
+    model.backward(&loss(&model, 1)).unwrap();
+    assert_eq!(vs.variables()["weight"].grad(), Tensor::full([2, 3], 4, FLOAT_CPU));
+    let given_up = loss(&model, 100);
+    assert_eq!(kinds(&vs), [Kind::BFloat16; 2]);
+    drop((given_up, model));
+    assert_eq!(kinds(&vs), [Kind::Float; 2]);
+    assert_eq!(vs.variables()["bias"], Tensor::full([2], 0.5, FLOAT_CPU));
+}
+
+#[run_by(on_ranks(2))]
+fn a_step_without_an_exchange_and_an_evaluation_within_a_pass_are_kept(group: &ProcessGroup) {
+    let (vs, model) = model(group);
+    let guard = model.no_sync();
+    model.backward(&loss(&model, 1)).unwrap();
+    sgd(&vs, 0.125).step().unwrap();
+    drop(guard);
+    // 0.5 - 0.125 * 4
+    let weight = &vs.variables()["weight"];
+    assert_eq!(weight, &Tensor::zeros([2, 3], FLOAT_CPU));
+    let loss = loss(&model, 1);
+    let _ = no_grad(|| model.f_forward_t(&Tensor::ones([4, 3], FLOAT_CPU), false)).unwrap();
+    assert_eq!(kinds(&vs), [Kind::BFloat16; 2]);
+    model.backward(&loss).unwrap();
+    assert_eq!(weight, &Tensor::zeros([2, 3], FLOAT_CPU));
+}
+
+#[run_by(on_ranks(1))]
+fn what_it_cannot_be_combined_with_is_refused(group: &ProcessGroup) {
+    let refused = |options: DdpOptions| {
+        let vs = VarStore::new(Device::Cpu);
+        let layer = nn::linear(vs.root(), 3, 2, Default::default());
+        let options = DdpOptions { mixed_precision: Some(BF16), ..options };
+        DistributedDataParallel::with_options(layer, &vs, group, options)
+    };
+    let hook = Some(Box::new(hooks::AllReduce) as Box<dyn CommHook>);
+    let hooked = refused(DdpOptions { comm_hook: hook, ..Default::default() });
+    expect_error(hooked, "mixed_precision is set with comm_hook, but must be the only one");
+    let unused = DdpOptions { find_unused_parameters: true, ..Default::default() };
+    expect_error(refused(unused), "mixed_precision is set with find_unused_parameters");
 }

@@ -9,85 +9,73 @@ pub fn sum(group: &ProcessGroup, own: usize) -> f64 {
     f64::try_from(sum).unwrap()
 }
 
-#[test]
-fn a_group_of_some_ranks_sums_over_these_alone() {
-    on_ranks(4, |group| {
-        let rank = group.rank();
-        let even = group.new_group(&[0, 2]).unwrap();
-        let odd = group.new_group(&[3, 1]).unwrap();
-        assert_eq!((even.is_some(), odd.is_some()), (rank % 2 == 0, rank % 2 == 1));
-        let own = even.or(odd).unwrap();
-        // Ranks are ordered as in the job, whatever the order in the list.
-        assert_eq!((own.rank(), own.world_size()), (rank / 2, 2));
-        assert_eq!(sum(&own, rank), [2.0, 4.0][rank % 2]);
-        assert_eq!(sum(group, rank), 6.0);
-    });
+#[run_by(on_ranks(4))]
+fn a_group_of_some_ranks_sums_over_these_alone(group: &ProcessGroup) {
+    let rank = group.rank();
+    let even = group.new_group(&[0, 2]).unwrap();
+    let odd = group.new_group(&[3, 1]).unwrap();
+    assert_eq!((even.is_some(), odd.is_some()), (rank % 2 == 0, rank % 2 == 1));
+    let own = even.or(odd).unwrap();
+    // Ranks are ordered as in the job, whatever the order in the list.
+    assert_eq!((own.rank(), own.world_size()), (rank / 2, 2));
+    assert_eq!(sum(&own, rank), [2.0, 4.0][rank % 2]);
+    assert_eq!(sum(group, rank), 6.0);
 }
 
-#[test]
-fn a_source_is_a_rank_of_the_group_and_not_of_the_job() {
-    on_ranks(3, |group| {
-        if let Some(last_two) = group.new_group(&[1, 2]).unwrap() {
-            let mut tensor = Tensor::from(group.rank() as f64);
-            last_two.broadcast(&mut tensor, 0).unwrap();
-            assert_eq!(f64::try_from(tensor).unwrap(), 1.0);
-            expect_error(last_two.broadcast(&mut Tensor::from(0.0), 2), "src is rank 2");
-        }
-        // Rank 0 serves the store, so it must not end before the others.
-        group.barrier().unwrap();
-    });
+#[run_by(on_ranks(3))]
+fn a_source_is_a_rank_of_the_group_and_not_of_the_job(group: &ProcessGroup) {
+    if let Some(last_two) = group.new_group(&[1, 2]).unwrap() {
+        let mut tensor = Tensor::from(group.rank() as f64);
+        last_two.broadcast(&mut tensor, 0).unwrap();
+        assert_eq!(f64::try_from(tensor).unwrap(), 1.0);
+        expect_error(last_two.broadcast(&mut Tensor::from(0.0), 2), "src is rank 2");
+    }
+    // Rank 0 serves the store, so it must not end before the others.
+    group.barrier().unwrap();
 }
 
-#[test]
-fn a_group_that_is_made_with_a_time_limit_keeps_it() {
-    on_ranks(2, |group| {
-        let limit = Duration::from_secs(5);
-        let limited = group.with_timeout(limit).new_group(&[0, 1]).unwrap().unwrap();
-        if group.rank() == 0 {
-            let mut tensor = Tensor::from(1.0);
-            let error = limited.all_reduce(&mut tensor, ReduceOp::Sum).unwrap_err().to_string();
-            assert!(error.contains("after 5000 ms waiting for rank 1"), "{error}");
-        }
-        // Rank 1 waits here for much longer than that.
-        group.barrier().unwrap();
-    });
+#[run_by(on_ranks(2))]
+fn a_group_that_is_made_with_a_time_limit_keeps_it(group: &ProcessGroup) {
+    let limit = Duration::from_secs(5);
+    let limited = group.with_timeout(limit).new_group(&[0, 1]).unwrap().unwrap();
+    if group.rank() == 0 {
+        let mut tensor = Tensor::from(1.0);
+        let error = limited.all_reduce(&mut tensor, ReduceOp::Sum).unwrap_err().to_string();
+        assert!(error.contains("after 5000 ms waiting for rank 1"), "{error}");
+    }
+    // Rank 1 waits here for much longer than that.
+    group.barrier().unwrap();
 }
 
-#[test]
-fn groups_can_be_made_again_and_of_groups() {
-    on_ranks(3, |group| {
-        let rank = group.rank();
-        let [first, second] = [0, 1].map(|_| group.new_group(&[0, 1, 2]).unwrap().unwrap());
-        assert_eq!((sum(&second, rank), sum(&first, rank)), (3.0, 3.0));
-        if let Some(pair) = first.new_group(&[0, 2]).unwrap() {
-            assert_eq!(sum(&pair, rank), 2.0);
-        }
-    });
+#[run_by(on_ranks(3))]
+fn groups_can_be_made_again_and_of_groups(group: &ProcessGroup) {
+    let rank = group.rank();
+    let [first, second] = [0, 1].map(|_| group.new_group(&[0, 1, 2]).unwrap().unwrap());
+    assert_eq!((sum(&second, rank), sum(&first, rank)), (3.0, 3.0));
+    if let Some(pair) = first.new_group(&[0, 2]).unwrap() {
+        assert_eq!(sum(&pair, rank), 2.0);
+    }
 }
 
-#[test]
+#[run_by(common::processes(2))]
 fn a_group_outlives_the_group_it_was_made_from() {
-    common::processes(2, || {
-        let world = common::join();
-        let both = world.new_group(&[0, 1]).unwrap().unwrap();
-        drop(world);
-        // Saving requires all ranks to agree, which they do through the store.
-        let vs = VarStore::new(Device::Cpu);
-        let _ = vs.root().zeros("weight", &[2]);
-        checkpoint::save("model.safetensors", &vs, &both).unwrap();
-        assert_eq!(sum(&both, both.rank()), 1.0);
-    });
+    let world = common::join();
+    let both = world.new_group(&[0, 1]).unwrap().unwrap();
+    drop(world);
+    // Saving requires all ranks to agree, which they do through the store.
+    let vs = VarStore::new(Device::Cpu);
+    let _ = vs.root().zeros("weight", &[2]);
+    checkpoint::save("model.safetensors", &vs, &both).unwrap();
+    assert_eq!(sum(&both, both.rank()), 1.0);
 }
 
-#[test]
-fn a_list_that_makes_no_group_is_refused() {
-    on_ranks(2, |group| {
-        for ranks in [&[][..], &[0, 0], &[0, 2]] {
-            expect_error_start(group.new_group(ranks), "ranks is ");
-        }
-        // The next group still has the same name on all ranks.
-        assert_eq!(sum(&group.new_group(&[0, 1]).unwrap().unwrap(), 1), 2.0);
-    });
+#[run_by(on_ranks(2))]
+fn a_list_that_makes_no_group_is_refused(group: &ProcessGroup) {
+    for ranks in [&[][..], &[0, 0], &[0, 2]] {
+        expect_error_start(group.new_group(ranks), "ranks is ");
+    }
+    // The next group still has the same name on all ranks.
+    assert_eq!(sum(&group.new_group(&[0, 1]).unwrap().unwrap(), 1), 2.0);
 }
 
 /// What a group takes of its process.
@@ -141,67 +129,60 @@ fn end(group: ProcessGroup, way: usize) {
     }
 }
 
-#[test]
-fn a_group_leaves_nothing_behind_however_it_ends() {
-    on_ranks_with_each_transport(3, |group| {
-        let groups = |ways: std::ops::Range<usize>| {
-            for way in ways {
-                end(group.new_group(&[0, 1, 2]).unwrap().unwrap(), way);
-            }
-        };
-        // The heap and the C library's threads have their final size after some.
-        groups(0..20);
-        let before = Taken::now();
-        groups(20..220);
-        let has_left_nothing = || {
-            let after = Taken::now();
-            let is_clean = after.threads <= before.threads
-                && after.descriptors <= before.descriptors
-                // A thread that ends leaves its stack and its heap, two mappings, to the next one. A
-                // group that leaked has 16 mappings, and 0.2 MiB of memory.
-                && after.mappings <= before.mappings + 30
-                && after.resident_kib <= before.resident_kib + 5120;
-            Ok(is_clean.then_some(()))
-        };
-        // Those with exchanges that nobody waits for end when the last rank has done its part.
-        let deadline = Instant::now() + common::TIMEOUT;
-        if let Err(error) = until("the groups were gone", past(deadline), has_left_nothing) {
-            panic!("{error}: {before:?} has become {:?}", Taken::now());
+#[run_by(on_ranks_with_each_transport(3))]
+fn a_group_leaves_nothing_behind_however_it_ends(group: &ProcessGroup) {
+    let groups = |ways: std::ops::Range<usize>| {
+        for way in ways {
+            end(group.new_group(&[0, 1, 2]).unwrap().unwrap(), way);
         }
-        group.barrier().unwrap();
-    });
+    };
+    // The heap and the C library's threads have their final size after some.
+    groups(0..20);
+    let before = Taken::now();
+    groups(20..220);
+    let has_left_nothing = || {
+        let after = Taken::now();
+        let is_clean = after.threads <= before.threads
+            && after.descriptors <= before.descriptors
+            // A thread that ends leaves its stack and its heap, two mappings, to the next one. A
+            // group that leaked has 16 mappings, and 0.2 MiB of memory.
+            && after.mappings <= before.mappings + 30
+            && after.resident_kib <= before.resident_kib + 5120;
+        Ok(is_clean.then_some(()))
+    };
+    // Those with exchanges that nobody waits for end when the last rank has done its part.
+    let deadline = Instant::now() + common::TIMEOUT;
+    if let Err(error) = until("the groups were gone", past(deadline), has_left_nothing) {
+        panic!("{error}: {before:?} has become {:?}", Taken::now());
+    }
+    group.barrier().unwrap();
 }
 
-#[test]
-fn a_group_is_divided_among_its_ranks() {
-    on_ranks(4, |group| {
-        let rank = group.rank();
-        let half = group.new_subgroups(2).unwrap();
-        assert_eq!((half.rank(), half.world_size()), (rank % 2, 2));
-        assert_eq!(sum(&half, rank), [1.0, 5.0][rank / 2]);
-        let part = group.split_group(&[vec![0, 3], vec![2]]).unwrap();
-        let sums = part.map(|part| sum(&part, rank));
-        assert_eq!(sums, [Some(3.0), None, Some(2.0), Some(3.0)][rank]);
-        expect_error(group.new_subgroups(3), "group_size is 3, but must be a divisor of 4");
-        let twice = group.split_group(&[vec![0, 1], vec![1]]);
-        expect_error(twice, "split_ranks is a list with rank 1 twice");
-        group.barrier().unwrap();
-    });
+#[run_by(on_ranks(4))]
+fn a_group_is_divided_among_its_ranks(group: &ProcessGroup) {
+    let rank = group.rank();
+    let half = group.new_subgroups(2).unwrap();
+    assert_eq!((half.rank(), half.world_size()), (rank % 2, 2));
+    assert_eq!(sum(&half, rank), [1.0, 5.0][rank / 2]);
+    let part = group.split_group(&[vec![0, 3], vec![2]]).unwrap();
+    assert_eq!(part.map(|part| sum(&part, rank)), [Some(3.0), None, Some(2.0), Some(3.0)][rank]);
+    expect_error(group.new_subgroups(3), "group_size is 3, but must be a divisor of 4");
+    let twice = group.split_group(&[vec![0, 1], vec![1]]);
+    expect_error(twice, "split_ranks is a list with rank 1 twice");
+    group.barrier().unwrap();
 }
 
-#[test]
-fn a_mesh_has_a_group_along_each_dimension() {
-    on_ranks(4, |group| {
-        let rank = group.rank();
-        let mesh = DeviceMesh::new(group, &[("row", 2), ("column", 2)]).unwrap();
-        assert_eq!((mesh.shape(), mesh.get_coordinate()), (vec![2, 2], vec![rank / 2, rank % 2]));
-        // Ranks that differ in "row" alone are two apart.
-        assert_eq!(sum(mesh.get_group("row").unwrap(), rank), [2.0, 4.0][rank % 2]);
-        assert_eq!(sum(mesh.get_group("column").unwrap(), rank), [1.0, 5.0][rank / 2]);
-        expect_error(mesh.get_group("depth"), "the dimension is \"depth\", but must be one of");
-        let wrong = DeviceMesh::new(group, &[("row", 3), ("column", 2)]);
-        expect_error(wrong, "sizes whose product is 4, the number of ranks");
-        let twice = DeviceMesh::new(group, &[("row", 2), ("row", 2)]);
-        expect_error(twice, "dims is a list with \"row\" twice");
-    });
+#[run_by(on_ranks(4))]
+fn a_mesh_has_a_group_along_each_dimension(group: &ProcessGroup) {
+    let rank = group.rank();
+    let mesh = DeviceMesh::new(group, &[("row", 2), ("column", 2)]).unwrap();
+    assert_eq!((mesh.shape(), mesh.get_coordinate()), (vec![2, 2], vec![rank / 2, rank % 2]));
+    // Ranks that differ in "row" alone are two apart.
+    assert_eq!(sum(mesh.get_group("row").unwrap(), rank), [2.0, 4.0][rank % 2]);
+    assert_eq!(sum(mesh.get_group("column").unwrap(), rank), [1.0, 5.0][rank / 2]);
+    expect_error(mesh.get_group("depth"), "the dimension is \"depth\", but must be one of");
+    let wrong = DeviceMesh::new(group, &[("row", 3), ("column", 2)]);
+    expect_error(wrong, "sizes whose product is 4, the number of ranks");
+    let twice = DeviceMesh::new(group, &[("row", 2), ("row", 2)]);
+    expect_error(twice, "dims is a list with \"row\" twice");
 }

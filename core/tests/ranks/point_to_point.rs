@@ -13,139 +13,128 @@ fn number(tensor: &Tensor) -> f64 {
     tensor.double_value(&[0])
 }
 
-#[test]
-fn a_message_is_received_with_the_tag_with_which_it_was_sent() {
-    on_ranks(2, |group| {
-        let tags = [1, 2, 0];
-        if group.rank() == 0 {
-            let send = |tag| group.with_tag(tag).isend(message(tag as usize), 1).unwrap();
-            for sent in tags.map(send) {
-                let _ = sent.wait().unwrap();
-            }
-            return;
+#[run_by(on_ranks(2))]
+fn a_message_is_received_with_the_tag_with_which_it_was_sent(group: &ProcessGroup) {
+    let tags = [1, 2, 0];
+    if group.rank() == 0 {
+        let send = |tag| group.with_tag(tag).isend(message(tag as usize), 1).unwrap();
+        for sent in tags.map(send) {
+            let _ = sent.wait().unwrap();
         }
-        for tag in [0, 1, 2] {
-            let mut received = message(9);
-            group.with_tag(tag).recv(&mut received, 0).unwrap();
-            assert_eq!(number(&received), f64::from(tag));
-        }
-    });
-}
-
-#[test]
-fn a_message_from_any_rank_comes_with_that_rank() {
-    on_ranks(3, |group| {
-        if group.rank() > 0 {
-            return group.send(&message(group.rank()), 0).unwrap();
-        }
+        return;
+    }
+    for tag in [0, 1, 2] {
         let mut received = message(9);
-        let first = group.recv_any(&mut received).unwrap();
-        assert_eq!(number(&received), first as f64);
-        let (received, second) = group.irecv_any(message(9)).unwrap().wait().unwrap();
-        assert_eq!(number(&received), second as f64);
-        assert_eq!(first + second, 3);
-    });
+        group.with_tag(tag).recv(&mut received, 0).unwrap();
+        assert_eq!(number(&received), f64::from(tag));
+    }
 }
 
-#[test]
-fn a_batch_of_messages_goes_round_whatever_their_order() {
-    on_ranks(3, |group| {
-        let (rank, ranks) = (group.rank(), group.world_size());
-        let previous = (rank + ranks - 1) % ranks;
-        let receive = P2pOp::Irecv { tensor: message(9), src: previous };
-        let send = P2pOp::Isend { tensor: message(rank), dst: (rank + 1) % ranks };
-        let mut pending = group.batch_isend_irecv(vec![receive, send]).unwrap();
-        let sent = pending.pop().unwrap();
-        assert_eq!(number(&pending.pop().unwrap().wait().unwrap()), previous as f64);
-        assert_eq!(number(&sent.wait().unwrap()), rank as f64);
-        let to_itself = vec![P2pOp::Isend { tensor: message(9), dst: rank }];
-        let error = group.batch_isend_irecv(to_itself).unwrap_err().to_string();
-        assert!(error.starts_with(&format!("dst is rank {rank}, this rank itself")), "{error}");
-    });
+#[run_by(on_ranks(3))]
+fn a_message_from_any_rank_comes_with_that_rank(group: &ProcessGroup) {
+    if group.rank() > 0 {
+        return group.send(&message(group.rank()), 0).unwrap();
+    }
+    let mut received = message(9);
+    let first = group.recv_any(&mut received).unwrap();
+    assert_eq!(number(&received), first as f64);
+    let (received, second) = group.irecv_any(message(9)).unwrap().wait().unwrap();
+    assert_eq!(number(&received), second as f64);
+    assert_eq!(first + second, 3);
 }
 
-#[test]
-fn a_message_that_does_not_come_in_time_is_an_error() {
-    on_ranks(2, |group| {
-        group.barrier().unwrap();
-        let done = group.new_group(&[0, 1]).unwrap().unwrap();
-        if group.rank() == 0 {
-            let limited = group.with_timeout(Duration::from_millis(300));
-            expect_error(limited.recv(&mut message(9), 1), "rank 1 runs");
-        }
-        done.barrier().unwrap();
-    });
+#[run_by(on_ranks(3))]
+fn a_batch_of_messages_goes_round_whatever_their_order(group: &ProcessGroup) {
+    let (rank, ranks) = (group.rank(), group.world_size());
+    let previous = (rank + ranks - 1) % ranks;
+    let receive = P2pOp::Irecv { tensor: message(9), src: previous };
+    let send = P2pOp::Isend { tensor: message(rank), dst: (rank + 1) % ranks };
+    let mut pending = group.batch_isend_irecv(vec![receive, send]).unwrap();
+    let sent = pending.pop().unwrap();
+    assert_eq!(number(&pending.pop().unwrap().wait().unwrap()), previous as f64);
+    assert_eq!(number(&sent.wait().unwrap()), rank as f64);
+    let to_itself = vec![P2pOp::Isend { tensor: message(9), dst: rank }];
+    let error = group.batch_isend_irecv(to_itself).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("dst is rank {rank}, this rank itself")), "{error}");
+}
+
+#[run_by(on_ranks(2))]
+fn a_message_that_does_not_come_in_time_is_an_error(group: &ProcessGroup) {
+    group.barrier().unwrap();
+    let done = group.new_group(&[0, 1]).unwrap().unwrap();
+    if group.rank() == 0 {
+        let limited = group.with_timeout(Duration::from_millis(300));
+        expect_error(limited.recv(&mut message(9), 1), "rank 1 runs");
+    }
+    done.barrier().unwrap();
+}
+
+fn through_sockets(rank: usize, mut command: Command) -> Command {
+    command.env("TCH_PARALLEL_SHARED_MEMORY", "0");
+    common::mortal(1)(rank, command)
 }
 
 /// Rank 0's operation is under way when rank 1, which receives a part of it, is killed.
-fn dies_in_the_middle(test: &str, start: fn(&ProcessGroup, Tensor) -> Pending<Tensor>) {
-    let through_sockets = |rank, mut command: Command| {
-        command.env("TCH_PARALLEL_SHARED_MEMORY", "0");
-        common::mortal(1)(rank, command)
+fn dies_in_the_middle(start: fn(&ProcessGroup, Tensor) -> Pending<Tensor>) {
+    let group = common::join();
+    let own = Tensor::from(i64::from(std::process::id()));
+    let rank_1 = Pid::from_raw(group.all_gather(&own).unwrap()[1].int64_value(&[]) as i32);
+    // More than the sockets hold.
+    let size = [256 << 20];
+    let tensor = Tensor::full(size, 1 - group.rank() as i64, (Kind::Uint8, Device::Cpu));
+    let pending = start(&group, tensor.shallow_clone());
+    let deadline = Instant::now() + common::TIMEOUT;
+    if group.rank() == 1 {
+        while tensor.int64_value(&[0]) == 0 && Instant::now() < deadline {}
+        raise(Signal::SIGSTOP).unwrap();
+    }
+    let is_stopped = || {
+        let stat = fs::read_to_string(format!("/proc/{rank_1}/stat"))?;
+        Ok(stat.contains(" T ").then_some(()))
     };
-    common::processes_from(2, test, through_sockets, || {
-        let group = common::join();
-        let own = Tensor::from(i64::from(std::process::id()));
-        let rank_1 = Pid::from_raw(group.all_gather(&own).unwrap()[1].int64_value(&[]) as i32);
-        // More than the sockets hold.
-        let size = [256 << 20];
-        let tensor = Tensor::full(size, 1 - group.rank() as i64, (Kind::Uint8, Device::Cpu));
-        let pending = start(&group, tensor.shallow_clone());
-        let deadline = Instant::now() + common::TIMEOUT;
-        if group.rank() == 1 {
-            while tensor.int64_value(&[0]) == 0 && Instant::now() < deadline {}
-            raise(Signal::SIGSTOP).unwrap();
-        }
-        let is_stopped = || {
-            let stat = fs::read_to_string(format!("/proc/{rank_1}/stat"))?;
-            Ok(stat.contains(" T ").then_some(()))
-        };
-        until("rank 1 stopped", past(deadline), is_stopped).unwrap();
-        kill(rank_1, Signal::SIGKILL).unwrap();
-        let killed = Instant::now();
-        let error = pending.wait().unwrap_err().to_string();
-        let delay = killed.elapsed();
-        assert!(error.contains("rank 1 (pid"), "{error}");
-        assert!(delay < Duration::from_secs(30), "after {delay:?}: {error}");
-    });
+    until("rank 1 stopped", past(deadline), is_stopped).unwrap();
+    kill(rank_1, Signal::SIGKILL).unwrap();
+    let killed = Instant::now();
+    let error = pending.wait().unwrap_err().to_string();
+    let delay = killed.elapsed();
+    assert!(error.contains("rank 1 (pid"), "{error}");
+    assert!(delay < Duration::from_secs(30), "after {delay:?}: {error}");
 }
 
-#[test]
+#[run_by(common::processes_with(2, through_sockets))]
 fn a_send_does_not_wait_for_a_rank_that_dies_in_the_middle_of_it() {
-    dies_in_the_middle(this_test!(), |group, tensor| match group.rank() {
+    dies_in_the_middle(|group, tensor| match group.rank() {
         0 => group.isend(tensor, 1).unwrap(),
         _ => group.irecv(tensor, 0).unwrap(),
     });
 }
 
-#[test]
+#[run_by(common::processes_with(2, through_sockets))]
 fn a_broadcast_does_not_wait_for_a_rank_that_dies_in_the_middle_of_it() {
-    dies_in_the_middle(this_test!(), |group, tensor| group.broadcast_async(tensor, 0).unwrap());
+    dies_in_the_middle(|group, tensor| group.broadcast_async(tensor, 0).unwrap());
 }
 
-#[test]
-fn what_gloo_has_exchanged_occupies_no_memory_afterwards() {
-    on_ranks(2, |group| {
-        let exchange = || {
-            let message = Tensor::zeros([1 << 20], FLOAT_CPU);
-            let pending = match group.rank() {
-                0 => group.isend(message, 1).unwrap(),
-                _ => group.irecv(message, 0).unwrap(),
-            };
-            let _ = pending.wait().unwrap();
-            assert_eq!(group.all_gather(&Tensor::from(1.0)).unwrap().len(), 2);
-            memory_allocated(LogicalDevice::Cpu(0)).unwrap()
+#[run_by(on_ranks(2))]
+fn what_gloo_has_exchanged_occupies_no_memory_afterwards(group: &ProcessGroup) {
+    let exchange = || {
+        let message = Tensor::zeros([1 << 20], FLOAT_CPU);
+        let pending = match group.rank() {
+            0 => group.isend(message, 1).unwrap(),
+            _ => group.irecv(message, 0).unwrap(),
         };
-        exchange();
-        let before = exchange();
-        // Gloo's thread gives back what it used a moment after the last wait has ended. The ranks
-        // agree on it, because each exchange needs both of them.
-        let is_given_back = || {
-            let given_back = Tensor::from(i64::from(exchange() <= before));
-            let of_all = group.all_gather(&given_back)?;
-            Ok(of_all.iter().all(|rank| rank.int64_value(&[]) == 1).then_some(()))
-        };
-        let deadline = past(Instant::now() + common::TIMEOUT);
-        until("the memory was given back", deadline, is_given_back).unwrap();
-    });
+        let _ = pending.wait().unwrap();
+        assert_eq!(group.all_gather(&Tensor::from(1.0)).unwrap().len(), 2);
+        memory_allocated(LogicalDevice::Cpu(0)).unwrap()
+    };
+    exchange();
+    let before = exchange();
+    // Gloo's thread gives back what it used a moment after the last wait has ended. The ranks
+    // agree on it, because each exchange needs both of them.
+    let is_given_back = || {
+        let given_back = Tensor::from(i64::from(exchange() <= before));
+        let of_all = group.all_gather(&given_back)?;
+        Ok(of_all.iter().all(|rank| rank.int64_value(&[]) == 1).then_some(()))
+    };
+    let deadline = past(Instant::now() + common::TIMEOUT);
+    until("the memory was given back", deadline, is_given_back).unwrap();
 }

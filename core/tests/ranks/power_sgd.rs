@@ -43,51 +43,45 @@ fn steps(
 ) -> (Vec<[Tensor; 2]>, CompressionStats) {
     let hook = PowerSgd::new(options).unwrap();
     let (vs, model) = model(group, DdpOptions { comm_hook: Some(Box::new(hook.clone())), ..ddp });
-    let steps = (0..count)
-        .map(|_| {
-            backward(&vs, &model, &own(group.rank(), rank_of_matrix)).unwrap();
-            gradients(&vs)
-        })
-        .collect();
-    (steps, hook.compression_stats())
+    let exchanged = |_| {
+        backward(&vs, &model, &own(group.rank(), rank_of_matrix)).unwrap();
+        gradients(&vs)
+    };
+    ((0..count).map(exchanged).collect(), hook.compression_stats())
 }
 
-#[test]
-fn a_gradient_of_the_rank_of_the_approximation_survives_it() {
-    on_ranks(2, |group| {
-        for rank in [1, 2, 3] {
-            for ddp in [DdpOptions::default(), two_buckets()] {
-                let options = PowerSgdOptions { matrix_approximation_rank: rank, ..early() };
-                let (steps, stats) = steps(group, 4, rank as i64, options, ddp);
-                let [matrix, vector] = mean(rank as i64);
-                for step in &steps {
-                    assert!(distance(&step[0], &matrix) < ROUNDING, "rank {rank}");
-                    // Not compressed; what error feedback adds is zero up to rounding.
-                    assert!(distance(&step[1], &vector) < ROUNDING, "rank {rank}");
-                }
-                // Two of the four steps are compressed: 24 x 16 numbers become 24 + 16 per rank of
-                // the approximation, and the vector's 16 stay 16.
-                let (before, after) = (2 * (24 * 16 + 16), 2 * ((24 + 16) * rank as u64 + 16));
-                assert_eq!(stats.numel_before_compression, before);
-                assert_eq!(stats.numel_after_compression, after);
-                assert_eq!(stats.rate, before as f64 / after as f64);
+#[run_by(on_ranks(2))]
+fn a_gradient_of_the_rank_of_the_approximation_survives_it(group: &ProcessGroup) {
+    for rank in [1, 2, 3] {
+        for ddp in [DdpOptions::default(), two_buckets()] {
+            let options = PowerSgdOptions { matrix_approximation_rank: rank, ..early() };
+            let (steps, stats) = steps(group, 4, rank as i64, options, ddp);
+            let [matrix, vector] = mean(rank as i64);
+            for step in &steps {
+                assert!(distance(&step[0], &matrix) < ROUNDING, "rank {rank}");
+                // Not compressed; what error feedback adds is zero up to rounding.
+                assert!(distance(&step[1], &vector) < ROUNDING, "rank {rank}");
             }
+            // Two of the four steps are compressed: 24 x 16 numbers become 24 + 16 per rank of
+            // the approximation, and the vector's 16 stay 16.
+            let (before, after) = (2 * (24 * 16 + 16), 2 * ((24 + 16) * rank as u64 + 16));
+            assert_eq!(stats.numel_before_compression, before);
+            assert_eq!(stats.numel_after_compression, after);
+            assert_eq!(stats.rate, before as f64 / after as f64);
         }
-    });
+    }
 }
 
-#[test]
-fn every_rank_has_the_same_approximation() {
-    on_ranks(2, |group| {
-        for warm_start in [true, false] {
-            let options = PowerSgdOptions { warm_start, ..early() };
-            let (steps, _) = steps(group, 5, 3, options, two_buckets());
-            for step in steps {
-                let ranks = group.all_gather(&step[0]).unwrap();
-                assert_eq!(ranks[0], ranks[1]);
-            }
+#[run_by(on_ranks(2))]
+fn every_rank_has_the_same_approximation(group: &ProcessGroup) {
+    for warm_start in [true, false] {
+        let options = PowerSgdOptions { warm_start, ..early() };
+        let (steps, _) = steps(group, 5, 3, options, two_buckets());
+        for step in steps {
+            let ranks = group.all_gather(&step[0]).unwrap();
+            assert_eq!(ranks[0], ranks[1]);
         }
-    });
+    }
 }
 
 /// How far the mean of 40 compressed steps is from the true mean.
@@ -99,13 +93,11 @@ fn drift(group: &ProcessGroup, use_error_feedback: bool) -> f64 {
     distance(&(sum / 40.0), &mean(2)[0])
 }
 
-#[test]
-fn error_feedback_makes_up_for_what_is_lost() {
-    on_ranks(2, |group| {
-        let (with, without) = (drift(group, true), drift(group, false));
-        // Without feedback, what is left out is lost; with it, it is only a step or two late, out of 40.
-        assert!(without > 0.1 && with < without / 5.0, "{with} with, {without} without");
-    });
+#[run_by(on_ranks(2))]
+fn error_feedback_makes_up_for_what_is_lost(group: &ProcessGroup) {
+    let (with, without) = (drift(group, true), drift(group, false));
+    // Without feedback, what is left out is lost; with it, it is only a step or two late, out of 40.
+    assert!(without > 0.1 && with < without / 5.0, "{with} with, {without} without");
 }
 
 /// The last gradients of three matrices, two of them of the same shape, after four steps.
@@ -131,29 +123,25 @@ fn three_matrices(group: &ProcessGroup, options: PowerSgdOptions) -> Vec<Tensor>
     vs.trainable_variables().iter().map(Tensor::grad).collect()
 }
 
-#[test]
-fn gradients_of_the_same_shape_may_be_computed_with_together() {
-    on_ranks(2, |group| {
-        let together = PowerSgdOptions { batch_tensors_with_same_shape: true, ..early() };
-        let (together, apart) = (three_matrices(group, together), three_matrices(group, early()));
-        for (together, apart) in together.iter().zip(&apart) {
-            assert!(apart.abs().max().double_value(&[]) > 0.1);
-            assert!(distance(together, apart) < ROUNDING);
-        }
-    });
+#[run_by(on_ranks(2))]
+fn gradients_of_the_same_shape_may_be_computed_with_together(group: &ProcessGroup) {
+    let together = PowerSgdOptions { batch_tensors_with_same_shape: true, ..early() };
+    let (together, apart) = (three_matrices(group, together), three_matrices(group, early()));
+    for (together, apart) in together.iter().zip(&apart) {
+        assert!(apart.abs().max().double_value(&[]) > 0.1);
+        assert!(distance(together, apart) < ROUNDING);
+    }
 }
 
-#[test]
-fn it_also_works_in_16_bits() {
-    on_ranks(2, |group| {
-        let hook = hooks::fp16_compress_wrapper(PowerSgd::new(early()).unwrap());
-        let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
-        let (vs, model) = model(group, options);
-        for _ in 0..4 {
-            backward(&vs, &model, &own(group.rank(), 1)).unwrap();
-        }
-        let found = distance(&gradients(&vs)[0], &mean(1)[0]);
-        // Values around 1 with 11 bits are off by a few thousandths, but not by nothing.
-        assert!(found < 5e-3 && found > ROUNDING, "{found}");
-    });
+#[run_by(on_ranks(2))]
+fn it_also_works_in_16_bits(group: &ProcessGroup) {
+    let hook = hooks::fp16_compress_wrapper(PowerSgd::new(early()).unwrap());
+    let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
+    let (vs, model) = model(group, options);
+    for _ in 0..4 {
+        backward(&vs, &model, &own(group.rank(), 1)).unwrap();
+    }
+    let found = distance(&gradients(&vs)[0], &mean(1)[0]);
+    // Values around 1 with 11 bits are off by a few thousandths, but not by nothing.
+    assert!(found < 5e-3 && found > ROUNDING, "{found}");
 }

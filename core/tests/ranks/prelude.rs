@@ -28,4 +28,5 @@ pub(crate) use tch_parallel::optim::{
 };
 pub(crate) use tch_parallel::{Error, LogicalDevice, Result};
 pub(crate) use tests::errors::{expect_error, expect_error_start, message};
+pub(crate) use tests::run_by;
 pub(crate) use tests::wait::{past, until};

@@ -27,115 +27,103 @@ fn recv(group: &ProcessGroup) -> Result<f32, Error> {
     Ok(f32::try_from(&tensor).unwrap())
 }
 
-#[test]
+#[run_by(common::processes(3))]
 fn what_one_process_sets_the_others_get() {
-    common::processes(3, || {
-        let (store, rank) = job();
-        let ours = store.with_prefix("test").unwrap();
-        if rank == 1 {
-            assert!(!ours.check("message").unwrap());
-            ours.set("message", b"hello").unwrap();
-        }
-        assert_eq!(ours.get("message", TIMEOUT).unwrap(), b"hello");
-        assert_eq!(store.get("test/message", TIMEOUT).unwrap(), b"hello");
-        if rank > 0 {
-            return store.set(&format!("read by {rank}"), b"").unwrap();
-        }
-        // Rank 0 serves the store, so it stays until the others have read.
-        for other in [1, 2] {
-            store.get(&format!("read by {other}"), TIMEOUT).unwrap();
-        }
-    });
+    let (store, rank) = job();
+    let ours = store.with_prefix("test").unwrap();
+    if rank == 1 {
+        assert!(!ours.check("message").unwrap());
+        ours.set("message", b"hello").unwrap();
+    }
+    assert_eq!(ours.get("message", TIMEOUT).unwrap(), b"hello");
+    assert_eq!(store.get("test/message", TIMEOUT).unwrap(), b"hello");
+    if rank > 0 {
+        return store.set(&format!("read by {rank}"), b"").unwrap();
+    }
+    // Rank 0 serves the store, so it stays until the others have read.
+    for other in [1, 2] {
+        store.get(&format!("read by {other}"), TIMEOUT).unwrap();
+    }
 }
 
-#[test]
+#[run_by(common::processes(2))]
 fn a_thread_with_a_connection_of_its_own_holds_nobody_up() {
-    common::processes(2, || {
-        let (store, rank) = job();
-        const STEPS: i64 = 1000;
-        if rank == 1 {
-            while store.add("steps", 0).unwrap() < STEPS {
-                std::thread::yield_now();
-            }
-            return store.set("all steps", b"seen").unwrap();
+    let (store, rank) = job();
+    const STEPS: i64 = 1000;
+    if rank == 1 {
+        while store.add("steps", 0).unwrap() < STEPS {
+            std::thread::yield_now();
         }
-        std::thread::scope(|scope| {
-            let own = store.try_clone().unwrap();
-            let waiting = scope.spawn(move || own.get("all steps", TIMEOUT));
-            // Takes so long that the thread is waiting before the last step.
-            (0..STEPS).for_each(|_| assert!(store.add("steps", 1).unwrap() <= STEPS));
-            assert_eq!(waiting.join().unwrap().unwrap(), b"seen");
-        });
+        return store.set("all steps", b"seen").unwrap();
+    }
+    std::thread::scope(|scope| {
+        let own = store.try_clone().unwrap();
+        let waiting = scope.spawn(move || own.get("all steps", TIMEOUT));
+        // Takes so long that the thread is waiting before the last step.
+        (0..STEPS).for_each(|_| assert!(store.add("steps", 1).unwrap() <= STEPS));
+        assert_eq!(waiting.join().unwrap().unwrap(), b"seen");
     });
 }
 
-#[test]
+#[run_by(common::processes(3))]
 fn two_of_three_make_a_group_without_the_third() {
-    common::processes(3, || {
-        let (store, rank) = job();
-        if rank == 2 {
-            // The third comes only when the others have finished.
-            store.get("done", TIMEOUT).unwrap();
-            return store.set("seen", b"").unwrap();
-        }
-        let group = pair(&store, 1, rank);
-        assert_eq!(sum(&group, rank + 1), 3.0);
-        if rank == 0 {
-            store.set("done", b"").unwrap();
-            store.get("seen", TIMEOUT).unwrap();
-        }
-    });
+    let (store, rank) = job();
+    if rank == 2 {
+        // The third comes only when the others have finished.
+        store.get("done", TIMEOUT).unwrap();
+        return store.set("seen", b"").unwrap();
+    }
+    let group = pair(&store, 1, rank);
+    assert_eq!(sum(&group, rank + 1), 3.0);
+    if rank == 0 {
+        store.set("done", b"").unwrap();
+        store.get("seen", TIMEOUT).unwrap();
+    }
 }
 
-#[test]
+#[run_by(common::processes(3))]
 fn a_process_is_in_several_groups_at_once() {
-    common::processes(3, || {
-        let (store, rank) = job();
-        if rank > 0 {
-            let group = pair(&store, rank, 1);
-            assert_eq!(recv(&group).unwrap(), rank as f32);
-            return send(&group, rank as f32 * 10.0);
-        }
-        let groups = [1, 2].map(|with| pair(&store, with, 0));
-        send(&groups[1], 2.0);
-        send(&groups[0], 1.0);
-        assert_eq!(groups.each_ref().map(|group| recv(group).unwrap()), [10.0, 20.0]);
-    });
+    let (store, rank) = job();
+    if rank > 0 {
+        let group = pair(&store, rank, 1);
+        assert_eq!(recv(&group).unwrap(), rank as f32);
+        return send(&group, rank as f32 * 10.0);
+    }
+    let groups = [1, 2].map(|with| pair(&store, with, 0));
+    send(&groups[1], 2.0);
+    send(&groups[0], 1.0);
+    assert_eq!(groups.each_ref().map(|group| recv(group).unwrap()), [10.0, 20.0]);
 }
 
-#[test]
+#[run_by(common::processes(3))]
 fn a_member_that_ends_breaks_only_its_own_group_and_is_named_as_the_job_knows_it() {
-    common::processes(3, || {
-        let (store, rank) = job();
-        if rank == 2 {
-            let group = pair(&store, 2, 1);
-            // After this, rank 0 is connected too.
-            recv(&group).unwrap();
-            // Exits without closing the group, as if it had been killed.
-            std::process::exit(0);
-        }
-        if rank == 1 {
-            let group = pair(&store, 1, 1);
-            return send(&group, recv(&group).unwrap() + 1.0);
-        }
-        let groups = [1, 2].map(|with| pair(&store, with, 0));
-        send(&groups[1], 0.0);
-        let error = recv(&groups[1]).unwrap_err().to_string();
-        assert!(error.starts_with("rank 0: recv failed: "), "{error}");
-        assert!(error.contains("(rank 2 (pid ") && error.ends_with(") has ended)"), "{error}");
-        send(&groups[0], 1.0);
-        assert_eq!(recv(&groups[0]).unwrap(), 2.0);
-    });
+    let (store, rank) = job();
+    if rank == 2 {
+        let group = pair(&store, 2, 1);
+        // After this, rank 0 is connected too.
+        recv(&group).unwrap();
+        // Exits without closing the group, as if it had been killed.
+        std::process::exit(0);
+    }
+    if rank == 1 {
+        let group = pair(&store, 1, 1);
+        return send(&group, recv(&group).unwrap() + 1.0);
+    }
+    let groups = [1, 2].map(|with| pair(&store, with, 0));
+    send(&groups[1], 0.0);
+    let error = recv(&groups[1]).unwrap_err().to_string();
+    assert!(error.starts_with("rank 0: recv failed: "), "{error}");
+    assert!(error.contains("(rank 2 (pid ") && error.ends_with(") has ended)"), "{error}");
+    send(&groups[0], 1.0);
+    assert_eq!(recv(&groups[0]).unwrap(), 2.0);
 }
 
-#[test]
-fn a_process_joins_its_job_once() {
-    on_ranks(2, |group| {
-        let expected = "this process has already joined it";
-        expect_error(ProcessGroup::from_env(), expected);
-        expect_error(Store::from_env(TIMEOUT), expected);
-        group.barrier().unwrap();
-    });
+#[run_by(on_ranks(2))]
+fn a_process_joins_its_job_once(group: &ProcessGroup) {
+    let expected = "this process has already joined it";
+    expect_error(ProcessGroup::from_env(), expected);
+    expect_error(Store::from_env(TIMEOUT), expected);
+    group.barrier().unwrap();
 }
 
 #[test]
@@ -149,46 +137,42 @@ fn a_member_that_does_not_come_is_missed_and_one_beyond_the_group_is_refused() {
     assert_eq!(error, "rank is 2, but must be below world_size, which is 2");
 }
 
-#[test]
+#[run_by(common::processes(3))]
 fn of_several_processes_one_sets_a_key() {
-    common::processes(3, || {
-        let (store, rank) = job();
-        let own = rank.to_string().into_bytes();
-        let winner = store.compare_set("winner", b"", &own).unwrap();
-        // Whoever came first has won for all.
-        store.set(&format!("winner for {rank}"), &winner).unwrap();
-        let keys = [0, 1, 2].map(|rank| format!("winner for {rank}"));
-        store.wait(&keys, TIMEOUT).unwrap();
-        for key in &keys {
-            assert_eq!(store.get(key, TIMEOUT).unwrap(), winner);
-        }
-        // An expectation that does not hold changes nothing.
-        assert_eq!(store.compare_set("winner", b"nobody", &own).unwrap(), winner);
-        store.add("read", 1).unwrap();
-        // Rank 0 serves the store, so it stays until the others have read.
-        while rank == 0 && store.add("read", 0).unwrap() < 3 {
-            std::thread::yield_now();
-        }
-    });
+    let (store, rank) = job();
+    let own = rank.to_string().into_bytes();
+    let winner = store.compare_set("winner", b"", &own).unwrap();
+    // Whoever came first has won for all.
+    store.set(&format!("winner for {rank}"), &winner).unwrap();
+    let keys = [0, 1, 2].map(|rank| format!("winner for {rank}"));
+    store.wait(&keys, TIMEOUT).unwrap();
+    for key in &keys {
+        assert_eq!(store.get(key, TIMEOUT).unwrap(), winner);
+    }
+    // An expectation that does not hold changes nothing.
+    assert_eq!(store.compare_set("winner", b"nobody", &own).unwrap(), winner);
+    store.add("read", 1).unwrap();
+    // Rank 0 serves the store, so it stays until the others have read.
+    while rank == 0 && store.add("read", 0).unwrap() < 3 {
+        std::thread::yield_now();
+    }
 }
 
-#[test]
+#[run_by(common::processes(2))]
 fn keys_can_be_counted_and_deleted() {
-    common::processes(2, || {
-        let (store, rank) = job();
-        if rank == 1 {
-            return store.set("done", b"").unwrap();
-        }
-        store.wait(&["done"], TIMEOUT).unwrap();
-        let before = store.num_keys().unwrap();
-        store.set("a", b"1").unwrap();
-        store.set("b", b"2").unwrap();
-        assert_eq!(store.num_keys().unwrap(), before + 2);
-        assert!(store.delete_key("a").unwrap());
-        assert!(!store.delete_key("a").unwrap());
-        assert!(!store.check("a").unwrap());
-        assert_eq!(store.num_keys().unwrap(), before + 1);
-    });
+    let (store, rank) = job();
+    if rank == 1 {
+        return store.set("done", b"").unwrap();
+    }
+    store.wait(&["done"], TIMEOUT).unwrap();
+    let before = store.num_keys().unwrap();
+    store.set("a", b"1").unwrap();
+    store.set("b", b"2").unwrap();
+    assert_eq!(store.num_keys().unwrap(), before + 2);
+    assert!(store.delete_key("a").unwrap());
+    assert!(!store.delete_key("a").unwrap());
+    assert!(!store.check("a").unwrap());
+    assert_eq!(store.num_keys().unwrap(), before + 1);
 }
 
 #[test]
@@ -225,14 +209,11 @@ fn every_kind_of_store_sets_and_gets_several_keys_at_once() {
     fs::remove_file(file).unwrap();
 }
 
-#[test]
+#[run_by(common::processes(2))]
 fn processes_meet_at_a_host_and_a_port_without_a_job() {
-    common::processes(2, || {
-        let Env { rank, master_port, .. } = Env::read().unwrap().unwrap();
-        let store = Store::tcp("localhost", master_port, rank == 0, TIMEOUT).unwrap();
-        let group = ProcessGroup::with_store(&store, rank, 2, common::options()).unwrap();
-        group.barrier().unwrap();
-    });
+    let Env { rank, master_port, .. } = Env::read().unwrap().unwrap();
+    let store = Store::tcp("localhost", master_port, rank == 0, TIMEOUT).unwrap();
+    ProcessGroup::with_store(&store, rank, 2, common::options()).unwrap().barrier().unwrap();
 }
 
 /// The ranks of a job that meets at this address share memory, and name the one that has ended.
@@ -250,26 +231,21 @@ fn expect_a_whole_job(init_method: &str) {
     assert!(error.contains("(rank 1 (pid ") && error.ends_with(") has ended)"), "{error}");
 }
 
-#[test]
+#[run_by(common::processes_with(2, common::with_variable("MASTER_ADDR", "nowhere.invalid")))]
 fn ranks_meet_at_the_address_of_a_call() {
-    let elsewhere = common::with_variable("MASTER_ADDR", "nowhere.invalid");
-    common::processes_from(2, this_test!(), elsewhere, || {
-        let port = std::env::var("MASTER_PORT").unwrap();
-        expect_a_whole_job(&format!("tcp://127.0.0.1:{port}"));
-    });
+    let port = std::env::var("MASTER_PORT").unwrap();
+    expect_a_whole_job(&format!("tcp://127.0.0.1:{port}"));
 }
 
-#[test]
+#[run_by(common::processes(2))]
 fn ranks_meet_at_the_address_of_the_environment() {
-    common::processes(2, || expect_a_whole_job("env://"));
+    expect_a_whole_job("env://");
 }
 
-#[test]
+#[run_by(common::processes(2))]
 fn ranks_meet_in_a_file() {
-    common::processes(2, || {
-        let directory = std::env::current_dir().unwrap();
-        expect_a_whole_job(&format!("file://{}/rendezvous", directory.display()));
-    });
+    let directory = std::env::current_dir().unwrap();
+    expect_a_whole_job(&format!("file://{}/rendezvous", directory.display()));
 }
 
 #[test]

@@ -17,69 +17,48 @@ fn transport() -> (usize, String) {
     (group.rank(), group.transport().to_string())
 }
 
-#[test]
-fn ranks_of_one_host_use_shared_memory() {
-    on_ranks(2, |group| {
-        assert_eq!(group.transport(), Transport::SharedMemory);
-        assert!(format!("{group:?}").contains("transport: SharedMemory"), "{group:?}");
-        let pair = group.new_group(&[0, 1]).unwrap().unwrap();
-        assert_eq!(pair.transport(), Transport::SharedMemory);
-    });
+#[run_by(on_ranks(2))]
+fn ranks_of_one_host_use_shared_memory(group: &ProcessGroup) {
+    assert_eq!(group.transport(), Transport::SharedMemory);
+    assert!(format!("{group:?}").contains("transport: SharedMemory"), "{group:?}");
+    assert_eq!(group.new_group(&[0, 1]).unwrap().unwrap().transport(), Transport::SharedMemory);
 }
 
-#[test]
+#[run_by(common::processes_with(3, common::rank_under(1, &["env", "TCH_PARALLEL_SHARED_MEMORY=0"])))]
 fn if_one_rank_does_not_want_it_all_use_sockets() {
-    let switch_off_on_rank_1 = common::rank_under(1, &["env", "TCH_PARALLEL_SHARED_MEMORY=0"]);
-    common::processes_from(3, this_test!(), switch_off_on_rank_1, || {
-        let (rank, transport) = transport();
-        let reason = if rank == 1 { "it is switched off" } else { NOT_OFFERED };
-        assert_eq!(transport, format!("sockets ({reason})"));
-    });
+    let (rank, transport) = transport();
+    let reason = if rank == 1 { "it is switched off" } else { NOT_OFFERED };
+    assert_eq!(transport, format!("sockets ({reason})"));
 }
 
-#[test]
+#[run_by(common::processes_with(2, common::with_variable("TORCH_DISTRIBUTED_DEBUG", "DETAIL")))]
 fn ranks_that_compare_their_calls_over_gloo_use_it_too() {
-    let in_detail = common::with_variable("TORCH_DISTRIBUTED_DEBUG", "DETAIL");
-    common::processes_from(2, this_test!(), in_detail, || {
-        assert_eq!(transport().1, "shared memory");
-    });
+    assert_eq!(transport().1, "shared memory");
 }
 
 // As in a container, the first process of a new namespace sees none of the others. Only root may make one.
-#[test]
+#[run_by(common::processes_with(2, common::rank_under(1, &["unshare", "--pid", "--fork", "--kill-child"])))]
 fn a_rank_in_another_container_makes_all_use_sockets() {
-    let rank_1_in_a_container =
-        common::rank_under(1, &["unshare", "--pid", "--fork", "--kill-child"]);
-    common::processes_from(2, this_test!(), rank_1_in_a_container, || {
-        let (rank, transport) = transport();
-        let reason = format!("rank {} is on another host, or in another container", 1 - rank);
-        assert_eq!(transport, format!("sockets ({reason})"));
-    });
+    let (rank, transport) = transport();
+    let reason = format!("rank {} is on another host, or in another container", 1 - rank);
+    assert_eq!(transport, format!("sockets ({reason})"));
 }
 
-#[test]
+#[run_by(common::processes_with(2, common::rank_under(1, &["prlimit", "--as=64000000000"])))]
 fn a_rank_with_limited_memory_makes_all_use_sockets() {
-    let limit_rank_1 = common::rank_under(1, &["prlimit", "--as=64000000000"]);
-    common::processes_from(2, this_test!(), limit_rank_1, || {
-        let (rank, transport) = transport();
-        let limited = "the address space is limited (ulimit -v)";
-        let reason = if rank == 1 { limited } else { NOT_OFFERED };
-        assert_eq!(transport, format!("sockets ({reason})"));
-    });
+    let (rank, transport) = transport();
+    let limited = "the address space is limited (ulimit -v)";
+    let reason = if rank == 1 { limited } else { NOT_OFFERED };
+    assert_eq!(transport, format!("sockets ({reason})"));
 }
 
-#[test]
+// Like another user, root without capabilities cannot look into a process that has some.
+#[run_by(common::processes_with(2, common::rank_under(1, &["setpriv", "--bounding-set=-all", "--inh-caps=-all"])))]
 fn a_rank_that_cannot_map_the_others_files_makes_all_use_sockets() {
-    // Like another user, root without capabilities cannot look into a process that has some.
-    let no_capabilities_on_rank_1 =
-        common::rank_under(1, &["setpriv", "--bounding-set=-all", "--inh-caps=-all"]);
-    common::processes_from(2, this_test!(), no_capabilities_on_rank_1, || {
-        let (rank, transport) = transport();
-        // Rank 0 learns why, or finds that rank 1 has already given up.
-        assert!(transport.starts_with("sockets ("), "{transport}");
-        let denied = transport.ends_with(": Permission denied)");
-        assert!(rank == 0 || denied, "{transport}");
-    });
+    let (rank, transport) = transport();
+    // Rank 0 learns why, or finds that rank 1 has already given up.
+    assert!(transport.starts_with("sockets ("), "{transport}");
+    assert!(rank == 0 || transport.ends_with(": Permission denied)"), "{transport}");
 }
 
 #[test]
@@ -91,15 +70,12 @@ fn one_rank_alone_needs_no_other() {
     assert_eq!((tensor.size(), tensor.kind()), (vec![2, 3], Kind::Double));
 }
 
-#[test]
+#[run_by(common::processes_with(3, common::with_variable("TORCH_GLOO_LAZY_INIT", "1")))]
 fn ranks_that_gloo_connects_late_meet_all_the_same() {
-    let lazily = common::with_variable("TORCH_GLOO_LAZY_INIT", "1");
-    common::processes_from(3, this_test!(), lazily, || {
-        let group = common::join();
-        // All have come, or shared memory would be missing.
-        assert_eq!(group.transport(), Transport::SharedMemory);
-        // Through gloo.
-        let gathered = group.all_gather(&Tensor::from(group.rank() as i64)).unwrap();
-        assert_eq!(Vec::<i64>::try_from(Tensor::stack(&gathered, 0)).unwrap(), [0, 1, 2]);
-    });
+    let group = common::join();
+    // All have come, or shared memory would be missing.
+    assert_eq!(group.transport(), Transport::SharedMemory);
+    // Through gloo.
+    let gathered = group.all_gather(&Tensor::from(group.rank() as i64)).unwrap();
+    assert_eq!(Vec::<i64>::try_from(Tensor::stack(&gathered, 0)).unwrap(), [0, 1, 2]);
 }

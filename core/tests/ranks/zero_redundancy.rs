@@ -31,10 +31,8 @@ impl Job {
     }
 
     fn loss(&self, step: i64) -> Tensor {
-        let inputs = self.inputs;
-        let offset = step * 7 + self.group.rank() as i64;
-        let xs = (Tensor::arange(5 * inputs, FLOAT_CPU) * 0.37 + offset).sin();
-        let output = self.model.forward(|net| net.forward(&xs.view([5, inputs])));
+        let xs = numbers(&[5, self.inputs], step * 7 + self.group.rank() as i64);
+        let output = self.model.forward(|net| net.forward(&xs));
         output.unwrap().square().mean(Kind::Float)
     }
 
@@ -115,175 +113,158 @@ fn follows_the_whole_optimizer(group: &ProcessGroup, widths: &[i64]) {
     }
 }
 
-#[test]
-fn on_two_ranks_weights_and_state_are_those_of_the_whole_optimizer() {
-    on_ranks(2, |group| follows_the_whole_optimizer(group, &[6, 9, 7, 4]));
+#[run_by(on_ranks(2))]
+fn on_two_ranks_weights_and_state_are_those_of_the_whole_optimizer(group: &ProcessGroup) {
+    follows_the_whole_optimizer(group, &[6, 9, 7, 4]);
 }
 
-#[test]
-fn on_three_ranks_weights_and_state_are_those_of_the_whole_optimizer() {
-    on_ranks(3, |group| {
-        follows_the_whole_optimizer(group, &[6, 9, 7, 4]);
-        // With more ranks than parameters.
-        follows_the_whole_optimizer(group, &[6, 4]);
-    });
+#[run_by(on_ranks(3))]
+fn on_three_ranks_weights_and_state_are_those_of_the_whole_optimizer(group: &ProcessGroup) {
+    follows_the_whole_optimizer(group, &[6, 9, 7, 4]);
+    // With more ranks than parameters.
+    follows_the_whole_optimizer(group, &[6, 4]);
 }
 
-#[test]
-fn each_rank_keeps_the_state_of_its_share_only() {
-    on_ranks(3, |group| {
-        let widths = [32; 13];
-        let [mut whole, mut sharded] =
-            [WHOLE, SHARDED].map(|it| Job::new(group, &widths, adam, it));
-        whole.train(0..1);
-        sharded.train(0..1);
-        let bytes = sharded.optimizer.state_bytes() as i64;
-        let gathered = group.all_gather(&Tensor::from(bytes)).unwrap();
-        let all: Vec<_> = gathered.iter().map(|bytes| bytes.int64_value(&[])).collect();
-        let total = whole.optimizer.state_bytes() as i64;
-        assert_eq!(all.iter().sum::<i64>(), total);
-        // Twelve equal layers are divided evenly over three ranks.
-        assert_eq!(all, [total / 3; 3]);
-    });
+#[run_by(on_ranks(3))]
+fn each_rank_keeps_the_state_of_its_share_only(group: &ProcessGroup) {
+    let widths = [32; 13];
+    let [mut whole, mut sharded] = [WHOLE, SHARDED].map(|it| Job::new(group, &widths, adam, it));
+    whole.train(0..1);
+    sharded.train(0..1);
+    let bytes = sharded.optimizer.state_bytes() as i64;
+    let gathered = group.all_gather(&Tensor::from(bytes)).unwrap();
+    let all: Vec<_> = gathered.iter().map(|bytes| bytes.int64_value(&[])).collect();
+    let total = whole.optimizer.state_bytes() as i64;
+    assert_eq!(all.iter().sum::<i64>(), total);
+    // Twelve equal layers are divided evenly over three ranks.
+    assert_eq!(all, [total / 3; 3]);
 }
 
-#[test]
-fn a_state_that_is_spread_over_the_ranks_cannot_be_saved() {
-    on_ranks(2, |group| {
-        let mut job = Job::new(group, &[6, 4], sgd, SHARDED);
-        job.train(0..1);
-        let refused = |job: &Job| job.optimizer.state_dict().unwrap_err().to_string();
-        let call = format!("call `consolidate_state_dict({})` on all of them", group.rank());
-        let expected =
-            "the optimizer's state is sharded over the ranks, but must be gathered on this one";
-        let expected = format!("{expected}: {call}");
-        assert_eq!(refused(&job), expected);
-        job.optimizer.consolidate_state_dict(1).unwrap();
-        assert_eq!(job.optimizer.state_dict().is_ok(), group.rank() == 1);
-        // The gathered state is now one step old.
-        job.train(1..2);
-        assert_eq!(refused(&job), expected);
-    });
+#[run_by(on_ranks(2))]
+fn a_state_that_is_spread_over_the_ranks_cannot_be_saved(group: &ProcessGroup) {
+    let mut job = Job::new(group, &[6, 4], sgd, SHARDED);
+    job.train(0..1);
+    let refused = |job: &Job| job.optimizer.state_dict().unwrap_err().to_string();
+    let call = format!("call `consolidate_state_dict({})` on all of them", group.rank());
+    let expected =
+        "the optimizer's state is sharded over the ranks, but must be gathered on this one";
+    let expected = format!("{expected}: {call}");
+    assert_eq!(refused(&job), expected);
+    job.optimizer.consolidate_state_dict(1).unwrap();
+    assert_eq!(job.optimizer.state_dict().is_ok(), group.rank() == 1);
+    // The gathered state is now one step old.
+    job.train(1..2);
+    assert_eq!(refused(&job), expected);
 }
 
-#[test]
-fn a_checkpoint_goes_from_a_whole_optimizer_to_a_sharded_one_and_back() {
-    on_ranks(2, |group| {
-        let path = "training.safetensors";
-        fn parts(job: &mut Job) -> Training<'_> {
-            training(&mut job.vs, &mut *job.optimizer)
+#[run_by(on_ranks(2))]
+fn a_checkpoint_goes_from_a_whole_optimizer_to_a_sharded_one_and_back(group: &ProcessGroup) {
+    let path = "training.safetensors";
+    fn parts(job: &mut Job) -> Training<'_> {
+        training(&mut job.vs, &mut *job.optimizer)
+    }
+    let widths = [6, 9, 7, 4];
+    let mut uninterrupted = Job::new(group, &widths, grouped_adam, WHOLE);
+    uninterrupted.train(0..9);
+
+    let mut job = Job::new(group, &widths, grouped_adam, WHOLE);
+    for (from, next) in [(0, SHARDED), (3, WHOLE), (6, SHARDED)] {
+        job.train(from..from + 3);
+        parts(&mut job).save(path, &from, group).unwrap();
+        job = Job::new(group, &widths, grouped_adam, next);
+        let _ = parts(&mut job).load::<i64>(path, group).unwrap();
+    }
+    assert_eq!(job.weights(), uninterrupted.weights());
+    assert_eq!(job.state(), uninterrupted.state());
+}
+
+#[run_by(on_ranks(2))]
+fn a_rank_whose_step_fails_is_named_by_the_other(group: &ProcessGroup) {
+    let mut job = Job::new(group, &[6, 4], sgd, SHARDED);
+    job.model.backward(&job.loss(0)).unwrap();
+    if group.rank() == 1 {
+        // The gradients no longer fit these parameters.
+        for mut parameter in job.vs.trainable_variables() {
+            parameter.set_data(&Tensor::zeros([5], FLOAT_CPU));
         }
-        let widths = [6, 9, 7, 4];
-        let mut uninterrupted = Job::new(group, &widths, grouped_adam, WHOLE);
-        uninterrupted.train(0..9);
-
-        let mut job = Job::new(group, &widths, grouped_adam, WHOLE);
-        for (from, next) in [(0, SHARDED), (3, WHOLE), (6, SHARDED)] {
-            job.train(from..from + 3);
-            parts(&mut job).save(path, &from, group).unwrap();
-            job = Job::new(group, &widths, grouped_adam, next);
-            let _ = parts(&mut job).load::<i64>(path, group).unwrap();
-        }
-        assert_eq!(job.weights(), uninterrupted.weights());
-        assert_eq!(job.state(), uninterrupted.state());
-    });
+    }
+    let error = job.optimizer.step().unwrap_err().to_string();
+    assert_eq!(error.contains("rank 1 reports: "), group.rank() == 0, "{error}");
 }
 
-#[test]
-fn a_rank_whose_step_fails_is_named_by_the_other() {
-    on_ranks(2, |group| {
-        let mut job = Job::new(group, &[6, 4], sgd, SHARDED);
-        job.model.backward(&job.loss(0)).unwrap();
-        if group.rank() == 1 {
-            // The gradients no longer fit these parameters.
-            for mut parameter in job.vs.trainable_variables() {
-                parameter.set_data(&Tensor::zeros([5], FLOAT_CPU));
-            }
+#[run_by(on_ranks(2))]
+fn schedules_and_scalers_work_with_it(group: &ProcessGroup) {
+    let weights = |make: Make, is_sharded| {
+        let mut job = Job::new(group, &[6, 9, 4], make, is_sharded);
+        let mut scheduler = LrScheduler::new(&mut *job.optimizer, StepLr::new(2)).unwrap();
+        let mut scaler = GradScaler::new(Default::default()).unwrap();
+        for step in 0..5 {
+            let loss = job.loss(step);
+            job.optimizer.zero_grad().unwrap();
+            job.model.backward(&scaler.scale(&loss).unwrap()).unwrap();
+            assert!(scaler.step(&mut *job.optimizer).unwrap());
+            scaler.update().unwrap();
+            scheduler.step(&mut *job.optimizer).unwrap();
         }
-        let error = job.optimizer.step().unwrap_err().to_string();
-        assert_eq!(error.contains("rank 1 reports: "), group.rank() == 0, "{error}");
-    });
+        job.weights()
+    };
+    assert_eq!(weights(adam, SHARDED), weights(adam, WHOLE));
+    assert_eq!(weights(grouped_adam, SHARDED), weights(grouped_adam, WHOLE));
 }
 
-#[test]
-fn schedules_and_scalers_work_with_it() {
-    on_ranks(2, |group| {
-        let weights = |make: Make, is_sharded| {
-            let mut job = Job::new(group, &[6, 9, 4], make, is_sharded);
-            let mut scheduler = LrScheduler::new(&mut *job.optimizer, StepLr::new(2)).unwrap();
-            let mut scaler = GradScaler::new(Default::default()).unwrap();
-            for step in 0..5 {
-                let loss = job.loss(step);
-                job.optimizer.zero_grad().unwrap();
-                job.model.backward(&scaler.scale(&loss).unwrap()).unwrap();
-                assert!(scaler.step(&mut *job.optimizer).unwrap());
-                scaler.update().unwrap();
-                scheduler.step(&mut *job.optimizer).unwrap();
-            }
-            job.weights()
-        };
-        assert_eq!(weights(adam, SHARDED), weights(adam, WHOLE));
-        assert_eq!(weights(grouped_adam, SHARDED), weights(grouped_adam, WHOLE));
-    });
+#[run_by(on_ranks(2))]
+fn a_group_that_is_added_is_sharded_too(group: &ProcessGroup) {
+    let options = AdamOptions { lr: 0.02, ..AdamOptions::adamw() };
+    let split = |vs: &VarStore| {
+        let (first, rest): (Vec<_>, _) =
+            named_parameters(vs).into_iter().partition(|(name, _)| name.starts_with("0."));
+        let optimizer = Adam::from_named_parameters(first, AdamOptions::adamw()).unwrap();
+        (optimizer, ParamGroup::new(rest, options))
+    };
+    let widths = [6, 9, 7, 4];
+    let job = Job::new(group, &widths, adam, WHOLE);
+    let train = |steps: std::ops::Range<i64>, optimizer: &mut dyn Optimizer| {
+        for step in steps {
+            job.vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
+            job.model.backward(&job.loss(step)).unwrap();
+            optimizer.step().unwrap();
+        }
+        job.weights()
+    };
+    let start = job.weights();
+
+    let (mut whole, added) = split(&job.vs);
+    train(0..3, &mut whole);
+    whole.add_param_group(added).unwrap();
+    let expected = train(3..6, &mut whole);
+
+    for (mut parameter, start) in job.vs.trainable_variables().into_iter().zip(&start) {
+        tch::no_grad(|| parameter.copy_(start));
+    }
+    let (sharded, added) = split(&job.vs);
+    let mut sharded = ZeroRedundancyOptimizer::new(sharded, group);
+    train(0..3, &mut sharded);
+    let before: Vec<_> = sharded.share().into_iter().map(str::to_owned).collect();
+    sharded.add_param_group(added).unwrap();
+    assert_eq!(sharded.share()[..before.len()], before);
+    assert_eq!(train(3..6, &mut sharded), expected);
+    assert!(sharded.state_bytes() < whole.state_bytes());
+    sharded.consolidate_state_dict(0).unwrap();
+    if group.rank() == 0 {
+        let groups = sharded.state_dict().unwrap().param_groups;
+        assert_eq!(groups, whole.state_dict().unwrap().param_groups);
+    }
 }
 
-#[test]
-fn a_group_that_is_added_is_sharded_too() {
-    on_ranks(2, |group| {
-        let options = AdamOptions { lr: 0.02, ..AdamOptions::adamw() };
-        let split = |vs: &VarStore| {
-            let (first, rest): (Vec<_>, _) =
-                named_parameters(vs).into_iter().partition(|(name, _)| name.starts_with("0."));
-            let optimizer = Adam::from_named_parameters(first, AdamOptions::adamw()).unwrap();
-            (optimizer, ParamGroup::new(rest, options))
-        };
-        let widths = [6, 9, 7, 4];
-        let job = Job::new(group, &widths, adam, WHOLE);
-        let train = |steps: std::ops::Range<i64>, optimizer: &mut dyn Optimizer| {
-            for step in steps {
-                job.vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);
-                job.model.backward(&job.loss(step)).unwrap();
-                optimizer.step().unwrap();
-            }
-            job.weights()
-        };
-        let start = job.weights();
-
-        let (mut whole, added) = split(&job.vs);
-        train(0..3, &mut whole);
-        whole.add_param_group(added).unwrap();
-        let expected = train(3..6, &mut whole);
-
-        for (mut parameter, start) in job.vs.trainable_variables().into_iter().zip(&start) {
-            tch::no_grad(|| parameter.copy_(start));
-        }
-        let (sharded, added) = split(&job.vs);
-        let mut sharded = ZeroRedundancyOptimizer::new(sharded, group);
-        train(0..3, &mut sharded);
-        let before: Vec<_> = sharded.share().into_iter().map(str::to_owned).collect();
-        sharded.add_param_group(added).unwrap();
-        assert_eq!(sharded.share()[..before.len()], before);
-        assert_eq!(train(3..6, &mut sharded), expected);
-        assert!(sharded.state_bytes() < whole.state_bytes());
-        sharded.consolidate_state_dict(0).unwrap();
-        if group.rank() == 0 {
-            let groups = sharded.state_dict().unwrap().param_groups;
-            assert_eq!(groups, whole.state_dict().unwrap().param_groups);
-        }
-    });
-}
-
-#[test]
-fn the_rank_whose_state_cannot_be_gathered_is_named() {
-    on_ranks(2, |group| {
-        let mut job = Job::new(group, &[6, 4], sgd, SHARDED);
-        job.train(0..1);
-        if group.rank() == 1 {
-            // JSON has no infinity.
-            job.optimizer.set_lr(f64::INFINITY);
-        }
-        let error = job.optimizer.consolidate_state_dict(0).unwrap_err().to_string();
-        assert!(error.contains(r#""lr":null"#), "{error}");
-        assert_eq!(error.contains("rank 1"), group.rank() == 0, "{error}");
-    });
+#[run_by(on_ranks(2))]
+fn the_rank_whose_state_cannot_be_gathered_is_named(group: &ProcessGroup) {
+    let mut job = Job::new(group, &[6, 4], sgd, SHARDED);
+    job.train(0..1);
+    if group.rank() == 1 {
+        // JSON has no infinity.
+        job.optimizer.set_lr(f64::INFINITY);
+    }
+    let error = job.optimizer.consolidate_state_dict(0).unwrap_err().to_string();
+    assert!(error.contains(r#""lr":null"#), "{error}");
+    assert_eq!(error.contains("rank 1"), group.rank() == 0, "{error}");
 }

@@ -24,8 +24,7 @@ fn silent(trial: &mut Trial, silence: Act, wake: Act) -> Result<Duration> {
     Cluster::with(NODES, &mut trial.log, |cluster| {
         let (per_node, limit) =
             (size.ranks_per_node.to_string(), size.heartbeat_timeout.to_string());
-        let flags = ["-n", &per_node, "--heartbeat-timeout", &limit];
-        cluster.start(&flags, &endless_training()?)?;
+        cluster.start(&["-n", &per_node, "--heartbeat-timeout", &limit], &endless_training()?)?;
         wait_for_steps(&cluster.job, 0..NODES * size.ranks_per_node, 2)?;
         sleep(moment);
 

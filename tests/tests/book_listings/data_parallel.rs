@@ -14,13 +14,9 @@ fn on_any_number_of_devices_the_losses_are_those_of_one() -> Result<()> {
     expect_replay("data_parallel.txt", 0.0015)
 }
 
-#[test]
-fn from_one_device_to_several_it_is_this_diff() -> Result<()> {
-    let diff = diff_of_examples("single_device", "data_parallel")?;
-    expect_listing("single_device_to_data_parallel.diff", &diff, EXACT)
-}
-
 cases! {
+    fn from_one_device_to_several_it_is_this_diff() =
+        expect_listing("single_device_to_data_parallel.diff", &diff_of_examples("single_device", "data_parallel")?, EXACT);
     fn a_traced_step_of_the_toy_is_as_the_book_shows() = expect_replay("trace_toy.txt", EXACT);
     fn a_traced_step_of_59_million_parameters_is_as_the_book_shows() = expect_drawn("trace_mlp");
     fn a_model_in_two_parts_is_as_the_book_shows() = expect_drawn("model_parallel");
