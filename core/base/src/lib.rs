@@ -8,6 +8,7 @@
 //! - [`Tensors`]: what modules can take and return.
 //! - [`parameters`], [`named_tensors`], [`pytorch`]: a store's variables in PyTorch's order, and as bytes in
 //!   the format of safetensors or of `torch.save`.
+//! - [`destination`]: files that are replaced as a whole.
 //! - [`options!`]: options with PyTorch's defaults beside them.
 //! - [`lock()`]: locking a mutex despite panics.
 //! - [`random`], [`file_size_limit`]: two things about the process that several crates must respect.
@@ -17,6 +18,7 @@
 
 #![deny(missing_docs)]
 
+pub mod destination;
 mod device;
 mod devices;
 pub mod error;

@@ -1,9 +1,9 @@
 //! One file, in the format of safetensors or in PyTorch's.
 
-use super::destination::replace;
 use crate::{Error, Result};
 use std::io::{Read, Seek};
 use std::{ops::Range, path::Path};
+use tch_parallel_base::destination::replace;
 use tch_parallel_base::named_tensors::{self, Metadata, NamedTensors, Source};
 use tch_parallel_base::pytorch;
 

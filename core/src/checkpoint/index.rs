@@ -1,7 +1,6 @@
 //! A checkpoint in parts: each rank writes a file with its rows of the model, and rank 0 an index of
 //! them. No rank waits for another's tensors, and disks are written at the same time.
 
-use super::destination::{remove_beside, replace, target};
 use super::file;
 use super::sharded::{Saved, Sharding, WRITER};
 use crate::distributed::ProcessGroup;
@@ -11,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::{io, path::Path};
 use tch::Tensor;
+use tch_parallel_base::destination::{remove_beside, replace, target};
 use tch_parallel_base::error::with_causes;
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
 
