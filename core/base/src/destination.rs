@@ -195,13 +195,6 @@ mod tests {
     use nix::unistd::mkfifo;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::os::unix::net::UnixListener;
-    use tempfile::TempDir;
-
-    fn path_to(name: &str) -> (TempDir, PathBuf) {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join(name);
-        (directory, path)
-    }
 
     fn names(directory: &Path) -> Vec<String> {
         let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
@@ -217,7 +210,8 @@ mod tests {
 
     #[test]
     fn a_destination_in_a_missing_directory_is_found_before_training() {
-        let (directory, missing) = path_to("missing/model.safetensors");
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("missing/model.safetensors");
         for result in [check_destination(&missing), replace(&missing, |_| Ok(()))] {
             let error = result.unwrap_err().to_string();
             assert!(error.contains("missing does not exist; expected a file in"), "{error}");
@@ -229,7 +223,8 @@ mod tests {
 
     #[test]
     fn a_failure_leaves_the_old_file_and_nothing_else() {
-        let (directory, path) = path_to("model");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model");
         fs::write(&path, "old").unwrap();
         let refused = replace(&path, |temporary| {
             fs::write(temporary, "n").unwrap();
@@ -243,7 +238,8 @@ mod tests {
 
     #[test]
     fn what_killed_runs_have_left_is_removed_and_nothing_else() {
-        let (directory, path) = path_to("model");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model");
         let running = std::os::unix::process::parent_id();
         let kept = ["", &running.to_string(), "best"].map(|of| format!(".model.{of}.tmp"));
         let own = format!(".model.{}.tmp", std::process::id());
@@ -287,7 +283,8 @@ mod tests {
 
     #[test]
     fn the_permissions_of_the_old_file_are_kept() {
-        let (_directory, path) = path_to("model");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model");
         fs::write(&path, "old").unwrap();
         for mode in [0o600, 0o640, 0o444, 0o666] {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
