@@ -192,6 +192,22 @@ pub fn fill<T: Tensors>(pattern: &T, tensors: impl IntoIterator<Item = Tensor>) 
     filled
 }
 
+/// The items in lists of equal keys, in the order in which each key first comes.
+pub fn grouped<T, K: PartialEq>(
+    items: impl IntoIterator<Item = T>,
+    key: impl Fn(&T) -> K,
+) -> Vec<Vec<T>> {
+    let mut lists: Vec<(K, Vec<T>)> = Vec::new();
+    for item in items {
+        let key = key(&item);
+        match lists.iter_mut().find(|(found, _)| *found == key) {
+            Some((_, list)) => list.push(item),
+            None => lists.push((key, vec![item])),
+        }
+    }
+    lists.into_iter().map(|(_, list)| list).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
