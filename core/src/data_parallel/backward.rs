@@ -111,12 +111,10 @@ impl SharedParts {
         self.workers.parallel_apply("backward", roots, |device, roots| {
             let span = trace.begin(Step::Backward, device);
             let (ends, gradients): (Vec<_>, Vec<_>) = roots.into_iter().unzip();
-            if !ends.is_empty() {
-                autograd::backward(&ends, gradients, retain_graph).map_err(|error| {
-                    let message = error.message().to_owned();
-                    Error::Replica { device, operation: "backward", message }
-                })?;
-            }
+            autograd::backward(&ends, gradients, retain_graph).map_err(|error| {
+                let message = error.message().to_owned();
+                Error::Replica { device, operation: "backward", message }
+            })?;
             span.end();
             Ok(())
         })?;
@@ -147,10 +145,7 @@ impl SharedParts {
         };
         let spans: Vec<_> = self.devices.iter().zip(all).map(begin).collect();
         let (ends, gradients): (Vec<_>, Vec<_>) = roots.into_iter().flatten().unzip();
-        if !ends.is_empty() {
-            autograd::backward(&ends, gradients, retain_graph)
-                .map_err(Error::engine("backward"))?;
-        }
+        autograd::backward(&ends, gradients, retain_graph).map_err(Error::engine("backward"))?;
         for (span, last) in spans {
             span.end_at(last.map(LastGradient::event));
         }
