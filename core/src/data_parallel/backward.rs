@@ -4,7 +4,7 @@ use super::coalesced::reduce_add_coalesced;
 use super::replicas::{SharedParts, SplitInput};
 use super::replicate::{ModelVariables, Variables};
 use super::scatter::{length, send};
-use super::trace::Step;
+use super::trace::{Step, gpu};
 use crate::{Error, LogicalDevice, Result};
 use c10d_sys::autograd::{self, GraphEnd};
 use c10d_sys::stream::LastGradient;
@@ -135,12 +135,8 @@ impl SharedParts {
         let all = std::iter::once(&*original).chain(&*replicas);
         let begin = |(device, variables): (LogicalDevice, &Variables)| {
             let span = trace.begin(Step::Backward, device);
-            let last = match device {
-                LogicalDevice::Cuda(index) if span.is_open() => {
-                    LastGradient::watch(&variables.parameters, index).ok()
-                }
-                _ => None,
-            };
+            let gpu = gpu(device).filter(|_| span.is_open());
+            let last = gpu.and_then(|index| LastGradient::watch(&variables.parameters, index).ok());
             (span, last)
         };
         let spans: Vec<_> = self.devices.iter().zip(all).map(begin).collect();
