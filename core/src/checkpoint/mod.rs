@@ -16,7 +16,6 @@
 mod bucket_order;
 mod contents;
 mod copy;
-mod file;
 mod index;
 mod layout;
 mod random;
