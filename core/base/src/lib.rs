@@ -6,8 +6,9 @@
 //! - [`hogwild`]: parameters that threads share without a lock.
 //! - [`profiler`]: what runs when, in a trace.
 //! - [`Tensors`]: what modules can take and return.
-//! - [`parameters`], [`named_tensors`], [`pytorch`]: a store's variables in PyTorch's order, and as bytes in
-//!   the format of safetensors or of `torch.save`.
+//! - [`parameters`], [`named_tensors`], [`tensor_file`]: a store's variables in PyTorch's order, as bytes
+//!   in the format of safetensors, and as a file in that or in the format of `torch.save`.
+//! - [`destination`]: files that are replaced as a whole.
 //! - [`options!`]: options with PyTorch's defaults beside them.
 //! - [`lock()`]: locking a mutex despite panics.
 //! - [`random`], [`file_size_limit`]: two things about the process that several crates must respect.
@@ -17,6 +18,7 @@
 
 #![deny(missing_docs)]
 
+pub mod destination;
 mod device;
 mod devices;
 pub mod error;
@@ -30,8 +32,9 @@ pub mod named_tensors;
 mod options;
 pub mod parameters;
 pub mod profiler;
-pub mod pytorch;
+mod pytorch;
 pub mod random;
+pub mod tensor_file;
 pub mod tensors;
 
 pub use device::{DeviceGuard, LogicalDevice, cuda_is_built, no_gpu};

@@ -32,13 +32,13 @@
 macro_rules! options {
     (
         $(#[$attribute:meta])*
-        pub struct $Options:ident {
+        pub struct $Options:ident $(<$lifetime:lifetime>)? {
             $($(#[$about:meta])* pub $option:ident: $Type:ty $(= $default:expr)?,)+
         }
         $($(#[$how:meta])* pub fn new($($given:ident: $Given:ty),+);)?
     ) => {
         $(#[$attribute])*
-        pub struct $Options {
+        pub struct $Options $(<$lifetime>)? {
             $(
                 $(#[$about])*
                 $(#[doc = concat!("\n\nDefault: `", stringify!($default), "`.")])?
@@ -47,11 +47,12 @@ macro_rules! options {
         }
 
         $crate::options! {
-            @$Options { $($($option: $default,)?)+ } $($(#[$how])* ($($given: $Given),+))?
+            @$Options $(<$lifetime>)? { $($($option: $default,)?)+ }
+            $($(#[$how])* ($($given: $Given),+))?
         }
     };
-    (@$Options:ident { $($option:ident: $default:expr,)+ }) => {
-        impl Default for $Options {
+    (@$Options:ident $(<$lifetime:lifetime>)? { $($option:ident: $default:expr,)+ }) => {
+        impl $(<$lifetime>)? Default for $Options $(<$lifetime>)? {
             fn default() -> Self {
                 $Options { $($option: $default,)+ }
             }

@@ -97,47 +97,30 @@ impl Tensors for Tensor {
     }
 }
 
-impl<T: Tensors> Tensors for Vec<T> {
-    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
-        self.iter_mut().for_each(|part| part.visit(f));
-    }
+macro_rules! containers {
+    ($(($T:ident $(, $N:ident)?: $Container:ty) $parts:ident => $clone:expr),+) => {$(
+        impl<$T: Tensors $(, const $N: usize)?> Tensors for $Container {
+            fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+                self.iter_mut().for_each(|part| part.visit(f));
+            }
 
-    fn shallow_clone(&self) -> Self {
-        self.iter().map(T::shallow_clone).collect()
-    }
+            fn shallow_clone(&self) -> Self {
+                let $parts = self;
+                $clone
+            }
 
-    fn visit_replicated(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
-        self.iter_mut().for_each(|part| part.visit_replicated(f));
-    }
+            fn visit_replicated(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
+                self.iter_mut().for_each(|part| part.visit_replicated(f));
+            }
+        }
+    )+};
 }
 
-impl<T: Tensors, const N: usize> Tensors for [T; N] {
-    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
-        self.iter_mut().for_each(|part| part.visit(f));
-    }
-
-    fn shallow_clone(&self) -> Self {
-        self.each_ref().map(T::shallow_clone)
-    }
-
-    fn visit_replicated(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
-        self.iter_mut().for_each(|part| part.visit_replicated(f));
-    }
-}
-
-impl<T: Tensors> Tensors for Option<T> {
-    fn visit(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
-        self.iter_mut().for_each(|part| part.visit(f));
-    }
-
-    fn shallow_clone(&self) -> Self {
-        self.as_ref().map(T::shallow_clone)
-    }
-
-    fn visit_replicated(&mut self, f: &mut dyn FnMut(&mut Tensor)) {
-        self.iter_mut().for_each(|part| part.visit_replicated(f));
-    }
-}
+containers!(
+    (T: Vec<T>) parts => parts.iter().map(T::shallow_clone).collect(),
+    (T, N: [T; N]) parts => parts.each_ref().map(T::shallow_clone),
+    (T: Option<T>) part => part.as_ref().map(T::shallow_clone)
+);
 
 /// No tensors: the inputs of a module that takes none.
 impl Tensors for () {
@@ -190,6 +173,22 @@ pub fn fill<T: Tensors>(pattern: &T, tensors: impl IntoIterator<Item = Tensor>) 
         }
     });
     filled
+}
+
+/// The items in lists of equal keys, in the order in which each key first comes.
+pub fn grouped<T, K: PartialEq>(
+    items: impl IntoIterator<Item = T>,
+    key: impl Fn(&T) -> K,
+) -> Vec<Vec<T>> {
+    let mut lists: Vec<(K, Vec<T>)> = Vec::new();
+    for item in items {
+        let key = key(&item);
+        match lists.iter_mut().find(|(found, _)| *found == key) {
+            Some((_, list)) => list.push(item),
+            None => lists.push((key, vec![item])),
+        }
+    }
+    lists.into_iter().map(|(_, list)| list).collect()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::{Result, Tensors};
 use std::sync::Arc;
-use tch::{TchError, Tensor};
+use tch::Tensor;
 
 /// A set of samples numbered from 0. `torch.utils.data.Dataset`
 ///
@@ -71,10 +71,10 @@ impl<D: Dataset + ?Sized> Dataset for Arc<D> {
 }
 
 /// Replaces each tensor, up to the first error.
-pub(super) fn replace<T: Tensors>(
+pub(super) fn replace<T: Tensors, E>(
     mut tensors: T,
-    other: impl Fn(&Tensor) -> Result<Tensor, TchError>,
-) -> Result<T> {
+    other: impl Fn(&Tensor) -> Result<Tensor, E>,
+) -> Result<T, E> {
     let mut result = Ok(());
     let mut replace = |tensor: &mut Tensor| {
         if result.is_ok() {
@@ -83,6 +83,5 @@ pub(super) fn replace<T: Tensors>(
     };
     tensors.visit(&mut replace);
     tensors.visit_replicated(&mut replace);
-    result?;
-    Ok(tensors)
+    result.map(|()| tensors)
 }

@@ -65,7 +65,7 @@ impl<T: Tensors + Send + 'static> Dataset for TensorDataset<T> {
         let tensors = lock(&self.tensors).shallow_clone();
         let indices: Vec<_> = indices.iter().map(|&index| index as i64).collect();
         let indices = Tensor::from_slice(&indices);
-        replace(tensors, |tensor| tensor.f_index_select(0, &indices.f_to(tensor.device())?))
+        Ok(replace(tensors, |tensor| tensor.f_index_select(0, &indices.f_to(tensor.device())?))?)
     }
 }
 

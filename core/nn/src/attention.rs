@@ -31,31 +31,21 @@ options! {
     }
 }
 
-/// PyTorch's keyword arguments of the forward pass of `nn.MultiheadAttention`, with its defaults.
-#[derive(Debug, Clone, Copy)]
-pub struct AttentionOptions<'a> {
-    /// Which keys to ignore, `[N, S]`: `true` for those, or numbers to be added to the scores.
-    pub key_padding_mask: Option<&'a Tensor>,
-    /// Whether to return the weights too. Without them the pass is faster, and rounds differently.
-    pub need_weights: bool,
-    /// Which query must not see which key, `[L, S]` or `[N · num_heads, L, S]`, in the same forms.
-    pub attn_mask: Option<&'a Tensor>,
-    /// Whether the weights returned are the mean over all heads.
-    pub average_attn_weights: bool,
-    /// Says that `attn_mask`, which is still required, lets every query see only the keys up to its
-    /// own place; without weights or padding the mask itself is then not read.
-    pub is_causal: bool,
-}
-
-impl Default for AttentionOptions<'_> {
-    fn default() -> Self {
-        AttentionOptions {
-            key_padding_mask: None,
-            need_weights: true,
-            attn_mask: None,
-            average_attn_weights: true,
-            is_causal: false,
-        }
+options! {
+    /// PyTorch's keyword arguments of the forward pass of `nn.MultiheadAttention`, with its defaults.
+    #[derive(Debug, Clone, Copy)]
+    pub struct AttentionOptions<'a> {
+        /// Which keys to ignore, `[N, S]`: `true` for those, or numbers to be added to the scores.
+        pub key_padding_mask: Option<&'a Tensor> = None,
+        /// Whether to return the weights too. Without them the pass is faster, and rounds differently.
+        pub need_weights: bool = true,
+        /// Which query must not see which key, `[L, S]` or `[N · num_heads, L, S]`, in the same forms.
+        pub attn_mask: Option<&'a Tensor> = None,
+        /// Whether the weights returned are the mean over all heads.
+        pub average_attn_weights: bool = true,
+        /// Says that `attn_mask`, which is still required, lets every query see only the keys up to
+        /// its own place; without weights or padding the mask itself is then not read.
+        pub is_causal: bool = false,
     }
 }
 

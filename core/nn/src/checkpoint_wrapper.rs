@@ -2,13 +2,13 @@
 
 use crate::Result;
 use c10d_sys::autograd::{GraphEnd, ThreadState, backward, hook_gradients};
-use c10d_sys::random::{rng_state, set_rng_state};
 use c10d_sys::{storage::version, tensor::grad_enabled};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use tch::{Tensor, nn::ModuleT, no_grad};
+use tch_parallel_base::random::{RandomState, drawing_nothing};
 use tch_parallel_base::tensors::{fill, list};
-use tch_parallel_base::{Error, LogicalDevice, Tensors, lock, random::drawing_nothing};
+use tch_parallel_base::{Error, LogicalDevice, Tensors, lock};
 
 /// Recomputes a block's activations in the backward pass instead of keeping them, which trades time
 /// for memory. `checkpoint_wrapper(module)`, which calls `torch.utils.checkpoint.checkpoint`. Chen
@@ -101,8 +101,7 @@ struct Again<M> {
     /// Whether each input needs a gradient, and its version.
     inputs: Vec<(bool, i64)>,
     device: LogicalDevice,
-    /// The random generators and their states.
-    generators: Vec<(Option<usize>, Tensor)>,
+    generators: RandomState,
     thread: ThreadState,
 }
 
@@ -117,17 +116,11 @@ impl<M> Again<M> {
             marks.push((input.requires_grad(), version(input)));
             *input = input.detach();
         });
-        let cuda = match device {
-            LogicalDevice::Cpu(_) => None,
-            LogicalDevice::Cuda(index) => Some(Some(index)),
-        };
-        let state = |generator| Ok((generator, rng_state(generator)?));
-        let generators = [None].into_iter().chain(cuda).map(state).collect::<Result<_, _>>();
         Ok(Again {
             module: Arc::clone(module),
             inputs: marks,
             device,
-            generators: generators.map_err(Error::engine("checkpoint"))?,
+            generators: RandomState::of(device.into())?,
             thread: ThreadState::of_this_thread().map_err(Error::engine("checkpoint"))?,
         })
     }
@@ -154,9 +147,7 @@ impl<M> Again<M> {
             return Err(what.into());
         }
         let run = || {
-            for (generator, state) in &self.generators {
-                set_rng_state(*generator, state)?;
-            }
+            self.generators.restore().map_err(|error| error.to_string())?;
             self.thread.run(|| f(&lock(&self.module), inputs))
         };
         let outputs = drawing_nothing(self.device, run).map_err(|error| error.to_string())?;

@@ -6,7 +6,8 @@ use crate::{Error, Result};
 use c10d_sys::arithmetic::copy;
 use c10d_sys::foreach::{Operation, foreach, foreach_};
 use std::ops::{Deref, DerefMut};
-use tch::{Device, Kind, TchError, Tensor};
+use tch::{TchError, Tensor};
+use tch_parallel_base::tensors::grouped;
 
 /// Tensors that an optimizer treats alike: what a [`Step`](super::Step) consists of.
 ///
@@ -129,15 +130,7 @@ pub(super) fn by_device_and_kind<T>(
     items: impl IntoIterator<Item = T>,
     tensor: impl Fn(&T) -> &Tensor,
 ) -> Vec<Vec<T>> {
-    let mut lists: Vec<((Device, Kind), Vec<T>)> = Vec::new();
-    for item in items {
-        let key = (tensor(&item).device(), tensor(&item).kind());
-        match lists.iter_mut().find(|(found, _)| *found == key) {
-            Some((_, list)) => list.push(item),
-            None => lists.push((key, vec![item])),
-        }
-    }
-    lists.into_iter().map(|(_, list)| list).collect()
+    grouped(items, |item| (tensor(item).device(), tensor(item).kind()))
 }
 
 /// `torch.view_as_real` of a complex tensor: PyTorch's optimizers treat a complex number as two

@@ -8,8 +8,8 @@ use c10d_sys::amp::non_finite_check_and_unscale_;
 use c10d_sys::tensor::identity;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel_base::options;
+use tch::{Kind, Tensor, no_grad};
+use tch_parallel_base::{options, tensors::grouped};
 
 options! {
     /// PyTorch's keyword arguments of `GradScaler`, with its defaults.
@@ -247,27 +247,26 @@ impl GradScaler {
 
 /// Divides all gradients, together for each device and kind. Returns what was found for each.
 fn divide(parameters: &[Tensor], scale: &Tensor) -> Result<Vec<Tensor>> {
-    let mut groups: Vec<(Device, Kind, Vec<Tensor>)> = Vec::new();
+    let mut gradients = Vec::new();
     for gradient in parameters.iter().map(Tensor::grad).filter(Tensor::defined) {
-        let (device, kind) = (gradient.device(), gradient.kind());
-        if kind == Kind::Half {
+        if gradient.kind() == Kind::Half {
             let expected = "of Float: parameters stay in 32 bits under autocast";
             return Err(Error::argument("a gradient", "of Half", expected));
         }
-        let gradient = if gradient.is_sparse() { gradient.f_internal_values()? } else { gradient };
-        match groups.iter_mut().find(|group| (group.0, group.1) == (device, kind)) {
-            Some(group) => group.2.push(gradient),
-            None => groups.push((device, kind, vec![gradient])),
-        }
+        gradients.push(match gradient.is_sparse() {
+            true => gradient.f_internal_values()?,
+            false => gradient,
+        });
     }
-    if groups.is_empty() {
+    if gradients.is_empty() {
         let expected = "stepped after a backward pass";
         return Err(Error::argument("the optimizer", "without a gradient", expected));
     }
     // In 64 bits, as in PyTorch: some compilers approximate the reciprocal of an f32.
     let inverse = scale.f_to_kind(Kind::Double)?.f_reciprocal()?.f_to_kind(Kind::Float)?;
     let mut all_found = Vec::new();
-    for (device, _, mut gradients) in groups {
+    for mut gradients in grouped(gradients, |gradient| (gradient.device(), gradient.kind())) {
+        let device = gradients[0].device();
         let mut found = Tensor::f_zeros([0; 0], (Kind::Float, device))?;
         let inverse = inverse.f_to(device)?;
         non_finite_check_and_unscale_(&mut gradients, &mut found, &inverse)

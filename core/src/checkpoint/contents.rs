@@ -1,14 +1,13 @@
 //! A checkpoint, whether it is one file or an index of several.
 
-use super::file;
 use super::index::{self, is_index};
 use super::sharded::{Saved, Sharding, while_gathering};
 use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
 use std::io::{Cursor, Read, Seek};
 use std::{fs::File, path::Path};
-use tch_parallel_base::error::with_causes;
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
+use tch_parallel_base::{error::with_causes, tensor_file};
 
 /// What a file is to contain.
 #[derive(Default)]
@@ -34,7 +33,9 @@ pub(super) fn write_together(
     }
     let written = contents.and_then(|Contents { tensors, metadata }| match is_index(path) {
         true => index::write(operation, path, tensors, metadata, group),
-        false => while_gathering(&tensors, group, |tensors| file::write(path, &tensors, &metadata)),
+        false => while_gathering(&tensors, group, |tensors| {
+            tensor_file::write(path, &tensors, &metadata)
+        }),
     });
     let agreed = group.agree(operation, text(written.as_ref().err()).as_deref());
     written.and(agreed)
@@ -68,5 +69,5 @@ fn parse(
         return index::read(path, &begin, sharding);
     }
     file.rewind().map_err(failed())?;
-    file::read(path, file, |name, size| sharding.rows(path, name, size))
+    tensor_file::read(path, file, |name, size| sharding.rows(path, name, size))
 }

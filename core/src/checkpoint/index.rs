@@ -1,8 +1,6 @@
 //! A checkpoint in parts: each rank writes a file with its rows of the model, and rank 0 an index of
 //! them. No rank waits for another's tensors, and disks are written at the same time.
 
-use super::destination::{remove_beside, replace, target};
-use super::file;
 use super::sharded::{Saved, Sharding, WRITER};
 use crate::distributed::ProcessGroup;
 use crate::{Error, Result};
@@ -11,8 +9,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::{io, path::Path};
 use tch::Tensor;
-use tch_parallel_base::error::with_causes;
+use tch_parallel_base::destination::{remove_beside, replace, target};
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
+use tch_parallel_base::{error::with_causes, tensor_file};
 
 const END: &str = ".index.json";
 
@@ -64,7 +63,9 @@ pub(super) fn write(
     }
     let part = path.with_file_name(name(group.rank()));
     let written = match group.rank() < parts {
-        true => like_index(path, &part).and_then(|()| file::write(&part, &own, &Metadata::new())),
+        true => {
+            like_index(path, &part).and_then(|()| tensor_file::write(&part, &own, &Metadata::new()))
+        }
         false => Ok(()),
     };
     let objection = written.as_ref().err().map(|error| with_causes(error));
@@ -154,7 +155,7 @@ pub(super) fn read(
             let inside = |row: usize| row.clamp(begin, begin + here) - begin;
             Ok(Some(inside(wanted.start)..inside(wanted.end)))
         };
-        for (name, tensor) in file::read(&part, &mut file, rows)?.0 {
+        for (name, tensor) in tensor_file::read(&part, &mut file, rows)?.0 {
             parts.entry(name).or_default().push(tensor);
         }
     }

@@ -16,8 +16,6 @@
 mod bucket_order;
 mod contents;
 mod copy;
-mod destination;
-mod file;
 mod index;
 mod layout;
 mod random;
@@ -27,7 +25,8 @@ mod testing;
 mod training;
 mod weights;
 
-pub use destination::{check_destination, replace};
 pub use random::Generators;
+#[doc(inline)]
+pub use tch_parallel_base::destination::{check_destination, replace};
 pub use training::{Resumed, Training};
 pub use weights::{load, save};

@@ -4,7 +4,7 @@ use super::coalesced::reduce_add_coalesced;
 use super::replicas::{SharedParts, SplitInput};
 use super::replicate::{ModelVariables, Variables};
 use super::scatter::{length, send};
-use super::trace::Step;
+use super::trace::{Step, gpu};
 use crate::{Error, LogicalDevice, Result};
 use c10d_sys::autograd::{self, GraphEnd};
 use c10d_sys::stream::LastGradient;
@@ -111,12 +111,10 @@ impl SharedParts {
         self.workers.parallel_apply("backward", roots, |device, roots| {
             let span = trace.begin(Step::Backward, device);
             let (ends, gradients): (Vec<_>, Vec<_>) = roots.into_iter().unzip();
-            if !ends.is_empty() {
-                autograd::backward(&ends, gradients, retain_graph).map_err(|error| {
-                    let message = error.message().to_owned();
-                    Error::Replica { device, operation: "backward", message }
-                })?;
-            }
+            autograd::backward(&ends, gradients, retain_graph).map_err(|error| {
+                let message = error.message().to_owned();
+                Error::Replica { device, operation: "backward", message }
+            })?;
             span.end();
             Ok(())
         })?;
@@ -137,20 +135,13 @@ impl SharedParts {
         let all = std::iter::once(&*original).chain(&*replicas);
         let begin = |(device, variables): (LogicalDevice, &Variables)| {
             let span = trace.begin(Step::Backward, device);
-            let last = match device {
-                LogicalDevice::Cuda(index) if span.is_open() => {
-                    LastGradient::watch(&variables.parameters, index).ok()
-                }
-                _ => None,
-            };
+            let gpu = gpu(device).filter(|_| span.is_open());
+            let last = gpu.and_then(|index| LastGradient::watch(&variables.parameters, index).ok());
             (span, last)
         };
         let spans: Vec<_> = self.devices.iter().zip(all).map(begin).collect();
         let (ends, gradients): (Vec<_>, Vec<_>) = roots.into_iter().flatten().unzip();
-        if !ends.is_empty() {
-            autograd::backward(&ends, gradients, retain_graph)
-                .map_err(Error::engine("backward"))?;
-        }
+        autograd::backward(&ends, gradients, retain_graph).map_err(Error::engine("backward"))?;
         for (span, last) in spans {
             span.end_at(last.map(LastGradient::event));
         }

@@ -1,5 +1,6 @@
 //! One thread per device: `torch.nn.parallel.parallel_apply`.
 
+use super::trace::gpu;
 use crate::{Devices, Error, LogicalDevice, Result};
 use c10d_sys::autograd::ThreadState;
 use c10d_sys::stream::Stream;
@@ -78,7 +79,10 @@ impl Workers {
         }
         let state = ThreadState::of_this_thread().map_err(in_the_engine)?;
         let threads = tch::get_num_threads();
-        let streams = self.devices.iter().map(current_stream).collect::<Result<Vec<_>>>()?;
+        // Where the caller has queued what the jobs need. A thread of its own would queue its job on
+        // another stream, which does not wait for that.
+        let stream = |device| gpu(device).map(Stream::current).transpose().map_err(in_the_engine);
+        let streams = self.devices.iter().map(stream).collect::<Result<Vec<_>>>()?;
         // A thread takes only its own job; the mutex proves that to the compiler.
         let jobs: Vec<_> = jobs.into_iter().map(|job| Mutex::new(Some(job))).collect();
         let run = |index: usize| {
@@ -117,15 +121,6 @@ impl Workers {
 
     pub(super) fn own_this_thread(&self) -> bool {
         self.pool.current_thread_index().is_some()
-    }
-}
-
-/// Where the caller has queued what the job on this device needs. A thread of its own would queue the
-/// job on another stream, which does not wait for that.
-fn current_stream(device: LogicalDevice) -> Result<Option<Stream>> {
-    match device {
-        LogicalDevice::Cuda(index) => Stream::current(index).map(Some).map_err(in_the_engine),
-        LogicalDevice::Cpu(_) => Ok(None),
     }
 }
 

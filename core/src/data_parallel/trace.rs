@@ -175,7 +175,7 @@ impl Trace {
     }
 }
 
-fn gpu(device: LogicalDevice) -> Option<usize> {
+pub(super) fn gpu(device: LogicalDevice) -> Option<usize> {
     match device {
         LogicalDevice::Cuda(index) => Some(index),
         LogicalDevice::Cpu(_) => None,

@@ -172,19 +172,19 @@ impl<O: Optimizer, R: UpdateRule> Optimizer for DiLoCo<O, R> {
     /// learn about an error of the optimizers when this one ends.
     fn step(&mut self) -> Result<()> {
         self.group.refuse_in_join("DiLoCo")?;
-        self.inner.step().inspect_err(|error| self.group.report(&error.to_string()))?;
+        self.group.or_report(self.inner.step())?;
         let fragment = (self.step / self.period) as usize % self.own.len();
         self.step += 1;
         if (self.step + self.options.fragment_sync_delay).is_multiple_of(self.period) {
-            let sent = self.send(fragment);
-            self.sent = Some(sent.inspect_err(|error| self.group.report(&error.to_string()))?);
+            self.sent = Some(self.group.or_report(self.send(fragment))?);
         }
         if !self.step.is_multiple_of(self.period) {
             return Ok(());
         }
         self.receive()?;
         let Some(mean) = self.mean.take() else { return Ok(()) };
-        self.apply(fragment, &mean).inspect_err(|error| self.group.report(&error.to_string()))
+        let applied = self.apply(fragment, &mean);
+        self.group.or_report(applied)
     }
 
     fn param_groups(&self) -> Vec<&ParamGroup<dyn GroupOptions>> {

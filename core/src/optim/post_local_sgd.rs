@@ -67,9 +67,7 @@ impl<O: Optimizer> Optimizer for PostLocalSgdOptimizer<O> {
     /// Those of the wrapped optimizer, which the other ranks learn about when this one ends, and
     /// those of [`PeriodicModelAverager::average_parameters`].
     fn step(&mut self) -> Result<()> {
-        self.optimizer
-            .step()
-            .inspect_err(|error| self.averager.group.report(&error.to_string()))?;
+        self.averager.group.or_report(self.optimizer.step())?;
         self.averager.average_parameters(&self.optimizer.parameters())
     }
 

@@ -107,9 +107,8 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
         let instead = "an optimizer of shards keeps only their state anyway";
         shards::refuse("ZeroRedundancyOptimizer", &named, instead)?;
         let (owners, rank) = (&self.owners, self.group.rank());
-        self.optimizer
-            .step_where(|name| owners.get(name) == Some(&rank))
-            .inspect_err(|error| self.group.report(&error.to_string()))?;
+        let stepped = self.optimizer.step_where(|name| owners.get(name) == Some(&rank));
+        self.group.or_report(stepped)?;
         for rank in 0..self.group.world_size() {
             let share: Vec<_> = self.share_of(rank).map(|(_, tensor)| tensor).collect();
             if !share.is_empty() {
@@ -136,16 +135,11 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
     }
 
     fn own_state(&self) -> Result<NamedTensors> {
-        Ok(self.or_report(self.optimizer.state_dict())?.tensors.into_iter().collect())
-    }
-
-    /// Lets the ranks that wait for this one name its error.
-    fn or_report<T>(&self, result: Result<T>) -> Result<T> {
-        result.inspect_err(|error| self.group.report(&error.to_string()))
+        Ok(self.group.or_report(self.optimizer.state_dict())?.tensors.into_iter().collect())
     }
 
     fn send_state(&self, to: usize) -> Result<()> {
-        let bytes = self.own_state().and_then(|state| self.or_report(to_bytes(&state)))?;
+        let bytes = self.own_state().and_then(|state| self.group.or_report(to_bytes(&state)))?;
         let on = self.group.exchange_device();
         let move_there = |tensor: Tensor| tensor.f_to(on).map_err(Error::from);
         // The length comes first, because receivers must allocate the buffer.

@@ -1,6 +1,7 @@
 //! The next batch on its way to a GPU, while this one trains.
 
 use super::transfer::moved;
+use crate::dataset::replace;
 use crate::{Error, Result, Tensors};
 use c10d_sys::stream::Stream;
 use std::thread;
@@ -43,18 +44,10 @@ impl<B: Tensors> Prefetcher<B> {
     }
 
     /// The GPU waits for the copy, and the host does not.
-    fn hand_over(&self, mut batch: B) -> Result<B, c10d_sys::Error> {
+    fn hand_over(&self, batch: B) -> Result<B, c10d_sys::Error> {
         let current = Stream::current(self.gpu)?;
         current.wait_stream(self.stream)?;
         // The memory came from the other stream, which must not use it again before this one is done.
-        let mut recorded = Ok(());
-        let mut record = |tensor: &mut tch::Tensor| {
-            if recorded.is_ok() {
-                recorded = current.record(tensor);
-            }
-        };
-        batch.visit(&mut record);
-        batch.visit_replicated(&mut record);
-        recorded.map(|()| batch)
+        replace(batch, |tensor| current.record(tensor).map(|()| tensor.shallow_clone()))
     }
 }

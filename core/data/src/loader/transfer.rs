@@ -3,7 +3,7 @@
 use crate::dataset::replace;
 use crate::{Result, Tensors};
 use c10d_sys::memory;
-use tch::Device;
+use tch::{Device, Tensor};
 
 /// `tensor.pin_memory()`
 pub(super) fn pinned<B: Tensors>(batch: Option<Result<B>>, pin_memory: bool) -> Option<Result<B>> {
@@ -13,14 +13,15 @@ pub(super) fn pinned<B: Tensors>(batch: Option<Result<B>>, pin_memory: bool) -> 
     // What `Tensor::pin_memory` calls, without the warning that libtorch prints each time because
     // tch names a device. The index does not matter: pinned memory works for every GPU.
     let pin = |batch| replace(batch, |tensor| tensor.f_internal_pin_memory(Device::Cuda(0)));
-    batch.map(|batch| batch.and_then(pin))
+    batch.map(|batch| Ok(pin(batch?)?))
 }
 
 /// `tensor.to(device, non_blocking=True)`
 pub(super) fn moved<B: Tensors>(batch: B, device: Device) -> Result<B> {
     let non_blocking = true;
-    replace(batch, |tensor| {
+    let to = |tensor: &Tensor| {
         let copy = memory::is_on_host(tensor);
         tensor.f_to_device_(device, tensor.kind(), non_blocking, copy)
-    })
+    };
+    Ok(replace(batch, to)?)
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::optim::{Sgd, SgdOptions};
-use tch::nn::VarStore;
+use tch::{Device, nn::VarStore};
 
 fn scaling() -> GradScalerOptions {
     GradScalerOptions { init_scale: 1024.0, growth_interval: 2, ..Default::default() }

@@ -1,10 +1,10 @@
 //! What is known of a group in which an exchange has failed.
 
-use crate::Error;
 use crate::distributed::fault::blame::{Blame, failed_collective, may_be_anothers_fault};
 use crate::distributed::fault::first_fault::{self, Fault};
 use crate::distributed::fault::in_time::ANSWER;
 use crate::distributed::group::ProcessGroup;
+use crate::{Error, Result};
 
 impl ProcessGroup {
     /// Why an exchange of this group has failed, if one has because of another rank.
@@ -66,6 +66,11 @@ impl ProcessGroup {
     pub(crate) fn report(&self, fault: &str) {
         self.inner.unfinished.set_failed();
         self.inner.post_mortem.report(fault, ANSWER);
+    }
+
+    /// Lets the ranks that wait for this one name its error.
+    pub(crate) fn or_report<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| self.report(&error.to_string()))
     }
 }
 

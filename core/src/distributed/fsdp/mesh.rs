@@ -20,17 +20,15 @@ impl Mesh {
     }
 
     pub fn of(mesh: &DeviceMesh) -> Result<Self> {
-        let world = mesh.world.clone();
-        match &mesh.groups[..] {
-            [shard] => Ok(Mesh { world, shard: shard.clone(), replicate: None }),
-            [replicate, shard] => {
-                let replicate = Some(replicate.clone()).filter(|group| group.world_size() > 1);
-                Ok(Mesh { world, shard: shard.clone(), replicate })
-            }
+        let (replicate, shard) = match &mesh.groups[..] {
+            [shard] => (None, shard),
+            [replicate, shard] => (Some(replicate).filter(|group| group.world_size() > 1), shard),
             groups => {
                 let found = format!("of {} dimensions", groups.len());
-                Err(Error::argument("mesh", found, "of one, or of two for copies and shards"))
+                let expected = "of one, or of two for copies and shards";
+                return Err(Error::argument("mesh", found, expected));
             }
-        }
+        };
+        Ok(Mesh { world: mesh.world.clone(), shard: shard.clone(), replicate: replicate.cloned() })
     }
 }

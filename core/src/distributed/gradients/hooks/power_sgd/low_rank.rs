@@ -5,6 +5,7 @@ use super::orthogonalize::orthogonalize;
 use super::state::State;
 use c10d_sys::tensor::randn_;
 use tch::{TchError, Tensor};
+use tch_parallel_base::tensors::grouped;
 
 /// Matrices of one shape.
 pub(super) struct Batch {
@@ -36,15 +37,8 @@ pub(super) fn batches(
     options: &PowerSgdOptions,
     matrices: Vec<Tensor>,
 ) -> Result<Vec<Batch>, TchError> {
-    let mut by_shape: Vec<Vec<Tensor>> = Vec::new();
-    for matrix in matrices {
-        match by_shape.iter_mut().find(|group| group[0].size() == matrix.size()) {
-            Some(group) => group.push(matrix),
-            None => by_shape.push(vec![matrix]),
-        }
-    }
     let mut batches = Vec::new();
-    for group in by_shape {
+    for group in grouped(matrices, Tensor::size) {
         if options.batch_tensors_with_same_shape && group.len() > 1 {
             let m = Tensor::f_stack(&group, 0)?;
             batches.push(Batch { parts: group, m });

@@ -1,18 +1,13 @@
-//! One file, in the format of safetensors or in PyTorch's.
+//! Named tensors in one file, in the format of safetensors or in PyTorch's.
 
-use super::destination::replace;
-use crate::{Error, Result};
+use crate::destination::replace;
+use crate::named_tensors::{self, Metadata, NamedTensors, Source};
+use crate::{Error, Result, pytorch};
 use std::io::{Read, Seek};
 use std::{ops::Range, path::Path};
-use tch_parallel_base::named_tensors::{self, Metadata, NamedTensors, Source};
-use tch_parallel_base::pytorch;
 
 /// Writes a file that replaces `path` once it is complete.
-pub(super) fn write<S: Source>(
-    path: &Path,
-    tensors: &[(String, S)],
-    metadata: &Metadata,
-) -> Result<()> {
+pub fn write<S: Source>(path: &Path, tensors: &[(String, S)], metadata: &Metadata) -> Result<()> {
     replace(path, |temporary| {
         let to_file = match is_pytorchs(path) {
             true => pytorch::to_file,
@@ -35,7 +30,7 @@ fn is_pytorchs(path: &Path) -> bool {
 }
 
 /// Reads a file, whatever its name says of its format. `rows` is that of [`named_tensors::read`].
-pub(super) fn read(
+pub fn read(
     path: &Path,
     file: &mut (impl Read + Seek),
     rows: impl Fn(&str, &[usize]) -> Result<Option<Range<usize>>>,

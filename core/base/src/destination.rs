@@ -1,17 +1,16 @@
-//! Where a checkpoint is written: first to a temporary file beside it, which is then renamed.
+//! Where a file is written: first to a temporary file beside it, which is then renamed.
 
-use crate::{Error, Result};
+use crate::{Error, Result, file_size_limit};
 use std::fs::{self, File, FileType, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use tch_parallel_base::file_size_limit;
 
 /// The most symbolic links that lead to a file, one after the other: Linux's own limit.
 const MAX_LINKS: usize = 40;
 
-/// Refuses a path to which [`save`](super::save) could not write, so that a long training does not
-/// end in that error. For the processes that will write.
+/// Refuses a path to which [`replace`] could not write, so that a long training does not end in that
+/// error. For the processes that will write.
 ///
 /// # Errors
 /// [`Error::Format`] for whatever exists and is not a regular file, such as a directory or a device,
@@ -25,8 +24,8 @@ pub fn check_destination(path: impl AsRef<Path>) -> Result<()> {
 }
 
 /// Calls `write` with a temporary path, and renames that file to `path`. Even if the process or the
-/// machine stops, `path` always holds the complete old file or the complete new one. All of this
-/// crate's checkpoints are written in this way.
+/// machine stops, `path` always holds the complete old file or the complete new one. All
+/// checkpoints are written in this way.
 ///
 /// If `path` is a symbolic link, the file that it leads to is replaced, and the link stays. The new
 /// file has the permissions of the old one. Its owner is whoever writes, and other hard links
@@ -121,7 +120,10 @@ impl Destination {
 }
 
 /// Where the symbolic links lead, whether or not there is a file at the end.
-pub(super) fn target(path: &Path) -> Result<PathBuf> {
+///
+/// # Errors
+/// [`Error::Format`] for links in a circle.
+pub fn target(path: &Path) -> Result<PathBuf> {
     let mut target = path.to_owned();
     for _ in 0..MAX_LINKS {
         match fs::read_link(&target) {
@@ -166,7 +168,7 @@ fn remove_leftovers(path: &Path) -> io::Result<()> {
 }
 
 /// Removes the files in the directory of `path` whose names are old ones.
-pub(super) fn remove_beside(path: &Path, is_old: impl Fn(&str) -> bool) -> io::Result<()> {
+pub fn remove_beside(path: &Path, is_old: impl Fn(&str) -> bool) -> io::Result<()> {
     for entry in fs::read_dir(directory(path))? {
         let entry = entry?;
         if entry.file_name().to_str().is_some_and(&is_old) {
@@ -189,7 +191,6 @@ fn has_ended(process_id: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::testing::path_to;
     use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
     use std::os::unix::fs::{PermissionsExt, symlink};
@@ -209,7 +210,8 @@ mod tests {
 
     #[test]
     fn a_destination_in_a_missing_directory_is_found_before_training() {
-        let (directory, missing) = path_to("missing/model.safetensors");
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("missing/model.safetensors");
         for result in [check_destination(&missing), replace(&missing, |_| Ok(()))] {
             let error = result.unwrap_err().to_string();
             assert!(error.contains("missing does not exist; expected a file in"), "{error}");
@@ -221,7 +223,8 @@ mod tests {
 
     #[test]
     fn a_failure_leaves_the_old_file_and_nothing_else() {
-        let (directory, path) = path_to("model");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model");
         fs::write(&path, "old").unwrap();
         let refused = replace(&path, |temporary| {
             fs::write(temporary, "n").unwrap();
@@ -235,7 +238,8 @@ mod tests {
 
     #[test]
     fn what_killed_runs_have_left_is_removed_and_nothing_else() {
-        let (directory, path) = path_to("model");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model");
         let running = std::os::unix::process::parent_id();
         let kept = ["", &running.to_string(), "best"].map(|of| format!(".model.{of}.tmp"));
         let own = format!(".model.{}.tmp", std::process::id());
@@ -279,7 +283,8 @@ mod tests {
 
     #[test]
     fn the_permissions_of_the_old_file_are_kept() {
-        let (_directory, path) = path_to("model");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model");
         fs::write(&path, "old").unwrap();
         for mode in [0o600, 0o640, 0o444, 0o666] {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
