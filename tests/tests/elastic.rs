@@ -61,3 +61,43 @@ fn a_rank_too_many_ends_the_job_and_is_named() -> Result<()> {
     ensure!(!ended.status.success(), "{ended}");
     job.expect_nobody_left(Duration::from_secs(5))
 }
+
+/// A training that computes what twelve ranks would, on this number of them.
+fn with_virtual_ranks(job: &Job, ranks: usize, flags: [&str; 6], save: &str) -> Result<Process> {
+    let program =
+        ddp_mnist(["--virtual-ranks", "12", "--save", save].iter().chain(&flags).copied())?;
+    job.start(launch_with(&["-n", &ranks.to_string(), "--max-restarts", "9"], &program)?)
+}
+
+#[test]
+fn twelve_virtual_ranks_have_the_same_weights_on_any_number_of_ranks() -> Result<()> {
+    let job = Job::new()?;
+    for ranks in [1, 2, 3, 4, 5, 6, 12] {
+        let (save, metrics) = (format!("{ranks}.safetensors"), format!("metrics-{ranks}"));
+        let flags = ["--batch-size", "64", "--epochs", "2", "--metrics", &metrics];
+        with_virtual_ranks(&job, ranks, flags, &save)?.wait()?.expect_success()?;
+        let weights = |file: &str| fs::read(job.path(file));
+        ensure!(weights(&save)? == weights("1.safetensors")?, "{ranks} ranks have other weights");
+    }
+    Ok(())
+}
+
+#[test]
+fn virtual_ranks_have_the_same_weights_although_ranks_are_lost_and_replaced() -> Result<()> {
+    let job = Job::new()?;
+    let flags = ["--batch-size", "16", "--epochs", "8", "--metrics", "metrics"];
+    let mut launcher = with_virtual_ranks(&job, 4, flags, "replaced.safetensors")?;
+    for (killed, steps) in [(2, 20), (0, 90), (3, 160)] {
+        wait_for_steps(&job, 0..1, steps)?;
+        kill(job.rank(killed, "ddp-mnist")?, Signal::SIGKILL)?;
+    }
+    launcher.wait()?.expect_success()?.expect_line(&["restart 3 of 9: 3 ranks go on"])?;
+    let mut sizes = events(job.directory(), 0, "step", |step| step["world_size"].as_u64())?;
+    sizes.dedup();
+    ensure!(sizes.starts_with(&[4, 3, 4]), "{sizes:?}");
+    let flags = ["--batch-size", "16", "--epochs", "8", "--metrics", "undisturbed"];
+    with_virtual_ranks(&job, 2, flags, "undisturbed.safetensors")?.wait()?.expect_success()?;
+    let read = |name: &str| fs::read(job.path(format!("{name}.safetensors")));
+    ensure!(read("replaced")? == read("undisturbed")?, "the weights differ");
+    Ok(())
+}

@@ -61,52 +61,48 @@ fn trained(group: &ProcessGroup) -> Saved {
     saved
 }
 
-#[test]
-fn any_number_of_ranks_equals_pythons_three_with_three_virtual_ranks() {
-    on_ranks_with_each_transport(3, |group| {
-        let python = in_python(group, "virtual_ranks", &[]);
-        for ranks in 1..=3 {
-            let members: Vec<_> = (0..ranks).collect();
-            if let Some(group) = group.new_group(&members).unwrap() {
-                let copies = python.iter().map(|(name, tensor)| (name.clone(), tensor.copy()));
-                expect_equal(trained(&group), copies.collect());
-            }
+#[run_by(on_ranks_with_each_transport(3))]
+fn any_number_of_ranks_equals_pythons_three_with_three_virtual_ranks(group: &ProcessGroup) {
+    let python = in_python(group, "virtual_ranks", &[]);
+    for ranks in 1..=3 {
+        let members: Vec<_> = (0..ranks).collect();
+        if let Some(group) = group.new_group(&members).unwrap() {
+            let copies = python.iter().map(|(name, tensor)| (name.clone(), tensor.copy()));
+            expect_equal(trained(&group), copies.collect());
         }
-    });
+    }
 }
 
-#[test]
-fn what_would_not_be_the_same_on_another_number_of_ranks_is_refused() {
-    on_ranks(2, |group| {
-        let vs = VarStore::new(Device::Cpu);
-        let layer = linear(vs.root(), 3, 1, Default::default());
-        let norm_vs = VarStore::new(Device::Cpu);
-        let norm = sync_batch_norm(norm_vs.root(), 3, group, BatchNormOptions::default());
-        let wrap = |options| DistributedDataParallel::with_options(&layer, &vs, group, options);
-        let message = |result: Result<DistributedDataParallel<_>>| result.unwrap_err().to_string();
-        assert!(message(wrap(options(1))).contains("at least the number of ranks, which is 2"));
-        let sparse_gradients = ["weight".into()].into();
-        let error = message(wrap(DdpOptions { sparse_gradients, ..options(4) }));
-        assert!(error.contains("set with sparse_gradients"), "{error}");
+#[run_by(on_ranks(2))]
+fn what_would_not_be_the_same_on_another_number_of_ranks_is_refused(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let layer = linear(vs.root(), 3, 1, Default::default());
+    let norm_vs = VarStore::new(Device::Cpu);
+    let norm = sync_batch_norm(norm_vs.root(), 3, group, BatchNormOptions::default());
+    let wrap = |options| DistributedDataParallel::with_options(&layer, &vs, group, options);
+    let message = |result: Result<DistributedDataParallel<_>>| result.unwrap_err().to_string();
+    assert!(message(wrap(options(1))).contains("at least the number of ranks, which is 2"));
+    let sparse_gradients = ["weight".into()].into();
+    let error = message(wrap(DdpOptions { sparse_gradients, ..options(4) }));
+    assert!(error.contains("set with sparse_gradients"), "{error}");
 
-        let model = wrap(options(4)).unwrap();
-        let batch = || Tensor::ones([4, 3], FLOAT_CPU);
-        expect_error(
-            model.forward(|layer| layer.forward(&batch())).map(drop),
-            "a forward pass with virtual_ranks is outside of DistributedDataParallel::shares, but must be for a share of a batch",
-        );
-        expect_error(
-            model.shares(Tensor::ones([3, 3], FLOAT_CPU), 0).map(drop),
-            "the number of samples in a batch is 3, but must be a multiple of 2, this rank's virtual ranks",
-        );
-        for (place, share) in model.shares(batch(), 0).unwrap().enumerate() {
-            let error = norm.f_forward_t(&share, true).unwrap_err().to_string();
-            assert!(error.contains("SyncBatchNorm is used in a share of virtual_ranks"), "{error}");
-            let loss = model.forward(|layer| layer.forward(&share)).unwrap().sum(Kind::Float);
-            if place == 1 {
-                let error = model.backward(&loss).unwrap_err().to_string();
-                assert!(error.contains("passes with virtual_ranks is 1, but must be 2"), "{error}");
-            }
+    let model = wrap(options(4)).unwrap();
+    let batch = || Tensor::ones([4, 3], FLOAT_CPU);
+    expect_error(
+        model.forward(|layer| layer.forward(&batch())).map(drop),
+        "a forward pass with virtual_ranks is outside of DistributedDataParallel::shares, but must be for a share of a batch",
+    );
+    expect_error(
+        model.shares(Tensor::ones([3, 3], FLOAT_CPU), 0).map(drop),
+        "the number of samples in a batch is 3, but must be a multiple of 2, this rank's virtual ranks",
+    );
+    for (place, share) in model.shares(batch(), 0).unwrap().enumerate() {
+        let error = norm.f_forward_t(&share, true).unwrap_err().to_string();
+        assert!(error.contains("SyncBatchNorm is used in a share of virtual_ranks"), "{error}");
+        let loss = model.forward(|layer| layer.forward(&share)).unwrap().sum(Kind::Float);
+        if place == 1 {
+            let error = model.backward(&loss).unwrap_err().to_string();
+            assert!(error.contains("passes with virtual_ranks is 1, but must be 2"), "{error}");
         }
-    });
+    }
 }
