@@ -71,7 +71,8 @@ impl Store {
         Ok(Store { engine: Arc::new(engine), ..self.clone() })
     }
 
-    /// Sets a key, which wakes everyone waiting for it. `store.set`.
+    /// Sets a key, which wakes everyone waiting for it. Like [`append`](Self::append) and
+    /// [`multi_set`](Self::multi_set), it does not wait until the store has done so. `store.set`.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
         self.engine.set(key, value).map_err(|error| self.failed("set", key, &error))
     }

@@ -87,9 +87,9 @@ impl Store {
     ///
     /// # let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     /// let timeout = Duration::from_secs(60);
-    /// let server = Store::tcp("127.0.0.1", port, true, timeout)?;
+    /// let _server = Store::tcp("127.0.0.1", port, true, timeout)?;
     /// let client = Store::tcp("127.0.0.1", port, false, timeout)?;
-    /// server.multi_set(&[("first", "1"), ("second", "2")])?;
+    /// client.multi_set(&[("first", "1"), ("second", "2")])?;
     /// client.append("first", b"0")?;
     /// assert_eq!(client.multi_get(&["second", "first"], timeout)?, [&b"2"[..], b"10"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
