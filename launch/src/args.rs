@@ -272,11 +272,6 @@ mod tests {
     }
 
     #[test]
-    fn a_mistyped_flag_is_not_taken_for_the_program() {
-        assert!(Args::read(["launch", "--nproc", "2", "prog"]).is_err());
-    }
-
-    #[test]
     fn one_node_gets_a_free_port_and_several_meet_on_a_fixed_one() {
         assert_eq!(parse("launch x").fixed_port(), None);
         assert_eq!(parse("launch --master-port 4000 x").fixed_port(), Some(4000));

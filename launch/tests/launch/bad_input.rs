@@ -58,7 +58,7 @@ fn flags_that_make_no_job_are_refused() {
         ("--max-restarts -1", "'-1'"),
         ("--log-dir /proc/logs", "launch: cannot create a log directory in /proc/logs"),
         ("--pass-local-rank --use-env", "cannot be used with '--use-env'"),
-        ("--nprocs 2", "unexpected argument '--nprocs'"),
+        ("--nproc 2", "unexpected argument '--nproc'"),
     ];
     for (flags, message) in table {
         let job = Job::new();
