@@ -12,7 +12,7 @@
 //! | `run` | [`Run`]: everything that a training loop reports |
 //! | `in_flight` | what a step measured, on its way from the device |
 //! | `meter` | [`Meter`], [`DeviceReport`]: what each device holds and does in a training step |
-//! | `timing` | [`Timing`]: how long a run took to begin, and how long its steps take; [`median`] |
+//! | `timing` | [`Timing`]: how long a run took to begin, and how long its steps take; [`median`], [`unix_seconds`] |
 //! | [`console`] | [`println!`], [`eprintln!`]: what people read, and perhaps nobody |
 //! | `progress` | [`say`], [`progress_bar`]: the progress of a training, for people |
 //! | `table` | [`table()`]: numbers in columns, for people |
@@ -69,5 +69,5 @@ pub use progress::{progress_bar, say};
 pub use run::{Progress, Run};
 pub use step::Step;
 pub use table::{Column, aligned, hours, table, thousands};
-pub use timing::{Summary, Timing, median};
+pub use timing::{Summary, Timing, median, unix_seconds};
 pub use vocabulary::{Here, Originals};
