@@ -3,11 +3,10 @@
 use crate::job::{Job, run, wait_until_dead};
 use std::process::Command;
 
-const TERMINAL: &str = include_str!("terminal.py");
-
 fn at_terminal(job: &Job, launch: &Command) -> Command {
     let mut command = job.clean("python3");
-    command.args(["-c", TERMINAL]).arg(launch.get_program()).args(launch.get_args());
+    let terminal = include_str!("terminal.py");
+    command.args(["-c", terminal]).arg(launch.get_program()).args(launch.get_args());
     command
 }
 
