@@ -1,7 +1,7 @@
 //! Launchers of several nodes: what they agree on, how they end together, and whom they name. All run
 //! on this machine, which does not matter to them.
 
-use crate::job::{Ended, Job, Running, start, wait_for, wait_until_dead};
+use crate::job::{Ended, Job, Running, WHOLE_END, start, wait_for, wait_until_dead};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrIn, bind, getsockname, setsockopt, socket, sockopt,
@@ -14,10 +14,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-/// The most that the end of a job on all nodes may take after a failure. Tests allow twice as much: the
-/// machine may be loaded.
-const WHOLE_END: Duration = Duration::from_secs(5);
 
 /// A job of several nodes that meet on a port of this machine.
 pub(crate) struct Nodes {
