@@ -153,6 +153,7 @@ type Ports = VecDeque<OwnedFd>;
 /// How many stay reserved. Each is an open file, and a job may lose ranks for weeks.
 const RESERVED: usize = 64;
 
+/// Rank 0's port: the one that is set, or else a free one, which it reserves.
 fn choose(ports: &mut Ports, fixed_port: Option<u16>) -> Result<u16> {
     if let Some(port) = fixed_port {
         return Ok(port);
