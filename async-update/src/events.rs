@@ -1,12 +1,11 @@
 //! What a training logs, and what it prints at the end.
 
 use crate::link::Traffic;
-use report::{MetricsLog, println};
+use report::{MetricsLog, println, unix_seconds};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
-use std::time::UNIX_EPOCH;
 use tch::{Kind, Tensor};
 use tch_parallel::data::Shard;
 use tch_parallel::{Error, Result};
@@ -57,7 +56,7 @@ impl Log {
 
     pub fn step(&mut self, loss: f32, theta: &Tensor) -> Result<()> {
         let theta = f64::try_from(theta.f_sum(Kind::Double)?)?;
-        let step = Step { step: self.steps, loss, theta, at: now() };
+        let step = Step { step: self.steps, loss, theta, at: unix_seconds() };
         self.steps += 1;
         self.metrics.log("step", &step)
     }
@@ -78,11 +77,6 @@ impl Log {
     pub fn end(&mut self) -> Result<()> {
         self.metrics.log("end", &BTreeMap::from([("traffic", Traffic::of_this_process())]))
     }
-}
-
-/// Seconds since 1970.
-pub fn now() -> f64 {
-    UNIX_EPOCH.elapsed().map_or(0.0, |since| since.as_secs_f64())
 }
 
 /// The outcome of a training: its last line, and in `--metrics` the event `outcome` of rank 0.

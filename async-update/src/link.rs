@@ -30,11 +30,9 @@ impl Traffic {
     pub fn per_step(self, rank: usize, steps: usize) -> String {
         let Traffic { sent, received } = self;
         let model = PARAMETERS * size_of::<f32>();
-        let in_k = |bytes: usize| bytes as f64 / (model * steps) as f64;
+        let [out, back] = [sent, received].map(|bytes| bytes as f64 / (model * steps) as f64);
         format!(
-            "rank {rank} sent {sent} bytes and received {received}, in each of {steps} steps {:.4} K and {:.4} K, with K = {model} bytes",
-            in_k(sent),
-            in_k(received)
+            "rank {rank} sent {sent} bytes and received {received}, in each of {steps} steps {out:.4} K and {back:.4} K, with K = {model} bytes"
         )
     }
 }

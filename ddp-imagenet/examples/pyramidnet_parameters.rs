@@ -6,7 +6,7 @@
 
 use anyhow::{Result, bail};
 use ddp_imagenet::models::Arch;
-use report::{Column, table, thousands};
+use report::{aligned, thousands};
 use tch::nn::VarStore;
 use tch::{Device, Tensor};
 use tch_parallel::nn::NormLayer;
@@ -29,13 +29,8 @@ fn main() -> Result<()> {
             thousands(parameters),
         ]);
     }
-    let columns = [
-        Column::Left("-a"),
-        Column::Right("depth"),
-        Column::Right("blocks a stage"),
-        Column::Right("alpha"),
-        Column::Right("parameters"),
-    ];
-    print!("{}", table(&columns, &rows));
+    let headings = ["-a", "depth", "blocks a stage", "alpha", "parameters"].map(str::to_owned);
+    rows.insert(0, headings.into());
+    print!("{}", aligned(&[false, true, true, true, true], &rows));
     Ok(())
 }

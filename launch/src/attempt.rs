@@ -149,7 +149,10 @@ impl<'a> Attempt<'a> {
                 // Nobody may read the console, which must not hide the failure.
                 rank.output.drain(at, false);
                 match rank.failure() {
-                    Some(failure) if others_can_go_on => self.tell_lost(failure),
+                    Some(failure) if others_can_go_on => {
+                        let (claim, generation) = (self.seats.claim(), self.placement.generation);
+                        (self.tell)(ToCoordinator::Lost { failure, claim, generation });
+                    }
                     Some(failure) => (self.tell)(ToCoordinator::Failed(failure)),
                     None => {}
                 }

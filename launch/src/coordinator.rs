@@ -153,16 +153,22 @@ type Ports = VecDeque<OwnedFd>;
 /// How many stay reserved. Each is an open file, and a job may lose ranks for weeks.
 const RESERVED: usize = 64;
 
-fn perform(actions: Vec<Action>, ports: &mut Ports, tell: impl Fn(NodeId, ToAgent)) -> Result<()> {
-    let mut choose = |fixed_port: Option<u16>| -> Result<u16> {
-        if let Some(port) = fixed_port {
-            return Ok(port);
-        }
-        let (port, reservation) = port::reserve()?;
-        ports.push_back(reservation);
-        ports.drain(..ports.len().saturating_sub(RESERVED));
-        Ok(port)
-    };
+/// Rank 0's port: the one that is set, or else a free one, which it reserves.
+fn choose(ports: &mut Ports, fixed_port: Option<u16>) -> Result<u16> {
+    if let Some(port) = fixed_port {
+        return Ok(port);
+    }
+    let (port, reservation) = port::reserve()?;
+    ports.push_back(reservation);
+    ports.drain(..ports.len().saturating_sub(RESERVED));
+    Ok(port)
+}
+
+fn perform(
+    actions: Vec<Action>,
+    mut choose: impl FnMut(Option<u16>) -> Result<u16>,
+    mut tell: impl FnMut(NodeId, ToAgent),
+) -> Result<()> {
     for action in actions {
         match action {
             Action::Tell(id, message) => tell(id, message),
@@ -193,7 +199,7 @@ fn coordinate(mut job: Job, events: &Receiver<Message>, heartbeat_timeout: Durat
         let now = Instant::now();
         actions.extend(job.pass_time(now));
         let tell = |id, message| nodes.get(&id).into_iter().for_each(|it| it.try_send(&message));
-        let performed = perform(actions, &mut ports, tell);
+        let performed = perform(actions, |fixed_port| choose(&mut ports, fixed_port), tell);
         if let Err(error) = performed {
             say(format_args!("{error:#}"));
             break;

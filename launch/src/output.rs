@@ -44,31 +44,30 @@ impl Routes {
         let tail = Arc::default();
         let filter = &args.local_ranks_filter;
         let shown = filter.is_empty() || filter.contains(&local_rank);
-        let console = |console: Console| shown.then_some(console);
         let to_file = |name: &str, console: Option<Console>| -> Result<Option<Sink>> {
-            let path = dir.as_ref().map(|dir| dir.join(name));
-            let log = path.as_deref().map(LogFile::create).transpose()?;
+            let log = dir.as_ref().map(|dir| LogFile::create(dir.join(name))).transpose()?;
             let prefix = format!("[rank{rank}]: ");
             Ok(Some(Sink { console, prefix, log, tail: None }))
         };
         let stdout = match (tee.stdout, redirects.stdout) {
-            (true, _) => to_file("stdout.log", console(Console::Stdout))?,
+            (true, _) => to_file("stdout.log", shown.then_some(Console::Stdout))?,
             (false, true) => to_file("stdout.log", None)?,
             (false, false) if shown => None,
             (false, false) => Some(Sink::default()),
         };
         let mut stderr = match (tee.stderr, redirects.stderr) {
-            (true, _) => to_file("stderr.log", console(Console::Stderr))?,
+            (true, _) => to_file("stderr.log", shown.then_some(Console::Stderr))?,
             (false, true) => to_file("stderr.log", None)?,
             // A progress bar needs the terminal itself, and its output is on the screen anyway.
             (false, false) if shown && rank == 0 && std::io::stderr().is_terminal() => None,
-            (false, false) => Some(Sink { console: console(Console::Stderr), ..Sink::default() }),
+            (false, false) => {
+                Some(Sink { console: shown.then_some(Console::Stderr), ..Sink::default() })
+            }
         };
         if let Some(sink) = &mut stderr {
             sink.tail = Some(Arc::clone(&tail));
         }
-        let has_log = stderr.as_ref().is_some_and(|sink| sink.log.is_some());
-        let stderr_log = dir.filter(|_| has_log).map(|dir| dir.join("stderr.log"));
+        let stderr_log = stderr.as_ref().and_then(|sink| Some(sink.log.as_ref()?.path.clone()));
         Ok(Routes { stdout, stderr, tail, stderr_log })
     }
 

@@ -159,19 +159,11 @@ mod tests {
     }
 
     #[test]
-    fn values_stay_as_they_are() {
-        assert_eq!(
-            translated("program --batch_size 2 --save=a_b -oa_b c_d --batch=-1 -- --e_f").unwrap(),
-            "program --batch-size 2 --save=a_b -oa_b c_d --batch-size=-1 -- --e_f"
-        );
-    }
-
-    #[test]
-    fn flags_of_the_original_become_ours() {
-        assert_eq!(
-            translated("program -hs 256 -hs=2 --no_accel -h").unwrap(),
-            "program --hidden 256 --hidden=2 --device=cpu -h"
-        );
+    fn flags_of_the_original_become_ours_and_values_stay_as_they_are() {
+        let words = "program -hs 256 -hs=2 --no_accel -h --save=a_b -oa_b c_d --batch=-1 -- --e_f";
+        let ours = "program --hidden 256 --hidden=2 --device=cpu -h --save=a_b -oa_b c_d \
+                    --batch-size=-1 -- --e_f";
+        assert_eq!(translated(words).unwrap(), ours);
     }
 
     #[test]

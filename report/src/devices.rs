@@ -5,9 +5,6 @@ use clap::ValueEnum;
 use tch_parallel::distributed::{DeviceChoice, Env, ProcessGroupOptions, device_of_rank};
 use tch_parallel::{Devices, Error, LogicalDevice, Result};
 
-/// The number of ranks, this one's number on its host, and how many that host has.
-type Place = (usize, usize, usize);
-
 /// The flag of programs whose methods serve all devices with one process, or each with its own.
 #[derive(Debug, Clone, clap::Args)]
 pub struct DevicesArgs {
@@ -29,23 +26,12 @@ impl DevicesArgs {
         method: &impl ValueEnum,
         is_distributed: bool,
     ) -> Result<Devices> {
-        let place =
-            env.map_or((1, 0, 1), |env| (env.world_size, env.local_rank, env.local_world_size));
-        self.at(place, method, is_distributed)
-    }
-
-    /// The same at a place.
-    fn at(
-        &self,
-        (ranks, local_rank, local_ranks): Place,
-        method: &impl ValueEnum,
-        is_distributed: bool,
-    ) -> Result<Devices> {
         let devices = self.devices.as_ref();
         if is_distributed {
-            return Devices::new([device_of_rank(devices, local_rank, local_ranks)?]);
+            let (rank, ranks) = env.map_or((0, 1), |env| (env.local_rank, env.local_world_size));
+            return Devices::new([device_of_rank(devices, rank, ranks)?]);
         }
-        if ranks > 1 {
+        if let Some(Env { world_size: ranks @ 2.., .. }) = env {
             let expected = format!(
                 "ddp or apex where there are several ranks, here {ranks}: one process serves all its \
                  devices"
@@ -70,60 +56,4 @@ pub fn process_group_on(device: LogicalDevice, is_distributed: bool) -> ProcessG
     let on_gpu = matches!(device, LogicalDevice::Cuda(_)) && is_distributed;
     let device = if on_gpu { DeviceChoice::Cuda } else { DeviceChoice::Cpu };
     ProcessGroupOptions { device, ..Default::default() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Debug, Clone, ValueEnum)]
-    enum Method {
-        DataParallel,
-        Ddp,
-    }
-
-    const ALONE: Place = (1, 0, 1);
-    const RANK_1_OF_2: Place = (2, 1, 2);
-
-    fn devices(given: Option<&str>, method: Method, place: Place) -> Result<String, String> {
-        let args = DevicesArgs { devices: given.map(|devices| devices.parse().unwrap()) };
-        let is_distributed = matches!(method, Method::Ddp);
-        let devices = args.at(place, &method, is_distributed);
-        devices.map(|devices| devices.to_string()).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn one_process_has_all_devices_and_a_rank_has_one() {
-        for (given, method, place, expected) in [
-            (None, Method::DataParallel, ALONE, "cpu:0"),
-            (Some("2xcpu"), Method::DataParallel, ALONE, "cpu:0,cpu:1"),
-            (None, Method::Ddp, ALONE, "cpu:0"),
-            (None, Method::Ddp, RANK_1_OF_2, "cpu:1"),
-            (Some("2xcpu"), Method::Ddp, RANK_1_OF_2, "cpu:1"),
-        ] {
-            assert_eq!(devices(given, method, place).unwrap(), expected);
-        }
-    }
-
-    #[test]
-    fn methods_and_numbers_of_ranks_that_do_not_go_together_are_refused() {
-        for (given, method, place, expected) in [
-            (
-                None,
-                Method::DataParallel,
-                RANK_1_OF_2,
-                "--method is data-parallel, but must be ddp or apex where there are several ranks",
-            ),
-            (
-                Some("4xcpu"),
-                Method::Ddp,
-                ALONE,
-                "devices is cpu:0,cpu:1,cpu:2,cpu:3, but must be one for each rank on this host",
-            ),
-            (Some("cpu:0"), Method::Ddp, RANK_1_OF_2, "devices is cpu:0, but must be one"),
-        ] {
-            let error = devices(given, method, place).unwrap_err();
-            assert!(error.starts_with(expected), "{error}");
-        }
-    }
 }

@@ -12,10 +12,10 @@
 //! | `run` | [`Run`]: everything that a training loop reports |
 //! | `in_flight` | what a step measured, on its way from the device |
 //! | `meter` | [`Meter`], [`DeviceReport`]: what each device holds and does in a training step |
-//! | `timing` | [`Timing`]: how long a run took to begin, and how long its steps take; [`median`] |
+//! | `timing` | [`Timing`]: how long a run took to begin, and how long its steps take; [`median`], [`unix_seconds`] |
 //! | [`console`] | [`println!`], [`eprintln!`]: what people read, and perhaps nobody |
 //! | `progress` | [`say`], [`progress_bar`]: the progress of a training, for people |
-//! | `table` | [`table()`]: numbers in columns, for people |
+//! | `table` | [`aligned`]: numbers in columns, for people |
 //! | `command_line` | [`parse`]: the command line, as argparse would read it; [`parse_flags`]: a part of one |
 //! | `vocabulary` | [`Originals`]: the original's flags, and what stands for them here ([`Here`]) |
 //! | `comm_hook` | [`CommHookArgs`]: how gradients are compressed |
@@ -68,6 +68,6 @@ pub use precision::Precision;
 pub use progress::{progress_bar, say};
 pub use run::{Progress, Run};
 pub use step::Step;
-pub use table::{Column, aligned, hours, table, thousands};
-pub use timing::{Summary, Timing, median};
+pub use table::{aligned, hours, thousands};
+pub use timing::{Summary, Timing, median, unix_seconds};
 pub use vocabulary::{Here, Originals};

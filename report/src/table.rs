@@ -1,35 +1,15 @@
 //! Tables in plain text, and numbers that can be read at a glance.
 
-/// A column's heading, and the side to which its cells are aligned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Column {
-    /// For words.
-    Left(&'static str),
-    /// For numbers, so that their digits line up.
-    Right(&'static str),
-}
-
-/// Formats rows below their headings, with two spaces between columns and a newline after each
-/// line. Cells that a row lacks stay empty.
+/// Formats lines of cells, with two spaces between columns and the cells of each aligned to the same side. Cells that a
+/// line lacks stay empty.
 ///
 /// ```
-/// use report::{Column, table, thousands};
+/// use report::{aligned, thousands};
 ///
-/// let row = |step: &str, bytes| vec![step.to_owned(), thousands(bytes)];
-/// let columns = [Column::Left("step"), Column::Right("bytes")];
-/// let text = table(&columns, &[row("gather", 8), row("loss", 1024)]);
-/// assert_eq!(text, "step    bytes\ngather      8\nloss    1,024\n");
+/// let row = |step: &str, bytes: &str| vec![step.to_owned(), bytes.to_owned()];
+/// let text = aligned(&[false, true], &[row("step", "bytes"), row("loss", &thousands(1024))]);
+/// assert_eq!(text, "step  bytes\nloss  1,024\n");
 /// ```
-pub fn table(columns: &[Column], rows: &[Vec<String>]) -> String {
-    let side = |column: &Column| match column {
-        Column::Left(heading) => (false, heading.to_string()),
-        Column::Right(heading) => (true, heading.to_string()),
-    };
-    let (flush_right, headings): (Vec<_>, Vec<_>) = columns.iter().map(side).unzip();
-    aligned(&flush_right, &[&[headings], rows].concat())
-}
-
-/// Formats lines of cells, with the cells of each column aligned to the same side.
 pub fn aligned(flush_right: &[bool], lines: &[Vec<String>]) -> String {
     let width = |index: usize| {
         let cells = lines.iter().filter_map(|line| line.get(index));

@@ -1,11 +1,11 @@
 //! Metrics as TensorBoard's event files.
 
 use crate::record_file::RecordFile;
+use crate::unix_seconds;
 use prost::Message;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 use tch_parallel::Result;
 
 /// Writes the numbers of events as scalars. `tensorboard --logdir DIR` shows a curve for each, named
@@ -51,11 +51,11 @@ struct Scalar {
 impl TensorBoard {
     /// Creates a file in `dir`, beside those of earlier runs.
     pub(crate) fn create(dir: &Path) -> Result<Self> {
-        let name = format!("events.out.tfevents.{:017.6}.{}", now(), std::process::id());
+        let name = format!("events.out.tfevents.{:017.6}.{}", unix_seconds(), std::process::id());
         let file = RecordFile::create(dir, &name)?;
         let mut board = TensorBoard { file, events: HashMap::new() };
         let file_version = Some("brain.Event:2".to_owned());
-        board.write(&Event { wall_time: now(), step: 0, file_version, summary: None })?;
+        board.write(&Event { wall_time: unix_seconds(), step: 0, file_version, summary: None })?;
         Ok(board)
     }
 
@@ -70,7 +70,7 @@ impl TensorBoard {
             return Ok(());
         }
         let summary = Some(Summary { value });
-        self.write(&Event { wall_time: now(), step, file_version: None, summary })
+        self.write(&Event { wall_time: unix_seconds(), step, file_version: None, summary })
     }
 
     /// Appends a record: its length and its bytes, each with a checksum.
@@ -107,11 +107,6 @@ fn scalars(tag: &str, fields: &Value, found: &mut Vec<Scalar>) {
 /// The checksum of TensorFlow's records, a CRC that may itself be part of what has one.
 fn masked_crc(bytes: &[u8]) -> [u8; 4] {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
-}
-
-/// Seconds since 1970.
-fn now() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
 #[cfg(test)]

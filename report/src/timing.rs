@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 use tch_parallel::{Event, Result};
 
 /// Collects the times and memory that a run's last line of metrics reports.
@@ -20,7 +20,7 @@ use tch_parallel::{Event, Result};
 /// ```
 #[derive(Debug, Default)]
 pub struct Timing {
-    first_step_ended: Option<SystemTime>,
+    first_step_unix_seconds: Option<f64>,
     steps: Vec<Duration>,
     /// Steps that a device has not ended yet, oldest first.
     in_flight: VecDeque<(Rc<Event>, Event)>,
@@ -48,7 +48,7 @@ impl Timing {
 
     /// Records a step that has just ended and took `duration`.
     pub fn step_took(&mut self, duration: Duration) {
-        self.first_step_ended.get_or_insert_with(SystemTime::now);
+        self.first_step_unix_seconds.get_or_insert_with(unix_seconds);
         self.steps.push(duration);
     }
 
@@ -58,7 +58,7 @@ impl Timing {
     /// # Errors
     /// [`Error::Tensor`](tch_parallel::Error::Tensor) if the device's work has failed.
     pub fn step_between(&mut self, begun: impl Into<Rc<Event>>, ended: Event) -> Result<()> {
-        if self.first_step_ended.is_none() {
+        if self.first_step_unix_seconds.is_none() {
             ended.synchronize()?;
         }
         self.in_flight.push_back((begun.into(), ended));
@@ -94,8 +94,8 @@ impl Timing {
         // If the device has failed, whoever reads its numbers reports it.
         let _ = self.take_ended(true);
         Summary {
-            first_step_unix_seconds: self.first_step_ended.map(unix_seconds),
-            end_unix_seconds: unix_seconds(SystemTime::now()),
+            first_step_unix_seconds: self.first_step_unix_seconds,
+            end_unix_seconds: unix_seconds(),
             step_seconds_median: median(self.steps.iter().map(Duration::as_secs_f64)),
             peak_rss_bytes: peak_rss_bytes(),
         }
@@ -113,8 +113,9 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     values.get(values.len() / 2).copied()
 }
 
-fn unix_seconds(time: SystemTime) -> f64 {
-    time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+/// The seconds since 1970: the clock that all processes of a host share.
+pub fn unix_seconds() -> f64 {
+    UNIX_EPOCH.elapsed().unwrap_or_default().as_secs_f64()
 }
 
 /// The kernel's high-water mark, from /proc/self/status (proc_pid_status(5)).

@@ -72,6 +72,7 @@ fn what_cannot_be_compared_is_refused() -> Result<()> {
         ("--batch-size=9", 1, "--batch-size is 9, but must be 2 or a multiple of it"),
         ("--batch-size=8000", 1, "the data set has 8000 images, which is less than three batches"),
         ("--steps=2", 2, "invalid value '2' for '--steps"),
+        ("--single-batch-size=0", 2, "invalid value '0' for '--single-batch-size"),
         ("--dataset=cifar10", 1, "error: "),
     ] {
         expect_refusal(compare(&[flags])?, code, &[text])?;

@@ -293,5 +293,8 @@ fn what_no_training_can_work_with_is_refused() -> Result<()> {
     let text = "--method is single, but must be ddp or apex where there are several ranks";
     expect_refusal(launch(2, &train_cifar("")?)?, 1, &[text])?;
     expect_refusal(train_cifar("--devices=2xcpu")?, 1, &["must be a single device"])?;
+    let text =
+        "--sync-bn is given, but must be left out unless --method is ddp or apex: in one process";
+    expect_refusal(train_cifar("--sync-bn")?, 1, &[text])?;
     expect_refusal(train_cifar("--lr=nan")?, 1, &["error: lr is NaN, but must be"])
 }

@@ -37,11 +37,8 @@ pub(crate) fn write(path: &Path, contents: impl AsRef<[u8]>) -> Result<()> {
 
 /// Removes a file, a link or a folder with its contents. It is no error if it does not exist.
 pub(crate) fn remove(path: &Path) -> Result<()> {
-    let removed = if path.is_dir() && !path.is_symlink() {
-        fs::remove_dir_all(path)
-    } else {
-        fs::remove_file(path)
-    };
+    let is_folder = path.is_dir() && !path.is_symlink();
+    let removed = if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) };
     match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove {}", path.display()))

@@ -32,12 +32,8 @@ pub(crate) fn run(chore: &Chore) -> Result<()> {
     let Chore::Pack(args) = chore;
     let workspace = Workspace::of(args.torch.release)?;
     let folder = args.to.clone().unwrap_or_else(|| default_folder(&workspace));
-    let bytes = if args.cpu {
-        pack::built_for_the_cpu(&workspace, &folder)?
-    } else {
-        pack::with_cuda(&workspace, &folder)?
-    };
-    let size = bytes.div_ceil(1 << 20);
+    let pack = if args.cpu { pack::built_for_the_cpu } else { pack::with_cuda };
+    let size = pack(&workspace, &folder)?.div_ceil(1 << 20);
     println!(
         "{}: {size} MiB; copy it to the machine with the GPU and start `run` there",
         folder.display()

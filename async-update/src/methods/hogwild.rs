@@ -2,12 +2,12 @@
 
 use super::Method;
 use crate::args::TrainArgs;
-use crate::events::{Log, Outcome, Update, now};
+use crate::events::{Log, Outcome, Update};
 use crate::model;
 use crate::training::train;
 use anyhow::{Context, bail};
 use rayon::ThreadPoolBuilder;
-use report::{Here, Originals, println, say_unused_gpus};
+use report::{Here, Originals, println, say_unused_gpus, unix_seconds};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 use tch::Tensor;
@@ -137,7 +137,7 @@ impl Method for Hogwild<'_> {
         self.shared.theta.fetch_sub_scaled(&gradient, self.lr as f32);
         let version = self.shared.version.fetch_add(1, Relaxed);
         let (worker, clock, staleness) = (self.thread, self.updates.len(), version - self.read);
-        self.updates.push(Update { worker, clock, staleness, version, at: now() });
+        self.updates.push(Update { worker, clock, staleness, version, at: unix_seconds() });
         Ok(())
     }
 }

@@ -48,7 +48,8 @@ impl Shards {
             if granted == 0 && shard > 0 {
                 return Ok(());
             }
-            granted = self.ask(shard, Request::Fetch { wanted: granted }, None)?;
+            send(link, Request::Fetch { wanted: granted }, SERVER)?;
+            granted = self.granted(shard)?;
             if granted > 0 { link.recv(part, SERVER) } else { Ok(()) }
         })?;
         Ok(granted)
@@ -67,8 +68,9 @@ impl Shards {
     pub fn exchange(&self, theta: &mut Tensor, batches: usize, wanted: usize) -> Result<usize> {
         let mut granted = wanted;
         self.each(theta, |shard, link, part| {
-            let request = Request::Exchange { batches, wanted: granted };
-            granted = self.ask(shard, request, Some(&*part))?;
+            send(link, Request::Exchange { batches, wanted: granted }, SERVER)?;
+            link.send(part, SERVER)?;
+            granted = self.granted(shard)?;
             let mut force = part.empty_like();
             link.recv(&mut force, SERVER)?;
             let _ = part.f_sub_(&force)?;
@@ -82,16 +84,10 @@ impl Shards {
         self.tell(Request::Done, |_| true)
     }
 
-    /// Asks a shard for batches, and waits for its answer. The other servers learn meanwhile that
-    /// this worker is alive.
-    fn ask(&self, shard: usize, request: Request, parameters: Option<&Tensor>) -> Result<usize> {
-        let link = &self.links[shard];
-        send(link, request, SERVER)?;
-        if let Some(parameters) = parameters {
-            link.send(parameters, SERVER)?;
-        }
+    /// The batches that a shard grants, once it does. The other servers learn meanwhile that this worker is alive.
+    fn granted(&self, shard: usize) -> Result<usize> {
         loop {
-            match receive(link, SERVER)? {
+            match receive(&self.links[shard], SERVER)? {
                 Answer::Granted(batches) => return Ok(batches),
                 Answer::Patience => self.tell(Request::Patience, |other| other != shard)?,
             }

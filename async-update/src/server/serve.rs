@@ -156,23 +156,25 @@ impl Server {
         let served = self.answer(worker);
         let mut shard = self.shard();
         shard.leave(worker);
-        match served {
-            Ok(()) => {}
-            Err(error @ (Error::Collective { .. } | Error::Rendezvous { .. })) => {
-                // All servers lose it; one of them says so.
-                if self.rank == 0 {
-                    let left = match shard.workers.len() {
-                        0 => "no worker is left".into(),
-                        1 => "1 worker goes on".into(),
-                        workers => format!("{workers} workers go on"),
-                    };
-                    eprintln!("[server] worker {worker} is gone ({}); {left}", cause(error));
-                }
-            }
+        let cause = match served {
+            Ok(()) => None,
+            // Who is to blame says more than which exchange failed.
+            Err(Error::Collective { blame, message, .. }) => Some(blame.unwrap_or(message)),
+            Err(Error::Rendezvous { message, .. }) => Some(message),
             Err(error) => {
                 shard.failure.get_or_insert(error);
                 shard.close();
+                None
             }
+        };
+        // All servers lose it; one of them says so.
+        if let Some(cause) = cause.filter(|_| self.rank == 0) {
+            let left = match shard.workers.len() {
+                0 => "no worker is left".into(),
+                1 => "1 worker goes on".into(),
+                workers => format!("{workers} workers go on"),
+            };
+            eprintln!("[server] worker {worker} is gone ({cause}); {left}");
         }
         drop(shard);
         self.changed.notify_all();
@@ -233,14 +235,5 @@ impl Server {
             drop(shard);
             send(link, Answer::Patience, WORKER)?;
         }
-    }
-}
-
-/// Why a worker is gone: who is to blame says more than which exchange failed.
-fn cause(error: Error) -> String {
-    match error {
-        Error::Collective { blame: Some(blame), .. } => blame,
-        Error::Collective { message, .. } | Error::Rendezvous { message, .. } => message,
-        other => other.to_string(),
     }
 }

@@ -2,7 +2,8 @@
 
 use super::gate::Gate;
 use super::rule::Rule;
-use crate::events::{Log, Update, now};
+use crate::events::{Log, Update};
+use report::unix_seconds;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tch::Tensor;
@@ -108,7 +109,7 @@ impl Shard {
             }
             worker.owes = true;
             let clock = worker.clock;
-            let read = Update { worker: rank, clock, staleness: 0, version, at: now() };
+            let read = Update { worker: rank, clock, staleness: 0, version, at: unix_seconds() };
             self.log.metrics.log("read", &read)?;
         }
         Ok(granted)
@@ -134,7 +135,7 @@ impl Shard {
         if let Some((_, last)) = &mut self.span {
             *last = Instant::now();
         }
-        let update = Update { worker: rank, clock, staleness, version, at: now() };
+        let update = Update { worker: rank, clock, staleness, version, at: unix_seconds() };
         self.log.metrics.log("update", &update)?;
         Ok(reply)
     }

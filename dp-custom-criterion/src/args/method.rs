@@ -75,17 +75,12 @@ mod tests {
 
     #[test]
     fn flags_that_do_not_go_with_the_method_are_refused() {
-        for (flags, expected) in [
-            (
-                "-m ddp --weighted",
-                "--weighted is given, but must be left out unless --method is custom-criterion",
-            ),
-            (
-                "-m apex --find-unused-parameters",
-                "--find-unused-parameters is given, but must be left out unless --method is ddp",
-            ),
-        ] {
-            let args: MethodArgs = parse_flags(flags.split(' ')).unwrap();
+        for (flag, other, method) in
+            [("--weighted", "ddp", "custom-criterion"), ("--find-unused-parameters", "apex", "ddp")]
+        {
+            let args: MethodArgs = parse_flags(["--method", other, flag]).unwrap();
+            let expected =
+                format!("{flag} is given, but must be left out unless --method is {method}");
             assert_eq!(args.devices(None).unwrap_err().to_string(), expected);
         }
     }

@@ -48,7 +48,6 @@ impl SvgArgs {
 
     /// Draws the picture and writes it to the file, if that is given.
     pub fn save(&self, draw: impl FnOnce() -> Result<String>) -> Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
-        report::save(file, &draw()?)
+        self.file.as_ref().map_or(Ok(()), |file| report::save(file, &draw()?))
     }
 }

@@ -12,29 +12,21 @@ use tch_parallel::{Error, Result};
 pub struct Lines {
     /// What the chart shows; written above it.
     pub title: String,
-    /// The horizontal axis.
-    pub x: Axis,
-    /// The vertical axis.
-    pub y: Axis,
+    /// What the horizontal axis measures, with its unit (`time of a step (ms)`).
+    pub x: String,
+    /// What the vertical axis measures, likewise.
+    pub y: String,
+    /// How values become distances, on both axes.
+    pub scale: Scale,
     /// The curves. [`lines()`] draws at most nine over each other, in this order. They are dashed
     /// differently, so that a curve can still be seen if the next one covers it exactly.
     pub series: Vec<Series>,
 }
 
-/// One axis.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Axis {
-    /// What the axis measures, with its unit (`time of a step (ms)`).
-    pub title: String,
-    /// How values become distances.
-    pub scale: Scale,
-}
-
 /// How values become distances.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// Equal differences have equal lengths.
-    #[default]
     Linear,
     /// Equal ratios have equal lengths; for values above zero only.
     Log,
@@ -97,8 +89,8 @@ impl Lines {
     /// What the two axes show, unless the data makes no chart.
     pub(super) fn ranges(&self) -> Result<[Range<f64>; 2]> {
         self.check()?;
-        let x = around(self.points().map(|point| point.0), self.x.scale);
-        Ok([x, around(self.points().map(|point| point.1), self.y.scale)])
+        let x = around(self.points().map(|point| point.0), self.scale);
+        Ok([x, around(self.points().map(|point| point.1), self.scale)])
     }
 
     /// Draws curves and the two axes into an area. One with a name has that in place of the axes' titles.
@@ -106,32 +98,26 @@ impl Lines {
         &self,
         area: &Area<'_>,
         name: Option<&str>,
-        [x, y]: [Range<f64>; 2],
+        ranges: [Range<f64>; 2],
         strokes: &mut dyn Iterator<Item = Stroke<'_>>,
     ) -> Drawn {
-        match (self.x.scale, self.y.scale) {
-            (Scale::Linear, Scale::Linear) => self.draw_over(area, name, x, y, strokes),
-            (Scale::Linear, Scale::Log) => self.draw_over(area, name, x, y.log_scale(), strokes),
-            (Scale::Log, Scale::Linear) => self.draw_over(area, name, x.log_scale(), y, strokes),
-            (Scale::Log, Scale::Log) => {
-                self.draw_over(area, name, x.log_scale(), y.log_scale(), strokes)
-            }
+        match self.scale {
+            Scale::Linear => self.draw_over(area, name, ranges, strokes),
+            Scale::Log => self.draw_over(area, name, ranges.map(|it| it.log_scale()), strokes),
         }
     }
 
-    fn draw_over<X, Y>(
+    fn draw_over<R>(
         &self,
         area: &Area<'_>,
         name: Option<&str>,
-        x: X,
-        y: Y,
+        [x, y]: [R; 2],
         strokes: &mut dyn Iterator<Item = Stroke<'_>>,
     ) -> Drawn
     where
-        X: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
-        Y: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
+        R: AsRangedCoord<Value = f64, CoordDescType: ValueFormatter<f64>>,
     {
-        area.draw_text(name.unwrap_or(&self.y.title), &label(HPos::Left), (0, px(12)))?;
+        area.draw_text(name.unwrap_or(&self.y), &label(HPos::Left), (0, px(12)))?;
         let (wide, high) = area.dim_in_pixel();
         let mut plot = ChartBuilder::on(area)
             .margin_top(px(30))
@@ -148,7 +134,7 @@ impl Lines {
             .x_label_formatter(&tick)
             .y_label_formatter(&tick)
             .label_style(label(HPos::Center))
-            .x_desc(if name.is_some() { "" } else { &self.x.title })
+            .x_desc(if name.is_some() { "" } else { &self.x })
             .draw()?;
         for Stroke { points, style, dashes, dots } in strokes {
             let points = points.iter().copied();
@@ -177,14 +163,12 @@ impl Lines {
                 return Err(Error::argument(what, "without a point", "a list of at least one"));
             }
             for (index, point) in points.iter().enumerate() {
-                for (axis, value, scale) in
-                    [("x", point.0, self.x.scale), ("y", point.1, self.y.scale)]
-                {
+                for (axis, value) in [("x", point.0), ("y", point.1)] {
                     let what = || format!("{axis} of point {index} of series {name:?}");
                     if !value.is_finite() {
                         return Err(Error::argument(what(), value, "a finite number"));
                     }
-                    if scale == Scale::Log && value <= 0.0 {
+                    if self.scale == Scale::Log && value <= 0.0 {
                         let expected = "above 0 on a logarithmic axis";
                         return Err(Error::argument(what(), value, expected));
                     }

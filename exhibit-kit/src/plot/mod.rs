@@ -24,6 +24,6 @@ mod timeline;
 
 pub use bars::{Bars, Group, Unit, bars};
 pub use flags::{PlotArgs, SvgArgs};
-pub use lines::{Axis, Lines, Scale, Series, lines};
+pub use lines::{Lines, Scale, Series, lines};
 pub use panels::panels;
 pub use timeline::{Lane, Span, Timeline, timeline};

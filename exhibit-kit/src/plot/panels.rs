@@ -22,10 +22,10 @@ pub fn panels(chart: &Lines) -> Result<String> {
     let rows = chart.series.len().div_ceil(COLUMNS);
     let height = px(166) * rows as i32;
     card(&chart.title, [], height + 2 * px(24), |area| {
-        area.draw_text(&chart.y.title, &label(HPos::Left), (0, px(12)))?;
+        area.draw_text(&chart.y, &label(HPos::Left), (0, px(12)))?;
         let (panels, below) = area.split_vertically(height + px(24));
         let middle = below.dim_in_pixel().0 as i32 / 2;
-        below.draw_text(&chart.x.title, &label(HPos::Center), (middle, px(12)))?;
+        below.draw_text(&chart.x, &label(HPos::Center), (middle, px(12)))?;
         let panels = panels.margin(px(24), 0, 0, 0).split_evenly((rows, COLUMNS));
         for (area, own) in panels.iter().zip(&chart.series) {
             let others = chart.series.iter().filter(|other| !ptr::eq(*other, own));

@@ -50,8 +50,8 @@ fn series(name: &str, points: &[(f64, f64)]) -> Series {
 }
 
 fn curves(scale: Scale, series: &[Series]) -> Lines {
-    let axis = |title: &str| Axis { title: title.into(), scale };
-    Lines { title: "Loss".into(), x: axis("step"), y: axis("loss"), series: series.to_vec() }
+    let [title, x, y] = ["Loss", "step", "loss"].map(String::from);
+    Lines { title, x, y, scale, series: series.to_vec() }
 }
 
 fn span(category: &str, start: u64, duration: u64) -> Span {

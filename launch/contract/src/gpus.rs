@@ -16,11 +16,8 @@ pub fn gpus() -> usize {
 fn gpus_in(root: &Path, visible: Option<&str>) -> usize {
     let numbered = device_files(&root.join("dev"));
     let wsl2 = ["dev/dxg", "usr/lib/wsl/lib/libcuda.so.1"];
-    let present = if numbered == 0 && wsl2.iter().all(|file| root.join(file).exists()) {
-        1
-    } else {
-        numbered
-    };
+    let is_wsl2 = wsl2.iter().all(|file| root.join(file).exists());
+    let present = if is_wsl2 { numbered.max(1) } else { numbered };
     visible.map_or(present, |list| visible_of(present, list))
 }
 

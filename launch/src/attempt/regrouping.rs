@@ -4,7 +4,6 @@ use super::{Attempt, Phase};
 use crate::console::say;
 use crate::elastic::{self, Said, Told};
 use crate::error_file::Clock;
-use crate::failure::Failure;
 use crate::protocol::{Claim, Placement, ToCoordinator};
 use crate::rank::variables;
 use anyhow::Result;
@@ -65,12 +64,6 @@ impl Attempt<'_> {
         self.end_replacements();
         let channels = self.ranks.iter().filter_map(|rank| rank.channel.as_ref());
         channels.for_each(|channel| elastic::tell(channel, &Told::Leave));
-    }
-
-    /// Tells that the others can go on.
-    pub(super) fn tell_lost(&mut self, failure: Failure) {
-        let (claim, generation) = (self.seats.claim(), self.placement.generation);
-        (self.tell)(ToCoordinator::Lost { failure, claim, generation });
     }
 
     /// Ends those that wait for a place: nobody needs them any more.

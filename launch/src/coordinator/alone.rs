@@ -2,7 +2,7 @@
 
 use super::job::{Event, Job, NodeId};
 use super::terms::Terms;
-use super::{Ports, perform};
+use super::{Ports, choose, perform};
 use crate::args::Args;
 use crate::port;
 use crate::protocol::{End, Node, ToAgent, ToCoordinator};
@@ -28,7 +28,8 @@ pub(crate) fn start(
         let now = Instant::now();
         let mut actions = job.handle(ID, event, now);
         actions.extend(job.pass_time(now));
-        if let Err(error) = perform(actions, ports, |_, message| answer(message)) {
+        let choose = |fixed_port| choose(ports, fixed_port);
+        if let Err(error) = perform(actions, choose, |_, message| answer(message)) {
             answer(ToAgent::End(End::because(format!("{error:#}"))));
         }
     };

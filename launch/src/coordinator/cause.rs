@@ -48,11 +48,6 @@ impl Cause {
         if let Kind::Failed(failure) = &self.kind { Some(failure) } else { None }
     }
 
-    /// RANK of the rank that has failed.
-    pub(crate) fn rank(&self) -> Option<u32> {
-        Some(self.failure()?.rank)
-    }
-
     /// Which process has failed, if one has.
     pub(crate) fn process(&self) -> Option<(&Option<String>, i32)> {
         Some((&self.node, self.failure()?.pid))

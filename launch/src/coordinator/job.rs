@@ -24,9 +24,6 @@ const SLOW: Duration = Duration::from_millis(500);
 // A failed job ends within 5 s.
 const _: () = assert!(NOTICE.as_millis() + SLOW.as_millis() + GRACE.as_millis() < 5000);
 
-/// What a node is told that comes too late.
-const OVER: &str = "the job has ended";
-
 /// A node's connection. Later ones have higher numbers.
 pub(crate) type NodeId = u64;
 

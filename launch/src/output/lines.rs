@@ -27,10 +27,9 @@ impl LineSplitter {
     }
 
     /// Ends the stream: what is left is the last line, without a line ending.
-    pub(crate) fn finish(&mut self, mut each: impl FnMut(&[u8])) {
+    pub(crate) fn finish(self, each: impl FnOnce(&[u8])) {
         if !self.pending.is_empty() {
             each(&self.pending);
-            self.pending.clear();
         }
     }
 }

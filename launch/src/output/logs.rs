@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use nix::unistd::mkdtemp;
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A directory for this job alone, `<log dir>/<run id>_xxxxxx`: no job overwrites another's logs.
 pub(crate) struct Logs(PathBuf);
@@ -38,16 +38,16 @@ impl Logs {
 }
 
 pub(crate) struct LogFile {
-    path: PathBuf,
+    pub(crate) path: PathBuf,
     /// `None` once writing has failed.
     file: Option<File>,
 }
 
 impl LogFile {
-    pub(crate) fn create(path: &Path) -> Result<Self> {
-        let file =
-            File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-        Ok(LogFile { path: path.to_owned(), file: Some(file) })
+    pub(crate) fn create(path: PathBuf) -> Result<Self> {
+        let file = File::create(&path);
+        let file = file.with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(LogFile { path, file: Some(file) })
     }
 
     /// Appends bytes. A full disk ends the log, not the job.

@@ -58,7 +58,7 @@ fn flags_that_make_no_job_are_refused() {
         ("--max-restarts -1", "'-1'"),
         ("--log-dir /proc/logs", "launch: cannot create a log directory in /proc/logs"),
         ("--pass-local-rank --use-env", "cannot be used with '--use-env'"),
-        ("--nprocs 2", "unexpected argument '--nprocs'"),
+        ("--nproc 2", "unexpected argument '--nproc'"),
     ];
     for (flags, message) in table {
         let job = Job::new();
@@ -70,8 +70,9 @@ fn flags_that_make_no_job_are_refused() {
 }
 
 #[test]
-fn a_program_that_cannot_be_started_is_refused() {
+fn a_program_that_cannot_be_started_is_refused_and_one_in_this_directory_suggested() {
     let job = Job::new();
+    fs::copy("/bin/true", job.dir().join("my-trainer")).unwrap();
     let plain = job.dir().join("train.py");
     fs::write(&plain, "").unwrap();
     let (plain, dir) = (plain.to_str().unwrap(), job.dir().to_str().unwrap());
@@ -82,22 +83,15 @@ fn a_program_that_cannot_be_started_is_refused() {
             "cannot start ./no-such-trainer: No such file or directory".to_owned(),
         ),
         ("no-such-trainer", "cannot start no-such-trainer: no such program in PATH".to_owned()),
+        ("my-trainer", "(did you mean ./my-trainer?)".to_owned()),
         (dir, format!("cannot start {dir}: it is a directory")),
         (plain, format!("it is not executable (to run a Python script: python3 {plain})")),
     ];
     for (program, message) in table {
-        let ended = run(job.launch(["-n", "2", program]));
+        let ended = run(job.launch(["-n", "2", program]).current_dir(job.dir()));
         ended.expect_code(1).expect_stderr("launch: ").expect_stderr(&message);
         assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
     }
-}
-
-#[test]
-fn a_program_in_this_directory_is_suggested() {
-    let job = Job::new();
-    fs::copy("/bin/true", job.dir().join("my-trainer")).unwrap();
-    let ended = run(job.launch(["my-trainer"]).current_dir(job.dir()));
-    ended.expect_code(1).expect_stderr("(did you mean ./my-trainer?)");
 }
 
 #[test]

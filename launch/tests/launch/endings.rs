@@ -1,10 +1,7 @@
 //! How a job ends, by itself or because a rank fails.
 
-use crate::job::{Job, run, start, state, wait_until, wait_until_dead};
-use std::time::{Duration, SystemTime};
-
-/// The longest that the end of a job may take after the first failure.
-const WHOLE_END: Duration = Duration::from_secs(5);
+use crate::job::{Job, WHOLE_END, run, start, state, wait_until, wait_until_dead};
+use std::time::SystemTime;
 
 #[test]
 fn a_job_whose_ranks_succeed_succeeds_and_says_nothing() {

@@ -14,6 +14,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+/// The longest that the end of a job may take after the first failure. Tests of several nodes allow twice as much:
+/// the machine may be loaded.
+pub(crate) const WHOLE_END: Duration = Duration::from_secs(5);
+
 /// How long anything may take before its test fails.
 const LIMIT: Duration = Duration::from_secs(30);
 

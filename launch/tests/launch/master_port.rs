@@ -18,35 +18,7 @@ fn quiet_port() -> u16 {
 
 #[test]
 fn rank_0_opens_the_port_that_launch_keeps_from_all_who_do_not_name_it() {
-    let script = r#"
-import errno, os, socket, time
-address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
-note = os.path.join(os.environ["DIR"], "refused")
-deadline = time.monotonic() + 20
-if os.environ["RANK"] == "0":
-    while not os.path.exists(note):
-        assert time.monotonic() < deadline, "rank 1 found no reservation"
-        time.sleep(0.01)
-    server = socket.create_server(address)
-    server.settimeout(20)
-    print("heard", server.accept()[0].recv(1).decode())
-    os.remove(note)
-else:
-    # Neither somebody else's server without SO_REUSEADDR nor a client: nobody listens yet.
-    assert socket.socket().connect_ex(address) == errno.ECONNREFUSED
-    try:
-        socket.socket().bind(address)
-    except OSError as error:
-        assert error.errno == errno.EADDRINUSE, error
-        open(note, "x").close()
-    while True:
-        assert time.monotonic() < deadline, "rank 0 never listened"
-        try:
-            socket.create_connection(address, timeout=20).sendall(b"1")
-            break
-        except ConnectionRefusedError:
-            time.sleep(0.01)
-"#;
+    let script = include_str!("reserved_port.py");
     let job = Job::new();
     for flags in ["-n 2", "-n 2 --standalone"] {
         let ended = run(job.launch_python(flags, script));
@@ -56,26 +28,7 @@ else:
 
 #[test]
 fn nobody_holds_the_port_when_rank_0_is_gone() {
-    let script = r#"
-import os, socket, time
-address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
-if os.environ["RANK"] == "0":
-    socket.create_server(address).accept()
-    raise SystemExit(0)
-heard = False
-deadline = time.monotonic() + 20
-while time.monotonic() < deadline:
-    try:
-        socket.create_connection(address, timeout=5).close()
-        heard = True
-    except ConnectionRefusedError:
-        if heard:
-            raise SystemExit(0)
-    except ConnectionResetError:
-        heard = True
-    time.sleep(0.01)
-raise SystemExit("the port is still open" if heard else "rank 0 never listened")
-"#;
+    let script = include_str!("released_port.py");
     run(Job::new().launch_python("-n 2", script)).expect_code(0);
 }
 

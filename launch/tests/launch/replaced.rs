@@ -3,17 +3,7 @@
 use crate::job::{Ended, Job, run};
 
 /// How each of them begins. `number` is the generation of its first place: 0 for the ranks that start with the job.
-const RANK: &str = r#"
-import json, os, signal, socket, time
-launcher = socket.socket(socket.AF_UNIX)
-launcher.connect(os.environ["TCH_PARALLEL_ELASTIC"])
-lines = map(json.loads, launcher.makefile())
-def finish(place):
-    launcher.sendall(b"finished %d\n" % place["generation"])
-    return next(lines)
-place = next(lines)["place"]
-rank, number = place["variables"]["RANK"], place["generation"]
-"#;
+const RANK: &str = include_str!("replaced.py");
 
 /// Runs three ranks that begin like this and continue with `then`. One may be replaced.
 fn run_three(then: &str) -> Ended {

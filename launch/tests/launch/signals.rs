@@ -79,9 +79,12 @@ fn a_signal_after_a_failure_prevents_a_restart_and_leaves_the_culprits_exit_code
 
 #[test]
 fn nothing_outlives_a_launcher_killed_with_sigkill() {
-    let (_job, running, pids) = launched("", "trap '' INT TERM HUP; note_pids; stay");
-    running.signal(Signal::SIGKILL);
-    wait_until_dead(&pids);
+    // The ranks of the second job are stopped.
+    for script in ["trap '' INT TERM HUP; note_pids; stay", "note_pids; kill -STOP $$"] {
+        let (_job, running, pids) = launched("", script);
+        running.signal(Signal::SIGKILL);
+        wait_until_dead(&pids);
+    }
 }
 
 #[test]
@@ -93,13 +96,6 @@ fn the_ranks_die_with_the_launcher_even_when_its_guard_is_killed_first() {
     assert_eq!(guard.len(), 1);
     kill(Pid::from_raw(guard[0]), Signal::SIGKILL).unwrap();
     wait_until_dead(&guard);
-    running.signal(Signal::SIGKILL);
-    wait_until_dead(&pids);
-}
-
-#[test]
-fn a_stopped_rank_dies_with_the_launcher_too() {
-    let (_job, running, pids) = launched("", "note_pids; kill -STOP $$");
     running.signal(Signal::SIGKILL);
     wait_until_dead(&pids);
 }

@@ -3,32 +3,10 @@
 use crate::job::{Job, run, wait_until_dead};
 use std::process::Command;
 
-/// Runs its arguments at a terminal; types Ctrl-C there once the files that CTRL_C_AFTER names exist.
-const TERMINAL: &str = r#"
-import os, pty, select, sys
-pid, terminal = pty.fork()
-if pid == 0:
-    os.execvp(sys.argv[1], sys.argv[1:])
-awaited = os.environ.get("CTRL_C_AFTER", "").split()
-while True:
-    if awaited and all(os.path.exists(os.path.join(os.environ["DIR"], name)) for name in awaited):
-        os.write(terminal, b"\x03")
-        awaited = []
-    if not select.select([terminal], [], [], 0.01)[0]:
-        continue
-    try:
-        text = os.read(terminal, 4096)
-    except OSError:
-        break
-    if not text:
-        break
-    os.write(1, text)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-"#;
-
 fn at_terminal(job: &Job, launch: &Command) -> Command {
     let mut command = job.clean("python3");
-    command.args(["-c", TERMINAL]).arg(launch.get_program()).args(launch.get_args());
+    let terminal = include_str!("terminal.py");
+    command.args(["-c", terminal]).arg(launch.get_program()).args(launch.get_args());
     command
 }
 

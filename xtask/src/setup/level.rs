@@ -22,23 +22,15 @@ impl Level {
 
     /// The packages that pip is told to install. All releases are built with CUDA 13.0.
     pub(super) fn requirements(self, release: &Release) -> Vec<String> {
-        const MINIMAL: &[&str] = &["nvidia-cuda-runtime==13.0.96", "nvidia-cuda-cupti==13.0.85"];
-        const FULL: &[&str] =
-            &["numpy", "safetensors", "nvidia-cuda-crt==13.0.88", "nvidia-cuda-cccl==13.0.85"];
-        let mut packages = vec![format!("torch=={}", release.torch)];
-        match self {
-            Self::Minimal => packages.extend(MINIMAL.iter().map(ToString::to_string)),
-            Self::Full => {
-                packages.extend(FULL.iter().map(ToString::to_string));
-                packages.push(format!("torchvision=={}", release.torchvision));
-            }
-        }
-        packages
-    }
-
-    /// Whether pip also installs the packages' own dependencies.
-    pub(super) fn with_dependencies(self) -> bool {
-        self > Self::Minimal
+        let Release { torch, torchvision, .. } = release;
+        let packages = match self {
+            Self::Minimal => "nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85".to_owned(),
+            Self::Full => format!(
+                "numpy safetensors nvidia-cuda-crt==13.0.88 nvidia-cuda-cccl==13.0.85 \
+                 torchvision=={torchvision}"
+            ),
+        };
+        format!("torch=={torch} {packages}").split(' ').map(str::to_owned).collect()
     }
 
     /// The size of a set-up from scratch, which the user is told before the download.

@@ -67,7 +67,7 @@ impl Venv {
             return State::Broken("it has no pip".to_owned());
         }
         // The packages' own dependencies are checked by pip, which understands markers and version ranges.
-        let whole = !level.with_dependencies()
+        let whole = level == Level::Minimal
             || command::output(self.python().args(["-m", "pip", "check"])).is_ok();
         if faults.is_empty() && whole { State::Complete } else { State::Incomplete }
     }
@@ -90,7 +90,7 @@ impl Venv {
     pub(super) fn install(&self, level: Level, lock: &Lock) -> Result<()> {
         let mut pip = self.python();
         pip.args(["-m", "pip", "--disable-pip-version-check", "install"]);
-        pip.args((!level.with_dependencies()).then_some("--no-deps"));
+        pip.args((level == Level::Minimal).then_some("--no-deps"));
         pip.args(level.requirements(self.release));
         let downloads = self.downloads();
         make(&downloads)?;

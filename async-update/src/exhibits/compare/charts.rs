@@ -1,7 +1,7 @@
 //! Losses, batches and staleness as SVG files.
 
 use super::runs::Measured;
-use exhibit_kit::plot::{self, Axis, Bars, Lines, Scale, Series};
+use exhibit_kit::plot::{self, Bars, Lines, Scale, Series};
 use tch_parallel::Result;
 
 /// Draws a chart of what was measured with equal workers, and with a slow one.
@@ -44,8 +44,9 @@ fn losses(
     let with_curve = |found: &&Measured| !["sync-ps", "ring"].contains(&found.method);
     plot::panels(&Lines {
         title: format!("One slow worker, over {over}"),
-        x: Axis { title: axis.into(), scale: Scale::Linear },
-        y: Axis { title: "training loss".into(), scale: Scale::Linear },
+        x: axis.into(),
+        y: "training loss".into(),
+        scale: Scale::Linear,
         series: measured.iter().filter(with_curve).map(curve).collect(),
     })
 }
@@ -77,11 +78,11 @@ fn staleness(measured: &[Measured]) -> Result<String> {
         let points = (0..=largest).map(share).collect();
         Some(Series { name: found.method.into(), points })
     };
-    let x = "staleness (updates of others)";
     plot::panels(&Lines {
         title: "One slow worker: how stale gradients are".into(),
-        x: Axis { title: x.into(), scale: Scale::Linear },
-        y: Axis { title: "share of updates (%)".into(), scale: Scale::Linear },
+        x: "staleness (updates of others)".into(),
+        y: "share of updates (%)".into(),
+        scale: Scale::Linear,
         series: measured.iter().filter_map(histogram).collect(),
     })
 }

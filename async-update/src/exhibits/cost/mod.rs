@@ -15,7 +15,7 @@ use crate::args::MeetingArgs;
 use crate::link;
 use crate::model::PARAMETERS;
 use anyhow::{Result, ensure};
-use exhibit_kit::plot::{self, Axis, Lines, PlotArgs, Scale, Series};
+use exhibit_kit::plot::{self, Lines, PlotArgs, Scale, Series};
 use exhibit_kit::template;
 use fit::Point;
 use minijinja::context;
@@ -117,8 +117,9 @@ fn picture(found: &Measured) -> tch_parallel::Result<String> {
     });
     plot::lines(&Lines {
         title: format!("One synchronous update of {} bytes", thousands(found.bytes)),
-        x: Axis { title: "ranks".into(), scale: Scale::Log },
-        y: Axis { title: "time (ms)".into(), scale: Scale::Log },
+        x: "ranks".into(),
+        y: "time (ms)".into(),
+        scale: Scale::Log,
         series: predicted.chain(measured).collect(),
     })
 }

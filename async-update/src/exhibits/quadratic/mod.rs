@@ -17,7 +17,7 @@ mod threads;
 mod workers;
 
 use anyhow::{Result, ensure};
-use exhibit_kit::plot::{self, Axis, Lines, PlotArgs, Scale, Series};
+use exhibit_kit::plot::{self, Lines, PlotArgs, Scale, Series};
 use exhibit_kit::template::{self, found};
 use minijinja::context;
 use minijinja::value::Serde;
@@ -91,8 +91,9 @@ fn picture(simulated: &[(usize, Vec<Trajectory>)]) -> tch_parallel::Result<Strin
     });
     plot::lines(&Lines {
         title: "Asynchronous updates, in the mean".into(),
-        x: Axis { title: "updates".into(), scale: Scale::Linear },
-        y: Axis { title: "w".into(), scale: Scale::Linear },
+        x: "updates".into(),
+        y: "w".into(),
+        scale: Scale::Linear,
         series: series.collect(),
     })
 }

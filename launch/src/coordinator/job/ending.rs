@@ -47,7 +47,7 @@ impl Job {
 
     /// Whether to start again after this counts as a restart. An elastic job expects nodes to come and go.
     fn counts(&self, cause: &Cause) -> bool {
-        cause.rank().is_some() || !self.terms.own.nodes.elastic()
+        cause.failure().is_some() || !self.terms.own.nodes.elastic()
     }
 
     /// When a node that has missed its last beats will be lost, and may then be the culprit of ranks
@@ -84,7 +84,7 @@ impl Job {
         let end = End {
             reason: cause.sentence(),
             hint: self.hint(cause),
-            culprit: cause.rank(),
+            culprit: cause.failure().map(|failure| failure.rank),
             code: cause.code(),
             next,
         };
@@ -113,11 +113,8 @@ impl Job {
     }
 
     pub(super) fn wait_for_ranks(&mut self, again: bool, now: Instant) {
-        let nodes = if again {
-            self.group.iter().filter(|id| self.nodes.contains_key(id)).copied().collect()
-        } else {
-            self.nodes.keys().copied().collect()
-        };
+        let is_waited_for = |id: &NodeId| !again || self.group.contains(id);
+        let nodes = self.nodes.keys().copied().filter(is_waited_for).collect();
         let until = now + if again { self.terms.join_timeout } else { LAST_RANKS };
         self.phase = Phase::Ending { nodes, again, until };
         self.go_on_if_ended(now);

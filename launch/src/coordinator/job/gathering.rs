@@ -19,7 +19,7 @@ impl Job {
             (Phase::Gathering { .. }, Some(reason)) => self.refuse_all(reason, now),
             (_, Some(reason)) => self.turn_away(id, End::because(reason)),
             (Phase::Ending { again: false, .. }, None) => {
-                self.turn_away(id, End::because(OVER.to_owned()));
+                self.turn_away(id, End::because("the job has ended".to_owned()));
             }
             (Phase::Gathering { .. }, None) => self.start_if_complete(now),
             (Phase::Running { is_settled: false, succeeded, causes, .. }, None)

@@ -19,6 +19,7 @@ use rand::seq::{IndexedRandom, IteratorRandom};
 use rand::{Rng, SeedableRng};
 
 use super::*;
+use crate::coordinator::perform;
 use launchers::Node;
 use ranks::{Group, Pid, Process, Seated};
 
@@ -150,24 +151,7 @@ impl Simulation {
     }
 
     fn perform(&mut self, actions: Vec<Action>) {
-        for action in actions {
-            match action {
-                Action::Tell(id, message) => self.tell_agent(id, message),
-                Action::Start { placements, waits, .. } => {
-                    for (id, placement) in placements {
-                        self.tell_agent(id, ToAgent::Start { placement, master_port: 1, waits });
-                    }
-                }
-                Action::Regroup { places, is_loss, .. } => {
-                    for (id, placement, claim) in places {
-                        let (master_port, reason) = (1, None);
-                        let places =
-                            ToAgent::Regroup { placement, master_port, claim, is_loss, reason };
-                        self.tell_agent(id, places);
-                    }
-                }
-            }
-        }
+        perform(actions, |_| Ok(1), |id, message| self.tell_agent(id, message)).unwrap();
     }
 
     fn run(&mut self, milliseconds: u64) {
@@ -228,25 +212,15 @@ impl Simulation {
         }
     }
 
-    fn exit_one(&mut self) {
-        if let Some(pid) = self.choose_living() {
-            self.faults += 1;
-            self.exit(pid);
-        }
-    }
-
-    fn kill_one(&mut self) {
-        if let Some(pid) = self.choose_living() {
-            self.kill(pid);
-        }
+    fn exit_too_early(&mut self, pid: Pid) {
+        self.faults += 1;
+        self.exit(pid);
     }
 
     /// A rank cannot reach the others any more, which all run.
-    fn cut_one_off(&mut self) {
-        if let Some(pid) = self.choose_living() {
-            self.leave(pid);
-            self.next_place(pid);
-        }
+    fn cut_off(&mut self, pid: Pid) {
+        self.leave(pid);
+        self.next_place(pid);
     }
 
     fn lose_host(&mut self) {
@@ -293,9 +267,13 @@ impl Simulation {
         self.nodes.keys().copied().filter(|id| *id > 0).choose(&mut self.random)
     }
 
-    fn choose_living(&mut self) -> Option<Pid> {
-        let lives = |pid: &Pid| self.processes[*pid].lives;
-        (0..self.processes.len()).filter(lives).choose(&mut self.random)
+    /// Lets something happen to a rank that runs, if one does.
+    fn to_one(happening: fn(&mut Simulation, Pid)) -> Happening {
+        Box::new(move |it: &mut Simulation| {
+            let lives = |pid: &Pid| it.processes[*pid].lives;
+            let chosen = (0..it.processes.len()).filter(lives).choose(&mut it.random);
+            chosen.into_iter().for_each(|pid| happening(it, pid));
+        })
     }
 
     fn kill(&mut self, pid: Pid) {

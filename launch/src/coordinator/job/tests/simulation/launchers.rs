@@ -143,10 +143,9 @@ impl Simulation {
     }
 
     fn end_replacements(&mut self, id: NodeId) {
-        let node = &self.nodes[&id];
-        let places = (0..).map(|local_rank| node.seats.has_place(local_rank));
-        let waiting: Vec<_> = node.pids.iter().copied().zip(places).collect();
-        for (pid, _) in waiting.into_iter().filter(|(_, has_place)| !has_place) {
+        let Node { seats, pids, .. } = &self.nodes[&id];
+        let waiting = (0..).zip(pids).filter(|(local_rank, _)| !seats.has_place(*local_rank));
+        for pid in waiting.map(|(_, pid)| *pid).collect::<Vec<_>>() {
             self.processes[pid].is_unneeded = true;
             self.end(pid);
         }
@@ -166,12 +165,9 @@ impl Simulation {
             let pid = self.spawn(id, local_rank);
             self.nodes.get_mut(&id).unwrap().pids[usize::from(local_rank)] = pid;
         }
-        let (node, mut told) = (self.nodes.get_mut(&id).unwrap(), Vec::new());
-        for (number, local_rank) in node.seats.take_places(claim) {
-            let pid = node.pids[usize::from(local_rank)];
-            told.push((number, pid));
-        }
-        for (number, pid) in told {
+        let places = self.nodes.get_mut(&id).unwrap().seats.take_places(claim);
+        for (number, local_rank) in places {
+            let pid = self.nodes[&id].pids[usize::from(local_rank)];
             self.tell_place(pid, &placement, number, is_loss);
         }
     }

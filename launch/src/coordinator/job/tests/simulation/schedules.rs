@@ -15,14 +15,14 @@ impl Simulation {
     fn disturb(&mut self, times: usize, ranks_may_exit: bool) {
         for _ in 0..times {
             let kinds = if ranks_may_exit { 22 } else { 20 };
-            let happening: fn(&mut Simulation) = match self.random.random_range(0..kinds) {
-                0 => Simulation::lose_host,
-                4 => Simulation::join_host,
-                5 => Simulation::stop_host,
-                1 | 2 => Simulation::stall,
-                3 => Simulation::cut_one_off,
-                20.. => Simulation::exit_one,
-                _ => Simulation::kill_one,
+            let happening: Happening = match self.random.random_range(0..kinds) {
+                0 => Box::new(Simulation::lose_host),
+                4 => Box::new(Simulation::join_host),
+                5 => Box::new(Simulation::stop_host),
+                1 | 2 => Box::new(Simulation::stall),
+                3 => Simulation::to_one(Simulation::cut_off),
+                20.. => Simulation::to_one(Simulation::exit_too_early),
+                _ => Simulation::to_one(Simulation::kill),
             };
             let wait = self.random.random_range(0..1500);
             self.after(wait, happening);
