@@ -225,6 +225,16 @@ Gloo::WorkPtr Gloo::reduce_scatter_parts(
   return start(operation, operands, options.timeout, options.asyncOp, "gloo:reduce_scatter");
 }
 
+Gloo::WorkPtr Gloo::add_rows(const at::Tensor& tensor, const c10d::AllreduceOptions& options) {
+  TORCH_CHECK_VALUE(
+      tensor.dim() == 2 && tensor.size(0) > 0 && tensor.size(0) <= std::numeric_limits<uint16_t>::max(),
+      "the tensor has no rows, or too many");
+  auto operation = operation_of(c10d::OpType::ALLREDUCE, Tensors{tensor});
+  operation.rows = static_cast<uint16_t>(tensor.size(0));
+  operation.count /= operation.rows;
+  return start(operation, {{tensor}, {}}, options.timeout, options.asyncOp, "gloo:all_reduce");
+}
+
 // The part of each rank.
 std::vector<Tensors> Gloo::parts_of(const Tensors& tensors) const {
   TORCH_CHECK_VALUE(exchange_ != nullptr, "only shared memory exchanges several tensors as one");

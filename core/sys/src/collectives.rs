@@ -74,6 +74,7 @@ enum Operation {
     ReduceScatter,
     ReduceScatterTensor,
     ReduceScatterParts,
+    AddRows,
     AllToAll,
     Barrier,
     Send,
@@ -202,6 +203,13 @@ impl ProcessGroup {
         call: Call,
     ) -> Result<Work> {
         self.start(Operation::ReduceScatterParts, from_ref(output), inputs, call.reducing(op))
+    }
+
+    /// Adds the rows of all ranks' `tensor`, `[rows, count]`, to zero, one after the other, and has the sum in the first
+    /// row on every rank. The other rows keep their values.
+    /// Only [through shared memory](Self::no_shared_memory), for contiguous tensors on the CPU.
+    pub fn add_rows(&self, tensor: &Tensor, call: Call) -> Result<Work> {
+        self.start(Operation::AddRows, &[], from_ref(tensor), call.into())
     }
 
     /// Copies this rank's `inputs[r]` into rank r's output for this rank.

@@ -27,7 +27,11 @@ enum Exchange {
     /// Of several tensors as one.
     ReduceScatterParts,
     AllGatherParts,
+    /// Of [`ROWS`] rows on each rank.
+    AddRows,
 }
+
+const ROWS: i64 = 3;
 
 /// Where a collective writes its results, if not to its input.
 #[derive(Debug, Clone, Copy)]
@@ -146,12 +150,16 @@ fn defined_bits(
     let not_finite = |rank| case.tensor(number, rank).isfinite().logical_not().to_kind(Kind::Int);
     let mut count = (0..rank.ranks).map(not_finite).reduce(|sum, each| sum + each).unwrap();
     let has_parts = matches!(exchange, Exchange::ReduceScatter | Exchange::ReduceScatterParts);
+    if let Exchange::AddRows = exchange {
+        count = count.view([ROWS, -1]).sum_dim_intlist(0, false, Kind::Int);
+    }
     if has_parts {
         count = count.chunk(rank.ranks as i64, 0).swap_remove(rank.rank);
     }
-    // The bits of NaN after a division depend on the position in the tensor.
-    let is_divided_part = has_parts && case.op == ReduceOp::Avg;
-    let undefined = result.isnan().logical_and(&count.ge(if is_divided_part { 1 } else { 2 }));
+    // The bits of NaN after a division depend on the position in the tensor, and PyTorch's own additions have others.
+    let is_another =
+        matches!(exchange, Exchange::AddRows) || (has_parts && case.op == ReduceOp::Avg);
+    let undefined = result.isnan().logical_and(&count.ge(if is_another { 1 } else { 2 }));
     bits(&result.masked_fill(&undefined, 0.0))
 }
 
@@ -191,6 +199,17 @@ fn exchanged(
             group.all_gather_parts(&outputs, &inputs, NOW).now().unwrap();
             Tensor::cat(&outputs, 1).view([ranks * len])
         }
+        Exchange::AddRows if group.no_shared_memory().is_none() => {
+            let rows = copy(tensor).view([ROWS, len / ROWS]);
+            group.add_rows(&rows, NOW).now().unwrap();
+            rows.get(0).copy()
+        }
+        Exchange::AddRows => {
+            let rows = zeros(ranks * len);
+            group.all_gather_into_tensor(&rows, tensor, NOW).now().unwrap();
+            let rows = rows.view([ranks * ROWS, len / ROWS]).unbind(0);
+            rows.iter().fold(rows[0].zeros_like(), |sum, row| sum + row)
+        }
         Exchange::ReduceScatter | Exchange::ReduceScatterParts => {
             let (input, part) = (copy(tensor), len / ranks);
             let output = match output {
@@ -228,6 +247,10 @@ fn bits_are_gloos(rank: &Rank, exchange: Exchange, number: u64, longest: u64) ->
     let mut case = Case::number(number, longest);
     if let Exchange::ReduceScatter | Exchange::ReduceScatterParts = exchange {
         case.len = (case.len as u64).next_multiple_of(rank.ranks as u64) as i64;
+    }
+    if let Exchange::AddRows = exchange {
+        (case.op, case.len) =
+            (ReduceOp::Sum, (case.len as u64).next_multiple_of(ROWS as u64) as i64);
     }
     let tensor = case.tensor(number, rank.rank);
     let anywhere = |tensor: &Tensor| match case.in_arena >> rank.rank & 1 {
@@ -277,6 +300,7 @@ fn every_exchange_has_gloos_bits() {
         // Of several tensors as one.
         (Exchange::ReduceScatterParts, 300_000),
         (Exchange::AllGatherParts, 300_000),
+        (Exchange::AddRows, 600_000),
     ] {
         let (ranks, cases, longest) = match &more {
             None => (vec![2, 3, 5], 150, longest),

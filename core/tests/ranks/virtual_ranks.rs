@@ -43,7 +43,8 @@ fn trained(group: &ProcessGroup) -> Saved {
         let images = Tensor::stack(&images.collect::<Vec<_>>(), 1).flatten(0, 1);
         optimizer.zero_grad().unwrap();
         let mut losses = Vec::new();
-        for share in model.shares(images, 100 * step).unwrap() {
+        for share in model.shares(images, 100 * step) {
+            let share = share.unwrap();
             let pass = || model.forward(|net| forward(net, &share));
             let output = autocast(Device::Cpu, Some(Kind::BFloat16), pass).unwrap().unwrap();
             let loss = output.cross_entropy_for_logits(&labels);
@@ -93,10 +94,11 @@ fn what_would_not_be_the_same_on_another_number_of_ranks_is_refused(group: &Proc
         "a forward pass with virtual_ranks is outside of DistributedDataParallel::shares, but must be for a share of a batch",
     );
     expect_error(
-        model.shares(Tensor::ones([3, 3], FLOAT_CPU), 0).map(drop),
+        model.shares(Tensor::ones([3, 3], FLOAT_CPU), 0).next().unwrap().map(drop),
         "the number of samples in a batch is 3, but must be a multiple of 2, this rank's virtual ranks",
     );
-    for (place, share) in model.shares(batch(), 0).unwrap().enumerate() {
+    for (place, share) in model.shares(batch(), 0).enumerate() {
+        let share = share.unwrap();
         let error = norm.f_forward_t(&share, true).unwrap_err().to_string();
         assert!(error.contains("SyncBatchNorm is used in a share of virtual_ranks"), "{error}");
         let loss = model.forward(|layer| layer.forward(&share)).unwrap().sum(Kind::Float);

@@ -87,7 +87,8 @@ pub fn train(args: &Args) -> Result<()> {
                 state.training.optimizer.zero_grad()?;
                 let (mut losses, mut samples) = (Vec::new(), 0);
                 // Without virtual ranks, the whole batch.
-                for (images, labels) in model.shares(batch?, seed(run.progress()))? {
+                for share in model.shares(batch?, seed(run.progress())) {
+                    let (images, labels) = share?;
                     let logits = model.forward(|mlp| mlp.forward_t(&images, true))?;
                     let loss = logits.cross_entropy_for_logits(&labels);
                     model.backward(&loss)?;

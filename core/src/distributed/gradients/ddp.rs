@@ -227,7 +227,8 @@ impl<M> DistributedDataParallel<M> {
         self.reducer.borrow_mut().set_forward_pass_work(counting, divide).map_err(failed)?;
         // Ranks without inputs cannot know whether this pass has gradients.
         if grad || joining.is_some() {
-            self.reducer.borrow_mut().rebuild_buckets().map_err(failed)?;
+            let rebuilt = self.reducer.borrow_mut().rebuild_buckets().map_err(failed)?;
+            self.virtual_ranks.iter().filter(|_| rebuilt).for_each(|ranks| ranks.forget_buckets());
         }
         if self.syncs_buffers() {
             // Rank 0 may be out of inputs, and its buffers stale.

@@ -42,15 +42,16 @@ options! {
         /// `find_unused_parameters`, `gradient_as_bucket_view`, `sparse_gradients` and
         /// `static_graph`.
         pub mixed_precision: Option<MixedPrecision> = None,
-        /// The number of virtual ranks: the job computes what as many ranks would, to the bit, on any smaller number of
-        /// them. Each rank computes for some, one after the other
+        /// The number of virtual ranks: the job computes what as many ranks would, with the same bits on any smaller
+        /// number of them. Each rank computes for some, one after the other
         /// ([`shares`](super::DistributedDataParallel::shares)), and gradients are added in the order of
-        /// virtual ranks. Buffers are those of virtual rank 0. The bits depend on the processor, on the
-        /// device and on the number of threads, which is 1 unless OMP_NUM_THREADS says otherwise. Costs a copy of the gradients for each
-        /// virtual rank of a rank, and for a moment a bucket of each virtual rank of all. Not together
-        /// with `comm_hook`, `find_unused_parameters`, `mixed_precision`, `params_and_buffers_to_ignore`,
-        /// `sparse_gradients`, `static_graph` and buffers that are not broadcast. PyTorch has no
-        /// counterpart.
+        /// virtual ranks. Buffers are those of virtual rank 0. The bits still depend on the processor,
+        /// the device and the number of threads, which is 1 unless OMP_NUM_THREADS says otherwise.
+        /// Costs a copy of the gradients for each virtual rank that a rank has; over sockets and with
+        /// NCCL, also a bucket for each virtual rank of all, for a moment. Not together
+        /// with `comm_hook`, `find_unused_parameters`, `gradient_as_bucket_view`, `mixed_precision`,
+        /// `params_and_buffers_to_ignore`, `sparse_gradients`, `static_graph` and buffers that are not
+        /// broadcast. PyTorch has no counterpart.
         pub virtual_ranks: Option<usize> = None,
         /// The names of the parameters whose gradients are sparse: the weights of embeddings with
         /// `sparse`. PyTorch reads that from its modules.
@@ -68,21 +69,27 @@ impl DdpOptions {
         if bucket_mb.is_nan() || bucket_mb <= 0.0 {
             return Err(Error::argument("bucket_cap_mb", bucket_mb, "more than 0 MiB"));
         }
-        let mixed_precision = self.mixed_precision.is_some();
-        self.refuse_others_than(
-            "mixed_precision",
-            mixed_precision,
-            &[("gradient_as_bucket_view", self.gradient_as_bucket_view)],
-        )?;
-        self.refuse_others_than(
-            "virtual_ranks",
-            self.virtual_ranks.is_some(),
-            &[
-                ("broadcast_buffers: false", !self.broadcast_buffers),
-                ("mixed_precision", mixed_precision),
-                ("params_and_buffers_to_ignore", !self.params_and_buffers_to_ignore.is_empty()),
-            ],
-        )?;
+        let [mixed_precision, virtual_ranks] =
+            [self.mixed_precision.is_some(), self.virtual_ranks.is_some()];
+        let has_ignored = !self.params_and_buffers_to_ignore.is_empty();
+        let others = [
+            ("comm_hook", self.comm_hook.is_some(), true),
+            ("find_unused_parameters", self.find_unused_parameters, true),
+            ("gradient_as_bucket_view", self.gradient_as_bucket_view, true),
+            ("sparse_gradients", !self.sparse_gradients.is_empty(), true),
+            ("static_graph", self.static_graph, true),
+            // These only exclude virtual ranks.
+            ("broadcast_buffers: false", !self.broadcast_buffers, virtual_ranks),
+            ("mixed_precision", mixed_precision, virtual_ranks),
+            ("params_and_buffers_to_ignore", has_ignored, virtual_ranks),
+        ];
+        let option = if virtual_ranks { "virtual_ranks" } else { "mixed_precision" };
+        if let Some((other, ..)) = others.iter().find(|(_, is_set, excludes)| *is_set && *excludes)
+            && (mixed_precision || virtual_ranks)
+        {
+            let expected = "the only one of them";
+            return Err(Error::argument(option, format!("set with {other}"), expected));
+        }
         let bucket_bytes = (bucket_mb * MIB) as usize;
         Ok(ReducerOptions {
             first_bucket_bytes: match self.bucket_cap_mb {
@@ -95,26 +102,5 @@ impl DdpOptions {
             static_graph: self.static_graph,
             broadcast_buffers: self.broadcast_buffers,
         })
-    }
-    /// Refuses an option with any that it cannot be combined with: these and a few more.
-    fn refuse_others_than(
-        &self,
-        option: &str,
-        is_set: bool,
-        others: &[(&str, bool)],
-    ) -> Result<()> {
-        let always = [
-            ("comm_hook", self.comm_hook.is_some()),
-            ("find_unused_parameters", self.find_unused_parameters),
-            ("sparse_gradients", !self.sparse_gradients.is_empty()),
-            ("static_graph", self.static_graph),
-        ];
-        match always.iter().chain(others).find(|(_, other_is_set)| is_set && *other_is_set) {
-            Some((other, _)) => {
-                let expected = "the only one of them";
-                Err(Error::argument(option, format!("set with {other}"), expected))
-            }
-            None => Ok(()),
-        }
     }
 }

@@ -3,11 +3,12 @@
 use super::ddp::DistributedDataParallel;
 use super::hooks::{CommHook, GradBucket, from_fn};
 use crate::data::Shard;
-use crate::distributed::group::ProcessGroup;
+use crate::distributed::group::{ProcessGroup, Transport};
 use crate::{Error, Result, Tensors};
-use c10d_sys::arithmetic::mul_number_;
 use c10d_sys::tensor::identity;
 use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::mem::{replace, take};
 use std::sync::{Arc, Mutex};
 use tch::{Tensor, no_grad};
@@ -28,9 +29,20 @@ pub(super) struct VirtualRanks {
 /// The model, and how far a step has come.
 #[derive(Debug)]
 struct State {
-    parameters: Vec<Tensor>,
+    parameters: Vec<Parameter>,
     buffers: Vec<Tensor>,
+    /// By bucket, a row of gradients for each virtual rank of the rank with most of them.
+    rows: BTreeMap<usize, Tensor>,
     step: Step,
+}
+
+#[derive(Debug)]
+struct Parameter {
+    tensor: Tensor,
+    /// Its part of each row, as soon as its bucket is known.
+    places: Vec<Tensor>,
+    /// The gradients of the shares until then.
+    gradients: Vec<Tensor>,
 }
 
 #[derive(Debug, Default)]
@@ -39,8 +51,8 @@ struct Step {
     share: Option<usize>,
     /// Whether its first forward pass has begun.
     has_begun: bool,
-    /// The gradients of the shares before it, one for each parameter.
-    gradients: Vec<Vec<Tensor>>,
+    /// How many backward passes there were.
+    passes: usize,
     /// The buffers as they were before the step, and as the first share has left them.
     before: Vec<Tensor>,
     after_first: Vec<Tensor>,
@@ -63,13 +75,19 @@ impl VirtualRanks {
         if std::env::var_os("OMP_NUM_THREADS").is_none() {
             tch::set_num_threads(1);
         }
+        let parameter = |tensor: &Tensor| Parameter {
+            tensor: tensor.shallow_clone(),
+            places: Vec::new(),
+            gradients: Vec::new(),
+        };
         Ok(Arc::new(VirtualRanks {
             shard: shards[group.rank()],
             owners: shards.iter().enumerate().flat_map(places).collect(),
             most: shards.iter().map(|shard| shard.parts()).max().unwrap_or(1),
             state: Mutex::new(State {
-                parameters: parameters.iter().map(Tensor::shallow_clone).collect(),
+                parameters: parameters.iter().map(parameter).collect(),
                 buffers: buffers.iter().map(Tensor::shallow_clone).collect(),
+                rows: BTreeMap::new(),
                 step: Step::default(),
             }),
         }))
@@ -77,9 +95,11 @@ impl VirtualRanks {
 
     /// Before a share's passes.
     fn begin(&self, share: usize, seed: i64) {
-        let step = &mut lock(&self.state).step;
+        let State { step, parameters, .. } = &mut *lock(&self.state);
         if share == 0 {
             *step = Step::default();
+            // Of a step that was given up.
+            parameters.iter_mut().for_each(|parameter| parameter.gradients.clear());
         }
         (step.share, step.has_begun) = (Some(share), false);
         IN_A_PART.set(self.most > 1);
@@ -106,14 +126,28 @@ impl VirtualRanks {
         Ok(share + 1 == self.shard.parts())
     }
 
+    /// When the reducer has made other buckets.
+    pub(super) fn forget_buckets(&self) {
+        let State { parameters, rows, .. } = &mut *lock(&self.state);
+        rows.clear();
+        parameters.iter_mut().for_each(|parameter| parameter.places.clear());
+    }
+
     /// The backward pass of a share, unless it is the last one, of which the reducer takes the gradients.
     pub(super) fn backward(&self, loss: &Tensor) -> Result<bool> {
         let State { step, parameters, .. } = &mut *lock(&self.state);
-        if step.share.is_none_or(|share| share + 1 == self.shard.parts()) {
-            return Ok(false);
-        }
+        let not_last = step.share.filter(|share| share + 1 < self.shard.parts());
+        let Some(share) = not_last else { return Ok(false) };
         // Not into the parameters' own gradients, to which the next share's would be added.
-        step.gradients.push(Tensor::f_run_backward(&[loss], parameters, false, false)?);
+        let tensors: Vec<_> = parameters.iter().map(|parameter| &parameter.tensor).collect();
+        let gradients = Tensor::f_run_backward(&[loss], &tensors, false, false)?;
+        for (parameter, gradient) in parameters.iter_mut().zip(gradients) {
+            match parameter.places.get(share) {
+                Some(place) => self.divide(&gradient, place)?,
+                None => parameter.gradients.push(gradient),
+            }
+        }
+        step.passes += 1;
         Ok(true)
     }
 
@@ -124,20 +158,26 @@ impl VirtualRanks {
         copy(buffers, &take(step).after_first)
     }
 
-    /// The tensors of all virtual ranks, of each of which a rank has a row.
-    fn in_order(&self, ranks: &[Tensor]) -> Result<Vec<Tensor>> {
-        self.owners.iter().map(|&(rank, place)| Ok(ranks[rank].f_get(place)?)).collect()
-    }
-
-    /// The hook that adds the gradients of all virtual ranks, one after the other.
+    /// The hook that adds the gradients of all virtual ranks to zero, one after the other.
     pub(super) fn hook(self: &Arc<Self>) -> Box<dyn CommHook> {
         let own = Arc::clone(self);
         let name = format!("virtual_ranks={}", self.owners.len());
         Box::new(from_fn(name, move |group, bucket| {
-            let gathered = group.all_gather_async(own.rows_of(bucket)?)?;
+            let rows = own.rows_of(bucket, group)?;
+            let group = group.later();
+            if rows.is_floating_point() && group.transport() == Transport::SharedMemory {
+                let work = group.engine().add_rows(&rows, group.call());
+                let sum = group.pending("backward", work, move |_| Ok(rows.f_get(0)?))?;
+                return Ok(Box::new(move || sum.wait()));
+            }
             let own = Arc::clone(&own);
+            let gathered = match group.world_size() {
+                1 => None,
+                _ => Some(group.all_gather_async(rows.shallow_clone())?),
+            };
             Ok(Box::new(move || {
-                let parts = own.in_order(&gathered.wait()?)?;
+                let ranks = gathered.map_or_else(|| Ok(vec![rows]), |gathered| gathered.wait())?;
+                let parts = own.in_order(&ranks)?;
                 let mut sum = parts[0].f_zeros_like()?;
                 parts.iter().try_for_each(|part| sum.f_add_(part).map(drop))?;
                 Ok(sum)
@@ -145,36 +185,60 @@ impl VirtualRanks {
         }))
     }
 
-    /// The gradients of a bucket, divided by the number of all virtual ranks: a row for each of this rank's.
-    fn rows_of(&self, bucket: &GradBucket<'_>) -> Result<Tensor> {
-        let State { step, parameters, .. } = &mut *lock(&self.state);
+    /// The tensors of all virtual ranks, of each of which a rank has a row.
+    fn in_order(&self, ranks: &[Tensor]) -> Result<Vec<Tensor>> {
+        self.owners.iter().map(|&(rank, place)| Ok(ranks[rank].f_get(place)?)).collect()
+    }
+
+    /// The rows of a bucket. The rest of a rank with fewer virtual ranks than another are zero.
+    fn rows_of(&self, bucket: &GradBucket<'_>, group: &ProcessGroup) -> Result<Tensor> {
+        let State { step, parameters, rows, .. } = &mut *lock(&self.state);
         let last = self.shard.parts() - 1;
-        if step.gradients.len() != last {
+        if step.passes != last {
             let what = "the number of backward passes with virtual_ranks";
             let expected = format!("{}, one for each share of a batch", last + 1);
-            return Err(Error::argument(what, step.gradients.len() + 1, expected));
+            return Err(Error::argument(what, step.passes + 1, expected));
         }
         let buffer = bucket.buffer()?;
-        let size = [self.most as i64, buffer.numel() as i64];
-        let mut rows = Tensor::f_zeros(size, (buffer.kind(), buffer.device()))?;
-        rows.f_get(last as i64)?.f_copy_(&buffer)?;
-        for (view, parameter) in bucket.gradients()?.iter().zip(bucket.parameters()?) {
-            let is_it = |own: &Tensor| identity(own) == identity(&parameter);
-            let Some(index) = parameters.iter().position(is_it) else { continue };
-            let bytes = view.data_ptr() as usize - buffer.data_ptr() as usize;
-            let begin = (bytes / view.kind().elt_size_in_bytes()) as i64;
-            for (row, gradients) in (0..).zip(&mut step.gradients) {
-                // Freed as soon as it is in the row.
-                let gradient = replace(&mut gradients[index], Tensor::new());
-                if gradient.defined() {
-                    let place = rows.f_get(row)?.f_narrow(0, begin, view.numel() as i64)?;
-                    place.f_as_strided(view.size(), view.stride(), None)?.f_copy_(&gradient)?;
+        let rows = match rows.entry(bucket.index()) {
+            Entry::Occupied(rows) => rows.get().shallow_clone(),
+            Entry::Vacant(rows) => {
+                let size = [self.most as i64, buffer.numel() as i64];
+                let mut new = match buffer.device() == group.exchange_device() {
+                    true => group.allocate_tensor(&size, buffer.kind())?,
+                    false => Tensor::f_empty(size, (buffer.kind(), buffer.device()))?,
+                };
+                let _ = new.f_zero_()?;
+                for (view, parameter) in bucket.gradients()?.iter().zip(bucket.parameters()?) {
+                    let is_it =
+                        |own: &&mut Parameter| identity(&own.tensor) == identity(&parameter);
+                    let Some(own) = parameters.iter_mut().find(is_it) else { continue };
+                    let bytes = view.data_ptr() as usize - buffer.data_ptr() as usize;
+                    let begin = (bytes / view.kind().elt_size_in_bytes()) as i64;
+                    let place = |row: usize| {
+                        let part =
+                            new.f_get(row as i64)?.f_narrow(0, begin, view.numel() as i64)?;
+                        Ok(part.f_as_strided(view.size(), view.stride(), None)?)
+                    };
+                    own.places = (0..last).map(place).collect::<Result<_>>()?;
+                    for (gradient, place) in take(&mut own.gradients).iter().zip(&own.places) {
+                        self.divide(gradient, place)?;
+                    }
                 }
+                rows.insert(new).shallow_clone()
             }
-        }
-        // As the reducer does without a hook.
-        mul_number_(&mut rows, 1.0 / self.owners.len() as f64)?;
+        };
+        self.divide(&buffer, &rows.f_get(last as i64)?)?;
         Ok(rows)
+    }
+
+    /// As the reducer does without a hook, by the number of virtual ranks.
+    fn divide(&self, gradient: &Tensor, out: &Tensor) -> Result<()> {
+        let _ = match gradient.defined() {
+            true => gradient.f_mul_out(out, &Tensor::from(1.0 / self.owners.len() as f64))?,
+            false => out.shallow_clone().f_zero_()?,
+        };
+        Ok(())
     }
 }
 
@@ -223,7 +287,8 @@ impl<M> DistributedDataParallel<M> {
     /// let options = DdpOptions { virtual_ranks: Some(3), ..Default::default() };
     /// let model = DistributedDataParallel::with_options(module, &vs, &group, options)?;
     /// let batch = Tensor::arange(6, (Kind::Float, group.device())).unsqueeze(1).repeat([1, 4]);
-    /// for share in model.shares(batch, 0)? {
+    /// for share in model.shares(batch, 0) {
+    ///     let share = share?;
     ///     assert_eq!(share.size(), [2, 4]);
     ///     model.backward(&model.forward_t(&share, true).mean(Kind::Float))?;
     /// }
@@ -232,35 +297,25 @@ impl<M> DistributedDataParallel<M> {
     /// # Ok::<(), tch_parallel::Error>(())
     /// ```
     ///
-    /// # Errors
-    /// [`Error::Argument`] for a batch that cannot be divided evenly.
-    pub fn shares<B: Tensors>(&self, batch: B, seed: i64) -> Result<impl Iterator<Item = B>> {
+    /// A batch that cannot be divided evenly is an [`Error::Argument`] in place of its first share.
+    pub fn shares<B: Tensors>(&self, batch: B, seed: i64) -> impl Iterator<Item = Result<B>> {
         let ranks = self.virtual_ranks.as_deref();
-        let parts = ranks.map_or(1, |ranks| ranks.shard.parts()) as i64;
-        let of = |part: i64| {
+        let parts = ranks.map_or(1, |ranks| ranks.shard.parts());
+        (0..parts).map(move |part| {
+            if let Some(ranks) = ranks {
+                ranks.begin(part, seed);
+            }
             let tensors = list(&batch).into_iter().map(|tensor| {
-                let rows = tensor.size().first().copied().unwrap_or(0);
+                let rows = tensor.size().first().map_or(0, |rows| *rows as usize);
                 if rows % parts != 0 {
+                    let what = "the number of samples in a batch";
                     let expected = format!("a multiple of {parts}, this rank's virtual ranks");
-                    return Err(Error::argument(
-                        "the number of samples in a batch",
-                        rows,
-                        expected,
-                    ));
+                    return Err(Error::argument(what, rows, expected));
                 }
-                Ok(tensor.f_slice(0, part, None, parts)?.f_contiguous()?)
+                Ok(tensor.f_slice(0, part as i64, None, parts as i64)?.f_contiguous()?)
             });
             Ok(fill(&batch, tensors.collect::<Result<Vec<_>>>()?))
-        };
-        let shares = match parts {
-            1 => vec![batch],
-            _ => (0..parts).map(of).collect::<Result<Vec<_>>>()?,
-        };
-        let begin = move |place| ranks.into_iter().for_each(|ranks| ranks.begin(place, seed));
-        Ok(shares.into_iter().enumerate().map(move |(place, share)| {
-            begin(place);
-            share
-        }))
+        })
     }
 
     /// The mean of a number over all virtual ranks, from those of this rank's shares: the same bits on every rank and

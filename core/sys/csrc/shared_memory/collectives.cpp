@@ -16,9 +16,12 @@ struct Exchange::Ways {
   void (Exchange::*staged)(const Operation&, const Places&);
 };
 
-Exchange::Ways Exchange::ways_of(c10d::OpType type) {
-  switch (type) {
+Exchange::Ways Exchange::ways_of(const Operation& operation) {
+  switch (operation.type) {
     case c10d::OpType::ALLREDUCE:
+      if (operation.rows > 0) {
+        return {&Exchange::add_rows_small, &Exchange::add_rows_in_place, &Exchange::add_rows_staged};
+      }
       return {&Exchange::all_reduce_small, &Exchange::all_reduce_in_place, &Exchange::all_reduce_staged};
     case c10d::OpType::_REDUCE_SCATTER_BASE:
       return {&Exchange::reduce_scatter_small, &Exchange::reduce_scatter_from_arena, &Exchange::reduce_scatter_staged};
@@ -37,7 +40,7 @@ void Exchange::carry_out(const Operation& operation, const Places& places) {
     finish(round);
     return;
   }
-  const auto ways = ways_of(operation.type);
+  const auto ways = ways_of(operation);
   if (operation.bytes() <= kSmall) {
     return (this->*ways.small)(operation, places);
   }

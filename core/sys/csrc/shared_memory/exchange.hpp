@@ -62,7 +62,7 @@ class Exchange {
   };
 
   // What an operation reads, and where its results go. A barrier has no operands. all_reduce and broadcast
-  // change their one input. all_gather has as many outputs for each rank, in the order of ranks, as
+  // change their one input, of which an all_reduce of rows has the sum in the first. all_gather has as many outputs for each rank, in the order of ranks, as
   // inputs; so has gather at its root, and none elsewhere. reduce_scatter has as many inputs for each rank,
   // in this order, and one output.
   struct Operands {
@@ -117,11 +117,14 @@ class Exchange {
   void say_why(const std::string& why);
   void set_deadline(Milliseconds timeout);
   void carry_out(const Operation& operation, const Places& places);
-  static Ways ways_of(c10d::OpType type);
+  static Ways ways_of(const Operation& operation);
   at::Tensor place_for(const Operands& operands, size_t index, c10d::OpType type) const;
   void all_reduce_small(const Operation& operation, const Places& places);
   void all_reduce_in_place(const Operation& operation, const Places& places, uint32_t round);
   void all_reduce_staged(const Operation& operation, const Places& places);
+  void add_rows_small(const Operation& operation, const Places& places);
+  void add_rows_in_place(const Operation& operation, const Places& places, uint32_t round);
+  void add_rows_staged(const Operation& operation, const Places& places);
   void reduce_scatter_small(const Operation& operation, const Places& places);
   void reduce_scatter_from_arena(const Operation& operation, const Places& places, uint32_t round);
   void reduce_scatter_staged(const Operation& operation, const Places& places);

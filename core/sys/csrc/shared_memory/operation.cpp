@@ -14,7 +14,11 @@ std::string Operation::to_string() const {
   const auto values = std::to_string(count) + " x " + c10::toString(dtype);
   const char* way = by_gloo ? ", by way of gloo" : "";
   switch (type) {
-    case c10d::OpType::ALLREDUCE: return std::string("all_reduce (") + op_name(op) + ") of " + values + way;
+    case c10d::OpType::ALLREDUCE:
+      if (rows > 0) {
+        return "add_rows of " + std::to_string(rows) + " x " + values;
+      }
+      return std::string("all_reduce (") + op_name(op) + ") of " + values + way;
     case c10d::OpType::REDUCE:
       return std::string("reduce (") + op_name(op) + ") to rank " + std::to_string(root) + " of " + values;
     case c10d::OpType::BROADCAST: return "broadcast from rank " + std::to_string(root) + " of " + values + way;
@@ -32,7 +36,7 @@ std::string Operation::to_string() const {
 uint64_t Operation::encode() const {
   return static_cast<uint64_t>(type) | static_cast<uint64_t>(dtype) << 8 |
       static_cast<uint64_t>(op) << 16 | static_cast<uint64_t>(by_gloo) << 24 |
-      static_cast<uint64_t>(root) << 32;
+      static_cast<uint64_t>(rows) << 32 | static_cast<uint64_t>(root) << 48;
 }
 
 Operation Operation::decode(uint64_t what, uint64_t count) {
@@ -40,9 +44,10 @@ Operation Operation::decode(uint64_t what, uint64_t count) {
       static_cast<c10d::OpType>(what & 0xff),
       static_cast<at::ScalarType>(what >> 8 & 0xff),
       static_cast<RedOp>(what >> 16 & 0xff),
-      static_cast<int>(what >> 32),
+      static_cast<int>(what >> 48),
       count,
-      (what >> 24 & 0xff) != 0};
+      (what >> 24 & 0xff) != 0,
+      static_cast<uint16_t>(what >> 32)};
 }
 
 } // namespace c10d_sys

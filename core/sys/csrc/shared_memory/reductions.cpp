@@ -103,6 +103,79 @@ void Exchange::all_reduce_staged(const Operation& operation, const Places& place
   });
 }
 
+// Adds values `begin` to `end` of all rows to zero, the first rank's rows first. `at(rank, row, i)` is where value i of
+// a row lies.
+template <typename At, typename Put>
+static void add_rows(const Fold& fold, int ranks, int rows, size_t begin, size_t end, At at, Put put) {
+  alignas(64) char sum[8 << 10];
+  while (begin < end) {
+    const size_t length = std::min(sizeof(sum) / fold.element_size, end - begin);
+    std::memset(sum, 0, sizeof(sum));
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (int row = 0; row < rows; ++row) {
+        fold.apply(sum, at(rank, row, begin), sum, length);
+      }
+    }
+    put(begin, sum, length * fold.element_size);
+    begin += length;
+  }
+}
+
+void Exchange::add_rows_small(const Operation& operation, const Places& places) {
+  const auto fold = fold_of(operation.dtype, operation.op);
+  const auto round = round_++;
+  wait_for_staging(round);
+  places.input.read(0, operation.bytes(), staging(rank_, round));
+  meet(round);
+  add_rows(
+      fold, size_, operation.rows, 0, operation.count,
+      [&](int rank, int row, size_t i) {
+        return staging(rank, round) + (row * operation.count + i) * fold.element_size;
+      },
+      [&](size_t i, const char* values, size_t bytes) { places.input.write(i * fold.element_size, values, bytes); });
+  finish(round);
+}
+
+void Exchange::add_rows_in_place(const Operation& operation, const Places&, uint32_t round) {
+  const auto fold = fold_of(operation.dtype, operation.op);
+  const auto [begin, end] = slice(operation.count, fold.element_size, rank_, size_);
+  add_rows(
+      fold, size_, operation.rows, begin, end,
+      [&](int rank, int row, size_t i) { return tensor_of(rank) + (row * operation.count + i) * fold.element_size; },
+      [&](size_t i, const char* values, size_t bytes) {
+        for (int rank = 0; rank < size_; ++rank) {
+          std::memcpy(tensor_of(rank) + i * fold.element_size, values, bytes);
+        }
+      });
+  own().reduced.publish(round + 1);
+  wait_for_all(&Board::reduced, round + 1);
+  finish(round);
+}
+
+// Every rank adds all of a round: this is only for want of room in an arena.
+void Exchange::add_rows_staged(const Operation& operation, const Places& places) {
+  const auto fold = fold_of(operation.dtype, operation.op);
+  const size_t size = fold.element_size;
+  const size_t per_round = kStaged / operation.rows / size;
+  TORCH_CHECK_VALUE(per_round > 0, "more rows than a staging buffer has room for");
+  const auto count_of = [&](size_t i) { return std::min(per_round, operation.count - i * per_round); };
+  const auto stage = [&](size_t i, char* to) {
+    for (int row = 0; row < operation.rows; ++row) {
+      const size_t begin = row * operation.count + i * per_round;
+      places.input.read(begin * size, count_of(i) * size, to + row * per_round * size);
+    }
+  };
+  in_rounds((operation.count + per_round - 1) / per_round, stage, [&](size_t i, uint32_t round) {
+    wait_for_all(&Board::arrived, round + 1);
+    add_rows(
+        fold, size_, operation.rows, 0, count_of(i),
+        [&](int rank, int row, size_t k) { return staging(rank, round) + (row * per_round + k) * size; },
+        [&](size_t k, const char* values, size_t bytes) {
+          places.input.write((i * per_round + k) * size, values, bytes);
+        });
+  });
+}
+
 // Combines values `begin` to `end` of this rank's part. `at(rank, i)` is where value i of a rank's whole
 // tensor lies.
 template <typename At>
