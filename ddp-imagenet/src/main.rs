@@ -25,7 +25,7 @@ mod train_state;
 use anyhow::Result;
 use args::{Args, Command, Images, TrainArgs};
 use exhibits::{compare, train_cifar};
-use meter::{accuracy, test_line, train_line};
+use meter::{Numbers, accuracy, test_line, train_line};
 use originals::ORIGINALS;
 use report::{Pass, Precision, eprintln, exit};
 use serde::Serialize;
@@ -33,7 +33,7 @@ use tch::nn::{ModuleT, SequentialT, VarStore};
 use tch::{Reduction, Tensor, no_grad};
 use tch_parallel::amp::autocast;
 use tch_parallel::checkpoint;
-use tch_parallel::data::{DataLoader, DistributedSampler, ImageSource, ShardSampler};
+use tch_parallel::data::{DataLoader, ImageSource, ShardSampler};
 use tch_parallel::distributed::{
     DdpOptions, DistributedDataParallel, ProcessGroup, init_process_group,
 };
@@ -60,8 +60,8 @@ fn train(args: &TrainArgs) -> Result<()> {
     let say = |line: String| report::say(&group, line);
 
     let options = args.data.loader(group.local_world_size(), device.is_cuda())?;
-    let sampler = DistributedSampler::new(&group, seed);
-    let train_loader = DataLoader::with_options(train_set, sampler, options.clone())?;
+    let (sampler, share) = args.share(&group, &options)?;
+    let train_loader = DataLoader::with_options(train_set, sampler, share)?;
     let val_loader = DataLoader::with_options(val_set, ShardSampler((&group).into()), options)?;
     args.announce(&group);
     if rank == 0 && !args.evaluate {
@@ -78,6 +78,7 @@ fn train(args: &TrainArgs) -> Result<()> {
     let options = DdpOptions {
         comm_hook: args.recipe.comm_hook.hook()?,
         find_unused_parameters: args.find_unused_parameters,
+        virtual_ranks: args.virtual_ranks,
         ..Default::default()
     };
     let model = DistributedDataParallel::with_options(model, &vs, &group, options)?;
@@ -95,15 +96,12 @@ fn train(args: &TrainArgs) -> Result<()> {
     let (progress, meters) = state.resume(args, &group)?;
 
     let precision = args.recipe.amp.map(Precision::kind);
-    let mut run = args.report.start(&group, args.recipe.lr, progress)?;
-    run = run.with_lines(args.print_freq, args.steps).with_meters(meters);
+    let mut run = args.report.start(&group, args.recipe.lr, progress)?.with_meters(meters);
+    run = run.with_lines(args.print_freq, args.steps).with_virtual_ranks(args.virtual_ranks);
     for epoch in progress.epoch..args.recipe.epochs {
         let batches = run.epoch(&train_loader)?;
         let (first_step, steps) = run.pass().position();
         for (step, batch) in (first_step..).zip(batches) {
-            let (images, labels) = batch?;
-            let images = args.layout(images)?;
-
             // ANCHOR: step
             // The gradients of a group of batches add up; the ranks exchange them with its last batch.
             let accumulated = args.recipe.accumulated(step, first_step..steps);
@@ -112,14 +110,21 @@ fn train(args: &TrainArgs) -> Result<()> {
                 state.optimizer.zero_grad()?;
             }
             let no_sync = (!is_last).then(|| model.no_sync());
-            let (output, loss) = autocast(device, precision, || -> Result<_> {
-                let output = model.f_forward_t(&images, true)?;
-                let loss = cross_entropy(&output, &labels)?;
-                Ok((output, loss))
-            })??;
-            // Not f_div_scalar, which panics where it should return an error.
-            let share = loss.f_div(&Tensor::from(accumulated.len() as f32))?;
-            model.backward(&state.scaler.scale(&share)?)?;
+            let mut numbers = Numbers::default();
+            // Without --virtual-ranks, one share: the batch.
+            for share in model.shares(batch?, run.step_seed(seed as i64)) {
+                let (images, labels) = share?;
+                let images = args.layout(images)?;
+                let (output, loss) = autocast(device, precision, || -> Result<_> {
+                    let output = model.f_forward_t(&images, true)?;
+                    let loss = cross_entropy(&output, &labels)?;
+                    Ok((output, loss))
+                })??;
+                // Not f_div_scalar, which panics where it should return an error.
+                let part = loss.f_div(&Tensor::from(accumulated.len() as f32))?;
+                model.backward(&state.scaler.scale(&part)?)?;
+                numbers.push(&loss, &output, &labels)?;
+            }
             drop(no_sync);
             if is_last {
                 state.scaler.step(&mut *state.optimizer)?;
@@ -130,8 +135,8 @@ fn train(args: &TrainArgs) -> Result<()> {
             // ANCHOR: numbers
             // The numbers of earlier steps may still be on their way from a GPU. What is printed or
             // saved waits for all of them.
-            let [top1, top5] = accuracy(&output, &labels, [1, 5])?;
-            if run.step([&loss, &top1, &top5], labels.size()[0])? {
+            let [loss, top1, top5] = numbers.mean(&model)?;
+            if run.step([&loss, &top1, &top5], numbers.samples)? {
                 say(train_line(epoch, run.pass().position(), run.pass().meters()));
             }
             if is_last && args.saves(accumulated) {
@@ -152,11 +157,15 @@ fn train(args: &TrainArgs) -> Result<()> {
             checkpoint::save(args.model_best(), &state.vs, &group)?;
         }
     }
-    let skipped = [&train_loader, &val_loader].map(|loader| loader.dataset().source().skipped());
-    if let skipped @ 1.. = skipped.iter().sum::<usize>() {
+    tell_skipped([&train_loader, &val_loader], rank);
+    run.end()
+}
+
+fn tell_skipped(loaders: [&DataLoader<Images>; 2], rank: usize) {
+    let skipped = |loader: &DataLoader<Images>| loader.dataset().source().skipped();
+    if let skipped @ 1.. = loaders.map(skipped).iter().sum::<usize>() {
         eprintln!("[rank {rank}] images left out because they cannot be read: {skipped}");
     }
-    run.end()
 }
 
 // ANCHOR: validate
@@ -189,8 +198,8 @@ fn validate(
 
 /// The criterion, `nn.CrossEntropyLoss()`: the mean over the batch.
 fn cross_entropy(output: &Tensor, labels: &Tensor) -> Result<Tensor> {
-    const IGNORE_INDEX: i64 = -100;
-    Ok(output.f_cross_entropy_loss(labels, None::<Tensor>, Reduction::Mean, IGNORE_INDEX, 0.0)?)
+    // -100 is PyTorch's ignore_index.
+    Ok(output.f_cross_entropy_loss(labels, None::<Tensor>, Reduction::Mean, -100, 0.0)?)
 }
 
 #[derive(Serialize)]

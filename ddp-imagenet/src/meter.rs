@@ -3,7 +3,7 @@
 use anyhow::Result;
 use report::Meters;
 use tch::{Kind, Tensor};
-use tch_parallel::distributed::AverageMeter;
+use tch_parallel::distributed::{AverageMeter, DistributedDataParallel};
 
 /// The percentage of a batch whose class is among the `k` likeliest of `output`, for each `k` of
 /// `topk`: main.py's function of this name. The percentages stay on the device.
@@ -21,6 +21,29 @@ pub fn accuracy<const N: usize>(
     let correct = guesses.f_eq_tensor(&target.f_view([-1, 1])?)?;
     let right = |k: i64| correct.narrow(1, 0, k.min(classes)).sum(Kind::Double);
     Ok(topk.map(|k| right(k) * 100.0 / batch as f64))
+}
+
+/// The loss and the two percentages of a step's shares.
+#[derive(Debug, Default)]
+pub struct Numbers {
+    shares: Vec<Tensor>,
+    /// The images of a share.
+    pub samples: i64,
+}
+
+impl Numbers {
+    pub fn push(&mut self, loss: &Tensor, output: &Tensor, labels: &Tensor) -> Result<()> {
+        let [top1, top5] = accuracy(output, labels, [1, 5])?;
+        self.shares.push(Tensor::f_stack(&[loss, &top1, &top5], 0)?);
+        self.samples = labels.size()[0];
+        Ok(())
+    }
+
+    /// The means of the shares.
+    pub fn mean<M>(&self, model: &DistributedDataParallel<M>) -> Result<[Tensor; 3]> {
+        let mean = model.mean_of_shares(&self.shares)?;
+        Ok([0, 1, 2].map(|number| mean.get(number)))
+    }
 }
 
 /// A line of training after a batch of the epoch's, with the loss and the two percentages:

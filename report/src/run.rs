@@ -187,6 +187,13 @@ impl<'a, const N: usize> Run<'a, N> {
         Ok(batches)
     }
 
+    /// A seed for the current step, as far from the next one's as there are virtual ranks.
+    pub fn step_seed(&self, seed: i64) -> i64 {
+        let (done, steps) = self.pass.position();
+        let step = self.progress.epoch as usize * steps + done;
+        seed.wrapping_add((step * self.virtual_ranks.unwrap_or(1)) as i64)
+    }
+
     /// Adds a number to the event of the current step.
     pub fn field(&mut self, name: &'static str, value: f64) {
         self.fields.values.insert(name, value);

@@ -50,3 +50,4 @@ mod snapshots;
 mod state_dict;
 mod sync_batch_norm_parity;
 mod two_hosts;
+mod virtual_ranks;

@@ -1,32 +1,28 @@
 //! Any number of ranks computes the same bits for as many virtual ranks.
 
-use crate::common::{Saved, expect_equal, in_python};
+use crate::common::{Saved, expect_equal, in_python, read};
 use crate::prelude::*;
 use tch_parallel::nn::{
-    BatchNorm, BatchNormOptions, Conv, batch_norm2d, conv2d, linear, sync_batch_norm,
+    BatchNorm, BatchNormOptions, Conv, MultiheadAttention, MultiheadAttentionOptions, batch_norm2d,
+    conv2d, embedding, layer_norm, linear, multihead_attention, sync_batch_norm,
 };
 use tch_parallel::optim::clip_grad_norm_;
 
 const VIRTUAL_RANKS: usize = 3;
-
-type Net = (Conv<2>, BatchNorm, nn::Linear);
 
 fn options(virtual_ranks: usize) -> DdpOptions {
     let virtual_ranks = Some(virtual_ranks);
     DdpOptions { virtual_ranks, bucket_cap_mb: Some(1e-4), ..Default::default() }
 }
 
-fn forward((conv, norm, last): &Net, xs: &Tensor) -> Tensor {
-    let xs = norm.forward_t(&conv.forward(xs), true).relu().flatten(1, -1);
-    last.forward(&xs.dropout(0.5, true)).to_kind(Kind::Float)
-}
-
-/// What this rank of a group has after a training with dropout, running statistics, 16 bits and clipped gradients.
-fn trained(group: &ProcessGroup) -> Saved {
+/// What this rank of a group has after a training with 16 bits and clipped gradients.
+fn trained<N>(
+    group: &ProcessGroup,
+    build: fn(nn::Path<'_>) -> N,
+    forward: fn(&N, &Tensor) -> Tensor,
+) -> Saved {
     let vs = VarStore::new(Device::Cpu);
-    let conv = conv2d(vs.root() / "0", 2, 3, 3, Default::default());
-    let norm = batch_norm2d(vs.root() / "1", 3, BatchNormOptions::default());
-    let net = (conv, norm, linear(vs.root() / "5", 27, 3, Default::default()));
+    let net = build(vs.root());
     for (i, mut parameter) in vs.trainable_variables().into_iter().enumerate() {
         let values = numbers(&parameter.size(), i as i64);
         no_grad(|| parameter.copy_(&values));
@@ -47,7 +43,7 @@ fn trained(group: &ProcessGroup) -> Saved {
             let share = share.unwrap();
             let pass = || model.forward(|net| forward(net, &share));
             let output = autocast(Device::Cpu, Some(Kind::BFloat16), pass).unwrap().unwrap();
-            let loss = output.cross_entropy_for_logits(&labels);
+            let loss = output.to_kind(Kind::Float).cross_entropy_for_logits(&labels);
             model.backward(&loss).unwrap();
             losses.push(loss);
         }
@@ -62,16 +58,60 @@ fn trained(group: &ProcessGroup) -> Saved {
     saved
 }
 
+fn conv_net(p: nn::Path<'_>) -> (Conv<2>, BatchNorm, nn::Linear) {
+    let conv = conv2d(&p / "0", 2, 3, 3, Default::default());
+    let norm = batch_norm2d(&p / "1", 3, BatchNormOptions::default());
+    (conv, norm, linear(&p / "5", 27, 3, Default::default()))
+}
+
+fn transformer(p: nn::Path<'_>) -> (nn::Embedding, MultiheadAttention, nn::LayerNorm, nn::Linear) {
+    let options =
+        MultiheadAttentionOptions { dropout: 0.1, batch_first: true, ..Default::default() };
+    let attention = multihead_attention(&p / "1", 8, 2, options);
+    let norm = layer_norm(&p / "2", &[8], Default::default());
+    let embedding = embedding(&p / "0", 11, 8, Default::default());
+    (embedding, attention, norm, linear(&p / "3", 8, 3, Default::default()))
+}
+
+/// Calls `check` with groups of the first rank, the first two, and so on.
+fn on_each_number_of_ranks(group: &ProcessGroup, check: impl Fn(&ProcessGroup)) {
+    for ranks in 1..=group.world_size() {
+        let members: Vec<_> = (0..ranks).collect();
+        group.new_group(&members).unwrap().iter().for_each(&check);
+    }
+}
+
 #[run_by(on_ranks_with_each_transport(3))]
 fn any_number_of_ranks_equals_pythons_three_with_three_virtual_ranks(group: &ProcessGroup) {
     let python = in_python(group, "virtual_ranks", &[]);
-    for ranks in 1..=3 {
-        let members: Vec<_> = (0..ranks).collect();
-        if let Some(group) = group.new_group(&members).unwrap() {
-            let copies = python.iter().map(|(name, tensor)| (name.clone(), tensor.copy()));
-            expect_equal(trained(&group), copies.collect());
+    on_each_number_of_ranks(group, |group| {
+        let saved = trained(group, conv_net, |(conv, norm, last), xs| {
+            let xs = norm.forward_t(&conv.forward(xs), true).relu().flatten(1, -1);
+            last.forward(&xs.dropout(0.5, true))
+        });
+        expect_equal(saved, python.iter().map(|(name, it)| (name.clone(), it.copy())).collect());
+    });
+}
+
+#[run_by(on_ranks(3))]
+fn a_transformer_has_the_same_bits_on_any_number_of_ranks(group: &ProcessGroup) {
+    let forward = |(embedding, attention, norm, last): &_, xs: &Tensor| {
+        let tokens = (xs.flatten(1, -1) * 10).abs().to_kind(Kind::Int64);
+        let xs = nn::Embedding::forward(embedding, &tokens).dropout(0.1, true);
+        let (ys, _) =
+            MultiheadAttention::forward(attention, &xs, &xs, &xs, Default::default(), true);
+        let ys = nn::LayerNorm::forward(norm, &(xs + ys)).mean_dim(1, false, None);
+        nn::Linear::forward(last, &ys)
+    };
+    on_each_number_of_ranks(group, |group| {
+        let saved = trained(group, transformer, forward);
+        let file = "transformer.safetensors";
+        if group.world_size() == 1 {
+            let tensors: Vec<_> = saved.iter().collect();
+            return Tensor::write_safetensors(&tensors, file).unwrap();
         }
-    }
+        expect_equal(saved, read(file));
+    });
 }
 
 #[run_by(on_ranks(2))]

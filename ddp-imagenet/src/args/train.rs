@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use tch::Tensor;
 use tch_parallel::Result;
 use tch_parallel::backends::cudnn;
+use tch_parallel::data::{DataLoaderOptions, DistributedSampler, Shard};
 use tch_parallel::distributed::ProcessGroup;
 use tch_parallel::nn::{NormLayer, channels_last};
 
@@ -31,6 +32,10 @@ pub struct TrainArgs {
     pub find_unused_parameters: bool,
     #[command(flatten)]
     pub recipe: RecipeArgs,
+    /// Compute what N ranks would, to the bit, on any smaller number of ranks. The batch size is that of
+    /// all of them together.
+    #[arg(long, value_name = "N", value_parser = positive(), conflicts_with_all = ["accumulate", "sync_bn"])]
+    pub virtual_ranks: Option<usize>,
     /// Seed of the images' order, and on rank r, plus r, of the weights [default: 0]. If given, cuDNN
     /// takes only deterministic algorithms, which may be slower.
     #[arg(long)]
@@ -76,16 +81,28 @@ impl TrainArgs {
         cudnn::set_deterministic(self.seed.is_some());
         cudnn::set_benchmark(self.seed.is_none());
         if group.device().is_cuda() && self.seed.is_some() {
-            say(
-                group,
-                "=> --seed: cuDNN takes only deterministic algorithms, which may be much slower",
-            );
+            let why = "cuDNN takes only deterministic algorithms, which may be much slower";
+            say(group, format!("=> --seed: {why}"));
         }
     }
 
     /// The model's normalisation, over the batch of this rank or of all ranks.
     pub fn norm_layer(&self, group: &ProcessGroup) -> NormLayer {
         if self.sync_bn { NormLayer::SyncBatchNorm(group.clone()) } else { NormLayer::BatchNorm }
+    }
+
+    /// The images of this rank, and how it loads their batches.
+    pub fn share(
+        &self,
+        group: &ProcessGroup,
+        options: &DataLoaderOptions,
+    ) -> Result<(DistributedSampler, DataLoaderOptions)> {
+        let shard = Shard::from(group).with_virtual_ranks(self.virtual_ranks)?;
+        let mut options = options.clone();
+        if let Some(count) = self.virtual_ranks {
+            options.batch_size = (self.data.batch_size / count).max(1) * shard.parts();
+        }
+        Ok((DistributedSampler::new(shard, self.seed.unwrap_or(0)), options))
     }
 
     /// The images in the memory format that the flags ask for.

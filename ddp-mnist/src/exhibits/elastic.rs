@@ -40,10 +40,7 @@ pub fn train(args: &Args) -> Result<()> {
         let checkpoint = Checkpoint::new(args, group)?;
         let model =
             DistributedDataParallel::with_options(&mlp, state.training.vs, group, args.ddp()?)?;
-        let shard = match args.virtual_ranks {
-            Some(count) => Shard::from(group).with_virtual_ranks(count)?,
-            None => group.into(),
-        };
+        let shard = Shard::from(group).with_virtual_ranks(args.virtual_ranks)?;
         let has_begun = state.has_begun();
         if !has_begun {
             if group.rank() == 0 && !args.no_save {
@@ -58,11 +55,8 @@ pub fn train(args: &Args) -> Result<()> {
         let Job { progress, meters, batch_size } = state.progress;
         // Dropout differs from rank to rank, and is the same whenever the ranks change at this step.
         let steps_an_epoch = train_set.len().div_ceil(batch_size);
-        let seed = |Progress { epoch, step, .. }| {
-            let step = epoch as usize * steps_an_epoch + step;
-            args.seed.wrapping_add((step * args.virtual_ranks.unwrap_or(1)) as i64)
-        };
-        tch::manual_seed(seed(progress).wrapping_add(group.rank() as i64));
+        let step = progress.epoch as usize * steps_an_epoch + progress.step;
+        tch::manual_seed(args.seed.wrapping_add((group.rank() + step) as i64));
 
         let shuffle = !args.no_shuffle;
         let sampler =
@@ -87,7 +81,7 @@ pub fn train(args: &Args) -> Result<()> {
                 state.training.optimizer.zero_grad()?;
                 let (mut losses, mut samples) = (Vec::new(), 0);
                 // Without virtual ranks, the whole batch.
-                for share in model.shares(batch?, seed(run.progress())) {
+                for share in model.shares(batch?, run.step_seed(args.seed)) {
                     let (images, labels) = share?;
                     let logits = model.forward(|mlp| mlp.forward_t(&images, true))?;
                     let loss = logits.cross_entropy_for_logits(&labels);
@@ -95,8 +89,10 @@ pub fn train(args: &Args) -> Result<()> {
                     losses.push(loss);
                     samples = labels.size()[0];
                 }
+                // An exchange, so before the step that a rank may do again.
+                let loss = model.mean_of_shares(&losses)?;
                 state.training.optimizer.step()?;
-                run.step([&model.mean_of_shares(&losses)?], samples)?;
+                run.step([&loss], samples)?;
                 state.progress = job(&run);
                 state.commit()?;
                 let training = &mut state.training;

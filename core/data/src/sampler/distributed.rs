@@ -34,7 +34,7 @@ impl Shard {
 
     /// The parts of this rank if the data set is divided among `virtual_ranks`, of which every rank does the work of
     /// some. With as many samples of each part in a batch, the parts lie beside each other in it: the first sample of
-    /// every part, then the second of every part. PyTorch has no counterpart.
+    /// every part, then the second of every part. With `None`, the one part of the rank. PyTorch has no counterpart.
     ///
     /// ```
     /// use tch_parallel::data::{DistributedSampler, Sampler, Shard};
@@ -48,8 +48,9 @@ impl Shard {
     ///
     /// # Errors
     /// [`Error::Argument`] for fewer virtual ranks than ranks.
-    pub fn with_virtual_ranks(self, virtual_ranks: usize) -> Result<Self> {
+    pub fn with_virtual_ranks(self, virtual_ranks: impl Into<Option<usize>>) -> Result<Self> {
         let Shard { rank, num_replicas, .. } = self;
+        let Some(virtual_ranks) = virtual_ranks.into() else { return Ok(self) };
         if virtual_ranks < num_replicas {
             let expected = format!("at least the number of ranks, which is {num_replicas}");
             return Err(Error::argument("virtual_ranks", virtual_ranks, expected));

@@ -318,18 +318,22 @@ impl<M> DistributedDataParallel<M> {
         })
     }
 
-    /// The mean of a number over all virtual ranks, from those of this rank's shares: the same bits on every rank and
-    /// with any number of them. A collective. Without virtual ranks, the mean of `shares`.
+    /// The mean over all virtual ranks of what this rank has for its shares, such as losses: the same bits on every rank,
+    /// and on any number of them. A collective. Without virtual ranks, the mean of `shares`.
     ///
     /// # Errors
     /// [`Error::Collective`] if a rank has died or did not arrive within the timeout.
     pub fn mean_of_shares(&self, shares: &[Tensor]) -> Result<Tensor> {
         let mut numbers = Tensor::f_stack(shares, 0)?.detach();
         if let Some(ranks) = &self.virtual_ranks {
-            let padding = [0, ranks.most as i64 - shares.len() as i64];
-            let padded = numbers.f_constant_pad_nd(padding)?;
-            numbers = Tensor::f_stack(&ranks.in_order(&self.group.all_gather(&padded)?)?, 0)?;
+            let rows =
+                (0..ranks.most).map(|row| row.min(shares.len() - 1) as i64).collect::<Vec<_>>();
+            // A rank with fewer than another repeats its last one, which nobody uses.
+            let padded =
+                numbers.f_index_select(0, &Tensor::from_slice(&rows).to(numbers.device()))?;
+            let all = self.group.all_gather(&padded)?;
+            numbers = Tensor::f_stack(&ranks.in_order(&all)?, 0)?;
         }
-        Ok(numbers.f_mean(None)?)
+        Ok(numbers.f_mean_dim(0, false, None)?)
     }
 }

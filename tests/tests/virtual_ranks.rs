@@ -1,0 +1,67 @@
+//! Trainings that have the same weights on any number of ranks: `--virtual-ranks`.
+
+use crate::prelude::*;
+
+/// Trains ddp-mnist with the work of twelve ranks on this number of them.
+fn twelve(job: &Job, ranks: usize, save: &str, flags: &[&str]) -> Result<Process> {
+    let flags = ["--virtual-ranks", "12", "--save", save].into_iter().chain(flags.iter().copied());
+    job.start(launch_with(&["-n", &ranks.to_string(), "--max-restarts", "9"], &ddp_mnist(flags)?)?)
+}
+
+fn expect_same(job: &Job, a: &str, b: &str) -> Result<()> {
+    let read = |file| fs::read(job.path(file));
+    ensure!(read(a)? == read(b)?, "{a} and {b} differ");
+    Ok(())
+}
+
+#[test]
+fn twelve_virtual_ranks_have_the_same_weights_on_any_number_of_ranks() -> Result<()> {
+    let job = Job::new()?;
+    let train = |ranks, save: &str, flags: &[&str]| {
+        twelve(&job, ranks, save, &[&["--batch-size", "64"], flags].concat())?
+            .wait()?
+            .expect_success()
+    };
+    for ranks in [1, 2, 3, 4, 5, 6, 12] {
+        let save = format!("{ranks}.safetensors");
+        train(ranks, &save, &["--epochs", "2"])?;
+        expect_same(&job, &save, "1.safetensors")?;
+    }
+    // On another number in the second epoch.
+    train(4, "first.safetensors", &["--epochs", "1", "--checkpoint", "first"])?;
+    train(3, "resumed.safetensors", &["--epochs", "2", "--resume", "first"])?;
+    expect_same(&job, "resumed.safetensors", "1.safetensors")
+}
+
+#[test]
+fn virtual_ranks_have_the_same_weights_although_ranks_are_lost_and_replaced() -> Result<()> {
+    let job = Job::new()?;
+    let flags = ["--batch-size", "16", "--epochs", "8"];
+    let measured = [&flags[..], &["--metrics", "metrics"]].concat();
+    let mut launcher = twelve(&job, 4, "replaced.safetensors", &measured)?;
+    for (killed, steps) in [(2, 20), (0, 90), (3, 160)] {
+        wait_for_steps(&job, 0..1, steps)?;
+        kill(job.rank(killed, "ddp-mnist")?, Signal::SIGKILL)?;
+    }
+    launcher.wait()?.expect_success()?.expect_line(&["restart 3 of 9: 3 ranks go on"])?;
+    let mut sizes = events(job.directory(), 0, "step", |step| step["world_size"].as_u64())?;
+    sizes.dedup();
+    ensure!(sizes.starts_with(&[4, 3, 4]), "{sizes:?}");
+    twelve(&job, 2, "undisturbed.safetensors", &flags)?.wait()?.expect_success()?;
+    expect_same(&job, "replaced.safetensors", "undisturbed.safetensors")
+}
+
+#[test]
+fn a_resnet_in_16_bits_has_the_same_weights_on_any_number_of_ranks() -> Result<()> {
+    let job = Job::new()?;
+    for ranks in ["1", "2", "3"] {
+        fs::create_dir(job.path(ranks))?;
+        let flags = ["--dataset", "mnist", "--epochs", "1", "--steps", "3", "--batch-size", "24"];
+        let flags =
+            flags.into_iter().chain(["--amp", "bf16", "--virtual-ranks", "4", "--seed", "1"]);
+        let program = ddp_imagenet(flags.chain(["--checkpoint-dir", ranks]))?;
+        job.run(launch_with(&["-n", ranks], &program)?)?.expect_success()?;
+        expect_same(&job, "1/model_best.safetensors", &format!("{ranks}/model_best.safetensors"))?;
+    }
+    Ok(())
+}
