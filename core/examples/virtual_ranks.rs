@@ -58,12 +58,14 @@ impl Training {
 
     fn virtual_step(&mut self, seed: i64) -> Result<()> {
         let batch = (self.images.shallow_clone(), self.labels.shallow_clone());
+        // ANCHOR: step
         self.optimizer.zero_grad()?;
         for share in self.model.shares(batch, seed) {
             let (images, labels) = share?;
             self.model.backward(&self.loss(&images, &labels)?)?;
         }
         self.optimizer.step()
+        // ANCHOR_END: step
     }
 
     fn accumulating_step(&mut self) -> Result<()> {

@@ -6,7 +6,7 @@ const EXAMPLES: &str = "apex autocast averaged_gradient batch_norm_across_ranks 
     broadcast_buffers bucket_order by_task failing_replica forgotten_epoch fully_shard grad_scaler \
     gradient_as_bucket_view gradient_buckets half_precision mean_of_gradients mean_of_means \
     minimal_distributed_data mnist_ddp mnist_single no_gradient_exchange printed_losses \
-    same_weights_other_dropout shuffled_twice wrong_world_size zero_redundancy";
+    same_weights_other_dropout shuffled_twice virtual_ranks wrong_world_size zero_redundancy";
 
 #[test]
 fn the_examples_print_what_the_book_shows() -> Result<()> {
