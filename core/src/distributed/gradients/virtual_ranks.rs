@@ -1,10 +1,9 @@
 //! Gradients whose bits do not depend on the number of ranks: DistributedDataParallel's `virtual_ranks`.
 
-use super::ddp::DistributedDataParallel;
 use super::hooks::{CommHook, GradBucket, from_fn};
 use crate::data::Shard;
 use crate::distributed::group::{ProcessGroup, Transport};
-use crate::{Error, Result, Tensors};
+use crate::{Error, Result};
 use c10d_sys::tensor::identity;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,16 +12,15 @@ use std::mem::{replace, take};
 use std::sync::{Arc, Mutex};
 use tch::{Tensor, no_grad};
 use tch_parallel_base::lock;
-use tch_parallel_base::tensors::{fill, list};
 
 /// The virtual ranks whose work this rank does.
 #[derive(Debug)]
 pub(super) struct VirtualRanks {
-    shard: Shard,
+    pub(super) shard: Shard,
     /// By virtual rank, the rank that has it and its place there.
     owners: Vec<(usize, i64)>,
     /// How many the rank with most of them has.
-    most: usize,
+    pub(super) most: usize,
     state: Mutex<State>,
 }
 
@@ -94,7 +92,7 @@ impl VirtualRanks {
     }
 
     /// Before a share's passes.
-    fn begin(&self, share: usize, seed: i64) {
+    pub(super) fn begin(&self, share: usize, seed: i64) {
         let State { step, parameters, .. } = &mut *lock(&self.state);
         if share == 0 {
             *step = Step::default();
@@ -186,7 +184,7 @@ impl VirtualRanks {
     }
 
     /// The tensors of all virtual ranks, of each of which a rank has a row.
-    fn in_order(&self, ranks: &[Tensor]) -> Result<Vec<Tensor>> {
+    pub(super) fn in_order(&self, ranks: &[Tensor]) -> Result<Vec<Tensor>> {
         self.owners.iter().map(|&(rank, place)| Ok(ranks[rank].f_get(place)?)).collect()
     }
 
@@ -266,74 +264,4 @@ pub(crate) fn refuse_in_a_part(what: &str) -> Result<()> {
         return Err(Error::argument(what, "used in a share of virtual_ranks", expected));
     }
     Ok(())
-}
-
-impl<M> DistributedDataParallel<M> {
-    /// The parts of a batch, each for one of this rank's [`virtual_ranks`](super::DdpOptions::virtual_ranks); without these,
-    /// the batch itself. Each must have a forward pass and a [`backward`](Self::backward), and the last one's exchanges
-    /// the gradients of all.
-    ///
-    /// A batch has equally many samples for each virtual rank, in the order of a sampler of
-    /// [`Shard::with_virtual_ranks`]. The random generators draw for virtual rank `v` as after
-    /// `manual_seed(seed + v)`, so take another `seed` in each step.
-    ///
-    /// ```
-    /// use tch::{Kind, Tensor, nn::{self, ModuleT}};
-    /// use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
-    ///
-    /// let group = ProcessGroup::from_env()?;
-    /// let vs = nn::VarStore::new(group.device());
-    /// let module = nn::linear(vs.root(), 4, 1, Default::default());
-    /// let options = DdpOptions { virtual_ranks: Some(3), ..Default::default() };
-    /// let model = DistributedDataParallel::with_options(module, &vs, &group, options)?;
-    /// let batch = Tensor::arange(6, (Kind::Float, group.device())).unsqueeze(1).repeat([1, 4]);
-    /// for share in model.shares(batch, 0) {
-    ///     let share = share?;
-    ///     assert_eq!(share.size(), [2, 4]);
-    ///     model.backward(&model.forward_t(&share, true).mean(Kind::Float))?;
-    /// }
-    /// let gradient = vs.variables()["weight"].grad(); // the mean over all: 2.5 everywhere
-    /// assert!(gradient.allclose(&gradient.full_like(2.5), 1e-5, 0.0, false));
-    /// # Ok::<(), tch_parallel::Error>(())
-    /// ```
-    ///
-    /// A batch that cannot be divided evenly is an [`Error::Argument`] in place of its first share.
-    pub fn shares<B: Tensors>(&self, batch: B, seed: i64) -> impl Iterator<Item = Result<B>> {
-        let ranks = self.virtual_ranks.as_deref();
-        let parts = ranks.map_or(1, |ranks| ranks.shard.parts());
-        (0..parts).map(move |part| {
-            if let Some(ranks) = ranks {
-                ranks.begin(part, seed);
-            }
-            let tensors = list(&batch).into_iter().map(|tensor| {
-                let rows = tensor.size().first().map_or(0, |rows| *rows as usize);
-                if rows % parts != 0 {
-                    let what = "the number of samples in a batch";
-                    let expected = format!("a multiple of {parts}, this rank's virtual ranks");
-                    return Err(Error::argument(what, rows, expected));
-                }
-                Ok(tensor.f_slice(0, part as i64, None, parts as i64)?.f_contiguous()?)
-            });
-            Ok(fill(&batch, tensors.collect::<Result<Vec<_>>>()?))
-        })
-    }
-
-    /// The mean over all virtual ranks of what this rank has for its shares, such as losses: the same bits on every rank,
-    /// and on any number of them. A collective. Without virtual ranks, the mean of `shares`.
-    ///
-    /// # Errors
-    /// [`Error::Collective`] if a rank has died or did not arrive within the timeout.
-    pub fn mean_of_shares(&self, shares: &[Tensor]) -> Result<Tensor> {
-        let mut numbers = Tensor::f_stack(shares, 0)?.detach();
-        if let Some(ranks) = &self.virtual_ranks {
-            let rows =
-                (0..ranks.most).map(|row| row.min(shares.len() - 1) as i64).collect::<Vec<_>>();
-            // A rank with fewer than another repeats its last one, which nobody uses.
-            let padded =
-                numbers.f_index_select(0, &Tensor::from_slice(&rows).to(numbers.device()))?;
-            let all = self.group.all_gather(&padded)?;
-            numbers = Tensor::f_stack(&ranks.in_order(&all)?, 0)?;
-        }
-        Ok(numbers.f_mean_dim(0, false, None)?)
-    }
 }

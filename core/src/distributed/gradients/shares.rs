@@ -1,0 +1,74 @@
+//! What each virtual rank of a rank computes with.
+
+use super::ddp::DistributedDataParallel;
+use crate::{Error, Result, Tensors};
+use tch::{Kind, Tensor};
+use tch_parallel_base::tensors::{fill, list};
+
+impl<M> DistributedDataParallel<M> {
+    /// The parts of a batch, each for one of this rank's [`virtual_ranks`](super::DdpOptions::virtual_ranks); without these,
+    /// the batch itself. Each must have a forward pass and a [`backward`](Self::backward), and the last one's exchanges
+    /// the gradients of all.
+    ///
+    /// A batch has equally many samples for each virtual rank, in the order of a sampler of
+    /// [`Shard::with_virtual_ranks`](crate::data::Shard::with_virtual_ranks). The random generators draw for virtual rank `v` as after
+    /// `manual_seed(seed + v)`, so take another `seed` in each step.
+    ///
+    /// ```
+    /// use tch::{Kind, Tensor, nn::{self, ModuleT}};
+    /// use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+    ///
+    /// let group = ProcessGroup::from_env()?;
+    /// let vs = nn::VarStore::new(group.device());
+    /// let module = nn::linear(vs.root(), 4, 1, Default::default());
+    /// let options = DdpOptions { virtual_ranks: Some(3), ..Default::default() };
+    /// let model = DistributedDataParallel::with_options(module, &vs, &group, options)?;
+    /// let batch = Tensor::arange(6, (Kind::Float, group.device())).unsqueeze(1).repeat([1, 4]);
+    /// for share in model.shares(batch, 0) {
+    ///     let share = share?;
+    ///     assert_eq!(share.size(), [2, 4]);
+    ///     model.backward(&model.forward_t(&share, true).mean(Kind::Float))?;
+    /// }
+    /// let gradient = vs.variables()["weight"].grad(); // the mean over all: 2.5 everywhere
+    /// assert!(gradient.allclose(&gradient.full_like(2.5), 1e-5, 0.0, false));
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    ///
+    /// A batch that cannot be divided evenly is an [`Error::Argument`] in place of its first share.
+    pub fn shares<B: Tensors>(&self, batch: B, seed: i64) -> impl Iterator<Item = Result<B>> {
+        let ranks = self.virtual_ranks.as_deref();
+        let parts = ranks.map_or(1, |ranks| ranks.shard.parts());
+        (0..parts).map(move |part| {
+            if let Some(ranks) = ranks {
+                ranks.begin(part, seed);
+            }
+            let tensors = list(&batch).into_iter().map(|tensor| {
+                let rows = tensor.size().first().map_or(0, |rows| *rows as usize);
+                if rows % parts != 0 {
+                    let what = "the number of samples in a batch";
+                    let expected = format!("a multiple of {parts}, this rank's virtual ranks");
+                    return Err(Error::argument(what, rows, expected));
+                }
+                Ok(tensor.f_slice(0, part as i64, None, parts as i64)?.f_contiguous()?)
+            });
+            Ok(fill(&batch, tensors.collect::<Result<Vec<_>>>()?))
+        })
+    }
+
+    /// The mean over all virtual ranks of what this rank has for its shares, such as losses: the same bits on every rank,
+    /// and on any number of them. A collective. Without virtual ranks, the mean of `shares`.
+    ///
+    /// # Errors
+    /// [`Error::Collective`] if a rank has died or did not arrive within the timeout.
+    pub fn mean_of_shares(&self, shares: &[Tensor]) -> Result<Tensor> {
+        let mut numbers = Tensor::f_stack(shares, 0)?.detach();
+        if let Some(ranks) = &self.virtual_ranks {
+            // A rank with fewer than another repeats its last one, which nobody uses.
+            let rows = Tensor::f_arange(ranks.most as i64, (Kind::Int64, numbers.device()))?;
+            let rows = rows.f_clamp_max(shares.len() as i64 - 1)?;
+            let all = self.group.all_gather(&numbers.f_index_select(0, &rows)?)?;
+            numbers = Tensor::f_stack(&ranks.in_order(&all)?, 0)?;
+        }
+        Ok(numbers.f_mean_dim(0, false, None)?)
+    }
+}
