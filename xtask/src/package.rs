@@ -93,7 +93,6 @@ fn try_out(workspace: &Workspace, target: &Path, folder: &Path) -> Result<()> {
 fn workspace_manifest(checkout: &str, packages: &[String]) -> String {
     let members = format!("members = [\"program\", \"{COPIED}\", \"{}\"]", packages.join("\", \""));
     let published = checkout.lines().filter_map(|line| match line.split_once("path = \"") {
-        _ if line.starts_with("default-members") => None,
         _ if line.starts_with("members") => Some(members.clone()),
         // Without a version, it is not published.
         Some((before, path)) => Some(before.to_owned() + path.split_once("\", ")?.1),
@@ -126,7 +125,7 @@ mod tests {
 
     #[test]
     fn what_is_published_loses_its_folder_and_the_rest_is_left_out() {
-        let checkout = "[workspace]\nmembers = [\"core\"]\ndefault-members = [\"core\"]\n\n\
+        let checkout = "[workspace]\nmembers = [\"core\"]\n\n\
             [workspace.dependencies]\ntch-parallel = { path = \"core\", version = \"0.1.0\" }\n\
             exhibit-kit = { path = \"exhibit-kit\" }\ntch = \"0.26\"\n";
         let manifest = workspace_manifest(checkout, &["find-libtorch-0.1.0".into()]);
