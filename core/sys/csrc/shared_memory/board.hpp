@@ -1,4 +1,5 @@
-// What ranks read and write in each other's files.
+// What ranks read and write in each other's files. ../../tests/memory_order.rs tries all executions of a model of it, with
+// each order of its atomics, and with weaker ones.
 #pragma once
 
 #include "file.hpp"
@@ -47,16 +48,18 @@ struct alignas(128) Cell {
   std::atomic<uint32_t> sleepers;
 
   bool has_reached(uint32_t awaited) const {
-    // Numbers wrap around.
+    // Acquire: what the rank has written before this number can be read. Numbers wrap around.
     return static_cast<int32_t>(value.load(std::memory_order_acquire) - awaited) >= 0;
   }
 
   void publish(uint32_t next) {
-    value.store(next);
+    // Release: whoever sees the number can read what this rank has written before.
+    value.store(next, std::memory_order_release);
     step();
-    // Sequentially consistent, like the sleeper's increment before it looks at the value: either
-    // the sleeper sees the new value, or this sees the sleeper.
-    if (sleepers.load() != 0) {
+    // Each of the two looks at the other's number only after it has written its own: either the sleeper sees
+    // the new value, or this sees the sleeper.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (sleepers.load(std::memory_order_relaxed) != 0) {
       wake();
     }
   }
@@ -67,9 +70,11 @@ struct alignas(128) Cell {
   void sleep(uint32_t seen, std::chrono::nanoseconds time) {
     constexpr auto kSecond = std::chrono::nanoseconds(std::chrono::seconds(1)).count();
     const timespec limit{time.count() / kSecond, time.count() % kSecond};
-    ++sleepers;
+    sleepers.fetch_add(1, std::memory_order_relaxed);
+    // See `publish`.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     futex(FUTEX_WAIT, seen, &limit);
-    --sleepers;
+    sleepers.fetch_sub(1, std::memory_order_relaxed);
   }
 
  private:
@@ -88,11 +93,13 @@ struct Board {
   Cell arrived;
   Cell reduced;
   Cell done;
-  // Where in the file this rank's tensor lies; -1 if elsewhere.
+  // Where in the file this rank's tensor lies; -1 if elsewhere. Relaxed: it is read once `arrived` is seen.
   alignas(128) std::atomic<int64_t> block;
+  // Release and acquire: whoever sees kFailed can read why.
   std::atomic<uint32_t> state;
   char why[512];
-  // The last operations that this rank has begun.
+  // The last operations that this rank has begun. Release and acquire: whoever reads one of the others after it has
+  // changed sees kBeingWritten, or a later number, when it reads the first again.
   struct Entry {
     // kBeingWritten while the others change.
     std::atomic<uint64_t> sequence;

@@ -48,9 +48,9 @@ void Exchange::carry_out(const Operation& operation, const Places& places) {
   // A rank that does not wait for the others, such as the root of a broadcast, may be ahead of some that
   // have yet to read this for that operation.
   wait_for_all(&Board::done, round);
-  own().block = arena_->offset(places.input.only(), kFile);
+  own().block.store(arena_->offset(places.input.only(), kFile), std::memory_order_relaxed);
   meet(round);
-  const auto in_arena = [](const Peer& peer) { return peer.board->block >= 0; };
+  const auto in_arena = [](const Peer& peer) { return peer.board->block.load(std::memory_order_relaxed) >= 0; };
   const bool has_root = operation.type == c10d::OpType::BROADCAST;
   if (has_root ? in_arena(peers_[operation.root]) : std::all_of(peers_.begin(), peers_.end(), in_arena)) {
     return (this->*ways.in_arena)(operation, places, round);
@@ -64,7 +64,7 @@ char* Exchange::staging(int rank, uint32_t round) const {
 }
 
 char* Exchange::tensor_of(int rank) const {
-  return peers_[rank].data + peers_[rank].board->block;
+  return peers_[rank].data + peers_[rank].board->block.load(std::memory_order_relaxed);
 }
 
 } // namespace c10d_sys

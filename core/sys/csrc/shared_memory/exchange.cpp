@@ -251,10 +251,10 @@ void Exchange::announce(const Operation& operation) {
 
 void Exchange::end(State state, const std::string& why, c10d_error_kind kind) {
   uint32_t well = kWell;
-  if (own().state.compare_exchange_strong(well, kWriting)) {
+  if (own().state.compare_exchange_strong(well, kWriting, std::memory_order_relaxed)) {
     say_why(why);
     failed_as_ = kind;
-    own().state = state;
+    own().state.store(state, std::memory_order_release);
   }
   // Others may sleep where this rank publishes, and this rank where others do.
   for (const auto& peer : peers_) {

@@ -27,7 +27,7 @@ void Exchange::meet(uint32_t round) {
   for (const auto& peer : peers_) {
     compare(current_sequence_, current_, peer);
     // A rank that arrives has recorded what for, so it has counted otherwise.
-    const uint64_t sequence = peer.board->entry(current_sequence_).sequence;
+    const auto sequence = peer.board->entry(current_sequence_).sequence.load(std::memory_order_relaxed);
     TORCH_CHECK_VALUE(
         sequence >= current_sequence_,
         "the ranks call different operations: ", name(own_peer()), " calls ", current_.to_string(), " as number ",
@@ -74,7 +74,7 @@ void Exchange::wait(const Peer& peer, Cell Board::*cell, uint32_t value, const P
     }
   } while (Clock::now() - start < spin_);
   for (;;) {
-    const auto seen = awaited.value.load();
+    const auto seen = awaited.value.load(std::memory_order_relaxed);
     const auto now = Clock::now();
     check_own_state();
     if (now - looked_ >= kLook) {
@@ -105,7 +105,7 @@ void Exchange::look_at(const Peer& peer, Cell Board::*cell, uint32_t value) cons
     compare(current_sequence_, current_, peer);
     check_state(peer);
     TORCH_CHECK_WITH(
-        DistNetworkError, peer.board->state != kLeft, "lost connection to ", name(peer), ", which has left the group");
+        DistNetworkError, peer.board->state.load(std::memory_order_relaxed) != kLeft, "lost connection to ", name(peer), ", which has left the group");
     pollfd process{peer.pidfd, POLLIN, 0};
     TORCH_CHECK_WITH(
         DistNetworkError,
@@ -120,13 +120,18 @@ void Exchange::look_at(const Peer& peer, Cell Board::*cell, uint32_t value) cons
 }
 
 void Exchange::check_own_state() const {
-  if (own().state != kWell) {
+  uint32_t state;
+  // Another thread of this rank may be writing why.
+  while ((state = own().state.load(std::memory_order_acquire)) == kWriting) {
+    pause_briefly();
+  }
+  if (state != kWell) {
     throw Failure(own().why, failed_as_);
   }
 }
 
 void Exchange::check_state(const Peer& peer) const {
-  if (peer.rank == rank_ || peer.board->state != kFailed) {
+  if (peer.rank == rank_ || peer.board->state.load(std::memory_order_acquire) != kFailed) {
     return;
   }
   const std::string why = peer.board->why;
@@ -138,21 +143,22 @@ void Exchange::record(uint64_t sequence, const Operation& operation) {
   // An operation for gloo may be recorded while an earlier one is being carried out here.
   const std::lock_guard<std::mutex> lock(recording_);
   auto& entry = own().entry(sequence);
-  entry.sequence = Board::kBeingWritten;
-  entry.what = operation.encode();
-  entry.count = operation.count;
-  entry.sequence = sequence;
+  entry.sequence.store(Board::kBeingWritten, std::memory_order_release);
+  entry.what.store(operation.encode(), std::memory_order_release);
+  entry.count.store(operation.count, std::memory_order_release);
+  entry.sequence.store(sequence, std::memory_order_release);
 }
 
 // Throws if the other rank has begun something else under this number.
 void Exchange::compare(uint64_t sequence, const Operation& operation, const Peer& peer) const {
   const auto& entry = peer.board->entry(sequence);
-  if (sequence == 0 || peer.rank == rank_ || entry.sequence != sequence) {
+  constexpr auto acquire = std::memory_order_acquire;
+  if (sequence == 0 || peer.rank == rank_ || entry.sequence.load(acquire) != sequence) {
     return;
   }
-  const uint64_t what = entry.what;
-  const uint64_t count = entry.count;
-  const bool was_overwritten = entry.sequence != sequence;
+  const uint64_t what = entry.what.load(acquire);
+  const uint64_t count = entry.count.load(acquire);
+  const bool was_overwritten = entry.sequence.load(acquire) != sequence;
   TORCH_CHECK_VALUE(
       was_overwritten || (what == operation.encode() && count == operation.count),
       "the ranks call different operations: ", name(own_peer()), " calls ", operation.to_string(), ", but ", name(peer),
