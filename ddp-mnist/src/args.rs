@@ -63,8 +63,8 @@ pub struct Args {
     /// --max-restarts` starts in its place. The batch of all ranks together stays as large.
     #[arg(long, conflicts_with = "load")]
     pub elastic: bool,
-    /// Compute what N ranks would, to the bit, on any smaller number of ranks. The batch size is that
-    /// of each of the N.
+    /// Compute what N ranks would, to the bit, on any smaller number of ranks, which may be lost and
+    /// replaced as with --elastic. The batch size is that of each of the N.
     #[arg(long, value_name = "N", conflicts_with = "load", value_parser = positive())]
     pub virtual_ranks: Option<usize>,
 

@@ -80,7 +80,7 @@ pub struct Run<'a, const N: usize> {
     bar: ProgressBar,
     every: Option<usize>,
     max_steps: Option<usize>,
-    /// If the numbers are already those of all of them.
+    /// If there are any. The numbers of a step are then those of all ranks.
     virtual_ranks: Option<usize>,
     meter: Option<Meter>,
     /// Those of the current step.

@@ -29,11 +29,20 @@ def add_in_order(_, bucket):
     return dist.all_gather(parts, part, async_op=True).get_future().then(add)
 
 
+class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(0.0))
+
+    def forward(self, x):
+        return x * self.scale
+
+
 if __name__ == "__main__":
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     model = nn.Sequential(
-        nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Dropout(0.5), nn.Linear(27, 3)
+        nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Dropout(0.5), nn.Linear(27, 3), Scale()
     )
     fill(model)
     ddp = DistributedDataParallel(model, bucket_cap_mb=1e-4)

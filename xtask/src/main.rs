@@ -11,6 +11,7 @@ mod launch;
 mod lock;
 mod package;
 mod program;
+mod qemu;
 mod release;
 mod run;
 mod setup;
@@ -41,6 +42,8 @@ enum Chore {
     Setup {
         #[command(flatten)]
         torch: Torch,
+        #[command(flatten)]
+        machine: Machine,
         /// Also download what the tests and CUDA need: PyTorch for Python, NCCL, CUDA's headers.
         /// Implied if there is a GPU.
         #[arg(long)]
@@ -53,9 +56,16 @@ enum Chore {
     /// a GPU, and run it without a launcher: `cargo xtask run dp-basic -- speedup`.
     Run(Rest),
     /// Build all programs. Passes arguments to `cargo build`, such as `--features cuda`.
-    Build(Rest),
+    Build {
+        #[command(flatten)]
+        machine: Machine,
+        #[command(flatten)]
+        rest: Rest,
+    },
     /// Build all programs and run all tests. Passes arguments to `cargo test`.
     Test {
+        #[command(flatten)]
+        machine: Machine,
         /// Examine this library on this machine's GPUs instead: parity with Python, errors, memory, step times.
         #[arg(long, conflicts_with = "args")]
         gpu: bool,
@@ -95,6 +105,21 @@ struct Torch {
     release: &'static Release,
 }
 
+#[derive(Args)]
+struct Machine {
+    /// Build for this kind of machine, with a compiler for it: Debian's g++-aarch64-linux-gnu. Its tests run in QEMU.
+    #[arg(long, value_name = "TRIPLE", value_parser = [workspace::ARM])]
+    target: Option<String>,
+}
+
+impl Machine {
+    fn workspace(&self, torch: &Torch) -> Result<Workspace> {
+        let workspace = Workspace::of(torch.release)?;
+        let is_another = self.target.is_some() && env::consts::ARCH != "aarch64";
+        Ok(if is_another { workspace.for_arm() } else { workspace })
+    }
+}
+
 /// Arguments for another command.
 #[derive(Args)]
 struct Rest {
@@ -122,7 +147,7 @@ fn main() -> ExitCode {
 /// put back because it is meant for that command.
 fn parse(line: &[OsString]) -> Result<Chore, clap::Error> {
     let mut chore = Cli::try_parse_from(line)?.chore;
-    if let Chore::Launch(rest) | Chore::Build(rest) | Chore::Test { rest, .. } = &mut chore {
+    if let Chore::Launch(rest) | Chore::Build { rest, .. } | Chore::Test { rest, .. } = &mut chore {
         let before = line.len() - rest.args.len() - 1;
         if line[before] == "--" {
             rest.args.insert(0, "--".into());
@@ -133,15 +158,17 @@ fn parse(line: &[OsString]) -> Result<Chore, clap::Error> {
 
 fn run(chore: Chore) -> Result<()> {
     match chore {
-        Chore::Setup { torch, full } => {
+        Chore::Setup { torch, machine, full } => {
             let level = if full { Level::Full } else { Level::for_this_machine() };
-            setup::run(&Workspace::of(torch.release)?, level)
+            setup::run(&machine.workspace(&torch)?, level)
         }
         Chore::Launch(rest) => launch::run(&Workspace::of(rest.torch.release)?, &rest.args),
         Chore::Run(rest) => run::run(&Workspace::of(rest.torch.release)?, &rest.args),
-        Chore::Build(rest) => build::run(&Workspace::of(rest.torch.release)?, &rest.args),
-        Chore::Test { gpu: true, rest } => gpu::test(&Workspace::of(rest.torch.release)?),
-        Chore::Test { rest, .. } => test::run(&Workspace::of(rest.torch.release)?, &rest.args),
+        Chore::Build { machine, rest } => build::run(&machine.workspace(&rest.torch)?, &rest.args),
+        Chore::Test { gpu: true, rest, .. } => gpu::test(&Workspace::of(rest.torch.release)?),
+        Chore::Test { machine, rest, .. } => {
+            test::run(&machine.workspace(&rest.torch)?, &rest.args)
+        }
         Chore::Gpu { chore } => gpu::run(&chore),
         Chore::Soak(rest) => soak::run(&Workspace::of(rest.torch.release)?, &rest.args),
         Chore::Book { open } => book::run(open),

@@ -13,7 +13,7 @@ mod venv;
 
 use crate::command;
 use crate::lock::Lock;
-use crate::workspace::{self, Workspace};
+use crate::workspace::Workspace;
 use anyhow::Result;
 pub(crate) use level::Level;
 use std::process::Command;
@@ -37,7 +37,7 @@ pub(crate) fn ensure(workspace: &Workspace, level: Level) -> Result<()> {
     if workspace.has_user_libtorch() {
         return user::check(&workspace.libtorch, workspace.release);
     }
-    let venv = Venv { folder: workspace::venv(workspace.release), release: workspace.release };
+    let (venv, level) = (Venv::of(workspace), level.for_target(workspace));
     if !is_stamped(&venv, level) {
         let lock = Lock::take(&venv.folder)?;
         // Whoever held the lock may have done the work.
@@ -54,7 +54,7 @@ pub(crate) fn ensure_while_building(
     level: Level,
     build: &mut Command,
 ) -> Result<()> {
-    let venv = Venv { folder: workspace::venv(workspace.release), release: workspace.release };
+    let venv = Venv::of(workspace);
     if workspace.has_user_libtorch() || is_stamped(&venv, level) {
         return ensure(workspace, level);
     }
@@ -72,7 +72,7 @@ pub(crate) fn ensure_python(workspace: &Workspace) -> Result<Venv> {
         "LIBTORCH or LIBTORCH_USE_PYTORCH is set: unset it, so that Rust and Python both use the libtorch of the set-up"
     );
     ensure(workspace, Level::Full)?;
-    Ok(Venv { folder: workspace::venv(workspace.release), release: workspace.release })
+    Ok(Venv::of(workspace))
 }
 
 /// The quick check at every run: there is a stamp that covers the level, and the most important files still exist.
@@ -119,7 +119,8 @@ mod tests {
         let library = folder.path().join("torch/lib/libtorch_cpu.so");
         write(&folder.path().join("bin/python"), "").unwrap();
         write(&library, "").unwrap();
-        let venv = Venv { folder: folder.path().to_owned(), release: Release::DEFAULT };
+        let folder = folder.path().to_owned();
+        let venv = Venv { folder, release: Release::DEFAULT, is_for_arm: false };
         let stamped = || [Level::Minimal, Level::Full].map(|level| is_stamped(&venv, level));
         assert_eq!(stamped(), [false, false]);
         stamp::write(&venv, Level::Minimal).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::build::whole_workspace;
 use crate::workspace::Workspace;
-use crate::{command, setup};
+use crate::{command, qemu, setup};
 use anyhow::Result;
 use std::ffi::OsString;
 use std::time::Instant;
@@ -13,6 +13,10 @@ const THREADS: &str = "RUST_TEST_THREADS";
 
 /// Of the workspace's own code: see its Cargo.toml.
 const OPT_LEVEL: &str = "CARGO_PROFILE_RELEASE_OPT_LEVEL";
+
+/// What runs on another kind of machine, unless the arguments say: it has no Python, and takes ten times as long.
+const ON_ARM: &str = "--lib --test exchange --test exchange_bits --test exchange_deaths -p c10d-sys -p tch-parallel-base \
+    -p tch-parallel-nn -p tch-parallel-optim -p tch-parallel-data -p tch-parallel";
 
 /// Sets Python up, builds the programs that the tests start, and runs the tests. Nothing of ours is
 /// optimised, since libtorch does the computing.
@@ -26,10 +30,16 @@ pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
         cargo.env(OPT_LEVEL, &opt_level);
         cargo
     };
-    command::run(cargo().args(["build", "--release", "--workspace"]))?;
     let mut test = cargo();
     // One run shows every failure.
-    test.args(["test", "--release", "--no-fail-fast"]).args(whole_workspace(args)).args(args);
+    test.args(["test", "--release", "--no-fail-fast"]);
+    if workspace.is_for_arm {
+        test.args(ON_ARM.split_whitespace().filter(|_| args.is_empty())).args(args);
+        qemu::use_for(workspace, &mut test)?;
+    } else {
+        command::run(cargo().args(["build", "--release", "--workspace"]))?;
+        test.args(whole_workspace(args)).args(args);
+    }
     if env::var_os(THREADS).is_none() {
         // One more than there are cores, because the tests' jobs spend part of their time waiting.
         test.env(THREADS, (thread::available_parallelism()?.get() + 1).to_string());

@@ -10,6 +10,9 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Servers with Graviton or Grace, and Macs' containers.
+pub(crate) const ARM: &str = "aarch64-unknown-linux-gnu";
+
 pub(crate) struct Workspace {
     /// The checkout, or its twin with another tch in its Cargo.lock.
     root: PathBuf,
@@ -17,6 +20,8 @@ pub(crate) struct Workspace {
     pub(crate) release: &'static Release,
     /// The folder of libtorch: the user's, or the set-up's.
     pub(crate) libtorch: PathBuf,
+    /// Whether it is built for [`ARM`], on another kind of machine.
+    pub(crate) is_for_arm: bool,
 }
 
 impl Workspace {
@@ -26,11 +31,28 @@ impl Workspace {
         let libtorch = user_libtorch(release)?.unwrap_or_else(|| libtorch(release));
         let target = target_dir()?;
         if release == Release::DEFAULT {
-            return Ok(Self { root: checkout().to_owned(), target, release, libtorch });
+            let root = checkout().to_owned();
+            return Ok(Self { root, target, release, libtorch, is_for_arm: false });
         }
         let root = target.join(format!("torch-{}", release.torch));
         twin::make(&root, release.tch)?;
-        Ok(Self { target: root.join("target"), root, release, libtorch })
+        Ok(Self { target: root.join("target"), root, release, libtorch, is_for_arm: false })
+    }
+
+    /// The same, built for [`ARM`].
+    pub(crate) fn for_arm(mut self) -> Self {
+        let is_users = self.has_user_libtorch();
+        self.is_for_arm = true;
+        if !is_users {
+            self.libtorch = self.venv().join("torch");
+        }
+        self
+    }
+
+    /// The folder of the set-up: a Python virtual environment with libtorch.
+    pub(crate) fn venv(&self) -> PathBuf {
+        let venv = venv(self.release);
+        if self.is_for_arm { venv.with_extension(ARM) } else { venv }
     }
 
     /// cargo, for what needs libtorch.
@@ -39,6 +61,10 @@ impl Workspace {
         cargo.env("LIBTORCH", &self.libtorch).env_remove("LIBTORCH_USE_PYTORCH");
         if self.root != checkout() {
             cargo.env("CARGO_TARGET_DIR", &self.target);
+        }
+        if self.is_for_arm {
+            cargo.env("CARGO_BUILD_TARGET", ARM);
+            cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", "aarch64-linux-gnu-gcc");
         }
         cargo
     }
@@ -49,7 +75,7 @@ impl Workspace {
     }
 
     pub(crate) fn has_user_libtorch(&self) -> bool {
-        self.libtorch != libtorch(self.release)
+        self.libtorch != self.venv().join("torch")
     }
 }
 
@@ -67,8 +93,7 @@ fn user_libtorch(release: &Release) -> Result<Option<PathBuf>> {
     Ok(set.filter(|set| ![release, Release::DEFAULT].map(libtorch).contains(set)))
 }
 
-/// The folder of a release's set-up: a Python virtual environment with libtorch.
-pub(crate) fn venv(release: &Release) -> PathBuf {
+fn venv(release: &Release) -> PathBuf {
     checkout().join(".libtorch").join(release.torch)
 }
 

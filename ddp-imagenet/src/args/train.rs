@@ -34,7 +34,7 @@ pub struct TrainArgs {
     pub recipe: RecipeArgs,
     /// Compute what N ranks would, to the bit, on any smaller number of ranks. The batch size is that of
     /// all of them together.
-    #[arg(long, value_name = "N", value_parser = positive(), conflicts_with_all = ["accumulate", "sync_bn"])]
+    #[arg(long, value_name = "N", value_parser = positive(), conflicts_with_all = ["accumulate", "sync_bn", "skip_bad"])]
     pub virtual_ranks: Option<usize>,
     /// Seed of the images' order, and on rank r, plus r, of the weights [default: 0]. If given, cuDNN
     /// takes only deterministic algorithms, which may be slower.
@@ -78,8 +78,9 @@ impl TrainArgs {
         if self.data.source() == Source::Synthetic {
             say(group, "=> Dummy data is used: noise, from which nothing can be learnt");
         }
-        cudnn::set_deterministic(self.seed.is_some());
-        cudnn::set_benchmark(self.seed.is_none());
+        let is_repeatable = self.seed.is_some() || self.virtual_ranks.is_some();
+        cudnn::set_deterministic(is_repeatable);
+        cudnn::set_benchmark(!is_repeatable);
         if group.device().is_cuda() && self.seed.is_some() {
             let why = "cuDNN takes only deterministic algorithms, which may be much slower";
             say(group, format!("=> --seed: {why}"));

@@ -1,6 +1,7 @@
 //! How much is installed, and how large that is.
 
 use crate::release::Release;
+use crate::workspace::Workspace;
 use tch_parallel_contract::gpus;
 
 /// How much of PyTorch is installed. Each level includes the one before it.
@@ -18,6 +19,11 @@ impl Level {
     /// What the programs need on this machine: a GPU can only be used with all of CUDA's libraries.
     pub(crate) fn for_this_machine() -> Self {
         if gpus() > 0 { Self::Full } else { Self::Minimal }
+    }
+
+    /// Nothing runs Python of another kind of machine.
+    pub(super) fn for_target(self, workspace: &Workspace) -> Self {
+        if workspace.is_for_arm { Self::Minimal } else { self }
     }
 
     /// The packages that pip is told to install. All releases are built with CUDA 13.0.

@@ -2,6 +2,7 @@
 
 use super::{Level, Venv};
 use crate::command;
+use crate::workspace::ARM;
 use anyhow::{Context, Result, ensure};
 use std::env;
 use std::ffi::OsString;
@@ -11,14 +12,17 @@ use std::process::Command;
 /// Checks all prerequisites, before anything is downloaded.
 pub(super) fn check(venv: &Venv, level: Level) -> Result<()> {
     ensure!(
-        cfg!(all(target_os = "linux", target_arch = "x86_64")),
-        "the set-up can only fetch libtorch for x86-64 Linux, and this is {} on {}: install libtorch {} yourself and set \
+        cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))),
+        "the set-up can only fetch libtorch for x86-64 and aarch64 Linux, and this is {} on {}: install libtorch {} yourself and set \
          LIBTORCH to the folder that holds its lib/ and include/",
         env::consts::ARCH,
         env::consts::OS,
         venv.release.torch
     );
-    let found = [python(Path::new("python3")), compiler(&compiler_name())];
+    let found = match venv.is_for_arm {
+        true => [python(Path::new("python3")), cross_compiler()],
+        false => [python(Path::new("python3")), compiler(&compiler_name())],
+    };
     let missing = found.into_iter().filter_map(Result::err).map(|error| format!("{error:#}"));
     let missing: Vec<_> = missing.collect();
     ensure!(missing.is_empty(), "the set-up cannot start:\n  - {}", missing.join("\n  - "));
@@ -38,6 +42,17 @@ fn python(python: &Path) -> Result<()> {
     );
     run("import venv, ensurepip")
         .context("python3 cannot make a virtual environment: `apt-get install python3-venv`")?;
+    Ok(())
+}
+
+/// Checks for a compiler for [`ARM`], and has rustup install Rust's own library for it.
+fn cross_compiler() -> Result<()> {
+    let name = "aarch64-linux-gnu-g++";
+    command::output(Command::new(name).arg("--version"))
+        .with_context(|| format!("`{name}` is needed: `apt-get install g++-aarch64-linux-gnu`"))?;
+    command::output(Command::new("rustup").args(["target", "add", ARM])).with_context(|| {
+        format!("Rust's library for {ARM} is needed: `rustup target add {ARM}`")
+    })?;
     Ok(())
 }
 

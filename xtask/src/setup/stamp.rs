@@ -40,7 +40,7 @@ mod tests {
     #[test]
     fn a_stamp_reads_back_unless_it_is_of_other_versions_or_cut_off() {
         let folder = tempfile::tempdir().unwrap();
-        let of = |release| Venv { folder: folder.path().to_owned(), release };
+        let of = |release| Venv { folder: folder.path().to_owned(), release, is_for_arm: false };
         let venv = of(Release::DEFAULT);
         assert_eq!(read(&venv), None);
         for level in [Level::Minimal, Level::Full] {

@@ -5,11 +5,16 @@ use crate::command;
 use crate::files::{entries, make, remove};
 use crate::lock::{self, Lock};
 use crate::release::Release;
+use crate::workspace::Workspace;
 use anyhow::{Context, Result};
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::{fmt, fs, io};
+
+/// What the wheels for ARM are named after.
+const ARM_PLATFORMS: [&str; 3] =
+    ["manylinux_2_28_aarch64", "manylinux_2_25_aarch64", "manylinux_2_17_aarch64"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
@@ -36,9 +41,16 @@ pub(crate) struct Venv {
     pub(super) folder: PathBuf,
     /// The release of PyTorch that belongs in it.
     pub(super) release: &'static Release,
+    /// Whether the packages are those for [`ARM`](crate::workspace::ARM), and its Python only installs them.
+    pub(super) is_for_arm: bool,
 }
 
 impl Venv {
+    pub(super) fn of(workspace: &Workspace) -> Self {
+        let Workspace { release, is_for_arm, .. } = *workspace;
+        Venv { folder: workspace.venv(), release, is_for_arm }
+    }
+
     /// The folder that LIBTORCH is set to.
     pub(super) fn libtorch(&self) -> PathBuf {
         self.folder.join("torch")
@@ -52,6 +64,11 @@ impl Venv {
     pub(super) fn inspect(&self, level: Level) -> State {
         if !self.executable("python").exists() {
             return State::Broken("there is no virtual environment".to_owned());
+        }
+        if self.is_for_arm {
+            // Which pip can install, but not look at.
+            let is_there = self.packages().join("torch/lib/libtorch_cpu.so").exists();
+            return if is_there { State::Complete } else { State::Incomplete };
         }
         let mut inspection = self.python();
         inspection.args(["-c", include_str!("installed.py")]);
@@ -91,6 +108,12 @@ impl Venv {
         let mut pip = self.python();
         pip.args(["-m", "pip", "--disable-pip-version-check", "install"]);
         pip.args((level == Level::Minimal).then_some("--no-deps"));
+        if self.is_for_arm {
+            // What is left of an interrupted one would be kept.
+            remove(&self.packages())?;
+            pip.args(["--only-binary=:all:", "--target"]).arg(self.packages());
+            pip.args(ARM_PLATFORMS.map(|platform| format!("--platform={platform}")));
+        }
         pip.args(level.requirements(self.release));
         let downloads = self.downloads();
         make(&downloads)?;
@@ -111,12 +134,20 @@ impl Venv {
         self.folder.join(".downloads")
     }
 
+    /// Where pip installs what is for another kind of machine.
+    fn packages(&self) -> PathBuf {
+        self.folder.join("packages")
+    }
+
     /// Links to torch under a path that does not depend on the Python version. The link is
     /// relative, so that the workspace can be moved.
     pub(super) fn link_libtorch(&self) -> Result<()> {
         let where_it_is = "import sysconfig; print(sysconfig.get_path('platlib'))";
-        let packages = command::output(self.python().args(["-c", where_it_is]))?;
-        let torch = Path::new(packages.trim()).join("torch");
+        let packages = match self.is_for_arm {
+            true => self.packages(),
+            false => command::output(self.python().args(["-c", where_it_is]))?.trim().into(),
+        };
+        let torch = packages.join("torch");
         let target = torch.strip_prefix(&self.folder).unwrap_or(&torch);
         let link = self.libtorch();
         if fs::read_link(&link).is_ok_and(|found| found == target) {
@@ -138,6 +169,7 @@ impl Venv {
 mod tests {
     use super::*;
     use crate::files::write;
+    use std::path::Path;
 
     /// Installs an empty package; if not to the end, it is left as a killed pip would leave it.
     fn install(packages: &Path, requirement: &str, to_the_end: bool) {
@@ -155,7 +187,8 @@ mod tests {
     #[test]
     fn an_environment_between_two_releases_is_not_complete() {
         let folder = tempfile::tempdir().unwrap();
-        let venv = Venv { folder: folder.path().to_owned(), release: Release::DEFAULT };
+        let venv_folder = folder.path().to_owned();
+        let venv = Venv { folder: venv_folder, release: Release::DEFAULT, is_for_arm: false };
         let lock = Lock::take(folder.path()).unwrap();
         venv.make_anew(&lock, &State::Incomplete).unwrap();
         let packages = entries(&folder.path().join("lib")).unwrap()[0].join("site-packages");

@@ -32,9 +32,9 @@ impl Shard {
         Ok(Self { rank, num_replicas, parts: 1 })
     }
 
-    /// The parts of this rank if the data set is divided among `virtual_ranks`, of which every rank does the work of
-    /// some. With as many samples of each part in a batch, the parts lie beside each other in it: the first sample of
-    /// every part, then the second of every part. With `None`, the one part of the rank. PyTorch has no counterpart.
+    /// The parts of this rank if the data set is divided among `virtual_ranks`, and each rank works for some of them. Its
+    /// batches have the first sample of each of its parts, then the second of each. With `None`, the one part of the
+    /// rank. PyTorch has no counterpart.
     ///
     /// ```
     /// use tch_parallel::data::{DistributedSampler, Sampler, Shard};
@@ -47,10 +47,13 @@ impl Shard {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`] for fewer virtual ranks than ranks.
+    /// [`Error::Argument`] for fewer virtual ranks than ranks, and for parts of virtual ranks.
     pub fn with_virtual_ranks(self, virtual_ranks: impl Into<Option<usize>>) -> Result<Self> {
         let Shard { rank, num_replicas, .. } = self;
         let Some(virtual_ranks) = virtual_ranks.into() else { return Ok(self) };
+        if self.parts > 1 {
+            return Err(Error::argument("the shard", "one of virtual ranks", "that of a rank"));
+        }
         if virtual_ranks < num_replicas {
             let expected = format!("at least the number of ranks, which is {num_replicas}");
             return Err(Error::argument("virtual_ranks", virtual_ranks, expected));

@@ -13,12 +13,14 @@ pub struct ShardSampler(pub Shard);
 impl Sampler for ShardSampler {
     // ANCHOR: indices
     fn indices(&self, len: usize, _epoch: u64) -> Result<Vec<usize>> {
-        Ok((self.0.rank()..len).step_by(self.0.num_replicas()).collect())
+        let own = self.0.rank()..self.0.rank() + self.0.parts();
+        Ok((0..len).filter(|index| own.contains(&(index % self.0.num_replicas()))).collect())
     }
     // ANCHOR_END: indices
 
     fn num_samples(&self, len: usize) -> usize {
-        (self.0.rank()..len).step_by(self.0.num_replicas()).len()
+        let parts = self.0.rank()..self.0.rank() + self.0.parts();
+        parts.map(|part| (part..len).step_by(self.0.num_replicas()).len()).sum()
     }
 }
 

@@ -6,7 +6,7 @@ use super::logging::DdpLoggingData;
 use super::mixed_precision::CastParameters;
 use super::module_tensors::ModuleTensors;
 use super::same_model;
-use super::virtual_ranks::VirtualRanks;
+use super::virtual_ranks::{self, VirtualRanks};
 use crate::distributed::fault::blame::may_be_anothers_fault;
 use crate::distributed::group::ProcessGroup;
 use crate::distributed::join::{JoinConfig, announce};
@@ -119,6 +119,9 @@ impl<M> DistributedDataParallel<M> {
         options: DdpOptions,
     ) -> Result<Self> {
         let operation = "DistributedDataParallel::new";
+        if options.virtual_ranks.is_some() {
+            virtual_ranks::set_num_threads();
+        }
         let own = ModuleTensors::new(vs, &options)
             .and_then(|tensors| Ok((tensors, options.for_the_reducer()?)));
         let description =

@@ -26,6 +26,9 @@ pub(crate) fn description(tensors: &ModuleTensors, options: &DdpOptions) -> Stri
     tensors.shared_parameters().for_each(|(name, tensor)| line("parameter", name, tensor));
     tensors.buffers.iter().for_each(|(name, tensor)| line("buffer", name, tensor));
     let _ = writeln!(text, "{options:?}");
+    if options.virtual_ranks.is_some() {
+        let _ = writeln!(text, "OMP_NUM_THREADS={}", tch::get_num_threads());
+    }
     text
 }
 

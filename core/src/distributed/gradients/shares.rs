@@ -8,11 +8,12 @@ use tch_parallel_base::tensors::{fill, list};
 impl<M> DistributedDataParallel<M> {
     /// The parts of a batch, each for one of this rank's [`virtual_ranks`](super::DdpOptions::virtual_ranks); without these,
     /// the batch itself. Each must have a forward pass and a [`backward`](Self::backward), and the last one's exchanges
-    /// the gradients of all.
+    /// the gradients of all. Only this model's parameters get gradients.
     ///
     /// A batch has equally many samples for each virtual rank, in the order of a sampler of
-    /// [`Shard::with_virtual_ranks`](crate::data::Shard::with_virtual_ranks). The random generators draw for virtual rank `v` as after
-    /// `manual_seed(seed + v)`, so take another `seed` in each step.
+    /// [`Shard::with_virtual_ranks`](crate::data::Shard::with_virtual_ranks). The random generators draw for virtual
+    /// rank `v` as after `manual_seed(seed + v)`, so the seeds of two steps must be at least as far apart as there
+    /// are virtual ranks.
     ///
     /// ```
     /// use tch::{Kind, Tensor, nn::{self, ModuleT}};
@@ -39,15 +40,16 @@ impl<M> DistributedDataParallel<M> {
         let ranks = self.virtual_ranks.as_deref();
         let parts = ranks.map_or(1, |ranks| ranks.shard.parts());
         (0..parts).map(move |part| {
-            if let Some(ranks) = ranks {
-                ranks.begin(part, seed);
-            }
+            let Some(ranks) = ranks else { return Ok(batch.shallow_clone()) };
+            ranks.begin(part, seed)?;
             let tensors = list(&batch).into_iter().map(|tensor| {
                 let rows = tensor.size().first().map_or(0, |rows| *rows as usize);
                 if rows % parts != 0 {
                     let what = "the number of samples in a batch";
                     let expected = format!("a multiple of {parts}, this rank's virtual ranks");
-                    return Err(Error::argument(what, rows, expected));
+                    let error = Error::argument(what, rows, expected);
+                    self.group.report(&error.to_string());
+                    return Err(error);
                 }
                 Ok(tensor.f_slice(0, part as i64, None, parts as i64)?.f_contiguous()?)
             });
@@ -55,14 +57,19 @@ impl<M> DistributedDataParallel<M> {
         })
     }
 
-    /// The mean over all virtual ranks of what this rank has for its shares, such as losses: the same bits on every rank,
-    /// and on any number of them. A collective. Without virtual ranks, the mean of `shares`.
+    /// The mean over all virtual ranks of one tensor per share, such as its loss: the same bits on every rank, and on any
+    /// number of them. A collective. Without virtual ranks, the mean of `shares`.
     ///
     /// # Errors
-    /// [`Error::Collective`] if a rank has died or did not arrive within the timeout.
+    /// [`Error::Argument`] for another number of tensors than this rank has virtual ranks, and [`Error::Collective`] if a rank has died or did not arrive within the timeout.
     pub fn mean_of_shares(&self, shares: &[Tensor]) -> Result<Tensor> {
         let mut numbers = Tensor::f_stack(shares, 0)?.detach();
         if let Some(ranks) = &self.virtual_ranks {
+            let parts = ranks.shard.parts();
+            if shares.len() != parts {
+                let expected = format!("{parts}, one for each share of a batch");
+                return Err(Error::argument("the number of shares", shares.len(), expected));
+            }
             // A rank with fewer than another repeats its last one, which nobody uses.
             let rows = Tensor::f_arange(ranks.most as i64, (Kind::Int64, numbers.device()))?;
             let rows = rows.f_clamp_max(shares.len() as i64 - 1)?;

@@ -4,13 +4,13 @@ use super::hooks::{CommHook, GradBucket, from_fn};
 use crate::data::Shard;
 use crate::distributed::group::{ProcessGroup, Transport};
 use crate::{Error, Result};
-use c10d_sys::tensor::identity;
+use c10d_sys::tensor::{clear_grad, identity};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::mem::{replace, take};
 use std::sync::{Arc, Mutex};
-use tch::{Tensor, no_grad};
+use tch::{Device, Tensor, no_grad};
 use tch_parallel_base::lock;
 
 /// The virtual ranks whose work this rank does.
@@ -49,8 +49,11 @@ struct Step {
     share: Option<usize>,
     /// Whether its first forward pass has begun.
     has_begun: bool,
-    /// How many backward passes there were.
+    /// How many backward passes there were, and what the generators are seeded with after the last one.
     passes: usize,
+    next_seed: i64,
+    /// The parameters' gradients from before the step.
+    earlier: Vec<Tensor>,
     /// The buffers as they were before the step, and as the first share has left them.
     before: Vec<Tensor>,
     after_first: Vec<Tensor>,
@@ -69,10 +72,6 @@ impl VirtualRanks {
             let parts = shard.parts();
             (0..parts).map(move |place| (rank, place as i64))
         };
-        // Kernels add in another order on another number of threads, and only launchers of several ranks set it.
-        if std::env::var_os("OMP_NUM_THREADS").is_none() {
-            tch::set_num_threads(1);
-        }
         let parameter = |tensor: &Tensor| Parameter {
             tensor: tensor.shallow_clone(),
             places: Vec::new(),
@@ -92,21 +91,23 @@ impl VirtualRanks {
     }
 
     /// Before a share's passes.
-    pub(super) fn begin(&self, share: usize, seed: i64) {
-        let State { step, parameters, .. } = &mut *lock(&self.state);
+    pub(super) fn begin(&self, share: usize, seed: i64) -> Result<()> {
+        let State { step, parameters, buffers, .. } = &mut *lock(&self.state);
         if share == 0 {
-            *step = Step::default();
-            // Of a step that was given up.
+            // What a step has left that was given up.
             parameters.iter_mut().for_each(|parameter| parameter.gradients.clear());
+            copy(buffers, &take(step).before)?;
+            step.next_seed = seed.wrapping_add(self.owners.len() as i64);
         }
         (step.share, step.has_begun) = (Some(share), false);
         IN_A_PART.set(self.most > 1);
         tch::manual_seed(seed.wrapping_add((self.shard.rank() + share) as i64));
+        Ok(())
     }
 
     /// Before a forward pass. Returns whether the backward pass after it exchanges gradients.
     pub(super) fn begin_forward(&self) -> Result<bool> {
-        let State { step, buffers, .. } = &mut *lock(&self.state);
+        let State { step, buffers, parameters, .. } = &mut *lock(&self.state);
         let Some(share) = step.share else {
             let found = "outside of DistributedDataParallel::shares";
             let what = "a forward pass with virtual_ranks";
@@ -121,7 +122,14 @@ impl VirtualRanks {
             }
             copy(buffers, &step.before)?;
         }
-        Ok(share + 1 == self.shard.parts())
+        let is_last = share + 1 == self.shard.parts();
+        if is_last && step.earlier.is_empty() {
+            // The reducer would take them for this share's.
+            step.earlier = parameters.iter().map(|parameter| parameter.tensor.grad()).collect();
+            let mut all = parameters.iter_mut().map(|parameter| &mut parameter.tensor);
+            all.try_for_each(clear_grad).map_err(Error::engine("virtual_ranks"))?;
+        }
+        Ok(is_last)
     }
 
     /// When the reducer has made other buckets.
@@ -136,6 +144,7 @@ impl VirtualRanks {
         let State { step, parameters, .. } = &mut *lock(&self.state);
         let not_last = step.share.filter(|share| share + 1 < self.shard.parts());
         let Some(share) = not_last else { return Ok(false) };
+        step.expect_passes(share)?;
         // Not into the parameters' own gradients, to which the next share's would be added.
         let tensors: Vec<_> = parameters.iter().map(|parameter| &parameter.tensor).collect();
         let gradients = Tensor::f_run_backward(&[loss], &tensors, false, false)?;
@@ -149,11 +158,20 @@ impl VirtualRanks {
         Ok(true)
     }
 
-    /// After a step: the buffers keep what the first share has left in them.
+    /// After a step: the buffers keep what the first share has left in them, gradients are added to earlier ones, and
+    /// the generators are the same on all ranks.
     pub(super) fn end_step(&self) -> Result<()> {
         IN_A_PART.set(false);
-        let State { step, buffers, .. } = &mut *lock(&self.state);
-        copy(buffers, &take(step).after_first)
+        let State { step, buffers, parameters, .. } = &mut *lock(&self.state);
+        let Step { after_first, earlier, next_seed, .. } = take(step);
+        copy(buffers, &after_first)?;
+        for (parameter, earlier) in parameters.iter().zip(earlier) {
+            if earlier.defined() {
+                let _ = no_grad(|| parameter.tensor.grad().f_add_(&earlier))?;
+            }
+        }
+        tch::manual_seed(next_seed);
+        Ok(())
     }
 
     /// The hook that adds the gradients of all virtual ranks to zero, one after the other.
@@ -162,19 +180,18 @@ impl VirtualRanks {
         let name = format!("virtual_ranks={}", self.owners.len());
         Box::new(from_fn(name, move |group, bucket| {
             let rows = own.rows_of(bucket, group)?;
-            let group = group.later();
-            if rows.is_floating_point() && group.transport() == Transport::SharedMemory {
+            let is_shareable = rows.is_floating_point() && rows.device() == Device::Cpu;
+            if is_shareable && group.transport() == Transport::SharedMemory {
+                let group = group.later();
                 let work = group.engine().add_rows(&rows, group.call());
                 let sum = group.pending("backward", work, move |_| Ok(rows.f_get(0)?))?;
                 return Ok(Box::new(move || sum.wait()));
             }
-            let own = Arc::clone(&own);
-            let gathered = match group.world_size() {
-                1 => None,
-                _ => Some(group.all_gather_async(rows.shallow_clone())?),
-            };
+            let (own, group) = (Arc::clone(&own), group.clone());
+            // Not earlier: then the buckets of all ranks would be here at once.
             Ok(Box::new(move || {
-                let ranks = gathered.map_or_else(|| Ok(vec![rows]), |gathered| gathered.wait())?;
+                let ranks =
+                    if group.world_size() == 1 { vec![rows] } else { group.all_gather(&rows)? };
                 let parts = own.in_order(&ranks)?;
                 let mut sum = parts[0].f_zeros_like()?;
                 parts.iter().try_for_each(|part| sum.f_add_(part).map(drop))?;
@@ -192,11 +209,7 @@ impl VirtualRanks {
     fn rows_of(&self, bucket: &GradBucket<'_>, group: &ProcessGroup) -> Result<Tensor> {
         let State { step, parameters, rows, .. } = &mut *lock(&self.state);
         let last = self.shard.parts() - 1;
-        if step.passes != last {
-            let what = "the number of backward passes with virtual_ranks";
-            let expected = format!("{}, one for each share of a batch", last + 1);
-            return Err(Error::argument(what, step.passes + 1, expected));
-        }
+        step.expect_passes(last)?;
         let buffer = bucket.buffer()?;
         let rows = match rows.entry(bucket.index()) {
             Entry::Occupied(rows) => rows.get().shallow_clone(),
@@ -208,6 +221,9 @@ impl VirtualRanks {
                 };
                 let _ = new.f_zero_()?;
                 for (view, parameter) in bucket.gradients()?.iter().zip(bucket.parameters()?) {
+                    if view.numel() == 0 {
+                        continue;
+                    }
                     let is_it =
                         |own: &&mut Parameter| identity(&own.tensor) == identity(&parameter);
                     let Some(own) = parameters.iter_mut().find(is_it) else { continue };
@@ -232,11 +248,31 @@ impl VirtualRanks {
 
     /// As the reducer does without a hook, by the number of virtual ranks.
     fn divide(&self, gradient: &Tensor, out: &Tensor) -> Result<()> {
+        let factor = Tensor::from(1.0 / self.owners.len() as f64);
         let _ = match gradient.defined() {
-            true => gradient.f_mul_out(out, &Tensor::from(1.0 / self.owners.len() as f64))?,
+            // A number times a number would be computed in the kind of the factor.
+            true => gradient.f_unsqueeze(0)?.f_mul_out(&out.f_unsqueeze(0)?, &factor)?,
             false => out.shallow_clone().f_zero_()?,
         };
         Ok(())
+    }
+}
+
+impl Step {
+    /// Fails unless each share before this one had its backward pass, and this one none yet.
+    fn expect_passes(&self, share: usize) -> Result<()> {
+        if self.passes == share {
+            return Ok(());
+        }
+        let what = format!("the number of backward passes before that of share {share}");
+        Err(Error::argument(what, self.passes, format!("{share}, one for each share of a batch")))
+    }
+}
+
+/// Kernels add in another order on another number of threads, and only launchers of several ranks set it.
+pub(super) fn set_num_threads() {
+    if std::env::var_os("OMP_NUM_THREADS").is_none() {
+        tch::set_num_threads(1);
     }
 }
 

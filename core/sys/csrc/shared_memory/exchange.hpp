@@ -62,7 +62,7 @@ class Exchange {
   };
 
   // What an operation reads, and where its results go. A barrier has no operands. all_reduce and broadcast
-  // change their one input, of which an all_reduce of rows has the sum in the first. all_gather has as many outputs for each rank, in the order of ranks, as
+  // change their one input: an all_reduce of rows its first row. all_gather has as many outputs for each rank, in the order of ranks, as
   // inputs; so has gather at its root, and none elsewhere. reduce_scatter has as many inputs for each rank,
   // in this order, and one output.
   struct Operands {
