@@ -49,9 +49,7 @@ fn two_ranks_train_what_distributed_data_parallel_trains(group: &ProcessGroup) {
     let other = VarStore::new(Device::Cpu);
     let ddp = DistributedDataParallel::new(whole(&other), &other, group).unwrap();
     let (mut optimizer, mut of_ddp) = (sgd(&vs, 0.5), sgd(&other, 0.5));
-    for (name, parameter) in model.full_state_dict().unwrap() {
-        assert_eq!(parameter, other.variables()[&name], "{name} at first");
-    }
+    assert_eq!(model.full_state_dict().unwrap(), other.variables(), "at first");
     for step in 0..3 {
         let xs = batch(group, step);
         optimizer.zero_grad().unwrap();
@@ -61,11 +59,9 @@ fn two_ranks_train_what_distributed_data_parallel_trains(group: &ProcessGroup) {
         ddp.backward(&loss_of(&ddp, &xs)).unwrap();
         of_ddp.step().unwrap();
     }
-    let expected = other.variables();
     let trained = model.full_state_dict().unwrap();
-    assert_eq!(trained.len(), expected.len());
+    assert_eq!(trained, other.variables());
     for (name, parameter) in trained {
-        assert_eq!(parameter, expected[&name], "{name}");
         // Each rank holds half of it, rounded up on the first.
         let (rows, own) = (parameter.size()[0], vs.variables()[&name].size()[0]);
         assert_eq!(own, if group.rank() == 0 { (rows + 1) / 2 } else { rows / 2 }, "{name}");
@@ -181,12 +177,10 @@ fn whole_weights_go_into_a_sharded_model_and_out_of_it(group: &ProcessGroup) {
     vary_weights(&other);
     let mut weights = other.variables();
     model.load_full_state_dict(&weights).unwrap();
-    for (name, whole) in model.full_state_dict().unwrap() {
-        assert_eq!(whole, weights[&name], "{name}");
-    }
+    assert_eq!(model.full_state_dict().unwrap(), weights);
     weights.insert("head.bias".into(), Tensor::zeros([3], FLOAT_CPU));
-    let error = model.load_full_state_dict(&weights).unwrap_err().to_string();
-    assert!(error.contains("a dict with head.bias of shape [3], but must be"), "{error}");
+    let expected = "a dict with head.bias of shape [3], but must be";
+    expect_error(model.load_full_state_dict(&weights), expected);
     weights.remove("head.bias");
     expect_error(model.load_full_state_dict(&weights), "a dict without head.bias");
 }
