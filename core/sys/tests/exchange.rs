@@ -119,7 +119,7 @@ fn ranks_that_call_different_operations_are_told_which() {
     let gather: Call = |group| group.all_gather(&[ones(10), ones(10)], &ones(10), NOW);
     let sum_of_doubles: Call = |group| group.all_reduce(&ones(10).to_kind(Kind::Double), SUM, NOW);
     let sum_of_parts: Call = |group| group.reduce_scatter_tensor(&ones(5), &ones(10), SUM, NOW);
-    let others: [(Call, &str); 9] = [
+    let others: [(Call, &str); 10] = [
         (|group| group.all_reduce(&ones(12), SUM, NOW), "all_reduce (sum) of 12 x Float"),
         (long_sum, "all_reduce (sum) of 1000000 x Float"),
         (sum_of_doubles, "all_reduce (sum) of 10 x Double"),
@@ -128,6 +128,7 @@ fn ranks_that_call_different_operations_are_told_which() {
         (|group| group.barrier(NOW), "barrier"),
         // This one is left to gloo, which would wait for the other rank.
         (|group| group.reduce(&ones(10), 0, SUM, NOW), "reduce (sum) to rank 0 of 10 x Float"),
+        (|group| group.gather(&[], &ones(10), 0, NOW), "gather to rank 0 of 10 x Float"),
         (gather, "all_gather of 10 x Float"),
         (sum_of_parts, "reduce_scatter (sum) of 10 x Float"),
     ];
