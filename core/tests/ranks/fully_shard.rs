@@ -44,31 +44,6 @@ pub fn loss_of(model: &impl ModuleT, xs: &Tensor) -> Tensor {
 }
 
 #[run_by(on_ranks(2))]
-fn two_ranks_train_what_distributed_data_parallel_trains(group: &ProcessGroup) {
-    let (vs, model) = sharded(group);
-    let other = VarStore::new(Device::Cpu);
-    let ddp = DistributedDataParallel::new(whole(&other), &other, group).unwrap();
-    let (mut optimizer, mut of_ddp) = (sgd(&vs, 0.5), sgd(&other, 0.5));
-    assert_eq!(model.full_state_dict().unwrap(), other.variables(), "at first");
-    for step in 0..3 {
-        let xs = batch(group, step);
-        optimizer.zero_grad().unwrap();
-        model.backward(&loss_of(&model, &xs)).unwrap();
-        optimizer.step().unwrap();
-        of_ddp.zero_grad().unwrap();
-        ddp.backward(&loss_of(&ddp, &xs)).unwrap();
-        of_ddp.step().unwrap();
-    }
-    let trained = model.full_state_dict().unwrap();
-    assert_eq!(trained, other.variables());
-    for (name, parameter) in trained {
-        // Each rank holds half of it, rounded up on the first.
-        let (rows, own) = (parameter.size()[0], vs.variables()[&name].size()[0]);
-        assert_eq!(own, if group.rank() == 0 { (rows + 1) / 2 } else { rows / 2 }, "{name}");
-    }
-}
-
-#[run_by(on_ranks(2))]
 fn a_parameter_that_is_read_outside_its_block_is_an_error_with_its_name(group: &ProcessGroup) {
     let (_vs, model) = sharded(group);
     let block = &model.module().blocks[1];
