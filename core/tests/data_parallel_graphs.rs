@@ -36,9 +36,9 @@ fn rows(count: i64) -> Tensor {
     (Tensor::arange(count * 3, (Kind::Float, Device::Cpu)) * 0.1 + 0.1).view([count, 3])
 }
 
-fn on_two_devices() -> (VarStore, DataParallel<Scale>) {
+fn on_devices(count: usize) -> (VarStore, DataParallel<Scale>) {
     let vs = VarStore::new(Device::Cpu);
-    let model = DataParallel::new(Scale::new, &vs, &Devices::cpu(2).unwrap());
+    let model = DataParallel::new(Scale::new, &vs, &Devices::cpu(count).unwrap());
     (vs, model.unwrap())
 }
 
@@ -111,7 +111,7 @@ fn the_output_may_be_changed_in_place() {
 
 #[test]
 fn an_input_or_a_saved_output_that_is_changed_in_place_is_an_error_of_the_backward_pass() {
-    let (_vs, model) = on_two_devices();
+    let (_vs, model) = on_devices(2);
     let mut inputs = rows(5);
     let output = model.forward_t(&inputs, true);
     let _ = inputs.fill_(1.0);
@@ -132,7 +132,7 @@ fn the_loss_may_use_a_part_of_the_output_only() {
 
 #[test]
 fn the_graph_may_be_kept_for_a_second_pass() {
-    let (vs, model) = on_two_devices();
+    let (vs, model) = on_devices(2);
     let loss = model.forward_t(&rows(4), true).sum(Kind::Float);
     let factor = &vs.variables()["factor"];
     let retain_graph = true;
@@ -144,7 +144,7 @@ fn the_graph_may_be_kept_for_a_second_pass() {
 
 #[test]
 fn one_of_several_outputs_may_be_left_out_of_the_loss() {
-    let (vs, model) = on_two_devices();
+    let (vs, model) = on_devices(2);
     let pass = model.forward(rows(4), |module, xs| {
         let indices = Tensor::arange(xs.size()[0], (Kind::Int64, Device::Cpu));
         (module.forward(&xs), module.forward(&xs), indices)
@@ -195,7 +195,7 @@ fn what_is_replicated_comes_whole_to_every_device() {
 #[test]
 fn several_threads_may_train_one_model_in_turns() {
     const PASSES: usize = 100;
-    let (vs, model) = on_two_devices();
+    let (vs, model) = on_devices(2);
     let together = Barrier::new(2);
     thread::scope(|scope| {
         for _ in 0..2 {
@@ -216,7 +216,7 @@ fn several_threads_may_train_one_model_in_turns() {
 
 #[test]
 fn within_another_thread_pool_its_other_tasks_wait() {
-    let (_vs, model) = on_two_devices();
+    let (_vs, model) = on_devices(2);
     let model = Mutex::new(model);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     pool.scope(|scope| {
@@ -283,9 +283,7 @@ fn replicas_keep_no_outputs_and_the_output_device_holds_the_loss() {
 #[test]
 fn a_module_without_inputs_runs_on_the_first_device_only() {
     for count in 1..=3 {
-        let vs = VarStore::new(Device::Cpu);
-        let devices = Devices::cpu(count).unwrap();
-        let model = DataParallel::new(Scale::new, &vs, &devices).unwrap();
+        let (vs, model) = on_devices(count);
         let seen = Mutex::new(Vec::new());
         let output = model.forward((), |module, ()| {
             let output = &module.0 * 3.0;
@@ -293,7 +291,7 @@ fn a_module_without_inputs_runs_on_the_first_device_only() {
             output
         });
         let output = output.unwrap();
-        assert_eq!(*seen.lock().unwrap(), [devices.first()]);
+        assert_eq!(*seen.lock().unwrap(), [LogicalDevice::Cpu(0)]);
         assert_eq!(numbers(&output), [6.0; 3]);
         model.backward(&output.sum(Kind::Float)).unwrap();
         assert_eq!(numbers(&vs.variables()["factor"].grad()), [3.0; 3]);
@@ -302,10 +300,9 @@ fn a_module_without_inputs_runs_on_the_first_device_only() {
 
 #[test]
 fn without_a_tensor_to_divide_every_device_gets_the_other_values() {
-    let vs = VarStore::new(Device::Cpu);
-    let devices = Devices::cpu(2).unwrap();
-    assert_eq!(scatter(&Shared(5), &devices, 0).unwrap(), [Shared(5); 2]);
-    let model = DataParallel::new(Scale::new, &vs, &devices).unwrap();
+    let scattered = scatter(&Shared(5), &Devices::cpu(2).unwrap(), 0);
+    assert_eq!(scattered.unwrap(), [Shared(5); 2]);
+    let (vs, model) = on_devices(2);
     let output = model.forward(Shared(5.0), |module, Shared(factor)| &module.0 * factor).unwrap();
     assert_eq!(numbers(&output), [10.0; 6]);
     model.backward(&output.sum(Kind::Float)).unwrap();

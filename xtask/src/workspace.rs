@@ -52,7 +52,7 @@ impl Workspace {
     /// The folder of the set-up: a Python virtual environment with libtorch.
     pub(crate) fn venv(&self) -> PathBuf {
         let venv = venv(self.release);
-        if self.is_for_arm { venv.with_extension(ARM) } else { venv }
+        if self.is_for_arm { venv.join("for").join(ARM) } else { venv }
     }
 
     /// cargo, for what needs libtorch.

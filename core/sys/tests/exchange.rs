@@ -119,7 +119,7 @@ fn ranks_that_call_different_operations_are_told_which() {
     let gather: Call = |group| group.all_gather(&[ones(10), ones(10)], &ones(10), NOW);
     let sum_of_doubles: Call = |group| group.all_reduce(&ones(10).to_kind(Kind::Double), SUM, NOW);
     let sum_of_parts: Call = |group| group.reduce_scatter_tensor(&ones(5), &ones(10), SUM, NOW);
-    let others: [(Call, &str); 9] = [
+    let others: [(Call, &str); 10] = [
         (|group| group.all_reduce(&ones(12), SUM, NOW), "all_reduce (sum) of 12 x Float"),
         (long_sum, "all_reduce (sum) of 1000000 x Float"),
         (sum_of_doubles, "all_reduce (sum) of 10 x Double"),
@@ -128,6 +128,7 @@ fn ranks_that_call_different_operations_are_told_which() {
         (|group| group.barrier(NOW), "barrier"),
         // This one is left to gloo, which would wait for the other rank.
         (|group| group.reduce(&ones(10), 0, SUM, NOW), "reduce (sum) to rank 0 of 10 x Float"),
+        (|group| group.gather(&[], &ones(10), 0, NOW), "gather to rank 0 of 10 x Float"),
         (gather, "all_gather of 10 x Float"),
         (sum_of_parts, "reduce_scatter (sum) of 10 x Float"),
     ];
@@ -269,44 +270,38 @@ fn files() -> Vec<(Range<usize>, String)> {
     .collect()
 }
 
-#[test]
-fn a_forked_child_harms_nobody() {
-    let sums = with_ranks(2, |Rank { rank, shared, .. }| {
-        let tensor = allocated(&shared, &Tensor::ones([100_000], FLOAT));
-        let same_memory = tensor.shallow_clone();
-        if rank == 0 {
-            // SAFETY: the child only frees what it has inherited, and ends without destructors.
-            let child = unsafe { libc::fork() };
-            if child == 0 {
-                let refused = shared.barrier(NOW).now().is_err();
-                drop(tensor);
-                drop(same_memory);
-                drop(shared.allocate_tensor(&[10], FLOAT));
-                // SAFETY: ends this process.
-                unsafe { libc::_exit(if refused { 0 } else { 1 }) };
-            }
-            let mut status = -1;
-            // SAFETY: `status` lives through the call.
-            unsafe { libc::waitpid(child, &mut status, 0) };
-            assert_eq!(status, 0);
+#[run_by(with_ranks(2))]
+fn a_forked_child_harms_nobody(Rank { rank, shared, .. }: Rank) {
+    let tensor = allocated(&shared, &Tensor::ones([100_000], FLOAT));
+    let same_memory = tensor.shallow_clone();
+    if rank == 0 {
+        // SAFETY: the child only frees what it has inherited, and ends without destructors.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let refused = shared.barrier(NOW).now().is_err();
+            drop(tensor);
+            drop(same_memory);
+            drop(shared.allocate_tensor(&[10], FLOAT));
+            // SAFETY: ends this process.
+            unsafe { libc::_exit(if refused { 0 } else { 1 }) };
         }
-        shared.all_reduce(&tensor, ReduceOp::Sum, NOW).now().unwrap();
-        f64::try_from(tensor.sum(Kind::Double)).unwrap()
-    });
-    assert_eq!(sums, [200_000.0; 2]);
+        let mut status = -1;
+        // SAFETY: `status` lives through the call.
+        unsafe { libc::waitpid(child, &mut status, 0) };
+        assert_eq!(status, 0);
+    }
+    shared.all_reduce(&tensor, ReduceOp::Sum, NOW).now().unwrap();
+    assert_eq!(tensor, Tensor::full([100_000], 2, FLOAT));
 }
 
-#[test]
-fn what_nobody_waits_for_does_not_hold_up_what_follows() {
-    let sums = with_ranks(2, |Rank { rank, shared, .. }| {
-        let [unread, sum] = [1, 2].map(|number| Tensor::full([10], number, FLOAT));
-        if rank == 1 {
-            // Until rank 0 has started alone, and so left it all to a wait.
-            thread::sleep(Duration::from_millis(300));
-        }
-        drop(shared.all_reduce(&unread, ReduceOp::Sum, NOW).unwrap());
-        shared.all_reduce(&sum, ReduceOp::Sum, NOW).now().unwrap();
-        sum
-    });
-    assert!(sums.into_iter().all(|sum| sum == Tensor::full([10], 4, FLOAT)));
+#[run_by(with_ranks(2))]
+fn what_nobody_waits_for_does_not_hold_up_what_follows(Rank { rank, shared, .. }: Rank) {
+    let [unread, sum] = [1, 2].map(|number| Tensor::full([10], number, FLOAT));
+    if rank == 1 {
+        // Until rank 0 has started alone, and so left it all to a wait.
+        thread::sleep(Duration::from_millis(300));
+    }
+    drop(shared.all_reduce(&unread, ReduceOp::Sum, NOW).unwrap());
+    shared.all_reduce(&sum, ReduceOp::Sum, NOW).now().unwrap();
+    assert_eq!(sum, Tensor::full([10], 4, FLOAT));
 }

@@ -7,7 +7,6 @@ mod common;
 use c10d_sys::{ProcessGroup, ReduceOp};
 use common::{FLOAT, NOW, Now, Random, Rank, allocated, with_ranks};
 use run_by::run_by;
-use std::ops::Range;
 use tch::{Device, Kind, Tensor};
 
 const KINDS: [Kind; 8] = {
@@ -274,22 +273,6 @@ fn bits_are_gloos(rank: &Rank, exchange: Exchange, number: u64, longest: u64) ->
     differ.is_none()
 }
 
-/// Runs the cases of these numbers, and returns how many had other bits than gloo's.
-fn count_of_other_bits(
-    exchange: Exchange,
-    ranks: usize,
-    numbers: Range<u64>,
-    longest: u64,
-) -> usize {
-    let counts = with_ranks(ranks, |rank| {
-        assert_eq!(rank.shared.no_shared_memory(), None);
-        assert_eq!(rank.gloo.no_shared_memory().unwrap(), "it is switched off");
-        let other = |number: &u64| !bits_are_gloos(&rank, exchange, *number, longest);
-        numbers.clone().filter(other).count()
-    });
-    counts.into_iter().sum()
-}
-
 /// With a number of cases in EXCHANGE_CASES, that many on 2 to 8 ranks each, of up to 10,000,000 numbers.
 #[test]
 fn every_exchange_has_gloos_bits() {
@@ -309,25 +292,31 @@ fn every_exchange_has_gloos_bits() {
             Some(cases) => ((2..9).collect(), cases.parse().unwrap(), 10_000_000),
         };
         for ranks in ranks {
-            let other = count_of_other_bits(exchange, ranks, 0..cases, longest);
-            assert_eq!(other, 0, "{exchange:?}, {ranks} ranks");
+            let others = with_ranks(ranks, |rank| {
+                assert_eq!(rank.shared.no_shared_memory(), None);
+                assert_eq!(rank.gloo.no_shared_memory().unwrap(), "it is switched off");
+                let other = |number: &u64| !bits_are_gloos(&rank, exchange, *number, longest);
+                (0..cases).filter(other).count()
+            });
+            assert_eq!(others, vec![0; ranks], "{exchange:?}, {ranks} ranks");
         }
     }
 }
 
-#[test]
-fn a_long_sum_has_the_bits_of_gloos_ring() {
+fn sum_of_mixed(len: i64) -> Case {
+    let case = Case { kind: Kind::Float, op: ReduceOp::Sum, ..Case::number(0, 1000) };
+    Case { len, values: Values::Mixed, ..case }
+}
+
+#[run_by(with_ranks(3))]
+fn a_long_sum_has_the_bits_of_gloos_ring(rank: Rank) {
     // Longer than 1 MiB per rank and half, where gloo divides chunks further.
-    let equal = with_ranks(3, |rank| {
-        let case = Case { len: 2_500_001, ..Case::number(0, 1000) };
-        let case = Case { kind: Kind::Float, op: ReduceOp::Sum, values: Values::Mixed, ..case };
-        let gloos = case.tensor(1, rank.rank);
-        let ours = gloos.copy();
-        rank.gloo.all_reduce(&gloos, case.op, NOW).now().unwrap();
-        rank.shared.all_reduce(&ours, case.op, NOW).now().unwrap();
-        bits(&ours) == bits(&gloos)
-    });
-    assert_eq!(equal, [true; 3]);
+    let case = sum_of_mixed(2_500_001);
+    let gloos = case.tensor(1, rank.rank);
+    let ours = gloos.copy();
+    rank.gloo.all_reduce(&gloos, case.op, NOW).now().unwrap();
+    rank.shared.all_reduce(&ours, case.op, NOW).now().unwrap();
+    assert!(bits(&ours) == bits(&gloos));
 }
 
 #[run_by(with_ranks(2))]
@@ -365,15 +354,11 @@ fn tensors_are_taken_as_they_lie_in_memory(rank: Rank) {
     }
 }
 
-#[test]
-fn another_order_of_additions_would_show() {
-    let sums = with_ranks(3, |rank| {
-        let case = Case { len: 1000, ..Case::number(0, 1000) };
-        let case = Case { kind: Kind::Float, op: ReduceOp::Sum, values: Values::Mixed, ..case };
-        let tensor = case.tensor(0, rank.rank);
-        rank.shared.all_reduce(&tensor, case.op, NOW).now().unwrap();
-        let in_order = (0..3).map(|r| case.tensor(0, r)).reduce(|sum, each| sum + each).unwrap();
-        bits(&tensor) == bits(&in_order)
-    });
-    assert_eq!(sums, [false; 3]);
+#[run_by(with_ranks(3))]
+fn another_order_of_additions_would_show(rank: Rank) {
+    let case = sum_of_mixed(1000);
+    let tensor = case.tensor(0, rank.rank);
+    rank.shared.all_reduce(&tensor, case.op, NOW).now().unwrap();
+    let in_order = (0..3).map(|r| case.tensor(0, r)).reduce(|sum, each| sum + each).unwrap();
+    assert_ne!(bits(&tensor), bits(&in_order));
 }

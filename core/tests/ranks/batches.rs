@@ -15,11 +15,7 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    pub fn new(rows: &'a [i64], step: i64) -> Self {
-        Self::shaped(rows, IMAGE, step)
-    }
-
-    pub fn shaped(rows: &'a [i64], sample: &[i64], step: i64) -> Self {
+    pub fn new(rows: &'a [i64], sample: &[i64], step: i64) -> Self {
         let size = [&[rows.iter().sum(), CHANNELS], sample].concat();
         let numbers = Tensor::arange(size.iter().product::<i64>(), FLOAT_CPU);
         // No two ranks' rows have the same mean, nor the same variance.

@@ -12,8 +12,9 @@ fn empty(rows: i64) -> Tensor {
     Tensor::empty([rows], DOUBLE_CPU)
 }
 
-/// Every collective, on rank 0 of two.
-fn call_each(group: &ProcessGroup) {
+#[run_by(common::beside_python("collectives", 1))]
+fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
+    let group = &common::join();
     let mut tensor = own(0);
     group.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
     assert_eq!(values(&tensor), [3.0, 30.0]);
@@ -93,9 +94,4 @@ fn call_each(group: &ProcessGroup) {
         gradient(&|own| Ok(vec![functional::all_to_all_single(own, &[2, 0], &[2, 0], group)?]));
     assert_eq!([all_reduce, broadcast, all_gather], [[3.0, 3.0], [0.0, 0.0], [3.0, 3.0]]);
     assert_eq!([scattered, all_to_all, single], [[1.0, 2.0], [1.0, 2.0], [1.0, 1.0]]);
-}
-
-#[run_by(common::beside_python("collectives", 1))]
-fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
-    call_each(&common::join());
 }

@@ -18,14 +18,17 @@ fn ranks_with_different_hooks_are_told(group: &ProcessGroup) {
     assert!(error.contains("rank 1: its model is not rank 0's") && theirs < ours, "{error}");
 }
 
-/// Sums gradients, but on rank 1 fails in the second bucket of the second step as `fail` does.
-fn failing(
-    group: &ProcessGroup,
-    fail: fn() -> Result<Tensor>,
-    when: When,
-) -> impl FnMut(&ProcessGroup, &mut GradBucket<'_>) -> Result<Finish> + Send + use<> {
+#[derive(Clone, Copy, PartialEq)]
+enum When {
+    Start,
+    Finish,
+}
+
+/// The error of `backward` on this rank when the hook fails on rank 1 in the second bucket of the second step, as
+/// `fail` does.
+fn message(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When) -> String {
     let fails = group.rank() == 1;
-    move |group, bucket| {
+    let hook = hooks::from_fn("failing", move |group, bucket| {
         let now = fails && bucket.index() == 1;
         if now && when == When::Start {
             let _ = fail()?;
@@ -35,18 +38,7 @@ fn failing(
             Ok(_) if now => fail(),
             sum => sum,
         }))
-    }
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum When {
-    Start,
-    Finish,
-}
-
-/// The error of `backward` on this rank when the hook fails on rank 1.
-fn message(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When) -> String {
-    let hook = hooks::from_fn("failing", failing(group, fail, when));
+    });
     let (vs, model) = model(group, with_hook(hook));
     // One bucket, so nothing fails.
     backward(&vs, &model, &own(group.rank(), 0)).unwrap();

@@ -1,6 +1,5 @@
 //! Ranks that make their own steps and exchange what they have learned: torchft's numbers, and its rules.
 
-use crate::common::{on_ranks, training};
 use crate::prelude::*;
 use tch_parallel::distributed::PeriodicModelAverager;
 use tch_parallel::nn::named_parameters;

@@ -64,8 +64,7 @@ fn what_all_ranks_have_gathered_has_the_gradients_of_all(group: &ProcessGroup) {
 fn each_part_of_a_reduction_that_is_scattered_has_the_gradient_of_its_rank(group: &ProcessGroup) {
     let rank = group.rank();
     let (results, gradient) = run(rank, |own| {
-        let parts: Vec<_> = (0..3).map(|i| own.get(i)).collect();
-        Ok(vec![functional::reduce_scatter(&parts, ReduceOp::Sum, group)?])
+        Ok(vec![functional::reduce_scatter(&own.unbind(0), ReduceOp::Sum, group)?])
     });
     assert_eq!(results[0], sum(rows).get(rank as i64));
     let of_part = |rank| weights(rank, &rows(0).get(0));
@@ -75,9 +74,7 @@ fn each_part_of_a_reduction_that_is_scattered_has_the_gradient_of_its_rank(group
 #[run_by(on_ranks(3))]
 fn what_is_sent_to_another_rank_has_that_ranks_gradient(group: &ProcessGroup) {
     let rank = group.rank();
-    let (results, gradient) = run(rank, |own| {
-        functional::all_to_all(&(0..3).map(|i| own.get(i)).collect::<Vec<_>>(), group)
-    });
+    let (results, gradient) = run(rank, |own| functional::all_to_all(&own.unbind(0), group));
     assert_eq!(results, [0, 1, 2].map(|other| rows(other).get(rank as i64)));
     let of_part = |rank| weights(rank, &rows(0).get(0));
     assert_eq!(gradient, Tensor::stack(&[0, 1, 2].map(of_part), 0));

@@ -208,20 +208,6 @@ fn wrong_arguments_are_refused_by_name_and_the_group_goes_on(group: &ProcessGrou
     group.barrier().unwrap();
 }
 
-#[run_by(on_ranks(2))]
-fn a_rank_in_shared_memory_is_told_that_another_called_gather(group: &ProcessGroup) {
-    let limited = group.with_timeout(Duration::from_secs(20));
-    let error = match group.rank() {
-        // Gloo carries this out; shared memory, the other.
-        0 => limited.gather(&empty(&[2]), 0).map(|_| ()),
-        _ => limited.all_reduce(&mut empty(&[2]), ReduceOp::Sum),
-    };
-    let error = error.unwrap_err().to_string();
-    if group.rank() == 1 {
-        assert!(error.contains("gather to rank 0 of 2 x Double"), "{error}");
-    }
-}
-
 #[run_by(on_ranks(3))]
 fn splits_whose_sum_overflows_are_refused(group: &ProcessGroup) {
     // Wrapped around, the sum is 2.

@@ -1,6 +1,6 @@
 //! A network with SyncBatchNorm under DistributedDataParallel, compared with one process that has all the data.
 
-use crate::batches::{Batch, CHANNELS, assert_close, vary_weights};
+use crate::batches::{Batch, CHANNELS, IMAGE, assert_close, vary_weights};
 use crate::prelude::*;
 use tch_parallel::nn::{Conv2d, ConvOptions, NormLayer, conv2d};
 
@@ -45,7 +45,7 @@ fn ddp_follows_one_process(group: &ProcessGroup, rows: &[i64]) {
     let options = DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() };
     let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
     for step in 0..3 {
-        let batch = Batch::new(rows, step);
+        let batch = Batch::new(rows, IMAGE, step);
         let double = |tensor: &Tensor| tensor.to_kind(Kind::Double);
         let (images, targets) = (double(&batch.images), double(&batch.targets));
         (alone.forward_t(&images, true) * &targets).sum(Kind::Double).backward();

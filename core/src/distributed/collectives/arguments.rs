@@ -26,12 +26,10 @@ impl ProcessGroup {
     }
 
     pub(crate) fn refuse_nccl(&self, operation: &str) -> Result<()> {
-        match self.backend() {
-            Backend::Gloo => Ok(()),
-            Backend::Nccl => {
-                Err(Error::argument(operation, "called with nccl", "called with gloo"))
-            }
+        if self.backend() == Backend::Gloo {
+            return Ok(());
         }
+        Err(Error::argument(operation, "called with nccl", "called with gloo"))
     }
 
     /// For collectives, gloo copies CUDA tensors to the CPU; for point-to-point messages it does
@@ -113,12 +111,8 @@ pub(crate) fn inputs(tensors: &[Tensor]) -> Result<Vec<Tensor>> {
 
 /// The opposite of [`input`], for a new tensor that has been received in place of one like `like`.
 pub(crate) fn received(tensor: Tensor, like: Kind) -> Result<Tensor> {
-    match like {
-        Kind::ComplexHalf | Kind::ComplexFloat | Kind::ComplexDouble => {
-            Ok(tensor.f_view_as_complex()?)
-        }
-        _ => Ok(tensor),
-    }
+    let is_complex = matches!(like, Kind::ComplexHalf | Kind::ComplexFloat | Kind::ComplexDouble);
+    Ok(if is_complex { tensor.f_view_as_complex()? } else { tensor })
 }
 
 /// A tensor to which an exchange writes.

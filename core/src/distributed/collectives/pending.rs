@@ -90,6 +90,12 @@ impl<T: 'static> Pending<T> {
         let Pending { limit, ref group, operation, .. } = self;
         Pending { exchange, limit, group: group.clone(), operation }
     }
+
+    /// With the time limit of its handle: the engine has started a message without one.
+    pub(crate) fn limited(mut self) -> Self {
+        self.limit = self.group.timeout;
+        self
+    }
 }
 
 impl ProcessGroup {
@@ -103,18 +109,6 @@ impl ProcessGroup {
         let work = work.map_err(|error| self.failed(operation, &error))?;
         let exchange: Option<(Work, Finish<T>)> = Some((work, Box::new(finish)));
         Ok(Pending { exchange, limit: None, group: self.clone(), operation })
-    }
-
-    /// [`pending`](Self::pending) of a message.
-    pub(crate) fn pending_message<T>(
-        &self,
-        operation: &'static str,
-        work: Result<Work, c10d_sys::Error>,
-        finish: impl FnOnce(&Work) -> Result<T> + Send + 'static,
-    ) -> Result<Pending<T>> {
-        let mut pending = self.pending(operation, work, finish)?;
-        pending.limit = self.timeout;
-        Ok(pending)
     }
 }
 

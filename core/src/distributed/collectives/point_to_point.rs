@@ -2,8 +2,8 @@
 
 use super::arguments::{Output, input};
 use super::pending::Pending;
-use crate::Result;
 use crate::distributed::group::ProcessGroup;
+use crate::{Error, Result};
 use c10d_sys::Message;
 use tch::Tensor;
 
@@ -36,7 +36,7 @@ impl ProcessGroup {
     ///
     /// # Errors
     /// Those of [every collective](Self#errors), and
-    /// [`Error::Argument`](crate::Error::Argument) if `dst` is this rank itself.
+    /// [`Error::Argument`] if `dst` is this rank itself.
     pub fn send(&self, tensor: &Tensor, dst: usize) -> Result<()> {
         self.start_send("send", tensor, dst)?.wait()
     }
@@ -56,7 +56,7 @@ impl ProcessGroup {
     /// `dist.recv(tensor, src=None)`.
     ///
     /// # Errors
-    /// Those of [`send`](Self::send), and [`Error::Argument`](crate::Error::Argument) with NCCL.
+    /// Those of [`send`](Self::send), and [`Error::Argument`] with NCCL.
     pub fn recv_any(&self, tensor: &mut Tensor) -> Result<usize> {
         self.start_recv_any("recv_any", tensor)?.wait()
     }
@@ -122,10 +122,11 @@ impl ProcessGroup {
         let works = self.engine().batch(&messages);
         let works = works.map_err(|error| self.failed(OPERATION, &error))?;
         let pending = works.into_iter().zip(exchanged).map(|(work, (_, output, tensor, _))| {
-            self.pending_message(OPERATION, Ok(work), |_| {
+            let pending = self.pending(OPERATION, Ok(work), |_| {
                 output.map_or(Ok(()), Output::finish)?;
                 Ok(tensor)
-            })
+            });
+            pending.map(Pending::limited)
         });
         pending.collect()
     }
@@ -138,7 +139,7 @@ impl ProcessGroup {
     ) -> Result<Pending<()>> {
         self.check_message(tensor, "dst", dst)?;
         let work = self.engine().send(&input(tensor)?, dst, self.tag);
-        self.pending_message(operation, work, |_| Ok(()))
+        self.pending(operation, work, |_| Ok(())).map(Pending::limited)
     }
 
     fn start_recv(
@@ -150,7 +151,7 @@ impl ProcessGroup {
         self.check_message(tensor, "src", src)?;
         let output = Output::new(tensor)?;
         let work = self.engine().recv(&output.tensor, src, self.tag);
-        self.pending_message(operation, work, |_| output.finish())
+        self.pending(operation, work, |_| output.finish()).map(Pending::limited)
     }
 
     fn start_recv_any(&self, operation: &'static str, tensor: &Tensor) -> Result<Pending<usize>> {
@@ -158,11 +159,10 @@ impl ProcessGroup {
         self.check_sendable(tensor)?;
         let output = Output::new(tensor)?;
         let work = self.engine().recv_any(&output.tensor, self.tag);
-        self.pending_message(operation, work, move |work| {
-            let source = work.source_rank();
-            let source = source.map_err(crate::Error::engine("recv_any"))?;
-            output.finish()?;
-            Ok(source)
-        })
+        let pending = self.pending(operation, work, move |work| {
+            let source = work.source_rank().map_err(Error::engine("recv_any"))?;
+            output.finish().map(|()| source)
+        });
+        pending.map(Pending::limited)
     }
 }

@@ -93,12 +93,8 @@ pub(crate) fn choose(
 /// whatever names no index, uses the current device. It would be GPU 0, and every rank would have a
 /// context there, which takes some hundred MB each.
 pub(crate) fn make_current(device: Device) -> Result<()> {
-    match device {
-        Device::Cuda(index) => {
-            c10d_sys::device::set_cuda_device(index).map_err(Error::engine("set the device"))
-        }
-        _ => Ok(()),
-    }
+    let Device::Cuda(index) = device else { return Ok(()) };
+    c10d_sys::device::set_cuda_device(index).map_err(Error::engine("set the device"))
 }
 
 /// The device of rank `local_rank` of the `local_world_size` ranks on its host, which take

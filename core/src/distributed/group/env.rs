@@ -78,9 +78,7 @@ impl Env {
     }
 
     fn from_variables(get: impl Fn(&str) -> Option<String>) -> Result<Option<Env>> {
-        let Some(set_by) = launcher(&get)? else {
-            return Ok(None);
-        };
+        let Some(set_by) = launcher(&get)? else { return Ok(None) };
         let Some(rank) = number(&get, set_by.rank, "this process's number, from 0")? else {
             return Ok(None);
         };

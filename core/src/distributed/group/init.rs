@@ -236,11 +236,15 @@ pub(crate) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
     let Place { rank, world_size, job_rank, join_timeout: timeout, .. } = place;
     open_files::expect_enough(world_size)?;
     let shared_memory = shared_memory_is_allowed()?;
-    let failed = |error: c10d_sys::Error| place.could_not_join(error.message());
+    let could_not_join = |message: &str| {
+        let (operation, message) = ("join the group".into(), message.into());
+        Error::Rendezvous { rank, world_size, operation, message }
+    };
+    let failed = |error: c10d_sys::Error| could_not_join(error.message());
     // A connection of its own: the rank at fault must be found while others wait in the store.
     let ours = store.try_clone()?.with_prefix("tch_parallel")?;
     if vote::enrol(ours.engine()).map_err(failed)? > world_size {
-        return Err(place.could_not_join(
+        return Err(could_not_join(
             "more ranks have joined than the group has; a second group in the same store needs a \
              prefix of its own: `Store::with_prefix`",
         ));
@@ -254,7 +258,7 @@ pub(crate) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
         }
         let is_over = start.elapsed() >= timeout;
         let absent = is_over.then(|| members::absent(ours.engine(), world_size, timeout)).flatten();
-        place.could_not_join(absent.as_deref().unwrap_or(error.message()))
+        could_not_join(absent.as_deref().unwrap_or(error.message()))
     })?;
     // Each rank has signed before it connected.
     let members = members::read(ours.engine(), timeout).map_err(failed)?;
@@ -286,17 +290,6 @@ fn connect(
             let options =
                 GlooOptions { address, shared_memory, name: job_rank, timeout, join_timeout };
             c10d_sys::ProcessGroup::gloo(&store, rank, world_size, &options)
-        }
-    }
-}
-
-impl Place {
-    fn could_not_join(&self, message: &str) -> Error {
-        Error::Rendezvous {
-            rank: self.rank,
-            world_size: self.world_size,
-            operation: "join the group".into(),
-            message: message.into(),
         }
     }
 }

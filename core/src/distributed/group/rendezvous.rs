@@ -198,12 +198,8 @@ fn wait_for_server(
 }
 
 pub(crate) fn failed(env: &Env, operation: String, message: &str) -> Error {
-    Error::Rendezvous {
-        rank: env.rank,
-        world_size: env.world_size,
-        operation,
-        message: message.into(),
-    }
+    let Env { rank, world_size, .. } = *env;
+    Error::Rendezvous { rank, world_size, operation, message: message.into() }
 }
 
 #[cfg(test)]

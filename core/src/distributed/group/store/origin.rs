@@ -62,13 +62,8 @@ impl Store {
                 "this process has already joined it; keep the group or the store, or a clone of it";
             return Err(rendezvous::failed(&env, "join the job".into(), message));
         }
-        let keeper = if env.agent_store { "the launcher" } else { "rank 0" };
-        let origin = Origin {
-            env: Some(env.clone()),
-            is_master: false,
-            keeper: keeper.into(),
-            network: None,
-        };
+        let keeper = String::from(if env.agent_store { "the launcher" } else { "rank 0" });
+        let origin = Origin { env: Some(env.clone()), is_master: false, keeper, network: None };
         record::forget_dropped_groups();
         if env.rank == 0 {
             open_files::expect_enough(env.world_size)?;
@@ -146,10 +141,8 @@ impl Store {
     /// A store within this process, for its threads. `dist.HashStore()`.
     pub fn hash() -> Result<Store> {
         let engine = c10d_sys::Store::hash().map_err(Error::engine("HashStore"))?;
-        Ok(Self::new(
-            engine,
-            Origin { env: None, is_master: false, keeper: "this process".into(), network: None },
-        ))
+        let keeper = "this process".into();
+        Ok(Self::new(engine, Origin { env: None, is_master: false, keeper, network: None }))
     }
 
     fn new(engine: c10d_sys::Store, origin: Origin) -> Store {
