@@ -4,6 +4,8 @@
 //! loom knows no single order of all sequentially consistent operations, but its fences. So the C++ has fences where
 //! it needs one.
 
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::sync::{Arc, Condvar, Mutex};
