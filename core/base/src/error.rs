@@ -225,6 +225,16 @@ impl From<tch::TchError> for Error {
     }
 }
 
+/// Refuses a value with [`Error::argument`] unless it is `ok`.
+pub fn check(
+    ok: bool,
+    what: impl fmt::Display,
+    found: impl fmt::Display,
+    expected: impl fmt::Display,
+) -> Result<()> {
+    if ok { Ok(()) } else { Err(Error::argument(what, found, expected)) }
+}
+
 /// An error and its causes in one line.
 pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();

@@ -2,7 +2,7 @@
 
 use super::scatter::{length, length_in};
 use super::trace::{Step, Trace};
-use crate::{Error, LogicalDevice, Result, Tensors};
+use crate::{Error, LogicalDevice, Result, Tensors, check};
 use tch::Tensor;
 use tch_parallel_base::tensors::{fill, list};
 
@@ -40,11 +40,9 @@ pub(super) fn gather_traced<T: Tensors>(
     let (Some(pattern), Some(&count)) = (parts.first(), counts.first()) else {
         return Err(Error::argument("parts", "none", "the outputs of at least one replica"));
     };
-    if counts.iter().any(|other| *other != count) {
-        let found = format!("{counts:?} tensors on the replicas");
-        let expected = "the same number on each, so that they can be concatenated";
-        return Err(Error::argument("outputs", found, expected));
-    }
+    let found = format_args!("{counts:?} tensors on the replicas");
+    let expected = "the same number on each, so that they can be concatenated";
+    check(counts.iter().all(|other| *other == count), "outputs", found, expected)?;
     let mut span = trace.begin(Step::Gather, destination);
     let _on = destination.guard()?;
     let mut gathered = Vec::new();

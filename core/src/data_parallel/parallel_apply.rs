@@ -1,7 +1,7 @@
 //! One thread per device: `torch.nn.parallel.parallel_apply`.
 
 use super::trace::gpu;
-use crate::{Devices, Error, LogicalDevice, Result};
+use crate::{Devices, Error, LogicalDevice, Result, check};
 use c10d_sys::autograd::ThreadState;
 use c10d_sys::stream::Stream;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -69,14 +69,10 @@ impl Workers {
         jobs: Vec<J>,
         f: impl Fn(LogicalDevice, J) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
-        if jobs.len() > self.devices.len() {
-            let found = format!("{} for {} devices", jobs.len(), self.devices.len());
-            return Err(Error::argument("jobs", found, "at most one for each device"));
-        }
-        if self.own_this_thread() {
-            let expected = "other workers, because these are busy";
-            return Err(Error::argument("workers", "used within one of their own jobs", expected));
-        }
+        let found = format_args!("{} for {} devices", jobs.len(), self.devices.len());
+        check(jobs.len() <= self.devices.len(), "jobs", found, "at most one for each device")?;
+        let expected = "other workers, because these are busy";
+        check(!self.own_this_thread(), "workers", "used within one of their own jobs", expected)?;
         let state = ThreadState::of_this_thread().map_err(in_the_engine)?;
         let threads = tch::get_num_threads();
         // Where the caller has queued what the jobs need. A thread of its own would queue its job on

@@ -5,7 +5,7 @@ mod cuda;
 
 use super::{BatchNorm, BatchNormOptions, Inputs};
 use crate::distributed::{ProcessGroup, ReduceOp, for_the_engine, refuse_in_a_part};
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::autograd::hook_gradients;
 use c10d_sys::tensor::grad_enabled;
 use std::borrow::Borrow;
@@ -89,10 +89,8 @@ impl SyncBatchNorm {
     /// - [`Error::Collective`]: another rank could not be reached.
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
         let size = xs.size();
-        if size.get(1) != Some(&self.num_features) {
-            let expected = format!("[N, {}, …]", self.num_features);
-            return Err(Error::argument(INPUT, format!("{size:?}"), expected));
-        }
+        let expected = format_args!("[N, {}, …]", self.num_features);
+        check(size.get(1) == Some(&self.num_features), INPUT, format_args!("{size:?}"), expected)?;
         if train {
             refuse_in_a_part("SyncBatchNorm")?;
         }

@@ -1,7 +1,7 @@
 //! The loader of an iterable data set.
 
 use super::{DataLoader, DataLoaderOptions, Epoch, Order, serial_queue::SerialQueue};
-use crate::{Error, IterableDataset, Result, Samples, Shard, WorkerInfo};
+use crate::{IterableDataset, Result, Samples, Shard, WorkerInfo, check};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,10 +19,8 @@ impl<D: IterableDataset + 'static> DataLoader<D, Shard> {
         options: DataLoaderOptions,
     ) -> Result<Self> {
         let shard = shard.into();
-        if shard.parts > 1 {
-            let expected = "that of one rank: a stream has no virtual ranks";
-            return Err(Error::argument("shard", format!("{shard:?}"), expected));
-        }
+        let expected = "that of one rank: a stream has no virtual ranks";
+        check(shard.parts <= 1, "shard", format_args!("{shard:?}"), expected)?;
         Self::build(dataset, shard, options)
     }
 

@@ -2,7 +2,7 @@
 
 use super::group::{GroupRates, PerGroup, check_momentum};
 use super::schedule::{Epoch, Schedule, check_fraction, check_length};
-use crate::{Error, Result};
+use crate::{Result, check::check};
 use std::f64::consts::PI;
 use tch_parallel_base::options;
 
@@ -142,10 +142,8 @@ impl Schedule for OneCycleLr {
     }
 
     fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
-        if epoch.number() > self.total_steps {
-            let expected = format!("at most total_steps, which is {}", self.total_steps);
-            return Err(Error::argument("the number of steps", epoch.number(), expected));
-        }
+        let expected = format_args!("at most total_steps, which is {}", self.total_steps);
+        check(epoch.number() <= self.total_steps, "the number of steps", epoch.number(), expected)?;
         if epoch.number() == 0 {
             group.initial_lr = Some(self.initial_lr(group));
         }

@@ -1,7 +1,7 @@
 //! When [`DiLoCo`](super::DiLoCo) exchanges, and how it applies the result.
 
 use crate::optim::SgdOptions;
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 
 /// Arguments of torchft's `DiLoCo`. Exchanges start and end at the same steps as there. Each fragment is one bucket, the
 /// global weights are on the same devices as the ranks' own, and nothing is quantized.
@@ -38,10 +38,8 @@ impl<R> DiLoCoOptions<R> {
             let expected = format!("below {period}, the steps from one fragment to the next");
             return Err(Error::argument("fragment_sync_delay", self.fragment_sync_delay, expected));
         }
-        if !(0.0..=1.0).contains(&self.fragment_update_alpha) {
-            let found = self.fragment_update_alpha;
-            return Err(Error::argument("fragment_update_alpha", found, "from 0 to 1"));
-        }
+        let alpha = self.fragment_update_alpha;
+        check((0.0..=1.0).contains(&alpha), "fragment_update_alpha", alpha, "from 0 to 1")?;
         Ok(period)
     }
 }
