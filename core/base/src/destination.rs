@@ -13,9 +13,8 @@ const MAX_LINKS: usize = 40;
 /// error. For the processes that will write.
 ///
 /// # Errors
-/// [`Error::Format`] for whatever exists and is not a regular file, such as a directory or a device,
-/// and for a file in a directory that does not exist; [`Error::Io`] if the directory is not
-/// writable.
+/// [`Error::Format`] for whatever exists and is not a regular file, such as a directory or a device, and for a file in
+/// a directory that does not exist; [`Error::Io`] if the directory is not writable.
 pub fn check_destination(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let Destination { temporary, .. } = Destination::of(path)?;
@@ -23,13 +22,11 @@ pub fn check_destination(path: impl AsRef<Path>) -> Result<()> {
     fs::remove_file(&temporary).map_err(Error::io("remove", temporary))
 }
 
-/// Calls `write` with a temporary path, and renames that file to `path`. Even if the process or the
-/// machine stops, `path` always holds the complete old file or the complete new one. All
-/// checkpoints are written in this way.
+/// Calls `write` with a temporary path, and renames that file to `path`. Even if the process or the machine stops,
+/// `path` always holds the complete old file or the complete new one. All checkpoints are written in this way.
 ///
-/// If `path` is a symbolic link, the file that it leads to is replaced, and the link stays. The new
-/// file has the permissions of the old one. Its owner is whoever writes, and other hard links
-/// keep the old contents.
+/// If `path` is a symbolic link, the file that it leads to is replaced, and the link stays. The new file has the
+/// permissions of the old one. Its owner is whoever writes, and other hard links keep the old contents.
 ///
 /// Removes what a killed run has left. If another run on this host writes to the same path, the file
 /// is that of the last one. If it runs on another host, one of the two fails.

@@ -17,8 +17,7 @@ options! {
     pub struct GradScalerOptions {
         /// The initial scale of losses.
         pub init_scale: f64 = 65536.0,
-        /// The factor by which the scale grows after [`growth_interval`](Self::growth_interval)
-        /// steps; above 1.
+        /// The factor by which the scale grows after [`growth_interval`](Self::growth_interval) steps; above 1.
         pub growth_factor: f64 = 2.0,
         /// The factor by which the scale shrinks after a skipped step; below 1.
         pub backoff_factor: f64 = 0.5,
@@ -33,11 +32,10 @@ options! {
 /// before they are used: `torch.amp.GradScaler`. There is an example in the [module](super).
 ///
 /// If a gradient has overflowed, the step is skipped and the scale shrinks. Ranks with
-/// [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) reach the same verdict
-/// without communication: each checks gradients that are averaged over all ranks, and one rank's
-/// infinity or NaN makes the average infinite or NaN. The exception are gradients that are not
-/// averaged: see [`PostLocalSgdOptimizer`](crate::optim::PostLocalSgdOptimizer) and
-/// [`DiLoCo`](crate::optim::DiLoCo).
+/// [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) reach the same verdict without
+/// communication: each checks gradients that are averaged over all ranks, and one rank's infinity or NaN makes the
+/// average infinite or NaN. The exception are gradients that are not averaged: see
+/// [`PostLocalSgdOptimizer`](crate::optim::PostLocalSgdOptimizer) and [`DiLoCo`](crate::optim::DiLoCo).
 #[derive(Debug)]
 pub struct GradScaler {
     enabled: bool,
@@ -118,9 +116,8 @@ impl GradScaler {
         Ok(loss.f_mul(&scale.f_to(device)?)?)
     }
 
-    /// Divides the optimizer's gradients by the scale, so that you can
-    /// [clip](crate::optim::clip_grad_norm_) or inspect them before [`step`](Self::step), which
-    /// otherwise does this itself.
+    /// Divides the optimizer's gradients by the scale, so that you can [clip](crate::optim::clip_grad_norm_) or inspect
+    /// them before [`step`](Self::step), which otherwise does this itself.
     ///
     /// # Errors
     /// [`Error::Argument`] if called before [`scale`](Self::scale), or twice before
@@ -212,8 +209,7 @@ impl GradScaler {
         Ok(self.state_dict()?.map_or(1.0, |state| state.scale))
     }
 
-    /// What the next iteration depends on; `None` if scaling is off. Call this after
-    /// [`update`](Self::update).
+    /// What the next iteration depends on; `None` if scaling is off. Call this after [`update`](Self::update).
     pub fn state_dict(&self) -> Result<Option<GradScalerState>> {
         if !self.enabled {
             return Ok(None);
@@ -226,8 +222,7 @@ impl GradScaler {
         Ok(Some(state))
     }
 
-    /// Restores a state that [`state_dict`](Self::state_dict) returned; does nothing if scaling is
-    /// off.
+    /// Restores a state that [`state_dict`](Self::state_dict) returned; does nothing if scaling is off.
     pub fn load_state_dict(&mut self, state: &GradScalerState) {
         if self.enabled {
             self.state = *state;

@@ -16,8 +16,7 @@ use tch_parallel_base::tensors::list;
 pub struct Mean {
     /// The mean: a scalar with its graph.
     pub value: Tensor,
-    /// The number of values in the mean: a scalar of any kind, on the same device. If it is 0,
-    /// `value` is ignored.
+    /// The number of values in the mean: a scalar of any kind, on the same device. If it is 0, `value` is ignored.
     pub count: Tensor,
 }
 
@@ -75,9 +74,8 @@ impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
     /// The mean of the devices' losses, as in PyTorch-Encoding: their sum divided by the number of
     /// devices that had a chunk.
     ///
-    /// If all chunks have the same weight, this is the loss of the whole batch. It is not if chunks
-    /// have different sizes, or if each loss is a mean over what a mask leaves; then use
-    /// [`weighted`](Self::weighted).
+    /// If all chunks have the same weight, this is the loss of the whole batch. It is not if chunks have different
+    /// sizes, or if each loss is a mean over what a mask leaves; then use [`weighted`](Self::weighted).
     pub fn new(criterion: impl Fn(&O, &T) -> Tensor + Send + Sync + 'static) -> Self {
         // Every device has the same weight.
         let mean = move |output: &O, target: &T| {

@@ -6,10 +6,9 @@ use crate::{Error, LogicalDevice, Result, Tensors, check};
 use tch::Tensor;
 use tch_parallel_base::tensors::{fill, list};
 
-/// Concatenates the parts of every tensor along `dim`, on any device, whether or not that has a
-/// replica. Scalars become a vector, as in PyTorch, which warns about it. Values that are not
-/// tensors are taken from the first part. Gradients continue in the parts. The inverse of
-/// [`scatter`](super::scatter()).
+/// Concatenates the parts of every tensor along `dim`, on any device, whether or not that has a replica. Scalars become
+/// a vector, as in PyTorch, which warns about it. Values that are not tensors are taken from the first part. Gradients
+/// continue in the parts. The inverse of [`scatter`](super::scatter()).
 ///
 /// ```
 /// use tch::Tensor;
@@ -23,8 +22,7 @@ use tch_parallel_base::tensors::{fill, list};
 /// ```
 ///
 /// # Errors
-/// [`Error::Argument`] if there are no parts, if they have different numbers of tensors, or if
-/// shapes do not match.
+/// [`Error::Argument`] if there are no parts, if they have different numbers of tensors, or if shapes do not match.
 pub fn gather<T: Tensors>(parts: &[T], destination: LogicalDevice, dim: i64) -> Result<T> {
     gather_traced(parts, destination, dim, &Trace::off())
 }
@@ -59,8 +57,7 @@ pub(super) fn gather_traced<T: Tensors>(
     Ok(fill(pattern, gathered))
 }
 
-/// Copies each part straight to its place; `torch.cat` would first need all of them on the
-/// destination.
+/// Copies each part straight to its place; `torch.cat` would first need all of them on the destination.
 fn concatenate(parts: &[Tensor], destination: LogicalDevice, dim: i64) -> Result<Tensor> {
     let parts = parts
         .iter()

@@ -51,18 +51,16 @@ impl Workers {
         Ok(Workers { devices: devices.clone(), pool })
     }
 
-    /// Runs `f` on all jobs in parallel, job `i` on the thread of device `i`, and returns the
-    /// results in the order of the jobs when all have finished. There may be fewer jobs than
-    /// devices. With one device, the job runs on the caller's thread. `operation` is its name in
-    /// errors.
+    /// Runs `f` on all jobs in parallel, job `i` on the thread of device `i`, and returns the results in the order of
+    /// the jobs when all have finished. There may be fewer jobs than devices. With one device, the job runs on the
+    /// caller's thread. `operation` is its name in errors.
     ///
     /// The threads inherit the caller's grad mode, autocast, profiler and number of OpenMP threads, and
     /// for each GPU the caller's current stream.
     ///
     /// # Errors
-    /// The error of the first device, in their order, that has one; [`Error::Replica`] for a panic,
-    /// which is how tch's operations fail. [`Error::Argument`] for more jobs than devices, and if
-    /// called within a job of these threads.
+    /// The error of the first device, in their order, that has one; [`Error::Replica`] for a panic, which is how tch's
+    /// operations fail. [`Error::Argument`] for more jobs than devices, and if called within a job of these threads.
     pub fn parallel_apply<J: Send, R: Send>(
         &self,
         operation: &'static str,
@@ -107,8 +105,7 @@ impl Workers {
         } else if rayon::current_thread_index().is_none() {
             on_all_threads()
         } else {
-            // While it waits, a thread of another pool would start other work of that pool in the
-            // middle of ours.
+            // While it waits, a thread of another pool would start other work of that pool in the middle of ours.
             thread::scope(|scope| scope.spawn(on_all_threads).join())
                 .unwrap_or_else(|panic| resume_unwind(panic))
         };

@@ -19,8 +19,7 @@ use tch_parallel_base::tensors::list;
 pub(super) struct Replicas<M> {
     /// The first is the original.
     modules: Vec<ErrorCheckMutex<M>>,
-    /// What does not depend on the model's type. Outputs that wait for their backward pass share
-    /// it.
+    /// What does not depend on the model's type. Outputs that wait for their backward pass share it.
     pub(super) shared: Arc<SharedParts>,
 }
 
@@ -29,8 +28,7 @@ pub(super) struct SharedParts {
     pub(super) workers: Workers,
     /// Locked during every pass: the replicas do one thing at a time, whichever thread asks.
     variables: ErrorCheckMutex<ModelVariables>,
-    /// What is recorded of the passes, and the backward pass of a loss that has not reached the
-    /// replicas yet.
+    /// What is recorded of the passes, and the backward pass of a loss that has not reached the replicas yet.
     recording: Mutex<(Trace, Option<Span>)>,
 }
 
@@ -197,8 +195,7 @@ fn in_a_pass() -> Error {
     Error::argument("model", "used within its own forward pass", expected)
 }
 
-/// Makes leaves of the chunks of every input that requires a gradient and is cut off from its
-/// graph.
+/// Makes leaves of the chunks of every input that requires a gradient and is cut off from its graph.
 fn split_inputs<I: Tensors>(inputs: &I, chunks: &[I], dim: i64) -> Vec<SplitInput> {
     let chunks: Vec<_> = chunks.iter().map(list).collect();
     let chunks_of = |index: usize| chunks.iter().map(move |part| &part[index]);

@@ -28,21 +28,18 @@ pub struct SyncBatchNorm {
     group: ProcessGroup,
 }
 
-/// `torch.nn.SyncBatchNorm(num_features, process_group=group)`: a [`batch_norm2d`] that in training
-/// uses the mean and variance over all ranks' batches. As in PyTorch, it also replaces
-/// [`batch_norm1d`] and [`batch_norm3d`]: it accepts `[N, num_features, …]` with two dimensions or
-/// more.
+/// `torch.nn.SyncBatchNorm(num_features, process_group=group)`: a [`batch_norm2d`] that in training uses the mean and
+/// variance over all ranks' batches. As in PyTorch, it also replaces [`batch_norm1d`] and [`batch_norm3d`]: it accepts
+/// `[N, num_features, …]` with two dimensions or more.
 ///
-/// For batches that are too small on one rank to estimate the mean and variance of the data.
-/// Variables, names and evaluation are those of [`batch_norm2d`]. On GPUs it runs the kernels of
-/// `torch.nn.SyncBatchNorm`, without waiting for the GPU; unlike PyTorch's, it also works on the
-/// CPU. A rank with an empty batch takes part as well; all may have one, and the running statistics
-/// then move towards 0, as in PyTorch.
+/// For batches that are too small on one rank to estimate the mean and variance of the data. Variables, names and
+/// evaluation are those of [`batch_norm2d`]. On GPUs it runs the kernels of `torch.nn.SyncBatchNorm`, without waiting
+/// for the GPU; unlike PyTorch's, it also works on the CPU. A rank with an empty batch takes part as well; all may have
+/// one, and the running statistics then move towards 0, as in PyTorch.
 ///
-/// In training, both passes are collectives: all ranks must run the same layers in the same order,
-/// and each must call backward. The forward pass gathers the statistics of every rank, 2C + 1
-/// numbers; the backward pass sums the 2C numbers that the gradient of the input needs. The
-/// gradients of weight and bias are those of this rank's batch, for
+/// In training, both passes are collectives: all ranks must run the same layers in the same order, and each must call
+/// backward. The forward pass gathers the statistics of every rank, 2C + 1 numbers; the backward pass sums the 2C
+/// numbers that the gradient of the input needs. The gradients of weight and bias are those of this rank's batch, for
 /// [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) to average.
 ///
 /// ```
@@ -209,8 +206,7 @@ impl Saved {
         }
     }
 
-    /// Two numbers per channel, summed over all ranks. A collective, unless the input needs no
-    /// gradient: then nothing.
+    /// Two numbers per channel, summed over all ranks. A collective, unless the input needs no gradient: then nothing.
     fn sum_over_ranks(&self, a: &Tensor, b: &Tensor) -> Result<Option<Tensor>> {
         let Some(group) = &self.group else { return Ok(None) };
         let mut sums = Tensor::f_cat(&[a, b], 0)?;
