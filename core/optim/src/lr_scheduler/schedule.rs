@@ -63,10 +63,6 @@ impl Epoch {
     pub fn number(self) -> u64 {
         self.origin as u64 + self.steps
     }
-
-    pub(super) fn next(self) -> Self {
-        Epoch { steps: self.steps + 1, ..self }
-    }
 }
 
 impl From<u64> for Epoch {
