@@ -271,14 +271,10 @@ mod tests {
         let options = BatchNormOptions { track_running_stats: false, ..Default::default() };
         let (vs, untracked) = layer(options);
         let rows = batch_norm1d(vs.root() / "rows", 2, BatchNormOptions::default());
+        let no_batch = "batch_norm2d takes [N, C, H, W], but got [2, 1, 2]";
         let one_value = "batch_norm2d needs more than one value per channel, but got [1, 2, 1, 1]";
         for (layer, size, train, expected) in [
-            (
-                &images,
-                &[2i64, 1, 2][..],
-                true,
-                "batch_norm2d takes [N, C, H, W], but got [2, 1, 2]",
-            ),
+            (&images, &[2i64, 1, 2][..], true, no_batch),
             (&rows, &[1, 2, 1, 2], true, "takes [N, C] or [N, C, L], but got [1, 2, 1, 2]"),
             (&rows, &[1, 2], true, "batch_norm1d needs more than one value per channel, but got"),
             (&images, &[1, 2, 1, 1], true, one_value),
