@@ -92,7 +92,6 @@ impl<D: Dataset> Dataset for ConcatDataset<D> {
 
 /// What one of the data sets contributes to a batch.
 struct Part<B> {
-    /// The data set's number.
     number: usize,
     batch: B,
     /// Where in the whole batch its rows belong.

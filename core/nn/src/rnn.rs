@@ -139,7 +139,6 @@ type Cell = (i64, i64);
 const LSTM: Cell = (4, 2);
 const GRU: Cell = (3, 3);
 
-/// What both layers consist of.
 #[derive(Debug)]
 struct Weights {
     /// In the order of registration, which ATen expects.

@@ -73,7 +73,6 @@ pub struct ParamGroup<O: ?Sized> {
     pub options: O,
 }
 
-/// A parameter of a group, and what the optimizer keeps for it.
 #[derive(Debug)]
 pub(super) struct Parameter {
     pub name: String,

@@ -79,7 +79,6 @@ impl Sharding {
     }
 }
 
-/// A tensor to write.
 pub(super) struct Saved {
     /// All of it, or this rank's rows.
     pub(super) tensor: Tensor,

@@ -159,7 +159,6 @@ enum Statistics {
     Cuda(cuda::Statistics),
 }
 
-/// What the forward pass has computed.
 struct Forward {
     normalized: Tensor,
     /// The input as it was used: on GPUs, in a memory order that the kernels know.
@@ -167,7 +166,6 @@ struct Forward {
     statistics: Statistics,
 }
 
-/// What the backward pass needs from the forward pass.
 struct Saved {
     /// The input, without its graph.
     xs: Tensor,

@@ -26,7 +26,6 @@ const MASKED_OR_REPLACED: f64 = 0.9;
 /// Every epoch chooses anew. An item depends only on the seed, the epoch and the index, so it is the same for any
 /// number of workers and ranks. (codertimo draws from the global generator of each worker process.)
 pub struct BertDataset {
-    /// The corpus in tokens.
     pairs: Vec<[Vec<i64>; 2]>,
     /// Replaced tokens are drawn from as many.
     vocab_size: usize,

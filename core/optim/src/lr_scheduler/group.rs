@@ -36,7 +36,6 @@ impl GroupRates {
         rates.collect()
     }
 
-    /// Sets all groups.
     pub(super) fn apply(groups: &[Self], optimizer: &mut dyn Optimizer) {
         for (rates, group) in groups.iter().zip(optimizer.param_groups_mut()) {
             group.options.set_lr(rates.lr);
