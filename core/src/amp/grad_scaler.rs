@@ -237,10 +237,7 @@ fn divide(parameters: &[Tensor], scale: &Tensor) -> Result<Vec<Tensor>> {
     for gradient in parameters.iter().map(Tensor::grad).filter(Tensor::defined) {
         let expected = "of Float: parameters stay in 32 bits under autocast";
         check(gradient.kind() != Kind::Half, "a gradient", "of Half", expected)?;
-        gradients.push(match gradient.is_sparse() {
-            true => gradient.f_internal_values()?,
-            false => gradient,
-        });
+        gradients.push(if gradient.is_sparse() { gradient.f_internal_values()? } else { gradient });
     }
     let expected = "stepped after a backward pass";
     check(!gradients.is_empty(), "the optimizer", "without a gradient", expected)?;

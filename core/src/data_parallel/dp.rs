@@ -79,11 +79,8 @@ impl<M: Send> DataParallel<M> {
         options: DataParallelOptions,
     ) -> Result<Self> {
         let output_device = options.output_device.unwrap_or(devices.first()).check()?;
-        Ok(DataParallel {
-            replicas: Replicas::new(build, vs, devices)?,
-            output_device,
-            dim: options.dim,
-        })
+        let replicas = Replicas::new(build, vs, devices)?;
+        Ok(DataParallel { replicas, output_device, dim: options.dim })
     }
 
     /// Calls `f` with the module on every device that gets a part of the inputs, and gathers the

@@ -65,11 +65,7 @@ pub(super) struct SplitInput {
 
 impl<M: Send> Replicas<M> {
     /// Builds the model in `vs`, and a replica on each further device.
-    pub(super) fn new(
-        build: impl Fn(&Path<'_>) -> M,
-        vs: &VarStore,
-        devices: &Devices,
-    ) -> Result<Self> {
+    pub fn new(build: impl Fn(&Path<'_>) -> M, vs: &VarStore, devices: &Devices) -> Result<Self> {
         let before: HashSet<_> = vs.variables().into_keys().collect();
         let original = {
             let _on = devices.first().guard()?;
@@ -94,7 +90,7 @@ impl<M: Send> Replicas<M> {
     }
 
     /// Scatters the inputs, updates as many replicas as there are chunks, and runs them.
-    pub(super) fn apply<I: Tensors + Send, O: Tensors + Send>(
+    pub fn apply<I: Tensors + Send, O: Tensors + Send>(
         &self,
         inputs: &I,
         dim: i64,
@@ -130,7 +126,7 @@ impl<M: Send> Replicas<M> {
         Ok(SplitOutputs { parts, inputs: split, rows, shared: shared.clone() })
     }
 
-    pub(super) fn module(&self) -> ModuleGuard<'_, M> {
+    pub fn module(&self) -> ModuleGuard<'_, M> {
         assert!(
             !self.shared.is_in_a_pass(),
             "module() is called within a forward pass of the same model, which has locked it"

@@ -89,20 +89,15 @@ impl OneCycleLr {
         let (max, min) = (self.max_lr.of(group.index), initial / self.final_div_factor);
         let (low, high) = (self.base_momentum.of(group.index), self.max_momentum.of(group.index));
         let total = self.total_steps as f64;
-        let up = Phase {
-            end_step: self.pct_start * total - 1.0,
-            lr: [initial, max],
-            momentum: [high, low],
-        };
-        let end_step = total - 1.0;
+        let end_step = self.pct_start * total - 1.0;
+        let up = Phase { end_step, lr: [initial, max], momentum: [high, low] };
         if !self.three_phase {
+            let end_step = total - 1.0;
             return vec![up, Phase { end_step, lr: [max, min], momentum: [low, high] }];
         }
-        let down = Phase {
-            end_step: 2.0 * self.pct_start * total - 2.0,
-            lr: [max, initial],
-            momentum: [low, high],
-        };
+        let end_step = 2.0 * self.pct_start * total - 2.0;
+        let down = Phase { end_step, lr: [max, initial], momentum: [low, high] };
+        let end_step = total - 1.0;
         vec![up, down, Phase { end_step, lr: [initial, min], momentum: [high, high] }]
     }
 
