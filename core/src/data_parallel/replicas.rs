@@ -6,7 +6,7 @@ use super::parallel_apply::Workers;
 use super::replicate::ModelVariables;
 use super::scatter::{length, scatter_detached};
 use super::trace::{Span, Step, Trace};
-use crate::{Devices, Error, LogicalDevice, Result, Tensors};
+use crate::{Devices, Error, LogicalDevice, Result, Tensors, check};
 use c10d_sys::tensor::grad_enabled;
 use std::sync::{Arc, Mutex};
 use std::{collections::HashSet, fmt, ops::Deref};
@@ -98,10 +98,9 @@ impl<M: Send> Replicas<M> {
     ) -> Result<SplitOutputs<O>> {
         let shared = &self.shared;
         // During a pass it is the pass that holds the module.
-        if !shared.is_in_a_pass() && self.modules[0].is_locked_by_this_thread() {
-            let found = "used while a guard of its `module()` exists";
-            return Err(Error::argument("model", found, "used after the guard is dropped"));
-        }
+        let is_free = shared.is_in_a_pass() || !self.modules[0].is_locked_by_this_thread();
+        let found = "used while a guard of its `module()` exists";
+        check(is_free, "model", found, "used after the guard is dropped")?;
         let mut variables = shared.begin_pass()?;
         let trace = shared.trace();
         // ANCHOR: apply
