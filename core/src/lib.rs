@@ -65,6 +65,8 @@ pub mod nn;
 pub mod optim;
 pub mod profiler;
 
+use tch_parallel_base::check;
+
 pub use c10d_sys::exit;
 #[doc(inline)]
 pub use tch_parallel_base::{

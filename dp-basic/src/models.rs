@@ -61,8 +61,7 @@ impl TwoTargets {
         TwoTargets { linear1, classifier }
     }
 
-    /// Maps rows `[batch, features]` and two targets `[batch]` to the result, `[batch, 1]`, and the
-    /// loss, a scalar.
+    /// Maps rows `[batch, features]` and two targets `[batch]` to the result, `[batch, 1]`, and the loss, a scalar.
     pub fn forward(&self, (x, y, y2): (Tensor, Tensor, Tensor)) -> (Tensor, Tensor) {
         // ANCHOR: two_targets
         let result = self.classifier.forward(&self.linear1.forward(&x).relu());

@@ -9,10 +9,9 @@ const IGNORE_INDEX: i64 = 0;
 
 /// codertimo's loss of a batch: `nll(next, is_next) + nll(mlm, labels)`, a scalar.
 ///
-/// `output` is the model's, `target` that of a `BertBatch`. One `nn.NLLLoss(ignore_index=0)` serves
-/// both terms. So pairs whose second sentence is *not* the next, `is_next = 0`, carry no loss, and
-/// nothing keeps the model from always saying yes. This is kept from codertimo (his issues #32, #49
-/// and #98 ask why the accuracy stays at 50 %).
+/// `output` is the model's, `target` that of a `BertBatch`. One `nn.NLLLoss(ignore_index=0)` serves both terms. So
+/// pairs whose second sentence is *not* the next, `is_next = 0`, carry no loss, and nothing keeps the model from always
+/// saying yes. This is kept from codertimo (his issues #32, #49 and #98 ask why the accuracy stays at 50 %).
 ///
 /// A batch without a pair that counts, or without a word to guess, has a mean over nothing: NaN.
 // ANCHOR: loss

@@ -38,7 +38,6 @@ use tch_parallel::data::{DataLoader, DistributedSampler};
 use tch_parallel::distributed::{Env, full_size, init_process_group};
 use tch_parallel::optim::{Adam, Optimizer};
 
-/// What helps if a loss is not finite.
 const NOT_FINITE: &str = "if no pair of the batch counts (is_next = 1), or no word of it is to be \
                           guessed, a larger --batch-size helps";
 

@@ -248,8 +248,7 @@ mod tests {
         }
     }
 
-    /// The article's criterion divides the sum of the losses by the number of devices, whatever
-    /// these are means over.
+    /// The article's criterion divides the sum of the losses by the number of devices, whatever these are means over.
     #[test]
     fn the_mean_of_the_devices_losses_is_not_the_loss_of_the_batch() {
         let problem = Problem::new(8);

@@ -13,23 +13,20 @@ const MAX_LINKS: usize = 40;
 /// error. For the processes that will write.
 ///
 /// # Errors
-/// [`Error::Format`] for whatever exists and is not a regular file, such as a directory or a device,
-/// and for a file in a directory that does not exist; [`Error::Io`] if the directory is not
-/// writable.
+/// [`Error::Format`] for whatever exists and is not a regular file, such as a directory or a device, and for a file in
+/// a directory that does not exist; [`Error::Io`] if the directory is not writable.
 pub fn check_destination(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
-    let Destination { temporary, .. } = Destination::of(path)?;
+    let (.., temporary) = destination(path)?;
     File::create(&temporary).map_err(Error::io("write to the directory of", path))?;
     fs::remove_file(&temporary).map_err(Error::io("remove", temporary))
 }
 
-/// Calls `write` with a temporary path, and renames that file to `path`. Even if the process or the
-/// machine stops, `path` always holds the complete old file or the complete new one. All
-/// checkpoints are written in this way.
+/// Calls `write` with a temporary path, and renames that file to `path`. Even if the process or the machine stops,
+/// `path` always holds the complete old file or the complete new one. All checkpoints are written in this way.
 ///
-/// If `path` is a symbolic link, the file that it leads to is replaced, and the link stays. The new
-/// file has the permissions of the old one. Its owner is whoever writes, and other hard links
-/// keep the old contents.
+/// If `path` is a symbolic link, the file that it leads to is replaced, and the link stays. The new file has the
+/// permissions of the old one. Its owner is whoever writes, and other hard links keep the old contents.
 ///
 /// Removes what a killed run has left. If another run on this host writes to the same path, the file
 /// is that of the last one. If it runs on another host, one of the two fails.
@@ -54,7 +51,7 @@ pub fn check_destination(path: impl AsRef<Path>) -> Result<()> {
 pub fn replace(path: impl AsRef<Path>, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let path = path.as_ref();
     file_size_limit::is_an_error();
-    let Destination { file, old, temporary } = Destination::of(path)?;
+    let (file, old, temporary) = destination(path)?;
     remove_leftovers(&file).map_err(Error::io("write to the directory of", path))?;
     let begin = || {
         if old.is_some() {
@@ -84,39 +81,28 @@ pub fn replace(path: impl AsRef<Path>, write: impl FnOnce(&Path) -> Result<()>) 
     result
 }
 
-/// What a path leads to.
-struct Destination {
-    /// The file to replace: not a link.
-    file: PathBuf,
-    /// The permissions of that file, if it exists.
-    old: Option<Permissions>,
-    /// Where the new contents are written first.
-    temporary: PathBuf,
-}
-
-impl Destination {
-    fn of(path: &Path) -> Result<Self> {
-        let file = target(path)?;
-        let directory = directory(&file);
-        if !directory.is_dir() {
-            let found = format!("the directory {} does not exist", directory.display());
-            let expected = "a file in an existing directory; create it first";
-            return Err(Error::format(path, found, expected));
-        }
-        let old = match fs::symlink_metadata(&file) {
-            Ok(metadata) if metadata.is_file() => Some(metadata.permissions()),
-            Ok(metadata) => {
-                let found = kind(metadata.file_type());
-                return Err(Error::format(path, found, "the name of a regular file to write"));
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => return Err(Error::io("write", path)(error)),
-        };
-        // In the same directory, since a rename across file systems is not atomic.
-        let [begin, end] = around_process_id(&file);
-        let temporary = directory.join(format!("{begin}{}{end}", std::process::id()));
-        Ok(Destination { temporary, old, file })
+/// The file that a path leads to, not a link; its permissions, if it exists; where the new contents are written first.
+fn destination(path: &Path) -> Result<(PathBuf, Option<Permissions>, PathBuf)> {
+    let file = target(path)?;
+    let directory = directory(&file);
+    if !directory.is_dir() {
+        let found = format!("the directory {} does not exist", directory.display());
+        let expected = "a file in an existing directory; create it first";
+        return Err(Error::format(path, found, expected));
     }
+    let old = match fs::symlink_metadata(&file) {
+        Ok(metadata) if metadata.is_file() => Some(metadata.permissions()),
+        Ok(metadata) => {
+            let found = kind(metadata.file_type());
+            return Err(Error::format(path, found, "the name of a regular file to write"));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(Error::io("write", path)(error)),
+    };
+    // In the same directory, since a rename across file systems is not atomic.
+    let [begin, end] = around_process_id(&file);
+    let temporary = directory.join(format!("{begin}{}{end}", std::process::id()));
+    Ok((file, old, temporary))
 }
 
 /// Where the symbolic links lead, whether or not there is a file at the end.

@@ -4,7 +4,7 @@
 //! ranks also name the rank and the operation.
 
 use crate::LogicalDevice;
-use std::{fmt, path::PathBuf};
+use std::{fmt::Display, path::PathBuf};
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -162,22 +162,14 @@ impl Error {
     /// let error = tch_parallel::Error::argument("--lr", -0.1, "a number not below 0");
     /// assert_eq!(error.to_string(), "--lr is -0.1, but must be a number not below 0");
     /// ```
-    pub fn argument(
-        what: impl fmt::Display,
-        found: impl fmt::Display,
-        expected: impl fmt::Display,
-    ) -> Self {
+    pub fn argument(what: impl Display, found: impl Display, expected: impl Display) -> Self {
         let [what, found, expected] =
-            [&what as &dyn fmt::Display, &found, &expected].map(|part| part.to_string());
+            [&what as &dyn Display, &found, &expected].map(|part| part.to_string());
         Error::Argument { what, found, expected }
     }
 
     /// Refuses a file's contents: `{path}: {found}; expected {expected}`.
-    pub fn format(
-        path: impl Into<PathBuf>,
-        found: impl fmt::Display,
-        expected: impl fmt::Display,
-    ) -> Self {
+    pub fn format(path: impl Into<PathBuf>, found: impl Display, expected: impl Display) -> Self {
         let (found, expected) = (found.to_string(), expected.to_string());
         Error::Format { path: path.into(), found, expected }
     }
@@ -223,6 +215,16 @@ impl From<tch::TchError> for Error {
     fn from(error: tch::TchError) -> Self {
         Error::Tensor { operation: "a tensor operation", message: without_backtrace(&error) }
     }
+}
+
+/// Refuses a value with [`Error::argument`] unless it is `ok`.
+pub fn check(
+    ok: bool,
+    what: impl Display,
+    found: impl Display,
+    expected: impl Display,
+) -> Result<()> {
+    if ok { Ok(()) } else { Err(Error::argument(what, found, expected)) }
 }
 
 /// An error and its causes in one line.

@@ -1,11 +1,10 @@
 //! Threads of one process that train the same parameters without a lock: Hogwild! (Niu et al.
 //! 2011), PyTorch's `model.share_memory()`.
 //!
-//! tch's `shallow_clone` returns a second handle to the same memory, which can move to another
-//! thread. Two simultaneous in-place operations are then a data race, which is undefined behaviour;
-//! PyTorch's examples of Hogwild accept that. [`AtomicTensor`] is the safe way: it takes a tensor
-//! that has no other handle, and gives threads relaxed atomic reads and subtractions of its
-//! elements, which is all that the paper requires. The cost is one copy per gradient, and
+//! tch's `shallow_clone` returns a second handle to the same memory, which can move to another thread. Two simultaneous
+//! in-place operations are then a data race, which is undefined behaviour; PyTorch's examples of Hogwild accept that.
+//! [`AtomicTensor`] is the safe way: it takes a tensor that has no other handle, and gives threads relaxed atomic reads
+//! and subtractions of its elements, which is all that the paper requires. The cost is one copy per gradient, and
 //! element-by-element subtraction.
 //!
 //! ```

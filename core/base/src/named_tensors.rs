@@ -1,6 +1,6 @@
 //! Named tensors as bytes: the safetensors format.
 
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 pub use safetensors::Dtype;
 use safetensors::tensor::{self, TensorView, serialize, serialize_to_file};
 use safetensors::{SafeTensorError, View};
@@ -166,10 +166,7 @@ struct Fetched<'a, S> {
 
 /// Neither format of checkpoints has sparse tensors here.
 pub fn refuse_sparse(name: &str, tensor: &Tensor) -> Result<()> {
-    match tensor.is_sparse() {
-        true => Err(Error::argument(name, "sparse", "dense: sparse tensors are not saved")),
-        false => Ok(()),
-    }
+    check(!tensor.is_sparse(), name, "sparse", "dense: sparse tensors are not saved")
 }
 
 impl<S: Source> View for Fetched<'_, S> {

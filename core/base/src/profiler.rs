@@ -1,6 +1,6 @@
 //! Traces of what runs when, and counts of what makes the host wait for a device.
 
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::profiler;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
@@ -68,10 +68,8 @@ impl Profiler {
         let path = path.into().into_os_string().into_string().map_err(|path| {
             Error::argument("the trace's path", format!("{path:?}"), "UTF-8, as PyTorch requires")
         })?;
-        if RUNNING.swap(true, Ordering::AcqRel) {
-            let expected = "stopped before another starts";
-            return Err(Error::argument("the profiler", "running already", expected));
-        }
+        let expected = "stopped before another starts";
+        check(!RUNNING.swap(true, Ordering::AcqRel), "the profiler", "running already", expected)?;
         // The trace itself replaces the file only when it is complete.
         OpenOptions::new()
             .create(true)

@@ -9,10 +9,7 @@ use std::{ops::Range, path::Path};
 /// Writes a file that replaces `path` once it is complete.
 pub fn write<S: Source>(path: &Path, tensors: &[(String, S)], metadata: &Metadata) -> Result<()> {
     replace(path, |temporary| {
-        let to_file = match is_pytorchs(path) {
-            true => pytorch::to_file,
-            false => named_tensors::to_file,
-        };
+        let to_file = if is_pytorchs(path) { pytorch::to_file } else { named_tensors::to_file };
         to_file(tensors, metadata, temporary).map_err(|error| match error {
             // The temporary name would mean nothing to the reader.
             Error::Io { operation, source, .. } => {

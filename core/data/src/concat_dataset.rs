@@ -1,7 +1,7 @@
 //! Several data sets as one.
 
 use super::Dataset;
-use crate::{Error, Result, Tensors};
+use crate::{Error, Result, Tensors, check};
 use tch::Tensor;
 use tch_parallel_base::tensors::{fill, list};
 
@@ -36,9 +36,7 @@ impl<D: Dataset> ConcatDataset<D> {
     /// [`Error::Argument`] if there are none.
     pub fn new(datasets: impl Into<Vec<D>>) -> Result<Self> {
         let datasets = datasets.into();
-        if datasets.is_empty() {
-            return Err(Error::argument("the number of data sets", 0, "at least 1"));
-        }
+        check(!datasets.is_empty(), "the number of data sets", 0, "at least 1")?;
         let ends = datasets.iter().scan(0, |end, dataset| {
             *end += dataset.len();
             Some(*end)
@@ -55,10 +53,8 @@ impl<D: Dataset> ConcatDataset<D> {
     /// The number of a sample's data set, and its index there.
     fn locate(&self, index: usize) -> Result<(usize, usize)> {
         let dataset = self.cumulative_sizes.partition_point(|&end| end <= index);
-        if dataset == self.datasets.len() {
-            let expected = format!("below the length, {}", self.len());
-            return Err(Error::argument("an index", index, expected));
-        }
+        let expected = format_args!("below the length, {}", self.len());
+        check(dataset < self.datasets.len(), "an index", index, expected)?;
         let begin = if dataset == 0 { 0 } else { self.cumulative_sizes[dataset - 1] };
         Ok((dataset, index - begin))
     }
@@ -96,7 +92,6 @@ impl<D: Dataset> Dataset for ConcatDataset<D> {
 
 /// What one of the data sets contributes to a batch.
 struct Part<B> {
-    /// The data set's number.
     number: usize,
     batch: B,
     /// Where in the whole batch its rows belong.

@@ -2,7 +2,7 @@
 
 use super::sampler::{BatchSampler, Chunks, drawn_seed};
 use super::{Dataset, Sampler};
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::memory;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::{fmt, sync::Arc, time::Duration};
@@ -192,16 +192,12 @@ impl<D, S> DataLoader<D, S> {
     }
 
     fn build(dataset: D, sampler: S, options: DataLoaderOptions) -> Result<Self> {
-        if options.batch_size == 0 {
-            return Err(Error::argument("batch_size", "0", "at least 1"));
-        }
+        check(options.batch_size > 0, "batch_size", "0", "at least 1")?;
         if options.prefetch_factor == 0 && options.num_workers > 0 {
             return Err(Error::argument("prefetch_factor", "0", "at least 1 with workers"));
         }
-        if options.pin_memory && !tch::Cuda::is_available() {
-            let expected = "false, because this program sees no CUDA device";
-            return Err(Error::argument("pin_memory", "true", expected));
-        }
+        let expected = "false, because this program sees no CUDA device";
+        check(!options.pin_memory || tch::Cuda::is_available(), "pin_memory", "true", expected)?;
         if let (Some(limit), 0) = (options.timeout, options.num_workers) {
             let expected =
                 "None without workers, because the training loop makes its batches itself";
@@ -216,11 +212,9 @@ impl<D, S> DataLoader<D, S> {
 
     /// What Python does in `iter(loader)`, before anything of the epoch is read.
     fn begin(&self, consumed: usize) -> Result<()> {
-        if !self.options.in_order && consumed > 0 {
-            let found = "off for an epoch that goes on after some of its batches";
-            let expected = "on: nobody knows which batches those were";
-            return Err(Error::argument("in_order", found, expected));
-        }
+        let found = "off for an epoch that goes on after some of its batches";
+        let expected = "on: nobody knows which batches those were";
+        check(self.options.in_order || consumed == 0, "in_order", found, expected)?;
         if self.options.draw_base_seed && consumed == 0 {
             let _base_seed = drawn_seed()?;
         }

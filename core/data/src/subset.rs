@@ -1,7 +1,7 @@
 //! Parts of a data set.
 
 use super::Dataset;
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use std::sync::Arc;
 
 /// Some samples of a data set, as a data set: `torch.utils.data.Subset`.
@@ -83,10 +83,8 @@ impl<const N: usize> Lengths<N> {
         match self {
             Lengths::Samples(lengths) => {
                 let sum = lengths.iter().try_fold(0usize, |sum, &part| sum.checked_add(part));
-                if sum != Some(len) {
-                    let expected = format!("numbers that add up to {len}, the data set's length");
-                    return Err(Error::argument("lengths", format!("{lengths:?}"), expected));
-                }
+                let expected = format_args!("numbers that add up to {len}, the data set's length");
+                check(sum == Some(len), "lengths", format_args!("{lengths:?}"), expected)?;
                 Ok(lengths)
             }
             Lengths::Fractions(fractions) => {

@@ -198,7 +198,9 @@ impl ModuleT for BatchNorm {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
     use tch::{Device, nn::VarStore};
+    use tch_parallel_base::error::of_panic;
 
     /// Two channels: 1, 3 and 10, 30.
     fn images() -> Tensor {
@@ -264,39 +266,24 @@ mod tests {
     }
 
     #[test]
-    #[should_panic = "batch_norm2d takes [N, C, H, W], but got [2, 1, 2]"]
-    fn an_image_without_its_batch_is_refused() {
-        let (_vs, layer) = layer(BatchNormOptions::default());
-        let _ = layer.forward_t(&images().view([2, 1, 2]), true);
-    }
-
-    #[test]
-    #[should_panic = "batch_norm1d takes [N, C] or [N, C, L], but got [1, 2, 1, 2]"]
-    fn so_are_images_where_rows_are_expected() {
-        let vs = VarStore::new(Device::Cpu);
-        let _ = batch_norm1d(vs.root(), 2, BatchNormOptions::default()).forward_t(&images(), true);
-    }
-
-    #[test]
-    #[should_panic = "batch_norm1d needs more than one value per channel, but got [1, 2]"]
-    fn one_row_has_no_variance() {
-        let vs = VarStore::new(Device::Cpu);
-        let row = Tensor::zeros([1, 2], (Kind::Float, Device::Cpu));
-        let _ = batch_norm1d(vs.root(), 2, BatchNormOptions::default()).forward_t(&row, true);
-    }
-
-    #[test]
-    #[should_panic = "more than one value per channel, but got [1, 2, 1, 1]"]
-    fn one_value_has_no_variance() {
-        let (_vs, layer) = layer(BatchNormOptions::default());
-        let _ = layer.forward_t(&Tensor::zeros([1, 2, 1, 1], (Kind::Float, Device::Cpu)), true);
-    }
-
-    #[test]
-    #[should_panic = "more than one value per channel, but got [1, 2, 1, 1]"]
-    fn nor_has_it_in_an_evaluation_without_running_statistics() {
+    fn inputs_of_another_shape_and_batches_without_a_variance_are_refused() {
+        let (_vs, images) = layer(BatchNormOptions::default());
         let options = BatchNormOptions { track_running_stats: false, ..Default::default() };
-        let (_vs, layer) = layer(options);
-        let _ = layer.forward_t(&Tensor::zeros([1, 2, 1, 1], (Kind::Float, Device::Cpu)), false);
+        let (vs, untracked) = layer(options);
+        let rows = batch_norm1d(vs.root() / "rows", 2, BatchNormOptions::default());
+        let no_batch = "batch_norm2d takes [N, C, H, W], but got [2, 1, 2]";
+        let one_value = "batch_norm2d needs more than one value per channel, but got [1, 2, 1, 1]";
+        for (layer, size, train, expected) in [
+            (&images, &[2i64, 1, 2][..], true, no_batch),
+            (&rows, &[1, 2, 1, 2], true, "takes [N, C] or [N, C, L], but got [1, 2, 1, 2]"),
+            (&rows, &[1, 2], true, "batch_norm1d needs more than one value per channel, but got"),
+            (&images, &[1, 2, 1, 1], true, one_value),
+            (&untracked, &[1, 2, 1, 1], false, one_value),
+        ] {
+            let xs = Tensor::zeros(size, (Kind::Float, Device::Cpu));
+            let pass = AssertUnwindSafe(|| layer.forward_t(&xs, train));
+            let message = of_panic(&*catch_unwind(pass).unwrap_err());
+            assert!(message.contains(expected), "{message}");
+        }
     }
 }

@@ -51,7 +51,7 @@ macro_rules! layer_functions {
             kernel_size: i64,
             options: $Options,
         ) -> $Layer {
-            $Layer::new(path.borrow(), in_channels, out_channels, kernel_size, options)
+            $Layer::new(path.borrow(), [in_channels, out_channels], kernel_size, options)
         }
     )+};
 }
@@ -89,44 +89,36 @@ layer_functions! {
 }
 
 impl<const N: usize> Conv<N> {
-    fn new(
-        path: &Path<'_>,
-        in_channels: i64,
-        out_channels: i64,
-        kernel_size: i64,
-        options: ConvOptions,
-    ) -> Self {
-        check_groups(in_channels, out_channels, options.groups);
-        let kernel = kernel::<N>(out_channels, in_channels / options.groups, kernel_size);
-        let (ws, bs) = variables(path, &kernel, options.bias.then_some(out_channels));
+    fn new(path: &Path<'_>, channels: [i64; 2], kernel_size: i64, options: ConvOptions) -> Self {
+        let ConvOptions { groups, bias, .. } = options;
+        let (ws, bs) = variables(path, channels, [kernel_size; N], groups, bias, false);
         Conv { ws, bs, options }
     }
 }
 
-pub(super) fn check_groups(in_channels: i64, out_channels: i64, groups: i64) {
+/// The weight and the bias of a layer from and to so many channels.
+pub(super) fn variables<const N: usize>(
+    path: &Path<'_>,
+    channels: [i64; 2],
+    kernel_size: [i64; N],
+    groups: i64,
+    bias: bool,
+    transposed: bool,
+) -> (Tensor, Option<Tensor>) {
     assert!(groups >= 1, "groups is {groups}, but must be at least 1");
-    for (name, channels) in [("in_channels", in_channels), ("out_channels", out_channels)] {
+    for (name, channels) in ["in_channels", "out_channels"].into_iter().zip(channels) {
         assert!(
             channels % groups == 0,
             "{name} is {channels}, but must be divisible by groups, {groups}"
         );
     }
-}
-
-pub(super) fn kernel<const N: usize>(first: i64, second: i64, kernel_size: i64) -> Vec<i64> {
-    [&[first, second][..], &[kernel_size; N]].concat()
-}
-
-/// The weight, and a bias for this many channels.
-pub(super) fn variables(
-    path: &Path<'_>,
-    kernel: &[i64],
-    bias: Option<i64>,
-) -> (Tensor, Option<Tensor>) {
+    let [inputs, outputs] = channels;
+    let [first, second] = if transposed { [inputs, outputs] } else { [outputs, inputs] };
+    let kernel = [&[first, second / groups][..], &kernel_size].concat();
     // PyTorch takes the second dimension for the inputs, even of a transposed convolution.
     let fan_in = kernel[1..].iter().product();
-    let ws = path.var("weight", kernel, default_weight(fan_in));
-    (ws, bias.map(|channels| path.var("bias", &[channels], default_bias(fan_in))))
+    let ws = path.var("weight", &kernel, default_weight(fan_in));
+    (ws, bias.then(|| path.var("bias", &[outputs], default_bias(fan_in))))
 }
 
 impl<const N: usize> Module for Conv<N> {

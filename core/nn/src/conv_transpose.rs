@@ -1,7 +1,7 @@
 //! Transposed convolutions with PyTorch's initial values: `torch.nn.ConvTranspose1d`,
 //! `ConvTranspose2d` and `ConvTranspose3d`.
 
-use super::conv::{check_groups, kernel, layer_functions, variables};
+use super::conv::{layer_functions, variables};
 use std::borrow::Borrow;
 use tch::Tensor;
 use tch::nn::{Module, Path};
@@ -76,14 +76,12 @@ layer_functions! {
 impl<const N: usize> ConvTranspose<N> {
     fn new(
         path: &Path<'_>,
-        in_channels: i64,
-        out_channels: i64,
+        channels: [i64; 2],
         kernel_size: i64,
         options: ConvTransposeOptions,
     ) -> Self {
-        check_groups(in_channels, out_channels, options.groups);
-        let kernel = kernel::<N>(in_channels, out_channels / options.groups, kernel_size);
-        let (ws, bs) = variables(path, &kernel, options.bias.then_some(out_channels));
+        let ConvTransposeOptions { groups, bias, .. } = options;
+        let (ws, bs) = variables(path, channels, [kernel_size; N], groups, bias, true);
         ConvTranspose { ws, bs, options }
     }
 }

@@ -83,21 +83,13 @@ impl Lstm {
     ) -> (Tensor, (Tensor, Tensor)) {
         let Weights { flat, options, .. } = &self.0;
         let sequences = self.0.sequences(xs);
-        let (h, c) = match hx {
-            Some((h, c)) => (self.0.state(xs, h), self.0.state(xs, c)),
-            None => (self.0.zeros(&sequences), self.0.zeros(&sequences)),
+        let hx = match hx {
+            Some((h, c)) => [h, c].map(|state| self.0.state(xs, state)),
+            None => [(); 2].map(|()| self.0.zeros(&sequences)),
         };
         let RnnOptions { num_layers, bias, batch_first, dropout, bidirectional } = *options;
-        let (outputs, h, c) = sequences.lstm(
-            &[h, c],
-            flat,
-            bias,
-            num_layers,
-            dropout,
-            train,
-            bidirectional,
-            batch_first,
-        );
+        let (outputs, h, c) =
+            sequences.lstm(&hx, flat, bias, num_layers, dropout, train, bidirectional, batch_first);
         let alone = |tensor, dim| self.0.like(xs, tensor, dim);
         (alone(outputs, self.0.batch_dim()), (alone(h, 1), alone(c, 1)))
     }
@@ -139,7 +131,6 @@ type Cell = (i64, i64);
 const LSTM: Cell = (4, 2);
 const GRU: Cell = (3, 3);
 
-/// What both layers consist of.
 #[derive(Debug)]
 struct Weights {
     /// In the order of registration, which ATen expects.

@@ -4,7 +4,7 @@ use crate::Result;
 use c10d_sys::arithmetic::add_number_;
 use std::cell::Cell;
 use tch::{Tensor, nn::VarStore, no_grad};
-use tch_parallel_base::{Error, parameters::named_buffers};
+use tch_parallel_base::{check, parameters::named_buffers};
 
 thread_local! {
     /// How many batches this thread's layers have counted, while running statistics are the mean over these batches,
@@ -33,8 +33,9 @@ thread_local! {
 /// ```
 ///
 /// # Errors
-/// Those of `forward`; [`Error::Argument`] for tch's own batch norms, and if layers run on other threads, as in a
-/// `DataParallel`; [`Error::Tensor`] if an operation fails.
+/// Those of `forward`; [`Error::Argument`](tch_parallel_base::Error::Argument) for tch's own batch norms, and if layers
+/// run on other threads, as in a `DataParallel`; [`Error::Tensor`](tch_parallel_base::Error::Tensor) if an operation
+/// fails.
 pub fn update_bn<B>(
     vs: &VarStore,
     loader: impl IntoIterator<Item = B>,
@@ -46,17 +47,10 @@ pub fn update_bn<B>(
         own.map(|(_, buffer)| buffer.shallow_clone()).collect::<Vec<_>>()
     };
     let (means, counters) = (of_name("running_mean"), of_name("num_batches_tracked"));
-    if means.len() != counters.len() {
-        let found = format!(
-            "a store with {} batch norms that count no batches",
-            means.len() - counters.len()
-        );
-        return Err(Error::argument(
-            "vs",
-            found,
-            "of a model with this library's batch norms, not tch's",
-        ));
-    }
+    let uncounted = means.len() - counters.len();
+    let found = format_args!("a store with {uncounted} batch norms that count no batches");
+    let expected = "of a model with this library's batch norms, not tch's";
+    check(uncounted == 0, "vs", found, expected)?;
     no_grad(|| {
         for mut variance in of_name("running_var") {
             let _ = variance.f_zero_()?;
@@ -71,13 +65,10 @@ pub fn update_bn<B>(
         loader.into_iter().try_for_each(|batch| forward(batch).map(drop))?;
         let counted: i64 = counters.iter().map(|counter| counter.int64_value(&[])).sum();
         let here = CUMULATIVE.get();
-        if here != Some(counted) {
-            let found = format!(
-                "run on another thread by {counted} passes of layers, and on this one by {here:?}"
-            );
-            return Err(Error::argument("forward", found, "run on the thread of update_bn alone"));
-        }
-        Ok(())
+        let found = format_args!(
+            "run on another thread by {counted} passes of layers, and on this one by {here:?}"
+        );
+        check(here == Some(counted), "forward", found, "run on the thread of update_bn alone")
     })
 }
 
@@ -103,7 +94,7 @@ mod tests {
     use std::{sync::Mutex, thread};
     use tch::nn::{self, ModuleT};
     use tch::{Device, kind::FLOAT_CPU};
-    use tch_parallel_base::lock;
+    use tch_parallel_base::{Error, lock};
 
     #[test]
     fn layers_that_it_cannot_tell_are_refused() {

@@ -47,10 +47,8 @@ impl UpdateRule for AdagradOptions {
     fn step(&self, mut step: Step<'_>) -> Result<()> {
         let Self { lr, lr_decay, weight_decay, eps, .. } = *self;
         let is_sparse = step.gradients.iter().any(Tensor::is_sparse);
-        if weight_decay != 0.0 && is_sparse {
-            let found = format!("{weight_decay} with a sparse gradient");
-            return Err(Error::argument("weight_decay", found, "0"));
-        }
+        let found = format_args!("{weight_decay} with a sparse gradient");
+        check(weight_decay == 0.0 || !is_sparse, "weight_decay", found, "0")?;
         let sums = step.get_or_insert_with("sum", |parameter| self.initial_sum(parameter))?;
         let steps = step.count()?;
         let rates = each(&steps, |step| -(lr / (1.0 + (step - 1.0) * lr_decay)));

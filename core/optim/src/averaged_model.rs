@@ -1,7 +1,7 @@
 //! Averages of a model's weights over its training: `torch.optim.swa_utils`.
 
 use super::tensor_list::{TensorList, by_device_and_kind};
-use crate::{Error, Result};
+use crate::{Error, Result, check::check};
 use c10d_sys::arithmetic::mul_number_;
 use tch::{Kind, TchError, Tensor, nn::VarStore, no_grad};
 use tch_parallel_base::parameters::{named_buffers, named_parameters};
@@ -67,10 +67,8 @@ impl AveragedModel {
         options: AveragedModelOptions,
     ) -> Result<Self> {
         let AveragedModelOptions { averaging, use_buffers } = options;
-        if let Averaging::Ema { decay } = averaging
-            && !(0.0..=1.0).contains(&decay)
-        {
-            return Err(Error::argument("decay", decay, "from 0 to 1"));
+        if let Averaging::Ema { decay } = averaging {
+            check((0.0..=1.0).contains(&decay), "decay", decay, "from 0 to 1")?;
         }
         let mut weights = pairs(named_parameters(averaged), named_parameters(model))?;
         let mut copied = pairs(named_buffers(averaged), named_buffers(model))?;

@@ -1,12 +1,7 @@
 //! Which values of options are refused.
 
-use crate::{Error, Result};
-use std::fmt::Display;
-
-/// Refuses a value that is not `ok`, naming what it is and what is expected.
-pub(crate) fn check(ok: bool, what: &str, found: impl Display, expected: &str) -> Result<()> {
-    if ok { Ok(()) } else { Err(Error::argument(what, found, expected)) }
-}
+use crate::Result;
+pub(crate) use tch_parallel_base::check;
 
 /// Refuses the same values for a learning rate and the like as PyTorch.
 pub(crate) fn check_not_negative(options: &[(&str, f64)]) -> Result<()> {

@@ -152,7 +152,6 @@ pub fn clip_grad_value_(parameters: &[Tensor], clip_value: f64) -> Result<()> {
     no_grad(|| lists(gradients(parameters)).into_iter().try_for_each(clip))
 }
 
-/// The gradients of the parameters that have one.
 fn gradients(parameters: &[Tensor]) -> Vec<Tensor> {
     parameters.iter().map(Tensor::grad).filter(Tensor::defined).collect()
 }
@@ -217,7 +216,6 @@ mod tests {
     use super::*;
     use tch::Kind;
 
-    /// A parameter with this gradient.
     fn parameter(gradient: &[f32]) -> Tensor {
         let gradient = Tensor::from_slice(gradient);
         let parameter = gradient.zeros_like().set_requires_grad(true);

@@ -25,12 +25,9 @@ impl UpdateRule for NAdamOptions {
     }
 
     fn state_layout(&self) -> Vec<(&'static str, StateShape)> {
-        vec![
-            ("step", Scalar),
-            ("mu_product", Scalar),
-            ("exp_avg", Parameter),
-            ("exp_avg_sq", Parameter),
-        ]
+        let mut layout = ADAM_STATE.to_vec();
+        layout.insert(1, ("mu_product", Scalar));
+        layout
     }
 
     /// `_single_tensor_nadam` and `_multi_tensor_nadam`

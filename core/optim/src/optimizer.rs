@@ -2,7 +2,7 @@
 
 use super::param_group::{GroupOptions, ParamGroup};
 use super::update_rule::UpdateRule;
-use crate::{Error, Result};
+use crate::{Error, Result, check::check};
 use c10d_sys::tensor::clear_grad;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -144,18 +144,14 @@ impl OptimizerState {
     /// The options of each group, if the state belongs to an optimizer with these groups.
     pub(super) fn options_for<R: UpdateRule>(&self, groups: &[ParamGroup<R>]) -> Result<Vec<R>> {
         let name = groups[0].options.name();
-        if self.optimizer != name {
-            let found = format!("that of {}", self.optimizer);
-            let expected = format!("that of {name}, which is this optimizer");
-            return Err(Error::argument("the optimizer state", found, expected));
-        }
+        let found = format_args!("that of {}", self.optimizer);
+        let expected = format_args!("that of {name}, which is this optimizer");
+        check(self.optimizer == name, "the optimizer state", found, expected)?;
         let plural = |count: usize| if count == 1 { "" } else { "s" };
         let count = |count| format!("that of {count} parameter group{}", plural(count));
-        if self.param_groups.len() != groups.len() {
-            let found = count(self.param_groups.len());
-            let expected = format!("{}, which this optimizer has", count(groups.len()));
-            return Err(Error::argument("the optimizer state", found, expected));
-        }
+        let found = count(self.param_groups.len());
+        let expected = format!("{}, which this optimizer has", count(groups.len()));
+        check(self.param_groups.len() == groups.len(), "the optimizer state", found, expected)?;
         let groups = self.param_groups.iter().zip(groups).enumerate();
         groups.map(|(number, (saved, own))| saved.options_for(number, own)).collect()
     }

@@ -1,7 +1,7 @@
 //! Parameters that share options: an entry of `optimizer.param_groups`.
 
 use super::parameter_state::ParameterState;
-use crate::{Error, Result};
+use crate::{Result, check::check};
 use std::{collections::BTreeMap, fmt::Debug};
 use tch::{Tensor, nn::VarStore};
 use tch_parallel_base::{lock, parameters::named_parameters};
@@ -73,7 +73,6 @@ pub struct ParamGroup<O: ?Sized> {
     pub options: O,
 }
 
-/// A parameter of a group, and what the optimizer keeps for it.
 #[derive(Debug)]
 pub(super) struct Parameter {
     pub name: String,
@@ -112,10 +111,8 @@ pub(super) fn groups_of_store(vs: &VarStore) -> Result<BTreeMap<usize, Vec<(Stri
     for (number, parameter) in numbers.into_iter().zip(named_parameters(vs)) {
         groups.entry(number).or_default().push(parameter);
     }
-    if groups.is_empty() {
-        let found = "a variable store without a trainable variable";
-        let expected = "that of a model; build the model before its optimizer";
-        return Err(Error::argument("vs", found, expected));
-    }
+    let found = "a variable store without a trainable variable";
+    let expected = "that of a model; build the model before its optimizer";
+    check(!groups.is_empty(), "vs", found, expected)?;
     Ok(groups)
 }

@@ -6,7 +6,7 @@ use super::step_hooks::{AFTER, BEFORE, StepHooks};
 use super::tensor_list::{TensorList, by_device_and_kind};
 use super::update_rule::{GradientLayout, UpdateRule};
 use super::{parameter_state::ParameterState, step::Step};
-use crate::{Error, Result};
+use crate::{Error, Result, check::check};
 use c10d_sys::tensor::identity;
 use std::collections::{BTreeMap, HashSet};
 use tch::{Tensor, nn::VarStore, no_grad};
@@ -112,19 +112,14 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
         group.options.check()?;
         let mut tensors = HashSet::new();
         let mut names = HashSet::new();
-        let mut check = |Parameter { name, tensor, .. }: &Parameter, number| {
-            if !tensors.insert(identity(tensor)) {
-                let found = format!("in parameter group {number} and before that already");
-                return Err(Error::argument(name, found, "in one place"));
-            }
-            if !names.insert(name.clone()) {
-                let found = format!("{name} for a second parameter, in parameter group {number}");
-                return Err(Error::argument("a name", found, "that of one parameter"));
-            }
-            Ok(())
+        let mut check_new = |Parameter { name, tensor, .. }: &Parameter, number| {
+            let found = format_args!("in parameter group {number} and before that already");
+            check(tensors.insert(identity(tensor)), name, found, "in one place")?;
+            let found = format_args!("{name} for a second parameter, in parameter group {number}");
+            check(names.insert(name.clone()), "a name", found, "that of one parameter")
         };
         for (number, group) in self.groups.iter().chain([&group]).enumerate() {
-            group.parameters.iter().try_for_each(|parameter| check(parameter, number))?;
+            group.parameters.iter().try_for_each(|parameter| check_new(parameter, number))?;
         }
         self.groups.push(group);
         Ok(())

@@ -1,6 +1,6 @@
 //! What an optimizer keeps for each parameter.
 
-use crate::{Error, Result};
+use crate::{Error, Result, check::check};
 use c10d_sys::arithmetic::{add_number_, copy};
 use std::collections::BTreeMap;
 use tch::{Device, Kind, Tensor, no_grad};
@@ -99,15 +99,13 @@ impl ParameterState {
                 let expected = format!("present: {} belong together", all.join(", "));
                 Error::argument(full_name(name), "missing from the optimizer state", expected)
             })?;
-            let expected = match shape {
+            let size = match shape {
                 StateShape::Scalar => Vec::new(),
                 StateShape::Parameter => tensor.size(),
             };
-            if saved.size() != expected {
-                let found = format!("of shape {:?}", saved.size());
-                let expected = format!("of shape {expected:?}");
-                return Err(Error::argument(full_name(name), found, expected));
-            }
+            let found = format_args!("of shape {:?}", saved.size());
+            let expected = format_args!("of shape {size:?}");
+            check(saved.size() == size, full_name(name), found, expected)?;
             let own = match shape {
                 StateShape::Scalar => filled(scalar()?, saved)?,
                 // The momentum of sparse gradients.

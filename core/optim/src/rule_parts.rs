@@ -172,7 +172,6 @@ pub(super) fn moments(
     Ok((exp_avgs, exp_avg_sqs))
 }
 
-/// Applies `f` to each number.
 pub(super) fn each(numbers: &[f64], f: impl Fn(f64) -> f64) -> Vec<f64> {
     numbers.iter().copied().map(f).collect()
 }

@@ -80,9 +80,7 @@ impl SparseAdamOptions {
         gradient: &Tensor,
         state: &mut ParameterState,
     ) -> Result<()> {
-        if parameter.f_is_complex()? {
-            return Err(Error::argument("a parameter", "complex", "real for SparseAdam"));
-        }
+        check(!parameter.f_is_complex()?, "a parameter", "complex", "real for SparseAdam")?;
         let SparseAdamOptions { lr, betas: (beta1, beta2), eps, .. } = *self;
         let mut exp_avg = state.zeros_like("exp_avg", parameter)?;
         let mut exp_avg_sq = state.zeros_like("exp_avg_sq", parameter)?;

@@ -4,13 +4,11 @@ use crate::{Error, Result};
 use c10d_sys::amp::{self, AutocastKind};
 use tch::{Device, Kind};
 
-/// Runs `body` so that operations on tensors of this device type choose their own kind: matrix
-/// products and convolutions run in `dtype`, sums and losses in 32 bits. `with
-/// torch.autocast(device.type, dtype=dtype):`
+/// Runs `body` so that operations on tensors of this device type choose their own kind: matrix products and
+/// convolutions run in `dtype`, sums and losses in 32 bits. `with torch.autocast(device.type, dtype=dtype):`
 ///
-/// `None` turns autocast off (`enabled=False`), even inside another block. This differs from
-/// Python, where `dtype=None` means on, with PyTorch's default kind. Name the kind instead:
-/// [`Kind::BFloat16`] on a CPU, [`Kind::Half`] on CUDA.
+/// `None` turns autocast off (`enabled=False`), even inside another block. This differs from Python, where `dtype=None`
+/// means on, with PyTorch's default kind. Name the kind instead: [`Kind::BFloat16`] on a CPU, [`Kind::Half`] on CUDA.
 ///
 /// Use it for the forward pass and the loss, not for the backward pass. The setting is per thread;
 /// [`DataParallel`](crate::data_parallel::DataParallel) passes it on to its replicas.
@@ -26,8 +24,7 @@ use tch::{Device, Kind};
 /// ```
 ///
 /// # Errors
-/// [`Error::Argument`] for a kind that autocast does not support, and for devices other than CPU
-/// and CUDA.
+/// [`Error::Argument`] for a kind that autocast does not support, and for devices other than CPU and CUDA.
 pub fn autocast<R>(device: Device, dtype: Option<Kind>, body: impl FnOnce() -> R) -> Result<R> {
     let cuda = match device {
         Device::Cpu => false,

@@ -3,7 +3,7 @@
 use crate::distributed::ReduceOp;
 use crate::distributed::fsdp::shards;
 use crate::optim::Optimizer;
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::amp::non_finite_check_and_unscale_;
 use c10d_sys::tensor::identity;
 use serde::{Deserialize, Serialize};
@@ -17,8 +17,7 @@ options! {
     pub struct GradScalerOptions {
         /// The initial scale of losses.
         pub init_scale: f64 = 65536.0,
-        /// The factor by which the scale grows after [`growth_interval`](Self::growth_interval)
-        /// steps; above 1.
+        /// The factor by which the scale grows after [`growth_interval`](Self::growth_interval) steps; above 1.
         pub growth_factor: f64 = 2.0,
         /// The factor by which the scale shrinks after a skipped step; below 1.
         pub backoff_factor: f64 = 0.5,
@@ -33,11 +32,10 @@ options! {
 /// before they are used: `torch.amp.GradScaler`. There is an example in the [module](super).
 ///
 /// If a gradient has overflowed, the step is skipped and the scale shrinks. Ranks with
-/// [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) reach the same verdict
-/// without communication: each checks gradients that are averaged over all ranks, and one rank's
-/// infinity or NaN makes the average infinite or NaN. The exception are gradients that are not
-/// averaged: see [`PostLocalSgdOptimizer`](crate::optim::PostLocalSgdOptimizer) and
-/// [`DiLoCo`](crate::optim::DiLoCo).
+/// [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) reach the same verdict without
+/// communication: each checks gradients that are averaged over all ranks, and one rank's infinity or NaN makes the
+/// average infinite or NaN. The exception are gradients that are not averaged: see
+/// [`PostLocalSgdOptimizer`](crate::optim::PostLocalSgdOptimizer) and [`DiLoCo`](crate::optim::DiLoCo).
 #[derive(Debug)]
 pub struct GradScaler {
     enabled: bool,
@@ -82,17 +80,12 @@ impl GradScaler {
     pub fn new(options: GradScalerOptions) -> Result<Self> {
         let GradScalerOptions { init_scale, growth_factor, backoff_factor, enabled, .. } = options;
         // It is an f32 on the device.
-        if enabled && !(init_scale as f32).is_finite() {
-            return Err(Error::argument("init_scale", init_scale, "a finite 32-bit number"));
-        }
-        if enabled && (!growth_factor.is_finite() || growth_factor <= 1.0) {
-            let expected = "a finite number above 1";
-            return Err(Error::argument("growth_factor", growth_factor, expected));
-        }
-        if enabled && (!backoff_factor.is_finite() || backoff_factor >= 1.0) {
-            let expected = "a finite number below 1";
-            return Err(Error::argument("backoff_factor", backoff_factor, expected));
-        }
+        let is_finite = !enabled || (init_scale as f32).is_finite();
+        check(is_finite, "init_scale", init_scale, "a finite 32-bit number")?;
+        let grows = !enabled || (growth_factor.is_finite() && growth_factor > 1.0);
+        check(grows, "growth_factor", growth_factor, "a finite number above 1")?;
+        let shrinks = !enabled || (backoff_factor.is_finite() && backoff_factor < 1.0);
+        check(shrinks, "backoff_factor", backoff_factor, "a finite number below 1")?;
         let state = GradScalerState {
             scale: init_scale,
             growth_factor,
@@ -123,9 +116,8 @@ impl GradScaler {
         Ok(loss.f_mul(&scale.f_to(device)?)?)
     }
 
-    /// Divides the optimizer's gradients by the scale, so that you can
-    /// [clip](crate::optim::clip_grad_norm_) or inspect them before [`step`](Self::step), which
-    /// otherwise does this itself.
+    /// Divides the optimizer's gradients by the scale, so that you can [clip](crate::optim::clip_grad_norm_) or inspect
+    /// them before [`step`](Self::step), which otherwise does this itself.
     ///
     /// # Errors
     /// [`Error::Argument`] if called before [`scale`](Self::scale), or twice before
@@ -169,9 +161,7 @@ impl GradScaler {
         }
         let mut finite = true;
         if let Some(checked) = self.optimizers.get_mut(&key) {
-            if checked.stepped {
-                return Err(Error::argument("step", "called twice", "called once before update"));
-            }
+            check(!checked.stepped, "step", "called twice", "called once before update")?;
             for found in &checked.found_inf {
                 finite &= found.f_double_value(&[])? == 0.0;
             }
@@ -195,9 +185,7 @@ impl GradScaler {
         let (scale, growth_tracker) = self.tensors.as_mut().ok_or_else(|| not_scaled("update"))?;
         let checked = std::mem::take(&mut self.optimizers).into_values();
         let found_inf: Vec<_> = checked.flat_map(|checked| checked.found_inf).collect();
-        if found_inf.is_empty() {
-            return Err(Error::argument("update", "called without a step", "called after step"));
-        }
+        check(!found_inf.is_empty(), "update", "called without a step", "called after step")?;
         let GradScalerState { growth_factor, backoff_factor, growth_interval, .. } = self.state;
         let mut combined = scale.f_zeros_like()?;
         for found in &found_inf {
@@ -221,8 +209,7 @@ impl GradScaler {
         Ok(self.state_dict()?.map_or(1.0, |state| state.scale))
     }
 
-    /// What the next iteration depends on; `None` if scaling is off. Call this after
-    /// [`update`](Self::update).
+    /// What the next iteration depends on; `None` if scaling is off. Call this after [`update`](Self::update).
     pub fn state_dict(&self) -> Result<Option<GradScalerState>> {
         if !self.enabled {
             return Ok(None);
@@ -235,8 +222,7 @@ impl GradScaler {
         Ok(Some(state))
     }
 
-    /// Restores a state that [`state_dict`](Self::state_dict) returned; does nothing if scaling is
-    /// off.
+    /// Restores a state that [`state_dict`](Self::state_dict) returned; does nothing if scaling is off.
     pub fn load_state_dict(&mut self, state: &GradScalerState) {
         if self.enabled {
             self.state = *state;
@@ -249,19 +235,12 @@ impl GradScaler {
 fn divide(parameters: &[Tensor], scale: &Tensor) -> Result<Vec<Tensor>> {
     let mut gradients = Vec::new();
     for gradient in parameters.iter().map(Tensor::grad).filter(Tensor::defined) {
-        if gradient.kind() == Kind::Half {
-            let expected = "of Float: parameters stay in 32 bits under autocast";
-            return Err(Error::argument("a gradient", "of Half", expected));
-        }
-        gradients.push(match gradient.is_sparse() {
-            true => gradient.f_internal_values()?,
-            false => gradient,
-        });
+        let expected = "of Float: parameters stay in 32 bits under autocast";
+        check(gradient.kind() != Kind::Half, "a gradient", "of Half", expected)?;
+        gradients.push(if gradient.is_sparse() { gradient.f_internal_values()? } else { gradient });
     }
-    if gradients.is_empty() {
-        let expected = "stepped after a backward pass";
-        return Err(Error::argument("the optimizer", "without a gradient", expected));
-    }
+    let expected = "stepped after a backward pass";
+    check(!gradients.is_empty(), "the optimizer", "without a gradient", expected)?;
     // In 64 bits, as in PyTorch: some compilers approximate the reciprocal of an f32.
     let inverse = scale.f_to_kind(Kind::Double)?.f_reciprocal()?.f_to_kind(Kind::Float)?;
     let mut all_found = Vec::new();

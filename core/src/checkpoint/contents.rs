@@ -9,7 +9,6 @@ use std::{fs::File, path::Path};
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
 use tch_parallel_base::{error::with_causes, tensor_file};
 
-/// What a file is to contain.
 #[derive(Default)]
 pub(super) struct Contents {
     pub(super) tensors: Vec<(String, Saved)>,

@@ -4,7 +4,7 @@ use super::layout::HEADER;
 use super::sharded::{Saved, Sharding};
 use super::training::Training;
 use crate::distributed::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -80,10 +80,8 @@ impl Training<'_> {
         let mut contents = self.contents(&sharding, progress, Vec::new(), 0)?;
         let (mut announcement, mut tensors) = (Announcement::default(), Vec::new());
         for (name, Saved { tensor, shard }) in contents.tensors {
-            if shard.is_some() {
-                let expected = "whole on every rank: a rank that is lost takes its shard with it";
-                return Err(Error::argument(name, "sharded", expected));
-            }
+            let expected = "whole on every rank: a rank that is lost takes its shard with it";
+            check(shard.is_none(), &name, "sharded", expected)?;
             announcement.tensors.push((name, Dtype::try_from(tensor.kind())?, tensor.size()));
             tensors.push(tensor.f_detach()?.f_to(device)?.f_contiguous()?);
         }

@@ -15,7 +15,6 @@ use tch_parallel_base::{error::with_causes, tensor_file};
 
 const END: &str = ".index.json";
 
-/// What an index says.
 #[derive(Debug, Serialize, Deserialize)]
 struct Index {
     /// The number of earlier saves.
@@ -86,7 +85,6 @@ pub(super) fn write(
     remove_beside(path, is_other).map_err(Error::io("remove the old parts of", path))
 }
 
-/// The version after the one that is there.
 fn next_version(path: &Path) -> Result<u64> {
     match fs::read(path) {
         Ok(text) => Ok(parse(path, &text)?.version + 1),

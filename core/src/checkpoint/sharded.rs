@@ -16,19 +16,19 @@ pub(super) const WRITER: usize = 0;
 pub(super) struct Sharding(HashMap<String, (Tensor, Shard)>);
 
 impl Sharding {
-    pub(super) fn of(variables: &[(String, Tensor)]) -> Self {
+    pub fn of(variables: &[(String, Tensor)]) -> Self {
         let shard = |(name, rows): &(String, Tensor)| {
             Some((name.clone(), (rows.shallow_clone(), shard_of(rows)?)))
         };
         Sharding(variables.iter().filter_map(shard).collect())
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Fails unless the model is sharded over this group, and all of it over the same ranks.
-    pub(super) fn check(&self, group: &ProcessGroup) -> Result<()> {
+    pub fn check(&self, group: &ProcessGroup) -> Result<()> {
         let meshes = || self.0.values().map(|(_, shard)| &shard.mesh);
         let is_ours = |mesh: &Mesh| Arc::ptr_eq(&mesh.world.inner, &group.inner);
         let is_first = |mesh: &Mesh| {
@@ -48,7 +48,7 @@ impl Sharding {
     }
 
     /// A tensor of the model, or of its optimizer's state, as it is written.
-    pub(super) fn saved(&self, name: &str, tensor: Tensor) -> Result<Saved> {
+    pub fn saved(&self, name: &str, tensor: Tensor) -> Result<Saved> {
         refuse_sparse(name, &tensor)?;
         let is_like = |rows: &Tensor| tensor.dim() > 0 && rows.size() == tensor.size();
         let parameter = self.parameter(name).filter(|(rows, _)| is_like(rows));
@@ -57,12 +57,7 @@ impl Sharding {
     }
 
     /// Which rows of a tensor in the file `path` are this rank's; `None` for all.
-    pub(super) fn rows(
-        &self,
-        path: &Path,
-        name: &str,
-        size: &[usize],
-    ) -> Result<Option<Range<usize>>> {
+    pub fn rows(&self, path: &Path, name: &str, size: &[usize]) -> Result<Option<Range<usize>>> {
         let inner = [MODEL, OPTIMIZER, "module."].iter().find_map(|it| name.strip_prefix(it));
         let of = |name| Some((name, self.parameter(name)?));
         let Some((name, (rows, shard))) = of(name).or_else(|| of(inner?)) else { return Ok(None) };
@@ -79,7 +74,6 @@ impl Sharding {
     }
 }
 
-/// A tensor to write.
 pub(super) struct Saved {
     /// All of it, or this rank's rows.
     pub(super) tensor: Tensor,

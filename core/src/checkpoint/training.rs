@@ -69,10 +69,9 @@ const UNREADABLE: &str = "";
 ///   [`PowerSgd`](crate::distributed::hooks::PowerSgd) and the step count of
 ///   [`PostLocalSgd`](crate::distributed::hooks::PostLocalSgd) start anew.
 ///
-/// It contains the order of the gradients in DistributedDataParallel's buckets, which PyTorch's
-/// checkpoints do not: with three ranks or more, it determines how sums are rounded. So wrap the
-/// model before [`load`](Self::load); a training resumed on the same number of ranks then equals the
-/// uninterrupted one to the last bit.
+/// It contains the order of the gradients in DistributedDataParallel's buckets, which PyTorch's checkpoints do not:
+/// with three ranks or more, it determines how sums are rounded. So wrap the model before [`load`](Self::load); a
+/// training resumed on the same number of ranks then equals the uninterrupted one to the last bit.
 ///
 /// In the file, the names of the model's variables start with `model.`, those of the optimizer's
 /// state with `optimizer.`, those of the generators with `rng.`; `training`, an entry of safetensors'
@@ -121,10 +120,9 @@ struct Header {
 }
 
 impl Training<'_> {
-    /// Writes all parts, the state of every rank's random generators, and `progress`: whatever the
-    /// program itself needs to continue (the epoch, the step in it, the best accuracy so far). A
-    /// collective, like [`checkpoint::save`](super::save): the old file is kept until the new one is
-    /// complete.
+    /// Writes all parts, the state of every rank's random generators, and `progress`: whatever the program itself needs
+    /// to continue (the epoch, the step in it, the best accuracy so far). A collective, like
+    /// [`checkpoint::save`](super::save): the old file is kept until the new one is complete.
     ///
     /// # Errors
     /// On every rank, with the reason, if a rank could not write; and if `progress` could not be
@@ -191,10 +189,9 @@ impl Training<'_> {
     /// has the saved options, as in PyTorch.
     ///
     /// # Errors
-    /// [`Error::Format`] for a truncated file, for one with weights only, or for a training with
-    /// another architecture, optimizer, schedule or type of `progress`. Every rank gets the error,
-    /// with the reason, if one rank fails or if ranks have read different files. Do not continue
-    /// the training then: parts of it may have been set.
+    /// [`Error::Format`] for a truncated file, for one with weights only, or for a training with another architecture,
+    /// optimizer, schedule or type of `progress`. Every rank gets the error, with the reason, if one rank fails or if
+    /// ranks have read different files. Do not continue the training then: parts of it may have been set.
     pub fn load<P: DeserializeOwned>(
         &mut self,
         path: impl AsRef<Path>,

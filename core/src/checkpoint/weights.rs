@@ -13,19 +13,16 @@ use tch_parallel_base::parameters::named_variables;
 /// The prefix of every name that `DataParallel` and `DistributedDataParallel` add in Python.
 const WRAPPER_PREFIX: &str = "module.";
 
-/// Writes all variables of `vs` under their names, without any prefix. A collective. PyTorch's
-/// counterpart is `torch.save(model.module.state_dict(), path)` on rank 0, and a `path` that ends in
-/// `.pt`, `.pth` or `.pth.tar` makes it that: Python loads it with
-/// `model.load_state_dict(torch.load(path))`.
+/// Writes all variables of `vs` under their names, without any prefix. A collective. PyTorch's counterpart is
+/// `torch.save(model.module.state_dict(), path)` on rank 0, and a `path` that ends in `.pt`, `.pth` or `.pth.tar` makes
+/// it that: Python loads it with `model.load_state_dict(torch.load(path))`.
 ///
-/// Rank 0 writes. Every rank returns when the file exists, so any of them may read it next.
-/// The file is written to a temporary path and renamed, so `path` always holds a complete file, old
-/// or new.
+/// Rank 0 writes. Every rank returns when the file exists, so any of them may read it next. The file is written to a
+/// temporary path and renamed, so `path` always holds a complete file, old or new.
 ///
-/// A model that [`FullyShard`](crate::distributed::FullyShard) has sharded is gathered tensor by tensor,
-/// so the file holds the whole model, but no rank ever has it in memory. If `path` ends in
-/// `.index.json`, each rank writes its own rows instead, to a file beside that index; the ranks that
-/// read it need all of these files.
+/// A model that [`FullyShard`](crate::distributed::FullyShard) has sharded is gathered tensor by tensor, so the file
+/// holds the whole model, but no rank ever has it in memory. If `path` ends in `.index.json`, each rank writes its own
+/// rows instead, to a file beside that index; the ranks that read it need all of these files.
 ///
 /// ```
 /// use tch::nn::{self, VarStore};
@@ -68,15 +65,13 @@ pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Resu
     write_together("checkpoint::save", path.as_ref(), contents, !sharding.is_empty(), group)
 }
 
-/// Sets the variables of `vs` from a file, which must contain exactly these, by name and shape.
-/// From a whole [`Training`](super::Training) it takes only the weights, and from a dict that
-/// `torch.save` has written, such as `{"epoch": 3, "state_dict": …}`, the one dict of tensors in it.
-/// See [`save`] for an example.
+/// Sets the variables of `vs` from a file, which must contain exactly these, by name and shape. From a whole
+/// [`Training`](super::Training) it takes only the weights, and from a dict that `torch.save` has written, such as
+/// `{"epoch": 3, "state_dict": …}`, the one dict of tensors in it. See [`save`] for an example.
 ///
-/// Equals `model.load_state_dict(torch.load(path, map_location=…), strict=True)`: each variable
-/// keeps its device and kind, whatever they were when it was saved. Each rank reads its own rows of a
-/// sharded model, however many ranks there were when it was saved. To load only the variables that
-/// match, use tch's `VarStore::load_partial`.
+/// Equals `model.load_state_dict(torch.load(path, map_location=…), strict=True)`: each variable keeps its device and
+/// kind, whatever they were when it was saved. Each rank reads its own rows of a sharded model, however many ranks
+/// there were when it was saved. To load only the variables that match, use tch's `VarStore::load_partial`.
 ///
 /// Names may have the prefix `module.`, which PyTorch's wrappers add and which normally prevents a
 /// bare model from loading a wrapped model's state dict.

@@ -121,9 +121,8 @@ impl SharedParts {
         Ok(())
     }
 
-    /// One pass over all graphs. Autograd has one thread per GPU, and one of those is waiting for
-    /// us: passes on threads of our own would deadlock. A GPU's part of the pass ends where the last
-    /// of its parameters has got its gradient.
+    /// One pass over all graphs. Autograd has one thread per GPU, and one of those is waiting for us: passes on threads
+    /// of our own would deadlock. A GPU's part of the pass ends where the last of its parameters has got its gradient.
     fn backward_on_gpus(
         &self,
         roots: Vec<Roots<'_>>,

@@ -10,8 +10,7 @@ use tch::{Kind, Tensor};
 /// PyTorch's `buffer_size`.
 const BUFFER_BYTES: usize = 10 << 20;
 
-/// Copies the sources, which are on one device, to the tensors of other devices.
-/// `torch.cuda.comm.broadcast_coalesced`
+/// Copies the sources, which are on one device, to the tensors of other devices. `torch.cuda.comm.broadcast_coalesced`
 pub(super) fn broadcast_coalesced(
     sources: &[Tensor],
     copies: &[(LogicalDevice, Vec<Tensor>)],
@@ -27,8 +26,7 @@ pub(super) fn broadcast_coalesced(
     Ok(())
 }
 
-/// Adds the tensors, which are on one device, to the sums on another.
-/// `torch.cuda.comm.reduce_add_coalesced`
+/// Adds the tensors, which are on one device, to the sums on another. `torch.cuda.comm.reduce_add_coalesced`
 pub(super) fn reduce_add_coalesced(
     sums: &[Tensor],
     tensors: &[Tensor],

@@ -4,7 +4,7 @@ use super::backward::Roots;
 use super::replicas::{SharedParts, SplitInput, SplitOutputs};
 use super::scatter::{length, scatter_detached};
 use super::trace::Step;
-use crate::{Error, Result, Tensors};
+use crate::{Error, Result, Tensors, check};
 use c10d_sys::arithmetic::{add_number_, mul_number_};
 use c10d_sys::autograd::{self, GraphEnd};
 use std::{fmt, sync::Arc};
@@ -16,8 +16,7 @@ use tch_parallel_base::tensors::list;
 pub struct Mean {
     /// The mean: a scalar with its graph.
     pub value: Tensor,
-    /// The number of values in the mean: a scalar of any kind, on the same device. If it is 0,
-    /// `value` is ignored.
+    /// The number of values in the mean: a scalar of any kind, on the same device. If it is 0, `value` is ignored.
     pub count: Tensor,
 }
 
@@ -30,11 +29,9 @@ impl Mean {
 
     fn check(&self) -> Result<()> {
         for (what, tensor) in [("a mean's value", &self.value), ("a mean's count", &self.count)] {
-            if tensor.numel() != 1 {
-                let found = format!("of shape {:?}", tensor.size());
-                let expected = "a single number, as a criterion with a reduction returns";
-                return Err(Error::argument(what, found, expected));
-            }
+            let found = format_args!("of shape {:?}", tensor.size());
+            let expected = "a single number, as a criterion with a reduction returns";
+            check(tensor.numel() == 1, what, found, expected)?;
         }
         Ok(())
     }
@@ -77,9 +74,8 @@ impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
     /// The mean of the devices' losses, as in PyTorch-Encoding: their sum divided by the number of
     /// devices that had a chunk.
     ///
-    /// If all chunks have the same weight, this is the loss of the whole batch. It is not if chunks
-    /// have different sizes, or if each loss is a mean over what a mask leaves; then use
-    /// [`weighted`](Self::weighted).
+    /// If all chunks have the same weight, this is the loss of the whole batch. It is not if chunks have different
+    /// sizes, or if each loss is a mean over what a mask leaves; then use [`weighted`](Self::weighted).
     pub fn new(criterion: impl Fn(&O, &T) -> Tensor + Send + Sync + 'static) -> Self {
         // Every device has the same weight.
         let mean = move |output: &O, target: &T| {
@@ -131,11 +127,9 @@ impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
         let targets = scatter_detached(&targets, &shared.devices, 0, &trace)?;
         let target_rows: Vec<_> =
             targets.iter().filter_map(|target| length(list(target).first()?, 0)).collect();
-        if target_rows != rows {
-            let found = format!("divided into {target_rows:?} rows");
-            let expected = format!("divided into {rows:?} rows, as the inputs were");
-            return Err(Error::argument("targets", found, expected));
-        }
+        let found = format_args!("divided into {target_rows:?} rows");
+        let expected = format_args!("divided into {rows:?} rows, as the inputs were");
+        check(target_rows == rows, "targets", found, expected)?;
         let jobs = parts.into_iter().zip(targets).collect();
         let means =
             shared.workers.parallel_apply("criterion", jobs, |device, (output, target)| {
@@ -210,12 +204,10 @@ impl ParallelLoss {
 /// For each mean, its count divided by the sum of that mean's counts over all devices.
 fn shares(means: &[Vec<Mean>]) -> Result<Vec<Vec<f64>>> {
     let terms = means.first().map_or(0, Vec::len);
-    if terms == 0 || means.iter().any(|part| part.len() != terms) {
-        let found: Vec<_> = means.iter().map(Vec::len).collect();
-        let found = format!("a function that returned {found:?} means on the devices");
-        let expected = "one that returns the same number on every device, at least one";
-        return Err(Error::argument("criterion", found, expected));
-    }
+    let found: Vec<_> = means.iter().map(Vec::len).collect();
+    let found = format_args!("a function that returned {found:?} means on the devices");
+    let expected = "one that returns the same number on every device, at least one";
+    check(terms > 0 && means.iter().all(|part| part.len() == terms), "criterion", found, expected)?;
     let mut shares: Vec<Vec<f64>> = Vec::new();
     for part in means {
         let count = |mean: &Mean| f64::try_from(mean.count.f_to_kind(Kind::Double)?);

@@ -23,22 +23,18 @@ pub struct DataParallelOptions {
     pub dim: i64,
 }
 
-/// `torch.nn.DataParallel`: one process trains a model on several devices, each of which gets a
-/// part of the batch.
+/// `torch.nn.DataParallel`: one process trains a model on several devices, each of which gets a part of the batch.
 ///
-/// Every forward pass divides the inputs ([`scatter`](fn@super::scatter)), brings the replicas up
-/// to date (`replicate`), runs them in parallel
-/// ([`parallel_apply`](super::Workers::parallel_apply)) and concatenates their outputs
-/// ([`gather`](fn@super::gather)). The backward pass goes the same way in reverse and sums the
-/// replicas' gradients into the original, whose variables are in the caller's variable store, where
-/// the optimizer updates them. Gradients are summed, not averaged, because the loss of the whole
-/// batch is already divided by its size.
+/// Every forward pass divides the inputs ([`scatter`](fn@super::scatter)), brings the replicas up to date
+/// (`replicate`), runs them in parallel ([`parallel_apply`](super::Workers::parallel_apply)) and concatenates their
+/// outputs ([`gather`](fn@super::gather)). The backward pass goes the same way in reverse and sums the replicas'
+/// gradients into the original, whose variables are in the caller's variable store, where the optimizer updates them.
+/// Gradients are summed, not averaged, because the loss of the whole batch is already divided by its size.
 ///
 /// Whatever a forward pass writes (running statistics), only the original's is kept.
 ///
-/// With one device, the module is simply called. On logical devices, the replicas draw dropout
-/// masks from one shared generator in an order that changes from run to run; each GPU has its own
-/// generator.
+/// With one device, the module is simply called. On logical devices, the replicas draw dropout masks from one shared
+/// generator in an order that changes from run to run; each GPU has its own generator.
 ///
 /// ```
 /// # use tch::{Device, Kind, Tensor, nn::{self, ModuleT, VarStore}};
@@ -62,8 +58,7 @@ pub struct DataParallel<M> {
 }
 
 impl<M: Send> DataParallel<M> {
-    /// Builds the model in `vs`, which must be on the first device, and a replica on each further
-    /// device.
+    /// Builds the model in `vs`, which must be on the first device, and a replica on each further device.
     ///
     /// The initial weights are the same as without DataParallel, whatever the number of devices.
     ///
@@ -76,8 +71,7 @@ impl<M: Send> DataParallel<M> {
     /// The same, with outputs on another device, or batches along another dimension.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new), and [`Error::Argument`] for an output device that does not
-    /// exist.
+    /// Those of [`new`](Self::new), and [`Error::Argument`] for an output device that does not exist.
     pub fn with_options(
         build: impl Fn(&Path<'_>) -> M,
         vs: &VarStore,
@@ -85,11 +79,8 @@ impl<M: Send> DataParallel<M> {
         options: DataParallelOptions,
     ) -> Result<Self> {
         let output_device = options.output_device.unwrap_or(devices.first()).check()?;
-        Ok(DataParallel {
-            replicas: Replicas::new(build, vs, devices)?,
-            output_device,
-            dim: options.dim,
-        })
+        let replicas = Replicas::new(build, vs, devices)?;
+        Ok(DataParallel { replicas, output_device, dim: options.dim })
     }
 
     /// Calls `f` with the module on every device that gets a part of the inputs, and gathers the
@@ -166,8 +157,7 @@ impl<M: Send> DataParallel<M> {
         Ok(fill(gathered, tensors))
     }
 
-    /// `loss.backward()`: afterwards the variables hold the gradients of the whole batch, as if
-    /// there were one device.
+    /// `loss.backward()`: afterwards the variables hold the gradients of the whole batch, as if there were one device.
     ///
     /// A plain `loss.backward()` does the same but panics on errors. On logical devices, this
     /// method books the memory of the loss's gradient to the output device, as on a GPU.
@@ -177,8 +167,7 @@ impl<M: Send> DataParallel<M> {
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
         let _on = self.output_device.guard()?;
         let shared = &self.replicas.shared;
-        // With one device there is one pass. Otherwise the pass of the loss ends where the
-        // replicas' begin.
+        // With one device there is one pass. Otherwise the pass of the loss ends where the replicas' begin.
         let step = if shared.devices.len() == 1 { Step::Backward } else { Step::Loss };
         shared.begin_loss(step, self.output_device);
         let passed = loss.f_backward().map_err(|error| Error::Tensor {
@@ -189,8 +178,7 @@ impl<M: Send> DataParallel<M> {
         passed
     }
 
-    /// The original module, for evaluation on one device or for other methods than its forward
-    /// pass. `model.module`
+    /// The original module, for evaluation on one device or for other methods than its forward pass. `model.module`
     ///
     /// Drop the guard before the next forward or backward pass.
     ///

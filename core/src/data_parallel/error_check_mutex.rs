@@ -59,8 +59,7 @@ impl<T> Drop for ErrorCheckGuard<'_, T> {
     }
 }
 
-// A replica that has panicked is as good as before, because its variables are refreshed before it is used
-// again.
+// A replica that has panicked is as good as before, because its variables are refreshed before it is used again.
 pub(super) use tch_parallel_base::lock;
 
 #[cfg(test)]

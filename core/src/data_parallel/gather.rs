@@ -2,14 +2,13 @@
 
 use super::scatter::{length, length_in};
 use super::trace::{Step, Trace};
-use crate::{Error, LogicalDevice, Result, Tensors};
+use crate::{Error, LogicalDevice, Result, Tensors, check};
 use tch::Tensor;
 use tch_parallel_base::tensors::{fill, list};
 
-/// Concatenates the parts of every tensor along `dim`, on any device, whether or not that has a
-/// replica. Scalars become a vector, as in PyTorch, which warns about it. Values that are not
-/// tensors are taken from the first part. Gradients continue in the parts. The inverse of
-/// [`scatter`](super::scatter()).
+/// Concatenates the parts of every tensor along `dim`, on any device, whether or not that has a replica. Scalars become
+/// a vector, as in PyTorch, which warns about it. Values that are not tensors are taken from the first part. Gradients
+/// continue in the parts. The inverse of [`scatter`](super::scatter()).
 ///
 /// ```
 /// use tch::Tensor;
@@ -23,8 +22,7 @@ use tch_parallel_base::tensors::{fill, list};
 /// ```
 ///
 /// # Errors
-/// [`Error::Argument`] if there are no parts, if they have different numbers of tensors, or if
-/// shapes do not match.
+/// [`Error::Argument`] if there are no parts, if they have different numbers of tensors, or if shapes do not match.
 pub fn gather<T: Tensors>(parts: &[T], destination: LogicalDevice, dim: i64) -> Result<T> {
     gather_traced(parts, destination, dim, &Trace::off())
 }
@@ -40,11 +38,9 @@ pub(super) fn gather_traced<T: Tensors>(
     let (Some(pattern), Some(&count)) = (parts.first(), counts.first()) else {
         return Err(Error::argument("parts", "none", "the outputs of at least one replica"));
     };
-    if counts.iter().any(|other| *other != count) {
-        let found = format!("{counts:?} tensors on the replicas");
-        let expected = "the same number on each, so that they can be concatenated";
-        return Err(Error::argument("outputs", found, expected));
-    }
+    let found = format_args!("{counts:?} tensors on the replicas");
+    let expected = "the same number on each, so that they can be concatenated";
+    check(counts.iter().all(|other| *other == count), "outputs", found, expected)?;
     let mut span = trace.begin(Step::Gather, destination);
     let _on = destination.guard()?;
     let mut gathered = Vec::new();
@@ -61,8 +57,7 @@ pub(super) fn gather_traced<T: Tensors>(
     Ok(fill(pattern, gathered))
 }
 
-/// Copies each part straight to its place; `torch.cat` would first need all of them on the
-/// destination.
+/// Copies each part straight to its place; `torch.cat` would first need all of them on the destination.
 fn concatenate(parts: &[Tensor], destination: LogicalDevice, dim: i64) -> Result<Tensor> {
     let parts = parts
         .iter()

@@ -1,8 +1,7 @@
 //! When something begins and ends on a GPU: `torch.cuda.Event`.
 //!
-//! Calls only queue their work. To learn when it is done, the host could wait for it, but then the
-//! GPU would be idle until the host has queued more. Events in the stream take the time instead, and
-//! are read after the step.
+//! Calls only queue their work. To learn when it is done, the host could wait for it, but then the GPU would be idle
+//! until the host has queued more. Events in the stream take the time instead, and are read after the step.
 
 use c10d_sys::Error;
 use c10d_sys::stream::{Event, Stream, waiting};

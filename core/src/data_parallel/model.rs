@@ -1,5 +1,4 @@
-//! The model on several devices, with outputs left in place: PyTorch-Encoding's
-//! `DataParallelModel`.
+//! The model on several devices, with outputs left in place: PyTorch-Encoding's `DataParallelModel`.
 
 use super::replicas::{ModuleGuard, Replicas, SplitOutputs};
 use super::trace::Trace;
@@ -8,9 +7,8 @@ use std::fmt;
 use tch::Tensor;
 use tch::nn::{ModuleT, Path, VarStore};
 
-/// [`DataParallel`](super::DataParallel) without its last step: every output stays on the device
-/// that computed it, where a [`DataParallelCriterion`](super::DataParallelCriterion) continues. No
-/// device holds the outputs of all.
+/// [`DataParallel`](super::DataParallel) without its last step: every output stays on the device that computed it,
+/// where a [`DataParallelCriterion`](super::DataParallelCriterion) continues. No device holds the outputs of all.
 ///
 /// From PyTorch-Encoding's parallel.py, by Hang Zhang. There, a forward pass returns a list, which
 /// an ordinary criterion mistakes for a tensor and a parallel one cannot tell from a gathered

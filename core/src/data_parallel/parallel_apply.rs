@@ -1,7 +1,7 @@
 //! One thread per device: `torch.nn.parallel.parallel_apply`.
 
 use super::trace::gpu;
-use crate::{Devices, Error, LogicalDevice, Result};
+use crate::{Devices, Error, LogicalDevice, Result, check};
 use c10d_sys::autograd::ThreadState;
 use c10d_sys::stream::Stream;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -51,32 +51,26 @@ impl Workers {
         Ok(Workers { devices: devices.clone(), pool })
     }
 
-    /// Runs `f` on all jobs in parallel, job `i` on the thread of device `i`, and returns the
-    /// results in the order of the jobs when all have finished. There may be fewer jobs than
-    /// devices. With one device, the job runs on the caller's thread. `operation` is its name in
-    /// errors.
+    /// Runs `f` on all jobs in parallel, job `i` on the thread of device `i`, and returns the results in the order of
+    /// the jobs when all have finished. There may be fewer jobs than devices. With one device, the job runs on the
+    /// caller's thread. `operation` is its name in errors.
     ///
     /// The threads inherit the caller's grad mode, autocast, profiler and number of OpenMP threads, and
     /// for each GPU the caller's current stream.
     ///
     /// # Errors
-    /// The error of the first device, in their order, that has one; [`Error::Replica`] for a panic,
-    /// which is how tch's operations fail. [`Error::Argument`] for more jobs than devices, and if
-    /// called within a job of these threads.
+    /// The error of the first device, in their order, that has one; [`Error::Replica`] for a panic, which is how tch's
+    /// operations fail. [`Error::Argument`] for more jobs than devices, and if called within a job of these threads.
     pub fn parallel_apply<J: Send, R: Send>(
         &self,
         operation: &'static str,
         jobs: Vec<J>,
         f: impl Fn(LogicalDevice, J) -> Result<R> + Sync,
     ) -> Result<Vec<R>> {
-        if jobs.len() > self.devices.len() {
-            let found = format!("{} for {} devices", jobs.len(), self.devices.len());
-            return Err(Error::argument("jobs", found, "at most one for each device"));
-        }
-        if self.own_this_thread() {
-            let expected = "other workers, because these are busy";
-            return Err(Error::argument("workers", "used within one of their own jobs", expected));
-        }
+        let found = format_args!("{} for {} devices", jobs.len(), self.devices.len());
+        check(jobs.len() <= self.devices.len(), "jobs", found, "at most one for each device")?;
+        let expected = "other workers, because these are busy";
+        check(!self.own_this_thread(), "workers", "used within one of their own jobs", expected)?;
         let state = ThreadState::of_this_thread().map_err(in_the_engine)?;
         let threads = tch::get_num_threads();
         // Where the caller has queued what the jobs need. A thread of its own would queue its job on
@@ -111,8 +105,7 @@ impl Workers {
         } else if rayon::current_thread_index().is_none() {
             on_all_threads()
         } else {
-            // While it waits, a thread of another pool would start other work of that pool in the
-            // middle of ours.
+            // While it waits, a thread of another pool would start other work of that pool in the middle of ours.
             thread::scope(|scope| scope.spawn(on_all_threads).join())
                 .unwrap_or_else(|panic| resume_unwind(panic))
         };

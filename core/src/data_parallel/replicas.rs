@@ -6,7 +6,7 @@ use super::parallel_apply::Workers;
 use super::replicate::ModelVariables;
 use super::scatter::{length, scatter_detached};
 use super::trace::{Span, Step, Trace};
-use crate::{Devices, Error, LogicalDevice, Result, Tensors};
+use crate::{Devices, Error, LogicalDevice, Result, Tensors, check};
 use c10d_sys::tensor::grad_enabled;
 use std::sync::{Arc, Mutex};
 use std::{collections::HashSet, fmt, ops::Deref};
@@ -19,8 +19,7 @@ use tch_parallel_base::tensors::list;
 pub(super) struct Replicas<M> {
     /// The first is the original.
     modules: Vec<ErrorCheckMutex<M>>,
-    /// What does not depend on the model's type. Outputs that wait for their backward pass share
-    /// it.
+    /// What does not depend on the model's type. Outputs that wait for their backward pass share it.
     pub(super) shared: Arc<SharedParts>,
 }
 
@@ -29,8 +28,7 @@ pub(super) struct SharedParts {
     pub(super) workers: Workers,
     /// Locked during every pass: the replicas do one thing at a time, whichever thread asks.
     variables: ErrorCheckMutex<ModelVariables>,
-    /// What is recorded of the passes, and the backward pass of a loss that has not reached the
-    /// replicas yet.
+    /// What is recorded of the passes, and the backward pass of a loss that has not reached the replicas yet.
     recording: Mutex<(Trace, Option<Span>)>,
 }
 
@@ -67,11 +65,7 @@ pub(super) struct SplitInput {
 
 impl<M: Send> Replicas<M> {
     /// Builds the model in `vs`, and a replica on each further device.
-    pub(super) fn new(
-        build: impl Fn(&Path<'_>) -> M,
-        vs: &VarStore,
-        devices: &Devices,
-    ) -> Result<Self> {
+    pub fn new(build: impl Fn(&Path<'_>) -> M, vs: &VarStore, devices: &Devices) -> Result<Self> {
         let before: HashSet<_> = vs.variables().into_keys().collect();
         let original = {
             let _on = devices.first().guard()?;
@@ -96,7 +90,7 @@ impl<M: Send> Replicas<M> {
     }
 
     /// Scatters the inputs, updates as many replicas as there are chunks, and runs them.
-    pub(super) fn apply<I: Tensors + Send, O: Tensors + Send>(
+    pub fn apply<I: Tensors + Send, O: Tensors + Send>(
         &self,
         inputs: &I,
         dim: i64,
@@ -104,10 +98,9 @@ impl<M: Send> Replicas<M> {
     ) -> Result<SplitOutputs<O>> {
         let shared = &self.shared;
         // During a pass it is the pass that holds the module.
-        if !shared.is_in_a_pass() && self.modules[0].is_locked_by_this_thread() {
-            let found = "used while a guard of its `module()` exists";
-            return Err(Error::argument("model", found, "used after the guard is dropped"));
-        }
+        let is_free = shared.is_in_a_pass() || !self.modules[0].is_locked_by_this_thread();
+        let found = "used while a guard of its `module()` exists";
+        check(is_free, "model", found, "used after the guard is dropped")?;
         let mut variables = shared.begin_pass()?;
         let trace = shared.trace();
         // ANCHOR: apply
@@ -132,7 +125,7 @@ impl<M: Send> Replicas<M> {
         Ok(SplitOutputs { parts, inputs: split, rows, shared: shared.clone() })
     }
 
-    pub(super) fn module(&self) -> ModuleGuard<'_, M> {
+    pub fn module(&self) -> ModuleGuard<'_, M> {
         assert!(
             !self.shared.is_in_a_pass(),
             "module() is called within a forward pass of the same model, which has locked it"
@@ -197,8 +190,7 @@ fn in_a_pass() -> Error {
     Error::argument("model", "used within its own forward pass", expected)
 }
 
-/// Makes leaves of the chunks of every input that requires a gradient and is cut off from its
-/// graph.
+/// Makes leaves of the chunks of every input that requires a gradient and is cut off from its graph.
 fn split_inputs<I: Tensors>(inputs: &I, chunks: &[I], dim: i64) -> Vec<SplitInput> {
     let chunks: Vec<_> = chunks.iter().map(list).collect();
     let chunks_of = |index: usize| chunks.iter().map(move |part| &part[index]);

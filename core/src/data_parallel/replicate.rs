@@ -31,18 +31,14 @@ fn state_of(tensor: &Tensor) -> State {
 
 impl ModelVariables {
     /// The variables that the original created in `vs`, which already had those in `before`.
-    pub(super) fn new(
-        vs: &VarStore,
-        before: &HashSet<String>,
-        device: LogicalDevice,
-    ) -> Result<Self> {
+    pub fn new(vs: &VarStore, before: &HashSet<String>, device: LogicalDevice) -> Result<Self> {
         let original = Variables::of(vs, before);
         original.check_device(device)?;
         Ok(ModelVariables { original, replicas: Vec::new() })
     }
 
     /// Adds the variables of the replica on the next device.
-    pub(super) fn add_replica(&mut self, store: &VarStore, device: LogicalDevice) -> Result<()> {
+    pub fn add_replica(&mut self, store: &VarStore, device: LogicalDevice) -> Result<()> {
         let replica = Variables::of(store, &HashSet::new());
         self.original.check_names(&replica, device)?;
         self.replicas.push(replica);
@@ -50,12 +46,7 @@ impl ModelVariables {
     }
 
     /// Copies the original's variables to the replicas among the first `count` devices.
-    pub(super) fn replicate(
-        &mut self,
-        devices: &Devices,
-        count: usize,
-        trace: &Trace,
-    ) -> Result<()> {
+    pub fn replicate(&mut self, devices: &Devices, count: usize, trace: &Trace) -> Result<()> {
         self.original.check_device(devices.first())?;
         // Recorded too, although nothing is copied.
         trace.begin(Step::Replicate, devices.first()).end();
@@ -80,7 +71,7 @@ impl ModelVariables {
     }
 
     /// The original, and the replicas among the first `count` devices.
-    pub(super) fn first(&mut self, count: usize) -> (&mut Variables, &mut [Variables]) {
+    pub fn first(&mut self, count: usize) -> (&mut Variables, &mut [Variables]) {
         (&mut self.original, &mut self.replicas[..count.saturating_sub(1)])
     }
 }

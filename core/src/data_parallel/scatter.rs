@@ -8,11 +8,10 @@ use tch_parallel_base::tensors::{fill, list};
 /// Divides every tensor of `inputs` along `dim` into equal chunks, of which the last may be
 /// smaller, and copies each to its device.
 ///
-/// A chunk has rows / devices rows, rounded up, as in `torch.chunk`: 10 rows on 4 devices give 3,
-/// 3, 3 and 1; 6 rows on 4 devices give 2, 2 and 2, one part fewer than there are devices. The
-/// chunk for the batch's own device is a view, and nothing is copied. If there is no tensor to
-/// divide, every device gets the values that are not tensors. Gradients of the chunks continue in
-/// `inputs`.
+/// A chunk has rows / devices rows, rounded up, as in `torch.chunk`: 10 rows on 4 devices give 3, 3, 3 and 1; 6 rows on
+/// 4 devices give 2, 2 and 2, one part fewer than there are devices. The chunk for the batch's own device is a view,
+/// and nothing is copied. If there is no tensor to divide, every device gets the values that are not tensors. Gradients
+/// of the chunks continue in `inputs`.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -132,8 +131,7 @@ fn divide(tensors: &[Tensor], devices: usize, dim: i64) -> Result<Vec<Vec<Tensor
     Ok(parts)
 }
 
-/// The length of a tensor along a dimension, negative to count from the end; `None` if it has no
-/// such dimension.
+/// The length of a tensor along a dimension, negative to count from the end; `None` if it has no such dimension.
 pub(super) fn length(tensor: &Tensor, dim: i64) -> Option<i64> {
     length_in(&mut tensor.size(), dim).copied()
 }

@@ -80,9 +80,8 @@ pub struct Event {
     pub duration: Duration,
 }
 
-/// Records events; clones share one list. PyTorch's `torch.profiler` records operators, this the
-/// parts of a step. On GPUs, CUDA's events take the times, and nothing waits for a GPU before
-/// [`events`](Self::events) is called.
+/// Records events; clones share one list. PyTorch's `torch.profiler` records operators, this the parts of a step. On
+/// GPUs, CUDA's events take the times, and nothing waits for a GPU before [`events`](Self::events) is called.
 ///
 /// ```
 /// use tch::{kind::FLOAT_CPU, Tensor, nn::{self, ModuleT, VarStore}};
@@ -135,8 +134,7 @@ impl Trace {
         result
     }
 
-    /// The events so far, in the order in which they began. Waits for the GPUs that had a part in
-    /// them.
+    /// The events so far, in the order in which they began. Waits for the GPUs that had a part in them.
     pub fn events(&self) -> Vec<Event> {
         let Some(recording) = &self.recording else { return Vec::new() };
         let mut clock = GpuClock { began: recording.began, now: Vec::new() };

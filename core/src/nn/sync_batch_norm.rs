@@ -5,7 +5,7 @@ mod cuda;
 
 use super::{BatchNorm, BatchNormOptions, Inputs};
 use crate::distributed::{ProcessGroup, ReduceOp, for_the_engine, refuse_in_a_part};
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::autograd::hook_gradients;
 use c10d_sys::tensor::grad_enabled;
 use std::borrow::Borrow;
@@ -28,21 +28,18 @@ pub struct SyncBatchNorm {
     group: ProcessGroup,
 }
 
-/// `torch.nn.SyncBatchNorm(num_features, process_group=group)`: a [`batch_norm2d`] that in training
-/// uses the mean and variance over all ranks' batches. As in PyTorch, it also replaces
-/// [`batch_norm1d`] and [`batch_norm3d`]: it accepts `[N, num_features, …]` with two dimensions or
-/// more.
+/// `torch.nn.SyncBatchNorm(num_features, process_group=group)`: a [`batch_norm2d`] that in training uses the mean and
+/// variance over all ranks' batches. As in PyTorch, it also replaces [`batch_norm1d`] and [`batch_norm3d`]: it accepts
+/// `[N, num_features, …]` with two dimensions or more.
 ///
-/// For batches that are too small on one rank to estimate the mean and variance of the data.
-/// Variables, names and evaluation are those of [`batch_norm2d`]. On GPUs it runs the kernels of
-/// `torch.nn.SyncBatchNorm`, without waiting for the GPU; unlike PyTorch's, it also works on the
-/// CPU. A rank with an empty batch takes part as well; all may have one, and the running statistics
-/// then move towards 0, as in PyTorch.
+/// For batches that are too small on one rank to estimate the mean and variance of the data. Variables, names and
+/// evaluation are those of [`batch_norm2d`]. On GPUs it runs the kernels of `torch.nn.SyncBatchNorm`, without waiting
+/// for the GPU; unlike PyTorch's, it also works on the CPU. A rank with an empty batch takes part as well; all may have
+/// one, and the running statistics then move towards 0, as in PyTorch.
 ///
-/// In training, both passes are collectives: all ranks must run the same layers in the same order,
-/// and each must call backward. The forward pass gathers the statistics of every rank, 2C + 1
-/// numbers; the backward pass sums the 2C numbers that the gradient of the input needs. The
-/// gradients of weight and bias are those of this rank's batch, for
+/// In training, both passes are collectives: all ranks must run the same layers in the same order, and each must call
+/// backward. The forward pass gathers the statistics of every rank, 2C + 1 numbers; the backward pass sums the 2C
+/// numbers that the gradient of the input needs. The gradients of weight and bias are those of this rank's batch, for
 /// [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) to average.
 ///
 /// ```
@@ -89,10 +86,8 @@ impl SyncBatchNorm {
     /// - [`Error::Collective`]: another rank could not be reached.
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
         let size = xs.size();
-        if size.get(1) != Some(&self.num_features) {
-            let expected = format!("[N, {}, …]", self.num_features);
-            return Err(Error::argument(INPUT, format!("{size:?}"), expected));
-        }
+        let expected = format_args!("[N, {}, …]", self.num_features);
+        check(size.get(1) == Some(&self.num_features), INPUT, format_args!("{size:?}"), expected)?;
         if train {
             refuse_in_a_part("SyncBatchNorm")?;
         }
@@ -164,7 +159,6 @@ enum Statistics {
     Cuda(cuda::Statistics),
 }
 
-/// What the forward pass has computed.
 struct Forward {
     normalized: Tensor,
     /// The input as it was used: on GPUs, in a memory order that the kernels know.
@@ -172,7 +166,6 @@ struct Forward {
     statistics: Statistics,
 }
 
-/// What the backward pass needs from the forward pass.
 struct Saved {
     /// The input, without its graph.
     xs: Tensor,
@@ -211,8 +204,7 @@ impl Saved {
         }
     }
 
-    /// Two numbers per channel, summed over all ranks. A collective, unless the input needs no
-    /// gradient: then nothing.
+    /// Two numbers per channel, summed over all ranks. A collective, unless the input needs no gradient: then nothing.
     fn sum_over_ranks(&self, a: &Tensor, b: &Tensor) -> Result<Option<Tensor>> {
         let Some(group) = &self.group else { return Ok(None) };
         let mut sums = Tensor::f_cat(&[a, b], 0)?;

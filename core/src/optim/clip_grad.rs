@@ -7,14 +7,12 @@ use c10d_sys::arithmetic::pow_number_;
 use tch::{Kind, Tensor};
 use tch_parallel_optim::{ClipGradNormOptions, clip_grad_norm_of_parts};
 
-/// [`tch_parallel_optim::clip_grad_norm_`], also for shards of
-/// [`FullyShard`](crate::distributed::FullyShard). For these it is a collective: the norm is that
-/// of the whole gradients, with the same bits as for PyTorch's DTensors.
+/// [`tch_parallel_optim::clip_grad_norm_`], also for shards of [`FullyShard`](crate::distributed::FullyShard). For
+/// these it is a collective: the norm is that of the whole gradients, with the same bits as for PyTorch's DTensors.
 ///
 /// # Errors
-/// Those of that function; [`Error::Argument`] if the list mixes shards and whole parameters, or for a
-/// negative `norm_type` of shards; [`Error::Collective`] if another rank has died or
-/// did not arrive within the timeout.
+/// Those of that function; [`Error::Argument`] if the list mixes shards and whole parameters, or for a negative
+/// `norm_type` of shards; [`Error::Collective`] if another rank has died or did not arrive within the timeout.
 pub fn clip_grad_norm_(
     parameters: &[Tensor],
     options: impl Into<ClipGradNormOptions>,

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::distributed::fsdp::shards;
 use crate::distributed::{Pending, ProcessGroup, parts_like, start_mean};
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::arithmetic::{copy, lerp_};
 use c10d_sys::tensor::set_grad;
 use tch::{Tensor, no_grad};
@@ -207,10 +207,8 @@ impl<O: Optimizer, R: UpdateRule> Optimizer for DiLoCo<O, R> {
     /// [`Error::Argument`] while a fragment is underway, unless
     /// [`consolidate_state_dict`](Self::consolidate_state_dict) has waited for it.
     fn state_dict(&self) -> Result<OptimizerState> {
-        if self.sent.is_some() {
-            let expected = "complete: call `consolidate_state_dict(0)` on all ranks";
-            return Err(Error::argument("a fragment", "underway between the ranks", expected));
-        }
+        let expected = "complete: call `consolidate_state_dict(0)` on all ranks";
+        check(self.sent.is_none(), "a fragment", "underway between the ranks", expected)?;
         let (inner, outer) = (self.inner.state_dict()?, self.outer.state_dict()?);
         let mut tensors = vec![(STEP.to_owned(), Tensor::from(self.step as i64))];
         let mean = self.mean.as_ref().map(|mean| (String::new(), mean.shallow_clone()));

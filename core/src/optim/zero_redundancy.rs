@@ -8,18 +8,16 @@ use std::collections::HashMap;
 use tch::{Kind, Tensor};
 use tch_parallel_base::named_tensors::{NamedTensors, from_bytes, to_bytes};
 
-/// The buffer size for copying parameters: the same as DistributedDataParallel's buckets of
-/// gradients.
+/// The buffer size for copying parameters: the same as DistributedDataParallel's buckets of gradients.
 pub(super) const BROADCAST_BUFFER_BYTES: usize = 25 << 20;
 
 /// An optimizer in which each rank updates only its share of the parameters.
 ///
-/// With DistributedDataParallel every rank has all gradients, so all ranks compute the same steps
-/// and keep the same state. Here each rank makes the steps of its share, keeps only that state, and
-/// sends the updated parameters to the others: the first stage of ZeRO (Rajbhandari et al., "ZeRO:
-/// Memory Optimizations Toward Training Trillion Parameter Models", 2019). The results equal those
-/// of the unsharded optimizer to the last bit; the state takes `1 / world_size` of the memory; a
-/// step costs a broadcast of all parameters.
+/// With DistributedDataParallel every rank has all gradients, so all ranks compute the same steps and keep the same
+/// state. Here each rank makes the steps of its share, keeps only that state, and sends the updated parameters to the
+/// others: the first stage of ZeRO (Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter
+/// Models", 2019). The results equal those of the unsharded optimizer to the last bit; the state takes `1 / world_size`
+/// of the memory; a step costs a broadcast of all parameters.
 ///
 /// ```
 /// use tch::{Kind, Tensor, nn};
@@ -52,9 +50,8 @@ pub struct ZeroRedundancyOptimizer<R> {
 }
 
 impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
-    /// Shards an optimizer, which all ranks must have created for the same parameters in the same
-    /// groups. This rank keeps its share of the state, which is empty on some ranks if there are
-    /// more ranks than parameters.
+    /// Shards an optimizer, which all ranks must have created for the same parameters in the same groups. This rank
+    /// keeps its share of the state, which is empty on some ranks if there are more ranks than parameters.
     pub fn new(optimizer: ParamGroupOptimizer<R>, group: &ProcessGroup) -> Self {
         let mut sharded = ZeroRedundancyOptimizer {
             optimizer,
@@ -160,8 +157,7 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
 }
 
 impl<R: UpdateRule> Optimizer for ZeroRedundancyOptimizer<R> {
-    /// Makes one step of this rank's share, then all ranks broadcast their updated parameters. A
-    /// collective.
+    /// Makes one step of this rank's share, then all ranks broadcast their updated parameters. A collective.
     ///
     /// # Errors
     /// Those of this rank's own optimizer; the other ranks learn about them when this one ends.
@@ -179,13 +175,11 @@ impl<R: UpdateRule> Optimizer for ZeroRedundancyOptimizer<R> {
         Optimizer::param_groups_mut(&mut self.optimizer)
     }
 
-    /// Gathers the whole state on rank `to` until the next step; that of other ranks is kept in CPU
-    /// memory.
+    /// Gathers the whole state on rank `to` until the next step; that of other ranks is kept in CPU memory.
     ///
     /// # Errors
-    /// [`Error::Argument`] if a rank runs Python or has a state that cannot be sent, such as a
-    /// sparse one: the other ranks learn about it when this one ends. Those of
-    /// [every collective](ProcessGroup#errors).
+    /// [`Error::Argument`] if a rank runs Python or has a state that cannot be sent, such as a sparse one: the other
+    /// ranks learn about it when this one ends. Those of [every collective](ProcessGroup#errors).
     fn consolidate_state_dict(&mut self, to: usize) -> Result<()> {
         self.consolidated = None;
         let ranks = 0..self.group.world_size();
@@ -218,8 +212,7 @@ impl<R: UpdateRule> Optimizer for ZeroRedundancyOptimizer<R> {
         Ok(OptimizerState { tensors, ..self.optimizer.state_dict()? })
     }
 
-    /// Takes this rank's share from the state of the whole optimizer: the number of ranks may have
-    /// changed.
+    /// Takes this rank's share from the state of the whole optimizer: the number of ranks may have changed.
     fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()> {
         let rank = self.group.rank();
         // The optimizer refuses entries that belong to no parameter.

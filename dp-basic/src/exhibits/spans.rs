@@ -58,8 +58,7 @@ pub struct Show {
 }
 
 impl Show {
-    /// Draws a lane for each device, if `--svg` is given. The position of a category decides its
-    /// colour.
+    /// Draws a lane for each device, if `--svg` is given. The position of a category decides its colour.
     pub fn draw(
         &self,
         title: String,

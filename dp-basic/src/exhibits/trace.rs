@@ -1,5 +1,4 @@
-//! One step of DataParallel in slow motion: what happens on which device, what is copied, and how
-//! long it takes.
+//! One step of DataParallel in slow motion: what happens on which device, what is copied, and how long it takes.
 
 use super::parameters;
 use super::spans::Show;
@@ -71,12 +70,10 @@ pub fn run(args: &Args) -> Result<()> {
 /// The devices that share the batch, the one that gathers the outputs, and the rows of the batch.
 type Settings<'a> = (&'a Devices, LogicalDevice, i64);
 
-/// Of a training step: the model's parameters, the loss, and the events, ordered by part of the step,
-/// then by device.
+/// Of a training step: the model's parameters, the loss, and the events, ordered by part of the step, then by device.
 type Traced = (usize, f64, Vec<Event>);
 
-/// The thread's embedding and linear layer. Its code has no loss: here a token's last digit is its
-/// class.
+/// The thread's embedding and linear layer. Its code has no loss: here a token's last digit is its class.
 fn toy(settings @ (devices, output, batch): Settings<'_>) -> Result<Traced> {
     traced(settings, EmbeddingLinear::new, |model, trace| {
         let numbers = Tensor::arange_start(1, 1 + batch, INT64_CPU);

@@ -17,8 +17,7 @@ pub enum Method {
     CustomCriterion,
     /// DistributedDataParallel: one process per device.
     Ddp,
-    /// Apex's DistributedDataParallel: one process per device, whose gradients are exchanged after the
-    /// backward pass.
+    /// Apex's DistributedDataParallel: one process per device, whose gradients are exchanged after the backward pass.
     Apex,
     /// fully_shard: one process per device, which holds a part of the model, and the whole of a
     /// block only while it is used.
@@ -43,8 +42,7 @@ pub struct MethodArgs {
     /// the whole batch rather than the devices' mean. For the method custom-criterion.
     #[arg(long)]
     pub weighted: bool,
-    /// Find parameters that the loss does not depend on, which would otherwise be an error. For the
-    /// method ddp.
+    /// Find parameters that the loss does not depend on, which would otherwise be an error. For the method ddp.
     #[arg(long)]
     pub find_unused_parameters: bool,
 }

@@ -19,16 +19,14 @@ pub struct TrainArgs {
     pub method: MethodArgs,
     #[command(flatten)]
     pub text: TextArgs,
-    /// Save the weights to this file after each epoch, in PyTorch's format if it ends in .pt
-    /// or .pth.
+    /// Save the weights to this file after each epoch, in PyTorch's format if it ends in .pt or .pth.
     #[arg(short, long, visible_alias = "output-path")]
     pub output: Option<PathBuf>,
 
     #[command(flatten)]
     pub model: ModelOptions,
 
-    /// Pairs per batch, for all devices and ranks together. An incomplete last batch of an epoch is
-    /// dropped.
+    /// Pairs per batch, for all devices and ranks together. An incomplete last batch of an epoch is dropped.
     #[arg(short, long, default_value_t = 64, value_parser = value_parser!(u64).range(1..))]
     batch_size: u64,
     /// Number of passes over the corpus.
@@ -53,15 +51,13 @@ pub struct TrainArgs {
     /// Adam's decay rate of the mean of their squares.
     #[arg(long, default_value_t = 0.999)]
     adam_beta2: f64,
-    /// Learn from the words alone: the loss of the next sentence is only shown, and its head gets no
-    /// gradient.
+    /// Learn from the words alone: the loss of the next sentence is only shown, and its head gets no gradient.
     #[arg(long)]
     pub no_next_sentence: bool,
     /// Steps of warm-up, after which the learning rate falls; a short run learns more with 100.
     #[arg(long, default_value_t = 10_000, value_parser = value_parser!(u64).range(1..))]
     warmup: u64,
-    /// Train in mixed precision, with floats of 16 bits: bf16 has the range of 32-bit floats with 8
-    /// bits of precision.
+    /// Train in mixed precision, with floats of 16 bits: bf16 has the range of 32-bit floats with 8 bits of precision.
     #[arg(long, value_parser = PossibleValuesParser::new(["bf16"]).map(|_bf16| Kind::BFloat16))]
     pub amp: Option<Kind>,
 
@@ -73,9 +69,8 @@ pub struct TrainArgs {
 }
 
 impl TrainArgs {
-    /// How a rank loads its share of each batch, as in PyTorch's ImageNet example, where `--batch-size`
-    /// is the total of a host. `pairs`, the size of the corpus, must fill a batch, and the ranks must be
-    /// able to share one evenly.
+    /// How a rank loads its share of each batch, as in PyTorch's ImageNet example, where `--batch-size` is the total of
+    /// a host. `pairs`, the size of the corpus, must fill a batch, and the ranks must be able to share one evenly.
     pub fn loader(&self, pairs: usize, ranks: usize, on_gpu: bool) -> Result<DataLoaderOptions> {
         let batch_size = self.batch_size as usize;
         let at_most = format!("at most {pairs}, the pairs of the corpus");
@@ -100,10 +95,9 @@ impl TrainArgs {
 
     /// The learning rate of step number `step`, counted from 1.
     ///
-    /// codertimo's `ScheduledOptim`, after "Attention is all you need": the rate grows in
-    /// proportion to the step, then falls with its square root, and larger models take smaller
-    /// steps. He sets it before every step, so his flag `--lr`, the optimizer's initial rate, has
-    /// no effect.
+    /// codertimo's `ScheduledOptim`, after "Attention is all you need": the rate grows in proportion to the step, then
+    /// falls with its square root, and larger models take smaller steps. He sets it before every step, so his flag
+    /// `--lr`, the optimizer's initial rate, has no effect.
     pub fn lr(&self, step: u64) -> f64 {
         let (step, warmup) = (step as f64, self.warmup as f64);
         (self.model.hidden as f64).powf(-0.5) * step.powf(-0.5).min(warmup.powf(-1.5) * step)

@@ -23,11 +23,9 @@ const MASKED_OR_REPLACED: f64 = 0.9;
 /// codertimo's `BERTDataset`: `[CLS] first sentence [SEP] second sentence [SEP]`, where the second
 /// sentence is one of another line half of the time, and some words are to be guessed.
 ///
-/// Every epoch chooses anew. An item depends only on the seed, the epoch and the index, so it is the
-/// same for any number of workers and ranks. (codertimo draws from the global generator of each
-/// worker process.)
+/// Every epoch chooses anew. An item depends only on the seed, the epoch and the index, so it is the same for any
+/// number of workers and ranks. (codertimo draws from the global generator of each worker process.)
 pub struct BertDataset {
-    /// The corpus in tokens.
     pairs: Vec<[Vec<i64>; 2]>,
     /// Replaced tokens are drawn from as many.
     vocab_size: usize,

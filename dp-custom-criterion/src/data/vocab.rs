@@ -10,7 +10,6 @@ use tch_parallel::Error;
 /// What the first tokens mean, whatever the corpus.
 const SPECIALS: [&str; 5] = ["<pad>", "<unk>", "<eos>", "<sos>", "<mask>"];
 
-/// What a file with a vocabulary holds.
 const WRITTEN: &str = "what the subcommand vocab writes: a JSON list of words, each once, the first \
                        <pad>, <unk>, <eos>, <sos>, <mask>";
 

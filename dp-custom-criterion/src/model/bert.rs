@@ -50,8 +50,7 @@ impl LanguageModel {
     /// Tokens and segments `[batch, seq_len]` to vectors `[batch, seq_len, hidden]`. There is no
     /// normalisation after the last block.
     fn bert(&self, tokens: &Tensor, segments: &Tensor, train: bool) -> Tensor {
-        // No position attends to padding, which is token 0. The mask has the same row for every
-        // position.
+        // No position attends to padding, which is token 0. The mask has the same row for every position.
         let mask = tokens.gt(0).unsqueeze(1).repeat([1, tokens.size()[1], 1]).unsqueeze(1);
         let x = (self.embedding)((tokens.shallow_clone(), segments.shallow_clone()), train);
         self.transformer_blocks.iter().fold(x, |x, block| block((x, mask.shallow_clone()), train))

@@ -1,5 +1,4 @@
-//! codertimo's BERT, module by module, with his names, so that either language reads the other's
-//! weights.
+//! codertimo's BERT, module by module, with his names, so that either language reads the other's weights.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -35,9 +35,8 @@ pub fn transformer_block(path: &Path<'_>, options: &ModelOptions) -> Layer {
 /// Added to the standard deviation, where PyTorch's `nn.LayerNorm` adds to the variance.
 const EPS: f64 = 1e-6;
 
-/// codertimo's `LayerNorm` of the last dimension, which has `features` values: `a_2 * (x - mean) /
-/// (std + eps) + b_2`, with the unbiased deviation (divided by n - 1), where `nn.LayerNorm` has the
-/// biased one.
+/// codertimo's `LayerNorm` of the last dimension, which has `features` values: `a_2 * (x - mean) / (std + eps) + b_2`,
+/// with the unbiased deviation (divided by n - 1), where `nn.LayerNorm` has the biased one.
 fn layer_norm(path: &Path<'_>, features: i64) -> impl Fn(&Tensor) -> Tensor + Send + use<> {
     let (a_2, b_2) = (path.ones("a_2", &[features]), path.zeros("b_2", &[features]));
     move |x| {

@@ -9,9 +9,8 @@ use tch_parallel::{Error, Result};
 /// Horizontal bars in groups: each group (a method) has one bar per member (a device), and each bar
 /// is stacked from parts (parameters, gradients …).
 ///
-/// The bars are horizontal so that names of any length, and the amount of each bar, can be read
-/// without turning one's head. With a single member and a single part this is a plain bar chart:
-/// one bar per group, with the group's name.
+/// The bars are horizontal so that names of any length, and the amount of each bar, can be read without turning one's
+/// head. With a single member and a single part this is a plain bar chart: one bar per group, with the group's name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bars {
     /// What the chart shows; written above it.
@@ -20,8 +19,7 @@ pub struct Bars {
     pub axis: String,
     /// The unit of `values`.
     pub unit: Unit,
-    /// The parts of a bar, from left to right; at most nine. The legend names them if there are
-    /// several.
+    /// The parts of a bar, from left to right; at most nine. The legend names them if there are several.
     pub parts: Vec<String>,
     /// The bars of each group, from top to bottom. The name of a single one is not shown.
     pub members: Vec<String>,
@@ -68,8 +66,7 @@ impl Bars {
 pub enum Unit {
     /// Bytes, shown in KiB, MiB or GiB, as suits the longest bar.
     Bytes,
-    /// Any other unit, shown as it is, beside the title of the axis (`images/s`); empty for a
-    /// number without a unit.
+    /// Any other unit, shown as it is, beside the title of the axis (`images/s`); empty for a number without a unit.
     Other(String),
 }
 

@@ -25,7 +25,6 @@ pub(super) const fn px(pixels: i32) -> i32 {
 /// The width of every chart. A telephone that shows it 370 pixels wide shrinks text of 15 to more
 /// than 12 pixels, which is legible.
 const WIDTH: i32 = px(440);
-/// The space at the edges of the card.
 const MARGIN: i32 = px(16);
 /// The distance from one line of the title or the legend to the next.
 const LINE: i32 = px(24);

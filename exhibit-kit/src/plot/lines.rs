@@ -41,7 +41,6 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// A curve and how it is drawn.
 pub(super) struct Stroke<'a> {
     pub(super) points: &'a [(f64, f64)],
     pub(super) style: ShapeStyle,
@@ -58,7 +57,6 @@ impl Stroke<'_> {
 
 /// A chart of at most this many points has a dot at each. More dots would hide the curves.
 const DOTS: usize = 96;
-/// How each of four curves is dashed.
 const DASHES: [Option<(i32, i32)>; 4] = [None, Some((10, 6)), Some((3, 5)), Some((6, 10))];
 
 /// Draws curves, as an SVG file. The legend names them if there are several.

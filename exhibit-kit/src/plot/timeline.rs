@@ -24,8 +24,7 @@ pub struct Timeline {
 pub struct Lane {
     /// Written to the left (`cuda:0`).
     pub name: String,
-    /// The spans, in any order. Those that overlap are drawn below each other; the lane of an idle
-    /// device has none.
+    /// The spans, in any order. Those that overlap are drawn below each other; the lane of an idle device has none.
     pub spans: Vec<Span>,
 }
 
@@ -34,8 +33,7 @@ pub struct Lane {
 pub struct Span {
     /// One of [`Timeline::categories`].
     pub category: String,
-    /// When it began, counted from the same moment for all spans. The chart begins with the first
-    /// span.
+    /// When it began, counted from the same moment for all spans. The chart begins with the first span.
     pub start: Duration,
     /// How long it took.
     pub duration: Duration,

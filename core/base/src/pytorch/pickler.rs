@@ -2,7 +2,6 @@
 
 use super::op;
 
-/// A pickle in the making.
 pub(super) struct Pickler(Vec<u8>);
 
 impl Pickler {

@@ -74,7 +74,6 @@ impl<'a> Unpickler<'a> {
         }
     }
 
-    /// The object that an operation makes.
     fn object(&mut self, op: u8) -> Result<Object> {
         Ok(match op {
             op::NONE | op::NEWTRUE | op::NEWFALSE | op::EMPTY_LIST => Object::Other,
@@ -179,7 +178,6 @@ impl<'a> Unpickler<'a> {
 
     // === Tensors ===
 
-    /// The objects in a tuple.
     fn elements(&self, tuple: usize) -> Result<Vec<&Object>> {
         match &self.objects[tuple] {
             Object::Tuple(elements) => Ok(elements.iter().map(|&at| &self.objects[at]).collect()),

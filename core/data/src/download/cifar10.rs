@@ -13,7 +13,6 @@ pub const CIFAR10_MIRRORS: [&str; 1] = ["https://www.cs.toronto.edu/~kriz"];
 
 const ARCHIVE: RemoteFile =
     RemoteFile { name: "cifar-10-binary.tar.gz", md5: "c32a1d4ab5d03f1284b67883e8d87530" };
-/// The archive's folder.
 const FOLDER: &str = "cifar-10-batches-bin";
 const FILES: [&str; 6] = [
     "data_batch_1.bin",

@@ -1,6 +1,6 @@
 //! An image in memory.
 
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use std::fmt;
 
 /// The bytes of a pixel: red, green and blue.
@@ -37,12 +37,10 @@ impl Image {
             return Err(Error::argument("size of an image", format!("{width}×{height}"), expected));
         }
         let bytes = width.checked_mul(height).and_then(|pixels| pixels.checked_mul(CHANNELS));
-        if bytes != Some(pixels.len()) {
-            let what = "number of bytes of an image";
-            let expected =
-                format!("{width} · {height} · {CHANNELS}, its width, height and channels");
-            return Err(Error::argument(what, pixels.len(), expected));
-        }
+        let what = "number of bytes of an image";
+        let expected =
+            format_args!("{width} · {height} · {CHANNELS}, its width, height and channels");
+        check(bytes == Some(pixels.len()), what, pixels.len(), expected)?;
         Ok(Self { width, height, pixels })
     }
 

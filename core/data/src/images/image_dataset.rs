@@ -2,7 +2,7 @@
 
 use super::transforms::{Normalize, Transform};
 use super::{Image, ImageSource, SampleRng};
-use crate::{Dataset, Error, Result, batch_memory::BatchMemory};
+use crate::{Dataset, Error, Result, batch_memory::BatchMemory, check};
 use rayon::prelude::*;
 use tch::Tensor;
 
@@ -75,10 +75,8 @@ impl<S: ImageSource> ImageDataset<S> {
     /// # Errors
     /// Those of the source and of the transforms, and [`Error::Argument`] for an index that does not exist.
     pub fn image(&self, index: usize, epoch: u64) -> Result<Option<(Image, usize)>> {
-        if index >= self.source.len() {
-            let expected = format!("less than the number of images, {}", self.source.len());
-            return Err(Error::argument("index", index, expected));
-        }
+        let expected = format_args!("less than the number of images, {}", self.source.len());
+        check(index < self.source.len(), "index", index, expected)?;
         let Some((mut image, label)) = self.source.image(index)? else { return Ok(None) };
         let mut rng = SampleRng::new(self.seed, epoch, index);
         for transform in &self.transforms {
@@ -138,12 +136,10 @@ impl<S: ImageSource> Dataset for ImageDataset<S> {
                 labels.push(label as i64);
             }
         }
-        if images.is_empty() && !indices.is_empty() {
-            let found = format!("of damaged images only, {indices:?}");
-            let expected = "one with at least one good image: repair or remove the files, or make \
-                           larger batches";
-            return Err(Error::argument("a batch", found, expected));
-        }
+        let found = format_args!("of damaged images only, {indices:?}");
+        let expected = "one with at least one good image: repair or remove the files, or make \
+                       larger batches";
+        check(!images.is_empty() || indices.is_empty(), "a batch", found, expected)?;
         Ok((self.to_tensor(&images, &kept)?, Tensor::f_from_slice(&labels)?))
     }
 }

@@ -1,7 +1,7 @@
 //! Noise instead of images.
 
 use super::{Image, ImageSource, SampleRng};
-use crate::{Error, Result};
+use crate::{Result, check};
 use tch_parallel_base::options;
 
 options! {
@@ -43,13 +43,10 @@ impl SyntheticImages {
     /// Images with the properties in `options`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for images without pixels, or no classes.
+    /// [`Error::Argument`](crate::Error::Argument) for images without pixels, or no classes.
     pub fn new(options: SyntheticImagesOptions) -> Result<Self> {
         for (what, value) in [("size", options.size), ("num_classes", options.num_classes)] {
-            if value == 0 {
-                let expected = "at least 1";
-                return Err(Error::argument(format!("{what} of synthetic images"), "0", expected));
-            }
+            check(value > 0, format_args!("{what} of synthetic images"), "0", "at least 1")?;
         }
         // A name that cannot be mistaken for a class of real images.
         let classes = (0..options.num_classes).map(|class| format!("synthetic-{class}")).collect();

@@ -1,10 +1,10 @@
 //! The loader of an iterable data set.
 
 use super::{DataLoader, DataLoaderOptions, Epoch, Order, serial_queue::SerialQueue};
-use crate::{Error, IterableDataset, Result, Samples, Shard, WorkerInfo};
-use std::collections::VecDeque;
+use crate::{IterableDataset, Result, Samples, Shard, WorkerInfo, check};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::{collections::VecDeque, iter};
 use tch_parallel_base::lock;
 
 impl<D: IterableDataset + 'static> DataLoader<D, Shard> {
@@ -19,10 +19,8 @@ impl<D: IterableDataset + 'static> DataLoader<D, Shard> {
         options: DataLoaderOptions,
     ) -> Result<Self> {
         let shard = shard.into();
-        if shard.parts > 1 {
-            let expected = "that of one rank: a stream has no virtual ranks";
-            return Err(Error::argument("shard", format!("{shard:?}"), expected));
-        }
+        let expected = "that of one rank: a stream has no virtual ranks";
+        check(shard.parts <= 1, "shard", format_args!("{shard:?}"), expected)?;
         Self::build(dataset, shard, options)
     }
 
@@ -50,8 +48,7 @@ impl<D: IterableDataset + 'static> DataLoader<D, Shard> {
                 queue: SerialQueue::default(),
             }))
         });
-        let in_order = self.options.in_order;
-        let streams = Streams { streams: streams.collect::<Result<_>>()?, in_order };
+        let streams = in_turn(streams.collect::<Result<_>>()?, self.options.in_order);
         let mut epoch = Epoch::new(streams, self.workers.as_ref(), &self.options);
         for _ in 0..step {
             epoch.next().transpose()?;
@@ -61,32 +58,28 @@ impl<D: IterableDataset + 'static> DataLoader<D, Shard> {
 }
 
 /// The streams of all workers, in turn.
-struct Streams<D: IterableDataset> {
-    streams: VecDeque<Arc<Stream<D>>>,
+fn in_turn<D: IterableDataset + 'static>(
+    mut streams: VecDeque<Arc<Stream<D>>>,
     in_order: bool,
-}
-
-impl<D: IterableDataset + 'static> Iterator for Streams<D> {
-    type Item = Order<D::Batch>;
-
-    fn next(&mut self) -> Option<Order<D::Batch>> {
+) -> impl Iterator<Item = Order<D::Batch>> + Send {
+    iter::from_fn(move || {
         loop {
-            if !self.in_order {
+            if !in_order {
                 // As a slow stream's orders pile up, nothing would be ordered from the others.
-                let count = self.streams.len();
-                let idlest = (0..count).min_by_key(|&stream| self.streams[stream].queue.len())?;
-                self.streams.rotate_left(idlest);
+                let count = streams.len();
+                let idlest = (0..count).min_by_key(|&stream| streams[stream].queue.len())?;
+                streams.rotate_left(idlest);
             }
-            let stream = self.streams.pop_front()?;
-            // It may also end between this and its turn. Then there is no batch, and this order is
-            // skipped, so the other streams' batches have the same order in either case.
+            let stream = streams.pop_front()?;
+            // It may also end between this and its turn. Then there is no batch, and this order is skipped, so the other
+            // streams' batches have the same order in either case.
             if !stream.has_ended.load(Ordering::Relaxed) {
-                self.streams.push_back(Arc::clone(&stream));
+                streams.push_back(Arc::clone(&stream));
                 let queue = Some(stream.queue.clone());
                 return Some(Order { make: Box::new(move || stream.next_batch()), queue });
             }
         }
-    }
+    })
 }
 
 /// The batches of one worker.

@@ -61,7 +61,6 @@ pub(super) fn workers(batch_size: usize, num_workers: usize) -> DataLoaderOption
     DataLoaderOptions { batch_size, num_workers, ..DataLoaderOptions::default() }
 }
 
-/// A loader of the samples in their order.
 fn in_order<D: Dataset + 'static>(data: D, batch_size: usize, num_workers: usize) -> DataLoader<D> {
     DataLoader::with_options(data, SequentialSampler, workers(batch_size, num_workers)).unwrap()
 }

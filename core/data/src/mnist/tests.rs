@@ -1,7 +1,6 @@
 use super::*;
 use std::fs;
 
-/// An IDX file of these dimensions.
 fn idx(dims: &[u32], data: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0, 0, 8, dims.len() as u8];
     dims.iter().for_each(|dim| bytes.extend(dim.to_be_bytes()));

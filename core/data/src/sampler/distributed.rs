@@ -1,7 +1,7 @@
 //! Division among ranks.
 
 use super::{BatchSampler, RandomSampler, Sampler};
-use crate::{Error, Result};
+use crate::{Result, check};
 
 /// A rank's part of a data set: every `num_replicas`-th sample, starting with number `rank`. The arguments `rank` and
 /// `num_replicas` of PyTorch's `DistributedSampler`; a `ProcessGroup` converts to its rank's part.
@@ -20,15 +20,11 @@ impl Shard {
     /// The part of rank `rank` of `num_replicas`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a rank that does not exist, or no ranks at all.
+    /// [`Error::Argument`](crate::Error::Argument) for a rank that does not exist, or no ranks at all.
     pub fn new(rank: usize, num_replicas: usize) -> Result<Self> {
-        if num_replicas == 0 {
-            return Err(Error::argument("num_replicas", "0", "the number of ranks, at least 1"));
-        }
-        if rank >= num_replicas {
-            let expected = format!("less than num_replicas, which is {num_replicas}");
-            return Err(Error::argument("rank", rank, expected));
-        }
+        check(num_replicas > 0, "num_replicas", "0", "the number of ranks, at least 1")?;
+        let expected = format_args!("less than num_replicas, which is {num_replicas}");
+        check(rank < num_replicas, "rank", rank, expected)?;
         Ok(Self { rank, num_replicas, parts: 1 })
     }
 
@@ -47,17 +43,13 @@ impl Shard {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Argument`] for fewer virtual ranks than ranks, and for parts of virtual ranks.
+    /// [`Error::Argument`](crate::Error::Argument) for fewer virtual ranks than ranks, and for parts of virtual ranks.
     pub fn with_virtual_ranks(self, virtual_ranks: impl Into<Option<usize>>) -> Result<Self> {
         let Shard { rank, num_replicas, .. } = self;
         let Some(virtual_ranks) = virtual_ranks.into() else { return Ok(self) };
-        if self.parts > 1 {
-            return Err(Error::argument("the shard", "one of virtual ranks", "that of a rank"));
-        }
-        if virtual_ranks < num_replicas {
-            let expected = format!("at least the number of ranks, which is {num_replicas}");
-            return Err(Error::argument("virtual_ranks", virtual_ranks, expected));
-        }
+        check(self.parts == 1, "the shard", "one of virtual ranks", "that of a rank")?;
+        let expected = format_args!("at least the number of ranks, which is {num_replicas}");
+        check(virtual_ranks >= num_replicas, "virtual_ranks", virtual_ranks, expected)?;
         let begin = |rank: usize| rank * virtual_ranks / num_replicas;
         let parts = begin(rank + 1) - begin(rank);
         Ok(Self { rank: begin(rank), num_replicas: virtual_ranks, parts })
@@ -239,10 +231,8 @@ impl<S: BatchSampler> BatchSampler for DistributedSamplerWrapper<S> {
     }
 
     fn batches_after(&self, len: usize, epoch: u64, consumed: usize) -> Result<Vec<Vec<usize>>> {
-        if self.shard.parts > 1 {
-            let found = "that of several virtual ranks, whose samples would not lie in one batch";
-            return Err(Error::argument("the shard of batches", found, "that of one rank"));
-        }
+        let found = "that of several virtual ranks, whose samples would not lie in one batch";
+        check(self.shard.parts <= 1, "the shard of batches", found, "that of one rank")?;
         if consumed > 0 {
             self.sampler.batches_after(len, epoch, consumed)?;
         }

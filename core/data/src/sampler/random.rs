@@ -5,7 +5,7 @@
 //! `generator`. Training can then not be resumed mid-epoch.
 
 use super::Sampler;
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use tch::{Device, Kind, Tensor};
 use tch_parallel_base::options;
 
@@ -159,9 +159,7 @@ fn of_epoch(seed: Option<u64>, epoch: u64) -> Option<u64> {
 
 /// What is left of an epoch, which must not continue in another order than it began in.
 fn rest_of(order: Vec<usize>, seed: Option<u64>, consumed: usize) -> Result<Vec<usize>> {
-    if seed.is_none() && consumed > 0 {
-        let expected = "0 for a sampler without a seed, because the order of that epoch is gone";
-        return Err(Error::argument("consumed", consumed, expected));
-    }
+    let expected = "0 for a sampler without a seed, because the order of that epoch is gone";
+    check(seed.is_some() || consumed == 0, "consumed", consumed, expected)?;
     Ok(order.into_iter().skip(consumed).collect())
 }

@@ -2,7 +2,7 @@
 
 use super::group::GroupRates;
 use super::schedule::{Epoch, Schedule};
-use crate::{Error, Result, check::check};
+use crate::{Result, check::check};
 
 /// Several schedules in sequence. Each starts at its own epoch 0, from the optimizer's initial
 /// rate. `SequentialLR(schedulers, milestones)`
@@ -141,12 +141,11 @@ fn check_all(schedules: &[Box<dyn Schedule>], groups: &[GroupRates]) -> Result<(
         let mut initial_lr = None;
         for schedule in schedules {
             start(schedule, &mut group)?;
-            if *initial_lr.get_or_insert(group.initial_lr) != group.initial_lr {
-                let found = format!("a list with {schedule:?} after others");
-                let expected =
-                    "a list that begins with it, because it sets the rate that others start from";
-                return Err(Error::argument("the schedules", found, expected));
-            }
+            let same = *initial_lr.get_or_insert(group.initial_lr) == group.initial_lr;
+            let found = format_args!("a list with {schedule:?} after others");
+            let expected =
+                "a list that begins with it, because it sets the rate that others start from";
+            check(same, "the schedules", found, expected)?;
         }
     }
     Ok(())

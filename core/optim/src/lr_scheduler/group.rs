@@ -36,7 +36,6 @@ impl GroupRates {
         rates.collect()
     }
 
-    /// Sets all groups.
     pub(super) fn apply(groups: &[Self], optimizer: &mut dyn Optimizer) {
         for (rates, group) in groups.iter().zip(optimizer.param_groups_mut()) {
             group.options.set_lr(rates.lr);
@@ -116,8 +115,8 @@ impl PerGroup {
 
 /// Refuses a list with another length than that of the groups.
 pub(super) fn check_one_each(what: &str, values: usize, groups: usize) -> Result<()> {
-    let expected = format!("{groups}, one for each parameter group");
-    check(values == groups, &format!("the length of {what}"), values, &expected)
+    let expected = format_args!("{groups}, one for each parameter group");
+    check(values == groups, format_args!("the length of {what}"), values, expected)
 }
 
 /// Refuses momenta to cycle between that do not fit the groups, and to cycle a momentum that the

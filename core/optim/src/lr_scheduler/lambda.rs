@@ -117,7 +117,6 @@ impl Schedule for MultiplicativeLr {
 /// A function of the epoch.
 pub type LrLambda = Box<dyn Fn(u64) -> f64 + Send>;
 
-/// For all groups, or one for each.
 enum Lambdas {
     All(LrLambda),
     Each(Vec<LrLambda>),

@@ -2,7 +2,7 @@
 
 use super::group::{GroupRates, PerGroup, check_momentum};
 use super::schedule::{Epoch, Schedule, check_fraction, check_length};
-use crate::{Error, Result};
+use crate::{Result, check::check};
 use std::f64::consts::PI;
 use tch_parallel_base::options;
 
@@ -89,20 +89,15 @@ impl OneCycleLr {
         let (max, min) = (self.max_lr.of(group.index), initial / self.final_div_factor);
         let (low, high) = (self.base_momentum.of(group.index), self.max_momentum.of(group.index));
         let total = self.total_steps as f64;
-        let up = Phase {
-            end_step: self.pct_start * total - 1.0,
-            lr: [initial, max],
-            momentum: [high, low],
-        };
-        let end_step = total - 1.0;
+        let end_step = self.pct_start * total - 1.0;
+        let up = Phase { end_step, lr: [initial, max], momentum: [high, low] };
         if !self.three_phase {
+            let end_step = total - 1.0;
             return vec![up, Phase { end_step, lr: [max, min], momentum: [low, high] }];
         }
-        let down = Phase {
-            end_step: 2.0 * self.pct_start * total - 2.0,
-            lr: [max, initial],
-            momentum: [low, high],
-        };
+        let end_step = 2.0 * self.pct_start * total - 2.0;
+        let down = Phase { end_step, lr: [max, initial], momentum: [low, high] };
+        let end_step = total - 1.0;
         vec![up, down, Phase { end_step, lr: [initial, min], momentum: [high, high] }]
     }
 
@@ -142,10 +137,8 @@ impl Schedule for OneCycleLr {
     }
 
     fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
-        if epoch.number() > self.total_steps {
-            let expected = format!("at most total_steps, which is {}", self.total_steps);
-            return Err(Error::argument("the number of steps", epoch.number(), expected));
-        }
+        let expected = format_args!("at most total_steps, which is {}", self.total_steps);
+        check(epoch.number() <= self.total_steps, "the number of steps", epoch.number(), expected)?;
         if epoch.number() == 0 {
             group.initial_lr = Some(self.initial_lr(group));
         }

@@ -63,10 +63,6 @@ impl Epoch {
     pub fn number(self) -> u64 {
         self.origin as u64 + self.steps
     }
-
-    pub(super) fn next(self) -> Self {
-        Epoch { steps: self.steps + 1, ..self }
-    }
 }
 
 impl From<u64> for Epoch {
@@ -90,7 +86,6 @@ pub(super) fn check_fraction(what: &str, factor: f64) -> Result<()> {
     check((0.0..=1.0).contains(&factor), what, factor, "from 0 to 1")
 }
 
-/// Refuses a lowest rate that is negative or not finite.
 pub(super) fn check_eta_min(eta_min: f64) -> Result<()> {
     let ok = eta_min.is_finite() && eta_min >= 0.0;
     check(ok, "eta_min", eta_min, "a learning rate, not below 0")

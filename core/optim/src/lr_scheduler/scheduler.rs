@@ -54,7 +54,8 @@ impl<S: Schedule> LrScheduler<S> {
     /// [`Error::Argument`] after the schedule's last epoch, for a rate that is not finite, and for an added group if
     /// the settings are lists without a value for it. The optimizer is then unchanged.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<()> {
-        self.advance(optimizer, self.state.last_epoch.next())
+        let Epoch { origin, steps } = self.state.last_epoch;
+        self.advance(optimizer, Epoch { origin, steps: steps + 1 })
     }
 
     /// The number of the current epoch: PyTorch's `last_epoch`.

@@ -1,6 +1,6 @@
 //! What all schedulers have in common, and the state that is saved.
 
-use crate::{Error, Result};
+use crate::{Error, Result, check::check};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::fmt::Debug;
@@ -47,12 +47,10 @@ impl LrSchedulerState {
     /// The state, if it belongs to this schedule.
     pub(super) fn of<T: DeserializeOwned>(&self, schedule: &impl Debug) -> Result<T> {
         let (what, own) = ("the state of the schedule", format!("{schedule:?}"));
-        if self.schedule != own {
-            let found = format!("that of {}", self.schedule);
-            let expected =
-                format!("that of {own}; resume with the schedule that it was saved with");
-            return Err(Error::argument(what, found, expected));
-        }
+        let found = format_args!("that of {}", self.schedule);
+        let expected =
+            format_args!("that of {own}; resume with the schedule that it was saved with");
+        check(self.schedule == own, what, found, expected)?;
         T::deserialize(&self.state).map_err(|error| {
             let found = format!("{} ({error})", self.state);
             Error::argument(what, found, "what `state_dict` returned")

@@ -67,10 +67,7 @@ impl Schedule for SwaLr {
         // PyTorch computes the rate at the start from the last rate, whatever has set it.
         let (before, alpha) = (self.alpha(steps - 1.0), self.alpha(steps));
         let start = (group.lr - before * swa_lr) / (1.0 - before);
-        group.lr = match before < 1.0 {
-            true => swa_lr * alpha + start * (1.0 - alpha),
-            false => swa_lr,
-        };
+        group.lr = if before < 1.0 { swa_lr * alpha + start * (1.0 - alpha) } else { swa_lr };
         Ok(())
     }
 

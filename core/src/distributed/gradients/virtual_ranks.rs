@@ -215,11 +215,11 @@ impl VirtualRanks {
             Entry::Occupied(rows) => rows.get().shallow_clone(),
             Entry::Vacant(rows) => {
                 let size = [self.most as i64, buffer.numel() as i64];
-                let mut new = match buffer.device() == group.exchange_device() {
+                let new = match buffer.device() == group.exchange_device() {
                     true => group.allocate_tensor(&size, buffer.kind())?,
                     false => Tensor::f_empty(size, (buffer.kind(), buffer.device()))?,
                 };
-                let _ = new.f_zero_()?;
+                let _ = new.f_slice(0, last as i64 + 1, None, 1)?.f_zero_()?;
                 for (view, parameter) in bucket.gradients()?.iter().zip(bucket.parameters()?) {
                     if view.numel() == 0 {
                         continue;
@@ -235,8 +235,9 @@ impl VirtualRanks {
                         Ok(part.f_as_strided(view.size(), view.stride(), None)?)
                     };
                     own.places = (0..last).map(place).collect::<Result<_>>()?;
-                    for (gradient, place) in take(&mut own.gradients).iter().zip(&own.places) {
-                        self.divide(gradient, place)?;
+                    // Each is freed as soon as it is there.
+                    for (gradient, place) in take(&mut own.gradients).into_iter().zip(&own.places) {
+                        self.divide(&gradient, place)?;
                     }
                 }
                 rows.insert(new).shallow_clone()

@@ -137,8 +137,7 @@ impl Statistics {
 
     /// Every value of a channel affects its mean and variance, and these affect all outputs.
     ///
-    /// With x̂ the normalised input and g the gradient: weight / sqrt(var + eps) times
-    /// g − mean(g) − x̂ · mean(g · x̂).
+    /// With x̂ the normalised input and g the gradient: weight / sqrt(var + eps) times g − mean(g) − x̂ · mean(g · x̂).
     fn of_input(
         &self,
         saved: &Saved,

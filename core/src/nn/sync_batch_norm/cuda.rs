@@ -24,8 +24,7 @@ pub(super) struct Statistics {
     counts: Tensor,
 }
 
-/// A collective. The host waits for nothing, so what would need the number of values on all ranks
-/// is not checked.
+/// A collective. The host waits for nothing, so what would need the number of values on all ranks is not checked.
 pub(super) fn forward(layer: &SyncBatchNorm, xs: &Tensor) -> Result<Forward> {
     let BatchNorm { ws, bs, options, running_stats, .. } = &layer.batch_norm;
     let xs = in_memory_order(xs)?;

@@ -1,6 +1,6 @@
 //! A model in parts that are exchanged one after the other.
 
-use crate::{Error, Result};
+use crate::{Result, check};
 use tch::{Tensor, nn::VarStore};
 use tch_parallel_base::parameters::named_parameters;
 
@@ -8,13 +8,11 @@ use tch_parallel_base::parameters::named_parameters;
 /// [`DiLoCo`](super::DiLoCo).
 ///
 /// # Errors
-/// [`Error::Argument`] unless `count` is from 1 to the number of variables.
+/// [`Error::Argument`](crate::Error::Argument) unless `count` is from 1 to the number of variables.
 pub fn model_fragments(vs: &VarStore, count: usize) -> Result<Vec<Vec<(String, Tensor)>>> {
     let mut left = named_parameters(vs);
-    if !(1..=left.len()).contains(&count) {
-        let expected = format!("from 1 to {}, the number of trainable variables", left.len());
-        return Err(Error::argument("the number of fragments", count, expected));
-    }
+    let expected = format_args!("from 1 to {}, the number of trainable variables", left.len());
+    check((1..=left.len()).contains(&count), "the number of fragments", count, expected)?;
     let mut fragments = Vec::new();
     for fragments_left in (1..=count).rev() {
         let sizes: Vec<_> = left.iter().map(|(_, variable)| variable.numel()).collect();

@@ -1,7 +1,7 @@
 //! When [`DiLoCo`](super::DiLoCo) exchanges, and how it applies the result.
 
 use crate::optim::SgdOptions;
-use crate::{Error, Result};
+use crate::{Result, check};
 
 /// Arguments of torchft's `DiLoCo`. Exchanges start and end at the same steps as there. Each fragment is one bucket, the
 /// global weights are on the same devices as the ranks' own, and nothing is quantized.
@@ -30,18 +30,13 @@ impl<R> DiLoCoOptions<R> {
     /// The number of steps from one fragment to the next. Refuses what torchft refuses too.
     pub(super) fn period(&self, fragments: usize) -> Result<u64> {
         let period = self.sync_every / fragments as u64;
-        if period == 0 || !self.sync_every.is_multiple_of(fragments as u64) {
-            let expected = format!("a multiple of the number of fragments, which is {fragments}");
-            return Err(Error::argument("sync_every", self.sync_every, expected));
-        }
-        if self.fragment_sync_delay >= period {
-            let expected = format!("below {period}, the steps from one fragment to the next");
-            return Err(Error::argument("fragment_sync_delay", self.fragment_sync_delay, expected));
-        }
-        if !(0.0..=1.0).contains(&self.fragment_update_alpha) {
-            let found = self.fragment_update_alpha;
-            return Err(Error::argument("fragment_update_alpha", found, "from 0 to 1"));
-        }
+        let is_multiple = period > 0 && self.sync_every.is_multiple_of(fragments as u64);
+        let expected = format_args!("a multiple of the number of fragments, which is {fragments}");
+        check(is_multiple, "sync_every", self.sync_every, expected)?;
+        let (delay, alpha) = (self.fragment_sync_delay, self.fragment_update_alpha);
+        let expected = format_args!("below {period}, the steps from one fragment to the next");
+        check(delay < period, "fragment_sync_delay", delay, expected)?;
+        check((0.0..=1.0).contains(&alpha), "fragment_update_alpha", alpha, "from 0 to 1")?;
         Ok(period)
     }
 }

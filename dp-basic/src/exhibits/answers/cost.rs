@@ -11,8 +11,7 @@ use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_me
 use tch_parallel::nn::linear;
 use tch_parallel::{Devices, LogicalDevice};
 
-/// The parts of a training step in their order, each with its devices (S0.4, S0.10, S0.32, S2.3,
-/// S2.4, S2.5).
+/// The parts of a training step in their order, each with its devices (S0.4, S0.10, S0.32, S2.3, S2.4, S2.5).
 pub fn parts(rows: i64, devices: usize) -> Result<Vec<String>> {
     let mut events = step(rows, devices, 0)?.events;
     // One event is enough for a device that has several, such as the loss and its gradient.
@@ -24,8 +23,7 @@ pub fn parts(rows: i64, devices: usize) -> Result<Vec<String>> {
     Ok(parts.collect())
 }
 
-/// Parameters of the question's model, and bytes of weights that a forward pass copies to the
-/// second device (S2.20).
+/// Parameters of the question's model, and bytes of weights that a forward pass copies to the second device (S2.20).
 pub fn question_model() -> Result<(usize, usize)> {
     let devices = Devices::cpu(2)?;
     let vs = VarStore::new(devices.first().into());

@@ -1,5 +1,4 @@
-//! The forward pass: the batch is divided, the model copied to every device, and the outputs are put
-//! together.
+//! The forward pass: the batch is divided, the model copied to every device, and the outputs are put together.
 
 use super::toy::*;
 use crate::models::EmbeddingLinear;
@@ -81,8 +80,7 @@ pub fn are_originals() -> Result<Vec<bool>> {
     Ok(tables.parts().iter().map(|table| table.data_ptr() == original).collect())
 }
 
-/// For each of several forward passes, the bytes of weights that it copies to each of two devices
-/// (S2.10, S0.6, S2.2).
+/// For each of several forward passes, the bytes of weights that it copies to each of two devices (S2.10, S0.6, S2.2).
 pub fn replicated(passes: usize) -> Result<Vec<Vec<usize>>> {
     let (vs, model) = wrapped(2, EmbeddingLinear::new)?;
     let pass = || Ok(model.f_forward_t(&count(2), true)?.mean(Kind::Float));

@@ -58,10 +58,9 @@ pub fn figure(rows: i64, devices: usize) -> Result<(Vec<f64>, f64, f64, f64)> {
     Ok((losses, mean, one, difference(&gradients, &expected)))
 }
 
-/// The sum and the average of the gradients of a batch's chunks, as shares of the gradient of the
-/// whole batch (S2.12, S2.13). The loss of a chunk is summed over its rows and divided by the rows
-/// of the whole batch, as in DataParallel, by its own rows, as on a rank of
-/// DistributedDataParallel, or by nothing.
+/// The sum and the average of the gradients of a batch's chunks, as shares of the gradient of the whole batch (S2.12,
+/// S2.13). The loss of a chunk is summed over its rows and divided by the rows of the whole batch, as in DataParallel,
+/// by its own rows, as on a rank of DistributedDataParallel, or by nothing.
 pub fn shards(rows: i64, devices: usize, divided_by: &str) -> Result<(f64, f64)> {
     let whole = reference(rows);
     let mut sum = whole.zeros_like();

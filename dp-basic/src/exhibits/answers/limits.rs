@@ -87,8 +87,7 @@ pub fn scalar(rows: i64, devices: usize) -> Result<Vec<i64>> {
     Ok(counts.try_into()?)
 }
 
-/// The result, or the error, for a batch of 4 with a hidden state `[layers, 4, 3]`, or
-/// `[4, layers, 3]` if transposed.
+/// The result, or the error, for a batch of 4 with a hidden state `[layers, 4, 3]`, or `[4, layers, 3]` if transposed.
 pub fn hidden_state(transposed: bool) -> Result<String> {
     let (x, h) = (waves(&[4, 3]), waves(&[2, 4, 3]));
     let h = if transposed { h.transpose(0, 1) } else { h };

@@ -35,9 +35,8 @@ fn step_with(rows: i64, devices: usize, reduce: impl Fn(&Tensor) -> Tensor) -> R
     })
 }
 
-/// The loss of the unwrapped model; the mean of the devices' losses, and the difference between its
-/// gradients and the unwrapped model's; and both again with each loss weighted by its rows (S2.14,
-/// S2.15).
+/// The loss of the unwrapped model; the mean of the devices' losses, and the difference between its gradients and the
+/// unwrapped model's; and both again with each loss weighted by its rows (S2.14, S2.15).
 pub fn mean_of_means(rows: i64, devices: usize) -> Result<[f64; 5]> {
     let (vs, alone) = unwrapped(small);
     let (_, truth) = alone.forward(rows_and_targets(rows));
@@ -58,8 +57,7 @@ pub fn sum_for_mean(rows: i64, devices: usize) -> Result<f64> {
     Ok(ratio(&sum.gradients, &mean.gradients))
 }
 
-/// The mean over the devices of the loss for both targets, and the sum of the means for each target
-/// alone (S2.17).
+/// The mean over the devices of the loss for both targets, and the sum of the means for each target alone (S2.17).
 pub fn two_targets(rows: i64, devices: usize) -> Result<(f64, f64)> {
     let (_vs, model) = wrapped(devices, small)?;
     let (x, y, y2) = rows_and_targets(rows);

@@ -108,8 +108,7 @@ mod tests {
         Point { pairs, peak, step_seconds: 1.0 }
     }
 
-    /// What `search` finds where `peak` gives the bytes of a number of pairs, and how often it
-    /// measures.
+    /// What `search` finds where `peak` gives the bytes of a number of pairs, and how often it measures.
     fn found(known: usize, budget: usize, peak: impl Fn(usize) -> usize) -> (usize, usize, usize) {
         let measured = Cell::new(0);
         let (fits, exceeds) = search(point(known, peak(known)), budget, |pairs| {

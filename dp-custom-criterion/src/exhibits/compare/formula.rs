@@ -1,9 +1,8 @@
 //! How much more memory the device that gathers the outputs needs than the others.
 //!
-//! BERT's output is a log-probability for every word of the vocabulary at every position: by far the
-//! largest tensor of a step, and several others have its size. A *share* is what one device
-//! computes of it, 1/k of the whole on k devices. These live at the fullest moments of a step, in
-//! shares:
+//! BERT's output is a log-probability for every word of the vocabulary at every position: by far the largest tensor of
+//! a step, and several others have its size. A *share* is what one device computes of it, 1/k of the whole on k
+//! devices. These live at the fullest moments of a step, in shares:
 //!
 //! | on the device that gathers, while the loss's backward pass runs | shares |
 //! |---|---|
@@ -21,17 +20,15 @@
 //! | the gradient with respect to its input | 1 |
 //! | **in all** | **4** |
 //!
-//! The gathering device gets to that second moment as well, with 2 k + 3 shares: the gathered output
-//! and the whole gradient are still there. That is never more than 3 k + 1 where there are two
-//! devices or more.
+//! The gathering device gets to that second moment as well, with 2 k + 3 shares: the gathered output and the whole
+//! gradient are still there. That is never more than 3 k + 1 where there are two devices or more.
 //!
 //! So the surplus is 3 k - 3 shares, whatever the activations, which are the same on every device.
 //! Where each device computes its own loss, nothing is gathered: then all have 4 shares, and so has
 //! every rank of DistributedDataParallel.
 //!
-//! The formula leaves out Adam's state, which only the device with the trained model holds; the batch,
-//! which the first device holds whole; and a few single numbers. It assumes outputs that are larger
-//! than the model, see [`holds`].
+//! The formula leaves out Adam's state, which only the device with the trained model holds; the batch, which the first
+//! device holds whole; and a few single numbers. It assumes outputs that are larger than the model, see [`holds`].
 
 /// Bytes of a number in the output, an f32.
 const NUMBER: usize = 4;

@@ -3,7 +3,6 @@ use tempfile::TempDir;
 
 const JPEG: &[u8] = include_bytes!("../decode/fixtures/one_pixel.jpg");
 
-/// A folder with these files.
 fn folder(files: &[(&str, &[u8])]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (name, bytes) in files {

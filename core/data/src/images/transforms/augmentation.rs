@@ -2,7 +2,7 @@
 
 use super::functional::{CropBox, crop, hflip, resized_crop};
 use super::{Image, SampleRng, Transform};
-use crate::{Error, Result};
+use crate::{Result, check};
 use tch_parallel_base::options;
 
 /// How many random parts are tried, each of which may not fit.
@@ -84,10 +84,8 @@ impl RandomCrop {
     /// The square's position along one edge, relative to the unpadded image.
     fn offset(&self, edge: &str, length: usize, rng: &mut SampleRng) -> Result<isize> {
         let padded = length + 2 * self.padding;
-        if padded < self.size {
-            let expected = format!("at most {padded}, the {edge} of the image with its padding");
-            return Err(Error::argument("size of RandomCrop", self.size, expected));
-        }
+        let expected = format_args!("at most {padded}, the {edge} of the image with its padding");
+        check(padded >= self.size, "size of RandomCrop", self.size, expected)?;
         Ok(rng.randint(0..padded - self.size + 1) as isize - self.padding as isize)
     }
 }

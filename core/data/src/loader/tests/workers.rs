@@ -44,10 +44,8 @@ fn with_a_slow_first(
         }
         Ok(())
     };
-    (
-        release,
-        DataLoader::with_options(numbers_with(len, hook), SequentialSampler, options).unwrap(),
-    )
+    let loader = DataLoader::with_options(numbers_with(len, hook), SequentialSampler, options);
+    (release, loader.unwrap())
 }
 
 #[test]
