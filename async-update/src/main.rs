@@ -1,5 +1,4 @@
-//! Synchronous and asynchronous updates, after bobondemon's "Distributed Data Parallel and Its
-//! Pytorch Example".
+//! Synchronous and asynchronous updates, after bobondemon's "Distributed Data Parallel and Its Pytorch Example".
 //!
 //! ```text
 //! cargo launch -n 4 async-update -- sync-allreduce      the mean of all gradients, as DDP takes it

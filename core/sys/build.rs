@@ -70,8 +70,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The folder beside torch where wheels put the headers of CUDA and NCCL. LIBTORCH may be a link to
-/// torch.
+/// The folder beside torch where wheels put the headers of CUDA and NCCL. LIBTORCH may be a link to torch.
 fn nvidia(libtorch: &Libtorch) -> PathBuf {
     let include = libtorch.include.canonicalize().unwrap_or_else(|_| libtorch.include.clone());
     let site_packages = include.ancestors().nth(2).unwrap_or(&include);

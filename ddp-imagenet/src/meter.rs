@@ -8,8 +8,7 @@ use tch_parallel::distributed::{AverageMeter, DistributedDataParallel};
 /// The percentage of a batch whose class is among the `k` likeliest of `output`, for each `k` of
 /// `topk`: main.py's function of this name. The percentages stay on the device.
 ///
-/// `output`: `[batch, classes]`; `target`: `[batch]`. With fewer classes than `k`, every guess is
-/// right.
+/// `output`: `[batch, classes]`; `target`: `[batch]`. With fewer classes than `k`, every guess is right.
 pub fn accuracy<const N: usize>(
     output: &Tensor,
     target: &Tensor,

@@ -4,8 +4,7 @@ use super::*;
 use clap::Parser;
 use tch_parallel::profiler::count_synchronizations;
 
-/// How often a training and a validation of `steps` batches make the host wait for the device, or
-/// would on a GPU.
+/// How often a training and a validation of `steps` batches make the host wait for the device, or would on a GPU.
 fn waits(steps: usize, print_freq: usize) -> usize {
     let dir = tempfile::tempdir().unwrap();
     let flags = format!(

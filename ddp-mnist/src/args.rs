@@ -68,8 +68,7 @@ pub struct Args {
     #[arg(long, value_name = "N", conflicts_with = "load", value_parser = positive())]
     pub virtual_ranks: Option<usize>,
 
-    /// File to which rank 0 saves the weights at the end, in PyTorch's format if it ends in
-    /// .pt or .pth.
+    /// File to which rank 0 saves the weights at the end, in PyTorch's format if it ends in .pt or .pth.
     #[arg(long, value_name = "FILE", default_value = "model.safetensors")]
     pub save: PathBuf,
     /// Do not save the weights.
@@ -84,8 +83,7 @@ pub struct Args {
     /// Save the training every N steps as well.
     #[arg(long, value_name = "N", requires = "checkpoint", value_parser = positive())]
     pub save_every: Option<usize>,
-    /// Resume from this checkpoint, with any number of ranks; auto: from that of --checkpoint, if it
-    /// exists.
+    /// Resume from this checkpoint, with any number of ranks; auto: from that of --checkpoint, if it exists.
     #[arg(
         long,
         value_name = "FILE|auto",

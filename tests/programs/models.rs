@@ -1,6 +1,5 @@
-//! A network's initial weights, and what it makes of a batch in training and in evaluation; saves
-//! all of it, which equals Python's to the last bit. On a GPU also the bytes that PyTorch has
-//! allocated there.
+//! A network's initial weights, and what it makes of a batch in training and in evaluation; saves all of it, which
+//! equals Python's to the last bit. On a GPU also the bytes that PyTorch has allocated there.
 //!
 //! ```text
 //! cargo run -rq -p ddp-imagenet --example models -- resnet18 resnet18.safetensors

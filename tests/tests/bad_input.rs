@@ -1,6 +1,5 @@
-//! ddp-mnist rejects input that it cannot work with before it does any work, and says what it
-//! found, where, and what it expected. All that can be wrong with a file or with the environment is
-//! tested in the library.
+//! ddp-mnist rejects input that it cannot work with before it does any work, and says what it found, where, and what it
+//! expected. All that can be wrong with a file or with the environment is tested in the library.
 
 use crate::prelude::*;
 use std::net::TcpListener;

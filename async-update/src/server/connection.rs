@@ -10,8 +10,7 @@ use tch_parallel::{Error, Result};
 /// Under this key of a connection the worker says that it has come.
 pub const HERE: &str = "here";
 
-/// Where a worker and a shard meet: they form a group of their own, so that its failure affects no
-/// others.
+/// Where a worker and a shard meet: they form a group of their own, so that its failure affects no others.
 pub fn meeting_point(store: &Store, worker: usize, shard: usize) -> Result<Store> {
     store.with_prefix(&format!("connection/{worker}/{shard}"))
 }

@@ -1,5 +1,4 @@
-//! A parameter server for workers that do not wait for each other: they fetch θ and push gradients
-//! whenever they like.
+//! A parameter server for workers that do not wait for each other: they fetch θ and push gradients whenever they like.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -43,8 +43,7 @@ pub enum Request {
 pub enum Answer {
     /// It may do this number of batches.
     Granted(usize),
-    /// It must wait, and knows by this that the server is alive. The server also learns whether the
-    /// worker is.
+    /// It must wait, and knows by this that the server is alive. The server also learns whether the worker is.
     Patience,
 }
 

@@ -182,8 +182,7 @@ impl Server {
 
     /// Connects to a worker, and answers what it asks until it leaves.
     fn answer(&self, worker: usize) -> tch_parallel::Result<()> {
-        // Over a connection of its own to the store: should the worker be lost now, only this thread
-        // waits for it.
+        // Over a connection of its own to the store: should the worker be lost now, only this thread waits for it.
         let meeting_point = meeting_point(&self.store.try_clone()?, worker, self.rank)?;
         let link = &connect(&meeting_point, SERVER, self.options)?;
         self.shard().join(worker);

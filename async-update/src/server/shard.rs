@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use tch::Tensor;
 use tch_parallel::{Error, Result};
 
-/// A part of θ and its workers. Each method is one indivisible step: whoever shares a shard among
-/// threads locks it.
+/// A part of θ and its workers. Each method is one indivisible step: whoever shares a shard among threads locks it.
 ///
 /// Batches are handed out to whoever asks, so a fast worker does more of them; what a worker that is
 /// lost has not done is handed out again.

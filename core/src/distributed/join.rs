@@ -21,15 +21,13 @@ const ENDS_EARLY: u8 = 1;
 const SHADOWS: u8 = 2;
 
 options! {
-    /// PyTorch's keyword arguments of `Join` and `DistributedDataParallel.join`, with its defaults, except
-    /// `enable`.
+    /// PyTorch's keyword arguments of `Join` and `DistributedDataParallel.join`, with its defaults, except `enable`.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct JoinOptions {
-        /// Whether gradients are always divided by the number of all ranks: every sample has the
-        /// same weight, and steps with fewer ranks are smaller. Otherwise they are divided by the
-        /// number of ranks that still train, and the samples of later steps have more weight. As in
-        /// PyTorch, `false` affects only a model that is the first joinable. A communication hook
-        /// does its own division, usually by the number of all ranks.
+        /// Whether gradients are always divided by the number of all ranks: every sample has the same weight, and steps
+        /// with fewer ranks are smaller. Otherwise they are divided by the number of ranks that still train, and the
+        /// samples of later steps have more weight. As in PyTorch, `false` affects only a model that is the first
+        /// joinable. A communication hook does its own division, usually by the number of all ranks.
         pub divide_by_initial_world_size: bool = true,
         /// Whether training ends on all ranks, with an error, as soon as one runs out of inputs.
         pub throw_on_early_termination: bool = false,
@@ -148,9 +146,8 @@ impl<A: Joinable, B: Joinable, C: Joinable> Joinables for (A, B, C) {
     }
 }
 
-/// Passes these joinables to `training`, in which ranks may make different numbers of steps with
-/// them: `join((&model, &mut optimizer), options, |(model, optimizer)| …)`. A collective.
-/// `with Join([model, optimizer]):`
+/// Passes these joinables to `training`, in which ranks may make different numbers of steps with them: `join((&model,
+/// &mut optimizer), options, |(model, optimizer)| …)`. A collective. `with Join([model, optimizer]):`
 ///
 /// A rank that finishes its training early runs the joinables' [`main_hook`](Joinable::main_hook)s
 /// for each step of the others, and all ranks run their [`post_hook`](Joinable::post_hook)s at the
@@ -158,11 +155,10 @@ impl<A: Joinable, B: Joinable, C: Joinable> Joinables for (A, B, C) {
 /// [`ZeroRedundancyOptimizer`] goes on updating its share of the parameters, as in PyTorch with the
 /// gradients of that rank's own last step: the others' gradients do not reach it.
 ///
-/// Each step must use every joinable once, in their order, and one after the other. So gradients
-/// cannot accumulate over several forward passes of a model that is joined with an optimizer, and
-/// with two models, the first one's backward pass must come before the second one's forward pass.
-/// Only the joinables may exchange tensors, unless `throw_on_early_termination` ends all ranks before
-/// the first step for which one of them has no inputs.
+/// Each step must use every joinable once, in their order, and one after the other. So gradients cannot accumulate over
+/// several forward passes of a model that is joined with an optimizer, and with two models, the first one's backward
+/// pass must come before the second one's forward pass. Only the joinables may exchange tensors, unless
+/// `throw_on_early_termination` ends all ranks before the first step for which one of them has no inputs.
 ///
 /// [`DistributedDataParallel::join`]: super::DistributedDataParallel::join
 /// [`ZeroRedundancyOptimizer`]: crate::optim::ZeroRedundancyOptimizer

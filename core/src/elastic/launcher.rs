@@ -60,8 +60,7 @@ pub(super) struct Place {
 }
 
 impl Launcher {
-    /// Tells the launcher that this process takes part; `None` if no launcher has started it that could
-    /// replace ranks.
+    /// Tells the launcher that this process takes part; `None` if no launcher has started it that could replace ranks.
     pub(super) fn connect() -> Result<Option<Launcher>> {
         let Some(address) = std::env::var_os(ELASTIC) else { return Ok(None) };
         // The launcher accepts one connection from each process.

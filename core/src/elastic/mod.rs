@@ -1,11 +1,10 @@
 //! Training that goes on in the same processes when a rank is lost, and takes in the one that replaces it:
 //! Horovod's `hvd.elastic`.
 //!
-//! `launch --max-restarts N` replaces a rank that fails, at most N times in all. If every rank is in
-//! [`run`], the others do not end: they leave the old group, do the step again that failed, with all its
-//! samples, and take the new rank in between two steps, as soon as it has started. In an elastic job
-//! (`launch --nnodes MIN:MAX`), so do hosts that are lost, leave or join. A program without [`run`] is
-//! started anew, as under torchrun.
+//! `launch --max-restarts N` replaces a rank that fails, at most N times in all. If every rank is in [`run`], the
+//! others do not end: they leave the old group, do the step again that failed, with all its samples, and take the new
+//! rank in between two steps, as soon as it has started. In an elastic job (`launch --nnodes MIN:MAX`), so do hosts
+//! that are lost, leave or join. A program without [`run`] is started anew, as under torchrun.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -26,10 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 /// `state.progress`, and [`DistributedDataParallel`] around a reference to the model. What lasts is made
 /// before: the model, the optimizer, the data. A rank that is new takes the others' state before it calls
 /// `train`. When `train` returns an error because a rank is gone, the state is that of the last
-/// [`commit`](State::commit) of any rank. `run` returns once `train` has returned on all ranks; if one is
-/// lost before, it calls `train` once more, which finds nothing left to do. If all ranks that had the
-/// state are lost, the new ones begin as the first ones did, as after a restart. Keep no clone of the
-/// group.
+/// [`commit`](State::commit) of any rank. `run` returns once `train` has returned on all ranks; if one is lost before,
+/// it calls `train` once more, which finds nothing left to do. If all ranks that had the state are lost, the new ones
+/// begin as the first ones did, as after a restart. Keep no clone of the group.
 ///
 /// Every exchange must return its error, which tch's own `backward` and `forward_t` do not: they panic,
 /// and the process ends. So use [`DistributedDataParallel::backward`] and

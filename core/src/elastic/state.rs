@@ -61,8 +61,7 @@ impl<'a, P: Clone + Serialize + DeserializeOwned> State<'a, P> {
     /// again draws what it drew, and counts a batch once.
     ///
     /// # Errors
-    /// [`Error::Rendezvous`] if a new rank waits: return it from the function that
-    /// [`run`](super::run) calls.
+    /// [`Error::Rendezvous`] if a new rank waits: return it from the function that [`run`](super::run) calls.
     pub fn commit(&mut self) -> Result<()> {
         self.steps = Some(self.steps.unwrap_or(0) + 1);
         self.remember()?;

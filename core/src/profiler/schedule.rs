@@ -44,8 +44,7 @@ pub struct ScheduledProfiler {
 }
 
 impl ScheduledProfiler {
-    /// Creates `dir`; `rank` is usually the process group, `&group`. Without `dir` it records
-    /// nothing.
+    /// Creates `dir`; `rank` is usually the process group, `&group`. Without `dir` it records nothing.
     ///
     /// # Errors
     /// [`Error::Argument`] if no step is to be recorded, [`Error::Io`] if the directory cannot be

@@ -43,8 +43,7 @@ struct GradientHook : torch::autograd::Function<GradientHook> {
     context->set_materialize_grads(false);
     torch::autograd::variable_list results;
     for (const auto& leaf : leaves) {
-      // Not a view, so it may be changed in place like any result. Whoever has saved the leaf must
-      // notice that.
+      // Not a view, so it may be changed in place like any result. Whoever has saved the leaf must notice that.
       auto result = leaf.variable_data();
       torch::autograd::impl::set_version_counter(result, torch::autograd::impl::version_counter(leaf));
       results.push_back(std::move(result));

@@ -3,11 +3,10 @@
 // Its functions are in the extern "C" part of each source file. ../src/ffi.rs declares them and the types for
 // Rust, and says what fields mean; the safe function that calls each one says what it is for.
 //
-// Every function that can fail returns a c10d_status; no exception leaves it. The caller frees
-// messages and byte strings with c10d_free, and every handle with its own function. A
-// `c10d_tensor*` is an `at::Tensor*`, the same pointer that torch-sys calls `C_tensor*`. Tensors
-// are borrowed for the call; the engine takes a reference of its own if it needs one for longer.
-// An `out` for a tensor gets the address of a new one, which the caller owns.
+// Every function that can fail returns a c10d_status; no exception leaves it. The caller frees messages and byte
+// strings with c10d_free, and every handle with its own function. A `c10d_tensor*` is an `at::Tensor*`, the same
+// pointer that torch-sys calls `C_tensor*`. Tensors are borrowed for the call; the engine takes a reference of its own
+// if it needs one for longer. An `out` for a tensor gets the address of a new one, which the caller owns.
 #pragma once
 
 #include <cstddef>
@@ -78,8 +77,7 @@ struct c10d_grad_bucket;
 
 // The functions of a communication hook. The message of a failure is from c10d_copy_text.
 struct c10d_comm_hook {
-  // Starts the exchange of a bucket, which is borrowed for the call. Sets `*pending` to what
-  // `finish` will be given.
+  // Starts the exchange of a bucket, which is borrowed for the call. Sets `*pending` to what `finish` will be given.
   c10d_status (*start)(void* context, c10d_grad_bucket* bucket, void** pending);
   // Waits for the exchange and puts a new tensor into `*result`. Takes ownership of `pending`.
   // Called for one bucket after the other, in order, on the thread of the backward pass.
@@ -98,9 +96,8 @@ struct c10d_reducer_options {
   bool broadcast_buffers;
 };
 
-// Gets the leaves' gradients, borrowed, null for a leaf without one, and whether to keep the graph.
-// Puts a new tensor, or null, into `input_gradients` for each input. The message of a failure is from
-// c10d_copy_text.
+// Gets the leaves' gradients, borrowed, null for a leaf without one, and whether to keep the graph. Puts a new tensor,
+// or null, into `input_gradients` for each input. The message of a failure is from c10d_copy_text.
 typedef c10d_status (*c10d_gradient_hook)(
     void* context, c10d_tensor** gradients, bool keep_graph, c10d_tensor** input_gradients);
 // The message of a failure, which ends the backward pass, is from c10d_copy_text.
@@ -140,8 +137,7 @@ enum { C10D_CPU_DEVICES = 64, C10D_HOST = C10D_CPU_DEVICES };
 // What c10d_with_number does.
 enum { C10D_ADD, C10D_MUL, C10D_DIV, C10D_CLAMP_MIN, C10D_CLAMP_MAX, C10D_POW };
 
-// What c10d_foreach does. The numbers are one for all tensors, or, if the name ends
-// in NUMBERS, one for each.
+// What c10d_foreach does. The numbers are one for all tensors, or, if the name ends in NUMBERS, one for each.
 enum {
   C10D_FOREACH_ADD_NUMBER, C10D_FOREACH_ADD_NUMBERS, C10D_FOREACH_MUL_NUMBER, C10D_FOREACH_MUL_NUMBERS,
   C10D_FOREACH_DIV_NUMBERS, C10D_FOREACH_CLAMP_MIN, C10D_FOREACH_CLAMP_MAX, C10D_FOREACH_SQRT,

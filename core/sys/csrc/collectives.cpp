@@ -164,8 +164,7 @@ c10d_status c10d_monitored_barrier(c10d_process_group* handle, int64_t timeout_m
   return guarded([&] {
     c10d::BarrierOptions options;
     options.timeout = milliseconds(timeout_ms);
-    // It cannot be started without waiting for it: the group stays locked until every rank has
-    // arrived.
+    // It cannot be started without waiting for it: the group stays locked until every rank has arrived.
     serial(handle).start([&](c10d::Backend& backend) { backend.monitoredBarrier(options, wait_all_ranks); });
   });
 }

@@ -54,8 +54,7 @@ at::Tensor CommHook::parseHookResult(const c10::IValue& result) {
   c10d_tensor* given = nullptr;
   raise(functions_.finish(std::exchange(pending->pointer, nullptr), &given));
   std::unique_ptr<at::Tensor> tensor(static_cast<at::Tensor*>(given));
-  // The reducer computes each gradient's offset from the start of the storage, but copies one that is
-  // sparse.
+  // The reducer computes each gradient's offset from the start of the storage, but copies one that is sparse.
   const bool is_usable =
       tensor->layout() != at::kStrided || (tensor->is_contiguous() && tensor->storage_offset() == 0);
   return is_usable ? std::move(*tensor) : tensor->clone(at::MemoryFormat::Contiguous);

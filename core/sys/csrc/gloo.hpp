@@ -14,10 +14,9 @@
 
 namespace c10d_sys {
 
-// Hands all_reduce, reduce_scatter_tensor, all_gather, gather, broadcast and barrier over to an exchange, for
-// tensors that it supports. Everything else is gloo's, and so are these if there is no exchange. Gloo
-// implements reduce_scatter with all_reduce, and all_gather_into_tensor with all_gather, so both come
-// through here too.
+// Hands all_reduce, reduce_scatter_tensor, all_gather, gather, broadcast and barrier over to an exchange, for tensors
+// that it supports. Everything else is gloo's, and so are these if there is no exchange. Gloo implements reduce_scatter
+// with all_reduce, and all_gather_into_tensor with all_gather, so both come through here too.
 class Gloo final : public c10d::ProcessGroupGloo {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;

@@ -74,8 +74,7 @@ c10d_status c10d_process_group_add_gloo(
       options->group_name = c10d_sys::kGroupName;
       return options;
     };
-    // Gloo also serves CUDA tensors, through the CPU; PyTorch names the prefix after the first
-    // device.
+    // Gloo also serves CUDA tensors, through the CPU; PyTorch names the prefix after the first device.
     auto store = c10::make_intrusive<c10d::PrefixStore>("cpu/", group->getStore());
     handle->why_none = "it is switched off";
     auto exchange = shared_memory ? offer_exchange(handle, *store, name) : nullptr;
@@ -95,8 +94,7 @@ c10d_status c10d_process_group_add_gloo(
     handle->gloo = gloo;
     c10::intrusive_ptr<c10d::Backend> backend = std::move(gloo);
     if (c10d::debug_level() == c10d::DebugLevel::Detail) {
-      // Before each operation the ranks check, over a second group, that all are about to do the
-      // same.
+      // Before each operation the ranks check, over a second group, that all are about to do the same.
       handle->helper = c10::make_intrusive<c10d_sys::Gloo>(
           c10::make_intrusive<c10d::PrefixStore>(
               std::string("pg_wrapper:") + c10d_sys::kGroupName, store),

@@ -30,8 +30,7 @@ struct Sink : torch::autograd::Function<Sink> {
       const c10::intrusive_ptr<ReducerState>& state,
       at::TensorList outputs) {
     context->saved_data[kSinkState] = c10::IValue::make_capsule(state);
-    // An output that the loss does not use has no gradient; zeros would mark its parameters as
-    // used.
+    // An output that the loss does not use has no gradient; zeros would mark its parameters as used.
     context->set_materialize_grads(false);
     torch::autograd::variable_list copies;
     for (const auto& output : outputs) {
@@ -291,8 +290,7 @@ c10d_status c10d_reducer_set_forward_pass_work(
   });
 }
 
-// See _match_all_reduce_for_bwd_pass in distributed.py, and what follows it in
-// _DDPJoinHook.main_hook.
+// See _match_all_reduce_for_bwd_pass in distributed.py, and what follows it in _DDPJoinHook.main_hook.
 c10d_status c10d_reducer_shadow_backward(c10d_reducer* handle) {
   return guarded([&] {
     auto& reducer = handle->reducer();
@@ -303,8 +301,7 @@ c10d_status c10d_reducer_shadow_backward(c10d_reducer* handle) {
     }
     c10::intrusive_ptr<c10d::Work> used;
     if (handle->exchanges_used_parameters()) {
-      // Zeros of its own: the reducer's map still holds what all ranks used when this one last
-      // trained.
+      // Zeros of its own: the reducer's map still holds what all ranks used when this one last trained.
       std::vector<at::Tensor> none{at::zeros_like(reducer.get_local_used_map_on_device())};
       used = handle->group->allreduce(none);
     }

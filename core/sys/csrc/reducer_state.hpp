@@ -1,7 +1,6 @@
 #pragma once
 
-// What a model's wrapper, the gradient accumulators of its parameters and running backward passes own
-// together.
+// What a model's wrapper, the gradient accumulators of its parameters and running backward passes own together.
 
 #include "comm_hook.hpp"
 
@@ -61,8 +60,7 @@ class OwnedReducer : public c10d::Reducer {
     initialize_buckets(std::move(indices));
   }
 
-  // The parameters whose gradients are missing, if the last backward pass has not made all. The next
-  // pass fails then.
+  // The parameters whose gradients are missing, if the last backward pass has not made all. The next pass fails then.
   std::vector<size_t> missing() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return require_finalize_ ? unmarked_parameters(*this) : std::vector<size_t>{};
@@ -183,8 +181,7 @@ struct ReducerGuard : torch::autograd::FunctionPostHook {
   bool exchanges;
 };
 
-// A reducer, and the position among given parameters of each parameter that it knows, in the order
-// given.
+// A reducer, and the position among given parameters of each parameter that it knows, in the order given.
 struct Numbered {
   c10::intrusive_ptr<ReducerState> state;
   std::vector<size_t> positions;

@@ -19,8 +19,7 @@ inline at::DataPtr data_of(const SharedData& shared) {
   return {shared->get(), new SharedData(shared), &release_shared, shared->device()};
 }
 
-// Held while anybody reads or changes who owns the memory of a storage, which another thread may have a
-// tensor of.
+// Held while anybody reads or changes who owns the memory of a storage, which another thread may have a tensor of.
 inline std::mutex& ownership() {
   static std::mutex mutex;
   return mutex;

@@ -106,8 +106,7 @@ float* c10d_exclusive_floats(c10d_tensor* pointer) noexcept {
         floats.scalar_type() != at::kFloat || !floats.is_contiguous()) {
       return nullptr;
     }
-    // Other handles share the tensor; views share its storage. A weak reference could become a
-    // handle at any time.
+    // Other handles share the tensor; views share its storage. A weak reference could become a handle at any time.
     if (floats.use_count() != 1 || floats.weak_use_count() != 1 || floats.storage().use_count() != 1) {
       return nullptr;
     }

@@ -54,9 +54,8 @@ pub fn cuda_autocast_enabled() -> bool {
     ffi::c10d_cuda_autocast_enabled()
 }
 
-/// Multiplies the gradients, all of one kind and on one device, by `inv_scale`, and sets
-/// `found_inf` to 1 if an element is infinite or NaN:
-/// `torch._amp_foreach_non_finite_check_and_unscale_`.
+/// Multiplies the gradients, all of one kind and on one device, by `inv_scale`, and sets `found_inf` to 1 if an element
+/// is infinite or NaN: `torch._amp_foreach_non_finite_check_and_unscale_`.
 pub fn non_finite_check_and_unscale_(
     gradients: &mut [Tensor],
     found_inf: &mut Tensor,

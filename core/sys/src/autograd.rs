@@ -59,9 +59,8 @@ struct Context {
 /// The backward pass no longer reaches the graph that a leaf had. As with `detach`, a change in place
 /// shows in both tensors, and is an error of a backward pass that needs the old values.
 ///
-/// The hook is called once for each backward pass that reaches a leaf, on whichever thread autograd
-/// uses, and is dropped with the last tensor whose graph leads to it. `backward` returns its
-/// errors.
+/// The hook is called once for each backward pass that reaches a leaf, on whichever thread autograd uses, and is
+/// dropped with the last tensor whose graph leads to it. `backward` returns its errors.
 pub fn hook_gradients(
     leaves: &mut [Tensor],
     inputs: &[Tensor],

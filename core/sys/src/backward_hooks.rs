@@ -1,8 +1,7 @@
 //! Callbacks during a backward pass and at its end.
 //!
-//! A hook runs on one of autograd's threads, once for each backward pass that reaches it. It is
-//! dropped with the last tensor whose graph leads to it. If it fails, so does the backward pass,
-//! with its error.
+//! A hook runs on one of autograd's threads, once for each backward pass that reaches it. It is dropped with the last
+//! tensor whose graph leads to it. If it fails, so does the backward pass, with its error.
 
 use crate::arguments::{pointer, pointers};
 use crate::callback::drop_boxed;
@@ -13,8 +12,7 @@ use tch::Tensor;
 
 type Hook = Box<dyn Fn() -> Result<()> + Send + Sync>;
 
-/// Calls `hook` before the backward pass of the operation that computed the tensor:
-/// `tensor.register_hook`.
+/// Calls `hook` before the backward pass of the operation that computed the tensor: `tensor.register_hook`.
 pub fn before_backward(
     output: &Tensor,
     hook: impl Fn() -> Result<()> + Send + Sync + 'static,
@@ -38,8 +36,7 @@ pub fn after_backward(
     })
 }
 
-/// Calls `hook` at the end of the backward pass that runs on this thread. Outside one, this is an
-/// error.
+/// Calls `hook` at the end of the backward pass that runs on this thread. Outside one, this is an error.
 /// `Variable._execution_engine.queue_callback`.
 pub fn at_end_of_backward(hook: impl Fn() -> Result<()> + Send + Sync + 'static) -> Result<()> {
     // SAFETY: see `context`.
@@ -51,9 +48,8 @@ pub fn in_backward() -> bool {
     ffi::c10d_in_backward()
 }
 
-/// What C++ holds: the address of a `Hook`, as `call` and `drop_boxed` expect. It calls `drop_boxed`
-/// exactly once, and neither of them after that. A hook is Send and Sync, so it does not matter on
-/// which threads.
+/// What C++ holds: the address of a `Hook`, as `call` and `drop_boxed` expect. It calls `drop_boxed` exactly once, and
+/// neither of them after that. A hook is Send and Sync, so it does not matter on which threads.
 fn context(hook: impl Fn() -> Result<()> + Send + Sync + 'static) -> *mut c_void {
     Box::into_raw(Box::new(Box::new(hook) as Hook)).cast()
 }

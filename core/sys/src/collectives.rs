@@ -9,8 +9,7 @@ use std::slice::from_ref;
 use std::time::Duration;
 use tch::Tensor;
 
-/// How values of several ranks are combined: `dist.ReduceOp`, in the order of
-/// `c10d::ReduceOp::RedOpType`.
+/// How values of several ranks are combined: `dist.ReduceOp`, in the order of `c10d::ReduceOp::RedOpType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum ReduceOp {
@@ -95,10 +94,9 @@ pub struct Message<'a> {
     pub is_send: bool,
 }
 
-/// Each of these has only been started when it returns. The tensors must be dense, and are exchanged
-/// in memory order. The operation keeps their memory until it is over, but for
-/// [`storage::Memory::free`](crate::storage::Memory::free) of a GPU's; a tensor that is resized meanwhile, or
-/// whose data is replaced, does not get the result.
+/// Each of these has only been started when it returns. The tensors must be dense, and are exchanged in memory order.
+/// The operation keeps their memory until it is over, but for [`storage::Memory::free`](crate::storage::Memory::free)
+/// of a GPU's; a tensor that is resized meanwhile, or whose data is replaced, does not get the result.
 impl ProcessGroup {
     /// Reduces `tensor` over all ranks, in place on every rank.
     pub fn all_reduce(&self, tensor: &Tensor, op: ReduceOp, call: Call) -> Result<Work> {
@@ -110,8 +108,7 @@ impl ProcessGroup {
         self.start(Operation::Broadcast, &[], from_ref(tensor), call.rooted(root))
     }
 
-    /// Reduces `tensor` over all ranks into rank `root`'s; the other ranks' are undefined
-    /// afterwards.
+    /// Reduces `tensor` over all ranks into rank `root`'s; the other ranks' are undefined afterwards.
     pub fn reduce(&self, tensor: &Tensor, root: usize, op: ReduceOp, call: Call) -> Result<Work> {
         let call = ffi::Call { root: c_rank(root), ..call.reducing(op) };
         self.start(Operation::Reduce, &[], from_ref(tensor), call)
@@ -255,8 +252,7 @@ impl ProcessGroup {
         self.start(Operation::Recv, from_ref(tensor), &[], call)
     }
 
-    /// Receives into `tensor` from the rank that sends first; [`Work::source_rank`] then says which.
-    /// Gloo only.
+    /// Receives into `tensor` from the rank that sends first; [`Work::source_rank`] then says which. Gloo only.
     pub fn recv_any(&self, tensor: &Tensor, tag: i32) -> Result<Work> {
         let call = ffi::Call { tag, ..Call::default().into() };
         self.start(Operation::RecvAny, from_ref(tensor), &[], call)
@@ -280,8 +276,7 @@ impl ProcessGroup {
         handles.map(|work| Ok(Work { handle: work.ok_or_else(Error::no_handle)? })).collect()
     }
 
-    /// A barrier that rank 0 watches: its error names the ranks that did not arrive in time. Gloo
-    /// only. Blocks.
+    /// A barrier that rank 0 watches: its error names the ranks that did not arrive in time. Gloo only. Blocks.
     pub fn monitored_barrier(&self, timeout: Duration, wait_all_ranks: bool) -> Result<()> {
         let timeout = milliseconds(timeout);
         check(ffi::c10d_monitored_barrier(self.pointer(), timeout, wait_all_ranks))

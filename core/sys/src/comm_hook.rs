@@ -30,8 +30,7 @@ impl GradBucket {
         ffi::c10d_grad_bucket_is_last(self.handle())
     }
 
-    /// All gradients of the bucket in one flat tensor, undivided. Writing to it changes the bucket.
-    /// `bucket.buffer()`
+    /// All gradients of the bucket in one flat tensor, undivided. Writing to it changes the bucket. `bucket.buffer()`
     pub fn buffer(&self) -> Result<Tensor> {
         created_tensor(|out| ffi::c10d_grad_bucket_buffer(self.handle(), out))
     }
@@ -70,8 +69,7 @@ impl GradBucket {
     }
 }
 
-/// Waits for what the hook has started, and returns the tensor that replaces the bucket's buffer,
-/// with the same shape.
+/// Waits for what the hook has started, and returns the tensor that replaces the bucket's buffer, with the same shape.
 pub type Finish = Box<dyn FnOnce() -> Result<Tensor> + Send>;
 
 /// In a mutex because the reducer's lock does not cover hooks called by `shadow_backward`, during
@@ -94,9 +92,8 @@ impl Reducer {
         let functions = ffi::CommHook { start, finish, drop_pending, drop: drop_boxed::<Hook> };
         let hook: Box<Hook> = Box::new(Mutex::new(Box::new(hook)));
         // SAFETY: the context is the address of a `Hook`, and every `pending` that of a `Finish`,
-        // as the functions expect. C++ calls `drop` exactly once, even when it fails, and
-        // either `finish` or `drop_pending` once for each `pending`. A `Hook` is Sync, a `Finish`
-        // is Send.
+        // as the functions expect. C++ calls `drop` exactly once, even when it fails, and either `finish` or
+        // `drop_pending` once for each `pending`. A `Hook` is Sync, a `Finish` is Send.
         check(unsafe {
             ffi::c10d_reducer_register_comm_hook(
                 &self.handle,
@@ -122,11 +119,9 @@ extern "C" fn start(
         let hook = unsafe { &*context.cast::<Hook>() };
         let mut hook = match hook.try_lock() {
             Ok(hook) => hook,
-            // The panic's message has been reported; what the hook left unfinished is its own
-            // matter.
+            // The panic's message has been reported; what the hook left unfinished is its own matter.
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Two simultaneous backward passes would exchange buckets in different orders on
-            // different ranks.
+            // Two simultaneous backward passes would exchange buckets in different orders on different ranks.
             Err(TryLockError::WouldBlock) => {
                 return Err("a communication hook was called while it was running: a model can \
                             have one backward pass at a time"

@@ -16,14 +16,12 @@ pub fn exchange_cuda_device(device: usize) -> Result<usize> {
     Ok(previous as usize)
 }
 
-/// Makes a previous device current again, without a context on it if it has none:
-/// `torch.cuda._maybe_exchange_device`.
+/// Makes a previous device current again, without a context on it if it has none: `torch.cuda._maybe_exchange_device`.
 pub fn restore_cuda_device(device: usize) -> Result<()> {
     check(ffi::c10d_restore_cuda_device(cuda(device)))
 }
 
-/// A number too large for i32 becomes the largest, which the C++ side rejects like any missing
-/// device.
+/// A number too large for i32 becomes the largest, which the C++ side rejects like any missing device.
 pub(crate) fn cuda(device: usize) -> i32 {
     i32::try_from(device).unwrap_or(i32::MAX)
 }

@@ -23,8 +23,7 @@ macro_rules! opaque {
     )*};
 }
 
-/// Declares C++ functions for the whole crate. Those that are safe may be called with any arguments
-/// of their types.
+/// Declares C++ functions for the whole crate. Those that are safe may be called with any arguments of their types.
 macro_rules! functions {
     (
         $($(#[$attribute:meta])* $safety:ident fn $name:ident($($argument:ident: $type:ty),*)

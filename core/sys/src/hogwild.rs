@@ -1,11 +1,10 @@
 //! Parameters that several threads read and write at once, without a lock: what Hogwild! needs.
 //!
-//! In Rust, a writer has exclusive access by `&mut`, or uses a type that defines how threads share
-//! the data. A tensor does neither: `shallow_clone` makes a second handle to the same memory from a
-//! `&Tensor`, the handle can move to another thread, and the compiler does not know that both share
-//! memory. If both are used, libtorch's kernels race for plain floats, which is undefined behaviour
-//! in C++ and in Rust: not just a stale or a lost value, but anything. [`AtomicTensor`] takes the
-//! tensor away, and gives threads access to its memory only by atomic operations.
+//! In Rust, a writer has exclusive access by `&mut`, or uses a type that defines how threads share the data. A tensor
+//! does neither: `shallow_clone` makes a second handle to the same memory from a `&Tensor`, the handle can move to
+//! another thread, and the compiler does not know that both share memory. If both are used, libtorch's kernels race for
+//! plain floats, which is undefined behaviour in C++ and in Rust: not just a stale or a lost value, but anything.
+//! [`AtomicTensor`] takes the tensor away, and gives threads access to its memory only by atomic operations.
 
 use crate::tensor::get_mut;
 use std::fmt;
@@ -19,8 +18,7 @@ use tch::{Kind, Tensor};
 /// If another thread is writing, a read returns elements of different ages: values that the
 /// parameters as a whole may never have had.
 pub struct AtomicTensor {
-    /// Owns the memory. It is not accessed until it is returned: to libtorch, the elements are
-    /// plain floats.
+    /// Owns the memory. It is not accessed until it is returned: to libtorch, the elements are plain floats.
     tensor: Tensor,
     /// The elements of `tensor`.
     elements: NonNull<[AtomicU32]>,

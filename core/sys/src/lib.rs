@@ -1,10 +1,9 @@
 //! PyTorch's distributed engine (c10d) for Rust.
 //!
-//! libtorch contains all of it: the store at which ranks meet, the process groups that move tensors
-//! between them, and the `Reducer` that overlaps gradient exchange with the backward pass. None of
-//! it has a C interface, so this crate compiles one (`csrc/`, with its rules in `csrc/c10d.h`) and
-//! wraps it in safe handles. Policy is left to the `tch-parallel` crate: here, one function is one
-//! call.
+//! libtorch contains all of it: the store at which ranks meet, the process groups that move tensors between them, and
+//! the `Reducer` that overlaps gradient exchange with the backward pass. None of it has a C interface, so this crate
+//! compiles one (`csrc/`, with its rules in `csrc/c10d.h`) and wraps it in safe handles. Policy is left to the
+//! `tch-parallel` crate: here, one function is one call.
 //!
 //! This is the only crate of the workspace with C++ and with unsafe code.
 

@@ -1,8 +1,7 @@
 //! Live and peak bytes of each device.
 //!
-//! The numbers of a CUDA device come from PyTorch's caching allocator. The CPU has one memory,
-//! whose parts exist only in the counts: every block is counted on the part that is current on the
-//! allocating thread.
+//! The numbers of a CUDA device come from PyTorch's caching allocator. The CPU has one memory, whose parts exist only
+//! in the counts: every block is counted on the part that is current on the allocating thread.
 
 use crate::arguments::pointer;
 use crate::device::cuda;
@@ -17,9 +16,8 @@ pub const CPU_DEVICES: usize = 64;
 /// The number that stands for none of them.
 const HOST: i32 = CPU_DEVICES as i32;
 
-/// Makes a part of the CPU's memory current on this thread, and returns what was current before: a
-/// part, or [`CPU_DEVICES`] on a thread that [allocates on the host](allocate_on_host), which this
-/// takes back.
+/// Makes a part of the CPU's memory current on this thread, and returns what was current before: a part, or
+/// [`CPU_DEVICES`] on a thread that [allocates on the host](allocate_on_host), which this takes back.
 ///
 /// # Panics
 /// If there is no such part; see [`CPU_DEVICES`].
@@ -59,8 +57,7 @@ pub fn reset_cpu_peak(device: usize) {
     unsafe { ffi::c10d_reset_cpu_peak(cpu(device)) }
 }
 
-/// Makes the C library keep freed memory of any size for later allocations; does nothing if the C
-/// library is not glibc.
+/// Makes the C library keep freed memory of any size for later allocations; does nothing if the C library is not glibc.
 pub fn keep_freed_memory() {
     #[cfg(target_env = "gnu")]
     {
@@ -73,9 +70,8 @@ pub fn keep_freed_memory() {
     }
 }
 
-/// The part of the CPU's memory that a tensor's block is counted on; `None` if it is [on the
-/// host](is_on_host) or has no block of its own: an empty tensor, a sparse one, or one over memory
-/// lent to libtorch.
+/// The part of the CPU's memory that a tensor's block is counted on; `None` if it is [on the host](is_on_host) or has
+/// no block of its own: an empty tensor, a sparse one, or one over memory lent to libtorch.
 pub fn cpu_device_of(tensor: &Tensor) -> Option<usize> {
     let device = usize::try_from(ffi::c10d_cpu_device_of(pointer(tensor))).ok();
     device.filter(|&device| device < CPU_DEVICES)

@@ -15,8 +15,7 @@ use tch::{Device, Kind, Tensor};
 pub struct GlooOptions {
     /// Where it listens for them.
     pub address: GlooAddress,
-    /// Whether ranks on one host exchange through shared memory. If one of the ranks cannot, all
-    /// use sockets.
+    /// Whether ranks on one host exchange through shared memory. If one of the ranks cannot, all use sockets.
     pub shared_memory: bool,
     /// What error messages call this rank.
     pub name: usize,

@@ -26,9 +26,8 @@ pub struct Reducer {
 unsafe impl Send for Reducer {}
 
 impl Reducer {
-    /// Hooks into the gradients of `parameters`, whose number, order, shapes and types must be
-    /// equal on all ranks; see [`ProcessGroup::verify_params`]. `sparse` tells of each parameter
-    /// whether its gradient is sparse.
+    /// Hooks into the gradients of `parameters`, whose number, order, shapes and types must be equal on all ranks; see
+    /// [`ProcessGroup::verify_params`]. `sparse` tells of each parameter whether its gradient is sparse.
     pub fn new<S: AsRef<str>>(
         group: &ProcessGroup,
         parameters: &[Tensor],
@@ -110,10 +109,9 @@ impl Reducer {
         check(ffi::c10d_reducer_set_uneven_input_join(&self.handle))
     }
 
-    /// Passes the exchange that counts the ranks still training, as a sum of ones. The gradients of
-    /// the next backward pass are divided by that count, or by the size of the group if
-    /// `use_static_world_size` is set. After `None`, they are always divided by the size of the
-    /// group.
+    /// Passes the exchange that counts the ranks still training, as a sum of ones. The gradients of the next backward
+    /// pass are divided by that count, or by the size of the group if `use_static_world_size` is set. After `None`,
+    /// they are always divided by the size of the group.
     pub fn set_forward_pass_work(
         &mut self,
         work: Option<Work>,

@@ -82,8 +82,7 @@ impl Store {
         Ok(Store { handle })
     }
 
-    /// The same store over its own connection, which does not wait for this one's operations;
-    /// `c10d::Store::clone`.
+    /// The same store over its own connection, which does not wait for this one's operations; `c10d::Store::clone`.
     pub fn try_clone(&self) -> Result<Store> {
         Ok(Store { handle: created(|out| ffi::c10d_store_clone(&self.handle, out))? })
     }

@@ -32,8 +32,7 @@ impl Stream {
         Ok(StreamGuard { previous: Stream(previous), of_this_thread: PhantomData })
     }
 
-    /// `self.wait_stream(other)`: later work here begins when what `other` has by now is done. The
-    /// host does not wait.
+    /// `self.wait_stream(other)`: later work here begins when what `other` has by now is done. The host does not wait.
     pub fn wait_stream(self, other: Stream) -> Result<()> {
         check(ffi::c10d_event_block(&Event::record(other, false)?.0, self.0))
     }

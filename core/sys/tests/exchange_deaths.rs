@@ -128,8 +128,7 @@ fn a_rank_that_dies_at_any_step_is_named_by_the_others() {
                         assert!(*delay < Duration::from_secs(20), "step {step}: {delay:?}");
                         let Some(error) = error else { continue };
                         assert_eq!(error.kind(), ErrorKind::Connection, "step {step}: {error}");
-                        // Until the others have mapped its file, it is gloo that notices, and gloo
-                        // names nobody.
+                        // Until the others have mapped its file, it is gloo that notices, and gloo names nobody.
                         let is_mapped = step >= FIRST_OPERATION;
                         let named = error.message().contains("rank 1");
                         assert!(named || !is_mapped, "step {step}: {error}");

@@ -148,8 +148,7 @@ pub fn with_variable(name: &str, value: &str) -> impl Fn(usize, Command) -> Comm
 /// Tensors by name.
 pub type Saved = BTreeMap<String, Tensor>;
 
-/// What a Python script saves as the same rank of a job of its own. Its arguments are the name of a
-/// file and these.
+/// What a Python script saves as the same rank of a job of its own. Its arguments are the name of a file and these.
 pub fn in_python(group: &ProcessGroup, script: &str, arguments: &[&str]) -> Saved {
     let mut port = free_port().unwrap();
     group.broadcast_object(&mut port, 0).unwrap();

@@ -1,12 +1,10 @@
-//! When the ranks of a sharded model exchange something. After PyTorch's tests; see
-//! `fully_shard_mirrored.md`.
+//! When the ranks of a sharded model exchange something. After PyTorch's tests; see `fully_shard_mirrored.md`.
 
 use crate::fully_shard_twins::{Net, Twins, batch, each_way, squares};
 use crate::prelude::*;
 use tch_parallel::profiler::profile;
 
-/// What is exchanged during `body`, in order: G if parameters are gathered, R if gradients are
-/// reduced.
+/// What is exchanged during `body`, in order: G if parameters are gathered, R if gradients are reduced.
 fn exchanges<R>(body: impl FnOnce() -> R) -> (String, R) {
     traced(false, body)
 }

@@ -93,9 +93,8 @@ impl RecipeArgs {
         GradScalerOptions { enabled: self.amp == Some(Precision::Fp16), ..Default::default() }
     }
 
-    /// The batches whose gradients accumulate with those of batch number `batch`. `batches` are those
-    /// of the epoch, or what is left of it in a training that is resumed. The remainder at their end
-    /// makes a step of its own.
+    /// The batches whose gradients accumulate with those of batch number `batch`. `batches` are those of the epoch, or
+    /// what is left of it in a training that is resumed. The remainder at their end makes a step of its own.
     pub fn accumulated(&self, batch: usize, batches: Range<usize>) -> Range<usize> {
         let accumulate = self.accumulate as usize;
         let start = batch - (batch - batches.start) % accumulate;

@@ -1,5 +1,4 @@
-//! The networks: PyramidNet and ResNet, built as their Python originals are, from the blocks of
-//! `residual`.
+//! The networks: PyramidNet and ResNet, built as their Python originals are, from the blocks of `residual`.
 
 mod arch;
 pub mod pyramidnet;

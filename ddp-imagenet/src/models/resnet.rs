@@ -12,9 +12,8 @@ const PLANES: i64 = 64;
 /// Which ResNet: torchvision's arguments `block` and `layers`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResNetOptions {
-    /// Whether a block narrows the channels to a quarter, convolves, and widens them again
-    /// (`Bottleneck`), instead of convolving twice at full width (`BasicBlock`). Deep networks would
-    /// cost too much otherwise.
+    /// Whether a block narrows the channels to a quarter, convolves, and widens them again (`Bottleneck`), instead of
+    /// convolving twice at full width (`BasicBlock`). Deep networks would cost too much otherwise.
     pub bottleneck: bool,
     /// Blocks in each of the four stages.
     pub layers: [usize; 4],

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use tests::Hosts;
 use tests::soak::{LINES, Line, Size, Trial};
 
-/// Provoke the faults of jobs over several hosts, many times each, and print a table of the results.
-/// Requires root.
+/// Provoke the faults of jobs over several hosts, many times each, and print a table of the results. Requires root.
 #[derive(Debug, Parser)]
 #[command(name = "soak")]
 struct Args {

@@ -1,13 +1,11 @@
-//! The trainers under torchrun's elastic mode, for those who have Python. The nodes are two agents on
-//! one host.
+//! The trainers under torchrun's elastic mode, for those who have Python. The nodes are two agents on one host.
 
 use super::*;
 use crate::programs::{free_port, torchrun_with};
 use crate::progress::with_children;
 use crate::wait;
 
-/// One of two nodes is lost; the other goes on from the checkpoint, as a world of one. Returns how long
-/// that takes.
+/// One of two nodes is lost; the other goes on from the checkpoint, as a world of one. Returns how long that takes.
 pub(super) fn lost_node(_: &mut Trial) -> Result<Duration> {
     let job = Job::new()?;
     let mut program = endless_training()?;

@@ -99,8 +99,7 @@ struct Measured {
 /// For how many ranks costs are predicted: the article's five, the tests' and those of clusters.
 const RANKS: [usize; 11] = [2, 4, 5, 8, 16, 40, 64, 256, 1000, 4096, 10_000];
 
-/// The cost of an update over the number of ranks. Both axes are logarithmic: straight lines are powers
-/// of N.
+/// The cost of an update over the number of ranks. Both axes are logarithmic: straight lines are powers of N.
 fn picture(found: &Measured) -> tch_parallel::Result<String> {
     // In the order of the link's predictions.
     let names = ["server", "ring", "tree", "halving-doubling", "hierarchical"];

@@ -109,8 +109,7 @@ pub fn run(staleness: usize, view: View) -> Result<Regret> {
     let components = components(&mut random);
     let sigma = F / (L * (2.0 * (staleness + 1) as f64 * WORKERS as f64).sqrt());
     let mut server = Server::new();
-    // When each worker that is at work will be done, and where it computes the subgradient: the
-    // paper's x̃_t.
+    // When each worker that is at work will be done, and where it computes the subgradient: the paper's x̃_t.
     let mut working = BTreeMap::new();
     let mut now = Duration::ZERO;
     let (mut regret, mut lead) = (0.0, 0);
@@ -177,8 +176,7 @@ impl Server {
         self.sums[worker].push(add(sum, update));
     }
 
-    /// The most that half the squared distance of an x_t from the minimum has been, when all updates
-    /// are made.
+    /// The most that half the squared distance of an x_t from the minimum has been, when all updates are made.
     fn farthest(&self) -> f64 {
         // Workers whose numbers are below that of t's have made their update of this clock.
         let x = |t: usize| self.before(|worker| t / WORKERS + usize::from(worker < t % WORKERS));

@@ -32,8 +32,7 @@ impl ProcessGroup {
         Err(Error::argument(operation, "called with nccl", "called with gloo"))
     }
 
-    /// For collectives, gloo copies CUDA tensors to the CPU; for point-to-point messages it does
-    /// not.
+    /// For collectives, gloo copies CUDA tensors to the CPU; for point-to-point messages it does not.
     pub(crate) fn check_sendable(&self, tensor: &Tensor) -> Result<()> {
         if self.backend() == Backend::Gloo && tensor.device().is_cuda() {
             let found = format!("on {:?}, with gloo", tensor.device());
@@ -88,8 +87,7 @@ pub(crate) fn check_length(what: &str, found: usize, world_size: usize) -> Resul
     Err(Error::argument(what, found, format!("one per rank, {world_size}")))
 }
 
-/// What is exchanged for a tensor that is only read: contiguous real numbers. The same memory, if it
-/// holds them.
+/// What is exchanged for a tensor that is only read: contiguous real numbers. The same memory, if it holds them.
 pub(crate) fn input(tensor: &Tensor) -> Result<Tensor> {
     if is_plain(tensor) {
         return Ok(tensor.shallow_clone());

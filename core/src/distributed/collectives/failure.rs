@@ -7,8 +7,7 @@ use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
 
 impl ProcessGroup {
-    /// Why an exchange of this group has failed, if one has because of another rank.
-    /// `ProcessGroup.get_error()`
+    /// Why an exchange of this group has failed, if one has because of another rank. `ProcessGroup.get_error()`
     ///
     /// It asks nobody and waits for nothing. Over NCCL, an exchange fails after its call has returned,
     /// and what is then read from the GPU is useless, such as a loss that is NaN. Ask here before

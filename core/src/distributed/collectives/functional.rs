@@ -1,9 +1,8 @@
 //! Collectives whose results have gradients: `torch.distributed.nn.functional`.
 //!
-//! Each returns new tensors and leaves its inputs unchanged. The backward pass exchanges the
-//! gradients, so the results must contribute to the loss of every rank, and the backward passes of
-//! all ranks must reach the same collectives in the same order. A loss over the outputs of all
-//! ranks, as in contrastive learning, needs no more than this:
+//! Each returns new tensors and leaves its inputs unchanged. The backward pass exchanges the gradients, so the results
+//! must contribute to the loss of every rank, and the backward passes of all ranks must reach the same collectives in
+//! the same order. A loss over the outputs of all ranks, as in contrastive learning, needs no more than this:
 //!
 //! ```
 //! use tch::{Kind, Tensor};
@@ -37,8 +36,7 @@ use c10d_sys::tensor::grad_enabled;
 use std::slice::from_ref;
 use tch::{Tensor, no_grad};
 
-/// The tensor reduced over all ranks, element by element. The gradients of all ranks are reduced in
-/// the same way.
+/// The tensor reduced over all ranks, element by element. The gradients of all ranks are reduced in the same way.
 pub fn all_reduce(tensor: &Tensor, op: ReduceOp, group: &ProcessGroup) -> Result<Tensor> {
     let reduced = move |group: &ProcessGroup, tensor: &Tensor| -> Result<_> {
         let mut sum = tensor.f_detach_copy()?;
@@ -86,8 +84,7 @@ pub fn all_to_all(input_list: &[Tensor], group: &ProcessGroup) -> Result<Vec<Ten
     differentiable(input_list, received, group, exchanged)
 }
 
-/// The parts of all ranks' inputs that are for this rank, as
-/// [`ProcessGroup::all_to_all_single`] describes them.
+/// The parts of all ranks' inputs that are for this rank, as [`ProcessGroup::all_to_all_single`] describes them.
 pub fn all_to_all_single(
     input: &Tensor,
     output_split_sizes: &[i64],

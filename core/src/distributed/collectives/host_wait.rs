@@ -1,10 +1,9 @@
 //! Waiting on the host for what NCCL does on the GPU.
 //!
-//! `Work.wait` of NCCL's operations only makes the current stream wait, so that the host can go on
-//! queueing work: a rank that does not come shows when something is read from the GPU, where nothing
-//! can say who it is. A call whose result this process needs at once waits here, as PyTorch does
-//! with `TORCH_NCCL_BLOCKING_WAIT` or a timeout of its own (`WorkNCCL::wait` in
-//! ProcessGroupNCCL.cpp), and looks at the others meanwhile.
+//! `Work.wait` of NCCL's operations only makes the current stream wait, so that the host can go on queueing work: a
+//! rank that does not come shows when something is read from the GPU, where nothing can say who it is. A call whose
+//! result this process needs at once waits here, as PyTorch does with `TORCH_NCCL_BLOCKING_WAIT` or a timeout of its
+//! own (`WorkNCCL::wait` in ProcessGroupNCCL.cpp), and looks at the others meanwhile.
 
 use crate::Result;
 use crate::distributed::fault::blame::Blame;

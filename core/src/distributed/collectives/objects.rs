@@ -27,9 +27,8 @@ impl ProcessGroup {
     /// Those of [every collective](ProcessGroup#errors). Also for a value of a different type than
     /// this rank's, where that can be detected.
     ///
-    /// [`Error::Argument`] for a value that cannot be read back, on all ranks: values are sent
-    /// without field names, so types that serde must inspect first (`serde_json::Value`, `untagged`,
-    /// `flatten`) have to be exchanged as text.
+    /// [`Error::Argument`] for a value that cannot be read back, on all ranks: values are sent without field names, so
+    /// types that serde must inspect first (`serde_json::Value`, `untagged`, `flatten`) have to be exchanged as text.
     pub fn all_gather_object<T: Serialize + DeserializeOwned>(&self, object: &T) -> Result<Vec<T>> {
         const OPERATION: &str = "all_gather_object";
         let (own, lengths) = self.encode_for_all(OPERATION, object)?;
@@ -37,8 +36,7 @@ impl ProcessGroup {
         self.decode_all(OPERATION, all, &lengths)
     }
 
-    /// The values of all ranks, in the order of ranks, on rank `dst`; `None` on the others.
-    /// `dist.gather_object`.
+    /// The values of all ranks, in the order of ranks, on rank `dst`; `None` on the others. `dist.gather_object`.
     pub fn gather_object<T: Serialize + DeserializeOwned>(
         &self,
         object: &T,
@@ -78,8 +76,7 @@ impl ProcessGroup {
         Ok(())
     }
 
-    /// Rank r's value of the list that rank `src` has; it is `None` on the others.
-    /// `dist.scatter_object_list`.
+    /// Rank r's value of the list that rank `src` has; it is `None` on the others. `dist.scatter_object_list`.
     ///
     /// ```
     /// use tch_parallel::distributed::ProcessGroup;
@@ -126,8 +123,7 @@ impl ProcessGroup {
         self.decode(OPERATION, &bytes[..accepted(&length, src)?])
     }
 
-    /// Sends a value to rank `dst`, which must call [`recv_object`](Self::recv_object).
-    /// `dist.send_object_list`.
+    /// Sends a value to rank `dst`, which must call [`recv_object`](Self::recv_object). `dist.send_object_list`.
     ///
     /// ```
     /// # use tch_parallel::distributed::ProcessGroup;

@@ -7,10 +7,9 @@ use std::{fmt, time::Duration};
 
 /// A value that other ranks are still writing to or reading from.
 ///
-/// PyTorch's counterpart is the `Work` that `async_op=True` returns. There, the tensor can be used
-/// before it is ready; here, the exchange owns it until [`wait`](Self::wait) returns it. If somebody
-/// with another handle to the tensor (`shallow_clone`) resizes it meanwhile, or replaces its data, it
-/// does not get the result.
+/// PyTorch's counterpart is the `Work` that `async_op=True` returns. There, the tensor can be used before it is ready;
+/// here, the exchange owns it until [`wait`](Self::wait) returns it. If somebody with another handle to the tensor
+/// (`shallow_clone`) resizes it meanwhile, or replaces its data, it does not get the result.
 ///
 /// If this is dropped, a collective goes on, but its result may be incomplete. A send or receive is
 /// abandoned, and the other rank waits for it until its timeout.

@@ -35,8 +35,7 @@ impl ProcessGroup {
     /// the tensor, gloo does not notice, and this fails only after the timeout.
     ///
     /// # Errors
-    /// Those of [every collective](Self#errors), and
-    /// [`Error::Argument`] if `dst` is this rank itself.
+    /// Those of [every collective](Self#errors), and [`Error::Argument`] if `dst` is this rank itself.
     pub fn send(&self, tensor: &Tensor, dst: usize) -> Result<()> {
         self.start_send("send", tensor, dst)?.wait()
     }
@@ -44,10 +43,9 @@ impl ProcessGroup {
     /// Receives a tensor from rank `src` into `tensor`, which must have the shape and kind of the
     /// tensor sent. `dist.recv`.
     ///
-    /// If `tensor` is smaller than what is sent, the process ends with SIGABRT, in Python too: gloo
-    /// notices it on a thread of its own, where nothing can catch the failure. A message does not say
-    /// how large it is before it is received, and a rank that runs Python would take a size that was
-    /// sent first for the message itself.
+    /// If `tensor` is smaller than what is sent, the process ends with SIGABRT, in Python too: gloo notices it on a
+    /// thread of its own, where nothing can catch the failure. A message does not say how large it is before it is
+    /// received, and a rank that runs Python would take a size that was sent first for the message itself.
     pub fn recv(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
         self.start_recv("recv", tensor, src)?.wait()
     }

@@ -16,8 +16,7 @@ impl ProcessGroup {
         self.start_all_reduce(tensor, op)?.wait()
     }
 
-    /// [`all_reduce`](Self::all_reduce) that returns before it has finished.
-    /// `dist.all_reduce(tensor, async_op=True)`.
+    /// [`all_reduce`](Self::all_reduce) that returns before it has finished. `dist.all_reduce(tensor, async_op=True)`.
     #[doc(alias = "async_op")]
     pub fn all_reduce_async(&self, tensor: Tensor, op: ReduceOp) -> Result<Pending<Tensor>> {
         Ok(self.later().start_all_reduce(&tensor, op)?.map(|()| tensor))
@@ -30,8 +29,7 @@ impl ProcessGroup {
         self.pending("all_reduce", work, |_| output.finish())
     }
 
-    /// [`all_reduce`](Self::all_reduce) of several tensors of one kind, as one exchange.
-    /// `dist.all_reduce_coalesced`.
+    /// [`all_reduce`](Self::all_reduce) of several tensors of one kind, as one exchange. `dist.all_reduce_coalesced`.
     ///
     /// # Errors
     /// Those of [every collective](Self#errors), and [`Error::Argument`] for tensors of different kinds.
@@ -177,9 +175,8 @@ impl ProcessGroup {
         self.on_host().pending("barrier", work, |_| Ok(()))
     }
 
-    /// A [`barrier`](Self::barrier) whose error, on rank 0, names every rank that did not arrive
-    /// within this handle's timeout ([`with_timeout`](Self::with_timeout)). Gloo only.
-    /// `dist.monitored_barrier(wait_all_ranks=True)`.
+    /// A [`barrier`](Self::barrier) whose error, on rank 0, names every rank that did not arrive within this handle's
+    /// timeout ([`with_timeout`](Self::with_timeout)). Gloo only. `dist.monitored_barrier(wait_all_ranks=True)`.
     ///
     /// # Errors
     /// [`Error::Collective`] if a rank does not arrive in time, and [`Error::Argument`] with NCCL.

@@ -18,8 +18,7 @@ impl Blame {
     }
 }
 
-/// Whether an error of the engine says that others could not be reached, rather than that this rank
-/// made a mistake.
+/// Whether an error of the engine says that others could not be reached, rather than that this rank made a mistake.
 pub(crate) fn may_be_anothers_fault(error: &c10d_sys::Error) -> bool {
     matches!(error.kind(), ErrorKind::Connection | ErrorKind::Timeout)
 }

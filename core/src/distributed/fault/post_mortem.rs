@@ -1,9 +1,8 @@
 //! Finds the rank at fault when an exchange fails.
 //!
-//! The engine only notices that a connection broke or that time ran out. The cause can be found in
-//! the store and in the process table. A rank that fails on its own leaves the reason in the store,
-//! and one that fails because of another leaves a note that it is a victim. Ranks that run Python
-//! leave nothing, so they can only be reported as silent.
+//! The engine only notices that a connection broke or that time ran out. The cause can be found in the store and in the
+//! process table. A rank that fails on its own leaves the reason in the store, and one that fails because of another
+//! leaves a note that it is a victim. Ranks that run Python leave nothing, so they can only be reported as silent.
 
 use super::blame::Blame;
 use super::first_fault::{self, Fault};

@@ -3,8 +3,7 @@
 use c10d_sys::{Error, ErrorKind, LONGEST_TIMEOUT, Store};
 use std::time::Duration;
 
-/// The key under which ranks of this library are counted. Ranks that run Python do not vote and
-/// must not be waited for.
+/// The key under which ranks of this library are counted. Ranks that run Python do not vote and must not be waited for.
 const RANKS: &str = "agreement/ranks";
 
 const AGREED: &str = "";
@@ -17,9 +16,8 @@ pub(crate) fn enrol(store: &Store) -> Result<usize, Error> {
     Ok(store.add(RANKS, 1)? as usize)
 }
 
-/// Waits for the votes of all ranks on `subject`, which must be new, and returns what one of them
-/// objects to, if any does, or why the wait ended. Every rank must be connected to all others already.
-/// `give_up` is that of [`wait_for`].
+/// Waits for the votes of all ranks on `subject`, which must be new, and returns what one of them objects to, if any
+/// does, or why the wait ended. Every rank must be connected to all others already. `give_up` is that of [`wait_for`].
 pub(crate) fn reach_verdict<G>(
     store: &Store,
     subject: &str,

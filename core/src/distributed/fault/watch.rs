@@ -36,8 +36,7 @@ pub(crate) type Watched = (ProcessGroup, Arc<Store>, Arc<PostMortem>);
 pub(crate) struct Watch(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Watch {
-    /// Runs `watch`, which looks from time to time until the channel closes. `None` if there is no
-    /// memory for a thread.
+    /// Runs `watch`, which looks from time to time until the channel closes. `None` if there is no memory for a thread.
     pub(crate) fn keep(watch: impl FnOnce(&Receiver<()>) + Send + 'static) -> Option<Watch> {
         let (stop, stopped) = mpsc::channel();
         let watch = move || watch(&stopped);

@@ -27,20 +27,18 @@ pub struct FullyShardOptions {
     pub mp_policy: MixedPrecisionPolicy,
     /// The names of parameters that stay whole on each rank. Their gradients are this rank's own.
     pub ignored_params: HashSet<String>,
-    /// Whether all ranks begin with rank 0's parameters and buffers, so that each may have a seed of
-    /// its own. Building a block is then a collective, in which all ranks must run Rust. FSDP1
-    /// has this option; `fully_shard` does not.
+    /// Whether all ranks begin with rank 0's parameters and buffers, so that each may have a seed of its own. Building
+    /// a block is then a collective, in which all ranks must run Rust. FSDP1 has this option; `fully_shard` does not.
     pub sync_module_states: bool,
 }
 
 /// `torch.distributed.fsdp.fully_shard` (FSDP2): shards the parameters, the gradients and the
 /// optimizer's state over the ranks of a group.
 ///
-/// Each block that is built with [`shard`](Self::shard) is a unit: its parameters are gathered
-/// before its forward and backward passes and freed afterwards, and its gradients are reduced to
-/// shards while the backward pass continues. All other parameters belong to the
-/// [`root`](Self::root). A block is sharded as soon as it is built, so no rank ever holds the whole
-/// model.
+/// Each block that is built with [`shard`](Self::shard) is a unit: its parameters are gathered before its forward and
+/// backward passes and freed afterwards, and its gradients are reduced to shards while the backward pass continues. All
+/// other parameters belong to the [`root`](Self::root). A block is sharded as soon as it is built, so no rank ever
+/// holds the whole model.
 ///
 /// The layers are tch's own. Once a block is sharded, the variable store holds its shards: an
 /// optimizer made from the store trains these, and [`VarStore::save`] would write only this rank's, so
@@ -106,10 +104,9 @@ impl<'a> FullyShard<'a> {
         Self::over(vs, Mesh::new(group), options)
     }
 
-    /// Shards it along the last dimension of a mesh. With two dimensions this is hybrid sharding (HSDP): the
-    /// first one numbers copies of the model. Neighbouring ranks share a copy, which should be those of
-    /// one host: only the gradients of a rank's shards go further, to the ranks that have the same ones.
-    /// `fully_shard(model, mesh=mesh)`
+    /// Shards it along the last dimension of a mesh. With two dimensions this is hybrid sharding (HSDP): the first one
+    /// numbers copies of the model. Neighbouring ranks share a copy, which should be those of one host: only the
+    /// gradients of a rank's shards go further, to the ranks that have the same ones. `fully_shard(model, mesh=mesh)`
     ///
     /// ```
     /// use tch::{Device, nn::VarStore};

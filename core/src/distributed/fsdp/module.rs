@@ -28,13 +28,11 @@ pub struct FsdpModule<M> {
 impl<M> FsdpModule<M> {
     /// Calls `f` with the module and the inputs, while the module's parameters are whole.
     ///
-    /// Pass all tensors that require gradients as inputs. If `f` captures them all instead, the
-    /// result is the same, but the block's parameters are not freed, nor its gradients reduced,
-    /// until the end of the backward pass.
+    /// Pass all tensors that require gradients as inputs. If `f` captures them all instead, the result is the same, but
+    /// the block's parameters are not freed, nor its gradients reduced, until the end of the backward pass.
     ///
     /// # Errors
-    /// [`Error::Collective`] if the parameters of this block, or of one inside it, could not be
-    /// gathered.
+    /// [`Error::Collective`] if the parameters of this block, or of one inside it, could not be gathered.
     pub fn forward<I: Tensors, O: Tensors>(
         &self,
         inputs: I,
@@ -78,8 +76,7 @@ impl<M> FsdpModule<M> {
         self.forward(inputs, f).unwrap_or_else(|error| self.unit.schedule.fail(error))
     }
 
-    /// `loss.backward()`: afterwards each rank has its shards of the gradients, averaged over the
-    /// ranks.
+    /// `loss.backward()`: afterwards each rank has its shards of the gradients, averaged over the ranks.
     ///
     /// On an error, the parameters of all blocks are freed, and gradients that have not been
     /// reduced are dropped. After an [`Error::Tensor`] on all ranks, the model can be used again.
@@ -127,8 +124,7 @@ impl<M> FsdpModule<M> {
         self.units().iter().for_each(|unit| unit.set(|it| it.reshard_after_backward = reshard));
     }
 
-    /// Gathers this block's own parameters, not those of the blocks inside it. A collective.
-    /// `model.unshard()`
+    /// Gathers this block's own parameters, not those of the blocks inside it. A collective. `model.unshard()`
     ///
     /// # Errors
     /// [`Error::Collective`] if a rank has died or did not arrive within the timeout.
@@ -160,13 +156,11 @@ impl<M> FsdpModule<M> {
         shards.map(|(name, size, part)| Ok((name, self.whole(&size, &part)?))).collect()
     }
 
-    /// Sets the parameters of this block and of those inside it from whole ones. Each rank takes
-    /// its rows; this is not a collective. Other entries are ignored. `set_model_state_dict` with
-    /// `full_state_dict=True`
+    /// Sets the parameters of this block and of those inside it from whole ones. Each rank takes its rows; this is not
+    /// a collective. Other entries are ignored. `set_model_state_dict` with `full_state_dict=True`
     ///
     /// # Errors
-    /// [`Error::Argument`] if a parameter is missing or has another shape. Some parameters may
-    /// already have been set.
+    /// [`Error::Argument`] if a parameter is missing or has another shape. Some parameters may already have been set.
     pub fn load_full_state_dict(&self, state_dict: &HashMap<String, Tensor>) -> Result<()> {
         self.units().iter().try_for_each(|unit| unit.load(state_dict))
     }

@@ -112,8 +112,7 @@ impl Parameter {
         Ok(self.padded.shallow_clone())
     }
 
-    /// Gives the whole parameter the shard's `requires_grad`: `VarStore::freeze` only reaches the
-    /// shard.
+    /// Gives the whole parameter the shard's `requires_grad`: `VarStore::freeze` only reaches the shard.
     pub fn freeze_like_shard(&mut self) -> Result<()> {
         if self.whole.requires_grad() != self.shard.requires_grad() {
             self.whole = self.whole.f_set_requires_grad(self.shard.requires_grad())?;

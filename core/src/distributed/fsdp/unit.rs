@@ -15,8 +15,7 @@ use std::sync::{Arc, Mutex, Weak};
 use tch::{Kind, Tensor, no_grad};
 use tch_parallel_base::lock;
 
-/// The parameters of a block that do not belong to a block inside it. They are gathered, freed and
-/// reduced together.
+/// The parameters of a block that do not belong to a block inside it. They are gathered, freed and reduced together.
 #[derive(Debug)]
 pub(super) struct Unit {
     /// The block's name in the store; empty for the whole model.
@@ -175,8 +174,7 @@ impl Unit {
         Ok(())
     }
 
-    /// Gathers the parameters. Their gradients will be reduced as soon as those of `inputs` are
-    /// known.
+    /// Gathers the parameters. Their gradients will be reduced as soon as those of `inputs` are known.
     pub fn pre_forward(self: &Arc<Self>, inputs: &mut [Tensor]) -> Result<()> {
         let refuse = |found: &str, expected| {
             let found = format!("{found} the block {:?}", self.name);

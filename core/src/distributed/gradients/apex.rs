@@ -21,31 +21,26 @@ options! {
     pub struct ApexOptions {
         /// The minimum size of a bucket, counted in elements of the first parameter's kind.
         pub message_size: usize = 10_000_000,
-        /// Whether all gradients are exchanged at the end of the backward pass, grouped by kind,
-        /// instead of while others are still being computed. Parameters without a gradient are then
-        /// allowed, and skipped.
+        /// Whether all gradients are exchanged at the end of the backward pass, grouped by kind, instead of while
+        /// others are still being computed. Parameters without a gradient are then allowed, and skipped.
         ///
         /// If parameters have several kinds, each kind is exchanged once its last gradient is
         /// ready; Apex waits for all of them. The results are the same.
         pub delay_allreduce: bool = false,
-        /// Whether gradients are exchanged as `float32` whatever their kind: sums of `float16`
-        /// overflow above 65,504.
+        /// Whether gradients are exchanged as `float32` whatever their kind: sums of `float16` overflow above 65,504.
         pub allreduce_always_fp32: bool = false,
         /// Whether gradients are averaged over the ranks. Otherwise they are summed.
         pub gradient_average: bool = true,
-        /// Gradients are divided by this before they are summed. With `gradient_average`, they are
-        /// then multiplied by it and divided by the number of ranks; without, the sum stays
-        /// divided.
+        /// Gradients are divided by this before they are summed. With `gradient_average`, they are then multiplied by
+        /// it and divided by the number of ranks; without, the sum stays divided.
         pub gradient_predivide_factor: f64 = 1.0,
     }
 }
 
-/// Averages gradients over the ranks like `apex.parallel.DistributedDataParallel`, on PyTorch's
-/// engine.
+/// Averages gradients over the ranks like `apex.parallel.DistributedDataParallel`, on PyTorch's engine.
 ///
-/// Unlike [`DistributedDataParallel`], it broadcasts rank 0's parameters but never buffers, so each
-/// rank keeps its own running statistics. And it can exchange all gradients after the backward
-/// pass.
+/// Unlike [`DistributedDataParallel`], it broadcasts rank 0's parameters but never buffers, so each rank keeps its own
+/// running statistics. And it can exchange all gradients after the backward pass.
 ///
 /// Evaluate through [`module`](Self::module).
 ///

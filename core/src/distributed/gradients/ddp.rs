@@ -33,9 +33,8 @@ const BROADCAST_BUFFER_BYTES: usize = 250 << 20;
 /// A module with one input and one output works with tch's [`ModuleT`], any other with
 /// [`forward`](Self::forward). Evaluate with [`module`](Self::module), which exchanges nothing.
 ///
-/// In a job with ranks that run Python, a module that has buffers must also have parameters, as a
-/// batch norm does: tch does not keep the order of buffers, so they are sent in the order of their
-/// modules' parameters.
+/// In a job with ranks that run Python, a module that has buffers must also have parameters, as a batch norm does: tch
+/// does not keep the order of buffers, so they are sent in the order of their modules' parameters.
 ///
 /// The gradients are those of the mean of the ranks' losses. Scale a loss that sums over the batch
 /// by the world size to get the gradients of a single process.
@@ -77,12 +76,10 @@ pub struct DistributedDataParallel<M> {
     parameters: Vec<(String, Tensor)>,
     /// What rank 0 sends before each forward pass; empty if the options disable it.
     buffers: Vec<Tensor>,
-    /// Everything that is the same on all ranks: parameters, including frozen ones, and those
-    /// buffers.
+    /// Everything that is the same on all ranks: parameters, including frozen ones, and those buffers.
     state: Vec<Tensor>,
     pub(crate) static_graph: bool,
-    /// How many guards suspend the exchange of gradients; at 0, `require_backward_grad_sync` in
-    /// distributed.py is true.
+    /// How many guards suspend the exchange of gradients; at 0, `require_backward_grad_sync` in distributed.py is true.
     pub(crate) no_sync_guards: Cell<usize>,
     /// Whether rank 0's buffers may have changed; `require_forward_param_sync`.
     pub(crate) sync_buffers: Cell<bool>,
@@ -267,13 +264,11 @@ impl<M> DistributedDataParallel<M> {
 
     /// `loss.backward()`: afterwards every parameter's gradient is averaged over the ranks.
     ///
-    /// A plain `loss.backward()` exchanges gradients too, but panics on errors and does not name
-    /// the rank at fault.
+    /// A plain `loss.backward()` exchanges gradients too, but panics on errors and does not name the rank at fault.
     ///
     /// # Errors
-    /// [`Error::Collective`] if a rank has died or did not arrive within the timeout, or if a
-    /// communication hook failed; [`Error::Tensor`] if only this rank's pass failed: `loss` has no
-    /// graph, say, or memory ran out.
+    /// [`Error::Collective`] if a rank has died or did not arrive within the timeout, or if a communication hook
+    /// failed; [`Error::Tensor`] if only this rank's pass failed: `loss` has no graph, say, or memory ran out.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
         if let Some(ranks) = &self.virtual_ranks {
             let is_kept = ranks.backward(loss);
@@ -307,10 +302,9 @@ impl<M> DistributedDataParallel<M> {
 
     /// Copies rank 0's buffers to every rank, unless the options disable it. A collective.
     ///
-    /// Call this before evaluating the module on its own. Since the last forward pass, each rank
-    /// has updated its running statistics from its own batch, so evaluation would differ between
-    /// ranks. In Python, the first forward pass in evaluation mode does this.
-    /// `model._sync_buffers()`
+    /// Call this before evaluating the module on its own. Since the last forward pass, each rank has updated its
+    /// running statistics from its own batch, so evaluation would differ between ranks. In Python, the first forward
+    /// pass in evaluation mode does this. `model._sync_buffers()`
     ///
     /// # Errors
     /// [`Error::Collective`] if a rank has died or did not arrive within the timeout.

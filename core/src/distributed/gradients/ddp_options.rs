@@ -31,28 +31,24 @@ options! {
         /// Whether the graph is the same in every iteration. Unused parameters are then found only
         /// once, and more kinds of graphs are supported.
         pub static_graph: bool = false,
-        /// Whether rank 0's buffers (running statistics, say) are broadcast to all ranks before
-        /// each forward pass.
+        /// Whether rank 0's buffers (running statistics, say) are broadcast to all ranks before each forward pass.
         pub broadcast_buffers: bool = true,
         /// Another way of exchanging gradients than their mean; see
         /// [`hooks`](crate::distributed::hooks). `model.register_comm_hook`
         pub comm_hook: Option<Box<dyn CommHook>> = None,
-        /// The kinds of parameters and gradients during a pass, if not their own. Unlike `autocast`, it
-        /// halves the memory of gradients and what is sent. Not together with `comm_hook`,
-        /// `find_unused_parameters`, `gradient_as_bucket_view`, `sparse_gradients` and
-        /// `static_graph`.
+        /// The kinds of parameters and gradients during a pass, if not their own. Unlike `autocast`, it halves the
+        /// memory of gradients and what is sent. Not together with `comm_hook`, `find_unused_parameters`,
+        /// `gradient_as_bucket_view`, `sparse_gradients` and `static_graph`.
         pub mixed_precision: Option<MixedPrecision> = None,
         /// The number of virtual ranks: the job computes what as many ranks would, with the same bits on any smaller
         /// number of them. Each rank computes for some, one after the other
-        /// ([`shares`](super::DistributedDataParallel::shares)), and gradients are added in the order of
-        /// virtual ranks. Buffers are those of virtual rank 0. The bits still depend on the processor,
-        /// the device and the number of threads, which is 1 unless OMP_NUM_THREADS says otherwise.
-        /// Costs a copy of the gradients for each virtual rank that a rank has, and up to two in the first two steps.
-        /// Over sockets and with
-        /// NCCL, also a bucket for each virtual rank of all, and the exchange overlaps with nothing. Not together
-        /// with `comm_hook`, `find_unused_parameters`, `gradient_as_bucket_view`, `mixed_precision`,
-        /// `params_and_buffers_to_ignore`, `sparse_gradients`, `static_graph` and buffers that are not
-        /// broadcast. PyTorch has no counterpart.
+        /// ([`shares`](super::DistributedDataParallel::shares)), and gradients are added in the order of virtual ranks.
+        /// Buffers are those of virtual rank 0. The bits still depend on the processor, the device and the number of
+        /// threads, which is 1 unless OMP_NUM_THREADS says otherwise. Costs a copy of the gradients for each virtual
+        /// rank that a rank has, and up to two in the first two steps. Over sockets and with NCCL, also a bucket for
+        /// each virtual rank of all, and the exchange overlaps with nothing. Not together with `comm_hook`,
+        /// `find_unused_parameters`, `gradient_as_bucket_view`, `mixed_precision`, `params_and_buffers_to_ignore`,
+        /// `sparse_gradients`, `static_graph` and buffers that are not broadcast. PyTorch has no counterpart.
         pub virtual_ranks: Option<usize> = None,
         /// The names of the parameters whose gradients are sparse: the weights of embeddings with
         /// `sparse`. PyTorch reads that from its modules.

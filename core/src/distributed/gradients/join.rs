@@ -47,13 +47,12 @@ impl<M> DistributedDataParallel<M> {
     /// The [join](fn@join) of this model alone. Others take more: a
     /// [`ZeroRedundancyOptimizer`](crate::optim::ZeroRedundancyOptimizer), say.
     ///
-    /// The state of the optimizer is not shared afterwards: momentum comes from each rank's own
-    /// steps. Neither is the state of a [`GradScaler`](crate::amp::GradScaler) or an
-    /// [`LrScheduler`](crate::optim::lr_scheduler::LrScheduler): a rank that finished early has
-    /// updated it less often. Do not call other collectives in `training`, since a rank without
-    /// inputs does not know about them. So a model with [`SyncBatchNorm`](crate::nn::SyncBatchNorm)
-    /// needs `throw_on_early_termination`, which ends all ranks before the first step that one of
-    /// them lacks.
+    /// The state of the optimizer is not shared afterwards: momentum comes from each rank's own steps. Neither is the
+    /// state of a [`GradScaler`](crate::amp::GradScaler) or an
+    /// [`LrScheduler`](crate::optim::lr_scheduler::LrScheduler): a rank that finished early has updated it less often.
+    /// Do not call other collectives in `training`, since a rank without inputs does not know about them. So a model
+    /// with [`SyncBatchNorm`](crate::nn::SyncBatchNorm) needs `throw_on_early_termination`, which ends all ranks before
+    /// the first step that one of them lacks.
     ///
     /// # Errors
     /// Those of [`join`](fn@join), and [`Error::Argument`] for sparse gradients, and for a static graph

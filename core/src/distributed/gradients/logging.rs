@@ -6,8 +6,7 @@ use std::time::Duration;
 /// The bucket sizes, and how the exchange overlapped with the backward pass.
 ///
 /// PyTorch's counterpart is `model._get_ddp_logging_data()`, whose keys the fields are named after
-/// (`c10::DDPLoggingData`). Times are averages over the sampled iterations: the first ten, then
-/// every hundredth.
+/// (`c10::DDPLoggingData`). Times are averages over the sampled iterations: the first ten, then every hundredth.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DdpLoggingData {
     /// The number of forward passes prepared.

@@ -40,9 +40,8 @@ options! {
     /// ```
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct MixedPrecision {
-        /// The kind of the parameters during a pass, and of their gradients until they are reduced.
-        /// Inputs of [`f_forward_t`](super::DistributedDataParallel::f_forward_t) are cast to it;
-        /// those of a closure are not.
+        /// The kind of the parameters during a pass, and of their gradients until they are reduced. Inputs of
+        /// [`f_forward_t`](super::DistributedDataParallel::f_forward_t) are cast to it; those of a closure are not.
         pub param_dtype: Option<Kind> = None,
         /// The kind in which gradients are summed over the ranks.
         pub reduce_dtype: Option<Kind> = None,
@@ -107,8 +106,7 @@ impl CastParameters {
             Ok(Box::new(move || {
                 let mut mean = sum.wait()?;
                 div_number_(&mut mean, ranks as f64)?;
-                // All gradients have been made; the reducer goes on to copy this bucket's to the
-                // parameters.
+                // All gradients have been made; the reducer goes on to copy this bucket's to the parameters.
                 if is_first {
                     parameters.restore()?;
                 }

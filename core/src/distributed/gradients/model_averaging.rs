@@ -8,8 +8,7 @@ use c10d_sys::ReduceOp;
 use c10d_sys::arithmetic::div_number_;
 use tch::{Tensor, no_grad};
 
-/// Averages parameters over the ranks every few steps, after a warm-up.
-/// `averagers.PeriodicModelAverager`
+/// Averages parameters over the ranks every few steps, after a warm-up. `averagers.PeriodicModelAverager`
 #[derive(Debug)]
 pub struct PeriodicModelAverager {
     pub(crate) group: ProcessGroup,

@@ -1,8 +1,7 @@
 //! Whether all ranks have built the same model.
 //!
-//! The engine compares only shapes, and informs only the ranks that differ from rank 0. Differences
-//! that it does not check (kinds, names, buffers, options) would cause wrong weights or an endless
-//! wait.
+//! The engine compares only shapes, and informs only the ranks that differ from rank 0. Differences that it does not
+//! check (kinds, names, buffers, options) would cause wrong weights or an endless wait.
 
 use super::ddp_options::DdpOptions;
 use super::module_tensors::ModuleTensors;
@@ -35,9 +34,8 @@ pub(crate) fn description(tensors: &ModuleTensors, options: &DdpOptions) -> Stri
 /// What rank 0 passes for a comparison if it cannot build its model.
 const NO_MODEL: &str = "";
 
-/// An error on every rank if a rank cannot build its model, or if its description differs from rank
-/// 0's, with the first difference. A collective of the ranks of this library; if rank 0 runs
-/// Python, nothing is compared.
+/// An error on every rank if a rank cannot build its model, or if its description differs from rank 0's, with the first
+/// difference. A collective of the ranks of this library; if rank 0 runs Python, nothing is compared.
 pub(crate) fn check(
     group: &ProcessGroup,
     operation: &'static str,

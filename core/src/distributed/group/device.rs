@@ -9,8 +9,7 @@ use tch_parallel_base::no_gpu;
 /// What moves the tensors: PyTorch's `backend`, `gloo` or `nccl` as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
-    /// TCP between processes and hosts. For CPU tensors; in collectives also for CUDA tensors, by
-    /// way of the CPU.
+    /// TCP between processes and hosts. For CPU tensors; in collectives also for CUDA tensors, by way of the CPU.
     Gloo,
     /// NVIDIA's library, from GPU to GPU. Every rank needs its own GPU.
     Nccl,
@@ -42,9 +41,8 @@ pub enum DeviceChoice {
 }
 
 impl DeviceChoice {
-    /// The device of a worker that exchanges nothing from it: the GPU with this number, counted
-    /// around if there are fewer. For ranks of a group it is
-    /// [`ProcessGroup::device`](crate::distributed::ProcessGroup::device).
+    /// The device of a worker that exchanges nothing from it: the GPU with this number, counted around if there are
+    /// fewer. For ranks of a group it is [`ProcessGroup::device`](crate::distributed::ProcessGroup::device).
     ///
     /// # Errors
     /// [`Error::Argument`] if there is no GPU for `cuda`.
@@ -104,8 +102,7 @@ pub(crate) fn make_current(device: Device) -> Result<()> {
 /// for the own one of each.
 ///
 /// # Errors
-/// [`Error::Argument`] if there are not as many devices as ranks, or if GPUs are not in the order
-/// of the ranks.
+/// [`Error::Argument`] if there are not as many devices as ranks, or if GPUs are not in the order of the ranks.
 pub fn device_of_rank(
     devices: Option<&Devices>,
     local_rank: usize,

@@ -38,15 +38,14 @@ pub struct ProcessGroupOptions {
 
 /// Joins the other ranks of the job that the environment describes ([`Env`]).
 ///
-/// PyTorch's counterpart is `torch.distributed.init_process_group`; Rust and Python ranks can join
-/// the same group. Python cannot answer [`all_gather_object`](ProcessGroup::all_gather_object),
-/// [`gather_object`](ProcessGroup::gather_object),
-/// [`broadcast_object`](ProcessGroup::broadcast_object),
-/// [`scatter_object`](ProcessGroup::scatter_object), [`new_group`](ProcessGroup::new_group) with
-/// its ranks, [`Training::save`], [`Training::load`], and the gathering of a
-/// [`ZeroRedundancyOptimizer`](crate::optim::ZeroRedundancyOptimizer)'s state; with a Python rank
-/// they return [`Error::Argument`] at once. Without a launcher, the world is this process alone, and every
-/// collective is the identity.
+/// PyTorch's counterpart is `torch.distributed.init_process_group`; Rust and Python ranks can join the same group.
+/// Python cannot answer [`all_gather_object`](ProcessGroup::all_gather_object),
+/// [`gather_object`](ProcessGroup::gather_object), [`broadcast_object`](ProcessGroup::broadcast_object),
+/// [`scatter_object`](ProcessGroup::scatter_object), [`new_group`](ProcessGroup::new_group) with its ranks,
+/// [`Training::save`], [`Training::load`], and the gathering of a
+/// [`ZeroRedundancyOptimizer`](crate::optim::ZeroRedundancyOptimizer)'s state; with a Python rank they return
+/// [`Error::Argument`] at once. Without a launcher, the world is this process alone, and every collective is the
+/// identity.
 ///
 /// [`Training::save`]: crate::checkpoint::Training::save
 /// [`Training::load`]: crate::checkpoint::Training::load
@@ -97,11 +96,10 @@ impl ProcessGroup {
 
     /// Makes this process rank `rank` of the `world_size` that call this with the same store.
     ///
-    /// A group of [`init_process_group`] contains all processes of the job. This one contains only
-    /// the processes that call it: it waits for nobody else, and if one of its members dies, other
-    /// groups go on. A process can be in several groups, each with its own prefix
-    /// ([`Store::with_prefix`]), under which nothing else may be stored. PyTorch's counterpart is
-    /// `init_process_group(store=…, rank=…, world_size=…)`.
+    /// A group of [`init_process_group`] contains all processes of the job. This one contains only the processes that
+    /// call it: it waits for nobody else, and if one of its members dies, other groups go on. A process can be in
+    /// several groups, each with its own prefix ([`Store::with_prefix`]), under which nothing else may be stored.
+    /// PyTorch's counterpart is `init_process_group(store=…, rank=…, world_size=…)`.
     ///
     /// # Errors
     /// - [`Error::Argument`]: the rank is too large, the device or the backend is not available, or this

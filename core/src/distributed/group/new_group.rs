@@ -7,15 +7,13 @@ use crate::{Error, Result};
 use std::sync::atomic::Ordering;
 
 impl ProcessGroup {
-    /// A group of some of this group's ranks, with the same backend and device and this handle's
-    /// timeout ([`with_timeout`](Self::with_timeout)); `None` on a rank that is not among them.
-    /// `dist.new_group(ranks)`.
+    /// A group of some of this group's ranks, with the same backend and device and this handle's timeout
+    /// ([`with_timeout`](Self::with_timeout)); `None` on a rank that is not among them. `dist.new_group(ranks)`.
     ///
-    /// The new group numbers its ranks from 0 in ascending order, and its methods take these
-    /// numbers. Every rank of this group must call it, whether or not it is in `ranks`, and in the
-    /// same order if several groups are made. Only the members wait for each other, as with
-    /// `use_local_synchronization=True`; rank 0 of the job, which serves the store, must not end
-    /// before that. A rank can be in several groups.
+    /// The new group numbers its ranks from 0 in ascending order, and its methods take these numbers. Every rank of
+    /// this group must call it, whether or not it is in `ranks`, and in the same order if several groups are made. Only
+    /// the members wait for each other, as with `use_local_synchronization=True`; rank 0 of the job, which serves the
+    /// store, must not end before that. A rank can be in several groups.
     ///
     /// ```
     /// use tch_parallel::distributed::ProcessGroup;

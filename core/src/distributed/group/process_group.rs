@@ -19,12 +19,11 @@ use tch::{Device, Kind, Tensor};
 
 /// The ranks of a job, and how they exchange tensors. Clones share the group.
 ///
-/// All ranks must call the same collectives in the same order, with tensors of the same shape and
-/// kind. Where ranks use shared memory ([`transport`](Self::transport)), they compare their calls,
-/// and a mistake is an error that says what two of them called. Over sockets gloo checks nothing:
-/// different sizes abort the process with SIGABRT from one of gloo's threads, as in Python. With
-/// `TORCH_DISTRIBUTED_DEBUG=DETAIL`, the ranks compare each operation first, and such a mistake is
-/// an error there too. After a failed collective the group is unusable: end the program.
+/// All ranks must call the same collectives in the same order, with tensors of the same shape and kind. Where ranks use
+/// shared memory ([`transport`](Self::transport)), they compare their calls, and a mistake is an error that says what
+/// two of them called. Over sockets gloo checks nothing: different sizes abort the process with SIGABRT from one of
+/// gloo's threads, as in Python. With `TORCH_DISTRIBUTED_DEBUG=DETAIL`, the ranks compare each operation first, and
+/// such a mistake is an error there too. After a failed collective the group is unusable: end the program.
 ///
 /// Tensors are exchanged element by element, in row-major order, whatever their strides. One with
 /// gaps, such as a column (`t.select(1, 0)`), or whose values are only marked as negated or
@@ -50,15 +49,13 @@ use tch::{Device, Kind, Tensor};
 /// ```
 ///
 /// # Errors
-/// Every collective returns [`Error::Collective`] if a rank has died or did not arrive within the
-/// timeout ([`with_timeout`](Self::with_timeout)), if the backend does not support the kind
-/// (`int16` with gloo), or if it does not support the device (the CPU with NCCL). Before anything
-/// is exchanged, it returns [`Error::Argument`] for a rank that is not in the group, for a list
-/// without one tensor per rank, for shapes and kinds that do not fit together, for a result whose
-/// elements share memory (`expand`), and for a [`ReduceOp`](crate::distributed::ReduceOp) that does not suit the
-/// kind: `Avg` of integers, `Band`, `Bor` and `Bxor` of anything else, and all but `Sum` and `Avg`
-/// of complex numbers. If an asynchronous call fails after it has returned, `Pending::wait` returns
-/// the error.
+/// Every collective returns [`Error::Collective`] if a rank has died or did not arrive within the timeout
+/// ([`with_timeout`](Self::with_timeout)), if the backend does not support the kind (`int16` with gloo), or if it does
+/// not support the device (the CPU with NCCL). Before anything is exchanged, it returns [`Error::Argument`] for a rank
+/// that is not in the group, for a list without one tensor per rank, for shapes and kinds that do not fit together, for
+/// a result whose elements share memory (`expand`), and for a [`ReduceOp`](crate::distributed::ReduceOp) that does not
+/// suit the kind: `Avg` of integers, `Band`, `Bor` and `Bxor` of anything else, and all but `Sum` and `Avg` of complex
+/// numbers. If an asynchronous call fails after it has returned, `Pending::wait` returns the error.
 #[derive(Debug, Clone)]
 #[doc(alias = "destroy_process_group")]
 pub struct ProcessGroup {
@@ -170,13 +167,11 @@ impl ProcessGroup {
 
     /// How tensors travel between the ranks of this group.
     ///
-    /// If all ranks of a group with the backend gloo are processes on one host, `all_reduce`,
-    /// `broadcast` and `barrier` of tensors on the CPU go through shared memory, which is several
-    /// times as fast as sockets. So do the gradients of
-    /// [`DistributedDataParallel`](crate::distributed::DistributedDataParallel). The results equal gloo's to
-    /// the last bit. If one of the ranks is on another host or in another container, or runs
-    /// Python, all use sockets. Set `TCH_PARALLEL_SHARED_MEMORY=0`, on one rank or on all, to switch
-    /// shared memory off.
+    /// If all ranks of a group with the backend gloo are processes on one host, `all_reduce`, `broadcast` and `barrier`
+    /// of tensors on the CPU go through shared memory, which is several times as fast as sockets. So do the gradients
+    /// of [`DistributedDataParallel`](crate::distributed::DistributedDataParallel). The results equal gloo's to the
+    /// last bit. If one of the ranks is on another host or in another container, or runs Python, all use sockets. Set
+    /// `TCH_PARALLEL_SHARED_MEMORY=0`, on one rank or on all, to switch shared memory off.
     ///
     /// ```
     /// use tch_parallel::distributed::{ProcessGroup, Transport};
@@ -191,11 +186,10 @@ impl ProcessGroup {
         Transport::of(self.backend(), self.engine())
     }
 
-    /// A tensor for collectives of this group, on its [`exchange_device`](Self::exchange_device) and
-    /// with undefined values. With [`Transport::SharedMemory`] it lies in memory that all ranks can
-    /// read and write, so that `all_reduce` and `broadcast` copy nothing, and `reduce_scatter_tensor` and
-    /// `all_gather` read inputs where they lie.
-    /// `Backend.allocate_tensor`.
+    /// A tensor for collectives of this group, on its [`exchange_device`](Self::exchange_device) and with undefined
+    /// values. With [`Transport::SharedMemory`] it lies in memory that all ranks can read and write, so that
+    /// `all_reduce` and `broadcast` copy nothing, and `reduce_scatter_tensor` and `all_gather` read inputs where they
+    /// lie. `Backend.allocate_tensor`.
     ///
     /// The buckets of [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) are allocated there
     /// anyway.
@@ -215,9 +209,8 @@ impl ProcessGroup {
     /// [`DistributedDataParallel`] itself keep to the limit with which the group was made: give them a
     /// group of `with_timeout(limit).new_group(…)`.
     ///
-    /// With NCCL, a call on this handle waits until the GPU has finished, as `Work.wait(timeout)`
-    /// does in PyTorch. Without a time limit of its own, it returns as soon as later work on the GPU
-    /// is sure to see the result.
+    /// With NCCL, a call on this handle waits until the GPU has finished, as `Work.wait(timeout)` does in PyTorch.
+    /// Without a time limit of its own, it returns as soon as later work on the GPU is sure to see the result.
     ///
     /// [`DistributedDataParallel`]: crate::distributed::DistributedDataParallel
     ///
@@ -234,9 +227,8 @@ impl ProcessGroup {
         ProcessGroup { timeout: Some(timeout.min(LONGEST_TIMEOUT)), ..self.clone() }
     }
 
-    /// The same group, with a tag for the messages that are sent and received on this handle. A
-    /// message is received only with the tag with which it was sent; by default, 0.
-    /// `dist.send(tag=…)`.
+    /// The same group, with a tag for the messages that are sent and received on this handle. A message is received
+    /// only with the tag with which it was sent; by default, 0. `dist.send(tag=…)`.
     ///
     /// NCCL ignores tags, in Python too.
     #[must_use]

@@ -19,9 +19,8 @@ use origin::Origin;
 /// a job, which ends with it. The store waits for nobody: a process can connect at any time.
 /// [`ProcessGroup::with_store`](crate::distributed::ProcessGroup::with_store) makes a group of some of them.
 ///
-/// While a [`get`](Self::get) waits or a group is being made, other uses of the store in the same
-/// process block. To avoid that, [`check`](Self::check) first, or wait on a store made with
-/// [`try_clone`](Self::try_clone).
+/// While a [`get`](Self::get) waits or a group is being made, other uses of the store in the same process block. To
+/// avoid that, [`check`](Self::check) first, or wait on a store made with [`try_clone`](Self::try_clone).
 ///
 /// ```
 /// use std::time::Duration;
@@ -37,8 +36,7 @@ use origin::Origin;
 /// ```
 ///
 /// # Errors
-/// Every operation returns [`Error::Rendezvous`] if rank 0 has ended, or the launcher if that
-/// serves the store.
+/// Every operation returns [`Error::Rendezvous`] if rank 0 has ended, or the launcher if that serves the store.
 #[derive(Clone)]
 #[doc(alias("TCPStore", "PrefixStore", "FileStore", "HashStore"))]
 pub struct Store {
@@ -63,8 +61,7 @@ impl Store {
         })
     }
 
-    /// The same store over its own connection: threads with one each do not block each other.
-    /// `store.clone()`.
+    /// The same store over its own connection: threads with one each do not block each other. `store.clone()`.
     pub fn try_clone(&self) -> Result<Store> {
         let engine = self.engine.try_clone();
         let engine = engine.map_err(|error| self.failed("connect again to", "", &error))?;
@@ -80,8 +77,7 @@ impl Store {
     /// The value of a key, once it is set. `store.get`.
     ///
     /// # Errors
-    /// Those of [every operation](Self#errors), and [`Error::Rendezvous`] if the key is not set
-    /// within `timeout`.
+    /// Those of [every operation](Self#errors), and [`Error::Rendezvous`] if the key is not set within `timeout`.
     pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
         self.engine.get(key, timeout.min(LONGEST_TIMEOUT)).map_err(|error| match error.kind() {
             ErrorKind::Timeout => self.error("get", key, format!("timed out after {timeout:?}")),
@@ -135,8 +131,7 @@ impl Store {
         self.engine.delete_key(key).map_err(|error| self.failed("delete", key, &error))
     }
 
-    /// How many keys are set, whatever their prefix. The store and the groups have keys of their
-    /// own. `store.num_keys`.
+    /// How many keys are set, whatever their prefix. The store and the groups have keys of their own. `store.num_keys`.
     pub fn num_keys(&self) -> Result<usize> {
         self.engine.num_keys().map_err(|error| self.failed("count the keys of", "", &error))
     }

@@ -22,9 +22,8 @@
 // whether those it waits for have failed, left or died, and whether the time is up. As long as no
 // rank sleeps, none of this costs anything.
 //
-// Failures. The first failure of a rank is its last: it tells the others why, and every later
-// operation fails too. What an arena holds is undefined from then on, since a rank that was stopped
-// for too long may still write to it.
+// Failures. The first failure of a rank is its last: it tells the others why, and every later operation fails too. What
+// an arena holds is undefined from then on, since a rank that was stopped for too long may still write to it.
 //
 // exchange.cpp has how ranks find each other and take turns, rounds.cpp how they wait, and
 // collectives.cpp how an operation is carried out, with the functions of reductions.cpp and copies.cpp.
@@ -104,8 +103,7 @@ class Exchange {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Where the operands' values lie. outputs[r] takes what comes from rank r; reduce_scatter has only the
-  // first.
+  // Where the operands' values lie. outputs[r] takes what comes from rank r; reduce_scatter has only the first.
   struct Places {
     Pieces input;
     std::vector<Pieces> outputs;

@@ -176,8 +176,7 @@ void Exchange::add_rows_staged(const Operation& operation, const Places& places)
   });
 }
 
-// Combines values `begin` to `end` of this rank's part. `at(rank, i)` is where value i of a rank's whole
-// tensor lies.
+// Combines values `begin` to `end` of this rank's part. `at(rank, i)` is where value i of a rank's whole tensor lies.
 template <typename At>
 void Exchange::reduce_part(
     const Operation& operation, const Fold& fold, const Places& places, size_t begin, size_t end, At at) const {

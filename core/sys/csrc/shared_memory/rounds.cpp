@@ -32,8 +32,7 @@ void Exchange::meet(uint32_t round) {
         sequence >= current_sequence_,
         "the ranks call different operations: ", name(own_peer()), " calls ", current_.to_string(), " as number ",
         current_sequence_, ", but ", name(peer), " has not called as many");
-    // This rank may have been stopped for longer than the others have waited. They have given up
-    // these tensors.
+    // This rank may have been stopped for longer than the others have waited. They have given up these tensors.
     check_state(peer);
   }
 }

@@ -98,8 +98,7 @@ pub enum Method {
     DataParallel,
     /// One process per device: DistributedDataParallel.
     Ddp,
-    /// One process per device: Apex's DistributedDataParallel, whose batch and workers are those of
-    /// each process.
+    /// One process per device: Apex's DistributedDataParallel, whose batch and workers are those of each process.
     Apex,
 }
 
@@ -121,8 +120,7 @@ pub enum OptimizerKind {
 }
 
 impl Args {
-    /// The devices of this process. Refuses devices, or a number of ranks, that the method does not
-    /// support.
+    /// The devices of this process. Refuses devices, or a number of ranks, that the method does not support.
     pub fn devices(&self, env: Option<&Env>) -> Result<Devices> {
         let is_distributed = self.method.is_distributed();
         let devices = self.devices.of_process(env, &self.method, is_distributed)?;

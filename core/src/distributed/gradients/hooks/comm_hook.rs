@@ -14,11 +14,10 @@ pub type Finish = Box<dyn FnOnce() -> Result<Tensor> + Send>;
 
 /// How gradients are exchanged; [`from_fn`] makes a hook from a closure.
 ///
-/// Every backward pass calls [`start`](Self::start) once per bucket, in the order of the buckets,
-/// as soon as a bucket's gradients are complete and while others are still being computed. After
-/// the last gradient, it calls the returned closures, one bucket after the other, in the same
-/// order, on the thread of the backward pass. So all ranks make the same collectives in the same
-/// order, even if the second half starts further ones.
+/// Every backward pass calls [`start`](Self::start) once per bucket, in the order of the buckets, as soon as a bucket's
+/// gradients are complete and while others are still being computed. After the last gradient, it calls the returned
+/// closures, one bucket after the other, in the same order, on the thread of the backward pass. So all ranks make the
+/// same collectives in the same order, even if the second half starts further ones.
 pub trait CommHook: Send {
     /// The hook's name in messages and in the logging data, together with all options that must be
     /// the same on all ranks: ranks compare it.

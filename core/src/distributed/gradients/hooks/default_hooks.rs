@@ -1,5 +1,4 @@
-//! PyTorch's `default_hooks`: the mean of the gradients over the ranks, and hooks that work in 16
-//! bits.
+//! PyTorch's `default_hooks`: the mean of the gradients over the ranks, and hooks that work in 16 bits.
 
 use super::{CommHook, Finish, GradBucket};
 use crate::Result;
@@ -7,8 +6,7 @@ use crate::distributed::{ProcessGroup, ReduceOp};
 use c10d_sys::arithmetic::div_number_;
 use tch::Kind;
 
-/// Divides by the number of ranks, then sums: the same as without a hook.
-/// `default_hooks.allreduce_hook`
+/// Divides by the number of ranks, then sums: the same as without a hook. `default_hooks.allreduce_hook`
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AllReduce;
 
@@ -58,8 +56,7 @@ impl CommHook for Bf16Compress {
     }
 }
 
-/// Passes gradients to `hook` as `float16` and converts its results back.
-/// `default_hooks.fp16_compress_wrapper`
+/// Passes gradients to `hook` as `float16` and converts its results back. `default_hooks.fp16_compress_wrapper`
 ///
 /// ```
 /// use tch_parallel::distributed::hooks::{self, CommHook, PowerSgd, PowerSgdOptions};
@@ -72,8 +69,7 @@ pub fn fp16_compress_wrapper<H: CommHook>(hook: H) -> CompressWrapper<H> {
     CompressWrapper { name: "fp16_compress_wrapper", kind: Kind::Half, hook }
 }
 
-/// Passes gradients to `hook` as `bfloat16` and converts its results back.
-/// `default_hooks.bf16_compress_wrapper`
+/// Passes gradients to `hook` as `bfloat16` and converts its results back. `default_hooks.bf16_compress_wrapper`
 pub fn bf16_compress_wrapper<H: CommHook>(hook: H) -> CompressWrapper<H> {
     CompressWrapper { name: "bf16_compress_wrapper", kind: Kind::BFloat16, hook }
 }

@@ -24,8 +24,7 @@ impl GradBucket<'_> {
         self.engine.is_last()
     }
 
-    /// All its gradients in one flat tensor. Not a copy: writing to it changes the bucket.
-    /// `bucket.buffer()`
+    /// All its gradients in one flat tensor. Not a copy: writing to it changes the bucket. `bucket.buffer()`
     pub fn buffer(&self) -> Result<Tensor> {
         self.engine.buffer().map_err(Error::engine("GradBucket::buffer"))
     }

@@ -1,9 +1,8 @@
 //! Communication hooks: other ways of exchanging gradients than a plain mean over the ranks.
 //! `torch.distributed.algorithms.ddp_comm_hooks`
 //!
-//! A model is wrapped with its hook. The hook is called with each bucket of gradients as soon as
-//! the bucket is complete, and returns the tensor that replaces it. PyTorch's counterpart is
-//! `model.register_comm_hook`.
+//! A model is wrapped with its hook. The hook is called with each bucket of gradients as soon as the bucket is
+//! complete, and returns the tensor that replaces it. PyTorch's counterpart is `model.register_comm_hook`.
 //!
 //! ```
 //! # use tch::nn;
@@ -22,9 +21,8 @@
 //! # Ok::<(), tch_parallel::Error>(())
 //! ```
 //!
-//! If a hook returns an error or panics, [`backward`] returns it; gradients cannot be exchanged
-//! afterwards, so end the program. While a hook runs, its model can make no other pass: a hook that
-//! uses it gets an error.
+//! If a hook returns an error or panics, [`backward`] returns it; gradients cannot be exchanged afterwards, so end the
+//! program. While a hook runs, its model can make no other pass: a hook that uses it gets an error.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -7,9 +7,8 @@ use crate::distributed::ProcessGroup;
 /// Averages gradients over all ranks for some steps, and then over those of a subgroup, or not at
 /// all. `post_localSGD_hook.post_localSGD_hook`
 ///
-/// Ranks of different subgroups go different ways from then on, so their parameters must be averaged
-/// from time to time: use it with a [`PostLocalSgdOptimizer`] or a [`PeriodicModelAverager`] with as
-/// many steps of warm-up.
+/// Ranks of different subgroups go different ways from then on, so their parameters must be averaged from time to time:
+/// use it with a [`PostLocalSgdOptimizer`] or a [`PeriodicModelAverager`] with as many steps of warm-up.
 ///
 /// [`PostLocalSgdOptimizer`]: crate::optim::PostLocalSgdOptimizer
 /// [`PeriodicModelAverager`]: crate::distributed::PeriodicModelAverager

@@ -11,8 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs::OpenOptions, path::Path, time::Duration};
 
-/// Where a store came from. It marks this process as a member of a job while the store or a group made
-/// with it exists.
+/// Where a store came from. It marks this process as a member of a job while the store or a group made with it exists.
 pub(super) struct Origin {
     /// This process's place in the job whose store it is.
     pub(super) env: Option<Env>,
@@ -36,9 +35,8 @@ impl Drop for Origin {
 }
 
 impl Store {
-    /// The store of the job that the environment describes ([`Env`]). Rank 0 starts to serve it;
-    /// the others wait for that up to `timeout`. Without a launcher, it exists only in this
-    /// process.
+    /// The store of the job that the environment describes ([`Env`]). Rank 0 starts to serve it; the others wait for
+    /// that up to `timeout`. Without a launcher, it exists only in this process.
     ///
     /// # Errors
     /// - [`Error::Environment`]: the environment is incomplete or invalid.
@@ -109,11 +107,10 @@ impl Store {
     /// A store in a file that all its processes can write, on a local disk or NFS.
     /// `dist.FileStore(file_name, world_size)`.
     ///
-    /// The last of `world_size` processes to drop the store removes the file; with `None`, the file stays.
-    /// Each group made with the store counts as one more process, so make groups only when all processes
-    /// have opened the store. The keys that a killed job has left are still set: remove the file, or choose
-    /// another. If the file is removed during use, operations wait for it for minutes, whatever their
-    /// timeouts.
+    /// The last of `world_size` processes to drop the store removes the file; with `None`, the file stays. Each group
+    /// made with the store counts as one more process, so make groups only when all processes have opened the store.
+    /// The keys that a killed job has left are still set: remove the file, or choose another. If the file is removed
+    /// during use, operations wait for it for minutes, whatever their timeouts.
     ///
     /// ```
     /// use tch_parallel::distributed::Store;

@@ -50,8 +50,7 @@ impl Exchange {
         Ok(Tensor::f_cat(&flat, 0)?)
     }
 
-    /// Everything after that, given the sum of [`uncompressed_memory`](Self::uncompressed_memory)
-    /// over the ranks.
+    /// Everything after that, given the sum of [`uncompressed_memory`](Self::uncompressed_memory) over the ranks.
     pub(super) fn finish(
         mut self,
         state: &mut State,

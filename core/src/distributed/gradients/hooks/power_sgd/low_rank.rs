@@ -51,8 +51,7 @@ pub(super) fn batches(
     Ok(batches)
 }
 
-/// Assigns the memory of P and Q to the matrices of the bucket with this index. Q holds the start
-/// values of the step.
+/// Assigns the memory of P and Q to the matrices of the bucket with this index. Q holds the start values of the step.
 pub(super) fn factors(
     state: &mut State,
     index: usize,

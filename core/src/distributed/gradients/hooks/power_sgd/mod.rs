@@ -34,14 +34,12 @@ use tch_parallel_base::lock;
 /// If a whole matrix of gradients can be zero on all ranks, set `orthogonalization_epsilon`.
 /// Otherwise the step divides by zero, as in PyTorch, and the weights become NaN.
 ///
-/// An infinite or NaN gradient stays in the state of error feedback and warm start and makes all
-/// later ones NaN, as in PyTorch. So do not combine it with a
-/// [`GradScaler`](crate::amp::GradScaler), which finds its scale by overflowing. Checkpoints do not
-/// contain the state: a resumed training starts with an empty one.
+/// An infinite or NaN gradient stays in the state of error feedback and warm start and makes all later ones NaN, as in
+/// PyTorch. So do not combine it with a [`GradScaler`](crate::amp::GradScaler), which finds its scale by overflowing.
+/// Checkpoints do not contain the state: a resumed training starts with an empty one.
 ///
-/// Results equal PyTorch's to the last bit. PyTorch's hook waits on gloo's two threads and, with
-/// two buckets or more, can deadlock there (seen with 2.11); this one waits on the thread of the
-/// backward pass.
+/// Results equal PyTorch's to the last bit. PyTorch's hook waits on gloo's two threads and, with two buckets or more,
+/// can deadlock there (seen with 2.11); this one waits on the thread of the backward pass.
 ///
 /// Clones share their state; keep one to ask for the [`compression_stats`].
 ///
@@ -72,8 +70,7 @@ pub struct PowerSgd {
     state: Arc<Mutex<State>>,
 }
 
-/// How much PowerSGD has saved, in numbers exchanged, since compression started.
-/// `PowerSGDState.compression_stats()`
+/// How much PowerSGD has saved, in numbers exchanged, since compression started. `PowerSGDState.compression_stats()`
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CompressionStats {
     /// The ratio of numbers exchanged without and with compression; 0 before compression starts.

@@ -3,8 +3,7 @@
 use c10d_sys::arithmetic::{add_number_, norm};
 use tch::{Kind, TchError, Tensor};
 
-/// Orthogonalizes the columns of each matrix of a batch `[batch, rows, columns]`, in place.
-/// `_orthogonalize`
+/// Orthogonalizes the columns of each matrix of a batch `[batch, rows, columns]`, in place. `_orthogonalize`
 pub(super) fn orthogonalize(matrices: &Tensor, epsilon: f64) -> Result<(), TchError> {
     let (batch, _, columns) = matrices.size3()?;
     // The QR decomposition is faster for more columns, but does not support 16 bits.
