@@ -52,7 +52,10 @@ impl Workspace {
     /// The folder of the set-up: a Python virtual environment with libtorch.
     pub(crate) fn venv(&self) -> PathBuf {
         let venv = venv(self.release);
-        if self.is_for_arm { venv.join("for").join(ARM) } else { venv }
+        if self.is_for_arm {
+            return venv.with_file_name(format!("{}-{ARM}", self.release.torch));
+        }
+        venv
     }
 
     /// cargo, for what needs libtorch.
