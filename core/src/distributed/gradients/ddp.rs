@@ -15,13 +15,13 @@ use crate::{Error, Result, Tensors};
 use c10d_sys::{ErrorKind, Reducer, autograd, tensor};
 use std::cell::{Cell, RefCell};
 use std::{any::type_name, fmt, sync::Arc};
+use tch::Tensor;
 use tch::nn::{ModuleT, VarStore};
-use tch::{Tensor, no_grad};
 use tch_parallel_base::parameters::named_buffers;
 use tch_parallel_base::tensors::{fill, list};
 
 /// `broadcast_bucket_size` in distributed.py.
-const BROADCAST_BUFFER_BYTES: usize = 250 << 20;
+pub(super) const BROADCAST_BUFFER_BYTES: usize = 250 << 20;
 
 /// `torch.nn.parallel.DistributedDataParallel`, driven by the same C++ `Reducer`.
 ///
@@ -75,9 +75,9 @@ pub struct DistributedDataParallel<M> {
     /// All parameters, in the order of registration.
     parameters: Vec<(String, Tensor)>,
     /// What rank 0 sends before each forward pass; empty if the options disable it.
-    buffers: Vec<Tensor>,
+    pub(super) buffers: Vec<Tensor>,
     /// Everything that is the same on all ranks: parameters, including frozen ones, and those buffers.
-    state: Vec<Tensor>,
+    pub(super) state: Vec<Tensor>,
     pub(crate) static_graph: bool,
     /// How many guards suspend the exchange of gradients; at 0, `require_backward_grad_sync` in distributed.py is true.
     pub(crate) no_sync_guards: Cell<usize>,
@@ -300,22 +300,6 @@ impl<M> DistributedDataParallel<M> {
         self.cast_parameters.as_ref().map_or(Ok(()), |parameters| parameters.restore())
     }
 
-    /// Copies rank 0's buffers to every rank, unless the options disable it. A collective.
-    ///
-    /// Call this before evaluating the module on its own. Since the last forward pass, each rank has updated its
-    /// running statistics from its own batch, so evaluation would differ between ranks. In Python, the first forward
-    /// pass in evaluation mode does this. `model._sync_buffers()`
-    ///
-    /// # Errors
-    /// [`Error::Collective`] if a rank has died or did not arrive within the timeout.
-    pub fn sync_buffers(&self) -> Result<()> {
-        self.group.refuse_in_join("sync_buffers")?;
-        if self.buffers.is_empty() {
-            return Ok(());
-        }
-        self.broadcast_buffers(0)
-    }
-
     /// The module itself, without any exchange. `model.module`
     pub fn module(&self) -> &M {
         &self.module
@@ -339,25 +323,6 @@ impl<M> DistributedDataParallel<M> {
     /// [`Error::Tensor`] if libtorch does not return them.
     pub fn logging_data(&self) -> Result<DdpLoggingData> {
         DdpLoggingData::read(&self.reducer.borrow()).map_err(Error::engine("logging_data"))
-    }
-
-    /// Whether the next forward pass starts with a broadcast of buffers.
-    pub(crate) fn syncs_buffers(&self) -> bool {
-        self.sync_buffers.get() && !self.buffers.is_empty()
-    }
-
-    pub(crate) fn broadcast_buffers(&self, source: usize) -> Result<()> {
-        self.broadcast("broadcast of buffers", &self.buffers, source)
-    }
-
-    /// Copies all parameters and buffers of one rank to every rank. `_sync_module_states`
-    pub(crate) fn broadcast_state(&self, source: usize) -> Result<()> {
-        self.broadcast("broadcast of the model", &self.state, source)
-    }
-
-    fn broadcast(&self, operation: &'static str, tensors: &[Tensor], source: usize) -> Result<()> {
-        let bytes = BROADCAST_BUFFER_BYTES;
-        no_grad(|| self.group.broadcast_coalesced(operation, tensors, bytes, source))
     }
 
     pub(crate) fn failed(&self, operation: &'static str, error: &c10d_sys::Error) -> Error {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `ddp`, `ddp_options` | [`DistributedDataParallel`], which averages gradients while backward runs |
 //! | `no_sync` | [`NoSync`]: steps without an exchange |
+//! | `sync_buffers` | rank 0's buffers on every rank |
 //! | `join` | its part of a [join](fn@super::join) |
 //! | [`hooks`] | other ways of exchanging gradients, compressed for instance |
 //! | `model_averaging` | [`PeriodicModelAverager`]: averages parameters instead of gradients |
@@ -25,6 +26,7 @@ mod module_tensors;
 mod no_sync;
 mod same_model;
 mod shares;
+mod sync_buffers;
 mod virtual_ranks;
 
 pub use apex::{ApexDistributedDataParallel, ApexOptions};

@@ -19,10 +19,9 @@ struct Exchange::Ways {
 Exchange::Ways Exchange::ways_of(const Operation& operation) {
   switch (operation.type) {
     case c10d::OpType::ALLREDUCE:
-      if (operation.rows > 0) {
-        return {&Exchange::add_rows_small, &Exchange::add_rows_in_place, &Exchange::add_rows_staged};
-      }
-      return {&Exchange::all_reduce_small, &Exchange::all_reduce_in_place, &Exchange::all_reduce_staged};
+      return {
+          &Exchange::all_reduce_small, &Exchange::all_reduce_in_place,
+          operation.rows > 0 ? &Exchange::add_rows_staged : &Exchange::all_reduce_staged};
     case c10d::OpType::_REDUCE_SCATTER_BASE:
       return {&Exchange::reduce_scatter_small, &Exchange::reduce_scatter_from_arena, &Exchange::reduce_scatter_staged};
     case c10d::OpType::ALLGATHER:

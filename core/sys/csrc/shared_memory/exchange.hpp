@@ -120,8 +120,6 @@ class Exchange {
   void all_reduce_small(const Operation& operation, const Places& places);
   void all_reduce_in_place(const Operation& operation, const Places& places, uint32_t round);
   void all_reduce_staged(const Operation& operation, const Places& places);
-  void add_rows_small(const Operation& operation, const Places& places);
-  void add_rows_in_place(const Operation& operation, const Places& places, uint32_t round);
   void add_rows_staged(const Operation& operation, const Places& places);
   void reduce_scatter_small(const Operation& operation, const Places& places);
   void reduce_scatter_from_arena(const Operation& operation, const Places& places, uint32_t round);

@@ -38,14 +38,42 @@ static void reduce(const Fold& fold, size_t count, int ranks, size_t begin, size
   }
 }
 
+// Adds values `begin` to `end` of all rows to zero, the first rank's rows first. `at(rank, row, i)` is where value i of
+// a row lies.
+template <typename At, typename Put>
+static void add_rows(const Fold& fold, int ranks, int rows, size_t begin, size_t end, At at, Put put) {
+  alignas(64) char sum[8 << 10];
+  while (begin < end) {
+    const size_t length = std::min(sizeof(sum) / fold.element_size, end - begin);
+    std::memset(sum, 0, sizeof(sum));
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (int row = 0; row < rows; ++row) {
+        fold.apply(sum, at(rank, row, begin), sum, length);
+      }
+    }
+    put(begin, sum, length * fold.element_size);
+    begin += length;
+  }
+}
+
+// The one of these that an all_reduce asks for. Value i of row r of a rank is its value r * count + i.
+template <typename At, typename Put>
+static void combine(const Operation& operation, const Fold& fold, int ranks, size_t begin, size_t end, At at, Put put) {
+  if (operation.rows == 0) {
+    return reduce(fold, operation.count, ranks, begin, end, at, put);
+  }
+  const auto at_row = [&](int rank, int row, size_t i) { return at(rank, row * operation.count + i); };
+  add_rows(fold, ranks, operation.rows, begin, end, at_row, put);
+}
+
 void Exchange::all_reduce_small(const Operation& operation, const Places& places) {
   const auto fold = fold_of(operation.dtype, operation.op);
   const auto round = round_++;
   wait_for_staging(round);
   places.input.read(0, operation.bytes(), staging(rank_, round));
   meet(round);
-  reduce(
-      fold, operation.count, size_, 0, operation.count,
+  combine(
+      operation, fold, size_, 0, operation.count,
       [&](int rank, size_t i) { return staging(rank, round) + i * fold.element_size; },
       [&](size_t i, const char* values, size_t bytes) { places.input.write(i * fold.element_size, values, bytes); });
   finish(round);
@@ -54,8 +82,8 @@ void Exchange::all_reduce_small(const Operation& operation, const Places& places
 void Exchange::all_reduce_in_place(const Operation& operation, const Places&, uint32_t round) {
   const auto fold = fold_of(operation.dtype, operation.op);
   const auto [begin, end] = slice(operation.count, fold.element_size, rank_, size_);
-  reduce(
-      fold, operation.count, size_, begin, end,
+  combine(
+      operation, fold, size_, begin, end,
       [&](int rank, size_t i) { return tensor_of(rank) + i * fold.element_size; },
       [&](size_t i, const char* values, size_t bytes) {
         for (int rank = 0; rank < size_; ++rank) {
@@ -101,55 +129,6 @@ void Exchange::all_reduce_staged(const Operation& operation, const Places& place
       std::memcpy(data + (first + from) * size, staging(peer.rank, round) + from * size, (to - from) * size);
     }
   });
-}
-
-// Adds values `begin` to `end` of all rows to zero, the first rank's rows first. `at(rank, row, i)` is where value i of
-// a row lies.
-template <typename At, typename Put>
-static void add_rows(const Fold& fold, int ranks, int rows, size_t begin, size_t end, At at, Put put) {
-  alignas(64) char sum[8 << 10];
-  while (begin < end) {
-    const size_t length = std::min(sizeof(sum) / fold.element_size, end - begin);
-    std::memset(sum, 0, sizeof(sum));
-    for (int rank = 0; rank < ranks; ++rank) {
-      for (int row = 0; row < rows; ++row) {
-        fold.apply(sum, at(rank, row, begin), sum, length);
-      }
-    }
-    put(begin, sum, length * fold.element_size);
-    begin += length;
-  }
-}
-
-void Exchange::add_rows_small(const Operation& operation, const Places& places) {
-  const auto fold = fold_of(operation.dtype, operation.op);
-  const auto round = round_++;
-  wait_for_staging(round);
-  places.input.read(0, operation.bytes(), staging(rank_, round));
-  meet(round);
-  add_rows(
-      fold, size_, operation.rows, 0, operation.count,
-      [&](int rank, int row, size_t i) {
-        return staging(rank, round) + (row * operation.count + i) * fold.element_size;
-      },
-      [&](size_t i, const char* values, size_t bytes) { places.input.write(i * fold.element_size, values, bytes); });
-  finish(round);
-}
-
-void Exchange::add_rows_in_place(const Operation& operation, const Places&, uint32_t round) {
-  const auto fold = fold_of(operation.dtype, operation.op);
-  const auto [begin, end] = slice(operation.count, fold.element_size, rank_, size_);
-  add_rows(
-      fold, size_, operation.rows, begin, end,
-      [&](int rank, int row, size_t i) { return tensor_of(rank) + (row * operation.count + i) * fold.element_size; },
-      [&](size_t i, const char* values, size_t bytes) {
-        for (int rank = 0; rank < size_; ++rank) {
-          std::memcpy(tensor_of(rank) + i * fold.element_size, values, bytes);
-        }
-      });
-  own().reduced.publish(round + 1);
-  wait_for_all(&Board::reduced, round + 1);
-  finish(round);
 }
 
 // Every rank adds all of a round: this is only for want of room in an arena.
