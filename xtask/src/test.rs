@@ -15,7 +15,7 @@ const THREADS: &str = "RUST_TEST_THREADS";
 const OPT_LEVEL: &str = "CARGO_PROFILE_RELEASE_OPT_LEVEL";
 
 /// What runs on another kind of machine, unless the arguments say: the libraries' own tests and the exchange's. There is no
-/// Python, and QEMU takes ten times as long. To it, a process that has been killed is still there.
+/// Python, and QEMU is several times slower. One test fails in it, which looks for a process that it has killed.
 const ON_ARM: &str = "--lib --test exchange --test reducer -p c10d-sys -p tch-parallel-base -p tch-parallel-nn \
     -p tch-parallel-optim -p tch-parallel-data -p tch-parallel -- --skip a_killed_process_is_named";
 

@@ -153,15 +153,17 @@ impl Sampler for DistributedSampler {
 
 impl Shard {
     fn of<T: Clone>(self, order: Vec<T>, consumed: usize, drop_last: bool) -> Vec<T> {
-        let Shard { rank, num_replicas, parts } = self;
+        let Shard { num_replicas, parts, .. } = self;
         let left = order.len().saturating_sub(consumed);
         let total = self.len_of(left, drop_last) / parts * num_replicas;
         // `cycle` repeats the first samples until every rank has the same number.
         let rest = order.into_iter().cycle().skip(consumed).take(total).enumerate();
-        let own = rank..rank + parts;
-        rest.filter(|(at, _)| own.contains(&(at % num_replicas)))
-            .map(|(_, sample)| sample)
-            .collect()
+        rest.filter(|(at, _)| self.has(*at)).map(|(_, sample)| sample).collect()
+    }
+
+    /// Whether the sample at this place of the order is in one of its parts.
+    pub(super) fn has(self, place: usize) -> bool {
+        (self.rank..self.rank + self.parts).contains(&(place % self.num_replicas))
     }
 
     fn len_of(self, len: usize, drop_last: bool) -> usize {

@@ -13,14 +13,12 @@ pub struct ShardSampler(pub Shard);
 impl Sampler for ShardSampler {
     // ANCHOR: indices
     fn indices(&self, len: usize, _epoch: u64) -> Result<Vec<usize>> {
-        let own = self.0.rank()..self.0.rank() + self.0.parts();
-        Ok((0..len).filter(|index| own.contains(&(index % self.0.num_replicas()))).collect())
+        Ok((0..len).filter(|index| self.0.has(*index)).collect())
     }
     // ANCHOR_END: indices
 
     fn num_samples(&self, len: usize) -> usize {
-        let parts = self.0.rank()..self.0.rank() + self.0.parts();
-        parts.map(|part| (part..len).step_by(self.0.num_replicas()).len()).sum()
+        (0..len).filter(|index| self.0.has(*index)).count()
     }
 }
 

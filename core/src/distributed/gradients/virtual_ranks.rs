@@ -19,7 +19,7 @@ pub(super) struct VirtualRanks {
     pub(super) shard: Shard,
     /// By virtual rank, the rank that has it and its place there.
     owners: Vec<(usize, i64)>,
-    /// How many the rank with most of them has.
+    /// The most that one rank has.
     pub(super) most: usize,
     state: Mutex<State>,
 }
@@ -94,7 +94,7 @@ impl VirtualRanks {
     pub(super) fn begin(&self, share: usize, seed: i64) -> Result<()> {
         let State { step, parameters, buffers, .. } = &mut *lock(&self.state);
         if share == 0 {
-            // What a step has left that was given up.
+            // What an abandoned step has left.
             parameters.iter_mut().for_each(|parameter| parameter.gradients.clear());
             copy(buffers, &take(step).before)?;
             step.next_seed = seed.wrapping_add(self.owners.len() as i64);
@@ -188,7 +188,7 @@ impl VirtualRanks {
                 return Ok(Box::new(move || sum.wait()));
             }
             let (own, group) = (Arc::clone(&own), group.clone());
-            // Not earlier: then the buckets of all ranks would be here at once.
+            // Gathered only now, so that no more than one bucket of all ranks is in memory.
             Ok(Box::new(move || {
                 let ranks =
                     if group.world_size() == 1 { vec![rows] } else { group.all_gather(&rows)? };
@@ -200,12 +200,12 @@ impl VirtualRanks {
         }))
     }
 
-    /// The tensors of all virtual ranks, of each of which a rank has a row.
+    /// The rows of all virtual ranks in their order, from those of each rank.
     pub(super) fn in_order(&self, ranks: &[Tensor]) -> Result<Vec<Tensor>> {
         self.owners.iter().map(|&(rank, place)| Ok(ranks[rank].f_get(place)?)).collect()
     }
 
-    /// The rows of a bucket. The rest of a rank with fewer virtual ranks than another are zero.
+    /// The rows of a bucket. A rank with fewer virtual ranks than another pads them with zeros.
     fn rows_of(&self, bucket: &GradBucket<'_>, group: &ProcessGroup) -> Result<Tensor> {
         let State { step, parameters, rows, .. } = &mut *lock(&self.state);
         let last = self.shard.parts() - 1;
@@ -289,7 +289,7 @@ fn copy(tensors: &[Tensor], from: &[Tensor]) -> Result<()> {
 }
 
 thread_local! {
-    /// Whether this thread computes for one of several virtual ranks, while the others wait.
+    /// Whether this thread computes for one of several virtual ranks, one after the other.
     static IN_A_PART: Cell<bool> = const { Cell::new(false) };
 }
 
