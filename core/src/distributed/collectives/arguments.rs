@@ -1,7 +1,7 @@
 //! What collectives refuse before anything is exchanged, and what they exchange for a tensor.
 
 use crate::distributed::group::{Backend, ProcessGroup};
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::ReduceOp;
 use c10d_sys::tensor::{has_overlap, is_plain};
 use tch::{Kind, Tensor};
@@ -18,10 +18,8 @@ impl ProcessGroup {
     /// Refuses a message that cannot be sent to this rank, or received from it.
     pub(crate) fn check_message(&self, tensor: &Tensor, what: &str, peer: usize) -> Result<()> {
         self.check_rank(what, peer)?;
-        if peer == self.rank() {
-            let found = format!("rank {peer}, this rank itself");
-            return Err(Error::argument(what, found, "another rank"));
-        }
+        let found = format_args!("rank {peer}, this rank itself");
+        check(peer != self.rank(), what, found, "another rank")?;
         self.check_sendable(tensor)
     }
 
@@ -34,12 +32,10 @@ impl ProcessGroup {
 
     /// For collectives, gloo copies CUDA tensors to the CPU; for point-to-point messages it does not.
     pub(crate) fn check_sendable(&self, tensor: &Tensor) -> Result<()> {
-        if self.backend() == Backend::Gloo && tensor.device().is_cuda() {
-            let found = format!("on {:?}, with gloo", tensor.device());
-            let expected = "on the CPU, because gloo sends no CUDA tensors";
-            return Err(Error::argument("the tensor", found, expected));
-        }
-        Ok(())
+        let device = tensor.device();
+        let expected = "on the CPU, because gloo sends no CUDA tensors";
+        let is_sendable = self.backend() != Backend::Gloo || !device.is_cuda();
+        check(is_sendable, "the tensor", format_args!("on {device:?}, with gloo"), expected)
     }
 }
 
@@ -69,12 +65,10 @@ pub(crate) fn check_list(
     check_length(what, list.len(), world_size)?;
     let (size, kind) = (like.size(), like.f_kind()?);
     for tensor in list {
-        let found = tensor.f_kind()?;
-        if tensor.size() != size || found != kind {
-            let found = format!("of shape {:?} and kind {found:?}", tensor.size());
-            let expected = format!("of shape {size:?} and kind {kind:?}");
-            return Err(Error::argument(what, found, expected));
-        }
+        let (own_size, own_kind) = (tensor.size(), tensor.f_kind()?);
+        let found = format_args!("of shape {own_size:?} and kind {own_kind:?}");
+        let expected = format_args!("of shape {size:?} and kind {kind:?}");
+        check((&own_size, own_kind) == (&size, kind), what, found, expected)?;
     }
     Ok(())
 }
@@ -124,11 +118,10 @@ pub(crate) struct Output {
 impl Output {
     pub fn new(tensor: &Tensor) -> Result<Output> {
         let exchanged = input(tensor)?;
-        if has_overlap(tensor) {
-            let found = format!("a view of {:?} whose elements share memory", tensor.size());
-            let expected = "one that can be written to: exchange `tensor.contiguous()`";
-            return Err(Error::argument("the tensor", found, expected));
-        }
+        let size = tensor.size();
+        let found = format_args!("a view of {size:?} whose elements share memory");
+        let expected = "one that can be written to: exchange `tensor.contiguous()`";
+        check(!has_overlap(tensor), "the tensor", found, expected)?;
         let has_other_memory =
             !is_plain(tensor) && (tensor.is_sparse() || exchanged.data_ptr() != tensor.data_ptr());
         let target = has_other_memory.then(|| tensor.shallow_clone());

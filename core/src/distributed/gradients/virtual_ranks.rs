@@ -3,7 +3,7 @@
 use super::hooks::{CommHook, GradBucket, from_fn};
 use crate::data::Shard;
 use crate::distributed::group::{ProcessGroup, Transport};
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::tensor::{clear_grad, identity};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -295,10 +295,7 @@ thread_local! {
 
 /// Refuses what would need all virtual ranks at once.
 pub(crate) fn refuse_in_a_part(what: &str) -> Result<()> {
-    if IN_A_PART.get() {
-        let expected =
-            "used with as many ranks as virtual ranks: a rank computes for one after the other";
-        return Err(Error::argument(what, "used in a share of virtual_ranks", expected));
-    }
-    Ok(())
+    let expected =
+        "used with as many ranks as virtual ranks: a rank computes for one after the other";
+    check(!IN_A_PART.get(), what, "used in a share of virtual_ranks", expected)
 }

@@ -1,7 +1,7 @@
 //! Which device a rank trains on, and which backend moves its tensors.
 
 use super::gpus::Gpus;
-use crate::{Devices, Error, LogicalDevice, Result};
+use crate::{Devices, Error, LogicalDevice, Result, check};
 use std::{str::FromStr, time::Duration};
 use tch::Device;
 use tch_parallel_base::no_gpu;
@@ -63,11 +63,9 @@ pub(crate) fn choose(
         DeviceChoice::Auto => gpus.count > 0,
         DeviceChoice::Cuda => true,
     };
-    if !cuda && backend == Some(Backend::Nccl) {
-        let expected = "gloo if the device is cpu: NCCL supports CUDA tensors only";
-        return Err(Error::argument("backend", "nccl", expected));
-    }
     if !cuda {
+        let expected = "gloo if the device is cpu: NCCL supports CUDA tensors only";
+        check(backend != Some(Backend::Nccl), "backend", "nccl", expected)?;
         return Ok((Device::Cpu, Backend::Gloo));
     }
     if gpus.count == 0 {
