@@ -274,11 +274,9 @@ impl Context {
     /// Fails unless the step uses the joinable at this place next; place 0 ends the step before.
     fn expect_turn(&self, place: usize) -> Result<()> {
         let next = self.next.load(Ordering::Relaxed);
-        if place == next {
-            return Ok(());
-        }
+        let what = format_args!("joinable {next} of join");
         let expected = "used once in each step, in the order of the joinables";
-        Err(Error::argument(format!("joinable {next} of join"), "left out of a step", expected))
+        check(place == next, what, "left out of a step", expected)
     }
 
     /// Fails once this rank has learned that another is out of inputs.
@@ -314,13 +312,11 @@ impl Drop for Context {
 impl ProcessGroup {
     /// Refuses an exchange that ranks without inputs would not take part in.
     pub(crate) fn refuse_in_join(&self, what: &str) -> Result<()> {
-        if self.inner.in_join.load(Ordering::Relaxed) != SHADOWS {
-            return Ok(());
-        }
+        let is_alone = self.inner.in_join.load(Ordering::Relaxed) != SHADOWS;
         let found = "used within a join that does not cover it";
         let expected = "covered by it, or used with throw_on_early_termination: ranks that run \
                         out of inputs would leave the others waiting";
-        Err(Error::argument(what, found, expected))
+        check(is_alone, what, found, expected)
     }
 }
 

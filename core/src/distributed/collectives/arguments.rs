@@ -8,11 +8,9 @@ use tch::{Kind, Tensor};
 
 impl ProcessGroup {
     pub(crate) fn check_rank(&self, what: &str, rank: usize) -> Result<()> {
-        if rank < self.world_size() {
-            return Ok(());
-        }
-        let expected = format!("a rank below the world size, {}", self.world_size());
-        Err(Error::argument(what, format!("rank {rank}"), expected))
+        let ranks = self.world_size();
+        let expected = format_args!("a rank below the world size, {ranks}");
+        check(rank < ranks, what, format_args!("rank {rank}"), expected)
     }
 
     /// Refuses a message that cannot be sent to this rank, or received from it.
@@ -24,10 +22,7 @@ impl ProcessGroup {
     }
 
     pub(crate) fn refuse_nccl(&self, operation: &str) -> Result<()> {
-        if self.backend() == Backend::Gloo {
-            return Ok(());
-        }
-        Err(Error::argument(operation, "called with nccl", "called with gloo"))
+        check(self.backend() == Backend::Gloo, operation, "called with nccl", "called with gloo")
     }
 
     /// For collectives, gloo copies CUDA tensors to the CPU; for point-to-point messages it does not.
@@ -74,11 +69,8 @@ pub(crate) fn check_list(
 }
 
 pub(crate) fn check_length(what: &str, found: usize, world_size: usize) -> Result<()> {
-    if found == world_size {
-        return Ok(());
-    }
-    let found = format!("a list of {found}");
-    Err(Error::argument(what, found, format!("one per rank, {world_size}")))
+    let expected = format_args!("one per rank, {world_size}");
+    check(found == world_size, what, format_args!("a list of {found}"), expected)
 }
 
 /// What is exchanged for a tensor that is only read: contiguous real numbers. The same memory, if it holds them.

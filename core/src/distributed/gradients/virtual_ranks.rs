@@ -262,11 +262,9 @@ impl VirtualRanks {
 impl Step {
     /// Fails unless each share before this one had its backward pass, and this one none yet.
     fn expect_passes(&self, share: usize) -> Result<()> {
-        if self.passes == share {
-            return Ok(());
-        }
-        let what = format!("the number of backward passes before that of share {share}");
-        Err(Error::argument(what, self.passes, format!("{share}, one for each share of a batch")))
+        let what = format_args!("the number of backward passes before that of share {share}");
+        let expected = format_args!("{share}, one for each share of a batch");
+        check(self.passes == share, what, self.passes, expected)
     }
 }
 
