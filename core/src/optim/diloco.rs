@@ -240,11 +240,10 @@ impl<O: Optimizer, R: UpdateRule> Optimizer for DiLoCo<O, R> {
         let (step, saved) = (saved_step(state)?, NamedTensors::from_iter(tensors(GLOBAL)));
         let globals = self.named_globals();
         for (name, global) in &globals {
-            if saved.get(name).map(Tensor::size) != Some(global.size()) {
-                let expected = format!("there, of shape {:?}", global.size());
-                let what = format!("{GLOBAL}{name} in the optimizer state");
-                return Err(Error::argument(what, "missing or of another shape", expected));
-            }
+            let is_there = saved.get(name).map(Tensor::size) == Some(global.size());
+            let what = format_args!("{GLOBAL}{name} in the optimizer state");
+            let expected = format!("there, of shape {:?}", global.size());
+            check(is_there, what, "missing or of another shape", expected)?;
         }
         let mean = tensors(PSEUDOGRADIENT).pop().map(|(_, mean)| mean);
         let fragment = &self.own[(step / self.period) as usize % self.own.len()];

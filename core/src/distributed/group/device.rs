@@ -134,14 +134,10 @@ fn device_from(
             return Err(Error::argument("devices", found.join(","), expected));
         }
     };
-    if let LogicalDevice::Cuda(index) = device
-        && index != local_rank
-    {
-        let expected = format!(
-            "cuda:{local_rank}: ranks take GPUs in order; CUDA_VISIBLE_DEVICES picks others"
-        );
-        return Err(Error::argument("device of this rank", device, expected));
-    }
+    let is_own =
+        matches!(device, LogicalDevice::Cpu(_)) || device == LogicalDevice::Cuda(local_rank);
+    let why = "ranks take GPUs in order; CUDA_VISIBLE_DEVICES picks others";
+    check(is_own, "device of this rank", device, format_args!("cuda:{local_rank}: {why}"))?;
     Ok(device)
 }
 
