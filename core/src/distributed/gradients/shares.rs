@@ -1,7 +1,7 @@
 //! What each virtual rank of a rank computes with.
 
 use super::ddp::DistributedDataParallel;
-use crate::{Result, Tensors, check};
+use crate::{Error, Result, Tensors, check};
 use tch::{Kind, Tensor};
 use tch_parallel_base::tensors::{fill, list};
 
