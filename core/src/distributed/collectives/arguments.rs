@@ -27,10 +27,12 @@ impl ProcessGroup {
 
     /// For collectives, gloo copies CUDA tensors to the CPU; for point-to-point messages it does not.
     pub(crate) fn check_sendable(&self, tensor: &Tensor) -> Result<()> {
-        let device = tensor.device();
-        let expected = "on the CPU, because gloo sends no CUDA tensors";
-        let is_sendable = self.backend() != Backend::Gloo || !device.is_cuda();
-        check(is_sendable, "the tensor", format_args!("on {device:?}, with gloo"), expected)
+        if self.backend() == Backend::Gloo && tensor.device().is_cuda() {
+            let found = format!("on {:?}, with gloo", tensor.device());
+            let expected = "on the CPU, because gloo sends no CUDA tensors";
+            return Err(Error::argument("the tensor", found, expected));
+        }
+        Ok(())
     }
 }
 
@@ -60,7 +62,7 @@ pub(crate) fn check_list(
     check_length(what, list.len(), world_size)?;
     let (size, kind) = (like.size(), like.f_kind()?);
     for tensor in list {
-        let (own_size, own_kind) = (tensor.size(), tensor.f_kind()?);
+        let (own_kind, own_size) = (tensor.f_kind()?, tensor.size());
         let found = format_args!("of shape {own_size:?} and kind {own_kind:?}");
         let expected = format_args!("of shape {size:?} and kind {kind:?}");
         check((&own_size, own_kind) == (&size, kind), what, found, expected)?;
