@@ -65,7 +65,7 @@ pub mod nn;
 pub mod optim;
 pub mod profiler;
 
-use tch_parallel_base::check;
+use tch_parallel_base::{check, check_file};
 
 pub use c10d_sys::exit;
 #[doc(inline)]

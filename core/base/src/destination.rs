@@ -1,6 +1,6 @@
 //! Where a file is written: first to a temporary file beside it, which is then renamed.
 
-use crate::{Error, Result, file_size_limit};
+use crate::{Error, Result, check_file, file_size_limit};
 use std::fs::{self, File, FileType, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -85,11 +85,9 @@ pub fn replace(path: impl AsRef<Path>, write: impl FnOnce(&Path) -> Result<()>) 
 fn destination(path: &Path) -> Result<(PathBuf, Option<Permissions>, PathBuf)> {
     let file = target(path)?;
     let directory = directory(&file);
-    if !directory.is_dir() {
-        let found = format!("the directory {} does not exist", directory.display());
-        let expected = "a file in an existing directory; create it first";
-        return Err(Error::format(path, found, expected));
-    }
+    let found = format!("the directory {} does not exist", directory.display());
+    let expected = "a file in an existing directory; create it first";
+    check_file(directory.is_dir(), path, found, expected)?;
     let old = match fs::symlink_metadata(&file) {
         Ok(metadata) if metadata.is_file() => Some(metadata.permissions()),
         Ok(metadata) => {

@@ -4,7 +4,8 @@
 //! ranks also name the rank and the operation.
 
 use crate::LogicalDevice;
-use std::{fmt::Display, path::PathBuf};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -225,6 +226,16 @@ pub fn check(
     expected: impl Display,
 ) -> Result<()> {
     if ok { Ok(()) } else { Err(Error::argument(what, found, expected)) }
+}
+
+/// Refuses a file's contents with [`Error::format`] unless they are `ok`.
+pub fn check_file(
+    ok: bool,
+    path: &Path,
+    found: impl Display,
+    expected: impl Display,
+) -> Result<()> {
+    if ok { Ok(()) } else { Err(Error::format(path, found, expected)) }
 }
 
 /// An error and its causes in one line.

@@ -39,7 +39,7 @@ pub mod tensors;
 
 pub use device::{DeviceGuard, LogicalDevice, cuda_is_built, no_gpu};
 pub use devices::Devices;
-pub use error::{Error, Result, check};
+pub use error::{Error, Result, check, check_file};
 pub use event::Event;
 pub use host_copy::HostCopy;
 pub use lock::lock;

@@ -81,9 +81,8 @@ pub fn read(
     let Some(data_length) = data_length else {
         return Err(unreadable(SafeTensorError::InvalidHeaderLength));
     };
-    if header_length > LONGEST_HEADER {
-        return Err(unreadable(SafeTensorError::HeaderTooLarge));
-    }
+    let ensure = |ok: bool, error| if ok { Ok(()) } else { Err(unreadable(error)) };
+    ensure(header_length <= LONGEST_HEADER, SafeTensorError::HeaderTooLarge)?;
     let mut header = vec![0; header_length as usize];
     file.read_exact(&mut header).map_err(failed)?;
     let header: tensor::Metadata = serde_json::from_slice(&header)
@@ -100,12 +99,9 @@ pub fn read(
         }
         let elements = info.shape.iter().try_fold(1usize, |product, it| product.checked_mul(*it));
         let bytes = elements.and_then(|count| count.checked_mul(info.dtype.size()));
-        if bytes.is_none() || end.checked_sub(begin) != bytes {
-            return Err(unreadable(SafeTensorError::TensorInvalidInfo));
-        }
-        if end as u64 > data_length {
-            return Err(unreadable(SafeTensorError::MetadataIncompleteBuffer));
-        }
+        let has_its_size = bytes.is_some() && end.checked_sub(begin) == bytes;
+        ensure(has_its_size, SafeTensorError::TensorInvalidInfo)?;
+        ensure(end as u64 <= data_length, SafeTensorError::MetadataIncompleteBuffer)?;
         next = end;
         let mut shape = info.shape.clone();
         let mut range = begin..end;
@@ -120,9 +116,7 @@ pub fn read(
         let view = TensorView::new(info.dtype, shape, &bytes).map_err(unreadable)?;
         tensors.insert(name, Tensor::try_from(view)?);
     }
-    if next as u64 != data_length {
-        return Err(unreadable(SafeTensorError::MetadataIncompleteBuffer));
-    }
+    ensure(next as u64 == data_length, SafeTensorError::MetadataIncompleteBuffer)?;
     Ok((tensors, header.metadata().clone().unwrap_or_default()))
 }
 

@@ -8,7 +8,7 @@
 //! | 4 · n | the dimensions, big-endian |
 //! | the rest | the values, in row-major order |
 
-use crate::{Error, Result};
+use crate::{Error, Result, check_file};
 use flate2::bufread::GzDecoder;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
@@ -72,18 +72,15 @@ impl<const N: usize> Idx<N> {
         source.by_ref().take(header_len as u64).read_to_end(&mut header).map_err(read_error)?;
         if let Some(magic) = header.first_chunk::<4>() {
             let expected = [0, 0, UNSIGNED_BYTE, N as u8];
-            if *magic != expected {
-                let found = format!("has the magic number {}", describe_magic(*magic));
-                return Err(Error::format(path, found, describe_magic(expected)));
-            }
+            let found = format!("has the magic number {}", describe_magic(*magic));
+            check_file(*magic == expected, path, found, describe_magic(expected))?;
         }
-        if header.len() < header_len {
-            let found = match header.len() {
-                0 => "is empty".to_owned(),
-                n => format!("ends after {n} bytes"),
-            };
-            return Err(Error::format(path, found, format!("a header of {header_len} bytes")));
-        }
+        let found = match header.len() {
+            0 => "is empty".to_owned(),
+            n => format!("ends after {n} bytes"),
+        };
+        let expected = format_args!("a header of {header_len} bytes");
+        check_file(header.len() >= header_len, path, found, expected)?;
 
         let mut dims = [0; N];
         for (dim, bytes) in dims.iter_mut().zip(header[4..].chunks_exact(4)) {
@@ -99,16 +96,12 @@ impl<const N: usize> Idx<N> {
         let mut data = Vec::with_capacity(values.min(64 << 20));
         source.by_ref().take(values as u64).read_to_end(&mut data).map_err(read_error)?;
         let surplus = io::copy(&mut source, &mut io::sink()).map_err(read_error)?;
-        if data.len() < values {
-            let found = format!("ends after {} of {values} values", data.len());
-            let expected = format!("{values} values, because the header says {dims:?}");
-            return Err(Error::format(path, found, expected));
-        }
-        if surplus > 0 {
-            let found = format!("goes on for {surplus} bytes after the last value");
-            let expected = format!("{values} values and no more, because the header says {dims:?}");
-            return Err(Error::format(path, found, expected));
-        }
+        let found = format!("ends after {} of {values} values", data.len());
+        let expected = format!("{values} values, because the header says {dims:?}");
+        check_file(data.len() >= values, path, found, expected)?;
+        let found = format!("goes on for {surplus} bytes after the last value");
+        let expected = format!("{values} values and no more, because the header says {dims:?}");
+        check_file(surplus == 0, path, found, expected)?;
         Ok(Self { dims, data })
     }
 }

@@ -34,7 +34,7 @@ mod sampler;
 mod subset;
 mod tensor_dataset;
 
-use tch_parallel_base::{Error, Result, Tensors, check};
+use tch_parallel_base::{Error, Result, Tensors, check, check_file};
 
 pub use concat_dataset::ConcatDataset;
 pub use dataset::Dataset;

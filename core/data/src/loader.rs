@@ -121,11 +121,10 @@ impl<D: Dataset + 'static> DataLoader<D> {
         batch_sampler: impl BatchSampler + 'static,
         options: DataLoaderOptions,
     ) -> Result<Self> {
-        if options.batch_size != 1 || options.drop_last {
-            let found = format!("{} with {}", options.batch_size, options.drop_last);
-            let expected = "1 with false, because the batch sampler determines the batches";
-            return Err(Error::argument("batch_size with drop_last", found, expected));
-        }
+        let DataLoaderOptions { batch_size, drop_last, .. } = options;
+        let found = format_args!("{batch_size} with {drop_last}");
+        let expected = "1 with false, because the batch sampler determines the batches";
+        check(batch_size == 1 && !drop_last, "batch_size with drop_last", found, expected)?;
         Self::build(dataset, Box::new(batch_sampler), options)
     }
 
@@ -193,9 +192,8 @@ impl<D, S> DataLoader<D, S> {
 
     fn build(dataset: D, sampler: S, options: DataLoaderOptions) -> Result<Self> {
         check(options.batch_size > 0, "batch_size", "0", "at least 1")?;
-        if options.prefetch_factor == 0 && options.num_workers > 0 {
-            return Err(Error::argument("prefetch_factor", "0", "at least 1 with workers"));
-        }
+        let prefetches = options.prefetch_factor > 0 || options.num_workers == 0;
+        check(prefetches, "prefetch_factor", "0", "at least 1 with workers")?;
         let expected = "false, because this program sees no CUDA device";
         check(!options.pin_memory || tch::Cuda::is_available(), "pin_memory", "true", expected)?;
         if let (Some(limit), 0) = (options.timeout, options.num_workers) {

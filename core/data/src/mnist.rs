@@ -1,7 +1,7 @@
 //! MNIST: handwritten digits of 28×28 pixels; and Fashion-MNIST, pieces of clothing in its format.
 
 use super::{Dataset, batch_memory::BatchMemory, idx::Idx};
-use crate::{Error, Result};
+use crate::{Error, Result, check_file};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tch::Tensor;
@@ -116,26 +116,21 @@ impl Mnist {
     /// # Errors
     /// Those of [`from_dir`](Self::from_dir), and [`Error::Format`] if the package is not installed.
     pub fn fashion(split: Split) -> Result<Self> {
-        if !Path::new(FASHION_MNIST_DIR).is_dir() {
-            let expected = "Fashion-MNIST; on Debian and Ubuntu \
-                           `apt-get install dataset-fashion-mnist` puts it there";
-            return Err(Error::format(FASHION_MNIST_DIR, "does not exist", expected));
-        }
+        let dir = Path::new(FASHION_MNIST_DIR);
+        let expected = "Fashion-MNIST; on Debian and Ubuntu \
+                        `apt-get install dataset-fashion-mnist` puts it there";
+        check_file(dir.is_dir(), dir, "does not exist", expected)?;
         Self::from_dir(FASHION_MNIST_DIR, split)
     }
 
     fn new(images: Idx<3>, images_path: &Path, labels: Idx<1>, labels_path: &Path) -> Result<Self> {
         let [count, rows, columns] = images.dims;
-        if [rows, columns] != [SIDE, SIDE] {
-            let found = format!("holds images of {rows}×{columns} pixels");
-            let expected = format!("images of {SIDE}×{SIDE} pixels");
-            return Err(Error::format(images_path, found, expected));
-        }
-        if labels.dims != [count] {
-            let found = format!("holds {} labels", labels.dims[0]);
-            let expected = format!("{count}, one for each image in {}", images_path.display());
-            return Err(Error::format(labels_path, found, expected));
-        }
+        let found = format_args!("holds images of {rows}×{columns} pixels");
+        let expected = format_args!("images of {SIDE}×{SIDE} pixels");
+        check_file([rows, columns] == [SIDE, SIDE], images_path, found, expected)?;
+        let found = format!("holds {} labels", labels.dims[0]);
+        let expected = format!("{count}, one for each image in {}", images_path.display());
+        check_file(labels.dims == [count], labels_path, found, expected)?;
         check_labels(&labels.data, labels_path)?;
         Ok(Self { images: images.data, labels: labels.data, memory: Arc::default() })
     }

@@ -97,9 +97,8 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
         for group in groups {
             optimizer.add_param_group(group)?;
         }
-        if optimizer.groups.is_empty() {
-            return Err(Error::argument("the list of parameter groups", "empty", "one or more"));
-        }
+        let is_there = !optimizer.groups.is_empty();
+        check(is_there, "the list of parameter groups", "empty", "one or more")?;
         Ok(optimizer)
     }
 

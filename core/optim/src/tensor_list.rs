@@ -2,7 +2,7 @@
 
 mod operations;
 
-use crate::{Error, Result};
+use crate::{Result, check::check};
 use c10d_sys::arithmetic::copy;
 use c10d_sys::foreach::{Operation, foreach, foreach_};
 use std::ops::{Deref, DerefMut};
@@ -116,11 +116,9 @@ impl TensorList {
     }
 
     fn check_length(&self, length: usize) -> Result<()> {
-        if length == self.len() {
-            return Ok(());
-        }
-        let expected = format!("of {}, like the list of tensors", self.len());
-        Err(Error::argument("a list", format!("of {length}"), expected))
+        let own = self.len();
+        let expected = format_args!("of {own}, like the list of tensors");
+        check(length == own, "a list", format_args!("of {length}"), expected)
     }
 }
 

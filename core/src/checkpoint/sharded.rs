@@ -5,7 +5,7 @@ use super::layout::{MODEL, OPTIMIZER};
 use crate::distributed::ProcessGroup;
 use crate::distributed::fsdp::mesh::Mesh;
 use crate::distributed::fsdp::shards::{Shard, shard_of};
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use std::{collections::HashMap, ops::Range, path::Path, sync::Arc};
 use tch::{Kind, Tensor, no_grad};
 use tch_parallel_base::named_tensors::{Source, refuse_sparse};
@@ -34,11 +34,9 @@ impl Sharding {
         let is_first = |mesh: &Mesh| {
             meshes().next().is_some_and(|first| Arc::ptr_eq(&mesh.shard.inner, &first.shard.inner))
         };
-        if meshes().all(|mesh| is_ours(mesh) && is_first(mesh)) {
-            return Ok(());
-        }
+        let is_whole = meshes().all(|mesh| is_ours(mesh) && is_first(mesh));
         let found = "another than the one over which FullyShard has sharded the model";
-        Err(Error::argument("group", found, "that one, all of whose ranks call this"))
+        check(is_whole, "group", found, "that one, all of whose ranks call this")
     }
 
     /// A parameter with this name, or to whose state the name belongs: `PARAMETER.ENTRY`.

@@ -10,7 +10,7 @@ use crate::amp::{GradScaler, GradScalerState};
 use crate::distributed::ProcessGroup;
 use crate::optim::lr_scheduler::{LrSchedulerState, Scheduler};
 use crate::optim::{Optimizer, OptimizerState, ParamGroupState};
-use crate::{Error, Result};
+use crate::{Error, Result, check_file};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -234,11 +234,9 @@ impl Training<'_> {
             let found = format!("a training in an unknown format ({error})");
             Error::format(path, found, "one that this program saved")
         })?;
-        if header.architecture != self.architecture {
-            let found = format!("a training of {}", header.architecture);
-            let expected = format!("a training of {}, which is this model", self.architecture);
-            return Err(Error::format(path, found, expected));
-        }
+        let found = format!("a training of {}", header.architecture);
+        let expected = format!("a training of {}, which is this model", self.architecture);
+        check_file(header.architecture == self.architecture, path, found, expected)?;
         let progress = P::deserialize(&header.progress).map_err(|error| {
             let found = format!("the progress {} ({error})", header.progress);
             Error::format(path, found, "that of this program")
@@ -249,10 +247,8 @@ impl Training<'_> {
             ("a gradient scaler", header.scaler.is_some(), scaled.is_some()),
         ] {
             let with = |is_there| format!("{} {what}", if is_there { "with" } else { "without" });
-            if saved != here {
-                let expected = format!("one {}, as this one is", with(here));
-                return Err(Error::format(path, format!("a training {}", with(saved)), expected));
-            }
+            let expected = format!("one {}, as this one is", with(here));
+            check_file(saved == here, path, format!("a training {}", with(saved)), expected)?;
         }
 
         let variables = self.vs.variables();

@@ -4,7 +4,7 @@ use super::contents::{self, Contents, write_together};
 use super::layout::{HEADER, MODEL, take};
 use super::sharded::Sharding;
 use crate::distributed::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, check_file};
 use std::{collections::BTreeSet, path::Path};
 use tch::{nn::VarStore, no_grad};
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
@@ -111,14 +111,11 @@ fn without_prefix(mut saved: NamedTensors, variables: &NamedTensors) -> NamedTen
 pub(super) fn check(path: &Path, variables: &NamedTensors, saved: &NamedTensors) -> Result<()> {
     let [ours, theirs] = [variables, saved].map(|it| it.keys().collect::<BTreeSet<_>>());
     let missing: Vec<_> = ours.difference(&theirs).collect();
-    if !missing.is_empty() {
-        return Err(Error::format(path, format!("no {missing:?}"), "every variable of the model"));
-    }
+    let found = format_args!("no {missing:?}");
+    check_file(missing.is_empty(), path, found, "every variable of the model")?;
     let unexpected: Vec<_> = theirs.difference(&ours).collect();
-    if !unexpected.is_empty() {
-        let expected = "only variables that the model has";
-        return Err(Error::format(path, format!("{unexpected:?}"), expected));
-    }
+    let expected = "only variables that the model has";
+    check_file(unexpected.is_empty(), path, format_args!("{unexpected:?}"), expected)?;
     for name in ours {
         let (found, expected) = (saved[name].size(), variables[name].size());
         if found != expected {

@@ -4,7 +4,7 @@
 
 use super::fault::blame::failed_collective;
 use super::group::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::{ReduceOp, Work};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -248,9 +248,8 @@ impl Context {
         let first = first
             .ok_or_else(|| Error::argument("the list to join", "empty", "one or more joinables"))?;
         let group = first.join_process_group().clone();
-        if group.inner.in_join.load(Ordering::Relaxed) != NONE {
-            return Err(Error::argument(OPERATION, "called within a join", "called outside"));
-        }
+        let is_outside = group.inner.in_join.load(Ordering::Relaxed) == NONE;
+        check(is_outside, OPERATION, "called within a join", "called outside")?;
         let kind = if options.throw_on_early_termination { ENDS_EARLY } else { SHADOWS };
         group.inner.in_join.store(kind, Ordering::Relaxed);
         let context = Arc::new(Context {
@@ -261,15 +260,12 @@ impl Context {
             terminated: AtomicBool::new(false),
         });
         for (place, joinable) in joinables.iter().enumerate() {
-            let what = || format!("joinable {place} of join");
-            if !Arc::ptr_eq(&joinable.join_process_group().inner, &context.group.inner) {
-                let found = "of another process group than the first";
-                return Err(Error::argument(what(), found, "of the same one"));
-            }
+            let what = format!("joinable {place} of join");
+            let is_same = Arc::ptr_eq(&joinable.join_process_group().inner, &context.group.inner);
+            let found = "of another process group than the first";
+            check(is_same, &what, found, "of the same one")?;
             let config = joinable.join_config();
-            if config.options().is_some() {
-                return Err(Error::argument(what(), "in a join already", "in one at a time"));
-            }
+            check(config.options().is_none(), what, "in a join already", "in one at a time")?;
             config.0.replace((Arc::downgrade(&context), place));
         }
         Ok(context)
@@ -278,11 +274,9 @@ impl Context {
     /// Fails unless the step uses the joinable at this place next; place 0 ends the step before.
     fn expect_turn(&self, place: usize) -> Result<()> {
         let next = self.next.load(Ordering::Relaxed);
-        if place == next {
-            return Ok(());
-        }
+        let what = format_args!("joinable {next} of join");
         let expected = "used once in each step, in the order of the joinables";
-        Err(Error::argument(format!("joinable {next} of join"), "left out of a step", expected))
+        check(place == next, what, "left out of a step", expected)
     }
 
     /// Fails once this rank has learned that another is out of inputs.
@@ -318,13 +312,11 @@ impl Drop for Context {
 impl ProcessGroup {
     /// Refuses an exchange that ranks without inputs would not take part in.
     pub(crate) fn refuse_in_join(&self, what: &str) -> Result<()> {
-        if self.inner.in_join.load(Ordering::Relaxed) != SHADOWS {
-            return Ok(());
-        }
+        let is_alone = self.inner.in_join.load(Ordering::Relaxed) != SHADOWS;
         let found = "used within a join that does not cover it";
         let expected = "covered by it, or used with throw_on_early_termination: ranks that run \
                         out of inputs would leave the others waiting";
-        Err(Error::argument(what, found, expected))
+        check(is_alone, what, found, expected)
     }
 }
 

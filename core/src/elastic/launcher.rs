@@ -1,7 +1,7 @@
 //! What the launcher tells this process of its place in the job, and of its changes.
 
 use crate::distributed::{ProcessGroup, Standing};
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use serde::Deserialize;
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
@@ -65,10 +65,9 @@ impl Launcher {
         let Some(address) = std::env::var_os(ELASTIC) else { return Ok(None) };
         // The launcher accepts one connection from each process.
         static CONNECTED: AtomicBool = AtomicBool::new(false);
-        if CONNECTED.swap(true, Ordering::SeqCst) {
-            let expected = "called once in a process, around all of its training";
-            return Err(Error::argument("elastic::run", "called again", expected));
-        }
+        let is_first = !CONNECTED.swap(true, Ordering::SeqCst);
+        let expected = "called once in a process, around all of its training";
+        check(is_first, "elastic::run", "called again", expected)?;
         let failed = || Error::io("connect to the launcher at", &address);
         let stream = UnixStream::connect(Path::new(&address)).map_err(failed())?;
         let incoming = BufReader::new(stream.try_clone().map_err(failed())?);

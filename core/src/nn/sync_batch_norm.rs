@@ -184,10 +184,9 @@ impl Saved {
     /// The gradients of the input, the weight and the bias. A collective if the input needs one.
     fn backward(&self, gradient: Option<Tensor>) -> Result<Vec<Option<Tensor>>> {
         let xs = &self.xs;
-        if xs.internal_version() != self.version {
-            let found = "changed in place after the forward pass";
-            return Err(Error::argument(INPUT, found, "unchanged until the backward pass"));
-        }
+        let is_unchanged = xs.internal_version() == self.version;
+        let found = "changed in place after the forward pass";
+        check(is_unchanged, INPUT, found, "unchanged until the backward pass")?;
         if xs.numel() == 0 {
             // No values have no gradients, but the other ranks still need this one.
             if let Some(group) = &self.group {

@@ -99,9 +99,8 @@ impl<O: Optimizer, R: UpdateRule> DiLoCo<O, R> {
         group: &ProcessGroup,
         options: DiLoCoOptions<R>,
     ) -> Result<Self> {
-        if fragments.is_empty() || fragments.iter().any(Vec::is_empty) {
-            return Err(Error::argument("fragments", "empty", "lists of one variable or more"));
-        }
+        let are_full = !fragments.is_empty() && !fragments.iter().any(Vec::is_empty);
+        check(are_full, "fragments", "empty", "lists of one variable or more")?;
         let period = options.period(fragments.len())?;
         let instead = "the ranks of one FullyShard have one model together";
         shards::refuse("DiLoCo", fragments.iter().flatten(), instead)?;
@@ -241,21 +240,19 @@ impl<O: Optimizer, R: UpdateRule> Optimizer for DiLoCo<O, R> {
         let (step, saved) = (saved_step(state)?, NamedTensors::from_iter(tensors(GLOBAL)));
         let globals = self.named_globals();
         for (name, global) in &globals {
-            if saved.get(name).map(Tensor::size) != Some(global.size()) {
-                let expected = format!("there, of shape {:?}", global.size());
-                let what = format!("{GLOBAL}{name} in the optimizer state");
-                return Err(Error::argument(what, "missing or of another shape", expected));
-            }
+            let is_there = saved.get(name).map(Tensor::size) == Some(global.size());
+            let what = format_args!("{GLOBAL}{name} in the optimizer state");
+            let expected = format!("there, of shape {:?}", global.size());
+            check(is_there, what, "missing or of another shape", expected)?;
         }
         let mean = tensors(PSEUDOGRADIENT).pop().map(|(_, mean)| mean);
         let fragment = &self.own[(step / self.period) as usize % self.own.len()];
         let numbers: usize = fragment.iter().map(Tensor::numel).sum();
         let is_due = (step + self.options.fragment_sync_delay) / self.period > step / self.period;
-        if mean.as_ref().is_some_and(|mean| !is_due || mean.numel() != numbers) {
-            let found = format!("that of a fragment underway after {step} steps");
-            let expected = "of a training with the same fragments, sync_every and delay";
-            return Err(Error::argument("the optimizer state", found, expected));
-        }
+        let fits = mean.as_ref().is_none_or(|mean| is_due && mean.numel() == numbers);
+        let found = format_args!("that of a fragment underway after {step} steps");
+        let expected = "of a training with the same fragments, sync_every and delay";
+        check(fits, "the optimizer state", found, expected)?;
         let count = state.param_groups.len().saturating_sub(self.own.len());
         let groups = state.param_groups.split_at(count);
         let part = |optimizer: &str, groups: &[_], prefix| {

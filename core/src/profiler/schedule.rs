@@ -2,7 +2,7 @@
 
 use super::Profiler;
 use crate::data::Shard;
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tch_parallel_base::options;
@@ -50,9 +50,7 @@ impl ScheduledProfiler {
     /// [`Error::Argument`] if no step is to be recorded, [`Error::Io`] if the directory cannot be
     /// created, and those of [`Profiler::start`] if the first step is recorded.
     pub fn new(dir: Option<&Path>, rank: impl Into<Shard>, schedule: Schedule) -> Result<Self> {
-        if schedule.active == 0 {
-            return Err(Error::argument("active", 0, "at least 1 step"));
-        }
+        check(schedule.active > 0, "active", 0, "at least 1 step")?;
         if let Some(dir) = dir {
             fs::create_dir_all(dir).map_err(Error::io("create directory", dir))?;
         }

@@ -68,10 +68,9 @@ pub fn hook_gradients(
 ) -> Result<()> {
     let context =
         Box::new(Context { hook: Box::new(hook), leaves: leaves.len(), inputs: inputs.len() });
-    // SAFETY: the context is the address of a `Context`, as `call` and `drop_boxed` expect. C++ calls
-    // `drop_boxed` exactly once, and neither of them after that. Hooks are Send, and
-    // autograd runs a node's backward on one thread at a time. The leaves live through the call,
-    // which assigns to them; `&mut` rules out any other reference.
+    // SAFETY: the context is the address of a `Context`, as `call` and `drop_boxed` expect. C++ calls `drop_boxed`
+    // exactly once, and neither of them after that. Hooks are Send, and autograd runs a node's backward on one thread
+    // at a time. The leaves live through the call, which assigns to them; `&mut` rules out any other reference.
     check(unsafe {
         ffi::c10d_hook_gradients(
             pointers(leaves).list(),
@@ -105,8 +104,7 @@ extern "C" fn call(
         let given = hook(gradients, keep_graph)?;
         for (index, gradient) in given.into_iter().enumerate().take(*inputs) {
             if let Some(gradient) = gradient {
-                // SAFETY: `input_gradients` has an entry for each input. C++ deletes the tensor
-                // that it finds there.
+                // SAFETY: `input_gradients` has an entry for each input. C++ deletes the tensor that it finds there.
                 unsafe { *input_gradients.add(index) = given_up(gradient) };
             }
         }

@@ -11,8 +11,7 @@ struct Call<F, R> {
 }
 
 extern "C" fn run<F: FnOnce() -> R, R>(context: *mut c_void) {
-    // SAFETY: the address of a `Call` of the same types, which nothing else uses meanwhile; see
-    // `call_back`.
+    // SAFETY: the address of a `Call` of the same types, which nothing else uses meanwhile; see `call_back`.
     let call = unsafe { &mut *context.cast::<Call<F, R>>() };
     call.outcome = call.body.take().map(|body| catch_unwind(AssertUnwindSafe(body)));
 }

@@ -141,8 +141,7 @@ extern "C" fn finish(pending: *mut c_void, result: *mut *mut ffi::Tensor) -> ffi
         // SAFETY: `start` has made it, and C++ hands it back once, here or to `drop_pending`.
         let finish = unsafe { Box::from_raw(pending.cast::<Finish>()) };
         let tensor = given_up(finish()?);
-        // SAFETY: `result` points to a place for one address. C++ deletes the at::Tensor that it
-        // finds there.
+        // SAFETY: `result` points to a place for one address. C++ deletes the at::Tensor that it finds there.
         unsafe { *result = tensor };
         Ok(())
     })

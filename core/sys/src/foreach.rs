@@ -82,8 +82,7 @@ pub fn foreach(
 ) -> Result<Vec<Tensor>, TchError> {
     let mut results = vec![null_mut(); sources.len()];
     call(operation, sources, others, numbers, Some(&mut results))?;
-    // SAFETY: the call has succeeded, so it has made each of these at::Tensors with `new` and given
-    // up ownership of it.
+    // SAFETY: the call has succeeded, so it has made each of these at::Tensors with `new` and given up ownership of it.
     Ok(results.into_iter().map(|tensor| unsafe { Tensor::from_ptr(tensor.cast()) }).collect())
 }
 

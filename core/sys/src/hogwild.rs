@@ -26,11 +26,9 @@ pub struct AtomicTensor {
     shape: Vec<i64>,
 }
 
-// SAFETY: this owns the tensor, which owns the memory, so both move to the other thread together. A
-// tch tensor is Send.
+// SAFETY: this owns the tensor, which owns the memory, so both move to the other thread together. A tch tensor is Send.
 unsafe impl Send for AtomicTensor {}
-// SAFETY: a `&AtomicTensor` gives no access to `tensor`, only to atomics and to numbers that never
-// change.
+// SAFETY: a `&AtomicTensor` gives no access to `tensor`, only to atomics and to numbers that never change.
 unsafe impl Sync for AtomicTensor {}
 
 /// Reads none of the elements, unlike a tensor's.
@@ -52,10 +50,9 @@ impl AtomicTensor {
     }
 
     fn elements(&self) -> &[AtomicU32] {
-        // SAFETY: the memory holds that many floats for as long as `tensor` lives, which is longer
-        // than the borrow of `self`. An `AtomicU32` has the size and alignment of a float, and
-        // every bit pattern is valid. There is no other handle to the memory, so every read and
-        // write goes through such a slice and is atomic.
+        // SAFETY: the memory holds that many floats for as long as `tensor` lives, which is longer than the borrow of
+        // `self`. An `AtomicU32` has the size and alignment of a float, and every bit pattern is valid. There is no
+        // other handle to the memory, so every read and write goes through such a slice and is atomic.
         unsafe { self.elements.as_ref() }
     }
 

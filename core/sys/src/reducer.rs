@@ -20,9 +20,8 @@ pub struct Reducer {
     parameters: usize,
 }
 
-// SAFETY: the C++ object is not bound to a thread. It locks its own mutex in the hooks, which
-// autograd may run on threads of its own and even when this handle is gone. All other calls are
-// serialised by `&mut self`.
+// SAFETY: the C++ object is not bound to a thread. It locks its own mutex in the hooks, which autograd may run on
+// threads of its own and even when this handle is gone. All other calls are serialised by `&mut self`.
 unsafe impl Send for Reducer {}
 
 impl Reducer {

@@ -20,9 +20,8 @@ pub struct Store {
     pub(crate) handle: Owned<ffi::Store>,
 }
 
-// SAFETY: the handle owns a reference counted with atomics, and every store locks around each of
-// its operations (TCPStore.hpp, activeOpLock_; HashStore.hpp, m_; FileStore.hpp, activeFileOpLock_;
-// PrefixStore forwards).
+// SAFETY: the handle owns a reference counted with atomics, and every store locks around each of its operations
+// (TCPStore.hpp, activeOpLock_; HashStore.hpp, m_; FileStore.hpp, activeFileOpLock_; PrefixStore forwards).
 unsafe impl Send for Store {}
 // SAFETY: as above.
 unsafe impl Sync for Store {}

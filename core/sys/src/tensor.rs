@@ -13,15 +13,13 @@ pub fn randn_(tensors: &mut [Tensor], seed: u64) -> Result<()> {
     check(ffi::c10d_randn(pointers(tensors).list(), seed))
 }
 
-/// The elements of a contiguous tensor of 32-bit floats on the CPU, to be written in place, in
-/// row-major order. `None` for any other tensor, and for one that can also be reached in another
-/// way: through a second handle, a view or an autograd graph. What `Arc::get_mut` is to an `Arc`,
-/// this is to a tensor.
+/// The elements of a contiguous tensor of 32-bit floats on the CPU, to be written in place, in row-major order. `None`
+/// for any other tensor, and for one that can also be reached in another way: through a second handle, a view or an
+/// autograd graph. What `Arc::get_mut` is to an `Arc`, this is to a tensor.
 pub fn get_mut(tensor: &mut Tensor) -> Option<&mut [f32]> {
     let elements = NonNull::new(ffi::c10d_exclusive_floats(pointer(tensor)))?;
-    // SAFETY: the pointer is to `numel` contiguous floats. This is the only handle to them, and it
-    // is borrowed as long as the slice, so nothing else reads or writes them meanwhile. Every bit
-    // pattern is a valid float.
+    // SAFETY: the pointer is to `numel` contiguous floats. This is the only handle to them, and it is borrowed as long
+    // as the slice, so nothing else reads or writes them meanwhile. Every bit pattern is a valid float.
     Some(unsafe { slice::from_raw_parts_mut(elements.as_ptr(), tensor.numel()) })
 }
 

@@ -18,8 +18,7 @@ pub type Images = ImageDataset<Box<dyn ImageSource>>;
 
 #[derive(Debug, Clone, clap::Args)]
 pub struct DataArgs {
-    /// Directory of the images: with train and val for imagefolder, with their own files for the
-    /// others.
+    /// Directory of the images: with train and val for imagefolder, with their own files for the others.
     #[arg(value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Data set to train on.
@@ -43,8 +42,7 @@ pub struct DataArgs {
     /// Images per batch, for all ranks of this host together.
     #[arg(short, long, default_value_t = 256)]
     pub batch_size: usize,
-    /// Threads that load batches ahead, for all ranks of this host together; 0 loads them in the
-    /// training loop.
+    /// Threads that load batches ahead, for all ranks of this host together; 0 loads them in the training loop.
     #[arg(short = 'j', long, visible_alias = "num-workers", default_value_t = 4)]
     pub workers: usize,
 }
@@ -55,8 +53,7 @@ pub enum Source {
     Imagefolder,
     /// CIFAR-10's binary files.
     Cifar10,
-    /// Handwritten digits as images of 32 by 32 pixels; without DIR the 10,000 that are part of
-    /// the program.
+    /// Handwritten digits as images of 32 by 32 pixels; without DIR the 10,000 that are part of the program.
     Mnist,
     /// Clothes as images of 32 by 32 pixels; Debian's package dataset-fashion-mnist has all 70,000.
     FashionMnist,

@@ -18,13 +18,11 @@ const IMAGE_SIZE: i64 = 32;
 /// Which PyramidNet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PyramidNetOptions {
-    /// Blocks in each of the three stages; the paper counts layers, see
-    /// [`depth`](Self::depth).
+    /// Blocks in each of the three stages; the paper counts layers, see [`depth`](Self::depth).
     pub blocks_per_stage: usize,
     /// α of the paper: the number of channels that all blocks together add.
     pub alpha: u32,
-    /// Whether a block has three convolutions instead of two, and four times as many channels as its
-    /// width.
+    /// Whether a block has three convolutions instead of two, and four times as many channels as its width.
     pub bottleneck: bool,
 }
 
@@ -60,8 +58,7 @@ impl PyramidNetOptions {
     }
 }
 
-/// PyramidNet, as dnddnjs/pytorch-multigpu builds it: maps images `[N, 3, 32, 32]` to logits
-/// `[N, num_classes]`.
+/// PyramidNet, as dnddnjs/pytorch-multigpu builds it: maps images `[N, 3, 32, 32]` to logits `[N, num_classes]`.
 ///
 /// The variables have that repository's names and order, and the same seed gives its weights. Han et
 /// al., "Deep Pyramidal Residual Networks" (2017).
@@ -109,8 +106,7 @@ fn expect_image_size(images: &Tensor) -> Tensor {
     images.shallow_clone()
 }
 
-/// Adds what its convolutions make of its input to the input itself, which is padded with channels of
-/// zeros.
+/// Adds what its convolutions make of its input to the input itself, which is padded with channels of zeros.
 struct Block {
     /// Normalises the input, without a ReLU after it.
     bn1: Box<dyn ModuleT>,

@@ -11,19 +11,19 @@ const STAY: &str = r#"
     note "$TORCHELASTIC_RESTART_COUNT" "restarts.$WORLD_SIZE.$RANK"
     stay"#;
 
-fn node(nodes: &Nodes, job: &Job, name: &str, flags: &str) -> crate::job::Running {
+fn node(nodes: &Nodes, job: &Job, name: &str) -> crate::job::Running {
+    let flags = "--rdzv-conf last_call_timeout=1";
     crate::job::start(nodes.launch(job, 0, flags, STAY).env("NODE", name))
 }
 
 #[test]
 fn a_job_goes_on_without_a_node_that_leaves_and_with_one_that_comes() {
     let (job, nodes) = (Job::new(), Nodes::elastic("1:3"));
-    let flags = "--rdzv-conf last_call_timeout=1";
-    let first = node(&nodes, &job, "a", flags);
+    let first = node(&nodes, &job, "a");
     job.wait_for_note("pid.1.0.a");
-    let second = node(&nodes, &job, "b", flags);
+    let second = node(&nodes, &job, "b");
     job.wait_for_pids(&["pid.2.0.a", "pid.2.1.b"]);
-    let third = node(&nodes, &job, "c", flags);
+    let third = node(&nodes, &job, "c");
     let three = job.wait_for_pids(&["pid.3.0.a", "pid.3.1.b", "pid.3.2.c"]);
 
     // Its launcher dies.
@@ -56,9 +56,8 @@ fn a_job_goes_on_without_a_node_that_leaves_and_with_one_that_comes() {
 #[test]
 fn with_too_few_nodes_left_the_rest_waits_for_others() {
     let (job, nodes) = (Job::new(), Nodes::elastic("2:3"));
-    let flags = "--rdzv-conf last_call_timeout=1";
-    let first = node(&nodes, &job, "a", flags);
-    let second = node(&nodes, &job, "b", flags);
+    let first = node(&nodes, &job, "a");
+    let second = node(&nodes, &job, "b");
     job.wait_for_note("restarts.2.0");
     job.wait_for_note("restarts.2.1");
     // Which of the two is node 0 depends on which listened first.
@@ -68,7 +67,7 @@ fn with_too_few_nodes_left_the_rest_waits_for_others() {
     };
     drop(other);
     host.wait_for_stderr("launch: waiting at most 600 s for 1 more node; there are: ");
-    let third = node(&nodes, &job, "c", flags);
+    let third = node(&nodes, &job, "c");
     job.wait_for_note("pid.2.1.c");
     host.signal(Signal::SIGTERM);
     host.finish().expect_code(128 + 15);

@@ -78,8 +78,7 @@ fn nodes_with_1_2_and_3_ranks_have_6_ranks_in_a_row() {
     let script = "note \"$RANK of $WORLD_SIZE on $GROUP_RANK, $LOCAL_RANK of $LOCAL_WORLD_SIZE, \
                   port $MASTER_PORT\" rank.$RANK";
     let start = |rank| nodes.start(&job, rank, &format!("-n {}", rank + 1), script);
-    let running = [0, 1, 2].map(start);
-    for ended in finish(running) {
+    for ended in finish([0, 1, 2].map(start)) {
         assert_eq!(ended.expect_code(0).stderr, "");
     }
     let first = job.note("rank.0").unwrap();
@@ -150,8 +149,7 @@ fn a_victim_on_another_node_is_not_blamed_though_it_ended_first() {
         # Rank 0 has left its reason, but ends only after rank 1, when the launcher asks it to.
         if [ $RANK = 0 ]; then leave "disk full"; note x left; stay; fi
         await left; leave "lost rank 0" '"culprit": "rank 0"'; exit 4"#;
-    let running = [0, 1].map(|rank| nodes.start(&job, rank, "", script));
-    for ended in finish(running) {
+    for ended in finish([0, 1].map(|rank| nodes.start(&job, rank, "", script))) {
         ended.expect_code(1).expect_stderr(") failed: disk full\n");
     }
 }
@@ -259,8 +257,7 @@ fn all_nodes_restart_together_on_a_new_port_and_count_alike() {
         if [ $attempt = 2 ]; then exit 0; fi
         if [ $RANK = $attempt ]; then await port.$attempt.0; await port.$attempt.1; exit 3; fi
         stay"#;
-    let running = [0, 1].map(|rank| nodes.start(&job, rank, "--max-restarts 2", script));
-    for ended in finish(running) {
+    for ended in finish([0, 1].map(|rank| nodes.start(&job, rank, "--max-restarts 2", script))) {
         ended.expect_code(0).expect_stderr("launch: restart 1 of 2: starting all ranks again\n");
         ended.expect_stderr("launch: restart 2 of 2: starting all ranks again\n");
         assert_eq!(ended.stderr.matches("restart").count(), 2, "{ended:?}");

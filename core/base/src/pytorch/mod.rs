@@ -13,7 +13,7 @@ mod tests;
 mod unpickler;
 
 use crate::named_tensors::{Metadata, NamedTensors, Source};
-use crate::{Error, Result, error::without_backtrace};
+use crate::{Error, Result, check_file, error::without_backtrace};
 use archive::{Reader, Writer};
 use object::{Object, Objects, Storage};
 use pickler::Pickler;
@@ -82,9 +82,7 @@ pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<(NamedTensors, Metadata)>
         let python = format!("torch.jit.load('{}', 'cpu').state_dict()", path.display());
         return Err(Error::format(path, "a TorchScript module", conversion(&python)));
     }
-    if !archive.has("data.pkl") {
-        return Err(Error::format(path, "a zip archive without data.pkl", STATE_DICT));
-    }
+    check_file(archive.has("data.pkl"), path, "a zip archive without data.pkl", STATE_DICT)?;
     if archive.has("byteorder") && archive.read("byteorder").map_err(damaged(path))? != LITTLE {
         return Err(Error::format(path, "big-endian numbers", "little-endian ones"));
     }

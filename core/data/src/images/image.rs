@@ -1,6 +1,6 @@
 //! An image in memory.
 
-use crate::{Error, Result, check};
+use crate::{Result, check};
 use std::fmt;
 
 /// The bytes of a pixel: red, green and blue.
@@ -30,12 +30,10 @@ impl Image {
     /// An image with `height` rows of `width` pixels, of three bytes each.
     ///
     /// # Errors
-    /// [`Error::Argument`] for an image without pixels, and if there are not `height · width · 3` bytes.
+    /// [`Error::Argument`](crate::Error::Argument) for an image without pixels, and if there are not `height · width · 3` bytes.
     pub fn new(width: usize, height: usize, pixels: Vec<u8>) -> Result<Self> {
-        if width == 0 || height == 0 {
-            let expected = "at least one pixel wide and high";
-            return Err(Error::argument("size of an image", format!("{width}×{height}"), expected));
-        }
+        let (found, expected) = (format!("{width}×{height}"), "at least one pixel wide and high");
+        check(width > 0 && height > 0, "size of an image", found, expected)?;
         let bytes = width.checked_mul(height).and_then(|pixels| pixels.checked_mul(CHANNELS));
         let what = "number of bytes of an image";
         let expected =

@@ -1,7 +1,7 @@
 //! Image files, with one folder per class.
 
 use super::{Image, ImageSource, decode};
-use crate::{Error, Result};
+use crate::{Error, Result, check_file};
 use std::path::{Path, PathBuf};
 use std::{collections::BTreeSet, fs, sync::Mutex};
 use tch_parallel_base::lock;
@@ -51,19 +51,14 @@ impl ImageFolder {
         for (folder, _) in entries(&root)?.into_iter().filter(|(_, is_folder)| *is_folder) {
             let label = classes.len();
             let files = images_below(&folder)?;
-            if files.is_empty() {
-                let found = "is the folder of a class, but holds no image";
-                let ends = EXTENSIONS.join(", .");
-                let expected =
-                    format!("at least one file that ends in .{ends}; or remove the folder");
-                return Err(Error::format(folder, found, expected));
-            }
+            let found = "is the folder of a class, but holds no image";
+            let ends = EXTENSIONS.join(", .");
+            let expected = format!("at least one file that ends in .{ends}; or remove the folder");
+            check_file(!files.is_empty(), &folder, found, expected)?;
             classes.push(folder.file_name().unwrap_or_default().to_string_lossy().into_owned());
             samples.extend(files.into_iter().map(|file| (file, label)));
         }
-        if classes.is_empty() {
-            return Err(Error::format(root, "holds no folder", "a folder for every class"));
-        }
+        check_file(!classes.is_empty(), &root, "holds no folder", "a folder for every class")?;
         Ok(Self { root, classes, samples, options, bad: Mutex::default() })
     }
 
@@ -90,11 +85,8 @@ impl ImageFolder {
             .filter(|(_, classes)| !classes.is_empty())
             .map(|(says, classes)| format!("{says} {}", some_of(&classes)))
             .collect::<Vec<_>>();
-        if found.is_empty() {
-            return Ok(());
-        }
         let expected = format!("the {} classes of {}", self.classes.len(), self.root.display());
-        Err(Error::format(validation.root.clone(), found.join(" and "), expected))
+        check_file(found.is_empty(), &validation.root, found.join(" and "), expected)
     }
 
     fn read(&self, index: usize) -> Result<(Image, usize)> {
@@ -137,11 +129,9 @@ fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let (mut folders, mut unseen) = (Vec::new(), vec![(folder.to_owned(), Vec::new())]);
     while let Some((folder, mut above)) = unseen.pop() {
         let itself = fs::canonicalize(&folder).map_err(Error::io("follow", &folder))?;
-        if above.contains(&itself) {
-            let found = format!("links back to {}, which contains it", itself.display());
-            let expected = "no link to a folder above it; remove the link";
-            return Err(Error::format(folder, found, expected));
-        }
+        let found = format!("links back to {}, which contains it", itself.display());
+        let expected = "no link to a folder above it; remove the link";
+        check_file(!above.contains(&itself), &folder, found, expected)?;
         above.push(itself);
         let (below, files): (Vec<_>, Vec<_>) =
             entries(&folder)?.into_iter().partition(|(_, is_folder)| *is_folder);
@@ -154,11 +144,9 @@ fn images_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut images = Vec::new();
     for (path, _) in folders.into_iter().flat_map(|(_, files)| files) {
         let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
-        if OTHER_EXTENSIONS.contains(&extension.as_str()) {
-            let found = "has the extension of an unsupported image format";
-            let expected = "JPEG or PNG images only; convert it, or remove it";
-            return Err(Error::format(path, found, expected));
-        }
+        let found = "has the extension of an unsupported image format";
+        let expected = "JPEG or PNG images only; convert it, or remove it";
+        check_file(!OTHER_EXTENSIONS.contains(&extension.as_str()), &path, found, expected)?;
         if EXTENSIONS.contains(&extension.as_str()) {
             images.push(path);
         }

@@ -47,12 +47,11 @@ options! {
 
 impl Sampler for RandomSampler {
     fn indices(&self, len: usize, epoch: u64) -> Result<Vec<usize>> {
-        if self.num_samples.is_some() && (len == 0 || self.num_samples == Some(0)) {
-            let found = format!("{} of a data set of {len}", self.num_samples(len));
-            let expected = "at least 1, of a data set that is not empty";
-            return Err(Error::argument("num_samples", found, expected));
-        }
         let num_samples = self.num_samples(len);
+        let is_possible = self.num_samples.is_none() || (len > 0 && num_samples > 0);
+        let found = format_args!("{num_samples} of a data set of {len}");
+        let expected = "at least 1, of a data set that is not empty";
+        check(is_possible, "num_samples", found, expected)?;
         let seed = Some(of_epoch(self.seed, epoch).map_or_else(drawn_seed, Ok)?);
         let (drawn, operation) = if self.replacement {
             (c10d_sys::random::randint(len, num_samples, seed), "randint")

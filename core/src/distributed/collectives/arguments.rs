@@ -1,35 +1,28 @@
 //! What collectives refuse before anything is exchanged, and what they exchange for a tensor.
 
 use crate::distributed::group::{Backend, ProcessGroup};
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::ReduceOp;
 use c10d_sys::tensor::{has_overlap, is_plain};
 use tch::{Kind, Tensor};
 
 impl ProcessGroup {
     pub(crate) fn check_rank(&self, what: &str, rank: usize) -> Result<()> {
-        if rank < self.world_size() {
-            return Ok(());
-        }
-        let expected = format!("a rank below the world size, {}", self.world_size());
-        Err(Error::argument(what, format!("rank {rank}"), expected))
+        let ranks = self.world_size();
+        let expected = format_args!("a rank below the world size, {ranks}");
+        check(rank < ranks, what, format_args!("rank {rank}"), expected)
     }
 
     /// Refuses a message that cannot be sent to this rank, or received from it.
     pub(crate) fn check_message(&self, tensor: &Tensor, what: &str, peer: usize) -> Result<()> {
         self.check_rank(what, peer)?;
-        if peer == self.rank() {
-            let found = format!("rank {peer}, this rank itself");
-            return Err(Error::argument(what, found, "another rank"));
-        }
+        let found = format_args!("rank {peer}, this rank itself");
+        check(peer != self.rank(), what, found, "another rank")?;
         self.check_sendable(tensor)
     }
 
     pub(crate) fn refuse_nccl(&self, operation: &str) -> Result<()> {
-        if self.backend() == Backend::Gloo {
-            return Ok(());
-        }
-        Err(Error::argument(operation, "called with nccl", "called with gloo"))
+        check(self.backend() == Backend::Gloo, operation, "called with nccl", "called with gloo")
     }
 
     /// For collectives, gloo copies CUDA tensors to the CPU; for point-to-point messages it does not.
@@ -69,22 +62,17 @@ pub(crate) fn check_list(
     check_length(what, list.len(), world_size)?;
     let (size, kind) = (like.size(), like.f_kind()?);
     for tensor in list {
-        let found = tensor.f_kind()?;
-        if tensor.size() != size || found != kind {
-            let found = format!("of shape {:?} and kind {found:?}", tensor.size());
-            let expected = format!("of shape {size:?} and kind {kind:?}");
-            return Err(Error::argument(what, found, expected));
-        }
+        let (own_kind, own_size) = (tensor.f_kind()?, tensor.size());
+        let found = format_args!("of shape {own_size:?} and kind {own_kind:?}");
+        let expected = format_args!("of shape {size:?} and kind {kind:?}");
+        check((&own_size, own_kind) == (&size, kind), what, found, expected)?;
     }
     Ok(())
 }
 
 pub(crate) fn check_length(what: &str, found: usize, world_size: usize) -> Result<()> {
-    if found == world_size {
-        return Ok(());
-    }
-    let found = format!("a list of {found}");
-    Err(Error::argument(what, found, format!("one per rank, {world_size}")))
+    let expected = format_args!("one per rank, {world_size}");
+    check(found == world_size, what, format_args!("a list of {found}"), expected)
 }
 
 /// What is exchanged for a tensor that is only read: contiguous real numbers. The same memory, if it holds them.
@@ -124,11 +112,10 @@ pub(crate) struct Output {
 impl Output {
     pub fn new(tensor: &Tensor) -> Result<Output> {
         let exchanged = input(tensor)?;
-        if has_overlap(tensor) {
-            let found = format!("a view of {:?} whose elements share memory", tensor.size());
-            let expected = "one that can be written to: exchange `tensor.contiguous()`";
-            return Err(Error::argument("the tensor", found, expected));
-        }
+        let size = tensor.size();
+        let found = format_args!("a view of {size:?} whose elements share memory");
+        let expected = "one that can be written to: exchange `tensor.contiguous()`";
+        check(!has_overlap(tensor), "the tensor", found, expected)?;
         let has_other_memory =
             !is_plain(tensor) && (tensor.is_sparse() || exchanged.data_ptr() != tensor.data_ptr());
         let target = has_other_memory.then(|| tensor.shallow_clone());

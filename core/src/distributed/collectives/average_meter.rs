@@ -6,12 +6,10 @@ use c10d_sys::ReduceOp;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};
 
-/// The last value and the mean of all values: the class of this name in ImageNet's main.py, of
-/// pytorch/examples.
+/// The last value and the mean of all values: the class of this name in ImageNet's main.py, of pytorch/examples.
 ///
-/// The mean of the ranks' means is wrong if ranks hold different numbers of samples. So sum and
-/// count are reduced, and divided afterwards. It can be saved, so that a run that is resumed in the
-/// middle of an epoch keeps the epoch's mean.
+/// The mean of the ranks' means is wrong if ranks hold different numbers of samples. So sum and count are reduced, and
+/// divided afterwards. It can be saved, so that a run that is resumed in the middle of an epoch keeps the epoch's mean.
 ///
 /// ```
 /// use tch_parallel::distributed::{AverageMeter, ProcessGroup};

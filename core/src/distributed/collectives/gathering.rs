@@ -4,7 +4,7 @@ use super::arguments::{Output, check_length, check_list, input, inputs, received
 use super::pending::Pending;
 use super::reductions::in_rows;
 use crate::distributed::group::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use tch::Tensor;
 
 impl ProcessGroup {
@@ -219,17 +219,13 @@ impl ProcessGroup {
         [output_splits, input_splits]: [&[i64]; 2],
     ) -> Result<Pending<()>> {
         let (found, kind) = (output.f_kind()?, whole.f_kind()?);
-        if found != kind {
-            let expected = format!("of {kind:?}");
-            return Err(Error::argument("output", format!("of {found:?}"), expected));
-        }
+        let expected = format_args!("of {kind:?}");
+        check(found == kind, "output", format_args!("of {found:?}"), expected)?;
         self.check_splits(["output", "output_split_sizes"], output, output_splits)?;
         self.check_splits(["input", "input_split_sizes"], whole, input_splits)?;
-        if output.size()[1..] != whole.size()[1..] {
-            let found = format!("of shape {:?}", output.size());
-            let expected = format!("of rows like those of the input, which is {:?}", whole.size());
-            return Err(Error::argument("output", found, expected));
-        }
+        let [found, size] = [output, whole].map(Tensor::size);
+        let expected = format_args!("of rows like those of the input, which is {size:?}");
+        check(found[1..] == size[1..], "output", format_args!("of shape {found:?}"), expected)?;
         let output = Output::new(output)?;
         let work = self.engine().all_to_all_single(
             &output.tensor,
@@ -248,20 +244,16 @@ impl ProcessGroup {
             return Err(Error::argument(what, "a single number", "of one row or more per rank"));
         };
         if splits.is_empty() {
-            if rows % ranks as i64 == 0 {
-                return Ok(());
-            }
+            let is_even = rows % ranks as i64 == 0;
             let expected =
-                format!("of as many rows for each of {ranks} ranks: otherwise pass {name}");
-            return Err(Error::argument(what, format!("of {rows} rows"), expected));
+                format_args!("of as many rows for each of {ranks} ranks: otherwise pass {name}");
+            return check(is_even, what, format_args!("of {rows} rows"), expected);
         }
         check_length(name, splits.len(), ranks)?;
         let sum = splits.iter().try_fold(0i64, |sum, &rows| sum.checked_add(rows));
-        if splits.iter().any(|&rows| rows < 0) || sum != Some(rows) {
-            let expected = format!("the parts of {rows} rows, the size of {what}");
-            return Err(Error::argument(name, format!("{splits:?}"), expected));
-        }
-        Ok(())
+        let are_parts = splits.iter().all(|&rows| rows >= 0) && sum == Some(rows);
+        let expected = format_args!("the parts of {rows} rows, the size of {what}");
+        check(are_parts, name, format_args!("{splits:?}"), expected)
     }
 
     fn one_like(&self, own: &Tensor) -> Result<Vec<Tensor>> {

@@ -5,7 +5,7 @@ use super::arguments::{
 };
 use super::pending::Pending;
 use crate::distributed::group::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::ReduceOp;
 use tch::{Tensor, no_grad};
 
@@ -35,9 +35,8 @@ impl ProcessGroup {
     /// Those of [every collective](Self#errors), and [`Error::Argument`] for tensors of different kinds.
     pub fn all_reduce_coalesced(&self, tensors: &mut [Tensor], op: ReduceOp) -> Result<()> {
         let kinds: Vec<_> = tensors.iter().map(Tensor::f_kind).collect::<Result<_, _>>()?;
-        if kinds.windows(2).any(|pair| pair[0] != pair[1]) {
-            return Err(Error::argument("tensors", format!("of {kinds:?}"), "of one kind"));
-        }
+        let are_alike = kinds.windows(2).all(|pair| pair[0] == pair[1]);
+        check(are_alike, "tensors", format_args!("of {kinds:?}"), "of one kind")?;
         if tensors.is_empty() {
             return Ok(());
         }

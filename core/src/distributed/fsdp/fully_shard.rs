@@ -269,9 +269,8 @@ fn check_kinds(parameters: &[Parameter]) -> Result<()> {
     })
 }
 
-/// PyTorch's order (`_get_managed_modules`): the parameters of a module's children come before its
-/// own. The order matters: the position in the flat buffer decides in which order the ranks' values
-/// are added.
+/// PyTorch's order (`_get_managed_modules`): the parameters of a module's children come before its own. The order
+/// matters: the position in the flat buffer decides in which order the ranks' values are added.
 fn children_before_own(parameters: Vec<(String, Parameter)>) -> Vec<Parameter> {
     let mut children: Vec<(String, Vec<(String, Parameter)>)> = Vec::new();
     let mut own = Vec::new();

@@ -3,7 +3,7 @@
 use super::mesh::Mesh;
 use super::pool::Pool;
 use super::shards::{Registered, Shard};
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::storage::{Block, Memory, version};
 use c10d_sys::tensor::{clear_grad, set_grad};
 use tch::{Kind, Tensor, no_grad};
@@ -90,13 +90,12 @@ impl Parameter {
     /// Fails unless the store still holds the shard as it was made.
     pub fn check(&self) -> Result<()> {
         let there = self.shard.numel() == 0 || self.shard.data_ptr() == self.part.data_ptr();
-        if there && self.shard.kind() == self.part.kind() {
-            return Ok(());
-        }
+        let is_unchanged = there && self.shard.kind() == self.part.kind();
+        let what = format_args!("the parameter {}", self.name);
         let found = "another tensor than the shard that FullyShard made";
         let expected =
             "that shard: call set_kind, set_data and the like before the model is sharded";
-        Err(Error::argument(format!("the parameter {}", self.name), found, expected))
+        check(is_unchanged, what, found, expected)
     }
 
     /// Whether the shard has changed since the whole parameter was gathered.

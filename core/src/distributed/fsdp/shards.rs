@@ -2,7 +2,7 @@
 
 use super::mesh::Mesh;
 use crate::distributed::group::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::tensor::identity;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -63,14 +63,10 @@ pub(crate) fn group_of(parameters: &[Tensor]) -> Result<Option<ProcessGroup>> {
         (Some(group), Some(first)) => Arc::ptr_eq(&group.inner, &first.inner),
         (group, first) => group.is_none() && first.is_none(),
     };
-    if groups.all(is_first) {
-        return Ok(first.cloned());
-    }
-    Err(Error::argument(
-        "parameters",
-        "a list that mixes whole parameters with shards of FullyShard, or shards of different groups",
-        "a list of only one of these: call this once for each",
-    ))
+    let found = "a list that mixes whole parameters with shards of FullyShard, or shards of different groups";
+    let expected = "a list of only one of these: call this once for each";
+    check(groups.all(is_first), "parameters", found, expected)?;
+    Ok(first.cloned())
 }
 
 /// Refuses shards where only whole parameters work. `instead` says what to do.

@@ -6,7 +6,7 @@
 use super::hooks::{CommHook, from_fn};
 use super::{DdpLoggingData, DdpOptions, DistributedDataParallel};
 use crate::distributed::group::ProcessGroup;
-use crate::{Error, Result, Tensors};
+use crate::{Result, Tensors, check};
 use c10d_sys::ReduceOp;
 use c10d_sys::arithmetic::mul_number_;
 use tch::nn::{ModuleT, VarStore};
@@ -70,20 +70,17 @@ impl<M> ApexDistributedDataParallel<M> {
     /// Wraps `module`, whose parameters are the trainable variables of `vs`. A collective.
     ///
     /// # Errors
-    /// Those of [`DistributedDataParallel::new`], and [`Error::Argument`] for invalid options.
+    /// Those of [`DistributedDataParallel::new`], and [`Error::Argument`](crate::Error::Argument) for invalid options.
     pub fn new(
         module: M,
         vs: &VarStore,
         group: &ProcessGroup,
         options: ApexOptions,
     ) -> Result<Self> {
-        if options.message_size == 0 {
-            return Err(Error::argument("message_size", "0", "at least 1"));
-        }
+        check(options.message_size > 0, "message_size", "0", "at least 1")?;
         let factor = options.gradient_predivide_factor;
-        if !factor.is_finite() || factor <= 0.0 {
-            return Err(Error::argument("gradient_predivide_factor", factor, "more than 0"));
-        }
+        let is_positive = factor.is_finite() && factor > 0.0;
+        check(is_positive, "gradient_predivide_factor", factor, "more than 0")?;
         let element =
             vs.trainable_variables().first().map_or(0, |first| first.kind().elt_size_in_bytes());
         let bucket_mb = options.message_size as f64 * element.max(1) as f64 / MIB;

@@ -3,7 +3,7 @@
 use super::DistributedDataParallel;
 use crate::distributed::group::ProcessGroup;
 use crate::distributed::join::{JoinConfig, JoinOptions, Joinable, count, join};
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::ReduceOp;
 use std::fmt::Display;
 use tch::Tensor;
@@ -70,15 +70,9 @@ impl<M> DistributedDataParallel<M> {
 
     /// The engine has no zeros for a bucket whose gradients are sparse.
     pub(crate) fn refuse_sparse_in_join(&self) -> Result<()> {
-        if !self.has_sparse_gradients {
-            return Ok(());
-        }
         let found = "set for a model within a join";
-        Err(Error::argument(
-            "sparse_gradients",
-            found,
-            "not: a rank without inputs has none to send",
-        ))
+        let expected = "not: a rank without inputs has none to send";
+        check(!self.has_sparse_gradients, "sparse_gradients", found, expected)
     }
 
     /// The candidate with the highest rank, the same on all ranks. `_find_common_rank`
@@ -105,11 +99,10 @@ impl<M> Joinable for &DistributedDataParallel<M> {
     fn main_hook(&mut self) -> Result<()> {
         let engine_failed = |error: c10d_sys::Error| self.failed(OPERATION, &error);
         let mut reducer = self.reducer.borrow_mut();
-        if self.static_graph && reducer.needs_sink() {
-            let steps = format!("the number of steps of rank {}", self.group.job_rank());
-            let expected = "at least 1 with static_graph: the first backward pass learns the graph";
-            return Err(Error::argument(steps, "0", expected));
-        }
+        let knows_graph = !self.static_graph || !reducer.needs_sink();
+        let steps = format!("the number of steps of rank {}", self.group.job_rank());
+        let expected = "at least 1 with static_graph: the first backward pass learns the graph";
+        check(knows_graph, steps, "0", expected)?;
         self.refuse_sparse_in_join()?;
         reducer.rebuild_buckets().map_err(engine_failed)?;
         if self.syncs_buffers() {

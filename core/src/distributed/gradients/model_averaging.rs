@@ -3,7 +3,7 @@
 use crate::distributed::collectives::{Pending, flatten, parts_like};
 use crate::distributed::fsdp::shards;
 use crate::distributed::group::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Result, check};
 use c10d_sys::ReduceOp;
 use c10d_sys::arithmetic::div_number_;
 use tch::{Tensor, no_grad};
@@ -21,11 +21,9 @@ impl PeriodicModelAverager {
     /// Averages in step `warmup_steps`, counted from 0, and then in every `period`-th step.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a period of 0.
+    /// [`Error::Argument`](crate::Error::Argument) for a period of 0.
     pub fn new(group: &ProcessGroup, period: u64, warmup_steps: u64) -> Result<Self> {
-        if period == 0 {
-            return Err(Error::argument("period", period, "at least 1 step"));
-        }
+        check(period > 0, "period", period, "at least 1 step")?;
         Ok(PeriodicModelAverager { group: group.clone(), period, warmup_steps, step: 0 })
     }
 
@@ -33,13 +31,12 @@ impl PeriodicModelAverager {
     /// over the ranks. A collective of all ranks of the group, with parameters in the same order.
     ///
     /// # Errors
-    /// Those of [every collective](ProcessGroup#errors); [`Error::Argument`] for shards of
+    /// Those of [every collective](ProcessGroup#errors); [`Error::Argument`](crate::Error::Argument) for shards of
     /// [`FullyShard`](crate::distributed::FullyShard), which are different parts of one model.
     pub fn average_parameters(&mut self, parameters: &[Tensor]) -> Result<()> {
-        if shards::group_of(parameters)?.is_some() {
-            let expected = "the parameters of a whole model on each rank";
-            return Err(Error::argument("parameters", "a list of shards of FullyShard", expected));
-        }
+        let is_whole = shards::group_of(parameters)?.is_none();
+        let expected = "the parameters of a whole model on each rank";
+        check(is_whole, "parameters", "a list of shards of FullyShard", expected)?;
         self.group.refuse_in_join("average_parameters")?;
         let local_steps = self.step.checked_sub(self.warmup_steps);
         self.step += 1;

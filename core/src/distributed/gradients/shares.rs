@@ -1,7 +1,7 @@
 //! What each virtual rank of a rank computes with.
 
 use super::ddp::DistributedDataParallel;
-use crate::{Error, Result, Tensors};
+use crate::{Error, Result, Tensors, check};
 use tch::{Kind, Tensor};
 use tch_parallel_base::tensors::{fill, list};
 
@@ -66,10 +66,8 @@ impl<M> DistributedDataParallel<M> {
         let mut numbers = Tensor::f_stack(shares, 0)?.detach();
         if let Some(ranks) = &self.virtual_ranks {
             let parts = ranks.shard.parts();
-            if shares.len() != parts {
-                let expected = format!("{parts}, one for each share of a batch");
-                return Err(Error::argument("the number of shares", shares.len(), expected));
-            }
+            let expected = format_args!("{parts}, one for each share of a batch");
+            check(shares.len() == parts, "the number of shares", shares.len(), expected)?;
             // A rank with fewer than another repeats its last one, which nobody uses.
             let rows = Tensor::f_arange(ranks.most as i64, (Kind::Int64, numbers.device()))?;
             let rows = rows.f_clamp_max(shares.len() as i64 - 1)?;

@@ -3,7 +3,7 @@
 use super::hooks::{CommHook, GradBucket, from_fn};
 use crate::data::Shard;
 use crate::distributed::group::{ProcessGroup, Transport};
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::tensor::{clear_grad, identity};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -262,11 +262,9 @@ impl VirtualRanks {
 impl Step {
     /// Fails unless each share before this one had its backward pass, and this one none yet.
     fn expect_passes(&self, share: usize) -> Result<()> {
-        if self.passes == share {
-            return Ok(());
-        }
-        let what = format!("the number of backward passes before that of share {share}");
-        Err(Error::argument(what, self.passes, format!("{share}, one for each share of a batch")))
+        let what = format_args!("the number of backward passes before that of share {share}");
+        let expected = format_args!("{share}, one for each share of a batch");
+        check(self.passes == share, what, self.passes, expected)
     }
 }
 
@@ -295,10 +293,7 @@ thread_local! {
 
 /// Refuses what would need all virtual ranks at once.
 pub(crate) fn refuse_in_a_part(what: &str) -> Result<()> {
-    if IN_A_PART.get() {
-        let expected =
-            "used with as many ranks as virtual ranks: a rank computes for one after the other";
-        return Err(Error::argument(what, "used in a share of virtual_ranks", expected));
-    }
-    Ok(())
+    let expected =
+        "used with as many ranks as virtual ranks: a rank computes for one after the other";
+    check(!IN_A_PART.get(), what, "used in a share of virtual_ranks", expected)
 }

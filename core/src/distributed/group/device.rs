@@ -1,7 +1,7 @@
 //! Which device a rank trains on, and which backend moves its tensors.
 
 use super::gpus::Gpus;
-use crate::{Devices, Error, LogicalDevice, Result};
+use crate::{Devices, Error, LogicalDevice, Result, check};
 use std::{str::FromStr, time::Duration};
 use tch::Device;
 use tch_parallel_base::no_gpu;
@@ -63,11 +63,9 @@ pub(crate) fn choose(
         DeviceChoice::Auto => gpus.count > 0,
         DeviceChoice::Cuda => true,
     };
-    if !cuda && backend == Some(Backend::Nccl) {
-        let expected = "gloo if the device is cpu: NCCL supports CUDA tensors only";
-        return Err(Error::argument("backend", "nccl", expected));
-    }
     if !cuda {
+        let expected = "gloo if the device is cpu: NCCL supports CUDA tensors only";
+        check(backend != Some(Backend::Nccl), "backend", "nccl", expected)?;
         return Ok((Device::Cpu, Backend::Gloo));
     }
     if gpus.count == 0 {
@@ -136,14 +134,10 @@ fn device_from(
             return Err(Error::argument("devices", found.join(","), expected));
         }
     };
-    if let LogicalDevice::Cuda(index) = device
-        && index != local_rank
-    {
-        let expected = format!(
-            "cuda:{local_rank}: ranks take GPUs in order; CUDA_VISIBLE_DEVICES picks others"
-        );
-        return Err(Error::argument("device of this rank", device, expected));
-    }
+    let is_own =
+        matches!(device, LogicalDevice::Cpu(_)) || device == LogicalDevice::Cuda(local_rank);
+    let why = "ranks take GPUs in order; CUDA_VISIBLE_DEVICES picks others";
+    check(is_own, "device of this rank", device, format_args!("cuda:{local_rank}: {why}"))?;
     Ok(device)
 }
 

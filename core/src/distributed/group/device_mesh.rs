@@ -1,7 +1,7 @@
 //! Ranks in several dimensions.
 
 use super::process_group::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 
 /// The ranks of a group as an array of several dimensions, with a group along each. Consecutive
 /// ranks differ in the last dimension. `torch.distributed.device_mesh.DeviceMesh`
@@ -32,11 +32,10 @@ impl DeviceMesh {
     /// have the same name, or if a rank runs Python.
     pub fn new(group: &ProcessGroup, dims: &[(&str, usize)]) -> Result<Self> {
         let (names, sizes): (Vec<_>, Vec<_>) = dims.iter().copied().unzip();
-        if dims.is_empty() || sizes.iter().product::<usize>() != group.world_size() {
-            let expected =
-                format!("sizes whose product is {}, the number of ranks", group.world_size());
-            return Err(Error::argument("dims", format!("{dims:?}"), expected));
-        }
+        let ranks = group.world_size();
+        let is_whole = !dims.is_empty() && sizes.iter().product::<usize>() == ranks;
+        let expected = format_args!("sizes whose product is {ranks}, the number of ranks");
+        check(is_whole, "dims", format_args!("{dims:?}"), expected)?;
         if let Some(i) = (1..names.len()).find(|&i| names[..i].contains(&names[i])) {
             let found = format!("a list with {:?} twice", names[i]);
             return Err(Error::argument("dims", found, "a list of different names"));

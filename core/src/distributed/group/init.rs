@@ -13,7 +13,7 @@ use crate::distributed::fault::first_fault::{self, Fault};
 use crate::distributed::fault::members::{self, Member};
 use crate::distributed::fault::post_mortem::PostMortem;
 use crate::distributed::fault::vote;
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::{GlooAddress, GlooOptions, LONGEST_TIMEOUT};
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -194,11 +194,8 @@ impl ProcessGroup {
 }
 
 fn expect_member(rank: usize, world_size: usize) -> Result<()> {
-    if rank >= world_size {
-        let expected = format!("below world_size, which is {world_size}");
-        return Err(Error::argument("rank", rank, expected));
-    }
-    Ok(())
+    let expected = format_args!("below world_size, which is {world_size}");
+    check(rank < world_size, "rank", rank, expected)
 }
 
 /// This process's place as rank `rank` of `world_size`.

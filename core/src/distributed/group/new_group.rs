@@ -3,7 +3,7 @@
 use super::init::meet;
 use super::place::Place;
 use super::process_group::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use std::sync::atomic::Ordering;
 
 impl ProcessGroup {
@@ -37,10 +37,9 @@ impl ProcessGroup {
         let mut members = ranks.to_vec();
         members.sort_unstable();
         members.dedup();
-        if members.is_empty() || members.len() < ranks.len() {
-            let expected = "one rank or more, each once";
-            return Err(Error::argument("ranks", format!("{ranks:?}"), expected));
-        }
+        let are_distinct = !members.is_empty() && members.len() == ranks.len();
+        let expected = "one rank or more, each once";
+        check(are_distinct, "ranks", format_args!("{ranks:?}"), expected)?;
         self.refuse_python("new_group", members.iter().copied())?;
         let number = self.inner.groups.fetch_add(1, Ordering::Relaxed);
         let Some(rank) = members.iter().position(|&member| member == self.rank()) else {
@@ -89,10 +88,9 @@ impl ProcessGroup {
     /// multiple of `group_size`.
     pub fn new_subgroups(&self, group_size: usize) -> Result<ProcessGroup> {
         let ranks: Vec<_> = (0..self.world_size()).collect();
-        if group_size == 0 || !ranks.len().is_multiple_of(group_size) {
-            let expected = format!("a divisor of {}, the number of ranks", ranks.len());
-            return Err(Error::argument("group_size", group_size, expected));
-        }
+        let is_divisor = group_size > 0 && ranks.len().is_multiple_of(group_size);
+        let expected = format!("a divisor of {}, the number of ranks", ranks.len());
+        check(is_divisor, "group_size", group_size, expected)?;
         let parts: Vec<_> = ranks.chunks(group_size).map(<[_]>::to_vec).collect();
         let own = self.split_group(&parts)?;
         Ok(own.unwrap_or_else(|| unreachable!("every rank is in one of the parts")))

@@ -1,6 +1,6 @@
 //! The limit of a process on open files, `ulimit -n`.
 
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// What a rank opens besides its connections: the program's own files, and the engine's.
@@ -21,10 +21,8 @@ pub(crate) fn expect_enough(world_size: usize) -> Result<()> {
     if soft >= needed {
         return Ok(());
     }
-    if hard < needed {
-        let expected = format!("at least {needed} for a world size of {world_size}");
-        return Err(Error::argument("the limit on open files (ulimit -n)", hard, expected));
-    }
+    let expected = format_args!("at least {needed} for a world size of {world_size}");
+    check(hard >= needed, "the limit on open files (ulimit -n)", hard, expected)?;
     setrlimit(Resource::RLIMIT_NOFILE, needed.max(RAISED).min(hard), hard)
         .map_err(|error| Error::other(format!("cannot raise the limit on open files: {error}")))
 }

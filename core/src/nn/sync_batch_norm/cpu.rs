@@ -3,7 +3,7 @@
 use super::super::{BatchNorm, RunningStats};
 use super::{Forward, INPUT, Saved, SyncBatchNorm, kind};
 use crate::distributed::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::arithmetic::{add_number_, copy, div_number_, mul_number_};
 use c10d_sys::tensor::batch_norm_backward_reduce;
 use tch::{Kind, TchError, Tensor};
@@ -168,9 +168,6 @@ pub(super) fn count(xs: &Tensor) -> f64 {
 }
 
 pub(super) fn check_count(count: f64) -> Result<()> {
-    if count == 0.0 || count > 1.0 {
-        return Ok(());
-    }
-    let found = format!("{count} values per channel on all ranks together");
-    Err(Error::argument(INPUT, found, "more than one, for a variance, or none"))
+    let found = format_args!("{count} values per channel on all ranks together");
+    check(count == 0.0 || count > 1.0, INPUT, found, "more than one, for a variance, or none")
 }

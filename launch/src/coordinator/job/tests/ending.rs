@@ -61,10 +61,9 @@ fn ranks_that_blame_others_wait_for_the_loss_of_a_node_that_has_missed_its_beats
     scene.pass(11.0);
     scene.pass(12.0);
     assert!(scene.nobody_was_told_to_end());
-    let silence = Duration::from_secs(15);
     scene.say(0, ToCoordinator::Beat, 15.0);
     scene.say(1, ToCoordinator::Beat, 15.0);
-    scene.lose(2, Loss::Silent(silence), 15.0);
+    scene.lose(2, Loss::Silent(Duration::from_secs(15)), 15.0);
     let (_, end) = scene.end_at(16.0);
     assert_eq!(end.reason, "node 2 (h2) has been silent for 15 s");
     assert!(end.next.is_some());
