@@ -1,4 +1,5 @@
-//! Chapter "Inside DistributedDataParallel".
+//! Chapters "Inside DistributedDataParallel", "A parameter without a gradient", "Communication hooks" and "Uneven inputs: join".
+//! What a program that starts its ranks itself prints is in "Set-up and launching".
 
 use super::*;
 

@@ -9,7 +9,6 @@ use tch_parallel::distributed::{ApexDistributedDataParallel, ApexOptions};
 /// Trains on `device` as one of the group's ranks.
 pub fn train(setup: Setup<'_>, mut progress: Progress<'_>) -> Result<()> {
     let Setup { args, device, group, options, .. } = setup;
-    // ANCHOR: train
     progress.say_device(device);
     progress.say("==> Preparing data..");
     let (train_set, classes) = args.train_set()?;
@@ -41,5 +40,4 @@ pub fn train(setup: Setup<'_>, mut progress: Progress<'_>) -> Result<()> {
     }
     let waited = model.logging_data()?.waiting_time();
     progress.finish(&vs, optimizer.as_ref(), Some(waited))
-    // ANCHOR_END: train
 }
