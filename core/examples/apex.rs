@@ -6,8 +6,7 @@
 
 use anyhow::Result;
 use report::say;
-use tch::nn::{Init, VarStore};
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, nn::Init, nn::VarStore};
 use tch_parallel::distributed::{ApexDistributedDataParallel, ApexOptions, ProcessGroup};
 
 fn main() -> Result<()> {

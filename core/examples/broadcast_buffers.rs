@@ -6,8 +6,7 @@
 
 use anyhow::Result;
 use report::say;
-use tch::nn::{ModuleT, VarStore};
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, nn::ModuleT, nn::VarStore};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::{BatchNormOptions, batch_norm2d};
 

@@ -7,8 +7,7 @@
 
 use anyhow::{Context, Result, bail};
 use std::env;
-use tch::nn::{Module, VarStore};
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind, Tensor, nn::Module, nn::VarStore};
 use tch_parallel::nn::{LinearOptions, linear};
 use tch_parallel::optim::{
     ClipGradNormOptions, Optimizer, Sgd, SgdOptions, clip_grad_norm_, clip_grad_value_,

@@ -8,8 +8,7 @@ use anyhow::{Context, Result};
 use report::say;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tch::nn::{self, VarStore};
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, nn, nn::VarStore};
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, Split};
 use tch_parallel::distributed::hooks::{
     AllReduce, CommHook, Finish, GradBucket, PowerSgd, PowerSgdOptions, bf16_compress_wrapper,

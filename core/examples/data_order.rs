@@ -9,8 +9,7 @@ use anyhow::{Context, Result, bail};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::env;
-use tch::nn::{ModuleT, VarStore};
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind, Tensor, nn::ModuleT, nn::VarStore};
 use tch_parallel::Result as EngineResult;
 use tch_parallel::data::{
     BatchSampler, ConcatDataset, DataLoader, DataLoaderOptions, Dataset, DistributedSamplerWrapper,

@@ -10,11 +10,10 @@
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
-use std::fs::File;
 use std::io::{Write, sink};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
-use std::{env, process};
+use std::{env, fs::File, process};
 use tch::{Device, Kind, Tensor, nn};
 use tch_parallel::checkpoint::Training;
 use tch_parallel::data::{DistributedSampler, Sampler};

@@ -8,8 +8,7 @@
 //! Other failures: `panic`, `memory` and `backward`.
 
 use anyhow::{Result, bail};
-use tch::nn::{self, VarStore};
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, nn, nn::VarStore};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup, record};
 
 // ANCHOR: record

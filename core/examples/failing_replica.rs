@@ -5,10 +5,8 @@
 //! ```
 
 use anyhow::Result;
-use tch::Tensor;
-use tch::nn;
-use tch_parallel::Devices;
-use tch_parallel::data_parallel::DataParallel;
+use tch::{Tensor, nn};
+use tch_parallel::{Devices, data_parallel::DataParallel};
 
 fn main() -> Result<()> {
     // ANCHOR: fails

@@ -11,7 +11,6 @@ use serde_json::Value;
 use std::fs;
 use tch::nn::{Linear, ModuleT, Path, SequentialT, VarStore, seq_t};
 use tch::{Kind, Tensor};
-use tch_parallel::LogicalDevice;
 use tch_parallel::distributed::{
     DeviceChoice, DistributedDataParallel, FullyShard, FullyShardOptions, ProcessGroup,
     ProcessGroupOptions, init_process_group,
@@ -19,7 +18,7 @@ use tch_parallel::distributed::{
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
 use tch_parallel::nn::{LinearOptions, linear};
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer};
-use tch_parallel::profiler::profile;
+use tch_parallel::{LogicalDevice, profiler::profile};
 use tempfile::NamedTempFile;
 
 const BLOCKS: usize = 8;

@@ -6,13 +6,10 @@
 
 use anyhow::Result;
 use report::say;
-use std::thread;
-use std::time::Duration;
-use tch::nn::{self, VarStore};
-use tch::{Kind, Tensor};
-use tch_parallel::LogicalDevice;
+use std::{thread, time::Duration};
+use tch::{Kind, Tensor, nn, nn::VarStore};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
-use tch_parallel::memory::memory_allocated;
+use tch_parallel::{LogicalDevice, memory::memory_allocated};
 
 fn main() -> Result<()> {
     let group = ProcessGroup::from_env()?;

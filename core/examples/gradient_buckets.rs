@@ -7,8 +7,7 @@
 use anyhow::Result;
 use report::say;
 use std::time::Duration;
-use tch::nn::{self, VarStore};
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, nn, nn::VarStore};
 use tch_parallel::distributed::{
     DdpLoggingData, DdpOptions, DistributedDataParallel, ProcessGroup,
 };

@@ -10,9 +10,7 @@
 use anyhow::{Context, Result};
 use report::MetricsLog;
 use serde_json::json;
-use std::env;
-use std::path::Path;
-use std::time::Instant;
+use std::{env, path::Path, time::Instant};
 use tch_parallel::data::transforms::{Normalize, RandomHorizontalFlip, RandomResizedCrop};
 use tch_parallel::data::{
     DataLoader, DataLoaderOptions, ImageDataset, ImageFolder, RandomSampler, Shard,

@@ -6,8 +6,7 @@
 //! ```
 
 use anyhow::{Context, Result};
-use std::path::Path;
-use std::{env, fs};
+use std::{env, fs, path::Path};
 use tch::Tensor;
 use tch_parallel::data::transforms::functional::{CropBox, resized_crop};
 use tch_parallel::data::transforms::{CenterCrop, Normalize, Resize, Transform};

@@ -10,8 +10,7 @@
 use anyhow::{Result, bail};
 use report::exit;
 use std::env;
-use tch::nn::{self, VarStore};
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, nn, nn::VarStore};
 use tch_parallel::distributed::{DistributedDataParallel, JoinOptions, ProcessGroup};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 

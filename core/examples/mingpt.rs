@@ -9,13 +9,10 @@ use anyhow::Result;
 use clap::Parser;
 use report::{MetricsLog, ProcessGroupArgs, Step, Timing, exit, say};
 use serde_json::json;
-use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::{collections::BTreeSet, fs, time::Instant};
 use tch::nn::{self, Embedding, LayerNorm, Linear, Module, ModuleT, SequentialT, VarStore};
 use tch::{Kind, Tensor, no_grad};
-use tch_parallel::LogicalDevice;
 use tch_parallel::checkpoint::{self, Training};
 use tch_parallel::data::{
     DataLoader, DataLoaderOptions, Dataset, DistributedSampler, random_split,
@@ -24,7 +21,6 @@ use tch_parallel::distributed::{
     AverageMeter, DistributedDataParallel, FullyShard, FullyShardOptions, ProcessGroup,
     init_process_group,
 };
-use tch_parallel::memory::max_memory_allocated;
 use tch_parallel::nn::init::{constant_, normal_};
 use tch_parallel::nn::{
     AttentionOptions, CheckpointWrapper, LinearOptions, MultiheadAttention,
@@ -32,6 +28,7 @@ use tch_parallel::nn::{
     named_parameters,
 };
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, ParamGroup, clip_grad_norm_};
+use tch_parallel::{LogicalDevice, memory::max_memory_allocated};
 
 #[derive(Debug, Parser)]
 struct Args {

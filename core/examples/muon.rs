@@ -9,8 +9,7 @@
 use anyhow::{Context, ensure};
 use serde::{Deserialize, Serialize};
 use std::env;
-use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind, Tensor, nn::VarStore};
 use tch_parallel::optim::{
     GroupOptions, Optimizer, OptimizerState, ParamGroupOptimizer, StateShape, Step, TensorList,
     UpdateRule,

@@ -9,10 +9,8 @@
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use std::env;
-use std::ops::Range;
-use tch::nn::{Module, VarStore};
-use tch::{Device, Kind, Reduction, Tensor};
+use std::{env, ops::Range};
+use tch::{Device, Kind, Reduction, Tensor, nn::Module, nn::VarStore};
 use tch_parallel::LogicalDevice;
 use tch_parallel::nn::{EmbeddingOptions, LinearOptions, embedding, linear};
 use tch_parallel::optim::*;

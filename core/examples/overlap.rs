@@ -7,10 +7,8 @@
 use anyhow::{Context, Result};
 use exhibit_kit::plot::{self, Lane, Span, Timeline};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
-use std::{iter, thread};
-use tch::nn::{self, VarStore};
-use tch::{Kind, Tensor};
+use std::{iter, thread, time::Instant};
+use tch::{Kind, Tensor, nn, nn::VarStore};
 use tch_parallel::distributed::hooks::{self, CommHook};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp};
 use tch_parallel::nn::{LinearOptions, linear};

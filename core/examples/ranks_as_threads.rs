@@ -10,8 +10,7 @@ use report::exit;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use tch::nn::{self, VarStore};
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, nn, nn::VarStore};
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, Split};
 use tch_parallel::distributed::{
     DeviceChoice, DistributedDataParallel, Env, ProcessGroup, ProcessGroupOptions, Store,

@@ -5,8 +5,7 @@
 //! ```
 
 use anyhow::Result;
-use tch::nn::VarStore;
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, nn::VarStore};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::{LinearOptions, linear};
 

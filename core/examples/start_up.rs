@@ -7,8 +7,7 @@
 use anyhow::Result;
 use report::{exit, say};
 use std::time::{SystemTime, UNIX_EPOCH};
-use tch::nn::{self, VarStore};
-use tch::{Device, Tensor};
+use tch::{Device, Tensor, nn, nn::VarStore};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup, ReduceOp};
 
 fn main() {

@@ -9,9 +9,8 @@ use anyhow::{Context, Result};
 use std::env;
 use tch::nn::{Linear, Module, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::checkpoint;
-use tch_parallel::distributed::ProcessGroup;
 use tch_parallel::nn::{BatchNorm, Conv, batch_norm2d, conv2d, linear};
+use tch_parallel::{checkpoint, distributed::ProcessGroup};
 
 fn main() -> Result<()> {
     let mut files = env::args().skip(1);

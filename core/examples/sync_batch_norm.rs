@@ -8,10 +8,8 @@
 //! ```
 
 use anyhow::{Context, Result};
-use std::env;
-use std::path::PathBuf;
-use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor};
+use std::{env, path::PathBuf};
+use tch::{Device, Kind, Tensor, nn::VarStore};
 use tch_parallel::distributed::{Backend, ProcessGroupOptions, init_process_group};
 use tch_parallel::nn::{BatchNormOptions, sync_batch_norm};
 

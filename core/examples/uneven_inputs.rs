@@ -10,10 +10,8 @@
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use std::env;
-use std::path::PathBuf;
-use tch::nn::{self, VarStore};
-use tch::{Device, Tensor};
+use std::{env, path::PathBuf};
+use tch::{Device, Tensor, nn, nn::VarStore};
 use tch_parallel::data::{Dataset, Mnist, Split};
 use tch_parallel::distributed::{
     DistributedDataParallel, JoinConfig, JoinOptions, Joinable, ProcessGroup, ReduceOp, join,

@@ -8,11 +8,9 @@
 use anyhow::Result;
 use tch::nn::{self, Linear, Module, Path, VarStore};
 use tch::{Kind, Tensor};
-use tch_parallel::Devices;
 use tch_parallel::data::{DataLoader, Mnist, RandomSampler, Split};
-use tch_parallel::data_parallel::DataParallel;
-use tch_parallel::distributed::AverageMeter;
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+use tch_parallel::{Devices, data_parallel::DataParallel, distributed::AverageMeter};
 
 const NUM_EPOCHS: u64 = 2;
 

@@ -7,10 +7,9 @@
 use std::time::{Duration, Instant};
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Kind, Tensor};
-use tch_parallel::Result;
-use tch_parallel::data::Shard;
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+use tch_parallel::{Result, data::Shard};
 
 const VIRTUAL_RANKS: usize = 12;
 

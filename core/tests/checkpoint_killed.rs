@@ -3,15 +3,11 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
 use nix::unistd::Pid;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
-use std::{fs, thread};
-use tch::nn::{self, VarStore};
-use tch::{Device, no_grad};
-use tch_parallel::checkpoint::Training;
-use tch_parallel::distributed::ProcessGroup;
+use std::{fs, path::Path, thread, time::Duration};
+use tch::{Device, nn, nn::VarStore, no_grad};
 use tch_parallel::optim::{Sgd, SgdOptions};
+use tch_parallel::{checkpoint::Training, distributed::ProcessGroup};
 use tests::progress::Patience;
 
 /// If set, this process of the test is the run to be killed; the value is the folder to save in.

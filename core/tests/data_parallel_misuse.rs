@@ -7,8 +7,7 @@ use tch::{Device, Kind, Tensor};
 use tch_parallel::data_parallel::{
     DataParallel, DataParallelCriterion, DataParallelModel, DataParallelOptions, Mean,
 };
-use tch_parallel::memory::memory_allocated;
-use tch_parallel::{Devices, LogicalDevice};
+use tch_parallel::{Devices, LogicalDevice, memory::memory_allocated};
 use tests::errors::{expect_error, expect_error_start, message};
 
 fn linear(p: &nn::Path<'_>) -> nn::Linear {

@@ -117,8 +117,7 @@ impl SparseAdamOptions {
 mod tests {
     use super::super::{Adagrad, AdagradOptions, Adam, AdamOptions, Optimizer, Sgd, SgdOptions};
     use super::*;
-    use tch::nn::{self, VarStore};
-    use tch::{Device, Kind};
+    use tch::{Device, Kind, nn, nn::VarStore};
 
     /// A store with a layer and an embedding whose gradients are sparse, after a backward pass.
     fn embedding() -> VarStore {

@@ -1,12 +1,7 @@
 //! Runs a test's body on several ranks, each in its own process.
 
-use std::any::type_name;
-use std::collections::BTreeMap;
-use std::process::Command;
-use std::time::Duration;
-use tch::Tensor;
-use tch::kind::FLOAT_CPU;
-use tch::nn::VarStore;
+use std::{any::type_name, collections::BTreeMap, process::Command, time::Duration};
+use tch::{Tensor, kind::FLOAT_CPU, nn::VarStore};
 use tch_parallel::checkpoint::Training;
 use tch_parallel::distributed::{
     DeviceChoice, ProcessGroup, ProcessGroupOptions, init_process_group,

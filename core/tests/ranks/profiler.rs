@@ -1,8 +1,7 @@
 //! The trace of a training shows the backward pass and the exchange of the gradients.
 
 use crate::prelude::*;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 use tch_parallel::profiler::{Profiler, profile, record_function};
 
 #[run_by(on_ranks(2))]

@@ -1,8 +1,7 @@
 //! Groups of some of a job's processes, and the store through which they meet.
 
-use crate::common::TIMEOUT;
-use crate::new_group::sum;
 use crate::prelude::*;
+use crate::{common::TIMEOUT, new_group::sum};
 use tch_parallel::distributed::{Env, ProcessGroupOptions, Transport};
 use tests::programs::free_port;
 
