@@ -28,13 +28,9 @@ fn with_training<R>(f: impl FnOnce(&mut Training<'_>, &ProcessGroup) -> R) -> R 
     let mut vs = VarStore::new(Device::Cpu);
     let _ = vs.root().var("weights", &[WEIGHTS], nn::Init::Const(-1.0));
     let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
-    let mut training = Training {
-        architecture: "weights",
-        vs: &mut vs,
-        optimizer: &mut optimizer,
-        scheduler: None,
-        scaler: None,
-    };
+    let (vs, optimizer) = (&mut vs, &mut optimizer);
+    let mut training =
+        Training { architecture: "weights", vs, optimizer, scheduler: None, scaler: None };
     f(&mut training, &group)
 }
 
@@ -100,10 +96,8 @@ fn a_run_that_is_killed_leaves_a_whole_checkpoint() {
         let modified = || fs::metadata(&path).and_then(|found| found.modified()).ok();
         let before = modified();
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command
-            .args(["--exact", "a_run_that_is_killed_leaves_a_whole_checkpoint"])
-            .env(DIRECTORY, directory.path())
-            .stdout(Stdio::null());
+        command.args(["--exact", "a_run_that_is_killed_leaves_a_whole_checkpoint"]);
+        command.env(DIRECTORY, directory.path()).stdout(Stdio::null());
         let run = Killed(command.spawn().unwrap());
         run.wait_until("the run has saved", || modified() != before);
         if kill % 2 == 0 {

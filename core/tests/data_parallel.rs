@@ -81,13 +81,13 @@ fn gradients_are_those_of_the_unwrapped_model_for_any_devices_batch_and_output_d
         for rows in [1, 3, 4, 5, 6, 10, 12] {
             let (expected_loss, expected) = reference(rows);
             // The last output device, one beyond the model's, has no replica.
-            for output in 0..=count {
-                let output_device = Some(LogicalDevice::Cpu(output));
-                let (vs, model) =
-                    on_devices(count, DataParallelOptions { output_device, ..Default::default() });
+            for output in (0..=count).map(LogicalDevice::Cpu) {
+                let options =
+                    DataParallelOptions { output_device: Some(output), ..Default::default() };
+                let (vs, model) = on_devices(count, options);
                 let (inputs, labels) = batch(rows);
                 let logits = model.forward_t(&inputs, true);
-                assert_eq!(LogicalDevice::of(&logits), LogicalDevice::Cpu(output));
+                assert_eq!(LogicalDevice::of(&logits), output);
                 let loss = logits.cross_entropy_for_logits(&labels);
                 model.backward(&loss).unwrap();
                 assert_relative_eq!(loss.double_value(&[]), expected_loss, max_relative = 1e-6);
@@ -106,15 +106,12 @@ fn one_device_gives_the_unwrapped_models_bits() {
 
 #[test]
 fn gradients_repeat_to_the_last_bit() {
-    let run = || {
+    let runs = [(); 11].map(|()| {
         let (vs, model) = on_devices(4, DataParallelOptions::default());
         pass(&model, 10);
         gradients(&vs)
-    };
-    let first = run();
-    for _ in 0..10 {
-        assert_eq!(run(), first);
-    }
+    });
+    assert_eq!(runs[1..], [runs[0].as_slice(); 10]);
 }
 
 #[test]
@@ -123,14 +120,13 @@ fn training_takes_the_course_of_one_device() {
         let (vs, model) = on_devices(count, DataParallelOptions::default());
         let options = SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() };
         let mut optimizer = Sgd::new(&vs, options).unwrap();
-        (0..20)
-            .map(|_| {
-                optimizer.zero_grad().unwrap();
-                let loss = pass(&model, 10);
-                optimizer.step().unwrap();
-                loss
-            })
-            .collect::<Vec<_>>()
+        let step = |_| {
+            optimizer.zero_grad().unwrap();
+            let loss = pass(&model, 10);
+            optimizer.step().unwrap();
+            loss
+        };
+        (0..20).map(step).collect::<Vec<_>>()
     };
     let expected = losses(1);
     assert!(expected[19] < 0.5 * expected[0], "it learns: {expected:?}");

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
+use std::{sync::mpsc, thread, time::Duration};
 use tch::nn::{self, ModuleT, Path, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::data_parallel::{
@@ -46,8 +47,8 @@ fn the_model_cannot_be_used_within_its_own_forward_pass() {
 
 #[test]
 fn a_forward_pass_does_not_wait_for_a_guard_of_its_own_thread() {
-    let (sender, ended) = std::sync::mpsc::channel();
-    let passes = std::thread::spawn(move || {
+    let (sender, ended) = mpsc::channel();
+    let passes = thread::spawn(move || {
         for count in [1, 2] {
             let (_vs, model) = model(count);
             let module = model.module();
@@ -59,8 +60,8 @@ fn a_forward_pass_does_not_wait_for_a_guard_of_its_own_thread() {
         sender.send(()).unwrap();
     });
     // Otherwise the thread would wait for itself forever.
-    let waited = ended.recv_timeout(std::time::Duration::from_secs(20));
-    assert_ne!(waited, Err(std::sync::mpsc::RecvTimeoutError::Timeout));
+    let waited = ended.recv_timeout(Duration::from_secs(20));
+    assert_ne!(waited, Err(mpsc::RecvTimeoutError::Timeout));
     passes.join().unwrap();
 }
 
@@ -130,60 +131,49 @@ fn a_backward_pass_that_fails_on_a_replica_names_it_and_leaves_no_gradient_there
 }
 
 #[test]
-fn devices_that_are_not_there_are_refused() {
-    let vs = VarStore::new(Device::Cpu);
+fn devices_that_are_not_there_a_model_elsewhere_and_a_store_in_use_are_refused() {
+    let (vs, pair) = (VarStore::new(Device::Cpu), Devices::cpu(2).unwrap());
     let on = |device| {
         let options = DataParallelOptions { output_device: Some(device), ..Default::default() };
-        DataParallel::with_options(linear, &vs, &Devices::cpu(2).unwrap(), options).map(drop)
+        DataParallel::with_options(linear, &vs, &pair, options).map(drop)
     };
     let expected = "device is cpu:64, but must be one of cpu:0 to cpu:63";
     assert_eq!(message(on(LogicalDevice::Cpu(64))), expected);
     expect_error_start(on(LogicalDevice::Cuda(99)), "device is cuda:99, but must be ");
     expect_error_start("cuda:98,cuda:99".parse::<Devices>(), "device is cuda:98, but must be ");
-}
 
-#[test]
-fn a_model_on_another_device_is_refused() {
     let devices = Devices::new([LogicalDevice::Cpu(3), LogicalDevice::Cpu(4)]).unwrap();
-    let vs = VarStore::new(Device::Cpu);
     let elsewhere = |p: &Path<'_>| {
         let _elsewhere = LogicalDevice::Cpu(5).guard().unwrap();
         linear(p)
     };
-    let model = DataParallel::new(elsewhere, &vs, &devices);
+    let model = DataParallel::new(elsewhere, &VarStore::new(Device::Cpu), &devices);
     let expected = "variable bias is on cpu:5, but must be on cpu:3, the first device, where the original is; make \
                     and convert it under that device's guard";
     assert_eq!(message(model), expected);
-}
 
-#[test]
-fn a_store_that_has_the_model_already_is_refused() {
     let vs = VarStore::new(Device::Cpu);
     let _model = linear(&vs.root());
-    let again = DataParallel::new(linear, &vs, &Devices::cpu(2).unwrap());
-    expect_error(again, "vs must not have them yet");
+    expect_error(DataParallel::new(linear, &vs, &pair), "vs must not have them yet");
 }
 
 #[test]
-fn targets_that_are_divided_otherwise_are_refused() {
-    let vs = VarStore::new(Device::Cpu);
-    let model = DataParallelModel::new(linear, &vs, &Devices::cpu(4).unwrap()).unwrap();
-    let criterion =
-        DataParallelCriterion::new(|output: &Tensor, _: &Tensor| output.sum(Kind::Float));
-    let outputs = model.f_forward_t(&ones(&[8, 2]), true).unwrap();
+fn targets_divided_otherwise_and_criteria_without_a_mean_or_with_one_for_each_row_are_refused() {
+    type Criterion = DataParallelCriterion<Tensor, Tensor>;
+    let refused = |targets, criterion: Criterion| {
+        let vs = VarStore::new(Device::Cpu);
+        let model = DataParallelModel::new(linear, &vs, &Devices::cpu(4).unwrap()).unwrap();
+        let outputs = model.f_forward_t(&ones(&[8, 2]), true).unwrap();
+        criterion.forward(outputs, ones(&[targets])).map(drop)
+    };
     let expected = "targets is divided into [2, 2, 2, 1] rows, but must be divided into [2, 2, 2, 2] rows, as the \
                     inputs were";
-    assert_eq!(message(criterion.forward(outputs, ones(&[7]))), expected);
-}
-
-#[test]
-fn a_criterion_that_gives_a_loss_for_each_row_is_refused() {
-    let vs = VarStore::new(Device::Cpu);
-    let model = DataParallelModel::new(linear, &vs, &Devices::cpu(2).unwrap()).unwrap();
-    let criterion = DataParallelCriterion::new(|output: &Tensor, _: &Tensor| output.square());
-    let outputs = model.f_forward_t(&ones(&[4, 2]), true).unwrap();
+    let sum = Criterion::new(|output, _| output.sum(Kind::Float));
+    assert_eq!(message(refused(7, sum)), expected);
+    let none = Criterion::weighted(|_, _| Vec::<Mean>::new());
+    expect_error(refused(8, none), "a function that returned [0, 0, 0, 0] means");
     let expected = "a mean's value is of shape [2, 3], but must be a single number";
-    expect_error_start(criterion.forward(outputs, ones(&[4])), expected);
+    expect_error_start(refused(8, Criterion::new(|output, _| output.square())), expected);
 }
 
 #[test]
@@ -197,15 +187,6 @@ fn outputs_that_do_not_fit_together_are_refused() {
     let expected = "outputs is [(Float, [2, 1]), (Float, [2, 2])] on the replicas, but must be of the same kind and \
                     shape, except in dimension 0";
     assert_eq!(error, expected);
-}
-
-#[test]
-fn a_criterion_without_a_mean_is_refused() {
-    let vs = VarStore::new(Device::Cpu);
-    let model = DataParallelModel::new(linear, &vs, &Devices::cpu(2).unwrap()).unwrap();
-    let criterion = DataParallelCriterion::weighted(|_: &Tensor, _: &Tensor| Vec::<Mean>::new());
-    let outputs = model.f_forward_t(&ones(&[4, 2]), true).unwrap();
-    expect_error(criterion.forward(outputs, ones(&[4])), "a function that returned [0, 0] means");
 }
 
 #[test]
@@ -231,8 +212,7 @@ fn a_data_parallel_may_be_dropped_during_a_backward_pass_on_another_thread() {
     for _ in 0..100 {
         let (_vs, model) = model(2);
         let loss = model.forward_t(&ones(&[4, 2]), true).sum(Kind::Float);
-        let backward =
-            std::thread::spawn(move || loss.f_backward().map(|()| loss.double_value(&[])));
+        let backward = thread::spawn(move || loss.f_backward().map(|()| loss.double_value(&[])));
         drop(model);
         // Whether the pass or the drop was first, the pass ends.
         let _ = backward.join().unwrap();

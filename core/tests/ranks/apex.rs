@@ -1,7 +1,6 @@
 //! Apex's wrapper: what it divides and when, what it leaves out, what it copies to all ranks.
 
 use crate::prelude::*;
-use tch_parallel::distributed::{ApexDistributedDataParallel, ApexOptions};
 
 /// Two parameters whose gradients a test chooses, and a buffer.
 struct Weights {

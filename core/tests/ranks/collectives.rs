@@ -2,7 +2,6 @@
 
 use crate::prelude::*;
 use std::time::SystemTime;
-use tch_parallel::distributed::AverageMeter;
 
 /// A tensor that is different on every rank.
 fn own(group: &ProcessGroup) -> Tensor {

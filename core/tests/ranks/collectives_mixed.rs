@@ -2,7 +2,6 @@
 //! side compares what it gets with the same numbers; `tests/python/collectives.py` is the other.
 
 use crate::prelude::*;
-use tch_parallel::distributed::functional;
 
 fn own(rank: usize) -> Tensor {
     Tensor::from_slice(&[1.0, 10.0]) * (rank as f64 + 1.0)

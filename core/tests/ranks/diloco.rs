@@ -1,8 +1,6 @@
 //! Ranks that make their own steps and exchange what they have learned: torchft's numbers, and its rules.
 
 use crate::prelude::*;
-use tch_parallel::optim::{DiLoCo, DiLoCoOptions, PostLocalSgdOptimizer, model_fragments};
-use tch_parallel::{distributed::PeriodicModelAverager, nn::named_parameters};
 
 /// The model of torchft's regression test: two layers of a single weight, which is 1 at first.
 fn two_weights() -> VarStore {

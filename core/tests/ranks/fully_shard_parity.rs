@@ -2,7 +2,6 @@
 
 use crate::common::{Saved, expect_equal, in_python, python_rank, read};
 use crate::prelude::*;
-use tch_parallel::optim::{ClipGradNormOptions, clip_grad_norm_};
 use tests::programs::free_port;
 
 const BLOCKS: usize = 3;

@@ -1,7 +1,6 @@
 //! Collectives whose results have gradients.
 
 use crate::prelude::*;
-use tch_parallel::distributed::functional;
 
 /// Three rows of rank `rank`, for a job of three ranks.
 fn rows(rank: usize) -> Tensor {
@@ -29,29 +28,17 @@ fn sum(of: impl Fn(usize) -> Tensor) -> Tensor {
 }
 
 #[run_by(on_ranks(3))]
-fn the_gradient_of_a_sum_is_the_sum_of_all_ranks_gradients(group: &ProcessGroup) {
+fn what_all_ranks_get_has_the_sum_of_their_gradients(group: &ProcessGroup) {
     let rank = group.rank();
-    let (results, gradient) =
-        run(rank, |own| Ok(vec![functional::all_reduce(own, ReduceOp::Sum, group)?]));
-    assert_eq!(results[0], sum(rows));
-    assert_eq!(gradient, sum(|rank| weights(rank, &rows(0))));
-}
-
-#[run_by(on_ranks(3))]
-fn only_the_source_of_a_broadcast_has_a_gradient_that_of_all_ranks(group: &ProcessGroup) {
-    let rank = group.rank();
-    let (results, gradient) = run(rank, |own| Ok(vec![functional::broadcast(own, 1, group)?]));
-    assert_eq!(results[0], rows(1));
-    let expected = sum(|rank| weights(rank, &rows(0)));
-    assert_eq!(gradient, if rank == 1 { expected } else { expected.zeros_like() });
-}
-
-#[run_by(on_ranks(3))]
-fn what_all_ranks_have_gathered_has_the_gradients_of_all(group: &ProcessGroup) {
-    let rank = group.rank();
-    let (results, gradient) = run(rank, |own| functional::all_gather(own, group));
-    assert_eq!(results, [0, 1, 2].map(rows));
-    assert_eq!(gradient, sum(|rank| weights(rank, &rows(0))));
+    let of_all = sum(|rank| weights(rank, &rows(0)));
+    let summed = run(rank, |own| Ok(vec![functional::all_reduce(own, ReduceOp::Sum, group)?]));
+    assert_eq!(summed, (vec![sum(rows)], of_all.copy()));
+    let gathered = run(rank, |own| functional::all_gather(own, group));
+    assert_eq!(gathered, (Vec::from([0, 1, 2].map(rows)), of_all.copy()));
+    // Only the source of a broadcast has a gradient.
+    let gradient = if rank == 1 { of_all } else { of_all.zeros_like() };
+    let copied = run(rank, |own| Ok(vec![functional::broadcast(own, 1, group)?]));
+    assert_eq!(copied, (vec![rows(1)], gradient));
 
     // A loss that uses only what another rank has sent.
     let own = rows(rank).set_requires_grad(true);
@@ -61,23 +48,16 @@ fn what_all_ranks_have_gathered_has_the_gradients_of_all(group: &ProcessGroup) {
 }
 
 #[run_by(on_ranks(3))]
-fn each_part_of_a_reduction_that_is_scattered_has_the_gradient_of_its_rank(group: &ProcessGroup) {
+fn a_part_for_another_rank_has_that_ranks_gradient(group: &ProcessGroup) {
     let rank = group.rank();
-    let (results, gradient) = run(rank, |own| {
-        Ok(vec![functional::reduce_scatter(&own.unbind(0), ReduceOp::Sum, group)?])
-    });
-    assert_eq!(results[0], sum(rows).get(rank as i64));
-    let of_part = |rank| weights(rank, &rows(0).get(0));
-    assert_eq!(gradient, Tensor::stack(&[0, 1, 2].map(of_part), 0));
-}
-
-#[run_by(on_ranks(3))]
-fn what_is_sent_to_another_rank_has_that_ranks_gradient(group: &ProcessGroup) {
-    let rank = group.rank();
+    let of_parts = [0, 1, 2].map(|rank| weights(rank, &rows(0).get(0)));
+    let expected = Tensor::stack(&of_parts, 0);
+    let reduce_scatter = |parts: &[Tensor]| functional::reduce_scatter(parts, ReduceOp::Sum, group);
+    let (results, gradient) = run(rank, |own| Ok(vec![reduce_scatter(&own.unbind(0))?]));
+    assert_eq!((&results[0], &gradient), (&sum(rows).get(rank as i64), &expected));
     let (results, gradient) = run(rank, |own| functional::all_to_all(&own.unbind(0), group));
     assert_eq!(results, [0, 1, 2].map(|other| rows(other).get(rank as i64)));
-    let of_part = |rank| weights(rank, &rows(0).get(0));
-    assert_eq!(gradient, Tensor::stack(&[0, 1, 2].map(of_part), 0));
+    assert_eq!(gradient, expected);
 }
 
 #[run_by(on_ranks(2))]
@@ -87,10 +67,9 @@ fn parts_of_different_sizes_come_back_as_gradients_of_these_sizes(group: &Proces
     let (output, input) = ([[2, 3], [1, 0]][rank], [[2, 1], [3, 0]][rank]);
     let (results, gradient) =
         run(rank, |own| Ok(vec![functional::all_to_all_single(own, &output, &input, group)?]));
-    let received = Tensor::cat(&[rows(0).narrow(0, 0, 2), rows(1)], 0);
-    assert_eq!(results[0], if rank == 0 { received } else { rows(0).narrow(0, 2, 1) });
-    let (at_0, at_1) =
-        (weights(0, &Tensor::zeros([5, 2], FLOAT_CPU)), weights(1, &rows(0).narrow(0, 2, 1)));
+    let (kept, sent) = (rows(0).narrow(0, 0, 2), rows(0).narrow(0, 2, 1));
+    let (at_0, at_1) = (weights(0, &Tensor::zeros([5, 2], FLOAT_CPU)), weights(1, &sent));
+    assert_eq!(results[0], if rank == 0 { Tensor::cat(&[kept, rows(1)], 0) } else { sent });
     let expected = match rank {
         0 => Tensor::cat(&[at_0.narrow(0, 0, 2), at_1], 0),
         _ => at_0.narrow(0, 2, 3),

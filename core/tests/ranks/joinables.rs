@@ -2,7 +2,6 @@
 
 use crate::prelude::*;
 use crate::weights::{Model, backward, model, own, two_buckets};
-use tch_parallel::distributed::join;
 use tch_parallel::nn::{BatchNormOptions, sync_batch_norm};
 
 const THROW: JoinOptions =

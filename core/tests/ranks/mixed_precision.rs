@@ -1,7 +1,6 @@
 //! Parameters and gradients in 16 bits during a pass of DistributedDataParallel; `ddp_parity` compares with Python.
 
 use crate::prelude::*;
-use tch_parallel::distributed::MixedPrecision;
 
 type Model = DistributedDataParallel<nn::Linear>;
 

@@ -36,11 +36,10 @@ fn a_source_is_a_rank_of_the_group_and_not_of_the_job(group: &ProcessGroup) {
 
 #[run_by(on_ranks(2))]
 fn a_group_that_is_made_with_a_time_limit_keeps_it(group: &ProcessGroup) {
-    let limit = Duration::from_secs(5);
-    let limited = group.with_timeout(limit).new_group(&[0, 1]).unwrap().unwrap();
+    let limited = group.with_timeout(Duration::from_secs(5));
+    let limited = limited.new_group(&[0, 1]).unwrap().unwrap();
     if group.rank() == 0 {
-        let mut tensor = Tensor::from(1.0);
-        let reduced = limited.all_reduce(&mut tensor, ReduceOp::Sum);
+        let reduced = limited.all_reduce(&mut Tensor::from(1.0), ReduceOp::Sum);
         expect_error(reduced, "after 5000 ms waiting for rank 1");
     }
     // Rank 1 waits here for much longer than that.
@@ -78,27 +77,14 @@ fn a_list_that_makes_no_group_is_refused(group: &ProcessGroup) {
     assert_eq!(sum(&group.new_group(&[0, 1]).unwrap().unwrap(), 1), 2.0);
 }
 
-/// What a group takes of its process.
-#[derive(Debug)]
-struct Taken {
-    threads: usize,
-    descriptors: usize,
-    mappings: usize,
-    resident_kib: usize,
-}
-
-impl Taken {
-    fn now() -> Taken {
-        let count = |directory: &str| std::fs::read_dir(directory).unwrap().count();
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let resident = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-        Taken {
-            threads: count("/proc/self/task"),
-            descriptors: count("/proc/self/fd"),
-            mappings: std::fs::read_to_string("/proc/self/maps").unwrap().lines().count(),
-            resident_kib: resident.split_whitespace().nth(1).unwrap().parse().unwrap(),
-        }
-    }
+/// What this process has: threads, descriptors, mappings, and KiB of memory.
+fn taken() -> [usize; 4] {
+    let count = |directory: &str| fs::read_dir(directory).unwrap().count();
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let resident_kib = resident.split_whitespace().next().unwrap().parse().unwrap();
+    let mappings = fs::read_to_string("/proc/self/maps").unwrap().lines().count();
+    [count("/proc/self/task"), count("/proc/self/fd"), mappings, resident_kib]
 }
 
 /// Ends a group in one of three ways: used to the end; with exchanges that nobody waits for; after a
@@ -138,22 +124,20 @@ fn a_group_leaves_nothing_behind_however_it_ends(group: &ProcessGroup) {
     };
     // The heap and the C library's threads have their final size after some.
     groups(0..20);
-    let before = Taken::now();
+    let before = taken();
     groups(20..220);
     let has_left_nothing = || {
-        let after = Taken::now();
-        let is_clean = after.threads <= before.threads
-            && after.descriptors <= before.descriptors
-            // A thread that ends leaves its stack and its heap, two mappings, to the next one. A
-            // group that leaked has 16 mappings, and 0.2 MiB of memory.
-            && after.mappings <= before.mappings + 30
-            && after.resident_kib <= before.resident_kib + 5120;
+        // A thread that ends leaves its stack and its heap, two mappings, to the next one. A group that leaked has 16
+        // mappings, and 0.2 MiB of memory.
+        let [threads, descriptors, mappings, resident_kib] = before;
+        let most = [threads, descriptors, mappings + 30, resident_kib + 5120];
+        let is_clean = taken().iter().zip(&most).all(|(after, most)| after <= most);
         Ok(is_clean.then_some(()))
     };
     // Those with exchanges that nobody waits for end when the last rank has done its part.
     let deadline = Instant::now() + common::TIMEOUT;
     if let Err(error) = until("the groups were gone", past(deadline), has_left_nothing) {
-        panic!("{error}: {before:?} has become {:?}", Taken::now());
+        panic!("{error}: {before:?} has become {:?}", taken());
     }
     group.barrier().unwrap();
 }

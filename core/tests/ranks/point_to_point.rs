@@ -3,7 +3,6 @@
 use crate::prelude::*;
 use nix::sys::signal::{Signal, kill, raise};
 use nix::unistd::Pid;
-use tch_parallel::distributed::Pending;
 
 fn message(number: usize) -> Tensor {
     Tensor::from_slice(&[number as f64])

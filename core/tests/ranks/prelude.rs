@@ -15,17 +15,10 @@ pub(crate) use tch::{Device, Kind, Tensor, no_grad};
 pub(crate) use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
 pub(crate) use tch_parallel::checkpoint::{self, Generators, Training};
 pub(crate) use tch_parallel::distributed::hooks::{self, CommHook, Finish, GradBucket};
-pub(crate) use tch_parallel::distributed::{
-    DdpOptions, DeviceMesh, DistributedDataParallel, FsdpModule, FullyShard, FullyShardOptions,
-    JoinOptions, MixedPrecisionPolicy, P2pOp, ProcessGroup, ReduceOp, Store,
-};
-pub(crate) use tch_parallel::memory::{
-    max_memory_allocated, memory_allocated, reset_peak_memory_stats,
-};
-pub(crate) use tch_parallel::nn::CheckpointWrapper;
-pub(crate) use tch_parallel::optim::{
-    Adam, AdamOptions, Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer,
-};
+pub(crate) use tch_parallel::distributed::*;
+pub(crate) use tch_parallel::memory::*;
+pub(crate) use tch_parallel::nn::{CheckpointWrapper, named_parameters};
+pub(crate) use tch_parallel::optim::*;
 pub(crate) use tch_parallel::{Error, LogicalDevice, Result};
 pub(crate) use tests::errors::{expect_error, expect_error_start, message};
 pub(crate) use tests::run_by;

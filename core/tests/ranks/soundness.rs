@@ -93,7 +93,6 @@ fn a_hook_may_drop_its_model_when_the_exchange_has_ended(group: &ProcessGroup) {
 
 /// Expects a hook that does this with its model to get an error.
 fn expect_refusal(group: &ProcessGroup, act: impl Fn(&Model) -> Result<()> + Send + 'static) {
-    let rank = group.rank();
     let (errors, error) = mpsc::channel();
     let (_vs, loss) = reachable(group, move |place, group, bucket| {
         errors.send(message(act(place.lock().unwrap().as_ref().unwrap()))).unwrap();
@@ -102,31 +101,23 @@ fn expect_refusal(group: &ProcessGroup, act: impl Fn(&Model) -> Result<()> + Sen
     // What the model was asked to do failed, so this pass may fail as well.
     let _ = loss.f_backward();
     let error = error.try_recv().unwrap();
-    assert!(error.contains("its communication hook was running"), "rank {rank}: {error}");
+    assert!(error.contains("its communication hook was running"), "{error}");
 }
 
 #[run_by(on_ranks(1))]
-fn a_forward_pass_within_a_hook_is_refused(group: &ProcessGroup) {
+fn a_pass_within_a_hook_and_one_on_another_thread_that_it_waits_for_are_refused(
+    group: &ProcessGroup,
+) {
+    let loss_of = |model: &Model| with_grad(|| model.module().loss(&own(0, 1)));
     expect_refusal(group, |model| {
         with_grad(|| model.forward(|weights| weights.loss(&own(0, 1))).map(drop))
-    })
-}
-
-#[run_by(on_ranks(1))]
-fn a_hook_that_runs_its_models_backward_pass_gets_an_error(group: &ProcessGroup) {
-    expect_refusal(group, |model| {
-        let loss = with_grad(|| model.module().loss(&own(0, 1)));
-        model.backward(&loss)
-    })
-}
-
-#[run_by(on_ranks(1))]
-fn a_backward_pass_on_another_thread_that_a_hook_waits_for_is_refused(group: &ProcessGroup) {
-    expect_refusal(group, |model| {
-        let loss = with_grad(|| model.module().loss(&own(0, 1)));
+    });
+    expect_refusal(group, move |model| model.backward(&loss_of(model)));
+    expect_refusal(group, move |model| {
+        let loss = loss_of(model);
         let pass = thread::spawn(move || loss.f_backward().map(drop).map_err(Error::from));
         pass.join().unwrap()
-    })
+    });
 }
 
 #[run_by(on_ranks(2))]
@@ -138,10 +129,9 @@ fn tensors_of_a_bucket_outlive_the_model_and_the_group(group: &ProcessGroup) {
     });
     let own = own(group.rank(), 0);
     let member = group.new_group(&[0, 1]).unwrap().unwrap();
-    {
-        let (vs, model) = model(&member, with_hook(hook));
-        backward(&vs, &model, &own).unwrap();
-    }
+    let (vs, model) = model(&member, with_hook(hook));
+    backward(&vs, &model, &own).unwrap();
+    drop((vs, model));
     drop(member);
     let (buffer, views, parameters) = tensors.recv().unwrap();
     let flat: Vec<_> = views.iter().map(|view| view.flatten(0, -1)).collect();
@@ -181,21 +171,18 @@ fn without_its_wrapper_a_model_exchanges_nothing(group: &ProcessGroup) {
 #[run_by(on_ranks(1))]
 fn a_dropped_model_frees_its_hook(group: &ProcessGroup) {
     let alive = Arc::new(());
-    let (vs, kept) = {
-        let held = Arc::clone(&alive);
-        let hook = hooks::from_fn("counted", move |group, bucket| {
-            let _ = &held;
-            hooks::AllReduce.start(group, bucket)
-        });
-        let (vs, model) = model(group, with_hook(hook));
-        backward(&vs, &model, &own(0, 0)).unwrap();
-        let kept = hidden_loss(&model, &own(0, 1));
-        (vs, kept)
-    };
+    let held = Arc::clone(&alive);
+    let hook = hooks::from_fn("counted", move |group, bucket| {
+        let _ = &held;
+        hooks::AllReduce.start(group, bucket)
+    });
+    let (vs, model) = model(group, with_hook(hook));
+    backward(&vs, &model, &own(0, 0)).unwrap();
+    let kept = hidden_loss(&model, &own(0, 1));
+    drop(model);
     assert_eq!(Arc::strong_count(&alive), 2, "a graph may still call the hook");
     drop(kept);
     assert_eq!(Arc::strong_count(&alive), 1);
-    drop(vs);
 }
 
 #[run_by(on_ranks(2))]
@@ -227,9 +214,7 @@ fn after_a_panic_in_a_join_the_model_can_join_again(group: &ProcessGroup) {
         model.join(JoinOptions::default(), || -> Result<()> { panic!("in the join") })
     }));
     assert!(panic.is_err());
-    let joined: Result<()> =
-        model.join(JoinOptions::default(), || backward(&vs, &model, &own(0, 0)));
-    joined.unwrap();
+    model.join(JoinOptions::default(), || backward(&vs, &model, &own(0, 0))).unwrap();
 }
 
 #[run_by(on_ranks(2))]

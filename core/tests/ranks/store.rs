@@ -2,7 +2,6 @@
 
 use crate::prelude::*;
 use crate::{common::TIMEOUT, new_group::sum};
-use tch_parallel::distributed::{Env, ProcessGroupOptions, Transport};
 use tests::programs::free_port;
 
 fn job() -> (Store, usize) {

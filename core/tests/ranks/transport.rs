@@ -1,7 +1,6 @@
 //! Ranks of one host use shared memory, if all of them can.
 
 use crate::prelude::*;
-use tch_parallel::distributed::Transport;
 
 /// What the other ranks are told of one that does not offer shared memory.
 const NOT_OFFERED: &str =

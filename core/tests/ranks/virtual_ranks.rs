@@ -6,7 +6,6 @@ use tch_parallel::nn::{
     BatchNorm, BatchNormOptions, Conv, MultiheadAttention, MultiheadAttentionOptions, batch_norm2d,
     conv2d, embedding, layer_norm, linear, multihead_attention, sync_batch_norm,
 };
-use tch_parallel::optim::clip_grad_norm_;
 
 const VIRTUAL_RANKS: usize = 3;
 

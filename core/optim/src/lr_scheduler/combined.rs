@@ -10,9 +10,7 @@ use crate::{Result, check::check};
 /// ```
 /// use tch_parallel::optim::lr_scheduler::{CosineAnnealingLr, LinearLr, LrScheduler, SequentialLr};
 /// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-/// # let vs = tch::nn::VarStore::new(tch::Device::Cpu);
-/// # let weight = vs.root().zeros("weight", &[3]);
-/// # let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() })?;
+/// # let mut optimizer = Sgd::from_named_parameters(vec![], SgdOptions { lr: 0.1, ..Default::default() })?;
 ///
 /// let warm_up = LinearLr { start_factor: 0.01, total_iters: 5, ..Default::default() };
 /// let schedule = SequentialLr {
@@ -82,9 +80,7 @@ impl Schedule for SequentialLr {
 ///     ChainedScheduler, ConstantLr, ExponentialLr, LrScheduler,
 /// };
 /// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-/// # let vs = tch::nn::VarStore::new(tch::Device::Cpu);
-/// # let weight = vs.root().zeros("weight", &[3]);
-/// # let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 1.0, ..Default::default() })?;
+/// # let mut optimizer = Sgd::from_named_parameters(vec![], SgdOptions { lr: 1.0, ..Default::default() })?;
 ///
 /// let low = ConstantLr { factor: 0.5, total_iters: 2 };
 /// let decay = ExponentialLr { gamma: 0.5 };

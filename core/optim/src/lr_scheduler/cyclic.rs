@@ -16,9 +16,7 @@ options! {
     /// ```
     /// use tch_parallel::optim::lr_scheduler::{CyclicLr, LrScheduler};
     /// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-    /// # let vs = tch::nn::VarStore::new(tch::Device::Cpu);
-    /// # let weight = vs.root().zeros("weight", &[3]);
-    /// # let mut optimizer = Sgd::new(&vs, SgdOptions { momentum: 0.9, ..Default::default() })?;
+    /// # let mut optimizer = Sgd::from_named_parameters(vec![], SgdOptions { momentum: 0.9, ..Default::default() })?;
     ///
     /// let schedule = CyclicLr { step_size_up: 2, ..CyclicLr::new(0.5, 1.0) };
     /// let mut scheduler = LrScheduler::new(&mut optimizer, schedule)?;

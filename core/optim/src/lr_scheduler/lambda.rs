@@ -13,9 +13,7 @@ use std::fmt::{self, Debug};
 /// ```
 /// use tch_parallel::optim::lr_scheduler::{LambdaLr, LrScheduler};
 /// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-/// # let vs = tch::nn::VarStore::new(tch::Device::Cpu);
-/// # let weight = vs.root().zeros("weight", &[3]);
-/// # let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
+/// # let mut optimizer = Sgd::from_named_parameters(vec![], SgdOptions { lr: 0.5, ..Default::default() })?;
 ///
 /// // A warm-up of four epochs, then in proportion to 1 / sqrt(n).
 /// let factor = |epoch: u64| {
@@ -66,9 +64,7 @@ impl Schedule for LambdaLr {
 /// ```
 /// use tch_parallel::optim::lr_scheduler::{LrScheduler, MultiplicativeLr};
 /// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-/// # let vs = tch::nn::VarStore::new(tch::Device::Cpu);
-/// # let weight = vs.root().zeros("weight", &[3]);
-/// # let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
+/// # let mut optimizer = Sgd::from_named_parameters(vec![], SgdOptions { lr: 0.5, ..Default::default() })?;
 ///
 /// let factor = |epoch: u64| if epoch.is_multiple_of(2) { 0.5 } else { 1.0 };
 /// let mut scheduler = LrScheduler::new(&mut optimizer, MultiplicativeLr::new(factor))?;

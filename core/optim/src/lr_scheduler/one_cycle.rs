@@ -19,9 +19,7 @@ options! {
     /// ```
     /// use tch_parallel::optim::lr_scheduler::{LrScheduler, OneCycleLr};
     /// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-    /// # let vs = tch::nn::VarStore::new(tch::Device::Cpu);
-    /// # let weight = vs.root().zeros("weight", &[3]);
-    /// # let mut optimizer = Sgd::new(&vs, SgdOptions { momentum: 0.9, ..Default::default() })?;
+    /// # let mut optimizer = Sgd::from_named_parameters(vec![], SgdOptions { momentum: 0.9, ..Default::default() })?;
     ///
     /// let (epochs, steps_per_epoch) = (10, 100);
     /// let schedule = OneCycleLr::new(0.5, epochs * steps_per_epoch);

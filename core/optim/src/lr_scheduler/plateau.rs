@@ -58,9 +58,7 @@ pub enum ThresholdMode {
 /// use tch_parallel::distributed::{AverageMeter, ProcessGroup};
 /// use tch_parallel::optim::lr_scheduler::{ReduceLrOnPlateau, ReduceLrOnPlateauOptions};
 /// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-/// # let vs = tch::nn::VarStore::new(tch::Device::Cpu);
-/// # let weight = vs.root().zeros("weight", &[3]);
-/// # let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 1.0, ..Default::default() })?;
+/// # let mut optimizer = Sgd::from_named_parameters(vec![], SgdOptions { lr: 1.0, ..Default::default() })?;
 ///
 /// let group = ProcessGroup::from_env()?;
 /// let options = ReduceLrOnPlateauOptions { factor: 0.5, patience: 1, ..Default::default() };

@@ -105,9 +105,7 @@ impl LrScheduler<CosineAnnealingWarmRestarts> {
     /// ```
     /// use tch_parallel::optim::lr_scheduler::{CosineAnnealingWarmRestarts, LrScheduler};
     /// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-    /// # let vs = tch::nn::VarStore::new(tch::Device::Cpu);
-    /// # let weight = vs.root().zeros("weight", &[3]);
-    /// # let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 1.0, ..Default::default() })?;
+    /// # let mut optimizer = Sgd::from_named_parameters(vec![], SgdOptions { lr: 1.0, ..Default::default() })?;
     ///
     /// let schedule = CosineAnnealingWarmRestarts::new(2);
     /// let mut scheduler = LrScheduler::new(&mut optimizer, schedule)?;

@@ -15,9 +15,7 @@ options! {
     /// ```
     /// use tch_parallel::optim::lr_scheduler::{ExponentialLr, LrScheduler, SwaLr};
     /// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-    /// # let vs = tch::nn::VarStore::new(tch::Device::Cpu);
-    /// # let weight = vs.root().zeros("weight", &[3]);
-    /// # let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
+    /// # let mut optimizer = Sgd::from_named_parameters(vec![], SgdOptions { lr: 0.5, ..Default::default() })?;
     ///
     /// let mut scheduler = LrScheduler::new(&mut optimizer, ExponentialLr { gamma: 0.9 })?;
     /// let swa = SwaLr { anneal_epochs: 5, ..SwaLr::new(0.05) };
