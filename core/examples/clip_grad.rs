@@ -9,10 +9,7 @@ use anyhow::{Context, Result, bail};
 use std::env;
 use tch::{Device, Kind, Tensor, nn::Module, nn::VarStore};
 use tch_parallel::nn::{LinearOptions, linear};
-use tch_parallel::optim::{
-    ClipGradNormOptions, Optimizer, Sgd, SgdOptions, clip_grad_norm_, clip_grad_value_,
-    get_total_norm,
-};
+use tch_parallel::optim::*;
 
 fn main() -> Result<()> {
     let mut arguments = env::args().skip(1);

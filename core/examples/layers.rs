@@ -113,13 +113,8 @@ fn simple_layers(saved: &mut Saved) {
     saved.module("conv1d", &[2, 4, 9], |p| nn::conv1d(p, 4, 6, 3, options));
     saved.module("conv2d", &[2, 4, 9, 8], |p| nn::conv2d(p, 4, 6, 3, options));
     saved.module("conv3d", &[2, 4, 5, 4, 6], |p| nn::conv3d(p, 4, 6, 3, options));
-    let options = nn::ConvTransposeOptions {
-        stride: 2,
-        padding: 1,
-        output_padding: 1,
-        groups: 2,
-        ..Default::default()
-    };
+    let strided = nn::ConvTransposeOptions { stride: 2, padding: 1, ..Default::default() };
+    let options = nn::ConvTransposeOptions { output_padding: 1, groups: 2, ..strided };
     saved.module("conv_transpose1d", &[2, 4, 9], |p| nn::conv_transpose1d(p, 4, 6, 3, options));
     saved.module("conv_transpose2d", &[2, 4, 5, 4], |p| nn::conv_transpose2d(p, 4, 6, 3, options));
     saved.module("conv_transpose3d", &[2, 4, 3, 4, 5], |p| {
@@ -133,13 +128,8 @@ fn simple_layers(saved: &mut Saved) {
 }
 
 fn recurrent_layers(saved: &mut Saved) {
-    let deep = nn::RnnOptions {
-        num_layers: 2,
-        dropout: 0.3,
-        bidirectional: true,
-        batch_first: true,
-        ..Default::default()
-    };
+    let deep = nn::RnnOptions { num_layers: 2, dropout: 0.3, ..Default::default() };
+    let deep = nn::RnnOptions { bidirectional: true, batch_first: true, ..deep };
     saved.layer("lstm", &[&[3, 5, 4]], |p| {
         let layer = nn::lstm(p, 4, 6, deep);
         Box::new(move |inputs, train| {
@@ -174,13 +164,8 @@ fn recurrent_layers(saved: &mut Saved) {
 fn attention(saved: &mut Saved) {
     let dropout = nn::MultiheadAttentionOptions { dropout: 0.2, ..Default::default() };
     let batch_first = nn::MultiheadAttentionOptions { batch_first: true, ..dropout };
-    let all = nn::MultiheadAttentionOptions {
-        add_bias_kv: true,
-        add_zero_attn: true,
-        kdim: Some(3),
-        vdim: Some(7),
-        ..dropout
-    };
+    let sized = nn::MultiheadAttentionOptions { kdim: Some(3), vdim: Some(7), ..dropout };
+    let all = nn::MultiheadAttentionOptions { add_bias_kv: true, add_zero_attn: true, ..sized };
     let without_bias = nn::MultiheadAttentionOptions { bias: false, ..dropout };
     type Masked = fn(&[Tensor; 2]) -> AttentionOptions<'_>;
     let plain: Masked = |_| AttentionOptions::default();
@@ -229,18 +214,12 @@ fn masks() -> [Tensor; 2] {
 }
 
 fn transformers(saved: &mut Saved) {
-    let small = nn::TransformerEncoderLayerOptions { dim_feedforward: 16, ..Default::default() };
-    let batch_first = nn::TransformerEncoderLayerOptions { batch_first: true, ..small };
-    let gelu = nn::TransformerEncoderLayerOptions {
-        activation: nn::Activation::Gelu,
-        norm_first: true,
-        ..batch_first
-    };
-    let tanh = nn::TransformerEncoderLayerOptions {
-        activation: nn::Activation::Function(Tensor::tanh),
-        bias: false,
-        ..batch_first
-    };
+    use nn::{Activation, TransformerEncoderLayerOptions as Options};
+    let small = Options { dim_feedforward: 16, ..Default::default() };
+    let batch_first = Options { batch_first: true, ..small };
+    let gelu = Options { activation: Activation::Gelu, norm_first: true, ..batch_first };
+    let tanh = Activation::Function(Tensor::tanh);
+    let tanh = Options { activation: tanh, bias: false, ..batch_first };
     let layers = [
         ("encoder_layer", small),
         ("encoder_layer_batch_first", batch_first),

@@ -11,13 +11,8 @@ use tch::nn::{Linear, Module, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::amp::{GradScaler, GradScalerOptions};
 use tch_parallel::nn::{EmbeddingOptions, LinearOptions, embedding, linear, named_parameters};
-use tch_parallel::optim::lr_scheduler::{
-    CosineAnnealingLr, ExponentialLr, LrScheduler, OneCycleLr, Schedule, StepLr,
-};
-use tch_parallel::optim::{
-    Adam, AdamOptions, Optimizer, OptimizerState, ParamGroup, Sgd, SgdOptions, clip_grad_norm_,
-    clip_grad_value_,
-};
+use tch_parallel::optim::lr_scheduler::*;
+use tch_parallel::optim::*;
 
 const STEPS: i64 = 10;
 
@@ -117,10 +112,8 @@ fn added(run: &mut Run) -> Result<OptimizerState> {
 /// Scaled gradients of two groups, clipped together.
 fn scaled(run: &mut Run) -> Result<OptimizerState> {
     let options = SgdOptions { lr: 0.5, momentum: 0.9, nesterov: true, ..Default::default() };
-    let mut optimizer = Sgd::with_group_options(
-        &run.model.vs,
-        [(0, SgdOptions { lr: 0.1, ..options }), (1, options)],
-    )?;
+    let slow = SgdOptions { lr: 0.1, ..options };
+    let mut optimizer = Sgd::with_group_options(&run.model.vs, [(0, slow), (1, options)])?;
     let mut scaler =
         GradScaler::new(GradScalerOptions { growth_interval: 3, ..Default::default() })?;
     for step in 0..STEPS {

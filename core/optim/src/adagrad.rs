@@ -63,13 +63,12 @@ impl UpdateRule for AdagradOptions {
         if weights.is_foreach() {
             // On the CPU, the two products round 16-bit numbers differently. In place it must not be
             // the parameter's own gradient.
-            let numerators = if weight_decay != 0.0 || self.maximize {
+            if weight_decay != 0.0 || self.maximize {
                 gradients.mul_numbers_(&rates)?;
-                gradients
             } else {
-                gradients.mul_numbers(&rates)?
-            };
-            weights.addcdiv_(&numerators, &denominators, 1.0)
+                gradients = gradients.mul_numbers(&rates)?;
+            }
+            weights.addcdiv_(&gradients, &denominators, 1.0)
         } else {
             weights.addcdiv_numbers_(&gradients, &denominators, &rates)
         }

@@ -43,19 +43,17 @@ impl UpdateRule for NAdamOptions {
         let (mut weights, gradients) = decay.apply_to_real(&step)?;
         let (exp_avgs, exp_avg_sqs) = moments(&mut step, &gradients, self.betas)?;
         let bias_correction2 = each(&steps, |step| 1.0 - beta2.powf(step));
-        let mut denominators = if exp_avg_sqs.is_foreach() {
-            let mut roots = exp_avg_sqs.sqrt()?;
-            roots.div_numbers_(&each(&bias_correction2, power_of_a_half))?;
-            roots
+        let mut denominators;
+        if exp_avg_sqs.is_foreach() {
+            denominators = exp_avg_sqs.sqrt()?;
+            denominators.div_numbers_(&each(&bias_correction2, power_of_a_half))?;
         } else {
-            let mut averages = exp_avg_sqs.copy()?;
-            averages.div_numbers_(&bias_correction2)?;
-            averages.sqrt_()?;
-            averages
-        };
+            denominators = exp_avg_sqs.copy()?;
+            denominators.div_numbers_(&bias_correction2)?;
+            denominators.sqrt_()?;
+        }
         denominators.add_number_(eps)?;
-        let mut of_gradients = Vec::new();
-        let mut of_averages = Vec::new();
+        let (mut of_gradients, mut of_averages) = (Vec::new(), Vec::new());
         for ((step, mu), mu_product) in steps.iter().zip(&mus).zip(mu_products.iter()) {
             let (mu_next, mu_product) = (self.mu(step + 1.0), mu_product.f_double_value(&[])?);
             of_gradients.push(-lr * (1.0 - mu) / (1.0 - mu_product));

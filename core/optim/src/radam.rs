@@ -50,11 +50,8 @@ impl RAdamOptions {
         // The number of squares in the average, in the end and now.
         let rho_inf = 2.0 / (1.0 - beta2) - 1.0;
         let rho = rho_inf - 2.0 * step * beta2.powf(step) / (1.0 - beta2.powf(step));
-        (rho > 5.0).then(|| {
-            power_of_a_half(
-                (rho - 4.0) * (rho - 2.0) * rho_inf / ((rho_inf - 4.0) * (rho_inf - 2.0) * rho),
-            )
-        })
+        let ratio = (rho - 4.0) * (rho - 2.0) * rho_inf / ((rho_inf - 4.0) * (rho_inf - 2.0) * rho);
+        (rho > 5.0).then(|| power_of_a_half(ratio))
     }
 
     /// What the single-tensor function subtracts from the parameters.

@@ -192,13 +192,7 @@ pub(super) fn check_betas(betas: (f64, f64)) -> Result<()> {
 
 /// A sparse tensor of the gradient's shape, with these values where the gradient has its own.
 pub(super) fn with_values(gradient: &Tensor, values: &Tensor) -> Result<Tensor, TchError> {
-    let place = (values.f_kind()?, values.device());
-    let is_coalesced = false;
-    Tensor::f_sparse_coo_tensor_indices_size(
-        &gradient.f_internal_indices()?,
-        values,
-        gradient.size(),
-        place,
-        is_coalesced,
-    )
+    let (indices, size) = (gradient.f_internal_indices()?, gradient.size());
+    let (place, is_coalesced) = ((values.f_kind()?, values.device()), false);
+    Tensor::f_sparse_coo_tensor_indices_size(&indices, values, size, place, is_coalesced)
 }

@@ -49,12 +49,9 @@ impl UpdateRule for SgdOptions {
     fn check(&self) -> Result<()> {
         check_not_negative(&named!(self.lr, self.momentum, self.weight_decay))?;
         let Self { momentum, dampening, nesterov, .. } = *self;
-        check(
-            !nesterov || (momentum != 0.0 && dampening == 0.0),
-            "nesterov",
-            format!("set with momentum {momentum} and dampening {dampening}"),
-            "used with a momentum above 0 and a dampening of 0",
-        )
+        let found = format_args!("set with momentum {momentum} and dampening {dampening}");
+        let expected = "used with a momentum above 0 and a dampening of 0";
+        check(!nesterov || (momentum != 0.0 && dampening == 0.0), "nesterov", found, expected)
     }
 
     /// None without momentum, or before the first step.

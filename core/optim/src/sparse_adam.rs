@@ -147,14 +147,10 @@ mod tests {
     }
 
     #[test]
-    fn adagrad_refuses_weight_decay_of_sparse_gradients() {
+    fn weight_decay_of_sparse_gradients_is_an_error_and_no_panic() {
         let options = AdagradOptions { weight_decay: 0.1, ..Default::default() };
         let error = Adagrad::new(&embedding(), options).unwrap().step().unwrap_err();
         assert_eq!(error.to_string(), "weight_decay is 0.1 with a sparse gradient, but must be 0");
-    }
-
-    #[test]
-    fn sgd_with_weight_decay_of_sparse_gradients_is_an_error_and_no_panic() {
         let options = SgdOptions { weight_decay: 0.1, ..Default::default() };
         let error = Sgd::new(&embedding(), options).unwrap().step().unwrap_err().to_string();
         assert!(error.contains("add(sparse, dense) is not supported"), "{error}");

@@ -74,17 +74,11 @@ impl Way<'_> {
 
     fn train(&self, group: &ProcessGroup, saved: &mut Saved) {
         let vs = VarStore::new(Device::Cpu);
-        let reshard_after_forward = match () {
-            () if self.has("reshard") => Some(true),
-            () if self.has("keep") => Some(false),
-            () => None,
-        };
+        let reshard = self.has("reshard");
+        let reshard_after_forward = (reshard || self.has("keep")).then_some(reshard);
+        let half = self.has("f16").then_some(Kind::Half);
         let mp_policy = MixedPrecisionPolicy {
-            param_dtype: match () {
-                () if self.has("bf16") => Some(Kind::BFloat16),
-                () if self.has("f16") => Some(Kind::Half),
-                () => None,
-            },
+            param_dtype: self.has("bf16").then_some(Kind::BFloat16).or(half),
             reduce_dtype: self.has("reduce32").then_some(Kind::Float),
             ..Default::default()
         };
@@ -92,13 +86,12 @@ impl Way<'_> {
         let output_dtype = self.has("output32").then_some(Kind::Float);
         let mp_policy = MixedPrecisionPolicy { output_dtype, ..mp_policy };
         let of_the_root = FullyShardOptions { mp_policy, ..options.clone() };
-        let sharding = match self.has("hybrid") {
-            true => {
-                let dims = [("replicate", 2), ("shard", group.world_size() / 2)];
-                FullyShard::with_mesh(&vs, &DeviceMesh::new(group, &dims).unwrap(), options)
-                    .unwrap()
-            }
-            false => FullyShard::new(&vs, group, options),
+        let sharding = if self.has("hybrid") {
+            let dims = [("replicate", 2), ("shard", group.world_size() / 2)];
+            let mesh = DeviceMesh::new(group, &dims).unwrap();
+            FullyShard::with_mesh(&vs, &mesh, options).unwrap()
+        } else {
+            FullyShard::new(&vs, group, options)
         };
         let model = sharding.with(of_the_root).root(|root| {
             let position = parameter(root, "position", &[6]);

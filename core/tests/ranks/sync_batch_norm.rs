@@ -4,9 +4,7 @@
 use crate::batches::{Batch, CHANNELS, IMAGE, assert_close, vary_weights};
 use crate::prelude::*;
 use c10d_sys::tensor::clear_grad;
-use tch_parallel::nn::{
-    BatchNorm, BatchNormOptions, SyncBatchNorm, batch_norm1d, batch_norm2d, sync_batch_norm,
-};
+use tch_parallel::nn::*;
 
 /// The shape of each channel of a sample that is not an image but a row: one number.
 const ROW: &[i64] = &[];

@@ -2,10 +2,7 @@
 
 use crate::common::{Saved, expect_equal, in_python, read};
 use crate::prelude::*;
-use tch_parallel::nn::{
-    BatchNorm, BatchNormOptions, Conv, MultiheadAttention, MultiheadAttentionOptions, batch_norm2d,
-    conv2d, embedding, layer_norm, linear, multihead_attention, sync_batch_norm,
-};
+use tch_parallel::nn::*;
 
 const VIRTUAL_RANKS: usize = 3;
 

@@ -36,19 +36,14 @@ pub struct SequentialLr {
 impl Schedule for SequentialLr {
     fn check(&self, groups: &[GroupRates]) -> Result<()> {
         let (schedules, milestones) = (self.schedules.len(), self.milestones.len());
-        check(
-            schedules == milestones + 1,
-            "the number of schedules",
-            format!("{schedules}, with {milestones} milestones"),
-            "one more than the number of milestones",
-        )?;
+        let found = format_args!("{schedules}, with {milestones} milestones");
+        let expected = "one more than the number of milestones";
+        check(schedules == milestones + 1, "the number of schedules", found, expected)?;
         let mut pairs = [0].iter().chain(&self.milestones).zip(&self.milestones);
-        check(
-            pairs.all(|(before, milestone)| before < milestone),
-            "milestones",
-            format!("{:?}", self.milestones),
-            "epochs from 1 on, each after the one before",
-        )?;
+        let ascending = pairs.all(|(before, milestone)| before < milestone);
+        let found = format_args!("{:?}", self.milestones);
+        let expected = "epochs from 1 on, each after the one before";
+        check(ascending, "milestones", found, expected)?;
         check_all(&self.schedules, groups)
     }
 
@@ -76,9 +71,7 @@ impl Schedule for SequentialLr {
 /// Several schedules at once: each changes the rate that the one before it has set. `ChainedScheduler(schedulers)`
 ///
 /// ```
-/// use tch_parallel::optim::lr_scheduler::{
-///     ChainedScheduler, ConstantLr, ExponentialLr, LrScheduler,
-/// };
+/// use tch_parallel::optim::lr_scheduler::{ChainedScheduler, ConstantLr, ExponentialLr, LrScheduler};
 /// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 /// # let mut optimizer = Sgd::from_named_parameters(vec![], SgdOptions { lr: 1.0, ..Default::default() })?;
 ///

@@ -114,16 +114,18 @@ fn groups_that_the_store_lacks_or_that_lack_options_are_refused() {
 #[test]
 fn the_state_says_which_parameter_is_in_which_group_with_which_options() {
     let vs = store();
-    let options = [(0, sgd()), (2, SgdOptions { lr: 0.25, ..sgd() })];
+    let nesterov = SgdOptions { weight_decay: 0.01, nesterov: true, ..sgd() };
+    let options = [(0, sgd()), (2, nesterov)];
     let mut before = Sgd::with_group_options(&vs, options).unwrap();
     step(&vs, &mut before);
+    before.param_groups_mut()[1].options.lr = 0.1 + 0.2;
     let state = before.state_dict().unwrap();
     assert_eq!(state.param_groups[1].param_names, ["head.weight", "head.bias"]);
-    assert_eq!(state.param_groups[1].options["lr"], 0.25);
+    assert_eq!(state.param_groups[1].options["lr"], 0.1 + 0.2);
 
     let mut after = Sgd::new(&vs, SgdOptions::default()).unwrap();
     after.load_state_dict(&state).unwrap();
-    assert_eq!(after.param_groups()[1].options, SgdOptions { lr: 0.25, ..sgd() });
+    assert_eq!(after.param_groups()[1].options, SgdOptions { lr: 0.1 + 0.2, ..nesterov });
     assert_eq!(after.state_dict().unwrap(), state);
 }
 

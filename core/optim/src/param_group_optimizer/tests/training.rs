@@ -115,12 +115,10 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
 #[test]
 fn a_state_of_another_optimizer_is_refused() {
     let vs = Problem::new().vs;
-    let adam = Adam::new(&vs, AdamOptions::default()).unwrap();
-    let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
-    let error = optimizer.load_state_dict(&adam.state_dict().unwrap()).unwrap_err();
-    let expected =
-        "the optimizer state is that of Adam, but must be that of SGD, which is this optimizer";
-    assert_eq!(error.to_string(), expected);
+    let adam = Adam::new(&vs, AdamOptions::default()).unwrap().state_dict().unwrap();
+    let error = Sgd::new(&vs, sgd()).unwrap().load_state_dict(&adam).unwrap_err().to_string();
+    let expected = "that of Adam, but must be that of SGD, which is this optimizer";
+    assert_eq!(error, format!("the optimizer state is {expected}"));
 }
 
 #[test]
@@ -138,16 +136,6 @@ fn a_sparse_momentum_of_another_shape_is_refused() {
     state.tensors[0].1 = smaller.to_sparse_sparse_dim(1);
     let expected = "table.momentum_buffer is of shape [4, 2], but must be of shape [5, 2]";
     assert_eq!(optimizer.load_state_dict(&state).unwrap_err().to_string(), expected);
-}
-
-#[test]
-fn the_options_go_with_the_state() {
-    let vs = Problem::new().vs;
-    let mut before = Sgd::new(&vs, nesterov()).unwrap();
-    before.set_lr(0.1 + 0.2);
-    let mut after = Sgd::new(&vs, SgdOptions::default()).unwrap();
-    after.load_state_dict(&before.state_dict().unwrap()).unwrap();
-    assert_eq!(after.param_groups()[0].options, SgdOptions { lr: 0.1 + 0.2, ..nesterov() });
 }
 
 #[test]
