@@ -1,6 +1,5 @@
-//! Twelve steps of a small network in mixed precision; saves the losses, the scale after each step
-//! and the weights, which equal Python's to the last bit. With float16 some steps overflow and are
-//! left out.
+//! Twelve steps of a small network in mixed precision; saves the losses, the scale after each step and the weights,
+//! which equal Python's to the last bit. With float16 some steps overflow and are left out.
 //!
 //! ```text
 //! cargo run -rq -p tch-parallel --example amp -- float16 amp.safetensors

@@ -159,14 +159,9 @@ struct Growing;
 
 impl BatchSampler for Growing {
     fn batches(&self, len: usize, _epoch: u64) -> EngineResult<Vec<Vec<usize>>> {
-        let mut batches = Vec::new();
-        let mut begin = 0;
-        while begin < len {
-            let end = (begin + batches.len() + 1).min(len);
-            batches.push((begin..end).collect());
-            begin = end;
-        }
-        Ok(batches)
+        let begin = |batch: usize| (batch * (batch + 1) / 2).min(len);
+        let batches = 0..self.num_batches(len);
+        Ok(batches.map(|batch| (begin(batch)..begin(batch + 1)).collect()).collect())
     }
 
     fn num_batches(&self, len: usize) -> usize {
@@ -213,10 +208,8 @@ fn losses(arguments: &Value) -> Result<Vec<f64>> {
         let begun = loader.epoch(epoch)?.take(resume.unwrap_or(usize::MAX));
         let mut train = |batch: EngineResult<Tensor>| -> Result<()> {
             let batch = batch?;
-            let loss = (model.forward_t(&batch, true)
-                - batch.sum_dim_intlist(1, true, Kind::Float))
-            .square()
-            .mean(Kind::Float);
+            let expected = batch.sum_dim_intlist(1, true, Kind::Float);
+            let loss = (model.forward_t(&batch, true) - expected).square().mean(Kind::Float);
             optimizer.zero_grad()?;
             loss.backward();
             optimizer.step()?;

@@ -1,5 +1,4 @@
-//! The same epoch number in every epoch, and so the same order: what comes of a forgotten
-//! `set_epoch` in PyTorch.
+//! The same epoch number in every epoch, and so the same order: what comes of a forgotten `set_epoch` in PyTorch.
 //!
 //! ```text
 //! cargo run -rq -p tch-parallel --example forgotten_epoch

@@ -1,6 +1,5 @@
-//! Every layer of `nn`: its initial weights, what it makes of inputs in training and in evaluation,
-//! and its gradients; and every function of `nn.init`. Saves all of it, which equals Python's to the
-//! last bit.
+//! Every layer of `nn`: its initial weights, what it makes of inputs in training and in evaluation, and its gradients;
+//! and every function of `nn.init`. Saves all of it, which equals Python's to the last bit.
 //!
 //! ```text
 //! cargo run -rq -p tch-parallel --example layers -- layers.safetensors

@@ -1,7 +1,6 @@
-//! The learning rates and momenta that schedules give, for each epoch and parameter group; they equal
-//! PyTorch's to the last bit. A schedule is described by PyTorch's name and keyword arguments, a function
-//! by a list of its values. Several schedules of one optimizer are a list, each with the epoch in which it
-//! is created.
+//! The learning rates and momenta that schedules give, for each epoch and parameter group; they equal PyTorch's to the
+//! last bit. A schedule is described by PyTorch's name and keyword arguments, a function by a list of its values.
+//! Several schedules of one optimizer are a list, each with the epoch in which it is created.
 //!
 //! ```text
 //! cargo run -rq -p tch-parallel --example lr_schedules -- 100 SGD '[0.1]' '{"StepLR": {"step_size": 30}}'
@@ -191,14 +190,12 @@ fn warm_restarts(arguments: &Arguments<'_>) -> Result<CosineAnnealingWarmRestart
 }
 
 fn plateau(arguments: &Arguments<'_>) -> Result<ReduceLrOnPlateauOptions> {
+    let is = |name: &str, value: &str| arguments.0[name] == value;
     Ok(ReduceLrOnPlateauOptions {
-        mode: match arguments.0["mode"].as_str() {
-            Some("max") => PlateauMode::Max,
-            _ => PlateauMode::Min,
-        },
-        threshold_mode: match arguments.0["threshold_mode"].as_str() {
-            Some("abs") => ThresholdMode::Abs,
-            _ => ThresholdMode::Rel,
+        mode: if is("mode", "max") { PlateauMode::Max } else { PlateauMode::Min },
+        threshold_mode: match is("threshold_mode", "abs") {
+            true => ThresholdMode::Abs,
+            false => ThresholdMode::Rel,
         },
         ..with!(
             arguments,
@@ -243,10 +240,8 @@ impl<'a> Arguments<'a> {
     }
 
     fn anneal_strategy(&self) -> AnnealStrategy {
-        match self.0["anneal_strategy"].as_str() {
-            Some("linear") => AnnealStrategy::Linear,
-            _ => AnnealStrategy::Cos,
-        }
+        let is_linear = self.0["anneal_strategy"] == "linear";
+        if is_linear { AnnealStrategy::Linear } else { AnnealStrategy::Cos }
     }
 
     fn per_group(&self, name: &str, default: impl Into<PerGroup>) -> Result<PerGroup> {

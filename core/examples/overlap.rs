@@ -54,8 +54,7 @@ struct Bucket {
     end: Instant,
 }
 
-/// A hook that writes down when each bucket is complete and when its average is there, and where it
-/// writes that.
+/// A hook that writes down when each bucket is complete and when its average is there, and where it writes that.
 fn watch() -> (Box<dyn CommHook>, Arc<Mutex<Vec<Bucket>>>) {
     let buckets = Arc::new(Mutex::new(Vec::new()));
     let written = Arc::clone(&buckets);

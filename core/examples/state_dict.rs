@@ -1,5 +1,4 @@
-//! Saves a small network, and loads it from each of the files; its outputs then equal Python's to
-//! the last bit.
+//! Saves a small network, and loads it from each of the files; its outputs then equal Python's to the last bit.
 //!
 //! ```text
 //! cargo run -rq -p tch-parallel --example state_dict -- rust.pt python.pt …

@@ -25,11 +25,8 @@ fn main() -> Result<()> {
     for length in arguments {
         size.push(length.parse()?);
     }
-    let group = init_process_group(ProcessGroupOptions {
-        backend: Some(Backend::Gloo),
-        device,
-        ..Default::default()
-    })?;
+    let backend = Some(Backend::Gloo);
+    let group = init_process_group(ProcessGroupOptions { backend, device, ..Default::default() })?;
     let device = group.device();
     let vs = VarStore::new(device);
     let layer = sync_batch_norm(vs.root(), CHANNELS, &group, BatchNormOptions::default());

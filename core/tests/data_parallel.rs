@@ -6,9 +6,7 @@ use approx::assert_relative_eq;
 use std::sync::{Mutex, PoisonError};
 use tch::nn::{self, ModuleT, VarStore};
 use tch::{Device, Kind, Reduction, Tensor, no_grad};
-use tch_parallel::data_parallel::{
-    DataParallel, DataParallelCriterion, DataParallelModel, DataParallelOptions, Mean,
-};
+use tch_parallel::data_parallel::*;
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{Devices, LogicalDevice, Shared};
 

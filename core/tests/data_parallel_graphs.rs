@@ -8,10 +8,7 @@ use std::sync::{Barrier, Mutex};
 use std::thread;
 use tch::nn::{self, Module, ModuleT, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel::data_parallel::{
-    DataParallel, DataParallelCriterion, DataParallelModel, DataParallelOptions, Mean, gather,
-    scatter,
-};
+use tch_parallel::data_parallel::*;
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
 use tch_parallel::{Devices, LogicalDevice, Replicated, Shared};
 use tests::errors::expect_error;

@@ -5,9 +5,7 @@
 use std::{sync::mpsc, thread, time::Duration};
 use tch::nn::{self, ModuleT, Path, VarStore};
 use tch::{Device, Kind, Tensor};
-use tch_parallel::data_parallel::{
-    DataParallel, DataParallelCriterion, DataParallelModel, DataParallelOptions, Mean,
-};
+use tch_parallel::data_parallel::*;
 use tch_parallel::{Devices, LogicalDevice, memory::memory_allocated};
 use tests::errors::{expect_error, expect_error_start, message};
 

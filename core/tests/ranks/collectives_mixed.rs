@@ -14,24 +14,20 @@ fn empty(rows: i64) -> Tensor {
 #[run_by(common::beside_python("collectives", 1))]
 fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
     let group = &common::join();
-    let mut tensor = own(0);
-    group.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
-    assert_eq!(values(&tensor), [3.0, 30.0]);
-
-    let mut bits = Tensor::from(6i64);
-    group.all_reduce(&mut bits, ReduceOp::Band).unwrap();
-    assert_eq!(bits.int64_value(&[]), 2);
-
-    let mut tensor = Tensor::complex(&own(0), &-own(0));
-    group.all_reduce(&mut tensor, ReduceOp::Sum).unwrap();
-    assert_eq!(values(&tensor.view_as_real()), [3.0, -3.0, 30.0, -30.0]);
+    let all_reduced = |mut tensor: Tensor, op| {
+        group.all_reduce(&mut tensor, op).unwrap();
+        tensor
+    };
+    assert_eq!(values(&all_reduced(own(0), ReduceOp::Sum)), [3.0, 30.0]);
+    assert_eq!(all_reduced(Tensor::from(6i64), ReduceOp::Band).int64_value(&[]), 2);
+    let complex = all_reduced(Tensor::complex(&own(0), &-own(0)), ReduceOp::Sum);
+    assert_eq!(values(&complex.view_as_real()), [3.0, -3.0, 30.0, -30.0]);
 
     let mut tensor = own(0);
     group.broadcast(&mut tensor, 1).unwrap();
     assert_eq!(values(&tensor), [2.0, 20.0]);
 
     group.reduce(&mut own(0), 1, ReduceOp::Sum).unwrap();
-
     let table = Tensor::stack(&[own(0), own(5)], 1);
     let gathered = group.all_gather(&table.select(1, 0)).unwrap();
     assert_eq!(values(&Tensor::stack(&gathered, 0)), [1.0, 10.0, 2.0, 20.0]);
@@ -41,14 +37,12 @@ fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
     assert_eq!(values(&whole), [1.0, 10.0, 2.0, 20.0]);
 
     assert!(group.gather(&own(0), 1).unwrap().is_none());
-
     let mut tensor = empty(2);
     group.scatter(&mut tensor, None, 1).unwrap();
     assert_eq!(values(&tensor), [1.0, 10.0]);
 
     let parts = own(0).split(1, 0);
     assert_eq!(values(&group.reduce_scatter(&parts, ReduceOp::Sum).unwrap()), [3.0]);
-
     let mut output = empty(1);
     group.reduce_scatter_tensor(&mut output, &own(0), ReduceOp::Sum).unwrap();
     assert_eq!(values(&output), [3.0]);
@@ -63,7 +57,6 @@ fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
     assert_eq!(values(&output), [0.0, 10.0, 11.0]);
 
     group.barrier().unwrap();
-
     let mut tensor = empty(2);
     assert_eq!(group.with_tag(7).recv_any(&mut tensor).unwrap(), 1);
     assert_eq!(values(&tensor), [2.0, 20.0]);

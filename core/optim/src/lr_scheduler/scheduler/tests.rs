@@ -39,37 +39,28 @@ fn a_schedule_starts_from_the_rate_that_the_optimizer_was_created_with_even_if_i
 
 /// Every kind of schedule, with lists where there can be lists.
 fn schedules() -> Vec<Box<dyn Schedule>> {
-    let restarts =
-        || CosineAnnealingWarmRestarts { t_mult: 2, ..CosineAnnealingWarmRestarts::new(3) };
+    let restarts = CosineAnnealingWarmRestarts { t_mult: 2, ..CosineAnnealingWarmRestarts::new(3) };
+    let cyclic = CyclicLr { step_size_up: 3, ..CyclicLr::new([0.1, 0.2], 0.4) };
+    let (low, decay) = (ConstantLr::default(), ExponentialLr { gamma: 0.8 });
+    let in_turn: Vec<Box<dyn Schedule>> = vec![Box::new(LinearLr::default()), Box::new(restarts)];
+    let at_once: Vec<Box<dyn Schedule>> = vec![Box::new(low), Box::new(decay)];
     vec![
         Box::new(StepLr { step_size: 3, gamma: 0.3 }),
         Box::new(MultiStepLr { milestones: vec![2, 7], gamma: 0.3 }),
         Box::new(ExponentialLr { gamma: 0.9 }),
         Box::new(PolynomialLr { total_iters: 9, power: 1.7 }),
         Box::new(CosineAnnealingLr { t_max: 5, eta_min: 0.01 }),
-        Box::new(restarts()),
+        Box::new(restarts),
         Box::new(LinearLr::default()),
         Box::new(ConstantLr::default()),
         Box::new(LambdaLr::new(|epoch| 1.0 / (epoch + 1) as f64)),
         Box::new(MultiplicativeLr::new(|epoch| 1.0 / (epoch + 1) as f64)),
         Box::new(SwaLr::new([0.3, 0.05])),
         Box::new(OneCycleLr { three_phase: true, ..OneCycleLr::new([0.3, 0.7], 20) }),
-        Box::new(CyclicLr {
-            step_size_up: 3,
-            mode: CyclicMode::Triangular2,
-            ..CyclicLr::new([0.1, 0.2], 0.4)
-        }),
+        Box::new(CyclicLr { mode: CyclicMode::Triangular2, ..cyclic }),
         Box::new(warm_up_then_cosine()),
-        Box::new(SequentialLr {
-            schedules: vec![Box::new(LinearLr::default()), Box::new(restarts())],
-            milestones: vec![4],
-        }),
-        Box::new(ChainedScheduler {
-            schedules: vec![
-                Box::new(ConstantLr::default()),
-                Box::new(ExponentialLr { gamma: 0.8 }),
-            ],
-        }),
+        Box::new(SequentialLr { schedules: in_turn, milestones: vec![4] }),
+        Box::new(ChainedScheduler { schedules: at_once }),
     ]
 }
 
@@ -133,12 +124,8 @@ fn a_schedule_that_was_set_to_a_fraction_of_an_epoch_goes_on_from_a_saved_state(
 #[test]
 fn a_plateau_goes_on_from_a_saved_state_even_from_before_the_first_metric() {
     let metrics = [1.0, 0.9, 0.9, f64::NEG_INFINITY, 0.8, 0.8, 0.8, 0.7, 0.7, 0.8, 0.9, 1.0];
-    let options = ReduceLrOnPlateauOptions {
-        patience: 1,
-        cooldown: 1,
-        min_lr: [0.001, 0.05].into(),
-        ..Default::default()
-    };
+    let options = ReduceLrOnPlateauOptions { patience: 1, cooldown: 1, ..Default::default() };
+    let options = ReduceLrOnPlateauOptions { min_lr: [0.001, 0.05].into(), ..options };
     expect_the_same_after_an_interruption(
         |optimizer| ReduceLrOnPlateau::new(optimizer, options.clone()).unwrap(),
         |scheduler, optimizer, epoch| scheduler.step(optimizer, metrics[epoch]).unwrap(),
