@@ -10,7 +10,6 @@ use tch::{Kind, Tensor};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::{LinearOptions, NormLayer, linear};
 
-/// Images of each rank.
 const IMAGES: i64 = 2;
 
 fn main() -> Result<()> {

@@ -43,7 +43,6 @@ fn train(group: &ProcessGroup, broadcast_buffers: bool) -> Result<()> {
     Ok(())
 }
 
-/// Prints the running mean of all ranks.
 fn report(group: &ProcessGroup, when: &str, running_mean: &Tensor) -> Result<()> {
     let ranks = group.all_gather(running_mean)?;
     let means: Vec<_> =

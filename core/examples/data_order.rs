@@ -24,19 +24,16 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The name of what is described, and its arguments.
 fn parse(description: &Value) -> Result<(&str, &Value)> {
     let object = description.as_object().context("a description is {NAME: ARGUMENTS}")?;
     let (name, arguments) = object.iter().next().context("it has a name")?;
     Ok((name, arguments))
 }
 
-/// An argument that is there.
 fn get<T: DeserializeOwned>(arguments: &Value, name: &str) -> Result<T> {
     serde_json::from_value(arguments[name].clone()).with_context(|| format!("no {name}"))
 }
 
-/// An argument that may be left out.
 fn or_default<T: DeserializeOwned + Default>(arguments: &Value, name: &str) -> Result<T> {
     if arguments[name].is_null() { Ok(T::default()) } else { get(arguments, name) }
 }
@@ -142,7 +139,6 @@ fn sampled(data: impl Dataset<Batch = Tensor> + 'static, arguments: &Value) -> R
     batches(|epoch| loader.epoch(epoch))
 }
 
-/// What a loader gives in all epochs.
 fn batches<E: Iterator<Item = EngineResult<Tensor>>>(
     epoch: impl Fn(u64) -> EngineResult<E>,
 ) -> Result<Value> {

@@ -107,7 +107,6 @@ fn bytes(vs: &VarStore) -> f64 {
     (numbers * size_of::<f32>()) as f64
 }
 
-/// 32 rows and their classes.
 fn batch() -> [Tensor; 2] {
     let numbers = Tensor::arange(32 * WIDTH, (Kind::Float, Device::Cpu));
     let classes = Tensor::arange(32, (Kind::Int64, Device::Cpu)).remainder(10);

@@ -15,7 +15,6 @@ use tch_parallel::distributed::{
 
 /// The sizes of whole tensors: from a loss to the gradients of a layer of 17 million parameters.
 const BYTES: [i64; 6] = [4, 64 << 10, 472 << 10, 4 << 20, 26 << 20, 64 << 20];
-/// How long each figure is measured.
 const TIME: Duration = Duration::from_millis(200);
 
 fn main() {

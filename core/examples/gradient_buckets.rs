@@ -30,7 +30,6 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Trains a model, and prints its buckets.
 fn train(
     group: &ProcessGroup,
     name: &str,

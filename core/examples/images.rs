@@ -12,7 +12,6 @@ use tch_parallel::data::transforms::functional::{CropBox, resized_crop};
 use tch_parallel::data::transforms::{CenterCrop, Normalize, Resize, Transform};
 use tch_parallel::data::{Dataset, Image, ImageDataset, ImageSource, SampleRng, decode};
 
-/// A data set of a single picture.
 struct Single(Image);
 
 impl ImageSource for Single {

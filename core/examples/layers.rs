@@ -15,7 +15,6 @@ use tch_parallel::nn::{self, AttentionOptions, EncoderMasks, init, named_paramet
 
 type Forward<'a> = Box<dyn Fn(&[Tensor], bool) -> Vec<Tensor> + 'a>;
 
-/// What is saved.
 #[derive(Default)]
 struct Saved(Vec<(String, Tensor)>);
 

@@ -41,7 +41,6 @@ fn build(name: &str, lrs: &[f64]) -> Result<Box<dyn Optimizer>> {
     })
 }
 
-/// A learning rate and a momentum.
 type Rates = (f64, Option<f64>);
 
 /// By epoch and parameter group.
@@ -211,7 +210,6 @@ fn function(values: Vec<f64>) -> LrLambda {
     Box::new(move |argument| values[argument as usize % values.len()])
 }
 
-/// PyTorch's keyword arguments of a schedule.
 struct Arguments<'a>(&'a Value);
 
 impl<'a> Arguments<'a> {

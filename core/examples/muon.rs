@@ -141,7 +141,6 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The weights and the state after twelve steps.
 fn train(options: &MuonOptions) -> anyhow::Result<Vec<(String, Tensor)>> {
     let vs = VarStore::new(Device::Cpu);
     let weight = |name, shape: [i64; 2]| vs.root().add(name, waves(0, shape), true);

@@ -45,7 +45,6 @@ fn train(group: &ProcessGroup, exchange: bool) -> Result<()> {
     Ok(())
 }
 
-/// Prints the weight and its momentum on both ranks.
 fn report(group: &ProcessGroup, step: usize, vs: &VarStore, optimizer: &Sgd) -> Result<()> {
     let weight = vs.trainable_variables()[0].detach().view([1]);
     let momentum = optimizer.state_dict()?.tensors[0].1.view([1]);

@@ -48,7 +48,6 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A bucket's exchange.
 struct Bucket {
     start: Instant,
     end: Instant,

@@ -146,7 +146,6 @@ fn hooked(run: &mut Run) -> Result<OptimizerState> {
     Ok(optimizer.state_dict()?)
 }
 
-/// A model, and the rates with which it was trained.
 struct Run {
     model: Model,
     rates: Vec<f64>,

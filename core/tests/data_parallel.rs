@@ -223,7 +223,6 @@ fn the_weighted_loss_gives_the_same_gradients_for_all_chunks_and_the_plain_one_f
         let (expected_value, expected) = reference(rows);
         assert_relative_eq!(value, expected_value, max_relative = 1e-6);
         assert_equal(&found, &expected);
-
         let plain = DataParallelCriterion::new(cross_entropy);
         let (value, found) = with_parallel_criterion(count, &batch(rows), plain);
         let even = even.contains(&(count, rows));

@@ -99,7 +99,6 @@ fn an_input_or_a_saved_output_that_is_changed_in_place_is_an_error_of_the_backwa
     let output = model.forward_t(&inputs, true);
     let _ = inputs.fill_(1.0);
     expect_error(model.backward(&output.sum(Kind::Float)), "modified by an inplace operation");
-
     let output = model.forward_t(&rows(5), true);
     // The square saves the output.
     let mut output_again = output.shallow_clone();

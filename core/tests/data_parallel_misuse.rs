@@ -139,7 +139,6 @@ fn devices_that_are_not_there_a_model_elsewhere_and_a_store_in_use_are_refused()
     assert_eq!(message(on(LogicalDevice::Cpu(64))), expected);
     expect_error_start(on(LogicalDevice::Cuda(99)), "device is cuda:99, but must be ");
     expect_error_start("cuda:98,cuda:99".parse::<Devices>(), "device is cuda:98, but must be ");
-
     let devices = Devices::new([LogicalDevice::Cpu(3), LogicalDevice::Cpu(4)]).unwrap();
     let elsewhere = |p: &Path<'_>| {
         let _elsewhere = LogicalDevice::Cpu(5).guard().unwrap();
@@ -149,7 +148,6 @@ fn devices_that_are_not_there_a_model_elsewhere_and_a_store_in_use_are_refused()
     let expected = "variable bias is on cpu:5, but must be on cpu:3, the first device, where the original is; make \
                     and convert it under that device's guard";
     assert_eq!(message(model), expected);
-
     let vs = VarStore::new(Device::Cpu);
     let _model = linear(&vs.root());
     expect_error(DataParallel::new(linear, &vs, &pair), "vs must not have them yet");

@@ -8,7 +8,6 @@ fn batch(group: &ProcessGroup) -> Tensor {
     Tensor::arange(24, FLOAT_CPU).reshape([6, 4]) + group.rank() as f64
 }
 
-/// A model after a forward and a backward pass.
 fn trained(
     group: &ProcessGroup,
     broadcast_buffers: bool,

@@ -3,7 +3,6 @@
 use crate::prelude::*;
 use tch_parallel::optim::lr_scheduler::{LrScheduler, OneCycleLr, Scheduler};
 
-/// The step, and the program's arguments.
 type Progress = (i64, Vec<String>);
 
 /// Covers all state that a checkpoint must hold: draws random numbers in every step, different ones on each rank; has
@@ -88,14 +87,12 @@ fn a_resumed_training_takes_the_course_of_an_uninterrupted_one(group: &ProcessGr
     for made in [before, after] {
         assert!(made.contains(&true) && made.contains(&false), "the scaler: {made:?}");
     }
-
     // With another seed, anything that is not loaded shows up.
     let mut resumed = Job::new(group, 100);
     let found = resumed.parts().load::<Progress>(path, group).unwrap();
     assert_eq!((found.progress, found.generators), (progress, Generators::Restored));
     resumed.train(5..12);
     assert_eq!(resumed.state(), whole.state());
-
     // The negative control: with other random numbers the run takes another course.
     let _ = resumed.parts().load::<Progress>(path, group).unwrap();
     tch::manual_seed(100);
@@ -109,7 +106,6 @@ fn fewer_ranks_continue_what_more_have_saved(group: &ProcessGroup) {
     let mut saved = Job::new(group, 1);
     saved.train(0..5);
     saved.parts().save(path, &5, group).unwrap();
-
     let Some(two) = group.new_group(&[0, 1]).unwrap() else { return group.barrier().unwrap() };
     let mut resumed = Job::new(&two, 100);
     let found = resumed.parts().load::<i64>(path, &two).unwrap();

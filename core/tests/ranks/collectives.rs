@@ -61,7 +61,6 @@ fn what_is_only_marked_as_negated_or_conjugated_is_exchanged(group: &ProcessGrou
     assert_eq!(values(&negated.resolve_neg()), [-3.0, -30.0]);
     // It is still a view of these.
     assert_eq!(values(&numbers), [3.0, 30.0]);
-
     let complex = Tensor::complex(&own(group), &own(group));
     let mut conjugated = complex.conj();
     group.broadcast(&mut conjugated, 1).unwrap();

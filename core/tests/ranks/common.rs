@@ -8,7 +8,6 @@ use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tests::programs::{as_rank, free_port};
 use tests::{Job, expect_all_succeed, python};
 
-/// How long a test's rank waits for another.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The name of the test that contains this closure.
@@ -35,7 +34,6 @@ pub fn join() -> ProcessGroup {
     init_process_group(options()).unwrap()
 }
 
-/// The options with which a test's ranks make their group.
 pub fn options() -> ProcessGroupOptions {
     ProcessGroupOptions { device: DeviceChoice::Cpu, timeout: Some(TIMEOUT), ..Default::default() }
 }
@@ -92,7 +90,6 @@ pub fn beside_python(script: &str, python_rank: usize, body: impl FnOnce()) {
     processes_with(2, start, body);
 }
 
-/// The numbers of a tensor, row by row.
 pub fn values(tensor: &Tensor) -> Vec<f64> {
     Vec::try_from(tensor.flatten(0, -1)).unwrap()
 }
@@ -138,7 +135,6 @@ pub fn with_variable(name: &str, value: &str) -> impl Fn(usize, Command) -> Comm
     }
 }
 
-/// Tensors by name.
 pub type Saved = BTreeMap<String, Tensor>;
 
 /// What a Python script saves as the same rank of a job of its own. Its arguments are the name of a file and these.
@@ -166,7 +162,6 @@ pub fn python_rank(
     (program, file)
 }
 
-/// Reads such a file.
 pub fn read(file: &str) -> Saved {
     Tensor::read_safetensors(file).unwrap().into_iter().collect()
 }

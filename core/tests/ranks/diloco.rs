@@ -27,7 +27,6 @@ fn diloco(vs: &VarStore, group: &ProcessGroup, delay: u64, alpha: f64) -> DiLoCo
     DiLoCo::new(inner, model_fragments(vs, 2).unwrap(), group, options).unwrap()
 }
 
-/// A step in which every weight has this gradient.
 fn step(vs: &VarStore, optimizer: &mut dyn Optimizer, gradient: f64) {
     optimizer.zero_grad().unwrap();
     for weight in vs.trainable_variables() {
@@ -151,7 +150,6 @@ fn a_training_saved_while_a_fragment_is_underway_resumes_to_the_last_bit(group: 
     expect_error_start(optimizer.state_dict(), "a fragment is underway between the ranks");
     training(&mut vs, &mut optimizer).save(path, &11, group).unwrap();
     (11..20).for_each(|data| train(&model, &mut optimizer, data));
-
     let (mut resumed, model, mut optimizer) = job(group);
     let _ = training(&mut resumed, &mut optimizer).load::<i64>(path, group).unwrap();
     (11..20).for_each(|data| train(&model, &mut optimizer, data));

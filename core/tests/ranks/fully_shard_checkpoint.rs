@@ -81,7 +81,6 @@ fn a_resumed_training_takes_the_course_of_an_uninterrupted_one(group: &ProcessGr
         whole.train(0..3);
         whole.parts().save(name, &3, group).unwrap();
         whole.train(3..6);
-
         // With another seed, anything that is not loaded shows up.
         let mut resumed = Job::new(group, 100);
         let found = resumed.parts().load::<i64>(name, group).unwrap();
@@ -138,7 +137,6 @@ fn any_number_of_ranks_loads_what_another_has_saved(group: &ProcessGroup) {
         let mut three = Job::new(group, 1);
         three.train(0..2);
         three.parts().save(path("three"), &2, group).unwrap();
-
         if let Some(pair) = group.new_group(&[0, 1]).unwrap() {
             let mut two = Job::new(&pair, 100);
             let found = two.parts().load::<i64>(path("three"), &pair).unwrap();
@@ -169,7 +167,6 @@ fn the_file_is_that_of_the_whole_model_in_both_formats(group: &ProcessGroup) {
         checkpoint::save(&one, &sharded.vs, group).unwrap();
         checkpoint::save(&other, &vs, group).unwrap();
         assert!(fs::read(&one).unwrap() == fs::read(&other).unwrap(), "{end}");
-
         let mut another = Job::new(group, 2);
         assert_ne!(another.vs.trainable_variables(), sharded.vs.trainable_variables());
         checkpoint::load(&other, &mut another.vs).unwrap();
@@ -207,7 +204,6 @@ fn each_copy_of_hybrid_sharding_loads_what_the_first_has_saved(group: &ProcessGr
         checkpoint::load(name, &mut four.vs).unwrap();
         assert_eq!(four.model.full_state_dict().unwrap(), saved.full_state_dict().unwrap());
     }
-
     let mesh = DeviceMesh::new(group, &[("x", 2), ("y", 1), ("z", 2)]).unwrap();
     let sharding = FullyShard::with_mesh(&vs, &mesh, FullyShardOptions::default());
     expect_error_start(sharding, "mesh is of 3 dimensions, but must be");
@@ -255,7 +251,6 @@ fn if_rank_0_cannot_write_all_are_told_and_can_go_on(group: &ProcessGroup) {
     });
     let expected = "blocks.0.bias has the shape [50]; expected [48], as in the model";
     expect_error(checkpoint::load(path, &mut narrower), expected);
-
     // What is as large as a shard is not taken for one.
     let one_ranks = "shards.safetensors";
     if group.rank() == 0 {

@@ -31,7 +31,6 @@ fn traced<R>(with_blocks: bool, body: impl FnOnce() -> R) -> (String, R) {
     (events.into_iter().map(|(_, letter)| letter).collect(), result.unwrap())
 }
 
-/// What is exchanged in a forward and a backward pass.
 fn exchanges_of(twins: &Twins<Net>, loss: impl Fn(&Net) -> Tensor) -> [String; 2] {
     let (forward, sharded) = exchanges(|| twins.sharded.forward((), |net, ()| loss(net)).unwrap());
     let (backward, ()) = exchanges(|| twins.backward(&sharded, &loss(&twins.whole)));

@@ -102,7 +102,6 @@ fn dies_in(phase: Phase) {
         files.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
     };
     let before = files();
-
     probe_shared_memory(die_at_the_last_moment);
     let phase = (group.rank() == MORTAL).then_some(phase);
     let error = step(&group, phase, &path).unwrap_err().to_string();

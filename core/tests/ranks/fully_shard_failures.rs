@@ -4,7 +4,6 @@ use crate::fully_shard::{Net, loss_of, sharded};
 use crate::fully_shard_twins::{batch, squares};
 use crate::prelude::*;
 
-/// The gradients of a store's shards, by name.
 fn gradients(vs: &VarStore) -> BTreeMap<String, Tensor> {
     vs.variables().into_iter().map(|(name, shard)| (name, shard.grad().copy())).collect()
 }

@@ -2,7 +2,6 @@
 
 use crate::prelude::*;
 
-/// A block, sharded or whole.
 #[derive(Debug)]
 pub enum Block<M> {
     Sharded(FsdpModule<M>),
@@ -115,14 +114,12 @@ impl<M> Twins<M> {
         Twins { group: group.clone(), vs, sharded, optimizer, other, whole, of_whole }
     }
 
-    /// Compares both models' losses and computes their gradients.
     pub fn backward(&self, sharded: &Tensor, whole: &Tensor) {
         expect_close("loss", sharded, whole);
         self.sharded.backward(sharded).unwrap();
         whole.backward();
     }
 
-    /// Runs both models and computes their gradients.
     pub fn pass(&self, xs: &Tensor, loss: impl Fn(&M, &Tensor) -> Tensor) {
         let sharded = self.sharded.forward(xs.shallow_clone(), |module, xs| loss(module, &xs));
         self.backward(&sharded.unwrap(), &loss(&self.whole, xs));
@@ -169,7 +166,6 @@ pub fn expect_close(what: &str, found: &Tensor, expected: &Tensor) {
     assert!(found.allclose(expected, 1.3e-6, 1e-6, false), "{what}: {found} is not {expected}");
 }
 
-/// This rank's rows of a tensor.
 pub fn own_rows(group: &ProcessGroup, whole: &Tensor) -> Tensor {
     let (rows, ranks) = (whole.size()[0], group.world_size() as i64);
     let each = (rows + ranks - 1) / ranks;
@@ -177,7 +173,6 @@ pub fn own_rows(group: &ProcessGroup, whole: &Tensor) -> Tensor {
     whole.narrow(0, begin, each.min(rows - begin))
 }
 
-/// This rank's inputs of a step.
 pub fn batch(group: &ProcessGroup, step: i64) -> Tensor {
     numbers(group, step, [3, 5])
 }

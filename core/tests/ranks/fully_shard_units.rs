@@ -82,7 +82,6 @@ fn ignored_parameters_stay_whole_and_keep_this_ranks_gradients(group: &ProcessGr
     assert_eq!(weight.grad(), Tensor::full([rows, 5], 4.5, FLOAT_CPU));
 }
 
-/// A layer that notes the kinds of its inputs.
 #[derive(Debug)]
 struct Watched(nn::Linear, Arc<Mutex<Vec<Kind>>>);
 

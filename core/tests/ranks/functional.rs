@@ -39,7 +39,6 @@ fn what_all_ranks_get_has_the_sum_of_their_gradients(group: &ProcessGroup) {
     let gradient = if rank == 1 { of_all } else { of_all.zeros_like() };
     let copied = run(rank, |own| Ok(vec![functional::broadcast(own, 1, group)?]));
     assert_eq!(copied, (vec![rows(1)], gradient));
-
     // A loss that uses only what another rank has sent.
     let own = rows(rank).set_requires_grad(true);
     let all = functional::all_gather(&own, group).unwrap();

@@ -86,7 +86,6 @@ fn reduce_scatter_gives_each_rank_its_part_of_the_sum(group: &ProcessGroup) {
     assert_eq!(values(&group.reduce_scatter(&rows(group), ReduceOp::Sum).unwrap()), expected);
     let pending = group.reduce_scatter_async(rows(group), ReduceOp::Max).unwrap();
     assert_eq!(values(&pending.wait().unwrap()), [number(2, rank); 2]);
-
     for whole in [Tensor::cat(&rows(group), 0), Tensor::stack(&rows(group), 0)] {
         let mut output = empty(&[2]);
         group.reduce_scatter_tensor(&mut output, &whole, ReduceOp::Sum).unwrap();
@@ -114,7 +113,6 @@ fn all_to_all_single_takes_equal_parts_or_parts_of_any_size(group: &ProcessGroup
     let mut output = empty(&[3, 2]);
     group.all_to_all_single(&mut output, &Tensor::stack(&rows(group), 0), &[], &[]).unwrap();
     assert_eq!(firsts(&output.unbind(0)), [0, 1, 2].map(|from| number(from, rank)));
-
     // From rank q to rank r, q * r rows: rank 0 has nothing to give and gets nothing.
     let splits: Vec<_> = (0..3).map(|other| (rank * other) as i64).collect();
     let sent: Vec<_> = (0..3).map(|to| row(rank, to, rank * to)).collect();

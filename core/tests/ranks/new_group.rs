@@ -2,7 +2,6 @@
 
 use crate::prelude::*;
 
-/// The sum of every rank's own number.
 pub fn sum(group: &ProcessGroup, own: usize) -> f64 {
     let mut sum = Tensor::from(own as f64);
     group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();

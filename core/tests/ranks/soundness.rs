@@ -53,7 +53,6 @@ fn a_model_may_be_dropped_before_the_backward_pass_of_an_output_that_it_has_not_
 /// Where a hook finds its own model.
 type Place = Arc<Mutex<Option<Model>>>;
 
-/// A loss of a model with this hook.
 fn reachable(
     group: &ProcessGroup,
     start: impl Fn(&Place, &ProcessGroup, &mut GradBucket<'_>) -> Result<Finish> + Send + 'static,

@@ -14,7 +14,6 @@ fn pair(store: &Store, with: usize, rank: usize) -> ProcessGroup {
     ProcessGroup::with_store(&store, rank, 2, common::options()).unwrap()
 }
 
-/// Sends one number, or receives it.
 fn send(group: &ProcessGroup, number: f32) {
     group.send(&Tensor::from_slice(&[number]), 1 - group.rank()).unwrap();
 }

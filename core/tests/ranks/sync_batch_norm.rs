@@ -184,7 +184,6 @@ fn a_backward_pass_needs_its_graph_and_the_input_as_it_was(group: &ProcessGroup)
     let output = layer.forward_t(&images, true);
     pass(&output, false).unwrap();
     expect_error(pass(&output, false), "has already been run");
-
     let mut doubled = &images * 2;
     let output = layer.forward_t(&doubled, true);
     let _ = doubled.g_add_scalar_(1);

@@ -2,7 +2,6 @@
 
 use crate::prelude::*;
 
-/// Parameters whose gradients a test chooses.
 #[derive(Debug)]
 pub struct Weights {
     pub matrix: Tensor,

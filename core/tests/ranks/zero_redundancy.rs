@@ -164,7 +164,6 @@ fn a_checkpoint_goes_from_a_whole_optimizer_to_a_sharded_one_and_back(group: &Pr
     let widths = [6, 9, 7, 4];
     let mut uninterrupted = Job::new(group, &widths, grouped_adam, WHOLE);
     uninterrupted.train(0..9);
-
     let mut job = Job::new(group, &widths, grouped_adam, WHOLE);
     for (from, next) in [(0, SHARDED), (3, WHOLE), (6, SHARDED)] {
         job.train(from..from + 3);

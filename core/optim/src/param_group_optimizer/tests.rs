@@ -45,7 +45,6 @@ fn the_groups_of_a_store_become_the_optimizers() {
     let optimizer = Sgd::new(&vs, sgd()).unwrap();
     let expected = [["backbone.weight", "backbone.bias"], ["head.weight", "head.bias"]];
     assert_eq!(names(&optimizer), expected);
-
     let ungrouped = VarStore::new(Device::Cpu);
     let _ = linear(ungrouped.root(), 3, 2, LinearOptions::default());
     assert_eq!(names(&Sgd::new(&ungrouped, sgd()).unwrap()), [["weight", "bias"]]);
@@ -122,7 +121,6 @@ fn the_state_says_which_parameter_is_in_which_group_with_which_options() {
     let state = before.state_dict().unwrap();
     assert_eq!(state.param_groups[1].param_names, ["head.weight", "head.bias"]);
     assert_eq!(state.param_groups[1].options["lr"], 0.1 + 0.2);
-
     let mut after = Sgd::new(&vs, SgdOptions::default()).unwrap();
     after.load_state_dict(&state).unwrap();
     assert_eq!(after.param_groups()[1].options, SgdOptions { lr: 0.1 + 0.2, ..nesterov });

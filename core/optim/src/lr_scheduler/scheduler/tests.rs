@@ -30,7 +30,6 @@ fn a_schedule_starts_from_the_rate_that_the_optimizer_was_created_with_even_if_i
     let warm_up = LinearLr { start_factor: 0.4, ..Default::default() };
     LrScheduler::new(&mut optimizer, warm_up).unwrap();
     assert_eq!((optimizer.lr(), optimizer.param_groups()[0].initial_lr), (0.2, Some(0.5)));
-
     let mut resumed = sgd(&[0.001, 0.001]);
     resumed.load_state_dict(&optimizer.state_dict().unwrap()).unwrap();
     let lambda = LrScheduler::new(&mut resumed, LambdaLr::new(|_| 1.0)).unwrap();
