@@ -22,8 +22,7 @@ fn main() -> Result<()> {
 
     tch::manual_seed(0);
     let vs = VarStore::new(Device::Cpu);
-    let layer =
-        |name, size, outputs| linear(vs.root() / name, size, outputs, LinearOptions::default());
+    let layer = |name, from, to| linear(vs.root() / name, from, to, LinearOptions::default());
     // The one in the middle takes no part: its parameters have no gradient.
     let layers = [layer("first", 13, 37), layer("idle", 3, 3), layer("last", 37, 5)];
     let options = SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() };

@@ -86,9 +86,8 @@ fn data_parallel() -> Result<(f64, f64, f64)> {
     }
     let copied = |step| {
         let events = trace.events().into_iter().filter(|event| event.step == step);
-        events.map(|event| event.bytes_copied).sum::<usize>() as f64
-            / (STEPS + 2) as f64
-            / bytes(&vs)
+        let copied: usize = events.map(|event| event.bytes_copied).sum();
+        copied as f64 / (STEPS + 2) as f64 / bytes(&vs)
     };
     Ok((copied(Step::Replicate), copied(Step::ReduceGradients), loss.double_value(&[])))
 }

@@ -93,10 +93,8 @@ fn train(args: &Args) -> Result<()> {
     let counts = &vs.variables()["counts"];
     let (least, most) = (counts.min().double_value(&[]), counts.max().double_value(&[]));
     let epochs = progress.epoch;
-    ensure!(
-        least == epochs as f64 && most == least,
-        "in {epochs} epochs, samples came {least} to {most} times"
-    );
+    let found = format!("in {epochs} epochs, samples came {least} to {most} times");
+    ensure!(least == epochs as f64 && most == least, found);
     say(&group, format!("every sample came {least} times in {epochs} epochs"));
     Ok(())
 }

@@ -294,9 +294,7 @@ impl Block {
     fn new(path: &nn::Path<'_>, args: &Args) -> Block {
         let (width, dropout) = (args.n_embd, args.dropout);
         let norm = |name| layer_norm(path / name, &[width], Default::default());
-        let layer = |path: nn::Path<'_>, inputs, outputs| {
-            linear(path, inputs, outputs, LinearOptions::default())
-        };
+        let layer = |path: nn::Path<'_>, from, to| linear(path, from, to, LinearOptions::default());
         let attn = path / "attn";
         let options =
             MultiheadAttentionOptions { dropout, batch_first: true, ..Default::default() };

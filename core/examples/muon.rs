@@ -133,9 +133,8 @@ fn main() -> anyhow::Result<()> {
         let mut case: serde_json::Value = serde_json::from_str(&case)?;
         ensure!(case["problem"] == "matrices", "Muon is for matrices");
         let options = serde_json::from_value(case["options"].take())?;
-        let tensors = train(&options)?;
-        saved
-            .extend(tensors.into_iter().map(|(name, tensor)| (format!("{number}.{name}"), tensor)));
+        let numbered = |(name, tensor)| (format!("{number}.{name}"), tensor);
+        saved.extend(train(&options)?.into_iter().map(numbered));
     }
     Tensor::write_safetensors(&saved, file)?;
     Ok(())

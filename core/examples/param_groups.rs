@@ -140,9 +140,7 @@ fn hooked(run: &mut Run) -> Result<OptimizerState> {
         optimizer.set_lr(optimizer.lr() * 0.9);
         Ok(())
     });
-    for step in 0..STEPS {
-        run.step(step, &mut optimizer)?;
-    }
+    (0..STEPS).try_for_each(|step| run.step(step, &mut optimizer))?;
     Ok(optimizer.state_dict()?)
 }
 

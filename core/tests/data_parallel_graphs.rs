@@ -51,16 +51,12 @@ fn gradients(devices: Option<usize>, loss: &dyn Fn(Model<'_>, &Tensor) -> Tensor
     let before = Tensor::full([3], 1.5, (Kind::Float, Device::Cpu)).set_requires_grad(true);
     // Not a leaf: the loss and the model share this part of the graph.
     let inputs = (rows(5) * &before).tanh();
-    match devices {
-        None => {
-            let model = Scale::new(&vs.root());
-            loss(&|xs| model.forward(xs), &inputs).backward();
-        }
-        Some(count) => {
-            let devices = Devices::cpu(count).unwrap();
-            let model = DataParallel::new(Scale::new, &vs, &devices).unwrap();
-            loss(&|xs| model.forward_t(xs, true), &inputs).backward();
-        }
+    if let Some(count) = devices {
+        let model = DataParallel::new(Scale::new, &vs, &Devices::cpu(count).unwrap()).unwrap();
+        loss(&|xs| model.forward_t(xs, true), &inputs).backward();
+    } else {
+        let model = Scale::new(&vs.root());
+        loss(&|xs| model.forward(xs), &inputs).backward();
     }
     [numbers(&before.grad()), numbers(&vs.variables()["factor"].grad())]
 }
@@ -284,7 +280,7 @@ fn without_a_tensor_to_divide_every_device_gets_the_other_values() {
 }
 
 #[test]
-fn gradients_go_through_scatter_and_gather() {
+fn gradients_go_through_scatter_and_gather_also_of_single_numbers_and_of_some_chunks() {
     let inputs = rows(5).set_requires_grad(true);
     let chunks = scatter(&inputs, &Devices::cpu(3).unwrap(), 0).unwrap();
     let factors = [2.0, -3.0, 5.0];
@@ -295,20 +291,15 @@ fn gradients_go_through_scatter_and_gather() {
     assert_eq!(whole, rows_times_factors);
     (whole * rows(5)).sum(Kind::Float).backward();
     assert_eq!(inputs.grad(), rows_times_factors);
-}
 
-#[test]
-fn a_chunk_without_a_part_in_the_loss_has_zeros_for_a_gradient() {
+    // A chunk without a part in the loss has zeros.
     let inputs = rows(2).set_requires_grad(true);
     let chunks = scatter(&inputs, &Devices::cpu(2).unwrap(), 0).unwrap();
     chunks[1].sum(Kind::Float).backward();
     assert_eq!(numbers(&inputs.grad()), [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
-}
 
-#[test]
-fn gradients_of_single_numbers_go_through_gather() {
-    let numbers: Vec<_> = [2f32, 3.0].map(|x| Tensor::from(x).set_requires_grad(true)).into();
-    let whole = gather(&numbers, LogicalDevice::Cpu(0), 0).unwrap();
+    let single: Vec<_> = [2f32, 3.0].map(|x| Tensor::from(x).set_requires_grad(true)).into();
+    let whole = gather(&single, LogicalDevice::Cpu(0), 0).unwrap();
     (&whole * &whole).sum(Kind::Float).backward();
-    assert_eq!(numbers[1].grad().double_value(&[]), 6.0);
+    assert_eq!(single[1].grad().double_value(&[]), 6.0);
 }

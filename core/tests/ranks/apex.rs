@@ -54,12 +54,8 @@ fn result(group: &ProcessGroup, number: f64, kind: Kind, options: ApexOptions) -
 fn gradients_are_averaged_or_summed_and_divided_before_and_after(group: &ProcessGroup) {
     for delay_allreduce in [false, true] {
         let result = |gradient_average, gradient_predivide_factor| {
-            let options = ApexOptions {
-                delay_allreduce,
-                gradient_average,
-                gradient_predivide_factor,
-                ..Default::default()
-            };
+            let given = ApexOptions { delay_allreduce, gradient_average, ..Default::default() };
+            let options = ApexOptions { gradient_predivide_factor, ..given };
             result(group, 1.0, Kind::Float, options)
         };
         assert_eq!(result(true, 1.0), 2.0);

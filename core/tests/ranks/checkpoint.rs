@@ -56,13 +56,9 @@ impl Job {
     }
 
     fn parts(&mut self) -> Training<'_> {
-        Training {
-            architecture: "mlp",
-            vs: &mut self.vs,
-            optimizer: &mut self.optimizer,
-            scheduler: Some(&mut self.scheduler),
-            scaler: Some(&mut self.scaler),
-        }
+        let (vs, optimizer) = (&mut self.vs, &mut self.optimizer);
+        let (scheduler, scaler) = (&mut self.scheduler, Some(&mut self.scaler));
+        Training { architecture: "mlp", vs, optimizer, scheduler: Some(scheduler), scaler }
     }
 
     /// Everything that the next step depends on, except the generators.

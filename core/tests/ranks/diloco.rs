@@ -17,12 +17,9 @@ fn sgd(lr: f64) -> SgdOptions {
 
 /// Its optimizers, with one fragment for each layer.
 fn diloco(vs: &VarStore, group: &ProcessGroup, delay: u64, alpha: f64) -> DiLoCo<Sgd> {
-    let options = DiLoCoOptions {
-        outer: sgd(2.0),
-        sync_every: 6,
-        fragment_sync_delay: delay,
-        fragment_update_alpha: alpha,
-    };
+    let options = DiLoCoOptions { outer: sgd(2.0), ..DiLoCoOptions::new(6) };
+    let options =
+        DiLoCoOptions { fragment_sync_delay: delay, fragment_update_alpha: alpha, ..options };
     let inner = Sgd::new(vs, sgd(1.0)).unwrap();
     DiLoCo::new(inner, model_fragments(vs, 2).unwrap(), group, options).unwrap()
 }

@@ -95,13 +95,9 @@ fn a_block_takes_and_returns_several_tensors_some_without_gradients(group: &Proc
     // One of the outputs, the other, both.
     for (first, second) in [(1.0, 0.0), (0.0, 1.0), (1.0, 1.0)] {
         let (product, others) = run();
-        let mut loss = Tensor::zeros([], FLOAT_CPU);
-        if first > 0.0 {
-            loss += product.sum(Kind::Float);
-        }
-        if second > 0.0 {
-            loss += others[0].sum(Kind::Float) * 3.0;
-        }
+        let parts = [(first, product), (second, &others[0] * 3.0)].into_iter();
+        let used = parts.filter(|(factor, _)| *factor > 0.0);
+        let loss: Tensor = used.map(|(_, part)| part.sum(Kind::Float)).sum();
         sgd(&vs, 0.5).zero_grad().unwrap();
         block.backward(&loss).unwrap();
         for (name, value) in [("block.a", 2.0 * first), ("block.b", 6.0 * second)] {

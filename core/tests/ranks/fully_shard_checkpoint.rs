@@ -61,6 +61,10 @@ impl Job {
         }
     }
 
+    fn state(&self) -> (Vec<Tensor>, OptimizerState) {
+        (self.vs.trainable_variables(), self.optimizer.state_dict().unwrap())
+    }
+
     fn parts(&mut self) -> Training<'_> {
         training(&mut self.vs, &mut self.optimizer)
     }
@@ -86,9 +90,7 @@ fn a_resumed_training_takes_the_course_of_an_uninterrupted_one(group: &ProcessGr
         let found = resumed.parts().load::<i64>(name, group).unwrap();
         assert_eq!((found.progress, found.generators), (3, Generators::Restored));
         resumed.train(3..6);
-        assert_eq!(resumed.vs.trainable_variables(), whole.vs.trainable_variables());
-        let state = whole.optimizer.state_dict().unwrap();
-        assert_eq!(resumed.optimizer.state_dict().unwrap(), state, "{name}");
+        assert_eq!(resumed.state(), whole.state(), "{name}");
     }
 }
 
@@ -150,9 +152,7 @@ fn any_number_of_ranks_loads_what_another_has_saved(group: &ProcessGroup) {
         group.barrier().unwrap();
         let mut again = Job::new(group, 200);
         let _ = again.parts().load::<i64>(path("two"), group).unwrap();
-        assert_eq!(again.vs.trainable_variables(), three.vs.trainable_variables());
-        let state = three.optimizer.state_dict().unwrap();
-        assert_eq!(again.optimizer.state_dict().unwrap(), state, "{end}");
+        assert_eq!(again.state(), three.state(), "{end}");
     }
 }
 
@@ -244,11 +244,8 @@ fn if_rank_0_cannot_write_all_are_told_and_can_go_on(group: &ProcessGroup) {
     job.parts().save(path, &0, group).unwrap();
     let mut narrower = VarStore::new(Device::Cpu);
     let sharding = FullyShard::new(&narrower, group, FullyShardOptions::default());
-    let _model = sharding.root(|root| {
-        Net::new(root, |path| {
-            sharding.shard(path, |path| nn::linear(path, WIDTH, WIDTH - 2, Default::default()))
-        })
-    });
+    let narrow = |path: &nn::Path<'_>| nn::linear(path, WIDTH, WIDTH - 2, Default::default());
+    let _model = sharding.root(|root| Net::new(root, |path| sharding.shard(path, narrow)));
     let expected = "blocks.0.bias has the shape [50]; expected [48], as in the model";
     expect_error(checkpoint::load(path, &mut narrower), expected);
     // What is as large as a shard is not taken for one.

@@ -94,11 +94,8 @@ impl Module for Watched {
 
 #[run_by(on_ranks(2))]
 fn a_block_casts_as_its_policy_says_and_again_when_it_is_recomputed(group: &ProcessGroup) {
-    let policy = MixedPrecisionPolicy {
-        param_dtype: Some(Kind::BFloat16),
-        reduce_dtype: Some(Kind::Float),
-        ..Default::default()
-    };
+    let (param_dtype, reduce_dtype) = (Some(Kind::BFloat16), Some(Kind::Float));
+    let policy = MixedPrecisionPolicy { param_dtype, reduce_dtype, ..Default::default() };
     let as_it_comes = MixedPrecisionPolicy { cast_forward_inputs: false, ..policy };
     let back = MixedPrecisionPolicy { output_dtype: Some(Kind::Float), ..policy };
     let cases = [

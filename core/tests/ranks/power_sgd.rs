@@ -103,9 +103,8 @@ fn error_feedback_makes_up_for_what_is_lost(group: &ProcessGroup) {
 /// The last gradients of three matrices, two of them of the same shape, after four steps.
 fn three_matrices(group: &ProcessGroup, options: PowerSgdOptions) -> Vec<Tensor> {
     let vs = VarStore::new(Device::Cpu);
-    let root = vs.root();
     let matrices = [("a", [24, 16]), ("b", [20, 10]), ("c", [24, 16])];
-    let matrices = matrices.map(|(name, shape)| root.zeros(name, &shape));
+    let matrices = matrices.map(|(name, shape)| vs.root().zeros(name, &shape));
     let hook = PowerSgd::new(options).unwrap();
     let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
     let model = DistributedDataParallel::with_options(matrices, &vs, group, options).unwrap();

@@ -3,12 +3,9 @@
 pub(crate) use crate::common::{
     self, numbers, on_ranks, on_ranks_with_each_transport, sgd, training, values,
 };
-pub(crate) use std::collections::BTreeMap;
-pub(crate) use std::fs;
-pub(crate) use std::path::Path;
-pub(crate) use std::process::Command;
 pub(crate) use std::sync::{Arc, Mutex, mpsc};
 pub(crate) use std::time::{Duration, Instant};
+pub(crate) use std::{collections::BTreeMap, fs, path::Path, process::Command};
 pub(crate) use tch::kind::{DOUBLE_CPU, FLOAT_CPU, INT64_CPU};
 pub(crate) use tch::nn::{self, Module, ModuleT, VarStore};
 pub(crate) use tch::{Device, Kind, Tensor, no_grad};

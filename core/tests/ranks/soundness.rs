@@ -4,9 +4,7 @@
 //! `data_parallel_misuse` does the same for DataParallel.
 
 use crate::prelude::*;
-use crate::weights::{
-    Model, Weights, backward, gradients, mean, model, own, two_buckets, with_hook,
-};
+use crate::weights::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 use tch::with_grad;
@@ -68,17 +66,13 @@ fn reachable(
 }
 
 #[run_by(on_ranks(2))]
-fn a_hook_may_drop_its_model(group: &ProcessGroup) {
+fn a_hook_may_drop_its_model_before_and_after_the_exchange(group: &ProcessGroup) {
     let (vs, loss) = reachable(group, |place, group, bucket| {
         drop(place.lock().unwrap().take());
         hooks::AllReduce.start(group, bucket)
     });
     loss.f_backward().unwrap();
     assert_eq!(gradients(&vs), mean(0));
-}
-
-#[run_by(on_ranks(2))]
-fn a_hook_may_drop_its_model_when_the_exchange_has_ended(group: &ProcessGroup) {
     let (vs, loss) = reachable(group, |place, group, bucket| {
         let (place, finish) = (Arc::clone(place), hooks::AllReduce.start(group, bucket)?);
         Ok(Box::new(move || {

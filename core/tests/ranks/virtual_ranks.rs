@@ -142,10 +142,8 @@ fn what_would_not_be_the_same_on_another_number_of_ranks_is_refused(group: &Proc
         expect_error(norm.f_forward_t(&share, true), expected);
         let loss = model.forward(|layer| layer.forward(&share)).unwrap().sum(Kind::Float);
         if place == 1 {
-            expect_error(
-                model.backward(&loss),
-                "passes before that of share 1 is 0, but must be 1",
-            );
+            let expected = "passes before that of share 1 is 0, but must be 1";
+            expect_error(model.backward(&loss), expected);
         }
     }
 }

@@ -158,18 +158,15 @@ fn a_state_that_is_spread_over_the_ranks_cannot_be_saved(group: &ProcessGroup) {
 #[run_by(on_ranks(2))]
 fn a_checkpoint_goes_from_a_whole_optimizer_to_a_sharded_one_and_back(group: &ProcessGroup) {
     let path = "training.safetensors";
-    fn parts(job: &mut Job) -> Training<'_> {
-        training(&mut job.vs, &mut *job.optimizer)
-    }
     let widths = [6, 9, 7, 4];
     let mut uninterrupted = Job::new(group, &widths, grouped_adam, WHOLE);
     uninterrupted.train(0..9);
     let mut job = Job::new(group, &widths, grouped_adam, WHOLE);
     for (from, next) in [(0, SHARDED), (3, WHOLE), (6, SHARDED)] {
         job.train(from..from + 3);
-        parts(&mut job).save(path, &from, group).unwrap();
+        training(&mut job.vs, &mut *job.optimizer).save(path, &from, group).unwrap();
         job = Job::new(group, &widths, grouped_adam, next);
-        let _ = parts(&mut job).load::<i64>(path, group).unwrap();
+        let _ = training(&mut job.vs, &mut *job.optimizer).load::<i64>(path, group).unwrap();
     }
     assert_eq!(job.weights(), uninterrupted.weights());
     assert_eq!(job.state(), uninterrupted.state());
