@@ -133,7 +133,7 @@ fn main() -> anyhow::Result<()> {
         let mut case: serde_json::Value = serde_json::from_str(&case)?;
         ensure!(case["problem"] == "matrices", "Muon is for matrices");
         let options = serde_json::from_value(case["options"].take())?;
-        let numbered = |(name, tensor)| (format!("{number}.{name}"), tensor);
+        let numbered = |(name, tensor): (String, Tensor)| (format!("{number}.{name}"), tensor);
         saved.extend(train(&options)?.into_iter().map(numbered));
     }
     Tensor::write_safetensors(&saved, file)?;
