@@ -1,5 +1,4 @@
-//! One rank: the environment variables that tell a program which rank it is, and its process, which
-//! leads a process group of its own.
+//! One rank: the environment variables that tell a program which rank it is, and its process.
 
 mod failure;
 
@@ -24,13 +23,11 @@ use std::thread;
 use std::time::Instant;
 use tch_parallel_contract::{ELASTIC, LISTEN_FD};
 
-/// Variables that only an outer launcher can have set. A rank that read them would look for that
-/// launcher's store or socket.
+/// Variables of an outer launcher. A rank that read them would look for that launcher's store or socket.
 const FOREIGN: [&str; 4] =
     [ELASTIC, LISTEN_FD, "TORCHELASTIC_USE_AGENT_STORE", error_file::VARIABLE];
 
-/// A rank's environment variables, as torchrun sets them. `rank` is the one of this node's
-/// `local_world_size` ranks, by number.
+/// A rank's environment variables, as torchrun's. `rank` is its number among this node's `local_world_size`.
 pub(crate) fn variables(
     args: &Args,
     placement: &Placement,
@@ -75,7 +72,6 @@ pub(crate) fn set_variables(
 
 /// A rank that has been started. Dropping it while it runs kills it.
 pub(crate) struct Rank {
-    /// RANK.
     pub(crate) rank: u32,
     /// Its process ID, which is also its process group's.
     pub(crate) pid: Pid,
@@ -83,7 +79,6 @@ pub(crate) struct Rank {
     /// How it is told its place, once it has said that it takes part in a job whose ranks come and go.
     pub(crate) channel: Option<UnixStream>,
     pub(crate) output: Output,
-    /// How it ended; `None` while it runs.
     pub(crate) end: Option<End>,
     /// Where it leaves the reason of its failure.
     error_file: Option<(PathBuf, Clock)>,
@@ -95,7 +90,6 @@ pub(crate) struct Rank {
 
 #[derive(Clone, Copy)]
 pub(crate) struct End {
-    /// Its exit code or signal.
     pub(crate) status: ExitStatus,
     /// When the launcher saw it end: the earliest failure causes the others.
     pub(crate) at: Instant,

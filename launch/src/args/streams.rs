@@ -11,7 +11,6 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// `--tee 3`.
     pub(crate) const BOTH: Streams = Streams { stdout: true, stderr: true };
 
     pub(crate) fn any(self) -> bool {
@@ -34,7 +33,6 @@ impl FromStr for Streams {
     }
 }
 
-/// The streams of each local rank that a flag selects.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StreamChoice {
     /// Per local rank: `0:1,1:2`.

@@ -8,12 +8,10 @@ use nix::errno::Errno;
 use nix::sys::socket::{Backlog, listen};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 
-/// Who listens on the port where the nodes meet.
 pub(crate) enum Meeting {
     /// This launcher.
     Here(TcpListener),
-    /// This launcher should, but the port is taken. Perhaps by the coordinator of this job: then this
-    /// node has a rank that is taken, or is not the first one on this machine.
+    /// This launcher should, but the port is taken: perhaps by this job's coordinator, if another node was first.
     Taken,
     /// Another launcher.
     Elsewhere,
@@ -85,7 +83,6 @@ fn claim(address: SocketAddr) -> nix::Result<TcpListener> {
     }
 }
 
-/// Whether this is the name of this machine, with or without its domain.
 fn is_own_name(name: &str) -> Result<bool> {
     let own = nix::unistd::gethostname().context("cannot find out the name of this host")?;
     Ok(same_host(name, &own.to_string_lossy()))
