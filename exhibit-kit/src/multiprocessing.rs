@@ -39,11 +39,8 @@ impl Process {
         Process { name: name.into(), command }
     }
 
-    /// The commands as ranks of one job on this host, as a launcher would start them: RANK,
-    /// WORLD_SIZE, MASTER_ADDR … are set for each. Messages call them `NAME, rank 0,` and so on.
-    ///
-    /// # Errors
-    /// If there is no free port on which they can meet.
+    /// The commands as ranks of one job on this host, as a launcher would start them: RANK, WORLD_SIZE, MASTER_ADDR …
+    /// are set for each. Messages call them `NAME, rank 0,` and so on. Fails without a free port.
     pub fn ranks(name: &str, commands: Vec<Command>) -> Result<Vec<Process>> {
         let listener = TcpListener::bind("127.0.0.1:0")
             .map_err(|error| anyhow!("{name} cannot listen on 127.0.0.1: {error}"))?;
@@ -77,12 +74,8 @@ impl Process {
 ///
 /// Those that take longer than `timeout` seconds, which the user sets with the flag `--timeout`, are killed.
 ///
-/// `on_line` is called at once for every line that a process prints to stdout, with the name of the
-/// process and the line. What it prints to stderr is kept for the error in case it fails.
-///
-/// # Errors
-/// For the first process that fails, with the last lines of its stderr, and for one that takes too
-/// long. In either case all processes have been ended.
+/// `on_line` is called at once with the name of a process and every line that it prints to stdout. The error for the
+/// first process that fails has the last lines of its stderr. When this fails, all processes have been ended.
 pub fn run(
     processes: Vec<Process>,
     timeout: u64,
@@ -173,10 +166,7 @@ impl Drop for Running {
     }
 }
 
-/// Makes this process end when `parent`, which started it, ends, even if `parent` is killed.
-///
-/// # Errors
-/// If the parent is gone already.
+/// Makes this process end when `parent`, which started it, ends, even if it is killed. Fails if it is gone already.
 pub fn end_with(parent: u32) -> Result<()> {
     let name = format!("process {parent}, which started this one,");
     set_pdeathsig(Signal::SIGKILL)

@@ -18,8 +18,7 @@ pub struct Lines {
     pub y: String,
     /// How values become distances, on both axes.
     pub scale: Scale,
-    /// The curves. [`lines()`] draws at most nine over each other, in this order. They are dashed
-    /// differently, so that a curve can still be seen if the next one covers it exactly.
+    /// The curves, at most nine for [`lines()`]. Different dashes let a curve be seen that the next one covers.
     pub series: Vec<Series>,
 }
 

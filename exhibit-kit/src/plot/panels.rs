@@ -10,12 +10,8 @@ use tch_parallel::Result;
 /// How many panels are beside each other. More would be too narrow for their names.
 const COLUMNS: usize = 2;
 
-/// Draws a small panel for each curve, as an SVG file. All panels have the same axes, and each shows
-/// the other curves faintly behind its own. Where many curves would hide each other in one coordinate
-/// system, each can be seen and compared here.
-///
-/// # Errors
-/// Those of [`lines()`](super::lines()), but there may be more than nine series.
+/// Draws a small panel for each curve, as an SVG file, with the others faintly behind it, on the same axes: curves that
+/// would hide each other can be seen. Fails as [`lines()`](super::lines()), but there may be more than nine series.
 pub fn panels(chart: &Lines) -> Result<String> {
     let ranges = chart.ranges()?;
     let colour = colours("series", 1)?[0];
