@@ -58,18 +58,13 @@ struct Line<'a, F> {
 
 impl MetricsLog {
     /// Creates this rank's file in `dir`, and `dir` itself if it does not exist; `rank` is usually the process group,
-    /// `&group`. Replaces the file of an earlier run. Without `dir` the log writes nothing.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the directory or the file cannot be created.
+    /// `&group`. Replaces the file of an earlier run. Without `dir` the log writes nothing. [`Error::Io`] if the
+    /// directory or the file cannot be created.
     pub fn create(dir: Option<&Path>, rank: impl Into<Shard>) -> Result<Self> {
         Self::with_file(dir, rank.into(), RecordFile::create)
     }
 
     /// As [`create`](Self::create), but adds to a file that is there.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the directory or the file cannot be created or opened.
     pub fn open(dir: Option<&Path>, rank: impl Into<Shard>) -> Result<Self> {
         Self::with_file(dir, rank.into(), RecordFile::open)
     }
@@ -84,20 +79,15 @@ impl MetricsLog {
         Ok(Self { file, tensorboard: None, rank, world_size })
     }
 
-    /// Writes the numbers of rank 0's events to a file for TensorBoard in `dir` as well, where
-    /// `event/field` is a curve. Without `dir` nothing changes.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the directory or the file cannot be created.
+    /// Writes the numbers of rank 0's events to a file for TensorBoard in `dir` as well, where `event/field` is a
+    /// curve. Without `dir` nothing changes. [`Error::Io`] as for [`create`](Self::create).
     pub fn with_tensorboard(mut self, dir: Option<&Path>) -> Result<Self> {
         self.tensorboard = dir.filter(|_| self.rank == 0).map(TensorBoard::create).transpose()?;
         Ok(self)
     }
 
-    /// Writes one line: the event, the rank, the world size, then `fields`, which must be a struct or a map.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the line cannot be written, and for fields that JSON cannot represent.
+    /// Writes one line: the event, the rank, the world size, then `fields`, which must be a struct or a map. Fails for
+    /// a line that cannot be written, and for fields that JSON cannot represent.
     pub fn log(&mut self, event: &str, fields: &impl Serialize) -> Result<()> {
         if let Some(tensorboard) = &mut self.tensorboard {
             let fields = serde_json::to_value(fields).map_err(Error::other)?;
@@ -111,10 +101,8 @@ impl MetricsLog {
     }
 }
 
-/// The events of one name that a [`MetricsLog`] has written to `path`, in their order.
-///
-/// # Errors
-/// [`Error::Io`] if the file cannot be read, [`Error::Format`] if it holds an event of this name that is not an `E`.
+/// The events of one name that a [`MetricsLog`] has written to `path`, in their order. [`Error::Io`] if the file cannot
+/// be read, [`Error::Format`] if it holds an event of this name that is not an `E`.
 pub fn read_events<E: DeserializeOwned>(path: impl AsRef<Path>, name: &str) -> Result<Vec<E>> {
     let path = path.as_ref();
     let text = fs::read_to_string(path).map_err(Error::io("read", path))?;

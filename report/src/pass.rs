@@ -121,11 +121,8 @@ impl<const N: usize> Pass<N> {
         Batches { batches, left, clock: Rc::clone(&self.clock), device }
     }
 
-    /// Counts a step, with what it has measured and the size of this rank's batch. Returns whether a
-    /// line is due, for which the numbers of all steps have arrived.
-    ///
-    /// # Errors
-    /// [`Error::Tensor`](tch_parallel::Error::Tensor) if a tensor does not hold one number, or if the
+    /// Counts a step, with what it has measured and the size of this rank's batch. Returns whether a line is due, for
+    /// which the numbers of all steps have arrived. Fails for a tensor that does not hold one number, and if the
     /// device's work has failed.
     pub fn step(&mut self, numbers: [&Tensor; N], samples: i64) -> Result<bool> {
         let is_due = self.push(numbers, samples)?;
@@ -141,8 +138,7 @@ impl<const N: usize> Pass<N> {
         Ok(is_due)
     }
 
-    /// The numbers that have arrived, which are in the meters now, each with the samples of its step. All of them, if it
-    /// waits.
+    /// The numbers that have arrived, all if it waits, which the meters have now, with the samples of their steps.
     pub(crate) fn arrived(&mut self, waits: bool) -> Result<Vec<(usize, [f64; N])>> {
         let arrived = self.in_flight.arrived(waits)?;
         for (samples, numbers) in &arrived {

@@ -1,5 +1,4 @@
-//! What rank 0 shows of a training, since all ranks go at the same pace: lines, and a progress bar that
-//! stays out of logs.
+//! What rank 0 shows of a training: lines, and a progress bar that stays out of logs.
 
 use crate::println;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

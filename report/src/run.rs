@@ -210,12 +210,9 @@ impl<'a, const N: usize> Run<'a, N> {
         self.mark_seconds
     }
 
-    /// Reports a step by its numbers, the first of which is the loss, and the size of this rank's
-    /// batch. Returns whether a line is due, for which the numbers of all steps have arrived.
-    ///
-    /// # Errors
-    /// For a loss that is not finite, of this step or an earlier one, and those of
-    /// [`Pass::step`] and [`MetricsLog::log`].
+    /// Reports a step by its numbers, the first of which is the loss, and the size of this rank's batch. Returns
+    /// whether a line is due, for which the numbers of all steps have arrived. Fails as [`Pass::step`] and
+    /// [`MetricsLog::log`], and for a loss that is not finite, of this step or an earlier one.
     pub fn step(&mut self, numbers: [&Tensor; N], samples: i64) -> Result<bool> {
         // Copied to the device of the events, they arrive after these. Asking for a copy where a number
         // is already would make the host wait for it.

@@ -52,11 +52,8 @@ impl Timing {
         self.steps.push(duration);
     }
 
-    /// Records a step from one event to the other, when the device has come so far. Waits only for
-    /// the first step, to know when it ends.
-    ///
-    /// # Errors
-    /// [`Error::Tensor`](tch_parallel::Error::Tensor) if the device's work has failed.
+    /// Records a step from one event to the other, when the device has come so far. Waits only for the first step, to
+    /// know when it ends. Fails if the device's work has.
     pub fn step_between(&mut self, begun: impl Into<Rc<Event>>, ended: Event) -> Result<()> {
         if self.first_step_unix_seconds.is_none() {
             ended.synchronize()?;

@@ -45,11 +45,8 @@ impl<'a> Vocabulary<'a> {
     }
 
     /// This program's name for a flag, perhaps with a value. `_` may stand for `-`, and a long name may be cut short as
-    /// long as no other flag begins like it, as in argparse. A flag that neither program has keeps its name.
-    ///
-    /// # Errors
-    /// What to type instead, for a flag that is missing here; and the flags that the name could
-    /// stand for if there are several.
+    /// long as no other flag begins like it, as in argparse. A flag that neither program has keeps its name. The error
+    /// says what to type for a flag that is missing here, or the flags that the name could stand for.
     pub fn name(&self, given: &str) -> Result<String, String> {
         // After a single dash, the rest may be a value: `-oa_file`.
         let is_long = given.len() > 2 && given.starts_with("--");

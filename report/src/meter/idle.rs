@@ -4,16 +4,13 @@ use std::time::Duration;
 use tch_parallel::LogicalDevice;
 use tch_parallel::data_parallel::Event;
 
-/// The time within a step in which a replica's `device` was not idle: used by the replica's thread, or
-/// by the main thread, which copies to it or gathers there.
-///
-/// `events` are those of the step.
+/// The time within the step of these `events` in which a replica's `device` was not idle: used by the replica's thread,
+/// or by the main thread, which copies to it or gathers there.
 pub(super) fn busy_time(events: &[Event], device: LogicalDevice) -> Duration {
     busy(events.iter().filter(|event| event.device == device))
 }
 
-/// The time within a step in which only other devices worked. The main thread works for the first
-/// device, `home`, except while it waits for a replica.
+/// The time in which only others worked: the main thread works for `home`, except while it waits for a replica.
 pub(super) fn of_home(events: &[Event], home: LogicalDevice) -> Duration {
     busy(events).saturating_sub(busy(events.iter().filter(|event| event.device == home)))
 }
