@@ -13,9 +13,8 @@ pub(crate) fn cargo(folder: &Path) -> Command {
     cargo
 }
 
-/// Removes the variables that describe this package from the command's environment. Some build
-/// scripts watch them, such as ring's. With the variables set, those crates and everything that
-/// depends on them would be rebuilt each time that a chore follows a plain `cargo build`.
+/// Removes the variables that describe this package. Some build scripts watch them, such as ring's: what depends on
+/// them would be rebuilt each time that a chore follows a plain `cargo build`.
 pub(crate) fn forget_this_package(command: &mut Command) {
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();

@@ -24,8 +24,7 @@ impl<'a> Program<'a> {
         is_program.then_some(Self { name, manifest })
     }
 
-    /// Adds this program to a `cargo build`, with the feature `cuda` if this machine has a GPU, and
-    /// returns where its executable will be.
+    /// Adds this program to a `cargo build`, with `cuda` if there is a GPU, and returns where its executable will be.
     pub(crate) fn add_to(&self, build: &mut Command, workspace: &Workspace) -> PathBuf {
         build.args(["--package", self.name]);
         if gpus() > 0 && has_cuda_feature(&self.manifest) {

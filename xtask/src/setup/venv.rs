@@ -51,7 +51,6 @@ impl Venv {
         Venv { folder: workspace.venv(), release, is_for_arm }
     }
 
-    /// The folder that LIBTORCH is set to.
     pub(super) fn libtorch(&self) -> PathBuf {
         self.folder.join("torch")
     }
@@ -139,8 +138,7 @@ impl Venv {
         self.folder.join("packages")
     }
 
-    /// Links to torch under a path that does not depend on the Python version. The link is
-    /// relative, so that the workspace can be moved.
+    /// Links to torch under a path without Python's version, relatively, so that the workspace can be moved.
     pub(super) fn link_libtorch(&self) -> Result<()> {
         let where_it_is = "import sysconfig; print(sysconfig.get_path('platlib'))";
         let packages = match self.is_for_arm {
