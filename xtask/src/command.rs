@@ -31,18 +31,16 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 }
 
 pub(crate) fn run_quietly(command: &mut Command) -> Result<()> {
-    let status =
-        command.status().with_context(|| format!("cannot start `{}`", program(command)))?;
+    let status = command.status();
+    let status = status.with_context(|| format!("cannot start `{}`", program(command)))?;
     ensure!(status.success(), "`{}` ended with {status}", shown(command));
     Ok(())
 }
 
 /// The command's stdout. If it fails, the error contains its stderr.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot start `{}`", program(command)))?;
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot start `{}`", program(command)))?;
     let (status, complaint) = (output.status, String::from_utf8_lossy(&output.stderr));
     ensure!(status.success(), "`{}` ended with {status}: {}", shown(command), complaint.trim());
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())

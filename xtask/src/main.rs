@@ -204,9 +204,7 @@ mod tests {
             }
         }
         assert_eq!(rest(&["launch", "--help"]).args, ["--help"]);
-        for case in
-            [&["dp-basic", "--help"][..], &["dp-basic", "--", "trace", "--devices", "2xcpu"]]
-        {
+        for case in [&["dp-basic", "--help"][..], &["dp-basic", "--", "trace", "--seed", "2"]] {
             assert_eq!(rest(&[&["run"], case].concat()).args, case);
         }
     }

@@ -63,9 +63,8 @@ mod tests {
 
     #[test]
     fn every_program_that_trains_has_the_feature_cuda() {
-        let programs =
-            ["async-update", "ddp-imagenet", "ddp-mnist", "dp-basic", "dp-custom-criterion"];
-        for name in programs {
+        for name in ["async-update", "ddp-imagenet", "ddp-mnist", "dp-basic", "dp-custom-criterion"]
+        {
             let program = Program::find(OsStr::new(name)).expect("it is in the workspace");
             assert!(has_cuda_feature(&program.manifest), "{name}");
         }

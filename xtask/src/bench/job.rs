@@ -116,8 +116,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = Log::new(folder.path().join("log")).unwrap();
         let ended = log.run(Command::new("sh").args(["-c", "echo no; exit 3"]));
-        let printed = log.folder.join("printed.txt");
-        let error = ended.map(|_| ()).unwrap_err();
+        let (printed, error) = (log.folder.join("printed.txt"), ended.err().unwrap());
         assert_eq!(error.to_string(), format!("see {}", printed.display()));
         assert_eq!(read(&printed).unwrap(), "no\n");
     }

@@ -95,9 +95,7 @@ impl Venv {
         if !remains.is_empty() {
             eprintln!("removing what is in {}: {state}", self.folder.display());
         }
-        for path in remains {
-            remove(&path)?;
-        }
+        remains.iter().try_for_each(|path| remove(path))?;
         let mut python = Command::new("python3");
         python.args(["-m", "venv"]).arg(&self.folder);
         command::run(python.stdin(lock.as_stdin()?).stdout(io::stderr()))
@@ -185,8 +183,8 @@ mod tests {
     #[test]
     fn an_environment_between_two_releases_is_not_complete() {
         let folder = tempfile::tempdir().unwrap();
-        let venv_folder = folder.path().to_owned();
-        let venv = Venv { folder: venv_folder, release: Release::DEFAULT, is_for_arm: false };
+        let path = folder.path().to_owned();
+        let venv = Venv { folder: path, release: Release::DEFAULT, is_for_arm: false };
         let lock = Lock::take(folder.path()).unwrap();
         venv.make_anew(&lock, &State::Incomplete).unwrap();
         let packages = entries(&folder.path().join("lib")).unwrap()[0].join("site-packages");
