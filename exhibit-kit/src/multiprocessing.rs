@@ -60,8 +60,7 @@ impl Process {
                 .env("MASTER_ADDR", "127.0.0.1")
                 .env("MASTER_PORT", port.to_string());
             if let Some(listener) = listener.take() {
-                // Rank 0 gets the listening socket as its standard input, so that nobody else can
-                // take the port meanwhile.
+                // Rank 0's standard input, so that nobody else can take the port meanwhile.
                 process.command.env(LISTEN_FD, "0").stdin(listener);
             }
             process
@@ -218,11 +217,7 @@ mod tests {
         let mut told = Vec::new();
         run(ranks, MINUTE, |name, line| told.push(format!("{name} {line}"))).unwrap();
         told.sort();
-        let expected = [
-            "ddp, rank 0, 0 listens",
-            "ddp, rank 0, 0 of 2 at 127.0.0.1",
-            "ddp, rank 1, 1 of 2 at 127.0.0.1",
-        ];
-        assert_eq!(told, expected);
+        let place = |rank| format!("ddp, rank {rank}, {rank} of 2 at 127.0.0.1");
+        assert_eq!(told, ["ddp, rank 0, 0 listens".to_owned(), place(0), place(1)]);
     }
 }

@@ -52,8 +52,7 @@ pub fn environment() -> Result<Environment<'static>, Error> {
     Ok(text)
 }
 
-/// Prints a text with its placeholders filled, each line as soon as its numbers are known. Fails for an unknown name,
-/// and with a function of the text.
+/// Prints a text with its placeholders filled, each line as soon as it is known. Fails with a function of the text.
 pub fn print(env: &Environment<'_>, text: &str, holes: impl Into<Value>) -> Result<(), Error> {
     match env.template_from_str(text)?.render_captured_to(holes, stdout()) {
         // Nobody reads the output, and the program goes on.

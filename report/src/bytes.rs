@@ -21,8 +21,7 @@ pub fn size(bytes: usize) -> String {
     }
 }
 
-/// Reads a number with its unit, `2GiB` or `1.5 MiB`, and returns bytes. The error for an unknown or missing unit, and
-/// for less than a byte, says what is expected.
+/// Reads a number with its unit, `2GiB` or `1.5 MiB`, and returns bytes, or a text that says what is expected.
 pub fn parse_size(text: &str) -> Result<usize, String> {
     let sized = UNITS.into_iter().find_map(|(unit, power)| {
         let number: f64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;

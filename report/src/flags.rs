@@ -30,8 +30,7 @@ pub struct ProcessGroupArgs {
 }
 
 impl ProcessGroupArgs {
-    /// The device of this process, which it keeps if its rank changes. Fails as [`DeviceChoice::of_worker`], and in an
-    /// invalid environment.
+    /// This process's device, which it keeps if its rank changes. Fails as [`DeviceChoice::of_worker`].
     pub fn device(&self) -> Result<Device> {
         self.device.of_worker(Env::read()?.map_or(0, |env| env.local_rank))
     }
@@ -130,8 +129,7 @@ impl Resume {
     }
 
     /// The checkpoint to load; `None` for a fresh start, which rank 0 then announces. `own` is where this training
-    /// saves. A collective: rank 0, which saves, looks for the file, and every rank fails with [`Error::Io`] if it may
-    /// not.
+    /// saves. A collective: rank 0 looks for the file, and every rank fails with [`Error::Io`] if it may not.
     pub fn file<'a>(&'a self, own: &'a Path, group: &ProcessGroup) -> Result<Option<&'a Path>> {
         if let Resume::File(file) = self {
             return Ok(Some(file));

@@ -150,13 +150,13 @@ mod tests {
     #[test]
     fn floats_are_shortest_and_a_loss_that_is_no_number_is_null() {
         let dir = tempfile::tempdir().unwrap();
-        let mut log =
-            MetricsLog::create(Some(&dir.path().join("a/b")), Shard::new(1, 2).unwrap()).unwrap();
+        let below = dir.path().join("a/b");
+        let mut log = MetricsLog::create(Some(&below), Shard::new(1, 2).unwrap()).unwrap();
         for (loss, seconds) in [(0.1, 0.1), (1.0 / 3.0, 1.0 / 3.0), (f32::NAN, f64::INFINITY)] {
             log.log("step", &Step { epoch: 0, loss, seconds }).unwrap();
         }
         assert_eq!(
-            fs::read_to_string(dir.path().join("a/b/rank1.jsonl")).unwrap(),
+            fs::read_to_string(below.join("rank1.jsonl")).unwrap(),
             r#"{"event":"step","rank":1,"world_size":2,"epoch":0,"loss":0.1,"seconds":0.1}
 {"event":"step","rank":1,"world_size":2,"epoch":0,"loss":0.33333334,"seconds":0.3333333333333333}
 {"event":"step","rank":1,"world_size":2,"epoch":0,"loss":null,"seconds":null}
@@ -168,8 +168,8 @@ mod tests {
     fn a_line_is_in_the_file_at_once_until_a_new_run_replaces_it() {
         let dir = tempfile::tempdir().unwrap();
         let create = || MetricsLog::create(Some(dir.path()), Shard::WHOLE).unwrap();
-        let lines =
-            || fs::read_to_string(dir.path().join("rank0.jsonl")).unwrap().matches('\n').count();
+        let path = dir.path().join("rank0.jsonl");
+        let lines = || fs::read_to_string(&path).unwrap().matches('\n').count();
         let mut log = create();
         for number in 1..4 {
             log.log("tick", &serde_json::json!({})).unwrap();

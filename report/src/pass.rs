@@ -89,8 +89,7 @@ impl<const N: usize> Default for Pass<N> {
 }
 
 impl<const N: usize> Pass<N> {
-    /// A pass in which a line is due after every `every` steps, beginning with the first, and which
-    /// ends after at most `max_steps`.
+    /// A pass in which a line is due at the first and then every `every` steps, and of at most `max_steps`.
     pub fn new(every: Option<usize>, max_steps: Option<usize>) -> Self {
         Pass {
             meters: Meters::default(),
@@ -122,8 +121,7 @@ impl<const N: usize> Pass<N> {
     }
 
     /// Counts a step, with what it has measured and the size of this rank's batch. Returns whether a line is due, for
-    /// which the numbers of all steps have arrived. Fails for a tensor that does not hold one number, and if the
-    /// device's work has failed.
+    /// which all numbers have arrived. Fails for a tensor that does not hold one number, and if the device's work has.
     pub fn step(&mut self, numbers: [&Tensor; N], samples: i64) -> Result<bool> {
         let is_due = self.push(numbers, samples)?;
         self.arrived(is_due || self.done == self.steps)?;
@@ -258,11 +256,8 @@ mod tests {
         let Meters { batch_time, data_time, numbers: [mean] } = *pass.meters();
         assert_eq!((mean.val(), mean.avg()), (6.0, 3.0));
         assert!(data_time.avg() <= batch_time.avg(), "{batch_time:?} {data_time:?}");
-    }
 
-    #[test]
-    fn a_pass_ends_early_where_it_is_told_to() {
-        let loader = loader(6, 2);
+        // One that is told to ends early.
         let mut pass = Pass::<1>::new(None, Some(2));
         let batches = pass.batches(loader.epoch(0).unwrap(), Device::Cpu);
         assert_eq!((batches.size_hint().0, batches.count()), (2, 2));

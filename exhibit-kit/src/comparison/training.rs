@@ -132,8 +132,7 @@ impl Metrics {
         self.files.iter().map(|file| Ok(read_events(file, name)?)).collect()
     }
 
-    /// The event `device` of each device, in their order. Fails as [`events`](Self::events), and if they are not
-    /// `expected` in number.
+    /// The event `device` of each device, in order. Fails as [`events`](Self::events), and for another number of them.
     pub fn devices(&self, expected: usize) -> Result<Vec<DeviceReport>> {
         let devices = self.events("device")?;
         let (name, found) = (&self.name, devices.len());

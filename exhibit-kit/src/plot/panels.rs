@@ -24,13 +24,12 @@ pub fn panels(chart: &Lines) -> Result<String> {
         below.draw_text(&chart.x, &label(HPos::Center), (middle, px(12)))?;
         let panels = panels.margin(px(24), 0, 0, 0).split_evenly((rows, COLUMNS));
         for (area, own) in panels.iter().zip(&chart.series) {
+            let [thin, thick] = [px(1), px(3)].map(|width| width as u32);
             let others = chart.series.iter().filter(|other| !ptr::eq(*other, own));
-            let others =
-                others.map(|other| Stroke::unbroken(other, faint().stroke_width(px(1) as u32)));
+            let others = others.map(|other| Stroke::unbroken(other, faint().stroke_width(thin)));
             // Over all others. A single point makes no line.
             let dots = own.points.len() == 1;
-            let strong =
-                Stroke { dots, ..Stroke::unbroken(own, colour.stroke_width(px(3) as u32)) };
+            let strong = Stroke { dots, ..Stroke::unbroken(own, colour.stroke_width(thick)) };
             let (wide, _) = area.dim_in_pixel();
             let name = shortened(&own.name, wide as i32);
             chart.draw(area, Some(&name), ranges.clone(), &mut others.chain([strong]))?;

@@ -49,13 +49,8 @@ mod tests {
     #[test]
     fn a_replica_is_busy_while_any_of_its_spans_lasts() {
         // Busy from 10 to 40 without a gap and from 60 to 70; the rest is another device's.
-        let events = [
-            event(1, 60, 10),
-            event(1, 10, 20),
-            event(1, 15, 5),
-            event(1, 25, 15),
-            event(0, 0, 99),
-        ];
+        let spans = [(1, 60, 10), (1, 10, 20), (1, 15, 5), (1, 25, 15), (0, 0, 99)];
+        let events = spans.map(|(device, start, duration)| event(device, start, duration));
         let busy = |device| busy_time(&events, LogicalDevice::Cpu(device));
         assert_eq!(busy(1), Duration::from_millis(40));
         assert_eq!(busy(2), Duration::ZERO);
