@@ -10,8 +10,7 @@ pub(crate) enum Console {
 }
 
 impl Console {
-    /// Writes a line in one go, so that lines never mix. A reader that has gone, as after `| head`, must not end the
-    /// job.
+    /// Writes a line in one go, so that none mix. A reader that has gone, as after `| head`, must not end the job.
     pub(crate) fn write(self, line: &[u8]) {
         let _ = match self {
             Console::Stdout => {

@@ -31,8 +31,7 @@ impl Clock {
     }
 }
 
-/// Makes a private directory for all files, which the guard removes. Without one, on a full disk, only reasons are
-/// lost.
+/// Makes a private directory, which the guard removes. Without one, on a full disk, only reasons are lost.
 pub(crate) fn directory() -> Option<PathBuf> {
     let directory = tempfile::Builder::new().prefix("launch-").tempdir();
     directory.ok().map(tempfile::TempDir::keep)

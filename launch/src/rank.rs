@@ -58,11 +58,10 @@ pub(crate) fn set_variables(
     args: &Args,
     variables: BTreeMap<&'static str, String>,
 ) {
-    for name in FOREIGN {
+    // The secret is for the launchers alone.
+    for name in FOREIGN.into_iter().chain([proof::SECRET]) {
         command.env_remove(name);
     }
-    // It is for the launchers alone.
-    command.env_remove(proof::SECRET);
     command.envs(variables);
     // Ranks that each start a thread per core slow each other down.
     if args.nproc_per_node > 1 && std::env::var_os("OMP_NUM_THREADS").is_none() {

@@ -35,8 +35,7 @@ pub(crate) fn post(events: &Sender<Event>, event: Event) {
     let _ = events.send(event);
 }
 
-/// Runs the ranks of this node, on the main thread: the parent-death signal comes when the thread that started them
-/// ends.
+/// Runs this node's ranks, on the main thread: the parent-death signal comes when the thread that starts them ends.
 pub(crate) struct Supervisor<'a> {
     pub(crate) args: &'a Args,
     logs: Option<Logs>,

@@ -37,8 +37,7 @@ pub(crate) enum Event {
 pub(crate) enum Action {
     /// Pass a message on.
     Tell(NodeId, ToAgent),
-    /// Start the ranks of all these nodes, with a new port for rank 0 unless it is fixed. Ranks that wait get their
-    /// places later, beside others that run.
+    /// Start these nodes' ranks, with a new port for rank 0 unless it is fixed. Those that wait get their places later.
     Start { placements: Vec<(NodeId, Placement)>, fixed_port: Option<u16>, waits: bool },
     /// Give the living ranks of these nodes new places, with a port like that.
     Regroup {

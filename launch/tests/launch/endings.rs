@@ -39,8 +39,7 @@ fn the_rank_that_failed_first_is_named_with_its_last_lines() {
 fn a_rank_that_cannot_be_executed_is_reported() {
     let job = Job::new();
     let program = job.dir().join("broken");
-    // A shell of its own writes it: a descriptor open for writing, inherited by what another test starts at that
-    // moment, would make the program busy.
+    // A shell writes it: a descriptor for writing that what another test starts inherits would make the program busy.
     let write = r#"echo '#!/no/such/interpreter' >"$1" && chmod 755 "$1""#;
     let written = std::process::Command::new("sh").args(["-c", write, "sh"]).arg(&program).status();
     assert!(written.unwrap().success());

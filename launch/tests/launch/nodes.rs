@@ -271,7 +271,7 @@ fn nodes_that_cannot_be_one_job_are_refused_on_every_host() {
     ] {
         let (job, nodes) = (Job::new(), Nodes::new(3));
         let begun = Instant::now();
-        let flags = |rank| if rank == 0 { flags } else { "" };
+        let flags = |rank: u16| if rank == 0 { flags } else { "" };
         let start = |rank| nodes.start(&job, rank, flags(rank), "note x started");
         for ended in finish(ranks.map(start)) {
             ended.expect_code(1).expect_stderr(reason);

@@ -1,5 +1,4 @@
-//! A simulated job whose ranks come and go: the coordinator and the seats of every node are the real ones; processes,
-//! network and clock are simulated.
+//! A job whose ranks come and go: coordinator and seats are the real ones; processes, network and clock are simulated.
 //!
 //! | file | what it holds |
 //! |---|---|
