@@ -39,11 +39,8 @@ impl Process {
         Process { name: name.into(), command }
     }
 
-    /// The commands as ranks of one job on this host, as a launcher would start them: RANK,
-    /// WORLD_SIZE, MASTER_ADDR … are set for each. Messages call them `NAME, rank 0,` and so on.
-    ///
-    /// # Errors
-    /// If there is no free port on which they can meet.
+    /// The commands as ranks of one job on this host, as a launcher would start them: RANK, WORLD_SIZE, MASTER_ADDR …
+    /// are set for each. Messages call them `NAME, rank 0,` and so on. Fails without a free port.
     pub fn ranks(name: &str, commands: Vec<Command>) -> Result<Vec<Process>> {
         let listener = TcpListener::bind("127.0.0.1:0")
             .map_err(|error| anyhow!("{name} cannot listen on 127.0.0.1: {error}"))?;
@@ -63,8 +60,7 @@ impl Process {
                 .env("MASTER_ADDR", "127.0.0.1")
                 .env("MASTER_PORT", port.to_string());
             if let Some(listener) = listener.take() {
-                // Rank 0 gets the listening socket as its standard input, so that nobody else can
-                // take the port meanwhile.
+                // Rank 0's standard input, so that nobody else can take the port meanwhile.
                 process.command.env(LISTEN_FD, "0").stdin(listener);
             }
             process
@@ -77,12 +73,8 @@ impl Process {
 ///
 /// Those that take longer than `timeout` seconds, which the user sets with the flag `--timeout`, are killed.
 ///
-/// `on_line` is called at once for every line that a process prints to stdout, with the name of the
-/// process and the line. What it prints to stderr is kept for the error in case it fails.
-///
-/// # Errors
-/// For the first process that fails, with the last lines of its stderr, and for one that takes too
-/// long. In either case all processes have been ended.
+/// `on_line` is called at once with the name of a process and every line that it prints to stdout. The error for the
+/// first process that fails has the last lines of its stderr. When this fails, all processes have been ended.
 pub fn run(
     processes: Vec<Process>,
     timeout: u64,
@@ -173,10 +165,7 @@ impl Drop for Running {
     }
 }
 
-/// Makes this process end when `parent`, which started it, ends, even if `parent` is killed.
-///
-/// # Errors
-/// If the parent is gone already.
+/// Makes this process end when `parent`, which started it, ends, even if it is killed. Fails if it is gone already.
 pub fn end_with(parent: u32) -> Result<()> {
     let name = format!("process {parent}, which started this one,");
     set_pdeathsig(Signal::SIGKILL)
@@ -228,11 +217,7 @@ mod tests {
         let mut told = Vec::new();
         run(ranks, MINUTE, |name, line| told.push(format!("{name} {line}"))).unwrap();
         told.sort();
-        let expected = [
-            "ddp, rank 0, 0 listens",
-            "ddp, rank 0, 0 of 2 at 127.0.0.1",
-            "ddp, rank 1, 1 of 2 at 127.0.0.1",
-        ];
-        assert_eq!(told, expected);
+        let place = |rank| format!("ddp, rank {rank}, {rank} of 2 at 127.0.0.1");
+        assert_eq!(told, ["ddp, rank 0, 0 listens".to_owned(), place(0), place(1)]);
     }
 }

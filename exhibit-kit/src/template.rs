@@ -52,10 +52,7 @@ pub fn environment() -> Result<Environment<'static>, Error> {
     Ok(text)
 }
 
-/// Prints a text with its placeholders filled, each line as soon as its numbers are known.
-///
-/// # Errors
-/// If a name is unknown, or a function of the text fails.
+/// Prints a text with its placeholders filled, each line as soon as it is known. Fails with a function of the text.
 pub fn print(env: &Environment<'_>, text: &str, holes: impl Into<Value>) -> Result<(), Error> {
     match env.template_from_str(text)?.render_captured_to(holes, stdout()) {
         // Nobody reads the output, and the program goes on.
@@ -81,8 +78,7 @@ pub fn paragraphs(text: &str) -> String {
     wrapped.collect::<Vec<_>>().join("\n")
 }
 
-/// Aligns the columns of a table in Markdown: headings, a line such as `--- | ---:`, in which a colon
-/// marks the side to which cells are aligned, and rows. Cells beyond the last side are not shown.
+/// Aligns the columns of a table in Markdown, to the side of each colon in its second line, such as `--- | ---:`.
 fn markdown_table(text: &str) -> Result<String, Error> {
     let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect();
     let mut lines: Vec<Vec<String>> = text.lines().map(cells).collect();

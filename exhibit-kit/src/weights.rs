@@ -15,8 +15,7 @@ pub fn gradients(vs: &VarStore) -> Tensor {
     Tensor::cat(&vs.trainable_variables().iter().map(flat).collect::<Vec<_>>(), 0)
 }
 
-/// Sets weights around `mean` that depend only on their positions, so that two models of the same kind
-/// are equal. Drawn weights would not be: tests run at once, and share the one global generator.
+/// Sets weights around `mean` that depend only on their positions. Drawn ones would differ: tests share one generator.
 pub fn set_weights(vs: &VarStore, mean: f64) {
     for (number, mut weight) in vs.trainable_variables().into_iter().enumerate() {
         let count = Tensor::arange(weight.numel() as i64, FLOAT_CPU);

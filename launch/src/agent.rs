@@ -54,7 +54,6 @@ pub(crate) fn run(args: &Args, supervisor: &Supervisor<'_>) -> Result<ExitCode> 
     code
 }
 
-/// What this node brings to the job.
 fn describe(args: &Args) -> Result<Node> {
     let host = nix::unistd::gethostname().context("cannot find out the name of this host")?;
     // The only node has nobody to compare its program with.
@@ -72,7 +71,6 @@ fn describe(args: &Args) -> Result<Node> {
     })
 }
 
-/// The SHA-256 of the program's file.
 fn digest(args: &Args) -> Result<String> {
     let path = program::find(&args.command[0])?;
     let mut hasher = Sha256::new();

@@ -131,14 +131,12 @@ fn command() -> clap::Command {
 }
 
 impl Args {
-    /// Reads a command line, the launcher's name first.
     pub(crate) fn read<W: Into<OsString> + Clone>(
         words: impl IntoIterator<Item = W>,
     ) -> Result<Self, clap::Error> {
         Args::from_arg_matches(&command().try_get_matches_from(words)?)
     }
 
-    /// Refuses flags that contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
         let Args { nnodes: nodes, node_rank, .. } = self;
         match self.rdzv_backend {
@@ -189,7 +187,6 @@ impl Args {
         Ok(())
     }
 
-    /// Whether the launcher must agree with those of other nodes.
     pub(crate) fn several_nodes(&self) -> bool {
         self.nnodes.max > 1
     }

@@ -1,5 +1,4 @@
-//! One generation of ranks on this node, from their start until all have ended: because they succeed,
-//! one fails, a signal arrives, or the coordinator says so.
+//! One generation of ranks on this node, from their start until all have ended, for whatever reason.
 
 mod regrouping;
 pub(crate) mod seats;
@@ -41,9 +40,7 @@ pub(crate) struct Attempt<'a> {
     pub(crate) failed: bool,
     /// Whether ranks are no longer replaced: all have finished, or one has exited with code 0 before.
     is_settled: bool,
-    /// The first signal that the launcher got.
     pub(crate) stopped_by: Option<Signal>,
-    /// Why the coordinator ends the attempt.
     pub(crate) end: Option<End>,
     /// Whether the coordinator says that the job has succeeded.
     done: bool,

@@ -10,8 +10,7 @@ pub(crate) enum Console {
 }
 
 impl Console {
-    /// Writes a line in one go, so that lines never mix. Errors are ignored: a reader that has
-    /// gone, as after `| head`, must not end the job.
+    /// Writes a line in one go, so that none mix. A reader that has gone, as after `| head`, must not end the job.
     pub(crate) fn write(self, line: &[u8]) {
         let _ = match self {
             Console::Stdout => {
@@ -23,8 +22,7 @@ impl Console {
     }
 }
 
-/// Prints a message of the launcher. Unlike `eprintln!`, it does not panic when stderr is gone: the
-/// launcher must still end the ranks.
+/// Prints a message of the launcher. `eprintln!` would panic if stderr is gone, but the ranks must still be ended.
 pub(crate) fn say(message: impl Display) {
     Console::Stderr.write(format!("launch: {message}\n").as_bytes());
 }

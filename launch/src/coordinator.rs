@@ -1,5 +1,4 @@
-//! Node 0's side of a job. With several nodes, a thread that listens where they meet, and tells them
-//! what `job` decides.
+//! Node 0's side of a job: with several nodes, a thread that listens where they meet and says what `job` decides.
 
 pub(crate) mod alone;
 mod cause;
@@ -29,7 +28,6 @@ use terms::Terms;
 /// How many connections may be in their handshake at the same time. Others must try again.
 const HANDSHAKES: usize = 64;
 
-/// How many strangers are mentioned.
 const STRANGERS: usize = 10;
 
 pub(crate) struct Coordinator {
@@ -38,7 +36,6 @@ pub(crate) struct Coordinator {
 }
 
 impl Coordinator {
-    /// Starts it. `own` is what this node brings.
     pub(crate) fn start(args: &Args, listener: TcpListener, key: &Key, own: &Node) -> Result<Self> {
         let address = listener.local_addr().context("cannot use the port where the nodes meet")?;
         let (sender, events) = channel();
@@ -74,7 +71,6 @@ impl Coordinator {
 /// What the coordinator's thread hears of a node, and how to tell it something once it has joined.
 type Message = (NodeId, Event, Option<Outgoing>);
 
-/// Lets nodes in, and listens to those that are in.
 struct Admission {
     key: Key,
     welcome: ToAgent,
@@ -112,7 +108,6 @@ impl Admission {
         }
     }
 
-    /// Passes on what a node says until it is lost.
     fn listen_to(&self, id: NodeId, joined: Joined<Node>) {
         let Joined { mut incoming, outgoing, peer } = joined;
         // Sending fails when the job is over, and nobody needs to know.
@@ -146,8 +141,7 @@ impl Admission {
     }
 }
 
-/// The ports of rank 0, one for each of the last generations. They stay reserved: no generation may have the
-/// port of one that a rank may still look for.
+/// The ports of rank 0 of the last generations. They stay reserved, as ranks may still look for one of these.
 type Ports = VecDeque<OwnedFd>;
 
 /// How many stay reserved. Each is an open file, and a job may lose ranks for weeks.

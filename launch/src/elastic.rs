@@ -1,5 +1,4 @@
-//! How a rank that takes part in a job whose ranks come and go learns its place: over a Unix socket, which
-//! `tch_parallel_contract::ELASTIC` names and describes.
+//! How a rank learns its place if ranks come and go: over a socket that `tch_parallel_contract::ELASTIC` describes.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -9,7 +8,6 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::thread;
 
-/// What a rank says.
 pub(crate) enum Said {
     /// It takes part, and waits for its place.
     TakesPart(UnixStream),
@@ -19,7 +17,6 @@ pub(crate) enum Said {
     Finished(u32),
 }
 
-/// What a rank is told.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Told {
@@ -29,7 +26,6 @@ pub(crate) enum Told {
         is_loss: bool,
         variables: BTreeMap<&'static str, String>,
     },
-    /// All have finished.
     Leave,
 }
 

@@ -1,5 +1,4 @@
-//! The files in which ranks leave the reason of their failure, as under torchrun: it names one for
-//! each rank in `TORCHELASTIC_ERROR_FILE`, and `torch.distributed.elastic`'s `record` writes it.
+//! The files in which ranks leave the reason of their failure, named by `TORCHELASTIC_ERROR_FILE` as under torchrun.
 
 use serde_json::Value;
 use std::cell::OnceCell;
@@ -32,20 +31,17 @@ impl Clock {
     }
 }
 
-/// Makes a private directory for the files of all attempts, which the guard removes. If that is impossible, on a full
-/// disk for instance, the job runs without: only the reasons are lost.
+/// Makes a private directory, which the guard removes. Without one, on a full disk, only reasons are lost.
 pub(crate) fn directory() -> Option<PathBuf> {
     let directory = tempfile::Builder::new().prefix("launch-").tempdir();
     directory.ok().map(tempfile::TempDir::keep)
 }
 
-/// What a rank has left in its file.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Reason {
     pub(crate) message: String,
     /// Whether the rank only fails because another one did. Ranks that run Python never say so.
     pub(crate) is_victim: bool,
-    /// When it was written.
     pub(crate) at: Instant,
 }
 

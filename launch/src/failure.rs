@@ -7,13 +7,11 @@ use std::time::{Duration, Instant};
 /// The longest explanation that is sent to other nodes, in characters.
 const LONGEST: usize = 5000;
 
-/// The other ranks may notice that a process was killed, and report it, before the launcher does:
-/// the kernel first closes its connections.
+/// Other ranks may notice a killed process before the launcher does: the kernel first closes its connections.
 pub(crate) const NOTICED_BEFORE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Failure {
-    /// RANK.
     pub(crate) rank: u32,
     pub(crate) pid: i32,
     pub(crate) fault: Fault,
@@ -24,7 +22,6 @@ pub(crate) struct Failure {
     pub(crate) exit_code: u8,
     /// `exited with code 1`, `was killed by SIGSEGV`.
     pub(crate) ending: String,
-    /// The reason, as far as it is known.
     #[serde(serialize_with = "shortened")]
     pub(crate) explanation: String,
 }

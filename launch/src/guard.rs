@@ -47,8 +47,7 @@ pub(crate) fn rank_command(program: &[OsString]) -> Command {
     command
 }
 
-/// Becomes the program; returns only if that fails. `words` are the launcher's process ID, the
-/// program and its arguments.
+/// Becomes the program, or fails. `words` are the launcher's process ID, the program and its arguments.
 fn become_program(mut words: impl Iterator<Item = OsString>) -> ExitCode {
     let launcher = words.next();
     let Some(program) = words.next() else {
@@ -87,7 +86,6 @@ impl Guard {
         Ok(Guard(child))
     }
 
-    /// Kills the process group if the launcher dies.
     pub(crate) fn protect(&self, group: Pid) {
         self.tell('+', group);
     }
@@ -112,8 +110,7 @@ impl Drop for Guard {
     }
 }
 
-/// The guard itself: notes the process groups until the pipe from the launcher closes, and kills
-/// those that are left. `words` is the directory to remove, if there is one.
+/// Notes the process groups until the launcher's pipe closes, then kills those left. `words`: a directory to remove.
 fn watch_launcher(words: impl Iterator<Item = OsString>) -> ExitCode {
     let mut groups = BTreeSet::new();
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {

@@ -71,7 +71,6 @@ impl Routes {
         Ok(Routes { stdout, stderr, tail, stderr_log })
     }
 
-    /// Sets the streams of the command that starts the rank.
     pub(crate) fn set(&self, command: &mut Command) {
         let stdio = |sink: &Option<Sink>| match sink {
             Some(_) => Stdio::piped(),
@@ -80,7 +79,6 @@ impl Routes {
         command.stdin(Stdio::null()).stdout(stdio(&self.stdout)).stderr(stdio(&self.stderr));
     }
 
-    /// Starts to copy the output of the running rank.
     pub(crate) fn start(self, child: &mut Child) -> Result<Output> {
         let remembered = self.stderr.is_some();
         let is_shown = self.stderr.as_ref().is_none_or(|sink| sink.console.is_some());
@@ -95,7 +93,6 @@ impl Routes {
 pub(crate) struct Output {
     pumps: Vec<Pump>,
     tail: Option<Arc<Mutex<Tail>>>,
-    /// Whether the console shows stderr.
     pub(crate) is_shown: bool,
     pub(crate) stderr_log: Option<PathBuf>,
 }
@@ -114,7 +111,6 @@ impl Output {
     }
 }
 
-/// A thread that copies one stream.
 struct Pump {
     /// Disconnected at the end of the stream.
     over: Receiver<()>,

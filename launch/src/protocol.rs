@@ -59,7 +59,6 @@ pub(crate) const VERSION: u32 = 5;
 /// How long a rank has to end after a signal.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
-/// How often each side sends something.
 pub(crate) fn beat_interval(heartbeat_timeout: Duration) -> Duration {
     (heartbeat_timeout / 5).min(Duration::from_secs(1))
 }
@@ -67,48 +66,28 @@ pub(crate) fn beat_interval(heartbeat_timeout: Duration) -> Duration {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ToCoordinator {
-    /// The first message: is this a launcher ([`VERSION`]), and of which job (`--rdzv-id`)? The
-    /// coordinator's proof contains the nonce.
-    Hello {
-        version: u32,
-        job: String,
-        nonce: String,
-    },
+    /// Asks whether this is a launcher ([`VERSION`]), and of which job (`--rdzv-id`). The proof contains the nonce.
+    Hello { version: u32, job: String, nonce: String },
     /// Asks for a place in the job, with the proof that this side knows the secret.
-    Join {
-        proof: String,
-        node: Node,
-    },
+    Join { proof: String, node: Node },
+    /// A rank has failed, and the others cannot go on.
     Failed(Failure),
     /// The ranks take part in a job whose ranks come and go, and so many can have a place in its next generation.
     TakesPart(Claim),
     /// One of them has failed in this generation, and so many can go on.
-    Lost {
-        failure: Failure,
-        claim: Claim,
-        generation: u32,
-    },
+    Lost { failure: Failure, claim: Claim, generation: u32 },
     /// The group of this generation has failed, though no rank is known to have.
-    Broken {
-        generation: u32,
-    },
+    Broken { generation: u32 },
     /// All ranks here that have a place in this generation have finished, and wait until the others have.
-    Finished {
-        generation: u32,
-    },
+    Finished { generation: u32 },
     /// One of them has exited with code 0 before that. No rank can be replaced after this generation.
-    Settled {
-        generation: u32,
-    },
+    Settled { generation: u32 },
     /// The answer to a `Notice`: the ranks have had their time or have all ended, and what they know has been told.
     Noticed,
     /// All ranks have ended with exit code 0.
     Succeeded,
     /// This launcher ends on its own, with this exit code: a signal has asked it to, or it cannot start its ranks.
-    Stopped {
-        reason: String,
-        code: u8,
-    },
+    Stopped { reason: String, code: u8 },
     /// All ranks have ended, after an `End` or a signal.
     Gone,
     /// Still there.
@@ -122,13 +101,11 @@ pub(crate) enum ToAgent {
     Challenge { nonce: String, proof: String },
     /// Takes no part in the job.
     Refused { reason: String },
-    /// Has joined, and waits for `Start`: the coordinator's host and launcher, and node 0's
-    /// `--heartbeat-timeout`, which holds for all.
+    /// Has joined, and waits for `Start`. Node 0's `--heartbeat-timeout` holds for all.
     Welcome { host: String, launcher: String, heartbeat_timeout: u64 },
     /// Has no place in the job yet.
     Wait { reason: String },
-    /// Starts the ranks, with a MASTER_PORT that no generation before has had. Those that wait get their
-    /// places later, by `Regroup`.
+    /// Starts the ranks, with a MASTER_PORT that none had before. Those that wait get their places by a `Regroup`.
     Start { placement: Placement, master_port: u16, waits: bool },
     /// Gives the ranks of a claim new places, and replaces those that have failed.
     Regroup {
@@ -137,7 +114,6 @@ pub(crate) enum ToAgent {
         claim: Claim,
         /// Whether one of the last generation is gone, so that the others wait for it.
         is_loss: bool,
-        /// What to say of it.
         reason: Option<String>,
     },
     /// All ranks have finished: they may end, and from now on none is replaced.
@@ -152,7 +128,6 @@ pub(crate) enum ToAgent {
     Beat,
 }
 
-/// A node, as it introduces itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Node {
     /// A random name of this launcher, so that the coordinator knows its own.
@@ -160,9 +135,7 @@ pub(crate) struct Node {
     pub(crate) host: String,
     /// `--node-rank`, unless nodes are numbered by arrival.
     pub(crate) node_rank: Option<u16>,
-    /// `--nnodes`.
     pub(crate) nodes: Nodes,
-    /// `--nproc-per-node`.
     pub(crate) ranks: u16,
     pub(crate) max_restarts: u32,
     pub(crate) role: String,
@@ -224,13 +197,10 @@ impl Placement {
 pub(crate) struct End {
     /// What every launcher prints first: the culprit, and why.
     pub(crate) reason: String,
-    /// What helps against it.
     pub(crate) hint: Option<String>,
-    /// RANK of the culprit, if it is a rank.
     pub(crate) culprit: Option<u32>,
     /// The exit code, if the job does not go on.
     pub(crate) code: u8,
-    /// How the job goes on, if a `Start` will follow.
     pub(crate) next: Option<String>,
 }
 

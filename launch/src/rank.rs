@@ -1,5 +1,4 @@
-//! One rank: the environment variables that tell a program which rank it is, and its process, which
-//! leads a process group of its own.
+//! One rank: the environment variables that tell a program which rank it is, and its process.
 
 mod failure;
 
@@ -24,13 +23,11 @@ use std::thread;
 use std::time::Instant;
 use tch_parallel_contract::{ELASTIC, LISTEN_FD};
 
-/// Variables that only an outer launcher can have set. A rank that read them would look for that
-/// launcher's store or socket.
+/// Variables of an outer launcher. A rank that read them would look for that launcher's store or socket.
 const FOREIGN: [&str; 4] =
     [ELASTIC, LISTEN_FD, "TORCHELASTIC_USE_AGENT_STORE", error_file::VARIABLE];
 
-/// A rank's environment variables, as torchrun sets them. `rank` is the one of this node's
-/// `local_world_size` ranks, by number.
+/// A rank's environment variables, as torchrun's. `rank` is its number among this node's `local_world_size`.
 pub(crate) fn variables(
     args: &Args,
     placement: &Placement,
@@ -61,11 +58,10 @@ pub(crate) fn set_variables(
     args: &Args,
     variables: BTreeMap<&'static str, String>,
 ) {
-    for name in FOREIGN {
+    // The secret is for the launchers alone.
+    for name in FOREIGN.into_iter().chain([proof::SECRET]) {
         command.env_remove(name);
     }
-    // It is for the launchers alone.
-    command.env_remove(proof::SECRET);
     command.envs(variables);
     // Ranks that each start a thread per core slow each other down.
     if args.nproc_per_node > 1 && std::env::var_os("OMP_NUM_THREADS").is_none() {
@@ -75,7 +71,6 @@ pub(crate) fn set_variables(
 
 /// A rank that has been started. Dropping it while it runs kills it.
 pub(crate) struct Rank {
-    /// RANK.
     pub(crate) rank: u32,
     /// Its process ID, which is also its process group's.
     pub(crate) pid: Pid,
@@ -83,7 +78,6 @@ pub(crate) struct Rank {
     /// How it is told its place, once it has said that it takes part in a job whose ranks come and go.
     pub(crate) channel: Option<UnixStream>,
     pub(crate) output: Output,
-    /// How it ended; `None` while it runs.
     pub(crate) end: Option<End>,
     /// Where it leaves the reason of its failure.
     error_file: Option<(PathBuf, Clock)>,
@@ -95,7 +89,6 @@ pub(crate) struct Rank {
 
 #[derive(Clone, Copy)]
 pub(crate) struct End {
-    /// Its exit code or signal.
     pub(crate) status: ExitStatus,
     /// When the launcher saw it end: the earliest failure causes the others.
     pub(crate) at: Instant,

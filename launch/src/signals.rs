@@ -9,8 +9,7 @@ use signal_hook::iterator::Signals;
 use std::sync::Arc;
 use std::thread;
 
-/// Calls `on_signal`, on another thread, for each signal. The ranks still start with the default
-/// actions: exec resets them.
+/// Calls `on_signal`, on another thread, for each signal. Ranks have the default actions: exec resets them.
 pub(crate) fn listen(on_signal: impl Fn(Signal) + Send + 'static) -> Result<()> {
     let mut handled = vec![SIGINT, SIGTERM, SIGQUIT];
     // Under nohup, the job is meant to survive the terminal.

@@ -17,7 +17,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Instant;
 use tch_parallel_contract::ELASTIC;
 
-/// What the launcher waits for.
 pub(crate) enum Event {
     /// The process of a rank has ended.
     RankEnded { local_rank: u16, at: Instant },
@@ -25,21 +24,18 @@ pub(crate) enum Event {
     Elastic { local_rank: u16, started_in: u32, said: Said },
     /// The launcher was asked to end.
     Signal(Signal),
-    /// This node has joined a job of several nodes, over a connection to the coordinator, which may be
-    /// this launcher's own.
+    /// This node has joined a job of several nodes, whose coordinator may be this launcher's own.
     Joined { link: Outgoing, is_own: bool },
     /// The coordinator says something, or is gone: then it is an `End`.
     Told(ToAgent),
 }
 
-/// Reports an event.
 pub(crate) fn post(events: &Sender<Event>, event: Event) {
     // Fails only when the launcher is about to end anyway.
     let _ = events.send(event);
 }
 
-/// Runs the ranks of this node. It must stay on the main thread: the kernel sends the parent-death
-/// signal when the thread that started a rank ends, not the process.
+/// Runs this node's ranks, on the main thread: the parent-death signal comes when the thread that starts them ends.
 pub(crate) struct Supervisor<'a> {
     pub(crate) args: &'a Args,
     logs: Option<Logs>,

@@ -21,10 +21,7 @@ pub fn size(bytes: usize) -> String {
     }
 }
 
-/// Reads a number with its unit, `2GiB` or `1.5 MiB`, and returns bytes.
-///
-/// # Errors
-/// For an unknown or missing unit, and for less than a byte: a text that says what is expected.
+/// Reads a number with its unit, `2GiB` or `1.5 MiB`, and returns bytes, or a text that says what is expected.
 pub fn parse_size(text: &str) -> Result<usize, String> {
     let sized = UNITS.into_iter().find_map(|(unit, power)| {
         let number: f64 = text.strip_suffix(unit)?.trim_end().parse().ok()?;

@@ -36,10 +36,7 @@ pub fn parse<P: Parser>(originals: Originals<'_>, subcommands: &[(&str, Original
     })
 }
 
-/// Parses flags that are a part of a command line, without a program's name before them.
-///
-/// # Errors
-/// For flags that are wrong.
+/// Parses flags that are a part of a command line, without a program's name. Fails for flags that are wrong.
 pub fn parse_flags<A: Args>(
     words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
 ) -> Result<A, clap::Error> {
@@ -53,7 +50,6 @@ fn subcommand_of<'a>(command: &'a Command, words: &[OsString]) -> &'a Command {
     subcommand.map_or(command, |subcommand| subcommand_of(subcommand, &words[1..]))
 }
 
-/// Adds the flags of the original to the end of the help.
 fn with_originals(command: Command, originals: Originals<'_>) -> Command {
     let rows = originals.iter().map(|&(name, Here::Flag(here) | Here::Instead(here))| (name, here));
     let local_rank = "accepted if it is LOCAL_RANK, which the launcher sets";
@@ -65,10 +61,8 @@ fn with_originals(command: Command, originals: Originals<'_>) -> Command {
     command.after_help(format!("{above}Flags of the original (_ may stand for -):{rows}"))
 }
 
-/// The words of a command line in this program's flags. `local_rank` is this process's, if it is known.
-///
-/// # Errors
-/// Those of [`Vocabulary::name`], and for another local rank.
+/// The words of a command line in this program's flags, unless [`Vocabulary::name`] refuses one or `local_rank`, which
+/// is this process's if it is known, is another.
 fn translate(
     words: impl IntoIterator<Item = OsString>,
     vocabulary: &Vocabulary<'_>,

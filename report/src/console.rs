@@ -1,8 +1,7 @@
 //! The program's own stdout and stderr, which may lead nowhere.
 //!
-//! A training must not end because nobody reads what it prints: after `| head -1`, when the terminal
-//! has been closed, or when the disk with its log is full. The standard library's macros panic
-//! then. These go on, and so the model is saved.
+//! A training must not end because nobody reads what it prints: after `| head -1`, when the terminal has been closed,
+//! or when the disk is full. The standard library's macros panic then; these go on, and so the model is saved.
 
 use std::fmt::Arguments;
 use std::io::Write;

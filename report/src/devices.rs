@@ -15,11 +15,8 @@ pub struct DevicesArgs {
 }
 
 impl DevicesArgs {
-    /// The devices of this process, whose place is `env`: one if the training is distributed, which means that each
-    /// device has a process of its own, and otherwise all of them. `method` is the flag that decides it.
-    ///
-    /// # Errors
-    /// [`Error::Argument`] for several ranks of a method that is not distributed, and those of [`device_of_rank`].
+    /// The devices of this process, whose place is `env`: one if the training is distributed, and otherwise all, as the
+    /// flag `method` decides. Fails as [`device_of_rank`], and for several ranks of a method that is not distributed.
     pub fn of_process(
         &self,
         env: Option<&Env>,
@@ -50,8 +47,7 @@ pub fn one_thread_each(devices: &Devices, ranks: usize) {
     }
 }
 
-/// How a process with this first device meets the others. Ranks communicate on their own devices; a
-/// process on its own needs no GPU for that.
+/// How a process with this first device meets the others: ranks on their devices, a single one without a GPU.
 pub fn process_group_on(device: LogicalDevice, is_distributed: bool) -> ProcessGroupOptions {
     let on_gpu = matches!(device, LogicalDevice::Cuda(_)) && is_distributed;
     let device = if on_gpu { DeviceChoice::Cuda } else { DeviceChoice::Cpu };

@@ -4,8 +4,7 @@ use crate::eprintln;
 use std::error::Error;
 use tch_parallel::distributed::record;
 
-/// The environment variables through which launchers tell a process its rank: those of torchrun and
-/// `launch`, Open MPI, SLURM and MPICH.
+/// By which launchers tell a process its rank: torchrun and `launch`, Open MPI, SLURM and MPICH.
 const RANK_VARIABLES: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"];
 
 /// Runs a program's `main` under [`record`], which leaves the reason of a failure for the launcher
@@ -67,8 +66,8 @@ mod tests {
         let mut again = std::process::Command::new(std::env::current_exe().unwrap());
         again.args(["--exact", test, "--nocapture"]).env(ENDS, "1").env_remove("RANK");
         let ended = again.output().unwrap();
-        let [stdout, stderr] =
-            [ended.stdout, ended.stderr].map(|text| String::from_utf8(text).unwrap());
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let [stdout, stderr] = [ended.stdout, ended.stderr].map(text);
         assert_eq!(ended.status.code(), Some(1));
         assert!(stdout.ends_with("half a line"), "{stdout}");
         assert!(stderr.ends_with("error: no data\n"), "{stderr}");
@@ -77,9 +76,7 @@ mod tests {
     #[test]
     fn an_error_comes_with_its_rank_and_the_causes_that_it_does_not_quote() {
         let error = anyhow!("gone").context("disk gone").context("no data");
-        assert_eq!(
-            report(&*error.context("cannot train: no data"), Some("1")),
-            "[rank 1] error: cannot train: no data\n  caused by: disk gone"
-        );
+        let report = report(&*error.context("cannot train: no data"), Some("1"));
+        assert_eq!(report, "[rank 1] error: cannot train: no data\n  caused by: disk gone");
     }
 }

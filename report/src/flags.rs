@@ -30,10 +30,7 @@ pub struct ProcessGroupArgs {
 }
 
 impl ProcessGroupArgs {
-    /// The device of this process, which it keeps if its rank changes.
-    ///
-    /// # Errors
-    /// Those of [`DeviceChoice::of_worker`], and of an invalid environment.
+    /// This process's device, which it keeps if its rank changes. Fails as [`DeviceChoice::of_worker`].
     pub fn device(&self) -> Result<Device> {
         self.device.of_worker(Env::read()?.map_or(0, |env| env.local_rank))
     }
@@ -106,10 +103,8 @@ impl ReportArgs {
     }
 }
 
-/// What a training resumes from: `--resume FILE` or `--resume auto`.
-///
-/// With `auto`, the same command starts a training and continues it, so a launcher or a batch system
-/// can start it again after a failure.
+/// What a training resumes from: `--resume FILE` or `--resume auto`. With `auto`, the same command starts a training
+/// and continues it, so a launcher or a batch system can start it again after a failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resume {
     /// The training's own checkpoint, if there is one.
@@ -133,11 +128,8 @@ impl Resume {
         }
     }
 
-    /// The checkpoint to load; `None` for a fresh start, which rank 0 then announces. `own` is where
-    /// this training saves. A collective: rank 0, which saves, looks whether the file exists.
-    ///
-    /// # Errors
-    /// [`Error::Io`] on every rank if rank 0 may not look there, and those of a collective.
+    /// The checkpoint to load; `None` for a fresh start, which rank 0 then announces. `own` is where this training
+    /// saves. A collective: rank 0 looks for the file, and every rank fails with [`Error::Io`] if it may not.
     pub fn file<'a>(&'a self, own: &'a Path, group: &ProcessGroup) -> Result<Option<&'a Path>> {
         if let Resume::File(file) = self {
             return Ok(Some(file));

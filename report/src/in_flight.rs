@@ -6,10 +6,8 @@ use tch_parallel::{HostCopy, Result};
 
 /// The numbers of steps on their way to the host, oldest first: `N` of each step, and `S`, what the host knows of it.
 ///
-/// A training loop that reads the loss of every step makes a GPU wait for the host in every step.
-/// Apex's `main_amp.py` therefore reads it only where it prints a line, because each read is a
-/// "host<->device sync". Here no step is left out: the numbers of each are copied without waiting,
-/// and come some steps later, in order. On the CPU they come at once.
+/// A loop that reads the loss of every step makes a GPU wait for the host, so Apex's `main_amp.py` reads it only where
+/// it prints a line. Here no step is left out: the numbers are copied without waiting, and come some steps later.
 #[derive(Debug)]
 pub(crate) struct InFlight<S, const N: usize> {
     steps: VecDeque<(S, HostCopy)>,
@@ -31,8 +29,7 @@ impl<S, const N: usize> InFlight<S, N> {
         Ok(())
     }
 
-    /// The steps whose numbers have arrived since the last call, oldest first; if it `waits`, all
-    /// steps. Waiting is needed only for what is printed or saved next, and at the end.
+    /// The steps whose numbers have arrived, oldest first; if it `waits`, as before printing or saving, all steps.
     pub(crate) fn arrived(&mut self, waits: bool) -> Result<Vec<(S, [f64; N])>> {
         if let (true, Some((_, last))) = (waits, self.steps.back()) {
             last.arrival().synchronize()?;

@@ -58,18 +58,13 @@ struct Line<'a, F> {
 
 impl MetricsLog {
     /// Creates this rank's file in `dir`, and `dir` itself if it does not exist; `rank` is usually the process group,
-    /// `&group`. Replaces the file of an earlier run. Without `dir` the log writes nothing.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the directory or the file cannot be created.
+    /// `&group`. Replaces the file of an earlier run. Without `dir` the log writes nothing. [`Error::Io`] if the
+    /// directory or the file cannot be created.
     pub fn create(dir: Option<&Path>, rank: impl Into<Shard>) -> Result<Self> {
         Self::with_file(dir, rank.into(), RecordFile::create)
     }
 
     /// As [`create`](Self::create), but adds to a file that is there.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the directory or the file cannot be created or opened.
     pub fn open(dir: Option<&Path>, rank: impl Into<Shard>) -> Result<Self> {
         Self::with_file(dir, rank.into(), RecordFile::open)
     }
@@ -84,20 +79,15 @@ impl MetricsLog {
         Ok(Self { file, tensorboard: None, rank, world_size })
     }
 
-    /// Writes the numbers of rank 0's events to a file for TensorBoard in `dir` as well, where
-    /// `event/field` is a curve. Without `dir` nothing changes.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the directory or the file cannot be created.
+    /// Writes the numbers of rank 0's events to a file for TensorBoard in `dir` as well, where `event/field` is a
+    /// curve. Without `dir` nothing changes. [`Error::Io`] as for [`create`](Self::create).
     pub fn with_tensorboard(mut self, dir: Option<&Path>) -> Result<Self> {
         self.tensorboard = dir.filter(|_| self.rank == 0).map(TensorBoard::create).transpose()?;
         Ok(self)
     }
 
-    /// Writes one line: the event, the rank, the world size, then `fields`, which must be a struct or a map.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if the line cannot be written, and for fields that JSON cannot represent.
+    /// Writes one line: the event, the rank, the world size, then `fields`, which must be a struct or a map. Fails for
+    /// a line that cannot be written, and for fields that JSON cannot represent.
     pub fn log(&mut self, event: &str, fields: &impl Serialize) -> Result<()> {
         if let Some(tensorboard) = &mut self.tensorboard {
             let fields = serde_json::to_value(fields).map_err(Error::other)?;
@@ -111,10 +101,8 @@ impl MetricsLog {
     }
 }
 
-/// The events of one name that a [`MetricsLog`] has written to `path`, in their order.
-///
-/// # Errors
-/// [`Error::Io`] if the file cannot be read, [`Error::Format`] if it holds an event of this name that is not an `E`.
+/// The events of one name that a [`MetricsLog`] has written to `path`, in their order. [`Error::Io`] if the file cannot
+/// be read, [`Error::Format`] if it holds an event of this name that is not an `E`.
 pub fn read_events<E: DeserializeOwned>(path: impl AsRef<Path>, name: &str) -> Result<Vec<E>> {
     let path = path.as_ref();
     let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
@@ -162,13 +150,13 @@ mod tests {
     #[test]
     fn floats_are_shortest_and_a_loss_that_is_no_number_is_null() {
         let dir = tempfile::tempdir().unwrap();
-        let mut log =
-            MetricsLog::create(Some(&dir.path().join("a/b")), Shard::new(1, 2).unwrap()).unwrap();
+        let below = dir.path().join("a/b");
+        let mut log = MetricsLog::create(Some(&below), Shard::new(1, 2).unwrap()).unwrap();
         for (loss, seconds) in [(0.1, 0.1), (1.0 / 3.0, 1.0 / 3.0), (f32::NAN, f64::INFINITY)] {
             log.log("step", &Step { epoch: 0, loss, seconds }).unwrap();
         }
         assert_eq!(
-            fs::read_to_string(dir.path().join("a/b/rank1.jsonl")).unwrap(),
+            fs::read_to_string(below.join("rank1.jsonl")).unwrap(),
             r#"{"event":"step","rank":1,"world_size":2,"epoch":0,"loss":0.1,"seconds":0.1}
 {"event":"step","rank":1,"world_size":2,"epoch":0,"loss":0.33333334,"seconds":0.3333333333333333}
 {"event":"step","rank":1,"world_size":2,"epoch":0,"loss":null,"seconds":null}
@@ -180,8 +168,8 @@ mod tests {
     fn a_line_is_in_the_file_at_once_until_a_new_run_replaces_it() {
         let dir = tempfile::tempdir().unwrap();
         let create = || MetricsLog::create(Some(dir.path()), Shard::WHOLE).unwrap();
-        let lines =
-            || fs::read_to_string(dir.path().join("rank0.jsonl")).unwrap().matches('\n').count();
+        let path = dir.path().join("rank0.jsonl");
+        let lines = || fs::read_to_string(&path).unwrap().matches('\n').count();
         let mut log = create();
         for number in 1..4 {
             log.log("tick", &serde_json::json!({})).unwrap();

@@ -89,8 +89,7 @@ impl<const N: usize> Default for Pass<N> {
 }
 
 impl<const N: usize> Pass<N> {
-    /// A pass in which a line is due after every `every` steps, beginning with the first, and which
-    /// ends after at most `max_steps`.
+    /// A pass in which a line is due at the first and then every `every` steps, and of at most `max_steps`.
     pub fn new(every: Option<usize>, max_steps: Option<usize>) -> Self {
         Pass {
             meters: Meters::default(),
@@ -121,12 +120,8 @@ impl<const N: usize> Pass<N> {
         Batches { batches, left, clock: Rc::clone(&self.clock), device }
     }
 
-    /// Counts a step, with what it has measured and the size of this rank's batch. Returns whether a
-    /// line is due, for which the numbers of all steps have arrived.
-    ///
-    /// # Errors
-    /// [`Error::Tensor`](tch_parallel::Error::Tensor) if a tensor does not hold one number, or if the
-    /// device's work has failed.
+    /// Counts a step, with what it has measured and the size of this rank's batch. Returns whether a line is due, for
+    /// which all numbers have arrived. Fails for a tensor that does not hold one number, and if the device's work has.
     pub fn step(&mut self, numbers: [&Tensor; N], samples: i64) -> Result<bool> {
         let is_due = self.push(numbers, samples)?;
         self.arrived(is_due || self.done == self.steps)?;
@@ -141,8 +136,7 @@ impl<const N: usize> Pass<N> {
         Ok(is_due)
     }
 
-    /// The numbers that have arrived, which are in the meters now, each with the samples of its step. All of them, if it
-    /// waits.
+    /// The numbers that have arrived, all if it waits, which the meters have now, with the samples of their steps.
     pub(crate) fn arrived(&mut self, waits: bool) -> Result<Vec<(usize, [f64; N])>> {
         let arrived = self.in_flight.arrived(waits)?;
         for (samples, numbers) in &arrived {
@@ -262,11 +256,8 @@ mod tests {
         let Meters { batch_time, data_time, numbers: [mean] } = *pass.meters();
         assert_eq!((mean.val(), mean.avg()), (6.0, 3.0));
         assert!(data_time.avg() <= batch_time.avg(), "{batch_time:?} {data_time:?}");
-    }
 
-    #[test]
-    fn a_pass_ends_early_where_it_is_told_to() {
-        let loader = loader(6, 2);
+        // One that is told to ends early.
         let mut pass = Pass::<1>::new(None, Some(2));
         let batches = pass.batches(loader.epoch(0).unwrap(), Device::Cpu);
         assert_eq!((batches.size_hint().0, batches.count()), (2, 2));

@@ -1,5 +1,4 @@
-//! What rank 0 shows of a training, since all ranks go at the same pace: lines, and a progress bar that
-//! stays out of logs.
+//! What rank 0 shows of a training: lines, and a progress bar that stays out of logs.
 
 use crate::println;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -16,8 +15,7 @@ pub fn say(group: &ProcessGroup, line: impl Display) {
 /// A bar for `len` steps. It appears only on rank 0, since all ranks go at the same pace, and only
 /// if stderr is a terminal, so that it never ends up in a file or a pipe.
 ///
-/// Move it with `bar.inc(1)`, and set the text before it with
-/// `bar.set_message(format!("training batch_loss={loss:.4}"))`.
+/// Move it with `bar.inc(1)`, and set the text before it with `bar.set_message`.
 pub fn progress_bar(len: u64, rank: usize) -> ProgressBar {
     // indicatif draws nothing if stderr is not a terminal.
     let target =

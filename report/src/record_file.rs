@@ -26,8 +26,7 @@ impl RecordFile {
         Ok(Self { file, path, length: 0 })
     }
 
-    /// Opens a file of lines that is there already, to add to it; else creates it. Half a line, which a kill
-    /// may leave, goes.
+    /// Opens a file of lines to add to it, or creates it. Half a line, which a kill may leave, goes.
     pub(crate) fn open(dir: &Path, name: &str) -> Result<Self> {
         let path = dir.join(name);
         let Ok(file) = File::options().read(true).write(true).open(&path) else {
@@ -48,8 +47,7 @@ impl RecordFile {
         self.cut()
     }
 
-    /// Appends a record, which is in the file when this returns. One that cannot be written whole,
-    /// on a full disk say, leaves nothing.
+    /// Appends a record, which is in the file when this returns. One that does not fit on the disk leaves nothing.
     pub(crate) fn append(&mut self, record: &[u8]) -> Result<()> {
         // In one call, so that a kill leaves no half either.
         self.file.write_all(record).map_err(|error| {

@@ -29,8 +29,7 @@ pub struct Progress {
     pub samples: usize,
 }
 
-/// Reports a training: the numbers of every step, the first of which is the loss, curves, a trace,
-/// times, and a progress bar.
+/// Reports a training: the numbers of every step, first the loss, curves, a trace, times, and a progress bar.
 ///
 /// The host does not wait for the numbers of each step, because the GPU would then wait for the host.
 /// It reads them once they have arrived, and waits only before something is printed or saved.
@@ -108,8 +107,7 @@ struct StepEvent {
 }
 
 impl ReportArgs {
-    /// Starts to report a training, from `progress` on. `lr` is the learning rate that the error for a
-    /// loss that is not finite names.
+    /// Starts to report a training, from `progress` on. The error for a loss that is not finite names `lr`.
     pub fn start<'a, const N: usize>(
         &self,
         group: &'a ProcessGroup,
@@ -138,8 +136,7 @@ impl ReportArgs {
 }
 
 impl<'a, const N: usize> Run<'a, N> {
-    /// A run that prints a line every `every` steps instead of drawing a bar, and ends each epoch
-    /// after at most `max_steps`.
+    /// A run that prints a line every `every` steps instead of a bar, with epochs of at most `max_steps`.
     pub fn with_lines(self, every: usize, max_steps: Option<usize>) -> Self {
         Run { every: Some(every), max_steps, ..self }
     }
@@ -210,12 +207,9 @@ impl<'a, const N: usize> Run<'a, N> {
         self.mark_seconds
     }
 
-    /// Reports a step by its numbers, the first of which is the loss, and the size of this rank's
-    /// batch. Returns whether a line is due, for which the numbers of all steps have arrived.
-    ///
-    /// # Errors
-    /// For a loss that is not finite, of this step or an earlier one, and those of
-    /// [`Pass::step`] and [`MetricsLog::log`].
+    /// Reports a step by its numbers, the first of which is the loss, and the size of this rank's batch. Returns
+    /// whether a line is due, for which the numbers of all steps have arrived. Fails as [`Pass::step`] and
+    /// [`MetricsLog::log`], and for a loss that is not finite, of this step or an earlier one.
     pub fn step(&mut self, numbers: [&Tensor; N], samples: i64) -> Result<bool> {
         // Copied to the device of the events, they arrive after these. Asking for a copy where a number
         // is already would make the host wait for it.

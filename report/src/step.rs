@@ -16,11 +16,8 @@ pub struct Step {
 }
 
 impl Step {
-    /// Ends a training that has diverged.
-    ///
-    /// # Errors
-    /// For a loss that is not finite: with `advice` on what helps, unless the `group` knows of a rank
-    /// that made an exchange fail.
+    /// Ends a training that has diverged: for a loss that is not finite, an error with `advice` on what helps, unless
+    /// the `group` knows of a rank that made an exchange fail.
     pub fn expect_finite_loss(&self, advice: &str, group: &ProcessGroup) -> Result<()> {
         let Self { epoch, step, loss } = self;
         if loss.is_finite() {

@@ -2,8 +2,7 @@
 
 use indicatif::HumanCount;
 
-/// Formats lines of cells, with two spaces between columns and the cells of each aligned to the same side. Cells that a
-/// line lacks stay empty.
+/// Formats lines of cells in columns, aligned to one side each. Cells that a line lacks stay empty.
 ///
 /// ```
 /// use report::{aligned, thousands};

@@ -149,15 +149,13 @@ mod tests {
                 values.iter().map(|scalar| (event.step, &*scalar.tag, scalar.simple_value))
             })
             .collect();
-        assert_eq!(
-            found,
-            [
-                (0, "step/loss", 0.5),
-                (0, "epoch/memory/peak/0", 3.0),
-                (0, "epoch/memory/peak/1", 4.0),
-                (1, "step/loss", 0.25)
-            ]
-        );
+        let expected = [
+            (0, "step/loss", 0.5),
+            (0, "epoch/memory/peak/0", 3.0),
+            (0, "epoch/memory/peak/1", 4.0),
+            (1, "step/loss", 0.25),
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -52,11 +52,8 @@ impl Timing {
         self.steps.push(duration);
     }
 
-    /// Records a step from one event to the other, when the device has come so far. Waits only for
-    /// the first step, to know when it ends.
-    ///
-    /// # Errors
-    /// [`Error::Tensor`](tch_parallel::Error::Tensor) if the device's work has failed.
+    /// Records a step from one event to the other, when the device has come so far. Waits only for the first step, to
+    /// know when it ends. Fails if the device's work has.
     pub fn step_between(&mut self, begun: impl Into<Rc<Event>>, ended: Event) -> Result<()> {
         if self.first_step_unix_seconds.is_none() {
             ended.synchronize()?;
@@ -130,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_of_a_device_takes_from_one_event_to_the_other() {
+    fn a_step_of_a_device_takes_from_one_event_to_the_other_and_no_step_has_no_median() {
         let mut timing = Timing::new();
         let device = tch::Device::cuda_if_available();
         let [begun, ended] = [(); 2].map(|()| Event::record(device).unwrap());
@@ -140,10 +137,6 @@ mod tests {
         let summary = timing.summary();
         assert_eq!(summary.step_seconds_median, Some(took.as_secs_f64()));
         assert!(summary.first_step_unix_seconds.unwrap() <= summary.end_unix_seconds);
-    }
-
-    #[test]
-    fn a_run_without_steps_has_no_median() {
         assert_eq!(Timing::new().summary().step_seconds_median, None);
     }
 }

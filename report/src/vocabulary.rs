@@ -12,8 +12,7 @@ pub enum Here<'a> {
     Instead(&'a str),
 }
 
-/// The original's flags that have another name here, or none, each with its counterpart. Names are
-/// written with `-`, not `_`.
+/// The original's flags with another name here, or none, and their counterparts, written with `-`, not `_`.
 pub type Originals<'a> = &'a [(&'a str, Here<'a>)];
 
 /// The argument by which `torch.distributed.launch` told a script its local rank.
@@ -45,11 +44,8 @@ impl<'a> Vocabulary<'a> {
     }
 
     /// This program's name for a flag, perhaps with a value. `_` may stand for `-`, and a long name may be cut short as
-    /// long as no other flag begins like it, as in argparse. A flag that neither program has keeps its name.
-    ///
-    /// # Errors
-    /// What to type instead, for a flag that is missing here; and the flags that the name could
-    /// stand for if there are several.
+    /// long as no other flag begins like it, as in argparse. A flag that neither program has keeps its name. The error
+    /// says what to type for a flag that is missing here, or the flags that the name could stand for.
     pub fn name(&self, given: &str) -> Result<String, String> {
         // After a single dash, the rest may be a value: `-oa_file`.
         let is_long = given.len() > 2 && given.starts_with("--");
@@ -57,9 +53,8 @@ impl<'a> Vocabulary<'a> {
         let own = self.own.iter().map(|(name, first)| (name.as_str(), Here::Flag(first)));
         let local_rank = (LOCAL_RANK, Here::Flag(LOCAL_RANK));
         let all = self.originals.iter().copied().chain(own).chain([local_rank]);
-        let mut like: Vec<_> = all
-            .filter(|(name, _)| *name == dashed || is_long && name.starts_with(&dashed))
-            .collect();
+        let is_like = |name: &str| name == dashed || is_long && name.starts_with(&dashed);
+        let mut like: Vec<_> = all.filter(|(name, _)| is_like(name)).collect();
         if let Some(exact) = like.iter().position(|(name, _)| *name == dashed) {
             like = vec![like[exact]];
         }

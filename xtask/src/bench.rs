@@ -1,6 +1,5 @@
-//! `cargo xtask bench BENCHMARK`: measures the same work done in two ways, in turn on the same machine.
-//!
-//! It only prints a table: a benchmark is not a test, and a missed target is not a failure.
+//! `cargo xtask bench BENCHMARK`: measures the same work done in two ways, in turn on the same machine. It only prints
+//! a table: a benchmark is not a test, and a missed target is not a failure.
 
 mod data_parallel;
 mod fsdp;

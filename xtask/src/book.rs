@@ -11,8 +11,7 @@ use std::process::Command;
 /// The book uses admonitions and configuration keys that came with 0.5.
 const MDBOOK_VERSION: &str = "0.5.4";
 
-/// Builds the book, and fails if an include was not resolved: mdBook itself would leave the
-/// directive in the page and succeed.
+/// Builds the book, and fails if an include was not resolved, which mdBook itself would leave in the page.
 pub(crate) fn run(open: bool) -> Result<()> {
     let mut build = Command::new(mdbook()?);
     build.arg("build").args(open.then_some("--open")).arg("book").current_dir(checkout());

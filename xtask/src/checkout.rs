@@ -10,8 +10,7 @@ pub(crate) fn checkout() -> &'static Path {
     xtask.parent().unwrap_or(xtask)
 }
 
-/// The target folder, wherever CARGO_TARGET_DIR or a configuration file puts it. Found through this
-/// executable, which is in the target folder's subfolder for the profile.
+/// The target folder, wherever it is set to be: that of this executable, which is in its subfolder for the profile.
 pub(crate) fn target_dir() -> Result<PathBuf> {
     let executable = env::current_exe().context("cannot find the path of this executable")?;
     let target = executable.parent().and_then(Path::parent).map(Path::to_path_buf);

@@ -13,9 +13,8 @@ pub(crate) fn cargo(folder: &Path) -> Command {
     cargo
 }
 
-/// Removes the variables that describe this package from the command's environment. Some build
-/// scripts watch them, such as ring's. With the variables set, those crates and everything that
-/// depends on them would be rebuilt each time that a chore follows a plain `cargo build`.
+/// Removes the variables that describe this package. Some build scripts watch them, such as ring's: what depends on
+/// them would be rebuilt each time that a chore follows a plain `cargo build`.
 pub(crate) fn forget_this_package(command: &mut Command) {
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
@@ -32,18 +31,16 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 }
 
 pub(crate) fn run_quietly(command: &mut Command) -> Result<()> {
-    let status =
-        command.status().with_context(|| format!("cannot start `{}`", program(command)))?;
+    let status = command.status();
+    let status = status.with_context(|| format!("cannot start `{}`", program(command)))?;
     ensure!(status.success(), "`{}` ended with {status}", shown(command));
     Ok(())
 }
 
 /// The command's stdout. If it fails, the error contains its stderr.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot start `{}`", program(command)))?;
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot start `{}`", program(command)))?;
     let (status, complaint) = (output.status, String::from_utf8_lossy(&output.stderr));
     ensure!(status.success(), "`{}` ended with {status}: {}", shown(command), complaint.trim());
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())

@@ -12,8 +12,7 @@ use std::path::Path;
 /// The launcher's package, whose program is `launch`.
 pub(crate) const LAUNCHER: &str = "tch-parallel-launch";
 
-/// The launcher's long options without a value. The value of another may be the next argument, which
-/// must not be mistaken for the program.
+/// The launcher's long options without a value. That of another may be the next argument, which is no program.
 const SWITCHES: [&str; 6] =
     ["--standalone", "--no-python", "--use-env", "--pass-local-rank", "--help", "--version"];
 

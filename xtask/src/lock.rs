@@ -31,8 +31,7 @@ impl Lock {
         Ok(Self(file))
     }
 
-    /// A standard input for a child, which reads as empty and makes the child a holder of the lock.
-    /// So if pip outlives a killed set-up, the next set-up waits until pip has ended too.
+    /// An empty standard input for a child, which makes it a holder of the lock, also if it outlives a killed set-up.
     pub(crate) fn as_stdin(&self) -> Result<Stdio> {
         Ok(self.0.try_clone().context("cannot share the lock")?.into())
     }

@@ -1,5 +1,4 @@
-//! `cargo xtask package`: packages the crates that are published, and builds two programs from the packages
-//! as somebody else would: a small one, and a copy of ddp-mnist.
+//! `cargo xtask package`: packages the published crates, and builds a small program and a copy of ddp-mnist from them.
 
 use crate::checkout::{checkout, target_dir};
 use crate::command;
@@ -31,7 +30,6 @@ const PROGRAM: &str = include_str!("../../core/examples/readme.rs");
 /// The trainer whose source needs nothing but what is published.
 const COPIED: &str = "ddp-mnist";
 
-/// What is published: the libraries and the launcher.
 fn packages() -> impl Iterator<Item = &'static str> {
     LIBRARIES.into_iter().chain([LAUNCHER])
 }
@@ -88,8 +86,7 @@ fn try_out(workspace: &Workspace, target: &Path, folder: &Path) -> Result<()> {
     command::run(document.arg("--features=tch-parallel/download,tch-parallel/images"))
 }
 
-/// The checkout's, with the packages in place of its folders. They are taken from where they were
-/// unpacked instead of a registry.
+/// The checkout's, with the unpacked packages in place of its folders and of a registry.
 fn workspace_manifest(checkout: &str, packages: &[String]) -> String {
     let members = format!("members = [\"program\", \"{COPIED}\", \"{}\"]", packages.join("\", \""));
     let published = checkout.lines().filter_map(|line| match line.split_once("path = \"") {

@@ -24,8 +24,7 @@ impl<'a> Program<'a> {
         is_program.then_some(Self { name, manifest })
     }
 
-    /// Adds this program to a `cargo build`, with the feature `cuda` if this machine has a GPU, and
-    /// returns where its executable will be.
+    /// Adds this program to a `cargo build`, with `cuda` if there is a GPU, and returns where its executable will be.
     pub(crate) fn add_to(&self, build: &mut Command, workspace: &Workspace) -> PathBuf {
         build.args(["--package", self.name]);
         if gpus() > 0 && has_cuda_feature(&self.manifest) {
@@ -64,9 +63,8 @@ mod tests {
 
     #[test]
     fn every_program_that_trains_has_the_feature_cuda() {
-        let programs =
-            ["async-update", "ddp-imagenet", "ddp-mnist", "dp-basic", "dp-custom-criterion"];
-        for name in programs {
+        for name in ["async-update", "ddp-imagenet", "ddp-mnist", "dp-basic", "dp-custom-criterion"]
+        {
             let program = Program::find(OsStr::new(name)).expect("it is in the workspace");
             assert!(has_cuda_feature(&program.manifest), "{name}");
         }

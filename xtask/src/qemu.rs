@@ -14,8 +14,7 @@ const PROGRAM: &str = "/usr/bin/qemu-aarch64-static";
 /// Where Linux is told which program runs which files.
 const BINFMT: &str = "/proc/sys/fs/binfmt_misc";
 
-/// Files for ARM are recognised by the beginning of their ELF header; F keeps the program open, so that it is found in
-/// any root file system.
+/// Files for ARM are known by their ELF header; F keeps the program open, so that it is found in any root.
 const RULE: &str = concat!(
     r":qemu-aarch64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:",
     r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:/usr/bin/qemu-aarch64-static:F"

@@ -20,11 +20,9 @@ const RELEASES: [Release; 4] = [
 ];
 
 impl Release {
-    /// The release whose tch is in the checkout's Cargo.lock, and whose libtorch cargo looks for
-    /// (`.cargo/config.toml`).
+    /// The release whose tch is in Cargo.lock, and whose libtorch cargo looks for (`.cargo/config.toml`).
     pub(crate) const DEFAULT: &'static Self = &RELEASES[0];
 
-    /// Reads the value of `--torch`.
     pub(crate) fn parser() -> impl TypedValueParser<Value = &'static Self> {
         PossibleValuesParser::new(RELEASES.each_ref().map(|release| release.torch))
             .map(|torch| Self::of(&torch).unwrap_or(Self::DEFAULT))

@@ -1,5 +1,4 @@
-//! `cargo xtask run dp-basic -- speedup --devices cuda`: builds a program of the workspace for what
-//! this machine has, then becomes the program.
+//! `cargo xtask run dp-basic -- speedup`: builds a program for what this machine has, then becomes the program.
 
 use crate::program::Program;
 use crate::workspace::Workspace;

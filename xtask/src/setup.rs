@@ -1,9 +1,6 @@
-//! `cargo xtask setup`: a Python virtual environment for each release of PyTorch, in `.libtorch/`, which
-//! holds libtorch from the torch wheel.
-//!
-//! The other chores call [`ensure`], which costs nothing once the set-up is complete. An
-//! interrupted set-up continues where it stopped, or starts again if what it left is damaged. If
-//! two are started at once, the second waits for the first.
+//! `cargo xtask setup`: a Python virtual environment for each release of PyTorch, in `.libtorch/`, which holds libtorch
+//! from the torch wheel. The other chores call [`ensure`], which costs nothing once that is complete. An interrupted
+//! set-up continues, or starts again if what it left is damaged. Of two at once, the second waits for the first.
 
 mod level;
 mod prerequisites;

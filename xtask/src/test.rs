@@ -14,13 +14,12 @@ const THREADS: &str = "RUST_TEST_THREADS";
 /// Of the workspace's own code: see its Cargo.toml.
 const OPT_LEVEL: &str = "CARGO_PROFILE_RELEASE_OPT_LEVEL";
 
-/// What runs on another kind of machine, unless the arguments say: the libraries' own tests and the exchange's. There is no
-/// Python, and QEMU is several times slower. One test fails in it, which looks for a process that it has killed.
+/// What runs on another kind of machine, unless the arguments say: the libraries' own tests and the exchange's. There
+/// is no Python, and QEMU is several times slower. One test fails in it, which looks for a process that it has killed.
 const ON_ARM: &str = "--lib --test exchange --test reducer -p c10d-sys -p tch-parallel-base -p tch-parallel-nn \
     -p tch-parallel-optim -p tch-parallel-data -p tch-parallel -- --skip a_killed_process_is_named";
 
-/// Sets Python up, builds the programs that the tests start, and runs the tests. Nothing of ours is
-/// optimised, since libtorch does the computing.
+/// Sets Python up, and builds and runs the tests. Nothing of ours is optimised, since libtorch does the computing.
 pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
     let start = Instant::now();
     setup::ensure(workspace, setup::Level::Full)?;

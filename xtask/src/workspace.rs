@@ -25,8 +25,7 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// The checkout for the default release. For another one a twin of it in the target folder, with
-    /// a target folder of its own.
+    /// The checkout for the default release, and for another a twin in the target folder, with a target of its own.
     pub(crate) fn of(release: &'static Release) -> Result<Self> {
         let libtorch = user_libtorch(release)?.unwrap_or_else(|| libtorch(release));
         let target = target_dir()?;
@@ -82,8 +81,7 @@ impl Workspace {
     }
 }
 
-/// The libtorch that the user has chosen, by the variables that torch-sys knows. Without a choice,
-/// cargo sets LIBTORCH to that of the default release.
+/// The libtorch that the user has chosen. Without a choice, cargo sets LIBTORCH to that of the default release.
 fn user_libtorch(release: &Release) -> Result<Option<PathBuf>> {
     if env::var_os("LIBTORCH_USE_PYTORCH").is_some() {
         let python = if env::var_os("VIRTUAL_ENV").is_some() { "python" } else { "python3" };

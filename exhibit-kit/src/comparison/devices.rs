@@ -6,8 +6,7 @@ use report::DeviceReport;
 /// A part of a device's bar: its name, and how long it is.
 pub type Part<'a> = (&'a str, fn(&DeviceReport) -> f64);
 
-/// A chart with a group of bars for each training and a bar for each device. A training has a name, and
-/// the reports of its devices, in their order.
+/// A chart with a group of bars for each training, which has a name, and a bar for each of its devices.
 pub fn device_bars(
     title: &str,
     axis: &str,

@@ -1,5 +1,4 @@
-//! What the `compare` subcommands have in common: they train with one method after the other, each
-//! in its own processes, and show the measurements of the trainings side by side.
+//! What the `compare` subcommands share: they train with one method after the other, and show all side by side.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -15,11 +15,8 @@ use tempfile::{TempDir, tempdir};
 /// The environment variable that tells a training the process id of the comparison that measures it.
 const MEASURED_BY: &str = "TCH_PARALLEL_MEASURED_BY";
 
-/// Whether a comparison has started this process. If so, only its bytes and seconds matter, and it
-/// ends with the comparison, even if the comparison is killed.
-///
-/// # Errors
-/// If the comparison is gone already.
+/// Whether a comparison has started this process. If so, only its bytes and seconds matter, and it ends with the
+/// comparison, even if that is killed. Fails if it is gone already.
 pub fn is_measured() -> Result<bool> {
     let Ok(comparison) = var(MEASURED_BY) else { return Ok(false) };
     end_with(comparison.parse().with_context(|| format!("{MEASURED_BY} is no process"))?)?;
@@ -35,8 +32,7 @@ pub struct Training {
     pub flags: Vec<OsString>,
     /// Where it runs.
     pub workers: Workers,
-    /// Whether each process computes on one thread only, so that a single logical device gets no
-    /// more of the processor than each of several.
+    /// Whether each process has one thread only, so that one logical device gets no more than each of several.
     pub single_threaded: bool,
 }
 
@@ -60,11 +56,8 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// A comparison in which no training may take longer than `timeout` seconds, which the user sets
-    /// with the flag `--timeout`.
-    ///
-    /// # Errors
-    /// If a launcher has started this process, since the comparison starts all ranks itself.
+    /// A comparison in which no training may take longer than `timeout` seconds, the user's `--timeout`. Fails in a
+    /// process that a launcher has started, since the comparison starts all ranks itself.
     pub fn new(timeout: u64) -> Result<Self> {
         ensure!(
             Env::read()?.is_none(),
@@ -80,11 +73,8 @@ impl Comparison {
         self.directory.path()
     }
 
-    /// Trains, and passes every line that a process prints to `on_line` at once. The metrics can be
-    /// read until the next training starts.
-    ///
-    /// # Errors
-    /// If a process fails or takes too long. In that case all processes have been ended.
+    /// Trains, and passes every line that a process prints to `on_line` at once. The metrics can be read until the next
+    /// training starts. If a process fails or takes too long, this fails once all have been ended.
     pub fn run(&self, training: &Training, mut on_line: impl FnMut(&str)) -> Result<Metrics> {
         let Training { name, flags, workers, single_threaded } = training;
         let metrics = self.directory().join("metrics");
@@ -109,11 +99,8 @@ impl Comparison {
     }
 }
 
-/// The number of rows of a batch that each of several devices gets.
-///
-/// # Errors
-/// [`Error::Argument`] for a single device, which leaves nothing to
-/// compare, and for a batch that cannot be divided evenly among the devices.
+/// The number of rows of a batch that each of several devices gets. [`Error::Argument`] for a single device, which
+/// leaves nothing to compare, and for a batch that cannot be divided evenly.
 pub fn equal_share(batch_size: usize, devices: &Devices) -> tch_parallel::Result<usize> {
     let count = devices.len();
     if count < 2 {
@@ -135,10 +122,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// All events of this name, those of rank 0 first.
-    ///
-    /// # Errors
-    /// For a missing file, and for an event that is not an `E`.
+    /// All events of this name, those of rank 0 first. Fails for a missing file, and for an event that is not an `E`.
     pub fn events<E: DeserializeOwned>(&self, name: &str) -> Result<Vec<E>> {
         Ok(self.events_by_rank(name)?.into_iter().flatten().collect())
     }
@@ -148,10 +132,7 @@ impl Metrics {
         self.files.iter().map(|file| Ok(read_events(file, name)?)).collect()
     }
 
-    /// The event `device` of each device, in the order of the devices.
-    ///
-    /// # Errors
-    /// If the number of devices is not `expected`, and same as [`events`](Self::events).
+    /// The event `device` of each device, in order. Fails as [`events`](Self::events), and for another number of them.
     pub fn devices(&self, expected: usize) -> Result<Vec<DeviceReport>> {
         let devices = self.events("device")?;
         let (name, found) = (&self.name, devices.len());

@@ -6,11 +6,9 @@ use plotters::style::text_anchor::HPos;
 use std::fmt::Display;
 use tch_parallel::{Error, Result};
 
-/// Horizontal bars in groups: each group (a method) has one bar per member (a device), and each bar
-/// is stacked from parts (parameters, gradients …).
-///
-/// The bars are horizontal so that names of any length, and the amount of each bar, can be read without turning one's
-/// head. With a single member and a single part this is a plain bar chart: one bar per group, with the group's name.
+/// Bars in groups: each group (a method) has a bar per member (a device), stacked from parts (parameters, gradients …).
+/// They are horizontal, so that names of any length can be read without turning one's head. With a single member and a
+/// single part this is a plain bar chart: one bar per group, with the group's name.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bars {
     /// What the chart shows; written above it.
@@ -87,9 +85,8 @@ impl Unit {
 /// Draws a bar chart, as an SVG file. The sum of each bar is written at its end.
 ///
 /// # Errors
-/// [`Error::Argument`] if there are no groups, members or parts, or more
-/// than nine parts; if a group's number of members, or a member's number of parts, is not the
-/// chart's; if a value is below zero; if a value or the sum of a bar is not finite.
+/// [`Error::Argument`] without groups, members or parts, for more than nine parts, for numbers of members or parts that
+/// are not the chart's, for a value below zero, and for a value or sum that is not finite.
 pub fn bars(chart: &Bars) -> Result<String> {
     chart.check()?;
     let colours = colours("parts", chart.parts.len())?.iter().copied();

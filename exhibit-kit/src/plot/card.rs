@@ -7,7 +7,6 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::{io, result};
 use tch_parallel::{Error, Result};
 
-/// A part of the card.
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub(super) type Drawn<T = ()> = result::Result<T, DrawingAreaErrorKind<io::Error>>;
 /// A part of the card with two linear axes.
@@ -22,8 +21,7 @@ pub(super) const fn px(pixels: i32) -> i32 {
     pixels * UNITS
 }
 
-/// The width of every chart. A telephone that shows it 370 pixels wide shrinks text of 15 to more
-/// than 12 pixels, which is legible.
+/// The width of every chart. A telephone of 370 pixels shrinks text of 15 to more than 12, which is legible.
 const WIDTH: i32 = px(440);
 const MARGIN: i32 = px(16);
 /// The distance from one line of the title or the legend to the next.
@@ -52,8 +50,7 @@ pub(super) fn colours(what: &str, count: usize) -> Result<&'static [RGBColor]> {
     })
 }
 
-/// Text of this size in pixels. Its position is that of the middle of its left edge, its centre, or the middle of its
-/// right edge.
+/// Text of this size in pixels, whose vertical middle is at its position.
 fn font(pixels: i32, place: HPos) -> TextStyle<'static> {
     // plotters writes a font's size divided by this into the file.
     let size = f64::from(px(pixels)) * 1.24;
@@ -64,7 +61,6 @@ pub(super) fn label(place: HPos) -> TextStyle<'static> {
     font(15, place)
 }
 
-/// Bold text that begins at its position.
 pub(super) fn bold(pixels: i32) -> TextStyle<'static> {
     let style = font(pixels, HPos::Left);
     TextStyle { font: style.font.style(FontStyle::Bold), ..style }
@@ -108,8 +104,7 @@ pub(super) fn tick(value: &f64) -> String {
     }
 }
 
-/// A plot of horizontal lengths from 0 to `end`, in `rows` of height 1 counted from below. `room` is the space to the
-/// left and to the right of it.
+/// A plot of lengths from 0 to `end`, in `rows` of height 1 from below. `room` is the space left and right of it.
 pub(super) fn rows_plot<'a, 'b>(
     area: &'a Area<'b>,
     room: [i32; 2],
@@ -135,8 +130,7 @@ pub(super) fn rows_plot<'a, 'b>(
     Ok(plot)
 }
 
-/// The text of an SVG file: a title, a legend if it names more than one, and below them what `draw`
-/// draws into an area of this height.
+/// An SVG file: a title, a legend if it names more than one, and what `draw` draws into an area of this height.
 pub(super) fn card<'n>(
     title: &str,
     legend: impl IntoIterator<Item = (&'n str, RGBColor)>,
@@ -174,8 +168,7 @@ pub(super) fn card<'n>(
         .replace("\"#000000\"", "\"currentColor\""))
 }
 
-/// For each name of the legend, where its entry begins, in which row, what is written, and its colour. None for a
-/// single name.
+/// Where each entry of the legend begins, its row, its text and its colour. None for a single name.
 fn places<'n>(
     legend: impl IntoIterator<Item = (&'n str, RGBColor)>,
 ) -> Vec<(i32, i32, String, RGBColor)> {

@@ -1,5 +1,4 @@
-//! The flags for pictures. A picture that cannot be written is refused before any work is done, and one
-//! that nobody asked for is not drawn.
+//! The flags for pictures. One that cannot be written is refused before any work, and none is drawn unasked.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,10 +14,7 @@ pub struct PlotArgs {
 }
 
 impl PlotArgs {
-    /// Creates the directory, if it is given.
-    ///
-    /// # Errors
-    /// If it cannot be created, or if these files cannot be written in it.
+    /// Creates the directory, if it is given. Fails if these files cannot be written in it.
     pub fn check(&self, files: &[&str]) -> Result<()> {
         let Some(directory) = &self.directory else { return Ok(()) };
         fs::create_dir_all(directory).map_err(Error::io("create directory", directory))?;

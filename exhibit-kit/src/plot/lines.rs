@@ -18,8 +18,7 @@ pub struct Lines {
     pub y: String,
     /// How values become distances, on both axes.
     pub scale: Scale,
-    /// The curves. [`lines()`] draws at most nine over each other, in this order. They are dashed
-    /// differently, so that a curve can still be seen if the next one covers it exactly.
+    /// The curves, at most nine for [`lines()`]. Different dashes let a curve be seen that the next one covers.
     pub series: Vec<Series>,
 }
 
@@ -62,8 +61,7 @@ const DASHES: [Option<(i32, i32)>; 4] = [None, Some((10, 6)), Some((3, 5)), Some
 /// Draws curves, as an SVG file. The legend names them if there are several.
 ///
 /// # Errors
-/// [`Error::Argument`] if there is no series or more than nine, a series without a point,
-/// a value that is not finite, or one not above zero on a logarithmic axis.
+/// [`Error::Argument`] without series or points, for more than nine series, and for values that the axes cannot show.
 pub fn lines(chart: &Lines) -> Result<String> {
     let ranges = chart.ranges()?;
     let colours = colours("series", chart.series.len())?.iter().copied();

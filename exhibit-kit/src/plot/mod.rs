@@ -1,8 +1,5 @@
-//! Charts as SVG: text that every browser draws, at every size. A file of its own is a white card; as
-//! a part of a page, a chart has the page's colours.
-//!
-//! Each chart is a function from plain data to the text of an SVG file. The same data gives the
-//! same bytes, so a chart can be kept in version control and compared.
+//! Charts as SVG: functions from plain data to the text of a file. A file of its own is a white card; as a part of a
+//! page, a chart has the page's colours. The same data gives the same bytes, so a chart can be kept and compared.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -10,12 +10,8 @@ use tch_parallel::Result;
 /// How many panels are beside each other. More would be too narrow for their names.
 const COLUMNS: usize = 2;
 
-/// Draws a small panel for each curve, as an SVG file. All panels have the same axes, and each shows
-/// the other curves faintly behind its own. Where many curves would hide each other in one coordinate
-/// system, each can be seen and compared here.
-///
-/// # Errors
-/// Those of [`lines()`](super::lines()), but there may be more than nine series.
+/// Draws a small panel for each curve, as an SVG file, with the others faintly behind it, on the same axes: curves that
+/// would hide each other can be seen. Fails as [`lines()`](super::lines()), but there may be more than nine series.
 pub fn panels(chart: &Lines) -> Result<String> {
     let ranges = chart.ranges()?;
     let colour = colours("series", 1)?[0];
@@ -28,13 +24,12 @@ pub fn panels(chart: &Lines) -> Result<String> {
         below.draw_text(&chart.x, &label(HPos::Center), (middle, px(12)))?;
         let panels = panels.margin(px(24), 0, 0, 0).split_evenly((rows, COLUMNS));
         for (area, own) in panels.iter().zip(&chart.series) {
+            let [thin, thick] = [px(1), px(3)].map(|width| width as u32);
             let others = chart.series.iter().filter(|other| !ptr::eq(*other, own));
-            let others =
-                others.map(|other| Stroke::unbroken(other, faint().stroke_width(px(1) as u32)));
+            let others = others.map(|other| Stroke::unbroken(other, faint().stroke_width(thin)));
             // Over all others. A single point makes no line.
             let dots = own.points.len() == 1;
-            let strong =
-                Stroke { dots, ..Stroke::unbroken(own, colour.stroke_width(px(3) as u32)) };
+            let strong = Stroke { dots, ..Stroke::unbroken(own, colour.stroke_width(thick)) };
             let (wide, _) = area.dim_in_pixel();
             let name = shortened(&own.name, wide as i32);
             chart.draw(area, Some(&name), ranges.clone(), &mut others.chain([strong]))?;

@@ -2,8 +2,7 @@ use super::*;
 use roxmltree::Document;
 use std::time::Duration;
 
-/// What is read of a chart: its texts, its rectangles (left, top, width, height, colour) without the
-/// card, its circles (x, y), and the points of each curve.
+/// A chart's texts, rectangles (left, top, width, height, colour) but the card, circles (x, y), and curves' points.
 struct Drawing {
     texts: Vec<String>,
     areas: Vec<([f64; 4], String)>,

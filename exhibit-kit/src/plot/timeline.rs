@@ -12,8 +12,7 @@ use tch_parallel::{Error, Result};
 pub struct Timeline {
     /// What the chart shows; written above it.
     pub title: String,
-    /// All kinds of spans, at most nine. Their order decides the colours, so charts with the same
-    /// list can be compared. The legend names those that occur.
+    /// All kinds of spans, at most nine. The same list has the same colours. The legend names those that occur.
     pub categories: Vec<String>,
     /// The lanes, from top to bottom.
     pub lanes: Vec<Lane>,
@@ -39,13 +38,8 @@ pub struct Span {
     pub duration: Duration,
 }
 
-/// Draws a timeline, as an SVG file, with time in milliseconds.
-///
-/// A span is at least one pixel wide, however short it is, so that it can be seen.
-///
-/// # Errors
-/// [`Error::Argument`] if there is no span at all, or one whose category is
-/// not in the list, or if there are more than nine categories.
+/// Draws a timeline, as an SVG file, with time in milliseconds. [`Error::Argument`] without any span, for one whose
+/// category is not in the list, and for more than nine categories.
 pub fn timeline(chart: &Timeline) -> Result<String> {
     let colours = colours("categories", chart.categories.len())?.iter().copied();
     let kinds: Vec<_> = chart.categories.iter().map(String::as_str).zip(colours).collect();

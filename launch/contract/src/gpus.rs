@@ -31,9 +31,8 @@ fn device_files(dev: &Path) -> usize {
     entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_gpu)).count()
 }
 
-/// How many of the GPUs that are present a list selects. Its first entry says how it names them, by
-/// number or by UUID, and it ends before the first entry that does not name a GPU in this way. With an
-/// entry twice, CUDA shows none. As `_parse_visible_devices` in torch/cuda/__init__.py
+/// How many of the GPUs that are present a list selects. It names them as its first entry does, by number or by UUID,
+/// and ends before one that does not. With an entry twice, CUDA shows none. As `_parse_visible_devices` of torch.cuda.
 fn visible_of(present: usize, list: &str) -> usize {
     let uuid = ["GPU-", "MIG-"].into_iter().find(|prefix| list.trim().starts_with(prefix));
     let exists = |entry: &&str| match uuid {
@@ -89,24 +88,14 @@ mod tests {
     #[test]
     fn cuda_visible_devices_limits_the_gpus() {
         let root = machine(&["dev/nvidia0", "dev/nvidia1", "dev/nvidia2", "dev/nvidia3"]);
-        let table = [
-            ("0,1", 2),
-            ("3", 1),
-            (" 2, 0", 2),
-            ("", 0),
-            ("-1", 0),
-            ("0,-1,1", 1),
-            ("4,0", 0),
-            ("1,1", 0),
-            ("none", 0),
-            ("GPU-a, GPU-b", 2),
-            ("MIG-a", 1),
-            ("GPU-a,0", 1),
-            ("0,GPU-a", 1),
-            ("GPU-a,MIG-a", 1),
-        ];
-        for (list, count) in table {
-            assert_eq!(gpus_in(root.path(), Some(list)), count, "{list:?}");
+        for (count, lists) in [
+            (0, &["", "-1", "4,0", "1,1", "none"][..]),
+            (1, &["3", "0,-1,1", "MIG-a", "GPU-a,0", "0,GPU-a", "GPU-a,MIG-a"]),
+            (2, &["0,1", " 2, 0", "GPU-a, GPU-b"]),
+        ] {
+            for list in lists {
+                assert_eq!(gpus_in(root.path(), Some(list)), count, "{list:?}");
+            }
         }
     }
 }

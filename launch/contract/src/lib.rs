@@ -8,8 +8,7 @@ mod gpus;
 
 pub use gpus::gpus;
 
-/// How long the launcher lets the other ranks run on after a failure, so that each can say what it
-/// knows of it: their own messages explain more than a SIGTERM.
+/// How long the other ranks run on after a failure: what each says of it explains more than a SIGTERM.
 pub const NOTICE: Duration = Duration::from_secs(1);
 
 /// The variable that names the Unix socket on which the launcher tells a rank its place in a job whose ranks come and
@@ -19,10 +18,8 @@ pub const NOTICE: Duration = Duration::from_secs(1);
 /// then it waits for another place, or for `"leave"`: all have finished, and from then on no rank is replaced.
 pub const ELASTIC: &str = "TCH_PARALLEL_ELASTIC";
 
-/// The variable in which whoever starts ranks may hand the store's listening socket to rank 0, as the
-/// number of a file descriptor.
+/// The variable in which rank 0 may get the store's listening socket, as the number of a file descriptor.
 pub const LISTEN_FD: &str = "TCH_PARALLEL_MASTER_LISTEN_FD";
 
-/// In the file that `TORCHELASTIC_ERROR_FILE` names, the key of `extraInfo` that says of a rank that it
-/// has only failed because of another one, and what is known of that.
+/// The key of `extraInfo` in `TORCHELASTIC_ERROR_FILE`'s file by which a rank says that another one made it fail.
 pub const CULPRIT: &str = "culprit";

@@ -14,13 +14,11 @@ use std::time::{Duration, Instant};
 /// How long one attempt to connect may take: a lost packet is sent again after 1 s, and after 2 s more.
 const ATTEMPT: Duration = Duration::from_secs(4);
 
-/// The time between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// How long the program that has node 0's port may take to answer as a launcher.
 const TAKEN: Duration = Duration::from_secs(5);
 
-/// How long the launcher waits before it says for whom.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Joins the job on another thread. Whatever the coordinator then says goes to `events`.

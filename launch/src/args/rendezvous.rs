@@ -15,7 +15,6 @@ pub(crate) enum Backend {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Endpoint {
-    /// An address or a name of node 0.
     pub(crate) host: String,
     /// The port, if the flag gives one; 0 is a free one.
     pub(crate) port: Option<u16>,
@@ -43,13 +42,10 @@ impl FromStr for Endpoint {
 /// The value of `--rdzv-conf`: `KEY=VALUE,KEY=VALUE`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Conf {
-    /// How long the nodes wait for each other.
     pub(crate) join_timeout: Duration,
-    /// How long an elastic job waits for further nodes once the fewest have come.
     pub(crate) last_call_timeout: Duration,
     /// Whether this node is the one where the others meet; by default, the one whose address the endpoint is.
     pub(crate) is_host: Option<bool>,
-    /// Whether all nodes must run the same program, to the byte.
     pub(crate) check_program: bool,
 }
 

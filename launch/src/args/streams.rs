@@ -11,7 +11,6 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// `--tee 3`.
     pub(crate) const BOTH: Streams = Streams { stdout: true, stderr: true };
 
     pub(crate) fn any(self) -> bool {
@@ -34,7 +33,6 @@ impl FromStr for Streams {
     }
 }
 
-/// The streams of each local rank that a flag selects.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StreamChoice {
     /// Per local rank: `0:1,1:2`.
@@ -66,12 +64,10 @@ impl FromStr for StreamChoice {
             return Ok(StreamChoice { others: text.parse()?, ..StreamChoice::default() });
         }
         let rank_and_streams = |item: &str| {
-            let (rank, streams) = item
-                .split_once(':')
-                .with_context(|| format!("expected RANK:STREAMS, as in 0:1,1:2, not {item:?}"))?;
-            let rank =
-                rank.parse().ok().with_context(|| format!("{rank:?} is not a local rank"))?;
-            Ok((rank, streams.parse()?))
+            let wrong = || format!("expected RANK:STREAMS, as in 0:1,1:2, not {item:?}");
+            let (rank, streams) = item.split_once(':').with_context(wrong)?;
+            let number = rank.parse().ok().with_context(|| format!("{rank:?} is not a local rank"));
+            Ok((number?, streams.parse()?))
         };
         let listed = text.split(',').map(rank_and_streams).collect::<Result<_>>()?;
         Ok(StreamChoice { listed, ..StreamChoice::default() })

@@ -35,7 +35,6 @@ impl Attempt<'_> {
         }
     }
 
-    /// Whether the others can go on without one that fails.
     pub(super) fn others_can_go_on(&self) -> bool {
         matches!(self.phase, Phase::Running) && self.seats.all_take_part() && !self.is_settled
     }

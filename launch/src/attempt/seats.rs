@@ -2,7 +2,6 @@
 
 use crate::protocol::Claim;
 
-/// The local ranks of a node.
 pub(crate) struct Seats {
     seats: Vec<Seat>,
     /// What the coordinator has been told and may still answer.
@@ -27,14 +26,12 @@ struct Seat {
 }
 
 impl Seat {
-    /// A process that has just been started.
     fn new(local_rank: u16, tenant: u32, has_place: bool) -> Self {
         Seat { local_rank, tenant, runs: true, takes_part: false, has_place, finished: None }
     }
 }
 
 impl Seats {
-    /// Ranks that have just been started.
     pub(crate) fn new(count: u16, has_place: bool) -> Self {
         let seat = |local_rank| Seat::new(local_rank, 0, has_place);
         Seats { seats: (0..count).map(seat).collect(), claims: Vec::new(), answered: 0 }
@@ -48,8 +45,7 @@ impl Seats {
         self.seats[usize::from(local_rank)].has_place
     }
 
-    /// A rank can be given another place. Returns what to tell the coordinator, unless a rank that has a place
-    /// has said nothing yet.
+    /// A rank can be given another place. Returns what to tell the coordinator, once all with a place have said so.
     pub(crate) fn take_part(&mut self, local_rank: u16) -> Option<Claim> {
         self.seat(local_rank).takes_part = true;
         self.all_take_part().then(|| self.claim())

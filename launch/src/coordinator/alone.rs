@@ -10,11 +10,9 @@ use anyhow::Result;
 use std::cell::RefCell;
 use std::time::Instant;
 
-/// The only node.
 const ID: NodeId = 0;
 
-/// Starts it, and returns how to tell it something. `answer` gets what it says; nothing is due without
-/// a message of the node.
+/// Starts it, and returns how to tell it something. `answer` gets what it says, always after a message of the node.
 pub(crate) fn start(
     args: &Args,
     own: Node,

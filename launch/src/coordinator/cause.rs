@@ -13,20 +13,16 @@ pub(crate) struct Cause {
     at: Instant,
 }
 
-/// What has happened to a node.
 #[derive(Clone)]
 pub(crate) enum Kind {
     Failed(Failure),
     Lost(Loss),
-    /// Its launcher ends by itself.
-    Stopped {
-        reason: String,
-        code: u8,
-    },
-    /// It is the coordinator's own, and hears of no other.
+    // Its launcher ends by itself.
+    Stopped { reason: String, code: u8 },
+    // It is the coordinator's own, and hears of no other.
     Isolated,
     Joined,
-    /// One of its ranks has exited with code 0, and the others wait for it in another generation.
+    // One of its ranks has exited with code 0, and the others wait for it in another generation.
     Settled,
 }
 
@@ -48,12 +44,10 @@ impl Cause {
         if let Kind::Failed(failure) = &self.kind { Some(failure) } else { None }
     }
 
-    /// Which process has failed, if one has.
     pub(crate) fn process(&self) -> Option<(&Option<String>, i32)> {
         Some((&self.node, self.failure()?.pid))
     }
 
-    /// Whether it is a rank that has failed because of another one.
     pub(crate) fn blames_another(&self) -> bool {
         self.failure().is_some_and(|failure| failure.fault == Fault::Another)
     }

@@ -15,7 +15,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use tch_parallel_contract::NOTICE;
 
-/// How long the nodes wait before they are told for whom.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How much longer than `NOTICE` a node may take, on a loaded host, to say what its ranks know.
@@ -29,7 +28,6 @@ pub(crate) type NodeId = u64;
 
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A node asks for a place.
     Joined(Node),
     Said(ToCoordinator),
     Lost(Loss),
@@ -37,14 +35,10 @@ pub(crate) enum Event {
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Action {
+    /// Pass a message on.
     Tell(NodeId, ToAgent),
-    /// Start the ranks of all these nodes, with a port for rank 0 that none has had before unless it
-    /// is fixed. Ranks that wait get their places later, beside others that run.
-    Start {
-        placements: Vec<(NodeId, Placement)>,
-        fixed_port: Option<u16>,
-        waits: bool,
-    },
+    /// Start these nodes' ranks, with a new port for rank 0 unless it is fixed. Those that wait get their places later.
+    Start { placements: Vec<(NodeId, Placement)>, fixed_port: Option<u16>, waits: bool },
     /// Give the living ranks of these nodes new places, with a port like that.
     Regroup {
         places: Vec<(NodeId, Placement, Claim)>,
@@ -66,13 +60,11 @@ pub(crate) struct Job {
     coming: BTreeSet<NodeId>,
     /// Those that end by themselves.
     leaving: BTreeSet<NodeId>,
-    /// When each was last heard of.
     heard: BTreeMap<NodeId, Instant>,
     next_generation: u32,
     /// The one that runs.
     generation: u32,
-    /// A generation whose ranks lost each other. A rank that turns out to be lost in it may be the reason, which has
-    /// counted as a restart already.
+    /// A generation whose ranks lost each other. That counted as a restart, also for a rank that was lost in it.
     mended: Option<u32>,
     /// Why the ranks last changed places, and whether that counted as a restart.
     last_change: Option<(Cause, bool)>,
@@ -123,7 +115,6 @@ impl Job {
         }
     }
 
-    /// Takes note of what a node does, and returns what is to be done.
     pub(crate) fn handle(&mut self, id: NodeId, event: Event, now: Instant) -> Vec<Action> {
         self.heard.insert(id, now);
         match event {
@@ -135,7 +126,6 @@ impl Job {
         std::mem::take(&mut self.actions)
     }
 
-    /// Does what is due.
     pub(crate) fn pass_time(&mut self, now: Instant) -> Vec<Action> {
         match &mut self.phase {
             Phase::Gathering { last_call: Some(at), .. } if *at <= now => self.start(now),

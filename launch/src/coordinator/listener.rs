@@ -8,12 +8,10 @@ use nix::errno::Errno;
 use nix::sys::socket::{Backlog, listen};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 
-/// Who listens on the port where the nodes meet.
 pub(crate) enum Meeting {
     /// This launcher.
     Here(TcpListener),
-    /// This launcher should, but the port is taken. Perhaps by the coordinator of this job: then this
-    /// node has a rank that is taken, or is not the first one on this machine.
+    /// This launcher should, but the port is taken: perhaps by this job's coordinator, if another node was first.
     Taken,
     /// Another launcher.
     Elsewhere,
@@ -77,15 +75,13 @@ fn claim(address: SocketAddr) -> nix::Result<TcpListener> {
         let socket = bound(address)?;
         match listen(&socket, Backlog::MAXCONN) {
             Ok(()) => return Ok(socket.into()),
-            // If two sockets start to listen at the same instant, both can fail. Once one of them
-            // listens, the other can no longer bind the address.
+            // Two that start to listen at the same instant can both fail. Once one listens, the other cannot bind.
             Err(Errno::EADDRINUSE) => {}
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Whether this is the name of this machine, with or without its domain.
 fn is_own_name(name: &str) -> Result<bool> {
     let own = nix::unistd::gethostname().context("cannot find out the name of this host")?;
     Ok(same_host(name, &own.to_string_lossy()))
@@ -137,10 +133,12 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_this_machine_is_told_from_anothers() {
+    fn an_address_of_this_machine_is_told_from_anothers_and_is_the_same_towards_itself() {
         assert!(is_local([127, 0, 0, 1].into()));
         // Reserved for documentation, and never assigned.
         assert!(!is_local([192, 0, 2, 1].into()));
+        let here: SocketAddr = ([127, 0, 0, 1], 80).into();
+        assert_eq!(own_address(here), Some(here.ip()));
     }
 
     #[test]
@@ -151,11 +149,5 @@ mod tests {
         for (one, other) in [("a", "b"), ("a", "ab"), ("a.net", "a.com"), ("10.0.0.1", "a")] {
             assert!(!same_host(one, other), "{one} {other}");
         }
-    }
-
-    #[test]
-    fn the_own_address_towards_this_machine_is_the_same() {
-        let here: SocketAddr = ([127, 0, 0, 1], 80).into();
-        assert_eq!(own_address(here), Some(here.ip()));
     }
 }

@@ -5,8 +5,7 @@ use super::terms::Terms;
 use crate::protocol::{Node, Placement};
 use std::collections::BTreeMap;
 
-/// The places of the nodes, by node rank: `--node-rank`, or node 0 and then the others by arrival, as
-/// many as the job takes.
+/// The places of as many nodes as the job takes: by `--node-rank`, or node 0 and then the others by arrival.
 pub(crate) fn places(
     terms: &Terms,
     nodes: &BTreeMap<NodeId, Node>,

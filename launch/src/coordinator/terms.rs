@@ -5,7 +5,6 @@ use crate::protocol::Node;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// The terms of a job: those of node 0.
 pub(crate) struct Terms {
     /// What node 0 says of itself.
     pub(crate) own: Node,
@@ -38,7 +37,6 @@ impl Terms {
         node.launcher == self.own.launcher
     }
 
-    /// Whether the job goes on when this node is stopped.
     pub(crate) fn may_leave(&self, node: &Node) -> bool {
         self.own.nodes.elastic() && !self.is_own(node)
     }

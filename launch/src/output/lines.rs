@@ -49,7 +49,6 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// Adds a line and drops the oldest one over the limit.
     pub(crate) fn push(&mut self, line: &[u8]) {
         // A progress bar overwrites its last state, as on a terminal.
         if self.lines.back().is_some_and(|last| last.ends_with(b"\r")) {

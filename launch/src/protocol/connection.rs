@@ -14,7 +14,6 @@ pub(crate) const MAX_LINE: usize = 64 * 1024;
 /// How long a message may wait for room in the socket's buffer, which holds far more than a silent peer is ever sent.
 const ROOM: Duration = Duration::from_secs(1);
 
-/// Why a connection is over.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Loss {
     /// The other side has closed it, or the system has.
@@ -35,7 +34,6 @@ impl Display for Loss {
     }
 }
 
-/// The reading half.
 pub(crate) struct Incoming {
     stream: TcpStream,
     /// What has been read of lines that are not complete, or not asked for yet.
@@ -48,7 +46,6 @@ pub(crate) struct Outgoing {
     stream: Arc<Mutex<TcpStream>>,
 }
 
-/// Prepares both halves of a new connection.
 pub(crate) fn split(stream: TcpStream) -> std::io::Result<(Incoming, Outgoing)> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(ROOM))?;
@@ -63,7 +60,6 @@ impl Incoming {
         serde_json::from_slice(&line).map_err(|_| Loss::Garbage)
     }
 
-    /// The next line, if it comes within `limit`.
     pub(crate) fn line(&mut self, limit: Duration) -> Result<Vec<u8>, Loss> {
         let deadline = Instant::now() + limit;
         let mut bytes = [0; 4096];
@@ -126,7 +122,6 @@ pub(crate) mod tests {
     const SHORT: Duration = Duration::from_millis(50);
     const LONG: Duration = Duration::from_secs(20);
 
-    /// Both ends of a connection.
     pub(crate) fn ends() -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let there = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -11,14 +11,12 @@ use std::time::{Duration, Instant};
 /// How long the coordinator waits for all messages of an agent together.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long an agent waits for an answer: longer than the coordinator, so that it never tries again
-/// while the coordinator has already let it in.
+/// How long an agent waits for an answer: longer than the coordinator, which may let it in at the last moment.
 const ANSWER: Duration = Duration::from_secs(20);
 
 /// What keeps the launchers of one job apart from all others.
 #[derive(Clone)]
 pub(crate) struct Key {
-    /// `--rdzv-id`.
     pub(crate) job: String,
     secret: Vec<u8>,
 }
@@ -44,7 +42,6 @@ pub(crate) struct Host {
     pub(crate) name: String,
     /// Whether it runs in this very launcher.
     pub(crate) is_own: bool,
-    /// How long either side may be silent.
     pub(crate) heartbeat_timeout: Duration,
 }
 
@@ -52,7 +49,6 @@ pub(crate) struct Host {
 pub(crate) enum Failed {
     /// Trying again would not help, and this is why.
     Refused(String),
-    /// The connection is over.
     Lost(Loss),
     /// This side cannot go on.
     Here(anyhow::Error),

@@ -4,8 +4,7 @@ use anyhow::{Context, Result};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// The environment variable with the job's secret. Unset, the secret is empty: then the job's ID is
-/// all that keeps launchers apart.
+/// The variable with the job's secret. If it is unset, only the job's ID keeps launchers apart.
 pub(crate) const SECRET: &str = "TCH_PARALLEL_SECRET";
 
 /// Which side proves: a proof is no use to the other.

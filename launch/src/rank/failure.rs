@@ -8,8 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
 impl Rank {
-    /// How the rank has failed, or is about to after it has left a reason. The output of one that has
-    /// ended must have been drained.
+    /// How the rank has failed, or is about to after it has left a reason. Its output must have been drained.
     pub(crate) fn failure(&self) -> Option<Failure> {
         let error_file = self.error_file.as_ref();
         let reason = error_file.and_then(|(path, clock)| Reason::read(path, clock));
@@ -39,8 +38,7 @@ impl Rank {
     }
 }
 
-/// The reason if the rank has left it, and its last lines if the console has not shown them. Without a
-/// reason, its last lines in any case.
+/// The reason that the rank has left, and its last lines if there is none or the console has not shown them.
 fn explanation(rank: &Rank, reason: Option<String>) -> String {
     let log = rank.output.stderr_log.as_ref();
     let log = log.map(|log| format!(" (all of stderr in {})", log.display())).unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use crate::job::{self, Job, run};
 use crate::nodes::Nodes;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
@@ -10,24 +10,15 @@ use std::process::Command;
 #[test]
 fn arguments_reach_the_program_byte_for_byte() {
     let job = Job::new();
-    let arguments: [&OsStr; 7] = [
-        "--epochs".as_ref(),
-        "3".as_ref(),
-        "--".as_ref(),
-        "".as_ref(),
-        "two words\n$HOME *".as_ref(),
-        "--tee".as_ref(),
-        OsStr::from_bytes(b"\xff\xfe"),
-    ];
-    let mut words: Vec<OsString> =
-        ["-n", "2", "sh", "-c", r#"printf '%s\0' "$@" > "$DIR/arguments.$RANK""#, "sh"]
-            .map(OsString::from)
-            .into();
-    words.extend(arguments.iter().map(|argument| (*argument).to_owned()));
-    run(job.launch(words)).expect_code(0);
+    let text = ["--epochs", "3", "--", "", "two words\n$HOME *", "--tee"].map(OsStr::new);
+    let arguments = [&text[..], &[OsStr::from_bytes(b"\xff\xfe")]].concat();
+    let script = r#"printf '%s\0' "$@" > "$DIR/arguments.$RANK""#;
+    let words = ["-n", "2", "sh", "-c", script, "sh"].map(OsStr::new);
+    run(job.launch(words.iter().chain(&arguments))).expect_code(0);
     for rank in [0, 1] {
         let written = fs::read(job.dir().join(format!("arguments.{rank}"))).unwrap();
-        let mut expected = arguments.map(OsStr::as_bytes).join(&b'\0');
+        let bytes: Vec<_> = arguments.iter().map(|argument| argument.as_bytes()).collect();
+        let mut expected = bytes.join(&b'\0');
         expected.push(0);
         assert_eq!(written, expected);
     }
@@ -53,8 +44,7 @@ fn the_local_rank_follows_the_arguments_if_the_flag_asks_for_it() {
 #[test]
 fn a_program_is_found_in_path_and_by_a_relative_path() {
     let job = Job::new();
-    // By a process of its own: a descriptor open for writing, inherited by what another test starts at
-    // that moment, would make the program busy.
+    // By a process of its own: a descriptor for writing that another test's process inherits would make it busy.
     let copy = Command::new("cp").arg("/bin/true").arg(job.dir().join("my-trainer")).status();
     assert!(copy.unwrap().success());
     run(job.launch(["./my-trainer"]).current_dir(job.dir())).expect_code(0);

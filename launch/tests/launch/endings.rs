@@ -29,28 +29,22 @@ fn the_rank_that_failed_first_is_named_with_its_last_lines() {
         exit 4"#;
     let ended = run(job.launch_sh("-n 2", script));
     let pid = job.note("pid").unwrap();
-    ended
-        .expect_code(3)
-        .expect_stderr(&format!(
-            "launch: rank 1 (pid {pid}) exited with code 3; its last lines:\n    line 11\n"
-        ))
-        .expect_stderr("\n    line 30\nlaunch: after that, rank 0 ")
-        .expect_stderr("connection closed by peer")
-        .expect_not_in_stderr("    line 10\n");
+    let named = format!("launch: rank 1 (pid {pid}) exited with code 3; its last lines:\n");
+    ended.expect_code(3).expect_stderr(&(named + "    line 11\n"));
+    ended.expect_stderr("\n    line 30\nlaunch: after that, rank 0 ");
+    ended.expect_stderr("connection closed by peer").expect_not_in_stderr("    line 10\n");
 }
 
 #[test]
 fn a_rank_that_cannot_be_executed_is_reported() {
     let job = Job::new();
     let program = job.dir().join("broken");
-    // A shell of its own writes it: a descriptor open for writing, inherited by what another test starts at that
-    // moment, would make the program busy.
+    // A shell writes it: a descriptor for writing that what another test starts inherits would make the program busy.
     let write = r#"echo '#!/no/such/interpreter' >"$1" && chmod 755 "$1""#;
     let written = std::process::Command::new("sh").args(["-c", write, "sh"]).arg(&program).status();
     assert!(written.unwrap().success());
-    run(job.launch([&program]))
-        .expect_code(127)
-        .expect_stderr(&format!("launch: cannot start {}: No such file", program.display()));
+    let said = format!("launch: cannot start {}: No such file", program.display());
+    run(job.launch([&program])).expect_code(127).expect_stderr(&said);
 }
 
 #[test]
@@ -77,10 +71,8 @@ fn ranks_that_ignore_sigterm_are_killed_within_5_s() {
         stay"#;
     let ended = run(job.launch_sh("-n 3", script));
     let took = SystemTime::now().duration_since(job.time_of("failing")).unwrap();
-    ended
-        .expect_code(5)
-        .expect_stderr("did not end within 3 s and is killed")
-        .expect_stderr("rank 0 was killed by SIGKILL");
+    ended.expect_code(5).expect_stderr("did not end within 3 s and is killed");
+    ended.expect_stderr("rank 0 was killed by SIGKILL");
     assert!(took < WHOLE_END, "{took:?}");
     wait_until_dead(&job.wait_for_pids(&["pid.0", "pid.1", "pid.2"]));
 }
@@ -101,11 +93,9 @@ fn a_stopped_rank_acts_on_the_sigterm_that_ends_the_job() {
     let stopped = job.wait_for_pids(&["pid.0"])[0];
     wait_until("rank 0 to stop", || state(stopped) == Some('T'));
     job.leave("go");
-    running
-        .finish()
-        .expect_code(6)
-        .expect_stderr("rank 0 exited with code 9")
-        .expect_not_in_stderr("did not end within");
+    let ended = running.finish();
+    ended.expect_code(6).expect_stderr("rank 0 exited with code 9");
+    ended.expect_not_in_stderr("did not end within");
     assert!(job.note("term").is_some());
 }
 
@@ -132,11 +122,9 @@ fn all_ranks_are_started_again_after_a_failure() {
         if [ $attempt = 2 ]; then exit 0; fi
         if [ $RANK = 1 ]; then await attempt.$attempt.0; exit 3; fi
         stay"#;
-    run(job.launch_sh("-n 2 --max-restarts 5", script))
-        .expect_code(0)
-        .expect_stderr("launch: restart 1 of 5")
-        .expect_stderr("launch: restart 2 of 5")
-        .expect_not_in_stderr("launch: restart 3");
+    let ended = run(job.launch_sh("-n 2 --max-restarts 5", script));
+    ended.expect_code(0).expect_stderr("launch: restart 1 of 5");
+    ended.expect_stderr("launch: restart 2 of 5").expect_not_in_stderr("launch: restart 3");
     for attempt in 0..3 {
         for rank in 0..2 {
             assert_eq!(job.note(&format!("attempt.{attempt}.{rank}")).as_deref(), Some("5"));

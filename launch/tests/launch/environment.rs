@@ -7,13 +7,10 @@ use std::collections::BTreeMap;
 /// The variables of a rank that are not those of the tests or the shell.
 fn variables(job: &Job, rank: u32) -> BTreeMap<String, String> {
     let text = job.note(&format!("env.{rank}")).unwrap();
+    let of_tests = ["PATH", "HOME", "DIR", "TMPDIR", "PWD", "_", "SHLVL", "OLDPWD"];
     let pairs = text.lines().filter_map(|line| line.split_once('='));
-    pairs
-        .filter(|(name, _)| {
-            !["PATH", "HOME", "DIR", "TMPDIR", "PWD", "_", "SHLVL", "OLDPWD"].contains(name)
-        })
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect()
+    let pairs = pairs.filter(|(name, _)| !of_tests.contains(name));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 const WRITE_ENV: &str = r#"note "$(env)" env.$RANK"#;

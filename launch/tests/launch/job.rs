@@ -1,5 +1,4 @@
-//! What every test needs: a launcher in a clean environment, a directory in which its ranks leave
-//! notes, and a time limit on everything.
+//! What every test needs: a launcher in a clean environment, a directory for its ranks' notes, and time limits.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -14,8 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// The longest that the end of a job may take after the first failure. Tests of several nodes allow twice as much:
-/// the machine may be loaded.
+/// The longest that a job may take to end after the first failure; one of several nodes may take twice as long.
 pub(crate) const WHOLE_END: Duration = Duration::from_secs(5);
 
 /// How long anything may take before its test fails.
@@ -30,7 +28,6 @@ const PRELUDE: &str = r#"
     stay() { while :; do sleep 0.05; done; }
 "#;
 
-/// A directory for the notes of one job.
 pub(crate) struct Job(TempDir);
 
 impl Job {
@@ -42,8 +39,7 @@ impl Job {
         self.0.path()
     }
 
-    /// `launch` with these arguments. The tests themselves may run under nohup, whose disposition
-    /// of signals a launcher would inherit.
+    /// `launch` with these arguments, which inherits no disposition of signals, as of tests under nohup.
     pub(crate) fn launch<I: AsRef<OsStr>>(&self, args: impl IntoIterator<Item = I>) -> Command {
         let mut command = self.clean("/usr/bin/env");
         command.args(["--default-signal", env!("CARGO_BIN_EXE_launch")]).args(args);
@@ -52,16 +48,12 @@ impl Job {
 
     /// `launch FLAGS sh -c SCRIPT`, with the prelude before the script.
     pub(crate) fn launch_sh(&self, flags: &str, script: &str) -> Command {
-        let mut command = self.launch(flags.split_whitespace());
-        command.args(["sh", "-c", &format!("{PRELUDE}{script}")]);
-        command
+        let script = format!("{PRELUDE}{script}");
+        self.launch(flags.split_whitespace().chain(["sh", "-c", &script]))
     }
 
-    /// `launch FLAGS python3 -c SCRIPT`.
     pub(crate) fn launch_python(&self, flags: &str, script: &str) -> Command {
-        let mut command = self.launch(flags.split_whitespace());
-        command.args(["python3", "-c", script]);
-        command
+        self.launch(flags.split_whitespace().chain(["python3", "-c", script]))
     }
 
     /// Any program in the environment of the tests: nothing of the caller's but PATH and HOME.
@@ -96,9 +88,9 @@ impl Job {
 
     /// The directory of the logs: the only one in the job's, or in `base` under it.
     pub(crate) fn logs(&self, base: &str) -> PathBuf {
-        let entries =
-            fs::read_dir(self.dir().join(base)).unwrap().map(|entry| entry.unwrap().path());
-        let dirs: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
+        let entries = fs::read_dir(self.dir().join(base)).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        let dirs: Vec<PathBuf> = paths.filter(|path| path.is_dir()).collect();
         assert_eq!(dirs.len(), 1, "one directory of logs: {dirs:?}");
         dirs[0].clone()
     }
@@ -186,11 +178,8 @@ impl Running {
 
     pub(crate) fn finish(mut self) -> Ended {
         self.wait();
-        Ended {
-            code: self.child.wait().unwrap().code(),
-            stdout: self.stdout.finish(),
-            stderr: self.stderr.finish(),
-        }
+        let code = self.child.wait().unwrap().code();
+        Ended { code, stdout: self.stdout.finish(), stderr: self.stderr.finish() }
     }
 }
 
@@ -256,13 +245,11 @@ fn stat(pid: i32) -> Option<Vec<String>> {
     Some(stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Waits until none of the processes runs. A zombie is dead: its parent, perhaps the first process
-/// of a container, may never fetch it.
+/// Waits until none of the processes runs. A zombie is dead: its parent may never fetch it.
 #[track_caller]
 pub(crate) fn wait_until_dead(pids: &[i32]) {
     for pid in pids {
-        wait_until(&format!("the end of process {pid}"), || {
-            matches!(state(*pid), None | Some('Z' | 'X'))
-        });
+        let is_dead = || matches!(state(*pid), None | Some('Z' | 'X'));
+        wait_until(&format!("the end of process {pid}"), is_dead);
     }
 }

@@ -6,8 +6,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, sock
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
 
-/// A free port that no system hands out to a program that asks for any. It can be bound without
-/// SO_REUSEADDR, so no connection that has ended on it within the last minute is in the way.
+/// A free port that no system hands out, and that no connection of the last minute holds: it can be bound as it is.
 fn quiet_port() -> u16 {
     let can_be_bound = |port: &u16| {
         let probe = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None);

@@ -1,5 +1,4 @@
-//! Launchers of several nodes: what they agree on, how they end together, and whom they name. All run
-//! on this machine, which does not matter to them.
+//! Launchers of several nodes, all on this machine: what they agree on, how they end together, and whom they name.
 
 use crate::job::{Ended, Job, Running, WHOLE_END, start, wait_for, wait_until_dead};
 use nix::sys::signal::{Signal, kill};
@@ -24,12 +23,10 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Nodes that are numbered by `--node-rank`.
     pub(crate) fn new(count: u16) -> Self {
         Self::with_flags(format!("--nnodes {count} --master-addr 127.0.0.1 --master-port"))
     }
 
-    /// Nodes that are numbered by arrival.
     pub(crate) fn elastic(nnodes: &str) -> Self {
         let flags = format!("--nnodes {nnodes} --rdzv-backend c10d --rdzv-id job --rdzv-endpoint ");
         Self::with_flags(flags + "127.0.0.1:")
@@ -67,7 +64,6 @@ fn finish<const N: usize>(running: [Running; N]) -> [Ended; N] {
     running.map(Running::finish)
 }
 
-/// Every rank notes its process id, and stays.
 const STAY: &str = "note $$ pid.$RANK; stay";
 
 const PIDS: [&str; 3] = ["pid.0", "pid.1", "pid.2"];
@@ -118,8 +114,8 @@ fn every_node_lists_those_of_its_own_ranks_that_failed_after_the_culprit() {
         esac
         dead pid.1
         exit 4"#;
-    let running = [0, 1].map(|rank| nodes.start(&job, rank, &format!("-n {}", rank + 1), script));
-    let [first, second] = finish(running);
+    let start = |rank| nodes.start(&job, rank, &format!("-n {}", rank + 1), script);
+    let [first, second] = finish([0, 1].map(start));
     let culprit = "exited with code 3; it wrote nothing to stderr\nlaunch: after that, ";
     first.expect_stderr(&format!("{culprit}rank 0 was killed by SIGTERM\n"));
     second.expect_stderr(&format!("{culprit}rank 2 exited with code 4\n"));
@@ -132,10 +128,9 @@ fn a_rank_killed_on_one_node_ends_all_nodes_soon_though_the_others_ignore_it() {
     let pids = job.wait_for_pids(&PIDS);
     let before = Instant::now();
     kill(Pid::from_raw(pids[2]), Signal::SIGKILL).unwrap();
+    let killed = format!(": rank 2 (pid {}) was killed by SIGKILL", pids[2]);
     for ended in finish(running) {
-        ended
-            .expect_code(128 + 9)
-            .expect_stderr(&format!(": rank 2 (pid {}) was killed by SIGKILL", pids[2]));
+        ended.expect_code(128 + 9).expect_stderr(&killed);
     }
     assert!(before.elapsed() < 2 * WHOLE_END, "{:?}", before.elapsed());
     wait_until_dead(&pids);
@@ -164,10 +159,8 @@ fn a_launcher_that_is_killed_ends_all_nodes_which_name_its_node() {
         running[killed].signal(Signal::SIGKILL);
         running[killed].wait();
         for (_, ended) in finish(running).iter().enumerate().filter(|(rank, _)| *rank != killed) {
-            ended
-                .expect_code(1)
-                .expect_stderr(&format!("launch: node {killed} ("))
-                .expect_stderr(") has gone: its launcher closed the connection\n");
+            ended.expect_code(1).expect_stderr(&format!("launch: node {killed} ("));
+            ended.expect_stderr(") has gone: its launcher closed the connection\n");
         }
         assert!(before.elapsed() < 2 * WHOLE_END, "{:?}", before.elapsed());
         wait_until_dead(&pids);
@@ -278,11 +271,9 @@ fn nodes_that_cannot_be_one_job_are_refused_on_every_host() {
     ] {
         let (job, nodes) = (Job::new(), Nodes::new(3));
         let begun = Instant::now();
-        let running = ranks.map(|rank| {
-            let own = if rank == 0 { flags } else { "" };
-            nodes.start(&job, rank, own, "note x started")
-        });
-        for ended in finish(running) {
+        let flags = |rank: u16| if rank == 0 { flags } else { "" };
+        let start = |rank| nodes.start(&job, rank, flags(rank), "note x started");
+        for ended in finish(ranks.map(start)) {
             ended.expect_code(1).expect_stderr(reason);
             assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
         }
@@ -300,11 +291,11 @@ fn different_programs_are_refused_unless_that_is_wanted() {
         std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
         path
     });
+    let Nodes { flags: common, port, .. } = &nodes;
     let pair = |flags: &str| {
         [0, 1].map(|rank| {
             let program = programs[rank].display();
-            let all =
-                format!("{} {} --node-rank {rank} {flags} {program}", nodes.flags, nodes.port);
+            let all = format!("{common} {port} --node-rank {rank} {flags} {program}");
             start(job.launch(all.split_whitespace()))
         })
     };
@@ -326,9 +317,8 @@ fn whoever_is_there_says_who_is_missing() {
     }
     let limit = "--rdzv-conf join_timeout=1";
     let ended = nodes.start(&job, 1, limit, "").finish();
-    let place =
-        format!("launch: node 0 was not reached at 127.0.0.1, port {}, within 1 s", nodes.port);
-    ended.expect_code(1).expect_stderr(&place);
+    let place = format!("node 0 was not reached at 127.0.0.1, port {}, within 1 s", nodes.port);
+    ended.expect_code(1).expect_stderr(&format!("launch: {place}"));
 }
 
 #[test]

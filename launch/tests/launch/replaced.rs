@@ -14,10 +14,9 @@ fn run_three(then: &str) -> Ended {
 #[test]
 fn a_rank_that_fails_after_all_have_finished_fails_the_job() {
     let then = "assert finish(place) == 'leave'\nexit(3 if rank == '1' else 0)";
-    run_three(then)
-        .expect_code(3)
-        .expect_stderr("restart 1 of 1: starting all ranks again\n")
-        .expect_stderr("launch: rank 1 (pid ");
+    let ended = run_three(then);
+    ended.expect_code(3).expect_stderr("restart 1 of 1: starting all ranks again\n");
+    ended.expect_stderr("launch: rank 1 (pid ");
 }
 
 #[test]

@@ -9,7 +9,6 @@ const NOTE_PIDS: &str = "note_pids() { sleep 60 & note $! child.$RANK; note $$ p
 
 const PIDS: [&str; 4] = ["pid.0", "pid.1", "child.0", "child.1"];
 
-/// A job whose two ranks have left their process ids.
 fn launched(flags: &str, script: &str) -> (Job, Running, Vec<i32>) {
     let job = Job::new();
     let running = start(job.launch_sh(&format!("-n 2 {flags}"), &format!("{NOTE_PIDS}{script}")));
@@ -24,11 +23,9 @@ fn a_signal_to_the_launcher_is_forwarded() {
         let script = format!("trap 'note {name} got.$RANK; exit 0' {name}; note_pids; stay");
         let (job, running, pids) = launched("", &script);
         running.signal(signal);
-        running
-            .finish()
-            .expect_code(128 + signal as i32)
-            .expect_stderr(&format!("launch: forwarding {signal} to the ranks\n"))
-            .expect_not_in_stderr("exited with code");
+        let ended = running.finish();
+        ended.expect_code(128 + signal as i32).expect_not_in_stderr("exited with code");
+        ended.expect_stderr(&format!("launch: forwarding {signal} to the ranks\n"));
         wait_until_dead(&pids);
         for rank in ["got.0", "got.1"] {
             assert_eq!(job.note(rank).as_deref(), Some(name));
@@ -70,11 +67,9 @@ fn a_signal_after_a_failure_prevents_a_restart_and_leaves_the_culprits_exit_code
     let failed = job.wait_for_pids(&["pid.1"])[0];
     wait_until("launch to fetch rank 1", || state(failed).is_none());
     running.signal(Signal::SIGTERM);
-    running
-        .finish()
-        .expect_code(3)
-        .expect_stderr(&format!("launch: rank 1 (pid {failed}) exited with code 3"))
-        .expect_not_in_stderr("restart");
+    let ended = running.finish();
+    ended.expect_code(3).expect_not_in_stderr("restart");
+    ended.expect_stderr(&format!("launch: rank 1 (pid {failed}) exited with code 3"));
 }
 
 #[test]

@@ -30,11 +30,9 @@ impl DeviceReport {
         self.live.saturating_sub(self.parameters + self.gradients + self.optimizer_state)
     }
 
-    /// What is allocated within a step: the batch, activations, outputs, and the gradients of both;
-    /// on a GPU the next batch as well.
-    ///
-    /// Everything that lives between two steps also lives at the peak, except the parameters' gradients: `zero_grad`
-    /// frees them before the backward pass, and they are allocated again while activations are freed.
+    /// What is allocated within a step: the batch, on a GPU also the next, activations, outputs, and the gradients of
+    /// both. What lives between two steps lives at the peak too, except the parameters' gradients: `zero_grad` frees
+    /// them before the backward pass, and they are allocated again while activations are freed.
     pub fn activations(&self) -> usize {
         (self.peak + self.gradients).saturating_sub(self.live)
     }

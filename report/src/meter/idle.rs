@@ -4,16 +4,13 @@ use std::time::Duration;
 use tch_parallel::LogicalDevice;
 use tch_parallel::data_parallel::Event;
 
-/// The time within a step in which a replica's `device` was not idle: used by the replica's thread, or
-/// by the main thread, which copies to it or gathers there.
-///
-/// `events` are those of the step.
+/// The time within the step of these `events` in which a replica's `device` was not idle: used by the replica's thread,
+/// or by the main thread, which copies to it or gathers there.
 pub(super) fn busy_time(events: &[Event], device: LogicalDevice) -> Duration {
     busy(events.iter().filter(|event| event.device == device))
 }
 
-/// The time within a step in which only other devices worked. The main thread works for the first
-/// device, `home`, except while it waits for a replica.
+/// The time in which only others worked: the main thread works for `home`, except while it waits for a replica.
 pub(super) fn of_home(events: &[Event], home: LogicalDevice) -> Duration {
     busy(events).saturating_sub(busy(events.iter().filter(|event| event.device == home)))
 }
@@ -52,13 +49,8 @@ mod tests {
     #[test]
     fn a_replica_is_busy_while_any_of_its_spans_lasts() {
         // Busy from 10 to 40 without a gap and from 60 to 70; the rest is another device's.
-        let events = [
-            event(1, 60, 10),
-            event(1, 10, 20),
-            event(1, 15, 5),
-            event(1, 25, 15),
-            event(0, 0, 99),
-        ];
+        let spans = [(1, 60, 10), (1, 10, 20), (1, 15, 5), (1, 25, 15), (0, 0, 99)];
+        let events = spans.map(|(device, start, duration)| event(device, start, duration));
         let busy = |device| busy_time(&events, LogicalDevice::Cpu(device));
         assert_eq!(busy(1), Duration::from_millis(40));
         assert_eq!(busy(2), Duration::ZERO);

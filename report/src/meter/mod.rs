@@ -92,10 +92,7 @@ impl Meter {
         &self.trace
     }
 
-    /// Begins a step. Its batch must already be loaded.
-    ///
-    /// # Errors
-    /// [`Error::Argument`](tch_parallel::Error::Argument) for a device that does not exist.
+    /// Begins a step, whose batch must already be loaded. Fails for a device that does not exist.
     pub fn begin_step(&mut self) -> Result<()> {
         for device in self.devices.iter() {
             reset_peak_memory_stats(device)?;

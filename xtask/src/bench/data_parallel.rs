@@ -1,5 +1,4 @@
-//! `cargo xtask bench data-parallel`: the forward and backward pass of dp-custom-criterion's BERT,
-//! on one device compared with the same model in Python, and on two devices compared with one.
+//! `cargo xtask bench data-parallel`: dp-custom-criterion's BERT, against Python's, and on two devices against one.
 
 use super::job::WARM_UP;
 use super::*;
@@ -21,11 +20,9 @@ struct Training {
     steps: u64,
 }
 
-/// Rust against Python. The batch is small because libtorch computes for both, and a large batch
-/// would hide the difference.
+/// Rust against Python. libtorch computes for both, and a large batch would hide the difference.
 const ONE_DEVICE: Training = Training { batch: 8, steps: 32 };
-/// One replica against two. The larger the batch, the less it matters that the weights are copied;
-/// the corpus has only 43 pairs.
+/// One replica against two: large, since the weights are copied; but the corpus has only 43 pairs.
 const REPLICAS: Training = Training { batch: 32, steps: 16 };
 
 pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {

@@ -40,8 +40,7 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     };
     let rust = |network: &Network, threads: usize| {
         let mut program = Command::new(workspace.release_executable(PROGRAM));
-        // Without workers, the training thread makes the images before the clock starts, and
-        // nothing else runs meanwhile.
+        // Without workers, the images are made before the clock starts, and nothing else runs meanwhile.
         program.args(["train-cifar", "--dataset", "synthetic", "--workers", "0"]);
         measure(program, "rust", network, threads)
     };

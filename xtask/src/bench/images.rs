@@ -10,7 +10,6 @@ const EXAMPLE: &str = "image_pipeline";
 const SCRIPT: &str = "xtask/bench/images_torchvision.py";
 const MAKER: &str = "xtask/bench/make_jpegs.py";
 const BATCH_SIZE: &str = "64";
-/// JPEG files, made on first use.
 const IMAGES: u64 = 2000;
 
 pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Steps at the start of a run that do not count: they allocate memory and start threads.
 pub(super) const WARM_UP: usize = 2;
 
-/// The folder of one run: its ranks' metrics and its output.
 pub(super) struct Log {
     /// To be passed to the program's `--metrics`.
     pub(super) folder: PathBuf,
@@ -63,7 +62,6 @@ fn events(lines: &str, name: &str) -> Result<Vec<Value>> {
     Ok(events.into_iter().filter(|event| event["event"] == name).collect())
 }
 
-/// The event that a rank writes when it ends.
 pub(super) fn end(lines: &str) -> Result<Value> {
     events(lines, "end")?.pop().context("there is no event \"end\"")
 }
@@ -118,8 +116,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = Log::new(folder.path().join("log")).unwrap();
         let ended = log.run(Command::new("sh").args(["-c", "echo no; exit 3"]));
-        let printed = log.folder.join("printed.txt");
-        let error = ended.map(|_| ()).unwrap_err();
+        let (printed, error) = (log.folder.join("printed.txt"), ended.err().unwrap());
         assert_eq!(error.to_string(), format!("see {}", printed.display()));
         assert_eq!(read(&printed).unwrap(), "no\n");
     }

@@ -31,8 +31,7 @@ const FILES: [(&str, &str); 4] = [
     ("core/data/assets/mnist-10k", "core/data/assets/mnist-10k"),
 ];
 
-/// Whose unit tests the folder holds: the library's crates, some of whose tests take a GPU. Sorted by
-/// the programs' names.
+/// Whose unit tests the folder holds: the library's crates. Sorted by the programs' names.
 const TESTED: [&str; 6] = [
     "c10d-sys",
     "tch-parallel-base",
@@ -132,8 +131,7 @@ fn pack(
     size(to)
 }
 
-/// An empty folder in place of one that was packed before, of which only the page is kept. A folder
-/// of anything else is refused.
+/// An empty folder in place of one that was packed before, whose page is kept. A folder of anything else is refused.
 fn make_anew(folder: &Path) -> Result<()> {
     make(folder)?;
     let mut earlier = entries(folder)?;

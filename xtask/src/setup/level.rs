@@ -7,11 +7,9 @@ use tch_parallel_contract::gpus;
 /// How much of PyTorch is installed. Each level includes the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// What it takes to build and run the programs on the CPU: libtorch, and the two libraries that
-    /// it loads at its start.
+    /// What it takes to build and run the programs on the CPU: libtorch, and two libraries that it loads.
     Minimal,
-    /// Also what PyTorch needs to run in Python and on a GPU, the headers that NCCL's header
-    /// includes, and torchvision for comparison.
+    /// Also what PyTorch needs in Python and on a GPU, headers that NCCL's includes, and torchvision to compare with.
     Full,
 }
 

@@ -36,10 +36,8 @@ fn python(python: &Path) -> Result<()> {
         .context("python3 (3.10 or newer) is needed: `apt-get install python3 python3-venv`")?;
     let mut numbers = version.split_whitespace().map(|number| number.parse().unwrap_or(0));
     let (major, minor): (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    ensure!(
-        (major, minor) >= (3, 10),
-        "python3 is {major}.{minor}, and PyTorch needs 3.10 or newer"
-    );
+    let old = format!("python3 is {major}.{minor}, and PyTorch needs 3.10 or newer");
+    ensure!((major, minor) >= (3, 10), old);
     run("import venv, ensurepip")
         .context("python3 cannot make a virtual environment: `apt-get install python3-venv`")?;
     Ok(())
@@ -50,9 +48,8 @@ fn cross_compiler() -> Result<()> {
     let name = "aarch64-linux-gnu-g++";
     command::output(Command::new(name).arg("--version"))
         .with_context(|| format!("`{name}` is needed: `apt-get install g++-aarch64-linux-gnu`"))?;
-    command::output(Command::new("rustup").args(["target", "add", ARM])).with_context(|| {
-        format!("Rust's library for {ARM} is needed: `rustup target add {ARM}`")
-    })?;
+    let needed = || format!("Rust's library for {ARM} is needed: `rustup target add {ARM}`");
+    command::output(Command::new("rustup").args(["target", "add", ARM])).with_context(needed)?;
     Ok(())
 }
 

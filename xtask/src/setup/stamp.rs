@@ -8,14 +8,12 @@ use std::fs;
 
 const FILE: &str = ".setup-complete";
 
-/// The level whose packages are all installed. None without a stamp, or if the stamp is of other
-/// versions than those of the environment's release.
+/// The level whose packages are all installed. None without a stamp of the release's versions.
 pub(super) fn read(venv: &Venv) -> Option<Level> {
     let found = fs::read_to_string(venv.folder.join(FILE)).ok()?;
     [Level::Minimal, Level::Full].into_iter().find(|level| text(*level, venv.release) == found)
 }
 
-/// Records that the set-up contains all packages of the level.
 pub(super) fn write(venv: &Venv, level: Level) -> Result<()> {
     // Renamed into place, so that the stamp is complete whenever it exists.
     let (part, whole) = (venv.folder.join(".setup-complete.part"), venv.folder.join(FILE));

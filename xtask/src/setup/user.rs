@@ -5,7 +5,6 @@ use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;
 
-/// Checks that the folder holds a libtorch with the functions of the release.
 pub(super) fn check(libtorch: &Path, release: &Release) -> Result<()> {
     let torch = release.torch;
     let library = libtorch.join("lib/libtorch_cpu.so");

@@ -51,7 +51,6 @@ impl Venv {
         Venv { folder: workspace.venv(), release, is_for_arm }
     }
 
-    /// The folder that LIBTORCH is set to.
     pub(super) fn libtorch(&self) -> PathBuf {
         self.folder.join("torch")
     }
@@ -96,9 +95,7 @@ impl Venv {
         if !remains.is_empty() {
             eprintln!("removing what is in {}: {state}", self.folder.display());
         }
-        for path in remains {
-            remove(&path)?;
-        }
+        remains.iter().try_for_each(|path| remove(path))?;
         let mut python = Command::new("python3");
         python.args(["-m", "venv"]).arg(&self.folder);
         command::run(python.stdin(lock.as_stdin()?).stdout(io::stderr()))
@@ -139,8 +136,7 @@ impl Venv {
         self.folder.join("packages")
     }
 
-    /// Links to torch under a path that does not depend on the Python version. The link is
-    /// relative, so that the workspace can be moved.
+    /// Links to torch under a path without Python's version, relatively, so that the workspace can be moved.
     pub(super) fn link_libtorch(&self) -> Result<()> {
         let where_it_is = "import sysconfig; print(sysconfig.get_path('platlib'))";
         let packages = match self.is_for_arm {
@@ -187,8 +183,8 @@ mod tests {
     #[test]
     fn an_environment_between_two_releases_is_not_complete() {
         let folder = tempfile::tempdir().unwrap();
-        let venv_folder = folder.path().to_owned();
-        let venv = Venv { folder: venv_folder, release: Release::DEFAULT, is_for_arm: false };
+        let path = folder.path().to_owned();
+        let venv = Venv { folder: path, release: Release::DEFAULT, is_for_arm: false };
         let lock = Lock::take(folder.path()).unwrap();
         venv.make_anew(&lock, &State::Incomplete).unwrap();
         let packages = entries(&folder.path().join("lib")).unwrap()[0].join("site-packages");

@@ -14,7 +14,6 @@ const LOCK: &str = "Cargo.lock";
 /// The checkout's Cargo.lock that the twin's was made from.
 const ORIGIN: &str = "Cargo.lock.checkout";
 
-/// Makes the twin, or brings it up to date.
 pub(super) fn make(twin: &Path, tch: &str) -> Result<()> {
     let _one_at_a_time = Lock::take(twin)?;
     link(checkout(), &target_dir()?, twin)?;

@@ -3,8 +3,7 @@
 use super::*;
 use crate::protocol::beat_interval;
 
-/// How long the coordinator waits for the last ranks of a job that does not go on. A node that is
-/// slower ends by itself.
+/// How long the coordinator waits for the last ranks of a job. A node that is slower ends by itself.
 const LAST_RANKS: Duration = GRACE.saturating_add(Duration::from_secs(2));
 
 impl Job {
@@ -21,7 +20,6 @@ impl Job {
         }
     }
 
-    /// Names the culprit, and ends the ranks on all nodes.
     pub(super) fn decide(&mut self, now: Instant) {
         let overdue = self.overdue(now);
         let Phase::Running { causes, decide_at, .. } = &mut self.phase else { return };
@@ -50,8 +48,7 @@ impl Job {
         cause.failure().is_some() || !self.terms.own.nodes.elastic()
     }
 
-    /// When a node that has missed its last beats will be lost, and may then be the culprit of ranks
-    /// that have only lost others.
+    /// When a node that has missed its last beats will be lost: it may be the culprit of ranks that have lost others.
     fn overdue(&self, now: Instant) -> Option<Instant> {
         let limit = self.terms.heartbeat_timeout;
         let heard = self.group.iter().filter_map(|id| self.heard.get(id));

@@ -77,7 +77,6 @@ impl Job {
         self.actions.push(Action::Start { placements, fixed_port, waits: false });
     }
 
-    /// The nodes that are not leaving.
     pub(super) fn staying(&self) -> BTreeMap<NodeId, Node> {
         let stays = |(id, _): &(&NodeId, &Node)| !self.leaving.contains(id);
         self.nodes.iter().filter(stays).map(|(id, node)| (*id, node.clone())).collect()

@@ -34,8 +34,7 @@ impl Job {
         true
     }
 
-    /// A node is lost or leaves. The ranks of the others go on, if all can; `false` if they cannot, or if too few nodes
-    /// are left.
+    /// A node is lost or leaves. The others' ranks go on; `false` if not all can, or if too few nodes are left.
     pub(super) fn go_on_without_node(&mut self, id: NodeId, cause: &Cause) -> bool {
         let group = self.group.clone();
         self.group.retain(|member| *member != id);
@@ -71,8 +70,7 @@ impl Job {
         }
     }
 
-    /// A node has lost a rank of this generation. The others that it claims places for go on with those of the other
-    /// nodes, if all can.
+    /// A node has lost a rank of this generation. Those that it claims places for go on with the others, if all can.
     pub(super) fn go_on_without(
         &mut self,
         id: NodeId,
@@ -130,8 +128,7 @@ impl Job {
         }
     }
 
-    /// A rank of this generation has exited with code 0 before the others have finished. Its node joins no other
-    /// generation, and `cause` says so.
+    /// A rank of this generation has exited before the others have finished: its node joins no other, as `cause` says.
     pub(super) fn settle(&mut self, generation: u32, cause: Cause, now: Instant) {
         let Phase::Running { is_settled, .. } = &mut self.phase else { return };
         *is_settled = true;

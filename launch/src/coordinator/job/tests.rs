@@ -17,7 +17,6 @@ fn terms(own: Node, last_call_timeout: Duration) -> Terms {
     Terms { own, heartbeat_timeout, join_timeout, last_call_timeout, fixed_port: None }
 }
 
-/// A job, and what it has told the nodes.
 struct Scene {
     job: Job,
     begin: Instant,
@@ -27,7 +26,6 @@ struct Scene {
     started: Vec<Vec<(NodeId, Placement)>>,
     /// For each generation, whether the others wait for a rank, and each node's place and number of ranks.
     regrouped: Vec<(bool, Vec<Regrouped>)>,
-    /// Who has got a notice, and when.
     asked: Vec<(NodeId, Instant)>,
     /// The node that does not answer a notice.
     busy: Option<NodeId>,
@@ -148,7 +146,6 @@ impl Scene {
         (told.into_iter().map(|(id, _)| id).collect(), end)
     }
 
-    /// The same once it is this late.
     fn end_at(&mut self, at: f64) -> (Vec<NodeId>, End) {
         self.pass(at);
         self.end()
@@ -171,7 +168,6 @@ impl Scene {
         !self.told.iter().any(|(_, message)| matches!(message, ToAgent::End(_)))
     }
 
-    /// Who runs, by node rank.
     fn group(&self) -> Vec<NodeId> {
         self.started.last().unwrap().iter().map(|(id, _)| *id).collect()
     }

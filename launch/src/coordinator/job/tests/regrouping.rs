@@ -29,13 +29,11 @@ impl Scene {
         std::mem::take(&mut self.told).into_iter().filter_map(may_leave).collect()
     }
 
-    /// Of the last generation: whether a rank is lost, the number of ranks, and each node's first rank and
-    /// number of ranks.
+    /// Of the last generation: whether a rank is lost, how many there are, and each node's first rank and number.
     fn generation(&self) -> (bool, u32, Vec<(u32, u16)>) {
         let (is_loss, places) = self.regrouped.last().unwrap();
-        let nodes =
-            places.iter().map(|(_, place, claim)| (place.first_rank, claim.ranks)).collect();
-        (*is_loss, places[0].1.world_size, nodes)
+        let nodes = places.iter().map(|(_, place, claim)| (place.first_rank, claim.ranks));
+        (*is_loss, places[0].1.world_size, nodes.collect())
     }
 }
 
@@ -63,24 +61,24 @@ fn a_rank_is_not_replaced_more_often_than_max_restarts_says() {
 }
 
 #[test]
-fn if_another_nodes_ranks_take_no_part_all_start_again() {
-    let mut scene = Scene::running(2);
-    scene.takes_part(1, 2, 0.5);
-    scene.lose_rank(1, 3, 1, 1.0);
-    let next = scene.end_at(2.0).1.next;
-    assert_eq!(next.as_deref(), Some("restart 1 of 1: starting all ranks again"));
-    assert!(scene.regrouped.is_empty());
+fn all_start_again_if_a_node_takes_no_part_node_0_has_no_rank_left_or_one_has_ended_before() {
+    let mut no_part = Scene::running(2);
+    no_part.takes_part(1, 2, 0.5);
+    no_part.lose_rank(1, 3, 1, 1.0);
+    let mut none_left = Scene::running(2).taking_part(1);
+    none_left.lose_rank(0, 0, 0, 1.0);
+    let mut settled = Scene::running(2).taking_part(2);
+    settled.say(0, ToCoordinator::Settled { generation: 0 }, 0.9);
+    settled.lose_rank(1, 3, 1, 1.0);
+    for mut scene in [no_part, none_left, settled] {
+        let next = scene.end_at(2.0).1.next;
+        assert_eq!(next.as_deref(), Some("restart 1 of 1: starting all ranks again"));
+        assert!(scene.regrouped.is_empty());
+    }
 }
 
 #[test]
-fn if_node_0_has_no_rank_left_all_start_again() {
-    let mut scene = Scene::running(2).taking_part(1);
-    scene.lose_rank(0, 0, 0, 1.0);
-    assert!(scene.end_at(2.0).1.next.is_some() && scene.regrouped.is_empty());
-}
-
-#[test]
-fn a_group_that_fails_without_a_loss_is_made_anew_once() {
+fn a_group_that_fails_without_a_loss_is_made_anew_once_also_while_a_node_joins() {
     let mut scene = Scene::running(2).taking_part(2);
     for id in 0..2 {
         scene.say(id, ToCoordinator::Broken { generation: 0 }, 1.0);
@@ -94,10 +92,7 @@ fn a_group_that_fails_without_a_loss_is_made_anew_once() {
     assert_eq!(scene.generation(), (true, 3, vec![(0, 2), (2, 1)]));
     let restarts = scene.regrouped.iter().map(|(_, places)| places[0].1.restarts);
     assert_eq!(restarts.collect::<Vec<_>>(), [1, 1]);
-}
 
-#[test]
-fn a_group_can_be_made_anew_while_a_node_joins() {
     let mut scene = Scene::elastic(2, (1, 3)).taking_part(2);
     scene.join(2, 1.0);
     scene.say(0, ToCoordinator::Broken { generation: 0 }, 2.0);
@@ -116,10 +111,8 @@ fn all_may_leave_once_the_last_has_done_its_work_and_nobody_is_replaced_after_th
     scene.lose_rank(1, 2, 1, 5.0);
     let (_, end) = scene.end_at(6.0);
     assert_eq!((scene.regrouped.len(), end.next, end.culprit), (1, None, Some(2)));
-}
 
-#[test]
-fn a_node_without_a_rank_in_a_generation_is_not_waited_for() {
+    // A node without a rank in a generation is not waited for.
     let mut scene = Scene::running(2).taking_part(1);
     scene.lose_rank(1, 1, 0, 1.0);
     assert_eq!(scene.finish(&[0], 1, 2.0), [0, 1]);
@@ -133,14 +126,6 @@ fn a_rank_that_ends_before_its_node_hears_of_a_loss_ends_the_job_with_that() {
     let (_, end) = scene.end_at(3.0);
     assert_eq!(end.next.as_deref(), Some("restart 1 of 1: starting all ranks again"));
     assert_eq!(end.culprit, Some(3));
-}
-
-#[test]
-fn after_a_rank_that_ends_before_the_others_none_is_replaced() {
-    let mut scene = Scene::running(2).taking_part(2);
-    scene.say(0, ToCoordinator::Settled { generation: 0 }, 1.0);
-    scene.lose_rank(1, 3, 1, 2.0);
-    assert!(scene.end_at(3.0).1.next.is_some() && scene.regrouped.is_empty());
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! A simulated job whose ranks come and go: the coordinator and the seats of every node are the real ones; processes,
-//! network and clock are simulated.
+//! A job whose ranks come and go: coordinator and seats are the real ones; processes, network and clock are simulated.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -14,16 +13,14 @@ mod schedules;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
-use rand::rngs::StdRng;
-use rand::seq::{IndexedRandom, IteratorRandom};
-use rand::{Rng, SeedableRng};
-
 use super::*;
 use crate::coordinator::perform;
 use launchers::Node;
+use rand::rngs::StdRng;
+use rand::seq::{IndexedRandom, IteratorRandom};
+use rand::{Rng, SeedableRng};
 use ranks::{Group, Pid, Process, Seated};
 
-/// What happens at a moment.
 type Happening = Box<dyn FnOnce(&mut Simulation)>;
 
 struct Simulation {
@@ -37,14 +34,12 @@ struct Simulation {
     pace: Range<u64>,
     /// When the last message on each connection arrives: none overtakes another.
     arrivals: BTreeMap<(NodeId, bool), u64>,
-    /// How many were sent between nodes.
     messages: usize,
     job: Job,
     nodes: BTreeMap<NodeId, Node>,
     /// How many processes have ended too early by themselves, and which generations have failed without that.
     faults: usize,
     broken: BTreeSet<u32>,
-    /// How many there have been.
     hosts: NodeId,
     lost: BTreeSet<NodeId>,
     processes: Vec<Process>,
@@ -117,7 +112,6 @@ impl Simulation {
         self.queue.insert((self.now + milliseconds, self.count), Box::new(happening));
     }
 
-    /// A short time, at random.
     fn soon(&mut self) -> u64 {
         self.random.random_range(0..=self.delay)
     }
@@ -178,7 +172,6 @@ impl Simulation {
         }
     }
 
-    /// A rank says that its group has failed.
     fn broken(&mut self, pid: Pid, generation: u32) {
         let Process { node, lives, .. } = self.processes[pid];
         self.broken.insert(generation);
@@ -187,7 +180,6 @@ impl Simulation {
         }
     }
 
-    /// A rank says that it has finished.
     fn finished(&mut self, pid: Pid, generation: u32) {
         let local_rank = self.processes[pid].local_rank;
         if let Some(node) = self.watched(pid) {
@@ -204,7 +196,6 @@ impl Simulation {
         self.after(wait, move |it| it.exit(pid));
     }
 
-    /// A rank exits with code 0.
     fn exit(&mut self, pid: Pid) {
         if self.processes[pid].lives {
             self.processes[pid].ends_well = true;

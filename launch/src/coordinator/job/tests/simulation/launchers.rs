@@ -3,7 +3,6 @@
 use super::*;
 use crate::attempt::seats::Seats;
 
-/// A node, as its launcher sees it.
 pub(super) struct Node {
     pub(super) seats: Seats,
     pub(super) pids: Vec<Pid>,
@@ -15,7 +14,6 @@ pub(super) struct Node {
 }
 
 impl Simulation {
-    /// What a node's launcher does when it is told this.
     pub(super) fn agent(&mut self, id: NodeId, message: ToAgent) {
         match message {
             _ if self.lost.contains(&id) => {}

@@ -5,17 +5,14 @@
 
 use super::*;
 
-/// Milliseconds. How long a rank looks for a place before it says that its group has failed, and then before
-/// it ends: `NOTICE` of `tch_parallel::elastic`.
+/// Milliseconds. How long a rank looks for a place until it says so, and then until it ends: `tch_parallel::elastic`'s.
 const NOTICE_OF_RANKS: u64 = 1000;
 
 /// How long it waits for the others of a generation, of which it hears nothing.
 pub(super) const JOIN: u64 = 10 * 60 * 1000;
 
-/// The number of a process.
 pub(super) type Pid = usize;
 
-/// A place in a generation.
 #[derive(Clone, Debug)]
 pub(super) struct Seated {
     pub(super) generation: u32,
@@ -46,7 +43,6 @@ pub(super) struct Process {
     pub(super) steps: Option<u64>,
 }
 
-/// The ranks in one generation.
 #[derive(Default)]
 pub(super) struct Group {
     members: BTreeMap<u32, Pid>,
@@ -67,7 +63,6 @@ impl Process {
 }
 
 impl Simulation {
-    /// An exchange fails, because another rank is gone.
     fn fail(&mut self, pid: Pid, generation: u32) {
         if self.is_in(pid, generation) {
             self.leave(pid);
@@ -166,7 +161,6 @@ impl Simulation {
         }
     }
 
-    /// A rank waits for the others of its generation.
     fn arrive(&mut self, pid: Pid, generation: u32, number: u64) {
         if !self.is_in(pid, generation) {
             return;

@@ -6,8 +6,7 @@ use super::*;
 /// The schedules of the test. Each has its number as its seed.
 const SCHEDULES: u64 = 10_000;
 
-/// How long nothing is disturbed before the job must run again. The longest partition, a rank that waits in
-/// vain, and a restart of all fit into it.
+/// Until when the job must run again. The longest partition, a rank's wait in vain, and a restart of all fit into it.
 const QUIET: u64 = 60_000;
 
 impl Simulation {
@@ -49,17 +48,11 @@ fn after_any_kills_delays_and_partitions_all_ranks_train_together_and_end_well()
         }
         assert_eq!(living.len(), seats.sum::<usize>(), "seed {seed}");
         let (generation, at) = it.last_step;
-        assert!(
-            it.now - at < 5000,
-            "seed {seed}: the ranks have not trained for {} ms",
-            it.now - at
-        );
-        let all_are_there = living.iter().all(|process| {
-            let seated = process.seated.as_ref();
-            seated.is_some_and(|seated| {
-                seated.generation == generation && seated.world_size == living.len() as u32
-            })
-        });
+        let idle = it.now - at;
+        assert!(idle < 5000, "seed {seed}: the ranks have not trained for {idle} ms");
+        let place = |it: &Seated| (it.generation, it.world_size);
+        let expected = Some((generation, living.len() as u32));
+        let all_are_there = living.iter().all(|it| it.seated.as_ref().map(place) == expected);
         assert!(all_are_there, "seed {seed}: not all ranks train in generation {generation}");
         // The last steps, which are disturbed as well.
         it.pace = 50..150;
