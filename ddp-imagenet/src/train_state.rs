@@ -6,11 +6,9 @@ use report::{Meters, Progress, Run, say};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use tch::nn::VarStore;
-use tch_parallel::amp::GradScaler;
 use tch_parallel::checkpoint::{Generators, Resumed, Training};
-use tch_parallel::distributed::ProcessGroup;
-use tch_parallel::optim::Optimizer;
 use tch_parallel::optim::lr_scheduler::LrScheduler;
+use tch_parallel::{amp::GradScaler, distributed::ProcessGroup, optim::Optimizer};
 
 /// The parts of a training.
 pub struct TrainState {

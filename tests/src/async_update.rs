@@ -1,8 +1,7 @@
 //! What async-update's methods write if they are started with [`METRICS`].
 
-use crate::Job;
 use crate::programs::{async_update, launch};
-use crate::training::events;
+use crate::{Job, training::events};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::path::Path;

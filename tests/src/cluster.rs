@@ -1,14 +1,11 @@
 //! A job over several hosts, with a launcher on each.
 
-use crate::ended::Ended;
 use crate::job::{Job, Process};
-use crate::programs::launch_with;
-use crate::{Hosts, wait};
+use crate::{Hosts, ended::Ended, programs::launch_with, wait};
 use anyhow::{Context, Result, ensure};
 use nix::unistd::Pid;
-use std::collections::BTreeMap;
-use std::process::Command;
 use std::time::{Duration, Instant};
+use std::{collections::BTreeMap, process::Command};
 
 /// Any port will do, since each host has its own.
 const PORT: &str = "29500";

@@ -1,8 +1,7 @@
 //! Data sets in MNIST's format, IDX.
 
 use anyhow::Result;
-use std::fs;
-use std::path::Path;
+use std::{fs, path::Path};
 
 /// Writes a data set of `count` black digits in each part, all labelled nine.
 pub fn write(directory: &Path, count: u32) -> Result<()> {

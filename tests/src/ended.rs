@@ -1,8 +1,7 @@
 //! How a process has ended, and what is expected of that.
 
 use anyhow::{Result, ensure};
-use std::fmt;
-use std::process::ExitStatus;
+use std::{fmt, process::ExitStatus};
 
 /// What a process has left behind.
 #[derive(Debug)]
@@ -61,8 +60,7 @@ impl fmt::Display for Ended {
 
 #[cfg(test)]
 mod tests {
-    use crate::Job;
-    use crate::programs::shell;
+    use crate::{Job, programs::shell};
 
     #[test]
     fn a_process_that_fails_is_reported_with_its_output() {

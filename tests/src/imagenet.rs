@@ -1,11 +1,9 @@
 //! What tests of ddp-imagenet share.
 
-use crate::job::Job;
-use crate::training::Training;
+use crate::{job::Job, training::Training};
 use anyhow::Result;
 use jpeg_encoder::{ColorType, Encoder};
-use std::fs;
-use std::path::Path;
+use std::{fs, path::Path};
 
 /// The flags that make a training to be compared write its metrics to the job's directory. The
 /// checkpoints go there anyway.

@@ -1,21 +1,16 @@
 //! A job: the processes that a test starts, all processes that those start in turn, and a directory for their files.
 
-use crate::ended::Ended;
-use crate::members::Members;
-use crate::python::Forked;
 use crate::safetensors::{self, Tensor};
-use crate::training::losses;
 use crate::wait::{past, until};
+use crate::{ended::Ended, members::Members, python::Forked, training::losses};
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::borrow::BorrowMut;
-use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+use std::{borrow::BorrowMut, cell::Cell, collections::BTreeMap};
 use tempfile::TempDir;
 
 /// How long killed processes may take to disappear.

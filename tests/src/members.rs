@@ -4,13 +4,11 @@ use crate::progress::{Patience, stat};
 use crate::python::Forked;
 use anyhow::Result;
 use nix::unistd::Pid;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::yield_now;
-use std::{fs, io};
+use std::{collections::BTreeMap, fs, io, thread::yield_now};
 
 /// Every process of a job inherits this environment variable. It lets the job find all of them,
 /// even those that have moved to their own session or lost their parent.

@@ -1,7 +1,6 @@
 //! What an example of the library saves, compared with what its counterpart in Python saves.
 
-use crate::safetensors::Tensor;
-use crate::{Job, programs, python};
+use crate::{Job, programs, python, safetensors::Tensor};
 use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 

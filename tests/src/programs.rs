@@ -3,12 +3,10 @@
 use crate::job::{Job, Process};
 use crate::python;
 use anyhow::{Context, Result, bail, ensure};
-use std::ffi::OsStr;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::{env, fs};
+use std::{env, ffi::OsStr, fs, net::TcpListener};
 
 /// Prefixes and suffixes of the variables through which a launcher tells a program its rank. The
 /// programs must not inherit any, since a launcher may have started the test itself.

@@ -4,9 +4,8 @@
 //! can take a hundred times as long on one processor as on another.
 
 use nix::unistd::Pid;
-use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
+use std::{fs, path::Path};
 
 /// How long processes may go on without a sign of progress.
 #[derive(Debug, Clone, Copy)]
@@ -132,8 +131,7 @@ fn newest_change(directory: &Path) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::programs::shell;
-    use crate::wait::until;
+    use crate::{programs::shell, wait::until};
     use std::thread::sleep;
 
     const SOON: Duration = Duration::from_secs(2);

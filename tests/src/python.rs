@@ -10,14 +10,11 @@ use crate::programs::{clean, workspace};
 use anyhow::{Context, Result};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::{env, thread};
+use std::{collections::HashMap, env, ffi::OsStr, os::unix::process::ExitStatusExt, thread};
 
 const ADVICE: &str = "run `cargo xtask test`, which sets Python up with all that the tests need";
 

@@ -2,9 +2,7 @@
 
 use ::safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize_to_file};
 use anyhow::{Context, Result, ensure};
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
+use std::{collections::BTreeMap, fs, path::Path};
 
 /// A tensor as stored in the file.
 #[derive(Debug, Clone, PartialEq)]

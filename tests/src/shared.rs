@@ -2,10 +2,8 @@
 
 use crate::Job;
 use anyhow::{Result, anyhow};
-use std::collections::BTreeMap;
-use std::fmt::Debug;
-use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::{collections::BTreeMap, fmt::Debug, process::Command};
 
 /// The results of runs, each under the text of its key.
 pub struct Shared<T>(Mutex<BTreeMap<String, Arc<Run<T>>>>);

@@ -12,21 +12,16 @@ mod silence;
 mod start_up;
 mod torchrun;
 
-use crate::cluster::Cluster;
 use crate::programs::{ddp_mnist, example, launch};
 use crate::training::{events, losses, wait_for_steps};
-use crate::{Ended, Job};
+use crate::{Ended, Job, cluster::Cluster};
 use anyhow::{Context, Result, bail, ensure};
 use kills::{Victim, killed};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-use std::fs;
-use std::path::Path;
-use std::process::Command;
-use std::thread::sleep;
+use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::time::{Duration, Instant};
+use std::{fs, path::Path, process::Command, thread::sleep};
 
 /// One line of the table.
 pub struct Line {

@@ -146,8 +146,7 @@ impl Block {
 mod tests {
     use super::*;
     use exhibit_kit::weights::parameters;
-    use tch::nn::VarStore;
-    use tch::{Device, Kind};
+    use tch::{Device, Kind, nn::VarStore};
 
     fn build(options: PyramidNetOptions) -> (VarStore, SequentialT) {
         let vs = VarStore::new(Device::Cpu);

@@ -2,9 +2,7 @@
 
 use super::Corpus;
 use anyhow::{Result, ensure};
-use std::collections::HashMap;
-use std::fs;
-use std::path::Path;
+use std::{collections::HashMap, fs, path::Path};
 use tch_parallel::Error;
 
 /// What the first tokens mean, whatever the corpus.

@@ -2,10 +2,8 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use std::fs;
-use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use std::{fs, path::PathBuf, process::ExitCode};
 use tests::Hosts;
 use tests::soak::{LINES, Line, Size, Trial};
 

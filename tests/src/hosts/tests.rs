@@ -1,6 +1,5 @@
 use super::*;
-use crate::programs::shell;
-use crate::{Ended, Job};
+use crate::{Ended, Job, programs::shell};
 use std::process::Command;
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,7 @@
 //! A bad network, through which a job trains on.
 
 use super::*;
-use crate::hosts::Conditions;
-use crate::{digits, safetensors};
+use crate::{digits, hosts::Conditions, safetensors};
 
 /// The steps of a training whose every step takes long.
 const FEW_STEPS: usize = 3;

@@ -1,10 +1,8 @@
 //! Ranks that are killed and started again.
 
 use super::*;
-use crate::Shared;
-use crate::safetensors::Tensor;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use crate::{Shared, safetensors::Tensor};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The jobs of a trial, some of which may end before their moment.
 const ATTEMPTS: usize = 10;

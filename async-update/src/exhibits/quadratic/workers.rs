@@ -1,11 +1,8 @@
 //! Several workers that lower one number, and the queue that says who is next.
 
 use rand::Rng;
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
-use std::collections::BTreeSet;
-use std::iter;
-use std::time::Duration;
+use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+use std::{collections::BTreeSet, iter, time::Duration};
 
 /// One shared parameter w, whose loss is f(w) = ½ h w², and what each worker has read of it.
 ///

@@ -4,8 +4,7 @@ use super::{Progress, Setup};
 use anyhow::Result;
 use tch::nn::{Path, VarStore};
 use tch_parallel::data::{DataLoader, RandomSampler};
-use tch_parallel::data_parallel::DataParallel;
-use tch_parallel::nn::NormLayer;
+use tch_parallel::{data_parallel::DataParallel, nn::NormLayer};
 
 /// Trains on all of the devices, with the model on the first.
 pub fn train(setup: Setup<'_>, mut progress: Progress<'_>) -> Result<()> {

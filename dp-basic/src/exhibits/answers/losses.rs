@@ -4,8 +4,7 @@ use super::forward::chunk_sizes;
 use super::toy::*;
 use crate::models::TwoTargets;
 use anyhow::Result;
-use tch::nn::Path;
-use tch::{Kind, Reduction, Tensor};
+use tch::{Kind, Reduction, Tensor, nn::Path};
 
 /// The question's model with fewer units.
 fn small(path: &Path<'_>) -> TwoTargets {

@@ -1,15 +1,12 @@
 //! A training of some steps with a method, and what its metrics say.
 
 use super::args::CompareArgs;
-use crate::args::method::Method;
 use crate::data::{Corpus, Pair};
-use crate::model::ModelOptions;
+use crate::{args::method::Method, model::ModelOptions};
 use anyhow::Result;
 use exhibit_kit::comparison::{Comparison, Training, Workers, equal_share};
 use report::{DeviceReport, Summary, eprintln, flag_value};
-use std::ffi::OsString;
-use std::fs;
-use std::path::Path;
+use std::{ffi::OsString, fs, path::Path};
 use tch_parallel::Error;
 
 const VOCAB: &str = "vocab.json";
