@@ -1,12 +1,9 @@
 //! What async-update's methods write if they are started with [`METRICS`].
 
+use crate::prelude::*;
 use crate::programs::{async_update, launch};
 use crate::{Job, training::events};
-use anyhow::{Context, Result};
-use serde_json::Value;
-use std::path::Path;
 
-/// The flag that makes a method write its metrics to the job's directory.
 pub const METRICS: &str = "--metrics=metrics";
 
 /// Runs a method on `ranks` ranks to its end, with metrics.
@@ -22,7 +19,6 @@ pub fn outcome(directory: &Path) -> Result<Value> {
     events(directory, 0, "outcome", |outcome| Some(outcome.clone()))?.pop().context("no outcome")
 }
 
-/// One of an event's numbers.
 pub fn number(event: &Value, name: &str) -> Result<f64> {
     event[name].as_f64().with_context(|| format!("{name} in {event}"))
 }

@@ -1,11 +1,8 @@
 //! A job over several hosts, with a launcher on each.
 
 use crate::job::{Job, Process};
+use crate::prelude::*;
 use crate::{Hosts, ended::Ended, programs::launch_with, wait};
-use anyhow::{Context, Result, ensure};
-use nix::unistd::Pid;
-use std::time::{Duration, Instant};
-use std::{collections::BTreeMap, process::Command};
 
 /// Any port will do, since each host has its own.
 const PORT: &str = "29500";

@@ -1,8 +1,7 @@
 //! The commands that the book and the READMEs tell a reader to type.
 
+use crate::prelude::*;
 use crate::programs::{PROGRAMS, example, launch_with, program, torchrun_with};
-use anyhow::{Context, Result};
-use std::process::Command;
 
 /// A call of a program of the workspace.
 #[derive(Debug, PartialEq)]
@@ -11,7 +10,6 @@ pub struct Call<'a> {
     pub launcher: Option<(&'a str, Vec<&'a str>)>,
     /// Its name, or that of an example.
     pub program: &'a str,
-    /// All words after it.
     pub arguments: Vec<&'a str>,
 }
 

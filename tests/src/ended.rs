@@ -10,7 +10,6 @@ pub struct Ended {
     pub status: ExitStatus,
     /// All that it and its children have printed.
     pub stdout: String,
-    /// All that they have printed to stderr.
     pub stderr: String,
     pub(crate) command: String,
 }
@@ -43,7 +42,6 @@ impl Ended {
     }
 }
 
-/// Fails unless a text contains each of these.
 pub fn expect_texts(text: &str, parts: &[&str]) -> Result<()> {
     for part in parts {
         ensure!(text.contains(part), "there is no `{part}` in {text}");

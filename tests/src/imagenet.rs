@@ -1,15 +1,12 @@
 //! What tests of ddp-imagenet share.
 
-use crate::{job::Job, training::Training};
-use anyhow::Result;
+use crate::{job::Job, prelude::*, training::Training};
 use jpeg_encoder::{ColorType, Encoder};
-use std::{fs, path::Path};
 
 /// The flags that make a training to be compared write its metrics to the job's directory. The
 /// checkpoints go there anyway.
 pub const OUTPUTS: [&str; 2] = ["--metrics", "metrics"];
 
-/// The checkpoint from which a training resumes.
 pub const CHECKPOINT: &str = "checkpoint.safetensors";
 
 /// The results of a training that was started with [`OUTPUTS`].

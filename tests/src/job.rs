@@ -1,16 +1,11 @@
 //! A job: the processes that a test starts, all processes that those start in turn, and a directory for their files.
 
+use crate::prelude::*;
 use crate::safetensors::{self, Tensor};
 use crate::wait::{past, until};
 use crate::{ended::Ended, members::Members, python::Forked, training::losses};
-use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
-use std::{borrow::BorrowMut, cell::Cell, collections::BTreeMap};
+use std::process::{Child, ExitStatus, Stdio};
+use std::{borrow::BorrowMut, cell::Cell, fs::File};
 use tempfile::TempDir;
 
 /// How long killed processes may take to disappear.
@@ -41,7 +36,6 @@ enum Running {
 }
 
 impl Job {
-    /// Makes an empty directory.
     pub fn new() -> Result<Self> {
         let root = tempfile::tempdir()?;
         let directory = root.path().join("job");

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::{Shared, safetensors::Tensor};
-use std::{collections::BTreeMap, sync::Arc};
 
 /// The jobs of a trial, some of which may end before their moment.
 const ATTEMPTS: usize = 10;
