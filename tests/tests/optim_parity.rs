@@ -92,10 +92,12 @@ fn all_cases() -> Vec<Value> {
     [with_foreach, cases].concat()
 }
 
-/// The Rust program makes its steps twice, once with an interruption, and fails if that changes a bit.
-#[test]
-fn every_optimizer_with_every_option_equals_python_even_if_it_is_interrupted() -> Result<()> {
-    expect_parity("optimizers", &all_cases())
+cases! {
+    /// The Rust program makes its steps twice, once with an interruption, and fails if that changes a bit.
+    fn every_optimizer_with_every_option_equals_python_even_if_it_is_interrupted() =
+        expect_parity("optimizers", &all_cases());
+    fn clip_grad_value_equals_python() =
+        norms_as_in_python("clip_grad_value_", "0.05", "2").map(drop);
 }
 
 fn expect_parity(example: &str, cases: &[Value]) -> Result<()> {
@@ -172,9 +174,4 @@ fn clip_grad_norm_equals_python_with_other_norms() -> Result<()> {
         ensure!(norms.iter().any(|&norm| norm > limit), "{norm_type}: none was clipped, {norms:?}");
     }
     Ok(())
-}
-
-#[test]
-fn clip_grad_value_equals_python() -> Result<()> {
-    norms_as_in_python("clip_grad_value_", "0.05", "2").map(drop)
 }

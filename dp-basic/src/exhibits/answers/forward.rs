@@ -9,8 +9,6 @@ use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, Step, gat
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{Devices, LogicalDevice};
 
-// === Scatter and gather ===
-
 /// The number of rows of each chunk (S0.2, S0.13).
 pub fn chunk_sizes(rows: i64, devices: usize) -> Result<Vec<i64>> {
     let chunks = scatter(&count(rows), &Devices::cpu(devices)?, 0)?;
@@ -47,8 +45,6 @@ pub fn gathered_outside() -> Result<(String, Vec<i64>)> {
     let gathered = gather(&parts, outside, 0)?;
     Ok((LogicalDevice::of(&gathered).to_string(), gathered.try_into()?))
 }
-
-// === Replicas ===
 
 /// The first thread's model: its parameters, the shape of its output, and the difference between
 /// this output and the unwrapped model's (S0.1, S0.3).
