@@ -153,8 +153,7 @@ impl Ends {
             others.iter().all(|other| other.stderr.lines().any(|theirs| theirs == line))
         };
         let mut lines = first.stderr.lines().filter(|line| line.starts_with(beginning));
-        let found =
-            lines.any(|line| words.iter().all(|word| line.contains(word)) && everywhere(line));
+        let found = lines.any(|line| words.iter().all(|it| line.contains(it)) && everywhere(line));
         ensure!(found, "no line `{beginning}…` with {words:?} is the same on every host");
         Ok(self)
     }

@@ -16,8 +16,7 @@ pub struct Call<'a> {
 impl<'a> Call<'a> {
     /// Parses a command; `None` if it starts no program of the workspace.
     pub fn parse(words: &[&'a str]) -> Result<Option<Self>> {
-        let behind_dashes =
-            |words: &[&'a str]| words.strip_prefix(&["--"]).unwrap_or(words).to_vec();
+        let behind_dashes = |rest: &[&'a str]| rest.strip_prefix(&["--"]).unwrap_or(rest).to_vec();
         Ok(match words {
             ["cargo", "launch", rest @ ..] => {
                 // Each of its flags has a value.

@@ -11,8 +11,7 @@ pub const CHECKPOINT: &str = "checkpoint.safetensors";
 
 /// The results of a training that was started with [`OUTPUTS`].
 pub fn training(job: &Job, world_size: usize) -> Result<Training> {
-    let of_model =
-        |(name, tensor): (String, _)| Some((name.strip_prefix("model.")?.into(), tensor));
+    let of_model = |(name, value): (String, _)| Some((name.strip_prefix("model.")?.into(), value));
     let weights = job.tensors(CHECKPOINT)?.into_iter().filter_map(of_model);
     Training::with_weights(job, world_size, weights.collect())
 }

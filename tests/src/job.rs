@@ -116,8 +116,7 @@ impl Job {
     /// takes a step or saves anything.
     pub fn expect_refusal(&self, command: Command, code: i32, texts: &[&str]) -> Result<()> {
         let ended = self.run(command)?.expect_code(code)?;
-        let is_model =
-            |name: &String| name == "model.safetensors" || name == "checkpoint.safetensors";
+        let is_model = |it: &String| it == "model.safetensors" || it == "checkpoint.safetensors";
         let saved = self.files()?.into_iter().find(is_model);
         ensure!(saved.is_none(), "it saved {saved:?}: {ended}");
         let steps = losses(self.directory(), 0).map_or(0, |losses| losses.len());

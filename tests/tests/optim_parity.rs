@@ -4,98 +4,37 @@
 use crate::prelude::*;
 use tests::parity::{FILE, expect_equal_tensors};
 
-/// The problems, and for each the options of this optimizer to try.
-fn cases(optimizer: &str, options: &[(&[&str], Value)]) -> Vec<Value> {
-    let on_problems = |(problems, options): &(&[&str], Value)| {
-        let case = |problem: &&str| json!({ "optimizer": optimizer, "options": options, "problem": problem });
-        problems.iter().map(case).collect::<Vec<_>>()
-    };
-    options.iter().flat_map(on_problems).collect()
+fn case(optimizer: &str, problem: &str, options: &Value) -> Value {
+    json!({ "optimizer": optimizer, "options": options, "problem": problem })
 }
 
-const DENSE: &[&str] = &["float", "double", "bfloat16", "complex"];
-const ALL: &[&str] = &["float", "double", "bfloat16", "complex", "sparse"];
-const SPARSE: &[&str] = &["sparse"];
-
-fn all_cases() -> Vec<Value> {
-    let sgd = [
-        (ALL, json!({ "lr": 0.1 })),
-        (ALL, json!({ "lr": 0.1, "momentum": 0.9, "dampening": 0.3 })),
-        (ALL, json!({ "lr": 0.1, "momentum": 0.9, "nesterov": true, "maximize": true })),
-        (DENSE, json!({ "lr": 0.1, "momentum": 0.9, "nesterov": true, "weight_decay": 0.01 })),
-        (DENSE, json!({ "momentum": 0.5, "weight_decay": 0.1, "maximize": true })),
-    ];
-    let adam = [
-        (DENSE, json!({})),
-        (DENSE, json!({ "lr": 0.01, "weight_decay": 0.1 })),
-        (DENSE, json!({ "lr": 0.01, "weight_decay": 0.1, "decoupled_weight_decay": true })),
-        (DENSE, json!({ "lr": 0.1, "betas": [0.3, 0.9], "eps": 0.001 })),
-        (DENSE, json!({ "lr": 0.1, "betas": [0.5, 0.6], "amsgrad": true })),
-        (DENSE, json!({ "lr": 0.1, "amsgrad": true, "maximize": true, "weight_decay": 0.1 })),
-    ];
-    let adamw = [
-        (DENSE, json!({})),
-        (DENSE, json!({ "lr": 0.1, "betas": [0.5, 0.6], "amsgrad": true, "maximize": true })),
-    ];
-    let rmsprop = [
-        (DENSE, json!({})),
-        (DENSE, json!({ "lr": 0.1, "alpha": 0.7, "eps": 0.001 })),
-        (DENSE, json!({ "momentum": 0.9, "weight_decay": 0.1 })),
-        (DENSE, json!({ "centered": true, "maximize": true })),
-        (DENSE, json!({ "centered": true, "momentum": 0.5, "weight_decay": 0.1, "eps": 0.001 })),
-    ];
-    let adagrad = [
-        (ALL, json!({})),
-        (ALL, json!({ "lr": 0.1, "lr_decay": 0.1, "initial_accumulator_value": 0.3 })),
-        (ALL, json!({ "lr": 0.1, "eps": 0.01, "maximize": true })),
-        (DENSE, json!({ "weight_decay": 0.1, "maximize": true })),
-    ];
-    let adadelta = [
-        (DENSE, json!({})),
-        (DENSE, json!({ "lr": 0.3, "rho": 0.7, "eps": 0.001 })),
-        (DENSE, json!({ "weight_decay": 0.1, "maximize": true })),
-    ];
-    // With the defaults, the sixth step is the first to be rectified.
-    let radam = [
-        (DENSE, json!({})),
-        (DENSE, json!({ "lr": 0.1, "betas": [0.3, 0.9], "eps": 0.001 })),
-        (DENSE, json!({ "lr": 0.1, "weight_decay": 0.1, "maximize": true })),
-        (DENSE, json!({ "lr": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": true })),
-    ];
-    let nadam = [
-        (DENSE, json!({})),
-        (DENSE, json!({ "betas": [0.3, 0.9], "eps": 0.001, "momentum_decay": 0.1 })),
-        (DENSE, json!({ "lr": 0.1, "weight_decay": 0.1, "maximize": true })),
-        (DENSE, json!({ "lr": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": true })),
-    ];
-    let sparse_adam = [
-        (SPARSE, json!({})),
-        (SPARSE, json!({ "lr": 0.1, "betas": [0.3, 0.9], "eps": 0.001 })),
-        (SPARSE, json!({ "lr": 0.1, "maximize": true })),
-    ];
-    let cases = [
-        cases("SGD", &sgd),
-        cases("Adam", &adam),
-        cases("AdamW", &adamw),
-        cases("RMSprop", &rmsprop),
-        cases("Adagrad", &adagrad),
-        cases("Adadelta", &adadelta),
-        cases("RAdam", &radam),
-        cases("NAdam", &nadam),
-        cases("SparseAdam", &sparse_adam),
-    ]
-    .concat();
+/// Each line of the file names an optimizer, its problems, and the options to try. With the defaults, RAdam's sixth step
+/// is the first to be rectified.
+fn all_cases() -> Result<Vec<Value>> {
+    let mut cases = Vec::new();
+    for line in source("tests/data/optimizers.txt")?.lines() {
+        let (optimizer, rest) = line.split_once(' ').context("an optimizer")?;
+        let (problems, options) = rest.split_once(' ').context("its problems")?;
+        let problems: &[&str] = match problems {
+            "all" => &["float", "double", "bfloat16", "complex", "sparse"],
+            "dense" => &["float", "double", "bfloat16", "complex"],
+            "sparse" => &["sparse"],
+            other => bail!("there are no problems {other}"),
+        };
+        let options: Value = serde_json::from_str(options)?;
+        cases.extend(problems.iter().map(|problem| case(optimizer, problem, &options)));
+    }
     // The same with `_foreach_*` operations, which are the default on GPUs.
     let mut with_foreach = cases.clone();
     with_foreach.retain(|case| case["optimizer"] != "SparseAdam");
     with_foreach.iter_mut().for_each(|case| case["options"]["foreach"] = true.into());
-    [with_foreach, cases].concat()
+    Ok([with_foreach, cases].concat())
 }
 
 cases! {
     /// The Rust program makes its steps twice, once with an interruption, and fails if that changes a bit.
     fn every_optimizer_with_every_option_equals_python_even_if_it_is_interrupted() =
-        expect_parity("optimizers", &all_cases());
+        expect_parity("optimizers", &all_cases()?);
     fn clip_grad_value_equals_python() =
         norms_as_in_python("clip_grad_value_", "0.05", "2").map(drop);
 }
@@ -119,8 +58,7 @@ fn muon_as_an_optimizer_of_ones_own_equals_pythons() -> Result<()> {
         json!({ "lr": 0.02, "momentum": 0.8, "adjust_lr_fn": "match_rms_adamw" }),
         json!({ "lr": 0.1, "ns_steps": 2, "ns_coefficients": [2.0, -1.5, 0.5], "eps": 1.0 }),
     ];
-    let problem: &[&str] = &["matrices"];
-    expect_parity("muon", &cases("Muon", &options.map(|options| (problem, options))))
+    expect_parity("muon", &options.map(|options| case("Muon", "matrices", &options)))
 }
 
 /// With the rates and momenta of each group.

@@ -48,8 +48,7 @@ pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
     }
     args.check_stragglers(0..threads)?;
     say_unused_gpus(args.device);
-    let devices =
-        (0..threads).map(|thread| args.device.of_worker(thread)).collect::<Result<Vec<_>>>()?;
+    let devices = (0..threads).map(|it| args.device.of_worker(it)).collect::<Result<Vec<_>>>()?;
 
     let (train_set, test_set) = args.data()?;
     let batches = args.batches(train_set.len());

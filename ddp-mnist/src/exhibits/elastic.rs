@@ -8,9 +8,8 @@ use report::{Meters, Progress, Run};
 use serde::{Deserialize, Serialize};
 use tch::nn::{ModuleT, VarStore};
 use tch_parallel::checkpoint::{check_destination, save};
-use tch_parallel::data::{
-    DataLoader, DataLoaderOptions, Dataset, DistributedSampler, SequentialSampler, Shard,
-};
+use tch_parallel::data::{DataLoader, DataLoaderOptions, Dataset, DistributedSampler};
+use tch_parallel::data::{SequentialSampler, Shard};
 use tch_parallel::elastic::{self, State};
 use tch_parallel::{distributed::DistributedDataParallel, optim::Sgd};
 

@@ -55,8 +55,7 @@ pub fn descend(
 pub fn queue(workers: usize, seed: u64) -> impl Iterator<Item = usize> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     // When each worker will be done.
-    let mut due: BTreeSet<_> =
-        (0..workers).map(|worker| (exponential(&mut random), worker)).collect();
+    let mut due: BTreeSet<_> = (0..workers).map(|it| (exponential(&mut random), it)).collect();
     iter::from_fn(move || {
         let (now, worker) = due.pop_first()?;
         due.insert((now + exponential(&mut random), worker));

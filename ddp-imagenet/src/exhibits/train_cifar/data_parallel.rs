@@ -88,8 +88,7 @@ mod tests {
         let found = gradients(&vs);
 
         let halves = images.chunk(2, 0).into_iter().zip(labels.chunk(2, 0));
-        let halves: Vec<_> =
-            halves.map(|(images, labels)| on_one_device(&images, &labels)).collect();
+        let halves: Vec<_> = halves.map(|(x, y)| on_one_device(&x, &y)).collect();
         let [(first, first_vs), (second, _)] = &halves[..] else { panic!("two halves") };
         let mean = (first + second) / 2.0;
         // Sums in another order, of f32.

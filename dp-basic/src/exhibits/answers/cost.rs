@@ -51,8 +51,7 @@ const HIDDEN: i64 = 256;
 /// layers on one device (S0.22). The fastest of six steps, since other load only slows steps down.
 pub fn loss_time(rows: i64, classes: i64) -> (f64, f64) {
     let vs = VarStore::new(Device::Cpu);
-    let hidden =
-        ["0", "1"].map(|name| linear(vs.root() / name, HIDDEN, HIDDEN, Default::default()));
+    let hidden = ["0", "1"].map(|it| linear(vs.root() / it, HIDDEN, HIDDEN, Default::default()));
     let output = layer(classes)(&vs.root());
     let (inputs, targets) = synthetic_batch(rows, HIDDEN, 10);
     let step = || {

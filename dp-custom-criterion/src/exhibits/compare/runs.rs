@@ -60,8 +60,7 @@ impl<'a> Runs<'a> {
         let training = Training { name, flags, workers, single_threaded: false };
         let metrics = self.comparison.run(&training, |_line| {})?;
         let ends = metrics.events::<Summary>("end")?;
-        let step_seconds =
-            ends.iter().filter_map(|end| end.step_seconds_median).fold(0.0, f64::max);
+        let step_seconds = ends.iter().filter_map(|it| it.step_seconds_median).fold(0.0, f64::max);
         Ok(Measured { method, batch_size, devices: metrics.devices(count)?, step_seconds })
     }
 
