@@ -141,8 +141,7 @@ mod tests {
     /// The weights to the last bit, the momentum, and the scale.
     fn outcome(state: &TrainState) -> impl PartialEq + std::fmt::Debug + use<> {
         let weights: Vec<_> = state.vs.trainable_variables().iter().map(Tensor::copy).collect();
-        let momentum = state.optimizer.state_dict().unwrap();
-        (weights, momentum, state.scaler.state_dict().unwrap())
+        (weights, state.optimizer.state_dict().unwrap(), state.scaler.state_dict().unwrap())
     }
 
     #[test]

@@ -9,8 +9,7 @@ pub const METRICS: &str = "--metrics=metrics";
 /// Runs a method on `ranks` ranks to its end, with metrics.
 pub fn trained(ranks: usize, flags: &str) -> Result<Job> {
     let job = Job::new()?;
-    let program = async_update(flags.split(' ').chain([METRICS]))?;
-    job.run(launch(ranks, &program)?)?.expect_success()?;
+    job.run(launch(ranks, &async_update(flags.split(' ').chain([METRICS]))?)?)?.expect_success()?;
     Ok(job)
 }
 

@@ -110,8 +110,7 @@ pub fn launch(ranks: usize, program: &Command) -> Result<Command> {
 
 /// `launch FLAGS … -- PROGRAM …`.
 pub fn launch_with(flags: &[&str], program: &Command) -> Result<Command> {
-    let launcher = launcher(flags.iter().copied().chain(["--"]))?;
-    Ok(started_by(launcher, program))
+    Ok(started_by(launcher(flags.iter().copied().chain(["--"]))?, program))
 }
 
 /// PyTorch's own launcher, starting any program as ranks of one job on this machine.

@@ -8,8 +8,7 @@ use tch_parallel::optim::lr_scheduler::{
     CosineAnnealingLr, LinearLr, Schedule, SequentialLr, StepLr,
 };
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
-use tch_parallel::{Error, Result};
-use tch_parallel::{amp::GradScalerOptions, distributed::ProcessGroup};
+use tch_parallel::{Error, Result, amp::GradScalerOptions, distributed::ProcessGroup};
 
 #[derive(Debug, clap::Args)]
 pub struct RecipeArgs {

@@ -178,7 +178,6 @@ mod tests {
     #[should_panic = "takes images [N, 3, 32, 32], but got [2, 3, 64, 64]"]
     fn images_of_another_size_are_refused() {
         let (_vs, model) = build(PyramidNetOptions::TUTORIAL);
-        let images = Tensor::zeros([2, 3, 64, 64], (Kind::Float, Device::Cpu));
-        let _ = model.forward_t(&images, false);
+        let _ = model.forward_t(&Tensor::zeros([2, 3, 64, 64], (Kind::Float, Device::Cpu)), false);
     }
 }

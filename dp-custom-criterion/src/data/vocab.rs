@@ -92,8 +92,7 @@ impl Vocab {
     }
 
     fn from_words(words: Vec<String>) -> Self {
-        let tokens = words.iter().cloned().zip(0..).collect();
-        Self { words, tokens }
+        Self { tokens: words.iter().cloned().zip(0..).collect(), words }
     }
 }
 

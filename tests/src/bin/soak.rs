@@ -52,8 +52,7 @@ fn try_often(line: &Line, args: &Args) -> Result<Results> {
     for number in args.first..args.first + args.trials.unwrap_or(line.trials) {
         let begin = Instant::now();
         let mut trial = Trial::new(number.into(), Size::FULL);
-        let outcome = (line.trial)(&mut trial);
-        let reason = match outcome {
+        let reason = match (line.trial)(&mut trial) {
             Ok(took) => {
                 results.took.push(took);
                 let late = line.limit.is_some_and(|limit| took >= limit);

@@ -2,8 +2,7 @@ use super::*;
 use crate::{Ended, Job, programs::shell};
 
 fn bash(hosts: &Hosts, host: usize, script: &str) -> Ended {
-    let there = hosts.on(host, Command::new("bash").args(["-c", script]));
-    Job::new().unwrap().run(there).unwrap()
+    Job::new().unwrap().run(hosts.on(host, Command::new("bash").args(["-c", script]))).unwrap()
 }
 
 /// How long host 1 takes to refuse a connection from host 0; `None` if it does not answer.

@@ -62,8 +62,7 @@ mod tests {
     }
 
     fn build(path: &Path<'_>) -> SequentialT {
-        let arch: Arch = "pyramidnet8_a6".parse().unwrap();
-        arch.build(path, 10, &NormLayer::BatchNorm)
+        "pyramidnet8_a6".parse::<Arch>().unwrap().build(path, 10, &NormLayer::BatchNorm)
     }
 
     /// The gradients of one device, the parameters in a row.

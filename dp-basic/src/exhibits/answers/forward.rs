@@ -33,8 +33,7 @@ pub fn pairs(rows: i64, devices: usize) -> Result<Vec<(i64, i64)>> {
 pub fn first_chunk() -> Result<(bool, Vec<usize>)> {
     let (inputs, _) = batch(8);
     let chunks = scatter(&inputs, &Devices::cpu(2)?, 0)?;
-    let copied = copied(&step(8, 2, 0)?.events, Step::Scatter);
-    Ok((chunks[0].data_ptr() == inputs.data_ptr(), copied))
+    Ok((chunks[0].data_ptr() == inputs.data_ptr(), copied(&step(8, 2, 0)?.events, Step::Scatter)))
 }
 
 /// The device without a replica that gathers the rows of two others, and these rows (S0.30).

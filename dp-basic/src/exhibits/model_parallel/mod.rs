@@ -157,8 +157,7 @@ mod tests {
     #[test]
     fn each_device_holds_its_part_and_the_second_labels_and_loss() {
         let ([first, second], original) = two(32);
-        let split = train(&original, [first, second], BATCH).unwrap();
-        let Trained { network, step, .. } = &split;
+        let Trained { network, step, .. } = train(&original, [first, second], BATCH).unwrap();
         let on = |part: &network::Part| -> BTreeSet<_> {
             let variables = part.vs.trainable_variables();
             variables.iter().flat_map(|v| [v, &v.grad()].map(LogicalDevice::of)).collect()
