@@ -3,7 +3,7 @@
 use crate::job::{Job, Process};
 use crate::{prelude::*, python};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::{ffi::OsStr, net::TcpListener, process};
+use std::{env, ffi::OsStr, net::TcpListener, process};
 
 /// Prefixes and suffixes of the variables through which a launcher tells a program its rank. The
 /// programs must not inherit any, since a launcher may have started the test itself.
