@@ -1,6 +1,5 @@
 //! What an example of the library saves, compared with what its counterpart in Python saves.
 
-use crate::programs::{between, source};
 use crate::{Job, prelude::*, programs, python, safetensors::Tensor};
 
 /// The argument that names the file to write.
@@ -27,11 +26,4 @@ pub fn expect_equal_tensors(example: &str, script: &str, arguments: &[&str]) -> 
     let differ: Vec<_> = rust.keys().filter(|&name| rust[name] != python[name]).collect();
     ensure!(!rust.is_empty() && differ.is_empty(), "these differ: {differ:#?}");
     Ok(Both { tensors: rust, printed: [rust_printed, python_printed] })
-}
-
-/// The descriptions, a line of JSON each, that a file has below this heading.
-pub fn described(file: &str, heading: &str) -> Result<Vec<Value>> {
-    let text = source(file)?;
-    let lines = between(&text, &format!("# {heading}\n"), "\n\n")?.lines();
-    lines.map(|line| Ok(serde_json::from_str(line)?)).collect()
 }

@@ -2,7 +2,6 @@
 
 use crate::prelude::*;
 use std::collections::HashSet;
-use tests::parity::described;
 
 /// What Rust and Python make of the same descriptions.
 fn results(rust: &[Value], theirs: &[Value]) -> Result<[Vec<Value>; 2]> {
@@ -30,21 +29,20 @@ fn expect_parity(descriptions: &[Value]) -> Result<()> {
     Ok(())
 }
 
-fn expect_described(heading: &str) -> Result<()> {
-    expect_parity(&described("tests/data/data_order.txt", heading)?)
-}
-
-cases! {
-    fn a_random_sampler_has_pythons_indices() = expect_described("random sampler");
-    /// Of the last sampler, there are more ranks than samples.
-    fn each_rank_takes_pythons_share_of_what_a_sampler_draws() = expect_described("ranks' shares");
-    fn a_loader_cuts_pythons_batches() = expect_described("batches");
-    fn a_random_split_has_pythons_parts() = expect_described("random split");
-    fn without_a_seed_the_global_generator_draws_pythons_indices_epoch_after_epoch() =
-        expect_described("global generator");
-    /// In the last data set, one worker has a batch more than the others.
-    fn an_iterable_data_set_is_shared_out_over_ranks_and_workers_as_in_python() =
-        expect_described("iterable data set");
+#[test]
+fn a_random_sampler_has_pythons_indices() -> Result<()> {
+    let random = |arguments| json!({ "RandomSampler": arguments });
+    expect_parity(&[
+        random(json!({ "len": 100, "seed": 42 })),
+        random(json!({ "len": 100, "seed": 43 })),
+        random(json!({ "len": 7, "seed": 1, "num_samples": 3 })),
+        random(json!({ "len": 7, "seed": 1, "num_samples": 21 })),
+        random(json!({ "len": 7, "seed": 1, "num_samples": 25 })),
+        random(json!({ "len": 1000, "seed": 5, "replacement": true })),
+        random(json!({ "len": 9, "seed": 5, "replacement": true, "num_samples": 7 })),
+        random(json!({ "len": 9, "seed": 5, "replacement": true, "num_samples": 64 })),
+        random(json!({ "len": 9, "seed": 5, "replacement": true, "num_samples": 99 })),
+    ])
 }
 
 #[test]
@@ -71,6 +69,115 @@ fn a_weighted_sampler_has_pythons_indices() -> Result<()> {
         weighted(&many, 1000, true, 2),
         weighted(&many, 900, false, 1),
         weighted(&many, 20, false, 1),
+    ])
+}
+
+#[test]
+fn each_rank_takes_pythons_share_of_what_a_sampler_draws() -> Result<()> {
+    let weights = [0.3, 0.1, 2.0, 0.5, 0.05, 0.8, 1.1];
+    let weighted = json!({ "WeightedRandomSampler": {
+        "weights": weights, "num_samples": 20, "replacement": true, "seed": 9,
+    } });
+    let subset = json!({ "SubsetRandomSampler": { "indices": [10, 20, 30, 40, 50], "seed": 9 } });
+    let share = |sampler: &Value, rank, num_replicas, drop_last| {
+        json!({ "DistributedSamplerWrapper": {
+            "sampler": sampler, "rank": rank, "num_replicas": num_replicas, "drop_last": drop_last,
+        } })
+    };
+    let of_three = |rank| share(&weighted, rank, 3, false);
+    expect_parity(&[
+        of_three(0),
+        of_three(1),
+        of_three(2),
+        share(&weighted, 1, 3, true),
+        share(&weighted, 0, 1, false),
+        share(&subset, 1, 2, false),
+        share(&subset, 1, 2, true),
+        // More ranks than samples.
+        share(&subset, 6, 7, false),
+    ])
+}
+
+#[test]
+fn a_loader_cuts_pythons_batches() -> Result<()> {
+    let random = json!({ "RandomSampler": { "len": 10, "seed": 4 } });
+    let batches = |sampler: &Value, batch_size, drop_last| {
+        json!({ "BatchSampler": {
+            "len": 10, "sampler": sampler, "batch_size": batch_size, "drop_last": drop_last,
+        } })
+    };
+    let growing = |rank, ranks| json!({ "batch_sampler": { "len": 17, "rank": rank, "num_replicas": ranks } });
+    let concat = json!({ "ConcatDataset": {
+        "cumulative_sizes": [3, 4, 10], "sampler": random, "batch_size": 4,
+    } });
+    expect_parity(&[
+        batches(&random, 3, false),
+        batches(&random, 3, true),
+        batches(&json!({ "SequentialSampler": { "len": 10 } }), 4, false),
+        growing(0, 1),
+        growing(0, 2),
+        growing(1, 2),
+        concat,
+    ])
+}
+
+#[test]
+fn a_random_split_has_pythons_parts() -> Result<()> {
+    let split = |len, lengths: Value, seed| json!({ "random_split": { "len": len, "lengths": lengths, "seed": seed } });
+    expect_parity(&[
+        split(10, json!([3, 7, 0]), 42),
+        split(10, json!([3, 5, 2]), 43),
+        split(1001, json!([0.7, 0.2, 0.1]), 1),
+        split(30, json!([0.3, 0.3, 0.4]), 42),
+        split(11, json!([0.5, 0.25, 0.25]), 0),
+    ])
+}
+
+#[test]
+fn without_a_seed_the_global_generator_draws_pythons_indices_epoch_after_epoch() -> Result<()> {
+    let seeded = |name: &str, mut arguments: Value| {
+        arguments["manual_seed"] = json!(3);
+        json!({ name: arguments })
+    };
+    let weighted = |replacement| json!({ "weights": [0.3, 0.1, 2.0, 0.5], "num_samples": 4, "replacement": replacement });
+    let subset = json!({ "SubsetRandomSampler": { "indices": [1, 2, 3, 4, 5] } });
+    let shuffled = json!({ "RandomSampler": { "len": 10 } });
+    let loader = |draws: bool, batch_size, num_workers| json!({ "len": 10, "sampler": shuffled, "batch_size": batch_size, "num_workers": num_workers, "draw_base_seed": draws });
+    expect_parity(&[
+        seeded("RandomSampler", json!({ "len": 100 })),
+        seeded("RandomSampler", json!({ "len": 9, "replacement": true, "num_samples": 70 })),
+        seeded("RandomSampler", json!({ "len": 9, "num_samples": 25 })),
+        seeded("SubsetRandomSampler", json!({ "indices": [9, 2, 7, 5, 30, 31, 32] })),
+        seeded("WeightedRandomSampler", weighted(true)),
+        seeded("WeightedRandomSampler", weighted(false)),
+        seeded(
+            "DistributedSamplerWrapper",
+            json!({ "sampler": subset, "rank": 1, "num_replicas": 2 }),
+        ),
+        seeded("random_split", json!({ "len": 30, "lengths": [0.3, 0.3, 0.4] })),
+        seeded("BatchSampler", loader(true, 3, 0)),
+        seeded("BatchSampler", loader(false, 3, 0)),
+        seeded("BatchSampler", loader(true, 4, 2)),
+    ])
+}
+
+#[test]
+fn an_iterable_data_set_is_shared_out_over_ranks_and_workers_as_in_python() -> Result<()> {
+    let count = |len, rank, ranks, workers, batch_size, drop_last| {
+        json!({ "IterableDataset": {
+            "len": len, "rank": rank, "num_replicas": ranks, "num_workers": workers,
+            "batch_size": batch_size, "drop_last": drop_last,
+        } })
+    };
+    expect_parity(&[
+        count(10, 0, 1, 0, 3, false),
+        count(10, 0, 1, 0, 3, true),
+        count(23, 1, 2, 0, 4, false),
+        count(23, 0, 1, 2, 3, false),
+        count(50, 1, 2, 2, 4, false),
+        count(50, 1, 2, 3, 4, true),
+        // One worker has a batch more than the others.
+        count(17, 0, 1, 3, 2, false),
     ])
 }
 

@@ -1,7 +1,6 @@
 //! Learning rates and momenta equal Python's to the last bit, in every epoch and parameter group.
 
 use crate::prelude::*;
-use tests::parity::described;
 
 /// More epochs than any cosine below takes to fall, rise and fall again.
 const EPOCHS: usize = 250;
@@ -44,22 +43,50 @@ fn with(name: &str, arguments: &Value, more: &Value) -> Value {
     json!({ name: arguments })
 }
 
-fn expect_described(lrs: &[f64], heading: &str) -> Result<()> {
-    expect_parity("SGD", lrs, &described("tests/data/lr_schedules.txt", heading)?)
-}
-
 cases! {
-    fn step_lr_equals_python() = expect_described(&[0.1, 0.037], "StepLR");
-    fn multi_step_lr_equals_python() = expect_described(&[0.3, 0.07], "MultiStepLR");
-    fn exponential_lr_equals_python() = expect_described(&[0.1, 0.0123], "ExponentialLR");
-    fn lambda_lr_equals_python() = expect_described(&[0.1, 0.0123], "LambdaLR");
-    fn multiplicative_lr_equals_python() = expect_described(&[0.1, 0.0123], "MultiplicativeLR");
-    fn swa_lr_equals_python() = expect_described(&[0.1, 0.0123], "SWALR");
-    fn linear_and_constant_lr_equal_python() =
-        expect_described(&[0.1, 0.0123, 0.7], "LinearLR and ConstantLR");
-    fn polynomial_lr_equals_python() = expect_described(&[0.1, 0.0123], "PolynomialLR");
-    fn cosine_annealing_lr_equals_python_even_when_it_rises_again() =
-        expect_described(&[0.1, 0.0123], "CosineAnnealingLR");
+    fn step_lr_equals_python() = expect_parity("SGD", &[0.1, 0.037], &[
+        json!({ "StepLR": { "step_size": 30 } }),
+        json!({ "StepLR": { "step_size": 7, "gamma": 0.97 } }),
+    ]);
+    fn multi_step_lr_equals_python() = expect_parity("SGD", &[0.3, 0.07], &[
+        json!({ "MultiStepLR": { "milestones": [150, 225] } }),
+        json!({ "MultiStepLR": { "milestones": [90, 3, 3, 60, 3], "gamma": 0.7 } }),
+        json!({ "MultiStepLR": { "milestones": [0, 5], "gamma": 0.2 } }),
+    ]);
+    fn exponential_lr_equals_python() = expect_parity("SGD", &[0.1, 0.0123], &[
+        json!({ "ExponentialLR": { "gamma": 0.95 } }),
+        json!({ "ExponentialLR": { "gamma": 1.003 } }),
+    ]);
+    fn lambda_lr_equals_python() = expect_parity("SGD", &[0.1, 0.0123], &[
+        json!({ "LambdaLR": { "lr_lambda": [0.3, 1.0, 0.7, 1.1, 0.0] } }),
+        json!({ "LambdaLR": { "lr_lambda": [[0.3, 1.0, 0.7], [1.1, 0.9]] } }),
+    ]);
+    fn multiplicative_lr_equals_python() = expect_parity("SGD", &[0.1, 0.0123], &[
+        json!({ "MultiplicativeLR": { "lr_lambda": [0.3, 1.01, 0.97, 1.03] } }),
+        json!({ "MultiplicativeLR": { "lr_lambda": [[0.95, 1.0, 1.04], [1.1, 0.9]] } }),
+    ]);
+    fn swa_lr_equals_python() = expect_parity("SGD", &[0.1, 0.0123], &[
+        json!({ "SWALR": { "swa_lr": 0.05 } }),
+        json!({ "SWALR": { "swa_lr": [0.03, 0.07], "anneal_epochs": 37 } }),
+        json!({ "SWALR": { "swa_lr": 0.05, "anneal_epochs": 23, "anneal_strategy": "linear" } }),
+        json!({ "SWALR": { "swa_lr": 0.05, "anneal_epochs": 300 } }),
+    ]);
+    fn linear_and_constant_lr_equal_python() = expect_parity("SGD", &[0.1, 0.0123, 0.7], &[
+        json!({ "LinearLR": {} }),
+        json!({ "LinearLR": { "start_factor": 0.9, "end_factor": 0.07, "total_iters": 211 } }),
+        json!({ "ConstantLR": {} }),
+        json!({ "ConstantLR": { "factor": 0.37, "total_iters": 101 } }),
+    ]);
+    fn polynomial_lr_equals_python() = expect_parity("SGD", &[0.1, 0.0123], &[
+        json!({ "PolynomialLR": {} }),
+        json!({ "PolynomialLR": { "total_iters": 201, "power": 0.9 } }),
+        json!({ "PolynomialLR": { "total_iters": 300, "power": 2.3 } }),
+    ]);
+    fn cosine_annealing_lr_equals_python_even_when_it_rises_again() = expect_parity("SGD", &[0.1, 0.0123], &[
+        json!({ "CosineAnnealingLR": { "T_max": 100 } }),
+        json!({ "CosineAnnealingLR": { "T_max": 37, "eta_min": 0.0007 } }),
+        json!({ "CosineAnnealingLR": { "T_max": 1 } }),
+    ]);
 }
 
 #[test]
@@ -249,20 +276,45 @@ fn several_schedulers_of_one_optimizer_equal_python_whenever_they_are_created() 
 
 #[test]
 fn what_python_refuses_is_refused() -> Result<()> {
-    // The last one is right.
-    let descriptions = source("tests/data/lr_refused.txt")?;
-    let descriptions: Vec<_> = descriptions.lines().collect();
+    let arguments = json!({ "max_lr": 0.1, "total_steps": 20 });
+    let one_cycle = |more| with("OneCycleLR", &arguments, &more);
+    let step = json!({ "StepLR": { "step_size": 3 } });
+    let wrong = [
+        json!({ "ReduceLROnPlateau": { "metrics": [1.0], "factor": 1.0 } }),
+        json!({ "ReduceLROnPlateau": { "metrics": [1.0], "min_lr": [0.1] } }),
+        one_cycle(json!({ "total_steps": 0 })),
+        one_cycle(json!({ "total_steps": 9 })),
+        one_cycle(json!({ "pct_start": 1.5 })),
+        one_cycle(json!({ "pct_start": -0.5 })),
+        one_cycle(json!({ "pct_start": 0.05 })),
+        one_cycle(json!({ "max_lr": [0.1] })),
+        one_cycle(json!({ "max_momentum": [0.1, 0.2, 0.3] })),
+        json!({ "CosineAnnealingWarmRestarts": { "T_0": 0 } }),
+        json!({ "CosineAnnealingWarmRestarts": { "T_0": 5, "T_mult": 0 } }),
+        json!({ "CosineAnnealingWarmRestarts": { "T_0": 5, "epochs": [-1.0] } }),
+        json!({ "ConstantLR": { "factor": 1.1 } }),
+        json!({ "ConstantLR": { "factor": -0.1 } }),
+        json!({ "ConstantLR": { "factor": 0.0 } }),
+        json!({ "CyclicLR": { "base_lr": [0.1], "max_lr": 0.2 } }),
+        json!({ "CyclicLR": { "base_lr": 0.1, "max_lr": [0.2, 0.3, 0.4] } }),
+        json!({ "CyclicLR": { "base_lr": 0.1, "max_lr": 0.2, "step_size_up": 0 } }),
+        json!({ "CyclicLR": { "base_lr": 0.1, "max_lr": 0.2, "base_momentum": [0.1] } }),
+        json!({ "LambdaLR": { "lr_lambda": [[0.5]] } }),
+        json!({ "SequentialLR": { "schedulers": [step], "milestones": [3] } }),
+    ];
     let job = Job::new()?;
     let fixed = ["12", "SGD", "[0.1, 0.2]"];
+    // The last one is right.
+    let descriptions: Vec<_> = wrong.iter().chain([&step]).map(Value::to_string).collect();
     let arguments = fixed.into_iter().chain(["--refused"]);
-    let arguments = arguments.chain(descriptions.iter().copied());
+    let arguments = arguments.chain(descriptions.iter().map(String::as_str));
     let python = job.run(python("lr_schedulers", arguments)?)?.expect_success()?;
     let python: Vec<_> = python.stdout.lines().collect();
     ensure!(python.len() == descriptions.len(), "{python:?}");
     for (number, (description, python)) in descriptions.iter().zip(python).enumerate() {
         let theirs = python != "null";
-        ensure!(theirs == (number + 1 < descriptions.len()), "{description} in Python: {python}");
-        let arguments = fixed.into_iter().chain([*description]);
+        ensure!(theirs == (number < wrong.len()), "{description} in Python: {python}");
+        let arguments = fixed.into_iter().chain([description.as_str()]);
         job.run(example("lr_schedules", arguments)?)?.expect_code(theirs.into())?;
     }
     Ok(())
