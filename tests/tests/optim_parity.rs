@@ -4,39 +4,98 @@
 use crate::prelude::*;
 use tests::parity::{FILE, expect_equal_tensors};
 
-fn case(optimizer: &str, problem: &str, options: &Value) -> Value {
-    json!({ "optimizer": optimizer, "options": options, "problem": problem })
+/// The problems, and for each the options of this optimizer to try.
+fn cases(optimizer: &str, options: &[(&[&str], Value)]) -> Vec<Value> {
+    let on_problems = |(problems, options): &(&[&str], Value)| {
+        let case = |problem: &&str| json!({ "optimizer": optimizer, "options": options, "problem": problem });
+        problems.iter().map(case).collect::<Vec<_>>()
+    };
+    options.iter().flat_map(on_problems).collect()
 }
 
-/// Each line of the file names an optimizer, its problems, and the options to try. With the defaults, RAdam's sixth step
-/// is the first to be rectified.
-fn all_cases() -> Result<Vec<Value>> {
-    let mut cases = Vec::new();
-    for line in source("tests/data/optimizers.txt")?.lines() {
-        let (optimizer, rest) = line.split_once(' ').context("an optimizer")?;
-        let (problems, options) = rest.split_once(' ').context("its problems")?;
-        let problems: &[&str] = match problems {
-            "all" => &["float", "double", "bfloat16", "complex", "sparse"],
-            "dense" => &["float", "double", "bfloat16", "complex"],
-            "sparse" => &["sparse"],
-            other => bail!("there are no problems {other}"),
-        };
-        let options: Value = serde_json::from_str(options)?;
-        cases.extend(problems.iter().map(|problem| case(optimizer, problem, &options)));
-    }
+const DENSE: &[&str] = &["float", "double", "bfloat16", "complex"];
+const ALL: &[&str] = &["float", "double", "bfloat16", "complex", "sparse"];
+const SPARSE: &[&str] = &["sparse"];
+
+fn all_cases() -> Vec<Value> {
+    let sgd = [
+        (ALL, json!({ "lr": 0.1 })),
+        (ALL, json!({ "lr": 0.1, "momentum": 0.9, "dampening": 0.3 })),
+        (ALL, json!({ "lr": 0.1, "momentum": 0.9, "nesterov": true, "maximize": true })),
+        (DENSE, json!({ "lr": 0.1, "momentum": 0.9, "nesterov": true, "weight_decay": 0.01 })),
+        (DENSE, json!({ "momentum": 0.5, "weight_decay": 0.1, "maximize": true })),
+    ];
+    let adam = [
+        (DENSE, json!({})),
+        (DENSE, json!({ "lr": 0.01, "weight_decay": 0.1 })),
+        (DENSE, json!({ "lr": 0.01, "weight_decay": 0.1, "decoupled_weight_decay": true })),
+        (DENSE, json!({ "lr": 0.1, "betas": [0.3, 0.9], "eps": 0.001 })),
+        (DENSE, json!({ "lr": 0.1, "betas": [0.5, 0.6], "amsgrad": true })),
+        (DENSE, json!({ "lr": 0.1, "amsgrad": true, "maximize": true, "weight_decay": 0.1 })),
+    ];
+    let adamw = [
+        (DENSE, json!({})),
+        (DENSE, json!({ "lr": 0.1, "betas": [0.5, 0.6], "amsgrad": true, "maximize": true })),
+    ];
+    let rmsprop = [
+        (DENSE, json!({})),
+        (DENSE, json!({ "lr": 0.1, "alpha": 0.7, "eps": 0.001 })),
+        (DENSE, json!({ "momentum": 0.9, "weight_decay": 0.1 })),
+        (DENSE, json!({ "centered": true, "maximize": true })),
+        (DENSE, json!({ "centered": true, "momentum": 0.5, "weight_decay": 0.1, "eps": 0.001 })),
+    ];
+    let adagrad = [
+        (ALL, json!({})),
+        (ALL, json!({ "lr": 0.1, "lr_decay": 0.1, "initial_accumulator_value": 0.3 })),
+        (ALL, json!({ "lr": 0.1, "eps": 0.01, "maximize": true })),
+        (DENSE, json!({ "weight_decay": 0.1, "maximize": true })),
+    ];
+    let adadelta = [
+        (DENSE, json!({})),
+        (DENSE, json!({ "lr": 0.3, "rho": 0.7, "eps": 0.001 })),
+        (DENSE, json!({ "weight_decay": 0.1, "maximize": true })),
+    ];
+    // With the defaults, the sixth step is the first to be rectified.
+    let radam = [
+        (DENSE, json!({})),
+        (DENSE, json!({ "lr": 0.1, "betas": [0.3, 0.9], "eps": 0.001 })),
+        (DENSE, json!({ "lr": 0.1, "weight_decay": 0.1, "maximize": true })),
+        (DENSE, json!({ "lr": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": true })),
+    ];
+    let nadam = [
+        (DENSE, json!({})),
+        (DENSE, json!({ "betas": [0.3, 0.9], "eps": 0.001, "momentum_decay": 0.1 })),
+        (DENSE, json!({ "lr": 0.1, "weight_decay": 0.1, "maximize": true })),
+        (DENSE, json!({ "lr": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": true })),
+    ];
+    let sparse_adam = [
+        (SPARSE, json!({})),
+        (SPARSE, json!({ "lr": 0.1, "betas": [0.3, 0.9], "eps": 0.001 })),
+        (SPARSE, json!({ "lr": 0.1, "maximize": true })),
+    ];
+    let cases = [
+        cases("SGD", &sgd),
+        cases("Adam", &adam),
+        cases("AdamW", &adamw),
+        cases("RMSprop", &rmsprop),
+        cases("Adagrad", &adagrad),
+        cases("Adadelta", &adadelta),
+        cases("RAdam", &radam),
+        cases("NAdam", &nadam),
+        cases("SparseAdam", &sparse_adam),
+    ]
+    .concat();
     // The same with `_foreach_*` operations, which are the default on GPUs.
     let mut with_foreach = cases.clone();
     with_foreach.retain(|case| case["optimizer"] != "SparseAdam");
     with_foreach.iter_mut().for_each(|case| case["options"]["foreach"] = true.into());
-    Ok([with_foreach, cases].concat())
+    [with_foreach, cases].concat()
 }
 
-cases! {
-    /// The Rust program makes its steps twice, once with an interruption, and fails if that changes a bit.
-    fn every_optimizer_with_every_option_equals_python_even_if_it_is_interrupted() =
-        expect_parity("optimizers", &all_cases()?);
-    fn clip_grad_value_equals_python() =
-        norms_as_in_python("clip_grad_value_", "0.05", "2").map(drop);
+/// The Rust program makes its steps twice, once with an interruption, and fails if that changes a bit.
+#[test]
+fn every_optimizer_with_every_option_equals_python_even_if_it_is_interrupted() -> Result<()> {
+    expect_parity("optimizers", &all_cases())
 }
 
 fn expect_parity(example: &str, cases: &[Value]) -> Result<()> {
@@ -58,7 +117,8 @@ fn muon_as_an_optimizer_of_ones_own_equals_pythons() -> Result<()> {
         json!({ "lr": 0.02, "momentum": 0.8, "adjust_lr_fn": "match_rms_adamw" }),
         json!({ "lr": 0.1, "ns_steps": 2, "ns_coefficients": [2.0, -1.5, 0.5], "eps": 1.0 }),
     ];
-    expect_parity("muon", &options.map(|options| case("Muon", "matrices", &options)))
+    let problem: &[&str] = &["matrices"];
+    expect_parity("muon", &cases("Muon", &options.map(|options| (problem, options))))
 }
 
 /// With the rates and momenta of each group.
@@ -79,7 +139,8 @@ fn weights_states_and_rates_of_groups_equal_python() -> Result<()> {
 
 /// Takes ten steps in Rust and in Python, compares them, and returns the norms of the gradients.
 fn norms_as_in_python(function: &str, limit: &str, norm_type: &str) -> Result<Vec<f32>> {
-    let both = expect_equal_tensors("clip_grad", "clip_grad", &[function, limit, norm_type, FILE])?;
+    let arguments = [function, limit, norm_type, FILE];
+    let both = expect_equal_tensors("clip_grad", "clip_grad", &arguments)?;
     let mut norms = both.tensors.get("norms").map_or(Ok(Vec::new()), Tensor::floats)?;
     // The last one is that of the weights.
     norms.pop();
@@ -111,4 +172,9 @@ fn clip_grad_norm_equals_python_with_other_norms() -> Result<()> {
         ensure!(norms.iter().any(|&norm| norm > limit), "{norm_type}: none was clipped, {norms:?}");
     }
     Ok(())
+}
+
+#[test]
+fn clip_grad_value_equals_python() -> Result<()> {
+    norms_as_in_python("clip_grad_value_", "0.05", "2").map(drop)
 }
