@@ -1,13 +1,9 @@
 //! The flags that several methods have; those of a single one stand with it in `methods`.
 
 use report::{MnistArgs, positive};
-use std::ops::Range;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
-use tch_parallel::data::Mnist;
+use std::{ops::Range, path::PathBuf, sync::Arc, time::Duration};
 use tch_parallel::distributed::{DeviceChoice, Env, ProcessGroupOptions};
-use tch_parallel::{Error, Result};
+use tch_parallel::{Error, Result, data::Mnist};
 
 /// What all methods have in common.
 #[derive(Debug, clap::Args)]

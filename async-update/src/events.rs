@@ -3,12 +3,9 @@
 use crate::link::Traffic;
 use report::{MetricsLog, println, unix_seconds};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::fmt;
-use std::path::Path;
+use std::{collections::BTreeMap, fmt, path::Path};
 use tch::{Kind, Tensor};
-use tch_parallel::data::Shard;
-use tch_parallel::{Error, Result};
+use tch_parallel::{Error, Result, data::Shard};
 
 /// A worker's lines in `--metrics`.
 pub struct Log {

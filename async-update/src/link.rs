@@ -4,11 +4,9 @@ use crate::model::PARAMETERS;
 use anyhow::ensure;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use tch::Tensor;
-use tch_parallel::Result;
-use tch_parallel::distributed::ProcessGroup;
+use tch_parallel::{Result, distributed::ProcessGroup};
 
-/// The bytes that all links of this process have sent and received. A server has a link, and a
-/// thread, for each worker.
+/// The bytes that all links of this process have sent and received. A server has a link, and a thread, for each worker.
 static SENT: AtomicUsize = AtomicUsize::new(0);
 static RECEIVED: AtomicUsize = AtomicUsize::new(0);
 

@@ -4,8 +4,7 @@
 //! parameters in one tensor, each of these is one operation, and reads as the article draws it.
 
 use report::Pass;
-use std::array;
-use std::sync::Arc;
+use std::{array, sync::Arc};
 use tch::{Device, Kind, Tensor, nn::VarStore};
 use tch_parallel::Result;
 use tch_parallel::data::{DataLoader, Mnist, SequentialSampler};

@@ -2,15 +2,11 @@
 
 use crate::args::{ServerArgs, TrainArgs};
 use crate::events::{Log, Outcome};
-use crate::link::Traffic;
-use crate::methods::Method;
-use crate::model;
 use crate::server::{self, Service, Shards};
+use crate::{link::Traffic, methods::Method, model};
 use anyhow::{Result, ensure};
 use report::{println, say_unused_gpus};
-use std::sync::Arc;
-use std::thread::sleep;
-use std::time::Instant;
+use std::{sync::Arc, thread::sleep, time::Instant};
 use tch::{Device, Tensor};
 use tch_parallel::data::{DataLoader, Dataset, DistributedSampler, Mnist, Shard};
 use tch_parallel::distributed::{ProcessGroup, init_process_group};
@@ -48,9 +44,8 @@ pub fn train(
 }
 // ANCHOR_END: loop
 
-/// A worker's share of the data, shuffled anew in every epoch: images `[batch, 1, 28, 28]` and
-/// labels `[batch]`. The iterator never ends, since some methods give a fast worker more batches than a
-/// slow one.
+/// A worker's share of the data, shuffled anew in every epoch: images `[batch, 1, 28, 28]` and labels `[batch]`. The
+/// iterator never ends, since some methods give a fast worker more batches than a slow one.
 fn batches_forever(
     loader: &DataLoader<Arc<Mnist>>,
 ) -> impl Iterator<Item = tch_parallel::Result<(Tensor, Tensor)>> {

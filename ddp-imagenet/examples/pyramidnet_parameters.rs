@@ -7,8 +7,7 @@
 use anyhow::{Result, bail};
 use ddp_imagenet::models::Arch;
 use report::{aligned, thousands};
-use tch::nn::VarStore;
-use tch::{Device, Tensor};
+use tch::{Device, Tensor, nn::VarStore};
 use tch_parallel::nn::NormLayer;
 
 fn main() -> Result<()> {

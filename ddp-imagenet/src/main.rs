@@ -31,14 +31,12 @@ use report::{Pass, Precision, eprintln, exit};
 use serde::Serialize;
 use tch::nn::{ModuleT, SequentialT, VarStore};
 use tch::{Reduction, Tensor, no_grad};
-use tch_parallel::amp::autocast;
-use tch_parallel::checkpoint;
 use tch_parallel::data::{DataLoader, ImageSource, ShardSampler};
 use tch_parallel::distributed::{
     DdpOptions, DistributedDataParallel, ProcessGroup, init_process_group,
 };
-use tch_parallel::memory::keep_freed_memory;
-use tch_parallel::nn::channels_last_weights;
+use tch_parallel::{amp::autocast, checkpoint};
+use tch_parallel::{memory::keep_freed_memory, nn::channels_last_weights};
 use train_state::TrainState;
 
 fn main() {

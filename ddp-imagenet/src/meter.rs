@@ -100,8 +100,7 @@ mod tests {
         assert_eq!(percentages(&output, &[3, 0], [1, 2]), [50.0, 100.0]);
         assert_eq!(percentages(&output, &[0, 3], [1, 3]), [0.0, 0.0]);
         // With fewer classes than guesses, every guess is right.
-        let output = Tensor::from_slice2(&[[0.9, 0.1]]);
-        assert_eq!(percentages(&output, &[1], [1, 5]), [0.0, 100.0]);
+        assert_eq!(percentages(&Tensor::from_slice2(&[[0.9, 0.1]]), &[1], [1, 5]), [0.0, 100.0]);
     }
 
     #[test]

@@ -6,11 +6,9 @@ use report::{Meters, Progress, Run, say};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use tch::nn::VarStore;
-use tch_parallel::amp::GradScaler;
 use tch_parallel::checkpoint::{Generators, Resumed, Training};
-use tch_parallel::distributed::ProcessGroup;
-use tch_parallel::optim::Optimizer;
 use tch_parallel::optim::lr_scheduler::LrScheduler;
+use tch_parallel::{amp::GradScaler, distributed::ProcessGroup, optim::Optimizer};
 
 /// The parts of a training.
 pub struct TrainState {
@@ -143,8 +141,7 @@ mod tests {
     /// The weights to the last bit, the momentum, and the scale.
     fn outcome(state: &TrainState) -> impl PartialEq + std::fmt::Debug + use<> {
         let weights: Vec<_> = state.vs.trainable_variables().iter().map(Tensor::copy).collect();
-        let momentum = state.optimizer.state_dict().unwrap();
-        (weights, momentum, state.scaler.state_dict().unwrap())
+        (weights, state.optimizer.state_dict().unwrap(), state.scaler.state_dict().unwrap())
     }
 
     #[test]

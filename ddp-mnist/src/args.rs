@@ -3,10 +3,7 @@
 use clap::Parser;
 use report::{CommHookArgs, MnistArgs, ProcessGroupArgs, ReportArgs, Resume, positive};
 use std::path::PathBuf;
-use tch_parallel::Result;
-use tch_parallel::data::DataLoaderOptions;
-use tch_parallel::distributed::DdpOptions;
-use tch_parallel::optim::SgdOptions;
+use tch_parallel::{Result, data::DataLoaderOptions, distributed::DdpOptions, optim::SgdOptions};
 
 /// Train a digit classifier on all ranks of a job, with PyTorch's DistributedDataParallel engine.
 #[derive(Debug, Parser)]

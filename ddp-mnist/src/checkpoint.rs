@@ -6,8 +6,7 @@ use report::{Progress, Run, say};
 use std::path::Path;
 use tch::nn::VarStore;
 use tch_parallel::checkpoint::{Training, check_destination};
-use tch_parallel::distributed::ProcessGroup;
-use tch_parallel::optim::Optimizer;
+use tch_parallel::{distributed::ProcessGroup, optim::Optimizer};
 
 /// Where the training is saved, and from where it is resumed.
 pub struct Checkpoint<'a> {

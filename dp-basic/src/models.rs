@@ -4,8 +4,6 @@ use tch::nn::{self, Embedding, Linear, Module, Path, Sequential};
 use tch::{Reduction, Tensor};
 use tch_parallel::nn::{LinearOptions, linear};
 
-// === EmbeddingLinear ===
-
 /// The model of the thread "How pytorch's parallel method and distributed method works?", in a form
 /// that runs (S0.3): the thread gives its layers to `super().__init__`, which takes no arguments.
 ///
@@ -40,8 +38,6 @@ impl Module for EmbeddingLinear {
 }
 // ANCHOR_END: embedding_linear
 
-// === TwoTargets ===
-
 /// `My_Model` of the forum question on understanding DataParallel, which returns its result and its
 /// loss: `Linear`, `ReLU` and `Linear` to one number, and the sum of the errors against two targets.
 pub struct TwoTargets {
@@ -73,9 +69,7 @@ impl TwoTargets {
     }
 }
 
-// === A classifier in two parts ===
-
-// Large enough that a step takes longer than the copies around it.
+// The classifier in two parts is so large that a step takes longer than the copies around it.
 
 /// Width of the input.
 pub const FEATURES: i64 = 784;

@@ -4,8 +4,7 @@
 use crate::simple_dataset::SimpleDataset;
 use anyhow::Result;
 use report::println;
-use std::thread;
-use std::time::Duration;
+use std::{thread, time::Duration};
 use tch::Device;
 use tch_parallel::data::{
     DataLoader, DataLoaderOptions, DistributedSampler, RandomSampler, Sampler, SequentialSampler,

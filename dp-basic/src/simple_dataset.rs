@@ -24,8 +24,7 @@ impl Dataset for SimpleDataset {
     }
 
     fn batch(&self, indices: &[usize], _epoch: u64) -> tch_parallel::Result<Tensor> {
-        let numbers: Vec<i64> = indices.iter().map(|&index| index as i64).collect();
-        Ok(Tensor::from_slice(&numbers))
+        Ok(Tensor::from_slice(&indices.iter().map(|&index| index as i64).collect::<Vec<_>>()))
     }
 }
 

@@ -30,13 +30,11 @@ use loss::accuracy;
 use model::LanguageModel;
 use parallel::{Pair, Wrapped};
 use report::{Meter, Progress, exit, one_thread_each, println, process_group_on, say};
-use tch::Device;
-use tch::nn::VarStore;
-use tch_parallel::amp::autocast;
-use tch_parallel::checkpoint;
+use tch::{Device, nn::VarStore};
 use tch_parallel::data::{DataLoader, DistributedSampler};
 use tch_parallel::distributed::{Env, full_size, init_process_group};
 use tch_parallel::optim::{Adam, Optimizer};
+use tch_parallel::{amp::autocast, checkpoint};
 
 const NOT_FINITE: &str = "if no pair of the batch counts (is_next = 1), or no word of it is to be \
                           guessed, a larger --batch-size helps";

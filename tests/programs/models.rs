@@ -11,10 +11,9 @@ use ddp_imagenet::models::Arch;
 use std::env;
 use tch::nn::{ModuleT, VarStore};
 use tch::{Device, Kind, Tensor};
-use tch_parallel::LogicalDevice;
-use tch_parallel::backends::cudnn;
 use tch_parallel::memory::{max_memory_allocated, memory_allocated};
 use tch_parallel::nn::{NormLayer, named_parameters};
+use tch_parallel::{LogicalDevice, backends::cudnn};
 
 const CLASSES: i64 = 10;
 

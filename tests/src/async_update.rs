@@ -1,20 +1,15 @@
 //! What async-update's methods write if they are started with [`METRICS`].
 
-use crate::Job;
+use crate::prelude::*;
 use crate::programs::{async_update, launch};
-use crate::training::events;
-use anyhow::{Context, Result};
-use serde_json::Value;
-use std::path::Path;
+use crate::{Job, training::events};
 
-/// The flag that makes a method write its metrics to the job's directory.
 pub const METRICS: &str = "--metrics=metrics";
 
 /// Runs a method on `ranks` ranks to its end, with metrics.
 pub fn trained(ranks: usize, flags: &str) -> Result<Job> {
     let job = Job::new()?;
-    let program = async_update(flags.split(' ').chain([METRICS]))?;
-    job.run(launch(ranks, &program)?)?.expect_success()?;
+    job.run(launch(ranks, &async_update(flags.split(' ').chain([METRICS]))?)?)?.expect_success()?;
     Ok(job)
 }
 
@@ -23,7 +18,6 @@ pub fn outcome(directory: &Path) -> Result<Value> {
     events(directory, 0, "outcome", |outcome| Some(outcome.clone()))?.pop().context("no outcome")
 }
 
-/// One of an event's numbers.
 pub fn number(event: &Value, name: &str) -> Result<f64> {
     event[name].as_f64().with_context(|| format!("{name} in {event}"))
 }

@@ -1,14 +1,8 @@
 //! A job over several hosts, with a launcher on each.
 
-use crate::ended::Ended;
 use crate::job::{Job, Process};
-use crate::programs::launch_with;
-use crate::{Hosts, wait};
-use anyhow::{Context, Result, ensure};
-use nix::unistd::Pid;
-use std::collections::BTreeMap;
-use std::process::Command;
-use std::time::{Duration, Instant};
+use crate::prelude::*;
+use crate::{Hosts, ended::Ended, programs::launch_with, wait};
 
 /// Any port will do, since each host has its own.
 const PORT: &str = "29500";
@@ -159,8 +153,7 @@ impl Ends {
             others.iter().all(|other| other.stderr.lines().any(|theirs| theirs == line))
         };
         let mut lines = first.stderr.lines().filter(|line| line.starts_with(beginning));
-        let found =
-            lines.any(|line| words.iter().all(|word| line.contains(word)) && everywhere(line));
+        let found = lines.any(|line| words.iter().all(|it| line.contains(it)) && everywhere(line));
         ensure!(found, "no line `{beginning}…` with {words:?} is the same on every host");
         Ok(self)
     }

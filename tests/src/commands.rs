@@ -1,8 +1,7 @@
 //! The commands that the book and the READMEs tell a reader to type.
 
+use crate::prelude::*;
 use crate::programs::{PROGRAMS, example, launch_with, program, torchrun_with};
-use anyhow::{Context, Result};
-use std::process::Command;
 
 /// A call of a program of the workspace.
 #[derive(Debug, PartialEq)]
@@ -11,15 +10,13 @@ pub struct Call<'a> {
     pub launcher: Option<(&'a str, Vec<&'a str>)>,
     /// Its name, or that of an example.
     pub program: &'a str,
-    /// All words after it.
     pub arguments: Vec<&'a str>,
 }
 
 impl<'a> Call<'a> {
     /// Parses a command; `None` if it starts no program of the workspace.
     pub fn parse(words: &[&'a str]) -> Result<Option<Self>> {
-        let behind_dashes =
-            |words: &[&'a str]| words.strip_prefix(&["--"]).unwrap_or(words).to_vec();
+        let behind_dashes = |rest: &[&'a str]| rest.strip_prefix(&["--"]).unwrap_or(rest).to_vec();
         Ok(match words {
             ["cargo", "launch", rest @ ..] => {
                 // Each of its flags has a value.

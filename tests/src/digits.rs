@@ -1,8 +1,6 @@
 //! Data sets in MNIST's format, IDX.
 
-use anyhow::Result;
-use std::fs;
-use std::path::Path;
+use crate::prelude::*;
 
 /// Writes a data set of `count` black digits in each part, all labelled nine.
 pub fn write(directory: &Path, count: u32) -> Result<()> {

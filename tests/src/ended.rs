@@ -1,8 +1,7 @@
 //! How a process has ended, and what is expected of that.
 
 use anyhow::{Result, ensure};
-use std::fmt;
-use std::process::ExitStatus;
+use std::{fmt, process::ExitStatus};
 
 /// What a process has left behind.
 #[derive(Debug)]
@@ -11,7 +10,6 @@ pub struct Ended {
     pub status: ExitStatus,
     /// All that it and its children have printed.
     pub stdout: String,
-    /// All that they have printed to stderr.
     pub stderr: String,
     pub(crate) command: String,
 }
@@ -44,7 +42,6 @@ impl Ended {
     }
 }
 
-/// Fails unless a text contains each of these.
 pub fn expect_texts(text: &str, parts: &[&str]) -> Result<()> {
     for part in parts {
         ensure!(text.contains(part), "there is no `{part}` in {text}");
@@ -61,8 +58,7 @@ impl fmt::Display for Ended {
 
 #[cfg(test)]
 mod tests {
-    use crate::Job;
-    use crate::programs::shell;
+    use crate::{Job, programs::shell};
 
     #[test]
     fn a_process_that_fails_is_reported_with_its_output() {

@@ -16,7 +16,6 @@ pub fn expect_error_start<T>(result: Result<T, impl Display>, text: &str) {
     assert!(message.starts_with(text), "{message}");
 }
 
-/// The message of the error.
 #[track_caller]
 pub fn message<T>(result: Result<T, impl Display>) -> String {
     match result {

@@ -3,16 +3,11 @@
 
 mod switch;
 
-use crate::programs::started_by;
-use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, geteuid};
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{self, Command};
+use crate::{prelude::*, programs::started_by};
+use nix::unistd::geteuid;
+use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use switch::Switch;
-pub use switch::{Conditions, Traffic};
+pub use switch::{Conditions, Switch, Traffic};
 use tempfile::TempDir;
 
 const INTERFACE: &str = "cable";
@@ -27,7 +22,7 @@ pub struct Hosts {
     names: Vec<String>,
     /// A file for each host.
     boot_ids: TempDir,
-    switch: Switch,
+    pub switch: Switch,
 }
 
 impl Hosts {
@@ -91,7 +86,6 @@ impl Hosts {
         format!("host{host}")
     }
 
-    /// The command, to run on this host.
     pub fn on(&self, host: usize, command: &Command) -> Command {
         let mut there = Command::new("ip");
         there.args(["netns", "exec", &self.names[host], "unshare", "--uts", "sh", "-c", AS_HOST]);
@@ -128,21 +122,6 @@ impl Hosts {
     pub fn set_link(&self, host: usize, up: bool) -> Result<()> {
         let state = if up { "up" } else { "down" };
         ip(&["-netns", &self.names[host], "link", "set", INTERFACE, state]).map(drop)
-    }
-
-    /// What the network does from now on with all that a host sends.
-    pub fn set_conditions(&self, host: usize, conditions: Conditions) {
-        self.switch.set_conditions(host, conditions);
-    }
-
-    /// Cuts a host off from the others, or connects it again. Its own interface stays up.
-    pub fn cut_off(&self, host: usize, cut_off: bool) {
-        self.switch.cut_off(host, cut_off);
-    }
-
-    /// What the network has done so far.
-    pub fn traffic(&self) -> Traffic {
-        self.switch.traffic()
     }
 }
 

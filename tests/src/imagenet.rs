@@ -1,23 +1,17 @@
 //! What tests of ddp-imagenet share.
 
-use crate::job::Job;
-use crate::training::Training;
-use anyhow::Result;
+use crate::{job::Job, prelude::*, training::Training};
 use jpeg_encoder::{ColorType, Encoder};
-use std::fs;
-use std::path::Path;
 
 /// The flags that make a training to be compared write its metrics to the job's directory. The
 /// checkpoints go there anyway.
 pub const OUTPUTS: [&str; 2] = ["--metrics", "metrics"];
 
-/// The checkpoint from which a training resumes.
 pub const CHECKPOINT: &str = "checkpoint.safetensors";
 
 /// The results of a training that was started with [`OUTPUTS`].
 pub fn training(job: &Job, world_size: usize) -> Result<Training> {
-    let of_model =
-        |(name, tensor): (String, _)| Some((name.strip_prefix("model.")?.into(), tensor));
+    let of_model = |(name, value): (String, _)| Some((name.strip_prefix("model.")?.into(), value));
     let weights = job.tensors(CHECKPOINT)?.into_iter().filter_map(of_model);
     Training::with_weights(job, world_size, weights.collect())
 }

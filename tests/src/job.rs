@@ -1,21 +1,11 @@
 //! A job: the processes that a test starts, all processes that those start in turn, and a directory for their files.
 
-use crate::ended::Ended;
-use crate::members::Members;
-use crate::python::Forked;
+use crate::prelude::*;
 use crate::safetensors::{self, Tensor};
-use crate::training::losses;
 use crate::wait::{past, until};
-use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use std::borrow::BorrowMut;
-use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use crate::{ended::Ended, members::Members, python::Forked, training::losses};
+use std::process::{Child, ExitStatus, Stdio};
+use std::{borrow::BorrowMut, cell::Cell, fs::File};
 use tempfile::TempDir;
 
 /// How long killed processes may take to disappear.
@@ -46,7 +36,6 @@ enum Running {
 }
 
 impl Job {
-    /// Makes an empty directory.
     pub fn new() -> Result<Self> {
         let root = tempfile::tempdir()?;
         let directory = root.path().join("job");
@@ -127,8 +116,7 @@ impl Job {
     /// takes a step or saves anything.
     pub fn expect_refusal(&self, command: Command, code: i32, texts: &[&str]) -> Result<()> {
         let ended = self.run(command)?.expect_code(code)?;
-        let is_model =
-            |name: &String| name == "model.safetensors" || name == "checkpoint.safetensors";
+        let is_model = |it: &String| it == "model.safetensors" || it == "checkpoint.safetensors";
         let saved = self.files()?.into_iter().find(is_model);
         ensure!(saved.is_none(), "it saved {saved:?}: {ended}");
         let steps = losses(self.directory(), 0).map_or(0, |losses| losses.len());

@@ -14,6 +14,7 @@ pub mod imagenet;
 pub mod job;
 mod members;
 pub mod parity;
+pub mod prelude;
 pub mod programs;
 pub mod progress;
 pub mod python;

@@ -1,9 +1,6 @@
 //! What an example of the library saves, compared with what its counterpart in Python saves.
 
-use crate::safetensors::Tensor;
-use crate::{Job, programs, python};
-use anyhow::{Result, ensure};
-use std::collections::BTreeMap;
+use crate::{Job, prelude::*, programs, python, safetensors::Tensor};
 
 /// The argument that names the file to write.
 pub const FILE: &str = "tensors.safetensors";

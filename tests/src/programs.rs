@@ -1,14 +1,9 @@
 //! The programs under test, as commands.
 
 use crate::job::{Job, Process};
-use crate::python;
-use anyhow::{Context, Result, bail, ensure};
-use std::ffi::OsStr;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
-use std::process::{self, Command};
+use crate::{prelude::*, python};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::{env, fs};
+use std::{env, ffi::OsStr, net::TcpListener, process};
 
 /// Prefixes and suffixes of the variables through which a launcher tells a program its rank. The
 /// programs must not inherit any, since a launcher may have started the test itself.
@@ -87,29 +82,20 @@ pub fn cargo() -> Command {
     cargo
 }
 
-pub fn ddp_mnist<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    program("ddp-mnist", arguments)
+macro_rules! programs {
+    ($($function:ident = $name:literal)+) => {$(
+        pub fn $function<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
+            program($name, arguments)
+        }
+    )+};
 }
-
-pub fn ddp_imagenet<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    program("ddp-imagenet", arguments)
-}
-
-/// The launcher by itself.
-pub fn launcher<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    program("launch", arguments)
-}
-
-pub fn async_update<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    program("async-update", arguments)
-}
-
-pub fn dp_basic<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    program("dp-basic", arguments)
-}
-
-pub fn dp_custom_criterion<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    program("dp-custom-criterion", arguments)
+programs! {
+    async_update = "async-update"
+    ddp_imagenet = "ddp-imagenet"
+    ddp_mnist = "ddp-mnist"
+    dp_basic = "dp-basic"
+    dp_custom_criterion = "dp-custom-criterion"
+    launcher = "launch"
 }
 
 /// An example of the library, by its name.
@@ -124,8 +110,7 @@ pub fn launch(ranks: usize, program: &Command) -> Result<Command> {
 
 /// `launch FLAGS … -- PROGRAM …`.
 pub fn launch_with(flags: &[&str], program: &Command) -> Result<Command> {
-    let launcher = launcher(flags.iter().copied().chain(["--"]))?;
-    Ok(started_by(launcher, program))
+    Ok(started_by(launcher(flags.iter().copied().chain(["--"]))?, program))
 }
 
 /// PyTorch's own launcher, starting any program as ranks of one job on this machine.

@@ -3,10 +3,8 @@
 //! A test gives up on a job that has stopped, never on one that is slow, because the same training
 //! can take a hundred times as long on one processor as on another.
 
-use nix::unistd::Pid;
-use std::fs;
-use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use crate::prelude::*;
+use std::time::SystemTime;
 
 /// How long processes may go on without a sign of progress.
 #[derive(Debug, Clone, Copy)]
@@ -132,8 +130,7 @@ fn newest_change(directory: &Path) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::programs::shell;
-    use crate::wait::until;
+    use crate::{programs::shell, wait::until};
     use std::thread::sleep;
 
     const SOON: Duration = Duration::from_secs(2);
@@ -155,24 +152,15 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_neither_works_nor_writes_is_given_up_on() {
-        assert!(is_given_up_on("exec sleep 1000", Patience { idle: SOON, silent: LATE }));
-    }
-
-    #[test]
-    fn a_job_that_works_makes_progress() {
-        assert!(!is_given_up_on("while :; do :; done", Patience { idle: SOON, silent: LATE }));
-    }
-
-    #[test]
-    fn a_job_that_writes_makes_progress() {
-        let script = "while :; do echo > line; sleep 0.2; done";
-        assert!(!is_given_up_on(script, Patience { idle: SOON, silent: LATE }));
-    }
-
-    #[test]
-    fn a_job_that_works_in_silence_is_given_up_on_at_last() {
-        assert!(is_given_up_on("while :; do :; done", Patience { idle: LATE, silent: SOON }));
+    fn a_job_that_works_or_writes_makes_progress_until_it_has_been_silent_for_long() {
+        for (script, idle, silent, given_up) in [
+            ("exec sleep 1000", SOON, LATE, true),
+            ("while :; do :; done", SOON, LATE, false),
+            ("while :; do echo > line; sleep 0.2; done", SOON, LATE, false),
+            ("while :; do :; done", LATE, SOON, true),
+        ] {
+            assert_eq!(is_given_up_on(script, Patience { idle, silent }), given_up, "{script}");
+        }
     }
 
     /// Whether a process that runs this script, and writes nothing, ends before it is given up on.
@@ -187,12 +175,8 @@ mod tests {
     }
 
     #[test]
-    fn processes_that_sleep_are_given_up_on() {
+    fn processes_that_sleep_are_given_up_on_unless_they_wait_for_one_that_works() {
         assert!(!ends("exec sleep 1000"));
-    }
-
-    #[test]
-    fn processes_that_wait_for_one_that_works_are_not_given_up_on() {
         assert!(ends("timeout 4 sh -c 'while :; do :; done'; true"));
     }
 }

@@ -5,19 +5,12 @@
 //! imported PyTorch (`tests/python/forkserver.py`), because the import takes two seconds. Under a
 //! launcher a script is a program like any other.
 
-use crate::Shared;
 use crate::programs::{clean, workspace};
-use anyhow::{Context, Result};
-use nix::unistd::Pid;
-use serde_json::{Value, json};
-use std::collections::HashMap;
-use std::ffi::OsStr;
+use crate::{Shared, prelude::*};
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::{env, thread};
+use std::process::{ChildStdin, ChildStdout, ExitStatus, Stdio};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::{collections::HashMap, ffi::OsStr, os::unix::process::ExitStatusExt, thread};
 
 const ADVICE: &str = "run `cargo xtask test`, which sets Python up with all that the tests need";
 
@@ -33,7 +26,6 @@ pub fn python<'a>(script: &str, arguments: impl IntoIterator<Item = &'a str>) ->
     Ok(command)
 }
 
-/// PyTorch's own launcher with these flags, for any program.
 pub(crate) fn torchrun(flags: &[&str]) -> Result<Command> {
     let mut launcher = clean(&interpreter()?.with_file_name(TORCHRUN));
     launcher.arg("--no-python").args(flags);

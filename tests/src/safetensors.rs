@@ -1,12 +1,8 @@
 //! Files in the safetensors format.
 
+use crate::prelude::*;
 use ::safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize_to_file};
-use anyhow::{Context, Result, ensure};
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 
-/// A tensor as stored in the file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tensor {
     /// `F32` and so on.

@@ -1,11 +1,9 @@
 //! Runs that several tests look at, each of them made once.
 
-use crate::Job;
-use anyhow::{Result, anyhow};
-use std::collections::BTreeMap;
+use crate::{Job, prelude::*};
+use anyhow::anyhow;
 use std::fmt::Debug;
-use std::process::Command;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The results of runs, each under the text of its key.
 pub struct Shared<T>(Mutex<BTreeMap<String, Arc<Run<T>>>>);

@@ -12,26 +12,17 @@ mod silence;
 mod start_up;
 mod torchrun;
 
-use crate::cluster::Cluster;
+use crate::prelude::*;
 use crate::programs::{ddp_mnist, example, launch};
 use crate::training::{events, losses, wait_for_steps};
-use crate::{Ended, Job};
-use anyhow::{Context, Result, bail, ensure};
+use crate::{Ended, Job, cluster::Cluster};
 use kills::{Victim, killed};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
-use std::fs;
-use std::path::Path;
-use std::process::Command;
+use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 /// One line of the table.
 pub struct Line {
     pub name: &'static str,
-    /// What happens to the job.
     pub fault: &'static str,
     /// What the job must do then.
     pub goal: &'static str,
@@ -41,29 +32,6 @@ pub struct Line {
     pub trials: u32,
     /// Tries it once. Returns the time that it took.
     pub trial: fn(&mut Trial) -> Result<Duration>,
-}
-
-impl Line {
-    /// A line without a limit, which is tried 36 times.
-    const fn new(name: &'static str, trial: fn(&mut Trial) -> Result<Duration>) -> Self {
-        Self { name, fault: "", goal: "", limit: None, trials: 36, trial }
-    }
-
-    const fn fault(self, fault: &'static str) -> Self {
-        Self { fault, ..self }
-    }
-
-    const fn goal(self, goal: &'static str) -> Self {
-        Self { goal, ..self }
-    }
-
-    const fn within(self, milliseconds: u64) -> Self {
-        Self { limit: Some(Duration::from_millis(milliseconds)), ..self }
-    }
-
-    const fn times(self, trials: u32) -> Self {
-        Self { trials, ..self }
-    }
 }
 
 /// What one trial is given, and what it leaves behind.
@@ -85,13 +53,10 @@ impl Trial {
 /// How large a trial is.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
-    /// The ranks of each of the three nodes.
     pub ranks_per_node: usize,
     /// --heartbeat-timeout, in seconds.
     pub heartbeat_timeout: u16,
-    /// How long the network is cut.
     pub partition: Duration,
-    /// By how much each packet is late on a slow network.
     pub delay: Duration,
     /// The part of the packets that a bad network loses.
     pub loss: f64,
@@ -125,94 +90,68 @@ const NODES: usize = 3;
 /// How long to wait for something that should have come long before.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub const LINES: &[Line] = &[
-    Line::new("killed-rank", |trial| killed(trial, Victim::Rank))
-        .fault("kill -9 of one rank")
-        .goal("all hosts end in under 5 s and name it, no orphan")
-        .within(5_000),
-    Line::new("killed-launcher", |trial| killed(trial, Victim::Launcher))
-        .fault("kill -9 of one launcher")
-        .goal("all hosts end in under 5 s and name its host, no orphan")
-        .within(5_000),
-    Line::new("killed-host", |trial| killed(trial, Victim::Host))
-        .fault("kill -9 of all processes of one host")
-        .goal("all hosts end in under 5 s and name it, no orphan")
-        .within(5_000),
-    Line::new("stopped-host", silence::stopped_host)
-        .fault("SIGSTOP of all processes of one host")
-        .goal(
-            "the others end within --heartbeat-timeout (3 s) + 5 s and name it; \
-             it ends when it wakes up",
-        )
-        .within(8_000),
-    Line::new("link-down", silence::link_down)
-        .fault("link of one host down")
-        .goal("all end within --heartbeat-timeout (3 s) + 5 s, the others name it")
-        .within(8_000),
-    Line::new("delay", network::delay)
-        .fault("200 ms delay at every host")
-        .goal("trains to the end"),
-    Line::new("loss", network::loss).fault("20 % loss at every host").goal("trains to the end"),
-    Line::new("partition", network::partition)
-        .fault("one host cut off for 5 s")
-        .goal("waits, and then trains to the end"),
-    Line::new("restarts", restarts::restart)
-        .fault("kill -9 of a rank at a random moment, --max-restarts 3")
-        .goal("weights equal to the bit to an undisturbed run")
-        .times(20),
-    Line::new("replaced", replaced::replaced)
-        .fault("kill -9 of one or two of 4 ranks on one host, five times, --max-restarts 1000, elastic::run")
-        .goal("the others' next step in under 0.3 s; every sample counts once; nothing stays behind")
-        .within(300)
-        .times(20),
-    Line::new("replaced-hosts", |trial| replaced::hosts(trial, Signal::SIGKILL))
-        .fault("elastic 1:3: kill -9 of all processes of one host, which comes again, twice, elastic::run")
-        .goal("the others' next step in under 1 s; every sample counts once")
-        .within(1_000)
-        .times(20),
-    Line::new("silent-hosts", |trial| replaced::hosts(trial, Signal::SIGSTOP))
-        .fault("elastic 1:3: SIGSTOP of all processes of one host, twice, elastic::run")
-        .goal("the others' next step within --heartbeat-timeout (3 s) + 0.5 s; every sample counts once")
-        .within(3_500)
-        .times(20),
-    Line::new("elastic", elastic::nodes_come_and_go)
-        .fault("elastic 1:3: a node killed, a node added, a node killed again")
-        .goal("trains on in under 10 s each time; every sample of an epoch once")
-        .within(10_000)
-        .times(20),
-    Line::new("uneven-nodes", agreement::uneven_nodes)
-        .fault("1, 2 and 3 ranks on the nodes")
-        .goal("trains as ranks 0 to 5 of 6"),
-    Line::new("different-nnodes", agreement::different_nnodes)
-        .fault("different --nnodes")
-        .goal("refused in under 10 s, with one sentence on every host")
-        .within(10_000),
-    Line::new("same-node-rank", agreement::same_node_rank)
-        .fault("same --node-rank twice")
-        .goal("refused in under 10 s, with one sentence on every host")
-        .within(10_000),
-    Line::new("other-program", agreement::other_program)
-        .fault("another version of the program on one host")
-        .goal("refused in under 10 s, with one sentence on every host")
-        .within(10_000),
-    Line::new("disk-full", culprit::disk_full)
-        .fault("disk full at rank 0's checkpoint (3 ranks on one host)")
-        .goal("rank 0 and its reason named")
-        .times(20),
-    Line::new("out-of-memory", culprit::out_of_memory)
-        .fault("out of memory on rank 0 (3 ranks on one host)")
-        .goal("rank 0 and its reason named")
-        .times(20),
-    Line::new("torchrun", torchrun::lost_node)
-        .fault("torchrun --nnodes 1:3, one of two nodes lost (on one host)")
-        .goal("the rank that is left goes on from the checkpoint")
-        .times(5),
-    Line::new("start-up", start_up::more_and_more_ranks)
-        .fault("8, 16, 32 and 64 ranks on one host")
-        .goal("64 meet in under 2.5 s (on 2 cores), and in less than 10 times as long as 8")
-        .within(2_500)
-        .times(5),
-];
+const fn ms(milliseconds: u64) -> Option<Duration> {
+    Some(Duration::from_millis(milliseconds))
+}
+
+/// In each line: its name and trial, the limit, how often it is tried, the fault and the goal.
+macro_rules! lines {
+    ($($name:literal, $trial:expr, $limit:expr, $trials:literal, $fault:literal => $goal:literal;)+) => {
+        &[$(Line { name: $name, fault: $fault, goal: $goal, limit: $limit, trials: $trials, trial: $trial }),+]
+    };
+}
+
+pub const LINES: &[Line] = lines! {
+    "killed-rank", |trial| killed(trial, Victim::Rank), ms(5_000), 36,
+        "kill -9 of one rank" => "all hosts end in under 5 s and name it, no orphan";
+    "killed-launcher", |trial| killed(trial, Victim::Launcher), ms(5_000), 36,
+        "kill -9 of one launcher" => "all hosts end in under 5 s and name its host, no orphan";
+    "killed-host", |trial| killed(trial, Victim::Host), ms(5_000), 36,
+        "kill -9 of all processes of one host" => "all hosts end in under 5 s and name it, no orphan";
+    "stopped-host", silence::stopped_host, ms(8_000), 36,
+        "SIGSTOP of all processes of one host"
+        => "the others end within --heartbeat-timeout (3 s) + 5 s and name it; it ends when it wakes up";
+    "link-down", silence::link_down, ms(8_000), 36,
+        "link of one host down" => "all end within --heartbeat-timeout (3 s) + 5 s, the others name it";
+    "delay", network::delay, None, 36, "200 ms delay at every host" => "trains to the end";
+    "loss", network::loss, None, 36, "20 % loss at every host" => "trains to the end";
+    "partition", network::partition, None, 36,
+        "one host cut off for 5 s" => "waits, and then trains to the end";
+    "restarts", restarts::restart, None, 20,
+        "kill -9 of a rank at a random moment, --max-restarts 3"
+        => "weights equal to the bit to an undisturbed run";
+    "replaced", replaced::replaced, ms(300), 20,
+        "kill -9 of one or two of 4 ranks on one host, five times, --max-restarts 1000, elastic::run"
+        => "the others' next step in under 0.3 s; every sample counts once; nothing stays behind";
+    "replaced-hosts", |trial| replaced::hosts(trial, Signal::SIGKILL), ms(1_000), 20,
+        "elastic 1:3: kill -9 of all processes of one host, which comes again, twice, elastic::run"
+        => "the others' next step in under 1 s; every sample counts once";
+    "silent-hosts", |trial| replaced::hosts(trial, Signal::SIGSTOP), ms(3_500), 20,
+        "elastic 1:3: SIGSTOP of all processes of one host, twice, elastic::run"
+        => "the others' next step within --heartbeat-timeout (3 s) + 0.5 s; every sample counts once";
+    "elastic", elastic::nodes_come_and_go, ms(10_000), 20,
+        "elastic 1:3: a node killed, a node added, a node killed again"
+        => "trains on in under 10 s each time; every sample of an epoch once";
+    "uneven-nodes", agreement::uneven_nodes, None, 36,
+        "1, 2 and 3 ranks on the nodes" => "trains as ranks 0 to 5 of 6";
+    "different-nnodes", agreement::different_nnodes, ms(10_000), 36,
+        "different --nnodes" => "refused in under 10 s, with one sentence on every host";
+    "same-node-rank", agreement::same_node_rank, ms(10_000), 36,
+        "same --node-rank twice" => "refused in under 10 s, with one sentence on every host";
+    "other-program", agreement::other_program, ms(10_000), 36,
+        "another version of the program on one host"
+        => "refused in under 10 s, with one sentence on every host";
+    "disk-full", culprit::disk_full, None, 20,
+        "disk full at rank 0's checkpoint (3 ranks on one host)" => "rank 0 and its reason named";
+    "out-of-memory", culprit::out_of_memory, None, 20,
+        "out of memory on rank 0 (3 ranks on one host)" => "rank 0 and its reason named";
+    "torchrun", torchrun::lost_node, None, 5,
+        "torchrun --nnodes 1:3, one of two nodes lost (on one host)"
+        => "the rank that is left goes on from the checkpoint";
+    "start-up", start_up::more_and_more_ranks, ms(2_500), 5,
+        "8, 16, 32 and 64 ranks on one host"
+        => "64 meet in under 2.5 s (on 2 cores), and in less than 10 times as long as 8";
+};
 
 /// A training that no trial sees the end of.
 fn endless_training() -> Result<Command> {

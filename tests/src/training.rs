@@ -1,16 +1,8 @@
 //! The results of a training, for comparison to the last bit.
 
 use crate::job::{Job, Process, expect_all_succeed};
-use crate::programs::start_by_hand;
-use crate::safetensors::Tensor;
-use anyhow::{Context, Result, ensure};
-use nix::sys::signal::{Signal, kill};
-use serde_json::Value;
-use std::collections::BTreeMap;
-use std::fs;
+use crate::{prelude::*, programs::start_by_hand, safetensors::Tensor};
 use std::ops::Range;
-use std::path::Path;
-use std::process::Command;
 
 /// The flags that make a training to be compared write its metrics and its weights to the job's directory.
 pub const OUTPUTS: [&str; 4] = ["--metrics", "metrics", "--save", "model.safetensors"];

@@ -1,9 +1,8 @@
 //! Waiting for something to become true, without a sleep that might be too short, and without a
 //! time limit that a slow processor could exceed.
 
-use anyhow::{Result, bail};
+use crate::prelude::*;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 /// The time between two checks: short compared with anything that is waited for, but long enough to
 /// leave the processor to the job.

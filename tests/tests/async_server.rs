@@ -4,8 +4,6 @@
 use crate::prelude::*;
 use tests::async_update::{METRICS, number, outcome, trained};
 
-// === What they learn ===
-
 /// With the settings of the README.
 #[test]
 fn every_method_with_a_server_names_nine_digits_of_ten() -> Result<()> {
@@ -34,8 +32,6 @@ fn a_single_worker_takes_the_steps_of_plain_sgd_to_the_bit() -> Result<()> {
     assert_eq!(curve(2, "ssp --epochs=1 --staleness=0")?, expected);
     Ok(())
 }
-
-// === Which rank waits for which ===
 
 /// What a server's trace says, computed from the order of its events alone.
 struct Trace {
@@ -154,8 +150,6 @@ fn with_a_slow_worker_asynchronous_ones_make_more_updates() -> Result<()> {
     Ok(())
 }
 
-// === Messages ===
-
 /// How often a single worker reads and updates, and how many bytes it sends and receives.
 #[derive(Debug, PartialEq)]
 struct Exchanges {
@@ -206,19 +200,16 @@ fn a_worker_fetches_pushes_and_exchanges_as_often_as_its_flags_say() -> Result<(
     Ok(())
 }
 
-// === Errors ===
-
-#[test]
-fn flags_that_make_no_sense_are_refused() -> Result<()> {
-    let lines = [
-        ("ssp --staleness=-1", 2, ["--staleness", "-1 is not in 0.."]),
-        ("async-ps --n-push=0", 2, ["--n-push", "0 is not in 1.."]),
-        ("async-ps --n-fetch=0", 2, ["--n-fetch", "0 is not in 1.."]),
-        ("async-ps --sync-every=0", 2, ["--sync-every", "0 is not in 1.."]),
-        ("async-ps --servers=0", 2, ["--servers", "0 is not in 1.."]),
-        ("easgd --tau=0", 2, ["--tau", "0 is not in 1.."]),
-    ];
-    expect_refusals(|line| async_update(line.split(' ')), &lines)
+cases! {
+    fn flags_that_make_no_sense_are_refused() =
+        expect_refusals(|line| async_update(line.split(' ')), &[
+            ("ssp --staleness=-1", 2, ["--staleness", "-1 is not in 0.."]),
+            ("async-ps --n-push=0", 2, ["--n-push", "0 is not in 1.."]),
+            ("async-ps --n-fetch=0", 2, ["--n-fetch", "0 is not in 1.."]),
+            ("async-ps --sync-every=0", 2, ["--sync-every", "0 is not in 1.."]),
+            ("async-ps --servers=0", 2, ["--servers", "0 is not in 1.."]),
+            ("easgd --tau=0", 2, ["--tau", "0 is not in 1.."]),
+        ]);
 }
 
 #[test]

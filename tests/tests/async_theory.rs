@@ -3,18 +3,17 @@
 
 use crate::prelude::*;
 
-/// S1.24, S1.25.
-#[test]
-fn one_update_each_is_a_synchronous_update_of_plain_sgd_only() -> Result<()> {
-    insta::assert_snapshot!("async_trace_case1", printed(async_update(["trace", "case1"])?)?);
+fn expect_story(snapshot: &str, story: &str) -> Result<()> {
+    insta::assert_snapshot!(snapshot, printed(async_update(["trace", story])?)?);
     Ok(())
 }
 
-/// S1.26.
-#[test]
-fn the_slow_gpus_step_is_four_updates_old() -> Result<()> {
-    insta::assert_snapshot!("async_trace_case2", printed(async_update(["trace", "case2"])?)?);
-    Ok(())
+cases! {
+    /// S1.24, S1.25.
+    fn one_update_each_is_a_synchronous_update_of_plain_sgd_only() =
+        expect_story("async_trace_case1", "case1");
+    /// S1.26.
+    fn the_slow_gpus_step_is_four_updates_old() = expect_story("async_trace_case2", "case2");
 }
 
 /// What `quadratic` prints, and its picture. It takes half a minute, so the tests that look at it share one run.

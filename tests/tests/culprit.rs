@@ -44,13 +44,6 @@ fn a_full_disk_at_rank_0s_checkpoint_is_the_reason() -> Result<()> {
 }
 
 #[test]
-fn a_python_rank_is_named_with_what_it_records() -> Result<()> {
-    let ended = Job::new()?.run(launch(2, &python("failing_rank", [])?)?)?.expect_code(1)?;
-    // On a loaded machine, the launcher may have to end Python before it has shut down.
-    expect_culprit(&ended, 1, ": ValueError: no sample 6 in the data set")
-}
-
-#[test]
 fn torchrun_names_the_same_rank_and_reason() -> Result<()> {
     let ended = Job::new()?.run(torchrun(3, &example("failing_rank", ["error"])?)?)?;
     let ended = ended.expect_code(1)?;
@@ -60,8 +53,12 @@ fn torchrun_names_the_same_rank_and_reason() -> Result<()> {
     expect_texts(cause, &lines)
 }
 
-#[test]
-fn a_program_that_starts_its_ranks_names_the_one_that_fails() -> Result<()> {
-    let ended = Job::new()?.run(example("spawn_ranks", ["2"])?)?.expect_code(1)?;
-    expect_texts(&ended.stderr, &["rank 2 failed (exit status: 1): there is no GPU 2"])
+cases! {
+    /// On a loaded machine, the launcher may have to end Python before it has shut down.
+    fn a_python_rank_is_named_with_what_it_records() =
+        expect_culprit(&Job::new()?.run(launch(2, &python("failing_rank", [])?)?)?.expect_code(1)?, 1,
+            ": ValueError: no sample 6 in the data set");
+    fn a_program_that_starts_its_ranks_names_the_one_that_fails() =
+        Job::new()?.run(example("spawn_ranks", ["2"])?)?.expect_code(1)?
+            .expect_messages(&["rank 2 failed (exit status: 1): there is no GPU 2"]);
 }

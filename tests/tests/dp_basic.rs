@@ -17,6 +17,9 @@ cases! {
         expect_snapshot("trace_mlp", "trace --model mlp --devices 2xcpu --no-times");
     fn outputs_and_loss_move_to_the_output_device() =
         expect_snapshot("trace_output_device", "trace --devices 2xcpu --output-device 1 --no-times");
+    fn a_model_in_two_parts_gives_the_numbers_of_one() =
+        expect_snapshot("model_parallel_split", "model-parallel --split --no-times")
+            .and_then(|()| expect_snapshot("model_parallel", "model-parallel --no-times"));
     fn what_cannot_work_is_refused_with_what_was_found_and_expected() =
         expect_refusals(|line| dp_basic(line.split(' ')), &[
             ("trace --devices 65xcpu", 2, ["cpu:64", "cpu:0 to cpu:63"]),
@@ -57,12 +60,6 @@ fn the_numbers_repeat_from_run_to_run() -> Result<()> {
         || Job::new()?.run(dp_basic(["answers", "S0.5", "S0.27", "S2.15"])?)?.expect_success();
     ensure!(run()?.stdout == run()?.stdout);
     Ok(())
-}
-
-#[test]
-fn a_model_in_two_parts_gives_the_numbers_of_one() -> Result<()> {
-    expect_snapshot("model_parallel_split", "model-parallel --split --no-times")?;
-    expect_snapshot("model_parallel", "model-parallel --no-times")
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! What a user sees who builds before the set-up.
 
 use crate::prelude::*;
-use std::fs::Permissions;
-use std::os::unix::fs::PermissionsExt;
+use std::{fs::Permissions, os::unix::fs::PermissionsExt};
 
 /// Builds find-libtorch, on which everything that links libtorch depends.
 fn build(job: &Job, variables: &[(&str, &Path)]) -> Result<Ended> {

@@ -96,60 +96,6 @@ fn an_example_that_cannot_be_typed_is_found() -> Result<()> {
     Job::new()?.run(dp_basic(["trace", "--modle", "toy", "--help"])?)?.expect_code(2).map(drop)
 }
 
-/// The command lines that the tutorials and their repositories show, with words that others have left
-/// out filled in. Below each that is not accepted is the answer to its first missing flag.
-const TYPED: &str = "
-# bobondemon
-$ CUDA_VISIBLE_DEVICES=2,3 python -m torch.distributed.launch --nproc_per_node=2 --use_env \
-  minimal_distributed_data_example.py
-$ CUDA_VISIBLE_DEVICES=2 python practice.py --shuffle=False
-$ CUDA_VISIBLE_DEVICES=2,3 python -m torch.distributed.launch --nproc_per_node=2 --use_env \
-  practice.py --shuffle=True
-$ python practice.py --shuffle False
-
-# Oleg Boiko
-$ python -m torch.distributed.launch --nproc_per_node=4 ddp_tutorial_multi_gpu.py
-$ python ddp_tutorial_multi_gpu.py --local_rank=0
-
-# codertimo
-$ bert-vocab -c data/corpus.small -o data/vocab.small
-$ bert -c data/corpus.small -v data/vocab.small -o output/bert.model
-$ bert -c data/corpus.small -v data/vocab.small -o bert.model --cuda_dev 0 1 2 3
-there is no --cuda_dev: type --devices cuda:0,cuda:1 for GPUs 0 and 1
-
-# PyTorch's ImageNet example, of which the article says \"main.py\"
-$ python main.py -a resnet18 imagenet
-$ python main.py -a resnet50 --dist-url tcp://127.0.0.1:2345 --dist-backend nccl \
-  --multiprocessing-distributed --world-size 1 --rank 0 imagenet
-there is no --dist-url: type launch --master-addr HOST --master-port PORT
-$ python main.py -a resnet18 --learn 0.1 --multi imagenet
-there is no --multi: type launch
-
-# Apex's, and the article's batch and workers for each process
-$ python -m torch.distributed.launch --nproc_per_node=4 main.py --batch_size 60 --num_workers 2
-$ python -m torch.distributed.launch --nproc_per_node=2 main_amp.py -a resnet50 --b 224 \
-  --workers 4 --channels-last True ./
-$ python main_amp.py -a resnet50 --b 224 --workers 4 --opt-level O1 ./
-there is no --opt-level: type --amp fp16 or --amp bf16; without it, it is O0
-
-# The companion repository of \"Learn PyTorch Multi-GPU properly\"
-$ python train.py
-$ python train.py --gpu_devices 0 1 2 3 --batch_size 768
-there is no --gpu_devices: type --devices cuda:0,cuda:1 for GPUs 0 and 1
-$ python train.py --gpu_device 0 1 2 3 --batch_size 768
-there is no --gpu_device: type --devices cuda:0,cuda:1 for GPUs 0 and 1
-$ python train.py --resume last.pth
-there is no --resume: leave it out; the original never
-
-# PyramidNet's authors
-$ CUDA_VISIBLE_DEVICES=0 python pyramidnet.py --net_type pyramidnet --alpha 64 --depth 110 \
-  --no-bottleneck --batch_size 32 --lr 0.025 --print-freq 1 --dataset cifar10 --epochs 300
-there is no --net_type: type --arch pyramidnet110_a48, or pyramidnet164_a48_bn
-
-# mnist_hogwild
-$ python hogwild.py --num-processes 2 --batch 64 --lr 0.01
-";
-
 /// A command line of an original, with this workspace's launcher and program in place of Python's.
 fn translated(line: &str) -> Result<Command> {
     let mut words = line.split_whitespace().peekable();
@@ -177,7 +123,10 @@ fn translated(line: &str) -> Result<Command> {
 
 #[test]
 fn every_command_line_of_the_tutorials_is_accepted_or_answered_in_a_sentence() -> Result<()> {
-    let lines: Vec<_> = TYPED.split("\n$ ").skip(1).collect();
+    // With words that others have left out filled in. Below each that is not accepted is the answer to its first
+    // missing flag.
+    let typed = source("tests/data/originals_typed.txt")?;
+    let lines: Vec<_> = typed.split("\n$ ").skip(1).collect();
     ensure!(lines.len() == 21, "{} command lines", lines.len());
     for line in lines {
         let (line, answer) = line.split_once('\n').unwrap_or((line, ""));

@@ -44,8 +44,6 @@ fn gap(found: &[f32], expected: &[f32]) -> f32 {
     found.iter().zip(expected).map(|(a, b)| (a / b - 1.0).abs()).fold(0.0, f32::max)
 }
 
-// === What is printed ===
-
 /// The lines with placeholders for times in seconds, amounts of memory and idle shares.
 fn without_measurements(printed: &str) -> String {
     let line = |line: &str| {
@@ -138,8 +136,6 @@ fn apex_counts_a_batch_for_each_process_and_ddp_for_all() -> Result<()> {
     Ok(())
 }
 
-// === What is computed ===
-
 const STEPS: &str = "--batch-size=32 --steps=8 --lr=0.01";
 
 #[test]
@@ -192,8 +188,6 @@ fn replicas_that_are_normalised_by_halves_still_learn() -> Result<()> {
     }
     Ok(())
 }
-
-// === How many bytes ===
 
 /// What a training reports about its devices, without the share of time in which they are idle.
 fn devices(method: &str, optimizer: &str) -> Result<Arc<Vec<Value>>> {
@@ -279,8 +273,6 @@ fn the_counts_repeat_to_the_byte_and_the_optimizer_makes_the_difference() -> Res
     assert!(momentum > 0);
     Ok(())
 }
-
-// === Errors ===
 
 #[test]
 fn what_no_training_can_work_with_is_refused() -> Result<()> {

@@ -5,8 +5,7 @@ use crate::prelude::*;
 use rand::Rng;
 use std::ops::RangeInclusive;
 use tests::imagenet::{CHECKPOINT, write_image_folder};
-use tests::safetensors;
-use tests::training::has_taken_steps;
+use tests::{safetensors, training::has_taken_steps};
 
 /// After how many steps an attempt is killed.
 const STEPS: RangeInclusive<usize> = 2..=7;

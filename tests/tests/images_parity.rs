@@ -37,34 +37,21 @@ fn expect_near(name: &str, largest: u8, mean: f64) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn png_files_of_all_kinds_are_decoded_to_pillows_bytes() -> Result<()> {
-    for kind in ["rgb", "rgba", "grey", "grey_alpha", "palette", "black_and_white"] {
-        expect_near(&format!("{kind}.png/decoded"), 0, 0.0)?;
-    }
-    Ok(())
+fn expect_all_near(kinds: &[&str], end: &str, largest: u8, mean: f64) -> Result<()> {
+    kinds.iter().try_for_each(|kind| expect_near(&format!("{kind}.{end}"), largest, mean))
 }
 
-#[test]
-fn jpeg_files_of_all_kinds_are_decoded_to_pillows_pixels_but_for_rounding() -> Result<()> {
-    for kind in ["444", "422", "420", "coarse", "progressive", "restarts", "grey", "cmyk"] {
-        // The two decoders round at different points of the cosine transform and of the colour
-        // conversion. Measured: at most 4 levels, mean 0.16.
-        expect_near(&format!("{kind}.jpg/decoded"), 4, 0.2)?;
-    }
-    Ok(())
-}
-
-#[test]
-fn resized_images_are_torchvisions_within_one_level() -> Result<()> {
-    for step in ["evaluated", "shrunk", "enlarged"] {
-        for kind in ["rgb", "grey", "palette"] {
-            // Both round to bytes between the two directions, but one begins with the rows, the
-            // other with the columns. Measured: mean 0.2 levels.
-            expect_near(&format!("{kind}.png/{step}"), 1, 0.25)?;
-        }
-    }
-    Ok(())
+cases! {
+    fn png_files_of_all_kinds_are_decoded_to_pillows_bytes() = expect_all_near(
+        &["rgb", "rgba", "grey", "grey_alpha", "palette", "black_and_white"], "png/decoded", 0, 0.0);
+    /// The two decoders round at different points of the cosine transform and of the colour conversion. Measured: at
+    /// most 4 levels, mean 0.16.
+    fn jpeg_files_of_all_kinds_are_decoded_to_pillows_pixels_but_for_rounding() = expect_all_near(
+        &["444", "422", "420", "coarse", "progressive", "restarts", "grey", "cmyk"], "jpg/decoded", 4, 0.2);
+    /// Both round to bytes between the two directions, but one begins with the rows, the other with the columns.
+    /// Measured: mean 0.2 levels.
+    fn resized_images_are_torchvisions_within_one_level() = ["evaluated", "shrunk", "enlarged"].iter().try_for_each(
+        |step| expect_all_near(&["rgb", "grey", "palette"], &format!("png/{step}"), 1, 0.25));
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! A job on one host is not reachable from the network: the store and gloo listen on the loopback address only.
 
 use crate::prelude::*;
-use nix::unistd::Pid;
 
 /// The state of a listening socket in Linux's tables of TCP sockets.
 const LISTEN: &str = "0A";

@@ -1,15 +1,7 @@
 //! What most of these tests use.
 
-pub(crate) use anyhow::{Context, Result, bail, ensure};
-pub(crate) use nix::sys::signal::{Signal, kill};
-pub(crate) use serde_json::{Value, json};
-pub(crate) use std::collections::{BTreeMap, BTreeSet};
 pub(crate) use std::os::unix::fs::symlink;
-pub(crate) use std::path::{Path, PathBuf};
-pub(crate) use std::process::Command;
-pub(crate) use std::sync::Arc;
-pub(crate) use std::time::{Duration, Instant};
-pub(crate) use std::{env, fs};
+pub(crate) use tests::prelude::*;
 pub(crate) use tests::programs::*;
 pub(crate) use tests::safetensors::Tensor;
 pub(crate) use tests::training::{OUTPUTS, events, losses, stop_after_first_step, wait_for_steps};

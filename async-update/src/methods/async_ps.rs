@@ -1,10 +1,7 @@
-//! Asynchronous updates through a parameter server: Downpour SGD (Dean 2012), and the article's
-//! asynchronous update.
+//! Asynchronous updates through a parameter server: Downpour SGD (Dean 2012), and the article's asynchronous update.
 
 use super::Method;
-use crate::args::ServerArgs;
-use crate::model;
-use crate::server::Shards;
+use crate::{args::ServerArgs, model, server::Shards};
 use tch::Tensor;
 use tch_parallel::Result;
 
@@ -43,8 +40,7 @@ pub struct SspArgs {
     pub server: ServerArgs,
 }
 
-/// A worker fetches θ, steps along its own gradients, and pushes their sum, without waiting for other
-/// workers.
+/// A worker fetches θ, steps along its own gradients, and pushes their sum, without waiting for other workers.
 pub struct AsyncPs {
     shards: Shards,
     lr: f64,

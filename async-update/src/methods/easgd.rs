@@ -2,8 +2,7 @@
 //! Choromanska and LeCun 2015).
 
 use super::Method;
-use crate::args::ServerArgs;
-use crate::server::Shards;
+use crate::{args::ServerArgs, server::Shards};
 use tch::Tensor;
 use tch_parallel::{Error, Result};
 

@@ -1,20 +1,16 @@
 //! Hogwild!: threads of one process on shared parameters, without a lock (Niu 2011).
 
 use super::Method;
-use crate::args::TrainArgs;
 use crate::events::{Log, Outcome, Update};
-use crate::model;
-use crate::training::train;
+use crate::{args::TrainArgs, model, training::train};
 use anyhow::{Context, bail};
 use rayon::ThreadPoolBuilder;
 use report::{Here, Originals, println, say_unused_gpus, unix_seconds};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 use tch::Tensor;
-use tch_parallel::Result;
 use tch_parallel::data::{Dataset, Shard};
-use tch_parallel::distributed::Env;
-use tch_parallel::hogwild::AtomicTensor;
+use tch_parallel::{Result, distributed::Env, hogwild::AtomicTensor};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -52,8 +48,7 @@ pub fn hogwild(args: &HogwildArgs) -> anyhow::Result<()> {
     }
     args.check_stragglers(0..threads)?;
     say_unused_gpus(args.device);
-    let devices =
-        (0..threads).map(|thread| args.device.of_worker(thread)).collect::<Result<Vec<_>>>()?;
+    let devices = (0..threads).map(|it| args.device.of_worker(it)).collect::<Result<Vec<_>>>()?;
 
     let (train_set, test_set) = args.data()?;
     let batches = args.batches(train_set.len());

@@ -2,12 +2,10 @@
 //! 2019). Post-local SGD: the same, after a synchronous beginning (Lin 2020).
 
 use super::{Method, SyncAllReduce, diloco::DiLoCoArgs, diloco::Outer};
-use crate::args::TrainArgs;
-use crate::training::synchronous;
+use crate::{args::TrainArgs, training::synchronous};
 use std::num::NonZeroUsize;
 use tch::Tensor;
-use tch_parallel::Result;
-use tch_parallel::distributed::ReduceOp;
+use tch_parallel::{Result, distributed::ReduceOp};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
@@ -31,8 +29,7 @@ pub struct PostLocalArgs {
     pub local: LocalSgdArgs,
 }
 
-/// Trains with local SGD, after `start` steps that all ranks make together; with an outer optimizer
-/// it is DiLoCo.
+/// Trains with local SGD, after `start` steps that all ranks make together; with an outer optimizer it is DiLoCo.
 pub fn local_sgd(
     name: &str,
     args: &LocalSgdArgs,

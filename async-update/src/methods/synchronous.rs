@@ -2,8 +2,7 @@
 //! with their mean. Three ways to find it.
 
 use super::Method;
-use crate::link::Link;
-use crate::ring;
+use crate::{link::Link, ring};
 use tch::Tensor;
 use tch_parallel::Result;
 use tch_parallel::distributed::{ProcessGroup, ReduceOp};

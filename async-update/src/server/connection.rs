@@ -1,8 +1,7 @@
 //! How a worker and the servers find each other, and the worker's side of what they say.
 
 use super::protocol::{Answer, Request, SERVER, WORKER, receive, send};
-use crate::args::ServerArgs;
-use crate::link::Link;
+use crate::{args::ServerArgs, link::Link};
 use tch::Tensor;
 use tch_parallel::distributed::{ProcessGroup, ProcessGroupOptions, Store};
 use tch_parallel::{Error, Result};

@@ -12,8 +12,7 @@
 pub enum Gate {
     /// As far as it can: Downpour (Dean 2012).
     Free,
-    /// By this number of updates: stale synchronous parallel (Ho 2013). With 0 all take their steps
-    /// together.
+    /// By this number of updates: stale synchronous parallel (Ho 2013). With 0 all take their steps together.
     Stale(usize),
     /// To the next multiple of this number of updates, where it waits for all others: the article's
     /// synchronous update every few.

@@ -15,8 +15,7 @@
 //! server asks it for patience now and then, and the worker asks the other servers.
 
 use crate::link::Link;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::{Error, Result};
 

@@ -2,15 +2,10 @@
 //! that comes on a thread of its own.
 
 use super::connection::{HERE, connect, meeting_point};
-use super::gate::Gate;
 use super::protocol::{Answer, Request, SERVER, WORKER, receive, send};
-use super::rule::Rule;
-use super::shard::Shard;
-use crate::args::ServerArgs;
+use super::{gate::Gate, rule::Rule, shard::Shard};
 use crate::events::{Log, Outcome};
-use crate::exhibits::histogram;
-use crate::link::Link;
-use crate::model;
+use crate::{args::ServerArgs, exhibits::histogram, link::Link, model};
 use anyhow::{Result, ensure};
 use report::{eprintln, println};
 use std::collections::BTreeMap;

@@ -1,7 +1,6 @@
 //! A part of θ, the workers that train it, and the batches that are left for them.
 
-use super::gate::Gate;
-use super::rule::Rule;
+use super::{gate::Gate, rule::Rule};
 use crate::events::{Log, Update};
 use report::unix_seconds;
 use std::collections::BTreeMap;

@@ -4,14 +4,11 @@ use anyhow::{Result, bail, ensure};
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use tch_parallel::Error;
-use tch_parallel::data::transforms::{
-    CenterCrop, Normalize, RandomCrop, RandomHorizontalFlip, RandomResizedCrop, Resize, Transform,
-};
-use tch_parallel::data::{
-    Cifar10, DataLoaderOptions, FASHION_MNIST_CLASSES, ImageDataset, ImageFolder,
-    ImageFolderOptions, ImageSource, MNIST_CLASSES, Mnist, MnistImages, Split, SyntheticImages,
-    SyntheticImagesOptions, download,
-};
+use tch_parallel::data::transforms::{CenterCrop, Normalize, RandomCrop, RandomHorizontalFlip};
+use tch_parallel::data::transforms::{RandomResizedCrop, Resize, Transform};
+use tch_parallel::data::{Cifar10, DataLoaderOptions, FASHION_MNIST_CLASSES, ImageDataset};
+use tch_parallel::data::{ImageFolder, ImageFolderOptions, ImageSource, MNIST_CLASSES, Mnist};
+use tch_parallel::data::{MnistImages, Split, SyntheticImages, SyntheticImagesOptions, download};
 
 /// The images of a training or a validation.
 pub type Images = ImageDataset<Box<dyn ImageSource>>;

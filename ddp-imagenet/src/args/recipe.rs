@@ -4,13 +4,11 @@ use clap::{ValueEnum, value_parser};
 use report::{CommHookArgs, Precision};
 use std::ops::Range;
 use tch::nn::VarStore;
-use tch_parallel::amp::GradScalerOptions;
-use tch_parallel::distributed::ProcessGroup;
 use tch_parallel::optim::lr_scheduler::{
     CosineAnnealingLr, LinearLr, Schedule, SequentialLr, StepLr,
 };
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
-use tch_parallel::{Error, Result};
+use tch_parallel::{Error, Result, amp::GradScalerOptions, distributed::ProcessGroup};
 
 #[derive(Debug, clap::Args)]
 pub struct RecipeArgs {

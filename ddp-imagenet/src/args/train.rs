@@ -4,14 +4,11 @@ use super::data::{DataArgs, Source};
 use super::recipe::RecipeArgs;
 use ddp_imagenet::models::Arch;
 use report::{ProcessGroupArgs, ReportArgs, Resume, positive, say};
-use std::ops::Range;
-use std::path::PathBuf;
+use std::{ops::Range, path::PathBuf};
 use tch::Tensor;
-use tch_parallel::Result;
-use tch_parallel::backends::cudnn;
 use tch_parallel::data::{DataLoaderOptions, DistributedSampler, Shard};
-use tch_parallel::distributed::ProcessGroup;
 use tch_parallel::nn::{NormLayer, channels_last};
+use tch_parallel::{Result, backends::cudnn, distributed::ProcessGroup};
 
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {

@@ -3,8 +3,7 @@
 use super::pyramidnet::{PyramidNetOptions, pyramidnet};
 use super::resnet::{RESNETS, ResNetOptions, resnet};
 use anyhow::{Context, Result};
-use std::fmt;
-use std::str::FromStr;
+use std::{fmt, str::FromStr};
 use tch::nn::{Path, SequentialT};
 use tch_parallel::nn::NormLayer;
 

@@ -146,8 +146,7 @@ impl Block {
 mod tests {
     use super::*;
     use exhibit_kit::weights::parameters;
-    use tch::nn::VarStore;
-    use tch::{Device, Kind};
+    use tch::{Device, Kind, nn::VarStore};
 
     fn build(options: PyramidNetOptions) -> (VarStore, SequentialT) {
         let vs = VarStore::new(Device::Cpu);
@@ -179,7 +178,6 @@ mod tests {
     #[should_panic = "takes images [N, 3, 32, 32], but got [2, 3, 64, 64]"]
     fn images_of_another_size_are_refused() {
         let (_vs, model) = build(PyramidNetOptions::TUTORIAL);
-        let images = Tensor::zeros([2, 3, 64, 64], (Kind::Float, Device::Cpu));
-        let _ = model.forward_t(&images, false);
+        let _ = model.forward_t(&Tensor::zeros([2, 3, 64, 64], (Kind::Float, Device::Cpu)), false);
     }
 }

@@ -108,8 +108,7 @@ impl Block {
 mod tests {
     use super::*;
     use exhibit_kit::weights::parameters;
-    use tch::Device;
-    use tch::nn::VarStore;
+    use tch::{Device, nn::VarStore};
 
     #[test]
     fn they_have_torchvisions_published_numbers_of_parameters() {

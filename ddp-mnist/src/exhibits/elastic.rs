@@ -1,20 +1,17 @@
 //! The same training, which goes on in the same processes when a rank is lost, and with virtual ranks has the same
 //! weights on any number of ranks: `--elastic` and `--virtual-ranks`.
 
-use crate::args::Args;
 use crate::checkpoint::{Checkpoint, training};
-use crate::{Epoch, evaluate, model};
+use crate::{Epoch, args::Args, evaluate, model};
 use anyhow::Result;
 use report::{Meters, Progress, Run};
 use serde::{Deserialize, Serialize};
 use tch::nn::{ModuleT, VarStore};
 use tch_parallel::checkpoint::{check_destination, save};
-use tch_parallel::data::{
-    DataLoader, DataLoaderOptions, Dataset, DistributedSampler, SequentialSampler, Shard,
-};
-use tch_parallel::distributed::DistributedDataParallel;
+use tch_parallel::data::{DataLoader, DataLoaderOptions, Dataset, DistributedSampler};
+use tch_parallel::data::{SequentialSampler, Shard};
 use tch_parallel::elastic::{self, State};
-use tch_parallel::optim::Sgd;
+use tch_parallel::{distributed::DistributedDataParallel, optim::Sgd};
 
 /// What a new rank must know, beside weights and optimizer.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]

@@ -40,9 +40,8 @@ pub fn busy(spans: &[Span], device: LogicalDevice) -> Duration {
 
 /// The largest number of devices that work at the same time.
 pub fn at_once(spans: &[Span]) -> usize {
-    let works_at =
-        |span: &plot::Span, time| span.start <= time && time < span.start + span.duration;
-    let working = |time| spans.iter().filter(|(_, span)| works_at(span, time)).count();
+    let works = |span: &plot::Span, time| span.start <= time && time < span.start + span.duration;
+    let working = |time| spans.iter().filter(|(_, span)| works(span, time)).count();
     // The number rises only when a span begins.
     spans.iter().map(|(_, span)| working(span.start)).max().unwrap_or(0)
 }

@@ -1,7 +1,6 @@
 //! One step of DataParallel in slow motion: what happens on which device, what is copied, and how long it takes.
 
-use super::parameters;
-use super::spans::Show;
+use super::{parameters, spans::Show};
 use crate::models::{EmbeddingLinear, TwoTargets};
 use anyhow::Result;
 use clap::{ValueEnum, value_parser};

@@ -3,8 +3,7 @@
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use report::{DevicesArgs, flag_value};
-use tch_parallel::distributed::Env;
-use tch_parallel::{Devices, Error};
+use tch_parallel::{Devices, Error, distributed::Env};
 
 /// The article's ways to train on several GPUs, in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

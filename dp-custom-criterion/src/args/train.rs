@@ -1,7 +1,6 @@
 //! The training.
 
-use super::method::MethodArgs;
-use super::text::TextArgs;
+use super::{method::MethodArgs, text::TextArgs};
 use crate::model::ModelOptions;
 use anyhow::{Result, ensure};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -9,9 +8,7 @@ use clap::value_parser;
 use report::ReportArgs;
 use std::path::PathBuf;
 use tch::Kind;
-use tch_parallel::Error;
-use tch_parallel::data::DataLoaderOptions;
-use tch_parallel::optim::AdamOptions;
+use tch_parallel::{Error, data::DataLoaderOptions, optim::AdamOptions};
 
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {

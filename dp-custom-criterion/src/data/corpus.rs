@@ -1,8 +1,7 @@
 //! Pairs of sentences, from a file.
 
 use anyhow::{Result, ensure};
-use std::fs;
-use std::path::Path;
+use std::{fs, path::Path};
 use tch_parallel::Error;
 
 /// Two consecutive sentences, as words.

@@ -1,10 +1,8 @@
 //! Pairs with some words masked.
 
-use super::random::PythonRandom;
-use super::{Corpus, Vocab};
+use super::{Corpus, Vocab, random::PythonRandom};
 use tch::Tensor;
-use tch_parallel::Result;
-use tch_parallel::data::Dataset;
+use tch_parallel::{Result, data::Dataset};
 
 /// The model's input, `(tokens, segments)`, and its target, `(is_next, labels)`.
 ///

@@ -2,9 +2,7 @@
 
 use super::Corpus;
 use anyhow::{Result, ensure};
-use std::collections::HashMap;
-use std::fs;
-use std::path::Path;
+use std::{collections::HashMap, fs, path::Path};
 use tch_parallel::Error;
 
 /// What the first tokens mean, whatever the corpus.
@@ -58,8 +56,7 @@ impl Vocab {
             .filter(|(word, count)| *count >= options.min_freq && !SPECIALS.contains(word))
             .collect();
         counts.sort_unstable_by_key(|&(word, count)| (std::cmp::Reverse(count), word));
-        let words =
-            counts.into_iter().map(|(word, _)| word).take(options.size.unwrap_or(usize::MAX));
+        let words = counts.into_iter().map(|pair| pair.0).take(options.size.unwrap_or(usize::MAX));
         Self::from_words(SPECIALS.into_iter().chain(words).map(str::to_owned).collect())
     }
 
@@ -95,8 +92,7 @@ impl Vocab {
     }
 
     fn from_words(words: Vec<String>) -> Self {
-        let tokens = words.iter().cloned().zip(0..).collect();
-        Self { words, tokens }
+        Self { tokens: words.iter().cloned().zip(0..).collect(), words }
     }
 }
 

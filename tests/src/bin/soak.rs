@@ -1,13 +1,9 @@
 //! Provokes every fault of the table many times, and prints how often the job did what it must.
 
-use anyhow::{Context, Result, bail, ensure};
-use clap::Parser;
-use std::fs;
-use std::path::PathBuf;
+use clap::{Parser, builder::PossibleValuesParser};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
-use tests::Hosts;
 use tests::soak::{LINES, Line, Size, Trial};
+use tests::{Hosts, prelude::*};
 
 /// Provoke the faults of jobs over several hosts, many times each, and print a table of the results. Requires root.
 #[derive(Debug, Parser)]
@@ -23,6 +19,7 @@ struct Args {
     #[arg(long, value_name = "DIR", default_value = "target/soak")]
     logs: PathBuf,
     /// Lines of the table [default: all]
+    #[arg(value_parser = PossibleValuesParser::new(LINES.iter().map(|line| line.name)))]
     lines: Vec<String>,
 }
 
@@ -35,13 +32,14 @@ struct Results {
 
 fn main() -> Result<ExitCode> {
     let args = Args::parse();
-    let lines = choose(&args.lines)?;
     ensure!(Hosts::can_exist(), "cannot create hosts as network namespaces");
     fs::create_dir_all(&args.logs)
         .with_context(|| format!("cannot create {}", args.logs.display()))?;
     println!("| fault | goal | held | median | worst |\n|---|---|---|---|---|");
     let mut failed = 0;
-    for line in lines {
+    let is_chosen =
+        |line: &&Line| args.lines.is_empty() || args.lines.iter().any(|it| it == line.name);
+    for line in LINES.iter().filter(is_chosen) {
         let results = try_often(line, &args)?;
         failed += results.failed;
         println!("{}", results.row(line));
@@ -49,27 +47,12 @@ fn main() -> Result<ExitCode> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn choose(names: &[String]) -> Result<Vec<&'static Line>> {
-    if names.is_empty() {
-        return Ok(LINES.iter().collect());
-    }
-    let find = |name: &String| match LINES.iter().find(|line| line.name == name) {
-        Some(line) => Ok(line),
-        None => {
-            let all: Vec<_> = LINES.iter().map(|line| line.name).collect();
-            bail!("there is no line `{name}`: expected one of {}", all.join(", "))
-        }
-    };
-    names.iter().map(find).collect()
-}
-
 fn try_often(line: &Line, args: &Args) -> Result<Results> {
     let mut results = Results::default();
     for number in args.first..args.first + args.trials.unwrap_or(line.trials) {
         let begin = Instant::now();
         let mut trial = Trial::new(number.into(), Size::FULL);
-        let outcome = (line.trial)(&mut trial);
-        let reason = match outcome {
+        let reason = match (line.trial)(&mut trial) {
             Ok(took) => {
                 results.took.push(took);
                 let late = line.limit.is_some_and(|limit| took >= limit);

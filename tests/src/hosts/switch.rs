@@ -1,13 +1,11 @@
 //! An Ethernet switch with a TAP device at each port. `tc netem` could delay and lose frames too,
 //! but many kernels lack it.
 
-use anyhow::{Context, Result};
-use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use crate::prelude::*;
+use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{io, mem, thread};
 use tun_rs::{DeviceBuilder, Layer, SyncDevice};
 
@@ -20,9 +18,7 @@ const PREFIX: [u8; 5] = [0x02, 0, 0, 0, 0];
 /// What happens to the frames that a host sends. By default, they arrive at once.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Conditions {
-    /// How long they take.
     pub delay: Duration,
-    /// The fraction that is lost.
     pub loss: f64,
     /// Decides which ones are lost.
     pub seed: u64,
@@ -37,7 +33,7 @@ pub struct Traffic {
 
 /// The ports, one for each host.
 #[derive(Default)]
-pub(super) struct Switch {
+pub struct Switch {
     ports: Arc<Vec<Port>>,
     new: Vec<SyncDevice>,
 }
@@ -77,15 +73,18 @@ impl Switch {
         Ok(())
     }
 
-    pub(super) fn set_conditions(&self, host: usize, conditions: Conditions) {
+    /// What the network does from now on with all that a host sends.
+    pub fn set_conditions(&self, host: usize, conditions: Conditions) {
         *self.ports[host].conditions() = (conditions, StdRng::seed_from_u64(conditions.seed));
     }
 
-    pub(super) fn cut_off(&self, host: usize, cut_off: bool) {
+    /// Cuts a host off from the others, or connects it again. Its own interface stays up.
+    pub fn cut_off(&self, host: usize, cut_off: bool) {
         self.ports[host].cut_off.store(cut_off, Ordering::Relaxed);
     }
 
-    pub(super) fn traffic(&self) -> Traffic {
+    /// What the network has done so far.
+    pub fn traffic(&self) -> Traffic {
         let total = |counter: fn(&Port) -> &AtomicU64| {
             self.ports.iter().map(|port| counter(port).load(Ordering::Relaxed)).sum()
         };
@@ -109,7 +108,6 @@ impl Port {
     }
 }
 
-/// The Ethernet address of a host.
 pub(super) fn address(host: usize) -> [u8; 6] {
     let [a, b, c, d, e] = PREFIX;
     [a, b, c, d, e, host as u8]

@@ -1,13 +1,8 @@
 use super::*;
-use crate::programs::shell;
-use crate::{Ended, Job};
-use std::process::Command;
-use std::time::{Duration, Instant};
+use crate::{Ended, Job, programs::shell};
 
-/// Runs bash on a host.
 fn bash(hosts: &Hosts, host: usize, script: &str) -> Ended {
-    let there = hosts.on(host, Command::new("bash").args(["-c", script]));
-    Job::new().unwrap().run(there).unwrap()
+    Job::new().unwrap().run(hosts.on(host, Command::new("bash").args(["-c", script]))).unwrap()
 }
 
 /// How long host 1 takes to refuse a connection from host 0; `None` if it does not answer.
@@ -28,10 +23,10 @@ fn hosts_have_names_and_reach_each_other_unless_the_network_is_cut() {
     hosts.set_link(1, true).unwrap();
     assert!(answer(&hosts).is_some());
 
-    hosts.cut_off(1, true);
+    hosts.switch.cut_off(1, true);
     assert_eq!(answer(&hosts), None);
-    assert!(hosts.traffic().lost > 0);
-    hosts.cut_off(1, false);
+    assert!(hosts.switch.traffic().lost > 0);
+    hosts.switch.cut_off(1, false);
     assert!(answer(&hosts).is_some());
 }
 
@@ -51,9 +46,9 @@ fn each_host_has_a_boot_id_of_its_own() {
 fn a_slow_network_delays_every_answer() {
     let Some(hosts) = Hosts::or_skip(2).unwrap() else { return };
     let delay = Duration::from_millis(50);
-    hosts.set_conditions(0, Conditions { delay, ..Default::default() });
+    hosts.switch.set_conditions(0, Conditions { delay, ..Default::default() });
     assert!(answer(&hosts).unwrap() >= delay);
-    assert!(hosts.traffic().delayed > 0);
+    assert!(hosts.switch.traffic().delayed > 0);
 }
 
 #[test]

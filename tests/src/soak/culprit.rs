@@ -30,8 +30,7 @@ pub(super) fn out_of_memory(_: &mut Trial) -> Result<Duration> {
 
 fn allow_no_more_memory(process: Pid) -> Result<()> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
-    let size =
-        status.lines().find_map(|line| line.strip_prefix("VmSize:")?.split_whitespace().next());
+    let size = status.lines().find_map(|it| it.strip_prefix("VmSize:")?.split_whitespace().next());
     let bytes = 1024 * size.context("the process has no memory")?.parse::<u64>()?;
     let mut prlimit = Command::new("prlimit");
     prlimit.args(["--pid", &process.to_string(), &format!("--as={bytes}")]);

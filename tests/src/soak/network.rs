@@ -1,8 +1,7 @@
 //! A bad network, through which a job trains on.
 
 use super::*;
-use crate::hosts::Conditions;
-use crate::{digits, safetensors};
+use crate::{digits, hosts::Conditions, safetensors};
 
 /// The steps of a training whose every step takes long.
 const FEW_STEPS: usize = 3;
@@ -24,7 +23,7 @@ fn bad_network(trial: &mut Trial, conditions: Conditions) -> Result<Duration> {
     Cluster::with(NODES, &mut trial.log, |cluster| {
         for host in 0..NODES {
             let seed = trial.rng.random();
-            cluster.hosts.set_conditions(host, Conditions { seed, ..conditions });
+            cluster.hosts.switch.set_conditions(host, Conditions { seed, ..conditions });
         }
         let begin = Instant::now();
         start(cluster, per_node, FEW_STEPS)?;
@@ -34,7 +33,7 @@ fn bad_network(trial: &mut Trial, conditions: Conditions) -> Result<Duration> {
             let taken = losses(cluster.job.directory(), rank)?.len();
             ensure!(taken == FEW_STEPS, "rank {rank} took {taken} steps, not {FEW_STEPS}");
         }
-        let traffic = cluster.hosts.traffic();
+        let traffic = cluster.hosts.switch.traffic();
         ensure!(traffic.lost + traffic.delayed > 0, "the network was not bad: {traffic:?}");
         Ok(took)
     })
@@ -49,7 +48,7 @@ pub(super) fn partition(trial: &mut Trial) -> Result<Duration> {
         let checkpoint = cluster.job.path(elastic::CHECKPOINT);
         cluster.until("the training has begun", || Ok(checkpoint.exists().then_some(())))?;
 
-        cluster.hosts.cut_off(host, true);
+        cluster.hosts.switch.cut_off(host, true);
         let mut before = safetensors::read(&checkpoint)?;
         sleep(size.partition);
         let mut after = safetensors::read(&checkpoint)?;
@@ -60,7 +59,7 @@ pub(super) fn partition(trial: &mut Trial) -> Result<Duration> {
             after = safetensors::read(&checkpoint)?;
         }
         ensure!(before == after, "the training did not wait for the host that was cut off");
-        cluster.hosts.cut_off(host, false);
+        cluster.hosts.switch.cut_off(host, false);
 
         let begin = Instant::now();
         cluster.until("the training goes on", || {
@@ -74,7 +73,7 @@ pub(super) fn partition(trial: &mut Trial) -> Result<Duration> {
 
 fn start(cluster: &mut Cluster, per_node: usize, steps: usize) -> Result<()> {
     let data = cluster.job.path("data");
-    std::fs::create_dir(&data)?;
+    fs::create_dir(&data)?;
     digits::write(&data, (steps * NODES * per_node) as u32)?;
     let flags = ["--epochs=1", "--batch-size=1", "--no-save", "--metrics=metrics"];
     let mut program = ddp_mnist(flags)?;

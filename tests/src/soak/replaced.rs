@@ -157,6 +157,5 @@ fn steps(job: &Job, process: Pid) -> Result<Vec<(Duration, usize)>> {
     };
     // The last line may not be whole yet, and neither is the first.
     let whole = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
-    let first = usize::from(length > LAST);
-    Ok(whole.lines().skip(first).filter_map(step).collect())
+    Ok(whole.lines().skip(usize::from(length > LAST)).filter_map(step).collect())
 }

@@ -1,10 +1,7 @@
 //! Ranks that are killed and started again.
 
 use super::*;
-use crate::Shared;
-use crate::safetensors::Tensor;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use crate::{Shared, safetensors::Tensor};
 
 /// The jobs of a trial, some of which may end before their moment.
 const ATTEMPTS: usize = 10;

@@ -22,6 +22,5 @@ fn ready(trial: &mut Trial, ranks: usize) -> Result<Duration> {
     let ended = Job::new()?.run(launch(ranks, &example("start_up", [])?)?)?;
     trial.log.push_str(&format!("{ended}\n\n"));
     let ended = ended.expect_success()?;
-    let seconds = between(&ended.stdout, "ready ", " s ")?;
-    Ok(Duration::from_secs_f64(seconds.parse()?))
+    Ok(Duration::from_secs_f64(between(&ended.stdout, "ready ", " s ")?.parse()?))
 }

@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::programs::{free_port, torchrun_with};
-use crate::progress::with_children;
-use crate::wait;
+use crate::{progress::with_children, wait};
 
 /// One of two nodes is lost; the other goes on from the checkpoint, as a world of one. Returns how long that takes.
 pub(super) fn lost_node(_: &mut Trial) -> Result<Duration> {

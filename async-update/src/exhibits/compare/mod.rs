@@ -13,11 +13,8 @@ use crate::args::rate;
 use anyhow::Result;
 use charts::CHARTS;
 use clap::value_parser;
-use exhibit_kit::comparison::Comparison;
-use exhibit_kit::plot::PlotArgs;
-use exhibit_kit::template;
-use minijinja::context;
-use minijinja::value::Serde;
+use exhibit_kit::{comparison::Comparison, plot::PlotArgs, template};
+use minijinja::{context, value::Serde};
 use runs::METHODS;
 
 /// Train with every method, with equal workers and with a slow one, and compare the results.

@@ -2,8 +2,7 @@
 
 use super::workers::{Workers, descend, queue};
 use serde::Serialize;
-use std::f64::consts::PI;
-use std::iter::successors;
+use std::{f64::consts::PI, iter::successors};
 
 /// What becomes of w, and after how many updates that was certain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -19,8 +19,7 @@ mod workers;
 use anyhow::{Result, ensure};
 use exhibit_kit::plot::{self, Lines, PlotArgs, Scale, Series};
 use exhibit_kit::template::{self, found};
-use minijinja::context;
-use minijinja::value::Serde;
+use minijinja::{context, value::Serde};
 use momentum::Trajectory;
 use ssp::View;
 

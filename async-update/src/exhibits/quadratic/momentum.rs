@@ -3,8 +3,7 @@
 use super::workers::{descend, queue};
 use crate::exhibits::least_squares::least_squares;
 use serde::Serialize;
-use std::iter::once;
-use std::thread::scope;
+use std::{iter::once, thread::scope};
 
 /// How long a step is, ηh: small enough that single runs come to rest, with eight workers too.
 pub const RATE: f64 = 0.25;

@@ -19,12 +19,9 @@
 use super::workers::exponential;
 use anyhow::{Result, ensure};
 use rand::Rng;
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
+use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use serde::{Deserialize, Serialize};
-use std::array;
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{array, collections::BTreeMap, time::Duration};
 
 pub const WORKERS: usize = 4;
 /// Updates of each of them.

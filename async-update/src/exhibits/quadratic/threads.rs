@@ -2,8 +2,7 @@
 
 use super::momentum::{RATE, Trajectory, in_groups};
 use super::workers::{Workers, exponential};
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
+use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread::{scope, sleep};
 use std::time::Duration;

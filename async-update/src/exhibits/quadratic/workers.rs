@@ -1,11 +1,8 @@
 //! Several workers that lower one number, and the queue that says who is next.
 
 use rand::Rng;
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
-use std::collections::BTreeSet;
-use std::iter;
-use std::time::Duration;
+use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
+use std::{collections::BTreeSet, iter, time::Duration};
 
 /// One shared parameter w, whose loss is f(w) = ½ h w², and what each worker has read of it.
 ///
@@ -58,8 +55,7 @@ pub fn descend(
 pub fn queue(workers: usize, seed: u64) -> impl Iterator<Item = usize> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     // When each worker will be done.
-    let mut due: BTreeSet<_> =
-        (0..workers).map(|worker| (exponential(&mut random), worker)).collect();
+    let mut due: BTreeSet<_> = (0..workers).map(|it| (exponential(&mut random), it)).collect();
     iter::from_fn(move || {
         let (now, worker) = due.pop_first()?;
         due.insert((now + exponential(&mut random), worker));

@@ -1,9 +1,7 @@
 //! Whether the ring computes what c10d's all-reduce and the parameter server compute.
 
-use crate::args::MeetingArgs;
-use crate::link::Link;
 use crate::methods::{Method, SyncPs};
-use crate::ring::all_reduce;
+use crate::{args::MeetingArgs, link::Link, ring::all_reduce};
 use anyhow::{Result, ensure};
 use report::{positive, println};
 use tch::{Device, Kind, Tensor};
@@ -33,8 +31,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Fails unless every rank ends with the same bits, and each sum is that of other ways, up to
-/// rounding. A collective.
+/// Fails unless every rank ends with the same bits, and each sum is that of other ways, up to rounding. A collective.
 fn check(
     group: &ProcessGroup,
     elements: usize,
@@ -89,8 +86,7 @@ mod tests {
     use super::*;
     use crate::ring::{carry_out, schedule};
     use exhibit_kit::multiprocessing::{self, Process};
-    use std::env::current_exe;
-    use std::process::Command;
+    use std::{env::current_exe, process::Command};
     use tch_parallel::distributed::{DeviceChoice, Env, ProcessGroupOptions};
 
     const RANKS: usize = 3;

@@ -5,8 +5,7 @@ use crate::ring::schedule;
 use anyhow::Result;
 use clap::builder::RangedU64ValueParser;
 use exhibit_kit::template;
-use minijinja::context;
-use minijinja::value::Serde;
+use minijinja::{context, value::Serde};
 
 /// Show how the chunks of a gradient travel around a ring of GPUs.
 #[derive(Debug, clap::Args)]

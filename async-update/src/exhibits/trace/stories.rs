@@ -4,8 +4,7 @@ use super::gpus::{ETA, GPU1, GPU2, Shared, THETA_A, Theta, add, subtract};
 use super::optimizers;
 use anyhow::Result;
 use exhibit_kit::template::{self, found};
-use minijinja::value::Serde;
-use minijinja::{Value, context};
+use minijinja::{Value, context, value::Serde};
 
 /// Which of the stories.
 #[derive(Debug, Clone, Copy, clap::Subcommand)]

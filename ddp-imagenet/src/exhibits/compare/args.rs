@@ -1,11 +1,9 @@
 //! The flags of the comparison.
 
-use crate::args::data::DataArgs;
-use crate::exhibits::train_cifar::Method;
+use crate::{args::data::DataArgs, exhibits::train_cifar::Method};
 use clap::value_parser;
 use ddp_imagenet::models::Arch;
-use exhibit_kit::comparison::equal_share;
-use exhibit_kit::plot::PlotArgs;
+use exhibit_kit::{comparison::equal_share, plot::PlotArgs};
 use tch_parallel::{Devices, Result};
 
 /// Train with each of the four methods, and show where time and memory go.

@@ -15,9 +15,7 @@ mod words;
 use super::train_cifar::{Method, OptimizerKind};
 use anyhow::{Result, ensure};
 use charts::CHARTS;
-use exhibit_kit::comparison::Comparison;
-use exhibit_kit::plot;
-use exhibit_kit::template::paragraphs;
+use exhibit_kit::{comparison::Comparison, plot, template::paragraphs};
 use report::print;
 use tch_parallel::data::Dataset;
 

@@ -3,8 +3,7 @@
 
 use super::runs::Measured;
 use exhibit_kit::template;
-use minijinja::value::Serde;
-use minijinja::{Error, Value, context};
+use minijinja::{Error, Value, context, value::Serde};
 use report::{DeviceReport, flag_value, hours};
 
 const TEXT: &str = include_str!("explain.jinja");

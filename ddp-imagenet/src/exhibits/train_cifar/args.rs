@@ -9,9 +9,8 @@ use report::{DevicesArgs, Here, Originals, ReportArgs, process_group_on};
 use tch::nn::VarStore;
 use tch_parallel::data::{DataLoaderOptions, ImageSource};
 use tch_parallel::distributed::{Backend, Env, ProcessGroup, ProcessGroupOptions};
-use tch_parallel::nn::NormLayer;
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, Sgd, SgdOptions};
-use tch_parallel::{Devices, Error, LogicalDevice};
+use tch_parallel::{Devices, Error, LogicalDevice, nn::NormLayer};
 
 /// Train PyramidNet on CIFAR-10 with one method, as the article's companion repository does.
 ///

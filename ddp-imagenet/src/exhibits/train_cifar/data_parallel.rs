@@ -4,8 +4,7 @@ use super::{Progress, Setup};
 use anyhow::Result;
 use tch::nn::{Path, VarStore};
 use tch_parallel::data::{DataLoader, RandomSampler};
-use tch_parallel::data_parallel::DataParallel;
-use tch_parallel::nn::NormLayer;
+use tch_parallel::{data_parallel::DataParallel, nn::NormLayer};
 
 /// Trains on all of the devices, with the model on the first.
 pub fn train(setup: Setup<'_>, mut progress: Progress<'_>) -> Result<()> {
@@ -63,8 +62,7 @@ mod tests {
     }
 
     fn build(path: &Path<'_>) -> SequentialT {
-        let arch: Arch = "pyramidnet8_a6".parse().unwrap();
-        arch.build(path, 10, &NormLayer::BatchNorm)
+        "pyramidnet8_a6".parse::<Arch>().unwrap().build(path, 10, &NormLayer::BatchNorm)
     }
 
     /// The gradients of one device, the parameters in a row.
@@ -89,8 +87,7 @@ mod tests {
         let found = gradients(&vs);
 
         let halves = images.chunk(2, 0).into_iter().zip(labels.chunk(2, 0));
-        let halves: Vec<_> =
-            halves.map(|(images, labels)| on_one_device(&images, &labels)).collect();
+        let halves: Vec<_> = halves.map(|(x, y)| on_one_device(&x, &y)).collect();
         let [(first, first_vs), (second, _)] = &halves[..] else { panic!("two halves") };
         let mean = (first + second) / 2.0;
         // Sums in another order, of f32.

@@ -22,9 +22,8 @@ mod single;
 use anyhow::Result;
 use exhibit_kit::comparison::is_measured;
 use report::one_thread_each;
-use tch_parallel::data::DataLoaderOptions;
 use tch_parallel::distributed::{Env, ProcessGroup, init_process_group};
-use tch_parallel::{Devices, LogicalDevice};
+use tch_parallel::{Devices, LogicalDevice, data::DataLoaderOptions};
 
 pub use args::{Args, Method, ORIGINALS, OptimizerKind};
 pub use progress::{EpochEvent, Progress, StepEvent};

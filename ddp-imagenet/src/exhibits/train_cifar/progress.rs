@@ -7,13 +7,10 @@ use exhibit_kit::weights::parameters;
 use report::{Batches, Meter, Run, hours, println};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
-use tch::Tensor;
-use tch::nn::VarStore;
+use tch::{Tensor, nn::VarStore};
 use tch_parallel::data::{DataLoader, Dataset};
-use tch_parallel::data_parallel::Trace;
-use tch_parallel::distributed::ProcessGroup;
-use tch_parallel::optim::Optimizer;
 use tch_parallel::{Devices, LogicalDevice};
+use tch_parallel::{data_parallel::Trace, distributed::ProcessGroup, optim::Optimizer};
 
 /// Prints how far a training is, as the companion repository does, and measures it.
 ///

@@ -8,8 +8,7 @@ use tch::nn::{Linear, Module, Path, VarStore};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, Step, Trace};
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
-use tch_parallel::nn::linear;
-use tch_parallel::{Devices, LogicalDevice};
+use tch_parallel::{Devices, LogicalDevice, nn::linear};
 
 /// The parts of a training step in their order, each with its devices (S0.4, S0.10, S0.32, S2.3, S2.4, S2.5).
 pub fn parts(rows: i64, devices: usize) -> Result<Vec<String>> {
@@ -52,8 +51,7 @@ const HIDDEN: i64 = 256;
 /// layers on one device (S0.22). The fastest of six steps, since other load only slows steps down.
 pub fn loss_time(rows: i64, classes: i64) -> (f64, f64) {
     let vs = VarStore::new(Device::Cpu);
-    let hidden =
-        ["0", "1"].map(|name| linear(vs.root() / name, HIDDEN, HIDDEN, Default::default()));
+    let hidden = ["0", "1"].map(|it| linear(vs.root() / it, HIDDEN, HIDDEN, Default::default()));
     let output = layer(classes)(&vs.root());
     let (inputs, targets) = synthetic_batch(rows, HIDDEN, 10);
     let step = || {

@@ -9,8 +9,6 @@ use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, Step, gat
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{Devices, LogicalDevice};
 
-// === Scatter and gather ===
-
 /// The number of rows of each chunk (S0.2, S0.13).
 pub fn chunk_sizes(rows: i64, devices: usize) -> Result<Vec<i64>> {
     let chunks = scatter(&count(rows), &Devices::cpu(devices)?, 0)?;
@@ -35,8 +33,7 @@ pub fn pairs(rows: i64, devices: usize) -> Result<Vec<(i64, i64)>> {
 pub fn first_chunk() -> Result<(bool, Vec<usize>)> {
     let (inputs, _) = batch(8);
     let chunks = scatter(&inputs, &Devices::cpu(2)?, 0)?;
-    let copied = copied(&step(8, 2, 0)?.events, Step::Scatter);
-    Ok((chunks[0].data_ptr() == inputs.data_ptr(), copied))
+    Ok((chunks[0].data_ptr() == inputs.data_ptr(), copied(&step(8, 2, 0)?.events, Step::Scatter)))
 }
 
 /// The device without a replica that gathers the rows of two others, and these rows (S0.30).
@@ -47,8 +44,6 @@ pub fn gathered_outside() -> Result<(String, Vec<i64>)> {
     let gathered = gather(&parts, outside, 0)?;
     Ok((LogicalDevice::of(&gathered).to_string(), gathered.try_into()?))
 }
-
-// === Replicas ===
 
 /// The first thread's model: its parameters, the shape of its output, and the difference between
 /// this output and the unwrapped model's (S0.1, S0.3).

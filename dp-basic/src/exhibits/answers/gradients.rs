@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use tch::nn::{Module, VarStore};
 use tch::{Kind, Reduction, Tensor};
-use tch_parallel::data_parallel::scatter;
-use tch_parallel::{Devices, LogicalDevice};
+use tch_parallel::{Devices, LogicalDevice, data_parallel::scatter};
 
 /// The difference between DataParallel's gradients and the unwrapped model's, with the outputs on
 /// the device of this number (S0.31, S2.12).

@@ -63,8 +63,7 @@ pub fn tuple(rows: i64, devices: usize) -> Result<(Vec<i64>, Vec<i64>, f64)> {
 
 /// Batch normalisation of the numbers from 0, one per row: its outputs and its running mean.
 fn normalise(rows: i64, devices: usize) -> Result<(Tensor, f64)> {
-    let (vs, model) =
-        wrapped(devices, |path| nn::batch_norm1d(path / "bn", 1, Default::default()))?;
+    let (vs, model) = wrapped(devices, |it| nn::batch_norm1d(it / "bn", 1, Default::default()))?;
     let numbers = Tensor::arange(rows, tch::kind::FLOAT_CPU).view([rows, 1]);
     let outputs = no_grad(|| model.f_forward_t(&numbers, true))?;
     Ok((outputs, number(&vs.variables()["bn.running_mean"])))

@@ -4,9 +4,8 @@ pub use crate::exhibits::{count, gradients, parameters, synthetic_batch, waves};
 use anyhow::Result;
 use tch::nn::{Module, ModuleT, Path, Sequential, VarStore};
 use tch::{Device, Kind, Tensor, nn, no_grad};
-use tch_parallel::data_parallel::{
-    DataParallel, DataParallelModel, DataParallelOptions, Event, Step, Trace,
-};
+use tch_parallel::data_parallel::{DataParallel, DataParallelModel, DataParallelOptions, Event};
+use tch_parallel::data_parallel::{Step, Trace};
 use tch_parallel::nn::{LinearOptions, linear};
 use tch_parallel::{Devices, LogicalDevice};
 

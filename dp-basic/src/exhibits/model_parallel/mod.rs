@@ -12,8 +12,7 @@ use exhibit_kit::template;
 use minijinja::context;
 use network::{Network, Step};
 use report::println;
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 use tch::Tensor;
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
 use tch_parallel::{Devices, LogicalDevice};
@@ -158,8 +157,7 @@ mod tests {
     #[test]
     fn each_device_holds_its_part_and_the_second_labels_and_loss() {
         let ([first, second], original) = two(32);
-        let split = train(&original, [first, second], BATCH).unwrap();
-        let Trained { network, step, .. } = &split;
+        let Trained { network, step, .. } = train(&original, [first, second], BATCH).unwrap();
         let on = |part: &network::Part| -> BTreeSet<_> {
             let variables = part.vs.trainable_variables();
             variables.iter().flat_map(|v| [v, &v.grad()].map(LogicalDevice::of)).collect()

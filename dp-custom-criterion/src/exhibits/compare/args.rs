@@ -1,7 +1,6 @@
 //! The flags of the comparison.
 
-use crate::args::text::TextArgs;
-use crate::model::ModelOptions;
+use crate::{args::text::TextArgs, model::ModelOptions};
 use clap::value_parser;
 use exhibit_kit::plot::SvgArgs;
 use report::parse_size;

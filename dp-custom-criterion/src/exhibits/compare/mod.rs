@@ -16,10 +16,8 @@ mod runs;
 use crate::args::method::Method;
 use anyhow::Result;
 use clap::ValueEnum;
-use exhibit_kit::comparison::memory_bars;
-use exhibit_kit::{plot, template};
-use minijinja::value::Serde;
-use minijinja::{Value, context};
+use exhibit_kit::{comparison::memory_bars, plot, template};
+use minijinja::{Value, context, value::Serde};
 use report::{DeviceReport, flag_value, print};
 use runs::{Measured, Runs};
 

@@ -1,15 +1,12 @@
 //! A training of some steps with a method, and what its metrics say.
 
 use super::args::CompareArgs;
-use crate::args::method::Method;
 use crate::data::{Corpus, Pair};
-use crate::model::ModelOptions;
+use crate::{args::method::Method, model::ModelOptions};
 use anyhow::Result;
 use exhibit_kit::comparison::{Comparison, Training, Workers, equal_share};
 use report::{DeviceReport, Summary, eprintln, flag_value};
-use std::ffi::OsString;
-use std::fs;
-use std::path::Path;
+use std::{ffi::OsString, fs, path::Path};
 use tch_parallel::Error;
 
 const VOCAB: &str = "vocab.json";
@@ -63,8 +60,7 @@ impl<'a> Runs<'a> {
         let training = Training { name, flags, workers, single_threaded: false };
         let metrics = self.comparison.run(&training, |_line| {})?;
         let ends = metrics.events::<Summary>("end")?;
-        let step_seconds =
-            ends.iter().filter_map(|end| end.step_seconds_median).fold(0.0, f64::max);
+        let step_seconds = ends.iter().filter_map(|it| it.step_seconds_median).fold(0.0, f64::max);
         Ok(Measured { method, batch_size, devices: metrics.devices(count)?, step_seconds })
     }
 
