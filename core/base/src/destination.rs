@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 /// The most symbolic links that lead to a file, one after the other: Linux's own limit.
 const MAX_LINKS: usize = 40;
 
-/// Refuses a path to which [`replace`] could not write, so that a long training does not end in that
-/// error. For the processes that will write.
+/// Refuses a path to which [`replace`] could not write, before a long training. For the processes that will write.
 ///
 /// # Errors
 /// [`Error::Format`] for whatever exists and is not a regular file, such as a directory or a device, and for a file in

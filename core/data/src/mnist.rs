@@ -82,8 +82,7 @@ impl Mnist {
         Self::new(images, images_path, labels, labels_path)
     }
 
-    /// Reads the files from `dir` or from torchvision's folders in it (`MNIST/raw`,
-    /// `FashionMNIST/raw`), compressed with gzip or not.
+    /// Reads the files from `dir` or torchvision's folders in it (`MNIST/raw`, `FashionMNIST/raw`), gzipped or not.
     ///
     /// # Errors
     /// [`Error::Io`] if a file cannot be read; [`Error::Format`] if one is missing or damaged, if

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 /// Some samples of a data set, as a data set: `torch.utils.data.Subset`.
 ///
-/// Sample `i` is the data set's sample `indices[i]`. The data set sees its own indices, so an
-/// augmentation of a sample does not depend on the subset.
+/// Sample `i` is the data set's `indices[i]`, which is what it sees: augmentation does not depend on the subset.
 #[derive(Debug, Clone)]
 pub struct Subset<D> {
     dataset: D,

@@ -57,8 +57,7 @@ pub struct RunningStats {
     pub num_batches_tracked: Tensor,
 }
 
-/// `torch.nn.BatchNorm1d(num_features)`: [`batch_norm2d`] for rows `[N, num_features]` and for
-/// sequences `[N, num_features, L]`.
+/// `torch.nn.BatchNorm1d(num_features)`: [`batch_norm2d`] for `[N, num_features]` or `[N, num_features, L]`.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor, nn::{ModuleT, VarStore}};

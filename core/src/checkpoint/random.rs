@@ -20,8 +20,7 @@ pub enum Generators {
         /// The number of ranks that saved it.
         saved: usize,
     },
-    /// The training was saved on another type of device. The CPU's generator is restored; a GPU
-    /// keeps the program's seed.
+    /// It was saved on another type of device. The CPU's generator is restored; a GPU keeps the program's seed.
     OtherDevice,
 }
 

@@ -73,10 +73,9 @@ const UNREADABLE: &str = "";
 /// with three ranks or more, it determines how sums are rounded. So wrap the model before [`load`](Self::load); a
 /// training resumed on the same number of ranks then equals the uninterrupted one to the last bit.
 ///
-/// In the file, the names of the model's variables start with `model.`, those of the optimizer's
-/// state with `optimizer.`, those of the generators with `rng.`; `training`, an entry of safetensors'
-/// `__metadata__` and one of the dict in PyTorch's format, is the rest as JSON.
-/// [`checkpoint::load`](super::load) can take the weights from such a file, and so can Python:
+/// In the file, the names of the model's variables start with `model.`, those of the optimizer's state with
+/// `optimizer.`, those of the generators with `rng.`; the rest is JSON under `training`, in safetensors' `__metadata__`
+/// or PyTorch's dict. [`checkpoint::load`](super::load) can take the weights from such a file, and so can Python:
 ///
 /// ```python
 /// saved = torch.load(path)  # or safetensors.torch.load_file(path)
@@ -125,8 +124,7 @@ impl Training<'_> {
     /// [`checkpoint::save`](super::save): the old file is kept until the new one is complete.
     ///
     /// # Errors
-    /// On every rank, with the reason, if a rank could not write; and if `progress` could not be
-    /// read back, since JSON has neither NaN nor infinity.
+    /// On every rank, with the reason, if one could not write, or if `progress` could not be read back, such as a NaN.
     pub fn save<P: Serialize + DeserializeOwned>(
         &mut self,
         path: impl AsRef<Path>,
@@ -185,8 +183,7 @@ impl Training<'_> {
     /// Restores all parts, and this rank's random generators, from a file that [`save`](Self::save)
     /// has written. A collective: each rank reads the file, so every host must have it.
     ///
-    /// Build the parts in the same way as for the training that was saved. Afterwards the optimizer
-    /// has the saved options, as in PyTorch.
+    /// Build the parts as for the saved training. Afterwards the optimizer has the saved options, as in PyTorch.
     ///
     /// # Errors
     /// [`Error::Format`] for a truncated file, for one with weights only, or for a training with another architecture,

@@ -55,8 +55,7 @@ impl Parts {
 }
 
 impl SharedParts {
-    /// Scatters the gradients of gathered tensors to the replicas and runs their backward passes. Returns
-    /// the gradients of the inputs that were split.
+    /// Scatters gathered gradients and runs the replicas' backward passes. Returns the split inputs' gradients.
     pub(super) fn backward_gathered(
         &self,
         gathered: &[Parts],

@@ -40,8 +40,7 @@ pub(super) fn reduce_add_coalesced(
     Ok(())
 }
 
-/// Which tensors share a buffer: those of one kind, in their order, as long as they fit. Empty ones
-/// need none. `torch._utils._take_tensors`
+/// Which tensors share a buffer: those of one kind, in order, that fit. `torch._utils._take_tensors`
 fn take_tensors(tensors: &[Tensor], limit: usize) -> Vec<Vec<usize>> {
     let mut full = Vec::new();
     let mut filling: Vec<(Kind, Vec<usize>, usize)> = Vec::new();

@@ -15,11 +15,9 @@ use tch_parallel_base::tensors::{fill, list};
 /// PyTorch's keyword arguments of `DataParallel`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DataParallelOptions {
-    /// Where the outputs are gathered and the loss is computed; it need not hold a replica. `None`:
-    /// the first device, which then uses the most memory.
+    /// Where the loss is computed from gathered outputs; needs no replica. `None`: the first, which uses most memory.
     pub output_device: Option<LogicalDevice>,
-    /// The dimension along which batches are divided and outputs gathered: 0, or 1 for a recurrent
-    /// network whose batches are `[time, batch, ..]`.
+    /// The dimension along which batches are divided and outputs gathered: 1, say, for batches `[time, batch, ..]`.
     pub dim: i64,
 }
 

@@ -137,8 +137,7 @@ impl<M: Send> Replicas<M> {
     }
 }
 
-/// Access to the original module. While this exists, forward passes on other threads wait, and one
-/// on the same thread is an error.
+/// Access to the original module. Meanwhile forward passes on other threads wait, and one on this thread is an error.
 #[derive(Debug)]
 pub struct ModuleGuard<'a, M>(ErrorCheckGuard<'a, M>);
 

@@ -40,8 +40,7 @@ impl Cifar10 {
     /// Reads the files from `dir`, or from `cifar-10-batches-bin` in it.
     ///
     /// # Errors
-    /// [`Error::Io`] if a file cannot be read; [`Error::Format`] if one is missing, has another
-    /// size, or contains a label above 9.
+    /// [`Error::Io`] if a file cannot be read; [`Error::Format`] for a missing one, another size, or a label above 9.
     pub fn from_dir(dir: impl AsRef<Path>, split: Split) -> Result<Self> {
         let dir = dir.as_ref();
         // A missing directory is a different mistake from an empty one.

@@ -36,8 +36,7 @@ impl ProcessGroup {
     }
 }
 
-/// Refuses what the backends would notice only in the middle of the exchange, which makes the group
-/// unusable, or not at all.
+/// Refuses what the backends would notice only in the middle of the exchange, which ruins the group, or not at all.
 pub(crate) fn check_reduction(tensor: &Tensor, op: ReduceOp) -> Result<()> {
     let kind = tensor.f_kind()?;
     let (is_float, is_complex) = (tensor.is_floating_point(), tensor.is_complex());

@@ -135,8 +135,7 @@ fn one(
     Ok(differentiable(inputs, vec![output], group, backward)?.remove(0))
 }
 
-/// The results of a collective. `backward` turns their gradients into those of the inputs, from which the
-/// backward pass continues.
+/// The results of a collective. `backward` turns their gradients into those of the inputs, which continue from there.
 fn differentiable(
     inputs: &[Tensor],
     mut outputs: Vec<Tensor>,

@@ -28,8 +28,7 @@ impl ProcessGroup {
         })
     }
 
-    /// [`all_gather`](Self::all_gather) into one tensor, one rank's after the other along its first
-    /// dimension. `dist.all_gather_into_tensor`.
+    /// [`all_gather`](Self::all_gather) into one, along its first dimension. `dist.all_gather_into_tensor`.
     ///
     /// `output` is `[ranks * N, ..]` or `[ranks, N, ..]` for an `input` of `[N, ..]`.
     #[doc(alias = "all_gather_single")]
@@ -183,12 +182,10 @@ impl ProcessGroup {
         self.pending("all_to_all", work, |_| outputs.into_iter().try_for_each(Output::finish))
     }
 
-    /// [`all_to_all`](Self::all_to_all) of the parts of one tensor, one after the other along the
-    /// first dimension. `dist.all_to_all_single`.
+    /// [`all_to_all`](Self::all_to_all) of one tensor's parts along the first dimension. `dist.all_to_all_single`.
     ///
     /// Part r of `input` has `input_split_sizes[r]` rows and goes to rank r; part r of `output` has
-    /// `output_split_sizes[r]` rows and comes from rank r. If both lists are empty, all parts have
-    /// the same number of rows.
+    /// `output_split_sizes[r]` rows and comes from rank r. If both lists are empty, all parts are equal.
     pub fn all_to_all_single(
         &self,
         output: &mut Tensor,

@@ -32,8 +32,7 @@ impl ProcessGroup {
         ProcessGroup { is_on_host: true, ..self.clone() }
     }
 
-    /// Waits until the operation is over, unless the stream is enough: with NCCL, for a call
-    /// [`on_host`](Self::on_host) or with a time limit of its own.
+    /// With NCCL, waits until the operation is over, for a call [`on_host`](Self::on_host) or with its own time limit.
     pub(crate) fn wait_on_host(&self, operation: &'static str, work: &Work) -> Result<()> {
         if self.backend() != Backend::Nccl || !(self.is_on_host || self.timeout.is_some()) {
             return Ok(());

@@ -47,8 +47,7 @@ pub(crate) fn shard_of(parameter: &Tensor) -> Option<Shard> {
     lock(&SHARDS).get(&identity(parameter)).cloned()
 }
 
-/// The shape of the whole parameter, if this is the shard of one, as in the store of a sharded
-/// model; otherwise the shape of the tensor itself. `DTensor.shape`
+/// The shape of the whole parameter if this is a shard, as in a sharded model's store, else its own. `DTensor.shape`
 pub fn full_size(parameter: &Tensor) -> Vec<i64> {
     shard_of(parameter).map_or_else(|| parameter.size(), |shard| shard.size)
 }

@@ -325,8 +325,7 @@ impl Member for Unit {
         state.stage = Stage::Idle;
         state.post_forward_places.clear();
         for parameter in &mut state.parameters {
-            // PyTorch also drops what earlier passes have accumulated. The pass's own error says more
-            // than one from here would.
+            // PyTorch also drops what earlier passes have accumulated. The pass's own error says more.
             let _ = no_grad(|| parameter.take_gradient());
         }
         let _ = self.free(&mut state);

@@ -16,9 +16,8 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// How long a group waits for a rank unless its options say otherwise: 30 minutes with gloo,
-    /// because loading data can take a rank that long, and 10 minutes with NCCL. PyTorch's
-    /// `default_pg_timeout` and `default_pg_nccl_timeout`.
+    /// How long a group waits for a rank by default: 30 minutes with gloo, because loading data can take that long, and
+    /// 10 minutes with NCCL. PyTorch's `default_pg_timeout` and `default_pg_nccl_timeout`.
     pub const fn default_timeout(self) -> Duration {
         match self {
             Backend::Gloo => Duration::from_secs(30 * 60),
@@ -35,8 +34,7 @@ pub enum DeviceChoice {
     Auto,
     /// The CPU.
     Cpu,
-    /// The GPU with index LOCAL_RANK; `cuda:0` if this process sees only one, which
-    /// CUDA_VISIBLE_DEVICES names, as under SLURM.
+    /// The GPU with index LOCAL_RANK; `cuda:0` if CUDA_VISIBLE_DEVICES names only one, as under SLURM.
     Cuda,
 }
 
@@ -85,9 +83,8 @@ pub(crate) fn choose(
     }
 }
 
-/// `torch.cuda.set_device(local_rank)`, for this thread and before anything else uses CUDA: NCCL, and
-/// whatever names no index, uses the current device. It would be GPU 0, and every rank would have a
-/// context there, which takes some hundred MB each.
+/// `torch.cuda.set_device(local_rank)`, for this thread and before anything else uses CUDA: NCCL, and whatever names no
+/// index, uses the current device. It would be GPU 0, where every rank would have a context of some hundred MB.
 pub(crate) fn make_current(device: Device) -> Result<()> {
     let Device::Cuda(index) = device else { return Ok(()) };
     c10d_sys::device::set_cuda_device(index).map_err(Error::engine("set the device"))
@@ -96,8 +93,7 @@ pub(crate) fn make_current(device: Device) -> Result<()> {
 /// The device of rank `local_rank` of the `local_world_size` ranks on its host, which take
 /// `devices` in order. `None`: `cpu:0`, `cpu:1` …, each with its own count of memory.
 ///
-/// If each rank sees one GPU only, which CUDA_VISIBLE_DEVICES names, as under SLURM, `cuda:0` stands
-/// for the own one of each.
+/// If each rank sees one GPU only, which CUDA_VISIBLE_DEVICES names, as under SLURM, `cuda:0` stands for its own.
 ///
 /// # Errors
 /// [`Error::Argument`] if there are not as many devices as ranks, or if GPUs are not in the order of the ranks.

@@ -9,8 +9,7 @@ const DEFAULT_PORT: u16 = 29500;
 
 /// A rank, and where it meets the others.
 ///
-/// PyTorch's counterpart is the `env://` rendezvous. torchrun and `launch` set these variables; if
-/// RANK is not set, those of Open MPI, MPICH and SLURM are used.
+/// PyTorch's `env://` rendezvous. The variables are torchrun's, else those of Open MPI, MPICH or SLURM.
 ///
 /// ```
 /// use tch_parallel::distributed::Env;
@@ -47,8 +46,7 @@ impl Env {
     /// Reads the environment. `None` if no launcher started this process.
     ///
     /// # Errors
-    /// [`Error::Environment`], naming the variable: if only some are set, if one is not a number,
-    /// or if the rank is not below the world size.
+    /// [`Error::Environment`], naming the variable: if only some are set, one is no number, or the rank is too large.
     pub fn read() -> Result<Option<Env>> {
         Self::from_variables(variable)
     }
@@ -162,8 +160,7 @@ const OTHERS: [Names; 3] = [
         local_world_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
         launcher: "Open MPI's mpirun",
     },
-    // Before PMI's, which srun also sets, but without the local ones.
-    // SLURM_NTASKS is set in a batch script as well, where no task has been started yet.
+    // Before PMI's, which srun also sets, but without the local ones. SLURM_NTASKS is set in batch scripts, too.
     Names {
         rank: "SLURM_PROCID",
         world_size: "SLURM_STEP_NUM_TASKS",

@@ -20,8 +20,7 @@ impl Gpus {
         Gpus { count, one_is_named: names_one(&named) }
     }
 
-    /// The GPU that belongs to this rank alone. Two ranks that name the same one are noticed by
-    /// NCCL, which ends with "Duplicate GPU detected".
+    /// The GPU that belongs to this rank alone. For one that two ranks name, NCCL ends with "Duplicate GPU detected".
     pub(crate) fn own(self, local_rank: usize) -> Option<usize> {
         if local_rank < self.count {
             return Some(local_rank);

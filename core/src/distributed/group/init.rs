@@ -50,8 +50,7 @@ pub struct ProcessGroupOptions {
 /// [`Training::save`]: crate::checkpoint::Training::save
 /// [`Training::load`]: crate::checkpoint::Training::load
 ///
-/// From then on libtorch prints no warnings in this process, because it would warn of every attempt
-/// to connect. Set `TORCH_CPP_LOG_LEVEL=WARNING` to see them.
+/// libtorch then prints no warnings, such as of attempts to connect. Set `TORCH_CPP_LOG_LEVEL=WARNING` to see them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -135,8 +134,7 @@ impl ProcessGroup {
     /// ```
     ///
     /// # Errors
-    /// Those of [`init_process_group`] and [`with_store`](Self::with_store), and [`Error::Argument`] for any
-    /// other address.
+    /// Those of [`init_process_group`] and [`with_store`](Self::with_store), and [`Error::Argument`] for others.
     pub fn with_init_method(
         init_method: &str,
         rank: usize,
@@ -163,8 +161,7 @@ impl ProcessGroup {
         join(Some(Env::given(rank, world_size, master)?), options, None)
     }
 
-    /// The group of a job whose ranks come and go, all of whose members wait for this process. `None` once
-    /// the place `is_over`: one of them may be gone.
+    /// The group of a job whose ranks come and go. `None` once the place `is_over`: another member may be gone.
     pub(crate) fn in_an_elastic_job(
         env: Env,
         options: ProcessGroupOptions,
@@ -265,8 +262,7 @@ pub(crate) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
     Ok(ProcessGroup::new(place, engine, ours, post_mortem))
 }
 
-/// Connects to all other ranks, under the keys that Python's init_process_group uses for its
-/// default group, so that ranks of either language find each other.
+/// Connects to all others under the keys of Python's default group, so that ranks of either language find each other.
 fn connect(
     store: &c10d_sys::Store,
     address: GlooAddress,

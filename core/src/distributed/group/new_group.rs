@@ -84,8 +84,7 @@ impl ProcessGroup {
     /// ```
     ///
     /// # Errors
-    /// Those of [`new_group`](Self::new_group), and [`Error::Argument`] if the number of ranks is not a
-    /// multiple of `group_size`.
+    /// Those of [`new_group`](Self::new_group), and [`Error::Argument`] if `group_size` does not divide the ranks.
     pub fn new_subgroups(&self, group_size: usize) -> Result<ProcessGroup> {
         let ranks: Vec<_> = (0..self.world_size()).collect();
         let is_divisor = group_size > 0 && ranks.len().is_multiple_of(group_size);

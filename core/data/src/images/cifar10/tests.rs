@@ -1,7 +1,6 @@
 use super::*;
 
-/// A folder with the given files of CIFAR-10. Image `i` of a file has the label `i % 10`; its red
-/// pixels are `i`, its green ones count up, its blue ones are 7.
+/// A folder with these files. Image `i` has the label `i % 10`; red pixels are `i`, green ones count up, blue are 7.
 fn folder(files: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for file in files {

@@ -27,8 +27,7 @@ options! {
 impl RandomResizedCrop {
     /// Draws the part for an image of this size.
     ///
-    /// The area is uniformly distributed, and so is the logarithm of the ratio. If no part fits in
-    /// ten tries, it is the largest centred one with an allowed ratio.
+    /// Area and log ratio are uniform. If no part fits in ten tries, it is the largest centred one of an allowed ratio.
     pub fn get_params(&self, height: usize, width: usize, rng: &mut SampleRng) -> CropBox {
         let area = height as f64 * width as f64;
         for _ in 0..TRIES {

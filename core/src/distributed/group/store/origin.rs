@@ -104,8 +104,7 @@ impl Store {
         Ok(Self::new(engine, Origin { env: None, is_master, keeper, network: Some(server) }))
     }
 
-    /// A store in a file that all its processes can write, on a local disk or NFS.
-    /// `dist.FileStore(file_name, world_size)`.
+    /// A store in a file that all processes can write, also on NFS. `dist.FileStore(file_name, world_size)`.
     ///
     /// The last of `world_size` processes to drop the store removes the file; with `None`, the file stays. Each group
     /// made with the store counts as one more process, so make groups only when all processes have opened the store.
