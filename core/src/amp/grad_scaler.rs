@@ -1,11 +1,8 @@
 //! `torch.amp.GradScaler`.
 
-use crate::distributed::ReduceOp;
 use crate::distributed::fsdp::shards;
-use crate::optim::Optimizer;
-use crate::{Error, Result, check};
-use c10d_sys::amp::non_finite_check_and_unscale_;
-use c10d_sys::tensor::identity;
+use crate::{Error, Result, check, distributed::ReduceOp, optim::Optimizer};
+use c10d_sys::{amp::non_finite_check_and_unscale_, tensor::identity};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use tch::{Kind, Tensor, no_grad};

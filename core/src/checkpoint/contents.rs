@@ -2,8 +2,7 @@
 
 use super::index::{self, is_index};
 use super::sharded::{Saved, Sharding, while_gathering};
-use crate::distributed::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, distributed::ProcessGroup};
 use std::io::{Cursor, Read, Seek};
 use std::{fs::File, path::Path};
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};

@@ -2,8 +2,7 @@
 //! them. No rank waits for another's tensors, and disks are written at the same time.
 
 use super::sharded::{Saved, Sharding, WRITER};
-use crate::distributed::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, distributed::ProcessGroup};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};

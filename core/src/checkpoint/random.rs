@@ -1,12 +1,10 @@
 //! The state of every rank's random generators, which dropout uses.
 
-use crate::distributed::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, distributed::ProcessGroup};
 use c10d_sys::random::{rng_state, set_rng_state};
 use std::fmt;
 use tch::Tensor;
-use tch_parallel_base::named_tensors::NamedTensors;
-use tch_parallel_base::random::generators;
+use tch_parallel_base::{named_tensors::NamedTensors, random::generators};
 
 /// What happened to the random generators when a training was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,10 +2,9 @@
 //! written, and each rank reads its own rows only, however many ranks have written it.
 
 use super::layout::{MODEL, OPTIMIZER};
-use crate::distributed::ProcessGroup;
 use crate::distributed::fsdp::mesh::Mesh;
 use crate::distributed::fsdp::shards::{Shard, shard_of};
-use crate::{Error, Result, check};
+use crate::{Error, Result, check, distributed::ProcessGroup};
 use std::{collections::HashMap, ops::Range, path::Path, sync::Arc};
 use tch::{Kind, Tensor, no_grad};
 use tch_parallel_base::named_tensors::{Source, refuse_sparse};

@@ -7,18 +7,15 @@ use super::random::{self, Generators};
 use super::sharded::{Sharding, WRITER};
 use super::weights;
 use crate::amp::{GradScaler, GradScalerState};
-use crate::distributed::ProcessGroup;
 use crate::optim::lr_scheduler::{LrSchedulerState, Scheduler};
 use crate::optim::{Optimizer, OptimizerState, ParamGroupState};
-use crate::{Error, Result, check_file};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use crate::{Error, Result, check_file, distributed::ProcessGroup};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::path::Path;
 use tch::{Tensor, nn::VarStore};
-use tch_parallel_base::error::with_causes;
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
-use tch_parallel_base::parameters::named_variables;
+use tch_parallel_base::{error::with_causes, parameters::named_variables};
 
 /// Replaces the header if the file could not be read.
 const UNREADABLE: &str = "";

@@ -3,8 +3,7 @@
 use super::contents::{self, Contents, write_together};
 use super::layout::{HEADER, MODEL, take};
 use super::sharded::Sharding;
-use crate::distributed::ProcessGroup;
-use crate::{Error, Result, check_file};
+use crate::{Error, Result, check_file, distributed::ProcessGroup};
 use std::{collections::BTreeSet, path::Path};
 use tch::{nn::VarStore, no_grad};
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};

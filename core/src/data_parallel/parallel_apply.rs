@@ -2,13 +2,11 @@
 
 use super::trace::gpu;
 use crate::{Devices, Error, LogicalDevice, Result, check};
-use c10d_sys::autograd::ThreadState;
-use c10d_sys::stream::Stream;
+use c10d_sys::{autograd::ThreadState, stream::Stream};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::{sync::Mutex, thread};
-use tch_parallel_base::error::of_panic;
-use tch_parallel_base::lock;
+use tch_parallel_base::{error::of_panic, lock};
 
 /// One thread per device, which is its current one. PyTorch's `parallel_apply` starts threads in each call; these stay.
 ///

@@ -12,8 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::{collections::HashSet, fmt, ops::Deref};
 use tch::Tensor;
 use tch::nn::{Path, VarStore};
-use tch_parallel_base::random::drawing_nothing;
-use tch_parallel_base::tensors::list;
+use tch_parallel_base::{random::drawing_nothing, tensors::list};
 
 /// A model and its replicas, and what they need to run on their devices.
 pub(super) struct Replicas<M> {

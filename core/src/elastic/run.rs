@@ -4,8 +4,7 @@ use super::launcher::{Launcher, Place};
 use super::state::State;
 use crate::distributed::{Env, ProcessGroup, ProcessGroupOptions, init_process_group};
 use crate::{Error, Result};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -1,15 +1,11 @@
 //! What all ranks of a training have alike.
 
 use super::launcher::News;
-use crate::checkpoint::Training;
-use crate::distributed::ProcessGroup;
-use crate::{Error, Result};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use crate::{Error, Result, checkpoint::Training, distributed::ProcessGroup};
+use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt, sync::Arc};
 use tch::{Tensor, no_grad};
-use tch_parallel_base::parameters::named_buffers;
-use tch_parallel_base::random::RandomState;
+use tch_parallel_base::{parameters::named_buffers, random::RandomState};
 
 /// A training and its progress, of which every rank holds the whole. Horovod's `hvd.elastic.TorchState`.
 ///

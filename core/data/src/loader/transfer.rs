@@ -1,7 +1,6 @@
 //! How a batch comes to a device.
 
-use crate::dataset::replace;
-use crate::{Result, Tensors};
+use crate::{Result, Tensors, dataset::replace};
 use c10d_sys::memory;
 use tch::{Device, Tensor};
 

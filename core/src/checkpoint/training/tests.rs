@@ -1,11 +1,10 @@
 //! What is refused, and what comes back.
 
 use super::*;
-use crate::checkpoint;
 use crate::checkpoint::testing::{group, model, path_to};
-use crate::nn::named_parameters;
 use crate::optim::lr_scheduler::{LrScheduler, StepLr};
 use crate::optim::{Adam, AdamOptions, ParamGroup, Sgd, SgdOptions};
+use crate::{checkpoint, nn::named_parameters};
 use std::{fmt::Debug, fs, path::PathBuf};
 use tch::Kind;
 use tempfile::TempDir;

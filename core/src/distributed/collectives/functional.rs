@@ -30,9 +30,7 @@ use super::arguments::{check_length, check_list};
 use crate::distributed::fault::blame::for_the_engine;
 use crate::distributed::group::{Backend, ProcessGroup};
 use crate::{Error, Result};
-use c10d_sys::ReduceOp;
-use c10d_sys::autograd::hook_gradients;
-use c10d_sys::tensor::grad_enabled;
+use c10d_sys::{ReduceOp, autograd::hook_gradients, tensor::grad_enabled};
 use std::slice::from_ref;
 use tch::{Tensor, no_grad};
 

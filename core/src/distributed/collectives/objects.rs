@@ -2,8 +2,7 @@
 
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use std::any::type_name;
 use tch::Tensor;
 

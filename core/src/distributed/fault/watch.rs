@@ -9,10 +9,9 @@
 use super::in_time::{ANSWER, in_time};
 use super::post_mortem::{PostMortem, has_reported_a_fault};
 use c10d_sys::{Error, ProcessGroup, Store};
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// The key of the list of ranks that have left the group in good order.
 const LEFT: &str = "left";

@@ -1,7 +1,6 @@
 //! All ranks' parts of a block's parameters: `foreach_all_gather`.
 
-use crate::distributed::collectives::Pending;
-use crate::distributed::group::ProcessGroup;
+use crate::distributed::{collectives::Pending, group::ProcessGroup};
 use crate::{Error, Result};
 use tch::{Device, Tensor, no_grad};
 

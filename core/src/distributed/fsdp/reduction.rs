@@ -3,8 +3,7 @@
 use super::gathering::shares_memory;
 use super::mesh::Mesh;
 use crate::Result;
-use c10d_sys::ReduceOp;
-use c10d_sys::arithmetic::div_number_;
+use c10d_sys::{ReduceOp, arithmetic::div_number_};
 use tch::{Kind, Tensor};
 
 /// This rank's rows of the mean gradients, padded to one number on all ranks, in a row. Computed in `kind` if given.

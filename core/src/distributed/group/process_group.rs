@@ -5,16 +5,13 @@ use super::device::Backend;
 use super::place::Place;
 use super::store::Store;
 use super::transport::Transport;
-use crate::data::Shard;
 use crate::distributed::fault::post_mortem::PostMortem;
-use crate::distributed::fault::unfinished::Unfinished;
 use crate::distributed::fault::watch::{self, Watch};
-use crate::distributed::fault::{nccl_watch, record};
-use crate::{Error, Result};
+use crate::distributed::fault::{nccl_watch, record, unfinished::Unfinished};
+use crate::{Error, Result, data::Shard};
 use c10d_sys::{Call, LONGEST_TIMEOUT};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize};
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 use tch::{Device, Kind, Tensor};
 
 /// The ranks of a job, and how they exchange tensors. Clones share the group.

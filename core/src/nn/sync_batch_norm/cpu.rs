@@ -2,8 +2,7 @@
 
 use super::super::{BatchNorm, RunningStats};
 use super::{Forward, INPUT, Saved, SyncBatchNorm, kind};
-use crate::distributed::ProcessGroup;
-use crate::{Error, Result, check};
+use crate::{Error, Result, check, distributed::ProcessGroup};
 use c10d_sys::arithmetic::{add_number_, copy, div_number_, mul_number_};
 use c10d_sys::tensor::batch_norm_backward_reduce;
 use tch::{Kind, TchError, Tensor};

@@ -1,6 +1,5 @@
 use super::*;
-use crate::distributed::fault::blame::may_be_anothers_fault;
-use crate::distributed::fault::process::Process;
+use crate::distributed::fault::{blame::may_be_anothers_fault, process::Process};
 use c10d_sys::Store;
 use std::process::{Command, Stdio};
 

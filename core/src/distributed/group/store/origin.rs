@@ -1,15 +1,13 @@
 //! How a process gets a store.
 
-use super::super::env::Env;
-use super::super::{open_files, rendezvous};
+use super::super::{env::Env, open_files, rendezvous};
 use super::Store;
 use crate::distributed::fault::record;
 use crate::{Error, Result};
 use c10d_sys::LONGEST_TIMEOUT;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::{fs::OpenOptions, path::Path, time::Duration};
+use std::{fs::OpenOptions, path::Path, sync::Arc, time::Duration};
 
 /// Where a store came from. It marks this process as a member of a job while the store or a group made with it exists.
 pub(super) struct Origin {
