@@ -109,18 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_rest_is_halved_as_python_rounds() {
-        let crop = CenterCrop::new(224);
-        let offsets = [224, 225, 226, 227, 228, 256].map(|length| crop.offset(length));
-        assert_eq!(offsets, [0, 0, 1, 2, 2, 16]);
-    }
-
-    #[test]
-    fn a_smaller_image_gets_a_black_edge() {
+    fn an_odd_rest_is_halved_as_python_rounds_and_a_smaller_image_gets_a_black_edge() {
+        let offsets = |size, lengths: &[usize]| -> Vec<_> {
+            lengths.iter().map(|&length| CenterCrop::new(size).offset(length)).collect()
+        };
+        assert_eq!(offsets(224, &[224, 225, 226, 227, 228, 256]), [0, 0, 1, 2, 2, 16]);
+        assert_eq!(offsets(4, &[1, 2, 3]), [-1, -1, 0]);
         let image = Image::new(1, 4, [5, 6, 7].repeat(4)).unwrap();
         let result = CenterCrop::new(2).apply(image, &mut SampleRng::new(0, 0, 0)).unwrap();
         assert_eq!(result.pixels(), [5, 6, 7, 0, 0, 0, 5, 6, 7, 0, 0, 0]);
-        let offsets = [1, 2, 3].map(|length| CenterCrop::new(4).offset(length));
-        assert_eq!(offsets, [-1, -1, 0]);
     }
 }
