@@ -99,12 +99,8 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_that_does_not_end_is_given_up_after_the_limit() {
+    fn an_operation_that_does_not_end_is_given_up_after_the_limit_or_when_a_rank_has_gone() {
         assert_eq!(wait(never, || None, 9 * TICK, TICK, TICK).unwrap(), Outcome::TimedOut);
-    }
-
-    #[test]
-    fn a_rank_that_has_gone_is_named_before_the_limit() {
         let gone = rank_1().unwrap();
         assert_eq!(wait(never, rank_1, LONG, TICK, 5 * TICK).unwrap(), Outcome::Gone(gone));
     }

@@ -108,17 +108,9 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_that_waits_for_a_rank_that_has_gone_names_it() {
+    fn a_rank_that_has_gone_is_named_by_an_exchange_that_waits_for_it_and_nobody_otherwise() {
         assert_eq!(found(&[(0, 0), (1, 0)], rank_1), rank_1());
-    }
-
-    #[test]
-    fn a_rank_may_end_when_nothing_waits_for_it() {
-        assert_eq!(found(&[(1, 0), (2, 1), (2, 2)], rank_1), None);
-    }
-
-    #[test]
-    fn a_slow_exchange_accuses_nobody_while_all_ranks_run() {
-        assert_eq!(found(&[(1, 0)], || None), None);
+        assert_eq!(found(&[(1, 0), (2, 1), (2, 2)], rank_1), None, "nothing waits for it");
+        assert_eq!(found(&[(1, 0)], || None), None, "all ranks run");
     }
 }

@@ -185,16 +185,12 @@ mod tests {
     const TWO: Gpus = Gpus { count: 2, one_is_named: false };
 
     #[test]
-    fn a_rank_takes_the_gpu_of_its_number() {
+    fn a_rank_takes_the_gpu_of_its_number_and_under_slurm_the_only_one_that_it_sees() {
         let chosen = |gpus, rank| choose(gpus, DeviceChoice::Auto, None, rank).unwrap();
         assert_eq!(chosen(TWO, 1), (Device::Cuda(1), Backend::Nccl));
         assert_eq!(chosen(NONE, 1), (Device::Cpu, Backend::Gloo));
-    }
-
-    #[test]
-    fn under_slurm_a_rank_takes_the_only_gpu_that_it_sees() {
-        let chosen = choose(ONE_NAMED, DeviceChoice::Cuda, None, 3).unwrap();
-        assert_eq!(chosen, (Device::Cuda(0), Backend::Nccl));
+        let slurms = choose(ONE_NAMED, DeviceChoice::Cuda, None, 3).unwrap();
+        assert_eq!(slurms, (Device::Cuda(0), Backend::Nccl));
         let own = Some(&[LogicalDevice::Cuda(0)][..]);
         assert_eq!(device_from(ONE_NAMED, own, 3, 4).unwrap(), LogicalDevice::Cuda(0));
         device_from(ONE, own, 3, 4).unwrap_err();
@@ -215,19 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn every_rank_has_a_device_of_its_own() {
-        let two: Devices = "2xcpu".parse().unwrap();
-        let device = |devices, rank| device_of_rank(devices, rank, 2).unwrap();
-        assert_eq!(device(None, 1), LogicalDevice::Cpu(1));
-        assert_eq!(device(Some(&two), 1), LogicalDevice::Cpu(1));
-    }
-
-    #[test]
-    fn other_numbers_of_devices_than_of_ranks_are_refused() {
-        let refused = |devices: &str, ranks| {
-            let devices = devices.parse().unwrap();
-            device_of_rank(Some(&devices), 0, ranks).unwrap_err().to_string()
+    fn every_rank_has_a_device_of_its_own_and_other_numbers_of_devices_are_refused() {
+        let of_rank = |devices: Option<&str>, rank, ranks| {
+            let devices = devices.map(|devices| devices.parse::<Devices>().unwrap());
+            device_of_rank(devices.as_ref(), rank, ranks)
         };
+        assert_eq!(of_rank(None, 1, 2).unwrap(), LogicalDevice::Cpu(1));
+        assert_eq!(of_rank(Some("2xcpu"), 1, 2).unwrap(), LogicalDevice::Cpu(1));
+        let refused = |devices, ranks| of_rank(Some(devices), 0, ranks).unwrap_err().to_string();
         let expected = "devices is cpu:0,cpu:1,cpu:2,cpu:3, but must be one for each rank on this host, here 1: every \
                         rank has a device of its own; `cargo launch -n 4` starts that many";
         assert_eq!(refused("4xcpu", 1), expected);

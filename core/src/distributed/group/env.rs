@@ -231,8 +231,9 @@ mod tests {
     }
 
     #[test]
-    fn without_a_launcher_a_process_is_alone() {
+    fn without_a_launcher_and_in_a_batch_script_of_slurm_a_process_is_alone() {
         assert_eq!(read("").unwrap(), None);
+        assert_eq!(read("SLURM_PROCID=0 SLURM_NTASKS=4").unwrap(), None);
     }
 
     #[test]
@@ -260,11 +261,6 @@ mod tests {
         let srun =
             "SLURM_PROCID=2 SLURM_STEP_NUM_TASKS=4 SLURM_LOCALID=0 SLURM_STEP_TASKS_PER_NODE=2(x2)";
         insta::assert_snapshot!(message(srun), @"environment variable MASTER_ADDR is not set while SLURM_PROCID is; expected the host of rank 0: start the program with srun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or none of them for a single process");
-    }
-
-    #[test]
-    fn a_batch_script_of_slurm_is_a_single_process() {
-        assert_eq!(read("SLURM_PROCID=0 SLURM_NTASKS=4").unwrap(), None);
     }
 
     #[test]
