@@ -192,11 +192,10 @@ impl<D, S> DataLoader<D, S> {
         check(prefetches, "prefetch_factor", "0", "at least 1 with workers")?;
         let expected = "false, because this program sees no CUDA device";
         check(!options.pin_memory || tch::Cuda::is_available(), "pin_memory", "true", expected)?;
-        if let (Some(limit), 0) = (options.timeout, options.num_workers) {
-            let expected =
-                "None without workers, because the training loop makes its batches itself";
-            return Err(Error::argument("timeout", format!("{limit:?}"), expected));
-        }
+        let can_wait = options.timeout.is_none() || options.num_workers > 0;
+        let limit = format_args!("{:?}", options.timeout.unwrap_or_default());
+        let expected = "None without workers, because the training loop makes its batches itself";
+        check(can_wait, "timeout", limit, expected)?;
         let workers = match options.num_workers {
             0 => None,
             n => Some(worker_threads(n)?),

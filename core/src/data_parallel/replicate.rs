@@ -37,7 +37,6 @@ impl ModelVariables {
         Ok(ModelVariables { original, replicas: Vec::new() })
     }
 
-    /// Adds the variables of the replica on the next device.
     pub fn add_replica(&mut self, store: &VarStore, device: LogicalDevice) -> Result<()> {
         let replica = Variables::of(store, &HashSet::new());
         self.original.check_names(&replica, device)?;

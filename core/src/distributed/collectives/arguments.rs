@@ -27,12 +27,9 @@ impl ProcessGroup {
 
     /// For collectives, gloo copies CUDA tensors to the CPU; for point-to-point messages it does not.
     pub(crate) fn check_sendable(&self, tensor: &Tensor) -> Result<()> {
-        if self.backend() == Backend::Gloo && tensor.device().is_cuda() {
-            let found = format!("on {:?}, with gloo", tensor.device());
-            let expected = "on the CPU, because gloo sends no CUDA tensors";
-            return Err(Error::argument("the tensor", found, expected));
-        }
-        Ok(())
+        let can_send = self.backend() != Backend::Gloo || !tensor.device().is_cuda();
+        let found = format_args!("on {:?}, with gloo", tensor.device());
+        check(can_send, "the tensor", found, "on the CPU, because gloo sends no CUDA tensors")
     }
 }
 

@@ -75,7 +75,6 @@ impl Parameter {
         })
     }
 
-    /// The kind of the whole parameter.
     pub fn whole_kind(&self) -> Kind {
         self.padded.kind()
     }

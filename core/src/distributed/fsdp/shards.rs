@@ -12,7 +12,6 @@ use tch_parallel_base::lock;
 /// What each shard is a part of, by the tensor's identity.
 static SHARDS: Mutex<BTreeMap<usize, Shard>> = Mutex::new(BTreeMap::new());
 
-/// What a shard is a part of.
 #[derive(Debug, Clone)]
 pub(crate) struct Shard {
     /// The ranks that have the other parts.

@@ -159,7 +159,6 @@ impl Store {
         self.origin.env.as_ref()
     }
 
-    /// Where this process's gloo listens.
     pub(crate) fn gloo_address(&self) -> Result<GlooAddress> {
         match (self.env(), self.origin.network) {
             (Some(env), _) => rendezvous::gloo_address(|| rendezvous::master(env, NAMED)),

@@ -2,7 +2,7 @@
 
 use super::functional::{crop, resize};
 use super::{Image, SampleRng, Transform};
-use crate::{Error, Result, images::MAX_PIXELS};
+use crate::{Result, check, images::MAX_PIXELS};
 
 /// Resizes an image so that its shorter edge has `size` pixels; the ratio stays. `torchvision.transforms.Resize(size)`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,11 +41,10 @@ impl Transform for Resize {
             return Ok(image);
         }
         // A 1×65,500 image fits into a kilobyte and would be resized to gigabytes.
-        if height.checked_mul(width).is_none_or(|pixels| pixels > MAX_PIXELS) {
-            let what = format!("what Resize({}) makes of {image:?}", self.size);
-            let expected = format!("at most {MAX_PIXELS} pixels; remove the image, or crop it");
-            return Err(Error::argument(what, format!("{width}×{height} pixels"), expected));
-        }
+        let fits = height.checked_mul(width).is_some_and(|pixels| pixels <= MAX_PIXELS);
+        let what = format_args!("what Resize({}) makes of {image:?}", self.size);
+        let expected = format_args!("at most {MAX_PIXELS} pixels; remove the image, or crop it");
+        check(fits, what, format_args!("{width}×{height} pixels"), expected)?;
         resize(&image, height, width)
     }
 }
