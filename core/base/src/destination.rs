@@ -27,8 +27,7 @@ pub fn check_destination(path: impl AsRef<Path>) -> Result<()> {
 /// If `path` is a symbolic link, the file that it leads to is replaced, and the link stays. The new file has the
 /// permissions of the old one. Its owner is whoever writes, and other hard links keep the old contents.
 ///
-/// Removes what a killed run has left. If another run on this host writes to the same path, the file
-/// is that of the last one. If it runs on another host, one of the two fails.
+/// Removes what a killed run has left. Of two runs on a host that write to `path`, the last wins; on two, one fails.
 ///
 /// ```
 /// use std::fs;

@@ -20,8 +20,7 @@ use epoch::Order;
 options! {
     /// Options of a [`DataLoader`], with `torch.utils.data.DataLoader`'s names and defaults but for `draw_base_seed`.
     ///
-    /// There is no `shuffle`: the order is up to the sampler. A loader with its own shuffling would
-    /// break the sharding of a [`DistributedSampler`](super::DistributedSampler).
+    /// There is no `shuffle`, which would break the sharding of a [`DistributedSampler`](super::DistributedSampler).
     #[derive(Debug, Clone)]
     pub struct DataLoaderOptions {
         /// The batch size per rank: with `n` ranks, a step sees `n` times as many samples.

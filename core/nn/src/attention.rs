@@ -43,8 +43,7 @@ options! {
         pub attn_mask: Option<&'a Tensor> = None,
         /// Whether the weights returned are the mean over all heads.
         pub average_attn_weights: bool = true,
-        /// Says that `attn_mask`, which is still required, lets every query see only the keys up to
-        /// its own place; without weights or padding the mask itself is then not read.
+        /// Says that `attn_mask`, still required, hides later keys; without weights or padding it is then not read.
         pub is_causal: bool = false,
     }
 }

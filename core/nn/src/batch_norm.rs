@@ -167,8 +167,7 @@ impl RunningStats {
         }
     }
 
-    /// Counts a batch, and returns what it weighs in the moving averages: `momentum`, or in
-    /// [`update_bn`](super::update_bn()) the same as each before it.
+    /// Counts a batch, and returns its weight: `momentum`, or in [`update_bn`](super::update_bn()) that of all.
     pub fn count_batch(&self, momentum: f64) -> f64 {
         let number = self.num_batches_tracked.shallow_clone().g_add_scalar_(1);
         weight(momentum, &number)

@@ -12,8 +12,7 @@ use tch_parallel_base::{named_tensors::NamedTensors, random::generators};
 pub enum Generators {
     /// Each rank continues with the numbers that it would have drawn next.
     Restored,
-    /// The training was saved by another number of ranks, each with its own state. All ranks keep
-    /// the program's seeds: the run is as random as before, but not the same.
+    /// It was saved by another number of ranks. All keep the program's seeds: as random as before, but not the same.
     OtherWorldSize {
         /// The number of ranks that saved it.
         saved: usize,

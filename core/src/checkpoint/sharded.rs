@@ -1,5 +1,4 @@
-//! Files of sharded models hold whole tensors. They are gathered one at a time while the file is
-//! written, and each rank reads its own rows only, however many ranks have written it.
+//! Files of sharded models hold whole tensors, gathered one at a time while written; each rank reads its own rows.
 
 use super::layout::{MODEL, OPTIMIZER};
 use crate::distributed::fsdp::mesh::Mesh;
@@ -107,8 +106,7 @@ pub(super) struct Fetched<'a> {
     place: usize,
 }
 
-/// Calls `write` on the writing rank, with tensors that are gathered when they are fetched, from the ranks
-/// that share its copy of the model. A collective if there are shards.
+/// Calls `write` on the writing rank, with tensors that are gathered when they are fetched. A collective if sharded.
 pub(super) fn while_gathering(
     tensors: &[(String, Saved)],
     group: &ProcessGroup,

@@ -146,8 +146,7 @@ impl SharedParts {
         Ok(())
     }
 
-    /// Sums the replicas' gradients into the original's, in the order of the devices, so that
-    /// rounding is reproducible. This is the backward pass of PyTorch's `Broadcast`.
+    /// Sums the replicas' gradients into the original's, in device order, to round alike: `Broadcast`'s backward pass.
     fn reduce_gradients(&self, variables: &mut ModelVariables, count: usize) -> Result<()> {
         let trace = self.trace();
         let (original, replicas) = variables.first(count);

@@ -1,7 +1,6 @@
 //! Many tensors between devices in few copies: `torch.cuda.comm`.
 //!
-//! A copy between GPUs takes some microseconds however small the tensor is, and PyramidNet has 415
-//! weights. So the tensors are first written one after the other into a buffer.
+//! A copy between GPUs takes some microseconds however small the tensor is, so they are first written into one buffer.
 
 use crate::{Error, LogicalDevice, Result};
 use c10d_sys::tensor::{add_parts, copy_parts};

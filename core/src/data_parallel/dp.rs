@@ -157,8 +157,7 @@ impl<M: Send> DataParallel<M> {
 
     /// `loss.backward()`: afterwards the variables hold the gradients of the whole batch, as if there were one device.
     ///
-    /// A plain `loss.backward()` does the same but panics on errors. On logical devices, this
-    /// method books the memory of the loss's gradient to the output device, as on a GPU.
+    /// Unlike a plain `loss.backward()`, it returns errors, and books the gradient's memory to a logical output device.
     ///
     /// # Errors
     /// [`Error::Tensor`] if the pass fails; if a replica failed, the message names it.

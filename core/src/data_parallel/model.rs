@@ -27,8 +27,7 @@ pub struct DataParallelModel<M> {
 }
 
 impl<M: Send> DataParallelModel<M> {
-    /// Builds the model in `vs`, and a replica on each further device, as
-    /// [`DataParallel::new`](super::DataParallel::new) does.
+    /// Builds the model in `vs`, and its replicas, like [`DataParallel::new`](super::DataParallel::new).
     pub fn new(build: impl Fn(&Path<'_>) -> M, vs: &VarStore, devices: &Devices) -> Result<Self> {
         Ok(DataParallelModel { replicas: Replicas::new(build, vs, devices)? })
     }

@@ -75,8 +75,7 @@ pub fn reduce_scatter(input_list: &[Tensor], op: ReduceOp, group: &ProcessGroup)
     one(input_list, reduced, group, |group, gradient| group.all_gather(gradient))
 }
 
-/// Sends `input_list[r]` to rank r, and returns what each rank has sent to this one, in the order of
-/// ranks. All tensors have one shape.
+/// Sends `input_list[r]` to rank r, and returns what each has sent to this one, in order, all of one shape.
 pub fn all_to_all(input_list: &[Tensor], group: &ProcessGroup) -> Result<Vec<Tensor>> {
     let received = no_grad(|| exchanged(group, input_list))?;
     differentiable(input_list, received, group, exchanged)

@@ -8,8 +8,7 @@ use crate::{Error, Result, check};
 use tch::Tensor;
 
 impl ProcessGroup {
-    /// The tensors of all ranks, in the order of ranks, on every rank: one per rank, each with the
-    /// shape of `tensor`, which must be the same on all ranks. `dist.all_gather`.
+    /// All ranks' tensors, in their order, on every rank. `tensor` must have the same shape on all. `dist.all_gather`.
     pub fn all_gather(&self, tensor: &Tensor) -> Result<Vec<Tensor>> {
         self.start_all_gather(tensor)?.wait()
     }
@@ -58,8 +57,7 @@ impl ProcessGroup {
         self.pending("all_gather_into_tensor", work, |_| output.finish())
     }
 
-    /// The tensors of all ranks, in the order of ranks, on rank `dst`; `None` on the others. All
-    /// have the same shape. `dist.gather`.
+    /// All ranks' tensors, in their order, on rank `dst`; `None` on the others. All have one shape. `dist.gather`.
     pub fn gather(&self, tensor: &Tensor, dst: usize) -> Result<Option<Vec<Tensor>>> {
         self.start_gather(tensor, dst)?.wait()
     }

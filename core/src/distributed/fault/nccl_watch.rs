@@ -59,8 +59,7 @@ impl Suspicion {
     }
 }
 
-/// Returns the rank that has gone while an exchange waits for it; `None` when it is to stop.
-/// `progress` counts the exchanges, `culprit` finds a rank that will do nothing more.
+/// Returns the rank that has gone while an exchange waits for it, or `None` when stopped. `progress` counts exchanges.
 fn watch(
     stopped: &Receiver<()>,
     interval: Duration,

@@ -31,8 +31,7 @@ pub(super) struct Parameter {
 }
 
 impl Parameter {
-    /// Keeps this rank's rows of a variable and frees the rest. Handles to the variable stay valid,
-    /// but have no memory until the parameter is gathered, in `kind` if that is given.
+    /// Keeps this rank's rows of a variable, whose handles have no memory until it is gathered, in `kind` if given.
     pub fn shard(name: String, mut whole: Tensor, kind: Option<Kind>, mesh: &Mesh) -> Result<Self> {
         let size = whole.size();
         let Some(&length) = size.first() else {

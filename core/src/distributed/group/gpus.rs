@@ -8,8 +8,7 @@ use tch::Cuda;
 pub(crate) struct Gpus {
     /// How many GPUs CUDA shows.
     pub(crate) count: usize,
-    /// Whether CUDA_VISIBLE_DEVICES names a single one: a batch system such as SLURM, or a script,
-    /// may have given each rank one of its own, which each then calls `cuda:0`.
+    /// Whether CUDA_VISIBLE_DEVICES names a single one: SLURM, say, gives each rank its own, which it calls `cuda:0`.
     pub(crate) one_is_named: bool,
 }
 

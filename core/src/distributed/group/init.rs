@@ -29,8 +29,7 @@ pub struct ProcessGroupOptions {
     pub backend: Option<Backend>,
     /// The device of this rank's tensors.
     pub device: DeviceChoice,
-    /// How long to wait for the other ranks, at the start and in every collective. By default as
-    /// long as PyTorch does with this backend ([`Backend::default_timeout`]).
+    /// How long to wait for the other ranks, at the start and in collectives; by default [`Backend::default_timeout`].
     pub timeout: Option<Duration>,
 }
 
