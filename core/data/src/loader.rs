@@ -110,7 +110,7 @@ impl<D: Dataset + 'static> DataLoader<D> {
     /// A loader whose batches are chosen by `batch_sampler`: `DataLoader(batch_sampler=…)`.
     ///
     /// # Errors
-    /// Those of [`with_options`](Self::with_options), and [`Error::Argument`] for a set `batch_size` or `drop_last`.
+    /// Those of [`with_options`](Self::with_options), and [`Error::Argument`] if `batch_size` or `drop_last` is set.
     pub fn with_batch_sampler(
         dataset: D,
         batch_sampler: impl BatchSampler + 'static,

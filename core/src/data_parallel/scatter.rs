@@ -8,8 +8,8 @@ use tch_parallel_base::tensors::{fill, list};
 /// Divides every tensor along `dim` into equal chunks, of which the last may be smaller, and copies each to its device.
 ///
 /// A chunk has rows / devices rows, rounded up, as in `torch.chunk`: 10 rows on 4 devices give 3, 3, 3 and 1; 6 rows
-/// give 2, 2 and 2, a part fewer than devices. The chunk for the batch's own device is a view. If there is no tensor to
-/// divide, every device gets the values that are not tensors. Gradients of the chunks continue in `inputs`.
+/// give 2, 2 and 2, without a fourth. The chunk for the batch's own device is a view. If there is no tensor to divide,
+/// every device gets the values that are not tensors. Gradients of the chunks continue in `inputs`.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};

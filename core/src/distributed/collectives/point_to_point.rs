@@ -48,7 +48,7 @@ impl ProcessGroup {
         self.start_recv("recv", tensor, src)?.wait()
     }
 
-    /// [`recv`](Self::recv) from and returning whoever sends first. Gloo only. `dist.recv(tensor, src=None)`.
+    /// [`recv`](Self::recv) from any rank, which it returns. Gloo only. `dist.recv(tensor, src=None)`.
     ///
     /// # Errors
     /// Those of [`send`](Self::send), and [`Error::Argument`] with NCCL.

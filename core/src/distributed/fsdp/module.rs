@@ -112,7 +112,7 @@ impl<M> FsdpModule<M> {
         self.units().iter().for_each(|unit| unit.set(|it| it.reshard_after_forward = reshard));
     }
 
-    /// Whether to free their parameters after a backward pass. `model.set_reshard_after_backward(reshard)`
+    /// Whether this block and those inside are freed after a backward pass. `model.set_reshard_after_backward(reshard)`
     pub fn set_reshard_after_backward(&self, reshard: bool) {
         self.units().iter().for_each(|unit| unit.set(|it| it.reshard_after_backward = reshard));
     }

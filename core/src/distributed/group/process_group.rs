@@ -198,7 +198,7 @@ impl ProcessGroup {
     /// `group.with_timeout(limit).new_group(…)`. `dist.new_group(timeout=…)`.
     ///
     /// A call that takes longer than its limit fails, and the group is then unusable. Those of
-    /// [`DistributedDataParallel`] keep to the group's own limit, as of `with_timeout(limit).new_group(…)`.
+    /// [`DistributedDataParallel`] keep to the group's own limit: make one with `with_timeout(limit).new_group(…)`.
     ///
     /// With NCCL, a call on this handle waits until the GPU has finished, as `Work.wait(timeout)` does in PyTorch.
     /// Without a time limit of its own, it returns as soon as later work on the GPU is sure to see the result.
