@@ -1,9 +1,8 @@
 //! Data-parallel and distributed training for [tch], on PyTorch's own engine.
 //!
-//! If you know `torch.nn.parallel` and `torch.distributed`, the names are the same. The
-//! collectives, the gradient buckets and their overlap with the backward pass are PyTorch's C++
-//! code, bound by the crate [`c10d_sys`]. With the same seed, data and number of threads, the
-//! losses equal Python's to the last bit, and Rust ranks and Python ranks can train in one job.
+//! If you know `torch.nn.parallel` and `torch.distributed`, the names are the same. Collectives, gradient buckets and
+//! their overlap with the backward pass are PyTorch's C++ code, bound by [`c10d_sys`]. With the same seed, data and
+//! number of threads, the losses equal Python's to the last bit, and Rust ranks and Python ranks can train in one job.
 //!
 //! # Layout
 //!
@@ -31,8 +30,7 @@
 //!
 //! # Constructors
 //!
-//! Every `new` and `with_options` takes its arguments in one order: what is wrapped, then the store
-//! of its variables, then the group or the devices, then the options.
+//! Constructors take, in this order: what is wrapped, its variables' store, group or devices, options.
 //!
 //! ```
 //! # use tch::nn::{self, VarStore};

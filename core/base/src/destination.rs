@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 /// The most symbolic links that lead to a file, one after the other: Linux's own limit.
 const MAX_LINKS: usize = 40;
 
-/// Refuses a path to which [`replace`] could not write, so that a long training does not end in that
-/// error. For the processes that will write.
+/// Refuses a path to which [`replace`] could not write, before a long training. For the processes that will write.
 ///
 /// # Errors
 /// [`Error::Format`] for whatever exists and is not a regular file, such as a directory or a device, and for a file in
@@ -28,8 +27,7 @@ pub fn check_destination(path: impl AsRef<Path>) -> Result<()> {
 /// If `path` is a symbolic link, the file that it leads to is replaced, and the link stays. The new file has the
 /// permissions of the old one. Its owner is whoever writes, and other hard links keep the old contents.
 ///
-/// Removes what a killed run has left. If another run on this host writes to the same path, the file
-/// is that of the last one. If it runs on another host, one of the two fails.
+/// Removes what a killed run has left. Of two runs on a host that write to `path`, the last wins; on two, one fails.
 ///
 /// ```
 /// use std::fs;

@@ -63,9 +63,8 @@ impl LogicalDevice {
         Err(Error::argument("device", self, expected))
     }
 
-    /// The device of a tensor. A tensor without its own memory, empty or sparse, is on `cpu:0`, and
-    /// so is a batch that a loader's worker has made, although it is not counted there until
-    /// `Epoch::to` or [`copy_of`](Self::copy_of) copies it.
+    /// The device of a tensor. One without its own memory, empty or sparse, is on `cpu:0`, and so is a batch of a
+    /// loader's worker, although it is not counted there until `Epoch::to` or [`copy_of`](Self::copy_of) copies it.
     pub fn of(tensor: &Tensor) -> Self {
         match tensor.device() {
             Device::Cuda(index) => LogicalDevice::Cuda(index),
@@ -89,8 +88,7 @@ impl LogicalDevice {
         Ok(DeviceGuard { previous, of_this_thread: PhantomData })
     }
 
-    /// `tensor` on this device: the tensor itself if it is there already, else a copy, whose
-    /// gradient continues in `tensor`. `tensor.to(device)`
+    /// `tensor.to(device)`: the tensor itself, or a copy on this device whose gradient continues in `tensor`.
     ///
     /// # Errors
     /// [`Error::Argument`] for a device that does not exist, [`Error::Tensor`] if memory runs out.
@@ -124,8 +122,7 @@ impl Drop for DeviceGuard {
                 memory::exchange_cpu_device(index);
             }
             LogicalDevice::Cuda(index) => {
-                // As PyTorch's guards do it: the previous device gets no context by this alone. It
-                // was current before, so this cannot fail.
+                // As in PyTorch's guards, this creates no context. The device was current before, so it cannot fail.
                 let _ = device::restore_cuda_device(index);
             }
         }

@@ -27,8 +27,7 @@ impl Devices {
     /// The listed devices, the first of which holds the original model.
     ///
     /// # Errors
-    /// [`Error::Argument`] for an empty list, for a device that does not exist or is listed twice,
-    /// and for a mixture of CPUs and GPUs.
+    /// [`Error::Argument`] for an empty list, a device that does not exist or comes twice, and CPUs mixed with GPUs.
     pub fn new(devices: impl IntoIterator<Item = LogicalDevice>) -> Result<Self> {
         let devices: Vec<_> = devices.into_iter().collect();
         let refused = |found: &str, expected| Err(Error::argument("devices", found, expected));

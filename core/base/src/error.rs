@@ -1,7 +1,6 @@
 //! The library's one error type.
 //!
-//! Every variant says what was found, what was expected and what to do about it. Errors between
-//! ranks also name the rank and the operation.
+//! Each variant says what was found and expected, and what to do. Those between ranks also name rank and operation.
 
 use crate::LogicalDevice;
 use std::fmt::Display;

@@ -5,12 +5,10 @@ use c10d_sys::stream::{self, Stream, waiting};
 use std::time::{Duration, Instant};
 use tch::Device;
 
-/// A place in the work that this thread has queued on a device. `torch.Event(device,
-/// enable_timing=True)`, which is recorded as soon as it is made.
+/// A place in this thread's work on a device. `torch.Event(device, enable_timing=True)`, recorded when it is made.
 ///
-/// Calls only queue work on a GPU and return. An event tells when the GPU has come this far, and
-/// two tell how long it took from one to the other; the host waits for neither. The CPU does its
-/// work at once, so there an event has always been reached.
+/// Calls only queue work on a GPU and return. An event tells when the GPU has come this far, and two tell how long it
+/// took in between; the host waits for neither. The CPU does its work at once, so its events have always been reached.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};

@@ -1,11 +1,9 @@
-//! Threads of one process that train the same parameters without a lock: Hogwild! (Niu et al.
-//! 2011), PyTorch's `model.share_memory()`.
+//! Threads that train the same parameters without a lock: Hogwild! (Niu et al. 2011), `model.share_memory()`.
 //!
 //! tch's `shallow_clone` returns a second handle to the same memory, which can move to another thread. Two simultaneous
-//! in-place operations are then a data race, which is undefined behaviour; PyTorch's examples of Hogwild accept that.
-//! [`AtomicTensor`] is the safe way: it takes a tensor that has no other handle, and gives threads relaxed atomic reads
-//! and subtractions of its elements, which is all that the paper requires. The cost is one copy per gradient, and
-//! element-by-element subtraction.
+//! in-place operations are then a data race, undefined behaviour, which PyTorch's examples accept. [`AtomicTensor`] is
+//! the safe way: it takes a tensor without other handles, and gives threads relaxed atomic reads and subtractions of
+//! its elements, all that the paper requires. The cost is one copy per gradient, and element-by-element subtraction.
 //!
 //! ```
 //! use tch::{Tensor, kind::FLOAT_CPU};

@@ -57,8 +57,7 @@ pub fn reset_peak_memory_stats(device: LogicalDevice) -> Result<()> {
     }
 }
 
-/// Makes this process keep the CPU memory that tensors free, for later tensors. A training program
-/// should call this first in `main`.
+/// Makes this process keep the CPU memory that tensors free, for later ones. Call this first in a training's `main`.
 ///
 /// Every training step allocates the same blocks. glibc returns large ones to the system at once,
 /// and getting them back costs a page fault per 4 KiB: 2 % of a step of ResNet-18 on the CPU. The

@@ -66,8 +66,7 @@ pub fn from_bytes(bytes: &[u8]) -> Result<(NamedTensors, Metadata)> {
     read(&mut Cursor::new(bytes), |_, _| Ok(None))
 }
 
-/// Reads such a file, and nothing of it but its header and what is returned. `rows` tells by a tensor's
-/// name and shape which of its rows to read; all for `None`.
+/// Reads the header and what is returned. `rows` tells by a tensor's name and shape which rows to read; all for `None`.
 pub fn read(
     file: &mut (impl Read + Seek),
     rows: impl Fn(&str, &[usize]) -> Result<Option<Range<usize>>>,

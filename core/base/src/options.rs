@@ -1,7 +1,6 @@
 //! Options with their defaults beside them, as in the signature of a Python function.
 
-/// Declares a struct of options, each with its default, which its documentation then names. If some
-/// must be given, they have none, and a constructor takes them:
+/// Declares a struct of options, whose documentation names each default. Those without are a constructor's arguments:
 ///
 /// ```
 /// tch_parallel_base::options! {

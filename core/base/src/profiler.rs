@@ -36,8 +36,7 @@ pub fn count_synchronizations<R>(body: impl FnOnce() -> R) -> Result<(R, usize)>
 /// There is one profiler for the whole process.
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
-/// `torch.profiler.profile`: records what all threads of the process do, on GPUs too, until
-/// [`stop`](Self::stop). If dropped before, it writes no trace.
+/// `torch.profiler.profile`: records all threads, on GPUs too. Without [`stop`](Self::stop), it writes no trace.
 ///
 /// ```
 /// use tch::{Kind, Tensor, kind::FLOAT_CPU};
@@ -117,8 +116,7 @@ pub fn profile<R>(path: impl AsRef<Path>, body: impl FnOnce() -> R) -> Result<R>
     Ok(result)
 }
 
-/// `with torch.profiler.record_function(name)`: a range of this name in the trace. Without a
-/// profiler this only calls `body`.
+/// `with torch.profiler.record_function(name)`: a range in the trace. Without a profiler this only calls `body`.
 ///
 /// # Errors
 /// [`Error::Tensor`] for a name that contains NUL.

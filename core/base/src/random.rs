@@ -32,8 +32,7 @@ pub fn generators(device: Device) -> Vec<Option<usize>> {
     }
 }
 
-/// Restores the random generators after building what gets a copy of other weights: later draws must
-/// not depend on the number of devices or layers.
+/// Restores the generators after building a copy: later draws must not depend on the number of devices or layers.
 pub fn drawing_nothing<R>(device: LogicalDevice, build: impl FnOnce() -> R) -> Result<R> {
     let state = RandomState::of(device.into())?;
     let built = build();

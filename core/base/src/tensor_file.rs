@@ -1,8 +1,7 @@
 //! Named tensors in one file, in the format of safetensors or in PyTorch's.
 
-use crate::destination::replace;
 use crate::named_tensors::{self, Metadata, NamedTensors, Source};
-use crate::{Error, Result, pytorch};
+use crate::{Error, Result, destination::replace, pytorch};
 use std::io::{Read, Seek};
 use std::{ops::Range, path::Path};
 

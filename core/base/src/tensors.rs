@@ -2,12 +2,10 @@
 
 use tch::Tensor;
 
-/// One or several tensors. Scattering inputs, gathering outputs and preparing a backward pass must
-/// find every one of them.
+/// One or several tensors. Scattering inputs, gathering outputs and preparing a backward pass must find all of them.
 ///
-/// Implemented for tensors, tuples, arrays, vectors and options, nested in any way, and for
-/// [`Shared`] values; [`Replicated`] tensors are not split. Your own struct needs two short
-/// functions, or three to pass [`Replicated`] tensors on:
+/// Implemented for tensors, tuples, arrays, vectors and options, nested in any way, and for [`Shared`] values;
+/// [`Replicated`] tensors are not split. Your struct needs two functions, or three to pass [`Replicated`] ones on:
 ///
 /// ```
 /// use tch::{Tensor, kind::FLOAT_CPU};
@@ -52,8 +50,7 @@ pub trait Tensors: Sized {
     }
 }
 
-/// Tensors that every replica gets whole, on its own device: class weights for a criterion, say, or
-/// a mask for all rows. They get no gradient.
+/// Tensors that every replica gets whole, on its own device: class weights, say, or a mask. They get no gradient.
 #[derive(Debug)]
 pub struct Replicated<T>(
     /// What each replica gets a copy of.

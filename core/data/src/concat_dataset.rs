@@ -1,6 +1,6 @@
 //! Several data sets as one.
 
-use super::Dataset;
+use super::dataset::{Dataset, check_index};
 use crate::{Error, Result, Tensors, check};
 use tch::Tensor;
 use tch_parallel_base::tensors::{fill, list};
@@ -52,9 +52,8 @@ impl<D: Dataset> ConcatDataset<D> {
 
     /// The number of a sample's data set, and its index there.
     fn locate(&self, index: usize) -> Result<(usize, usize)> {
+        check_index(index, self.len())?;
         let dataset = self.cumulative_sizes.partition_point(|&end| end <= index);
-        let expected = format_args!("below the length, {}", self.len());
-        check(dataset < self.datasets.len(), "an index", index, expected)?;
         let begin = if dataset == 0 { 0 } else { self.cumulative_sizes[dataset - 1] };
         Ok((dataset, index - begin))
     }

@@ -1,6 +1,6 @@
 //! The interface between data and loader.
 
-use crate::{Result, Tensors};
+use crate::{Result, Tensors, check};
 use std::sync::Arc;
 use tch::Tensor;
 
@@ -68,6 +68,10 @@ impl<D: Dataset + ?Sized> Dataset for Arc<D> {
     fn batch(&self, indices: &[usize], epoch: u64) -> Result<D::Batch> {
         (**self).batch(indices, epoch)
     }
+}
+
+pub(super) fn check_index(index: usize, len: usize) -> Result<()> {
+    check(index < len, "an index", index, format_args!("below the length, {len}"))
 }
 
 /// Replaces each tensor, up to the first error.

@@ -10,9 +10,8 @@
 
 use crate::{Error, Result, check_file};
 use flate2::bufread::GzDecoder;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
-use std::path::Path;
+use std::{fs::File, path::Path};
 
 const UNSIGNED_BYTE: u8 = 8;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];

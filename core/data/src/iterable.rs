@@ -4,8 +4,7 @@ use super::Shard;
 use crate::{Result, Tensors};
 use std::{fmt, iter};
 
-/// A set of samples that can only be read in order: lines of a large file, rows of a database,
-/// messages. `torch.utils.data.IterableDataset`
+/// Samples that can only be read in order, such as lines of a file. `torch.utils.data.IterableDataset`
 ///
 /// There is no sampler, so the data set itself divides its samples among the ranks, and among the workers of each rank.
 /// In PyTorch, it must ask `get_worker_info()` and `get_rank()` for that; if it forgets to, every sample is seen

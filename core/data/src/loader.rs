@@ -20,8 +20,7 @@ use epoch::Order;
 options! {
     /// Options of a [`DataLoader`], with `torch.utils.data.DataLoader`'s names and defaults but for `draw_base_seed`.
     ///
-    /// There is no `shuffle`: the order is up to the sampler. A loader with its own shuffling would
-    /// break the sharding of a [`DistributedSampler`](super::DistributedSampler).
+    /// There is no `shuffle`, which would break the sharding of a [`DistributedSampler`](super::DistributedSampler).
     #[derive(Debug, Clone)]
     pub struct DataLoaderOptions {
         /// The batch size per rank: with `n` ranks, a step sees `n` times as many samples.
@@ -34,15 +33,13 @@ options! {
         pub prefetch_factor: usize = 2,
         /// Whether to drop the last batch if it is smaller than the others.
         pub drop_last: bool = false,
-        /// Whether workers put batches in page-locked memory, from which copies to a GPU are faster
-        /// and do not block, see [`Epoch::to`]. Requires CUDA.
+        /// Whether workers pin batches' memory, for faster copies that do not block ([`Epoch::to`]). Requires CUDA.
         pub pin_memory: bool = false,
         /// How long the training loop waits for a batch. After that it gets an error that names the batch, and may wait
         /// for the same batch again. Requires workers. PyTorch's default, 0, is `None` here: no limit.
         pub timeout: Option<Duration> = None,
-        /// Whether batches come in the sampler's order. Otherwise they come as soon as they are ready, so that none
-        /// waits for a slow one. Runs are then not reproducible, and an epoch cannot be resumed, because it is unknown
-        /// which samples were consumed.
+        /// Whether batches come in the sampler's order. Otherwise none waits for a slow one. Runs are then not
+        /// reproducible, and an epoch cannot be resumed, because it is unknown which samples were consumed.
         pub in_order: bool = true,
         /// Whether each epoch draws a number from the global generator when it begins, as Python's loader does at every
         /// `iter(loader)`: it seeds Python's workers, and is drawn even without workers. Nothing here needs the number.
@@ -56,8 +53,7 @@ options! {
     }
 }
 
-/// Divides the samples that a sampler selects into batches, and prefetches them.
-/// `torch.utils.data.DataLoader`, with threads instead of processes.
+/// Divides a sampler's samples into batches and prefetches them. `torch.utils.data.DataLoader`, with worker threads.
 ///
 /// Batches come in the sampler's order, whichever worker finishes first, so a run does not depend on the number of
 /// workers, unless [`in_order`](DataLoaderOptions::in_order) is off. No worker draws random numbers from libtorch.
@@ -114,8 +110,7 @@ impl<D: Dataset + 'static> DataLoader<D> {
     /// A loader whose batches are chosen by `batch_sampler`: `DataLoader(batch_sampler=…)`.
     ///
     /// # Errors
-    /// Those of [`with_options`](Self::with_options), and [`Error::Argument`] for a `batch_size`
-    /// other than 1 and for `drop_last`, which would contradict it.
+    /// Those of [`with_options`](Self::with_options), and [`Error::Argument`] if `batch_size` or `drop_last` is set.
     pub fn with_batch_sampler(
         dataset: D,
         batch_sampler: impl BatchSampler + 'static,
@@ -196,11 +191,10 @@ impl<D, S> DataLoader<D, S> {
         check(prefetches, "prefetch_factor", "0", "at least 1 with workers")?;
         let expected = "false, because this program sees no CUDA device";
         check(!options.pin_memory || tch::Cuda::is_available(), "pin_memory", "true", expected)?;
-        if let (Some(limit), 0) = (options.timeout, options.num_workers) {
-            let expected =
-                "None without workers, because the training loop makes its batches itself";
-            return Err(Error::argument("timeout", format!("{limit:?}"), expected));
-        }
+        let can_wait = options.timeout.is_none() || options.num_workers > 0;
+        let limit = format_args!("{:?}", options.timeout.unwrap_or_default());
+        let expected = "None without workers, because the training loop makes its batches itself";
+        check(can_wait, "timeout", limit, expected)?;
         let workers = match options.num_workers {
             0 => None,
             n => Some(worker_threads(n)?),

@@ -1,7 +1,7 @@
 //! MNIST: handwritten digits of 28×28 pixels; and Fashion-MNIST, pieces of clothing in its format.
 
 use super::{Dataset, batch_memory::BatchMemory, idx::Idx};
-use crate::{Error, Result, check_file};
+use crate::{Error, Result, check, check_file};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tch::Tensor;
@@ -82,8 +82,7 @@ impl Mnist {
         Self::new(images, images_path, labels, labels_path)
     }
 
-    /// Reads the files from `dir` or from torchvision's folders in it (`MNIST/raw`,
-    /// `FashionMNIST/raw`), compressed with gzip or not.
+    /// Reads the files from `dir` or torchvision's folders in it (`MNIST/raw`, `FashionMNIST/raw`), gzipped or not.
     ///
     /// # Errors
     /// [`Error::Io`] if a file cannot be read; [`Error::Format`] if one is missing or damaged, if
@@ -154,14 +153,12 @@ impl Dataset for Mnist {
     }
 
     fn batch(&self, indices: &[usize], _epoch: u64) -> Result<(Tensor, Tensor)> {
-        let mut labels = Vec::with_capacity(indices.len());
-        for &index in indices {
-            let Some(&label) = self.labels.get(index) else {
-                let expected = format!("less than the number of images, {}", self.len());
-                return Err(Error::argument("index", index, expected));
-            };
-            labels.push(i64::from(label));
-        }
+        let label = |&index: &usize| {
+            let expected = format_args!("less than the number of images, {}", self.len());
+            check(index < self.len(), "index", index, expected)?;
+            Ok(i64::from(self.labels[index]))
+        };
+        let labels = indices.iter().map(label).collect::<Result<Vec<_>>>()?;
         let size = [indices.len(), 1, SIDE, SIDE].map(|dim| dim as i64);
         let images = self.memory.tensor(&size, |elements| {
             for (image, &index) in elements.chunks_exact_mut(PIXELS).zip(indices) {
@@ -179,12 +176,10 @@ pub(super) fn check_labels<'a>(
     labels: impl IntoIterator<Item = &'a u8>,
     path: &Path,
 ) -> Result<()> {
-    let mut labels = labels.into_iter().enumerate();
-    if let Some((index, label)) = labels.find(|(_, label)| **label >= CLASSES) {
-        let found = format!("holds the label {label} at index {index}");
-        return Err(Error::format(path, found, format!("labels from 0 to {}", CLASSES - 1)));
-    }
-    Ok(())
+    labels.into_iter().enumerate().try_for_each(|(index, &label)| {
+        let found = format_args!("holds the label {label} at index {index}");
+        check_file(label < CLASSES, path, found, format_args!("labels from 0 to {}", CLASSES - 1))
+    })
 }
 
 /// In torchvision's order. Vector instructions make this faster than a table of all 256 values.

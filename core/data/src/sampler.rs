@@ -16,9 +16,8 @@ pub use shard::ShardSampler;
 
 /// Selects the samples of an epoch, and their order.
 ///
-/// The epoch is an argument; if you forget to call PyTorch's method `set_epoch`, every epoch has the same order. The
-/// result depends only on the arguments and the fields, never on earlier calls, unless a sampler without a seed draws
-/// from the global generator. `torch.utils.data.Sampler`
+/// The epoch is an argument, in place of PyTorch's `set_epoch`, which is easily forgotten. The result depends only on
+/// arguments and fields, unless a sampler without a seed draws from the global generator. `torch.utils.data.Sampler`
 pub trait Sampler: Send + Sync {
     /// The indices of the samples in epoch `epoch`, for a data set of `len` samples.
     ///

@@ -1,13 +1,12 @@
 //! Parts of a data set.
 
-use super::Dataset;
+use super::dataset::{Dataset, check_index};
 use crate::{Error, Result, check};
 use std::sync::Arc;
 
 /// Some samples of a data set, as a data set: `torch.utils.data.Subset`.
 ///
-/// Sample `i` is the data set's sample `indices[i]`. The data set sees its own indices, so an
-/// augmentation of a sample does not depend on the subset.
+/// Sample `i` is the data set's `indices[i]`, which is what it sees: augmentation does not depend on the subset.
 #[derive(Debug, Clone)]
 pub struct Subset<D> {
     dataset: D,
@@ -21,9 +20,7 @@ impl<D: Dataset> Subset<D> {
     /// [`Error::Argument`] for an index that is not below the data set's length.
     pub fn new(dataset: D, indices: impl Into<Vec<usize>>) -> Result<Self> {
         let (indices, len) = (indices.into(), dataset.len());
-        if let Some(index) = indices.iter().find(|&&index| index >= len) {
-            return Err(Error::argument("an index", index, format!("below the length, {len}")));
-        }
+        indices.iter().try_for_each(|&index| check_index(index, len))?;
         Ok(Self { dataset, indices })
     }
 
@@ -46,12 +43,7 @@ impl<D: Dataset> Dataset for Subset<D> {
     }
 
     fn batch(&self, indices: &[usize], epoch: u64) -> Result<D::Batch> {
-        let of_part = |&index: &usize| {
-            let found = self.indices.get(index).copied();
-            found.ok_or_else(|| {
-                Error::argument("an index", index, format!("below the length, {}", self.len()))
-            })
-        };
+        let of_part = |&index: &usize| check_index(index, self.len()).map(|()| self.indices[index]);
         let indices = indices.iter().map(of_part).collect::<Result<Vec<_>>>()?;
         self.dataset.batch(&indices, epoch)
     }

@@ -43,8 +43,7 @@ options! {
         pub attn_mask: Option<&'a Tensor> = None,
         /// Whether the weights returned are the mean over all heads.
         pub average_attn_weights: bool = true,
-        /// Says that `attn_mask`, which is still required, lets every query see only the keys up to
-        /// its own place; without weights or padding the mask itself is then not read.
+        /// Says that `attn_mask`, still required, hides later keys; without weights or padding it is then not read.
         pub is_causal: bool = false,
     }
 }
@@ -89,8 +88,7 @@ pub(super) enum InProjection {
 /// ```
 ///
 /// # Panics
-/// If `num_heads` is not at least 1 or does not divide `embed_dim`, and, like tch's layers, in the
-/// forward pass, if the inputs do not fit.
+/// If `num_heads` is not at least 1 or does not divide `embed_dim`, and, like tch's layers, if the inputs do not fit.
 pub fn multihead_attention<'a>(
     path: impl Borrow<Path<'a>>,
     embed_dim: i64,

@@ -10,9 +10,8 @@ use tch_parallel_base::random::{RandomState, drawing_nothing};
 use tch_parallel_base::tensors::{fill, list};
 use tch_parallel_base::{Error, LogicalDevice, Tensors, lock};
 
-/// Recomputes a block's activations in the backward pass instead of keeping them, which trades time
-/// for memory. `checkpoint_wrapper(module)`, which calls `torch.utils.checkpoint.checkpoint`. Chen
-/// et al., "Training Deep Nets with Sublinear Memory Cost" (2016).
+/// Recomputes a block's activations in the backward pass, which trades time for memory. `checkpoint_wrapper(module)`,
+/// with `torch.utils.checkpoint.checkpoint`. Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016).
 ///
 /// Only the block's inputs are kept. The second forward pass runs under the same autocast and draws the same random
 /// numbers as the first, so that gradients have the same bits as without the wrapper, even with dropout.
@@ -55,8 +54,7 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
     /// Calls `f` with the module and the inputs, now and again in the backward pass.
     ///
     /// # Errors
-    /// [`Error::Tensor`] if libtorch reports an error. The backward pass fails if an input has been
-    /// changed in place since.
+    /// [`Error::Tensor`] if libtorch reports an error. The backward pass fails if an input was changed in place.
     pub fn forward<I: Tensors + Send + 'static, O: Tensors>(
         &self,
         mut inputs: I,

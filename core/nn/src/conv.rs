@@ -64,8 +64,7 @@ layer_functions! {
     /// `torch.nn.Conv2d(in_channels, out_channels, kernel_size)`: maps images
     /// `[N, in_channels, H, W]` to `[N, out_channels, H', W']`.
     ///
-    /// Registers and draws the weight, then the bias, like `Conv2d.reset_parameters`; tch's own
-    /// layer uses the opposite order and another distribution.
+    /// Registers and draws the weight, then the bias, like `Conv2d.reset_parameters`; tch's own layer draws otherwise.
     ///
     /// ```
     /// use tch::{Device, Kind, Tensor, nn::VarStore};
@@ -83,8 +82,7 @@ layer_functions! {
     /// shapes cannot be created; and in the forward pass, like tch's layers, if the input does not fit.
     pub fn conv2d(ConvOptions) -> Conv2d;
 
-    /// `torch.nn.Conv3d(in_channels, out_channels, kernel_size)`: [`conv2d`] for volumes and videos
-    /// `[N, in_channels, D, H, W]`.
+    /// `torch.nn.Conv3d(in_channels, out_channels, kernel_size)`: [`conv2d`] for volumes `[N, in_channels, D, H, W]`.
     pub fn conv3d(ConvOptions) -> Conv3d;
 }
 

@@ -1,5 +1,4 @@
-//! Transposed convolutions with PyTorch's initial values: `torch.nn.ConvTranspose1d`,
-//! `ConvTranspose2d` and `ConvTranspose3d`.
+//! Transposed convolutions with PyTorch's initial values: `torch.nn.ConvTranspose1d`, 2d and 3d.
 
 use super::conv::{layer_functions, variables};
 use std::borrow::Borrow;
@@ -8,8 +7,7 @@ use tch::nn::{Module, Path};
 use tch_parallel_base::options;
 
 options! {
-    /// PyTorch's keyword arguments of `nn.ConvTranspose1d`, 2d and 3d, with its defaults; each
-    /// applies to all dimensions.
+    /// Keyword arguments of `nn.ConvTranspose1d`, 2d and 3d, with PyTorch's defaults, for all dimensions.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct ConvTransposeOptions {
         /// The distance between the places of neighbouring inputs: 2 doubles the image.
@@ -49,9 +47,8 @@ layer_functions! {
     /// sequences `[N, in_channels, L]`.
     pub fn conv_transpose1d(ConvTransposeOptions) -> ConvTranspose1d;
 
-    /// `torch.nn.ConvTranspose2d(in_channels, out_channels, kernel_size)`: maps images
-    /// `[N, in_channels, H, W]` to larger ones, as the backward pass of a
-    /// [`conv2d`](super::conv2d) with the same options maps the gradient of its output.
+    /// `torch.nn.ConvTranspose2d(in_channels, out_channels, kernel_size)`: maps images `[N, in_channels, H, W]` to
+    /// larger ones, as the backward pass of [`conv2d`](super::conv2d) with these options maps its output's gradient.
     ///
     /// ```
     /// use tch::{Device, Kind, Tensor, nn::VarStore};

@@ -21,8 +21,7 @@ pub enum Nonlinearity {
     Tanh,
     /// `"relu"`
     Relu,
-    /// `"leaky_relu"`, with its slope below 0; PyTorch's `a`, for which it has 0.01 in
-    /// `calculate_gain` and 0 in `kaiming_uniform_`.
+    /// `"leaky_relu"` with its slope below 0: `a`, by default 0.01 in `calculate_gain`, 0 in `kaiming_uniform_`.
     LeakyRelu(f64),
     /// `"selu"`
     Selu,
@@ -175,8 +174,7 @@ pub fn kaiming_uniform_(tensor: &Tensor, mode: FanInOut, nonlinearity: Nonlinear
 /// `nn.init.kaiming_normal_(tensor, a, mode, nonlinearity)`: normal, with standard deviation gain /
 /// sqrt(fan). PyTorch's defaults are `FanIn` and `LeakyRelu(0.0)`.
 ///
-/// He et al., "Delving Deep into Rectifiers" (2015): `FanIn` preserves the variance of activations
-/// from layer to layer, `FanOut` that of gradients.
+/// He et al., "Delving Deep into Rectifiers" (2015): `FanIn` keeps the activations' variance, `FanOut` the gradients'.
 pub fn kaiming_normal_(tensor: &Tensor, mode: FanInOut, nonlinearity: Nonlinearity) {
     normal_(tensor, 0.0, kaiming_std(fan(tensor, mode), nonlinearity));
 }
@@ -198,9 +196,8 @@ fn matrix_size(tensor: &Tensor) -> Vec<i64> {
     size
 }
 
-/// `nn.init.orthogonal_(tensor, gain)`: an orthogonal matrix, times `gain`. Of a tensor with more
-/// dimensions, the rows are the first. Saxe et al., "Exact solutions to the nonlinear dynamics of
-/// learning in deep linear neural networks" (2013).
+/// `nn.init.orthogonal_(tensor, gain)`: an orthogonal matrix, times `gain`. With more dimensions, the rows are the
+/// first. Saxe et al., "Exact solutions to the nonlinear dynamics of learning in deep linear neural networks" (2013).
 pub fn orthogonal_(tensor: &Tensor, gain: f64) {
     let size = matrix_size(tensor);
     if tensor.numel() == 0 {

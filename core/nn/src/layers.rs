@@ -21,8 +21,7 @@ options! {
 /// `Linear.reset_parameters`; tch's own layer draws them in the opposite order.
 ///
 /// # Panics
-/// Like tch's layers: if tensors of these shapes cannot be created; and in the forward pass if the
-/// input is not `[.., in_features]`.
+/// Like tch's layers: if such tensors cannot be created; in the forward pass if the input is not `[.., in_features]`.
 pub fn linear<'a>(
     path: impl Borrow<Path<'a>>,
     in_features: i64,
@@ -38,16 +37,14 @@ pub fn linear<'a>(
 /// PyTorch's keyword arguments of `nn.Embedding`, with its defaults.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EmbeddingOptions {
-    /// The index used for padding: its vector starts as zeros and gets no gradient. A negative
-    /// index counts from the end.
+    /// The index for padding: its vector starts as zeros and gets no gradient. A negative index counts from the end.
     pub padding_idx: Option<i64>,
     /// Whether the weight's gradient is sparse, with only the rows that were looked up: for large
     /// tables, and for optimizers that support it, such as `SparseAdam`.
     pub sparse: bool,
 }
 
-/// `torch.nn.Embedding(num_embeddings, embedding_dim)`: maps indices `[..]` below `num_embeddings`
-/// to vectors `[.., embedding_dim]`.
+/// `torch.nn.Embedding(num_embeddings, embedding_dim)`: maps indices `[..]` to vectors `[.., embedding_dim]`.
 ///
 /// Draws the weight, `[num_embeddings, embedding_dim]`, from the global generator, like `Embedding.reset_parameters`:
 /// the padding vector is drawn too, then set to zeros. tch's own layer leaves it as drawn.

@@ -69,9 +69,8 @@ pub fn gru<'a>(
 }
 
 impl Lstm {
-    /// The outputs, and the states after the last step: `h_n` and `c_n`, each `[num_layers, N,
-    /// hidden_size]`, with twice as many layers if the layer is bidirectional. Without `hx`, the
-    /// states before the first step, these are zeros.
+    /// The outputs, and the states after the last step: `h_n` and `c_n`, each `[num_layers, N, hidden_size]`, with
+    /// twice as many layers if bidirectional. Without `hx`, the states before the first step, these are zeros.
     ///
     /// # Panics
     /// Like tch's layers, if the input or the states do not fit.

@@ -39,8 +39,7 @@ options! {
     pub struct TransformerEncoderLayerOptions {
         /// The size between the two linear layers.
         pub dim_feedforward: i64 = 2048,
-        /// In training, the share that is set to 0 of the attention's weights, between the linear
-        /// layers, and of what each half adds.
+        /// In training, the share set to 0 of attention weights, between linear layers, and of what each half adds.
         pub dropout: f64 = 0.1,
         /// The function between the two linear layers.
         pub activation: Activation = Activation::Relu,
@@ -58,13 +57,11 @@ options! {
 /// PyTorch's keyword arguments of the forward pass of a transformer's encoder, with its defaults.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EncoderMasks<'a> {
-    /// Which element must not see which, `[L, L]` or `[N · nhead, L, L]`: `true` for those, or
-    /// numbers to be added to the scores. `src_mask`
+    /// Which element must not see which, `[L, L]` or `[N · nhead, L, L]`: `true`, or numbers added to the scores.
     pub src_mask: Option<&'a Tensor>,
     /// Which elements to ignore, `[N, L]`, in the same forms.
     pub src_key_padding_mask: Option<&'a Tensor>,
-    /// Says that `src_mask` lets every element see only those up to its own place. `None`: false
-    /// for a layer; an encoder looks at the mask.
+    /// Says that `src_mask` hides later elements. `None`: false for a layer; an encoder looks at the mask.
     pub is_causal: Option<bool>,
 }
 
@@ -100,8 +97,7 @@ pub struct TransformerEncoderLayer {
 /// ```
 ///
 /// # Panics
-/// If `nhead` is not at least 1 or does not divide `d_model`, and, like tch's layers, in the forward
-/// pass, if the input does not fit.
+/// If `nhead` is not at least 1 or does not divide `d_model`, and, like tch's layers, if the input does not fit.
 pub fn transformer_encoder_layer<'a>(
     path: impl Borrow<Path<'a>>,
     d_model: i64,

@@ -79,10 +79,8 @@ impl TransformerEncoder {
             src_key_padding_mask: masks.key_padding.as_ref(),
             is_causal: Some(is_causal.unwrap_or_else(causal)),
         };
-        let mut xs = src.shallow_clone();
-        for layer in &self.layers {
-            xs = layer.forward(&xs, masks, train);
-        }
+        let pass = |xs: Tensor, layer: &TransformerEncoderLayer| layer.forward(&xs, masks, train);
+        let xs = self.layers.iter().fold(src.shallow_clone(), pass);
         match &self.norm {
             Some(norm) => norm.forward(&xs),
             None => xs,

@@ -7,18 +7,15 @@ use tch::{Tensor, nn::VarStore, no_grad};
 use tch_parallel_base::{check, parameters::named_buffers};
 
 thread_local! {
-    /// How many batches this thread's layers have counted, while running statistics are the mean over these batches,
-    /// whatever the layers' momentum.
+    /// How many batches this thread's layers have counted while [`update_bn`] runs, which ignores their momentum.
     static CUMULATIVE: Cell<Option<i64>> = const { Cell::new(None) };
 }
 
-/// Sets the running statistics of a store's batch norms to their means over these batches, all with the same weight.
-/// Averaged weights need this, because they have no statistics of their own.
-/// `torch.optim.swa_utils.update_bn(loader, model)`
+/// Sets the running statistics of a store's batch norms to their means over these batches, equally weighted. Averaged
+/// weights need this, because they have no statistics of their own. `torch.optim.swa_utils.update_bn(loader, model)`
 ///
-/// `forward` passes a batch through the model in training mode, on this thread; a `DataLoader`'s epoch gives it a
-/// `Result`, so start with `batch?`. No graph is built. With several ranks, each has the means over its own batches,
-/// unless the layers are `sync_batch_norm`'s.
+/// `forward` runs the model on a batch in training mode, on this thread; a `DataLoader` gives it a `Result`: start with
+/// `batch?`. No graph is built. Each rank has the means over its own batches, except with `sync_batch_norm`.
 ///
 /// ```
 /// use tch::{Device, Tensor, nn::{ModuleT, VarStore}};
@@ -33,9 +30,8 @@ thread_local! {
 /// ```
 ///
 /// # Errors
-/// Those of `forward`; [`Error::Argument`](tch_parallel_base::Error::Argument) for tch's own batch norms, and if layers
-/// run on other threads, as in a `DataParallel`; [`Error::Tensor`](tch_parallel_base::Error::Tensor) if an operation
-/// fails.
+/// Those of `forward`; [`Error::Argument`](tch_parallel_base::Error::Argument) for tch's batch norms, or if layers run
+/// on other threads, as in `DataParallel`; [`Error::Tensor`](tch_parallel_base::Error::Tensor) if an operation fails.
 pub fn update_bn<B>(
     vs: &VarStore,
     loader: impl IntoIterator<Item = B>,

@@ -1,11 +1,8 @@
 //! `torch.amp.GradScaler`.
 
-use crate::distributed::ReduceOp;
 use crate::distributed::fsdp::shards;
-use crate::optim::Optimizer;
-use crate::{Error, Result, check};
-use c10d_sys::amp::non_finite_check_and_unscale_;
-use c10d_sys::tensor::identity;
+use crate::{Error, Result, check, distributed::ReduceOp, optim::Optimizer};
+use c10d_sys::{amp::non_finite_check_and_unscale_, tensor::identity};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use tch::{Kind, Tensor, no_grad};
@@ -40,8 +37,7 @@ options! {
 pub struct GradScaler {
     enabled: bool,
     state: GradScalerState,
-    /// The scale and the growth tracker, on the device of the first loss, so that computing with
-    /// them does not wait for that device.
+    /// The scale and the growth tracker, on the first loss's device, so that computing with them does not wait for it.
     tensors: Option<(Tensor, Tensor)>,
     /// The optimizers seen since the last update, by the identity of their first parameter.
     optimizers: HashMap<usize, Checked>,
@@ -75,8 +71,7 @@ impl GradScaler {
     /// A scaler that starts with `init_scale`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for factors that PyTorch refuses too, and for a scale or a factor that
-    /// is infinite or NaN. Nothing is refused if scaling is off.
+    /// [`Error::Argument`] for factors that PyTorch refuses, infinity and NaN. Nothing is refused if scaling is off.
     pub fn new(options: GradScalerOptions) -> Result<Self> {
         let GradScalerOptions { init_scale, growth_factor, backoff_factor, enabled, .. } = options;
         // It is an f32 on the device.
@@ -149,8 +144,7 @@ impl GradScaler {
     /// The optimizer's step, unless a gradient is infinite or NaN. Returns whether it was made.
     ///
     /// # Errors
-    /// Those of [`unscale_`](Self::unscale_), which is called if it was not; and for a second step
-    /// before [`update`](Self::update).
+    /// Those of [`unscale_`](Self::unscale_), and for a second step before [`update`](Self::update).
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
         if !self.enabled {
             return optimizer.step().map(|()| true);
@@ -173,8 +167,7 @@ impl GradScaler {
         Ok(finite)
     }
 
-    /// Shrinks the scale if a step was skipped since the last update, and grows it if none was for
-    /// long enough. Call this at the end of each iteration.
+    /// Shrinks the scale if a step was skipped, and grows it if none was for long. Call this after each iteration.
     ///
     /// # Errors
     /// [`Error::Argument`] if no step was attempted since the last update.

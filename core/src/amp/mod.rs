@@ -1,5 +1,4 @@
-//! Automatic mixed precision: `torch.amp`. Matrix products and convolutions run in 16 bits,
-//! operations that need the full range in 32.
+//! Automatic mixed precision: `torch.amp`. Products and convolutions run in 16 bits, what needs full range in 32.
 //!
 //! ```
 //! use tch::{Device, Kind, Tensor, nn};

@@ -1,8 +1,7 @@
 //! The order of gradients in DistributedDataParallel's buckets.
 //!
-//! It is that of the first backward pass. With three ranks or more, the order in which gloo adds the
-//! ranks' values depends on a gradient's place in its bucket, so a resumed training rounds as an
-//! uninterrupted one only with the same buckets.
+//! It is that of the first backward pass. With three ranks or more, the order in which gloo adds depends on a
+//! gradient's place in its bucket, so a resumed training rounds as an uninterrupted one only with the same buckets.
 
 use crate::{Error, Result};
 use tch::nn::VarStore;

@@ -2,8 +2,7 @@
 
 use super::index::{self, is_index};
 use super::sharded::{Saved, Sharding, while_gathering};
-use crate::distributed::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, distributed::ProcessGroup};
 use std::io::{Cursor, Read, Seek};
 use std::{fs::File, path::Path};
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
@@ -15,9 +14,8 @@ pub(super) struct Contents {
     pub(super) metadata: Metadata,
 }
 
-/// Has rank 0 write a file that replaces `path` once it is complete, or all ranks the parts of an index. A
-/// collective, which succeeds on all ranks or fails on all. Where the model is sharded, all have the
-/// contents, otherwise only rank 0.
+/// Has rank 0 write a file that replaces `path` once it is complete, or all ranks the parts of an index. A collective,
+/// which succeeds on all ranks or fails on all. If the model is sharded, all have the contents, otherwise only rank 0.
 pub(super) fn write_together(
     operation: &'static str,
     path: &Path,
@@ -40,8 +38,7 @@ pub(super) fn write_together(
     written.and(agreed)
 }
 
-/// Reads a checkpoint that [`write_together`] or Python has written, in whichever of the formats. Of
-/// tensors that are sharded, only this rank's rows.
+/// Reads a checkpoint of [`write_together`] or Python, in any format. Of sharded tensors, only this rank's rows.
 pub(super) fn read(path: &Path, sharding: &Sharding) -> Result<(NamedTensors, Metadata)> {
     let failed = || Error::io("read", path);
     let mut file = File::open(path).map_err(failed())?;

@@ -3,15 +3,11 @@
 use super::layout::HEADER;
 use super::sharded::{Saved, Sharding};
 use super::training::Training;
-use crate::distributed::ProcessGroup;
-use crate::{Error, Result, check};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use crate::{Error, Result, check, distributed::ProcessGroup};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::path::Path;
 use tch::{Device, Kind, Tensor, no_grad};
-use tch_parallel_base::error::with_causes;
-use tch_parallel_base::named_tensors::Dtype;
-use tch_parallel_base::parameters::named_variables;
+use tch_parallel_base::{error::with_causes, named_tensors::Dtype, parameters::named_variables};
 
 /// Small tensors are sent together, in buffers of this size.
 const BUFFER_BYTES: usize = 250 << 20;

@@ -2,8 +2,7 @@
 //! them. No rank waits for another's tensors, and disks are written at the same time.
 
 use super::sharded::{Saved, Sharding, WRITER};
-use crate::distributed::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, distributed::ProcessGroup};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
@@ -68,8 +67,7 @@ pub(super) fn write(
         false => Ok(()),
     };
     let objection = written.as_ref().err().map(|error| with_causes(error));
-    // The index names no part that is not there. Other ranks may agree although this one gives up, so
-    // its part stays; the next save replaces it.
+    // The index names no missing part. Other ranks may agree although this one gives up: its part stays until then.
     let agreed = group.agree(operation, objection.as_deref());
     written.and(agreed)?;
     if group.rank() != WRITER {
@@ -93,8 +91,7 @@ fn next_version(path: &Path) -> Result<u64> {
     }
 }
 
-/// Makes an empty part with the permissions of the index, if there is one: a new version is as private
-/// as the one before.
+/// Makes an empty part with the index's permissions, if there is one: a new version is as private as the one before.
 fn like_index(path: &Path, part: &Path) -> Result<()> {
     let Ok(index) = fs::metadata(path) else { return Ok(()) };
     File::create(part)

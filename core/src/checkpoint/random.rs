@@ -1,12 +1,10 @@
 //! The state of every rank's random generators, which dropout uses.
 
-use crate::distributed::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, distributed::ProcessGroup};
 use c10d_sys::random::{rng_state, set_rng_state};
 use std::fmt;
 use tch::Tensor;
-use tch_parallel_base::named_tensors::NamedTensors;
-use tch_parallel_base::random::generators;
+use tch_parallel_base::{named_tensors::NamedTensors, random::generators};
 
 /// What happened to the random generators when a training was loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,14 +12,12 @@ use tch_parallel_base::random::generators;
 pub enum Generators {
     /// Each rank continues with the numbers that it would have drawn next.
     Restored,
-    /// The training was saved by another number of ranks, each with its own state. All ranks keep
-    /// the program's seeds: the run is as random as before, but not the same.
+    /// It was saved by another number of ranks. All keep the program's seeds: as random as before, but not the same.
     OtherWorldSize {
         /// The number of ranks that saved it.
         saved: usize,
     },
-    /// The training was saved on another type of device. The CPU's generator is restored; a GPU
-    /// keeps the program's seed.
+    /// It was saved on another type of device. The CPU's generator is restored; a GPU keeps the program's seed.
     OtherDevice,
 }
 

@@ -1,11 +1,9 @@
-//! Files of sharded models hold whole tensors. They are gathered one at a time while the file is
-//! written, and each rank reads its own rows only, however many ranks have written it.
+//! Files of sharded models hold whole tensors, gathered one at a time while written; each rank reads its own rows.
 
 use super::layout::{MODEL, OPTIMIZER};
-use crate::distributed::ProcessGroup;
 use crate::distributed::fsdp::mesh::Mesh;
 use crate::distributed::fsdp::shards::{Shard, shard_of};
-use crate::{Error, Result, check};
+use crate::{Error, Result, check, distributed::ProcessGroup};
 use std::{collections::HashMap, ops::Range, path::Path, sync::Arc};
 use tch::{Kind, Tensor, no_grad};
 use tch_parallel_base::named_tensors::{Source, refuse_sparse};
@@ -108,8 +106,7 @@ pub(super) struct Fetched<'a> {
     place: usize,
 }
 
-/// Calls `write` on the writing rank, with tensors that are gathered when they are fetched, from the ranks
-/// that share its copy of the model. A collective if there are shards.
+/// Calls `write` on the writing rank, with tensors that are gathered when they are fetched. A collective if sharded.
 pub(super) fn while_gathering(
     tensors: &[(String, Saved)],
     group: &ProcessGroup,

@@ -7,18 +7,15 @@ use super::random::{self, Generators};
 use super::sharded::{Sharding, WRITER};
 use super::weights;
 use crate::amp::{GradScaler, GradScalerState};
-use crate::distributed::ProcessGroup;
 use crate::optim::lr_scheduler::{LrSchedulerState, Scheduler};
 use crate::optim::{Optimizer, OptimizerState, ParamGroupState};
-use crate::{Error, Result, check_file};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use crate::{Error, Result, check_file, distributed::ProcessGroup};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::path::Path;
 use tch::{Tensor, nn::VarStore};
-use tch_parallel_base::error::with_causes;
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
-use tch_parallel_base::parameters::named_variables;
+use tch_parallel_base::{error::with_causes, parameters::named_variables};
 
 /// Replaces the header if the file could not be read.
 const UNREADABLE: &str = "";
@@ -73,10 +70,9 @@ const UNREADABLE: &str = "";
 /// with three ranks or more, it determines how sums are rounded. So wrap the model before [`load`](Self::load); a
 /// training resumed on the same number of ranks then equals the uninterrupted one to the last bit.
 ///
-/// In the file, the names of the model's variables start with `model.`, those of the optimizer's
-/// state with `optimizer.`, those of the generators with `rng.`; `training`, an entry of safetensors'
-/// `__metadata__` and one of the dict in PyTorch's format, is the rest as JSON.
-/// [`checkpoint::load`](super::load) can take the weights from such a file, and so can Python:
+/// In the file, the names of the model's variables start with `model.`, those of the optimizer's state with
+/// `optimizer.`, those of the generators with `rng.`; the rest is JSON under `training`, in safetensors' `__metadata__`
+/// or PyTorch's dict. [`checkpoint::load`](super::load) can take the weights from such a file, and so can Python:
 ///
 /// ```python
 /// saved = torch.load(path)  # or safetensors.torch.load_file(path)
@@ -125,8 +121,7 @@ impl Training<'_> {
     /// [`checkpoint::save`](super::save): the old file is kept until the new one is complete.
     ///
     /// # Errors
-    /// On every rank, with the reason, if a rank could not write; and if `progress` could not be
-    /// read back, since JSON has neither NaN nor infinity.
+    /// On every rank, with the reason, if one could not write, or if `progress` could not be read back, such as a NaN.
     pub fn save<P: Serialize + DeserializeOwned>(
         &mut self,
         path: impl AsRef<Path>,
@@ -185,8 +180,7 @@ impl Training<'_> {
     /// Restores all parts, and this rank's random generators, from a file that [`save`](Self::save)
     /// has written. A collective: each rank reads the file, so every host must have it.
     ///
-    /// Build the parts in the same way as for the training that was saved. Afterwards the optimizer
-    /// has the saved options, as in PyTorch.
+    /// Build the parts as for the saved training. Afterwards the optimizer has the saved options, as in PyTorch.
     ///
     /// # Errors
     /// [`Error::Format`] for a truncated file, for one with weights only, or for a training with another architecture,

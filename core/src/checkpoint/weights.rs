@@ -3,8 +3,7 @@
 use super::contents::{self, Contents, write_together};
 use super::layout::{HEADER, MODEL, take};
 use super::sharded::Sharding;
-use crate::distributed::ProcessGroup;
-use crate::{Error, Result, check_file};
+use crate::{Error, Result, check_file, distributed::ProcessGroup};
 use std::{collections::BTreeSet, path::Path};
 use tch::{nn::VarStore, no_grad};
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
@@ -73,8 +72,7 @@ pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Resu
 /// kind, whatever they were when it was saved. Each rank reads its own rows of a sharded model, however many ranks
 /// there were when it was saved. To load only the variables that match, use tch's `VarStore::load_partial`.
 ///
-/// Names may have the prefix `module.`, which PyTorch's wrappers add and which normally prevents a
-/// bare model from loading a wrapped model's state dict.
+/// Names may have the prefix `module.`, which PyTorch's wrappers add and its bare models do not accept.
 ///
 /// # Errors
 /// [`Error::Io`] if the file cannot be read; [`Error::Format`], naming the file and the variables,

@@ -55,8 +55,7 @@ impl Parts {
 }
 
 impl SharedParts {
-    /// Scatters the gradients of gathered tensors to the replicas and runs their backward passes. Returns
-    /// the gradients of the inputs that were split.
+    /// Scatters gathered gradients and runs the replicas' backward passes. Returns the split inputs' gradients.
     pub(super) fn backward_gathered(
         &self,
         gathered: &[Parts],
@@ -147,8 +146,7 @@ impl SharedParts {
         Ok(())
     }
 
-    /// Sums the replicas' gradients into the original's, in the order of the devices, so that
-    /// rounding is reproducible. This is the backward pass of PyTorch's `Broadcast`.
+    /// Sums the replicas' gradients into the original's, in device order, to round alike: `Broadcast`'s backward pass.
     fn reduce_gradients(&self, variables: &mut ModelVariables, count: usize) -> Result<()> {
         let trace = self.trace();
         let (original, replicas) = variables.first(count);

@@ -1,7 +1,6 @@
 //! Many tensors between devices in few copies: `torch.cuda.comm`.
 //!
-//! A copy between GPUs takes some microseconds however small the tensor is, and PyramidNet has 415
-//! weights. So the tensors are first written one after the other into a buffer.
+//! A copy between GPUs takes some microseconds however small the tensor is, so they are first written into one buffer.
 
 use crate::{Error, LogicalDevice, Result};
 use c10d_sys::tensor::{add_parts, copy_parts};
@@ -40,8 +39,7 @@ pub(super) fn reduce_add_coalesced(
     Ok(())
 }
 
-/// Which tensors share a buffer: those of one kind, in their order, as long as they fit. Empty ones
-/// need none. `torch._utils._take_tensors`
+/// Which tensors share a buffer: those of one kind, in order, that fit. `torch._utils._take_tensors`
 fn take_tensors(tensors: &[Tensor], limit: usize) -> Vec<Vec<usize>> {
     let mut full = Vec::new();
     let mut filling: Vec<(Kind, Vec<usize>, usize)> = Vec::new();

@@ -71,8 +71,7 @@ pub struct DataParallelCriterion<O, T> {
 }
 
 impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
-    /// The mean of the devices' losses, as in PyTorch-Encoding: their sum divided by the number of
-    /// devices that had a chunk.
+    /// The mean of the devices' losses, as in PyTorch-Encoding: their sum over the number of devices with a chunk.
     ///
     /// If all chunks have the same weight, this is the loss of the whole batch. It is not if chunks have different
     /// sizes, or if each loss is a mean over what a mask leaves; then use [`weighted`](Self::weighted).
@@ -86,9 +85,8 @@ impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
         DataParallelCriterion { losses: Box::new(mean) }
     }
 
-    /// The loss of the whole batch, however it is divided: the criterion returns each mean together
-    /// with the number of rows or tokens in it. If a chunk has several means (two heads of a model,
-    /// say), each is weighted on its own, and then they are summed.
+    /// The loss of the whole batch, however it is divided: the criterion returns each mean with the number of rows or
+    /// tokens in it. If a chunk has several means (two heads, say), each is weighted on its own, then all are summed.
     ///
     /// ```
     /// # use tch::{Device, Kind, Tensor, nn::{self, VarStore}};
@@ -118,8 +116,7 @@ impl<O: Tensors + Send, T: Tensors + Send> DataParallelCriterion<O, T> {
     /// Divides the targets like the inputs, and computes each device's loss on that device.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the targets are divided differently from the outputs,
-    /// [`Error::Replica`] if the criterion panics.
+    /// [`Error::Argument`] if the targets are divided unlike the outputs, [`Error::Replica`] if the criterion panics.
     pub fn forward(&self, outputs: SplitOutputs<O>, targets: T) -> Result<ParallelLoss> {
         let SplitOutputs { parts, inputs, rows, shared } = outputs;
         let pass = shared.begin_pass()?;
@@ -162,8 +159,7 @@ impl ParallelLoss {
         &self.value
     }
 
-    /// Runs every device's backward pass on its own thread, then sums the gradients into the
-    /// original's variables, as if there were one device.
+    /// Runs every device's backward pass on its thread, then sums the gradients in the original, as with one device.
     ///
     /// # Errors
     /// [`Error::Replica`] if a replica's pass fails.

@@ -15,11 +15,9 @@ use tch_parallel_base::tensors::{fill, list};
 /// PyTorch's keyword arguments of `DataParallel`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DataParallelOptions {
-    /// Where the outputs are gathered and the loss is computed; it need not hold a replica. `None`:
-    /// the first device, which then uses the most memory.
+    /// Where the loss is computed from gathered outputs; needs no replica. `None`: the first, which uses most memory.
     pub output_device: Option<LogicalDevice>,
-    /// The dimension along which batches are divided and outputs gathered: 0, or 1 for a recurrent
-    /// network whose batches are `[time, batch, ..]`.
+    /// The dimension along which batches are divided and outputs gathered: 1, say, for batches `[time, batch, ..]`.
     pub dim: i64,
 }
 
@@ -159,8 +157,7 @@ impl<M: Send> DataParallel<M> {
 
     /// `loss.backward()`: afterwards the variables hold the gradients of the whole batch, as if there were one device.
     ///
-    /// A plain `loss.backward()` does the same but panics on errors. On logical devices, this
-    /// method books the memory of the loss's gradient to the output device, as on a GPU.
+    /// Unlike a plain `loss.backward()`, it returns errors, and books the gradient's memory to a logical output device.
     ///
     /// # Errors
     /// [`Error::Tensor`] if the pass fails; if a replica failed, the message names it.

@@ -1,5 +1,4 @@
-//! A mutex that refuses a thread that holds it already, instead of letting it wait for itself: what
-//! POSIX calls an error-checking mutex.
+//! A mutex that refuses a thread that holds it already: what POSIX calls an error-checking mutex.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard};

@@ -10,9 +10,8 @@ use tch::nn::{ModuleT, Path, VarStore};
 /// [`DataParallel`](super::DataParallel) without its last step: every output stays on the device that computed it,
 /// where a [`DataParallelCriterion`](super::DataParallelCriterion) continues. No device holds the outputs of all.
 ///
-/// From PyTorch-Encoding's parallel.py, by Hang Zhang. There, a forward pass returns a list, which
-/// an ordinary criterion mistakes for a tensor and a parallel one cannot tell from a gathered
-/// output. Here it has its own type, and each criterion accepts only its own kind.
+/// From PyTorch-Encoding's parallel.py, by Hang Zhang. There, a forward pass returns a list, which criteria cannot tell
+/// from a gathered output. Here it has its own type, and each criterion accepts only its own kind.
 ///
 /// ```compile_fail,E0308
 /// # use tch::{Tensor, nn::{Linear, Path, VarStore}};
@@ -28,14 +27,12 @@ pub struct DataParallelModel<M> {
 }
 
 impl<M: Send> DataParallelModel<M> {
-    /// Builds the model in `vs`, and a replica on each further device, as
-    /// [`DataParallel::new`](super::DataParallel::new) does.
+    /// Builds the model in `vs`, and its replicas, like [`DataParallel::new`](super::DataParallel::new).
     pub fn new(build: impl Fn(&Path<'_>) -> M, vs: &VarStore, devices: &Devices) -> Result<Self> {
         Ok(DataParallelModel { replicas: Replicas::new(build, vs, devices)? })
     }
 
-    /// Divides the inputs along their first dimension and calls `f` with the module on every device
-    /// that gets a part of them.
+    /// Divides the inputs along their first dimension and calls `f` with the module on every device that gets a part.
     pub fn forward<I, O>(&self, inputs: I, f: impl Fn(&M, I) -> O + Sync) -> Result<SplitOutputs<O>>
     where
         I: Tensors + Send,

@@ -2,16 +2,13 @@
 
 use super::trace::gpu;
 use crate::{Devices, Error, LogicalDevice, Result, check};
-use c10d_sys::autograd::ThreadState;
-use c10d_sys::stream::Stream;
+use c10d_sys::{autograd::ThreadState, stream::Stream};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::{sync::Mutex, thread};
-use tch_parallel_base::error::of_panic;
-use tch_parallel_base::lock;
+use tch_parallel_base::{error::of_panic, lock};
 
-/// One thread per device, with that device as its current device. PyTorch's `parallel_apply` starts
-/// new threads in each call; these are kept.
+/// One thread per device, which is its current one. PyTorch's `parallel_apply` starts threads in each call; these stay.
 ///
 /// ```
 /// use tch_parallel::Devices;
@@ -55,8 +52,7 @@ impl Workers {
     /// the jobs when all have finished. There may be fewer jobs than devices. With one device, the job runs on the
     /// caller's thread. `operation` is its name in errors.
     ///
-    /// The threads inherit the caller's grad mode, autocast, profiler and number of OpenMP threads, and
-    /// for each GPU the caller's current stream.
+    /// The threads inherit the caller's grad mode, autocast, profiler, OpenMP threads, and current stream per GPU.
     ///
     /// # Errors
     /// The error of the first device, in their order, that has one; [`Error::Replica`] for a panic, which is how tch's
@@ -73,8 +69,7 @@ impl Workers {
         check(!self.own_this_thread(), "workers", "used within one of their own jobs", expected)?;
         let state = ThreadState::of_this_thread().map_err(in_the_engine)?;
         let threads = tch::get_num_threads();
-        // Where the caller has queued what the jobs need. A thread of its own would queue its job on
-        // another stream, which does not wait for that.
+        // Where the caller has queued what the jobs need; a thread's own stream would not wait for that.
         let stream = |device| gpu(device).map(Stream::current).transpose().map_err(in_the_engine);
         let streams = self.devices.iter().map(stream).collect::<Result<Vec<_>>>()?;
         // A thread takes only its own job; the mutex proves that to the compiler.

@@ -12,8 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::{collections::HashSet, fmt, ops::Deref};
 use tch::Tensor;
 use tch::nn::{Path, VarStore};
-use tch_parallel_base::random::drawing_nothing;
-use tch_parallel_base::tensors::list;
+use tch_parallel_base::{random::drawing_nothing, tensors::list};
 
 /// A model and its replicas, and what they need to run on their devices.
 pub(super) struct Replicas<M> {
@@ -137,8 +136,7 @@ impl<M: Send> Replicas<M> {
     }
 }
 
-/// Access to the original module. While this exists, forward passes on other threads wait, and one
-/// on the same thread is an error.
+/// Access to the original module. Meanwhile forward passes on other threads wait, and one on this thread is an error.
 #[derive(Debug)]
 pub struct ModuleGuard<'a, M>(ErrorCheckGuard<'a, M>);
 

@@ -37,7 +37,6 @@ impl ModelVariables {
         Ok(ModelVariables { original, replicas: Vec::new() })
     }
 
-    /// Adds the variables of the replica on the next device.
     pub fn add_replica(&mut self, store: &VarStore, device: LogicalDevice) -> Result<()> {
         let replica = Variables::of(store, &HashSet::new());
         self.original.check_names(&replica, device)?;
@@ -142,12 +141,10 @@ impl Variables {
         Err(Error::argument("build", format!("a function that created {created}"), expected))
     }
 
-    /// This replica's variables, to which the original's values are about to be copied: call
-    /// [`have_copied`](Self::have_copied) afterwards.
+    /// This replica's variables, for a copy of the original's: call `have_copied` afterwards.
     ///
-    /// The graph of an earlier forward pass may still need a copy. If the source is unchanged, so is
-    /// the copy, and the write is hidden from autograd to keep that graph valid. If the source has
-    /// changed, autograd's version counter detects it.
+    /// The graph of an earlier forward pass may still need a copy. If the source is unchanged, so is the copy, and the
+    /// write is hidden from autograd to keep that graph valid. Otherwise, autograd's version counter detects it.
     fn copies(&mut self, sources: &[Tensor], device: LogicalDevice) -> Result<Vec<Tensor>> {
         let copies = self.parameters.iter_mut().chain(&mut self.buffers);
         let mut targets = Vec::new();

@@ -5,13 +5,11 @@ use crate::{Devices, Error, LogicalDevice, Result, Tensors};
 use tch::{TchError, Tensor};
 use tch_parallel_base::tensors::{fill, list};
 
-/// Divides every tensor of `inputs` along `dim` into equal chunks, of which the last may be
-/// smaller, and copies each to its device.
+/// Divides every tensor along `dim` into equal chunks, of which the last may be smaller, and copies each to its device.
 ///
-/// A chunk has rows / devices rows, rounded up, as in `torch.chunk`: 10 rows on 4 devices give 3, 3, 3 and 1; 6 rows on
-/// 4 devices give 2, 2 and 2, one part fewer than there are devices. The chunk for the batch's own device is a view,
-/// and nothing is copied. If there is no tensor to divide, every device gets the values that are not tensors. Gradients
-/// of the chunks continue in `inputs`.
+/// A chunk has rows / devices rows, rounded up, as in `torch.chunk`: 10 rows on 4 devices give 3, 3, 3 and 1; 6 rows
+/// give 2, 2 and 2, without a fourth. The chunk for the batch's own device is a view. If there is no tensor to divide,
+/// every device gets the values that are not tensors. Gradients of the chunks continue in `inputs`.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
@@ -34,8 +32,7 @@ pub fn scatter<T: Tensors>(inputs: &T, devices: &Devices, dim: i64) -> Result<Ve
     scatter_traced(inputs, devices, dim, &Trace::off())
 }
 
-/// The same without a graph, for passes whose backward pass is one for each device. With one
-/// device nothing is split, so a graph that leads here can stay connected.
+/// The same without a graph: each device has a backward pass of its own. With one device, the graph stays connected.
 pub(super) fn scatter_detached<T: Tensors>(
     inputs: &T,
     devices: &Devices,

@@ -9,58 +9,47 @@ use std::time::{Duration, Instant};
 use tch::Tensor;
 use tch_parallel_base::lock;
 
-/// One part of a training step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Step {
+/// Declares the parts of a step, each with its name.
+macro_rules! steps {
+    ($($(#[$about:meta])* $Step:ident = $name:literal,)+) => {
+        /// One part of a training step.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Step {
+            $($(#[$about])* $Step,)+
+        }
+
+        impl Step {
+            /// All parts, in the order of a step.
+            pub const ALL: [Step; 9] = [$(Step::$Step),+];
+        }
+
+        impl fmt::Display for Step {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self { $(Step::$Step => $name,)+ })
+            }
+        }
+    };
+}
+
+steps! {
     /// A chunk of the batch goes to its device.
-    Scatter,
+    Scatter = "scatter",
     /// The parameters and buffers go to a replica.
-    Replicate,
+    Replicate = "replicate",
     /// A replica's forward pass.
-    ParallelApply,
+    ParallelApply = "parallel_apply",
     /// The outputs are copied to one device.
-    Gather,
+    Gather = "gather",
     /// The loss, and its gradient with respect to the outputs.
-    Loss,
+    Loss = "loss",
     /// A slice of the outputs' gradient goes to a replica: the backward pass of gather.
-    ScatterGradients,
+    ScatterGradients = "scatter gradients",
     /// A replica's backward pass.
-    Backward,
+    Backward = "backward",
     /// A replica's gradients are added to the original's: the backward pass of replicate.
-    ReduceGradients,
+    ReduceGradients = "reduce gradients",
     /// The optimizer updates the original.
-    OptimizerStep,
-}
-
-impl Step {
-    /// All parts, in the order of a step.
-    pub const ALL: [Step; 9] = [
-        Step::Scatter,
-        Step::Replicate,
-        Step::ParallelApply,
-        Step::Gather,
-        Step::Loss,
-        Step::ScatterGradients,
-        Step::Backward,
-        Step::ReduceGradients,
-        Step::OptimizerStep,
-    ];
-}
-
-impl fmt::Display for Step {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Step::Scatter => "scatter",
-            Step::Replicate => "replicate",
-            Step::ParallelApply => "parallel_apply",
-            Step::Gather => "gather",
-            Step::Loss => "loss",
-            Step::ScatterGradients => "scatter gradients",
-            Step::Backward => "backward",
-            Step::ReduceGradients => "reduce gradients",
-            Step::OptimizerStep => "optimizer step",
-        })
-    }
+    OptimizerStep = "optimizer step",
 }
 
 /// One part of one step on one device.

@@ -14,8 +14,7 @@ use tch_parallel_base::options;
 
 const OPERATION: &str = "join";
 
-/// The kind of join that a group is in: none, one that ends early, or one in which ranks without inputs
-/// follow the others.
+/// The kind of join that a group is in: none, one that ends early, or one in which ranks without inputs follow.
 const NONE: u8 = 0;
 const ENDS_EARLY: u8 = 1;
 const SHADOWS: u8 = 2;
@@ -149,11 +148,10 @@ impl<A: Joinable, B: Joinable, C: Joinable> Joinables for (A, B, C) {
 /// Passes these joinables to `training`, in which ranks may make different numbers of steps with them: `join((&model,
 /// &mut optimizer), options, |(model, optimizer)| …)`. A collective. `with Join([model, optimizer]):`
 ///
-/// A rank that finishes its training early runs the joinables' [`main_hook`](Joinable::main_hook)s
-/// for each step of the others, and all ranks run their [`post_hook`](Joinable::post_hook)s at the
-/// end. [`DistributedDataParallel::join`] says what this does to a model. On a rank without inputs, a
-/// [`ZeroRedundancyOptimizer`] goes on updating its share of the parameters, as in PyTorch with the
-/// gradients of that rank's own last step: the others' gradients do not reach it.
+/// A rank that finishes its training early runs the joinables' [`main_hook`](Joinable::main_hook)s for each step of the
+/// others, and all ranks run their [`post_hook`](Joinable::post_hook)s at the end. [`DistributedDataParallel::join`]
+/// says what this does to a model. On a rank without inputs, a [`ZeroRedundancyOptimizer`] goes on updating its share
+/// of the parameters, as in PyTorch with the gradients of that rank's own last step: the others' do not reach it.
 ///
 /// Each step must use every joinable once, in their order, and one after the other. So gradients cannot accumulate over
 /// several forward passes of a model that is joined with an optimizer, and with two models, the first one's backward
@@ -164,9 +162,8 @@ impl<A: Joinable, B: Joinable, C: Joinable> Joinables for (A, B, C) {
 /// [`ZeroRedundancyOptimizer`]: crate::optim::ZeroRedundancyOptimizer
 ///
 /// # Errors
-/// Those of `training` and of the hooks, which the other ranks learn about when this one ends. If
-/// the options ask for it, an error that names the rank without inputs. [`Error::Argument`] for a
-/// join within a join, for joinables of several groups, and for none.
+/// Those of `training` and of the hooks, which the others learn as this one ends. If asked for, an error that names the
+/// rank without inputs. [`Error::Argument`] for a join within a join, for joinables of several groups, and for none.
 pub fn join<J: Joinables, T, E>(
     mut joinables: J,
     options: JoinOptions,
@@ -208,8 +205,7 @@ impl JoinConfig {
         self.0.borrow().0.upgrade().map(|context| context.options)
     }
 
-    /// [`Joinable::notify_join_context`], with the exchange in which ranks learn how many of them
-    /// have inputs. The first joinable starts it.
+    /// [`Joinable::notify_join_context`]; the first joinable starts the exchange of how many ranks have inputs.
     pub(crate) fn notify(&self, name: &str, group: &ProcessGroup) -> Result<Option<Work>> {
         let (context, place) = &*self.0.borrow();
         let Some(context) = context.upgrade() else {
@@ -329,8 +325,7 @@ fn or_report<T, E: Display>(group: &ProcessGroup, outcome: Result<T, E>) -> Resu
     })
 }
 
-/// Tells the ranks without inputs that this one still has some, or whether its backward pass will
-/// exchange gradients; only they need the latter.
+/// Tells the ranks without inputs that this one still has some, or whether its backward pass will exchange gradients.
 pub(crate) fn announce(group: &ProcessGroup, value: bool) -> Result<Work> {
     let work = group.engine().all_reduce(&flag(group, value), ReduceOp::Sum, group.later().call());
     work.map_err(|error| group.failed(OPERATION, &error))

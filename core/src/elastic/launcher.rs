@@ -26,8 +26,7 @@ pub(super) struct News {
 
 #[derive(Default)]
 struct Heard {
-    /// The places that this process has not taken yet, oldest first. All of a generation go through the same
-    /// ones, unless a rank is lost.
+    /// The places that this process has not taken yet, oldest first: the same for all ranks, unless one is lost.
     places: VecDeque<Place>,
     /// The generation of the last one.
     newest: u64,
@@ -84,8 +83,7 @@ impl Launcher {
         let _ = writeln!(&self.stream, "broken {generation}");
     }
 
-    /// Says that this process has finished in this generation, and waits until all others have. `false` if another
-    /// generation follows, because one of them is lost.
+    /// Says that this process has finished, and waits for the others. `false` if another generation follows a loss.
     pub(super) fn finish(&self, generation: u64) -> bool {
         // A launcher that is gone ends this process.
         let _ = writeln!(&self.stream, "finished {generation}");

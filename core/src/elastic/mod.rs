@@ -1,5 +1,4 @@
-//! Training that goes on in the same processes when a rank is lost, and takes in the one that replaces it:
-//! Horovod's `hvd.elastic`.
+//! Training that goes on in its processes when a rank is lost, and takes in its successor: Horovod's `hvd.elastic`.
 //!
 //! `launch --max-restarts N` replaces a rank that fails, at most N times in all. If every rank is in [`run`], the
 //! others do not end: they leave the old group, do the step again that failed, with all its samples, and take the new

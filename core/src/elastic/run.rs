@@ -4,13 +4,11 @@ use super::launcher::{Launcher, Place};
 use super::state::State;
 use crate::distributed::{Env, ProcessGroup, ProcessGroupOptions, init_process_group};
 use crate::{Error, Result};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long the ranks of a new generation wait for each other. One may be in the middle of an evaluation;
-/// of one that is gone, the launcher tells the others.
+/// How long a new generation's ranks wait for each other: one may be evaluating. The launcher tells if one is gone.
 const JOIN: Duration = Duration::from_secs(10 * 60);
 
 /// How long the launcher may take to notice that a rank is gone.
@@ -19,16 +17,14 @@ const NOTICE: Duration = Duration::from_secs(1);
 /// How long it may take to give a process its place, which another generation may have to make first.
 const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Calls `train` with the job's group, and again with another one whenever a rank is lost or a new one
-/// has come. Horovod's `hvd.elastic.run`.
+/// Calls `train` with the job's group, and anew whenever a rank is lost or comes. Horovod's `hvd.elastic.run`.
 ///
-/// What depends on who is there is made inside `train`: the sampler and the loader from
-/// `state.progress`, and [`DistributedDataParallel`] around a reference to the model. What lasts is made
-/// before: the model, the optimizer, the data. A rank that is new takes the others' state before it calls
-/// `train`. When `train` returns an error because a rank is gone, the state is that of the last
-/// [`commit`](State::commit) of any rank. `run` returns once `train` has returned on all ranks; if one is lost before,
-/// it calls `train` once more, which finds nothing left to do. If all ranks that had the state are lost, the new ones
-/// begin as the first ones did, as after a restart. Keep no clone of the group.
+/// What depends on who is there is made inside `train`: the sampler and the loader from `state.progress`, and
+/// [`DistributedDataParallel`] around a reference to the model. What lasts is made before: the model, the optimizer,
+/// the data. A rank that is new takes the others' state before it calls `train`. When `train` returns an error because
+/// a rank is gone, the state is that of the last [`commit`](State::commit) of any rank. `run` returns once `train` has
+/// returned on all ranks; if one is lost before, it calls `train` once more, which finds nothing left to do. If all
+/// ranks that had the state are lost, the new ones begin as after a restart. Keep no clone of the group.
 ///
 /// Every exchange must return its error, which tch's own `backward` and `forward_t` do not: they panic,
 /// and the process ends. So use [`DistributedDataParallel::backward`] and
@@ -74,8 +70,7 @@ const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 /// ```
 ///
 /// # Errors
-/// Those of `train` that are no loss of a rank, those of [`init_process_group`], and those of a loss
-/// after which the launcher does not replace a rank.
+/// Those of `train` but for lost ranks, those of [`init_process_group`], and those of a lost rank that is not replaced.
 pub fn run<P, T, E>(
     options: ProcessGroupOptions,
     state: &mut State<'_, P>,

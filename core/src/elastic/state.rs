@@ -1,15 +1,11 @@
 //! What all ranks of a training have alike.
 
 use super::launcher::News;
-use crate::checkpoint::Training;
-use crate::distributed::ProcessGroup;
-use crate::{Error, Result};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use crate::{Error, Result, checkpoint::Training, distributed::ProcessGroup};
+use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt, sync::Arc};
 use tch::{Tensor, no_grad};
-use tch_parallel_base::parameters::named_buffers;
-use tch_parallel_base::random::RandomState;
+use tch_parallel_base::{parameters::named_buffers, random::RandomState};
 
 /// A training and its progress, of which every rank holds the whole. Horovod's `hvd.elastic.TorchState`.
 ///
@@ -17,8 +13,7 @@ use tch_parallel_base::random::RandomState;
 pub struct State<'a, P> {
     /// The parts of the training.
     pub training: Training<'a>,
-    /// What the program itself must know to go on, such as the epoch and the samples of it that all ranks
-    /// together have had.
+    /// What the program must know to go on, such as the epoch and the samples of it that all ranks together have had.
     pub progress: P,
     /// How many steps have been committed; `None` for a rank that has not met the others yet.
     steps: Option<i64>,
@@ -53,12 +48,10 @@ impl<'a, P: Clone + Serialize + DeserializeOwned> State<'a, P> {
         }
     }
 
-    /// Ends a step. Call it after the optimizer, the scheduler and the scaler have done theirs and `progress` is
-    /// set, with no exchange in between. A step that a rank has committed is never repeated. If a rank is
-    /// lost before any has, all repeat the step. `state.commit()`.
+    /// Ends a step. Call it after optimizer, scheduler and scaler, once `progress` is set, with no exchange in between.
+    /// A step is repeated by all if a rank is lost before any has committed it, and never after. `state.commit()`.
     ///
-    /// It copies the model's buffers and the state of the random generators, so that a step that is done
-    /// again draws what it drew, and counts a batch once.
+    /// It copies buffers and random generators, so that a repeated step draws what it drew, and counts a batch once.
     ///
     /// # Errors
     /// [`Error::Rendezvous`] if a new rank waits: return it from the function that [`run`](super::run) calls.
@@ -77,8 +70,7 @@ impl<'a, P: Clone + Serialize + DeserializeOwned> State<'a, P> {
         }
     }
 
-    /// Whether any rank has committed a step. What only a training that begins must do, such as to resume from a
-    /// checkpoint, a rank that is new must not.
+    /// Whether any rank has committed a step. If so, a new rank must not, for example, resume from a checkpoint.
     pub fn has_begun(&self) -> bool {
         self.steps.is_some_and(|steps| steps > 0)
     }

@@ -1,8 +1,7 @@
 //! Which steps of a training to record: `torch.profiler.schedule`.
 
 use super::Profiler;
-use crate::data::Shard;
-use crate::{Error, Result, check};
+use crate::{Error, Result, check, data::Shard};
 use std::fs;
 use std::path::{Path, PathBuf};
 use tch_parallel_base::options;

@@ -1,8 +1,6 @@
-//! PyTorch's file format, that of `torch.save`: a zip archive with a pickle, which describes the
-//! tensors, and with the bytes of each storage.
+//! The format of `torch.save`: a zip archive with a pickle, which describes the tensors, and the bytes of each storage.
 //!
-//! It is read here because libtorch's own unpickler takes an `OrderedDict`, which every
-//! `model.state_dict()` is, for None, and believes the sizes in a file.
+//! libtorch's unpickler takes an `OrderedDict`, as every `state_dict()` is, for None, and trusts the sizes in a file.
 
 mod archive;
 mod object;
@@ -42,8 +40,7 @@ fn storage_kind(name: &str) -> Option<Kind> {
     STORAGES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
 }
 
-/// Writes what `torch.save(OrderedDict(…), path)` writes, with the tensors on the CPU. Metadata
-/// become entries whose values are texts.
+/// Writes what `torch.save(OrderedDict(…), path)` does, with the tensors on the CPU. Metadata become entries of text.
 pub fn to_file<S: Source>(tensors: &[(String, S)], metadata: &Metadata, path: &Path) -> Result<()> {
     let mut pickler = Pickler::new();
     for (key, (name, tensor)) in tensors.iter().enumerate() {

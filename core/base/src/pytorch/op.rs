@@ -1,5 +1,4 @@
-//! The operations of a pickle that `torch.load` with `weights_only=True` knows and state dicts
-//! have, by their names in Python's `pickle`.
+//! Pickle operations that `torch.load(weights_only=True)` knows and state dicts have, with their names in Python.
 
 /// The protocol of `torch.save`.
 pub(super) const PROTOCOL: u8 = 2;

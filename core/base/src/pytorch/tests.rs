@@ -121,16 +121,16 @@ fn a_pickle_that_would_run_a_program_is_refused_by_its_name() {
 }
 
 #[test]
-fn other_operations_and_protocols_are_named() {
-    assert_refused(b"\x80\x04.", "a pickle with the protocol 4");
-    assert_refused(b"\x80\x02\x8f.", "a pickle with the operation 0x8f");
-}
-
-#[test]
-fn what_is_no_state_dict_is_refused() {
-    assert_refused(b"\x80\x02K\x01.", "no dict with names");
-    assert_refused(b"\x80\x02}K\x01K\x02s.", "no dict with names");
-    assert_refused(b"\x80\x02}X\x05\0\0\0epochK\x02s.", "\"epoch\" is no tensor");
+fn other_operations_and_protocols_are_named_and_what_is_no_state_dict_is_refused() {
+    for (pickle, what) in [
+        (&b"\x80\x04."[..], "a pickle with the protocol 4"),
+        (b"\x80\x02\x8f.", "a pickle with the operation 0x8f"),
+        (b"\x80\x02K\x01.", "no dict with names"),
+        (b"\x80\x02}K\x01K\x02s.", "no dict with names"),
+        (b"\x80\x02}X\x05\0\0\0epochK\x02s.", "\"epoch\" is no tensor"),
+    ] {
+        assert_refused(pickle, what);
+    }
 }
 
 /// A pickle of {key: {"x": tensor}, …, "epoch": 3}.

@@ -40,49 +40,35 @@ fn labels_have_one_dimension() {
 }
 
 #[test]
-fn a_truncated_file_is_refused() {
-    let expected = "ends after 4 of 6 values; expected 6 values, because the header says [2, 1, 3]";
-    assert_eq!(refused("images", &IMAGES[..20]), format!("images: {expected}"));
-    assert_eq!(refused("images.gz", &gzip(&IMAGES[..20])), format!("images.gz: {expected}"));
-    let expected = "images: ends after 10 bytes; expected a header of 16 bytes";
-    assert_eq!(refused("images", &IMAGES[..10]), expected);
-}
-
-#[test]
-fn an_empty_file_is_refused() {
-    assert_eq!(refused("images", &[]), "images: is empty; expected a header of 16 bytes");
-    assert_eq!(refused("images.gz", &[]), "images.gz: is empty; expected a header of 16 bytes");
-}
-
-#[test]
-fn trailing_bytes_are_refused() {
-    let mut bytes = IMAGES.to_vec();
-    bytes.extend([1, 2]);
-    let message = "goes on for 2 bytes after the last value; \
-                   expected 6 values and no more, because the header says [2, 1, 3]";
-    assert_eq!(refused("images", &bytes), format!("images: {message}"));
-    assert_eq!(refused("images.gz", &gzip(&bytes)), format!("images.gz: {message}"));
-}
-
-#[test]
-fn a_wrong_magic_number_is_refused() {
-    let expected = "images: has the magic number 0x504e4720; expected 0x00000803 (images)";
-    assert_eq!(refused("images", b"PNG and more than a header"), expected);
-}
-
-#[test]
-fn labels_in_place_of_images_are_told_apart() {
-    let expected = "images: has the magic number 0x00000801 (labels); expected 0x00000803 (images)";
-    assert_eq!(refused("images", &LABELS), expected);
+fn a_file_that_is_truncated_too_long_or_of_something_else_is_refused() {
+    let longer = [&IMAGES[..], &[1, 2]].concat();
+    let truncated =
+        "ends after 4 of 6 values; expected 6 values, because the header says [2, 1, 3]";
+    let header = "ends after 10 bytes; expected a header of 16 bytes";
+    let empty = "is empty; expected a header of 16 bytes";
+    let surplus = "goes on for 2 bytes after the last value; expected 6 values and no more, because the \
+                   header says [2, 1, 3]";
+    let png = "has the magic number 0x504e4720; expected 0x00000803 (images)";
+    let labels = "has the magic number 0x00000801 (labels); expected 0x00000803 (images)";
+    let no_gzip =
+        "is named .gz, but begins with 0x3c68; expected gzip data, which begins with 0x1f8b";
+    for (name, bytes, expected) in [
+        ("images", &IMAGES[..20], truncated),
+        ("images.gz", &gzip(&IMAGES[..20]), truncated),
+        ("images", &IMAGES[..10], header),
+        ("images", &[], empty),
+        ("images.gz", &[], empty),
+        ("images", &longer, surplus),
+        ("images.gz", &gzip(&longer), surplus),
+        ("images", b"PNG and more than a header", png),
+        ("images", &LABELS, labels),
+        ("images.gz", b"<html>not found</html>", no_gzip),
+    ] {
+        assert_eq!(refused(name, bytes), format!("{name}: {expected}"));
+    }
     let error = Idx::<1>::parse(&IMAGES[..], Path::new("labels")).unwrap_err().to_string();
     let expected = "labels: has the magic number 0x00000803 (images); expected 0x00000801 (labels)";
     assert_eq!(error, expected);
-}
-
-#[test]
-fn what_is_named_gz_must_be_gzip() {
-    let expected = "images.gz: is named .gz, but begins with 0x3c68; expected gzip data, which begins with 0x1f8b";
-    assert_eq!(refused("images.gz", b"<html>not found</html>"), expected);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! CIFAR-10: 60,000 colour images of 32×32 pixels in ten classes.
 
 use super::{Image, ImageSource, image::CHANNELS};
-use crate::{Error, Result, Split, mnist::check_labels};
+use crate::{Error, Result, Split, check_file, mnist::check_labels};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -40,8 +40,7 @@ impl Cifar10 {
     /// Reads the files from `dir`, or from `cifar-10-batches-bin` in it.
     ///
     /// # Errors
-    /// [`Error::Io`] if a file cannot be read; [`Error::Format`] if one is missing, has another
-    /// size, or contains a label above 9.
+    /// [`Error::Io`] if a file cannot be read; [`Error::Format`] for a missing one, another size, or a label above 9.
     pub fn from_dir(dir: impl AsRef<Path>, split: Split) -> Result<Self> {
         let dir = dir.as_ref();
         // A missing directory is a different mistake from an empty one.
@@ -87,12 +86,10 @@ fn read(path: PathBuf) -> Result<Vec<u8>> {
     let expected = IMAGES_PER_FILE * RECORD;
     // Checked before reading: another kind of file can have any size.
     let found = fs::metadata(&path).map_err(Error::io("read", &path))?.len();
-    if found != expected as u64 {
-        let expected = format!(
-            "{expected} bytes, {IMAGES_PER_FILE} images of {RECORD} each; download it again"
-        );
-        return Err(Error::format(path, format!("holds {found} bytes"), expected));
-    }
+    let is_whole = found == expected as u64;
+    let expected =
+        format!("{expected} bytes, {IMAGES_PER_FILE} images of {RECORD} each; download it again");
+    check_file(is_whole, &path, format_args!("holds {found} bytes"), expected)?;
     let bytes = fs::read(&path).map_err(Error::io("read", &path))?;
     check_labels(bytes.iter().step_by(RECORD), &path)?;
     Ok(bytes)

@@ -7,8 +7,7 @@ use std::{fmt::Display, io::Cursor, path::Path};
 use zune_core::{colorspace::ColorSpace, options::DecoderOptions};
 use zune_jpeg::JpegDecoder;
 
-/// The maximum number of pixels of an image, Pillow's limit: twice as many as fit into a quarter of
-/// a GiB. A damaged or hostile header must not cause a huge allocation.
+/// The maximum number of pixels of an image, Pillow's (half a GiB): a bad header must not cause a huge allocation.
 pub const MAX_PIXELS: usize = 178_956_970;
 
 const JPEG_MAGIC: &[u8] = &[0xff, 0xd8, 0xff];
@@ -74,8 +73,7 @@ fn jpeg(bytes: &[u8]) -> Result<Image, Problem> {
     Image::new(width, height, pixels).map_err(damaged)
 }
 
-/// Whether a JPEG file is complete: the decoder does not notice missing bits in the last row of
-/// blocks. Pillow checks for the marker as well.
+/// Whether a JPEG is complete: the decoder does not notice missing bits in the last blocks. Pillow looks as well.
 fn has_end(bytes: &[u8]) -> bool {
     const END_OF_IMAGE: u8 = 0xd9;
     const START_OF_SCAN: u8 = 0xda;

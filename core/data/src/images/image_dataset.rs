@@ -8,10 +8,9 @@ use tch::Tensor;
 
 /// The images of a source, transformed and combined into batches.
 ///
-/// A batch is `(images, labels)`: 32-bit floats `[batch, 3, height, width]` and 64-bit integers
-/// `[batch]`. After the transforms, all images must have the same size. The result equals that of
-/// torchvision's `Compose([*transforms, ToTensor(), Normalize(mean, std)])`. If the source skips
-/// images, the batch is smaller; a batch without any image is an error.
+/// A batch is `(images, labels)`: 32-bit floats `[batch, 3, height, width]` and 64-bit integers `[batch]`. After the
+/// transforms, all images must have the same size. The result equals torchvision's `Compose([*transforms, ToTensor(),
+/// Normalize(mean, std)])`. If the source skips images, the batch is smaller; a batch without any image is an error.
 ///
 /// Random transforms use a [`SampleRng`] of `(seed, epoch, index)`. A loader's worker threads share
 /// the images of a batch, so the first batch is ready sooner than if one thread made it.
@@ -50,8 +49,7 @@ pub struct ImageDataset<S> {
 }
 
 impl<S: ImageSource> ImageDataset<S> {
-    /// Applies `transforms` in order, then `normalize`. `seed` should be the same on all ranks, so
-    /// that a sample does not depend on the rank that loads it.
+    /// Applies `transforms` in order, then `normalize`. With one `seed` on all ranks, a sample is the same on each.
     ///
     /// # Errors
     /// [`Error::Argument`] if `normalize` would divide by 0, or contains infinity or NaN.

@@ -75,11 +75,10 @@ impl<'loader, B: Tensors + Send + 'static> Epoch<'loader, B> {
 
     /// Gives the training loop each batch on `device`: `tensor.to(device, non_blocking=True)`.
     ///
-    /// A GPU gets its batches one ahead: while the loop trains on one, the next is copied on a stream of its own, as
-    /// with `data_prefetcher` in the ImageNet example of NVIDIA's Apex. From
-    /// [pinned memory](DataLoaderOptions::pin_memory) the copy and the training overlap, and the host waits for
-    /// neither. On the CPU, a worker's batch is copied to the logical device of the thread that asks for it; without
-    /// workers, the batches are those of the data set.
+    /// A GPU gets its batches one ahead: while the loop trains on one, the next is copied on a stream of its own, like
+    /// `data_prefetcher` in NVIDIA's Apex. From [pinned memory](DataLoaderOptions::pin_memory) the copy and the
+    /// training overlap, and the host waits for neither. On the CPU, a worker's batch is copied to the logical device
+    /// of the thread that asks for it; without workers, the batches are those of the data set.
     ///
     /// If a batch does not fit there, [`Error::Tensor`](crate::Error::Tensor) takes its place.
     ///

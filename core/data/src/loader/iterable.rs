@@ -71,8 +71,7 @@ fn in_turn<D: IterableDataset + 'static>(
                 streams.rotate_left(idlest);
             }
             let stream = streams.pop_front()?;
-            // It may also end between this and its turn. Then there is no batch, and this order is skipped, so the other
-            // streams' batches have the same order in either case.
+            // If it ends before its turn, this order is skipped, so the other streams' batches keep their order.
             if !stream.has_ended.load(Ordering::Relaxed) {
                 streams.push_back(Arc::clone(&stream));
                 let queue = Some(stream.queue.clone());

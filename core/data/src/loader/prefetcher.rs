@@ -1,8 +1,7 @@
 //! The next batch on its way to a GPU, while this one trains.
 
 use super::transfer::moved;
-use crate::dataset::replace;
-use crate::{Error, Result, Tensors};
+use crate::{Error, Result, Tensors, dataset::replace};
 use c10d_sys::stream::Stream;
 use std::thread;
 use tch::Device;

@@ -83,23 +83,23 @@ pub(super) fn in_time<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'stat
 }
 
 #[test]
-fn mnist_has_pytorchs_number_of_batches() {
-    for (world, batches, last) in [(1, 469, 96), (2, 235, 48), (4, 118, 24), (8, 59, 76)] {
+fn there_are_pytorchs_numbers_of_batches() {
+    for (len, batch_size, world, batches, last) in [
+        (60_000, 128, 1, 469, 96),
+        (60_000, 128, 2, 235, 48),
+        (60_000, 128, 4, 118, 24),
+        (60_000, 128, 8, 59, 76),
+        (10_000, 100, 1, 100, 100),
+        (10_000, 100, 2, 50, 100),
+        (10_000, 100, 4, 25, 100),
+    ] {
         let sampler = DistributedSampler::new(Shard::new(world - 1, world).unwrap(), 42);
-        let loader = DataLoader::new(numbers(60_000), sampler, 128).unwrap();
+        let loader = DataLoader::new(numbers(len), sampler, batch_size).unwrap();
         assert_eq!(loader.len(), batches);
         let sizes: Vec<_> = loader.epoch(0).unwrap().map(|batch| batch.unwrap().numel()).collect();
         assert_eq!(sizes.len(), batches);
-        assert!(sizes[..batches - 1].iter().all(|&size| size == 128));
+        assert!(sizes[..batches - 1].iter().all(|&size| size == batch_size));
         assert_eq!(sizes[batches - 1], last);
-    }
-}
-
-#[test]
-fn ten_thousand_samples_in_hundreds_are_shared_out_evenly() {
-    for (world, batches) in [(1, 100), (2, 50), (4, 25)] {
-        let sampler = DistributedSampler::new(Shard::new(0, world).unwrap(), 42);
-        assert_eq!(DataLoader::new(numbers(10_000), sampler, 100).unwrap().len(), batches);
     }
 }
 

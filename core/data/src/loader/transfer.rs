@@ -1,7 +1,6 @@
 //! How a batch comes to a device.
 
-use crate::dataset::replace;
-use crate::{Result, Tensors};
+use crate::{Result, Tensors, dataset::replace};
 use c10d_sys::memory;
 use tch::{Device, Tensor};
 
@@ -10,8 +9,7 @@ pub(super) fn pinned<B: Tensors>(batch: Option<Result<B>>, pin_memory: bool) -> 
     if !pin_memory {
         return batch;
     }
-    // What `Tensor::pin_memory` calls, without the warning that libtorch prints each time because
-    // tch names a device. The index does not matter: pinned memory works for every GPU.
+    // What `Tensor::pin_memory` calls, without libtorch's warning that tch names a device. Any index serves all GPUs.
     let pin = |batch| replace(batch, |tensor| tensor.f_internal_pin_memory(Device::Cuda(0)));
     batch.map(|batch| Ok(pin(batch?)?))
 }

@@ -101,35 +101,26 @@ fn an_empty_directory_is_refused_with_the_names_that_are_missing_and_a_missing_o
 }
 
 #[test]
-fn images_without_labels_are_refused() {
-    let dir = directory(1, &[0]);
-    fs::remove_file(dir.path().join("train-labels-idx1-ubyte")).unwrap();
-    let expected = "DIR: holds no train-labels-idx1-ubyte and no train-labels-idx1-ubyte.gz; expected the labels of \
+fn labels_that_are_missing_too_many_or_too_large_and_images_of_another_size_are_refused() {
+    let (unlabelled, larger) = (directory(1, &[0]), directory(1, &[0]));
+    fs::remove_file(unlabelled.path().join("train-labels-idx1-ubyte")).unwrap();
+    let images = idx(&[1, 32, 32], &[0; 1024]);
+    fs::write(larger.path().join("train-images-idx3-ubyte"), images).unwrap();
+    let no_labels = "DIR: holds no train-labels-idx1-ubyte and no train-labels-idx1-ubyte.gz; expected the labels of \
+                     DIR/train-images-idx3-ubyte";
+    let too_many = "DIR/train-labels-idx1-ubyte: holds 3 labels; expected 2, one for each image in \
                     DIR/train-images-idx3-ubyte";
-    assert_eq!(refused(dir.path(), Split::Train), expected);
-}
-
-#[test]
-fn images_and_labels_of_different_counts_are_refused() {
-    let expected = "DIR/train-labels-idx1-ubyte: holds 3 labels; expected 2, one for each image in \
-                    DIR/train-images-idx3-ubyte";
-    assert_eq!(refused(directory(2, &[0, 1, 2]).path(), Split::Train), expected);
-}
-
-#[test]
-fn a_label_of_ten_is_refused() {
-    let expected =
+    let ten =
         "DIR/train-labels-idx1-ubyte: holds the label 10 at index 2; expected labels from 0 to 9";
-    assert_eq!(refused(directory(3, &[0, 9, 10]).path(), Split::Train), expected);
-}
-
-#[test]
-fn images_of_another_size_are_refused() {
-    let dir = directory(1, &[0]);
-    let images = dir.path().join("train-images-idx3-ubyte");
-    fs::write(images, idx(&[1, 32, 32], &[0; 1024])).unwrap();
-    let expected = "DIR/train-images-idx3-ubyte: holds images of 32×32 pixels; expected images of 28×28 pixels";
-    assert_eq!(refused(dir.path(), Split::Train), expected);
+    let size = "DIR/train-images-idx3-ubyte: holds images of 32×32 pixels; expected images of 28×28 pixels";
+    for (dir, expected) in [
+        (unlabelled, no_labels),
+        (directory(2, &[0, 1, 2]), too_many),
+        (directory(3, &[0, 9, 10]), ten),
+        (larger, size),
+    ] {
+        assert_eq!(refused(dir.path(), Split::Train), expected);
+    }
 }
 
 #[test]

@@ -36,8 +36,7 @@ pub trait BatchSampler: Send + Sync {
     /// The indices of the batches in epoch `epoch`, for a data set of `len` samples.
     fn batches(&self, len: usize, epoch: u64) -> Result<Vec<Vec<usize>>>;
 
-    /// The batches of the rest of epoch `epoch`, of which all ranks together have had `consumed`:
-    /// what [`Sampler::indices_after`] is for samples.
+    /// The batches of epoch `epoch` after the first `consumed` of all ranks: [`Sampler::indices_after`] for batches.
     fn batches_after(&self, len: usize, epoch: u64, consumed: usize) -> Result<Vec<Vec<usize>>> {
         Ok(self.batches(len, epoch)?.into_iter().skip(consumed).collect())
     }

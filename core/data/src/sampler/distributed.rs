@@ -28,9 +28,8 @@ impl Shard {
         Ok(Self { rank, num_replicas, parts: 1 })
     }
 
-    /// The parts of this rank if the data set is divided among `virtual_ranks`, and each rank works for some of them. Its
-    /// batches have the first sample of each of its parts, then the second of each. With `None`, the one part of the
-    /// rank. PyTorch has no counterpart.
+    /// This rank's parts if the data set is divided among `virtual_ranks`, some of them for each rank. Its batches have
+    /// the first sample of each part, then the second. With `None`, its one part. PyTorch has no counterpart.
     ///
     /// ```
     /// use tch_parallel::data::{DistributedSampler, Sampler, Shard};

@@ -106,8 +106,7 @@ impl Sampler for SubsetRandomSampler {
 }
 
 options! {
-    /// Draws each sample with a probability of its own: `torch.utils.data.WeightedRandomSampler`,
-    /// to show rare classes more often, for example.
+    /// Draws each sample with its own probability, as for rare classes: `torch.utils.data.WeightedRandomSampler`.
     ///
     /// The indices of epoch `e` are Python's with `generator=torch.Generator().manual_seed(seed + e)`, and without a
     /// seed, those without a generator. This sampler knows nothing of ranks; a

@@ -177,8 +177,7 @@ fn what_cannot_be_drawn_is_refused() {
     assert!(weighted(&[1.0, 1.0], 3, false).is_err());
 }
 
-/// What the ranks of one epoch see in all when their number changes: `parts` holds the ranks, and the
-/// batches that each of them takes; the last part goes on to the end.
+/// What the ranks of one epoch see when their number changes: `parts` holds the ranks, and the batches that each takes.
 fn seen_in_parts(options: DistributedSampler, len: usize, parts: &[(usize, usize)]) -> Vec<usize> {
     let batch_size = 4;
     let mut seen = Vec::new();

@@ -17,8 +17,7 @@ impl ProcessGroup {
             self.report(objection);
         }
         let (store, rank, start) = (self.inner.store.engine(), self.job_rank(), Instant::now());
-        // The store may be served by a rank that runs Python, which does not wait for this one: where
-        // nobody else votes, it is not asked.
+        // The store may be a Python rank's, which does not wait for this one: where nobody else votes, it is not asked.
         let verdict = if self.inner.post_mortem.search.members.len() == 1 {
             Ok(objection.map(|objection| described(rank, objection)))
         } else {
@@ -38,8 +37,7 @@ impl ProcessGroup {
         }
     }
 
-    /// Returns why not to wait any longer outside the engine, once there is a reason: the timeout
-    /// is over, or a rank has gone.
+    /// Returns why not to wait any longer outside the engine: the timeout is over, or a rank has gone.
     fn patience(&self) -> impl Fn() -> Option<Reason> {
         let start = Instant::now();
         move || {
@@ -55,8 +53,7 @@ impl ProcessGroup {
         }
     }
 
-    /// An error if one of these ranks runs Python, which cannot answer `operation`: the call would
-    /// wait until the timeout.
+    /// An error if one of these ranks runs Python, which cannot answer `operation`: it would wait until the timeout.
     pub(crate) fn refuse_python(
         &self,
         operation: &'static str,
@@ -71,8 +68,7 @@ impl ProcessGroup {
         Err(Error::argument(operation, found, expected))
     }
 
-    /// What rank 0 passes here, while this rank passes `own`. `None` on rank 0 itself, and if rank
-    /// 0 runs Python. Must be followed by [`agree`](Self::agree).
+    /// What rank 0 passes here. `None` on rank 0 itself, and if it runs Python. [`agree`](Self::agree) must follow.
     pub(crate) fn compare_with_rank_0(
         &self,
         operation: &'static str,

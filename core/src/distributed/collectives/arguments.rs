@@ -27,17 +27,13 @@ impl ProcessGroup {
 
     /// For collectives, gloo copies CUDA tensors to the CPU; for point-to-point messages it does not.
     pub(crate) fn check_sendable(&self, tensor: &Tensor) -> Result<()> {
-        if self.backend() == Backend::Gloo && tensor.device().is_cuda() {
-            let found = format!("on {:?}, with gloo", tensor.device());
-            let expected = "on the CPU, because gloo sends no CUDA tensors";
-            return Err(Error::argument("the tensor", found, expected));
-        }
-        Ok(())
+        let can_send = self.backend() != Backend::Gloo || !tensor.device().is_cuda();
+        let found = format_args!("on {:?}, with gloo", tensor.device());
+        check(can_send, "the tensor", found, "on the CPU, because gloo sends no CUDA tensors")
     }
 }
 
-/// Refuses what the backends would notice only in the middle of the exchange, which makes the group
-/// unusable, or not at all.
+/// Refuses what the backends would notice only in the middle of the exchange, which ruins the group, or not at all.
 pub(crate) fn check_reduction(tensor: &Tensor, op: ReduceOp) -> Result<()> {
     let kind = tensor.f_kind()?;
     let (is_float, is_complex) = (tensor.is_floating_point(), tensor.is_complex());

@@ -51,8 +51,7 @@ impl AverageMeter {
     /// The mean over the samples of all ranks, the same on every rank; NaN if there are none. The
     /// meter itself goes on with this rank's samples; main.py's takes over the sum of all.
     ///
-    /// A collective: every rank must call it at the same point between its other collectives;
-    /// otherwise the ranks that did wait until the timeout.
+    /// A collective: all ranks must call it at one point between the others, or those that did wait until the timeout.
     // ANCHOR: all_reduce
     pub fn all_reduce(&self, group: &ProcessGroup) -> Result<f64> {
         // gloo and NCCL both support f64, in which a count is exact up to 2^53.

@@ -9,10 +9,9 @@ use crate::{Error, Result};
 impl ProcessGroup {
     /// Why an exchange of this group has failed, if one has because of another rank. `ProcessGroup.get_error()`
     ///
-    /// It asks nobody and waits for nothing. Over NCCL, an exchange fails after its call has returned,
-    /// and what is then read from the GPU is useless, such as a loss that is NaN. Ask here before
-    /// you look for another cause. `None` does not mean that all ranks are well: nobody looks while
-    /// no exchange waits for them, and nobody may be found to be at fault.
+    /// It asks nobody and waits for nothing. Over NCCL, an exchange fails after its call has returned, and what is then
+    /// read from the GPU is useless, such as a NaN. Ask here before you look for another cause. `None` does not mean
+    /// that all ranks are well: nobody looks while no exchange waits for them, and nobody may be found to be at fault.
     #[doc(alias = "getError")]
     pub fn get_error(&self) -> Option<Error> {
         let blame = self.inner.post_mortem.found.get()?;

@@ -30,9 +30,7 @@ use super::arguments::{check_length, check_list};
 use crate::distributed::fault::blame::for_the_engine;
 use crate::distributed::group::{Backend, ProcessGroup};
 use crate::{Error, Result};
-use c10d_sys::ReduceOp;
-use c10d_sys::autograd::hook_gradients;
-use c10d_sys::tensor::grad_enabled;
+use c10d_sys::{ReduceOp, autograd::hook_gradients, tensor::grad_enabled};
 use std::slice::from_ref;
 use tch::{Tensor, no_grad};
 
@@ -77,8 +75,7 @@ pub fn reduce_scatter(input_list: &[Tensor], op: ReduceOp, group: &ProcessGroup)
     one(input_list, reduced, group, |group, gradient| group.all_gather(gradient))
 }
 
-/// Sends `input_list[r]` to rank r, and returns what each rank has sent to this one, in the order of
-/// ranks. All tensors have one shape.
+/// Sends `input_list[r]` to rank r, and returns what each has sent to this one, in order, all of one shape.
 pub fn all_to_all(input_list: &[Tensor], group: &ProcessGroup) -> Result<Vec<Tensor>> {
     let received = no_grad(|| exchanged(group, input_list))?;
     differentiable(input_list, received, group, exchanged)
@@ -135,8 +132,7 @@ fn one(
     Ok(differentiable(inputs, vec![output], group, backward)?.remove(0))
 }
 
-/// The results of a collective. `backward` turns their gradients into those of the inputs, from which the
-/// backward pass continues.
+/// The results of a collective. `backward` turns their gradients into those of the inputs, which continue from there.
 fn differentiable(
     inputs: &[Tensor],
     mut outputs: Vec<Tensor>,

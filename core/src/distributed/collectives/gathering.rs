@@ -8,8 +8,7 @@ use crate::{Error, Result, check};
 use tch::Tensor;
 
 impl ProcessGroup {
-    /// The tensors of all ranks, in the order of ranks, on every rank: one per rank, each with the
-    /// shape of `tensor`, which must be the same on all ranks. `dist.all_gather`.
+    /// All ranks' tensors, in their order, on every rank. `tensor` must have the same shape on all. `dist.all_gather`.
     pub fn all_gather(&self, tensor: &Tensor) -> Result<Vec<Tensor>> {
         self.start_all_gather(tensor)?.wait()
     }
@@ -28,8 +27,7 @@ impl ProcessGroup {
         })
     }
 
-    /// [`all_gather`](Self::all_gather) into one tensor, one rank's after the other along its first
-    /// dimension. `dist.all_gather_into_tensor`.
+    /// [`all_gather`](Self::all_gather) into one, along its first dimension. `dist.all_gather_into_tensor`.
     ///
     /// `output` is `[ranks * N, ..]` or `[ranks, N, ..]` for an `input` of `[N, ..]`.
     #[doc(alias = "all_gather_single")]
@@ -59,8 +57,7 @@ impl ProcessGroup {
         self.pending("all_gather_into_tensor", work, |_| output.finish())
     }
 
-    /// The tensors of all ranks, in the order of ranks, on rank `dst`; `None` on the others. All
-    /// have the same shape. `dist.gather`.
+    /// All ranks' tensors, in their order, on rank `dst`; `None` on the others. All have one shape. `dist.gather`.
     pub fn gather(&self, tensor: &Tensor, dst: usize) -> Result<Option<Vec<Tensor>>> {
         self.start_gather(tensor, dst)?.wait()
     }
@@ -183,12 +180,10 @@ impl ProcessGroup {
         self.pending("all_to_all", work, |_| outputs.into_iter().try_for_each(Output::finish))
     }
 
-    /// [`all_to_all`](Self::all_to_all) of the parts of one tensor, one after the other along the
-    /// first dimension. `dist.all_to_all_single`.
+    /// [`all_to_all`](Self::all_to_all) of one tensor's parts along the first dimension. `dist.all_to_all_single`.
     ///
     /// Part r of `input` has `input_split_sizes[r]` rows and goes to rank r; part r of `output` has
-    /// `output_split_sizes[r]` rows and comes from rank r. If both lists are empty, all parts have
-    /// the same number of rows.
+    /// `output_split_sizes[r]` rows and comes from rank r. If both lists are empty, all parts are equal.
     pub fn all_to_all_single(
         &self,
         output: &mut Tensor,

@@ -32,8 +32,7 @@ impl ProcessGroup {
         ProcessGroup { is_on_host: true, ..self.clone() }
     }
 
-    /// Waits until the operation is over, unless the stream is enough: with NCCL, for a call
-    /// [`on_host`](Self::on_host) or with a time limit of its own.
+    /// With NCCL, waits until the operation is over, for a call [`on_host`](Self::on_host) or with its own time limit.
     pub(crate) fn wait_on_host(&self, operation: &'static str, work: &Work) -> Result<()> {
         if self.backend() != Backend::Nccl || !(self.is_on_host || self.timeout.is_some()) {
             return Ok(());
@@ -100,12 +99,8 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_that_does_not_end_is_given_up_after_the_limit() {
+    fn an_operation_that_does_not_end_is_given_up_after_the_limit_or_when_a_rank_has_gone() {
         assert_eq!(wait(never, || None, 9 * TICK, TICK, TICK).unwrap(), Outcome::TimedOut);
-    }
-
-    #[test]
-    fn a_rank_that_has_gone_is_named_before_the_limit() {
         let gone = rank_1().unwrap();
         assert_eq!(wait(never, rank_1, LONG, TICK, 5 * TICK).unwrap(), Outcome::Gone(gone));
     }

@@ -2,8 +2,7 @@
 
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use std::any::type_name;
 use tch::Tensor;
 
@@ -11,8 +10,7 @@ use tch::Tensor;
 const REFUSED: i64 = -1;
 
 impl ProcessGroup {
-    /// The values of all ranks, in the order of ranks, on every rank. They may differ in size but
-    /// not in type. `dist.all_gather_object`.
+    /// The values of all ranks, in their order, on every rank, of any size but one type. `dist.all_gather_object`.
     ///
     /// ```
     /// use tch_parallel::distributed::ProcessGroup;
@@ -24,8 +22,7 @@ impl ProcessGroup {
     /// ```
     ///
     /// # Errors
-    /// Those of [every collective](ProcessGroup#errors). Also for a value of a different type than
-    /// this rank's, where that can be detected.
+    /// Those of [every collective](ProcessGroup#errors). Also for values of different types, where it can be detected.
     ///
     /// [`Error::Argument`] for a value that cannot be read back, on all ranks: values are sent without field names, so
     /// types that serde must inspect first (`serde_json::Value`, `untagged`, `flatten`) have to be exchanged as text.
@@ -178,8 +175,7 @@ impl ProcessGroup {
         Ok((own, lengths.collect::<Result<_>>()?))
     }
 
-    /// Bytes as a tensor, as long as the longest of all ranks' and not empty, because all tensors
-    /// must have the same shape, and an empty one cannot be sent.
+    /// Bytes as a tensor, as long as the longest of all ranks' and not empty, because an empty one cannot be sent.
     fn padded(&self, mut bytes: Vec<u8>, lengths: &[usize]) -> Tensor {
         let longest = lengths.iter().copied().max().unwrap_or_default();
         bytes.resize(longest.max(bytes.len()).max(1), 0);

@@ -61,8 +61,7 @@ impl<T: 'static> Pending<T> {
 
     /// Whether [`wait`](Self::wait) would return at once. `Work.is_completed()`.
     ///
-    /// gloo cannot tell for sends, receives and, without shared memory, `reduce_scatter`, nor can it in
-    /// Python: this is false until they are waited for.
+    /// gloo cannot tell for messages and, without shared memory, `reduce_scatter`: this is then false until the wait.
     ///
     /// # Errors
     /// [`Error::Collective`](crate::Error::Collective) if the engine cannot tell.

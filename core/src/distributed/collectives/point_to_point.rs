@@ -28,8 +28,7 @@ pub enum P2pOp {
 }
 
 impl ProcessGroup {
-    /// Sends `tensor` to rank `dst`, which must call [`recv`](Self::recv), with the same
-    /// [tag](Self::with_tag). `dist.send`.
+    /// Sends `tensor` to rank `dst`, which must [`recv`](Self::recv) with the same [tag](Self::with_tag). `dist.send`.
     ///
     /// If `dst` ends, this usually fails at once. But if `dst` ends right after it has asked for
     /// the tensor, gloo does not notice, and this fails only after the timeout.
@@ -40,8 +39,7 @@ impl ProcessGroup {
         self.start_send("send", tensor, dst)?.wait()
     }
 
-    /// Receives a tensor from rank `src` into `tensor`, which must have the shape and kind of the
-    /// tensor sent. `dist.recv`.
+    /// Receives a tensor from rank `src` into `tensor`, of the same shape and kind. `dist.recv`.
     ///
     /// If `tensor` is smaller than what is sent, the process ends with SIGABRT, in Python too: gloo notices it on a
     /// thread of its own, where nothing can catch the failure. A message does not say how large it is before it is
@@ -50,8 +48,7 @@ impl ProcessGroup {
         self.start_recv("recv", tensor, src)?.wait()
     }
 
-    /// [`recv`](Self::recv) from whichever rank sends first; returns that rank. Gloo only.
-    /// `dist.recv(tensor, src=None)`.
+    /// [`recv`](Self::recv) from any rank, which it returns. Gloo only. `dist.recv(tensor, src=None)`.
     ///
     /// # Errors
     /// Those of [`send`](Self::send), and [`Error::Argument`] with NCCL.

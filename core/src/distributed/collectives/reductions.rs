@@ -52,8 +52,7 @@ impl ProcessGroup {
         Ok(())
     }
 
-    /// Copies `tensor` of rank `src` into that of every other rank, which must have the same shape
-    /// and kind. `dist.broadcast`.
+    /// Copies rank `src`'s `tensor` into every other rank's, of the same shape and kind. `dist.broadcast`.
     pub fn broadcast(&self, tensor: &mut Tensor, src: usize) -> Result<()> {
         self.start_broadcast(tensor, src)?.wait()
     }
@@ -70,8 +69,7 @@ impl ProcessGroup {
         self.pending("broadcast", work, |_| output.finish())
     }
 
-    /// Reduces `tensor` over all ranks into that of rank `dst`. The other ranks' tensors are
-    /// undefined afterwards. `dist.reduce`.
+    /// Reduces `tensor` over all ranks into rank `dst`'s. The others' are undefined afterwards. `dist.reduce`.
     pub fn reduce(&self, tensor: &mut Tensor, dst: usize, op: ReduceOp) -> Result<()> {
         self.start_reduce(tensor, dst, op)?.wait()
     }
@@ -94,8 +92,7 @@ impl ProcessGroup {
         self.pending("reduce", work, |_| output.finish())
     }
 
-    /// Reduces part r of all ranks' `input`, one after the other along its first dimension, into
-    /// rank r's `output`. `dist.reduce_scatter_tensor`.
+    /// Reduces part r of each `input`, along its first dimension, into rank r's `output`. `dist.reduce_scatter_tensor`.
     ///
     /// `input` is `[ranks * N, ..]` or `[ranks, N, ..]` for an `output` of `[N, ..]`.
     #[doc(alias = "reduce_scatter_single")]
@@ -163,8 +160,7 @@ impl ProcessGroup {
         self.start_barrier()?.wait()
     }
 
-    /// [`barrier`](Self::barrier) that returns at once, and whose [`Pending::wait`] returns when
-    /// every rank has arrived.
+    /// [`barrier`](Self::barrier) that returns at once; its [`Pending::wait`] returns when every rank has arrived.
     pub fn barrier_async(&self) -> Result<Pending<()>> {
         self.later().start_barrier()
     }
@@ -187,8 +183,7 @@ impl ProcessGroup {
             .map_err(|error| self.failed(OPERATION, &error))
     }
 
-    /// Copies the tensors of rank `src` into those of every other rank, through buffers of
-    /// `buffer_bytes`. `dist._broadcast_coalesced`.
+    /// Copies rank `src`'s tensors into all others', through buffers of `buffer_bytes`. `dist._broadcast_coalesced`.
     pub(crate) fn broadcast_coalesced(
         &self,
         operation: &'static str,

@@ -1,7 +1,6 @@
 //! The ranks of a group that use this library, and their processes.
 //!
-//! Each rank appends itself to one list in the store, as a line of JSON, so that it takes one request
-//! to learn of all. Ranks that run Python are not in the list.
+//! Each rank appends a line of JSON to one list in the store, which one request reads. Python's ranks are not in it.
 
 use super::in_time::in_time;
 use super::process::{Process, State};

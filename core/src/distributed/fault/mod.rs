@@ -1,5 +1,4 @@
-//! Who is to blame when an exchange fails, and who learns of it. Knows the engine's store and process
-//! numbers, but no group.
+//! Who is to blame when an exchange fails, and who learns of it. Knows the store and process numbers, but no group.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -1,11 +1,10 @@
 //! Ends NCCL's waits for a rank that has died.
 //!
-//! A training step only queues its exchanges. If a rank dies, the GPUs of the others wait for it, and
-//! the host hangs where it next reads something from the GPU, such as the loss. PyTorch's watchdog
-//! ends the process when the timeout is over, and cannot say whom it waited for. Here, a thread
-//! looks after the others while a collective does not end, and aborts the communicators when one has
-//! reported a fault, or has ended on this host: the host goes on, and the next call on the group fails
-//! with the rank at fault. A rank of another host that ends without a report is left to the watchdog.
+//! A training step only queues its exchanges. If a rank dies, the GPUs of the others wait for it, and the host hangs
+//! where it next reads from the GPU, such as the loss. PyTorch's watchdog ends the process after the timeout, and
+//! cannot say whom it waited for. Here, a thread looks after the others while a collective does not end, and aborts the
+//! communicators when one has reported a fault, or has ended on this host: the host goes on, and the next call on the
+//! group fails with the rank at fault. A rank of another host that ends without a report is left to the watchdog.
 
 use super::blame::Blame;
 use super::in_time::{ANSWER, in_time};
@@ -49,8 +48,7 @@ pub(crate) struct Suspicion {
 }
 
 impl Suspicion {
-    /// A rank that has done its part may end while the others still do theirs, so one is to blame
-    /// only after `patience`.
+    /// A rank that has done its part may end before others have, so one is to blame only after `patience`.
     pub(crate) fn confirm(&mut self, suspect: Option<Blame>, patience: Duration) -> Option<Blame> {
         let Some(suspect) = suspect else {
             self.since = None;
@@ -61,8 +59,7 @@ impl Suspicion {
     }
 }
 
-/// Returns the rank that has gone while an exchange waits for it; `None` when it is to stop.
-/// `progress` counts the exchanges, `culprit` finds a rank that will do nothing more.
+/// Returns the rank that has gone while an exchange waits for it, or `None` when stopped. `progress` counts exchanges.
 fn watch(
     stopped: &Receiver<()>,
     interval: Duration,
@@ -94,8 +91,7 @@ mod tests {
         Some(Blame { rank: Some(1), what: "rank 1 (pid 7) has ended".into() })
     }
 
-    /// What is found if the numbers of begun and finished exchanges are these, and then stay. After a
-    /// hundred looks the watch is stopped.
+    /// What is found if these are the numbers of begun and finished exchanges, and the last stay, in a hundred looks.
     fn found(numbers: &[(i64, i64)], culprit: fn() -> Option<Blame>) -> Option<Blame> {
         let (stop, stopped) = mpsc::channel();
         let (stop, looks) = (Cell::new(Some(stop)), Cell::new(0));
@@ -111,17 +107,9 @@ mod tests {
     }
 
     #[test]
-    fn an_exchange_that_waits_for_a_rank_that_has_gone_names_it() {
+    fn a_rank_that_has_gone_is_named_by_an_exchange_that_waits_for_it_and_nobody_otherwise() {
         assert_eq!(found(&[(0, 0), (1, 0)], rank_1), rank_1());
-    }
-
-    #[test]
-    fn a_rank_may_end_when_nothing_waits_for_it() {
-        assert_eq!(found(&[(1, 0), (2, 1), (2, 2)], rank_1), None);
-    }
-
-    #[test]
-    fn a_slow_exchange_accuses_nobody_while_all_ranks_run() {
-        assert_eq!(found(&[(1, 0)], || None), None);
+        assert_eq!(found(&[(1, 0), (2, 1), (2, 2)], rank_1), None, "nothing waits for it");
+        assert_eq!(found(&[(1, 0)], || None), None, "all ranks run");
     }
 }

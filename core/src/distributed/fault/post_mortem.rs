@@ -89,8 +89,7 @@ impl PostMortem {
         self.found.get_or_init(|| blame.clone());
     }
 
-    /// Before this rank ends with a fault of its own that it has reported: rank 0 serves the store,
-    /// so it stays until the others have had time to look, or until the deadline.
+    /// Before this rank ends with a reported fault: rank 0 serves the store, so it stays until the others could look.
     pub(crate) fn let_the_others_look(&self, deadline: Instant) {
         if self.search.serves_store {
             let search = self.search.clone();

@@ -71,8 +71,7 @@ fn parse(stat: &str) -> Option<(char, String)> {
     Some((state, fields.nth(18)?.to_owned()))
 }
 
-/// Whether an error of reading /proc/PID/stat says that there is no such process. Where memory or
-/// open files are short, the process may well run.
+/// Whether this error of reading /proc/PID/stat means no such process, and not that memory or open files are short.
 fn says_ended(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(Errno::ESRCH as i32)
 }

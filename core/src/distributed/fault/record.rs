@@ -17,13 +17,11 @@ use tch_parallel_contract::CULPRIT;
 /// look for it, in the file that `TORCHELASTIC_ERROR_FILE` names, and tells the other ranks, before
 /// it returns the error or goes on panicking. `torch.distributed.elastic.multiprocessing.errors.record`
 ///
-/// The launcher then names the rank at fault with the reason, and so do the ranks that lose their
-/// connection to this one. If this rank itself only fails because of another one, its file says so.
-/// Until the others have learnt the reason, this call keeps the store of rank 0, for at most a
-/// second. Use it once per process, around everything that makes a [`ProcessGroup`].
+/// The launcher then names the rank at fault with the reason, and so do the ranks that lose their connection to this
+/// one. If this rank only fails because of another one, its file says so. Until the others know it, this call keeps
+/// rank 0's store, for at most a second. Use it once per process, around everything that makes a [`ProcessGroup`].
 ///
-/// From this call on, a write beyond the limit on the size of files (`ulimit -f`) is an error. By
-/// default, it would end the process.
+/// From then on, a write beyond the limit on file sizes (`ulimit -f`) is an error. By default, it ends the process.
 ///
 /// ```
 /// use std::error::Error;
@@ -83,8 +81,7 @@ where
 /// How long a rank that fails stays for the others, whatever the number of its groups.
 const STAY: Duration = Duration::from_secs(1);
 
-/// What is needed of a group to tell its ranks why this one ends, after the group itself has been
-/// dropped with `main`'s variables.
+/// What is needed of a group to tell its ranks why this one ends, after the group was dropped with `main`'s variables.
 struct RecordedGroup {
     /// Gone with the group.
     unfinished: Weak<Unfinished>,
@@ -112,8 +109,7 @@ pub(crate) fn remember_group(
     }
 }
 
-/// A program that goes on to make a group or a store has not failed in the groups that it dropped
-/// before, nor because of what ended them.
+/// A program that goes on to make a group or a store has not failed in or because of the groups that it dropped.
 pub(crate) fn forget_dropped_groups() {
     if let Some(groups) = &mut *lock(&RECORDING)
         && !one_left_has_failed(groups)

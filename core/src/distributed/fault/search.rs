@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 use std::{sync::Arc, thread};
 use tch_parallel_contract::NOTICE;
 
-/// How long a victim looks for the cause. The launcher then ends the ranks that are left, so nobody
-/// would read what is found later.
+/// How long a victim looks for the cause. Then the launcher ends the others, so nobody would read what is found later.
 pub(crate) const SEARCH: Duration = NOTICE.saturating_sub(Duration::from_millis(100));
 
 /// The key under which ranks that have looked for the rank at fault are counted.

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Exchanges of a group that may never finish.
 #[derive(Debug, Default)]
 pub(crate) struct Unfinished {
     failed: AtomicBool,

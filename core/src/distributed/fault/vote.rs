@@ -45,8 +45,7 @@ pub(crate) fn described(rank: usize, objection: &str) -> String {
     format!("rank {rank}: {objection}")
 }
 
-/// The value of a key, once it is set. `give_up` is called from time to time and ends the wait when
-/// it returns something.
+/// The value of a key, once set. `give_up` is called now and then, and ends the wait when it returns something.
 pub(crate) fn wait_for<G>(
     store: &Store,
     key: &str,
@@ -59,8 +58,7 @@ pub(crate) fn wait_for<G>(
             Ok(()) => break,
         }
         let reason = give_up();
-        // Last, because a rank that is missing may have set the key and then have ended. On a slow
-        // network even a key that is set takes longer than `LATE`.
+        // Last: a missing rank may have set the key and then ended, and a slow network may take longer than `LATE`.
         if store.check(key)? {
             break;
         }
@@ -71,11 +69,9 @@ pub(crate) fn wait_for<G>(
     store.get(key, LONGEST_TIMEOUT).map(Ok)
 }
 
-/// Rank 0 serves the store: if it ended now, the others could no longer read the verdict. Errors
-/// here do not change the verdict.
+/// Rank 0 serves the store: if it ended now, the others could not read the verdict. Errors here do not change it.
 ///
-/// Each rank appends itself to a list once it knows: whether it has ended since then does not
-/// matter. `may_leave` is called with that list from time to time.
+/// Each rank appends itself to a list once it knows, and may then end. `may_leave` is asked now and then, with that.
 pub(crate) fn stay_until_all_know(
     store: &Store,
     subject: &str,

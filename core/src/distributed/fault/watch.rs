@@ -1,8 +1,7 @@
 //! Ends gloo's waits for a rank that has died.
 //!
-//! Gloo makes an operation fail if its peer's connection closes, except at one moment (c10d-sys's
-//! gloo.cpp describes it): the operation then waits for the timeout. Launchers end all ranks before
-//! that; this is for programs without one.
+//! Gloo makes an operation fail if its peer's connection closes, except at one moment (c10d-sys's gloo.cpp describes
+//! it): the operation then waits for the timeout. Launchers end all ranks before; this is for programs without one.
 //!
 //! A closed connection alone says nothing: a rank that has finished closes its connections too,
 //! while others may still pass on to each other what came from it. So each rank says that it leaves.
@@ -10,23 +9,20 @@
 use super::in_time::{ANSWER, in_time};
 use super::post_mortem::{PostMortem, has_reported_a_fault};
 use c10d_sys::{Error, ProcessGroup, Store};
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// The key of the list of ranks that have left the group in good order.
 const LEFT: &str = "left";
 
-/// How long an operation may go on without a rank that it needs. Gloo itself needs less than a
-/// second to notice what it does notice.
+/// How long an operation may go on without a rank that it needs. What gloo itself notices, it notices within a second.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How often connections are looked at.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often the store may leave a question unanswered before it is taken to have ended together with
-/// the rank that serves it. One that is only slow is no fault.
+/// How many unanswered questions mean that the store has ended with its server; one that is only slow is no fault.
 const SILENCE: u32 = 30;
 
 /// A group, its store, and what finds the rank at fault.
@@ -86,8 +82,7 @@ pub(crate) fn leave(store: &Arc<Store>, rank: usize) {
     in_time(ANSWER, move || store.append(LEFT, format!("{rank}\n").as_bytes()));
 }
 
-/// Whether this rank has left in good order: without a fault, which it reports after it has dropped
-/// its groups. `None` if the store does not answer.
+/// Whether this rank has left without a fault, which it reports after dropping its groups. `None` without an answer.
 pub(crate) fn has_left(store: &Arc<Store>, rank: usize) -> Option<bool> {
     let store = Arc::clone(store);
     let left = move || -> Result<bool, Error> {

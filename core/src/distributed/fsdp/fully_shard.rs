@@ -19,9 +19,8 @@ use tch_parallel_base::lock;
 /// The keyword arguments of `fully_shard`.
 #[derive(Debug, Clone, Default)]
 pub struct FullyShardOptions {
-    /// Whether to free the whole parameters after the forward pass and gather them again for the
-    /// backward pass. This saves memory and costs another all-gather. `None` means yes for every unit
-    /// but the root, whose backward pass comes next anyway.
+    /// Whether to free the whole parameters after the forward pass and gather them again for the backward pass: less
+    /// memory, another all-gather. `None` means yes for every unit but the root, whose backward pass comes next anyway.
     pub reshard_after_forward: Option<bool>,
     /// The kinds of numbers in which the model computes and its gradients are reduced.
     pub mp_policy: MixedPrecisionPolicy,
@@ -32,19 +31,16 @@ pub struct FullyShardOptions {
     pub sync_module_states: bool,
 }
 
-/// `torch.distributed.fsdp.fully_shard` (FSDP2): shards the parameters, the gradients and the
-/// optimizer's state over the ranks of a group.
+/// `torch.distributed.fsdp.fully_shard` (FSDP2): shards parameters, gradients and optimizer state over a group.
 ///
 /// Each block that is built with [`shard`](Self::shard) is a unit: its parameters are gathered before its forward and
-/// backward passes and freed afterwards, and its gradients are reduced to shards while the backward pass continues. All
-/// other parameters belong to the [`root`](Self::root). A block is sharded as soon as it is built, so no rank ever
-/// holds the whole model.
+/// backward passes and freed afterwards, and its gradients are reduced to shards during the backward pass. All others
+/// belong to the [`root`](Self::root). A block is sharded once it is built, so no rank ever holds the whole model.
 ///
-/// The layers are tch's own. Once a block is sharded, the variable store holds its shards: an
-/// optimizer made from the store trains these, and [`VarStore::save`] would write only this rank's, so
-/// use [`checkpoint::save`](crate::checkpoint::save) or [`Training`](crate::checkpoint::Training): their
-/// files are those of the whole model. Use the same seed on all ranks, so that their shards belong to
-/// one model, or [`sync_module_states`](FullyShardOptions::sync_module_states).
+/// The layers are tch's own. Once a block is sharded, the variable store holds its shards: an optimizer made from the
+/// store trains these, and [`VarStore::save`] would write only this rank's, so use
+/// [`checkpoint::save`](crate::checkpoint::save) or [`Training`](crate::checkpoint::Training), for the whole model. Use
+/// the same seed on all ranks, or [`sync_module_states`](FullyShardOptions::sync_module_states).
 ///
 /// Results equal those of PyTorch's `fully_shard` to the last bit. With more than two ranks they
 /// differ from DistributedDataParallel's, which adds gradients in another order.
@@ -137,8 +133,7 @@ impl<'a> FullyShard<'a> {
         FullyShard { vs, mesh, options, schedule, shards, failure }
     }
 
-    /// The same model with other options, for the blocks that are built with the result. In PyTorch,
-    /// each call of `fully_shard` has its own options.
+    /// The same model with other options, for blocks built with the result: PyTorch's calls each have their own.
     pub fn with(&self, options: FullyShardOptions) -> FullyShard<'a> {
         FullyShard {
             vs: self.vs,
@@ -164,8 +159,7 @@ impl<'a> FullyShard<'a> {
         self.unit(module, first, name.join("."))
     }
 
-    /// Builds the whole model, whose blocks `build` makes with [`shard`](Self::shard). They cannot be
-    /// used before this returns.
+    /// Builds the whole model, whose blocks `build` makes with [`shard`](Self::shard). They cannot be used before.
     ///
     /// # Errors
     /// [`Error::Argument`] for a parameter that is a scalar, and for a block whose own parameters are

@@ -1,12 +1,10 @@
 //! All ranks' parts of a block's parameters: `foreach_all_gather`.
 
-use crate::distributed::collectives::Pending;
-use crate::distributed::group::ProcessGroup;
+use crate::distributed::{collectives::Pending, group::ProcessGroup};
 use crate::{Error, Result};
 use tch::{Device, Tensor, no_grad};
 
-/// Starts to gather all ranks' `parts[i]`, `[n]`, in `wholes[i]`, `[ranks, n]`. A collective, and what
-/// Python's is: `all_gather_into_tensor` of all parts as one tensor.
+/// Starts to gather all ranks' `parts[i]`, `[n]`, in `wholes[i]`, `[ranks, n]`. A collective of one tensor.
 pub(super) fn gather(
     group: &ProcessGroup,
     wholes: Vec<Tensor>,

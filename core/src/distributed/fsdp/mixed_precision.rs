@@ -11,8 +11,7 @@ options! {
     pub struct MixedPrecisionPolicy {
         /// The kind of the gathered parameters, and so of what the layers compute.
         pub param_dtype: Option<Kind> = None,
-        /// The kind in which gradients are reduced, and accumulated while they are not. `None` means
-        /// that of the gathered parameters.
+        /// The kind in which gradients are reduced, and accumulated before. `None`: that of the gathered parameters.
         pub reduce_dtype: Option<Kind> = None,
         /// The kind of a block's outputs.
         pub output_dtype: Option<Kind> = None,

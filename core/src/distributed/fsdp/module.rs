@@ -4,10 +4,8 @@ use super::mixed_precision::{MixedPrecisionPolicy, cast};
 use super::unit::Unit;
 use crate::distributed::fault::blame::may_be_anothers_fault;
 use crate::distributed::group::ProcessGroup;
-use crate::profiler::record_function;
-use crate::{Error, Result, Tensors};
-use c10d_sys::autograd::backward_from;
-use c10d_sys::tensor::grad_enabled;
+use crate::{Error, Result, Tensors, profiler::record_function};
+use c10d_sys::{autograd::backward_from, tensor::grad_enabled};
 use std::sync::{Arc, Weak};
 use std::{collections::HashMap, fmt, time::Duration};
 use tch::{Tensor, nn::ModuleT, no_grad};
@@ -15,9 +13,8 @@ use tch_parallel_base::tensors::list;
 
 /// A block, or the whole model, that [`FullyShard`](super::FullyShard) has sharded. `FSDPModule`
 ///
-/// A module with one input and one output works with tch's [`ModuleT`], any other with
-/// [`call`](Self::call), and the whole model with [`forward`](Self::forward). All ranks must run
-/// the same blocks in the same order, in training and in evaluation.
+/// A module with one input and one output works with tch's [`ModuleT`], any other with [`call`](Self::call), and the
+/// whole model with [`forward`](Self::forward). All ranks must run the same blocks in the same order, also to evaluate.
 pub struct FsdpModule<M> {
     pub(super) module: M,
     pub(super) unit: Arc<Unit>,
@@ -67,8 +64,7 @@ impl<M> FsdpModule<M> {
         Ok(outputs)
     }
 
-    /// [`forward`](Self::forward) for use within the forward pass of an enclosing block, which then
-    /// returns the error. `module(inputs)`
+    /// [`forward`](Self::forward) within an enclosing block's forward pass, which returns the error. `module(inputs)`
     ///
     /// # Panics
     /// If it fails and no enclosing block is running.
@@ -78,13 +74,11 @@ impl<M> FsdpModule<M> {
 
     /// `loss.backward()`: afterwards each rank has its shards of the gradients, averaged over the ranks.
     ///
-    /// On an error, the parameters of all blocks are freed, and gradients that have not been
-    /// reduced are dropped. After an [`Error::Tensor`] on all ranks, the model can be used again.
-    /// If only this rank has failed, it must exit: the others wait for it.
+    /// On an error, all blocks' parameters are freed, and unreduced gradients are dropped. After an [`Error::Tensor`]
+    /// on all ranks, the model can be used again. If only this rank has failed, it must exit: the others wait for it.
     ///
     /// # Errors
-    /// [`Error::Collective`] if a rank has died or did not arrive within the timeout;
-    /// [`Error::Tensor`] if only this rank's pass failed.
+    /// [`Error::Collective`] if a rank died or did not arrive in time; [`Error::Tensor`] if only this rank failed.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
         backward_from(loss).map_err(|error| match self.unit.schedule.recover() {
             Some(kept) => kept,
@@ -118,8 +112,7 @@ impl<M> FsdpModule<M> {
         self.units().iter().for_each(|unit| unit.set(|it| it.reshard_after_forward = reshard));
     }
 
-    /// Whether to free the parameters of this block and of those inside it after their backward pass.
-    /// `model.set_reshard_after_backward(reshard)`
+    /// Whether this block and those inside are freed after a backward pass. `model.set_reshard_after_backward(reshard)`
     pub fn set_reshard_after_backward(&self, reshard: bool) {
         self.units().iter().for_each(|unit| unit.set(|it| it.reshard_after_backward = reshard));
     }
@@ -140,8 +133,7 @@ impl<M> FsdpModule<M> {
         self.unit.reshard()
     }
 
-    /// The mean time per step that this rank spends in collectives, waiting and copying. On a GPU
-    /// with NCCL it is only the time to start them.
+    /// The mean time per step that this rank spends in collectives; with NCCL, only the time to start them.
     pub fn waiting_time(&self) -> Duration {
         self.unit.schedule.waiting_time()
     }

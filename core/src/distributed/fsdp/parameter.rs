@@ -14,8 +14,7 @@ pub(super) struct Parameter {
     pub name: String,
     /// The leaf that the module's layers hold. Its memory comes and goes.
     pub whole: Tensor,
-    /// The memory of `whole` as `[ranks, rows * row]`, with its own version counter: writing to it
-    /// does not count as a change of the leaf.
+    /// The memory of `whole` as `[ranks, rows * row]`, with its own version counter: writing to it changes no leaf.
     padded: Tensor,
     memory: Memory,
     /// The sum of gradients that have not been reduced, unless the leaf's own `grad` holds it.
@@ -32,8 +31,7 @@ pub(super) struct Parameter {
 }
 
 impl Parameter {
-    /// Keeps this rank's rows of a variable and frees the rest. Handles to the variable stay valid,
-    /// but have no memory until the parameter is gathered, in `kind` if that is given.
+    /// Keeps this rank's rows of a variable, whose handles have no memory until it is gathered, in `kind` if given.
     pub fn shard(name: String, mut whole: Tensor, kind: Option<Kind>, mesh: &Mesh) -> Result<Self> {
         let size = whole.size();
         let Some(&length) = size.first() else {
@@ -76,7 +74,6 @@ impl Parameter {
         })
     }
 
-    /// The kind of the whole parameter.
     pub fn whole_kind(&self) -> Kind {
         self.padded.kind()
     }

@@ -3,12 +3,10 @@
 use super::gathering::shares_memory;
 use super::mesh::Mesh;
 use crate::Result;
-use c10d_sys::ReduceOp;
-use c10d_sys::arithmetic::div_number_;
+use c10d_sys::{ReduceOp, arithmetic::div_number_};
 use tch::{Kind, Tensor};
 
-/// This rank's rows of the mean gradients, padded to the same number on each rank, one gradient after
-/// the other. Computed in `kind` if that is given.
+/// This rank's rows of the mean gradients, padded to one number on all ranks, in a row. Computed in `kind` if given.
 pub(super) fn mean_of_part(
     mesh: &Mesh,
     mut gradients: Vec<Tensor>,

@@ -142,8 +142,7 @@ impl<U: Member> Schedule<U> {
         })
     }
 
-    /// Ends a failed forward pass. An enclosing block's pass returns the error; without one, this
-    /// panics, because the caller expects no error.
+    /// Ends a failed forward pass. An enclosing block's pass returns the error; without one, the caller gets a panic.
     pub fn fail(&self, error: Error) -> ! {
         let message = error.to_string();
         {
@@ -170,8 +169,7 @@ impl<U: Member> Schedule<U> {
     }
 }
 
-/// Watches for the end of a backward pass, which may cover several models. If the pass fails,
-/// autograd drops this without calling it.
+/// Watches for the end of a backward pass, perhaps of several models. If it fails, autograd drops this uncalled.
 struct Watch<U: Member> {
     schedule: Arc<Schedule<U>>,
     has_ended: AtomicBool,

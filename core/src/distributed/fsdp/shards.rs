@@ -12,7 +12,6 @@ use tch_parallel_base::lock;
 /// What each shard is a part of, by the tensor's identity.
 static SHARDS: Mutex<BTreeMap<usize, Shard>> = Mutex::new(BTreeMap::new());
 
-/// What a shard is a part of.
 #[derive(Debug, Clone)]
 pub(crate) struct Shard {
     /// The ranks that have the other parts.
@@ -47,8 +46,7 @@ pub(crate) fn shard_of(parameter: &Tensor) -> Option<Shard> {
     lock(&SHARDS).get(&identity(parameter)).cloned()
 }
 
-/// The shape of the whole parameter, if this is the shard of one, as in the store of a sharded
-/// model; otherwise the shape of the tensor itself. `DTensor.shape`
+/// The shape of the whole parameter if this is a shard, as in a sharded model's store, else its own. `DTensor.shape`
 pub fn full_size(parameter: &Tensor) -> Vec<i64> {
     shard_of(parameter).map_or_else(|| parameter.size(), |shard| shard.size)
 }

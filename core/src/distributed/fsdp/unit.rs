@@ -6,8 +6,7 @@ use super::parameter::Parameter;
 use super::reduction::mean_of_part;
 use super::schedule::{Member, Schedule};
 use crate::distributed::collectives::Pending;
-use crate::profiler::record_function;
-use crate::{Error, Result};
+use crate::{Error, Result, profiler::record_function};
 use c10d_sys::backward_hooks::{after_backward, before_backward, in_backward};
 use c10d_sys::tensor::grad_enabled;
 use std::collections::HashMap;
@@ -325,8 +324,7 @@ impl Member for Unit {
         state.stage = Stage::Idle;
         state.post_forward_places.clear();
         for parameter in &mut state.parameters {
-            // PyTorch also drops what earlier passes have accumulated. The pass's own error says more
-            // than one from here would.
+            // PyTorch also drops what earlier passes have accumulated. The pass's own error says more.
             let _ = no_grad(|| parameter.take_gradient());
         }
         let _ = self.free(&mut state);

@@ -16,9 +16,8 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// How long a group waits for a rank unless its options say otherwise: 30 minutes with gloo,
-    /// because loading data can take a rank that long, and 10 minutes with NCCL. PyTorch's
-    /// `default_pg_timeout` and `default_pg_nccl_timeout`.
+    /// How long a group waits for a rank by default: 30 minutes with gloo, because loading data can take that long, and
+    /// 10 minutes with NCCL. PyTorch's `default_pg_timeout` and `default_pg_nccl_timeout`.
     pub const fn default_timeout(self) -> Duration {
         match self {
             Backend::Gloo => Duration::from_secs(30 * 60),
@@ -35,8 +34,7 @@ pub enum DeviceChoice {
     Auto,
     /// The CPU.
     Cpu,
-    /// The GPU with index LOCAL_RANK; `cuda:0` if this process sees only one, which
-    /// CUDA_VISIBLE_DEVICES names, as under SLURM.
+    /// The GPU with index LOCAL_RANK; `cuda:0` if CUDA_VISIBLE_DEVICES names only one, as under SLURM.
     Cuda,
 }
 
@@ -85,9 +83,8 @@ pub(crate) fn choose(
     }
 }
 
-/// `torch.cuda.set_device(local_rank)`, for this thread and before anything else uses CUDA: NCCL, and
-/// whatever names no index, uses the current device. It would be GPU 0, and every rank would have a
-/// context there, which takes some hundred MB each.
+/// `torch.cuda.set_device(local_rank)`, for this thread and before anything else uses CUDA: NCCL, and whatever names no
+/// index, uses the current device. It would be GPU 0, where every rank would have a context of some hundred MB.
 pub(crate) fn make_current(device: Device) -> Result<()> {
     let Device::Cuda(index) = device else { return Ok(()) };
     c10d_sys::device::set_cuda_device(index).map_err(Error::engine("set the device"))
@@ -96,8 +93,7 @@ pub(crate) fn make_current(device: Device) -> Result<()> {
 /// The device of rank `local_rank` of the `local_world_size` ranks on its host, which take
 /// `devices` in order. `None`: `cpu:0`, `cpu:1` …, each with its own count of memory.
 ///
-/// If each rank sees one GPU only, which CUDA_VISIBLE_DEVICES names, as under SLURM, `cuda:0` stands
-/// for the own one of each.
+/// If each rank sees one GPU only, which CUDA_VISIBLE_DEVICES names, as under SLURM, `cuda:0` stands for its own.
 ///
 /// # Errors
 /// [`Error::Argument`] if there are not as many devices as ranks, or if GPUs are not in the order of the ranks.
@@ -189,16 +185,12 @@ mod tests {
     const TWO: Gpus = Gpus { count: 2, one_is_named: false };
 
     #[test]
-    fn a_rank_takes_the_gpu_of_its_number() {
+    fn a_rank_takes_the_gpu_of_its_number_and_under_slurm_the_only_one_that_it_sees() {
         let chosen = |gpus, rank| choose(gpus, DeviceChoice::Auto, None, rank).unwrap();
         assert_eq!(chosen(TWO, 1), (Device::Cuda(1), Backend::Nccl));
         assert_eq!(chosen(NONE, 1), (Device::Cpu, Backend::Gloo));
-    }
-
-    #[test]
-    fn under_slurm_a_rank_takes_the_only_gpu_that_it_sees() {
-        let chosen = choose(ONE_NAMED, DeviceChoice::Cuda, None, 3).unwrap();
-        assert_eq!(chosen, (Device::Cuda(0), Backend::Nccl));
+        let slurms = choose(ONE_NAMED, DeviceChoice::Cuda, None, 3).unwrap();
+        assert_eq!(slurms, (Device::Cuda(0), Backend::Nccl));
         let own = Some(&[LogicalDevice::Cuda(0)][..]);
         assert_eq!(device_from(ONE_NAMED, own, 3, 4).unwrap(), LogicalDevice::Cuda(0));
         device_from(ONE, own, 3, 4).unwrap_err();
@@ -219,19 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn every_rank_has_a_device_of_its_own() {
-        let two: Devices = "2xcpu".parse().unwrap();
-        let device = |devices, rank| device_of_rank(devices, rank, 2).unwrap();
-        assert_eq!(device(None, 1), LogicalDevice::Cpu(1));
-        assert_eq!(device(Some(&two), 1), LogicalDevice::Cpu(1));
-    }
-
-    #[test]
-    fn other_numbers_of_devices_than_of_ranks_are_refused() {
-        let refused = |devices: &str, ranks| {
-            let devices = devices.parse().unwrap();
-            device_of_rank(Some(&devices), 0, ranks).unwrap_err().to_string()
+    fn every_rank_has_a_device_of_its_own_and_other_numbers_of_devices_are_refused() {
+        let of_rank = |devices: Option<&str>, rank, ranks| {
+            let devices = devices.map(|devices| devices.parse::<Devices>().unwrap());
+            device_of_rank(devices.as_ref(), rank, ranks)
         };
+        assert_eq!(of_rank(None, 1, 2).unwrap(), LogicalDevice::Cpu(1));
+        assert_eq!(of_rank(Some("2xcpu"), 1, 2).unwrap(), LogicalDevice::Cpu(1));
+        let refused = |devices, ranks| of_rank(Some(devices), 0, ranks).unwrap_err().to_string();
         let expected = "devices is cpu:0,cpu:1,cpu:2,cpu:3, but must be one for each rank on this host, here 1: every \
                         rank has a device of its own; `cargo launch -n 4` starts that many";
         assert_eq!(refused("4xcpu", 1), expected);

@@ -9,8 +9,7 @@ const DEFAULT_PORT: u16 = 29500;
 
 /// A rank, and where it meets the others.
 ///
-/// PyTorch's counterpart is the `env://` rendezvous. torchrun and `launch` set these variables; if
-/// RANK is not set, those of Open MPI, MPICH and SLURM are used.
+/// PyTorch's `env://` rendezvous. The variables are torchrun's, else those of Open MPI, MPICH or SLURM.
 ///
 /// ```
 /// use tch_parallel::distributed::Env;
@@ -47,8 +46,7 @@ impl Env {
     /// Reads the environment. `None` if no launcher started this process.
     ///
     /// # Errors
-    /// [`Error::Environment`], naming the variable: if only some are set, if one is not a number,
-    /// or if the rank is not below the world size.
+    /// [`Error::Environment`], naming the variable: if only some are set, one is no number, or the rank is too large.
     pub fn read() -> Result<Option<Env>> {
         Self::from_variables(variable)
     }
@@ -162,8 +160,7 @@ const OTHERS: [Names; 3] = [
         local_world_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
         launcher: "Open MPI's mpirun",
     },
-    // Before PMI's, which srun also sets, but without the local ones.
-    // SLURM_NTASKS is set in a batch script as well, where no task has been started yet.
+    // Before PMI's, which srun also sets, but without the local ones. SLURM_NTASKS is set in batch scripts, too.
     Names {
         rank: "SLURM_PROCID",
         world_size: "SLURM_STEP_NUM_TASKS",
@@ -234,8 +231,9 @@ mod tests {
     }
 
     #[test]
-    fn without_a_launcher_a_process_is_alone() {
+    fn without_a_launcher_and_in_a_batch_script_of_slurm_a_process_is_alone() {
         assert_eq!(read("").unwrap(), None);
+        assert_eq!(read("SLURM_PROCID=0 SLURM_NTASKS=4").unwrap(), None);
     }
 
     #[test]
@@ -263,11 +261,6 @@ mod tests {
         let srun =
             "SLURM_PROCID=2 SLURM_STEP_NUM_TASKS=4 SLURM_LOCALID=0 SLURM_STEP_TASKS_PER_NODE=2(x2)";
         insta::assert_snapshot!(message(srun), @"environment variable MASTER_ADDR is not set while SLURM_PROCID is; expected the host of rank 0: start the program with srun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or none of them for a single process");
-    }
-
-    #[test]
-    fn a_batch_script_of_slurm_is_a_single_process() {
-        assert_eq!(read("SLURM_PROCID=0 SLURM_NTASKS=4").unwrap(), None);
     }
 
     #[test]

@@ -8,8 +8,7 @@ use tch::Cuda;
 pub(crate) struct Gpus {
     /// How many GPUs CUDA shows.
     pub(crate) count: usize,
-    /// Whether CUDA_VISIBLE_DEVICES names a single one: a batch system such as SLURM, or a script,
-    /// may have given each rank one of its own, which each then calls `cuda:0`.
+    /// Whether CUDA_VISIBLE_DEVICES names a single one: SLURM, say, gives each rank its own, which it calls `cuda:0`.
     pub(crate) one_is_named: bool,
 }
 
@@ -20,8 +19,7 @@ impl Gpus {
         Gpus { count, one_is_named: names_one(&named) }
     }
 
-    /// The GPU that belongs to this rank alone. Two ranks that name the same one are noticed by
-    /// NCCL, which ends with "Duplicate GPU detected".
+    /// The GPU that belongs to this rank alone. For one that two ranks name, NCCL ends with "Duplicate GPU detected".
     pub(crate) fn own(self, local_rank: usize) -> Option<usize> {
         if local_rank < self.count {
             return Some(local_rank);

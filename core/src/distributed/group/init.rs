@@ -8,11 +8,9 @@ use super::place::Place;
 use super::process_group::ProcessGroup;
 use super::store::Store;
 use super::transport::shared_memory_is_allowed;
-use crate::distributed::fault::blame::may_be_anothers_fault;
 use crate::distributed::fault::first_fault::{self, Fault};
 use crate::distributed::fault::members::{self, Member};
-use crate::distributed::fault::post_mortem::PostMortem;
-use crate::distributed::fault::vote;
+use crate::distributed::fault::{blame::may_be_anothers_fault, post_mortem::PostMortem, vote};
 use crate::{Error, Result, check};
 use c10d_sys::{GlooAddress, GlooOptions, LONGEST_TIMEOUT};
 use std::sync::{Arc, mpsc};
@@ -31,8 +29,7 @@ pub struct ProcessGroupOptions {
     pub backend: Option<Backend>,
     /// The device of this rank's tensors.
     pub device: DeviceChoice,
-    /// How long to wait for the other ranks, at the start and in every collective. By default as
-    /// long as PyTorch does with this backend ([`Backend::default_timeout`]).
+    /// How long to wait for the other ranks, at the start and in collectives; by default [`Backend::default_timeout`].
     pub timeout: Option<Duration>,
 }
 
@@ -50,8 +47,7 @@ pub struct ProcessGroupOptions {
 /// [`Training::save`]: crate::checkpoint::Training::save
 /// [`Training::load`]: crate::checkpoint::Training::load
 ///
-/// From then on libtorch prints no warnings in this process, because it would warn of every attempt
-/// to connect. Set `TORCH_CPP_LOG_LEVEL=WARNING` to see them.
+/// libtorch then prints no warnings, such as of attempts to connect. Set `TORCH_CPP_LOG_LEVEL=WARNING` to see them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -135,8 +131,7 @@ impl ProcessGroup {
     /// ```
     ///
     /// # Errors
-    /// Those of [`init_process_group`] and [`with_store`](Self::with_store), and [`Error::Argument`] for any
-    /// other address.
+    /// Those of [`init_process_group`] and [`with_store`](Self::with_store), and [`Error::Argument`] for others.
     pub fn with_init_method(
         init_method: &str,
         rank: usize,
@@ -163,8 +158,7 @@ impl ProcessGroup {
         join(Some(Env::given(rank, world_size, master)?), options, None)
     }
 
-    /// The group of a job whose ranks come and go, all of whose members wait for this process. `None` once
-    /// the place `is_over`: one of them may be gone.
+    /// The group of a job whose ranks come and go. `None` once the place `is_over`: another member may be gone.
     pub(crate) fn in_an_elastic_job(
         env: Env,
         options: ProcessGroupOptions,
@@ -265,8 +259,7 @@ pub(crate) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
     Ok(ProcessGroup::new(place, engine, ours, post_mortem))
 }
 
-/// Connects to all other ranks, under the keys that Python's init_process_group uses for its
-/// default group, so that ranks of either language find each other.
+/// Connects to all others under the keys of Python's default group, so that ranks of either language find each other.
 fn connect(
     store: &c10d_sys::Store,
     address: GlooAddress,

@@ -31,9 +31,7 @@ impl ProcessGroup {
     ///   group, or this process may not open as many files as the new group needs.
     /// - [`Error::Rendezvous`]: a member did not arrive within the timeout.
     pub fn new_group(&self, ranks: &[usize]) -> Result<Option<ProcessGroup>> {
-        for &rank in ranks {
-            self.check_rank("ranks", rank)?;
-        }
+        ranks.iter().try_for_each(|&rank| self.check_rank("ranks", rank))?;
         let mut members = ranks.to_vec();
         members.sort_unstable();
         members.dedup();
@@ -58,17 +56,13 @@ impl ProcessGroup {
     /// Those of [`new_group`](Self::new_group), and [`Error::Argument`] for a rank in two parts.
     #[doc(alias = "new_subgroups_by_enumeration")]
     pub fn split_group(&self, split_ranks: &[Vec<usize>]) -> Result<Option<ProcessGroup>> {
-        let mut own = None;
         let mut all = split_ranks.concat();
         all.sort_unstable();
         if let Some(twice) = all.windows(2).find(|pair| pair[0] == pair[1]) {
             let found = format!("a list with rank {} twice", twice[0]);
             return Err(Error::argument("split_ranks", found, "each rank at most once"));
         }
-        for ranks in split_ranks {
-            own = self.new_group(ranks)?.or(own);
-        }
-        Ok(own)
+        split_ranks.iter().try_fold(None, |own, ranks| Ok(self.new_group(ranks)?.or(own)))
     }
 
     /// Divides the group into parts of `group_size` consecutive ranks, and returns this rank's. Every rank of
@@ -84,8 +78,7 @@ impl ProcessGroup {
     /// ```
     ///
     /// # Errors
-    /// Those of [`new_group`](Self::new_group), and [`Error::Argument`] if the number of ranks is not a
-    /// multiple of `group_size`.
+    /// Those of [`new_group`](Self::new_group), and [`Error::Argument`] if `group_size` does not divide the ranks.
     pub fn new_subgroups(&self, group_size: usize) -> Result<ProcessGroup> {
         let ranks: Vec<_> = (0..self.world_size()).collect();
         let is_divisor = group_size > 0 && ranks.len().is_multiple_of(group_size);

@@ -9,8 +9,7 @@ const OWN: u64 = 16;
 /// The most that a rank opens for each rank of the job: rank 0, with the store, needs the most.
 const PER_RANK: u64 = 6;
 
-/// The limit to raise to, where a job needs no more. Not all that is allowed: child processes
-/// inherit the limit, and some close every file up to it.
+/// The limit to raise to, if a job needs no more. Child processes inherit it, and some close every file up to it.
 const RAISED: u64 = 4096;
 
 /// Raises the limit if it is too low, and refuses one that a job of this size would reach.

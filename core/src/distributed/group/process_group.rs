@@ -5,16 +5,13 @@ use super::device::Backend;
 use super::place::Place;
 use super::store::Store;
 use super::transport::Transport;
-use crate::data::Shard;
 use crate::distributed::fault::post_mortem::PostMortem;
-use crate::distributed::fault::unfinished::Unfinished;
 use crate::distributed::fault::watch::{self, Watch};
-use crate::distributed::fault::{nccl_watch, record};
-use crate::{Error, Result};
+use crate::distributed::fault::{nccl_watch, record, unfinished::Unfinished};
+use crate::{Error, Result, data::Shard};
 use c10d_sys::{Call, LONGEST_TIMEOUT};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize};
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 use tch::{Device, Kind, Tensor};
 
 /// The ranks of a job, and how they exchange tensors. Clones share the group.
@@ -25,10 +22,9 @@ use tch::{Device, Kind, Tensor};
 /// gloo's threads, as in Python. With `TORCH_DISTRIBUTED_DEBUG=DETAIL`, the ranks compare each operation first, and
 /// such a mistake is an error there too. After a failed collective the group is unusable: end the program.
 ///
-/// Tensors are exchanged element by element, in row-major order, whatever their strides. One with
-/// gaps, such as a column (`t.select(1, 0)`), or whose values are only marked as negated or
-/// conjugated, is exchanged through a contiguous copy; Python exchanges what lies in the gaps,
-/// and does nothing for the negated. Complex numbers are exchanged as pairs of real ones.
+/// Tensors are exchanged element by element, in row-major order, whatever their strides. One with gaps, such as
+/// `t.select(1, 0)`, or whose values are only marked as negated or conjugated, is exchanged through a contiguous copy;
+/// Python exchanges what lies in the gaps, and ignores the marks. Complex numbers are pairs of real ones.
 ///
 /// Each collective has a form that returns before it has finished (`all_reduce_async`), with a
 /// [`Pending`](crate::distributed::Pending) to wait for. Rank arguments are ranks in this group: PyTorch's
@@ -133,14 +129,12 @@ impl ProcessGroup {
         self.inner.place.world_size
     }
 
-    /// The number of this process on its host, from 0. It differs from [`rank`](Self::rank) if the
-    /// job spans several hosts.
+    /// The number of this process on its host, from 0. Differs from [`rank`](Self::rank) if there are several hosts.
     pub fn local_rank(&self) -> usize {
         self.inner.place.local_rank
     }
 
-    /// The number of processes of the job on this host: LOCAL_WORLD_SIZE. Batch sizes and loader
-    /// threads per host are divided by it.
+    /// The number of processes on this host: LOCAL_WORLD_SIZE. Divide batch sizes and loader threads per host by it.
     pub fn local_world_size(&self) -> usize {
         self.inner.place.local_world_size
     }
@@ -186,13 +180,11 @@ impl ProcessGroup {
         Transport::of(self.backend(), self.engine())
     }
 
-    /// A tensor for collectives of this group, on its [`exchange_device`](Self::exchange_device) and with undefined
-    /// values. With [`Transport::SharedMemory`] it lies in memory that all ranks can read and write, so that
-    /// `all_reduce` and `broadcast` copy nothing, and `reduce_scatter_tensor` and `all_gather` read inputs where they
-    /// lie. `Backend.allocate_tensor`.
+    /// A tensor for collectives of this group, on its [`exchange_device`](Self::exchange_device) with undefined values.
+    /// With [`Transport::SharedMemory`] it lies in shared memory, so that `all_reduce` and `broadcast` copy nothing,
+    /// and `reduce_scatter_tensor` and `all_gather` read inputs where they lie. `Backend.allocate_tensor`.
     ///
-    /// The buckets of [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) are allocated there
-    /// anyway.
+    /// The buckets of [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) are allocated there.
     ///
     /// # Errors
     /// [`Error::Tensor`] for a negative size, or if there is not enough memory.
@@ -205,9 +197,8 @@ impl ProcessGroup {
     /// `group.with_timeout(limit).all_reduce(…)`, and for a group made of its ranks,
     /// `group.with_timeout(limit).new_group(…)`. `dist.new_group(timeout=…)`.
     ///
-    /// A call that takes longer than its limit fails, and the group can no longer be used. Those of
-    /// [`DistributedDataParallel`] itself keep to the limit with which the group was made: give them a
-    /// group of `with_timeout(limit).new_group(…)`.
+    /// A call that takes longer than its limit fails, and the group is then unusable. Those of
+    /// [`DistributedDataParallel`] keep to the group's own limit: make one with `with_timeout(limit).new_group(…)`.
     ///
     /// With NCCL, a call on this handle waits until the GPU has finished, as `Work.wait(timeout)` does in PyTorch.
     /// Without a time limit of its own, it returns as soon as later work on the GPU is sure to see the result.

@@ -12,8 +12,7 @@ use std::time::{Duration, Instant};
 /// How long to wait between two attempts to reach a store that is not listening yet.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// How long one attempt may take: if a host does not answer at all, it would take minutes. The
-/// system repeats a request that is lost after 1 s and after 3 s.
+/// How long one attempt may take, else minutes if no host answers: the system repeats a lost request after 1 s and 3 s.
 const ATTEMPT: Duration = Duration::from_secs(5);
 
 /// How long a host name may take to resolve: in a cluster it often appears after the host.
@@ -81,9 +80,8 @@ pub(crate) fn tcp(
     Ok((Store::tcp(tcp).map_err(io::Error::other)?, server))
 }
 
-/// The address on which gloo listens: the interfaces that PyTorch's variable names, else this
-/// host's address in the network of the store's server, which `server` looks up. On a single host that
-/// is the loopback address, which other hosts cannot reach.
+/// The address on which gloo listens: the interfaces that PyTorch's variable names, else this host's address in the
+/// network of the store's server, which `server` looks up. On a single host that is the loopback address.
 pub(crate) fn gloo_address(server: impl FnOnce() -> Result<SocketAddr>) -> Result<GlooAddress> {
     if let Some(interface) = std::env::var("GLOO_SOCKET_IFNAME").ok().filter(|i| !i.is_empty()) {
         return Ok(GlooAddress::Interfaces(interface.split(',').map(str::to_owned).collect()));
@@ -104,8 +102,7 @@ pub(crate) fn master(env: &Env, limit: Duration) -> Result<SocketAddr> {
         let operation = format!("find the host MASTER_ADDR={}", env.master_addr);
         failed(env, operation, &format!("{source}, after {limit:?}; {expected}"))
     })?;
-    // Debian, for one, maps a host's own name to an address that only it can reach. A literal
-    // 127.0.0.1 is intended: several launchers on one host, say.
+    // Debian, for one, maps a host's own name to an address that only it can reach. A literal 127.0.0.1 is intended.
     let is_name = env.master_addr != "localhost" && env.master_addr.parse::<IpAddr>().is_err();
     if is_name && address.ip().is_loopback() && env.local_world_size < env.world_size {
         let operation = format!("meet the ranks of other hosts at MASTER_ADDR={}", env.master_addr);
@@ -160,8 +157,7 @@ fn bound(server: SocketAddr) -> io::Result<TcpListener> {
     })
 }
 
-/// The socket on which rank 0 serves the store: inherited from the parent process, so that no other
-/// program can take the port in between, or bound here.
+/// The socket on which rank 0 serves the store: inherited, so that no other program can take the port, or bound here.
 fn listener(env: &Env, master: SocketAddr) -> Result<TcpListener> {
     let inherited = env.listen_fd.and_then(|fd| c10d_sys::inherited_listener(fd).ok());
     // A socket for another port belongs to a job that this one was started from.
@@ -182,8 +178,7 @@ fn listener(env: &Env, master: SocketAddr) -> Result<TcpListener> {
     })
 }
 
-/// Waits until the store listens, and returns where. libtorch's own client would wait too, but prints
-/// C++ backtraces meanwhile. `start` is when the timeout began.
+/// Returns where the store listens, once it does; libtorch's client prints backtraces. The timeout began at `start`.
 fn wait_for_server(
     host: &str,
     port: u16,

@@ -118,9 +118,8 @@ impl Store {
             .map_err(|error| self.not_all_set("wait for", keys, timeout, &error))
     }
 
-    /// Sets a key to `desired` if its value is `expected`, or if it is not set and `expected` is
-    /// empty, and returns the value that it has then: `desired` if this, or another process before,
-    /// has set it. `expected` is returned if the key is not set. `store.compare_set`.
+    /// Sets a key to `desired` if its value is `expected`, or if it is not set and `expected` is empty, and returns the
+    /// value that it has then, or `expected` if it is not set. `store.compare_set`.
     pub fn compare_set(&self, key: &str, expected: &[u8], desired: &[u8]) -> Result<Vec<u8>> {
         let value = self.engine.compare_set(key, expected, desired);
         value.map_err(|error| self.failed("compare and set", key, &error))
@@ -160,7 +159,6 @@ impl Store {
         self.origin.env.as_ref()
     }
 
-    /// Where this process's gloo listens.
     pub(crate) fn gloo_address(&self) -> Result<GlooAddress> {
         match (self.env(), self.origin.network) {
             (Some(env), _) => rendezvous::gloo_address(|| rendezvous::master(env, NAMED)),
@@ -169,8 +167,7 @@ impl Store {
         }
     }
 
-    /// After a timeout, names the keys that nobody has set; the server is fine. libtorch's own error names
-    /// those that are set, too.
+    /// After a timeout, names the keys that nobody has set; libtorch's own error names those that are set, too.
     fn not_all_set<S: AsRef<str>>(
         &self,
         operation: &str,

@@ -24,7 +24,6 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// That of a group with this backend.
     pub(crate) fn of(backend: Backend, engine: &c10d_sys::ProcessGroup) -> Self {
         match (backend, engine.no_shared_memory()) {
             (Backend::Nccl, _) => Transport::Nccl,
@@ -34,7 +33,6 @@ impl Transport {
     }
 }
 
-/// Whether the environment allows shared memory.
 pub(crate) fn shared_memory_is_allowed() -> Result<bool> {
     match env::var(SWITCH).as_deref() {
         Ok("0") => Ok(false),

@@ -2,8 +2,7 @@
 
 use super::super::{BatchNorm, RunningStats};
 use super::{Forward, INPUT, Saved, SyncBatchNorm, kind};
-use crate::distributed::ProcessGroup;
-use crate::{Error, Result, check};
+use crate::{Error, Result, check, distributed::ProcessGroup};
 use c10d_sys::arithmetic::{add_number_, copy, div_number_, mul_number_};
 use c10d_sys::tensor::batch_norm_backward_reduce;
 use tch::{Kind, TchError, Tensor};
@@ -32,8 +31,7 @@ fn update(running_stats: &RunningStats, statistics: &Statistics, momentum: f64) 
     for (running, new) in [(&running_stats.mean, &statistics.mean), (&running_stats.var, &unbiased)]
     {
         let mut running = running.shallow_clone();
-        // As a tensor of their kind: 16-bit statistics need a factor of 16 bits, and tch panics
-        // where an operation with a number fails.
+        // As a tensor of their kind: 16-bit statistics need a 16-bit factor, and tch panics if one with a number fails.
         let rest = Tensor::from(1.0 - momentum).f_to_kind(running.f_kind()?)?;
         let _ = running.f_mul_(&rest.f_to(running.device())?)?;
         let _ = running.f_add_(&times(new, momentum)?)?;
@@ -55,8 +53,7 @@ pub(super) struct Statistics {
 impl Statistics {
     /// The statistics of this rank's batch, combined with those of the others. A collective.
     ///
-    /// The variance is combined from deviations, within the ranks and of their means, not as a
-    /// difference of two large numbers, E[x²] − E[x]².
+    /// The variance combines deviations, within the ranks and of their means, not large numbers, E[x²] − E[x]².
     fn of_all_ranks(xs: &Tensor, group: &ProcessGroup) -> Result<Statistics> {
         let channels = xs.size()[1];
         let kind = kind(xs);

@@ -6,9 +6,8 @@ use crate::Result;
 use c10d_sys::arithmetic::{add_number_, clamp_min_};
 use tch::{Kind, TchError, Tensor};
 
-/// The number of values that a rank without any reports. PyTorch takes such ranks out of the list
-/// before it combines the others, for which the host must wait for the GPU. This has no weight
-/// beside any real number of values, and unlike 0 it can be divided by.
+/// The number of values that a rank without any reports. PyTorch leaves such ranks out, for which the host must wait
+/// for the GPU. This has no weight beside any real number of values, and unlike 0 it can be divided by.
 const NO_VALUES: f64 = 1e-30;
 
 /// The smallest positive number of 16 bits, for running statistics of that kind.
@@ -63,8 +62,7 @@ pub(super) fn forward(layer: &SyncBatchNorm, xs: &Tensor) -> Result<Forward> {
     Ok(Forward { normalized, xs, statistics: super::Statistics::Cuda(statistics) })
 }
 
-/// The mean of every channel, 1 / sqrt(var + eps), and the number of values per channel:
-/// `[2C + 1]`, of the kind in which PyTorch adds up.
+/// Each channel's mean, 1 / sqrt(var + eps), and the count per channel: `[2C + 1]`, of the kind of PyTorch's sums.
 fn of_this_rank(xs: &Tensor, eps: f64) -> Result<Tensor, TchError> {
     let channels = xs.size()[1];
     // `full` would wait for the GPU, and panic if it fails.

@@ -1,7 +1,6 @@
 use super::*;
 
-/// A folder with the given files of CIFAR-10. Image `i` of a file has the label `i % 10`; its red
-/// pixels are `i`, its green ones count up, its blue ones are 7.
+/// A folder with these files. Image `i` has the label `i % 10`; red pixels are `i`, green ones count up, blue are 7.
 fn folder(files: &[&str]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for file in files {
@@ -65,21 +64,13 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
-fn a_file_of_another_size_is_named_with_both_sizes() {
-    let dir = folder(&TEST_FILES);
-    fs::write(dir.path().join("test_batch.bin"), &records()[..3073 * 9_999]).unwrap();
-    let expected = "DIR/test_batch.bin: holds 30726927 bytes; expected 30730000 bytes, 10000 images of 3073 each; \
-                    download it again";
-    assert_eq!(refused(dir.path(), Split::Test), expected);
-}
-
-#[test]
-fn a_label_that_does_not_exist_is_named_with_its_place() {
-    let dir = folder(&TEST_FILES);
-    let mut bytes = records();
-    bytes[3073 * 12] = 10;
-    fs::write(dir.path().join("test_batch.bin"), bytes).unwrap();
-    let expected =
-        "DIR/test_batch.bin: holds the label 10 at index 12; expected labels from 0 to 9";
-    assert_eq!(refused(dir.path(), Split::Test), expected);
+fn a_file_of_another_size_is_named_with_both_and_a_label_that_does_not_exist_with_its_place() {
+    let (dir, mut ten) = (folder(&[]), records());
+    ten[3073 * 12] = 10;
+    let size = "holds 30726927 bytes; expected 30730000 bytes, 10000 images of 3073 each; download it again";
+    let label = "holds the label 10 at index 12; expected labels from 0 to 9";
+    for (bytes, found) in [(&records()[..3073 * 9_999], size), (&ten, label)] {
+        fs::write(dir.path().join("test_batch.bin"), bytes).unwrap();
+        assert_eq!(refused(dir.path(), Split::Test), format!("DIR/test_batch.bin: {found}"));
+    }
 }

@@ -39,17 +39,13 @@ fn png_file(size: (u32, u32), colours: ColorType, depth: BitDepth, samples: &[u8
 }
 
 #[test]
-fn jpegs_of_all_kinds_become_rgb() {
+fn jpegs_of_all_kinds_become_rgb_and_the_orientation_that_a_camera_noted_is_ignored() {
     expect_halves("colours.jpg", COLOURS, LEFT, RIGHT);
     expect_halves("progressive.jpg", include_bytes!("fixtures/progressive.jpg"), LEFT, RIGHT);
     expect_halves("cmyk.jpg", include_bytes!("fixtures/cmyk.jpg"), LEFT, RIGHT);
+    expect_halves("turned.jpg", include_bytes!("fixtures/turned.jpg"), LEFT, RIGHT);
     // The weights of red, green and blue are 0.299, 0.587 and 0.114.
     expect_halves("grey.jpg", include_bytes!("fixtures/grey.jpg"), [82; 3], [62; 3]);
-}
-
-#[test]
-fn the_orientation_that_a_camera_noted_is_ignored() {
-    expect_halves("turned.jpg", include_bytes!("fixtures/turned.jpg"), LEFT, RIGHT);
 }
 
 #[test]

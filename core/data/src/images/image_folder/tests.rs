@@ -64,12 +64,14 @@ fn files_that_are_no_images_are_left_out() {
 }
 
 #[test]
-fn links_are_followed() {
+fn links_are_followed_and_a_folder_that_is_linked_twice_is_listed_twice() {
     let elsewhere = images(&["real/1.jpg"]);
-    let root = images(&["a/1.jpg"]);
+    let root = images(&["a/real/1.jpg"]);
     std::os::unix::fs::symlink(elsewhere.path().join("real"), root.path().join("b")).unwrap();
+    std::os::unix::fs::symlink(root.path().join("a/real"), root.path().join("a/same")).unwrap();
     let folder = ImageFolder::new(root.path()).unwrap();
-    assert_eq!(listed(&folder, &root), [("a/1.jpg", 0), ("b/1.jpg", 1)]);
+    let expected = [("a/real/1.jpg", 0), ("a/same/1.jpg", 0), ("b/1.jpg", 1)];
+    assert_eq!(listed(&folder, &root), expected);
 }
 
 #[test]
@@ -84,35 +86,20 @@ fn links_that_lead_round_in_a_circle_are_refused() {
 }
 
 #[test]
-fn a_folder_that_is_linked_twice_is_listed_twice() {
-    let root = images(&["a/real/1.jpg"]);
-    std::os::unix::fs::symlink(root.path().join("a/real"), root.path().join("a/same")).unwrap();
-    let folder = ImageFolder::new(root.path()).unwrap();
-    assert_eq!(listed(&folder, &root), [("a/real/1.jpg", 0), ("a/same/1.jpg", 0)]);
-}
-
-#[test]
-fn a_class_without_images_is_named() {
-    let root = folder(&[("cat/1.jpg", JPEG), ("dog/notes.txt", b"?")]);
-    let expected = "ROOT/dog: is the folder of a class, but holds no image; expected at least one file that ends in \
+fn classes_without_images_folders_without_classes_and_other_formats_are_named() {
+    let no_image = "ROOT/dog: is the folder of a class, but holds no image; expected at least one file that ends in \
                     .jpg, .jpeg, .png; or remove the folder";
-    assert_eq!(refused(root.path()), expected);
-}
-
-#[test]
-fn a_folder_without_classes_and_a_missing_one_are_named() {
-    let root = images(&["1.jpg"]);
-    let expected = "ROOT: holds no folder; expected a folder for every class";
-    assert_eq!(refused(root.path()), expected);
-    assert_eq!(refused(&root.path().join("none")), "cannot read directory ROOT");
-}
-
-#[test]
-fn an_image_in_a_format_that_is_not_read_is_named() {
-    let root = folder(&[("a/1.jpg", JPEG), ("a/2.WebP", b"RIFF")]);
-    let expected = "ROOT/a/2.WebP: has the extension of an unsupported image format; expected JPEG or PNG images \
-                    only; convert it, or remove it";
-    assert_eq!(refused(root.path()), expected);
+    let no_class = "ROOT: holds no folder; expected a folder for every class";
+    let webp = "ROOT/a/2.WebP: has the extension of an unsupported image format; expected JPEG or PNG images only; \
+                convert it, or remove it";
+    for (root, expected) in [
+        (folder(&[("cat/1.jpg", JPEG), ("dog/notes.txt", b"?")]), no_image),
+        (images(&["1.jpg"]), no_class),
+        (folder(&[("a/1.jpg", JPEG), ("a/2.WebP", b"RIFF")]), webp),
+    ] {
+        assert_eq!(refused(root.path()), expected);
+        assert_eq!(refused(&root.path().join("none")), "cannot read directory ROOT");
+    }
 }
 
 #[test]

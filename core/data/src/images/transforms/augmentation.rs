@@ -27,8 +27,7 @@ options! {
 impl RandomResizedCrop {
     /// Draws the part for an image of this size.
     ///
-    /// The area is uniformly distributed, and so is the logarithm of the ratio. If no part fits in
-    /// ten tries, it is the largest centred one with an allowed ratio.
+    /// Area and log ratio are uniform. If no part fits in ten tries, it is the largest centred one of an allowed ratio.
     pub fn get_params(&self, height: usize, width: usize, rng: &mut SampleRng) -> CropBox {
         let area = height as f64 * width as f64;
         for _ in 0..TRIES {
@@ -225,15 +224,10 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_images_are_flipped() {
-        let flipped = flipped(RandomHorizontalFlip::default());
+    fn half_of_the_images_are_flipped_and_at_the_ends_of_the_probability_none_or_all() {
+        let half = flipped(RandomHorizontalFlip::default());
         // Five standard deviations of 16.
-        assert!((420..580).contains(&flipped), "{flipped}");
-    }
-
-    #[test]
-    fn the_ends_of_the_probability_mean_never_and_always() {
-        assert_eq!(flipped(RandomHorizontalFlip { p: 0.0 }), 0);
-        assert_eq!(flipped(RandomHorizontalFlip { p: 1.0 }), 1000);
+        assert!((420..580).contains(&half), "{half}");
+        assert_eq!([0.0, 1.0].map(|p| flipped(RandomHorizontalFlip { p })), [0, 1000]);
     }
 }

@@ -24,8 +24,7 @@ pub fn hflip(mut image: Image) -> Image {
     image
 }
 
-/// A square of `size` pixels a side, `top` rows and `left` columns from the image's corner. The
-/// area outside the image is black. `functional.crop`
+/// A square of `size` pixels a side, from row `top` and column `left`; black outside the image. `functional.crop`
 ///
 /// # Errors
 /// [`Error::Argument`] for a square without pixels.

@@ -1,6 +1,6 @@
 //! Normalisation: bytes become floats with mean 0 and standard deviation 1.
 
-use crate::{Error, Result};
+use crate::{Result, check};
 
 /// Mean and standard deviation of a data set for each channel, with 0 for black and 1 for full colour. A byte x becomes
 /// `(x / 255 − mean) / std`: `torchvision.transforms.ToTensor()` and `Normalize(mean, std)`, to the last bit.
@@ -25,12 +25,10 @@ impl Normalize {
 
     /// The normalised value of each of the 256 bytes, for each channel.
     pub(crate) fn table(self) -> Result<[[f32; 256]; 3]> {
-        if let Some(std) = self.std.into_iter().find(|std| *std == 0.0 || !std.is_finite()) {
+        for (mean, std) in self.mean.into_iter().zip(self.std) {
             let expected = "finite and not 0, because pixels are divided by it";
-            return Err(Error::argument("std", std, expected));
-        }
-        if let Some(mean) = self.mean.into_iter().find(|mean| !mean.is_finite()) {
-            return Err(Error::argument("mean", mean, "finite"));
+            check(std != 0.0 && std.is_finite(), "std", std, expected)?;
+            check(mean.is_finite(), "mean", mean, "finite")?;
         }
         Ok(std::array::from_fn(|channel| {
             let (mean, std) = (self.mean[channel], self.std[channel]);

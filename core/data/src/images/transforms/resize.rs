@@ -2,7 +2,7 @@
 
 use super::functional::{crop, resize};
 use super::{Image, SampleRng, Transform};
-use crate::{Error, Result, images::MAX_PIXELS};
+use crate::{Result, check, images::MAX_PIXELS};
 
 /// Resizes an image so that its shorter edge has `size` pixels; the ratio stays. `torchvision.transforms.Resize(size)`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,11 +41,10 @@ impl Transform for Resize {
             return Ok(image);
         }
         // A 1×65,500 image fits into a kilobyte and would be resized to gigabytes.
-        if height.checked_mul(width).is_none_or(|pixels| pixels > MAX_PIXELS) {
-            let what = format!("what Resize({}) makes of {image:?}", self.size);
-            let expected = format!("at most {MAX_PIXELS} pixels; remove the image, or crop it");
-            return Err(Error::argument(what, format!("{width}×{height} pixels"), expected));
-        }
+        let fits = height.checked_mul(width).is_some_and(|pixels| pixels <= MAX_PIXELS);
+        let what = format_args!("what Resize({}) makes of {image:?}", self.size);
+        let expected = format_args!("at most {MAX_PIXELS} pixels; remove the image, or crop it");
+        check(fits, what, format_args!("{width}×{height} pixels"), expected)?;
         resize(&image, height, width)
     }
 }
@@ -109,18 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn an_odd_rest_is_halved_as_python_rounds() {
-        let crop = CenterCrop::new(224);
-        let offsets = [224, 225, 226, 227, 228, 256].map(|length| crop.offset(length));
-        assert_eq!(offsets, [0, 0, 1, 2, 2, 16]);
-    }
-
-    #[test]
-    fn a_smaller_image_gets_a_black_edge() {
+    fn an_odd_rest_is_halved_as_python_rounds_and_a_smaller_image_gets_a_black_edge() {
+        let offsets = |size, lengths: &[usize]| -> Vec<_> {
+            lengths.iter().map(|&length| CenterCrop::new(size).offset(length)).collect()
+        };
+        assert_eq!(offsets(224, &[224, 225, 226, 227, 228, 256]), [0, 0, 1, 2, 2, 16]);
+        assert_eq!(offsets(4, &[1, 2, 3]), [-1, -1, 0]);
         let image = Image::new(1, 4, [5, 6, 7].repeat(4)).unwrap();
         let result = CenterCrop::new(2).apply(image, &mut SampleRng::new(0, 0, 0)).unwrap();
         assert_eq!(result.pixels(), [5, 6, 7, 0, 0, 0, 5, 6, 7, 0, 0, 0]);
-        let offsets = [1, 2, 3].map(|length| CenterCrop::new(4).offset(length));
-        assert_eq!(offsets, [-1, -1, 0]);
     }
 }

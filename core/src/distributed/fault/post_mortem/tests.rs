@@ -1,6 +1,5 @@
 use super::*;
-use crate::distributed::fault::blame::may_be_anothers_fault;
-use crate::distributed::fault::process::Process;
+use crate::distributed::fault::{blame::may_be_anothers_fault, process::Process};
 use c10d_sys::Store;
 use std::process::{Command, Stdio};
 
@@ -101,22 +100,16 @@ fn of_ranks_that_run_the_one_whose_exchange_has_not_failed_is_named() {
 }
 
 #[test]
-fn a_store_that_does_not_answer_is_rank_0s_fault_only_if_rank_0_is_gone() {
+fn a_store_that_does_not_answer_is_rank_0s_fault_only_if_rank_0_is_gone_or_the_connection_broken() {
     let mut world = World::new(&[0, 1]);
     assert_eq!(world.rank(1).silent_store().rank, None);
+    assert_eq!(world.rank(1).unusable_store(ErrorKind::Connection).rank, Some(0));
+    assert_eq!(world.rank(1).unusable_store(ErrorKind::Timeout).rank, None);
     world.members[0].process = killed().1;
     assert_eq!(world.rank(1).silent_store().rank, Some(0));
     // torchrun serves the store.
     let with_agent = PostMortem { agent_store: true, ..world.rank(1) };
     assert_eq!(with_agent.silent_store().rank, None);
-}
-
-#[test]
-fn only_a_broken_connection_to_the_store_says_that_its_server_has_ended() {
-    let rank_1 = World::new(&[0, 1]).rank(1);
-    assert_eq!(rank_1.unusable_store(ErrorKind::Connection).rank, Some(0));
-    assert_eq!(rank_1.unusable_store(ErrorKind::Timeout).rank, None);
-    let with_agent = PostMortem { agent_store: true, ..rank_1 };
     assert_eq!(with_agent.unusable_store(ErrorKind::Connection).rank, None);
 }
 

@@ -1,15 +1,13 @@
 //! How a process gets a store.
 
-use super::super::env::Env;
-use super::super::{open_files, rendezvous};
+use super::super::{env::Env, open_files, rendezvous};
 use super::Store;
 use crate::distributed::fault::record;
 use crate::{Error, Result};
 use c10d_sys::LONGEST_TIMEOUT;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::{fs::OpenOptions, path::Path, time::Duration};
+use std::{fs::OpenOptions, path::Path, sync::Arc, time::Duration};
 
 /// Where a store came from. It marks this process as a member of a job while the store or a group made with it exists.
 pub(super) struct Origin {
@@ -104,8 +102,7 @@ impl Store {
         Ok(Self::new(engine, Origin { env: None, is_master, keeper, network: Some(server) }))
     }
 
-    /// A store in a file that all its processes can write, on a local disk or NFS.
-    /// `dist.FileStore(file_name, world_size)`.
+    /// A store in a file that all processes can write, also on NFS. `dist.FileStore(file_name, world_size)`.
     ///
     /// The last of `world_size` processes to drop the store removes the file; with `None`, the file stays. Each group
     /// made with the store counts as one more process, so make groups only when all processes have opened the store.
