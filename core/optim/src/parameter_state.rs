@@ -52,14 +52,20 @@ impl ParameterState {
         Ok(tensor)
     }
 
-    /// Counts a step in the tensor `step`, and returns how many there were, this one included. Fails if memory runs out.
+    /// Counts a step in the tensor `step`, and returns how many there were, this one included.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if memory has run out.
     pub fn count_step(&mut self) -> Result<f64> {
         let mut step = self.get_or_insert_with("step", scalar)?;
         add_number_(&mut step, 1.0)?;
         Ok(step.f_double_value(&[])?)
     }
 
-    /// The moving average of this name, which starts at 0 for every element of `parameter`. Fails if memory runs out.
+    /// The moving average of this name, which starts at 0 for every element of `parameter`.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if memory has run out.
     pub fn zeros_like(&mut self, name: &'static str, parameter: &Tensor) -> Result<Tensor> {
         Ok(self.get_or_insert_with(name, || parameter.f_zeros_like())?)
     }
@@ -93,17 +99,18 @@ impl ParameterState {
                 let expected = format!("present: {} belong together", all.join(", "));
                 Error::argument(full_name(name), "missing from the optimizer state", expected)
             })?;
-            let own = match shape {
-                StateShape::Scalar => scalar()?,
-                StateShape::Parameter => tensor.f_zeros_like()?,
+            let size = match shape {
+                StateShape::Scalar => Vec::new(),
+                StateShape::Parameter => tensor.size(),
             };
             let found = format_args!("of shape {:?}", saved.size());
-            let expected = format_args!("of shape {:?}", own.size());
-            check(saved.size() == own.size(), full_name(name), found, expected)?;
+            let expected = format_args!("of shape {size:?}");
+            check(saved.size() == size, full_name(name), found, expected)?;
             let own = match shape {
+                StateShape::Scalar => filled(scalar()?, saved)?,
                 // The momentum of sparse gradients.
                 StateShape::Parameter if saved.is_sparse() => copy(saved)?.f_to(tensor.device())?,
-                _ => filled(own, saved)?,
+                StateShape::Parameter => filled(tensor.f_zeros_like()?, saved)?,
             };
             state.insert(name, own);
         }

@@ -37,9 +37,12 @@ fn main() -> Result<ExitCode> {
         .with_context(|| format!("cannot create {}", args.logs.display()))?;
     println!("| fault | goal | held | median | worst |\n|---|---|---|---|---|");
     let mut failed = 0;
-    let is_chosen =
-        |line: &&Line| args.lines.is_empty() || args.lines.iter().any(|it| it == line.name);
-    for line in LINES.iter().filter(is_chosen) {
+    let find = |name: &String| LINES.iter().find(|line| line.name == name);
+    let mut chosen: Vec<_> = args.lines.iter().filter_map(find).collect();
+    if chosen.is_empty() {
+        chosen.extend(LINES);
+    }
+    for line in chosen {
         let results = try_often(line, &args)?;
         failed += results.failed;
         println!("{}", results.row(line));
