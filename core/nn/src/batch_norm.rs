@@ -57,62 +57,65 @@ pub struct RunningStats {
     pub num_batches_tracked: Tensor,
 }
 
-/// Declares the layer's functions, one for each kind of input.
-macro_rules! layer_functions {
-    ($($(#[$attribute:meta])* pub fn $function:ident($dimensions:expr, $shape:literal);)+) => {$(
-        $(#[$attribute])*
-        pub fn $function<'a>(
-            path: impl Borrow<Path<'a>>,
-            num_features: i64,
-            options: BatchNormOptions,
-        ) -> BatchNorm {
-            let layer = stringify!($function);
-            let inputs = Inputs { layer, dimensions: $dimensions, shape: $shape };
-            BatchNorm::new(path.borrow(), num_features, options, inputs)
-        }
-    )+};
+/// `torch.nn.BatchNorm1d(num_features)`: [`batch_norm2d`] for `[N, num_features]` or `[N, num_features, L]`.
+///
+/// ```
+/// use tch::{Device, Kind, Tensor, nn::{ModuleT, VarStore}};
+/// use tch_parallel::nn::{BatchNormOptions, batch_norm1d};
+///
+/// let vs = VarStore::new(Device::Cpu);
+/// let layer = batch_norm1d(vs.root() / "norm", 3, BatchNormOptions::default());
+/// let rows = Tensor::rand([8, 3], (Kind::Float, Device::Cpu)) + 5.0;
+/// let means = layer.forward_t(&rows, true).mean_dim(0, false, Kind::Float);
+/// assert!(means.abs().max().double_value(&[]) < 1e-5);
+/// ```
+pub fn batch_norm1d<'a>(
+    path: impl Borrow<Path<'a>>,
+    num_features: i64,
+    options: BatchNormOptions,
+) -> BatchNorm {
+    let inputs = Inputs { layer: "batch_norm1d", dimensions: 2..=3, shape: "[N, C] or [N, C, L]" };
+    BatchNorm::new(path.borrow(), num_features, options, inputs)
 }
 
-layer_functions! {
-    /// `torch.nn.BatchNorm1d(num_features)`: [`batch_norm2d`] for `[N, num_features]` or `[N, num_features, L]`.
-    ///
-    /// ```
-    /// use tch::{Device, Kind, Tensor, nn::{ModuleT, VarStore}};
-    /// use tch_parallel::nn::{BatchNormOptions, batch_norm1d};
-    ///
-    /// let vs = VarStore::new(Device::Cpu);
-    /// let layer = batch_norm1d(vs.root() / "norm", 3, BatchNormOptions::default());
-    /// let rows = Tensor::rand([8, 3], (Kind::Float, Device::Cpu)) + 5.0;
-    /// let means = layer.forward_t(&rows, true).mean_dim(0, false, Kind::Float);
-    /// assert!(means.abs().max().double_value(&[]) < 1e-5);
-    /// ```
-    pub fn batch_norm1d(2..=3, "[N, C] or [N, C, L]");
+/// `torch.nn.BatchNorm2d(num_features)`: normalises each channel of images `[N, num_features, H,
+/// W]` to mean 0 and variance 1 over the batch, then scales and shifts it.
+///
+/// Weights start at 1, as in PyTorch; tch's own layer draws them at random. Buffers have PyTorch's
+/// names, including `num_batches_tracked`. Ioffe and Szegedy, "Batch Normalization" (2015).
+///
+/// ```
+/// use tch::{Device, Kind, Tensor, nn::{ModuleT, VarStore}};
+/// use tch_parallel::nn::{BatchNormOptions, batch_norm2d};
+///
+/// let vs = VarStore::new(Device::Cpu);
+/// let layer = batch_norm2d(vs.root() / "bn1", 3, BatchNormOptions::default());
+/// let images = Tensor::rand([8, 3, 4, 4], (Kind::Float, Device::Cpu)) + 5.0;
+/// let normalised = layer.forward_t(&images, true);
+/// assert!(normalised.mean(Kind::Float).double_value(&[]).abs() < 1e-5);
+/// assert_eq!(vs.variables()["bn1.num_batches_tracked"].int64_value(&[]), 1);
+/// ```
+///
+/// # Panics
+/// In the forward pass, like tch's layers: if the input is not `[N, num_features, H, W]`; and if, in training or
+/// without running statistics, there is only one value per channel, which has no variance.
+pub fn batch_norm2d<'a>(
+    path: impl Borrow<Path<'a>>,
+    num_features: i64,
+    options: BatchNormOptions,
+) -> BatchNorm {
+    let inputs = Inputs { layer: "batch_norm2d", dimensions: 4..=4, shape: "[N, C, H, W]" };
+    BatchNorm::new(path.borrow(), num_features, options, inputs)
+}
 
-    /// `torch.nn.BatchNorm2d(num_features)`: normalises each channel of images `[N, num_features, H,
-    /// W]` to mean 0 and variance 1 over the batch, then scales and shifts it.
-    ///
-    /// Weights start at 1, as in PyTorch; tch's own layer draws them at random. Buffers have PyTorch's
-    /// names, including `num_batches_tracked`. Ioffe and Szegedy, "Batch Normalization" (2015).
-    ///
-    /// ```
-    /// use tch::{Device, Kind, Tensor, nn::{ModuleT, VarStore}};
-    /// use tch_parallel::nn::{BatchNormOptions, batch_norm2d};
-    ///
-    /// let vs = VarStore::new(Device::Cpu);
-    /// let layer = batch_norm2d(vs.root() / "bn1", 3, BatchNormOptions::default());
-    /// let images = Tensor::rand([8, 3, 4, 4], (Kind::Float, Device::Cpu)) + 5.0;
-    /// let normalised = layer.forward_t(&images, true);
-    /// assert!(normalised.mean(Kind::Float).double_value(&[]).abs() < 1e-5);
-    /// assert_eq!(vs.variables()["bn1.num_batches_tracked"].int64_value(&[]), 1);
-    /// ```
-    ///
-    /// # Panics
-    /// In the forward pass, like tch's layers: if the input is not `[N, num_features, H, W]`; and if, in training or
-    /// without running statistics, there is only one value per channel, which has no variance.
-    pub fn batch_norm2d(4..=4, "[N, C, H, W]");
-
-    /// `torch.nn.BatchNorm3d(num_features)`: [`batch_norm2d`] for volumes and videos `[N, num_features, D, H, W]`.
-    pub fn batch_norm3d(5..=5, "[N, C, D, H, W]");
+/// `torch.nn.BatchNorm3d(num_features)`: [`batch_norm2d`] for volumes and videos `[N, num_features, D, H, W]`.
+pub fn batch_norm3d<'a>(
+    path: impl Borrow<Path<'a>>,
+    num_features: i64,
+    options: BatchNormOptions,
+) -> BatchNorm {
+    let inputs = Inputs { layer: "batch_norm3d", dimensions: 5..=5, shape: "[N, C, D, H, W]" };
+    BatchNorm::new(path.borrow(), num_features, options, inputs)
 }
 
 impl BatchNorm {
@@ -167,7 +170,8 @@ impl RunningStats {
         }
     }
 
-    /// Counts a batch, and returns its weight: `momentum`, or in [`update_bn`](super::update_bn()) that of all.
+    /// Counts a batch, and returns what it weighs in the moving averages: `momentum`, or in
+    /// [`update_bn`](super::update_bn()) the same as each before it.
     pub fn count_batch(&self, momentum: f64) -> f64 {
         let number = self.num_batches_tracked.shallow_clone().g_add_scalar_(1);
         weight(momentum, &number)
