@@ -190,12 +190,13 @@ fn what_does_not_fit_together_is_refused() {
     let halves = || model_fragments(&vs, 2).unwrap();
     let every = DiLoCoOptions::new;
     let first = || halves().remove(0);
+    let (five, zero) = (new(halves(), every(5)), new(halves(), every(0)));
     let late = DiLoCoOptions { fragment_sync_delay: 3, ..every(6) };
     let mut optimizer = diloco(&vs, &group, 0, 0.0);
     let other = Sgd::new(&vs, sgd(1.0)).unwrap().state_dict().unwrap();
     for (found, expected) in [
-        (new(halves(), every(5)), "sync_every is 5, but must be a multiple of the number of"),
-        (new(halves(), every(0)), "sync_every is 0, but must be a multiple of the number of"),
+        (five, "sync_every is 5, but must be a multiple of the number of fragments"),
+        (zero, "sync_every is 0, but must be a multiple of the number of fragments"),
         (new(halves(), late), "3, but must be below 3"),
         (new(halves(), DiLoCoOptions { fragment_update_alpha: 1.5, ..every(6) }), "from 0 to 1"),
         (new(vec![], every(6)), "fragments is empty"),

@@ -136,7 +136,8 @@ fn a_group_leaves_nothing_behind_however_it_ends(group: &ProcessGroup) {
     // Those with exchanges that nobody waits for end when the last rank has done its part.
     let deadline = Instant::now() + common::TIMEOUT;
     if let Err(error) = until("the groups were gone", past(deadline), has_left_nothing) {
-        panic!("{error}: {before:?} has become {:?}", taken());
+        let what = "threads, descriptors, mappings and KiB of memory";
+        panic!("{error}: {what} were {before:?} and are {:?}", taken());
     }
     group.barrier().unwrap();
 }

@@ -94,7 +94,7 @@ fn expect_refusal(group: &ProcessGroup, act: impl Fn(&Model) -> Result<()> + Sen
     // What the model was asked to do failed, so this pass may fail as well.
     let _ = loss.f_backward();
     let error = error.try_recv().unwrap();
-    assert!(error.contains("its communication hook was running"), "{error}");
+    assert!(error.contains("its communication hook was running"), "rank {}: {error}", group.rank());
 }
 
 #[run_by(on_ranks(1))]
@@ -124,7 +124,7 @@ fn tensors_of_a_bucket_outlive_the_model_and_the_group(group: &ProcessGroup) {
     let member = group.new_group(&[0, 1]).unwrap().unwrap();
     let (vs, model) = model(&member, with_hook(hook));
     backward(&vs, &model, &own).unwrap();
-    drop((vs, model));
+    drop((model, vs));
     drop(member);
     let (buffer, views, parameters) = tensors.recv().unwrap();
     let flat: Vec<_> = views.iter().map(|view| view.flatten(0, -1)).collect();

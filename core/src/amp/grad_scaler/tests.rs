@@ -180,21 +180,21 @@ fn gradients_must_be_there_and_of_32_bits() {
 #[test]
 fn factors_and_scales_that_no_run_could_work_with_are_refused_only_with_scaling() {
     for init_scale in [f64::NAN, f64::INFINITY, 1e39] {
-        refuse(GradScalerOptions { init_scale, ..scaling() }, "but must be a finite 32-bit number");
+        let message = refused(GradScalerOptions { init_scale, ..scaling() });
+        assert!(message.ends_with("but must be a finite 32-bit number"), "{message}");
     }
     for (growth_factor, found) in [(f64::INFINITY, "inf"), (1.0, "1")] {
         let expected = format!("growth_factor is {found}, but must be a finite number above 1");
-        refuse(GradScalerOptions { growth_factor, ..scaling() }, &expected);
+        assert_eq!(refused(GradScalerOptions { growth_factor, ..scaling() }), expected);
     }
     let expected = "backoff_factor is 1, but must be a finite number below 1";
-    refuse(GradScalerOptions { backoff_factor: 1.0, ..scaling() }, expected);
+    assert_eq!(refused(GradScalerOptions { backoff_factor: 1.0, ..scaling() }), expected);
 }
 
-/// Scaling is refused with a message that ends so; without scaling, nothing is.
-fn refuse(options: GradScalerOptions, expected: &str) {
-    let message = GradScaler::new(options).unwrap_err().to_string();
-    assert!(message.ends_with(expected), "{message}");
+/// The message of these options' refusal. Without scaling, they are not refused.
+fn refused(options: GradScalerOptions) -> String {
     GradScaler::new(GradScalerOptions { enabled: false, ..options }).unwrap();
+    GradScaler::new(options).unwrap_err().to_string()
 }
 
 #[test]
