@@ -129,16 +129,20 @@ fn a_backward_pass_that_fails_on_a_replica_names_it_and_leaves_no_gradient_there
 }
 
 #[test]
-fn devices_that_are_not_there_a_model_elsewhere_and_a_store_in_use_are_refused() {
-    let (vs, pair) = (VarStore::new(Device::Cpu), Devices::cpu(2).unwrap());
+fn devices_that_are_not_there_are_refused() {
+    let vs = VarStore::new(Device::Cpu);
     let on = |device| {
         let options = DataParallelOptions { output_device: Some(device), ..Default::default() };
-        DataParallel::with_options(linear, &vs, &pair, options).map(drop)
+        DataParallel::with_options(linear, &vs, &Devices::cpu(2).unwrap(), options).map(drop)
     };
     let expected = "device is cpu:64, but must be one of cpu:0 to cpu:63";
     assert_eq!(message(on(LogicalDevice::Cpu(64))), expected);
     expect_error_start(on(LogicalDevice::Cuda(99)), "device is cuda:99, but must be ");
     expect_error_start("cuda:98,cuda:99".parse::<Devices>(), "device is cuda:98, but must be ");
+}
+
+#[test]
+fn a_model_on_another_device_is_refused() {
     let devices = Devices::new([LogicalDevice::Cpu(3), LogicalDevice::Cpu(4)]).unwrap();
     let elsewhere = |p: &Path<'_>| {
         let _elsewhere = LogicalDevice::Cpu(5).guard().unwrap();
@@ -148,13 +152,18 @@ fn devices_that_are_not_there_a_model_elsewhere_and_a_store_in_use_are_refused()
     let expected = "variable bias is on cpu:5, but must be on cpu:3, the first device, where the original is; make \
                     and convert it under that device's guard";
     assert_eq!(message(model), expected);
-    let vs = VarStore::new(Device::Cpu);
-    let _model = linear(&vs.root());
-    expect_error(DataParallel::new(linear, &vs, &pair), "vs must not have them yet");
 }
 
 #[test]
-fn targets_divided_otherwise_and_criteria_without_a_mean_or_with_one_for_each_row_are_refused() {
+fn a_store_that_has_the_model_already_is_refused() {
+    let vs = VarStore::new(Device::Cpu);
+    let _model = linear(&vs.root());
+    let again = DataParallel::new(linear, &vs, &Devices::cpu(2).unwrap());
+    expect_error(again, "vs must not have them yet");
+}
+
+#[test]
+fn criteria_and_targets_that_do_not_fit_are_refused() {
     type Criterion = DataParallelCriterion<Tensor, Tensor>;
     let refused = |targets, criterion: Criterion| {
         let vs = VarStore::new(Device::Cpu);

@@ -2,9 +2,8 @@
 
 use crate::in_flight::InFlight;
 use serde::{Deserialize, Serialize};
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
+use std::{cell::RefCell, rc::Rc};
 use tch::{Device, Tensor};
 use tch_parallel::data::Epoch;
 use tch_parallel::distributed::{AverageMeter, ProcessGroup};
@@ -243,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_weights_numbers_with_samples_and_says_when_a_line_is_due() {
+    fn a_pass_weights_numbers_with_samples_says_when_a_line_is_due_and_ends_at_max_steps() {
         let loader = loader(7, 2);
         let mut pass = Pass::new(Some(2), None);
         let mut due = Vec::new();
@@ -257,7 +256,7 @@ mod tests {
         assert_eq!((mean.val(), mean.avg()), (6.0, 3.0));
         assert!(data_time.avg() <= batch_time.avg(), "{batch_time:?} {data_time:?}");
 
-        // One that is told to ends early.
+        // A pass with `max_steps` ends early.
         let mut pass = Pass::<1>::new(None, Some(2));
         let batches = pass.batches(loader.epoch(0).unwrap(), Device::Cpu);
         assert_eq!((batches.size_hint().0, batches.count()), (2, 2));

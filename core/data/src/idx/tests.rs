@@ -40,7 +40,7 @@ fn labels_have_one_dimension() {
 }
 
 #[test]
-fn a_file_that_is_truncated_too_long_or_of_something_else_is_refused() {
+fn files_that_are_not_whole_idx_files_are_refused() {
     let longer = [&IMAGES[..], &[1, 2]].concat();
     let truncated =
         "ends after 4 of 6 values; expected 6 values, because the header says [2, 1, 3]";

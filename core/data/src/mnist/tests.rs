@@ -101,7 +101,7 @@ fn an_empty_directory_is_refused_with_the_names_that_are_missing_and_a_missing_o
 }
 
 #[test]
-fn labels_that_are_missing_too_many_or_too_large_and_images_of_another_size_are_refused() {
+fn labels_and_images_that_do_not_fit_are_refused() {
     let (unlabelled, larger) = (directory(1, &[0]), directory(1, &[0]));
     fs::remove_file(unlabelled.path().join("train-labels-idx1-ubyte")).unwrap();
     let images = idx(&[1, 32, 32], &[0; 1024]);

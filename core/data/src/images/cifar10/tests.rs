@@ -64,7 +64,7 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
-fn a_file_of_another_size_is_named_with_both_and_a_label_that_does_not_exist_with_its_place() {
+fn files_of_another_size_and_labels_above_9_are_refused() {
     let (dir, mut ten) = (folder(&[]), records());
     ten[3073 * 12] = 10;
     let size = "holds 30726927 bytes; expected 30730000 bytes, 10000 images of 3073 each; download it again";

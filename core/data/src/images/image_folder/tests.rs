@@ -86,7 +86,7 @@ fn links_that_lead_round_in_a_circle_are_refused() {
 }
 
 #[test]
-fn classes_without_images_folders_without_classes_and_other_formats_are_named() {
+fn folders_that_are_no_data_set_are_refused() {
     let no_image = "ROOT/dog: is the folder of a class, but holds no image; expected at least one file that ends in \
                     .jpg, .jpeg, .png; or remove the folder";
     let no_class = "ROOT: holds no folder; expected a folder for every class";

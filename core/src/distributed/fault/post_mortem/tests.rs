@@ -100,16 +100,22 @@ fn of_ranks_that_run_the_one_whose_exchange_has_not_failed_is_named() {
 }
 
 #[test]
-fn a_store_that_does_not_answer_is_rank_0s_fault_only_if_rank_0_is_gone_or_the_connection_broken() {
+fn a_store_that_does_not_answer_is_rank_0s_fault_only_if_rank_0_is_gone() {
     let mut world = World::new(&[0, 1]);
     assert_eq!(world.rank(1).silent_store().rank, None);
-    assert_eq!(world.rank(1).unusable_store(ErrorKind::Connection).rank, Some(0));
-    assert_eq!(world.rank(1).unusable_store(ErrorKind::Timeout).rank, None);
     world.members[0].process = killed().1;
     assert_eq!(world.rank(1).silent_store().rank, Some(0));
     // torchrun serves the store.
     let with_agent = PostMortem { agent_store: true, ..world.rank(1) };
     assert_eq!(with_agent.silent_store().rank, None);
+}
+
+#[test]
+fn only_a_broken_connection_to_the_store_says_that_its_server_has_ended() {
+    let rank_1 = World::new(&[0, 1]).rank(1);
+    assert_eq!(rank_1.unusable_store(ErrorKind::Connection).rank, Some(0));
+    assert_eq!(rank_1.unusable_store(ErrorKind::Timeout).rank, None);
+    let with_agent = PostMortem { agent_store: true, ..rank_1 };
     assert_eq!(with_agent.unusable_store(ErrorKind::Connection).rank, None);
 }
 

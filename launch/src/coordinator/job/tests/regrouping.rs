@@ -78,7 +78,7 @@ fn all_start_again_if_a_node_takes_no_part_node_0_has_no_rank_left_or_one_has_en
 }
 
 #[test]
-fn a_group_that_fails_without_a_loss_is_made_anew_once_also_while_a_node_joins() {
+fn a_group_that_fails_without_a_loss_is_made_anew_once() {
     let mut scene = Scene::running(2).taking_part(2);
     for id in 0..2 {
         scene.say(id, ToCoordinator::Broken { generation: 0 }, 1.0);
@@ -92,7 +92,10 @@ fn a_group_that_fails_without_a_loss_is_made_anew_once_also_while_a_node_joins()
     assert_eq!(scene.generation(), (true, 3, vec![(0, 2), (2, 1)]));
     let restarts = scene.regrouped.iter().map(|(_, places)| places[0].1.restarts);
     assert_eq!(restarts.collect::<Vec<_>>(), [1, 1]);
+}
 
+#[test]
+fn a_group_can_be_made_anew_while_a_node_joins() {
     let mut scene = Scene::elastic(2, (1, 3)).taking_part(2);
     scene.join(2, 1.0);
     scene.say(0, ToCoordinator::Broken { generation: 0 }, 2.0);
@@ -111,8 +114,10 @@ fn all_may_leave_once_the_last_has_done_its_work_and_nobody_is_replaced_after_th
     scene.lose_rank(1, 2, 1, 5.0);
     let (_, end) = scene.end_at(6.0);
     assert_eq!((scene.regrouped.len(), end.next, end.culprit), (1, None, Some(2)));
+}
 
-    // A node without a rank in a generation is not waited for.
+#[test]
+fn a_node_without_a_rank_in_a_generation_is_not_waited_for() {
     let mut scene = Scene::running(2).taking_part(1);
     scene.lose_rank(1, 1, 0, 1.0);
     assert_eq!(scene.finish(&[0], 1, 2.0), [0, 1]);
