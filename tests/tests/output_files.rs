@@ -53,9 +53,9 @@ fn texts_tables_and_help_that_nobody_reads_are_no_errors() -> Result<()> {
     Ok(())
 }
 
-cases! {
-    fn an_error_that_nobody_reads_has_its_usual_code() =
-        expect_code_without_readers(&ddp_mnist(["--load", "missing"])?, "1").map(drop);
+#[test]
+fn an_error_that_nobody_reads_has_its_usual_code() -> Result<()> {
+    expect_code_without_readers(&ddp_mnist(["--load", "missing"])?, "1").map(drop)
 }
 
 /// A limit on the size of files stands for a full disk here: the system also sends a signal.
