@@ -9,7 +9,10 @@ use anyhow::{Context, Result, bail};
 use std::env;
 use tch::{Device, Kind, Tensor, nn::Module, nn::VarStore};
 use tch_parallel::nn::{LinearOptions, linear};
-use tch_parallel::optim::*;
+use tch_parallel::optim::{
+    ClipGradNormOptions, Optimizer, Sgd, SgdOptions, clip_grad_norm_, clip_grad_value_,
+    get_total_norm,
+};
 
 fn main() -> Result<()> {
     let mut arguments = env::args().skip(1);
@@ -22,7 +25,8 @@ fn main() -> Result<()> {
 
     tch::manual_seed(0);
     let vs = VarStore::new(Device::Cpu);
-    let layer = |name, from, to| linear(vs.root() / name, from, to, LinearOptions::default());
+    let layer =
+        |name, inputs, outputs| linear(vs.root() / name, inputs, outputs, LinearOptions::default());
     // The one in the middle takes no part: its parameters have no gradient.
     let layers = [layer("first", 13, 37), layer("idle", 3, 3), layer("last", 37, 5)];
     let options = SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() };

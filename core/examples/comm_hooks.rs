@@ -66,7 +66,8 @@ fn main() -> Result<()> {
 fn gradients(group: &ProcessGroup, hook: impl CommHook + 'static) -> Result<Vec<Tensor>> {
     tch::manual_seed(0);
     let vs = VarStore::new(group.device());
-    let layer = |name, from, to| linear(vs.root() / name, from, to, LinearOptions::default());
+    let layer =
+        |name, inputs, outputs| linear(vs.root() / name, inputs, outputs, LinearOptions::default());
     let net = nn::seq_t()
         .add_fn(|images| images.flat_view())
         .add(layer("first", 784, 128))

@@ -11,7 +11,11 @@ use serde_json::{Value, json};
 use std::env;
 use tch::{Device, Kind, Tensor, nn::ModuleT, nn::VarStore};
 use tch_parallel::Result as EngineResult;
-use tch_parallel::data::*;
+use tch_parallel::data::{
+    BatchSampler, ConcatDataset, DataLoader, DataLoaderOptions, Dataset, DistributedSamplerWrapper,
+    IterableDataset, RandomSampler, Sampler, Samples, SequentialSampler, Shard,
+    SubsetRandomSampler, TensorDataset, WeightedRandomSampler, WorkerInfo, random_split,
+};
 use tch_parallel::nn::{LinearOptions, linear};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 

@@ -10,7 +10,12 @@ use anyhow::{Context, Result, bail};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::env;
-use tch_parallel::optim::lr_scheduler::*;
+use tch_parallel::optim::lr_scheduler::{
+    AnnealStrategy, ChainedScheduler, ConstantLr, CosineAnnealingLr, CosineAnnealingWarmRestarts,
+    CyclicLr, CyclicMode, ExponentialLr, LambdaLr, LinearLr, LrLambda, LrScheduler, MultiStepLr,
+    MultiplicativeLr, OneCycleLr, PerGroup, PlateauMode, PolynomialLr, ReduceLrOnPlateau,
+    ReduceLrOnPlateauOptions, Schedule, SequentialLr, StepLr, SwaLr, ThresholdMode,
+};
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, ParamGroup, Sgd, SgdOptions};
 
 fn main() -> Result<()> {

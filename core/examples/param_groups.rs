@@ -11,8 +11,13 @@ use tch::nn::{Linear, Module, VarStore};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::amp::{GradScaler, GradScalerOptions};
 use tch_parallel::nn::{EmbeddingOptions, LinearOptions, embedding, linear, named_parameters};
-use tch_parallel::optim::lr_scheduler::*;
-use tch_parallel::optim::*;
+use tch_parallel::optim::lr_scheduler::{
+    CosineAnnealingLr, ExponentialLr, LrScheduler, OneCycleLr, Schedule, StepLr,
+};
+use tch_parallel::optim::{
+    Adam, AdamOptions, Optimizer, OptimizerState, ParamGroup, Sgd, SgdOptions, clip_grad_norm_,
+    clip_grad_value_,
+};
 
 const STEPS: i64 = 10;
 

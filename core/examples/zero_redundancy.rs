@@ -37,7 +37,8 @@ fn train(
 ) -> Result<Vec<Tensor>> {
     tch::manual_seed(0);
     let vs = VarStore::new(group.device());
-    let layer = |name, from, to| linear(vs.root() / name, from, to, LinearOptions::default());
+    let layer =
+        |name, inputs, outputs| linear(vs.root() / name, inputs, outputs, LinearOptions::default());
     let mlp = seq()
         .add(layer("fc1", 784, 512))
         .add_fn(|x| x.relu())

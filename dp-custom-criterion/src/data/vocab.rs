@@ -56,7 +56,8 @@ impl Vocab {
             .filter(|(word, count)| *count >= options.min_freq && !SPECIALS.contains(word))
             .collect();
         counts.sort_unstable_by_key(|&(word, count)| (std::cmp::Reverse(count), word));
-        let words = counts.into_iter().map(|pair| pair.0).take(options.size.unwrap_or(usize::MAX));
+        let words =
+            counts.into_iter().map(|(word, _)| word).take(options.size.unwrap_or(usize::MAX));
         Self::from_words(SPECIALS.into_iter().chain(words).map(str::to_owned).collect())
     }
 

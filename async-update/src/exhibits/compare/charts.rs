@@ -34,7 +34,8 @@ fn losses(
 ) -> Result<String> {
     let curve = |found: &Measured| {
         let losses = found.steps.iter().map(|step| f64::from(step.loss));
-        let points: Vec<_> = losses.enumerate().map(|(at, loss)| (x(found, at), loss)).collect();
+        let points: Vec<_> =
+            losses.enumerate().map(|(batch, loss)| (x(found, batch), loss)).collect();
         // 24 means of several batches: the losses of single ones scatter too much to tell curves apart.
         let pieces = points.chunks(points.len().div_ceil(24));
         Series { name: found.method.into(), points: pieces.map(mean).collect() }

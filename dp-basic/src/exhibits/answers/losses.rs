@@ -43,8 +43,9 @@ pub fn mean_of_means(rows: i64, devices: usize) -> Result<[f64; 5]> {
     let apart = |found: &Outcome| difference(&found.gradients, &gradients(&vs));
 
     let plain = step_with(rows, devices, |losses| losses.mean(Kind::Float))?;
-    let parts = Tensor::from_slice(&chunk_sizes(rows, devices)?).to_kind(Kind::Float) / rows as f64;
-    let weighted = step_with(rows, devices, |losses| (losses * &parts).sum(Kind::Float))?;
+    let shares =
+        Tensor::from_slice(&chunk_sizes(rows, devices)?).to_kind(Kind::Float) / rows as f64;
+    let weighted = step_with(rows, devices, |losses| (losses * &shares).sum(Kind::Float))?;
     Ok([number(&truth), plain.loss, apart(&plain), weighted.loss, apart(&weighted)])
 }
 
