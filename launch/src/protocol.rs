@@ -66,7 +66,8 @@ pub(crate) fn beat_interval(heartbeat_timeout: Duration) -> Duration {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum ToCoordinator {
-    /// Asks whether this is a launcher ([`VERSION`]), and of which job (`--rdzv-id`). The proof contains the nonce.
+    /// The first message: is this a launcher ([`VERSION`]), and of which job (`--rdzv-id`)? The coordinator's proof
+    /// contains the nonce.
     Hello { version: u32, job: String, nonce: String },
     /// Asks for a place in the job, with the proof that this side knows the secret.
     Join { proof: String, node: Node },
@@ -101,7 +102,8 @@ pub(crate) enum ToAgent {
     Challenge { nonce: String, proof: String },
     /// Takes no part in the job.
     Refused { reason: String },
-    /// Has joined, and waits for `Start`. Node 0's `--heartbeat-timeout` holds for all.
+    /// Has joined, and waits for `Start`: the coordinator's host and launcher, and node 0's `--heartbeat-timeout`,
+    /// which holds for all.
     Welcome { host: String, launcher: String, heartbeat_timeout: u64 },
     /// Has no place in the job yet.
     Wait { reason: String },

@@ -1,4 +1,4 @@
-//! One rank: the environment variables that tell a program which rank it is, and its process.
+//! One rank: the variables that tell a program its rank, and its process, which leads a process group of its own.
 
 mod failure;
 
@@ -12,15 +12,12 @@ use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
-use std::cell::OnceCell;
-use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
-use std::rc::Rc;
-use std::thread;
-use std::time::Instant;
+use std::{cell::OnceCell, collections::BTreeMap};
+use std::{rc::Rc, thread, time::Instant};
 use tch_parallel_contract::{ELASTIC, LISTEN_FD};
 
 /// Variables of an outer launcher. A rank that read them would look for that launcher's store or socket.

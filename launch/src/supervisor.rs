@@ -11,10 +11,9 @@ use crate::rank::{self, Rank};
 use crate::signals;
 use anyhow::{Result, bail};
 use nix::sys::signal::Signal;
-use std::path::PathBuf;
-use std::rc::Rc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Instant;
+use std::{path::PathBuf, rc::Rc};
 use tch_parallel_contract::ELASTIC;
 
 pub(crate) enum Event {
@@ -35,7 +34,8 @@ pub(crate) fn post(events: &Sender<Event>, event: Event) {
     let _ = events.send(event);
 }
 
-/// Runs this node's ranks, on the main thread: the parent-death signal comes when the thread that starts them ends.
+/// Runs the ranks of this node. It must stay on the main thread: the kernel sends the parent-death signal when the
+/// thread that started a rank ends, not the process.
 pub(crate) struct Supervisor<'a> {
     pub(crate) args: &'a Args,
     logs: Option<Logs>,

@@ -3,10 +3,9 @@
 use crate::{MetricsLog, eprintln, say};
 use clap::builder::{PossibleValue, RangedU64ValueParser};
 use clap::{ValueEnum, value_parser};
-use std::ffi::OsString;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{ffi::OsString, io};
 use tch::Device;
 use tch_parallel::data::Shard;
 use tch_parallel::distributed::{Backend, DeviceChoice, Env, ProcessGroup, ProcessGroupOptions};
@@ -30,7 +29,8 @@ pub struct ProcessGroupArgs {
 }
 
 impl ProcessGroupArgs {
-    /// This process's device, which it keeps if its rank changes. Fails as [`DeviceChoice::of_worker`].
+    /// This process's device, which it keeps if its rank changes. Fails as [`DeviceChoice::of_worker`], and for an
+    /// invalid environment.
     pub fn device(&self) -> Result<Device> {
         self.device.of_worker(Env::read()?.map_or(0, |env| env.local_rank))
     }

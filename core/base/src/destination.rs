@@ -27,7 +27,7 @@ pub fn check_destination(path: impl AsRef<Path>) -> Result<()> {
 /// If `path` is a symbolic link, the file that it leads to is replaced, and the link stays. The new file has the
 /// permissions of the old one. Its owner is whoever writes, and other hard links keep the old contents.
 ///
-/// Removes what a killed run has left. Of two runs on a host that write to `path`, the last wins; on two, one fails.
+/// Removes what a killed run has left. Of two runs that write to `path`, the last wins; on two hosts, one fails.
 ///
 /// ```
 /// use std::fs;

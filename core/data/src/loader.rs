@@ -20,7 +20,8 @@ use epoch::Order;
 options! {
     /// Options of a [`DataLoader`], with `torch.utils.data.DataLoader`'s names and defaults but for `draw_base_seed`.
     ///
-    /// There is no `shuffle`, which would break the sharding of a [`DistributedSampler`](super::DistributedSampler).
+    /// There is no `shuffle`: the sampler decides the order, and shuffling here would break the sharding of a
+    /// [`DistributedSampler`](super::DistributedSampler).
     #[derive(Debug, Clone)]
     pub struct DataLoaderOptions {
         /// The batch size per rank: with `n` ranks, a step sees `n` times as many samples.
@@ -33,13 +34,13 @@ options! {
         pub prefetch_factor: usize = 2,
         /// Whether to drop the last batch if it is smaller than the others.
         pub drop_last: bool = false,
-        /// Whether workers pin batches' memory, for faster copies that do not block ([`Epoch::to`]). Requires CUDA.
+        /// Whether batches get page-locked memory, for faster copies that do not block ([`Epoch::to`]). Requires CUDA.
         pub pin_memory: bool = false,
         /// How long the training loop waits for a batch. After that it gets an error that names the batch, and may wait
         /// for the same batch again. Requires workers. PyTorch's default, 0, is `None` here: no limit.
         pub timeout: Option<Duration> = None,
-        /// Whether batches come in the sampler's order. Otherwise none waits for a slow one. Runs are then not
-        /// reproducible, and an epoch cannot be resumed, because it is unknown which samples were consumed.
+        /// Whether batches come in the sampler's order. Otherwise they come as soon as they are ready. Runs are then
+        /// not reproducible, and an epoch cannot be resumed, because it is unknown which samples were consumed.
         pub in_order: bool = true,
         /// Whether each epoch draws a number from the global generator when it begins, as Python's loader does at every
         /// `iter(loader)`: it seeds Python's workers, and is drawn even without workers. Nothing here needs the number.

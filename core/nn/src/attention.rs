@@ -88,7 +88,7 @@ pub(super) enum InProjection {
 /// ```
 ///
 /// # Panics
-/// If `num_heads` is not at least 1 or does not divide `embed_dim`, and, like tch's layers, if the inputs do not fit.
+/// If `num_heads` is not at least 1 or does not divide `embed_dim`, and in the forward pass if the inputs do not fit.
 pub fn multihead_attention<'a>(
     path: impl Borrow<Path<'a>>,
     embed_dim: i64,

@@ -44,7 +44,8 @@ pub struct EmbeddingOptions {
     pub sparse: bool,
 }
 
-/// `torch.nn.Embedding(num_embeddings, embedding_dim)`: maps indices `[..]` to vectors `[.., embedding_dim]`.
+/// `torch.nn.Embedding(num_embeddings, embedding_dim)`: maps indices `[..]` below `num_embeddings` to vectors
+/// `[.., embedding_dim]`.
 ///
 /// Draws the weight, `[num_embeddings, embedding_dim]`, from the global generator, like `Embedding.reset_parameters`:
 /// the padding vector is drawn too, then set to zeros. tch's own layer leaves it as drawn.

@@ -53,7 +53,7 @@ options! {
 /// and variance 1, for each sample on its own. Wu and He, "Group Normalization" (2018).
 ///
 /// # Panics
-/// If `num_groups` does not divide `num_channels`, and, like tch's layers, if the input does not fit.
+/// If `num_groups` does not divide `num_channels`, and in the forward pass if the input does not fit.
 pub fn group_norm<'a>(
     path: impl Borrow<Path<'a>>,
     num_groups: i64,

@@ -97,7 +97,7 @@ pub struct TransformerEncoderLayer {
 /// ```
 ///
 /// # Panics
-/// If `nhead` is not at least 1 or does not divide `d_model`, and, like tch's layers, if the input does not fit.
+/// If `nhead` is not at least 1 or does not divide `d_model`, and in the forward pass if the input does not fit.
 pub fn transformer_encoder_layer<'a>(
     path: impl Borrow<Path<'a>>,
     d_model: i64,

@@ -36,14 +36,18 @@ impl Step<'_> {
         Ok(TensorList::new(tensors.map_err(Into::into)?, self.parameters.is_foreach()))
     }
 
-    /// The moving averages of this name, which start at 0 for every element of the parameters; complex numbers as pairs
-    /// of real ones. Fails if memory runs out.
+    /// The moving averages of this name, all 0 at first, one for each element; complex numbers as pairs of real ones.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if memory has run out.
     pub fn zeros_like(&mut self, name: &'static str) -> Result<TensorList> {
         self.get_or_insert_with(name, Tensor::f_zeros_like)?.as_real()
     }
 
-    /// Counts this step in each parameter's state, under the name `step`, and returns the numbers of steps, this one
-    /// included. Fails if memory runs out.
+    /// Counts this step in each parameter's state, as `step`, and returns the numbers of steps, this one included.
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if memory has run out.
     pub fn count(&mut self) -> Result<Vec<f64>> {
         self.states.iter_mut().map(|state| state.count_step()).collect()
     }

@@ -67,7 +67,7 @@ pub(super) fn write(
         false => Ok(()),
     };
     let objection = written.as_ref().err().map(|error| with_causes(error));
-    // The index names no missing part. Other ranks may agree although this one gives up: its part stays until then.
+    // The index names no missing part. Others may agree when this one gives up, so its part stays until the next save.
     let agreed = group.agree(operation, objection.as_deref());
     written.and(agreed)?;
     if group.rank() != WRITER {

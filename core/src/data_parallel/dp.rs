@@ -17,7 +17,7 @@ use tch_parallel_base::tensors::{fill, list};
 pub struct DataParallelOptions {
     /// Where the loss is computed from gathered outputs; needs no replica. `None`: the first, which uses most memory.
     pub output_device: Option<LogicalDevice>,
-    /// The dimension along which batches are divided and outputs gathered: 1, say, for batches `[time, batch, ..]`.
+    /// The dimension along which batches are divided and outputs gathered: 0, or 1 for batches `[time, batch, ..]`.
     pub dim: i64,
 }
 

@@ -17,7 +17,7 @@ const NOTICE: Duration = Duration::from_secs(1);
 /// How long it may take to give a process its place, which another generation may have to make first.
 const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Calls `train` with the job's group, and anew whenever a rank is lost or comes. Horovod's `hvd.elastic.run`.
+/// Calls `train` with the job's group, and again with another whenever a rank is lost or comes. `hvd.elastic.run`.
 ///
 /// What depends on who is there is made inside `train`: the sampler and the loader from `state.progress`, and
 /// [`DistributedDataParallel`] around a reference to the model. What lasts is made before: the model, the optimizer,

@@ -61,7 +61,8 @@ const DASHES: [Option<(i32, i32)>; 4] = [None, Some((10, 6)), Some((3, 5)), Some
 /// Draws curves, as an SVG file. The legend names them if there are several.
 ///
 /// # Errors
-/// [`Error::Argument`] without series or points, for more than nine series, and for values that the axes cannot show.
+/// [`Error::Argument`] without series or points, for more than nine series, and for a value that is not finite, or not
+/// above 0 on a logarithmic axis.
 pub fn lines(chart: &Lines) -> Result<String> {
     let ranges = chart.ranges()?;
     let colours = colours("series", chart.series.len())?.iter().copied();

@@ -3,8 +3,7 @@
 use super::card::{card, colours, column, ink, label, px, rows_plot, shortened, width};
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
-use std::cmp::Reverse;
-use std::time::Duration;
+use std::{cmp::Reverse, time::Duration};
 use tch_parallel::{Error, Result};
 
 /// Spans of time in lanes, with one lane per device or thread.
@@ -38,8 +37,8 @@ pub struct Span {
     pub duration: Duration,
 }
 
-/// Draws a timeline, as an SVG file, with time in milliseconds. [`Error::Argument`] without any span, for one whose
-/// category is not in the list, and for more than nine categories.
+/// Draws a timeline, as an SVG file, with time in milliseconds; a span is at least one pixel wide. [`Error::Argument`]
+/// without any span, for one whose category is not in the list, and for more than nine categories.
 pub fn timeline(chart: &Timeline) -> Result<String> {
     let colours = colours("categories", chart.categories.len())?.iter().copied();
     let kinds: Vec<_> = chart.categories.iter().map(String::as_str).zip(colours).collect();

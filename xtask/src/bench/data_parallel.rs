@@ -22,7 +22,7 @@ struct Training {
 
 /// Rust against Python. libtorch computes for both, and a large batch would hide the difference.
 const ONE_DEVICE: Training = Training { batch: 8, steps: 32 };
-/// One replica against two: large, since the weights are copied; but the corpus has only 43 pairs.
+/// One replica against two. The larger the batch, the less the copied weights matter; the corpus has 43 pairs.
 const REPLICAS: Training = Training { batch: 32, steps: 16 };
 
 pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {

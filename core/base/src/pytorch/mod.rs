@@ -1,6 +1,7 @@
 //! The format of `torch.save`: a zip archive with a pickle, which describes the tensors, and the bytes of each storage.
 //!
-//! libtorch's unpickler takes an `OrderedDict`, as every `state_dict()` is, for None, and trusts the sizes in a file.
+//! Read here because libtorch's unpickler takes an `OrderedDict`, which every `state_dict()` is, for None, and trusts
+//! the sizes in a file.
 
 mod archive;
 mod object;

@@ -175,7 +175,8 @@ impl ProcessGroup {
         Ok((own, lengths.collect::<Result<_>>()?))
     }
 
-    /// Bytes as a tensor, as long as the longest of all ranks' and not empty, because an empty one cannot be sent.
+    /// Bytes as a tensor, as long as the longest of all ranks', because all tensors must have one shape, and not empty,
+    /// because an empty one cannot be sent.
     fn padded(&self, mut bytes: Vec<u8>, lengths: &[usize]) -> Tensor {
         let longest = lengths.iter().copied().max().unwrap_or_default();
         bytes.resize(longest.max(bytes.len()).max(1), 0);

@@ -34,13 +34,14 @@ pub struct FullyShardOptions {
 /// `torch.distributed.fsdp.fully_shard` (FSDP2): shards parameters, gradients and optimizer state over a group.
 ///
 /// Each block that is built with [`shard`](Self::shard) is a unit: its parameters are gathered before its forward and
-/// backward passes and freed afterwards, and its gradients are reduced to shards during the backward pass. All others
-/// belong to the [`root`](Self::root). A block is sharded once it is built, so no rank ever holds the whole model.
+/// backward passes and freed afterwards, and its gradients are reduced to shards during the backward pass. All other
+/// parameters belong to the [`root`](Self::root). A block is sharded once built, so no rank ever holds the whole model.
 ///
 /// The layers are tch's own. Once a block is sharded, the variable store holds its shards: an optimizer made from the
 /// store trains these, and [`VarStore::save`] would write only this rank's, so use
 /// [`checkpoint::save`](crate::checkpoint::save) or [`Training`](crate::checkpoint::Training), for the whole model. Use
-/// the same seed on all ranks, or [`sync_module_states`](FullyShardOptions::sync_module_states).
+/// the same seed on all ranks, so that their shards belong to one model, or
+/// [`sync_module_states`](FullyShardOptions::sync_module_states).
 ///
 /// Results equal those of PyTorch's `fully_shard` to the last bit. With more than two ranks they
 /// differ from DistributedDataParallel's, which adds gradients in another order.

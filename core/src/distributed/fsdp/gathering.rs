@@ -4,7 +4,8 @@ use crate::distributed::{collectives::Pending, group::ProcessGroup};
 use crate::{Error, Result};
 use tch::{Device, Tensor, no_grad};
 
-/// Starts to gather all ranks' `parts[i]`, `[n]`, in `wholes[i]`, `[ranks, n]`. A collective of one tensor.
+/// Starts to gather all ranks' `parts[i]`, `[n]`, in `wholes[i]`, `[ranks, n]`. One collective, as Python's:
+/// `all_gather_into_tensor` of all parts as one tensor.
 pub(super) fn gather(
     group: &ProcessGroup,
     wholes: Vec<Tensor>,

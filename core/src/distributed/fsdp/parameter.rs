@@ -14,7 +14,8 @@ pub(super) struct Parameter {
     pub name: String,
     /// The leaf that the module's layers hold. Its memory comes and goes.
     pub whole: Tensor,
-    /// The memory of `whole` as `[ranks, rows * row]`, with its own version counter: writing to it changes no leaf.
+    /// The memory of `whole` as `[ranks, rows * row]`, with its own version counter: writing to it does not count as a
+    /// change of the leaf.
     padded: Tensor,
     memory: Memory,
     /// The sum of gradients that have not been reduced, unless the leaf's own `grad` holds it.

@@ -27,7 +27,8 @@ impl DeviceMesh {
     /// Arranges ranks in these dimensions. A collective. `init_device_mesh(device, sizes, mesh_dim_names=names)`
     ///
     /// # Errors
-    /// [`Error::Argument`] if the sizes are not those of all ranks, if a name comes twice, or if a rank runs Python.
+    /// [`Error::Argument`] if the product of the sizes is not the number of ranks, if a name comes twice, or if a rank
+    /// runs Python.
     pub fn new(group: &ProcessGroup, dims: &[(&str, usize)]) -> Result<Self> {
         let (names, sizes): (Vec<_>, Vec<_>) = dims.iter().copied().unzip();
         let ranks = group.world_size();

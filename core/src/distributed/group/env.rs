@@ -9,7 +9,8 @@ const DEFAULT_PORT: u16 = 29500;
 
 /// A rank, and where it meets the others.
 ///
-/// PyTorch's `env://` rendezvous. The variables are torchrun's, else those of Open MPI, MPICH or SLURM.
+/// PyTorch's `env://` rendezvous. torchrun and `launch` set the variables; without RANK, those of Open MPI, MPICH or
+/// SLURM count.
 ///
 /// ```
 /// use tch_parallel::distributed::Env;

@@ -47,7 +47,8 @@ pub struct ProcessGroupOptions {
 /// [`Training::save`]: crate::checkpoint::Training::save
 /// [`Training::load`]: crate::checkpoint::Training::load
 ///
-/// libtorch then prints no warnings, such as of attempts to connect. Set `TORCH_CPP_LOG_LEVEL=WARNING` to see them.
+/// libtorch then prints no warnings in this process, such as of attempts to connect. Set `TORCH_CPP_LOG_LEVEL=WARNING`
+/// to see them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -131,7 +132,7 @@ impl ProcessGroup {
     /// ```
     ///
     /// # Errors
-    /// Those of [`init_process_group`] and [`with_store`](Self::with_store), and [`Error::Argument`] for others.
+    /// Those of [`init_process_group`] and [`with_store`](Self::with_store); [`Error::Argument`] for any other address.
     pub fn with_init_method(
         init_method: &str,
         rank: usize,

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 /// How long to wait between two attempts to reach a store that is not listening yet.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// How long one attempt may take, else minutes if no host answers: the system repeats a lost request after 1 s and 3 s.
+/// How long one attempt may take: if a host does not answer at all, it would take minutes. The system repeats a request
+/// that is lost after 1 s and after 3 s.
 const ATTEMPT: Duration = Duration::from_secs(5);
 
 /// How long a host name may take to resolve: in a cluster it often appears after the host.

@@ -5,7 +5,8 @@
 
 use super::*;
 
-/// Milliseconds. How long a rank looks for a place until it says so, and then until it ends: `tch_parallel::elastic`'s.
+/// Milliseconds. How long a rank looks for a place before it says that its group has failed, and then before it ends:
+/// `NOTICE` of `tch_parallel::elastic`.
 const NOTICE_OF_RANKS: u64 = 1000;
 
 /// How long it waits for the others of a generation, of which it hears nothing.

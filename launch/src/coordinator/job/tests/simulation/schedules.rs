@@ -6,7 +6,8 @@ use super::*;
 /// The schedules of the test. Each has its number as its seed.
 const SCHEDULES: u64 = 10_000;
 
-/// Until when the job must run again. The longest partition, a rank's wait in vain, and a restart of all fit into it.
+/// How long nothing is disturbed before the job must run again. The longest partition, a rank's wait in vain, and a
+/// restart of all fit into it.
 const QUIET: u64 = 60_000;
 
 impl Simulation {
