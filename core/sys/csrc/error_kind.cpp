@@ -10,13 +10,9 @@ namespace c10d_sys {
 namespace {
 
 template <typename... Types>
-bool is_any_of(const std::exception& error) {
-  return (... || (dynamic_cast<const Types*>(&error) != nullptr));
-}
+bool is_any_of(const std::exception& error) { return (... || (dynamic_cast<const Types*>(&error) != nullptr)); }
 
-bool says(const std::exception& error, const char* words) {
-  return std::strstr(error.what(), words) != nullptr;
-}
+bool says(const std::exception& error, const char* words) { return std::strstr(error.what(), words) != nullptr; }
 
 } // namespace
 

@@ -19,12 +19,8 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
   using Prior = c10::weak_intrusive_ptr<AsyncWork>;
 
   ExchangeWork(
-      std::shared_ptr<Exchange> exchange,
-      const Operation& operation,
-      const Exchange::Operands& operands,
-      std::chrono::milliseconds timeout,
-      const char* title,
-      std::vector<Prior> prior)
+      std::shared_ptr<Exchange> exchange, const Operation& operation, const Exchange::Operands& operands,
+      std::chrono::milliseconds timeout, const char* title, std::vector<Prior> prior)
       : AsyncWork(nullptr, {outputs(operands)}, operation.type, 0, timeout, title, operands.inputs),
         exchange_(std::move(exchange)),
         ticket_(exchange_->enqueue()),
@@ -265,10 +261,7 @@ Gloo::WorkPtr Gloo::scatter(Tensors& outputs, std::vector<Tensors>& inputs, cons
 }
 
 Gloo::WorkPtr Gloo::alltoall_base(
-    at::Tensor& output,
-    at::Tensor& input,
-    std::vector<int64_t>& output_splits,
-    std::vector<int64_t>& input_splits,
+    at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
     const c10d::AllToAllOptions& options) {
   // The ranks' tensors may differ in size.
   announce({c10d::OpType::ALLTOALL_BASE, input.scalar_type()});
@@ -348,9 +341,7 @@ void Gloo::fail() {
   }
 }
 
-Gloo::WorkPtr Gloo::failable(WorkPtr work) {
-  return track(FailableWork::around(std::move(work)), std::nullopt);
-}
+Gloo::WorkPtr Gloo::failable(WorkPtr work) { return track(FailableWork::around(std::move(work)), std::nullopt); }
 
 Gloo::WorkPtr Gloo::track(WorkPtr work, std::optional<int> peer) {
   const std::lock_guard<std::mutex> lock(tracking_);
@@ -378,12 +369,8 @@ std::vector<Gloo::WorkPtr> Gloo::in_progress(int rank, std::chrono::milliseconds
 }
 
 Gloo::WorkPtr Gloo::start(
-    const Operation& operation,
-    const Exchange::Operands& operands,
-    std::chrono::milliseconds timeout,
-    bool async,
-    const char* title,
-    std::vector<Prior> prior) {
+    const Operation& operation, const Exchange::Operands& operands, std::chrono::milliseconds timeout, bool async,
+    const char* title, std::vector<Prior> prior) {
   if (timeout == c10d::kUnsetTimeout) {
     timeout = getOptions()->timeout;
   }

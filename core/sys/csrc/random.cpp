@@ -1,12 +1,8 @@
 #include "guard.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Context.h>
-#include <ATen/core/Generator.h>
 
 #include <mutex>
-
-using c10d_sys::guarded;
 
 namespace {
 

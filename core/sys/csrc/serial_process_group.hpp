@@ -6,7 +6,6 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <mutex>
-#include <vector>
 
 namespace c10d_sys {
 
