@@ -154,8 +154,7 @@ c10d_status c10d_monitored_barrier(c10d_process_group* handle, int64_t timeout_m
   });
 }
 
-c10d_status c10d_broadcast_coalesced(
-    c10d_process_group* handle, c10d_tensors list, size_t buffer_size, int root) {
+c10d_status c10d_broadcast_coalesced(c10d_process_group* handle, c10d_tensors list, size_t buffer_size, int root) {
   return guarded([&] {
     // A leaf that requires a gradient may not be written to; its detached twin shares the memory.
     Tensors detached;

@@ -34,11 +34,7 @@ c10d_error_kind kind_of(const std::exception& error) {
     return says(error, "imed out") || says(error, "imeout") ? C10D_TIMEOUT : C10D_CONNECTION;
   }
   if (is_any_of<
-          c10::IndexError,
-          c10::NotImplementedError,
-          c10::TypeError,
-          c10::ValueError,
-          std::invalid_argument>(error)) {
+          c10::IndexError, c10::NotImplementedError, c10::TypeError, c10::ValueError, std::invalid_argument>(error)) {
     return C10D_MISUSE;
   }
   // Under TORCH_DISTRIBUTED_DEBUG=DETAIL, ranks meet in a barrier and compare their calls before each

@@ -123,8 +123,7 @@ Gloo::WorkPtr Gloo::allreduce(Tensors& tensors, const c10d::AllreduceOptions& op
 }
 
 Gloo::WorkPtr Gloo::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  const auto operation =
-      operation_of(c10d::OpType::BROADCAST, tensors.at(0), c10d::ReduceOp::SUM, options.rootRank);
+  const auto operation = operation_of(c10d::OpType::BROADCAST, tensors.at(0), c10d::ReduceOp::SUM, options.rootRank);
   TORCH_CHECK_VALUE(options.rootRank >= 0 && options.rootRank < getSize(), "no rank ", options.rootRank);
   if (exchange_ != nullptr && is_dense(tensors)) {
     return start(operation, {tensors, {}}, options.timeout, options.asyncOp, "gloo:broadcast");
@@ -163,8 +162,7 @@ bool Gloo::can_gather(const std::vector<Tensors>& outputs, const Tensors& inputs
       std::all_of(outputs[0].begin(), outputs[0].end(), takes_the_input);
 }
 
-Gloo::WorkPtr Gloo::allgather(
-    std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+Gloo::WorkPtr Gloo::allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const auto operation = operation_of(c10d::OpType::ALLGATHER, inputs.at(0));
   if (exchange_ != nullptr && is_dense(inputs) && can_gather(outputs, inputs)) {
     return start(operation, {{inputs[0].contiguous()}, outputs[0]}, options.timeout, options.asyncOp, "gloo:all_gather");

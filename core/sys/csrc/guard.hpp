@@ -62,8 +62,7 @@ inline void raise(const c10d_status& status) {
 
 // Checked, because an index that does not fit would wrap around to another device's.
 inline c10::Device cuda(int32_t index) {
-  TORCH_CHECK(
-      index >= 0 && index <= std::numeric_limits<c10::DeviceIndex>::max(), "no CUDA device ", index);
+  TORCH_CHECK(index >= 0 && index <= std::numeric_limits<c10::DeviceIndex>::max(), "no CUDA device ", index);
   return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
 }
 

@@ -27,8 +27,7 @@ extern "C" c10d_status c10d_process_group_add_nccl(c10d_process_group* handle, i
     options->timeout = std::chrono::milliseconds(timeout_ms);
     options->group_name = c10d_sys::kGroupName;
     auto store = c10::make_intrusive<c10d::PrefixStore>("cuda/", group->getStore());
-    auto nccl = c10::make_intrusive<Nccl>(
-        store, group->getRank(), group->getSize(), std::move(options));
+    auto nccl = c10::make_intrusive<Nccl>(store, group->getRank(), group->getSize(), std::move(options));
     nccl->setSequenceNumberForGroup();
     group->setBoundDeviceId(device);
     group->setDefaultBackend(c10d::ProcessGroup::BackendType::NCCL);

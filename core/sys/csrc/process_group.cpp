@@ -45,8 +45,7 @@ extern "C" {
 c10d_status c10d_process_group_new(const c10d_store* store, int rank, int world_size, c10d_process_group** out) {
   return guarded([&] {
     TORCH_CHECK_VALUE(rank >= 0 && rank < world_size, "rank ", rank, " of ", world_size);
-    *out = new c10d_process_group{
-        c10::make_intrusive<c10d_sys::SerialProcessGroup>(store->store, rank, world_size)};
+    *out = new c10d_process_group{c10::make_intrusive<c10d_sys::SerialProcessGroup>(store->store, rank, world_size)};
   });
 }
 

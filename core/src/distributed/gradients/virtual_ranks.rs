@@ -66,8 +66,7 @@ impl VirtualRanks {
         let of = |rank| Shard::new(rank, group.world_size())?.with_virtual_ranks(count);
         let shards = (0..group.world_size()).map(of).collect::<Result<Vec<_>>>()?;
         let places = |(rank, shard): (usize, &Shard)| {
-            let parts = shard.parts();
-            (0..parts).map(move |place| (rank, place as i64))
+            (0..shard.parts()).map(move |place| (rank, place as i64))
         };
         let parameter = |tensor: &Tensor| Parameter {
             tensor: tensor.shallow_clone(),
