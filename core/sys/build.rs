@@ -2,43 +2,15 @@
 //!
 //! It looks for libtorch itself instead of asking torch-sys, so that both compile at the same time.
 
-use std::env;
-use std::error::Error;
-use std::fmt::Write;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::{env, error::Error, fmt::Write, fs, path::Path, path::PathBuf};
 
 use find_libtorch::{Libtorch, variable};
 
-const SOURCES: &[&str] = &[
-    "error_kind.cpp",
-    "amp.cpp",
-    "store.cpp",
-    "shared_memory/arena.cpp",
-    "shared_memory/operation.cpp",
-    "shared_memory/exchange.cpp",
-    "shared_memory/rounds.cpp",
-    "shared_memory/collectives.cpp",
-    "shared_memory/reductions.cpp",
-    "shared_memory/copies.cpp",
-    "gloo.cpp",
-    "process_group.cpp",
-    "collectives.cpp",
-    "comm_hook.cpp",
-    "reducer.cpp",
-    "autograd.cpp",
-    "backward_hooks.cpp",
-    "storage.cpp",
-    "device.cpp",
-    "pretended_cuda.cpp",
-    "memory.cpp",
-    "profiler.cpp",
-    "stream.cpp",
-    "random.cpp",
-    "arithmetic.cpp",
-    "foreach.cpp",
-    "tensor.cpp",
-];
+/// The files of `csrc`, without the ending.
+const SOURCES: &str = "error_kind amp store shared_memory/arena shared_memory/operation \
+    shared_memory/exchange shared_memory/rounds shared_memory/collectives shared_memory/reductions \
+    shared_memory/copies gloo process_group collectives comm_hook reducer autograd backward_hooks \
+    storage device pretended_cuda memory profiler stream random arithmetic foreach tensor";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=csrc");
@@ -98,14 +70,14 @@ fn compile(libtorch: &Libtorch, cuda_headers: Option<&[PathBuf; 2]>) -> Result<(
         .include("csrc/gloo_declarations")
         .include(&libtorch.include)
         .include(libtorch.include.join("torch/csrc/api/include"));
-    let mut sources = Vec::from(SOURCES);
+    let mut sources: Vec<_> = SOURCES.split(' ').collect();
     if let Some(headers) = cuda_headers {
         build.define("USE_C10D_NCCL", None).includes(headers);
-        sources.push("nccl.cpp");
+        sources.push("nccl");
     }
     let mut all = String::new();
     for source in sources {
-        writeln!(all, "#include \"{source}\"")?;
+        writeln!(all, "#include \"{source}.cpp\"")?;
     }
     let file = Path::new(&env::var("OUT_DIR")?).join("c10d_sys.cpp");
     fs::write(&file, all)?;

@@ -2,12 +2,7 @@
 //!
 //! Looks for libtorch in the same places as torch-sys.
 
-use std::env;
-use std::fs;
-use std::io;
-use std::ops::RangeInclusive;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::{env, fs, io, ops::RangeInclusive, path::Path, path::PathBuf, process::Command};
 
 /// The releases of libtorch 2 that c10d-sys compiles against.
 const MINOR: RangeInclusive<u32> = 11..=13;

@@ -2,17 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 
-using c10d_sys::guarded;
-using c10d_sys::tensor;
-using c10d_sys::tensors;
-
-namespace {
-
-c10::DeviceType device_type(bool cuda) {
-  return cuda ? c10::kCUDA : c10::kCPU;
-}
-
-} // namespace
+static c10::DeviceType device_type(bool cuda) { return cuda ? c10::kCUDA : c10::kCPU; }
 
 extern "C" {
 
@@ -41,9 +31,7 @@ c10d_status c10d_autocast_leave(bool cuda, const c10d_autocast* previous) {
   });
 }
 
-bool c10d_cuda_autocast_enabled(void) {
-  return at::autocast::is_autocast_enabled(c10::kCUDA);
-}
+bool c10d_cuda_autocast_enabled(void) { return at::autocast::is_autocast_enabled(c10::kCUDA); }
 
 c10d_status c10d_non_finite_check_and_unscale(
     c10d_tensors gradients, c10d_tensor* found_inf, const c10d_tensor* inv_scale) {

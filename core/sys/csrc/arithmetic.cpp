@@ -1,47 +1,33 @@
 #include "guard.hpp"
 
-#include <ATen/ScalarOps.h>
-
-using c10d_sys::guarded;
-using c10d_sys::tensor;
-
 extern "C" {
 
-c10d_status c10d_with_number(c10d_tensor* target, uint8_t operation, double number) {
+// An operation of fewer tensors ignores `b`, or both.
+c10d_status c10d_arithmetic(
+    c10d_tensor* target, uint8_t operation, const c10d_tensor* a, const c10d_tensor* b, double number) {
   return guarded([&] {
+    auto& self = tensor(target);
     // What Python passes. The overloads that take a number multiply in the other order, for which
     // the kernel rounds the number to the tensor's kind first.
-    const auto wrapped = at::native::wrapped_scalar_tensor(number);
+    const auto wrapped = [&] { return at::native::wrapped_scalar_tensor(number); };
     switch (operation) {
-      case C10D_ADD: tensor(target).add_(wrapped); break;
-      case C10D_MUL: tensor(target).mul_(wrapped); break;
-      case C10D_DIV: tensor(target).div_(wrapped); break;
-      case C10D_CLAMP_MIN: tensor(target).clamp_min_(number); break;
-      case C10D_CLAMP_MAX: tensor(target).clamp_max_(number); break;
-      case C10D_POW: tensor(target).pow_(number); break;
+      case C10D_ADD: self.add_(wrapped()); break;
+      case C10D_MUL: self.mul_(wrapped()); break;
+      case C10D_DIV: self.div_(wrapped()); break;
+      case C10D_CLAMP_MIN: self.clamp_min_(number); break;
+      case C10D_CLAMP_MAX: self.clamp_max_(number); break;
+      case C10D_POW: self.pow_(number); break;
+      case C10D_LERP: self.lerp_(tensor(a), number); break;
+      case C10D_ADD_SCALED: self.add_(tensor(a), number); break;
+      case C10D_ADDCMUL: self.addcmul_(tensor(a), tensor(b), number); break;
+      case C10D_ADDCDIV: self.addcdiv_(tensor(a), tensor(b), number); break;
       default: TORCH_CHECK(false, "no operation has the number ", static_cast<int>(operation));
     }
   });
 }
 
-c10d_status c10d_lerp(c10d_tensor* target, const c10d_tensor* end, double weight) {
-  return guarded([&] { tensor(target).lerp_(tensor(end), weight); });
-}
-
 c10d_status c10d_add_scaled(const c10d_tensor* source, const c10d_tensor* other, double alpha, c10d_tensor** out) {
   return guarded([&] { *out = new at::Tensor(tensor(source).add(tensor(other), alpha)); });
-}
-
-c10d_status c10d_add_scaled_(c10d_tensor* target, const c10d_tensor* other, double alpha) {
-  return guarded([&] { tensor(target).add_(tensor(other), alpha); });
-}
-
-c10d_status c10d_addcmul(c10d_tensor* target, const c10d_tensor* a, const c10d_tensor* b, double value) {
-  return guarded([&] { tensor(target).addcmul_(tensor(a), tensor(b), value); });
-}
-
-c10d_status c10d_addcdiv(c10d_tensor* target, const c10d_tensor* a, const c10d_tensor* b, double value) {
-  return guarded([&] { tensor(target).addcdiv_(tensor(a), tensor(b), value); });
 }
 
 c10d_status c10d_copy(const c10d_tensor* source, c10d_tensor** out) {

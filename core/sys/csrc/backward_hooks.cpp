@@ -8,11 +8,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <utility>
-#include <vector>
-
-using c10d_sys::guarded;
-using c10d_sys::tensor;
-using c10d_sys::tensors;
 
 namespace {
 
@@ -79,8 +74,6 @@ c10d_status c10d_at_end_of_backward(c10d_backward_hook call, void* context, c10d
   });
 }
 
-bool c10d_in_backward(void) {
-  return torch::autograd::get_current_graph_task_id() != -1;
-}
+bool c10d_in_backward(void) { return torch::autograd::get_current_graph_task_id() != -1; }
 
 } // extern "C"

@@ -14,17 +14,13 @@
 
 typedef void c10d_tensor;
 
-struct c10d_tensors {
-  c10d_tensor** first;
-  size_t count;
-};
-
 // A list that lives through the call.
 template <typename T>
 struct c10d_slice {
   const T* first;
   size_t count;
 };
+typedef c10d_slice<c10d_tensor*> c10d_tensors;
 
 // The kind of an exception; ffi.rs says what each means, and relies on there being no other.
 enum c10d_error_kind {
@@ -134,8 +130,11 @@ struct c10d_cuda_calls {
 // the last stands for none of them: the memory of a host, which has devices beside it.
 enum { C10D_CPU_DEVICES = 64, C10D_HOST = C10D_CPU_DEVICES };
 
-// What c10d_with_number does.
-enum { C10D_ADD, C10D_MUL, C10D_DIV, C10D_CLAMP_MIN, C10D_CLAMP_MAX, C10D_POW };
+// What c10d_arithmetic does.
+enum {
+  C10D_ADD, C10D_MUL, C10D_DIV, C10D_CLAMP_MIN, C10D_CLAMP_MAX, C10D_POW, C10D_LERP, C10D_ADD_SCALED, C10D_ADDCMUL,
+  C10D_ADDCDIV,
+};
 
 // What c10d_foreach does. The numbers are one for all tensors, or, if the name ends in NUMBERS, one for each.
 enum {

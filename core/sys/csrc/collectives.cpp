@@ -7,11 +7,7 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
-using c10d_sys::guarded;
-using c10d_sys::Tensors;
-using c10d_sys::tensors;
 using std::chrono::milliseconds;
 
 namespace {
@@ -23,9 +19,7 @@ c10d_sys::SerialProcessGroup& serial(c10d_process_group* handle) {
   return static_cast<c10d_sys::SerialProcessGroup&>(*handle->group);
 }
 
-milliseconds limit(int64_t timeout_ms, milliseconds none) {
-  return timeout_ms < 0 ? none : milliseconds(timeout_ms);
-}
+milliseconds limit(int64_t timeout_ms, milliseconds none) { return timeout_ms < 0 ? none : milliseconds(timeout_ms); }
 
 template <typename Options>
 Options options_of(c10d_call call) {
@@ -83,11 +77,7 @@ extern "C" {
 
 // Starts the operation with this number. all_reduce, broadcast and reduce change their one input.
 c10d_status c10d_start(
-    c10d_process_group* handle,
-    uint8_t operation,
-    c10d_tensors outputs,
-    c10d_tensors inputs,
-    c10d_call call,
+    c10d_process_group* handle, uint8_t operation, c10d_tensors outputs, c10d_tensors inputs, c10d_call call,
     c10d_work** out) {
   return guarded([&] {
     auto to = exchanged(outputs);
@@ -135,13 +125,8 @@ c10d_status c10d_start(
 }
 
 c10d_status c10d_all_to_all_single(
-    c10d_process_group* handle,
-    c10d_tensor* output,
-    c10d_tensor* input,
-    c10d_slice<int64_t> output_splits,
-    c10d_slice<int64_t> input_splits,
-    c10d_call call,
-    c10d_work** out) {
+    c10d_process_group* handle, c10d_tensor* output, c10d_tensor* input, c10d_slice<int64_t> output_splits,
+    c10d_slice<int64_t> input_splits, c10d_call call, c10d_work** out) {
   return guarded([&] {
     Tensors both{exchanged(output), exchanged(input)};
     std::vector<int64_t> received(output_splits.first, output_splits.first + output_splits.count);
@@ -169,8 +154,7 @@ c10d_status c10d_monitored_barrier(c10d_process_group* handle, int64_t timeout_m
   });
 }
 
-c10d_status c10d_broadcast_coalesced(
-    c10d_process_group* handle, c10d_tensors list, size_t buffer_size, int root) {
+c10d_status c10d_broadcast_coalesced(c10d_process_group* handle, c10d_tensors list, size_t buffer_size, int root) {
   return guarded([&] {
     // A leaf that requires a gradient may not be written to; its detached twin shares the memory.
     Tensors detached;
@@ -246,8 +230,6 @@ c10d_status c10d_work_source_rank(c10d_work* work, int* out) {
   });
 }
 
-void c10d_work_free(c10d_work* work) {
-  delete work;
-}
+void c10d_work_free(c10d_work* work) { delete work; }
 
 } // extern "C"

@@ -1,9 +1,6 @@
 #include "guard.hpp"
 
-#include <ATen/Context.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
-
-using c10d_sys::guarded;
 
 extern "C" {
 
@@ -25,8 +22,6 @@ c10d_status c10d_restore_cuda_device(int32_t device) {
   });
 }
 
-void c10d_set_cudnn_deterministic(bool enabled) noexcept {
-  at::globalContext().setDeterministicCuDNN(enabled);
-}
+void c10d_set_cudnn_deterministic(bool enabled) noexcept { at::globalContext().setDeterministicCuDNN(enabled); }
 
 } // extern "C"

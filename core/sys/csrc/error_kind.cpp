@@ -10,13 +10,9 @@ namespace c10d_sys {
 namespace {
 
 template <typename... Types>
-bool is_any_of(const std::exception& error) {
-  return (... || (dynamic_cast<const Types*>(&error) != nullptr));
-}
+bool is_any_of(const std::exception& error) { return (... || (dynamic_cast<const Types*>(&error) != nullptr)); }
 
-bool says(const std::exception& error, const char* words) {
-  return std::strstr(error.what(), words) != nullptr;
-}
+bool says(const std::exception& error, const char* words) { return std::strstr(error.what(), words) != nullptr; }
 
 } // namespace
 
@@ -38,11 +34,7 @@ c10d_error_kind kind_of(const std::exception& error) {
     return says(error, "imed out") || says(error, "imeout") ? C10D_TIMEOUT : C10D_CONNECTION;
   }
   if (is_any_of<
-          c10::IndexError,
-          c10::NotImplementedError,
-          c10::TypeError,
-          c10::ValueError,
-          std::invalid_argument>(error)) {
+          c10::IndexError, c10::NotImplementedError, c10::TypeError, c10::ValueError, std::invalid_argument>(error)) {
     return C10D_MISUSE;
   }
   // Under TORCH_DISTRIBUTED_DEBUG=DETAIL, ranks meet in a barrier and compare their calls before each

@@ -2,19 +2,11 @@
 
 #include <memory>
 
-using c10d_sys::guarded;
-using c10d_sys::tensor;
-using c10d_sys::tensors;
-
 extern "C" {
 
 // In place if `out` is null; otherwise it has room for a new tensor for each of the sources.
 c10d_status c10d_foreach(
-    uint8_t operation,
-    c10d_tensors sources,
-    c10d_tensors first,
-    c10d_tensors second,
-    c10d_slice<double> numbers,
+    uint8_t operation, c10d_tensors sources, c10d_tensors first, c10d_tensors second, c10d_slice<double> numbers,
     c10d_tensor** out) {
   return guarded([&] {
     const auto self = tensors(sources);

@@ -19,12 +19,8 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
   using Prior = c10::weak_intrusive_ptr<AsyncWork>;
 
   ExchangeWork(
-      std::shared_ptr<Exchange> exchange,
-      const Operation& operation,
-      const Exchange::Operands& operands,
-      std::chrono::milliseconds timeout,
-      const char* title,
-      std::vector<Prior> prior)
+      std::shared_ptr<Exchange> exchange, const Operation& operation, const Exchange::Operands& operands,
+      std::chrono::milliseconds timeout, const char* title, std::vector<Prior> prior)
       : AsyncWork(nullptr, {outputs(operands)}, operation.type, 0, timeout, title, operands.inputs),
         exchange_(std::move(exchange)),
         ticket_(exchange_->enqueue()),
@@ -127,8 +123,7 @@ Gloo::WorkPtr Gloo::allreduce(Tensors& tensors, const c10d::AllreduceOptions& op
 }
 
 Gloo::WorkPtr Gloo::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  const auto operation =
-      operation_of(c10d::OpType::BROADCAST, tensors.at(0), c10d::ReduceOp::SUM, options.rootRank);
+  const auto operation = operation_of(c10d::OpType::BROADCAST, tensors.at(0), c10d::ReduceOp::SUM, options.rootRank);
   TORCH_CHECK_VALUE(options.rootRank >= 0 && options.rootRank < getSize(), "no rank ", options.rootRank);
   if (exchange_ != nullptr && is_dense(tensors)) {
     return start(operation, {tensors, {}}, options.timeout, options.asyncOp, "gloo:broadcast");
@@ -167,8 +162,7 @@ bool Gloo::can_gather(const std::vector<Tensors>& outputs, const Tensors& inputs
       std::all_of(outputs[0].begin(), outputs[0].end(), takes_the_input);
 }
 
-Gloo::WorkPtr Gloo::allgather(
-    std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+Gloo::WorkPtr Gloo::allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const auto operation = operation_of(c10d::OpType::ALLGATHER, inputs.at(0));
   if (exchange_ != nullptr && is_dense(inputs) && can_gather(outputs, inputs)) {
     return start(operation, {{inputs[0].contiguous()}, outputs[0]}, options.timeout, options.asyncOp, "gloo:all_gather");
@@ -265,10 +259,7 @@ Gloo::WorkPtr Gloo::scatter(Tensors& outputs, std::vector<Tensors>& inputs, cons
 }
 
 Gloo::WorkPtr Gloo::alltoall_base(
-    at::Tensor& output,
-    at::Tensor& input,
-    std::vector<int64_t>& output_splits,
-    std::vector<int64_t>& input_splits,
+    at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
     const c10d::AllToAllOptions& options) {
   // The ranks' tensors may differ in size.
   announce({c10d::OpType::ALLTOALL_BASE, input.scalar_type()});
@@ -348,9 +339,7 @@ void Gloo::fail() {
   }
 }
 
-Gloo::WorkPtr Gloo::failable(WorkPtr work) {
-  return track(FailableWork::around(std::move(work)), std::nullopt);
-}
+Gloo::WorkPtr Gloo::failable(WorkPtr work) { return track(FailableWork::around(std::move(work)), std::nullopt); }
 
 Gloo::WorkPtr Gloo::track(WorkPtr work, std::optional<int> peer) {
   const std::lock_guard<std::mutex> lock(tracking_);
@@ -378,12 +367,8 @@ std::vector<Gloo::WorkPtr> Gloo::in_progress(int rank, std::chrono::milliseconds
 }
 
 Gloo::WorkPtr Gloo::start(
-    const Operation& operation,
-    const Exchange::Operands& operands,
-    std::chrono::milliseconds timeout,
-    bool async,
-    const char* title,
-    std::vector<Prior> prior) {
+    const Operation& operation, const Exchange::Operands& operands, std::chrono::milliseconds timeout, bool async,
+    const char* title, std::vector<Prior> prior) {
   if (timeout == c10d::kUnsetTimeout) {
     timeout = getOptions()->timeout;
   }

@@ -35,8 +35,7 @@ class Gloo final : public c10d::ProcessGroupGloo {
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
-  WorkPtr allgather(
-      std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
   WorkPtr _reduce_scatter_base(
       at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override;
   // Like all_gather_into_tensor and reduce_scatter_tensor of one tensor that for each rank consists of the
@@ -49,10 +48,7 @@ class Gloo final : public c10d::ProcessGroupGloo {
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;
   WorkPtr alltoall_base(
-      at::Tensor& output,
-      at::Tensor& input,
-      std::vector<int64_t>& output_splits,
-      std::vector<int64_t>& input_splits,
+      at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
       const c10d::AllToAllOptions& options) override;
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
   WorkPtr send(Tensors& tensors, int destination, int tag) override;
@@ -76,12 +72,8 @@ class Gloo final : public c10d::ProcessGroupGloo {
   };
 
   WorkPtr start(
-      const Operation& operation,
-      const Exchange::Operands& operands,
-      std::chrono::milliseconds timeout,
-      bool async,
-      const char* title,
-      std::vector<Prior> prior = {});
+      const Operation& operation, const Exchange::Operands& operands, std::chrono::milliseconds timeout, bool async,
+      const char* title, std::vector<Prior> prior = {});
   void announce(Operation operation) const;
   bool can_gather(const std::vector<Tensors>& outputs, const Tensors& inputs) const;
   std::vector<Tensors> parts_of(const Tensors& tensors) const;

@@ -62,18 +62,13 @@ inline void raise(const c10d_status& status) {
 
 // Checked, because an index that does not fit would wrap around to another device's.
 inline c10::Device cuda(int32_t index) {
-  TORCH_CHECK(
-      index >= 0 && index <= std::numeric_limits<c10::DeviceIndex>::max(), "no CUDA device ", index);
+  TORCH_CHECK(index >= 0 && index <= std::numeric_limits<c10::DeviceIndex>::max(), "no CUDA device ", index);
   return c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(index));
 }
 
-inline at::Tensor& tensor(c10d_tensor* pointer) {
-  return *static_cast<at::Tensor*>(pointer);
-}
+inline at::Tensor& tensor(c10d_tensor* pointer) { return *static_cast<at::Tensor*>(pointer); }
 
-inline const at::Tensor& tensor(const c10d_tensor* pointer) {
-  return *static_cast<const at::Tensor*>(pointer);
-}
+inline const at::Tensor& tensor(const c10d_tensor* pointer) { return *static_cast<const at::Tensor*>(pointer); }
 
 inline Tensors tensors(c10d_tensors list) {
   Tensors result;
@@ -85,3 +80,9 @@ inline Tensors tensors(c10d_tensors list) {
 }
 
 } // namespace c10d_sys
+
+// For the functions of the C ABI, which are in no namespace.
+using c10d_sys::guarded;
+using c10d_sys::tensor;
+using c10d_sys::tensors;
+using c10d_sys::Tensors;

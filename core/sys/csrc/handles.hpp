@@ -28,9 +28,7 @@ struct c10d_process_group {
   // Of NCCL's operations.
   std::function<c10d_progress()> progress;
 
-  c10::intrusive_ptr<c10d_sys::Arena> arena() const {
-    return exchange == nullptr ? nullptr : exchange->arena();
-  }
+  c10::intrusive_ptr<c10d_sys::Arena> arena() const { return exchange == nullptr ? nullptr : exchange->arena(); }
 };
 
 struct c10d_work {

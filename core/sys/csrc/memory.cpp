@@ -11,8 +11,6 @@
 #include <memory>
 #include <utility>
 
-using c10d_sys::guarded;
-
 namespace {
 
 struct Counter {
@@ -38,9 +36,7 @@ struct alignas(64) Header {
 };
 static_assert(sizeof(Header) == 64, "blocks keep the alignment that kernels rely on");
 
-Header* header(void* block) {
-  return static_cast<Header*>(block) - 1;
-}
+Header* header(void* block) { return static_cast<Header*>(block) - 1; }
 
 void release(void* block) {
   if (block != nullptr) {
@@ -89,9 +85,7 @@ struct CountingAllocator final : c10::Allocator {
     return {block, block, &release, c10::Device(c10::kCPU)};
   }
 
-  c10::DeleterFnPtr raw_deleter() const override {
-    return &release;
-  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
 
   void copy_data(void* destination, const void* source, std::size_t count) const override {
     default_copy_data(destination, source, count);
@@ -113,9 +107,7 @@ namespace c10d_sys {
 
 AllocateIn::AllocateIn(const c10::intrusive_ptr<Arena>& arena) : previous_(std::exchange(current_arena, arena.get())) {}
 
-AllocateIn::~AllocateIn() {
-  current_arena = previous_;
-}
+AllocateIn::~AllocateIn() { current_arena = previous_; }
 
 } // namespace c10d_sys
 
@@ -133,9 +125,7 @@ c10d_bytes c10d_cpu_memory(int32_t device) noexcept {
   return {static_cast<size_t>(live), static_cast<size_t>(peak)};
 }
 
-void c10d_reset_cpu_peak(int32_t device) noexcept {
-  counters[device].peak = counters[device].live.load();
-}
+void c10d_reset_cpu_peak(int32_t device) noexcept { counters[device].peak = counters[device].live.load(); }
 
 int32_t c10d_cpu_device_of(const c10d_tensor* pointer) noexcept {
   const auto& tensor = c10d_sys::tensor(pointer);

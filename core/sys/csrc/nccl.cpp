@@ -27,15 +27,12 @@ extern "C" c10d_status c10d_process_group_add_nccl(c10d_process_group* handle, i
     options->timeout = std::chrono::milliseconds(timeout_ms);
     options->group_name = c10d_sys::kGroupName;
     auto store = c10::make_intrusive<c10d::PrefixStore>("cuda/", group->getStore());
-    auto nccl = c10::make_intrusive<Nccl>(
-        store, group->getRank(), group->getSize(), std::move(options));
+    auto nccl = c10::make_intrusive<Nccl>(store, group->getRank(), group->getSize(), std::move(options));
     nccl->setSequenceNumberForGroup();
     group->setBoundDeviceId(device);
     group->setDefaultBackend(c10d::ProcessGroup::BackendType::NCCL);
     group->setBackend(
-        c10::DeviceType::CUDA,
-        c10d::ProcessGroup::BackendType::NCCL,
-        c10::intrusive_ptr<c10d::Backend>(nccl));
+        c10::DeviceType::CUDA, c10d::ProcessGroup::BackendType::NCCL, c10::intrusive_ptr<c10d::Backend>(nccl));
     c10d_sys::name(*group);
     if (!c10d::getCvarBool(c10d::TORCH_NCCL_BLOCKING_WAIT, false)) {
       // Otherwise there is no watchdog that counts. The group, which the handle holds, holds the backend.

@@ -71,8 +71,6 @@ bool c10d_pretend_cuda(void) {
   return pretends;
 }
 
-c10d_cuda_calls c10d_take_cuda_calls(void) {
-  return std::exchange(calls, {});
-}
+c10d_cuda_calls c10d_take_cuda_calls(void) { return std::exchange(calls, {}); }
 
 } // extern "C"

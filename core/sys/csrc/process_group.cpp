@@ -7,8 +7,6 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupWrapper.hpp>
 #include <torch/csrc/distributed/c10d/debug.h>
 
-using c10d_sys::guarded;
-using c10d_sys::tensor;
 using std::chrono::milliseconds;
 
 namespace {
@@ -47,19 +45,13 @@ extern "C" {
 c10d_status c10d_process_group_new(const c10d_store* store, int rank, int world_size, c10d_process_group** out) {
   return guarded([&] {
     TORCH_CHECK_VALUE(rank >= 0 && rank < world_size, "rank ", rank, " of ", world_size);
-    *out = new c10d_process_group{
-        c10::make_intrusive<c10d_sys::SerialProcessGroup>(store->store, rank, world_size)};
+    *out = new c10d_process_group{c10::make_intrusive<c10d_sys::SerialProcessGroup>(store->store, rank, world_size)};
   });
 }
 
 c10d_status c10d_process_group_add_gloo(
-    c10d_process_group* handle,
-    c10d_slice<const char*> names,
-    bool are_interfaces,
-    bool shared_memory,
-    int name,
-    int64_t timeout_ms,
-    int64_t join_timeout_ms) {
+    c10d_process_group* handle, c10d_slice<const char*> names, bool are_interfaces, bool shared_memory, int name,
+    int64_t timeout_ms, int64_t join_timeout_ms) {
   return guarded([&] {
     auto& group = handle->group;
     const milliseconds timeout(join_timeout_ms);
@@ -169,9 +161,7 @@ c10d_status c10d_process_group_progress(c10d_process_group* handle, c10d_progres
   });
 }
 
-c10d_status c10d_process_group_abort(c10d_process_group* handle) {
-  return guarded([&] { handle->group->abort(); });
-}
+c10d_status c10d_process_group_abort(c10d_process_group* handle) { return guarded([&] { handle->group->abort(); }); }
 
 void c10d_process_group_free(c10d_process_group* handle) {
   // NCCL requires a shutdown before its destructor; for gloo it does nothing.

@@ -6,13 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
-#include <memory>
 #include <set>
-#include <string>
 #include <string_view>
-
-using c10d_sys::guarded;
 
 namespace libkineto {
 // What setLogSeverityLevel of kineto/LoggingAPI.h sets, which libtorch does not export. It exports this.

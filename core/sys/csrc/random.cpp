@@ -1,12 +1,8 @@
 #include "guard.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Context.h>
-#include <ATen/core/Generator.h>
 
 #include <mutex>
-
-using c10d_sys::guarded;
 
 namespace {
 
@@ -76,8 +72,7 @@ c10d_status c10d_multinomial(
     TORCH_CHECK(n > 0, "there are no weights");
     auto source = seeded(seed);
     auto probabilities = at::empty({n}, at::TensorOptions().dtype(at::kDouble).device(at::kCPU));
-    std::memcpy(
-        probabilities.mutable_data_ptr<double>(), weights, static_cast<size_t>(n) * sizeof(double));
+    std::memcpy(probabilities.mutable_data_ptr<double>(), weights, static_cast<size_t>(n) * sizeof(double));
     copy_indices(at::multinomial(probabilities, count, replacement, source), count, out);
   });
 }

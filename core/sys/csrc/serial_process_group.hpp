@@ -6,7 +6,6 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <mutex>
-#include <vector>
 
 namespace c10d_sys {
 
@@ -33,8 +32,7 @@ class SerialProcessGroup : public c10d::ProcessGroup {
     const std::lock_guard<std::mutex> lock(starting_);
     return c10d::ProcessGroup::allreduce(tensors, options);
   }
-  WorkPtr allgather(
-      std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
+  WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override {
     const std::lock_guard<std::mutex> lock(starting_);
     return c10d::ProcessGroup::allgather(outputs, inputs, options);
   }

@@ -11,9 +11,7 @@ namespace c10d_sys {
 
 using SharedData = std::shared_ptr<at::DataPtr>;
 
-inline void release_shared(void* context) {
-  delete static_cast<SharedData*>(context);
-}
+inline void release_shared(void* context) { delete static_cast<SharedData*>(context); }
 
 inline at::DataPtr data_of(const SharedData& shared) {
   return {shared->get(), new SharedData(shared), &release_shared, shared->device()};
@@ -57,10 +55,7 @@ inline at::Tensor independent(const at::Tensor& tensor) {
       c10::VariableVersion(0), /*allow_tensor_metadata_change=*/true);
   const auto shared = share(*tensor.storage().unsafeGetStorageImpl());
   impl->set_storage_keep_dtype(c10::Storage(
-      c10::Storage::use_byte_size_t(),
-      tensor.storage().nbytes(),
-      data_of(shared),
-      /*allocator=*/nullptr,
+      c10::Storage::use_byte_size_t(), tensor.storage().nbytes(), data_of(shared), /*allocator=*/nullptr,
       /*resizable=*/false));
   return at::Tensor(std::move(impl));
 }

@@ -10,9 +10,6 @@
 #include <mutex>
 #include <utility>
 
-using c10d_sys::guarded;
-using c10d_sys::tensor;
-
 // The memory of a tensor that was freed.
 struct c10d_memory {
   at::DataPtr data;
@@ -35,8 +32,7 @@ struct Access {
 };
 
 template struct Access<
-    &c10::StorageImpl::throw_on_immutable_data_ptr_,
-    &c10::StorageImpl::refresh_has_data_ptr_check>;
+    &c10::StorageImpl::throw_on_immutable_data_ptr_, &c10::StorageImpl::refresh_has_data_ptr_check>;
 
 // Exchanges a tensor's memory. Views that autograd has saved share the storage, so they see the new one.
 at::DataPtr exchange_memory(const at::Tensor& of, at::DataPtr memory, size_t bytes) {
@@ -83,9 +79,7 @@ c10d_status c10d_allocate_storage(c10d_tensor* pointer, size_t bytes, c10d_memor
   });
 }
 
-void c10d_memory_free(c10d_memory* memory) {
-  delete memory;
-}
+void c10d_memory_free(c10d_memory* memory) { delete memory; }
 
 int64_t c10d_version(const c10d_tensor* pointer) {
   // Others have no counter, and throw when asked.

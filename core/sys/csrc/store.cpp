@@ -12,16 +12,12 @@
 #include <resolv.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
 #include <utility>
 
-using c10d_sys::guarded;
 using std::chrono::milliseconds;
 
-static std::vector<uint8_t> copy_of(c10d_slice<uint8_t> bytes) {
-  return {bytes.first, bytes.first + bytes.count};
-}
+static std::vector<uint8_t> copy_of(c10d_slice<uint8_t> bytes) { return {bytes.first, bytes.first + bytes.count}; }
 
 // A copy of these bytes, to be freed with c10d_free.
 static void give(const std::vector<uint8_t>& bytes, uint8_t** value, size_t* length) {
@@ -32,30 +28,22 @@ static void give(const std::vector<uint8_t>& bytes, uint8_t** value, size_t* len
   *length = bytes.size();
 }
 
-namespace {
-
 // For each connection, libtorch looks up the name of the peer's address, for its log. Where many ranks
 // start at once the name server loses questions, and each costs seconds. While the result lives, this
 // thread asks none; /etc/hosts and numeric addresses still work.
-auto without_name_servers() {
+static auto without_name_servers() {
   if ((_res.options & RES_INIT) == 0) {
     res_init();
   }
   return c10::make_scope_exit([count = std::exchange(_res.nscount, 0)] { _res.nscount = count; });
 }
 
-} // namespace
-
 extern "C" {
 
-void c10d_free(void* memory) {
-  std::free(memory);
-}
+void c10d_free(void* memory) { std::free(memory); }
 
 // A copy to be freed with c10d_free, for the messages of callbacks.
-char* c10d_copy_text(const char* text) {
-  return c10d_sys::copy_text(text);
-}
+char* c10d_copy_text(const char* text) { return c10d_sys::copy_text(text); }
 
 // `listen_fd` >= 0 makes this process the server, on that bound and listening socket.
 c10d_status c10d_tcp_store_new(
@@ -144,11 +132,7 @@ c10d_status c10d_store_get(
 
 // The values one after the other, to be freed with c10d_free; `lengths` has room for one of each key.
 c10d_status c10d_store_multi_get(
-    const c10d_store* store,
-    c10d_slice<const char*> keys,
-    int64_t timeout_ms,
-    size_t* lengths,
-    uint8_t** values,
+    const c10d_store* store, c10d_slice<const char*> keys, int64_t timeout_ms, size_t* lengths, uint8_t** values,
     size_t* length) {
   return guarded([&] {
     const std::vector<std::string> names{keys.first, keys.first + keys.count};
@@ -176,12 +160,8 @@ c10d_status c10d_store_wait(const c10d_store* store, c10d_slice<const char*> key
 }
 
 c10d_status c10d_store_compare_set(
-    const c10d_store* store,
-    const char* key,
-    c10d_slice<uint8_t> expected,
-    c10d_slice<uint8_t> desired,
-    uint8_t** value,
-    size_t* length) {
+    const c10d_store* store, const char* key, c10d_slice<uint8_t> expected, c10d_slice<uint8_t> desired,
+    uint8_t** value, size_t* length) {
   return guarded([&] { give(store->store->compareSet(key, copy_of(expected), copy_of(desired)), value, length); });
 }
 
@@ -201,8 +181,6 @@ c10d_status c10d_store_add(const c10d_store* store, const char* key, int64_t amo
   return guarded([&] { *out = store->store->add(key, amount); });
 }
 
-void c10d_store_free(c10d_store* store) {
-  delete store;
-}
+void c10d_store_free(c10d_store* store) { delete store; }
 
 } // extern "C"

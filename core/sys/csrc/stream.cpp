@@ -6,8 +6,6 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-using c10d_sys::guarded;
-
 // libtorch's interface for the streams of any device, which needs none of CUDA's headers.
 struct c10d_event {
   // A hook may still record it.
@@ -16,25 +14,19 @@ struct c10d_event {
 
 namespace {
 
-c10::impl::VirtualGuardImpl guard_impl() {
-  return c10::impl::VirtualGuardImpl(c10::kCUDA);
-}
+c10::impl::VirtualGuardImpl guard_impl() { return c10::impl::VirtualGuardImpl(c10::kCUDA); }
 
 c10::Stream stream(c10d_stream from) {
   return c10::Stream::unpack3(from.id, c10d_sys::cuda(from.device).index(), c10::kCUDA);
 }
 
-c10d_stream packed(c10::Stream from) {
-  return {from.id(), from.device_index()};
-}
+c10d_stream packed(c10::Stream from) { return {from.id(), from.device_index()}; }
 
 // Records the event when a leaf has got its gradient, on the stream that has computed it.
 struct RecordEvent final : torch::autograd::PostAccumulateGradHook {
   RecordEvent(std::shared_ptr<c10::Event> event, c10::Device device) : event(std::move(event)), device(device) {}
 
-  void operator()(const torch::autograd::Variable&) override {
-    event->record(guard_impl().getStream(device));
-  }
+  void operator()(const torch::autograd::Variable&) override { event->record(guard_impl().getStream(device)); }
 
   std::shared_ptr<c10::Event> event;
   c10::Device device;
@@ -77,9 +69,7 @@ c10d_status c10d_event_query(const c10d_event* event, bool* out) {
   return guarded([&] { *out = event->event->query(); });
 }
 
-c10d_status c10d_event_synchronize(const c10d_event* event) {
-  return guarded([&] { event->event->synchronize(); });
-}
+c10d_status c10d_event_synchronize(const c10d_event* event) { return guarded([&] { event->event->synchronize(); }); }
 
 c10d_status c10d_event_elapsed(const c10d_event* begin, const c10d_event* end, double* milliseconds) {
   return guarded([&] { *milliseconds = begin->event->elapsedTime(*end->event); });
@@ -111,8 +101,6 @@ c10d_status c10d_forget_gradients(c10d_tensors leaves) {
   });
 }
 
-void c10d_event_free(c10d_event* event) {
-  delete event;
-}
+void c10d_event_free(c10d_event* event) { delete event; }
 
 } // extern "C"

@@ -8,9 +8,6 @@
 #include <array>
 #include <atomic>
 
-using c10d_sys::guarded;
-using c10d_sys::tensor;
-
 extern "C" {
 
 c10d_status c10d_randn(c10d_tensors tensors, uint64_t seed) {
@@ -27,13 +24,8 @@ c10d_status c10d_randn(c10d_tensors tensors, uint64_t seed) {
 
 // Assigns to the last two tensors, which may be undefined.
 c10d_status c10d_batch_norm_backward_reduce(
-    const c10d_tensor* gradient,
-    const c10d_tensor* input,
-    const c10d_tensor* mean,
-    const c10d_tensor* var,
-    double eps,
-    c10d_tensor* sum,
-    c10d_tensor* sum_normalized) {
+    const c10d_tensor* gradient, const c10d_tensor* input, const c10d_tensor* mean, const c10d_tensor* var, double eps,
+    c10d_tensor* sum, c10d_tensor* sum_normalized) {
   return guarded([&] {
     constexpr bool kTrain = false;
     constexpr std::array<bool, 3> kSumsOnly = {false, true, true};
@@ -47,16 +39,8 @@ c10d_status c10d_batch_norm_backward_reduce(
             tensor(gradient).sizes() == images.sizes() && is_for_channels(tensor(mean)) && is_for_channels(tensor(var)),
         "a batch norm needs images [N, C, ..] with a gradient of their shape, and a mean and a variance of [C]");
     auto sums = at::native_batch_norm_backward(
-        tensor(gradient),
-        images,
-        /*weight=*/{},
-        tensor(mean),
-        tensor(var),
-        /*save_mean=*/{},
-        /*save_invstd=*/{},
-        kTrain,
-        eps,
-        kSumsOnly);
+        tensor(gradient), images, /*weight=*/{}, tensor(mean), tensor(var), /*save_mean=*/{}, /*save_invstd=*/{},
+        kTrain, eps, kSumsOnly);
     tensor(sum_normalized) = std::get<1>(sums);
     tensor(sum) = std::get<2>(sums);
   });
@@ -77,9 +61,7 @@ c10d_status c10d_clear_grad(c10d_tensor* target) {
   return guarded([&] { with_gradient(target).mutable_grad().reset(); });
 }
 
-bool c10d_grad_enabled(void) {
-  return at::GradMode::is_enabled();
-}
+bool c10d_grad_enabled(void) { return at::GradMode::is_enabled(); }
 
 bool c10d_is_plain(const c10d_tensor* pointer) {
   const auto& tensor = c10d_sys::tensor(pointer);
@@ -106,12 +88,10 @@ float* c10d_exclusive_floats(c10d_tensor* pointer) noexcept {
         floats.scalar_type() != at::kFloat || !floats.is_contiguous()) {
       return nullptr;
     }
-    // Other handles share the tensor; views share its storage. A weak reference could become a handle at any time.
-    if (floats.use_count() != 1 || floats.weak_use_count() != 1 || floats.storage().use_count() != 1) {
-      return nullptr;
-    }
-    // So does an exchange in progress.
-    if (c10d_sys::is_in_use(floats.storage().data_ptr())) {
+    // Other handles share the tensor; views share its storage, and so does an exchange in progress. A weak reference
+    // could become a handle at any time.
+    if (floats.use_count() != 1 || floats.weak_use_count() != 1 || floats.storage().use_count() != 1 ||
+        c10d_sys::is_in_use(floats.storage().data_ptr())) {
       return nullptr;
     }
     // The counts are read with relaxed ordering. Another thread may have read the elements just

@@ -1,8 +1,6 @@
 //! Mixed precision in libtorch: `torch.autocast`, and the check of scaled gradients.
 
-use crate::arguments::{pointer, pointers};
-use crate::error::check;
-use crate::{Result, ffi};
+use crate::{Result, arguments::pointer, arguments::pointers, error::check, ffi};
 use std::marker::PhantomData;
 use tch::Tensor;
 
@@ -70,8 +68,7 @@ pub fn non_finite_check_and_unscale_(
 mod tests {
     use super::*;
     use std::panic::catch_unwind;
-    use tch::Kind;
-    use tch::kind::FLOAT_CPU;
+    use tch::{Kind, kind::FLOAT_CPU};
 
     /// The kind of a matrix product of floats shows the autocast setting.
     fn product() -> Kind {

@@ -1,10 +1,7 @@
 //! Rust's values as arguments of the C ABI.
 
-use crate::ffi::ErrorKind;
-use crate::{Error, Result, ffi};
-use std::ffi::{CString, c_int};
-use std::mem::ManuallyDrop;
-use std::time::Duration;
+use crate::{Error, Result, ffi, ffi::ErrorKind};
+use std::{ffi::CString, ffi::c_int, mem::ManuallyDrop, time::Duration};
 use tch::Tensor;
 
 pub(crate) fn pointer(tensor: &Tensor) -> &ffi::Tensor {

@@ -3,44 +3,32 @@
 //! A function of tch that takes a `Scalar` drops it before the error of the call is read. The drop
 //! finds the error and panics with it, even in the functions that return a `Result`.
 
-use crate::arguments::pointer;
-use crate::error::{check, created_tensor};
-use crate::{Error, ffi};
+use crate::{Error, arguments::pointer, error::check, error::created_tensor, ffi};
 use tch::{TchError, Tensor};
 
-/// `tensor.add_(number)`
-pub fn add_number_(tensor: &mut Tensor, number: f64) -> Result<(), TchError> {
-    with_number(tensor, Operation::Add, number)
+/// The operations in place with one number, and PyTorch's name of each.
+macro_rules! with_number {
+    ($($name:ident = $operation:ident, $pytorchs:literal;)*) => {$(
+        #[doc = concat!("`tensor.", $pytorchs, "(number)`")]
+        pub fn $name(tensor: &mut Tensor, number: f64) -> Result<(), TchError> {
+            let tensor = &*tensor;
+            in_place(tensor, Operation::$operation, [tensor; 2], number)
+        }
+    )*};
 }
 
-/// `tensor.mul_(number)`
-pub fn mul_number_(tensor: &mut Tensor, number: f64) -> Result<(), TchError> {
-    with_number(tensor, Operation::Mul, number)
-}
-
-/// `tensor.div_(number)`
-pub fn div_number_(tensor: &mut Tensor, number: f64) -> Result<(), TchError> {
-    with_number(tensor, Operation::Div, number)
-}
-
-/// `tensor.clamp_min_(number)`
-pub fn clamp_min_(tensor: &mut Tensor, number: f64) -> Result<(), TchError> {
-    with_number(tensor, Operation::ClampMin, number)
-}
-
-/// `tensor.clamp_max_(number)`
-pub fn clamp_max_(tensor: &mut Tensor, number: f64) -> Result<(), TchError> {
-    with_number(tensor, Operation::ClampMax, number)
-}
-
-/// `tensor.pow_(number)`
-pub fn pow_number_(tensor: &mut Tensor, number: f64) -> Result<(), TchError> {
-    with_number(tensor, Operation::Pow, number)
+with_number! {
+    add_number_ = Add, "add_";
+    mul_number_ = Mul, "mul_";
+    div_number_ = Div, "div_";
+    clamp_min_ = ClampMin, "clamp_min_";
+    clamp_max_ = ClampMax, "clamp_max_";
+    pow_number_ = Pow, "pow_";
 }
 
 /// `tensor.lerp_(end, weight)`: moves `tensor` towards `end` by this fraction of the way.
 pub fn lerp_(tensor: &mut Tensor, end: &Tensor, weight: f64) -> Result<(), TchError> {
-    check(ffi::c10d_lerp(pointer(tensor), pointer(end), weight)).map_err(as_tchs)
+    in_place(tensor, Operation::Lerp, [end; 2], weight)
 }
 
 /// `tensor.add(other, alpha=alpha)`. Where the kernel uses a fused multiply-add, each element is
@@ -52,17 +40,17 @@ pub fn add_scaled(tensor: &Tensor, other: &Tensor, alpha: f64) -> Result<Tensor,
 
 /// `tensor.add_(other, alpha=alpha)`; rounds like [`add_scaled`].
 pub fn add_scaled_(tensor: &mut Tensor, other: &Tensor, alpha: f64) -> Result<(), TchError> {
-    check(ffi::c10d_add_scaled_(pointer(tensor), pointer(other), alpha)).map_err(as_tchs)
+    in_place(tensor, Operation::AddScaled, [other; 2], alpha)
 }
 
 /// `tensor.addcmul_(a, b, value=value)`: adds `value * a * b`. tch's function has no `value`.
 pub fn addcmul_(tensor: &mut Tensor, a: &Tensor, b: &Tensor, value: f64) -> Result<(), TchError> {
-    check(ffi::c10d_addcmul(pointer(tensor), pointer(a), pointer(b), value)).map_err(as_tchs)
+    in_place(tensor, Operation::AddCMul, [a, b], value)
 }
 
 /// `tensor.addcdiv_(a, b, value=value)`: adds `value * a / b`. tch's function has no `value`.
 pub fn addcdiv_(tensor: &mut Tensor, a: &Tensor, b: &Tensor, value: f64) -> Result<(), TchError> {
-    check(ffi::c10d_addcdiv(pointer(tensor), pointer(a), pointer(b), value)).map_err(as_tchs)
+    in_place(tensor, Operation::AddCDiv, [a, b], value)
 }
 
 /// `tensor.detach().clone()`, sparse tensors too. tch's `copy` panics.
@@ -84,10 +72,21 @@ enum Operation {
     ClampMin,
     ClampMax,
     Pow,
+    Lerp,
+    AddScaled,
+    AddCMul,
+    AddCDiv,
 }
 
-fn with_number(tensor: &mut Tensor, operation: Operation, number: f64) -> Result<(), TchError> {
-    check(ffi::c10d_with_number(pointer(tensor), operation as u8, number)).map_err(as_tchs)
+/// An operation of fewer tensors ignores `b`, or both.
+fn in_place(
+    tensor: &Tensor,
+    operation: Operation,
+    [a, b]: [&Tensor; 2],
+    number: f64,
+) -> Result<(), TchError> {
+    let (tensor, a, b) = (pointer(tensor), pointer(a), pointer(b));
+    check(ffi::c10d_arithmetic(tensor, operation as u8, a, b, number)).map_err(as_tchs)
 }
 
 pub(crate) fn as_tchs(error: Error) -> TchError {

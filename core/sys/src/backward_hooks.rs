@@ -3,10 +3,8 @@
 //! A hook runs on one of autograd's threads, once for each backward pass that reaches it. It is dropped with the last
 //! tensor whose graph leads to it. If it fails, so does the backward pass, with its error.
 
-use crate::arguments::{pointer, pointers};
-use crate::callback::drop_boxed;
 use crate::error::{answer, check};
-use crate::{Result, ffi};
+use crate::{Result, arguments::pointer, arguments::pointers, callback::drop_boxed, ffi};
 use std::ffi::c_void;
 use tch::Tensor;
 
@@ -62,8 +60,7 @@ extern "C" fn call(context: *mut c_void) -> ffi::Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::autograd::backward_from;
-    use crate::{Error, ErrorKind};
+    use crate::{Error, ErrorKind, autograd::backward_from};
     use std::sync::{Arc, Mutex};
 
     fn leaf(value: f64) -> Tensor {
@@ -91,8 +88,7 @@ mod tests {
         let [input] = inputs;
         let output = &input * &input;
         before_backward(&output, note(&log, "before the block")).unwrap();
-        let end = note(&log, "at the end");
-        let end = Arc::new(end);
+        let end = Arc::new(note(&log, "at the end"));
         let result = output * 5.0;
         before_backward(&result, move || {
             assert!(in_backward());

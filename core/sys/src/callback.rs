@@ -1,7 +1,6 @@
 //! Rust code that C++ calls in the middle of a function, and the Rust values that it holds.
 
-use crate::error::check;
-use crate::{Error, ErrorKind, Result, ffi};
+use crate::{Error, ErrorKind, Result, error::check, ffi};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

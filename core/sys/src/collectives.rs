@@ -1,12 +1,8 @@
 //! The operations of a process group.
 
 use crate::arguments::{c_rank, milliseconds, pointer, pointers};
-use crate::error::{check, created};
-use crate::owned::Owned;
-use crate::{Error, ProcessGroup, Result, Work, ffi};
-use std::ptr::null_mut;
-use std::slice::from_ref;
-use std::time::Duration;
+use crate::{Error, ProcessGroup, Result, Work, error::check, error::created, ffi, owned::Owned};
+use std::{ptr::null_mut, slice::from_ref, time::Duration};
 use tch::Tensor;
 
 /// How values of several ranks are combined: `dist.ReduceOp`, in the order of `c10d::ReduceOp::RedOpType`.
@@ -94,127 +90,93 @@ pub struct Message<'a> {
     pub is_send: bool,
 }
 
+/// Declares operations by the outputs, inputs and options that they start with.
+macro_rules! operations {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) =
+        $operation:ident($outputs:expr, $inputs:expr, $call:expr);)*) => {$(
+        $(#[$doc])*
+        pub fn $name(&self, $($argument: $type),*) -> Result<Work> {
+            self.start(Operation::$operation, $outputs, $inputs, $call)
+        }
+    )*};
+}
+
 /// Each of these has only been started when it returns. The tensors must be dense, and are exchanged in memory order.
 /// The operation keeps their memory until it is over, but for [`storage::Memory::free`](crate::storage::Memory::free)
 /// of a GPU's; a tensor that is resized meanwhile, or whose data is replaced, does not get the result.
 impl ProcessGroup {
-    /// Reduces `tensor` over all ranks, in place on every rank.
-    pub fn all_reduce(&self, tensor: &Tensor, op: ReduceOp, call: Call) -> Result<Work> {
-        self.start(Operation::AllReduce, &[], from_ref(tensor), call.reducing(op))
-    }
+    operations! {
+        /// Reduces `tensor` over all ranks, in place on every rank.
+        fn all_reduce(tensor: &Tensor, op: ReduceOp, call: Call) =
+            AllReduce(&[], from_ref(tensor), call.reducing(op));
 
-    /// Copies rank `root`'s `tensor` into every other rank's.
-    pub fn broadcast(&self, tensor: &Tensor, root: usize, call: Call) -> Result<Work> {
-        self.start(Operation::Broadcast, &[], from_ref(tensor), call.rooted(root))
-    }
+        /// Copies rank `root`'s `tensor` into every other rank's.
+        fn broadcast(tensor: &Tensor, root: usize, call: Call) =
+            Broadcast(&[], from_ref(tensor), call.rooted(root));
 
-    /// Reduces `tensor` over all ranks into rank `root`'s; the other ranks' are undefined afterwards.
-    pub fn reduce(&self, tensor: &Tensor, root: usize, op: ReduceOp, call: Call) -> Result<Work> {
-        let call = ffi::Call { root: c_rank(root), ..call.reducing(op) };
-        self.start(Operation::Reduce, &[], from_ref(tensor), call)
-    }
+        /// Reduces `tensor` over all ranks into rank `root`'s; the other ranks' are undefined afterwards.
+        fn reduce(tensor: &Tensor, root: usize, op: ReduceOp, call: Call) =
+            Reduce(&[], from_ref(tensor), ffi::Call { root: c_rank(root), ..call.reducing(op) });
 
-    /// Copies rank r's `input` into `outputs[r]` on every rank.
-    pub fn all_gather(&self, outputs: &[Tensor], input: &Tensor, call: Call) -> Result<Work> {
-        self.start(Operation::AllGather, outputs, from_ref(input), call.into())
-    }
+        /// Copies rank r's `input` into `outputs[r]` on every rank.
+        fn all_gather(outputs: &[Tensor], input: &Tensor, call: Call) =
+            AllGather(outputs, from_ref(input), call.into());
 
-    /// Copies rank r's `input` into part r of `output` on every rank.
-    pub fn all_gather_into_tensor(
-        &self,
-        output: &Tensor,
-        input: &Tensor,
-        call: Call,
-    ) -> Result<Work> {
-        self.start(Operation::AllGatherIntoTensor, from_ref(output), from_ref(input), call.into())
-    }
+        /// Copies rank r's `input` into part r of `output` on every rank.
+        fn all_gather_into_tensor(output: &Tensor, input: &Tensor, call: Call) =
+            AllGatherIntoTensor(from_ref(output), from_ref(input), call.into());
 
-    /// Copies rank r's `input` into rank `root`'s `outputs[r]`; the other ranks have no outputs.
-    pub fn gather(
-        &self,
-        outputs: &[Tensor],
-        input: &Tensor,
-        root: usize,
-        call: Call,
-    ) -> Result<Work> {
-        self.start(Operation::Gather, outputs, from_ref(input), call.rooted(root))
-    }
+        /// Copies rank r's `input` into rank `root`'s `outputs[r]`; the other ranks have no outputs.
+        fn gather(outputs: &[Tensor], input: &Tensor, root: usize, call: Call) =
+            Gather(outputs, from_ref(input), call.rooted(root));
 
-    /// Copies rank `root`'s `inputs[r]` into rank r's `output`; the other ranks have no inputs.
-    pub fn scatter(
-        &self,
-        output: &Tensor,
-        inputs: &[Tensor],
-        root: usize,
-        call: Call,
-    ) -> Result<Work> {
-        self.start(Operation::Scatter, from_ref(output), inputs, call.rooted(root))
-    }
+        /// Copies rank `root`'s `inputs[r]` into rank r's `output`; the other ranks have no inputs.
+        fn scatter(output: &Tensor, inputs: &[Tensor], root: usize, call: Call) =
+            Scatter(from_ref(output), inputs, call.rooted(root));
 
-    /// Reduces all ranks' `inputs[r]` into rank r's `output`.
-    pub fn reduce_scatter(
-        &self,
-        output: &Tensor,
-        inputs: &[Tensor],
-        op: ReduceOp,
-        call: Call,
-    ) -> Result<Work> {
-        self.start(Operation::ReduceScatter, from_ref(output), inputs, call.reducing(op))
-    }
+        /// Reduces all ranks' `inputs[r]` into rank r's `output`.
+        fn reduce_scatter(output: &Tensor, inputs: &[Tensor], op: ReduceOp, call: Call) =
+            ReduceScatter(from_ref(output), inputs, call.reducing(op));
 
-    /// Reduces part r of all ranks' `input` into rank r's `output`.
-    pub fn reduce_scatter_tensor(
-        &self,
-        output: &Tensor,
-        input: &Tensor,
-        op: ReduceOp,
-        call: Call,
-    ) -> Result<Work> {
-        let (output, input) = (from_ref(output), from_ref(input));
-        self.start(Operation::ReduceScatterTensor, output, input, call.reducing(op))
-    }
+        /// Reduces part r of all ranks' `input` into rank r's `output`.
+        fn reduce_scatter_tensor(output: &Tensor, input: &Tensor, op: ReduceOp, call: Call) =
+            ReduceScatterTensor(from_ref(output), from_ref(input), call.reducing(op));
 
-    /// Like [`all_gather_into_tensor`](Self::all_gather_into_tensor), where rank r's values are those of
-    /// all its `inputs`, one after the other, and `outputs[i]`, `[ranks, ..]`, gets all ranks' `inputs[i]`.
-    /// Only [through shared memory](Self::no_shared_memory), for dense tensors on the CPU.
-    pub fn all_gather_parts(
-        &self,
-        outputs: &[Tensor],
-        inputs: &[Tensor],
-        call: Call,
-    ) -> Result<Work> {
-        if outputs.len() != inputs.len() {
-            return Err(Error::misuse("all_gather_parts takes as many outputs as inputs"));
-        }
-        self.start(Operation::AllGatherParts, outputs, inputs, call.into())
-    }
+        /// Like [`all_gather_into_tensor`](Self::all_gather_into_tensor), where rank r's values are those of
+        /// all its `inputs`, one after the other, and `outputs[i]`, `[ranks, ..]`, gets all ranks' `inputs[i]`.
+        /// Only [through shared memory](Self::no_shared_memory), for dense tensors on the CPU.
+        fn all_gather_parts(outputs: &[Tensor], inputs: &[Tensor], call: Call) =
+            AllGatherParts(as_many("all_gather_parts", outputs, inputs)?, inputs, call.into());
 
-    /// Like [`reduce_scatter_tensor`](Self::reduce_scatter_tensor), where the values for rank r are part r
-    /// of all `inputs`, `[ranks, ..]`, one after the other.
-    /// Only [through shared memory](Self::no_shared_memory), for dense tensors on the CPU.
-    pub fn reduce_scatter_parts(
-        &self,
-        output: &Tensor,
-        inputs: &[Tensor],
-        op: ReduceOp,
-        call: Call,
-    ) -> Result<Work> {
-        self.start(Operation::ReduceScatterParts, from_ref(output), inputs, call.reducing(op))
-    }
+        /// Like [`reduce_scatter_tensor`](Self::reduce_scatter_tensor), where the values for rank r are part r
+        /// of all `inputs`, `[ranks, ..]`, one after the other.
+        /// Only [through shared memory](Self::no_shared_memory), for dense tensors on the CPU.
+        fn reduce_scatter_parts(output: &Tensor, inputs: &[Tensor], op: ReduceOp, call: Call) =
+            ReduceScatterParts(from_ref(output), inputs, call.reducing(op));
 
-    /// Adds the rows of all ranks' `tensor`, `[rows, count]`, to zero, one after the other, and has the sum in the first
-    /// row on every rank. The other rows keep their values.
-    /// Only [through shared memory](Self::no_shared_memory), for contiguous tensors on the CPU.
-    pub fn add_rows(&self, tensor: &Tensor, call: Call) -> Result<Work> {
-        self.start(Operation::AddRows, &[], from_ref(tensor), call.into())
-    }
+        /// Adds the rows of all ranks' `tensor`, `[rows, count]`, to zero, one after the other, and has the sum in the
+        /// first row on every rank. The other rows keep their values.
+        /// Only [through shared memory](Self::no_shared_memory), for contiguous tensors on the CPU.
+        fn add_rows(tensor: &Tensor, call: Call) = AddRows(&[], from_ref(tensor), call.into());
 
-    /// Copies this rank's `inputs[r]` into rank r's output for this rank.
-    pub fn all_to_all(&self, outputs: &[Tensor], inputs: &[Tensor], call: Call) -> Result<Work> {
-        if outputs.len() != inputs.len() {
-            return Err(Error::misuse("all_to_all takes as many outputs as inputs"));
-        }
-        self.start(Operation::AllToAll, outputs, inputs, call.into())
+        /// Copies this rank's `inputs[r]` into rank r's output for this rank.
+        fn all_to_all(outputs: &[Tensor], inputs: &[Tensor], call: Call) =
+            AllToAll(as_many("all_to_all", outputs, inputs)?, inputs, call.into());
+
+        /// Finishes when every rank has arrived.
+        fn barrier(call: Call) = Barrier(&[], &[], call.into());
+
+        /// Sends `tensor` to one rank, which must receive with the same tag.
+        fn send(tensor: &Tensor, destination: usize, tag: i32) =
+            Send(&[], from_ref(tensor), ffi::Call { tag, ..Call::default().rooted(destination) });
+
+        /// Receives from one rank into `tensor`.
+        fn recv(tensor: &Tensor, source: usize, tag: i32) =
+            Recv(from_ref(tensor), &[], ffi::Call { tag, ..Call::default().rooted(source) });
+
+        /// Receives into `tensor` from the rank that sends first; [`Work::source_rank`] then says which. Gloo only.
+        fn recv_any(tensor: &Tensor, tag: i32) =
+            RecvAny(from_ref(tensor), &[], ffi::Call { tag, ..Call::default().into() });
     }
 
     /// Copies part r of this rank's `input` into this rank's part of rank r's `output`. The parts
@@ -233,29 +195,6 @@ impl ProcessGroup {
             ffi::c10d_all_to_all_single(group, output, input, received, sent, call.into(), out)
         })?;
         Ok(Work { handle })
-    }
-
-    /// Finishes when every rank has arrived.
-    pub fn barrier(&self, call: Call) -> Result<Work> {
-        self.start(Operation::Barrier, &[], &[], call.into())
-    }
-
-    /// Sends `tensor` to one rank, which must receive with the same tag.
-    pub fn send(&self, tensor: &Tensor, destination: usize, tag: i32) -> Result<Work> {
-        let call = ffi::Call { tag, ..Call::default().rooted(destination) };
-        self.start(Operation::Send, &[], from_ref(tensor), call)
-    }
-
-    /// Receives from one rank into `tensor`.
-    pub fn recv(&self, tensor: &Tensor, source: usize, tag: i32) -> Result<Work> {
-        let call = ffi::Call { tag, ..Call::default().rooted(source) };
-        self.start(Operation::Recv, from_ref(tensor), &[], call)
-    }
-
-    /// Receives into `tensor` from the rank that sends first; [`Work::source_rank`] then says which. Gloo only.
-    pub fn recv_any(&self, tensor: &Tensor, tag: i32) -> Result<Work> {
-        let call = ffi::Call { tag, ..Call::default().into() };
-        self.start(Operation::RecvAny, from_ref(tensor), &[], call)
     }
 
     /// Starts several messages as one, and returns the work of each, in the same order.
@@ -306,6 +245,14 @@ impl ProcessGroup {
             ffi::c10d_start(self.pointer(), number, outputs.list(), inputs.list(), call, out)
         })?;
         Ok(Work { handle })
+    }
+}
+
+/// The outputs, which must be as many as the inputs.
+fn as_many<'a>(name: &str, outputs: &'a [Tensor], inputs: &[Tensor]) -> Result<&'a [Tensor]> {
+    match outputs.len() == inputs.len() {
+        true => Ok(outputs),
+        false => Err(Error::misuse(format!("{name} takes as many outputs as inputs"))),
     }
 }
 

@@ -1,7 +1,6 @@
 //! This thread's current CUDA device.
 
-use crate::error::{check, written};
-use crate::{Result, ffi};
+use crate::{Result, error::check, error::written, ffi};
 
 /// `torch.cuda.set_device(device)`.
 ///

@@ -2,10 +2,8 @@
 
 use crate::ffi::{self, ErrorKind, Freed, Text};
 use crate::owned::Owned;
-use std::ffi::{CStr, CString};
-use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{NonNull, null_mut};
+use std::{ffi::CStr, ffi::CString, fmt, panic::AssertUnwindSafe, panic::catch_unwind};
 use tch::Tensor;
 
 /// A result of this crate.
@@ -124,10 +122,8 @@ pub(crate) fn created_tensor(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::set_rng_state;
-    use crate::{Store, TcpStoreOptions};
-    use std::net::TcpListener;
-    use std::time::Duration;
+    use crate::{Store, TcpStoreOptions, random::set_rng_state};
+    use std::{net::TcpListener, time::Duration};
     use tch::Kind;
 
     #[test]

@@ -1,8 +1,7 @@
 //! The C ABI of `csrc/`: the types of `c10d.h`, and the functions of each file.
 
-use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::marker::PhantomData;
+use std::{cell::UnsafeCell, marker::PhantomData};
 
 /// What Rust owns until this function frees it.
 pub(crate) trait Freed: Sized {
@@ -17,7 +16,10 @@ macro_rules! opaque {
         pub(crate) struct $name {
             _private: UnsafeCell<[u8; 0]>,
         }
-        $(impl Freed for $name {
+        $(unsafe extern "C" {
+            fn $free(owned: *mut $name);
+        }
+        impl Freed for $name {
             const FREE: unsafe extern "C" fn(*mut Self) = $free;
         })?
     )*};
@@ -216,7 +218,6 @@ functions! {
     safe fn c10d_store_num_keys(store: &Store, out: &mut i64) -> Status;
     safe fn c10d_store_check(store: &Store, key: Text, out: &mut bool) -> Status;
     safe fn c10d_store_add(store: &Store, key: Text, amount: i64, out: &mut i64) -> Status;
-    unsafe fn c10d_store_free(store: *mut Store);
 
     safe fn c10d_process_group_new(store: &Store, rank: c_int, world_size: c_int,
         out: Out<ProcessGroup>) -> Status;
@@ -234,7 +235,6 @@ functions! {
     safe fn c10d_probe_shared_memory(probe: extern "C" fn());
     safe fn c10d_allocate_tensor(group: &ProcessGroup, size: Slice<i64>, like: &Tensor,
         out: Out<Tensor>) -> Status;
-    unsafe fn c10d_process_group_free(group: *mut ProcessGroup);
 
     safe fn c10d_start(group: &ProcessGroup, operation: u8, outputs: Tensors, inputs: Tensors,
         call: Call, out: Out<Work>) -> Status;
@@ -250,7 +250,6 @@ functions! {
     safe fn c10d_work_wait(work: &Work, timeout_ms: i64) -> Status;
     safe fn c10d_work_is_completed(work: &Work, out: &mut bool) -> Status;
     safe fn c10d_work_source_rank(work: &Work, out: &mut c_int) -> Status;
-    unsafe fn c10d_work_free(work: *mut Work);
 
     #[cfg(feature = "cuda")]
     safe fn c10d_process_group_add_nccl(group: &ProcessGroup, device_index: c_int,
@@ -279,8 +278,7 @@ functions! {
     safe fn c10d_reducer_logged_number(reducer: &Reducer, name: Text, number: &mut i64) -> Status;
     unsafe fn c10d_reducer_register_comm_hook(reducer: &Reducer, name: Text, hook: &CommHook,
         context: *mut c_void) -> Status;
-    safe fn c10d_reducer_compute_in(reducer: &Reducer, like: &Tensor)
-    -> Status;
+    safe fn c10d_reducer_compute_in(reducer: &Reducer, like: &Tensor) -> Status;
     safe fn c10d_parameter_set_data(parameter: &Tensor, data: &Tensor, exchanges: bool) -> Status;
     safe fn c10d_reducer_set_uneven_input_join(reducer: &Reducer) -> Status;
     safe fn c10d_reducer_set_forward_pass_work(reducer: &Reducer, work: Option<&Work>,
@@ -288,11 +286,9 @@ functions! {
     safe fn c10d_reducer_shadow_backward(reducer: &Reducer) -> Status;
     unsafe fn c10d_bucket_order(parameters: Tensors, order: *mut usize, len: &mut usize) -> Status;
     safe fn c10d_set_bucket_order(parameters: Tensors) -> Status;
-    unsafe fn c10d_reducer_free(reducer: *mut Reducer);
 
     safe fn c10d_tensor_backward(tensor: &Tensor) -> Status;
     safe fn c10d_graph_end_new(tensor: &Tensor, out: Out<GraphEnd>) -> Status;
-    unsafe fn c10d_graph_end_free(end: *mut GraphEnd);
     unsafe fn c10d_backward(ends: *const &GraphEnd, gradients: Tensors, keep_graph: bool) -> Status;
     unsafe fn c10d_hook_gradients(leaves: Tensors, inputs: Tensors, call: extern "C" fn(*mut c_void,
         *mut *mut Tensor, bool, *mut *mut Tensor) -> Status, context: *mut c_void,
@@ -306,12 +302,10 @@ functions! {
     safe fn c10d_free_storage(tensor: &Tensor, message: Text, bytes: &mut usize,
         memory: Out<Memory>) -> Status;
     safe fn c10d_allocate_storage(tensor: &Tensor, bytes: usize, from: Option<&Memory>) -> Status;
-    unsafe fn c10d_memory_free(memory: *mut Memory);
     safe fn c10d_version(tensor: &Tensor) -> i64;
     unsafe fn c10d_thread_state_new(out: Out<ThreadState>) -> Status;
     unsafe fn c10d_thread_state_run(state: &ThreadState, body: Callback,
         context: *mut c_void) -> Status;
-    unsafe fn c10d_thread_state_free(state: *mut ThreadState);
 
     safe fn c10d_autocast_enter(cuda: bool, kind: i32, previous: &mut Autocast) -> Status;
     safe fn c10d_autocast_leave(cuda: bool, previous: &Autocast) -> Status;
@@ -338,7 +332,6 @@ functions! {
     safe fn c10d_event_elapsed(begin: &Event, end: &Event, milliseconds: &mut f64) -> Status;
     safe fn c10d_event_after_gradients(leaves: Tensors, device: i32, out: Out<Event>) -> Status;
     safe fn c10d_forget_gradients(leaves: Tensors) -> Status;
-    unsafe fn c10d_event_free(event: *mut Event);
 
     safe fn c10d_set_cuda_device(device: i32) -> Status;
     safe fn c10d_exchange_cuda_device(device: i32, previous: &mut i32) -> Status;
@@ -361,13 +354,10 @@ functions! {
     unsafe fn c10d_multinomial(weights: *const f64, n: i64, count: i64, replacement: bool,
         seed: Option<&u64>, out: *mut i64) -> Status;
 
-    safe fn c10d_with_number(tensor: &Tensor, operation: u8, number: f64) -> Status;
-    safe fn c10d_lerp(tensor: &Tensor, end: &Tensor, weight: f64) -> Status;
+    safe fn c10d_arithmetic(tensor: &Tensor, operation: u8, a: &Tensor, b: &Tensor,
+        number: f64) -> Status;
     safe fn c10d_add_scaled(tensor: &Tensor, other: &Tensor, alpha: f64,
         out: Out<Tensor>) -> Status;
-    safe fn c10d_add_scaled_(tensor: &Tensor, other: &Tensor, alpha: f64) -> Status;
-    safe fn c10d_addcmul(tensor: &Tensor, a: &Tensor, b: &Tensor, value: f64) -> Status;
-    safe fn c10d_addcdiv(tensor: &Tensor, a: &Tensor, b: &Tensor, value: f64) -> Status;
     safe fn c10d_copy(tensor: &Tensor, out: Out<Tensor>) -> Status;
     safe fn c10d_norm(tensor: &Tensor, p: f64, dims: Slice<i64>, out: Out<Tensor>) -> Status;
 

@@ -3,12 +3,8 @@
 //! For tensors of one kind on one GPU this is one launch, or a few, instead of one for each tensor.
 //! Elsewhere PyTorch computes one tensor after the other.
 
-use crate::arguments::{pointer, pointers};
-use crate::arithmetic::as_tchs;
-use crate::error::check;
-use crate::ffi;
-use std::iter;
-use std::ptr::null_mut;
+use crate::{arguments::pointer, arguments::pointers, arithmetic::as_tchs, error::check, ffi};
+use std::{iter, ptr::null_mut};
 use tch::{TchError, Tensor};
 
 /// An operation, and the lists and numbers that it takes besides the tensors that it is applied to.
@@ -108,17 +104,11 @@ fn call(
     }
     // ATen itself refuses a list that is empty where it needs one.
     let [first, second] = [0, 1].map(|i| pointers(others.get(i).copied().unwrap_or_default()));
+    let (operation, tensors) = (operation as u8, pointers(tensors));
+    let (tensors, a, b) = (tensors.list(), first.list(), second.list());
+    let out = results.map_or(null_mut(), <[_]>::as_mut_ptr);
     // SAFETY: there is room for a result for each tensor.
-    let status = unsafe {
-        ffi::c10d_foreach(
-            operation as u8,
-            pointers(tensors).list(),
-            first.list(),
-            second.list(),
-            numbers.into(),
-            results.map_or(null_mut(), <[_]>::as_mut_ptr),
-        )
-    };
+    let status = unsafe { ffi::c10d_foreach(operation, tensors, a, b, numbers.into(), out) };
     check(status).map_err(as_tchs)
 }
 

@@ -7,9 +7,8 @@
 //! [`AtomicTensor`] takes the tensor away, and gives threads access to its memory only by atomic operations.
 
 use crate::tensor::get_mut;
-use std::fmt;
-use std::ptr::{NonNull, slice_from_raw_parts_mut};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::{fmt, ptr::NonNull, ptr::slice_from_raw_parts_mut};
 use tch::{Kind, Tensor};
 
 /// A tensor of 32-bit floats whose elements threads read and change one by one, each atomically but
@@ -140,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_can_see_or_what_holds_no_floats_is_not_taken() {
+    fn what_others_can_see_what_a_graph_has_saved_or_what_holds_no_floats_is_not_taken() {
         let tensor = Tensor::zeros([4], FLOAT_CPU);
         let handle = tensor.shallow_clone();
         assert!(AtomicTensor::new(tensor).is_none());
@@ -148,10 +147,6 @@ mod tests {
         assert!(AtomicTensor::new(handle).is_some());
         assert!(AtomicTensor::new(Tensor::zeros([4], DOUBLE_CPU)).is_none());
         assert!(AtomicTensor::new(Tensor::zeros([0], FLOAT_CPU)).is_none());
-    }
-
-    #[test]
-    fn what_a_graph_has_saved_is_not_taken() {
         let product = Tensor::ones([3], FLOAT_CPU).set_requires_grad(true) * 2.0;
         let _saves_it = product.square();
         assert!(AtomicTensor::new(product).is_none());

@@ -1,8 +1,8 @@
 //! Listening sockets inherited from the parent process.
 
-use std::io::{Error, Result};
-use std::net::TcpListener;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use libc::{SO_ACCEPTCONN, SOL_SOCKET};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::{io::Error, io::Result, net::TcpListener};
 
 /// The listening socket that this process inherited as descriptor `fd`.
 ///
@@ -19,16 +19,9 @@ pub fn inherited_listener(fd: RawFd) -> Result<TcpListener> {
     let listener = TcpListener::from(duplicate);
     let mut listening: libc::c_int = 0;
     let mut length = size_of_val(&listening) as libc::socklen_t;
+    let (fd, out) = (listener.as_raw_fd(), (&raw mut listening).cast());
     // SAFETY: the descriptor is open; the kernel writes at most `length` bytes to `listening`.
-    let status = unsafe {
-        libc::getsockopt(
-            std::os::fd::AsRawFd::as_raw_fd(&listener),
-            libc::SOL_SOCKET,
-            libc::SO_ACCEPTCONN,
-            (&raw mut listening).cast(),
-            &mut length,
-        )
-    };
+    let status = unsafe { libc::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, out, &mut length) };
     if status != 0 {
         return Err(Error::last_os_error());
     }
@@ -42,7 +35,6 @@ pub fn inherited_listener(fd: RawFd) -> Result<TcpListener> {
 mod tests {
     use super::*;
     use std::fs::File;
-    use std::os::fd::AsRawFd;
 
     #[test]
     fn an_inherited_listener_accepts_connections() {

@@ -3,11 +3,9 @@
 //! The numbers of a CUDA device come from PyTorch's caching allocator. The CPU has one memory, whose parts exist only
 //! in the counts: every block is counted on the part that is current on the allocating thread.
 
-use crate::arguments::pointer;
-use crate::device::cuda;
-use crate::error::{check, written};
 pub use crate::ffi::Bytes;
 use crate::{Result, ffi};
+use crate::{arguments::pointer, device::cuda, error::check, error::written};
 use tch::Tensor;
 
 /// The number of parts into which the CPU's memory is divided; see `c10d.h`.

@@ -1,8 +1,7 @@
 //! What C++ has made and Rust owns.
 
 use crate::ffi::Freed;
-use std::ops::Deref;
-use std::ptr::NonNull;
+use std::{ops::Deref, ptr::NonNull};
 
 #[derive(Debug)]
 pub(crate) struct Owned<T: Freed>(NonNull<T>);

@@ -2,12 +2,8 @@
 
 use crate::arguments::{c_rank, c_texts, milliseconds, pointer, pointers};
 use crate::error::{check, created, created_tensor, written};
-use crate::ffi::{Progress, Text};
-use crate::owned::Owned;
-use crate::{Result, Store, ffi};
-use std::ffi::CStr;
-use std::sync::Arc;
-use std::time::Duration;
+use crate::{Result, Store, ffi, ffi::Progress, ffi::Text, owned::Owned};
+use std::{ffi::CStr, sync::Arc, time::Duration};
 use tch::{Device, Kind, Tensor};
 
 /// How gloo reaches the other ranks.

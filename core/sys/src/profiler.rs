@@ -1,10 +1,6 @@
 //! PyTorch's profiler, without a policy.
 
-use crate::arguments::c_text;
-use crate::callback::call_back;
-use crate::error::check;
-use crate::ffi::Text;
-use crate::{Result, ffi};
+use crate::{Result, arguments::c_text, callback::call_back, error::check, ffi, ffi::Text};
 use std::ptr::null;
 
 /// `torch.profiler.profile(activities=[CPU]).start()`, with CUDA's activities if `cuda`: records
@@ -49,8 +45,7 @@ pub fn count_synchronizations<R>(body: impl FnOnce() -> R) -> Result<(R, usize)>
 mod tests {
     use super::*;
     use crate::stream::waiting;
-    use tch::kind::FLOAT_CPU;
-    use tch::{Device, Kind, Tensor};
+    use tch::{Device, Kind, Tensor, kind::FLOAT_CPU};
 
     #[test]
     fn reads_are_counted_and_work_that_is_only_queued_is_not() {

@@ -1,10 +1,7 @@
 //! The state of the global generators, from which layers draw their weights and dropout its masks,
 //! and samples drawn from them or from a generator of their own.
 
-use crate::arguments::pointer;
-use crate::device::cuda;
-use crate::error::{check, created_tensor};
-use crate::{Result, ffi};
+use crate::{Result, arguments::pointer, device::cuda, error::check, error::created_tensor, ffi};
 use tch::Tensor;
 
 /// `torch.get_rng_state()`, or `torch.cuda.get_rng_state(device)`: bytes, on the CPU.

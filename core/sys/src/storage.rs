@@ -1,10 +1,7 @@
 //! Freeing the memory of tensors and allocating it again.
 
-use crate::arguments::{c_text, pointer};
-use crate::error::check;
-use crate::ffi::Text;
-use crate::owned::Owned;
 use crate::{Result, ffi};
+use crate::{arguments::c_text, arguments::pointer, error::check, ffi::Text, owned::Owned};
 use std::ptr::null_mut;
 use tch::Tensor;
 

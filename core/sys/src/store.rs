@@ -2,17 +2,9 @@
 
 use crate::arguments::{c_rank, c_text, c_texts, milliseconds};
 use crate::error::{check, created, written};
-use crate::ffi::{ErrorKind, Text};
-use crate::owned::Owned;
-use crate::{Error, Result, ffi};
-use std::ffi::CString;
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::IntoRawFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::ptr::null_mut;
-use std::sync::Once;
-use std::time::Duration;
+use crate::{Error, Result, ffi, ffi::ErrorKind, ffi::Text, owned::Owned};
+use std::{ffi::CString, net::SocketAddr, net::TcpListener, os::fd::IntoRawFd, path::Path};
+use std::{os::unix::ffi::OsStrExt, ptr::null_mut, sync::Once, time::Duration};
 
 /// A handle to a `c10d::Store`.
 #[derive(Debug)]

@@ -1,13 +1,9 @@
 //! Streams and events of CUDA devices, without a policy.
 
-use crate::arguments::{pointer, pointers};
-use crate::device::cuda;
 use crate::error::{check, created, written};
-use crate::owned::Owned;
 use crate::profiler::record_function;
-use crate::{Result, ffi};
-use std::marker::PhantomData;
-use std::time::Duration;
+use crate::{Result, arguments::pointer, arguments::pointers, device::cuda, ffi, owned::Owned};
+use std::{marker::PhantomData, time::Duration};
 use tch::Tensor;
 
 /// A queue of work on a CUDA device: `torch.cuda.Stream`.

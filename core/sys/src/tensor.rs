@@ -1,10 +1,7 @@
 //! Tensor operations of PyTorch that tch lacks.
 
-use crate::arguments::{pointer, pointers};
-use crate::error::check;
-use crate::{Result, ffi};
-use std::ptr::NonNull;
-use std::slice;
+use crate::{Result, arguments::pointer, arguments::pointers, error::check, ffi};
+use std::{ptr::NonNull, slice};
 use tch::Tensor;
 
 /// `tensor.copy_(torch.randn(tensor.shape, dtype=tensor.dtype))` for one tensor after the other, drawn
@@ -33,17 +30,11 @@ pub fn batch_norm_backward_reduce(
     var: &Tensor,
     eps: f64,
 ) -> Result<(Tensor, Tensor)> {
-    let (sum, sum_normalized) = (Tensor::new(), Tensor::new());
-    check(ffi::c10d_batch_norm_backward_reduce(
-        pointer(gradient),
-        pointer(input),
-        pointer(mean),
-        pointer(var),
-        eps,
-        pointer(&sum),
-        pointer(&sum_normalized),
-    ))?;
-    Ok((sum, sum_normalized))
+    let sums = (Tensor::new(), Tensor::new());
+    let [gradient, input, mean, var] = [gradient, input, mean, var].map(pointer);
+    let (sum, normalized) = (pointer(&sums.0), pointer(&sums.1));
+    check(ffi::c10d_batch_norm_backward_reduce(gradient, input, mean, var, eps, sum, normalized))?;
+    Ok(sums)
 }
 
 /// `tensor.grad = gradient`.
@@ -107,16 +98,12 @@ mod tests {
     #[test]
     fn elements_that_somebody_else_can_see_are_not_given_out() {
         let mut tensor = Tensor::zeros([2, 2], FLOAT_CPU);
-        let handle = tensor.shallow_clone();
-        assert!(get_mut(&mut tensor).is_none());
-        drop(handle);
-        let view = tensor.get(1);
-        assert!(get_mut(&mut tensor).is_none());
-        drop(view);
-        let detached = tensor.detach();
-        assert!(get_mut(&mut tensor).is_none());
-        drop(detached);
-
+        let others: [fn(&Tensor) -> Tensor; 3] =
+            [Tensor::shallow_clone, |tensor| tensor.get(1), Tensor::detach];
+        for other in others {
+            let _other = other(&tensor);
+            assert!(get_mut(&mut tensor).is_none());
+        }
         // The product keeps its factors for the backward pass.
         let weight = Tensor::ones([2, 2], FLOAT_CPU).set_requires_grad(true);
         let product = &weight * &tensor;

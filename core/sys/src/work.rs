@@ -1,9 +1,7 @@
 //! An exchange in progress.
 
-use crate::arguments::milliseconds;
-use crate::error::{check, written};
-use crate::owned::Owned;
 use crate::{Error, Result, ffi};
+use crate::{arguments::milliseconds, error::check, error::written, owned::Owned};
 use std::time::Duration;
 
 /// An exchange in progress; `c10d::Work`. It continues whether or not anyone waits for it, and its

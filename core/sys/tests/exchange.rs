@@ -7,11 +7,7 @@ mod common;
 use c10d_sys::{Error, ErrorKind, ProcessGroup, ReduceOp, Work};
 use common::{FLOAT, LATER, NOW, Now, Random, Rank, allocated, with_ranks, with_ranks_and_timeout};
 use run_by::run_by;
-use std::ops::Range;
-use std::process::Command;
-use std::sync::Barrier;
-use std::thread;
-use std::time::Duration;
+use std::{ops::Range, process::Command, sync::Barrier, thread, time::Duration};
 use tch::{Kind, Tensor};
 
 #[run_by(with_ranks(3))]
@@ -43,13 +39,9 @@ fn operations_follow_each_other_in_any_sequence(rank: Rank) {
         let mine = Tensor::full([len], own, FLOAT);
         let mine = if in_arena >> rank.rank & 1 == 1 { allocated(group, &mine) } else { mine };
         let expected = match operation {
-            0 => {
-                group.all_reduce(&mine, ReduceOp::Sum, NOW).now().unwrap();
-                6
-            }
+            0 => group.all_reduce(&mine, ReduceOp::Sum, NOW).now().map(|()| 6).unwrap(),
             1 => {
-                group.broadcast(&mine, root as usize, NOW).now().unwrap();
-                root as i64 + 1
+                group.broadcast(&mine, root as usize, NOW).now().map(|()| root as i64 + 1).unwrap()
             }
             2 => {
                 let outputs = Tensor::zeros([3, len], FLOAT).view([3 * len]);
@@ -67,10 +59,7 @@ fn operations_follow_each_other_in_any_sequence(rank: Rank) {
                 let _ = mine.shallow_clone().zero_();
                 0
             }
-            _ => {
-                group.barrier(NOW).now().unwrap();
-                own
-            }
+            _ => group.barrier(NOW).now().map(|()| own).unwrap(),
         };
         assert_eq!(mine, Tensor::full([len], expected, FLOAT), "{number}");
     }

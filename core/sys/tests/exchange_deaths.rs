@@ -4,13 +4,11 @@
 
 use c10d_sys::{Call, Error, ErrorKind, GlooAddress, GlooOptions, ProcessGroup, ReduceOp};
 use c10d_sys::{Store, TcpStoreOptions, probe_shared_memory};
-use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, atomic::AtomicI64, atomic::Ordering};
 use std::time::{Duration, Instant};
-use std::{env, thread};
+use std::{collections::BTreeMap, env, thread};
 use tch::{Device, Kind, Tensor};
 
 const RANKS: usize = 3;

@@ -6,12 +6,10 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
-use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::sync::{Arc, Condvar, Mutex};
-use loom::{model::Builder, thread};
-use std::env;
-use std::process::Command;
+use loom::{cell::UnsafeCell, model::Builder, thread};
+use std::{env, process::Command};
 
 use Ordering::{Acquire, Relaxed, Release, SeqCst};
 

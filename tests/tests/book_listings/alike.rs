@@ -105,18 +105,21 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
     words.filter(|word| !word.is_empty()).map(below)
 }
 
+/// The words of a line that are to be kept, each given by its place.
+fn kept<'a>(words: Vec<&'a str>, is_kept: impl Fn(&[&str], usize) -> bool) -> Vec<&'a str> {
+    (0..words.len()).filter(|&index| is_kept(&words, index)).map(|index| words[index]).collect()
+}
+
 /// The words of a line without times in seconds.
 fn without_seconds(line: &str) -> Vec<&str> {
-    let words: Vec<_> = words(line).collect();
     let is_number = |word: &str| word.parse::<f64>().is_ok();
-    // A meter shows the last value and the mean.
-    let of_a_meter = |index: usize| {
-        words[index.saturating_sub(2)..index].iter().any(|word| ["Time", "Data"].contains(word))
-    };
-    let kept = words.iter().enumerate().filter(|&(index, word)| {
-        !(word.strip_suffix('s').is_some_and(is_number) || (is_number(word) && of_a_meter(index)))
-    });
-    kept.map(|(_, word)| *word).collect()
+    kept(words(line).collect(), |words, index| {
+        // A meter shows the last value and the mean.
+        let mut before = words[index.saturating_sub(2)..index].iter();
+        let of_a_meter = before.any(|word| ["Time", "Data"].contains(word));
+        let is_seconds = words[index].strip_suffix('s').is_some_and(is_number);
+        !(is_seconds || (is_number(words[index]) && of_a_meter))
+    })
 }
 
 fn same_word(listing: &str, text: &str, tolerance: f64) -> bool {
@@ -146,19 +149,12 @@ fn without_numbers(text: &str) -> Vec<Vec<&str>> {
 /// are not amounts themselves: in a table of amounts these are times and speeds.
 fn without_times(text: &str) -> Vec<Vec<&str>> {
     let is_unit = |word: Option<&&str>| word.is_some_and(|word| UNITS.contains(word));
-    text.lines()
-        .map(|line| {
-            let words: Vec<_> = words(line).collect();
-            let by_chance = |index: usize| {
-                let (before, next) = (words[..index].last(), words.get(index + 1));
-                next == Some(&"%") || is_unit(before) && !is_unit(next)
-            };
-            let kept = words.iter().enumerate();
-            let kept =
-                kept.filter(|(index, word)| word.parse::<f64>().is_err() || !by_chance(*index));
-            kept.map(|(_, word)| *word).collect()
-        })
-        .collect()
+    let is_kept = |words: &[&str], index: usize| {
+        let (before, next) = (words[..index].last(), words.get(index + 1));
+        let by_chance = next == Some(&"%") || is_unit(before) && !is_unit(next);
+        words[index].parse::<f64>().is_err() || !by_chance
+    };
+    text.lines().map(|line| kept(words(line).collect(), is_kept)).collect()
 }
 
 /// The words of a text without numbers, except amounts of memory.
@@ -167,18 +163,11 @@ fn without_measurements(text: &str) -> Vec<Vec<&str>> {
         word.chars().all(|c| c.is_ascii_digit() || ".:".contains(c))
             && word.contains(|c: char| c.is_ascii_digit())
     };
-    text.lines()
-        .map(|line| {
-            let words: Vec<_> = line.split_whitespace().collect();
-            let is_amount = |index: usize| {
-                let next = words.get(index + 1).map(|word| word.trim_end_matches(['.', ',']));
-                next.is_some_and(|word| UNITS.contains(&word))
-            };
-            let kept = words.iter().enumerate();
-            let kept = kept.filter(|(index, word)| !is_number(word) || is_amount(*index));
-            kept.map(|(_, word)| *word).collect()
-        })
-        .collect()
+    let is_kept = |words: &[&str], index: usize| {
+        let next = words.get(index + 1).map(|word| word.trim_end_matches(['.', ',']));
+        !is_number(words[index]) || next.is_some_and(|word| UNITS.contains(&word))
+    };
+    text.lines().map(|line| kept(line.split_whitespace().collect(), is_kept)).collect()
 }
 
 /// Whether two pictures have the same title, legend, lanes and spans. The start and length of a

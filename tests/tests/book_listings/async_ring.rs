@@ -31,11 +31,10 @@ fn the_bytes_of_both_methods_are_as_the_book_shows() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn the_ring_is_compared_with_other_ways_as_the_book_shows() -> Result<()> {
-    // Random numbers differ in their last bits between processors, and the distances here consist of such bits.
-    const BITS: f64 = 1e-5;
-    expect_replay("ring_check.txt", BITS)
+cases! {
+    /// Random numbers differ in their last bits between processors, and the distances here consist of such bits.
+    fn the_ring_is_compared_with_other_ways_as_the_book_shows() =
+        expect_replay("ring_check.txt", 1e-5);
 }
 
 #[test]

@@ -1,15 +1,12 @@
 //! Gradients whose bits do not depend on the number of ranks: DistributedDataParallel's `virtual_ranks`.
 
 use super::hooks::{CommHook, GradBucket, from_fn};
-use crate::data::Shard;
 use crate::distributed::group::{ProcessGroup, Transport};
-use crate::{Error, Result, check};
+use crate::{Error, Result, check, data::Shard};
 use c10d_sys::tensor::{clear_grad, identity};
-use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::mem::{replace, take};
 use std::sync::{Arc, Mutex};
+use std::{cell::Cell, collections::BTreeMap, collections::btree_map::Entry};
 use tch::{Device, Tensor, no_grad};
 use tch_parallel_base::lock;
 
@@ -69,8 +66,7 @@ impl VirtualRanks {
         let of = |rank| Shard::new(rank, group.world_size())?.with_virtual_ranks(count);
         let shards = (0..group.world_size()).map(of).collect::<Result<Vec<_>>>()?;
         let places = |(rank, shard): (usize, &Shard)| {
-            let parts = shard.parts();
-            (0..parts).map(move |place| (rank, place as i64))
+            (0..shard.parts()).map(move |place| (rank, place as i64))
         };
         let parameter = |tensor: &Tensor| Parameter {
             tensor: tensor.shallow_clone(),
@@ -224,9 +220,9 @@ impl VirtualRanks {
                     if view.numel() == 0 {
                         continue;
                     }
-                    let is_it =
-                        |own: &&mut Parameter| identity(&own.tensor) == identity(&parameter);
-                    let Some(own) = parameters.iter_mut().find(is_it) else { continue };
+                    let id = identity(&parameter);
+                    let mut known = parameters.iter_mut();
+                    let Some(own) = known.find(|own| identity(&own.tensor) == id) else { continue };
                     let bytes = view.data_ptr() as usize - buffer.data_ptr() as usize;
                     let begin = (bytes / view.kind().elt_size_in_bytes()) as i64;
                     let place = |row: usize| {

@@ -5,17 +5,13 @@
 
 #include <iterator>
 
-namespace {
+namespace c10d_sys {
 
 // Memory can only be given back in whole pages.
-size_t whole_pages(size_t bytes) {
+static size_t whole_pages(size_t bytes) {
   static const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   return (bytes + page - 1) / page * page;
 }
-
-} // namespace
-
-namespace c10d_sys {
 
 void* Arena::allocate(size_t bytes) {
   if (!file_.is_mapped()) {

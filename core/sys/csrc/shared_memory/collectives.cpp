@@ -58,12 +58,4 @@ void Exchange::carry_out(const Operation& operation, const Places& places) {
   (this->*ways.staged)(operation, places);
 }
 
-char* Exchange::staging(int rank, uint32_t round) const {
-  return peers_[rank].data + kBoard + round % kBuffers * kStaged;
-}
-
-char* Exchange::tensor_of(int rank) const {
-  return peers_[rank].data + peers_[rank].board->block.load(std::memory_order_relaxed);
-}
-
 } // namespace c10d_sys

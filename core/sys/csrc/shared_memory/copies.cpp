@@ -6,11 +6,6 @@
 
 namespace c10d_sys {
 
-// Whether this rank gets the values of the others.
-bool Exchange::receives(const Operation& operation) const {
-  return operation.type != c10d::OpType::GATHER || operation.root == rank_;
-}
-
 void Exchange::broadcast_small(const Operation& operation, const Places& places) {
   const auto round = round_++;
   if (rank_ == operation.root) {
@@ -54,14 +49,11 @@ void Exchange::broadcast_staged(const Operation& operation, const Places& places
 // Of these, gather is the case in which only the root has places for what the ranks send.
 
 void Exchange::all_gather_small(const Operation& operation, const Places& places) {
-  const auto round = round_++;
-  wait_for_staging(round);
-  places.input.read(0, operation.bytes(), staging(rank_, round));
-  meet(round);
-  for (int rank = 0; rank < size_; ++rank) {
-    places.outputs[rank].write(0, staging(rank, round), receives(operation) ? operation.bytes() : 0);
-  }
-  finish(round);
+  in_one_round(operation, places, [&](uint32_t round) {
+    for (int rank = 0; rank < size_ && receives(operation); ++rank) {
+      places.outputs[rank].write(0, staging(rank, round), operation.bytes());
+    }
+  });
 }
 
 void Exchange::all_gather_from_arena(const Operation& operation, const Places& places, uint32_t round) {

@@ -5,8 +5,6 @@
 #include <ATen/record_function.h>
 #include <c10/util/ScopeExit.h>
 
-#include "../guard.hpp"
-
 #include <sched.h>
 
 #include <algorithm>
@@ -41,9 +39,7 @@ std::string place() {
   return boot + " " + processes;
 }
 
-std::string key(int rank) {
-  return "shared_memory/" + std::to_string(rank);
-}
+std::string key(int rank) { return "shared_memory/" + std::to_string(rank); }
 
 } // namespace
 
@@ -157,10 +153,6 @@ static const char* title(c10d::OpType type) {
   }
 }
 
-Exchange::Ticket Exchange::enqueue() {
-  return {++sequence_, enqueued_++};
-}
-
 bool Exchange::others_have_arrived(const Ticket& ticket) const {
   return turn_ == ticket.turn && std::all_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
            return peer.rank == rank_ || peer.board->arrived.has_reached(round_ + 1);
@@ -266,26 +258,10 @@ void Exchange::end(State state, const std::string& why, c10d_error_kind kind) {
   }
 }
 
-void Exchange::say_why(const std::string& why) {
-  std::strncpy(own().why, why.c_str(), sizeof(own().why) - 1);
-}
-
 void Exchange::set_deadline(Milliseconds timeout) {
   timeout_ = timeout;
   // Longer ones would overflow.
   deadline_ = Clock::now() + std::min<Milliseconds>(timeout, std::chrono::hours(24 * 365));
-}
-
-const Peer& Exchange::own_peer() const {
-  return peers_[rank_];
-}
-
-Board& Exchange::own() const {
-  return *own_peer().board;
-}
-
-std::string Exchange::name(const Peer& peer) const {
-  return "rank " + std::to_string(peer.board->name);
 }
 
 } // namespace c10d_sys

@@ -35,18 +35,14 @@
 #include "operation.hpp"
 #include "pieces.hpp"
 
-#include <ATen/core/Tensor.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <exception>
 #include <mutex>
 #include <optional>
-#include <string>
-#include <vector>
 
 namespace c10d_sys {
 
@@ -85,7 +81,7 @@ class Exchange {
   const c10::intrusive_ptr<Arena>& arena() const { return arena_; }
 
   // The next ticket. Not to be called by two threads at once.
-  Ticket enqueue();
+  Ticket enqueue() { return {++sequence_, enqueued_++}; }
   // Whether all other ranks have arrived at this operation, so that it would take no time to wait.
   bool others_have_arrived(const Ticket& ticket) const;
   // Carries out an operation, after those with earlier tickets. The inputs must be dense, and contiguous
@@ -112,7 +108,7 @@ class Exchange {
 
   void map(c10d::Store& store);
   void end(State state, const std::string& why, c10d_error_kind kind);
-  void say_why(const std::string& why);
+  void say_why(const std::string& why) { std::strncpy(own().why, why.c_str(), sizeof(own().why) - 1); }
   void set_deadline(Milliseconds timeout);
   void carry_out(const Operation& operation, const Places& places);
   static Ways ways_of(const Operation& operation);
@@ -130,10 +126,24 @@ class Exchange {
   void all_gather_small(const Operation& operation, const Places& places);
   void all_gather_from_arena(const Operation& operation, const Places& places, uint32_t round);
   void all_gather_staged(const Operation& operation, const Places& places);
-  bool receives(const Operation& operation) const;
+  // Whether this rank gets the values of the others.
+  bool receives(const Operation& operation) const {
+    return operation.type != c10d::OpType::GATHER || operation.root == rank_;
+  }
   void broadcast_small(const Operation& operation, const Places& places);
   void broadcast_from_arena(const Operation& operation, const Places& places, uint32_t round);
   void broadcast_staged(const Operation& operation, const Places& places);
+
+  // Carries out a small operation: `take(round)` reads what all ranks have staged.
+  template <typename Take>
+  void in_one_round(const Operation& operation, const Places& places, Take take) {
+    const auto round = round_++;
+    wait_for_staging(round);
+    places.input.read(0, operation.bytes(), staging(rank_, round));
+    meet(round);
+    take(round);
+    finish(round);
+  }
 
   // Carries out further rounds of an operation. `stage(i, buffer)` writes this rank's values of round i,
   // and `take(i, round)` reads those of the others. Each round is staged before the one before it is read.
@@ -159,22 +169,28 @@ class Exchange {
   }
 
   void meet(uint32_t round);
-  void finish(uint32_t round);
-  void wait_for_staging(uint32_t round);
+  void finish(uint32_t round) {
+    own().reduced.publish(round + 1);
+    own().done.publish(round + 1);
+  }
+  // Until the buffer of a round may be written, which was last used kBuffers rounds before.
+  void wait_for_staging(uint32_t round) { wait_for_all(&Board::done, round - kBuffers + 1); }
   void wait_for_all(Cell Board::*cell, uint32_t value);
-  void wait(const Peer& peer, Cell Board::*cell, uint32_t value);
+  void wait(const Peer& peer, Cell Board::*cell, uint32_t value) { wait(peer, cell, value, &peer + 1); }
   void wait(const Peer& peer, Cell Board::*cell, uint32_t value, const Peer* end);
   void look_at(const Peer& peer, Cell Board::*cell, uint32_t value) const;
   void check_own_state() const;
   void check_state(const Peer& peer) const;
   void record(uint64_t sequence, const Operation& operation);
   void compare(uint64_t sequence, const Operation& operation, const Peer& peer) const;
-  const Peer& own_peer() const;
-  Board& own() const;
-  char* staging(int rank, uint32_t round) const;
+  const Peer& own_peer() const { return peers_[rank_]; }
+  Board& own() const { return *own_peer().board; }
+  char* staging(int rank, uint32_t round) const { return peers_[rank].data + kBoard + round % kBuffers * kStaged; }
   // A rank's tensor in its arena.
-  char* tensor_of(int rank) const;
-  std::string name(const Peer& peer) const;
+  char* tensor_of(int rank) const {
+    return peers_[rank].data + peers_[rank].board->block.load(std::memory_order_relaxed);
+  }
+  std::string name(const Peer& peer) const { return "rank " + std::to_string(peer.board->name); }
 
   const int rank_;
   const int size_;

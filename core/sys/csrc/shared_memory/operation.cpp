@@ -41,12 +41,8 @@ uint64_t Operation::encode() const {
 
 Operation Operation::decode(uint64_t what, uint64_t count) {
   return {
-      static_cast<c10d::OpType>(what & 0xff),
-      static_cast<at::ScalarType>(what >> 8 & 0xff),
-      static_cast<RedOp>(what >> 16 & 0xff),
-      static_cast<int>(what >> 48),
-      count,
-      (what >> 24 & 0xff) != 0,
+      static_cast<c10d::OpType>(what & 0xff), static_cast<at::ScalarType>(what >> 8 & 0xff),
+      static_cast<RedOp>(what >> 16 & 0xff), static_cast<int>(what >> 48), count, (what >> 24 & 0xff) != 0,
       static_cast<uint16_t>(what >> 32)};
 }
 

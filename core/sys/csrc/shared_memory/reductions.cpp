@@ -3,7 +3,6 @@
 #include "exchange.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace c10d_sys {
@@ -68,15 +67,12 @@ static void combine(const Operation& operation, const Fold& fold, int ranks, siz
 
 void Exchange::all_reduce_small(const Operation& operation, const Places& places) {
   const auto fold = fold_of(operation.dtype, operation.op);
-  const auto round = round_++;
-  wait_for_staging(round);
-  places.input.read(0, operation.bytes(), staging(rank_, round));
-  meet(round);
-  combine(
-      operation, fold, size_, 0, operation.count,
-      [&](int rank, size_t i) { return staging(rank, round) + i * fold.element_size; },
-      [&](size_t i, const char* values, size_t bytes) { places.input.write(i * fold.element_size, values, bytes); });
-  finish(round);
+  in_one_round(operation, places, [&](uint32_t round) {
+    combine(
+        operation, fold, size_, 0, operation.count,
+        [&](int rank, size_t i) { return staging(rank, round) + i * fold.element_size; },
+        [&](size_t i, const char* values, size_t bytes) { places.input.write(i * fold.element_size, values, bytes); });
+  });
 }
 
 void Exchange::all_reduce_in_place(const Operation& operation, const Places&, uint32_t round) {
@@ -167,14 +163,11 @@ void Exchange::reduce_part(
 
 void Exchange::reduce_scatter_small(const Operation& operation, const Places& places) {
   const auto fold = fold_of(operation.dtype, operation.op);
-  const auto round = round_++;
-  wait_for_staging(round);
-  places.input.read(0, operation.bytes(), staging(rank_, round));
-  meet(round);
-  reduce_part(
-      operation, fold, places, 0, operation.count / size_,
-      [&](int rank, size_t i) { return staging(rank, round) + i * fold.element_size; });
-  finish(round);
+  in_one_round(operation, places, [&](uint32_t round) {
+    reduce_part(operation, fold, places, 0, operation.count / size_, [&](int rank, size_t i) {
+      return staging(rank, round) + i * fold.element_size;
+    });
+  });
 }
 
 void Exchange::reduce_scatter_from_arena(const Operation& operation, const Places& places, uint32_t round) {

@@ -2,7 +2,6 @@
 
 #include "exchange.hpp"
 
-#include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/exception.h>
 
 #include <poll.h>
@@ -37,24 +36,10 @@ void Exchange::meet(uint32_t round) {
   }
 }
 
-void Exchange::finish(uint32_t round) {
-  own().reduced.publish(round + 1);
-  own().done.publish(round + 1);
-}
-
-// Until the buffer of a round may be written, which was last used kBuffers rounds before.
-void Exchange::wait_for_staging(uint32_t round) {
-  wait_for_all(&Board::done, round - kBuffers + 1);
-}
-
 void Exchange::wait_for_all(Cell Board::*cell, uint32_t value) {
   for (const auto& peer : peers_) {
     wait(peer, cell, value, peers_.data() + peers_.size());
   }
-}
-
-void Exchange::wait(const Peer& peer, Cell Board::*cell, uint32_t value) {
-  wait(peer, cell, value, &peer + 1);
 }
 
 // Waits for `peer`, and meanwhile looks at all from it to `end`, whose turn is next.
@@ -107,8 +92,7 @@ void Exchange::look_at(const Peer& peer, Cell Board::*cell, uint32_t value) cons
         DistNetworkError, peer.board->state.load(std::memory_order_relaxed) != kLeft, "lost connection to ", name(peer), ", which has left the group");
     pollfd process{peer.pidfd, POLLIN, 0};
     TORCH_CHECK_WITH(
-        DistNetworkError,
-        poll(&process, 1, 0) <= 0,
+        DistNetworkError, poll(&process, 1, 0) <= 0,
         "lost connection to ", name(peer), " (pid ", peer.process, "), which has ended");
   } catch (const c10::Error&) {
     // It may have published the value first.

@@ -3,9 +3,7 @@
 #![allow(dead_code, reason = "not every test program needs everything")]
 
 use c10d_sys::{Call, Error, GlooAddress, GlooOptions, ProcessGroup, Store, Work};
-use std::sync::Arc;
-use std::thread;
-use std::time::Duration;
+use std::{sync::Arc, thread, time::Duration};
 use tch::{Device, Kind, Tensor};
 
 pub(crate) const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
@@ -44,13 +42,9 @@ pub(crate) fn with_ranks_and_timeout<T: Send>(
 ) -> Vec<T> {
     let store = Arc::new(Store::hash().unwrap());
     let join = |rank, prefix, shared_memory| {
-        let options = GlooOptions {
-            address: GlooAddress::Host("127.0.0.1".into()),
-            shared_memory,
-            name: rank,
-            timeout,
-            join_timeout: timeout,
-        };
+        let address = GlooAddress::Host("127.0.0.1".into());
+        let options =
+            GlooOptions { address, shared_memory, name: rank, timeout, join_timeout: timeout };
         let store = store.with_prefix(prefix).unwrap();
         ProcessGroup::gloo(&store, rank, ranks, &options).unwrap()
     };
@@ -58,12 +52,8 @@ pub(crate) fn with_ranks_and_timeout<T: Send>(
         let start = |rank| {
             let (f, join) = (&f, &join);
             scope.spawn(move || {
-                f(Rank {
-                    rank,
-                    ranks,
-                    shared: join(rank, "shared", true),
-                    gloo: join(rank, "gloo", false),
-                })
+                let (shared, gloo) = (join(rank, "shared", true), join(rank, "gloo", false));
+                f(Rank { rank, ranks, shared, gloo })
             })
         };
         let threads: Vec<_> = (0..ranks).map(start).collect();
