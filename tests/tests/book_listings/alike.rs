@@ -106,7 +106,7 @@ fn words(line: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The words of a line that are to be kept, each given by its place.
-fn kept<'a>(words: Vec<&'a str>, is_kept: impl Fn(&[&str], usize) -> bool) -> Vec<&'a str> {
+fn kept(words: Vec<&str>, is_kept: impl Fn(&[&str], usize) -> bool) -> Vec<&str> {
     (0..words.len()).filter(|&index| is_kept(&words, index)).map(|index| words[index]).collect()
 }
 
