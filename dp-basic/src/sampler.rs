@@ -43,7 +43,6 @@ pub struct Args {
 
 pub fn run(args: &Args) -> Result<()> {
     println!("shuffle={}", if args.shuffle { "True" } else { "False" });
-    // ANCHOR: distributed
     // ===== Distributed settings
     let group = ProcessGroup::from_env()?;
     let device = match group.device() {
@@ -52,7 +51,6 @@ pub fn run(args: &Args) -> Result<()> {
         Device::Cuda(index) => format!("cuda:{index}"),
         other => format!("{other:?}"),
     };
-    // ANCHOR_END: distributed
 
     // ANCHOR: loader
     // ===== Data set, sampler, loader

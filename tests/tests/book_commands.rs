@@ -9,7 +9,7 @@ use tests::imagenet::write_image_folder;
 const PLACEHOLDERS: [&str; 3] = ["./my-trainer", "my-package", "METHOD"];
 
 /// Commands that are not run here, whatever variables they are given, and why.
-const ELSEWHERE: [(&str, &str); 8] = [
+const ELSEWHERE: [(&str, &str); 11] = [
     ("cargo xtask", "a chore: CI runs setup and test, and book if mdBook is installed"),
     ("cargo test", "this is a test"),
     ("cargo fmt", "CI starts with it"),
@@ -18,6 +18,9 @@ const ELSEWHERE: [(&str, &str); 8] = [
     ("mpirun", "it need not be installed; core's `env` tests its variables"),
     ("srun", "same as mpirun"),
     ("cargo clippy", "CI runs it"),
+    ("cargo new", "`cargo xtask package` makes such a crate"),
+    ("git clone", "it needs a network"),
+    ("cd ", "the shell's own"),
 ];
 
 /// How commands begin that start a program of this workspace.

@@ -19,13 +19,26 @@ fn the_readmes_example_is_the_compiled_one() -> Result<()> {
 #[test]
 fn the_readmes_example_trains_the_same_weights_on_both_ranks() -> Result<()> {
     let output = printed(launch(2, &example("readme", [])?)?)?;
-    let mut sums: Vec<_> = output.lines().filter_map(|line| line.split_once(": ")).collect();
+    let lines = output.lines().filter(|line| line.contains("biases"));
+    let mut sums: Vec<_> = lines.filter_map(|line| line.split_once(": ")).collect();
     sums.sort_unstable();
     let [(first, weights), (second, others)] = sums[..] else {
-        bail!("two ranks print a line each, not {output}");
+        bail!("two ranks print a sum each, not {output}");
     };
     assert_eq!((first, second), ("rank 0", "rank 1"));
     assert_eq!(weights, others);
+    Ok(())
+}
+
+/// `cargo xtask package` builds such a crate.
+#[test]
+fn the_files_of_the_readers_own_crate_are_the_same_in_the_readme_and_the_book() -> Result<()> {
+    let (readme, chapter) = (source("README.md")?, source("book/src/first-steps.md")?);
+    let files = between(&readme, "### A crate of your own\n", "\n### ")?;
+    for block in files.split("```").skip(1).step_by(2) {
+        let (_, file) = block.split_once('\n').context("a block has lines")?;
+        ensure!(chapter.contains(file), "the book's first steps have no\n{file}");
+    }
     Ok(())
 }
 

@@ -123,7 +123,8 @@ fn a_killed_worker_is_missed_as_the_book_shows() -> Result<()> {
     kill(ranks[3].pid(), Signal::SIGKILL)?;
     let server = ranks[0].wait()?.expect_success()?;
     let outcome = server.stdout.lines().next().context("no outcome")?;
-    let listing = format!("{}$ kill -9 %4\n{}{outcome}\n", start_shown(4, flags), server.stderr);
+    let listing =
+        format!("{}$ kill -9 %4\n{}{outcome}\n{CUT}", start_shown(4, flags), server.stderr);
     expect(&[("async_worker_killed.txt", &listing, &same_words)])
 }
 
@@ -162,7 +163,7 @@ fn a_late_worker_is_served_as_the_book_shows() -> Result<()> {
     let [late, early] = [3, 2].map(|worker| workers.iter().filter(|it| **it == worker).count());
     ensure!(0 < late && late < early, "{late} updates of the late worker, {early} of another");
     let listing = format!(
-        "{}$ RANK=3 {BY_HAND} {flags}    # a hundred steps later\n{outcome}\n$ {counted}\n{counts}",
+        "{}$ RANK=3 {BY_HAND} {flags}    # a hundred steps later\n{outcome}\n{CUT}$ {counted}\n{counts}",
         start_shown(4, flags).replace("seq 0 3", "seq 0 2")
     );
     expect(&[("async_late.txt", &listing, &same_words)])

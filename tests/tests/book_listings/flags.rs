@@ -44,7 +44,7 @@ fn a_flag_that_is_missing_is_answered() -> Result<()> {
         let (name, flags) = line.split_once(' ').context("a program without flags")?;
         let ended = Job::new()?.run(program(name, flags.split(' '))?)?.expect_code(2)?;
         let answer = ended.stderr.lines().next().unwrap_or_default();
-        text.push_str(&format!("$ {line}\n{answer}\n"));
+        text.push_str(&format!("$ {line}\n{answer}\n{CUT}"));
     }
     expect_listing("flags_answered.txt", &text, EXACT)
 }

@@ -12,6 +12,7 @@ mod data_parallel;
 mod ddp_inside;
 mod ddp_mnist;
 mod examples;
+mod first_steps;
 mod flags;
 mod imagenet;
 mod index;
@@ -25,6 +26,9 @@ mod sharding;
 use crate::prelude::*;
 use listing::*;
 use tests::commands::command;
+
+/// Stands in a listing for lines that the book leaves out.
+const CUT: &str = "…\n";
 
 /// The command that extracts the loss from the output of async-update.
 const FOR_LOSS: &str = "grep -o 'loss=.*'";

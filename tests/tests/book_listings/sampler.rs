@@ -35,7 +35,7 @@ fn said_by_mismatched_ranks(variables: &[(&str, &str)]) -> Result<Vec<String>> {
 #[test]
 fn ranks_of_one_host_in_different_collectives_are_told_so() -> Result<()> {
     let said = said_by_mismatched_ranks(&[])?;
-    expect_listing("mismatched_collectives.txt", &(said.join("\n") + "\n"), EXACT)
+    expect_listing("mismatched_collectives.txt", &(said.join("\n") + "\n" + CUT), EXACT)
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn over_sockets_ranks_in_different_collectives_abort() -> Result<()> {
     ended.expect_messages(&["rank 0", "killed by SIGABRT"])?;
     let what = ended.stderr.lines().find(|line| line.starts_with("  what():"));
     let what = what.with_context(|| format!("gloo did not complain: {ended}"))?;
-    let listing = format!("{}{what}\n", sorted(&ended.stdout));
+    let listing = format!("{}{CUT}{what}\n{CUT}", sorted(&ended.stdout));
     expect_listing("mismatched_collectives_sockets.txt", &listing, EXACT)
 }
 
@@ -59,7 +59,7 @@ fn with_debug_detail_ranks_in_different_collectives_are_told_so() -> Result<()> 
     };
     let said = said_by_mismatched_ranks(&[("TORCH_DISTRIBUTED_DEBUG", "DETAIL")])?;
     let said: Vec<_> = said.iter().filter_map(shortened).collect();
-    expect_listing("mismatched_collectives_detail.txt", &(said.join("\n") + "\n"), EXACT)
+    expect_listing("mismatched_collectives_detail.txt", &(said.join("\n") + "\n" + CUT), EXACT)
 }
 
 #[test]
