@@ -1,0 +1,28 @@
+//! A parameter server (chapter: parameter-server.md)
+//!
+//! Rank 0 is the server, and a worker too. Each rank pushes its gradient; the server subtracts `lr` times the mean of all from
+//! its weight; then each rank pulls the weight, whatever it had before. Only the server may compute a new weight.
+
+use crate::prelude::*;
+
+pub fn push_pull(
+    group: &ProcessGroup,
+    weight: &mut Tensor,
+    gradient: &Tensor,
+    lr: f64,
+) -> Result<()> {
+    todo!("gather the gradients on rank 0, update, and broadcast")
+}
+
+pub fn check(
+    group: &ProcessGroup,
+    push_pull: impl Fn(&ProcessGroup, &mut Tensor, &Tensor, f64) -> Result<()>,
+) -> Result<()> {
+    let mut weight = Tensor::from_slice(&[1f32, 2.0]) + 100.0 * group.rank() as f64;
+    let gradient = Tensor::from_slice(&[2f32, 4.0]) * (1.0 + 2.0 * group.rank() as f64);
+    for expected in [[0.6, 1.2], [0.2, 0.4]] {
+        push_pull(group, &mut weight, &gradient, 0.1)?;
+        agree(group, "the weight", &weight, &Tensor::from_slice(&expected))?;
+    }
+    Ok(())
+}
