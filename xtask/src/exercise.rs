@@ -1,5 +1,5 @@
-//! `cargo xtask exercise 7`: shows the task of one of the book's exercises in code, and checks on two ranks what the reader
-//! has written.
+//! `cargo xtask exercise 7`: shows the task of one of the book's exercises in code, and checks on two ranks what the
+//! reader has written.
 
 use crate::checkout::checkout;
 use crate::command;

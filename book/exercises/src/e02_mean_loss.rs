@@ -1,7 +1,7 @@
 //! The mean loss over all ranks (chapter: sampler.md)
 //!
-//! Each rank has the losses of its own samples, and one may have more than another. Return the mean over all samples of
-//! all ranks, on every rank, with a single exchange of two numbers.
+//! Each rank has the losses of its own samples, and some ranks have more samples than others.
+//! Return the mean over the samples of all ranks, on every rank, with a single exchange.
 
 use crate::prelude::*;
 

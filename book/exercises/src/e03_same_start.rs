@@ -1,8 +1,8 @@
 //! All ranks start with the same weights (chapter: ddp-mnist.md)
 //!
-//! Give every rank the variables of rank 0: the parameters and the buffers. All ranks must broadcast them in the same order,
-//! and `vs.variables()` is a `HashMap`, whose order is another one in each process. A collective writes into the tensor that
-//! it gets; `detach` returns one with the same memory that needs no gradient.
+//! Copy rank 0's variables to every rank: the parameters and the buffers. All ranks must broadcast them in the same
+//! order, but `vs.variables()` is a `HashMap`, whose order differs from process to process. A collective writes into
+//! the tensor that it is given; `detach` returns one that shares the parameter's memory and may be written to.
 
 use crate::prelude::*;
 

@@ -1,7 +1,8 @@
 //! The mean of the gradients (chapter: ddp-mnist.md)
 //!
-//! This is what DistributedDataParallel does, without buckets and overlap: replace each gradient by its mean over the ranks.
-//! `parameter.grad()` returns a tensor with the gradient's own memory, so what you do to it in place, you do to the gradient.
+//! Do what DistributedDataParallel does, without buckets and overlap: replace each gradient by its mean over the ranks.
+//! The tensor that `parameter.grad()` returns shares the gradient's memory, so changing it in place changes the
+//! gradient.
 
 use crate::prelude::*;
 

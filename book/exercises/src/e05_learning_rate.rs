@@ -1,8 +1,8 @@
 //! Scale the learning rate (chapter: ddp-mnist.md)
 //!
-//! `base` is a good learning rate for a batch of 256. Return that of step `step`, by the linear scaling rule: it grows with
-//! the effective batch, the samples of all ranks in a step. During the first `warmup` steps it rises from `base` in a
-//! straight line, and reaches the scaled rate in step `warmup`.
+//! `base` is a good learning rate for a batch of 256. Return the rate of step `step` by the linear scaling rule: it
+//! grows with the effective batch, which is the number of samples of all ranks in a step. During a warm-up of `warmup`
+//! steps the rate rises linearly from `base`, and it reaches the scaled rate in step `warmup`.
 
 use crate::prelude::*;
 

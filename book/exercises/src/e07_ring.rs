@@ -1,9 +1,10 @@
 //! A ring all-reduce (chapter: all-reduce.md)
 //!
-//! Sum up `tensor` over the ranks, with messages to the next rank only, each with one chunk: `tensor.chunk(world_size, 0)`
-//! returns them, and they share its memory. In `world_size - 1` rounds, each rank passes a chunk on and adds the one that
-//! arrives to its own; then every chunk is complete on one rank. In as many rounds, complete chunks go around.
-//! If all ranks wait in `send`, nobody receives: use `isend`, or `batch_isend_irecv`. The check has three ranks, in threads.
+//! Add up `tensor` over the ranks in place, sending only to the next rank, and only one chunk at a time.
+//! `tensor.chunk(world_size, 0)` returns the chunks, which share its memory. For `world_size - 1` rounds, each rank
+//! passes on a chunk and adds the one that arrives to its own. Then each chunk is complete on one rank, and in as many
+//! further rounds the complete chunks go around. If every rank waits in `send`, no rank receives: use `isend` or
+//! `batch_isend_irecv`. The check uses three ranks, in threads.
 
 use crate::prelude::*;
 use std::panic::resume_unwind;

@@ -1,7 +1,7 @@
 //! A communication hook that sends 16 bits (chapter: communication-hooks.md)
 //!
-//! Start the exchange of the bucket's gradients as `Kind::BFloat16`, and return a closure that waits for it: it returns their
-//! mean as `Kind::Float`. `Ok(Box::new(move || …))` is such a closure, and `Pending::wait` waits.
+//! Start to exchange the bucket's gradients as `Kind::BFloat16`. Return a closure, `Ok(Box::new(move || …))`, that
+//! waits for the exchange and returns the mean of the gradients as `Kind::Float`.
 
 use crate::prelude::*;
 

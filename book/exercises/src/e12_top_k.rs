@@ -1,8 +1,8 @@
 //! Send the largest gradients only (chapter: communication-hooks.md)
 //!
-//! Add `error` to the gradient. Send only the `k` largest numbers of the sum, by absolute value, as places and values; what is
-//! not sent becomes the new `error`, so that it counts in a later step. Return the mean over the ranks of what was sent. Both
-//! tensors have one dimension. `topk` finds places, `gather` takes values from them, `scatter` and `scatter_add` put them there.
+//! Add `error` to the gradient. Of the sum, send only the `k` numbers with the largest absolute values, and store the
+//! rest in `error`, so that it is not lost. Return the mean of what all ranks have sent. Both tensors have one
+//! dimension. `topk` finds places, `gather` reads the values there, and `scatter_value` and `scatter_add` change them.
 
 use crate::prelude::*;
 

@@ -1,7 +1,8 @@
 //! Uneven inputs (chapter: join.md)
 //!
-//! Make one step with each of this rank's batches, of which another rank may have more or fewer. No batch is left out, and no
-//! rank waits forever. Return this rank's number of steps. A batch's loss is `model.forward(|weight| product(weight, batch))?`.
+//! Make one step with each of this rank's batches, although other ranks may have more batches, or fewer. Leave none
+//! out, and let no rank wait forever. Return the number of this rank's steps. The loss of a batch is
+//! `model.forward(|weight| product(weight, batch))?`.
 
 use crate::prelude::*;
 

@@ -1,7 +1,8 @@
 //! Statistics of a batch over all ranks (chapter: batch-norm-across-ranks.md)
 //!
-//! Return what SyncBatchNorm normalises with: the mean and the (biased) variance of each column over the rows of all ranks, of
-//! which each may have another number. One exchange is enough: of sums, sums of squares and the number of rows.
+//! Return what SyncBatchNorm normalises with: the mean and the biased variance of each column, over the rows of all
+//! ranks. Ranks can have different numbers of rows. One exchange is enough if it contains sums, sums of squares and
+//! numbers of rows.
 
 use crate::prelude::*;
 

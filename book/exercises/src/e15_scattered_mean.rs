@@ -1,7 +1,7 @@
 //! A mean over uneven chunks (chapter: data-parallel.md)
 //!
-//! DataParallel divides a batch among devices with `chunk`, and the chunks may differ in size. `loss` returns the mean loss of
-//! the rows that it is given. Call it once for each chunk, and return the mean loss of the whole batch.
+//! DataParallel divides a batch among devices with `chunk`, and the last chunk may be smaller. `loss` returns the mean
+//! loss of some rows. Call it once for each chunk, and return the mean loss of the whole batch.
 
 use crate::prelude::*;
 use std::cell::RefCell;

@@ -1,7 +1,7 @@
 //! A parameter server (chapter: parameter-server.md)
 //!
-//! Rank 0 is the server, and a worker too. Each rank pushes its gradient; the server subtracts `lr` times the mean of all from
-//! its weight; then each rank pulls the weight, whatever it had before. Only the server may compute a new weight.
+//! Rank 0 is the server, and a worker as well. Every rank pushes its gradient; the server subtracts `lr` times the mean
+//! of all gradients from its weight; every rank pulls the server's weight, whatever its own was.
 
 use crate::prelude::*;
 

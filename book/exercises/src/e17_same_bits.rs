@@ -1,7 +1,8 @@
 //! The same bits on any number of ranks (chapter: same-bits.md)
 //!
-//! This rank, number r of R, has the gradients of the virtual ranks r, r + R, r + 2R, …, equally many on each rank. Return the sum
-//! of all gradients, added one after the other in the order of virtual ranks, so that it is rounded as on one rank.
+//! Rank r of R has the gradients of the virtual ranks r, r + R, r + 2R, and so on, and every rank has equally many.
+//! Return the sum of all gradients, added one after the other in the order of virtual ranks. It is then rounded as it
+//! would be on a single rank.
 
 use crate::prelude::*;
 

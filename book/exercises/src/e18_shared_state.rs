@@ -1,9 +1,9 @@
 //! Share out an optimizer's state (chapter: sharding.md)
 //!
-//! A step of ZeRO's first stage, for SGD with a momentum of 0.9. Parameter number `i` belongs to rank `i % world_size`, and only that
-//! rank keeps its momentum, in `momenta` under `i`: 0.9 times the old one, if there is one, plus the gradient. It subtracts
-//! `lr` times the momentum from the parameter, and sends the parameter to the others. `detach` returns a tensor that shares
-//! the parameter's memory and may be changed. The gradients are already equal on all ranks.
+//! Make a step as in the first stage of ZeRO. Parameter `i` belongs to rank `i % world_size`. Only that rank keeps its
+//! momentum, in `momenta` under `i`: 0.9 times the old one, if there is one, plus the gradient. It subtracts `lr` times
+//! the momentum from the parameter and sends the result to the other ranks. `detach` returns a tensor that shares the
+//! parameter's memory and may be written to. The gradients are already equal on all ranks.
 
 use crate::prelude::*;
 

@@ -1,8 +1,8 @@
 //! A step of a sharded model (chapter: sharding.md)
 //!
-//! Build a network of three `layer`s below the paths "0", "1" and "2" of the root, one after the other, with `FullyShard`: each
-//! layer is a block that is whole only while it is used. Run a forward and a backward pass of the mean of its output. `root` builds the model,
-//! `shard` a block; `forward` runs the model, `call` a block.
+//! Build a network of three `layer`s, one after the other, below the paths "0", "1" and "2" of the root. Shard it with
+//! `FullyShard`, so that each layer is a unit of its own. Then run the forward pass, and the backward pass from the
+//! mean of the output. `root` builds the model and `shard` a unit; `forward` runs the model and `call` a unit.
 
 use crate::prelude::*;
 

@@ -1,7 +1,7 @@
 //! Clip the norm of sharded gradients (chapter: sharding.md)
 //!
-//! Each rank has a part of every gradient. Scale all parts in place, by the same factor on all ranks, so that the norm of
-//! the whole gradient is at most `max_norm`; a smaller one is not changed. Return the norm from before.
+//! Each rank has one part of every gradient. If the norm of the whole gradient exceeds `max_norm`, scale all parts in
+//! place so that it becomes `max_norm`. Return the norm before scaling.
 
 use crate::prelude::*;
 

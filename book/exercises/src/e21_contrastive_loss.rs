@@ -1,8 +1,8 @@
 //! A contrastive loss with the negatives of all ranks (chapter: pytorch-names.md)
 //!
-//! Row i of `images` belongs to row i of `texts`, and the texts of all ranks are its negatives. Return the cross entropy of
-//! the similarities, which are the scalar products of this rank's images with all texts, in the order of ranks. The gradient
-//! must reach the texts of other ranks: a collective of the group has none, one of `functional` has.
+//! Row i of `images` belongs to row i of `texts`; all other texts, also those of other ranks, are negatives. Return the
+//! cross entropy of the similarities: the scalar products of this rank's images with the texts of all ranks, in the
+//! order of ranks. The gradient must also reach the texts of other ranks, so use a collective of `functional`.
 
 use crate::prelude::*;
 

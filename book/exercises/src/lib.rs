@@ -1,5 +1,5 @@
-//! The book's exercises in code: each file has a task, a function with a hole, and a check that the finished function passes
-//! on two ranks.
+//! The book's exercises in code: each file has a task, a function with a hole, and a check that the finished function
+//! passes on two ranks.
 
 #![allow(clippy::todo, unused_variables, unreachable_code, reason = "holes are for the reader")]
 
@@ -44,30 +44,21 @@ pub type Check = fn(&prelude::ProcessGroup) -> anyhow::Result<()>;
 /// The checks of all exercises, for the functions of a module: this crate's, or one with solutions.
 #[macro_export]
 macro_rules! checks {
-    ($functions:ident) => {{
-        let checks: [$crate::Check; 21] = [
-            |group| $crate::e01_indices::check(group, $functions::indices),
-            |group| $crate::e02_mean_loss::check(group, $functions::mean_loss),
-            |group| $crate::e03_same_start::check(group, $functions::same_start),
-            |group| $crate::e04_average_gradients::check(group, $functions::average_gradients),
-            |group| $crate::e05_learning_rate::check(group, $functions::learning_rate),
-            |group| $crate::e06_resume::check(group, $functions::resume),
-            |group| $crate::e07_ring::check(group, $functions::ring),
-            |group| $crate::e08_buckets::check(group, $functions::buckets),
-            |group| $crate::e09_accumulate::check(group, $functions::accumulate),
-            |group| $crate::e10_unused::check(group, $functions::unused),
-            |group| $crate::e11_bf16_hook::check(group, $functions::bf16_hook),
-            |group| $crate::e12_top_k::check(group, $functions::top_k),
-            |group| $crate::e13_uneven_inputs::check(group, $functions::uneven_inputs),
-            |group| $crate::e14_batch_statistics::check(group, $functions::batch_statistics),
-            |group| $crate::e15_scattered_mean::check(group, $functions::scattered_mean),
-            |group| $crate::e16_push_pull::check(group, $functions::push_pull),
-            |group| $crate::e17_same_bits::check(group, $functions::same_bits),
-            |group| $crate::e18_shared_state::check(group, $functions::shared_state),
-            |group| $crate::e19_sharded_step::check(group, $functions::sharded_step),
-            |group| $crate::e20_clip_shards::check(group, $functions::clip_shards),
-            |group| $crate::e21_contrastive_loss::check(group, $functions::contrastive_loss),
-        ];
+    ($functions:ident) => {
+        $crate::checks!($functions:
+            e01_indices indices, e02_mean_loss mean_loss, e03_same_start same_start,
+            e04_average_gradients average_gradients, e05_learning_rate learning_rate,
+            e06_resume resume, e07_ring ring, e08_buckets buckets, e09_accumulate accumulate,
+            e10_unused unused, e11_bf16_hook bf16_hook, e12_top_k top_k,
+            e13_uneven_inputs uneven_inputs, e14_batch_statistics batch_statistics,
+            e15_scattered_mean scattered_mean, e16_push_pull push_pull,
+            e17_same_bits same_bits, e18_shared_state shared_state,
+            e19_sharded_step sharded_step, e20_clip_shards clip_shards,
+            e21_contrastive_loss contrastive_loss)
+    };
+    ($functions:ident: $($module:ident $function:ident),*) => {{
+        let checks: [$crate::Check; 21] =
+            [$(|group| $crate::$module::check(group, $functions::$function)),*];
         checks
     }};
 }

@@ -1,5 +1,5 @@
-//! Every check accepts a solution, and refuses the hole and a wrong answer. A rank of `spawn` is this program again, so it has
-//! one test only.
+//! Every check accepts a solution, and refuses the hole and a wrong answer. A rank of `spawn` is this program again, so
+//! it has one test only.
 
 mod right;
 mod wrong;
