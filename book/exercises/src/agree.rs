@@ -32,7 +32,7 @@ fn report(
 ) -> Result<()> {
     let rank = group.rank();
     let wrong = (!is_right)
-        .then(|| format!("{what} on rank {rank} is {found:?}, but should be {expected:?}"));
+        .then(|| format!("{what} on rank {rank}: {found:?}, but it should be {expected:?}"));
     match group.all_gather_object(&wrong)?.into_iter().flatten().next() {
         Some(wrong) => bail!(wrong),
         None => Ok(()),

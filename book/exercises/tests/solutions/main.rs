@@ -4,11 +4,11 @@
 mod right;
 mod wrong;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{bail, ensure};
+use exercises::prelude::*;
 use exercises::{Check, checks};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use tch_parallel::distributed::{DeviceChoice, ProcessGroupOptions, init_process_group, spawn};
 
 #[test]
 fn each_check_accepts_the_solution_and_refuses_the_hole_and_a_wrong_answer() -> Result<()> {
@@ -20,8 +20,7 @@ fn as_a_rank() -> Result<()> {
     tch::set_num_threads(1);
     // Holes panic.
     std::panic::set_hook(Box::new(|_| {}));
-    let device = DeviceChoice::Cpu;
-    let group = init_process_group(ProcessGroupOptions { device, ..Default::default() })?;
+    let group = init_process_group(options())?;
     let outcome = |check: Check| catch_unwind(AssertUnwindSafe(|| check(&group)));
     let cases = checks!(right).into_iter().zip(checks!(wrong)).zip(checks!(exercises));
     for (number, ((right, wrong), readers)) in (1..).zip(cases) {

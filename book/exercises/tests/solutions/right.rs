@@ -174,7 +174,7 @@ pub fn same_bits(group: &ProcessGroup, gradients: &[Tensor]) -> Result<Tensor> {
     let all = Tensor::stack(&of_ranks, 1).flatten(0, 1);
     let mut sum = all.get(0);
     for number in 1..all.size()[0] {
-        sum = sum + all.get(number);
+        sum += all.get(number);
     }
     Ok(sum)
 }

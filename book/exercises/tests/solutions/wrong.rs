@@ -41,14 +41,16 @@ pub fn resume(_group: &ProcessGroup, training: &mut Training<'_>, path: &Path) -
     Ok(3)
 }
 
-/// Only with the next rank.
+/// Whole tensors go around, and each rank adds them in another order.
 pub fn ring(group: &ProcessGroup, tensor: &Tensor) -> Result<()> {
-    let ranks = group.world_size();
-    let sent = group.isend(tensor.copy(), (group.rank() + 1) % ranks)?;
-    let mut received = tensor.zeros_like();
-    group.recv(&mut received, (group.rank() + ranks - 1) % ranks)?;
-    let _ = sent.wait()?;
-    let _ = tensor.shallow_clone().copy_(&(tensor + received));
+    let (rank, ranks) = (group.rank(), group.world_size());
+    let (mut sum, mut passing) = (tensor.shallow_clone(), tensor.copy());
+    for _ in 1..ranks {
+        let sent = group.isend(passing.copy(), (rank + 1) % ranks)?;
+        group.recv(&mut passing, (rank + ranks - 1) % ranks)?;
+        let _ = sent.wait()?;
+        sum += &passing;
+    }
     Ok(())
 }
 
