@@ -46,7 +46,7 @@ pub(crate) fn run(workspace: &Workspace, number: Option<usize>) -> Result<()> {
     let mut build = workspace.cargo();
     command::run_quietly(build.args(["build", "--release", "--package", "exercises"]))?;
     let mut check = Command::new(workspace.release_executable("exercises"));
-    let passes = command::run_quietly(check.arg(number.to_string())).is_ok();
+    let passes = check.arg(number.to_string()).status()?.success();
     ensure!(passes, "exercise {number} does not pass yet; it is in {file}");
     Ok(())
 }

@@ -6,13 +6,7 @@
 
 use crate::prelude::*;
 
-pub fn learning_rate(
-    base: f64,
-    batch: usize,
-    world_size: usize,
-    step: usize,
-    warmup: usize,
-) -> f64 {
+pub fn learning_rate(base: f64, batch: usize, ranks: usize, step: usize, warmup: usize) -> f64 {
     todo!("scale by the effective batch, with a warm-up")
 }
 

@@ -7,13 +7,13 @@
 use crate::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub fn accumulate(model: &DistributedDataParallel<Tensor>, batches: &[Tensor]) -> Result<()> {
+pub fn accumulate(model: &Ddp, batches: &[Tensor]) -> Result<()> {
     todo!("run both passes of each batch, all but the last under `no_sync`")
 }
 
 pub fn check(
     group: &ProcessGroup,
-    accumulate: impl Fn(&DistributedDataParallel<Tensor>, &[Tensor]) -> Result<()>,
+    accumulate: impl Fn(&Ddp, &[Tensor]) -> Result<()>,
 ) -> Result<()> {
     static EXCHANGES: AtomicUsize = AtomicUsize::new(0);
     EXCHANGES.store(0, Ordering::Relaxed);

@@ -5,20 +5,15 @@
 
 use crate::prelude::*;
 
-pub fn bf16_hook(
-    group: &ProcessGroup,
-    bucket: &mut GradBucket<'_>,
-) -> tch_parallel::Result<Finish> {
+pub fn bf16(group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> tch_parallel::Result<Finish> {
     todo!("start an all-reduce of the converted buffer")
 }
 
 pub fn check(
     group: &ProcessGroup,
-    bf16_hook: impl Fn(&ProcessGroup, &mut GradBucket<'_>) -> tch_parallel::Result<Finish>
-    + Send
-    + 'static,
+    bf16: impl Fn(&ProcessGroup, &mut GradBucket<'_>) -> tch_parallel::Result<Finish> + Send + 'static,
 ) -> Result<()> {
-    let hook = hooks::from_fn("exercise", bf16_hook);
+    let hook = hooks::from_fn("exercise", bf16);
     let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
     let (vs, weight) = one_weight(&[1.0, 1.0]);
     let model = DistributedDataParallel::with_options(weight.shallow_clone(), &vs, group, options)?;

@@ -6,17 +6,13 @@
 
 use crate::prelude::*;
 
-pub fn uneven_inputs(
-    model: &DistributedDataParallel<Tensor>,
-    optimizer: &mut Sgd,
-    batches: &[Tensor],
-) -> Result<usize> {
+pub fn uneven_inputs(model: &Ddp, optimizer: &mut Sgd, batches: &[Tensor]) -> Result<usize> {
     todo!("train within `model.join`")
 }
 
 pub fn check(
     group: &ProcessGroup,
-    uneven_inputs: impl Fn(&DistributedDataParallel<Tensor>, &mut Sgd, &[Tensor]) -> Result<usize>,
+    uneven_inputs: impl Fn(&Ddp, &mut Sgd, &[Tensor]) -> Result<usize>,
 ) -> Result<()> {
     let (vs, weight) = one_weight(&[1.0]);
     let model = DistributedDataParallel::new(weight.shallow_clone(), &vs, group)?;

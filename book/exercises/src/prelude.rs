@@ -14,6 +14,9 @@ pub use tch_parallel::distributed::{
 };
 pub use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 
+/// A model that is only one parameter.
+pub type Ddp = DistributedDataParallel<Tensor>;
+
 /// A rank does not wait for ever for one that has forgotten to take part.
 pub fn options() -> ProcessGroupOptions {
     let timeout = Some(Duration::from_secs(60));

@@ -1,7 +1,6 @@
 //! A solution of each exercise. Try it yourself first.
 
-use exercises::e19_sharded_step::layer;
-use exercises::prelude::*;
+use exercises::{e18_shared_state::State, e19_sharded_step::layer, prelude::*};
 use std::path::Path;
 
 pub fn indices(order: &[i64], rank: usize, world_size: usize) -> Vec<i64> {
@@ -32,14 +31,8 @@ pub fn average_gradients(group: &ProcessGroup, parameters: &[Tensor]) -> Result<
     Ok(())
 }
 
-pub fn learning_rate(
-    base: f64,
-    batch: usize,
-    world_size: usize,
-    step: usize,
-    warmup: usize,
-) -> f64 {
-    let scaled = base * (batch * world_size) as f64 / 256.0;
+pub fn learning_rate(base: f64, batch: usize, ranks: usize, step: usize, warmup: usize) -> f64 {
+    let scaled = base * (batch * ranks) as f64 / 256.0;
     base + (scaled - base) * (step as f64 / warmup as f64).min(1.0)
 }
 
@@ -82,7 +75,7 @@ pub fn buckets(bytes: &[usize], capacity: usize) -> Vec<Vec<usize>> {
     buckets
 }
 
-pub fn accumulate(model: &DistributedDataParallel<Tensor>, batches: &[Tensor]) -> Result<()> {
+pub fn accumulate(model: &Ddp, batches: &[Tensor]) -> Result<()> {
     for (number, batch) in batches.iter().enumerate() {
         let _guard = (number + 1 < batches.len()).then(|| model.no_sync());
         let loss = model.forward(|weight| product(weight, batch))?;
@@ -100,25 +93,17 @@ pub fn unused(group: &ProcessGroup, parameters: &[(&str, Tensor)]) -> Result<Vec
     Ok(unused.map(|((name, _), _)| (*name).to_owned()).collect())
 }
 
-pub fn bf16_hook(
-    group: &ProcessGroup,
-    bucket: &mut GradBucket<'_>,
-) -> tch_parallel::Result<Finish> {
+pub fn bf16(group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> tch_parallel::Result<Finish> {
     let mean = bucket.buffer()?.to_kind(Kind::BFloat16) / group.world_size() as f64;
     let pending = group.all_reduce_async(mean, ReduceOp::Sum)?;
     Ok(Box::new(move || Ok(pending.wait()?.to_kind(Kind::Float))))
 }
 
-pub fn top_k(
-    group: &ProcessGroup,
-    gradient: &Tensor,
-    error: &mut Tensor,
-    k: i64,
-) -> Result<Tensor> {
-    let corrected = gradient + &*error;
+pub fn top_k(group: &ProcessGroup, gradient: &Tensor, rest: &mut Tensor, k: i64) -> Result<Tensor> {
+    let corrected = gradient + &*rest;
     let (_, places) = corrected.abs().topk(k, 0, true, false);
     let values = corrected.gather(0, &places, false);
-    *error = corrected.scatter_value(0, &places, 0.0);
+    *rest = corrected.scatter_value(0, &places, 0.0);
     let mut sum = gradient.zeros_like();
     for (places, values) in group.all_gather(&places)?.iter().zip(group.all_gather(&values)?) {
         sum = sum.scatter_add(0, places, &values);
@@ -126,11 +111,7 @@ pub fn top_k(
     Ok(sum / group.world_size() as f64)
 }
 
-pub fn uneven_inputs(
-    model: &DistributedDataParallel<Tensor>,
-    optimizer: &mut Sgd,
-    batches: &[Tensor],
-) -> Result<usize> {
+pub fn uneven_inputs(model: &Ddp, optimizer: &mut Sgd, batches: &[Tensor]) -> Result<usize> {
     model.join(JoinOptions::default(), || {
         for batch in batches {
             optimizer.zero_grad()?;
@@ -157,14 +138,9 @@ pub fn scattered_mean(batch: &Tensor, devices: i64, loss: &dyn Fn(&Tensor) -> Te
     Tensor::stack(&sums, 0).sum(Kind::Float) / batch.size()[0]
 }
 
-pub fn push_pull(
-    group: &ProcessGroup,
-    weight: &mut Tensor,
-    gradient: &Tensor,
-    lr: f64,
-) -> Result<()> {
+pub fn push_pull(group: &ProcessGroup, weight: &mut Tensor, gradient: &Tensor) -> Result<()> {
     if let Some(gradients) = group.gather(gradient, 0)? {
-        *weight -= Tensor::stack(&gradients, 0).mean_dim(0, false, None) * lr;
+        *weight -= Tensor::stack(&gradients, 0).mean_dim(0, false, None) * 0.1;
     }
     Ok(group.broadcast(weight, 0)?)
 }
@@ -179,19 +155,14 @@ pub fn same_bits(group: &ProcessGroup, gradients: &[Tensor]) -> Result<Tensor> {
     Ok(sum)
 }
 
-pub fn shared_state(
-    group: &ProcessGroup,
-    parameters: &[Tensor],
-    momenta: &mut BTreeMap<usize, Tensor>,
-    lr: f64,
-) -> Result<()> {
+pub fn shared_state(group: &ProcessGroup, parameters: &[Tensor], state: &mut State) -> Result<()> {
     for (number, parameter) in parameters.iter().enumerate() {
         let owner = number % group.world_size();
         let mut parameter_data = parameter.detach();
         if owner == group.rank() {
-            let momentum = momenta.entry(number).or_insert_with(|| parameter_data.zeros_like());
+            let momentum = state.entry(number).or_insert_with(|| parameter_data.zeros_like());
             *momentum = &*momentum * 0.9 + parameter.grad();
-            parameter_data -= &*momentum * lr;
+            parameter_data -= &*momentum * 0.1;
         }
         group.broadcast(&mut parameter_data, owner)?;
     }

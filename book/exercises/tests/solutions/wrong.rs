@@ -1,8 +1,7 @@
 //! What a reader may write first. Each has one mistake, and every check must find it.
 
 use crate::right;
-use exercises::e19_sharded_step::layer;
-use exercises::prelude::*;
+use exercises::{e18_shared_state::State, e19_sharded_step::layer, prelude::*};
 use std::path::Path;
 
 /// Rank 1 goes on where rank 0 ends.
@@ -62,7 +61,7 @@ pub fn buckets(bytes: &[usize], capacity: usize) -> Vec<Vec<usize>> {
 }
 
 /// With an exchange for each batch.
-pub fn accumulate(model: &DistributedDataParallel<Tensor>, batches: &[Tensor]) -> Result<()> {
+pub fn accumulate(model: &Ddp, batches: &[Tensor]) -> Result<()> {
     for batch in batches {
         let loss = model.forward(|weight| product(weight, batch))?;
         model.backward(&(loss / batches.len() as f64))?;
@@ -77,31 +76,19 @@ pub fn unused(_group: &ProcessGroup, parameters: &[(&str, Tensor)]) -> Result<Ve
 }
 
 /// In 32 bits.
-pub fn bf16_hook(
-    group: &ProcessGroup,
-    bucket: &mut GradBucket<'_>,
-) -> tch_parallel::Result<Finish> {
+pub fn bf16(group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> tch_parallel::Result<Finish> {
     hooks::CommHook::start(&mut hooks::AllReduce, group, bucket)
 }
 
 /// What is not sent is lost.
-pub fn top_k(
-    group: &ProcessGroup,
-    gradient: &Tensor,
-    error: &mut Tensor,
-    k: i64,
-) -> Result<Tensor> {
-    let mean = right::top_k(group, gradient, error, k);
-    let _ = error.zero_();
+pub fn top_k(group: &ProcessGroup, gradient: &Tensor, rest: &mut Tensor, k: i64) -> Result<Tensor> {
+    let mean = right::top_k(group, gradient, rest, k);
+    let _ = rest.zero_();
     mean
 }
 
 /// Some batches are left out.
-pub fn uneven_inputs(
-    model: &DistributedDataParallel<Tensor>,
-    optimizer: &mut Sgd,
-    batches: &[Tensor],
-) -> Result<usize> {
+pub fn uneven_inputs(model: &Ddp, optimizer: &mut Sgd, batches: &[Tensor]) -> Result<usize> {
     right::uneven_inputs(model, optimizer, &batches[..1])
 }
 
@@ -119,13 +106,8 @@ pub fn scattered_mean(batch: &Tensor, devices: i64, loss: &dyn Fn(&Tensor) -> Te
 }
 
 /// Every rank updates its own weight.
-pub fn push_pull(
-    group: &ProcessGroup,
-    weight: &mut Tensor,
-    gradient: &Tensor,
-    lr: f64,
-) -> Result<()> {
-    *weight -= functional::all_reduce(gradient, ReduceOp::Sum, group)? * (lr / 2.0);
+pub fn push_pull(group: &ProcessGroup, weight: &mut Tensor, gradient: &Tensor) -> Result<()> {
+    *weight -= functional::all_reduce(gradient, ReduceOp::Sum, group)? * 0.05;
     Ok(())
 }
 
@@ -136,17 +118,12 @@ pub fn same_bits(group: &ProcessGroup, gradients: &[Tensor]) -> Result<Tensor> {
 }
 
 /// Every rank has the state of all parameters.
-pub fn shared_state(
-    _group: &ProcessGroup,
-    parameters: &[Tensor],
-    momenta: &mut BTreeMap<usize, Tensor>,
-    lr: f64,
-) -> Result<()> {
+pub fn shared_state(_group: &ProcessGroup, parameters: &[Tensor], state: &mut State) -> Result<()> {
     for (number, parameter) in parameters.iter().enumerate() {
-        let momentum = momenta.entry(number).or_insert_with(|| parameter.zeros_like());
+        let momentum = state.entry(number).or_insert_with(|| parameter.zeros_like());
         *momentum = &*momentum * 0.9 + parameter.grad();
         let mut data = parameter.detach();
-        data -= &*momentum * lr;
+        data -= &*momentum * 0.1;
     }
     Ok(())
 }
