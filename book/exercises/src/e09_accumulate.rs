@@ -1,8 +1,8 @@
 //! Accumulate gradients without an exchange (chapter: ddp-inside.md)
 //!
 //! Make one gradient from several batches, and exchange it only once, in the last backward pass. It must be the
-//! gradient of the mean of the batches' losses. The loss of a batch is `model.forward(|weight| product(weight,
-//! batch))?`.
+//! gradient of the mean of the batches' losses. A batch's loss is
+//! `model.forward(|weight| product(weight, batch))?`.
 
 use crate::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
