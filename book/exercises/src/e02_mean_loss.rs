@@ -1,7 +1,8 @@
 //! The mean loss over all ranks (chapter: sampler.md)
 //!
-//! Each rank has the losses of its own samples, and some ranks have more samples than others.
-//! Return the mean over the samples of all ranks, on every rank, with a single exchange.
+//! Each rank has the losses of its own samples, and some ranks have more samples
+//! than others. Return the mean over the samples of all ranks, on every rank, with a
+//! single exchange.
 
 use crate::prelude::*;
 
