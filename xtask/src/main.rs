@@ -5,6 +5,7 @@ mod book;
 mod build;
 mod checkout;
 mod command;
+mod exercise;
 mod files;
 mod gpu;
 mod launch;
@@ -87,6 +88,8 @@ enum Chore {
         #[arg(long)]
         open: bool,
     },
+    /// Check what you have written for one of the book's exercises, or list them: `cargo xtask exercise 7`.
+    Exercise { number: Option<usize> },
     /// Package the crates, and train with a program that is built from the packages.
     Package(Torch),
     /// Compare the speed of Rust and Python on this machine.
@@ -171,6 +174,7 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Gpu { chore } => gpu::run(&chore),
         Chore::Soak(rest) => soak::run(&Workspace::of(rest.torch.release)?, &rest.args),
         Chore::Book { open } => book::run(open),
+        Chore::Exercise { number } => exercise::run(&Workspace::of(Release::DEFAULT)?, number),
         Chore::Package(torch) => package::run(&Workspace::of(torch.release)?),
         Chore::Bench { torch, benchmark } => bench::run(&Workspace::of(torch.release)?, &benchmark),
     }
