@@ -8,6 +8,7 @@ mdBook calls it when it builds the book, with the book as JSON on stdin. It does
 - A block of `console` becomes a block for each command and one for its output, so that each is copied alone. Output that
   goes on further down the page is a block of `text`.
 - Bars of block characters, █ to ▏, are marked, because their gaps are covered by a style.
+- A check box of a list, `- [ ] **task**`, gets its task as a label, and can be ticked.
 - A chart, `![description](output/chart.svg)`, becomes part of the page, because a picture in a file of its own cannot
   have the colours of the page's theme.
 """
@@ -26,6 +27,7 @@ ANCHOR = re.compile(r"ANCHOR(_END)?: *[\w-]+")
 LONGEST = 100
 BAR = re.compile("[█-▏]+")
 COLUMNS = re.compile(r"\S {2,}\S")
+TASK = re.compile(r"^- \[ \] \*\*(?P<task>.+?)\*\*", re.MULTILINE)
 CHART = re.compile(r"!\[(?P<description>[^\]]*)\]\((?P<path>output/[\w-]+\.svg)\)")
 
 
@@ -58,6 +60,7 @@ class Pages:
     def prepare(self, text, folder, up):
         """A chapter's text, for a chapter in this folder, from which `up` leads to the book's first page."""
         text = FENCE.sub(lambda fence: self.block(fence["info"], fence["body"], folder, up), text)
+        text = TASK.sub(r'- <label><input type="checkbox"> **\g<task>**</label>', text)
         return CHART.sub(lambda chart: drawing(folder / chart["path"], chart["description"]), text)
 
     def block(self, info, body, folder, up):
