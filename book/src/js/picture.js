@@ -1,8 +1,9 @@
 "use strict";
 
 /* What the pictures with controls share. A picture is a function from the values of its controls to what is shown, so
-   nothing moves until the reader moves it. Without scripts the page keeps what it shows in the picture's place. */
-const pictures = {};
+   nothing moves until the reader moves it. Without scripts the page keeps what it shows in the picture's place. The page of
+   the whole book loads this script with each chapter that has such pictures. */
+globalThis.pictures ??= {};
 
 {
   const SVG = "http://www.w3.org/2000/svg";
