@@ -30,6 +30,7 @@ globalThis.pictures ??= {};
   const enhance = (place, controls, draw) => {
     const form = pictures.html("form", {}, ...Object.values(controls).map(control => control.row));
     const summary = pictures.html("p", { role: "status" });
+    const side = pictures.html("div", { class: "side" }, form, summary);
     const shown = pictures.html("div");
     const update = () => {
       const values = {};
@@ -45,7 +46,7 @@ globalThis.pictures ??= {};
     const still = [...place.childNodes];
     const show = () => {
       place.classList.add("picture", "controlled");
-      place.replaceChildren(form, summary, shown);
+      place.replaceChildren(side, shown);
     };
     show();
     // Paper has no steps to go through: it gets what the page shows without scripts.
