@@ -133,6 +133,8 @@ def obeys(picture, path):
     expect("the table, and the table without scripts", texts(picture, "td"), without_scripts(picture, path))
     expected = "5 buckets. The backward pass hides 73.9 % of the exchange. 1 of them waits in a queue."
     expect("the summary", summary(picture), expected)
+    # Once in each lane, and once on the axis.
+    expect("how often 0 is written", texts(picture, "svg text").count("0"), 3)
     drawn(picture, {})
     focus(picture, "bucket_cap_mb")
     picture.press("ArrowLeft")
