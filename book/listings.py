@@ -9,6 +9,8 @@ mdBook calls it when it builds the book, with the book as JSON on stdin. It does
   goes on further down the page is a block of `text`.
 - Bars of block characters, █ to ▏, are marked, because their gaps are covered by a style.
 - `{{repository}}` becomes the repository's address, which Cargo.toml has.
+- A page with pictures that have controls gets their scripts, and other pages get none.
+- A check box of a list, `- [ ] **task**`, gets its task as a label, and can be ticked.
 - A chart, `![description](output/chart.svg)`, becomes part of the page, because a picture in a file of its own cannot
   have the colours of the page's theme.
 """
@@ -26,8 +28,23 @@ ANCHOR = re.compile(r"ANCHOR(_END)?: *[\w-]+")
 # The columns of a line that fits the page.
 LONGEST = 100
 BAR = re.compile("[█-▏]+")
+PICTURE = re.compile(r'data-picture="(?P<name>[\w-]+)"')
+# The scripts in src/js that all pictures with controls share, and those that each needs besides, in this order.
+SHARED = ["picture", "controls", "stepper", "drawing", "numbers"]
+SCRIPTS = {
+    "bert-memory": ["bert_memory", "bert_memory_picture"],
+    "cost": ["cost", "cost_picture"],
+    "data-parallel": ["data_parallel", "data_parallel_picture"],
+    "overlap": ["cost", "overlap", "overlap_picture"],
+    "ring": ["ring", "ring_picture"],
+    "sampler": ["mersenne_twister", "sampler", "sampler_picture"],
+    "sharded-step": ["sharding", "sharding_picture"],
+    "sharding-memory": ["sharding", "sharding_memory_picture"],
+    "stories": ["stories", "stories_picture"],
+}
 COLUMNS = re.compile(r"\S {2,}\S")
 REPOSITORY = re.compile(r'^repository = "(.+)"$', re.MULTILINE)
+TASK = re.compile(r"^- \[ \] \*\*(?P<task>.+?)\*\*", re.MULTILINE)
 CHART = re.compile(r"!\[(?P<description>[^\]]*)\]\((?P<path>output/[\w-]+\.svg)\)")
 
 
@@ -62,7 +79,9 @@ class Pages:
         """A chapter's text, for a chapter in this folder, from which `up` leads to the book's first page."""
         text = text.replace("{{repository}}", self.repository)
         text = FENCE.sub(lambda fence: self.block(fence["info"], fence["body"], folder, up), text)
-        return CHART.sub(lambda chart: drawing(folder / chart["path"], chart["description"]), text)
+        text = TASK.sub(r'- <label><input type="checkbox"> **\g<task>**</label>', text)
+        text = CHART.sub(lambda chart: drawing(folder / chart["path"], chart["description"]), text)
+        return text + scripts(PICTURE.findall(text), up)
 
     def block(self, info, body, folder, up):
         """A block of code: its place, if it is included from a file of the repository, and what it contains."""
@@ -93,6 +112,12 @@ class Pages:
         about = f"# Sources\n\nThe files that the listings are from.\n\n{listed}\n"
         files = [chapter(name, source_page(name, self.sources[name]), page_of(name), ["Sources"]) for name in names]
         return ["Separator", chapter("Sources", about, "sources/index.html", [], files)] if names else []
+
+
+def scripts(pictures, up):
+    """The scripts of a page with these pictures, each once."""
+    names = dict.fromkeys(name for picture in pictures for name in [*SHARED, *SCRIPTS[picture]])
+    return "".join(f'\n<script src="{up}js/{name}.js"></script>' for name in names)
 
 
 def chapter(name, content, path, parents, children=()):

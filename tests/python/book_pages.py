@@ -16,10 +16,30 @@ THEMES = ["light", "rust", "coal", "navy", "ayu"]
 # Of text and of lines, by the Web Content Accessibility Guidelines, level AA.
 CONTRAST = 4.5
 CONTRAST_OF_LINES = 3
-# On the widest screen at most one block in twenty may be wider than its page.
-SCROLLING = 0.05
+# Which share of the blocks may be wider than their page, on the widest screen and on a telephone.
+SCROLLING = {WIDE: 0.01, 400: 0.25}
 # All pages in one, the list of chapters, and what a server shows for a page that is not there.
 NOT_PAGES = ["print.html", "toc.html", "404.html"]
+
+# What a reader searches for, and a chapter that must be among the first results.
+SEARCHES = {"OOM": "tasks.html", "syncbn": "batch-norm-across-ranks.html", "LARS": "ddp-mnist.html"}
+RESULTS = """(async () => {
+  for (let tries = 0; tries < 100; tries++) {
+    const links = [...document.querySelectorAll('#mdbook-searchresults li > a')];
+    if (links.length > 0) return links.slice(0, 3).map(link => link.pathname.split('/').at(-1));
+    await new Promise(resolve => setTimeout(resolve, 100));
+  }
+  return [];
+})()"""
+
+# What a page has for which it loads scripts of the book's own, and what lacks a label or is lost on paper.
+PARTS = """(() => ({
+  pictures: document.querySelectorAll('[data-picture]').length,
+  scripts: [...document.scripts].filter(script => /\\/js\\/\\w+\\.js$/.test(script.src)).length,
+  unlabelled: [...document.querySelectorAll('main input')].filter(input => input.labels.length === 0).length,
+}))()"""
+HIDDEN_ANSWERS = """[...document.querySelectorAll('main details > :not(summary)')]
+  .filter(part => !part.checkVisibility()).length"""
 
 LAYOUT = """(() => {
   const scrolls = element => element.scrollWidth > element.clientWidth + 1;
@@ -130,7 +150,7 @@ def main(folder):
     pages = [page for page in sorted(folder.glob("*.html")) if page.name not in NOT_PAGES]
     # The pages of sources are all alike: two of them stand for the rest.
     pages += sorted((folder / "sources").rglob("*.html"))[:2]
-    wrong, blocks, scrolling, keywords = [], 0, [], 0
+    wrong, blocks, scrolling, keywords = [], 0, {width: [] for width in SCROLLING}, 0
     with browser.Browser() as reader:
         page = reader.page("about:blank")
         for path in pages:
@@ -141,18 +161,24 @@ def main(folder):
             blocks += found["blocks"]
             keywords += found["keywords"]
             name = path.relative_to(folder)
-            scrolling += [f"{name}: {line}" for line in found["scrolling"]]
+            for width, lines in found["scrolling"].items():
+                scrolling[width] += [f"{name}: {line}" for line in lines]
             wrong += [f"{name}: {what}" for what in found["wrong"]]
+        for words, chapter in SEARCHES.items():
+            page.open(f"{(folder / 'index.html').as_uri()}?search={words}")
+            if chapter not in (results := page.evaluate(RESULTS)):
+                wrong.append(f"a search for {words} finds {results}, and not {chapter}")
         page.without_scripts()
         page.resize(WIDTHS[0])
         for path in pages:
             page.open(path.as_uri())
             if (wider := page.evaluate(LAYOUT)["wider"]) > 0:
                 wrong.append(f"{path.relative_to(folder)}: without scripts, {wider} px of the page are off the screen")
-    scroll = f"{len(scrolling)} of {blocks} blocks scroll sideways at {WIDE} px"
-    print(f"{len(pages)} pages, {scroll}")
-    if len(scrolling) > SCROLLING * blocks:
-        wrong += [f"{scroll}, more than {SCROLLING:.0%}; their longest lines:", *scrolling]
+    for width, lines in scrolling.items():
+        scroll = f"{len(lines)} of {blocks} blocks scroll sideways at {width} px"
+        print(f"{len(pages)} pages, {scroll}")
+        if len(lines) > SCROLLING[width] * blocks:
+            wrong += [f"{scroll}, more than {SCROLLING[width]:.0%}; their longest lines:", *lines]
     if blocks < 100:
         wrong.append(f"only {blocks} blocks were found")
     if keywords == 0:
@@ -165,7 +191,7 @@ def main(folder):
 def examine(page):
     """What is wrong with a page; its blocks of code and keywords, and the longest line of each block that scrolls
     sideways."""
-    wrong = []
+    wrong, scrolling = [], {}
     # A page begins in the theme that was chosen last, of which the style sheet may still be on its way.
     page.evaluate(THEME.replace("NAME", THEMES[0]))
     for width in WIDTHS:
@@ -176,9 +202,20 @@ def examine(page):
             wrong.append(f"{at}, {layout['wider']} px of the page are off the screen")
         if layout["smallest"] < SMALLEST_TEXT:
             wrong.append(f"{at}, text of {layout['smallest']:.1f} px in a picture")
+        if width in SCROLLING:
+            scrolling[width] = layout["scrolling"]
         if width == WIDE:
-            found = {"blocks": layout["blocks"], "scrolling": layout["scrolling"]}
+            found = {"blocks": layout["blocks"], "scrolling": scrolling}
             wrong += [f"{at}, a table of numbers is cut off: {line}" for line in layout["tables"]]
+    parts = page.evaluate(PARTS)
+    if (parts["pictures"] > 0) != (parts["scripts"] > 0):
+        wrong.append(f"{parts['pictures']} pictures with controls, but {parts['scripts']} scripts")
+    if parts["unlabelled"] > 0:
+        wrong.append(f"{parts['unlabelled']} inputs without a label")
+    page.emulate("print")
+    if (hidden := page.evaluate(HIDDEN_ANSWERS)) > 0:
+        wrong.append(f"on paper, {hidden} parts of answers are hidden")
+    page.emulate()
     page.evaluate("document.getElementById('mdbook-sidebar-toggle').click()")
     sidebar = page.evaluate(SIDEBAR)
     if sidebar["wider"] > 0:

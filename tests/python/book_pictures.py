@@ -17,7 +17,7 @@ import book_sharding
 import book_step
 import book_stories
 import browser
-from picture import NARROW, Picture, buttons, expect, fits, prints, says_values_once
+from picture import HIGH, NARROW, WIDE, Picture, buttons, expect, fits, fits_a_window, prints, says_values_once
 
 CHECKS = [
     ("sampler.html", "sampler", book_sampler.check),
@@ -52,9 +52,11 @@ def main(folder):
             check(picture, folder / name)
             prints(picture, folder / name)
             expect(f"{name}: what the console says", page.errors, [])
+        page.resize(WIDE, HIGH)
         page.emulate(prefers_reduced_motion="reduce")
         for name, of_picture, _ in CHECKS:
             page.open((folder / name).as_uri())
+            fits_a_window(Picture(page, of_picture))
             if shown := buttons(Picture(page, of_picture)):
                 expect(f"{of_picture}: buttons for readers without motion", shown, book_ring.STEPS)
 

@@ -5,6 +5,8 @@ import re
 import sys
 
 NARROW = 360
+# A window of a small notebook, which a picture fits with its controls.
+WIDE, HIGH = 1400, 700
 # Pixels on the screen, also where a picture or a chart is drawn smaller than it is.
 SMALLEST_TEXT = 12
 
@@ -47,6 +49,20 @@ def fits(picture):
     expect(f"{picture.name}: sliders with more values than pixels", layout["coarse"], [])
     if layout["smallest"] < SMALLEST_TEXT:
         sys.exit(f"{picture.name}: text of {layout['smallest']:.1f} px on a screen of {NARROW} px")
+
+
+def fits_a_window(picture):
+    """Whatever is chosen, the picture uses the page's width, and its controls are seen with it."""
+    values = [picture.evaluate("picture.offsetHeight")]
+    for end in ["min", "max"]:
+        values.append(picture.evaluate(f"""[...picture.querySelectorAll('input[type=range]')].forEach(input => {{
+          input.value = input.{end};
+          input.dispatchEvent(new Event('input', {{ bubbles: true }}));
+        }}) ?? picture.offsetHeight"""))
+    if max(values) > HIGH:
+        sys.exit(f"{picture.name}: {max(values)} px high, more than {HIGH}")
+    unused = picture.evaluate("document.querySelector('main').clientWidth - picture.offsetWidth")
+    expect(f"{picture.name}: pixels of the page's width that are not used", unused, 0)
 
 
 def says_values_once(picture):

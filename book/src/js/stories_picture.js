@@ -40,10 +40,10 @@
   ];
 
   const key = () => {
-    const row = (number, words) => text("left", [218, 22 + 21 * number], words);
-    const middle = number => 17 + 21 * number;
+    const row = (number, words) => text("left", [218, 18 + 19 * number], words);
+    const middle = number => 13 + 19 * number;
     return [
-      ...cross("plain solid", [199, middle(0)]), row(0, "minimum of a GPU's loss"),
+      ...cross("plain solid", [199, middle(0)]), row(0, "a GPU's minimum"),
       line("plain dashed", [188, middle(1)], [210, middle(1)]), row(1, "step, where computed"),
       line("plain solid", [188, middle(2)], [210, middle(2)]), row(2, "step, where added"),
       circle("plain aim", [199, middle(3)], 9), row(3, "synchronous update"),

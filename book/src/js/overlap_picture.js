@@ -23,16 +23,16 @@
 
   const WIDTH = 400;
   const HEIGHT = 168;
-  const EDGE = { left: 72, right: 376 };
+  const EDGE = { left: 78, right: 380 };
   const LANE = 34;
   const LANES = { backward: 28, exchange: 88 };
   const AXIS = 142;
-  // A number of two digits fits into a span of this width.
-  const NUMBERED = 20;
+  // A digit fits into a span of this width.
+  const DIGIT = 10;
 
   const span = (number, y, begin, end) => [
     svg("rect", { class: `span ${COLOURS[number % COLOURS.length]}`, x: begin, y, width: end - begin, height: LANE }),
-    ...(end - begin < NUMBERED ? [] : [text("", [(begin + end) / 2, y + 22], number)]),
+    ...(end - begin < DIGIT * String(number).length ? [] : [text("", [(begin + end) / 2, y + 22], number)]),
   ];
 
   const lane = (name, y) => [

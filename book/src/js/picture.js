@@ -1,8 +1,9 @@
 "use strict";
 
 /* What the pictures with controls share. A picture is a function from the values of its controls to what is shown, so
-   nothing moves until the reader moves it. Without scripts the page keeps what it shows in the picture's place. */
-const pictures = {};
+   nothing moves until the reader moves it. Without scripts the page keeps what it shows in the picture's place. The page of
+   the whole book loads this script with each chapter that has such pictures. */
+globalThis.pictures ??= {};
 
 {
   const SVG = "http://www.w3.org/2000/svg";
@@ -29,6 +30,7 @@ const pictures = {};
   const enhance = (place, controls, draw) => {
     const form = pictures.html("form", {}, ...Object.values(controls).map(control => control.row));
     const summary = pictures.html("p", { role: "status" });
+    const side = pictures.html("div", { class: "side" }, form, summary);
     const shown = pictures.html("div");
     const update = () => {
       const values = {};
@@ -44,7 +46,7 @@ const pictures = {};
     const still = [...place.childNodes];
     const show = () => {
       place.classList.add("picture", "controlled");
-      place.replaceChildren(form, summary, shown);
+      place.replaceChildren(side, shown);
     };
     show();
     // Paper has no steps to go through: it gets what the page shows without scripts.
