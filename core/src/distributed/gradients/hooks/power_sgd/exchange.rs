@@ -90,7 +90,7 @@ impl Exchange {
     }
 
     /// Q = Mᵀ P
-    fn multiply_by_p(&self, options: &PowerSgdOptions) -> Result<(), TchError> {
+    fn multiply_by_p(&self, state: &State) -> Result<(), TchError> {
         for LowRank { p, .. } in &self.compressed {
             orthogonalize(p, state.options.orthogonalization_epsilon)?;
         }
