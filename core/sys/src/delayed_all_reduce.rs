@@ -14,12 +14,14 @@ use tch::{TchError, Tensor};
 #[expect(missing_debug_implementations, reason = "it contains a closure")]
 pub struct DelayedAllReduce(Arc<Mutex<State>>);
 
+type AllReduce = dyn Fn(&Tensor) -> Result<Work> + Send;
+
 struct State {
     /// Each with its gradient, a view into `flat`.
     parameters: Vec<(Tensor, Tensor)>,
     flat: Tensor,
     world_size: usize,
-    all_reduce: Box<dyn Fn(&Tensor) -> Result<Work> + Send>,
+    all_reduce: Box<AllReduce>,
     /// Whether the next backward pass exchanges gradients.
     sync: bool,
     work: Option<Work>,
