@@ -8,7 +8,7 @@ use super::update_rule::{GradientLayout, UpdateRule};
 use super::{parameter_state::ParameterState, step::Step};
 use crate::{Error, Result, check::check};
 use c10d_sys::tensor::identity;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use tch::{Tensor, nn::VarStore, no_grad};
 
 /// Updates groups of parameters, each with options of its own: what [`Sgd`](super::Sgd),
@@ -146,12 +146,37 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
 
     /// Makes a step with the parameters whose names are chosen, for an optimizer that shares its parameters out.
     pub fn step_where(&mut self, is_chosen: impl Fn(&str) -> bool) -> Result<()> {
+        self.step_with(|name, parameter| {
+            Some(parameter.grad()).filter(|gradient| gradient.defined() && is_chosen(name))
+        })
+    }
+
+    /// Makes a step with these parameters, as far as they are the optimizer's, and these gradients instead of their own:
+    /// `step_param(parameter, gradient)` of `torch.distributed.optim`'s functional optimizers.
+    ///
+    /// ```
+    /// use tch::{Device, Tensor, nn::VarStore};
+    /// use tch_parallel::optim::{Sgd, SgdOptions};
+    ///
+    /// let vs = VarStore::new(Device::Cpu);
+    /// let [weight, bias] = ["weight", "bias"].map(|name| vs.root().zeros(name, &[1]));
+    /// let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
+    /// optimizer.step_params(&[(weight.shallow_clone(), Tensor::from_slice(&[1f32]))])?;
+    /// assert_eq!([&weight, &bias].map(|parameter| parameter.double_value(&[0])), [-0.5, 0.0]);
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    pub fn step_params(&mut self, with_gradients: &[(Tensor, Tensor)]) -> Result<()> {
+        let gradients: HashMap<_, _> =
+            with_gradients.iter().map(|(tensor, gradient)| (identity(tensor), gradient)).collect();
+        self.step_with(|_, tensor| Some(gradients.get(&identity(tensor))?.shallow_clone()))
+    }
+
+    fn step_with(&mut self, gradient_of: impl Fn(&str, &Tensor) -> Option<Tensor>) -> Result<()> {
         self.run_hooks(BEFORE)?;
         // First, so that a gradient that is refused changes nothing.
         for ParamGroup { parameters, options, .. } in &self.groups {
             for Parameter { name, tensor, .. } in parameters {
-                let gradient = tensor.grad();
-                if gradient.defined() && is_chosen(name) {
+                if let Some(gradient) = gradient_of(name, tensor) {
                     check_layout(options, name, &gradient)?;
                 }
             }
@@ -159,9 +184,8 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
         no_grad(|| {
             for ParamGroup { parameters, options, .. } in &mut self.groups {
                 let with_gradient = parameters.iter_mut().filter_map(|parameter| {
-                    let gradient = parameter.tensor.grad();
-                    let takes_part = gradient.defined() && is_chosen(&parameter.name);
-                    takes_part.then_some((parameter, gradient))
+                    let gradient = gradient_of(&parameter.name, &parameter.tensor)?;
+                    Some((parameter, gradient))
                 });
                 step_of_group(options, with_gradient.collect())?;
             }

@@ -256,6 +256,3 @@ fn key(parameters: &[Tensor]) -> usize {
 fn not_scaled(what: &str) -> Error {
     Error::argument(what, "called before scale", "called after the backward pass of a scaled loss")
 }
-
-#[cfg(test)]
-mod tests;

@@ -316,7 +316,10 @@ impl ProcessGroup {
     }
 }
 
-fn or_report<T, E: Display>(group: &ProcessGroup, outcome: Result<T, E>) -> Result<T, E> {
+pub(crate) fn or_report<T, E: Display>(
+    group: &ProcessGroup,
+    outcome: Result<T, E>,
+) -> Result<T, E> {
     outcome.inspect_err(|error| {
         // A rank that fails because of another has nothing to report.
         if !group.has_failed() {

@@ -27,8 +27,9 @@ pub(crate) use fault::blame::for_the_engine;
 pub use fault::record;
 pub use fsdp::{FsdpModule, FullyShard, FullyShardOptions, MixedPrecisionPolicy, full_size};
 pub use gradients::{
-    ApexDistributedDataParallel, ApexOptions, DdpLoggingData, DdpOptions, DistributedDataParallel,
-    MixedPrecision, NoSync, PeriodicModelAverager, hooks,
+    ApexDistributedDataParallel, ApexOptions, BufferCommHook, BufferCommHookLocation,
+    DdpLoggingData, DdpOptions, DistributedDataParallel, MixedPrecision, NoSync,
+    PeriodicModelAverager, hooks,
 };
 pub(crate) use gradients::{refuse_in_a_part, start_mean};
 pub(crate) use group::Standing;

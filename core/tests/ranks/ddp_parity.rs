@@ -8,12 +8,12 @@ use tch_parallel::distributed::{MixedPrecision, PeriodicModelAverager};
 use tch_parallel::nn::{LinearOptions, linear};
 use tch_parallel::optim::{AveragedModel, AveragedModelOptions, Averaging, PostLocalSgdOptimizer};
 
-fn labels() -> Tensor {
+pub fn labels() -> Tensor {
     Tensor::arange(4, INT64_CPU).remainder(3)
 }
 
 /// The same weights as in Python, but those of each rank are its own.
-fn fill(vs: &VarStore, group: &ProcessGroup) {
+pub fn fill(vs: &VarStore, group: &ProcessGroup) {
     for (i, mut parameter) in vs.trainable_variables().into_iter().enumerate() {
         let values = numbers(&parameter.size(), i as i64 + group.rank() as i64);
         no_grad(|| parameter.copy_(&values));
@@ -55,7 +55,7 @@ fn sparse(group: &ProcessGroup, way: &str, saved: &mut Saved) {
     }
 }
 
-fn with_batch_norm(vs: &VarStore) -> nn::SequentialT {
+pub fn with_batch_norm(vs: &VarStore) -> nn::SequentialT {
     let p = vs.root();
     nn::seq_t()
         .add(linear(&p / "0", 6, 5, LinearOptions::default()))

@@ -144,3 +144,15 @@ fn it_also_works_in_16_bits(group: &ProcessGroup) {
     // Values around 1 with 11 bits are off by a few thousandths, but not by nothing.
     assert!(found < 5e-3 && found > ROUNDING, "{found}");
 }
+
+#[test]
+fn options_that_cannot_work_are_refused() {
+    let refused = |options, expected| expect_error_start(PowerSgd::new(options), expected);
+    let default = PowerSgdOptions::default();
+    let nothing = PowerSgdOptions { matrix_approximation_rank: 0, ..default };
+    refused(nothing, "matrix_approximation_rank is 0");
+    let early = PowerSgdOptions { start_power_sgd_iter: 1, warm_start: false, ..default };
+    refused(early, "start_power_sgd_iter is 1");
+    let unbiased = PowerSgdOptions { use_error_feedback: false, ..early };
+    assert!(PowerSgd::new(default).is_ok() && PowerSgd::new(unbiased).is_ok());
+}

@@ -1,5 +1,6 @@
 //! Averages gradients over the ranks while the backward pass runs.
 
+use super::buffer_comm_hook::{BufferCommHook, BufferCommHookLocation};
 use super::ddp_options::DdpOptions;
 use super::hooks::register::{self, Failure};
 use super::logging::DdpLoggingData;
@@ -7,12 +8,13 @@ use super::mixed_precision::CastParameters;
 use super::module_tensors::ModuleTensors;
 use super::same_model;
 use super::virtual_ranks::{self, VirtualRanks};
+use crate::distributed::collectives::Pending;
 use crate::distributed::fault::blame::may_be_anothers_fault;
 use crate::distributed::group::ProcessGroup;
 use crate::distributed::join::{JoinConfig, announce};
 use crate::profiler::record_function;
 use crate::{Error, Result, Tensors};
-use c10d_sys::{ErrorKind, Reducer, autograd, tensor};
+use c10d_sys::{DelayedAllReduce, ErrorKind, ReduceOp, Reducer, autograd, tensor};
 use std::cell::{Cell, RefCell};
 use std::{any::type_name, fmt, sync::Arc};
 use tch::Tensor;
@@ -75,7 +77,10 @@ pub struct DistributedDataParallel<M> {
     /// All parameters, in the order of registration.
     parameters: Vec<(String, Tensor)>,
     /// What rank 0 sends before each forward pass; empty if the options disable it.
-    pub(super) buffers: Vec<Tensor>,
+    pub(super) buffers: Vec<(String, Tensor)>,
+    pub(super) buffer_comm_hook: Option<RefCell<BufferCommHook>>,
+    /// What that hook has started.
+    pub(super) pending_buffers: RefCell<Vec<Pending<Tensor>>>,
     /// Everything that is the same on all ranks: parameters, including frozen ones, and those buffers.
     pub(super) state: Vec<Tensor>,
     pub(crate) static_graph: bool,
@@ -85,6 +90,8 @@ pub struct DistributedDataParallel<M> {
     pub(crate) sync_buffers: Cell<bool>,
     /// Where the communication hook's failures are kept, if there is a hook.
     pub(crate) hook_failure: Option<Failure>,
+    /// With `delay_all_reduce_named_params`.
+    pub(super) delayed: Option<DelayedAllReduce>,
     /// With `mixed_precision`.
     cast_parameters: Option<Arc<CastParameters>>,
     pub(super) virtual_ranks: Option<Arc<VirtualRanks>>,
@@ -144,7 +151,7 @@ impl<M> DistributedDataParallel<M> {
             CastParameters::new(shared.collect(), buffers, precision, &mut reducer)
         });
         let cast_parameters = cast_parameters.transpose()?;
-        let buffers: Vec<_> = tensors.buffers.into_iter().map(|(_, buffer)| buffer).collect();
+        let buffers = tensors.buffers();
         let virtual_ranks =
             options.virtual_ranks.map(|count| VirtualRanks::new(count, group, &trained, &buffers));
         let virtual_ranks = virtual_ranks.transpose()?;
@@ -154,18 +161,27 @@ impl<M> DistributedDataParallel<M> {
             (None, None) => (options.comm_hook, None),
         };
         let registered = hook.map(|hook| register::register(hook, kind, &mut reducer, group));
+        let delayed = tensors.delayed.map(|(delayed, hooked)| {
+            let own = group.later();
+            let sum = move |flat: &Tensor| own.engine().all_reduce(flat, ReduceOp::Sum, own.call());
+            DelayedAllReduce::new(delayed, hooked, group.world_size(), sum)
+        });
+        let delayed = delayed.transpose().map_err(|error| group.failed(operation, &error))?;
         Ok(DistributedDataParallel {
             reducer: RefCell::new(reducer),
             module,
             group: group.clone(),
             names,
             parameters: tensors.parameters,
-            buffers,
+            buffers: tensors.buffers,
+            buffer_comm_hook: options.buffer_comm_hook.map(RefCell::new),
+            pending_buffers: RefCell::default(),
             state,
             static_graph: options.static_graph,
             no_sync_guards: Cell::new(0),
             sync_buffers: Cell::new(true),
             hook_failure: registered.transpose()?,
+            delayed,
             cast_parameters,
             virtual_ranks,
             has_sparse_gradients: sparse.contains(&true),
@@ -220,7 +236,7 @@ impl<M> DistributedDataParallel<M> {
         }
         let joining = self.join_config.options();
         if joining.is_some() {
-            self.refuse_sparse_in_join()?;
+            self.refuse_in_join()?;
         }
         let counting = self.join_config.notify("DistributedDataParallel", &self.group)?;
         let divide = joining.is_none_or(|options| options.divide_by_initial_world_size);
@@ -230,11 +246,8 @@ impl<M> DistributedDataParallel<M> {
             let rebuilt = self.reducer.borrow_mut().rebuild_buckets().map_err(failed)?;
             self.virtual_ranks.iter().filter(|_| rebuilt).for_each(|ranks| ranks.forget_buckets());
         }
-        if self.syncs_buffers() {
-            // Rank 0 may be out of inputs, and its buffers stale.
-            let source = if joining.is_some() { self.common_rank(true)? } else { 0 };
-            self.broadcast_buffers(source)?;
-        }
+        let in_join = joining.is_some().then_some(true);
+        self.sync_buffers_at(BufferCommHookLocation::PreForward, in_join)?;
         if joining.is_some() {
             self.reducer.borrow_mut().set_uneven_input_join().map_err(failed)?;
             drop(announce(&self.group, sync)?);
@@ -246,10 +259,12 @@ impl<M> DistributedDataParallel<M> {
         };
         let outputs = outputs.inspect_err(|error| self.group.report(&error.to_string()))?;
 
+        self.sync_buffers_at(BufferCommHookLocation::PostForward, None)?;
         self.sync_buffers.set(sync && self.virtual_ranks.is_none());
         if !grad {
-            return Ok(outputs);
+            return self.finish_buffers().map(|()| outputs);
         }
+        self.delayed.iter().for_each(|delayed| delayed.prepare(sync));
         let mut reducer = self.reducer.borrow_mut();
         let mut tensors = list(&outputs);
         if sync {
@@ -287,7 +302,7 @@ impl<M> DistributedDataParallel<M> {
             self.group.report(error.message());
             Error::engine("backward")(error)
         });
-        outcome.and(self.restore_parameters())?;
+        outcome.and(self.restore_parameters()).and_then(|()| self.finish_buffers())?;
         if let Some(ranks) = &self.virtual_ranks {
             ranks.end_step()?;
             return self.sync_buffers();

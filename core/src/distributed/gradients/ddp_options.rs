@@ -1,5 +1,6 @@
 //! Options for the exchange of gradients.
 
+use super::buffer_comm_hook::BufferCommHook;
 use super::hooks::CommHook;
 use super::mixed_precision::MixedPrecision;
 use crate::{Error, Result};
@@ -33,6 +34,8 @@ options! {
         pub static_graph: bool = false,
         /// Whether rank 0's buffers (running statistics, say) are broadcast to all ranks before each forward pass.
         pub broadcast_buffers: bool = true,
+        /// Another way of synchronizing buffers than that broadcast. `model._register_buffer_comm_hook`
+        pub buffer_comm_hook: Option<BufferCommHook> = None,
         /// Another way of exchanging gradients than their mean; see
         /// [`hooks`](crate::distributed::hooks). `model.register_comm_hook`
         pub comm_hook: Option<Box<dyn CommHook>> = None,
@@ -46,7 +49,7 @@ options! {
         /// Buffers are those of virtual rank 0. The bits still depend on the processor, the device and the number of
         /// threads, which is 1 unless OMP_NUM_THREADS says otherwise. Costs a copy of the gradients for each virtual
         /// rank that a rank has, and up to two in the first two steps. Over sockets and with NCCL, also a bucket for
-        /// each virtual rank of all, and the exchange overlaps with nothing. Not together with `comm_hook`,
+        /// each virtual rank of all, and the exchange overlaps with nothing. Not together with `buffer_comm_hook`, `comm_hook`,
         /// `find_unused_parameters`, `gradient_as_bucket_view`, `mixed_precision`, `params_and_buffers_to_ignore`,
         /// `sparse_gradients`, `static_graph` and buffers that are not broadcast. PyTorch has no counterpart.
         pub virtual_ranks: Option<usize> = None,
@@ -56,6 +59,29 @@ options! {
         /// The names of parameters that each rank trains on its own, and of buffers that stay its
         /// own. `_set_params_and_buffers_to_ignore_for_model`
         pub params_and_buffers_to_ignore: BTreeSet<String> = BTreeSet::new(),
+        /// The names of parameters whose gradients are averaged apart from the buckets: all together, once that of
+        /// `param_to_hook_all_reduce` is complete. They must be complete before, and all ranks must make gradients in the
+        /// same order. `comm_hook` does not see them. PyTorch does not wait for the exchange, and makes it under `no_sync`
+        /// too. Not together with `find_unused_parameters`, `mixed_precision`, `static_graph`, `virtual_ranks` and a join.
+        ///
+        /// ```
+        /// # use tch::{Kind, Tensor, nn::{self, ModuleT}};
+        /// # use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+        /// # let group = ProcessGroup::from_env()?;
+        /// # let vs = nn::VarStore::new(group.device());
+        /// let linear = |name: &str| nn::linear(vs.root() / name, 4, 4, Default::default());
+        /// let module = nn::seq_t().add(linear("first")).add(linear("last"));
+        /// let options = DdpOptions {
+        ///     delay_all_reduce_named_params: vec!["last.weight".into(), "last.bias".into()],
+        ///     param_to_hook_all_reduce: Some("first.weight".into()), // whose gradient comes later
+        ///     ..Default::default()
+        /// };
+        /// let model = DistributedDataParallel::with_options(module, &vs, &group, options)?;
+        /// # Ok::<(), tch_parallel::Error>(())
+        /// ```
+        pub delay_all_reduce_named_params: Vec<String> = Vec::new(),
+        /// The name of the parameter that those wait for, whose gradient is in a bucket.
+        pub param_to_hook_all_reduce: Option<String> = None,
     }
 }
 
@@ -76,6 +102,7 @@ impl DdpOptions {
             ("sparse_gradients", !self.sparse_gradients.is_empty(), true),
             ("static_graph", self.static_graph, true),
             // These only exclude virtual ranks.
+            ("buffer_comm_hook", self.buffer_comm_hook.is_some(), virtual_ranks),
             ("broadcast_buffers: false", !self.broadcast_buffers, virtual_ranks),
             ("mixed_precision", mixed_precision, virtual_ranks),
             ("params_and_buffers_to_ignore", has_ignored, virtual_ranks),

@@ -1,6 +1,7 @@
 //! DistributedDataParallel's part of a join. `_DDPJoinHook`
 
 use super::DistributedDataParallel;
+use super::buffer_comm_hook::BufferCommHookLocation;
 use crate::distributed::group::ProcessGroup;
 use crate::distributed::join::{JoinConfig, JoinOptions, Joinable, count, join};
 use crate::{Error, Result, check};
@@ -68,11 +69,16 @@ impl<M> DistributedDataParallel<M> {
         join([self], options, |_| training())
     }
 
-    /// The engine has no zeros for a bucket whose gradients are sparse.
-    pub(crate) fn refuse_sparse_in_join(&self) -> Result<()> {
+    /// What a rank without inputs cannot follow. The engine has no zeros for a bucket whose gradients are sparse.
+    pub(crate) fn refuse_in_join(&self) -> Result<()> {
         let found = "set for a model within a join";
         let expected = "not: a rank without inputs has none to send";
-        check(!self.has_sparse_gradients, "sparse_gradients", found, expected)
+        check(!self.has_sparse_gradients, "sparse_gradients", found, expected)?;
+        check(self.delayed.is_none(), "delay_all_reduce_named_params", found, expected)?;
+        let expected = "at PreForward: a rank without inputs ends no forward pass";
+        let hook = self.buffer_comm_hook.as_ref().map(|hook| hook.borrow().location);
+        let is_before = hook != Some(BufferCommHookLocation::PostForward);
+        check(is_before, "buffer_comm_hook", found, expected)
     }
 
     /// The candidate with the highest rank, the same on all ranks. `_find_common_rank`
@@ -103,12 +109,9 @@ impl<M> Joinable for &DistributedDataParallel<M> {
         let steps = format!("the number of steps of rank {}", self.group.job_rank());
         let expected = "at least 1 with static_graph: the first backward pass learns the graph";
         check(knows_graph, steps, "0", expected)?;
-        self.refuse_sparse_in_join()?;
+        self.refuse_in_join()?;
         reducer.rebuild_buckets().map_err(engine_failed)?;
-        if self.syncs_buffers() {
-            let source = self.common_rank(false)?;
-            self.broadcast_buffers(source)?;
-        }
+        self.sync_buffers_at(BufferCommHookLocation::PreForward, Some(false))?;
         let sync = count(&self.group, false)? > 0.0;
         self.sync_buffers.set(sync);
         if sync {

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `ddp`, `ddp_options` | [`DistributedDataParallel`], which averages gradients while backward runs |
 //! | `no_sync` | [`NoSync`]: steps without an exchange |
-//! | `sync_buffers` | rank 0's buffers on every rank |
+//! | `sync_buffers`, `buffer_comm_hook` | rank 0's buffers on every rank, or what a [`BufferCommHook`] makes of them |
+//! | `delayed` | gradients that are averaged apart from the buckets |
 //! | `join` | its part of a [join](fn@super::join) |
 //! | [`hooks`] | other ways of exchanging gradients, compressed for instance |
 //! | `model_averaging` | [`PeriodicModelAverager`]: averages parameters instead of gradients |
@@ -15,8 +16,10 @@
 //! | `apex` | [`ApexDistributedDataParallel`]: the same as in NVIDIA Apex |
 
 mod apex;
+mod buffer_comm_hook;
 mod ddp;
 mod ddp_options;
+mod delayed;
 pub mod hooks;
 mod join;
 mod logging;
@@ -30,6 +33,7 @@ mod sync_buffers;
 mod virtual_ranks;
 
 pub use apex::{ApexDistributedDataParallel, ApexOptions};
+pub use buffer_comm_hook::{BufferCommHook, BufferCommHookLocation};
 pub use ddp::DistributedDataParallel;
 pub use ddp_options::DdpOptions;
 pub use logging::DdpLoggingData;

@@ -1,6 +1,7 @@
 //! What of a variable store the ranks share.
 
 use super::ddp_options::DdpOptions;
+use super::delayed;
 use crate::distributed::fsdp::shards;
 use crate::{Error, Result};
 use std::collections::{BTreeSet, HashSet};
@@ -12,6 +13,8 @@ pub(crate) struct ModuleTensors {
     pub parameters: Vec<(String, Tensor)>,
     /// What rank 0 sends before each forward pass; empty if the options disable it.
     pub buffers: Vec<(String, Tensor)>,
+    /// Those whose gradients are averaged apart from the buckets.
+    pub delayed: Option<delayed::Named>,
     /// The parameters that are each rank's own.
     ignored: BTreeSet<String>,
 }
@@ -32,7 +35,7 @@ impl ModuleTensors {
         }
         let ignored = options.params_and_buffers_to_ignore.clone();
         buffers.retain(|(name, _)| options.broadcast_buffers && !ignored.contains(name));
-        let tensors = ModuleTensors { parameters, buffers, ignored };
+        let mut tensors = ModuleTensors { parameters, buffers, ignored, delayed: None };
         let trained: Vec<_> = tensors.trained().collect();
         if let Some(name) =
             options.sparse_gradients.iter().find(|name| trained.iter().all(|(own, _)| own != *name))
@@ -43,6 +46,7 @@ impl ModuleTensors {
         check_devices(&trained)?;
         let instead = "FullyShard reduces the gradients itself, in FsdpModule::backward";
         shards::refuse("DistributedDataParallel", &trained, instead)?;
+        tensors.delayed = delayed::named(&trained, options)?;
         Ok(tensors)
     }
 
@@ -51,17 +55,23 @@ impl ModuleTensors {
         self.parameters.iter().filter(|(name, _)| !self.ignored.contains(name))
     }
 
-    /// The parameters whose gradients are exchanged.
+    /// The parameters whose gradients are exchanged in buckets.
     pub(crate) fn trained(&self) -> impl Iterator<Item = (String, Tensor)> {
+        let delayed = self.delayed.iter().flat_map(|(delayed, _)| delayed);
+        let delayed: HashSet<_> = delayed.map(|(name, _)| name).collect();
         self.shared_parameters()
-            .filter(|(_, parameter)| parameter.requires_grad())
+            .filter(move |(name, it)| it.requires_grad() && !delayed.contains(name))
             .map(|(name, parameter)| (name.clone(), parameter.shallow_clone()))
+    }
+
+    pub(crate) fn buffers(&self) -> Vec<Tensor> {
+        self.buffers.iter().map(|(_, buffer)| buffer.shallow_clone()).collect()
     }
 
     /// Everything that is the same on all ranks.
     pub(crate) fn shared(&self) -> Vec<Tensor> {
-        let buffers = self.buffers.iter();
-        self.shared_parameters().chain(buffers).map(|(_, tensor)| tensor.shallow_clone()).collect()
+        let parameters = self.shared_parameters().map(|(_, tensor)| tensor.shallow_clone());
+        parameters.chain(self.buffers()).collect()
     }
 }
 

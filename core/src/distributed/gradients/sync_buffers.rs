@@ -1,11 +1,13 @@
 //! What one rank sends to all others: its buffers, or its whole model.
 
+use super::buffer_comm_hook::BufferCommHookLocation as Location;
 use super::ddp::{BROADCAST_BUFFER_BYTES, DistributedDataParallel};
 use crate::Result;
+use crate::distributed::join::or_report;
 use tch::{Tensor, no_grad};
 
 impl<M> DistributedDataParallel<M> {
-    /// Copies rank 0's buffers to every rank, unless the options disable it. A collective.
+    /// Copies rank 0's buffers to every rank, unless the options disable it or have another hook. A collective.
     ///
     /// Call this before evaluating the module on its own. Since the last forward pass, each rank has updated its
     /// running statistics from its own batch, so evaluation would differ between ranks. In Python, the first forward
@@ -18,16 +20,42 @@ impl<M> DistributedDataParallel<M> {
         if self.buffers.is_empty() {
             return Ok(());
         }
-        self.broadcast_buffers(0)
+        self.sync_module_buffers(0)?;
+        self.finish_buffers()
     }
 
-    /// Whether the next forward pass starts with a broadcast of buffers.
-    pub(crate) fn syncs_buffers(&self) -> bool {
-        self.sync_buffers.get() && !self.buffers.is_empty()
+    /// Synchronizes buffers if this is where to do it. In a join, all ranks must know whether each has inputs.
+    pub(crate) fn sync_buffers_at(&self, place: Location, in_join: Option<bool>) -> Result<()> {
+        let hook = self.buffer_comm_hook.as_ref();
+        let own = hook.map_or(Location::PreForward, |hook| hook.borrow().location);
+        if place != own || !self.sync_buffers.get() || self.buffers.is_empty() {
+            return Ok(());
+        }
+        // Rank 0 may be out of inputs, and its buffers stale.
+        self.sync_module_buffers(
+            in_join.map_or(Ok(0), |has_inputs| self.common_rank(has_inputs))?,
+        )?;
+        if place == Location::PreForward { self.finish_buffers() } else { Ok(()) }
     }
 
-    pub(crate) fn broadcast_buffers(&self, source: usize) -> Result<()> {
-        self.broadcast("broadcast of buffers", &self.buffers, source)
+    fn sync_module_buffers(&self, source: usize) -> Result<()> {
+        let Some(hook) = &self.buffer_comm_hook else {
+            let buffers = self.buffers.iter().map(|(_, buffer)| buffer.shallow_clone());
+            return self.broadcast("broadcast of buffers", &buffers.collect::<Vec<_>>(), source);
+        };
+        // Of a forward pass that had no backward pass here.
+        self.finish_buffers()?;
+        // A graph that has saved a buffer does not notice the change, as it does not notice a broadcast.
+        let buffers = self.buffers.iter().map(|(name, it)| Ok((name.clone(), it.f_data()?)));
+        let buffers = buffers.collect::<Result<_>>()?;
+        let pending = no_grad(|| (hook.borrow_mut().hook)(&self.group, buffers));
+        self.pending_buffers.replace(or_report(&self.group, pending)?);
+        Ok(())
+    }
+
+    /// Waits for what a hook has started.
+    pub(crate) fn finish_buffers(&self) -> Result<()> {
+        self.pending_buffers.take().into_iter().try_for_each(|pending| pending.wait().map(drop))
     }
 
     /// Copies all parameters and buffers of one rank to every rank. `_sync_module_states`

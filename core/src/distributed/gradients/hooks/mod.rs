@@ -31,6 +31,8 @@
 //! | `default_hooks` | [`AllReduce`]: the mean, as without a hook; [`Fp16Compress`], [`Bf16Compress`]: the mean in 16 bits; [`CompressWrapper`]: any other hook in 16 bits |
 //! | `post_local_sgd` | [`PostLocalSgd`]: after some steps the mean over a subgroup |
 //! | `power_sgd` | [`PowerSgd`]: low-rank matrices instead of the gradients |
+//! | `quantization` | [`Quantization`]: gradients in 8 bits |
+//! | `optimizer_overlap` | [`HookThenOptimizer`]: an optimizer's step for each bucket |
 //! | `register` | how the engine calls a hook, and how its failures are reported |
 //!
 //! [`backward`]: crate::distributed::DistributedDataParallel::backward
@@ -38,8 +40,10 @@
 mod comm_hook;
 mod default_hooks;
 mod grad_bucket;
+mod optimizer_overlap;
 mod post_local_sgd;
 mod power_sgd;
+mod quantization;
 pub(super) mod register;
 
 pub use comm_hook::{CommHook, Finish, FromFn, from_fn};
@@ -48,5 +52,7 @@ pub use default_hooks::{
     fp16_compress_wrapper,
 };
 pub use grad_bucket::GradBucket;
+pub use optimizer_overlap::HookThenOptimizer;
 pub use post_local_sgd::PostLocalSgd;
 pub use power_sgd::{CompressionStats, PowerSgd, PowerSgdOptions};
+pub use quantization::Quantization;

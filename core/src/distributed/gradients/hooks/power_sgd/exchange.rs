@@ -1,6 +1,5 @@
 //! One bucket in a step of PowerSGD.
 
-use super::PowerSgdOptions;
 use super::low_rank::{Batch, LowRank, batches, factors};
 use super::orthogonalize::orthogonalize;
 use super::state::State;
@@ -15,11 +14,13 @@ use tch::{TchError, Tensor};
 pub(super) struct Exchange {
     index: usize,
     is_last: bool,
+    /// Where the result is; if batched, longer than that.
     buffer: Tensor,
+    len: i64,
     /// The gradients before the approximation; only with error feedback.
     original: Option<Tensor>,
-    /// The gradients that are exchanged uncompressed: views into the buffer.
-    uncompressed: Vec<Tensor>,
+    /// The gradients that are exchanged uncompressed: views into the buffer. `None` if batched.
+    uncompressed: Option<Vec<Tensor>>,
     compressed: Vec<LowRank>,
     /// The memory of all P, and of all Q: each is exchanged at once.
     memory: [Tensor; 2],
@@ -28,83 +29,108 @@ pub(super) struct Exchange {
 impl Exchange {
     /// Everything up to the first product, P = M Q.
     pub(super) fn prepare(state: &mut State, bucket: &GradBucket<'_>) -> Result<Exchange> {
-        let (mut buffer, gradients) = (bucket.buffer()?, bucket.gradients()?);
-        let index = bucket.index();
+        let (index, mut buffer) = (bucket.index(), bucket.buffer()?);
+        let len = buffer.size1()?;
+        let side = (len as f64).sqrt().ceil() as i64;
+        if state.batched {
+            buffer = buffer.f_constant_pad_nd([0, side * side - len])?;
+        }
         let original = add_error(state, index, &mut buffer)?;
-        let (uncompressed, matrices) = sort_out(state, gradients)?;
+        let (uncompressed, matrices) = if state.batched {
+            state.numel[0] += len as u64;
+            state.numel[1] += 2 * (side * state.options.rank_of(side, side)) as u64;
+            (None, vec![buffer.f_view([side, side])?])
+        } else {
+            let (uncompressed, matrices) = sort_out(state, bucket.gradients()?)?;
+            (Some(uncompressed), matrices)
+        };
         let batches = batches(&state.options, matrices)?;
         let (memory, compressed) = factors(state, index, &buffer, batches)?;
         for LowRank { batch, p, q } in &compressed {
-            let _ = batch.m.f_bmm_out(p, q)?;
+            multiply(p, &batch.m, q, state.batched)?;
         }
         let is_last = bucket.is_last();
-        Ok(Exchange { index, is_last, buffer, original, uncompressed, compressed, memory })
+        Ok(Exchange { index, is_last, buffer, len, original, uncompressed, compressed, memory })
     }
 
-    /// The uncompressed gradients, concatenated.
-    pub(super) fn uncompressed_memory(&self) -> Result<Tensor> {
+    /// What is exchanged first: the uncompressed gradients, concatenated, or P if there can be none.
+    pub(super) fn first(&self) -> Result<Tensor> {
+        let Some(uncompressed) = &self.uncompressed else {
+            return Ok(self.memory[0].shallow_clone());
+        };
         // There may be none, and `cat` takes at least one.
         let nothing = Tensor::f_empty([0], (self.buffer.kind(), self.buffer.device()));
-        let flat = self.uncompressed.iter().map(|tensor| tensor.f_view([-1]));
+        let flat = uncompressed.iter().map(|tensor| tensor.f_view([-1]));
         let flat: Vec<_> = once(nothing).chain(flat).collect::<Result<_, _>>()?;
         Ok(Tensor::f_cat(&flat, 0)?)
     }
 
-    /// Everything after that, given the sum of [`uncompressed_memory`](Self::uncompressed_memory) over the ranks.
+    /// Everything after that, given the sum of [`first`](Self::first) over the ranks.
     pub(super) fn finish(
         mut self,
         state: &mut State,
         group: &ProcessGroup,
-        uncompressed_sum: Tensor,
+        first_sum: Tensor,
     ) -> Result<Tensor> {
         let world_size = group.world_size() as f64;
-        self.unpack(uncompressed_sum, world_size)?;
         // The columns' lengths do not affect the result: no division.
-        group.all_reduce(&mut self.memory[0], ReduceOp::Sum)?;
-        self.multiply_by_p(&state.options)?;
+        if let Some(uncompressed) = self.uncompressed.take() {
+            unpack(uncompressed, first_sum, world_size)?;
+            group.all_reduce(&mut self.memory[0], ReduceOp::Sum)?;
+        }
+        self.multiply_by_p(state)?;
         group.all_reduce(&mut self.memory[1], ReduceOp::Sum)?;
-        self.decompress(world_size)?;
+        self.decompress(world_size, state.batched)?;
         if let Some(original) = &self.original {
             let lost = original.f_sub(&self.buffer)?;
             state.errors.insert(self.index, lost);
         }
         state.iteration += u64::from(self.is_last);
-        Ok(self.buffer)
-    }
-
-    fn unpack(&mut self, mut sum: Tensor, world_size: f64) -> Result<(), TchError> {
-        div_number_(&mut sum, world_size)?;
-        let mut start = 0;
-        for tensor in &mut self.uncompressed {
-            let len = tensor.numel() as i64;
-            tensor.f_copy_(&sum.f_narrow(0, start, len)?.f_view_as(tensor)?)?;
-            start += len;
-        }
-        Ok(())
+        Ok(self.buffer.f_narrow(0, 0, self.len)?)
     }
 
     /// Q = Mᵀ P
-    fn multiply_by_p(&self, options: &PowerSgdOptions) -> Result<(), TchError> {
+    fn multiply_by_p(&self, state: &State) -> Result<(), TchError> {
         for LowRank { p, .. } in &self.compressed {
-            orthogonalize(p, options.orthogonalization_epsilon)?;
+            orthogonalize(p, state.options.orthogonalization_epsilon)?;
         }
         for LowRank { batch, p, q } in &self.compressed {
-            let _ = batch.m.f_transpose(1, 2)?.f_bmm_out(q, p)?;
+            multiply(q, &batch.m.f_transpose(1, 2)?, p, state.batched)?;
         }
         Ok(())
     }
 
     /// M = P Qᵀ
-    fn decompress(&mut self, world_size: f64) -> Result<(), TchError> {
+    fn decompress(&mut self, world_size: f64, batched: bool) -> Result<(), TchError> {
         div_number_(&mut self.memory[1], world_size)?;
         for LowRank { batch: Batch { parts, m }, p, q } in &mut self.compressed {
-            let _ = p.f_bmm_out(m, &q.f_transpose(1, 2)?)?;
+            multiply(m, p, &q.f_transpose(1, 2)?, batched)?;
             for (index, part) in parts.iter_mut().enumerate() {
                 part.f_copy_(&m.f_select(0, index as i64)?)?;
             }
         }
         Ok(())
     }
+}
+
+/// Where PyTorch does not multiply batches, neither does this: the roundings differ.
+fn multiply(out: &Tensor, a: &Tensor, b: &Tensor, batched: bool) -> Result<(), TchError> {
+    match batched {
+        true => a.f_get(0)?.f_mm_out(&out.f_get(0)?, &b.f_get(0)?),
+        false => a.f_bmm_out(out, b),
+    }
+    .map(drop)
+}
+
+fn unpack(tensors: Vec<Tensor>, mut sum: Tensor, world_size: f64) -> Result<(), TchError> {
+    div_number_(&mut sum, world_size)?;
+    let mut start = 0;
+    for mut tensor in tensors {
+        let len = tensor.numel() as i64;
+        tensor.f_copy_(&sum.f_narrow(0, start, len)?.f_view_as(&tensor)?)?;
+        start += len;
+    }
+    Ok(())
 }
 
 /// Adds the last step's error to the gradients, and returns a copy of the sum.

@@ -91,6 +91,26 @@ impl PowerSgd {
         Ok(PowerSgd { state: Arc::new(Mutex::new(State::new(options))) })
     }
 
+    /// The simpler `batched_powerSGD_hook`: a bucket is one square matrix, padded with zeros. Faster, but less accurate,
+    /// since the gradients of different parameters share rows. `min_compression_rate` does not apply. PyTorch's fails
+    /// since 1.13, because `_orthogonalize` takes only batches of matrices, and would ignore the epsilon.
+    ///
+    /// ```
+    /// use tch_parallel::distributed::hooks::{CommHook, PowerSgd, PowerSgdOptions};
+    ///
+    /// let hook = PowerSgd::batched(PowerSgdOptions { start_power_sgd_iter: 10, ..Default::default() })?;
+    /// assert!(hook.name().starts_with("batched_powerSGD_hook"));
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) for invalid options.
+    pub fn batched(options: PowerSgdOptions) -> Result<PowerSgd> {
+        let hook = PowerSgd::new(options)?;
+        lock(&hook.state).batched = true;
+        Ok(hook)
+    }
+
     /// What compression has saved so far, on this rank.
     pub fn compression_stats(&self) -> CompressionStats {
         let [before, after] = lock(&self.state).numel;
@@ -104,7 +124,8 @@ impl PowerSgd {
 
 impl CommHook for PowerSgd {
     fn name(&self) -> String {
-        format!("powerSGD_hook {:?}", lock(&self.state).options)
+        let state = lock(&self.state);
+        format!("{}powerSGD_hook {:?}", if state.batched { "batched_" } else { "" }, state.options)
     }
 
     fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
@@ -115,8 +136,8 @@ impl CommHook for PowerSgd {
         }
         let exchange = Exchange::prepare(&mut state, bucket)?;
         drop(state);
-        let unchanged = group.all_reduce_async(exchange.uncompressed_memory()?, ReduceOp::Sum)?;
+        let first = group.all_reduce_async(exchange.first()?, ReduceOp::Sum)?;
         let (hook, group) = (self.clone(), group.clone());
-        Ok(Box::new(move || exchange.finish(&mut lock(&hook.state), &group, unchanged.wait()?)))
+        Ok(Box::new(move || exchange.finish(&mut lock(&hook.state), &group, first.wait()?)))
     }
 }

@@ -76,17 +76,4 @@ mod tests {
         let rank = PowerSgdOptions { matrix_approximation_rank: 100, ..options };
         assert_eq!(rank.compressed_size(5, 5), None);
     }
-
-    #[test]
-    fn options_that_cannot_work_are_refused() {
-        let check = |options: PowerSgdOptions| options.check().unwrap_err().to_string();
-        let default = PowerSgdOptions::default();
-        assert!(default.check().is_ok());
-        let error = check(PowerSgdOptions { matrix_approximation_rank: 0, ..default });
-        assert!(error.starts_with("matrix_approximation_rank is 0"), "{error}");
-        let early = PowerSgdOptions { start_power_sgd_iter: 1, warm_start: false, ..default };
-        let error = check(early);
-        assert!(error.starts_with("start_power_sgd_iter is 1"), "{error}");
-        assert!(PowerSgdOptions { use_error_feedback: false, ..early }.check().is_ok());
-    }
 }

@@ -9,6 +9,8 @@ use tch::Tensor;
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) options: PowerSgdOptions,
+    /// Whether a bucket is one matrix.
+    pub(super) batched: bool,
     /// The number of backward passes so far.
     pub(super) iteration: u64,
     /// The error of each bucket, by its index.
@@ -24,6 +26,7 @@ impl State {
     pub(super) fn new(options: PowerSgdOptions) -> State {
         State {
             options,
+            batched: false,
             iteration: 0,
             errors: HashMap::new(),
             memory: HashMap::new(),

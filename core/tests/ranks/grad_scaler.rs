@@ -1,8 +1,6 @@
 //! The rules by which the scale moves, and in which order the methods are to be called.
 
-use super::*;
-use crate::optim::{Sgd, SgdOptions};
-use tch::{Device, nn::VarStore};
+use crate::prelude::*;
 
 fn scaling() -> GradScalerOptions {
     GradScalerOptions { init_scale: 1024.0, growth_interval: 2, ..Default::default() }

@@ -1,0 +1,117 @@
+//! Gradients that are averaged together, apart from a reducer's buckets.
+
+use crate::arithmetic::div_number_;
+use crate::backward_hooks::{at_end_of_backward, before_backward};
+use crate::tensor::set_grad;
+use crate::{Error, Result, Work};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tch::{TchError, Tensor};
+
+/// Averages the gradients of some parameters, all in one tensor, when that of another parameter is complete:
+/// `delay_all_reduce_named_params` and `param_to_hook_all_reduce` in PyTorch's `distributed.py`.
+///
+/// The parameters' hooks refer to it weakly: once it is dropped, they do nothing.
+#[expect(missing_debug_implementations, reason = "it contains a closure")]
+pub struct DelayedAllReduce(Arc<Mutex<State>>);
+
+type AllReduce = dyn Fn(&Tensor) -> Result<Work> + Send;
+
+struct State {
+    /// Each with its gradient, a view into `flat`.
+    parameters: Vec<(Tensor, Tensor)>,
+    flat: Tensor,
+    world_size: usize,
+    all_reduce: Box<AllReduce>,
+    /// Whether the next backward pass exchanges gradients.
+    sync: bool,
+    work: Option<Work>,
+}
+
+impl DelayedAllReduce {
+    /// Hooks into the gradients of `delayed`, all of one kind, and of `hooked`. `all_reduce` starts a sum over the ranks.
+    pub fn new(
+        delayed: Vec<(String, Tensor)>,
+        (hooked_name, hooked): (String, Tensor),
+        world_size: usize,
+        all_reduce: impl Fn(&Tensor) -> Result<Work> + Send + 'static,
+    ) -> Result<Self> {
+        let numel = delayed.iter().map(|(_, parameter)| parameter.numel() as i64).sum::<i64>();
+        let flat = Tensor::f_zeros([numel], (hooked.kind(), hooked.device())).map_err(named)?;
+        let (mut parameters, mut start) = (Vec::new(), 0);
+        for (_, parameter) in &delayed {
+            let len = parameter.numel() as i64;
+            let view = flat.f_narrow(0, start, len).and_then(|part| part.f_view_as(parameter));
+            parameters.push((parameter.shallow_clone(), view.map_err(named)?));
+            start += len;
+        }
+        let all_reduce = Box::new(all_reduce);
+        let state = State { parameters, flat, world_size, all_reduce, sync: false, work: None };
+        let state = Arc::new(Mutex::new(state));
+        let own = Arc::downgrade(&state);
+        before_backward(&hooked, move || {
+            run(&own, State::start)?;
+            let own = Weak::clone(&own);
+            at_end_of_backward(move || run(&own, State::wait))
+        })?;
+        for (name, parameter) in delayed {
+            let (own, hooked) = (Arc::downgrade(&state), hooked_name.clone());
+            let is_in_time = move |state: &mut State| match &state.work {
+                None => Ok(()),
+                Some(_) => Err(Error::misuse(format!(
+                    "the gradient of {name} is complete after that of {hooked}, when the all-reduce has \
+                     begun: set param_to_hook_all_reduce to a parameter whose gradient comes later"
+                ))),
+            };
+            before_backward(&parameter, move || run(&own, &is_in_time))?;
+        }
+        Ok(DelayedAllReduce(state))
+    }
+
+    /// Call this after each forward pass with a graph; `sync` tells whether its gradients are exchanged.
+    pub fn prepare(&self, sync: bool) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.sync = sync;
+        // Left over if the backward pass before has failed.
+        state.work = None;
+    }
+}
+
+impl State {
+    /// `_delayed_all_reduce_hook`. What `_clear_grad_buffer` does comes here too, so that gradients may be cleared at any
+    /// time before.
+    fn start(&mut self) -> Result<()> {
+        for (parameter, view) in &mut self.parameters {
+            let gradient = parameter.grad();
+            // A copy of the view to itself does nothing.
+            match gradient.defined() {
+                true => view.f_copy_(&gradient),
+                false => view.f_zero_().map(drop),
+            }
+            .map_err(named)?;
+            set_grad(parameter, view)?;
+        }
+        div_number_(&mut self.flat, self.world_size as f64).map_err(named)?;
+        self.work = Some((self.all_reduce)(&self.flat)?);
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.work.take().map_or(Ok(()), |work| work.wait(None))
+    }
+}
+
+fn named(error: TchError) -> Error {
+    error.to_string().into()
+}
+
+/// Runs a part of a backward pass that exchanges gradients. Its errors are those of the pass.
+fn run(state: &Weak<Mutex<State>>, part: impl FnOnce(&mut State) -> Result<()>) -> Result<()> {
+    let Some(state) = state.upgrade() else { return Ok(()) };
+    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+    if !state.sync {
+        return Ok(());
+    }
+    part(&mut state).map_err(|error| {
+        Error::new(error.kind(), format!("delay_all_reduce_named_params: {}", error.message()))
+    })
+}

@@ -1,0 +1,189 @@
+//! Delayed gradients, hooks of buffers and less common communication hooks equal Python's to the last bit, and what of
+//! them does not go together is refused by name.
+
+use crate::common::{Saved, expect_equal, in_python};
+use crate::ddp_parity::{fill, labels, with_batch_norm};
+use crate::prelude::*;
+use crate::weights::{backward, gradients, mean, model, own, with_hook};
+use tch_parallel::distributed::hooks::{
+    AllReduce, HookThenOptimizer, PowerSgd, PowerSgdOptions, Quantization,
+};
+use tch_parallel::distributed::{BufferCommHook, BufferCommHookLocation, Pending};
+use tch_parallel::optim::{ParamGroupOptimizer, UpdateRule};
+
+/// Trains with an optimizer outside the backward pass, unless `options` make one for within it.
+fn train(
+    group: &ProcessGroup,
+    (name, steps): (&str, bool),
+    options: impl FnOnce(&VarStore) -> DdpOptions,
+    saved: &mut Saved,
+) {
+    let vs = VarStore::new(Device::Cpu);
+    let net = with_batch_norm(&vs);
+    fill(&vs, group);
+    let options = options(&vs);
+    let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
+    let mut optimizer = sgd(&vs, 0.5);
+    for step in 0..5 {
+        optimizer.zero_grad().unwrap();
+        let xs = numbers(&[4, 6], 7 * step + group.rank() as i64);
+        let output = model.f_forward_t(&xs, true).unwrap();
+        model.backward(&output.cross_entropy_for_logits(&labels())).unwrap();
+        for (key, parameter) in model.named_parameters() {
+            saved.insert(format!("{name}.{step}.{key}.grad"), parameter.grad().copy());
+        }
+        if steps {
+            optimizer.step().unwrap();
+        }
+        for (key, tensor) in vs.variables() {
+            saved.insert(format!("{name}.{step}.{key}"), tensor.copy());
+        }
+    }
+}
+
+fn hooked(hook: impl CommHook + 'static) -> DdpOptions {
+    DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() }
+}
+
+fn fused<R: UpdateRule + Send>(vs: &VarStore, rule: R) -> DdpOptions {
+    let optimizer = Arc::new(Mutex::new(ParamGroupOptimizer::new(vs, rule).unwrap()));
+    hooked(HookThenOptimizer { hook: AllReduce, optimizer })
+}
+
+fn delayed(names: &[&str], hooked: &str) -> DdpOptions {
+    DdpOptions {
+        delay_all_reduce_named_params: names.iter().map(|&name| name.into()).collect(),
+        param_to_hook_all_reduce: Some(hooked.into()),
+        ..Default::default()
+    }
+}
+
+fn maxima(group: &ProcessGroup, buffers: Vec<(String, Tensor)>) -> Result<Vec<Pending<Tensor>>> {
+    buffers.into_iter().map(|(_, buffer)| group.all_reduce_async(buffer, ReduceOp::Max)).collect()
+}
+
+fn with_maxima(location: BufferCommHookLocation) -> DdpOptions {
+    let hook = BufferCommHook::new("maxima", location, maxima);
+    DdpOptions { buffer_comm_hook: Some(hook), ..Default::default() }
+}
+
+#[run_by(on_ranks(2))]
+fn delayed_gradients_hooks_of_buffers_quantization_and_steps_in_the_backward_pass_equal_pythons(
+    group: &ProcessGroup,
+) {
+    let mut saved = Saved::new();
+    let later = |_: &_| delayed(&["2.weight", "2.bias"], "0.weight");
+    train(group, ("delayed", true), later, &mut saved);
+    for (name, hook) in
+        [("tensor", Quantization::per_tensor()), ("channel", Quantization::per_channel(16))]
+    {
+        train(group, (&format!("quantized.{name}"), true), |_| hooked(hook), &mut saved);
+    }
+    for matrix_approximation_rank in [1, 2, 4] {
+        let options = PowerSgdOptions {
+            matrix_approximation_rank,
+            start_power_sgd_iter: 2,
+            ..Default::default()
+        };
+        let hook = PowerSgd::batched(options).unwrap();
+        let name = format!("batched.{matrix_approximation_rank}");
+        train(group, (&name, true), |_| hooked(hook.clone()), &mut saved);
+        // 63 numbers, as a matrix of 8 rows and 8 columns, in three of five steps.
+        let stats = hook.compression_stats();
+        assert_eq!(stats.numel_before_compression, 3 * 63);
+        assert_eq!(stats.numel_after_compression, 3 * 16 * matrix_approximation_rank as u64);
+    }
+    let rule = SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() };
+    train(group, ("fused.sgd", false), |vs| fused(vs, rule), &mut saved);
+    let rule = AdamOptions { lr: 0.01, ..Default::default() };
+    train(group, ("fused.adam", false), |vs| fused(vs, rule), &mut saved);
+    let before = BufferCommHookLocation::PreForward;
+    train(group, ("buffers.False", true), |_| with_maxima(before), &mut saved);
+    train(group, ("buffers.True", true), |_| with_maxima(Default::default()), &mut saved);
+    expect_equal(saved, in_python(group, "ddp_hooks", &[]));
+}
+
+#[run_by(on_ranks(2))]
+fn delayed_gradients_stay_at_home_under_no_sync_and_may_be_cleared_after_the_forward_pass(
+    group: &ProcessGroup,
+) {
+    let (vs, model) = model(group, delayed(&["vector"], "matrix"));
+    {
+        let _no_sync = model.no_sync();
+        backward(&vs, &model, &own(group.rank(), 0)).unwrap();
+        assert_eq!(gradients(&vs), own(group.rank(), 0));
+    }
+    for step in 1..4 {
+        let loss = model.forward(|weights| weights.loss(&own(group.rank(), step))).unwrap();
+        sgd(&vs, 0.0).zero_grad().unwrap();
+        model.backward(&loss).unwrap();
+        assert_eq!(gradients(&vs), mean(step));
+    }
+    // Without the model, a rank may make passes of its own.
+    drop(model);
+    if group.rank() == 0 {
+        let all = vs.trainable_variables().iter().map(|it| it.sum(Kind::Float)).sum::<Tensor>();
+        all.backward();
+        assert_eq!(gradients(&vs)[1], &mean(3)[1] + 1.0);
+    }
+    group.barrier().unwrap();
+}
+
+#[run_by(on_ranks(2))]
+fn a_delayed_gradient_that_comes_too_late_is_named(group: &ProcessGroup) {
+    let (vs, model) = model(group, delayed(&["matrix"], "vector"));
+    let outcome = backward(&vs, &model, &own(group.rank(), 0));
+    let expected =
+        "delay_all_reduce_named_params: the gradient of matrix is complete after that of vector";
+    expect_error(outcome, expected);
+}
+
+#[run_by(on_ranks(2))]
+fn an_optimizer_in_use_is_named_by_the_backward_pass(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let _ = crate::weights::Weights::new(&vs);
+    let optimizer = Arc::new(Mutex::new(sgd(&vs, 0.1)));
+    let hook = HookThenOptimizer { hook: AllReduce, optimizer: optimizer.clone() };
+    let weights = crate::weights::Weights::new(&vs);
+    let model =
+        DistributedDataParallel::with_options(weights, &vs, group, with_hook(hook)).unwrap();
+    let _guard = optimizer.lock().unwrap();
+    let outcome = backward(&vs, &model, &own(group.rank(), 0));
+    expect_error(outcome, "the optimizer of hook_then_optimizer is");
+}
+
+#[run_by(on_ranks(1))]
+fn what_does_not_go_together_is_refused(group: &ProcessGroup) {
+    let refused = |options: DdpOptions, expected: &str| {
+        let vs = VarStore::new(Device::Cpu);
+        let net = with_batch_norm(&vs);
+        let error = DistributedDataParallel::with_options(net, &vs, group, options).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    };
+    let late = || delayed(&["2.weight"], "0.weight");
+    for (options, expected) in [
+        (DdpOptions { param_to_hook_all_reduce: None, ..late() }, "without param_to_hook"),
+        (DdpOptions { find_unused_parameters: true, ..late() }, "set with find_unused_parameters"),
+        (DdpOptions { static_graph: true, ..late() }, "set with static_graph"),
+        (DdpOptions { sparse_gradients: ["2.weight".into()].into(), ..late() }, "of sparse_grad"),
+        (delayed(&["3.weight"], "0.weight"), "\"3.weight\", which is not trained"),
+        (delayed(&["2.weight", "2.weight"], "0.weight"), "\"2.weight\" twice"),
+        (delayed(&["0.weight"], "0.weight"), "\"0.weight\" waits for itself"),
+        (
+            DdpOptions { virtual_ranks: Some(2), ..with_maxima(Default::default()) },
+            "virtual_ranks is set with buffer_comm_hook",
+        ),
+    ] {
+        refused(options, expected);
+    }
+    for (options, expected) in [
+        (late(), "delay_all_reduce_named_params is"),
+        (with_maxima(Default::default()), "buffer_comm_hook is"),
+    ] {
+        let vs = VarStore::new(Device::Cpu);
+        let net = with_batch_norm(&vs);
+        let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
+        let steps = || model.f_forward_t(&numbers(&[4, 6], 0), true).map(drop);
+        expect_error_start(model.join(JoinOptions::default(), steps), expected);
+    }
+}

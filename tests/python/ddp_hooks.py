@@ -1,0 +1,97 @@
+"""What trainings with hooks of DistributedDataParallel must equal: see core/tests/ranks/ddp_hooks.rs.
+
+    python tests/python/ddp_hooks.py python.safetensors    # as a rank of two
+"""
+
+import sys
+from types import SimpleNamespace
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from ddp_mnist import end
+from ddp_options import fill, numbers, save, saved
+from safetensors.torch import save_file
+from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power_sgd
+from torch.distributed.algorithms.ddp_comm_hooks import quantization_hooks as quantization
+from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parallel.distributed import _BufferCommHookLocation
+
+
+def train(name, register=lambda ddp: None, delayed=False, steps=True):
+    model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+    fill(model)
+    delay = {}
+    if delayed:
+        named = [(key, model.get_parameter(key)) for key in ["2.weight", "2.bias"]]
+        delay = dict(delay_all_reduce_named_params=named, param_to_hook_all_reduce=model[0].weight)
+    ddp = DistributedDataParallel(model, bucket_cap_mb=25, **delay)
+    register(ddp)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
+    for step in range(5):
+        optimizer.zero_grad()
+        xs = numbers((4, 6), 7 * step + dist.get_rank())
+        F.cross_entropy(ddp(xs), torch.arange(4) % 3).backward()
+        # PyTorch does not wait for the delayed exchange.
+        dist.barrier()
+        for key, parameter in model.named_parameters():
+            save(f"{name}.{step}.{key}.grad", parameter.grad)
+        if steps:
+            optimizer.step()
+        for key, tensor in model.state_dict().items():
+            if not key.endswith("num_batches_tracked"):
+                save(f"{name}.{step}.{key}", tensor)
+
+
+def gather(outputs, *args, **kwargs):
+    """The hooks of quantization expect what NCCL's future has, a tensor of all ranks."""
+    future = all_gather(outputs, *args, **kwargs).get_future().then(lambda _: [torch.stack(outputs)])
+    return SimpleNamespace(get_future=lambda: future)
+
+
+all_gather, dist.all_gather = dist.all_gather, gather
+
+
+def per_channel(group, bucket):
+    return quantization.quantization_perchannel_hook(group, bucket, bucket_size=16)
+
+
+def batched(rank):
+    def register(ddp):
+        state = power_sgd.PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=2)
+        ddp.register_comm_hook(state, power_sgd.batched_powerSGD_hook)
+
+    return register
+
+
+def fused(*args, **kwargs):
+    return lambda ddp: ddp._register_fused_optim(*args, **kwargs)
+
+
+def maxima(asynchronous, buffers):
+    works = [dist.all_reduce(buffer, dist.ReduceOp.MAX, async_op=asynchronous) for buffer in buffers.values()]
+    return [work.get_future() for work in works] if asynchronous else None
+
+
+def main(file):
+    dist.init_process_group("gloo")
+    train("delayed", delayed=True)
+    for name, hook in [("tensor", quantization.quantization_pertensor_hook), ("channel", per_channel)]:
+        train(f"quantized.{name}", lambda ddp: ddp.register_comm_hook(None, hook))
+    # It takes batches of matrices, and the hook passes a matrix.
+    orthogonalize = power_sgd._orthogonalize
+    power_sgd._orthogonalize = lambda matrix: orthogonalize(matrix.unsqueeze(0))
+    for rank in [1, 2, 4]:
+        train(f"batched.{rank}", batched(rank))
+    train("fused.sgd", fused(torch.optim.SGD, 0.5, momentum=0.9), steps=False)
+    train("fused.adam", fused(torch.optim.Adam, 0.01), steps=False)
+    for location in _BufferCommHookLocation:
+        after = location == _BufferCommHookLocation.POST_FORWARD
+        train(f"buffers.{after}", lambda ddp: ddp._register_buffer_comm_hook(after, maxima, location))
+    save_file(saved, file)
+    end()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
