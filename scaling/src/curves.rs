@@ -1,8 +1,8 @@
 //! Thousands of ranks: weak and strong scaling, and when a method pays.
 
-use crate::model::{Bucket, GPT_1B, RESNET50};
+use crate::model::{Bucket, GPT, RESNET_50};
 use crate::network::{Algorithm, Link, Network};
-use crate::published::FITTED;
+use crate::published::{FITTED, INSIDE};
 use crate::step::{Step, Work, step};
 use anyhow::Result;
 use exhibit_kit::plot::{self, Lines, PlotArgs, Scale, Series};
@@ -28,7 +28,7 @@ const RANKS: [usize; 6] = [8, 64, 512, 1024, 4096, 16_384];
 pub fn cluster(between: f64) -> Network {
     Network {
         ranks_per_host: 8,
-        inside: Link { latency: 5e-6, bandwidth: 350e9 },
+        inside: Link { latency: INSIDE, bandwidth: 350e9 },
         between: Link { latency: FITTED.latency, bandwidth: between },
         algorithm: Algorithm::Tree,
     }
@@ -40,7 +40,7 @@ const NETWORKS: [(&str, f64); 4] =
 
 /// Seconds of a rank for so many tokens of GPT, at 6 operations per parameter and token and 400 Tflop/s.
 fn gpt(tokens: f64) -> f64 {
-    6.0 * GPT_1B.parameters() * tokens / 400e12
+    6.0 * GPT.parameters() * tokens / 400e12
 }
 
 /// Seconds of a rank for so many images, 2,500 a second if there are many.
@@ -75,7 +75,7 @@ impl Curve {
 
 fn curves() -> [Curve; 5] {
     let [fast, slow] = [cluster(400e9), cluster(12.5e9)];
-    let gpts = || GPT_1B.buckets(4.0);
+    let gpts = || GPT.buckets(4.0);
     let weak =
         |name, buckets, network, compute| Curve { name, buckets, network, compute, share: |_| 1.0 };
     let strong = |name, buckets, compute| Curve {
@@ -86,10 +86,10 @@ fn curves() -> [Curve; 5] {
         share: |n| 8.0 / n,
     };
     [
-        weak("weak, ResNet-50", RESNET50.buckets(4.0), fast, |_| resnet(256.0)),
+        weak("weak, ResNet-50", RESNET_50.buckets(4.0), fast, |_| resnet(256.0)),
         weak("weak, GPT", gpts(), fast, |_| gpt(TOKENS)),
         weak("weak, GPT, 100 Gb/s", gpts(), slow, |_| gpt(TOKENS)),
-        strong("strong, ResNet-50", RESNET50.buckets(4.0), |n| resnet(32_768.0 / n)),
+        strong("strong, ResNet-50", RESNET_50.buckets(4.0), |n| resnet(32_768.0 / n)),
         strong("strong, GPT", gpts(), |n| gpt(256.0 * TOKENS / n)),
     ]
 }
@@ -100,7 +100,7 @@ type Method = (&'static str, fn(Network) -> Step);
 const AMONG: usize = 1024;
 
 fn ddp(network: Network, bytes_per_parameter: f64) -> Step {
-    let buckets = GPT_1B.buckets(bytes_per_parameter);
+    let buckets = GPT.buckets(bytes_per_parameter);
     let network = &network;
     step(&Work { compute: gpt(TOKENS), buckets: &buckets, network, delay: FITTED.delay }, AMONG)
 }
@@ -123,11 +123,11 @@ const METHODS: [Method; 6] = [
         let plain = ddp(network, 0.0);
         let units = 24.0;
         // Two all-gathers and a reduce-scatter, each half of an all-reduce; the first hides behind nothing.
-        let unit = network.all_reduce(AMONG, 2.0 * GPT_1B.parameters() / units) / 2.0;
+        let unit = network.all_reduce(AMONG, 2.0 * GPT.parameters() / units) / 2.0;
         Step { exposed: unit + (3.0 * units * unit - plain.compute).max(0.0), ..plain }
     }),
     ("DiLoCo, every 100 batches", |network| {
-        let exposed = network.all_reduce(AMONG, 4.0 * GPT_1B.parameters());
+        let exposed = network.all_reduce(AMONG, 4.0 * GPT.parameters());
         repeated(100.0, Step { exposed, ..ddp(network, 0.0) })
     }),
 ];

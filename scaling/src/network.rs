@@ -1,5 +1,7 @@
 //! What an all-reduce costs on a network with two levels: within a host, and between hosts.
 
+use serde::Deserialize;
+
 /// A message of n bytes takes `latency` + n / `bandwidth` seconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Link {
@@ -9,7 +11,8 @@ pub struct Link {
     pub bandwidth: f64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Algorithm {
     /// One ring through all ranks, which enters and leaves each host once: NCCL before 2.4, gloo.
     Ring,
