@@ -38,9 +38,9 @@ pub fn cluster(between: f64) -> Network {
 const NETWORKS: [(&str, f64); 4] =
     [("3.2 Tb/s", 400e9), ("100 Gb/s", 12.5e9), ("10 Gb/s", 1.25e9), ("1 Gb/s", 0.125e9)];
 
-/// Seconds of a rank for so many tokens of GPT, at 6 operations per parameter and token and 400 Tflop/s.
+/// Seconds of a rank for so many tokens of GPT, at 400 Tflop/s.
 fn gpt(tokens: f64) -> f64 {
-    6.0 * GPT.parameters() * tokens / 400e12
+    GPT.seconds(tokens, 400e12)
 }
 
 /// Seconds of a rank for so many images, 2,500 a second if there are many.
@@ -171,4 +171,33 @@ fn picture() -> tch_parallel::Result<String> {
         scale: Scale::Log,
         series: [ideal].into_iter().chain(curves().iter().map(series)).collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::NETWORKS;
+    use std::fmt::Write;
+
+    #[test]
+    fn the_books_calculator_is_compared_with_these_steps() {
+        let mut report = String::new();
+        for network in &NETWORKS {
+            for (samples, tflops, gigabits, bytes, ranks) in [
+                (32.0, 10.0, 10.0, 4.0, 8),
+                (256.0, 100.0, 100.0, 4.0, 64),
+                (16_384.0, 400.0, 3200.0, 2.0, 4096),
+            ] {
+                let wires = cluster(1e9 * gigabits / 8.0);
+                let compute = network.seconds(samples, 1e12 * tflops);
+                let buckets = network.buckets(bytes);
+                let work =
+                    Work { compute, buckets: &buckets, network: &wires, delay: FITTED.delay };
+                let Step { compute, late, exposed } = step(&work, ranks);
+                let name = network.name;
+                writeln!(report, "{name}: {samples} {tflops} {gigabits} {bytes} {ranks} = {compute:?} {late:?} {exposed:?}").unwrap();
+            }
+        }
+        insta::assert_snapshot!(report);
+    }
 }

@@ -7,10 +7,12 @@
 //! | `step` | the simulated step |
 //! | `published` | efficiencies that others have published, beside the model's |
 //! | `curves` | thousands of ranks, and when a method pays |
+//! | `measure` | times of this machine, beside the model's |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod curves;
+mod measure;
 mod model;
 mod network;
 mod published;
@@ -38,11 +40,15 @@ enum Command {
     #[command(after_help = "Examples:\n  scaling published")]
     Published,
     Curves(curves::Args),
+    /// Measure a step on this machine, and compare it with the model.
+    #[command(after_help = "Examples:\n  launch -n 4 scaling measure")]
+    Measure,
 }
 
 fn main() {
     exit(|| match report::parse::<Args>(&[], &[]).command {
         Command::Published => published::run(),
         Command::Curves(args) => curves::run(&args),
+        Command::Measure => measure::run(),
     })
 }

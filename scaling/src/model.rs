@@ -3,6 +3,8 @@
 /// A network, its last layers first.
 pub struct Network {
     pub name: &'static str,
+    /// Gflop of a sample, in both passes.
+    operations: f64,
     /// Layers that follow each other in the backward pass: millions of parameters, the part of the backward pass
     /// that they take, and the number of tensors.
     layers: &'static [(f64, f64, u32)],
@@ -21,6 +23,11 @@ const MIB: f64 = (1 << 20) as f64;
 impl Network {
     pub fn parameters(&self) -> f64 {
         self.layers.iter().map(|(millions, ..)| 1e6 * millions).sum()
+    }
+
+    /// What a rank computes for so many samples, if it has this many useful operations per second.
+    pub fn seconds(&self, samples: f64, operations: f64) -> f64 {
+        1e9 * self.operations * samples / operations
     }
 
     /// DDP's buckets: the first is closed when it has 1 MiB, all others when they have 25. No tensor is cut.
@@ -46,13 +53,18 @@ impl Network {
     }
 }
 
-const fn network(name: &'static str, layers: &'static [(f64, f64, u32)]) -> Network {
-    Network { name, layers }
+const fn network(
+    name: &'static str,
+    operations: f64,
+    layers: &'static [(f64, f64, u32)],
+) -> Network {
+    Network { name, operations, layers }
 }
 
-// Parameters and multiplications are counted in the networks' definitions; Inception's shares are estimates.
+// Parameters and operations are counted in the networks' definitions; Inception's shares are estimates.
 pub const RESNET_50: Network = network(
     "ResNet-50",
+    24.6,
     &[
         (2.05, 0.001, 1),
         (14.96, 0.198, 32),
@@ -63,6 +75,7 @@ pub const RESNET_50: Network = network(
 );
 const RESNET_101: Network = network(
     "ResNet-101",
+    47.0,
     &[
         (2.05, 0.001, 1),
         (14.96, 0.104, 32),
@@ -73,11 +86,13 @@ const RESNET_101: Network = network(
 );
 const INCEPTION_V3: Network = network(
     "Inception V3",
+    34.2,
     &[(2.05, 0.001, 1), (11.10, 0.150, 60), (8.90, 0.420, 120), (1.70, 0.429, 40)],
 );
 /// Nine tenths of its parameters are in three layers that are done first.
 const VGG_16: Network = network(
     "VGG-16",
+    92.8,
     &[
         (4.10, 0.001, 1),
         (16.78, 0.001, 1),
@@ -87,8 +102,9 @@ const VGG_16: Network = network(
         (1.74, 0.662, 14),
     ],
 );
-/// Its embeddings are complete last.
-const BERT_BASE: Network = network("BERT-base", &[(85.5, 0.98, 192), (24.0, 0.02, 3)]);
-pub const GPT: Network = network("GPT 1.3B", &[(1208.0, 0.95, 290), (107.0, 0.05, 2)]);
+/// 128 tokens a sample. Its embeddings are complete last.
+const BERT_BASE: Network = network("BERT-base", 66.0, &[(85.5, 0.98, 192), (24.0, 0.02, 3)]);
+/// A sample is a token.
+pub const GPT: Network = network("GPT 1.3B", 7.89, &[(1208.0, 0.95, 290), (107.0, 0.05, 2)]);
 
 pub const NETWORKS: [Network; 6] = [RESNET_50, RESNET_101, INCEPTION_V3, VGG_16, BERT_BASE, GPT];

@@ -20,6 +20,8 @@ pub enum Algorithm {
     Tree,
     /// First the sum of each host, then halving-doubling between hosts.
     Hierarchical,
+    /// Ranks of one host map the same memory: each reads its slice of all tensors and writes the sum into all.
+    Memory,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +42,10 @@ impl Network {
         let Network { inside, between, .. } = self;
         // Each of n neighbours in a ring sends 2 (n - 1) chunks of 1 / n.
         let sent = |n: f64| 2.0 * (n - 1.0) / n * bytes;
+        if self.algorithm == Algorithm::Memory {
+            // The bytes of each rank are those of a ring of two, whatever the number of ranks.
+            return 2.0 * inside.latency + sent(2.0) / inside.bandwidth;
+        }
         if hosts == 1.0 {
             return 2.0 * (n - 1.0) * inside.latency + sent(n) / inside.bandwidth;
         }
@@ -49,7 +55,7 @@ impl Network {
         let narrowest = inside.bandwidth.min(between.bandwidth);
         match self.algorithm {
             Algorithm::Ring => 2.0 * (n - 1.0) * between.latency + sent(n) / narrowest,
-            Algorithm::Tree => levels + sent(n) / narrowest,
+            Algorithm::Tree | Algorithm::Memory => levels + sent(n) / narrowest,
             Algorithm::Hierarchical => {
                 levels + sent(per_host) / inside.bandwidth + sent(hosts) / between.bandwidth
             }
