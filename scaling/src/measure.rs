@@ -11,8 +11,8 @@ use std::time::Instant;
 use tch::nn::{ModuleT, SequentialT, VarStore, seq_t};
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::{
-    DeviceChoice, DistributedDataParallel, ProcessGroup, ProcessGroupOptions, ReduceOp, Transport,
-    init_process_group,
+    DdpOptions, DeviceChoice, DistributedDataParallel, ProcessGroup, ProcessGroupOptions, ReduceOp,
+    Transport, init_process_group,
 };
 use tch_parallel::nn::{LinearOptions, linear};
 
@@ -29,7 +29,7 @@ struct Row {
     measured: f64,
 }
 
-/// Measures with two ranks and with one what the model needs, and compares the rest with all ranks.
+/// Measures what the model needs with as many ranks as there are cores, and compares it with all ranks.
 pub fn run() -> Result<()> {
     let options = ProcessGroupOptions { device: DeviceChoice::Cpu, ..Default::default() };
     let group = init_process_group(options)?;
@@ -49,13 +49,18 @@ pub fn run() -> Result<()> {
     };
     let vs = VarStore::new(group.device());
     let mlp = mlp(&vs);
-    group.barrier()?;
-    let compute = match group.rank() {
-        0 => median((0..REPETITIONS).map(|_| seconds(|| Ok(loss(&mlp).f_backward()?))).collect())?,
-        _ => 0.0,
+    // At once on all cores, which may have to share caches.
+    let cores = available_parallelism()?.get();
+    let computing = ranks.min(cores);
+    let compute = match group.new_group(&(0..computing).collect::<Vec<_>>())? {
+        Some(group) => of_all(&group, || Ok(loss(&mlp).f_backward()?))?,
+        None => 0.0,
     };
+    group.barrier()?;
     let exchanged = exchange(&group, PARAMETERS)?;
-    let ddp = DistributedDataParallel::new(mlp, &vs, &group)?;
+    // The model counts no copies.
+    let options = DdpOptions { gradient_as_bucket_view: true, ..Default::default() };
+    let ddp = DistributedDataParallel::with_options(mlp, &vs, &group, options)?;
     let stepped = of_all(&group, || Ok(ddp.backward(&loss(&ddp))?))?;
     if group.rank() != 0 {
         return Ok(());
@@ -67,7 +72,6 @@ pub fn run() -> Result<()> {
     let network = Network { ranks_per_host: ranks, inside: link, between: link, algorithm };
     let exchange = network.all_reduce(ranks, bytes);
     // The cores that exchange are those that compute, so nothing is hidden unless some are idle.
-    let cores = available_parallelism()?.get();
     let crowd = (ranks as f64 / cores as f64).max(1.0);
     let rows = [
         Row { what: "all-reduce", model: crowd * exchange, measured: exchanged },
@@ -76,6 +80,7 @@ pub fn run() -> Result<()> {
     let holes = context! {
         ranks,
         cores,
+        computing,
         bytes,
         compute,
         transport => group.transport().to_string(),
@@ -122,9 +127,4 @@ fn seconds(run: impl FnOnce() -> Result<()>) -> Result<f64> {
     let begun = Instant::now();
     run()?;
     Ok(begun.elapsed().as_secs_f64())
-}
-
-fn median(times: Vec<Result<f64>>) -> Result<f64> {
-    let times = times.into_iter().collect::<Result<Vec<_>>>()?;
-    Ok(f64::try_from(Tensor::from_slice(&times).median())?)
 }
