@@ -165,7 +165,7 @@ fn picture() -> tch_parallel::Result<String> {
     let ideal =
         Series { name: "ideal".into(), points: ranks().map(|n| (n as f64, n as f64)).collect() };
     plot::lines(&Lines {
-        title: "Speed-up over one rank of a host of 8".into(),
+        title: "Speed-up with the number of ranks".into(),
         x: "ranks".into(),
         y: "speed-up".into(),
         scale: Scale::Log,
