@@ -39,6 +39,10 @@ pub fn run() -> Result<()> {
         "a world of 1 has nobody to exchange with; start at least 2 ranks, as with `cargo launch -n 2 scaling -- measure`"
     );
     let bytes = 4.0 * PARAMETERS as f64;
+    let vs = VarStore::new(group.device());
+    let mlp = mlp(&vs);
+    // All that take no part in a measurement wait meanwhile, and take no core.
+    group.barrier()?;
     let link = match group.new_group(&[0, 1])? {
         Some(pair) => {
             // A latency each for the sum and for handing it out.
@@ -47,8 +51,7 @@ pub fn run() -> Result<()> {
         }
         None => Link { latency: 0.0, bandwidth: 0.0 },
     };
-    let vs = VarStore::new(group.device());
-    let mlp = mlp(&vs);
+    group.barrier()?;
     // At once on all cores, which may have to share caches.
     let cores = available_parallelism()?.get();
     let computing = ranks.min(cores);
