@@ -26,8 +26,9 @@ use report::exit;
 #[command(
     version,
     after_help = "Examples:
-  scaling published          the model beside published efficiencies
-  scaling curves --plot .    thousands of ranks, as tables and as weak.svg and strong.svg"
+  scaling published             the model beside published efficiencies
+  scaling curves --plot .       thousands of ranks, as tables and as scaling.svg
+  launch -n 4 scaling measure   a step on this machine"
 )]
 struct Args {
     #[command(subcommand)]
