@@ -38,6 +38,7 @@ SCRIPTS = {
     "overlap": ["cost", "overlap", "overlap_picture"],
     "ring": ["ring", "ring_picture"],
     "sampler": ["mersenne_twister", "sampler", "sampler_picture"],
+    "scaling": ["scaling", "scaling_picture"],
     "sharded-step": ["sharding", "sharding_picture"],
     "sharding-memory": ["sharding", "sharding_memory_picture"],
     "stories": ["stories", "stories_picture"],

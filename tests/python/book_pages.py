@@ -22,7 +22,12 @@ SCROLLING = {WIDE: 0.01, 400: 0.25}
 NOT_PAGES = ["print.html", "toc.html", "404.html"]
 
 # What a reader searches for, and a chapter that must be among the first results.
-SEARCHES = {"OOM": "tasks.html", "syncbn": "batch-norm-across-ranks.html", "LARS": "ddp-mnist.html"}
+SEARCHES = {
+    "OOM": "tasks.html",
+    "syncbn": "batch-norm-across-ranks.html",
+    "LARS": "ddp-mnist.html",
+    "weak scaling": "how-far-it-scales.html",
+}
 RESULTS = """(async () => {
   for (let tries = 0; tries < 100; tries++) {
     const links = [...document.querySelectorAll('#mdbook-searchresults li > a')];
@@ -165,7 +170,7 @@ def main(folder):
                 scrolling[width] += [f"{name}: {line}" for line in lines]
             wrong += [f"{name}: {what}" for what in found["wrong"]]
         for words, chapter in SEARCHES.items():
-            page.open(f"{(folder / 'index.html').as_uri()}?search={words}")
+            page.open(f"{(folder / 'index.html').as_uri()}?search={quote(words)}")
             if chapter not in (results := page.evaluate(RESULTS)):
                 wrong.append(f"a search for {words} finds {results}, and not {chapter}")
         page.without_scripts()

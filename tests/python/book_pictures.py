@@ -13,6 +13,7 @@ import book_cost
 import book_overlap
 import book_ring
 import book_sampler
+import book_scaling
 import book_sharding
 import book_step
 import book_stories
@@ -27,6 +28,7 @@ CHECKS = [
     ("ddp-inside.html", "overlap", book_overlap.check),
     ("bert-memory.html", "bert-memory", book_bert_memory.check),
     ("asynchronous-updates.html", "stories", book_stories.check),
+    ("how-far-it-scales.html", "scaling", book_scaling.check),
     ("sharding.html", "sharding-memory", book_sharding.check_memory),
     ("sharding.html", "sharded-step", book_sharding.check_step),
 ]

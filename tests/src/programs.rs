@@ -11,8 +11,8 @@ const LAUNCHERS: [&str; 6] = ["TORCHELASTIC_", "PET_", "TCH_PARALLEL_", "OMPI_",
 const RANKS: [&str; 5] = ["RANK", "WORLD_SIZE", "ROLE_NAME", "MASTER_ADDR", "MASTER_PORT"];
 
 /// The programs that readers are told to start.
-pub const PROGRAMS: [&str; 5] =
-    ["async-update", "ddp-imagenet", "ddp-mnist", "dp-basic", "dp-custom-criterion"];
+pub const PROGRAMS: [&str; 6] =
+    ["async-update", "ddp-imagenet", "ddp-mnist", "dp-basic", "dp-custom-criterion", "scaling"];
 
 /// For programs that give up on a training after ten minutes, since on some processors it takes longer.
 pub const UNHURRIED: &str = "--timeout=86400";

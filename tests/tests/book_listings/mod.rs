@@ -21,6 +21,7 @@ mod launching;
 mod listing;
 mod pyramidnet;
 mod sampler;
+mod scaling;
 mod sharding;
 
 use crate::prelude::*;

@@ -1,0 +1,55 @@
+//! How far data-parallel training scales: a model of a step, and what it says.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `model` | what a step computes, and in which order its gradients become complete |
+//! | `network` | what an all-reduce costs within a host and between hosts |
+//! | `step` | the simulated step |
+//! | `published` | efficiencies that others have published, beside the model's |
+//! | `curves` | thousands of ranks, and when a method pays |
+//! | `measure` | times of this machine, beside the model's |
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod curves;
+mod measure;
+mod model;
+mod network;
+mod published;
+mod step;
+
+use clap::{Parser, Subcommand};
+use report::exit;
+
+/// How far data-parallel training scales.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    after_help = "Examples:
+  scaling published             the model beside published efficiencies
+  scaling curves --plot .       thousands of ranks, as tables and as scaling.svg
+  launch -n 4 scaling measure   a step on this machine"
+)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Compare the model with published efficiencies.
+    #[command(after_help = "Examples:\n  scaling published")]
+    Published,
+    Curves(curves::Args),
+    /// Measure a step on this machine, and compare it with the model.
+    #[command(after_help = "Examples:\n  launch -n 4 scaling measure")]
+    Measure,
+}
+
+fn main() {
+    exit(|| match report::parse::<Args>(&[], &[]).command {
+        Command::Published => published::run(),
+        Command::Curves(args) => curves::run(&args),
+        Command::Measure => measure::run(),
+    })
+}
