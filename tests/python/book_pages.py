@@ -6,6 +6,7 @@ what is hard to read in a theme, what the console says, and what a page asks for
 
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 import browser
 from picture import NARROW, SMALLEST_TEXT
