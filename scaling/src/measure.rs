@@ -1,7 +1,7 @@
 //! Times of this machine, and what the model says of them.
 
 use crate::network::{Algorithm, Link, Network};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use exhibit_kit::template;
 use minijinja::context;
 use minijinja::value::Serde;
@@ -29,38 +29,31 @@ struct Row {
     measured: f64,
 }
 
-/// Measures what the model needs with as many ranks as there are cores, and compares it with all ranks.
+/// Measures what the model needs, on all ranks at once because ranks that share cores are slower, and compares it with
+/// what they need together.
 pub fn run() -> Result<()> {
     let options = ProcessGroupOptions { device: DeviceChoice::Cpu, ..Default::default() };
     let group = init_process_group(options)?;
     let ranks = group.world_size();
     ensure!(
-        ranks > 1,
-        "a world of 1 has nobody to exchange with; start at least 2 ranks, as with `cargo launch -n 2 scaling -- measure`"
+        ranks > 1 && ranks.is_multiple_of(2),
+        "a world of {ranks} has a rank without a neighbour to exchange with; start an even number of ranks, as with \
+         `cargo launch -n 2 scaling -- measure`"
     );
     let bytes = 4.0 * PARAMETERS as f64;
     let vs = VarStore::new(group.device());
     let mlp = mlp(&vs);
-    // All that take no part in a measurement wait meanwhile, and take no core.
-    group.barrier()?;
-    let link = match group.new_group(&[0, 1])? {
-        Some(pair) => {
-            // A latency each for the sum and for handing it out.
-            let [least, all] = [exchange(&pair, 1)?, exchange(&pair, PARAMETERS)?];
-            Link { latency: least / 2.0, bandwidth: bytes / (all - least).max(f64::EPSILON) }
-        }
-        None => Link { latency: 0.0, bandwidth: 0.0 },
-    };
-    group.barrier()?;
-    // At once on all cores, which may have to share caches.
-    let cores = available_parallelism()?.get();
-    let computing = ranks.min(cores);
-    let compute = match group.new_group(&(0..computing).collect::<Vec<_>>())? {
-        Some(group) => of_all(&group, || Ok(loss(&mlp).f_backward()?))?,
-        None => 0.0,
-    };
-    group.barrier()?;
-    let exchanged = exchange(&group, PARAMETERS)?;
+    let pairs = (0..ranks).step_by(2).map(|first| group.new_group(&[first, first + 1]));
+    let pair = pairs.collect::<tch_parallel::Result<Vec<_>>>()?.into_iter().flatten().next();
+    let pair = pair.context("each rank is in a pair")?;
+    // A latency each for the sum and for handing it out.
+    let [least, all] = [exchange(&group, &pair, 1)?, exchange(&group, &pair, PARAMETERS)?];
+    let link = Link { latency: least / 2.0, bandwidth: bytes / (all - least).max(f64::EPSILON) };
+    let compute = of_all(&group, || Ok(loss(&mlp).f_backward()?))?;
+    // As the Reducer divides gradients by the number of ranks.
+    let mut gradients = Tensor::zeros(PARAMETERS, (Kind::Float, tch::Device::Cpu));
+    let divide = of_all(&group, || Ok(drop(gradients.f_mul_scalar_(0.5)?)))?;
+    let exchanged = exchange(&group, &group, PARAMETERS)?;
     // The model counts no copies.
     let options = DdpOptions { gradient_as_bucket_view: true, ..Default::default() };
     let ddp = DistributedDataParallel::with_options(mlp, &vs, &group, options)?;
@@ -74,18 +67,17 @@ pub fn run() -> Result<()> {
     };
     let network = Network { ranks_per_host: ranks, inside: link, between: link, algorithm };
     let exchange = network.all_reduce(ranks, bytes);
-    // The cores that exchange are those that compute, so nothing is hidden unless some are idle.
-    let crowd = (ranks as f64 / cores as f64).max(1.0);
+    // The cores that exchange are those that compute, so nothing is hidden.
     let rows = [
-        Row { what: "all-reduce", model: crowd * exchange, measured: exchanged },
-        Row { what: "step", model: crowd * (compute + exchange), measured: stepped },
+        Row { what: "all-reduce", model: exchange, measured: exchanged },
+        Row { what: "step", model: compute + divide + exchange, measured: stepped },
     ];
     let holes = context! {
         ranks,
-        cores,
-        computing,
+        cores => available_parallelism()?.get(),
         bytes,
         compute,
+        divide,
         transport => group.transport().to_string(),
         latency => link.latency,
         gigabytes_per_second => 1e-9 * link.bandwidth,
@@ -108,10 +100,10 @@ fn loss(model: &impl ModuleT) -> Tensor {
     model.forward_t(&images, true).square().mean(Kind::Float)
 }
 
-/// An all-reduce of so many numbers, which lie where DDP's buckets do.
-fn exchange(group: &ProcessGroup, numbers: i64) -> Result<f64> {
-    let mut tensor = group.allocate_tensor(&[numbers], Kind::Float)?.f_zero_()?;
-    of_all(group, || Ok(group.all_reduce(&mut tensor, ReduceOp::Sum)?))
+/// An all-reduce of so many numbers, which lie where DDP's buckets do, within each rank's `part` of the group.
+fn exchange(group: &ProcessGroup, part: &ProcessGroup, numbers: i64) -> Result<f64> {
+    let mut tensor = part.allocate_tensor(&[numbers], Kind::Float)?.f_zero_()?;
+    of_all(group, || Ok(part.all_reduce(&mut tensor, ReduceOp::Sum)?))
 }
 
 /// The median time of what all ranks do together, which is that of the slowest.
