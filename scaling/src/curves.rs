@@ -56,7 +56,7 @@ struct Curve {
     network: Network,
     /// Seconds of computing among so many ranks.
     compute: fn(f64) -> f64,
-    /// What a rank has to do among so many, in terms of what it has among 8.
+    /// What a rank has to do among so many, relative to what it has among 8.
     share: fn(f64) -> f64,
 }
 

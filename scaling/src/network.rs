@@ -14,9 +14,10 @@ pub struct Link {
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Algorithm {
-    /// One ring through all ranks, which enters and leaves each host once: NCCL before 2.4, gloo.
+    /// One ring through all ranks, which enters and leaves each host once: NCCL before 2.4, and later for large messages
+    /// on few hosts; gloo.
     Ring,
-    /// The same bytes in fewer messages, between hosts along a double binary tree: NCCL since 2.4.
+    /// The same bytes in fewer messages, between hosts along a double binary tree: NCCL since 2.4 on many hosts.
     Tree,
     /// First the sum of each host, then halving-doubling between hosts.
     Hierarchical,
