@@ -7,8 +7,9 @@ use tch::Kind;
 
 /// Numbers that may differ by rounding.
 pub fn agree(group: &ProcessGroup, what: &str, found: &Tensor, expected: &Tensor) -> Result<()> {
+    agree_equal(group, &format!("the shape of {what}"), found.size(), expected.size())?;
     let [found, expected] = [found, expected].map(|it| it.detach().to_kind(Kind::Double));
-    let is_close = found.size() == expected.size() && found.allclose(&expected, 1e-5, 1e-7, false);
+    let is_close = found.allclose(&expected, 1e-5, 1e-7, false);
     let [found, expected] = [found, expected].map(|it| Vec::<f64>::try_from(it.flatten(0, -1)));
     report(group, what, is_close, &found?, &expected?)
 }

@@ -1,8 +1,8 @@
 //! The mean loss over all ranks (chapter: sampler.md)
 //!
 //! Each rank has the losses of its own samples, and some ranks have more samples
-//! than others. Return the mean over the samples of all ranks, on every rank, with a
-//! single exchange.
+//! than others. Return the mean over the samples of all ranks, on every rank. One
+//! exchange is enough.
 
 use crate::prelude::*;
 

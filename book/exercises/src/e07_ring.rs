@@ -4,7 +4,8 @@
 //! `tensor.chunk(world_size, 0)` returns the chunks, which share its memory. For `world_size - 1` rounds, each rank
 //! passes on a chunk and adds the one that arrives to its own. Then each chunk is complete on one rank, and in as many
 //! further rounds the complete chunks go around, so all ranks have the same bits. If every rank waits in `send`, no
-//! rank receives: use `isend` or `batch_isend_irecv`. The check uses three ranks, in threads.
+//! rank receives: use `isend` or `batch_isend_irecv`. The check uses three ranks, in threads. (`all_reduce` would pass
+//! the check too; write it yourself.)
 
 use crate::prelude::*;
 use std::panic::resume_unwind;

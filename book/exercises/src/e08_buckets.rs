@@ -17,5 +17,6 @@ pub fn check(
     let found = buckets(&[4, 4, 10, 2, 3], 6);
     agree_equal(group, "the list of buckets", found, vec![vec![4, 3, 2], vec![1, 0]])?;
     agree_equal(group, "the list of buckets", buckets(&[1, 8], 6), vec![vec![1], vec![0]])?;
+    agree_equal(group, "the list of buckets", buckets(&[1, 6], 6), vec![vec![1], vec![0]])?;
     agree_equal(group, "the list without parameters", buckets(&[], 6), vec![])
 }

@@ -22,5 +22,6 @@ pub fn check(
         let mean = top_k(group, &gradient, &mut rest, 1)?;
         agree(group, "the mean", &mean, &Tensor::from_slice(&expected))?;
     }
-    Ok(())
+    let mean = top_k(group, &gradient, &mut gradient.zeros_like(), 4)?;
+    agree(group, "the mean of all", &mean, &Tensor::from_slice(&[2.5, 1.5, -4.5, 0.0]))
 }

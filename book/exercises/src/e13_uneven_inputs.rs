@@ -1,8 +1,8 @@
 //! Uneven inputs (chapter: join.md)
 //!
 //! Make one step with each of this rank's batches, although other ranks may have more batches, or fewer. Leave none
-//! out, and let no rank wait forever. Return the number of this rank's steps. The loss of a batch is
-//! `model.forward(|weight| product(weight, batch))?`.
+//! out, and let no rank wait forever. Use `JoinOptions::default()`. Return the number of this rank's steps. The loss of
+//! a batch is `model.forward(|weight| product(weight, batch))?`.
 
 use crate::prelude::*;
 
