@@ -129,9 +129,9 @@ fn what_a_message_and_an_update_cost_is_measured_and_predicted() -> Result<()> {
         assert_eq!(row(traffic, "40 ")?, [40.0, 78.0, 1.95]);
         let times = row(predictions, "10,000 ")?;
         ensure!(times.len() == 6 && times.iter().all(|&time| time > 0.0), "{predictions}");
-        for method in ["sync-ps", "ring", "sync-allreduce"] {
+        for (method, columns) in [("sync-ps", 2), ("ring", 2), ("sync-allreduce", 1)] {
             let times = row(measured, method)?;
-            ensure!(times.len() == 2 && times.iter().all(|&time| time > 0.0), "{measured}");
+            ensure!(times.len() == columns && times.iter().all(|&time| time > 0.0), "{measured}");
         }
         ensure!(picture.contains("halving-doubling"), "cost.svg shows no prediction");
     }

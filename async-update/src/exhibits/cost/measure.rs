@@ -35,6 +35,26 @@ fn message(group: &ProcessGroup, link: &Link, bytes: usize) -> Result<Point> {
     Ok((bytes as f64, fastest(group, bytes, ping_pong)? / 2.0))
 }
 
+/// The time in which every rank sends a chunk of the model, one of as many as there are ranks, to its right neighbour and
+/// receives one from its left: an iteration of a ring. Ranks that share cores are slower at this than two of them.
+pub fn iteration(group: &ProcessGroup, link: &Link, bytes: usize) -> Result<f64> {
+    let (rank, ranks) = (group.rank(), group.world_size());
+    let chunk = zeros(bytes.div_ceil(ranks))?;
+    let exchange = || {
+        let received = chunk.empty_like();
+        group.barrier()?;
+        let begun = Instant::now();
+        link.exchange(
+            chunk.shallow_clone(),
+            (rank + 1) % ranks,
+            received,
+            (rank + ranks - 1) % ranks,
+        )?;
+        Ok(begun.elapsed().as_secs_f64())
+    };
+    fastest(group, bytes, exchange)
+}
+
 /// The time of one synchronous update of a model of this size, by `sync-ps`, `ring` and
 /// `sync-allreduce`, in seconds. A collective; all ranks get the times, which are those of the slowest.
 pub fn updates(group: &ProcessGroup, bytes: usize) -> Result<[f64; 3]> {

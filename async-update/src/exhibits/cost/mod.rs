@@ -56,13 +56,14 @@ pub fn run(args: &Args) -> Result<()> {
     let group = init_process_group(args.meeting.process_group())?;
     let connection = link::Link::between_ranks(group.clone())?;
     let messages = measure::messages(&group, &connection)?;
+    let iteration = measure::iteration(&group, &connection, bytes)?;
     let updates = measure::updates(&group, bytes)?;
     if group.rank() != 0 {
         return Ok(());
     }
     let (ranks, per_node, link) = (group.world_size(), args.per_node.get(), fit::line(&messages));
     let transport = group.transport().to_string();
-    let measured = Measured { ranks, transport, bytes, per_node, messages, link, updates };
+    let measured = Measured { ranks, transport, bytes, per_node, messages, link, iteration, updates };
 
     let off = |&(bytes, seconds): &Point| (link.message(bytes) / seconds - 1.0).abs();
     let mut text = template::environment()?;
@@ -92,6 +93,8 @@ struct Measured {
     messages: Vec<Point>,
     /// Fitted to the messages.
     link: Link,
+    /// Seconds for an iteration of the ring, by all ranks at once.
+    iteration: f64,
     /// Seconds for an update by `sync-ps`, `ring` and `sync-allreduce`.
     updates: [f64; 3],
 }
