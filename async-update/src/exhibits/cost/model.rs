@@ -74,8 +74,7 @@ impl Link {
         Some(in_nodes + between)
     }
 
-    /// By each way: server, ring, tree, halving-doubling, and a hierarchical ring with nodes of
-    /// `per_node` ranks.
+    /// By each way: server, ring, tree, halving-doubling, and a hierarchical ring with nodes of `per_node` ranks.
     pub fn predictions(&self, ranks: usize, per_node: usize, bytes: f64) -> [Option<f64>; 5] {
         [
             Some(self.parameter_server(ranks, bytes)),
