@@ -7,8 +7,7 @@ use crate::step::{Step, Work, step};
 use anyhow::Result;
 use exhibit_kit::plot::{self, Lines, PlotArgs, Scale, Series};
 use exhibit_kit::template;
-use minijinja::context;
-use minijinja::value::Serde;
+use minijinja::{context, value::Serde};
 use serde::Serialize;
 
 /// Simulate thousands of ranks: weak and strong scaling, and when a method pays.

@@ -3,11 +3,9 @@
 use crate::network::{Algorithm, Link, Network};
 use anyhow::{Context, Result, ensure};
 use exhibit_kit::template;
-use minijinja::context;
-use minijinja::value::Serde;
+use minijinja::{context, value::Serde};
 use serde::Serialize;
-use std::thread::available_parallelism;
-use std::time::Instant;
+use std::{thread::available_parallelism, time::Instant};
 use tch::nn::{ModuleT, SequentialT, VarStore, seq_t};
 use tch::{Kind, Tensor};
 use tch_parallel::distributed::{

@@ -5,8 +5,7 @@ use crate::network::{Algorithm, Link, Network};
 use crate::step::{Work, step};
 use anyhow::{Context, Result};
 use exhibit_kit::template;
-use minijinja::context;
-use minijinja::value::Serde;
+use minijinja::{context, value::Serde};
 use serde::{Deserialize, Serialize};
 
 /// What is fitted to all rows at once: nothing belongs to a single one.

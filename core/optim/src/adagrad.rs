@@ -1,7 +1,6 @@
 //! Adagrad: `torch.optim.Adagrad`.
 
-use super::rule_parts::*;
-use super::tensor_list::as_real;
+use super::{rule_parts::*, tensor_list::as_real};
 use c10d_sys::arithmetic::{add_number_, add_scaled_};
 use tch::{TchError, Tensor};
 

@@ -1,7 +1,6 @@
 //! Adam for sparse gradients: `torch.optim.SparseAdam`.
 
-use super::parameter_state::ParameterState;
-use super::rule_parts::*;
+use super::{parameter_state::ParameterState, rule_parts::*};
 use c10d_sys::arithmetic::{add_number_, mul_number_};
 use tch::Tensor;
 

@@ -9,8 +9,7 @@ use super::{
     GroupOptions, Optimizer, OptimizerState, ParamGroup, ParamGroupOptimizer, SgdOptions,
     UpdateRule,
 };
-use crate::distributed::fsdp::shards;
-use crate::distributed::{Pending, ProcessGroup, parts_like, start_mean};
+use crate::distributed::{Pending, ProcessGroup, fsdp::shards, parts_like, start_mean};
 use crate::{Error, Result, check};
 use c10d_sys::arithmetic::{copy, lerp_};
 use c10d_sys::tensor::set_grad;

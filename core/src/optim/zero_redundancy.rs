@@ -1,8 +1,7 @@
 //! `torch.distributed.optim.ZeroRedundancyOptimizer`: one optimizer state, sharded over the ranks.
 
 use super::{GroupOptions, Optimizer, OptimizerState, ParamGroup, ParamGroupOptimizer, UpdateRule};
-use crate::distributed::fsdp::shards;
-use crate::distributed::{JoinConfig, Joinable, ProcessGroup};
+use crate::distributed::{JoinConfig, Joinable, ProcessGroup, fsdp::shards};
 use crate::{Error, Result};
 use std::collections::HashMap;
 use tch::{Kind, Tensor};

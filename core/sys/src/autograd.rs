@@ -3,8 +3,7 @@
 use crate::arguments::{given_up, pointer, pointers};
 use crate::callback::{call_back, drop_boxed};
 use crate::error::{answer, check, created};
-use crate::owned::Owned;
-use crate::{Result, ffi};
+use crate::{Result, ffi, owned::Owned};
 use std::ffi::c_void;
 use tch::Tensor;
 
@@ -145,13 +144,11 @@ impl ThreadState {
 mod tests {
     use super::*;
     use crate::amp::{AutocastKind, autocast};
-    use crate::tensor::grad_enabled;
-    use crate::{Error, ErrorKind};
+    use crate::{Error, ErrorKind, tensor::grad_enabled};
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::{Arc, Mutex};
     use std::thread;
-    use tch::Kind;
-    use tch::kind::FLOAT_CPU;
+    use tch::{Kind, kind::FLOAT_CPU};
 
     fn leaf(value: f64) -> Tensor {
         Tensor::from(value as f32).set_requires_grad(true)

@@ -1,9 +1,7 @@
 //! Gradients that are averaged together, apart from a reducer's buckets.
 
-use crate::arithmetic::div_number_;
 use crate::backward_hooks::{at_end_of_backward, before_backward};
-use crate::tensor::set_grad;
-use crate::{Error, Result, Work};
+use crate::{Error, Result, Work, arithmetic::div_number_, tensor::set_grad};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tch::{TchError, Tensor};
 

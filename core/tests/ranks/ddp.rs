@@ -1,7 +1,6 @@
 //! DistributedDataParallel between processes, compared with one process that has all the data.
 
-use crate::prelude::*;
-use crate::weights::two_buckets;
+use crate::{prelude::*, weights::two_buckets};
 use tch_parallel::optim::clip_grad_norm_;
 
 /// The number of rows of each rank.

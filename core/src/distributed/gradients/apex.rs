@@ -5,10 +5,8 @@
 
 use super::hooks::{CommHook, from_fn};
 use super::{DdpLoggingData, DdpOptions, DistributedDataParallel};
-use crate::distributed::group::ProcessGroup;
-use crate::{Result, Tensors, check};
-use c10d_sys::ReduceOp;
-use c10d_sys::arithmetic::mul_number_;
+use crate::{Result, Tensors, check, distributed::group::ProcessGroup};
+use c10d_sys::{ReduceOp, arithmetic::mul_number_};
 use tch::nn::{ModuleT, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel_base::options;

@@ -1,19 +1,13 @@
 //! Averages gradients over the ranks while the backward pass runs.
 
 use super::buffer_comm_hook::{BufferCommHook, BufferCommHookLocation};
-use super::ddp_options::DdpOptions;
 use super::hooks::register::{self, Failure};
-use super::logging::DdpLoggingData;
-use super::mixed_precision::CastParameters;
-use super::module_tensors::ModuleTensors;
-use super::same_model;
 use super::virtual_ranks::{self, VirtualRanks};
-use crate::distributed::collectives::Pending;
-use crate::distributed::fault::blame::may_be_anothers_fault;
-use crate::distributed::group::ProcessGroup;
+use super::{ddp_options::DdpOptions, logging::DdpLoggingData, mixed_precision::CastParameters};
+use super::{module_tensors::ModuleTensors, same_model};
 use crate::distributed::join::{JoinConfig, announce};
-use crate::profiler::record_function;
-use crate::{Error, Result, Tensors};
+use crate::distributed::{fault::blame::may_be_anothers_fault, group::ProcessGroup};
+use crate::{Error, Result, Tensors, distributed::collectives::Pending, profiler::record_function};
 use c10d_sys::{DelayedAllReduce, ErrorKind, ReduceOp, Reducer, autograd, tensor};
 use std::cell::{Cell, RefCell};
 use std::{any::type_name, fmt, sync::Arc};

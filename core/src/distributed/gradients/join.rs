@@ -1,10 +1,8 @@
 //! DistributedDataParallel's part of a join. `_DDPJoinHook`
 
-use super::DistributedDataParallel;
-use super::buffer_comm_hook::BufferCommHookLocation;
-use crate::distributed::group::ProcessGroup;
+use super::{DistributedDataParallel, buffer_comm_hook::BufferCommHookLocation};
 use crate::distributed::join::{JoinConfig, JoinOptions, Joinable, count, join};
-use crate::{Error, Result, check};
+use crate::{Error, Result, check, distributed::group::ProcessGroup};
 use c10d_sys::ReduceOp;
 use std::fmt::Display;
 use tch::Tensor;

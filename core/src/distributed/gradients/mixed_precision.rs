@@ -1,10 +1,8 @@
 //! Parameters and gradients in fewer bits during a pass: DistributedDataParallel's `mixed_precision`.
 
 use super::hooks::{CommHook, from_fn};
-use crate::distributed::ReduceOp;
-use crate::{Error, Result};
-use c10d_sys::arithmetic::div_number_;
-use c10d_sys::{Reducer, set_data};
+use crate::{Error, Result, distributed::ReduceOp};
+use c10d_sys::{Reducer, arithmetic::div_number_, set_data};
 use std::sync::{Arc, Mutex};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel_base::{lock, options};

@@ -1,9 +1,7 @@
 //! What of a variable store the ranks share.
 
-use super::ddp_options::DdpOptions;
-use super::delayed;
-use crate::distributed::fsdp::shards;
-use crate::{Error, Result};
+use super::{ddp_options::DdpOptions, delayed};
+use crate::{Error, Result, distributed::fsdp::shards};
 use std::collections::{BTreeSet, HashSet};
 use tch::{Tensor, nn::VarStore};
 use tch_parallel_base::parameters::{named_buffers, named_parameters};

@@ -2,8 +2,7 @@
 
 use super::buffer_comm_hook::BufferCommHookLocation as Location;
 use super::ddp::{BROADCAST_BUFFER_BYTES, DistributedDataParallel};
-use crate::Result;
-use crate::distributed::join::or_report;
+use crate::{Result, distributed::join::or_report};
 use tch::{Tensor, no_grad};
 
 impl<M> DistributedDataParallel<M> {

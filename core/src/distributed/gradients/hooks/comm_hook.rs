@@ -1,8 +1,7 @@
 //! The trait of communication hooks.
 
 use super::GradBucket;
-use crate::Result;
-use crate::distributed::ProcessGroup;
+use crate::{Result, distributed::ProcessGroup};
 use std::fmt;
 use tch::Tensor;
 

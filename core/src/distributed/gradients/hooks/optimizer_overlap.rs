@@ -1,8 +1,7 @@
 //! An optimizer's step for each bucket: PyTorch's `optimizer_overlap_hooks`.
 
 use super::{CommHook, Finish, GradBucket};
-use crate::distributed::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, distributed::ProcessGroup};
 use std::sync::{Arc, Mutex};
 use tch_parallel_base::lock;
 use tch_parallel_optim::{ParamGroupOptimizer, UpdateRule};

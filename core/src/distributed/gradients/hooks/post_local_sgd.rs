@@ -1,8 +1,7 @@
 //! Post-local SGD: the mean over all ranks at first, and over a subgroup afterwards.
 
 use super::{AllReduce, CommHook, Finish, GradBucket};
-use crate::Result;
-use crate::distributed::ProcessGroup;
+use crate::{Result, distributed::ProcessGroup};
 
 /// Averages gradients over all ranks for some steps, and then over those of a subgroup, or not at
 /// all. `post_localSGD_hook.post_localSGD_hook`

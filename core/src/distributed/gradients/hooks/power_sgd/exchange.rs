@@ -1,11 +1,9 @@
 //! One bucket in a step of PowerSGD.
 
 use super::low_rank::{Batch, LowRank, batches, factors};
-use super::orthogonalize::orthogonalize;
-use super::state::State;
+use super::{orthogonalize::orthogonalize, state::State};
 use crate::Result;
-use crate::distributed::hooks::GradBucket;
-use crate::distributed::{ProcessGroup, ReduceOp};
+use crate::distributed::{ProcessGroup, ReduceOp, hooks::GradBucket};
 use c10d_sys::arithmetic::div_number_;
 use std::iter::once;
 use tch::{TchError, Tensor};

@@ -1,8 +1,6 @@
 //! Matrices and their low-rank factors.
 
-use super::PowerSgdOptions;
-use super::orthogonalize::orthogonalize;
-use super::state::State;
+use super::{PowerSgdOptions, orthogonalize::orthogonalize, state::State};
 use c10d_sys::tensor::randn_;
 use tch::{TchError, Tensor};
 use tch_parallel_base::tensors::grouped;
