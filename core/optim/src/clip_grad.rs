@@ -197,8 +197,7 @@ fn scale(
     clamp_max_(&mut factor, 1.0)?;
     for list in lists {
         // Even by 1: checking the factor would wait for a GPU.
-        let factor = factor.f_to(list[0].device())?;
-        list.mul_tensor_(&factor)?;
+        list.mul_tensor_(&factor.f_to(list[0].device())?)?;
     }
     Ok(total_norm.f_double_value(&[])?)
 }

@@ -183,9 +183,8 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
         }
         no_grad(|| {
             for ParamGroup { parameters, options, .. } in &mut self.groups {
-                let with_gradient = parameters.iter_mut().filter_map(|parameter| {
-                    let gradient = gradient_of(&parameter.name, &parameter.tensor)?;
-                    Some((parameter, gradient))
+                let with_gradient = parameters.iter_mut().filter_map(|it| {
+                    gradient_of(&it.name, &it.tensor).map(|gradient| (it, gradient))
                 });
                 step_of_group(options, with_gradient.collect())?;
             }
@@ -292,9 +291,7 @@ impl<R: UpdateRule> Optimizer for ParamGroupOptimizer<R> {
             return Err(Error::argument("the optimizer state", name, expected));
         }
         // Only now, so that a state that is refused changes nothing.
-        for (parameter, state) in self.parameters_mut().zip(states) {
-            parameter.state = state;
-        }
+        self.parameters_mut().zip(states).for_each(|(parameter, state)| parameter.state = state);
         let groups = self.groups.iter_mut().zip(options).zip(&state.param_groups);
         for ((group, options), saved) in groups {
             group.options = options;

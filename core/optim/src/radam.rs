@@ -34,8 +34,7 @@ impl UpdateRule for RAdamOptions {
         let (exp_avgs, exp_avg_sqs) = moments(&mut step, &gradients, self.betas)?;
         drop(gradients);
         if weights.is_foreach() {
-            let rates = self.rates(&steps, &exp_avg_sqs)?;
-            weights.addcmul_(&exp_avgs, &rates, 1.0)
+            weights.addcmul_(&exp_avgs, &self.rates(&steps, &exp_avg_sqs)?, 1.0)
         } else {
             weights.add_scaled_(&self.updates(&steps, &exp_avgs, &exp_avg_sqs)?, -1.0)
         }

@@ -124,8 +124,7 @@ mod tests {
         let sparse = nn::EmbeddingConfig { sparse: true, ..Default::default() };
         let layer = nn::linear(vs.root() / "layer", 3, 2, Default::default());
         let words = nn::embedding(vs.root() / "words", 5, 3, sparse);
-        let numbers = Tensor::from_slice(&[1i64, 3]);
-        numbers.apply(&words).apply(&layer).sum(Kind::Float).backward();
+        Tensor::from_slice(&[1i64, 3]).apply(&words).apply(&layer).sum(Kind::Float).backward();
         vs
     }
 

@@ -4,11 +4,8 @@ mod fragments;
 mod options;
 
 use super::post_local_sgd::{STEP, saved_step};
-use super::zero_redundancy::BROADCAST_BUFFER_BYTES;
-use super::{
-    GroupOptions, Optimizer, OptimizerState, ParamGroup, ParamGroupOptimizer, SgdOptions,
-    UpdateRule,
-};
+use super::{GroupOptions, Optimizer, OptimizerState, ParamGroup, ParamGroupOptimizer};
+use super::{SgdOptions, UpdateRule, zero_redundancy::BROADCAST_BUFFER_BYTES};
 use crate::distributed::{Pending, ProcessGroup, fsdp::shards, parts_like, start_mean};
 use crate::{Error, Result, check};
 use c10d_sys::arithmetic::{copy, lerp_};

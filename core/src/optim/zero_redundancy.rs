@@ -83,10 +83,8 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
 
     fn share_out(&mut self) {
         let groups = self.optimizer.param_groups();
-        let sizes: Vec<Vec<_>> = groups
-            .iter()
-            .map(|group| group.tensors().iter().map(Tensor::numel).collect())
-            .collect();
+        let sizes = |group: &ParamGroup<R>| group.tensors().iter().map(Tensor::numel).collect();
+        let sizes: Vec<Vec<_>> = groups.iter().map(sizes).collect();
         let owners = partition(&sizes, self.group.world_size());
         let names = groups.iter().flat_map(ParamGroup::names).map(str::to_owned);
         self.owners = names.zip(owners.into_iter().flatten()).collect();
@@ -108,12 +106,8 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
         for rank in 0..self.group.world_size() {
             let share: Vec<_> = self.share_of(rank).map(|(_, tensor)| tensor).collect();
             if !share.is_empty() {
-                self.group.broadcast_coalesced(
-                    "ZeroRedundancyOptimizer::step",
-                    &share,
-                    BROADCAST_BUFFER_BYTES,
-                    rank,
-                )?;
+                let (name, bytes) = ("ZeroRedundancyOptimizer::step", BROADCAST_BUFFER_BYTES);
+                self.group.broadcast_coalesced(name, &share, bytes, rank)?;
             }
         }
         Ok(())
@@ -150,8 +144,7 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
         let length = length.f_int64_value(&[])?;
         let mut bytes = Tensor::f_zeros([length], (Kind::Uint8, on))?;
         self.group.recv(&mut bytes, from)?;
-        let bytes = Vec::<u8>::try_from(bytes)?;
-        Ok(from_bytes(&bytes)?.0)
+        Ok(from_bytes(&Vec::<u8>::try_from(bytes)?)?.0)
     }
 }
 

@@ -65,8 +65,7 @@ pub fn hook_gradients(
     inputs: &[Tensor],
     hook: impl FnMut(Vec<Option<Tensor>>, bool) -> Result<Vec<Option<Tensor>>> + Send + 'static,
 ) -> Result<()> {
-    let context =
-        Box::new(Context { hook: Box::new(hook), leaves: leaves.len(), inputs: inputs.len() });
+    let context = Context { hook: Box::new(hook), leaves: leaves.len(), inputs: inputs.len() };
     // SAFETY: the context is the address of a `Context`, as `call` and `drop_boxed` expect. C++ calls `drop_boxed`
     // exactly once, and neither of them after that. Hooks are Send, and autograd runs a node's backward on one thread
     // at a time. The leaves live through the call, which assigns to them; `&mut` rules out any other reference.
@@ -75,7 +74,7 @@ pub fn hook_gradients(
             pointers(leaves).list(),
             pointers(inputs).list(),
             call,
-            Box::into_raw(context).cast(),
+            Box::into_raw(Box::new(context)).cast(),
             drop_boxed::<Context>,
         )
     })
@@ -265,9 +264,8 @@ mod tests {
     fn another_thread_takes_over_grad_mode_and_autocast_and_gives_them_back() {
         let ones = || Tensor::ones([2, 2], FLOAT_CPU);
         let settings = move || (grad_enabled(), ones().matmul(&ones()).kind());
-        let state =
-            autocast(false, Some(AutocastKind::Half), || tch::no_grad(ThreadState::of_this_thread));
-        let state = state.unwrap().unwrap();
+        let without_grad = || tch::no_grad(ThreadState::of_this_thread);
+        let state = autocast(false, Some(AutocastKind::Half), without_grad).unwrap().unwrap();
         let inside_and_after =
             thread::spawn(move || (state.run(settings).unwrap(), settings())).join().unwrap();
         assert_eq!(inside_and_after, ((false, Kind::Half), (true, Kind::Float)));

@@ -10,8 +10,7 @@ fn steps(
     options: DdpOptions,
     hook: impl CommHook + 'static,
 ) -> Vec<[Tensor; 2]> {
-    let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..options };
-    let (vs, model) = model(group, options);
+    let (vs, model) = model(group, DdpOptions { comm_hook: Some(Box::new(hook)), ..options });
     let exchanged = |step| {
         backward(&vs, &model, &own(group.rank(), step)).unwrap();
         gradients(&vs)
@@ -80,7 +79,7 @@ fn a_hooks_result_replaces_the_gradients_even_if_it_is_a_view(group: &ProcessGro
             Ok(Box::new(|| Ok(result)))
         });
         let doubled: Vec<_> =
-            (0..4).map(|step| own(group.rank(), step).map(|own| own * 2.0)).collect();
+            (0..4).map(|step| own(group.rank(), step).map(|it| it * 2.0)).collect();
         assert_eq!(steps(group, two_buckets(), hook), doubled);
     }
 }

@@ -96,8 +96,7 @@ fn a_join_takes_each_joinable_of_one_group_once(group: &ProcessGroup) {
     expect_error_start(joined, "joinable 1 of join is in a join already");
     let joined: Result<()> = join((&model, apart), options(), |_| Ok(()));
     expect_error_start(joined, "joinable 1 of join is of another process group");
-    let joined: Result<()> = join([&model], options(), |_| Ok(()));
-    joined.unwrap();
+    join([&model], options(), |_| Ok::<_, Error>(())).unwrap();
 }
 
 #[run_by(on_ranks(3))]

@@ -42,8 +42,7 @@ impl Schedule for SequentialLr {
         let mut pairs = [0].iter().chain(&self.milestones).zip(&self.milestones);
         let ascending = pairs.all(|(before, milestone)| before < milestone);
         let found = format_args!("{:?}", self.milestones);
-        let expected = "epochs from 1 on, each after the one before";
-        check(ascending, "milestones", found, expected)?;
+        check(ascending, "milestones", found, "epochs from 1 on, each after the one before")?;
         check_all(&self.schedules, groups)
     }
 
@@ -126,14 +125,13 @@ fn start_all(schedules: &[Box<dyn Schedule>], group: &mut GroupRates) -> Result<
 /// those before it have started.
 fn check_all(schedules: &[Box<dyn Schedule>], groups: &[GroupRates]) -> Result<()> {
     schedules.iter().try_for_each(|schedule| schedule.check(groups))?;
+    let expected = "a list that begins with it, because it sets the rate that others start from";
     for mut group in groups.iter().copied() {
         let mut initial_lr = None;
         for schedule in schedules {
             start(schedule, &mut group)?;
             let same = *initial_lr.get_or_insert(group.initial_lr) == group.initial_lr;
             let found = format_args!("a list with {schedule:?} after others");
-            let expected =
-                "a list that begins with it, because it sets the rate that others start from";
             check(same, "the schedules", found, expected)?;
         }
     }

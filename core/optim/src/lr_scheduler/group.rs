@@ -123,8 +123,7 @@ pub(super) fn check_one_each(what: &str, values: usize, groups: usize) -> Result
 /// optimizer does not have.
 pub(super) fn check_momentum(base: &PerGroup, max: &PerGroup, groups: &[GroupRates]) -> Result<()> {
     let expected = "false for an optimizer with neither momentum nor betas";
-    let all_have_one = groups.iter().all(|group| group.momentum.is_some());
-    check(all_have_one, "cycle_momentum", true, expected)?;
+    check(groups.iter().all(|group| group.momentum.is_some()), "cycle_momentum", true, expected)?;
     base.check("base_momentum", groups.len())?;
     max.check("max_momentum", groups.len())
 }

@@ -87,6 +87,5 @@ pub(super) fn check_fraction(what: &str, factor: f64) -> Result<()> {
 }
 
 pub(super) fn check_eta_min(eta_min: f64) -> Result<()> {
-    let ok = eta_min.is_finite() && eta_min >= 0.0;
-    check(ok, "eta_min", eta_min, "a learning rate, not below 0")
+    check(eta_min.is_finite() && eta_min >= 0.0, "eta_min", eta_min, "a learning rate, not below 0")
 }

@@ -63,8 +63,7 @@ fn set_lr_is_for_all_groups_and_lr_is_that_of_the_first() {
     optimizer.set_lr(1.0);
     assert_eq!(rates(&*optimizer), [1.0, 1.0]);
     optimizer.param_groups_mut()[1].options.set_momentum(0.5);
-    let momenta: Vec<_> =
-        optimizer.param_groups().iter().map(|group| group.options.momentum()).collect();
+    let momenta: Vec<_> = optimizer.param_groups().iter().map(|it| it.options.momentum()).collect();
     assert_eq!(momenta, [Some(0.9), Some(0.5)]);
 }
 

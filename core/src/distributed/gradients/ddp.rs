@@ -122,8 +122,7 @@ impl<M> DistributedDataParallel<M> {
         }
         let own = ModuleTensors::new(vs, &options)
             .and_then(|tensors| Ok((tensors, options.for_the_reducer()?)));
-        let description =
-            own.as_ref().map(|(tensors, _)| same_model::description(tensors, &options));
+        let description = own.as_ref().map(|(own, _)| same_model::description(own, &options));
         let agreed = same_model::check(group, operation, description);
         let (tensors, reducer_options) = own?;
         agreed?;
@@ -132,15 +131,13 @@ impl<M> DistributedDataParallel<M> {
         group.engine().verify_params(&trained).map_err(|error| group.failed(operation, &error))?;
         let state = tensors.shared();
         group.broadcast_coalesced(operation, &state, BROADCAST_BUFFER_BYTES, 0)?;
-        let sparse: Vec<_> =
-            names.iter().map(|name| options.sparse_gradients.contains(name)).collect();
+        let sparse: Vec<_> = names.iter().map(|it| options.sparse_gradients.contains(it)).collect();
         let (engine, name) = (group.engine(), type_name::<M>());
         let reducer = Reducer::new(engine, &trained, &names, &sparse, name, reducer_options);
         let mut reducer = reducer.map_err(|error| group.failed(operation, &error))?;
         let cast_parameters = options.mixed_precision.map(|precision| {
             let own = named_buffers(vs).into_iter();
-            let buffers =
-                own.filter(|(name, _)| !options.params_and_buffers_to_ignore.contains(name));
+            let buffers = own.filter(|it| !options.params_and_buffers_to_ignore.contains(&it.0));
             let shared = tensors.shared_parameters().map(|(_, tensor)| tensor.shallow_clone());
             CastParameters::new(shared.collect(), buffers, precision, &mut reducer)
         });
@@ -280,8 +277,7 @@ impl<M> DistributedDataParallel<M> {
     /// failed; [`Error::Tensor`] if only this rank's pass failed: `loss` has no graph, say, or memory ran out.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
         if let Some(ranks) = &self.virtual_ranks {
-            let is_kept = ranks.backward(loss);
-            if is_kept.inspect_err(|error| self.group.report(&error.to_string()))? {
+            if ranks.backward(loss).inspect_err(|error| self.group.report(&error.to_string()))? {
                 return Ok(());
             }
         }

@@ -120,7 +120,6 @@ impl<M> Joinable for &DistributedDataParallel<M> {
 
     fn post_hook(&mut self, is_last_joiner: bool) -> Result<()> {
         self.restore_parameters()?;
-        let source = self.common_rank(is_last_joiner)?;
-        self.broadcast_state(source)
+        self.broadcast_state(self.common_rank(is_last_joiner)?)
     }
 }

@@ -25,7 +25,7 @@ impl ModuleTensors {
         let mut buffers = named_buffers(vs);
         let there: HashSet<_> = parameters.iter().chain(&buffers).map(|(name, _)| name).collect();
         if let Some(name) =
-            options.params_and_buffers_to_ignore.iter().find(|name| !there.contains(name))
+            options.params_and_buffers_to_ignore.iter().find(|it| !there.contains(it))
         {
             let found = format!("{name:?}, which is not in the store");
             let expected = "the names of variables of the store";
@@ -86,6 +86,5 @@ fn check_devices(parameters: &[(String, Tensor)]) -> Result<()> {
     };
     let there = there.device();
     let found = format!("a store with {name} on {here:?} and {other} on {there:?}");
-    let expected = "one whose parameters are all on the device of this rank";
-    Err(Error::argument("vs", found, expected))
+    Err(Error::argument("vs", found, "one whose parameters are all on the device of this rank"))
 }

@@ -31,9 +31,8 @@ impl<M> DistributedDataParallel<M> {
             return Ok(());
         }
         // Rank 0 may be out of inputs, and its buffers stale.
-        self.sync_module_buffers(
-            in_join.map_or(Ok(0), |has_inputs| self.common_rank(has_inputs))?,
-        )?;
+        let source = in_join.map_or(Ok(0), |has_inputs| self.common_rank(has_inputs))?;
+        self.sync_module_buffers(source)?;
         if place == Location::PreForward { self.finish_buffers() } else { Ok(()) }
     }
 

@@ -27,8 +27,7 @@ fn values(optimizer: &dyn Optimizer) -> Vec<(f64, Option<f64>)> {
 #[test]
 fn a_schedule_starts_from_the_rate_that_the_optimizer_was_created_with_even_if_it_resumes() {
     let mut optimizer = sgd(&[0.5, 0.25]);
-    let warm_up = LinearLr { start_factor: 0.4, ..Default::default() };
-    LrScheduler::new(&mut optimizer, warm_up).unwrap();
+    LrScheduler::new(&mut optimizer, LinearLr { start_factor: 0.4, ..Default::default() }).unwrap();
     assert_eq!((optimizer.lr(), optimizer.param_groups()[0].initial_lr), (0.2, Some(0.5)));
     let mut resumed = sgd(&[0.001, 0.001]);
     resumed.load_state_dict(&optimizer.state_dict().unwrap()).unwrap();
