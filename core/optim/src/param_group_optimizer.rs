@@ -255,8 +255,7 @@ impl<R: UpdateRule> Optimizer for ParamGroupOptimizer<R> {
         self.groups.iter_mut().map(|group| group as _).collect()
     }
 
-    /// The tensors are those that the optimizer keeps for each parameter that has made a step,
-    /// named `PARAMETER.NAME` with PyTorch's names.
+    /// The tensors kept for each parameter that has made a step, named `PARAMETER.NAME` with PyTorch's names.
     fn state_dict(&self) -> Result<OptimizerState> {
         let param_groups = self.groups.iter().map(ParamGroupState::new).collect::<Result<_>>()?;
         let mut tensors = Vec::new();

@@ -152,8 +152,7 @@ impl<R: UpdateRule> Optimizer for ZeroRedundancyOptimizer<R> {
     /// Makes one step of this rank's share, then all ranks broadcast their updated parameters. A collective.
     ///
     /// # Errors
-    /// Those of this rank's own optimizer; the other ranks learn about them when this one ends.
-    /// Those of [`Joinable::notify_join_context`].
+    /// Those of this rank's optimizer, which others learn about when it ends, and of [`Joinable::notify_join_context`].
     fn step(&mut self) -> Result<()> {
         self.notify_join_context()?;
         self.step_and_share()

@@ -12,8 +12,7 @@ pub fn backward_from(tensor: &Tensor) -> Result<()> {
     check(ffi::c10d_tensor_backward(pointer(tensor)))
 }
 
-/// The end of a tensor's graph, which is all that a backward pass needs of the tensor. Does not
-/// keep the tensor's memory.
+/// The end of a tensor's graph, which is all that a backward pass needs of it. Does not keep the tensor's memory.
 #[derive(Debug)]
 pub struct GraphEnd {
     handle: Owned<ffi::GraphEnd>,

@@ -75,8 +75,7 @@ impl DelayedAllReduce {
 }
 
 impl State {
-    /// `_delayed_all_reduce_hook`. What `_clear_grad_buffer` does comes here too, so that gradients may be cleared at any
-    /// time before.
+    /// `_delayed_all_reduce_hook`. Also does what `_clear_grad_buffer` does, so gradients may be cleared before.
     fn start(&mut self) -> Result<()> {
         for (parameter, view) in &mut self.parameters {
             let gradient = parameter.grad();

@@ -24,8 +24,7 @@ enum When {
     Finish,
 }
 
-/// The error of `backward` on this rank when the hook fails on rank 1 in the second bucket of the second step, as
-/// `fail` does.
+/// `backward`'s error on this rank when the hook fails on rank 1, in the second step's second bucket, as `fail` does.
 fn message(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When) -> String {
     let fails = group.rank() == 1;
     let hook = hooks::from_fn("failing", move |group, bucket| {

@@ -1,5 +1,4 @@
-//! Ranks that make different numbers of steps within `join`: the gradients of every step are
-//! compared with ones computed by hand.
+//! Ranks that make different numbers of steps within `join`: every step's gradients are compared with hand-made ones.
 
 use crate::prelude::*;
 use crate::weights::{Model, Weights, backward, gradients, model, own, two_buckets, with_hook};

@@ -108,8 +108,7 @@ impl Schedule for ChainedScheduler {
     }
 }
 
-/// Starts a schedule as PyTorch creates a scheduler: the first of an optimizer notes the rate that
-/// all others start from.
+/// Starts a schedule as PyTorch creates a scheduler: an optimizer's first notes the rate that all others start from.
 pub(super) fn start(schedule: &dyn Schedule, group: &mut GroupRates) -> Result<()> {
     let lr = group.lr;
     schedule.step(Epoch::default(), group)?;
@@ -121,8 +120,7 @@ fn start_all(schedules: &[Box<dyn Schedule>], group: &mut GroupRates) -> Result<
     schedules.iter().try_for_each(|schedule| start(schedule, group))
 }
 
-/// Refuses schedules that refuse their settings, and one that would change the rate from which
-/// those before it have started.
+/// Refuses schedules that refuse their settings, and one that would change the rate from which earlier ones started.
 fn check_all(schedules: &[Box<dyn Schedule>], groups: &[GroupRates]) -> Result<()> {
     schedules.iter().try_for_each(|schedule| schedule.check(groups))?;
     let expected = "a list that begins with it, because it sets the rate that others start from";

@@ -50,9 +50,8 @@ pub enum ThresholdMode {
 
 /// Reduces the learning rate when a metric has stopped improving. `torch.optim.lr_scheduler.ReduceLROnPlateau`
 ///
-/// With several ranks, the metric must be the same on all of them. Otherwise some reduce their rate
-/// before others, and their weights drift apart, although all apply the same gradients. So reduce
-/// it first, as `AverageMeter::all_reduce` does:
+/// With several ranks, the metric must be the same on all. Otherwise some reduce their rate before others, and their
+/// weights drift apart, although all apply the same gradients. So reduce it first, as `AverageMeter::all_reduce` does:
 ///
 /// ```
 /// use tch_parallel::distributed::{AverageMeter, ProcessGroup};
@@ -110,8 +109,7 @@ impl ReduceLrOnPlateau {
         Ok(ReduceLrOnPlateau { options, state })
     }
 
-    /// Takes the metric of an epoch, and reduces the rate of every parameter group if it is time.
-    /// NaN is not an improvement.
+    /// Takes an epoch's metric, and reduces the rate of every parameter group if it is time. NaN is not an improvement.
     ///
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument) if a parameter group was added to the optimizer, and the lowest rates

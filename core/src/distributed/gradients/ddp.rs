@@ -21,10 +21,9 @@ pub(super) const BROADCAST_BUFFER_BYTES: usize = 250 << 20;
 
 /// `torch.nn.parallel.DistributedDataParallel`, driven by the same C++ `Reducer`.
 ///
-/// Construction copies rank 0's parameters to every rank, and its buffers unless the options
-/// disable that. After each forward pass through this wrapper, the backward pass averages the
-/// gradients over the ranks, in buckets, while the remaining gradients are still being computed.
-/// Parameters are never sent again: they stay equal because every rank makes the same step.
+/// Construction copies rank 0's parameters to every rank, and its buffers unless the options disable that. After each
+/// forward pass through this wrapper, the backward pass averages the gradients over the ranks, in buckets, while others
+/// are still being computed. Parameters are never sent again: they stay equal because every rank makes the same step.
 ///
 /// A module with one input and one output works with tch's [`ModuleT`], any other with
 /// [`forward`](Self::forward). Evaluate with [`module`](Self::module), which exchanges nothing.
@@ -98,9 +97,8 @@ impl<M> DistributedDataParallel<M> {
     ///
     /// # Errors
     /// - [`Error::Argument`]: nothing in `vs` is trainable, or it is not all on one kind of device.
-    /// - [`Error::Collective`]: a rank has another model or other options, has got an
-    ///   [`Error::Argument`], or could not be reached. All ranks get the error; PyTorch compares
-    ///   only shapes, and informs only the ranks that differ from rank 0.
+    /// - [`Error::Collective`]: a rank has another model or other options, got an [`Error::Argument`], or could not be
+    ///   reached. All ranks get the error; PyTorch compares only shapes and informs only ranks unlike rank 0.
     pub fn new(module: M, vs: &VarStore, group: &ProcessGroup) -> Result<Self> {
         Self::with_options(module, vs, group, DdpOptions::default())
     }
@@ -108,8 +106,7 @@ impl<M> DistributedDataParallel<M> {
     /// The same with PyTorch's keyword arguments.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new), and [`Error::Argument`] for a bucket size that is not positive
-    /// and for a name that is not in `vs`.
+    /// Those of [`new`](Self::new), and [`Error::Argument`] for a bucket size not above 0 or a name not in `vs`.
     pub fn with_options(
         module: M,
         vs: &VarStore,
@@ -196,9 +193,8 @@ impl<M> DistributedDataParallel<M> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::UnusedParameters`] if some parameters did not contribute to the last loss,
-    /// [`Error::Collective`] if buffers could not be broadcast, and [`Error::Argument`] for
-    /// [`no_sync`](Self::no_sync) in the first iteration of a static graph.
+    /// [`Error::UnusedParameters`] if parameters did not contribute to the last loss, [`Error::Collective`] if buffers
+    /// could not be broadcast, [`Error::Argument`] for [`no_sync`](Self::no_sync) in a static graph's first iteration.
     pub fn forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
         // As in PyTorch's traces.
         record_function("DistributedDataParallel.forward", || self.traced_forward(f))?

@@ -58,8 +58,7 @@ impl MixedPrecision {
     }
 }
 
-/// Parameters that are cast for a pass. If a pass is abandoned, they are restored by the next one, or when
-/// this is dropped.
+/// Parameters that are cast for a pass. After an abandoned one, they are restored by the next, or when this is dropped.
 #[derive(Debug)]
 pub(super) struct CastParameters {
     pub options: MixedPrecision,

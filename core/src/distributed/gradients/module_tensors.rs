@@ -18,8 +18,7 @@ pub(crate) struct ModuleTensors {
 }
 
 impl ModuleTensors {
-    /// An error if nothing is trained on all ranks, if that is not all on one device, or if the
-    /// options name something that is not there.
+    /// An error if nothing is trained on all ranks, if it is on several devices, or if options name what is not there.
     pub(crate) fn new(vs: &VarStore, options: &DdpOptions) -> Result<Self> {
         let parameters = named_parameters(vs);
         let mut buffers = named_buffers(vs);

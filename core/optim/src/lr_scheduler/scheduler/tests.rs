@@ -64,8 +64,7 @@ fn schedules() -> Vec<Box<dyn Schedule>> {
 
 const EPOCHS: usize = 12;
 
-/// Runs `begin`'s scheduler for [`EPOCHS`], in one go and interrupted after each number of epochs,
-/// with its state as text.
+/// Runs `begin`'s scheduler for [`EPOCHS`], in one go and interrupted after each of them, with its state as text.
 fn expect_the_same_after_an_interruption<S: Scheduler>(
     begin: impl Fn(&mut dyn Optimizer) -> S,
     step: impl Fn(&mut S, &mut dyn Optimizer, usize),

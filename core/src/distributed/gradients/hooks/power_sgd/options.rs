@@ -20,8 +20,7 @@ options! {
         pub use_error_feedback: bool = true,
         /// Whether a step starts from the previous Q, which is more accurate than random numbers.
         pub warm_start: bool = true,
-        /// Added to the length of a column before dividing by it. Set it to a small number such as
-        /// 1e-8 if columns can be all zero.
+        /// Added to a column's length before dividing by it. Set it to, say, 1e-8 if columns can be all zero.
         pub orthogonalization_epsilon: f64 = 0.0,
         /// Seeds the first Q, which must be the same on every rank.
         pub random_seed: u32 = 0,
