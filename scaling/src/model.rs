@@ -5,10 +5,12 @@ pub struct Network {
     pub name: &'static str,
     /// Gflop of a sample, in both passes.
     operations: f64,
-    /// Layers that follow each other in the backward pass: millions of parameters, the part of the backward pass
-    /// that they take, and the number of tensors.
-    layers: &'static [(f64, f64, u32)],
+    layers: Layers,
 }
+
+/// Layers that follow each other in the backward pass: millions of parameters, the part of the backward pass that they
+/// take, and the number of tensors.
+type Layers = &'static [(f64, f64, u32)];
 
 /// Gradients that are exchanged together.
 #[derive(Debug, Clone, Copy)]
@@ -53,11 +55,7 @@ impl Network {
     }
 }
 
-const fn network(
-    name: &'static str,
-    operations: f64,
-    layers: &'static [(f64, f64, u32)],
-) -> Network {
+const fn network(name: &'static str, operations: f64, layers: Layers) -> Network {
     Network { name, operations, layers }
 }
 

@@ -119,12 +119,10 @@ impl AveragedModel {
             Averaging::Swa if !is_whole && averages.is_foreach() => {
                 averages.lerp_(&models, f64::from(1.0 / (self.n_averaged + 1) as f32))
             }
-            _ => {
-                for (average, model) in averages.iter_mut().zip(models.iter()) {
-                    average.f_copy_(&self.next(average, model)?)?;
-                }
-                Ok(())
-            }
+            _ => averages
+                .iter_mut()
+                .zip(models.iter())
+                .try_for_each(|(average, model)| Ok(average.f_copy_(&self.next(average, model)?)?)),
         }
     }
 

@@ -94,11 +94,13 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
     /// parameter or a name that appears twice.
     pub fn from_param_groups(groups: impl IntoIterator<Item = ParamGroup<R>>) -> Result<Self> {
         let mut optimizer = ParamGroupOptimizer { groups: Vec::new(), hooks: Default::default() };
-        for group in groups {
-            optimizer.add_param_group(group)?;
-        }
-        let is_there = !optimizer.groups.is_empty();
-        check(is_there, "the list of parameter groups", "empty", "one or more")?;
+        groups.into_iter().try_for_each(|group| optimizer.add_param_group(group))?;
+        check(
+            !optimizer.groups.is_empty(),
+            "the list of parameter groups",
+            "empty",
+            "one or more",
+        )?;
         Ok(optimizer)
     }
 
@@ -109,8 +111,7 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
     /// another group has, or that appears twice. The optimizer is then unchanged.
     pub fn add_param_group(&mut self, group: ParamGroup<R>) -> Result<()> {
         group.options.check()?;
-        let mut tensors = HashSet::new();
-        let mut names = HashSet::new();
+        let (mut tensors, mut names) = (HashSet::new(), HashSet::new());
         let mut check_new = |Parameter { name, tensor, .. }: &Parameter, number| {
             let found = format_args!("in parameter group {number} and before that already");
             check(tensors.insert(identity(tensor)), name, found, "in one place")?;

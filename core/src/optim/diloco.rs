@@ -210,8 +210,7 @@ impl<O: Optimizer, R: UpdateRule> Optimizer for DiLoCo<O, R> {
             (GLOBAL, self.named_globals()),
             (PSEUDOGRADIENT, mean.into_iter().collect()),
         ] {
-            let named = part.into_iter().map(|(name, tensor)| (format!("{prefix}{name}"), tensor));
-            tensors.extend(named);
+            tensors.extend(part.into_iter().map(|(name, it)| (format!("{prefix}{name}"), it)));
         }
         let optimizer = format!("DiLoCo({}, {})", inner.optimizer, outer.optimizer);
         let param_groups = [inner.param_groups, outer.param_groups].concat();

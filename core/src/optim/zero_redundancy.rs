@@ -101,8 +101,7 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
         let instead = "an optimizer of shards keeps only their state anyway";
         shards::refuse("ZeroRedundancyOptimizer", &named, instead)?;
         let (owners, rank) = (&self.owners, self.group.rank());
-        let stepped = self.optimizer.step_where(|name| owners.get(name) == Some(&rank));
-        self.group.or_report(stepped)?;
+        self.group.or_report(self.optimizer.step_where(|name| owners.get(name) == Some(&rank)))?;
         for rank in 0..self.group.world_size() {
             let share: Vec<_> = self.share_of(rank).map(|(_, tensor)| tensor).collect();
             if !share.is_empty() {
@@ -198,8 +197,7 @@ impl<R: UpdateRule> Optimizer for ZeroRedundancyOptimizer<R> {
             let expected = format!("gathered on this one: call `{call}` on all of them");
             Error::argument("the optimizer's state", "sharded over the ranks", expected)
         })?;
-        let tensors =
-            all.iter().map(|(name, tensor)| (name.clone(), tensor.shallow_clone())).collect();
+        let tensors = all.iter().map(|(name, it)| (name.clone(), it.shallow_clone())).collect();
         Ok(OptimizerState { tensors, ..self.optimizer.state_dict()? })
     }
 

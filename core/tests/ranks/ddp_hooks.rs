@@ -76,12 +76,9 @@ fn delayed_gradients_hooks_of_buffers_quantization_and_steps_in_the_backward_pas
     {
         train(group, (&format!("quantized.{name}"), true), |_| hooked(hook), &mut saved);
     }
+    let early = PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() };
     for matrix_approximation_rank in [1, 2, 4] {
-        let options = PowerSgdOptions {
-            matrix_approximation_rank,
-            start_power_sgd_iter: 2,
-            ..Default::default()
-        };
+        let options = PowerSgdOptions { matrix_approximation_rank, ..early };
         let hook = PowerSgd::batched(options).unwrap();
         let name = format!("batched.{matrix_approximation_rank}");
         train(group, (&name, true), |_| hooked(hook.clone()), &mut saved);

@@ -80,9 +80,7 @@ fn ignored(group: &ProcessGroup, saved: &mut Saved) {
             saved.insert(format!("ignored.{step}.grad.{name}"), parameter.grad());
         }
     }
-    for (name, tensor) in vs.variables() {
-        saved.insert(format!("ignored.{name}"), tensor);
-    }
+    saved.extend(vs.variables().into_iter().map(|(name, it)| (format!("ignored.{name}"), it)));
 }
 
 /// Pieces of a step whose parameters are bf16 while it computes.

@@ -125,10 +125,8 @@ fn it_goes_on_from_a_saved_state() {
     before.iteration(f64::INFINITY);
     before.iteration(1.0);
     let state = before.scaler.state_dict().unwrap().unwrap();
-    assert_eq!(
-        serde_json::to_string(&state).unwrap(),
-        r#"{"scale":512.0,"growth_factor":2.0,"backoff_factor":0.5,"growth_interval":2,"_growth_tracker":1}"#
-    );
+    let expected = r#"{"scale":512.0,"growth_factor":2.0,"backoff_factor":0.5,"growth_interval":2,"_growth_tracker":1}"#;
+    assert_eq!(serde_json::to_string(&state).unwrap(), expected);
     let mut after = Problem::new(GradScalerOptions::default());
     after.iteration(1.0);
     after.scaler.load_state_dict(&state);

@@ -90,13 +90,14 @@ impl OneCycleLr {
         let end_step = self.pct_start * total - 1.0;
         let up = Phase { end_step, lr: [initial, max], momentum: [high, low] };
         if !self.three_phase {
-            let end_step = total - 1.0;
-            return vec![up, Phase { end_step, lr: [max, min], momentum: [low, high] }];
+            return vec![
+                up,
+                Phase { end_step: total - 1.0, lr: [max, min], momentum: [low, high] },
+            ];
         }
         let end_step = 2.0 * self.pct_start * total - 2.0;
         let down = Phase { end_step, lr: [max, initial], momentum: [low, high] };
-        let end_step = total - 1.0;
-        vec![up, down, Phase { end_step, lr: [initial, min], momentum: [high, high] }]
+        vec![up, down, Phase { end_step: total - 1.0, lr: [initial, min], momentum: [high, high] }]
     }
 
     fn set(&self, step: u64, group: &mut GroupRates) {

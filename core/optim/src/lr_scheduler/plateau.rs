@@ -102,8 +102,7 @@ impl ReduceLrOnPlateau {
         check(options.factor < 1.0, "factor", options.factor, "below 1")?;
         let groups = GroupRates::all(optimizer, &[]);
         options.min_lr.check("min_lr", groups.len())?;
-        let is_min = options.mode == PlateauMode::Min;
-        let best = if is_min { f64::INFINITY } else { f64::NEG_INFINITY };
+        let best = if options.mode == PlateauMode::Min { f64::INFINITY } else { f64::NEG_INFINITY };
         let last_lr = groups.iter().map(|group| group.lr).collect();
         let state = State { best, num_bad_epochs: 0, cooldown_counter: 0, last_epoch: 0, last_lr };
         Ok(ReduceLrOnPlateau { options, state })

@@ -204,9 +204,8 @@ impl<M> DistributedDataParallel<M> {
         let grad = tensor::grad_enabled();
         let mut sync = grad && self.no_sync_guards.get() == 0;
         if let (true, Some(ranks)) = (grad, &self.virtual_ranks) {
-            let other = if sync { None } else { Some("no_sync") };
             let join = self.join_config.options().map(|_| "a join");
-            if let Some(other) = other.or(join) {
+            if let Some(other) = (!sync).then_some("no_sync").or(join) {
                 let expected = "used without virtual_ranks";
                 return Err(Error::argument(other, "used with virtual_ranks", expected));
             }
@@ -244,7 +243,7 @@ impl<M> DistributedDataParallel<M> {
             Some(parameters) => parameters.in_forward(grad, || f(&self.module)),
             None => Ok(f(&self.module)),
         };
-        let outputs = outputs.inspect_err(|error| self.group.report(&error.to_string()))?;
+        let outputs = self.group.or_report(outputs)?;
 
         self.sync_buffers_at(BufferCommHookLocation::PostForward, None)?;
         self.sync_buffers.set(sync && self.virtual_ranks.is_none());
@@ -273,7 +272,7 @@ impl<M> DistributedDataParallel<M> {
     /// failed; [`Error::Tensor`] if only this rank's pass failed: `loss` has no graph, say, or memory ran out.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
         if let Some(ranks) = &self.virtual_ranks {
-            if ranks.backward(loss).inspect_err(|error| self.group.report(&error.to_string()))? {
+            if self.group.or_report(ranks.backward(loss))? {
                 return Ok(());
             }
         }

@@ -34,9 +34,8 @@ impl ModuleTensors {
         buffers.retain(|(name, _)| options.broadcast_buffers && !ignored.contains(name));
         let mut tensors = ModuleTensors { parameters, buffers, ignored, delayed: None };
         let trained: Vec<_> = tensors.trained().collect();
-        if let Some(name) =
-            options.sparse_gradients.iter().find(|name| trained.iter().all(|(own, _)| own != *name))
-        {
+        let is_trained = |name: &&String| trained.iter().any(|(own, _)| own == *name);
+        if let Some(name) = options.sparse_gradients.iter().find(|name| !is_trained(name)) {
             let found = format!("{name:?}, which is not trained on all ranks");
             return Err(Error::argument("sparse_gradients", found, "the names of such parameters"));
         }
