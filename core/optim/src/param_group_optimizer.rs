@@ -95,12 +95,8 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
     pub fn from_param_groups(groups: impl IntoIterator<Item = ParamGroup<R>>) -> Result<Self> {
         let mut optimizer = ParamGroupOptimizer { groups: Vec::new(), hooks: Default::default() };
         groups.into_iter().try_for_each(|group| optimizer.add_param_group(group))?;
-        check(
-            !optimizer.groups.is_empty(),
-            "the list of parameter groups",
-            "empty",
-            "one or more",
-        )?;
+        let is_there = !optimizer.groups.is_empty();
+        check(is_there, "the list of parameter groups", "empty", "one or more")?;
         Ok(optimizer)
     }
 

@@ -251,8 +251,7 @@ fn partition(groups: &[Vec<usize>], world_size: usize) -> Vec<Vec<usize>> {
         places.sort_by_key(|&place| std::cmp::Reverse(sizes[place]));
         let mut of_group = vec![0; sizes.len()];
         for place in places {
-            if let Some((rank, load)) = loads.iter_mut().enumerate().min_by_key(|(_, load)| **load)
-            {
+            if let Some((rank, load)) = loads.iter_mut().enumerate().min_by_key(|(_, it)| **it) {
                 *load += sizes[place];
                 of_group[place] = rank;
             }

@@ -247,8 +247,8 @@ fn a_model_may_be_dropped_before_the_backward_pass_of_its_output(group: &Process
 
 #[run_by(on_ranks(1))]
 fn no_sync_in_the_first_iteration_of_a_static_graph_is_refused(group: &ProcessGroup) {
-    let (_vs, model) =
-        wrapped(group, false, DdpOptions { static_graph: true, ..Default::default() });
+    let options = DdpOptions { static_graph: true, ..Default::default() };
+    let (_vs, model) = wrapped(group, false, options);
     let _accumulating = model.no_sync();
     let expected = "no_sync is in the first iteration of a static graph";
     expect_error_start(model.f_forward_t(&batch(group, 0).0, true), expected);

@@ -55,12 +55,10 @@ fn delayed(names: &[&str], hooked: &str) -> DdpOptions {
     }
 }
 
-fn maxima(group: &ProcessGroup, buffers: Vec<(String, Tensor)>) -> Result<Vec<Pending<Tensor>>> {
-    buffers.into_iter().map(|(_, buffer)| group.all_reduce_async(buffer, ReduceOp::Max)).collect()
-}
-
 fn with_maxima(location: BufferCommHookLocation) -> DdpOptions {
-    let hook = BufferCommHook::new("maxima", location, maxima);
+    let hook = BufferCommHook::new("maxima", location, |group, buffers| {
+        buffers.into_iter().map(|(_, it)| group.all_reduce_async(it, ReduceOp::Max)).collect()
+    });
     DdpOptions { buffer_comm_hook: Some(hook), ..Default::default() }
 }
 

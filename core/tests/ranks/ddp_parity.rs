@@ -17,10 +17,6 @@ pub fn fill(vs: &VarStore, group: &ProcessGroup) {
     }
 }
 
-fn zero_grad(vs: &VarStore) {
-    Sgd::new(vs, SgdOptions::default()).unwrap().zero_grad().unwrap();
-}
-
 fn sparse(group: &ProcessGroup, way: &str, saved: &mut Saved) {
     let vs = VarStore::new(Device::Cpu);
     let bag = vs.root().zeros("bag", &[20, 4]);
@@ -37,7 +33,7 @@ fn sparse(group: &ProcessGroup, way: &str, saved: &mut Saved) {
         let indices = Tensor::arange(12, INT64_CPU) * (step + 3);
         let indices = (indices + 5 * group.rank() as i64).remainder(20);
         let offsets = Tensor::arange(4, INT64_CPU) * 3;
-        zero_grad(&vs);
+        sgd(&vs, 0.0).zero_grad().unwrap();
         let output = model.forward(|(bag, head)| {
             let none = None::<Tensor>;
             let sums = Tensor::embedding_bag(bag, &indices, &offsets, false, 0, true, none, false);
@@ -72,7 +68,7 @@ fn ignored(group: &ProcessGroup, saved: &mut Saved) {
     let names: Vec<_> = model.named_parameters().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["0.weight", "0.bias", "1.weight", "1.bias", "2.weight", "2.bias"]);
     for step in 0..2 {
-        zero_grad(&vs);
+        sgd(&vs, 0.0).zero_grad().unwrap();
         let xs = numbers(&[4, 6], 7 * step + group.rank() as i64);
         let output = model.f_forward_t(&xs, true).unwrap();
         model.backward(&output.cross_entropy_for_logits(&labels())).unwrap();
@@ -211,11 +207,9 @@ fn options_that_name_what_is_not_there_are_refused(group: &ProcessGroup) {
     let names = || ["tabel".to_owned()].into();
     let sparse = DdpOptions { sparse_gradients: names(), ..Default::default() };
     let ignored = DdpOptions { params_and_buffers_to_ignore: names(), ..Default::default() };
-    for (option, options) in
-        [("sparse_gradients", sparse), ("params_and_buffers_to_ignore", ignored)]
-    {
+    for (option, ddp) in [("sparse_gradients", sparse), ("params_and_buffers_to_ignore", ignored)] {
         let table = vs.root().entry("table").or_zeros(&[5, 2]);
-        let error = message(DistributedDataParallel::with_options(table, &vs, group, options));
+        let error = message(DistributedDataParallel::with_options(table, &vs, group, ddp));
         assert!(error.contains(option) && error.contains("\"tabel\""), "{error}");
     }
 }

@@ -6,9 +6,6 @@ use std::cell::RefCell;
 
 const WORLD: usize = 3;
 
-/// The number of steps of each rank.
-type Steps = [i64; WORLD];
-
 /// Sums of three numbers below 1, added up in another order over a few steps.
 const ROUNDING: f64 = 1e-6;
 
@@ -25,12 +22,12 @@ fn join(
     model.join(options, || (0..steps[group.rank()]).try_for_each(step))
 }
 
-fn alive(steps: Steps, step: i64) -> Vec<usize> {
+fn alive(steps: [i64; WORLD], step: i64) -> Vec<usize> {
     (0..WORLD).filter(|&rank| step < steps[rank]).collect()
 }
 
 /// The exchanged gradients of a step in which each rank's gradients are [`own`].
-fn expected(steps: Steps, step: i64, options: JoinOptions) -> [Tensor; 2] {
+fn expected(steps: [i64; WORLD], step: i64, options: JoinOptions) -> [Tensor; 2] {
     let alive = alive(steps, step);
     let divisor = if options.divide_by_initial_world_size { WORLD } else { alive.len() } as f64;
     [0, 1].map(|part| {
@@ -61,7 +58,7 @@ fn assert_shared(group: &ProcessGroup, tensors: &[Tensor]) {
 /// with the weights of the ranks that trained longest.
 fn train(
     group: &ProcessGroup,
-    steps: Steps,
+    steps: [i64; WORLD],
     options: JoinOptions,
     (vs, model): &(VarStore, Model),
 ) {
@@ -230,7 +227,7 @@ fn a_rank_without_inputs_follows_a_hook_that_exchanges_in_several_steps(group: &
 
 /// Trains with these numbers of steps, but ends everywhere when the first rank runs out of inputs.
 /// Returns the number of steps that this rank made, and the result of the join.
-fn early_end(group: &ProcessGroup, steps: Steps) -> (i64, Result<()>) {
+fn early_end(group: &ProcessGroup, steps: [i64; WORLD]) -> (i64, Result<()>) {
     let (vs, model) = model(group, two_buckets());
     let options = JoinOptions { throw_on_early_termination: true, ..Default::default() };
     let mut made = 0;

@@ -131,8 +131,7 @@ fn a_pass_without_gradients_is_followed_too(group: &ProcessGroup) {
 fn sparse_gradients_are_refused_in_a_join(group: &ProcessGroup) {
     let vs = VarStore::new(Device::Cpu);
     let table = vs.root().zeros("table", &[5, 2]);
-    let sparse_gradients = ["table".into()].into();
-    let options = DdpOptions { sparse_gradients, ..Default::default() };
+    let options = DdpOptions { sparse_gradients: ["table".into()].into(), ..Default::default() };
     let model = DistributedDataParallel::with_options(table, &vs, group, options).unwrap();
     let joined = model.join(JoinOptions::default(), || match group.rank() {
         0 => Ok(()),

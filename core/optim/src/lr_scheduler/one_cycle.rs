@@ -90,10 +90,8 @@ impl OneCycleLr {
         let end_step = self.pct_start * total - 1.0;
         let up = Phase { end_step, lr: [initial, max], momentum: [high, low] };
         if !self.three_phase {
-            return vec![
-                up,
-                Phase { end_step: total - 1.0, lr: [max, min], momentum: [low, high] },
-            ];
+            let end_step = total - 1.0;
+            return vec![up, Phase { end_step, lr: [max, min], momentum: [low, high] }];
         }
         let end_step = 2.0 * self.pct_start * total - 2.0;
         let down = Phase { end_step, lr: [max, initial], momentum: [low, high] };
