@@ -35,7 +35,7 @@ impl<M> DistributedDataParallel<M> {
     /// # Ok::<(), tch_parallel::Error>(())
     /// ```
     ///
-    /// A batch that does not divide evenly is an [`Error::Argument`](crate::Error::Argument) instead of its first share.
+    /// A batch that divides unevenly is an [`Error::Argument`](crate::Error::Argument) instead of its first share.
     pub fn shares<B: Tensors>(&self, batch: B, seed: i64) -> impl Iterator<Item = Result<B>> {
         let ranks = self.virtual_ranks.as_deref();
         let parts = ranks.map_or(1, |ranks| ranks.shard.parts());
