@@ -7,8 +7,7 @@ use crate::step::{Step, Work, step};
 use anyhow::Result;
 use exhibit_kit::plot::{self, Lines, PlotArgs, Scale, Series};
 use exhibit_kit::template;
-use minijinja::context;
-use minijinja::value::Serde;
+use minijinja::{context, value::Serde};
 use serde::Serialize;
 
 /// Simulate thousands of ranks: weak and strong scaling, and when a method pays.
@@ -78,13 +77,8 @@ fn curves() -> [Curve; 5] {
     let gpts = || GPT.buckets(4.0);
     let weak =
         |name, buckets, network, compute| Curve { name, buckets, network, compute, share: |_| 1.0 };
-    let strong = |name, buckets, compute| Curve {
-        name,
-        buckets,
-        network: fast,
-        compute,
-        share: |n| 8.0 / n,
-    };
+    let strong =
+        |name, buckets, compute| Curve { share: |n| 8.0 / n, ..weak(name, buckets, fast, compute) };
     [
         weak("weak, ResNet-50", RESNET_50.buckets(4.0), fast, |_| resnet(256.0)),
         weak("weak, GPT", gpts(), fast, |_| gpt(TOKENS)),
@@ -190,9 +184,8 @@ mod tests {
             ] {
                 let wires = cluster(1e9 * gigabits / 8.0);
                 let compute = network.seconds(samples, 1e12 * tflops);
-                let buckets = network.buckets(bytes);
-                let work =
-                    Work { compute, buckets: &buckets, network: &wires, delay: FITTED.delay };
+                let buckets = &network.buckets(bytes);
+                let work = Work { compute, buckets, network: &wires, delay: FITTED.delay };
                 let Step { compute, late, exposed } = step(&work, ranks);
                 let name = network.name;
                 writeln!(report, "{name}: {samples} {tflops} {gigabits} {bytes} {ranks} = {compute:?} {late:?} {exposed:?}").unwrap();

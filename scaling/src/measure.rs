@@ -3,17 +3,13 @@
 use crate::network::{Algorithm, Link, Network};
 use anyhow::{Context, Result, ensure};
 use exhibit_kit::template;
-use minijinja::context;
-use minijinja::value::Serde;
+use minijinja::{context, value::Serde};
 use serde::Serialize;
-use std::thread::available_parallelism;
-use std::time::Instant;
+use std::{thread::available_parallelism, time::Instant};
 use tch::nn::{ModuleT, SequentialT, VarStore, seq_t};
 use tch::{Kind, Tensor};
-use tch_parallel::distributed::{
-    DdpOptions, DeviceChoice, DistributedDataParallel, ProcessGroup, ProcessGroupOptions, ReduceOp,
-    Transport, init_process_group,
-};
+use tch_parallel::distributed::{DdpOptions, DeviceChoice, DistributedDataParallel, ProcessGroup};
+use tch_parallel::distributed::{ProcessGroupOptions, ReduceOp, Transport, init_process_group};
 use tch_parallel::nn::{LinearOptions, linear};
 
 const SIZES: [i64; 4] = [784, 1024, 1024, 10];

@@ -5,10 +5,12 @@ pub struct Network {
     pub name: &'static str,
     /// Gflop of a sample, in both passes.
     operations: f64,
-    /// Layers that follow each other in the backward pass: millions of parameters, the part of the backward pass
-    /// that they take, and the number of tensors.
-    layers: &'static [(f64, f64, u32)],
+    layers: Layers,
 }
+
+/// Layers that follow each other in the backward pass: millions of parameters, the part of the backward pass that they
+/// take, and the number of tensors.
+type Layers = &'static [(f64, f64, u32)];
 
 /// Gradients that are exchanged together.
 #[derive(Debug, Clone, Copy)]
@@ -53,11 +55,7 @@ impl Network {
     }
 }
 
-const fn network(
-    name: &'static str,
-    operations: f64,
-    layers: &'static [(f64, f64, u32)],
-) -> Network {
+const fn network(name: &'static str, operations: f64, layers: Layers) -> Network {
     Network { name, operations, layers }
 }
 
@@ -65,13 +63,7 @@ const fn network(
 pub const RESNET_50: Network = network(
     "ResNet-50",
     24.6,
-    &[
-        (2.05, 0.001, 1),
-        (14.96, 0.198, 32),
-        (7.10, 0.359, 55),
-        (1.22, 0.254, 39),
-        (0.23, 0.188, 33),
-    ],
+    &[(2.05, 0.001, 1), (14.96, 0.198, 32), (7.1, 0.359, 55), (1.22, 0.254, 39), (0.23, 0.188, 33)],
 );
 const RESNET_101: Network = network(
     "ResNet-101",

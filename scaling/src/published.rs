@@ -5,8 +5,7 @@ use crate::network::{Algorithm, Link, Network};
 use crate::step::{Work, step};
 use anyhow::{Context, Result};
 use exhibit_kit::template;
-use minijinja::context;
-use minijinja::value::Serde;
+use minijinja::{context, value::Serde};
 use serde::{Deserialize, Serialize};
 
 /// What is fitted to all rows at once: nothing belongs to a single one.
@@ -90,14 +89,8 @@ fn rows(fitted: Fitted) -> Result<Vec<Row>> {
         for &(ranks, samples, published) in &series.runs {
             let name = format!("{}, {}", series.network, series.numbers);
             let model = series.efficiency(fitted, ranks, samples)?;
-            rows.push(Row {
-                name,
-                source: series.source.clone(),
-                samples,
-                ranks,
-                published,
-                model,
-            });
+            let source = series.source.clone();
+            rows.push(Row { name, source, samples, ranks, published, model });
         }
     }
     Ok(rows)
@@ -132,10 +125,8 @@ mod tests {
                 Fitted { delay: delay + sign * 0.005, ..FITTED },
                 Fitted { overhead: overhead + sign * 10.0, ..FITTED },
             ] {
-                assert!(
-                    off(&rows(other).unwrap()) > least,
-                    "{other:?} fits better than {FITTED:?}"
-                );
+                let found = off(&rows(other).unwrap());
+                assert!(found > least, "{other:?} fits better than {FITTED:?}");
             }
         }
     }

@@ -1,7 +1,6 @@
 //! A step of DistributedDataParallel, simulated: computing, waiting for the latest rank, exchanging.
 
-use crate::model::Bucket;
-use crate::network::Network;
+use crate::{model::Bucket, network::Network};
 use serde::Serialize;
 
 /// The part of a step's computing that is the backward pass: twice the work of the forward pass.

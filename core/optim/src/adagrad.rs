@@ -1,7 +1,6 @@
 //! Adagrad: `torch.optim.Adagrad`.
 
-use super::rule_parts::*;
-use super::tensor_list::as_real;
+use super::{rule_parts::*, tensor_list::as_real};
 use c10d_sys::arithmetic::{add_number_, add_scaled_};
 use tch::{TchError, Tensor};
 
@@ -61,8 +60,7 @@ impl UpdateRule for AdagradOptions {
         let mut denominators = sums.sqrt()?;
         denominators.add_number_(eps)?;
         if weights.is_foreach() {
-            // On the CPU, the two products round 16-bit numbers differently. In place it must not be
-            // the parameter's own gradient.
+            // On the CPU, the two products round 16-bit numbers differently. The parameter's own gradient must stay.
             if weight_decay != 0.0 || self.maximize {
                 gradients.mul_numbers_(&rates)?;
             } else {

@@ -22,8 +22,7 @@ impl AdamOptions {
 /// `torch.optim.Adam`, bit for bit: the operations of `_single_tensor_adam`, which Python runs on
 /// the CPU, and of `_multi_tensor_adam`, which it runs on GPUs, in their order.
 ///
-/// tch's own optimizer rounds differently, and its state cannot be saved.
-/// `torch.optim.AdamW` is the same with [`AdamOptions::adamw`].
+/// tch's Adam rounds differently and cannot save its state. `torch.optim.AdamW` is this with [`AdamOptions::adamw`].
 ///
 /// ```
 /// use tch::{Device, nn::VarStore};

@@ -117,15 +117,12 @@ impl AveragedModel {
             Averaging::Ema { decay } if !is_whole => averages.lerp_(&models, 1.0 - decay),
             // On GPUs, PyTorch has another formula, whose weight is a `float32`.
             Averaging::Swa if !is_whole && averages.is_foreach() => {
-                let weight = 1.0 / (self.n_averaged + 1) as f32;
-                averages.lerp_(&models, f64::from(weight))
+                averages.lerp_(&models, f64::from(1.0 / (self.n_averaged + 1) as f32))
             }
-            _ => {
-                for (average, model) in averages.iter_mut().zip(models.iter()) {
-                    average.f_copy_(&self.next(average, model)?)?;
-                }
-                Ok(())
-            }
+            _ => averages
+                .iter_mut()
+                .zip(models.iter())
+                .try_for_each(|(average, model)| Ok(average.f_copy_(&self.next(average, model)?)?)),
         }
     }
 

@@ -58,9 +58,8 @@ impl From<f64> for ClipGradNormOptions {
 ///
 /// # Several ranks
 ///
-/// After `DistributedDataParallel::backward` all ranks have the same gradients, so each computes
-/// the same norm and scales by the same factor without an exchange. Within `no_sync` gradients
-/// differ: clip once, after the pass that averages them.
+/// After `DistributedDataParallel::backward` all ranks have the same gradients, so each computes the same norm and
+/// factor without an exchange. Within `no_sync` gradients differ: clip once, after the pass that averages them.
 ///
 /// # With a `GradScaler`
 ///
@@ -120,8 +119,7 @@ pub fn get_total_norm(tensors: &[Tensor], norm_type: f64) -> Result<f64> {
     total_norm.map_or(Ok(0.0), |norm| Ok(norm.f_double_value(&[])?))
 }
 
-/// Clamps every element of the gradients to the range from `-clip_value` to `clip_value`.
-/// `torch.nn.utils.clip_grad_value_`
+/// Clamps the gradients' elements to the range from `-clip_value` to `clip_value`. `torch.nn.utils.clip_grad_value_`
 ///
 /// Unlike [`clip_grad_norm_`], this changes the gradients' direction. Its remarks on several ranks and on a
 /// `GradScaler` apply here too. An infinite element becomes `clip_value`, NaN stays NaN.
@@ -197,8 +195,7 @@ fn scale(
     clamp_max_(&mut factor, 1.0)?;
     for list in lists {
         // Even by 1: checking the factor would wait for a GPU.
-        let factor = factor.f_to(list[0].device())?;
-        list.mul_tensor_(&factor)?;
+        list.mul_tensor_(&factor.f_to(list[0].device())?)?;
     }
     Ok(total_norm.f_double_value(&[])?)
 }

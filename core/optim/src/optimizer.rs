@@ -66,8 +66,7 @@ pub trait Optimizer: Debug {
 
     /// What the next step depends on besides parameters and gradients.
     ///
-    /// The tensors are the optimizer's own, as in PyTorch, so saving them takes no extra memory,
-    /// and the next step changes them.
+    /// The tensors are the optimizer's own, as in PyTorch: saving takes no extra memory; the next step changes them.
     ///
     /// # Errors
     /// [`Error::Argument`] if the state on this rank is incomplete, or if JSON cannot represent an option.

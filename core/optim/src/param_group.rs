@@ -83,8 +83,7 @@ pub(super) struct Parameter {
 impl<O> ParamGroup<O> {
     /// A group of these parameters, which may be none. The optimizer's state uses their names.
     pub fn new(parameters: Vec<(String, Tensor)>, options: O) -> Self {
-        let parameter =
-            |(name, tensor)| Parameter { name, tensor, state: ParameterState::default() };
+        let parameter = |(name, tensor)| Parameter { name, tensor, state: Default::default() };
         let parameters = parameters.into_iter().map(parameter).collect();
         ParamGroup { parameters, initial_lr: None, options }
     }
@@ -111,8 +110,7 @@ pub(super) fn groups_of_store(vs: &VarStore) -> Result<BTreeMap<usize, Vec<(Stri
     for (number, parameter) in numbers.into_iter().zip(named_parameters(vs)) {
         groups.entry(number).or_default().push(parameter);
     }
-    let found = "a variable store without a trainable variable";
     let expected = "that of a model; build the model before its optimizer";
-    check(!groups.is_empty(), "vs", found, expected)?;
+    check(!groups.is_empty(), "vs", "a variable store without a trainable variable", expected)?;
     Ok(groups)
 }

@@ -94,9 +94,7 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
     /// parameter or a name that appears twice.
     pub fn from_param_groups(groups: impl IntoIterator<Item = ParamGroup<R>>) -> Result<Self> {
         let mut optimizer = ParamGroupOptimizer { groups: Vec::new(), hooks: Default::default() };
-        for group in groups {
-            optimizer.add_param_group(group)?;
-        }
+        groups.into_iter().try_for_each(|group| optimizer.add_param_group(group))?;
         let is_there = !optimizer.groups.is_empty();
         check(is_there, "the list of parameter groups", "empty", "one or more")?;
         Ok(optimizer)
@@ -109,8 +107,7 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
     /// another group has, or that appears twice. The optimizer is then unchanged.
     pub fn add_param_group(&mut self, group: ParamGroup<R>) -> Result<()> {
         group.options.check()?;
-        let mut tensors = HashSet::new();
-        let mut names = HashSet::new();
+        let (mut tensors, mut names) = (HashSet::new(), HashSet::new());
         let mut check_new = |Parameter { name, tensor, .. }: &Parameter, number| {
             let found = format_args!("in parameter group {number} and before that already");
             check(tensors.insert(identity(tensor)), name, found, "in one place")?;
@@ -183,9 +180,8 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
         }
         no_grad(|| {
             for ParamGroup { parameters, options, .. } in &mut self.groups {
-                let with_gradient = parameters.iter_mut().filter_map(|parameter| {
-                    let gradient = gradient_of(&parameter.name, &parameter.tensor)?;
-                    Some((parameter, gradient))
+                let with_gradient = parameters.iter_mut().filter_map(|it| {
+                    gradient_of(&it.name, &it.tensor).map(|gradient| (it, gradient))
                 });
                 step_of_group(options, with_gradient.collect())?;
             }
@@ -256,8 +252,7 @@ impl<R: UpdateRule> Optimizer for ParamGroupOptimizer<R> {
         self.groups.iter_mut().map(|group| group as _).collect()
     }
 
-    /// The tensors are those that the optimizer keeps for each parameter that has made a step,
-    /// named `PARAMETER.NAME` with PyTorch's names.
+    /// The tensors kept for each parameter that has made a step, named `PARAMETER.NAME` with PyTorch's names.
     fn state_dict(&self) -> Result<OptimizerState> {
         let param_groups = self.groups.iter().map(ParamGroupState::new).collect::<Result<_>>()?;
         let mut tensors = Vec::new();
@@ -292,9 +287,7 @@ impl<R: UpdateRule> Optimizer for ParamGroupOptimizer<R> {
             return Err(Error::argument("the optimizer state", name, expected));
         }
         // Only now, so that a state that is refused changes nothing.
-        for (parameter, state) in self.parameters_mut().zip(states) {
-            parameter.state = state;
-        }
+        self.parameters_mut().zip(states).for_each(|(parameter, state)| parameter.state = state);
         let groups = self.groups.iter_mut().zip(options).zip(&state.param_groups);
         for ((group, options), saved) in groups {
             group.options = options;

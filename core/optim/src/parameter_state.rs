@@ -104,8 +104,7 @@ impl ParameterState {
                 StateShape::Parameter => tensor.size(),
             };
             let found = format_args!("of shape {:?}", saved.size());
-            let expected = format_args!("of shape {size:?}");
-            check(saved.size() == size, full_name(name), found, expected)?;
+            check(saved.size() == size, full_name(name), found, format_args!("of shape {size:?}"))?;
             let own = match shape {
                 StateShape::Scalar => filled(scalar()?, saved)?,
                 // The momentum of sparse gradients.

@@ -8,8 +8,7 @@ adam_options! {
     pub struct RAdamOptions(lr = 1e-3) {}
 }
 
-/// `torch.optim.RAdam`, bit for bit: Adam that does not divide by the average of the squares until
-/// enough steps have entered it.
+/// `torch.optim.RAdam`, bit for bit: Adam that divides by the average of the squares only once enough steps are in it.
 pub type RAdam = ParamGroupOptimizer<RAdamOptions>;
 
 impl UpdateRule for RAdamOptions {
@@ -34,8 +33,7 @@ impl UpdateRule for RAdamOptions {
         let (exp_avgs, exp_avg_sqs) = moments(&mut step, &gradients, self.betas)?;
         drop(gradients);
         if weights.is_foreach() {
-            let rates = self.rates(&steps, &exp_avg_sqs)?;
-            weights.addcmul_(&exp_avgs, &rates, 1.0)
+            weights.addcmul_(&exp_avgs, &self.rates(&steps, &exp_avg_sqs)?, 1.0)
         } else {
             weights.add_scaled_(&self.updates(&steps, &exp_avgs, &exp_avg_sqs)?, -1.0)
         }
@@ -43,8 +41,7 @@ impl UpdateRule for RAdamOptions {
 }
 
 impl RAdamOptions {
-    /// Corrects a step for the number of squares in the average. `None` as long as there are too
-    /// few of them to divide by their average.
+    /// Corrects a step for the number of squares in the average. `None` as long as they are too few to divide by it.
     fn rectification(&self, step: f64) -> Option<f64> {
         let beta2 = self.betas.1;
         // The number of squares in the average, in the end and now.
@@ -78,8 +75,7 @@ impl RAdamOptions {
         Ok(updates)
     }
 
-    /// What the multi-tensor function multiplies the averages of the gradients by, before it adds
-    /// them to the parameters.
+    /// What the multi-tensor function multiplies the gradients' averages by, before it adds them to the parameters.
     fn rates(&self, steps: &[f64], exp_avg_sqs: &TensorList) -> Result<TensorList> {
         let (lr, (beta1, beta2)) = (self.lr, self.betas);
         let divisors = each(steps, |step| {

@@ -1,7 +1,6 @@
 //! Adam for sparse gradients: `torch.optim.SparseAdam`.
 
-use super::parameter_state::ParameterState;
-use super::rule_parts::*;
+use super::{parameter_state::ParameterState, rule_parts::*};
 use c10d_sys::arithmetic::{add_number_, mul_number_};
 use tch::Tensor;
 
@@ -125,8 +124,7 @@ mod tests {
         let sparse = nn::EmbeddingConfig { sparse: true, ..Default::default() };
         let layer = nn::linear(vs.root() / "layer", 3, 2, Default::default());
         let words = nn::embedding(vs.root() / "words", 5, 3, sparse);
-        let numbers = Tensor::from_slice(&[1i64, 3]);
-        numbers.apply(&words).apply(&layer).sum(Kind::Float).backward();
+        Tensor::from_slice(&[1i64, 3]).apply(&words).apply(&layer).sum(Kind::Float).backward();
         vs
     }
 

@@ -75,8 +75,7 @@ impl TensorList {
     }
 
     fn map(&self, f: impl Fn(&Tensor) -> Result<Tensor, TchError>) -> Result<Self> {
-        let tensors = self.iter().map(f).collect::<Result<_, _>>()?;
-        Ok(TensorList::new(tensors, self.foreach))
+        Ok(TensorList::new(self.iter().map(f).collect::<Result<_, _>>()?, self.foreach))
     }
 
     /// The operation with new tensors as results; `single` computes that of one tensor.
@@ -92,8 +91,7 @@ impl TensorList {
             let others: Vec<&[Tensor]> = others.iter().map(|other| &***other).collect();
             foreach(operation, self, &others, numbers)?
         } else {
-            let results = self.iter().enumerate().map(|(i, tensor)| single(tensor, i));
-            results.collect::<Result<_, _>>()?
+            self.iter().enumerate().map(|(i, it)| single(it, i)).collect::<Result<_, _>>()?
         };
         Ok(TensorList::new(tensors, self.foreach))
     }

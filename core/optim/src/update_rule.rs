@@ -52,8 +52,7 @@ use serde::{Serialize, de::DeserializeOwned};
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
 pub trait UpdateRule: GroupOptions + Clone + Serialize + DeserializeOwned + 'static {
-    /// The name of the optimizer, PyTorch's where it has one. A state is loaded only by the
-    /// optimizer whose name it has.
+    /// The optimizer's name, PyTorch's where it has one. A state is loaded only by the optimizer whose name it has.
     fn name(&self) -> &'static str;
 
     /// Refuses options that PyTorch refuses. None unless implemented.
@@ -64,8 +63,7 @@ pub trait UpdateRule: GroupOptions + Clone + Serialize + DeserializeOwned + 'sta
         Ok(())
     }
 
-    /// The tensors that these options keep for a parameter that has made a step, with PyTorch's
-    /// names. None unless implemented.
+    /// The tensors that these options keep for a parameter after a step, with PyTorch's names. None unless implemented.
     fn state_layout(&self) -> Vec<(&'static str, StateShape)> {
         Vec::new()
     }

@@ -1,7 +1,6 @@
 //! `torch.nn.utils.clip_grad` for whole gradients and for shards.
 
-use crate::distributed::ReduceOp;
-use crate::distributed::fsdp::shards;
+use crate::distributed::{ReduceOp, fsdp::shards};
 use crate::{Error, Result};
 use c10d_sys::arithmetic::pow_number_;
 use tch::{Kind, Tensor};

@@ -4,13 +4,9 @@ mod fragments;
 mod options;
 
 use super::post_local_sgd::{STEP, saved_step};
-use super::zero_redundancy::BROADCAST_BUFFER_BYTES;
-use super::{
-    GroupOptions, Optimizer, OptimizerState, ParamGroup, ParamGroupOptimizer, SgdOptions,
-    UpdateRule,
-};
-use crate::distributed::fsdp::shards;
-use crate::distributed::{Pending, ProcessGroup, parts_like, start_mean};
+use super::{GroupOptions, Optimizer, OptimizerState, ParamGroup, ParamGroupOptimizer};
+use super::{SgdOptions, UpdateRule, zero_redundancy::BROADCAST_BUFFER_BYTES};
+use crate::distributed::{Pending, ProcessGroup, fsdp::shards, parts_like, start_mean};
 use crate::{Error, Result, check};
 use c10d_sys::arithmetic::{copy, lerp_};
 use c10d_sys::tensor::set_grad;
@@ -27,9 +23,8 @@ const GLOBAL: &str = "global.";
 /// The mean over the ranks of the fragment that is underway.
 const PSEUDOGRADIENT: &str = "pseudogradient";
 
-/// Makes the steps of another optimizer on each rank alone, and every `sync_every` steps one step of an outer
-/// optimizer for all ranks. torchft's `DiLoCo`; Douillard and others, "DiLoCo: Distributed Low-Communication Training
-/// of Language Models", 2023.
+/// Makes another optimizer's steps on each rank alone, and every `sync_every` steps one of an outer optimizer for all.
+/// torchft's `DiLoCo`; Douillard and others, "DiLoCo: Distributed Low-Communication Training of Language Models", 2023.
 ///
 /// The outer optimizer updates the global weights, which are the same on all ranks. Its gradient, the *pseudogradient*,
 /// is the global weights minus a rank's own, averaged over the ranks. The rank's own weights are then replaced by the
@@ -61,8 +56,7 @@ const PSEUDOGRADIENT: &str = "pseudogradient";
 /// ```
 ///
 /// Schedules change the wrapped optimizer. A [checkpoint](crate::checkpoint::Training) holds the global weights and the
-/// outer optimizer's state, but only rank 0's own weights and inner state. Load the state of another optimizer before
-/// you wrap it.
+/// outer state, but only rank 0's own weights and inner state. Load the state of another optimizer before you wrap it.
 ///
 /// All ranks must make the same number of steps. So do not use [`GradScaler`](crate::amp::GradScaler), which may skip a
 /// step on one rank and not on another.
@@ -87,8 +81,7 @@ pub struct DiLoCo<O, R = SgdOptions> {
 
 impl<O: Optimizer, R: UpdateRule> DiLoCo<O, R> {
     /// Wraps `inner`. The fragments are lists of variables with their names, `[fragment][variable]`, in the same order
-    /// on all ranks. Variables that are in none of them are never exchanged. A collective: all ranks begin with rank 0's
-    /// fragments.
+    /// on all ranks. Variables in none of them are never exchanged. A collective: all begin with rank 0's fragments.
     ///
     /// # Errors
     /// [`Error::Argument`] for an empty fragment, for a variable in two of them, for shards of
@@ -217,8 +210,7 @@ impl<O: Optimizer, R: UpdateRule> Optimizer for DiLoCo<O, R> {
             (GLOBAL, self.named_globals()),
             (PSEUDOGRADIENT, mean.into_iter().collect()),
         ] {
-            let named = part.into_iter().map(|(name, tensor)| (format!("{prefix}{name}"), tensor));
-            tensors.extend(named);
+            tensors.extend(part.into_iter().map(|(name, it)| (format!("{prefix}{name}"), it)));
         }
         let optimizer = format!("DiLoCo({}, {})", inner.optimizer, outer.optimizer);
         let param_groups = [inner.param_groups, outer.param_groups].concat();

@@ -1,8 +1,7 @@
 //! An optimizer that also averages parameters over the ranks.
 
 use super::{GroupOptions, Optimizer, OptimizerState, ParamGroup};
-use crate::distributed::PeriodicModelAverager;
-use crate::{Error, Result};
+use crate::{Error, Result, distributed::PeriodicModelAverager};
 use tch::Tensor;
 
 /// The number of steps in the state. Without a dot, unlike every `PARAMETER.ENTRY`.

@@ -1,8 +1,7 @@
 //! `torch.distributed.optim.ZeroRedundancyOptimizer`: one optimizer state, sharded over the ranks.
 
 use super::{GroupOptions, Optimizer, OptimizerState, ParamGroup, ParamGroupOptimizer, UpdateRule};
-use crate::distributed::fsdp::shards;
-use crate::distributed::{JoinConfig, Joinable, ProcessGroup};
+use crate::distributed::{JoinConfig, Joinable, ProcessGroup, fsdp::shards};
 use crate::{Error, Result};
 use std::collections::HashMap;
 use tch::{Kind, Tensor};
@@ -84,10 +83,8 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
 
     fn share_out(&mut self) {
         let groups = self.optimizer.param_groups();
-        let sizes: Vec<Vec<_>> = groups
-            .iter()
-            .map(|group| group.tensors().iter().map(Tensor::numel).collect())
-            .collect();
+        let sizes = |group: &ParamGroup<R>| group.tensors().iter().map(Tensor::numel).collect();
+        let sizes: Vec<Vec<_>> = groups.iter().map(sizes).collect();
         let owners = partition(&sizes, self.group.world_size());
         let names = groups.iter().flat_map(ParamGroup::names).map(str::to_owned);
         self.owners = names.zip(owners.into_iter().flatten()).collect();
@@ -104,17 +101,12 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
         let instead = "an optimizer of shards keeps only their state anyway";
         shards::refuse("ZeroRedundancyOptimizer", &named, instead)?;
         let (owners, rank) = (&self.owners, self.group.rank());
-        let stepped = self.optimizer.step_where(|name| owners.get(name) == Some(&rank));
-        self.group.or_report(stepped)?;
+        self.group.or_report(self.optimizer.step_where(|name| owners.get(name) == Some(&rank)))?;
         for rank in 0..self.group.world_size() {
             let share: Vec<_> = self.share_of(rank).map(|(_, tensor)| tensor).collect();
             if !share.is_empty() {
-                self.group.broadcast_coalesced(
-                    "ZeroRedundancyOptimizer::step",
-                    &share,
-                    BROADCAST_BUFFER_BYTES,
-                    rank,
-                )?;
+                let (name, bytes) = ("ZeroRedundancyOptimizer::step", BROADCAST_BUFFER_BYTES);
+                self.group.broadcast_coalesced(name, &share, bytes, rank)?;
             }
         }
         Ok(())
@@ -151,8 +143,7 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
         let length = length.f_int64_value(&[])?;
         let mut bytes = Tensor::f_zeros([length], (Kind::Uint8, on))?;
         self.group.recv(&mut bytes, from)?;
-        let bytes = Vec::<u8>::try_from(bytes)?;
-        Ok(from_bytes(&bytes)?.0)
+        Ok(from_bytes(&Vec::<u8>::try_from(bytes)?)?.0)
     }
 }
 
@@ -160,8 +151,7 @@ impl<R: UpdateRule> Optimizer for ZeroRedundancyOptimizer<R> {
     /// Makes one step of this rank's share, then all ranks broadcast their updated parameters. A collective.
     ///
     /// # Errors
-    /// Those of this rank's own optimizer; the other ranks learn about them when this one ends.
-    /// Those of [`Joinable::notify_join_context`].
+    /// Those of this rank's optimizer, which others learn about when it ends, and of [`Joinable::notify_join_context`].
     fn step(&mut self) -> Result<()> {
         self.notify_join_context()?;
         self.step_and_share()
@@ -207,8 +197,7 @@ impl<R: UpdateRule> Optimizer for ZeroRedundancyOptimizer<R> {
             let expected = format!("gathered on this one: call `{call}` on all of them");
             Error::argument("the optimizer's state", "sharded over the ranks", expected)
         })?;
-        let tensors =
-            all.iter().map(|(name, tensor)| (name.clone(), tensor.shallow_clone())).collect();
+        let tensors = all.iter().map(|(name, it)| (name.clone(), it.shallow_clone())).collect();
         Ok(OptimizerState { tensors, ..self.optimizer.state_dict()? })
     }
 
@@ -262,8 +251,7 @@ fn partition(groups: &[Vec<usize>], world_size: usize) -> Vec<Vec<usize>> {
         places.sort_by_key(|&place| std::cmp::Reverse(sizes[place]));
         let mut of_group = vec![0; sizes.len()];
         for place in places {
-            if let Some((rank, load)) = loads.iter_mut().enumerate().min_by_key(|(_, load)| **load)
-            {
+            if let Some((rank, load)) = loads.iter_mut().enumerate().min_by_key(|(_, it)| **it) {
                 *load += sizes[place];
                 of_group[place] = rank;
             }

@@ -3,8 +3,7 @@
 use crate::arguments::{given_up, pointer, pointers};
 use crate::callback::{call_back, drop_boxed};
 use crate::error::{answer, check, created};
-use crate::owned::Owned;
-use crate::{Result, ffi};
+use crate::{Result, ffi, owned::Owned};
 use std::ffi::c_void;
 use tch::Tensor;
 
@@ -13,8 +12,7 @@ pub fn backward_from(tensor: &Tensor) -> Result<()> {
     check(ffi::c10d_tensor_backward(pointer(tensor)))
 }
 
-/// The end of a tensor's graph, which is all that a backward pass needs of the tensor. Does not
-/// keep the tensor's memory.
+/// The end of a tensor's graph, which is all that a backward pass needs of it. Does not keep the tensor's memory.
 #[derive(Debug)]
 pub struct GraphEnd {
     handle: Owned<ffi::GraphEnd>,
@@ -66,8 +64,7 @@ pub fn hook_gradients(
     inputs: &[Tensor],
     hook: impl FnMut(Vec<Option<Tensor>>, bool) -> Result<Vec<Option<Tensor>>> + Send + 'static,
 ) -> Result<()> {
-    let context =
-        Box::new(Context { hook: Box::new(hook), leaves: leaves.len(), inputs: inputs.len() });
+    let context = Context { hook: Box::new(hook), leaves: leaves.len(), inputs: inputs.len() };
     // SAFETY: the context is the address of a `Context`, as `call` and `drop_boxed` expect. C++ calls `drop_boxed`
     // exactly once, and neither of them after that. Hooks are Send, and autograd runs a node's backward on one thread
     // at a time. The leaves live through the call, which assigns to them; `&mut` rules out any other reference.
@@ -76,7 +73,7 @@ pub fn hook_gradients(
             pointers(leaves).list(),
             pointers(inputs).list(),
             call,
-            Box::into_raw(context).cast(),
+            Box::into_raw(Box::new(context)).cast(),
             drop_boxed::<Context>,
         )
     })
@@ -145,13 +142,11 @@ impl ThreadState {
 mod tests {
     use super::*;
     use crate::amp::{AutocastKind, autocast};
-    use crate::tensor::grad_enabled;
-    use crate::{Error, ErrorKind};
+    use crate::{Error, ErrorKind, tensor::grad_enabled};
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::{Arc, Mutex};
     use std::thread;
-    use tch::Kind;
-    use tch::kind::FLOAT_CPU;
+    use tch::{Kind, kind::FLOAT_CPU};
 
     fn leaf(value: f64) -> Tensor {
         Tensor::from(value as f32).set_requires_grad(true)
@@ -268,9 +263,8 @@ mod tests {
     fn another_thread_takes_over_grad_mode_and_autocast_and_gives_them_back() {
         let ones = || Tensor::ones([2, 2], FLOAT_CPU);
         let settings = move || (grad_enabled(), ones().matmul(&ones()).kind());
-        let state =
-            autocast(false, Some(AutocastKind::Half), || tch::no_grad(ThreadState::of_this_thread));
-        let state = state.unwrap().unwrap();
+        let without_grad = || tch::no_grad(ThreadState::of_this_thread);
+        let state = autocast(false, Some(AutocastKind::Half), without_grad).unwrap().unwrap();
         let inside_and_after =
             thread::spawn(move || (state.run(settings).unwrap(), settings())).join().unwrap();
         assert_eq!(inside_and_after, ((false, Kind::Half), (true, Kind::Float)));

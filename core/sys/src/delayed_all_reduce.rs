@@ -1,9 +1,7 @@
 //! Gradients that are averaged together, apart from a reducer's buckets.
 
-use crate::arithmetic::div_number_;
 use crate::backward_hooks::{at_end_of_backward, before_backward};
-use crate::tensor::set_grad;
-use crate::{Error, Result, Work};
+use crate::{Error, Result, Work, arithmetic::div_number_, tensor::set_grad};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tch::{TchError, Tensor};
 
@@ -77,8 +75,7 @@ impl DelayedAllReduce {
 }
 
 impl State {
-    /// `_delayed_all_reduce_hook`. What `_clear_grad_buffer` does comes here too, so that gradients may be cleared at any
-    /// time before.
+    /// `_delayed_all_reduce_hook`. Also does what `_clear_grad_buffer` does, so gradients may be cleared before.
     fn start(&mut self) -> Result<()> {
         for (parameter, view) in &mut self.parameters {
             let gradient = parameter.grad();

@@ -3,10 +3,8 @@
 use crate::arguments::{c_text, c_texts, pointer, pointers};
 use crate::error::{check, created, written};
 use crate::ffi::{ReducerOptions, Text};
-use crate::owned::Owned;
-use crate::{ProcessGroup, Result, Work, ffi};
-use std::ffi::CStr;
-use std::ptr::null_mut;
+use crate::{ProcessGroup, Result, Work, ffi, owned::Owned};
+use std::{ffi::CStr, ptr::null_mut};
 use tch::Tensor;
 
 /// A handle to a `c10d::Reducer` and its `c10d::Logger`.

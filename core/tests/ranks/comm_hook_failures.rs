@@ -24,8 +24,7 @@ enum When {
     Finish,
 }
 
-/// The error of `backward` on this rank when the hook fails on rank 1 in the second bucket of the second step, as
-/// `fail` does.
+/// `backward`'s error on this rank when the hook fails on rank 1, in the second step's second bucket, as `fail` does.
 fn message(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When) -> String {
     let fails = group.rank() == 1;
     let hook = hooks::from_fn("failing", move |group, bucket| {
@@ -56,10 +55,6 @@ fn refuses() -> Result<Tensor> {
     Err(Error::argument("the gradient", "too long", "shorter"))
 }
 
-fn panics() -> Result<Tensor> {
-    panic!("this cannot be")
-}
-
 /// Expects the same failure in rank 1's error and in rank 0's.
 fn expect(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When, what: &str) {
     let message = message(group, fail, when);
@@ -82,12 +77,12 @@ fn an_error_at_the_end_of_an_exchange_reaches_every_rank(group: &ProcessGroup) {
 
 #[run_by(on_ranks(2))]
 fn a_panic_at_the_start_of_an_exchange_is_an_error(group: &ProcessGroup) {
-    expect(group, panics, When::Start, "this cannot be");
+    expect(group, || panic!("this cannot be"), When::Start, "this cannot be");
 }
 
 #[run_by(on_ranks(2))]
 fn a_panic_at_the_end_of_an_exchange_is_an_error(group: &ProcessGroup) {
-    expect(group, panics, When::Finish, "this cannot be");
+    expect(group, || panic!("this cannot be"), When::Finish, "this cannot be");
 }
 
 #[run_by(on_ranks(2))]

@@ -5,13 +5,8 @@ use crate::prelude::*;
 use crate::weights::{backward, gradients, mean, model, own, two_buckets, with_hook};
 
 /// The exchanged gradients of two ranks with this hook, step by step.
-fn steps(
-    group: &ProcessGroup,
-    options: DdpOptions,
-    hook: impl CommHook + 'static,
-) -> Vec<[Tensor; 2]> {
-    let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..options };
-    let (vs, model) = model(group, options);
+fn steps(group: &ProcessGroup, ddp: DdpOptions, hook: impl CommHook + 'static) -> Vec<[Tensor; 2]> {
+    let (vs, model) = model(group, DdpOptions { comm_hook: Some(Box::new(hook)), ..ddp });
     let exchanged = |step| {
         backward(&vs, &model, &own(group.rank(), step)).unwrap();
         gradients(&vs)
@@ -80,7 +75,7 @@ fn a_hooks_result_replaces_the_gradients_even_if_it_is_a_view(group: &ProcessGro
             Ok(Box::new(|| Ok(result)))
         });
         let doubled: Vec<_> =
-            (0..4).map(|step| own(group.rank(), step).map(|own| own * 2.0)).collect();
+            (0..4).map(|step| own(group.rank(), step).map(|it| it * 2.0)).collect();
         assert_eq!(steps(group, two_buckets(), hook), doubled);
     }
 }
@@ -137,10 +132,9 @@ fn a_hook_may_exchange_again_when_the_first_exchange_has_ended(group: &ProcessGr
 fn under_no_sync_no_hook_is_called(group: &ProcessGroup) {
     let (vs, model) = model(group, with_hook(hooks::Fp16Compress));
     backward(&vs, &model, &own(group.rank(), 0)).unwrap();
-    {
-        let _accumulating = model.no_sync();
-        backward(&vs, &model, &own(group.rank(), 1)).unwrap();
-    }
+    let accumulating = model.no_sync();
+    backward(&vs, &model, &own(group.rank(), 1)).unwrap();
+    drop(accumulating);
     assert_eq!(gradients(&vs), own(group.rank(), 1));
     backward(&vs, &model, &own(group.rank(), 2)).unwrap();
     assert_eq!(gradients(&vs), rounded_mean(Kind::Half)[2]);

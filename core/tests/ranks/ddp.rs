@@ -1,8 +1,6 @@
 //! DistributedDataParallel between processes, compared with one process that has all the data.
 
-use crate::prelude::*;
-use crate::weights::two_buckets;
-use tch_parallel::optim::clip_grad_norm_;
+use crate::{prelude::*, weights::two_buckets};
 
 /// The number of rows of each rank.
 const ROWS: i64 = 6;
@@ -49,8 +47,7 @@ fn wrapped(group: &ProcessGroup, skip: bool, options: DdpOptions) -> (VarStore, 
 /// All the data of a step, the same on every rank.
 fn batch(group: &ProcessGroup, step: i64) -> (Tensor, Tensor) {
     let rows = ROWS * group.world_size() as i64;
-    let seed =
-        |offset: i64| Tensor::arange(rows * 4, FLOAT_CPU) * 0.37 + (step * 7 + offset) as f64;
+    let seed = |shift: i64| Tensor::arange(rows * 4, FLOAT_CPU) * 0.37 + (step * 7 + shift) as f64;
     (seed(0).sin().view([rows, 4]), seed(3).cos().view([rows, 4]).narrow(1, 0, 2))
 }
 
@@ -74,9 +71,7 @@ fn expected(vs: &VarStore, skip: bool, data: &[&(Tensor, Tensor)]) -> Vec<Tensor
     let mut alone = VarStore::new(Device::Cpu);
     let net = Net { skip, ..Net::new(&alone) };
     alone.copy(vs).unwrap();
-    for (xs, ys) in data {
-        loss(&net.forward_t(xs, true), ys).backward();
-    }
+    data.iter().for_each(|(xs, ys)| loss(&net.forward_t(xs, true), ys).backward());
     gradients(&alone)
 }
 
@@ -223,9 +218,7 @@ fn a_module_with_two_outputs_is_wrapped_by_a_closure(group: &ProcessGroup) {
 #[run_by(on_ranks(2))]
 fn the_logging_data_tells_bucket_sizes_and_times(group: &ProcessGroup) {
     let (vs, model) = wrapped(group, false, two_buckets());
-    for step in 0..3 {
-        pass(group, &model, &batch(group, step));
-    }
+    (0..3).for_each(|step| pass(group, &model, &batch(group, step)));
     // The logging data of a step is written at the next forward pass.
     let _ = model.f_forward_t(&part(group, &batch(group, 3)).0, true).unwrap();
     let bytes: usize = vs.trainable_variables().iter().map(|t| t.numel() * 4).sum();

@@ -4,12 +4,10 @@
 use crate::common::{Saved, expect_equal, in_python};
 use crate::ddp_parity::{fill, labels, with_batch_norm};
 use crate::prelude::*;
-use crate::weights::{backward, gradients, mean, model, own, with_hook};
+use crate::weights::{Weights, backward, gradients, mean, model, own, with_hook};
 use tch_parallel::distributed::hooks::{
-    AllReduce, HookThenOptimizer, PowerSgd, PowerSgdOptions, Quantization,
+    HookThenOptimizer, PowerSgd, PowerSgdOptions, Quantization,
 };
-use tch_parallel::distributed::{BufferCommHook, BufferCommHookLocation, Pending};
-use tch_parallel::optim::{ParamGroupOptimizer, UpdateRule};
 
 /// Trains with an optimizer outside the backward pass, unless `options` make one for within it.
 fn train(
@@ -21,8 +19,7 @@ fn train(
     let vs = VarStore::new(Device::Cpu);
     let net = with_batch_norm(&vs);
     fill(&vs, group);
-    let options = options(&vs);
-    let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
+    let model = DistributedDataParallel::with_options(net, &vs, group, options(&vs)).unwrap();
     let mut optimizer = sgd(&vs, 0.5);
     for step in 0..5 {
         optimizer.zero_grad().unwrap();
@@ -47,7 +44,7 @@ fn hooked(hook: impl CommHook + 'static) -> DdpOptions {
 
 fn fused<R: UpdateRule + Send>(vs: &VarStore, rule: R) -> DdpOptions {
     let optimizer = Arc::new(Mutex::new(ParamGroupOptimizer::new(vs, rule).unwrap()));
-    hooked(HookThenOptimizer { hook: AllReduce, optimizer })
+    hooked(HookThenOptimizer { hook: hooks::AllReduce, optimizer })
 }
 
 fn delayed(names: &[&str], hooked: &str) -> DdpOptions {
@@ -58,12 +55,10 @@ fn delayed(names: &[&str], hooked: &str) -> DdpOptions {
     }
 }
 
-fn maxima(group: &ProcessGroup, buffers: Vec<(String, Tensor)>) -> Result<Vec<Pending<Tensor>>> {
-    buffers.into_iter().map(|(_, buffer)| group.all_reduce_async(buffer, ReduceOp::Max)).collect()
-}
-
 fn with_maxima(location: BufferCommHookLocation) -> DdpOptions {
-    let hook = BufferCommHook::new("maxima", location, maxima);
+    let hook = BufferCommHook::new("maxima", location, |group, buffers| {
+        buffers.into_iter().map(|(_, it)| group.all_reduce_async(it, ReduceOp::Max)).collect()
+    });
     DdpOptions { buffer_comm_hook: Some(hook), ..Default::default() }
 }
 
@@ -79,12 +74,9 @@ fn delayed_gradients_hooks_of_buffers_quantization_and_steps_in_the_backward_pas
     {
         train(group, (&format!("quantized.{name}"), true), |_| hooked(hook), &mut saved);
     }
+    let early = PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() };
     for matrix_approximation_rank in [1, 2, 4] {
-        let options = PowerSgdOptions {
-            matrix_approximation_rank,
-            start_power_sgd_iter: 2,
-            ..Default::default()
-        };
+        let options = PowerSgdOptions { matrix_approximation_rank, ..early };
         let hook = PowerSgd::batched(options).unwrap();
         let name = format!("batched.{matrix_approximation_rank}");
         train(group, (&name, true), |_| hooked(hook.clone()), &mut saved);
@@ -122,8 +114,7 @@ fn delayed_gradients_stay_at_home_under_no_sync_and_may_be_cleared_after_the_for
     // Without the model, a rank may make passes of its own.
     drop(model);
     if group.rank() == 0 {
-        let all = vs.trainable_variables().iter().map(|it| it.sum(Kind::Float)).sum::<Tensor>();
-        all.backward();
+        vs.trainable_variables().iter().map(|it| it.sum(Kind::Float)).sum::<Tensor>().backward();
         assert_eq!(gradients(&vs)[1], &mean(3)[1] + 1.0);
     }
     group.barrier().unwrap();
@@ -141,12 +132,11 @@ fn a_delayed_gradient_that_comes_too_late_is_named(group: &ProcessGroup) {
 #[run_by(on_ranks(2))]
 fn an_optimizer_in_use_is_named_by_the_backward_pass(group: &ProcessGroup) {
     let vs = VarStore::new(Device::Cpu);
-    let _ = crate::weights::Weights::new(&vs);
+    let weights = Weights::new(&vs);
     let optimizer = Arc::new(Mutex::new(sgd(&vs, 0.1)));
-    let hook = HookThenOptimizer { hook: AllReduce, optimizer: optimizer.clone() };
-    let weights = crate::weights::Weights::new(&vs);
-    let model =
-        DistributedDataParallel::with_options(weights, &vs, group, with_hook(hook)).unwrap();
+    let hook = HookThenOptimizer { hook: hooks::AllReduce, optimizer: optimizer.clone() };
+    let model = DistributedDataParallel::with_options(weights, &vs, group, with_hook(hook));
+    let model = model.unwrap();
     let _guard = optimizer.lock().unwrap();
     let outcome = backward(&vs, &model, &own(group.rank(), 0));
     expect_error(outcome, "the optimizer of hook_then_optimizer is");
@@ -154,11 +144,9 @@ fn an_optimizer_in_use_is_named_by_the_backward_pass(group: &ProcessGroup) {
 
 #[run_by(on_ranks(1))]
 fn what_does_not_go_together_is_refused(group: &ProcessGroup) {
-    let refused = |options: DdpOptions, expected: &str| {
+    let wrapped = |options: DdpOptions| {
         let vs = VarStore::new(Device::Cpu);
-        let net = with_batch_norm(&vs);
-        let error = DistributedDataParallel::with_options(net, &vs, group, options).unwrap_err();
-        assert!(error.to_string().contains(expected), "{error}");
+        DistributedDataParallel::with_options(with_batch_norm(&vs), &vs, group, options)
     };
     let late = || delayed(&["2.weight"], "0.weight");
     for (options, expected) in [
@@ -174,15 +162,13 @@ fn what_does_not_go_together_is_refused(group: &ProcessGroup) {
             "virtual_ranks is set with buffer_comm_hook",
         ),
     ] {
-        refused(options, expected);
+        expect_error(wrapped(options), expected);
     }
     for (options, expected) in [
         (late(), "delay_all_reduce_named_params is"),
         (with_maxima(Default::default()), "buffer_comm_hook is"),
     ] {
-        let vs = VarStore::new(Device::Cpu);
-        let net = with_batch_norm(&vs);
-        let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
+        let model = wrapped(options).unwrap();
         let steps = || model.f_forward_t(&numbers(&[4, 6], 0), true).map(drop);
         expect_error_start(model.join(JoinOptions::default(), steps), expected);
     }

@@ -7,15 +7,6 @@ fn layer(vs: &VarStore, outputs: i64) -> Linear {
     nn::linear(&vs.root() / "fc", 4, outputs, Default::default())
 }
 
-fn wrap(
-    group: &ProcessGroup,
-    vs: &VarStore,
-    layer: Linear,
-    options: DdpOptions,
-) -> Result<DistributedDataParallel<Linear>> {
-    DistributedDataParallel::with_options(layer, vs, group, options)
-}
-
 /// The error of wrapping a layer that `change` has changed on rank 1.
 fn refusal(group: &ProcessGroup, outputs: i64, change: impl FnOnce(&mut VarStore)) -> String {
     let mut vs = VarStore::new(Device::Cpu);
@@ -23,7 +14,7 @@ fn refusal(group: &ProcessGroup, outputs: i64, change: impl FnOnce(&mut VarStore
     if group.rank() == 1 {
         change(&mut vs);
     }
-    let error = wrap(group, &vs, layer, DdpOptions::default()).unwrap_err().to_string();
+    let error = message(DistributedDataParallel::new(layer, &vs, group));
     let failed = "DistributedDataParallel::new failed: rank 1: its model is not rank 0's: ";
     let start = format!("rank {}: {failed}", group.rank());
     error.strip_prefix(&start).unwrap_or_else(|| panic!("{error}")).to_owned()
@@ -47,9 +38,9 @@ fn every_rank_is_told_of_another_number_of_parameters_another_kind_and_other_opt
     let doubles = refusal(group, 2, |vs| vs.double());
     assert!(doubles.starts_with("it has parameter fc.bias of Double [2]"), "{doubles}");
     let vs = VarStore::new(Device::Cpu);
-    let gradient_as_bucket_view = group.rank() == 1;
-    let options = DdpOptions { gradient_as_bucket_view, ..Default::default() };
-    expect_error(wrap(group, &vs, layer(&vs, 2), options), "gradient_as_bucket_view: true");
+    let options = DdpOptions { gradient_as_bucket_view: group.rank() == 1, ..Default::default() };
+    let wrapped = DistributedDataParallel::with_options(layer(&vs, 2), &vs, group, options);
+    expect_error(wrapped, "gradient_as_bucket_view: true");
 }
 
 #[run_by(on_ranks(2))]
@@ -61,7 +52,7 @@ fn frozen_parameters_are_rank_0s_as_well_and_get_no_gradient(group: &ProcessGrou
     let before = group.all_gather(&layer.ws).unwrap();
     assert_ne!(before[0], before[1]);
 
-    let model = wrap(group, &vs, layer, DdpOptions::default()).unwrap();
+    let model = DistributedDataParallel::new(layer, &vs, group).unwrap();
     let frozen = &model.module().ws;
     assert_eq!(*frozen, before[0]);
     let xs = Tensor::ones([3, 4], FLOAT_CPU);
@@ -75,7 +66,7 @@ fn nothing_to_train_is_refused(group: &ProcessGroup) {
     let mut vs = VarStore::new(Device::Cpu);
     let layer = layer(&vs, 2);
     vs.freeze();
-    let wrapped = wrap(group, &vs, layer, DdpOptions::default());
+    let wrapped = DistributedDataParallel::new(layer, &vs, group);
     expect_error(wrapped, "without a variable that requires a gradient");
 }
 
@@ -85,7 +76,8 @@ fn every_rank_is_told_of_a_rank_that_cannot_build_its_model(group: &ProcessGroup
         let vs = VarStore::new(Device::Cpu);
         let bucket_cap_mb = (group.rank() == bad).then_some(0.0);
         let options = DdpOptions { bucket_cap_mb, ..Default::default() };
-        let error = wrap(group, &vs, layer(&vs, 2), options).unwrap_err().to_string();
+        let wrapped = DistributedDataParallel::with_options(layer(&vs, 2), &vs, group, options);
+        let error = message(wrapped);
         let fault = "bucket_cap_mb is 0, but must be more than 0 MiB";
         let told = format!("rank {}: DistributedDataParallel::new failed: rank {bad}: ", 1 - bad);
         assert_eq!(error, if group.rank() == bad { fault.to_owned() } else { told + fault });

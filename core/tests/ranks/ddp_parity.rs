@@ -4,9 +4,7 @@
 use crate::common::{Saved, expect_equal, in_python};
 use crate::prelude::*;
 use tch_parallel::distributed::hooks::{AllReduce, PostLocalSgd};
-use tch_parallel::distributed::{MixedPrecision, PeriodicModelAverager};
 use tch_parallel::nn::{LinearOptions, linear};
-use tch_parallel::optim::{AveragedModel, AveragedModelOptions, Averaging, PostLocalSgdOptimizer};
 
 pub fn labels() -> Tensor {
     Tensor::arange(4, INT64_CPU).remainder(3)
@@ -15,13 +13,8 @@ pub fn labels() -> Tensor {
 /// The same weights as in Python, but those of each rank are its own.
 pub fn fill(vs: &VarStore, group: &ProcessGroup) {
     for (i, mut parameter) in vs.trainable_variables().into_iter().enumerate() {
-        let values = numbers(&parameter.size(), i as i64 + group.rank() as i64);
-        no_grad(|| parameter.copy_(&values));
+        no_grad(|| parameter.copy_(&numbers(&parameter.size(), i as i64 + group.rank() as i64)));
     }
-}
-
-fn zero_grad(vs: &VarStore) {
-    Sgd::new(vs, SgdOptions::default()).unwrap().zero_grad().unwrap();
 }
 
 fn sparse(group: &ProcessGroup, way: &str, saved: &mut Saved) {
@@ -40,7 +33,7 @@ fn sparse(group: &ProcessGroup, way: &str, saved: &mut Saved) {
         let indices = Tensor::arange(12, INT64_CPU) * (step + 3);
         let indices = (indices + 5 * group.rank() as i64).remainder(20);
         let offsets = Tensor::arange(4, INT64_CPU) * 3;
-        zero_grad(&vs);
+        sgd(&vs, 0.0).zero_grad().unwrap();
         let output = model.forward(|(bag, head)| {
             let none = None::<Tensor>;
             let sums = Tensor::embedding_bag(bag, &indices, &offsets, false, 0, true, none, false);
@@ -75,7 +68,7 @@ fn ignored(group: &ProcessGroup, saved: &mut Saved) {
     let names: Vec<_> = model.named_parameters().into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["0.weight", "0.bias", "1.weight", "1.bias", "2.weight", "2.bias"]);
     for step in 0..2 {
-        zero_grad(&vs);
+        sgd(&vs, 0.0).zero_grad().unwrap();
         let xs = numbers(&[4, 6], 7 * step + group.rank() as i64);
         let output = model.f_forward_t(&xs, true).unwrap();
         model.backward(&output.cross_entropy_for_logits(&labels())).unwrap();
@@ -83,29 +76,25 @@ fn ignored(group: &ProcessGroup, saved: &mut Saved) {
             saved.insert(format!("ignored.{step}.grad.{name}"), parameter.grad());
         }
     }
-    for (name, tensor) in vs.variables() {
-        saved.insert(format!("ignored.{name}"), tensor);
-    }
+    saved.extend(vs.variables().into_iter().map(|(name, it)| (format!("ignored.{name}"), it)));
 }
 
 /// Pieces of a step whose parameters are bf16 while it computes.
 fn mixed(group: &ProcessGroup, reduce_dtype: Kind, saved: &mut Saved) {
     let vs = VarStore::new(Device::Cpu);
-    let layer =
-        |i: &str, inputs, outputs| linear(vs.root() / i, inputs, outputs, Default::default());
+    let layer = |i: &str, from, to| linear(vs.root() / i, from, to, Default::default());
     // The second layer is used twice, the last one is frozen.
     let net = (layer("0", 6, 5), layer("1", 5, 5), layer("2", 5, 3));
     fill(&vs, group);
     for name in ["2.weight", "2.bias"] {
         let _ = vs.variables()[name].set_requires_grad(false);
     }
-    let mixed_precision = MixedPrecision {
+    let mixed_precision = Some(MixedPrecision {
         param_dtype: Some(Kind::BFloat16),
         reduce_dtype: Some(reduce_dtype),
         ..Default::default()
-    };
+    });
     let bucket_cap_mb = Some(1e-4);
-    let mixed_precision = Some(mixed_precision);
     let options = DdpOptions { bucket_cap_mb, mixed_precision, ..Default::default() };
     let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
     let mut optimizer = sgd(&vs, 0.5);
@@ -134,8 +123,7 @@ fn mixed(group: &ProcessGroup, reduce_dtype: Kind, saved: &mut Saved) {
 
 fn local(group: &ProcessGroup, name: &str, hook: PostLocalSgd, saved: &mut Saved) {
     let vs = VarStore::new(Device::Cpu);
-    let layer =
-        |i: &str, inputs, outputs| linear(vs.root() / i, inputs, outputs, Default::default());
+    let layer = |i: &str, from, to| linear(vs.root() / i, from, to, Default::default());
     let net = nn::seq_t().add(layer("0", 6, 5)).add(layer("1", 5, 3));
     fill(&vs, group);
     let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
@@ -188,13 +176,9 @@ fn sparse_gradients_ignored_variables_mixed_precision_local_steps_and_averages_e
     group: &ProcessGroup,
 ) {
     let mut saved = Saved::new();
-    for way in ["plain", "view", "hook"] {
-        sparse(group, way, &mut saved);
-    }
+    ["plain", "view", "hook"].into_iter().for_each(|way| sparse(group, way, &mut saved));
     ignored(group, &mut saved);
-    for reduce_dtype in [Kind::BFloat16, Kind::Float] {
-        mixed(group, reduce_dtype, &mut saved);
-    }
+    [Kind::BFloat16, Kind::Float].into_iter().for_each(|kind| mixed(group, kind, &mut saved));
     let alone = PostLocalSgd::without_post_local_gradient_allreduce(3);
     local(group, "alone", alone, &mut saved);
     let both = group.new_group(&[0, 1]).unwrap().unwrap();
@@ -223,12 +207,9 @@ fn options_that_name_what_is_not_there_are_refused(group: &ProcessGroup) {
     let names = || ["tabel".to_owned()].into();
     let sparse = DdpOptions { sparse_gradients: names(), ..Default::default() };
     let ignored = DdpOptions { params_and_buffers_to_ignore: names(), ..Default::default() };
-    for (option, options) in
-        [("sparse_gradients", sparse), ("params_and_buffers_to_ignore", ignored)]
-    {
+    for (option, ddp) in [("sparse_gradients", sparse), ("params_and_buffers_to_ignore", ignored)] {
         let table = vs.root().entry("table").or_zeros(&[5, 2]);
-        let wrapped = DistributedDataParallel::with_options(table, &vs, group, options);
-        let error = wrapped.unwrap_err().to_string();
+        let error = message(DistributedDataParallel::with_options(table, &vs, group, ddp));
         assert!(error.contains(option) && error.contains("\"tabel\""), "{error}");
     }
 }

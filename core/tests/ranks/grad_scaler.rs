@@ -102,8 +102,7 @@ fn the_gradients_of_all_parameter_groups_are_unscaled_and_one_overflow_stops_all
     let mut scaler = GradScaler::new(scaling()).unwrap();
     let mut iteration = |slope: f64| {
         optimizer.zero_grad().unwrap();
-        let loss = (&first * 2.0 + &second * slope).sum(Kind::Float);
-        scaler.scale(&loss).unwrap().backward();
+        scaler.scale(&(&first * 2.0 + &second * slope).sum(Kind::Float)).unwrap().backward();
         scaler.step(&mut optimizer).unwrap();
         scaler.update().unwrap();
         [first.double_value(&[0]), second.double_value(&[0])]
@@ -126,10 +125,8 @@ fn it_goes_on_from_a_saved_state() {
     before.iteration(f64::INFINITY);
     before.iteration(1.0);
     let state = before.scaler.state_dict().unwrap().unwrap();
-    assert_eq!(
-        serde_json::to_string(&state).unwrap(),
-        r#"{"scale":512.0,"growth_factor":2.0,"backoff_factor":0.5,"growth_interval":2,"_growth_tracker":1}"#
-    );
+    let expected = r#"{"scale":512.0,"growth_factor":2.0,"backoff_factor":0.5,"growth_interval":2,"_growth_tracker":1}"#;
+    assert_eq!(serde_json::to_string(&state).unwrap(), expected);
     let mut after = Problem::new(GradScalerOptions::default());
     after.iteration(1.0);
     after.scaler.load_state_dict(&state);
@@ -141,19 +138,18 @@ fn it_goes_on_from_a_saved_state() {
 #[test]
 fn what_is_called_out_of_turn_is_refused() {
     let mut problem = Problem::new(scaling());
-    let refused = |result: Result<()>| result.unwrap_err().to_string();
     let step = |problem: &mut Problem| problem.scaler.step(&mut problem.optimizer).map(|_| ());
     let expected = "unscale_ is called before scale, but must be called after the backward pass of a scaled loss";
-    assert_eq!(refused(step(&mut problem)), expected);
+    assert_eq!(message(step(&mut problem)), expected);
     problem.backward(1.0);
     let expected = "update is called without a step, but must be called after step";
-    assert_eq!(refused(problem.scaler.update()), expected);
+    assert_eq!(message(problem.scaler.update()), expected);
     problem.scaler.unscale_(&mut problem.optimizer).unwrap();
     let expected = "unscale_ is called twice, but must be called once before update";
-    assert_eq!(refused(problem.scaler.unscale_(&mut problem.optimizer)), expected);
+    assert_eq!(message(problem.scaler.unscale_(&mut problem.optimizer)), expected);
     step(&mut problem).unwrap();
     let expected = "step is called twice, but must be called once before update";
-    assert_eq!(refused(step(&mut problem)), expected);
+    assert_eq!(message(step(&mut problem)), expected);
 }
 
 #[test]
@@ -161,18 +157,16 @@ fn gradients_must_be_there_and_of_32_bits() {
     let mut problem = Problem::new(scaling());
     problem.backward(1.0);
     problem.optimizer.zero_grad().unwrap();
-    let error = problem.scaler.unscale_(&mut problem.optimizer).unwrap_err().to_string();
     let expected = "the optimizer is without a gradient, but must be stepped after a backward pass";
-    assert_eq!(error, expected);
+    assert_eq!(message(problem.scaler.unscale_(&mut problem.optimizer)), expected);
 
     let half = Tensor::ones([1], (Kind::Half, Device::Cpu)).set_requires_grad(true);
     (&half * 2.0).sum(Kind::Half).backward();
     let named = vec![("half".into(), half)];
     let mut optimizer = Sgd::from_named_parameters(named, SgdOptions::default()).unwrap();
-    let error = problem.scaler.unscale_(&mut optimizer).unwrap_err().to_string();
     let expected =
         "a gradient is of Half, but must be of Float: parameters stay in 32 bits under autocast";
-    assert_eq!(error, expected);
+    assert_eq!(message(problem.scaler.unscale_(&mut optimizer)), expected);
 }
 
 #[test]

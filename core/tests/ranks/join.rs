@@ -1,5 +1,4 @@
-//! Ranks that make different numbers of steps within `join`: the gradients of every step are
-//! compared with ones computed by hand.
+//! Ranks that make different numbers of steps within `join`: every step's gradients are compared with hand-made ones.
 
 use crate::prelude::*;
 use crate::weights::{Model, Weights, backward, gradients, model, own, two_buckets, with_hook};
@@ -51,9 +50,7 @@ fn parameters(vs: &VarStore) -> Vec<Tensor> {
 
 fn assert_shared(group: &ProcessGroup, tensors: &[Tensor]) {
     for tensor in tensors {
-        for theirs in group.all_gather(tensor).unwrap() {
-            assert_eq!(&theirs, tensor);
-        }
+        group.all_gather(tensor).unwrap().iter().for_each(|theirs| assert_eq!(theirs, tensor));
     }
 }
 
@@ -68,8 +65,7 @@ fn train(
     let rate = 0.1;
     let mut optimizer = Sgd::new(vs, SgdOptions { lr: rate, ..Default::default() }).unwrap();
     let mut weights = parameters(vs);
-    let last = *steps.iter().max().unwrap();
-    for step in 0..last {
+    for step in 0..*steps.iter().max().unwrap() {
         let step = expected(steps, step, options);
         weights.iter_mut().zip(step).for_each(|(weight, gradient)| *weight -= gradient * rate);
     }
@@ -116,8 +112,7 @@ fn a_training_may_join_again_and_go_on_without(group: &ProcessGroup) {
 
 #[run_by(on_ranks(3))]
 fn a_parameter_that_nobody_uses_any_more_keeps_its_gradient(group: &ProcessGroup) {
-    let options = DdpOptions { find_unused_parameters: true, ..two_buckets() };
-    let (vs, model) = model(group, options);
+    let (vs, model) = model(group, DdpOptions { find_unused_parameters: true, ..two_buckets() });
     let steps = [1, 3, 2];
     let mut vectors = Vec::new();
     let joined = join((group, &model), &steps, JoinOptions::default(), |step| {
@@ -151,14 +146,12 @@ fn gradients_add_up_under_no_sync_within_a_join(group: &ProcessGroup) {
         let (first, second) = (own(rank, 2 * pair), own(rank, 2 * pair + 1));
         [&first[0] + &second[0], &first[1] + &second[1]]
     };
-    let pass =
-        |step| model.backward(&model.forward(|weights| weights.loss(&own(group.rank(), step)))?);
+    let pass = |step| model.backward(&model.forward(|it| it.loss(&own(group.rank(), step)))?);
     let joined = join((group, &model), &pairs, BY_RANKS_THAT_TRAIN, |pair| {
         Sgd::new(&vs, SgdOptions::default())?.zero_grad()?;
-        {
-            let _accumulating = model.no_sync();
-            pass(2 * pair)?;
-        }
+        let accumulating = model.no_sync();
+        pass(2 * pair)?;
+        drop(accumulating);
         assert_close(&gradients(&vs), &own(group.rank(), 2 * pair), "not exchanged");
         pass(2 * pair + 1)?;
         let alive = alive(pairs, pair);
@@ -222,8 +215,7 @@ fn a_communication_hook_gets_zeros_of_a_rank_without_inputs(group: &ProcessGroup
 fn a_rank_without_inputs_follows_a_hook_that_exchanges_in_several_steps(group: &ProcessGroup) {
     let options = hooks::PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() };
     let hook = hooks::PowerSgd::new(options).unwrap();
-    let options = DdpOptions { find_unused_parameters: true, ..with_hook(hook) };
-    let (vs, model) = model(group, options);
+    let (vs, model) = model(group, DdpOptions { find_unused_parameters: true, ..with_hook(hook) });
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() }).unwrap();
     let joined = join((group, &model), &[6, 3, 4], JoinOptions::default(), |step| {
         backward(&vs, &model, &own(group.rank(), step))?;

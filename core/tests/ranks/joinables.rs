@@ -96,8 +96,7 @@ fn a_join_takes_each_joinable_of_one_group_once(group: &ProcessGroup) {
     expect_error_start(joined, "joinable 1 of join is in a join already");
     let joined: Result<()> = join((&model, apart), options(), |_| Ok(()));
     expect_error_start(joined, "joinable 1 of join is of another process group");
-    let joined: Result<()> = join([&model], options(), |_| Ok(()));
-    joined.unwrap();
+    join([&model], options(), |_| Ok::<_, Error>(())).unwrap();
 }
 
 #[run_by(on_ranks(3))]
@@ -132,8 +131,7 @@ fn a_pass_without_gradients_is_followed_too(group: &ProcessGroup) {
 fn sparse_gradients_are_refused_in_a_join(group: &ProcessGroup) {
     let vs = VarStore::new(Device::Cpu);
     let table = vs.root().zeros("table", &[5, 2]);
-    let sparse_gradients = ["table".into()].into();
-    let options = DdpOptions { sparse_gradients, ..Default::default() };
+    let options = DdpOptions { sparse_gradients: ["table".into()].into(), ..Default::default() };
     let model = DistributedDataParallel::with_options(table, &vs, group, options).unwrap();
     let joined = model.join(JoinOptions::default(), || match group.rank() {
         0 => Ok(()),

@@ -87,9 +87,8 @@ fn zeros(bytes: usize) -> Result<Tensor> {
     })
 }
 
-/// The fastest of many: whatever else runs on the machine can only add to what the exchange itself
-/// takes. Each time the slowest rank counts, since a rank's part may be over before that of others.
-/// Exchanges of many bytes take long, and are timed less often.
+/// The fastest of many: whatever else runs can only add to what the exchange takes. Each time the slowest rank counts,
+/// since a rank's part may be over before others'. Exchanges of many bytes take long, and are timed less often.
 fn fastest(
     group: &ProcessGroup,
     bytes: usize,

@@ -11,15 +11,12 @@ mod fit;
 mod measure;
 mod model;
 
-use crate::args::MeetingArgs;
-use crate::link;
-use crate::model::PARAMETERS;
+use crate::{args::MeetingArgs, link, model::PARAMETERS};
 use anyhow::{Result, ensure};
 use exhibit_kit::plot::{self, Lines, PlotArgs, Scale, Series};
 use exhibit_kit::template;
 use fit::Point;
-use minijinja::context;
-use minijinja::value::Serde;
+use minijinja::{context, value::Serde};
 use model::Link;
 use report::{parse_size, thousands};
 use serde::Serialize;

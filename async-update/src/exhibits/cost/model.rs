@@ -44,8 +44,7 @@ impl Link {
     /// 2 log₂(N) α + 2βK(N − 1)/N: halves of what is left are exchanged with ever nearer partners,
     /// and the sums on the way back (Rabenseifner's algorithm; Thakur, Rabenseifner and Gropp 2005).
     ///
-    /// Where N is no power of two, the ranks beyond one hand their gradient over first and get the
-    /// sum in the end, which adds 2(α + βK).
+    /// Where N is no power of two, ranks beyond one hand over gradients first and get the sum last: 2(α + βK) more.
     pub fn halving_doubling(&self, ranks: usize, bytes: f64) -> f64 {
         let partners = ranks.ilog2();
         let power = 2f64.powi(partners as i32);
@@ -74,8 +73,7 @@ impl Link {
         Some(in_nodes + between)
     }
 
-    /// By each way: server, ring, tree, halving-doubling, and a hierarchical ring with nodes of
-    /// `per_node` ranks.
+    /// By each way: server, ring, tree, halving-doubling, and a hierarchical ring with nodes of `per_node` ranks.
     pub fn predictions(&self, ranks: usize, per_node: usize, bytes: f64) -> [Option<f64>; 5] {
         [
             Some(self.parameter_server(ranks, bytes)),

@@ -5,8 +5,7 @@ mod right;
 mod wrong;
 
 use anyhow::{bail, ensure};
-use exercises::prelude::*;
-use exercises::{Check, checks};
+use exercises::{Check, checks, prelude::*};
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -42,8 +42,7 @@ impl Schedule for SequentialLr {
         let mut pairs = [0].iter().chain(&self.milestones).zip(&self.milestones);
         let ascending = pairs.all(|(before, milestone)| before < milestone);
         let found = format_args!("{:?}", self.milestones);
-        let expected = "epochs from 1 on, each after the one before";
-        check(ascending, "milestones", found, expected)?;
+        check(ascending, "milestones", found, "epochs from 1 on, each after the one before")?;
         check_all(&self.schedules, groups)
     }
 
@@ -109,8 +108,7 @@ impl Schedule for ChainedScheduler {
     }
 }
 
-/// Starts a schedule as PyTorch creates a scheduler: the first of an optimizer notes the rate that
-/// all others start from.
+/// Starts a schedule as PyTorch creates a scheduler: an optimizer's first notes the rate that all others start from.
 pub(super) fn start(schedule: &dyn Schedule, group: &mut GroupRates) -> Result<()> {
     let lr = group.lr;
     schedule.step(Epoch::default(), group)?;
@@ -122,18 +120,16 @@ fn start_all(schedules: &[Box<dyn Schedule>], group: &mut GroupRates) -> Result<
     schedules.iter().try_for_each(|schedule| start(schedule, group))
 }
 
-/// Refuses schedules that refuse their settings, and one that would change the rate from which
-/// those before it have started.
+/// Refuses schedules that refuse their settings, and one that would change the rate from which earlier ones started.
 fn check_all(schedules: &[Box<dyn Schedule>], groups: &[GroupRates]) -> Result<()> {
     schedules.iter().try_for_each(|schedule| schedule.check(groups))?;
+    let expected = "a list that begins with it, because it sets the rate that others start from";
     for mut group in groups.iter().copied() {
         let mut initial_lr = None;
         for schedule in schedules {
             start(schedule, &mut group)?;
             let same = *initial_lr.get_or_insert(group.initial_lr) == group.initial_lr;
             let found = format_args!("a list with {schedule:?} after others");
-            let expected =
-                "a list that begins with it, because it sets the rate that others start from";
             check(same, "the schedules", found, expected)?;
         }
     }

@@ -91,8 +91,7 @@ impl CyclicLr {
         let step_ratio = up / total;
         let cycle = (1.0 + step as f64 / total).floor();
         let x = 1.0 + step as f64 / total - cycle;
-        let position =
-            if x <= step_ratio { x / step_ratio } else { (x - 1.0) / (step_ratio - 1.0) };
+        let place = if x <= step_ratio { x / step_ratio } else { (x - 1.0) / (step_ratio - 1.0) };
         let scale = match &self.mode {
             CyclicMode::Triangular => 1.0,
             CyclicMode::Triangular2 => 1.0 / 2f64.powf(cycle - 1.0),
@@ -100,7 +99,7 @@ impl CyclicLr {
             CyclicMode::Cycle(scale) => scale(cycle as u64),
             CyclicMode::Iterations(scale) => scale(step),
         };
-        let height = |from: f64, to: f64| (to - from) * position * scale;
+        let height = |from: f64, to: f64| (to - from) * place * scale;
 
         let [base_lr, max_lr] = [&self.base_lr, &self.max_lr].map(|of| of.of(group.index));
         group.lr = base_lr + height(base_lr, max_lr);

@@ -17,14 +17,12 @@ pub struct GroupRates {
 }
 
 impl GroupRates {
-    /// The rate that a schedule starts from: that with which the optimizer was created, whatever
-    /// other schedules have made of it since.
+    /// The rate that a schedule starts from: the one the optimizer was created with, whatever others made of it.
     pub fn base_lr(&self) -> f64 {
         self.initial_lr.unwrap_or(self.lr)
     }
 
-    /// The rates of all groups. `base_lrs` are those from which a schedule has started, if it has,
-    /// perhaps with fewer groups.
+    /// The rates of all groups. `base_lrs` are those from which a schedule has started, if it has; a group may be new.
     pub(super) fn all(optimizer: &dyn Optimizer, base_lrs: &[f64]) -> Vec<Self> {
         let groups = optimizer.param_groups().into_iter().enumerate();
         let rates = groups.map(|(index, group)| GroupRates {
@@ -119,12 +117,10 @@ pub(super) fn check_one_each(what: &str, values: usize, groups: usize) -> Result
     check(values == groups, format_args!("the length of {what}"), values, expected)
 }
 
-/// Refuses momenta to cycle between that do not fit the groups, and to cycle a momentum that the
-/// optimizer does not have.
+/// Refuses momenta to cycle between that do not fit the groups, and to cycle a momentum that the optimizer lacks.
 pub(super) fn check_momentum(base: &PerGroup, max: &PerGroup, groups: &[GroupRates]) -> Result<()> {
     let expected = "false for an optimizer with neither momentum nor betas";
-    let all_have_one = groups.iter().all(|group| group.momentum.is_some());
-    check(all_have_one, "cycle_momentum", true, expected)?;
+    check(groups.iter().all(|group| group.momentum.is_some()), "cycle_momentum", true, expected)?;
     base.check("base_momentum", groups.len())?;
     max.check("max_momentum", groups.len())
 }

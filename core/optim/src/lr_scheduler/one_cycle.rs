@@ -95,8 +95,7 @@ impl OneCycleLr {
         }
         let end_step = 2.0 * self.pct_start * total - 2.0;
         let down = Phase { end_step, lr: [max, initial], momentum: [low, high] };
-        let end_step = total - 1.0;
-        vec![up, down, Phase { end_step, lr: [initial, min], momentum: [high, high] }]
+        vec![up, down, Phase { end_step: total - 1.0, lr: [initial, min], momentum: [high, high] }]
     }
 
     fn set(&self, step: u64, group: &mut GroupRates) {

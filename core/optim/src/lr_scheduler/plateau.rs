@@ -50,9 +50,8 @@ pub enum ThresholdMode {
 
 /// Reduces the learning rate when a metric has stopped improving. `torch.optim.lr_scheduler.ReduceLROnPlateau`
 ///
-/// With several ranks, the metric must be the same on all of them. Otherwise some reduce their rate
-/// before others, and their weights drift apart, although all apply the same gradients. So reduce
-/// it first, as `AverageMeter::all_reduce` does:
+/// With several ranks, the metric must be the same on all. Otherwise some reduce their rate before others, and their
+/// weights drift apart, although all apply the same gradients. So reduce it first, as `AverageMeter::all_reduce` does:
 ///
 /// ```
 /// use tch_parallel::distributed::{AverageMeter, ProcessGroup};
@@ -103,15 +102,13 @@ impl ReduceLrOnPlateau {
         check(options.factor < 1.0, "factor", options.factor, "below 1")?;
         let groups = GroupRates::all(optimizer, &[]);
         options.min_lr.check("min_lr", groups.len())?;
-        let is_min = options.mode == PlateauMode::Min;
-        let best = if is_min { f64::INFINITY } else { f64::NEG_INFINITY };
+        let best = if options.mode == PlateauMode::Min { f64::INFINITY } else { f64::NEG_INFINITY };
         let last_lr = groups.iter().map(|group| group.lr).collect();
         let state = State { best, num_bad_epochs: 0, cooldown_counter: 0, last_epoch: 0, last_lr };
         Ok(ReduceLrOnPlateau { options, state })
     }
 
-    /// Takes the metric of an epoch, and reduces the rate of every parameter group if it is time.
-    /// NaN is not an improvement.
+    /// Takes an epoch's metric, and reduces the rate of every parameter group if it is time. NaN is not an improvement.
     ///
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument) if a parameter group was added to the optimizer, and the lowest rates

@@ -1,5 +1,4 @@
-//! What a schedule is: how it sets the learning rate of a parameter group, epoch after epoch
-//! (`get_lr` of PyTorch's schedulers).
+//! What a schedule is: how it sets a parameter group's rate, epoch after epoch (`get_lr` of PyTorch's schedulers).
 
 use super::group::GroupRates;
 use crate::{Result, check::check};
@@ -11,8 +10,7 @@ use std::fmt::Debug;
 /// PyTorch's schedulers mostly multiply the current rate instead of computing it from the epoch number. Mathematically
 /// that is the same, but floating-point rounding differs, so this trait does as PyTorch does.
 ///
-/// An epoch is the time between two calls of [`LrScheduler::step`](super::LrScheduler::step): one
-/// batch if you call it after each.
+/// An epoch lies between two calls of [`LrScheduler::step`](super::LrScheduler::step): a batch if called after each.
 pub trait Schedule: Debug + Send {
     /// Refuses settings that no run with these parameter groups could use.
     ///
@@ -87,6 +85,5 @@ pub(super) fn check_fraction(what: &str, factor: f64) -> Result<()> {
 }
 
 pub(super) fn check_eta_min(eta_min: f64) -> Result<()> {
-    let ok = eta_min.is_finite() && eta_min >= 0.0;
-    check(ok, "eta_min", eta_min, "a learning rate, not below 0")
+    check(eta_min.is_finite() && eta_min >= 0.0, "eta_min", eta_min, "a learning rate, not below 0")
 }

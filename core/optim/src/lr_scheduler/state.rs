@@ -52,8 +52,7 @@ impl LrSchedulerState {
             format_args!("that of {own}; resume with the schedule that it was saved with");
         check(self.schedule == own, what, found, expected)?;
         T::deserialize(&self.state).map_err(|error| {
-            let found = format!("{} ({error})", self.state);
-            Error::argument(what, found, "what `state_dict` returned")
+            Error::argument(what, format!("{} ({error})", self.state), "what `state_dict` returned")
         })
     }
 }

@@ -7,12 +7,10 @@ use std::f64::consts::PI;
 use tch_parallel_base::options;
 
 options! {
-    /// Lowers the learning rate along half a cosine wave, starts from the top again, and so on,
-    /// each time with a cycle `t_mult` times as long (Loshchilov and Hutter, "SGDR", 2016).
-    /// `CosineAnnealingWarmRestarts(T_0, T_mult, eta_min)`
+    /// Lowers the rate along half a cosine wave, then starts from the top again, each time with a cycle `t_mult` times
+    /// as long (Loshchilov and Hutter, "SGDR", 2016). `CosineAnnealingWarmRestarts(T_0, T_mult, eta_min)`
     ///
-    /// Its scheduler can also be set to any epoch, in the middle of one too, with
-    /// [`step_to`](super::LrScheduler::step_to).
+    /// Its scheduler can also be set to any epoch, even within one, with [`step_to`](super::LrScheduler::step_to).
     #[derive(Debug, Clone, Copy, PartialEq)]
     pub struct CosineAnnealingWarmRestarts {
         /// The length of the first cycle in epochs: PyTorch's `T_0`.

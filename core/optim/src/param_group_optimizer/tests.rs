@@ -53,9 +53,8 @@ fn the_groups_of_a_store_become_the_optimizers() {
 #[test]
 fn set_lr_is_for_all_groups_and_lr_is_that_of_the_first() {
     let vs = store();
-    let options = [(0, sgd()), (2, SgdOptions { lr: 0.25, ..sgd() })];
-    let mut optimizer: Box<dyn Optimizer> =
-        Box::new(Sgd::with_group_options(&vs, options).unwrap());
+    let groups = [(0, sgd()), (2, SgdOptions { lr: 0.25, ..sgd() })];
+    let mut optimizer: Box<dyn Optimizer> = Box::new(Sgd::with_group_options(&vs, groups).unwrap());
     let rates = |optimizer: &dyn Optimizer| -> Vec<f64> {
         optimizer.param_groups().iter().map(|group| group.options.lr()).collect()
     };
@@ -63,8 +62,7 @@ fn set_lr_is_for_all_groups_and_lr_is_that_of_the_first() {
     optimizer.set_lr(1.0);
     assert_eq!(rates(&*optimizer), [1.0, 1.0]);
     optimizer.param_groups_mut()[1].options.set_momentum(0.5);
-    let momenta: Vec<_> =
-        optimizer.param_groups().iter().map(|group| group.options.momentum()).collect();
+    let momenta: Vec<_> = optimizer.param_groups().iter().map(|it| it.options.momentum()).collect();
     assert_eq!(momenta, [Some(0.9), Some(0.5)]);
 }
 

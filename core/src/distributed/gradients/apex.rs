@@ -5,10 +5,8 @@
 
 use super::hooks::{CommHook, from_fn};
 use super::{DdpLoggingData, DdpOptions, DistributedDataParallel};
-use crate::distributed::group::ProcessGroup;
-use crate::{Result, Tensors, check};
-use c10d_sys::ReduceOp;
-use c10d_sys::arithmetic::mul_number_;
+use crate::{Result, Tensors, check, distributed::group::ProcessGroup};
+use c10d_sys::{ReduceOp, arithmetic::mul_number_};
 use tch::nn::{ModuleT, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel_base::options;
@@ -81,9 +79,8 @@ impl<M> ApexDistributedDataParallel<M> {
         let factor = options.gradient_predivide_factor;
         let is_positive = factor.is_finite() && factor > 0.0;
         check(is_positive, "gradient_predivide_factor", factor, "more than 0")?;
-        let element =
-            vs.trainable_variables().first().map_or(0, |first| first.kind().elt_size_in_bytes());
-        let bucket_mb = options.message_size as f64 * element.max(1) as f64 / MIB;
+        let bytes = vs.trainable_variables().first().map_or(0, |it| it.kind().elt_size_in_bytes());
+        let bucket_mb = options.message_size as f64 * bytes.max(1) as f64 / MIB;
         let ddp = DdpOptions {
             bucket_cap_mb: Some(if options.delay_allreduce { f64::INFINITY } else { bucket_mb }),
             find_unused_parameters: options.delay_allreduce,

@@ -1,8 +1,7 @@
 //! Another way of synchronizing buffers than to broadcast rank 0's.
 
 use crate::Result;
-use crate::distributed::ProcessGroup;
-use crate::distributed::collectives::Pending;
+use crate::distributed::{ProcessGroup, collectives::Pending};
 use std::fmt;
 use tch::Tensor;
 

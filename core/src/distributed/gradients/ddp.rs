@@ -1,19 +1,13 @@
 //! Averages gradients over the ranks while the backward pass runs.
 
 use super::buffer_comm_hook::{BufferCommHook, BufferCommHookLocation};
-use super::ddp_options::DdpOptions;
 use super::hooks::register::{self, Failure};
-use super::logging::DdpLoggingData;
-use super::mixed_precision::CastParameters;
-use super::module_tensors::ModuleTensors;
-use super::same_model;
 use super::virtual_ranks::{self, VirtualRanks};
-use crate::distributed::collectives::Pending;
-use crate::distributed::fault::blame::may_be_anothers_fault;
-use crate::distributed::group::ProcessGroup;
+use super::{ddp_options::DdpOptions, logging::DdpLoggingData, mixed_precision::CastParameters};
+use super::{module_tensors::ModuleTensors, same_model};
 use crate::distributed::join::{JoinConfig, announce};
-use crate::profiler::record_function;
-use crate::{Error, Result, Tensors};
+use crate::distributed::{fault::blame::may_be_anothers_fault, group::ProcessGroup};
+use crate::{Error, Result, Tensors, distributed::collectives::Pending, profiler::record_function};
 use c10d_sys::{DelayedAllReduce, ErrorKind, ReduceOp, Reducer, autograd, tensor};
 use std::cell::{Cell, RefCell};
 use std::{any::type_name, fmt, sync::Arc};
@@ -27,10 +21,9 @@ pub(super) const BROADCAST_BUFFER_BYTES: usize = 250 << 20;
 
 /// `torch.nn.parallel.DistributedDataParallel`, driven by the same C++ `Reducer`.
 ///
-/// Construction copies rank 0's parameters to every rank, and its buffers unless the options
-/// disable that. After each forward pass through this wrapper, the backward pass averages the
-/// gradients over the ranks, in buckets, while the remaining gradients are still being computed.
-/// Parameters are never sent again: they stay equal because every rank makes the same step.
+/// Construction copies rank 0's parameters to every rank, and its buffers unless the options disable that. After each
+/// forward pass through this wrapper, the backward pass averages the gradients over the ranks, in buckets, while others
+/// are still being computed. Parameters are never sent again: they stay equal because every rank makes the same step.
 ///
 /// A module with one input and one output works with tch's [`ModuleT`], any other with
 /// [`forward`](Self::forward). Evaluate with [`module`](Self::module), which exchanges nothing.
@@ -104,9 +97,8 @@ impl<M> DistributedDataParallel<M> {
     ///
     /// # Errors
     /// - [`Error::Argument`]: nothing in `vs` is trainable, or it is not all on one kind of device.
-    /// - [`Error::Collective`]: a rank has another model or other options, has got an
-    ///   [`Error::Argument`], or could not be reached. All ranks get the error; PyTorch compares
-    ///   only shapes, and informs only the ranks that differ from rank 0.
+    /// - [`Error::Collective`]: a rank has another model or other options, got an [`Error::Argument`], or could not be
+    ///   reached. All ranks get the error; PyTorch compares only shapes and informs only ranks unlike rank 0.
     pub fn new(module: M, vs: &VarStore, group: &ProcessGroup) -> Result<Self> {
         Self::with_options(module, vs, group, DdpOptions::default())
     }
@@ -114,8 +106,7 @@ impl<M> DistributedDataParallel<M> {
     /// The same with PyTorch's keyword arguments.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new), and [`Error::Argument`] for a bucket size that is not positive
-    /// and for a name that is not in `vs`.
+    /// Those of [`new`](Self::new), and [`Error::Argument`] for a bucket size not above 0 or a name not in `vs`.
     pub fn with_options(
         module: M,
         vs: &VarStore,
@@ -128,8 +119,7 @@ impl<M> DistributedDataParallel<M> {
         }
         let own = ModuleTensors::new(vs, &options)
             .and_then(|tensors| Ok((tensors, options.for_the_reducer()?)));
-        let description =
-            own.as_ref().map(|(tensors, _)| same_model::description(tensors, &options));
+        let description = own.as_ref().map(|(own, _)| same_model::description(own, &options));
         let agreed = same_model::check(group, operation, description);
         let (tensors, reducer_options) = own?;
         agreed?;
@@ -138,15 +128,13 @@ impl<M> DistributedDataParallel<M> {
         group.engine().verify_params(&trained).map_err(|error| group.failed(operation, &error))?;
         let state = tensors.shared();
         group.broadcast_coalesced(operation, &state, BROADCAST_BUFFER_BYTES, 0)?;
-        let sparse: Vec<_> =
-            names.iter().map(|name| options.sparse_gradients.contains(name)).collect();
+        let sparse: Vec<_> = names.iter().map(|it| options.sparse_gradients.contains(it)).collect();
         let (engine, name) = (group.engine(), type_name::<M>());
         let reducer = Reducer::new(engine, &trained, &names, &sparse, name, reducer_options);
         let mut reducer = reducer.map_err(|error| group.failed(operation, &error))?;
         let cast_parameters = options.mixed_precision.map(|precision| {
             let own = named_buffers(vs).into_iter();
-            let buffers =
-                own.filter(|(name, _)| !options.params_and_buffers_to_ignore.contains(name));
+            let buffers = own.filter(|it| !options.params_and_buffers_to_ignore.contains(&it.0));
             let shared = tensors.shared_parameters().map(|(_, tensor)| tensor.shallow_clone());
             CastParameters::new(shared.collect(), buffers, precision, &mut reducer)
         });
@@ -205,9 +193,8 @@ impl<M> DistributedDataParallel<M> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::UnusedParameters`] if some parameters did not contribute to the last loss,
-    /// [`Error::Collective`] if buffers could not be broadcast, and [`Error::Argument`] for
-    /// [`no_sync`](Self::no_sync) in the first iteration of a static graph.
+    /// [`Error::UnusedParameters`] if parameters did not contribute to the last loss, [`Error::Collective`] if buffers
+    /// could not be broadcast, [`Error::Argument`] for [`no_sync`](Self::no_sync) in a static graph's first iteration.
     pub fn forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
         // As in PyTorch's traces.
         record_function("DistributedDataParallel.forward", || self.traced_forward(f))?
@@ -217,9 +204,8 @@ impl<M> DistributedDataParallel<M> {
         let grad = tensor::grad_enabled();
         let mut sync = grad && self.no_sync_guards.get() == 0;
         if let (true, Some(ranks)) = (grad, &self.virtual_ranks) {
-            let other = if sync { None } else { Some("no_sync") };
             let join = self.join_config.options().map(|_| "a join");
-            if let Some(other) = other.or(join) {
+            if let Some(other) = (!sync).then_some("no_sync").or(join) {
                 let expected = "used without virtual_ranks";
                 return Err(Error::argument(other, "used with virtual_ranks", expected));
             }
@@ -257,7 +243,7 @@ impl<M> DistributedDataParallel<M> {
             Some(parameters) => parameters.in_forward(grad, || f(&self.module)),
             None => Ok(f(&self.module)),
         };
-        let outputs = outputs.inspect_err(|error| self.group.report(&error.to_string()))?;
+        let outputs = self.group.or_report(outputs)?;
 
         self.sync_buffers_at(BufferCommHookLocation::PostForward, None)?;
         self.sync_buffers.set(sync && self.virtual_ranks.is_none());
@@ -286,8 +272,7 @@ impl<M> DistributedDataParallel<M> {
     /// failed; [`Error::Tensor`] if only this rank's pass failed: `loss` has no graph, say, or memory ran out.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
         if let Some(ranks) = &self.virtual_ranks {
-            let is_kept = ranks.backward(loss);
-            if is_kept.inspect_err(|error| self.group.report(&error.to_string()))? {
+            if self.group.or_report(ranks.backward(loss))? {
                 return Ok(());
             }
         }

@@ -1,8 +1,6 @@
 //! Options for the exchange of gradients.
 
-use super::buffer_comm_hook::BufferCommHook;
-use super::hooks::CommHook;
-use super::mixed_precision::MixedPrecision;
+use super::{buffer_comm_hook::BufferCommHook, hooks::CommHook, mixed_precision::MixedPrecision};
 use crate::{Error, Result};
 use c10d_sys::ReducerOptions;
 use std::collections::BTreeSet;

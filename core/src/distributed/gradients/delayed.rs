@@ -13,13 +13,9 @@ pub(super) type Named = (Vec<(String, Tensor)>, (String, Tensor));
 pub(super) fn named(trained: &[(String, Tensor)], options: &DdpOptions) -> Result<Option<Named>> {
     let names = &options.delay_all_reduce_named_params;
     let hooked = options.param_to_hook_all_reduce.as_ref();
+    let found = "without param_to_hook_all_reduce";
     let expected = "set together with it, or neither";
-    check(
-        names.is_empty() == hooked.is_none(),
-        OPTION,
-        "without param_to_hook_all_reduce",
-        expected,
-    )?;
+    check(names.is_empty() == hooked.is_none(), OPTION, found, expected)?;
     let Some(hooked) = hooked else { return Ok(None) };
     for (other, is_set) in [
         // Nobody would know whether all ranks reach the exchange.
@@ -41,19 +37,11 @@ pub(super) fn named(trained: &[(String, Tensor)], options: &DdpOptions) -> Resul
     for name in names {
         let (name, tensor) = find(name)?;
         let is_new = name != hooked.0 && delayed.iter().all(|(other, _)| *other != name);
-        check(
-            is_new,
-            OPTION,
-            format!("{name:?} twice, or {name:?} waits for itself"),
-            "each once",
-        )?;
+        let found = format!("{name:?} twice, or {name:?} waits for itself");
+        check(is_new, OPTION, found, "each once")?;
         let (kind, expected) = (tensor.kind(), format!("{:?}, like {}", hooked.1.kind(), hooked.0));
-        check(
-            kind == hooked.1.kind(),
-            format!("the kind of {name}"),
-            format!("{kind:?}"),
-            expected,
-        )?;
+        let what = format!("the kind of {name}");
+        check(kind == hooked.1.kind(), what, format!("{kind:?}"), expected)?;
         let found = format!("with {name:?} of sparse_gradients");
         check(!options.sparse_gradients.contains(&name), OPTION, found, "of dense gradients")?;
         delayed.push((name, tensor));

@@ -1,10 +1,8 @@
 //! DistributedDataParallel's part of a join. `_DDPJoinHook`
 
-use super::DistributedDataParallel;
-use super::buffer_comm_hook::BufferCommHookLocation;
-use crate::distributed::group::ProcessGroup;
+use super::{DistributedDataParallel, buffer_comm_hook::BufferCommHookLocation};
 use crate::distributed::join::{JoinConfig, JoinOptions, Joinable, count, join};
-use crate::{Error, Result, check};
+use crate::{Error, Result, check, distributed::group::ProcessGroup};
 use c10d_sys::ReduceOp;
 use std::fmt::Display;
 use tch::Tensor;
@@ -12,12 +10,10 @@ use tch::Tensor;
 const OPERATION: &str = "join";
 
 impl<M> DistributedDataParallel<M> {
-    /// Runs `training`, in which ranks may make different numbers of steps with this model. A
-    /// collective. `with model.join():`
+    /// Runs `training`, in which ranks may make different numbers of steps with it. A collective. `with model.join():`
     ///
-    /// A rank that finishes its training early takes part in the others' exchanges with zero
-    /// gradients until all have finished. Then all ranks copy the parameters and buffers of a rank
-    /// that trained to the end, the one with the highest number.
+    /// A rank that finishes early takes part in the others' exchanges with zero gradients until all have finished. Then
+    /// all ranks copy the parameters and buffers of a rank that trained to the end, the one with the highest number.
     ///
     /// ```
     /// # use tch::{Kind, Tensor, nn};
@@ -122,7 +118,6 @@ impl<M> Joinable for &DistributedDataParallel<M> {
 
     fn post_hook(&mut self, is_last_joiner: bool) -> Result<()> {
         self.restore_parameters()?;
-        let source = self.common_rank(is_last_joiner)?;
-        self.broadcast_state(source)
+        self.broadcast_state(self.common_rank(is_last_joiner)?)
     }
 }

@@ -1,10 +1,8 @@
 //! Parameters and gradients in fewer bits during a pass: DistributedDataParallel's `mixed_precision`.
 
 use super::hooks::{CommHook, from_fn};
-use crate::distributed::ReduceOp;
-use crate::{Error, Result};
-use c10d_sys::arithmetic::div_number_;
-use c10d_sys::{Reducer, set_data};
+use crate::{Error, Result, distributed::ReduceOp};
+use c10d_sys::{Reducer, arithmetic::div_number_, set_data};
 use std::sync::{Arc, Mutex};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel_base::{lock, options};
@@ -60,8 +58,7 @@ impl MixedPrecision {
     }
 }
 
-/// Parameters that are cast for a pass. If a pass is abandoned, they are restored by the next one, or when
-/// this is dropped.
+/// Parameters that are cast for a pass. After an abandoned one, they are restored by the next, or when this is dropped.
 #[derive(Debug)]
 pub(super) struct CastParameters {
     pub options: MixedPrecision,

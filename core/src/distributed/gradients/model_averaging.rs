@@ -1,11 +1,9 @@
 //! Averaging parameters instead of gradients: `torch.distributed.algorithms.model_averaging`.
 
 use crate::distributed::collectives::{Pending, flatten, parts_like};
-use crate::distributed::fsdp::shards;
-use crate::distributed::group::ProcessGroup;
+use crate::distributed::{fsdp::shards, group::ProcessGroup};
 use crate::{Result, check};
-use c10d_sys::ReduceOp;
-use c10d_sys::arithmetic::div_number_;
+use c10d_sys::{ReduceOp, arithmetic::div_number_};
 use tch::{Tensor, no_grad};
 
 /// Averages parameters over the ranks every few steps, after a warm-up. `averagers.PeriodicModelAverager`

@@ -1,9 +1,7 @@
 //! What of a variable store the ranks share.
 
-use super::ddp_options::DdpOptions;
-use super::delayed;
-use crate::distributed::fsdp::shards;
-use crate::{Error, Result};
+use super::{ddp_options::DdpOptions, delayed};
+use crate::{Error, Result, distributed::fsdp::shards};
 use std::collections::{BTreeSet, HashSet};
 use tch::{Tensor, nn::VarStore};
 use tch_parallel_base::parameters::{named_buffers, named_parameters};
@@ -20,14 +18,13 @@ pub(crate) struct ModuleTensors {
 }
 
 impl ModuleTensors {
-    /// An error if nothing is trained on all ranks, if that is not all on one device, or if the
-    /// options name something that is not there.
+    /// An error if nothing is trained on all ranks, if it is on several devices, or if options name what is not there.
     pub(crate) fn new(vs: &VarStore, options: &DdpOptions) -> Result<Self> {
         let parameters = named_parameters(vs);
         let mut buffers = named_buffers(vs);
         let there: HashSet<_> = parameters.iter().chain(&buffers).map(|(name, _)| name).collect();
         if let Some(name) =
-            options.params_and_buffers_to_ignore.iter().find(|name| !there.contains(name))
+            options.params_and_buffers_to_ignore.iter().find(|it| !there.contains(it))
         {
             let found = format!("{name:?}, which is not in the store");
             let expected = "the names of variables of the store";
@@ -37,9 +34,8 @@ impl ModuleTensors {
         buffers.retain(|(name, _)| options.broadcast_buffers && !ignored.contains(name));
         let mut tensors = ModuleTensors { parameters, buffers, ignored, delayed: None };
         let trained: Vec<_> = tensors.trained().collect();
-        if let Some(name) =
-            options.sparse_gradients.iter().find(|name| trained.iter().all(|(own, _)| own != *name))
-        {
+        let is_trained = |name: &&String| trained.iter().any(|(own, _)| own == *name);
+        if let Some(name) = options.sparse_gradients.iter().find(|name| !is_trained(name)) {
             let found = format!("{name:?}, which is not trained on all ranks");
             return Err(Error::argument("sparse_gradients", found, "the names of such parameters"));
         }
@@ -88,6 +84,5 @@ fn check_devices(parameters: &[(String, Tensor)]) -> Result<()> {
     };
     let there = there.device();
     let found = format!("a store with {name} on {here:?} and {other} on {there:?}");
-    let expected = "one whose parameters are all on the device of this rank";
-    Err(Error::argument("vs", found, expected))
+    Err(Error::argument("vs", found, "one whose parameters are all on the device of this rank"))
 }

@@ -3,10 +3,8 @@
 //! The engine compares only shapes, and informs only the ranks that differ from rank 0. Differences that it does not
 //! check (kinds, names, buffers, options) would cause wrong weights or an endless wait.
 
-use super::ddp_options::DdpOptions;
-use super::module_tensors::ModuleTensors;
-use crate::distributed::group::ProcessGroup;
-use crate::{Error, Result};
+use super::{ddp_options::DdpOptions, module_tensors::ModuleTensors};
+use crate::{Error, Result, distributed::group::ProcessGroup};
 use std::{fmt::Write, iter::repeat_with};
 use tch::Tensor;
 

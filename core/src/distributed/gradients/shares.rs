@@ -1,7 +1,7 @@
 //! What each virtual rank of a rank computes with.
 
 use super::ddp::DistributedDataParallel;
-use crate::{Error, Result, Tensors, check};
+use crate::{Result, Tensors, check};
 use tch::{Kind, Tensor};
 use tch_parallel_base::tensors::{fill, list};
 
@@ -35,7 +35,7 @@ impl<M> DistributedDataParallel<M> {
     /// # Ok::<(), tch_parallel::Error>(())
     /// ```
     ///
-    /// A batch that cannot be divided evenly is an [`Error::Argument`] in place of its first share.
+    /// A batch that divides unevenly is an [`Error::Argument`](crate::Error::Argument) instead of its first share.
     pub fn shares<B: Tensors>(&self, batch: B, seed: i64) -> impl Iterator<Item = Result<B>> {
         let ranks = self.virtual_ranks.as_deref();
         let parts = ranks.map_or(1, |ranks| ranks.shard.parts());
@@ -44,13 +44,9 @@ impl<M> DistributedDataParallel<M> {
             ranks.begin(part, seed)?;
             let tensors = list(&batch).into_iter().map(|tensor| {
                 let rows = tensor.size().first().map_or(0, |rows| *rows as usize);
-                if rows % parts != 0 {
-                    let what = "the number of samples in a batch";
-                    let expected = format!("a multiple of {parts}, this rank's virtual ranks");
-                    let error = Error::argument(what, rows, expected);
-                    self.group.report(&error.to_string());
-                    return Err(error);
-                }
+                let what = "the number of samples in a batch";
+                let expected = format!("a multiple of {parts}, this rank's virtual ranks");
+                self.group.or_report(check(rows % parts == 0, what, rows, expected))?;
                 Ok(tensor.f_slice(0, part as i64, None, parts as i64)?.f_contiguous()?)
             });
             Ok(fill(&batch, tensors.collect::<Result<Vec<_>>>()?))
@@ -61,7 +57,8 @@ impl<M> DistributedDataParallel<M> {
     /// number of them. A collective. Without virtual ranks, the mean of `shares`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for another number of tensors than this rank has virtual ranks, and [`Error::Collective`] if a rank has died or did not arrive within the timeout.
+    /// [`Error::Argument`](crate::Error::Argument) for another number of tensors than this rank has virtual ranks, and
+    /// [`Error::Collective`](crate::Error::Collective) if a rank has died or did not arrive within the timeout.
     pub fn mean_of_shares(&self, shares: &[Tensor]) -> Result<Tensor> {
         let mut numbers = Tensor::f_stack(shares, 0)?.detach();
         if let Some(ranks) = &self.virtual_ranks {

@@ -2,8 +2,7 @@
 
 use super::buffer_comm_hook::BufferCommHookLocation as Location;
 use super::ddp::{BROADCAST_BUFFER_BYTES, DistributedDataParallel};
-use crate::Result;
-use crate::distributed::join::or_report;
+use crate::{Result, distributed::join::or_report};
 use tch::{Tensor, no_grad};
 
 impl<M> DistributedDataParallel<M> {
@@ -32,9 +31,8 @@ impl<M> DistributedDataParallel<M> {
             return Ok(());
         }
         // Rank 0 may be out of inputs, and its buffers stale.
-        self.sync_module_buffers(
-            in_join.map_or(Ok(0), |has_inputs| self.common_rank(has_inputs))?,
-        )?;
+        let source = in_join.map_or(Ok(0), |has_inputs| self.common_rank(has_inputs))?;
+        self.sync_module_buffers(source)?;
         if place == Location::PreForward { self.finish_buffers() } else { Ok(()) }
     }
 

@@ -277,9 +277,7 @@ fn copies(tensors: &[Tensor]) -> Vec<Tensor> {
 
 fn copy(tensors: &[Tensor], from: &[Tensor]) -> Result<()> {
     let mut pairs = tensors.iter().zip(from);
-    no_grad(|| {
-        pairs.try_for_each(|(tensor, from)| Ok(tensor.shallow_clone().f_copy_(from).map(drop)?))
-    })
+    no_grad(|| pairs.try_for_each(|(tensor, from)| Ok(tensor.shallow_clone().f_copy_(from)?)))
 }
 
 thread_local! {

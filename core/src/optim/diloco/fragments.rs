@@ -4,8 +4,7 @@ use crate::{Result, check};
 use tch::{Tensor, nn::VarStore};
 use tch_parallel_base::parameters::named_parameters;
 
-/// Cuts the trainable variables of a store into `count` fragments of similar size, in their order, for
-/// [`DiLoCo`](super::DiLoCo).
+/// Cuts a store's trainable variables into `count` fragments of similar size, in order, for [`DiLoCo`](super::DiLoCo).
 ///
 /// # Errors
 /// [`Error::Argument`](crate::Error::Argument) unless `count` is from 1 to the number of variables.

@@ -1,7 +1,6 @@
 //! When [`DiLoCo`](super::DiLoCo) exchanges, and how it applies the result.
 
-use crate::optim::SgdOptions;
-use crate::{Result, check};
+use crate::{Result, check, optim::SgdOptions};
 
 /// Arguments of torchft's `DiLoCo`. Exchanges start and end at the same steps as there. Each fragment is one bucket, the
 /// global weights are on the same devices as the ranks' own, and nothing is quantized.

@@ -27,8 +27,7 @@ fn values(optimizer: &dyn Optimizer) -> Vec<(f64, Option<f64>)> {
 #[test]
 fn a_schedule_starts_from_the_rate_that_the_optimizer_was_created_with_even_if_it_resumes() {
     let mut optimizer = sgd(&[0.5, 0.25]);
-    let warm_up = LinearLr { start_factor: 0.4, ..Default::default() };
-    LrScheduler::new(&mut optimizer, warm_up).unwrap();
+    LrScheduler::new(&mut optimizer, LinearLr { start_factor: 0.4, ..Default::default() }).unwrap();
     assert_eq!((optimizer.lr(), optimizer.param_groups()[0].initial_lr), (0.2, Some(0.5)));
     let mut resumed = sgd(&[0.001, 0.001]);
     resumed.load_state_dict(&optimizer.state_dict().unwrap()).unwrap();
@@ -65,8 +64,7 @@ fn schedules() -> Vec<Box<dyn Schedule>> {
 
 const EPOCHS: usize = 12;
 
-/// Runs `begin`'s scheduler for [`EPOCHS`], in one go and interrupted after each number of epochs,
-/// with its state as text.
+/// Runs `begin`'s scheduler for [`EPOCHS`], in one go and interrupted after each of them, with its state as text.
 fn expect_the_same_after_an_interruption<S: Scheduler>(
     begin: impl Fn(&mut dyn Optimizer) -> S,
     step: impl Fn(&mut S, &mut dyn Optimizer, usize),

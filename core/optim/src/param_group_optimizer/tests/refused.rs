@@ -8,8 +8,7 @@ fn refused<R: UpdateRule + Default>(change: impl Fn(&mut R)) -> String {
     let mut options = R::default();
     assert!(ParamGroupOptimizer::from_named_parameters(Vec::new(), options.clone()).is_ok());
     change(&mut options);
-    let refused = ParamGroupOptimizer::from_named_parameters(Vec::new(), options);
-    refused.unwrap_err().to_string()
+    ParamGroupOptimizer::from_named_parameters(Vec::new(), options).unwrap_err().to_string()
 }
 
 /// That each of these options is refused if it is one of the values.

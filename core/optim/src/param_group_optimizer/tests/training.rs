@@ -132,8 +132,7 @@ fn a_sparse_momentum_of_another_shape_is_refused() {
     let mut state = optimizer.state_dict().unwrap();
     assert!(state.tensors[0].1.is_sparse());
     optimizer.load_state_dict(&state).unwrap();
-    let smaller = Tensor::ones([4, 2], (Kind::Float, Device::Cpu));
-    state.tensors[0].1 = smaller.to_sparse_sparse_dim(1);
+    state.tensors[0].1 = Tensor::ones([4, 2], (Kind::Float, Device::Cpu)).to_sparse_sparse_dim(1);
     let expected = "table.momentum_buffer is of shape [4, 2], but must be of shape [5, 2]";
     assert_eq!(optimizer.load_state_dict(&state).unwrap_err().to_string(), expected);
 }

@@ -1,8 +1,7 @@
 //! The trait of communication hooks.
 
 use super::GradBucket;
-use crate::Result;
-use crate::distributed::ProcessGroup;
+use crate::{Result, distributed::ProcessGroup};
 use std::fmt;
 use tch::Tensor;
 
@@ -19,14 +18,12 @@ pub type Finish = Box<dyn FnOnce() -> Result<Tensor> + Send>;
 /// closures, one bucket after the other, in the same order, on the thread of the backward pass. So all ranks make the
 /// same collectives in the same order, even if the second half starts further ones.
 pub trait CommHook: Send {
-    /// The hook's name in messages and in the logging data, together with all options that must be
-    /// the same on all ranks: ranks compare it.
+    /// The name in messages and logging data, with all options that must be the same on all ranks: they compare it.
     fn name(&self) -> String;
 
     /// Starts the exchange of a bucket among the ranks of `group`.
     ///
-    /// The gradients are those of this rank, undivided. A hook that sums them must also divide by
-    /// the size of the group.
+    /// The gradients are this rank's own, undivided. A hook that sums them must also divide by the size of the group.
     ///
     /// # Errors
     /// Anything that stops the hook; [`DistributedDataParallel::backward`] returns it.

@@ -89,8 +89,7 @@ impl<H: CommHook> CommHook for CompressWrapper<H> {
 
     fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
         let mut buffer = bucket.buffer()?;
-        let compressed = buffer.f_to_kind(self.kind)?;
-        bucket.set_buffer(&compressed)?;
+        bucket.set_buffer(&buffer.f_to_kind(self.kind)?)?;
         let finish = self.hook.start(group, bucket)?;
         Ok(Box::new(move || {
             buffer.f_copy_(&finish()?)?;

@@ -5,8 +5,7 @@ use tch::Tensor;
 
 /// Gradients that are exchanged together, complete on this rank. `torch.distributed.GradBucket`
 ///
-/// It lives as long as the call of the hook; its tensors live as long as the hook keeps them.
-/// Errors of libtorch are [`Error::Tensor`].
+/// It lives as long as the hook's call, its tensors as long as they are kept. libtorch's errors are [`Error::Tensor`].
 #[derive(Debug)]
 pub struct GradBucket<'a> {
     pub(super) engine: &'a mut c10d_sys::GradBucket,
@@ -29,14 +28,12 @@ impl GradBucket<'_> {
         self.engine.buffer().map_err(Error::engine("GradBucket::buffer"))
     }
 
-    /// Replaces the buffer by another tensor, for a hook that is called with this bucket later.
-    /// `bucket.set_buffer(tensor)`
+    /// Replaces the buffer by another tensor, for a hook called with this bucket later. `bucket.set_buffer(tensor)`
     pub fn set_buffer(&mut self, buffer: &Tensor) -> Result<()> {
         self.engine.set_buffer(buffer).map_err(Error::engine("GradBucket::set_buffer"))
     }
 
-    /// The gradient of each of its parameters, in the parameter's shape, as a view into the buffer.
-    /// `bucket.gradients()`
+    /// The gradient of each parameter, in the parameter's shape, as a view into the buffer. `bucket.gradients()`
     pub fn gradients(&self) -> Result<Vec<Tensor>> {
         self.engine.gradients().map_err(Error::engine("GradBucket::gradients"))
     }

@@ -1,5 +1,4 @@
-//! Communication hooks: other ways of exchanging gradients than a plain mean over the ranks.
-//! `torch.distributed.algorithms.ddp_comm_hooks`
+//! Other ways of exchanging gradients than a plain mean over the ranks. `torch.distributed.algorithms.ddp_comm_hooks`
 //!
 //! A model is wrapped with its hook. The hook is called with each bucket of gradients as soon as the bucket is
 //! complete, and returns the tensor that replaces it. PyTorch's counterpart is `model.register_comm_hook`.
@@ -47,10 +46,8 @@ mod quantization;
 pub(super) mod register;
 
 pub use comm_hook::{CommHook, Finish, FromFn, from_fn};
-pub use default_hooks::{
-    AllReduce, Bf16Compress, CompressWrapper, Fp16Compress, bf16_compress_wrapper,
-    fp16_compress_wrapper,
-};
+pub use default_hooks::{AllReduce, Bf16Compress, CompressWrapper, Fp16Compress};
+pub use default_hooks::{bf16_compress_wrapper, fp16_compress_wrapper};
 pub use grad_bucket::GradBucket;
 pub use optimizer_overlap::HookThenOptimizer;
 pub use post_local_sgd::PostLocalSgd;

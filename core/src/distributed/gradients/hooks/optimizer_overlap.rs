@@ -1,8 +1,7 @@
 //! An optimizer's step for each bucket: PyTorch's `optimizer_overlap_hooks`.
 
 use super::{CommHook, Finish, GradBucket};
-use crate::distributed::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, distributed::ProcessGroup};
 use std::sync::{Arc, Mutex};
 use tch_parallel_base::lock;
 use tch_parallel_optim::{ParamGroupOptimizer, UpdateRule};
@@ -65,8 +64,7 @@ impl<H: CommHook, R: UpdateRule + Send> CommHook for HookThenOptimizer<H, R> {
                 let expected = "available: drop its guard before the backward pass";
                 Error::argument("the optimizer of hook_then_optimizer", error, expected)
             })?;
-            let pairs: Vec<_> = parameters.into_iter().zip(gradients).collect();
-            optimizer.step_params(&pairs)?;
+            optimizer.step_params(&parameters.into_iter().zip(gradients).collect::<Vec<_>>())?;
             Ok(buffer)
         }))
     }

@@ -1,11 +1,9 @@
 //! Post-local SGD: the mean over all ranks at first, and over a subgroup afterwards.
 
 use super::{AllReduce, CommHook, Finish, GradBucket};
-use crate::Result;
-use crate::distributed::ProcessGroup;
+use crate::{Result, distributed::ProcessGroup};
 
-/// Averages gradients over all ranks for some steps, and then over those of a subgroup, or not at
-/// all. `post_localSGD_hook.post_localSGD_hook`
+/// Averages over all ranks for some steps, then over a subgroup, or not at all. `post_localSGD_hook.post_localSGD_hook`
 ///
 /// Ranks of different subgroups go different ways from then on, so their parameters must be averaged from time to time:
 /// use it with a [`PostLocalSgdOptimizer`] or a [`PeriodicModelAverager`] with as many steps of warm-up.
@@ -21,9 +19,8 @@ pub struct PostLocalSgd {
 }
 
 impl PostLocalSgd {
-    /// Averages over all ranks in the first `start_local_sgd_iter` steps, and over those of
-    /// `subgroup` afterwards, which PyTorch by default makes of the ranks of each host; here
-    /// [`new_group`](ProcessGroup::new_group) makes it. `PostLocalSGDState`
+    /// Averages over all ranks in the first `start_local_sgd_iter` steps, and then over `subgroup`, by default the
+    /// ranks of each host in PyTorch; here [`new_group`](ProcessGroup::new_group) makes it. `PostLocalSGDState`
     pub fn new(subgroup: ProcessGroup, start_local_sgd_iter: u64) -> PostLocalSgd {
         PostLocalSgd { start_local_sgd_iter, subgroup: Some(subgroup), iteration: 0 }
     }

@@ -1,8 +1,7 @@
 //! Gradients in 8 bits: PyTorch's `quantization_hooks`.
 
 use super::{CommHook, Finish, GradBucket};
-use crate::distributed::ProcessGroup;
-use crate::{Result, check};
+use crate::{Result, check, distributed::ProcessGroup};
 use c10d_sys::arithmetic::{clamp_max_, clamp_min_, div_number_};
 use tch::{Kind, Tensor};
 

@@ -1,15 +1,13 @@
 //! How the engine calls a hook, and how its failures are reported.
 
 use super::{CommHook, GradBucket};
-use crate::distributed::fault::blame::failed_collective;
-use crate::distributed::{DistributedDataParallel, ProcessGroup};
+use crate::distributed::{DistributedDataParallel, ProcessGroup, fault::blame::failed_collective};
 use crate::{Error, Result};
 use c10d_sys::Reducer;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use tch::{Device, Kind, Tensor};
-use tch_parallel_base::error::of_panic;
-use tch_parallel_base::lock;
+use tch_parallel_base::{error::of_panic, lock};
 
 /// The original error of a hook: the engine returns only its text.
 pub(in crate::distributed) type Failure = Arc<Mutex<Option<Error>>>;

@@ -1,11 +1,9 @@
 //! One bucket in a step of PowerSGD.
 
 use super::low_rank::{Batch, LowRank, batches, factors};
-use super::orthogonalize::orthogonalize;
-use super::state::State;
+use super::{orthogonalize::orthogonalize, state::State};
 use crate::Result;
-use crate::distributed::hooks::GradBucket;
-use crate::distributed::{ProcessGroup, ReduceOp};
+use crate::distributed::{ProcessGroup, ReduceOp, hooks::GradBucket};
 use c10d_sys::arithmetic::div_number_;
 use std::iter::once;
 use tch::{TchError, Tensor};
@@ -41,7 +39,7 @@ impl Exchange {
             state.numel[1] += 2 * (side * state.options.rank_of(side, side)) as u64;
             (None, vec![buffer.f_view([side, side])?])
         } else {
-            let (uncompressed, matrices) = sort_out(state, bucket.gradients()?)?;
+            let [uncompressed, matrices] = sort_out(state, bucket.gradients()?)?;
             (Some(uncompressed), matrices)
         };
         let batches = batches(&state.options, matrices)?;
@@ -82,8 +80,7 @@ impl Exchange {
         group.all_reduce(&mut self.memory[1], ReduceOp::Sum)?;
         self.decompress(world_size, state.batched)?;
         if let Some(original) = &self.original {
-            let lost = original.f_sub(&self.buffer)?;
-            state.errors.insert(self.index, lost);
+            state.errors.insert(self.index, original.f_sub(&self.buffer)?);
         }
         state.iteration += u64::from(self.is_last);
         Ok(self.buffer.f_narrow(0, 0, self.len)?)
@@ -145,10 +142,7 @@ fn add_error(state: &State, index: usize, buffer: &mut Tensor) -> Result<Option<
 }
 
 /// The uncompressed gradients, and the others as matrices.
-fn sort_out(
-    state: &mut State,
-    gradients: Vec<Tensor>,
-) -> Result<(Vec<Tensor>, Vec<Tensor>), TchError> {
+fn sort_out(state: &mut State, gradients: Vec<Tensor>) -> Result<[Vec<Tensor>; 2], TchError> {
     let (mut uncompressed, mut matrices) = (Vec::new(), Vec::new());
     for gradient in gradients {
         let numel = gradient.numel() as u64;
@@ -163,5 +157,5 @@ fn sort_out(
         state.numel[0] += numel;
         state.numel[1] += size.unwrap_or(numel);
     }
-    Ok((uncompressed, matrices))
+    Ok([uncompressed, matrices])
 }

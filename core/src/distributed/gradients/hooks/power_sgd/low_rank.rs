@@ -1,11 +1,11 @@
 //! Matrices and their low-rank factors.
 
-use super::PowerSgdOptions;
-use super::orthogonalize::orthogonalize;
-use super::state::State;
+use super::{PowerSgdOptions, orthogonalize::orthogonalize, state::State};
 use c10d_sys::tensor::randn_;
 use tch::{TchError, Tensor};
 use tch_parallel_base::tensors::grouped;
+
+type Result<T> = std::result::Result<T, TchError>;
 
 /// Matrices of one shape.
 pub(super) struct Batch {
@@ -25,7 +25,7 @@ pub(super) struct LowRank {
 }
 
 impl Batch {
-    fn shapes(&self, options: &PowerSgdOptions) -> Result<[[i64; 3]; 2], TchError> {
+    fn shapes(&self, options: &PowerSgdOptions) -> Result<[[i64; 3]; 2]> {
         let (batch, rows, columns) = self.m.size3()?;
         let rank = options.rank_of(rows, columns);
         Ok([[batch, rows, rank], [batch, columns, rank]])
@@ -33,10 +33,7 @@ impl Batch {
 }
 
 /// The matrices in the order of their factors in memory: those of the same shape are adjacent.
-pub(super) fn batches(
-    options: &PowerSgdOptions,
-    matrices: Vec<Tensor>,
-) -> Result<Vec<Batch>, TchError> {
+pub(super) fn batches(options: &PowerSgdOptions, matrices: Vec<Tensor>) -> Result<Vec<Batch>> {
     let mut batches = Vec::new();
     for group in grouped(matrices, Tensor::size) {
         if options.batch_tensors_with_same_shape && group.len() > 1 {
@@ -57,7 +54,7 @@ pub(super) fn factors(
     index: usize,
     buffer: &Tensor,
     batches: Vec<Batch>,
-) -> Result<([Tensor; 2], Vec<LowRank>), TchError> {
+) -> Result<([Tensor; 2], Vec<LowRank>)> {
     let options = state.options;
     let remembered = state.memory.get(&index).map(share);
     let is_new = remembered.is_none();
@@ -90,11 +87,7 @@ pub(super) fn factors(
 }
 
 /// Memory for all P and for all Q, of the gradients' kind.
-fn allocate(
-    options: &PowerSgdOptions,
-    buffer: &Tensor,
-    batches: &[Batch],
-) -> Result<[Tensor; 2], TchError> {
+fn allocate(options: &PowerSgdOptions, buffer: &Tensor, batches: &[Batch]) -> Result<[Tensor; 2]> {
     let mut sizes = [0, 0];
     for batch in batches {
         for (size, shape) in sizes.iter_mut().zip(batch.shapes(options)?) {

@@ -27,9 +27,8 @@ use tch_parallel_base::lock;
 /// Approximates each gradient M of n rows and m columns by P Qᵀ, where P and Q have few columns,
 /// and exchanges P and Q: `(n + m) * rank` numbers instead of `n * m`. `powerSGD_hook`
 ///
-/// Gradients that this would not make smaller, mainly those of biases, are averaged uncompressed.
-/// The error of the approximation is added to the gradient of the next step (error feedback), and
-/// each step starts from the Q of the previous one (warm start).
+/// Gradients that this would not make smaller, mainly those of biases, are averaged uncompressed. The approximation's
+/// error is added to the next step's gradient (error feedback), and each step starts from the previous Q (warm start).
 ///
 /// If a whole matrix of gradients can be zero on all ranks, set `orthogonalization_epsilon`.
 /// Otherwise the step divides by zero, as in PyTorch, and the weights become NaN.

@@ -1,6 +1,6 @@
 //! PowerSGD's options.
 
-use crate::{Error, Result};
+use crate::{Result, check};
 use tch_parallel_base::options;
 
 options! {
@@ -20,8 +20,7 @@ options! {
         pub use_error_feedback: bool = true,
         /// Whether a step starts from the previous Q, which is more accurate than random numbers.
         pub warm_start: bool = true,
-        /// Added to the length of a column before dividing by it. Set it to a small number such as
-        /// 1e-8 if columns can be all zero.
+        /// Added to a column's length before dividing by it. Set it to, say, 1e-8 if columns can be all zero.
         pub orthogonalization_epsilon: f64 = 0.0,
         /// Seeds the first Q, which must be the same on every rank.
         pub random_seed: u32 = 0,
@@ -33,19 +32,12 @@ options! {
 
 impl PowerSgdOptions {
     pub(super) fn check(&self) -> Result<()> {
-        if self.matrix_approximation_rank == 0 {
-            return Err(Error::argument("matrix_approximation_rank", "0", "at least 1"));
-        }
-        if (self.use_error_feedback || self.warm_start) && self.start_power_sgd_iter < 2 {
-            let expected = "at least 2 with use_error_feedback or warm_start: both remember buckets, which \
-                            the second step orders anew";
-            return Err(Error::argument(
-                "start_power_sgd_iter",
-                self.start_power_sgd_iter,
-                expected,
-            ));
-        }
-        Ok(())
+        check(self.matrix_approximation_rank > 0, "matrix_approximation_rank", "0", "at least 1")?;
+        let remembers = self.use_error_feedback || self.warm_start;
+        let start = self.start_power_sgd_iter;
+        let expected = "at least 2 with use_error_feedback or warm_start: both remember buckets, which the second \
+                        step orders anew";
+        check(start >= 2 || !remembers, "start_power_sgd_iter", start, expected)
     }
 
     /// Whether a matrix is worth compressing, and to how many numbers. `_should_compress`

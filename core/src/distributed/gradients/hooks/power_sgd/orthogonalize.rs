@@ -10,8 +10,7 @@ pub(super) fn orthogonalize(matrices: &Tensor, epsilon: f64) -> Result<(), TchEr
     if columns <= 2 || matches!(matrices.kind(), Kind::Half | Kind::BFloat16) {
         return gram_schmidt(matrices, columns, epsilon);
     }
-    let options = (matrices.kind(), matrices.device());
-    let r = Tensor::f_empty([batch, columns, columns], options)?;
+    let r = Tensor::f_empty([batch, columns, columns], (matrices.kind(), matrices.device()))?;
     let _ = Tensor::f_linalg_qr_out(matrices, &r, matrices, "reduced")?;
     Ok(())
 }

@@ -58,8 +58,7 @@ mod tests {
     fn seeds_are_those_of_numpy() {
         // numpy.random.RandomState(7).randint(1_000_000_000), six times.
         let mut state = State::new(PowerSgdOptions { random_seed: 7, ..Default::default() });
-        let seeds = [(); 6].map(|()| state.seed());
         let numpys = [327741615, 976413892, 128500249, 296233462, 809211459, 980209875];
-        assert_eq!(seeds, numpys);
+        assert_eq!([(); 6].map(|()| state.seed()), numpys);
     }
 }
