@@ -4,10 +4,8 @@
 
 use approx::assert_relative_eq;
 use c10d_sys::autograd::{GraphEnd, backward};
-use std::sync::{Barrier, Mutex};
-use std::thread;
-use tch::nn::{self, Module, ModuleT, VarStore};
-use tch::{Device, Kind, Tensor, no_grad};
+use std::{sync::Barrier, sync::Mutex, thread};
+use tch::{Device, Kind, Tensor, nn, nn::Module, nn::ModuleT, nn::VarStore, no_grad};
 use tch_parallel::data_parallel::*;
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
 use tch_parallel::{Devices, LogicalDevice, Replicated, Shared};

@@ -3,10 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
 use std::{sync::mpsc, thread, time::Duration};
-use tch::nn::{self, ModuleT, Path, VarStore};
-use tch::{Device, Kind, Tensor};
-use tch_parallel::data_parallel::*;
-use tch_parallel::{Devices, LogicalDevice, memory::memory_allocated};
+use tch::{Device, Kind, Tensor, nn, nn::ModuleT, nn::Path, nn::VarStore};
+use tch_parallel::{Devices, LogicalDevice, data_parallel::*, memory::memory_allocated};
 use tests::errors::{expect_error, expect_error_start, message};
 
 fn linear(p: &nn::Path<'_>) -> nn::Linear {

@@ -7,8 +7,7 @@ use c10d_sys::{Store, TcpStoreOptions, probe_shared_memory};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, atomic::AtomicI64, atomic::Ordering};
-use std::time::{Duration, Instant};
-use std::{collections::BTreeMap, env, thread};
+use std::{collections::BTreeMap, env, thread, time::Duration, time::Instant};
 use tch::{Device, Kind, Tensor};
 
 const RANKS: usize = 3;

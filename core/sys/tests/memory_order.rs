@@ -7,8 +7,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
-use loom::sync::{Arc, Condvar, Mutex};
-use loom::{cell::UnsafeCell, model::Builder, thread};
+use loom::{cell::UnsafeCell, model::Builder, sync::Arc, sync::Condvar, sync::Mutex, thread};
 use std::{env, process::Command};
 
 use Ordering::{Acquire, Relaxed, Release, SeqCst};

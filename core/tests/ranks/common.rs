@@ -2,11 +2,9 @@
 
 use std::{any::type_name, collections::BTreeMap, process::Command, time::Duration};
 use tch::{Tensor, kind::FLOAT_CPU, nn::VarStore};
-use tch_parallel::checkpoint::Training;
-use tch_parallel::distributed::*;
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-use tests::programs::{as_rank, free_port};
-use tests::{Job, expect_all_succeed, python};
+use tch_parallel::{checkpoint::Training, distributed::*};
+use tests::{Job, expect_all_succeed, programs::as_rank, programs::free_port, python};
 
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 

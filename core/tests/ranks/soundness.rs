@@ -3,10 +3,8 @@
 //! The tests are the ways that were tried; in `collectives`, memory is given back during an exchange.
 //! `data_parallel_misuse` does the same for DataParallel.
 
-use crate::prelude::*;
-use crate::weights::*;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread;
+use crate::{prelude::*, weights::*};
+use std::{panic::AssertUnwindSafe, panic::catch_unwind, thread};
 use tch::with_grad;
 
 /// The loss of a forward pass whose wrapper does not see it.

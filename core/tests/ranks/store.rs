@@ -1,7 +1,6 @@
 //! Groups of some of a job's processes, and the store through which they meet.
 
-use crate::prelude::*;
-use crate::{common::TIMEOUT, new_group::sum};
+use crate::{common::TIMEOUT, new_group::sum, prelude::*};
 use tests::programs::free_port;
 
 fn job() -> (Store, usize) {

@@ -9,8 +9,7 @@ pub mod speedup;
 pub mod trace;
 
 pub use exhibit_kit::weights::{gradients, parameters};
-use tch::Tensor;
-use tch::kind::{FLOAT_CPU, INT64_CPU};
+use tch::{Tensor, kind::FLOAT_CPU, kind::INT64_CPU};
 
 /// Inputs `[rows, features]` and classes `[rows]`, which depend only on their positions.
 pub fn synthetic_batch(rows: i64, features: i64, classes: i64) -> (Tensor, Tensor) {

@@ -6,12 +6,9 @@ use anyhow::Result;
 use clap::{ValueEnum, value_parser};
 use exhibit_kit::{plot, template};
 use minijinja::context;
-use tch::kind::{FLOAT_CPU, INT64_CPU};
-use tch::nn::{Path, VarStore};
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, kind::FLOAT_CPU, kind::INT64_CPU, nn::Path, nn::VarStore};
 use tch_parallel::data_parallel::{DataParallel, DataParallelOptions, Event, Step, Trace};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-use tch_parallel::{Devices, LogicalDevice};
+use tch_parallel::{Devices, LogicalDevice, optim::Optimizer, optim::Sgd, optim::SgdOptions};
 
 /// Show one training step of DataParallel, part by part.
 #[derive(Debug, clap::Args)]

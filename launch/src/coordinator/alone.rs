@@ -3,12 +3,10 @@
 use super::job::{Event, Job, NodeId};
 use super::terms::Terms;
 use super::{Ports, choose, perform};
-use crate::args::Args;
-use crate::port;
 use crate::protocol::{End, Node, ToAgent, ToCoordinator};
+use crate::{args::Args, port};
 use anyhow::Result;
-use std::cell::RefCell;
-use std::time::Instant;
+use std::{cell::RefCell, time::Instant};
 
 const ID: NodeId = 0;
 

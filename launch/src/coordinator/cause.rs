@@ -1,8 +1,7 @@
 //! Why the ranks of a job end: the culprits, and which of several it is.
 
 use crate::failure::{Failure, Fault, NOTICED_BEFORE};
-use crate::protocol::connection::Loss;
-use crate::protocol::{End, Node};
+use crate::{protocol::End, protocol::Node, protocol::connection::Loss};
 use std::time::{Duration, Instant};
 
 #[derive(Clone)]

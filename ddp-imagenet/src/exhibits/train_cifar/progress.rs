@@ -8,8 +8,7 @@ use report::{Batches, Meter, Run, hours, println};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use tch::{Tensor, nn::VarStore};
-use tch_parallel::data::{DataLoader, Dataset};
-use tch_parallel::{Devices, LogicalDevice};
+use tch_parallel::{Devices, LogicalDevice, data::DataLoader, data::Dataset};
 use tch_parallel::{data_parallel::Trace, distributed::ProcessGroup, optim::Optimizer};
 
 /// Prints how far a training is, as the companion repository does, and measures it.

@@ -3,11 +3,9 @@
 use super::toy::*;
 use crate::models::EmbeddingLinear;
 use anyhow::Result;
-use tch::nn::{Module, Path, VarStore};
-use tch::{Kind, Reduction, Tensor, no_grad};
+use tch::{Kind, Reduction, Tensor, nn::Module, nn::Path, nn::VarStore, no_grad};
 use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, Step, gather, scatter};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-use tch_parallel::{Devices, LogicalDevice};
+use tch_parallel::{Devices, LogicalDevice, optim::Optimizer, optim::Sgd, optim::SgdOptions};
 
 /// The number of rows of each chunk (S0.2, S0.13).
 pub fn chunk_sizes(rows: i64, devices: usize) -> Result<Vec<i64>> {

@@ -4,10 +4,8 @@ use super::three_placements::{after_gathering, in_parallel};
 use super::toy::*;
 use crate::models::EmbeddingLinear;
 use anyhow::{Result, bail};
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
-use tch::nn::{Module, VarStore};
-use tch::{Kind, Reduction, Tensor};
+use std::{collections::BTreeMap, sync::Mutex, sync::PoisonError};
+use tch::{Kind, Reduction, Tensor, nn::Module, nn::VarStore};
 use tch_parallel::{Devices, LogicalDevice, data_parallel::scatter};
 
 /// The difference between DataParallel's gradients and the unwrapped model's, with the outputs on

@@ -3,8 +3,7 @@
 use super::toy::*;
 use anyhow::Result;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tch::nn::{self, Module, Path, RNN};
-use tch::{Kind, Tensor, no_grad};
+use tch::{Kind, Tensor, nn, nn::Module, nn::Path, nn::RNN, no_grad};
 use tch_parallel::Shared;
 
 /// The differences between the gradients on four devices and those without DataParallel, for linear

@@ -3,8 +3,7 @@
 
 use super::toy::*;
 use anyhow::Result;
-use tch::Tensor;
-use tch::nn::{Module, Path, Sequential, VarStore};
+use tch::{Tensor, nn::Module, nn::Path, nn::Sequential, nn::VarStore};
 use tch_parallel::Devices;
 use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, DataParallelModel};
 

@@ -1,8 +1,7 @@
 //! A training of some steps with a method, and what its metrics say.
 
 use super::args::CompareArgs;
-use crate::data::{Corpus, Pair};
-use crate::{args::method::Method, model::ModelOptions};
+use crate::{args::method::Method, data::Corpus, data::Pair, model::ModelOptions};
 use anyhow::Result;
 use exhibit_kit::comparison::{Comparison, Training, Workers, equal_share};
 use report::{DeviceReport, Summary, eprintln, flag_value};

@@ -1,11 +1,9 @@
 //! How a generation follows another in the same processes: without a rank that is lost, or with one that is new.
 
 use super::{Action, Job, NodeId, Phase};
-use crate::coordinator::cause::Cause;
-use crate::coordinator::placement::places;
 use crate::protocol::{Claim, Node, Placement, ToAgent};
-use std::collections::BTreeMap;
-use std::time::Instant;
+use crate::{coordinator::cause::Cause, coordinator::placement::places};
+use std::{collections::BTreeMap, time::Instant};
 
 impl Job {
     /// So many ranks of a node can be given new places. More than before, if one has taken another's place.

@@ -16,9 +16,7 @@ use std::ops::Range;
 use super::*;
 use crate::coordinator::perform;
 use launchers::Node;
-use rand::rngs::StdRng;
-use rand::seq::{IndexedRandom, IteratorRandom};
-use rand::{Rng, SeedableRng};
+use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom, seq::IteratorRandom};
 use ranks::{Group, Pid, Process, Seated};
 
 type Happening = Box<dyn FnOnce(&mut Simulation)>;
