@@ -49,8 +49,7 @@ fn save_until_killed(path: &Path) -> ! {
     let first = if path.exists() { load(path) + 1 } else { 0 };
     with_training(|training, group| {
         for number in first..first + SAVES {
-            let weights = &mut training.vs.trainable_variables()[0];
-            let _ = no_grad(|| weights.fill_(number as f64));
+            let _ = no_grad(|| training.vs.trainable_variables()[0].fill_(number as f64));
             training.save(path, &number, group).unwrap();
         }
     });

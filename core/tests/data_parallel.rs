@@ -137,8 +137,7 @@ fn several_inputs_and_outputs_are_divided_and_gathered_in_their_order() {
     let given = (inputs.shallow_clone(), labels.shallow_clone(), Shared(2.0));
     let pass = || {
         model.forward(given, |module, (inputs, labels, Shared(scale))| {
-            let rows = Tensor::from(inputs.size()[0]);
-            (module.forward_t(&inputs, false) * scale, (labels, rows))
+            (module.forward_t(&inputs, false) * scale, (labels, Tensor::from(inputs.size()[0])))
         })
     };
     let (logits, (same_labels, rows)) = no_grad(pass).unwrap();

@@ -132,8 +132,7 @@ fn one_of_several_outputs_may_be_left_out_of_the_loss() {
 fn a_sparse_gradient_is_summed_as_well() {
     let vs = VarStore::new(Device::Cpu);
     let build = |p: &nn::Path<'_>| {
-        let config = nn::EmbeddingConfig { sparse: true, ..Default::default() };
-        nn::embedding(p, 5, 2, config)
+        nn::embedding(p, 5, 2, nn::EmbeddingConfig { sparse: true, ..Default::default() })
     };
     let model = DataParallel::new(build, &vs, &Devices::cpu(2).unwrap()).unwrap();
     let tokens = Tensor::from_slice(&[1i64, 2, 1, 4]);
@@ -181,8 +180,7 @@ fn several_threads_may_train_one_model_in_turns() {
         }
     });
     // 2·factor for each of four rows. All are whole numbers, so a lost gradient would show.
-    let expected = (2 * PASSES * 4 * 2 * 2) as f32;
-    assert_eq!(numbers(&vs.variables()["factor"].grad()), [expected; 3]);
+    assert_eq!(numbers(&vs.variables()["factor"].grad()), [(2 * PASSES * 4 * 2 * 2) as f32; 3]);
 }
 
 #[test]
@@ -268,8 +266,7 @@ fn a_module_without_inputs_runs_on_the_first_device_only() {
 
 #[test]
 fn without_a_tensor_to_divide_every_device_gets_the_other_values() {
-    let scattered = scatter(&Shared(5), &Devices::cpu(2).unwrap(), 0);
-    assert_eq!(scattered.unwrap(), [Shared(5); 2]);
+    assert_eq!(scatter(&Shared(5), &Devices::cpu(2).unwrap(), 0).unwrap(), [Shared(5); 2]);
     let (vs, model) = on_devices(2);
     let output = model.forward(Shared(5.0), |module, Shared(factor)| &module.0 * factor).unwrap();
     assert_eq!(numbers(&output), [10.0; 6]);

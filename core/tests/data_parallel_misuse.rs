@@ -56,8 +56,7 @@ fn a_forward_pass_does_not_wait_for_a_guard_of_its_own_thread() {
         sender.send(()).unwrap();
     });
     // Otherwise the thread would wait for itself forever.
-    let waited = ended.recv_timeout(Duration::from_secs(20));
-    assert_ne!(waited, Err(mpsc::RecvTimeoutError::Timeout));
+    assert_ne!(ended.recv_timeout(Duration::from_secs(20)), Err(mpsc::RecvTimeoutError::Timeout));
     passes.join().unwrap();
 }
 
@@ -85,10 +84,9 @@ fn batches_that_cannot_be_divided_are_refused() {
     assert_eq!(error, "inputs is a batch of 0 rows, but must be at least one row");
     let expected = "inputs is a tensor of shape [], to be split along dimension 0";
     expect_error_start(model.f_forward_t(&Tensor::from(1.0), true), expected);
-    let error = message(model.forward((ones(&[4, 2]), ones(&[3])), |_, (xs, _)| xs));
     let expected = "inputs is batches of [4, 3] rows, but must be of the same number of rows, so that what belongs \
                     together stays together";
-    assert_eq!(error, expected);
+    assert_eq!(message(model.forward((ones(&[4, 2]), ones(&[3])), |_, (xs, _)| xs)), expected);
 }
 
 #[test]
@@ -171,8 +169,7 @@ fn criteria_and_targets_that_do_not_fit_are_refused() {
     };
     let expected = "targets is divided into [2, 2, 2, 1] rows, but must be divided into [2, 2, 2, 2] rows, as the \
                     inputs were";
-    let sum = Criterion::new(|output, _| output.sum(Kind::Float));
-    assert_eq!(message(refused(7, sum)), expected);
+    assert_eq!(message(refused(7, Criterion::new(|output, _| output.sum(Kind::Float)))), expected);
     let none = Criterion::weighted(|_, _| Vec::<Mean>::new());
     expect_error(refused(8, none), "a function that returned [0, 0, 0, 0] means");
     let expected = "a mean's value is of shape [2, 3], but must be a single number";

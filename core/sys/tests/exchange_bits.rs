@@ -282,7 +282,6 @@ fn every_exchange_has_gloos_bits() {
         (Exchange::ReduceScatter, 300_000),
         (Exchange::AllGather, 300_000),
         (Exchange::Gather, 300_000),
-        // Of several tensors as one.
         (Exchange::ReduceScatterParts, 300_000),
         (Exchange::AllGatherParts, 300_000),
         (Exchange::AddRows, 600_000),

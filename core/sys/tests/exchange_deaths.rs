@@ -30,8 +30,7 @@ fn take_part(rank: usize, port: u16, listener: Option<TcpListener>) -> Result<()
     let address = GlooAddress::Host("127.0.0.1".into());
     let options =
         GlooOptions { address, shared_memory: true, name: rank, timeout, join_timeout: timeout };
-    let group = ProcessGroup::gloo(&store, rank, RANKS, &options)?;
-    exchange(&group, rank)
+    exchange(&ProcessGroup::gloo(&store, rank, RANKS, &options)?, rank)
 }
 
 fn exchange(group: &ProcessGroup, rank: usize) -> Result<(), Error> {
@@ -98,8 +97,7 @@ fn say(test: &str, step: i64) -> Option<Vec<(Option<Error>, Duration)>> {
         let (outcome, end) = other.join().unwrap();
         (outcome.err(), end.saturating_duration_since(death))
     });
-    let witnesses = witnesses.collect();
-    (!survived).then_some(witnesses)
+    (!survived).then_some(witnesses.collect())
 }
 
 #[test]

@@ -55,8 +55,7 @@ fn gradients_are_averaged_or_summed_and_divided_before_and_after(group: &Process
     for delay_allreduce in [false, true] {
         let result = |gradient_average, gradient_predivide_factor| {
             let given = ApexOptions { delay_allreduce, gradient_average, ..Default::default() };
-            let options = ApexOptions { gradient_predivide_factor, ..given };
-            result(group, 1.0, Kind::Float, options)
+            result(group, 1.0, Kind::Float, ApexOptions { gradient_predivide_factor, ..given })
         };
         assert_eq!(result(true, 1.0), 2.0);
         assert_eq!(result(true, 8.0), 2.0);

@@ -24,8 +24,7 @@ fn trained(
 
 /// The sum of each rank's running mean; equal tensors have equal sums.
 fn running_means(group: &ProcessGroup, vs: &VarStore) -> [f64; 2] {
-    let sum = vs.variables()["norm.running_mean"].sum(Kind::Double);
-    let sums = group.all_gather(&sum).unwrap();
+    let sums = group.all_gather(&vs.variables()["norm.running_mean"].sum(Kind::Double)).unwrap();
     [0, 1].map(|rank| sums[rank].double_value(&[]))
 }
 

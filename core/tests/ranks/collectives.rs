@@ -61,8 +61,7 @@ fn what_is_only_marked_as_negated_or_conjugated_is_exchanged(group: &ProcessGrou
     assert_eq!(values(&negated.resolve_neg()), [-3.0, -30.0]);
     // It is still a view of these.
     assert_eq!(values(&numbers), [3.0, 30.0]);
-    let complex = Tensor::complex(&own(group), &own(group));
-    let mut conjugated = complex.conj();
+    let mut conjugated = Tensor::complex(&own(group), &own(group)).conj();
     group.broadcast(&mut conjugated, 1).unwrap();
     assert_eq!(values(&conjugated.resolve_conj().view_as_real()), [2.0, -2.0, 20.0, -20.0]);
     let gathered = group.all_gather(&own(group).internal_neg_view()).unwrap();

@@ -28,8 +28,7 @@ fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
     assert_eq!(values(&tensor), [2.0, 20.0]);
 
     group.reduce(&mut own(0), 1, ReduceOp::Sum).unwrap();
-    let table = Tensor::stack(&[own(0), own(5)], 1);
-    let gathered = group.all_gather(&table.select(1, 0)).unwrap();
+    let gathered = group.all_gather(&Tensor::stack(&[own(0), own(5)], 1).select(1, 0)).unwrap();
     assert_eq!(values(&Tensor::stack(&gathered, 0)), [1.0, 10.0, 2.0, 20.0]);
 
     let mut whole = empty(4);
@@ -52,8 +51,7 @@ fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
     assert_eq!(values(&Tensor::cat(&outputs, 0)), [1.0, 2.0]);
 
     let mut output = empty(3);
-    let source = Tensor::arange(2, DOUBLE_CPU);
-    group.all_to_all_single(&mut output, &source, &[1, 2], &[1, 1]).unwrap();
+    group.all_to_all_single(&mut output, &Tensor::arange(2, DOUBLE_CPU), &[1, 2], &[1, 1]).unwrap();
     assert_eq!(values(&output), [0.0, 10.0, 11.0]);
 
     group.barrier().unwrap();

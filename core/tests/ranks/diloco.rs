@@ -127,9 +127,8 @@ fn job(group: &ProcessGroup) -> (VarStore, nn::Linear, DiLoCo<Adam>) {
     let model = nn::linear(vs.root() / "fc", 4, 3, Default::default());
     let options = DiLoCoOptions { fragment_sync_delay: 1, ..DiLoCoOptions::new(6) };
     let options = DiLoCoOptions { fragment_update_alpha: 0.25, ..options };
-    let fragments = model_fragments(&vs, 2).unwrap();
     let adam = Adam::new(&vs, AdamOptions::adamw()).unwrap();
-    let optimizer = DiLoCo::new(adam, fragments, group, options).unwrap();
+    let optimizer = DiLoCo::new(adam, model_fragments(&vs, 2).unwrap(), group, options).unwrap();
     (vs, model, optimizer)
 }
 
@@ -167,8 +166,7 @@ fn an_outer_sgd_of_rate_1_is_local_sgd(group: &ProcessGroup) {
             Box::new(PostLocalSgdOptimizer::new(inner, averager))
         } else {
             let options = DiLoCoOptions { outer: sgd(1.0), ..DiLoCoOptions::new(4) };
-            let fragments = vec![named_parameters(&vs)];
-            Box::new(DiLoCo::new(inner, fragments, group, options).unwrap())
+            Box::new(DiLoCo::new(inner, vec![named_parameters(&vs)], group, options).unwrap())
         };
         let first = 100 * group.rank() as i64;
         (first..first + 10).for_each(|data| train(&model, &mut optimizer, data));
@@ -184,8 +182,7 @@ fn what_does_not_fit_together_is_refused() {
     let group = ProcessGroup::from_env().unwrap();
     let vs = two_weights();
     let new = |fragments, options| {
-        let inner = Sgd::new(&vs, sgd(1.0)).unwrap();
-        message(DiLoCo::new(inner, fragments, &group, options))
+        message(DiLoCo::new(Sgd::new(&vs, sgd(1.0)).unwrap(), fragments, &group, options))
     };
     let halves = || model_fragments(&vs, 2).unwrap();
     let every = DiLoCoOptions::new;

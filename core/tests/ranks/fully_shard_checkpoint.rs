@@ -188,9 +188,8 @@ fn each_copy_of_hybrid_sharding_loads_what_the_first_has_saved(group: &ProcessGr
     let hybrid = |seed| {
         tch::manual_seed(seed);
         let vs = VarStore::new(Device::Cpu);
-        let options = FullyShardOptions::default();
         let mesh = DeviceMesh::new(group, &[("replicate", 2), ("shard", 2)]).unwrap();
-        let sharding = FullyShard::with_mesh(&vs, &mesh, options).unwrap();
+        let sharding = FullyShard::with_mesh(&vs, &mesh, FullyShardOptions::default()).unwrap();
         let model = sharding.root(|root| Net::new(root, |path| sharding.shard(path, linear)));
         (model.unwrap(), vs)
     };

@@ -130,8 +130,7 @@ fn a_group_leaves_nothing_behind_however_it_ends(group: &ProcessGroup) {
         // mappings, and 0.2 MiB of memory.
         let [threads, descriptors, mappings, resident_kib] = before;
         let most = [threads, descriptors, mappings + 30, resident_kib + 5120];
-        let is_clean = taken().iter().zip(&most).all(|(after, most)| after <= most);
-        Ok(is_clean.then_some(()))
+        Ok(taken().iter().zip(&most).all(|(after, most)| after <= most).then_some(()))
     };
     // Those with exchanges that nobody waits for end when the last rank has done its part.
     let deadline = Instant::now() + common::TIMEOUT;

@@ -97,8 +97,7 @@ fn a_value_that_cannot_be_read_back_is_refused_on_all_ranks(group: &ProcessGroup
         assert!(group.rank() == 1 || error.contains("serde_json::to_string"), "{error}");
     }
     // As text it can be exchanged, and the group goes on.
-    let text = serde_json::to_string(&value).unwrap();
-    let texts = group.all_gather_object(&text).unwrap();
+    let texts = group.all_gather_object(&serde_json::to_string(&value).unwrap()).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&texts[0]).unwrap(), json!({ "loss": 0.5 }));
 }
 

@@ -36,8 +36,7 @@ fn a_model_may_be_dropped_during_the_backward_pass_of_an_output_that_it_has_not_
 fn a_model_may_be_dropped_before_the_backward_pass_of_an_output_that_it_has_not_seen(
     group: &ProcessGroup,
 ) {
-    let views = DdpOptions { gradient_as_bucket_view: true, ..two_buckets() };
-    for options in [views, two_buckets()] {
+    for options in [DdpOptions { gradient_as_bucket_view: true, ..two_buckets() }, two_buckets()] {
         let (vs, model) = model(group, options);
         let loss = hidden_loss(&model, &own(group.rank(), 0));
         drop(model);

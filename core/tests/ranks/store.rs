@@ -229,8 +229,7 @@ fn expect_a_whole_job(init_method: &str) {
 
 #[run_by(common::processes_with(2, common::with_variable("MASTER_ADDR", "nowhere.invalid")))]
 fn ranks_meet_at_the_address_of_a_call() {
-    let port = std::env::var("MASTER_PORT").unwrap();
-    expect_a_whole_job(&format!("tcp://127.0.0.1:{port}"));
+    expect_a_whole_job(&format!("tcp://127.0.0.1:{}", std::env::var("MASTER_PORT").unwrap()));
 }
 
 #[run_by(common::processes(2))]

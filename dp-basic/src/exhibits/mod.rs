@@ -18,8 +18,7 @@ pub fn synthetic_batch(rows: i64, features: i64, classes: i64) -> (Tensor, Tenso
 
 /// Numbers between -1 and 1 that depend only on their positions.
 pub fn waves(shape: &[i64]) -> Tensor {
-    let size = shape.iter().product::<i64>();
-    (Tensor::arange_start(1, 1 + size, FLOAT_CPU) * 0.7).sin().view(shape)
+    (Tensor::arange_start(1, 1 + shape.iter().product::<i64>(), FLOAT_CPU) * 0.7).sin().view(shape)
 }
 
 /// The whole numbers from 0.

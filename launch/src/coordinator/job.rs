@@ -148,8 +148,7 @@ impl Job {
             Phase::Ending { until, again: true, nodes } if *until <= now => {
                 let late = nodes.iter().filter_map(|id| Some(self.nodes.get(id)?.host.as_str()));
                 let late = late.collect::<Vec<_>>().join(", ");
-                let reason = format!("the ranks have not ended on {late}");
-                self.finish(End::because(reason), now);
+                self.finish(End::because(format!("the ranks have not ended on {late}")), now);
             }
             Phase::Ending { until, .. } | Phase::Refused { until, .. } if *until <= now => {
                 self.phase = Phase::Over;
@@ -311,8 +310,7 @@ impl Job {
     fn tell_missing(&mut self, until: Instant, now: Instant) {
         let left = until.saturating_duration_since(now).as_secs_f64().ceil();
         let missing = self.terms.missing(self.nodes.values());
-        let reason = format!("waiting at most {left} s for {missing}");
-        self.tell_all(&ToAgent::Wait { reason });
+        self.tell_all(&ToAgent::Wait { reason: format!("waiting at most {left} s for {missing}") });
     }
 
     fn tell_all(&mut self, message: &ToAgent) {

@@ -120,8 +120,7 @@ mod tests {
             epoch_seconds: None,
         };
         let single = article(Method::Single, 240, 1, 209, 6.3);
-        let four = article(Method::DataParallel, 192, 4, 66, 5.0);
-        let text = tables_of(&[single, four]).unwrap();
+        let text = tables_of(&[single, article(Method::DataParallel, 192, 4, 66, 5.0)]).unwrap();
         let row = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         let rows: Vec<_> = text.lines().skip(1).map(row).collect();
         let trainings = [

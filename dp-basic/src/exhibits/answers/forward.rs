@@ -16,8 +16,7 @@ pub fn chunk_sizes(rows: i64, devices: usize) -> Result<Vec<i64>> {
 /// These numbers times ten, each multiplied by the replica that gets it (S0.8).
 pub fn tens(numbers: &[i64], devices: usize) -> Result<Vec<i64>> {
     let (_vs, model) = wrapped(devices, |_| 10)?;
-    let outputs = model.forward(Tensor::from_slice(numbers), |factor, chunk| chunk * *factor)?;
-    Ok(outputs.try_into()?)
+    Ok(model.forward(Tensor::from_slice(numbers), |factor, chunk| chunk * *factor)?.try_into()?)
 }
 
 /// The first row of each chunk of inputs and of targets, both numbered from 0 (S0.20).
@@ -50,8 +49,7 @@ pub fn threads_model(devices: usize) -> Result<(usize, Vec<i64>, f64)> {
     let (vs, model) = wrapped(devices, EmbeddingLinear::new)?;
     let (_, alone) = unwrapped(EmbeddingLinear::new);
     let output = no_grad(|| model.f_forward_t(&tokens, true))?;
-    let expected = no_grad(|| alone.forward(&tokens));
-    Ok((parameters(&vs), output.size(), difference(&output, &expected)))
+    Ok((parameters(&vs), output.size(), difference(&output, &no_grad(|| alone.forward(&tokens)))))
 }
 
 /// What each device holds: its name, the sum of its weights, and its rows of the batch (S0.9).
@@ -118,8 +116,7 @@ pub fn model_elsewhere() -> Result<String> {
 /// The shape of the output for a batch on the second device (S2.1).
 pub fn batch_elsewhere() -> Result<Vec<i64>> {
     let (_vs, model) = wrapped(2, EmbeddingLinear::new)?;
-    let tokens = LogicalDevice::Cpu(1).copy_of(&count(4))?;
-    Ok(model.f_forward_t(&tokens, true)?.size())
+    Ok(model.f_forward_t(&LogicalDevice::Cpu(1).copy_of(&count(4))?, true)?.size())
 }
 
 #[cfg(test)]

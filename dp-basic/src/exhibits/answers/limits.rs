@@ -81,8 +81,7 @@ pub fn normalised(rows: i64, devices: usize) -> Result<f64> {
 /// What DataParallel gathers if each replica returns a single number: its count of rows.
 pub fn scalar(rows: i64, devices: usize) -> Result<Vec<i64>> {
     let (_vs, model) = wrapped(devices, mlp)?;
-    let counts = model.forward(batch(rows).0, |_, x| Tensor::from(x.size()[0]))?;
-    Ok(counts.try_into()?)
+    Ok(model.forward(batch(rows).0, |_, x| Tensor::from(x.size()[0]))?.try_into()?)
 }
 
 /// The result, or the error, for a batch of 4 with a hidden state `[layers, 4, 3]`, or `[4, layers, 3]` if transposed.
@@ -102,8 +101,7 @@ pub fn hidden_state(transposed: bool) -> Result<String> {
 pub fn shared(devices: usize) -> Result<Vec<i64>> {
     let (_vs, model) = wrapped(devices, mlp)?;
     let numbers = Tensor::arange_start(1, 1 + devices as i64, (Kind::Int64, tch::Device::Cpu));
-    let outputs = model.forward((numbers, Shared(5)), |_, (x, Shared(factor))| x * factor)?;
-    Ok(outputs.try_into()?)
+    Ok(model.forward((numbers, Shared(5)), |_, (x, Shared(factor))| x * factor)?.try_into()?)
 }
 
 /// How many times a forward pass runs the module.

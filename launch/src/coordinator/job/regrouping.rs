@@ -99,8 +99,7 @@ impl Job {
             self.restarts += 1;
             self.mended = Some(generation);
             let reason = "the ranks have lost each other, but none has failed";
-            let reason = format!("{reason}\n{}: all go on", self.counted());
-            self.regroup(true, None, Some(reason));
+            self.regroup(true, None, Some(format!("{reason}\n{}: all go on", self.counted())));
         }
     }
 

@@ -118,8 +118,7 @@ impl Scene {
     }
 
     fn fail(&mut self, id: NodeId, rank: u32, fault: Fault, at: f64) {
-        let failure = Failure::example(rank, fault, self.at(at));
-        self.say(id, ToCoordinator::Failed(failure), at);
+        self.say(id, ToCoordinator::Failed(Failure::example(rank, fault, self.at(at))), at);
     }
 
     fn gone(&mut self, ids: &[NodeId], at: f64) {

@@ -10,8 +10,7 @@ impl Scene {
     }
 
     fn takes_part(&mut self, id: NodeId, ranks: u16, at: f64) {
-        let claim = Claim { number: 0, ranks };
-        self.say(id, ToCoordinator::TakesPart(claim), at);
+        self.say(id, ToCoordinator::TakesPart(Claim { number: 0, ranks }), at);
     }
 
     fn lose_rank(&mut self, id: NodeId, rank: u32, left: u16, at: f64) {
