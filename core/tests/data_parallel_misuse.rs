@@ -198,9 +198,7 @@ fn outputs_that_nobody_uses_leave_nothing_behind() {
     let live =
         || devices.iter().map(|device| memory_allocated(device).unwrap()).collect::<Vec<_>>();
     let before = live();
-    for _ in 0..3 {
-        drop(model.forward_t(&ones(&[1000, 2]), true));
-    }
+    (0..3).for_each(|_| drop(model.forward_t(&ones(&[1000, 2]), true)));
     assert_eq!(live(), before);
     // Nor does a step, except for the gradients of 2 x 3 weights and 3 biases.
     model.backward(&model.forward_t(&ones(&[1000, 2]), true).sum(Kind::Float)).unwrap();

@@ -74,8 +74,7 @@ extern "C" fn die_at_the_last_step() {
     }
 }
 
-/// What each of the others says when one dies at this step, and how long after the death; or `None`
-/// if it has come to its end.
+/// What each of the others says when one dies at this step, and how long after the death; `None` if it does not die.
 fn say(test: &str, step: i64) -> Option<Vec<(Option<Error>, Duration)>> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

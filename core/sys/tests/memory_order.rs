@@ -1,8 +1,7 @@
 //! The memory order of the shared-memory exchange, which x86-64 would hide: a model of csrc/shared_memory whose every
 //! execution loom tries, with the orders that the C++ has, and with each of them weakened in turn.
 //!
-//! loom knows no single order of all sequentially consistent operations, but its fences. So the C++ has fences where
-//! it needs one.
+//! loom has a single order of sequentially consistent fences, but not of other operations. So the C++ uses fences.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 

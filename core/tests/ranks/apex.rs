@@ -77,9 +77,7 @@ fn sums_of_half_precision_are_kept_from_overflowing(group: &ProcessGroup) {
 fn without_a_delay_gradients_travel_in_messages_and_all_must_come(group: &ProcessGroup) {
     let options = ApexOptions { message_size: 4, ..Default::default() };
     let (_vs, model) = model(group, Kind::Float, options).unwrap();
-    for _ in 0..3 {
-        step(&model, 1.0, true).unwrap();
-    }
+    (0..3).for_each(|_| step(&model, 1.0, true).unwrap());
     let data = model.logging_data().unwrap();
     let mut sizes = data.rebuilt_bucket_sizes;
     sizes.sort();

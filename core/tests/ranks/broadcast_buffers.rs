@@ -1,5 +1,4 @@
-//! The running statistics of a model in DistributedDataParallel: each rank computes its own, and
-//! rank 0's are copied to all.
+//! Running statistics in DistributedDataParallel: each rank computes its own, and rank 0's are copied to all.
 
 use crate::prelude::*;
 

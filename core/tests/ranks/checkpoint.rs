@@ -128,9 +128,7 @@ fn if_ranks_find_different_files_or_one_finds_none_all_are_told_why_and_none_goe
 ) {
     let path = |number: usize| format!("{number}.safetensors");
     let mut job = Job::new(group, 1);
-    for number in 0..2 {
-        job.parts().save(path(number), &number, group).unwrap();
-    }
+    (0..2).for_each(|number| job.parts().save(path(number), &number, group).unwrap());
     let different = job.parts().load::<usize>(path(group.rank()), group);
     expect_error(different, "not the training that rank 0 has read");
     for unlucky in 0..2 {

@@ -26,9 +26,7 @@ fn diloco(vs: &VarStore, group: &ProcessGroup, delay: u64, alpha: f64) -> DiLoCo
 
 fn step(vs: &VarStore, optimizer: &mut dyn Optimizer, gradient: f64) {
     optimizer.zero_grad().unwrap();
-    for weight in vs.trainable_variables() {
-        (weight * gradient).sum(Kind::Float).backward();
-    }
+    vs.trainable_variables().iter().for_each(|it| (it * gradient).sum(Kind::Float).backward());
     optimizer.step().unwrap();
 }
 
@@ -102,9 +100,7 @@ fn a_rank_that_is_replaced_goes_on_with_the_others_numbers(group: &ProcessGroup)
     let path = "training.safetensors";
     let [mut vs, new] = [(); 2].map(|()| two_weights());
     let mut optimizer = diloco(&vs, group, 0, 0.0);
-    for _ in 0..9 {
-        step(&vs, &mut optimizer, 2.0);
-    }
+    (0..9).for_each(|_| step(&vs, &mut optimizer, 2.0));
     training(&mut vs, &mut optimizer).save(path, &9, group).unwrap();
     if group.rank() == 1 {
         vs = new;

@@ -109,9 +109,7 @@ fn a_checkpoint_in_parts_has_one_complete_version_of_them(group: &ProcessGroup) 
     let parts = |version| [1, 2].map(|it| format!("model-{version}-0000{it}-of-00002.safetensors"));
     // Not parts of this checkpoint.
     let others = ["model-2024-05-17.safetensors", "other-0-00001-of-00002.safetensors"];
-    for name in others {
-        fs::write(name, "").unwrap();
-    }
+    others.iter().for_each(|name| fs::write(name, "").unwrap());
     for version in 0..3 {
         job.train(0..1);
         checkpoint::save(path, &job.vs, group).unwrap();

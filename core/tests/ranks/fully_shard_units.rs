@@ -1,5 +1,4 @@
-//! What the units of a sharded model hold: parameters, their kinds, their memory. After PyTorch's
-//! tests; see `fully_shard_mirrored.md`.
+//! What a sharded model's units hold: parameters, kinds, memory. After PyTorch's tests; see `fully_shard_mirrored.md`.
 
 use crate::fully_shard_twins::{Net, batch, each_way, squares};
 use crate::prelude::*;

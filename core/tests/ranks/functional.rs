@@ -13,8 +13,7 @@ fn weights(rank: usize, like: &Tensor) -> Tensor {
     (numbers + 1) * (rank as i64 + 1)
 }
 
-/// The results of a collective, and the gradient of its input, where each rank's loss is the sum of
-/// the results by their weights.
+/// A collective's results and its input's gradient, where each rank's loss is the sum of the results by their weights.
 fn run(rank: usize, collective: impl Fn(&Tensor) -> Result<Vec<Tensor>>) -> (Vec<Tensor>, Tensor) {
     let own = rows(rank).set_requires_grad(true);
     let results = collective(&own).unwrap();

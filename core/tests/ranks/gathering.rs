@@ -1,5 +1,4 @@
-//! The collectives that pass tensors on, and `reduce_scatter`. Each of these tests fails if its
-//! collective does nothing.
+//! Collectives that pass tensors on, and `reduce_scatter`. Each of these tests fails if its collective does nothing.
 
 use crate::prelude::*;
 

@@ -68,9 +68,7 @@ fn the_gradients_of_every_step_are_means_and_accumulate_without_an_exchange(grou
 #[run_by(on_ranks(2))]
 fn a_pass_that_is_given_up_spoils_nothing(group: &ProcessGroup) {
     let (vs, model) = model(group);
-    for _ in 0..2 {
-        drop(loss(&model, 100));
-    }
+    (0..2).for_each(|_| drop(loss(&model, 100)));
     model.backward(&loss(&model, 1)).unwrap();
     assert_eq!(vs.variables()["weight"].grad(), Tensor::full([2, 3], 4, FLOAT_CPU));
     let given_up = loss(&model, 100);

@@ -37,9 +37,7 @@ fn what_one_process_sets_the_others_get() {
         return store.set(&format!("read by {rank}"), b"").unwrap();
     }
     // Rank 0 serves the store, so it stays until the others have read.
-    for other in [1, 2] {
-        store.get(&format!("read by {other}"), TIMEOUT).unwrap();
-    }
+    store.wait(&["read by 1", "read by 2"], TIMEOUT).unwrap();
 }
 
 #[run_by(common::processes(2))]
@@ -142,9 +140,7 @@ fn of_several_processes_one_sets_a_key() {
     store.set(&format!("winner for {rank}"), &winner).unwrap();
     let keys = [0, 1, 2].map(|rank| format!("winner for {rank}"));
     store.wait(&keys, TIMEOUT).unwrap();
-    for key in &keys {
-        assert_eq!(store.get(key, TIMEOUT).unwrap(), winner);
-    }
+    keys.iter().for_each(|key| assert_eq!(store.get(key, TIMEOUT).unwrap(), winner));
     // An expectation that does not hold changes nothing.
     assert_eq!(store.compare_set("winner", b"nobody", &own).unwrap(), winner);
     store.add("read", 1).unwrap();

@@ -11,8 +11,7 @@ fn options(virtual_ranks: usize) -> DdpOptions {
     DdpOptions { virtual_ranks, bucket_cap_mb: Some(1e-4), ..Default::default() }
 }
 
-/// What this rank of a group has after a training with 16 bits and clipped gradients, which add up over `accumulated`
-/// steps.
+/// What this rank has after a training with 16 bits and clipped gradients, which add up over `accumulated` steps.
 fn trained<N>(
     (group, accumulated): (&ProcessGroup, i64),
     build: fn(nn::Path<'_>) -> N,

@@ -35,8 +35,7 @@ pub struct Args {
     svg: plot::SvgArgs,
 }
 
-/// A number of replicas, and the median seconds of a step: with the loss on the first device, and
-/// with a loss on every device.
+/// A number of replicas, and the median seconds of a step: with the loss on the first device, and on every device.
 type Row = (usize, [f64; 2]);
 
 pub fn run(args: &Args) -> Result<()> {

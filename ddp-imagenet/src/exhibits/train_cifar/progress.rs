@@ -123,8 +123,7 @@ impl<'a> Progress<'a> {
         self.run.log("epoch", &EpochEvent { epoch, batches, taken, seconds: took.as_secs_f64() })
     }
 
-    /// Prints what each device of this process held and did. `waited` is the time per batch in which a
-    /// rank only waits for others.
+    /// Prints what each device of this process held and did. `waited`: how long a rank waits for others, per batch.
     pub fn finish(
         mut self,
         vs: &VarStore,

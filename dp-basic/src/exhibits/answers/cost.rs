@@ -113,9 +113,7 @@ pub fn peaks(all: [LogicalDevice; 3], output: usize) -> Result<Vec<usize>> {
     let (_vs, model) = with_output_on(output, &devices, build)?;
     let inputs = waves(&[rows, features]);
     let labels = output.copy_of(&count(rows))?;
-    for device in all {
-        reset_peak_memory_stats(device)?;
-    }
+    all.into_iter().try_for_each(reset_peak_memory_stats)?;
     let logits = model.f_forward_t(&inputs, true)?;
     let loss = {
         let _on_output = output.guard()?;

@@ -25,8 +25,7 @@ pub fn pairs(rows: i64, devices: usize) -> Result<Vec<(i64, i64)>> {
     Ok(chunks.iter().map(|(x, y)| (x.int64_value(&[0]), y.int64_value(&[0]))).collect())
 }
 
-/// Whether the first chunk begins at the batch's address in memory, and the bytes of the batch that
-/// are copied to each device (S2.9).
+/// Whether the first chunk begins at the batch's address in memory, and the batch's bytes copied to each device (S2.9).
 pub fn first_chunk() -> Result<(bool, Vec<usize>)> {
     let (inputs, _) = batch(8);
     let chunks = scatter(&inputs, &Devices::cpu(2)?, 0)?;
@@ -78,8 +77,7 @@ pub fn replicated(passes: usize) -> Result<Vec<Vec<usize>>> {
     (0..passes).map(|_| Ok(copied(&train(&vs, &model, pass)?.events, Step::Replicate))).collect()
 }
 
-/// How far a step of the optimizer moves the original and a replica, and the difference between the
-/// two after the next forward pass (S2.8).
+/// How far the optimizer moves the original and a replica, and their difference after the next forward pass (S2.8).
 pub fn update() -> Result<(f64, f64, f64)> {
     let (vs, model) = split(2, EmbeddingLinear::new)?;
     let forward = || {

@@ -1,5 +1,4 @@
-//! One training step, with the loss in three places. Compare the lines between the anchors: they are
-//! what a program has to change.
+//! One training step, with the loss in three places. The lines between the anchors are what a program has to change.
 
 use super::toy::*;
 use anyhow::Result;

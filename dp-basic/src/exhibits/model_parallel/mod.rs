@@ -1,5 +1,4 @@
-//! A model in two parts on two devices, for when it does not fit on one. The two parts, and a
-//! training step through both, are in `network`.
+//! A model in two parts on two devices, for when it does not fit on one. Both, and a training step, are in `network`.
 
 mod network;
 
@@ -83,9 +82,7 @@ fn train(original: &Network, devices: [LogicalDevice; 2], batch: i64) -> Result<
     let (inputs, labels) = synthetic_batch(batch, FEATURES, CLASSES);
     let inputs = devices[0].copy_of(&inputs)?;
     network.step(&inputs, &labels)?;
-    for device in devices {
-        reset_peak_memory_stats(device)?;
-    }
+    devices.into_iter().try_for_each(reset_peak_memory_stats)?;
     let step = network.step(&inputs, &labels)?;
     let peaks = devices.into_iter().zip(before);
     let peaks = peaks.map(|(device, before)| Ok((device, max_memory_allocated(device)? - before?)));

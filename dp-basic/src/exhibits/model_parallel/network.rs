@@ -1,5 +1,4 @@
-//! `Network` of the thread "How pytorch's parallel method and distributed method works?": two
-//! modules, on two devices or on one.
+//! `Network` of "How pytorch's parallel method and distributed method works?": two modules, on two devices or on one.
 
 use crate::exhibits::gradients;
 use crate::exhibits::spans::{Span, Spans};

@@ -122,9 +122,7 @@ impl Scene {
     }
 
     fn gone(&mut self, ids: &[NodeId], at: f64) {
-        for id in ids {
-            self.say(*id, ToCoordinator::Gone, at);
-        }
+        ids.iter().for_each(|id| self.say(*id, ToCoordinator::Gone, at));
     }
 
     fn stop(&mut self, id: NodeId, at: f64) {

@@ -95,9 +95,7 @@ impl Simulation {
             has_succeeded: false,
             random,
         };
-        for id in 0..count {
-            it.coordinate(id.into(), Event::Joined(node(id)));
-        }
+        (0..count).for_each(|id| it.coordinate(id.into(), Event::Joined(node(id))));
         it
     }
 
