@@ -16,8 +16,7 @@ use tch_parallel::data::{DataLoader, DistributedSampler, TensorDataset};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::{Sgd, SgdOptions};
 
-/// A multiple of every world size up to 6, and so are the samples of a step. So no rank is ever short
-/// of a sample, which it would have to repeat.
+/// A multiple of every world size up to 6, as are a step's samples, so no rank lacks a sample and has to repeat one.
 const SAMPLES: i64 = 1440;
 const BATCH_SIZE: usize = 12;
 
@@ -48,8 +47,7 @@ fn main() {
 fn train(args: &Args) -> Result<()> {
     let group = ProcessGroup::from_env()?;
     let world_size = group.world_size();
-    let samples = Tensor::arange(SAMPLES, (Kind::Int64, group.device()));
-    let samples = TensorDataset::new(samples)?;
+    let samples = TensorDataset::new(Tensor::arange(SAMPLES, (Kind::Int64, group.device())))?;
     let loader = DataLoader::new(samples, DistributedSampler::new(&group, 0), BATCH_SIZE)?;
 
     let mut vs = VarStore::new(group.device());
@@ -75,11 +73,10 @@ fn train(args: &Args) -> Result<()> {
             training.optimizer.step()?;
             progress.samples += batch.size()[0] as usize * world_size;
             training.save(&args.checkpoint, &progress, &group)?;
-            if first_step && group.rank() == 0 {
+            if std::mem::take(&mut first_step) && group.rank() == 0 {
                 let mut starts = File::options().append(true).create(true).open(&args.starts)?;
                 writeln!(starts, "{world_size}")?;
             }
-            first_step = false;
         }
         progress = Progress { epoch: progress.epoch + 1, samples: 0 };
     }

@@ -95,10 +95,8 @@ fn count() -> Result<()> {
     // ANCHOR_END: run
 
     let [fewest, most] = [counts.min(), counts.max()].map(|count| count.double_value(&[]));
-    ensure!(
-        fewest == most && most == epochs as f64,
-        "a sample counts {fewest} to {most} times in {epochs} epochs"
-    );
+    let found = format!("a sample counts {fewest} to {most} times in {epochs} epochs");
+    ensure!(fewest == most && most == epochs as f64, found);
     println!("process {}: every sample counts {most} times", process::id());
     Ok(())
 }

@@ -289,8 +289,7 @@ fn gradients_go_through_scatter_and_gather_also_of_single_numbers_and_of_some_ch
 
     // A chunk without a part in the loss has zeros.
     let inputs = rows(2).set_requires_grad(true);
-    let chunks = scatter(&inputs, &Devices::cpu(2).unwrap(), 0).unwrap();
-    chunks[1].sum(Kind::Float).backward();
+    scatter(&inputs, &Devices::cpu(2).unwrap(), 0).unwrap()[1].sum(Kind::Float).backward();
     assert_eq!(numbers(&inputs.grad()), [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
 
     let single: Vec<_> = [2f32, 3.0].map(|x| Tensor::from(x).set_requires_grad(true)).into();

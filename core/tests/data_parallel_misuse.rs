@@ -195,8 +195,7 @@ fn outputs_that_nobody_uses_leave_nothing_behind() {
     let devices = Devices::new([40, 41].map(LogicalDevice::Cpu)).unwrap();
     let vs = VarStore::new(Device::Cpu);
     let model = DataParallel::new(linear, &vs, &devices).unwrap();
-    let live =
-        || devices.iter().map(|device| memory_allocated(device).unwrap()).collect::<Vec<_>>();
+    let live = || devices.iter().map(|it| memory_allocated(it).unwrap()).collect::<Vec<_>>();
     let before = live();
     (0..3).for_each(|_| drop(model.forward_t(&ones(&[1000, 2]), true)));
     assert_eq!(live(), before);

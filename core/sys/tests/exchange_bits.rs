@@ -155,9 +155,8 @@ fn defined_bits(
         count = count.chunk(rank.ranks as i64, 0).swap_remove(rank.rank);
     }
     // The bits of NaN after a division depend on the position in the tensor, and PyTorch's own additions have others.
-    let is_another =
-        matches!(exchange, Exchange::AddRows) || (has_parts && case.op == ReduceOp::Avg);
-    let undefined = result.isnan().logical_and(&count.ge(if is_another { 1 } else { 2 }));
+    let differs = matches!(exchange, Exchange::AddRows) || (has_parts && case.op == ReduceOp::Avg);
+    let undefined = result.isnan().logical_and(&count.ge(if differs { 1 } else { 2 }));
     bits(&result.masked_fill(&undefined, 0.0))
 }
 
@@ -186,8 +185,7 @@ fn exchanged(
         }
         Exchange::ReduceScatterParts if group.no_shared_memory().is_none() => {
             let (rows, output) = (tensor.view([ranks, len / ranks]), zeros(len / ranks));
-            let inputs =
-                parts(len / ranks).map(|(begin, length)| copy(&rows.narrow(1, begin, length)));
+            let inputs = parts(len / ranks).map(|(at, length)| copy(&rows.narrow(1, at, length)));
             group.reduce_scatter_parts(&output, &inputs, op, NOW).now().unwrap();
             output
         }

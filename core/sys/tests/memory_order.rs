@@ -152,7 +152,6 @@ fn waking(orders: Orders) {
     sleeping.join().unwrap();
 }
 
-/// The states of a board.
 const WELL: u32 = 0;
 const WRITING: u32 = 1;
 const FAILED: u32 = 2;

@@ -114,8 +114,7 @@ fn parameters_are_rank_0s_and_buffers_stay_each_ranks_own(group: &ProcessGroup) 
 
 #[run_by(on_ranks(2))]
 fn ranks_must_have_the_same_options(group: &ProcessGroup) {
-    let gradient_average = group.rank() == 0;
-    let options = ApexOptions { gradient_average, ..Default::default() };
+    let options = ApexOptions { gradient_average: group.rank() == 0, ..Default::default() };
     let error = model(group, Kind::Float, options).err().unwrap().to_string();
     for expected in ["rank 1: its model is not rank 0's", "average: false"] {
         assert!(error.contains(expected), "{error}");

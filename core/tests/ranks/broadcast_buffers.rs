@@ -28,9 +28,7 @@ fn running_means(group: &ProcessGroup, vs: &VarStore) -> [f64; 2] {
 }
 
 #[run_by(on_ranks(2))]
-fn running_statistics_are_rank_0s_before_each_forward_pass_unless_told_otherwise(
-    group: &ProcessGroup,
-) {
+fn running_statistics_are_rank_0s_before_each_forward_pass_unless_turned_off(group: &ProcessGroup) {
     for broadcast_buffers in [true, false] {
         let (vs, model) = trained(group, broadcast_buffers);
         // An evaluation leaves them as it finds them.

@@ -77,11 +77,10 @@ fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
     let all_reduce = gradient(&|own| Ok(vec![functional::all_reduce(own, sum, group)?]));
     let broadcast = gradient(&|own| Ok(vec![functional::broadcast(own, 1, group)?]));
     let all_gather = gradient(&|own| functional::all_gather(own, group));
-    let scattered =
-        gradient(&|own| Ok(vec![functional::reduce_scatter(&halves(own), sum, group)?]));
+    let scatter = gradient(&|own| Ok(vec![functional::reduce_scatter(&halves(own), sum, group)?]));
     let all_to_all = gradient(&|own| functional::all_to_all(&halves(own), group));
     let single =
         gradient(&|own| Ok(vec![functional::all_to_all_single(own, &[2, 0], &[2, 0], group)?]));
     assert_eq!([all_reduce, broadcast, all_gather], [[3.0, 3.0], [0.0, 0.0], [3.0, 3.0]]);
-    assert_eq!([scattered, all_to_all, single], [[1.0, 2.0], [1.0, 2.0], [1.0, 1.0]]);
+    assert_eq!([scatter, all_to_all, single], [[1.0, 2.0], [1.0, 2.0], [1.0, 1.0]]);
 }

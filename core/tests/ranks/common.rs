@@ -41,6 +41,13 @@ pub fn processes(world_size: usize, body: impl FnOnce()) {
     processes_with(world_size, |_, command| command, body);
 }
 
+/// Like `processes`, with the job's store and this process's rank.
+pub fn with_store(world_size: usize, body: impl FnOnce(Store, usize)) {
+    let test = test_of(&body);
+    let body = || body(Store::from_env(TIMEOUT).unwrap(), Env::read().unwrap().unwrap().rank);
+    processes_from(world_size, test, |_, command| command, body);
+}
+
 /// Like `processes`, but `change` adapts the commands that start the ranks.
 pub fn processes_with(
     world_size: usize,
@@ -107,8 +114,7 @@ pub fn training<'a>(vs: &'a mut VarStore, optimizer: &'a mut dyn Optimizer) -> T
     Training { architecture: "net", vs, optimizer, scheduler: None, scaler: None }
 }
 
-/// A change of the commands that start ranks, for `processes_with`: this rank's runs under another
-/// one, which takes a command as its last arguments.
+/// A change of commands for `processes_with`: this rank's runs under another, which takes a command as last arguments.
 pub fn rank_under(rank: usize, outer: &[&str]) -> impl Fn(usize, Command) -> Command {
     move |own, inner| {
         if own != rank {
@@ -154,8 +160,7 @@ pub fn python_rank(
 ) -> (Command, String) {
     let file = format!("{script}-{port}-{rank}.safetensors");
     let arguments = [&*file].into_iter().chain(arguments.iter().copied());
-    let program = python(script, arguments).unwrap();
-    let mut program = as_rank(program, rank, ranks, port);
+    let mut program = as_rank(python(script, arguments).unwrap(), rank, ranks, port);
     program.env("OMP_NUM_THREADS", "1");
     (program, file)
 }

@@ -109,8 +109,7 @@ fn a_rank_that_is_replaced_goes_on_with_the_others_numbers(group: &ProcessGroup)
     let _ = training(&mut vs, &mut optimizer).load::<i64>(path, group).unwrap();
     let (_, _, (local, _)) = FIXTURES[0];
     for number in 9..22 {
-        let expected =
-            [0, 1].map(|layer| [&local[layer][..], &AFTER_RECOVERY[layer]].concat()[number]);
+        let expected = [0, 1].map(|i| [&local[i][..], &AFTER_RECOVERY[i]].concat()[number]);
         assert_eq!(weights(&vs.trainable_variables()), expected, "step {number}");
         step(&vs, &mut optimizer, 2.0);
     }

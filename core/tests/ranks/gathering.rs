@@ -114,9 +114,8 @@ fn all_to_all_single_takes_equal_parts_or_parts_of_any_size(group: &ProcessGroup
     assert_eq!(firsts(&output.unbind(0)), [0, 1, 2].map(|from| number(from, rank)));
     // From rank q to rank r, q * r rows: rank 0 has nothing to give and gets nothing.
     let splits: Vec<_> = (0..3).map(|other| (rank * other) as i64).collect();
-    let sent: Vec<_> = (0..3).map(|to| row(rank, to, rank * to)).collect();
+    let sent = Tensor::cat(&(0..3).map(|to| row(rank, to, rank * to)).collect::<Vec<_>>(), 0);
     let output = empty(&[splits.iter().sum()]);
-    let sent = Tensor::cat(&sent, 0);
     let pending = group.all_to_all_single_async(output, sent, &splits, &splits).unwrap();
     let expected: Vec<_> = (0..3).flat_map(|from| vec![number(from, rank); rank * from]).collect();
     assert_eq!(values(&pending.wait().unwrap()), expected);
@@ -156,8 +155,7 @@ fn complex_and_negated_tensors_are_passed_on(group: &ProcessGroup) {
 fn wrong_arguments_are_refused_by_name_and_the_group_goes_on(group: &ProcessGroup) {
     let rank = group.rank();
     let own = || empty(&[2]);
-    let both = [own(), own()];
-    let sum = ReduceOp::Sum;
+    let (both, sum) = ([own(), own()], ReduceOp::Sum);
     let list_on_the_wrong_rank = (rank != 0).then_some(&both[..]);
     let refused = [
         group.gather(&own(), 2).map(|_| ()),

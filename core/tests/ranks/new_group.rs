@@ -11,8 +11,7 @@ pub fn sum(group: &ProcessGroup, own: usize) -> f64 {
 #[run_by(on_ranks(4))]
 fn a_group_of_some_ranks_sums_over_these_alone(group: &ProcessGroup) {
     let rank = group.rank();
-    let even = group.new_group(&[0, 2]).unwrap();
-    let odd = group.new_group(&[3, 1]).unwrap();
+    let [even, odd] = [[0, 2], [3, 1]].map(|ranks| group.new_group(&ranks).unwrap());
     assert_eq!((even.is_some(), odd.is_some()), (rank.is_multiple_of(2), rank % 2 == 1));
     let own = even.or(odd).unwrap();
     // Ranks are ordered as in the job, whatever the order in the list.
@@ -35,8 +34,7 @@ fn a_source_is_a_rank_of_the_group_and_not_of_the_job(group: &ProcessGroup) {
 
 #[run_by(on_ranks(2))]
 fn a_group_that_is_made_with_a_time_limit_keeps_it(group: &ProcessGroup) {
-    let limited = group.with_timeout(Duration::from_secs(5));
-    let limited = limited.new_group(&[0, 1]).unwrap().unwrap();
+    let limited = group.with_timeout(Duration::from_secs(5)).new_group(&[0, 1]).unwrap().unwrap();
     if group.rank() == 0 {
         let reduced = limited.all_reduce(&mut Tensor::from(1.0), ReduceOp::Sum);
         expect_error(reduced, "after 5000 ms waiting for rank 1");

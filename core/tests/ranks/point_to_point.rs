@@ -123,8 +123,7 @@ fn what_gloo_has_exchanged_occupies_no_memory_afterwards(group: &ProcessGroup) {
     };
     exchange();
     let before = exchange();
-    // Gloo's thread gives back what it used a moment after the last wait has ended. The ranks
-    // agree on it, because each exchange needs both of them.
+    // Gloo's thread gives memory back a moment after the last wait. The ranks agree, as each exchange needs both.
     let is_given_back = || {
         let of_all = group.all_gather(&Tensor::from(i64::from(exchange() <= before)))?;
         Ok(of_all.iter().all(|rank| rank.int64_value(&[]) == 1).then_some(()))

@@ -3,10 +3,6 @@
 use crate::{common::TIMEOUT, new_group::sum, prelude::*};
 use tests::programs::free_port;
 
-fn job() -> (Store, usize) {
-    (Store::from_env(TIMEOUT).unwrap(), Env::read().unwrap().unwrap().rank)
-}
-
 /// The group of rank 0 and rank `with`; this process is one of the two.
 fn pair(store: &Store, with: usize, rank: usize) -> ProcessGroup {
     let store = store.with_prefix(&format!("pair/{with}")).unwrap();
@@ -23,9 +19,8 @@ fn recv(group: &ProcessGroup) -> Result<f32, Error> {
     Ok(f32::try_from(&tensor).unwrap())
 }
 
-#[run_by(common::processes(3))]
-fn what_one_process_sets_the_others_get() {
-    let (store, rank) = job();
+#[run_by(common::with_store(3))]
+fn what_one_process_sets_the_others_get(store: Store, rank: usize) {
     let ours = store.with_prefix("test").unwrap();
     if rank == 1 {
         assert!(!ours.check("message").unwrap());
@@ -40,9 +35,8 @@ fn what_one_process_sets_the_others_get() {
     store.wait(&["read by 1", "read by 2"], TIMEOUT).unwrap();
 }
 
-#[run_by(common::processes(2))]
-fn a_thread_with_a_connection_of_its_own_holds_nobody_up() {
-    let (store, rank) = job();
+#[run_by(common::with_store(2))]
+fn a_thread_with_a_connection_of_its_own_holds_nobody_up(store: Store, rank: usize) {
     const STEPS: i64 = 1000;
     if rank == 1 {
         while store.add("steps", 0).unwrap() < STEPS {
@@ -59,9 +53,8 @@ fn a_thread_with_a_connection_of_its_own_holds_nobody_up() {
     });
 }
 
-#[run_by(common::processes(3))]
-fn two_of_three_make_a_group_without_the_third() {
-    let (store, rank) = job();
+#[run_by(common::with_store(3))]
+fn two_of_three_make_a_group_without_the_third(store: Store, rank: usize) {
     if rank == 2 {
         // The third comes only when the others have finished.
         store.get("done", TIMEOUT).unwrap();
@@ -75,9 +68,8 @@ fn two_of_three_make_a_group_without_the_third() {
     }
 }
 
-#[run_by(common::processes(3))]
-fn a_process_is_in_several_groups_at_once() {
-    let (store, rank) = job();
+#[run_by(common::with_store(3))]
+fn a_process_is_in_several_groups_at_once(store: Store, rank: usize) {
     if rank > 0 {
         let group = pair(&store, rank, 1);
         assert_eq!(recv(&group).unwrap(), rank as f32);
@@ -89,9 +81,11 @@ fn a_process_is_in_several_groups_at_once() {
     assert_eq!(groups.each_ref().map(|group| recv(group).unwrap()), [10.0, 20.0]);
 }
 
-#[run_by(common::processes(3))]
-fn a_member_that_ends_breaks_only_its_own_group_and_is_named_as_the_job_knows_it() {
-    let (store, rank) = job();
+#[run_by(common::with_store(3))]
+fn a_member_that_ends_breaks_only_its_own_group_and_is_named_as_the_job_knows_it(
+    store: Store,
+    rank: usize,
+) {
     if rank == 2 {
         let group = pair(&store, 2, 1);
         // After this, rank 0 is connected too.
@@ -131,9 +125,8 @@ fn a_member_that_does_not_come_is_missed_and_one_beyond_the_group_is_refused() {
     assert_eq!(error, "rank is 2, but must be below world_size, which is 2");
 }
 
-#[run_by(common::processes(3))]
-fn of_several_processes_one_sets_a_key() {
-    let (store, rank) = job();
+#[run_by(common::with_store(3))]
+fn of_several_processes_one_sets_a_key(store: Store, rank: usize) {
     let own = rank.to_string().into_bytes();
     let winner = store.compare_set("winner", b"", &own).unwrap();
     // Whoever came first has won for all.
@@ -150,9 +143,8 @@ fn of_several_processes_one_sets_a_key() {
     }
 }
 
-#[run_by(common::processes(2))]
-fn keys_can_be_counted_and_deleted() {
-    let (store, rank) = job();
+#[run_by(common::with_store(2))]
+fn keys_can_be_counted_and_deleted(store: Store, rank: usize) {
     if rank == 1 {
         return store.set("done", b"").unwrap();
     }

@@ -81,8 +81,7 @@ fn toy(settings @ (devices, output, batch): Settings<'_>) -> Result<Traced> {
     })
 }
 
-/// The question's model with two targets. Each replica returns its loss, so that only the mean of
-/// the losses remains to compute on the output device.
+/// The question's model. Each replica returns its loss, so only their mean remains to compute on the output device.
 fn two_targets(settings @ (devices, output, batch): Settings<'_>) -> Result<Traced> {
     let build = |path: &Path<'_>| TwoTargets::new(path, TwoTargets::FEATURES, TwoTargets::HIDDEN);
     traced(settings, build, |model, trace| {

@@ -17,10 +17,9 @@ pub(crate) fn start(
     answer: impl Fn(ToAgent) + 'static,
 ) -> Result<Box<dyn Fn(ToCoordinator)>> {
     port::check(args)?;
-    let coordinator =
-        RefCell::new((Job::new(Terms::new(args, &own), Instant::now()), Ports::new()));
+    let state = RefCell::new((Job::new(Terms::new(args, &own), Instant::now()), Ports::new()));
     let handle = move |event| {
-        let (job, ports) = &mut *coordinator.borrow_mut();
+        let (job, ports) = &mut *state.borrow_mut();
         let now = Instant::now();
         let mut actions = job.handle(ID, event, now);
         actions.extend(job.pass_time(now));

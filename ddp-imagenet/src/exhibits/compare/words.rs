@@ -23,7 +23,6 @@ pub fn explain(measured: &[Measured; 5]) -> Result<String, Error> {
     template::environment()?.render_str(TEXT, context! { single, sgd, adam, ddp, apex })
 }
 
-/// What is said of one training.
 fn numbers(found: &Measured) -> Value {
     let peaks = || found.devices.iter().map(|device| device.peak);
     let highest_other = peaks().skip(1).max().unwrap_or(0);
@@ -46,7 +45,6 @@ fn numbers(found: &Measured) -> Value {
     }
 }
 
-/// The bytes of a network's outputs for a batch of `images`.
 fn output_bytes(images: usize) -> usize {
     images * CLASSES * size_of::<f32>()
 }

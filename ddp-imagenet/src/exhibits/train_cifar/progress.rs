@@ -25,7 +25,6 @@ pub struct Progress<'a> {
     pub trace: Trace,
     /// Of a whole epoch.
     batches: usize,
-    /// When the present epoch began.
     begun: Instant,
 }
 

@@ -111,8 +111,7 @@ pub fn peaks(all: [LogicalDevice; 3], output: usize) -> Result<Vec<usize>> {
     let before = all.map(memory_allocated);
     let _on_first = devices.first().guard()?;
     let (_vs, model) = with_output_on(output, &devices, build)?;
-    let inputs = waves(&[rows, features]);
-    let labels = output.copy_of(&count(rows))?;
+    let (inputs, labels) = (waves(&[rows, features]), output.copy_of(&count(rows))?);
     all.into_iter().try_for_each(reset_peak_memory_stats)?;
     let logits = model.f_forward_t(&inputs, true)?;
     let loss = {

@@ -41,8 +41,7 @@ pub fn gathered_outside() -> Result<(String, Vec<i64>)> {
     Ok((LogicalDevice::of(&gathered).to_string(), gathered.try_into()?))
 }
 
-/// The first thread's model: its parameters, the shape of its output, and the difference between
-/// this output and the unwrapped model's (S0.1, S0.3).
+/// The first thread's model: parameters, shape of the output, and its difference from the unwrapped one's (S0.1, S0.3).
 pub fn threads_model(devices: usize) -> Result<(usize, Vec<i64>, f64)> {
     let tokens = Tensor::from_slice(&[1i64, 2, 3, 4, 5, 6]);
     let (vs, model) = wrapped(devices, EmbeddingLinear::new)?;

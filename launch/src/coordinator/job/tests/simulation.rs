@@ -147,8 +147,7 @@ impl Simulation {
     fn run(&mut self, milliseconds: u64) {
         let end = self.now + milliseconds;
         loop {
-            let due =
-                self.job.due().map(|due| due.duration_since(self.begin).as_millis() as u64 + 1);
+            let due = self.job.due().map(|at| at.duration_since(self.begin).as_millis() as u64 + 1);
             let next = self.queue.first_key_value().map(|((moment, _), _)| *moment);
             let moment = due.unwrap_or(u64::MAX).min(next.unwrap_or(u64::MAX)).max(self.now);
             if moment > end {

@@ -107,8 +107,7 @@ impl Simulation {
         let at = self.at(self.now);
         let Some(node) = self.watched(pid) else { return };
         let others_can_go_on = node.seats.all_take_part() && !node.is_settled;
-        let has_place = node.seats.has_place(local_rank);
-        let generation = node.placement.generation;
+        let (has_place, generation) = (node.seats.has_place(local_rank), node.placement.generation);
         node.seats.end(local_rank);
         if ends_well && has_place {
             node.is_settled = true;
