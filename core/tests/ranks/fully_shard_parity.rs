@@ -215,8 +215,7 @@ fn python_on_rank_1(rank: usize, command: Command) -> Command {
 
 #[run_by(common::processes_with(2, python_on_rank_1))]
 fn a_rank_in_rust_and_one_in_python_train_one_model() {
-    let group = common::join();
-    let mut saved = Saved::new();
+    let (group, mut saved) = (common::join(), Saved::new());
     MIXED.iter().for_each(|way| Way(way).train(&group, &mut saved));
     let port = free_port().unwrap();
     let [first, second] = [0, 1].map(|rank| {

@@ -54,8 +54,7 @@ fn scatter_gives_each_rank_its_tensor_of_the_source(group: &ProcessGroup) {
 #[run_by(on_ranks_with_each_transport(2))]
 fn scatter_reads_and_writes_views_with_gaps(group: &ProcessGroup) {
     let table = Tensor::arange(4, DOUBLE_CPU).reshape([2, 2]);
-    let columns = [table.select(1, 0), table.select(1, 1)];
-    let target = empty(&[2, 2]);
+    let (columns, target) = ([0, 1].map(|column| table.select(1, column)), empty(&[2, 2]));
     let list = (group.rank() == 0).then_some(&columns[..]);
     group.scatter(&mut target.select(1, 1), list, 0).unwrap();
     let own = group.rank() as f64;
@@ -64,8 +63,7 @@ fn scatter_reads_and_writes_views_with_gaps(group: &ProcessGroup) {
 
 #[run_by(on_ranks_with_each_transport(3))]
 fn all_gather_into_tensor_joins_or_stacks_the_tensors_of_all_ranks(group: &ProcessGroup) {
-    let own = row(group.rank(), 1, 2);
-    let expected = [1.0, 1.0, 11.0, 11.0, 21.0, 21.0];
+    let (own, expected) = (row(group.rank(), 1, 2), [1.0, 1.0, 11.0, 11.0, 21.0, 21.0]);
     for size in [&[6][..], &[3, 2]] {
         let mut output = empty(size);
         group.all_gather_into_tensor(&mut output, &own).unwrap();

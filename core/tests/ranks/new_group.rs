@@ -122,8 +122,7 @@ fn a_group_leaves_nothing_behind_however_it_ends(group: &ProcessGroup) {
     let before = taken();
     groups(20..220);
     let has_left_nothing = || {
-        // A thread that ends leaves its stack and its heap, two mappings, to the next one. A group that leaked has 16
-        // mappings, and 0.2 MiB of memory.
+        // A thread that ends leaves stack and heap, two mappings, to the next. A group that leaked has 16, and 0.2 MiB.
         let [threads, descriptors, mappings, resident_kib] = before;
         let most = [threads, descriptors, mappings + 30, resident_kib + 5120];
         Ok(taken().iter().zip(&most).all(|(after, most)| after <= most).then_some(()))

@@ -82,10 +82,7 @@ fn a_process_is_in_several_groups_at_once(store: Store, rank: usize) {
 }
 
 #[run_by(common::with_store(3))]
-fn a_member_that_ends_breaks_only_its_own_group_and_is_named_as_the_job_knows_it(
-    store: Store,
-    rank: usize,
-) {
+fn a_member_that_ends_breaks_only_its_group_and_is_named_as_in_the_job(store: Store, rank: usize) {
     if rank == 2 {
         let group = pair(&store, 2, 1);
         // After this, rank 0 is connected too.

@@ -293,8 +293,7 @@ impl Job {
                 if let Phase::Ending { nodes, .. } = phase {
                     nodes.remove(&id);
                 }
-                let refused = matches!(self.phase, Phase::Refused { .. });
-                if self.leaving.remove(&id) || refused {
+                if self.leaving.remove(&id) || matches!(self.phase, Phase::Refused { .. }) {
                     self.nodes.remove(&id);
                 }
                 self.go_on_if_ended(now);

@@ -55,8 +55,7 @@ pub fn loss_time(rows: i64, classes: i64) -> (f64, f64) {
     let (inputs, targets) = synthetic_batch(rows, HIDDEN, 10);
     let step = || {
         let begun = Instant::now();
-        let x = hidden[0].forward(&inputs).relu();
-        let logits = output.forward(&hidden[1].forward(&x).relu());
+        let logits = output.forward(&hidden[1].forward(&hidden[0].forward(&inputs).relu()).relu());
         let loss_begun = Instant::now();
         let leaf = logits.detach().set_requires_grad(true);
         leaf.cross_entropy_for_logits(&targets).backward();

@@ -94,8 +94,7 @@ fn equality(found: &Tensor, expected: &Tensor) -> Result<String> {
     if found == *expected {
         return Ok("equal to the last bit".into());
     }
-    let difference = (found - expected).abs().max().double_value(&[]);
-    Ok(format!("differ by up to {difference:.1e}"))
+    Ok(format!("differ by up to {:.1e}", (found - expected).abs().max().double_value(&[])))
 }
 
 fn print(devices: &Devices, trained: &Trained, times: bool) -> Result<()> {

@@ -80,8 +80,7 @@ impl Simulation {
     fn takes_part(&mut self, pid: Pid) {
         let Process { node: id, local_rank, lives, .. } = self.processes[pid];
         let Some(node) = self.watched(pid).filter(|_| lives) else { return };
-        let placement = node.placement.clone();
-        let has_place = node.seats.has_place(local_rank);
+        let (placement, has_place) = (node.placement.clone(), node.seats.has_place(local_rank));
         let claim = node.seats.take_part(local_rank);
         if has_place {
             self.tell_place(pid, &placement, local_rank, false);
