@@ -1,5 +1,4 @@
-//! What the comparison prints: `table.jinja` is a table of time, memory and utilisation, `explain.jinja`
-//! the same in words, beside the article's numbers.
+//! The comparison's table of time, memory and utilisation, `table.jinja`, and the same in words, `explain.jinja`.
 
 use super::runs::Measured;
 use exhibit_kit::template;

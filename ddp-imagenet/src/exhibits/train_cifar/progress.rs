@@ -49,8 +49,7 @@ pub struct EpochEvent {
 }
 
 impl<'a> Progress<'a> {
-    /// The progress of one of the group's ranks, a process with these devices. If a comparison
-    /// measures it, bytes and seconds count, whatever the loss is.
+    /// The progress of a rank, a process with these devices. Bytes and seconds alone count if a comparison measures it.
     pub fn new(
         args: &'a Args,
         is_measured: bool,
