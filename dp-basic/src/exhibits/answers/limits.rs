@@ -39,7 +39,7 @@ fn lstm(path: &Path<'_>) -> nn::Sequential {
     nn::seq().add_fn(move |xs| lstm.seq(xs).0.select(1, -1))
 }
 
-/// A model that returns a tuple: the shapes of both gathered elements, and how far its gradients are off (S0.26).
+/// A model that returns a tuple: its gathered elements' shapes, and how far its gradients are from [`mlp`]'s (S0.26).
 pub fn tuple(rows: i64, devices: usize) -> Result<(Vec<i64>, Vec<i64>, f64)> {
     let (inputs, labels) = batch(rows);
     let (vs, model) = wrapped(devices, mlp)?;
