@@ -10,14 +10,13 @@ use clap::Parser;
 use report::{exit, say};
 use serde::{Deserialize, Serialize};
 use std::{fs::File, io::Write, path::PathBuf};
-use tch::{Kind, Tensor, nn::Module, nn::VarStore};
+use tch::{Kind, Tensor, nn::VarStore};
 use tch_parallel::checkpoint::Training;
 use tch_parallel::data::{DataLoader, DistributedSampler, TensorDataset};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+use tch_parallel::optim::{Sgd, SgdOptions};
 
-/// A multiple of every world size up to 6, and so are the samples of a step. So no rank is ever short
-/// of a sample, which it would have to repeat.
+/// A multiple of every world size up to 6, as are a step's samples, so no rank lacks a sample and has to repeat one.
 const SAMPLES: i64 = 1440;
 const BATCH_SIZE: usize = 12;
 
@@ -41,15 +40,6 @@ struct Progress {
     samples: usize,
 }
 
-#[derive(Debug)]
-struct Counts(Tensor);
-
-impl Module for Counts {
-    fn forward(&self, samples: &Tensor) -> Tensor {
-        self.0.index_select(0, samples).sum(Kind::Float)
-    }
-}
-
 fn main() {
     exit(|| train(&Args::parse()))
 }
@@ -57,17 +47,19 @@ fn main() {
 fn train(args: &Args) -> Result<()> {
     let group = ProcessGroup::from_env()?;
     let world_size = group.world_size();
-    let samples = Tensor::arange(SAMPLES, (Kind::Int64, group.device()));
-    let samples = TensorDataset::new(samples)?;
+    let samples = TensorDataset::new(Tensor::arange(SAMPLES, (Kind::Int64, group.device())))?;
     let loader = DataLoader::new(samples, DistributedSampler::new(&group, 0), BATCH_SIZE)?;
 
     let mut vs = VarStore::new(group.device());
-    let counts = Counts(vs.root().zeros("counts", &[SAMPLES]));
-    let model = DistributedDataParallel::new(counts, &vs, &group)?;
+    let counts = vs.root().zeros("counts", &[SAMPLES]);
+    let model = DistributedDataParallel::new(&counts, &vs, &group)?;
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 1.0, ..Default::default() })?;
+    let (vs, optimizer) = (&mut vs, &mut optimizer);
+    let mut training =
+        Training { architecture: "elastic", vs, optimizer, scheduler: None, scaler: None };
     let mut progress = Progress::default();
     if args.checkpoint.exists() {
-        progress = training(&mut vs, &mut optimizer).load(&args.checkpoint, &group)?.progress;
+        progress = training.load(&args.checkpoint, &group)?.progress;
     }
 
     let mut first_step = true;
@@ -75,22 +67,20 @@ fn train(args: &Args) -> Result<()> {
         for batch in loader.epoch_after(progress.epoch, progress.samples)? {
             let batch = batch?;
             // The average of the gradients of all ranks is then -1 for each sample of the step.
-            let loss = model.f_forward_t(&batch, true)? * -(world_size as f64);
-            optimizer.zero_grad()?;
-            model.backward(&loss)?;
-            optimizer.step()?;
+            let sum = model.forward(|counts| counts.index_select(0, &batch).sum(Kind::Float))?;
+            training.optimizer.zero_grad()?;
+            model.backward(&(sum * -(world_size as f64)))?;
+            training.optimizer.step()?;
             progress.samples += batch.size()[0] as usize * world_size;
-            training(&mut vs, &mut optimizer).save(&args.checkpoint, &progress, &group)?;
-            if first_step && group.rank() == 0 {
+            training.save(&args.checkpoint, &progress, &group)?;
+            if std::mem::take(&mut first_step) && group.rank() == 0 {
                 let mut starts = File::options().append(true).create(true).open(&args.starts)?;
                 writeln!(starts, "{world_size}")?;
             }
-            first_step = false;
         }
         progress = Progress { epoch: progress.epoch + 1, samples: 0 };
     }
 
-    let counts = &vs.variables()["counts"];
     let (least, most) = (counts.min().double_value(&[]), counts.max().double_value(&[]));
     let epochs = progress.epoch;
     let found = format!("in {epochs} epochs, samples came {least} to {most} times");
@@ -104,8 +94,4 @@ fn is_enough(args: &Args, progress: Progress, group: &ProcessGroup) -> Result<bo
     let mut enough = Tensor::from(i64::from(progress.samples == 0 && args.until.exists()));
     group.broadcast(&mut enough, 0)?;
     Ok(enough.int64_value(&[]) == 1)
-}
-
-fn training<'a>(vs: &'a mut VarStore, optimizer: &'a mut Sgd) -> Training<'a> {
-    Training { architecture: "elastic", vs, optimizer, scheduler: None, scaler: None }
 }

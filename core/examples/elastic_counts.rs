@@ -12,16 +12,13 @@ use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::io::{Write, sink};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
-use std::{env, fs::File, process};
+use std::{env, fs::File, process, time::SystemTime, time::UNIX_EPOCH};
 use tch::{Device, Kind, Tensor, nn};
-use tch_parallel::checkpoint::Training;
-use tch_parallel::data::{DistributedSampler, Sampler};
 use tch_parallel::distributed::{
     DeviceChoice, DistributedDataParallel, ProcessGroup, ProcessGroupOptions, record,
 };
-use tch_parallel::elastic::{self, State};
-use tch_parallel::optim::{Sgd, SgdOptions};
+use tch_parallel::{checkpoint::Training, data::DistributedSampler, data::Sampler};
+use tch_parallel::{elastic, elastic::State, optim::Sgd, optim::SgdOptions};
 
 const SAMPLES: usize = 1200;
 
@@ -98,10 +95,8 @@ fn count() -> Result<()> {
     // ANCHOR_END: run
 
     let [fewest, most] = [counts.min(), counts.max()].map(|count| count.double_value(&[]));
-    ensure!(
-        fewest == most && most == epochs as f64,
-        "a sample counts {fewest} to {most} times in {epochs} epochs"
-    );
+    let found = format!("a sample counts {fewest} to {most} times in {epochs} epochs");
+    ensure!(fewest == most && most == epochs as f64, found);
     println!("process {}: every sample counts {most} times", process::id());
     Ok(())
 }

@@ -13,8 +13,7 @@ use tests::progress::Patience;
 /// If set, this process of the test is the run to be killed; the value is the folder to save in.
 const DIRECTORY: &str = "SAVES_UNTIL_KILLED_IN";
 
-/// How many runs are killed: every second one as soon as the file that it is writing exists, the
-/// others some time after their first save.
+/// How many runs are killed: every second one as soon as its new file exists, the others some time after a save.
 const KILLS: u64 = 24;
 
 /// Many more than a run has time for.
@@ -49,8 +48,7 @@ fn save_until_killed(path: &Path) -> ! {
     let first = if path.exists() { load(path) + 1 } else { 0 };
     with_training(|training, group| {
         for number in first..first + SAVES {
-            let weights = &mut training.vs.trainable_variables()[0];
-            let _ = no_grad(|| weights.fill_(number as f64));
+            let _ = no_grad(|| training.vs.trainable_variables()[0].fill_(number as f64));
             training.save(path, &number, group).unwrap();
         }
     });

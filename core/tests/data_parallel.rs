@@ -4,11 +4,9 @@
 
 use approx::assert_relative_eq;
 use std::sync::{Mutex, PoisonError};
-use tch::nn::{self, ModuleT, VarStore};
-use tch::{Device, Kind, Reduction, Tensor, no_grad};
-use tch_parallel::data_parallel::*;
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+use tch::{Device, Kind, Reduction, Tensor, nn, nn::ModuleT, nn::VarStore, no_grad};
 use tch_parallel::{Devices, LogicalDevice, Shared};
+use tch_parallel::{data_parallel::*, optim::Optimizer, optim::Sgd, optim::SgdOptions};
 
 /// Builds from the same seed every time. The lock is needed because all tests share one generator and run in parallel,
 /// and because a wrapper puts the generator's state back, whether its model draws or not.
@@ -139,8 +137,7 @@ fn several_inputs_and_outputs_are_divided_and_gathered_in_their_order() {
     let given = (inputs.shallow_clone(), labels.shallow_clone(), Shared(2.0));
     let pass = || {
         model.forward(given, |module, (inputs, labels, Shared(scale))| {
-            let rows = Tensor::from(inputs.size()[0]);
-            (module.forward_t(&inputs, false) * scale, (labels, rows))
+            (module.forward_t(&inputs, false) * scale, (labels, Tensor::from(inputs.size()[0])))
         })
     };
     let (logits, (same_labels, rows)) = no_grad(pass).unwrap();

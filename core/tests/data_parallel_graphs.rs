@@ -4,10 +4,8 @@
 
 use approx::assert_relative_eq;
 use c10d_sys::autograd::{GraphEnd, backward};
-use std::sync::{Barrier, Mutex};
-use std::thread;
-use tch::nn::{self, Module, ModuleT, VarStore};
-use tch::{Device, Kind, Tensor, no_grad};
+use std::{sync::Barrier, sync::Mutex, thread};
+use tch::{Device, Kind, Tensor, nn, nn::Module, nn::ModuleT, nn::VarStore, no_grad};
 use tch_parallel::data_parallel::*;
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
 use tch_parallel::{Devices, LogicalDevice, Replicated, Shared};
@@ -134,8 +132,7 @@ fn one_of_several_outputs_may_be_left_out_of_the_loss() {
 fn a_sparse_gradient_is_summed_as_well() {
     let vs = VarStore::new(Device::Cpu);
     let build = |p: &nn::Path<'_>| {
-        let config = nn::EmbeddingConfig { sparse: true, ..Default::default() };
-        nn::embedding(p, 5, 2, config)
+        nn::embedding(p, 5, 2, nn::EmbeddingConfig { sparse: true, ..Default::default() })
     };
     let model = DataParallel::new(build, &vs, &Devices::cpu(2).unwrap()).unwrap();
     let tokens = Tensor::from_slice(&[1i64, 2, 1, 4]);
@@ -183,8 +180,7 @@ fn several_threads_may_train_one_model_in_turns() {
         }
     });
     // 2·factor for each of four rows. All are whole numbers, so a lost gradient would show.
-    let expected = (2 * PASSES * 4 * 2 * 2) as f32;
-    assert_eq!(numbers(&vs.variables()["factor"].grad()), [expected; 3]);
+    assert_eq!(numbers(&vs.variables()["factor"].grad()), [(2 * PASSES * 4 * 2 * 2) as f32; 3]);
 }
 
 #[test]
@@ -270,8 +266,7 @@ fn a_module_without_inputs_runs_on_the_first_device_only() {
 
 #[test]
 fn without_a_tensor_to_divide_every_device_gets_the_other_values() {
-    let scattered = scatter(&Shared(5), &Devices::cpu(2).unwrap(), 0);
-    assert_eq!(scattered.unwrap(), [Shared(5); 2]);
+    assert_eq!(scatter(&Shared(5), &Devices::cpu(2).unwrap(), 0).unwrap(), [Shared(5); 2]);
     let (vs, model) = on_devices(2);
     let output = model.forward(Shared(5.0), |module, Shared(factor)| &module.0 * factor).unwrap();
     assert_eq!(numbers(&output), [10.0; 6]);
@@ -294,8 +289,7 @@ fn gradients_go_through_scatter_and_gather_also_of_single_numbers_and_of_some_ch
 
     // A chunk without a part in the loss has zeros.
     let inputs = rows(2).set_requires_grad(true);
-    let chunks = scatter(&inputs, &Devices::cpu(2).unwrap(), 0).unwrap();
-    chunks[1].sum(Kind::Float).backward();
+    scatter(&inputs, &Devices::cpu(2).unwrap(), 0).unwrap()[1].sum(Kind::Float).backward();
     assert_eq!(numbers(&inputs.grad()), [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
 
     let single: Vec<_> = [2f32, 3.0].map(|x| Tensor::from(x).set_requires_grad(true)).into();

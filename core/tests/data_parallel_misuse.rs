@@ -3,10 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
 use std::{sync::mpsc, thread, time::Duration};
-use tch::nn::{self, ModuleT, Path, VarStore};
-use tch::{Device, Kind, Tensor};
-use tch_parallel::data_parallel::*;
-use tch_parallel::{Devices, LogicalDevice, memory::memory_allocated};
+use tch::{Device, Kind, Tensor, nn, nn::ModuleT, nn::Path, nn::VarStore};
+use tch_parallel::{Devices, LogicalDevice, data_parallel::*, memory::memory_allocated};
 use tests::errors::{expect_error, expect_error_start, message};
 
 fn linear(p: &nn::Path<'_>) -> nn::Linear {
@@ -58,8 +56,7 @@ fn a_forward_pass_does_not_wait_for_a_guard_of_its_own_thread() {
         sender.send(()).unwrap();
     });
     // Otherwise the thread would wait for itself forever.
-    let waited = ended.recv_timeout(Duration::from_secs(20));
-    assert_ne!(waited, Err(mpsc::RecvTimeoutError::Timeout));
+    assert_ne!(ended.recv_timeout(Duration::from_secs(20)), Err(mpsc::RecvTimeoutError::Timeout));
     passes.join().unwrap();
 }
 
@@ -87,10 +84,9 @@ fn batches_that_cannot_be_divided_are_refused() {
     assert_eq!(error, "inputs is a batch of 0 rows, but must be at least one row");
     let expected = "inputs is a tensor of shape [], to be split along dimension 0";
     expect_error_start(model.f_forward_t(&Tensor::from(1.0), true), expected);
-    let error = message(model.forward((ones(&[4, 2]), ones(&[3])), |_, (xs, _)| xs));
     let expected = "inputs is batches of [4, 3] rows, but must be of the same number of rows, so that what belongs \
                     together stays together";
-    assert_eq!(error, expected);
+    assert_eq!(message(model.forward((ones(&[4, 2]), ones(&[3])), |_, (xs, _)| xs)), expected);
 }
 
 #[test]
@@ -173,8 +169,7 @@ fn criteria_and_targets_that_do_not_fit_are_refused() {
     };
     let expected = "targets is divided into [2, 2, 2, 1] rows, but must be divided into [2, 2, 2, 2] rows, as the \
                     inputs were";
-    let sum = Criterion::new(|output, _| output.sum(Kind::Float));
-    assert_eq!(message(refused(7, sum)), expected);
+    assert_eq!(message(refused(7, Criterion::new(|output, _| output.sum(Kind::Float)))), expected);
     let none = Criterion::weighted(|_, _| Vec::<Mean>::new());
     expect_error(refused(8, none), "a function that returned [0, 0, 0, 0] means");
     let expected = "a mean's value is of shape [2, 3], but must be a single number";
@@ -200,12 +195,9 @@ fn outputs_that_nobody_uses_leave_nothing_behind() {
     let devices = Devices::new([40, 41].map(LogicalDevice::Cpu)).unwrap();
     let vs = VarStore::new(Device::Cpu);
     let model = DataParallel::new(linear, &vs, &devices).unwrap();
-    let live =
-        || devices.iter().map(|device| memory_allocated(device).unwrap()).collect::<Vec<_>>();
+    let live = || devices.iter().map(|it| memory_allocated(it).unwrap()).collect::<Vec<_>>();
     let before = live();
-    for _ in 0..3 {
-        drop(model.forward_t(&ones(&[1000, 2]), true));
-    }
+    (0..3).for_each(|_| drop(model.forward_t(&ones(&[1000, 2]), true)));
     assert_eq!(live(), before);
     // Nor does a step, except for the gradients of 2 x 3 weights and 3 biases.
     model.backward(&model.forward_t(&ones(&[1000, 2]), true).sum(Kind::Float)).unwrap();

@@ -195,9 +195,7 @@ fn ranks_that_compare_their_calls_tell_a_missing_one_from_a_different_call() {
         };
         started.now().unwrap_err()
     });
-    for error in errors {
-        assert_eq!(error.kind(), ErrorKind::Misuse, "{error}");
-    }
+    errors.iter().for_each(|error| assert_eq!(error.kind(), ErrorKind::Misuse, "{error}"));
 }
 
 #[test]
@@ -239,9 +237,7 @@ fn nothing_of_a_group_is_left_but_tensors_that_are_still_used() {
     // Other tests of this process have such files of their own.
     let address = tensors[0].data_ptr() as usize;
     let file = files().into_iter().find(|(range, _)| range.contains(&address)).unwrap().1;
-    for tensor in &tensors {
-        assert_eq!(*tensor, Tensor::full([100_000], 2, FLOAT));
-    }
+    tensors.iter().for_each(|it| assert_eq!(*it, Tensor::full([100_000], 2, FLOAT)));
     drop(tensors);
     assert!(files().iter().all(|(_, inode)| *inode != file));
 }

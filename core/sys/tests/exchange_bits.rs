@@ -133,8 +133,7 @@ fn bits(tensor: &Tensor) -> Vec<u8> {
     bytes
 }
 
-/// The bits, but zero where two NaN may have met: which of them survives an addition is up to the
-/// compiler that compiled it.
+/// The bits, but zero where two NaN may have met: which of them survives an addition is up to its compiler.
 fn defined_bits(
     result: &Tensor,
     exchange: Exchange,
@@ -156,9 +155,8 @@ fn defined_bits(
         count = count.chunk(rank.ranks as i64, 0).swap_remove(rank.rank);
     }
     // The bits of NaN after a division depend on the position in the tensor, and PyTorch's own additions have others.
-    let is_another =
-        matches!(exchange, Exchange::AddRows) || (has_parts && case.op == ReduceOp::Avg);
-    let undefined = result.isnan().logical_and(&count.ge(if is_another { 1 } else { 2 }));
+    let differs = matches!(exchange, Exchange::AddRows) || (has_parts && case.op == ReduceOp::Avg);
+    let undefined = result.isnan().logical_and(&count.ge(if differs { 1 } else { 2 }));
     bits(&result.masked_fill(&undefined, 0.0))
 }
 
@@ -187,8 +185,7 @@ fn exchanged(
         }
         Exchange::ReduceScatterParts if group.no_shared_memory().is_none() => {
             let (rows, output) = (tensor.view([ranks, len / ranks]), zeros(len / ranks));
-            let inputs =
-                parts(len / ranks).map(|(begin, length)| copy(&rows.narrow(1, begin, length)));
+            let inputs = parts(len / ranks).map(|(at, length)| copy(&rows.narrow(1, at, length)));
             group.reduce_scatter_parts(&output, &inputs, op, NOW).now().unwrap();
             output
         }
@@ -282,7 +279,6 @@ fn every_exchange_has_gloos_bits() {
         (Exchange::ReduceScatter, 300_000),
         (Exchange::AllGather, 300_000),
         (Exchange::Gather, 300_000),
-        // Of several tensors as one.
         (Exchange::ReduceScatterParts, 300_000),
         (Exchange::AllGatherParts, 300_000),
         (Exchange::AddRows, 600_000),

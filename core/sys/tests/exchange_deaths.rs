@@ -7,8 +7,7 @@ use c10d_sys::{Store, TcpStoreOptions, probe_shared_memory};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, atomic::AtomicI64, atomic::Ordering};
-use std::time::{Duration, Instant};
-use std::{collections::BTreeMap, env, thread};
+use std::{collections::BTreeMap, env, thread, time::Duration, time::Instant};
 use tch::{Device, Kind, Tensor};
 
 const RANKS: usize = 3;
@@ -31,8 +30,7 @@ fn take_part(rank: usize, port: u16, listener: Option<TcpListener>) -> Result<()
     let address = GlooAddress::Host("127.0.0.1".into());
     let options =
         GlooOptions { address, shared_memory: true, name: rank, timeout, join_timeout: timeout };
-    let group = ProcessGroup::gloo(&store, rank, RANKS, &options)?;
-    exchange(&group, rank)
+    exchange(&ProcessGroup::gloo(&store, rank, RANKS, &options)?, rank)
 }
 
 fn exchange(group: &ProcessGroup, rank: usize) -> Result<(), Error> {
@@ -76,17 +74,15 @@ extern "C" fn die_at_the_last_step() {
     }
 }
 
-/// What each of the others says when one dies at this step, and how long after the death; or `None`
-/// if it has come to its end.
+/// What each of the others says when one dies at this step, and how long after the death; `None` if it does not die.
 fn say(test: &str, step: i64) -> Option<Vec<(Option<Error>, Duration)>> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     // This test's executable, which calls `take_part` there.
     let mut mortal = Command::new(env::current_exe().unwrap());
-    mortal
-        .args(["--exact", test, "--nocapture"])
-        .envs([(PORT, port.to_string()), (STEP, step.to_string())]);
-    let mut mortal = mortal.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+    mortal.args(["--exact", test, "--nocapture"]).stdin(Stdio::null()).stdout(Stdio::null());
+    mortal.envs([(PORT, port.to_string()), (STEP, step.to_string())]);
+    let mut mortal = mortal.spawn().unwrap();
     let mut listener = Some(listener);
     let start = |rank| {
         let listener = listener.take();
@@ -99,8 +95,7 @@ fn say(test: &str, step: i64) -> Option<Vec<(Option<Error>, Duration)>> {
         let (outcome, end) = other.join().unwrap();
         (outcome.err(), end.saturating_duration_since(death))
     });
-    let witnesses = witnesses.collect();
-    (!survived).then_some(witnesses)
+    (!survived).then_some(witnesses.collect())
 }
 
 #[test]
@@ -113,8 +108,7 @@ fn a_rank_that_dies_at_any_step_is_named_by_the_others() {
         return;
     }
     // Each trial sleeps most of the time.
-    let next = AtomicI64::new(0);
-    let errors = Mutex::new(BTreeMap::new());
+    let (next, errors) = (AtomicI64::new(0), Mutex::new(BTreeMap::new()));
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
@@ -127,9 +121,8 @@ fn a_rank_that_dies_at_any_step_is_named_by_the_others() {
                         let Some(error) = error else { continue };
                         assert_eq!(error.kind(), ErrorKind::Connection, "step {step}: {error}");
                         // Until the others have mapped its file, it is gloo that notices, and gloo names nobody.
-                        let is_mapped = step >= FIRST_OPERATION;
                         let named = error.message().contains("rank 1");
-                        assert!(named || !is_mapped, "step {step}: {error}");
+                        assert!(named || step < FIRST_OPERATION, "step {step}: {error}");
                     }
                     let count = witnesses.iter().filter(|(error, _)| error.is_some()).count();
                     errors.lock().unwrap().insert(step, count);

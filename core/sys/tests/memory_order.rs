@@ -1,14 +1,12 @@
 //! The memory order of the shared-memory exchange, which x86-64 would hide: a model of csrc/shared_memory whose every
 //! execution loom tries, with the orders that the C++ has, and with each of them weakened in turn.
 //!
-//! loom knows no single order of all sequentially consistent operations, but its fences. So the C++ has fences where
-//! it needs one.
+//! loom has a single order of sequentially consistent fences, but not of other operations. So the C++ uses fences.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
-use loom::sync::{Arc, Condvar, Mutex};
-use loom::{cell::UnsafeCell, model::Builder, thread};
+use loom::{cell::UnsafeCell, model::Builder, sync::Arc, sync::Condvar, sync::Mutex, thread};
 use std::{env, process::Command};
 
 use Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -154,7 +152,6 @@ fn waking(orders: Orders) {
     sleeping.join().unwrap();
 }
 
-/// The states of a board.
 const WELL: u32 = 0;
 const WRITING: u32 = 1;
 const FAILED: u32 = 2;

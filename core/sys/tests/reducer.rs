@@ -23,9 +23,7 @@ fn reducer(rank: &Rank, parameters: &[Tensor]) -> Result<Reducer> {
         static_graph: false,
         broadcast_buffers: false,
     };
-    let names = ["weight", "tied"];
-    let sparse = [false, false];
-    Reducer::new(&rank.shared, parameters, &names, &sparse, "model", options)
+    Reducer::new(&rank.shared, parameters, &["weight", "tied"], &[false; 2], "model", options)
 }
 
 #[run_by(with_ranks(1))]

@@ -55,8 +55,7 @@ fn gradients_are_averaged_or_summed_and_divided_before_and_after(group: &Process
     for delay_allreduce in [false, true] {
         let result = |gradient_average, gradient_predivide_factor| {
             let given = ApexOptions { delay_allreduce, gradient_average, ..Default::default() };
-            let options = ApexOptions { gradient_predivide_factor, ..given };
-            result(group, 1.0, Kind::Float, options)
+            result(group, 1.0, Kind::Float, ApexOptions { gradient_predivide_factor, ..given })
         };
         assert_eq!(result(true, 1.0), 2.0);
         assert_eq!(result(true, 8.0), 2.0);
@@ -78,9 +77,7 @@ fn sums_of_half_precision_are_kept_from_overflowing(group: &ProcessGroup) {
 fn without_a_delay_gradients_travel_in_messages_and_all_must_come(group: &ProcessGroup) {
     let options = ApexOptions { message_size: 4, ..Default::default() };
     let (_vs, model) = model(group, Kind::Float, options).unwrap();
-    for _ in 0..3 {
-        step(&model, 1.0, true).unwrap();
-    }
+    (0..3).for_each(|_| step(&model, 1.0, true).unwrap());
     let data = model.logging_data().unwrap();
     let mut sizes = data.rebuilt_bucket_sizes;
     sizes.sort();
@@ -117,8 +114,7 @@ fn parameters_are_rank_0s_and_buffers_stay_each_ranks_own(group: &ProcessGroup) 
 
 #[run_by(on_ranks(2))]
 fn ranks_must_have_the_same_options(group: &ProcessGroup) {
-    let gradient_average = group.rank() == 0;
-    let options = ApexOptions { gradient_average, ..Default::default() };
+    let options = ApexOptions { gradient_average: group.rank() == 0, ..Default::default() };
     let error = model(group, Kind::Float, options).err().unwrap().to_string();
     for expected in ["rank 1: its model is not rank 0's", "average: false"] {
         assert!(error.contains(expected), "{error}");

@@ -27,8 +27,7 @@ impl<'a> Batch<'a> {
 
     /// This rank's rows of a tensor that holds all ranks' rows.
     pub fn part(&self, group: &ProcessGroup, all: &Tensor) -> Tensor {
-        let start = self.rows[..group.rank()].iter().sum();
-        all.narrow(0, start, self.rows[group.rank()])
+        all.narrow(0, self.rows[..group.rank()].iter().sum(), self.rows[group.rank()])
     }
 }
 

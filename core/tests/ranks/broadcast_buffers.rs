@@ -1,5 +1,4 @@
-//! The running statistics of a model in DistributedDataParallel: each rank computes its own, and
-//! rank 0's are copied to all.
+//! Running statistics in DistributedDataParallel: each rank computes its own, and rank 0's are copied to all.
 
 use crate::prelude::*;
 
@@ -24,15 +23,12 @@ fn trained(
 
 /// The sum of each rank's running mean; equal tensors have equal sums.
 fn running_means(group: &ProcessGroup, vs: &VarStore) -> [f64; 2] {
-    let sum = vs.variables()["norm.running_mean"].sum(Kind::Double);
-    let sums = group.all_gather(&sum).unwrap();
+    let sums = group.all_gather(&vs.variables()["norm.running_mean"].sum(Kind::Double)).unwrap();
     [0, 1].map(|rank| sums[rank].double_value(&[]))
 }
 
 #[run_by(on_ranks(2))]
-fn running_statistics_are_rank_0s_before_each_forward_pass_unless_told_otherwise(
-    group: &ProcessGroup,
-) {
+fn running_statistics_are_rank_0s_before_each_forward_pass_unless_turned_off(group: &ProcessGroup) {
     for broadcast_buffers in [true, false] {
         let (vs, model) = trained(group, broadcast_buffers);
         // An evaluation leaves them as it finds them.

@@ -123,14 +123,10 @@ fn fewer_ranks_continue_what_more_have_saved(group: &ProcessGroup) {
 }
 
 #[run_by(on_ranks(2))]
-fn if_ranks_find_different_files_or_one_finds_none_all_are_told_why_and_none_goes_on(
-    group: &ProcessGroup,
-) {
+fn if_ranks_find_different_files_or_one_finds_none_all_are_told_why_and_stop(group: &ProcessGroup) {
     let path = |number: usize| format!("{number}.safetensors");
     let mut job = Job::new(group, 1);
-    for number in 0..2 {
-        job.parts().save(path(number), &number, group).unwrap();
-    }
+    (0..2).for_each(|number| job.parts().save(path(number), &number, group).unwrap());
     let different = job.parts().load::<usize>(path(group.rank()), group);
     expect_error(different, "not the training that rank 0 has read");
     for unlucky in 0..2 {

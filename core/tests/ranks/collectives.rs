@@ -61,8 +61,7 @@ fn what_is_only_marked_as_negated_or_conjugated_is_exchanged(group: &ProcessGrou
     assert_eq!(values(&negated.resolve_neg()), [-3.0, -30.0]);
     // It is still a view of these.
     assert_eq!(values(&numbers), [3.0, 30.0]);
-    let complex = Tensor::complex(&own(group), &own(group));
-    let mut conjugated = complex.conj();
+    let mut conjugated = Tensor::complex(&own(group), &own(group)).conj();
     group.broadcast(&mut conjugated, 1).unwrap();
     assert_eq!(values(&conjugated.resolve_conj().view_as_real()), [2.0, -2.0, 20.0, -20.0]);
     let gathered = group.all_gather(&own(group).internal_neg_view()).unwrap();
@@ -80,8 +79,7 @@ fn a_view_with_gaps_is_exchanged_without_what_lies_in_them(group: &ProcessGroup)
     let turned = if group.rank() == 0 { table.tr() } else { table.tr().contiguous() };
     let turned = all_reduced(group, turned, ReduceOp::Sum);
     assert_eq!(values(&turned), [0.0, 8.0, 16.0, 2.0, 6.0, 10.0]);
-    let other = 1 - group.rank();
-    let received = table.zeros_like();
+    let (other, received) = (1 - group.rank(), table.zeros_like());
     let sent = group.isend(table.select(1, 1), other).unwrap();
     group.recv(&mut received.select(1, 0), other).unwrap();
     let _ = sent.wait().unwrap();

@@ -28,8 +28,7 @@ fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
     assert_eq!(values(&tensor), [2.0, 20.0]);
 
     group.reduce(&mut own(0), 1, ReduceOp::Sum).unwrap();
-    let table = Tensor::stack(&[own(0), own(5)], 1);
-    let gathered = group.all_gather(&table.select(1, 0)).unwrap();
+    let gathered = group.all_gather(&Tensor::stack(&[own(0), own(5)], 1).select(1, 0)).unwrap();
     assert_eq!(values(&Tensor::stack(&gathered, 0)), [1.0, 10.0, 2.0, 20.0]);
 
     let mut whole = empty(4);
@@ -52,8 +51,7 @@ fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
     assert_eq!(values(&Tensor::cat(&outputs, 0)), [1.0, 2.0]);
 
     let mut output = empty(3);
-    let source = Tensor::arange(2, DOUBLE_CPU);
-    group.all_to_all_single(&mut output, &source, &[1, 2], &[1, 1]).unwrap();
+    group.all_to_all_single(&mut output, &Tensor::arange(2, DOUBLE_CPU), &[1, 2], &[1, 1]).unwrap();
     assert_eq!(values(&output), [0.0, 10.0, 11.0]);
 
     group.barrier().unwrap();
@@ -79,11 +77,10 @@ fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
     let all_reduce = gradient(&|own| Ok(vec![functional::all_reduce(own, sum, group)?]));
     let broadcast = gradient(&|own| Ok(vec![functional::broadcast(own, 1, group)?]));
     let all_gather = gradient(&|own| functional::all_gather(own, group));
-    let scattered =
-        gradient(&|own| Ok(vec![functional::reduce_scatter(&halves(own), sum, group)?]));
+    let scatter = gradient(&|own| Ok(vec![functional::reduce_scatter(&halves(own), sum, group)?]));
     let all_to_all = gradient(&|own| functional::all_to_all(&halves(own), group));
     let single =
         gradient(&|own| Ok(vec![functional::all_to_all_single(own, &[2, 0], &[2, 0], group)?]));
     assert_eq!([all_reduce, broadcast, all_gather], [[3.0, 3.0], [0.0, 0.0], [3.0, 3.0]]);
-    assert_eq!([scattered, all_to_all, single], [[1.0, 2.0], [1.0, 2.0], [1.0, 1.0]]);
+    assert_eq!([scatter, all_to_all, single], [[1.0, 2.0], [1.0, 2.0], [1.0, 1.0]]);
 }

@@ -2,11 +2,9 @@
 
 use std::{any::type_name, collections::BTreeMap, process::Command, time::Duration};
 use tch::{Tensor, kind::FLOAT_CPU, nn::VarStore};
-use tch_parallel::checkpoint::Training;
-use tch_parallel::distributed::*;
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-use tests::programs::{as_rank, free_port};
-use tests::{Job, expect_all_succeed, python};
+use tch_parallel::{checkpoint::Training, distributed::*};
+use tests::{Job, expect_all_succeed, programs::as_rank, programs::free_port, python};
 
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -16,8 +14,7 @@ fn test_of<C>(_closure: &C) -> &'static str {
     path.split_once("::").map_or(path, |(_program, test)| test)
 }
 
-/// In the test's own process, starts the ranks and waits for them; in a rank's, runs the body, in a
-/// directory of this job, which all ranks share.
+/// In the test's process, starts the ranks and waits for them; in a rank's, runs the body, in a directory of all ranks.
 pub fn on_ranks(world_size: usize, body: impl Fn(&ProcessGroup)) {
     processes_from(world_size, test_of(&body), |_, command| command, || body(&join()));
 }
@@ -41,6 +38,13 @@ pub fn options() -> ProcessGroupOptions {
 /// Like `on_ranks`, but for processes that are not all in one group.
 pub fn processes(world_size: usize, body: impl FnOnce()) {
     processes_with(world_size, |_, command| command, body);
+}
+
+/// Like `processes`, with the job's store and this process's rank.
+pub fn with_store(world_size: usize, body: impl FnOnce(Store, usize)) {
+    let test = test_of(&body);
+    let body = || body(Store::from_env(TIMEOUT).unwrap(), Env::read().unwrap().unwrap().rank);
+    processes_from(world_size, test, |_, command| command, body);
 }
 
 /// Like `processes`, but `change` adapts the commands that start the ranks.
@@ -109,8 +113,7 @@ pub fn training<'a>(vs: &'a mut VarStore, optimizer: &'a mut dyn Optimizer) -> T
     Training { architecture: "net", vs, optimizer, scheduler: None, scaler: None }
 }
 
-/// A change of the commands that start ranks, for `processes_with`: this rank's runs under another
-/// one, which takes a command as its last arguments.
+/// A change of commands for `processes_with`: this rank's runs under another, which takes a command as last arguments.
 pub fn rank_under(rank: usize, outer: &[&str]) -> impl Fn(usize, Command) -> Command {
     move |own, inner| {
         if own != rank {
@@ -156,8 +159,7 @@ pub fn python_rank(
 ) -> (Command, String) {
     let file = format!("{script}-{port}-{rank}.safetensors");
     let arguments = [&*file].into_iter().chain(arguments.iter().copied());
-    let program = python(script, arguments).unwrap();
-    let mut program = as_rank(program, rank, ranks, port);
+    let mut program = as_rank(python(script, arguments).unwrap(), rank, ranks, port);
     program.env("OMP_NUM_THREADS", "1");
     (program, file)
 }

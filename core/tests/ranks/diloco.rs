@@ -26,9 +26,7 @@ fn diloco(vs: &VarStore, group: &ProcessGroup, delay: u64, alpha: f64) -> DiLoCo
 
 fn step(vs: &VarStore, optimizer: &mut dyn Optimizer, gradient: f64) {
     optimizer.zero_grad().unwrap();
-    for weight in vs.trainable_variables() {
-        (weight * gradient).sum(Kind::Float).backward();
-    }
+    vs.trainable_variables().iter().for_each(|it| (it * gradient).sum(Kind::Float).backward());
     optimizer.step().unwrap();
 }
 
@@ -102,9 +100,7 @@ fn a_rank_that_is_replaced_goes_on_with_the_others_numbers(group: &ProcessGroup)
     let path = "training.safetensors";
     let [mut vs, new] = [(); 2].map(|()| two_weights());
     let mut optimizer = diloco(&vs, group, 0, 0.0);
-    for _ in 0..9 {
-        step(&vs, &mut optimizer, 2.0);
-    }
+    (0..9).for_each(|_| step(&vs, &mut optimizer, 2.0));
     training(&mut vs, &mut optimizer).save(path, &9, group).unwrap();
     if group.rank() == 1 {
         vs = new;
@@ -113,8 +109,7 @@ fn a_rank_that_is_replaced_goes_on_with_the_others_numbers(group: &ProcessGroup)
     let _ = training(&mut vs, &mut optimizer).load::<i64>(path, group).unwrap();
     let (_, _, (local, _)) = FIXTURES[0];
     for number in 9..22 {
-        let expected =
-            [0, 1].map(|layer| [&local[layer][..], &AFTER_RECOVERY[layer]].concat()[number]);
+        let expected = [0, 1].map(|i| [&local[i][..], &AFTER_RECOVERY[i]].concat()[number]);
         assert_eq!(weights(&vs.trainable_variables()), expected, "step {number}");
         step(&vs, &mut optimizer, 2.0);
     }
@@ -127,9 +122,8 @@ fn job(group: &ProcessGroup) -> (VarStore, nn::Linear, DiLoCo<Adam>) {
     let model = nn::linear(vs.root() / "fc", 4, 3, Default::default());
     let options = DiLoCoOptions { fragment_sync_delay: 1, ..DiLoCoOptions::new(6) };
     let options = DiLoCoOptions { fragment_update_alpha: 0.25, ..options };
-    let fragments = model_fragments(&vs, 2).unwrap();
     let adam = Adam::new(&vs, AdamOptions::adamw()).unwrap();
-    let optimizer = DiLoCo::new(adam, fragments, group, options).unwrap();
+    let optimizer = DiLoCo::new(adam, model_fragments(&vs, 2).unwrap(), group, options).unwrap();
     (vs, model, optimizer)
 }
 
@@ -167,8 +161,7 @@ fn an_outer_sgd_of_rate_1_is_local_sgd(group: &ProcessGroup) {
             Box::new(PostLocalSgdOptimizer::new(inner, averager))
         } else {
             let options = DiLoCoOptions { outer: sgd(1.0), ..DiLoCoOptions::new(4) };
-            let fragments = vec![named_parameters(&vs)];
-            Box::new(DiLoCo::new(inner, fragments, group, options).unwrap())
+            Box::new(DiLoCo::new(inner, vec![named_parameters(&vs)], group, options).unwrap())
         };
         let first = 100 * group.rank() as i64;
         (first..first + 10).for_each(|data| train(&model, &mut optimizer, data));
@@ -184,8 +177,7 @@ fn what_does_not_fit_together_is_refused() {
     let group = ProcessGroup::from_env().unwrap();
     let vs = two_weights();
     let new = |fragments, options| {
-        let inner = Sgd::new(&vs, sgd(1.0)).unwrap();
-        message(DiLoCo::new(inner, fragments, &group, options))
+        message(DiLoCo::new(Sgd::new(&vs, sgd(1.0)).unwrap(), fragments, &group, options))
     };
     let halves = || model_fragments(&vs, 2).unwrap();
     let every = DiLoCoOptions::new;

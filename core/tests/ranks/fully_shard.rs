@@ -33,10 +33,9 @@ pub fn sharded(group: &ProcessGroup) -> (VarStore, FsdpModule<Net>) {
 pub fn whole(vs: &VarStore) -> impl ModuleT + use<> {
     tch::manual_seed(1);
     let root = vs.root();
-    let [first, second] =
-        [0, 1].map(|i| nn::linear(&root / "blocks" / i, 5, 5, Default::default()));
+    let [one, two] = [0, 1].map(|i| nn::linear(&root / "blocks" / i, 5, 5, Default::default()));
     let head = nn::linear(&root / "head", 5, 2, Default::default());
-    nn::seq_t().add(first).add_fn(|xs| xs.tanh()).add(second).add_fn(|xs| xs.tanh()).add(head)
+    nn::seq_t().add(one).add_fn(|xs| xs.tanh()).add(two).add_fn(|xs| xs.tanh()).add(head)
 }
 
 pub fn loss_of(model: &impl ModuleT, xs: &Tensor) -> Tensor {

@@ -109,9 +109,7 @@ fn a_checkpoint_in_parts_has_one_complete_version_of_them(group: &ProcessGroup) 
     let parts = |version| [1, 2].map(|it| format!("model-{version}-0000{it}-of-00002.safetensors"));
     // Not parts of this checkpoint.
     let others = ["model-2024-05-17.safetensors", "other-0-00001-of-00002.safetensors"];
-    for name in others {
-        fs::write(name, "").unwrap();
-    }
+    others.iter().for_each(|name| fs::write(name, "").unwrap());
     for version in 0..3 {
         job.train(0..1);
         checkpoint::save(path, &job.vs, group).unwrap();
@@ -188,9 +186,8 @@ fn each_copy_of_hybrid_sharding_loads_what_the_first_has_saved(group: &ProcessGr
     let hybrid = |seed| {
         tch::manual_seed(seed);
         let vs = VarStore::new(Device::Cpu);
-        let options = FullyShardOptions::default();
         let mesh = DeviceMesh::new(group, &[("replicate", 2), ("shard", 2)]).unwrap();
-        let sharding = FullyShard::with_mesh(&vs, &mesh, options).unwrap();
+        let sharding = FullyShard::with_mesh(&vs, &mesh, FullyShardOptions::default()).unwrap();
         let model = sharding.root(|root| Net::new(root, |path| sharding.shard(path, linear)));
         (model.unwrap(), vs)
     };
@@ -213,8 +210,7 @@ fn each_copy_of_hybrid_sharding_loads_what_the_first_has_saved(group: &ProcessGr
 fn no_rank_has_the_whole_model_in_memory(group: &ProcessGroup) {
     let path = "model.safetensors";
     let mut job = Job::new(group, 1);
-    let device = LogicalDevice::Cpu(0);
-    let layer = 4 * (WIDTH * WIDTH) as usize;
+    let (device, layer) = (LogicalDevice::Cpu(0), 4 * (WIDTH * WIDTH) as usize);
     let mut more_than = |work: &mut dyn FnMut(&mut VarStore)| {
         reset_peak_memory_stats(device).unwrap();
         let before = memory_allocated(device).unwrap();

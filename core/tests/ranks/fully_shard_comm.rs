@@ -61,8 +61,7 @@ fn the_next_block_is_gathered_before_the_gradients_of_the_last_are_reduced(group
         // The last block's output is not used: it is gathered in vain, but not reduced.
         let unused = |net: &Net| {
             let first = net.first(&one);
-            let used = net.block(1, &first);
-            let _unused = net.block(2, &first);
+            let (used, _unused) = (net.block(1, &first), net.block(2, &first));
             squares(&used)
         };
         let [_, backward] = exchanges_of(&twins, unused);

@@ -72,8 +72,7 @@ fn what_would_be_silently_wrong_with_shards_is_refused(group: &ProcessGroup) {
     let again = around.forward_t(&batch(group, 0), true).sum(Kind::Float).f_backward();
     expect_error(again, "inside a CheckpointWrapper, around");
     // The last, since the ranks tell each other of it and leave.
-    let ddp = DistributedDataParallel::new((), &vs, group);
-    expect_error(ddp, ", which FullyShard has sharded");
+    expect_error(DistributedDataParallel::new((), &vs, group), ", which FullyShard has sharded");
 }
 
 #[run_by(on_ranks(2))]

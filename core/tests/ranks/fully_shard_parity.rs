@@ -57,8 +57,7 @@ struct Net {
 
 impl ModuleT for Net {
     fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
-        let again = self.blocks.first().filter(|_| self.twice);
-        let blocks = self.blocks.iter().chain(again);
+        let blocks = self.blocks.iter().chain(self.blocks.first().filter(|_| self.twice));
         let xs = blocks.fold(xs + &self.position, |xs, block| block.forward_t(&xs, train));
         self.head.forward(&xs)
     }
@@ -88,8 +87,7 @@ impl Way<'_> {
         let of_the_root = FullyShardOptions { mp_policy, ..options.clone() };
         let sharding = if self.has("hybrid") {
             let dims = [("replicate", 2), ("shard", group.world_size() / 2)];
-            let mesh = DeviceMesh::new(group, &dims).unwrap();
-            FullyShard::with_mesh(&vs, &mesh, options).unwrap()
+            FullyShard::with_mesh(&vs, &DeviceMesh::new(group, &dims).unwrap(), options).unwrap()
         } else {
             FullyShard::new(&vs, group, options)
         };
@@ -217,8 +215,7 @@ fn python_on_rank_1(rank: usize, command: Command) -> Command {
 
 #[run_by(common::processes_with(2, python_on_rank_1))]
 fn a_rank_in_rust_and_one_in_python_train_one_model() {
-    let group = common::join();
-    let mut saved = Saved::new();
+    let (group, mut saved) = (common::join(), Saved::new());
     MIXED.iter().for_each(|way| Way(way).train(&group, &mut saved));
     let port = free_port().unwrap();
     let [first, second] = [0, 1].map(|rank| {

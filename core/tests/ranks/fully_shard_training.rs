@@ -1,5 +1,4 @@
-//! A sharded model is trained as the whole model is, in whatever way its blocks are used. After
-//! PyTorch's tests; see `fully_shard_mirrored.md`.
+//! However its blocks are used, a sharded model trains as the whole. After PyTorch's tests: `fully_shard_mirrored.md`.
 
 use crate::fully_shard_twins::{
     Block, Net, Twins, batch, each_way, expect_close, numbers, squares,

@@ -155,8 +155,7 @@ pub fn each_way<M>(
     build: impl Fn(&nn::Path<'_>, Option<&FullyShard<'_>>) -> M,
 ) -> [Twins<M>; 3] {
     [None, Some(true), Some(false)].map(|reshard_after_forward| {
-        let options = FullyShardOptions { reshard_after_forward, ..Default::default() };
-        Twins::new(group, options, &build)
+        Twins::new(group, FullyShardOptions { reshard_after_forward, ..Default::default() }, &build)
     })
 }
 

@@ -1,5 +1,4 @@
-//! What the units of a sharded model hold: parameters, their kinds, their memory. After PyTorch's
-//! tests; see `fully_shard_mirrored.md`.
+//! What a sharded model's units hold: parameters, kinds, memory. After PyTorch's tests; see `fully_shard_mirrored.md`.
 
 use crate::fully_shard_twins::{Net, batch, each_way, squares};
 use crate::prelude::*;
@@ -16,8 +15,7 @@ fn linear(path: &nn::Path<'_>) -> nn::Linear {
 fn a_unit_has_the_parameters_of_its_block_that_no_inner_unit_has(group: &ProcessGroup) {
     let vs = VarStore::new(Device::Cpu);
     let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
-    let outer =
-        |path: &nn::Path<'_>| (sharding.shard(path / "inner", linear), linear(&(path / "own")));
+    let outer = |p: &nn::Path<'_>| (sharding.shard(p / "inner", linear), linear(&(p / "own")));
     // The root has none.
     let model = sharding.root(|root| sharding.shard(root / "outer", outer)).unwrap();
     let (inner, own) = model.module().module();
@@ -136,8 +134,7 @@ const WIDTH: i64 = 200;
 
 #[run_by(on_ranks(2))]
 fn a_training_takes_the_memory_of_the_shards_and_of_a_few_blocks(group: &ProcessGroup) {
-    let device = LogicalDevice::Cpu(0);
-    let block = 4 * (WIDTH * (WIDTH + 1)) as usize;
+    let (device, block) = (LogicalDevice::Cpu(0), 4 * (WIDTH * (WIDTH + 1)) as usize);
     let shards = BLOCKS * block / 2;
     let layer = |path: &nn::Path<'_>| nn::linear(path, WIDTH, WIDTH, Default::default());
     for reshard in [true, false] {

@@ -13,8 +13,7 @@ fn weights(rank: usize, like: &Tensor) -> Tensor {
     (numbers + 1) * (rank as i64 + 1)
 }
 
-/// The results of a collective, and the gradient of its input, where each rank's loss is the sum of
-/// the results by their weights.
+/// A collective's results and its input's gradient, where each rank's loss is the sum of the results by their weights.
 fn run(rank: usize, collective: impl Fn(&Tensor) -> Result<Vec<Tensor>>) -> (Vec<Tensor>, Tensor) {
     let own = rows(rank).set_requires_grad(true);
     let results = collective(&own).unwrap();
@@ -49,8 +48,7 @@ fn what_all_ranks_get_has_the_sum_of_their_gradients(group: &ProcessGroup) {
 #[run_by(on_ranks(3))]
 fn a_part_for_another_rank_has_that_ranks_gradient(group: &ProcessGroup) {
     let rank = group.rank();
-    let of_parts = [0, 1, 2].map(|rank| weights(rank, &rows(0).get(0)));
-    let expected = Tensor::stack(&of_parts, 0);
+    let expected = Tensor::stack(&[0, 1, 2].map(|rank| weights(rank, &rows(0).get(0))), 0);
     let reduce_scatter = |parts: &[Tensor]| functional::reduce_scatter(parts, ReduceOp::Sum, group);
     let (results, gradient) = run(rank, |own| Ok(vec![reduce_scatter(&own.unbind(0))?]));
     assert_eq!((&results[0], &gradient), (&sum(rows).get(rank as i64), &expected));

@@ -1,5 +1,4 @@
-//! The collectives that pass tensors on, and `reduce_scatter`. Each of these tests fails if its
-//! collective does nothing.
+//! Collectives that pass tensors on, and `reduce_scatter`. Each of these tests fails if its collective does nothing.
 
 use crate::prelude::*;
 
@@ -55,8 +54,7 @@ fn scatter_gives_each_rank_its_tensor_of_the_source(group: &ProcessGroup) {
 #[run_by(on_ranks_with_each_transport(2))]
 fn scatter_reads_and_writes_views_with_gaps(group: &ProcessGroup) {
     let table = Tensor::arange(4, DOUBLE_CPU).reshape([2, 2]);
-    let columns = [table.select(1, 0), table.select(1, 1)];
-    let target = empty(&[2, 2]);
+    let (columns, target) = ([0, 1].map(|column| table.select(1, column)), empty(&[2, 2]));
     let list = (group.rank() == 0).then_some(&columns[..]);
     group.scatter(&mut target.select(1, 1), list, 0).unwrap();
     let own = group.rank() as f64;
@@ -65,8 +63,7 @@ fn scatter_reads_and_writes_views_with_gaps(group: &ProcessGroup) {
 
 #[run_by(on_ranks_with_each_transport(3))]
 fn all_gather_into_tensor_joins_or_stacks_the_tensors_of_all_ranks(group: &ProcessGroup) {
-    let own = row(group.rank(), 1, 2);
-    let expected = [1.0, 1.0, 11.0, 11.0, 21.0, 21.0];
+    let (own, expected) = (row(group.rank(), 1, 2), [1.0, 1.0, 11.0, 11.0, 21.0, 21.0]);
     for size in [&[6][..], &[3, 2]] {
         let mut output = empty(size);
         group.all_gather_into_tensor(&mut output, &own).unwrap();
@@ -115,9 +112,8 @@ fn all_to_all_single_takes_equal_parts_or_parts_of_any_size(group: &ProcessGroup
     assert_eq!(firsts(&output.unbind(0)), [0, 1, 2].map(|from| number(from, rank)));
     // From rank q to rank r, q * r rows: rank 0 has nothing to give and gets nothing.
     let splits: Vec<_> = (0..3).map(|other| (rank * other) as i64).collect();
-    let sent: Vec<_> = (0..3).map(|to| row(rank, to, rank * to)).collect();
+    let sent = Tensor::cat(&(0..3).map(|to| row(rank, to, rank * to)).collect::<Vec<_>>(), 0);
     let output = empty(&[splits.iter().sum()]);
-    let sent = Tensor::cat(&sent, 0);
     let pending = group.all_to_all_single_async(output, sent, &splits, &splits).unwrap();
     let expected: Vec<_> = (0..3).flat_map(|from| vec![number(from, rank); rank * from]).collect();
     assert_eq!(values(&pending.wait().unwrap()), expected);
@@ -157,8 +153,7 @@ fn complex_and_negated_tensors_are_passed_on(group: &ProcessGroup) {
 fn wrong_arguments_are_refused_by_name_and_the_group_goes_on(group: &ProcessGroup) {
     let rank = group.rank();
     let own = || empty(&[2]);
-    let both = [own(), own()];
-    let sum = ReduceOp::Sum;
+    let (both, sum) = ([own(), own()], ReduceOp::Sum);
     let list_on_the_wrong_rank = (rank != 0).then_some(&both[..]);
     let refused = [
         group.gather(&own(), 2).map(|_| ()),

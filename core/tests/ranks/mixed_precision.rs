@@ -29,8 +29,7 @@ fn kinds(vs: &VarStore) -> Vec<Kind> {
 
 /// Whole numbers, which 16 bits hold exactly.
 fn loss(model: &Model, number: i64) -> Tensor {
-    let xs = Tensor::full([4, 3], number, FLOAT_CPU);
-    model.f_forward_t(&xs, true).unwrap().sum(Kind::Float)
+    model.f_forward_t(&Tensor::full([4, 3], number, FLOAT_CPU), true).unwrap().sum(Kind::Float)
 }
 
 #[run_by(on_ranks(2))]
@@ -61,8 +60,7 @@ fn the_gradients_of_every_step_are_means_and_accumulate_without_an_exchange(grou
         let weight = &vs.variables()["weight"];
         assert_eq!(weight.grad(), Tensor::full([2, 3], 4 * (1 + 2 + 4), FLOAT_CPU), "{step}");
         // What a checkpoint saves.
-        let parameters = vs.trainable_variables();
-        let order = c10d_sys::bucket_order(&parameters).unwrap();
+        let order = c10d_sys::bucket_order(&vs.trainable_variables()).unwrap();
         assert!(order.is_some_and(|order| order.len() == 2), "{step}");
     }
 }
@@ -70,9 +68,7 @@ fn the_gradients_of_every_step_are_means_and_accumulate_without_an_exchange(grou
 #[run_by(on_ranks(2))]
 fn a_pass_that_is_given_up_spoils_nothing(group: &ProcessGroup) {
     let (vs, model) = model(group);
-    for _ in 0..2 {
-        drop(loss(&model, 100));
-    }
+    (0..2).for_each(|_| drop(loss(&model, 100)));
     model.backward(&loss(&model, 1)).unwrap();
     assert_eq!(vs.variables()["weight"].grad(), Tensor::full([2, 3], 4, FLOAT_CPU));
     let given_up = loss(&model, 100);

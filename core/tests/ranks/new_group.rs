@@ -11,8 +11,7 @@ pub fn sum(group: &ProcessGroup, own: usize) -> f64 {
 #[run_by(on_ranks(4))]
 fn a_group_of_some_ranks_sums_over_these_alone(group: &ProcessGroup) {
     let rank = group.rank();
-    let even = group.new_group(&[0, 2]).unwrap();
-    let odd = group.new_group(&[3, 1]).unwrap();
+    let [even, odd] = [[0, 2], [3, 1]].map(|ranks| group.new_group(&ranks).unwrap());
     assert_eq!((even.is_some(), odd.is_some()), (rank.is_multiple_of(2), rank % 2 == 1));
     let own = even.or(odd).unwrap();
     // Ranks are ordered as in the job, whatever the order in the list.
@@ -35,8 +34,7 @@ fn a_source_is_a_rank_of_the_group_and_not_of_the_job(group: &ProcessGroup) {
 
 #[run_by(on_ranks(2))]
 fn a_group_that_is_made_with_a_time_limit_keeps_it(group: &ProcessGroup) {
-    let limited = group.with_timeout(Duration::from_secs(5));
-    let limited = limited.new_group(&[0, 1]).unwrap().unwrap();
+    let limited = group.with_timeout(Duration::from_secs(5)).new_group(&[0, 1]).unwrap().unwrap();
     if group.rank() == 0 {
         let reduced = limited.all_reduce(&mut Tensor::from(1.0), ReduceOp::Sum);
         expect_error(reduced, "after 5000 ms waiting for rank 1");
@@ -117,21 +115,17 @@ fn end(group: ProcessGroup, way: usize) {
 #[run_by(on_ranks_with_each_transport(3))]
 fn a_group_leaves_nothing_behind_however_it_ends(group: &ProcessGroup) {
     let groups = |ways: std::ops::Range<usize>| {
-        for way in ways {
-            end(group.new_group(&[0, 1, 2]).unwrap().unwrap(), way);
-        }
+        ways.for_each(|way| end(group.new_group(&[0, 1, 2]).unwrap().unwrap(), way));
     };
     // The heap and the C library's threads have their final size after some.
     groups(0..20);
     let before = taken();
     groups(20..220);
     let has_left_nothing = || {
-        // A thread that ends leaves its stack and its heap, two mappings, to the next one. A group that leaked has 16
-        // mappings, and 0.2 MiB of memory.
+        // A thread that ends leaves stack and heap, two mappings, to the next. A group that leaked has 16, and 0.2 MiB.
         let [threads, descriptors, mappings, resident_kib] = before;
         let most = [threads, descriptors, mappings + 30, resident_kib + 5120];
-        let is_clean = taken().iter().zip(&most).all(|(after, most)| after <= most);
-        Ok(is_clean.then_some(()))
+        Ok(taken().iter().zip(&most).all(|(after, most)| after <= most).then_some(()))
     };
     // Those with exchanges that nobody waits for end when the last rank has done its part.
     let deadline = Instant::now() + common::TIMEOUT;

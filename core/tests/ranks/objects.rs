@@ -58,8 +58,7 @@ fn each_rank_gets_its_value_of_the_source(group: &ProcessGroup) {
 
 #[run_by(on_ranks(3))]
 fn a_list_of_the_wrong_length_is_refused_on_all_ranks(group: &ProcessGroup) {
-    let reports = [1, 2].map(report);
-    let is_source = group.rank() == 1;
+    let (reports, is_source) = ([1, 2].map(report), group.rank() == 1);
     for (list, found) in
         [(Some(&reports[..]), "a list of 2, but must be"), (None, "None on rank src")]
     {
@@ -97,8 +96,7 @@ fn a_value_that_cannot_be_read_back_is_refused_on_all_ranks(group: &ProcessGroup
         assert!(group.rank() == 1 || error.contains("serde_json::to_string"), "{error}");
     }
     // As text it can be exchanged, and the group goes on.
-    let text = serde_json::to_string(&value).unwrap();
-    let texts = group.all_gather_object(&text).unwrap();
+    let texts = group.all_gather_object(&serde_json::to_string(&value).unwrap()).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&texts[0]).unwrap(), json!({ "loss": 0.5 }));
 }
 

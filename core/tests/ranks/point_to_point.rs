@@ -16,8 +16,7 @@ fn number(tensor: &Tensor) -> f64 {
 fn a_message_is_received_with_the_tag_with_which_it_was_sent(group: &ProcessGroup) {
     let tags = [1, 2, 0];
     if group.rank() == 0 {
-        let send = |tag| group.with_tag(tag).isend(message(tag as usize), 1).unwrap();
-        for sent in tags.map(send) {
+        for sent in tags.map(|tag| group.with_tag(tag).isend(message(tag as usize), 1).unwrap()) {
             let _ = sent.wait().unwrap();
         }
         return;
@@ -79,18 +78,15 @@ fn dies_in_the_middle(start: fn(&ProcessGroup, Tensor) -> Pending<Tensor>) {
     let own = Tensor::from(i64::from(std::process::id()));
     let rank_1 = Pid::from_raw(group.all_gather(&own).unwrap()[1].int64_value(&[]) as i32);
     // More than the sockets hold.
-    let size = [256 << 20];
-    let tensor = Tensor::full(size, 1 - group.rank() as i64, (Kind::Uint8, Device::Cpu));
+    let tensor = Tensor::full([256 << 20], 1 - group.rank() as i64, (Kind::Uint8, Device::Cpu));
     let pending = start(&group, tensor.shallow_clone());
     let deadline = Instant::now() + common::TIMEOUT;
     if group.rank() == 1 {
         while tensor.int64_value(&[0]) == 0 && Instant::now() < deadline {}
         raise(Signal::SIGSTOP).unwrap();
     }
-    let is_stopped = || {
-        let stat = fs::read_to_string(format!("/proc/{rank_1}/stat"))?;
-        Ok(stat.contains(" T ").then_some(()))
-    };
+    let is_stopped =
+        || Ok(fs::read_to_string(format!("/proc/{rank_1}/stat"))?.contains(" T ").then_some(()));
     until("rank 1 stopped", past(deadline), is_stopped).unwrap();
     kill(rank_1, Signal::SIGKILL).unwrap();
     let killed = Instant::now();
@@ -127,11 +123,9 @@ fn what_gloo_has_exchanged_occupies_no_memory_afterwards(group: &ProcessGroup) {
     };
     exchange();
     let before = exchange();
-    // Gloo's thread gives back what it used a moment after the last wait has ended. The ranks
-    // agree on it, because each exchange needs both of them.
+    // Gloo's thread gives memory back a moment after the last wait. The ranks agree, as each exchange needs both.
     let is_given_back = || {
-        let given_back = Tensor::from(i64::from(exchange() <= before));
-        let of_all = group.all_gather(&given_back)?;
+        let of_all = group.all_gather(&Tensor::from(i64::from(exchange() <= before)))?;
         Ok(of_all.iter().all(|rank| rank.int64_value(&[]) == 1).then_some(()))
     };
     let deadline = past(Instant::now() + common::TIMEOUT);

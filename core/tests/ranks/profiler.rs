@@ -43,16 +43,12 @@ fn a_trace_shows_the_exchange_and_the_backward_pass(group: &ProcessGroup) {
 fn one_profiler_runs_at_a_time_and_only_a_stopped_one_replaces_a_trace(_group: &ProcessGroup) {
     let [first, second] = ["first.json", "second.json"];
     let earlier = "an earlier trace ".repeat(100_000);
-    for path in [first, second] {
-        fs::write(path, &earlier).unwrap();
-    }
+    [first, second].iter().for_each(|path| fs::write(path, &earlier).unwrap());
     let running = Profiler::start(first).unwrap();
     let expected = "the profiler is running already, but must be stopped before another starts";
     assert_eq!(message(Profiler::start(second)), expected);
     drop(running);
-    for path in [first, second] {
-        assert!(fs::read_to_string(path).unwrap() == earlier);
-    }
+    assert!([first, second].iter().all(|path| fs::read_to_string(path).unwrap() == earlier));
     expect_error_start(Profiler::start("no/such.json"), "cannot create");
     let error = message(Profiler::start(OsStr::from_bytes(b"trace\xff.json")));
     assert!(error.ends_with("must be UTF-8, as PyTorch requires"), "{error}");

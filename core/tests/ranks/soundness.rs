@@ -3,10 +3,8 @@
 //! The tests are the ways that were tried; in `collectives`, memory is given back during an exchange.
 //! `data_parallel_misuse` does the same for DataParallel.
 
-use crate::prelude::*;
-use crate::weights::*;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread;
+use crate::{prelude::*, weights::*};
+use std::{panic::AssertUnwindSafe, panic::catch_unwind, thread};
 use tch::with_grad;
 
 /// The loss of a forward pass whose wrapper does not see it.
@@ -21,9 +19,7 @@ fn hidden_loss(model: &Model, gradients: &[Tensor; 2]) -> Tensor {
 }
 
 #[run_by(on_ranks(2))]
-fn a_model_may_be_dropped_during_the_backward_pass_of_an_output_that_it_has_not_seen(
-    group: &ProcessGroup,
-) {
+fn a_model_may_be_dropped_during_the_backward_pass_of_an_output_unseen_by_it(group: &ProcessGroup) {
     for step in 0..300 {
         let (vs, model) = model(group, two_buckets());
         let loss = hidden_loss(&model, &own(group.rank(), step));
@@ -35,11 +31,8 @@ fn a_model_may_be_dropped_during_the_backward_pass_of_an_output_that_it_has_not_
 }
 
 #[run_by(on_ranks(2))]
-fn a_model_may_be_dropped_before_the_backward_pass_of_an_output_that_it_has_not_seen(
-    group: &ProcessGroup,
-) {
-    let views = DdpOptions { gradient_as_bucket_view: true, ..two_buckets() };
-    for options in [views, two_buckets()] {
+fn a_model_may_be_dropped_before_the_backward_pass_of_an_output_unseen_by_it(group: &ProcessGroup) {
+    for options in [DdpOptions { gradient_as_bucket_view: true, ..two_buckets() }, two_buckets()] {
         let (vs, model) = model(group, options);
         let loss = hidden_loss(&model, &own(group.rank(), 0));
         drop(model);
@@ -56,9 +49,8 @@ fn reachable(
     start: impl Fn(&Place, &ProcessGroup, &mut GradBucket<'_>) -> Result<Finish> + Send + 'static,
 ) -> (VarStore, Tensor) {
     let place = Place::default();
-    let reached = Arc::clone(&place);
-    let hook =
-        hooks::from_fn("uses its model", move |group, bucket| start(&reached, group, bucket));
+    let found = Arc::clone(&place);
+    let hook = hooks::from_fn("uses its model", move |group, bucket| start(&found, group, bucket));
     let (vs, model) = model(group, with_hook(hook));
     let loss = model.forward(|weights| weights.loss(&own(group.rank(), 0))).unwrap();
     *place.lock().unwrap() = Some(model);
@@ -98,9 +90,7 @@ fn expect_refusal(group: &ProcessGroup, act: impl Fn(&Model) -> Result<()> + Sen
 }
 
 #[run_by(on_ranks(1))]
-fn a_pass_within_a_hook_and_one_on_another_thread_that_it_waits_for_are_refused(
-    group: &ProcessGroup,
-) {
+fn a_pass_within_a_hook_or_on_another_thread_that_it_waits_for_is_refused(group: &ProcessGroup) {
     let loss_of = |model: &Model| with_grad(|| model.module().loss(&own(0, 1)));
     expect_refusal(group, |model| {
         with_grad(|| model.forward(|weights| weights.loss(&own(0, 1))).map(drop))

@@ -1,12 +1,7 @@
 //! Groups of some of a job's processes, and the store through which they meet.
 
-use crate::prelude::*;
-use crate::{common::TIMEOUT, new_group::sum};
+use crate::{common::TIMEOUT, new_group::sum, prelude::*};
 use tests::programs::free_port;
-
-fn job() -> (Store, usize) {
-    (Store::from_env(TIMEOUT).unwrap(), Env::read().unwrap().unwrap().rank)
-}
 
 /// The group of rank 0 and rank `with`; this process is one of the two.
 fn pair(store: &Store, with: usize, rank: usize) -> ProcessGroup {
@@ -24,9 +19,8 @@ fn recv(group: &ProcessGroup) -> Result<f32, Error> {
     Ok(f32::try_from(&tensor).unwrap())
 }
 
-#[run_by(common::processes(3))]
-fn what_one_process_sets_the_others_get() {
-    let (store, rank) = job();
+#[run_by(common::with_store(3))]
+fn what_one_process_sets_the_others_get(store: Store, rank: usize) {
     let ours = store.with_prefix("test").unwrap();
     if rank == 1 {
         assert!(!ours.check("message").unwrap());
@@ -38,14 +32,11 @@ fn what_one_process_sets_the_others_get() {
         return store.set(&format!("read by {rank}"), b"").unwrap();
     }
     // Rank 0 serves the store, so it stays until the others have read.
-    for other in [1, 2] {
-        store.get(&format!("read by {other}"), TIMEOUT).unwrap();
-    }
+    store.wait(&["read by 1", "read by 2"], TIMEOUT).unwrap();
 }
 
-#[run_by(common::processes(2))]
-fn a_thread_with_a_connection_of_its_own_holds_nobody_up() {
-    let (store, rank) = job();
+#[run_by(common::with_store(2))]
+fn a_thread_with_a_connection_of_its_own_holds_nobody_up(store: Store, rank: usize) {
     const STEPS: i64 = 1000;
     if rank == 1 {
         while store.add("steps", 0).unwrap() < STEPS {
@@ -62,9 +53,8 @@ fn a_thread_with_a_connection_of_its_own_holds_nobody_up() {
     });
 }
 
-#[run_by(common::processes(3))]
-fn two_of_three_make_a_group_without_the_third() {
-    let (store, rank) = job();
+#[run_by(common::with_store(3))]
+fn two_of_three_make_a_group_without_the_third(store: Store, rank: usize) {
     if rank == 2 {
         // The third comes only when the others have finished.
         store.get("done", TIMEOUT).unwrap();
@@ -78,9 +68,8 @@ fn two_of_three_make_a_group_without_the_third() {
     }
 }
 
-#[run_by(common::processes(3))]
-fn a_process_is_in_several_groups_at_once() {
-    let (store, rank) = job();
+#[run_by(common::with_store(3))]
+fn a_process_is_in_several_groups_at_once(store: Store, rank: usize) {
     if rank > 0 {
         let group = pair(&store, rank, 1);
         assert_eq!(recv(&group).unwrap(), rank as f32);
@@ -92,9 +81,8 @@ fn a_process_is_in_several_groups_at_once() {
     assert_eq!(groups.each_ref().map(|group| recv(group).unwrap()), [10.0, 20.0]);
 }
 
-#[run_by(common::processes(3))]
-fn a_member_that_ends_breaks_only_its_own_group_and_is_named_as_the_job_knows_it() {
-    let (store, rank) = job();
+#[run_by(common::with_store(3))]
+fn a_member_that_ends_breaks_only_its_group_and_is_named_as_in_the_job(store: Store, rank: usize) {
     if rank == 2 {
         let group = pair(&store, 2, 1);
         // After this, rank 0 is connected too.
@@ -134,18 +122,15 @@ fn a_member_that_does_not_come_is_missed_and_one_beyond_the_group_is_refused() {
     assert_eq!(error, "rank is 2, but must be below world_size, which is 2");
 }
 
-#[run_by(common::processes(3))]
-fn of_several_processes_one_sets_a_key() {
-    let (store, rank) = job();
+#[run_by(common::with_store(3))]
+fn of_several_processes_one_sets_a_key(store: Store, rank: usize) {
     let own = rank.to_string().into_bytes();
     let winner = store.compare_set("winner", b"", &own).unwrap();
     // Whoever came first has won for all.
     store.set(&format!("winner for {rank}"), &winner).unwrap();
     let keys = [0, 1, 2].map(|rank| format!("winner for {rank}"));
     store.wait(&keys, TIMEOUT).unwrap();
-    for key in &keys {
-        assert_eq!(store.get(key, TIMEOUT).unwrap(), winner);
-    }
+    keys.iter().for_each(|key| assert_eq!(store.get(key, TIMEOUT).unwrap(), winner));
     // An expectation that does not hold changes nothing.
     assert_eq!(store.compare_set("winner", b"nobody", &own).unwrap(), winner);
     store.add("read", 1).unwrap();
@@ -155,9 +140,8 @@ fn of_several_processes_one_sets_a_key() {
     }
 }
 
-#[run_by(common::processes(2))]
-fn keys_can_be_counted_and_deleted() {
-    let (store, rank) = job();
+#[run_by(common::with_store(2))]
+fn keys_can_be_counted_and_deleted(store: Store, rank: usize) {
     if rank == 1 {
         return store.set("done", b"").unwrap();
     }
@@ -230,8 +214,7 @@ fn expect_a_whole_job(init_method: &str) {
 
 #[run_by(common::processes_with(2, common::with_variable("MASTER_ADDR", "nowhere.invalid")))]
 fn ranks_meet_at_the_address_of_a_call() {
-    let port = std::env::var("MASTER_PORT").unwrap();
-    expect_a_whole_job(&format!("tcp://127.0.0.1:{port}"));
+    expect_a_whole_job(&format!("tcp://127.0.0.1:{}", std::env::var("MASTER_PORT").unwrap()));
 }
 
 #[run_by(common::processes(2))]

@@ -46,8 +46,7 @@ fn a_rank_in_another_container_makes_all_use_sockets() {
 #[run_by(common::processes_with(2, common::rank_under(1, &["prlimit", "--as=64000000000"])))]
 fn a_rank_with_limited_memory_makes_all_use_sockets() {
     let (rank, transport) = transport();
-    let limited = "the address space is limited (ulimit -v)";
-    let reason = if rank == 1 { limited } else { NOT_OFFERED };
+    let reason = if rank == 1 { "the address space is limited (ulimit -v)" } else { NOT_OFFERED };
     assert_eq!(transport, format!("sockets ({reason})"));
 }
 
@@ -63,8 +62,7 @@ fn a_rank_that_cannot_map_the_others_files_makes_all_use_sockets() {
 #[test]
 fn one_rank_alone_needs_no_other() {
     let group = common::join();
-    let reason = "there is one rank".into();
-    assert_eq!(group.transport(), Transport::Sockets { reason });
+    assert_eq!(group.transport(), Transport::Sockets { reason: "there is one rank".into() });
     let tensor = group.allocate_tensor(&[2, 3], Kind::Double).unwrap();
     assert_eq!((tensor.size(), tensor.kind()), (vec![2, 3], Kind::Double));
 }

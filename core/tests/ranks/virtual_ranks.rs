@@ -11,8 +11,7 @@ fn options(virtual_ranks: usize) -> DdpOptions {
     DdpOptions { virtual_ranks, bucket_cap_mb: Some(1e-4), ..Default::default() }
 }
 
-/// What this rank of a group has after a training with 16 bits and clipped gradients, which add up over `accumulated`
-/// steps.
+/// What this rank has after a training with 16 bits and clipped gradients, which add up over `accumulated` steps.
 fn trained<N>(
     (group, accumulated): (&ProcessGroup, i64),
     build: fn(nn::Path<'_>) -> N,
@@ -21,8 +20,7 @@ fn trained<N>(
     let vs = VarStore::new(Device::Cpu);
     let net = build(vs.root());
     for (i, mut parameter) in vs.trainable_variables().into_iter().enumerate() {
-        let values = numbers(&parameter.size(), i as i64);
-        no_grad(|| parameter.copy_(&values));
+        no_grad(|| parameter.copy_(&numbers(&parameter.size(), i as i64)));
     }
     let ddp = options(VIRTUAL_RANKS);
     let model = DistributedDataParallel::with_options(net, &vs, group, ddp).unwrap();
@@ -123,8 +121,7 @@ fn what_would_not_be_the_same_on_another_number_of_ranks_is_refused(group: &Proc
     let wrap = |options| DistributedDataParallel::with_options(&layer, &vs, group, options);
     expect_error(wrap(options(1)), "at least the number of ranks, which is 2");
     let sparse_gradients = ["weight".into()].into();
-    let sparse = wrap(DdpOptions { sparse_gradients, ..options(4) });
-    expect_error(sparse, "set with sparse_gradients");
+    expect_error(wrap(DdpOptions { sparse_gradients, ..options(4) }), "set with sparse_gradients");
 
     let model = wrap(options(4)).unwrap();
     let batch = || Tensor::ones([4, 3], FLOAT_CPU);

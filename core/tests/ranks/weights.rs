@@ -11,8 +11,7 @@ pub struct Weights {
 impl Weights {
     /// The weights of a store, zeros at first.
     pub fn new(vs: &VarStore) -> Weights {
-        let path = vs.root();
-        let zeros = |name: &str, size: &[i64]| path.entry(name).or_zeros(size);
+        let zeros = |name: &str, size: &[i64]| vs.root().entry(name).or_zeros(size);
         Weights { matrix: zeros("matrix", &[24, 16]), vector: zeros("vector", &[16]) }
     }
 

@@ -30,8 +30,7 @@ impl Job {
 
     fn loss(&self, step: i64) -> Tensor {
         let xs = numbers(&[5, self.inputs], step * 7 + self.group.rank() as i64);
-        let output = self.model.forward(|net| net.forward(&xs));
-        output.unwrap().square().mean(Kind::Float)
+        self.model.forward(|net| net.forward(&xs)).unwrap().square().mean(Kind::Float)
     }
 
     fn train(&mut self, steps: std::ops::Range<i64>) {
@@ -63,8 +62,7 @@ type Make = fn(&VarStore, Option<&ProcessGroup>) -> Box<dyn Optimizer>;
 
 fn sgd(vs: &VarStore, sharded_over: Option<&ProcessGroup>) -> Box<dyn Optimizer> {
     let options = SgdOptions { lr: 0.1, momentum: 0.9, weight_decay: 0.01, ..Default::default() };
-    let optimizer = Sgd::new(vs, SgdOptions { nesterov: true, ..options });
-    boxed(optimizer.unwrap(), sharded_over)
+    boxed(Sgd::new(vs, SgdOptions { nesterov: true, ..options }).unwrap(), sharded_over)
 }
 
 fn adam(vs: &VarStore, sharded_over: Option<&ProcessGroup>) -> Box<dyn Optimizer> {
@@ -125,9 +123,8 @@ fn on_three_ranks_weights_and_state_are_those_of_the_whole_optimizer(group: &Pro
 
 #[run_by(on_ranks(3))]
 fn each_rank_keeps_the_state_of_its_share_only(group: &ProcessGroup) {
-    let widths = [32; 13];
     let [total, own] = [WHOLE, SHARDED].map(|it| {
-        let mut job = Job::new(group, &widths, adam, it);
+        let mut job = Job::new(group, &[32; 13], adam, it);
         job.train(0..1);
         job.optimizer.state_bytes()
     });
@@ -157,8 +154,7 @@ fn a_state_that_is_spread_over_the_ranks_cannot_be_saved(group: &ProcessGroup) {
 
 #[run_by(on_ranks(2))]
 fn a_checkpoint_goes_from_a_whole_optimizer_to_a_sharded_one_and_back(group: &ProcessGroup) {
-    let path = "training.safetensors";
-    let widths = [6, 9, 7, 4];
+    let (path, widths) = ("training.safetensors", [6, 9, 7, 4]);
     let mut uninterrupted = Job::new(group, &widths, grouped_adam, WHOLE);
     uninterrupted.train(0..9);
     let mut job = Job::new(group, &widths, grouped_adam, WHOLE);
@@ -215,8 +211,7 @@ fn a_group_that_is_added_is_sharded_too(group: &ProcessGroup) {
         let optimizer = Adam::from_named_parameters(first, AdamOptions::adamw()).unwrap();
         (optimizer, ParamGroup::new(rest, options))
     };
-    let widths = [6, 9, 7, 4];
-    let job = Job::new(group, &widths, adam, WHOLE);
+    let job = Job::new(group, &[6, 9, 7, 4], adam, WHOLE);
     let train = |steps: std::ops::Range<i64>, optimizer: &mut dyn Optimizer| {
         for step in steps {
             job.vs.trainable_variables().iter_mut().for_each(Tensor::zero_grad);

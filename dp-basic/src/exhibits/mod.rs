@@ -9,8 +9,7 @@ pub mod speedup;
 pub mod trace;
 
 pub use exhibit_kit::weights::{gradients, parameters};
-use tch::Tensor;
-use tch::kind::{FLOAT_CPU, INT64_CPU};
+use tch::{Tensor, kind::FLOAT_CPU, kind::INT64_CPU};
 
 /// Inputs `[rows, features]` and classes `[rows]`, which depend only on their positions.
 pub fn synthetic_batch(rows: i64, features: i64, classes: i64) -> (Tensor, Tensor) {
@@ -19,8 +18,7 @@ pub fn synthetic_batch(rows: i64, features: i64, classes: i64) -> (Tensor, Tenso
 
 /// Numbers between -1 and 1 that depend only on their positions.
 pub fn waves(shape: &[i64]) -> Tensor {
-    let size = shape.iter().product::<i64>();
-    (Tensor::arange_start(1, 1 + size, FLOAT_CPU) * 0.7).sin().view(shape)
+    (Tensor::arange_start(1, 1 + shape.iter().product::<i64>(), FLOAT_CPU) * 0.7).sin().view(shape)
 }
 
 /// The whole numbers from 0.

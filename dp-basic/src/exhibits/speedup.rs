@@ -10,8 +10,7 @@ use report::{Timing, positive, print, println};
 use std::thread::available_parallelism;
 use tch::{Tensor, nn::VarStore};
 use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, DataParallelModel};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-use tch_parallel::{Devices, Event};
+use tch_parallel::{Devices, Event, optim::Optimizer, optim::Sgd, optim::SgdOptions};
 
 /// Time a training step on 1, 2 and 4 devices, with the loss on one of them or on all.
 #[derive(Debug, clap::Args)]
@@ -36,8 +35,7 @@ pub struct Args {
     svg: plot::SvgArgs,
 }
 
-/// A number of replicas, and the median seconds of a step: with the loss on the first device, and
-/// with a loss on every device.
+/// A number of replicas, and the median seconds of a step: with the loss on the first device, and on every device.
 type Row = (usize, [f64; 2]);
 
 pub fn run(args: &Args) -> Result<()> {

@@ -6,12 +6,9 @@ use anyhow::Result;
 use clap::{ValueEnum, value_parser};
 use exhibit_kit::{plot, template};
 use minijinja::context;
-use tch::kind::{FLOAT_CPU, INT64_CPU};
-use tch::nn::{Path, VarStore};
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, kind::FLOAT_CPU, kind::INT64_CPU, nn::Path, nn::VarStore};
 use tch_parallel::data_parallel::{DataParallel, DataParallelOptions, Event, Step, Trace};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-use tch_parallel::{Devices, LogicalDevice};
+use tch_parallel::{Devices, LogicalDevice, optim::Optimizer, optim::Sgd, optim::SgdOptions};
 
 /// Show one training step of DataParallel, part by part.
 #[derive(Debug, clap::Args)]
@@ -84,8 +81,7 @@ fn toy(settings @ (devices, output, batch): Settings<'_>) -> Result<Traced> {
     })
 }
 
-/// The question's model with two targets. Each replica returns its loss, so that only the mean of
-/// the losses remains to compute on the output device.
+/// The question's model. Each replica returns its loss, so only their mean remains to compute on the output device.
 fn two_targets(settings @ (devices, output, batch): Settings<'_>) -> Result<Traced> {
     let build = |path: &Path<'_>| TwoTargets::new(path, TwoTargets::FEATURES, TwoTargets::HIDDEN);
     traced(settings, build, |model, trace| {

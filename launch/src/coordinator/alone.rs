@@ -3,12 +3,10 @@
 use super::job::{Event, Job, NodeId};
 use super::terms::Terms;
 use super::{Ports, choose, perform};
-use crate::args::Args;
-use crate::port;
 use crate::protocol::{End, Node, ToAgent, ToCoordinator};
+use crate::{args::Args, port};
 use anyhow::Result;
-use std::cell::RefCell;
-use std::time::Instant;
+use std::{cell::RefCell, time::Instant};
 
 const ID: NodeId = 0;
 
@@ -19,10 +17,9 @@ pub(crate) fn start(
     answer: impl Fn(ToAgent) + 'static,
 ) -> Result<Box<dyn Fn(ToCoordinator)>> {
     port::check(args)?;
-    let coordinator =
-        RefCell::new((Job::new(Terms::new(args, &own), Instant::now()), Ports::new()));
+    let state = RefCell::new((Job::new(Terms::new(args, &own), Instant::now()), Ports::new()));
     let handle = move |event| {
-        let (job, ports) = &mut *coordinator.borrow_mut();
+        let (job, ports) = &mut *state.borrow_mut();
         let now = Instant::now();
         let mut actions = job.handle(ID, event, now);
         actions.extend(job.pass_time(now));

@@ -1,8 +1,7 @@
 //! Why the ranks of a job end: the culprits, and which of several it is.
 
 use crate::failure::{Failure, Fault, NOTICED_BEFORE};
-use crate::protocol::connection::Loss;
-use crate::protocol::{End, Node};
+use crate::{protocol::End, protocol::Node, protocol::connection::Loss};
 use std::time::{Duration, Instant};
 
 #[derive(Clone)]
@@ -15,15 +14,16 @@ pub(crate) struct Cause {
 
 #[derive(Clone)]
 pub(crate) enum Kind {
-    /// One of its ranks has failed.
     Failed(Failure),
     /// The connection to it is over.
     Lost(Loss),
     /// Its launcher ends by itself.
-    Stopped { reason: String, code: u8 },
+    Stopped {
+        reason: String,
+        code: u8,
+    },
     /// It is the coordinator's own, and hears of no other.
     Isolated,
-    /// It has joined.
     Joined,
     /// One of its ranks has exited with code 0, and the others wait for it in another generation.
     Settled,

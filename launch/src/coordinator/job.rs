@@ -35,10 +35,13 @@ pub(crate) enum Event {
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Action {
-    /// Pass a message on.
     Tell(NodeId, ToAgent),
     /// Start these nodes' ranks, with a new port for rank 0 unless it is fixed. Those that wait get their places later.
-    Start { placements: Vec<(NodeId, Placement)>, fixed_port: Option<u16>, waits: bool },
+    Start {
+        placements: Vec<(NodeId, Placement)>,
+        fixed_port: Option<u16>,
+        waits: bool,
+    },
     /// Give the living ranks of these nodes new places, with a port like that.
     Regroup {
         places: Vec<(NodeId, Placement, Claim)>,
@@ -75,7 +78,11 @@ pub(crate) struct Job {
 
 enum Phase {
     /// Too few nodes are there, or further ones may come until the last call.
-    Gathering { until: Instant, last_call: Option<Instant>, remind_at: Option<Instant> },
+    Gathering {
+        until: Instant,
+        last_call: Option<Instant>,
+        remind_at: Option<Instant>,
+    },
     /// The ranks run. Once something has gone wrong, the nodes that are `asked` have until `decide_at`
     /// to say what they know of it. Once `is_settled`, no rank is replaced.
     Running {
@@ -87,10 +94,17 @@ enum Phase {
         asked: BTreeSet<NodeId>,
     },
     /// These nodes are still ending their ranks.
-    Ending { nodes: BTreeSet<NodeId>, again: bool, until: Instant },
+    Ending {
+        nodes: BTreeSet<NodeId>,
+        again: bool,
+        until: Instant,
+    },
     /// The job cannot start: nodes that come late are told why, too.
-    Refused { end: End, told: usize, until: Instant },
-    /// Nothing is left to do.
+    Refused {
+        end: End,
+        told: usize,
+        until: Instant,
+    },
     Over,
 }
 
@@ -148,8 +162,7 @@ impl Job {
             Phase::Ending { until, again: true, nodes } if *until <= now => {
                 let late = nodes.iter().filter_map(|id| Some(self.nodes.get(id)?.host.as_str()));
                 let late = late.collect::<Vec<_>>().join(", ");
-                let reason = format!("the ranks have not ended on {late}");
-                self.finish(End::because(reason), now);
+                self.finish(End::because(format!("the ranks have not ended on {late}")), now);
             }
             Phase::Ending { until, .. } | Phase::Refused { until, .. } if *until <= now => {
                 self.phase = Phase::Over;
@@ -280,8 +293,7 @@ impl Job {
                 if let Phase::Ending { nodes, .. } = phase {
                     nodes.remove(&id);
                 }
-                let refused = matches!(self.phase, Phase::Refused { .. });
-                if self.leaving.remove(&id) || refused {
+                if self.leaving.remove(&id) || matches!(self.phase, Phase::Refused { .. }) {
                     self.nodes.remove(&id);
                 }
                 self.go_on_if_ended(now);
@@ -311,8 +323,7 @@ impl Job {
     fn tell_missing(&mut self, until: Instant, now: Instant) {
         let left = until.saturating_duration_since(now).as_secs_f64().ceil();
         let missing = self.terms.missing(self.nodes.values());
-        let reason = format!("waiting at most {left} s for {missing}");
-        self.tell_all(&ToAgent::Wait { reason });
+        self.tell_all(&ToAgent::Wait { reason: format!("waiting at most {left} s for {missing}") });
     }
 
     fn tell_all(&mut self, message: &ToAgent) {

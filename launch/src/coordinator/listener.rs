@@ -2,8 +2,7 @@
 
 use crate::{args::Args, console::say, port::bound};
 use anyhow::{Context, Result, bail, ensure};
-use nix::errno::Errno;
-use nix::sys::socket::{Backlog, listen};
+use nix::{errno::Errno, sys::socket::Backlog, sys::socket::listen};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 
 pub(crate) enum Meeting {

@@ -1,9 +1,7 @@
 //! What the nodes of a job must agree on.
 
-use crate::args::Args;
-use crate::protocol::Node;
-use std::collections::BTreeSet;
-use std::time::Duration;
+use crate::{args::Args, protocol::Node};
+use std::{collections::BTreeSet, time::Duration};
 
 pub(crate) struct Terms {
     /// What node 0 says of itself.

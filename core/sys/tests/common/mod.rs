@@ -45,8 +45,7 @@ pub(crate) fn with_ranks_and_timeout<T: Send>(
         let address = GlooAddress::Host("127.0.0.1".into());
         let options =
             GlooOptions { address, shared_memory, name: rank, timeout, join_timeout: timeout };
-        let store = store.with_prefix(prefix).unwrap();
-        ProcessGroup::gloo(&store, rank, ranks, &options).unwrap()
+        ProcessGroup::gloo(&store.with_prefix(prefix).unwrap(), rank, ranks, &options).unwrap()
     };
     thread::scope(|scope| {
         let start = |rank| {

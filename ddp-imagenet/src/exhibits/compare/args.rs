@@ -66,8 +66,7 @@ impl CompareArgs {
         Ok(single.map_or(share, |images| images as usize))
     }
 
-    /// Threads that load batches, as `train-cifar` counts them: for each process with apex, else for
-    /// all devices together.
+    /// Threads that load batches, as `train-cifar` counts them: per process with apex, else for all devices together.
     pub fn workers(&self, method: Method) -> usize {
         match method {
             Method::Apex => self.data.workers.div_ceil(self.devices.len()),

@@ -1,5 +1,4 @@
-//! What the comparison prints: `table.jinja` is a table of time, memory and utilisation, `explain.jinja`
-//! the same in words, beside the article's numbers.
+//! The comparison's table of time, memory and utilisation, `table.jinja`, and the same in words, `explain.jinja`.
 
 use super::runs::Measured;
 use exhibit_kit::template;
@@ -23,7 +22,6 @@ pub fn explain(measured: &[Measured; 5]) -> Result<String, Error> {
     template::environment()?.render_str(TEXT, context! { single, sgd, adam, ddp, apex })
 }
 
-/// What is said of one training.
 fn numbers(found: &Measured) -> Value {
     let peaks = || found.devices.iter().map(|device| device.peak);
     let highest_other = peaks().skip(1).max().unwrap_or(0);
@@ -46,7 +44,6 @@ fn numbers(found: &Measured) -> Value {
     }
 }
 
-/// The bytes of a network's outputs for a batch of `images`.
 fn output_bytes(images: usize) -> usize {
     images * CLASSES * size_of::<f32>()
 }
@@ -120,8 +117,7 @@ mod tests {
             epoch_seconds: None,
         };
         let single = article(Method::Single, 240, 1, 209, 6.3);
-        let four = article(Method::DataParallel, 192, 4, 66, 5.0);
-        let text = tables_of(&[single, four]).unwrap();
+        let text = tables_of(&[single, article(Method::DataParallel, 192, 4, 66, 5.0)]).unwrap();
         let row = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         let rows: Vec<_> = text.lines().skip(1).map(row).collect();
         let trainings = [

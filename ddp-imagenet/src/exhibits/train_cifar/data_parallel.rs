@@ -47,8 +47,7 @@ mod tests {
     use super::*;
     use ddp_imagenet::models::Arch;
     use exhibit_kit::weights::{distance, gradients, set_weights};
-    use tch::nn::{ModuleT, SequentialT};
-    use tch::{Device, Kind, Tensor};
+    use tch::{Device, Kind, Tensor, nn::ModuleT, nn::SequentialT};
     use tch_parallel::Devices;
 
     const IMAGES: i64 = 8;

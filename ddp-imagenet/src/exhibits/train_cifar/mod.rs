@@ -1,5 +1,4 @@
-//! PyramidNet on small images, trained in four ways: what matthew l's companion repository,
-//! dnddnjs/pytorch-multigpu, does in one directory for each.
+//! PyramidNet on small images, trained in four ways, each a directory of matthew l's dnddnjs/pytorch-multigpu.
 //!
 //! | file | what it holds |
 //! |---|---|

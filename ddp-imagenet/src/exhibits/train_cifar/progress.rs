@@ -8,8 +8,7 @@ use report::{Batches, Meter, Run, hours, println};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 use tch::{Tensor, nn::VarStore};
-use tch_parallel::data::{DataLoader, Dataset};
-use tch_parallel::{Devices, LogicalDevice};
+use tch_parallel::{Devices, LogicalDevice, data::DataLoader, data::Dataset};
 use tch_parallel::{data_parallel::Trace, distributed::ProcessGroup, optim::Optimizer};
 
 /// Prints how far a training is, as the companion repository does, and measures it.
@@ -26,7 +25,6 @@ pub struct Progress<'a> {
     pub trace: Trace,
     /// Of a whole epoch.
     batches: usize,
-    /// When the present epoch began.
     begun: Instant,
 }
 
@@ -51,8 +49,7 @@ pub struct EpochEvent {
 }
 
 impl<'a> Progress<'a> {
-    /// The progress of one of the group's ranks, a process with these devices. If a comparison
-    /// measures it, bytes and seconds count, whatever the loss is.
+    /// The progress of a rank, a process with these devices. Bytes and seconds alone count if a comparison measures it.
     pub fn new(
         args: &'a Args,
         is_measured: bool,
@@ -124,8 +121,7 @@ impl<'a> Progress<'a> {
         self.run.log("epoch", &EpochEvent { epoch, batches, taken, seconds: took.as_secs_f64() })
     }
 
-    /// Prints what each device of this process held and did. `waited` is the time per batch in which a
-    /// rank only waits for others.
+    /// Prints what each device of this process held and did. `waited`: how long a rank waits for others, per batch.
     pub fn finish(
         mut self,
         vs: &VarStore,

@@ -3,8 +3,7 @@
 use super::{Progress, Setup};
 use anyhow::Result;
 use tch::nn::{ModuleT, VarStore};
-use tch_parallel::data::{DataLoader, RandomSampler};
-use tch_parallel::nn::NormLayer;
+use tch_parallel::{data::DataLoader, data::RandomSampler, nn::NormLayer};
 
 pub fn train(setup: Setup<'_>, mut progress: Progress<'_>) -> Result<()> {
     let Setup { args, device, options, .. } = setup;

@@ -4,8 +4,7 @@ use super::toy::*;
 use crate::models::{EmbeddingLinear, TwoTargets};
 use anyhow::Result;
 use std::time::Instant;
-use tch::nn::{Linear, Module, Path, VarStore};
-use tch::{Device, Kind, Tensor, no_grad};
+use tch::{Device, Kind, Tensor, nn::Linear, nn::Module, nn::Path, nn::VarStore, no_grad};
 use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, Step, Trace};
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
 use tch_parallel::{Devices, LogicalDevice, nn::linear};
@@ -35,8 +34,7 @@ pub fn question_model() -> Result<(usize, usize)> {
     Ok((parameters(&vs), copied_by(&trace.events(), Step::Replicate)))
 }
 
-/// Bytes of weights that leave the first device in a step of the first thread's model, and bytes of
-/// gradients that arrive there (S0.7, S2.23).
+/// Bytes of weights that leave the first device in a step of the thread's model, and of gradients to it (S0.7, S2.23).
 pub fn through_the_first(devices: usize) -> Result<(usize, usize)> {
     let tokens = Tensor::from_slice(&[1i64, 2, 3, 4]);
     let (vs, model) = wrapped(devices, EmbeddingLinear::new)?;
@@ -56,8 +54,7 @@ pub fn loss_time(rows: i64, classes: i64) -> (f64, f64) {
     let (inputs, targets) = synthetic_batch(rows, HIDDEN, 10);
     let step = || {
         let begun = Instant::now();
-        let x = hidden[0].forward(&inputs).relu();
-        let logits = output.forward(&hidden[1].forward(&x).relu());
+        let logits = output.forward(&hidden[1].forward(&hidden[0].forward(&inputs).relu()).relu());
         let loss_begun = Instant::now();
         let leaf = logits.detach().set_requires_grad(true);
         leaf.cross_entropy_for_logits(&targets).backward();
@@ -112,11 +109,8 @@ pub fn peaks(all: [LogicalDevice; 3], output: usize) -> Result<Vec<usize>> {
     let before = all.map(memory_allocated);
     let _on_first = devices.first().guard()?;
     let (_vs, model) = with_output_on(output, &devices, build)?;
-    let inputs = waves(&[rows, features]);
-    let labels = output.copy_of(&count(rows))?;
-    for device in all {
-        reset_peak_memory_stats(device)?;
-    }
+    let (inputs, labels) = (waves(&[rows, features]), output.copy_of(&count(rows))?);
+    all.into_iter().try_for_each(reset_peak_memory_stats)?;
     let logits = model.f_forward_t(&inputs, true)?;
     let loss = {
         let _on_output = output.guard()?;

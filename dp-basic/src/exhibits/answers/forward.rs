@@ -3,11 +3,9 @@
 use super::toy::*;
 use crate::models::EmbeddingLinear;
 use anyhow::Result;
-use tch::nn::{Module, Path, VarStore};
-use tch::{Kind, Reduction, Tensor, no_grad};
+use tch::{Kind, Reduction, Tensor, nn::Module, nn::Path, nn::VarStore, no_grad};
 use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, Step, gather, scatter};
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
-use tch_parallel::{Devices, LogicalDevice};
+use tch_parallel::{Devices, LogicalDevice, optim::Optimizer, optim::Sgd, optim::SgdOptions};
 
 /// The number of rows of each chunk (S0.2, S0.13).
 pub fn chunk_sizes(rows: i64, devices: usize) -> Result<Vec<i64>> {
@@ -18,8 +16,7 @@ pub fn chunk_sizes(rows: i64, devices: usize) -> Result<Vec<i64>> {
 /// These numbers times ten, each multiplied by the replica that gets it (S0.8).
 pub fn tens(numbers: &[i64], devices: usize) -> Result<Vec<i64>> {
     let (_vs, model) = wrapped(devices, |_| 10)?;
-    let outputs = model.forward(Tensor::from_slice(numbers), |factor, chunk| chunk * *factor)?;
-    Ok(outputs.try_into()?)
+    Ok(model.forward(Tensor::from_slice(numbers), |factor, chunk| chunk * *factor)?.try_into()?)
 }
 
 /// The first row of each chunk of inputs and of targets, both numbered from 0 (S0.20).
@@ -28,8 +25,7 @@ pub fn pairs(rows: i64, devices: usize) -> Result<Vec<(i64, i64)>> {
     Ok(chunks.iter().map(|(x, y)| (x.int64_value(&[0]), y.int64_value(&[0]))).collect())
 }
 
-/// Whether the first chunk begins at the batch's address in memory, and the bytes of the batch that
-/// are copied to each device (S2.9).
+/// Whether the first chunk begins at the batch's address in memory, and the batch's bytes copied to each device (S2.9).
 pub fn first_chunk() -> Result<(bool, Vec<usize>)> {
     let (inputs, _) = batch(8);
     let chunks = scatter(&inputs, &Devices::cpu(2)?, 0)?;
@@ -45,15 +41,13 @@ pub fn gathered_outside() -> Result<(String, Vec<i64>)> {
     Ok((LogicalDevice::of(&gathered).to_string(), gathered.try_into()?))
 }
 
-/// The first thread's model: its parameters, the shape of its output, and the difference between
-/// this output and the unwrapped model's (S0.1, S0.3).
+/// The first thread's model: parameters, shape of the output, and its difference from the unwrapped one's (S0.1, S0.3).
 pub fn threads_model(devices: usize) -> Result<(usize, Vec<i64>, f64)> {
     let tokens = Tensor::from_slice(&[1i64, 2, 3, 4, 5, 6]);
     let (vs, model) = wrapped(devices, EmbeddingLinear::new)?;
     let (_, alone) = unwrapped(EmbeddingLinear::new);
     let output = no_grad(|| model.f_forward_t(&tokens, true))?;
-    let expected = no_grad(|| alone.forward(&tokens));
-    Ok((parameters(&vs), output.size(), difference(&output, &expected)))
+    Ok((parameters(&vs), output.size(), difference(&output, &no_grad(|| alone.forward(&tokens)))))
 }
 
 /// What each device holds: its name, the sum of its weights, and its rows of the batch (S0.9).
@@ -82,8 +76,7 @@ pub fn replicated(passes: usize) -> Result<Vec<Vec<usize>>> {
     (0..passes).map(|_| Ok(copied(&train(&vs, &model, pass)?.events, Step::Replicate))).collect()
 }
 
-/// How far a step of the optimizer moves the original and a replica, and the difference between the
-/// two after the next forward pass (S2.8).
+/// How far the optimizer moves the original and a replica, and their difference after the next forward pass (S2.8).
 pub fn update() -> Result<(f64, f64, f64)> {
     let (vs, model) = split(2, EmbeddingLinear::new)?;
     let forward = || {
@@ -120,8 +113,7 @@ pub fn model_elsewhere() -> Result<String> {
 /// The shape of the output for a batch on the second device (S2.1).
 pub fn batch_elsewhere() -> Result<Vec<i64>> {
     let (_vs, model) = wrapped(2, EmbeddingLinear::new)?;
-    let tokens = LogicalDevice::Cpu(1).copy_of(&count(4))?;
-    Ok(model.f_forward_t(&tokens, true)?.size())
+    Ok(model.f_forward_t(&LogicalDevice::Cpu(1).copy_of(&count(4))?, true)?.size())
 }
 
 #[cfg(test)]

@@ -4,14 +4,11 @@ use super::three_placements::{after_gathering, in_parallel};
 use super::toy::*;
 use crate::models::EmbeddingLinear;
 use anyhow::{Result, bail};
-use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
-use tch::nn::{Module, VarStore};
-use tch::{Kind, Reduction, Tensor};
+use std::{collections::BTreeMap, sync::Mutex, sync::PoisonError};
+use tch::{Kind, Reduction, Tensor, nn::Module, nn::VarStore};
 use tch_parallel::{Devices, LogicalDevice, data_parallel::scatter};
 
-/// The difference between DataParallel's gradients and the unwrapped model's, with the outputs on
-/// the device of this number (S0.31, S2.12).
+/// How far DataParallel's gradients are from the unwrapped model's, with the outputs on this device (S0.31, S2.12).
 pub fn data_parallel(rows: i64, devices: usize, output: usize) -> Result<f64> {
     Ok(difference(&step(rows, devices, output)?.gradients, &reference(rows)))
 }
@@ -79,9 +76,8 @@ pub fn shards(rows: i64, devices: usize, divided_by: &str) -> Result<(f64, f64)>
     Ok((ratio(&sum, &expected), ratio(&(&sum / devices as f64), &expected)))
 }
 
-/// The embedding of a token that is in both chunks (S0.5): the norm of its gradient, the norm of
-/// each chunk's contribution, the difference between the sum of the contributions and the gradient,
-/// and how many rows of the table have a gradient.
+/// The embedding of a token that is in both chunks (S0.5): the norms of its gradient and of each chunk's contribution,
+/// the difference between the contributions' sum and the gradient, and how many rows of the table have a gradient.
 pub fn shared_token() -> Result<(f64, [f64; 2], f64, i64)> {
     let tokens = Tensor::from_slice(&[7i64, 1, 7, 2]);
     let targets = waves(&[4, EmbeddingLinear::WIDTH]);

@@ -3,12 +3,10 @@
 use super::toy::*;
 use anyhow::Result;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tch::nn::{self, Module, Path, RNN};
-use tch::{Kind, Tensor, no_grad};
+use tch::{Kind, Tensor, nn, nn::Module, nn::Path, nn::RNN, no_grad};
 use tch_parallel::Shared;
 
-/// The differences between the gradients on four devices and those without DataParallel, for linear
-/// layers, an embedding, a convolution and an LSTM (S0.12).
+/// How far gradients on four devices are from those on one, for linear layers, embedding, convolution and LSTM (S0.12).
 pub fn networks() -> Result<Vec<f64>> {
     let embedding = |path: &Path<'_>| nn::embedding(path / "0", 10, 4, Default::default());
     Ok(vec![
@@ -41,8 +39,7 @@ fn lstm(path: &Path<'_>) -> nn::Sequential {
     nn::seq().add_fn(move |xs| lstm.seq(xs).0.select(1, -1))
 }
 
-/// A model that returns a tuple: the shapes of both gathered elements, and the difference between
-/// its gradients and the unwrapped model's (S0.26).
+/// A model that returns a tuple: its gathered elements' shapes, and how far its gradients are from [`mlp`]'s (S0.26).
 pub fn tuple(rows: i64, devices: usize) -> Result<(Vec<i64>, Vec<i64>, f64)> {
     let (inputs, labels) = batch(rows);
     let (vs, model) = wrapped(devices, mlp)?;
@@ -82,8 +79,7 @@ pub fn normalised(rows: i64, devices: usize) -> Result<f64> {
 /// What DataParallel gathers if each replica returns a single number: its count of rows.
 pub fn scalar(rows: i64, devices: usize) -> Result<Vec<i64>> {
     let (_vs, model) = wrapped(devices, mlp)?;
-    let counts = model.forward(batch(rows).0, |_, x| Tensor::from(x.size()[0]))?;
-    Ok(counts.try_into()?)
+    Ok(model.forward(batch(rows).0, |_, x| Tensor::from(x.size()[0]))?.try_into()?)
 }
 
 /// The result, or the error, for a batch of 4 with a hidden state `[layers, 4, 3]`, or `[4, layers, 3]` if transposed.
@@ -103,8 +99,7 @@ pub fn hidden_state(transposed: bool) -> Result<String> {
 pub fn shared(devices: usize) -> Result<Vec<i64>> {
     let (_vs, model) = wrapped(devices, mlp)?;
     let numbers = Tensor::arange_start(1, 1 + devices as i64, (Kind::Int64, tch::Device::Cpu));
-    let outputs = model.forward((numbers, Shared(5)), |_, (x, Shared(factor))| x * factor)?;
-    Ok(outputs.try_into()?)
+    Ok(model.forward((numbers, Shared(5)), |_, (x, Shared(factor))| x * factor)?.try_into()?)
 }
 
 /// How many times a forward pass runs the module.

@@ -16,8 +16,7 @@ fn rows_and_targets(rows: i64) -> (Tensor, Tensor, Tensor) {
     (waves(&[rows, FEATURES]), waves(&[rows]), waves(&[rows]).square() * 3.0)
 }
 
-/// The shapes of the results and losses that the wrapped model returns (S2.16), and whether a
-/// backward pass can start from these losses (S2.18).
+/// The shapes of the wrapped model's results and losses (S2.16), and whether a backward pass can start there (S2.18).
 pub fn returned() -> Result<(Vec<i64>, Vec<i64>, String)> {
     let (_vs, model) = wrapped(2, small)?;
     let (results, losses) = model.forward(rows_and_targets(8), TwoTargets::forward)?;
@@ -43,9 +42,8 @@ pub fn mean_of_means(rows: i64, devices: usize) -> Result<[f64; 5]> {
     let apart = |found: &Outcome| difference(&found.gradients, &gradients(&vs));
 
     let plain = step_with(rows, devices, |losses| losses.mean(Kind::Float))?;
-    let shares =
-        Tensor::from_slice(&chunk_sizes(rows, devices)?).to_kind(Kind::Float) / rows as f64;
-    let weighted = step_with(rows, devices, |losses| (losses * &shares).sum(Kind::Float))?;
+    let parts = Tensor::from_slice(&chunk_sizes(rows, devices)?).to_kind(Kind::Float) / rows as f64;
+    let weighted = step_with(rows, devices, |losses| (losses * &parts).sum(Kind::Float))?;
     Ok([number(&truth), plain.loss, apart(&plain), weighted.loss, apart(&weighted)])
 }
 
@@ -99,13 +97,12 @@ mod tests {
             (5, 4, vec![2, 2, 1]),
         ] {
             assert_eq!(chunk_sizes(rows, devices).unwrap(), chunks);
-            let [truth, plain, apart, weighted, weighted_apart] =
-                mean_of_means(rows, devices).unwrap();
+            let [truth, plain, apart, exact, exact_apart] = mean_of_means(rows, devices).unwrap();
             let even = rows % devices as i64 == 0;
             assert_eq!((plain - truth).abs() <= ROUNDING * truth, even);
             assert_eq!(apart <= ROUNDING, even, "{chunks:?}: {apart}");
-            assert_relative_eq!(weighted, truth, max_relative = ROUNDING);
-            assert!(weighted_apart <= ROUNDING, "{chunks:?}: {weighted_apart}");
+            assert_relative_eq!(exact, truth, max_relative = ROUNDING);
+            assert!(exact_apart <= ROUNDING, "{chunks:?}: {exact_apart}");
         }
     }
 

@@ -1,10 +1,8 @@
-//! One training step, with the loss in three places. Compare the lines between the anchors: they are
-//! what a program has to change.
+//! One training step, with the loss in three places. The lines between the anchors are what a program has to change.
 
 use super::toy::*;
 use anyhow::Result;
-use tch::Tensor;
-use tch::nn::{Module, Path, Sequential, VarStore};
+use tch::{Tensor, nn::Module, nn::Path, nn::Sequential, nn::VarStore};
 use tch_parallel::Devices;
 use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, DataParallelModel};
 

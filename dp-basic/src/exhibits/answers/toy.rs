@@ -5,12 +5,10 @@ use anyhow::Result;
 use tch::nn::{Module, ModuleT, Path, Sequential, VarStore};
 use tch::{Device, Kind, Tensor, nn, no_grad};
 use tch_parallel::data_parallel::{DataParallel, DataParallelModel, DataParallelOptions, Event};
-use tch_parallel::data_parallel::{Step, Trace};
-use tch_parallel::nn::{LinearOptions, linear};
 use tch_parallel::{Devices, LogicalDevice};
+use tch_parallel::{data_parallel::Step, data_parallel::Trace, nn::LinearOptions, nn::linear};
 
-/// Gradients are equal if they differ by at most this share of the largest value: a sum computed in
-/// parts is rounded differently.
+/// Gradients are equal if they differ by this share of the largest value at most: sums in parts are rounded otherwise.
 pub const ROUNDING: f64 = 1e-6;
 
 /// Width of [`batch`]'s inputs.

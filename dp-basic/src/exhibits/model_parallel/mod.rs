@@ -1,5 +1,4 @@
-//! A model in two parts on two devices, for when it does not fit on one. The two parts, and a
-//! training step through both, are in `network`.
+//! A model in two parts on two devices, for when it does not fit on one. Both, and a training step, are in `network`.
 
 mod network;
 
@@ -83,9 +82,7 @@ fn train(original: &Network, devices: [LogicalDevice; 2], batch: i64) -> Result<
     let (inputs, labels) = synthetic_batch(batch, FEATURES, CLASSES);
     let inputs = devices[0].copy_of(&inputs)?;
     network.step(&inputs, &labels)?;
-    for device in devices {
-        reset_peak_memory_stats(device)?;
-    }
+    devices.into_iter().try_for_each(reset_peak_memory_stats)?;
     let step = network.step(&inputs, &labels)?;
     let peaks = devices.into_iter().zip(before);
     let peaks = peaks.map(|(device, before)| Ok((device, max_memory_allocated(device)? - before?)));
@@ -97,8 +94,7 @@ fn equality(found: &Tensor, expected: &Tensor) -> Result<String> {
     if found == *expected {
         return Ok("equal to the last bit".into());
     }
-    let difference = (found - expected).abs().max().double_value(&[]);
-    Ok(format!("differ by up to {difference:.1e}"))
+    Ok(format!("differ by up to {:.1e}", (found - expected).abs().max().double_value(&[])))
 }
 
 fn print(devices: &Devices, trained: &Trained, times: bool) -> Result<()> {
@@ -109,8 +105,7 @@ fn print(devices: &Devices, trained: &Trained, times: bool) -> Result<()> {
     let devices = devices.iter().map(|device| {
         let parts = [module1, module2].into_iter().filter(|part| part.device == device);
         let parameters = parts.map(|part| parameters(&part.vs)).sum::<usize>();
-        let peak = peaks.get(&device).copied().unwrap_or(0);
-        let busy = busy(&step.spans, device);
+        let (peak, busy) = (peaks.get(&device).copied().unwrap_or(0), busy(&step.spans, device));
         let share = busy.div_duration_f64(took);
         (device.to_string(), parameters * size_of::<f32>(), peak, busy.as_secs_f64(), share)
     });

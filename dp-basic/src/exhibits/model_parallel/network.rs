@@ -1,15 +1,12 @@
-//! `Network` of the thread "How pytorch's parallel method and distributed method works?": two
-//! modules, on two devices or on one.
+//! `Network` of "How pytorch's parallel method and distributed method works?": two modules, on two devices or on one.
 
 use crate::exhibits::gradients;
 use crate::exhibits::spans::{Span, Spans};
 use crate::models::{back, front};
 use anyhow::Result;
 use std::time::Instant;
-use tch::nn::{Module, Path, Sequential, VarStore};
-use tch::{Kind, Tensor};
-use tch_parallel::LogicalDevice;
-use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
+use tch::{Kind, Tensor, nn::Module, nn::Path, nn::Sequential, nn::VarStore};
+use tch_parallel::{LogicalDevice, optim::Optimizer, optim::Sgd, optim::SgdOptions};
 
 /// One part of the network, with its parameters and its optimizer.
 pub struct Part {

@@ -150,7 +150,6 @@ mod tests {
     #[test]
     fn a_budget_that_holds_no_pair_is_told_with_the_least_that_would() {
         let measure = |pairs| Ok(point(pairs, 100 + 10 * pairs));
-        let outcome = search(point(16, 260), 105, measure).unwrap();
-        assert_eq!(outcome, (None, point(1, 110)));
+        assert_eq!(search(point(16, 260), 105, measure).unwrap(), (None, point(1, 110)));
     }
 }

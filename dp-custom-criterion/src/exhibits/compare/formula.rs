@@ -23,9 +23,8 @@
 //! The gathering device gets to that second moment as well, with 2 k + 3 shares: the gathered output and the whole
 //! gradient are still there. That is never more than 3 k + 1 where there are two devices or more.
 //!
-//! So the surplus is 3 k - 3 shares, whatever the activations, which are the same on every device.
-//! Where each device computes its own loss, nothing is gathered: then all have 4 shares, and so has
-//! every rank of DistributedDataParallel.
+//! So the surplus is 3 k - 3 shares, whatever the activations, which are the same on every device. Where each device
+//! computes its own loss, nothing is gathered: then all have 4 shares, as every rank of DistributedDataParallel has.
 //!
 //! The formula leaves out Adam's state, which only the device with the trained model holds; the batch, which the first
 //! device holds whole; and a few single numbers. It assumes outputs that are larger than the model, see [`holds`].
@@ -38,8 +37,7 @@ pub fn output_bytes(batch_size: usize, seq_len: usize, vocab_size: usize) -> usi
     batch_size * seq_len * vocab_size * NUMBER
 }
 
-/// The bytes by which the peak of the gathering device exceeds that of the others; `output` is what
-/// [`output_bytes`] gives.
+/// The bytes by which the peak of the gathering device exceeds the others'; `output` is what [`output_bytes`] gives.
 pub fn surplus(output: usize, devices: usize) -> usize {
     3 * (devices - 1) * output / devices
 }

@@ -1,8 +1,7 @@
 //! A training of some steps with a method, and what its metrics say.
 
 use super::args::CompareArgs;
-use crate::data::{Corpus, Pair};
-use crate::{args::method::Method, model::ModelOptions};
+use crate::{args::method::Method, data::Corpus, data::Pair, model::ModelOptions};
 use anyhow::Result;
 use exhibit_kit::comparison::{Comparison, Training, Workers, equal_share};
 use report::{DeviceReport, Summary, eprintln, flag_value};
@@ -49,8 +48,7 @@ impl<'a> Runs<'a> {
         let (vocab, corpus) = (directory.join(VOCAB), directory.join("corpus.txt"));
         // A corpus that does not fill a batch is repeated.
         let pairs = &self.corpus.pairs;
-        let count = pairs.len().max(batch_size);
-        save(pairs.iter().cycle().take(count), &corpus)?;
+        save(pairs.iter().cycle().take(pairs.len().max(batch_size)), &corpus)?;
         let flags = self.flags(method, batch_size, steps);
         let mut flags: Vec<_> = flags.split(' ').map(OsString::from).collect();
         flags.extend(["--vocab".into(), vocab.into(), "--corpus".into(), corpus.into()]);
@@ -112,8 +110,7 @@ mod tests {
             let Some(Command::Compare(args)) = Args::parse_from(line).command else { panic!() };
             let runs = Runs::new(&args).unwrap();
             let flags = runs.flags(Method::Ddp, 8, 3);
-            let words = ["program"].into_iter().chain(flags.split(' '));
-            let trained = Args::parse_from(words).train;
+            let trained = Args::parse_from(["program"].into_iter().chain(flags.split(' '))).train;
             let vocab_size = Some(runs.vocab_size);
             assert_eq!(trained.model, ModelOptions { vocab_size, ..args.model });
             assert_eq!((trained.steps, trained.epochs), (Some(3), 3));

@@ -72,11 +72,8 @@ impl Job {
                 1 => "going on with 1 node: ".to_owned(),
                 nodes => format!("going on with {nodes} nodes: "),
             };
-            let once = match nodes < min {
-                true => format!(" once {min} nodes are there"),
-                false => String::new(),
-            };
-            format!("{how}starting all ranks again{once}")
+            let what = format!("{how}starting all ranks again");
+            if nodes < min { format!("{what} once {min} nodes are there") } else { what }
         });
         let end = End {
             reason: cause.sentence(),

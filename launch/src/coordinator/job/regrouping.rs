@@ -1,11 +1,9 @@
 //! How a generation follows another in the same processes: without a rank that is lost, or with one that is new.
 
 use super::{Action, Job, NodeId, Phase};
-use crate::coordinator::cause::Cause;
-use crate::coordinator::placement::places;
 use crate::protocol::{Claim, Node, Placement, ToAgent};
-use std::collections::BTreeMap;
-use std::time::Instant;
+use crate::{coordinator::cause::Cause, coordinator::placement::places};
+use std::{collections::BTreeMap, time::Instant};
 
 impl Job {
     /// So many ranks of a node can be given new places. More than before, if one has taken another's place.
@@ -101,8 +99,7 @@ impl Job {
             self.restarts += 1;
             self.mended = Some(generation);
             let reason = "the ranks have lost each other, but none has failed";
-            let reason = format!("{reason}\n{}: all go on", self.counted());
-            self.regroup(true, None, Some(reason));
+            self.regroup(true, None, Some(format!("{reason}\n{}: all go on", self.counted())));
         }
     }
 

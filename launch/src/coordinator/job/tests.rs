@@ -118,14 +118,11 @@ impl Scene {
     }
 
     fn fail(&mut self, id: NodeId, rank: u32, fault: Fault, at: f64) {
-        let failure = Failure::example(rank, fault, self.at(at));
-        self.say(id, ToCoordinator::Failed(failure), at);
+        self.say(id, ToCoordinator::Failed(Failure::example(rank, fault, self.at(at))), at);
     }
 
     fn gone(&mut self, ids: &[NodeId], at: f64) {
-        for id in ids {
-            self.say(*id, ToCoordinator::Gone, at);
-        }
+        ids.iter().for_each(|id| self.say(*id, ToCoordinator::Gone, at));
     }
 
     fn stop(&mut self, id: NodeId, at: f64) {

@@ -10,8 +10,7 @@ impl Scene {
     }
 
     fn takes_part(&mut self, id: NodeId, ranks: u16, at: f64) {
-        let claim = Claim { number: 0, ranks };
-        self.say(id, ToCoordinator::TakesPart(claim), at);
+        self.say(id, ToCoordinator::TakesPart(Claim { number: 0, ranks }), at);
     }
 
     fn lose_rank(&mut self, id: NodeId, rank: u32, left: u16, at: f64) {
@@ -22,9 +21,7 @@ impl Scene {
 
     /// These nodes have done the work of this generation. Returns who may leave.
     fn finish(&mut self, ids: &[NodeId], generation: u32, at: f64) -> Vec<NodeId> {
-        for id in ids {
-            self.say(*id, ToCoordinator::Finished { generation }, at);
-        }
+        ids.iter().for_each(|id| self.say(*id, ToCoordinator::Finished { generation }, at));
         let may_leave = |(id, message): (NodeId, _)| (message == ToAgent::Leave).then_some(id);
         std::mem::take(&mut self.told).into_iter().filter_map(may_leave).collect()
     }
@@ -80,9 +77,7 @@ fn all_start_again_if_a_node_takes_no_part_node_0_has_no_rank_left_or_one_has_en
 #[test]
 fn a_group_that_fails_without_a_loss_is_made_anew_once() {
     let mut scene = Scene::running(2).taking_part(2);
-    for id in 0..2 {
-        scene.say(id, ToCoordinator::Broken { generation: 0 }, 1.0);
-    }
+    (0..2).for_each(|id| scene.say(id, ToCoordinator::Broken { generation: 0 }, 1.0));
     assert_eq!(scene.generation(), (true, 4, vec![(0, 2), (2, 2)]));
     assert_eq!(scene.regrouped.len(), 1, "the second speaks of a generation that is over");
     // The reason for the first is heard of late, and does not count again.

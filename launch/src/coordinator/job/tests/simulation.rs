@@ -16,9 +16,7 @@ use std::ops::Range;
 use super::*;
 use crate::coordinator::perform;
 use launchers::Node;
-use rand::rngs::StdRng;
-use rand::seq::{IndexedRandom, IteratorRandom};
-use rand::{Rng, SeedableRng};
+use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom, seq::IteratorRandom};
 use ranks::{Group, Pid, Process, Seated};
 
 type Happening = Box<dyn FnOnce(&mut Simulation)>;
@@ -97,9 +95,7 @@ impl Simulation {
             has_succeeded: false,
             random,
         };
-        for id in 0..count {
-            it.coordinate(id.into(), Event::Joined(node(id)));
-        }
+        (0..count).for_each(|id| it.coordinate(id.into(), Event::Joined(node(id))));
         it
     }
 
@@ -151,8 +147,7 @@ impl Simulation {
     fn run(&mut self, milliseconds: u64) {
         let end = self.now + milliseconds;
         loop {
-            let due =
-                self.job.due().map(|due| due.duration_since(self.begin).as_millis() as u64 + 1);
+            let due = self.job.due().map(|at| at.duration_since(self.begin).as_millis() as u64 + 1);
             let next = self.queue.first_key_value().map(|((moment, _), _)| *moment);
             let moment = due.unwrap_or(u64::MAX).min(next.unwrap_or(u64::MAX)).max(self.now);
             if moment > end {

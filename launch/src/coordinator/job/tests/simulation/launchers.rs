@@ -80,8 +80,7 @@ impl Simulation {
     fn takes_part(&mut self, pid: Pid) {
         let Process { node: id, local_rank, lives, .. } = self.processes[pid];
         let Some(node) = self.watched(pid).filter(|_| lives) else { return };
-        let placement = node.placement.clone();
-        let has_place = node.seats.has_place(local_rank);
+        let (placement, has_place) = (node.placement.clone(), node.seats.has_place(local_rank));
         let claim = node.seats.take_part(local_rank);
         if has_place {
             self.tell_place(pid, &placement, local_rank, false);
@@ -107,8 +106,7 @@ impl Simulation {
         let at = self.at(self.now);
         let Some(node) = self.watched(pid) else { return };
         let others_can_go_on = node.seats.all_take_part() && !node.is_settled;
-        let has_place = node.seats.has_place(local_rank);
-        let generation = node.placement.generation;
+        let (has_place, generation) = (node.seats.has_place(local_rank), node.placement.generation);
         node.seats.end(local_rank);
         if ends_well && has_place {
             node.is_settled = true;

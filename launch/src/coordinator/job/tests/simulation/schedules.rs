@@ -6,8 +6,7 @@ use super::*;
 /// The schedules of the test. Each has its number as its seed.
 const SCHEDULES: u64 = 10_000;
 
-/// How long nothing is disturbed before the job must run again. The longest partition, a rank's wait in vain, and a
-/// restart of all fit into it.
+/// How long the job has to run again: enough for the longest partition, a rank's wait in vain, and a restart of all.
 const QUIET: u64 = 60_000;
 
 impl Simulation {
