@@ -271,10 +271,10 @@ impl<M> DistributedDataParallel<M> {
     /// [`Error::Collective`] if a rank has died or did not arrive within the timeout, or if a communication hook
     /// failed; [`Error::Tensor`] if only this rank's pass failed: `loss` has no graph, say, or memory ran out.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
-        if let Some(ranks) = &self.virtual_ranks {
-            if self.group.or_report(ranks.backward(loss))? {
-                return Ok(());
-            }
+        if let Some(ranks) = &self.virtual_ranks
+            && self.group.or_report(ranks.backward(loss))?
+        {
+            return Ok(());
         }
         let outcome = autograd::backward_from(loss).map_err(|error| {
             if let Some(error) = self.take_hook_failure() {
