@@ -48,7 +48,7 @@ pub fn run() -> Result<()> {
     let compute = of_all(&group, || Ok(loss(&mlp).f_backward()?))?;
     // As the Reducer divides gradients by the number of ranks.
     let mut gradients = Tensor::zeros(PARAMETERS, (Kind::Float, tch::Device::Cpu));
-    let divide = of_all(&group, || Ok(drop(gradients.f_mul_scalar_(0.5)?)))?;
+    let divide = of_all(&group, || Ok(gradients.f_mul_scalar_(0.5).map(drop)?))?;
     let exchanged = exchange(&group, &group, PARAMETERS)?;
     // The model counts no copies.
     let options = DdpOptions { gradient_as_bucket_view: true, ..Default::default() };

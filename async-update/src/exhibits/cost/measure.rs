@@ -39,17 +39,13 @@ fn message(group: &ProcessGroup, link: &Link, bytes: usize) -> Result<Point> {
 /// receives one from its left: an iteration of a ring. Ranks that share cores are slower at this than two of them.
 pub fn iteration(group: &ProcessGroup, link: &Link, bytes: usize) -> Result<f64> {
     let (rank, ranks) = (group.rank(), group.world_size());
+    let (right, left) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
     let chunk = zeros(bytes.div_ceil(ranks))?;
     let exchange = || {
-        let received = chunk.empty_like();
+        let (sent, received) = (chunk.shallow_clone(), chunk.empty_like());
         group.barrier()?;
         let begun = Instant::now();
-        link.exchange(
-            chunk.shallow_clone(),
-            (rank + 1) % ranks,
-            received,
-            (rank + ranks - 1) % ranks,
-        )?;
+        let _ = link.exchange(sent, right, received, left)?;
         Ok(begun.elapsed().as_secs_f64())
     };
     fastest(group, bytes, exchange)
