@@ -66,9 +66,9 @@ fn train(args: &Args) -> Result<()> {
     while !is_enough(args, progress, &group)? {
         for batch in loader.epoch_after(progress.epoch, progress.samples)? {
             let batch = batch?;
-            // The average of the gradients of all ranks is then -1 for each sample of the step.
             let sum = model.forward(|counts| counts.index_select(0, &batch).sum(Kind::Float))?;
             training.optimizer.zero_grad()?;
+            // The average of the gradients of all ranks is then -1 for each sample of the step.
             model.backward(&(sum * -(world_size as f64)))?;
             training.optimizer.step()?;
             progress.samples += batch.size()[0] as usize * world_size;

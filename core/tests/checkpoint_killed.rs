@@ -13,7 +13,7 @@ use tests::progress::Patience;
 /// If set, this process of the test is the run to be killed; the value is the folder to save in.
 const DIRECTORY: &str = "SAVES_UNTIL_KILLED_IN";
 
-/// How many runs are killed: every second one as soon as its new file exists, the others some time after a save.
+/// How many runs are killed: every second one while its new file exists, the others soon after their first save.
 const KILLS: u64 = 24;
 
 /// Many more than a run has time for.

@@ -180,8 +180,9 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
         }
         no_grad(|| {
             for ParamGroup { parameters, options, .. } in &mut self.groups {
-                let with_gradient = parameters.iter_mut().filter_map(|it| {
-                    gradient_of(&it.name, &it.tensor).map(|gradient| (it, gradient))
+                let with_gradient = parameters.iter_mut().filter_map(|parameter| {
+                    let gradient = gradient_of(&parameter.name, &parameter.tensor)?;
+                    Some((parameter, gradient))
                 });
                 step_of_group(options, with_gradient.collect())?;
             }

@@ -184,7 +184,7 @@ pub(super) fn power_of_a_half(number: f64) -> f64 {
 
 /// Refuses the same decay rates of moving averages as PyTorch.
 pub(super) fn check_betas(betas: (f64, f64)) -> Result<()> {
-    let checked = |what, it| check((0.0..1.0).contains(&it), what, it, "at least 0 and below 1");
+    let checked = |what, b| check((0.0..1.0).contains(&b), what, b, "at least 0 and below 1");
     checked("betas.0", betas.0)?;
     checked("betas.1", betas.1)
 }

@@ -30,7 +30,7 @@ impl Step<'_> {
         init: impl Fn(&Tensor) -> Result<Tensor, E>,
     ) -> Result<TensorList> {
         let states = self.states.iter_mut().zip(self.parameters.iter());
-        let tensors = states.map(|(state, it)| state.get_or_insert_with(name, || init(it)));
+        let tensors = states.map(|(state, like)| state.get_or_insert_with(name, || init(like)));
         let tensors = tensors.collect::<Result<_, E>>();
         Ok(TensorList::new(tensors.map_err(Into::into)?, self.parameters.is_foreach()))
     }

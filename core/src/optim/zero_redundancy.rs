@@ -105,8 +105,8 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
         for rank in 0..self.group.world_size() {
             let share: Vec<_> = self.share_of(rank).map(|(_, tensor)| tensor).collect();
             if !share.is_empty() {
-                let (name, bytes) = ("ZeroRedundancyOptimizer::step", BROADCAST_BUFFER_BYTES);
-                self.group.broadcast_coalesced(name, &share, bytes, rank)?;
+                let step = "ZeroRedundancyOptimizer::step";
+                self.group.broadcast_coalesced(step, &share, BROADCAST_BUFFER_BYTES, rank)?;
             }
         }
         Ok(())

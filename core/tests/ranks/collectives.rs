@@ -79,7 +79,8 @@ fn a_view_with_gaps_is_exchanged_without_what_lies_in_them(group: &ProcessGroup)
     let turned = if group.rank() == 0 { table.tr() } else { table.tr().contiguous() };
     let turned = all_reduced(group, turned, ReduceOp::Sum);
     assert_eq!(values(&turned), [0.0, 8.0, 16.0, 2.0, 6.0, 10.0]);
-    let (other, received) = (1 - group.rank(), table.zeros_like());
+    let other = 1 - group.rank();
+    let received = table.zeros_like();
     let sent = group.isend(table.select(1, 1), other).unwrap();
     group.recv(&mut received.select(1, 0), other).unwrap();
     let _ = sent.wait().unwrap();

@@ -14,7 +14,7 @@ fn test_of<C>(_closure: &C) -> &'static str {
     path.split_once("::").map_or(path, |(_program, test)| test)
 }
 
-/// In the test's process, starts the ranks and waits for them; in a rank's, runs the body, in a directory of all ranks.
+/// In the test's process, starts the ranks and waits for them; in a rank's, runs the body, in the job's directory.
 pub fn on_ranks(world_size: usize, body: impl Fn(&ProcessGroup)) {
     processes_from(world_size, test_of(&body), |_, command| command, || body(&join()));
 }

@@ -210,7 +210,8 @@ fn each_copy_of_hybrid_sharding_loads_what_the_first_has_saved(group: &ProcessGr
 fn no_rank_has_the_whole_model_in_memory(group: &ProcessGroup) {
     let path = "model.safetensors";
     let mut job = Job::new(group, 1);
-    let (device, layer) = (LogicalDevice::Cpu(0), 4 * (WIDTH * WIDTH) as usize);
+    let device = LogicalDevice::Cpu(0);
+    let layer = 4 * (WIDTH * WIDTH) as usize;
     let mut more_than = |work: &mut dyn FnMut(&mut VarStore)| {
         reset_peak_memory_stats(device).unwrap();
         let before = memory_allocated(device).unwrap();

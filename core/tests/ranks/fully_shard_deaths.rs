@@ -92,7 +92,8 @@ fn step(group: &ProcessGroup, phase: Option<Phase>, path: &Path) -> Result<()> {
 }
 
 fn dies_in(phase: Phase) {
-    let (group, directory) = (common::join(), tempfile::tempdir().unwrap());
+    let group = common::join();
+    let directory = tempfile::tempdir().unwrap();
     let end = if phase == Phase::SaveParts { "index.json" } else { "safetensors" };
     let path = directory.path().join(format!("model.{end}"));
     step(&group, None, &path).unwrap();

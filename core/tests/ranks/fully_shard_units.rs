@@ -134,7 +134,8 @@ const WIDTH: i64 = 200;
 
 #[run_by(on_ranks(2))]
 fn a_training_takes_the_memory_of_the_shards_and_of_a_few_blocks(group: &ProcessGroup) {
-    let (device, block) = (LogicalDevice::Cpu(0), 4 * (WIDTH * (WIDTH + 1)) as usize);
+    let device = LogicalDevice::Cpu(0);
+    let block = 4 * (WIDTH * (WIDTH + 1)) as usize;
     let shards = BLOCKS * block / 2;
     let layer = |path: &nn::Path<'_>| nn::linear(path, WIDTH, WIDTH, Default::default());
     for reshard in [true, false] {

@@ -54,7 +54,8 @@ fn scatter_gives_each_rank_its_tensor_of_the_source(group: &ProcessGroup) {
 #[run_by(on_ranks_with_each_transport(2))]
 fn scatter_reads_and_writes_views_with_gaps(group: &ProcessGroup) {
     let table = Tensor::arange(4, DOUBLE_CPU).reshape([2, 2]);
-    let (columns, target) = ([0, 1].map(|column| table.select(1, column)), empty(&[2, 2]));
+    let columns = [0, 1].map(|column| table.select(1, column));
+    let target = empty(&[2, 2]);
     let list = (group.rank() == 0).then_some(&columns[..]);
     group.scatter(&mut target.select(1, 1), list, 0).unwrap();
     let own = group.rank() as f64;
@@ -63,7 +64,8 @@ fn scatter_reads_and_writes_views_with_gaps(group: &ProcessGroup) {
 
 #[run_by(on_ranks_with_each_transport(3))]
 fn all_gather_into_tensor_joins_or_stacks_the_tensors_of_all_ranks(group: &ProcessGroup) {
-    let (own, expected) = (row(group.rank(), 1, 2), [1.0, 1.0, 11.0, 11.0, 21.0, 21.0]);
+    let own = row(group.rank(), 1, 2);
+    let expected = [1.0, 1.0, 11.0, 11.0, 21.0, 21.0];
     for size in [&[6][..], &[3, 2]] {
         let mut output = empty(size);
         group.all_gather_into_tensor(&mut output, &own).unwrap();
@@ -153,7 +155,8 @@ fn complex_and_negated_tensors_are_passed_on(group: &ProcessGroup) {
 fn wrong_arguments_are_refused_by_name_and_the_group_goes_on(group: &ProcessGroup) {
     let rank = group.rank();
     let own = || empty(&[2]);
-    let (both, sum) = ([own(), own()], ReduceOp::Sum);
+    let both = [own(), own()];
+    let sum = ReduceOp::Sum;
     let list_on_the_wrong_rank = (rank != 0).then_some(&both[..]);
     let refused = [
         group.gather(&own(), 2).map(|_| ()),

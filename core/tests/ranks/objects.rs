@@ -58,7 +58,8 @@ fn each_rank_gets_its_value_of_the_source(group: &ProcessGroup) {
 
 #[run_by(on_ranks(3))]
 fn a_list_of_the_wrong_length_is_refused_on_all_ranks(group: &ProcessGroup) {
-    let (reports, is_source) = ([1, 2].map(report), group.rank() == 1);
+    let reports = [1, 2].map(report);
+    let is_source = group.rank() == 1;
     for (list, found) in
         [(Some(&reports[..]), "a list of 2, but must be"), (None, "None on rank src")]
     {

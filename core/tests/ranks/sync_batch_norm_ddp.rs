@@ -16,7 +16,8 @@ struct Net {
 
 impl Net {
     fn new(vs: &VarStore, norm_layer: &NormLayer) -> Net {
-        let (path, options) = (vs.root(), ConvOptions { padding: 1, ..Default::default() });
+        let path = vs.root();
+        let options = ConvOptions { padding: 1, ..Default::default() };
         let norm = |name: &str| norm_layer.build(&path / name, CHANNELS);
         let conv = |name: &str| conv2d(&path / name, CHANNELS, CHANNELS, 3, options);
         Net { convs: [conv("conv1"), conv("conv2")], norms: [norm("bn1"), norm("bn2")] }

@@ -154,7 +154,8 @@ fn a_state_that_is_spread_over_the_ranks_cannot_be_saved(group: &ProcessGroup) {
 
 #[run_by(on_ranks(2))]
 fn a_checkpoint_goes_from_a_whole_optimizer_to_a_sharded_one_and_back(group: &ProcessGroup) {
-    let (path, widths) = ("training.safetensors", [6, 9, 7, 4]);
+    let path = "training.safetensors";
+    let widths = [6, 9, 7, 4];
     let mut uninterrupted = Job::new(group, &widths, grouped_adam, WHOLE);
     uninterrupted.train(0..9);
     let mut job = Job::new(group, &widths, grouped_adam, WHOLE);

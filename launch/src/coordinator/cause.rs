@@ -14,16 +14,15 @@ pub(crate) struct Cause {
 
 #[derive(Clone)]
 pub(crate) enum Kind {
+    /// One of its ranks has failed.
     Failed(Failure),
     /// The connection to it is over.
     Lost(Loss),
     /// Its launcher ends by itself.
-    Stopped {
-        reason: String,
-        code: u8,
-    },
+    Stopped { reason: String, code: u8 },
     /// It is the coordinator's own, and hears of no other.
     Isolated,
+    /// It has joined.
     Joined,
     /// One of its ranks has exited with code 0, and the others wait for it in another generation.
     Settled,

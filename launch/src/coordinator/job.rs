@@ -35,13 +35,10 @@ pub(crate) enum Event {
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Action {
+    /// Pass a message on.
     Tell(NodeId, ToAgent),
     /// Start these nodes' ranks, with a new port for rank 0 unless it is fixed. Those that wait get their places later.
-    Start {
-        placements: Vec<(NodeId, Placement)>,
-        fixed_port: Option<u16>,
-        waits: bool,
-    },
+    Start { placements: Vec<(NodeId, Placement)>, fixed_port: Option<u16>, waits: bool },
     /// Give the living ranks of these nodes new places, with a port like that.
     Regroup {
         places: Vec<(NodeId, Placement, Claim)>,
@@ -78,11 +75,7 @@ pub(crate) struct Job {
 
 enum Phase {
     /// Too few nodes are there, or further ones may come until the last call.
-    Gathering {
-        until: Instant,
-        last_call: Option<Instant>,
-        remind_at: Option<Instant>,
-    },
+    Gathering { until: Instant, last_call: Option<Instant>, remind_at: Option<Instant> },
     /// The ranks run. Once something has gone wrong, the nodes that are `asked` have until `decide_at`
     /// to say what they know of it. Once `is_settled`, no rank is replaced.
     Running {
@@ -94,17 +87,10 @@ enum Phase {
         asked: BTreeSet<NodeId>,
     },
     /// These nodes are still ending their ranks.
-    Ending {
-        nodes: BTreeSet<NodeId>,
-        again: bool,
-        until: Instant,
-    },
+    Ending { nodes: BTreeSet<NodeId>, again: bool, until: Instant },
     /// The job cannot start: nodes that come late are told why, too.
-    Refused {
-        end: End,
-        told: usize,
-        until: Instant,
-    },
+    Refused { end: End, told: usize, until: Instant },
+    /// Nothing is left to do.
     Over,
 }
 

@@ -149,7 +149,9 @@ pub fn same_bits(group: &ProcessGroup, gradients: &[Tensor]) -> Result<Tensor> {
     let of_ranks = group.all_gather(&Tensor::stack(gradients, 0))?;
     let all = Tensor::stack(&of_ranks, 1).flatten(0, 1);
     let mut sum = all.get(0);
-    (1..all.size()[0]).for_each(|number| sum += all.get(number));
+    for number in 1..all.size()[0] {
+        sum += all.get(number);
+    }
     Ok(sum)
 }
 

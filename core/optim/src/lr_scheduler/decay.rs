@@ -52,7 +52,7 @@ impl Schedule for MultiStepLr {
     }
 
     fn step(&self, epoch: Epoch, group: &mut GroupRates) -> Result<()> {
-        let times = self.milestones.iter().filter(|&&it| it == epoch.number()).count();
+        let times = self.milestones.iter().filter(|&&at| at == epoch.number()).count();
         // Not powi, which multiplies in a different order.
         group.lr *= self.gamma.powf(times as f64);
         Ok(())

@@ -17,7 +17,7 @@ pub struct GroupRates {
 }
 
 impl GroupRates {
-    /// The rate that a schedule starts from: the one the optimizer was created with, whatever others made of it.
+    /// The rate that a schedule starts from: the optimizer's at its creation, whatever other schedules made of it.
     pub fn base_lr(&self) -> f64 {
         self.initial_lr.unwrap_or(self.lr)
     }

@@ -119,7 +119,7 @@ impl<M> DistributedDataParallel<M> {
         }
         let own = ModuleTensors::new(vs, &options)
             .and_then(|tensors| Ok((tensors, options.for_the_reducer()?)));
-        let description = own.as_ref().map(|(own, _)| same_model::description(own, &options));
+        let description = own.as_ref().map(|it| same_model::description(&it.0, &options));
         let agreed = same_model::check(group, operation, description);
         let (tensors, reducer_options) = own?;
         agreed?;

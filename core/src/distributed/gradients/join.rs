@@ -10,7 +10,7 @@ use tch::Tensor;
 const OPERATION: &str = "join";
 
 impl<M> DistributedDataParallel<M> {
-    /// Runs `training`, in which ranks may make different numbers of steps with it. A collective. `with model.join():`
+    /// Runs `training`: ranks may make different numbers of steps with this model. A collective. `with model.join():`
     ///
     /// A rank that finishes early takes part in the others' exchanges with zero gradients until all have finished. Then
     /// all ranks copy the parameters and buffers of a rank that trained to the end, the one with the highest number.

@@ -45,7 +45,7 @@ impl<M> DistributedDataParallel<M> {
             let tensors = list(&batch).into_iter().map(|tensor| {
                 let rows = tensor.size().first().map_or(0, |rows| *rows as usize);
                 let what = "the number of samples in a batch";
-                let expected = format!("a multiple of {parts}, this rank's virtual ranks");
+                let expected = format_args!("a multiple of {parts}, this rank's virtual ranks");
                 self.group.or_report(check(rows % parts == 0, what, rows, expected))?;
                 Ok(tensor.f_slice(0, part as i64, None, parts as i64)?.f_contiguous()?)
             });

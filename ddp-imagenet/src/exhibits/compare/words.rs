@@ -1,4 +1,4 @@
-//! The comparison's table of time, memory and utilisation, `table.jinja`, and the same in words, `explain.jinja`.
+//! The comparison's table, `table.jinja`, and the same in words beside the article's numbers, `explain.jinja`.
 
 use super::runs::Measured;
 use exhibit_kit::template;

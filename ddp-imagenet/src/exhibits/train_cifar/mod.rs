@@ -1,4 +1,4 @@
-//! PyramidNet on small images, trained in four ways, each a directory of matthew l's dnddnjs/pytorch-multigpu.
+//! PyramidNet on small images, trained in four ways, as in matthew l's companion repository dnddnjs/pytorch-multigpu.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -25,6 +25,7 @@ pub struct Progress<'a> {
     pub trace: Trace,
     /// Of a whole epoch.
     batches: usize,
+    /// When the present epoch began.
     begun: Instant,
 }
 
@@ -49,7 +50,7 @@ pub struct EpochEvent {
 }
 
 impl<'a> Progress<'a> {
-    /// The progress of a rank, a process with these devices. Bytes and seconds alone count if a comparison measures it.
+    /// The progress of a rank with these devices. In a comparison bytes and seconds count, whatever the loss is.
     pub fn new(
         args: &'a Args,
         is_measured: bool,

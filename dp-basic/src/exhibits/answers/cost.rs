@@ -34,7 +34,7 @@ pub fn question_model() -> Result<(usize, usize)> {
     Ok((parameters(&vs), copied_by(&trace.events(), Step::Replicate)))
 }
 
-/// Bytes of weights that leave the first device in a step of the thread's model, and of gradients to it (S0.7, S2.23).
+/// Bytes of weights leaving the first device in a step of the first thread's model, and of gradients (S0.7, S2.23).
 pub fn through_the_first(devices: usize) -> Result<(usize, usize)> {
     let tokens = Tensor::from_slice(&[1i64, 2, 3, 4]);
     let (vs, model) = wrapped(devices, EmbeddingLinear::new)?;

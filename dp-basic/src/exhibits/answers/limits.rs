@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tch::{Kind, Tensor, nn, nn::Module, nn::Path, nn::RNN, no_grad};
 use tch_parallel::Shared;
 
-/// How far gradients on four devices are from those on one, for linear layers, embedding, convolution and LSTM (S0.12).
+/// How far gradients on four devices are from the unwrapped model's, for linear, embedding, convolution, LSTM (S0.12).
 pub fn networks() -> Result<Vec<f64>> {
     let embedding = |path: &Path<'_>| nn::embedding(path / "0", 10, 4, Default::default());
     Ok(vec![

@@ -105,7 +105,8 @@ fn print(devices: &Devices, trained: &Trained, times: bool) -> Result<()> {
     let devices = devices.iter().map(|device| {
         let parts = [module1, module2].into_iter().filter(|part| part.device == device);
         let parameters = parts.map(|part| parameters(&part.vs)).sum::<usize>();
-        let (peak, busy) = (peaks.get(&device).copied().unwrap_or(0), busy(&step.spans, device));
+        let peak = peaks.get(&device).copied().unwrap_or(0);
+        let busy = busy(&step.spans, device);
         let share = busy.div_duration_f64(took);
         (device.to_string(), parameters * size_of::<f32>(), peak, busy.as_secs_f64(), share)
     });

@@ -99,7 +99,7 @@ fn nodes_that_do_not_come_are_named_after_the_join_timeout() {
 }
 
 #[test]
-fn a_node_lost_before_the_ranks_start_is_named_and_only_who_is_missing_waited_for() {
+fn a_node_lost_before_the_ranks_start_is_named_at_once_and_only_who_is_missing_waited_for() {
     let mut scene = Scene::new((3, 3));
     scene.join(0, -100.0);
     scene.join(2, -99.8);

@@ -6,7 +6,7 @@ use super::*;
 /// The schedules of the test. Each has its number as its seed.
 const SCHEDULES: u64 = 10_000;
 
-/// How long the job has to run again: enough for the longest partition, a rank's wait in vain, and a restart of all.
+/// How long nothing is disturbed before the job must run: enough for a partition, a wait in vain and a full restart.
 const QUIET: u64 = 60_000;
 
 impl Simulation {
