@@ -5,8 +5,10 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <memory>
 #include <utility>
 
 namespace {
@@ -53,6 +55,19 @@ c10d_status c10d_before_backward(c10d_tensor* output, c10d_backward_hook call, v
   return guarded([&] {
     const auto hook = c10::make_intrusive<Hook>(call, context, drop);
     tensor(output).register_hook([hook](const at::Tensor&) { (*hook)(); });
+  });
+}
+
+c10d_status c10d_after_accumulation(c10d_tensor* leaf, c10d_backward_hook call, void* context, c10d_drop drop) {
+  return guarded([&] {
+    const auto hook = c10::make_intrusive<Hook>(call, context, drop);
+    const auto accumulator = torch::autograd::impl::grad_accumulator(tensor(leaf));
+    TORCH_CHECK_VALUE(accumulator, "a tensor that needs no gradient");
+    accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+        [hook](const torch::autograd::variable_list& outputs, const torch::autograd::variable_list&) {
+          (*hook)();
+          return outputs;
+        }));
   });
 }
 

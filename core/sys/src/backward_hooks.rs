@@ -21,6 +21,18 @@ pub fn before_backward(
     })
 }
 
+/// Calls `hook` after the gradient of a leaf has been added to its own, which `autograd.grad` does not do. It is forgotten
+/// with the leaf's accumulator of gradients, which a [`Reducer`](crate::Reducer) keeps.
+pub fn after_accumulation(
+    leaf: &Tensor,
+    hook: impl Fn() -> Result<()> + Send + Sync + 'static,
+) -> Result<()> {
+    // SAFETY: as in `before_backward`.
+    check(unsafe {
+        ffi::c10d_after_accumulation(pointer(leaf), call, context(hook), drop_boxed::<Hook>)
+    })
+}
+
 /// Calls `hook` after the backward pass of everything computed from the inputs, and before that of
 /// the operations that computed them. The inputs are replaced by views of themselves.
 pub fn after_backward(

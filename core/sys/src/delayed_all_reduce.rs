@@ -1,8 +1,9 @@
 //! Gradients that are averaged together, apart from a reducer's buckets.
 
-use crate::backward_hooks::{at_end_of_backward, before_backward};
+use crate::backward_hooks::{after_accumulation, at_end_of_backward, before_backward};
 use crate::{Error, Result, Work, arithmetic::div_number_, tensor::set_grad};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::{collections::BTreeSet, mem};
 use tch::{TchError, Tensor};
 
 /// Averages the gradients of some parameters, all in one tensor, when that of another parameter is complete:
@@ -15,8 +16,10 @@ pub struct DelayedAllReduce(Arc<Mutex<State>>);
 type AllReduce = dyn Fn(&Tensor) -> Result<Work> + Send;
 
 struct State {
-    /// Each with its gradient, a view into `flat`.
-    parameters: Vec<(Tensor, Tensor)>,
+    /// Each with its name and its gradient, a view into `flat`.
+    parameters: Vec<(String, Tensor, Tensor)>,
+    /// Those whose gradients no backward pass has made since `prepare`.
+    missing: BTreeSet<usize>,
     flat: Tensor,
     world_size: usize,
     all_reduce: Box<AllReduce>,
@@ -26,7 +29,8 @@ struct State {
 }
 
 impl DelayedAllReduce {
-    /// Hooks into the gradients of `delayed`, all of one kind, and of `hooked`. `all_reduce` starts a sum over the ranks.
+    /// Hooks into the gradients of `delayed`, all of one kind, and of `hooked`, which a [`Reducer`](crate::Reducer) must
+    /// have. `all_reduce` starts a sum over the ranks.
     pub fn new(
         delayed: Vec<(String, Tensor)>,
         (hooked_name, hooked): (String, Tensor),
@@ -36,32 +40,29 @@ impl DelayedAllReduce {
         let numel = delayed.iter().map(|(_, parameter)| parameter.numel() as i64).sum::<i64>();
         let flat = Tensor::f_zeros([numel], (hooked.kind(), hooked.device())).map_err(named)?;
         let (mut parameters, mut start) = (Vec::new(), 0);
-        for (_, parameter) in &delayed {
+        for (name, parameter) in &delayed {
             let len = parameter.numel() as i64;
             let view = flat.f_narrow(0, start, len).and_then(|part| part.f_view_as(parameter));
-            parameters.push((parameter.shallow_clone(), view.map_err(named)?));
+            parameters.push((name.clone(), parameter.shallow_clone(), view.map_err(named)?));
             start += len;
         }
-        let all_reduce = Box::new(all_reduce);
-        let state = State { parameters, flat, world_size, all_reduce, sync: false, work: None };
+        let (all_reduce, missing, work) = (Box::new(all_reduce), BTreeSet::new(), None);
+        let state = State { parameters, missing, flat, world_size, all_reduce, sync: false, work };
         let state = Arc::new(Mutex::new(state));
+        for (index, (_, parameter)) in delayed.into_iter().enumerate() {
+            let own = Arc::downgrade(&state);
+            let note = move |state: &mut State| {
+                state.missing.remove(&index);
+                Ok(())
+            };
+            before_backward(&parameter, move || run(&own, note))?;
+        }
         let own = Arc::downgrade(&state);
-        before_backward(&hooked, move || {
-            run(&own, State::start)?;
+        after_accumulation(&hooked, move || {
+            run(&own, |state| state.start(&hooked_name))?;
             let own = Weak::clone(&own);
             at_end_of_backward(move || run(&own, State::wait))
         })?;
-        for (name, parameter) in delayed {
-            let (own, hooked) = (Arc::downgrade(&state), hooked_name.clone());
-            let is_in_time = move |state: &mut State| match &state.work {
-                None => Ok(()),
-                Some(_) => Err(Error::misuse(format!(
-                    "the gradient of {name} is complete after that of {hooked}, when the all-reduce has \
-                     begun: set param_to_hook_all_reduce to a parameter whose gradient comes later"
-                ))),
-            };
-            before_backward(&parameter, move || run(&own, &is_in_time))?;
-        }
         Ok(DelayedAllReduce(state))
     }
 
@@ -69,6 +70,7 @@ impl DelayedAllReduce {
     pub fn prepare(&self, sync: bool) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         state.sync = sync;
+        state.missing = (0..state.parameters.len()).collect();
         // Left over if the backward pass before has failed.
         state.work = None;
     }
@@ -76,8 +78,19 @@ impl DelayedAllReduce {
 
 impl State {
     /// `_delayed_all_reduce_hook`. Also does what `_clear_grad_buffer` does, so gradients may be cleared before.
-    fn start(&mut self) -> Result<()> {
-        for (parameter, view) in &mut self.parameters {
+    fn start(&mut self, hooked: &str) -> Result<()> {
+        // Once for each prepared pass, as in a reducer.
+        if !mem::take(&mut self.sync) {
+            return Ok(());
+        }
+        if let Some(index) = self.missing.first() {
+            return Err(Error::misuse(format!(
+                "the gradient of {} is not complete when that of {hooked} is and the all-reduce begins: set \
+                 param_to_hook_all_reduce to a parameter whose gradient comes later, and delay only what each loss uses",
+                self.parameters[*index].0
+            )));
+        }
+        for (_, parameter, view) in &mut self.parameters {
             let gradient = parameter.grad();
             // A copy of the view to itself does nothing.
             match gradient.defined() {
@@ -105,9 +118,6 @@ fn named(error: TchError) -> Error {
 fn run(state: &Weak<Mutex<State>>, part: impl FnOnce(&mut State) -> Result<()>) -> Result<()> {
     let Some(state) = state.upgrade() else { return Ok(()) };
     let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-    if !state.sync {
-        return Ok(());
-    }
     part(&mut state).map_err(|error| {
         Error::new(error.kind(), format!("delay_all_reduce_named_params: {}", error.message()))
     })
