@@ -139,6 +139,24 @@ fn a_delayed_gradient_that_comes_too_late_or_never_is_named(group: &ProcessGroup
 }
 
 #[run_by(on_ranks(2))]
+fn a_forward_pass_waits_for_buffers_after_a_plain_backward_pass(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let (net, options) = (with_batch_norm(&vs), with_maxima(Default::default()));
+    let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
+    // So that nothing but the buffers is exchanged. Rank 0 comes first.
+    let _no_sync = model.no_sync();
+    std::thread::sleep(Duration::from_millis(300 * group.rank() as u64));
+    let xs = numbers(&[4, 6], group.rank() as i64);
+    let mean = vs.variables()["1.running_mean"].shallow_clone();
+    let [_, seen] = [0, 1].map(|_| {
+        let (seen, output) = model.forward(|net| (mean.copy(), net.forward_t(&xs, true))).unwrap();
+        output.sum(Kind::Float).backward();
+        seen
+    });
+    assert_eq!(seen, group.all_gather(&seen).unwrap()[1 - group.rank()]);
+}
+
+#[run_by(on_ranks(2))]
 fn an_optimizer_in_use_is_named_by_the_backward_pass(group: &ProcessGroup) {
     let vs = VarStore::new(Device::Cpu);
     let weights = Weights::new(&vs);

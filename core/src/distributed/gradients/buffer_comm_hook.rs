@@ -12,7 +12,8 @@ type Hook = dyn FnMut(&ProcessGroup, Vec<(String, Tensor)>) -> Result<Vec<Pendin
 pub enum BufferCommHookLocation {
     /// Before the forward pass, which waits for the exchanges.
     PreForward,
-    /// After the forward pass; [`backward`](super::DistributedDataParallel::backward) waits for them.
+    /// After the forward pass; [`backward`](super::DistributedDataParallel::backward) waits for them. A plain
+    /// `loss.backward()` leaves that to the next forward pass.
     #[default]
     PostForward,
 }

@@ -201,6 +201,8 @@ impl<M> DistributedDataParallel<M> {
     }
 
     fn traced_forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
+        // Left over if `backward` of this model has not waited for them; `f` may read them.
+        self.finish_buffers()?;
         let grad = tensor::grad_enabled();
         let mut sync = grad && self.no_sync_guards.get() == 0;
         if let (true, Some(ranks)) = (grad, &self.virtual_ranks) {

@@ -19,6 +19,7 @@ impl<M> DistributedDataParallel<M> {
         if self.buffers.is_empty() {
             return Ok(());
         }
+        self.finish_buffers()?;
         self.sync_module_buffers(0)?;
         self.finish_buffers()
     }
@@ -41,8 +42,6 @@ impl<M> DistributedDataParallel<M> {
             let buffers = self.buffers.iter().map(|(_, buffer)| buffer.shallow_clone());
             return self.broadcast("broadcast of buffers", &buffers.collect::<Vec<_>>(), source);
         };
-        // Of a forward pass that had no backward pass here.
-        self.finish_buffers()?;
         // A graph that has saved a buffer does not notice the change, as it does not notice a broadcast.
         let buffers = self.buffers.iter().map(|(name, it)| Ok((name.clone(), it.f_data()?)));
         let buffers = buffers.collect::<Result<_>>()?;
