@@ -8,6 +8,7 @@ use crate::weights::{Weights, backward, gradients, mean, model, own, with_hook};
 use tch_parallel::distributed::hooks::{
     HookThenOptimizer, PowerSgd, PowerSgdOptions, Quantization,
 };
+use tch_parallel::nn::channels_last_weights;
 
 /// Trains with an optimizer outside the backward pass, unless `options` make one for within it.
 fn train(
@@ -44,7 +45,7 @@ fn hooked(hook: impl CommHook + 'static) -> DdpOptions {
 
 fn fused<R: UpdateRule + Send>(vs: &VarStore, rule: R) -> DdpOptions {
     let optimizer = Arc::new(Mutex::new(ParamGroupOptimizer::new(vs, rule).unwrap()));
-    hooked(HookThenOptimizer { hook: hooks::AllReduce, optimizer })
+    hooked(HookThenOptimizer::new(hooks::AllReduce, optimizer).unwrap())
 }
 
 fn delayed(names: &[&str], hooked: &str) -> DdpOptions {
@@ -157,14 +158,29 @@ fn a_forward_pass_waits_for_buffers_after_a_plain_backward_pass(group: &ProcessG
 }
 
 #[run_by(on_ranks(2))]
+fn steps_in_the_backward_pass_read_gradients_in_the_layout_of_weights(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let net = nn::conv2d(vs.root(), 3, 4, 3, Default::default());
+    channels_last_weights(&vs).unwrap();
+    let options = fused(&vs, SgdOptions { lr: 0.5, ..Default::default() });
+    let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
+    let (weight, xs) = (&vs.variables()["weight"], numbers(&[2, 3, 5, 5], group.rank() as i64));
+    let before = weight.copy();
+    model.backward(&model.forward_t(&xs, true).square().mean(Kind::Float)).unwrap();
+    assert_eq!(*weight, before - weight.grad() * 0.5);
+}
+
+#[run_by(on_ranks(2))]
 fn an_optimizer_in_use_is_named_by_the_backward_pass(group: &ProcessGroup) {
     let vs = VarStore::new(Device::Cpu);
     let weights = Weights::new(&vs);
     let optimizer = Arc::new(Mutex::new(sgd(&vs, 0.1)));
-    let hook = HookThenOptimizer { hook: hooks::AllReduce, optimizer: optimizer.clone() };
+    let hook = HookThenOptimizer::new(hooks::AllReduce, optimizer.clone()).unwrap();
+    let _guard = optimizer.lock().unwrap();
+    let locked = HookThenOptimizer::new(hooks::AllReduce, optimizer.clone());
+    expect_error(locked, "the optimizer of hook_then_optimizer is");
     let model = DistributedDataParallel::with_options(weights, &vs, group, with_hook(hook));
     let model = model.unwrap();
-    let _guard = optimizer.lock().unwrap();
     let outcome = backward(&vs, &model, &own(group.rank(), 0));
     expect_error(outcome, "the optimizer of hook_then_optimizer is");
 }

@@ -1,18 +1,20 @@
 //! An optimizer's step for each bucket: PyTorch's `optimizer_overlap_hooks`.
 
 use super::{CommHook, Finish, GradBucket};
-use crate::{Error, Result, distributed::ProcessGroup};
-use std::sync::{Arc, Mutex};
-use tch_parallel_base::lock;
+use crate::{Error, Result, check, distributed::ProcessGroup};
+use std::{fmt::Display, sync::Arc, sync::Mutex};
+use tch::Tensor;
 use tch_parallel_optim::{ParamGroupOptimizer, UpdateRule};
 
 /// Makes the optimizer's step for the parameters of each bucket as soon as `hook` has exchanged it, while later buckets
 /// are still on their way. `_hook_then_optimizer(hook, _OptimizerHookState(optimizer))`, `ddp._register_fused_optim`
 ///
-/// The loop makes no step of its own. Parameters that the optimizer does not have are left alone, and an unused one has a
-/// gradient of zeros, as in PyTorch. The optimizer's own hooks run for each bucket. Gradients can be neither clipped nor
-/// scaled. The step comes at the end of the backward pass, which waits for one bucket after the other; PyTorch makes it on
-/// threads of its futures. Drop guards of the mutex before it.
+/// The loop makes no step of its own. Gradients stay: keep `zero_grad`. Parameters that the optimizer does not have are
+/// left alone, and an unused one has a gradient of zeros, as in PyTorch. Those in `params_and_buffers_to_ignore` are in no
+/// bucket and need a step of their own. The optimizer's own hooks run for each bucket. Gradients can be neither sparse nor
+/// clipped nor scaled. The step comes at the end of the backward pass, which waits for one bucket after the other; PyTorch
+/// makes it on threads of its futures. Drop guards of the mutex before it. After an error of `backward`, some parameters
+/// may have made their step and others not: load a checkpoint. Not together with `delay_all_reduce_named_params`.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
@@ -26,7 +28,7 @@ use tch_parallel_optim::{ParamGroupOptimizer, UpdateRule};
 /// let module = nn::linear(vs.root(), 4, 1, Default::default());
 /// let sgd = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
 /// let optimizer = Arc::new(Mutex::new(sgd)); // also for schedules and checkpoints
-/// let hook = HookThenOptimizer { hook: AllReduce, optimizer: Arc::clone(&optimizer) };
+/// let hook = HookThenOptimizer::new(AllReduce, Arc::clone(&optimizer))?;
 /// let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
 /// let model = DistributedDataParallel::with_options(module, &vs, &group, options)?;
 ///
@@ -39,33 +41,66 @@ use tch_parallel_optim::{ParamGroupOptimizer, UpdateRule};
 /// ```
 #[derive(Debug)]
 pub struct HookThenOptimizer<H, R> {
-    /// What exchanges the gradients.
-    pub hook: H,
-    /// What makes the steps.
-    pub optimizer: Arc<Mutex<ParamGroupOptimizer<R>>>,
+    name: String,
+    hook: H,
+    optimizer: Arc<Mutex<ParamGroupOptimizer<R>>>,
+}
+
+impl<H: CommHook, R: UpdateRule> HookThenOptimizer<H, R> {
+    /// `hook` exchanges the gradients, and `optimizer` makes the steps. When the model is wrapped, ranks compare the
+    /// options that its groups have now, and how many parameters.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] while the optimizer is locked.
+    pub fn new(hook: H, optimizer: Arc<Mutex<ParamGroupOptimizer<R>>>) -> Result<Self> {
+        let own = optimizer.try_lock().map_err(in_use)?;
+        let groups = own.param_groups().iter();
+        let groups: Vec<_> = groups.map(|it| (it.names().len(), &it.options)).collect();
+        let name = format!("hook_then_optimizer({}, {groups:?})", hook.name());
+        drop(own);
+        Ok(HookThenOptimizer { name, hook, optimizer })
+    }
 }
 
 impl<H: CommHook, R: UpdateRule + Send> CommHook for HookThenOptimizer<H, R> {
     fn name(&self) -> String {
-        let optimizer = lock(&self.optimizer);
-        let groups: Vec<_> = optimizer.param_groups().iter().map(|group| &group.options).collect();
-        format!("hook_then_optimizer({}, {groups:?})", self.hook.name())
+        self.name.clone()
     }
 
     fn start(&mut self, group: &ProcessGroup, bucket: &mut GradBucket<'_>) -> Result<Finish> {
-        let mut buffer = bucket.buffer()?;
-        let (parameters, gradients) = (bucket.parameters()?, bucket.gradients()?);
+        let (mut buffer, parameters) = (bucket.buffer()?, bucket.parameters()?);
         let finish = self.hook.start(group, bucket)?;
         let optimizer = Arc::clone(&self.optimizer);
         Ok(Box::new(move || {
-            // The gradients are views into the buffer, and the hook's result may be another tensor.
+            // The hook's result may have another layout.
             buffer.f_copy_(&finish()?)?;
-            let mut optimizer = optimizer.try_lock().map_err(|error| {
-                let expected = "available: drop its guard before the backward pass";
-                Error::argument("the optimizer of hook_then_optimizer", error, expected)
-            })?;
-            optimizer.step_params(&parameters.into_iter().zip(gradients).collect::<Vec<_>>())?;
+            let pairs = with_gradients(parameters, &buffer)?;
+            optimizer.try_lock().map_err(in_use)?.step_params(&pairs)?;
             Ok(buffer)
         }))
     }
+}
+
+fn in_use(error: impl Display) -> Error {
+    Error::argument("the optimizer of hook_then_optimizer", error, "free: drop its guard first")
+}
+
+/// Views into a bucket's buffer as the reducer lays it out: in the strides of each dense parameter.
+/// [`GradBucket::gradients`] takes them all for contiguous, as in PyTorch.
+fn with_gradients(parameters: Vec<Tensor>, buffer: &Tensor) -> Result<Vec<(Tensor, Tensor)>> {
+    check(!buffer.is_sparse(), "a gradient of hook_then_optimizer", "sparse", "dense")?;
+    let mut start = 0;
+    let pair = |parameter: Tensor| {
+        let (size, stride) = (parameter.size(), parameter.stride());
+        let numel = size.iter().product::<i64>();
+        let part = buffer.f_narrow(0, start, numel)?;
+        start += numel;
+        let mut dims: Vec<_> = stride.iter().zip(&size).filter(|(_, size)| **size != 1).collect();
+        dims.sort();
+        match dims.into_iter().try_fold(1, |len, (own, size)| (*own == len).then_some(len * size)) {
+            Some(_) => Ok((parameter, part.f_as_strided(&size, &stride, None)?)),
+            None => Ok((parameter, part.f_view(&size[..])?)),
+        }
+    };
+    parameters.into_iter().map(pair).collect()
 }
