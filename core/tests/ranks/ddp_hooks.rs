@@ -192,18 +192,22 @@ fn what_does_not_go_together_is_refused(group: &ProcessGroup) {
         DistributedDataParallel::with_options(with_batch_norm(&vs), &vs, group, options)
     };
     let late = || delayed(&["2.weight"], "0.weight");
+    let (vs, after) = (VarStore::new(Device::Cpu), BufferCommHookLocation::PostForward);
+    let _ = with_batch_norm(&vs);
+    let comm_hook = fused(&vs, SgdOptions::default()).comm_hook;
+    expect_error_start(Quantization::per_channel(0), "bucket_size is 0");
     for (options, expected) in [
         (DdpOptions { param_to_hook_all_reduce: None, ..late() }, "without param_to_hook"),
+        (delayed(&[], "0.weight"), "param_to_hook_all_reduce is set without"),
+        (DdpOptions { comm_hook, ..late() }, "set with HookThenOptimizer"),
         (DdpOptions { find_unused_parameters: true, ..late() }, "set with find_unused_parameters"),
         (DdpOptions { static_graph: true, ..late() }, "set with static_graph"),
         (DdpOptions { sparse_gradients: ["2.weight".into()].into(), ..late() }, "of sparse_grad"),
         (delayed(&["3.weight"], "0.weight"), "\"3.weight\", which is not trained"),
-        (delayed(&["2.weight", "2.weight"], "0.weight"), "\"2.weight\" twice"),
-        (delayed(&["0.weight"], "0.weight"), "\"0.weight\" waits for itself"),
-        (
-            DdpOptions { virtual_ranks: Some(2), ..with_maxima(Default::default()) },
-            "virtual_ranks is set with buffer_comm_hook",
-        ),
+        (delayed(&["2.weight", "2.weight"], "0.weight"), "a list with \"2.weight\" twice"),
+        (delayed(&["0.weight"], "0.weight"), "\"0.weight\", which is param_to_hook"),
+        (DdpOptions { broadcast_buffers: false, ..with_maxima(after) }, "set with broadcast_b"),
+        (DdpOptions { virtual_ranks: Some(2), ..with_maxima(after) }, "set with buffer_comm_hook"),
     ] {
         expect_error(wrapped(options), expected);
     }

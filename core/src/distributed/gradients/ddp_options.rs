@@ -1,7 +1,7 @@
 //! Options for the exchange of gradients.
 
 use super::{buffer_comm_hook::BufferCommHook, hooks::CommHook, mixed_precision::MixedPrecision};
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::ReducerOptions;
 use std::collections::BTreeSet;
 use tch_parallel_base::options;
@@ -48,8 +48,9 @@ options! {
         /// threads, which is 1 unless OMP_NUM_THREADS says otherwise. Costs a copy of the gradients for each virtual
         /// rank that a rank has, and up to two in the first two steps. Over sockets and with NCCL, also a bucket for
         /// each virtual rank of all, and the exchange overlaps with nothing. Not together with `buffer_comm_hook`, `comm_hook`,
-        /// `find_unused_parameters`, `gradient_as_bucket_view`, `mixed_precision`, `params_and_buffers_to_ignore`,
-        /// `sparse_gradients`, `static_graph` and buffers that are not broadcast. PyTorch has no counterpart.
+        /// `delay_all_reduce_named_params`, `find_unused_parameters`, `gradient_as_bucket_view`, `mixed_precision`,
+        /// `params_and_buffers_to_ignore`, `sparse_gradients`, `static_graph` and buffers that are not broadcast. PyTorch
+        /// has no counterpart.
         pub virtual_ranks: Option<usize> = None,
         /// The names of the parameters whose gradients are sparse: the weights of embeddings with
         /// `sparse`. PyTorch reads that from its modules.
@@ -60,7 +61,8 @@ options! {
         /// The names of parameters whose gradients are averaged apart from the buckets: all together, once that of
         /// `param_to_hook_all_reduce` is complete. They must be complete before, and all ranks must make gradients in the
         /// same order. `comm_hook` does not see them. PyTorch does not wait for the exchange, and makes it under `no_sync`
-        /// too. Not together with `find_unused_parameters`, `mixed_precision`, `static_graph`, `virtual_ranks` and a join.
+        /// too. Not in a job with ranks that run Python, nor together with `find_unused_parameters`, `HookThenOptimizer`,
+        /// `mixed_precision`, `static_graph`, `virtual_ranks` and a join.
         ///
         /// ```
         /// # use tch::{Kind, Tensor, nn::{self, ModuleT}};
@@ -115,6 +117,9 @@ impl DdpOptions {
             };
             return Err(Error::argument(option, format!("set with {other}"), expected));
         }
+        let is_called = self.broadcast_buffers || self.buffer_comm_hook.is_none();
+        let found = "set with broadcast_buffers: false";
+        check(is_called, "buffer_comm_hook", found, "set without it")?;
         let bucket_bytes = (bucket_mb * MIB) as usize;
         Ok(ReducerOptions {
             first_bucket_bytes: match self.bucket_cap_mb {
