@@ -53,8 +53,11 @@ def gather(outputs, *args, **kwargs):
 all_gather, dist.all_gather = dist.all_gather, gather
 
 
-def per_channel(group, bucket):
-    return quantization.quantization_perchannel_hook(group, bucket, bucket_size=16)
+def per_channel(bucket_size):
+    def hook(group, bucket):
+        return quantization.quantization_perchannel_hook(group, bucket, bucket_size=bucket_size)
+
+    return hook
 
 
 def batched(rank):
@@ -77,8 +80,9 @@ def maxima(asynchronous, buffers):
 def main(file):
     dist.init_process_group("gloo")
     train("delayed", delayed=True)
-    for name, hook in [("tensor", quantization.quantization_pertensor_hook), ("channel", per_channel)]:
-        train(f"quantized.{name}", lambda ddp: ddp.register_comm_hook(None, hook))
+    train("tensor", lambda ddp: ddp.register_comm_hook(None, quantization.quantization_pertensor_hook))
+    for size in [16, 21]:
+        train(f"channel.{size}", lambda ddp: ddp.register_comm_hook(None, per_channel(size)))
     # It takes batches of matrices, and the hook passes a matrix.
     orthogonalize = power_sgd._orthogonalize
     power_sgd._orthogonalize = lambda matrix: orthogonalize(matrix.unsqueeze(0))

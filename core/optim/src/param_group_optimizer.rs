@@ -149,7 +149,8 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
     }
 
     /// Makes a step with these parameters, as far as they are the optimizer's, and these gradients instead of their own:
-    /// `step_param(parameter, gradient)` of `torch.distributed.optim`'s functional optimizers.
+    /// `step_param(parameter, gradient)` of `torch.distributed.optim`'s functional optimizers. A parameter whose gradient
+    /// is undefined makes no step.
     ///
     /// ```
     /// use tch::{Device, Tensor, nn::VarStore};
@@ -158,14 +159,18 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
     /// let vs = VarStore::new(Device::Cpu);
     /// let [weight, bias] = ["weight", "bias"].map(|name| vs.root().zeros(name, &[1]));
     /// let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
-    /// optimizer.step_params(&[(weight.shallow_clone(), Tensor::from_slice(&[1f32]))])?;
+    /// let gradient = Tensor::from_slice(&[1f32]);
+    /// optimizer.step_params(&[(weight.shallow_clone(), gradient), (bias.shallow_clone(), Tensor::new())])?;
     /// assert_eq!([&weight, &bias].map(|parameter| parameter.double_value(&[0])), [-0.5, 0.0]);
     /// # Ok::<(), tch_parallel::Error>(())
     /// ```
     pub fn step_params(&mut self, with_gradients: &[(Tensor, Tensor)]) -> Result<()> {
         let gradients: HashMap<_, _> =
             with_gradients.iter().map(|(tensor, gradient)| (identity(tensor), gradient)).collect();
-        self.step_with(|_, tensor| Some(gradients.get(&identity(tensor))?.shallow_clone()))
+        self.step_with(|_, tensor| {
+            let gradient = gradients.get(&identity(tensor)).filter(|it| it.defined())?;
+            Some(gradient.shallow_clone())
+        })
     }
 
     fn step_with(&mut self, gradient_of: impl Fn(&str, &Tensor) -> Option<Tensor>) -> Result<()> {

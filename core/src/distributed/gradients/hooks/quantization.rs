@@ -16,7 +16,7 @@ use tch::{Kind, Tensor};
 /// # let group = ProcessGroup::from_env()?;
 /// # let vs = nn::VarStore::new(group.device());
 /// # let module = nn::linear(vs.root(), 4, 1, Default::default());
-/// let hook = Some(Box::new(Quantization::per_channel(512)) as _);
+/// let hook = Some(Box::new(Quantization::per_channel(512)?) as _);
 /// let options = DdpOptions { comm_hook: hook, ..Default::default() };
 /// let model = DistributedDataParallel::with_options(module, &vs, &group, options)?;
 /// let images = Tensor::from_slice(&[0.1f32, 0.2, 0.3, 0.4]).view([1, 4]).to(group.device());
@@ -36,9 +36,11 @@ impl Quantization {
         Quantization { bucket_size: None }
     }
 
-    /// One for each `bucket_size` numbers, PyTorch's default being 512; this loses less. `quantization_perchannel_hook`
-    pub fn per_channel(bucket_size: usize) -> Self {
-        Quantization { bucket_size: Some(bucket_size) }
+    /// One for each `bucket_size` numbers, which loses less. PyTorch's default is 512, and 0 is an error.
+    /// `quantization_perchannel_hook`
+    pub fn per_channel(bucket_size: usize) -> Result<Self> {
+        check(bucket_size > 0, "bucket_size", bucket_size, "at least 1")?;
+        Ok(Quantization { bucket_size: Some(bucket_size) })
     }
 }
 
@@ -56,7 +58,6 @@ impl CommHook for Quantization {
         let channels = match self.bucket_size.map(|size| size as i64) {
             None => buffer.f_unsqueeze(0)?,
             Some(size) => {
-                check(size > 0, "bucket_size", size, "at least 1")?;
                 // Like PyTorch, a whole row of zeros if nothing else is missing.
                 buffer.f_constant_pad_nd([0, size - len % size])?.f_view([-1, size])?
             }
