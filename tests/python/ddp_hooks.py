@@ -19,14 +19,14 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel.distributed import _BufferCommHookLocation
 
 
-def train(name, register=lambda ddp: None, delayed=False, steps=True):
+def train(name, register=lambda ddp: None, delayed=False, steps=True, bucket_cap_mb=25):
     model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
     fill(model)
     delay = {}
     if delayed:
         named = [(key, model.get_parameter(key)) for key in ["2.weight", "2.bias"]]
         delay = dict(delay_all_reduce_named_params=named, param_to_hook_all_reduce=model[0].weight)
-    ddp = DistributedDataParallel(model, bucket_cap_mb=25, **delay)
+    ddp = DistributedDataParallel(model, bucket_cap_mb=bucket_cap_mb, **delay)
     register(ddp)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
     for step in range(5):
@@ -61,9 +61,15 @@ def per_channel(bucket_size):
 
 
 def batched(rank):
+    def hook(state, bucket):
+        future = power_sgd.batched_powerSGD_hook(state, bucket)
+        # Or ranks would exchange the second halves of several buckets in any order.
+        future.wait()
+        return future
+
     def register(ddp):
         state = power_sgd.PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=2)
-        ddp.register_comm_hook(state, power_sgd.batched_powerSGD_hook)
+        ddp.register_comm_hook(state, hook)
 
     return register
 
@@ -88,8 +94,10 @@ def main(file):
     power_sgd._orthogonalize = lambda matrix: orthogonalize(matrix.unsqueeze(0))
     for rank in [1, 2, 4]:
         train(f"batched.{rank}", batched(rank))
+    train("batched.buckets", batched(2), bucket_cap_mb=1e-5)
     train("fused.sgd", fused(torch.optim.SGD, 0.5, momentum=0.9), steps=False)
     train("fused.adam", fused(torch.optim.Adam, 0.01), steps=False)
+    train("fused.buckets", fused(torch.optim.Adam, 0.01), steps=False, bucket_cap_mb=1e-5)
     for location in _BufferCommHookLocation:
         after = location == _BufferCommHookLocation.POST_FORWARD
         train(f"buffers.{after}", lambda ddp: ddp._register_buffer_comm_hook(after, maxima, location))

@@ -76,21 +76,25 @@ fn delayed_gradients_hooks_of_buffers_quantization_and_steps_in_the_backward_pas
         let hook = Quantization::per_channel(bucket_size).unwrap();
         train(group, (&format!("channel.{bucket_size}"), true), |_| hooked(hook), &mut saved);
     }
-    let early = PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() };
-    for matrix_approximation_rank in [1, 2, 4] {
-        let options = PowerSgdOptions { matrix_approximation_rank, ..early };
-        let hook = PowerSgd::batched(options).unwrap();
-        let name = format!("batched.{matrix_approximation_rank}");
+    let batched = |matrix_approximation_rank| {
+        let options = PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() };
+        PowerSgd::batched(PowerSgdOptions { matrix_approximation_rank, ..options }).unwrap()
+    };
+    train(group, ("batched.buckets", true), |_| with_hook(batched(2)), &mut saved);
+    for rank in [1, 2, 4] {
+        let (hook, name) = (batched(rank), format!("batched.{rank}"));
         train(group, (&name, true), |_| hooked(hook.clone()), &mut saved);
         // 63 numbers, as a matrix of 8 rows and 8 columns, in three of five steps.
         let stats = hook.compression_stats();
         assert_eq!(stats.numel_before_compression, 3 * 63);
-        assert_eq!(stats.numel_after_compression, 3 * 16 * matrix_approximation_rank as u64);
+        assert_eq!(stats.numel_after_compression, 3 * 16 * rank as u64);
     }
     let rule = SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() };
     train(group, ("fused.sgd", false), |vs| fused(vs, rule), &mut saved);
     let rule = AdamOptions { lr: 0.01, ..Default::default() };
     train(group, ("fused.adam", false), |vs| fused(vs, rule), &mut saved);
+    let buckets = |vs: &_| DdpOptions { bucket_cap_mb: Some(1e-5), ..fused(vs, rule) };
+    train(group, ("fused.buckets", false), buckets, &mut saved);
     let before = BufferCommHookLocation::PreForward;
     train(group, ("buffers.False", true), |_| with_maxima(before), &mut saved);
     train(group, ("buffers.True", true), |_| with_maxima(Default::default()), &mut saved);
