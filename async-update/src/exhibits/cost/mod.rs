@@ -60,7 +60,8 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let (ranks, per_node, link) = (group.world_size(), args.per_node.get(), fit::line(&messages));
     let transport = group.transport().to_string();
-    let measured = Measured { ranks, transport, bytes, per_node, messages, link, iteration, updates };
+    let measured =
+        Measured { ranks, transport, bytes, per_node, messages, link, iteration, updates };
 
     let off = |&(bytes, seconds): &Point| (link.message(bytes) / seconds - 1.0).abs();
     let mut text = template::environment()?;
