@@ -103,7 +103,8 @@ impl Venv {
 
     pub(super) fn install(&self, level: Level, lock: &Lock) -> Result<()> {
         let mut pip = self.python();
-        pip.args(["-m", "pip", "--disable-pip-version-check", "install"]);
+        // Python compiles what it imports; all of it would take as long as the rest of the installation.
+        pip.args(["-m", "pip", "--disable-pip-version-check", "install", "--no-compile"]);
         pip.args((level == Level::Minimal).then_some("--no-deps"));
         if self.is_for_arm {
             // What is left of an interrupted one would be kept.
