@@ -187,11 +187,11 @@ where
             return Err(ended(&group, message).into());
         }
         let mut shadowed = joinables.iter_mut().map(|joinable| joinable.main_hook());
-        or_report(&group, shadowed.try_for_each(|hook| hook))?;
+        group.or_report_first(shadowed.try_for_each(|hook| hook))?;
         is_last = false;
     }
     let mut synced = joinables.iter_mut().map(|joinable| joinable.post_hook(is_last));
-    or_report(&group, synced.try_for_each(|hook| hook))?;
+    group.or_report_first(synced.try_for_each(|hook| hook))?;
     Ok(outcome)
 }
 
@@ -294,7 +294,7 @@ impl Context {
         });
         match self.terminated.load(Ordering::Relaxed) {
             true => outcome,
-            false => or_report(&self.group, outcome),
+            false => self.group.or_report_first(outcome),
         }
     }
 }
@@ -314,18 +314,6 @@ impl ProcessGroup {
                         out of inputs would leave the others waiting";
         check(is_alone, what, found, expected)
     }
-}
-
-pub(crate) fn or_report<T, E: Display>(
-    group: &ProcessGroup,
-    outcome: Result<T, E>,
-) -> Result<T, E> {
-    outcome.inspect_err(|error| {
-        // A rank that fails because of another has nothing to report.
-        if !group.has_failed() {
-            group.report(&format!("{error:#}"));
-        }
-    })
 }
 
 /// Tells the ranks without inputs that this one still has some, or whether its backward pass will exchange gradients.

@@ -2,7 +2,7 @@
 
 use crate::backward_hooks::{after_accumulation, at_end_of_backward, before_backward};
 use crate::{Error, Result, Work, arithmetic::div_number_, tensor::set_grad};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::{collections::BTreeSet, mem};
 use tch::{TchError, Tensor};
 
@@ -38,12 +38,12 @@ impl DelayedAllReduce {
         all_reduce: impl Fn(&Tensor) -> Result<Work> + Send + 'static,
     ) -> Result<Self> {
         let numel = delayed.iter().map(|(_, parameter)| parameter.numel() as i64).sum::<i64>();
-        let flat = Tensor::f_zeros([numel], (hooked.kind(), hooked.device())).map_err(named)?;
+        let flat = Tensor::f_zeros([numel], (hooked.kind(), hooked.device())).map_err(from_tchs)?;
         let (mut parameters, mut start) = (Vec::new(), 0);
         for (name, parameter) in &delayed {
             let len = parameter.numel() as i64;
             let view = flat.f_narrow(0, start, len).and_then(|part| part.f_view_as(parameter));
-            parameters.push((name.clone(), parameter.shallow_clone(), view.map_err(named)?));
+            parameters.push((name.clone(), parameter.shallow_clone(), view.map_err(from_tchs)?));
             start += len;
         }
         let (all_reduce, missing, work) = (Box::new(all_reduce), BTreeSet::new(), None);
@@ -68,7 +68,7 @@ impl DelayedAllReduce {
 
     /// Call this after each forward pass with a graph; `sync` tells whether its gradients are exchanged.
     pub fn prepare(&self, sync: bool) {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.0);
         state.sync = sync;
         state.missing = (0..state.parameters.len()).collect();
         // Left over if the backward pass before has failed.
@@ -97,10 +97,10 @@ impl State {
                 true => view.f_copy_(&gradient),
                 false => view.f_zero_().map(drop),
             }
-            .map_err(named)?;
+            .map_err(from_tchs)?;
             set_grad(parameter, view)?;
         }
-        div_number_(&mut self.flat, self.world_size as f64).map_err(named)?;
+        div_number_(&mut self.flat, self.world_size as f64).map_err(from_tchs)?;
         self.work = Some((self.all_reduce)(&self.flat)?);
         Ok(())
     }
@@ -110,15 +110,18 @@ impl State {
     }
 }
 
-fn named(error: TchError) -> Error {
+fn from_tchs(error: TchError) -> Error {
     error.to_string().into()
 }
 
 /// Runs a part of a backward pass that exchanges gradients. Its errors are those of the pass.
 fn run(state: &Weak<Mutex<State>>, part: impl FnOnce(&mut State) -> Result<()>) -> Result<()> {
     let Some(state) = state.upgrade() else { return Ok(()) };
-    let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-    part(&mut state).map_err(|error| {
+    part(&mut lock(&state)).map_err(|error| {
         Error::new(error.kind(), format!("delay_all_reduce_named_params: {}", error.message()))
     })
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

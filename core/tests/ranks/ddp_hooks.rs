@@ -208,7 +208,14 @@ fn what_does_not_go_together_is_refused(group: &ProcessGroup) {
         (DdpOptions { find_unused_parameters: true, ..late() }, "set with find_unused_parameters"),
         (DdpOptions { static_graph: true, ..late() }, "set with static_graph"),
         (DdpOptions { sparse_gradients: ["2.weight".into()].into(), ..late() }, "of sparse_grad"),
-        (delayed(&["3.weight"], "0.weight"), "\"3.weight\", which is not trained"),
+        (
+            delayed(&["3.weight"], "0.weight"),
+            "delay_all_reduce_named_params is \"3.weight\", which is",
+        ),
+        (
+            delayed(&["2.weight"], "3.weight"),
+            "param_to_hook_all_reduce is \"3.weight\", which is not",
+        ),
         (delayed(&["2.weight", "2.weight"], "0.weight"), "a list with \"2.weight\" twice"),
         (delayed(&["0.weight"], "0.weight"), "\"0.weight\", which is param_to_hook"),
         (DdpOptions { broadcast_buffers: false, ..with_maxima(after) }, "set with broadcast_b"),

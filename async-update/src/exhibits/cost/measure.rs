@@ -35,9 +35,11 @@ fn message(group: &ProcessGroup, link: &Link, bytes: usize) -> Result<Point> {
     Ok((bytes as f64, fastest(group, bytes, ping_pong)? / 2.0))
 }
 
+const ITERATIONS: u32 = 10;
+
 /// The time in which every rank sends a chunk of the model, one of as many as there are ranks, to its right neighbour and
-/// receives one from its left: an iteration of a ring, the mean of ten. Ranks that share cores are slower at this than two
-/// of them.
+/// receives one from its left: an iteration of a ring, among [`ITERATIONS`]. Ranks that share cores are slower at this
+/// than two of them.
 pub fn iteration(group: &ProcessGroup, link: &Link, bytes: usize) -> Result<f64> {
     let (rank, ranks) = (group.rank(), group.world_size());
     let (right, left) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
@@ -45,10 +47,10 @@ pub fn iteration(group: &ProcessGroup, link: &Link, bytes: usize) -> Result<f64>
     let exchange = || {
         group.barrier()?;
         let begun = Instant::now();
-        for _ in 0..10 {
+        for _ in 0..ITERATIONS {
             let _ = link.exchange(chunk.shallow_clone(), right, chunk.empty_like(), left)?;
         }
-        Ok(begun.elapsed().as_secs_f64() / 10.0)
+        Ok(begun.elapsed().as_secs_f64() / f64::from(ITERATIONS))
     };
     fastest(group, bytes, exchange)
 }

@@ -5,6 +5,7 @@ use crate::distributed::fault::first_fault::{self, Fault};
 use crate::distributed::fault::in_time::ANSWER;
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
+use std::fmt::Display;
 
 impl ProcessGroup {
     /// Why an exchange of this group has failed, if one has because of another rank. `ProcessGroup.get_error()`
@@ -69,6 +70,15 @@ impl ProcessGroup {
     /// Lets the ranks that wait for this one name its error.
     pub(crate) fn or_report<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| self.report(&error.to_string()))
+    }
+
+    /// The same, unless the error comes of another rank's failure, which is reported already.
+    pub(crate) fn or_report_first<T, E: Display>(&self, result: Result<T, E>) -> Result<T, E> {
+        result.inspect_err(|error| {
+            if !self.has_failed() {
+                self.report(&format!("{error:#}"));
+            }
+        })
     }
 }
 

@@ -30,16 +30,16 @@ pub(super) fn named(trained: &[(String, Tensor)], options: &DdpOptions) -> Resul
     ] {
         check(!is_set, OPTION, format!("set with {other}"), "the only one of them")?;
     }
-    let find = |name: &String| {
+    let find = |option, name: &String| {
         let found = trained.iter().find(|(own, _)| own == name);
         found.map(|(name, tensor)| (name.clone(), tensor.shallow_clone())).ok_or_else(|| {
             let found = format!("{name:?}, which is not trained on all ranks");
-            Error::argument(OPTION, found, "made of the names of such parameters")
+            Error::argument(option, found, "the name of such a parameter")
         })
     };
-    let (hooked, mut delayed) = (find(hooked)?, Vec::<(String, Tensor)>::new());
+    let (hooked, mut delayed) = (find(HOOKED, hooked)?, Vec::<(String, Tensor)>::new());
     for name in names {
-        let (name, tensor) = find(name)?;
+        let (name, tensor) = find(OPTION, name)?;
         let is_new = delayed.iter().all(|(other, _)| *other != name);
         check(is_new, OPTION, format!("a list with {name:?} twice"), "a list of different names")?;
         let found = format!("a list with {name:?}, which is {HOOKED}");

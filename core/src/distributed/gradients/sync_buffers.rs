@@ -2,7 +2,7 @@
 
 use super::buffer_comm_hook::BufferCommHookLocation as Location;
 use super::ddp::{BROADCAST_BUFFER_BYTES, DistributedDataParallel};
-use crate::{Result, distributed::join::or_report};
+use crate::Result;
 use tch::{Tensor, no_grad};
 
 impl<M> DistributedDataParallel<M> {
@@ -46,7 +46,7 @@ impl<M> DistributedDataParallel<M> {
         let buffers = self.buffers.iter().map(|(name, it)| Ok((name.clone(), it.f_data()?)));
         let buffers = buffers.collect::<Result<_>>()?;
         let pending = no_grad(|| (hook.borrow_mut().hook)(&self.group, buffers));
-        self.pending_buffers.replace(or_report(&self.group, pending)?);
+        self.pending_buffers.replace(self.group.or_report_first(pending)?);
         Ok(())
     }
 
