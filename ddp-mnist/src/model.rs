@@ -4,7 +4,8 @@ use tch::nn::{self, Path};
 use tch_parallel::nn::{LinearOptions, linear};
 
 // ANCHOR: mlp
-/// `nn.Sequential(Linear(784, 128), ReLU(), Dropout(0.2), Linear(128, 128), ReLU(), Linear(128, 10, bias=False))`
+/// `nn.Sequential(Linear(784, 128), ReLU(), Dropout(0.2), Linear(128, 128), ReLU(),
+/// Linear(128, 10, bias=False))`
 ///
 /// Maps images `[batch, 1, 28, 28]` to logits `[batch, 10]`. The numbers in the names are the
 /// positions in PyTorch's `Sequential`, so that Python can load these weights and the reverse.

@@ -60,7 +60,7 @@ pub fn simulated(workers: usize, updates: usize) -> Vec<Trajectory> {
     })
 }
 
-/// The mean of each group of runs, which are numbered through all groups. The groups run at the same time.
+/// The mean of each group of runs, numbered through all groups. Groups run at the same time.
 pub fn in_groups(runs: usize, run: impl Fn(usize) -> Trajectory + Sync) -> Vec<Trajectory> {
     let mut groups = vec![Trajectory::new(); GROUPS];
     scope(|scope| {

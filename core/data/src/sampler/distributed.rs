@@ -115,8 +115,8 @@ pub struct DistributedSampler {
     pub shard: Shard,
     /// Whether to shuffle in every epoch; otherwise the samples come in order.
     pub shuffle: bool,
-    /// Together with the epoch, it determines the order, so it must be the same on all ranks. The global generator, which
-    /// each rank may have seeded differently, never does, as in PyTorch.
+    /// Together with the epoch, it determines the order, so it must be the same on all ranks. The
+    /// global generator, which each rank may have seeded differently, never does, as in PyTorch.
     pub seed: u64,
     /// Whether to drop the last few samples instead of repeating the first few.
     pub drop_last: bool,
