@@ -1,7 +1,7 @@
 //! Thousands of ranks: weak and strong scaling, and when a method pays.
 
-use crate::model::{Bucket, GPT, RESNET_50};
-use crate::network::{Algorithm, Link, Network};
+use crate::cluster::{Algorithm, Cluster, Link};
+use crate::model::{Bucket, GPT, Network, RESNET_50};
 use crate::published::{FITTED, INSIDE};
 use crate::step::{Step, Work, step};
 use anyhow::Result;
@@ -24,8 +24,8 @@ const PLOT: &str = "scaling.svg";
 const RANKS: [usize; 6] = [8, 64, 512, 1024, 4096, 16_384];
 
 /// Hosts of 8 accelerators, whose bandwidth between each other is this many bytes per second.
-pub fn cluster(between: f64) -> Network {
-    Network {
+pub fn cluster(between: f64) -> Cluster {
+    Cluster {
         ranks_per_host: 8,
         inside: Link { latency: INSIDE, bandwidth: 350e9 },
         between: Link { latency: FITTED.latency, bandwidth: between },
@@ -34,7 +34,7 @@ pub fn cluster(between: f64) -> Network {
 }
 
 /// 8 ports of 400 Gb/s for a host, one of 100, one of 10, and one of 1.
-const NETWORKS: [(&str, f64); 4] =
+const BANDWIDTHS: [(&str, f64); 4] =
     [("3.2 Tb/s", 400e9), ("100 Gb/s", 12.5e9), ("10 Gb/s", 1.25e9), ("1 Gb/s", 0.125e9)];
 
 /// Seconds of a rank for so many tokens of GPT, at 400 Tflop/s.
@@ -52,51 +52,51 @@ const TOKENS: f64 = 16_384.0;
 struct Curve {
     name: &'static str,
     buckets: Vec<Bucket>,
-    network: Network,
-    /// Seconds of computing among so many ranks.
-    compute: fn(f64) -> f64,
-    /// What a rank has to do among so many, relative to what it has among 8.
-    share: fn(f64) -> f64,
+    cluster: Cluster,
+    /// Seconds of a rank for so many samples.
+    seconds: fn(f64) -> f64,
+    /// Of a rank among 8.
+    samples: f64,
+    /// Whether more ranks share the samples of 8, instead of each having as many.
+    is_strong: bool,
 }
 
 impl Curve {
     /// How many times as much is done as by 8 ranks.
     fn speed_up(&self, ranks: usize) -> f64 {
+        let share = |ranks: usize| if self.is_strong { 8.0 / ranks as f64 } else { 1.0 };
         let seconds = |ranks: usize| {
-            let compute = (self.compute)(ranks as f64);
-            let Curve { buckets, network, .. } = self;
-            step(&Work { compute, buckets, network, delay: FITTED.delay }, ranks).total()
+            let compute = (self.seconds)(self.samples * share(ranks));
+            let Curve { buckets, cluster, .. } = self;
+            step(&Work { compute, buckets, cluster, delay: FITTED.delay }, ranks).total()
         };
-        let n = ranks as f64;
-        n / 8.0 * (self.share)(n) * seconds(8) / seconds(ranks)
+        ranks as f64 / 8.0 * share(ranks) * seconds(8) / seconds(ranks)
     }
 }
 
 fn curves() -> [Curve; 5] {
-    let [fast, slow] = [cluster(400e9), cluster(12.5e9)];
-    let gpts = || GPT.buckets(4.0);
-    let weak =
-        |name, buckets, network, compute| Curve { name, buckets, network, compute, share: |_| 1.0 };
-    let strong =
-        |name, buckets, compute| Curve { share: |n| 8.0 / n, ..weak(name, buckets, fast, compute) };
+    let curve = |name, network: Network, seconds, samples| {
+        let buckets = network.buckets(4.0);
+        Curve { name, buckets, cluster: cluster(400e9), seconds, samples, is_strong: false }
+    };
     [
-        weak("weak, ResNet-50", RESNET_50.buckets(4.0), fast, |_| resnet(256.0)),
-        weak("weak, GPT", gpts(), fast, |_| gpt(TOKENS)),
-        weak("weak, GPT, 100 Gb/s", gpts(), slow, |_| gpt(TOKENS)),
-        strong("strong, ResNet-50", RESNET_50.buckets(4.0), |n| resnet(32_768.0 / n)),
-        strong("strong, GPT", gpts(), |n| gpt(256.0 * TOKENS / n)),
+        curve("weak, ResNet-50", RESNET_50, resnet, 256.0),
+        curve("weak, GPT", GPT, gpt, TOKENS),
+        Curve { cluster: cluster(12.5e9), ..curve("weak, GPT, 100 Gb/s", GPT, gpt, TOKENS) },
+        Curve { is_strong: true, ..curve("strong, ResNet-50", RESNET_50, resnet, 4096.0) },
+        Curve { is_strong: true, ..curve("strong, GPT", GPT, gpt, 32.0 * TOKENS) },
     ]
 }
 
-/// A way to spend less on the exchange, and its step of GPT among 1,024 ranks on such a network.
-type Method = (&'static str, fn(Network) -> Step);
+/// A way to spend less on the exchange, and its step of GPT among 1,024 ranks on such a cluster.
+type Method = (&'static str, fn(Cluster) -> Step);
 
 const AMONG: usize = 1024;
 
-fn ddp(network: Network, bytes_per_parameter: f64) -> Step {
+fn ddp(cluster: Cluster, bytes_per_parameter: f64) -> Step {
     let buckets = GPT.buckets(bytes_per_parameter);
-    let network = &network;
-    step(&Work { compute: gpt(TOKENS), buckets: &buckets, network, delay: FITTED.delay }, AMONG)
+    let cluster = &cluster;
+    step(&Work { compute: gpt(TOKENS), buckets: &buckets, cluster, delay: FITTED.delay }, AMONG)
 }
 
 /// The same with one exchange for many batches. Delays are taken to last: they do not average out.
@@ -105,24 +105,24 @@ fn repeated(times: f64, Step { compute, late, exposed }: Step) -> Step {
 }
 
 const METHODS: [Method; 6] = [
-    ("DDP, f32", |network| ddp(network, 4.0)),
-    ("bf16 compression", |network| ddp(network, 2.0)),
-    ("PowerSGD, 1/100 of the bytes", |network| {
-        let step = ddp(network, 0.04);
+    ("DDP, f32", |cluster| ddp(cluster, 4.0)),
+    ("bf16 compression", |cluster| ddp(cluster, 2.0)),
+    ("PowerSGD, 1/100 of the bytes", |cluster| {
+        let step = ddp(cluster, 0.04);
         // The matrices that it multiplies.
         Step { late: step.late + 0.05 * step.compute, ..step }
     }),
-    ("8 batches a step (no_sync)", |network| repeated(8.0, ddp(network, 4.0))),
-    ("FullyShard, bf16", |network| {
-        let plain = ddp(network, 0.0);
+    ("8 batches a step (no_sync)", |cluster| repeated(8.0, ddp(cluster, 4.0))),
+    ("FullyShard, bf16", |cluster| {
+        let plain = ddp(cluster, 0.0);
         let units = 24.0;
         // Two all-gathers and a reduce-scatter, each half of an all-reduce; the first hides behind nothing.
-        let unit = network.all_reduce(AMONG, 2.0 * GPT.parameters() / units) / 2.0;
+        let unit = cluster.all_reduce(AMONG, 2.0 * GPT.parameters() / units) / 2.0;
         Step { exposed: unit + (3.0 * units * unit - plain.compute).max(0.0), ..plain }
     }),
-    ("DiLoCo, every 100 batches", |network| {
-        let exposed = network.all_reduce(AMONG, 4.0 * GPT.parameters());
-        repeated(100.0, Step { exposed, ..ddp(network, 0.0) })
+    ("DiLoCo, every 100 batches", |cluster| {
+        let exposed = cluster.all_reduce(AMONG, 4.0 * GPT.parameters());
+        repeated(100.0, Step { exposed, ..ddp(cluster, 0.0) })
     }),
 ];
 
@@ -142,10 +142,10 @@ pub fn run(args: &Args) -> Result<()> {
     let scaling: Vec<_> = curves().iter().map(speed_up).collect();
     let pays = METHODS.map(|(name, of)| {
         let efficiency = |(_, between)| 100.0 * of(cluster(between)).efficiency();
-        Row { name, values: NETWORKS.map(efficiency).to_vec() }
+        Row { name, values: BANDWIDTHS.map(efficiency).to_vec() }
     });
-    let networks = NETWORKS.map(|(name, _)| name);
-    let holes = context! { RANKS, networks, scaling => Serde(&scaling), pays => Serde(&pays) };
+    let bandwidths = BANDWIDTHS.map(|(name, _)| name);
+    let holes = context! { RANKS, bandwidths, scaling => Serde(&scaling), pays => Serde(&pays) };
     template::print(&template::environment()?, include_str!("curves.jinja"), holes)?;
     Ok(args.plot.save(PLOT, picture)?)
 }
@@ -182,10 +182,10 @@ mod tests {
                 (256.0, 100.0, 100.0, 4.0, 64),
                 (16_384.0, 400.0, 3200.0, 2.0, 4096),
             ] {
-                let wires = cluster(1e9 * gigabits / 8.0);
+                let cluster = cluster(1e9 * gigabits / 8.0);
                 let compute = network.seconds(samples, 1e12 * tflops);
                 let buckets = &network.buckets(bytes);
-                let work = Work { compute, buckets, network: &wires, delay: FITTED.delay };
+                let work = Work { compute, buckets, cluster: &cluster, delay: FITTED.delay };
                 let Step { compute, late, exposed } = step(&work, ranks);
                 let name = network.name;
                 writeln!(report, "{name}: {samples} {tflops} {gigabits} {bytes} {ranks} = {compute:?} {late:?} {exposed:?}").unwrap();

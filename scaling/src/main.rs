@@ -2,8 +2,8 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `cluster` | what an all-reduce costs within a host and between hosts |
 //! | `model` | what a step computes, and in which order its gradients become complete |
-//! | `network` | what an all-reduce costs within a host and between hosts |
 //! | `step` | the simulated step |
 //! | `published` | efficiencies that others have published, beside the model's |
 //! | `curves` | thousands of ranks, and when a method pays |
@@ -11,10 +11,10 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod cluster;
 mod curves;
 mod measure;
 mod model;
-mod network;
 mod published;
 mod step;
 

@@ -1,8 +1,8 @@
 //! Times of this machine, and what the model says of them.
 
-use crate::network::{Algorithm, Link, Network};
+use crate::cluster::{Algorithm, Cluster, Link};
 use anyhow::{Context, Result, ensure};
-use exhibit_kit::template;
+use exhibit_kit::{template, weights};
 use minijinja::{context, value::Serde};
 use serde::Serialize;
 use std::{thread::available_parallelism, time::Instant};
@@ -13,7 +13,6 @@ use tch_parallel::distributed::{ProcessGroupOptions, ReduceOp, Transport, init_p
 use tch_parallel::nn::{LinearOptions, linear};
 
 const SIZES: [i64; 4] = [784, 1024, 1024, 10];
-const PARAMETERS: i64 = 785 * 1024 + 1025 * 1024 + 1025 * 10;
 const SAMPLES: i64 = 64;
 /// Of each kind.
 const REPETITIONS: usize = 51;
@@ -36,20 +35,21 @@ pub fn run() -> Result<()> {
         "a world of {ranks} has a rank without a neighbour to exchange with; start an even number of ranks, as with \
          `cargo launch -n 2 scaling -- measure`"
     );
-    let bytes = 4.0 * PARAMETERS as f64;
     let vs = VarStore::new(group.device());
     let mlp = mlp(&vs);
+    let parameters = i64::try_from(weights::parameters(&vs))?;
+    let bytes = 4.0 * parameters as f64;
     let pairs = (0..ranks).step_by(2).map(|first| group.new_group(&[first, first + 1]));
     let pair = pairs.collect::<tch_parallel::Result<Vec<_>>>()?.into_iter().flatten().next();
     let pair = pair.context("each rank is in a pair")?;
     // A latency each for the sum and for handing it out.
-    let [least, all] = [exchange(&group, &pair, 1)?, exchange(&group, &pair, PARAMETERS)?];
+    let [least, all] = [exchange(&group, &pair, 1)?, exchange(&group, &pair, parameters)?];
     let link = Link { latency: least / 2.0, bandwidth: bytes / (all - least).max(f64::EPSILON) };
     let compute = of_all(&group, || Ok(loss(&mlp).f_backward()?))?;
     // As the Reducer divides gradients by the number of ranks.
-    let mut gradients = Tensor::zeros(PARAMETERS, (Kind::Float, tch::Device::Cpu));
+    let mut gradients = Tensor::zeros(parameters, (Kind::Float, tch::Device::Cpu));
     let divide = of_all(&group, || Ok(gradients.f_mul_scalar_(0.5).map(drop)?))?;
-    let exchanged = exchange(&group, &group, PARAMETERS)?;
+    let exchanged = exchange(&group, &group, parameters)?;
     // The model counts no copies.
     let options = DdpOptions { gradient_as_bucket_view: true, ..Default::default() };
     let ddp = DistributedDataParallel::with_options(mlp, &vs, &group, options)?;
@@ -61,8 +61,8 @@ pub fn run() -> Result<()> {
         Transport::SharedMemory => Algorithm::Memory,
         _ => Algorithm::Ring,
     };
-    let network = Network { ranks_per_host: ranks, inside: link, between: link, algorithm };
-    let exchange = network.all_reduce(ranks, bytes);
+    let cluster = Cluster { ranks_per_host: ranks, inside: link, between: link, algorithm };
+    let exchange = cluster.all_reduce(ranks, bytes);
     // The cores that exchange are those that compute, so nothing is hidden.
     let rows = [
         Row { what: "all-reduce", model: exchange, measured: exchanged },
@@ -106,16 +106,12 @@ fn exchange(group: &ProcessGroup, part: &ProcessGroup, numbers: i64) -> Result<f
 fn of_all(group: &ProcessGroup, mut run: impl FnMut() -> Result<()>) -> Result<f64> {
     let time = |_| {
         group.barrier()?;
-        seconds(&mut run)
+        let begun = Instant::now();
+        run()?;
+        Ok(begun.elapsed().as_secs_f64())
     };
     let times = (0..REPETITIONS).map(time).collect::<Result<Vec<_>>>()?;
     let mut slowest = Tensor::from_slice(&times);
     group.all_reduce(&mut slowest, ReduceOp::Max)?;
     Ok(f64::try_from(slowest.median())?)
-}
-
-fn seconds(run: impl FnOnce() -> Result<()>) -> Result<f64> {
-    let begun = Instant::now();
-    run()?;
-    Ok(begun.elapsed().as_secs_f64())
 }

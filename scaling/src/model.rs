@@ -27,9 +27,9 @@ impl Network {
         self.layers.iter().map(|(millions, ..)| 1e6 * millions).sum()
     }
 
-    /// What a rank computes for so many samples, if it has this many useful operations per second.
-    pub fn seconds(&self, samples: f64, operations: f64) -> f64 {
-        1e9 * self.operations * samples / operations
+    /// What a rank computes for so many samples, if it has this many useful operations `per_second`.
+    pub fn seconds(&self, samples: f64, per_second: f64) -> f64 {
+        1e9 * self.operations * samples / per_second
     }
 
     /// DDP's buckets: the first is closed when it has 1 MiB, all others when they have 25. No tensor is cut.

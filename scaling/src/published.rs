@@ -1,7 +1,7 @@
 //! Efficiencies that others have published, and what the model says of them.
 
+use crate::cluster::{Algorithm, Cluster, Link};
 use crate::model::NETWORKS;
-use crate::network::{Algorithm, Link, Network};
 use crate::step::{Work, step};
 use anyhow::{Context, Result};
 use exhibit_kit::template;
@@ -56,7 +56,7 @@ impl Series {
             true => network.buckets(self.bytes_per_parameter),
             false => network.one_bucket(self.bytes_per_parameter),
         };
-        let wires = Network {
+        let cluster = Cluster {
             ranks_per_host: self.ranks_per_host,
             inside: Link { latency: INSIDE, bandwidth: 1e9 * self.inside },
             between: Link { latency: fitted.latency, bandwidth: 1e9 * self.between },
@@ -65,7 +65,7 @@ impl Series {
         let seconds = |samples: f64, ranks| {
             let batch = (samples + fitted.overhead) / (self.samples + fitted.overhead);
             let compute = batch * self.samples / self.speed;
-            let work = Work { compute, buckets: &buckets, network: &wires, delay: fitted.delay };
+            let work = Work { compute, buckets: &buckets, cluster: &cluster, delay: fitted.delay };
             step(&work, ranks).total()
         };
         let faster = seconds(self.samples, self.base) / seconds(samples, ranks);

@@ -1,23 +1,22 @@
 //! A step of DistributedDataParallel, simulated: computing, waiting for the latest rank, exchanging.
 
-use crate::{model::Bucket, network::Network};
-use serde::Serialize;
+use crate::{cluster::Cluster, model::Bucket};
 
 /// The part of a step's computing that is the backward pass: twice the work of the forward pass.
-pub const BACKWARD: f64 = 2.0 / 3.0;
+const BACKWARD: f64 = 2.0 / 3.0;
 
 /// What each rank does in a step.
 pub struct Work<'a> {
     /// Seconds of computing, by a single rank that waits for nobody.
     pub compute: f64,
     pub buckets: &'a [Bucket],
-    pub network: &'a Network,
+    pub cluster: &'a Cluster,
     /// The mean delay of a rank, as a part of `compute`.
     pub delay: f64,
 }
 
 /// Where the time of a step goes, in seconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy)]
 pub struct Step {
     pub compute: f64,
     /// Until the latest rank has computed.
@@ -40,7 +39,7 @@ impl Step {
 // ANCHOR: step
 /// The steps of this many ranks.
 pub fn step(work: &Work<'_>, ranks: usize) -> Step {
-    let Work { compute, buckets, network, .. } = *work;
+    let Work { compute, buckets, cluster, .. } = *work;
     let late = compute * work.delay * (harmonic(ranks) - 1.0);
     let backward = BACKWARD * compute;
     let begin = compute - backward + late;
@@ -48,7 +47,7 @@ pub fn step(work: &Work<'_>, ranks: usize) -> Step {
     // A bucket is exchanged when it is complete on the latest rank and the one before it is done.
     for bucket in buckets {
         let ready = begin + backward * bucket.ready;
-        free = ready.max(free) + network.all_reduce(ranks, bucket.bytes);
+        free = ready.max(free) + cluster.all_reduce(ranks, bucket.bytes);
     }
     Step { compute, late, exposed: (free - compute - late).max(0.0) }
 }
@@ -62,14 +61,14 @@ fn harmonic(n: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::{Algorithm, Link};
+    use crate::cluster::{Algorithm, Link};
 
     const LINK: Link = Link { latency: 0.0, bandwidth: 1.0 };
-    const NETWORK: Network =
-        Network { ranks_per_host: 2, inside: LINK, between: LINK, algorithm: Algorithm::Ring };
+    const CLUSTER: Cluster =
+        Cluster { ranks_per_host: 2, inside: LINK, between: LINK, algorithm: Algorithm::Ring };
 
     fn of_two(buckets: &[Bucket], delay: f64) -> Step {
-        step(&Work { compute: 3.0, buckets, network: &NETWORK, delay }, 2)
+        step(&Work { compute: 3.0, buckets, cluster: &CLUSTER, delay }, 2)
     }
 
     #[test]

@@ -3,16 +3,16 @@
 /* A calculator: the time of a step, where it goes, and the efficiency. */
 {
   const { choice, options, rowsTable, roundNumbers, count, sum, time } = pictures;
-  const RANKS = Array.from({ length: 15 }, (_, power) => 2 ** power);
+  const POWERS = Array.from({ length: 15 }, (_, power) => 2 ** power);
   const BANDWIDTHS = [1, 10, 25, 50, 100, 200, 400, 800, 1600, 3200];
 
   const controls = () => ({
     network: options("network", Object.keys(pictures.networks), "ResNet-50"),
-    samples: choice("samples of a rank (GPT: tokens)", Array.from({ length: 15 }, (_, power) => 2 ** power), 256, count),
+    samples: choice("samples of a rank (GPT: tokens)", POWERS, 256, count),
     tflops: choice("useful Tflop/s of a rank", roundNumbers(1, 1000), 50, count),
     gigabits: choice("Gb/s of a host with 8", BANDWIDTHS, 100, count),
     precision: options("gradients", ["f32", "16 bits"], "f32"),
-    ranks: choice("ranks N", RANKS, 64, count),
+    ranks: choice("ranks N", POWERS, 64, count),
   });
 
   pictures.enhance("scaling", controls, ({ precision, ...values }) => {

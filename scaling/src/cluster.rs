@@ -1,4 +1,4 @@
-//! What an all-reduce costs on a network with two levels: within a host, and between hosts.
+//! What an all-reduce costs on a cluster, whose network has two levels: within a host, and between hosts.
 
 use serde::Deserialize;
 
@@ -11,7 +11,7 @@ pub struct Link {
     pub bandwidth: f64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Algorithm {
     /// One ring through all ranks, which enters and leaves each host once: NCCL before 2.4, and later for large messages
@@ -26,7 +26,7 @@ pub enum Algorithm {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub struct Network {
+pub struct Cluster {
     pub ranks_per_host: usize,
     /// Of a rank.
     pub inside: Link,
@@ -35,28 +35,24 @@ pub struct Network {
     pub algorithm: Algorithm,
 }
 
-impl Network {
+impl Cluster {
     // ANCHOR: all_reduce
     /// Seconds for an all-reduce of `bytes` over this many ranks.
     pub fn all_reduce(&self, ranks: usize, bytes: f64) -> f64 {
         let (n, hosts) = (ranks as f64, ranks.div_ceil(self.ranks_per_host) as f64);
-        let Network { inside, between, .. } = self;
+        let Cluster { inside, between, .. } = self;
         // Each of n neighbours in a ring sends 2 (n - 1) chunks of 1 / n.
         let sent = |n: f64| 2.0 * (n - 1.0) / n * bytes;
-        if self.algorithm == Algorithm::Memory {
-            // The bytes of each rank are those of a ring of two, whatever the number of ranks.
-            return 2.0 * inside.latency + sent(2.0) / inside.bandwidth;
-        }
-        if hosts == 1.0 {
-            return 2.0 * (n - 1.0) * inside.latency + sent(n) / inside.bandwidth;
-        }
         let per_host = self.ranks_per_host as f64;
         let levels =
             2.0 * (per_host - 1.0) * inside.latency + 2.0 * hosts.log2().ceil() * between.latency;
         let narrowest = inside.bandwidth.min(between.bandwidth);
         match self.algorithm {
+            // The bytes of each rank are those of a ring of two, whatever the number of ranks.
+            Algorithm::Memory => 2.0 * inside.latency + sent(2.0) / inside.bandwidth,
+            _ if hosts == 1.0 => 2.0 * (n - 1.0) * inside.latency + sent(n) / inside.bandwidth,
             Algorithm::Ring => 2.0 * (n - 1.0) * between.latency + sent(n) / narrowest,
-            Algorithm::Tree | Algorithm::Memory => levels + sent(n) / narrowest,
+            Algorithm::Tree => levels + sent(n) / narrowest,
             Algorithm::Hierarchical => {
                 levels + sent(per_host) / inside.bandwidth + sent(hosts) / between.bandwidth
             }
@@ -69,7 +65,7 @@ impl Network {
 mod tests {
     use super::*;
 
-    const NETWORK: Network = Network {
+    const CLUSTER: Cluster = Cluster {
         ranks_per_host: 4,
         inside: Link { latency: 1.0, bandwidth: 16.0 },
         between: Link { latency: 10.0, bandwidth: 2.0 },
@@ -78,12 +74,13 @@ mod tests {
 
     #[test]
     fn the_costs_are_those_of_the_formulas() {
-        let cost = |algorithm, ranks| Network { algorithm, ..NETWORK }.all_reduce(ranks, 64.0);
+        let cost = |algorithm, ranks| Cluster { algorithm, ..CLUSTER }.all_reduce(ranks, 64.0);
         for algorithm in [Algorithm::Ring, Algorithm::Tree, Algorithm::Hierarchical] {
             assert_eq!(cost(algorithm, 1), 0.0);
             // 6 messages of 16 bytes.
             assert_eq!(cost(algorithm, 4), 6.0 + 6.0);
         }
+        assert_eq!(cost(Algorithm::Memory, 4), 2.0 + 64.0 / 16.0);
         assert_eq!(cost(Algorithm::Ring, 16), 30.0 * 10.0 + 120.0 / 2.0);
         assert_eq!(cost(Algorithm::Tree, 16), 6.0 + 4.0 * 10.0 + 120.0 / 2.0);
         assert_eq!(cost(Algorithm::Hierarchical, 16), 6.0 + 4.0 * 10.0 + 96.0 / 16.0 + 96.0 / 2.0);
