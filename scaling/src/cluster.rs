@@ -14,8 +14,8 @@ pub struct Link {
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Algorithm {
-    /// One ring through all ranks, which enters and leaves each host once: NCCL before 2.4, and later for large messages
-    /// on few hosts; gloo.
+    /// One ring through all ranks, which enters and leaves each host once: gloo, and NCCL before 2.4 or for large
+    /// messages on few hosts.
     Ring,
     /// The same bytes in fewer messages, between hosts along a double binary tree: NCCL since 2.4 on many hosts.
     Tree,

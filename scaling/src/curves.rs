@@ -37,12 +37,12 @@ pub fn cluster(between: f64) -> Cluster {
 const BANDWIDTHS: [(&str, f64); 4] =
     [("3.2 Tb/s", 400e9), ("100 Gb/s", 12.5e9), ("10 Gb/s", 1.25e9), ("1 Gb/s", 0.125e9)];
 
-/// Seconds of a rank for so many tokens of GPT, at 400 Tflop/s.
+/// Seconds that a rank takes for this many tokens of GPT, at 400 Tflop/s.
 fn gpt(tokens: f64) -> f64 {
     GPT.seconds(tokens, 400e12)
 }
 
-/// Seconds of a rank for so many images, 2,500 a second if there are many.
+/// Seconds that a rank takes for this many images; 2,500 per second for large batches.
 fn resnet(images: f64) -> f64 {
     (images + FITTED.overhead) / 2500.0
 }
@@ -53,7 +53,7 @@ struct Curve {
     name: &'static str,
     buckets: Vec<Bucket>,
     cluster: Cluster,
-    /// Seconds of a rank for so many samples.
+    /// Seconds that a rank takes for this many samples.
     seconds: fn(f64) -> f64,
     /// Of a rank among 8.
     samples: f64,
@@ -112,7 +112,7 @@ const METHODS: [Method; 6] = [
         // The matrices that it multiplies.
         Step { late: step.late + 0.05 * step.compute, ..step }
     }),
-    ("8 batches a step (no_sync)", |cluster| repeated(8.0, ddp(cluster, 4.0))),
+    ("8 batches per step (no_sync)", |cluster| repeated(8.0, ddp(cluster, 4.0))),
     ("FullyShard, bf16", |cluster| {
         let plain = ddp(cluster, 0.0);
         let units = 24.0;

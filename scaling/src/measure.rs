@@ -14,7 +14,7 @@ use tch_parallel::nn::{LinearOptions, linear};
 
 const SIZES: [i64; 4] = [784, 1024, 1024, 10];
 const SAMPLES: i64 = 64;
-/// Of each kind.
+/// How often each thing is timed.
 const REPETITIONS: usize = 51;
 
 #[derive(Serialize)]
@@ -24,8 +24,8 @@ struct Row {
     measured: f64,
 }
 
-/// Measures what the model needs, on all ranks at once because ranks that share cores are slower, and compares it with
-/// what they need together.
+/// Measures what the model needs, on all ranks at once because ranks that share cores are slower, and compares the
+/// model's all-reduce and step with measured ones.
 pub fn run() -> Result<()> {
     let options = ProcessGroupOptions { device: DeviceChoice::Cpu, ..Default::default() };
     let group = init_process_group(options)?;
@@ -96,7 +96,7 @@ fn loss(model: &impl ModuleT) -> Tensor {
     model.forward_t(&images, true).square().mean(Kind::Float)
 }
 
-/// An all-reduce of so many numbers, which lie where DDP's buckets do, within each rank's `part` of the group.
+/// An all-reduce of `numbers` numbers, stored like DDP's buckets, within each rank's `part` of the group.
 fn exchange(group: &ProcessGroup, part: &ProcessGroup, numbers: i64) -> Result<f64> {
     let mut tensor = part.allocate_tensor(&[numbers], Kind::Float)?.f_zero_()?;
     of_all(group, || Ok(part.all_reduce(&mut tensor, ReduceOp::Sum)?))

@@ -27,7 +27,7 @@ impl Network {
         self.layers.iter().map(|(millions, ..)| 1e6 * millions).sum()
     }
 
-    /// What a rank computes for so many samples, if it has this many useful operations `per_second`.
+    /// What a rank computes for `samples` samples, at `per_second` useful operations per second.
     pub fn seconds(&self, samples: f64, per_second: f64) -> f64 {
         1e9 * self.operations * samples / per_second
     }

@@ -48,7 +48,7 @@ struct Series {
 }
 
 impl Series {
-    /// The speed of a rank among so many, in per cent of that of the base.
+    /// The speed of a rank among this many, in per cent of that of the base.
     fn efficiency(&self, fitted: Fitted, ranks: usize, samples: f64) -> Result<f64> {
         let network = NETWORKS.iter().find(|network| network.name == self.network);
         let network = network.with_context(|| format!("no network {}", self.network))?;
