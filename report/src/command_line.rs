@@ -61,8 +61,8 @@ fn with_originals(command: Command, originals: Originals<'_>) -> Command {
     command.after_help(format!("{above}Flags of the original (_ may stand for -):{rows}"))
 }
 
-/// The words of a command line in this program's flags, unless [`Vocabulary::name`] refuses one or `local_rank`, which
-/// is this process's if it is known, is another.
+/// Translates a command line into this program's flags. Fails if [`Vocabulary::name`] refuses one, or if its
+/// `local_rank` differs from this process's, where that is known.
 fn translate(
     words: impl IntoIterator<Item = OsString>,
     vocabulary: &Vocabulary<'_>,

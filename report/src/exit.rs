@@ -4,7 +4,7 @@ use crate::eprintln;
 use std::error::Error;
 use tch_parallel::distributed::record;
 
-/// By which launchers tell a process its rank: torchrun and `launch`, Open MPI, SLURM and MPICH.
+/// The variables by which launchers tell a process its rank: torchrun and `launch`, Open MPI, SLURM and MPICH.
 const RANK_VARIABLES: [&str; 4] = ["RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK"];
 
 /// Runs a program's `main` under [`record`], which leaves the reason of a failure for the launcher

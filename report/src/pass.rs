@@ -135,7 +135,7 @@ impl<const N: usize> Pass<N> {
         Ok(is_due)
     }
 
-    /// The numbers that have arrived, all if it waits, which the meters have now, with the samples of their steps.
+    /// The numbers that have arrived and are in the meters now, with their steps' samples; all of them if it `waits`.
     pub(crate) fn arrived(&mut self, waits: bool) -> Result<Vec<(usize, [f64; N])>> {
         let arrived = self.in_flight.arrived(waits)?;
         for (samples, numbers) in &arrived {

@@ -9,7 +9,7 @@ use tch_parallel::{Devices, LogicalDevice, Result};
 /// How long the rank waited in each step, as passed to the meter.
 const WAITED: Duration = Duration::from_micros(1);
 
-/// The report of a device on which each step allocates so many bytes, and takes as many microseconds.
+/// The report of a device on which each step allocates N bytes and takes N microseconds.
 fn measured(device: LogicalDevice, steps: &[i64]) -> Result<DeviceReport> {
     let devices = Devices::new([device])?;
     let _on = device.guard()?;

@@ -86,7 +86,7 @@ fn try_out(workspace: &Workspace, target: &Path, folder: &Path) -> Result<()> {
     command::run(document.arg("--features=tch-parallel/download,tch-parallel/images"))
 }
 
-/// The checkout's, with the unpacked packages in place of its folders and of a registry.
+/// The manifest of the checkout's workspace, with the unpacked packages in place of its folders and of a registry.
 fn workspace_manifest(checkout: &str, packages: &[String]) -> String {
     let members = format!("members = [\"program\", \"{COPIED}\", \"{}\"]", packages.join("\", \""));
     let published = checkout.lines().filter_map(|line| match line.split_once("path = \"") {

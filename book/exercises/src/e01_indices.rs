@@ -1,6 +1,6 @@
 //! Divide a data set among ranks (chapter: sampler.md)
 //!
-//! The samples of an epoch come in `order`. Return those of one rank, as the distributed sampler does: continue `order`
+//! The samples of an epoch come in `order`. Return those of one rank, as the distributed sampler does: repeat `order`
 //! from its beginning until its length is a multiple of `world_size`, then take every `world_size`-th sample, starting
 //! with number `rank`. A data set can have fewer samples than there are ranks.
 

@@ -1,4 +1,4 @@
-//! Go on after a kill (chapter: ddp-mnist.md)
+//! Resume after a kill (chapter: ddp-mnist.md)
 //!
 //! `train` saves the whole training after each step: every rank calls `save`, and rank 0 writes the file. After a kill,
 //! the job is started again with the same command. Return the step to continue with, which is 0 if there is no file

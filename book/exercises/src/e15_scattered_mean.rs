@@ -7,7 +7,7 @@ use crate::prelude::*;
 use std::cell::RefCell;
 
 pub fn scattered_mean(batch: &Tensor, devices: i64, loss: &dyn Fn(&Tensor) -> Tensor) -> Tensor {
-    todo!("weigh each chunk's loss by its rows")
+    todo!("weight each chunk's loss by its number of rows")
 }
 
 pub fn check(

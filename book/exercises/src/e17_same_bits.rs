@@ -14,7 +14,7 @@ pub fn check(
     group: &ProcessGroup,
     same_bits: impl Fn(&ProcessGroup, &[Tensor]) -> Result<Tensor>,
 ) -> Result<()> {
-    // In this order, the first 1 is lost in rounding; of rank 1's gradients alone, it is not.
+    // In this order, the first 1 is lost in rounding; in a sum of rank 1's gradients alone, it is not.
     let virtual_ranks = [1e8f32, 1.0, -1e8, 1.0];
     let own = virtual_ranks.iter().skip(group.rank()).step_by(group.world_size());
     let own: Vec<_> = own.map(|gradient| Tensor::from_slice(&[*gradient, 2.0])).collect();

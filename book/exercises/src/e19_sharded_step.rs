@@ -1,6 +1,6 @@
 //! A step of a sharded model (chapter: sharding.md)
 //!
-//! Build a network of three `layer`s, one after the other, below the paths "0", "1" and "2" of the root. Shard it with
+//! Build a network of three `layer`s, one after the other, at the paths "0", "1" and "2" of the root. Shard it with
 //! `FullyShard`, so that each layer is a unit of its own. Then run the forward pass, and the backward pass from the
 //! mean of the output. `root` builds the model and `shard` a unit; `forward` runs the model and `call` a unit.
 //! The check compares gradients; it does not see the units.

@@ -21,7 +21,7 @@
     const percent = seconds => `${(100 * seconds / total).toFixed(1)} %`;
     const row = (name, seconds) => ({ name, words: `${time(seconds)}, ${percent(seconds)}` });
     const summary = `A step of ${count(values.ranks, "rank")} takes ${time(total)}, with an efficiency of ${percent(compute)}:`
-      + ` ${count(Number((values.ranks * values.samples / total).toPrecision(3)))} samples a second.`;
+      + ` ${count(Number((values.ranks * values.samples / total).toPrecision(3)))} samples per second.`;
     const rows = [row("computing", compute), row("waiting for the latest rank", late), row("exchange not hidden", exposed)];
     return { summary, elements: [rowsTable(rows)] };
   });

@@ -1,6 +1,6 @@
 //! The library's one error type.
 //!
-//! Each variant says what was found and expected, and what to do. Those between ranks also name rank and operation.
+//! Each variant says what was found and expected, and what to do. Errors between ranks also name rank and operation.
 
 use crate::LogicalDevice;
 use std::fmt::Display;

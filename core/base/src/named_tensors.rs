@@ -66,7 +66,7 @@ pub fn from_bytes(bytes: &[u8]) -> Result<(NamedTensors, Metadata)> {
     read(&mut Cursor::new(bytes), |_, _| Ok(None))
 }
 
-/// Reads the header and what is returned. `rows` tells by a tensor's name and shape which rows to read; all for `None`.
+/// Reads the header and the tensors. `rows` tells by a tensor's name and shape which rows to read; `None` means all.
 pub fn read(
     file: &mut (impl Read + Seek),
     rows: impl Fn(&str, &[usize]) -> Result<Option<Range<usize>>>,

@@ -1,6 +1,6 @@
 //! Options with their defaults beside them, as in the signature of a Python function.
 
-/// Declares a struct of options, whose documentation names each default. Those without are a constructor's arguments:
+/// Declares a struct of options, whose documentation names each default. A constructor takes those without one:
 ///
 /// ```
 /// tch_parallel_base::options! {

@@ -148,9 +148,9 @@ impl<R: UpdateRule> ParamGroupOptimizer<R> {
         })
     }
 
-    /// Makes a step with these parameters, as far as they are the optimizer's, and these gradients instead of their own:
-    /// `step_param(parameter, gradient)` of `torch.distributed.optim`'s functional optimizers. A parameter whose gradient
-    /// is undefined makes no step.
+    /// Makes a step with these parameters, as far as they are the optimizer's, and these gradients instead of their
+    /// own: `step_param(parameter, gradient)` of `torch.distributed.optim`'s functional optimizers. A parameter whose
+    /// gradient is undefined makes no step.
     ///
     /// ```
     /// use tch::{Device, Tensor, nn::VarStore};

@@ -1,6 +1,6 @@
 //! Many tensors between devices in few copies: `torch.cuda.comm`.
 //!
-//! A copy between GPUs takes some microseconds however small the tensor is, so they are first written into one buffer.
+//! A copy between GPUs takes some microseconds for the smallest tensor too, so tensors first share one buffer.
 
 use crate::{Error, LogicalDevice, Result};
 use c10d_sys::tensor::{add_parts, copy_parts};

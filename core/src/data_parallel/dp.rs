@@ -15,7 +15,7 @@ use tch_parallel_base::tensors::{fill, list};
 /// PyTorch's keyword arguments of `DataParallel`, with its defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DataParallelOptions {
-    /// Where the loss is computed from gathered outputs; needs no replica. `None`: the first, which uses most memory.
+    /// The device on which outputs are gathered; needs no replica. `None`: the first, which then uses the most memory.
     pub output_device: Option<LogicalDevice>,
     /// The dimension along which batches are divided and outputs gathered: 0, or 1 for batches `[time, batch, ..]`.
     pub dim: i64,

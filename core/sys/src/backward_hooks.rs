@@ -21,8 +21,8 @@ pub fn before_backward(
     })
 }
 
-/// Calls `hook` after the gradient of a leaf has been added to its own, which `autograd.grad` does not do. It is forgotten
-/// with the leaf's accumulator of gradients, which a [`Reducer`](crate::Reducer) keeps.
+/// Calls `hook` after a backward pass has added to the gradient of a leaf, which `autograd.grad` does not do. The hook
+/// is dropped with the leaf's accumulator of gradients, which a [`Reducer`](crate::Reducer) keeps.
 pub fn after_accumulation(
     leaf: &Tensor,
     hook: impl Fn() -> Result<()> + Send + Sync + 'static,

@@ -29,8 +29,8 @@ struct State {
 }
 
 impl DelayedAllReduce {
-    /// Hooks into the gradients of `delayed`, all of one kind, and of `hooked`, which a [`Reducer`](crate::Reducer) must
-    /// have. `all_reduce` starts a sum over the ranks.
+    /// Hooks into the gradients of `delayed`, all of one kind, and of `hooked`, which a [`Reducer`](crate::Reducer)
+    /// must have. `all_reduce` starts a sum over the ranks.
     pub fn new(
         delayed: Vec<(String, Tensor)>,
         (hooked_name, hooked): (String, Tensor),
@@ -85,7 +85,7 @@ impl State {
         }
         if let Some(index) = self.missing.first() {
             return Err(Error::misuse(format!(
-                "the gradient of {} is not complete when that of {hooked} is and the all-reduce begins: set \
+                "the gradient of {} is not complete when that of {hooked} starts the all-reduce: set \
                  param_to_hook_all_reduce to a parameter whose gradient comes later, and delay only what each loss uses",
                 self.parameters[*index].0
             )));

@@ -133,7 +133,7 @@ fn bits(tensor: &Tensor) -> Vec<u8> {
     bytes
 }
 
-/// The bits, but zero where two NaN may have met: which of them survives an addition is up to its compiler.
+/// The bits, but zero where two NaN may have met: which of them survives an addition is up to the compiler.
 fn defined_bits(
     result: &Tensor,
     exchange: Exchange,

@@ -137,5 +137,5 @@ fn sparse_gradients_are_refused_in_a_join(group: &ProcessGroup) {
         0 => Ok(()),
         _ => model.forward(|table| table.shallow_clone()).map(drop),
     });
-    expect_error(joined, "sparse_gradients is set for a model within a join, but must be not");
+    expect_error(joined, "sparse_gradients is set for a model within a join, but must be unset");
 }

@@ -31,7 +31,7 @@ const FILES: [(&str, &str); 4] = [
     ("core/data/assets/mnist-10k", "core/data/assets/mnist-10k"),
 ];
 
-/// Whose unit tests the folder holds: the library's crates. Sorted by the programs' names.
+/// The library's crates, whose unit tests the folder holds, sorted by the programs' names.
 const TESTED: [&str; 6] = [
     "c10d-sys",
     "tch-parallel-base",

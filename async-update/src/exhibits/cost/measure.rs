@@ -37,9 +37,8 @@ fn message(group: &ProcessGroup, link: &Link, bytes: usize) -> Result<Point> {
 
 const ITERATIONS: u32 = 10;
 
-/// The time in which every rank sends a chunk of the model, one of as many as there are ranks, to its right neighbour and
-/// receives one from its left: an iteration of a ring, among [`ITERATIONS`]. Ranks that share cores are slower at this
-/// than two of them.
+/// The mean time of [`ITERATIONS`] of a ring: each of N ranks sends 1/N of the model to its right neighbour and
+/// receives as much from its left. Ranks that share cores are slower at this than two of them.
 pub fn iteration(group: &ProcessGroup, link: &Link, bytes: usize) -> Result<f64> {
     let (rank, ranks) = (group.rank(), group.world_size());
     let (right, left) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);

@@ -10,7 +10,7 @@ use tch::Tensor;
 const REFUSED: i64 = -1;
 
 impl ProcessGroup {
-    /// The values of all ranks, in their order, on every rank, of any size but one type. `dist.all_gather_object`.
+    /// All ranks' values, in rank order, on every rank; of any size, but all of one type. `dist.all_gather_object`.
     ///
     /// ```
     /// use tch_parallel::distributed::ProcessGroup;

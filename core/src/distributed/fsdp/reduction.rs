@@ -6,7 +6,7 @@ use crate::Result;
 use c10d_sys::{ReduceOp, arithmetic::div_number_};
 use tch::{Kind, Tensor};
 
-/// This rank's rows of the mean gradients, padded to one number on all ranks, in a row. Computed in `kind` if given.
+/// This rank's rows of the mean gradients, padded alike on all ranks, one after the other. In `kind` if given.
 pub(super) fn mean_of_part(
     mesh: &Mesh,
     mut gradients: Vec<Tensor>,

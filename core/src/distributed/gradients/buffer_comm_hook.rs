@@ -1,4 +1,4 @@
-//! Another way of synchronizing buffers than to broadcast rank 0's.
+//! Another way of synchronizing buffers than broadcasting rank 0's.
 
 use crate::Result;
 use crate::distributed::{ProcessGroup, collectives::Pending};

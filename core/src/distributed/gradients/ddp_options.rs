@@ -32,7 +32,7 @@ options! {
         pub static_graph: bool = false,
         /// Whether rank 0's buffers (running statistics, say) are broadcast to all ranks before each forward pass.
         pub broadcast_buffers: bool = true,
-        /// Another way of synchronizing buffers than that broadcast. `model._register_buffer_comm_hook`
+        /// Replaces the broadcast of buffers. `model._register_buffer_comm_hook`
         pub buffer_comm_hook: Option<BufferCommHook> = None,
         /// Another way of exchanging gradients than their mean; see
         /// [`hooks`](crate::distributed::hooks). `model.register_comm_hook`
@@ -47,10 +47,10 @@ options! {
         /// Buffers are those of virtual rank 0. The bits still depend on the processor, the device and the number of
         /// threads, which is 1 unless OMP_NUM_THREADS says otherwise. Costs a copy of the gradients for each virtual
         /// rank that a rank has, and up to two in the first two steps. Over sockets and with NCCL, also a bucket for
-        /// each virtual rank of all, and the exchange overlaps with nothing. Not together with `buffer_comm_hook`, `comm_hook`,
-        /// `delay_all_reduce_named_params`, `find_unused_parameters`, `gradient_as_bucket_view`, `mixed_precision`,
-        /// `params_and_buffers_to_ignore`, `sparse_gradients`, `static_graph` and buffers that are not broadcast. PyTorch
-        /// has no counterpart.
+        /// each virtual rank of all, and the exchange overlaps with nothing. Not together with `buffer_comm_hook`,
+        /// `comm_hook`, `delay_all_reduce_named_params`, `find_unused_parameters`, `gradient_as_bucket_view`,
+        /// `mixed_precision`, `params_and_buffers_to_ignore`, `sparse_gradients`, `static_graph` and buffers that are
+        /// not broadcast. PyTorch has no counterpart.
         pub virtual_ranks: Option<usize> = None,
         /// The names of the parameters whose gradients are sparse: the weights of embeddings with
         /// `sparse`. PyTorch reads that from its modules.
@@ -58,11 +58,11 @@ options! {
         /// The names of parameters that each rank trains on its own, and of buffers that stay its
         /// own. `_set_params_and_buffers_to_ignore_for_model`
         pub params_and_buffers_to_ignore: BTreeSet<String> = BTreeSet::new(),
-        /// The names of parameters whose gradients are averaged apart from the buckets: all together, once that of
-        /// `param_to_hook_all_reduce` is complete. They must be complete before, and all ranks must make gradients in the
-        /// same order. `comm_hook` does not see them. PyTorch does not wait for the exchange, and makes it under `no_sync`
-        /// too. Not in a job with ranks that run Python, nor together with `find_unused_parameters`, `HookThenOptimizer`,
-        /// `mixed_precision`, `static_graph`, `virtual_ranks` and a join.
+        /// Names of parameters whose gradients are averaged apart from the buckets: all together, once the gradient of
+        /// `param_to_hook_all_reduce` is complete. They must be complete by then, and all ranks must make gradients in
+        /// one order. `comm_hook` does not see them. PyTorch does not wait for the exchange, and also makes it under
+        /// `no_sync`. Not with Python ranks in the job, a join, `find_unused_parameters`, `HookThenOptimizer`,
+        /// `mixed_precision`, `static_graph` or `virtual_ranks`.
         ///
         /// ```
         /// # use tch::{Kind, Tensor, nn::{self, ModuleT}};
@@ -80,7 +80,7 @@ options! {
         /// # Ok::<(), tch_parallel::Error>(())
         /// ```
         pub delay_all_reduce_named_params: Vec<String> = Vec::new(),
-        /// The name of the parameter that those wait for, whose gradient is in a bucket.
+        /// The parameter that `delay_all_reduce_named_params` waits for; its gradient is in a bucket.
         pub param_to_hook_all_reduce: Option<String> = None,
     }
 }

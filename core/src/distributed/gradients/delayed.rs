@@ -10,7 +10,7 @@ const HOOKED: &str = "param_to_hook_all_reduce";
 /// The parameters that the options name, and the one that they wait for.
 pub(super) type Named = (Vec<(String, Tensor)>, (String, Tensor));
 
-/// Out of the parameters that are trained on all ranks.
+/// Finds the parameters that the options name among those trained on all ranks.
 pub(super) fn named(trained: &[(String, Tensor)], options: &DdpOptions) -> Result<Option<Named>> {
     let names = &options.delay_all_reduce_named_params;
     let hooked = options.param_to_hook_all_reduce.as_ref();
@@ -47,8 +47,9 @@ pub(super) fn named(trained: &[(String, Tensor)], options: &DdpOptions) -> Resul
         let (kind, expected) = (tensor.kind(), format!("{:?}, like {}", hooked.1.kind(), hooked.0));
         let what = format!("the kind of {name}");
         check(kind == hooked.1.kind(), what, format!("{kind:?}"), expected)?;
-        let found = format!("with {name:?} of sparse_gradients");
-        check(!options.sparse_gradients.contains(&name), OPTION, found, "of dense gradients")?;
+        let found = format!("a list with {name:?} of sparse_gradients");
+        let expected = "a list of parameters with dense gradients";
+        check(!options.sparse_gradients.contains(&name), OPTION, found, expected)?;
         delayed.push((name, tensor));
     }
     Ok(Some((delayed, hooked)))

@@ -68,7 +68,7 @@ impl<M> DistributedDataParallel<M> {
     /// What a rank without inputs cannot follow. The engine has no zeros for a bucket whose gradients are sparse.
     pub(crate) fn refuse_in_join(&self) -> Result<()> {
         let found = "set for a model within a join";
-        let expected = "not: a rank without inputs has none to send";
+        let expected = "unset: a rank without inputs has no such gradients to send";
         check(!self.has_sparse_gradients, "sparse_gradients", found, expected)?;
         check(self.delayed.is_none(), "delay_all_reduce_named_params", found, expected)?;
         let expected = "at PreForward: a rank without inputs ends no forward pass";

@@ -47,7 +47,7 @@ impl Env {
     /// Reads the environment. `None` if no launcher started this process.
     ///
     /// # Errors
-    /// [`Error::Environment`], naming the variable: if only some are set, one is no number, or the rank is too large.
+    /// [`Error::Environment`], naming the variable: if some are missing, one is not a number, or the rank is too large.
     pub fn read() -> Result<Option<Env>> {
         Self::from_variables(variable)
     }

@@ -53,7 +53,7 @@ pub(super) struct Statistics {
 impl Statistics {
     /// The statistics of this rank's batch, combined with those of the others. A collective.
     ///
-    /// The variance combines deviations, within the ranks and of their means, not large numbers, E[x²] − E[x]².
+    /// The variance combines deviations, within ranks and of their means; E[x²] − E[x]² would subtract large numbers.
     fn of_all_ranks(xs: &Tensor, group: &ProcessGroup) -> Result<Statistics> {
         let channels = xs.size()[1];
         let kind = kind(xs);

@@ -1,4 +1,4 @@
-//! Communication hooks: instead of a mean over the ranks. `torch.distributed.algorithms.ddp_comm_hooks`
+//! Communication hooks replace the mean over the ranks. `torch.distributed.algorithms.ddp_comm_hooks`
 //!
 //! A model is wrapped with its hook. The hook is called with each bucket of gradients as soon as the bucket is
 //! complete, and returns the tensor that replaces it. PyTorch's counterpart is `model.register_comm_hook`.

@@ -9,11 +9,11 @@ use tch_parallel_optim::{ParamGroupOptimizer, UpdateRule};
 /// Makes the optimizer's step for the parameters of each bucket as soon as `hook` has exchanged it, while later buckets
 /// are still on their way. `_hook_then_optimizer(hook, _OptimizerHookState(optimizer))`, `ddp._register_fused_optim`
 ///
-/// The loop makes no step of its own. Gradients stay: keep `zero_grad`. Parameters that the optimizer does not have are
-/// left alone, and an unused one has a gradient of zeros, as in PyTorch. Those in `params_and_buffers_to_ignore` are in no
-/// bucket and need a step of their own. The optimizer's own hooks run for each bucket. Gradients can be neither sparse nor
-/// clipped nor scaled. The step comes at the end of the backward pass, which waits for one bucket after the other; PyTorch
-/// makes it on threads of its futures. Drop guards of the mutex before it. After an error of `backward`, some parameters
+/// The loop makes no step of its own. Gradients are not cleared: keep `zero_grad`. Parameters that the optimizer lacks
+/// are left alone, and an unused one has a gradient of zeros, as in PyTorch. `params_and_buffers_to_ignore` are in no
+/// bucket and need a step of their own. The optimizer's own hooks run for each bucket. Gradients must be dense, and
+/// cannot be clipped or scaled. Steps come at the end of the backward pass, which waits for the buckets in order; in
+/// PyTorch, threads of its futures make them. Drop the mutex's guard before `backward`. If that fails, some parameters
 /// may have made their step and others not: load a checkpoint. Not together with `delay_all_reduce_named_params`.
 ///
 /// ```
@@ -48,7 +48,7 @@ pub struct HookThenOptimizer<H, R> {
 
 impl<H: CommHook, R: UpdateRule> HookThenOptimizer<H, R> {
     /// `hook` exchanges the gradients, and `optimizer` makes the steps. When the model is wrapped, ranks compare the
-    /// options that its groups have now, and how many parameters.
+    /// current options of the optimizer's parameter groups, and how many parameters each has.
     ///
     /// # Errors
     /// [`Error::Argument`] while the optimizer is locked.

@@ -3,7 +3,7 @@
 use super::{AllReduce, CommHook, Finish, GradBucket};
 use crate::{Result, distributed::ProcessGroup};
 
-/// Averages gradients over all ranks for some steps, then a subgroup, or not. `post_localSGD_hook.post_localSGD_hook`
+/// Averages gradients over all ranks for some steps, then over a subgroup or not at all. `post_localSGD_hook`
 ///
 /// Ranks of different subgroups go different ways from then on, so their parameters must be averaged from time to time:
 /// use it with a [`PostLocalSgdOptimizer`] or a [`PeriodicModelAverager`] with as many steps of warm-up.

@@ -58,7 +58,7 @@ impl CommHook for Quantization {
         let channels = match self.bucket_size.map(|size| size as i64) {
             None => buffer.f_unsqueeze(0)?,
             Some(size) => {
-                // Like PyTorch, a whole row of zeros if nothing else is missing.
+                // As in PyTorch, this adds a whole row of zeros if the last row is already full.
                 buffer.f_constant_pad_nd([0, size - len % size])?.f_view([-1, size])?
             }
         };

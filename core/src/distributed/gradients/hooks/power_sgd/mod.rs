@@ -90,9 +90,9 @@ impl PowerSgd {
         Ok(PowerSgd { state: Arc::new(Mutex::new(State::new(options))) })
     }
 
-    /// The simpler `batched_powerSGD_hook`: a bucket is one square matrix, padded with zeros. Faster, but less accurate,
-    /// since the gradients of different parameters share rows. `min_compression_rate` does not apply. PyTorch's fails
-    /// since 1.13, because `_orthogonalize` takes only batches of matrices, and would ignore the epsilon.
+    /// The simpler `batched_powerSGD_hook`: a bucket is one square matrix, padded with zeros. Faster but less accurate,
+    /// since gradients of different parameters share rows. `min_compression_rate` does not apply. PyTorch's own has
+    /// failed since 1.13, because `_orthogonalize` takes only batches of matrices, and would ignore the epsilon.
     ///
     /// ```
     /// use tch_parallel::distributed::hooks::{CommHook, PowerSgd, PowerSgdOptions};
