@@ -18,7 +18,7 @@ THEMES = ["light", "rust", "coal", "navy", "ayu"]
 CONTRAST = 4.5
 CONTRAST_OF_LINES = 3
 # Which share of the blocks may be wider than their page, on the widest screen and on a telephone.
-SCROLLING = {WIDE: 0.01, 400: 0.25}
+SCROLLING = {WIDE: 0.01, 400: 0.15}
 # All pages in one, the list of chapters, and what a server shows for a page that is not there.
 NOT_PAGES = ["print.html", "toc.html", "404.html"]
 
