@@ -9,6 +9,8 @@ pub mod commands;
 pub mod digits;
 mod ended;
 pub mod errors;
+pub mod fork_server;
+mod forked;
 pub mod hosts;
 pub mod imagenet;
 pub mod job;
@@ -23,6 +25,10 @@ pub mod shared;
 pub mod soak;
 pub mod training;
 pub mod wait;
+
+// For what `run_by` expands to.
+#[doc(hidden)]
+pub use inventory;
 
 pub use ended::{Ended, expect_texts};
 pub use hosts::Hosts;

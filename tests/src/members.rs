@@ -1,7 +1,7 @@
 //! All processes of a job: the ones that the test has started, and those that they have started in turn.
 
 use crate::progress::{Patience, stat};
-use crate::{prelude::*, python::Forked};
+use crate::{forked::Forked, prelude::*};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::{io, process, thread::yield_now};

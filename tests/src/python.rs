@@ -5,12 +5,9 @@
 //! imported PyTorch (`tests/python/forkserver.py`), because the import takes two seconds. Under a
 //! launcher a script is a program like any other.
 
+use crate::forked::{Forked, Server};
 use crate::programs::{clean, workspace};
 use crate::{Shared, prelude::*};
-use std::io::{BufRead, BufReader, Write};
-use std::process::{ChildStdin, ChildStdout, ExitStatus, Stdio};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::{collections::HashMap, ffi::OsStr, os::unix::process::ExitStatusExt, thread};
 
 const ADVICE: &str = "run `cargo xtask test`, which sets Python up with all that the tests need";
 
@@ -55,147 +52,28 @@ fn find_interpreter() -> Result<PathBuf> {
         .with_context(|| format!("{} lies in no Python environment; {ADVICE}", real.display()))
 }
 
-fn environment(command: &Command) -> HashMap<String, String> {
-    let mut variables: HashMap<_, _> = env::vars().collect();
-    for (name, value) in command.get_envs() {
-        let name = name.to_string_lossy().into_owned();
-        match value {
-            Some(value) => variables.insert(name, value.to_string_lossy().into_owned()),
-            None => variables.remove(&name),
-        };
-    }
-    variables
+/// Forks the process that runs this script, or torchrun. None if the command was made neither by [`python`] nor by
+/// [`torchrun`].
+pub(crate) fn fork(command: &Command, outputs: [&Path; 2]) -> Result<Option<Forked>> {
+    let program = Path::new(command.get_program());
+    let mut arguments = command.get_args().map(|text| text.to_string_lossy().into_owned());
+    let script = if program.ends_with(TORCHRUN) {
+        Some(program.display().to_string())
+    } else {
+        arguments.next().filter(|script| Path::new(script).starts_with(scripts()))
+    };
+    let Some(script) = script else { return Ok(None) };
+    server()?.fork(&script, &arguments.collect::<Vec<_>>(), command, outputs).map(Some)
 }
 
-/// A process that the server has forked.
-#[derive(Debug, Clone)]
-pub(crate) struct Forked {
-    pid: Pid,
-    number: usize,
-    /// `NAME=VALUE` …
-    pub(crate) environment: Vec<String>,
-    answers: Arc<Answers>,
-}
-
-impl Forked {
-    /// Starts the command's script in the command's directory. None if the command was made neither
-    /// by [`python`] nor by [`torchrun`].
-    pub(crate) fn start(command: &Command, [stdout, stderr]: [&Path; 2]) -> Result<Option<Self>> {
-        let program = Path::new(command.get_program());
-        let mut arguments = command.get_args();
-        let script = if program.ends_with(TORCHRUN) {
-            Some(program)
-        } else {
-            arguments.next().map(Path::new).filter(|script| script.starts_with(scripts()))
-        };
-        let Some(script) = script else { return Ok(None) };
-        let environment = environment(command);
-        let text = |text: &OsStr| text.to_string_lossy().into_owned();
-        let request = json!({
-            "script": script,
-            "arguments": arguments.map(text).collect::<Vec<_>>(),
-            "directory": command.get_current_dir(),
-            "environment": environment,
-            "stdout": stdout,
-            "stderr": stderr,
-        });
-        let environment = environment.iter().map(|(name, value)| format!("{name}={value}"));
-        server()?.fork(&request, environment.collect()).map(Some)
-    }
-
-    pub(crate) fn pid(&self) -> Pid {
-        self.pid
-    }
-
-    pub(crate) fn try_wait(&self) -> Option<ExitStatus> {
-        self.answers.known().statuses.get(&self.number).copied()
-    }
-}
-
-/// `tests/python/forkserver.py`, which ends when this test program does.
-struct Server {
-    /// The server's standard input, and the number of requests so far.
-    requests: Mutex<(ChildStdin, usize)>,
-    answers: Arc<Answers>,
-}
-
-#[derive(Debug, Default)]
-struct Answers {
-    known: Mutex<Known>,
-    news: Condvar,
-}
-
-/// The server's answers so far, by the number of the request.
-#[derive(Debug, Default)]
-struct Known {
-    gone: bool,
-    pids: HashMap<usize, Pid>,
-    statuses: HashMap<usize, ExitStatus>,
-}
-
-/// The server, which the first call starts.
+/// `tests/python/forkserver.py`, which the first call starts.
 fn server() -> Result<Arc<Server>> {
     static SERVER: Shared<Server> = Shared::new();
-    SERVER.get((), Server::start)
-}
-
-impl Server {
-    fn start() -> Result<Self> {
-        let mut process = clean(&interpreter()?)
-            .arg(scripts().join("forkserver.py"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let (stdin, stdout) = (process.stdin.take(), process.stdout.take());
-        let (stdin, stdout) = (stdin.context("no stdin")?, stdout.context("no stdout")?);
-        let answers = Arc::new(Answers::default());
-        let told = Arc::clone(&answers);
-        thread::spawn(move || told.listen(stdout));
-        Ok(Self { requests: Mutex::new((stdin, 0)), answers })
-    }
-
-    fn fork(&self, request: &Value, environment: Vec<String>) -> Result<Forked> {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let (stdin, number) = &mut *requests;
-        let sent = writeln!(stdin, "{request}");
-        let known = self.answers.known();
-        let missing = |known: &mut Known| !known.gone && !known.pids.contains_key(number);
-        let known = self.answers.news.wait_while(known, missing);
-        let known = known.unwrap_or_else(PoisonError::into_inner);
-        let pid = known.pids.get(number).copied().filter(|_| sent.is_ok());
-        let pid = pid.with_context(|| format!("Python cannot import PyTorch; {ADVICE}"))?;
-        let forked =
-            Forked { pid, number: *number, environment, answers: Arc::clone(&self.answers) };
-        *number += 1;
-        Ok(forked)
-    }
-}
-
-impl Answers {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Reads the server's answers until it ends.
-    fn listen(&self, stdout: ChildStdout) {
-        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-            let answer: Value = serde_json::from_str(&line).unwrap_or_default();
-            let number = |name: &str| answer[name].as_i64();
-            let mut known = self.known();
-            if let Some(request) = number("number").and_then(|number| usize::try_from(number).ok())
-            {
-                if let Some(pid) = number("pid") {
-                    known.pids.insert(request, Pid::from_raw(pid as i32));
-                }
-                if let Some(status) = number("status") {
-                    known.statuses.insert(request, ExitStatus::from_raw(status as i32));
-                }
-            }
-            self.news.notify_all();
-        }
-        self.known().gone = true;
-        self.news.notify_all();
-    }
+    SERVER.get((), || {
+        let mut command = clean(&interpreter()?);
+        command.arg(scripts().join("forkserver.py"));
+        Server::start(command, format!("Python cannot import PyTorch; {ADVICE}"))
+    })
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ mod common;
 
 use c10d_sys::{Error, ErrorKind, ProcessGroup, ReduceOp, Work};
 use common::{FLOAT, LATER, NOW, Now, Random, Rank, allocated, with_ranks, with_ranks_and_timeout};
-use run_by::run_by;
 use std::{ops::Range, process::Command, sync::Barrier, thread, time::Duration};
 use tch::{Kind, Tensor};
+use tests::run_by;
 
 #[run_by(with_ranks(3))]
 fn every_rank_gets_what_the_root_broadcasts(rank: Rank) {

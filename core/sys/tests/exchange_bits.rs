@@ -6,8 +6,8 @@ mod common;
 
 use c10d_sys::{ProcessGroup, ReduceOp};
 use common::{FLOAT, NOW, Now, Random, Rank, allocated, with_ranks};
-use run_by::run_by;
 use tch::{Device, Kind, Tensor};
+use tests::run_by;
 
 const KINDS: [Kind; 8] = {
     use Kind::*;

@@ -6,9 +6,9 @@ mod common;
 
 use c10d_sys::{GradBucket, Reducer, ReducerOptions, Result, set_bucket_order};
 use common::{FLOAT, Rank, with_ranks};
-use run_by::run_by;
 use std::sync::{Arc, Mutex};
 use tch::{Kind, Tensor};
+use tests::run_by;
 
 fn weight() -> Tensor {
     Tensor::ones([2], FLOAT).set_requires_grad(true)

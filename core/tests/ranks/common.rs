@@ -4,6 +4,7 @@ use std::{any::type_name, collections::BTreeMap, process::Command, time::Duratio
 use tch::{Tensor, kind::FLOAT_CPU, nn::VarStore};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{checkpoint::Training, distributed::*};
+use tests::fork_server::{serve_if_asked, this_test};
 use tests::{Job, expect_all_succeed, programs::as_rank, programs::free_port, python};
 
 pub const TIMEOUT: Duration = Duration::from_secs(120);
@@ -67,15 +68,11 @@ fn processes_from(
         body();
         tch_parallel::exit(0);
     }
-    // With another name than the test's, the ranks would run nothing, and succeed.
-    let mut listed = Command::new(std::env::current_exe().unwrap());
-    let listed = listed.args(["--exact", test, "--list"]).output().unwrap();
-    assert!(listed.stdout.starts_with(format!("{test}: test").as_bytes()), "no test {test}");
+    serve_if_asked().unwrap();
     let (job, port) = (Job::new().unwrap(), free_port().unwrap());
     let start = |rank| {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", test, "--nocapture", "--test-threads=1"]);
-        job.start(change(rank, as_rank(command, rank, world_size, port))).unwrap()
+        let command = as_rank(this_test(test).unwrap(), rank, world_size, port);
+        job.start(change(rank, command)).unwrap()
     };
     expect_all_succeed((0..world_size).map(start).collect()).unwrap();
 }

@@ -3,7 +3,7 @@
 use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, TokenTree};
 
 /// Makes a test of a function: with `#[run_by(on_ranks(2))]`, the test calls `on_ranks` with 2 and with a closure that
-/// has the function's parameters and body.
+/// has the function's parameters and body. It is registered under its name, for who runs it in another process.
 #[proc_macro_attribute]
 pub fn run_by(call: TokenStream, function: TokenStream) -> TokenStream {
     let [mut call, mut function] = [call, function].map(|it| it.into_iter().collect::<Vec<_>>());
@@ -12,6 +12,11 @@ pub fn run_by(call: TokenStream, function: TokenStream) -> TokenStream {
     else {
         panic!("run_by has a call, and stands before a function");
     };
+    let name = function.last().map(ToString::to_string).unwrap_or_default();
+    let registered = format!(
+        "::tests::inventory::submit! {{ ::tests::fork_server::Test {{ \
+            name: concat!(module_path!(), \"::{name}\"), run: {name} }} }}"
+    );
     let sign = |sign| TokenTree::from(Punct::new(sign, Spacing::Alone));
     let group = |delimiter, content| TokenTree::from(Group::new(delimiter, content));
     let arguments = arguments.stream().into_iter().chain([sign(','), sign('|')]);
@@ -21,5 +26,6 @@ pub fn run_by(call: TokenStream, function: TokenStream) -> TokenStream {
     function.push(group(Delimiter::Brace, call.into_iter().collect()));
     let test =
         group(Delimiter::Bracket, TokenTree::from(Ident::new("test", Span::call_site())).into());
-    [sign('#'), test].into_iter().chain(function).collect()
+    let registered = registered.parse::<TokenStream>().into_iter().flatten();
+    [sign('#'), test].into_iter().chain(function).chain(registered).collect()
 }
