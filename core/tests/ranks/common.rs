@@ -17,14 +17,38 @@ fn test_of<C>(_closure: &C) -> &'static str {
 
 /// In the test's process, starts the ranks and waits for them; in a rank's, runs the body, in the job's directory.
 pub fn on_ranks(world_size: usize, body: impl Fn(&ProcessGroup)) {
-    processes_from(world_size, test_of(&body), |_, command| command, || body(&join()));
+    processes_from(world_size, test_of(&body), unprepared, |_, it| it, || body(&join()));
 }
+
+fn unprepared(_: &Job) {}
+
+/// Whether there is shared memory.
+pub const EACH_TRANSPORT: &[&str] = &["1", "0"];
 
 /// Like `on_ranks`, once with shared memory and once without.
 pub fn on_ranks_with_each_transport(world_size: usize, body: impl Fn(&ProcessGroup)) {
-    for switch in ["1", "0"] {
+    for switch in EACH_TRANSPORT {
         let switched = with_variable("TCH_PARALLEL_SHARED_MEMORY", switch);
-        processes_from(world_size, test_of(&body), switched, || body(&join()));
+        processes_from(world_size, test_of(&body), unprepared, switched, || body(&join()));
+    }
+}
+
+/// Like `on_ranks`, after as many ranks of a Python script, whose arguments are the name of a file and these. The body
+/// gets what the script's same rank has saved there.
+pub fn after_python(
+    (world_size, transports): (usize, &[&str]),
+    script: &str,
+    arguments: &[&str],
+    body: impl Fn(&ProcessGroup, Saved),
+) {
+    let with_file = || {
+        let group = join();
+        body(&group, read(&saved_by(script, group.rank())));
+    };
+    for switch in transports {
+        let prepare = python_ranks(world_size, script, arguments);
+        let switched = with_variable("TCH_PARALLEL_SHARED_MEMORY", switch);
+        processes_from(world_size, test_of(&body), prepare, switched, with_file);
     }
 }
 
@@ -45,7 +69,19 @@ pub fn processes(world_size: usize, body: impl FnOnce()) {
 pub fn with_store(world_size: usize, body: impl FnOnce(Store, usize)) {
     let test = test_of(&body);
     let body = || body(Store::from_env(TIMEOUT).unwrap(), Env::read().unwrap().unwrap().rank);
-    processes_from(world_size, test, |_, command| command, body);
+    processes_from(world_size, test, unprepared, |_, it| it, body);
+}
+
+/// Like `processes_with`, after `python_ranks`.
+pub fn processes_after_python(
+    world_size: usize,
+    script: &str,
+    arguments: &[&str],
+    change: impl Fn(usize, Command) -> Command,
+    body: impl FnOnce(),
+) {
+    let prepare = python_ranks(world_size, script, arguments);
+    processes_from(world_size, test_of(&body), prepare, change, body);
 }
 
 /// Like `processes`, but `change` adapts the commands that start the ranks.
@@ -54,12 +90,13 @@ pub fn processes_with(
     change: impl Fn(usize, Command) -> Command,
     body: impl FnOnce(),
 ) {
-    processes_from(world_size, test_of(&body), change, body);
+    processes_from(world_size, test_of(&body), unprepared, change, body);
 }
 
 fn processes_from(
     world_size: usize,
     test: &str,
+    prepare: impl FnOnce(&Job),
     change: impl Fn(usize, Command) -> Command,
     body: impl FnOnce(),
 ) {
@@ -70,6 +107,7 @@ fn processes_from(
     }
     serve_if_asked().unwrap();
     let (job, port) = (Job::new().unwrap(), free_port().unwrap());
+    prepare(&job);
     let start = |rank| {
         let command = as_rank(this_test(test).unwrap(), rank, world_size, port);
         job.start(change(rank, command)).unwrap()
@@ -137,28 +175,28 @@ pub fn with_variable(name: &str, value: &str) -> impl Fn(usize, Command) -> Comm
 
 pub type Saved = BTreeMap<String, Tensor>;
 
-/// What a Python script saves as the same rank of a job of its own. Its arguments are the name of a file and these.
-pub fn in_python(group: &ProcessGroup, script: &str, arguments: &[&str]) -> Saved {
-    let mut port = free_port().unwrap();
-    group.broadcast_object(&mut port, 0).unwrap();
-    let place = (group.rank(), group.world_size(), port);
-    let (mut program, file) = python_rank(script, place, arguments);
-    let ended = program.status().unwrap();
-    assert!(ended.success(), "{ended}");
-    read(&file)
+/// What starts the ranks of a Python script in a job, and waits for them.
+pub fn python_ranks(ranks: usize, script: &str, arguments: &[&str]) -> impl FnOnce(&Job) {
+    move |job| {
+        let port = free_port().unwrap();
+        let start = |rank| job.start(python_rank(script, (rank, ranks, port), arguments)).unwrap();
+        expect_all_succeed((0..ranks).map(start).collect()).unwrap();
+    }
 }
 
-/// The command of a rank that runs a Python script, and the file that it will write.
+/// The command of a rank of a Python script, whose first argument is the file that it writes.
 pub fn python_rank(
     script: &str,
     (rank, ranks, port): (usize, usize, u16),
     arguments: &[&str],
-) -> (Command, String) {
-    let file = format!("{script}-{port}-{rank}.safetensors");
+) -> Command {
+    let file = saved_by(script, rank);
     let arguments = [&*file].into_iter().chain(arguments.iter().copied());
-    let mut program = as_rank(python(script, arguments).unwrap(), rank, ranks, port);
-    program.env("OMP_NUM_THREADS", "1");
-    (program, file)
+    as_rank(python(script, arguments).unwrap(), rank, ranks, port)
+}
+
+fn saved_by(script: &str, rank: usize) -> String {
+    format!("{script}-{rank}.safetensors")
 }
 
 pub fn read(file: &str) -> Saved {

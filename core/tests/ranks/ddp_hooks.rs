@@ -1,7 +1,7 @@
 //! Delayed gradients, hooks of buffers and less common communication hooks equal Python's to the last bit, and what of
 //! them does not go together is refused by name.
 
-use crate::common::{Saved, expect_equal, in_python};
+use crate::common::{Saved, after_python, expect_equal};
 use crate::ddp_parity::{fill, labels, with_batch_norm};
 use crate::prelude::*;
 use crate::weights::{Weights, backward, gradients, mean, model, own, with_hook};
@@ -63,9 +63,10 @@ fn with_maxima(location: BufferCommHookLocation) -> DdpOptions {
     DdpOptions { buffer_comm_hook: Some(hook), ..Default::default() }
 }
 
-#[run_by(on_ranks(2))]
+#[run_by(after_python((2, &["1"]), "ddp_hooks", &[]))]
 fn delayed_gradients_hooks_of_buffers_quantization_and_steps_in_the_backward_pass_equal_pythons(
     group: &ProcessGroup,
+    python: Saved,
 ) {
     let mut saved = Saved::new();
     let later = |_: &_| delayed(&["2.weight", "2.bias"], "0.weight");
@@ -98,7 +99,7 @@ fn delayed_gradients_hooks_of_buffers_quantization_and_steps_in_the_backward_pas
     let before = BufferCommHookLocation::PreForward;
     train(group, ("buffers.False", true), |_| with_maxima(before), &mut saved);
     train(group, ("buffers.True", true), |_| with_maxima(Default::default()), &mut saved);
-    expect_equal(saved, in_python(group, "ddp_hooks", &[]));
+    expect_equal(saved, python);
 }
 
 #[run_by(on_ranks(2))]

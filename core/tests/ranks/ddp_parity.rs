@@ -1,7 +1,7 @@
 //! Sparse gradients, ignored variables, mixed precision, local steps and averages of models equal Python's to the last
 //! bit, on both ranks of a job.
 
-use crate::common::{Saved, expect_equal, in_python};
+use crate::common::{Saved, after_python, expect_equal};
 use crate::prelude::*;
 use tch_parallel::distributed::hooks::{AllReduce, PostLocalSgd};
 use tch_parallel::nn::{LinearOptions, linear};
@@ -171,9 +171,10 @@ fn averaged(group: &ProcessGroup, averaging: Averaging, use_buffers: bool, saved
     }
 }
 
-#[run_by(on_ranks(2))]
+#[run_by(after_python((2, &["1"]), "ddp_options", &[]))]
 fn sparse_gradients_ignored_variables_mixed_precision_local_steps_and_averages_equal_pythons(
     group: &ProcessGroup,
+    python: Saved,
 ) {
     let mut saved = Saved::new();
     ["plain", "view", "hook"].into_iter().for_each(|way| sparse(group, way, &mut saved));
@@ -187,7 +188,7 @@ fn sparse_gradients_ignored_variables_mixed_precision_local_steps_and_averages_e
         averaged(group, Averaging::Swa, use_buffers, &mut saved);
         averaged(group, Averaging::Ema { decay: 0.9 }, use_buffers, &mut saved);
     }
-    expect_equal(saved, in_python(group, "ddp_options", &[]));
+    expect_equal(saved, python);
 }
 
 #[run_by(on_ranks(2))]

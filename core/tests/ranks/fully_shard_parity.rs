@@ -1,8 +1,7 @@
 //! A model that is sharded has the bits of Python's `fully_shard`: losses, shards of gradients, weights.
 
-use crate::common::{Saved, expect_equal, in_python, python_rank, read};
+use crate::common::{Saved, after_python, expect_equal, python_rank, read};
 use crate::prelude::*;
-use tests::programs::free_port;
 
 const BLOCKS: usize = 3;
 
@@ -167,11 +166,10 @@ impl Way<'_> {
     }
 }
 
-fn expect_pythons_bits(group: &ProcessGroup, ways: &str) {
-    let ways: Vec<_> = ways.split_whitespace().collect();
+fn expect_pythons_bits(group: &ProcessGroup, ways: &[&str], python: Saved) {
     let mut saved = Saved::new();
     ways.iter().for_each(|way| Way(way).train(group, &mut saved));
-    expect_equal(without_empty_shards(saved), in_python(group, "fully_shard", &ways));
+    expect_equal(without_empty_shards(saved), python);
 }
 
 /// A rank without rows of a parameter has an empty shard, which Python does not save.
@@ -180,29 +178,57 @@ fn without_empty_shards(mut saved: Saved) -> Saved {
     saved
 }
 
-#[run_by(on_ranks(2))]
-fn on_two_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
-    let ways = "sgd adamw-reshard sgd-keep sgd-accumulate sgd-nosync adamw-twice sgd-evaluate \
-                adamw-keep-twice-evaluate sgd-clip adamw-bf16-reduce32-output32 \
-                sgd-bf16-output32-nosync-clip sgd-checkpoint-accumulate adamw-checkpoint-keep-evaluate";
-    expect_pythons_bits(group, ways);
+const ON_TWO: &[&str] = &[
+    "sgd",
+    "adamw-reshard",
+    "sgd-keep",
+    "sgd-accumulate",
+    "sgd-nosync",
+    "adamw-twice",
+    "sgd-evaluate",
+    "adamw-keep-twice-evaluate",
+    "sgd-clip",
+    "adamw-bf16-reduce32-output32",
+    "sgd-bf16-output32-nosync-clip",
+    "sgd-checkpoint-accumulate",
+    "adamw-checkpoint-keep-evaluate",
+];
+
+#[run_by(after_python((2, &["1"]), "fully_shard", ON_TWO))]
+fn on_two_ranks_all_ways_have_pythons_bits(group: &ProcessGroup, python: Saved) {
+    expect_pythons_bits(group, ON_TWO, python);
 }
 
-#[run_by(on_ranks(3))]
-fn on_three_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
-    let ways = "sgd-evaluate adamw-keep-accumulate sgd-reshard-nosync sgd-twice adamw-clip \
-                sgd-bf16-reduce32-output32-nosync sgd-checkpoint sgd-f16-output32";
-    expect_pythons_bits(group, ways);
+const ON_THREE: &[&str] = &[
+    "sgd-evaluate",
+    "adamw-keep-accumulate",
+    "sgd-reshard-nosync",
+    "sgd-twice",
+    "adamw-clip",
+    "sgd-bf16-reduce32-output32-nosync",
+    "sgd-checkpoint",
+    "sgd-f16-output32",
+];
+
+#[run_by(after_python((3, &["1"]), "fully_shard", ON_THREE))]
+fn on_three_ranks_all_ways_have_pythons_bits(group: &ProcessGroup, python: Saved) {
+    expect_pythons_bits(group, ON_THREE, python);
 }
 
-#[run_by(on_ranks(4))]
-fn on_four_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
-    let ways = "adamw adamw-hybrid-evaluate sgd-hybrid-clip-accumulate sgd-hybrid-nosync-twice \
-                sgd-hybrid-f16-output32";
-    expect_pythons_bits(group, ways);
+const ON_FOUR: &[&str] = &[
+    "adamw",
+    "adamw-hybrid-evaluate",
+    "sgd-hybrid-clip-accumulate",
+    "sgd-hybrid-nosync-twice",
+    "sgd-hybrid-f16-output32",
+];
+
+#[run_by(after_python((4, &["1"]), "fully_shard", ON_FOUR))]
+fn on_four_ranks_all_ways_have_pythons_bits(group: &ProcessGroup, python: Saved) {
+    expect_pythons_bits(group, ON_FOUR, python);
 }
 
-const MIXED: [&str; 2] = ["sgd-mixed-evaluate", "adamw-mixed-twice-clip"];
+const MIXED: &[&str] = &["sgd-mixed-evaluate", "adamw-mixed-twice-clip"];
 
 fn python_on_rank_1(rank: usize, command: Command) -> Command {
     if rank == 0 {
@@ -210,23 +236,13 @@ fn python_on_rank_1(rank: usize, command: Command) -> Command {
     }
     let port = command.get_envs().find(|(name, _)| *name == "MASTER_PORT");
     let port = port.and_then(|(_, value)| value?.to_str()).unwrap().parse().unwrap();
-    python_rank("fully_shard", (1, 2, port), &MIXED).0
+    python_rank("fully_shard", (1, 2, port), MIXED)
 }
 
-#[run_by(common::processes_with(2, python_on_rank_1))]
+#[run_by(common::processes_after_python(2, "fully_shard", MIXED, python_on_rank_1))]
 fn a_rank_in_rust_and_one_in_python_train_one_model() {
     let (group, mut saved) = (common::join(), Saved::new());
+    let python = read("fully_shard-0.safetensors");
     MIXED.iter().for_each(|way| Way(way).train(&group, &mut saved));
-    let port = free_port().unwrap();
-    let [first, second] = [0, 1].map(|rank| {
-        let (mut program, file) = python_rank("fully_shard", (rank, 2, port), &MIXED);
-        (program.spawn().unwrap(), file)
-    });
-    for (mut process, file) in [second, first] {
-        assert!(process.wait().unwrap().success());
-        let expected = read(&file);
-        if file.ends_with("-0.safetensors") {
-            expect_equal(without_empty_shards(std::mem::take(&mut saved)), expected);
-        }
-    }
+    expect_equal(without_empty_shards(saved), python);
 }

@@ -1,6 +1,6 @@
 //! Any number of ranks computes the same bits for as many virtual ranks.
 
-use crate::common::{Saved, expect_equal, in_python, read};
+use crate::common::{EACH_TRANSPORT, Saved, after_python, expect_equal, read};
 use crate::prelude::*;
 use tch_parallel::nn::*;
 
@@ -79,9 +79,11 @@ fn on_each_number_of_ranks(group: &ProcessGroup, check: impl Fn(&ProcessGroup)) 
     }
 }
 
-#[run_by(on_ranks_with_each_transport(3))]
-fn any_number_of_ranks_equals_pythons_three_with_three_virtual_ranks(group: &ProcessGroup) {
-    let python = in_python(group, "virtual_ranks", &[]);
+#[run_by(after_python((3, EACH_TRANSPORT), "virtual_ranks", &[]))]
+fn any_number_of_ranks_equals_pythons_three_with_three_virtual_ranks(
+    group: &ProcessGroup,
+    python: Saved,
+) {
     on_each_number_of_ranks(group, |group| {
         let saved = trained((group, 1), conv_net, |(conv, norm, last, scale), xs| {
             let xs = norm.forward_t(&conv.forward(xs), true).relu().flatten(1, -1);
