@@ -21,8 +21,7 @@ use std::{rc::Rc, thread, time::Instant};
 use tch_parallel_contract::{ELASTIC, LISTEN_FD};
 
 /// Variables of an outer launcher. A rank that read them would look for that launcher's store or socket.
-const FOREIGN: [&str; 4] =
-    [ELASTIC, LISTEN_FD, "TORCHELASTIC_USE_AGENT_STORE", error_file::VARIABLE];
+const OUTER: [&str; 4] = [ELASTIC, LISTEN_FD, "TORCHELASTIC_USE_AGENT_STORE", error_file::VARIABLE];
 
 /// A rank's environment variables, as torchrun's. `rank` is its number among this node's `local_world_size`.
 pub(crate) fn variables(
@@ -50,16 +49,12 @@ pub(crate) fn variables(
     ])
 }
 
-pub(crate) fn set_variables(
-    command: &mut Command,
-    args: &Args,
-    variables: BTreeMap<&'static str, String>,
-) {
+/// Prepares the environment that is the same for all ranks.
+pub(crate) fn prepare(command: &mut Command, args: &Args) {
     // The secret is for the launchers alone.
-    for name in FOREIGN.into_iter().chain([proof::SECRET]) {
+    for name in OUTER.into_iter().chain([proof::SECRET]) {
         command.env_remove(name);
     }
-    command.envs(variables);
     // Ranks that each start a thread per core slow each other down.
     if args.nproc_per_node > 1 && std::env::var_os("OMP_NUM_THREADS").is_none() {
         command.env("OMP_NUM_THREADS", "1");
@@ -125,9 +120,8 @@ impl Rank {
         };
         let wait = move || {
             // WNOWAIT leaves a zombie, so that nothing else gets the process ID before `reap`.
-            while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT)
-                == Err(Errno::EINTR)
-            {}
+            let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+            while waitid(Id::Pid(pid), flags) == Err(Errno::EINTR) {}
             on_end(Instant::now());
         };
         thread::Builder::new().spawn(wait).context("cannot start a thread to wait for a rank")?;

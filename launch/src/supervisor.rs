@@ -77,8 +77,8 @@ impl<'a> Supervisor<'a> {
             command.arg(format!("--local_rank={local_rank}"));
         }
         let place = (local_rank, self.args.nproc_per_node);
-        let variables = rank::variables(self.args, placement, local_rank, place, port);
-        rank::set_variables(&mut command, self.args, variables);
+        rank::prepare(&mut command, self.args);
+        command.envs(rank::variables(self.args, placement, local_rank, place, port));
         let rank = placement.rank(local_rank);
         let generation = placement.generation;
         let goes_on = self.args.max_restarts > 0 || self.args.nnodes.elastic();

@@ -64,15 +64,12 @@ fn main() -> Result<()> {
     Ok(())
 }
 
+type Named = (String, Tensor);
+
 /// As they are now.
-fn copies(
-    prefix: &str,
-    variables: impl IntoIterator<Item = (String, Tensor)>,
-) -> Vec<(String, Tensor)> {
-    variables
-        .into_iter()
-        .map(|(name, tensor)| (format!("{prefix}.{name}"), copy(&tensor.detach())))
-        .collect()
+fn copies(mode: &str, all: impl IntoIterator<Item = Named>) -> Vec<Named> {
+    let named = |(name, tensor): Named| (format!("{mode}.{name}"), copy(&tensor.detach()));
+    all.into_iter().map(named).collect()
 }
 
 /// On the CPU, where it can be saved.

@@ -1,8 +1,8 @@
 //! What async-update's methods write if they are started with [`METRICS`].
 
 use crate::prelude::*;
-use crate::programs::{async_update, launch};
-use crate::{Job, training::events};
+use crate::programs::{async_update, launch, start_by_hand};
+use crate::{Job, Process, training::events};
 
 pub const METRICS: &str = "--metrics=metrics";
 
@@ -11,6 +11,12 @@ pub fn trained(ranks: usize, flags: &str) -> Result<Job> {
     let job = Job::new()?;
     job.run(launch(ranks, &async_update(flags.split(' ').chain([METRICS]))?)?)?.expect_success()?;
     Ok(job)
+}
+
+/// Starts the ranks of a method, with metrics, without a launcher, which would end all of them when one is lost.
+pub fn started(job: &Job, ranks: usize, flags: &str) -> Result<Vec<Process>> {
+    let program = || async_update(flags.split(' ').chain([METRICS]));
+    start_by_hand(job, (0..ranks).map(|_| program()))
 }
 
 /// The event `outcome` that rank 0 writes at the end.

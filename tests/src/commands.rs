@@ -16,33 +16,31 @@ pub struct Call<'a> {
 impl<'a> Call<'a> {
     /// Parses a command; `None` if it starts no program of the workspace.
     pub fn parse(words: &[&'a str]) -> Result<Option<Self>> {
-        let behind_dashes = |rest: &[&'a str]| rest.strip_prefix(&["--"]).unwrap_or(rest).to_vec();
+        let call = |program: &'a str, rest: &[&'a str]| {
+            let arguments = rest.strip_prefix(&["--"]).unwrap_or(rest).to_vec();
+            Some(Call { launcher: None, program, arguments })
+        };
         Ok(match words {
             ["cargo", "launch", rest @ ..] => {
                 // Each of its flags has a value.
                 let is_flag = |pair: &&[&str]| pair[0].starts_with('-') && pair[0] != "--";
                 let flags = rest.chunks(2).take_while(is_flag).flatten();
                 // `gpu` counts what is missing here.
-                let flags: Vec<&'a str> =
-                    flags.map(|word| if *word == "gpu" { "2" } else { *word }).collect();
-                let call = match &rest[flags.len()..] {
+                let flags = flags.map(|word| if *word == "gpu" { "2" } else { *word });
+                let flags: Vec<&'a str> = flags.collect();
+                let launched = match &rest[flags.len()..] {
                     ["--", rest @ ..] => Self::parse(rest)?,
-                    [program, rest @ ..] => {
-                        Some(Call { launcher: None, program, arguments: behind_dashes(rest) })
-                    }
+                    [program, rest @ ..] => call(program, rest),
                     [] => None,
                 };
-                let call = call.context("cargo launch starts no program")?;
-                Some(Call { launcher: Some(("launch", flags)), ..call })
+                let launched = launched.context("cargo launch starts no program")?;
+                Some(Call { launcher: Some(("launch", flags)), ..launched })
             }
-            ["cargo", "xtask", "run", program, rest @ ..] => {
-                Some(Call { launcher: None, program, arguments: behind_dashes(rest) })
-            }
+            ["cargo", "xtask", "run", program, rest @ ..] => call(program, rest),
             ["cargo", "run", rest @ ..] => {
                 let behind = |flag: &str| Some(rest.iter().position(|word| *word == flag)? + 1);
                 let at = behind("--example").or_else(|| behind("-p")).context("which program?")?;
-                let program = rest.get(at).context("which program?")?;
-                Some(Call { launcher: None, program, arguments: behind_dashes(&rest[at + 1..]) })
+                call(rest.get(at).context("which program?")?, &rest[at + 1..])
             }
             ["torchrun", rest @ ..] => {
                 let at = rest.iter().position(|word| word.starts_with("target/release/"));

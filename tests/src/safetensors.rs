@@ -21,8 +21,11 @@ impl Tensor {
     }
 }
 
-/// All tensors of a file, by name, since their order in the file is up to the writer.
-pub fn read(path: &Path) -> Result<BTreeMap<String, Tensor>> {
+/// By name, since their order in a file is up to the writer.
+pub type Tensors = BTreeMap<String, Tensor>;
+
+/// All tensors of a file.
+pub fn read(path: &Path) -> Result<Tensors> {
     let file = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let tensors = SafeTensors::deserialize(&file)
         .with_context(|| format!("{} is no safetensors file", path.display()))?;

@@ -1,7 +1,8 @@
 //! The results of a training, for comparison to the last bit.
 
 use crate::job::{Job, Process, expect_all_succeed};
-use crate::{prelude::*, programs::start_by_hand, safetensors::Tensor};
+use crate::programs::{source, start_by_hand};
+use crate::{prelude::*, safetensors::Tensors};
 use std::ops::Range;
 
 /// The flags that make a training to be compared write its metrics and its weights to the job's directory.
@@ -14,7 +15,7 @@ pub struct Training {
     pub losses: Vec<Vec<f32>>,
     /// By rank and epoch: training loss, validation loss, accuracy.
     epochs: Vec<Vec<[f64; 3]>>,
-    pub weights: BTreeMap<String, Tensor>,
+    pub weights: Tensors,
 }
 
 impl Training {
@@ -40,11 +41,7 @@ impl Training {
     }
 
     /// The same for a program that writes its weights elsewhere.
-    pub fn with_weights(
-        job: &Job,
-        world_size: usize,
-        weights: BTreeMap<String, Tensor>,
-    ) -> Result<Self> {
+    pub fn with_weights(job: &Job, world_size: usize, weights: Tensors) -> Result<Self> {
         let directory = job.directory();
         Ok(Self {
             losses: (0..world_size).map(|rank| losses(directory, rank)).collect::<Result<_>>()?,
@@ -102,10 +99,8 @@ pub fn events<T>(
     read: impl Fn(&Value) -> Option<T>,
 ) -> Result<Vec<T>> {
     let path = directory.join(format!("metrics/rank{rank}.jsonl"));
-    let text =
-        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut found = Vec::new();
-    for line in text.lines() {
+    for line in source(&path)?.lines() {
         let event: Value = serde_json::from_str(line)
             .with_context(|| format!("{}: a line is no JSON: {line}", path.display()))?;
         if event["event"] == name {
@@ -128,25 +123,21 @@ pub fn wait_for_steps(job: &Job, ranks: Range<usize>, steps: usize) -> Result<()
     })
 }
 
-/// Lets `rank` take a step before the `others` do anything, and leaves it stopped there. Otherwise, on
+/// Lets `rank` take a step before the `rest` do anything, and leaves it stopped there. Otherwise, on
 /// a busy machine, they could be done before it begins.
-pub fn stop_after_first_step(
-    job: &Job,
-    ranks: &[Process],
-    rank: usize,
-    others: Range<usize>,
-) -> Result<()> {
-    let others = ranks[others].iter().map(Process::pid);
-    let tell_others = |signal| others.clone().try_for_each(|other| kill(other, signal));
-    tell_others(Signal::SIGSTOP)?;
+pub fn hold_after_step(job: &Job, all: &[Process], rank: usize, rest: Range<usize>) -> Result<()> {
+    let rest = all[rest].iter().map(Process::pid);
+    let tell_rest = |signal| rest.clone().try_for_each(|other| kill(other, signal));
+    tell_rest(Signal::SIGSTOP)?;
     wait_for_steps(job, rank..rank + 1, 1)?;
-    kill(ranks[rank].pid(), Signal::SIGSTOP)?;
-    Ok(tell_others(Signal::SIGCONT)?)
+    kill(all[rank].pid(), Signal::SIGSTOP)?;
+    Ok(tell_rest(Signal::SIGCONT)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::safetensors::Tensor;
 
     fn training(loss: f32, weight: u8) -> Training {
         let tensor = Tensor { dtype: "U8".into(), shape: vec![1], bytes: vec![weight] };

@@ -2,7 +2,7 @@
 //! when one is killed, stopped or late.
 
 use crate::prelude::*;
-use tests::async_update::{METRICS, number, outcome};
+use tests::async_update::{METRICS, number, outcome, started};
 
 /// After this many steps a rank is certainly training.
 const STEPS: usize = 5;
@@ -10,18 +10,9 @@ const STEPS: usize = 5;
 /// How long the remaining ranks may take to end.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Short, since gloo can miss the failure of a send (see `ProcessGroup::send`), and then a lost
-/// rank is noticed only after the timeout.
+/// `--timeout=5`: short, since gloo can miss the failure of a send (see `ProcessGroup::send`), and
+/// then a lost rank is noticed only after the timeout.
 const TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The same as a flag.
-const WITH_TIMEOUT: &str = "--timeout=5";
-
-/// Starts the ranks of a method without a launcher, which would end all of them when one is lost.
-fn start(job: &Job, ranks: usize, flags: &[&str]) -> Result<Vec<Process>> {
-    let program = || async_update(flags.iter().copied().chain([METRICS]));
-    start_by_hand(job, (0..ranks).map(|_| program()))
-}
 
 /// For each update of the server's model, the rank that the gradients came from.
 fn who_updated(directory: &Path) -> Result<Vec<u64>> {
@@ -32,9 +23,9 @@ fn who_updated(directory: &Path) -> Result<Vec<u64>> {
 #[test]
 fn when_a_worker_is_killed_the_server_says_so_and_goes_on_with_the_others() -> Result<()> {
     let job = Job::new()?;
-    let flags = ["ssp", "--staleness=1", "--step-time=5", "--epochs=4", "--timeout=10"];
-    let mut ranks = start(&job, 4, &flags)?;
-    stop_after_first_step(&job, &ranks, 3, 1..3)?;
+    let flags = "ssp --staleness=1 --step-time=5 --epochs=4 --timeout=10";
+    let mut ranks = started(&job, 4, flags)?;
+    hold_after_step(&job, &ranks, 3, 1..3)?;
     wait_for_steps(&job, 1..3, 1)?;
     kill(ranks[3].pid(), Signal::SIGKILL)?;
     let gone = format!("[server] worker 3 is gone (rank 3 (pid {}) has ended)", ranks[3].pid());
@@ -76,8 +67,8 @@ fn when_a_worker_is_killed_at_the_end_the_other_does_its_batches() -> Result<()>
 #[test]
 fn when_a_worker_is_stopped_the_server_goes_on_after_the_timeout() -> Result<()> {
     let job = Job::new()?;
-    let mut ranks = start(&job, 3, &["async-ps", "--step-time=5", WITH_TIMEOUT])?;
-    stop_after_first_step(&job, &ranks, 2, 1..2)?;
+    let mut ranks = started(&job, 3, "async-ps --step-time=5 --timeout=5")?;
+    hold_after_step(&job, &ranks, 2, 1..2)?;
     let server = ranks[0].wait()?.expect_success()?;
     server.expect_line(&["[server] worker 2 is gone", "is stopped", "1 worker goes on"])?;
     ranks[1].wait()?.expect_success().map(drop)
@@ -87,7 +78,7 @@ fn when_a_worker_is_stopped_the_server_goes_on_after_the_timeout() -> Result<()>
 fn when_all_workers_are_killed_the_server_ends() -> Result<()> {
     let job = Job::new()?;
     // Below `SOON`, in case gloo misses the failure of a send.
-    let mut ranks = start(&job, 3, &["async-ps", "--epochs=1000", "--timeout=3"])?;
+    let mut ranks = started(&job, 3, "async-ps --epochs=1000 --timeout=3")?;
     wait_for_steps(&job, 1..3, STEPS)?;
     for worker in [1, 2] {
         kill(ranks[worker].pid(), Signal::SIGKILL)?;
@@ -98,19 +89,16 @@ fn when_all_workers_are_killed_the_server_ends() -> Result<()> {
 
 #[test]
 fn when_a_server_is_killed_every_worker_ends_and_names_it() -> Result<()> {
-    let flags = ["async-ps", "--servers=2", "--epochs=1000", WITH_TIMEOUT];
-    for (killed, name) in [
-        (0, "lost the parameter server, rank 0"),
-        (1, "lost the parameter server of shard 1, rank 1"),
-    ] {
+    for (killed, which) in [(0, ", rank 0"), (1, " of shard 1, rank 1")] {
         let job = Job::new()?;
-        let mut ranks = start(&job, 4, &flags)?;
+        let mut ranks = started(&job, 4, "async-ps --servers=2 --epochs=1000 --timeout=5")?;
         wait_for_steps(&job, 2..4, STEPS)?;
         kill(ranks[killed].pid(), Signal::SIGKILL)?;
         let deadline = Instant::now() + TIMEOUT + SOON;
         for worker in [2, 3] {
             let ended = ranks[worker].wait_until(deadline)?.expect_code(1)?;
-            ended.expect_line(&[&format!("[rank {worker}] error: "), name])?;
+            let lost = format!("lost the parameter server{which}");
+            ended.expect_line(&[&format!("[rank {worker}] error: "), &lost])?;
         }
         ranks[1 - killed].wait_until(deadline)?;
     }

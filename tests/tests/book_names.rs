@@ -14,7 +14,7 @@ fn every_name_beside_pytorchs_is_one_of_the_library() -> Result<()> {
     for sources in ["", "base/", "data/", "nn/", "optim/", "sys/"] {
         declare(&workspace().join(format!("core/{sources}src")), &mut declared)?;
     }
-    let page = fs::read_to_string(workspace().join("book/src/pytorch-names.md"))?;
+    let page = source("book/src/pytorch-names.md")?;
     let rows = page.lines().filter_map(|line| line.strip_prefix("| "));
     let (mut count, mut unknown) = (0, Vec::new());
     for (_, here) in rows.filter_map(|row| row.rsplit_once(" | ")) {
@@ -82,8 +82,5 @@ fn names_are_told_from_variables_and_text() {
     let found = |code| names(code).collect::<Vec<_>>();
     assert_eq!(found("optim::Sgd::new(&vs, x)"), ["Sgd", "new"]);
     assert_eq!(found("\"cuda:0\".parse()?"), ["parse"]);
-    assert_eq!(
-        found("Options { lr: 0.1, ..Default::default() }"),
-        ["Options", "Default", "default"]
-    );
+    assert_eq!(found("Options { lr, ..Default::default() }"), ["Options", "Default", "default"]);
 }

@@ -25,8 +25,7 @@ cases! {
         expect_reason("error", 1, " exited with code 1: no sample 6 in the data set");
     fn a_rank_that_panics_is_named_with_the_panics_message() =
         expect_reason("panic", 101, " exited with code 101: panicked: no sample 6 in the data set");
-    fn a_rank_that_runs_out_of_memory_is_named() =
-        expect_reason("memory", 1, "can't allocate memory");
+    fn a_rank_that_runs_out_of_memory_is_named() = expect_reason("memory", 1, "can't allocate memory");
     fn a_rank_whose_backward_pass_fails_is_named() =
         expect_reason("backward", 1, "backward failed: element 0 of tensors does not require grad");
 }

@@ -56,17 +56,15 @@ fn every_part_starts_with_pytorch_alone_and_ends_at_its_first_call_of_cuda() -> 
 
 #[test]
 fn a_difference_of_one_bit_fails_a_part_of_the_examination() -> Result<()> {
-    let mut comparisons = Command::new("python3");
-    comparisons.arg(workspace().join("tests/data/gpu_comparisons.py"));
-    comparisons
-        .env("PYTHONPATH", workspace().join("tests/gpu"))
-        .env("PYTHONDONTWRITEBYTECODE", "1");
+    let mut python = Command::new("python3");
+    python.arg(workspace().join("tests/data/gpu_comparisons.py"));
+    python.env("PYTHONPATH", workspace().join("tests/gpu")).env("PYTHONDONTWRITEBYTECODE", "1");
     let expected = "\
         1 of 1 tensors differ, w by 1.19e-07 at most, where the largest number is 1\n\
         only one side saved w\n\
         Rust saved no tensor\n\
         the losses of step 1 are 2 in Rust and 2.00001 in Python\n\
         2 steps in Rust, 1 in Python\n";
-    assert_eq!(printed(comparisons)?, expected);
+    assert_eq!(printed(python)?, expected);
     Ok(())
 }

@@ -23,8 +23,7 @@ pub(crate) fn try_once(name: &str, allowed: impl Fn(Duration) -> Duration) -> Re
 
 cases! {
     fn a_killed_rank_ends_the_ranks_of_all_hosts_and_each_names_it() = holds("killed-rank");
-    fn a_killed_launcher_ends_the_ranks_of_all_hosts_and_each_names_its_host() =
-        holds("killed-launcher");
+    fn a_killed_launcher_ends_the_ranks_of_all_hosts_and_each_names_its_host() = holds("killed-launcher");
     fn a_host_that_vanishes_ends_the_ranks_of_the_others_and_each_names_it() = holds("killed-host");
     fn a_host_that_falls_silent_is_taken_for_lost() = holds("stopped-host");
     fn a_host_that_is_cut_off_for_good_ends_by_itself() = holds("link-down");

@@ -2,8 +2,6 @@
 
 use crate::prelude::*;
 
-type Tensors = BTreeMap<String, Tensor>;
-
 /// The results for each picture in Rust and in Python, by `FILE/STEP`.
 fn both() -> Result<Arc<[Tensors; 2]>> {
     static BOTH: Shared<[Tensors; 2]> = Shared::new();

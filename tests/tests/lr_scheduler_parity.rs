@@ -1,6 +1,7 @@
 //! Learning rates and momenta equal Python's to the last bit, in every epoch and parameter group.
 
 use crate::prelude::*;
+use serde_json::from_str;
 
 /// More epochs than any cosine below takes to fall, rise and fall again.
 const EPOCHS: usize = 250;
@@ -20,8 +21,7 @@ fn expect_parity(optimizer: &str, lrs: &[f64], schedules: &[Value]) -> Result<()
 
     let courses = rust.stdout.lines().zip(python.stdout.lines());
     for (schedule, (rust, python)) in schedules.iter().zip(courses) {
-        let [rust, python]: [Rates; 2] =
-            [serde_json::from_str(rust)?, serde_json::from_str(python)?];
+        let (rust, python): (Rates, Rates) = (from_str(rust)?, from_str(python)?);
         ensure!(rust.len() == EPOCHS && python.len() == EPOCHS, "epochs are missing");
         ensure!(rust.iter().any(|rates| *rates != rust[0]), "{schedule} changes nothing");
         for (epoch, (ours, theirs)) in rust.iter().zip(&python).enumerate() {
@@ -176,9 +176,8 @@ fn reduce_lr_on_plateau_equals_python() -> Result<()> {
     ];
     for mode in ["min", "max"] {
         for threshold_mode in ["rel", "abs"] {
-            let threshold =
-                json!({ "mode": mode, "threshold_mode": threshold_mode, "threshold": 0.02 });
-            schedules.push(plateau(threshold));
+            let more = json!({ "mode": mode, "threshold_mode": threshold_mode, "threshold": 0.02 });
+            schedules.push(plateau(more));
         }
     }
     expect_parity("SGD", &[0.1, 0.037], &schedules)

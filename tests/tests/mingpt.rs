@@ -42,12 +42,11 @@ fn expect_pythons_bits(flags: &[&str]) -> Result<()> {
 
 cases! {
     /// With more than two ranks, the order of sums depends on a gradient's position in its bucket.
-    fn four_ranks_go_on_as_if_they_had_not_been_interrupted() = expect_to_go_on(&[]);
-    fn four_ranks_with_shards_go_on_as_if_they_had_not_been_interrupted() =
-        expect_to_go_on(&["--fsdp"]);
+    fn four_ranks_go_on_as_if_they_had_not_been_interrupted() = expect_resumed(&[]);
+    fn four_ranks_with_shards_go_on_as_if_they_had_not_been_interrupted() = expect_resumed(&["--fsdp"]);
 }
 
-fn expect_to_go_on(fsdp: &[&str]) -> Result<()> {
+fn expect_resumed(fsdp: &[&str]) -> Result<()> {
     let run = |job: &Job, flags: &[&str]| {
         let mut program = example("mingpt", [flags, fsdp, &OUTPUTS].concat())?;
         job.run(launch(4, program.args(["--text", &text()]))?)?.expect_success()

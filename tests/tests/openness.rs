@@ -41,19 +41,14 @@ fn expect_loopback_only(job: &Job) -> Result<()> {
     Ok(())
 }
 
-const ENDLESS: [&str; 2] = ["--epochs", "1000"];
-
 #[test]
-fn launched_ranks_listen_on_the_loopback_address_only() -> Result<()> {
+fn ranks_that_are_launched_or_started_by_hand_listen_on_the_loopback_address_only() -> Result<()> {
+    let rank = || ddp_mnist(["--epochs", "1000"].into_iter().chain(OUTPUTS));
     let job = Job::new()?;
-    let _launcher = job.start(launch(2, &ddp_mnist(ENDLESS.into_iter().chain(OUTPUTS))?)?)?;
-    expect_loopback_only(&job)
-}
-
-#[test]
-fn ranks_started_by_hand_listen_on_the_loopback_address_only() -> Result<()> {
+    let _launcher = job.start(launch(2, &rank()?)?)?;
+    expect_loopback_only(&job)?;
+    drop(job);
     let job = Job::new()?;
-    let rank = || ddp_mnist(ENDLESS.into_iter().chain(OUTPUTS));
     let _ranks = start_by_hand(&job, [rank(), rank()])?;
     expect_loopback_only(&job)
 }

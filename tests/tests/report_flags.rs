@@ -28,8 +28,7 @@ fn expect_traces_and_curves(name: &str, flags: &str) -> Result<()> {
 }
 
 /// On digits, with a small network.
-const IMAGENET: &str =
-    "--dataset mnist --no-augment --arch pyramidnet8_a6 --batch-size 8 --epochs 1 --steps 5";
+const IMAGENET: &str = "--dataset mnist --no-augment -a pyramidnet8_a6 -b 8 --epochs 1 --steps 5";
 
 /// A small BERT.
 const BERT: &str =

@@ -18,9 +18,8 @@ fn expect_same(job: &Job, a: &str, b: &str) -> Result<()> {
 fn twelve_virtual_ranks_have_the_same_weights_on_any_number_of_ranks() -> Result<()> {
     let job = Job::new()?;
     let train = |ranks, save: &str, flags: &[&str]| {
-        twelve(&job, ranks, save, &[&["--batch-size", "64"], flags].concat())?
-            .wait()?
-            .expect_success()
+        let flags = [&["--batch-size", "64"], flags].concat();
+        twelve(&job, ranks, save, &flags)?.wait()?.expect_success()
     };
     for ranks in [1, 2, 3, 4, 5, 6, 12] {
         let save = format!("{ranks}.safetensors");
@@ -62,10 +61,9 @@ fn a_resnet_in_16_bits_has_the_same_weights_on_any_number_of_ranks() -> Result<(
     let job = Job::new()?;
     for ranks in ["1", "2", "3"] {
         fs::create_dir(job.path(ranks))?;
-        let flags = ["--dataset", "mnist", "--epochs", "1", "--steps", "3", "--batch-size", "24"];
-        let flags =
-            flags.into_iter().chain(["--amp", "bf16", "--virtual-ranks", "4", "--seed", "1"]);
-        let program = ddp_imagenet(flags.chain(["--checkpoint-dir", ranks]))?;
+        let flags = "--dataset mnist --epochs 1 --steps 3 --batch-size 24 --amp bf16 --seed 1";
+        let own = ["--virtual-ranks", "4", "--checkpoint-dir", ranks];
+        let program = ddp_imagenet(flags.split(' ').chain(own))?;
         job.run(launch_with(&["-n", ranks], &program)?)?.expect_success()?;
         expect_same(&job, "1/model_best.safetensors", &format!("{ranks}/model_best.safetensors"))?;
     }

@@ -48,27 +48,20 @@ if os.environ["RANK"] == "0":
 }
 
 #[test]
-fn a_port_that_is_taken_is_refused_before_any_rank_starts() {
+fn a_port_that_another_program_has_is_refused_before_any_rank_starts_and_is_no_place_to_meet() {
     let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let port = taken.local_addr().unwrap().port();
-    let job = Job::new();
-    run(job.launch_sh(&format!("-n 2 --master-port {port}"), "note x started"))
-        .expect_code(1)
-        .expect_stderr(&format!("launch: port {port} on 127.0.0.1 is already in use"));
-    assert_eq!(job.note("started"), None);
-}
-
-#[test]
-fn a_port_that_another_program_has_is_no_place_for_nodes_to_meet() {
-    let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let port = taken.local_addr().unwrap().port();
-    let job = Job::new();
-    let flags = format!("--nnodes 2 --master-addr 127.0.0.1 --master-port {port}");
     std::thread::spawn(move || drop(taken.accept()));
-    run(job.launch_sh(&flags, "note x started")).expect_code(1).expect_stderr(&format!(
-        "launch: port {port} on 127.0.0.1 is already in use: choose another for every node"
-    ));
-    assert_eq!(job.note("started"), None);
+    for (flags, advice) in [
+        ("-n 2", ", or omit it to get a free one"),
+        ("--nnodes 2 --master-addr 127.0.0.1", " for every node"),
+    ] {
+        let job = Job::new();
+        let ended = run(job.launch_sh(&format!("--master-port {port} {flags}"), "note x started"));
+        let taken = format!("port {port} on 127.0.0.1 is already in use: choose another{advice}");
+        ended.expect_code(1).expect_stderr(&format!("launch: {taken}"));
+        assert_eq!(job.note("started"), None);
+    }
 }
 
 #[test]

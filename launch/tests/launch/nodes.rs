@@ -52,11 +52,13 @@ impl Nodes {
         start(self.launch(job, rank, flags, script))
     }
 
-    /// Starts the launchers of three nodes. They come in any order.
-    fn start_three(&self, job: &Job, flags: &str, script: &str) -> [Running; 3] {
-        let mut running = [2, 0, 1].map(|rank| self.start(job, rank, flags, script));
+    /// Starts the launchers of three nodes. They come in any order, and their ranks leave their process ids.
+    fn three(flags: &str, script: &str) -> (Job, Self, [Running; 3], Vec<i32>) {
+        let (job, nodes) = (Job::new(), Nodes::new(3));
+        let mut running = [2, 0, 1].map(|rank| nodes.start(&job, rank, flags, script));
         running.rotate_left(1);
-        running
+        let pids = job.wait_for_pids(&PIDS);
+        (job, nodes, running, pids)
     }
 }
 
@@ -89,18 +91,18 @@ fn nodes_with_1_2_and_3_ranks_have_6_ranks_in_a_row() {
 
 #[test]
 fn every_node_names_the_rank_that_failed_on_one_and_has_its_exit_code() {
-    let (job, nodes) = (Job::new(), Nodes::new(3));
     let script = "note $$ pid.$RANK; [ $RANK = 1 ] || stay; await pid.0; await pid.2; \
                   echo no such data set >&2; exit 7";
     let before = Instant::now();
-    let ended = finish(nodes.start_three(&job, "", script));
+    let (_job, _nodes, running, pids) = Nodes::three("", script);
+    let ended = finish(running);
     assert!(before.elapsed() < 2 * WHOLE_END, "{:?}", before.elapsed());
-    let pid = job.note("pid.1").unwrap();
+    let failed = format!(": rank 1 (pid {}) exited with code 7", pids[1]);
     for ended in &ended {
-        ended.expect_code(7).expect_stderr(&format!(": rank 1 (pid {pid}) exited with code 7"));
+        ended.expect_code(7).expect_stderr(&failed);
         ended.expect_stderr("launch: node 1 (").expect_stderr("    no such data set\n");
     }
-    wait_until_dead(&job.wait_for_pids(&PIDS));
+    wait_until_dead(&pids);
 }
 
 #[test]
@@ -123,9 +125,7 @@ fn every_node_lists_those_of_its_own_ranks_that_failed_after_the_culprit() {
 
 #[test]
 fn a_rank_killed_on_one_node_ends_all_nodes_soon_though_the_others_ignore_it() {
-    let (job, nodes) = (Job::new(), Nodes::new(3));
-    let running = nodes.start_three(&job, "", "trap '' TERM; note $$ pid.$RANK; stay");
-    let pids = job.wait_for_pids(&PIDS);
+    let (_job, _nodes, running, pids) = Nodes::three("", "trap '' TERM; note $$ pid.$RANK; stay");
     let before = Instant::now();
     kill(Pid::from_raw(pids[2]), Signal::SIGKILL).unwrap();
     let killed = format!(": rank 2 (pid {}) was killed by SIGKILL", pids[2]);
@@ -152,9 +152,7 @@ fn a_victim_on_another_node_is_not_blamed_though_it_ended_first() {
 #[test]
 fn a_launcher_that_is_killed_ends_all_nodes_which_name_its_node() {
     for killed in [0, 1] {
-        let (job, nodes) = (Job::new(), Nodes::new(3));
-        let mut running = nodes.start_three(&job, "", STAY);
-        let pids = job.wait_for_pids(&PIDS);
+        let (_job, _nodes, mut running, pids) = Nodes::three("", STAY);
         let before = Instant::now();
         running[killed].signal(Signal::SIGKILL);
         running[killed].wait();
@@ -204,9 +202,7 @@ fn a_launcher_that_is_killed_and_started_again_has_its_place_in_a_restart_if_one
 #[test]
 fn a_node_that_is_silent_is_lost_after_the_heartbeat_timeout_and_ends_when_it_is_back() {
     for stopped in [0, 1] {
-        let (job, nodes) = (Job::new(), Nodes::new(3));
-        let running = nodes.start_three(&job, "--heartbeat-timeout 2", STAY);
-        let pids = job.wait_for_pids(&PIDS);
+        let (_job, _nodes, running, pids) = Nodes::three("--heartbeat-timeout 2", STAY);
         running[stopped].signal(Signal::SIGSTOP);
         kill(Pid::from_raw(pids[stopped]), Signal::SIGSTOP).unwrap();
         let mut others = Vec::from(running);
@@ -226,9 +222,7 @@ fn a_node_that_is_silent_is_lost_after_the_heartbeat_timeout_and_ends_when_it_is
 #[test]
 fn a_signal_to_one_launcher_ends_all_nodes() {
     for stopped in [0, 2] {
-        let (job, nodes) = (Job::new(), Nodes::new(3));
-        let running = nodes.start_three(&job, "--max-restarts 3", STAY);
-        let pids = job.wait_for_pids(&PIDS);
+        let (_job, _nodes, running, pids) = Nodes::three("--max-restarts 3", STAY);
         running[stopped].signal(Signal::SIGTERM);
         for (rank, ended) in finish(running).iter().enumerate() {
             ended.expect_code(128 + 15);
@@ -337,9 +331,8 @@ fn another_secret_or_another_job_is_refused_and_disturbs_nobody() {
     stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
     let refused = with_secret(1, "", "wrong").finish();
     refused.expect_code(1).expect_stderr("launch: TCH_PARALLEL_SECRET differs from node 0's\n");
-    let refused = with_secret(1, "--rdzv-id other", "right").finish();
-    let other_job =
-        "different jobs: --rdzv-id is \"none\" on node 0, and \"other\" on another node\n";
+    let refused = with_secret(1, "--rdzv-id x", "right").finish();
+    let other_job = "different jobs: --rdzv-id is \"none\" on node 0, and \"x\" on another node\n";
     refused.expect_code(1).expect_stderr(other_job);
     let second = with_secret(1, "", "right");
     job.wait_for_pids(&PIDS[..2]);

@@ -21,28 +21,18 @@ pub(super) fn killed(trial: &mut Trial, victim: Victim) -> Result<Duration> {
         sleep(moment);
 
         let pid = cluster.job.rank(rank, "ddp-mnist")?;
-        let all: Vec<_> = (0..NODES).collect();
-        let begin = Instant::now();
-        let survivors = match victim {
-            Victim::Rank => {
-                kill(pid, Signal::SIGKILL)?;
-                all
-            }
-            Victim::Launcher => {
-                kill(cluster.launcher(host)?.pid(), Signal::SIGKILL)?;
-                cluster.others(host)
-            }
-            Victim::Host => {
-                cluster.hosts.signal(host, Signal::SIGKILL)?;
-                cluster.others(host)
-            }
-        };
-        let ends = cluster.ends(&survivors, PATIENCE)?;
         let node = format!("launch: node {host} ({})", cluster.hosts.name(host));
-        let culprit = match victim {
-            Victim::Rank => format!("{node}: rank {rank} (pid "),
-            Victim::Launcher | Victim::Host => format!("{node} "),
+        let (survivors, culprit) = match victim {
+            Victim::Rank => ((0..NODES).collect(), format!("{node}: rank {rank} (pid ")),
+            Victim::Launcher | Victim::Host => (cluster.others(host), format!("{node} ")),
         };
+        let begin = Instant::now();
+        match victim {
+            Victim::Rank => kill(pid, Signal::SIGKILL)?,
+            Victim::Launcher => kill(cluster.launcher(host)?.pid(), Signal::SIGKILL)?,
+            Victim::Host => cluster.hosts.signal(host, Signal::SIGKILL)?,
+        }
+        let ends = cluster.ends(&survivors, PATIENCE)?;
         ends.expect_failure()?.expect_same_line(&culprit, &[])?;
         cluster.job.expect_nobody_left(size.reaped)?;
         Ok(ends.at - begin)

@@ -3,11 +3,8 @@
 use super::*;
 
 pub(super) fn stopped_host(trial: &mut Trial) -> Result<Duration> {
-    silent(
-        trial,
-        |cluster, host| cluster.hosts.signal(host, Signal::SIGSTOP),
-        |cluster, host| cluster.hosts.signal(host, Signal::SIGCONT),
-    )
+    let stop: Act = |cluster, host| cluster.hosts.signal(host, Signal::SIGSTOP);
+    silent(trial, stop, |cluster, host| cluster.hosts.signal(host, Signal::SIGCONT))
 }
 
 /// The host that is cut off needs nobody to tell it: it ends while the link is down.
@@ -22,9 +19,8 @@ fn silent(trial: &mut Trial, silence: Act, wake: Act) -> Result<Duration> {
     let host = trial.rng.random_range(0..NODES);
     let moment = Duration::from_millis(trial.rng.random_range(0..1000));
     Cluster::with(NODES, &mut trial.log, |cluster| {
-        let (per_node, limit) =
-            (size.ranks_per_node.to_string(), size.heartbeat_timeout.to_string());
-        cluster.start(&["-n", &per_node, "--heartbeat-timeout", &limit], &endless_training()?)?;
+        let (ranks, limit) = (size.ranks_per_node.to_string(), size.heartbeat_timeout.to_string());
+        cluster.start(&["-n", &ranks, "--heartbeat-timeout", &limit], &endless_training()?)?;
         wait_for_steps(&cluster.job, 0..NODES * size.ranks_per_node, 2)?;
         sleep(moment);
 

@@ -24,10 +24,7 @@ fn what_theory_says_of_a_quadratic_is_as_the_book_shows() -> Result<()> {
 fn a_network_too_has_a_limit_that_falls_with_the_workers_as_the_book_shows() -> Result<()> {
     let listing = replayed("async_limit.txt")?;
     let losses = numbers_of_loss(&listing)?;
-    ensure!(
-        losses.len() == 4,
-        "one worker and eight, each at a lower and at a higher rate: {listing}"
-    );
+    ensure!(losses.len() == 4, "one worker and eight, each at a low and a high rate: {listing}");
     for pair in losses.chunks(2) {
         // The loss of guessing among ten digits is ln 10 = 2.3.
         ensure!(pair[0] < 1.0 && pair[1] > 1.5, "{listing}");

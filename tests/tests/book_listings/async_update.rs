@@ -1,6 +1,7 @@
 //! Chapter "Synchronous or asynchronous".
 
 use super::*;
+use tests::async_update::started;
 
 /// The program's path in commands of the book that must not use a launcher.
 const BY_HAND: &str = "target/release/async-update";
@@ -27,14 +28,10 @@ fn ranks_may_be_threads_and_get_the_same_weights() -> Result<()> {
 
 cases! {
     fn the_articles_second_story_is_as_the_book_tells_it() = expect_replay("async_case2.txt", EXACT);
-    fn a_slow_worker_costs_synchronous_ones_what_the_book_shows() =
-        expect_words_of_replay("async_slow_sync.txt");
-    fn a_slow_worker_costs_asynchronous_ones_what_the_book_shows() =
-        expect_words_of_replay("async_slow_ps.txt");
-    fn a_slow_worker_costs_those_with_a_bound_what_the_book_shows() =
-        expect_words_of_replay("async_slow_ssp.txt");
-    fn threads_without_a_lock_are_as_the_book_shows() =
-        expect_words_of_replay("async_slow_hogwild.txt");
+    fn a_slow_worker_costs_synchronous_ones_what_the_book_shows() = expect_words("async_slow_sync.txt");
+    fn a_slow_worker_costs_asynchronous_ones_what_the_book_shows() = expect_words("async_slow_ps.txt");
+    fn a_slow_worker_costs_those_with_a_bound_what_the_book_shows() = expect_words("async_slow_ssp.txt");
+    fn threads_without_a_lock_are_as_the_book_shows() = expect_words("async_slow_hogwild.txt");
 }
 
 /// S1.23: the more workers, the staler the gradients, and the worse the result.
@@ -98,14 +95,8 @@ fn the_bytes_of_a_server_are_as_the_book_shows() -> Result<()> {
     expect_listing("async_shards.txt", &format!("{commands}$ tail -qn 1{files}\n{ends}"), EXACT)
 }
 
-/// Starts the ranks without a launcher, which would end all of them when one is lost. The flags need a timeout, since
-/// gloo can miss that the rank it sends to has ended (see `ProcessGroup::send`).
-fn started(job: &Job, ranks: usize, flags: &str) -> Result<Vec<Process>> {
-    let program = || async_update(flags.split(' ').chain(["--metrics", "metrics"]));
-    start_by_hand(job, (0..ranks).map(|_| program()))
-}
-
-/// The commands by which a reader does what [`started`] does.
+/// The commands by which a reader does what [`started`] does. The flags need a timeout, since gloo can miss that the
+/// rank it sends to has ended (see `ProcessGroup::send`).
 fn start_shown(ranks: usize, flags: &str) -> String {
     let last = ranks - 1;
     format!(
@@ -118,7 +109,7 @@ fn a_killed_worker_is_missed_as_the_book_shows() -> Result<()> {
     let job = Job::new()?;
     let flags = "ssp --staleness 1 --step-time 5 --timeout 10";
     let mut ranks = started(&job, 4, flags)?;
-    stop_after_first_step(&job, &ranks, 3, 1..3)?;
+    hold_after_step(&job, &ranks, 3, 1..3)?;
     wait_for_steps(&job, 1..3, 1)?;
     kill(ranks[3].pid(), Signal::SIGKILL)?;
     let server = ranks[0].wait()?.expect_success()?;

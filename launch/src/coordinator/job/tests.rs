@@ -97,13 +97,12 @@ impl Scene {
     }
 
     fn join(&mut self, id: u16, at: f64) {
-        let node = Node::example((!self.elastic).then_some(id), &format!("h{id}"), self.nodes);
-        self.event(id.into(), Event::Joined(node), at);
+        self.come_back(id, id.into(), at);
     }
 
-    /// The node with this rank joins again, over another connection.
+    /// The node with this rank joins, over this connection.
     fn come_back(&mut self, rank: u16, id: NodeId, at: f64) {
-        let node = Node::example(Some(rank), &format!("h{rank}"), self.nodes);
+        let node = Node::example((!self.elastic).then_some(rank), &format!("h{rank}"), self.nodes);
         self.event(id, Event::Joined(node), at);
     }
 
@@ -132,15 +131,12 @@ impl Scene {
 
     /// The ends that nodes have been told since the last call, which must all be the same.
     fn end(&mut self) -> (Vec<NodeId>, End) {
-        let mut told = Vec::new();
-        for (id, message) in std::mem::take(&mut self.told) {
-            if let ToAgent::End(end) = message {
-                told.push((id, end));
-            }
-        }
-        let end = told.first().expect("nobody was told to end").1.clone();
-        assert!(told.iter().all(|(_, other)| *other == end), "{told:?}");
-        (told.into_iter().map(|(id, _)| id).collect(), end)
+        let told = std::mem::take(&mut self.told).into_iter();
+        let ends = told
+            .filter_map(|(id, it)| if let ToAgent::End(end) = it { Some((id, end)) } else { None });
+        let (ids, mut ends): (_, Vec<_>) = ends.unzip();
+        assert!(ends.iter().all(|end| *end == ends[0]), "{ends:?}");
+        (ids, ends.pop().expect("nobody was told to end"))
     }
 
     fn end_at(&mut self, at: f64) -> (Vec<NodeId>, End) {

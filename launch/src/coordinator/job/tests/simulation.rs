@@ -113,18 +113,13 @@ impl Simulation {
     }
 
     /// Sends something between a node and the coordinator.
-    fn send(
-        &mut self,
-        id: NodeId,
-        to_agent: bool,
-        happening: impl FnOnce(&mut Simulation) + 'static,
-    ) {
+    fn send(&mut self, id: NodeId, to_agent: bool, then: impl FnOnce(&mut Simulation) + 'static) {
         self.messages += 1;
         let moment = self.now + self.soon();
         let last = self.arrivals.entry((id, to_agent)).or_default();
         *last = moment.max(*last);
         let wait = *last - self.now;
-        self.after(wait, happening);
+        self.after(wait, then);
     }
 
     fn tell(&mut self, id: NodeId, message: ToCoordinator) {
