@@ -86,10 +86,7 @@ pub fn reset_cuda_peak(device: usize) -> Result<()> {
 }
 
 fn cpu(device: usize) -> i32 {
-    assert!(
-        device < CPU_DEVICES,
-        "cpu:{device} does not exist: the last is cpu:{}",
-        CPU_DEVICES - 1
-    );
+    let last = CPU_DEVICES - 1;
+    assert!(device <= last, "cpu:{device} does not exist: the last is cpu:{last}");
     device as i32
 }

@@ -114,7 +114,7 @@ impl Reducer {
         work: Option<Work>,
         use_static_world_size: bool,
     ) -> Result<()> {
-        let (reducer, counting) = (&self.handle, work.as_ref().map(|work| &*work.handle));
+        let (reducer, counting) = (&self.handle, work.as_ref().map(|work| &*work.0));
         check(ffi::c10d_reducer_set_forward_pass_work(reducer, counting, use_static_world_size))
     }
 
