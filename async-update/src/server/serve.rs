@@ -8,13 +8,11 @@ use crate::events::{Log, Outcome};
 use crate::{args::ServerArgs, exhibits::histogram, link::Link, model};
 use anyhow::{Result, ensure};
 use report::{eprintln, println};
-use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
-use std::time::{Duration, Instant};
-use tch_parallel::Error;
-use tch_parallel::data::{self, Dataset};
+use std::{collections::BTreeMap, time::Duration, time::Instant};
 use tch_parallel::distributed::{Env, ProcessGroup, ProcessGroupOptions, ReduceOp, Store};
+use tch_parallel::{Error, data, data::Dataset};
 
 /// Under this key shard 0 says that the batches are done and the last worker has gone.
 const OVER: &str = "over";

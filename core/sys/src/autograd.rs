@@ -1,9 +1,8 @@
 //! Backward passes, whole and in parts, and a thread's state on another thread.
 
 use crate::arguments::{given_up, pointer, pointers};
-use crate::callback::{call_back, drop_boxed};
 use crate::error::{answer, check, created};
-use crate::{Result, ffi, owned::Owned};
+use crate::{Result, callback::call_back, callback::drop_boxed, ffi, owned::Owned};
 use std::ffi::c_void;
 use tch::Tensor;
 
@@ -137,11 +136,8 @@ impl ThreadState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::amp::{AutocastKind, autocast};
-    use crate::{Error, ErrorKind, tensor::grad_enabled};
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::{Arc, Mutex};
-    use std::thread;
+    use crate::{Error, ErrorKind, amp::AutocastKind, amp::autocast, tensor::grad_enabled};
+    use std::{panic::AssertUnwindSafe, panic::catch_unwind, sync::Arc, sync::Mutex, thread};
     use tch::{Kind, kind::FLOAT_CPU};
 
     fn leaf(value: f64) -> Tensor {

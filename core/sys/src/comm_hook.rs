@@ -1,14 +1,9 @@
 //! Communication hooks, which replace the division and sum of a gradient bucket over the ranks.
 
 use crate::arguments::{c_text, given_up, pointer};
-use crate::callback::drop_boxed;
 use crate::error::{answer, check, created_tensor};
-use crate::ffi::Text;
-use crate::reducer::Reducer;
-use crate::{Result, ffi};
-use std::ffi::c_void;
-use std::ptr::{NonNull, null_mut};
-use std::sync::{Mutex, TryLockError};
+use crate::{Result, callback::drop_boxed, ffi, ffi::Text, reducer::Reducer};
+use std::{ffi::c_void, ptr::NonNull, ptr::null_mut, sync::Mutex, sync::TryLockError};
 use tch::Tensor;
 
 /// A bucket whose gradients are complete on this rank; `torch.distributed.GradBucket`.

@@ -2,8 +2,7 @@
 
 use crate::arguments::{c_text, c_texts, pointer, pointers};
 use crate::error::{check, created, written};
-use crate::ffi::{ReducerOptions, Text};
-use crate::{ProcessGroup, Result, Work, ffi, owned::Owned};
+use crate::{ProcessGroup, Result, Work, ffi, ffi::ReducerOptions, ffi::Text, owned::Owned};
 use std::{ffi::CStr, ptr::null_mut};
 use tch::Tensor;
 
