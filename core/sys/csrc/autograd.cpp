@@ -131,9 +131,7 @@ c10d_status c10d_hook_gradients(
   });
 }
 
-c10d_status c10d_thread_state_new(c10d_thread_state** out) {
-  return guarded([&] { *out = new c10d_thread_state(); });
-}
+c10d_status c10d_thread_state_new(c10d_thread_state** out) { return guarded([&] { *out = new c10d_thread_state(); }); }
 
 // `body` must not throw.
 c10d_status c10d_thread_state_run(const c10d_thread_state* state, void (*body)(void*), void* context) {

@@ -2,7 +2,7 @@
 
 use crate::arguments::{c_rank, c_text, c_texts, milliseconds};
 use crate::error::{check, created, written};
-use crate::{Error, Result, ffi, ffi::ErrorKind, ffi::Text, owned::Owned};
+use crate::{Error, Result, ffi, ffi::Text, owned::Owned};
 use std::{ffi::CString, net::SocketAddr, net::TcpListener, os::fd::IntoRawFd, path::Path};
 use std::{os::unix::ffi::OsStrExt, ptr::null_mut, sync::Once, time::Duration};
 
@@ -57,7 +57,7 @@ impl Store {
     pub fn file(path: &Path, world_size: Option<usize>) -> Result<Store> {
         initialize()?;
         let path = CString::new(path.as_os_str().as_bytes())
-            .map_err(|error| Error::new(ErrorKind::Misuse, error.to_string()))?;
+            .map_err(|error| Error::misuse(error.to_string()))?;
         let world_size = world_size.map_or(-1, c_rank);
         let path = Text::new(&path);
         created(|out| ffi::c10d_file_store_new(path, world_size, out)).map(Store)
