@@ -57,8 +57,8 @@ pub fn reset_cpu_peak(device: usize) {
 /// Makes the C library keep freed memory of any size for later allocations; does nothing if the C library is not glibc.
 pub fn keep_freed_memory() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: sets two numbers under malloc's own lock. After it, malloc maps no block on its own and never trims the top
-    // of the heap, which is what -1 means.
+    // SAFETY: sets two numbers under malloc's own lock. After it, malloc maps no block on its own and never trims the
+    // top of the heap, which is what -1 means.
     unsafe {
         libc::mallopt(libc::M_MMAP_MAX, 0);
         libc::mallopt(libc::M_TRIM_THRESHOLD, -1);

@@ -2,9 +2,8 @@
 
 use std::io::{self, Cursor, Read, Write};
 use std::{fmt::Display, fs::File, mem::ManuallyDrop};
-use zip::{
-    CompressionMethod, DateTime, ZipArchive, ZipWriter, result::ZipError, write::FileOptions,
-};
+use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter};
+use zip::{result::ZipError, write::FileOptions};
 
 /// The bytes to a multiple of which PyTorch aligns records, so that they can be mapped to memory.
 const ALIGNMENT: u16 = 64;
