@@ -1,8 +1,7 @@
 //! The command line: the methods, each with its flags, and what explains and compares them.
 
-use crate::args::TrainArgs;
-use crate::exhibits::{Exhibit, RingExhibit};
 use crate::methods::{AsyncPsArgs, EasgdArgs, HogwildArgs, LocalSgdArgs, PostLocalArgs, SspArgs};
+use crate::{args::TrainArgs, exhibits::Exhibit, exhibits::RingExhibit};
 use clap::{Parser, Subcommand};
 
 /// Train with several workers in every way the article names, and measure what each costs.

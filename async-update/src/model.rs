@@ -6,9 +6,8 @@
 use report::Pass;
 use std::{array, sync::Arc};
 use tch::{Device, Kind, Tensor, nn::VarStore};
-use tch_parallel::Result;
 use tch_parallel::data::{DataLoader, Mnist, SequentialSampler};
-use tch_parallel::nn::{LinearOptions, linear};
+use tch_parallel::{Result, nn::LinearOptions, nn::linear};
 
 const PIXELS: i64 = 28 * 28;
 const HIDDEN: i64 = 128;

@@ -32,10 +32,8 @@ use serde::Serialize;
 use tch::nn::{ModuleT, SequentialT, VarStore};
 use tch::{Reduction, Tensor, no_grad};
 use tch_parallel::data::{DataLoader, ImageSource, ShardSampler};
-use tch_parallel::distributed::{
-    DdpOptions, DistributedDataParallel, ProcessGroup, init_process_group,
-};
-use tch_parallel::{amp::autocast, checkpoint};
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
+use tch_parallel::{amp::autocast, checkpoint, distributed::init_process_group};
 use tch_parallel::{memory::keep_freed_memory, nn::channels_last_weights};
 use train_state::TrainState;
 

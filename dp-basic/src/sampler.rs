@@ -6,9 +6,8 @@ use anyhow::Result;
 use report::println;
 use std::{thread, time::Duration};
 use tch::Device;
-use tch_parallel::data::{
-    DataLoader, DataLoaderOptions, DistributedSampler, RandomSampler, Sampler, SequentialSampler,
-};
+use tch_parallel::data::{DataLoader, DataLoaderOptions, DistributedSampler};
+use tch_parallel::data::{RandomSampler, Sampler, SequentialSampler};
 use tch_parallel::distributed::{AverageMeter, ProcessGroup};
 
 /// Share the numbers 0, 1, 2 … out among the ranks, and average them over all ranks.

@@ -5,16 +5,12 @@ use crate::loss::{bert_loss, bert_means};
 use crate::model::{LanguageModel, Layer, ModelOptions, transformer_block};
 use anyhow::Result;
 use std::time::Duration;
-use tch::Tensor;
-use tch::nn::{Path, VarStore};
-use tch_parallel::data_parallel::{
-    DataParallel, DataParallelCriterion, DataParallelModel, DataParallelOptions, Step, Trace,
-    gather,
-};
-use tch_parallel::distributed::{
-    ApexDistributedDataParallel, ApexOptions, DdpOptions, DistributedDataParallel, FsdpModule,
-    FullyShard, FullyShardOptions, ProcessGroup,
-};
+use tch::{Tensor, nn::Path, nn::VarStore};
+use tch_parallel::data_parallel::{DataParallel, DataParallelCriterion, DataParallelModel};
+use tch_parallel::data_parallel::{DataParallelOptions, Step, Trace, gather};
+use tch_parallel::distributed::{ApexDistributedDataParallel, ApexOptions, DdpOptions};
+use tch_parallel::distributed::{DistributedDataParallel, FsdpModule, FullyShard};
+use tch_parallel::distributed::{FullyShardOptions, ProcessGroup};
 use tch_parallel::{Devices, Tensors};
 
 /// Tokens and segments; next sentence and masked words, as outputs and as targets.

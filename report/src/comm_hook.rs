@@ -2,9 +2,8 @@
 
 use clap::{Args, ValueEnum};
 use tch_parallel::Result;
-use tch_parallel::distributed::hooks::{
-    AllReduce, Bf16Compress, CommHook, Fp16Compress, PowerSgd, PowerSgdOptions,
-};
+use tch_parallel::distributed::hooks::{AllReduce, Bf16Compress, CommHook, Fp16Compress};
+use tch_parallel::distributed::hooks::{PowerSgd, PowerSgdOptions};
 
 /// The flags of the communication hook.
 #[derive(Debug, Args)]

@@ -1,11 +1,9 @@
 //! The command line, which also accepts the original program's flags.
 
 use crate::vocabulary::{Here, LOCAL_RANK, Originals, Vocabulary};
-use clap::error::ErrorKind;
-use clap::{Args, Command, Parser};
+use clap::{Args, Command, Parser, error::ErrorKind};
 use std::ffi::{OsStr, OsString};
-use tch_parallel::Error;
-use tch_parallel::distributed::Env;
+use tch_parallel::{Error, distributed::Env};
 
 /// Parses the command line as argparse would. Flags may be spelled with `_` for `-`, and cut short as long as no other
 /// flag begins like them; one without a value may be followed by Python's `True` or `False`. Those of the original work

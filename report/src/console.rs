@@ -3,8 +3,7 @@
 //! A training must not end because nobody reads what it prints: after `| head -1`, when the terminal has been closed,
 //! or when the disk is full. The standard library's macros panic then; these go on, and so the model is saved.
 
-use std::fmt::Arguments;
-use std::io::Write;
+use std::{fmt::Arguments, io::Write};
 
 /// [`std::print!`] that goes on when nobody reads the output.
 #[macro_export]

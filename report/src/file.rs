@@ -1,9 +1,7 @@
 //! Writing a text to a file: a chart, a vocabulary.
 
-use std::fs;
-use std::path::Path;
-use tch_parallel::checkpoint::replace;
-use tch_parallel::{Error, Result};
+use std::{fs, path::Path};
+use tch_parallel::{Error, Result, checkpoint::replace};
 
 /// Writes `text` to `path`, whose directory must exist, and replaces an existing file. As with a checkpoint, whoever
 /// reads it meanwhile finds a complete file, the old one or the new one.

@@ -1,16 +1,12 @@
 //! Flags that several programs have, and what the user gives them.
 
 use crate::{MetricsLog, eprintln, say};
-use clap::builder::{PossibleValue, RangedU64ValueParser};
-use clap::{ValueEnum, value_parser};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-use std::{ffi::OsString, io};
+use clap::{ValueEnum, builder::PossibleValue, builder::RangedU64ValueParser, value_parser};
+use std::{ffi::OsString, io, path::Path, path::PathBuf, time::Duration};
 use tch::Device;
-use tch_parallel::data::Shard;
 use tch_parallel::distributed::{Backend, DeviceChoice, Env, ProcessGroup, ProcessGroupOptions};
 use tch_parallel::profiler::{Schedule, ScheduledProfiler};
-use tch_parallel::{Error, Result, cuda_is_built};
+use tch_parallel::{Error, Result, cuda_is_built, data::Shard};
 use tch_parallel_contract::gpus;
 
 /// Where a rank trains and how it meets the others.

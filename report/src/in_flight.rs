@@ -8,15 +8,9 @@ use tch_parallel::{HostCopy, Result};
 ///
 /// A loop that reads the loss of every step makes a GPU wait for the host, so Apex's `main_amp.py` reads it only where
 /// it prints a line. Here no step is left out: the numbers are copied without waiting, and come some steps later.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct InFlight<S, const N: usize> {
     steps: VecDeque<(S, HostCopy)>,
-}
-
-impl<S, const N: usize> Default for InFlight<S, N> {
-    fn default() -> Self {
-        InFlight { steps: VecDeque::new() }
-    }
 }
 
 impl<S, const N: usize> InFlight<S, N> {
@@ -51,8 +45,7 @@ impl<S, const N: usize> InFlight<S, N> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::Device;
-    use tch::kind::FLOAT_CPU;
+    use tch::{Device, kind::FLOAT_CPU};
     use tch_parallel::profiler::count_synchronizations;
 
     #[test]

@@ -1,13 +1,9 @@
 //! Metrics as JSON lines: one file per rank, one object per line.
 
-use crate::record_file::RecordFile;
-use crate::tensorboard::TensorBoard;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use std::fs;
-use std::path::Path;
-use tch_parallel::data::Shard;
-use tch_parallel::{Error, Result};
+use crate::{record_file::RecordFile, tensorboard::TensorBoard};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{fs, path::Path};
+use tch_parallel::{Error, Result, data::Shard};
 
 /// Writes what a rank measures to `DIR/rank0.jsonl`, `DIR/rank1.jsonl` …
 ///
@@ -121,8 +117,7 @@ pub fn read_events<E: DeserializeOwned>(path: impl AsRef<Path>, name: &str) -> R
 mod tests {
     use super::*;
     use serde_json::Value;
-    use std::fs::File;
-    use std::io::Write;
+    use std::{fs::File, io::Write};
 
     #[derive(Serialize)]
     struct Step {

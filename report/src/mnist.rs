@@ -2,8 +2,7 @@
 
 use clap::ValueEnum;
 use std::path::PathBuf;
-use tch_parallel::Result;
-use tch_parallel::data::{Mnist, Split, download};
+use tch_parallel::{Result, data::Mnist, data::Split, data::download};
 
 /// Which digits or clothes a program learns to tell apart.
 #[derive(Debug, Clone, clap::Args)]

@@ -2,12 +2,10 @@
 
 use crate::in_flight::InFlight;
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, Instant};
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, rc::Rc, time::Duration, time::Instant};
 use tch::{Device, Tensor};
-use tch_parallel::data::Epoch;
 use tch_parallel::distributed::{AverageMeter, ProcessGroup};
-use tch_parallel::{Event, Result, Tensors};
+use tch_parallel::{Event, Result, Tensors, data::Epoch};
 
 /// What the steps of a pass have measured: the meters of ImageNet's main.py, in pytorch/examples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

@@ -1,22 +1,15 @@
 //! What a training loop reports: metrics, curves, traces, times and the progress bar in one object.
 
-use crate::{
-    Batches, Meter, Meters, MetricsLog, Pass, ReportArgs, Step, Timing, println, progress_bar,
-};
+use crate::{Batches, Meter, Meters, MetricsLog, Pass, ReportArgs, Step, Timing};
+use crate::{println, progress_bar};
 use anyhow::Result;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
-use std::array::from_fn;
 use std::collections::{BTreeMap, VecDeque};
-use std::mem::take;
-use std::rc::Rc;
-use std::time::Duration;
-use tch::nn::VarStore;
-use tch::{Device, Tensor};
-use tch_parallel::Event;
+use std::{array::from_fn, mem::take, rc::Rc, time::Duration};
+use tch::{Device, Tensor, nn::VarStore};
 use tch_parallel::data::{DataLoader, Dataset};
-use tch_parallel::distributed::ProcessGroup;
-use tch_parallel::profiler::ScheduledProfiler;
+use tch_parallel::{Event, distributed::ProcessGroup, profiler::ScheduledProfiler};
 
 /// How far a training has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -120,7 +113,7 @@ impl ReportArgs {
             advice: Some(format!("try a smaller --lr than {lr}")),
             metrics: self.metrics(group)?,
             profiler: self.profiler(group)?,
-            timing: Timing::new(),
+            timing: Timing::default(),
             progress,
             pass: Pass::default(),
             bar: ProgressBar::hidden(),

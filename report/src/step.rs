@@ -32,8 +32,7 @@ impl Step {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::thread;
-    use std::time::Duration;
+    use std::{thread, time::Duration};
     use tch_parallel::distributed::{DeviceChoice, ProcessGroupOptions, Store};
 
     #[test]

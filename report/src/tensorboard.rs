@@ -1,11 +1,9 @@
 //! Metrics as TensorBoard's event files.
 
-use crate::record_file::RecordFile;
-use crate::unix_seconds;
+use crate::{record_file::RecordFile, unix_seconds};
 use prost::Message;
 use serde_json::Value;
-use std::collections::HashMap;
-use std::path::Path;
+use std::{collections::HashMap, path::Path};
 use tch_parallel::Result;
 
 /// Writes the numbers of events as scalars. `tensorboard --logdir DIR` shows a curve for each, named

@@ -1,8 +1,7 @@
 //! How long a run took to begin, and how long its steps take.
 
 use serde::{Deserialize, Serialize};
-use std::time::{Duration, UNIX_EPOCH};
-use std::{collections::VecDeque, rc::Rc};
+use std::{collections::VecDeque, rc::Rc, time::Duration, time::UNIX_EPOCH};
 use tch_parallel::{Event, Result};
 
 /// Collects the times and memory that a run's last line of metrics reports.
@@ -11,7 +10,7 @@ use tch_parallel::{Event, Result};
 /// use std::time::Duration;
 /// use report::Timing;
 ///
-/// let mut timing = Timing::new();
+/// let mut timing = Timing::default();
 /// for milliseconds in [90, 10, 30] {
 ///     timing.step_took(Duration::from_millis(milliseconds));
 /// }
@@ -40,11 +39,6 @@ pub struct Summary {
 }
 
 impl Timing {
-    /// A run without a step so far.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Records a step that has just ended and took `duration`.
     pub fn step_took(&mut self, duration: Duration) {
         self.first_step_unix_seconds.get_or_insert_with(unix_seconds);
@@ -127,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_step_of_a_device_takes_from_one_event_to_the_other() {
-        let mut timing = Timing::new();
+        let mut timing = Timing::default();
         let device = tch::Device::cuda_if_available();
         let [begun, ended] = [(); 2].map(|()| Event::record(device).unwrap());
         ended.synchronize().unwrap();
@@ -140,6 +134,6 @@ mod tests {
 
     #[test]
     fn a_run_without_steps_has_no_median() {
-        assert_eq!(Timing::new().summary().step_seconds_median, None);
+        assert_eq!(Timing::default().summary().step_seconds_median, None);
     }
 }

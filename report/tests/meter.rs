@@ -2,8 +2,7 @@
 
 use report::{DeviceReport, Meter, Timing};
 use std::time::Duration;
-use tch::nn::VarStore;
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, nn::VarStore};
 use tch_parallel::{Devices, LogicalDevice, Result};
 
 /// How long the rank waited in each step, as passed to the meter.
@@ -13,7 +12,7 @@ const WAITED: Duration = Duration::from_micros(1);
 fn measured(device: LogicalDevice, steps: &[i64]) -> Result<DeviceReport> {
     let devices = Devices::new([device])?;
     let _on = device.guard()?;
-    let (mut meter, mut timing) = (Meter::new(&devices), Timing::new());
+    let (mut meter, mut timing) = (Meter::new(&devices), Timing::default());
     for bytes in steps {
         meter.begin_step()?;
         drop(Tensor::zeros([*bytes], (Kind::Uint8, device.into())));

@@ -4,11 +4,9 @@ use anyhow::Result;
 use report::{Meter, Progress, ReportArgs, Run, parse_flags, read_events};
 use serde_json::Value;
 use std::path::Path;
-use tch::nn::VarStore;
-use tch::{Device, Kind, Tensor};
-use tch_parallel::Devices;
+use tch::{Device, Kind, Tensor, nn::VarStore};
 use tch_parallel::data::{DataLoader, SequentialSampler, TensorDataset};
-use tch_parallel::distributed::ProcessGroup;
+use tch_parallel::{Devices, distributed::ProcessGroup};
 
 /// The arguments of a run that writes its metrics to this directory.
 fn args(directory: &Path) -> Result<ReportArgs> {

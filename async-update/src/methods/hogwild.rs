@@ -9,8 +9,7 @@ use report::{Here, Originals, println, say_unused_gpus, unix_seconds};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 use tch::Tensor;
-use tch_parallel::data::{Dataset, Shard};
-use tch_parallel::{Result, distributed::Env, hogwild::AtomicTensor};
+use tch_parallel::{Result, data::Dataset, data::Shard, distributed::Env, hogwild::AtomicTensor};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

@@ -4,8 +4,7 @@
 use super::Method;
 use crate::{link::Link, ring};
 use tch::Tensor;
-use tch_parallel::Result;
-use tch_parallel::distributed::{ProcessGroup, ReduceOp};
+use tch_parallel::{Result, distributed::ProcessGroup, distributed::ReduceOp};
 
 /// By c10d's all-reduce: what DistributedDataParallel does, in one bucket.
 pub struct SyncAllReduce {

@@ -8,13 +8,11 @@ use crate::events::{Log, Outcome};
 use crate::{args::ServerArgs, exhibits::histogram, link::Link, model};
 use anyhow::{Result, ensure};
 use report::{eprintln, println};
-use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
-use std::time::{Duration, Instant};
-use tch_parallel::Error;
-use tch_parallel::data::{self, Dataset};
+use std::{collections::BTreeMap, time::Duration, time::Instant};
 use tch_parallel::distributed::{Env, ProcessGroup, ProcessGroupOptions, ReduceOp, Store};
+use tch_parallel::{Error, data, data::Dataset};
 
 /// Under this key shard 0 says that the batches are done and the last worker has gone.
 const OVER: &str = "over";
@@ -185,8 +183,7 @@ impl Server {
         loop {
             match receive(link, WORKER)? {
                 Request::Fetch { wanted } => {
-                    let granted =
-                        self.wait_for_leave(worker, link)?.read(worker, wanted, &mut buffer)?;
+                    let granted = self.turn_of(worker, link)?.read(worker, wanted, &mut buffer)?;
                     send(link, Answer::Granted(granted), WORKER)?;
                     if granted > 0 {
                         link.send(&buffer, WORKER)?;
@@ -201,7 +198,7 @@ impl Server {
                     link.recv(&mut buffer, WORKER)?;
                     let force = self.shard().update(worker, batches, &buffer)?;
                     self.changed.notify_all();
-                    let granted = self.wait_for_leave(worker, link)?.grant(worker, wanted);
+                    let granted = self.turn_of(worker, link)?.grant(worker, wanted);
                     send(link, Answer::Granted(granted), WORKER)?;
                     if let Some(force) = force {
                         link.send(&force, WORKER)?;
@@ -214,11 +211,7 @@ impl Server {
     }
 
     /// Locks the shard as soon as it has an answer for a worker that asks for batches.
-    fn wait_for_leave(
-        &self,
-        worker: usize,
-        link: &Link,
-    ) -> tch_parallel::Result<MutexGuard<'_, Shard>> {
+    fn turn_of(&self, worker: usize, link: &Link) -> tch_parallel::Result<MutexGuard<'_, Shard>> {
         let must_wait = |shard: &mut Shard| !shard.ask(worker);
         loop {
             let waited = self.changed.wait_timeout_while(self.shard(), self.timeout / 4, must_wait);

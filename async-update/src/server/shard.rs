@@ -3,8 +3,7 @@
 use super::{gate::Gate, rule::Rule};
 use crate::events::{Log, Update};
 use report::unix_seconds;
-use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::{collections::BTreeMap, time::Duration, time::Instant};
 use tch::Tensor;
 use tch_parallel::{Error, Result};
 

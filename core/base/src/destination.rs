@@ -2,9 +2,8 @@
 
 use crate::{Error, Result, check_file, file_size_limit};
 use std::fs::{self, File, FileType, OpenOptions, Permissions};
-use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::{io, path::Path, path::PathBuf};
 
 /// The most symbolic links that lead to a file, one after the other: Linux's own limit.
 const MAX_LINKS: usize = 40;
@@ -173,8 +172,7 @@ fn has_ended(process_id: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::sys::stat::Mode;
-    use nix::unistd::mkfifo;
+    use nix::{sys::stat::Mode, unistd::mkfifo};
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::os::unix::net::UnixListener;
 
@@ -283,8 +281,7 @@ mod tests {
     #[test]
     fn what_is_no_regular_file_is_refused_and_left_alone() {
         let directory = tempfile::tempdir().unwrap();
-        let [pipe, socket, link] =
-            ["pipe", "socket", "link"].map(|name| directory.path().join(name));
+        let [pipe, socket, link] = ["pipe", "socket", "link"].map(|it| directory.path().join(it));
         mkfifo(&pipe, Mode::S_IRWXU).unwrap();
         let _socket = UnixListener::bind(&socket).unwrap();
         symlink("/dev/null", &link).unwrap();

@@ -43,9 +43,7 @@ impl Devices {
                 return refused(&format!("a list with {first} and {device}"), "all of one kind");
             }
         }
-        for device in &devices {
-            device.check()?;
-        }
+        devices.iter().try_for_each(|device| device.check().map(drop))?;
         Ok(Devices(devices))
     }
 

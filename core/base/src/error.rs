@@ -3,8 +3,7 @@
 //! Each variant says what was found and expected, and what to do. Errors between ranks also name rank and operation.
 
 use crate::LogicalDevice;
-use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::{fmt::Display, io, path::Path, path::PathBuf};
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -68,7 +67,7 @@ pub enum Error {
         /// The file or directory.
         path: PathBuf,
         /// What the operating system said.
-        source: std::io::Error,
+        source: io::Error,
     },
 
     // === Between ranks ===
@@ -148,10 +147,7 @@ impl Error {
     }
 
     /// For `map_err` on file operations: `File::open(&path).map_err(Error::io("open", &path))`.
-    pub fn io(
-        operation: &'static str,
-        path: impl Into<PathBuf>,
-    ) -> impl FnOnce(std::io::Error) -> Self {
+    pub fn io(operation: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Error::Io { operation, path, source }
     }
@@ -257,8 +253,7 @@ pub fn without_backtrace(error: &tch::TchError) -> String {
         other => other.to_string(),
     };
     // When memory runs out, the backtrace has no headline.
-    let ends =
-        ["\nException raised from", "\nframe #0"].into_iter().filter_map(|end| text.find(end));
+    let ends = ["\nException raised from", "\nframe #0"].into_iter().filter_map(|it| text.find(it));
     text[..ends.min().unwrap_or(text.len())].trim().to_owned()
 }
 
@@ -280,7 +275,7 @@ mod tests {
 
     #[test]
     fn each_cause_is_told_once() {
-        let full = std::io::Error::other("No space left on device");
+        let full = io::Error::other("No space left on device");
         let error = Error::io("write", "model.safetensors")(full);
         let told = "cannot write model.safetensors: No space left on device";
         assert_eq!(with_causes(&error), told);

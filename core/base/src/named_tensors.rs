@@ -45,13 +45,11 @@ impl Source for Tensor {
 pub fn to_file<S: Source>(tensors: &[(String, S)], metadata: &Metadata, path: &Path) -> Result<()> {
     let metadata = (!metadata.is_empty()).then(|| metadata.clone());
     with_views(tensors.iter().map(|(name, tensor)| (name, tensor)), |views| {
-        serialize_to_file(views, &metadata, path).map_err(|error| {
-            let source = match error {
-                SafeTensorError::IoError(error) => error,
-                other => io::Error::other(other.to_string()),
-            };
-            Error::Io { operation: "write", path: path.into(), source }
-        })
+        let written = serialize_to_file(views, &metadata, path).map_err(|error| match error {
+            SafeTensorError::IoError(error) => error,
+            other => io::Error::other(other.to_string()),
+        });
+        written.map_err(Error::io("write", path))
     })
 }
 

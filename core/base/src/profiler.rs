@@ -2,9 +2,8 @@
 
 use crate::{Error, Result, check};
 use c10d_sys::profiler;
-use std::fs::OpenOptions;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fs::OpenOptions, path::Path, path::PathBuf};
 
 /// Calls `body`, and returns its result with the number of times at which this thread made the host
 /// wait for a device, by the most usual ways. For tests: what waits on a GPU counts on the CPU too.

@@ -2,8 +2,7 @@
 
 use crate::named_tensors::{self, Metadata, NamedTensors, Source};
 use crate::{Error, Result, destination::replace, pytorch};
-use std::io::{Read, Seek};
-use std::{ops::Range, path::Path};
+use std::{io::Read, io::Seek, ops::Range, path::Path};
 
 /// Writes a file that replaces `path` once it is complete.
 pub fn write<S: Source>(path: &Path, tensors: &[(String, S)], metadata: &Metadata) -> Result<()> {
@@ -11,9 +10,7 @@ pub fn write<S: Source>(path: &Path, tensors: &[(String, S)], metadata: &Metadat
         let to_file = if is_pytorchs(path) { pytorch::to_file } else { named_tensors::to_file };
         to_file(tensors, metadata, temporary).map_err(|error| match error {
             // The temporary name would mean nothing to the reader.
-            Error::Io { operation, source, .. } => {
-                Error::Io { operation, path: path.into(), source }
-            }
+            Error::Io { operation, source, .. } => Error::io(operation, path)(source),
             other => other,
         })
     })
@@ -69,7 +66,7 @@ fn safetensors(
     rows: impl Fn(&str, &[usize]) -> Result<Option<Range<usize>>>,
 ) -> Result<(NamedTensors, Metadata)> {
     named_tensors::read(file, rows).map_err(|error| match error {
-        Error::Io { operation, source, .. } => Error::Io { operation, path: path.into(), source },
+        Error::Io { operation, source, .. } => Error::io(operation, path)(source),
         error @ Error::Format { .. } => error,
         error => Error::format(path, format!("not a complete safetensors file ({error})"), WRITTEN),
     })

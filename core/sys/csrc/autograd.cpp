@@ -11,18 +11,13 @@
 
 #include <memory>
 
-using c10d_sys::guarded;
-using c10d_sys::tensors;
-
 namespace {
 
 // Lives as long as the graph that leads to it.
 struct HookState : torch::CustomClassHolder {
   HookState(c10d_gradient_hook call, void* context, c10d_drop drop, size_t inputs)
       : call(call), context(context), drop(drop), inputs(inputs) {}
-  ~HookState() override {
-    drop(context);
-  }
+  ~HookState() override { drop(context); }
 
   c10d_gradient_hook call;
   void* context;
@@ -35,9 +30,7 @@ constexpr const char* kState = "state";
 // A part of the graph whose backward pass is the caller's own.
 struct GradientHook : torch::autograd::Function<GradientHook> {
   static torch::autograd::variable_list forward(
-      torch::autograd::AutogradContext* context,
-      const c10::intrusive_ptr<HookState>& state,
-      at::TensorList leaves,
+      torch::autograd::AutogradContext* context, const c10::intrusive_ptr<HookState>& state, at::TensorList leaves,
       at::TensorList) {
     context->saved_data[kState] = c10::IValue::make_capsule(state);
     context->set_materialize_grads(false);
@@ -75,9 +68,7 @@ struct GradientHook : torch::autograd::Function<GradientHook> {
 // The root of a backward pass: hands each graph end its gradient and keeps none, so that a gradient
 // is freed as soon as it has been used.
 struct Deliver : torch::autograd::Node {
-  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override {
-    return std::move(gradients);
-  }
+  torch::autograd::variable_list apply(torch::autograd::variable_list&&) override { return std::move(gradients); }
 
   torch::autograd::variable_list gradients;
 };
@@ -106,9 +97,7 @@ c10d_status c10d_graph_end_new(const c10d_tensor* pointer, c10d_graph_end** out)
   });
 }
 
-void c10d_graph_end_free(c10d_graph_end* end) {
-  delete end;
-}
+void c10d_graph_end_free(c10d_graph_end* end) { delete end; }
 
 // Moves the gradients out of their handles, so that each is freed as soon as it has been used.
 c10d_status c10d_backward(c10d_graph_end** ends, c10d_tensors gradients, bool keep_graph) {
@@ -142,9 +131,7 @@ c10d_status c10d_hook_gradients(
   });
 }
 
-c10d_status c10d_thread_state_new(c10d_thread_state** out) {
-  return guarded([&] { *out = new c10d_thread_state(); });
-}
+c10d_status c10d_thread_state_new(c10d_thread_state** out) { return guarded([&] { *out = new c10d_thread_state(); }); }
 
 // `body` must not throw.
 c10d_status c10d_thread_state_run(const c10d_thread_state* state, void (*body)(void*), void* context) {
@@ -159,8 +146,6 @@ c10d_status c10d_thread_state_run(const c10d_thread_state* state, void (*body)(v
   });
 }
 
-void c10d_thread_state_free(c10d_thread_state* state) {
-  delete state;
-}
+void c10d_thread_state_free(c10d_thread_state* state) { delete state; }
 
 } // extern "C"

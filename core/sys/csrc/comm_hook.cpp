@@ -7,8 +7,6 @@
 #include <memory>
 #include <utility>
 
-using c10d_sys::guarded;
-
 namespace {
 
 // An exchange that has been started, as it travels through the reducer.
@@ -64,13 +62,9 @@ at::Tensor CommHook::parseHookResult(const c10::IValue& result) {
 
 extern "C" {
 
-size_t c10d_grad_bucket_index(const c10d_grad_bucket* handle) {
-  return handle->bucket.getIndex();
-}
+size_t c10d_grad_bucket_index(const c10d_grad_bucket* handle) { return handle->bucket.getIndex(); }
 
-bool c10d_grad_bucket_is_last(const c10d_grad_bucket* handle) {
-  return handle->bucket.isLast();
-}
+bool c10d_grad_bucket_is_last(const c10d_grad_bucket* handle) { return handle->bucket.isLast(); }
 
 c10d_status c10d_grad_bucket_buffer(const c10d_grad_bucket* handle, c10d_tensor** out) {
   return guarded([&] { *out = new at::Tensor(handle->bucket.getBuffer()); });
@@ -80,9 +74,7 @@ c10d_status c10d_grad_bucket_set_buffer(c10d_grad_bucket* handle, c10d_tensor* b
   return guarded([&] { handle->bucket.setBuffer(c10d_sys::tensor(buffer)); });
 }
 
-size_t c10d_grad_bucket_len(const c10d_grad_bucket* handle) {
-  return handle->bucket.getParameters().size();
-}
+size_t c10d_grad_bucket_len(const c10d_grad_bucket* handle) { return handle->bucket.getParameters().size(); }
 
 // `out` has room for c10d_grad_bucket_len new tensors, here and below.
 c10d_status c10d_grad_bucket_gradients(const c10d_grad_bucket* handle, c10d_tensor** out) {

@@ -17,9 +17,7 @@ class CommHook : public c10d::CommHookInterface {
  public:
   // Takes ownership of `context`.
   CommHook(const c10d_comm_hook& functions, void* context) : functions_(functions), context_(context) {}
-  ~CommHook() override {
-    functions_.drop(context_);
-  }
+  ~CommHook() override { functions_.drop(context_); }
 
   // Starts the exchange. The future that the reducer gets is complete at once; `parseHookResult`
   // does all the waiting. So an exchange in several steps runs on the thread of the backward pass,
@@ -29,9 +27,7 @@ class CommHook : public c10d::CommHookInterface {
   at::Tensor parseHookResult(const c10::IValue& result) override;
 
   // Whether a thread runs the caller's functions.
-  bool is_running() const {
-    return running_;
-  }
+  bool is_running() const { return running_; }
 
  private:
   c10d_comm_hook functions_;

@@ -113,11 +113,7 @@ AllocateIn::~AllocateIn() { current_arena = previous_; }
 
 extern "C" {
 
-int32_t c10d_exchange_cpu_device(int32_t device) noexcept {
-  const int32_t previous = current_device;
-  current_device = device;
-  return previous;
-}
+int32_t c10d_exchange_cpu_device(int32_t device) noexcept { return std::exchange(current_device, device); }
 
 c10d_bytes c10d_cpu_memory(int32_t device) noexcept {
   const auto live = counters[device].live.load();
@@ -158,9 +154,7 @@ c10d_status c10d_cuda_memory(int32_t device, c10d_bytes* out) {
 }
 
 c10d_status c10d_reset_cuda_peak(int32_t device) {
-  return guarded([&] {
-    c10::getDeviceAllocator(c10::kCUDA)->resetPeakStats(c10d_sys::cuda(device).index());
-  });
+  return guarded([&] { c10::getDeviceAllocator(c10::kCUDA)->resetPeakStats(c10d_sys::cuda(device).index()); });
 }
 
 } // extern "C"

@@ -87,13 +87,9 @@ c10d_status c10d_process_group_add_gloo(
     c10::intrusive_ptr<c10d::Backend> backend = std::move(gloo);
     if (c10d::debug_level() == c10d::DebugLevel::Detail) {
       // Before each operation the ranks check, over a second group, that all are about to do the same.
-      handle->helper = c10::make_intrusive<c10d_sys::Gloo>(
-          c10::make_intrusive<c10d::PrefixStore>(
-              std::string("pg_wrapper:") + c10d_sys::kGroupName, store),
-          group->getRank(),
-          group->getSize(),
-          // A group that connects lazily shuts its devices down with itself.
-          make_options());
+      auto own = c10::make_intrusive<c10d::PrefixStore>(std::string("pg_wrapper:") + c10d_sys::kGroupName, store);
+      // With options of its own: a group that connects lazily shuts its devices down with itself.
+      handle->helper = c10::make_intrusive<c10d_sys::Gloo>(own, group->getRank(), group->getSize(), make_options());
       backend = c10::make_intrusive<c10d::ProcessGroupWrapper>(backend, handle->helper);
     }
     group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);

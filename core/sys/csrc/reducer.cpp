@@ -12,13 +12,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
-using c10d_sys::guarded;
 using c10d_sys::OwnedReducer;
 using c10d_sys::ReducerGuard;
 using c10d_sys::reducers_of;
 using c10d_sys::ReducerState;
-using c10d_sys::tensor;
-using c10d_sys::tensors;
 
 namespace {
 
@@ -26,8 +23,7 @@ constexpr const char* kSinkState = "state";
 
 struct Sink : torch::autograd::Function<Sink> {
   static torch::autograd::variable_list forward(
-      torch::autograd::AutogradContext* context,
-      const c10::intrusive_ptr<ReducerState>& state,
+      torch::autograd::AutogradContext* context, const c10::intrusive_ptr<ReducerState>& state,
       at::TensorList outputs) {
     context->saved_data[kSinkState] = c10::IValue::make_capsule(state);
     // An output that the loss does not use has no gradient; zeros would mark its parameters as used.
@@ -62,9 +58,7 @@ struct c10d_reducer {
   bool find_unused_parameters;
 
   // Whether each backward pass is followed by an exchange of which parameters took part in it.
-  bool exchanges_used_parameters() const {
-    return find_unused_parameters && !state->static_graph;
-  }
+  bool exchanges_used_parameters() const { return find_unused_parameters && !state->static_graph; }
 
   OwnedReducer& reducer() const {
     state->check_not_in_comm_hook();
@@ -109,13 +103,8 @@ c10d_status c10d_verify_params(c10d_process_group* handle, c10d_tensors paramete
 }
 
 c10d_status c10d_reducer_new(
-    c10d_process_group* handle,
-    c10d_tensors parameters,
-    const char** names,
-    const bool* expect_sparse,
-    const char* module_name,
-    const c10d_reducer_options* options,
-    c10d_reducer** out) {
+    c10d_process_group* handle, c10d_tensors parameters, const char** names, const bool* expect_sparse,
+    const char* module_name, const c10d_reducer_options* options, c10d_reducer** out) {
   return guarded([&] {
     const size_t count = parameters.count;
     auto params = tensors(parameters);
@@ -154,17 +143,9 @@ c10d_status c10d_reducer_new(
     const auto arena = handle->arena();
     const c10d_sys::AllocateIn scope(arena);
     state->reducer = std::make_shared<OwnedReducer>(
-        params,
-        std::move(buckets),
-        handle->group,
-        std::move(sparse),
-        bucket_bytes,
-        options->find_unused_parameters,
-        options->gradient_as_bucket_view,
-        std::move(param_names),
-        first_bucket_bytes,
-        /*skip_all_reduce_unused_params=*/false,
-        /*use_python_reducer=*/false,
+        params, std::move(buckets), handle->group, std::move(sparse), bucket_bytes, options->find_unused_parameters,
+        options->gradient_as_bucket_view, std::move(param_names), first_bucket_bytes,
+        /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
         /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
     auto& logger = state->logger = std::make_shared<c10d::Logger>(state->reducer);
     state->reducer->set_logger(logger);
@@ -175,11 +156,7 @@ c10d_status c10d_reducer_new(
       device_ids.push_back(output_device);
     }
     logger->set_construction_data_and_log(
-        module_name,
-        device_ids,
-        output_device,
-        options->broadcast_buffers,
-        /*has_sync_bn=*/false,
+        module_name, device_ids, output_device, options->broadcast_buffers, /*has_sync_bn=*/false,
         options->static_graph);
     if (options->static_graph) {
       state->reducer->set_static_graph();
@@ -208,8 +185,7 @@ c10d_status c10d_reducer_prepare_for_backward(c10d_reducer* handle, c10d_tensors
   return handle->after_backward([&](OwnedReducer& reducer) {
     // Given outputs, the reducer walks the graph for unused parameters. Only find_unused_parameters
     // should pay for that.
-    reducer.prepare_for_backward(
-        handle->exchanges_used_parameters() ? tensors(outputs) : std::vector<at::Tensor>{});
+    reducer.prepare_for_backward(handle->exchanges_used_parameters() ? tensors(outputs) : Tensors{});
   });
 }
 
@@ -285,8 +261,7 @@ c10d_status c10d_reducer_set_uneven_input_join(c10d_reducer* handle) {
 c10d_status c10d_reducer_set_forward_pass_work(
     c10d_reducer* handle, const c10d_work* work, bool use_static_world_size) {
   return guarded([&] {
-    handle->reducer().set_forward_pass_work_handle(
-        work == nullptr ? nullptr : work->work, use_static_world_size);
+    handle->reducer().set_forward_pass_work_handle(work == nullptr ? nullptr : work->work, use_static_world_size);
   });
 }
 

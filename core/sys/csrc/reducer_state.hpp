@@ -141,18 +141,10 @@ struct ReducerState : torch::CustomClassHolder {
 // the reducer without owning it.
 struct ReducerGuard : torch::autograd::FunctionPostHook {
   ReducerGuard(
-      c10::intrusive_ptr<ReducerState> state,
-      size_t index,
-      at::Tensor parameter,
-      std::string name,
-      bool expect_sparse,
+      c10::intrusive_ptr<ReducerState> state, size_t index, at::Tensor parameter, std::string name, bool expect_sparse,
       bool exchanges = false)
-      : state(std::move(state)),
-        index(index),
-        parameter(std::move(parameter)),
-        name(std::move(name)),
-        expect_sparse(expect_sparse),
-        exchanges(exchanges) {}
+      : state(std::move(state)), index(index), parameter(std::move(parameter)), name(std::move(name)),
+        expect_sparse(expect_sparse), exchanges(exchanges) {}
 
   torch::autograd::variable_list operator()(
       const torch::autograd::variable_list& gradients, const torch::autograd::variable_list&) override {
@@ -163,9 +155,7 @@ struct ReducerGuard : torch::autograd::FunctionPostHook {
     const auto& gradient = parameter.grad();
     TORCH_CHECK(
         expect_sparse || !gradient.defined() || !gradient.is_sparse(),
-        "the gradient of ",
-        name,
-        " is sparse: name it in DdpOptions::sparse_gradients");
+        "the gradient of ", name, " is sparse: name it in DdpOptions::sparse_gradients");
     if (exchanges) {
       state->reducer->autograd_hook(index);
     }
@@ -202,9 +192,8 @@ inline std::vector<Numbered> reducers_of(const std::vector<at::Tensor>& paramete
         continue;
       }
       guard->state->check_not_in_comm_hook();
-      auto known = std::find_if(found.begin(), found.end(), [&](const auto& each) {
-        return each.state == guard->state;
-      });
+      const auto is_its = [&](const Numbered& each) { return each.state == guard->state; };
+      auto known = std::find_if(found.begin(), found.end(), is_its);
       if (known == found.end()) {
         known = found.insert(found.end(), Numbered{guard->state, {}, {}});
       }

@@ -31,8 +31,7 @@ struct Access {
   }
 };
 
-template struct Access<
-    &c10::StorageImpl::throw_on_immutable_data_ptr_, &c10::StorageImpl::refresh_has_data_ptr_check>;
+template struct Access<&c10::StorageImpl::throw_on_immutable_data_ptr_, &c10::StorageImpl::refresh_has_data_ptr_check>;
 
 // Exchanges a tensor's memory. Views that autograd has saved share the storage, so they see the new one.
 at::DataPtr exchange_memory(const at::Tensor& of, at::DataPtr memory, size_t bytes) {

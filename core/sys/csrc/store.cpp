@@ -86,9 +86,7 @@ c10d_status c10d_file_store_new(const char* path, int world_size, c10d_store** o
 }
 
 c10d_status c10d_prefix_store_new(const char* prefix, const c10d_store* store, c10d_store** out) {
-  return guarded([&] {
-    *out = new c10d_store{c10::make_intrusive<c10d::PrefixStore>(prefix, store->store)};
-  });
+  return guarded([&] { *out = new c10d_store{c10::make_intrusive<c10d::PrefixStore>(prefix, store->store)}; });
 }
 
 c10d_status c10d_store_clone(const c10d_store* store, c10d_store** out) {

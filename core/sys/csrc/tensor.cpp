@@ -77,9 +77,7 @@ bool c10d_has_overlap(const c10d_tensor* pointer) {
       at::has_internal_overlap(tensor.unsafeGetTensorImpl()) == at::MemOverlap::Yes;
 }
 
-const void* c10d_tensor_identity(const c10d_tensor* pointer) {
-  return tensor(pointer).unsafeGetTensorImpl();
-}
+const void* c10d_tensor_identity(const c10d_tensor* pointer) { return tensor(pointer).unsafeGetTensorImpl(); }
 
 float* c10d_exclusive_floats(c10d_tensor* pointer) noexcept {
   try {

@@ -4,30 +4,21 @@ use crate::{Result, arguments::pointer, arguments::pointers, error::check, ffi};
 use std::marker::PhantomData;
 use tch::Tensor;
 
-/// The kinds that autocast supports.
+/// The kinds that autocast supports, with their numbers in `c10::ScalarType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
 pub enum AutocastKind {
     /// `torch.float16`
-    Half,
+    Half = 5,
     /// `torch.bfloat16`
-    BFloat16,
-}
-
-impl AutocastKind {
-    /// The number of the kind in `c10::ScalarType`.
-    fn number(self) -> i32 {
-        match self {
-            AutocastKind::Half => 5,
-            AutocastKind::BFloat16 => 15,
-        }
-    }
+    BFloat16 = 15,
 }
 
 /// Runs `body` with autocast set on this thread: `with torch.autocast(device_type, dtype=kind)`, or
 /// `enabled=False` for `None`. Restores the previous settings afterwards, even if `body` panics.
 pub fn autocast<R>(cuda: bool, kind: Option<AutocastKind>, body: impl FnOnce() -> R) -> Result<R> {
     let mut previous = ffi::Autocast { enabled: false, kind: 0 };
-    check(ffi::c10d_autocast_enter(cuda, kind.map_or(-1, AutocastKind::number), &mut previous))?;
+    check(ffi::c10d_autocast_enter(cuda, kind.map_or(-1, |kind| kind as i32), &mut previous))?;
     let _entered = Entered { cuda, previous, _on_this_thread: PhantomData };
     Ok(body())
 }

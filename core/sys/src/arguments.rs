@@ -1,6 +1,6 @@
 //! Rust's values as arguments of the C ABI.
 
-use crate::{Error, Result, ffi, ffi::ErrorKind};
+use crate::{Error, Result, ffi};
 use std::{ffi::CString, ffi::c_int, mem::ManuallyDrop, time::Duration};
 use tch::Tensor;
 
@@ -46,6 +46,5 @@ pub(crate) fn milliseconds(duration: Duration) -> i64 {
 
 /// Text for the C ABI, where it would end at the first NUL.
 pub(crate) fn c_text(text: &str) -> Result<CString> {
-    CString::new(text)
-        .map_err(|_| Error::new(ErrorKind::Misuse, format!("{text:?} contains a NUL character")))
+    CString::new(text).map_err(|_| Error::misuse(format!("{text:?} contains a NUL character")))
 }

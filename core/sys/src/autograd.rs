@@ -1,9 +1,8 @@
 //! Backward passes, whole and in parts, and a thread's state on another thread.
 
 use crate::arguments::{given_up, pointer, pointers};
-use crate::callback::{call_back, drop_boxed};
 use crate::error::{answer, check, created};
-use crate::{Result, ffi, owned::Owned};
+use crate::{Result, callback::call_back, callback::drop_boxed, ffi, owned::Owned};
 use std::ffi::c_void;
 use tch::Tensor;
 
@@ -14,9 +13,7 @@ pub fn backward_from(tensor: &Tensor) -> Result<()> {
 
 /// The end of a tensor's graph, which is all that a backward pass needs of it. Does not keep the tensor's memory.
 #[derive(Debug)]
-pub struct GraphEnd {
-    handle: Owned<ffi::GraphEnd>,
-}
+pub struct GraphEnd(Owned<ffi::GraphEnd>);
 
 // SAFETY: a reference to a node of the graph, which autograd itself hands from thread to thread.
 unsafe impl Send for GraphEnd {}
@@ -26,7 +23,7 @@ unsafe impl Sync for GraphEnd {}
 impl GraphEnd {
     /// The end for a tensor that requires a gradient.
     pub fn of(tensor: &Tensor) -> Result<GraphEnd> {
-        Ok(GraphEnd { handle: created(|out| ffi::c10d_graph_end_new(pointer(tensor), out))? })
+        created(|out| ffi::c10d_graph_end_new(pointer(tensor), out)).map(GraphEnd)
     }
 }
 
@@ -35,7 +32,7 @@ impl GraphEnd {
 /// Each gradient is freed as soon as it has been used.
 pub fn backward(ends: &[&GraphEnd], gradients: Vec<Tensor>, retain_graph: bool) -> Result<()> {
     assert_eq!(ends.len(), gradients.len(), "every end has its gradient");
-    let ends: Vec<&ffi::GraphEnd> = ends.iter().map(|end| &*end.handle).collect();
+    let ends: Vec<&ffi::GraphEnd> = ends.iter().map(|end| &*end.0).collect();
     // SAFETY: both lists live through the call and are equally long. The gradients are ours, and
     // what the call leaves in their handles is an undefined tensor, which may be dropped.
     check(unsafe { ffi::c10d_backward(ends.as_ptr(), pointers(&gradients).list(), retain_graph) })
@@ -111,9 +108,7 @@ extern "C" fn call(
 
 /// A thread's own settings: grad mode, autocast and its type, profiler …; `at::ThreadLocalState`.
 #[derive(Debug)]
-pub struct ThreadState {
-    handle: Owned<ffi::ThreadState>,
-}
+pub struct ThreadState(Owned<ffi::ThreadState>);
 
 // SAFETY: a copy of a thread's settings, made to be carried to other threads and never written to.
 unsafe impl Send for ThreadState {}
@@ -124,7 +119,7 @@ impl ThreadState {
     /// This thread's settings.
     pub fn of_this_thread() -> Result<ThreadState> {
         // SAFETY: the call writes a handle.
-        Ok(ThreadState { handle: created(|out| unsafe { ffi::c10d_thread_state_new(out) })? })
+        created(|out| unsafe { ffi::c10d_thread_state_new(out) }).map(ThreadState)
     }
 
     /// Runs `body` on this thread with the settings of the thread that this was taken from.
@@ -133,7 +128,7 @@ impl ThreadState {
     pub fn run<R>(&self, body: impl FnOnce() -> R) -> Result<R> {
         call_back(body, |entry, context| {
             // SAFETY: `call_back` gives what belongs together.
-            unsafe { ffi::c10d_thread_state_run(&self.handle, entry, context) }
+            unsafe { ffi::c10d_thread_state_run(&self.0, entry, context) }
         })
     }
 }
@@ -141,11 +136,8 @@ impl ThreadState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::amp::{AutocastKind, autocast};
-    use crate::{Error, ErrorKind, tensor::grad_enabled};
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::{Arc, Mutex};
-    use std::thread;
+    use crate::{Error, ErrorKind, amp::AutocastKind, amp::autocast, tensor::grad_enabled};
+    use std::{panic::AssertUnwindSafe, panic::catch_unwind, sync::Arc, sync::Mutex, thread};
     use tch::{Kind, kind::FLOAT_CPU};
 
     fn leaf(value: f64) -> Tensor {

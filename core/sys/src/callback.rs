@@ -1,6 +1,6 @@
 //! Rust code that C++ calls in the middle of a function, and the Rust values that it holds.
 
-use crate::{Error, ErrorKind, Result, error::check, ffi};
+use crate::{Result, error::check, ffi};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -28,10 +28,7 @@ pub(crate) fn call_back<R, F: FnOnce() -> R>(
     match call.outcome {
         Some(Err(panic)) => resume_unwind(panic),
         Some(Ok(result)) => started.map(|()| result),
-        None => {
-            let never = || Error::new(ErrorKind::Other, "the body was not called");
-            Err(started.err().unwrap_or_else(never))
-        }
+        None => Err(started.err().unwrap_or_else(|| "the body was not called".into())),
     }
 }
 

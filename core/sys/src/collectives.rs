@@ -194,7 +194,7 @@ impl ProcessGroup {
         let handle = created(|out| {
             ffi::c10d_all_to_all_single(group, output, input, received, sent, call.into(), out)
         })?;
-        Ok(Work { handle })
+        Ok(Work(handle))
     }
 
     /// Starts several messages as one, and returns the work of each, in the same order.
@@ -212,7 +212,7 @@ impl ProcessGroup {
         check(unsafe { ffi::c10d_batch(self.pointer(), first, count, works.as_mut_ptr()) })?;
         // SAFETY: the call has made each and given up ownership of it.
         let handles = works.into_iter().map(|work| unsafe { Owned::new(work) });
-        handles.map(|work| Ok(Work { handle: work.ok_or_else(Error::no_handle)? })).collect()
+        handles.map(|work| work.map(Work).ok_or_else(Error::no_handle)).collect()
     }
 
     /// A barrier that rank 0 watches: its error names the ranks that did not arrive in time. Gloo only. Blocks.
@@ -222,15 +222,10 @@ impl ProcessGroup {
     }
 
     /// Copies all of rank `root`'s `tensors` into every other rank's, packed into buffers of
-    /// `buffer_size` bytes. Blocks.
-    pub fn broadcast_coalesced(
-        &self,
-        tensors: &[Tensor],
-        buffer_size: usize,
-        root: usize,
-    ) -> Result<()> {
+    /// `size` bytes. Blocks.
+    pub fn broadcast_coalesced(&self, tensors: &[Tensor], size: usize, root: usize) -> Result<()> {
         let (group, tensors, root) = (self.pointer(), pointers(tensors), c_rank(root));
-        check(ffi::c10d_broadcast_coalesced(group, tensors.list(), buffer_size, root))
+        check(ffi::c10d_broadcast_coalesced(group, tensors.list(), size, root))
     }
 
     fn start(
@@ -244,7 +239,7 @@ impl ProcessGroup {
         let handle = created(|out| {
             ffi::c10d_start(self.pointer(), number, outputs.list(), inputs.list(), call, out)
         })?;
-        Ok(Work { handle })
+        Ok(Work(handle))
     }
 }
 

@@ -1,23 +1,16 @@
 //! Communication hooks, which replace the division and sum of a gradient bucket over the ranks.
 
 use crate::arguments::{c_text, given_up, pointer};
-use crate::callback::drop_boxed;
 use crate::error::{answer, check, created_tensor};
-use crate::ffi::Text;
-use crate::reducer::Reducer;
-use crate::{Result, ffi};
-use std::ffi::c_void;
-use std::ptr::{NonNull, null_mut};
-use std::sync::{Mutex, TryLockError};
+use crate::{Result, callback::drop_boxed, ffi, ffi::Text, reducer::Reducer};
+use std::{ffi::c_void, ptr::NonNull, ptr::null_mut, sync::Mutex, sync::TryLockError};
 use tch::Tensor;
 
 /// A bucket whose gradients are complete on this rank; `torch.distributed.GradBucket`.
 ///
 /// It is valid only during the call that receives it; its tensors can be kept.
 #[derive(Debug)]
-pub struct GradBucket {
-    handle: NonNull<ffi::GradBucket>,
-}
+pub struct GradBucket(NonNull<ffi::GradBucket>);
 
 impl GradBucket {
     /// Its index among the buckets, which is also the order of exchange. `bucket.index()`
@@ -55,15 +48,12 @@ impl GradBucket {
 
     fn handle(&self) -> &ffi::GradBucket {
         // SAFETY: the handle is valid for as long as this bucket exists; see `start`.
-        unsafe { self.handle.as_ref() }
+        unsafe { self.0.as_ref() }
     }
 
-    fn tensors(
-        &self,
-        fill: impl FnOnce(*mut *mut ffi::Tensor) -> ffi::Status,
-    ) -> Result<Vec<Tensor>> {
+    fn tensors(&self, f: impl FnOnce(*mut *mut ffi::Tensor) -> ffi::Status) -> Result<Vec<Tensor>> {
         let mut pointers = vec![null_mut(); ffi::c10d_grad_bucket_len(self.handle())];
-        check(fill(pointers.as_mut_ptr()))?;
+        check(f(pointers.as_mut_ptr()))?;
         // SAFETY: the call has made each at::Tensor with `new` and given up ownership of it.
         Ok(pointers.into_iter().map(|each| unsafe { Tensor::from_ptr(each.cast()) }).collect())
     }
@@ -129,7 +119,7 @@ extern "C" fn start(
             }
         };
         // The hook only borrows the bucket, so it cannot use the handle after this call.
-        let finish = hook(&mut GradBucket { handle })?;
+        let finish = hook(&mut GradBucket(handle))?;
         // SAFETY: `pending` points to a place for one address.
         unsafe { *pending = Box::into_raw(Box::new(finish)).cast() };
         Ok(())

@@ -135,10 +135,9 @@ mod tests {
 
     #[test]
     fn a_key_that_nobody_sets_is_a_timeout() {
-        let wait = |store: Store| store.get("absent", Duration::from_millis(50)).unwrap_err();
         let (server, _) = tcp_stores();
         for store in [Store::hash().unwrap(), server] {
-            let error = wait(store);
+            let error = store.get("absent", Duration::from_millis(50)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
         }
     }

@@ -70,11 +70,8 @@ impl AtomicTensor {
     /// If `delta` is not a tensor of 32-bit floats with the same number of elements.
     pub fn fetch_sub_scaled(&self, delta: &Tensor, alpha: f32) {
         let elements = self.elements();
-        assert_eq!(
-            (delta.kind(), delta.numel()),
-            (Kind::Float, elements.len()),
-            "a step has a float for each element"
-        );
+        let floats = (Kind::Float, elements.len());
+        assert_eq!((delta.kind(), delta.numel()), floats, "a step has a float for each element");
         let mut steps = vec![0.0; elements.len()];
         delta.copy_data(&mut steps, elements.len());
         for (element, step) in elements.iter().zip(steps).filter(|(_, step)| *step != 0.0) {

@@ -1,7 +1,7 @@
 //! Listening sockets inherited from the parent process.
 
 use libc::{SO_ACCEPTCONN, SOL_SOCKET};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::{io::Error, io::Result, net::TcpListener};
 
 /// The listening socket that this process inherited as descriptor `fd`.
@@ -15,8 +15,7 @@ pub fn inherited_listener(fd: RawFd) -> Result<TcpListener> {
         return Err(Error::last_os_error());
     }
     // SAFETY: the descriptor is new, and nothing else owns it.
-    let duplicate = unsafe { OwnedFd::from_raw_fd(duplicate) };
-    let listener = TcpListener::from(duplicate);
+    let listener = unsafe { TcpListener::from_raw_fd(duplicate) };
     let mut listening: libc::c_int = 0;
     let mut length = size_of_val(&listening) as libc::socklen_t;
     let (fd, out) = (listener.as_raw_fd(), (&raw mut listening).cast());

@@ -4,8 +4,7 @@
 //! in the counts: every block is counted on the part that is current on the allocating thread.
 
 pub use crate::ffi::Bytes;
-use crate::{Result, ffi};
-use crate::{arguments::pointer, device::cuda, error::check, error::written};
+use crate::{Result, arguments::pointer, device::cuda, error::check, error::written, ffi};
 use tch::Tensor;
 
 /// The number of parts into which the CPU's memory is divided; see `c10d.h`.
@@ -58,13 +57,11 @@ pub fn reset_cpu_peak(device: usize) {
 /// Makes the C library keep freed memory of any size for later allocations; does nothing if the C library is not glibc.
 pub fn keep_freed_memory() {
     #[cfg(target_env = "gnu")]
-    {
-        // SAFETY: sets two numbers under malloc's own lock. After it, malloc maps no block on its
-        // own and never trims the top of the heap, which is what -1 means.
-        unsafe {
-            libc::mallopt(libc::M_MMAP_MAX, 0);
-            libc::mallopt(libc::M_TRIM_THRESHOLD, -1);
-        }
+    // SAFETY: sets two numbers under malloc's own lock. After it, malloc maps no block on its own and never trims the
+    // top of the heap, which is what -1 means.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_MAX, 0);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, -1);
     }
 }
 
@@ -86,10 +83,7 @@ pub fn reset_cuda_peak(device: usize) -> Result<()> {
 }
 
 fn cpu(device: usize) -> i32 {
-    assert!(
-        device < CPU_DEVICES,
-        "cpu:{device} does not exist: the last is cpu:{}",
-        CPU_DEVICES - 1
-    );
+    let last = CPU_DEVICES - 1;
+    assert!(device <= last, "cpu:{device} does not exist: the last is cpu:{last}");
     device as i32
 }

@@ -42,7 +42,7 @@ unsafe impl Sync for Handle {}
 impl Handle {
     fn new(store: &Store, rank: usize, world_size: usize) -> Result<Handle> {
         let (rank, world_size) = (c_rank(rank), c_rank(world_size));
-        created(|out| ffi::c10d_process_group_new(&store.handle, rank, world_size, out)).map(Handle)
+        created(|out| ffi::c10d_process_group_new(&store.0, rank, world_size, out)).map(Handle)
     }
 }
 
@@ -51,25 +51,18 @@ impl Handle {
 /// All ranks must start the same operations in the same order. Those that return
 /// [`Work`](crate::Work) have only been started.
 #[derive(Debug, Clone)]
-pub struct ProcessGroup {
-    handle: Arc<Handle>,
-}
+pub struct ProcessGroup(Arc<Handle>);
 
 impl ProcessGroup {
     /// Connects to all other ranks and returns a group that moves tensors with gloo. All ranks must
     /// share `store`, and nothing else may use it.
-    pub fn gloo(
-        store: &Store,
-        rank: usize,
-        world_size: usize,
-        options: &GlooOptions,
-    ) -> Result<ProcessGroup> {
+    pub fn gloo(store: &Store, rank: usize, size: usize, options: &GlooOptions) -> Result<Self> {
         let (names, are_interfaces) = match &options.address {
             GlooAddress::Interfaces(names) => (c_texts(names)?, true),
             GlooAddress::Host(name) => (c_texts(&[name])?, false),
         };
         let names: Vec<_> = names.iter().map(|name| Text::new(name)).collect();
-        let handle = Handle::new(store, rank, world_size)?;
+        let handle = Handle::new(store, rank, size)?;
         check(ffi::c10d_process_group_add_gloo(
             &handle.0,
             names.as_slice().into(),
@@ -79,7 +72,7 @@ impl ProcessGroup {
             milliseconds(options.timeout),
             milliseconds(options.join_timeout),
         ))?;
-        Ok(ProcessGroup { handle: Arc::new(handle) })
+        Ok(ProcessGroup(Arc::new(handle)))
     }
 
     /// Connects to all other ranks and returns a group that moves CUDA tensors with NCCL; this
@@ -95,7 +88,7 @@ impl ProcessGroup {
         let handle = Handle::new(store, rank, world_size)?;
         let (device_index, timeout) = (c_rank(device_index), milliseconds(timeout));
         check(ffi::c10d_process_group_add_nccl(&handle.0, device_index, timeout))?;
-        Ok(ProcessGroup { handle: Arc::new(handle) })
+        Ok(ProcessGroup(Arc::new(handle)))
     }
 
     /// Why the group does not exchange through shared memory; `None` if it does.
@@ -163,7 +156,7 @@ impl ProcessGroup {
     }
 
     pub(crate) fn pointer(&self) -> &ffi::ProcessGroup {
-        &self.handle.0
+        &self.0.0
     }
 }
 

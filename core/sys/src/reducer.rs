@@ -2,8 +2,7 @@
 
 use crate::arguments::{c_text, c_texts, pointer, pointers};
 use crate::error::{check, created, written};
-use crate::ffi::{ReducerOptions, Text};
-use crate::{ProcessGroup, Result, Work, ffi, owned::Owned};
+use crate::{ProcessGroup, Result, Work, ffi, ffi::ReducerOptions, ffi::Text, owned::Owned};
 use std::{ffi::CStr, ptr::null_mut};
 use tch::Tensor;
 
@@ -114,7 +113,7 @@ impl Reducer {
         work: Option<Work>,
         use_static_world_size: bool,
     ) -> Result<()> {
-        let (reducer, counting) = (&self.handle, work.as_ref().map(|work| &*work.handle));
+        let (reducer, counting) = (&self.handle, work.as_ref().map(|work| &*work.0));
         check(ffi::c10d_reducer_set_forward_pass_work(reducer, counting, use_static_world_size))
     }
 

@@ -2,15 +2,13 @@
 
 use crate::arguments::{c_rank, c_text, c_texts, milliseconds};
 use crate::error::{check, created, written};
-use crate::{Error, Result, ffi, ffi::ErrorKind, ffi::Text, owned::Owned};
+use crate::{Error, Result, ffi, ffi::Text, owned::Owned};
 use std::{ffi::CString, net::SocketAddr, net::TcpListener, os::fd::IntoRawFd, path::Path};
 use std::{os::unix::ffi::OsStrExt, ptr::null_mut, sync::Once, time::Duration};
 
 /// A handle to a `c10d::Store`.
 #[derive(Debug)]
-pub struct Store {
-    pub(crate) handle: Owned<ffi::Store>,
-}
+pub struct Store(pub(crate) Owned<ffi::Store>);
 
 // SAFETY: the handle owns a reference counted with atomics, and every store locks around each of its operations
 // (TCPStore.hpp, activeOpLock_; HashStore.hpp, m_; FileStore.hpp, activeFileOpLock_; PrefixStore forwards).
@@ -44,14 +42,14 @@ impl Store {
         let handle = created(|out| unsafe {
             ffi::c10d_tcp_store_new(host, port, options.world_size, fd, timeout, out)
         })?;
-        Ok(Store { handle })
+        Ok(Store(handle))
     }
 
     /// A store within this process, for a world of one; `c10d::HashStore`.
     pub fn hash() -> Result<Store> {
         initialize()?;
         // SAFETY: the call writes a handle.
-        Ok(Store { handle: created(|out| unsafe { ffi::c10d_hash_store_new(out) })? })
+        created(|out| unsafe { ffi::c10d_hash_store_new(out) }).map(Store)
     }
 
     /// A store in a file, which the last of `world_size` processes removes; without a number it stays;
@@ -59,42 +57,41 @@ impl Store {
     pub fn file(path: &Path, world_size: Option<usize>) -> Result<Store> {
         initialize()?;
         let path = CString::new(path.as_os_str().as_bytes())
-            .map_err(|error| Error::new(ErrorKind::Misuse, error.to_string()))?;
+            .map_err(|error| Error::misuse(error.to_string()))?;
         let world_size = world_size.map_or(-1, c_rank);
         let path = Text::new(&path);
-        Ok(Store { handle: created(|out| ffi::c10d_file_store_new(path, world_size, out))? })
+        created(|out| ffi::c10d_file_store_new(path, world_size, out)).map(Store)
     }
 
     /// The same store, with `prefix/` before every key; `c10d::PrefixStore`.
     pub fn with_prefix(&self, prefix: &str) -> Result<Store> {
         let prefix = c_text(prefix)?;
         let prefix = Text::new(&prefix);
-        let handle = created(|out| ffi::c10d_prefix_store_new(prefix, &self.handle, out))?;
-        Ok(Store { handle })
+        created(|out| ffi::c10d_prefix_store_new(prefix, &self.0, out)).map(Store)
     }
 
     /// The same store over its own connection, which does not wait for this one's operations; `c10d::Store::clone`.
     pub fn try_clone(&self) -> Result<Store> {
-        Ok(Store { handle: created(|out| ffi::c10d_store_clone(&self.handle, out))? })
+        created(|out| ffi::c10d_store_clone(&self.0, out)).map(Store)
     }
 
     /// Sets a key, which wakes everyone waiting for it.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
         let key = c_text(key)?;
-        check(ffi::c10d_store_set(&self.handle, Text::new(&key), value.into()))
+        check(ffi::c10d_store_set(&self.0, Text::new(&key), value.into()))
     }
 
     /// Adds to the end of a key's value, which is empty at first.
     pub fn append(&self, key: &str, value: &[u8]) -> Result<()> {
         let key = c_text(key)?;
-        check(ffi::c10d_store_append(&self.handle, Text::new(&key), value.into()))
+        check(ffi::c10d_store_append(&self.0, Text::new(&key), value.into()))
     }
 
     /// The value of a key, once it is set; an error after `timeout`.
     pub fn get(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
         let (key, timeout) = (c_text(key)?, milliseconds(timeout));
         let key = Text::new(&key);
-        bytes(|value, length| ffi::c10d_store_get(&self.handle, key, timeout, value, length))
+        bytes(|value, length| ffi::c10d_store_get(&self.0, key, timeout, value, length))
     }
 
     /// The values of several keys, once all are set; an error after `timeout`.
@@ -105,7 +102,7 @@ impl Store {
         let (keys, into) = (keys.as_slice().into(), lengths.as_mut_ptr());
         // SAFETY: `into` has room for the lengths of as many values as there are keys.
         let joined = bytes(|values, length| unsafe {
-            ffi::c10d_store_multi_get(&self.handle, keys, timeout, into, values, length)
+            ffi::c10d_store_multi_get(&self.0, keys, timeout, into, values, length)
         })?;
         let mut rest = joined.as_slice();
         let mut next = |length| {
@@ -122,21 +119,20 @@ impl Store {
         let keys: Vec<_> = keys.iter().map(|key| Text::new(key)).collect();
         let values: Vec<_> = pairs.iter().map(|(_, value)| value.as_ref().into()).collect();
         let (keys, values) = (keys.as_slice().into(), values.as_slice().into());
-        check(ffi::c10d_store_multi_set(&self.handle, keys, values))
+        check(ffi::c10d_store_multi_set(&self.0, keys, values))
     }
 
     /// Returns once all of the keys are set; an error after `timeout`.
     pub fn wait<S: AsRef<str>>(&self, keys: &[S], timeout: Duration) -> Result<()> {
-        let keys = c_texts(keys)?;
+        let (keys, timeout) = (c_texts(keys)?, milliseconds(timeout));
         let keys: Vec<_> = keys.iter().map(|key| Text::new(key)).collect();
-        let timeout = milliseconds(timeout);
-        check(ffi::c10d_store_wait(&self.handle, keys.as_slice().into(), timeout))
+        check(ffi::c10d_store_wait(&self.0, keys.as_slice().into(), timeout))
     }
 
     /// Sets a key to `desired` if its value is `expected`, or if it is not set and `expected` is
     /// empty. Returns the value afterwards, or `expected` if the key is not set.
     pub fn compare_set(&self, key: &str, expected: &[u8], desired: &[u8]) -> Result<Vec<u8>> {
-        let (key, store) = (c_text(key)?, &self.handle);
+        let (key, store) = (c_text(key)?, &self.0);
         let (key, expected, desired) = (Text::new(&key), expected.into(), desired.into());
         bytes(|value, length| {
             ffi::c10d_store_compare_set(store, key, expected, desired, value, length)
@@ -146,25 +142,25 @@ impl Store {
     /// Deletes a key, and returns whether it was set.
     pub fn delete_key(&self, key: &str) -> Result<bool> {
         let key = c_text(key)?;
-        written(|out| ffi::c10d_store_delete_key(&self.handle, Text::new(&key), out))
+        written(|out| ffi::c10d_store_delete_key(&self.0, Text::new(&key), out))
     }
 
     /// How many keys are set in the whole store, whatever the prefix.
     pub fn num_keys(&self) -> Result<usize> {
-        let count = written(|out| ffi::c10d_store_num_keys(&self.handle, out))?;
+        let count = written(|out| ffi::c10d_store_num_keys(&self.0, out))?;
         Ok(usize::try_from(count).unwrap_or_default())
     }
 
     /// Whether the key is set.
     pub fn check(&self, key: &str) -> Result<bool> {
         let key = c_text(key)?;
-        written(|out| ffi::c10d_store_check(&self.handle, Text::new(&key), out))
+        written(|out| ffi::c10d_store_check(&self.0, Text::new(&key), out))
     }
 
     /// Adds to a counter, which starts at zero, and returns its new value.
     pub fn add(&self, key: &str, amount: i64) -> Result<i64> {
         let key = c_text(key)?;
-        written(|out| ffi::c10d_store_add(&self.handle, Text::new(&key), amount, out))
+        written(|out| ffi::c10d_store_add(&self.0, Text::new(&key), amount, out))
     }
 }
 

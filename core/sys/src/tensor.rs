@@ -139,8 +139,7 @@ mod tests {
 
     #[test]
     fn sums_for_a_batch_norm_are_not_read_beyond_its_tensors() {
-        let [images, row, none] =
-            [&[2, 3, 4][..], &[3], &[]].map(|size| Tensor::ones(size, FLOAT_CPU));
+        let [images, row, none] = [&[2, 3, 4][..], &[3], &[]].map(|it| Tensor::ones(it, FLOAT_CPU));
         let few = Tensor::ones([2], FLOAT_CPU);
         let (sum, _) = batch_norm_backward_reduce(&images, &images, &row, &row, 1e-5).unwrap();
         assert_eq!(sum, Tensor::full([3], 8, FLOAT_CPU));

@@ -134,18 +134,12 @@ fn bits(tensor: &Tensor) -> Vec<u8> {
 }
 
 /// The bits, but zero where two NaN may have met: which of them survives an addition is up to the compiler.
-fn defined_bits(
-    result: &Tensor,
-    exchange: Exchange,
-    case: &Case,
-    number: u64,
-    rank: &Rank,
-) -> Vec<u8> {
+fn defined_bits(out: &Tensor, exchange: Exchange, case: &Case, seed: u64, rank: &Rank) -> Vec<u8> {
     let is_order = matches!(case.op, ReduceOp::Min | ReduceOp::Max);
-    if is_integer(case.kind) || is_order || i64::try_from(result.isnan().any()).unwrap() == 0 {
-        return bits(result);
+    if is_integer(case.kind) || is_order || i64::try_from(out.isnan().any()).unwrap() == 0 {
+        return bits(out);
     }
-    let not_finite = |rank| case.tensor(number, rank).isfinite().logical_not().to_kind(Kind::Int);
+    let not_finite = |rank| case.tensor(seed, rank).isfinite().logical_not().to_kind(Kind::Int);
     let mut count = (0..rank.ranks).map(not_finite).reduce(|sum, each| sum + each).unwrap();
     let has_parts = matches!(exchange, Exchange::ReduceScatter | Exchange::ReduceScatterParts);
     if let Exchange::AddRows = exchange {
@@ -156,8 +150,8 @@ fn defined_bits(
     }
     // The bits of NaN after a division depend on the position in the tensor, and PyTorch's own additions have others.
     let differs = matches!(exchange, Exchange::AddRows) || (has_parts && case.op == ReduceOp::Avg);
-    let undefined = result.isnan().logical_and(&count.ge(if differs { 1 } else { 2 }));
-    bits(&result.masked_fill(&undefined, 0.0))
+    let undefined = out.isnan().logical_and(&count.ge(if differs { 1 } else { 2 }));
+    bits(&out.masked_fill(&undefined, 0.0))
 }
 
 /// Divides rows of this length: where each part begins, and its length. One has no values.

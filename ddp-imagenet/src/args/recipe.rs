@@ -4,9 +4,8 @@ use clap::{ValueEnum, value_parser};
 use report::{CommHookArgs, Precision};
 use std::ops::Range;
 use tch::nn::VarStore;
-use tch_parallel::optim::lr_scheduler::{
-    CosineAnnealingLr, LinearLr, Schedule, SequentialLr, StepLr,
-};
+use tch_parallel::optim::lr_scheduler::{CosineAnnealingLr, LinearLr, Schedule};
+use tch_parallel::optim::lr_scheduler::{SequentialLr, StepLr};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions, ZeroRedundancyOptimizer};
 use tch_parallel::{Error, Result, amp::GradScalerOptions, distributed::ProcessGroup};
 

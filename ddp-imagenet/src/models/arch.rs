@@ -80,8 +80,7 @@ impl fmt::Display for Arch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::nn::{ModuleT, VarStore};
-    use tch::{Device, Kind, Tensor};
+    use tch::{Device, Kind, Tensor, nn::ModuleT, nn::VarStore};
 
     #[test]
     fn a_name_is_read_as_it_is_written() {

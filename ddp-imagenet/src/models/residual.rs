@@ -1,7 +1,6 @@
 //! What the blocks of both networks are made of: convolutions, each normalised.
 
-use tch::Tensor;
-use tch::nn::{Module, ModuleT, Path};
+use tch::{Tensor, nn::Module, nn::ModuleT, nn::Path};
 use tch_parallel::nn::init::{FanInOut, Nonlinearity, kaiming_normal_};
 use tch_parallel::nn::{Conv2d, ConvOptions, NormLayer, conv2d};
 

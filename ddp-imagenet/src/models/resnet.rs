@@ -2,8 +2,7 @@
 
 use super::residual::{BlockShape, ConvNorm, Residual, convs_per_block, init_convs};
 use std::iter::once;
-use tch::Tensor;
-use tch::nn::{Path, SequentialT, seq_t};
+use tch::{Tensor, nn::Path, nn::SequentialT, nn::seq_t};
 use tch_parallel::nn::{LinearOptions, NormLayer, linear};
 
 /// Channels of the blocks of the first stage; each further stage has twice as many.

@@ -64,7 +64,7 @@ fn time(args: &Args) -> Result<Vec<Row>> {
     for replicas in [1, 2, 4, 8].into_iter().filter(|count| *count <= all.len()) {
         let devices = Devices::new(all.iter().take(replicas))?;
         let steps = [loss_on_one(&devices)?, loss_on_every(&devices)?];
-        rows.push((replicas, steps.map(|step| (step, Timing::new()))));
+        rows.push((replicas, steps.map(|step| (step, Timing::default()))));
     }
     // The first round allocates memory and starts threads, and does not count.
     for round in 0..=args.steps {

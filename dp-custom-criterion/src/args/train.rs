@@ -3,8 +3,7 @@
 use super::{method::MethodArgs, text::TextArgs};
 use crate::model::ModelOptions;
 use anyhow::{Result, ensure};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::value_parser;
+use clap::{builder::PossibleValuesParser, builder::TypedValueParser, value_parser};
 use report::ReportArgs;
 use std::path::PathBuf;
 use tch::Kind;

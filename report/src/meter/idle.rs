@@ -1,8 +1,7 @@
 //! How long a device is idle in a step.
 
 use std::time::Duration;
-use tch_parallel::LogicalDevice;
-use tch_parallel::data_parallel::Event;
+use tch_parallel::{LogicalDevice, data_parallel::Event};
 
 /// The time within the step of these `events` in which a replica's `device` was not idle: used by the replica's thread,
 /// or by the main thread, which copies to it or gathers there.

@@ -11,11 +11,9 @@ mod idle;
 
 use crate::Timing;
 use std::time::Duration;
-use tch::Tensor;
-use tch::nn::VarStore;
-use tch_parallel::data_parallel::Trace;
+use tch::{Tensor, nn::VarStore};
 use tch_parallel::memory::{max_memory_allocated, memory_allocated, reset_peak_memory_stats};
-use tch_parallel::{Devices, LogicalDevice, Result};
+use tch_parallel::{Devices, LogicalDevice, Result, data_parallel::Trace};
 
 pub use device_report::DeviceReport;
 
@@ -34,7 +32,7 @@ pub use device_report::DeviceReport;
 /// let vs = VarStore::new(devices.first().into());
 /// let model = DataParallel::new(|p| nn::linear(p, 4, 3, Default::default()), &vs, &devices)?;
 ///
-/// let (mut meter, mut timing) = (Meter::new(&devices), Timing::new());
+/// let (mut meter, mut timing) = (Meter::new(&devices), Timing::default());
 /// model.set_trace(meter.trace());
 /// for _step in 0..4 {
 ///     let images = Tensor::ones([8, 4], FLOAT_CPU);

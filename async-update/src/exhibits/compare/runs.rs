@@ -36,12 +36,7 @@ pub struct Measured {
 }
 
 /// Trains, and shows every line on stderr as it comes. `slow`: whether the last worker is.
-pub fn run(
-    args: &Args,
-    comparison: &Comparison,
-    method: &'static str,
-    slow: bool,
-) -> Result<Measured> {
+pub fn run(args: &Args, runner: &Comparison, method: &'static str, slow: bool) -> Result<Measured> {
     let Args { step_time, slowdown, epochs, lr, .. } = args;
     let count = args.workers as usize;
     let (workers, last, own) = match method.split(' ').next() {
@@ -58,7 +53,7 @@ pub fn run(
     }
     let flags = flags.split(' ').map(Into::into).collect();
     let training = Training { name: method.into(), flags, workers, single_threaded: true };
-    let metrics = comparison.run(&training, |line| eprintln!("{method:<28}| {line}"))?;
+    let metrics = runner.run(&training, |line| eprintln!("{method:<28}| {line}"))?;
 
     let mut steps: Vec<Step> = metrics.events("step")?;
     ensure!(!steps.is_empty(), "{method} reported no step");

@@ -88,13 +88,9 @@ fn zeros(bytes: usize) -> Result<Tensor> {
 
 /// The fastest of many: whatever else runs can only add to what the exchange takes. Each time the slowest rank counts,
 /// since a rank's part may be over before others'. Exchanges of many bytes take long, and are timed less often.
-fn fastest(
-    group: &ProcessGroup,
-    bytes: usize,
-    mut timed: impl FnMut() -> Result<f64>,
-) -> Result<f64> {
+fn fastest(group: &ProcessGroup, bytes: usize, mut f: impl FnMut() -> Result<f64>) -> Result<f64> {
     let repetitions = ((256usize << 20) / bytes.max(1)).clamp(11, 201);
-    let seconds = (0..repetitions).map(|_| timed()).collect::<Result<Vec<_>>>()?;
+    let seconds = (0..repetitions).map(|_| f()).collect::<Result<Vec<_>>>()?;
     let mut seconds = Tensor::from_slice(&seconds);
     group.all_reduce(&mut seconds, ReduceOp::Max)?;
     Ok(f64::try_from(seconds.min())?)

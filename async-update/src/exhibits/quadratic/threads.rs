@@ -4,8 +4,7 @@ use super::momentum::{RATE, Trajectory, in_groups};
 use super::workers::{Workers, exponential};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use std::sync::{Barrier, Mutex, PoisonError};
-use std::thread::{scope, sleep};
-use std::time::Duration;
+use std::{thread::scope, thread::sleep, time::Duration};
 
 /// The mean time of a gradient: long beside the 0.1 ms or so by which a sleep ends late,
 /// which would make the times less random than exponential ones.

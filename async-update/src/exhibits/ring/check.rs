@@ -1,7 +1,6 @@
 //! Whether the ring computes what c10d's all-reduce and the parameter server compute.
 
-use crate::methods::{Method, SyncPs};
-use crate::{args::MeetingArgs, link::Link, ring::all_reduce};
+use crate::{args::MeetingArgs, link::Link, methods::Method, methods::SyncPs, ring::all_reduce};
 use anyhow::{Result, ensure};
 use report::{positive, println};
 use tch::{Device, Kind, Tensor};

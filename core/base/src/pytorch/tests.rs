@@ -1,7 +1,7 @@
 //! What comes back, and what is refused. `tests/tests/state_dict.rs` has Python's own files.
 
 use super::*;
-use std::{fs, io};
+use std::fs;
 use tch::Device;
 
 /// The file of a tensor of each kind, one of them without elements and one a view.
@@ -26,16 +26,13 @@ fn written(tensors: &[(String, Tensor)], metadata: &Metadata) -> Vec<u8> {
 
 /// The file with this pickle, and with one storage of the floats 0, 1, 2.
 fn with_pickle(pickle: &[u8]) -> Vec<u8> {
-    let mut file = tempfile::tempfile().unwrap();
-    let mut archive = Writer::new(&mut file);
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let mut archive = Writer::new(file.as_file_mut());
     archive.write("data.pkl", pickle).unwrap();
     let floats: Vec<u8> = [0f32, 1.0, 2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     archive.write("data/0", &floats).unwrap();
     archive.finish().unwrap();
-    let mut bytes = Vec::new();
-    io::Seek::rewind(&mut file).unwrap();
-    io::Read::read_to_end(&mut file, &mut bytes).unwrap();
-    bytes
+    fs::read(file.path()).unwrap()
 }
 
 /// The pickle of {"x": a tensor of three floats}.

@@ -42,12 +42,9 @@ impl<'a> Unpickler<'a> {
                 op::STOP => return Ok(Objects { root: self.pop()?, all: self.objects }),
                 op::MARK => self.marks.push(self.stack.len()),
 
-                op::SETITEM => {
-                    let items = self.pop_last(2)?;
-                    self.set_items(&items)?;
-                }
-                op::SETITEMS => {
-                    let items = self.pop_to_mark()?;
+                op @ (op::SETITEM | op::SETITEMS) => {
+                    let is_one = op == op::SETITEM;
+                    let items = if is_one { self.pop_last(2)? } else { self.pop_to_mark()? };
                     self.set_items(&items)?;
                 }
                 op::APPEND => drop(self.pop()?),

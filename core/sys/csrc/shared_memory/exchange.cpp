@@ -266,6 +266,4 @@ void Exchange::set_deadline(Milliseconds timeout) {
 
 } // namespace c10d_sys
 
-extern "C" void c10d_probe_shared_memory(void (*probe)(void)) {
-  c10d_sys::probe = probe;
-}
+extern "C" void c10d_probe_shared_memory(void (*probe)(void)) { c10d_sys::probe = probe; }

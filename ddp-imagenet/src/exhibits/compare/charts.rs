@@ -1,8 +1,7 @@
 //! Speed, memory and utilisation as SVG files.
 
 use super::runs::Measured;
-use exhibit_kit::comparison::{device_bars, memory_bars};
-use exhibit_kit::plot::{Bars, Unit};
+use exhibit_kit::{comparison::device_bars, comparison::memory_bars, plot::Bars, plot::Unit};
 use report::DeviceReport;
 
 type Draw = fn(&[Measured]) -> Bars;
