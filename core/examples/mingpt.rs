@@ -145,7 +145,7 @@ fn fit(
         first_epoch = training(&mut vs, &mut optimizer).load(path, group)?.progress;
     }
 
-    let mut timing = Timing::new();
+    let mut timing = Timing::default();
     let mut metrics = MetricsLog::create(args.metrics.as_deref(), group)?;
     for epoch in first_epoch..args.epochs {
         for (step, batch) in train_loader.epoch(epoch)?.to(vs.device()).enumerate() {
