@@ -16,7 +16,7 @@ const TORCHRUN: &str = "torchrun";
 
 /// `python tests/python/SCRIPT.py ARGUMENTS …`
 pub fn python<'a>(script: &str, arguments: impl IntoIterator<Item = &'a str>) -> Result<Command> {
-    let mut command = clean(&interpreter()?);
+    let mut command = venv_program(&interpreter()?);
     command.arg(scripts().join(script).with_extension("py")).args(arguments);
     // Otherwise gloo resolves the machine's host name, and may listen on another address than the Rust ranks.
     command.env("GLOO_SOCKET_IFNAME", "lo");
@@ -24,9 +24,17 @@ pub fn python<'a>(script: &str, arguments: impl IntoIterator<Item = &'a str>) ->
 }
 
 pub(crate) fn torchrun(flags: &[&str]) -> Result<Command> {
-    let mut launcher = clean(&interpreter()?.with_file_name(TORCHRUN));
+    let mut launcher = venv_program(&interpreter()?.with_file_name(TORCHRUN));
     launcher.arg("--no-python").args(flags);
     Ok(launcher)
+}
+
+/// A program of the virtual environment. It may keep what it compiles, because the set-up compiles nothing: PyTorch takes
+/// five seconds, at every import if nobody keeps it.
+fn venv_program(program: &Path) -> Command {
+    let mut command = clean(program);
+    command.env_remove("PYTHONDONTWRITEBYTECODE");
+    command
 }
 
 fn scripts() -> PathBuf {
@@ -70,7 +78,7 @@ pub(crate) fn fork(command: &Command, outputs: [&Path; 2]) -> Result<Option<Fork
 fn server() -> Result<Arc<Server>> {
     static SERVER: Shared<Server> = Shared::new();
     SERVER.get((), || {
-        let mut command = clean(&interpreter()?);
+        let mut command = venv_program(&interpreter()?);
         command.arg(scripts().join("forkserver.py"));
         Server::start(command, format!("Python cannot import PyTorch; {ADVICE}"))
     })
