@@ -249,8 +249,8 @@ fn a_rank_that_ends_early_is_named_to_the_one_that_waits(group: &ProcessGroup) {
     // After this, all ranks are connected.
     group.barrier().unwrap();
     if group.rank() == 1 {
-        // Exits at once, so that the connections close only when the process ends.
-        std::process::exit(0);
+        // The connections close only when the process ends.
+        tch_parallel::exit(0);
     }
     let error = group.all_reduce(&mut own(group), ReduceOp::Sum).unwrap_err().to_string();
     assert!(error.starts_with("rank 0: all_reduce failed: "), "{error}");
