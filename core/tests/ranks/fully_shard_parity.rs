@@ -73,8 +73,13 @@ impl Way<'_> {
 
     fn train(&self, group: &ProcessGroup, saved: &mut Saved) {
         let vs = VarStore::new(Device::Cpu);
-        let reshard = self.has("reshard");
-        let reshard_after_forward = (reshard || self.has("keep")).then_some(reshard);
+        let ranks = self.0.split('-').find_map(|word| word.parse::<usize>().ok());
+        let reshard_after_forward = match ranks {
+            Some(ranks) => ranks.into(),
+            None if self.has("reshard") => true.into(),
+            None if self.has("keep") => false.into(),
+            None => ReshardAfterForward::default(),
+        };
         let half = self.has("f16").then_some(Kind::Half);
         let mp_policy = MixedPrecisionPolicy {
             param_dtype: self.has("bf16").then_some(Kind::BFloat16).or(half),
@@ -198,7 +203,8 @@ fn on_three_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
 #[run_by(on_ranks(4))]
 fn on_four_ranks_all_ways_have_pythons_bits(group: &ProcessGroup) {
     let ways = "adamw adamw-hybrid-evaluate sgd-hybrid-clip-accumulate sgd-hybrid-nosync-twice \
-                sgd-hybrid-f16-output32";
+                sgd-hybrid-f16-output32 sgd-1 adamw-2-evaluate sgd-2-twice-accumulate \
+                sgd-2-checkpoint-nosync-bf16-reduce32-output32 sgd-hybrid-2-clip sgd-4-evaluate";
     expect_pythons_bits(group, ways);
 }
 
