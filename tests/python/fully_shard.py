@@ -58,6 +58,8 @@ def train(way):
         for name, parameter in model.named_parameters():
             parameter.copy_(numbers(parameter.shape, sum(name.encode())) * 0.5)
     reshard = True if "reshard" in words else False if "keep" in words else None
+    # Or a number of ranks.
+    reshard = next((int(word) for word in words if word.isdigit()), reshard)
     kinds = {
         "param_dtype": torch.bfloat16 if "bf16" in words else torch.float16 if "f16" in words else None,
         "reduce_dtype": torch.float32 if "reduce32" in words else None,

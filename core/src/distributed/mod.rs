@@ -25,7 +25,8 @@ pub(crate) use collectives::parts_like;
 pub use collectives::{AverageMeter, P2pOp, Pending, functional};
 pub(crate) use fault::blame::for_the_engine;
 pub use fault::record;
-pub use fsdp::{FsdpModule, FullyShard, FullyShardOptions, MixedPrecisionPolicy, full_size};
+pub use fsdp::{FsdpModule, FullyShard, FullyShardOptions, MixedPrecisionPolicy};
+pub use fsdp::{ReshardAfterForward, full_size};
 pub use gradients::{
     ApexDistributedDataParallel, ApexOptions, BufferCommHook, BufferCommHookLocation,
     DdpLoggingData, DdpOptions, DistributedDataParallel, MixedPrecision, NoSync,

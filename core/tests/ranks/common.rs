@@ -38,7 +38,7 @@ pub fn on_ranks_with_each_transport(world_size: usize, body: impl Fn(&ProcessGro
 pub fn after_python(
     (world_size, transports): (usize, &[&str]),
     script: &str,
-    arguments: &[&str],
+    arguments: &str,
     body: impl Fn(&ProcessGroup, Saved),
 ) {
     let with_file = || {
@@ -76,7 +76,7 @@ pub fn with_store(world_size: usize, body: impl FnOnce(Store, usize)) {
 pub fn processes_after_python(
     world_size: usize,
     script: &str,
-    arguments: &[&str],
+    arguments: &str,
     change: impl Fn(usize, Command) -> Command,
     body: impl FnOnce(),
 ) {
@@ -176,7 +176,7 @@ pub fn with_variable(name: &str, value: &str) -> impl Fn(usize, Command) -> Comm
 pub type Saved = BTreeMap<String, Tensor>;
 
 /// What starts the ranks of a Python script in a job, and waits for them.
-pub fn python_ranks(ranks: usize, script: &str, arguments: &[&str]) -> impl FnOnce(&Job) {
+pub fn python_ranks(ranks: usize, script: &str, arguments: &str) -> impl FnOnce(&Job) {
     move |job| {
         let port = free_port().unwrap();
         let start = |rank| job.start(python_rank(script, (rank, ranks, port), arguments)).unwrap();
@@ -188,10 +188,10 @@ pub fn python_ranks(ranks: usize, script: &str, arguments: &[&str]) -> impl FnOn
 pub fn python_rank(
     script: &str,
     (rank, ranks, port): (usize, usize, u16),
-    arguments: &[&str],
+    arguments: &str,
 ) -> Command {
     let file = saved_by(script, rank);
-    let arguments = [&*file].into_iter().chain(arguments.iter().copied());
+    let arguments = [&*file].into_iter().chain(arguments.split_whitespace());
     as_rank(python(script, arguments).unwrap(), rank, ranks, port)
 }
 

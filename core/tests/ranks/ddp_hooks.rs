@@ -63,7 +63,7 @@ fn with_maxima(location: BufferCommHookLocation) -> DdpOptions {
     DdpOptions { buffer_comm_hook: Some(hook), ..Default::default() }
 }
 
-#[run_by(after_python((2, &["1"]), "ddp_hooks", &[]))]
+#[run_by(after_python((2, &["1"]), "ddp_hooks", ""))]
 fn delayed_gradients_hooks_of_buffers_quantization_and_steps_in_the_backward_pass_equal_pythons(
     group: &ProcessGroup,
     python: Saved,

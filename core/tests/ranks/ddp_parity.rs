@@ -171,7 +171,7 @@ fn averaged(group: &ProcessGroup, averaging: Averaging, use_buffers: bool, saved
     }
 }
 
-#[run_by(after_python((2, &["1"]), "ddp_options", &[]))]
+#[run_by(after_python((2, &["1"]), "ddp_options", ""))]
 fn sparse_gradients_ignored_variables_mixed_precision_local_steps_and_averages_equal_pythons(
     group: &ProcessGroup,
     python: Saved,

@@ -75,6 +75,34 @@ fn the_next_block_is_gathered_before_the_gradients_of_the_last_are_reduced(group
     }
 }
 
+#[run_by(on_ranks(4))]
+fn after_the_forward_pass_parameters_come_from_as_many_ranks_as_the_options_say(
+    group: &ProcessGroup,
+) {
+    let options = FullyShardOptions { reshard_after_forward: 2.into(), ..Default::default() };
+    let mut twins = Twins::new(group, options, Net::new);
+    let xs = batch(group, 0);
+    let pass = |twins: &Twins<Net>| twins.sharded.forward((), |net, ()| net.loss(&xs)).unwrap();
+    for _ in 0..2 {
+        let (forward, loss) = traced(true, || pass(&twins));
+        let (backward, ()) = traced(true, || twins.backward(&loss, &twins.whole.loss(&xs)));
+        assert_eq!([forward, backward], ["012", "21R0RRR"]);
+        // Leaves parts of the weights that the step changes.
+        let _ = no_grad(|| pass(&twins));
+        twins.step();
+    }
+    let loss = pass(&twins);
+    // Two ranks gather a block while the others wait, then the others.
+    for first in [0, 2] {
+        if (first..first + 2).contains(&group.rank()) {
+            twins.sharded.module().blocks[0].unit().unshard().unwrap();
+        }
+        group.barrier().unwrap();
+    }
+    twins.backward(&loss, &twins.whole.loss(&xs));
+    twins.step();
+}
+
 #[run_by(on_ranks(2))]
 fn gradients_accumulate_in_the_units_that_do_not_exchange_them(group: &ProcessGroup) {
     let (all, root) = ([true; 4], [true, false, false, false]);

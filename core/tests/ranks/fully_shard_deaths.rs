@@ -60,7 +60,7 @@ impl ModuleT for Layer {
 fn step(group: &ProcessGroup, phase: Option<Phase>, path: &Path) -> Result<()> {
     let vs = VarStore::new(Device::Cpu);
     // Gathered once, so that only gradients are exchanged in the backward pass.
-    let options = FullyShardOptions { reshard_after_forward: Some(false), ..Default::default() };
+    let options = FullyShardOptions { reshard_after_forward: false.into(), ..Default::default() };
     let sharding = FullyShard::new(&vs, group, options);
     let last_call = match phase {
         Some(Phase::Forward) => Some(0),

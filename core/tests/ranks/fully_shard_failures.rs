@@ -67,6 +67,14 @@ fn what_would_be_silently_wrong_with_shards_is_refused(group: &ProcessGroup) {
         let expected = "is without a root, around the block \"alone\"";
         expect_error(alone.f_forward_t(&batch(group, 0), true), expected);
     }
+    for ranks in [0, 3] {
+        let other = VarStore::new(Device::Cpu);
+        let options =
+            FullyShardOptions { reshard_after_forward: ranks.into(), ..Default::default() };
+        let model = FullyShard::new(&other, group, options).root(|path| path.ones("a", &[2]));
+        let expected = format!("reshard_after_forward is {ranks}, but must be a divisor of 2");
+        expect_error(model, &expected);
+    }
     let (_third, inside) = sharded(group);
     let around = CheckpointWrapper::new(inside);
     let again = around.forward_t(&batch(group, 0), true).sum(Kind::Float).f_backward();

@@ -149,12 +149,13 @@ impl<M> Twins<M> {
     }
 }
 
-/// One with each value of `reshard_after_forward`.
+/// One with each value of `reshard_after_forward` that is not a number.
 pub fn each_way<M>(
     group: &ProcessGroup,
     build: impl Fn(&nn::Path<'_>, Option<&FullyShard<'_>>) -> M,
 ) -> [Twins<M>; 3] {
-    [None, Some(true), Some(false)].map(|reshard_after_forward| {
+    let ways = [ReshardAfterForward::default(), true.into(), false.into()];
+    ways.map(|reshard_after_forward| {
         Twins::new(group, FullyShardOptions { reshard_after_forward, ..Default::default() }, &build)
     })
 }

@@ -132,20 +132,21 @@ fn a_block_casts_as_its_policy_says_and_again_when_it_is_recomputed(group: &Proc
 const BLOCKS: usize = 16;
 const WIDTH: i64 = 200;
 
-#[run_by(on_ranks(2))]
+#[run_by(on_ranks(4))]
 fn a_training_takes_the_memory_of_the_shards_and_of_a_few_blocks(group: &ProcessGroup) {
     let device = LogicalDevice::Cpu(0);
     let block = 4 * (WIDTH * (WIDTH + 1)) as usize;
-    let shards = BLOCKS * block / 2;
+    let shards = BLOCKS * block / 4;
+    // With how many blocks a rank keeps between the two passes.
+    let ways = [(true.into(), 0), (false.into(), BLOCKS), (2.into(), BLOCKS / 2), (4.into(), 0)];
     let layer = |path: &nn::Path<'_>| nn::linear(path, WIDTH, WIDTH, Default::default());
-    for reshard in [true, false] {
+    for (reshard_after_forward, kept) in ways {
         let before = memory_allocated(device).unwrap();
         let now = || memory_allocated(device).unwrap().saturating_sub(before);
         let peak = || max_memory_allocated(device).unwrap() - before;
         reset_peak_memory_stats(device).unwrap();
         let vs = VarStore::new(Device::Cpu);
-        let options =
-            FullyShardOptions { reshard_after_forward: Some(reshard), ..Default::default() };
+        let options = FullyShardOptions { reshard_after_forward, ..Default::default() };
         let sharding = FullyShard::new(&vs, group, options);
         let model = sharding.root(|root| {
             (0..BLOCKS).fold(nn::seq_t(), |net, i| net.add(sharding.shard(root / i, layer)))
@@ -158,11 +159,12 @@ fn a_training_takes_the_memory_of_the_shards_and_of_a_few_blocks(group: &Process
         let at_rest = [(); 4].map(|()| {
             reset_peak_memory_stats(device).unwrap();
             let loss = squares(&model.forward_t(&Tensor::ones([2, WIDTH], FLOAT_CPU), true));
+            let least = shards + kept * block;
+            assert!((least..least + shards + 3 * block).contains(&now()), "{} between", now());
             model.backward(&loss).unwrap();
             optimizer.step().unwrap();
             // Weights, gradients and momentum.
-            let others = if reshard { 8 } else { BLOCKS + 8 };
-            assert!(peak() < 3 * shards + others * block, "{} bytes to train it", peak());
+            assert!(peak() < 3 * shards + (kept + 8) * block, "{} bytes to train it", peak());
             drop(loss);
             optimizer.zero_grad().unwrap();
             now()

@@ -79,7 +79,7 @@ fn on_each_number_of_ranks(group: &ProcessGroup, check: impl Fn(&ProcessGroup)) 
     }
 }
 
-#[run_by(after_python((3, EACH_TRANSPORT), "virtual_ranks", &[]))]
+#[run_by(after_python((3, EACH_TRANSPORT), "virtual_ranks", ""))]
 fn any_number_of_ranks_equals_pythons_three_with_three_virtual_ranks(
     group: &ProcessGroup,
     python: Saved,

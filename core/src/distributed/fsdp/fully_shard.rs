@@ -4,6 +4,7 @@ use super::mesh::Mesh;
 use super::mixed_precision::MixedPrecisionPolicy;
 use super::module::FsdpModule;
 use super::parameter::Parameter;
+use super::reshard_after_forward::ReshardAfterForward;
 use super::schedule::Schedule;
 use super::unit::Unit;
 use crate::distributed::group::{DeviceMesh, ProcessGroup};
@@ -19,9 +20,8 @@ use tch_parallel_base::lock;
 /// The keyword arguments of `fully_shard`.
 #[derive(Debug, Clone, Default)]
 pub struct FullyShardOptions {
-    /// Whether to free the whole parameters after the forward pass and gather them again for the backward pass: less
-    /// memory, another all-gather. `None` means yes for every unit but the root, whose backward pass comes next anyway.
-    pub reshard_after_forward: Option<bool>,
+    /// What to keep of the whole parameters after the forward pass: the less, the more is gathered for the backward pass.
+    pub reshard_after_forward: ReshardAfterForward,
     /// The kinds of numbers in which the model computes and its gradients are reduced.
     pub mp_policy: MixedPrecisionPolicy,
     /// The names of parameters that stay whole on each rank. Their gradients are this rank's own.
@@ -163,8 +163,9 @@ impl<'a> FullyShard<'a> {
     /// Builds the whole model, whose blocks `build` makes with [`shard`](Self::shard). They cannot be used before.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a parameter that is a scalar, and for a block whose own parameters are
-    /// of different kinds; [`Error::Collective`] if values could not be sent to all ranks.
+    /// [`Error::Argument`] for a parameter that is a scalar, for a block whose own parameters are of different kinds, and
+    /// for a number in `reshard_after_forward` that does not divide the ranks; [`Error::Collective`] if values could not
+    /// be sent to all ranks.
     pub fn root<M>(&self, build: impl FnOnce(&Path<'_>) -> M) -> Result<FsdpModule<M>> {
         let model = self.unit(build(&self.vs.root()), 0, String::new());
         if let Some(failure) = lock(&self.failure).take() {
@@ -185,25 +186,30 @@ impl<'a> FullyShard<'a> {
     /// Makes a unit of the variables from number `first` on that are not yet shards.
     fn unit<M>(&self, module: M, first: usize, name: String) -> FsdpModule<M> {
         let is_root = name.is_empty();
-        let parameters = self.shard_variables(first).unwrap_or_else(|error| {
-            lock(&self.failure).get_or_insert(error);
-            Vec::new()
-        });
+        let parameters = self.kept(self.shard_variables(first));
         let inner = |it: &Parameter| it.name[name.len()..].trim_start_matches('.').to_owned();
         let parameters = parameters.into_iter().map(|it| (inner(&it), it)).collect();
         let parameters = children_before_own(parameters);
-        let reshard_after_forward = self.options.reshard_after_forward.unwrap_or(!is_root);
+        let post_forward = self.options.reshard_after_forward.group(&self.mesh, is_root);
         let policy = self.options.mp_policy;
         let unit = Unit::new(
             name,
             parameters,
-            reshard_after_forward,
+            self.kept(post_forward),
             policy.reduce_dtype,
             &self.mesh,
             &self.schedule,
         );
         self.schedule.add(&unit, is_root);
         FsdpModule { module, unit, policy, group: self.mesh.shard.clone() }
+    }
+
+    /// Keeps an error for `root`.
+    fn kept<T: Default>(&self, result: Result<T>) -> T {
+        result.unwrap_or_else(|error| {
+            lock(&self.failure).get_or_insert(error);
+            T::default()
+        })
     }
 
     /// Broadcasts rank 0's values to all ranks, if the options say so.

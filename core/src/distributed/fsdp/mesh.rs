@@ -2,6 +2,8 @@
 
 use crate::distributed::group::{DeviceMesh, ProcessGroup};
 use crate::{Error, Result};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 
 /// The ranks among which a model is divided, and those that have copies of the same part.
 #[derive(Debug, Clone)]
@@ -12,11 +14,14 @@ pub(crate) struct Mesh {
     pub shard: ProcessGroup,
     /// Those that have the same part as this one. `None` if there is only one copy.
     pub replicate: Option<ProcessGroup>,
+    /// Groups of neighbours in `shard`, by their number: all units have the same ones.
+    pub neighbours: Arc<Mutex<BTreeMap<usize, ProcessGroup>>>,
 }
 
 impl Mesh {
     pub fn new(group: &ProcessGroup) -> Self {
-        Mesh { world: group.clone(), shard: group.clone(), replicate: None }
+        let (world, shard) = (group.clone(), group.clone());
+        Mesh { world, shard, replicate: None, neighbours: Arc::default() }
     }
 
     pub fn of(mesh: &DeviceMesh) -> Result<Self> {
@@ -29,6 +34,7 @@ impl Mesh {
                 return Err(Error::argument("mesh", found, expected));
             }
         };
-        Ok(Mesh { world: mesh.world.clone(), shard: shard.clone(), replicate: replicate.cloned() })
+        let (world, shard) = (mesh.world.clone(), shard.clone());
+        Ok(Mesh { world, shard, replicate: replicate.cloned(), neighbours: Arc::default() })
     }
 }

@@ -4,6 +4,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `fully_shard` | [`FullyShard`], which shards a model while it is built, and its options |
+//! | `reshard_after_forward` | [`ReshardAfterForward`], what a rank keeps between the two passes |
 //! | `mesh` | the ranks among which a model is divided, and those that have copies |
 //! | `mixed_precision` | [`MixedPrecisionPolicy`], the kinds of numbers it uses |
 //! | `module` | [`FsdpModule`], a block whose parameters are whole only while it is used |
@@ -23,6 +24,7 @@ mod module;
 mod parameter;
 mod pool;
 mod reduction;
+mod reshard_after_forward;
 mod schedule;
 pub(crate) mod shards;
 mod unit;
@@ -30,4 +32,5 @@ mod unit;
 pub use fully_shard::{FullyShard, FullyShardOptions};
 pub use mixed_precision::MixedPrecisionPolicy;
 pub use module::FsdpModule;
+pub use reshard_after_forward::ReshardAfterForward;
 pub use shards::full_size;

@@ -109,7 +109,8 @@ impl<M> FsdpModule<M> {
     /// Whether to free the parameters of this block and of those inside it after their forward pass, and
     /// to gather them again for the backward pass. `model.set_reshard_after_forward(reshard)`
     pub fn set_reshard_after_forward(&self, reshard: bool) {
-        self.units().iter().for_each(|unit| unit.set(|it| it.reshard_after_forward = reshard));
+        let group = reshard.then_some(&self.group);
+        self.units().iter().for_each(|unit| unit.set(|it| it.post_forward = group.cloned()));
     }
 
     /// Whether this block and those inside are freed after a backward pass. `model.set_reshard_after_backward(reshard)`
@@ -125,7 +126,7 @@ impl<M> FsdpModule<M> {
         self.unit.unshard()
     }
 
-    /// Frees this block's whole parameters. `model.reshard()`
+    /// Frees what this rank has of this block's whole parameters. `model.reshard()`
     ///
     /// # Errors
     /// [`Error::Tensor`] if libtorch reports an error.

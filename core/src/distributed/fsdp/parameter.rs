@@ -3,6 +3,7 @@
 use super::mesh::Mesh;
 use super::pool::Pool;
 use super::shards::{Registered, Shard};
+use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result, check};
 use c10d_sys::storage::{Block, Memory, version};
 use c10d_sys::tensor::{clear_grad, set_grad};
@@ -101,12 +102,22 @@ impl Parameter {
         version(&self.shard) != self.gathered_version
     }
 
-    /// Allocates the whole parameter's memory and returns it as `[ranks, n]`, for all ranks' parts.
-    pub fn allocate(&mut self, pool: &mut Pool) -> Result<Tensor> {
+    /// Allocates the whole parameter's memory and returns it as `[ranks, n]`, for these ranks' parts.
+    pub fn allocate(&mut self, pool: &mut Pool, ranks: usize) -> Result<Tensor> {
         let block = self.memory.freed().and_then(|bytes| pool.take(bytes));
         self.memory.allocate(block).map_err(Error::engine("unshard"))?;
         self.gathered_version = version(&self.shard);
-        Ok(self.padded.shallow_clone())
+        self.in_parts(ranks)
+    }
+
+    /// A copy of this rank's part of the whole parameter, if these ranks divide it: `to_sharded_post_forward`.
+    pub fn part_among(&self, group: &ProcessGroup) -> Result<Tensor> {
+        Ok(self.in_parts(group.world_size())?.f_select_copy(0, group.rank() as i64)?)
+    }
+
+    fn in_parts(&self, ranks: usize) -> Result<Tensor> {
+        let ranks = ranks as i64;
+        Ok(self.padded.f_view([ranks, self.padded.numel() as i64 / ranks])?)
     }
 
     /// Gives the whole parameter the shard's `requires_grad`: `VarStore::freeze` only reaches the shard.

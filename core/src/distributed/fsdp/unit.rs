@@ -5,7 +5,7 @@ use super::mesh::Mesh;
 use super::parameter::Parameter;
 use super::reduction::mean_of_part;
 use super::schedule::{Member, Schedule};
-use crate::distributed::collectives::Pending;
+use crate::distributed::{collectives::Pending, group::ProcessGroup};
 use crate::{Error, Result, profiler::record_function};
 use c10d_sys::backward_hooks::{after_backward, before_backward, in_backward};
 use c10d_sys::tensor::grad_enabled;
@@ -30,6 +30,8 @@ pub(super) struct Unit {
 struct State {
     parameters: Vec<Parameter>,
     is_whole: bool,
+    /// The parts that this rank has kept after a forward pass, and the ranks that have the others.
+    kept: Option<(ProcessGroup, Vec<Tensor>)>,
     stage: Stage,
     /// A prefetch.
     gathering: Option<Pending<()>>,
@@ -41,7 +43,8 @@ struct State {
 /// What the user can change.
 #[derive(Debug)]
 pub(super) struct Settings {
-    pub reshard_after_forward: bool,
+    /// The ranks among which the parameters are divided after a forward pass. If `None`, they stay whole.
+    pub post_forward: Option<ProcessGroup>,
     pub reshard_after_backward: bool,
     pub syncs_gradients: bool,
     /// The units to gather while this one's forward pass runs.
@@ -62,7 +65,7 @@ impl Unit {
     pub fn new(
         name: String,
         parameters: Vec<Parameter>,
-        reshard_after_forward: bool,
+        post_forward: Option<ProcessGroup>,
         reduce_kind: Option<Kind>,
         mesh: &Mesh,
         schedule: &Arc<Schedule<Unit>>,
@@ -70,11 +73,12 @@ impl Unit {
         let state = State {
             parameters,
             is_whole: false,
+            kept: None,
             stage: Stage::Idle,
             gathering: None,
             post_forward_places: Vec::new(),
             settings: Settings {
-                reshard_after_forward,
+                post_forward,
                 reshard_after_backward: true,
                 syncs_gradients: true,
                 forward_prefetches: Vec::new(),
@@ -125,9 +129,8 @@ impl Unit {
         let is_stale = state.parameters.iter().any(Parameter::is_stale);
         if let Some(stale) = state.gathering.take_if(|_| is_stale) {
             stale.wait()?;
-            self.free(state)?;
         }
-        if state.is_whole && is_stale {
+        if is_stale {
             // The optimizer has stepped since.
             self.free(state)?;
         }
@@ -136,14 +139,19 @@ impl Unit {
 
     fn gather(&self, state: &mut State, is_async: bool) -> Result<Pending<()>> {
         state.parameters.iter().try_for_each(Parameter::check)?;
+        let (group, parts) = match state.kept.take() {
+            Some(kept) => kept,
+            None => {
+                let parts = state.parameters.iter().map(|it| it.part.f_to_kind(it.whole_kind()));
+                (self.mesh.shard.clone(), no_grad(|| parts.collect::<Result<_, _>>())?)
+            }
+        };
         let wholes = {
             let pool = &mut lock(&self.schedule.pool);
             let parameters = state.parameters.iter_mut();
-            parameters.map(|it| it.allocate(pool)).collect::<Result<_>>()?
+            parameters.map(|it| it.allocate(pool, group.world_size())).collect::<Result<_>>()?
         };
-        let parts = state.parameters.iter().map(|it| it.part.f_to_kind(it.whole_kind()));
-        let parts = no_grad(|| parts.collect::<Result<Vec<_>, _>>())?;
-        self.recorded("FSDP::all_gather", || gather(&self.mesh.shard, wholes, &parts, is_async))
+        self.recorded("FSDP::all_gather", || gather(&group, wholes, &parts, is_async))
     }
 
     /// A range in the profiler's trace, with PyTorch's name and the block's.
@@ -156,7 +164,7 @@ impl Unit {
     pub fn reshard(&self) -> Result<()> {
         let mut state = lock(&self.state);
         state.is_whole = false;
-        state.gathering = None;
+        (state.kept, state.gathering) = (None, None);
         state.parameters.iter_mut().try_for_each(|parameter| parameter.free().map(drop))
     }
 
@@ -164,7 +172,7 @@ impl Unit {
     fn free(&self, state: &mut State) -> Result<()> {
         // A failed gather may have made some of them whole.
         state.is_whole = false;
-        state.gathering = None;
+        (state.kept, state.gathering) = (None, None);
         for parameter in &mut state.parameters {
             if let Some(block) = parameter.free()? {
                 lock(&self.schedule.pool).give_back(block);
@@ -199,8 +207,13 @@ impl Unit {
 
     pub fn post_forward(self: &Arc<Self>, outputs: &[Tensor]) -> Result<()> {
         let mut state = lock(&self.state);
-        if state.settings.reshard_after_forward {
+        if let Some(group) = state.settings.post_forward.clone() {
+            let is_smaller = group.world_size() < self.mesh.shard.world_size();
+            let parts = state.parameters.iter().map(|it| it.part_among(&group));
+            let parts = (state.is_whole && is_smaller).then(|| parts.collect::<Result<_>>());
+            let parts = parts.transpose()?;
             self.free(&mut state)?;
+            state.kept = parts.map(|parts| (group, parts));
         }
         let outputs = outputs.iter().filter(|output| output.requires_grad());
         let outputs: Vec<_> = outputs.filter(|_| grad_enabled()).collect();
