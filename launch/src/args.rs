@@ -256,14 +256,6 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_program_is_passed_on() {
-        let args = parse("launch -n 2 cargo run -n 3 -- --tee --help");
-        assert_eq!(args.command, ["cargo", "run", "-n", "3", "--", "--tee", "--help"]);
-        let args = parse("launch -- prog -- -x");
-        assert_eq!(args.command, ["prog", "--", "-x"]);
-    }
-
-    #[test]
     fn one_node_gets_a_free_port_and_several_meet_on_a_fixed_one() {
         assert_eq!(parse("launch x").fixed_port(), None);
         assert_eq!(parse("launch --master-port 4000 x").fixed_port(), Some(4000));

@@ -19,26 +19,6 @@ fn who_updated(directory: &Path) -> Result<Vec<u64>> {
     events(directory, 0, "update", |update| update["worker"].as_u64())
 }
 
-/// With ssp, the others would wait for the lost worker if it still counted.
-#[test]
-fn when_a_worker_is_killed_the_server_says_so_and_goes_on_with_the_others() -> Result<()> {
-    let job = Job::new()?;
-    let flags = "ssp --staleness=1 --step-time=5 --epochs=4 --timeout=10";
-    let mut ranks = started(&job, 4, flags)?;
-    hold_after_step(&job, &ranks, 3, 1..3)?;
-    wait_for_steps(&job, 1..3, 1)?;
-    kill(ranks[3].pid(), Signal::SIGKILL)?;
-    let gone = format!("[server] worker 3 is gone (rank 3 (pid {}) has ended)", ranks[3].pid());
-    ranks[0].wait()?.expect_success()?.expect_line(&[&gone, "2 workers go on"])?;
-    for worker in [1, 2] {
-        ranks[worker].wait()?.expect_success()?;
-    }
-    // Others have done what the lost worker had begun: 8,000 digits four times, in batches of 32.
-    let batches = number(&outcome(job.directory())?, "batches")?;
-    ensure!(batches == 1000.0, "{batches} batches");
-    Ok(())
-}
-
 /// When the worker is killed, all batches have been given out, and the other has asked for more.
 #[test]
 fn when_a_worker_is_killed_at_the_end_the_other_does_its_batches() -> Result<()> {

@@ -133,23 +133,6 @@ fn waiting_for_a_slow_worker_makes_neither_worker_nor_server_look_dead() -> Resu
     Ok(())
 }
 
-/// S1.23: with one worker five times slower. With ssp there are more updates only because each is
-/// that of a single worker; there are not more batches, since all keep pace with the slow worker.
-#[test]
-fn with_a_slow_worker_asynchronous_ones_make_more_updates() -> Result<()> {
-    let rate = |ranks, flags: &str| {
-        let flags = format!("{flags} --epochs=1 --step-time=10");
-        let outcome = outcome(trained(ranks, &flags)?.directory())?;
-        Ok::<_, anyhow::Error>(number(&outcome, "updates")? / number(&outcome, "seconds")?)
-    };
-    let together = rate(3, "sync-allreduce --straggle=2:40")?;
-    for method in ["async-ps", "ssp"] {
-        let apart = rate(4, &format!("{method} --straggle=3:40"))?;
-        ensure!(apart >= 2.0 * together, "{method}: {apart} updates/s against {together}");
-    }
-    Ok(())
-}
-
 /// How often a single worker reads and updates, and how many bytes it sends and receives.
 #[derive(Debug, PartialEq)]
 struct Exchanges {

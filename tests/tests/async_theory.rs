@@ -1,20 +1,7 @@
-//! The subcommands of async-update that need no ranks: the article's stories, what theory says
-//! about its guesses, and Hogwild.
+//! The subcommands of async-update that need no ranks: what theory says about the article's guesses,
+//! and Hogwild. The article's stories are in `book_listings`.
 
 use crate::prelude::*;
-
-fn expect_story(snapshot: &str, story: &str) -> Result<()> {
-    insta::assert_snapshot!(snapshot, printed(async_update(["trace", story])?)?);
-    Ok(())
-}
-
-cases! {
-    /// S1.24, S1.25.
-    fn one_update_each_is_a_synchronous_update_of_plain_sgd_only() =
-        expect_story("async_trace_case1", "case1");
-    /// S1.26.
-    fn the_slow_gpus_step_is_four_updates_old() = expect_story("async_trace_case2", "case2");
-}
 
 /// What `quadratic` prints, and its picture. It takes half a minute, so the tests that look at it share one run.
 pub fn quadratic() -> Result<Arc<(String, String)>> {

@@ -21,8 +21,6 @@ fn expect_reason(failure: &str, code: i32, reason: &str) -> Result<()> {
 }
 
 cases! {
-    fn an_error_in_a_ranks_own_code_is_the_reason() =
-        expect_reason("error", 1, " exited with code 1: no sample 6 in the data set");
     fn a_rank_that_panics_is_named_with_the_panics_message() =
         expect_reason("panic", 101, " exited with code 101: panicked: no sample 6 in the data set");
     fn a_rank_that_runs_out_of_memory_is_named() = expect_reason("memory", 1, "can't allocate memory");

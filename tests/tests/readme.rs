@@ -16,20 +16,6 @@ fn the_readmes_example_is_the_compiled_one() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn the_readmes_example_trains_the_same_weights_on_both_ranks() -> Result<()> {
-    let output = printed(launch(2, &example("readme", [])?)?)?;
-    let lines = output.lines().filter(|line| line.contains("biases"));
-    let mut sums: Vec<_> = lines.filter_map(|line| line.split_once(": ")).collect();
-    sums.sort_unstable();
-    let [(first, weights), (second, others)] = sums[..] else {
-        bail!("two ranks print a sum each, not {output}");
-    };
-    assert_eq!((first, second), ("rank 0", "rank 1"));
-    assert_eq!(weights, others);
-    Ok(())
-}
-
 /// `cargo xtask package` builds such a crate.
 #[test]
 fn the_files_of_the_readers_own_crate_are_the_same_in_the_readme_and_the_book() -> Result<()> {

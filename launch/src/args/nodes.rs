@@ -40,25 +40,3 @@ impl Display for Nodes {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_number_is_fixed_and_a_range_is_elastic() {
-        for (text, min, max) in [("3", 3, 3), ("2:2", 2, 2), ("1:4", 1, 4)] {
-            let nodes: Nodes = text.parse().unwrap();
-            assert_eq!((nodes.min, nodes.max, nodes.elastic()), (min, max, min < max));
-        }
-        assert_eq!("2:2".parse::<Nodes>().unwrap().to_string(), "2");
-        assert_eq!("1:4".parse::<Nodes>().unwrap().to_string(), "1:4");
-    }
-
-    #[test]
-    fn no_node_and_a_range_backwards_are_refused() {
-        for text in ["0", "0:2", "3:2", "", "x", "1:", ":1", "-1", "1:2:3"] {
-            assert!(text.parse::<Nodes>().is_err(), "{text:?}");
-        }
-    }
-}

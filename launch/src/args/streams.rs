@@ -73,33 +73,3 @@ impl FromStr for StreamChoice {
         Ok(StreamChoice { listed, ..StreamChoice::default() })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NONE: Streams = Streams { stdout: false, stderr: false };
-    const STDOUT: Streams = Streams { stdout: true, stderr: false };
-    const STDERR: Streams = Streams { stdout: false, stderr: true };
-
-    fn parse(text: &str) -> StreamChoice {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn one_number_is_for_every_rank() {
-        for (text, streams) in [("0", NONE), ("1", STDOUT), ("2", STDERR), ("3", Streams::BOTH)] {
-            assert_eq!(parse(text).of(0), streams);
-            assert_eq!(parse(text).of(7), streams);
-            assert_eq!(parse(text).any(), text != "0");
-        }
-    }
-
-    #[test]
-    fn a_list_is_per_local_rank_and_the_rest_have_none() {
-        let choice = parse("0:1,2:2");
-        assert_eq!([0, 1, 2, 3].map(|rank| choice.of(rank)), [STDOUT, NONE, STDERR, NONE]);
-        assert_eq!(choice.highest_rank(), Some(2));
-        assert!(!parse("0:0").any());
-    }
-}

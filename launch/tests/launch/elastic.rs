@@ -51,24 +51,3 @@ fn a_job_goes_on_without_a_node_that_leaves_and_with_one_that_comes() {
     }
     wait_until_dead(&one);
 }
-
-#[test]
-fn with_too_few_nodes_left_the_rest_waits_for_others() {
-    let (job, nodes) = (Job::new(), Nodes::elastic("2:3"));
-    let first = node(&nodes, &job, "a");
-    let second = node(&nodes, &job, "b");
-    job.wait_for_note("restarts.2.0");
-    job.wait_for_note("restarts.2.1");
-    // Which of the two is node 0 depends on which listened first.
-    let (host, other) = match job.note("pid.2.0.a") {
-        Some(_) => (first, second),
-        None => (second, first),
-    };
-    drop(other);
-    host.wait_for_stderr("launch: waiting at most 600 s for 1 more node; there are: ");
-    let third = node(&nodes, &job, "c");
-    job.wait_for_note("pid.2.1.c");
-    host.signal(Signal::SIGTERM);
-    host.finish().expect_code(128 + 15);
-    third.finish().expect_code(128 + 15);
-}

@@ -4,15 +4,6 @@ use crate::job::{Job, WHOLE_END, run, start, state, wait_until, wait_until_dead}
 use std::time::SystemTime;
 
 #[test]
-fn a_job_whose_ranks_succeed_succeeds_and_says_nothing() {
-    let ended = run(Job::new().launch_sh("-n 4", "echo rank $RANK"));
-    let mut lines: Vec<&str> = ended.expect_code(0).stdout.lines().collect();
-    lines.sort_unstable();
-    assert_eq!(lines, ["rank 0", "rank 1", "rank 2", "rank 3"]);
-    assert_eq!(ended.stderr, "");
-}
-
-#[test]
 fn the_rank_that_failed_first_is_named_with_its_last_lines() {
     let job = Job::new();
     // Rank 0 fails too, but only once rank 1 is dead and fetched by the launcher.

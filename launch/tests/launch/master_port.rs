@@ -90,16 +90,3 @@ socket.socket().bind((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
         );
     }
 }
-
-#[test]
-fn two_jobs_at_once_never_share_a_port() {
-    let (first, second) = (Job::new(), Job::new());
-    let script = r#"note $MASTER_PORT port; await go"#;
-    let jobs = [&first, &second].map(|job| crate::job::start(job.launch_sh("", script)));
-    assert_ne!(first.wait_for_note("port"), second.wait_for_note("port"));
-    first.leave("go");
-    second.leave("go");
-    for job in jobs {
-        job.finish().expect_code(0);
-    }
-}

@@ -113,7 +113,13 @@ fn a_killed_worker_is_missed_as_the_book_shows() -> Result<()> {
     wait_for_steps(&job, 1..3, 1)?;
     kill(ranks[3].pid(), Signal::SIGKILL)?;
     let server = ranks[0].wait()?.expect_success()?;
+    server.expect_line(&["[server] worker 3 is gone", "2 workers go on"])?;
+    for worker in [1, 2] {
+        ranks[worker].wait()?.expect_success()?;
+    }
     let outcome = server.stdout.lines().next().context("no outcome")?;
+    // Others have done what the lost worker had begun: 8,000 digits three times, in batches of 32.
+    ensure!(outcome.contains(" from 750 batches"), "{outcome}");
     let listing =
         format!("{}$ kill -9 %4\n{}{outcome}\n{CUT}", start_shown(4, flags), server.stderr);
     expect(&[("async_worker_killed.txt", &listing, &same_words)])
