@@ -2,7 +2,6 @@ FROM rust:1-bookworm AS build
 RUN apt-get update && apt-get install --yes --no-install-recommends g++ python3-venv
 WORKDIR /tch-parallel
 COPY . .
-RUN cargo xtask setup
 RUN cargo xtask build --package ddp-mnist --package tch-parallel-launch
 
 FROM debian:bookworm-slim
