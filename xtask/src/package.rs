@@ -88,9 +88,9 @@ fn try_out(workspace: &Workspace, folder: &Path, path: &str) -> Result<()> {
     let libtorch = workspace.libtorch.display().to_string();
     let mut weights = Vec::new();
     for (variables, arguments) in [
-        (&[("LIBTORCH", &*libtorch)][..], ["--package=program", "--package=ddp-mnist"]),
-        (&[("LIBTORCH_USE_PYTORCH", "1"), ("PATH", path)], ["--package=program", "--quiet"]),
-        (&[], ["--package=program", DOWNLOAD]),
+        (&[("LIBTORCH", &*libtorch)][..], &["--package", COPIED][..]),
+        (&[("LIBTORCH_USE_PYTORCH", "1"), ("PATH", path)], &[]),
+        (&[], &[DOWNLOAD]),
     ] {
         let start = Instant::now();
         let target = folder.join("target");
@@ -101,7 +101,7 @@ fn try_out(workspace: &Workspace, folder: &Path, path: &str) -> Result<()> {
                 cargo.env_remove(variable);
             }
             cargo.env("CARGO_TARGET_DIR", &target).envs(variables.iter().copied());
-            cargo.args(["build", "--release"]).args(arguments);
+            cargo.args(["build", "--release", "--package=program"]).args(arguments);
             cargo
         };
         if arguments.contains(&DOWNLOAD) {
@@ -111,7 +111,8 @@ fn try_out(workspace: &Workspace, folder: &Path, path: &str) -> Result<()> {
         let mut launch = Command::new(folder.join("bin/launch"));
         let said = command::output(launch.args(["-n", "2"]).arg(target.join("release/program")))?;
         print!("{said}");
-        println!("built in {:.0?} with {variables:?} {arguments:?}", start.elapsed());
+        let way = variables.first().map_or(DOWNLOAD, |(name, _)| name);
+        println!("in {:.0?}, with {way}", start.elapsed());
         weights.extend(same_weights(&said).map(str::to_owned));
     }
     ensure!(
