@@ -34,10 +34,7 @@ const PROGRAM: &str = include_str!("../../core/examples/readme.rs");
 /// The trainer whose source needs nothing but what is published.
 const COPIED: &str = "ddp-mnist";
 
-/// Has cargo take the folder `registry` for crates.io.
-const CONFIG: &str = "[source.crates-io]\nreplace-with = \"packaged\"\n\n\
-                      [source.packaged]\ndirectory = \"registry\"\n";
-
+const CONFIG: &str = ".cargo/config.toml";
 const DOWNLOAD: &str = "--features=tch-parallel/download-libtorch";
 
 /// Fails unless two ranks of the program train the same weights, wherever its libtorch comes from.
@@ -51,7 +48,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     tried.and(remove(&folder))
 }
 
-/// A folder with the packaged crates, and all that they depend on.
+/// A folder with the packaged crates, and all that they depend on, which cargo takes for crates.io.
 fn make_registry(workspace: &Workspace, folder: &Path) -> Result<()> {
     let target = target_dir()?;
     let packages = || LIBRARIES.into_iter().chain([LAUNCHER]);
@@ -70,7 +67,9 @@ fn make_registry(workspace: &Workspace, folder: &Path) -> Result<()> {
         write(&registry.join(&package).join(".cargo-checksum.json"), "{\"files\": {}}")?;
         println!("{package}: {} kB", fs::metadata(&file)?.len() / 1000);
     }
-    write(&folder.join(".cargo/config.toml"), CONFIG)
+    let source = format!("[source.packaged]\ndirectory = \"{}\"\n", registry.display());
+    let replaced = "[source.crates-io]\nreplace-with = \"packaged\"\n\n";
+    write(&folder.join(CONFIG), replaced.to_owned() + &source)
 }
 
 fn try_out(workspace: &Workspace, folder: &Path, path: &str) -> Result<()> {
@@ -82,8 +81,14 @@ fn try_out(workspace: &Workspace, folder: &Path, path: &str) -> Result<()> {
     write(&programs.join("program/src/main.rs"), PROGRAM)?;
     let mut copy = Command::new("cp");
     command::run_quietly(copy.arg("-r").arg(checkout().join(COPIED)).arg(&programs))?;
+    // It ignores a project's configuration.
     let mut install = command::cargo(&programs);
-    command::run(install.args(["install", "--quiet", LAUNCHER, "--root"]).arg(folder))?;
+    install
+        .args(["install", LAUNCHER, "--root"])
+        .arg(folder)
+        .arg("--config")
+        .arg(folder.join(CONFIG));
+    command::run(&mut install)?;
 
     let libtorch = workspace.libtorch.display().to_string();
     let mut weights = Vec::new();
