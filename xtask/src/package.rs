@@ -65,6 +65,8 @@ fn make_registry(workspace: &Workspace, folder: &Path) -> Result<()> {
         let mut unpack = Command::new("tar");
         command::run_quietly(unpack.arg("-xzf").arg(&file).arg("-C").arg(&registry))?;
         write(&registry.join(&package).join(".cargo-checksum.json"), "{\"files\": {}}")?;
+        // It has checksums of these packages, which a folder has not.
+        remove(&registry.join(&package).join("Cargo.lock"))?;
         println!("{package}: {} kB", fs::metadata(&file)?.len() / 1000);
     }
     let source = format!("[source.packaged]\ndirectory = \"{}\"\n", registry.display());
