@@ -9,7 +9,8 @@ use find_libtorch::Libtorch;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    if std::env::var_os("CARGO_FEATURE_DOC_ONLY").is_some() {
+    let is_on = |feature| std::env::var_os(format!("CARGO_FEATURE_{feature}")).is_some();
+    if is_on("DOC_ONLY") || is_on("DOWNLOAD_LIBTORCH") {
         return;
     }
     if let Err(error) = Libtorch::find() {

@@ -180,7 +180,7 @@ pub fn program<'a>(name: &str, arguments: impl IntoIterator<Item = &'a str>) -> 
 
 /// A command whose numbers can be compared: with one thread per rank, as under a launcher, and
 /// without an inherited rank.
-pub(crate) fn clean(program: &Path) -> Command {
+pub fn clean(program: &Path) -> Command {
     let mut command = Command::new(program);
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();

@@ -9,7 +9,7 @@ use tests::imagenet::write_image_folder;
 const PLACEHOLDERS: [&str; 3] = ["./my-trainer", "my-package", "METHOD"];
 
 /// Commands that are not run here, whatever variables they are given, and why.
-const ELSEWHERE: [(&str, &str); 11] = [
+const ELSEWHERE: [(&str, &str); 12] = [
     ("cargo xtask", "a chore: CI runs setup and test, and book if mdBook is installed"),
     ("cargo test", "this is a test"),
     ("cargo fmt", "CI starts with it"),
@@ -20,6 +20,7 @@ const ELSEWHERE: [(&str, &str); 11] = [
     ("cargo clippy", "CI runs it"),
     ("cargo new", "`cargo xtask package` makes such a crate"),
     ("git clone", "it needs a network"),
+    ("docker", "it needs a network, and a daemon that runs as root"),
     ("cd ", "the shell's own"),
 ];
 

@@ -46,6 +46,7 @@ mod prelude;
 mod readme;
 mod report_flags;
 mod resume_auto;
+mod schedulers;
 mod snapshots;
 mod state_dict;
 mod sync_batch_norm_parity;

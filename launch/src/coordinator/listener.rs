@@ -4,6 +4,12 @@ use crate::{args::Args, console::say, port::bound};
 use anyhow::{Context, Result, bail, ensure};
 use nix::{errno::Errno, sys::socket::Backlog, sys::socket::listen};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a host's name may take to come up.
+const NAMED: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(200);
 
 pub(crate) enum Meeting {
     /// This launcher.
@@ -17,10 +23,7 @@ pub(crate) enum Meeting {
 /// Opens the port where the nodes meet, unless another launcher does that.
 pub(crate) fn open(args: &Args) -> Result<Meeting> {
     let (host, port) = (args.master_addr(), args.meeting_port());
-    let is_host = match args.fixed_node_rank() {
-        Some(rank) => Some(rank == 0),
-        None => args.rdzv_conf.is_host.or(is_own_name(host)?.then_some(true)),
-    };
+    let is_host = is_host(args)?;
     if is_host == Some(false) {
         return Ok(Meeting::Elsewhere);
     }
@@ -64,6 +67,27 @@ pub(crate) fn open(args: &Args) -> Result<Meeting> {
         Err(Errno::EADDRINUSE) => Ok(Meeting::Elsewhere),
         Err(error) => Err(error).with_context(cannot),
     }
+}
+
+/// Whether this launcher should, if that is known before its addresses are.
+fn is_host(args: &Args) -> Result<Option<bool>> {
+    Ok(match args.fixed_node_rank() {
+        Some(rank) => Some(rank == 0),
+        None => args.rdzv_conf.is_host.or(is_own_name(args.master_addr())?.then_some(true)),
+    })
+}
+
+/// Waits for the address of this host's name if the nodes meet here: a pod of Kubernetes starts before it is known.
+pub(crate) fn wait_for_name(args: &Args) -> Result<()> {
+    let start = Instant::now();
+    while args.several_nodes()
+        && is_host(args)? == Some(true)
+        && (args.master_addr(), 0).to_socket_addrs().is_err()
+        && start.elapsed() < NAMED
+    {
+        thread::sleep(PAUSE);
+    }
+    Ok(())
 }
 
 /// Listens on the address, unless another socket already does.
@@ -110,7 +134,7 @@ fn own_address(other: SocketAddr) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{sync::Barrier, thread};
+    use std::sync::Barrier;
 
     #[test]
     fn of_launchers_that_start_at_the_same_instant_one_listens() {
