@@ -138,7 +138,7 @@ pub fn random_split<D: Dataset, const N: usize>(
 mod tests {
     use super::*;
     use crate::TensorDataset;
-    use tch::{Kind, Tensor};
+    use tch::Tensor;
 
     fn squares(len: i64) -> TensorDataset<Tensor> {
         TensorDataset::new(Tensor::arange(len, tch::kind::INT64_CPU).square()).unwrap()
@@ -158,18 +158,6 @@ mod tests {
         assert_eq!(error, "an index is 3, but must be below the length, 3");
         let error = Subset::new(squares(3), [0]).unwrap().batch(&[1], 0).unwrap_err().to_string();
         assert_eq!(error, "an index is 1, but must be below the length, 1");
-    }
-
-    #[test]
-    fn the_parts_of_a_split_together_are_the_whole() {
-        let parts = random_split(squares(11), [0.5, 0.25, 0.25], 3).unwrap();
-        let batches = parts.map(|part| {
-            let all: Vec<_> = (0..part.len()).collect();
-            part.batch(&all, 0).unwrap()
-        });
-        assert_eq!(batches.each_ref().map(Tensor::numel), [6, 3, 2]);
-        let (sorted, _) = Tensor::cat(&batches, 0).sort(0, false);
-        assert_eq!(sorted, Tensor::arange(11, (Kind::Int64, tch::Device::Cpu)).square());
     }
 
     #[test]

@@ -113,13 +113,6 @@ mod tests {
     }
 
     #[test]
-    fn without_padding_every_vector_is_drawn_and_trained() {
-        let table = table(None);
-        assert!(rows_of(0.0, &table.ws).is_empty());
-        assert_eq!(rows_of(1.0, &gradient(&table)), [0, 1, 2, 3]);
-    }
-
-    #[test]
     fn the_paddings_vector_starts_as_zeros_and_gets_no_gradient() {
         for padding_idx in [2, -2] {
             let table = table(Some(padding_idx));

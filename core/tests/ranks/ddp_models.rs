@@ -43,24 +43,6 @@ fn every_rank_is_told_of_another_number_of_parameters_another_kind_and_other_opt
     expect_error(wrapped, "gradient_as_bucket_view: true");
 }
 
-#[run_by(on_ranks(2))]
-fn frozen_parameters_are_rank_0s_as_well_and_get_no_gradient(group: &ProcessGroup) {
-    tch::manual_seed(group.rank() as i64);
-    let vs = VarStore::new(Device::Cpu);
-    let layer = layer(&vs, 2);
-    let _ = layer.ws.set_requires_grad(false);
-    let before = group.all_gather(&layer.ws).unwrap();
-    assert_ne!(before[0], before[1]);
-
-    let model = DistributedDataParallel::new(layer, &vs, group).unwrap();
-    let frozen = &model.module().ws;
-    assert_eq!(*frozen, before[0]);
-    let xs = Tensor::ones([3, 4], FLOAT_CPU);
-    model.backward(&model.f_forward_t(&xs, true).unwrap().sum(Kind::Float)).unwrap();
-    assert!(!frozen.grad().defined());
-    assert!(model.module().bs.as_ref().unwrap().grad().defined());
-}
-
 #[run_by(on_ranks(1))]
 fn nothing_to_train_is_refused(group: &ProcessGroup) {
     let mut vs = VarStore::new(Device::Cpu);

@@ -69,11 +69,6 @@ fn ddp_follows_one_process(group: &ProcessGroup, rows: &[i64]) {
     }
 }
 
-#[run_by(on_ranks(2))]
-fn under_ddp_two_ranks_train_as_one_process(group: &ProcessGroup) {
-    ddp_follows_one_process(group, &[3, 3]);
-}
-
 #[run_by(on_ranks(3))]
 fn under_ddp_a_rank_may_have_nothing(group: &ProcessGroup) {
     ddp_follows_one_process(group, &[4, 0, 1]);

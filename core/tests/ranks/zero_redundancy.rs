@@ -109,11 +109,6 @@ fn follows_the_whole_optimizer(group: &ProcessGroup, widths: &[i64]) {
     }
 }
 
-#[run_by(on_ranks(2))]
-fn on_two_ranks_weights_and_state_are_those_of_the_whole_optimizer(group: &ProcessGroup) {
-    follows_the_whole_optimizer(group, &[6, 9, 7, 4]);
-}
-
 #[run_by(on_ranks(3))]
 fn on_three_ranks_weights_and_state_are_those_of_the_whole_optimizer(group: &ProcessGroup) {
     follows_the_whole_optimizer(group, &[6, 9, 7, 4]);

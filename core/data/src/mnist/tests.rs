@@ -49,39 +49,6 @@ fn a_batch_is_written_where_a_dropped_one_was() {
 }
 
 #[test]
-fn a_batch_has_images_and_labels_in_the_order_of_the_indices() {
-    let mnist = Mnist::embedded(Split::Test).unwrap();
-    let (images, labels) = mnist.batch(&[7, 0, 7], 0).unwrap();
-    assert_eq!((images.size(), images.kind()), (vec![3, 1, 28, 28], tch::Kind::Float));
-    assert_eq!((labels.size(), labels.kind()), (vec![3], tch::Kind::Int64));
-    assert_eq!(images.get(0), images.get(2));
-    assert_ne!(images.get(0), images.get(1));
-    let [seven, zero] = [7, 0].map(|index: usize| i64::from(mnist.labels()[index]));
-    assert_eq!(labels, Tensor::from_slice(&[seven, zero, seven]));
-}
-
-#[test]
-fn pixels_are_normalized_as_torchvision_does_it() {
-    // The steps of ToTensor and Normalize, in the operators that they call.
-    let bytes: Vec<u8> = (0..=255).collect();
-    let mut expected = Tensor::from_slice(&bytes).to_kind(tch::Kind::Float) / 255.0;
-    expected -= Tensor::from(0.1307f32);
-    let _ = expected.divide_(&Tensor::from(0.3081f32));
-    let expected = Vec::<f32>::try_from(expected).unwrap();
-    let found: Vec<_> = bytes.into_iter().map(normalized).collect();
-    assert_eq!(bits(&found), bits(&expected));
-    // What torchvision's own Normalize printed.
-    let golden = [(0, -0.424_212_96), (1, -0.411_484_72), (128, 1.205_001_1), (255, 2.821_486_7)];
-    for (byte, value) in golden {
-        assert_eq!(normalized(byte), value);
-    }
-}
-
-fn bits(values: &[f32]) -> Vec<u32> {
-    values.iter().map(|value| value.to_bits()).collect()
-}
-
-#[test]
 fn torchvisions_folders_are_found() {
     for folder in ["", "MNIST/raw", "FashionMNIST/raw"] {
         let dir = tempfile::tempdir().unwrap();

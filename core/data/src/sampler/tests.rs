@@ -74,20 +74,6 @@ fn no_samples_and_with_drop_last_too_few_are_shared_out_as_no_samples() {
     }
 }
 
-/// The first of two ranks' batches of four, or the second's.
-fn batches(seed: u64, r: usize) -> Vec<Vec<usize>> {
-    let indices = DistributedSampler { seed, ..rank(r, 2) }.indices(24, 0).unwrap();
-    indices.chunks(4).map(<[usize]>::to_vec).collect()
-}
-
-#[test]
-fn the_articles_screenshots_come_out_of_seeds_111_and_1111() {
-    assert_eq!(batches(111, 0), [[20, 6, 2, 17], [14, 10, 11, 18], [15, 8, 22, 9]]);
-    assert_eq!(batches(111, 1), [[0, 13, 23, 12], [5, 3, 1, 4], [16, 19, 7, 21]]);
-    assert_eq!(batches(1111, 0), [[20, 19, 4, 0], [14, 3, 5, 18], [8, 17, 1, 11]]);
-    assert_eq!(batches(1111, 1), [[22, 21, 16, 13], [23, 2, 6, 12], [7, 9, 15, 10]]);
-}
-
 #[test]
 fn mnist_is_shuffled_as_pytorch_does_it() {
     let first = |r, world, epoch| {
@@ -99,32 +85,6 @@ fn mnist_is_shuffled_as_pytorch_does_it() {
     assert_eq!(first(1, 2, 0), [43087, 25810, 6425, 11034]);
     assert_eq!(first(0, 1, 1), [55588, 18576, 8097, 17641]);
     assert_eq!(first(1, 8, 3), [55846, 20647, 23273, 895]);
-}
-
-#[test]
-fn all_ranks_together_see_every_sample_once() {
-    let mut seen: Vec<usize> = (0..4).flat_map(|r| rank(r, 4).indices(1000, 5).unwrap()).collect();
-    seen.sort_unstable();
-    assert_eq!(seen, (0..1000).collect::<Vec<_>>());
-}
-
-#[test]
-fn every_epoch_has_an_order_of_its_own_that_can_be_had_again() {
-    let sampler = rank(0, 2);
-    let epoch_1 = sampler.indices(100, 1).unwrap();
-    assert_ne!(sampler.indices(100, 0).unwrap(), epoch_1);
-    assert_eq!(sampler.indices(100, 1).unwrap(), epoch_1);
-}
-
-#[test]
-fn repeated_samples_bias_a_mean() {
-    let mean = |drop_last| {
-        let sampler = |r| DistributedSampler { shuffle: false, drop_last, ..rank(r, 5) };
-        let seen: Vec<usize> = (0..5).flat_map(|r| sampler(r).indices(24, 0).unwrap()).collect();
-        (seen.len(), seen.iter().sum::<usize>() as f64 / seen.len() as f64)
-    };
-    assert_eq!(mean(false), (25, 11.04));
-    assert_eq!(mean(true), (20, 9.5));
 }
 
 #[test]

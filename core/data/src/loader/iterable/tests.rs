@@ -45,18 +45,6 @@ fn collect(epoch: impl Iterator<Item = Result<Tensor>>) -> Vec<Vec<i64>> {
 }
 
 #[test]
-fn all_workers_of_all_ranks_together_read_every_sample_once() {
-    let mut seen = Vec::new();
-    for rank in 0..3 {
-        let shard = Shard::new(rank, 3).unwrap();
-        let loader = DataLoader::iterable(numbers(90), shard, workers(4, 2)).unwrap();
-        seen.extend(collect(loader.epoch(0).unwrap()).concat());
-    }
-    seen.sort_unstable();
-    assert_eq!(seen, (0..90).collect::<Vec<i64>>());
-}
-
-#[test]
 fn ranks_have_equally_many_batches_whatever_the_number_of_samples() {
     for (len, num_workers, drop_last) in [(10, 0, false), (23, 2, false), (25, 3, true)] {
         let batches = [0, 1, 2, 3].map(|rank| {
@@ -67,13 +55,6 @@ fn ranks_have_equally_many_batches_whatever_the_number_of_samples() {
         });
         assert!(batches[0] > 0 && batches == [batches[0]; 4], "{batches:?} batches of {len}");
     }
-}
-
-#[test]
-fn one_rank_leaves_no_sample_out() {
-    let loader = DataLoader::iterable(numbers(7), Shard::WHOLE, workers(2, 3)).unwrap();
-    let batches = collect(loader.epoch(0).unwrap());
-    assert_eq!(batches, [vec![0, 3], vec![1, 4], vec![2, 5], vec![6]]);
 }
 
 #[test]

@@ -3,17 +3,6 @@
 use super::*;
 
 #[test]
-fn the_number_of_workers_does_not_change_the_batches() {
-    let sampler = DistributedSampler::new(Shard::new(1, 2).unwrap(), 7);
-    let alone = collect(&DataLoader::new(numbers(1001), sampler, 10).unwrap());
-    for num_workers in [1, 2, 5] {
-        let loader =
-            DataLoader::with_options(numbers(1001), sampler, workers(10, num_workers)).unwrap();
-        assert_eq!(collect(&loader), alone);
-    }
-}
-
-#[test]
 fn batches_keep_their_order_though_the_first_is_ready_last() {
     let batches = in_time(|| {
         let (done, wait) = channel();

@@ -22,15 +22,6 @@ fn a_crop_is_black_outside_of_the_image() {
 }
 
 #[test]
-fn a_smaller_image_is_made_of_all_pixels() {
-    // Half the width: a pixel is the mean of four, weighted 1, 3, 3, 1; at the edge one is missing.
-    let image = grey(4, 1, &[0, 0, 80, 160]);
-    let (left, right) = (1.0 / 7.0 * 80.0, (3.0 * 160.0 + 3.0 * 80.0) / 7.0);
-    let expected = [left, right].map(|level: f64| level.round() as u8);
-    assert_eq!(resize(&image, 1, 2).unwrap(), grey(2, 1, &expected));
-}
-
-#[test]
 fn the_pixels_around_a_part_do_not_show_in_it() {
     let image = grey(4, 3, &[9, 9, 9, 9, 9, 200, 200, 9, 9, 9, 9, 9]);
     let part = CropBox { top: 1, left: 1, height: 1, width: 2 };
