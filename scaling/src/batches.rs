@@ -2,12 +2,11 @@
 
 use crate::task::Dataset;
 use crate::train_to::{BASE, Method, Run};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use exhibit_kit::plot::{self, Lines, PlotArgs, Scale, Series};
 use exhibit_kit::template;
-use minijinja::{context, value::Serde};
+use minijinja::context;
 use report::thousands;
-use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Show the steps to an accuracy for batches of 32 to 8,192, from recorded runs of `train-to`.
@@ -37,8 +36,8 @@ fn steps(trial: &Trial<'_>) -> Option<usize> {
 }
 
 /// The trials of a batch, one for each column. If there are several rates, the one that takes the fewest steps, among
-/// those with the most seeds: most rates were tried with only one.
-fn row(runs: &[Run], batch: usize) -> [Trial<'_>; COLUMNS.len()] {
+/// those with the most seeds: a rate whose first run came late has no other.
+fn row<'a>(runs: &[&'a Run], batch: usize) -> [Trial<'a>; COLUMNS.len()] {
     let best = |batch, method, warms_up, lr: Option<f64>| {
         let mut trials = BTreeMap::<u64, Trial<'_>>::new();
         for run in runs {
@@ -63,99 +62,76 @@ fn row(runs: &[Run], batch: usize) -> [Trial<'_>; COLUMNS.len()] {
     ]
 }
 
-/// What is shown of a data set.
-#[derive(Serialize)]
-struct Task {
-    name: &'static str,
-    percent: f64,
-    epochs: usize,
-    /// A batch, what each column says of it, and the rates of those that are tuned.
-    rows: Vec<(usize, Vec<String>, Vec<f64>)>,
-    /// The steps of the tuned ones are about `least * (1 + critical / batch)`.
-    least: f64,
-    critical: f64,
-    /// The batch of a run, and the gradient noise scale at its end.
-    noise: Vec<(usize, f64)>,
-    #[serde(skip)]
-    curves: Vec<Series>,
-    #[serde(skip)]
-    noise_curves: Vec<Series>,
-}
-
-fn task((dataset, name, images): (Dataset, &'static str, usize)) -> Result<Task> {
-    let runs = include_str!("batches.jsonl").lines().map(serde_json::from_str);
-    let mut runs = runs.collect::<Result<Vec<Run>, _>>()?;
-    runs.retain(|run| run.args.dataset == dataset);
-    let first = &runs.first().with_context(|| format!("no run of {name} is recorded"))?.args;
-    let epochs = runs.iter().map(|run| run.args.epochs).max().unwrap_or_default();
-
-    let curve = |name: &str| Series { name: name.into(), points: Vec::new() };
-    let mut curves: Vec<_> = ["given up"].into_iter().chain(COLUMNS).map(curve).collect();
-    let mut rows = Vec::new();
-    for batch in (5..14).map(|power| 1 << power) {
-        let trials = row(&runs, batch);
-        let limit = (images / batch * epochs) as f64;
-        curves[0].points.push((batch as f64, limit));
-        for (trial, curve) in trials.iter().zip(&mut curves[1..]).filter(|(t, _)| !t.is_empty()) {
-            curve.points.push((batch as f64, steps(trial).map_or(limit, |steps| steps as f64)));
-        }
-        let cell = |trial: &Trial<'_>| match steps(trial) {
-            Some(steps) => thousands(steps),
-            None if trial.is_empty() => String::new(),
-            None if trial.iter().any(|run| run.reached.is_none()) => "diverged".into(),
-            None => "never".into(),
-        };
-        let tuned = trials[3..].iter().filter_map(|trial| trial.first());
-        let rates = tuned.map(|run| run.args.lr).collect();
-        rows.push((batch, trials.iter().map(cell).collect(), rates));
-    }
-    curves.retain(|curve| !curve.points.is_empty());
-
-    let noisy = runs.iter().filter(|run| !run.noise_scale.is_empty());
-    let noise_curves = noisy.map(|Run { args, noise_scale, .. }| Series {
-        name: format!("{name}, batch {}", args.batch_size),
-        points: noise_scale.iter().map(|&(steps, samples)| (steps as f64, samples)).collect(),
-    });
-    let noise_curves = noise_curves.collect();
-    let noise =
-        runs.iter().filter_map(|run| Some((run.args.batch_size, run.noise_scale.last()?.1)));
-    let (noise, (least, critical)) = (noise.collect(), fit(&curves[4].points));
-    let percent = 100.0 * first.accuracy;
-    Ok(Task { name, percent, epochs, rows, least, critical, noise, curves, noise_curves })
-}
-
 // ANCHOR: fit
-/// The formula whose ratios to these batches' steps differ least.
+/// The `least` and `critical` for which `least * (1 + critical / batch)` is closest to these batches' steps.
 fn fit(points: &[(f64, f64)]) -> (f64, f64) {
     let fits = (0..600).map(|power| {
         let critical = 1.02f64.powi(power);
-        let ratio = |&(batch, steps): &(f64, f64)| (steps / (1.0 + critical / batch)).ln();
-        let mean = points.iter().map(ratio).sum::<f64>() / points.len() as f64;
-        let off: f64 = points.iter().map(|point| (ratio(point) - mean).powi(2)).sum();
-        (off, mean.exp(), critical)
+        let log = |&(batch, steps): &(f64, f64)| (steps / (1.0 + critical / batch)).ln();
+        let mean = points.iter().map(log).sum::<f64>() / points.len() as f64;
+        let off: f64 = points.iter().map(|point| (log(point) - mean).powi(2)).sum();
+        (off, (mean.exp(), critical))
     });
-    fits.min_by(|a, b| a.0.total_cmp(&b.0))
-        .map_or((0.0, 0.0), |(_, least, critical)| (least, critical))
+    fits.min_by(|a, b| a.0.total_cmp(&b.0)).map_or((0.0, 0.0), |(_, fit)| fit)
 }
 // ANCHOR_END: fit
 
 /// Prints the tables, and draws the pictures if that is asked for.
 pub fn run(args: &Args) -> Result<()> {
     args.plot.check(&PLOTS)?;
-    let tasks = TASKS.into_iter().map(task).collect::<Result<Vec<_>>>()?;
-    let holes = context! { COLUMNS, tasks => Serde(&tasks) };
-    template::print(&template::environment()?, include_str!("batches.jinja"), holes)?;
     let save = |file, title: &str, [x, y]: [&str; 2], series| {
         let (title, x, y) = (title.into(), x.into(), y.into());
         args.plot.save(file, || plot::lines(&Lines { title, x, y, scale: Scale::Log, series }))
     };
-    let mut noise = Vec::new();
-    for (task, file) in tasks.into_iter().zip(PLOTS) {
-        let title = format!("Steps to {:.0} % of {}", task.percent, task.name);
-        save(file, &title, ["batch size", "steps"], task.curves)?;
-        noise.extend(task.noise_curves);
+    let recorded = include_str!("batches.jsonl").lines().map(serde_json::from_str);
+    let recorded = recorded.collect::<Result<Vec<Run>, _>>()?;
+    let (mut tasks, mut noise_curves) = (Vec::new(), Vec::new());
+    for ((dataset, name, images), file) in TASKS.into_iter().zip(PLOTS) {
+        let runs = recorded.iter().filter(|run| run.args.dataset == dataset).collect::<Vec<_>>();
+        let accuracy = runs.first().map_or(f64::NAN, |run| 100.0 * run.args.accuracy);
+        let epochs = runs.iter().map(|run| run.args.epochs).max().unwrap_or(0);
+        let curve = |name: &str| Series { name: name.into(), points: Vec::new() };
+        let mut curves: Vec<_> = COLUMNS.into_iter().chain(["given up"]).map(curve).collect();
+        let mut rows = Vec::new();
+        for batch in (5..14).map(|power| 1 << power) {
+            let (limit, trials) = (images / batch * epochs, row(&runs, batch));
+            if trials.iter().all(Vec::is_empty) {
+                continue;
+            }
+            let mut cells = Vec::new();
+            for (trial, curve) in trials.iter().zip(&mut curves) {
+                cells.push(match steps(trial) {
+                    Some(steps) => thousands(steps),
+                    None if trial.is_empty() => String::new(),
+                    None if trial.iter().any(|run| run.reached.is_none()) => "diverged".into(),
+                    None => "never".into(),
+                });
+                let point = (batch as f64, steps(trial).unwrap_or(limit) as f64);
+                curve.points.extend(trial.first().map(|_| point));
+            }
+            curves[COLUMNS.len()].points.push((batch as f64, limit as f64));
+            let rate = |trial: &Trial<'_>| trial.first().map(|run| run.args.lr.to_string());
+            cells.extend(trials[3..].iter().map(|trial| rate(trial).unwrap_or_default()));
+            rows.push((batch, cells));
+        }
+        let (least, critical) = fit(&curves[3].points);
+        let mut noise = Vec::new();
+        for Run { args, noise_scale, .. } in runs {
+            noise.extend(noise_scale.last().map(|last| (args.batch_size, last.1)));
+            let points =
+                noise_scale.iter().map(|&(steps, samples)| (steps as f64, samples)).collect();
+            noise_curves.push(Series { name: format!("{name}, {}", args.batch_size), points });
+        }
+        tasks.push(context! { name, accuracy, epochs, rows, least, critical, noise });
+        save(file, &format!("Steps to {accuracy} % of {name}"), ["batch size", "steps"], curves)?;
     }
-    Ok(save(PLOTS[2], "Gradient noise scale in training", ["steps", "samples"], noise)?)
+    template::print(
+        &template::environment()?,
+        include_str!("batches.jinja"),
+        context! { COLUMNS, tasks },
+    )?;
+    noise_curves.retain(|curve| !curve.points.is_empty());
+    Ok(save(PLOTS[2], "Gradient noise scale in training", ["steps", "samples"], noise_curves)?)
 }
 
 #[cfg(test)]
@@ -164,7 +140,6 @@ mod tests {
     fn the_fit_finds_the_formula_that_made_the_points() {
         let made = |batch: f64| (batch, 70.0 * (1.0 + 400.0 / batch));
         let (least, critical) = super::fit(&[32.0, 256.0, 2048.0].map(made));
-        assert!((critical / 400.0 - 1.0).abs() < 0.02, "{critical}");
-        assert!((least / 70.0 - 1.0).abs() < 0.02, "{least}");
+        assert!((critical / 400.0 - 1.0).abs() < 0.02 && (least / 70.0 - 1.0).abs() < 0.02);
     }
 }
