@@ -35,16 +35,16 @@ fn steps(trial: &Trial<'_>) -> Option<usize> {
     steps.get(steps.len() / 2).copied().filter(|&steps| steps < usize::MAX)
 }
 
-/// The trials of a batch, one for each column. If there are several rates, the one that takes the fewest steps, among
-/// those with the most seeds: a rate whose first run came late has no other.
+/// The trials of a batch, one for each column. If there are several rates or warm-ups, the one that takes the fewest
+/// steps, among those with the most seeds: one whose first run came late has no other.
 fn row<'a>(runs: &[&'a Run], batch: usize) -> [Trial<'a>; COLUMNS.len()] {
     let best = |batch, method, warms_up, lr: Option<f64>| {
-        let mut trials = BTreeMap::<u64, Trial<'_>>::new();
+        let mut trials = BTreeMap::<_, Trial<'_>>::new();
         for run in runs {
             let args = &run.args;
             let chosen = (args.batch_size, args.method, args.warm_up_epochs > 0);
             if chosen == (batch, method, warms_up) && lr.is_none_or(|lr| lr == args.lr) {
-                trials.entry(args.lr.to_bits()).or_default().push(run);
+                trials.entry((args.lr.to_bits(), args.warm_up_epochs)).or_default().push(run);
             }
         }
         let order = |it: &Trial<'_>| (usize::MAX - it.len(), steps(it).unwrap_or(usize::MAX));
