@@ -118,8 +118,8 @@ pub fn run(args: &Args) -> Result<()> {
         let mut noise = Vec::new();
         for Run { args, noise_scale, .. } in runs {
             noise.extend(noise_scale.last().map(|last| (args.batch_size, last.1)));
-            let points =
-                noise_scale.iter().map(|&(steps, samples)| (steps as f64, samples)).collect();
+            let point = |&(steps, samples)| (steps as f64, f64::from(samples));
+            let points = noise_scale.iter().map(point).collect();
             noise_curves.push(Series { name: format!("{name}, {}", args.batch_size), points });
         }
         tasks.push(context! { name, accuracy, epochs, rows, least, critical, noise });

@@ -77,9 +77,9 @@ pub struct Run {
     /// None if the accuracy was not reached.
     pub steps: Option<usize>,
     /// The last accuracy; none if the loss became infinite.
-    pub reached: Option<f64>,
+    pub reached: Option<f32>,
     /// Steps, and the gradient noise scale in samples.
-    pub noise_scale: Vec<(usize, f64)>,
+    pub noise_scale: Vec<(usize, f32)>,
 }
 
 pub fn run(args: &Args) -> Result<()> {
@@ -161,8 +161,8 @@ fn train(args: &Args) -> Result<Run> {
             next_test = steps + steps / 10;
             let outputs = no_grad(|| network.forward_t(&test_set.0, false));
             let reached = outputs.accuracy_for_logits(&test_set.1).f_double_value(&[])?;
-            run.reached = Some(reached);
-            run.noise_scale.extend((ranks > 1).then(|| (steps, noise_scale.samples())));
+            run.reached = Some(reached as f32);
+            run.noise_scale.extend((ranks > 1).then(|| (steps, noise_scale.samples() as f32)));
             if reached >= args.accuracy {
                 run.steps = Some(steps);
                 break;
