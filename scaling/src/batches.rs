@@ -20,9 +20,11 @@ pub struct Args {
 }
 
 const PLOTS: [&str; 3] = ["batches_fashion.svg", "batches_cifar.svg", "batches_noise.svg"];
-/// Data sets, and how many images an epoch has.
-const TASKS: [(Dataset, &str, usize); 2] =
-    [(Dataset::FashionMnist, "Fashion-MNIST", 60_000), (Dataset::Cifar10, "CIFAR-10", 50_000)];
+/// Data sets, how many images an epoch has, and after how many epochs a run was given up.
+const TASKS: [(Dataset, &str, usize, usize); 2] = [
+    (Dataset::FashionMnist, "Fashion-MNIST", 60_000, 40),
+    (Dataset::Cifar10, "CIFAR-10", 50_000, 20),
+];
 const COLUMNS: [&str; 6] = ["constant", "linear", "warm-up", "tuned", "LARS", "LAMB"];
 
 /// Runs with the same batch, optimizer and rate, but different seeds.
@@ -79,17 +81,17 @@ fn fit(points: &[(f64, f64)]) -> (f64, f64) {
 /// Prints the tables, and draws the pictures if that is asked for.
 pub fn run(args: &Args) -> Result<()> {
     args.plot.check(&PLOTS)?;
-    let save = |file, title: &str, [x, y]: [&str; 2], series| {
+    let save = |file, title: &str, [x, y]: [&str; 2], mut series: Vec<Series>| {
+        series.retain(|curve| !curve.points.is_empty());
         let (title, x, y) = (title.into(), x.into(), y.into());
         args.plot.save(file, || plot::lines(&Lines { title, x, y, scale: Scale::Log, series }))
     };
     let recorded = include_str!("batches.jsonl").lines().map(serde_json::from_str);
     let recorded = recorded.collect::<Result<Vec<Run>, _>>()?;
     let (mut tasks, mut noise_curves) = (Vec::new(), Vec::new());
-    for ((dataset, name, images), file) in TASKS.into_iter().zip(PLOTS) {
+    for ((dataset, name, images, epochs), file) in TASKS.into_iter().zip(PLOTS) {
         let runs = recorded.iter().filter(|run| run.args.dataset == dataset).collect::<Vec<_>>();
         let accuracy = runs.first().map_or(f64::NAN, |run| 100.0 * run.args.accuracy);
-        let epochs = runs.iter().map(|run| run.args.epochs).max().unwrap_or(0);
         let curve = |name: &str| Series { name: name.into(), points: Vec::new() };
         let mut curves: Vec<_> = COLUMNS.into_iter().chain(["given up"]).map(curve).collect();
         let mut rows = Vec::new();
@@ -130,7 +132,6 @@ pub fn run(args: &Args) -> Result<()> {
         include_str!("batches.jinja"),
         context! { COLUMNS, tasks },
     )?;
-    noise_curves.retain(|curve| !curve.points.is_empty());
     Ok(save(PLOTS[2], "Gradient noise scale in training", ["steps", "samples"], noise_curves)?)
 }
 

@@ -49,7 +49,7 @@ pub struct Args {
     pub accuracy: f64,
     /// Give up after this many epochs.
     #[arg(long, default_value_t = 20, value_parser = positive())]
-    pub epochs: usize,
+    epochs: usize,
     /// Divide each batch as if among N ranks, and measure the gradient noise scale.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = positive())]
     ranks: usize,
