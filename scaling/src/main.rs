@@ -7,16 +7,26 @@
 //! | `step` | the simulated step |
 //! | `published` | efficiencies that others have published, beside the model's |
 //! | `curves` | thousands of ranks, and when a method pays |
+//! | `batches` | steps to an accuracy by batch size, and what is said to help |
+//! | `train_to` | the training that `batches` has recorded runs of |
+//! | `task` | its data sets and networks |
+//! | `trust_ratio` | LARS and LAMB |
+//! | `noise_scale` | the gradient noise scale |
 //! | `measure` | times of this machine, beside the model's |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod batches;
 mod cluster;
 mod curves;
 mod measure;
 mod model;
+mod noise_scale;
 mod published;
 mod step;
+mod task;
+mod train_to;
+mod trust_ratio;
 
 use clap::{Parser, Subcommand};
 use report::exit;
@@ -28,7 +38,8 @@ use report::exit;
     after_help = "Examples:
   scaling published             the model beside published efficiencies
   scaling curves --plot .       thousands of ranks, as tables and as scaling.svg
-  launch -n 4 scaling measure   a step on this machine"
+  launch -n 4 scaling measure   a step on this machine
+  scaling batches               steps to an accuracy by batch size"
 )]
 struct Args {
     #[command(subcommand)]
@@ -44,6 +55,8 @@ enum Command {
     /// Measure a step on this machine, and compare it with the model.
     #[command(after_help = "Examples:\n  launch -n 4 scaling measure")]
     Measure,
+    Batches(batches::Args),
+    TrainTo(train_to::Args),
 }
 
 fn main() {
@@ -51,5 +64,7 @@ fn main() {
         Command::Published => published::run(),
         Command::Curves(args) => curves::run(&args),
         Command::Measure => measure::run(),
+        Command::Batches(args) => batches::run(&args),
+        Command::TrainTo(args) => train_to::run(&args),
     })
 }

@@ -26,7 +26,7 @@ NOT_PAGES = ["print.html", "toc.html", "404.html"]
 SEARCHES = {
     "OOM": "tasks.html",
     "syncbn": "batch-norm-across-ranks.html",
-    "LARS": "ddp-mnist.html",
+    "LARS": "large-batches.html",
     "weak scaling": "how-far-it-scales.html",
 }
 RESULTS = """(async () => {

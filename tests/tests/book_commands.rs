@@ -28,7 +28,7 @@ const ELSEWHERE: [(&str, &str); 12] = [
 const STARTS: [&str; 3] = ["cargo run ", "cargo launch -n ", "cargo xtask run "];
 
 /// Flags that cut a program's work short. If a flag is given twice, the last one counts.
-const SHORT: [(&str, &str, &str); 10] = [
+const SHORT: [(&str, &str, &str); 11] = [
     ("ddp-mnist", "", "--epochs 1"),
     // `book_listings` runs the comparisons as the book shows them; here only the flags are read.
     ("ddp-imagenet", "compare", "--help"),
@@ -36,6 +36,7 @@ const SHORT: [(&str, &str, &str); 10] = [
     ("dp-custom-criterion", "compare", "--help"),
     ("dp-custom-criterion", "", "--steps 3 --layers 1 --hidden 32"),
     ("async-update", "compare", "--help"),
+    ("scaling", "train-to", "--dataset mnist --epochs 1"),
     ("async-update", "ring show", ""),
     ("dp-basic", "speedup", "--steps 1 --batch 64"),
     ("mingpt", "", "--epochs 1"),
