@@ -30,7 +30,7 @@ const COLUMNS: [&str; 6] = ["constant", "linear", "warm-up", "tuned", "LARS", "L
 /// Runs with the same batch, optimizer and rate, but different seeds.
 type Trial<'a> = Vec<&'a Run>;
 
-/// The median, if more than half of the runs arrived.
+/// The median, of two runs the larger, if more than half of them arrived.
 fn steps(trial: &Trial<'_>) -> Option<usize> {
     let mut steps: Vec<_> = trial.iter().map(|run| run.steps.unwrap_or(usize::MAX)).collect();
     steps.sort_unstable();

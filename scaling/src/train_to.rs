@@ -1,7 +1,7 @@
 //! One training, up to an accuracy.
 
 use crate::{noise_scale::NoiseScale, task::Dataset, trust_ratio::TrustRatio};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use report::{positive, println};
 use serde::{Deserialize, Serialize};
@@ -92,7 +92,11 @@ fn train(args: &Args) -> Result<Run> {
     let load = |split| dataset.load(args.data_dir.as_deref(), split);
     let ((images, labels), test_set) = (load(Split::Train)?, load(Split::Test)?);
     let samples = labels.size()[0];
-    let per_epoch = (samples as usize / batch_size).max(1);
+    ensure!(
+        batch_size.is_multiple_of(ranks) && batch_size <= samples as usize,
+        "--batch-size is {batch_size}, but must be a multiple of --ranks, {ranks}, and at most {samples}"
+    );
+    let per_epoch = samples as usize / batch_size;
 
     tch::manual_seed(args.seed);
     let vs = VarStore::new(Device::Cpu);

@@ -6,7 +6,7 @@ use crate::{Shared, prelude::*, programs::clean};
 use fork::{Fork, fork, wait_any_nohang, waitpid};
 use nix::sys::prctl::set_pdeathsig;
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, write};
-use std::{fs::File, io, process, thread};
+use std::{convert::Infallible, fs::File, io, process, thread};
 
 /// A test that the server can run: [`run_by`](crate::run_by) registers each.
 pub struct Test {
@@ -16,6 +16,12 @@ pub struct Test {
 }
 
 inventory::collect!(Test);
+
+/// The wait status of a process that ends with code 1.
+const FAILED: i32 = 256;
+
+/// Begin the names of variables that libtorch and its libraries read when they are loaded.
+const EARLY: [&str; 7] = ["TORCH_", "ATEN_", "OMP_", "KMP_", "MKL_", "ONEDNN_", "LD_"];
 
 /// Makes a process the server.
 const SERVES: &str = "TCH_PARALLEL_TEST_FORKS";
@@ -36,8 +42,7 @@ pub fn this_test(name: &str) -> Result<Command> {
 
 /// Forks the process that runs a test. None for anything but the command of [`this_test`].
 pub(crate) fn fork_test(command: &Command, outputs: [&Path; 2]) -> Result<Option<Forked>> {
-    // libtorch reads these when it is loaded.
-    let is_early = |name: &str| name.starts_with("TORCH_");
+    let is_early = |name: &str| EARLY.iter().any(|prefix| name.starts_with(prefix));
     let mut early = command.get_envs().filter_map(|(name, _)| name.to_str());
     if command.get_program() != env::current_exe()? || early.any(is_early) {
         return Ok(None);
@@ -60,9 +65,14 @@ pub fn serve_if_asked() -> Result<()> {
     }
     for (number, request) in io::stdin().lines().enumerate() {
         while let Ok(Some(_)) = wait_any_nohang() {}
-        // No other thread does anything, so the child finds no lock held.
+        // The harness's other thread waits, and only speaks once, after a minute, so the child finds no lock held.
         if let Fork::Child = fork()? {
-            watch(number, &serde_json::from_str(&request?)?)?;
+            let failed = request.map_err(Into::into).and_then(|text| watch(number, &text)).err();
+            if let Some(error) = failed {
+                eprintln!("{error:#}");
+                answer(json!({ "number": number, "status": FAILED }))?;
+            }
+            // Never back to the harness: without its other thread, even a panic would end the process with success.
             process::exit(0);
         }
     }
@@ -70,10 +80,15 @@ pub fn serve_if_asked() -> Result<()> {
 }
 
 /// Forks the process, and waits for its end.
-fn watch(number: usize, request: &Value) -> Result<()> {
+fn watch(number: usize, request: &str) -> Result<()> {
     set_pdeathsig(Signal::SIGKILL)?;
+    let request = serde_json::from_str(request)?;
     match fork()? {
-        Fork::Child => become_rank(request),
+        Fork::Child => {
+            let Err(error) = become_rank(&request);
+            eprintln!("{error:#}");
+            process::exit(1)
+        }
         Fork::Parent(pid) => {
             answer(json!({ "number": number, "pid": pid }))?;
             answer(json!({ "number": number, "status": waitpid(pid)? }))
@@ -88,7 +103,7 @@ fn answer(answer: Value) -> Result<()> {
 }
 
 /// Makes this process what the test's command would be, and ends it.
-fn become_rank(request: &Value) -> Result<()> {
+fn become_rank(request: &Value) -> Result<Infallible> {
     set_pdeathsig(Signal::SIGKILL)?;
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let output = |name: &str| File::options().write(true).open(text(&request[name]));

@@ -82,16 +82,19 @@ impl Server {
         let (stdin, number) = &mut *requests;
         let sent = writeln!(stdin, "{request}");
         let known = self.answers.known();
-        let missing = |known: &mut Known| !known.gone && !known.pids.contains_key(number);
+        let this = *number;
+        *number += 1;
+        let missing = |known: &mut Known| {
+            let is_answered = known.pids.contains_key(&this) || known.statuses.contains_key(&this);
+            !known.gone && !is_answered
+        };
         let known = self.answers.news.wait_while(known, missing);
         let known = known.unwrap_or_else(PoisonError::into_inner);
-        let pid = known.pids.get(number).copied().filter(|_| sent.is_ok());
+        let pid = known.pids.get(&this).copied().filter(|_| sent.is_ok());
         let pid = pid.with_context(|| self.excuse.clone())?;
         let environment = environment.iter().map(|(name, value)| format!("{name}={value}"));
         let (environment, answers) = (environment.collect(), Arc::clone(&self.answers));
-        let forked = Forked { pid, number: *number, environment, answers };
-        *number += 1;
-        Ok(forked)
+        Ok(Forked { pid, number: this, environment, answers })
     }
 }
 

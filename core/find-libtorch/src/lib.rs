@@ -20,17 +20,17 @@ pub struct Libtorch {
 }
 
 impl Libtorch {
-    /// The libtorch of torch-sys if the build script's crate depends on that, else that of the Python on the PATH if
-    /// LIBTORCH_USE_PYTORCH is set, else that of LIBTORCH, else that of the system.
+    /// The libtorch of the Python on the PATH if LIBTORCH_USE_PYTORCH is set, else that of LIBTORCH, else that of
+    /// torch-sys if the build script's crate depends on it, else that of the system.
     ///
     /// # Errors
     /// If libtorch is missing or is not 2.11, 2.12 or 2.13; the error says what to do.
     pub fn find() -> io::Result<Self> {
-        let of_torch_sys = env::var_os("DEP_TCH_LIBTORCH_LIB").map(PathBuf::from);
-        let folder = match (of_torch_sys, variable("LIBTORCH_USE_PYTORCH")) {
-            (Some(lib), _) => lib.parent().unwrap_or(&lib).to_owned(),
-            (None, Some(_)) => folder_of_python()?,
-            (None, None) => variable("LIBTORCH").unwrap_or_else(|| "/usr".into()),
+        let of_torch_sys =
+            || PathBuf::from(env::var_os("DEP_TCH_LIBTORCH_LIB")?).parent().map(Into::into);
+        let folder = match variable("LIBTORCH_USE_PYTORCH") {
+            Some(_) => folder_of_python()?,
+            None => variable("LIBTORCH").or_else(of_torch_sys).unwrap_or_else(|| "/usr".into()),
         };
         let below = |name| variable(name).unwrap_or_else(|| folder.clone());
         let include = below("LIBTORCH_INCLUDE").join("include");
@@ -38,7 +38,7 @@ impl Libtorch {
         if !header.exists() {
             return Err(io::Error::other(format!(
                 "libtorch is not set up: run `cargo xtask setup` in the repository of tch-parallel; elsewhere, run \
-                 `pip install torch==2.{}.*` and set LIBTORCH_USE_PYTORCH=1, or set LIBTORCH to a folder of libtorch that holds \
+                 `pip install torch==2.{}.0` and set LIBTORCH_USE_PYTORCH=1, or set LIBTORCH to a folder of libtorch that holds \
                  include/ and lib/, or enable the feature download-libtorch of tch-parallel ({} is not there)",
                 MINOR.end(),
                 header.display()

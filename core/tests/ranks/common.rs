@@ -22,7 +22,8 @@ pub fn on_ranks(world_size: usize, body: impl Fn(&ProcessGroup)) {
 
 fn unprepared(_: &Job) {}
 
-/// Whether there is shared memory.
+/// Values of `TCH_PARALLEL_SHARED_MEMORY`.
+pub const SHARED_MEMORY: &[&str] = &["1"];
 pub const EACH_TRANSPORT: &[&str] = &["1", "0"];
 
 /// Like `on_ranks`, once with shared memory and once without.
@@ -176,7 +177,7 @@ pub fn with_variable(name: &str, value: &str) -> impl Fn(usize, Command) -> Comm
 pub type Saved = BTreeMap<String, Tensor>;
 
 /// What starts the ranks of a Python script in a job, and waits for them.
-pub fn python_ranks(ranks: usize, script: &str, arguments: &str) -> impl FnOnce(&Job) {
+fn python_ranks(ranks: usize, script: &str, arguments: &str) -> impl FnOnce(&Job) {
     move |job| {
         let port = free_port().unwrap();
         let start = |rank| job.start(python_rank(script, (rank, ranks, port), arguments)).unwrap();

@@ -1,7 +1,7 @@
 //! Delayed gradients, hooks of buffers and less common communication hooks equal Python's to the last bit, and what of
 //! them does not go together is refused by name.
 
-use crate::common::{Saved, after_python, expect_equal};
+use crate::common::{SHARED_MEMORY, Saved, after_python, expect_equal};
 use crate::ddp_parity::{fill, labels, with_batch_norm};
 use crate::prelude::*;
 use crate::weights::{Weights, backward, gradients, mean, model, own, with_hook};
@@ -63,7 +63,7 @@ fn with_maxima(location: BufferCommHookLocation) -> DdpOptions {
     DdpOptions { buffer_comm_hook: Some(hook), ..Default::default() }
 }
 
-#[run_by(after_python((2, &["1"]), "ddp_hooks", ""))]
+#[run_by(after_python((2, SHARED_MEMORY), "ddp_hooks", ""))]
 fn delayed_gradients_hooks_of_buffers_quantization_and_steps_in_the_backward_pass_equal_pythons(
     group: &ProcessGroup,
     python: Saved,

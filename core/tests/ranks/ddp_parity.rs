@@ -1,7 +1,7 @@
 //! Sparse gradients, ignored variables, mixed precision, local steps and averages of models equal Python's to the last
 //! bit, on both ranks of a job.
 
-use crate::common::{Saved, after_python, expect_equal};
+use crate::common::{SHARED_MEMORY, Saved, after_python, expect_equal};
 use crate::prelude::*;
 use tch_parallel::distributed::hooks::{AllReduce, PostLocalSgd};
 use tch_parallel::nn::{LinearOptions, linear};
@@ -171,7 +171,7 @@ fn averaged(group: &ProcessGroup, averaging: Averaging, use_buffers: bool, saved
     }
 }
 
-#[run_by(after_python((2, &["1"]), "ddp_options", ""))]
+#[run_by(after_python((2, SHARED_MEMORY), "ddp_options", ""))]
 fn sparse_gradients_ignored_variables_mixed_precision_local_steps_and_averages_equal_pythons(
     group: &ProcessGroup,
     python: Saved,

@@ -1,6 +1,6 @@
 //! A model that is sharded has the bits of Python's `fully_shard`: losses, shards of gradients, weights.
 
-use crate::common::{Saved, after_python, expect_equal, python_rank, read};
+use crate::common::{SHARED_MEMORY, Saved, after_python, expect_equal, python_rank, read};
 use crate::prelude::*;
 
 const BLOCKS: usize = 3;
@@ -187,7 +187,7 @@ const ON_TWO: &str = "sgd adamw-reshard sgd-keep sgd-accumulate sgd-nosync adamw
     adamw-keep-twice-evaluate sgd-clip adamw-bf16-reduce32-output32 \
     sgd-bf16-output32-nosync-clip sgd-checkpoint-accumulate adamw-checkpoint-keep-evaluate";
 
-#[run_by(after_python((2, &["1"]), "fully_shard", ON_TWO))]
+#[run_by(after_python((2, SHARED_MEMORY), "fully_shard", ON_TWO))]
 fn on_two_ranks_all_ways_have_pythons_bits(group: &ProcessGroup, python: Saved) {
     expect_pythons_bits(group, ON_TWO, python);
 }
@@ -195,7 +195,7 @@ fn on_two_ranks_all_ways_have_pythons_bits(group: &ProcessGroup, python: Saved) 
 const ON_THREE: &str = "sgd-evaluate adamw-keep-accumulate sgd-reshard-nosync sgd-twice adamw-clip \
     sgd-bf16-reduce32-output32-nosync sgd-checkpoint sgd-f16-output32";
 
-#[run_by(after_python((3, &["1"]), "fully_shard", ON_THREE))]
+#[run_by(after_python((3, SHARED_MEMORY), "fully_shard", ON_THREE))]
 fn on_three_ranks_all_ways_have_pythons_bits(group: &ProcessGroup, python: Saved) {
     expect_pythons_bits(group, ON_THREE, python);
 }
@@ -204,7 +204,7 @@ const ON_FOUR: &str = "adamw adamw-hybrid-evaluate sgd-hybrid-clip-accumulate sg
     sgd-hybrid-f16-output32 sgd-1 adamw-2-evaluate sgd-2-twice-accumulate \
     sgd-2-checkpoint-nosync-bf16-reduce32-output32 sgd-hybrid-2-clip sgd-4-evaluate";
 
-#[run_by(after_python((4, &["1"]), "fully_shard", ON_FOUR))]
+#[run_by(after_python((4, SHARED_MEMORY), "fully_shard", ON_FOUR))]
 fn on_four_ranks_all_ways_have_pythons_bits(group: &ProcessGroup, python: Saved) {
     expect_pythons_bits(group, ON_FOUR, python);
 }

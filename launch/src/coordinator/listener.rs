@@ -80,11 +80,16 @@ fn is_host(args: &Args) -> Result<Option<bool>> {
 /// Waits for the address of this host's name if the nodes meet here: a pod of Kubernetes starts before it is known.
 pub(crate) fn wait_for_name(args: &Args) -> Result<()> {
     let start = Instant::now();
+    let mut is_told = false;
     while args.several_nodes()
         && is_host(args)? == Some(true)
         && (args.master_addr(), 0).to_socket_addrs().is_err()
         && start.elapsed() < NAMED
     {
+        if !std::mem::replace(&mut is_told, true) {
+            let (host, seconds) = (args.master_addr(), NAMED.as_secs());
+            say(format!("{host} has no address yet: waiting for it for at most {seconds} s"));
+        }
         thread::sleep(PAUSE);
     }
     Ok(())
