@@ -138,24 +138,16 @@ fn what_a_message_and_an_update_cost_is_measured_and_predicted() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_world_of_one_has_nobody_to_exchange_with() -> Result<()> {
-    ["cost", "ring check", "ring"].into_iter().try_for_each(|flags| {
-        expect_refusal(async_update(flags.split(' '))?, 1, &["a world of 1", "at least 2 ranks"])
-    })
-}
-
-#[test]
-fn sizes_that_no_model_has_are_refused() -> Result<()> {
-    for (size, expected) in [
-        ("6B", "--bytes is 6, but must be a multiple of 4"),
-        ("many", "expected a number and B, KiB, MiB or GiB"),
-    ] {
-        let ended = Job::new()?.run(async_update(["cost", "--bytes", size])?)?;
-        ensure!(!ended.status.success(), "{ended}");
-        ended.expect_messages(&[expected])?;
-    }
-    Ok(())
+cases! {
+    fn a_world_of_one_has_nobody_to_exchange_with() =
+        ["cost", "ring check", "ring"].into_iter().try_for_each(|flags| {
+            expect_refusal(async_update(flags.split(' '))?, 1, &["a world of 1", "at least 2 ranks"])
+        });
+    fn sizes_that_no_model_has_are_refused() =
+        expect_refusals(|size| async_update(["cost", "--bytes", size]), &[
+            ("6B", 1, ["--bytes is 6, but must be a multiple of 4"]),
+            ("many", 2, ["expected a number and B, KiB, MiB or GiB"]),
+        ]);
 }
 
 #[test]

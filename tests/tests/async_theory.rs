@@ -13,8 +13,7 @@ pub fn quadratic() -> Result<Arc<(String, String)>> {
 #[test]
 fn momentum_divergence_and_regret_are_where_theory_puts_them() -> Result<()> {
     let (text, picture) = &*quadratic()?;
-    let (threads, steady): (Vec<_>, Vec<_>) =
-        text.lines().partition(|line| line.contains("  threads  "));
+    let (threads, steady): (Vec<_>, Vec<_>) = text.lines().partition(|l| l.contains("  threads  "));
     insta::assert_snapshot!("async_quadratic", steady.join("\n"));
 
     let queue = steady.iter().filter(|line| line.contains("  queue  "));

@@ -75,11 +75,10 @@ fn a_broken_corpus_or_vocabulary_is_refused() -> Result<()> {
         fs::write(&path, content)?;
         Ok(path.display().to_string())
     };
-    let corpus = write("corpus.txt", "one\ttwo\nno tab in here\n")?;
+    let corpus = write("corpus.txt", "one\ttwo\nno tab\n")?;
     let vocab = write("vocab.json", "[\"<pad>\", \"<unk>\", \"<eos>\", \"<sos>\"")?;
     for command in ["", "compare "] {
-        let text =
-            "corpus.txt: line 2 has 0 tabs: \"no tab in here\"; expected two sentences per line";
+        let text = "corpus.txt: line 2 has 0 tabs: \"no tab\"; expected two sentences per line";
         refused(&format!("{command}--corpus {corpus}"), &[text])?;
         let text = "vocab.json: EOF while parsing a list at line 1 column 35; expected what the";
         refused(&format!("{command}--vocab {vocab}"), &[text])?;

@@ -9,9 +9,6 @@ const LOADING: [&str; 13] = [
     "source", "use", "video",
 ];
 
-/// A chapter, by its file's name.
-type Chapters = BTreeMap<String, String>;
-
 #[test]
 fn every_link_within_the_book_leads_to_a_heading_or_a_file() -> Result<()> {
     let book = workspace().join("book/src");
@@ -95,7 +92,8 @@ fn mdbook() -> Result<Option<PathBuf>> {
     Ok(installed.into_iter().find(fits))
 }
 
-fn chapters(book: &Path) -> Result<Chapters> {
+/// The text of each chapter without fenced code, by its file's name.
+fn chapters(book: &Path) -> Result<BTreeMap<String, String>> {
     let named = |path: PathBuf| {
         let name = path.strip_prefix(book)?.to_string_lossy().into_owned();
         Ok((name, without_code_blocks(&fs::read_to_string(&path)?)))

@@ -5,16 +5,12 @@ use std::collections::HashSet;
 
 /// What Rust and Python make of the same descriptions.
 fn results(rust: &[Value], theirs: &[Value]) -> Result<[Vec<Value>; 2]> {
-    let job = Job::new()?;
-    let texts = |all: &[Value]| all.iter().map(Value::to_string).collect::<Vec<_>>();
-    let (rust, theirs) = (texts(rust), texts(theirs));
-    let rust = job.run(example("data_order", rust.iter().map(String::as_str))?)?;
-    let theirs = job.run(python("data_order", theirs.iter().map(String::as_str))?)?;
-    Ok([parse(&rust.expect_success()?.stdout)?, parse(&theirs.expect_success()?.stdout)?])
-}
-
-fn parse(text: &str) -> Result<Vec<Value>> {
-    text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+    let [rust, theirs] = [rust, theirs].map(|all| Vec::from_iter(all.iter().map(Value::to_string)));
+    let found = |program| -> Result<Vec<Value>> {
+        printed(program)?.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+    };
+    let rust = found(example("data_order", rust.iter().map(String::as_str))?)?;
+    Ok([rust, found(python("data_order", theirs.iter().map(String::as_str))?)?])
 }
 
 /// Each of these gives the same in Rust and in Python, and none gives the same as another.
@@ -141,6 +137,7 @@ fn without_a_seed_the_global_generator_draws_pythons_indices_epoch_after_epoch()
     };
     let weighted = |replacement| json!({ "weights": [0.3, 0.1, 2.0, 0.5], "num_samples": 4, "replacement": replacement });
     let subset = json!({ "SubsetRandomSampler": { "indices": [1, 2, 3, 4, 5] } });
+    let share = json!({ "sampler": subset, "rank": 1, "num_replicas": 2 });
     let shuffled = json!({ "RandomSampler": { "len": 10 } });
     let loader = |draws: bool, batch_size, num_workers| json!({ "len": 10, "sampler": shuffled, "batch_size": batch_size, "num_workers": num_workers, "draw_base_seed": draws });
     expect_parity(&[
@@ -150,10 +147,7 @@ fn without_a_seed_the_global_generator_draws_pythons_indices_epoch_after_epoch()
         seeded("SubsetRandomSampler", json!({ "indices": [9, 2, 7, 5, 30, 31, 32] })),
         seeded("WeightedRandomSampler", weighted(true)),
         seeded("WeightedRandomSampler", weighted(false)),
-        seeded(
-            "DistributedSamplerWrapper",
-            json!({ "sampler": subset, "rank": 1, "num_replicas": 2 }),
-        ),
+        seeded("DistributedSamplerWrapper", share),
         seeded("random_split", json!({ "len": 30, "lengths": [0.3, 0.3, 0.4] })),
         seeded("BatchSampler", loader(true, 3, 0)),
         seeded("BatchSampler", loader(false, 3, 0)),

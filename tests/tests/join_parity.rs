@@ -10,8 +10,6 @@ fn expect_parity(world_size: usize, arguments: &[&str]) -> Result<Vec<BTreeMap<S
     let program = example("uneven_inputs", arguments.iter().copied())?;
     job.run(launch(world_size, &program)?)?.expect_success()?;
     let rust = job.tensors_by_rank(world_size)?;
-    drop(job);
-
     let job = Job::new()?;
     let programs = (0..world_size).map(|_| python("uneven_inputs", arguments.iter().copied()));
     expect_all_succeed(start_by_hand(&job, programs)?)?;

@@ -232,8 +232,7 @@ fn chained_scheduler_equals_python() -> Result<()> {
     let one_cycle = json!({ "OneCycleLR": { "max_lr": 0.3, "total_steps": 300 } });
     let cyclic = json!({ "CyclicLR": { "base_lr": 0.01, "max_lr": 0.1, "step_size_up": 17 } });
     let swa = json!({ "SWALR": { "swa_lr": 0.02, "anneal_epochs": 30 } });
-    let sequence =
-        json!({ "SequentialLR": { "schedulers": [linear, cosine], "milestones": [40] } });
+    let in_turn = json!({ "SequentialLR": { "schedulers": [linear, cosine], "milestones": [40] } });
     let schedules = [
         chain(&[&constant, &exponential]),
         chain(&[&linear, &steps, &cosine]),
@@ -244,7 +243,7 @@ fn chained_scheduler_equals_python() -> Result<()> {
         chain(&[&cyclic, &exponential]),
         chain(&[&one_cycle, &steps]),
         chain(&[&exponential, &swa]),
-        chain(&[&sequence, &exponential]),
+        chain(&[&in_turn, &exponential]),
         chain(&[&constant, &chain(&[&steps, &linear])]),
     ];
     expect_parity("SGD", &[0.1, 0.3], &schedules)?;
@@ -259,14 +258,13 @@ fn several_schedulers_of_one_optimizer_equal_python_whenever_they_are_created() 
     let steps = json!({ "StepLR": { "step_size": 2 } });
     let one_cycle = json!({ "OneCycleLR": { "max_lr": 0.3, "total_steps": 300 } });
     let cyclic = json!({ "CyclicLR": { "base_lr": 0.01, "max_lr": 0.1, "step_size_up": 17 } });
-    let sequence =
-        json!({ "SequentialLR": { "schedulers": [linear, cosine], "milestones": [40] } });
+    let in_turn = json!({ "SequentialLR": { "schedulers": [linear, cosine], "milestones": [40] } });
     let metrics = json!({ "ReduceLROnPlateau": { "metrics": [0.5, 0.6], "patience": 2 } });
     let schedules = [
         json!([[0, linear], [0, lambda]]),
         json!([[0, linear], [0, cosine]]),
         json!([[0, steps], [9, lambda]]),
-        json!([[0, linear], [20, cosine], [60, sequence]]),
+        json!([[0, linear], [20, cosine], [60, in_turn]]),
         json!([[0, linear], [5, one_cycle], [50, linear]]),
         json!([[0, cyclic], [30, steps], [31, cyclic]]),
         json!([[0, metrics], [40, lambda]]),

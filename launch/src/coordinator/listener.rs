@@ -158,14 +158,10 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_this_machine_is_told_from_anothers() {
+    fn an_address_of_this_machine_is_told_from_anothers_and_is_the_own_one_towards_it() {
         assert!(is_local([127, 0, 0, 1].into()));
         // Reserved for documentation, and never assigned.
         assert!(!is_local([192, 0, 2, 1].into()));
-    }
-
-    #[test]
-    fn the_own_address_towards_this_machine_is_the_same() {
         let here: SocketAddr = ([127, 0, 0, 1], 80).into();
         assert_eq!(own_address(here), Some(here.ip()));
     }

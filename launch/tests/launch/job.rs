@@ -228,9 +228,8 @@ pub(crate) fn state(pid: i32) -> Option<char> {
 
 /// The processes that `parent` has started whose command line has this word.
 pub(crate) fn children(parent: i32, word: &str) -> Vec<i32> {
-    let processes = fs::read_dir("/proc")
-        .unwrap()
-        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<i32>().ok());
+    let entries = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name());
+    let processes = entries.filter_map(|name| name.to_str()?.parse::<i32>().ok());
     let is_child = |pid: &i32| {
         let is_parents = stat(*pid).is_some_and(|fields| fields[1] == parent.to_string());
         let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();

@@ -28,14 +28,12 @@ pub(super) fn nodes_come_and_go(trial: &mut Trial) -> Result<Duration> {
         for (change, moment) in moments.into_iter().enumerate() {
             sleep(moment);
             let begin = Instant::now();
-            let nodes = match change {
+            match change {
                 0 => leave(cluster, victims[0])?,
-                1 => {
-                    start(cluster, victims[0], per_node, &[], &program()?)?;
-                    NODES
-                }
+                1 => start(cluster, victims[0], per_node, &[], &program()?)?,
                 _ => leave(cluster, victims[1])?,
-            };
+            }
+            let nodes = if change == 1 { NODES } else { NODES - 1 };
             sizes.push(nodes * per_node);
             wait_for_starts(cluster, &sizes)?;
             longest = longest.max(begin.elapsed());
@@ -74,11 +72,11 @@ pub(super) fn program() -> Result<Command> {
     example("elastic", checkpoint.into_iter().chain(["--until", ENOUGH, "--starts", STARTS]))
 }
 
-/// Kills all processes of a host, and returns how many nodes are left.
-pub(super) fn leave(cluster: &mut Cluster, host: usize) -> Result<usize> {
+/// Kills all processes of a host.
+pub(super) fn leave(cluster: &mut Cluster, host: usize) -> Result<()> {
     cluster.hosts.signal(host, Signal::SIGKILL)?;
     cluster.forget(host);
-    Ok(NODES - 1)
+    Ok(())
 }
 
 fn wait_for_starts(cluster: &mut Cluster, sizes: &[usize]) -> Result<()> {

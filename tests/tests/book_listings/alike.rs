@@ -189,10 +189,8 @@ fn labels(svg: &str) -> BTreeMap<String, usize> {
         let words = words(content).map(str::trim).filter(|word| word.parse::<f64>().is_err());
         labels.insert(words.collect::<Vec<_>>().join(" "), 1);
     }
-    for colour in
-        opened("<rect").filter_map(|(rect, _)| rect.split_once("fill=")?.1.split(' ').next())
-    {
-        *labels.entry(colour.into()).or_default() += 1;
+    for fill in opened("<rect").filter_map(|(it, _)| it.split_once("fill=")?.1.split(' ').next()) {
+        *labels.entry(fill.into()).or_default() += 1;
     }
     labels
 }

@@ -33,8 +33,7 @@ fn the_methods_differ_in_these_lines() -> Result<()> {
     let parallel = source("dp-custom-criterion/src/parallel.rs")?;
     let arm = |method: &str| -> Result<String> {
         let arm = between(&parallel, &format!("// ANCHOR: {method}\n"), "// ANCHOR_END")?;
-        let lines =
-            arm.lines().map(|line| line.strip_prefix(ARM).unwrap_or(line).to_owned() + "\n");
+        let lines = arm.lines().map(|it| it.strip_prefix(ARM).unwrap_or(it).to_owned() + "\n");
         Ok(lines.collect::<String>().trim_end().to_owned() + "\n")
     };
     let steps = [("data_parallel", "custom_criterion"), ("data_parallel", "ddp"), ("ddp", "apex")];

@@ -125,8 +125,7 @@ impl Flags {
                 }
                 Some(_) => {
                     // Or another program's, which the answer names.
-                    let is_known =
-                        |flag| here.contains("launch ") || self.options.contains_key(flag);
+                    let is_known = |it| here.contains("launch ") || self.options.contains_key(it);
                     let mut flags = here.split([' ', ',', ';']).filter(|w| w.starts_with("--"));
                     flags.all(is_known).then(|| (with_code(here), String::new()))?
                 }

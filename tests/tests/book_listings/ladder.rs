@@ -41,10 +41,8 @@ fn on_every_step_the_losses_are_those_of_one_device() -> Result<()> {
     for ranks in [1, 2, 4] {
         assert_eq!(losses, printed(launch(ranks, &program)?)?, "{ranks} ranks");
     }
-    for listing in ["ladder_single.txt", "ladder_data_parallel.txt", "ladder_ddp.txt"] {
-        expect_replay(listing, LOSS)?;
-    }
-    Ok(())
+    let listings = ["ladder_single.txt", "ladder_data_parallel.txt", "ladder_ddp.txt"];
+    listings.into_iter().try_for_each(|listing| expect_replay(listing, LOSS))
 }
 
 #[test]

@@ -11,8 +11,7 @@ pub fn expect_listing(name: &str, text: &str, tolerance: f64) -> Result<()> {
 /// Compares a table with times, in milliseconds with three decimals, and the picture of the same name
 /// that the same run has drawn. Lines without a time must be equal.
 pub fn expect_times(name: &str, text: &str, svg: &str) -> Result<()> {
-    let tolerance =
-        |_, line: &str| if line.split(' ').any(is_time) { f64::INFINITY } else { EXACT };
+    let tolerance = |_, it: &str| if it.split(' ').any(is_time) { f64::INFINITY } else { EXACT };
     expect(&[
         (&format!("{name}.txt"), text, &|listing, text| same(listing, text, tolerance)),
         (&format!("{name}.svg"), svg, &same_labels),

@@ -4,10 +4,8 @@ use super::*;
 
 #[test]
 fn the_toy_prints_what_the_book_shows() -> Result<()> {
-    for name in ["sampler_in_order.txt", "sampler_shuffled.txt", "sampler_alone.txt"] {
-        expect_replay(name, EXACT)?;
-    }
-    Ok(())
+    let names = ["sampler_in_order.txt", "sampler_shuffled.txt", "sampler_alone.txt"];
+    names.into_iter().try_for_each(|name| expect_replay(name, EXACT))
 }
 
 #[test]
