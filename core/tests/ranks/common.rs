@@ -5,7 +5,7 @@ use tch::{Tensor, kind::FLOAT_CPU, nn::VarStore};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{checkpoint::Training, distributed::*};
 use tests::fork_server::{serve_if_asked, this_test};
-use tests::{Job, expect_all_succeed, programs::as_rank, programs::free_port, python};
+use tests::{Job, expect_all_succeed, programs::as_rank, programs::free_port, python, run_by};
 
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -210,4 +210,16 @@ pub fn expect_equal(saved: Saved, expected: Saved) {
     let differ: Vec<_> =
         saved.iter().filter(|(name, tensor)| **tensor != expected[*name]).map(|it| it.0).collect();
     assert!(differ.is_empty(), "{} of {}: {differ:?}", differ.len(), saved.len());
+}
+
+#[run_by(on_ranks(1))]
+fn a_rank_alone(group: &ProcessGroup) {
+    group.barrier().unwrap();
+}
+
+#[test]
+fn a_rank_that_cannot_begin_fails() {
+    let mut command = this_test("common::a_rank_alone").unwrap();
+    let ended = Job::new().unwrap().run(command.current_dir("/nowhere")).unwrap();
+    ended.expect_code(1).unwrap().expect_messages(&["No such file"]).unwrap();
 }
