@@ -1,5 +1,8 @@
 """Rank 1 fails for a reason of its own, and leaves it for the launcher."""
 
+import os
+import traceback
+
 import torch
 import torch.distributed as dist
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -15,4 +18,9 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Exception:
+        traceback.print_exc()
+        # An interpreter that ends properly now and then aborts here, because gloo's threads still run.
+        os._exit(1)
