@@ -1,7 +1,7 @@
 //! Compiles the C ABI against libtorch, and passes on the linker arguments that a program needs.
 //!
 //! It looks for libtorch itself, so that it and torch-sys compile at the same time. Only with the feature
-//! `download-libtorch` it asks torch-sys.
+//! `download-libtorch` does it ask torch-sys.
 
 use std::{env, error::Error, fmt::Write, fs, path::Path, path::PathBuf};
 

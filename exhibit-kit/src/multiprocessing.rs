@@ -75,11 +75,15 @@ impl Process {
 ///
 /// `on_line` is called at once with the name of a process and every line that it prints to stdout. The error for the
 /// first process that fails has the last lines of its stderr. When this fails, all processes have been ended.
-pub fn run(all: Vec<Process>, timeout: u64, mut on_line: impl FnMut(&str, &str)) -> Result<()> {
+pub fn run(
+    processes: Vec<Process>,
+    timeout: u64,
+    mut on_line: impl FnMut(&str, &str),
+) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(timeout);
     let (sender, lines) = channel();
     let start = |process| Running::start(process, sender.clone());
-    let mut running = all.into_iter().map(start).collect::<Result<Vec<_>>>()?;
+    let mut running = processes.into_iter().map(start).collect::<Result<Vec<_>>>()?;
     drop(sender);
     loop {
         match lines.recv_timeout(INTERVAL) {

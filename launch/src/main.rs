@@ -60,7 +60,7 @@ fn run() -> Result<ExitCode> {
     let args = Args::read(std::env::args_os()).unwrap_or_else(|error| error.exit());
     args.check()?;
     program::find(&args.command[0])?;
-    // Before signals are caught, so that they end it, except as process 1 of a container.
+    // Before signals are caught, so that a signal ends the wait (but not in process 1 of a container).
     coordinator::listener::wait_for_name(&args)?;
     let supervisor = Supervisor::new(&args)?;
     agent::run(&args, &supervisor)

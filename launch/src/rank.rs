@@ -50,7 +50,7 @@ pub(crate) fn variables(
 }
 
 /// Prepares the environment that is the same for all ranks.
-pub(crate) fn prepare(command: &mut Command, args: &Args) {
+pub(crate) fn set_common_variables(command: &mut Command, args: &Args) {
     // The secret is for the launchers alone.
     for name in OUTER.into_iter().chain([proof::SECRET]) {
         command.env_remove(name);

@@ -77,7 +77,7 @@ impl<'a> Supervisor<'a> {
             command.arg(format!("--local_rank={local_rank}"));
         }
         let place = (local_rank, self.args.nproc_per_node);
-        rank::prepare(&mut command, self.args);
+        rank::set_common_variables(&mut command, self.args);
         command.envs(rank::variables(self.args, placement, local_rank, place, port));
         let rank = placement.rank(local_rank);
         let generation = placement.generation;

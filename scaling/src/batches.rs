@@ -1,4 +1,4 @@
-//! Steps to an accuracy by batch size: the runs of `train-to` that are recorded, as tables and as pictures.
+//! Steps to an accuracy by batch size: recorded runs of `train-to`, as tables and as pictures.
 
 use crate::task::Dataset;
 use crate::train_to::{BASE, Method, Run};
@@ -30,7 +30,7 @@ const COLUMNS: [&str; 6] = ["constant", "linear", "warm-up", "tuned", "LARS", "L
 /// Runs with the same batch, optimizer and rate, but different seeds.
 type Trial<'a> = Vec<&'a Run>;
 
-/// The median, of two runs the larger, if more than half of them arrived.
+/// The median (of two runs, the larger), if more than half of them reached the accuracy.
 fn steps(trial: &Trial<'_>) -> Option<usize> {
     let mut steps: Vec<_> = trial.iter().map(|run| run.steps.unwrap_or(usize::MAX)).collect();
     steps.sort_unstable();
@@ -38,7 +38,7 @@ fn steps(trial: &Trial<'_>) -> Option<usize> {
 }
 
 /// The trials of a batch, one for each column. If there are several rates or warm-ups, the one that takes the fewest
-/// steps, among those with the most seeds: one whose first run came late has no other.
+/// steps, among those with the most seeds: a trial whose first run was slow was not repeated.
 fn row<'a>(runs: &[&'a Run], batch: usize) -> [Trial<'a>; COLUMNS.len()] {
     let best = |batch, method, warms_up, lr: Option<f64>| {
         let mut trials = BTreeMap::<_, Trial<'_>>::new();
@@ -65,20 +65,20 @@ fn row<'a>(runs: &[&'a Run], batch: usize) -> [Trial<'a>; COLUMNS.len()] {
 }
 
 // ANCHOR: fit
-/// The `least` and `critical` for which `least * (1 + critical / batch)` is closest to these batches' steps.
+/// The `least` and `critical` for which `least * (1 + critical / batch)` best fits these steps.
 fn fit(points: &[(f64, f64)]) -> (f64, f64) {
     let fits = (0..600).map(|power| {
         let critical = 1.02f64.powi(power);
         let log = |&(batch, steps): &(f64, f64)| (steps / (1.0 + critical / batch)).ln();
         let mean = points.iter().map(log).sum::<f64>() / points.len() as f64;
-        let off: f64 = points.iter().map(|point| (log(point) - mean).powi(2)).sum();
-        (off, (mean.exp(), critical))
+        let squared_error: f64 = points.iter().map(|point| (log(point) - mean).powi(2)).sum();
+        (squared_error, (mean.exp(), critical))
     });
     fits.min_by(|a, b| a.0.total_cmp(&b.0)).map_or((0.0, 0.0), |(_, fit)| fit)
 }
 // ANCHOR_END: fit
 
-/// Prints the tables, and draws the pictures if that is asked for.
+/// Prints the tables, and draws the pictures if asked to.
 pub fn run(args: &Args) -> Result<()> {
     args.plot.check(&PLOTS)?;
     let save = |file, title: &str, [x, y]: [&str; 2], mut series: Vec<Series>| {

@@ -7,9 +7,9 @@
 //! | `step` | the simulated step |
 //! | `published` | efficiencies that others have published, beside the model's |
 //! | `curves` | thousands of ranks, and when a method pays |
-//! | `batches` | steps to an accuracy by batch size, and what is said to help |
-//! | `train_to` | the training that `batches` has recorded runs of |
-//! | `task` | its data sets and networks |
+//! | `batches` | steps to an accuracy by batch size, and the usual remedies |
+//! | `train_to` | one training; `batches` shows recorded ones |
+//! | `task` | the data sets and networks of `train_to` |
 //! | `trust_ratio` | LARS and LAMB |
 //! | `noise_scale` | the gradient noise scale |
 //! | `measure` | times of this machine, beside the model's |

@@ -1,6 +1,6 @@
-//! The gradient noise scale: the batch in whose gradient there is as much noise as signal.
+//! The gradient noise scale: the batch whose gradient has as much noise as signal.
 
-/// Moving averages of what the gradients of ranks say about it (McCandlish and others, "An Empirical Model of
+/// Moving averages of signal and noise, estimated from the ranks' gradients (McCandlish and others, "An Empirical Model of
 /// Large-Batch Training", 2018, appendix A.1).
 #[derive(Debug, Default)]
 pub struct NoiseScale {
@@ -10,16 +10,19 @@ pub struct NoiseScale {
     noise: f64,
 }
 
+/// The weight of a new step in the moving averages.
+const NEW: f64 = 0.05;
+
 impl NoiseScale {
     // ANCHOR: add
-    /// Adds a step: the mean of the squared norms of the ranks' gradients, and the squared norm of their mean, and how
-    /// many samples each of these gradients comes from.
+    /// Adds a step: the mean squared norm of the ranks' gradients, the squared norm of their mean,
+    /// and the number of samples behind a gradient of each kind.
     pub fn add(&mut self, [of_ranks, of_mean]: [f64; 2], samples: [usize; 2]) {
         let [few, many] = samples.map(|samples| samples as f64);
         let signal = (many * of_mean - few * of_ranks) / (many - few);
         let noise = (of_ranks - of_mean) / (1.0 / few - 1.0 / many);
-        self.signal += 0.05 * (signal - self.signal);
-        self.noise += 0.05 * (noise - self.noise);
+        self.signal += NEW * (signal - self.signal);
+        self.noise += NEW * (noise - self.noise);
     }
 
     pub fn samples(&self) -> f64 {

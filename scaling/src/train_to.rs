@@ -38,13 +38,13 @@ pub struct Args {
     /// Learning rate.
     #[arg(long, default_value_t = 0.01)]
     pub lr: f64,
-    /// Epochs in which the rate rises to --lr, from what the linear rule makes of it for a batch of 32.
+    /// Epochs of warm-up: the rate rises to --lr from the rate that the linear rule gives a batch of 32.
     #[arg(long, default_value_t = 0)]
     pub warm_up_epochs: usize,
     /// Seed of the weights and of the order of the samples.
     #[arg(long, default_value_t = 0)]
     seed: i64,
-    /// Part of the test set that must be classified correctly.
+    /// Accuracy on the test set at which to stop, from 0 to 1.
     #[arg(long, default_value_t = 0.9)]
     pub accuracy: f64,
     /// Give up after this many epochs.
@@ -69,14 +69,14 @@ pub enum Method {
     Lamb,
 }
 
-/// A training and what came of it.
+/// A training and its result.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Run {
     #[serde(flatten)]
     pub args: Args,
     /// None if the accuracy was not reached.
     pub steps: Option<usize>,
-    /// The last accuracy; none if the loss became infinite.
+    /// The last accuracy. None if the loss became infinite or NaN.
     pub reached: Option<f32>,
     /// Steps, and the gradient noise scale in samples.
     pub noise_scale: Vec<(usize, f32)>,
@@ -101,8 +101,7 @@ fn train(args: &Args) -> Result<Run> {
     tch::manual_seed(args.seed);
     let vs = VarStore::new(Device::Cpu);
     let network = dataset.network(&vs.root());
-    let layer_wise =
-        |is_lamb| ParamGroupOptimizer::new(&vs, TrustRatio { lr, weight_decay: 0.0, is_lamb });
+    let layer_wise = |is_lamb| ParamGroupOptimizer::new(&vs, TrustRatio { lr, is_lamb });
     let mut optimizer: Box<dyn Optimizer> = match args.method {
         Method::Sgd => {
             Box::new(Sgd::new(&vs, SgdOptions { lr, momentum: 0.9, ..Default::default() })?)
@@ -129,7 +128,8 @@ fn train(args: &Args) -> Result<Run> {
         }
         optimizer.zero_grad()?;
         // ANCHOR: ranks
-        // What each rank computes. As an all-reduce does, `backward` adds their shares of the mean gradient up.
+        // What each rank computes. `backward` adds up their shares of the mean gradient, as an
+        // all-reduce would.
         let (mut total_loss, mut of_ranks, mut mean) = (0.0, 0.0, None);
         for rank in 0..ranks {
             let first = (step % per_epoch * batch_size + rank * (batch_size / ranks)) as i64;
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn every_remedy_needs_fewer_steps_with_a_large_batch() {
+    fn a_large_batch_fails_with_a_low_rate_and_each_remedy_reaches_the_accuracy() {
         assert_eq!(steps("--lr 0.001"), None);
         let linear = steps("--lr 0.025").unwrap();
         // The rate is lower at first.

@@ -1,4 +1,4 @@
-//! Optimizers for large batches: each layer moves by a part of its own weights' norm, however large its gradient is.
+//! Optimizers for large batches: each layer moves by a fraction of its weights' norm, however large its gradient is.
 
 use serde::{Deserialize, Serialize};
 use tch_parallel::Result;
@@ -8,7 +8,6 @@ use tch_parallel::optim::{GroupOptions, StateShape, Step, TensorList, UpdateRule
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TrustRatio {
     pub lr: f64,
-    pub weight_decay: f64,
     pub is_lamb: bool,
 }
 
@@ -42,24 +41,19 @@ impl UpdateRule for TrustRatio {
 
 impl TrustRatio {
     // ANCHOR: lars
-    /// SGD with momentum, whose rate for a layer is `lr * |weights| / |gradient|` (You, Gitman and Ginsburg, 2017). The
-    /// paper multiplies it by a coefficient of 0.001, which `lr` contains here.
+    /// SGD with momentum and a rate of `lr * |weights| / |gradient|` for each layer (You, Gitman and
+    /// Ginsburg, 2017), without decay. The paper's extra factor of 0.001 is part of `lr` here.
     fn lars(&self, mut step: Step<'_>) -> Result<()> {
-        let (mut update, mut lr) = (step.gradients.copy()?, self.lr);
-        if is_scaled(&step) {
-            let decay = self.weight_decay * norm(&step.parameters)?;
-            lr *= ratio(&step, norm(&update)? + decay)?;
-            update.add_scaled_(&step.parameters, self.weight_decay)?;
-        }
+        let lr = self.lr * ratio(&step, &step.gradients)?;
         let mut momentum = step.zeros_like("momentum_buffer")?;
         momentum.mul_number_(0.9)?;
-        momentum.add_scaled_(&update, lr)?;
+        momentum.add_scaled_(&step.gradients, lr)?;
         step.parameters.add_scaled_(&momentum, -1.0)
     }
     // ANCHOR_END: lars
 
     // ANCHOR: lamb
-    /// Adam, whose step of a layer has the length `lr * |weights|` (You and others, 2019).
+    /// Adam with steps of length `lr * |weights|` per layer, without decay (You and others, 2019).
     fn lamb(&self, mut step: Step<'_>) -> Result<()> {
         let steps = step.count()?[0];
         let mut means = step.zeros_like("exp_avg")?;
@@ -71,26 +65,19 @@ impl TrustRatio {
         root.add_number_(1e-6)?;
         let mut update = means.mul_numbers(&[1.0 / (1.0 - 0.9f64.powf(steps))])?;
         update.div_(&root)?;
-        let mut lr = self.lr;
-        if is_scaled(&step) {
-            update.add_scaled_(&step.parameters, self.weight_decay)?;
-            lr *= ratio(&step, norm(&update)?)?;
-        }
+        let lr = self.lr * ratio(&step, &update)?;
         step.parameters.add_scaled_(&update, -lr)
     }
     // ANCHOR_END: lamb
 }
 
 // ANCHOR: ratio
-/// Biases, and what a normalisation multiplies by, get neither a ratio nor weight decay.
-fn is_scaled(step: &Step<'_>) -> bool {
-    step.parameters[0].dim() > 1
-}
-
-/// The norm of the weights divided by that of the update, or 1 if either is 0.
-fn ratio(step: &Step<'_>, update: f64) -> Result<f64> {
-    let weights = norm(&step.parameters)?;
-    Ok(if weights > 0.0 && update > 0.0 { weights / update } else { 1.0 })
+/// The norm of the weights divided by that of the update. 1 if either is 0, and for biases and the
+/// scales of normalisation layers.
+fn ratio(step: &Step<'_>, update: &TensorList) -> Result<f64> {
+    let (weights, update) = (norm(&step.parameters)?, norm(update)?);
+    let is_scaled = step.parameters[0].dim() > 1 && weights > 0.0 && update > 0.0;
+    Ok(if is_scaled { weights / update } else { 1.0 })
 }
 // ANCHOR_END: ratio
 
@@ -122,22 +109,16 @@ mod tests {
 
     #[test]
     fn steps_are_those_of_the_papers() {
-        let lars = || TrustRatio { lr: 0.1, weight_decay: 0.1, is_lamb: false };
-        let lamb = TrustRatio { lr: 0.1, weight_decay: 1.0, is_lamb: true };
+        let lars = || TrustRatio { lr: 0.1, is_lamb: false };
+        let lamb = TrustRatio { lr: 0.1, is_lamb: true };
         let gradient = [0.0, 0.0, 0.0, 2.0, 2.0];
-        // After one step, 5 / (2 + 0.1 * 5) = 2 times the rate, along the gradient and a tenth of the weights.
-        let norm = 2.94f64.hypot(3.52);
-        let ratio = 0.1 * norm / (2.0 + 0.1 * norm);
-        let [left, right] = [0.9 * 0.06 + ratio * 0.294, 0.9 * 0.48 + ratio * 2.352];
-        // Adam's first step is the gradient's sign; to that of the matrix, the weights are added.
-        let length = 0.1 * 5.0 / 43f64.sqrt();
+        // After one step, 5 / 2 times the rate, along the gradient.
+        let second = 0.9 * 0.5 + 0.1 * 3f64.hypot(3.5);
         for (found, expected) in [
-            (moved(lars(), 1, gradient), [2.94, 0.0, 0.0, 3.52, 0.8]),
-            (moved(lars(), 2, gradient), [2.94 - left, 0.0, 0.0, 3.52 - right, 0.42]),
-            (
-                moved(lamb, 1, [2.0, -2.0, 2.0, 2.0, 2.0]),
-                [3.0 - 4.0 * length, length, -length, 4.0 - 5.0 * length, 0.9],
-            ),
+            (moved(lars(), 1, gradient), [3.0, 0.0, 0.0, 3.5, 0.8]),
+            (moved(lars(), 2, gradient), [3.0, 0.0, 0.0, 3.5 - second, 0.42]),
+            // Adam's first step is the gradient's sign.
+            (moved(lamb, 1, [2.0, -2.0, 2.0, 2.0, 2.0]), [2.75, 0.25, -0.25, 3.75, 0.9]),
         ] {
             assert!(
                 found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-5),

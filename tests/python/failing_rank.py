@@ -22,5 +22,5 @@ if __name__ == "__main__":
         main()
     except Exception:
         traceback.print_exc()
-        # An interpreter that ends properly now and then aborts here, because gloo's threads still run.
+        # A normal exit sometimes aborts here, because gloo's threads are still running.
         os._exit(1)

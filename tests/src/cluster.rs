@@ -97,14 +97,18 @@ impl Cluster {
         self.launchers.values_mut().map(ended).collect()
     }
 
-    /// Waits until `f` finds something, as long as the launchers run and make progress.
-    pub fn until<T>(&mut self, what: &str, mut f: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    /// Waits until `look` finds something, as long as the launchers run and make progress.
+    pub fn until<T>(
+        &mut self,
+        what: &str,
+        mut look: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<T> {
         let launchers = &mut self.launchers;
         self.job.until(what, || {
             for (host, launcher) in launchers.iter_mut() {
                 ensure!(!launcher.has_ended()?, "the launcher of host {host} has ended");
             }
-            f()
+            look()
         })
     }
 

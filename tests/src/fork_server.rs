@@ -1,5 +1,5 @@
-//! Ranks of a test, each forked from a copy of the test's program that has loaded libtorch. Otherwise that takes a fifth
-//! of a second for each rank, which is longer than most of the tests.
+//! Ranks of a test, each forked from a copy of the test's program that has loaded libtorch. Loading it takes a fifth of
+//! a second per rank, longer than most of the tests.
 
 use crate::forked::{Forked, Server};
 use crate::{Shared, prelude::*, programs::clean};
@@ -10,7 +10,7 @@ use std::{convert::Infallible, fs::File, io, process, thread};
 
 /// A test that the server can run: [`run_by`](crate::run_by) registers each.
 pub struct Test {
-    /// With the path of its module and of its program.
+    /// The full path: program, modules, function.
     pub name: &'static str,
     pub run: fn(),
 }
@@ -20,10 +20,10 @@ inventory::collect!(Test);
 /// The wait status of a process that ends with code 1.
 const FAILED: i32 = 256;
 
-/// Begin the names of variables that libtorch and its libraries read when they are loaded.
-const EARLY: [&str; 7] = ["TORCH_", "ATEN_", "OMP_", "KMP_", "MKL_", "ONEDNN_", "LD_"];
+/// Prefixes of the variables that libtorch and its libraries read when they are loaded.
+const READ_AT_LOAD: [&str; 7] = ["TORCH_", "ATEN_", "OMP_", "KMP_", "MKL_", "ONEDNN_", "LD_"];
 
-/// Makes a process the server.
+/// The variable that makes a process the server.
 const SERVES: &str = "TCH_PARALLEL_TEST_FORKS";
 
 fn find(name: &str) -> Option<&'static Test> {
@@ -31,8 +31,8 @@ fn find(name: &str) -> Option<&'static Test> {
     inventory::iter::<Test>.into_iter().find(is_it)
 }
 
-/// What runs one test of this program in a process of its own. With another name than a test's it would run nothing, and
-/// succeed, so that is an error.
+/// A command that runs one test of this program in a process of its own. An error if there is no such test: the harness
+/// would run nothing, and succeed.
 pub fn this_test(name: &str) -> Result<Command> {
     find(name).with_context(|| format!("there is no test {name}"))?;
     let mut command = Command::new(env::current_exe()?);
@@ -42,9 +42,9 @@ pub fn this_test(name: &str) -> Result<Command> {
 
 /// Forks the process that runs a test. None for anything but the command of [`this_test`].
 pub(crate) fn fork_test(command: &Command, outputs: [&Path; 2]) -> Result<Option<Forked>> {
-    let is_early = |name: &str| EARLY.iter().any(|prefix| name.starts_with(prefix));
+    let is_read_at_load = |name: &str| READ_AT_LOAD.iter().any(|prefix| name.starts_with(prefix));
     let mut early = command.get_envs().filter_map(|(name, _)| name.to_str());
-    if command.get_program() != env::current_exe()? || early.any(is_early) {
+    if command.get_program() != env::current_exe()? || early.any(is_read_at_load) {
         return Ok(None);
     }
     let test = command.get_args().nth(1).and_then(|name| name.to_str());
@@ -53,7 +53,7 @@ pub(crate) fn fork_test(command: &Command, outputs: [&Path; 2]) -> Result<Option
     let server = SERVER.get((), || {
         let mut server = clean(&env::current_exe()?);
         server.args(command.get_args()).env(SERVES, "1");
-        Server::start(server, format!("the copy of this program that ran {test} has ended"))
+        Server::start(server, format!("the copy of this program, started for {test}, cannot fork or has ended; stderr says why"))
     })?;
     server.fork(test, &[], command, outputs).map(Some)
 }
@@ -72,8 +72,8 @@ pub fn serve_if_asked() -> Result<()> {
                 eprintln!("{error:#}");
                 answer(json!({ "number": number, "status": FAILED }))?;
             }
-            // Not back to the harness: without its other thread, even a panic would end the process with success. And not
-            // through libtorch's destructors, which take a tenth of a second.
+            // Do not return to the harness: without its other thread, even a panic would end the process with success.
+            // And do not run libtorch's destructors, which take a tenth of a second.
             kill(Pid::this(), Signal::SIGKILL)?;
         }
     }

@@ -1,4 +1,4 @@
-//! Processes that a server forks, because to load what they need takes longer than most of them run.
+//! Processes that a server forks, because loading what they need takes longer than most of them run.
 
 use crate::prelude::*;
 use std::io::{BufRead, BufReader, Write};
@@ -26,13 +26,13 @@ impl Forked {
     }
 }
 
-/// A process that forks others, and ends when this test program does. `tests/python/forkserver.py` says how it is asked
-/// and how it answers.
+/// A process that forks others, and ends when this test program does. `tests/python/forkserver.py` describes the
+/// requests and the answers.
 pub(crate) struct Server {
     /// The server's standard input, and the number of requests so far.
     requests: Mutex<(ChildStdin, usize)>,
     answers: Arc<Answers>,
-    /// What the matter is if it does not answer.
+    /// What is wrong if it does not answer.
     excuse: String,
 }
 
@@ -61,7 +61,7 @@ impl Server {
         Ok(Self { requests: Mutex::new((stdin, 0)), answers, excuse })
     }
 
-    /// Starts a script of the server's in the directory and environment of a command.
+    /// Starts a script of Python's server, or a test of `fork_server`'s, in the directory and environment of a command.
     pub(crate) fn fork(
         &self,
         script: &str,

@@ -95,8 +95,10 @@ impl Job {
             .stdout(File::create(&stdout)?)
             .stderr(File::create(&stderr)?);
         let outputs = [&*stdout, &*stderr];
-        let forked = python::fork(command, outputs)?;
-        let forked = forked.map_or_else(|| fork_test(command, outputs), |it| Ok(Some(it)))?;
+        let forked = match python::fork(command, outputs)? {
+            None => fork_test(command, outputs)?,
+            python => python,
+        };
         let child = match forked {
             Some(process) => {
                 self.members.add_forked(process.clone());

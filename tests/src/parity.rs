@@ -13,7 +13,7 @@ pub struct Both {
 
 /// Runs an example and a script of `tests/python` with the same arguments, one of which is [`FILE`].
 /// Fails unless they save the same tensors to the last bit.
-pub fn expect_same(example: &str, script: &str, arguments: &[&str]) -> Result<Both> {
+pub fn expect_equal_tensors(example: &str, script: &str, arguments: &[&str]) -> Result<Both> {
     let run = |command| -> Result<_> {
         let job = Job::new()?;
         Ok((job.run(command)?.expect_success()?.stdout, job.tensors(FILE)?))

@@ -29,8 +29,8 @@ pub(crate) fn torchrun(flags: &[&str]) -> Result<Command> {
     Ok(launcher)
 }
 
-/// A program of the virtual environment. It may keep what it compiles, because the set-up compiles nothing: PyTorch takes
-/// five seconds, at every import if nobody keeps it.
+/// A program of the virtual environment. It may write bytecode, because the set-up writes none: otherwise every import
+/// of PyTorch would compile it again, for five seconds.
 fn venv_program(program: &Path) -> Command {
     let mut command = clean(program);
     command.env_remove("PYTHONDONTWRITEBYTECODE");

@@ -1,7 +1,7 @@
 //! The results of a training, for comparison to the last bit.
 
 use crate::job::{Job, Process, expect_all_succeed};
-use crate::programs::{source, start_by_hand};
+use crate::programs::start_by_hand;
 use crate::{prelude::*, safetensors::Tensors};
 use std::ops::Range;
 
@@ -100,7 +100,8 @@ pub fn events<T>(
 ) -> Result<Vec<T>> {
     let path = directory.join(format!("metrics/rank{rank}.jsonl"));
     let mut found = Vec::new();
-    for line in source(&path)?.lines() {
+    let text = fs::read_to_string(&path);
+    for line in text.with_context(|| format!("cannot read {}", path.display()))?.lines() {
         let event: Value = serde_json::from_str(line)
             .with_context(|| format!("{}: a line is no JSON: {line}", path.display()))?;
         if event["event"] == name {
@@ -123,15 +124,20 @@ pub fn wait_for_steps(job: &Job, ranks: Range<usize>, steps: usize) -> Result<()
     })
 }
 
-/// Lets `rank` take a step before the `rest` do anything, and leaves it stopped there. Otherwise, on
+/// Lets `rank` take a step before the `others` do anything, and leaves it stopped there. Otherwise, on
 /// a busy machine, they could be done before it begins.
-pub fn hold_after_step(job: &Job, all: &[Process], rank: usize, rest: Range<usize>) -> Result<()> {
-    let rest = all[rest].iter().map(Process::pid);
-    let tell_rest = |signal| rest.clone().try_for_each(|other| kill(other, signal));
-    tell_rest(Signal::SIGSTOP)?;
+pub fn stop_after_first_step(
+    job: &Job,
+    ranks: &[Process],
+    rank: usize,
+    others: Range<usize>,
+) -> Result<()> {
+    let others = ranks[others].iter().map(Process::pid);
+    let tell_others = |signal| others.clone().try_for_each(|other| kill(other, signal));
+    tell_others(Signal::SIGSTOP)?;
     wait_for_steps(job, rank..rank + 1, 1)?;
-    kill(all[rank].pid(), Signal::SIGSTOP)?;
-    Ok(tell_rest(Signal::SIGCONT)?)
+    kill(ranks[rank].pid(), Signal::SIGSTOP)?;
+    Ok(tell_others(Signal::SIGCONT)?)
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
 //! Mixed precision equals Python's to the last bit: losses, the scale after each step, weights.
 
 use crate::prelude::*;
-use tests::parity::{FILE, expect_same};
+use tests::parity::{FILE, expect_equal_tensors};
 
 /// Takes twelve steps in Rust and in Python, compares them, and returns the scale after each step.
 fn expect_parity(kind: &str) -> Result<Vec<f32>> {
-    let tensors = expect_same("amp", "amp", &[kind, FILE])?.tensors;
+    let tensors = expect_equal_tensors("amp", "amp", &[kind, FILE])?.tensors;
     let names: Vec<_> = tensors.keys().collect();
     ensure!(names == ["fc1.bias", "fc1.weight", "fc2.bias", "fc2.weight", "losses", "scales"]);
     tensors["scales"].floats()

@@ -48,7 +48,7 @@ fn when_a_worker_is_killed_at_the_end_the_other_does_its_batches() -> Result<()>
 fn when_a_worker_is_stopped_the_server_goes_on_after_the_timeout() -> Result<()> {
     let job = Job::new()?;
     let mut ranks = started(&job, 3, "async-ps --step-time=5 --timeout=5")?;
-    hold_after_step(&job, &ranks, 2, 1..2)?;
+    stop_after_first_step(&job, &ranks, 2, 1..2)?;
     let server = ranks[0].wait()?.expect_success()?;
     server.expect_line(&["[server] worker 2 is gone", "is stopped", "1 worker goes on"])?;
     ranks[1].wait()?.expect_success().map(drop)

@@ -23,7 +23,7 @@ fn trained(ranks: usize, flags: &str) -> Result<(Vec<Curve>, Value)> {
 }
 
 /// The curves of three ranks in an epoch of batches of 64.
-fn three(method: &str) -> Result<Arc<Vec<Curve>>> {
+fn curves_of_three(method: &str) -> Result<Arc<Vec<Curve>>> {
     static CURVES: Shared<Vec<Curve>> = Shared::new();
     CURVES.get(method, || Ok(trained(3, &format!("{method} --epochs=1 --batch-size=64"))?.0))
 }
@@ -42,10 +42,10 @@ fn every_synchronous_method_names_nine_digits_of_ten() -> Result<()> {
 /// tolerance of a thousandth is far less than what a single missing gradient would change.
 #[test]
 fn the_ring_and_the_parameter_server_take_the_steps_of_all_reduce() -> Result<()> {
-    let expected = three("sync-allreduce")?;
+    let expected = curves_of_three("sync-allreduce")?;
     let outer_mean = "diloco --period=1 --outer-lr=1 --outer-momentum=0";
     for method in ["ring", "sync-ps", "local-sgd --period=1", outer_mean] {
-        for (found, expected) in three(method)?.iter().zip(&*expected) {
+        for (found, expected) in curves_of_three(method)?.iter().zip(&*expected) {
             assert_eq!(found.losses.len(), expected.losses.len());
             for (a, b) in found.losses.iter().zip(&expected.losses) {
                 ensure!((a / b - 1.0).abs() < 1e-3, "{method}: a loss is {a} instead of {b}");
@@ -59,7 +59,7 @@ fn the_ring_and_the_parameter_server_take_the_steps_of_all_reduce() -> Result<()
 #[test]
 fn synchronous_ranks_have_the_same_model_to_the_bit_after_every_step() -> Result<()> {
     for method in ["sync-allreduce", "sync-ps", "ring"] {
-        let curves = three(method)?;
+        let curves = curves_of_three(method)?;
         ensure!(curves[0].losses != curves[1].losses, "{method}: both ranks saw the same batches");
         for curve in &curves[1..] {
             assert_eq!(curve.theta, curves[0].theta, "{method}");

@@ -54,11 +54,11 @@ fn the_built_pages_have_these_headings_and_load_nothing_from_a_network() -> Resu
 }
 
 cases! {
-    fn pages_fit_their_screens_and_are_legible_in_every_theme() = look_with("book_pages");
-    fn pictures_obey_the_keyboard_and_show_the_programs_numbers() = look_with("book_pictures");
+    fn pages_fit_their_screens_and_are_legible_in_every_theme() = look_at_the_book("book_pages");
+    fn pictures_obey_the_keyboard_and_show_the_programs_numbers() = look_at_the_book("book_pictures");
 }
 
-fn look_with(script: &str) -> Result<()> {
+fn look_at_the_book(script: &str) -> Result<()> {
     let Some(job) = built_book()? else { return Ok(()) };
     let folder = job.directory().display().to_string();
     // Says how many pages there were, or that there is no browser.

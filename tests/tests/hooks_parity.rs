@@ -25,7 +25,7 @@ fn expect_parity(hook: &str) -> Result<Training> {
 }
 
 /// The same, and that the results differ from those without a hook, since the hook might have done nothing.
-fn expect_effect(hook: &str) -> Result<()> {
+fn expect_parity_and_a_difference(hook: &str) -> Result<()> {
     let same = expect_parity(hook)?.expect_equal(&*without_a_hook()?);
     ensure!(same.is_err(), "the hook makes no difference");
     Ok(())
@@ -34,13 +34,13 @@ fn expect_effect(hook: &str) -> Result<()> {
 cases! {
     fn all_reduce_equals_python_and_no_hook_at_all() =
         expect_parity("allreduce")?.expect_equal(&*without_a_hook()?);
-    fn fp16_equals_python() = expect_effect("fp16");
-    fn bf16_in_several_buckets_equals_python() = expect_effect("bf16 --bucket-cap-mb 0.05");
-    fn power_sgd_of_rank_1_equals_python() = expect_effect("power-sgd --start-power-sgd-iter 2");
+    fn fp16_equals_python() = expect_parity_and_a_difference("fp16");
+    fn bf16_in_several_buckets_equals_python() = expect_parity_and_a_difference("bf16 --bucket-cap-mb 0.05");
+    fn power_sgd_of_rank_1_equals_python() = expect_parity_and_a_difference("power-sgd --start-power-sgd-iter 2");
     /// In one bucket: with several, PyTorch's hook occupies all of gloo's threads and waits forever.
     fn power_sgd_of_rank_2_equals_python() =
-        expect_effect("power-sgd --power-sgd-rank 2 --start-power-sgd-iter 10");
+        expect_parity_and_a_difference("power-sgd --power-sgd-rank 2 --start-power-sgd-iter 10");
     /// From rank 3 on, matrices are orthogonalized by QR decomposition.
     fn power_sgd_of_rank_4_equals_python() =
-        expect_effect("power-sgd --power-sgd-rank 4 --start-power-sgd-iter 5");
+        expect_parity_and_a_difference("power-sgd --power-sgd-rank 4 --start-power-sgd-iter 5");
 }

@@ -2,10 +2,11 @@
 //! order of the parameters, and outputs, gradients and running statistics in training, with dropout, and in evaluation.
 
 use crate::prelude::*;
-use tests::parity::{Both, FILE, expect_same};
+use tests::parity::{Both, FILE, expect_equal_tensors};
 
 fn expect_parity(arch: &str) -> Result<()> {
-    let Both { tensors, printed: [rust, python] } = expect_same("models", "models", &[arch, FILE])?;
+    let Both { tensors, printed: [rust, python] } =
+        expect_equal_tensors("models", "models", &[arch, FILE])?;
     assert_eq!(rust, python, "the order of {arch}'s parameters");
     // Rules out a batch norm that does nothing, on both sides.
     ensure!(tensors["initial.bn1.running_mean"] != tensors["train.bn1.running_mean"]);
@@ -23,7 +24,8 @@ cases! {
 
 #[test]
 fn every_layer_and_every_function_of_init_equals_python() -> Result<()> {
-    let Both { tensors, printed: [rust, python] } = expect_same("layers", "layers", &[FILE])?;
+    let Both { tensors, printed: [rust, python] } =
+        expect_equal_tensors("layers", "layers", &[FILE])?;
     assert_eq!(rust, python, "the order of the parameters");
     // Rules out dropout that does nothing, on both sides.
     for layer in ["lstm", "gru", "attention", "encoder_layer"] {

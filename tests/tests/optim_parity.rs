@@ -2,7 +2,7 @@
 //! and with clipped gradients: the weights, the state, and the initial weights.
 
 use crate::prelude::*;
-use tests::parity::{FILE, expect_same};
+use tests::parity::{FILE, expect_equal_tensors};
 
 /// The problems, and for each the options of this optimizer to try.
 fn cases(optimizer: &str, options: &[(&[&str], Value)]) -> Vec<Value> {
@@ -101,7 +101,7 @@ fn every_optimizer_with_every_option_equals_python_even_if_it_is_interrupted() -
 fn expect_parity(example: &str, cases: &[Value]) -> Result<()> {
     let texts: Vec<_> = cases.iter().map(Value::to_string).collect();
     let arguments: Vec<_> = [FILE].into_iter().chain(texts.iter().map(String::as_str)).collect();
-    let saved = expect_same(example, "optimizers", &arguments)?.tensors;
+    let saved = expect_equal_tensors(example, "optimizers", &arguments)?.tensors;
     for (number, case) in cases.iter().enumerate() {
         let is_of_case = |name: &String| name.starts_with(&format!("{number}."));
         ensure!(saved.keys().any(is_of_case), "nothing was saved of {case}");
@@ -124,7 +124,7 @@ fn muon_as_an_optimizer_of_ones_own_equals_pythons() -> Result<()> {
 /// With the rates and momenta of each group.
 #[test]
 fn weights_states_and_rates_of_groups_equal_python() -> Result<()> {
-    let saved = expect_same("param_groups", "param_groups", &[FILE])?.tensors;
+    let saved = expect_equal_tensors("param_groups", "param_groups", &[FILE])?.tensors;
     let scenarios: BTreeSet<_> = saved.keys().filter_map(|name| name.split('.').next()).collect();
     let expected = "added backbone frozen hooked no_decay one_cycle scaled";
     ensure!(scenarios == expected.split(' ').collect(), "{scenarios:?}");
@@ -140,7 +140,7 @@ fn weights_states_and_rates_of_groups_equal_python() -> Result<()> {
 /// Takes ten steps in Rust and in Python, compares them, and returns the norms of the gradients.
 fn norms_as_in_python(function: &str, limit: &str, norm_type: &str) -> Result<Vec<f32>> {
     let arguments = [function, limit, norm_type, FILE];
-    let both = expect_same("clip_grad", "clip_grad", &arguments)?;
+    let both = expect_equal_tensors("clip_grad", "clip_grad", &arguments)?;
     let mut norms = both.tensors.get("norms").map_or(Ok(Vec::new()), Tensor::floats)?;
     // The last one is that of the weights.
     norms.pop();

@@ -4,7 +4,7 @@ pub(crate) use std::os::unix::fs::symlink;
 pub(crate) use tests::prelude::*;
 pub(crate) use tests::programs::*;
 pub(crate) use tests::safetensors::{Tensor, Tensors};
-pub(crate) use tests::training::{OUTPUTS, events, hold_after_step, losses, wait_for_steps};
+pub(crate) use tests::training::{OUTPUTS, events, losses, stop_after_first_step, wait_for_steps};
 pub(crate) use tests::{Ended, Hosts, Job, Process, Shared, Training};
 pub(crate) use tests::{expect_all_succeed, expect_refusal, expect_refusals, expect_texts};
 pub(crate) use tests::{printed, printed_and_written, python};

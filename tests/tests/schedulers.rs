@@ -15,7 +15,7 @@ const TRAINJOB: &str = "PET_NNODES=2 PET_NPROC_PER_NODE=2 PET_NODE_RANK={node} \
 
 const FLAGS: [&str; 6] = ["--lr", "0.05", "--momentum", "0.9", "--epochs", "1"];
 
-/// A command of an image or a cluster in which Slurm and the programs are installed.
+/// A command, as it runs in an image or on a cluster where Slurm and the programs are installed.
 fn command(words: &[&str]) -> Result<Command> {
     let program = ddp_mnist([])?;
     let installed = Path::new(program.get_program()).parent().context("it lies in a folder")?;
@@ -26,18 +26,22 @@ fn command(words: &[&str]) -> Result<Command> {
     Ok(command)
 }
 
+fn on_one_node() -> Result<Arc<Training>> {
+    static TRAINING: Shared<Training> = Shared::new();
+    TRAINING.get((), || Training::run(launch(4, &ddp_mnist(FLAGS.into_iter().chain(OUTPUTS))?)?, 4))
+}
+
 /// Expects what four ranks on one node train.
 fn expect_training(start: impl FnOnce(&Job) -> Result<Vec<Process>>) -> Result<()> {
     let job = Job::new()?;
     expect_all_succeed(start(&job)?)?;
-    let on_one_node = launch(4, &ddp_mnist(FLAGS.into_iter().chain(OUTPUTS))?)?;
-    Training::of(&job, 4)?.expect_equal(&Training::run(on_one_node, 4)?)
+    Training::of(&job, 4)?.expect_equal(&*on_one_node()?)
 }
 
 fn under_slurm(script: &str) -> Result<()> {
     let script = workspace().join("cluster").join(script);
     let mut sbatch = command(&["sbatch", &script.display().to_string(), "ddp-mnist"])?;
-    // The scripts make a port of it.
+    // The scripts derive the port from it.
     sbatch.env("SLURM_JOB_ID", (free_port()? - 20_000).to_string());
     expect_training(|job| Ok(vec![job.start(sbatch)?]))
 }

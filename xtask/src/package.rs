@@ -1,5 +1,5 @@
-//! `cargo xtask package`: packages the published crates, and builds from them what an author builds who has nothing but
-//! a registry: a small program, with each way to libtorch that the README of tch-parallel names, and a copy of ddp-mnist.
+//! `cargo xtask package`: packages the published crates, and builds programs from them as a user of crates.io would: a
+//! small one, with each way to get libtorch that the README of tch-parallel names, and a copy of ddp-mnist.
 
 use crate::checkout::{checkout, target_dir};
 use crate::command;
@@ -48,7 +48,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     tried.and(remove(&folder))
 }
 
-/// A folder with the packaged crates, and all that they depend on, which cargo takes for crates.io.
+/// Makes a folder with the packaged crates and all their dependencies, which cargo uses in place of crates.io.
 fn make_registry(workspace: &Workspace, folder: &Path) -> Result<()> {
     let target = target_dir()?;
     let packages = || LIBRARIES.into_iter().chain([LAUNCHER]);
@@ -65,7 +65,7 @@ fn make_registry(workspace: &Workspace, folder: &Path) -> Result<()> {
         let mut unpack = Command::new("tar");
         command::run_quietly(unpack.arg("-xzf").arg(&file).arg("-C").arg(&registry))?;
         write(&registry.join(&package).join(".cargo-checksum.json"), "{\"files\": {}}")?;
-        // It has checksums of these packages, which a folder has not.
+        // Cargo.lock has checksums of these packages, which crates in a folder lack.
         remove(&registry.join(&package).join("Cargo.lock"))?;
         println!("{package}: {} kB", fs::metadata(&file)?.len() / 1000);
     }
@@ -83,7 +83,7 @@ fn try_out(workspace: &Workspace, folder: &Path, path: &str) -> Result<()> {
     write(&programs.join("program/src/main.rs"), PROGRAM)?;
     let mut copy = Command::new("cp");
     command::run_quietly(copy.arg("-r").arg(checkout().join(COPIED)).arg(&programs))?;
-    // It ignores a project's configuration.
+    // `cargo install` ignores a project's configuration.
     let mut install = command::cargo(&programs);
     install
         .args(["install", LAUNCHER, "--root"])
@@ -129,7 +129,7 @@ fn try_out(workspace: &Workspace, folder: &Path, path: &str) -> Result<()> {
     Ok(())
 }
 
-/// Puts libtorch where torch-sys would download it to, which a first build finds out.
+/// Puts libtorch where torch-sys would download it. A first build shows where that is.
 fn pretend_download(build: &mut Command, target: &Path, libtorch: &Path) -> Result<()> {
     build.arg("--package=torch-sys").output()?;
     for script in entries(&target.join("release/build"))? {

@@ -183,7 +183,8 @@ impl Server {
         loop {
             match receive(link, WORKER)? {
                 Request::Fetch { wanted } => {
-                    let granted = self.turn_of(worker, link)?.read(worker, wanted, &mut buffer)?;
+                    let granted =
+                        self.wait_for_turn(worker, link)?.read(worker, wanted, &mut buffer)?;
                     send(link, Answer::Granted(granted), WORKER)?;
                     if granted > 0 {
                         link.send(&buffer, WORKER)?;
@@ -198,7 +199,7 @@ impl Server {
                     link.recv(&mut buffer, WORKER)?;
                     let force = self.shard().update(worker, batches, &buffer)?;
                     self.changed.notify_all();
-                    let granted = self.turn_of(worker, link)?.grant(worker, wanted);
+                    let granted = self.wait_for_turn(worker, link)?.grant(worker, wanted);
                     send(link, Answer::Granted(granted), WORKER)?;
                     if let Some(force) = force {
                         link.send(&force, WORKER)?;
@@ -211,7 +212,11 @@ impl Server {
     }
 
     /// Locks the shard as soon as it has an answer for a worker that asks for batches.
-    fn turn_of(&self, worker: usize, link: &Link) -> tch_parallel::Result<MutexGuard<'_, Shard>> {
+    fn wait_for_turn(
+        &self,
+        worker: usize,
+        link: &Link,
+    ) -> tch_parallel::Result<MutexGuard<'_, Shard>> {
         let must_wait = |shard: &mut Shard| !shard.ask(worker);
         loop {
             let waited = self.changed.wait_timeout_while(self.shard(), self.timeout / 4, must_wait);

@@ -20,8 +20,8 @@ pub struct Libtorch {
 }
 
 impl Libtorch {
-    /// The libtorch of the Python on the PATH if LIBTORCH_USE_PYTORCH is set, else that of LIBTORCH, else that of
-    /// torch-sys if the build script's crate depends on it, else that of the system.
+    /// The libtorch of the Python on the PATH if LIBTORCH_USE_PYTORCH is set, else the folder LIBTORCH, else the one that
+    /// torch-sys has found or downloaded (if the build script's crate depends on it), else /usr.
     ///
     /// # Errors
     /// If libtorch is missing or is not 2.11, 2.12 or 2.13; the error says what to do.

@@ -129,12 +129,9 @@ pub fn dirac_(tensor: &Tensor, groups: i64) {
         (3..=5).contains(&size.len()),
         "the tensor of dirac_ is of shape {size:?}, but must be a kernel of 3 to 5 dimensions"
     );
-    assert!(
-        size[0] % groups == 0,
-        "dim 0 is {}, but must be divisible by groups, {groups}",
-        size[0]
-    );
-    let outputs = size[0] / groups;
+    let dim = size[0];
+    assert!(dim % groups == 0, "dim 0 is {dim}, but must be divisible by groups, {groups}");
+    let outputs = dim / groups;
     no_grad(|| {
         let _ = tensor.shallow_clone().zero_();
         for (group, channel) in (0..groups)

@@ -192,8 +192,8 @@ inline std::vector<Numbered> reducers_of(const std::vector<at::Tensor>& paramete
         continue;
       }
       guard->state->check_not_in_comm_hook();
-      const auto is_its = [&](const Numbered& each) { return each.state == guard->state; };
-      auto known = std::find_if(found.begin(), found.end(), is_its);
+      const auto has_this_state = [&](const Numbered& each) { return each.state == guard->state; };
+      auto known = std::find_if(found.begin(), found.end(), has_this_state);
       if (known == found.end()) {
         known = found.insert(found.end(), Numbered{guard->state, {}, {}});
       }

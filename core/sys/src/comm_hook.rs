@@ -51,9 +51,12 @@ impl GradBucket {
         unsafe { self.0.as_ref() }
     }
 
-    fn tensors(&self, f: impl FnOnce(*mut *mut ffi::Tensor) -> ffi::Status) -> Result<Vec<Tensor>> {
+    fn tensors(
+        &self,
+        fill: impl FnOnce(*mut *mut ffi::Tensor) -> ffi::Status,
+    ) -> Result<Vec<Tensor>> {
         let mut pointers = vec![null_mut(); ffi::c10d_grad_bucket_len(self.handle())];
-        check(f(pointers.as_mut_ptr()))?;
+        check(fill(pointers.as_mut_ptr()))?;
         // SAFETY: the call has made each at::Tensor with `new` and given up ownership of it.
         Ok(pointers.into_iter().map(|each| unsafe { Tensor::from_ptr(each.cast()) }).collect())
     }

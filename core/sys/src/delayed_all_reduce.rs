@@ -38,12 +38,12 @@ impl DelayedAllReduce {
         all_reduce: impl Fn(&Tensor) -> Result<Work> + Send + 'static,
     ) -> Result<Self> {
         let numel = delayed.iter().map(|(_, parameter)| parameter.numel() as i64).sum::<i64>();
-        let flat = Tensor::f_zeros([numel], (hooked.kind(), hooked.device())).map_err(from_tchs)?;
+        let flat = Tensor::f_zeros([numel], (hooked.kind(), hooked.device())).map_err(from_tch)?;
         let (mut parameters, mut start) = (Vec::new(), 0);
         for (name, parameter) in &delayed {
             let len = parameter.numel() as i64;
             let view = flat.f_narrow(0, start, len).and_then(|part| part.f_view_as(parameter));
-            parameters.push((name.clone(), parameter.shallow_clone(), view.map_err(from_tchs)?));
+            parameters.push((name.clone(), parameter.shallow_clone(), view.map_err(from_tch)?));
             start += len;
         }
         let (all_reduce, missing, work) = (Box::new(all_reduce), BTreeSet::new(), None);
@@ -97,10 +97,10 @@ impl State {
                 true => view.f_copy_(&gradient),
                 false => view.f_zero_().map(drop),
             }
-            .map_err(from_tchs)?;
+            .map_err(from_tch)?;
             set_grad(parameter, view)?;
         }
-        div_number_(&mut self.flat, self.world_size as f64).map_err(from_tchs)?;
+        div_number_(&mut self.flat, self.world_size as f64).map_err(from_tch)?;
         self.work = Some((self.all_reduce)(&self.flat)?);
         Ok(())
     }
@@ -110,7 +110,7 @@ impl State {
     }
 }
 
-fn from_tchs(error: TchError) -> Error {
+fn from_tch(error: TchError) -> Error {
     error.to_string().into()
 }
 

@@ -270,7 +270,7 @@ functions! {
     safe fn c10d_reducer_prepare_for_forward(reducer: &Reducer) -> Status;
     safe fn c10d_reducer_rebuild_buckets(reducer: &Reducer, out: &mut bool) -> Status;
     safe fn c10d_reducer_prepare_for_backward(reducer: &Reducer, outputs: Tensors) -> Status;
-    unsafe fn c10d_reducer_missing(reducer: &Reducer, out: *mut usize, len: &mut usize) -> Status;
+    unsafe fn c10d_reducer_missing(reducer: &Reducer, indices: *mut usize, len: &mut usize) -> Status;
     safe fn c10d_reducer_sink(reducer: &Reducer, outputs: Tensors) -> Status;
     safe fn c10d_reducer_needs_sink(reducer: &Reducer) -> bool;
     safe fn c10d_reducer_logged_text(reducer: &Reducer, name: Text, text: Out<c_char>) -> Status;
@@ -357,7 +357,7 @@ functions! {
 
     safe fn c10d_arithmetic(tensor: &Tensor, operation: u8, a: &Tensor, b: &Tensor,
         number: f64) -> Status;
-    safe fn c10d_add_scaled(a: &Tensor, b: &Tensor, alpha: f64, out: Out<Tensor>) -> Status;
+    safe fn c10d_add_scaled(tensor: &Tensor, other: &Tensor, alpha: f64, out: Out<Tensor>) -> Status;
     safe fn c10d_copy(tensor: &Tensor, out: Out<Tensor>) -> Status;
     safe fn c10d_norm(tensor: &Tensor, p: f64, dims: Slice<i64>, out: Out<Tensor>) -> Status;
 

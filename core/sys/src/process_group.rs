@@ -56,13 +56,18 @@ pub struct ProcessGroup(Arc<Handle>);
 impl ProcessGroup {
     /// Connects to all other ranks and returns a group that moves tensors with gloo. All ranks must
     /// share `store`, and nothing else may use it.
-    pub fn gloo(store: &Store, rank: usize, size: usize, options: &GlooOptions) -> Result<Self> {
+    pub fn gloo(
+        store: &Store,
+        rank: usize,
+        world_size: usize,
+        options: &GlooOptions,
+    ) -> Result<Self> {
         let (names, are_interfaces) = match &options.address {
             GlooAddress::Interfaces(names) => (c_texts(names)?, true),
             GlooAddress::Host(name) => (c_texts(&[name])?, false),
         };
         let names: Vec<_> = names.iter().map(|name| Text::new(name)).collect();
-        let handle = Handle::new(store, rank, size)?;
+        let handle = Handle::new(store, rank, world_size)?;
         check(ffi::c10d_process_group_add_gloo(
             &handle.0,
             names.as_slice().into(),

@@ -34,8 +34,8 @@ pub fn on_ranks_with_each_transport(world_size: usize, body: impl Fn(&ProcessGro
     }
 }
 
-/// Like `on_ranks`, after as many ranks of a Python script, whose arguments are the name of a file and these. The body
-/// gets what the script's same rank has saved there.
+/// Like `on_ranks`, but first runs as many ranks of a Python script. Each is called with a file's name and `arguments`.
+/// The body gets the tensors that the script's rank of the same number has saved in its file.
 pub fn after_python(
     (world_size, transports): (usize, &[&str]),
     script: &str,
@@ -176,7 +176,7 @@ pub fn with_variable(name: &str, value: &str) -> impl Fn(usize, Command) -> Comm
 
 pub type Saved = BTreeMap<String, Tensor>;
 
-/// What starts the ranks of a Python script in a job, and waits for them.
+/// Returns a function that starts the ranks of a Python script in a job, and waits for them.
 fn python_ranks(ranks: usize, script: &str, arguments: &str) -> impl FnOnce(&Job) {
     move |job| {
         let port = free_port().unwrap();

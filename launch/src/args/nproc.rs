@@ -16,9 +16,10 @@ pub(crate) fn parse_nproc(text: &str) -> Result<u16> {
         ),
         ("gpu" | "auto", count) => Ok(u16::try_from(count)?),
         (number, _) => {
-            let n = number.parse().ok().context("expected a number of ranks, gpu, cpu or auto")?;
-            ensure!(n > 0, "the world size would be 0: give at least one rank");
-            Ok(n)
+            let count =
+                number.parse().ok().context("expected a number of ranks, gpu, cpu or auto")?;
+            ensure!(count > 0, "the world size would be 0: give at least one rank");
+            Ok(count)
         }
     }
 }

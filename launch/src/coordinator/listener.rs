@@ -7,9 +7,10 @@ use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a host's name may take to come up.
-const NAMED: Duration = Duration::from_secs(60);
-const PAUSE: Duration = Duration::from_millis(200);
+/// How long to wait for a host's name to resolve.
+const NAME_TIMEOUT: Duration = Duration::from_secs(60);
+/// Between two tries to resolve it.
+const NAME_RETRY: Duration = Duration::from_millis(200);
 
 pub(crate) enum Meeting {
     /// This launcher.
@@ -69,7 +70,7 @@ pub(crate) fn open(args: &Args) -> Result<Meeting> {
     }
 }
 
-/// Whether this launcher should, if that is known before its addresses are.
+/// Whether this launcher should open the port, if that is known without looking at this machine's addresses.
 fn is_host(args: &Args) -> Result<Option<bool>> {
     Ok(match args.fixed_node_rank() {
         Some(rank) => Some(rank == 0),
@@ -77,20 +78,18 @@ fn is_host(args: &Args) -> Result<Option<bool>> {
     })
 }
 
-/// Waits for the address of this host's name if the nodes meet here: a pod of Kubernetes starts before it is known.
+/// If the nodes meet on this host, waits until its name resolves: a Kubernetes pod starts before its name does.
 pub(crate) fn wait_for_name(args: &Args) -> Result<()> {
     let start = Instant::now();
-    let mut is_told = false;
-    while args.several_nodes()
-        && is_host(args)? == Some(true)
-        && (args.master_addr(), 0).to_socket_addrs().is_err()
-        && start.elapsed() < NAMED
-    {
-        if !std::mem::replace(&mut is_told, true) {
-            let (host, seconds) = (args.master_addr(), NAMED.as_secs());
-            say(format!("{host} has no address yet: waiting for it for at most {seconds} s"));
-        }
-        thread::sleep(PAUSE);
+    let host = args.master_addr();
+    let resolves = || (host, 0).to_socket_addrs().is_ok();
+    if !args.several_nodes() || is_host(args)? != Some(true) || resolves() {
+        return Ok(());
+    }
+    let seconds = NAME_TIMEOUT.as_secs();
+    say(format!("{host} does not resolve yet: waiting for up to {seconds} s"));
+    while !resolves() && start.elapsed() < NAME_TIMEOUT {
+        thread::sleep(NAME_RETRY);
     }
     Ok(())
 }

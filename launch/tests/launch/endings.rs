@@ -1,6 +1,7 @@
 //! How a job ends, by itself or because a rank fails.
 
 use crate::job::{Job, WHOLE_END, run, start, state, wait_until, wait_until_dead};
+use nix::sys::signal::Signal;
 use std::time::SystemTime;
 
 #[test]
@@ -121,4 +122,13 @@ fn all_ranks_are_started_again_after_a_failure() {
             assert_eq!(job.note(&format!("attempt.{attempt}.{rank}")).as_deref(), Some("5"));
         }
     }
+}
+
+#[test]
+fn a_host_whose_name_does_not_resolve_yet_says_so_and_a_signal_ends_the_wait() {
+    let flags = "--nnodes 2 --node-rank 0 --master-addr nobody.invalid";
+    let running = start(Job::new().launch_sh(flags, "true"));
+    running.wait_for_stderr("launch: nobody.invalid does not resolve yet");
+    running.signal(Signal::SIGTERM);
+    assert_eq!(running.finish().code, None);
 }

@@ -182,6 +182,7 @@ fn a_launcher_that_is_killed_and_started_again_has_its_place_in_a_restart_if_one
         let mut pids = job.wait_for_pids(&["pid.0.0", "pid.0.1"]);
         drop(second);
         first.wait_for_stderr("restart 1 of 1: starting all ranks again once 2 nodes are there\n");
+        first.wait_for_stderr("launch: waiting at most 600 s for ");
         let second = start(1);
         pids.extend(job.wait_for_pids(&["pid.1.0", "pid.1.1"]));
         let gone = ") has gone: its launcher closed the connection\n";

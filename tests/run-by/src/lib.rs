@@ -3,8 +3,8 @@
 use proc_macro::{Delimiter, Group, Ident, Punct, Spacing, Span, TokenStream, TokenTree};
 
 /// Makes a test of a function: with `#[run_by(on_ranks(2))]`, the test calls `on_ranks` with 2 and with a closure that
-/// has the function's parameters and body. It is registered under its name, for
-/// whoever runs it in another process; so its crate depends on `tests`.
+/// has the function's parameters and body. The test is also registered by name, so that `tests::fork_server` can run it
+/// in another process. The crate must therefore depend on `tests`.
 #[proc_macro_attribute]
 pub fn run_by(call: TokenStream, function: TokenStream) -> TokenStream {
     let [mut call, mut function] = [call, function].map(|it| it.into_iter().collect::<Vec<_>>());

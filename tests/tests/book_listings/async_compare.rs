@@ -63,6 +63,9 @@ fn all_methods_come_to_what_the_book_shows_with_and_without_a_slow_worker() -> R
         ensure!(apart.batches > 1.5 * together.batches, "{method}: {} batches/s", apart.batches);
         ensure!(apart.updates > 2.0 * together.updates, "{method}: {} updates/s", apart.updates);
     }
+    // With a bound all keep pace with the slow worker, but each batch is an update.
+    let apart = slow["ssp --staleness=4"].updates;
+    ensure!(apart > 2.0 * together.updates, "ssp: {apart} updates/s");
     let svg = |name: &str| job.text(format!("plots/{name}.svg"));
     expect(&[
         ("async_compare.txt", &(shown + &ended.stdout), &same_words),

@@ -28,10 +28,10 @@ fn ranks_may_be_threads_and_get_the_same_weights() -> Result<()> {
 
 cases! {
     fn the_articles_second_story_is_as_the_book_tells_it() = expect_replay("async_case2.txt", EXACT);
-    fn a_slow_worker_costs_synchronous_ones_what_the_book_shows() = expect_words("async_slow_sync.txt");
-    fn a_slow_worker_costs_asynchronous_ones_what_the_book_shows() = expect_words("async_slow_ps.txt");
-    fn a_slow_worker_costs_those_with_a_bound_what_the_book_shows() = expect_words("async_slow_ssp.txt");
-    fn threads_without_a_lock_are_as_the_book_shows() = expect_words("async_slow_hogwild.txt");
+    fn a_slow_worker_costs_synchronous_ones_what_the_book_shows() = expect_words_of_replay("async_slow_sync.txt");
+    fn a_slow_worker_costs_asynchronous_ones_what_the_book_shows() = expect_words_of_replay("async_slow_ps.txt");
+    fn a_slow_worker_costs_those_with_a_bound_what_the_book_shows() = expect_words_of_replay("async_slow_ssp.txt");
+    fn threads_without_a_lock_are_as_the_book_shows() = expect_words_of_replay("async_slow_hogwild.txt");
 }
 
 /// S1.23: the more workers, the staler the gradients, and the worse the result.
@@ -109,11 +109,12 @@ fn a_killed_worker_is_missed_as_the_book_shows() -> Result<()> {
     let job = Job::new()?;
     let flags = "ssp --staleness 1 --step-time 5 --timeout 10";
     let mut ranks = started(&job, 4, flags)?;
-    hold_after_step(&job, &ranks, 3, 1..3)?;
+    stop_after_first_step(&job, &ranks, 3, 1..3)?;
     wait_for_steps(&job, 1..3, 1)?;
     kill(ranks[3].pid(), Signal::SIGKILL)?;
     let server = ranks[0].wait()?.expect_success()?;
-    server.expect_line(&["[server] worker 3 is gone", "2 workers go on"])?;
+    let gone = format!("[server] worker 3 is gone (rank 3 (pid {}) has ended)", ranks[3].pid());
+    server.expect_line(&[&gone, "2 workers go on"])?;
     for worker in [1, 2] {
         ranks[worker].wait()?.expect_success()?;
     }

@@ -51,7 +51,7 @@ fn expect_replay(name: &str, tolerance: f64) -> Result<()> {
 }
 
 /// The same for what only [`same_words`] can compare.
-fn expect_words(name: &str) -> Result<()> {
+fn expect_words_of_replay(name: &str) -> Result<()> {
     expect(&[(name, &replayed(name)?, &same_words)])
 }
 

@@ -114,35 +114,19 @@ fn a_file_is_fetched_once() {
 }
 
 #[test]
-fn a_download_that_was_broken_off_is_resumed() {
-    let mirror = Mirror::new(Manner::CutsOnceAfter(10));
-    expect_complete(None, &[&mirror]);
-    assert_eq!(mirror.requests(), [0, 10]);
-}
-
-#[test]
-fn a_download_that_was_interrupted_earlier_is_resumed() {
-    let mirror = Mirror::new(Manner::Honest);
-    expect_complete(Some(&CONTENT[..20]), &[&mirror]);
-    assert_eq!(mirror.requests(), [20]);
-}
-
-#[test]
-fn a_mirror_without_ranges_begins_again() {
-    expect_complete(Some(&CONTENT[..20]), &[&Mirror::new(Manner::NoRanges)]);
-}
-
-#[test]
-fn a_part_that_only_lacks_its_name_gets_it() {
-    expect_complete(Some(CONTENT), &[&Mirror::new(Manner::Honest)]);
-}
-
-#[test]
-fn a_damaged_part_is_fetched_anew() {
-    for damaged in [&b"another fox"[..], &[0; 100]] {
-        let mirror = Mirror::new(Manner::Honest);
-        expect_complete(Some(damaged), &[&mirror]);
-        assert_eq!(mirror.requests(), [damaged.len(), 0]);
+fn a_file_is_whole_whatever_an_earlier_attempt_has_left_of_it() {
+    let (honest, begun) = (Manner::Honest, &CONTENT[..20]);
+    for (name, part, manner, requests) in [
+        ("a download that breaks off is resumed", None, Manner::CutsOnceAfter(10), &[0, 10][..]),
+        ("a download that was interrupted earlier is resumed", Some(begun), honest, &[20]),
+        ("a mirror without ranges begins again", Some(begun), Manner::NoRanges, &[20]),
+        ("a part that only lacks its name gets it", Some(CONTENT), honest, &[CONTENT.len()]),
+        ("a damaged part is fetched anew", Some(&b"another fox"[..]), honest, &[11, 0]),
+        ("a damaged part is fetched anew, even a long one", Some(&[0; 100][..]), honest, &[100, 0]),
+    ] {
+        let mirror = Mirror::new(manner);
+        expect_complete(part, &[&mirror]);
+        assert_eq!(mirror.requests(), requests, "{name}");
     }
 }
 

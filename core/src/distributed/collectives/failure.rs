@@ -72,7 +72,7 @@ impl ProcessGroup {
         result.inspect_err(|error| self.report(&error.to_string()))
     }
 
-    /// The same, unless the error comes of another rank's failure, which is reported already.
+    /// The same, unless the error comes from another rank's failure, which has already been reported.
     pub(crate) fn or_report_first<T, E: Display>(&self, result: Result<T, E>) -> Result<T, E> {
         result.inspect_err(|error| {
             if !self.has_failed() {

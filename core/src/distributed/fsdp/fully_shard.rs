@@ -20,7 +20,7 @@ use tch_parallel_base::lock;
 /// The keyword arguments of `fully_shard`.
 #[derive(Debug, Clone, Default)]
 pub struct FullyShardOptions {
-    /// What to keep of the whole parameters after the forward pass: the less, the more is gathered for the backward pass.
+    /// What to keep of the whole parameters after the forward pass. The backward pass gathers the rest.
     pub reshard_after_forward: ReshardAfterForward,
     /// The kinds of numbers in which the model computes and its gradients are reduced.
     pub mp_policy: MixedPrecisionPolicy,

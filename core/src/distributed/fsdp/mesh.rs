@@ -14,7 +14,7 @@ pub(crate) struct Mesh {
     pub shard: ProcessGroup,
     /// Those that have the same part as this one. `None` if there is only one copy.
     pub replicate: Option<ProcessGroup>,
-    /// Groups of neighbours in `shard`, by their number: all units have the same ones.
+    /// The groups of N neighbours in `shard` that units have asked for, by N.
     pub neighbours: Arc<Mutex<BTreeMap<usize, ProcessGroup>>>,
 }
 

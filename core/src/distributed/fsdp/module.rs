@@ -110,7 +110,7 @@ impl<M> FsdpModule<M> {
     /// to gather them again for the backward pass. `model.set_reshard_after_forward(reshard)`
     pub fn set_reshard_after_forward(&self, reshard: bool) {
         let group = reshard.then_some(&self.group);
-        self.units().iter().for_each(|unit| unit.set(|it| it.post_forward = group.cloned()));
+        self.units().iter().for_each(|unit| unit.set(|it| it.post_forward_group = group.cloned()));
     }
 
     /// Whether this block and those inside are freed after a backward pass. `model.set_reshard_after_backward(reshard)`

@@ -36,8 +36,8 @@ impl From<usize> for ReshardAfterForward {
 }
 
 impl ReshardAfterForward {
-    /// The ranks among which a unit's parameters are then divided, `None` if they stay whole. The first time that a
-    /// model needs a smaller group, all ranks make it together.
+    /// The ranks among which a unit's parameters are divided after the forward pass; `None` if they stay whole. The first
+    /// time that a model needs a smaller group, all ranks make it together.
     pub(super) fn group(self, mesh: &Mesh, is_root: bool) -> Result<Option<ProcessGroup>> {
         let all = mesh.shard.world_size();
         let ranks = match self {

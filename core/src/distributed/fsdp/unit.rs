@@ -44,7 +44,7 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Settings {
     /// The ranks among which the parameters are divided after a forward pass. If `None`, they stay whole.
-    pub post_forward: Option<ProcessGroup>,
+    pub post_forward_group: Option<ProcessGroup>,
     pub reshard_after_backward: bool,
     pub syncs_gradients: bool,
     /// The units to gather while this one's forward pass runs.
@@ -65,7 +65,7 @@ impl Unit {
     pub fn new(
         name: String,
         parameters: Vec<Parameter>,
-        post_forward: Option<ProcessGroup>,
+        post_forward_group: Option<ProcessGroup>,
         reduce_kind: Option<Kind>,
         mesh: &Mesh,
         schedule: &Arc<Schedule<Unit>>,
@@ -78,7 +78,7 @@ impl Unit {
             gathering: None,
             post_forward_places: Vec::new(),
             settings: Settings {
-                post_forward,
+                post_forward_group,
                 reshard_after_backward: true,
                 syncs_gradients: true,
                 forward_prefetches: Vec::new(),
@@ -207,7 +207,7 @@ impl Unit {
 
     pub fn post_forward(self: &Arc<Self>, outputs: &[Tensor]) -> Result<()> {
         let mut state = lock(&self.state);
-        if let Some(group) = state.settings.post_forward.clone() {
+        if let Some(group) = state.settings.post_forward_group.clone() {
             let is_smaller = group.world_size() < self.mesh.shard.world_size();
             let parts = state.parameters.iter().map(|it| it.part_among(&group));
             let parts = (state.is_whole && is_smaller).then(|| parts.collect::<Result<_>>());

@@ -47,7 +47,7 @@ options! {
         /// Buffers are those of virtual rank 0. The bits still depend on the processor, the device and the number of
         /// threads, which is 1 unless OMP_NUM_THREADS says otherwise. Costs a copy of the gradients for each virtual
         /// rank that a rank has, and up to two in the first two steps. Over sockets and with NCCL, also a bucket for
-        /// each virtual rank of all, and the exchange overlaps with nothing. Not together with `buffer_comm_hook`,
+        /// each virtual rank of the job, and without overlap. Not together with `buffer_comm_hook`,
         /// `comm_hook`, `delay_all_reduce_named_params`, `find_unused_parameters`, `gradient_as_bucket_view`,
         /// `mixed_precision`, `params_and_buffers_to_ignore`, `sparse_gradients`, `static_graph` and buffers that are
         /// not broadcast. PyTorch has no counterpart.

@@ -34,7 +34,7 @@ pub(super) fn named(trained: &[(String, Tensor)], options: &DdpOptions) -> Resul
         let found = trained.iter().find(|(own, _)| own == name);
         found.map(|(name, tensor)| (name.clone(), tensor.shallow_clone())).ok_or_else(|| {
             let found = format!("{name:?}, which is not trained on all ranks");
-            Error::argument(option, found, "the name of such a parameter")
+            Error::argument(option, found, "the name of a parameter that all ranks train")
         })
     };
     let (hooked, mut delayed) = (find(HOOKED, hooked)?, Vec::<(String, Tensor)>::new());
@@ -47,7 +47,7 @@ pub(super) fn named(trained: &[(String, Tensor)], options: &DdpOptions) -> Resul
         let (kind, expected) = (tensor.kind(), format!("{:?}, like {}", hooked.1.kind(), hooked.0));
         let what = format!("the kind of {name}");
         check(kind == hooked.1.kind(), what, format!("{kind:?}"), expected)?;
-        let found = format!("a list with {name:?} of sparse_gradients");
+        let found = format!("a list with {name:?}, which is in sparse_gradients");
         let expected = "a list of parameters with dense gradients";
         check(!options.sparse_gradients.contains(&name), OPTION, found, expected)?;
         delayed.push((name, tensor));

@@ -6,8 +6,8 @@ use crate::Result;
 use c10d_sys::arithmetic::{add_number_, clamp_min_};
 use tch::{Kind, TchError, Tensor};
 
-/// What a rank without values reports as their number. PyTorch leaves such ranks out, for which the host must wait for
-/// the GPU. This has no weight beside any real number of values, and unlike 0 it can be divided by.
+/// The number of values that a rank without any reports. PyTorch leaves such ranks out, but then the host must wait for
+/// the GPU. This number is negligible beside any real one and, unlike 0, can be a divisor.
 const NO_VALUES: f64 = 1e-30;
 
 /// The smallest positive number of 16 bits, for running statistics of that kind.

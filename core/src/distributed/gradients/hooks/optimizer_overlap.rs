@@ -13,8 +13,8 @@ use tch_parallel_optim::{ParamGroupOptimizer, UpdateRule};
 /// are left alone, and an unused one has a gradient of zeros, as in PyTorch. `params_and_buffers_to_ignore` are in no
 /// bucket and need a step of their own. The optimizer's own hooks run for each bucket. Gradients must be dense, and
 /// cannot be clipped or scaled. Steps come at the end of the backward pass, which waits for the buckets in order; in
-/// PyTorch, threads of its futures make them. Drop the mutex's guard before `backward`. If that fails, some parameters
-/// may have made their step and others not: load a checkpoint. Not together with `delay_all_reduce_named_params`.
+/// PyTorch, its futures' threads make them. Drop the mutex's guard before `backward`. If `backward` fails, some
+/// parameters may have made their step and others not: load a checkpoint. Not together with `delay_all_reduce_named_params`.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
