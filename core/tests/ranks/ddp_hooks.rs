@@ -208,7 +208,7 @@ fn what_does_not_go_together_is_refused(group: &ProcessGroup) {
         (DdpOptions { comm_hook, ..late() }, "set with HookThenOptimizer"),
         (DdpOptions { find_unused_parameters: true, ..late() }, "set with find_unused_parameters"),
         (DdpOptions { static_graph: true, ..late() }, "set with static_graph"),
-        (DdpOptions { sparse_gradients: ["2.weight".into()].into(), ..late() }, "of sparse_grad"),
+        (DdpOptions { sparse_gradients: ["2.weight".into()].into(), ..late() }, "in sparse_grad"),
         (
             delayed(&["3.weight"], "0.weight"),
             "delay_all_reduce_named_params is \"3.weight\", which is",
