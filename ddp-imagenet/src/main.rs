@@ -14,6 +14,7 @@
 mod args;
 mod exhibits {
     pub mod compare;
+    pub mod elastic;
     pub mod train_cifar;
 }
 mod meter;
@@ -24,18 +25,20 @@ mod train_state;
 
 use anyhow::Result;
 use args::{Args, Command, Images, TrainArgs};
-use exhibits::{compare, train_cifar};
+use exhibits::{compare, elastic, train_cifar};
 use meter::{Numbers, accuracy, test_line, train_line};
 use originals::ORIGINALS;
 use report::{Pass, Precision, eprintln, exit};
 use serde::Serialize;
+use std::borrow::Borrow;
 use tch::nn::{ModuleT, SequentialT, VarStore};
 use tch::{Reduction, Tensor, no_grad};
-use tch_parallel::data::{DataLoader, ImageSource, ShardSampler};
+use tch_parallel::checkpoint::{self, AsTraining};
+use tch_parallel::data::{DataLoader, Dataset, ImageSource, ShardSampler};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
-use tch_parallel::{amp::autocast, checkpoint, distributed::init_process_group};
+use tch_parallel::{amp::autocast, distributed::init_process_group};
 use tch_parallel::{memory::keep_freed_memory, nn::channels_last_weights};
-use train_state::TrainState;
+use train_state::{TrainState, resume, save};
 
 fn main() {
     keep_freed_memory();
@@ -43,6 +46,7 @@ fn main() {
     exit(|| match &args.command {
         Some(Command::Compare(args)) => compare::compare(args),
         Some(Command::TrainCifar(args)) => train_cifar::train(args),
+        None if args.train.elastic => elastic::train(&args.train),
         None => train(&args.train),
     })
 }
@@ -88,8 +92,8 @@ fn train(args: &TrainArgs) -> Result<()> {
         return Ok(args.report.metrics(&group)?.log("validation", &validation)?);
     }
 
-    let mut state = TrainState::new(args, vs, &group)?;
-    let (progress, meters) = state.resume(args, &group)?;
+    let mut state = TrainState::new(args, vs, Some(&group))?;
+    let (progress, meters, mut best) = resume(&mut state.as_training(), args, &group)?;
 
     let precision = args.recipe.amp.map(Precision::kind);
     let mut run = args.report.start(&group, args.recipe.lr, progress)?.with_meters(meters);
@@ -136,7 +140,7 @@ fn train(args: &TrainArgs) -> Result<()> {
                 say(train_line(epoch, run.pass().position(), run.pass().meters()));
             }
             if is_last && args.saves(accumulated) {
-                state.save(&own, &mut run, &group)?;
+                save(&mut state.as_training(), &own, &mut run, best, &group)?;
             }
             // ANCHOR_END: numbers
         }
@@ -146,20 +150,19 @@ fn train(args: &TrainArgs) -> Result<()> {
         run.log("epoch", &Epoch { epoch, train_loss, lr: state.optimizer.lr(), validation })?;
         state.scheduler.step(&mut *state.optimizer)?;
 
-        let is_best = validation.accuracy > state.best_accuracy;
-        state.best_accuracy = state.best_accuracy.max(validation.accuracy);
-        state.save(&own, &mut run, &group)?;
+        let is_best = validation.accuracy > best;
+        best = best.max(validation.accuracy);
+        save(&mut state.as_training(), &own, &mut run, best, &group)?;
         if is_best {
             checkpoint::save(args.model_best(), &state.vs, &group)?;
         }
     }
-    tell_skipped([&train_loader, &val_loader], rank);
+    tell_skipped([train_loader.dataset(), val_loader.dataset()], rank);
     run.end()
 }
 
-fn tell_skipped(loaders: [&DataLoader<Images>; 2], rank: usize) {
-    let skipped = |loader: &DataLoader<Images>| loader.dataset().source().skipped();
-    if let skipped @ 1.. = loaders.map(skipped).iter().sum::<usize>() {
+fn tell_skipped(sets: [&Images; 2], rank: usize) {
+    if let skipped @ 1.. = sets.iter().map(|images| images.source().skipped()).sum::<usize>() {
         eprintln!("[rank {rank}] images left out because they cannot be read: {skipped}");
     }
 }
@@ -169,8 +172,8 @@ fn tell_skipped(loaders: [&DataLoader<Images>; 2], rank: usize) {
 /// counts once.
 fn validate(
     args: &TrainArgs,
-    model: &DistributedDataParallel<SequentialT>,
-    loader: &DataLoader<Images>,
+    model: &DistributedDataParallel<impl Borrow<SequentialT>>,
+    loader: &DataLoader<impl Dataset<Batch = (Tensor, Tensor)> + 'static>,
     group: &ProcessGroup,
 ) -> Result<Validation> {
     // By now every rank has running statistics of its own batches; rank 0's are saved.
@@ -179,7 +182,7 @@ fn validate(
     for batch in pass.batches(loader.epoch(0)?, group.device()) {
         let (images, labels) = batch?;
         let images = args.layout(images)?;
-        let output = no_grad(|| model.module().forward_t(&images, false));
+        let output = no_grad(|| model.module().borrow().forward_t(&images, false));
         let loss = cross_entropy(&output, &labels)?;
         let [top1, top5] = accuracy(&output, &labels, [1, 5])?;
         if pass.step([&loss, &top1, &top5], labels.size()[0])? {

@@ -6,7 +6,7 @@ use report::{Meters, Progress, Run, say};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use tch::nn::VarStore;
-use tch_parallel::checkpoint::{Generators, Resumed, Training};
+use tch_parallel::checkpoint::{AsTraining, Generators, Resumed, Training};
 use tch_parallel::optim::lr_scheduler::LrScheduler;
 use tch_parallel::{amp::GradScaler, distributed::ProcessGroup, optim::Optimizer};
 
@@ -18,8 +18,6 @@ pub struct TrainState {
     pub optimizer: Box<dyn Optimizer>,
     pub scheduler: LrScheduler,
     pub scaler: GradScaler,
-    /// The best validation accuracy so far.
-    pub best_accuracy: f64,
 }
 
 /// The program's own part of a checkpoint.
@@ -33,58 +31,21 @@ struct Saved {
 
 impl TrainState {
     // ANCHOR: state
-    /// The beginning of a training, or of its epoch `--start-epoch`.
-    pub fn new(args: &TrainArgs, vs: VarStore, group: &ProcessGroup) -> Result<Self> {
+    /// The beginning of a training, or of its epoch `--start-epoch`. Without a group, nothing is sharded.
+    pub fn new(args: &TrainArgs, vs: VarStore, group: Option<&ProcessGroup>) -> Result<Self> {
         let mut optimizer = args.recipe.optimizer(&vs, group)?;
         let mut scheduler = LrScheduler::new(&mut *optimizer, args.recipe.schedule()?)?;
         for _epoch in 0..args.start_epoch {
             scheduler.step(&mut *optimizer)?;
         }
         let (arch, scaler) = (args.arch.to_string(), GradScaler::new(args.recipe.scaler())?);
-        Ok(TrainState { arch, vs, optimizer, scheduler, scaler, best_accuracy: 0.0 })
+        Ok(TrainState { arch, vs, optimizer, scheduler, scaler })
     }
     // ANCHOR_END: state
+}
 
-    /// Writes everything, and the random generators of all ranks. A collective.
-    pub fn save(&mut self, path: &Path, run: &mut Run<'_, 3>, group: &ProcessGroup) -> Result<()> {
-        // A loss that is not finite ends the training before it is saved.
-        run.wait()?;
-        let meters = group.all_gather_object(run.pass().meters())?;
-        let saved = Saved { progress: run.progress(), best_accuracy: self.best_accuracy, meters };
-        Ok(self.training().save(path, &saved, group)?)
-    }
-
-    /// Continues where the flags say, with any number of ranks and any batch size. Returns how far the
-    /// training has come, and what it has measured of its epoch. Refuses what [`save`](Self::save) did
-    /// not write for the same kind of training. A collective.
-    pub fn resume(
-        &mut self,
-        args: &TrainArgs,
-        group: &ProcessGroup,
-    ) -> Result<(Progress, Meters<3>)> {
-        let own = args.checkpoint();
-        let file = args.resume.as_ref().map_or(Ok(None), |resume| resume.file(&own, group))?;
-        let Some(path) = file else {
-            let progress = Progress { epoch: args.start_epoch, ..Default::default() };
-            return Ok((progress, Meters::default()));
-        };
-        say(group, format!("=> loading checkpoint '{}'", path.display()));
-        let Resumed { progress: saved, generators } = self.training().load(path, group)?;
-        let Saved { progress, best_accuracy, meters } = saved;
-        self.best_accuracy = best_accuracy;
-        // With another number of ranks, the epoch's averages start anew.
-        let has_own = meters.len() == group.world_size();
-        let meters = if has_own { meters[group.rank()] } else { Meters::default() };
-        let Progress { epoch, step, .. } = progress;
-        let loaded = format!("=> loaded checkpoint '{}'", path.display());
-        say(group, format!("{loaded} (epoch {epoch}, step {step})"));
-        if generators != Generators::Restored {
-            say(group, format!("=> not bit-identical to an uninterrupted run: {generators}"));
-        }
-        Ok((progress, meters))
-    }
-
-    fn training(&mut self) -> Training<'_> {
+impl AsTraining for TrainState {
+    fn as_training(&mut self) -> Training<'_> {
         Training {
             architecture: &self.arch,
             vs: &mut self.vs,
@@ -93,6 +54,49 @@ impl TrainState {
             scaler: Some(&mut self.scaler),
         }
     }
+}
+
+/// Writes everything, and the random generators of all ranks. A collective.
+pub fn save(
+    training: &mut Training<'_>,
+    path: &Path,
+    run: &mut Run<'_, 3>,
+    best_accuracy: f64,
+    group: &ProcessGroup,
+) -> Result<()> {
+    // A loss that is not finite ends the training before it is saved.
+    run.wait()?;
+    let meters = group.all_gather_object(run.pass().meters())?;
+    Ok(training.save(path, &Saved { progress: run.progress(), best_accuracy, meters }, group)?)
+}
+
+/// Continues where the flags say, with any number of ranks and any batch size. Returns how far the
+/// training has come, what it has measured of its epoch, and the best accuracy so far. Refuses what
+/// [`save`] did not write for the same kind of training. A collective.
+pub fn resume(
+    training: &mut Training<'_>,
+    args: &TrainArgs,
+    group: &ProcessGroup,
+) -> Result<(Progress, Meters<3>, f64)> {
+    let own = args.checkpoint();
+    let file = args.resume.as_ref().map_or(Ok(None), |resume| resume.file(&own, group))?;
+    let Some(path) = file else {
+        let progress = Progress { epoch: args.start_epoch, ..Default::default() };
+        return Ok((progress, Meters::default(), 0.0));
+    };
+    say(group, format!("=> loading checkpoint '{}'", path.display()));
+    let Resumed { progress: saved, generators } = training.load(path, group)?;
+    let Saved { progress, best_accuracy, meters } = saved;
+    // With another number of ranks, the epoch's averages start anew.
+    let has_own = meters.len() == group.world_size();
+    let meters = if has_own { meters[group.rank()] } else { Meters::default() };
+    let Progress { epoch, step, .. } = progress;
+    let loaded = format!("=> loaded checkpoint '{}'", path.display());
+    say(group, format!("{loaded} (epoch {epoch}, step {step})"));
+    if generators != Generators::Restored {
+        say(group, format!("=> not bit-identical to an uninterrupted run: {generators}"));
+    }
+    Ok((progress, meters, best_accuracy))
 }
 
 #[cfg(test)]
@@ -118,7 +122,7 @@ mod tests {
         let scheduler = LrScheduler::new(&mut *optimizer, schedule).unwrap();
         let scaler = GradScaler::new(Default::default()).unwrap();
         let arch = "linear".into();
-        (TrainState { arch, vs, optimizer, scheduler, scaler, best_accuracy: 0.0 }, model)
+        (TrainState { arch, vs, optimizer, scheduler, scaler }, model)
     }
 
     /// Whether each step in fp16 was made, or skipped because of an overflow.
@@ -154,11 +158,12 @@ mod tests {
         let (mut whole, model) = begin();
         let made = train(&mut whole, &model, 0..10);
         assert!(!made[0] && made[9], "the scale shrinks until the gradients fit: {made:?}");
-        whole.training().save(&path, &(), &group).unwrap();
+        whole.as_training().save(&path, &(), &group).unwrap();
         train(&mut whole, &model, 10..15);
 
         let (mut resumed, model) = begin();
-        let Resumed { progress: (), generators } = resumed.training().load(&path, &group).unwrap();
+        let Resumed { progress: (), generators } =
+            resumed.as_training().load(&path, &group).unwrap();
         assert_eq!(generators, Generators::Restored);
         train(&mut resumed, &model, 10..15);
         assert_eq!(outcome(&resumed), outcome(&whole));

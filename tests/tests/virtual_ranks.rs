@@ -59,13 +59,23 @@ fn virtual_ranks_have_the_same_weights_although_ranks_are_lost_and_replaced() ->
 #[test]
 fn a_resnet_in_16_bits_has_the_same_weights_on_any_number_of_ranks() -> Result<()> {
     let job = Job::new()?;
-    for ranks in ["1", "2", "3"] {
+    for ranks in ["3", "2", "1"] {
         fs::create_dir(job.path(ranks))?;
-        let flags = "--dataset mnist --epochs 1 --steps 3 --batch-size 24 --amp bf16 --seed 1";
-        let own = ["--virtual-ranks", "4", "--checkpoint-dir", ranks];
-        let program = ddp_imagenet(flags.split(' ').chain(own))?;
-        job.run(launch_with(&["-n", ranks], &program)?)?.expect_success()?;
-        expect_same(&job, "1/model_best.safetensors", &format!("{ranks}/model_best.safetensors"))?;
+        let loses_a_rank = ranks == "3";
+        let flags = "--dataset mnist --epochs 2 --steps 3 --batch-size 24 --amp bf16 --seed 1";
+        let own = ["--virtual-ranks", "4", "--checkpoint-dir", ranks, "--metrics", "metrics"];
+        let elastic = loses_a_rank.then_some("--elastic");
+        let program = ddp_imagenet(flags.split(' ').chain(own).chain(elastic))?;
+        let launcher = ["-n", ranks, "--max-restarts", "1"];
+        let mut launcher = job.start(launch_with(&launcher, &program)?)?;
+        if loses_a_rank {
+            wait_for_steps(&job, 0..3, 1)?;
+            kill(job.rank(0, "ddp-imagenet")?, Signal::SIGKILL)?;
+        }
+        let ended = launcher.wait()?.expect_success()?;
+        let goes_on = "2 ranks go on, and another one takes its place";
+        ensure!(ended.stderr.contains(goes_on) == loses_a_rank, "{ended}");
+        expect_same(&job, "3/model_best.safetensors", &format!("{ranks}/model_best.safetensors"))?;
     }
     Ok(())
 }

@@ -26,5 +26,5 @@ mod weights;
 pub use random::Generators;
 #[doc(inline)]
 pub use tch_parallel_base::destination::{check_destination, replace};
-pub use training::{Resumed, Training};
+pub use training::{AsTraining, Resumed, Training};
 pub use weights::{load, save};

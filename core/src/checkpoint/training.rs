@@ -92,6 +92,27 @@ pub struct Training<'a> {
     pub scaler: Option<&'a mut GradScaler>,
 }
 
+/// What has the parts of a training: a [`Training`], or a struct of the program's own.
+pub trait AsTraining {
+    /// The parts.
+    fn as_training(&mut self) -> Training<'_>;
+}
+
+impl AsTraining for Training<'_> {
+    fn as_training(&mut self) -> Training<'_> {
+        Training {
+            architecture: self.architecture,
+            vs: self.vs,
+            optimizer: self.optimizer,
+            scheduler: match &mut self.scheduler {
+                Some(scheduler) => Some(&mut **scheduler),
+                None => None,
+            },
+            scaler: self.scaler.as_deref_mut(),
+        }
+    }
+}
+
 /// What [`Training::load`] returns besides setting the parts of the training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "it holds what the program needs to go on"]

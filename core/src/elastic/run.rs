@@ -3,7 +3,7 @@
 use super::launcher::{Launcher, Place};
 use super::state::State;
 use crate::distributed::{Env, ProcessGroup, ProcessGroupOptions, init_process_group};
-use crate::{Error, Result};
+use crate::{Error, Result, checkpoint::AsTraining};
 use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -71,12 +71,13 @@ const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 ///
 /// # Errors
 /// Those of `train` but for lost ranks, those of [`init_process_group`], and those of a lost rank that is not replaced.
-pub fn run<P, T, E>(
+pub fn run<T, P, R, E>(
     options: ProcessGroupOptions,
-    state: &mut State<'_, P>,
-    mut train: impl FnMut(&ProcessGroup, &mut State<'_, P>) -> Result<T, E>,
-) -> Result<T, E>
+    state: &mut State<T, P>,
+    mut train: impl FnMut(&ProcessGroup, &mut State<T, P>) -> Result<R, E>,
+) -> Result<R, E>
 where
+    T: AsTraining,
     P: Clone + Serialize + DeserializeOwned,
     E: From<Error>,
 {
@@ -100,14 +101,15 @@ where
 }
 
 /// Trains in one generation. `None` if another one follows.
-fn in_generation<P, T, E>(
+fn in_generation<T, P, R, E>(
     launcher: &Launcher,
     place: &Place,
     (options, join): (ProcessGroupOptions, Duration),
-    state: &mut State<'_, P>,
-    train: &mut impl FnMut(&ProcessGroup, &mut State<'_, P>) -> Result<T, E>,
-) -> Result<Option<Result<T, E>>>
+    state: &mut State<T, P>,
+    train: &mut impl FnMut(&ProcessGroup, &mut State<T, P>) -> Result<R, E>,
+) -> Result<Option<Result<R, E>>>
 where
+    T: AsTraining,
     P: Clone + Serialize + DeserializeOwned,
     E: From<Error>,
 {

@@ -1,7 +1,7 @@
 //! What all ranks of a training have alike.
 
 use super::launcher::News;
-use crate::{Error, Result, checkpoint::Training, distributed::ProcessGroup};
+use crate::{Error, Result, checkpoint::AsTraining, distributed::ProcessGroup};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt, sync::Arc};
 use tch::{Tensor, no_grad};
@@ -10,9 +10,9 @@ use tch_parallel_base::{parameters::named_buffers, random::RandomState};
 /// A training and its progress, of which every rank holds the whole. Horovod's `hvd.elastic.TorchState`.
 ///
 /// A sharded model or optimizer is refused: a lost rank would take its shard with it.
-pub struct State<'a, P> {
-    /// The parts of the training.
-    pub training: Training<'a>,
+pub struct State<T, P> {
+    /// What has the parts of the training.
+    pub training: T,
     /// What the program must know to go on, such as the epoch and the samples of it that all ranks together have had.
     pub progress: P,
     /// How many steps have been committed; `None` for a rank that has not met the others yet.
@@ -33,9 +33,9 @@ struct Committed<P> {
     random: RandomState,
 }
 
-impl<'a, P: Clone + Serialize + DeserializeOwned> State<'a, P> {
+impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
     /// The state of a training that begins, or goes on from a checkpoint that all ranks have loaded.
-    pub fn new(training: Training<'a>, progress: P) -> Self {
+    pub fn new(training: T, progress: P) -> Self {
         State {
             training,
             progress,
@@ -78,25 +78,26 @@ impl<'a, P: Clone + Serialize + DeserializeOwned> State<'a, P> {
     /// Brings all ranks up to the one that has come furthest. A collective.
     pub(super) fn join(&mut self, group: &ProcessGroup) -> Result<()> {
         (self.rank, self.world_size) = (group.rank(), group.world_size());
-        self.training.check_is_whole(&self.progress)?;
+        let mut training = self.training.as_training();
+        training.check_is_whole(&self.progress)?;
         let steps = group.all_gather_object(&self.steps)?;
         let newest = steps.iter().copied().max().flatten();
         if steps.iter().any(|steps| *steps != newest) {
             let source = steps.iter().position(|steps| *steps == newest).unwrap_or(0);
             let receives = steps[self.rank] != newest;
-            self.progress = self.training.copy_from(source, receives, &self.progress, group)?;
+            self.progress = training.copy_from(source, receives, &self.progress, group)?;
         }
         self.steps = newest.or(Some(0));
-        self.buffers =
-            named_buffers(self.training.vs).into_iter().map(|(_, buffer)| buffer).collect();
+        self.buffers = named_buffers(training.vs).into_iter().map(|(_, buffer)| buffer).collect();
         self.remember()
     }
 
     fn remember(&mut self) -> Result<()> {
+        let device = self.training.as_training().vs.device();
         self.committed = Some(Committed {
             progress: self.progress.clone(),
             buffers: self.buffers.iter().map(Tensor::copy).collect(),
-            random: RandomState::of(self.training.vs.device())?,
+            random: RandomState::of(device)?,
         });
         Ok(())
     }
@@ -113,7 +114,7 @@ impl<'a, P: Clone + Serialize + DeserializeOwned> State<'a, P> {
     }
 }
 
-impl<P: fmt::Debug> fmt::Debug for State<'_, P> {
+impl<T: fmt::Debug, P: fmt::Debug> fmt::Debug for State<T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("State")
             .field("training", &self.training)
@@ -126,6 +127,7 @@ impl<P: fmt::Debug> fmt::Debug for State<'_, P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::Training;
     use crate::distributed::{DeviceChoice, ProcessGroupOptions, Store};
     use crate::optim::{Adam, AdamOptions};
     use std::{thread, time::Duration};
@@ -133,7 +135,10 @@ mod tests {
     use tch::{Device, Kind};
 
     /// A model with buffers and an optimizer with state; `weight` is what tells a rank from others.
-    fn with_state<T>(weight: f64, test: impl FnOnce(&nn::BatchNorm, State<'_, u64>) -> T) -> T {
+    fn with_state<T>(
+        weight: f64,
+        test: impl FnOnce(&nn::BatchNorm, State<Training<'_>, u64>) -> T,
+    ) -> T {
         let mut vs = VarStore::new(Device::Cpu);
         let config = nn::BatchNormConfig { ws_init: Init::Const(weight), ..Default::default() };
         let net = nn::batch_norm1d(vs.root() / "bn", 3, config);
@@ -148,20 +153,20 @@ mod tests {
         test(&net, State::new(training, 0))
     }
 
-    fn pass(net: &nn::BatchNorm, state: &mut State<'_, u64>) {
+    fn pass(net: &nn::BatchNorm, state: &mut State<Training<'_>, u64>) {
         let batch = Tensor::arange(12, (Kind::Float, Device::Cpu)).view([4, 3]);
         state.training.optimizer.zero_grad().unwrap();
         net.forward_t(&batch, true).square().sum(Kind::Float).backward();
     }
 
-    fn step(net: &nn::BatchNorm, state: &mut State<'_, u64>) {
+    fn step(net: &nn::BatchNorm, state: &mut State<Training<'_>, u64>) {
         pass(net, state);
         state.training.optimizer.step().unwrap();
         state.progress += 1;
         state.commit().unwrap();
     }
 
-    fn texts(state: &State<'_, u64>) -> Vec<(String, String)> {
+    fn texts(state: &State<Training<'_>, u64>) -> Vec<(String, String)> {
         let optimizer = state.training.optimizer.state_dict().unwrap().tensors;
         let mut all: Vec<_> = state.training.vs.variables().into_iter().chain(optimizer).collect();
         all.sort_by(|(a, _), (b, _)| a.cmp(b));

@@ -52,13 +52,17 @@ pub enum Decay {
 }
 
 impl RecipeArgs {
-    /// SGD, its state on every rank or sharded.
-    pub fn optimizer(&self, vs: &VarStore, group: &ProcessGroup) -> Result<Box<dyn Optimizer>> {
+    /// SGD, its state on every rank or sharded over the group.
+    pub fn optimizer(
+        &self,
+        vs: &VarStore,
+        group: Option<&ProcessGroup>,
+    ) -> Result<Box<dyn Optimizer>> {
         let sgd = Sgd::new(vs, self.sgd())?;
-        if !self.zero {
-            return Ok(Box::new(sgd));
-        }
-        Ok(Box::new(ZeroRedundancyOptimizer::new(sgd, group)))
+        Ok(match group.filter(|_| self.zero) {
+            None => Box::new(sgd),
+            Some(group) => Box::new(ZeroRedundancyOptimizer::new(sgd, group)),
+        })
     }
 
     fn sgd(&self) -> SgdOptions {

@@ -33,6 +33,10 @@ pub struct TrainArgs {
     /// all of them together.
     #[arg(long, value_name = "N", value_parser = positive(), conflicts_with_all = ["accumulate", "sync_bn", "skip_bad"])]
     pub virtual_ranks: Option<usize>,
+    /// Go on in the same processes when a rank is lost, and take in the one that `launch
+    /// --max-restarts` starts in its place. The batch of all ranks together stays as large.
+    #[arg(long, conflicts_with_all = ["accumulate", "sync_bn", "zero", "evaluate"])]
+    pub elastic: bool,
     /// Seed of the images' order, and on rank r, plus r, of the weights [default: 0]. If given, cuDNN
     /// takes only deterministic algorithms, which may be slower.
     #[arg(long)]

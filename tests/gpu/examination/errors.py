@@ -3,8 +3,9 @@
 import os
 import signal
 import time
+from pathlib import Path
 
-from examination.commands import ranks_by_hand, rust
+from examination.commands import PROGRAMS, ranks_by_hand, rust
 from examination.part import Part
 from examination.results import Failed, expect
 
@@ -29,9 +30,9 @@ def ends_with(*texts):
     return check
 
 
-def kill_rank_1(processes, deadline):
-    """Waits until both ranks train, and kills one."""
-    logs = [process.folder / f"metrics/rank{rank}.jsonl" for rank, process in enumerate(processes)]
+def wait_for_steps(processes, deadline):
+    """Waits until two ranks train."""
+    logs = [processes[0].folder / f"metrics/rank{rank}.jsonl" for rank in range(2)]
     while not all(log.exists() and '"loss"' in log.read_text() for log in logs):
         ended = [process for process in processes if process.poll() is not None]
         if ended:
@@ -39,6 +40,11 @@ def kill_rank_1(processes, deadline):
         if time.monotonic() > deadline:
             raise Failed("the ranks took no step")
         time.sleep(0.05)
+
+
+def kill_rank_1(processes, deadline):
+    """Kills one of two ranks that train."""
+    wait_for_steps(processes, deadline)
     os.kill(processes[1].pid, signal.SIGKILL)
     processes[1].killed_at = time.monotonic()
     if not processes[0].wait(time.monotonic() + SECONDS):
@@ -58,6 +64,36 @@ def killed(backend, **options):
     ranks = [rust("ddp-mnist", flags, environment=environment) for environment in ranks_by_hand(2)]
     name = f"a rank is killed, over {backend}"
     return Part(TOPIC, name, [ranks], rank_1_is_named, may_fail=True, meanwhile=kill_rank_1, **options)
+
+
+def kill_a_rank_of_the_launcher(processes, deadline):
+    wait_for_steps(processes, deadline)
+    threads = Path(f"/proc/{processes[0].pid}/task").iterdir()
+    ranks = [int(rank) for thread in threads for rank in (thread / "children").read_text().split()]
+    expect(len(ranks) == 2, f"the launcher has {len(ranks)} child processes, not 2 ranks")
+    os.kill(ranks[1], signal.SIGKILL)
+
+
+def is_replaced(folder, processes):
+    said = "restart 1 of 3: 1 rank goes on, and another one takes its place"
+    expect(said in processes[0].stderr(), f"no rank was replaced: {processes[0].last_words()}")
+    sizes = [line.split('"world_size":')[1][0] for line in steps(folder)]
+    changes = [size for at, size in enumerate(sizes) if at == 0 or sizes[at - 1] != size]
+    expect(changes == ["2", "1", "2"], f"steps were taken by {', '.join(changes)} ranks, not 2, 1, 2")
+    return f"{sizes.count('1')} of {len(sizes)} steps by one rank alone"
+
+
+def steps(folder):
+    """What rank 0 wrote of each step."""
+    lines = (folder / "rust/metrics/rank0.jsonl").read_text().splitlines()
+    return [line for line in lines if '"event":"step"' in line]
+
+
+def replaced(backend, **options):
+    flags = f"--device cuda --backend {backend} --epochs 200 --no-save --metrics metrics --elastic"
+    job = rust("launch", f"-n 2 --max-restarts 3 {PROGRAMS / 'ddp-mnist'} {flags}")
+    name = f"a rank is replaced, over {backend}"
+    return Part(TOPIC, name, [[job]], is_replaced, meanwhile=kill_a_rank_of_the_launcher, **options)
 
 
 def parts():
@@ -81,6 +117,8 @@ def parts():
         Part(TOPIC, "two ranks over NCCL on one GPU", [shared], ends_with("Duplicate GPU detected"), may_fail=True),
         killed("gloo"),
         killed("nccl", gpus=2),
+        replaced("gloo"),
+        replaced("nccl", gpus=2),
         Part(
             TOPIC,
             "out of memory",

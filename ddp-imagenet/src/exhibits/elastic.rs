@@ -1,0 +1,151 @@
+//! The same training, which goes on in the same processes when a rank is lost: `--elastic`.
+
+use crate::args::TrainArgs;
+use crate::meter::{Numbers, train_line};
+use crate::train_state::{TrainState, resume, save};
+use crate::{Epoch, cross_entropy, tell_skipped, validate};
+use anyhow::Result;
+use report::{Meters, Precision, Progress, Run, say};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use tch::nn::{ModuleT, VarStore};
+use tch_parallel::amp::autocast;
+use tch_parallel::checkpoint::{self, AsTraining, check_destination};
+use tch_parallel::data::{DataLoader, Dataset, ImageSource, ShardSampler};
+use tch_parallel::distributed::{DdpOptions, DistributedDataParallel};
+use tch_parallel::elastic::{self, State};
+use tch_parallel::nn::{NormLayer, channels_last_weights};
+
+/// What a new rank must know, beside the parts of the training.
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+struct Job {
+    progress: Progress,
+    /// Of the current epoch, as far as the ranks saw it that are still there.
+    meters: Meters<3>,
+    best_accuracy: f64,
+    /// Whether it is that of the last epoch.
+    is_best: bool,
+    /// The images of a step of all ranks together.
+    batch_size: usize,
+}
+
+pub fn train(args: &TrainArgs) -> Result<()> {
+    let seed = args.seed.unwrap_or(0);
+    let (train_set, val_set) = args.data.load(seed)?;
+    let (train_set, val_set) = (Arc::new(train_set), Arc::new(val_set));
+    let device = args.process_group.device()?;
+    tch::manual_seed(seed as i64);
+    let vs = VarStore::new(device);
+    let num_classes = train_set.source().classes().len() as i64;
+    let net = args.arch.build(&vs.root(), num_classes, &NormLayer::BatchNorm);
+    if args.channels_last {
+        channels_last_weights(&vs)?;
+    }
+    let mut state = State::new(TrainState::new(args, vs, None)?, Job::default());
+    let precision = args.recipe.amp.map(Precision::kind);
+    let own = args.checkpoint();
+
+    // What depends on the ranks is made anew whenever they change.
+    elastic::run(args.process_group.options(), &mut state, |group, state| {
+        let options = DdpOptions {
+            comm_hook: args.recipe.comm_hook.hook()?,
+            find_unused_parameters: args.find_unused_parameters,
+            virtual_ranks: args.virtual_ranks,
+            ..Default::default()
+        };
+        let model =
+            DistributedDataParallel::with_options(&net, &state.training.vs, group, options)?;
+        let options = args.data.loader(group.local_world_size(), device.is_cuda())?;
+        let (sampler, mut share) = args.share(group, &options)?;
+        let shard = sampler.shard;
+        let has_begun = state.has_begun();
+        if !has_begun {
+            args.announce(group);
+            if group.rank() == 0 {
+                check_destination(&own)?;
+            }
+            let (progress, meters, best_accuracy) =
+                resume(&mut state.training.as_training(), args, group)?;
+            let batch_size = share.batch_size / shard.parts() * shard.num_replicas();
+            state.progress = Job { progress, meters, best_accuracy, batch_size, is_best: false };
+        }
+        let begun = state.progress;
+        // Random numbers differ from rank to rank, and are the same whenever the ranks change at this step.
+        let steps_an_epoch = train_set.len().div_ceil(begun.batch_size);
+        let step = begun.progress.epoch as usize * steps_an_epoch + begun.progress.step;
+        tch::manual_seed(seed.wrapping_add((group.rank() + step) as u64) as i64);
+
+        share.batch_size = begun.batch_size.div_ceil(shard.num_replicas()) * shard.parts();
+        let train_loader = DataLoader::with_options(Arc::clone(&train_set), sampler, share)?;
+        let sampler = ShardSampler(group.into());
+        let val_loader = DataLoader::with_options(Arc::clone(&val_set), sampler, options)?;
+
+        let report = args.report.going_on(has_begun);
+        let mut run = report.start(group, args.recipe.lr, begun.progress)?;
+        run = run.with_meters(begun.meters).with_lines(args.print_freq, args.steps);
+        run = run.with_virtual_ranks(args.virtual_ranks);
+        let job = |run: &Run<'_, 3>, job: Job| Job {
+            progress: run.progress(),
+            meters: *run.pass().meters(),
+            ..job
+        };
+        loop {
+            // What an epoch leaves is saved before the next one, so that a rank lost meanwhile leaves nothing unsaved.
+            let Job { progress: Progress { epoch, step, .. }, best_accuracy, is_best, .. } =
+                state.progress;
+            if step == 0 && state.has_begun() {
+                save(&mut state.training.as_training(), &own, &mut run, best_accuracy, group)?;
+                if is_best {
+                    checkpoint::save(args.model_best(), &state.training.vs, group)?;
+                }
+            }
+            if epoch == args.recipe.epochs {
+                break;
+            }
+            for batch in run.epoch(&train_loader)? {
+                state.training.optimizer.zero_grad()?;
+                let mut numbers = Numbers::default();
+                // Without virtual ranks, the whole batch.
+                for share in model.shares(batch?, run.step_seed(seed as i64)) {
+                    let (images, labels) = share?;
+                    let images = args.layout(images)?;
+                    let (output, loss) = autocast(device, precision, || -> Result<_> {
+                        let output = model.forward(|net| net.forward_t(&images, true))?;
+                        let loss = cross_entropy(&output, &labels)?;
+                        Ok((output, loss))
+                    })??;
+                    model.backward(&state.training.scaler.scale(&loss)?)?;
+                    numbers.push(&loss, &output, &labels)?;
+                }
+                // An exchange, so before the step that a rank may do again.
+                let [loss, top1, top5] = numbers.mean(&model)?;
+                let TrainState { scaler, optimizer, .. } = &mut state.training;
+                scaler.step(&mut **optimizer)?;
+                scaler.update()?;
+                if run.step([&loss, &top1, &top5], numbers.samples)? {
+                    say(group, train_line(epoch, run.pass().position(), run.pass().meters()));
+                }
+                state.progress = job(&run, state.progress);
+                state.commit()?;
+                let done = run.progress().step;
+                if args.saves(done - 1..done) {
+                    let training = &mut state.training.as_training();
+                    save(training, &own, &mut run, best_accuracy, group)?;
+                }
+            }
+
+            let [train_loss, ..] = run.end_epoch()?;
+            let validation = validate(args, &model, &val_loader, group)?;
+            let lr = state.training.optimizer.lr();
+            run.log("epoch", &Epoch { epoch, train_loss, lr, validation })?;
+            let TrainState { scheduler, optimizer, .. } = &mut state.training;
+            scheduler.step(&mut **optimizer)?;
+            let is_best = validation.accuracy > best_accuracy;
+            let best_accuracy = best_accuracy.max(validation.accuracy);
+            state.progress = Job { is_best, best_accuracy, ..job(&run, state.progress) };
+            state.commit()?;
+        }
+        tell_skipped([&train_set, &val_set], group.rank());
+        run.end()
+    })
+}
