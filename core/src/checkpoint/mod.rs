@@ -11,7 +11,6 @@
 //! safetensors, which Python reads with `safetensors.torch`. A file that is read may have either, whatever its name.
 //! Both contain names, shapes, numbers and text, so loading runs no code; one that asks for a call is refused.
 
-mod bucket_order;
 mod contents;
 mod copy;
 mod index;

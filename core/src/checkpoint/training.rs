@@ -1,15 +1,15 @@
 //! A whole training in a file: everything needed to continue it.
 
-use super::bucket_order;
 use super::contents::{self, Contents, write_together};
 use super::layout::{GENERATORS, HEADER, MODEL, OPTIMIZER, take};
 use super::random::{self, Generators};
 use super::sharded::{Sharding, WRITER};
 use super::weights;
 use crate::amp::{GradScaler, GradScalerState};
+use crate::distributed::{ProcessGroup, bucket_order};
 use crate::optim::lr_scheduler::{LrSchedulerState, Scheduler};
 use crate::optim::{Optimizer, OptimizerState, ParamGroupState};
-use crate::{Error, Result, check_file, distributed::ProcessGroup};
+use crate::{Error, Result, check_file};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::path::Path;

@@ -32,7 +32,7 @@ pub use gradients::{
     DdpLoggingData, DdpOptions, DistributedDataParallel, MixedPrecision, NoSync,
     PeriodicModelAverager, hooks,
 };
-pub(crate) use gradients::{refuse_in_a_part, start_mean};
+pub(crate) use gradients::{bucket_order, refuse_in_a_part, start_mean};
 pub(crate) use group::Standing;
 pub use group::{
     Backend, DeviceChoice, DeviceMesh, Env, ProcessGroup, ProcessGroupOptions, Store, Transport,

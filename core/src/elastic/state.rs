@@ -1,7 +1,8 @@
 //! What all ranks of a training have alike.
 
 use super::launcher::News;
-use crate::{Error, Result, checkpoint::AsTraining, distributed::ProcessGroup};
+use crate::distributed::{ProcessGroup, bucket_order};
+use crate::{Error, Result, checkpoint::AsTraining};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt, sync::Arc};
 use tch::{Tensor, no_grad};
@@ -18,6 +19,8 @@ pub struct State<T, P> {
     /// How many steps have been committed; `None` for a rank that has not met the others yet.
     steps: Option<i64>,
     committed: Option<Committed<P>>,
+    /// That of the gradients in DistributedDataParallel's buckets, as soon as it is known.
+    bucket_order: Option<Vec<String>>,
     /// The model's, which a forward pass in training changes.
     buffers: Vec<Tensor>,
     /// Where [`commit`](Self::commit) learns of generations after this one.
@@ -41,6 +44,7 @@ impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
             progress,
             steps: None,
             committed: None,
+            bucket_order: None,
             buffers: Vec::new(),
             changes: None,
             rank: 0,
@@ -57,6 +61,9 @@ impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
     /// [`Error::Rendezvous`] if a new rank waits: return it from the function that [`run`](super::run) calls.
     pub fn commit(&mut self) -> Result<()> {
         self.steps = Some(self.steps.unwrap_or(0) + 1);
+        if self.bucket_order.is_none() {
+            self.bucket_order = bucket_order::state_dict(self.training.as_training().vs)?;
+        }
         self.remember()?;
         match &self.changes {
             Some((news, generation)) if news.is_later_than(*generation) => Err(Error::Rendezvous {
@@ -82,8 +89,12 @@ impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
         training.check_is_whole(&self.progress)?;
         let steps = group.all_gather_object(&self.steps)?;
         let newest = steps.iter().copied().max().flatten();
+        let source = steps.iter().position(|steps| *steps == newest).unwrap_or(0);
+        group.broadcast_object(&mut self.bucket_order, source)?;
+        if let Some(order) = &self.bucket_order {
+            let _ = group.inner.bucket_order.set(order.clone());
+        }
         if steps.iter().any(|steps| *steps != newest) {
-            let source = steps.iter().position(|steps| *steps == newest).unwrap_or(0);
             let receives = steps[self.rank] != newest;
             self.progress = training.copy_from(source, receives, &self.progress, group)?;
         }
@@ -128,7 +139,8 @@ impl<T: fmt::Debug, P: fmt::Debug> fmt::Debug for State<T, P> {
 mod tests {
     use super::*;
     use crate::checkpoint::Training;
-    use crate::distributed::{DeviceChoice, ProcessGroupOptions, Store};
+    use crate::distributed::{DeviceChoice, DistributedDataParallel};
+    use crate::distributed::{ProcessGroupOptions, Store};
     use crate::optim::{Adam, AdamOptions};
     use std::{thread, time::Duration};
     use tch::nn::{self, Init, ModuleT, VarStore};
@@ -185,8 +197,9 @@ mod tests {
                 let group = ProcessGroup::with_store(&store, rank, 3, options).unwrap();
                 with_state(1.0 + rank as f64, |net, mut state| {
                     (0..steps.unwrap_or(0)).for_each(|_| step(net, &mut state));
+                    state.bucket_order = Some(vec![format!("of rank {rank}")]);
                     state.join(&group).unwrap();
-                    (texts(&state), state.progress, state.steps)
+                    (texts(&state), state.progress, state.steps, state.bucket_order)
                 })
             }
         };
@@ -211,5 +224,22 @@ mod tests {
             state.roll_back().unwrap();
             assert_eq!((texts(&state), state.progress), (committed, 1));
         });
+    }
+
+    #[test]
+    fn buckets_keep_their_order_when_ranks_change_as_in_a_training_that_is_resumed() {
+        for names in [["bn.bias", "bn.weight"], ["bn.weight", "bn.bias"]] {
+            with_state(1.0, |net, mut state| {
+                let group = ProcessGroup::from_env().unwrap();
+                let order = Some(names.map(String::from).to_vec());
+                state.bucket_order = order.clone();
+                state.join(&group).unwrap();
+                let model = DistributedDataParallel::new(net, state.training.vs, &group).unwrap();
+                let batch = Tensor::ones([4, 3], (Kind::Float, Device::Cpu));
+                let output = model.forward(|net| net.forward_t(&batch, true)).unwrap();
+                model.backward(&output.sum(Kind::Float)).unwrap();
+                assert_eq!(bucket_order::state_dict(state.training.vs).unwrap(), order);
+            });
+        }
     }
 }

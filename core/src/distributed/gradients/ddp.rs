@@ -3,8 +3,8 @@
 use super::buffer_comm_hook::{BufferCommHook, BufferCommHookLocation};
 use super::hooks::register::{self, Failure};
 use super::virtual_ranks::{self, VirtualRanks};
+use super::{bucket_order, module_tensors::ModuleTensors, same_model};
 use super::{ddp_options::DdpOptions, logging::DdpLoggingData, mixed_precision::CastParameters};
-use super::{module_tensors::ModuleTensors, same_model};
 use crate::distributed::join::{JoinConfig, announce};
 use crate::distributed::{fault::blame::may_be_anothers_fault, group::ProcessGroup};
 use crate::{Error, Result, Tensors, distributed::collectives::Pending, profiler::record_function};
@@ -132,6 +132,9 @@ impl<M> DistributedDataParallel<M> {
         let (engine, name) = (group.engine(), type_name::<M>());
         let reducer = Reducer::new(engine, &trained, &names, &sparse, name, reducer_options);
         let mut reducer = reducer.map_err(|error| group.failed(operation, &error))?;
+        if let Some(order) = group.inner.bucket_order.get() {
+            bucket_order::load_state_dict(vs, order)?;
+        }
         let cast_parameters = options.mixed_precision.map(|precision| {
             let own = named_buffers(vs).into_iter();
             let buffers = own.filter(|it| !options.params_and_buffers_to_ignore.contains(&it.0));

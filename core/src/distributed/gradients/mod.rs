@@ -3,6 +3,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `ddp`, `ddp_options` | [`DistributedDataParallel`], which averages gradients while backward runs |
+//! | `bucket_order` | the order of gradients in its buckets, which a resumed training goes on with |
 //! | `no_sync` | [`NoSync`]: steps without an exchange |
 //! | `sync_buffers`, `buffer_comm_hook` | rank 0's buffers on every rank, or what a [`BufferCommHook`] makes of them |
 //! | `delayed` | gradients that are averaged apart from the buckets |
@@ -16,6 +17,7 @@
 //! | `apex` | [`ApexDistributedDataParallel`]: the same as in NVIDIA Apex |
 
 mod apex;
+pub(crate) mod bucket_order;
 mod buffer_comm_hook;
 mod ddp;
 mod ddp_options;

@@ -11,7 +11,8 @@ use crate::distributed::fault::{nccl_watch, record, unfinished::Unfinished};
 use crate::{Error, Result, data::Shard};
 use c10d_sys::{Call, LONGEST_TIMEOUT};
 use std::sync::atomic::{AtomicU8, AtomicUsize};
-use std::{fmt, sync::Arc, time::Duration};
+use std::sync::{Arc, OnceLock};
+use std::{fmt, time::Duration};
 use tch::{Device, Kind, Tensor};
 
 /// The ranks of a job, and how they exchange tensors. Clones share the group.
@@ -76,6 +77,8 @@ pub(crate) struct Inner {
     pub(crate) agreements: AtomicUsize,
     /// The number of groups made of this one's ranks, which names the next one.
     pub(crate) groups: AtomicUsize,
+    /// The order of gradients in the buckets of a training that goes on with other ranks.
+    pub(crate) bucket_order: OnceLock<Vec<String>>,
     /// Whether a join is under way in which ranks may run out of inputs before others do.
     pub(crate) in_join: AtomicU8,
     /// Finds the rank at fault when an exchange fails.
@@ -106,6 +109,7 @@ impl ProcessGroup {
             store,
             agreements: AtomicUsize::new(0),
             groups: AtomicUsize::new(0),
+            bucket_order: OnceLock::new(),
             in_join: AtomicU8::new(0),
             post_mortem,
             unfinished,
