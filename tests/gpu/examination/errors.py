@@ -69,9 +69,11 @@ def killed(backend, **options):
 def kill_a_rank_of_the_launcher(processes, deadline):
     wait_for_steps(processes, deadline)
     threads = Path(f"/proc/{processes[0].pid}/task").iterdir()
-    ranks = [int(rank) for thread in threads for rank in (thread / "children").read_text().split()]
-    expect(len(ranks) == 2, f"the launcher has {len(ranks)} child processes, not 2 ranks")
-    os.kill(ranks[1], signal.SIGKILL)
+    children = [child for thread in threads for child in (thread / "children").read_text().split()]
+    # It has a guard as well.
+    ranks = [child for child in children if Path(f"/proc/{child}/comm").read_text() == "ddp-mnist\n"]
+    expect(len(ranks) == 2, f"the launcher has {len(ranks)} ranks, not 2")
+    os.kill(int(ranks[1]), signal.SIGKILL)
 
 
 def is_replaced(folder, processes):
