@@ -46,8 +46,10 @@ fn main() {
     exit(|| match &args.command {
         Some(Command::Compare(args)) => compare::compare(args),
         Some(Command::TrainCifar(args)) => train_cifar::train(args),
-        None if args.train.elastic => elastic::train(&args.train),
-        None => train(&args.train),
+        None => {
+            args.train.choose_algorithms();
+            if args.train.elastic { elastic::train(&args.train) } else { train(&args.train) }
+        }
     })
 }
 

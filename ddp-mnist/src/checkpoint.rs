@@ -46,13 +46,17 @@ impl<'a> Checkpoint<'a> {
         run: &mut Run<'_, 1>,
     ) -> Result<()> {
         let progress = run.progress();
-        let is_due = |every: usize| progress.step.is_multiple_of(every);
-        if !run.is_mid_epoch() || !self.args.save_every.is_some_and(is_due) {
+        if !run.is_mid_epoch() || !self.is_due(progress) {
             return Ok(());
         }
         // A loss that is not finite ends the training before it is saved.
         run.wait()?;
         self.save(vs, optimizer, progress)
+    }
+
+    /// Whether a training that has come so far is saved.
+    pub fn is_due(&self, Progress { step, .. }: Progress) -> bool {
+        step == 0 || self.args.save_every.is_some_and(|every| step.is_multiple_of(every))
     }
 
     /// Saves the training, if it has a `--checkpoint`. A collective.

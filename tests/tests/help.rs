@@ -154,7 +154,7 @@ fn the_originals_command_lines_are_understood() -> Result<()> {
         ("dp-custom-criterion", "--cuda_devices 0 1", "there is no --cuda_devices: type --devices"),
         ("ddp-mnist", "--local_rank 1", "--local_rank is \"1\", but must be 0, which is"),
         ("ddp-imagenet", "--learning-rate=-1", "a finite number not below 0"),
-        ("ddp-imagenet", "--e 3", "--e could be --epochs, --evaluate, --expname; type more of"),
+        ("ddp-imagenet", "--e 3", "--e could be --elastic, --epochs, --evaluate, --expname; type"),
         (
             "dp-custom-criterion",
             "vocab -c no.txt -o v.txt -s 60 --vocab_size 60 -e UTF-8 -m 2",

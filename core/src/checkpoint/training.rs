@@ -92,7 +92,8 @@ pub struct Training<'a> {
     pub scaler: Option<&'a mut GradScaler>,
 }
 
-/// What has the parts of a training: a [`Training`], or a struct of the program's own.
+/// Holds the parts of a training: a [`Training`], or a struct of the program's own, which can then call methods that
+/// `dyn Scheduler` lacks inside [`elastic::run`](crate::elastic::run).
 pub trait AsTraining {
     /// The parts.
     fn as_training(&mut self) -> Training<'_>;

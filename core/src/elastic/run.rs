@@ -127,6 +127,8 @@ where
         Ok(Some(group)) => {
             news.watch(generation, Some(&group));
             state.changes = Some((Arc::clone(news), generation));
+            // An optimizer's step cannot be undone, so no sum may be missing that NCCL has only queued.
+            let group = group.on_host();
             let trained = state.join(&group).map_err(E::from).and_then(|()| train(&group, state));
             // Either all come to the end of `train`, or none does.
             let result = trained.and_then(|value| group.barrier().map(|()| value).map_err(E::from));

@@ -12,15 +12,17 @@ use tch_parallel_base::{parameters::named_buffers, random::RandomState};
 ///
 /// A sharded model or optimizer is refused: a lost rank would take its shard with it.
 pub struct State<T, P> {
-    /// What has the parts of the training.
+    /// What holds the parts of the training.
     pub training: T,
     /// What the program must know to go on, such as the epoch and the samples of it that all ranks together have had.
     pub progress: P,
     /// How many steps have been committed; `None` for a rank that has not met the others yet.
     steps: Option<i64>,
     committed: Option<Committed<P>>,
-    /// That of the gradients in DistributedDataParallel's buckets, as soon as it is known.
+    /// The order of gradients in DistributedDataParallel's buckets, as soon as it is known.
     bucket_order: Option<Vec<String>>,
+    /// The steps that this process has committed since the ranks last changed.
+    commits: u64,
     /// The model's, which a forward pass in training changes.
     buffers: Vec<Tensor>,
     /// Where [`commit`](Self::commit) learns of generations after this one.
@@ -45,6 +47,7 @@ impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
             steps: None,
             committed: None,
             bucket_order: None,
+            commits: 0,
             buffers: Vec::new(),
             changes: None,
             rank: 0,
@@ -61,8 +64,12 @@ impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
     /// [`Error::Rendezvous`] if a new rank waits: return it from the function that [`run`](super::run) calls.
     pub fn commit(&mut self) -> Result<()> {
         self.steps = Some(self.steps.unwrap_or(0) + 1);
-        if self.bucket_order.is_none() {
-            self.bucket_order = bucket_order::state_dict(self.training.as_training().vs)?;
+        self.commits += 1;
+        // After the first, it is the order of this rank's gradients; then all have rank 0's.
+        if self.commits <= 2
+            && let Some(order) = bucket_order::state_dict(self.training.as_training().vs)?
+        {
+            self.bucket_order = Some(order);
         }
         self.remember()?;
         match &self.changes {
@@ -85,6 +92,7 @@ impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
     /// Brings all ranks up to the one that has come furthest. A collective.
     pub(super) fn join(&mut self, group: &ProcessGroup) -> Result<()> {
         (self.rank, self.world_size) = (group.rank(), group.world_size());
+        self.commits = 0;
         let mut training = self.training.as_training();
         training.check_is_whole(&self.progress)?;
         let steps = group.all_gather_object(&self.steps)?;

@@ -34,8 +34,8 @@ pub struct TrainArgs {
     #[arg(long, value_name = "N", value_parser = positive(), conflicts_with_all = ["accumulate", "sync_bn", "skip_bad"])]
     pub virtual_ranks: Option<usize>,
     /// Go on in the same processes when a rank is lost, and take in the one that `launch
-    /// --max-restarts` starts in its place. The batch of all ranks together stays as large.
-    #[arg(long, conflicts_with_all = ["accumulate", "sync_bn", "zero", "evaluate"])]
+    /// --max-restarts` starts in its place. The batch of all ranks together keeps its size.
+    #[arg(long, conflicts_with_all = ["accumulate", "sync_bn", "zero", "skip_bad", "evaluate"])]
     pub elastic: bool,
     /// Seed of the images' order, and on rank r, plus r, of the weights [default: 0]. If given, cuDNN
     /// takes only deterministic algorithms, which may be slower.
@@ -73,15 +73,18 @@ pub struct TrainArgs {
 }
 
 impl TrainArgs {
-    /// Says what a user may not expect, and lets cuDNN try which algorithms are fastest, as main.py
-    /// does, unless the run is to be repeatable.
+    /// Lets cuDNN try which algorithms are fastest, as main.py does, unless the run is to be repeatable.
+    pub fn choose_algorithms(&self) {
+        let is_repeatable = self.seed.is_some() || self.virtual_ranks.is_some();
+        cudnn::set_deterministic(is_repeatable);
+        cudnn::set_benchmark(!is_repeatable);
+    }
+
+    /// Says what a user may not expect.
     pub fn announce(&self, group: &ProcessGroup) {
         if self.data.source() == Source::Synthetic {
             say(group, "=> Dummy data is used: noise, from which nothing can be learnt");
         }
-        let is_repeatable = self.seed.is_some() || self.virtual_ranks.is_some();
-        cudnn::set_deterministic(is_repeatable);
-        cudnn::set_benchmark(!is_repeatable);
         if group.device().is_cuda() && self.seed.is_some() {
             let why = "cuDNN takes only deterministic algorithms, which may be much slower";
             say(group, format!("=> --seed: {why}"));

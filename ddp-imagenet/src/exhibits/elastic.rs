@@ -20,10 +20,10 @@ use tch_parallel::nn::{NormLayer, channels_last_weights};
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 struct Job {
     progress: Progress,
-    /// Of the current epoch, as far as the ranks saw it that are still there.
+    /// Of the current epoch. A new rank begins with those of the rank whose state it takes.
     meters: Meters<3>,
     best_accuracy: f64,
-    /// Whether it is that of the last epoch.
+    /// Whether the last epoch reached it.
     is_best: bool,
     /// The images of a step of all ranks together.
     batch_size: usize,
@@ -45,6 +45,8 @@ pub fn train(args: &TrainArgs) -> Result<()> {
     let precision = args.recipe.amp.map(Precision::kind);
     let own = args.checkpoint();
 
+    // The samples of a step of all ranks that the job began with.
+    let mut largest = 0;
     // What depends on the ranks is made anew whenever they change.
     elastic::run(args.process_group.options(), &mut state, |group, state| {
         let options = DdpOptions {
@@ -66,7 +68,11 @@ pub fn train(args: &TrainArgs) -> Result<()> {
             }
             let (progress, meters, best_accuracy) =
                 resume(&mut state.training.as_training(), args, group)?;
-            let batch_size = share.batch_size / shard.parts() * shard.num_replicas();
+            let present = share.batch_size / shard.parts() * shard.num_replicas();
+            // A rank may have been lost before the first step.
+            largest = largest.max(present);
+            largest = group.all_gather_object(&largest)?.into_iter().max().unwrap_or(largest);
+            let batch_size = largest;
             state.progress = Job { progress, meters, best_accuracy, batch_size, is_best: false };
         }
         let begun = state.progress;
@@ -90,16 +96,16 @@ pub fn train(args: &TrainArgs) -> Result<()> {
             ..job
         };
         loop {
-            // What an epoch leaves is saved before the next one, so that a rank lost meanwhile leaves nothing unsaved.
+            // Here, not after the commit: if a rank is lost during the save, the next call saves again.
             let Job { progress: Progress { epoch, step, .. }, best_accuracy, is_best, .. } =
                 state.progress;
-            if step == 0 && state.has_begun() {
+            if state.has_begun() && (step == 0 || args.saves(step - 1..step)) {
                 save(&mut state.training.as_training(), &own, &mut run, best_accuracy, group)?;
-                if is_best {
+                if is_best && step == 0 {
                     checkpoint::save(args.model_best(), &state.training.vs, group)?;
                 }
             }
-            if epoch == args.recipe.epochs {
+            if epoch >= args.recipe.epochs {
                 break;
             }
             for batch in run.epoch(&train_loader)? {
@@ -117,7 +123,7 @@ pub fn train(args: &TrainArgs) -> Result<()> {
                     model.backward(&state.training.scaler.scale(&loss)?)?;
                     numbers.push(&loss, &output, &labels)?;
                 }
-                // An exchange, so before the step that a rank may do again.
+                // This exchanges numbers, so it comes before the optimizer's step, which cannot be undone.
                 let [loss, top1, top5] = numbers.mean(&model)?;
                 let TrainState { scaler, optimizer, .. } = &mut state.training;
                 scaler.step(&mut **optimizer)?;

@@ -17,7 +17,7 @@ use tch_parallel::{distributed::DistributedDataParallel, optim::Sgd};
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 struct Job {
     progress: Progress,
-    /// Of the current epoch, as far as the ranks saw it that are still there.
+    /// Of the current epoch. A new rank begins with those of the rank whose state it takes.
     meters: Meters<1>,
     /// The samples of a step of all ranks together.
     batch_size: usize,
@@ -32,6 +32,8 @@ pub fn train(args: &Args) -> Result<()> {
     let mut optimizer = Sgd::new(&vs, args.sgd())?;
     let mut state = State::new(training(&mut vs, &mut optimizer), Job::default());
 
+    // The samples of a step of all ranks that the job began with.
+    let mut largest = 0;
     // What depends on the ranks is made anew whenever they change.
     elastic::run(args.process_group.options(), &mut state, |group, state| {
         let checkpoint = Checkpoint::new(args, group)?;
@@ -43,10 +45,13 @@ pub fn train(args: &Args) -> Result<()> {
             if group.rank() == 0 && !args.no_save {
                 check_destination(&args.save)?;
             }
+            // A rank may have been lost before the first step.
+            largest = largest.max(args.batch_size * shard.num_replicas());
+            largest = group.all_gather_object(&largest)?.into_iter().max().unwrap_or(largest);
             state.progress = Job {
                 meters: Meters::default(),
                 progress: checkpoint.resume(state.training.vs, state.training.optimizer)?,
-                batch_size: args.batch_size * shard.num_replicas(),
+                batch_size: largest,
             };
         }
         let Job { progress, meters, batch_size } = state.progress;
@@ -73,7 +78,15 @@ pub fn train(args: &Args) -> Result<()> {
             meters: *run.pass().meters(),
             batch_size,
         };
-        for epoch in progress.epoch..args.epochs {
+        loop {
+            let now @ Progress { epoch, .. } = run.progress();
+            // Here, not after the commit: if a rank is lost during the save, the next call saves again.
+            if state.has_begun() && checkpoint.is_due(now) {
+                checkpoint.save(state.training.vs, state.training.optimizer, now)?;
+            }
+            if epoch >= args.epochs {
+                break;
+            }
             for batch in run.epoch(&train_loader)? {
                 state.training.optimizer.zero_grad()?;
                 let (mut losses, mut samples) = (Vec::new(), 0);
@@ -86,7 +99,7 @@ pub fn train(args: &Args) -> Result<()> {
                     losses.push(loss);
                     samples = labels.size()[0];
                 }
-                // An exchange, so before the step that a rank may do again.
+                // This exchanges numbers, so it comes before the optimizer's step, which cannot be undone.
                 let loss = model.mean_of_shares(&losses)?;
                 state.training.optimizer.step()?;
                 run.step([&loss], samples)?;
@@ -101,7 +114,6 @@ pub fn train(args: &Args) -> Result<()> {
             Epoch { epoch, train_loss, val_loss, accuracy }.tell(&mut run, group)?;
             state.progress = job(&run);
             state.commit()?;
-            checkpoint.save(state.training.vs, state.training.optimizer, run.progress())?;
         }
         if !args.no_save {
             save(&args.save, state.training.vs, group)?;

@@ -5,12 +5,12 @@
 //! result this process needs at once waits here, as PyTorch does with `TORCH_NCCL_BLOCKING_WAIT` or a timeout of its
 //! own (`WorkNCCL::wait` in ProcessGroupNCCL.cpp), and looks at the others meanwhile.
 
-use crate::Result;
 use crate::distributed::fault::blame::Blame;
 use crate::distributed::fault::in_time::{ANSWER, in_time};
 use crate::distributed::fault::nccl_watch::{Suspicion, culprit};
 use crate::distributed::fault::watch::{INTERVAL, PATIENCE};
 use crate::distributed::group::{Backend, ProcessGroup};
+use crate::{Event, Result};
 use c10d_sys::{Error, ErrorKind, Work};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -54,6 +54,22 @@ impl ProcessGroup {
         let engine = self.engine().clone();
         in_time(ANSWER, move || engine.abort());
         Err(error)
+    }
+}
+
+impl ProcessGroup {
+    /// The same for all that is queued on the GPU by now, on a group whose calls wait.
+    pub(crate) fn wait_for_queued(&self, operation: &'static str) -> Result<()> {
+        if self.backend() != Backend::Nccl || !self.is_on_host {
+            return Ok(());
+        }
+        // If a rank has gone, the communicators are aborted, and the GPU goes on with useless numbers.
+        Event::record(self.device())?.synchronize()?;
+        if !self.inner.unfinished.has_failed() {
+            return Ok(());
+        }
+        let message = "the exchange was given up".to_owned();
+        Err(self.failed(operation, &Error::new(ErrorKind::Connection, message)))
     }
 }
 

@@ -293,6 +293,7 @@ impl<M> DistributedDataParallel<M> {
             Error::engine("backward")(error)
         });
         outcome.and(self.restore_parameters()).and_then(|()| self.finish_buffers())?;
+        self.group.wait_for_queued("backward")?;
         if let Some(ranks) = &self.virtual_ranks {
             ranks.end_step()?;
             return self.sync_buffers();
