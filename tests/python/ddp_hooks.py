@@ -13,6 +13,7 @@ from ddp_mnist import end
 from ddp_options import fill, numbers, save, saved
 from safetensors.torch import save_file
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power_sgd
 from torch.distributed.algorithms.ddp_comm_hooks import quantization_hooks as quantization
 from torch.nn.parallel import DistributedDataParallel
@@ -60,18 +61,22 @@ def per_channel(bucket_size):
     return hook
 
 
-def batched(rank):
-    def hook(state, bucket):
-        future = power_sgd.batched_powerSGD_hook(state, bucket)
+def power(hook=power_sgd.powerSGD_hook, **options):
+    def waiting(state, bucket):
+        future = hook(state, bucket)
         # Or ranks would exchange the second halves of several buckets in any order.
         future.wait()
         return future
 
     def register(ddp):
-        state = power_sgd.PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=2)
-        ddp.register_comm_hook(state, hook)
+        state = power_sgd.PowerSGDState(None, start_powerSGD_iter=2, min_compression_rate=0.9, **options)
+        ddp.register_comm_hook(state, waiting)
 
     return register
+
+
+def batched(rank):
+    return power(power_sgd.batched_powerSGD_hook, matrix_approximation_rank=rank)
 
 
 def fused(*args, **kwargs):
@@ -89,6 +94,13 @@ def main(file):
     train("tensor", lambda ddp: ddp.register_comm_hook(None, quantization.quantization_pertensor_hook))
     for size in [16, 21]:
         train(f"channel.{size}", lambda ddp: ddp.register_comm_hook(None, per_channel(size)))
+    for rank in [1, 2, 3]:
+        train(f"power.{rank}", power(matrix_approximation_rank=rank))
+    train("power.cold", power(warm_start=False))
+    train("power.unfed", power(use_error_feedback=False))
+    train("power.long", power(orthogonalization_epsilon=0.1))
+    train("power.buckets", power(), bucket_cap_mb=1e-5)
+    train("power.half", power(default_hooks.fp16_compress_wrapper(power_sgd.powerSGD_hook)))
     # It takes batches of matrices, and the hook passes a matrix.
     orthogonalize = power_sgd._orthogonalize
     power_sgd._orthogonalize = lambda matrix: orthogonalize(matrix.unsqueeze(0))
