@@ -20,14 +20,13 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel.distributed import _BufferCommHookLocation
 
 
-def train(name, register=lambda ddp: None, delayed=False, steps=True, bucket_cap_mb=25):
+def train(name, register=lambda ddp: None, delayed=False, steps=True, **options):
     model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
     fill(model)
-    delay = {}
     if delayed:
         named = [(key, model.get_parameter(key)) for key in ["2.weight", "2.bias"]]
-        delay = dict(delay_all_reduce_named_params=named, param_to_hook_all_reduce=model[0].weight)
-    ddp = DistributedDataParallel(model, bucket_cap_mb=bucket_cap_mb, **delay)
+        options = dict(delay_all_reduce_named_params=named, param_to_hook_all_reduce=model[0].weight)
+    ddp = DistributedDataParallel(model, **options)
     register(ddp)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
     for step in range(5):
@@ -43,6 +42,10 @@ def train(name, register=lambda ddp: None, delayed=False, steps=True, bucket_cap
         for key, tensor in model.state_dict().items():
             if not key.endswith("num_batches_tracked"):
                 save(f"{name}.{step}.{key}", tensor)
+
+
+def stateless(hook):
+    return lambda ddp: ddp.register_comm_hook(None, hook)
 
 
 def gather(outputs, *args, **kwargs):
@@ -91,9 +94,15 @@ def maxima(asynchronous, buffers):
 def main(file):
     dist.init_process_group("gloo")
     train("delayed", delayed=True)
-    train("tensor", lambda ddp: ddp.register_comm_hook(None, quantization.quantization_pertensor_hook))
+    train("wrapper.half", stateless(default_hooks.fp16_compress_wrapper(default_hooks.allreduce_hook)))
+    train("wrapper.brain", stateless(default_hooks.bf16_compress_wrapper(default_hooks.allreduce_hook)))
+    half = stateless(default_hooks.fp16_compress_hook)
+    train("half.view", half, bucket_cap_mb=1e-5, gradient_as_bucket_view=True)
+    train("half.unused", half, bucket_cap_mb=1e-5, find_unused_parameters=True)
+    train("half.static", half, bucket_cap_mb=1e-5, static_graph=True)
+    train("tensor", stateless(quantization.quantization_pertensor_hook))
     for size in [16, 21]:
-        train(f"channel.{size}", lambda ddp: ddp.register_comm_hook(None, per_channel(size)))
+        train(f"channel.{size}", stateless(per_channel(size)))
     for rank in [1, 2, 3]:
         train(f"power.{rank}", power(matrix_approximation_rank=rank))
     train("power.cold", power(warm_start=False))

@@ -85,6 +85,17 @@ fn delayed_gradients_hooks_of_buffers_quantization_and_steps_in_the_backward_pas
     python: Saved,
 ) {
     let mut saved = Saved::new();
+    let half = |_: &_| hooked(hooks::fp16_compress_wrapper(hooks::AllReduce));
+    train(group, ("wrapper.half", true), half, &mut saved);
+    let brain = |_: &_| hooked(hooks::bf16_compress_wrapper(hooks::AllReduce));
+    train(group, ("wrapper.brain", true), brain, &mut saved);
+    for (name, options) in [
+        ("view", DdpOptions { gradient_as_bucket_view: true, ..with_hook(hooks::Fp16Compress) }),
+        ("unused", DdpOptions { find_unused_parameters: true, ..with_hook(hooks::Fp16Compress) }),
+        ("static", DdpOptions { static_graph: true, ..with_hook(hooks::Fp16Compress) }),
+    ] {
+        train(group, (&format!("half.{name}"), true), |_| options, &mut saved);
+    }
     let later = |_: &_| delayed(&["2.weight", "2.bias"], "0.weight");
     train(group, ("delayed", true), later, &mut saved);
     train(group, ("tensor", true), |_| hooked(Quantization::per_tensor()), &mut saved);
