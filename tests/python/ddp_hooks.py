@@ -119,6 +119,7 @@ def main(file):
     train("fused.sgd", fused(torch.optim.SGD, 0.5, momentum=0.9), steps=False)
     train("fused.adam", fused(torch.optim.Adam, 0.01), steps=False)
     train("fused.buckets", fused(torch.optim.Adam, 0.01), steps=False, bucket_cap_mb=1e-5)
+    train("buffers.own", broadcast_buffers=False)
     for location in _BufferCommHookLocation:
         after = location == _BufferCommHookLocation.POST_FORWARD
         train(f"buffers.{after}", lambda ddp: ddp._register_buffer_comm_hook(after, maxima, location))

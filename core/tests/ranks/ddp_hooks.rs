@@ -1,5 +1,5 @@
-//! Delayed gradients, hooks of buffers and less common communication hooks equal Python's to the last bit, and what of
-//! them does not go together is refused by name.
+//! Delayed gradients, communication hooks with all their options, steps in the backward pass and what happens to buffers
+//! equal Python's to the last bit, and what of them does not go together is refused by name.
 
 use crate::common::{SHARED_MEMORY, Saved, after_python, expect_equal};
 use crate::ddp_parity::{fill, labels, with_batch_norm};
@@ -59,6 +59,40 @@ fn train_compressed(
     assert_eq!(hook.compression_stats(), expected);
 }
 
+fn power_sgd(group: &ProcessGroup, saved: &mut Saved) {
+    // With this rate, vectors stay as they are, and so does the matrix of 3 x 5 at rank 3.
+    let early = PowerSgdOptions {
+        start_power_sgd_iter: 2,
+        min_compression_rate: 0.9,
+        ..Default::default()
+    };
+    let of_rank =
+        |matrix_approximation_rank| PowerSgdOptions { matrix_approximation_rank, ..early };
+    let (matrices, vectors) = ((5 + 6) + (3 + 5), 5 + 5 + 5 + 3);
+    for (name, options, numel) in [
+        ("1", early, matrices + vectors),
+        ("2", of_rank(2), 2 * matrices + vectors),
+        ("3", of_rank(3), 3 * (5 + 6) + 3 * 5 + vectors),
+        ("cold", PowerSgdOptions { warm_start: false, ..early }, matrices + vectors),
+        ("unfed", PowerSgdOptions { use_error_feedback: false, ..early }, matrices + vectors),
+        ("long", PowerSgdOptions { orthogonalization_epsilon: 0.1, ..early }, matrices + vectors),
+    ] {
+        let hook = PowerSgd::new(options).unwrap();
+        train_compressed(group, &format!("power.{name}"), (hook, numel), saved);
+    }
+    let power = || PowerSgd::new(early).unwrap();
+    train(group, ("power.buckets", true), |_| with_hook(power()), saved);
+    let half = |_: &_| hooked(hooks::fp16_compress_wrapper(power()));
+    train(group, ("power.half", true), half, saved);
+    let batched = |rank| PowerSgd::batched(of_rank(rank)).unwrap();
+    train(group, ("batched.buckets", true), |_| with_hook(batched(2)), saved);
+    for rank in [1, 2, 4] {
+        // A matrix of 8 rows and 8 columns.
+        let compressed = (batched(rank), 16 * rank as u64);
+        train_compressed(group, &format!("batched.{rank}"), compressed, saved);
+    }
+}
+
 fn fused<R: UpdateRule + Send>(vs: &VarStore, rule: R) -> DdpOptions {
     let optimizer = Arc::new(Mutex::new(ParamGroupOptimizer::new(vs, rule).unwrap()));
     hooked(HookThenOptimizer::new(hooks::AllReduce, optimizer).unwrap())
@@ -80,7 +114,7 @@ fn with_maxima(location: BufferCommHookLocation) -> DdpOptions {
 }
 
 #[run_by(after_python((2, SHARED_MEMORY), "ddp_hooks", ""))]
-fn delayed_gradients_hooks_of_buffers_quantization_and_steps_in_the_backward_pass_equal_pythons(
+fn hooks_delayed_gradients_steps_in_the_backward_pass_and_buffers_equal_pythons(
     group: &ProcessGroup,
     python: Saved,
 ) {
@@ -104,43 +138,15 @@ fn delayed_gradients_hooks_of_buffers_quantization_and_steps_in_the_backward_pas
         let hook = Quantization::per_channel(bucket_size).unwrap();
         train(group, (&format!("channel.{bucket_size}"), true), |_| hooked(hook), &mut saved);
     }
-    // With this rate, vectors stay as they are, and so does the matrix of 3 x 5 at rank 3.
-    let early = PowerSgdOptions {
-        start_power_sgd_iter: 2,
-        min_compression_rate: 0.9,
-        ..Default::default()
-    };
-    let of_rank =
-        |matrix_approximation_rank| PowerSgdOptions { matrix_approximation_rank, ..early };
-    let (matrices, vectors) = ((5 + 6) + (3 + 5), 5 + 5 + 5 + 3);
-    for (name, options, numel) in [
-        ("1", early, matrices + vectors),
-        ("2", of_rank(2), 2 * matrices + vectors),
-        ("3", of_rank(3), 3 * (5 + 6) + 3 * 5 + vectors),
-        ("cold", PowerSgdOptions { warm_start: false, ..early }, matrices + vectors),
-        ("unfed", PowerSgdOptions { use_error_feedback: false, ..early }, matrices + vectors),
-        ("long", PowerSgdOptions { orthogonalization_epsilon: 0.1, ..early }, matrices + vectors),
-    ] {
-        let hook = PowerSgd::new(options).unwrap();
-        train_compressed(group, &format!("power.{name}"), (hook, numel), &mut saved);
-    }
-    let power = || PowerSgd::new(early).unwrap();
-    train(group, ("power.buckets", true), |_| with_hook(power()), &mut saved);
-    let half = |_: &_| hooked(hooks::fp16_compress_wrapper(power()));
-    train(group, ("power.half", true), half, &mut saved);
-    let batched = |rank| PowerSgd::batched(of_rank(rank)).unwrap();
-    train(group, ("batched.buckets", true), |_| with_hook(batched(2)), &mut saved);
-    for rank in [1, 2, 4] {
-        // A matrix of 8 rows and 8 columns.
-        let compressed = (batched(rank), 16 * rank as u64);
-        train_compressed(group, &format!("batched.{rank}"), compressed, &mut saved);
-    }
+    power_sgd(group, &mut saved);
     let rule = SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() };
     train(group, ("fused.sgd", false), |vs| fused(vs, rule), &mut saved);
     let rule = AdamOptions { lr: 0.01, ..Default::default() };
     train(group, ("fused.adam", false), |vs| fused(vs, rule), &mut saved);
     let buckets = |vs: &_| DdpOptions { bucket_cap_mb: Some(1e-5), ..fused(vs, rule) };
     train(group, ("fused.buckets", false), buckets, &mut saved);
+    let own = |_: &_| DdpOptions { broadcast_buffers: false, ..Default::default() };
+    train(group, ("buffers.own", true), own, &mut saved);
     let before = BufferCommHookLocation::PreForward;
     train(group, ("buffers.False", true), |_| with_maxima(before), &mut saved);
     train(group, ("buffers.True", true), |_| with_maxima(Default::default()), &mut saved);
