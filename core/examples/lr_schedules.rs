@@ -1,12 +1,13 @@
 //! The learning rates and momenta that schedules give, for each epoch and parameter group; they equal PyTorch's to the
-//! last bit. A schedule is described by PyTorch's name and keyword arguments, a function by a list of its values.
-//! Several schedules of one optimizer are a list, each with the epoch in which it is created.
+//! last bit, all at once and with an interruption. A schedule is described by PyTorch's name and keyword arguments, a
+//! function by a list of its values. Several schedules of one optimizer are a list, each with the epoch in which it is
+//! created.
 //!
 //! ```text
 //! cargo run -rq -p tch-parallel --example lr_schedules -- 100 SGD '[0.1]' '{"StepLR": {"step_size": 30}}'
 //! ```
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::env;
@@ -14,7 +15,7 @@ use tch_parallel::optim::lr_scheduler::{
     AnnealStrategy, ChainedScheduler, ConstantLr, CosineAnnealingLr, CosineAnnealingWarmRestarts,
     CyclicLr, CyclicMode, ExponentialLr, LambdaLr, LinearLr, LrLambda, LrScheduler, MultiStepLr,
     MultiplicativeLr, OneCycleLr, PerGroup, PlateauMode, PolynomialLr, ReduceLrOnPlateau,
-    ReduceLrOnPlateauOptions, Schedule, SequentialLr, StepLr, SwaLr, ThresholdMode,
+    ReduceLrOnPlateauOptions, Schedule, Scheduler, SequentialLr, StepLr, SwaLr, ThresholdMode,
 };
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, ParamGroup, Sgd, SgdOptions};
 
@@ -26,8 +27,15 @@ fn main() -> Result<()> {
     let lrs: Vec<f64> = serde_json::from_str(&next("the list of learning rates")?)?;
     for description in arguments {
         let description = serde_json::from_str(&description)?;
-        let rates = rates(epochs, build(&optimizer, &lrs)?, &description)?;
-        println!("{}", serde_json::to_string(&rates)?);
+        let rates = |interrupted_at| {
+            rates(epochs, || build(&optimizer, &lrs), &description, interrupted_at)
+        };
+        let whole = rates(None)?;
+        for epoch in [0, 1, 7, 40] {
+            let same = rates(Some(epoch))? == whole;
+            ensure!(same, "an interruption in epoch {epoch} changes {description}");
+        }
+        println!("{}", serde_json::to_string(&whole)?);
     }
     Ok(())
 }
@@ -48,54 +56,90 @@ fn build(name: &str, lrs: &[f64]) -> Result<Box<dyn Optimizer>> {
 
 type Rates = (f64, Option<f64>);
 
-/// By epoch and parameter group.
+/// By epoch and parameter group. After an interruption, everything is built anew and continues with the saved state.
 fn rates(
     epochs: usize,
-    mut optimizer: Box<dyn Optimizer>,
+    build: impl Fn() -> Result<Box<dyn Optimizer>>,
     description: &Value,
+    interrupted_at: Option<usize>,
 ) -> Result<Vec<Vec<Rates>>> {
     let schedules: Vec<(usize, Value)> = match description {
         Value::Array(_) => serde_json::from_value(description.clone())?,
         _ => vec![(0, description.clone())],
     };
-    let mut steps = Vec::new();
+    let mut optimizer = build()?;
+    let mut steppers = Vec::new();
     let mut rates = Vec::new();
     for epoch in 0..epochs {
         for (_, description) in schedules.iter().filter(|(created, _)| *created == epoch) {
-            steps.push(scheduler(&mut *optimizer, description)?);
+            steppers.push((description, Stepper::new(&mut *optimizer, description)?));
+        }
+        if interrupted_at == Some(epoch) {
+            let state = optimizer.state_dict()?;
+            optimizer = build()?;
+            for (description, stepper) in &mut steppers {
+                let interrupted = stepper.scheduler();
+                let text = serde_json::to_string(&interrupted.state_dict()?)?;
+                let mut resumed = Stepper::new(&mut *optimizer, description)?;
+                resumed.scheduler().load_state_dict(&serde_json::from_str(&text)?)?;
+                ensure!(resumed.scheduler().last_lr() == interrupted.last_lr(), "{text} differs");
+                *stepper = resumed;
+            }
+            optimizer.load_state_dict(&state)?;
         }
         let groups = optimizer.param_groups().into_iter();
         rates.push(groups.map(|group| (group.options.lr(), group.options.momentum())).collect());
         optimizer.step()?;
-        steps.iter_mut().try_for_each(|step| step(&mut *optimizer, epoch))?;
+        steppers.iter_mut().try_for_each(|(_, stepper)| stepper.step(&mut *optimizer, epoch))?;
     }
     Ok(rates)
 }
 
-type Step = Box<dyn FnMut(&mut dyn Optimizer, usize) -> tch_parallel::Result<()>>;
+/// A scheduler, with a list of metrics or of epochs if its `step` takes one.
+enum Stepper {
+    Plateau(ReduceLrOnPlateau, Vec<Option<f64>>),
+    WarmRestarts(LrScheduler<CosineAnnealingWarmRestarts>, Vec<Option<f64>>),
+    Other(LrScheduler),
+}
 
-/// A scheduler's `step`, which takes a metric or the number of an epoch from a list if it needs one.
-fn scheduler(optimizer: &mut dyn Optimizer, description: &Value) -> Result<Step> {
-    let (name, arguments) = Arguments::of(description)?;
-    match name {
-        "ReduceLROnPlateau" => {
-            let metrics: Vec<f64> = arguments.need("metrics")?;
-            let mut scheduler = ReduceLrOnPlateau::new(optimizer, plateau(&arguments)?)?;
-            Ok(Box::new(move |optimizer, epoch| {
-                scheduler.step(optimizer, metrics[epoch % metrics.len()])
-            }))
+impl Stepper {
+    fn new(optimizer: &mut dyn Optimizer, description: &Value) -> Result<Self> {
+        let (name, arguments) = Arguments::of(description)?;
+        Ok(match name {
+            "ReduceLROnPlateau" => {
+                let scheduler = ReduceLrOnPlateau::new(optimizer, plateau(&arguments)?)?;
+                Stepper::Plateau(scheduler, arguments.need("metrics")?)
+            }
+            "CosineAnnealingWarmRestarts" => {
+                let scheduler = LrScheduler::new(optimizer, warm_restarts(&arguments)?)?;
+                Stepper::WarmRestarts(scheduler, arguments.get("epochs")?.unwrap_or_default())
+            }
+            _ => Stepper::Other(LrScheduler::new(optimizer, schedule(description)?)?),
+        })
+    }
+
+    fn step(&mut self, optimizer: &mut dyn Optimizer, epoch: usize) -> tch_parallel::Result<()> {
+        match self {
+            Stepper::Plateau(scheduler, metrics) => {
+                // JSON has no infinity.
+                let metric = metrics[epoch % metrics.len()].unwrap_or(f64::NEG_INFINITY);
+                scheduler.step(optimizer, metric)
+            }
+            Stepper::WarmRestarts(scheduler, epochs) => {
+                match epochs.get(epoch).copied().flatten() {
+                    Some(epoch) => scheduler.step_to(optimizer, epoch),
+                    None => scheduler.step(optimizer),
+                }
+            }
+            Stepper::Other(scheduler) => scheduler.step(optimizer),
         }
-        "CosineAnnealingWarmRestarts" => {
-            let epochs: Vec<Option<f64>> = arguments.get("epochs")?.unwrap_or_default();
-            let mut scheduler = LrScheduler::new(optimizer, warm_restarts(&arguments)?)?;
-            Ok(Box::new(move |optimizer, epoch| match epochs.get(epoch).copied().flatten() {
-                Some(epoch) => scheduler.step_to(optimizer, epoch),
-                None => scheduler.step(optimizer),
-            }))
-        }
-        _ => {
-            let mut scheduler = LrScheduler::new(optimizer, schedule(description)?)?;
-            Ok(Box::new(move |optimizer, _epoch| scheduler.step(optimizer)))
+    }
+
+    fn scheduler(&mut self) -> &mut dyn Scheduler {
+        match self {
+            Stepper::Plateau(scheduler, _) => scheduler,
+            Stepper::WarmRestarts(scheduler, _) => scheduler,
+            Stepper::Other(scheduler) => scheduler,
         }
     }
 }
