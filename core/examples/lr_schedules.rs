@@ -1,20 +1,21 @@
 //! The learning rates and momenta that schedules give, for each epoch and parameter group; they equal PyTorch's to the
-//! last bit. A schedule is described by PyTorch's name and keyword arguments, a function by a list of its values.
-//! Several schedules of one optimizer are a list, each with the epoch in which it is created.
+//! last bit, all at once and with an interruption. A schedule is described by PyTorch's name and keyword arguments, a
+//! function by a list of its values. Several schedules of one optimizer are a list, each with the epoch in which it is
+//! created.
 //!
 //! ```text
 //! cargo run -rq -p tch-parallel --example lr_schedules -- 100 SGD '[0.1]' '{"StepLR": {"step_size": 30}}'
 //! ```
 
-use anyhow::{Context, Result, bail};
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
 use std::env;
 use tch_parallel::optim::lr_scheduler::{
-    AnnealStrategy, ChainedScheduler, ConstantLr, CosineAnnealingLr, CosineAnnealingWarmRestarts,
-    CyclicLr, CyclicMode, ExponentialLr, LambdaLr, LinearLr, LrLambda, LrScheduler, MultiStepLr,
-    MultiplicativeLr, OneCycleLr, PerGroup, PlateauMode, PolynomialLr, ReduceLrOnPlateau,
-    ReduceLrOnPlateauOptions, Schedule, SequentialLr, StepLr, SwaLr, ThresholdMode,
+    ChainedScheduler, ConstantLr, CosineAnnealingLr, CosineAnnealingWarmRestarts, CyclicLr,
+    CyclicMode, ExponentialLr, LambdaLr, LinearLr, LrLambda, LrScheduler, MultiStepLr,
+    MultiplicativeLr, OneCycleLr, PerGroup, PolynomialLr, ReduceLrOnPlateau,
+    ReduceLrOnPlateauOptions, Schedule, Scheduler, SequentialLr, StepLr, SwaLr,
 };
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, ParamGroup, Sgd, SgdOptions};
 
@@ -26,8 +27,15 @@ fn main() -> Result<()> {
     let lrs: Vec<f64> = serde_json::from_str(&next("the list of learning rates")?)?;
     for description in arguments {
         let description = serde_json::from_str(&description)?;
-        let rates = rates(epochs, build(&optimizer, &lrs)?, &description)?;
-        println!("{}", serde_json::to_string(&rates)?);
+        let rates = |interrupted_at| {
+            rates(epochs, || build(&optimizer, &lrs), &description, interrupted_at)
+        };
+        let whole = rates(None)?;
+        for epoch in [0, 1, 7, 40] {
+            let same = rates(Some(epoch))? == whole;
+            ensure!(same, "an interruption in epoch {epoch} changes {description}");
+        }
+        println!("{}", serde_json::to_string(&whole)?);
     }
     Ok(())
 }
@@ -48,69 +56,95 @@ fn build(name: &str, lrs: &[f64]) -> Result<Box<dyn Optimizer>> {
 
 type Rates = (f64, Option<f64>);
 
-/// By epoch and parameter group.
+/// By epoch and parameter group. After an interruption, everything is built anew and continues with the saved state.
 fn rates(
     epochs: usize,
-    mut optimizer: Box<dyn Optimizer>,
+    build: impl Fn() -> Result<Box<dyn Optimizer>>,
     description: &Value,
+    interrupted_at: Option<usize>,
 ) -> Result<Vec<Vec<Rates>>> {
     let schedules: Vec<(usize, Value)> = match description {
         Value::Array(_) => serde_json::from_value(description.clone())?,
         _ => vec![(0, description.clone())],
     };
-    let mut steps = Vec::new();
+    let mut optimizer = build()?;
+    let mut steppers = Vec::new();
     let mut rates = Vec::new();
     for epoch in 0..epochs {
         for (_, description) in schedules.iter().filter(|(created, _)| *created == epoch) {
-            steps.push(scheduler(&mut *optimizer, description)?);
+            steppers.push((description, Stepper::new(&mut *optimizer, description)?));
+        }
+        if interrupted_at == Some(epoch) {
+            let state = optimizer.state_dict()?;
+            optimizer = build()?;
+            for (description, stepper) in &mut steppers {
+                let interrupted = stepper.scheduler();
+                let text = serde_json::to_string(&interrupted.state_dict()?)?;
+                let mut resumed = Stepper::new(&mut *optimizer, description)?;
+                resumed.scheduler().load_state_dict(&serde_json::from_str(&text)?)?;
+                ensure!(resumed.scheduler().last_lr() == interrupted.last_lr(), "{text} differs");
+                *stepper = resumed;
+            }
+            optimizer.load_state_dict(&state)?;
         }
         let groups = optimizer.param_groups().into_iter();
         rates.push(groups.map(|group| (group.options.lr(), group.options.momentum())).collect());
         optimizer.step()?;
-        steps.iter_mut().try_for_each(|step| step(&mut *optimizer, epoch))?;
+        steppers.iter_mut().try_for_each(|(_, stepper)| stepper.step(&mut *optimizer, epoch))?;
     }
     Ok(rates)
 }
 
-type Step = Box<dyn FnMut(&mut dyn Optimizer, usize) -> tch_parallel::Result<()>>;
-
-/// A scheduler's `step`, which takes a metric or the number of an epoch from a list if it needs one.
-fn scheduler(optimizer: &mut dyn Optimizer, description: &Value) -> Result<Step> {
-    let (name, arguments) = Arguments::of(description)?;
-    match name {
-        "ReduceLROnPlateau" => {
-            let metrics: Vec<f64> = arguments.need("metrics")?;
-            let mut scheduler = ReduceLrOnPlateau::new(optimizer, plateau(&arguments)?)?;
-            Ok(Box::new(move |optimizer, epoch| {
-                scheduler.step(optimizer, metrics[epoch % metrics.len()])
-            }))
-        }
-        "CosineAnnealingWarmRestarts" => {
-            let epochs: Vec<Option<f64>> = arguments.get("epochs")?.unwrap_or_default();
-            let mut scheduler = LrScheduler::new(optimizer, warm_restarts(&arguments)?)?;
-            Ok(Box::new(move |optimizer, epoch| match epochs.get(epoch).copied().flatten() {
-                Some(epoch) => scheduler.step_to(optimizer, epoch),
-                None => scheduler.step(optimizer),
-            }))
-        }
-        _ => {
-            let mut scheduler = LrScheduler::new(optimizer, schedule(description)?)?;
-            Ok(Box::new(move |optimizer, _epoch| scheduler.step(optimizer)))
-        }
-    }
+/// A scheduler, with a list of metrics or of epochs if its `step` takes one.
+enum Stepper {
+    Plateau(ReduceLrOnPlateau, Vec<Option<f64>>),
+    WarmRestarts(LrScheduler<CosineAnnealingWarmRestarts>, Vec<Option<f64>>),
+    Other(LrScheduler),
 }
 
-/// The defaults, with PyTorch's keyword arguments in their place.
-macro_rules! with {
-    (
-        $arguments:ident, $defaults:expr, [$($name:ident),*]
-        $(, per group: [$($of_groups:ident),*])?
-    ) => {{
-        let mut given = $defaults;
-        $(given.$name = $arguments.get(stringify!($name))?.unwrap_or(given.$name);)*
-        $($(given.$of_groups = $arguments.per_group(stringify!($of_groups), given.$of_groups)?;)*)?
-        given
-    }};
+impl Stepper {
+    fn new(optimizer: &mut dyn Optimizer, description: &Value) -> Result<Self> {
+        let (name, arguments) = Arguments::of(description)?;
+        Ok(match name {
+            "ReduceLROnPlateau" => {
+                let scheduler = ReduceLrOnPlateau::new(
+                    optimizer,
+                    arguments.with_defaults(ReduceLrOnPlateauOptions::default())?,
+                )?;
+                Stepper::Plateau(scheduler, arguments.need("metrics")?)
+            }
+            "CosineAnnealingWarmRestarts" => {
+                let scheduler = LrScheduler::new(optimizer, arguments.warm_restarts()?)?;
+                Stepper::WarmRestarts(scheduler, arguments.get("epochs")?.unwrap_or_default())
+            }
+            _ => Stepper::Other(LrScheduler::new(optimizer, schedule(description)?)?),
+        })
+    }
+
+    fn step(&mut self, optimizer: &mut dyn Optimizer, epoch: usize) -> tch_parallel::Result<()> {
+        match self {
+            Stepper::Plateau(scheduler, metrics) => {
+                // JSON has no infinity.
+                let metric = metrics[epoch % metrics.len()].unwrap_or(f64::NEG_INFINITY);
+                scheduler.step(optimizer, metric)
+            }
+            Stepper::WarmRestarts(scheduler, epochs) => {
+                match epochs.get(epoch).copied().flatten() {
+                    Some(epoch) => scheduler.step_to(optimizer, epoch),
+                    None => scheduler.step(optimizer),
+                }
+            }
+            Stepper::Other(scheduler) => scheduler.step(optimizer),
+        }
+    }
+
+    fn scheduler(&mut self) -> &mut dyn Scheduler {
+        match self {
+            Stepper::Plateau(scheduler, _) => scheduler,
+            Stepper::WarmRestarts(scheduler, _) => scheduler,
+            Stepper::Other(scheduler) => scheduler,
+        }
+    }
 }
 
 fn schedule(description: &Value) -> Result<Box<dyn Schedule>> {
@@ -119,10 +153,10 @@ fn schedule(description: &Value) -> Result<Box<dyn Schedule>> {
         arguments.need::<Vec<Value>>("schedulers")?.iter().map(schedule).collect()
     };
     Ok(match name {
-        "StepLR" => Box::new(with!(arguments, StepLr::new(arguments.need("step_size")?), [gamma])),
+        "StepLR" => Box::new(arguments.with_defaults(StepLr::new(arguments.need("step_size")?))?),
         "MultiStepLR" => {
             let milestones: Vec<u64> = arguments.need("milestones")?;
-            Box::new(with!(arguments, MultiStepLr::new(milestones), [gamma]))
+            Box::new(arguments.with_defaults(MultiStepLr::new(milestones))?)
         }
         "ExponentialLR" => Box::new(ExponentialLr { gamma: arguments.need("gamma")? }),
         "LambdaLR" => Box::new(match arguments.functions()? {
@@ -133,35 +167,26 @@ fn schedule(description: &Value) -> Result<Box<dyn Schedule>> {
             Some(functions) => MultiplicativeLr::per_group(functions),
             None => MultiplicativeLr::new(function(arguments.need("lr_lambda")?)),
         }),
-        "SWALR" => Box::new(SwaLr {
-            anneal_strategy: arguments.anneal_strategy(),
-            ..with!(arguments, SwaLr::new(0.0), [anneal_epochs], per group: [swa_lr])
-        }),
-        "PolynomialLR" => Box::new(with!(arguments, PolynomialLr::default(), [total_iters, power])),
-        "ConstantLR" => Box::new(with!(arguments, ConstantLr::default(), [factor, total_iters])),
-        "LinearLR" => {
-            Box::new(with!(arguments, LinearLr::default(), [start_factor, end_factor, total_iters]))
-        }
+        "SWALR" => Box::new(arguments.with_defaults(SwaLr::new(arguments.per_group("swa_lr")?))?),
+        "PolynomialLR" => Box::new(arguments.with_defaults(PolynomialLr::default())?),
+        "ConstantLR" => Box::new(arguments.with_defaults(ConstantLr::default())?),
+        "LinearLR" => Box::new(arguments.with_defaults(LinearLr::default())?),
         "CosineAnnealingLR" => {
-            Box::new(with!(arguments, CosineAnnealingLr::new(arguments.need("T_max")?), [eta_min]))
+            Box::new(arguments.with_defaults(CosineAnnealingLr::new(arguments.need("T_max")?))?)
         }
-        "CosineAnnealingWarmRestarts" => Box::new(warm_restarts(&arguments)?),
+        "CosineAnnealingWarmRestarts" => Box::new(arguments.warm_restarts()?),
         "OneCycleLR" => {
-            let max_lr = arguments.per_group("max_lr", 0.0)?;
-            Box::new(OneCycleLr {
-                anneal_strategy: arguments.anneal_strategy(),
-                ..with!(
-                    arguments,
-                    OneCycleLr::new(max_lr, arguments.need("total_steps")?),
-                    [pct_start, cycle_momentum, div_factor, final_div_factor, three_phase],
-                    per group: [base_momentum, max_momentum]
-                )
-            })
+            let max_lr = arguments.per_group("max_lr")?;
+            let total_steps = arguments.need("total_steps")?;
+            Box::new(arguments.with_defaults(OneCycleLr::new(max_lr, total_steps))?)
         }
         "CyclicLR" => {
             let scale_fn = || anyhow::Ok(function(arguments.need("scale_fn")?));
             let mode = arguments.0["mode"].as_str();
+            let default =
+                CyclicLr::new(arguments.per_group("base_lr")?, arguments.per_group("max_lr")?);
             Box::new(CyclicLr {
+                step_size_up: arguments.get("step_size_up")?.unwrap_or(default.step_size_up),
                 step_size_down: arguments.get("step_size_down")?,
                 mode: match mode.or(arguments.0["scale_mode"].as_str()) {
                     Some("triangular2") => CyclicMode::Triangular2,
@@ -170,12 +195,10 @@ fn schedule(description: &Value) -> Result<Box<dyn Schedule>> {
                     Some("iterations") => CyclicMode::Iterations(scale_fn()?),
                     _ => CyclicMode::Triangular,
                 },
-                ..with!(
-                    arguments,
-                    CyclicLr::new(0.0, 0.0),
-                    [step_size_up, cycle_momentum],
-                    per group: [base_lr, max_lr, base_momentum, max_momentum]
-                )
+                cycle_momentum: arguments.get("cycle_momentum")?.unwrap_or(default.cycle_momentum),
+                base_momentum: arguments.get("base_momentum")?.unwrap_or(default.base_momentum),
+                max_momentum: arguments.get("max_momentum")?.unwrap_or(default.max_momentum),
+                ..default
             })
         }
         "SequentialLR" => Box::new(SequentialLr {
@@ -184,29 +207,6 @@ fn schedule(description: &Value) -> Result<Box<dyn Schedule>> {
         }),
         "ChainedScheduler" => Box::new(ChainedScheduler { schedules: schedules()? }),
         other => bail!("there is no schedule {other}"),
-    })
-}
-
-fn warm_restarts(arguments: &Arguments<'_>) -> Result<CosineAnnealingWarmRestarts> {
-    let default = CosineAnnealingWarmRestarts::new(arguments.need("T_0")?);
-    let t_mult = arguments.get("T_mult")?.unwrap_or(default.t_mult);
-    Ok(with!(arguments, CosineAnnealingWarmRestarts { t_mult, ..default }, [eta_min]))
-}
-
-fn plateau(arguments: &Arguments<'_>) -> Result<ReduceLrOnPlateauOptions> {
-    let is = |name: &str, value: &str| arguments.0[name] == value;
-    Ok(ReduceLrOnPlateauOptions {
-        mode: if is("mode", "max") { PlateauMode::Max } else { PlateauMode::Min },
-        threshold_mode: match is("threshold_mode", "abs") {
-            true => ThresholdMode::Abs,
-            false => ThresholdMode::Rel,
-        },
-        ..with!(
-            arguments,
-            ReduceLrOnPlateauOptions::default(),
-            [factor, patience, threshold, cooldown, eps],
-            per group: [min_lr]
-        )
     })
 }
 
@@ -242,16 +242,20 @@ impl<'a> Arguments<'a> {
         Ok(Some(values.into_iter().map(function).collect()))
     }
 
-    fn anneal_strategy(&self) -> AnnealStrategy {
-        let is_linear = self.0["anneal_strategy"] == "linear";
-        if is_linear { AnnealStrategy::Linear } else { AnnealStrategy::Cos }
+    fn per_group(&self, name: &str) -> Result<PerGroup> {
+        self.need(name)
     }
 
-    fn per_group(&self, name: &str, default: impl Into<PerGroup>) -> Result<PerGroup> {
-        Ok(match &self.0[name] {
-            Value::Null => default.into(),
-            Value::Number(value) => value.as_f64().context("a number")?.into(),
-            _ => self.need::<Vec<f64>>(name)?.into(),
-        })
+    /// A schedule with PyTorch's keyword arguments in the place of defaults.
+    fn with_defaults<S: Serialize + DeserializeOwned>(&self, defaults: S) -> Result<S> {
+        let mut all = json!(defaults);
+        for (name, value) in self.0.as_object().into_iter().flatten() {
+            all[name] = value.clone();
+        }
+        Ok(serde_json::from_value(all)?)
+    }
+
+    fn warm_restarts(&self) -> Result<CosineAnnealingWarmRestarts> {
+        self.with_defaults(CosineAnnealingWarmRestarts::new(self.need("T_0")?))
     }
 }

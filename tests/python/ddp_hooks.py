@@ -13,20 +13,20 @@ from ddp_mnist import end
 from ddp_options import fill, numbers, save, saved
 from safetensors.torch import save_file
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power_sgd
 from torch.distributed.algorithms.ddp_comm_hooks import quantization_hooks as quantization
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel.distributed import _BufferCommHookLocation
 
 
-def train(name, register=lambda ddp: None, delayed=False, steps=True, bucket_cap_mb=25):
+def train(name, register=lambda ddp: None, delayed=False, steps=True, **options):
     model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
     fill(model)
-    delay = {}
     if delayed:
         named = [(key, model.get_parameter(key)) for key in ["2.weight", "2.bias"]]
-        delay = dict(delay_all_reduce_named_params=named, param_to_hook_all_reduce=model[0].weight)
-    ddp = DistributedDataParallel(model, bucket_cap_mb=bucket_cap_mb, **delay)
+        options = dict(delay_all_reduce_named_params=named, param_to_hook_all_reduce=model[0].weight)
+    ddp = DistributedDataParallel(model, **options)
     register(ddp)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
     for step in range(5):
@@ -42,6 +42,10 @@ def train(name, register=lambda ddp: None, delayed=False, steps=True, bucket_cap
         for key, tensor in model.state_dict().items():
             if not key.endswith("num_batches_tracked"):
                 save(f"{name}.{step}.{key}", tensor)
+
+
+def stateless(hook):
+    return lambda ddp: ddp.register_comm_hook(None, hook)
 
 
 def gather(outputs, *args, **kwargs):
@@ -60,18 +64,22 @@ def per_channel(bucket_size):
     return hook
 
 
-def batched(rank):
-    def hook(state, bucket):
-        future = power_sgd.batched_powerSGD_hook(state, bucket)
+def power(hook=power_sgd.powerSGD_hook, **options):
+    def waiting(state, bucket):
+        future = hook(state, bucket)
         # Or ranks would exchange the second halves of several buckets in any order.
         future.wait()
         return future
 
     def register(ddp):
-        state = power_sgd.PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=2)
-        ddp.register_comm_hook(state, hook)
+        state = power_sgd.PowerSGDState(None, start_powerSGD_iter=2, min_compression_rate=0.9, **options)
+        ddp.register_comm_hook(state, waiting)
 
     return register
+
+
+def batched(rank):
+    return power(power_sgd.batched_powerSGD_hook, matrix_approximation_rank=rank)
 
 
 def fused(*args, **kwargs):
@@ -86,9 +94,22 @@ def maxima(asynchronous, buffers):
 def main(file):
     dist.init_process_group("gloo")
     train("delayed", delayed=True)
-    train("tensor", lambda ddp: ddp.register_comm_hook(None, quantization.quantization_pertensor_hook))
+    train("wrapper.half", stateless(default_hooks.fp16_compress_wrapper(default_hooks.allreduce_hook)))
+    train("wrapper.brain", stateless(default_hooks.bf16_compress_wrapper(default_hooks.allreduce_hook)))
+    half = stateless(default_hooks.fp16_compress_hook)
+    train("half.view", half, bucket_cap_mb=1e-5, gradient_as_bucket_view=True)
+    train("half.unused", half, bucket_cap_mb=1e-5, find_unused_parameters=True)
+    train("half.static", half, bucket_cap_mb=1e-5, static_graph=True)
+    train("tensor", stateless(quantization.quantization_pertensor_hook))
     for size in [16, 21]:
-        train(f"channel.{size}", lambda ddp: ddp.register_comm_hook(None, per_channel(size)))
+        train(f"channel.{size}", stateless(per_channel(size)))
+    for rank in [1, 2, 3]:
+        train(f"power.{rank}", power(matrix_approximation_rank=rank))
+    train("power.cold", power(warm_start=False))
+    train("power.unfed", power(use_error_feedback=False))
+    train("power.long", power(orthogonalization_epsilon=0.1))
+    train("power.buckets", power(), bucket_cap_mb=1e-5)
+    train("power.half", power(default_hooks.fp16_compress_wrapper(power_sgd.powerSGD_hook)))
     # It takes batches of matrices, and the hook passes a matrix.
     orthogonalize = power_sgd._orthogonalize
     power_sgd._orthogonalize = lambda matrix: orthogonalize(matrix.unsqueeze(0))
@@ -98,6 +119,7 @@ def main(file):
     train("fused.sgd", fused(torch.optim.SGD, 0.5, momentum=0.9), steps=False)
     train("fused.adam", fused(torch.optim.Adam, 0.01), steps=False)
     train("fused.buckets", fused(torch.optim.Adam, 0.01), steps=False, bucket_cap_mb=1e-5)
+    train("buffers.own", broadcast_buffers=False)
     for location in _BufferCommHookLocation:
         after = location == _BufferCommHookLocation.POST_FORWARD
         train(f"buffers.{after}", lambda ddp: ddp._register_buffer_comm_hook(after, maxima, location))

@@ -7,6 +7,7 @@ With --refused it prints whether Python refuses each schedule: at once, or in on
 """
 
 import json
+import math
 import sys
 
 import torch
@@ -50,7 +51,9 @@ def rates(epochs, name, lrs, description):
 
 def step(scheduler, epoch, arguments):
     if "metrics" in arguments:
-        scheduler.step(arguments["metrics"][epoch % len(arguments["metrics"])])
+        metric = arguments["metrics"][epoch % len(arguments["metrics"])]
+        # JSON has no infinity.
+        scheduler.step(-math.inf if metric is None else metric)
     elif epoch < len(arguments.get("epochs", [])) and arguments["epochs"][epoch] is not None:
         scheduler.step(arguments["epochs"][epoch])
     else:

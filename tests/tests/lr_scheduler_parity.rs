@@ -173,6 +173,8 @@ fn reduce_lr_on_plateau_equals_python() -> Result<()> {
         plateau(json!({ "min_lr": 0.002, "eps": 0.01 })),
         plateau(json!({ "patience": 0, "threshold": 1.0 })),
         plateau(json!({ "metrics": [-0.5, -0.6, -0.6, -0.7, -0.6], "mode": "max" })),
+        // In JSON it becomes null.
+        plateau(json!({ "metrics": [0.5, 0.6, f64::NEG_INFINITY, 0.6], "cooldown": 1 })),
     ];
     for mode in ["min", "max"] {
         for threshold_mode in ["rel", "abs"] {

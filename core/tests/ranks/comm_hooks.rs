@@ -1,53 +1,17 @@
-//! Communication hooks: those that wrap others, engines of every kind, and closures as hooks. What the
-//! built-in ones compute is compared with Python in `hooks_parity`.
+//! Communication hooks: what they see, what becomes of their result, and when they are called. What the
+//! built-in ones compute is compared with Python in `ddp_hooks` and `hooks_parity`.
 
 use crate::prelude::*;
-use crate::weights::{backward, gradients, mean, model, own, two_buckets, with_hook};
+use crate::weights::{backward, gradients, mean, model, own, with_hook};
 
 /// The exchanged gradients of two ranks with this hook, step by step.
-fn steps(group: &ProcessGroup, ddp: DdpOptions, hook: impl CommHook + 'static) -> Vec<[Tensor; 2]> {
-    let (vs, model) = model(group, DdpOptions { comm_hook: Some(Box::new(hook)), ..ddp });
+fn steps(group: &ProcessGroup, hook: impl CommHook + 'static) -> Vec<[Tensor; 2]> {
+    let (vs, model) = model(group, with_hook(hook));
     let exchanged = |step| {
         backward(&vs, &model, &own(group.rank(), step)).unwrap();
         gradients(&vs)
     };
     (0..4).map(exchanged).collect()
-}
-
-fn plain_mean() -> Vec<[Tensor; 2]> {
-    (0..4).map(mean).collect()
-}
-
-/// The mean computed in another kind, where each operation rounds.
-fn rounded_mean(kind: Kind) -> Vec<[Tensor; 2]> {
-    let rounded = |step, part: usize| {
-        let [a, b] = [0, 1].map(|rank| own(rank, step)[part].to_kind(kind) / 2.0);
-        (a + b).to_kind(Kind::Float)
-    };
-    (0..4).map(|step| [0, 1].map(|part| rounded(step, part))).collect()
-}
-
-#[run_by(on_ranks(2))]
-fn a_wrapped_hook_works_in_16_bits(group: &ProcessGroup) {
-    let steps = |hook| steps(group, DdpOptions::default(), hook);
-    let half = steps(hooks::fp16_compress_wrapper(hooks::AllReduce));
-    assert_eq!(half, rounded_mean(Kind::Half));
-    let brain = steps(hooks::bf16_compress_wrapper(hooks::AllReduce));
-    assert_eq!(brain, rounded_mean(Kind::BFloat16));
-    assert!(half != plain_mean() && brain != plain_mean() && half != brain);
-}
-
-#[run_by(on_ranks(2))]
-fn hooks_go_with_every_kind_of_engine(group: &ProcessGroup) {
-    for options in [
-        DdpOptions { gradient_as_bucket_view: true, ..two_buckets() },
-        DdpOptions { find_unused_parameters: true, ..two_buckets() },
-        DdpOptions { static_graph: true, ..two_buckets() },
-    ] {
-        let engine = format!("{options:?}");
-        let half = steps(group, options, hooks::Fp16Compress);
-        assert_eq!(half, rounded_mean(Kind::Half), "{engine}");
-    }
 }
 
 #[run_by(on_ranks(2))]
@@ -57,7 +21,7 @@ fn a_hook_that_exchanges_nothing_leaves_each_rank_its_own_gradients(group: &Proc
         let buffer = bucket.buffer()?;
         Ok(Box::new(|| Ok(buffer)))
     });
-    assert_eq!(steps(group, two_buckets(), noop), own);
+    assert_eq!(steps(group, noop), own);
 }
 
 #[run_by(on_ranks(2))]
@@ -76,7 +40,7 @@ fn a_hooks_result_replaces_the_gradients_even_if_it_is_a_view(group: &ProcessGro
         });
         let doubled: Vec<_> =
             (0..4).map(|step| own(group.rank(), step).map(|it| it * 2.0)).collect();
-        assert_eq!(steps(group, two_buckets(), hook), doubled);
+        assert_eq!(steps(group, hook), doubled);
     }
 }
 
@@ -125,7 +89,7 @@ fn a_hook_may_exchange_again_when_the_first_exchange_has_ended(group: &ProcessGr
             Ok(tensor / 2.0)
         }))
     });
-    assert_eq!(steps(group, two_buckets(), hook), plain_mean());
+    assert_eq!(steps(group, hook), (0..4).map(mean).collect::<Vec<_>>());
 }
 
 #[run_by(on_ranks(2))]
@@ -137,5 +101,8 @@ fn under_no_sync_no_hook_is_called(group: &ProcessGroup) {
     drop(accumulating);
     assert_eq!(gradients(&vs), own(group.rank(), 1));
     backward(&vs, &model, &own(group.rank(), 2)).unwrap();
-    assert_eq!(gradients(&vs), rounded_mean(Kind::Half)[2]);
+    // The hook again: the mean of halves, rounded.
+    let half = |rank, part: usize| own(rank, 2)[part].to_kind(Kind::Half) / 2.0;
+    let mean = [0, 1].map(|part| (half(0, part) + half(1, part)).to_kind(Kind::Float));
+    assert_eq!(gradients(&vs), mean);
 }

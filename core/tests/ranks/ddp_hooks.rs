@@ -1,12 +1,12 @@
-//! Delayed gradients, hooks of buffers and less common communication hooks equal Python's to the last bit, and what of
-//! them does not go together is refused by name.
+//! Delayed gradients, communication hooks with all their options, steps in the backward pass and what happens to buffers
+//! equal Python's to the last bit, and what of them does not go together is refused by name.
 
 use crate::common::{SHARED_MEMORY, Saved, after_python, expect_equal};
 use crate::ddp_parity::{fill, labels, with_batch_norm};
 use crate::prelude::*;
 use crate::weights::{Weights, backward, gradients, mean, model, own, with_hook};
 use tch_parallel::distributed::hooks::{
-    HookThenOptimizer, PowerSgd, PowerSgdOptions, Quantization,
+    CompressionStats, HookThenOptimizer, PowerSgd, PowerSgdOptions, Quantization,
 };
 use tch_parallel::nn::channels_last_weights;
 
@@ -43,6 +43,56 @@ fn hooked(hook: impl CommHook + 'static) -> DdpOptions {
     DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() }
 }
 
+/// Trains with PowerSGD, which makes `numel` of 63 numbers in three of the five steps.
+fn train_compressed(
+    group: &ProcessGroup,
+    name: &str,
+    (hook, numel): (PowerSgd, u64),
+    saved: &mut Saved,
+) {
+    train(group, (name, true), |_| hooked(hook.clone()), saved);
+    let expected = CompressionStats {
+        rate: 63.0 / numel as f64,
+        numel_before_compression: 3 * 63,
+        numel_after_compression: 3 * numel,
+    };
+    assert_eq!(hook.compression_stats(), expected);
+}
+
+fn power_sgd(group: &ProcessGroup, saved: &mut Saved) {
+    // With this rate, vectors stay as they are, and so does the matrix of 3 x 5 at rank 3.
+    let early = PowerSgdOptions {
+        start_power_sgd_iter: 2,
+        min_compression_rate: 0.9,
+        ..Default::default()
+    };
+    let of_rank =
+        |matrix_approximation_rank| PowerSgdOptions { matrix_approximation_rank, ..early };
+    let (matrices, vectors) = ((5 + 6) + (3 + 5), 5 + 5 + 5 + 3);
+    for (name, options, numel) in [
+        ("1", early, matrices + vectors),
+        ("2", of_rank(2), 2 * matrices + vectors),
+        ("3", of_rank(3), 3 * (5 + 6) + 3 * 5 + vectors),
+        ("cold", PowerSgdOptions { warm_start: false, ..early }, matrices + vectors),
+        ("unfed", PowerSgdOptions { use_error_feedback: false, ..early }, matrices + vectors),
+        ("long", PowerSgdOptions { orthogonalization_epsilon: 0.1, ..early }, matrices + vectors),
+    ] {
+        let hook = PowerSgd::new(options).unwrap();
+        train_compressed(group, &format!("power.{name}"), (hook, numel), saved);
+    }
+    let power = || PowerSgd::new(early).unwrap();
+    train(group, ("power.buckets", true), |_| with_hook(power()), saved);
+    let half = |_: &_| hooked(hooks::fp16_compress_wrapper(power()));
+    train(group, ("power.half", true), half, saved);
+    let batched = |rank| PowerSgd::batched(of_rank(rank)).unwrap();
+    train(group, ("batched.buckets", true), |_| with_hook(batched(2)), saved);
+    for rank in [1, 2, 4] {
+        // A matrix of 8 rows and 8 columns.
+        let compressed = (batched(rank), 16 * rank as u64);
+        train_compressed(group, &format!("batched.{rank}"), compressed, saved);
+    }
+}
+
 fn fused<R: UpdateRule + Send>(vs: &VarStore, rule: R) -> DdpOptions {
     let optimizer = Arc::new(Mutex::new(ParamGroupOptimizer::new(vs, rule).unwrap()));
     hooked(HookThenOptimizer::new(hooks::AllReduce, optimizer).unwrap())
@@ -64,11 +114,22 @@ fn with_maxima(location: BufferCommHookLocation) -> DdpOptions {
 }
 
 #[run_by(after_python((2, SHARED_MEMORY), "ddp_hooks", ""))]
-fn delayed_gradients_hooks_of_buffers_quantization_and_steps_in_the_backward_pass_equal_pythons(
+fn hooks_delayed_gradients_steps_in_the_backward_pass_and_buffers_equal_pythons(
     group: &ProcessGroup,
     python: Saved,
 ) {
     let mut saved = Saved::new();
+    let half = |_: &_| hooked(hooks::fp16_compress_wrapper(hooks::AllReduce));
+    train(group, ("wrapper.half", true), half, &mut saved);
+    let brain = |_: &_| hooked(hooks::bf16_compress_wrapper(hooks::AllReduce));
+    train(group, ("wrapper.brain", true), brain, &mut saved);
+    for (name, options) in [
+        ("view", DdpOptions { gradient_as_bucket_view: true, ..with_hook(hooks::Fp16Compress) }),
+        ("unused", DdpOptions { find_unused_parameters: true, ..with_hook(hooks::Fp16Compress) }),
+        ("static", DdpOptions { static_graph: true, ..with_hook(hooks::Fp16Compress) }),
+    ] {
+        train(group, (&format!("half.{name}"), true), |_| options, &mut saved);
+    }
     let later = |_: &_| delayed(&["2.weight", "2.bias"], "0.weight");
     train(group, ("delayed", true), later, &mut saved);
     train(group, ("tensor", true), |_| hooked(Quantization::per_tensor()), &mut saved);
@@ -77,25 +138,15 @@ fn delayed_gradients_hooks_of_buffers_quantization_and_steps_in_the_backward_pas
         let hook = Quantization::per_channel(bucket_size).unwrap();
         train(group, (&format!("channel.{bucket_size}"), true), |_| hooked(hook), &mut saved);
     }
-    let batched = |matrix_approximation_rank| {
-        let options = PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() };
-        PowerSgd::batched(PowerSgdOptions { matrix_approximation_rank, ..options }).unwrap()
-    };
-    train(group, ("batched.buckets", true), |_| with_hook(batched(2)), &mut saved);
-    for rank in [1, 2, 4] {
-        let (hook, name) = (batched(rank), format!("batched.{rank}"));
-        train(group, (&name, true), |_| hooked(hook.clone()), &mut saved);
-        // 63 numbers, as a matrix of 8 rows and 8 columns, in three of five steps.
-        let stats = hook.compression_stats();
-        assert_eq!(stats.numel_before_compression, 3 * 63);
-        assert_eq!(stats.numel_after_compression, 3 * 16 * rank as u64);
-    }
+    power_sgd(group, &mut saved);
     let rule = SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() };
     train(group, ("fused.sgd", false), |vs| fused(vs, rule), &mut saved);
     let rule = AdamOptions { lr: 0.01, ..Default::default() };
     train(group, ("fused.adam", false), |vs| fused(vs, rule), &mut saved);
     let buckets = |vs: &_| DdpOptions { bucket_cap_mb: Some(1e-5), ..fused(vs, rule) };
     train(group, ("fused.buckets", false), buckets, &mut saved);
+    let own = |_: &_| DdpOptions { broadcast_buffers: false, ..Default::default() };
+    train(group, ("buffers.own", true), own, &mut saved);
     let before = BufferCommHookLocation::PreForward;
     train(group, ("buffers.False", true), |_| with_maxima(before), &mut saved);
     train(group, ("buffers.True", true), |_| with_maxima(Default::default()), &mut saved);
@@ -202,6 +253,12 @@ fn what_does_not_go_together_is_refused(group: &ProcessGroup) {
     let _ = with_batch_norm(&vs);
     let comm_hook = fused(&vs, SgdOptions::default()).comm_hook;
     expect_error_start(Quantization::per_channel(0), "bucket_size is 0");
+    let nothing = PowerSgdOptions { matrix_approximation_rank: 0, ..Default::default() };
+    expect_error_start(PowerSgd::new(nothing), "matrix_approximation_rank is 0");
+    let early = PowerSgdOptions { start_power_sgd_iter: 1, ..Default::default() };
+    let cold = PowerSgdOptions { warm_start: false, ..early };
+    expect_error_start(PowerSgd::new(cold), "start_power_sgd_iter is 1");
+    assert!(PowerSgd::new(PowerSgdOptions { use_error_feedback: false, ..cold }).is_ok());
     for (options, expected) in [
         (DdpOptions { param_to_hook_all_reduce: None, ..late() }, "without param_to_hook"),
         (delayed(&[], "0.weight"), "param_to_hook_all_reduce is set without"),

@@ -3,12 +3,13 @@
 use super::group::GroupRates;
 use super::schedule::{Epoch, Schedule, check_eta_min, check_factor, check_length};
 use crate::Result;
+use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 use tch_parallel_base::options;
 
 options! {
     /// Multiplies the learning rate by `gamma` every `step_size` epochs. `StepLR(step_size, gamma)`
-    #[derive(Debug, Clone, Copy, PartialEq)]
+    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     pub struct StepLr {
         /// The number of epochs between two reductions.
         pub step_size: u64,
@@ -35,7 +36,7 @@ impl Schedule for StepLr {
 
 options! {
     /// Multiplies the learning rate by `gamma` at each milestone. `MultiStepLR(milestones, gamma)`
-    #[derive(Debug, Clone, PartialEq)]
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     pub struct MultiStepLr {
         /// The epochs at which the rate is reduced, in any order. A duplicate counts twice.
         pub milestones: Vec<u64>,
@@ -60,7 +61,7 @@ impl Schedule for MultiStepLr {
 }
 
 /// Multiplies the learning rate by `gamma` in every epoch. `ExponentialLR(gamma)`
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ExponentialLr {
     /// The factor per epoch.
     pub gamma: f64,
@@ -81,7 +82,7 @@ impl Schedule for ExponentialLr {
 
 options! {
     /// Lowers the learning rate to 0 along a power of the epochs that are left. `PolynomialLR(total_iters, power)`
-    #[derive(Debug, Clone, Copy, PartialEq)]
+    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     pub struct PolynomialLr {
         /// The epoch in which the rate reaches 0.
         pub total_iters: u64 = 5,
@@ -109,9 +110,10 @@ impl Schedule for PolynomialLr {
 options! {
     /// Lowers the learning rate along half a cosine wave (Loshchilov and Hutter, "SGDR", 2016,
     /// without restarts). After `t_max` epochs it rises again. `CosineAnnealingLR(T_max, eta_min)`
-    #[derive(Debug, Clone, Copy, PartialEq)]
+    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     pub struct CosineAnnealingLr {
         /// The epoch in which the rate is lowest: PyTorch's `T_max`.
+        #[serde(rename = "T_max")]
         pub t_max: u64,
         /// The lowest rate.
         pub eta_min: f64 = 0.0,

@@ -1,6 +1,7 @@
 //! What a schedule sees and sets of a parameter group, and settings that may differ from group to group.
 
 use crate::{Optimizer, Result, check::check};
+use serde::{Deserialize, Serialize};
 
 /// What a [`Schedule`](super::Schedule) sees and sets of one parameter group.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,7 +61,8 @@ impl GroupRates {
 /// let each = OneCycleLr::new([0.01, 0.1], 1000); // backbone, head
 /// assert_eq!(each.max_lr, PerGroup::Each(vec![0.01, 0.1]));
 /// ```
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
 pub enum PerGroup {
     /// The same value for all.
     All(f64),

@@ -23,6 +23,8 @@
 //! takes a list, such as `max_lr`, are one value [`PerGroup`] or one for all. [`OneCycleLr`] and
 //! [`CyclicLr`] also set the momentum. [`ReduceLrOnPlateau`] is no formula: it steps by a metric.
 //!
+//! Settings that hold neither functions nor other schedules can be read and written with serde, under PyTorch's names.
+//!
 //! | file | what it holds |
 //! |---|---|
 //! | `schedule` | [`Schedule`], and [`Epoch`], how far one is |

@@ -3,6 +3,7 @@
 use super::group::{GroupRates, PerGroup, check_momentum};
 use super::schedule::{Epoch, Schedule, check_fraction, check_length};
 use crate::{Result, check::check};
+use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 use tch_parallel_base::options;
 
@@ -32,7 +33,7 @@ options! {
     /// assert_eq!(optimizer.lr(), 0.5);
     /// # Ok::<(), tch_parallel::Error>(())
     /// ```
-    #[derive(Debug, Clone, PartialEq)]
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     pub struct OneCycleLr {
         /// The highest rate.
         pub max_lr: PerGroup,
@@ -61,7 +62,8 @@ options! {
 }
 
 /// The curve between two rates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum AnnealStrategy {
     /// Half a cosine wave.
     Cos,

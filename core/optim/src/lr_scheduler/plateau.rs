@@ -9,7 +9,7 @@ use tch_parallel_base::options;
 
 options! {
     /// PyTorch's keyword arguments of `ReduceLROnPlateau`, with its defaults.
-    #[derive(Debug, Clone, PartialEq)]
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     pub struct ReduceLrOnPlateauOptions {
         /// Which metrics are better.
         pub mode: PlateauMode = PlateauMode::Min,
@@ -31,7 +31,8 @@ options! {
 }
 
 /// Which metrics are better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum PlateauMode {
     /// Low ones, such as losses.
     Min,
@@ -40,7 +41,8 @@ pub enum PlateauMode {
 }
 
 /// What the threshold of [`ReduceLrOnPlateauOptions`] means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ThresholdMode {
     /// A fraction of the best metric.
     Rel,

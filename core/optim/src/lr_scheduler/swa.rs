@@ -4,6 +4,7 @@ use super::group::{GroupRates, PerGroup};
 use super::one_cycle::AnnealStrategy;
 use super::schedule::{Epoch, Schedule};
 use crate::Result;
+use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 use tch_parallel_base::options;
 
@@ -30,7 +31,7 @@ options! {
     /// assert_eq!(optimizer.lr(), 0.05);
     /// # Ok::<(), tch_parallel::Error>(())
     /// ```
-    #[derive(Debug, Clone, PartialEq)]
+    #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
     pub struct SwaLr {
         /// The final rate.
         pub swa_lr: PerGroup,

@@ -3,6 +3,7 @@
 use super::group::GroupRates;
 use super::schedule::{Epoch, Schedule, check_eta_min, check_length};
 use crate::Result;
+use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;
 use tch_parallel_base::options;
 
@@ -11,11 +12,13 @@ options! {
     /// as long (Loshchilov and Hutter, "SGDR", 2016). `CosineAnnealingWarmRestarts(T_0, T_mult, eta_min)`
     ///
     /// Its scheduler can also be set to any epoch, even within one, with [`step_to`](super::LrScheduler::step_to).
-    #[derive(Debug, Clone, Copy, PartialEq)]
+    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     pub struct CosineAnnealingWarmRestarts {
         /// The length of the first cycle in epochs: PyTorch's `T_0`.
+        #[serde(rename = "T_0")]
         pub t_0: u64,
         /// By how much longer each cycle is than the one before: PyTorch's `T_mult`.
+        #[serde(rename = "T_mult")]
         pub t_mult: u64 = 1,
         /// The lowest rate.
         pub eta_min: f64 = 0.0,

@@ -3,6 +3,7 @@
 use super::group::GroupRates;
 use super::schedule::{Epoch, Schedule, check_fraction, check_length};
 use crate::{Result, check::check};
+use serde::{Deserialize, Serialize};
 use tch_parallel_base::options;
 
 options! {
@@ -11,7 +12,7 @@ options! {
     ///
     /// The large batch of many ranks needs a large rate, at which the initial weights would diverge:
     /// hence a warm-up (Goyal et al., "Accurate, Large Minibatch SGD", 2017, section 2.2).
-    #[derive(Debug, Clone, Copy, PartialEq)]
+    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     pub struct LinearLr {
         /// The factor of the optimizer's rate in epoch 0; above 0 and at most 1.
         pub start_factor: f64 = 1.0 / 3.0,
@@ -44,7 +45,7 @@ impl Schedule for LinearLr {
 
 options! {
     /// Multiplies the learning rate by a factor, and takes it back after some epochs. `ConstantLR(factor, total_iters)`
-    #[derive(Debug, Clone, Copy, PartialEq)]
+    #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
     pub struct ConstantLr {
         /// The factor; above 0 and at most 1. PyTorch accepts 0, by which it divides in the end.
         pub factor: f64 = 1.0 / 3.0,
