@@ -26,7 +26,7 @@ def has_the_groups_of_a_job(picture):
     for moment in computing(picture, 1):
         if moment["group"] != last:
             begins = {1: "the first step", lost: "the step that failed"}.get(moment["step"], "the step after the last")
-            groups.append(f"{' '.join(names[process] for process in moment['group'])}: from {begins}")
+            groups.append(f"{' '.join(names[process] for process in moment['group'])} from {begins}")
         last = moment["group"]
         lost = moment["step"] if moment["kind"] == "kill" else lost
     expect("the groups", groups, GROUPS.read_text().split("---\n")[2].splitlines())
