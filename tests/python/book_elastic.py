@@ -8,7 +8,8 @@ from picture import buttons, draws_the_still, expect, focus, heights, summary, t
 
 ROOT = Path(__file__).parents[2]
 GROUPS = ROOT / "tests/tests/snapshots/programs__elastic__the_books_picture_is_compared_with_these_groups.snap"
-BATCH = int(re.search(r"^const BATCH: usize = (\d+);$", (ROOT / "core/examples/elastic_counts.rs").read_text(), re.MULTILINE)[1])
+EXAMPLE = (ROOT / "core/examples/elastic_counts.rs").read_text()
+BATCH = int(re.search(r"const BATCH: usize = (\d+);", EXAMPLE)[1])
 
 
 def check(picture, path):
@@ -41,7 +42,8 @@ def loses_no_sample(picture):
         has = [{moment["committed"][process] for process in moment["group"]} for moment in done]
         expect("the steps that each has committed", has, [{moment["step"]} for moment in done])
         others = [process for process in range(3) if process != killed]
-        met = [(each["group"], each["source"], each["receivers"]) for each in moments(picture, killed) if each["kind"] == "meet"]
+        meetings = [moment for moment in moments(picture, killed) if moment["kind"] == "meet"]
+        met = [(moment["group"], moment["source"], moment["receivers"]) for moment in meetings]
         replaced = [3 if process == killed else process for process in range(3)]
         expect("who meets, and who gets the state", met, [(others, others[0], []), (replaced, others[0], [3])])
 
