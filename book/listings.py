@@ -35,6 +35,7 @@ SCRIPTS = {
     "bert-memory": ["bert_memory", "bert_memory_picture"],
     "cost": ["cost", "cost_picture"],
     "data-parallel": ["data_parallel", "data_parallel_picture"],
+    "elastic": ["elastic", "elastic_picture"],
     "overlap": ["cost", "buckets", "overlap", "overlap_picture"],
     "ring": ["ring", "ring_picture"],
     "sampler": ["mersenne_twister", "sampler", "sampler_picture"],

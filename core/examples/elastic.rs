@@ -2,14 +2,15 @@
 //! for every sample, and each step adds 1 to those of its batch.
 //!
 //! ```text
-//! cargo launch --nnodes 1:3 --rdzv-backend c10d --rdzv-endpoint localhost:29400 -n 2 -- cargo run -rq -p tch-parallel --example elastic -- --checkpoint elastic.safetensors --until enough --starts starts
+//! cargo launch --nnodes 1:3 --rdzv-backend c10d --rdzv-endpoint localhost:29400 -n 2 -- cargo run -rq -p tch-parallel --example elastic
 //! ```
+//!
+//! It saves the training in the current folder after every step, and goes on from there. `touch enough` ends it.
 
 use anyhow::{Result, ensure};
-use clap::Parser;
 use report::{exit, say};
 use serde::{Deserialize, Serialize};
-use std::{fs::File, io::Write, path::PathBuf};
+use std::{fs::File, io::Write, path::Path};
 use tch::{Kind, Tensor, nn::VarStore};
 use tch_parallel::checkpoint::Training;
 use tch_parallel::data::{DataLoader, DistributedSampler, TensorDataset};
@@ -20,18 +21,7 @@ use tch_parallel::optim::{Sgd, SgdOptions};
 const SAMPLES: i64 = 1440;
 const BATCH_SIZE: usize = 12;
 
-#[derive(Debug, Parser)]
-struct Args {
-    /// Save the training here after every step, and go on from it.
-    #[arg(long, value_name = "FILE")]
-    checkpoint: PathBuf,
-    /// Stop after the epoch in which this file appears.
-    #[arg(long, value_name = "FILE")]
-    until: PathBuf,
-    /// Add the world size to this file after the first step of each start.
-    #[arg(long, value_name = "FILE")]
-    starts: PathBuf,
-}
+const CHECKPOINT: &str = "checkpoint.safetensors";
 
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Progress {
@@ -41,10 +31,10 @@ struct Progress {
 }
 
 fn main() {
-    exit(|| train(&Args::parse()))
+    exit(train)
 }
 
-fn train(args: &Args) -> Result<()> {
+fn train() -> Result<()> {
     let group = ProcessGroup::from_env()?;
     let world_size = group.world_size();
     let samples = TensorDataset::new(Tensor::arange(SAMPLES, (Kind::Int64, group.device())))?;
@@ -58,12 +48,12 @@ fn train(args: &Args) -> Result<()> {
     let mut training =
         Training { architecture: "elastic", vs, optimizer, scheduler: None, scaler: None };
     let mut progress = Progress::default();
-    if args.checkpoint.exists() {
-        progress = training.load(&args.checkpoint, &group)?.progress;
+    if Path::new(CHECKPOINT).exists() {
+        progress = training.load(CHECKPOINT, &group)?.progress;
     }
 
     let mut first_step = true;
-    while !is_enough(args, progress, &group)? {
+    while !is_enough(progress, &group)? {
         for batch in loader.epoch_after(progress.epoch, progress.samples)? {
             let batch = batch?;
             let sum = model.forward(|counts| counts.index_select(0, &batch).sum(Kind::Float))?;
@@ -72,9 +62,9 @@ fn train(args: &Args) -> Result<()> {
             model.backward(&(sum * -(world_size as f64)))?;
             training.optimizer.step()?;
             progress.samples += batch.size()[0] as usize * world_size;
-            training.save(&args.checkpoint, &progress, &group)?;
+            training.save(CHECKPOINT, &progress, &group)?;
             if std::mem::take(&mut first_step) && group.rank() == 0 {
-                let mut starts = File::options().append(true).create(true).open(&args.starts)?;
+                let mut starts = File::options().append(true).create(true).open("starts")?;
                 writeln!(starts, "{world_size}")?;
             }
         }
@@ -90,8 +80,8 @@ fn train(args: &Args) -> Result<()> {
 }
 
 /// Whether rank 0 sees the file at the beginning of an epoch.
-fn is_enough(args: &Args, progress: Progress, group: &ProcessGroup) -> Result<bool> {
-    let mut enough = Tensor::from(i64::from(progress.samples == 0 && args.until.exists()));
+fn is_enough(progress: Progress, group: &ProcessGroup) -> Result<bool> {
+    let mut enough = Tensor::from(i64::from(progress.samples == 0 && Path::new("enough").exists()));
     group.broadcast(&mut enough, 0)?;
     Ok(enough.int64_value(&[]) == 1)
 }

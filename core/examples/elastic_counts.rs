@@ -6,12 +6,12 @@
 //! ```
 //!
 //! Kill a rank meanwhile: `pkill -KILL --newest elastic_counts`. With a directory as the second argument, each
-//! process writes the time of each of its steps to a file there, and `touch DIR.enough` ends the training.
+//! process writes the time of each of its steps to a file there. `touch enough` ends the training.
 
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::io::{Write, sink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::{env, fs::File, process, time::SystemTime, time::UNIX_EPOCH};
 use tch::{Device, Kind, Tensor, nn};
 use tch_parallel::checkpoint::Training;
@@ -40,12 +40,10 @@ fn main() -> Result<()> {
 fn count() -> Result<()> {
     let mut arguments = env::args().skip(1);
     let epochs: u64 = arguments.next().as_deref().unwrap_or("10").parse()?;
-    let directory = arguments.next().map(PathBuf::from);
-    let mut times: Box<dyn Write> = match &directory {
-        Some(directory) => Box::new(File::create(directory.join(process::id().to_string()))?),
+    let mut times: Box<dyn Write> = match arguments.next() {
+        Some(directory) => Box::new(File::create(format!("{directory}/{}", process::id()))?),
         None => Box::new(sink()),
     };
-    let enough = directory.unwrap_or_default().with_extension("enough");
 
     let mut vs = nn::VarStore::new(Device::Cpu);
     let counts = vs.root().zeros("counts", &[SAMPLES as i64]);
@@ -72,7 +70,7 @@ fn count() -> Result<()> {
             "process {} is rank {rank} of {ranks}, from sample {samples} of epoch {epoch} on",
             process::id()
         );
-        while state.progress.epoch < epochs && !exists(&enough, group)? {
+        while state.progress.epoch < epochs && !is_enough(group)? {
             let Progress { epoch, samples } = state.progress;
             for batch in sampler.indices_after(SAMPLES, epoch, samples)?.chunks(BATCH / ranks) {
                 let batch: Vec<_> = batch.iter().map(|&sample| sample as i64).collect();
@@ -99,13 +97,13 @@ fn count() -> Result<()> {
     let [fewest, most] = [counts.min(), counts.max()].map(|count| count.double_value(&[]));
     let found = format!("a sample counts {fewest} to {most} times in {epochs} epochs");
     ensure!(fewest == most && most == epochs as f64, found);
-    println!("process {}: every sample counts {most} times", process::id());
+    println!("process {}: every sample came {most} times", process::id());
     Ok(())
 }
 
-/// Whether rank 0 finds this file.
-fn exists(file: &Path, group: &ProcessGroup) -> Result<bool> {
-    let mut found = file.exists();
+/// Whether rank 0 finds the file.
+fn is_enough(group: &ProcessGroup) -> Result<bool> {
+    let mut found = Path::new("enough").exists();
     group.broadcast_object(&mut found, 0)?;
     Ok(found)
 }

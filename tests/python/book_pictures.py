@@ -10,6 +10,7 @@ from pathlib import Path
 
 import book_bert_memory
 import book_cost
+import book_elastic
 import book_overlap
 import book_ring
 import book_sampler
@@ -25,6 +26,7 @@ CHECKS = [
     ("all-reduce.html", "cost", book_cost.check),
     ("all-reduce.html", "ring", book_ring.check),
     ("data-parallel.html", "data-parallel", book_step.check),
+    ("elastic.html", "elastic", book_elastic.check),
     ("ddp-inside.html", "overlap", book_overlap.check),
     ("bert-memory.html", "bert-memory", book_bert_memory.check),
     ("asynchronous-updates.html", "stories", book_stories.check),

@@ -4,17 +4,12 @@ import json
 import re
 from pathlib import Path
 
-from picture import expect, focus, heights, summary, texts
+from picture import draws_the_still, expect, focus, heights, summary, texts
 
 OUTPUT = Path(__file__).parents[2] / "book/src/output"
 ETAS = [0.0625, 0.125, 0.25]
 PAIR = re.compile(r"\((-?[\d.]+), (-?[\d.]+)\)")
 EVENT = re.compile(r"^(GPU\d)  (reads|writes) (θ_.*?) +(\(.*?\))(?: +(\d+))?$", re.MULTILINE)
-
-# What is drawn, element by element, and what the page draws in its place until the script runs.
-ELEMENTS = """(svg => [...svg.querySelectorAll('*')].map(element =>
-  [element.localName, ...[...element.attributes].map(each => each.name + '=' + each.value), element.textContent].join(' ')))"""
-STATIC = """new DOMParser().parseFromString(PAGE, 'text/html').querySelector('[data-picture="stories"] svg')"""
 
 
 def check(picture, path):
@@ -168,9 +163,7 @@ def last_without_scripts(picture, path):
         picture.press("ArrowRight")
     focus(picture, "event")
     picture.press("End")
-    drawn = picture.evaluate(f"{ELEMENTS}(picture.querySelector('svg'))")
-    static = STATIC.replace("PAGE", json.dumps(path.read_text()))
-    expect("the drawing without scripts", picture.evaluate(f"{ELEMENTS}({static})"), drawn)
+    draws_the_still(picture, path)
 
 
 def stays(picture):

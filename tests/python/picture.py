@@ -25,6 +25,12 @@ LAYOUT = """(() => {
   };
 })()"""
 
+# What is drawn, element by element, and what the page draws in its place until the script runs.
+ELEMENTS = """(svg => [...svg.querySelectorAll('*')].map(element => [
+  element.localName, ...[...element.attributes].map(each => each.name + '=' + each.value),
+  element.children.length > 0 ? '' : element.textContent].join(' ')))"""
+STILL = """new DOMParser().parseFromString(PAGE, 'text/html').querySelector('[data-picture="NAME"] svg')"""
+
 # What the slider over steps says.
 STEP = "picture.querySelector('.stepper output').textContent"
 
@@ -131,6 +137,13 @@ def without_scripts(picture, path):
     """The second column of the table that a page has in the picture's place until its script runs."""
     table = re.search(rf'data-picture="{picture.name}".*?</table>', path.read_text(), re.DOTALL)[0]
     return re.findall(r"<tr><td.*?</td><td[^>]*>(.*?)</td>", table)
+
+
+def draws_the_still(picture, path):
+    """Until its script runs, the page shows what the script draws now."""
+    drawn = picture.evaluate(f"{ELEMENTS}(picture.querySelector('svg'))")
+    still = STILL.replace("PAGE", json.dumps(path.read_text())).replace("NAME", picture.name)
+    expect("the drawing without scripts", picture.evaluate(f"{ELEMENTS}({still})"), drawn)
 
 
 def expect(what, found, expected):

@@ -46,18 +46,56 @@ fn a_rank_too_many_ends_the_job_and_is_named() -> Result<()> {
     let job = Job::new()?;
     fs::create_dir(job.path(STEPS))?;
     let program = example("elastic_counts", ["1000000", STEPS])?;
-    let mut launcher = job.start(launch_with(&["-n", "2", "--max-restarts", "1"], &program)?)?;
+    let mut launcher = job.start(launch_with(&["-n", "3", "--max-restarts", "1"], &program)?)?;
     let mut killed = Vec::new();
     for _ in 0..2 {
-        let both = || Ok(ranks(&job, 2)?.filter(|both| !both.iter().any(|it| killed.contains(it))));
-        let both = job.until("two ranks train", both)?;
-        kill(both[0], Signal::SIGKILL)?;
-        killed.push(both[0]);
+        let is_gone = |all: &Vec<_>| !killed.iter().any(|it| all.contains(it));
+        job.until("three ranks train", || Ok(ranks(&job, 3)?.filter(is_gone)))?;
+        let victim = job.rank(1, "elastic_counts")?;
+        kill(victim, Signal::SIGKILL)?;
+        killed.push(victim);
     }
     let ended = launcher.wait()?;
     let pid = format!("(pid {})", killed[1]);
-    ended.expect_line(&["launch: rank ", &pid, "was killed by SIGKILL"])?;
-    ended.expect_line(&["restart 1 of 1: 1 rank goes on, and another one takes its place"])?;
+    ended.expect_line(&["launch: rank 1 ", &pid, "was killed by SIGKILL"])?;
+    ended.expect_line(&["restart 1 of 1: 2 ranks go on, and another one takes its place"])?;
     ensure!(!ended.status.success(), "{ended}");
-    job.expect_nobody_left(Duration::from_secs(5))
+    job.expect_nobody_left(Duration::from_secs(5))?;
+    let name = "the_books_picture_is_compared_with_these_groups";
+    insta::assert_snapshot!(name, groups(&job, &ended.stdout)?);
+    Ok(())
+}
+
+/// The processes of three groups, in the order of their ranks. A group goes on after the last step of the one before,
+/// as those that are in all three have written.
+fn groups(job: &Job, printed: &str) -> Result<String> {
+    let mut groups = BTreeMap::<usize, BTreeMap<usize, usize>>::new();
+    for line in printed.lines() {
+        let numbers = line.split(|c: char| !c.is_ascii_digit()).filter_map(|it| it.parse().ok());
+        let [process, rank, _, sample, epoch] = numbers.collect::<Vec<usize>>()[..] else {
+            bail!("`{line}` should say who is which rank, from which sample on");
+        };
+        // 1,200 samples, 60 a step.
+        groups.entry(epoch * 20 + sample / 60).or_default().insert(rank, process);
+    }
+    let mut begins = [0; 3];
+    for process in groups.values().nth(1).context(printed.to_owned())?.values() {
+        let steps = job.text(Path::new(STEPS).join(process.to_string()))?;
+        let sizes: Vec<_> = steps.lines().filter_map(|step| step.split(' ').nth(1)).collect();
+        let taken: Vec<_> = sizes.chunk_by(|a, b| a == b).map(<[_]>::len).collect();
+        let [all, left, ..] = taken[..] else { bail!("{process} has taken {taken:?} steps") };
+        // One may have been behind.
+        begins = [0, begins[1].max(all), begins[2].max(all + left)];
+    }
+    ensure!(groups.keys().eq(&begins), "{printed} instead of {begins:?}");
+    let (mut names, mut lines) = (BTreeMap::new(), String::new());
+    let begins = ["the first step", "the step that failed", "the step after the last"];
+    for (group, begin) in groups.values().zip(begins) {
+        for process in group.values() {
+            let next = char::from(b'A' + names.len() as u8);
+            lines += &format!("{} ", names.entry(process).or_insert(next));
+        }
+        lines += &format!("from {begin}\n");
+    }
+    Ok(lines)
 }

@@ -19,14 +19,6 @@ fn launch_and_wait_for_steps(ranks: usize, more: &[&str]) -> Result<(Job, Proces
     Ok((job, launcher))
 }
 
-/// The same without a launcher.
-fn start_and_wait_for_steps(ranks: usize) -> Result<(Job, Vec<Process>)> {
-    let job = Job::new()?;
-    let processes = start_by_hand(&job, (0..ranks).map(|_| ddp_mnist(endless(&[]))))?;
-    wait_for_steps(&job, 0..ranks, 10)?;
-    Ok((job, processes))
-}
-
 /// Expects that neither a checkpoint, complete or partial, nor a process is left.
 fn expect_nothing_left(job: &Job) -> Result<()> {
     job.expect_nobody_left(SOON)?;
@@ -47,7 +39,9 @@ fn a_killed_rank_ends_the_job_and_the_launcher_names_it() -> Result<()> {
 #[test]
 fn the_survivors_of_a_killed_rank_name_it_themselves_even_if_it_is_rank_0() -> Result<()> {
     for (killed, survivors) in [(1, &[0][..]), (0, &[1, 2][..])] {
-        let (job, mut ranks) = start_and_wait_for_steps(1 + survivors.len())?;
+        let (job, count) = (Job::new()?, 1 + survivors.len());
+        let mut ranks = start_by_hand(&job, (0..count).map(|_| ddp_mnist(endless(&[]))))?;
+        wait_for_steps(&job, 0..count, 10)?;
         kill(ranks[killed].pid(), Signal::SIGKILL)?;
         let deadline = Instant::now() + SOON;
         for &rank in survivors {

@@ -3,11 +3,8 @@
 use super::*;
 use std::fs::File;
 
-/// The world size of every start, a line each.
-const STARTS: &str = "starts";
-
 /// Appears when the training may end.
-const ENOUGH: &str = "enough";
+pub(super) const ENOUGH: &str = "enough";
 
 /// Saved after every step.
 pub(super) const CHECKPOINT: &str = "checkpoint.safetensors";
@@ -46,9 +43,12 @@ pub(super) fn nodes_come_and_go(trial: &mut Trial) -> Result<Duration> {
 /// Lets the training end, and expects that it has counted its samples.
 pub(super) fn end(cluster: &mut Cluster) -> Result<()> {
     File::create(cluster.job.path(ENOUGH))?;
-    let ends = cluster.succeeds()?;
+    expect_counts(&cluster.succeeds()?)
+}
+
+pub(super) fn expect_counts(ends: &[Ended]) -> Result<()> {
     let counted = ends.iter().any(|ended| ended.stdout.contains("every sample came "));
-    ensure!(counted, "the samples were not counted");
+    ensure!(counted, "the samples were not counted: {ends:?}");
     Ok(())
 }
 
@@ -68,8 +68,7 @@ pub(super) fn start(
 
 /// A training that goes on until it is let end.
 pub(super) fn program() -> Result<Command> {
-    let checkpoint = ["--checkpoint", CHECKPOINT];
-    example("elastic", checkpoint.into_iter().chain(["--until", ENOUGH, "--starts", STARTS]))
+    example("elastic", [])
 }
 
 /// Kills all processes of a host.
@@ -80,7 +79,7 @@ pub(super) fn leave(cluster: &mut Cluster, host: usize) -> Result<()> {
 }
 
 fn wait_for_starts(cluster: &mut Cluster, sizes: &[usize]) -> Result<()> {
-    let path = cluster.job.path(STARTS);
+    let path = cluster.job.path("starts");
     let expected: Vec<_> = sizes.iter().map(usize::to_string).collect();
     cluster.until(&format!("worlds of {expected:?} ranks have trained"), || {
         let starts = fs::read_to_string(&path).unwrap_or_default();

@@ -24,9 +24,6 @@ const LAST: u64 = 1 << 17;
 /// Where each process writes its steps.
 pub const STEPS: &str = "steps";
 
-/// Appears when the training may end.
-const ENOUGH: &str = "steps.enough";
-
 /// More threads and descriptors than a rank has, and fewer than if each generation left one behind.
 const MOST: [(&str, usize); 2] = [("task", 15), ("fd", 60)];
 
@@ -54,10 +51,10 @@ pub(super) fn replaced(trial: &mut Trial) -> Result<Duration> {
             ensure!(count < most, "a survivor has {count} entries in {what}");
         }
     }
-    File::create(job.path(ENOUGH))?;
+    File::create(job.path(elastic::ENOUGH))?;
     let ended = launcher.wait()?;
     trial.log = ended.to_string();
-    expect_counts(&[ended.expect_success()?])?;
+    elastic::expect_counts(&[ended.expect_success()?])?;
     Ok(longest)
 }
 
@@ -88,8 +85,7 @@ pub(super) fn hosts(trial: &mut Trial, signal: Signal) -> Result<Duration> {
             elastic::start(cluster, victim, per_node, flags, &program()?)?;
         }
         all_train(&cluster.job, all)?;
-        File::create(cluster.job.path(ENOUGH))?;
-        expect_counts(&cluster.succeeds()?)?;
+        elastic::end(cluster)?;
         Ok(longest)
     })
 }
@@ -120,12 +116,6 @@ fn next_step(job: &Job, begin: Duration, ranks: &[Pid], before: usize) -> Result
         longest = longest.max(job.until("a survivor takes a step", next)? - begin);
     }
     Ok(longest)
-}
-
-fn expect_counts(ends: &[Ended]) -> Result<()> {
-    let lines = ends.iter().flat_map(|ended| ended.stdout.lines());
-    ensure!(lines.filter(|line| line.contains(": every sample counts ")).count() > 0, "{ends:?}");
-    Ok(())
 }
 
 /// The ranks, if `count` are there and the last step of each was one with all.
