@@ -1,7 +1,6 @@
 //! What a job over several hosts must survive, or end at in time: each fault of the table that
 //! `cargo xtask soak` prints.
 
-mod culprit;
 mod elastic;
 mod kills;
 mod network;
@@ -131,10 +130,6 @@ pub const LINES: &[Line] = lines! {
     "elastic", elastic::nodes_come_and_go, ms(10_000), 20,
         "elastic 1:3: a node killed, a node added, a node killed again"
         => "trains on in under 10 s each time; every sample of an epoch once";
-    "disk-full", culprit::disk_full, None, 20,
-        "disk full at rank 0's checkpoint (3 ranks on one host)" => "rank 0 and its reason named";
-    "out-of-memory", culprit::out_of_memory, None, 20,
-        "out of memory on rank 0 (3 ranks on one host)" => "rank 0 and its reason named";
     "torchrun", torchrun::lost_node, None, 5,
         "torchrun --nnodes 1:3, one of two nodes lost (on one host)"
         => "the rank that is left goes on from the checkpoint";
