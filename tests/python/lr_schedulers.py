@@ -2,8 +2,6 @@
 arguments.
 
     python tests/python/lr_schedulers.py 100 SGD '[0.1]' '{"StepLR": {"step_size": 30}}'
-
-With --refused it prints whether Python refuses each schedule: at once, or in one of the epochs.
 """
 
 import json
@@ -60,21 +58,9 @@ def step(scheduler, epoch, arguments):
         scheduler.step()
 
 
-def refused(*arguments):
-    try:
-        list(rates(*arguments))
-    except (ValueError, ZeroDivisionError) as error:
-        return str(error)
-    return None
-
-
 def main(epochs, name, lrs, *descriptions):
-    answer = rates
-    if descriptions[0] == "--refused":
-        answer, descriptions = refused, descriptions[1:]
     for description in descriptions:
-        result = answer(epochs, name, lrs, json.loads(description))
-        print(json.dumps(result if answer is refused else list(result)))
+        print(json.dumps(list(rates(epochs, name, lrs, json.loads(description)))))
 
 
 if __name__ == "__main__":

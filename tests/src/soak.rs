@@ -1,8 +1,6 @@
 //! What a job over several hosts must survive, or end at in time: each fault of the table that
 //! `cargo xtask soak` prints.
 
-mod agreement;
-mod culprit;
 mod elastic;
 mod kills;
 mod network;
@@ -132,19 +130,6 @@ pub const LINES: &[Line] = lines! {
     "elastic", elastic::nodes_come_and_go, ms(10_000), 20,
         "elastic 1:3: a node killed, a node added, a node killed again"
         => "trains on in under 10 s each time; every sample of an epoch once";
-    "uneven-nodes", agreement::uneven_nodes, None, 36,
-        "1, 2 and 3 ranks on the nodes" => "trains as ranks 0 to 5 of 6";
-    "different-nnodes", agreement::different_nnodes, ms(10_000), 36,
-        "different --nnodes" => "refused in under 10 s, with one sentence on every host";
-    "same-node-rank", agreement::same_node_rank, ms(10_000), 36,
-        "same --node-rank twice" => "refused in under 10 s, with one sentence on every host";
-    "other-program", agreement::other_program, ms(10_000), 36,
-        "another version of the program on one host"
-        => "refused in under 10 s, with one sentence on every host";
-    "disk-full", culprit::disk_full, None, 20,
-        "disk full at rank 0's checkpoint (3 ranks on one host)" => "rank 0 and its reason named";
-    "out-of-memory", culprit::out_of_memory, None, 20,
-        "out of memory on rank 0 (3 ranks on one host)" => "rank 0 and its reason named";
     "torchrun", torchrun::lost_node, None, 5,
         "torchrun --nnodes 1:3, one of two nodes lost (on one host)"
         => "the rank that is left goes on from the checkpoint";

@@ -34,6 +34,4 @@ cases! {
     fn an_elastic_job_loses_no_sample_when_nodes_come_and_go() = holds("elastic");
     fn killed_hosts_come_again_while_the_others_go_on_and_every_sample_counts_once() =
         holds("replaced-hosts");
-    fn nodes_may_have_different_numbers_of_ranks() = holds("uneven-nodes");
-    fn another_version_of_the_program_is_refused_on_every_host() = holds("other-program");
 }

@@ -174,11 +174,11 @@ mod tests {
     fn what_is_no_list_of_devices_is_refused() {
         let mixed = "devices is a list with cuda:0 and cpu:1, but must be all of one kind";
         for (text, expected) in [
-            ("0xcpu", "devices is empty, but must be at least one device"),
+            ("0xcpu", "devices is empty, but must be at least one device, such as 2xcpu"),
             ("65xcpu", "device is cpu:64, but must be one of cpu:0 to cpu:63"),
             ("cpu:64", "device is cpu:64, but must be one of cpu:0 to cpu:63"),
             ("99999999999999999999xcpu", "device is cpu:"),
-            ("cpu:1,cpu:1", "devices is a list with cpu:1 twice"),
+            ("cpu:1,cpu:1", "devices is a list with cpu:1 twice, but must be a list of different"),
             ("cuda:0,cuda:0", "devices is a list with cuda:0 twice"),
             ("cuda:0,cpu:1", mixed),
             ("gpu:0", "devices is \"gpu:0\", but must be a list such as cuda:0,cuda:1, or 4xcpu"),

@@ -11,20 +11,6 @@ use tch::{Kind, Tensor};
 use tests::run_by;
 
 #[run_by(with_ranks(3))]
-fn every_rank_gets_what_the_root_broadcasts(rank: Rank) {
-    for len in [0, 1, 5000, 400_000] {
-        for root in 0..3 {
-            for in_arena in [false, true] {
-                let mine = Tensor::full([len], rank.rank as f64, FLOAT);
-                let mine = if in_arena { allocated(&rank.shared, &mine) } else { mine };
-                rank.shared.broadcast(&mine, root, NOW).now().unwrap();
-                assert_eq!(mine, Tensor::full([len], root as f64, FLOAT));
-            }
-        }
-    }
-}
-
-#[run_by(with_ranks(3))]
 fn operations_follow_each_other_in_any_sequence(rank: Rank) {
     for number in 0..3_000 {
         // The same on all ranks, but for how long each takes to come.

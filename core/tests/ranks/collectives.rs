@@ -162,40 +162,6 @@ fn an_asynchronous_all_reduce_gives_the_sum_when_waited_for(group: &ProcessGroup
     assert_eq!(values(&first.wait().unwrap()), [3.0, 30.0]);
 }
 
-#[run_by(on_ranks(3))]
-fn broadcast_copies_the_sources_tensor_and_all_gather_all_in_order_of_ranks(group: &ProcessGroup) {
-    for source in 0..3 {
-        let mut tensor = own(group);
-        group.broadcast(&mut tensor, source).unwrap();
-        assert_eq!(values(&tensor)[0], source as f64 + 1.0);
-    }
-    let gathered = Tensor::stack(&group.all_gather(&own(group)).unwrap(), 1);
-    assert_eq!(values(&gathered), [1.0, 2.0, 3.0, 10.0, 20.0, 30.0]);
-}
-
-#[run_by(on_ranks(3))]
-fn reduce_gives_the_sum_to_the_destination(group: &ProcessGroup) {
-    let mut tensor = own(group);
-    group.reduce(&mut tensor, 1, ReduceOp::Sum).unwrap();
-    if group.rank() == 1 {
-        assert_eq!(values(&tensor), [6.0, 60.0]);
-    }
-}
-
-#[run_by(on_ranks(2))]
-fn what_is_sent_is_received(group: &ProcessGroup) {
-    let mut received = Tensor::zeros_like(&own(group));
-    if group.rank() == 0 {
-        group.send(&own(group), 1).unwrap();
-        received = group.irecv(received, 1).unwrap().wait().unwrap();
-        assert_eq!(values(&received), [2.0, 20.0]);
-    } else {
-        group.recv(&mut received, 0).unwrap();
-        assert_eq!(values(&received), [1.0, 10.0]);
-        let _sent = group.isend(own(group), 0).unwrap().wait().unwrap();
-    }
-}
-
 #[run_by(on_ranks(2))]
 fn a_barrier_holds_the_fast_rank_until_the_slow_one_comes(group: &ProcessGroup) {
     if group.rank() == 1 {

@@ -225,36 +225,6 @@ fn a_rank_without_inputs_follows_a_hook_that_exchanges_in_several_steps(group: &
     assert_shared(group, &parameters(&vs));
 }
 
-/// Trains with these numbers of steps, but ends everywhere when the first rank runs out of inputs.
-/// Returns the number of steps that this rank made, and the result of the join.
-fn early_end(group: &ProcessGroup, steps: [i64; WORLD]) -> (i64, Result<()>) {
-    let (vs, model) = model(group, two_buckets());
-    let options = JoinOptions { throw_on_early_termination: true, ..Default::default() };
-    let mut made = 0;
-    let joined = join((group, &model), &steps, options, |step| {
-        backward(&vs, &model, &own(group.rank(), step))?;
-        made += 1;
-        Ok(())
-    });
-    (made, joined)
-}
-
-#[run_by(on_ranks(3))]
-fn training_can_end_everywhere_when_the_first_rank_runs_out(group: &ProcessGroup) {
-    let (made, joined) = early_end(group, [4, 2, 3]);
-    assert_eq!(made, 2);
-    let rank = group.rank();
-    let message = match rank {
-        1 => "Rank 1 exhausted all inputs.",
-        _ => "Detected at least one rank that exhausted inputs. Throwing across all ranks.",
-    };
-    assert_eq!(joined.unwrap_err().to_string(), format!("rank {rank}: join failed: {message}"));
-    // All ranks stopped at the same step, so they can train on.
-    let (made, joined) = early_end(group, [2, 2, 2]);
-    joined.unwrap();
-    assert_eq!(made, 2);
-}
-
 #[run_by(on_ranks(3))]
 fn a_rank_whose_training_fails_is_named_by_the_others(group: &ProcessGroup) {
     let (vs, model) = model(group, two_buckets());

@@ -69,19 +69,6 @@ fn two_of_three_make_a_group_without_the_third(store: Store, rank: usize) {
 }
 
 #[run_by(common::with_store(3))]
-fn a_process_is_in_several_groups_at_once(store: Store, rank: usize) {
-    if rank > 0 {
-        let group = pair(&store, rank, 1);
-        assert_eq!(recv(&group).unwrap(), rank as f32);
-        return send(&group, rank as f32 * 10.0);
-    }
-    let groups = [1, 2].map(|with| pair(&store, with, 0));
-    send(&groups[1], 2.0);
-    send(&groups[0], 1.0);
-    assert_eq!(groups.each_ref().map(|group| recv(group).unwrap()), [10.0, 20.0]);
-}
-
-#[run_by(common::with_store(3))]
 fn a_member_that_ends_breaks_only_its_group_and_is_named_as_in_the_job(store: Store, rank: usize) {
     if rank == 2 {
         let group = pair(&store, 2, 1);

@@ -179,17 +179,6 @@ mod tests {
     }
 
     #[test]
-    fn launchers_of_one_job_meet() {
-        let (there, here) = ends();
-        let joining = thread::spawn(|| join(there, &key("s"), node()).unwrap().peer);
-        let admitted = admit(here, &key("s"), &welcome(), PATIENCE).unwrap().peer;
-        let host = joining.join().unwrap();
-        assert_eq!((host.name.as_str(), host.heartbeat_timeout.as_secs()), ("a", 7));
-        assert!(host.is_own);
-        assert_eq!(admitted, node());
-    }
-
-    #[test]
     fn an_agent_that_cannot_prove_the_secret_is_refused() {
         let (stranger, here) = ends();
         let ask = thread::spawn(move || {

@@ -33,7 +33,7 @@ pub(super) fn killed(trial: &mut Trial, victim: Victim) -> Result<Duration> {
             Victim::Host => cluster.hosts.signal(host, Signal::SIGKILL)?,
         }
         let ends = cluster.ends(&survivors, PATIENCE)?;
-        ends.expect_failure()?.expect_same_line(&culprit, &[])?;
+        ends.expect_failure()?.expect_same_line(&culprit)?;
         cluster.job.expect_nobody_left(size.reaped)?;
         Ok(ends.at - begin)
     })

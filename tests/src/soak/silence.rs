@@ -29,7 +29,7 @@ fn silent(trial: &mut Trial, silence: Act, wake: Act) -> Result<Duration> {
         let others = cluster.others(host);
         let ends = cluster.ends(&others, PATIENCE)?;
         let culprit = format!("launch: node {host} ({}) ", cluster.hosts.name(host));
-        ends.expect_failure()?.expect_same_line(&culprit, &[])?;
+        ends.expect_failure()?.expect_same_line(&culprit)?;
 
         wake(cluster, host)?;
         cluster.ends(&[host], PATIENCE)?.expect_failure()?;

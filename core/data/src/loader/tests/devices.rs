@@ -4,6 +4,12 @@ use super::*;
 use tch_parallel_base::LogicalDevice;
 use tch_parallel_base::memory::{max_memory_allocated, memory_allocated};
 
+/// The CPU and, if there is one, a GPU: each without workers and with two.
+fn devices_and_workers() -> [(Device, usize); 4] {
+    let other = Device::cuda_if_available();
+    [(Device::Cpu, 0), (Device::Cpu, 2), (other, 0), (other, 2)]
+}
+
 #[test]
 fn the_loop_gets_its_batches_on_the_device_that_it_names() {
     for num_workers in [0, 2] {
@@ -23,14 +29,14 @@ fn the_loop_gets_its_batches_on_the_device_that_it_names() {
 /// A GPU has them one ahead.
 #[test]
 fn on_a_device_the_batches_keep_their_order_and_their_errors() {
-    for num_workers in [0, 2] {
+    for (device, num_workers) in devices_and_workers() {
         let loader = in_order(numbers_with(5, fails_at_two), 1, num_workers);
-        let mut batches = loader.epoch(0).unwrap().to(Device::cuda_if_available());
-        for expected in [Some(0), Some(1), None, Some(3), Some(4)] {
-            let left = 5 - expected.unwrap_or(2);
-            assert_eq!(batches.size_hint(), (left, Some(left)));
-            let batch = batches.next().unwrap();
-            assert_eq!(batch.ok().map(|batch| batch.int64_value(&[0]) as usize), expected);
+        let mut batches = loader.epoch(0).unwrap().to(device);
+        let refused = Err("two is bad, but must be good".to_owned());
+        for (taken, expected) in [Ok(0), Ok(1), refused, Ok(3), Ok(4)].into_iter().enumerate() {
+            assert_eq!(batches.size_hint(), (5 - taken, Some(5 - taken)));
+            let batch = batches.next().unwrap().map(|batch| batch.int64_value(&[0]));
+            assert_eq!(batch.map_err(|error| error.to_string()), expected);
         }
         assert!(batches.next().is_none() && batches.next().is_none());
     }
@@ -39,12 +45,13 @@ fn on_a_device_the_batches_keep_their_order_and_their_errors() {
 /// On a GPU it comes while the batch before it is handed out, which must not be lost.
 #[test]
 fn on_a_device_a_panic_of_the_data_set_takes_the_place_of_its_batch() {
-    for num_workers in [0, 2] {
+    for (device, num_workers) in devices_and_workers() {
         let loader = in_order(numbers_with(4, panics_at_two), 1, num_workers);
-        let mut batches = loader.epoch(0).unwrap().to(Device::cuda_if_available());
-        for expected in [Some(0), Some(1), None, Some(3)] {
+        let mut batches = loader.epoch(0).unwrap().to(device);
+        for expected in [Ok(0), Ok(1), Err("two is too much"), Ok(3)] {
             let batch = catch_unwind(AssertUnwindSafe(|| batches.next().unwrap().unwrap()));
-            assert_eq!(batch.ok().map(|batch| batch.int64_value(&[0])), expected);
+            let batch = batch.map(|batch| batch.int64_value(&[0]));
+            assert_eq!(batch.map_err(|panic| *panic.downcast::<&str>().unwrap()), expected);
         }
         assert!(batches.next().is_none());
     }

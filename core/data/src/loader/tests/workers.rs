@@ -87,23 +87,6 @@ fn each_worker_is_initialized_once() {
 }
 
 #[test]
-fn a_batch_that_fails_is_an_error_in_its_place() {
-    for num_workers in [0, 2] {
-        let loader = in_order(numbers_with(5, fails_at_two), 1, num_workers);
-        let batches: Vec<_> = loader.epoch(0).unwrap().collect();
-        let failed: Vec<_> = batches.iter().map(Result::is_err).collect();
-        assert_eq!(failed, [false, false, true, false, false]);
-        assert_eq!(batches[2].as_ref().unwrap_err().to_string(), "two is bad, but must be good");
-    }
-}
-
-#[test]
-#[should_panic(expected = "two is too much")]
-fn a_panic_in_a_worker_goes_on_in_the_training_loop() {
-    in_time(|| collect(&in_order(numbers_with(5, panics_at_two), 1, 2)));
-}
-
-#[test]
 fn workers_stop_when_the_loop_breaks_off() {
     let (made_before, made_after) = in_time(|| {
         let made = Arc::new(AtomicUsize::new(0));

@@ -112,6 +112,8 @@ fn settings_that_no_run_could_work_with_are_refused() {
     let restarts = CosineAnnealingWarmRestarts::new(5);
     let one_cycle = |pct_start| OneCycleLr { pct_start, ..OneCycleLr::new(0.1, 10) };
     let cyclic = || CyclicLr::new(0.1, 0.2);
+    let max_momentum = [0.1; 3].into();
+    let max_momenta = OneCycleLr { max_momentum, ..one_cycle(0.3) };
     let momenta = CyclicLr { base_momentum: [0.1; 3].into(), ..cyclic() };
     let lambda = LambdaLr::per_group(vec![Box::new(|_| 1.0)]);
     let multiplicative = MultiplicativeLr::per_group(vec![Box::new(|_| 1.0)]);
@@ -134,8 +136,10 @@ fn settings_that_no_run_could_work_with_are_refused() {
         (refused(cosine(f64::INFINITY)), "eta_min is inf", "a learning rate, not below 0"),
         (refused(linear(0.0, 1.0)), "start_factor is 0", factor),
         (refused(ConstantLr { factor: 1.5, total_iters: 5 }), "factor is 1.5", factor),
+        (refused(ConstantLr { factor: -0.1, total_iters: 5 }), "factor is -0.1", factor),
         (refused(linear(1.0, 2.0)), "end_factor is 2", fraction),
         (refused(one_cycle(1.5)), "pct_start is 1.5", fraction),
+        (refused(one_cycle(-0.5)), "pct_start is -0.5", fraction),
         (refused(gamma(f64::NAN)), "gamma is NaN", number),
         (refused(ExponentialLr { gamma: -0.9 }), "gamma is -0.9", number),
         (refused(LambdaLr::new(|_| f64::NAN)), "lr_lambda(0) is NaN", number),
@@ -143,6 +147,9 @@ fn settings_that_no_run_could_work_with_are_refused() {
         (refused(multiplicative), "the length of lr_lambda is 1", one_each),
         (refused(SwaLr::new([0.1])), "the length of swa_lr is 1", one_each),
         (refused(OneCycleLr::new([0.1], 9)), "the length of max_lr is 1", one_each),
+        (refused(CyclicLr::new([0.1], 0.2)), "the length of base_lr is 1", one_each),
+        (refused(CyclicLr::new(0.1, [0.2; 3])), "the length of max_lr is 3", one_each),
+        (refused(max_momenta), "the length of max_momentum is 3", one_each),
         (refused(momenta), "the length of base_momentum is 3", one_each),
         (refused(sequential(vec![])), "the number of schedules is 2, with 0 milestones", one_more),
         (refused(sequential(vec![0])), "milestones is [0]", ascending),

@@ -43,19 +43,6 @@ fn nesterov() -> SgdOptions {
 }
 
 #[test]
-fn a_parameter_without_a_gradient_stays_as_it_is_and_has_no_state() {
-    let problem = Problem::new();
-    let before = problem.weights();
-    let sgd = Sgd::new(&problem.vs, nesterov()).unwrap();
-    let adam = Adam::new(&problem.vs, AdamOptions::adamw()).unwrap();
-    for mut optimizer in [Box::new(sgd) as Box<dyn Optimizer>, Box::new(adam)] {
-        optimizer.step().unwrap();
-        assert_eq!(before, problem.weights());
-        assert_eq!(optimizer.state_bytes(), 0);
-    }
-}
-
-#[test]
 fn a_hook_that_fails_ends_the_step() {
     let problem = Problem::new();
     let mut optimizer = Sgd::new(&problem.vs, sgd()).unwrap();
