@@ -81,11 +81,6 @@ fn a_panic_at_the_start_of_an_exchange_is_an_error(group: &ProcessGroup) {
 }
 
 #[run_by(on_ranks(2))]
-fn a_panic_at_the_end_of_an_exchange_is_an_error(group: &ProcessGroup) {
-    expect(group, || panic!("this cannot be"), When::Finish, "this cannot be");
-}
-
-#[run_by(on_ranks(2))]
 fn what_libtorch_refuses_is_said_without_its_backtrace(group: &ProcessGroup) {
     let what =
         "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0";

@@ -51,16 +51,6 @@ fn hooks_go_with_every_kind_of_engine(group: &ProcessGroup) {
 }
 
 #[run_by(on_ranks(2))]
-fn a_hook_that_exchanges_nothing_leaves_each_rank_its_own_gradients(group: &ProcessGroup) {
-    let own: Vec<_> = (0..4).map(|step| own(group.rank(), step)).collect();
-    let noop = hooks::from_fn("noop", |_, bucket| {
-        let buffer = bucket.buffer()?;
-        Ok(Box::new(|| Ok(buffer)))
-    });
-    assert_eq!(steps(group, two_buckets(), noop), own);
-}
-
-#[run_by(on_ranks(2))]
 fn a_hooks_result_replaces_the_gradients_even_if_it_is_a_view(group: &ProcessGroup) {
     // A part of a larger tensor, and a tensor that is not contiguous.
     for contiguous in [true, false] {

@@ -48,6 +48,23 @@ fn fused<R: UpdateRule + Send>(vs: &VarStore, rule: R) -> DdpOptions {
     hooked(HookThenOptimizer::new(hooks::AllReduce, optimizer).unwrap())
 }
 
+/// Trains without the wrapper, each rank for itself.
+fn in_backward<R: UpdateRule + Send>(group: &ProcessGroup, name: &str, rule: R) -> Saved {
+    let (vs, mut saved) = (VarStore::new(Device::Cpu), Saved::new());
+    let net = with_batch_norm(&vs);
+    fill(&vs, group);
+    let optimizer = Arc::new(Mutex::new(ParamGroupOptimizer::new(&vs, rule).unwrap()));
+    let _in_backward = OptimizerInBackward::new(optimizer).unwrap();
+    for step in 0..5 {
+        let xs = numbers(&[4, 6], 7 * step + group.rank() as i64);
+        net.forward_t(&xs, true).cross_entropy_for_logits(&labels()).backward();
+        assert!(vs.trainable_variables().iter().all(|parameter| !parameter.grad().defined()));
+        let tensors = vs.variables().into_iter();
+        saved.extend(tensors.map(|(key, it)| (format!("{name}.{step}.{key}"), it.copy())));
+    }
+    saved
+}
+
 fn delayed(names: &[&str], hooked: &str) -> DdpOptions {
     DdpOptions {
         delay_all_reduce_named_params: names.iter().map(|&name| name.into()).collect(),
@@ -90,8 +107,24 @@ fn delayed_gradients_hooks_of_buffers_quantization_and_steps_in_the_backward_pas
         assert_eq!(stats.numel_before_compression, 3 * 63);
         assert_eq!(stats.numel_after_compression, 3 * 16 * rank as u64);
     }
+    let early = PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() };
+    let early = PowerSgdOptions { min_compression_rate: 1.0, ..early };
+    // 5 x 6 numbers become 5 + 6 for each rank of the approximation, 3 x 5 become 3 + 5 if that is less, and 18 stay.
+    for (name, after, options) in [
+        ("lossy", 11 + 8 + 18, PowerSgdOptions { use_error_feedback: false, ..early }),
+        ("same", 11 + 8 + 18, PowerSgdOptions { batch_tensors_with_same_shape: true, ..early }),
+        ("rank", 22 + 15 + 18, PowerSgdOptions { matrix_approximation_rank: 2, ..early }),
+        ("cold", 11 + 8 + 18, PowerSgdOptions { warm_start: false, ..early }),
+    ] {
+        let hook = PowerSgd::new(options).unwrap();
+        train(group, (&format!("power.{name}"), true), |_| hooked(hook.clone()), &mut saved);
+        let stats = hook.compression_stats();
+        assert_eq!((stats.numel_after_compression, stats.rate), (3 * after, 63.0 / after as f64));
+    }
     let rule = SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() };
     train(group, ("fused.sgd", false), |vs| fused(vs, rule), &mut saved);
+    saved.extend(in_backward(group, "backward.sgd", rule));
+    saved.extend(in_backward(group, "backward.adamw", AdamOptions::adamw()));
     let rule = AdamOptions { lr: 0.01, ..Default::default() };
     train(group, ("fused.adam", false), |vs| fused(vs, rule), &mut saved);
     let buckets = |vs: &_| DdpOptions { bucket_cap_mb: Some(1e-5), ..fused(vs, rule) };
