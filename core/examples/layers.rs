@@ -127,7 +127,8 @@ fn simple_layers(saved: &mut Saved) {
     saved.module("layer_norm", &[5, 3, 7], |p| nn::layer_norm(p, &[3, 7], Default::default()));
     let options = nn::LayerNormOptions { bias: false, eps: 0.01, ..Default::default() };
     saved.module("layer_norm_without_bias", &[5, 7], |p| nn::layer_norm(p, &[7], options));
-    saved.module("group_norm", &[5, 6, 4], |p| nn::group_norm(p, 3, 6, Default::default()));
+    let options = nn::GroupNormOptions { eps: 0.01, ..Default::default() };
+    saved.module("group_norm", &[5, 6, 4], |p| nn::group_norm(p, 3, 6, options));
 }
 
 fn recurrent_layers(saved: &mut Saved) {

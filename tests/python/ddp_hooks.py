@@ -16,6 +16,7 @@ from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power_sgd
 from torch.distributed.algorithms.ddp_comm_hooks import quantization_hooks as quantization
+from torch.distributed.optim import _apply_optimizer_in_backward
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parallel.distributed import _BufferCommHookLocation
 
@@ -39,9 +40,24 @@ def train(name, register=lambda ddp: None, delayed=False, steps=True, **options)
             save(f"{name}.{step}.{key}.grad", parameter.grad)
         if steps:
             optimizer.step()
-        for key, tensor in model.state_dict().items():
-            if not key.endswith("num_batches_tracked"):
-                save(f"{name}.{step}.{key}", tensor)
+        save_state(f"{name}.{step}", model)
+
+
+def in_backward(name, optimizer, **options):
+    model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+    fill(model)
+    _apply_optimizer_in_backward(optimizer, model.parameters(), options)
+    for step in range(5):
+        xs = numbers((4, 6), 7 * step + dist.get_rank())
+        F.cross_entropy(model(xs), torch.arange(4) % 3).backward()
+        assert all(parameter.grad is None for parameter in model.parameters())
+        save_state(f"{name}.{step}", model)
+
+
+def save_state(name, model):
+    for key, tensor in model.state_dict().items():
+        if not key.endswith("num_batches_tracked"):
+            save(f"{name}.{key}", tensor)
 
 
 def stateless(hook):
@@ -117,6 +133,8 @@ def main(file):
         train(f"batched.{rank}", batched(rank))
     train("batched.buckets", batched(2), bucket_cap_mb=1e-5)
     train("fused.sgd", fused(torch.optim.SGD, 0.5, momentum=0.9), steps=False)
+    in_backward("backward.sgd", torch.optim.SGD, lr=0.5, momentum=0.9)
+    in_backward("backward.adamw", torch.optim.AdamW)
     train("fused.adam", fused(torch.optim.Adam, 0.01), steps=False)
     train("fused.buckets", fused(torch.optim.Adam, 0.01), steps=False, bucket_cap_mb=1e-5)
     train("buffers.own", broadcast_buffers=False)

@@ -70,7 +70,7 @@ def simple_layers():
     layer("linear", (5, 7), build=lambda: nn.Linear(7, 3))
     layer("layer_norm", (5, 3, 7), build=lambda: nn.LayerNorm([3, 7]))
     layer("layer_norm_without_bias", (5, 7), build=lambda: nn.LayerNorm(7, eps=0.01, bias=False))
-    layer("group_norm", (5, 6, 4), build=lambda: nn.GroupNorm(3, 6))
+    layer("group_norm", (5, 6, 4), build=lambda: nn.GroupNorm(3, 6, eps=0.01))
 
 
 def recurrent_layers():

@@ -70,7 +70,7 @@ fn names(code: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The identifiers, each with its place.
-fn words(text: &str) -> impl Iterator<Item = (&str, usize)> {
+pub fn words(text: &str) -> impl Iterator<Item = (&str, usize)> {
     let start = text.as_ptr() as usize;
     text.split(|c: char| !c.is_alphanumeric() && c != '_')
         .filter(|word| word.starts_with(|c: char| c.is_alphabetic() || c == '_'))

@@ -43,6 +43,7 @@ mod openness;
 mod optim_parity;
 mod output_files;
 mod prelude;
+mod public_names;
 mod readme;
 mod report_flags;
 mod resume_auto;

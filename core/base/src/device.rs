@@ -7,6 +7,10 @@ use std::{fmt, marker::PhantomData, num::IntErrorKind, str::FromStr};
 use tch::{Cuda, Device, Tensor};
 
 /// Whether this program was built with the feature `cuda`; a GPU need not be there. `torch.backends.cuda.is_built`
+///
+/// ```
+/// let uses_gpus = tch_parallel::cuda_is_built() && tch::Cuda::is_available();
+/// ```
 pub const fn cuda_is_built() -> bool {
     cfg!(feature = "cuda")
 }

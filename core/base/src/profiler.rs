@@ -117,6 +117,13 @@ pub fn profile<R>(path: impl AsRef<Path>, body: impl FnOnce() -> R) -> Result<R>
 
 /// `with torch.profiler.record_function(name)`: a range in the trace. Without a profiler this only calls `body`.
 ///
+/// ```
+/// use tch_parallel::profiler::record_function;
+///
+/// assert_eq!(record_function("evaluate", || 6 * 7)?, 42);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Tensor`] for a name that contains NUL.
 pub fn record_function<R>(name: &str, body: impl FnOnce() -> R) -> Result<R> {

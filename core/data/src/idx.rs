@@ -17,6 +17,15 @@ const UNSIGNED_BYTE: u8 = 8;
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 /// The contents of an IDX file of unsigned bytes.
+///
+/// ```
+/// use tch_parallel::data::idx::Idx;
+///
+/// let labels = [0, 0, 8, 1, 0, 0, 0, 2, 7, 9];
+/// let labels = Idx::<1>::parse(&labels[..], "labels".as_ref())?;
+/// assert_eq!((labels.dims, labels.data), ([2], vec![7, 9]));
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Idx<const N: usize> {
     /// The dimensions, `[number of images, rows, columns]` or `[number of labels]`.

@@ -109,6 +109,13 @@ pub fn batch_norm2d<'a>(
 }
 
 /// `torch.nn.BatchNorm3d(num_features)`: [`batch_norm2d`] for volumes and videos `[N, num_features, D, H, W]`.
+///
+/// ```
+/// # use tch::{Device, Tensor, kind::FLOAT_CPU, nn::{ModuleT, VarStore}};
+/// # let vs = VarStore::new(Device::Cpu);
+/// let layer = tch_parallel::nn::batch_norm3d(vs.root() / "norm", 3, Default::default());
+/// let images = layer.forward_t(&Tensor::ones([2, 3, 4, 5, 6], FLOAT_CPU), true);
+/// ```
 pub fn batch_norm3d<'a>(
     path: impl Borrow<Path<'a>>,
     num_features: i64,

@@ -81,6 +81,13 @@ pub trait UpdateRule: GroupOptions + Clone + Serialize + DeserializeOwned + 'sta
 }
 
 /// The layouts of gradients that an optimizer supports. An embedding with `sparse` has sparse gradients.
+///
+/// ```
+/// use tch_parallel::optim::{AdamOptions, GradientLayout, SgdOptions, UpdateRule};
+///
+/// assert_eq!(AdamOptions::default().gradient_layout(), GradientLayout::Dense);
+/// assert_eq!(SgdOptions::default().gradient_layout(), GradientLayout::Any);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GradientLayout {
     /// Gradients with a value for every element.

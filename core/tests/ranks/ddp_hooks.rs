@@ -98,6 +98,23 @@ fn fused<R: UpdateRule + Send>(vs: &VarStore, rule: R) -> DdpOptions {
     hooked(HookThenOptimizer::new(hooks::AllReduce, optimizer).unwrap())
 }
 
+/// Trains without the wrapper, each rank for itself.
+fn in_backward<R: UpdateRule + Send>(group: &ProcessGroup, name: &str, rule: R) -> Saved {
+    let (vs, mut saved) = (VarStore::new(Device::Cpu), Saved::new());
+    let net = with_batch_norm(&vs);
+    fill(&vs, group);
+    let optimizer = Arc::new(Mutex::new(ParamGroupOptimizer::new(&vs, rule).unwrap()));
+    let _in_backward = OptimizerInBackward::new(optimizer).unwrap();
+    for step in 0..5 {
+        let xs = numbers(&[4, 6], 7 * step + group.rank() as i64);
+        net.forward_t(&xs, true).cross_entropy_for_logits(&labels()).backward();
+        assert!(vs.trainable_variables().iter().all(|parameter| !parameter.grad().defined()));
+        let tensors = vs.variables().into_iter();
+        saved.extend(tensors.map(|(key, it)| (format!("{name}.{step}.{key}"), it.copy())));
+    }
+    saved
+}
+
 fn delayed(names: &[&str], hooked: &str) -> DdpOptions {
     DdpOptions {
         delay_all_reduce_named_params: names.iter().map(|&name| name.into()).collect(),
@@ -141,6 +158,8 @@ fn hooks_delayed_gradients_steps_in_the_backward_pass_and_buffers_equal_pythons(
     power_sgd(group, &mut saved);
     let rule = SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() };
     train(group, ("fused.sgd", false), |vs| fused(vs, rule), &mut saved);
+    saved.extend(in_backward(group, "backward.sgd", rule));
+    saved.extend(in_backward(group, "backward.adamw", AdamOptions::adamw()));
     let rule = AdamOptions { lr: 0.01, ..Default::default() };
     train(group, ("fused.adam", false), |vs| fused(vs, rule), &mut saved);
     let buckets = |vs: &_| DdpOptions { bucket_cap_mb: Some(1e-5), ..fused(vs, rule) };

@@ -34,12 +34,6 @@ fn a_file_is_read_raw_and_compressed_which_its_bytes_tell_and_not_its_name() {
 }
 
 #[test]
-fn labels_have_one_dimension() {
-    let labels = Idx::<1>::parse(&LABELS[..], Path::new("labels")).unwrap();
-    assert_eq!(labels, Idx { dims: [2], data: vec![7, 9] });
-}
-
-#[test]
 fn files_that_are_not_whole_idx_files_are_refused() {
     let longer = [&IMAGES[..], &[1, 2]].concat();
     let truncated =

@@ -4,7 +4,7 @@
 //!
 //! ```
 //! use tch::{Device, nn::VarStore};
-//! use tch_parallel::optim::lr_scheduler::{LrScheduler, StepLr};
+//! use tch_parallel::optim::lr_scheduler::{LrScheduler, LrSchedulerState, Scheduler, StepLr};
 //! use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 //!
 //! let vs = VarStore::new(Device::Cpu);
@@ -16,6 +16,7 @@
 //!     scheduler.step(&mut optimizer)?;
 //! }
 //! assert_eq!(optimizer.lr(), 0.1 * 0.1);
+//! let state: LrSchedulerState = scheduler.state_dict()?; // to be saved with the optimizer's
 //! # Ok::<(), tch_parallel::Error>(())
 //! ```
 //!

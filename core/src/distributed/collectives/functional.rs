@@ -76,6 +76,16 @@ pub fn reduce_scatter(input_list: &[Tensor], op: ReduceOp, group: &ProcessGroup)
 }
 
 /// Sends `input_list[r]` to rank r, and returns what each has sent to this one, in order, all of one shape.
+///
+/// ```
+/// # use tch::{Kind, Tensor};
+/// # use tch_parallel::distributed::{ProcessGroup, functional};
+/// # let group = ProcessGroup::from_env()?;
+/// let rows = Tensor::ones([group.world_size() as i64, 3], (Kind::Float, group.device()));
+/// let received = functional::all_to_all(&rows.split(1, 0), &group)?;
+/// assert_eq!(Tensor::cat(&received, 0), functional::all_to_all_single(&rows, &[], &[], &group)?);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 pub fn all_to_all(input_list: &[Tensor], group: &ProcessGroup) -> Result<Vec<Tensor>> {
     let received = no_grad(|| exchanged(group, input_list))?;
     differentiable(input_list, received, group, exchanged)

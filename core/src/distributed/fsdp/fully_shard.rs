@@ -18,6 +18,18 @@ use tch::nn::{Path, VarStore};
 use tch_parallel_base::lock;
 
 /// The keyword arguments of `fully_shard`.
+///
+/// ```
+/// use tch::Kind;
+/// use tch_parallel::distributed::{FullyShardOptions, MixedPrecisionPolicy, ReshardAfterForward};
+///
+/// let param_dtype = Some(Kind::BFloat16);
+/// let options = FullyShardOptions {
+///     mp_policy: MixedPrecisionPolicy { param_dtype, ..Default::default() },
+///     reshard_after_forward: ReshardAfterForward::Ranks(8), // those of a host
+///     ..Default::default()
+/// };
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct FullyShardOptions {
     /// What to keep of the whole parameters after the forward pass. The backward pass gathers the rest.

@@ -23,13 +23,14 @@ pub enum BufferCommHookLocation {
 /// ```
 /// # use tch::{Kind, Tensor, nn::{self, ModuleT}};
 /// # use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
-/// use tch_parallel::distributed::{BufferCommHook, ReduceOp};
+/// use tch_parallel::distributed::{BufferCommHook, BufferCommHookLocation, ReduceOp};
 ///
 /// # let group = ProcessGroup::from_env()?;
 /// # let vs = nn::VarStore::new(group.device());
 /// # let module = nn::batch_norm1d(vs.root(), 4, Default::default());
 /// # let images = Tensor::ones([8, 4], (Kind::Float, group.device()));
-/// let maximum = BufferCommHook::new("maximum", Default::default(), |group, buffers| {
+/// let location = BufferCommHookLocation::PreForward;
+/// let maximum = BufferCommHook::new("maximum", location, |group, buffers| {
 ///     let start = |(_name, buffer)| group.all_reduce_async(buffer, ReduceOp::Max);
 ///     buffers.into_iter().map(start).collect()
 /// });

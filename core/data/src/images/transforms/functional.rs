@@ -19,6 +19,14 @@ pub struct CropBox {
 }
 
 /// The image with each row reversed. `functional.hflip`
+///
+/// ```
+/// use tch_parallel::data::{Image, transforms::functional::hflip};
+///
+/// let image = Image::new(2, 2, (1..=12).collect())?;
+/// assert_eq!(hflip(image).pixels(), [4, 5, 6, 1, 2, 3, 10, 11, 12, 7, 8, 9]);
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
 pub fn hflip(mut image: Image) -> Image {
     image.rows_mut().for_each(|row| row.as_chunks_mut::<CHANNELS>().0.reverse());
     image

@@ -2,12 +2,6 @@ use super::*;
 use crate::images::image::tests::grey;
 
 #[test]
-fn a_flip_exchanges_pixels_and_not_colours() {
-    let image = Image::new(2, 2, (1..=12).collect()).unwrap();
-    assert_eq!(hflip(image).pixels(), [4, 5, 6, 1, 2, 3, 10, 11, 12, 7, 8, 9]);
-}
-
-#[test]
 fn a_crop_is_black_outside_of_the_image() {
     let image = grey(3, 2, &[1, 2, 3, 4, 5, 6]);
     let inside = crop(&image, 0, 1, 2).unwrap();
