@@ -52,6 +52,11 @@ impl<O: Optimizer> PostLocalSgdOptimizer<O> {
     pub fn new(optimizer: O, averager: PeriodicModelAverager) -> Self {
         PostLocalSgdOptimizer { optimizer, averager }
     }
+
+    /// The wrapped optimizer, to change its groups.
+    pub fn optimizer_mut(&mut self) -> &mut O {
+        &mut self.optimizer
+    }
 }
 
 impl<O: Optimizer> Optimizer for PostLocalSgdOptimizer<O> {
@@ -129,7 +134,7 @@ mod tests {
         after.load_state_dict(&wrapped(7).state_dict().unwrap()).unwrap();
         assert_eq!(after.averager.step, 7);
         // As in PyTorch, without a step it begins again.
-        let unwrapped = after.optimizer.state_dict().unwrap();
+        let unwrapped = after.optimizer_mut().state_dict().unwrap();
         after.load_state_dict(&unwrapped).unwrap();
         assert_eq!(after.averager.step, 0);
     }
