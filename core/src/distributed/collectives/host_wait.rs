@@ -55,9 +55,7 @@ impl ProcessGroup {
         in_time(ANSWER, move || engine.abort());
         Err(error)
     }
-}
 
-impl ProcessGroup {
     /// The same for all that is queued on the GPU by now, on a group whose calls wait.
     pub(crate) fn wait_for_queued(&self, operation: &'static str) -> Result<()> {
         if self.backend() != Backend::Nccl || !self.is_on_host {
