@@ -52,9 +52,7 @@ enum Command {
     #[command(after_help = "Examples:\n  scaling published")]
     Published,
     Curves(curves::Args),
-    /// Measure a step on this machine, and compare it with the model.
-    #[command(after_help = "Examples:\n  launch -n 4 scaling measure")]
-    Measure,
+    Measure(measure::Args),
     Batches(batches::Args),
     TrainTo(train_to::Args),
 }
@@ -63,7 +61,7 @@ fn main() {
     exit(|| match report::parse::<Args>(&[], &[]).command {
         Command::Published => published::run(),
         Command::Curves(args) => curves::run(&args),
-        Command::Measure => measure::run(),
+        Command::Measure(args) => measure::run(&args),
         Command::Batches(args) => batches::run(&args),
         Command::TrainTo(args) => train_to::run(&args),
     })

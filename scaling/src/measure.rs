@@ -1,9 +1,11 @@
 //! Times of this machine, and what the model says of them.
 
 use crate::cluster::{Algorithm, Cluster, Link};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use exhibit_kit::{template, weights};
 use minijinja::{context, value::Serde};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
 use serde::Serialize;
 use std::{thread::available_parallelism, time::Instant};
 use tch::nn::{ModuleT, SequentialT, VarStore, seq_t};
@@ -17,6 +19,18 @@ const SAMPLES: i64 = 64;
 /// How often each thing is timed.
 const REPETITIONS: usize = 51;
 
+/// Measure a step on this machine, and compare it with the model.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  launch -n 4 scaling measure")]
+pub struct Args {
+    /// Bandwidth of each host's network, in Gb/s, if the ranks are on several hosts
+    #[arg(long)]
+    gigabits: Option<f64>,
+    /// One-way delay of this network, in ms
+    #[arg(long, default_value_t = 0.0)]
+    milliseconds: f64,
+}
+
 #[derive(Serialize)]
 struct Row {
     what: &'static str,
@@ -24,44 +38,70 @@ struct Row {
     measured: f64,
 }
 
-/// Measures what the model needs, on all ranks at once because ranks that share cores are slower, and compares the
-/// model's all-reduce and step with measured ones.
-pub fn run() -> Result<()> {
+/// What the ranks that take part in something need for it.
+struct Took {
+    /// Until the slowest is done.
+    seconds: f64,
+    /// Of a processor, for each rank: with threads and the kernel's copies it can be more than `seconds`.
+    processor: f64,
+}
+
+/// Measures what the model needs, and compares its all-reduce and its step with measured ones.
+pub fn run(args: &Args) -> Result<()> {
     let options = ProcessGroupOptions { device: DeviceChoice::Cpu, ..Default::default() };
     let group = init_process_group(options)?;
-    let ranks = group.world_size();
+    let (ranks, ranks_per_host) = (group.world_size(), group.local_world_size());
     ensure!(
-        ranks > 1 && ranks.is_multiple_of(2),
-        "a world of {ranks} has a rank without a neighbour to exchange with; start an even number of ranks, as with \
-         `cargo launch -n 2 scaling -- measure`"
+        ranks > 1,
+        "a single rank has nobody to exchange with; start more: `cargo launch -n 2 scaling -- measure`"
+    );
+    ensure!(
+        ranks == ranks_per_host || args.gigabits.is_some(),
+        "the ranks are on several hosts; say with --gigabits and --milliseconds what the network \
+         between them can do"
     );
     let vs = VarStore::new(group.device());
     let mlp = mlp(&vs);
     let parameters = i64::try_from(weights::parameters(&vs))?;
     let bytes = 4.0 * parameters as f64;
-    let pairs = (0..ranks).step_by(2).map(|first| group.new_group(&[first, first + 1]));
-    let pair = pairs.collect::<tch_parallel::Result<Vec<_>>>()?.into_iter().flatten().next();
-    let pair = pair.context("each rank is in a pair")?;
-    // A latency each for the sum and for handing it out.
-    let [least, all] = [exchange(&group, &pair, 1)?, exchange(&group, &pair, parameters)?];
-    let link = Link { latency: least / 2.0, bandwidth: bytes / (all - least).max(f64::EPSILON) };
-    let compute = of_all(&group, || Ok(loss(&mlp).f_backward()?))?;
+    // Two ranks, while the others leave the cores to them.
+    let two = group.new_group(&[0, 1])?;
+    let pair = if ranks == 2 { Some(&group) } else { two.as_ref() };
+    let [none, all] = [1, parameters].map(|numbers| exchange(&group, pair, numbers));
+    let (none, all) = (none?, all?);
+    // All ranks at once from here on, because those that share cores are slower.
+    let [least, exchanged] = [1, parameters].map(|numbers| exchange(&group, Some(&group), numbers));
+    let (least, exchanged) = (least?.seconds, exchanged?.seconds);
+    // A step begins with the last one's gradients in the caches instead of the parameters.
+    let mut gradients = group.allocate_tensor(&[parameters], Kind::Float)?.f_zero_()?;
+    let exchanges = || Ok(group.all_reduce(&mut gradients, ReduceOp::Sum)?);
+    let compute = of_all(&group, ranks, exchanges, || Ok(loss(&mlp).f_backward()?))?.seconds;
     // As the Reducer divides gradients by the number of ranks.
-    let mut gradients = Tensor::zeros(parameters, (Kind::Float, tch::Device::Cpu));
-    let divide = of_all(&group, || Ok(gradients.f_mul_scalar_(0.5).map(drop)?))?;
-    let exchanged = exchange(&group, &group, parameters)?;
+    let divides = || Ok(gradients.f_mul_scalar_(0.5).map(drop)?);
+    let divide = of_all(&group, ranks, || Ok(()), divides)?.seconds;
     // The model counts no copies.
     let options = DdpOptions { gradient_as_bucket_view: true, ..Default::default() };
     let ddp = DistributedDataParallel::with_options(mlp, &vs, &group, options)?;
-    let stepped = of_all(&group, || Ok(ddp.backward(&loss(&ddp))?))?;
+    let stepped = of_all(&group, ranks, || Ok(()), || Ok(ddp.backward(&loss(&ddp))?))?.seconds;
     if group.rank() != 0 {
         return Ok(());
     }
-    let algorithm = match group.transport() {
-        Transport::SharedMemory => Algorithm::Memory,
-        _ => Algorithm::Ring,
+    let cores = available_parallelism()?.get();
+    // Of all ranks, for as many bytes each: what they need of the cores, if these are too few for them.
+    let busy = (all.processor - none.processor) * ranks_per_host as f64 / cores as f64;
+    let seconds = (all.seconds - none.seconds).max(busy).max(f64::EPSILON);
+    let (algorithm, messages) = match group.transport() {
+        Transport::SharedMemory => (Algorithm::Memory, 2),
+        _ => (Algorithm::Ring, 2 * (ranks - 1)),
     };
-    let cluster = Cluster { ranks_per_host: ranks, inside: link, between: link, algorithm };
+    let inside = Link { latency: least / messages as f64, bandwidth: bytes / seconds };
+    let between = args.gigabits.map_or(inside, |gigabits| Link {
+        latency: 1e-3 * args.milliseconds,
+        bandwidth: 1e9 / 8.0 * gigabits,
+    });
+    // Without a second rank on the host, the pair has measured the network.
+    let inside = if ranks_per_host == 1 { between } else { inside };
+    let cluster = Cluster { ranks_per_host, inside, between, algorithm };
     let exchange = cluster.all_reduce(ranks, bytes);
     // The cores that exchange are those that compute, so nothing is hidden.
     let rows = [
@@ -70,13 +110,17 @@ pub fn run() -> Result<()> {
     ];
     let holes = context! {
         ranks,
-        cores => available_parallelism()?.get(),
+        ranks_per_host,
+        cores,
         bytes,
         compute,
         divide,
         transport => group.transport().to_string(),
-        latency => link.latency,
-        gigabytes_per_second => 1e-9 * link.bandwidth,
+        least,
+        pair => all.seconds,
+        processor => all.processor,
+        gigabits => args.gigabits,
+        milliseconds => args.milliseconds,
         rows => Serde(&rows),
     };
     Ok(template::print(&template::environment()?, include_str!("measure.jinja"), holes)?)
@@ -96,22 +140,39 @@ fn loss(model: &impl ModuleT) -> Tensor {
     model.forward_t(&images, true).square().mean(Kind::Float)
 }
 
-/// An all-reduce of `numbers` numbers, stored like DDP's buckets, within each rank's `part` of the group.
-fn exchange(group: &ProcessGroup, part: &ProcessGroup, numbers: i64) -> Result<f64> {
+/// An all-reduce of `numbers` numbers, stored like DDP's buckets, by the ranks that have a `part` of the group.
+fn exchange(group: &ProcessGroup, part: Option<&ProcessGroup>, numbers: i64) -> Result<Took> {
+    let Some(part) = part else { return of_all(group, 2, || Ok(()), || Ok(())) };
     let mut tensor = part.allocate_tensor(&[numbers], Kind::Float)?.f_zero_()?;
-    of_all(group, || Ok(part.all_reduce(&mut tensor, ReduceOp::Sum)?))
+    let run = || Ok(part.all_reduce(&mut tensor, ReduceOp::Sum)?);
+    of_all(group, part.world_size(), || Ok(()), run)
 }
 
-/// The median time of what all ranks do together, which is that of the slowest.
-fn of_all(group: &ProcessGroup, mut run: impl FnMut() -> Result<()>) -> Result<f64> {
-    let time = |_| {
+/// The median time of what all ranks begin together after something else, `active` of them with something to do.
+fn of_all(
+    group: &ProcessGroup,
+    active: usize,
+    mut before: impl FnMut() -> Result<()>,
+    mut run: impl FnMut() -> Result<()>,
+) -> Result<Took> {
+    let (mut times, mut processor) = (Vec::new(), 0.0);
+    for _ in 0..REPETITIONS {
+        before()?;
         group.barrier()?;
-        let begun = Instant::now();
+        let (used, begun) = (processor_seconds()?, Instant::now());
         run()?;
-        Ok(begun.elapsed().as_secs_f64())
-    };
-    let times = (0..REPETITIONS).map(time).collect::<Result<Vec<_>>>()?;
-    let mut slowest = Tensor::from_slice(&times);
+        times.push(begun.elapsed().as_secs_f64());
+        processor += processor_seconds()? - used;
+    }
+    let (mut slowest, mut processor) = (Tensor::from_slice(&times), Tensor::from(processor));
     group.all_reduce(&mut slowest, ReduceOp::Max)?;
-    Ok(f64::try_from(slowest.median())?)
+    group.all_reduce(&mut processor, ReduceOp::Sum)?;
+    let processor = f64::try_from(processor)? / (active * REPETITIONS) as f64;
+    Ok(Took { seconds: f64::try_from(slowest.median())?, processor })
+}
+
+/// Of all threads of this rank.
+fn processor_seconds() -> Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+    Ok(1e-6 * (usage.user_time() + usage.system_time()).num_microseconds() as f64)
 }
