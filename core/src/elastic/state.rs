@@ -147,8 +147,7 @@ impl<T: fmt::Debug, P: fmt::Debug> fmt::Debug for State<T, P> {
 mod tests {
     use super::*;
     use crate::checkpoint::Training;
-    use crate::distributed::{DeviceChoice, DistributedDataParallel};
-    use crate::distributed::{ProcessGroupOptions, Store};
+    use crate::distributed::{DeviceChoice, DistributedDataParallel, ProcessGroupOptions, Store};
     use crate::optim::{Adam, AdamOptions};
     use std::{thread, time::Duration};
     use tch::nn::{self, Init, ModuleT, VarStore};

@@ -91,15 +91,10 @@ struct c10d_reducer {
 extern "C" {
 
 c10d_status c10d_verify_params(c10d_process_group* handle, c10d_tensors parameters) {
-  auto status = guarded([&] {
+  return guarded([&] {
     TORCH_CHECK_VALUE(parameters.count > 0, "no parameters to compare");
     c10d::verify_params_across_processes(handle->group, tensors(parameters), std::nullopt);
   });
-  // The ranks have been reached, so their models differ.
-  if (status.message != nullptr && status.kind == C10D_OTHER) {
-    status.kind = C10D_MISUSE;
-  }
-  return status;
 }
 
 c10d_status c10d_reducer_new(

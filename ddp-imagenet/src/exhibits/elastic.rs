@@ -68,12 +68,11 @@ pub fn train(args: &TrainArgs) -> Result<()> {
             }
             let (progress, meters, best_accuracy) =
                 resume(&mut state.training.as_training(), args, group)?;
-            let present = share.batch_size / shard.parts() * shard.num_replicas();
             // A rank may have been lost before the first step.
-            largest = largest.max(present);
+            largest = largest.max(share.batch_size / shard.parts() * shard.num_replicas());
             largest = group.all_gather_object(&largest)?.into_iter().max().unwrap_or(largest);
-            let batch_size = largest;
-            state.progress = Job { progress, meters, best_accuracy, batch_size, is_best: false };
+            state.progress =
+                Job { progress, meters, best_accuracy, is_best: false, batch_size: largest };
         }
         let begun = state.progress;
         // Random numbers differ from rank to rank, and are the same whenever the ranks change at this step.

@@ -67,7 +67,7 @@ impl ImageFolder {
         &self.samples
     }
 
-    /// The number of files found damaged so far, with [`skip_bad`](ImageFolderOptions::skip_bad).
+    /// The files found damaged so far, with [`skip_bad`](ImageFolderOptions::skip_bad).
     pub fn bad_files(&self) -> Vec<&Path> {
         lock(&self.bad).iter().map(|&index| self.samples[index].0.as_path()).collect()
     }

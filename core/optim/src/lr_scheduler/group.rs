@@ -54,9 +54,9 @@ impl GroupRates {
 /// One value for all parameter groups, or one for each.
 ///
 /// ```
-/// use tch_parallel::optim::lr_scheduler::{OneCycleLr, PerGroup};
+/// use tch_parallel::optim::lr_scheduler::{AnnealStrategy, OneCycleLr, PerGroup};
 ///
-/// let all = OneCycleLr::new(0.1, 1000);
+/// let all = OneCycleLr { anneal_strategy: AnnealStrategy::Linear, ..OneCycleLr::new(0.1, 1000) };
 /// assert_eq!(all.max_lr, PerGroup::All(0.1));
 /// let each = OneCycleLr::new([0.01, 0.1], 1000); // backbone, head
 /// assert_eq!(each.max_lr, PerGroup::Each(vec![0.01, 0.1]));

@@ -57,12 +57,14 @@ pub enum ThresholdMode {
 ///
 /// ```
 /// use tch_parallel::distributed::{AverageMeter, ProcessGroup};
-/// use tch_parallel::optim::lr_scheduler::{ReduceLrOnPlateau, ReduceLrOnPlateauOptions};
+/// use tch_parallel::optim::lr_scheduler::{PlateauMode, ReduceLrOnPlateau, ReduceLrOnPlateauOptions, ThresholdMode};
 /// # use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 /// # let mut optimizer = Sgd::from_named_parameters(vec![], SgdOptions { lr: 1.0, ..Default::default() })?;
 ///
 /// let group = ProcessGroup::from_env()?;
-/// let options = ReduceLrOnPlateauOptions { factor: 0.5, patience: 1, ..Default::default() };
+/// // An accuracy would be better if it were higher.
+/// let (mode, threshold_mode) = (PlateauMode::Min, ThresholdMode::Rel);
+/// let options = ReduceLrOnPlateauOptions { mode, threshold_mode, factor: 0.5, patience: 1, ..Default::default() };
 /// let mut scheduler = ReduceLrOnPlateau::new(&optimizer, options)?;
 /// for loss_of_my_share in [0.9, 0.5, 0.6, 0.6] {
 ///     // … an epoch, and this rank's share of the validation data …
