@@ -76,12 +76,14 @@ fn rates(
         }
         if interrupted_at == Some(epoch) {
             let state = optimizer.state_dict()?;
+            let lrs: Vec<_> = optimizer.param_groups().iter().map(|it| it.options.lr()).collect();
             optimizer = build()?;
             for (description, stepper) in &mut steppers {
                 let interrupted = stepper.scheduler();
                 let text = serde_json::to_string(&interrupted.state_dict()?)?;
                 let mut resumed = Stepper::new(&mut *optimizer, description)?;
                 resumed.scheduler().load_state_dict(&serde_json::from_str(&text)?)?;
+                ensure!(schedules.len() > 1 || interrupted.last_lr() == lrs, "{text}");
                 ensure!(resumed.scheduler().last_lr() == interrupted.last_lr(), "{text} differs");
                 *stepper = resumed;
             }

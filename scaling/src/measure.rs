@@ -27,7 +27,7 @@ pub struct Args {
     #[arg(long)]
     gigabits: Option<f64>,
     /// One-way delay of this network, in ms
-    #[arg(long, default_value_t = 0.0)]
+    #[arg(long, default_value_t = 0.0, requires = "gigabits")]
     milliseconds: f64,
 }
 
@@ -38,7 +38,7 @@ struct Row {
     measured: f64,
 }
 
-/// What the ranks that take part in something need for it.
+/// The cost of an operation to the ranks that take part in it.
 struct Took {
     /// Until the slowest is done.
     seconds: f64,
@@ -67,12 +67,12 @@ pub fn run(args: &Args) -> Result<()> {
     // Two ranks, while the others leave the cores to them.
     let two = group.new_group(&[0, 1])?;
     let pair = if ranks == 2 { Some(&group) } else { two.as_ref() };
-    let [none, all] = [1, parameters].map(|numbers| exchange(&group, pair, numbers));
-    let (none, all) = (none?, all?);
+    let pair_least = exchange(&group, pair, 1)?;
+    let pair_all = exchange(&group, pair, parameters)?;
     // All ranks at once from here on, because those that share cores are slower.
     let [least, exchanged] = [1, parameters].map(|numbers| exchange(&group, Some(&group), numbers));
     let (least, exchanged) = (least?.seconds, exchanged?.seconds);
-    // A step begins with the last one's gradients in the caches instead of the parameters.
+    // When a step begins, the caches hold the previous step's gradients, not the parameters.
     let mut gradients = group.allocate_tensor(&[parameters], Kind::Float)?.f_zero_()?;
     let exchanges = || Ok(group.all_reduce(&mut gradients, ReduceOp::Sum)?);
     let compute = of_all(&group, ranks, exchanges, || Ok(loss(&mlp).f_backward()?))?.seconds;
@@ -87,9 +87,9 @@ pub fn run(args: &Args) -> Result<()> {
         return Ok(());
     }
     let cores = available_parallelism()?.get();
-    // Of all ranks, for as many bytes each: what they need of the cores, if these are too few for them.
-    let busy = (all.processor - none.processor) * ranks_per_host as f64 / cores as f64;
-    let seconds = (all.seconds - none.seconds).max(busy).max(f64::EPSILON);
+    // How long the cores are busy if every rank of a host moves as many bytes: it counts if cores are too few.
+    let busy = (pair_all.processor - pair_least.processor) * ranks_per_host as f64 / cores as f64;
+    let seconds = (pair_all.seconds - pair_least.seconds).max(busy).max(f64::EPSILON);
     let (algorithm, messages) = match group.transport() {
         Transport::SharedMemory => (Algorithm::Memory, 2),
         _ => (Algorithm::Ring, 2 * (ranks - 1)),
@@ -117,8 +117,8 @@ pub fn run(args: &Args) -> Result<()> {
         divide,
         transport => group.transport().to_string(),
         least,
-        pair => all.seconds,
-        processor => all.processor,
+        pair => pair_all.seconds,
+        processor => pair_all.processor,
         gigabits => args.gigabits,
         milliseconds => args.milliseconds,
         rows => Serde(&rows),
@@ -148,7 +148,7 @@ fn exchange(group: &ProcessGroup, part: Option<&ProcessGroup>, numbers: i64) -> 
     of_all(group, part.world_size(), || Ok(()), run)
 }
 
-/// The median time of what all ranks begin together after something else, `active` of them with something to do.
+/// The median time of `run`, which all ranks begin together after `before`; `active` of them have work to do.
 fn of_all(
     group: &ProcessGroup,
     active: usize,

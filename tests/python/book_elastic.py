@@ -71,7 +71,7 @@ def steps(picture, path):
     expect("what is yet to come", texts(picture, ".past .strong"), ["1"])
     for _ in range(4):
         picture.press("ArrowRight")
-    expected = f"They do step 2 again, with all its 60 samples: 30 each. In 200 kills this took {again} at most."
+    expected = f"They do step 2 again, with all its 60 samples: 30 each. In 200 kills, they had done it {again} after the kill at most."
     expect("a sentence", summary(picture), expected)
     expect("the buttons", buttons(picture), ["first", "previous", "play", "next", "last"])
     picture.press("End")

@@ -75,7 +75,7 @@ fn groups(job: &Job, printed: &str) -> Result<String> {
         let [process, rank, _, sample, epoch] = numbers.collect::<Vec<usize>>()[..] else {
             bail!("`{line}` should say who is which rank, from which sample on");
         };
-        // 1,200 samples, 60 a step.
+        // SAMPLES and BATCH of elastic_counts.rs: 1,200, and 60 a step.
         groups.entry(epoch * 20 + sample / 60).or_default().insert(rank, process);
     }
     let mut begins = [0; 3];

@@ -1,4 +1,4 @@
-//! What the library offers occurs in code that is compiled: in a program, or in an example of the documentation.
+//! What these crates' modules offer, methods aside, occurs in a program or in an example that is compiled.
 
 use crate::{book_names::words, prelude::*};
 
@@ -6,7 +6,7 @@ const LIBRARY: &str = "core/src core/data/src core/nn/src core/optim/src report/
 const PROGRAMS: &str = "async-update/src book/exercises/src core/examples ddp-imagenet/src \
                         ddp-mnist/src dp-basic/src dp-custom-criterion/src scaling/src";
 
-/// Types that programs need not name, since functions return or take them, and what is there for report and the tests.
+/// Names that programs do not need: types that functions return or take, and what only report and the tests use.
 const UNNAMED: &str = "CIFAR10_CLASSES CIFAR10_MIRRORS CompressWrapper CompressionStats Conv1d Conv3d \
                        ConvTranspose ConvTranspose1d ConvTranspose2d ConvTranspose3d FromFn \
                        GradScalerState GroupRates Gru Joinables LOCAL_RANK Lengths Lstm MAX_PIXELS \
@@ -24,7 +24,7 @@ fn every_public_name_is_in_a_program_or_an_example() -> Result<()> {
     }
     let mut public = BTreeSet::new();
     for text in texts(LIBRARY)? {
-        // Every second piece is within fences. One that begins with a word is in another language.
+        // Every second piece is within fences. One that begins with a word is in another language, or is not run.
         let examples = text.split("```").skip(1).step_by(2).filter(|it| it.starts_with('\n'));
         used.extend(examples.flat_map(words).map(owned));
         // Those in macros are indented.

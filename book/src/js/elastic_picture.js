@@ -116,7 +116,7 @@
       `Process ${NAMES[killed]}, which is rank ${killed}, is killed during step 2. The others wait for its gradients.`,
       `launch sees that ${NAMES[killed]} has ended. It tells the others, whose exchange fails, and starts process D.`,
       `${names} undo their part of step 2 and meet, as ranks ${ranks}. Both have committed 1 step, so they have the same state.`,
-      `They do step 2 again, with all its 60 samples: ${samples} each. In 200 kills this took ${TIMES.nextStep} at most.`,
+      `They do step 2 again, with all its 60 samples: ${samples} each. In 200 kills, they had done it ${TIMES.nextStep} after the kill at most.`,
       "They go on. Meanwhile D sets itself up: it loads libtorch and its data, and makes its model.",
       "D is ready, and launch tells the others. After step 4, commit returns an error on both.",
       `All meet, as ranks ${ranks}. D has committed no step: it gets weights, optimizer and progress from ${NAMES[source]}.`,

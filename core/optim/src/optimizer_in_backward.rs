@@ -1,4 +1,4 @@
-//! Steps within the backward pass: PyTorch's `apply_optimizer_in_backward`.
+//! Steps within the backward pass: PyTorch's `_apply_optimizer_in_backward`.
 
 use super::{Optimizer, ParamGroupOptimizer, UpdateRule};
 use crate::{Error, Result};
@@ -9,9 +9,9 @@ use tch::Tensor;
 /// Makes a parameter's step as soon as a backward pass has accumulated its gradient, and clears the gradient, so that
 /// the gradients of a model never exist all at once. `_apply_optimizer_in_backward(SGD, parameters, {"lr": 0.5})`
 ///
-/// The loop makes no step and clears no gradients. Each backward pass makes a step, so gradients cannot be accumulated
-/// over several passes, clipped or scaled. The optimizer's own hooks run for each parameter; those of groups added
-/// later are left alone. Drop the mutex's guard before `backward`. If `backward` fails, some parameters may have made
+/// Call neither `step` nor `zero_grad`. Each backward pass makes a step, so gradients cannot be accumulated
+/// over several passes, clipped or scaled. The optimizer's own hooks run once per parameter; parameters of groups
+/// added later make no steps. Drop the mutex's guard before `backward`. If `backward` fails, some parameters may have made
 /// their step and others not: load a checkpoint. With `DistributedDataParallel`, use `HookThenOptimizer`, which
 /// exchanges gradients first. With `DataParallel` or `FullyShard`, which set gradients themselves, no step is made.
 ///

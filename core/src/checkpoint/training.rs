@@ -92,10 +92,10 @@ pub struct Training<'a> {
     pub scaler: Option<&'a mut GradScaler>,
 }
 
-/// Holds the parts of a training: a [`Training`], or a struct of the program's own, which can then call methods that
-/// `dyn Scheduler` lacks inside [`elastic::run`](crate::elastic::run).
+/// Lends the parts of a training. Besides [`Training`], implement it for a struct of your own if the closure of
+/// [`elastic::run`](crate::elastic::run) must call methods that `dyn Scheduler` lacks.
 pub trait AsTraining {
-    /// The parts.
+    /// Borrows the parts.
     fn as_training(&mut self) -> Training<'_>;
 }
 

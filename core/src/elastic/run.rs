@@ -127,7 +127,7 @@ where
         Ok(Some(group)) => {
             news.watch(generation, Some(&group));
             state.changes = Some((Arc::clone(news), generation));
-            // An optimizer's step cannot be undone, so no sum may be missing that NCCL has only queued.
+            // An optimizer's step cannot be undone, so sums that NCCL has only queued must be complete before it.
             let group = group.on_host();
             let trained = state.join(&group).map_err(E::from).and_then(|()| train(&group, state));
             // Either all come to the end of `train`, or none does.

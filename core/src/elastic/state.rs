@@ -65,7 +65,7 @@ impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
     pub fn commit(&mut self) -> Result<()> {
         self.steps = Some(self.steps.unwrap_or(0) + 1);
         self.commits += 1;
-        // After the first, it is the order of this rank's gradients; then all have rank 0's.
+        // After one step it is this rank's own; the second forward pass gives all rank 0's, which stays.
         if self.commits <= 2
             && let Some(order) = bucket_order::state_dict(self.training.as_training().vs)?
         {

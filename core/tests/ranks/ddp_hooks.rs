@@ -1,5 +1,5 @@
 //! Delayed gradients, communication hooks with all their options, steps in the backward pass and what happens to buffers
-//! equal Python's to the last bit, and what of them does not go together is refused by name.
+//! equal Python's to the last bit, and combinations that are not supported are refused by name.
 
 use crate::common::{SHARED_MEMORY, Saved, after_python, expect_equal};
 use crate::ddp_parity::{fill, labels, with_batch_norm};

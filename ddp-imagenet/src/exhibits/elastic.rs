@@ -16,7 +16,7 @@ use tch_parallel::distributed::{DdpOptions, DistributedDataParallel};
 use tch_parallel::elastic::{self, State};
 use tch_parallel::nn::{NormLayer, channels_last_weights};
 
-/// What a new rank must know, beside the parts of the training.
+/// What a new rank must know, besides the parts of the training.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 struct Job {
     progress: Progress,
@@ -45,7 +45,7 @@ pub fn train(args: &TrainArgs) -> Result<()> {
     let precision = args.recipe.amp.map(Precision::kind);
     let own = args.checkpoint();
 
-    // The samples of a step of all ranks that the job began with.
+    // The samples per step, over all ranks that the job began with.
     let mut largest = 0;
     // What depends on the ranks is made anew whenever they change.
     elastic::run(args.process_group.options(), &mut state, |group, state| {
@@ -70,12 +70,12 @@ pub fn train(args: &TrainArgs) -> Result<()> {
                 resume(&mut state.training.as_training(), args, group)?;
             // A rank may have been lost before the first step.
             largest = largest.max(share.batch_size / shard.parts() * shard.num_replicas());
-            largest = group.all_gather_object(&largest)?.into_iter().max().unwrap_or(largest);
+            largest = group.all_gather_object(&largest)?.into_iter().fold(largest, usize::max);
             state.progress =
                 Job { progress, meters, best_accuracy, is_best: false, batch_size: largest };
         }
         let begun = state.progress;
-        // Random numbers differ from rank to rank, and are the same whenever the ranks change at this step.
+        // Besides the seed, random numbers depend on the rank and on the step at which the ranks last changed.
         let steps_an_epoch = train_set.len().div_ceil(begun.batch_size);
         let step = begun.progress.epoch as usize * steps_an_epoch + begun.progress.step;
         tch::manual_seed(seed.wrapping_add((group.rank() + step) as u64) as i64);
@@ -95,7 +95,7 @@ pub fn train(args: &TrainArgs) -> Result<()> {
             ..job
         };
         loop {
-            // Here, not after the commit: if a rank is lost during the save, the next call saves again.
+            // Here too, not only after a commit: if a rank is lost during the save, the next call saves again.
             let Job { progress: Progress { epoch, step, .. }, best_accuracy, is_best, .. } =
                 state.progress;
             if state.has_begun() && (step == 0 || args.saves(step - 1..step)) {

@@ -13,7 +13,7 @@ use tch_parallel::data::{SequentialSampler, Shard};
 use tch_parallel::elastic::{self, State};
 use tch_parallel::{distributed::DistributedDataParallel, optim::Sgd};
 
-/// What a new rank must know, beside weights and optimizer.
+/// What a new rank must know, besides weights and optimizer.
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 struct Job {
     progress: Progress,
@@ -32,7 +32,7 @@ pub fn train(args: &Args) -> Result<()> {
     let mut optimizer = Sgd::new(&vs, args.sgd())?;
     let mut state = State::new(training(&mut vs, &mut optimizer), Job::default());
 
-    // The samples of a step of all ranks that the job began with.
+    // The samples per step, over all ranks that the job began with.
     let mut largest = 0;
     // What depends on the ranks is made anew whenever they change.
     elastic::run(args.process_group.options(), &mut state, |group, state| {
@@ -47,7 +47,7 @@ pub fn train(args: &Args) -> Result<()> {
             }
             // A rank may have been lost before the first step.
             largest = largest.max(args.batch_size * shard.num_replicas());
-            largest = group.all_gather_object(&largest)?.into_iter().max().unwrap_or(largest);
+            largest = group.all_gather_object(&largest)?.into_iter().fold(largest, usize::max);
             state.progress = Job {
                 meters: Meters::default(),
                 progress: checkpoint.resume(state.training.vs, state.training.optimizer)?,
@@ -80,7 +80,7 @@ pub fn train(args: &Args) -> Result<()> {
         };
         loop {
             let now @ Progress { epoch, .. } = run.progress();
-            // Here, not after the commit: if a rank is lost during the save, the next call saves again.
+            // Here too, not only after a commit: if a rank is lost during the save, the next call saves again.
             if state.has_begun() && checkpoint.is_due(now) {
                 checkpoint.save(state.training.vs, state.training.optimizer, now)?;
             }

@@ -17,7 +17,7 @@ pub(crate) fn parse_nproc(text: &str) -> Result<u16> {
         ("gpu" | "auto", count) => Ok(u16::try_from(count)?),
         (number, _) => {
             let count =
-                number.parse().ok().context("expected a number of ranks, gpu, cpu or auto")?;
+                number.parse().ok().context("expected gpu, cpu, auto or a number of ranks")?;
             ensure!(count > 0, "the world size would be 0: give at least one rank");
             Ok(count)
         }

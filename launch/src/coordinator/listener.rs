@@ -78,7 +78,7 @@ fn is_host(args: &Args) -> Result<Option<bool>> {
     })
 }
 
-/// If the nodes meet on this host, waits until its name resolves: a Kubernetes pod starts before its name does.
+/// If the nodes meet on this host, waits until its name resolves: a Kubernetes pod starts before its name resolves.
 pub(crate) fn wait_for_name(args: &Args) -> Result<()> {
     let start = Instant::now();
     let host = args.master_addr();

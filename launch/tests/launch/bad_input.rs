@@ -7,7 +7,7 @@ use std::fs;
 fn flags_that_make_no_job_are_refused() {
     let table = [
         ("-n 0", "the world size would be 0: give at least one rank"),
-        ("-n two", "expected a number of ranks, gpu, cpu or auto"),
+        ("-n two", "expected gpu, cpu, auto or a number of ranks"),
         ("--nproc-per-node=-1", "expected a number of ranks"),
         ("--nproc-per-node=", "--nproc-per-node <N>"),
         ("-n 1.5", "expected a number of ranks"),

@@ -74,14 +74,15 @@ def replace_a_rank(processes, deadline):
     wait_for_steps(processes, deadline)
     threads = Path(f"/proc/{processes[0].pid}/task").iterdir()
     children = [child for thread in threads for child in (thread / "children").read_text().split()]
-    # It has a guard as well.
+    # The launcher has a guard process as well.
     ranks = [child for child in children if Path(f"/proc/{child}/comm").read_text() == "ddp-mnist\n"]
     expect(len(ranks) == 2, f"the launcher has {len(ranks)} ranks, not 2")
     os.kill(int(ranks[1]), signal.SIGKILL)
     metrics = processes[0].folder / "metrics/rank0.jsonl"
     while len(changes(metrics)) < 3 and time.monotonic() < deadline and processes[0].poll() is None:
         time.sleep(0.1)
-    os.kill(processes[0].pid, signal.SIGTERM)
+    if processes[0].poll() is None:
+        os.kill(processes[0].pid, signal.SIGTERM)
 
 
 def changes(metrics):
@@ -91,14 +92,14 @@ def changes(metrics):
     return [(size, len(list(run))) for size, run in sizes]
 
 
-def is_replaced(folder, processes):
+def is_replaced(_, processes):
     said = "restart 1 of 3: 1 rank goes on, and another one takes its place"
     expect(said in processes[0].stderr(), f"no rank was replaced: {processes[0].last_words()}")
-    metrics = folder / "rust/metrics/rank0.jsonl"
+    metrics = processes[0].folder / "metrics/rank0.jsonl"
     seen = changes(metrics)
     expect([size for size, _ in seen] == [2, 1, 2], f"the steps were taken by {seen}, not by 2, 1 and 2 ranks")
     losses = [float(loss) for loss in re.findall('"loss":([^,}]*)', metrics.read_text())]
-    # Sums that are not complete are no numbers, or ruin what was learnt.
+    # Incomplete sums are NaN, or make the loss rise.
     reason = f"the loss went from {losses[0]} to {losses[-1]}"
     expect(all(map(math.isfinite, losses)) and losses[-1] < losses[0], reason)
     return f"{seen[1][1]} steps by one rank alone; {reason}"

@@ -62,8 +62,7 @@ pub enum ThresholdMode {
 /// # let mut optimizer = Sgd::from_named_parameters(vec![], SgdOptions { lr: 1.0, ..Default::default() })?;
 ///
 /// let group = ProcessGroup::from_env()?;
-/// // An accuracy would be better if it were higher.
-/// let (mode, threshold_mode) = (PlateauMode::Min, ThresholdMode::Rel);
+/// let (mode, threshold_mode) = (PlateauMode::Min, ThresholdMode::Rel); // Max for an accuracy
 /// let options = ReduceLrOnPlateauOptions { mode, threshold_mode, factor: 0.5, patience: 1, ..Default::default() };
 /// let mut scheduler = ReduceLrOnPlateau::new(&optimizer, options)?;
 /// for loss_of_my_share in [0.9, 0.5, 0.6, 0.6] {

@@ -61,13 +61,13 @@ impl ProcessGroup {
         if self.backend() != Backend::Nccl || !self.is_on_host {
             return Ok(());
         }
-        // If a rank has gone, the communicators are aborted, and the GPU goes on with useless numbers.
+        // If a rank has gone, the communicators are aborted, and the GPU continues with incomplete sums.
         Event::record(self.device())?.synchronize()?;
         if !self.inner.unfinished.has_failed() {
             return Ok(());
         }
-        let message = "the exchange was given up".to_owned();
-        Err(self.failed(operation, &Error::new(ErrorKind::Connection, message)))
+        let aborted = Error::new(ErrorKind::Connection, "the exchange was aborted".to_owned());
+        Err(self.failed(operation, &aborted))
     }
 }
 

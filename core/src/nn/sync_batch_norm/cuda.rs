@@ -6,7 +6,7 @@ use crate::Result;
 use c10d_sys::arithmetic::{add_number_, clamp_min_};
 use tch::{Kind, TchError, Tensor};
 
-/// The number of values that a rank without any reports. PyTorch leaves such ranks out, but then the host must wait for
+/// The number of values reported by a rank that has none. PyTorch leaves such ranks out, but then the host must wait for
 /// the GPU. This number is negligible beside any real one and, unlike 0, can be a divisor.
 const NO_VALUES: f64 = 1e-30;
 

@@ -45,16 +45,18 @@ fn on_a_device_the_batches_keep_their_order_and_their_errors() {
 /// On a GPU it comes while the batch before it is handed out, which must not be lost.
 #[test]
 fn on_a_device_a_panic_of_the_data_set_takes_the_place_of_its_batch() {
-    for (device, num_workers) in devices_and_workers() {
-        let loader = in_order(numbers_with(4, panics_at_two), 1, num_workers);
-        let mut batches = loader.epoch(0).unwrap().to(device);
-        for expected in [Ok(0), Ok(1), Err("two is too much"), Ok(3)] {
-            let batch = catch_unwind(AssertUnwindSafe(|| batches.next().unwrap().unwrap()));
-            let batch = batch.map(|batch| batch.int64_value(&[0]));
-            assert_eq!(batch.map_err(|panic| *panic.downcast::<&str>().unwrap()), expected);
+    in_time(|| {
+        for (device, num_workers) in devices_and_workers() {
+            let loader = in_order(numbers_with(4, panics_at_two), 1, num_workers);
+            let mut batches = loader.epoch(0).unwrap().to(device);
+            for expected in [Ok(0), Ok(1), Err("two is too much"), Ok(3)] {
+                let batch = catch_unwind(AssertUnwindSafe(|| batches.next().unwrap().unwrap()));
+                let batch = batch.map(|batch| batch.int64_value(&[0]));
+                assert_eq!(batch.map_err(|panic| *panic.downcast::<&str>().unwrap()), expected);
+            }
+            assert!(batches.next().is_none());
         }
-        assert!(batches.next().is_none());
-    }
+    });
 }
 
 /// On the CPU as on a GPU: the batches that wait are the host's, and the one that trains is the device's.
