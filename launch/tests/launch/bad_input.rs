@@ -8,7 +8,7 @@ fn flags_that_make_no_job_are_refused() {
     let table = [
         ("-n 0", "the world size would be 0: give at least one rank"),
         ("-n two", "expected gpu, cpu, auto or a number of ranks"),
-        ("--nproc-per-node=-1", "expected a number of ranks"),
+        ("--nproc-per-node=-1", "expected gpu, cpu, auto or a number of ranks"),
         ("--nproc-per-node=", "--nproc-per-node <N>"),
         ("-n 1.5", "expected gpu, cpu, auto or a number of ranks"),
         ("-n 70000", "expected gpu, cpu, auto or a number of ranks"),
