@@ -6,7 +6,8 @@ mod common;
 
 use c10d_sys::{Error, ErrorKind, ProcessGroup, ReduceOp, Work};
 use common::{FLOAT, LATER, NOW, Now, Random, Rank, allocated, with_ranks, with_ranks_and_timeout};
-use std::{ops::Range, process::Command, sync::Barrier, thread, time::Duration};
+use std::time::{Duration, Instant};
+use std::{ops::Range, process::Command, sync::Barrier, thread};
 use tch::{Kind, Tensor};
 use tests::run_by;
 
@@ -196,6 +197,24 @@ fn a_rank_that_waits_for_a_slow_one_notices_that_another_is_gone() {
     });
     let message = errors[1].as_ref().unwrap().message();
     assert!(message.contains("lost connection to rank 2"), "{message}");
+}
+
+#[test]
+fn a_rank_that_sleeps_until_another_comes_learns_at_once_that_it_leaves() {
+    let notice = || {
+        let moments = with_ranks(2, |Rank { rank, shared, .. }| {
+            // Rank 0 has slept, and looked whether rank 1 lives, shortly before that leaves.
+            thread::sleep(Duration::from_millis(2 * rank as u64));
+            shared.barrier(NOW).now().unwrap();
+            thread::sleep(Duration::from_millis(2 * rank as u64));
+            (rank == 0).then(|| shared.barrier(NOW).now().unwrap_err());
+            Instant::now()
+        });
+        moments[0].saturating_duration_since(moments[1])
+    };
+    let soonest = (0..5).map(|_| notice()).min().unwrap();
+    // Whether a rank lives is looked at every 100 ms.
+    assert!(soonest < Duration::from_millis(50), "after {soonest:?}");
 }
 
 #[test]

@@ -25,7 +25,10 @@ impl ProcessGroup {
                 .map_err(|error| self.failed(operation, &error))?;
             if verdict.is_ok() {
                 stay_until_all_know(store, &subject, rank, |knowing| {
-                    start.elapsed() > self.timeout() || self.inner.post_mortem.all_gone_but(knowing)
+                    // Whoever was told that a rank is gone may have left without the verdict.
+                    self.inner.unfinished.is_cancelled()
+                        || start.elapsed() > self.timeout()
+                        || self.inner.post_mortem.all_gone_but(knowing)
                 });
             }
             verdict

@@ -8,7 +8,7 @@ use c10d_sys::{ProcessGroup, Store};
 use std::time::{Duration, Instant};
 use std::{mem::ManuallyDrop, sync::Arc, thread};
 
-/// How long a failed group's operations may take to notice it. The exchange in shared memory looks ten times a second.
+/// How long a failed group's operations may take to notice it.
 const NOTICE: Duration = Duration::from_secs(1);
 
 const INTERVAL: Duration = Duration::from_millis(1);

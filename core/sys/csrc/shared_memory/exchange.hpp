@@ -18,9 +18,9 @@
 // kSmall bytes take this one round, in which every rank reduces all that it needs. Larger ones find out
 // in it whether all tensors lie in arenas. If so, that is all; if not, further rounds follow.
 //
-// Waiting. A rank spins for some microseconds, then sleeps on a futex. Ten times a second it looks
-// whether those it waits for have failed, left or died, and whether the time is up. As long as no
-// rank sleeps, none of this costs anything.
+// Waiting. A rank spins for some microseconds, then sleeps on a futex. Before it sleeps, and whenever it wakes, it looks
+// whether those it waits for have failed or left, and whether the time is up; ten times a second also whether they have
+// died, which costs a system call. As long as no rank sleeps, none of this costs anything.
 //
 // Failures. The first failure of a rank is its last: it tells the others why, and every later operation fails too. What
 // an arena holds is undefined from then on, since a rank that was stopped for too long may still write to it.
@@ -178,7 +178,7 @@ class Exchange {
   void wait_for_all(Cell Board::*cell, uint32_t value);
   void wait(const Peer& peer, Cell Board::*cell, uint32_t value) { wait(peer, cell, value, &peer + 1); }
   void wait(const Peer& peer, Cell Board::*cell, uint32_t value, const Peer* end);
-  void look_at(const Peer& peer, Cell Board::*cell, uint32_t value) const;
+  void look_at(const Peer& peer, Cell Board::*cell, uint32_t value, bool asks) const;
   void check_own_state() const;
   void check_state(const Peer& peer) const;
   void record(uint64_t sequence, const Operation& operation);
@@ -218,8 +218,8 @@ class Exchange {
   uint64_t current_sequence_ = 0;
   Operation current_{c10d::OpType::UNKNOWN};
   Clock::time_point deadline_;
-  // When this rank last looked after those it waits for.
-  Clock::time_point looked_{};
+  // When this rank last asked whether those it waits for live.
+  Clock::time_point asked_{};
   Milliseconds timeout_{};
 };
 

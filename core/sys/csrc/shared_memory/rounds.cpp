@@ -8,8 +8,8 @@
 
 namespace c10d_sys {
 
-// How often a sleeping rank looks after those it waits for.
-constexpr std::chrono::milliseconds kLook{100};
+// How often a sleeping rank asks the system whether the processes live that it waits for.
+constexpr std::chrono::milliseconds kAsk{100};
 
 static void pause_briefly() {
 #if defined(__x86_64__)
@@ -61,11 +61,12 @@ void Exchange::wait(const Peer& peer, Cell Board::*cell, uint32_t value, const P
     const auto seen = awaited.value.load(std::memory_order_relaxed);
     const auto now = Clock::now();
     check_own_state();
-    if (now - looked_ >= kLook) {
-      looked_ = now;
-      for (const auto* each = &peer; each != end; ++each) {
-        look_at(*each, cell, value);
-      }
+    const bool asks = now - asked_ >= kAsk;
+    if (asks) {
+      asked_ = now;
+    }
+    for (const auto* each = &peer; each != end; ++each) {
+      look_at(*each, cell, value, asks);
     }
     if (awaited.has_reached(value)) {
       return;
@@ -75,12 +76,12 @@ void Exchange::wait(const Peer& peer, Cell Board::*cell, uint32_t value, const P
           {__func__, __FILE__, __LINE__},
           c10::str("timed out after ", timeout_.count(), " ms waiting for ", name(peer), " in ", current_.to_string()));
     }
-    awaited.sleep(seen, std::min(looked_ + kLook, deadline_) - now);
+    awaited.sleep(seen, std::min(asked_ + kAsk, deadline_) - now);
   }
 }
 
 // Throws if this rank will not publish the value any more.
-void Exchange::look_at(const Peer& peer, Cell Board::*cell, uint32_t value) const {
+void Exchange::look_at(const Peer& peer, Cell Board::*cell, uint32_t value, bool asks) const {
   const auto& awaited = peer.board->*cell;
   if (peer.rank == rank_ || awaited.has_reached(value)) {
     return;
@@ -92,7 +93,7 @@ void Exchange::look_at(const Peer& peer, Cell Board::*cell, uint32_t value) cons
         DistNetworkError, peer.board->state.load(std::memory_order_relaxed) != kLeft, "lost connection to ", name(peer), ", which has left the group");
     pollfd process{peer.pidfd, POLLIN, 0};
     TORCH_CHECK_WITH(
-        DistNetworkError, poll(&process, 1, 0) <= 0,
+        DistNetworkError, !asks || poll(&process, 1, 0) <= 0,
         "lost connection to ", name(peer), " (pid ", peer.process, "), which has ended");
   } catch (const c10::Error&) {
     // It may have published the value first.
