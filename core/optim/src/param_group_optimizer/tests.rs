@@ -28,26 +28,11 @@ fn named(vs: &VarStore, name: &str) -> Vec<(String, Tensor)> {
     parameters
 }
 
-fn names<R: UpdateRule>(optimizer: &ParamGroupOptimizer<R>) -> Vec<Vec<&str>> {
-    optimizer.param_groups().iter().map(ParamGroup::names).collect()
-}
-
 /// A gradient of 1 in all elements, and a step.
 fn step(vs: &VarStore, optimizer: &mut dyn Optimizer) {
     optimizer.zero_grad().unwrap();
     vs.trainable_variables().iter().map(|t| t.sum(Kind::Float)).sum::<Tensor>().backward();
     optimizer.step().unwrap();
-}
-
-#[test]
-fn the_groups_of_a_store_become_the_optimizers() {
-    let vs = store();
-    let optimizer = Sgd::new(&vs, sgd()).unwrap();
-    let expected = [["backbone.weight", "backbone.bias"], ["head.weight", "head.bias"]];
-    assert_eq!(names(&optimizer), expected);
-    let ungrouped = VarStore::new(Device::Cpu);
-    let _ = linear(ungrouped.root(), 3, 2, LinearOptions::default());
-    assert_eq!(names(&Sgd::new(&ungrouped, sgd()).unwrap()), [["weight", "bias"]]);
 }
 
 #[test]
