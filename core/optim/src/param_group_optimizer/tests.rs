@@ -36,22 +36,6 @@ fn step(vs: &VarStore, optimizer: &mut dyn Optimizer) {
 }
 
 #[test]
-fn set_lr_is_for_all_groups_and_lr_is_that_of_the_first() {
-    let vs = store();
-    let groups = [(0, sgd()), (2, SgdOptions { lr: 0.25, ..sgd() })];
-    let mut optimizer: Box<dyn Optimizer> = Box::new(Sgd::with_group_options(&vs, groups).unwrap());
-    let rates = |optimizer: &dyn Optimizer| -> Vec<f64> {
-        optimizer.param_groups().iter().map(|group| group.options.lr()).collect()
-    };
-    assert_eq!((optimizer.lr(), rates(&*optimizer)), (0.5, vec![0.5, 0.25]));
-    optimizer.set_lr(1.0);
-    assert_eq!(rates(&*optimizer), [1.0, 1.0]);
-    optimizer.param_groups_mut()[1].options.set_momentum(0.5);
-    let momenta: Vec<_> = optimizer.param_groups().iter().map(|it| it.options.momentum()).collect();
-    assert_eq!(momenta, [Some(0.9), Some(0.5)]);
-}
-
-#[test]
 fn a_parameter_or_a_name_in_two_places_is_refused_and_named() {
     let vs = store();
     let mut optimizer = Sgd::from_named_parameters(named(&vs, "head"), sgd()).unwrap();
