@@ -100,15 +100,6 @@ fn a_state_that_does_not_fit_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_state_of_another_optimizer_is_refused() {
-    let vs = Problem::new().vs;
-    let adam = Adam::new(&vs, AdamOptions::default()).unwrap().state_dict().unwrap();
-    let error = Sgd::new(&vs, sgd()).unwrap().load_state_dict(&adam).unwrap_err().to_string();
-    let expected = "that of Adam, but must be that of SGD, which is this optimizer";
-    assert_eq!(error, format!("the optimizer state is {expected}"));
-}
-
-#[test]
 fn a_sparse_momentum_of_another_shape_is_refused() {
     let vs = VarStore::new(Device::Cpu);
     let table = vs.root().ones("table", &[5, 2]);
