@@ -113,13 +113,13 @@ impl SparseAdamOptions {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::super::{Adagrad, AdagradOptions, Adam, AdamOptions, Optimizer, Sgd, SgdOptions};
     use super::*;
     use tch::{Device, Kind, nn, nn::VarStore};
 
     /// A store with a layer and an embedding whose gradients are sparse, after a backward pass.
-    fn embedding() -> VarStore {
+    pub(crate) fn embedding() -> VarStore {
         let vs = VarStore::new(Device::Cpu);
         let sparse = nn::EmbeddingConfig { sparse: true, ..Default::default() };
         let layer = nn::linear(vs.root() / "layer", 3, 2, Default::default());
