@@ -60,7 +60,6 @@ impl UpdateRule for AdamOptions {
         layout
     }
 
-    /// `_single_tensor_adam` and `_multi_tensor_adam`
     fn step(&self, mut step: Step<'_>) -> Result<()> {
         let Self { lr, betas: (beta1, beta2), eps, .. } = *self;
         let steps = step.count()?;

@@ -63,7 +63,6 @@ impl UpdateRule for SgdOptions {
         GradientLayout::Any
     }
 
-    /// `_single_tensor_sgd` and `_multi_tensor_sgd`
     fn step(&self, mut step: Step<'_>) -> Result<()> {
         let mut gradients = step.gradients.shallow_clone();
         if self.weight_decay != 0.0 {
