@@ -22,20 +22,18 @@ pub(super) type StateLayout = [(&'static str, StateShape)];
 /// Empty before the parameter's first step, so that parameters without gradients use no memory.
 #[derive(Debug, Default)]
 pub struct ParameterState {
-    tensors: Vec<(&'static str, Tensor)>,
+    tensors: BTreeMap<&'static str, Tensor>,
 }
 
 impl ParameterState {
     /// The tensor of this name. It is a handle: what changes it in place, changes the state.
     pub fn get(&self, name: &str) -> Option<Tensor> {
-        let (_, tensor) = self.tensors.iter().find(|(found, _)| *found == name)?;
-        Some(tensor.shallow_clone())
+        self.tensors.get(name).map(Tensor::shallow_clone)
     }
 
     /// Stores a tensor under a name.
     pub fn insert(&mut self, name: &'static str, tensor: Tensor) {
-        self.tensors.retain(|(found, _)| *found != name);
-        self.tensors.push((name, tensor));
+        self.tensors.insert(name, tensor);
     }
 
     /// The tensor of this name, stored by `init` in the parameter's first step.
@@ -72,7 +70,7 @@ impl ParameterState {
 
     pub(super) fn bytes(&self) -> usize {
         let bytes = |tensor: &Tensor| tensor.numel() * tensor.kind().elt_size_in_bytes();
-        self.tensors.iter().map(|(_, tensor)| bytes(tensor)).sum()
+        self.tensors.values().map(bytes).sum()
     }
 
     /// What [`take`](Self::take) reads, named `PARAMETER.NAME`.
