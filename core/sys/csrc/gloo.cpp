@@ -107,11 +107,30 @@ Operation operation_of(c10d::OpType type, const Tensors& tensors, const c10d::Re
   return operation;
 }
 
+// Whether one tensor's values can be copied to the other's.
+bool can_copy(const at::Tensor& from, const at::Tensor& to) {
+  return to.device().is_cpu() && to.layout() == at::kStrided && to.scalar_type() == from.scalar_type() &&
+      to.sizes() == from.sizes();
+}
+
+// Whether this is one tensor that the exchange copies.
+bool is_copied(const Tensors& tensors) { return tensors.size() == 1 && has_values_for(c10d::ReduceOp::SUM, tensors[0]); }
+
+Tensors contiguous(Tensors tensors) {
+  std::for_each(tensors.begin(), tensors.end(), [](at::Tensor& tensor) { tensor = tensor.contiguous(); });
+  return tensors;
+}
+
 bool is_dense(const Tensors& tensors, const c10d::ReduceOp& op = c10d::ReduceOp::SUM) {
   return tensors.size() == 1 && has_values_for(op, tensors[0]) && tensors[0].is_non_overlapping_and_dense();
 }
 
 } // namespace
+
+int64_t Gloo::expect_rank(int64_t rank) const {
+  TORCH_CHECK_VALUE(rank >= 0 && rank < getSize(), "there is no rank ", rank);
+  return rank;
+}
 
 Gloo::WorkPtr Gloo::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   const auto operation = operation_of(c10d::OpType::ALLREDUCE, tensors.at(0), options.reduceOp);
@@ -123,8 +142,7 @@ Gloo::WorkPtr Gloo::allreduce(Tensors& tensors, const c10d::AllreduceOptions& op
 }
 
 Gloo::WorkPtr Gloo::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  const auto operation = operation_of(c10d::OpType::BROADCAST, tensors.at(0), c10d::ReduceOp::SUM, options.rootRank);
-  TORCH_CHECK_VALUE(options.rootRank >= 0 && options.rootRank < getSize(), "no rank ", options.rootRank);
+  const auto operation = operation_of(c10d::OpType::BROADCAST, tensors.at(0), c10d::ReduceOp::SUM, expect_rank(options.rootRank));
   if (exchange_ != nullptr && is_dense(tensors)) {
     return start(operation, {tensors, {}}, options.timeout, options.asyncOp, "gloo:broadcast");
   }
@@ -147,17 +165,17 @@ Gloo::WorkPtr Gloo::barrier(const c10d::BarrierOptions& options) {
 }
 
 Gloo::WorkPtr Gloo::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  announce(operation_of(c10d::OpType::REDUCE, tensors.at(0), options.reduceOp, options.rootRank));
+  const auto operation = operation_of(c10d::OpType::REDUCE, tensors.at(0), options.reduceOp, expect_rank(options.rootRank));
+  if (exchange_ != nullptr && is_dense(tensors, options.reduceOp) && options.reduceOp != c10d::ReduceOp::AVG) {
+    return start(operation, {tensors, {}}, options.timeout, options.asyncOp, "gloo:reduce");
+  }
+  announce(operation);
   return failable(ProcessGroupGloo::reduce(tensors, options));
 }
 
 // Whether the ranks' tensors can be copied to these.
 bool Gloo::can_gather(const std::vector<Tensors>& outputs, const Tensors& inputs) const {
-  const auto& input = inputs[0];
-  const auto takes_the_input = [&](const at::Tensor& output) {
-    return output.device().is_cpu() && output.layout() == at::kStrided &&
-        output.scalar_type() == input.scalar_type() && output.sizes() == input.sizes();
-  };
+  const auto takes_the_input = [&](const at::Tensor& output) { return can_copy(inputs[0], output); };
   return outputs.size() == 1 && outputs[0].size() == static_cast<size_t>(getSize()) &&
       std::all_of(outputs[0].begin(), outputs[0].end(), takes_the_input);
 }
@@ -243,7 +261,7 @@ std::vector<Tensors> Gloo::parts_of(const Tensors& tensors) const {
 }
 
 Gloo::WorkPtr Gloo::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
-  const auto operation = operation_of(c10d::OpType::GATHER, inputs.at(0), c10d::ReduceOp::SUM, options.rootRank);
+  const auto operation = operation_of(c10d::OpType::GATHER, inputs.at(0), c10d::ReduceOp::SUM, expect_rank(options.rootRank));
   const bool is_root = options.rootRank == getRank();
   if (exchange_ != nullptr && is_dense(inputs) && (is_root ? can_gather(outputs, inputs) : outputs.empty())) {
     const Exchange::Operands operands{{inputs[0].contiguous()}, is_root ? outputs[0] : Tensors{}};
@@ -254,30 +272,49 @@ Gloo::WorkPtr Gloo::gather(std::vector<Tensors>& outputs, Tensors& inputs, const
 }
 
 Gloo::WorkPtr Gloo::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
-  announce(operation_of(c10d::OpType::SCATTER, outputs.at(0), c10d::ReduceOp::SUM, options.rootRank));
+  auto operation = operation_of(c10d::OpType::SCATTER, outputs.at(0), c10d::ReduceOp::SUM, expect_rank(options.rootRank));
+  operation.count *= getSize();
+  const bool is_root = options.rootRank == getRank();
+  if (exchange_ != nullptr && is_copied(outputs) && (is_root ? can_gather(inputs, outputs) : inputs.empty())) {
+    const Exchange::Operands operands{is_root ? contiguous(inputs[0]) : Tensors{}, outputs};
+    return start(operation, operands, options.timeout, options.asyncOp, "gloo:scatter");
+  }
+  announce(operation);
   return failable(ProcessGroupGloo::scatter(outputs, inputs, options));
 }
 
 Gloo::WorkPtr Gloo::alltoall_base(
     at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
     const c10d::AllToAllOptions& options) {
+  const auto operation = operation_of(c10d::OpType::ALLTOALL_BASE, input);
+  const bool is_whole = output_splits.empty() && input_splits.empty() && input.dim() > 0 && input.size(0) % getSize() == 0;
+  if (exchange_ != nullptr && is_whole && is_copied({input}) && can_copy(input, output)) {
+    const Exchange::Operands operands{input.contiguous().chunk(getSize()), output.chunk(getSize())};
+    return start(operation, operands, options.timeout, options.asyncOp, "gloo:all_to_all");
+  }
   // The ranks' tensors may differ in size.
-  announce({c10d::OpType::ALLTOALL_BASE, input.scalar_type()});
+  announce({operation.type, operation.dtype});
   return failable(ProcessGroupGloo::alltoall_base(output, input, output_splits, input_splits, options));
 }
 
 Gloo::WorkPtr Gloo::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
-  announce({c10d::OpType::ALLTOALL, inputs.at(0).scalar_type()});
+  auto operation = operation_of(c10d::OpType::ALLTOALL, inputs.at(0));
+  operation.count *= getSize();
+  const Tensors first{inputs[0]};
+  if (exchange_ != nullptr && is_copied(first) && can_gather({inputs}, first) && can_gather({outputs}, first)) {
+    return start(operation, {contiguous(inputs), outputs}, options.timeout, options.asyncOp, "gloo:all_to_all");
+  }
+  announce({operation.type, operation.dtype});
   return failable(ProcessGroupGloo::alltoall(outputs, inputs, options));
 }
 
 Gloo::WorkPtr Gloo::send(Tensors& tensors, int destination, int tag) {
-  TORCH_CHECK_VALUE(destination >= 0 && destination < getSize(), "there is no rank ", destination);
+  expect_rank(destination);
   return track(c10::make_intrusive<MessageWork>(ProcessGroupGloo::send(tensors, destination, tag)), destination);
 }
 
 Gloo::WorkPtr Gloo::recv(Tensors& tensors, int source, int tag) {
-  TORCH_CHECK_VALUE(source >= 0 && source < getSize(), "there is no rank ", source);
+  expect_rank(source);
   return track(c10::make_intrusive<MessageWork>(ProcessGroupGloo::recv(tensors, source, tag)), source);
 }
 

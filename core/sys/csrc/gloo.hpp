@@ -75,6 +75,7 @@ class Gloo final : public c10d::ProcessGroupGloo {
       const Operation& operation, const Exchange::Operands& operands, std::chrono::milliseconds timeout, bool async,
       const char* title, std::vector<Prior> prior = {});
   void announce(Operation operation) const;
+  int64_t expect_rank(int64_t rank) const;
   bool can_gather(const std::vector<Tensors>& outputs, const Tensors& inputs) const;
   std::vector<Tensors> parts_of(const Tensors& tensors) const;
   WorkPtr failable(WorkPtr work);

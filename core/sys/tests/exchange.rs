@@ -17,7 +17,7 @@ fn operations_follow_each_other_in_any_sequence(rank: Rank) {
         // The same on all ranks, but for how long each takes to come.
         let mut random = Random(number);
         let len = [0, 1, 4_000, 5_000, 140_000][random.below(5) as usize];
-        let (root, in_arena, operation) = (random.below(3), random.below(8), random.below(5));
+        let (root, in_arena, operation) = (random.below(3), random.below(8), random.below(7));
         let mut delay = Random(number << 8 | rank.rank as u64);
         for _ in 0..delay.below(20) * delay.below(1000) {
             std::hint::spin_loop();
@@ -45,6 +45,18 @@ fn operations_follow_each_other_in_any_sequence(rank: Rank) {
                 // No rank reads it any more.
                 let _ = mine.shallow_clone().zero_();
                 0
+            }
+            4 => {
+                group.reduce(&mine, root as usize, ReduceOp::Sum, NOW).now().unwrap();
+                if own == root as i64 + 1 { 6 } else { own }
+            }
+            5 => {
+                let (parts, output) = (len / 3, Tensor::zeros([len / 3], FLOAT));
+                let inputs = mine.narrow(0, 0, 3 * parts).chunk(3, 0);
+                let inputs = if own == root as i64 + 1 { &inputs[..] } else { &[] };
+                group.scatter(&output, inputs, root as usize, NOW).now().unwrap();
+                assert_eq!(output, Tensor::full([parts], root as i64 + 1, FLOAT), "{number}");
+                own
             }
             _ => group.barrier(NOW).now().map(|()| own).unwrap(),
         };
@@ -95,18 +107,21 @@ fn ranks_that_call_different_operations_are_told_which() {
     let gather: Call = |group| group.all_gather(&[ones(10), ones(10)], &ones(10), NOW);
     let sum_of_doubles: Call = |group| group.all_reduce(&ones(10).to_kind(Kind::Double), SUM, NOW);
     let sum_of_parts: Call = |group| group.reduce_scatter_tensor(&ones(5), &ones(10), SUM, NOW);
-    let others: [(Call, &str); 10] = [
+    let rows: Call = |group| group.all_to_all_single(&ones(9), &ones(9), &[4, 5], &[4, 5], NOW);
+    let others: [(Call, &str); 12] = [
         (|group| group.all_reduce(&ones(12), SUM, NOW), "all_reduce (sum) of 12 x Float"),
         (long_sum, "all_reduce (sum) of 1000000 x Float"),
         (sum_of_doubles, "all_reduce (sum) of 10 x Double"),
         (|group| group.all_reduce(&ones(10), ReduceOp::Max, NOW), "all_reduce (max) of 10 x Float"),
         (|group| group.broadcast(&ones(10), 1, NOW), "broadcast from rank 1 of 10 x Float"),
         (|group| group.barrier(NOW), "barrier"),
-        // This one is left to gloo, which would wait for the other rank.
         (|group| group.reduce(&ones(10), 0, SUM, NOW), "reduce (sum) to rank 0 of 10 x Float"),
         (|group| group.gather(&[], &ones(10), 0, NOW), "gather to rank 0 of 10 x Float"),
         (gather, "all_gather of 10 x Float"),
         (sum_of_parts, "reduce_scatter (sum) of 10 x Float"),
+        (|group| group.scatter(&ones(5), &[], 0, NOW), "scatter from rank 0 of 10 x Float"),
+        // This one is left to gloo, which would wait for the other rank.
+        (rows, "all_to_all_single of Float, by way of gloo"),
     ];
     for (other, name) in others {
         let errors = with_ranks(2, |Rank { rank, shared, .. }| {

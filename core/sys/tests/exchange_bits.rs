@@ -23,6 +23,9 @@ enum Exchange {
     ReduceScatter,
     AllGather,
     Gather,
+    Reduce,
+    Scatter,
+    AllToAll,
     /// Of several tensors as one.
     ReduceScatterParts,
     AllGatherParts,
@@ -212,6 +215,41 @@ fn exchanged(
             group.reduce_scatter_tensor(&output, &input, op, NOW).now().unwrap();
             output
         }
+        Exchange::Reduce => {
+            let (both, root) = (copy(tensor), len as usize % rank.ranks);
+            // Gloo has no average.
+            let op = if op == ReduceOp::Avg { ReduceOp::Sum } else { op };
+            group.reduce(&both, root, op, NOW).now().unwrap();
+            // The others' are undefined.
+            if rank.rank == root { both } else { both.zeros_like() }
+        }
+        Exchange::Scatter => {
+            let (input, root) = (copy(tensor), len as usize % rank.ranks);
+            let inputs = if rank.rank == root { input.chunk(ranks, 0) } else { Vec::new() };
+            let part = len / ranks;
+            let output = match output {
+                Output::Elsewhere => zeros(part),
+                Output::InPlace => input.narrow(0, own * part, part),
+                Output::Across => input.narrow(0, part / 2, part),
+            };
+            group.scatter(&output, &inputs, root, NOW).now().unwrap();
+            output
+        }
+        Exchange::AllToAll => {
+            let input = copy(tensor);
+            let output = match output {
+                Output::Elsewhere => zeros(len),
+                _ => input.shallow_clone(),
+            };
+            // Every other time as lists.
+            if op == ReduceOp::Sum {
+                let parts = |tensor: &Tensor| tensor.chunk(ranks, 0);
+                group.all_to_all(&parts(&output), &parts(&input), NOW).now().unwrap();
+            } else {
+                group.all_to_all_single(&output, &input, &[], &[], NOW).now().unwrap();
+            }
+            output
+        }
         Exchange::Gather => {
             let outputs = zeros(ranks * len);
             // Any rank, and the same on all.
@@ -237,10 +275,13 @@ fn exchanged(
 /// Runs case `number` on this rank, and returns whether the bits are gloo's.
 fn bits_are_gloos(rank: &Rank, exchange: Exchange, number: u64, longest: u64) -> bool {
     let mut case = Case::number(number, longest);
-    if let Exchange::ReduceScatter | Exchange::ReduceScatterParts = exchange {
+    use Exchange::{
+        AddRows, AllReduce, AllToAll, Reduce, ReduceScatter, ReduceScatterParts, Scatter,
+    };
+    if let ReduceScatter | ReduceScatterParts | Scatter | AllToAll = exchange {
         case.len = (case.len as u64).next_multiple_of(rank.ranks as u64) as i64;
     }
-    if let Exchange::AddRows = exchange {
+    if let AddRows = exchange {
         (case.op, case.len) =
             (ReduceOp::Sum, (case.len as u64).next_multiple_of(ROWS as u64) as i64);
     }
@@ -254,8 +295,10 @@ fn bits_are_gloos(rank: &Rank, exchange: Exchange, number: u64, longest: u64) ->
     let ours = exchanged(&rank.shared, exchange, &tensor, case.op, rank, there);
     let gloos = exchanged(&rank.gloo, exchange, &tensor, case.op, rank, gloos_own);
     let [ours, gloos] = [ours, gloos].map(|result| match exchange {
-        Exchange::AllGather | Exchange::Gather | Exchange::AllGatherParts => bits(&result),
-        _ => defined_bits(&result, exchange, &case, number, rank),
+        AllReduce | Reduce | ReduceScatter | ReduceScatterParts | AddRows => {
+            defined_bits(&result, exchange, &case, number, rank)
+        }
+        _ => bits(&result),
     });
     let differ = (0..ours.len()).find(|i| ours[*i] != gloos[*i]);
     if let Some(byte) = differ {
@@ -273,6 +316,9 @@ fn every_exchange_has_gloos_bits() {
         (Exchange::ReduceScatter, 300_000),
         (Exchange::AllGather, 300_000),
         (Exchange::Gather, 300_000),
+        (Exchange::Reduce, 100_000),
+        (Exchange::Scatter, 300_000),
+        (Exchange::AllToAll, 300_000),
         (Exchange::ReduceScatterParts, 300_000),
         (Exchange::AllGatherParts, 300_000),
         (Exchange::AddRows, 600_000),
@@ -302,11 +348,13 @@ fn sum_of_mixed(len: i64) -> Case {
 fn a_long_sum_has_the_bits_of_gloos_ring(rank: Rank) {
     // Longer than 1 MiB per rank and half, where gloo divides chunks further.
     let case = sum_of_mixed(2_500_001);
-    let gloos = case.tensor(1, rank.rank);
-    let ours = gloos.copy();
-    rank.gloo.all_reduce(&gloos, case.op, NOW).now().unwrap();
-    rank.shared.all_reduce(&ours, case.op, NOW).now().unwrap();
-    assert!(bits(&ours) == bits(&gloos));
+    let [ours, gloos] = [&rank.shared, &rank.gloo].map(|group| {
+        let [sum, roots] = [(); 2].map(|()| case.tensor(1, rank.rank));
+        group.all_reduce(&sum, case.op, NOW).now().unwrap();
+        group.reduce(&roots, 1, case.op, NOW).now().unwrap();
+        [bits(&sum), if rank.rank == 1 { bits(&roots) } else { Vec::new() }]
+    });
+    assert!(ours == gloos);
 }
 
 #[run_by(with_ranks(2))]

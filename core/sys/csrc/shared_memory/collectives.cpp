@@ -19,16 +19,14 @@ struct Exchange::Ways {
 Exchange::Ways Exchange::ways_of(const Operation& operation) {
   switch (operation.type) {
     case c10d::OpType::ALLREDUCE:
+    case c10d::OpType::REDUCE:
       return {
           &Exchange::all_reduce_small, &Exchange::all_reduce_in_place,
           operation.rows > 0 ? &Exchange::add_rows_staged : &Exchange::all_reduce_staged};
     case c10d::OpType::_REDUCE_SCATTER_BASE:
       return {&Exchange::reduce_scatter_small, &Exchange::reduce_scatter_from_arena, &Exchange::reduce_scatter_staged};
-    case c10d::OpType::ALLGATHER:
-    case c10d::OpType::GATHER:
-      return {&Exchange::all_gather_small, &Exchange::all_gather_from_arena, &Exchange::all_gather_staged};
     default:
-      return {&Exchange::broadcast_small, &Exchange::broadcast_from_arena, &Exchange::broadcast_staged};
+      return {&Exchange::copy_small, &Exchange::copy_from_arena, &Exchange::copy_staged};
   }
 }
 
@@ -49,9 +47,10 @@ void Exchange::carry_out(const Operation& operation, const Places& places) {
   wait_for_all(&Board::done, round);
   own().block.store(arena_->offset(places.input.only(), kFile), std::memory_order_relaxed);
   meet(round);
-  const auto in_arena = [](const Peer& peer) { return peer.board->block.load(std::memory_order_relaxed) >= 0; };
-  const bool has_root = operation.type == c10d::OpType::BROADCAST;
-  if (has_root ? in_arena(peers_[operation.root]) : std::all_of(peers_.begin(), peers_.end(), in_arena)) {
+  const auto in_arena = [&](const Peer& peer) {
+    return !gives(operation, peer.rank) || peer.board->block.load(std::memory_order_relaxed) >= 0;
+  };
+  if (std::all_of(peers_.begin(), peers_.end(), in_arena)) {
     return (this->*ways.in_arena)(operation, places, round);
   }
   finish(round);

@@ -1,4 +1,5 @@
-// Operations that only copy.
+// Operations that only copy: broadcast, all_gather, gather, scatter and all_to_all. They differ in who gives and who receives,
+// and in whether a rank gives all of its values to each, or to each its own part of them.
 
 #include "exchange.hpp"
 
@@ -6,81 +7,76 @@
 
 namespace c10d_sys {
 
-void Exchange::broadcast_small(const Operation& operation, const Places& places) {
-  const auto round = round_++;
-  if (rank_ == operation.root) {
-    wait_for_staging(round);
-    places.input.read(0, operation.bytes(), staging(rank_, round));
-  }
-  meet(round);
-  if (rank_ != operation.root) {
-    places.input.write(0, staging(operation.root, round), operation.bytes());
-  }
-  finish(round);
-}
+// Which part of a rank's values this one receives.
+struct Exchange::Part {
+  size_t count;
+  size_t number;
+  size_t bytes;
+};
 
-void Exchange::broadcast_from_arena(const Operation& operation, const Places& places, uint32_t round) {
-  if (rank_ != operation.root) {
-    places.input.write(0, tensor_of(operation.root), operation.bytes());
-  }
-  finish(round);
-  if (rank_ == operation.root) {
-    wait_for_all(&Board::done, round + 1);
+Exchange::Part Exchange::part_of(const Operation& operation) const {
+  switch (operation.type) {
+    case c10d::OpType::SCATTER:
+    case c10d::OpType::ALLTOALL:
+    case c10d::OpType::ALLTOALL_BASE:
+      return {static_cast<size_t>(size_), static_cast<size_t>(rank_), operation.bytes() / size_};
+    default:
+      return {1, 0, operation.bytes()};
   }
 }
 
-void Exchange::broadcast_staged(const Operation& operation, const Places& places) {
-  for (size_t begin = 0; begin < operation.bytes(); begin += kStaged) {
-    const auto round = round_++;
-    const size_t bytes = std::min(kStaged, operation.bytes() - begin);
-    if (rank_ == operation.root) {
-      wait_for_staging(round);
-      places.input.read(begin, bytes, staging(rank_, round));
-      own().arrived.publish(round + 1);
-    } else {
-      own().arrived.publish(round + 1);
-      wait(peers_[operation.root], &Board::arrived, round + 1);
-      places.input.write(begin, staging(operation.root, round), bytes);
-    }
-    finish(round);
+void Exchange::keep_own(const Operation& operation, const Places& places) const {
+  if (receives(operation, rank_) && gives(operation, rank_)) {
+    const auto part = part_of(operation);
+    places.outputs[rank_].write(places.input, part.number * part.bytes);
   }
 }
 
-// Of these, gather is the case in which only the root has places for what the ranks send.
-
-void Exchange::all_gather_small(const Operation& operation, const Places& places) {
+void Exchange::copy_small(const Operation& operation, const Places& places) {
+  const auto part = part_of(operation);
   in_one_round(operation, places, [&](uint32_t round) {
-    for (int rank = 0; rank < size_ && receives(operation); ++rank) {
-      places.outputs[rank].write(0, staging(rank, round), operation.bytes());
+    for (int rank = 0; rank < size_ && receives(operation, rank_); ++rank) {
+      if (gives(operation, rank)) {
+        places.outputs[rank].write(0, staging(rank, round) + part.number * part.bytes, part.bytes);
+      }
     }
   });
 }
 
-void Exchange::all_gather_from_arena(const Operation& operation, const Places& places, uint32_t round) {
-  for (int offset = 1; offset < size_ && receives(operation); ++offset) {
+void Exchange::copy_from_arena(const Operation& operation, const Places& places, uint32_t round) {
+  const auto part = part_of(operation);
+  for (int offset = 1; offset < size_ && receives(operation, rank_); ++offset) {
     const int rank = (rank_ + offset) % size_;
-    places.outputs[rank].write(0, tensor_of(rank), operation.bytes());
+    if (gives(operation, rank)) {
+      places.outputs[rank].write(0, tensor_of(rank) + part.number * part.bytes, part.bytes);
+    }
   }
   finish(round);
-  if (receives(operation)) {
-    places.outputs[rank_].write(places.input);
+  keep_own(operation, places);
+  if (gives(operation, rank_)) {
+    // The others may still be reading this rank's tensor.
+    wait_for_all(&Board::done, round + 1);
   }
-  // The others may still be reading this rank's tensor.
-  wait_for_all(&Board::done, round + 1);
 }
 
-void Exchange::all_gather_staged(const Operation& operation, const Places& places) {
-  const size_t rounds = (operation.bytes() + kStaged - 1) / kStaged;
-  const auto bytes_of = [&](size_t i) { return std::min(kStaged, operation.bytes() - i * kStaged); };
-  const auto stage = [&](size_t i, char* to) { places.input.read(i * kStaged, bytes_of(i), to); };
-  if (receives(operation)) {
-    places.outputs[rank_].write(places.input);
-  }
-  in_rounds(rounds, stage, [&](size_t i, uint32_t round) {
-    for (int offset = 1; offset < size_ && receives(operation); ++offset) {
+void Exchange::copy_staged(const Operation& operation, const Places& places) {
+  const auto part = part_of(operation);
+  // A staging buffer has a piece of each part, in whole cache lines.
+  const size_t piece = kStaged / part.count / 64 * 64;
+  const auto bytes_of = [&](size_t i) { return std::min(piece, part.bytes - i * piece); };
+  const auto stage = [&](size_t i, char* to) {
+    for (size_t k = 0; k < part.count && gives(operation, rank_); ++k) {
+      places.input.read(k * part.bytes + i * piece, bytes_of(i), to + k * piece);
+    }
+  };
+  keep_own(operation, places);
+  in_rounds((part.bytes + piece - 1) / piece, stage, [&](size_t i, uint32_t round) {
+    for (int offset = 1; offset < size_ && receives(operation, rank_); ++offset) {
       const auto& peer = peers_[(rank_ + offset) % size_];
-      wait(peer, &Board::arrived, round + 1);
-      places.outputs[peer.rank].write(i * kStaged, staging(peer.rank, round), bytes_of(i));
+      if (gives(operation, peer.rank)) {
+        wait(peer, &Board::arrived, round + 1);
+        places.outputs[peer.rank].write(i * piece, staging(peer.rank, round) + part.number * piece, bytes_of(i));
+      }
     }
   });
 }

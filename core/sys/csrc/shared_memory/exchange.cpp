@@ -148,6 +148,10 @@ static const char* title(c10d::OpType type) {
     case c10d::OpType::_REDUCE_SCATTER_BASE: return "shared_memory:reduce_scatter";
     case c10d::OpType::ALLGATHER: return "shared_memory:all_gather";
     case c10d::OpType::GATHER: return "shared_memory:gather";
+    case c10d::OpType::REDUCE: return "shared_memory:reduce";
+    case c10d::OpType::SCATTER: return "shared_memory:scatter";
+    case c10d::OpType::ALLTOALL:
+    case c10d::OpType::ALLTOALL_BASE: return "shared_memory:all_to_all";
     case c10d::OpType::BROADCAST: return "shared_memory:broadcast";
     default: return "shared_memory:barrier";
   }
@@ -168,8 +172,13 @@ at::Tensor Exchange::place_for(const Operands& operands, size_t index, c10d::OpT
   const auto end_of = [&](const at::Tensor& tensor) { return begin_of(tensor) + tensor.nbytes(); };
   // Whether no other rank reads this input, or its values stay the same.
   const auto is_own = [&](size_t input) {
-    const bool scatters = type == c10d::OpType::_REDUCE_SCATTER_BASE;
-    return scatters ? input == rank_ * inputs.size() / size_ : index == rank_ * inputs.size() + input;
+    switch (type) {
+      case c10d::OpType::SCATTER:
+      case c10d::OpType::_REDUCE_SCATTER_BASE: return input == rank_ * inputs.size() / size_;
+      case c10d::OpType::ALLTOALL:
+      case c10d::OpType::ALLTOALL_BASE: return index == static_cast<size_t>(rank_) && input == index;
+      default: return index == rank_ * inputs.size() + input;
+    }
   };
   bool is_safe = output.is_contiguous();
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -205,12 +214,13 @@ void Exchange::run(const Ticket& ticket, const Operation& operation, const Opera
     const auto& [inputs, outputs] = operands;
     Places places{{}, std::vector<Pieces>(size_)};
     for (const auto& input : inputs) {
-      places.input.add(input);
+      (gives(operation, rank_) ? places.input : places.outputs[operation.root]).add(input);
     }
     Tensors written;
     for (size_t i = 0; i < outputs.size(); ++i) {
       written.push_back(place_for(operands, i, operation.type));
-      places.outputs[i / inputs.size()].add(written[i]);
+      const bool is_from_root = operation.type == c10d::OpType::SCATTER;
+      places.outputs[is_from_root ? operation.root : i * size_ / outputs.size()].add(written[i]);
     }
     carry_out(operation, places);
     for (size_t i = 0; i < outputs.size(); ++i) {

@@ -56,10 +56,11 @@ class Exchange {
     uint64_t turn;
   };
 
-  // What an operation reads, and where its results go. A barrier has no operands. all_reduce and broadcast
+  // What an operation reads, and where its results go. A barrier has no operands. all_reduce, reduce and broadcast
   // change their one input: an all_reduce of rows its first row. all_gather has as many outputs for each rank, in the order of ranks, as
   // inputs; so has gather at its root, and none elsewhere. reduce_scatter has as many inputs for each rank,
-  // in this order, and one output.
+  // in this order, and one output; scatter an input for each rank at its root, none elsewhere, and one output; all_to_all
+  // an input and an output for each rank.
   struct Operands {
     Tensors inputs;
     Tensors outputs;
@@ -99,7 +100,7 @@ class Exchange {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Where the operands' values lie. outputs[r] takes what comes from rank r; reduce_scatter has only the first.
+  // Where the operands' values lie. outputs[r] takes what comes from rank r. reduce_scatter has only the first.
   struct Places {
     Pieces input;
     std::vector<Pieces> outputs;
@@ -123,23 +124,35 @@ class Exchange {
   template <typename At>
   void reduce_part(
       const Operation& operation, const Fold& fold, const Places& places, size_t begin, size_t end, At at) const;
-  void all_gather_small(const Operation& operation, const Places& places);
-  void all_gather_from_arena(const Operation& operation, const Places& places, uint32_t round);
-  void all_gather_staged(const Operation& operation, const Places& places);
-  // Whether this rank gets the values of the others.
-  bool receives(const Operation& operation) const {
-    return operation.type != c10d::OpType::GATHER || operation.root == rank_;
+  void copy_small(const Operation& operation, const Places& places);
+  void copy_from_arena(const Operation& operation, const Places& places, uint32_t round);
+  void copy_staged(const Operation& operation, const Places& places);
+  struct Part;
+  Part part_of(const Operation& operation) const;
+  void keep_own(const Operation& operation, const Places& places) const;
+  // Whether a rank has values for the others.
+  static bool gives(const Operation& operation, int rank) {
+    const bool has_source = operation.type == c10d::OpType::BROADCAST || operation.type == c10d::OpType::SCATTER;
+    return !has_source || operation.root == rank;
   }
-  void broadcast_small(const Operation& operation, const Places& places);
-  void broadcast_from_arena(const Operation& operation, const Places& places, uint32_t round);
-  void broadcast_staged(const Operation& operation, const Places& places);
+  // Whether a rank gets any.
+  static bool receives(const Operation& operation, int rank) {
+    switch (operation.type) {
+      case c10d::OpType::GATHER:
+      case c10d::OpType::REDUCE: return operation.root == rank;
+      case c10d::OpType::BROADCAST: return operation.root != rank;
+      default: return true;
+    }
+  }
 
   // Carries out a small operation: `take(round)` reads what all ranks have staged.
   template <typename Take>
   void in_one_round(const Operation& operation, const Places& places, Take take) {
     const auto round = round_++;
-    wait_for_staging(round);
-    places.input.read(0, operation.bytes(), staging(rank_, round));
+    if (gives(operation, rank_)) {
+      wait_for_staging(round);
+      places.input.read(0, operation.bytes(), staging(rank_, round));
+    }
     meet(round);
     take(round);
     finish(round);

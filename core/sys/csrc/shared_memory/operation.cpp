@@ -11,23 +11,23 @@ static const char* op_name(RedOp op) {
 }
 
 std::string Operation::to_string() const {
-  const auto values = std::to_string(count) + " x " + c10::toString(dtype);
   const char* way = by_gloo ? ", by way of gloo" : "";
+  const auto values = " of " + std::to_string(count) + " x " + c10::toString(dtype) + way;
+  // To gloo, each rank may give other numbers of rows.
+  const auto parts = by_gloo ? std::string(" of ") + c10::toString(dtype) + way : values;
+  const auto function = std::string(" (") + op_name(op) + ")";
+  const auto rank = " rank " + std::to_string(root);
   switch (type) {
     case c10d::OpType::ALLREDUCE:
-      if (rows > 0) {
-        return "add_rows of " + std::to_string(rows) + " x " + values;
-      }
-      return std::string("all_reduce (") + op_name(op) + ") of " + values + way;
-    case c10d::OpType::REDUCE:
-      return std::string("reduce (") + op_name(op) + ") to rank " + std::to_string(root) + " of " + values;
-    case c10d::OpType::BROADCAST: return "broadcast from rank " + std::to_string(root) + " of " + values + way;
-    case c10d::OpType::ALLGATHER: return "all_gather of " + values + way;
-    case c10d::OpType::_REDUCE_SCATTER_BASE: return std::string("reduce_scatter (") + op_name(op) + ") of " + values;
-    case c10d::OpType::GATHER: return "gather to rank " + std::to_string(root) + " of " + values + way;
-    case c10d::OpType::SCATTER: return "scatter from rank " + std::to_string(root) + " of " + values;
-    case c10d::OpType::ALLTOALL: return std::string("all_to_all of ") + c10::toString(dtype);
-    case c10d::OpType::ALLTOALL_BASE: return std::string("all_to_all_single of ") + c10::toString(dtype);
+      return rows > 0 ? "add_rows of " + std::to_string(rows) + " x" + values.substr(3) : "all_reduce" + function + values;
+    case c10d::OpType::REDUCE: return "reduce" + function + " to" + rank + values;
+    case c10d::OpType::BROADCAST: return "broadcast from" + rank + values;
+    case c10d::OpType::ALLGATHER: return "all_gather" + values;
+    case c10d::OpType::_REDUCE_SCATTER_BASE: return "reduce_scatter" + function + values;
+    case c10d::OpType::GATHER: return "gather to" + rank + values;
+    case c10d::OpType::SCATTER: return "scatter from" + rank + values;
+    case c10d::OpType::ALLTOALL: return "all_to_all" + parts;
+    case c10d::OpType::ALLTOALL_BASE: return "all_to_all_single" + parts;
     case c10d::OpType::BARRIER: return "barrier";
     default: return "the start of the group";
   }

@@ -47,10 +47,10 @@ class Pieces {
     });
   }
 
-  // Changes all values to those of `others`, which are as many.
-  void write(const Pieces& others) const {
+  // Changes all values to those of `others` from byte `from` on.
+  void write(const Pieces& others, size_t from) const {
     size_t begin = 0;
-    others.each(0, bytes_, [&](const char* piece, size_t length) {
+    others.each(from, bytes_, [&](const char* piece, size_t length) {
       write(begin, piece, length);
       begin += length;
     });

@@ -17,10 +17,12 @@ static std::pair<size_t, size_t> slice(size_t count, size_t element_size, int ra
 // Combines values `begin` to `end` of all ranks, in gloo's order. `at(rank, i)` is where a rank's
 // value i lies; `put(i, values, bytes)` takes the results from value i on.
 template <typename At, typename Put>
-static void reduce(const Fold& fold, size_t count, int ranks, size_t begin, size_t end, At at, Put put) {
+static void reduce(
+    const Operation& operation, const Fold& fold, int ranks, size_t begin, size_t end, At at, Put put) {
   alignas(64) char folded[8 << 10];
   const size_t block = sizeof(folded) / fold.element_size;
-  const size_t chunk = ring_chunk(count, fold.element_size, ranks);
+  const bool is_reduce = operation.type == c10d::OpType::REDUCE;
+  const size_t chunk = ring_chunk(is_reduce, operation.count, fold.element_size, ranks);
   while (begin < end) {
     const int last = static_cast<int>(std::min<size_t>(begin / chunk, ranks - 1));
     const size_t chunk_end = last == ranks - 1 ? end : (last + 1) * chunk;
@@ -55,11 +57,11 @@ static void add_rows(const Fold& fold, int ranks, int rows, size_t begin, size_t
   }
 }
 
-// The one of these that an all_reduce asks for. Value i of row r of a rank is its value r * count + i.
+// The one of these that an all_reduce or a reduce asks for. Value i of row r of a rank is its value r * count + i.
 template <typename At, typename Put>
 static void combine(const Operation& operation, const Fold& fold, int ranks, size_t begin, size_t end, At at, Put put) {
   if (operation.rows == 0) {
-    return reduce(fold, operation.count, ranks, begin, end, at, put);
+    return reduce(operation, fold, ranks, begin, end, at, put);
   }
   const auto at_row = [&](int rank, int row, size_t i) { return at(rank, row * operation.count + i); };
   add_rows(fold, ranks, operation.rows, begin, end, at_row, put);
@@ -69,7 +71,7 @@ void Exchange::all_reduce_small(const Operation& operation, const Places& places
   const auto fold = fold_of(operation.dtype, operation.op);
   in_one_round(operation, places, [&](uint32_t round) {
     combine(
-        operation, fold, size_, 0, operation.count,
+        operation, fold, size_, 0, receives(operation, rank_) ? operation.count : 0,
         [&](int rank, size_t i) { return staging(rank, round) + i * fold.element_size; },
         [&](size_t i, const char* values, size_t bytes) { places.input.write(i * fold.element_size, values, bytes); });
   });
@@ -83,7 +85,9 @@ void Exchange::all_reduce_in_place(const Operation& operation, const Places&, ui
       [&](int rank, size_t i) { return tensor_of(rank) + i * fold.element_size; },
       [&](size_t i, const char* values, size_t bytes) {
         for (int rank = 0; rank < size_; ++rank) {
-          std::memcpy(tensor_of(rank) + i * fold.element_size, values, bytes);
+          if (receives(operation, rank)) {
+            std::memcpy(tensor_of(rank) + i * fold.element_size, values, bytes);
+          }
         }
       });
   own().reduced.publish(round + 1);
@@ -111,14 +115,16 @@ void Exchange::all_reduce_staged(const Operation& operation, const Places& place
     wait_for_all(&Board::arrived, round + 1);
     const auto [begin, end] = slice(count_of(i), size, rank_, size_);
     reduce(
-        fold, operation.count, size_, first + begin, first + end,
+        operation, fold, size_, first + begin, first + end,
         [&](int rank, size_t k) { return rank == rank_ ? data + k * size : staging(rank, round) + (k - first) * size; },
         [&](size_t k, const char* values, size_t bytes) {
-          std::memcpy(data + k * size, values, bytes);
           std::memcpy(mine + (k - first) * size, values, bytes);
+          if (receives(operation, rank_)) {
+            std::memcpy(data + k * size, values, bytes);
+          }
         });
     own().reduced.publish(round + 1);
-    for (int offset = 1; offset < size_; ++offset) {
+    for (int offset = 1; offset < size_ && receives(operation, rank_); ++offset) {
       const auto& peer = peers_[(rank_ + offset) % size_];
       wait(peer, &Board::reduced, round + 1);
       const auto [from, to] = slice(count_of(i), size, peer.rank, size_);
@@ -156,7 +162,7 @@ template <typename At>
 void Exchange::reduce_part(
     const Operation& operation, const Fold& fold, const Places& places, size_t begin, size_t end, At at) const {
   const size_t part = rank_ * (operation.count / size_);
-  reduce(fold, operation.count, size_, part + begin, part + end, at, [&](size_t i, const char* values, size_t bytes) {
+  reduce(operation, fold, size_, part + begin, part + end, at, [&](size_t i, const char* values, size_t bytes) {
     places.outputs[0].write((i - part) * fold.element_size, values, bytes);
   });
 }
