@@ -1,22 +1,28 @@
 //! Ranks that a program starts itself: `torch.multiprocessing.spawn`.
 
 use super::fault::record;
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use nix::sys::{prctl::set_pdeathsig, signal::Signal};
 use serde_json::Value;
 use std::os::fd::OwnedFd;
 use std::process::{self, Child, Command};
-use std::{env, fs, net::TcpListener, path::PathBuf, thread, time::Duration};
+use std::{env, fs, net::TcpListener, path::PathBuf, sync::Mutex, thread, time::Duration};
+use tch_parallel_base::lock;
 use tch_parallel_contract::{ELASTIC, LISTEN_FD};
 
-/// Tells a process which rank it is.
+/// Tells a process which rank it is, and the outcomes of the calls before the one that has started it.
 const SPAWNED: &str = "TCH_PARALLEL_SPAWNED";
+
+type Outcome = Result<(), String>;
+
+/// What this program's calls have returned so far: its ranks pass through the same calls on their way to their own.
+static OUTCOMES: Mutex<Vec<Outcome>> = Mutex::new(Vec::new());
 
 /// Runs `worker` on `nprocs` ranks of this host, and returns when all have. If one fails, the others are
 /// killed, and the error says which and why. `mp.spawn(worker, nprocs=nprocs)`
 ///
 /// A rank is this program, started again with the same arguments: it runs what comes before this call
-/// too, then `worker` with its number, and nothing after it.
+/// too, then `worker` with its number, and nothing after it. What earlier calls returned, they return there at once.
 ///
 /// ```no_run
 /// use tch_parallel::distributed::{ProcessGroup, spawn};
@@ -27,17 +33,35 @@ const SPAWNED: &str = "TCH_PARALLEL_SPAWNED";
 /// ```
 ///
 /// # Errors
-/// [`Error::Other`] for a rank that has failed, with its reason, and for one that cannot be started.
+/// [`Error::Other`] for a rank that has failed, with its reason, and for one that cannot be started;
+/// [`Error::Argument`] within `worker`.
 pub fn spawn<E>(nprocs: usize, worker: impl FnOnce(usize) -> Result<(), E>) -> Result<()>
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    if let Some(rank) = env::var(SPAWNED).ok().and_then(|rank| rank.parse().ok()) {
+    let mut outcomes = lock(&OUTCOMES);
+    let spawned = env::var(SPAWNED).ok().and_then(|spawned| serde_json::from_str(&spawned).ok());
+    if let Some((rank, earlier)) = spawned {
+        let (earlier, call): (Vec<Outcome>, _) = (earlier, outcomes.len());
+        let expected = "called by the program alone: a rank cannot start ranks of its own";
+        check(call <= earlier.len(), "spawn", "called by a rank", expected)?;
+        outcomes.push(earlier.get(call).cloned().unwrap_or(Ok(())));
+        if let Some(outcome) = earlier.into_iter().nth(call) {
+            return outcome.map_err(Error::other);
+        }
+        drop(outcomes);
         // Without it, ranks would outlive a program that is killed.
         let _ = set_pdeathsig(Signal::SIGTERM);
         let outcome = record(|| worker(rank)).inspect_err(|error| eprintln!("Error: {error}"));
         c10d_sys::exit(outcome.is_err().into());
     }
+    let result = run(nprocs, &outcomes);
+    outcomes.push(result.as_ref().copied().map_err(ToString::to_string));
+    result
+}
+
+/// Starts the ranks of the call that comes after those with these outcomes, and waits for them.
+fn run(nprocs: usize, outcomes: &[Outcome]) -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::other)?;
     let port = listener.local_addr().map_err(Error::other)?.port().to_string();
     let count = nprocs.to_string();
@@ -50,9 +74,9 @@ where
     let mut ranks = Vec::new();
     for rank in 0..nprocs {
         let reason = env::temp_dir().join(format!("spawn-{}-{rank}.json", process::id()));
-        for name in ["RANK", "LOCAL_RANK", SPAWNED] {
-            command.env(name, rank.to_string());
-        }
+        let spawned = serde_json::to_string(&(rank, outcomes)).map_err(Error::other)?;
+        command.env("RANK", rank.to_string()).env("LOCAL_RANK", rank.to_string());
+        command.env(SPAWNED, spawned);
         let process = command.env("TORCHELASTIC_ERROR_FILE", &reason).spawn();
         ranks.push(Rank { rank, process: process.map_err(Error::other)?, reason });
         command.env_remove(LISTEN_FD).stdin(process::Stdio::null());

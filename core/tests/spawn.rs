@@ -1,0 +1,17 @@
+//! Ranks that a program starts itself: here, they are this one, which has no other test.
+
+#![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
+
+use tch_parallel::distributed::spawn;
+
+#[test]
+fn each_of_several_calls_starts_ranks_for_its_own_worker() {
+    for failing in 0..2 {
+        let worker = |rank| if rank == failing { Err(format!("no GPU {rank}")) } else { Ok(()) };
+        let error = spawn(2, worker).unwrap_err().to_string();
+        assert_eq!(error, format!("rank {failing} failed (exit status: 1): no GPU {failing}"));
+    }
+    spawn(2, |_| Ok::<_, String>(())).unwrap();
+    let error = spawn(1, |_| spawn(1, |_| Ok::<_, String>(()))).unwrap_err().to_string();
+    assert!(error.contains("a rank cannot start ranks of its own"), "{error}");
+}
