@@ -147,6 +147,7 @@ fn a_group_is_divided_among_its_ranks(group: &ProcessGroup) {
     expect_error(group.new_subgroups(3), "group_size is 3, but must be a divisor of 4");
     let twice = group.split_group(&[vec![0, 1], vec![1]]);
     expect_error(twice, "split_ranks is a list with rank 1 twice");
+    expect_error(group.split_group(&[]), "split_ranks is an empty list");
     group.barrier().unwrap();
 }
 

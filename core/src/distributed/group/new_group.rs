@@ -56,6 +56,7 @@ impl ProcessGroup {
     /// Those of [`new_group`](Self::new_group), and [`Error::Argument`] for a rank in two parts.
     #[doc(alias = "new_subgroups_by_enumeration")]
     pub fn split_group(&self, split_ranks: &[Vec<usize>]) -> Result<Option<ProcessGroup>> {
+        check(!split_ranks.is_empty(), "split_ranks", "an empty list", "one part or more")?;
         let mut all = split_ranks.concat();
         all.sort_unstable();
         if let Some(twice) = all.windows(2).find(|pair| pair[0] == pair[1]) {
