@@ -110,5 +110,8 @@ expect(gradient(functional.all_gather), [3, 3])
 expect(gradient(lambda given: functional.reduce_scatter(*empty(1), parts(given))), [1, 2])
 expect(gradient(lambda given: functional.all_to_all(empty(1, 1), parts(given))), [1, 2])
 expect(gradient(lambda given: functional.all_to_all_single(*empty(2), given, [0, 2], [0, 2])), [2, 2])
+expect(gradient(lambda given: functional.reduce(given, 1)), [2, 2])
+expect(gradient(lambda given: functional.gather(given, 1)), [2, 2])
+expect(gradient(lambda given: functional.scatter(parts(given), 1)), [1, 2])
 
 end()

@@ -83,4 +83,8 @@ fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
         gradient(&|own| Ok(vec![functional::all_to_all_single(own, &[2, 0], &[2, 0], group)?]));
     assert_eq!([all_reduce, broadcast, all_gather], [[3.0, 3.0], [0.0, 0.0], [3.0, 3.0]]);
     assert_eq!([scatter, all_to_all, single], [[1.0, 2.0], [1.0, 2.0], [1.0, 1.0]]);
+    let reduce = gradient(&|own| Ok(vec![functional::reduce(own, 1, sum, group)?]));
+    let gather = gradient(&|own| functional::gather(own, 1, group));
+    let scatter = gradient(&|own| Ok(vec![functional::scatter(&halves(own), 1, group)?]));
+    assert_eq!([reduce, gather, scatter], [[2.0, 2.0], [2.0, 2.0], [0.0, 0.0]]);
 }

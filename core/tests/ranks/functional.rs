@@ -55,6 +55,23 @@ fn a_part_for_another_rank_has_that_ranks_gradient(group: &ProcessGroup) {
     let (results, gradient) = run(rank, |own| functional::all_to_all(&own.unbind(0), group));
     assert_eq!(results, [0, 1, 2].map(|other| rows(other).get(rank as i64)));
     assert_eq!(gradient, expected);
+    let only_on_1 = |tensor: Tensor| if rank == 1 { tensor } else { tensor.zeros_like() };
+    let scattered = run(rank, |own| Ok(vec![functional::scatter(&own.unbind(0), 1, group)?]));
+    assert_eq!(scattered, (vec![rows(1).get(rank as i64)], only_on_1(expected)));
+}
+
+#[run_by(on_ranks(3))]
+fn all_get_the_gradient_of_the_rank_that_has_the_result(group: &ProcessGroup) {
+    let only_on_1 = |tensor: Tensor| if group.rank() == 1 { tensor } else { tensor.zeros_like() };
+    let gathered = run(group.rank(), |own| functional::gather(own, 1, group));
+    let of_rank_1 = weights(1, &rows(0));
+    assert_eq!(
+        gathered,
+        (Vec::from([0, 1, 2].map(|rank| only_on_1(rows(rank)))), of_rank_1.copy())
+    );
+    let reduce = |own: &Tensor| Ok(vec![functional::reduce(own, 1, ReduceOp::Sum, group)?]);
+    let (mut results, gradient) = run(group.rank(), reduce);
+    assert_eq!((only_on_1(results.remove(0)), gradient), (only_on_1(sum(rows)), of_rank_1));
 }
 
 #[run_by(on_ranks(2))]

@@ -56,6 +56,31 @@ pub fn broadcast(tensor: &Tensor, src: usize, group: &ProcessGroup) -> Result<Te
     })
 }
 
+/// The tensor reduced over all ranks on rank `dst`, whose gradient all get. The other ranks' results are undefined.
+pub fn reduce(tensor: &Tensor, dst: usize, op: ReduceOp, group: &ProcessGroup) -> Result<Tensor> {
+    let mut sum = no_grad(|| tensor.f_detach_copy())?;
+    group.reduce(&mut sum, dst, op)?;
+    one(from_ref(tensor), sum, group, move |group, gradient| {
+        let mut own = gradient.f_detach_copy()?;
+        group.broadcast(&mut own, dst)?;
+        Ok(vec![own])
+    })
+}
+
+/// On rank `dst`, the tensors of all ranks, in the order of ranks, all of one shape; on the others, zeros.
+pub fn gather(tensor: &Tensor, dst: usize, group: &ProcessGroup) -> Result<Vec<Tensor>> {
+    let all = no_grad(|| gathered(group, tensor, dst))?;
+    differentiable(from_ref(tensor), all, group, move |group, gradients| {
+        Ok(vec![scattered(group, gradients, dst)?])
+    })
+}
+
+/// On rank r, the `tensors[r]` of rank `src`. The other ranks give tensors of that shape, whose gradients are 0.
+pub fn scatter(tensors: &[Tensor], src: usize, group: &ProcessGroup) -> Result<Tensor> {
+    let own = no_grad(|| scattered(group, tensors, src))?;
+    one(tensors, own, group, move |group, gradient| gathered(group, gradient, src))
+}
+
 /// The tensors of all ranks, in the order of ranks, all of one shape.
 pub fn all_gather(tensor: &Tensor, group: &ProcessGroup) -> Result<Vec<Tensor>> {
     let gathered = no_grad(|| group.all_gather(tensor))?;
@@ -112,6 +137,18 @@ pub fn all_to_all_single(
         group.all_to_all_single(&mut own, gradient, &from, &to)?;
         Ok(vec![own])
     })
+}
+
+fn gathered(group: &ProcessGroup, tensor: &Tensor, dst: usize) -> Result<Vec<Tensor>> {
+    let zeros = || (0..group.world_size()).map(|_| Ok(tensor.f_zeros_like()?)).collect();
+    group.gather(tensor, dst)?.map_or_else(zeros, Ok)
+}
+
+fn scattered(group: &ProcessGroup, tensors: &[Tensor], src: usize) -> Result<Tensor> {
+    check_length("tensors", tensors.len(), group.world_size())?;
+    let mut own = tensors[0].f_empty_like()?;
+    group.scatter(&mut own, (group.rank() == src).then_some(tensors), src)?;
+    Ok(own)
 }
 
 /// All-to-all. With gloo, one scatter by each rank, as in PyTorch: releases before 2.12 have no other.
