@@ -137,15 +137,3 @@ fn a_break_waits_for_the_batch_that_is_just_being_made() {
         drop(releases.join());
     });
 }
-
-#[test]
-fn a_data_set_can_spread_a_batch_over_the_workers() {
-    let batch = |indices: &[usize], _epoch: u64| {
-        let name = thread::current().name().unwrap_or_default().to_owned();
-        assert!(name.starts_with("dataloader-"), "runs on {name}");
-        let numbers: Vec<i64> = indices.par_iter().map(|&index| index as i64).collect();
-        Ok(Tensor::from_slice(&numbers))
-    };
-    let batches = in_time(move || collect(&in_order(Made { len: 64, batch }, 8, 2)));
-    assert_eq!(batches.concat(), (0..64).collect::<Vec<i64>>());
-}
