@@ -190,7 +190,6 @@ impl<S: Source> View for Fetched<'_, S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::Kind;
 
     #[test]
     fn a_sparse_tensor_is_refused_by_name() {
@@ -230,17 +229,5 @@ mod tests {
             assert!(from_bytes(&file(&header, data)).is_err(), "{header} and {data} bytes");
         }
         assert!(from_bytes(&[]).is_err());
-    }
-
-    #[test]
-    fn only_the_rows_that_are_asked_for_are_read() {
-        let table = Tensor::arange(6, (Kind::Float, tch::Device::Cpu)).view([3, 2]);
-        let bytes = to_bytes(&NamedTensors::from([("a".into(), table.shallow_clone())])).unwrap();
-        let (read, _) = read(&mut Cursor::new(bytes), |name, size| {
-            assert_eq!((name, size), ("a", &[3, 2][..]));
-            Ok(Some(1..3))
-        })
-        .unwrap();
-        assert_eq!(read["a"], table.narrow(0, 1, 2));
     }
 }
