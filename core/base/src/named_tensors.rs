@@ -91,9 +91,7 @@ pub fn read(
     let mut next = 0;
     for (name, info) in described {
         let (begin, end) = info.data_offsets;
-        if begin != next {
-            return Err(unreadable(SafeTensorError::InvalidOffset(name)));
-        }
+        ensure(begin == next, SafeTensorError::InvalidOffset(name.clone()))?;
         let elements = info.shape.iter().try_fold(1usize, |product, it| product.checked_mul(*it));
         let bytes = elements.and_then(|count| count.checked_mul(info.dtype.size()));
         let has_its_size = bytes.is_some() && end.checked_sub(begin) == bytes;
