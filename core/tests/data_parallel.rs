@@ -145,16 +145,6 @@ fn batches_may_lie_along_another_dimension() {
 }
 
 #[test]
-fn gradients_add_up_until_they_are_cleared() {
-    let (vs, model) = on_devices(2, DataParallelOptions::default());
-    for _ in 0..2 {
-        pass(&model, 6);
-    }
-    let doubled: Vec<_> = reference(6).1.iter().map(|gradient| 2.0 * gradient).collect();
-    assert_equal(&gradients(&vs), &doubled);
-}
-
-#[test]
 fn a_frozen_parameter_gets_no_gradient_on_any_replica() {
     let (vs, model) = on_devices(2, DataParallelOptions::default());
     let mut frozen = vs.variables()["0.weight"].shallow_clone();

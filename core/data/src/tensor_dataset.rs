@@ -74,16 +74,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_has_the_rows_asked_for_of_each_tensor() {
-        let xs = Tensor::arange(6, tch::kind::INT64_CPU).reshape([3, 2]);
-        let samples = TensorDataset::new((xs.shallow_clone(), [&xs * 10, &xs * 100])).unwrap();
-        assert_eq!(samples.len(), 3);
-        let (one, [ten, hundred]) = samples.batch(&[2, 0], 0).unwrap();
-        assert_eq!(one, Tensor::from_slice2(&[[4i64, 5], [0, 1]]));
-        assert_eq!((ten, hundred), (&one * 10, &one * 100));
-    }
-
-    #[test]
     fn tensors_of_different_length_are_refused() {
         let rows = |count| Tensor::zeros([count, 2], tch::kind::FLOAT_CPU);
         let error = TensorDataset::new((rows(3), rows(4))).unwrap_err().to_string();

@@ -8,7 +8,7 @@ fn own(group: &ProcessGroup) -> Tensor {
     Tensor::from_slice(&[1.0, 10.0]) * (group.rank() as f64 + 1.0)
 }
 
-fn all_reduced(group: &ProcessGroup, mut tensor: Tensor, op: ReduceOp) -> Tensor {
+pub fn all_reduced(group: &ProcessGroup, mut tensor: Tensor, op: ReduceOp) -> Tensor {
     group.all_reduce(&mut tensor, op).unwrap();
     tensor
 }

@@ -1,7 +1,7 @@
 //! Ranks that run Rust and ranks that run Python understand each other in every collective. Each
 //! side compares what it gets with the same numbers; `tests/python/collectives.py` is the other.
 
-use crate::prelude::*;
+use crate::{collectives::all_reduced, prelude::*};
 
 fn own(rank: usize) -> Tensor {
     Tensor::from_slice(&[1.0, 10.0]) * (rank as f64 + 1.0)
@@ -14,13 +14,9 @@ fn empty(rows: i64) -> Tensor {
 #[run_by(common::beside_python("collectives", 1))]
 fn a_rust_rank_and_a_python_rank_understand_each_other_in_every_collective() {
     let group = &common::join();
-    let all_reduced = |mut tensor: Tensor, op| {
-        group.all_reduce(&mut tensor, op).unwrap();
-        tensor
-    };
-    assert_eq!(values(&all_reduced(own(0), ReduceOp::Sum)), [3.0, 30.0]);
-    assert_eq!(all_reduced(Tensor::from(6i64), ReduceOp::Band).int64_value(&[]), 2);
-    let complex = all_reduced(Tensor::complex(&own(0), &-own(0)), ReduceOp::Sum);
+    assert_eq!(values(&all_reduced(group, own(0), ReduceOp::Sum)), [3.0, 30.0]);
+    assert_eq!(all_reduced(group, Tensor::from(6i64), ReduceOp::Band).int64_value(&[]), 2);
+    let complex = all_reduced(group, Tensor::complex(&own(0), &-own(0)), ReduceOp::Sum);
     assert_eq!(values(&complex.view_as_real()), [3.0, -3.0, 30.0, -30.0]);
 
     let mut tensor = own(0);

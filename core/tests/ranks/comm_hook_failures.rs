@@ -65,44 +65,31 @@ fn expect(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When, what: 
     }
 }
 
-#[run_by(on_ranks(2))]
-fn an_error_at_the_start_of_an_exchange_reaches_every_rank(group: &ProcessGroup) {
-    expect(group, refuses, When::Start, REFUSAL);
+macro_rules! failures {
+    ($(fn $test:ident() = ($when:ident, $fail:expr, $what:expr);)*) => {$(
+        #[run_by(on_ranks(2))]
+        fn $test(group: &ProcessGroup) {
+            expect(group, $fail, When::$when, $what);
+        }
+    )*};
 }
 
-#[run_by(on_ranks(2))]
-fn an_error_at_the_end_of_an_exchange_reaches_every_rank(group: &ProcessGroup) {
-    expect(group, refuses, When::Finish, REFUSAL);
-}
-
-#[run_by(on_ranks(2))]
-fn a_panic_at_the_start_of_an_exchange_is_an_error(group: &ProcessGroup) {
-    expect(group, || panic!("this cannot be"), When::Start, "this cannot be");
-}
-
-#[run_by(on_ranks(2))]
-fn a_panic_at_the_end_of_an_exchange_is_an_error(group: &ProcessGroup) {
-    expect(group, || panic!("this cannot be"), When::Finish, "this cannot be");
-}
-
-#[run_by(on_ranks(2))]
-fn what_libtorch_refuses_is_said_without_its_backtrace(group: &ProcessGroup) {
-    let what =
-        "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0";
-    let fail = || Ok(Tensor::zeros([2], FLOAT_CPU) + Tensor::zeros([3], FLOAT_CPU));
-    expect(group, fail, When::Finish, what);
-}
-
-#[run_by(on_ranks(2))]
-fn a_result_of_another_shape_is_refused(group: &ProcessGroup) {
-    let what = "its result for bucket 1 is Double [3] on Cpu, but must be Float [384] on Cpu, as the bucket";
-    expect(group, || Ok(Tensor::zeros([3], DOUBLE_CPU)), When::Finish, what);
-}
-
-#[run_by(on_ranks(2))]
-fn an_undefined_result_is_refused(group: &ProcessGroup) {
-    let what = "its result for bucket 1 is an undefined tensor, but must be Float [384] on Cpu, as the bucket";
-    expect(group, || Ok(Tensor::new()), When::Finish, what);
+failures! {
+    fn an_error_at_the_start_of_an_exchange_reaches_every_rank() = (Start, refuses, REFUSAL);
+    fn an_error_at_the_end_of_an_exchange_reaches_every_rank() = (Finish, refuses, REFUSAL);
+    fn a_panic_at_the_start_of_an_exchange_is_an_error() =
+        (Start, || panic!("this cannot be"), "this cannot be");
+    fn a_panic_at_the_end_of_an_exchange_is_an_error() =
+        (Finish, || panic!("this cannot be"), "this cannot be");
+    fn what_libtorch_refuses_is_said_without_its_backtrace() = (
+        Finish, || Ok(Tensor::zeros([2], FLOAT_CPU) + Tensor::zeros([3], FLOAT_CPU)),
+        "The size of tensor a (2) must match the size of tensor b (3) at non-singleton dimension 0");
+    fn a_result_of_another_shape_is_refused() = (
+        Finish, || Ok(Tensor::zeros([3], DOUBLE_CPU)),
+        "its result for bucket 1 is Double [3] on Cpu, but must be Float [384] on Cpu, as the bucket");
+    fn an_undefined_result_is_refused() = (
+        Finish, || Ok(Tensor::new()),
+        "its result for bucket 1 is an undefined tensor, but must be Float [384] on Cpu, as the bucket");
 }
 
 #[run_by(on_ranks(1))]

@@ -21,18 +21,14 @@ fn refusal(group: &ProcessGroup, outputs: i64, change: impl FnOnce(&mut VarStore
 }
 
 #[run_by(on_ranks(3))]
-fn every_rank_is_told_which_parameter_has_another_shape(group: &ProcessGroup) {
+fn every_rank_is_told_which_parameter_is_new_or_has_another_shape_or_kind_and_of_other_options(
+    group: &ProcessGroup,
+) {
     let outputs = if group.rank() == 1 { 5 } else { 2 };
     let difference = refusal(group, outputs, |_| ());
     let expected =
         "it has parameter fc.bias of Float [5], where rank 0 has parameter fc.bias of Float [2]";
     assert!(difference.starts_with(expected), "{difference}");
-}
-
-#[run_by(on_ranks(2))]
-fn every_rank_is_told_of_another_number_of_parameters_another_kind_and_other_options(
-    group: &ProcessGroup,
-) {
     let more = refusal(group, 2, |vs| drop(vs.root().zeros("extra", &[1])));
     assert!(more.starts_with("it has parameter extra of Float [1]"), "{more}");
     let doubles = refusal(group, 2, |vs| vs.double());

@@ -1,11 +1,9 @@
 //! Groups of some of a job's ranks.
 
-use crate::prelude::*;
+use crate::{collectives::all_reduced, prelude::*};
 
 pub fn sum(group: &ProcessGroup, own: usize) -> f64 {
-    let mut sum = Tensor::from(own as f64);
-    group.all_reduce(&mut sum, ReduceOp::Sum).unwrap();
-    f64::try_from(sum).unwrap()
+    all_reduced(group, Tensor::from(own as f64), ReduceOp::Sum).double_value(&[])
 }
 
 #[run_by(on_ranks(4))]

@@ -30,9 +30,7 @@ fn a_trace_shows_the_exchange_and_the_backward_pass(group: &ProcessGroup) {
     assert!(pass.0 < exchange.0 && exchange.1 < pass.1, "{exchange:?} is not within {pass:?}");
     let (forward, layer) = (event("DistributedDataParallel.forward"), event("aten::addmm"));
     assert!(forward.0 <= layer.0 && layer.1 <= forward.1 && forward.1 <= pass.0);
-    for name in ["AddmmBackward0", "aten::addmm", "my backward pass"] {
-        assert!(trace.contains(name), "{name} is missing");
-    }
+    assert!(trace.contains("AddmmBackward0"), "the backward pass is missing");
     // What comes after is not recorded, and a second trace may be.
     step();
     profile(&again, || ()).unwrap();

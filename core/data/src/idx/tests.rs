@@ -21,10 +21,6 @@ fn read(name: &str, bytes: &[u8]) -> Result<Idx<3>, String> {
         .map_err(|error| error.to_string().replace(&format!("{}/", dir.path().display()), ""))
 }
 
-fn refused(name: &str, bytes: &[u8]) -> String {
-    read(name, bytes).unwrap_err()
-}
-
 #[test]
 fn a_file_is_read_raw_and_compressed_which_its_bytes_tell_and_not_its_name() {
     let expected = Idx { dims: [2, 1, 3], data: vec![10, 20, 30, 40, 50, 60] };
@@ -58,7 +54,7 @@ fn files_that_are_not_whole_idx_files_are_refused() {
         ("images", &LABELS, labels),
         ("images.gz", b"<html>not found</html>", no_gzip),
     ] {
-        assert_eq!(refused(name, bytes), format!("{name}: {expected}"));
+        assert_eq!(read(name, bytes).unwrap_err(), format!("{name}: {expected}"));
     }
     let error = Idx::<1>::parse(&IMAGES[..], Path::new("labels")).unwrap_err().to_string();
     let expected = "labels: has the magic number 0x00000803 (images); expected 0x00000801 (labels)";
@@ -68,14 +64,14 @@ fn files_that_are_not_whole_idx_files_are_refused() {
 #[test]
 fn damaged_gzip_data_is_refused() {
     let whole = gzip(&IMAGES);
-    let cut_off = refused("images.gz", &whole[..whole.len() - 12]);
+    let cut_off = read("images.gz", &whole[..whole.len() - 12]).unwrap_err();
     assert!(cut_off.starts_with("images.gz: holds damaged gzip data ("), "{cut_off}");
     assert!(cut_off.ends_with("); expected an undamaged file; download it again"), "{cut_off}");
 
     let mut wrong_checksum = whole;
     let checksum = wrong_checksum.len() - 8;
     wrong_checksum[checksum] ^= 1;
-    let message = refused("images.gz", &wrong_checksum);
+    let message = read("images.gz", &wrong_checksum).unwrap_err();
     assert!(message.starts_with("images.gz: holds damaged gzip data ("), "{message}");
 }
 
@@ -85,10 +81,10 @@ fn impossible_dimensions_are_refused_without_asking_for_the_memory() {
     bytes[4..16].fill(0xff);
     let expected = "images: claims the dimensions [4294967295, 4294967295, 4294967295]; expected dimensions whose \
                     product fits into memory";
-    assert_eq!(refused("images", &bytes), expected);
+    assert_eq!(read("images", &bytes).unwrap_err(), expected);
     // 2^60 values would fit into an address, but the file has six.
     bytes[4..16].copy_from_slice(&[0x40, 0, 0, 0, 0x40, 0, 0, 0, 0, 0, 0, 1]);
-    let message = refused("images", &bytes);
+    let message = read("images", &bytes).unwrap_err();
     assert!(message.starts_with("images: ends after 6 of 1152921504606846976 values"), "{message}");
 }
 

@@ -5,7 +5,6 @@ mod workers;
 
 use super::*;
 use crate::{DistributedSampler, SequentialSampler, Shard};
-use rayon::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

@@ -110,18 +110,6 @@ fn workers_stop_when_the_loop_breaks_off() {
 }
 
 #[test]
-fn a_loader_may_be_dropped_mid_epoch() {
-    for _ in 0..50 {
-        let loader = in_order(numbers(64), 2, 3);
-        let mut epoch = loader.epoch(0).unwrap();
-        let first = epoch.next().unwrap().unwrap();
-        drop(epoch);
-        drop(loader);
-        assert_eq!(first.int64_value(&[1]), 1);
-    }
-}
-
-#[test]
 fn a_break_waits_for_the_batch_that_is_just_being_made() {
     in_time(|| {
         let (release, gate) = channel::<()>();
@@ -148,16 +136,4 @@ fn a_break_waits_for_the_batch_that_is_just_being_made() {
         assert!((1..=2).contains(&finished), "{finished} batches were finished");
         drop(releases.join());
     });
-}
-
-#[test]
-fn a_data_set_can_spread_a_batch_over_the_workers() {
-    let batch = |indices: &[usize], _epoch: u64| {
-        let name = thread::current().name().unwrap_or_default().to_owned();
-        assert!(name.starts_with("dataloader-"), "runs on {name}");
-        let numbers: Vec<i64> = indices.par_iter().map(|&index| index as i64).collect();
-        Ok(Tensor::from_slice(&numbers))
-    };
-    let batches = in_time(move || collect(&in_order(Made { len: 64, batch }, 8, 2)));
-    assert_eq!(batches.concat(), (0..64).collect::<Vec<i64>>());
 }
