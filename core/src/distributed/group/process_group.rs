@@ -185,8 +185,8 @@ impl ProcessGroup {
     }
 
     /// A tensor for collectives of this group, on its [`exchange_device`](Self::exchange_device) with undefined values.
-    /// With [`Transport::SharedMemory`] it lies in shared memory, so that `all_reduce` and `broadcast` copy nothing,
-    /// and `reduce_scatter_tensor` and `all_gather` read inputs where they lie. `Backend.allocate_tensor`.
+    /// With [`Transport::SharedMemory`] it lies in shared memory, so that `all_reduce` copies nothing, and the other
+    /// collectives read inputs where they lie. `Backend.allocate_tensor`.
     ///
     /// The buckets of [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) are allocated there.
     ///
