@@ -7,8 +7,7 @@ use crate::step::{Step, Work, step};
 use anyhow::Result;
 use exhibit_kit::plot::{self, Lines, PlotArgs, Scale, Series};
 use exhibit_kit::template;
-use minijinja::{context, value::Serde};
-use serde::Serialize;
+use minijinja::context;
 
 /// Simulate thousands of ranks: weak and strong scaling, and when a method pays.
 #[derive(Debug, clap::Args)]
@@ -126,26 +125,20 @@ const METHODS: [Method; 6] = [
     }),
 ];
 
-#[derive(Serialize)]
-struct Row {
-    name: &'static str,
-    values: Vec<f64>,
-}
-
 /// Prints the tables, and draws the curves if that is asked for.
 pub fn run(args: &Args) -> Result<()> {
     args.plot.check(&[PLOT])?;
-    let speed_up = |curve: &Curve| Row {
-        name: curve.name,
-        values: RANKS.map(|ranks| 800.0 / ranks as f64 * curve.speed_up(ranks)).to_vec(),
+    let speed_up = |curve: &Curve| {
+        let values = RANKS.map(|ranks| 800.0 / ranks as f64 * curve.speed_up(ranks));
+        context! { name => curve.name, values }
     };
     let scaling: Vec<_> = curves().iter().map(speed_up).collect();
     let pays = METHODS.map(|(name, of)| {
         let efficiency = |(_, between)| 100.0 * of(cluster(between)).efficiency();
-        Row { name, values: BANDWIDTHS.map(efficiency).to_vec() }
+        context! { name, values => BANDWIDTHS.map(efficiency) }
     });
     let bandwidths = BANDWIDTHS.map(|(name, _)| name);
-    let holes = context! { RANKS, bandwidths, scaling => Serde(&scaling), pays => Serde(&pays) };
+    let holes = context! { RANKS, bandwidths, scaling, pays };
     template::print(&template::environment()?, include_str!("curves.jinja"), holes)?;
     Ok(args.plot.save(PLOT, picture)?)
 }

@@ -3,10 +3,9 @@
 use crate::cluster::{Algorithm, Cluster, Link};
 use anyhow::{Result, ensure};
 use exhibit_kit::{template, weights};
-use minijinja::{context, value::Serde};
+use minijinja::context;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use serde::Serialize;
 use std::{thread::available_parallelism, time::Instant};
 use tch::nn::{ModuleT, SequentialT, VarStore, seq_t};
 use tch::{Kind, Tensor};
@@ -29,13 +28,6 @@ pub struct Args {
     /// One-way delay of this network, in ms
     #[arg(long, default_value_t = 0.0, requires = "gigabits")]
     milliseconds: f64,
-}
-
-#[derive(Serialize)]
-struct Row {
-    what: &'static str,
-    model: f64,
-    measured: f64,
 }
 
 /// The cost of an operation to the ranks that take part in it.
@@ -105,8 +97,8 @@ pub fn run(args: &Args) -> Result<()> {
     let exchange = cluster.all_reduce(ranks, bytes);
     // The cores that exchange are those that compute, so nothing is hidden.
     let rows = [
-        Row { what: "all-reduce", model: exchange, measured: exchanged },
-        Row { what: "step", model: compute + divide + exchange, measured: stepped },
+        context! { what => "all-reduce", model => exchange, measured => exchanged },
+        context! { what => "step", model => compute + divide + exchange, measured => stepped },
     ];
     let holes = context! {
         ranks,
@@ -121,7 +113,7 @@ pub fn run(args: &Args) -> Result<()> {
         processor => pair_all.processor,
         gigabits => args.gigabits,
         milliseconds => args.milliseconds,
-        rows => Serde(&rows),
+        rows,
     };
     Ok(template::print(&template::environment()?, include_str!("measure.jinja"), holes)?)
 }

@@ -105,7 +105,6 @@ fn off(rows: &[Row]) -> f64 {
     (squares.sum::<f64>() / rows.len() as f64).sqrt()
 }
 
-/// Prints all rows.
 pub fn run() -> Result<()> {
     let rows = rows(FITTED)?;
     let is_within = |row: &Row| (row.model - row.published).abs() <= 5.0;

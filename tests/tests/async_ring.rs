@@ -140,8 +140,9 @@ fn what_a_message_and_an_update_cost_is_measured_and_predicted() -> Result<()> {
 
 cases! {
     fn a_world_of_one_has_nobody_to_exchange_with() =
-        ["cost", "ring check", "ring"].into_iter().try_for_each(|flags| {
-            expect_refusal(async_update(flags.split(' '))?, 1, &["a world of 1", "at least 2 ranks"])
+        ["cost", "ring check", "ring", "sync-ps", "diloco"].into_iter().try_for_each(|flags| {
+            let texts = ["a world of 1 has nobody to exchange with", "at least 2 ranks"];
+            expect_refusal(async_update(flags.split(' '))?, 1, &texts)
         });
     fn sizes_that_no_model_has_are_refused() =
         expect_refusals(|size| async_update(["cost", "--bytes", size]), &[

@@ -157,10 +157,6 @@ cases! {
     fn a_slow_rank_that_does_not_exist_is_refused() =
         expect_refusal(launch(2, &async_update(["ring", "--straggle=2:40"])?)?, 1,
             &["--straggle is rank 2, but must be a rank that trains, from 0 to 1"]);
-    fn a_rank_without_others_to_exchange_with_is_an_error() =
-        ["ring", "sync-ps", "diloco"].into_iter().try_for_each(|method| {
-            expect_refusal(async_update([method])?, 1, &["a world of 1 has nobody to exchange with"])
-        });
 }
 
 #[test]

@@ -5,7 +5,6 @@ use crate::prelude::*;
 
 const WEIGHTS: &str = "model.safetensors";
 
-/// The text to learn.
 fn text() -> String {
     workspace().join("LICENSE-MIT").display().to_string()
 }

@@ -28,6 +28,4 @@ cases! {
     fn three_ranks_that_share_the_digits_unevenly_equal_python() =
         expect_parity(3, "--epochs 1 --batch-size 100");
     fn four_ranks_equal_python() = expect_parity(4, "--epochs 2 --seed 2 --momentum 0.9");
-    fn four_ranks_without_shuffling_equal_python() =
-        expect_parity(4, "--epochs 1 --batch-size 32 --lr 0.1 --no-shuffle");
 }

@@ -30,7 +30,6 @@ fn expect_traces_and_curves(name: &str, flags: &str) -> Result<()> {
 /// On digits, with a small network.
 const IMAGENET: &str = "--dataset mnist --no-augment -a pyramidnet8_a6 -b 8 --epochs 1 --steps 5";
 
-/// A small BERT.
 const BERT: &str =
     "--method ddp --hidden 32 --layers 1 --attn-heads 2 --seq-len 16 --batch-size 16 --steps 5";
 

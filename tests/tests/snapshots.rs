@@ -24,7 +24,6 @@ fn numbers(text: &str) -> Vec<usize> {
     text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
 }
 
-/// The toy, without its sleeps.
 fn sampler(arguments: &[&'static str]) -> Result<Command> {
     dp_basic([&["sampler", "--no-sleep"], arguments].concat())
 }

@@ -14,7 +14,6 @@ const OTHERS: [(&str, &str, bool); 4] = [
     ("module.pt", "a pickle with __main__.Network", false),
 ];
 
-/// A directory with Python's files.
 fn pythons_files() -> Result<Job> {
     let job = Job::new()?;
     job.run(python("state_dict", ["write"])?)?.expect_success()?;

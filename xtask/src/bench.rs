@@ -10,8 +10,9 @@ mod mnist;
 mod report;
 
 use crate::checkout::checkout;
+use crate::command;
+use crate::setup::{Venv, ensure_python};
 use crate::workspace::Workspace;
-use crate::{command, setup};
 use anyhow::Result;
 use clap::{Args, Subcommand};
 use job::Log;
@@ -53,11 +54,14 @@ impl Rounds {
 }
 
 pub(crate) fn run(workspace: &Workspace, benchmark: &Benchmark) -> Result<()> {
+    let venv = &ensure_python(workspace)?;
     match benchmark {
-        Benchmark::Mnist(options) => mnist::run(workspace, options),
-        Benchmark::Fsdp(rounds) => fsdp::run(workspace, rounds),
-        Benchmark::DataParallel(rounds) => data_parallel::run(workspace, rounds),
-        Benchmark::Images(rounds) => images::run(workspace, rounds),
-        Benchmark::Imagenet(rounds) => imagenet::run(workspace, rounds),
-    }
+        Benchmark::Mnist(options) => mnist::run(workspace, venv, options),
+        Benchmark::Fsdp(rounds) => fsdp::run(workspace, venv, rounds),
+        Benchmark::DataParallel(rounds) => data_parallel::run(workspace, venv, rounds),
+        Benchmark::Images(rounds) => images::run(workspace, venv, rounds),
+        Benchmark::Imagenet(rounds) => imagenet::run(workspace, venv, rounds),
+    }?;
+    println!("{}", report::machine(workspace.release));
+    Ok(())
 }

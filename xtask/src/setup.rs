@@ -16,7 +16,8 @@ pub(crate) use level::Level;
 use std::process::Command;
 use std::{panic, thread};
 pub(crate) use user::version;
-use venv::{State, Venv};
+use venv::State;
+pub(crate) use venv::Venv;
 
 /// `cargo xtask setup`: like [`ensure`], but also prints a line if there is nothing to do.
 pub(crate) fn run(workspace: &Workspace, level: Level) -> Result<()> {

@@ -1,8 +1,7 @@
 //! Which of the ranks that failed is named, and the reason that it has left in `TORCHELASTIC_ERROR_FILE`.
 
 use crate::job::{Job, run, start, wait_until, wait_until_dead};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use std::fs;
 use std::process::Command;
 
@@ -97,7 +96,7 @@ fn the_files_of_the_reasons_go_with_the_launcher_even_if_it_is_killed() {
     let running = start(launch(&job, "", script));
     let file = job.wait_for_note("file");
     assert!(fs::exists(&file).unwrap());
-    kill(Pid::from_raw(running.pid()), Signal::SIGKILL).unwrap();
+    running.signal(Signal::SIGKILL);
     wait_until_dead(&job.wait_for_pids(&["pid.0"]));
     wait_until("the file to be removed", || !fs::exists(&file).unwrap());
     let directory = std::path::Path::new(&file).parent().unwrap();

@@ -223,25 +223,19 @@ pub(crate) fn wait_for<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T 
 
 /// The state of a process as in ps: `S`, `T`, `Z` …; `None` when there is no such process.
 pub(crate) fn state(pid: i32) -> Option<char> {
-    stat(pid)?.first()?.chars().next()
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// The processes that `parent` has started whose command line has this word.
 pub(crate) fn children(parent: i32, word: &str) -> Vec<i32> {
-    let entries = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().file_name());
-    let processes = entries.filter_map(|name| name.to_str()?.parse::<i32>().ok());
-    let is_child = |pid: &i32| {
-        let is_parents = stat(*pid).is_some_and(|fields| fields[1] == parent.to_string());
+    // Those of its first thread, which starts all.
+    let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
+    let has_word = |pid: &i32| {
         let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        is_parents && words.split('\0').any(|found| found == word)
+        words.split('\0').any(|found| found == word)
     };
-    processes.filter(is_child).collect()
-}
-
-/// What the kernel tells of a process, from its state on.
-fn stat(pid: i32) -> Option<Vec<String>> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    Some(stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
+    children.split_whitespace().map(|pid| pid.parse().unwrap()).filter(has_word).collect()
 }
 
 /// Waits until none of the processes runs. A zombie is dead: its parent may never fetch it.

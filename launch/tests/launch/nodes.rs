@@ -8,7 +8,7 @@ use nix::sys::socket::{
 use nix::unistd::Pid;
 use std::fs::Permissions;
 use std::io::Write;
-use std::net::{SocketAddrV4, TcpStream};
+use std::net::TcpStream;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -36,8 +36,7 @@ impl Nodes {
         let reservation =
             socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
         setsockopt(&reservation, sockopt::ReuseAddr, &true).unwrap();
-        let any: SocketAddrV4 = "127.0.0.1:0".parse().unwrap();
-        bind(reservation.as_raw_fd(), &SockaddrIn::from(any)).unwrap();
+        bind(reservation.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
         let port = getsockname::<SockaddrIn>(reservation.as_raw_fd()).unwrap().port();
         Nodes { flags, port, _reservation: reservation }
     }

@@ -113,7 +113,6 @@ pub(super) fn address(host: usize) -> [u8; 6] {
     [a, b, c, d, e, host as u8]
 }
 
-/// Reads what a host sends.
 fn forward(ports: &[Port], from: usize, late: &Sender<Late>) {
     let port = &ports[from];
     let mut buffer = [0; FRAME];

@@ -1,26 +1,20 @@
 //! Ranks that are killed and started again.
 
 use super::*;
-use crate::{Shared, safetensors::Tensor};
+use crate::{Shared, safetensors::Tensors};
 
 /// The jobs of a trial, some of which may end before their moment.
 const ATTEMPTS: usize = 10;
 
 const WEIGHTS: &str = "model.safetensors";
 
-/// A training that nobody disturbed.
-struct Undisturbed {
-    took: Duration,
-    weights: BTreeMap<String, Tensor>,
-}
-
 /// One rank is killed at a random moment. Returns how long the whole job took.
 pub(super) fn restart(trial: &mut Trial) -> Result<Duration> {
     let per_node = trial.size.ranks_per_node;
-    let undisturbed = undisturbed(trial)?;
+    let (in_peace, expected) = &*undisturbed(trial)?;
     for _ in 0..ATTEMPTS {
         let rank = trial.rng.random_range(0..NODES * per_node);
-        let moment = undisturbed.took.mul_f64(trial.rng.random_range(0.0..1.0));
+        let moment = in_peace.mul_f64(trial.rng.random_range(0.0..1.0));
         let done = Cluster::with(NODES, &mut trial.log, |cluster| {
             let begin = Instant::now();
             start(cluster, per_node)?;
@@ -38,7 +32,7 @@ pub(super) fn restart(trial: &mut Trial) -> Result<Duration> {
             }
             ensure!(launchers.iter().all(restarted), "one host did not restart its ranks");
             let weights = cluster.job.tensors(WEIGHTS)?;
-            ensure!(weights == undisturbed.weights, "killed after {moment:?}: other weights");
+            ensure!(weights == *expected, "killed after {moment:?}: other weights");
             Ok(Some(begin.elapsed()))
         })?;
         // Otherwise it was at its end before it was killed.
@@ -49,15 +43,15 @@ pub(super) fn restart(trial: &mut Trial) -> Result<Duration> {
     bail!("no rank was killed and started again in {ATTEMPTS} jobs");
 }
 
-/// The same training in peace. It is done only once for all trials.
-fn undisturbed(trial: &mut Trial) -> Result<Arc<Undisturbed>> {
-    static DONE: Shared<Undisturbed> = Shared::new();
+/// How long the same training takes in peace, and its weights. It is done only once for all trials.
+fn undisturbed(trial: &mut Trial) -> Result<Arc<(Duration, Tensors)>> {
+    static DONE: Shared<(Duration, Tensors)> = Shared::new();
     let per_node = trial.size.ranks_per_node;
     let train = |cluster: &mut Cluster| -> Result<_> {
         let begin = Instant::now();
         start(cluster, per_node)?;
         cluster.succeeds()?;
-        Ok(Undisturbed { took: begin.elapsed(), weights: cluster.job.tensors(WEIGHTS)? })
+        Ok((begin.elapsed(), cluster.job.tensors(WEIGHTS)?))
     };
     DONE.get(per_node, || Cluster::with(NODES, &mut trial.log, train))
 }

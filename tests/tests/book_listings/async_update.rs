@@ -1,7 +1,7 @@
 //! Chapter "Synchronous or asynchronous".
 
 use super::*;
-use tests::async_update::started;
+use tests::async_update::{started, trained};
 
 /// The program's path in commands of the book that must not use a launcher.
 const BY_HAND: &str = "target/release/async-update";
@@ -83,12 +83,10 @@ fn the_bytes_of_a_server_are_as_the_book_shows() -> Result<()> {
     let (mut commands, mut files, mut ends) = (String::new(), String::new(), String::new());
     for (name, flags) in [("one", ""), ("two", " --servers 2"), ("four", " --n-fetch 4 --n-push 4")]
     {
-        let job = Job::new()?;
-        let flags = format!("async-ps{flags} --epochs 1 --metrics");
-        let program = async_update(flags.split(' ').chain(["metrics"]))?;
-        job.run(launch(5, &program)?)?.expect_success()?;
-        let metrics = job.text("metrics/rank0.jsonl")?;
-        commands += &format!("$ cargo launch -n 5 async-update -- {flags} {name} > /dev/null\n");
+        let flags = format!("async-ps{flags} --epochs 1");
+        let metrics = trained(5, &flags)?.text("metrics/rank0.jsonl")?;
+        let given = format!("{flags} --metrics {name}");
+        commands += &format!("$ cargo launch -n 5 async-update -- {given} > /dev/null\n");
         files += &format!(" {name}/rank0.jsonl");
         ends += &format!("{}\n", metrics.lines().last().context("no line")?);
     }

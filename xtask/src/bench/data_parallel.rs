@@ -25,9 +25,8 @@ const ONE_DEVICE: Training = Training { batch: 8, steps: 32 };
 /// One replica against two. The larger the batch, the less the copied weights matter; the corpus has 43 pairs.
 const REPLICAS: Training = Training { batch: 32, steps: 16 };
 
-pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
+pub(super) fn run(workspace: &Workspace, venv: &Venv, rounds: &Rounds) -> Result<()> {
     let folder = workspace.target.join("bench/data-parallel");
-    let venv = setup::ensure_python(workspace)?;
     command::run(workspace.cargo().args(["build", "--release", "--package", PROGRAM]))?;
 
     let rust = |method: &str, devices: usize, threads: usize, training: Training| {
@@ -65,12 +64,8 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     println!(
         "Forward, loss, zero_grad and backward per step: medians of {} alternating rounds, without the first {WARM_UP} steps of each run.\n\
          BERT with codertimo's sizes (hidden 256, 8 layers, 8 heads, 20 tokens, dropout 0.1) with the vocabulary of {CORPUS}.\n\
-         Batch size {} on one device against Python; {} in total on one or two replicas, copies between them included.\n\
-         {}",
-        rounds.number,
-        ONE_DEVICE.batch,
-        REPLICAS.batch,
-        report::machine(workspace.release)
+         Batch size {} on one device against Python; {} in total on one or two replicas, copies between them included.",
+        rounds.number, ONE_DEVICE.batch, REPLICAS.batch
     );
     Ok(())
 }

@@ -13,9 +13,8 @@ const GPT: [&str; 5] =
 /// Enough for the text's 12 steps on two ranks.
 const CHARACTERS: usize = 32 + 54;
 
-pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
+pub(super) fn run(workspace: &Workspace, venv: &Venv, rounds: &Rounds) -> Result<()> {
     let folder = workspace.target.join("bench/fsdp");
-    let venv = setup::ensure_python(workspace)?;
     let build = ["build", "--release", "--package", "tch-parallel", "--example", EXAMPLE];
     command::run(workspace.cargo().args(build))?;
     command::run(workspace.cargo().args(["build", "--release", "--package", LAUNCHER]))?;
@@ -63,10 +62,8 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     }
     println!(
         "A GPT of 10 blocks, 53 million parameters, AdamW, 2 ranks on one host, 1 thread each: medians of {} alternating rounds.\n\
-         A step is the median of 12, of the slower rank. Memory is the resident set's peak.\n\
-         {}",
-        rounds.number,
-        report::machine(workspace.release)
+         A step is the median of 12, of the slower rank. Memory is the resident set's peak.",
+        rounds.number
     );
     Ok(())
 }

@@ -20,9 +20,8 @@ const NETWORKS: [Network; 2] = [
     Network { name: "ResNet-18", arch: "resnet18", image_size: 224, batch: 8, steps: 12 },
 ];
 
-pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
+pub(super) fn run(workspace: &Workspace, venv: &Venv, rounds: &Rounds) -> Result<()> {
     let folder = workspace.target.join("bench/imagenet");
-    let venv = setup::ensure_python(workspace)?;
     command::run(workspace.cargo().args(["build", "--release", "--package", PROGRAM]))?;
 
     let measure = |mut program: Command, language: &str, network: &Network, threads: usize| {
@@ -73,11 +72,9 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     println!(
         "Forward, loss, zero_grad, backward and the step of SGD with momentum: medians of {} alternating rounds, without the first\n\
          {WARM_UP} steps of each run. The batch is in memory when the clock starts.\n\
-         {}.\n\
-         {}",
+         {}.",
         rounds.number,
-        networks.join(".\n"),
-        report::machine(workspace.release)
+        networks.join(".\n")
     );
     Ok(())
 }

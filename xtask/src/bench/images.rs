@@ -12,9 +12,8 @@ const MAKER: &str = "xtask/bench/make_jpegs.py";
 const BATCH_SIZE: &str = "64";
 const IMAGES: u64 = 2000;
 
-pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
+pub(super) fn run(workspace: &Workspace, venv: &Venv, rounds: &Rounds) -> Result<()> {
     let folder = workspace.target.join("bench/images");
-    let venv = setup::ensure_python(workspace)?;
     let python = venv.executable("python");
     let images = make_images(&python, &folder)?;
     let build = ["build", "--release", "--package", PACKAGE, "--features", "images", "--example"];
@@ -44,11 +43,9 @@ pub(super) fn run(workspace: &Workspace, rounds: &Rounds) -> Result<()> {
     print!("{table}");
     println!(
         "Medians of {} alternating rounds. {IMAGES} JPEG files of about 500x375 pixels and {} kB: decoded, RandomResizedCrop(224),\n\
-         RandomHorizontalFlip, normalised, batch size {BATCH_SIZE}. Python: torchvision's ImageFolder in a DataLoader.\n\
-         {}",
+         RandomHorizontalFlip, normalised, batch size {BATCH_SIZE}. Python: torchvision's ImageFolder in a DataLoader.",
         rounds.number,
-        size(&images)? / 1000 / IMAGES,
-        report::machine(workspace.release)
+        size(&images)? / 1000 / IMAGES
     );
     Ok(())
 }

@@ -41,9 +41,8 @@ pub(super) struct Run {
 }
 
 /// Measures whole jobs (loading, training, evaluation), and steps alone with the data in memory.
-pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+pub(super) fn run(workspace: &Workspace, venv: &Venv, options: &Options) -> Result<()> {
     let folder = workspace.target.join("bench");
-    let venv = setup::ensure_python(workspace)?;
     let raw = unpack(&options.data_dir, &folder)?;
     let build = ["build", "--release", "--package", LAUNCHER, "--package", "ddp-mnist"];
     command::run(workspace.cargo().args(build))?;
@@ -75,10 +74,8 @@ pub(super) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     println!(
         "Medians of {} alternating rounds. Fashion-MNIST (60,000 images), 2 ranks over gloo, 1 epoch, batch size 128.\n\
          Rust under launch, Python (torchvision, DataLoader with 2 workers) under torchrun.\n\
-         Memory is that of the rank's own process, without Python's loader processes.\n\
-         {}",
-        options.rounds.number,
-        report::machine(workspace.release)
+         Memory is that of the rank's own process, without Python's loader processes.",
+        options.rounds.number
     );
     Ok(())
 }

@@ -85,21 +85,7 @@ fn a_stray_launcher_is_turned_away_from_a_job_that_runs() {
 }
 
 #[test]
-fn nodes_that_do_not_come_are_named_after_the_join_timeout() {
-    let mut scene = Scene::new((4, 4));
-    scene.join(0, -100.0);
-    scene.join(2, -100.0);
-    scene.pass(-90.0);
-    let wait = "waiting at most 590 s for nodes 1, 3 of 4; there are: h0, h2";
-    assert_eq!([scene.waits(0), scene.waits(2)], [[wait], [wait]]);
-    scene.pass(499.0);
-    assert!(scene.nobody_was_told_to_end());
-    let reason = "waited 600 s (join_timeout) in vain for nodes 1, 3 of 4; there are: h0, h2";
-    assert_eq!(scene.end_at(500.0), (vec![0, 2], End::because(reason.to_owned())));
-}
-
-#[test]
-fn a_node_lost_before_the_ranks_start_is_named_at_once_and_only_who_is_missing_waited_for() {
+fn a_node_lost_before_the_ranks_start_is_named_at_once_and_who_is_missing_after_the_timeout() {
     let mut scene = Scene::new((3, 3));
     scene.join(0, -100.0);
     scene.join(2, -99.8);
@@ -112,9 +98,10 @@ fn a_node_lost_before_the_ranks_start_is_named_at_once_and_only_who_is_missing_w
     scene.pass(-90.0);
     let wait = "waiting at most 590 s for node 2 of 3; there are: h0, h1";
     assert_eq!([scene.waits(0), scene.waits(1)], [[wait], [wait]]);
-    scene.pass(500.0);
+    scene.pass(499.0);
+    assert!(scene.nobody_was_told_to_end());
     let reason = "waited 600 s (join_timeout) in vain for node 2 of 3; there are: h0, h1";
-    assert_eq!(scene.end(), (vec![0, 1], End::because(reason.to_owned())));
+    assert_eq!(scene.end_at(500.0), (vec![0, 1], End::because(reason.to_owned())));
 }
 
 #[test]
