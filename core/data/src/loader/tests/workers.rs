@@ -110,6 +110,18 @@ fn workers_stop_when_the_loop_breaks_off() {
 }
 
 #[test]
+fn a_loader_may_be_dropped_mid_epoch() {
+    for _ in 0..50 {
+        let loader = in_order(numbers(64), 2, 3);
+        let mut epoch = loader.epoch(0).unwrap();
+        let first = epoch.next().unwrap().unwrap();
+        drop(epoch);
+        drop(loader);
+        assert_eq!(first.int64_value(&[1]), 1);
+    }
+}
+
+#[test]
 fn a_break_waits_for_the_batch_that_is_just_being_made() {
     in_time(|| {
         let (release, gate) = channel::<()>();
