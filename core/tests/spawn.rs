@@ -1,4 +1,4 @@
-//! Ranks that a program starts itself: here, they are this one, which has no other test.
+//! Ranks that a program starts itself. Here they run this test program, so it has no other test.
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 

@@ -133,7 +133,7 @@ fn waiting_for_a_slow_worker_makes_neither_worker_nor_server_look_dead() -> Resu
     Ok(())
 }
 
-/// How often a single worker reads and updates, and how many bytes it sends and receives.
+/// What a single worker does: its reads, its updates, the bytes that it sends and those that it receives.
 fn exchanges(flags: &str) -> Result<[u64; 4]> {
     let job = trained(2, &format!("{flags} --epochs=1"))?;
     let count = |kind| events(job.directory(), 0, kind, |_| Some(())).map(|all| all.len() as u64);

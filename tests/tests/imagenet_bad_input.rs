@@ -78,7 +78,7 @@ fn a_corrupt_jpeg_is_named_and_fatal_unless_it_is_to_be_skipped() -> Result<()> 
         let program = launch(ranks, &small(FOLDER)?)?;
         job.expect_refusal(program, 1, &["[rank ", "error: ", "train/blue/1.jpg"])?;
     }
-    // Otherwise it would prove nothing that the folder is refused here and above.
+    // But for this image, the folder is sound: the refusals here and above have no other cause.
     let ended = job.run(small(&format!("{FOLDER} --skip-bad"))?)?.expect_success()?;
     ended.expect_messages(&["images left out because they cannot be read: 1\n"])
 }

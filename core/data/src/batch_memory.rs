@@ -58,6 +58,17 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_that_was_dropped_makes_room_for_the_next_of_its_size() {
+        let memory = BatchMemory::default();
+        let first = filled(&memory, 4, 1.0);
+        let address = first.data_ptr();
+        drop(first);
+        let second = filled(&memory, 4, 3.0);
+        assert_eq!(second.data_ptr(), address);
+        assert_eq!(second, Tensor::from_slice(&[3.0f32; 4]));
+    }
+
+    #[test]
     fn batches_of_another_size_are_given_back_when_a_new_one_is_made() {
         let memory = BatchMemory::default();
         let in_use = filled(&memory, 4, 1.0);

@@ -24,7 +24,15 @@ pub fn channels_last_weights(vs: &VarStore) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::{Device, nn};
+    use tch::{Device, Kind, nn};
+
+    #[test]
+    fn only_the_order_in_memory_changes() {
+        let images = Tensor::arange(2 * 3 * 4 * 5, (Kind::Float, Device::Cpu)).view([2, 3, 4, 5]);
+        let turned = channels_last(&images).unwrap();
+        assert_eq!(turned, images);
+        assert_eq!(turned.stride(), [60, 1, 15, 3]);
+    }
 
     #[test]
     fn a_models_weights_change_where_the_model_has_them() {

@@ -10,19 +10,20 @@ use std::{env, fs, net::TcpListener, path::PathBuf, sync::Mutex, thread, time::D
 use tch_parallel_base::lock;
 use tch_parallel_contract::{ELASTIC, LISTEN_FD};
 
-/// Tells a process which rank it is, and the outcomes of the calls before the one that has started it.
+/// Tells a process which rank it is, and the outcomes of the calls before the one that has started it, as JSON.
 const SPAWNED: &str = "TCH_PARALLEL_SPAWNED";
 
 type Outcome = Result<(), String>;
 
-/// What this program's calls have returned so far: its ranks pass through the same calls on their way to their own.
+/// The outcomes of the calls so far. A rank repeats these calls before it comes to its own.
 static OUTCOMES: Mutex<Vec<Outcome>> = Mutex::new(Vec::new());
 
 /// Runs `worker` on `nprocs` ranks of this host, and returns when all have. If one fails, the others are
 /// killed, and the error says which and why. `mp.spawn(worker, nprocs=nprocs)`
 ///
 /// A rank is this program, started again with the same arguments: it runs what comes before this call
-/// too, then `worker` with its number, and nothing after it. What earlier calls returned, they return there at once.
+/// too, then `worker` with its number, and nothing after it. Earlier calls of `spawn` start nothing in a rank: they
+/// return at once what they returned in the program. So calls come one after the other, always in the same order.
 ///
 /// ```no_run
 /// use tch_parallel::distributed::{ProcessGroup, spawn};
@@ -34,7 +35,7 @@ static OUTCOMES: Mutex<Vec<Outcome>> = Mutex::new(Vec::new());
 ///
 /// # Errors
 /// [`Error::Other`] for a rank that has failed, with its reason, and for one that cannot be started;
-/// [`Error::Argument`] within `worker`.
+/// [`Error::Argument`] if `worker` calls it.
 pub fn spawn<E>(nprocs: usize, worker: impl FnOnce(usize) -> Result<(), E>) -> Result<()>
 where
     E: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -43,8 +44,10 @@ where
     let spawned = env::var(SPAWNED).ok().and_then(|spawned| serde_json::from_str(&spawned).ok());
     if let Some((rank, earlier)) = spawned {
         let (earlier, call): (Vec<Outcome>, _) = (earlier, outcomes.len());
+        let found = format_args!("called by rank {rank}");
         let expected = "called by the program alone: a rank cannot start ranks of its own";
-        check(call <= earlier.len(), "spawn", "called by a rank", expected)?;
+        check(call <= earlier.len(), "spawn", found, expected)?;
+        // The rank's own call counts too, so that one within its worker is refused.
         outcomes.push(earlier.get(call).cloned().unwrap_or(Ok(())));
         if let Some(outcome) = earlier.into_iter().nth(call) {
             return outcome.map_err(Error::other);
@@ -60,7 +63,7 @@ where
     result
 }
 
-/// Starts the ranks of the call that comes after those with these outcomes, and waits for them.
+/// Starts the ranks of a call, which get the outcomes of those before it, and waits for them.
 fn run(nprocs: usize, outcomes: &[Outcome]) -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").map_err(Error::other)?;
     let port = listener.local_addr().map_err(Error::other)?.port().to_string();

@@ -113,8 +113,8 @@ bool can_copy(const at::Tensor& from, const at::Tensor& to) {
       to.sizes() == from.sizes();
 }
 
-// Whether this is one tensor that the exchange copies.
-bool is_copied(const Tensors& tensors) { return tensors.size() == 1 && has_values_for(c10d::ReduceOp::SUM, tensors[0]); }
+// Whether this is one tensor, and of a kind that the exchange copies.
+bool is_copyable(const Tensors& tensors) { return tensors.size() == 1 && has_values_for(c10d::ReduceOp::SUM, tensors[0]); }
 
 Tensors contiguous(Tensors tensors) {
   std::for_each(tensors.begin(), tensors.end(), [](at::Tensor& tensor) { tensor = tensor.contiguous(); });
@@ -127,8 +127,8 @@ bool is_dense(const Tensors& tensors, const c10d::ReduceOp& op = c10d::ReduceOp:
 
 } // namespace
 
-int64_t Gloo::expect_rank(int64_t rank) const {
-  TORCH_CHECK_VALUE(rank >= 0 && rank < getSize(), "there is no rank ", rank);
+int64_t Gloo::checked_rank(int64_t rank) const {
+  TORCH_CHECK_VALUE(rank >= 0 && rank < getSize(), "rank ", rank, " is none of the ", getSize(), " ranks of this group");
   return rank;
 }
 
@@ -142,7 +142,7 @@ Gloo::WorkPtr Gloo::allreduce(Tensors& tensors, const c10d::AllreduceOptions& op
 }
 
 Gloo::WorkPtr Gloo::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  const auto operation = operation_of(c10d::OpType::BROADCAST, tensors.at(0), c10d::ReduceOp::SUM, expect_rank(options.rootRank));
+  const auto operation = operation_of(c10d::OpType::BROADCAST, tensors.at(0), c10d::ReduceOp::SUM, checked_rank(options.rootRank));
   if (exchange_ != nullptr && is_dense(tensors)) {
     return start(operation, {tensors, {}}, options.timeout, options.asyncOp, "gloo:broadcast");
   }
@@ -165,7 +165,7 @@ Gloo::WorkPtr Gloo::barrier(const c10d::BarrierOptions& options) {
 }
 
 Gloo::WorkPtr Gloo::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  const auto operation = operation_of(c10d::OpType::REDUCE, tensors.at(0), options.reduceOp, expect_rank(options.rootRank));
+  const auto operation = operation_of(c10d::OpType::REDUCE, tensors.at(0), options.reduceOp, checked_rank(options.rootRank));
   if (exchange_ != nullptr && is_dense(tensors, options.reduceOp) && options.reduceOp != c10d::ReduceOp::AVG) {
     return start(operation, {tensors, {}}, options.timeout, options.asyncOp, "gloo:reduce");
   }
@@ -173,16 +173,16 @@ Gloo::WorkPtr Gloo::reduce(Tensors& tensors, const c10d::ReduceOptions& options)
   return failable(ProcessGroupGloo::reduce(tensors, options));
 }
 
-// Whether the ranks' tensors can be copied to these.
-bool Gloo::can_gather(const std::vector<Tensors>& outputs, const Tensors& inputs) const {
-  const auto takes_the_input = [&](const at::Tensor& output) { return can_copy(inputs[0], output); };
-  return outputs.size() == 1 && outputs[0].size() == static_cast<size_t>(getSize()) &&
-      std::all_of(outputs[0].begin(), outputs[0].end(), takes_the_input);
+// Whether this is one list, of a tensor for each rank, to which and from which `like` could be copied.
+bool Gloo::has_one_per_rank(const std::vector<Tensors>& lists, const at::Tensor& like) const {
+  const auto is_like = [&](const at::Tensor& tensor) { return can_copy(like, tensor); };
+  return lists.size() == 1 && lists[0].size() == static_cast<size_t>(getSize()) &&
+      std::all_of(lists[0].begin(), lists[0].end(), is_like);
 }
 
 Gloo::WorkPtr Gloo::allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const auto operation = operation_of(c10d::OpType::ALLGATHER, inputs.at(0));
-  if (exchange_ != nullptr && is_dense(inputs) && can_gather(outputs, inputs)) {
+  if (exchange_ != nullptr && is_dense(inputs) && has_one_per_rank(outputs, inputs[0])) {
     return start(operation, {{inputs[0].contiguous()}, outputs[0]}, options.timeout, options.asyncOp, "gloo:all_gather");
   }
   announce(operation);
@@ -261,9 +261,9 @@ std::vector<Tensors> Gloo::parts_of(const Tensors& tensors) const {
 }
 
 Gloo::WorkPtr Gloo::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
-  const auto operation = operation_of(c10d::OpType::GATHER, inputs.at(0), c10d::ReduceOp::SUM, expect_rank(options.rootRank));
+  const auto operation = operation_of(c10d::OpType::GATHER, inputs.at(0), c10d::ReduceOp::SUM, checked_rank(options.rootRank));
   const bool is_root = options.rootRank == getRank();
-  if (exchange_ != nullptr && is_dense(inputs) && (is_root ? can_gather(outputs, inputs) : outputs.empty())) {
+  if (exchange_ != nullptr && is_dense(inputs) && (is_root ? has_one_per_rank(outputs, inputs[0]) : outputs.empty())) {
     const Exchange::Operands operands{{inputs[0].contiguous()}, is_root ? outputs[0] : Tensors{}};
     return start(operation, operands, options.timeout, options.asyncOp, "gloo:gather");
   }
@@ -272,10 +272,10 @@ Gloo::WorkPtr Gloo::gather(std::vector<Tensors>& outputs, Tensors& inputs, const
 }
 
 Gloo::WorkPtr Gloo::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
-  auto operation = operation_of(c10d::OpType::SCATTER, outputs.at(0), c10d::ReduceOp::SUM, expect_rank(options.rootRank));
+  auto operation = operation_of(c10d::OpType::SCATTER, outputs.at(0), c10d::ReduceOp::SUM, checked_rank(options.rootRank));
   operation.count *= getSize();
   const bool is_root = options.rootRank == getRank();
-  if (exchange_ != nullptr && is_copied(outputs) && (is_root ? can_gather(inputs, outputs) : inputs.empty())) {
+  if (exchange_ != nullptr && is_copyable(outputs) && (is_root ? has_one_per_rank(inputs, outputs[0]) : inputs.empty())) {
     const Exchange::Operands operands{is_root ? contiguous(inputs[0]) : Tensors{}, outputs};
     return start(operation, operands, options.timeout, options.asyncOp, "gloo:scatter");
   }
@@ -287,8 +287,8 @@ Gloo::WorkPtr Gloo::alltoall_base(
     at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
     const c10d::AllToAllOptions& options) {
   const auto operation = operation_of(c10d::OpType::ALLTOALL_BASE, input);
-  const bool is_whole = output_splits.empty() && input_splits.empty() && input.dim() > 0 && input.size(0) % getSize() == 0;
-  if (exchange_ != nullptr && is_whole && is_copied({input}) && can_copy(input, output)) {
+  const bool has_equal_parts = output_splits.empty() && input_splits.empty() && input.dim() > 0 && input.size(0) % getSize() == 0;
+  if (exchange_ != nullptr && has_equal_parts && is_copyable({input}) && can_copy(input, output)) {
     const Exchange::Operands operands{input.contiguous().chunk(getSize()), output.chunk(getSize())};
     return start(operation, operands, options.timeout, options.asyncOp, "gloo:all_to_all");
   }
@@ -300,8 +300,8 @@ Gloo::WorkPtr Gloo::alltoall_base(
 Gloo::WorkPtr Gloo::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
   auto operation = operation_of(c10d::OpType::ALLTOALL, inputs.at(0));
   operation.count *= getSize();
-  const Tensors first{inputs[0]};
-  if (exchange_ != nullptr && is_copied(first) && can_gather({inputs}, first) && can_gather({outputs}, first)) {
+  const auto& like = inputs[0];
+  if (exchange_ != nullptr && is_copyable({like}) && has_one_per_rank({inputs}, like) && has_one_per_rank({outputs}, like)) {
     return start(operation, {contiguous(inputs), outputs}, options.timeout, options.asyncOp, "gloo:all_to_all");
   }
   announce({operation.type, operation.dtype});
@@ -309,12 +309,12 @@ Gloo::WorkPtr Gloo::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllT
 }
 
 Gloo::WorkPtr Gloo::send(Tensors& tensors, int destination, int tag) {
-  expect_rank(destination);
+  checked_rank(destination);
   return track(c10::make_intrusive<MessageWork>(ProcessGroupGloo::send(tensors, destination, tag)), destination);
 }
 
 Gloo::WorkPtr Gloo::recv(Tensors& tensors, int source, int tag) {
-  expect_rank(source);
+  checked_rank(source);
   return track(c10::make_intrusive<MessageWork>(ProcessGroupGloo::recv(tensors, source, tag)), source);
 }
 

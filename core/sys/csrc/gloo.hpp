@@ -14,8 +14,8 @@
 
 namespace c10d_sys {
 
-// Hands all_reduce, reduce_scatter_tensor, all_gather, gather, broadcast and barrier over to an exchange, for tensors
-// that it supports. Everything else is gloo's, and so are these if there is no exchange. Gloo implements reduce_scatter
+// Hands collectives over to an exchange, for tensors that it supports, but for all_to_all_single with split sizes: no
+// rank knows the others'. Messages are gloo's, and so is everything if there is no exchange. Gloo implements reduce_scatter
 // with all_reduce, and all_gather_into_tensor with all_gather, so both come through here too.
 class Gloo final : public c10d::ProcessGroupGloo {
  public:
@@ -75,8 +75,8 @@ class Gloo final : public c10d::ProcessGroupGloo {
       const Operation& operation, const Exchange::Operands& operands, std::chrono::milliseconds timeout, bool async,
       const char* title, std::vector<Prior> prior = {});
   void announce(Operation operation) const;
-  int64_t expect_rank(int64_t rank) const;
-  bool can_gather(const std::vector<Tensors>& outputs, const Tensors& inputs) const;
+  int64_t checked_rank(int64_t rank) const;
+  bool has_one_per_rank(const std::vector<Tensors>& lists, const at::Tensor& like) const;
   std::vector<Tensors> parts_of(const Tensors& tensors) const;
   WorkPtr failable(WorkPtr work);
   WorkPtr track(WorkPtr work, std::optional<int> peer);

@@ -217,10 +217,10 @@ fn exchanged(
         }
         Exchange::Reduce => {
             let (both, root) = (copy(tensor), len as usize % rank.ranks);
-            // Gloo has no average.
+            // Gloo's reduce has no average.
             let op = if op == ReduceOp::Avg { ReduceOp::Sum } else { op };
             group.reduce(&both, root, op, NOW).now().unwrap();
-            // The others' are undefined.
+            // Elsewhere it is undefined.
             if rank.rank == root { both } else { both.zeros_like() }
         }
         Exchange::Scatter => {
@@ -241,7 +241,7 @@ fn exchanged(
                 Output::Elsewhere => zeros(len),
                 _ => input.shallow_clone(),
             };
-            // Every other time as lists.
+            // Sums as lists.
             if op == ReduceOp::Sum {
                 let parts = |tensor: &Tensor| tensor.chunk(ranks, 0);
                 group.all_to_all(&parts(&output), &parts(&input), NOW).now().unwrap();
@@ -324,7 +324,7 @@ fn every_exchange_has_gloos_bits() {
         (Exchange::AddRows, 600_000),
     ] {
         let (ranks, cases, longest) = match &more {
-            None => (vec![2, 3, 5], 150, longest),
+            None => (vec![2, 3, 5], 100, longest),
             Some(cases) => ((2..9).collect(), cases.parse().unwrap(), 10_000_000),
         };
         for ranks in ranks {

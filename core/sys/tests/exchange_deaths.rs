@@ -50,15 +50,16 @@ fn exchange(group: &ProcessGroup, rank: usize) -> Result<(), Error> {
         assert_eq!(f64::try_from(all.mean(Kind::Double)).unwrap(), RANKS as f64);
         let outputs = if rank == MORTAL { all.chunk(RANKS as i64, 0) } else { Vec::new() };
         group.gather(&outputs, &tensor, MORTAL, Call::default())?.wait(None)?;
-        group.reduce(&tensor.copy(), MORTAL, ReduceOp::Sum, Call::default())?.wait(None)?;
         let (part, whole) = (len / RANKS as i64, len / RANKS as i64 * RANKS as i64);
         let (part, whole) = (Tensor::zeros([part], float), tensor.narrow(0, 0, whole));
         group.reduce_scatter_tensor(&part, &whole, ReduceOp::Sum, Call::default())?.wait(None)?;
         assert_eq!(f64::try_from(part.mean(Kind::Double)).unwrap(), (RANKS * RANKS) as f64);
-        let inputs = if rank == 0 { whole.chunk(RANKS as i64, 0) } else { Vec::new() };
-        group.scatter(&part, &inputs, 0, Call::default())?.wait(None)?;
-        group.all_to_all_single(&whole.copy(), &whole, &[], &[], Call::default())?.wait(None)?;
     }
+    let whole = Tensor::ones([150_000], float);
+    group.reduce(&whole, MORTAL, ReduceOp::Sum, Call::default())?.wait(None)?;
+    let inputs = if rank == 0 { whole.chunk(RANKS as i64, 0) } else { Vec::new() };
+    group.scatter(&Tensor::zeros([50_000], float), &inputs, 0, Call::default())?.wait(None)?;
+    group.all_to_all_single(&whole.copy(), &whole, &[], &[], Call::default())?.wait(None)?;
     let parts = [1, 150_000].map(|len| Tensor::ones([RANKS as i64, len], float));
     let inputs = [1, 150_000].map(|len| Tensor::ones([len], float));
     group.all_gather_parts(&parts, &inputs, Call::default())?.wait(None)?;

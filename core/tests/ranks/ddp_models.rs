@@ -21,9 +21,7 @@ fn refusal(group: &ProcessGroup, outputs: i64, change: impl FnOnce(&mut VarStore
 }
 
 #[run_by(on_ranks(3))]
-fn every_rank_is_told_which_parameter_is_new_or_has_another_shape_or_kind_and_of_other_options(
-    group: &ProcessGroup,
-) {
+fn every_rank_is_told_how_parameters_and_options_differ(group: &ProcessGroup) {
     let outputs = if group.rank() == 1 { 5 } else { 2 };
     let difference = refusal(group, outputs, |_| ());
     let expected =

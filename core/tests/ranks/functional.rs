@@ -61,7 +61,7 @@ fn a_part_for_another_rank_has_that_ranks_gradient(group: &ProcessGroup) {
 }
 
 #[run_by(on_ranks(3))]
-fn all_get_the_gradient_of_the_rank_that_has_the_result(group: &ProcessGroup) {
+fn every_rank_gets_the_gradient_of_the_result_on_one(group: &ProcessGroup) {
     let only_on_1 = |tensor: Tensor| if group.rank() == 1 { tensor } else { tensor.zeros_like() };
     let gathered = run(group.rank(), |own| functional::gather(own, 1, group));
     let of_rank_1 = weights(1, &rows(0));

@@ -229,7 +229,7 @@ pub(crate) fn state(pid: i32) -> Option<char> {
 
 /// The processes that `parent` has started whose command line has this word.
 pub(crate) fn children(parent: i32, word: &str) -> Vec<i32> {
-    // Those of its first thread, which starts all.
+    // A launcher starts all of them from its first thread.
     let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
     let has_word = |pid: &i32| {
         let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();

@@ -11,10 +11,10 @@ const WEIGHTS: &str = "model.safetensors";
 /// One rank is killed at a random moment. Returns how long the whole job took.
 pub(super) fn restart(trial: &mut Trial) -> Result<Duration> {
     let per_node = trial.size.ranks_per_node;
-    let (in_peace, expected) = &*undisturbed(trial)?;
+    let (undisturbed_time, expected) = &*undisturbed(trial)?;
     for _ in 0..ATTEMPTS {
         let rank = trial.rng.random_range(0..NODES * per_node);
-        let moment = in_peace.mul_f64(trial.rng.random_range(0.0..1.0));
+        let moment = undisturbed_time.mul_f64(trial.rng.random_range(0.0..1.0));
         let done = Cluster::with(NODES, &mut trial.log, |cluster| {
             let begin = Instant::now();
             start(cluster, per_node)?;

@@ -83,6 +83,7 @@ fn the_state_says_which_parameter_is_in_which_group_with_which_options() {
     step(&vs, &mut before);
     before.param_groups_mut()[1].options.lr = 0.1 + 0.2;
     let state = before.state_dict().unwrap();
+    assert_eq!(state.param_groups[0].param_names, ["backbone.weight", "backbone.bias"]);
     assert_eq!(state.param_groups[1].param_names, ["head.weight", "head.bias"]);
     assert_eq!(state.param_groups[1].options["lr"], 0.1 + 0.2);
     let mut after = Sgd::new(&vs, SgdOptions::default()).unwrap();

@@ -25,7 +25,7 @@ impl ProcessGroup {
                 .map_err(|error| self.failed(operation, &error))?;
             if verdict.is_ok() {
                 stay_until_all_know(store, &subject, rank, |knowing| {
-                    // Whoever was told that a rank is gone may have left without the verdict.
+                    // A rank that has learned of a loss may have left without reading the verdict.
                     self.inner.unfinished.is_cancelled()
                         || start.elapsed() > self.timeout()
                         || self.inner.post_mortem.all_gone_but(knowing)

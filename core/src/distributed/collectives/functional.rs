@@ -56,7 +56,8 @@ pub fn broadcast(tensor: &Tensor, src: usize, group: &ProcessGroup) -> Result<Te
     })
 }
 
-/// The tensor reduced over all ranks on rank `dst`, whose gradient all get. The other ranks' results are undefined.
+/// The tensor reduced over all ranks, on rank `dst`. The gradient of its result is that of every rank's tensor. The other
+/// ranks' results are undefined, but must contribute to the loss too.
 pub fn reduce(tensor: &Tensor, dst: usize, op: ReduceOp, group: &ProcessGroup) -> Result<Tensor> {
     let mut sum = no_grad(|| tensor.f_detach_copy())?;
     group.reduce(&mut sum, dst, op)?;
@@ -67,7 +68,8 @@ pub fn reduce(tensor: &Tensor, dst: usize, op: ReduceOp, group: &ProcessGroup) -
     })
 }
 
-/// On rank `dst`, the tensors of all ranks, in the order of ranks, all of one shape; on the others, zeros.
+/// On rank `dst`, the tensors of all ranks, in the order of ranks, all of one shape. The others get as many zeros, whose
+/// gradients do not count.
 pub fn gather(tensor: &Tensor, dst: usize, group: &ProcessGroup) -> Result<Vec<Tensor>> {
     let all = no_grad(|| gathered(group, tensor, dst))?;
     differentiable(from_ref(tensor), all, group, move |group, gradients| {
@@ -75,7 +77,8 @@ pub fn gather(tensor: &Tensor, dst: usize, group: &ProcessGroup) -> Result<Vec<T
     })
 }
 
-/// On rank r, the `tensors[r]` of rank `src`. The other ranks give tensors of that shape, whose gradients are 0.
+/// On rank r, the `tensors[r]` of rank `src`. The other ranks also give one tensor of that shape for each rank: the values
+/// do not count, and the gradients, which must be wanted there as well, are 0.
 pub fn scatter(tensors: &[Tensor], src: usize, group: &ProcessGroup) -> Result<Tensor> {
     let own = no_grad(|| scattered(group, tensors, src))?;
     one(tensors, own, group, move |group, gradient| gathered(group, gradient, src))
@@ -146,6 +149,7 @@ fn gathered(group: &ProcessGroup, tensor: &Tensor, dst: usize) -> Result<Vec<Ten
 
 fn scattered(group: &ProcessGroup, tensors: &[Tensor], src: usize) -> Result<Tensor> {
     check_length("tensors", tensors.len(), group.world_size())?;
+    check_list("tensors", tensors, &tensors[0], group.world_size())?;
     let mut own = tensors[0].f_empty_like()?;
     group.scatter(&mut own, (group.rank() == src).then_some(tensors), src)?;
     Ok(own)

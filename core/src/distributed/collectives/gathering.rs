@@ -183,8 +183,8 @@ impl ProcessGroup {
     /// [`all_to_all`](Self::all_to_all) of one tensor's parts along the first dimension. `dist.all_to_all_single`.
     ///
     /// Part r of `input` has `input_split_sizes[r]` rows and goes to rank r; part r of `output` has
-    /// `output_split_sizes[r]` rows and comes from rank r. If both lists are empty, which is for all
-    /// ranks or for none, all parts have equally many rows.
+    /// `output_split_sizes[r]` rows and comes from rank r. If both lists are empty, all parts have
+    /// equally many rows; they must then be empty on all ranks.
     pub fn all_to_all_single(
         &self,
         output: &mut Tensor,

@@ -8,8 +8,8 @@ const RANKS: &str = "agreement/ranks";
 
 const AGREED: &str = "";
 
-/// How long a rank waits in the store before it looks whether the others still run. Where a lost rank is replaced, the
-/// others' next step waits as long.
+/// How long a rank waits in the store before it looks whether the others still run. After a loss, the survivors' next
+/// step can come this much later.
 const LATE: Duration = Duration::from_millis(50);
 
 /// Each rank calls this once, before it connects to the others. Returns how many have so far.

@@ -53,7 +53,7 @@ impl ProcessGroup {
     /// of this group must call it. `dist.split_group(split_ranks=…)`, `dist.new_subgroups_by_enumeration`
     ///
     /// # Errors
-    /// Those of [`new_group`](Self::new_group), and [`Error::Argument`] for a rank in two parts.
+    /// Those of [`new_group`](Self::new_group), and [`Error::Argument`] for no part or a rank in two.
     #[doc(alias = "new_subgroups_by_enumeration")]
     pub fn split_group(&self, split_ranks: &[Vec<usize>]) -> Result<Option<ProcessGroup>> {
         check(!split_ranks.is_empty(), "split_ranks", "an empty list", "one part or more")?;

@@ -165,8 +165,8 @@ impl ProcessGroup {
 
     /// How tensors travel between the ranks of this group.
     ///
-    /// If all ranks of a group with the backend gloo are processes on one host, `all_reduce`, `broadcast` and `barrier`
-    /// of tensors on the CPU go through shared memory, which is several times as fast as sockets. So do the gradients
+    /// If all ranks of a group with the backend gloo are processes on one host, collectives of dense tensors on the CPU
+    /// go through shared memory, which is several times as fast as sockets. So do the gradients
     /// of [`DistributedDataParallel`](crate::distributed::DistributedDataParallel). The results equal gloo's to the
     /// last bit. If one of the ranks is on another host or in another container, or runs Python, all use sockets. Set
     /// `TCH_PARALLEL_SHARED_MEMORY=0`, on one rank or on all, to switch shared memory off.
@@ -185,8 +185,8 @@ impl ProcessGroup {
     }
 
     /// A tensor for collectives of this group, on its [`exchange_device`](Self::exchange_device) with undefined values.
-    /// With [`Transport::SharedMemory`] it lies in shared memory, so that `all_reduce` copies nothing, and the other
-    /// collectives read inputs where they lie. `Backend.allocate_tensor`.
+    /// With [`Transport::SharedMemory`] it lies in shared memory, so that `all_reduce` and `reduce` copy nothing, and
+    /// the other collectives read inputs where they lie. `Backend.allocate_tensor`.
     ///
     /// The buckets of [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) are allocated there.
     ///

@@ -11,8 +11,8 @@ const SWITCH: &str = "TCH_PARALLEL_SHARED_MEMORY";
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Transport {
-    /// Gloo, with shared memory for all collectives of dense tensors on the CPU but `all_to_all_single` with lists of
-    /// rows, since no rank knows the others' lists.
+    /// Gloo, with shared memory for the collectives of dense tensors on the CPU, but for bitwise reductions, and for
+    /// `all_to_all_single` with split sizes, since no rank knows the others'.
     SharedMemory,
     /// Gloo's sockets.
     Sockets {

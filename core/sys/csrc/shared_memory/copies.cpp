@@ -1,5 +1,5 @@
-// Operations that only copy: broadcast, all_gather, gather, scatter and all_to_all. They differ in who gives and who receives,
-// and in whether a rank gives all of its values to each, or to each its own part of them.
+// Operations that only copy: broadcast, all_gather, gather, scatter and all_to_all. They differ in who gives, in who
+// receives, and in whether a receiver gets all of a rank's values or its own part of them.
 
 #include "exchange.hpp"
 
@@ -7,7 +7,7 @@
 
 namespace c10d_sys {
 
-// Which part of a rank's values this one receives.
+// How many parts the values of a rank that gives have, which of them this rank gets, and how long each is.
 struct Exchange::Part {
   size_t count;
   size_t number;
@@ -25,7 +25,7 @@ Exchange::Part Exchange::part_of(const Operation& operation) const {
   }
 }
 
-void Exchange::keep_own(const Operation& operation, const Places& places) const {
+void Exchange::copy_own(const Operation& operation, const Places& places) const {
   if (receives(operation, rank_) && gives(operation, rank_)) {
     const auto part = part_of(operation);
     places.outputs[rank_].write(places.input, part.number * part.bytes);
@@ -52,7 +52,7 @@ void Exchange::copy_from_arena(const Operation& operation, const Places& places,
     }
   }
   finish(round);
-  keep_own(operation, places);
+  copy_own(operation, places);
   if (gives(operation, rank_)) {
     // The others may still be reading this rank's tensor.
     wait_for_all(&Board::done, round + 1);
@@ -69,7 +69,7 @@ void Exchange::copy_staged(const Operation& operation, const Places& places) {
       places.input.read(k * part.bytes + i * piece, bytes_of(i), to + k * piece);
     }
   };
-  keep_own(operation, places);
+  copy_own(operation, places);
   in_rounds((part.bytes + piece - 1) / piece, stage, [&](size_t i, uint32_t round) {
     for (int offset = 1; offset < size_ && receives(operation, rank_); ++offset) {
       const auto& peer = peers_[(rank_ + offset) % size_];

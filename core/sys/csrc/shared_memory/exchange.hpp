@@ -16,11 +16,11 @@
 // Operations. In the first round of an operation, the ranks compare what they are about to do before
 // they touch any data. If they differ, all fail and say what two of them called. Operations of up to
 // kSmall bytes take this one round, in which every rank reduces all that it needs. Larger ones find out
-// in it whether all tensors lie in arenas. If so, that is all; if not, further rounds follow.
+// in it whether all tensors that others read lie in arenas. If so, that is all; if not, further rounds follow.
 //
 // Waiting. A rank spins for some microseconds, then sleeps on a futex. Before it sleeps, and whenever it wakes, it looks
-// whether those it waits for have failed or left, and whether the time is up; ten times a second also whether they have
-// died, which costs a system call. As long as no rank sleeps, none of this costs anything.
+// whether those it waits for have failed or left, and whether the time is up. Ten times a second it also asks the system
+// whether their processes are alive. As long as no rank sleeps, none of this costs anything.
 //
 // Failures. The first failure of a rank is its last: it tells the others why, and every later operation fails too. What
 // an arena holds is undefined from then on, since a rank that was stopped for too long may still write to it.
@@ -56,11 +56,13 @@ class Exchange {
     uint64_t turn;
   };
 
-  // What an operation reads, and where its results go. A barrier has no operands. all_reduce, reduce and broadcast
-  // change their one input: an all_reduce of rows its first row. all_gather has as many outputs for each rank, in the order of ranks, as
-  // inputs; so has gather at its root, and none elsewhere. reduce_scatter has as many inputs for each rank,
-  // in this order, and one output; scatter an input for each rank at its root, none elsewhere, and one output; all_to_all
-  // an input and an output for each rank.
+  // What an operation reads, and where its results go, in the order of ranks:
+  //   barrier: nothing
+  //   all_reduce, reduce, broadcast: one input, which they change; an all_reduce of rows changes its first row
+  //   all_gather: any number of inputs, and as many outputs for each rank; gather has outputs at its root alone
+  //   reduce_scatter: any number of inputs for each rank, and one output
+  //   scatter: an input for each rank at its root, none elsewhere, and one output
+  //   all_to_all: an input and an output for each rank
   struct Operands {
     Tensors inputs;
     Tensors outputs;
@@ -100,7 +102,8 @@ class Exchange {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Where the operands' values lie. outputs[r] takes what comes from rank r. reduce_scatter has only the first.
+  // Where the operands' values lie. `input` is what others read of this rank, if they read anything. outputs[r] takes
+  // what comes from rank r: in a broadcast, that of the root is this rank's tensor. reduce_scatter has only the first.
   struct Places {
     Pieces input;
     std::vector<Pieces> outputs;
@@ -129,13 +132,13 @@ class Exchange {
   void copy_staged(const Operation& operation, const Places& places);
   struct Part;
   Part part_of(const Operation& operation) const;
-  void keep_own(const Operation& operation, const Places& places) const;
-  // Whether a rank has values for the others.
+  void copy_own(const Operation& operation, const Places& places) const;
+  // Whether others read a rank's values.
   static bool gives(const Operation& operation, int rank) {
     const bool has_source = operation.type == c10d::OpType::BROADCAST || operation.type == c10d::OpType::SCATTER;
     return !has_source || operation.root == rank;
   }
-  // Whether a rank gets any.
+  // Whether a rank gets a result from the others' values.
   static bool receives(const Operation& operation, int rank) {
     switch (operation.type) {
       case c10d::OpType::GATHER:
@@ -191,7 +194,7 @@ class Exchange {
   void wait_for_all(Cell Board::*cell, uint32_t value);
   void wait(const Peer& peer, Cell Board::*cell, uint32_t value) { wait(peer, cell, value, &peer + 1); }
   void wait(const Peer& peer, Cell Board::*cell, uint32_t value, const Peer* end);
-  void look_at(const Peer& peer, Cell Board::*cell, uint32_t value, bool asks) const;
+  void look_at(const Peer& peer, Cell Board::*cell, uint32_t value, bool checks_process) const;
   void check_own_state() const;
   void check_state(const Peer& peer) const;
   void record(uint64_t sequence, const Operation& operation);
@@ -231,8 +234,8 @@ class Exchange {
   uint64_t current_sequence_ = 0;
   Operation current_{c10d::OpType::UNKNOWN};
   Clock::time_point deadline_;
-  // When this rank last asked whether those it waits for live.
-  Clock::time_point asked_{};
+  // When this rank last asked whether the processes that it waits for are alive.
+  Clock::time_point checked_{};
   Milliseconds timeout_{};
 };
 

@@ -12,14 +12,16 @@ static const char* op_name(RedOp op) {
 
 std::string Operation::to_string() const {
   const char* way = by_gloo ? ", by way of gloo" : "";
-  const auto values = " of " + std::to_string(count) + " x " + c10::toString(dtype) + way;
-  // To gloo, each rank may give other numbers of rows.
+  const auto numbers = std::to_string(count) + " x " + c10::toString(dtype) + way;
+  const auto values = " of " + numbers;
+  // With gloo, the ranks' numbers of rows may differ.
   const auto parts = by_gloo ? std::string(" of ") + c10::toString(dtype) + way : values;
+  const char* advice = by_gloo ? ": with split sizes, if it has any, on all ranks or on none" : "";
   const auto function = std::string(" (") + op_name(op) + ")";
   const auto rank = " rank " + std::to_string(root);
   switch (type) {
     case c10d::OpType::ALLREDUCE:
-      return rows > 0 ? "add_rows of " + std::to_string(rows) + " x" + values.substr(3) : "all_reduce" + function + values;
+      return rows > 0 ? "add_rows of " + std::to_string(rows) + " x " + numbers : "all_reduce" + function + values;
     case c10d::OpType::REDUCE: return "reduce" + function + " to" + rank + values;
     case c10d::OpType::BROADCAST: return "broadcast from" + rank + values;
     case c10d::OpType::ALLGATHER: return "all_gather" + values;
@@ -27,7 +29,7 @@ std::string Operation::to_string() const {
     case c10d::OpType::GATHER: return "gather to" + rank + values;
     case c10d::OpType::SCATTER: return "scatter from" + rank + values;
     case c10d::OpType::ALLTOALL: return "all_to_all" + parts;
-    case c10d::OpType::ALLTOALL_BASE: return "all_to_all_single" + parts;
+    case c10d::OpType::ALLTOALL_BASE: return "all_to_all_single" + parts + advice;
     case c10d::OpType::BARRIER: return "barrier";
     default: return "the start of the group";
   }

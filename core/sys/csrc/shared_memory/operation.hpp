@@ -17,6 +17,7 @@ struct Operation {
   at::ScalarType dtype = at::kFloat;
   RedOp op = RedOp::SUM;
   int root = 0;
+  // Of one rank's values; for reduce_scatter, scatter and all_to_all, of all parts together.
   uint64_t count = 0;
   // Whether gloo carries it out, because the tensor is not dense or not on the CPU, for instance.
   bool by_gloo = false;

@@ -47,10 +47,10 @@ class Pieces {
     });
   }
 
-  // Changes all values to those of `others` from byte `from` on.
-  void write(const Pieces& others, size_t from) const {
+  // Changes all values to those of `others`, from byte `offset` of them on.
+  void write(const Pieces& others, size_t offset) const {
     size_t begin = 0;
-    others.each(from, bytes_, [&](const char* piece, size_t length) {
+    others.each(offset, bytes_, [&](const char* piece, size_t length) {
       write(begin, piece, length);
       begin += length;
     });

@@ -8,8 +8,8 @@
 
 namespace c10d_sys {
 
-// How often a sleeping rank asks the system whether the processes live that it waits for.
-constexpr std::chrono::milliseconds kAsk{100};
+// How often a sleeping rank asks the system whether the processes that it waits for are alive.
+constexpr std::chrono::milliseconds kCheck{100};
 
 static void pause_briefly() {
 #if defined(__x86_64__)
@@ -61,12 +61,12 @@ void Exchange::wait(const Peer& peer, Cell Board::*cell, uint32_t value, const P
     const auto seen = awaited.value.load(std::memory_order_relaxed);
     const auto now = Clock::now();
     check_own_state();
-    const bool asks = now - asked_ >= kAsk;
-    if (asks) {
-      asked_ = now;
+    const bool checks_process = now - checked_ >= kCheck;
+    if (checks_process) {
+      checked_ = now;
     }
     for (const auto* each = &peer; each != end; ++each) {
-      look_at(*each, cell, value, asks);
+      look_at(*each, cell, value, checks_process);
     }
     if (awaited.has_reached(value)) {
       return;
@@ -76,12 +76,12 @@ void Exchange::wait(const Peer& peer, Cell Board::*cell, uint32_t value, const P
           {__func__, __FILE__, __LINE__},
           c10::str("timed out after ", timeout_.count(), " ms waiting for ", name(peer), " in ", current_.to_string()));
     }
-    awaited.sleep(seen, std::min(asked_ + kAsk, deadline_) - now);
+    awaited.sleep(seen, std::min(checked_ + kCheck, deadline_) - now);
   }
 }
 
-// Throws if this rank will not publish the value any more.
-void Exchange::look_at(const Peer& peer, Cell Board::*cell, uint32_t value, bool asks) const {
+// Throws if this rank will not publish the value any more: for all that its board says, or also by its process.
+void Exchange::look_at(const Peer& peer, Cell Board::*cell, uint32_t value, bool checks_process) const {
   const auto& awaited = peer.board->*cell;
   if (peer.rank == rank_ || awaited.has_reached(value)) {
     return;
@@ -90,10 +90,10 @@ void Exchange::look_at(const Peer& peer, Cell Board::*cell, uint32_t value, bool
     compare(current_sequence_, current_, peer);
     check_state(peer);
     TORCH_CHECK_WITH(
-        DistNetworkError, peer.board->state.load(std::memory_order_relaxed) != kLeft, "lost connection to ", name(peer), ", which has left the group");
+        DistNetworkError, peer.board->state.load(std::memory_order_acquire) != kLeft, "lost connection to ", name(peer), ", which has left the group");
     pollfd process{peer.pidfd, POLLIN, 0};
     TORCH_CHECK_WITH(
-        DistNetworkError, !asks || poll(&process, 1, 0) <= 0,
+        DistNetworkError, !checks_process || poll(&process, 1, 0) <= 0,
         "lost connection to ", name(peer), " (pid ", peer.process, "), which has ended");
   } catch (const c10::Error&) {
     // It may have published the value first.

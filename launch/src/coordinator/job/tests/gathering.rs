@@ -85,7 +85,8 @@ fn a_stray_launcher_is_turned_away_from_a_job_that_runs() {
 }
 
 #[test]
-fn a_node_lost_before_the_ranks_start_is_named_at_once_and_who_is_missing_after_the_timeout() {
+fn a_node_lost_before_the_ranks_start_is_named_at_once_and_those_that_are_missing_after_the_timeout()
+ {
     let mut scene = Scene::new((3, 3));
     scene.join(0, -100.0);
     scene.join(2, -99.8);
