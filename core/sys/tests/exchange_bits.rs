@@ -174,6 +174,11 @@ fn exchanged(
 ) -> Tensor {
     let (own, ranks, len) = (rank.rank as i64, rank.ranks as i64, tensor.numel() as i64);
     let zeros = |len| copy(&Tensor::zeros([len], (tensor.kind(), Device::Cpu)));
+    let part_of = |input: &Tensor| match (output, len / ranks) {
+        (Output::Elsewhere, part) => zeros(part),
+        (Output::InPlace, part) => input.narrow(0, own * part, part),
+        (Output::Across, part) => input.narrow(0, part / 2, part),
+    };
     match exchange {
         Exchange::AllReduce => {
             let both = copy(tensor);
@@ -206,12 +211,8 @@ fn exchanged(
             rows.iter().fold(rows[0].zeros_like(), |sum, row| sum + row)
         }
         Exchange::ReduceScatter | Exchange::ReduceScatterParts => {
-            let (input, part) = (copy(tensor), len / ranks);
-            let output = match output {
-                Output::Elsewhere => zeros(part),
-                Output::InPlace => input.narrow(0, own * part, part),
-                Output::Across => input.narrow(0, part / 2, part),
-            };
+            let input = copy(tensor);
+            let output = part_of(&input);
             group.reduce_scatter_tensor(&output, &input, op, NOW).now().unwrap();
             output
         }
@@ -226,12 +227,7 @@ fn exchanged(
         Exchange::Scatter => {
             let (input, root) = (copy(tensor), len as usize % rank.ranks);
             let inputs = if rank.rank == root { input.chunk(ranks, 0) } else { Vec::new() };
-            let part = len / ranks;
-            let output = match output {
-                Output::Elsewhere => zeros(part),
-                Output::InPlace => input.narrow(0, own * part, part),
-                Output::Across => input.narrow(0, part / 2, part),
-            };
+            let output = part_of(&input);
             group.scatter(&output, &inputs, root, NOW).now().unwrap();
             output
         }
