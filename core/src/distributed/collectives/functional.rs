@@ -77,8 +77,8 @@ pub fn gather(tensor: &Tensor, dst: usize, group: &ProcessGroup) -> Result<Vec<T
     })
 }
 
-/// On rank r, the `tensors[r]` of rank `src`. The other ranks also give one tensor of that shape for each rank: the values
-/// do not count, and the gradients, which must be wanted there as well, are 0.
+/// On rank r, the `tensors[r]` of rank `src`. The other ranks also give one tensor of that shape for each rank. Their
+/// values do not count; they must require gradients if those of rank `src` do, and these are 0.
 pub fn scatter(tensors: &[Tensor], src: usize, group: &ProcessGroup) -> Result<Tensor> {
     let own = no_grad(|| scattered(group, tensors, src))?;
     one(tensors, own, group, move |group, gradient| gathered(group, gradient, src))

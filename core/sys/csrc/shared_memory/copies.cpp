@@ -7,7 +7,7 @@
 
 namespace c10d_sys {
 
-// How many parts the values of a rank that gives have, which of them this rank gets, and how long each is.
+// Into how many parts the values of a rank that gives are divided, which of them this rank gets, and how long each is.
 struct Exchange::Part {
   size_t count;
   size_t number;

@@ -93,8 +93,8 @@ inline Fold fold_of(at::ScalarType type, RedOp op) {
 // Gloo's ring passes a tensor around in one chunk per rank. Rank c - 1 sends chunk c first, and rank
 // c adds to it last: the sum of chunk c is x[c] + (x[c+1] + (… + x[c-1])). This is the number of
 // elements in a chunk; the last one takes what is left. A chunk is a number of segments, of at most
-// 1 MiB each; there are at least two per rank. all_reduce makes all segments as long; reduce makes them as
-// long as they may be, and the last takes the rest (allreduce.cc and reduce.cc in gloo).
+// 1 MiB each; there are at least two per rank. all_reduce makes all segments equally long; reduce makes
+// them as long as they may be, and the last takes the rest (allreduce.cc and reduce.cc in gloo).
 inline size_t ring_chunk(bool is_reduce, size_t count, size_t element_size, size_t ranks) {
   const auto divide_up = [](size_t value, size_t by) { return (value + by - 1) / by; };
   const size_t bytes = count * element_size;
