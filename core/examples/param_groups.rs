@@ -40,7 +40,7 @@ fn main() -> Result<()> {
         let mut run = Run::new();
         let state = scenario(&mut run)?;
         let rates = ("rates".to_owned(), Tensor::from_slice(&run.rates));
-        let results = run.model.vs.variables().into_iter().chain(state.tensors).chain([rates]);
+        let results = run.vs.variables().into_iter().chain(state.tensors).chain([rates]);
         saved.extend(results.map(|(entry, tensor)| (format!("{name}.{entry}"), tensor)));
     }
     Tensor::write_safetensors(&saved, file)?;
@@ -49,7 +49,7 @@ fn main() -> Result<()> {
 
 /// AdamW with weight decay for matrices only, along a cosine.
 fn no_decay(run: &mut Run) -> Result<OptimizerState> {
-    let vs = &run.model.vs;
+    let vs = &run.vs;
     // ANCHOR: no_decay
     let (decay, no_decay) =
         named_parameters(vs).into_iter().partition(|(_, parameter)| parameter.dim() >= 2);
@@ -64,7 +64,7 @@ fn no_decay(run: &mut Run) -> Result<OptimizerState> {
 
 /// SGD with a smaller rate for what lies below the head, by the group numbers of the store.
 fn backbone(run: &mut Run) -> Result<OptimizerState> {
-    let vs = &run.model.vs;
+    let vs = &run.vs;
     // ANCHOR: backbone
     let options = SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() };
     let slow = SgdOptions { lr: 0.03, weight_decay: 0.01, ..options };
@@ -75,18 +75,18 @@ fn backbone(run: &mut Run) -> Result<OptimizerState> {
 
 /// One cycle of the rate and of the first beta, to another height in each group.
 fn one_cycle(run: &mut Run) -> Result<OptimizerState> {
-    let mut optimizer = Adam::new(&run.model.vs, AdamOptions::adamw())?;
+    let mut optimizer = Adam::new(&run.vs, AdamOptions::adamw())?;
     run.train(&mut optimizer, OneCycleLr::new([0.01, 0.1], STEPS as u64))
 }
 
 /// One group without gradients, one with the rate 0, and one that learns, whose options change.
 fn frozen(run: &mut Run) -> Result<OptimizerState> {
     let options = AdamOptions { lr: 0.02, ..AdamOptions::adamw() };
-    let _ = run.model.tokens.ws.set_requires_grad(false);
+    let _ = run.tokens.ws.set_requires_grad(false);
     let mut optimizer = Adam::from_param_groups([
-        ParamGroup::new(run.model.parameters("embedding"), options),
-        ParamGroup::new(run.model.parameters("backbone"), AdamOptions { lr: 0.0, ..options }),
-        ParamGroup::new(run.model.parameters("head"), options),
+        ParamGroup::new(run.parameters("embedding"), options),
+        ParamGroup::new(run.parameters("backbone"), AdamOptions { lr: 0.0, ..options }),
+        ParamGroup::new(run.parameters("head"), options),
     ])?;
     for step in 0..STEPS {
         run.step(step, &mut optimizer)?;
@@ -100,12 +100,12 @@ fn frozen(run: &mut Run) -> Result<OptimizerState> {
 /// The backbone joins the head after half of the steps.
 fn added(run: &mut Run) -> Result<OptimizerState> {
     let options = AdamOptions { lr: 0.02, ..Default::default() };
-    let mut optimizer = Adam::from_named_parameters(run.model.parameters("head"), options)?;
+    let mut optimizer = Adam::from_named_parameters(run.parameters("head"), options)?;
     let mut scheduler = LrScheduler::new(&mut optimizer, ExponentialLr { gamma: 0.9 })?;
     for step in 0..STEPS {
         if step == STEPS / 2 {
             let options = AdamOptions { lr: 0.001, betas: (0.8, 0.99), ..options };
-            let backbone = run.model.parameters("backbone");
+            let backbone = run.parameters("backbone");
             optimizer.add_param_group(ParamGroup::new(backbone, options))?;
         }
         run.step(step, &mut optimizer)?;
@@ -118,15 +118,15 @@ fn added(run: &mut Run) -> Result<OptimizerState> {
 fn scaled(run: &mut Run) -> Result<OptimizerState> {
     let options = SgdOptions { lr: 0.5, momentum: 0.9, nesterov: true, ..Default::default() };
     let slow = SgdOptions { lr: 0.1, ..options };
-    let mut optimizer = Sgd::with_group_options(&run.model.vs, [(0, slow), (1, options)])?;
+    let mut optimizer = Sgd::with_group_options(&run.vs, [(0, slow), (1, options)])?;
     let mut scaler =
         GradScaler::new(GradScalerOptions { growth_interval: 3, ..Default::default() })?;
     for step in 0..STEPS {
-        let loss = run.model.loss(step);
+        let loss = run.loss(step);
         optimizer.zero_grad()?;
         scaler.scale(&loss)?.backward();
         scaler.unscale_(&mut optimizer)?;
-        clip_grad_norm_(&run.model.vs.trainable_variables(), 0.05)?;
+        clip_grad_norm_(&run.vs.trainable_variables(), 0.05)?;
         scaler.step(&mut optimizer)?;
         scaler.update()?;
     }
@@ -136,7 +136,7 @@ fn scaled(run: &mut Run) -> Result<OptimizerState> {
 
 /// Gradients that two hooks clip before each step, and rates that another changes after it.
 fn hooked(run: &mut Run) -> Result<OptimizerState> {
-    let mut optimizer = Adam::new(&run.model.vs, AdamOptions::default())?;
+    let mut optimizer = Adam::new(&run.vs, AdamOptions::default())?;
     optimizer.register_step_pre_hook(|optimizer| {
         clip_grad_norm_(&optimizer.parameters(), 0.05).map(drop)
     });
@@ -149,21 +149,31 @@ fn hooked(run: &mut Run) -> Result<OptimizerState> {
     Ok(optimizer.state_dict()?)
 }
 
+/// A model, and the rates with which it is trained.
 struct Run {
-    model: Model,
+    vs: VarStore,
+    tokens: tch::nn::Embedding,
+    backbone: Linear,
+    head: Linear,
     rates: Vec<f64>,
 }
 
 impl Run {
+    /// Always with the same weights. The head is in group 1 of the store.
     fn new() -> Run {
-        Run { model: Model::new(), rates: Vec::new() }
+        tch::manual_seed(0);
+        let vs = VarStore::new(Device::Cpu);
+        let tokens = embedding(vs.root() / "embedding", 50, 19, EmbeddingOptions::default());
+        let backbone = linear(vs.root() / "backbone", 19, 16, LinearOptions::default());
+        let head = linear(vs.root().set_group(1) / "head", 16, 5, LinearOptions::default());
+        Run { vs, tokens, backbone, head, rates: Vec::new() }
     }
 
     fn step(&mut self, step: i64, optimizer: &mut dyn Optimizer) -> Result<()> {
         self.rates.extend(optimizer.param_groups().iter().map(|group| group.options.lr()));
         let momenta = optimizer.param_groups().into_iter().map(|group| group.options.momentum());
         self.rates.extend(momenta.flatten());
-        let loss = self.model.loss(step);
+        let loss = self.loss(step);
         optimizer.zero_grad()?;
         loss.backward();
         Ok(optimizer.step()?)
@@ -181,25 +191,6 @@ impl Run {
             scheduler.step(optimizer)?;
         }
         Ok(optimizer.state_dict()?)
-    }
-}
-
-struct Model {
-    vs: VarStore,
-    tokens: tch::nn::Embedding,
-    backbone: Linear,
-    head: Linear,
-}
-
-impl Model {
-    /// Always with the same weights. The head is in group 1 of the store.
-    fn new() -> Model {
-        tch::manual_seed(0);
-        let vs = VarStore::new(Device::Cpu);
-        let tokens = embedding(vs.root() / "embedding", 50, 19, EmbeddingOptions::default());
-        let backbone = linear(vs.root() / "backbone", 19, 16, LinearOptions::default());
-        let head = linear(vs.root().set_group(1) / "head", 16, 5, LinearOptions::default());
-        Model { vs, tokens, backbone, head }
     }
 
     fn parameters(&self, module: &str) -> Vec<(String, Tensor)> {
