@@ -9,7 +9,7 @@ use std::{collections::HashMap, os::unix::process::ExitStatusExt, thread};
 /// A process that a server has forked.
 #[derive(Debug, Clone)]
 pub(crate) struct Forked {
-    pid: Pid,
+    pub(crate) pid: Pid,
     number: usize,
     /// `NAME=VALUE` …
     pub(crate) environment: Vec<String>,
@@ -17,10 +17,6 @@ pub(crate) struct Forked {
 }
 
 impl Forked {
-    pub(crate) fn pid(&self) -> Pid {
-        self.pid
-    }
-
     pub(crate) fn try_wait(&self) -> Option<ExitStatus> {
         self.answers.known().statuses.get(&self.number).copied()
     }

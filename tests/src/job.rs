@@ -211,7 +211,7 @@ impl Process {
     pub fn pid(&self) -> Pid {
         match &self.child {
             Running::Child(child) => Pid::from_raw(child.id().cast_signed()),
-            Running::Forked(forked) => forked.pid(),
+            Running::Forked(forked) => forked.pid,
         }
     }
 

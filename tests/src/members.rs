@@ -51,7 +51,7 @@ impl Members {
         let forked = self.forked.lock().unwrap_or_else(PoisonError::into_inner);
         let alive = forked.iter().filter(|process| process.try_wait().is_none());
         let mut found: BTreeMap<_, _> =
-            alive.map(|process| (process.pid().as_raw(), process.environment.clone())).collect();
+            alive.map(|process| (process.pid.as_raw(), process.environment.clone())).collect();
         for entry in fs::read_dir("/proc")? {
             let name = entry?.file_name();
             let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
