@@ -8,8 +8,8 @@ use std::env::{current_exe, var};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, id};
-use tch_parallel::distributed::Env;
-use tch_parallel::{Devices, Error};
+use tch_parallel::{Devices, distributed::Env};
+use tch_parallel_base::check;
 use tempfile::{TempDir, tempdir};
 
 /// The environment variable that tells a training the process id of the comparison that measures it.
@@ -99,18 +99,15 @@ impl Comparison {
     }
 }
 
-/// The number of rows of a batch that each of several devices gets. [`Error::Argument`] for a single device, which
-/// leaves nothing to compare, and for a batch that cannot be divided evenly.
+/// The number of rows of a batch that each of several devices gets. [`Error::Argument`](tch_parallel::Error::Argument)
+/// for a single device, which leaves nothing to compare, and for a batch that cannot be divided evenly.
 pub fn equal_share(batch_size: usize, devices: &Devices) -> tch_parallel::Result<usize> {
     let count = devices.len();
-    if count < 2 {
-        let expected = "at least two devices, such as 4xcpu: on one there is nothing to compare";
-        return Err(Error::argument("--devices", devices, expected));
-    }
-    if batch_size == 0 || !batch_size.is_multiple_of(count) {
-        let expected = format!("{count} or a multiple of it: an equal share for each device");
-        return Err(Error::argument("--batch-size", batch_size, expected));
-    }
+    let expected = "at least two devices, such as 4xcpu: on one there is nothing to compare";
+    check(count > 1, "--devices", devices, expected)?;
+    let is_divisible = batch_size > 0 && batch_size.is_multiple_of(count);
+    let expected = format_args!("{count} or a multiple of it: an equal share for each device");
+    check(is_divisible, "--batch-size", batch_size, expected)?;
     Ok(batch_size / count)
 }
 

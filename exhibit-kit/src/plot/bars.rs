@@ -5,6 +5,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 use std::fmt::Display;
 use tch_parallel::{Error, Result};
+use tch_parallel_base::check;
 
 /// Bars in groups: each group (a method) has a bar per member (a device), stacked from parts (parameters, gradients …).
 /// They are horizontal, so that names of any length can be read without turning one's head. With a single member and a
@@ -154,9 +155,7 @@ impl Bars {
             ("members", self.members.len()),
             ("parts", self.parts.len()),
         ] {
-            if count == 0 {
-                return Err(Error::argument(what, "empty", "a list of at least one"));
-            }
+            check(count > 0, what, "empty", "a list of at least one")?;
         }
         for group in &self.groups {
             let name = &group.name;
@@ -169,9 +168,7 @@ impl Bars {
                     return Err(Error::argument(bar, value, "a finite number not below 0"));
                 }
                 let sum: f64 = parts.iter().sum();
-                if !sum.is_finite() {
-                    return Err(Error::argument(bar, format!("{sum} in sum"), "finite in sum"));
-                }
+                check(sum.is_finite(), bar, format_args!("{sum} in sum"), "finite in sum")?;
             }
         }
         Ok(())
@@ -179,11 +176,8 @@ impl Bars {
 }
 
 fn same_count(what: impl Display, of: &str, found: usize, names: &[String]) -> Result<()> {
-    if found == names.len() {
-        return Ok(());
-    }
     let expected = format!("of {} (one for each {of}: {})", names.len(), names.join(", "));
-    Err(Error::argument(what, format!("a list of {found}"), &expected))
+    check(found == names.len(), what, format_args!("a list of {found}"), expected)
 }
 
 /// `value`, which is not below zero, with three digits.

@@ -5,7 +5,8 @@ use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 use std::ops::Range;
-use tch_parallel::{Error, Result};
+use tch_parallel::Result;
+use tch_parallel_base::check;
 
 /// Several curves in one coordinate system.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,8 +62,8 @@ const DASHES: [Option<(i32, i32)>; 4] = [None, Some((10, 6)), Some((3, 5)), Some
 /// Draws curves, as an SVG file. The legend names them if there are several.
 ///
 /// # Errors
-/// [`Error::Argument`] without series or points, for more than nine series, and for a value that is not finite, or not
-/// above 0 on a logarithmic axis.
+/// [`Error::Argument`](tch_parallel::Error::Argument) without series or points, for more than nine series, and for a
+/// value that is not finite, or not above 0 on a logarithmic axis.
 pub fn lines(chart: &Lines) -> Result<String> {
     let ranges = chart.ranges()?;
     let colours = colours("series", chart.series.len())?.iter().copied();
@@ -151,24 +152,16 @@ impl Lines {
     }
 
     fn check(&self) -> Result<()> {
-        if self.series.is_empty() {
-            return Err(Error::argument("series", "empty", "a list of at least one"));
-        }
+        check(!self.series.is_empty(), "series", "empty", "a list of at least one")?;
         for Series { name, points } in &self.series {
-            if points.is_empty() {
-                let what = format!("series {name:?}");
-                return Err(Error::argument(what, "without a point", "a list of at least one"));
-            }
+            let what = format_args!("series {name:?}");
+            check(!points.is_empty(), what, "without a point", "a list of at least one")?;
             for (index, point) in points.iter().enumerate() {
                 for (axis, value) in [("x", point.0), ("y", point.1)] {
-                    let what = || format!("{axis} of point {index} of series {name:?}");
-                    if !value.is_finite() {
-                        return Err(Error::argument(what(), value, "a finite number"));
-                    }
-                    if self.scale == Scale::Log && value <= 0.0 {
-                        let expected = "above 0 on a logarithmic axis";
-                        return Err(Error::argument(what(), value, expected));
-                    }
+                    let what = format_args!("{axis} of point {index} of series {name:?}");
+                    check(value.is_finite(), what, value, "a finite number")?;
+                    let fits = self.scale == Scale::Linear || value > 0.0;
+                    check(fits, what, value, "above 0 on a logarithmic axis")?;
                 }
             }
         }
