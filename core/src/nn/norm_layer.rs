@@ -18,8 +18,7 @@ pub enum NormLayer {
 }
 
 impl NormLayer {
-    /// The layer for images `[N, num_features, H, W]`, with PyTorch's default options.
-    /// `norm_layer(num_features)`
+    /// The layer for images `[N, num_features, H, W]`, with PyTorch's default options. `norm_layer(num_features)`
     pub fn build<'a>(&self, path: impl Borrow<Path<'a>>, num_features: i64) -> Box<dyn ModuleT> {
         let options = BatchNormOptions::default();
         match self {

@@ -80,6 +80,15 @@ class OwnedReducer : public c10d::Reducer {
     return order;
   }
 
+  // The parameters of each bucket, in their order there.
+  template <typename F>
+  void each_bucket(F f) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& bucket : buckets_) {
+      f(bucket.variable_indices);
+    }
+  }
+
   // Has the next `rebuild_buckets` act as if gradients had arrived in this order. Buckets that have been
   // rebuilt stay: the reducer remembers their parameters.
   void set_bucket_order(std::vector<int64_t> order) {

@@ -221,8 +221,7 @@ impl ProcessGroup {
         check(ffi::c10d_monitored_barrier(self.pointer(), timeout, wait_all_ranks))
     }
 
-    /// Copies all of rank `root`'s `tensors` into every other rank's, packed into buffers of
-    /// `size` bytes. Blocks.
+    /// Copies all of rank `root`'s `tensors` into every other rank's, packed into buffers of `size` bytes. Blocks.
     pub fn broadcast_coalesced(
         &self,
         tensors: &[Tensor],

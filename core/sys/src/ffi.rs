@@ -269,6 +269,7 @@ functions! {
         out: Out<Reducer>) -> Status;
     safe fn c10d_reducer_prepare_for_forward(reducer: &Reducer) -> Status;
     safe fn c10d_reducer_rebuild_buckets(reducer: &Reducer, out: &mut bool) -> Status;
+    unsafe fn c10d_reducer_buckets(reducer: &Reducer, indices: *mut usize, buckets: *mut usize) -> Status;
     safe fn c10d_reducer_prepare_for_backward(reducer: &Reducer, outputs: Tensors) -> Status;
     unsafe fn c10d_reducer_missing(reducer: &Reducer, indices: *mut usize, len: &mut usize) -> Status;
     safe fn c10d_reducer_sink(reducer: &Reducer, outputs: Tensors) -> Status;

@@ -65,6 +65,17 @@ impl Reducer {
         Ok(rebuilt)
     }
 
+    /// The numbers of each bucket's parameters, in their order there.
+    pub fn buckets(&self) -> Result<Vec<Vec<usize>>> {
+        let mut indices = vec![0; self.parameters];
+        let mut numbers = indices.clone();
+        let (first, number) = (indices.as_mut_ptr(), numbers.as_mut_ptr());
+        // SAFETY: both have room for each parameter.
+        check(unsafe { ffi::c10d_reducer_buckets(&self.handle, first, number) })?;
+        let buckets = numbers.chunk_by(PartialEq::eq).map(<[usize]>::len);
+        Ok(buckets.map(|len| indices.drain(..len).collect()).collect())
+    }
+
     /// Call this after a forward pass whose gradients are to be exchanged.
     pub fn prepare_for_backward(&mut self, outputs: &[Tensor]) -> Result<()> {
         let outputs = pointers(outputs);

@@ -115,6 +115,27 @@ fn a_transformer_has_the_same_bits_on_any_number_of_ranks(group: &ProcessGroup) 
     });
 }
 
+#[run_by(on_ranks(1))]
+fn weights_may_have_any_order_in_memory(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let net = nn::conv2d(vs.root(), 2, 3, 3, Default::default());
+    channels_last_weights(&vs).unwrap();
+    let (weight, images) = (&vs.variables()["weight"], numbers(&[4, 2, 5, 5], 1));
+    let model = DistributedDataParallel::with_options(net, &vs, group, options(2)).unwrap();
+    let loss = |images: &Tensor| model.forward_t(images, true).square().mean(Kind::Float);
+    // Each share is the same batch, and half a number plus its half is that number.
+    let batch = || Tensor::stack(&[&images, &images], 1).flatten(0, 1);
+    let expected = model.module().forward_t(&images, true).square().mean(Kind::Float);
+    let expected = &Tensor::run_backward(&[expected], &[weight], false, false)[0];
+    for step in 0..3 {
+        for share in model.shares(batch(), step) {
+            model.backward(&loss(&share.unwrap())).unwrap();
+        }
+        assert_eq!(weight.grad(), *expected);
+        weight.shallow_clone().zero_grad();
+    }
+}
+
 #[run_by(on_ranks(2))]
 fn what_would_not_be_the_same_on_another_number_of_ranks_is_refused(group: &ProcessGroup) {
     let vs = VarStore::new(Device::Cpu);

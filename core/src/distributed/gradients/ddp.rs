@@ -146,6 +146,9 @@ impl<M> DistributedDataParallel<M> {
         let virtual_ranks =
             options.virtual_ranks.map(|count| VirtualRanks::new(count, group, &trained, &buffers));
         let virtual_ranks = virtual_ranks.transpose()?;
+        if let Some(ranks) = &virtual_ranks {
+            ranks.lay_out(&reducer.buckets().map_err(Error::engine(operation))?, group)?;
+        }
         let (hook, kind) = match (&cast_parameters, &virtual_ranks) {
             (Some(parameters), _) => (Some(parameters.hook()), parameters.options.reduce_dtype),
             (None, Some(ranks)) => (Some(ranks.hook()), None),
@@ -235,7 +238,9 @@ impl<M> DistributedDataParallel<M> {
         // Ranks without inputs cannot know whether this pass has gradients.
         if grad || joining.is_some() {
             let rebuilt = self.reducer.borrow_mut().rebuild_buckets().map_err(failed)?;
-            self.virtual_ranks.iter().filter(|_| rebuilt).for_each(|ranks| ranks.forget_buckets());
+            if let (true, Some(ranks)) = (rebuilt, &self.virtual_ranks) {
+                ranks.lay_out(&self.reducer.borrow().buckets().map_err(failed)?, &self.group)?;
+            }
         }
         let in_join = joining.is_some().then_some(true);
         self.sync_buffers_at(BufferCommHookLocation::PreForward, in_join)?;

@@ -1,12 +1,12 @@
 //! Gradients whose bits do not depend on the number of ranks: DistributedDataParallel's `virtual_ranks`.
 
-use super::hooks::{CommHook, GradBucket, from_fn};
+use super::hooks::{CommHook, GradBucket, from_fn, gradients_in};
 use crate::distributed::group::{ProcessGroup, Transport};
 use crate::{Error, Result, check, data::Shard};
-use c10d_sys::tensor::{clear_grad, identity};
+use c10d_sys::tensor::clear_grad;
+use std::cell::Cell;
 use std::mem::{replace, take};
 use std::sync::{Arc, Mutex};
-use std::{cell::Cell, collections::BTreeMap, collections::btree_map::Entry};
 use tch::{Device, Tensor, no_grad};
 use tch_parallel_base::lock;
 
@@ -24,20 +24,13 @@ pub(super) struct VirtualRanks {
 /// The model, and how far a step has come.
 #[derive(Debug)]
 struct State {
-    parameters: Vec<Parameter>,
+    parameters: Vec<Tensor>,
     buffers: Vec<Tensor>,
     /// By bucket, a row of gradients for each virtual rank of the rank with most of them.
-    rows: BTreeMap<usize, Tensor>,
+    rows: Vec<Tensor>,
+    /// By parameter, its part of the row of each share but the last one.
+    places: Vec<Vec<Tensor>>,
     step: Step,
-}
-
-#[derive(Debug)]
-struct Parameter {
-    tensor: Tensor,
-    /// Its part of each row, as soon as its bucket is known.
-    places: Vec<Tensor>,
-    /// The gradients of the shares until then.
-    gradients: Vec<Tensor>,
 }
 
 #[derive(Debug, Default)]
@@ -68,19 +61,15 @@ impl VirtualRanks {
         let places = |(rank, shard): (usize, &Shard)| {
             (0..shard.parts()).map(move |place| (rank, place as i64))
         };
-        let parameter = |tensor: &Tensor| Parameter {
-            tensor: tensor.shallow_clone(),
-            places: Vec::new(),
-            gradients: Vec::new(),
-        };
         Ok(Arc::new(VirtualRanks {
             shard: shards[group.rank()],
             owners: shards.iter().enumerate().flat_map(places).collect(),
             most: shards.iter().map(|shard| shard.parts()).max().unwrap_or(1),
             state: Mutex::new(State {
-                parameters: parameters.iter().map(parameter).collect(),
+                parameters: parameters.iter().map(Tensor::shallow_clone).collect(),
                 buffers: buffers.iter().map(Tensor::shallow_clone).collect(),
-                rows: BTreeMap::new(),
+                rows: Vec::new(),
+                places: Vec::new(),
                 step: Step::default(),
             }),
         }))
@@ -88,10 +77,9 @@ impl VirtualRanks {
 
     /// Before a share's passes.
     pub(super) fn begin(&self, share: usize, seed: i64) -> Result<()> {
-        let State { step, parameters, buffers, .. } = &mut *lock(&self.state);
+        let State { step, buffers, .. } = &mut *lock(&self.state);
         if share == 0 {
             // What an abandoned step has left.
-            parameters.iter_mut().for_each(|parameter| parameter.gradients.clear());
             copy(buffers, &take(step).before)?;
             step.next_seed = seed.wrapping_add(self.owners.len() as i64);
         }
@@ -121,34 +109,48 @@ impl VirtualRanks {
         let is_last = share + 1 == self.shard.parts();
         if is_last && step.earlier.is_empty() {
             // The reducer would take them for this share's.
-            step.earlier = parameters.iter().map(|parameter| parameter.tensor.grad()).collect();
-            let mut all = parameters.iter_mut().map(|parameter| &mut parameter.tensor);
-            all.try_for_each(clear_grad).map_err(Error::engine("virtual_ranks"))?;
+            step.earlier = parameters.iter().map(Tensor::grad).collect();
+            let cleared = parameters.iter_mut().try_for_each(clear_grad);
+            cleared.map_err(Error::engine("virtual_ranks"))?;
         }
         Ok(is_last)
     }
 
-    /// When the reducer has made other buckets.
-    pub(super) fn forget_buckets(&self) {
-        let State { parameters, rows, .. } = &mut *lock(&self.state);
+    /// When the reducer has made its buckets, or others in their place: the numbers of each one's parameters.
+    pub(super) fn lay_out(&self, buckets: &[Vec<usize>], group: &ProcessGroup) -> Result<()> {
+        let State { parameters, rows, places, .. } = &mut *lock(&self.state);
         rows.clear();
-        parameters.iter_mut().for_each(|parameter| parameter.places.clear());
+        *places = parameters.iter().map(|_| Vec::new()).collect();
+        for bucket in buckets {
+            let tensors: Vec<_> = bucket.iter().map(|&i| parameters[i].shallow_clone()).collect();
+            let size = [self.most as i64, tensors.iter().map(|it| it.numel() as i64).sum()];
+            let (kind, device) = (tensors[0].kind(), tensors[0].device());
+            let new = match device == group.exchange_device() {
+                true => group.allocate_tensor(&size, kind)?,
+                false => Tensor::f_empty(size, (kind, device))?,
+            };
+            let parts = self.shard.parts() as i64;
+            let _ = new.f_slice(0, parts, None, 1)?.f_zero_()?;
+            for row in 0..parts - 1 {
+                for (&i, place) in bucket.iter().zip(gradients_in(&new.f_get(row)?, &tensors)?) {
+                    places[i].push(place);
+                }
+            }
+            rows.push(new);
+        }
+        Ok(())
     }
 
     /// The backward pass of a share, unless it is the last one, of which the reducer takes the gradients.
     pub(super) fn backward(&self, loss: &Tensor) -> Result<bool> {
-        let State { step, parameters, .. } = &mut *lock(&self.state);
+        let State { step, parameters, places, .. } = &mut *lock(&self.state);
         let not_last = step.share.filter(|share| share + 1 < self.shard.parts());
         let Some(share) = not_last else { return Ok(false) };
         step.expect_passes(share)?;
         // Not into the parameters' own gradients, to which the next share's would be added.
-        let tensors: Vec<_> = parameters.iter().map(|parameter| &parameter.tensor).collect();
-        let gradients = Tensor::f_run_backward(&[loss], &tensors, false, false)?;
-        for (parameter, gradient) in parameters.iter_mut().zip(gradients) {
-            match parameter.places.get(share) {
-                Some(place) => self.divide(&gradient, place)?,
-                None => parameter.gradients.push(gradient),
-            }
+        let gradients = Tensor::f_run_backward(&[loss], parameters, false, false)?;
+        for (places, gradient) in places.iter().zip(gradients) {
+            self.divide(&gradient, &places[share])?;
         }
         step.passes += 1;
         Ok(true)
@@ -163,7 +165,7 @@ impl VirtualRanks {
         copy(buffers, &after_first)?;
         for (parameter, earlier) in parameters.iter().zip(earlier) {
             if earlier.defined() {
-                let _ = no_grad(|| parameter.tensor.grad().f_add_(&earlier))?;
+                let _ = no_grad(|| parameter.grad().f_add_(&earlier))?;
             }
         }
         tch::manual_seed(next_seed);
@@ -175,7 +177,7 @@ impl VirtualRanks {
         let own = Arc::clone(self);
         let name = format!("virtual_ranks={}", self.owners.len());
         Box::new(from_fn(name, move |group, bucket| {
-            let rows = own.rows_of(bucket, group)?;
+            let rows = own.rows_of(bucket)?;
             let is_shareable = rows.is_floating_point() && rows.device() == Device::Cpu;
             if is_shareable && group.transport() == Transport::SharedMemory {
                 let group = group.later();
@@ -202,44 +204,12 @@ impl VirtualRanks {
     }
 
     /// The rows of a bucket. A rank with fewer virtual ranks than another pads them with zeros.
-    fn rows_of(&self, bucket: &GradBucket<'_>, group: &ProcessGroup) -> Result<Tensor> {
-        let State { step, parameters, rows, .. } = &mut *lock(&self.state);
+    fn rows_of(&self, bucket: &GradBucket<'_>) -> Result<Tensor> {
+        let State { step, rows, .. } = &mut *lock(&self.state);
         let last = self.shard.parts() - 1;
         step.expect_passes(last)?;
-        let buffer = bucket.buffer()?;
-        let rows = match rows.entry(bucket.index()) {
-            Entry::Occupied(rows) => rows.get().shallow_clone(),
-            Entry::Vacant(rows) => {
-                let size = [self.most as i64, buffer.numel() as i64];
-                let new = match buffer.device() == group.exchange_device() {
-                    true => group.allocate_tensor(&size, buffer.kind())?,
-                    false => Tensor::f_empty(size, (buffer.kind(), buffer.device()))?,
-                };
-                let _ = new.f_slice(0, last as i64 + 1, None, 1)?.f_zero_()?;
-                for (view, parameter) in bucket.gradients()?.iter().zip(bucket.parameters()?) {
-                    if view.numel() == 0 {
-                        continue;
-                    }
-                    let id = identity(&parameter);
-                    let mut known = parameters.iter_mut();
-                    let Some(own) = known.find(|own| identity(&own.tensor) == id) else { continue };
-                    let bytes = view.data_ptr() as usize - buffer.data_ptr() as usize;
-                    let begin = (bytes / view.kind().elt_size_in_bytes()) as i64;
-                    let place = |row: usize| {
-                        let part =
-                            new.f_get(row as i64)?.f_narrow(0, begin, view.numel() as i64)?;
-                        Ok(part.f_as_strided(view.size(), view.stride(), None)?)
-                    };
-                    own.places = (0..last).map(place).collect::<Result<_>>()?;
-                    // Each is freed as soon as it is there.
-                    for (gradient, place) in take(&mut own.gradients).into_iter().zip(&own.places) {
-                        self.divide(&gradient, place)?;
-                    }
-                }
-                rows.insert(new).shallow_clone()
-            }
-        };
-        self.divide(&buffer, &rows.f_get(last as i64)?)?;
+        let rows = rows[bucket.index()].shallow_clone();
+        self.divide(&bucket.buffer()?, &rows.f_get(last as i64)?)?;
         Ok(rows)
     }
 

@@ -43,3 +43,22 @@ impl GradBucket<'_> {
         self.engine.parameters().map_err(Error::engine("GradBucket::parameters"))
     }
 }
+
+/// Views of the parameters' gradients in a bucket's buffer as the reducer lays it out: in the strides of each dense
+/// parameter. [`GradBucket::gradients`] takes them all for contiguous, as in PyTorch.
+pub(crate) fn gradients_in(buffer: &Tensor, parameters: &[Tensor]) -> Result<Vec<Tensor>> {
+    let mut start = 0;
+    let gradient = |parameter: &Tensor| {
+        let (size, stride) = (parameter.size(), parameter.stride());
+        let numel = size.iter().product::<i64>();
+        let part = buffer.f_narrow(0, start, numel)?;
+        start += numel;
+        let mut dims: Vec<_> = stride.iter().zip(&size).filter(|(_, size)| **size != 1).collect();
+        dims.sort();
+        match dims.into_iter().try_fold(1, |len, (own, size)| (*own == len).then_some(len * size)) {
+            Some(_) => Ok(part.f_as_strided(&size, &stride, None)?),
+            None => Ok(part.f_view(&size[..])?),
+        }
+    };
+    parameters.iter().map(gradient).collect()
+}

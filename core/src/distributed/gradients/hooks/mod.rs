@@ -49,6 +49,7 @@ pub use comm_hook::{CommHook, Finish, FromFn, from_fn};
 pub use default_hooks::{AllReduce, Bf16Compress, CompressWrapper, Fp16Compress};
 pub use default_hooks::{bf16_compress_wrapper, fp16_compress_wrapper};
 pub use grad_bucket::GradBucket;
+pub(super) use grad_bucket::gradients_in;
 pub use optimizer_overlap::HookThenOptimizer;
 pub use post_local_sgd::PostLocalSgd;
 pub use power_sgd::{CompressionStats, PowerSgd, PowerSgdOptions};

@@ -1,9 +1,8 @@
 //! An optimizer's step for each bucket: PyTorch's `optimizer_overlap_hooks`.
 
-use super::{CommHook, Finish, GradBucket};
+use super::{CommHook, Finish, GradBucket, gradients_in};
 use crate::{Error, Result, check, distributed::ProcessGroup};
 use std::{fmt::Display, sync::Arc, sync::Mutex};
-use tch::Tensor;
 use tch_parallel_optim::{ParamGroupOptimizer, UpdateRule};
 
 /// Makes the optimizer's step for the parameters of each bucket as soon as `hook` has exchanged it, while later buckets
@@ -74,7 +73,9 @@ impl<H: CommHook, R: UpdateRule + Send> CommHook for HookThenOptimizer<H, R> {
         Ok(Box::new(move || {
             // The hook's result may have another layout.
             buffer.f_copy_(&finish()?)?;
-            let pairs = with_gradients(parameters, &buffer)?;
+            check(!buffer.is_sparse(), "a gradient of hook_then_optimizer", "sparse", "dense")?;
+            let gradients = gradients_in(&buffer, &parameters)?;
+            let pairs: Vec<_> = parameters.into_iter().zip(gradients).collect();
             optimizer.try_lock().map_err(in_use)?.step_params(&pairs)?;
             Ok(buffer)
         }))
@@ -83,24 +84,4 @@ impl<H: CommHook, R: UpdateRule + Send> CommHook for HookThenOptimizer<H, R> {
 
 fn in_use(error: impl Display) -> Error {
     Error::argument("the optimizer of hook_then_optimizer", error, "free: drop its guard first")
-}
-
-/// Views into a bucket's buffer as the reducer lays it out: in the strides of each dense parameter.
-/// [`GradBucket::gradients`] takes them all for contiguous, as in PyTorch.
-fn with_gradients(parameters: Vec<Tensor>, buffer: &Tensor) -> Result<Vec<(Tensor, Tensor)>> {
-    check(!buffer.is_sparse(), "a gradient of hook_then_optimizer", "sparse", "dense")?;
-    let mut start = 0;
-    let pair = |parameter: Tensor| {
-        let (size, stride) = (parameter.size(), parameter.stride());
-        let numel = size.iter().product::<i64>();
-        let part = buffer.f_narrow(0, start, numel)?;
-        start += numel;
-        let mut dims: Vec<_> = stride.iter().zip(&size).filter(|(_, size)| **size != 1).collect();
-        dims.sort();
-        match dims.into_iter().try_fold(1, |len, (own, size)| (*own == len).then_some(len * size)) {
-            Some(_) => Ok((parameter, part.f_as_strided(&size, &stride, None)?)),
-            None => Ok((parameter, part.f_view(&size[..])?)),
-        }
-    };
-    parameters.into_iter().map(pair).collect()
 }
