@@ -3,7 +3,7 @@
 use super::contents::{self, Contents, write_together};
 use super::layout::{HEADER, MODEL, take};
 use super::sharded::Sharding;
-use crate::{Result, check_file, distributed::ProcessGroup};
+use crate::{Error, Result, check_file, distributed::ProcessGroup};
 use std::{collections::BTreeSet, path::Path};
 use tch::{nn::VarStore, no_grad};
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
@@ -116,8 +116,10 @@ pub(super) fn check(path: &Path, variables: &NamedTensors, saved: &NamedTensors)
     check_file(unexpected.is_empty(), path, format_args!("{unexpected:?}"), expected)?;
     for name in ours {
         let (found, expected) = (saved[name].size(), variables[name].size());
-        let (is_same, found) = (found == expected, format!("{name} has the shape {found:?}"));
-        check_file(is_same, path, found, format_args!("{expected:?}, as in the model"))?;
+        if found != expected {
+            let found = format!("{name} has the shape {found:?}");
+            return Err(Error::format(path, found, format!("{expected:?}, as in the model")));
+        }
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `torch.nn.utils.clip_grad` for whole gradients and for shards.
 
 use crate::distributed::{ReduceOp, fsdp::shards};
-use crate::{Result, check};
+use crate::{Error, Result};
 use c10d_sys::arithmetic::pow_number_;
 use tch::{Kind, Tensor};
 use tch_parallel_optim::{ClipGradNormOptions, clip_grad_norm_of_parts};
@@ -20,8 +20,10 @@ pub fn clip_grad_norm_(
         return tch_parallel_optim::clip_grad_norm_(parameters, options);
     };
     let options = options.into();
-    let expected = "not negative for shards: an empty one has no such norm";
-    check(options.norm_type >= 0.0, "norm_type", options.norm_type, expected)?;
+    if options.norm_type < 0.0 {
+        let expected = "not negative for shards: an empty one has no such norm";
+        return Err(Error::argument("norm_type", options.norm_type, expected));
+    }
     let (power, reduction) = match options.norm_type {
         f64::INFINITY => (1.0, ReduceOp::Max),
         // The number of elements that are not 0.
