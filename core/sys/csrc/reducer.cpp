@@ -176,16 +176,6 @@ c10d_status c10d_reducer_rebuild_buckets(c10d_reducer* handle, bool* out) {
   });
 }
 
-// The parameters in the order of the buckets, and the number of each one's bucket. Both have room for all parameters.
-c10d_status c10d_reducer_buckets(c10d_reducer* handle, size_t* indices, size_t* buckets) {
-  return guarded([&] {
-    handle->reducer().each_bucket([&, number = size_t{0}](const std::vector<size_t>& bucket) mutable {
-      indices = std::copy(bucket.begin(), bucket.end(), indices);
-      buckets = std::fill_n(buckets, bucket.size(), number++);
-    });
-  });
-}
-
 c10d_status c10d_reducer_prepare_for_backward(c10d_reducer* handle, c10d_tensors outputs) {
   return handle->after_backward([&](OwnedReducer& reducer) {
     // Given outputs, the reducer walks the graph for unused parameters. Only find_unused_parameters
@@ -201,6 +191,16 @@ c10d_status c10d_reducer_missing(c10d_reducer* handle, size_t* indices, size_t* 
     const auto missing = handle->reducer().missing();
     std::copy(missing.begin(), missing.end(), indices);
     *len = missing.size();
+  });
+}
+
+// The parameters in the order of the buckets, and the number of each one's bucket. Both have room for all parameters.
+c10d_status c10d_reducer_buckets(c10d_reducer* handle, size_t* indices, size_t* buckets) {
+  return guarded([&] {
+    handle->reducer().each_bucket([&, number = size_t{0}](const std::vector<size_t>& bucket) mutable {
+      indices = std::copy(bucket.begin(), bucket.end(), indices);
+      buckets = std::fill_n(buckets, bucket.size(), number++);
+    });
   });
 }
 

@@ -147,7 +147,8 @@ impl<M> DistributedDataParallel<M> {
             options.virtual_ranks.map(|count| VirtualRanks::new(count, group, &trained, &buffers));
         let virtual_ranks = virtual_ranks.transpose()?;
         if let Some(ranks) = &virtual_ranks {
-            ranks.lay_out(&reducer.buckets().map_err(Error::engine(operation))?, group)?;
+            let buckets = reducer.buckets().map_err(|error| group.failed(operation, &error))?;
+            group.or_report(ranks.lay_out(&buckets, group))?;
         }
         let (hook, kind) = match (&cast_parameters, &virtual_ranks) {
             (Some(parameters), _) => (Some(parameters.hook()), parameters.options.reduce_dtype),
@@ -238,8 +239,10 @@ impl<M> DistributedDataParallel<M> {
         // Ranks without inputs cannot know whether this pass has gradients.
         if grad || joining.is_some() {
             let rebuilt = self.reducer.borrow_mut().rebuild_buckets().map_err(failed)?;
-            if let (true, Some(ranks)) = (rebuilt, &self.virtual_ranks) {
-                ranks.lay_out(&self.reducer.borrow().buckets().map_err(failed)?, &self.group)?;
+            let to_lay_out = |ranks: &&Arc<VirtualRanks>| rebuilt || !ranks.are_laid_out();
+            if let Some(ranks) = self.virtual_ranks.as_ref().filter(to_lay_out) {
+                let buckets = self.reducer.borrow().buckets().map_err(failed)?;
+                self.group.or_report(ranks.lay_out(&buckets, &self.group))?;
             }
         }
         let in_join = joining.is_some().then_some(true);

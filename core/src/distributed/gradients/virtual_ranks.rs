@@ -116,11 +116,18 @@ impl VirtualRanks {
         Ok(is_last)
     }
 
-    /// When the reducer has made its buckets, or others in their place: the numbers of each one's parameters.
+    /// Whether the last [`lay_out`](Self::lay_out) has not failed.
+    pub(super) fn are_laid_out(&self) -> bool {
+        !lock(&self.state).rows.is_empty()
+    }
+
+    /// Makes the rows, as soon as the reducer has made or changed its buckets: the numbers of each one's parameters.
     pub(super) fn lay_out(&self, buckets: &[Vec<usize>], group: &ProcessGroup) -> Result<()> {
-        let State { parameters, rows, places, .. } = &mut *lock(&self.state);
-        rows.clear();
-        *places = parameters.iter().map(|_| Vec::new()).collect();
+        let State { parameters, rows, places, step, .. } = &mut *lock(&self.state);
+        (*rows, *places) = Default::default();
+        check(step.passes == 0, "a change of buckets", "between shares", "before the first one")?;
+        let mut new_rows = Vec::new();
+        let mut new_places: Vec<_> = parameters.iter().map(|_| Vec::new()).collect();
         for bucket in buckets {
             let tensors: Vec<_> = bucket.iter().map(|&i| parameters[i].shallow_clone()).collect();
             let size = [self.most as i64, tensors.iter().map(|it| it.numel() as i64).sum()];
@@ -133,11 +140,12 @@ impl VirtualRanks {
             let _ = new.f_slice(0, parts, None, 1)?.f_zero_()?;
             for row in 0..parts - 1 {
                 for (&i, place) in bucket.iter().zip(gradients_in(&new.f_get(row)?, &tensors)?) {
-                    places[i].push(place);
+                    new_places[i].push(place);
                 }
             }
-            rows.push(new);
+            new_rows.push(new);
         }
+        (*rows, *places) = (new_rows, new_places);
         Ok(())
     }
 
