@@ -4,9 +4,7 @@ use super::hooks::{CommHook, GradBucket, from_fn, gradients_in};
 use crate::distributed::group::{ProcessGroup, Transport};
 use crate::{Error, Result, check, data::Shard};
 use c10d_sys::tensor::clear_grad;
-use std::cell::Cell;
-use std::mem::{replace, take};
-use std::sync::{Arc, Mutex};
+use std::{cell::Cell, mem::replace, mem::take, sync::Arc, sync::Mutex};
 use tch::{Device, Tensor, no_grad};
 use tch_parallel_base::lock;
 
@@ -116,7 +114,7 @@ impl VirtualRanks {
         Ok(is_last)
     }
 
-    /// Whether the last [`lay_out`](Self::lay_out) has not failed.
+    /// Whether there are rows. There are none if the last [`lay_out`](Self::lay_out) has failed.
     pub(super) fn are_laid_out(&self) -> bool {
         !lock(&self.state).rows.is_empty()
     }
@@ -124,6 +122,7 @@ impl VirtualRanks {
     /// Makes the rows, as soon as the reducer has made or changed its buckets: the numbers of each one's parameters.
     pub(super) fn lay_out(&self, buckets: &[Vec<usize>], group: &ProcessGroup) -> Result<()> {
         let State { parameters, rows, places, step, .. } = &mut *lock(&self.state);
+        // Freed before the new ones take memory.
         (*rows, *places) = Default::default();
         check(step.passes == 0, "a change of buckets", "between shares", "before the first one")?;
         let mut new_rows = Vec::new();
