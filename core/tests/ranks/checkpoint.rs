@@ -1,10 +1,14 @@
 //! A resumed run takes the same course as one that was not interrupted.
 
 use crate::prelude::*;
+use serde::{Deserialize, Serialize};
 use tch_parallel::optim::lr_scheduler::{LrScheduler, OneCycleLr, Scheduler};
 
-/// A step, and a program's arguments.
-type Progress = (i64, Vec<String>);
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Progress {
+    step: i64,
+    arguments: Vec<String>,
+}
 
 /// Covers all state that a checkpoint must hold: draws random numbers in every step, different ones on each rank; has
 /// running statistics; has counters in its optimizer, its schedule and its scaler, which skips steps.
@@ -76,7 +80,7 @@ impl Job {
 #[run_by(on_ranks(3))]
 fn a_resumed_training_takes_the_course_of_an_uninterrupted_one(group: &ProcessGroup) {
     let path = "training.safetensors";
-    let progress: Progress = (5, vec!["--lr".into(), "0.01".into()]);
+    let progress = Progress { step: 5, arguments: vec!["--lr".into(), "0.01".into()] };
     let mut whole = Job::new(group, 1);
     let before = whole.train(0..5);
     whole.parts().save(path, &progress, group).unwrap();

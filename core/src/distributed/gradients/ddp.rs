@@ -146,10 +146,6 @@ impl<M> DistributedDataParallel<M> {
         let virtual_ranks =
             options.virtual_ranks.map(|count| VirtualRanks::new(count, group, &trained, &buffers));
         let virtual_ranks = virtual_ranks.transpose()?;
-        if let Some(ranks) = &virtual_ranks {
-            let buckets = reducer.buckets().map_err(|error| group.failed(operation, &error))?;
-            group.or_report(ranks.lay_out(&buckets, group))?;
-        }
         let (hook, kind) = match (&cast_parameters, &virtual_ranks) {
             (Some(parameters), _) => (Some(parameters.hook()), parameters.options.reduce_dtype),
             (None, Some(ranks)) => (Some(ranks.hook()), None),

@@ -114,12 +114,12 @@ impl VirtualRanks {
         Ok(is_last)
     }
 
-    /// Whether there are rows. There are none if the last [`lay_out`](Self::lay_out) has failed.
+    /// Whether there are rows: not before the first [`lay_out`](Self::lay_out), nor after one that has failed.
     pub(super) fn are_laid_out(&self) -> bool {
         !lock(&self.state).rows.is_empty()
     }
 
-    /// Makes the rows, as soon as the reducer has made or changed its buckets: the numbers of each one's parameters.
+    /// Makes the rows for the reducer's buckets, of which each is given as the numbers of its parameters.
     pub(super) fn lay_out(&self, buckets: &[Vec<usize>], group: &ProcessGroup) -> Result<()> {
         let State { parameters, rows, places, step, .. } = &mut *lock(&self.state);
         // Freed before the new ones take memory.
