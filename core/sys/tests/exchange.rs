@@ -7,7 +7,7 @@ mod common;
 use c10d_sys::{Error, ErrorKind, ProcessGroup, ReduceOp, Work};
 use common::{FLOAT, LATER, NOW, Now, Random, Rank, allocated, with_ranks, with_ranks_and_timeout};
 use std::time::{Duration, Instant};
-use std::{ops::Range, process::Command, sync::Barrier, thread};
+use std::{ops::Range, process::Command, sync::Barrier, sync::Mutex, thread};
 use tch::{Kind, Tensor};
 use tests::run_by;
 
@@ -230,6 +230,39 @@ fn a_sleeping_rank_learns_at_once_that_the_one_it_waits_for_has_left() {
     let soonest = (0..5).map(|_| notice()).min().unwrap();
     // Without being woken, it would notice when it asks again.
     assert!(soonest < Duration::from_millis(50), "after {soonest:?}");
+}
+
+#[test]
+fn what_a_rank_reads_while_its_owner_fails_is_no_result() {
+    for _ in 0..10 {
+        let output = Mutex::new(Tensor::zeros([1 << 24], FLOAT));
+        let started = Barrier::new(2);
+        // Not its first elements, which memcpy may write last.
+        let early = output.lock().unwrap().get(1 << 20).data_ptr() as usize;
+        with_ranks(2, |Rank { rank, shared, .. }| {
+            if rank == 1 {
+                let output = output.lock().unwrap();
+                // Otherwise rank 0 would carry its part out within the call.
+                started.wait();
+                if shared.broadcast(&output, 0, NOW).now().is_ok() {
+                    assert_eq!(f64::try_from(output.min()).unwrap(), 1.0);
+                }
+                return;
+            }
+            let input = allocated(&shared, &Tensor::ones([1 << 24], FLOAT));
+            let work = shared.broadcast(&input, 0, LATER).unwrap();
+            started.wait();
+            // SAFETY: the output lives as long as the ranks.
+            while unsafe { (early as *const f32).read_volatile() } == 0.0 {
+                std::hint::spin_loop();
+            }
+            thread::scope(|scope| {
+                scope.spawn(|| shared.fail().unwrap());
+                let _ = work.wait(None);
+                drop((work, input));
+            });
+        });
+    }
 }
 
 #[test]

@@ -51,6 +51,7 @@ void Exchange::copy_from_arena(const Operation& operation, const Places& places,
       places.outputs[rank].write(0, tensor_of(rank) + part.number * part.bytes, part.bytes);
     }
   }
+  check_what_was_read(operation);
   finish(round);
   copy_own(operation, places);
   if (gives(operation, rank_)) {

@@ -192,6 +192,7 @@ class Exchange {
   // Until the buffer of a round may be written, which was last used kBuffers rounds before.
   void wait_for_staging(uint32_t round) { wait_for_all(&Board::done, round - kBuffers + 1); }
   void wait_for_all(Cell Board::*cell, uint32_t value);
+  void check_what_was_read(const Operation& operation) const;
   void wait(const Peer& peer, Cell Board::*cell, uint32_t value) { wait(peer, cell, value, &peer + 1); }
   void wait(const Peer& peer, Cell Board::*cell, uint32_t value, const Peer* end);
   void look_at(const Peer& peer, Cell Board::*cell, uint32_t value, bool checks_process) const;

@@ -90,6 +90,7 @@ void Exchange::all_reduce_in_place(const Operation& operation, const Places&, ui
           }
         }
       });
+  check_what_was_read(operation);
   own().reduced.publish(round + 1);
   wait_for_all(&Board::reduced, round + 1);
   finish(round);
@@ -181,6 +182,7 @@ void Exchange::reduce_scatter_from_arena(const Operation& operation, const Place
   reduce_part(
       operation, fold, places, 0, operation.count / size_,
       [&](int rank, size_t i) { return tensor_of(rank) + i * fold.element_size; });
+  check_what_was_read(operation);
   finish(round);
   // The others may still be reading this rank's tensor.
   wait_for_all(&Board::done, round + 1);

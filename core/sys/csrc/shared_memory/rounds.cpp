@@ -36,6 +36,16 @@ void Exchange::meet(uint32_t round) {
   }
 }
 
+// After the last read of other ranks' tensors: one that has failed meanwhile may have freed its own.
+void Exchange::check_what_was_read(const Operation& operation) const {
+  std::atomic_thread_fence(std::memory_order_acquire);
+  for (const auto& peer : peers_) {
+    if (gives(operation, peer.rank)) {
+      check_state(peer);
+    }
+  }
+}
+
 void Exchange::wait_for_all(Cell Board::*cell, uint32_t value) {
   for (const auto& peer : peers_) {
     wait(peer, cell, value, peers_.data() + peers_.size());
