@@ -42,7 +42,9 @@ impl BatchMemory {
     fn unused(&self, size: &[i64]) -> Option<Tensor> {
         let mut tensors = lock(&self.0);
         let is_unused = |tensor: &mut Tensor| {
-            tensor.size() == size && c10d_sys::tensor::get_mut(tensor).is_some()
+            // Whoever had it may have computed its gradient, too.
+            let is_plain = !tensor.requires_grad() && !tensor.grad().defined();
+            is_plain && tensor.size() == size && c10d_sys::tensor::get_mut(tensor).is_some()
         };
         let position = tensors.iter_mut().position(is_unused)?;
         Some(tensors.swap_remove(position))
@@ -52,6 +54,19 @@ impl BatchMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_batch_begins_without_the_gradient_of_an_earlier_one() {
+        let memory = BatchMemory::default();
+        for requires_grad in [true, false] {
+            let batch = filled(&memory, 2, 1.0);
+            assert!(!batch.requires_grad() && !batch.grad().defined());
+            let batch = batch.set_requires_grad(true);
+            batch.sum(tch::Kind::Float).backward();
+            let _ = batch.set_requires_grad(requires_grad);
+        }
+        assert!(!filled(&memory, 2, 1.0).grad().defined());
+    }
 
     fn filled(memory: &BatchMemory, len: i64, value: f32) -> Tensor {
         memory.tensor(&[len], |elements| elements.fill(value)).unwrap()

@@ -9,7 +9,8 @@ use tch_parallel_base::tensors::{fill, list};
 ///
 /// Data sets of different types go into a `Vec<Arc<dyn Dataset<Batch = B>>>`. In a batch, the first dimension of each
 /// tensor must be the samples asked for, one row each: a batch of samples from several data sets is put together along
-/// it. Data sets that leave damaged samples out of a batch are not supported.
+/// it. Other values, such as [`Shared`](tch_parallel_base::Shared) ones, are those of its first data set only. Data sets that leave
+/// damaged samples out of a batch are not supported.
 ///
 /// ```
 /// use tch::Tensor;
@@ -108,6 +109,9 @@ fn concatenated<B: Tensors>(parts: &[Part<B>]) -> Result<B> {
     let tensors_of_parts: Vec<Vec<Tensor>> = parts.iter().map(|part| list(&part.batch)).collect();
     for (part, tensors) in parts.iter().zip(&tensors_of_parts) {
         let rows = part.places.len();
+        let expected = format_args!("{}, as of the others", tensors_of_parts[0].len());
+        let what = format_args!("the number of tensors in a batch of data set {}", part.number);
+        check(tensors.len() == tensors_of_parts[0].len(), what, tensors.len(), expected)?;
         let is_other = |tensor: &&Tensor| tensor.size().first() != Some(&(rows as i64));
         if let Some(tensor) = tensors.iter().find(is_other) {
             let what = format!("a tensor in a batch of data set {}", part.number);

@@ -16,7 +16,8 @@ pub(super) fn pinned<B: Tensors>(batch: Option<Result<B>>, pin_memory: bool) -> 
 
 /// `tensor.to(device, non_blocking=True)`
 pub(super) fn moved<B: Tensors>(batch: B, device: Device) -> Result<B> {
-    let non_blocking = true;
+    // To the CPU, the loop would read before the copy is there.
+    let non_blocking = device.is_cuda();
     let to = |tensor: &Tensor| {
         let copy = memory::is_on_host(tensor);
         tensor.f_to_device_(device, tensor.kind(), non_blocking, copy)

@@ -17,6 +17,10 @@ impl Sampler for ShardSampler {
     }
     // ANCHOR_END: indices
 
+    fn indices_after(&self, len: usize, _epoch: u64, consumed: usize) -> Result<Vec<usize>> {
+        Ok((consumed.min(len)..len).filter(|index| self.0.has(index - consumed)).collect())
+    }
+
     fn num_samples(&self, len: usize) -> usize {
         (0..len).filter(|index| self.0.has(*index)).count()
     }
@@ -29,15 +33,18 @@ mod tests {
     #[test]
     fn all_ranks_together_have_every_sample_once() {
         for (len, ranks) in [(10, 1), (10, 2), (10, 3), (2, 3), (0, 2)] {
-            let mut all = Vec::new();
+            let (mut all, mut rest) = (Vec::new(), Vec::new());
             for rank in 0..ranks {
                 let sampler = ShardSampler(Shard::new(rank, ranks).unwrap());
                 let indices = sampler.indices(len, 0).unwrap();
                 assert_eq!(indices.len(), sampler.num_samples(len));
                 all.extend(indices);
+                rest.extend(sampler.indices_after(len, 0, 3).unwrap());
             }
             all.sort_unstable();
+            rest.sort_unstable();
             assert_eq!(all, (0..len).collect::<Vec<_>>());
+            assert_eq!(rest, (3..len).collect::<Vec<_>>());
         }
     }
 }
