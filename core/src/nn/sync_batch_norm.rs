@@ -13,6 +13,8 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 const INPUT: &str = "the input of SyncBatchNorm";
 
+const WEIGHT: &str = "the weight of SyncBatchNorm";
+
 const FORWARD: &str = "the forward pass of SyncBatchNorm";
 
 const RUN_TWICE: &str = "the backward pass of SyncBatchNorm has already been run and freed what \
@@ -115,7 +117,7 @@ impl SyncBatchNorm {
         }
         // Freed as soon as no further backward pass can follow.
         let mut saved = Some(Saved {
-            version: used.internal_version(),
+            versions: versions(&used, ws.as_ref()),
             xs: used.detach(),
             ws: ws.as_ref().map(Tensor::detach),
             statistics,
@@ -158,6 +160,10 @@ enum Statistics {
     Cuda(cuda::Statistics),
 }
 
+fn versions(xs: &Tensor, ws: Option<&Tensor>) -> [i64; 2] {
+    [xs.internal_version(), ws.map_or(0, Tensor::internal_version)]
+}
+
 struct Forward {
     normalized: Tensor,
     /// The input as it was used: on GPUs, in a memory order that the kernels know.
@@ -168,9 +174,9 @@ struct Forward {
 struct Saved {
     /// The input, without its graph.
     xs: Tensor,
-    /// Its version, which changes when the input is written to.
-    version: i64,
     ws: Option<Tensor>,
+    /// Their versions, which change when they are written to.
+    versions: [i64; 2],
     statistics: Statistics,
     eps: f64,
     /// Whether the input, the weight and the bias need a gradient.
@@ -183,9 +189,13 @@ impl Saved {
     /// The gradients of the input, the weight and the bias. A collective if the input needs one.
     fn backward(&self, gradient: Option<Tensor>) -> Result<Vec<Option<Tensor>>> {
         let xs = &self.xs;
-        let is_unchanged = xs.internal_version() == self.version;
-        let found = "changed in place after the forward pass";
-        check(is_unchanged, INPUT, found, "unchanged until the backward pass")?;
+        let now = versions(xs, self.ws.as_ref());
+        for (is_unchanged, what) in
+            [(now[0] == self.versions[0], INPUT), (now[1] == self.versions[1], WEIGHT)]
+        {
+            let found = "changed in place after the forward pass";
+            check(is_unchanged, what, found, "unchanged until the backward pass")?;
+        }
         if xs.numel() == 0 {
             // No values have no gradients, but the other ranks still need this one.
             if let Some(group) = &self.group {

@@ -16,8 +16,9 @@ struct Linear(Tensor, Tensor);
 
 impl Linear {
     fn new(path: nn::Path<'_>, inputs: i64, outputs: i64) -> Self {
-        let weight = parameter(&path, "weight", &[outputs, inputs]);
-        Linear(weight, parameter(&path, "bias", &[outputs]))
+        // In the order of tch's layer, which is not PyTorch's.
+        let bias = parameter(&path, "bias", &[outputs]);
+        Linear(parameter(&path, "weight", &[outputs, inputs]), bias)
     }
 
     fn forward(&self, xs: &Tensor) -> Tensor {
@@ -133,8 +134,13 @@ impl Way<'_> {
                 saved.insert(name(&format!("grad.{variable}")), shard.grad().copy());
             }
             if self.has("clip") {
-                // In the order of Python's model.parameters().
-                let parameters = vs.trainable_variables();
+                // In the order of Python's model.parameters(): each weight before its bias.
+                let mut parameters = vs.trainable_variables();
+                for i in 1..parameters.len() {
+                    if parameters[i].dim() == 2 {
+                        parameters.swap(i - 1, i);
+                    }
+                }
                 let norm = clip_grad_norm_(&parameters, 0.1).unwrap();
                 saved.insert(name("norm"), Tensor::from(norm as f32));
                 let norm_of = |norm_type| {

@@ -178,7 +178,11 @@ fn a_backward_pass_needs_its_graph_and_the_input_as_it_was(group: &ProcessGroup)
     let mut doubled = &images * 2;
     let output = layer.forward_t(&doubled, true);
     let _ = doubled.g_add_scalar_(1);
-    expect_error(output.sum(Kind::Float).f_backward(), "changed in place after the forward pass");
+    let expected = "the input of SyncBatchNorm is changed in place after the forward pass";
+    expect_error(output.sum(Kind::Float).f_backward(), expected);
+    let output = layer.forward_t(&images, true);
+    let _ = no_grad(|| layer.batch_norm.ws.as_ref().unwrap().shallow_clone().fill_(7.0));
+    expect_error(pass(&output, false), "the weight of SyncBatchNorm is changed in place");
 }
 
 #[run_by(on_ranks(2))]

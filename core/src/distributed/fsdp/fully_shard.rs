@@ -289,7 +289,7 @@ fn children_before_own(parameters: Vec<(String, Parameter)>) -> Vec<Parameter> {
     let mut own = Vec::new();
     for (name, parameter) in parameters {
         let Some((child, rest)) = name.split_once('.') else {
-            own.push(parameter);
+            own.push((name, parameter));
             continue;
         };
         let inner = (rest.to_owned(), parameter);
@@ -298,5 +298,10 @@ fn children_before_own(parameters: Vec<(String, Parameter)>) -> Vec<Parameter> {
             None => children.push((child.to_owned(), vec![inner])),
         }
     }
+    // tch's layers register the bias first, PyTorch's the weight.
+    if let Some(bias) = own.windows(2).position(|two| two[0].0 == "bias" && two[1].0 == "weight") {
+        own.swap(bias, bias + 1);
+    }
+    let own = own.into_iter().map(|(_, parameter)| parameter);
     children.into_iter().flat_map(|(_, list)| children_before_own(list)).chain(own).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::mesh::Mesh;
 use super::pool::Pool;
-use super::shards::{Registered, Shard};
+use super::shards::{Shard, register};
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result, check};
 use c10d_sys::storage::{Block, Memory, version};
@@ -25,7 +25,6 @@ pub(super) struct Parameter {
     pub part: Tensor,
     /// This rank's rows, as the optimizer and the store hold them. A view of `part`.
     pub shard: Tensor,
-    _registered: Registered,
     /// The first of this rank's rows.
     begin: i64,
     /// The shard's version when the whole parameter was last gathered.
@@ -52,6 +51,8 @@ impl Parameter {
             values.f_copy_(&whole.f_narrow(0, begin, own)?.f_reshape([-1])?)?;
             let shape = [&[own], &size[1..]].concat();
             let shard = values.f_view(shape.as_slice())?.f_detach()?;
+            let shard = shard.f_set_requires_grad(true)?;
+            register(&shard, Shard { mesh: mesh.clone(), size: size.clone(), begin })?;
             let shard = shard.f_set_requires_grad(whole.requires_grad())?;
             let (kind, device) = (kind.unwrap_or(whole.kind()), whole.device());
             let padded = Tensor::f_empty([ranks, rows * row], (kind, device))?;
@@ -65,7 +66,6 @@ impl Parameter {
                 memory,
                 accumulated: None,
                 part,
-                _registered: Registered::new(&shard, Shard { mesh: mesh.clone(), size, begin }),
                 shard,
                 begin,
                 gathered_version: 0,

@@ -3,7 +3,7 @@
 use super::mesh::Mesh;
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result, check};
-use c10d_sys::tensor::identity;
+use c10d_sys::{backward_hooks::before_backward, tensor::identity};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use tch::Tensor;
@@ -23,14 +23,17 @@ pub(crate) struct Shard {
 }
 
 /// Lists a shard as long as this lives.
-#[derive(Debug)]
-pub(super) struct Registered(usize);
+struct Registered(usize);
 
-impl Registered {
-    pub fn new(tensor: &Tensor, shard: Shard) -> Self {
-        lock(&SHARDS).insert(identity(tensor), shard);
-        Registered(identity(tensor))
-    }
+/// Lists a shard as long as anyone holds the tensor: a store may outlive its model. The tensor needs a gradient.
+pub(super) fn register(tensor: &Tensor, shard: Shard) -> Result<()> {
+    lock(&SHARDS).insert(identity(tensor), shard);
+    let registered = Registered(identity(tensor));
+    let holder = move || {
+        let _ = &registered;
+        Ok(())
+    };
+    before_backward(tensor, holder).map_err(Error::engine("FullyShard"))
 }
 
 impl Drop for Registered {
