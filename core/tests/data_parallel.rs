@@ -145,6 +145,16 @@ fn batches_may_lie_along_another_dimension() {
 }
 
 #[test]
+fn what_a_model_draws_beside_its_variables_is_the_same_on_every_device() {
+    let vs = VarStore::new(Device::Cpu);
+    let noise = |_: &nn::Path<'_>| Tensor::randn([3], (Kind::Float, Device::Cpu));
+    let model = seeded(|| DataParallel::new(noise, &vs, &devices(2))).unwrap();
+    let inputs = Tensor::zeros([2, 3], (Kind::Float, Device::Cpu));
+    let outputs = model.forward(inputs, |noise, xs| xs + noise).unwrap();
+    assert_eq!(outputs.get(0), outputs.get(1));
+}
+
+#[test]
 fn a_frozen_parameter_gets_no_gradient_on_any_replica() {
     let (vs, model) = on_devices(2, DataParallelOptions::default());
     let mut frozen = vs.variables()["0.weight"].shallow_clone();

@@ -41,6 +41,18 @@ fn numbers(tensor: &Tensor) -> Vec<f32> {
     Vec::try_from(tensor.view([-1])).unwrap()
 }
 
+#[test]
+fn gradients_of_other_tensors_than_the_variables_are_refused() {
+    let (vs, model) = on_devices(2);
+    let inputs = rows(4).set_requires_grad(true);
+    let loss = model.forward_t(&inputs, true).sum(Kind::Float);
+    for (create_graph, expected) in [(false, "call `backward`"), (true, "`create_graph` is set")] {
+        let gradients = Tensor::f_run_backward(&[&loss], &[&inputs], true, create_graph);
+        expect_error(gradients, expected);
+        assert!(!vs.variables()["factor"].grad().defined());
+    }
+}
+
 type Model<'a> = &'a dyn Fn(&Tensor) -> Tensor;
 
 /// The gradients of a variable used before the model, and of the model, for a loss that uses the model.

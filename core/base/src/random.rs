@@ -1,7 +1,8 @@
 //! The state of the random generators.
 
-use crate::{Error, LogicalDevice, Result};
+use crate::{Error, Result};
 use c10d_sys::random::{rng_state, set_rng_state};
+use std::{collections::BTreeSet, iter::once};
 use tch::{Device, Tensor};
 
 /// The state of the CPU's generator, and of that of a GPU.
@@ -9,9 +10,9 @@ use tch::{Device, Tensor};
 pub struct RandomState(Vec<(Option<usize>, Tensor)>);
 
 impl RandomState {
-    /// That of the generators for work on this device.
-    pub fn of(device: Device) -> Result<Self> {
-        let states = generators(device).into_iter().map(|it| Ok((it, rng_state(it)?)));
+    /// That of the generators for work on these devices.
+    pub fn of(devices: &[Device]) -> Result<Self> {
+        let states = generators(devices).into_iter().map(|it| Ok((it, rng_state(it)?)));
         let states = states.collect::<Result<_, _>>().map_err(Error::engine("get_rng_state"))?;
         Ok(RandomState(states))
     }
@@ -24,17 +25,15 @@ impl RandomState {
     }
 }
 
-/// Those for work on this device: the CPU's generator, and that of a GPU by its index.
-pub fn generators(device: Device) -> Vec<Option<usize>> {
-    match device {
-        Device::Cuda(index) => vec![None, Some(index)],
-        _ => vec![None],
-    }
+/// Those for work on these devices: the CPU's generator, and that of each GPU by its index.
+pub fn generators(devices: &[Device]) -> BTreeSet<Option<usize>> {
+    let gpu = |device: &Device| if let Device::Cuda(index) = device { Some(*index) } else { None };
+    once(None).chain(devices.iter().map(gpu)).collect()
 }
 
 /// Restores the generators after building a copy: later draws must not depend on the number of devices or layers.
-pub fn drawing_nothing<R>(device: LogicalDevice, build: impl FnOnce() -> R) -> Result<R> {
-    let state = RandomState::of(device.into())?;
+pub fn drawing_nothing<R>(devices: &[Device], build: impl FnOnce() -> R) -> Result<R> {
+    let state = RandomState::of(devices)?;
     let built = build();
     state.restore()?;
     Ok(built)

@@ -1,14 +1,14 @@
 //! Activation checkpointing: `torch.utils.checkpoint`.
 
 use crate::Result;
-use c10d_sys::autograd::{GraphEnd, ThreadState, backward, hook_gradients};
+use c10d_sys::autograd::{GraphEnd, ThreadState, backward, check_accumulates, hook_gradients};
 use c10d_sys::{storage::version, tensor::grad_enabled};
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use tch::{Tensor, nn::ModuleT, no_grad};
+use tch::{Device, Tensor, nn::ModuleT, no_grad};
 use tch_parallel_base::random::{RandomState, drawing_nothing};
 use tch_parallel_base::tensors::{fill, list};
-use tch_parallel_base::{Error, LogicalDevice, Tensors, lock};
+use tch_parallel_base::{Error, Tensors, lock};
 
 /// Recomputes a block's activations in the backward pass, which trades time for memory. `checkpoint_wrapper(module)`,
 /// with `torch.utils.checkpoint.checkpoint`. Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016).
@@ -98,7 +98,7 @@ struct Again<M> {
     module: Arc<Mutex<M>>,
     /// Whether each input needs a gradient, and its version.
     inputs: Vec<(bool, i64)>,
-    device: LogicalDevice,
+    devices: Vec<Device>,
     generators: RandomState,
     thread: ThreadState,
 }
@@ -106,19 +106,17 @@ struct Again<M> {
 impl<M> Again<M> {
     /// Also detaches the inputs.
     fn new(module: &Arc<Mutex<M>>, inputs: &mut impl Tensors) -> Result<Self> {
-        let (mut marks, mut device) = (Vec::new(), LogicalDevice::Cpu(0));
+        let (mut marks, mut devices) = (Vec::new(), Vec::new());
         inputs.visit(&mut |input| {
-            if marks.is_empty() {
-                device = LogicalDevice::of(input);
-            }
+            devices.push(input.device());
             marks.push((input.requires_grad(), version(input)));
             *input = input.detach();
         });
         Ok(Again {
             module: Arc::clone(module),
             inputs: marks,
-            device,
-            generators: RandomState::of(device.into())?,
+            generators: RandomState::of(&devices)?,
+            devices,
             thread: ThreadState::of_this_thread().map_err(Error::engine("checkpoint"))?,
         })
     }
@@ -130,6 +128,7 @@ impl<M> Again<M> {
         f: &impl Fn(&M, I) -> O,
         gradients: Vec<Option<Tensor>>,
     ) -> Result<Vec<Option<Tensor>>, c10d_sys::Error> {
+        check_accumulates("a CheckpointWrapper")?;
         let (mut marks, mut leaves, mut changed) = (self.inputs.iter(), Vec::new(), false);
         inputs.visit(&mut |input| {
             if let Some((requires_grad, version_then)) = marks.next() {
@@ -148,7 +147,7 @@ impl<M> Again<M> {
             self.generators.restore().map_err(|error| error.to_string())?;
             self.thread.run(|| f(&lock(&self.module), inputs))
         };
-        let outputs = drawing_nothing(self.device, run).map_err(|error| error.to_string())?;
+        let outputs = drawing_nothing(&self.devices, run).map_err(|error| error.to_string())?;
         let (mut ends, mut known, mut gradients) = (Vec::new(), Vec::new(), gradients.into_iter());
         outputs?.visit(&mut |output| {
             if let Some(gradient) = gradients.next().flatten()
@@ -184,8 +183,9 @@ impl<M> fmt::Debug for CheckpointWrapper<M> {
 mod tests {
     use super::*;
     use crate::{LinearOptions, linear};
+    use tch::Kind;
     use tch::nn::{SequentialT, VarStore, seq_t};
-    use tch::{Device, Kind};
+    use tch_parallel_base::LogicalDevice;
     use tch_parallel_base::memory::{
         max_memory_allocated, memory_allocated, reset_peak_memory_stats,
     };

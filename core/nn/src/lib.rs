@@ -31,7 +31,7 @@ mod transformer;
 mod transformer_encoder;
 mod update_bn;
 
-use tch_parallel_base::{LogicalDevice, Result};
+use tch_parallel_base::Result;
 
 pub use attention::masks::generate_square_subsequent_mask;
 pub use attention::{

@@ -5,7 +5,6 @@ use super::transformer::{
     EncoderMasks, TransformerEncoderLayer, TransformerEncoderLayerOptions,
     transformer_encoder_layer,
 };
-use crate::LogicalDevice;
 use std::borrow::Borrow;
 use tch::nn::{LayerNorm, Module, ModuleT, Path};
 use tch::{Tensor, no_grad};
@@ -53,8 +52,8 @@ pub fn transformer_encoder<'a>(
     let path = path.borrow() / "layers";
     let layer = |index| transformer_encoder_layer(&path / index, d_model, nhead, options);
     let mut layers = vec![layer(0)];
-    let device = LogicalDevice::of(&layers[0].linear1.ws);
-    let copies = drawing_nothing(device, || (1..num_layers).map(layer).collect::<Vec<_>>());
+    let device = layers[0].linear1.ws.device();
+    let copies = drawing_nothing(&[device], || (1..num_layers).map(layer).collect::<Vec<_>>());
     layers.extend(copies.unwrap_or_else(|error| panic!("{error}")));
     let (first, copies) = layers.split_at(1);
     for copy in copies {

@@ -35,7 +35,7 @@ impl fmt::Display for Generators {
 /// The states of all ranks, with their names in the file. A collective.
 pub(super) fn gather(group: &ProcessGroup) -> Result<Vec<(String, Tensor)>> {
     let mut states = Vec::new();
-    for cuda in generators(group.device()) {
+    for cuda in generators(&[group.device()]) {
         let state = rng_state(cuda).map_err(Error::engine("get_rng_state"))?;
         let state = state.f_to(group.exchange_device())?;
         let all = group.all_gather(&state)?;
@@ -53,7 +53,7 @@ pub(super) fn restore(
     if saved != group.world_size() {
         return Ok(Generators::OtherWorldSize { saved });
     }
-    let own = generators(group.device());
+    let own = generators(&[group.device()]);
     let mut same_devices = states.len() == saved * own.len();
     for cuda in own {
         match states.get(&name(group.rank(), cuda)) {

@@ -5,7 +5,7 @@ use super::gather::gather_traced;
 use super::replicas::{ModuleGuard, Replicas, SplitInput, SplitOutputs};
 use super::trace::{Step, Trace};
 use crate::{Devices, Error, LogicalDevice, Result, Tensors};
-use c10d_sys::autograd::hook_gradients;
+use c10d_sys::autograd::{check_accumulates, hook_gradients};
 use std::fmt;
 use tch::nn::{ModuleT, Path, VarStore};
 use tch::{Tensor, no_grad};
@@ -144,6 +144,7 @@ impl<M: Send> DataParallel<M> {
         let wholes: Vec<_> = inputs.iter().map(|input| input.whole.shallow_clone()).collect();
         let shared = self.replicas.shared.clone();
         hook_gradients(&mut leaves, &wholes, move |gradients, retain_graph| {
+            check_accumulates("DataParallel on several devices")?;
             shared
                 .backward_gathered(&parts, gradients, &inputs, retain_graph)
                 .map_err(|error| error.to_string().into())

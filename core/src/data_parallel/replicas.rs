@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::{collections::HashSet, fmt, ops::Deref};
 use tch::Tensor;
 use tch::nn::{Path, VarStore};
-use tch_parallel_base::{random::drawing_nothing, tensors::list};
+use tch_parallel_base::{random::RandomState, random::drawing_nothing, tensors::list};
 
 /// A model and its replicas, and what they need to run on their devices.
 pub(super) struct Replicas<M> {
@@ -66,6 +66,7 @@ impl<M: Send> Replicas<M> {
     /// Builds the model in `vs`, and a replica on each further device.
     pub fn new(build: impl Fn(&Path<'_>) -> M, vs: &VarStore, devices: &Devices) -> Result<Self> {
         let before: HashSet<_> = vs.variables().into_keys().collect();
+        let random = RandomState::of(&[])?;
         let original = {
             let _on = devices.first().guard()?;
             build(&vs.root())
@@ -75,7 +76,10 @@ impl<M: Send> Replicas<M> {
         for device in devices.iter().skip(1) {
             let _on = device.guard()?;
             let store = VarStore::new(device.into());
-            let replica = drawing_nothing(device, || build(&store.root()))?;
+            // What it draws beside its variables is the same, too.
+            let replica = drawing_nothing(&[device.into()], || {
+                random.restore().map(|()| build(&store.root()))
+            })??;
             variables.add_replica(&store, device)?;
             modules.push(ErrorCheckMutex::new(replica));
         }

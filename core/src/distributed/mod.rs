@@ -21,8 +21,8 @@ pub(crate) mod join;
 mod spawn;
 
 pub use c10d_sys::ReduceOp;
-pub(crate) use collectives::parts_like;
 pub use collectives::{AverageMeter, P2pOp, Pending, functional};
+pub(crate) use collectives::{parts_like, refuse_in_a_part};
 pub(crate) use fault::blame::for_the_engine;
 pub use fault::record;
 pub use fsdp::{FsdpModule, FullyShard, FullyShardOptions, MixedPrecisionPolicy};
@@ -32,7 +32,7 @@ pub use gradients::{
     DdpLoggingData, DdpOptions, DistributedDataParallel, MixedPrecision, NoSync,
     PeriodicModelAverager, hooks,
 };
-pub(crate) use gradients::{bucket_order, refuse_in_a_part, start_mean};
+pub(crate) use gradients::{bucket_order, start_mean};
 pub(crate) use group::Standing;
 pub use group::{
     Backend, DeviceChoice, DeviceMesh, Env, ProcessGroup, ProcessGroupOptions, Store, Transport,

@@ -3,6 +3,7 @@
 use super::launcher::News;
 use crate::distributed::{ProcessGroup, bucket_order};
 use crate::{Error, Result, checkpoint::AsTraining};
+use c10d_sys::tensor::clear_grad;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt, sync::Arc};
 use tch::{Tensor, no_grad};
@@ -116,7 +117,7 @@ impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
         self.committed = Some(Committed {
             progress: self.progress.clone(),
             buffers: self.buffers.iter().map(Tensor::copy).collect(),
-            random: RandomState::of(device)?,
+            random: RandomState::of(&[device])?,
         });
         Ok(())
     }
@@ -126,6 +127,10 @@ impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
         let Some(committed) = &self.committed else { return Ok(()) };
         self.progress = committed.progress.clone();
         committed.random.restore()?;
+        // The loop may clear gradients only after its step.
+        let mut parameters = self.training.as_training().vs.trainable_variables();
+        let cleared = parameters.iter_mut().try_for_each(clear_grad);
+        cleared.map_err(Error::engine("elastic::run"))?;
         no_grad(|| {
             let mut pairs = self.buffers.iter_mut().zip(&committed.buffers);
             pairs.try_for_each(|(buffer, saved)| Ok(buffer.f_copy_(saved)?))
@@ -230,6 +235,8 @@ mod tests {
             assert_ne!(texts(&state), committed, "running statistics have changed");
             state.roll_back().unwrap();
             assert_eq!((texts(&state), state.progress), (committed, 1));
+            let parameters = state.training.vs.trainable_variables();
+            assert!(parameters.iter().all(|parameter| !parameter.grad().defined()));
         });
     }
 

@@ -46,6 +46,7 @@ struct GradientHook : torch::autograd::Function<GradientHook> {
 
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
+    TORCH_CHECK(!at::GradMode::is_enabled(), "a custom gradient has no gradient of its own, but `create_graph` is set");
     auto state = c10::static_intrusive_pointer_cast<HookState>(context->saved_data[kState].toCapsule());
     std::vector<c10d_tensor*> borrowed;
     for (auto& gradient : gradients) {
@@ -87,6 +88,10 @@ extern "C" {
 
 c10d_status c10d_tensor_backward(const c10d_tensor* tensor) {
   return guarded([&] { c10d_sys::tensor(tensor).backward(); });
+}
+
+bool c10d_is_checkpoint_valid(void) {
+  return torch::autograd::Engine::get_default_engine().is_checkpoint_valid();
 }
 
 c10d_status c10d_graph_end_new(const c10d_tensor* pointer, c10d_graph_end** out) {

@@ -60,6 +60,11 @@ class OwnedReducer : public c10d::Reducer {
     initialize_buckets(std::move(indices));
   }
 
+  void expect_no_gradients() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    expect_autograd_hooks_ = false;
+  }
+
   // The parameters whose gradients are missing, if the last backward pass has not made all. The next pass fails then.
   std::vector<size_t> missing() {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -38,6 +38,13 @@ pub fn backward(ends: &[&GraphEnd], gradients: Vec<Tensor>, retain_graph: bool) 
     check(unsafe { ffi::c10d_backward(ends.as_ptr(), pointers(&gradients).list(), retain_graph) })
 }
 
+/// Fails unless a backward pass within the one that runs on this thread may add to the gradients of leaves.
+pub fn check_accumulates(what: &str) -> Result<()> {
+    let message = "cannot be part of `autograd.grad`, `run_backward` or `inputs`: call `backward`";
+    let is_valid = ffi::c10d_is_checkpoint_valid();
+    if is_valid { Ok(()) } else { Err(format!("{what} {message}").into()) }
+}
+
 /// The caller's part of a backward pass. Receives the gradients of the leaves, `None` for one that
 /// the pass has not reached, and whether to keep the graph; returns the gradients of the inputs.
 type Hook = Box<dyn FnMut(Vec<Option<Tensor>>, bool) -> Result<Vec<Option<Tensor>>> + Send>;
@@ -55,7 +62,7 @@ struct Context {
 /// shows in both tensors, and is an error of a backward pass that needs the old values.
 ///
 /// The hook is called once for each backward pass that reaches a leaf, on whichever thread autograd uses, and is
-/// dropped with the last tensor whose graph leads to it. `backward` returns its errors.
+/// dropped with the last tensor whose graph leads to it. `backward` returns its errors. With `create_graph` it fails.
 pub fn hook_gradients(
     leaves: &mut [Tensor],
     inputs: &[Tensor],

@@ -271,6 +271,7 @@ functions! {
     safe fn c10d_reducer_rebuild_buckets(reducer: &Reducer, out: &mut bool) -> Status;
     unsafe fn c10d_reducer_buckets(reducer: &Reducer, indices: *mut usize, buckets: *mut usize) -> Status;
     safe fn c10d_reducer_prepare_for_backward(reducer: &Reducer, outputs: Tensors) -> Status;
+    safe fn c10d_reducer_expect_no_gradients(reducer: &Reducer) -> Status;
     unsafe fn c10d_reducer_missing(reducer: &Reducer, indices: *mut usize, len: &mut usize) -> Status;
     safe fn c10d_reducer_sink(reducer: &Reducer, outputs: Tensors) -> Status;
     safe fn c10d_reducer_needs_sink(reducer: &Reducer) -> bool;
@@ -288,6 +289,7 @@ functions! {
     safe fn c10d_set_bucket_order(parameters: Tensors) -> Status;
 
     safe fn c10d_tensor_backward(tensor: &Tensor) -> Status;
+    safe fn c10d_is_checkpoint_valid() -> bool;
     safe fn c10d_graph_end_new(tensor: &Tensor, out: Out<GraphEnd>) -> Status;
     unsafe fn c10d_backward(ends: *const &GraphEnd, gradients: Tensors, keep_graph: bool) -> Status;
     unsafe fn c10d_hook_gradients(leaves: Tensors, inputs: Tensors, call: extern "C" fn(*mut c_void,

@@ -82,6 +82,11 @@ impl Reducer {
         self.after_backward(ffi::c10d_reducer_prepare_for_backward(&self.handle, outputs.list()))
     }
 
+    /// Takes back a [`prepare_for_backward`](Self::prepare_for_backward) that no backward pass has followed.
+    pub fn expect_no_gradients(&mut self) -> Result<()> {
+        check(ffi::c10d_reducer_expect_no_gradients(&self.handle))
+    }
+
     /// For what fails if the last backward pass has not made all gradients.
     fn after_backward(&self, status: ffi::Status) -> Result<()> {
         let Err(mut error) = check(status) else { return Ok(()) };

@@ -63,13 +63,17 @@ fn conv_net(p: nn::Path<'_>) -> (Conv<2>, BatchNorm, nn::Linear, Tensor) {
     (conv, norm, last, (&p / "6").zeros("scale", &[]))
 }
 
-fn transformer(p: nn::Path<'_>) -> (nn::Embedding, MultiheadAttention, nn::LayerNorm, nn::Linear) {
+type Transformer =
+    (nn::Embedding, MultiheadAttention, nn::LayerNorm, CheckpointWrapper<nn::Linear>);
+
+fn transformer(p: nn::Path<'_>) -> Transformer {
     let options =
         MultiheadAttentionOptions { dropout: 0.1, batch_first: true, ..Default::default() };
     let attention = multihead_attention(&p / "1", 8, 2, options);
     let norm = layer_norm(&p / "2", &[8], Default::default());
     let embedding = embedding(&p / "0", 11, 8, Default::default());
-    (embedding, attention, norm, linear(&p / "3", 8, 3, Default::default()))
+    let last = linear(&p / "3", 8, 3, Default::default());
+    (embedding, attention, norm, CheckpointWrapper::new(last))
 }
 
 /// Calls `check` with groups of the first rank, the first two, and so on.
@@ -96,13 +100,13 @@ fn any_number_of_ranks_equals_pythons_three_with_three_virtual_ranks(
 
 #[run_by(on_ranks(3))]
 fn a_transformer_has_the_same_bits_on_any_number_of_ranks(group: &ProcessGroup) {
-    let forward = |(embedding, attention, norm, last): &_, xs: &Tensor| {
+    let forward = |(embedding, attention, norm, last): &Transformer, xs: &Tensor| {
         let tokens = (xs.flatten(1, -1) * 10).abs().to_kind(Kind::Int64);
         let xs = nn::Embedding::forward(embedding, &tokens).dropout(0.1, true);
         let (ys, _) =
             MultiheadAttention::forward(attention, &xs, &xs, &xs, Default::default(), true);
         let ys = nn::LayerNorm::forward(norm, &(xs + ys)).mean_dim(1, false, None);
-        nn::Linear::forward(last, &ys)
+        last.call(ys, |last, ys| nn::Linear::forward(last, &ys.dropout(0.1, true)))
     };
     on_each_number_of_ranks(group, |group| {
         let saved = trained((group, 2), transformer, forward);
@@ -112,6 +116,65 @@ fn a_transformer_has_the_same_bits_on_any_number_of_ranks(group: &ProcessGroup) 
             return Tensor::write_safetensors(&tensors, file).unwrap();
         }
         expect_equal(saved, read(file));
+    });
+}
+
+#[run_by(on_ranks(1))]
+fn a_loop_over_shares_may_look_as_with_other_models(group: &ProcessGroup) {
+    for count in [1, 2] {
+        let vs = VarStore::new(Device::Cpu);
+        let net = linear(vs.root(), 3, 1, Default::default());
+        let model = DistributedDataParallel::with_options(net, &vs, group, options(count)).unwrap();
+        let mut optimizer = sgd(&vs, 0.1);
+        let batch = || Tensor::ones([2, 3], FLOAT_CPU);
+        for step in 0..3 {
+            for share in model.shares(batch(), 10 * step) {
+                let loss = model.forward_t(&share.unwrap(), true).mean(Kind::Float);
+                optimizer.zero_grad().unwrap();
+                model.backward(&loss).unwrap();
+            }
+            assert_eq!(f64::try_from(vs.variables()["bias"].grad()).unwrap(), 1.0);
+            // Left before the last backward pass, as for a loss that is not finite.
+            for (place, share) in model.shares(batch(), 10 * step + 5).enumerate() {
+                let loss = model.forward_t(&share.unwrap(), true).mean(Kind::Float);
+                expect_error(model.backward(&loss.detach()), "does not require grad");
+                if place + 1 < count {
+                    model.backward(&loss).unwrap();
+                }
+            }
+            assert_eq!(f64::try_from(vs.variables()["bias"].grad()).unwrap(), 1.0);
+        }
+    }
+}
+
+#[run_by(on_ranks(2))]
+fn shares_begin_with_the_same_buffers_and_an_abandoned_step_leaves_its_loads(group: &ProcessGroup) {
+    on_each_number_of_ranks(group, |group| {
+        let vs = VarStore::new(Device::Cpu);
+        let norm = batch_norm1d(vs.root(), 3, BatchNormOptions::default());
+        let model = DistributedDataParallel::with_options(norm, &vs, group, options(2)).unwrap();
+        let shard = tch_parallel::data::Shard::from(group).with_virtual_ranks(2).unwrap();
+        let own = (shard.rank()..).take(shard.parts()).map(|it| numbers(&[4, 3], it as i64) + 3);
+        let batch = Tensor::stack(&own.collect::<Vec<_>>(), 1).flatten(0, 1);
+        let pass = |share: &Tensor| {
+            // As that of a teacher.
+            let target = no_grad(|| model.module().forward_t(share, false));
+            model
+                .backward(&(model.forward_t(share, true) - target).square().sum(Kind::Float))
+                .unwrap();
+        };
+        let mut mean = vs.variables()["running_mean"].shallow_clone();
+        let abandoned = model.shares(batch.copy(), 0).take(shard.parts() - 1);
+        abandoned.for_each(|share| pass(&share.unwrap()));
+        let _ = no_grad(|| mean.fill_(5.0));
+        model.shares(batch, 10).for_each(|share| pass(&share.unwrap()));
+        let bias = vs.variables()["bias"].grad();
+        let saved = [("mean".to_owned(), mean), ("bias".to_owned(), bias)];
+        let file = "loaded.safetensors";
+        match group.world_size() {
+            1 => Tensor::write_safetensors(&saved, file).unwrap(),
+            _ => expect_equal(saved.into(), read(file)),
+        }
     });
 }
 
@@ -159,8 +222,9 @@ fn what_would_not_be_the_same_on_another_number_of_ranks_is_refused(group: &Proc
     );
     for (place, share) in model.shares(batch(), 0).enumerate() {
         let share = share.unwrap();
-        let expected = "SyncBatchNorm is used in a share of virtual_ranks";
+        let expected = "is used in a share of virtual_ranks";
         expect_error(norm.f_forward_t(&share, true), expected);
+        expect_error(functional::all_gather(&share, group), expected);
         let loss = model.forward(|layer| layer.forward(&share)).unwrap().sum(Kind::Float);
         if place == 1 {
             let expected = "passes before that of share 1 is 0, but must be 1";

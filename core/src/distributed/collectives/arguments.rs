@@ -4,6 +4,7 @@ use crate::distributed::group::{Backend, ProcessGroup};
 use crate::{Error, Result, check};
 use c10d_sys::ReduceOp;
 use c10d_sys::tensor::{has_overlap, is_plain};
+use std::cell::Cell;
 use tch::{Kind, Tensor};
 
 impl ProcessGroup {
@@ -125,4 +126,16 @@ impl Output {
         tch::no_grad(|| target.f_copy_(&value))?;
         Ok(())
     }
+}
+
+thread_local! {
+    /// Whether this thread computes for one of several virtual ranks, one after the other.
+    pub(crate) static IN_A_PART: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Refuses what would need all virtual ranks at once.
+pub(crate) fn refuse_in_a_part(what: &str) -> Result<()> {
+    let expected =
+        "used with as many ranks as virtual ranks: a rank computes for one after the other";
+    check(!IN_A_PART.get(), what, "used in a share of virtual_ranks", expected)
 }

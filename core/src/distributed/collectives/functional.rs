@@ -26,7 +26,7 @@
 //! Those of the collective with the same name. A backward pass that fails returns its error from
 //! [`DistributedDataParallel::backward`](crate::distributed::DistributedDataParallel::backward) or tch's `f_backward`.
 
-use super::arguments::{check_length, check_list};
+use super::arguments::{check_length, check_list, refuse_in_a_part};
 use crate::distributed::fault::blame::for_the_engine;
 use crate::distributed::group::{Backend, ProcessGroup};
 use crate::{Error, Result};
@@ -190,6 +190,7 @@ fn differentiable(
     group: &ProcessGroup,
     backward: impl Fn(&ProcessGroup, &[Tensor]) -> Result<Vec<Tensor>> + Send + 'static,
 ) -> Result<Vec<Tensor>> {
+    refuse_in_a_part("a collective of functional")?;
     if !grad_enabled() || !inputs.iter().any(Tensor::requires_grad) {
         return Ok(outputs);
     }
@@ -197,9 +198,6 @@ fn differentiable(
     let like = |output: &Tensor| (output.size(), (output.kind(), output.device()));
     let results: Vec<_> = outputs.iter().map(like).collect();
     hook_gradients(&mut outputs, inputs, move |gradients, _| {
-        if grad_enabled() {
-            return Err("a collective's gradient has no gradient: `create_graph` is set".into());
-        }
         // Other ranks also need the gradient of a result that this rank's loss does not use.
         let gradients = gradients.into_iter().zip(&results).map(|(gradient, (size, options))| {
             gradient.map_or_else(|| Tensor::f_zeros(size.as_slice(), *options), Ok)

@@ -26,6 +26,7 @@ mod pending;
 mod point_to_point;
 mod reductions;
 
+pub(crate) use arguments::{IN_A_PART, refuse_in_a_part};
 pub use average_meter::AverageMeter;
 pub use pending::Pending;
 pub use point_to_point::P2pOp;

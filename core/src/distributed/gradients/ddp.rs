@@ -215,6 +215,11 @@ impl<M> DistributedDataParallel<M> {
                 return Err(Error::argument(other, "used with virtual_ranks", expected));
             }
             sync = ranks.begin_forward()?;
+            if !sync {
+                // An abandoned step may have prepared a backward pass.
+                let mut reducer = self.reducer.borrow_mut();
+                reducer.expect_no_gradients().map_err(|error| self.failed("forward", &error))?;
+            }
         }
         if grad && !sync && self.static_graph && self.reducer.borrow().needs_sink() {
             let found = "in the first iteration of a static graph";

@@ -46,11 +46,10 @@ options! {
         /// ([`shares`](super::DistributedDataParallel::shares)), and gradients are added in the order of virtual ranks.
         /// Buffers are those of virtual rank 0. The bits still depend on the processor, the device and the number of
         /// threads, which is 1 unless OMP_NUM_THREADS says otherwise. Costs a copy of the gradients for each virtual
-        /// rank that a rank has, and one or two more. Over sockets and with NCCL, also a bucket for each virtual rank
-        /// of the job, and without overlap. Not together with `buffer_comm_hook`, `comm_hook`,
-        /// `delay_all_reduce_named_params`, `find_unused_parameters`, `gradient_as_bucket_view`, `mixed_precision`,
-        /// `params_and_buffers_to_ignore`, `sparse_gradients`, `static_graph` and buffers that are not broadcast.
-        /// PyTorch has no counterpart.
+        /// rank that a rank has. Over sockets and with NCCL, also a bucket for each virtual rank of the job, and without
+        /// overlap. Not together with `buffer_comm_hook`, `comm_hook`, `delay_all_reduce_named_params`,
+        /// `find_unused_parameters`, `gradient_as_bucket_view`, `mixed_precision`, `params_and_buffers_to_ignore`,
+        /// `sparse_gradients`, `static_graph` and buffers that are not broadcast. PyTorch has no counterpart.
         pub virtual_ranks: Option<usize> = None,
         /// The names of the parameters whose gradients are sparse: the weights of embeddings with
         /// `sparse`. PyTorch reads that from its modules.

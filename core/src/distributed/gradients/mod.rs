@@ -43,4 +43,3 @@ pub use mixed_precision::MixedPrecision;
 pub use model_averaging::PeriodicModelAverager;
 pub(crate) use model_averaging::start_mean;
 pub use no_sync::NoSync;
-pub(crate) use virtual_ranks::refuse_in_a_part;

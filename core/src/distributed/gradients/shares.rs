@@ -1,6 +1,6 @@
 //! What each virtual rank of a rank computes with.
 
-use super::ddp::DistributedDataParallel;
+use super::{ddp::DistributedDataParallel, virtual_ranks::VirtualRanks};
 use crate::{Result, Tensors, check};
 use tch::{Kind, Tensor};
 use tch_parallel_base::tensors::{fill, list};
@@ -8,7 +8,7 @@ use tch_parallel_base::tensors::{fill, list};
 impl<M> DistributedDataParallel<M> {
     /// The parts of a batch, each for one of this rank's [`virtual_ranks`](super::DdpOptions::virtual_ranks); without these,
     /// the batch itself. Each must have a forward pass and a [`backward`](Self::backward), and the last one's exchanges
-    /// the gradients of all. Only this model's parameters get gradients.
+    /// the gradients of all.
     ///
     /// A batch has equally many samples for each virtual rank, in the order of a sampler of
     /// [`Shard::with_virtual_ranks`](crate::data::Shard::with_virtual_ranks). The random generators draw for virtual
@@ -37,10 +37,10 @@ impl<M> DistributedDataParallel<M> {
     ///
     /// A batch that divides unevenly is an [`Error::Argument`](crate::Error::Argument) instead of its first share.
     pub fn shares<B: Tensors>(&self, batch: B, seed: i64) -> impl Iterator<Item = Result<B>> {
-        let ranks = self.virtual_ranks.as_deref();
-        let parts = ranks.map_or(1, |ranks| ranks.shard.parts());
+        let shares = self.virtual_ranks.as_deref().map(Shares);
+        let parts = shares.as_ref().map_or(1, |Shares(ranks)| ranks.shard.parts());
         (0..parts).map(move |part| {
-            let Some(ranks) = ranks else { return Ok(batch.shallow_clone()) };
+            let Some(Shares(ranks)) = &shares else { return Ok(batch.shallow_clone()) };
             ranks.begin(part, seed)?;
             let tensors = list(&batch).into_iter().map(|tensor| {
                 let rows = tensor.size().first().map_or(0, |rows| *rows as usize);
@@ -72,5 +72,15 @@ impl<M> DistributedDataParallel<M> {
             numbers = Tensor::f_stack(&ranks.in_order(&all)?, 0)?;
         }
         Ok(numbers.f_mean_dim(0, false, None)?)
+    }
+}
+
+/// A loop over shares. It may be left early.
+struct Shares<'a>(&'a VirtualRanks);
+
+impl Drop for Shares<'_> {
+    fn drop(&mut self) {
+        // Only an abandoned step leaves anything to do, and the next one would report the error.
+        let _ = self.0.end_shares();
     }
 }

@@ -1,10 +1,11 @@
 //! Gradients whose bits do not depend on the number of ranks: DistributedDataParallel's `virtual_ranks`.
 
 use super::hooks::{CommHook, GradBucket, from_fn, gradients_in};
+use crate::distributed::collectives::IN_A_PART;
 use crate::distributed::group::{ProcessGroup, Transport};
 use crate::{Error, Result, check, data::Shard};
-use c10d_sys::tensor::clear_grad;
-use std::{cell::Cell, mem::replace, mem::take, sync::Arc, sync::Mutex};
+use c10d_sys::{autograd::backward_from, tensor::set_grad};
+use std::{iter::repeat_with, mem::take, sync::Arc, sync::Mutex};
 use tch::{Device, Tensor, no_grad};
 use tch_parallel_base::lock;
 
@@ -26,7 +27,7 @@ struct State {
     buffers: Vec<Tensor>,
     /// By bucket, a row of gradients for each virtual rank of the rank with most of them.
     rows: Vec<Tensor>,
-    /// By parameter, its part of the row of each share but the last one.
+    /// By share, but for the last one, each parameter's part of its rows.
     places: Vec<Vec<Tensor>>,
     step: Step,
 }
@@ -35,8 +36,6 @@ struct State {
 struct Step {
     /// The share that is under way, by its place; `None` between steps.
     share: Option<usize>,
-    /// Whether its first forward pass has begun.
-    has_begun: bool,
     /// How many backward passes there were, and what the generators are seeded with after the last one.
     passes: usize,
     next_seed: i64,
@@ -76,12 +75,17 @@ impl VirtualRanks {
     /// Before a share's passes.
     pub(super) fn begin(&self, share: usize, seed: i64) -> Result<()> {
         let State { step, buffers, .. } = &mut *lock(&self.state);
-        if share == 0 {
-            // What an abandoned step has left.
-            copy(buffers, &take(step).before)?;
-            step.next_seed = seed.wrapping_add(self.owners.len() as i64);
+        match share {
+            0 => {
+                let next_seed = seed.wrapping_add(self.owners.len() as i64);
+                *step = Step { next_seed, before: copies(buffers), ..Default::default() };
+            }
+            1 if step.share == Some(0) => step.after_first = copies(buffers),
+            _ => {}
         }
-        (step.share, step.has_begun) = (Some(share), false);
+        // Every virtual rank begins with the same buffers.
+        copy(buffers, &step.before)?;
+        step.share = Some(share);
         IN_A_PART.set(self.most > 1);
         tch::manual_seed(seed.wrapping_add((self.shard.rank() + share) as i64));
         Ok(())
@@ -89,29 +93,12 @@ impl VirtualRanks {
 
     /// Before a forward pass. Returns whether the backward pass after it exchanges gradients.
     pub(super) fn begin_forward(&self) -> Result<bool> {
-        let State { step, buffers, parameters, .. } = &mut *lock(&self.state);
-        let Some(share) = step.share else {
+        let Some(share) = lock(&self.state).step.share else {
             let found = "outside of DistributedDataParallel::shares";
             let what = "a forward pass with virtual_ranks";
             return Err(Error::argument(what, found, "for a share of a batch"));
         };
-        // Every virtual rank begins with the same buffers.
-        if !replace(&mut step.has_begun, true) {
-            match share {
-                0 => step.before = copies(buffers),
-                1 => step.after_first = copies(buffers),
-                _ => {}
-            }
-            copy(buffers, &step.before)?;
-        }
-        let is_last = share + 1 == self.shard.parts();
-        if is_last && step.earlier.is_empty() {
-            // The reducer would take them for this share's.
-            step.earlier = parameters.iter().map(Tensor::grad).collect();
-            let cleared = parameters.iter_mut().try_for_each(clear_grad);
-            cleared.map_err(Error::engine("virtual_ranks"))?;
-        }
-        Ok(is_last)
+        Ok(share + 1 == self.shard.parts())
     }
 
     /// Whether there are rows: not before the first [`lay_out`](Self::lay_out), nor after one that has failed.
@@ -126,7 +113,8 @@ impl VirtualRanks {
         (*rows, *places) = Default::default();
         check(step.passes == 0, "a change of buckets", "between shares", "before the first one")?;
         let mut new_rows = Vec::new();
-        let mut new_places: Vec<_> = parameters.iter().map(|_| Vec::new()).collect();
+        let none = || parameters.iter().map(|_| Tensor::new()).collect::<Vec<_>>();
+        let mut new_places: Vec<_> = (1..self.shard.parts()).map(|_| none()).collect();
         for bucket in buckets {
             let tensors: Vec<_> = bucket.iter().map(|&i| parameters[i].shallow_clone()).collect();
             let size = [self.most as i64, tensors.iter().map(|it| it.numel() as i64).sum()];
@@ -135,12 +123,10 @@ impl VirtualRanks {
                 true => group.allocate_tensor(&size, kind)?,
                 false => Tensor::f_empty(size, (kind, device))?,
             };
-            let parts = self.shard.parts() as i64;
-            let _ = new.f_slice(0, parts, None, 1)?.f_zero_()?;
-            for row in 0..parts - 1 {
-                for (&i, place) in bucket.iter().zip(gradients_in(&new.f_get(row)?, &tensors)?) {
-                    new_places[i].push(place);
-                }
+            let _ = new.f_slice(0, self.shard.parts() as i64, None, 1)?.f_zero_()?;
+            for (share, places) in new_places.iter_mut().enumerate() {
+                let row = gradients_in(&new.f_get(share as i64)?, &tensors)?;
+                bucket.iter().zip(row).for_each(|(&i, place)| places[i] = place);
             }
             new_rows.push(new);
         }
@@ -150,17 +136,34 @@ impl VirtualRanks {
 
     /// The backward pass of a share, unless it is the last one, of which the reducer takes the gradients.
     pub(super) fn backward(&self, loss: &Tensor) -> Result<bool> {
-        let State { step, parameters, places, .. } = &mut *lock(&self.state);
-        let not_last = step.share.filter(|share| share + 1 < self.shard.parts());
-        let Some(share) = not_last else { return Ok(false) };
+        let State { step, parameters, rows, places, .. } = &mut *lock(&self.state);
+        let Some(share) = step.share else { return Ok(false) };
         step.expect_passes(share)?;
-        // Not into the parameters' own gradients, to which the next share's would be added.
-        let gradients = Tensor::f_run_backward(&[loss], parameters, false, false)?;
-        for (places, gradient) in places.iter().zip(gradients) {
-            self.divide(&gradient, &places[share])?;
+        if share + 1 == self.shard.parts() {
+            if step.earlier.is_empty() {
+                // The reducer would take them for this share's.
+                step.earlier = replace_grads(parameters, repeat_with(Tensor::new))?;
+            }
+            return Ok(false);
         }
+        let row = |rows: &Tensor| rows.f_get(share as i64);
+        rows.iter().try_for_each(|rows| row(rows)?.f_zero_().map(drop))?;
+        // Each gradient is added to its row as soon as it is computed, so that there is no other copy of all.
+        let before = replace_grads(parameters, places[share].iter().map(Tensor::shallow_clone))?;
+        let outcome = backward_from(loss).map_err(Error::engine("backward"));
+        outcome.and(replace_grads(parameters, before))?;
+        rows.iter().try_for_each(|rows| row(rows)?.f_mul_(&self.factor()).map(drop))?;
         step.passes += 1;
         Ok(true)
+    }
+
+    /// After a loop over the shares: undoes what an abandoned step has done to gradients and buffers.
+    pub(super) fn end_shares(&self) -> Result<()> {
+        IN_A_PART.set(false);
+        let State { step, buffers, parameters, .. } = &mut *lock(&self.state);
+        let Step { before, earlier, .. } = take(step);
+        replace_grads(parameters, earlier)?;
+        copy(buffers, &before)
     }
 
     /// After a step: the buffers keep what the first share has left in them, gradients are added to earlier ones, and
@@ -192,13 +195,13 @@ impl VirtualRanks {
                 let sum = group.pending("backward", work, move |_| Ok(rows.f_get(0)?))?;
                 return Ok(Box::new(move || sum.wait()));
             }
-            let (own, group) = (Arc::clone(&own), group.clone());
+            let (own, group, mut sum) = (Arc::clone(&own), group.clone(), bucket.buffer()?);
             // Gathered only now, so that no more than one bucket of all ranks is in memory.
             Ok(Box::new(move || {
                 let ranks =
                     if group.world_size() == 1 { vec![rows] } else { group.all_gather(&rows)? };
                 let parts = own.in_order(&ranks)?;
-                let mut sum = parts[0].f_zeros_like()?;
+                let mut sum = sum.f_zero_()?;
                 parts.iter().try_for_each(|part| sum.f_add_(part).map(drop))?;
                 Ok(sum)
             }))
@@ -216,19 +219,13 @@ impl VirtualRanks {
         let last = self.shard.parts() - 1;
         step.expect_passes(last)?;
         let rows = rows[bucket.index()].shallow_clone();
-        self.divide(&bucket.buffer()?, &rows.f_get(last as i64)?)?;
+        let _ = bucket.buffer()?.f_mul_out(&rows.f_get(last as i64)?, &self.factor())?;
         Ok(rows)
     }
 
-    /// As the reducer does without a hook, by the number of virtual ranks.
-    fn divide(&self, gradient: &Tensor, out: &Tensor) -> Result<()> {
-        let factor = Tensor::from(1.0 / self.owners.len() as f64);
-        let _ = match gradient.defined() {
-            // A number times a number would be computed in the kind of the factor.
-            true => gradient.f_unsqueeze(0)?.f_mul_out(&out.f_unsqueeze(0)?, &factor)?,
-            false => out.shallow_clone().f_zero_()?,
-        };
-        Ok(())
+    /// What the reducer multiplies by without a hook.
+    fn factor(&self) -> Tensor {
+        Tensor::from(1.0 / self.owners.len() as f64)
     }
 }
 
@@ -248,6 +245,16 @@ pub(super) fn set_num_threads() {
     }
 }
 
+/// Returns the gradients from before.
+fn replace_grads(
+    parameters: &mut [Tensor],
+    new: impl IntoIterator<Item = Tensor>,
+) -> Result<Vec<Tensor>> {
+    let before = parameters.iter().map(Tensor::grad).collect();
+    let set = parameters.iter_mut().zip(new).try_for_each(|(own, new)| set_grad(own, &new));
+    set.map(|()| before).map_err(Error::engine("virtual_ranks"))
+}
+
 fn copies(tensors: &[Tensor]) -> Vec<Tensor> {
     tensors.iter().map(Tensor::copy).collect()
 }
@@ -255,16 +262,4 @@ fn copies(tensors: &[Tensor]) -> Vec<Tensor> {
 fn copy(tensors: &[Tensor], from: &[Tensor]) -> Result<()> {
     let mut pairs = tensors.iter().zip(from);
     no_grad(|| pairs.try_for_each(|(tensor, from)| Ok(tensor.shallow_clone().f_copy_(from)?)))
-}
-
-thread_local! {
-    /// Whether this thread computes for one of several virtual ranks, one after the other.
-    static IN_A_PART: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Refuses what would need all virtual ranks at once.
-pub(crate) fn refuse_in_a_part(what: &str) -> Result<()> {
-    let expected =
-        "used with as many ranks as virtual ranks: a rank computes for one after the other";
-    check(!IN_A_PART.get(), what, "used in a share of virtual_ranks", expected)
 }
