@@ -104,31 +104,6 @@ mod tests {
     use super::*;
     use std::{cell::Cell, sync::Arc, thread};
 
-    /// The verdict on each rank of a world, given each rank's vote.
-    fn verdicts(opinions: &[Option<&'static str>]) -> Vec<Result<Option<String>, ()>> {
-        let store = Arc::new(Store::hash().unwrap());
-        for counted in 1..=opinions.len() {
-            assert_eq!(enrol(&store).unwrap(), counted);
-        }
-        let ranks: Vec<_> = opinions
-            .iter()
-            .enumerate()
-            .map(|(rank, &own)| {
-                let store = Arc::clone(&store);
-                thread::spawn(move || reach_verdict(&store, "test", rank, own, || None).unwrap())
-            })
-            .collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
-    }
-
-    #[test]
-    fn one_objection_reaches_every_rank_and_without_one_all_agree() {
-        for (own, expected) in [(None, None), (Some("too small"), Some("rank 1: too small"))] {
-            let expected: Result<_, ()> = Ok(expected.map(str::to_owned));
-            assert_eq!(verdicts(&[None, own, None]), vec![expected; 3]);
-        }
-    }
-
     #[test]
     fn rank_0_stays_until_every_rank_knows_the_verdict_or_may_be_left() {
         let store = Arc::new(Store::hash().unwrap());
