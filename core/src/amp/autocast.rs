@@ -60,8 +60,16 @@ mod tests {
             });
             assert_eq!(kinds.unwrap(), (kind, Kind::Float));
         }
-        let off = || autocast(Device::Cpu, None, || x.matmul(&x).kind());
-        assert_eq!(autocast(Device::Cpu, Some(Kind::Half), off).unwrap().unwrap(), Kind::Float);
+    }
+
+    #[test]
+    fn inside_it_is_set_and_outside_it_is_as_before_at_every_depth() {
+        let x = Tensor::ones([2, 2], FLOAT_CPU);
+        let product = || x.matmul(&x).kind();
+        let within = |dtype| autocast(Device::Cpu, dtype, product).unwrap();
+        let inner = || (within(Some(Kind::Half)), within(None), product());
+        let kinds = autocast(Device::Cpu, Some(Kind::BFloat16), inner).unwrap();
+        assert_eq!((kinds, product()), ((Kind::Half, Kind::Float, Kind::BFloat16), Kind::Float));
     }
 
     #[test]

@@ -57,16 +57,6 @@ fn index(cuda_device: Option<usize>) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::kind::FLOAT_CPU;
-
-    #[test]
-    fn from_the_same_state_the_same_numbers_come() {
-        let state = rng_state(None).unwrap();
-        let first = Tensor::rand([4], FLOAT_CPU);
-        assert_ne!(Tensor::rand([4], FLOAT_CPU), first);
-        set_rng_state(None, &state).unwrap();
-        assert_eq!(Tensor::rand([4], FLOAT_CPU), first);
-    }
 
     #[test]
     fn what_is_no_state_is_refused() {
