@@ -65,33 +65,26 @@ fn operations_follow_each_other_in_any_sequence(rank: Rank) {
 }
 
 #[run_by(with_ranks(3))]
-fn operations_that_overlap_are_carried_out_in_order(rank: Rank) {
-    let tensors: Vec<_> = (0..40).map(|i| Tensor::full([1 << (i % 17)], i, FLOAT)).collect();
-    let start = |tensor| rank.shared.all_reduce(tensor, ReduceOp::Sum, LATER).unwrap();
-    let started: Vec<_> = tensors.iter().map(start).collect();
-    let last = Tensor::ones([1], FLOAT);
-    rank.shared.all_reduce(&last, ReduceOp::Sum, NOW).now().unwrap();
-    assert_eq!(f64::try_from(last).unwrap(), 3.0);
-    for (i, work) in started.into_iter().enumerate() {
-        work.wait(None).unwrap();
-        assert_eq!(tensors[i], Tensor::full([1 << (i % 17)], 3 * i as i64, FLOAT));
+fn operations_that_overlap_are_carried_out_in_order_even_if_a_rank_comes_late(rank: Rank) {
+    for delay in [0, 300] {
+        let tensors: Vec<_> = (0..40).map(|i| Tensor::full([1 << (i % 17)], i, FLOAT)).collect();
+        if rank.rank == 1 {
+            // The second time, until the others have queued all of their operations and wait.
+            thread::sleep(Duration::from_millis(delay));
+        }
+        let start = |tensor| rank.shared.all_reduce(tensor, ReduceOp::Sum, LATER).unwrap();
+        let started: Vec<_> = tensors.iter().map(start).collect();
+        let (last, gathered) = (Tensor::ones([1], FLOAT), [(); 3].map(|()| ones(10)));
+        rank.shared.all_reduce(&last, ReduceOp::Sum, NOW).now().unwrap();
+        assert_eq!(f64::try_from(last).unwrap(), 3.0);
+        let own = Tensor::full([10], rank.rank as i64, FLOAT);
+        rank.shared.all_gather(&gathered, &own, NOW).now().unwrap();
+        assert_eq!(gathered[2], Tensor::full([10], 2, FLOAT));
+        for (i, work) in started.into_iter().enumerate() {
+            work.wait(None).unwrap();
+            assert_eq!(tensors[i], Tensor::full([1 << (i % 17)], 3 * i as i64, FLOAT));
+        }
     }
-}
-
-#[run_by(with_ranks(2))]
-fn many_operations_in_flight_are_not_taken_for_different_ones(Rank { rank, shared, .. }: Rank) {
-    let tensors: Vec<_> = (0..20).map(|_| Tensor::ones([10], FLOAT)).collect();
-    if rank == 1 {
-        // Until rank 0 has queued all of its operations and waits.
-        thread::sleep(Duration::from_millis(300));
-    }
-    let start = |tensor| shared.all_reduce(tensor, ReduceOp::Sum, LATER).unwrap();
-    let started: Vec<_> = tensors.iter().map(start).collect();
-    let gathered = [Tensor::zeros([10], FLOAT), Tensor::zeros([10], FLOAT)];
-    shared.all_gather(&gathered, &Tensor::full([10], rank as i64, FLOAT), NOW).now().unwrap();
-    started.into_iter().for_each(|work| work.wait(None).unwrap());
-    assert_eq!(tensors[19], Tensor::full([10], 2, FLOAT));
-    assert_eq!(gathered[1], Tensor::ones([10], FLOAT));
 }
 
 fn ones(len: i64) -> Tensor {

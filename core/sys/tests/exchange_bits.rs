@@ -9,6 +9,8 @@ use common::{FLOAT, NOW, Now, Random, Rank, allocated, with_ranks};
 use tch::{Device, Kind, Tensor};
 use tests::run_by;
 
+use Exchange::*;
+
 const KINDS: [Kind; 8] = {
     use Kind::*;
     [Float, Double, Half, BFloat16, Int64, Int, Int8, Uint8]
@@ -144,15 +146,15 @@ fn defined_bits(out: &Tensor, exchange: Exchange, case: &Case, seed: u64, rank: 
     }
     let not_finite = |rank| case.tensor(seed, rank).isfinite().logical_not().to_kind(Kind::Int);
     let mut count = (0..rank.ranks).map(not_finite).reduce(|sum, each| sum + each).unwrap();
-    let has_parts = matches!(exchange, Exchange::ReduceScatter | Exchange::ReduceScatterParts);
-    if let Exchange::AddRows = exchange {
+    let has_parts = matches!(exchange, ReduceScatter | ReduceScatterParts);
+    if let AddRows = exchange {
         count = count.view([ROWS, -1]).sum_dim_intlist(0, false, Kind::Int);
     }
     if has_parts {
         count = count.chunk(rank.ranks as i64, 0).swap_remove(rank.rank);
     }
     // The bits of NaN after a division depend on the position in the tensor, and PyTorch's own additions have others.
-    let differs = matches!(exchange, Exchange::AddRows) || (has_parts && case.op == ReduceOp::Avg);
+    let differs = matches!(exchange, AddRows) || (has_parts && case.op == ReduceOp::Avg);
     let undefined = out.isnan().logical_and(&count.ge(if differs { 1 } else { 2 }));
     bits(&out.masked_fill(&undefined, 0.0))
 }
@@ -180,43 +182,43 @@ fn exchanged(
         (Output::Across, part) => input.narrow(0, part / 2, part),
     };
     match exchange {
-        Exchange::AllReduce => {
+        AllReduce => {
             let both = copy(tensor);
             group.all_reduce(&both, op, NOW).now().unwrap();
             both
         }
-        Exchange::ReduceScatterParts if group.no_shared_memory().is_none() => {
+        ReduceScatterParts if group.no_shared_memory().is_none() => {
             let (rows, output) = (tensor.view([ranks, len / ranks]), zeros(len / ranks));
             let inputs = parts(len / ranks).map(|(at, length)| copy(&rows.narrow(1, at, length)));
             group.reduce_scatter_parts(&output, &inputs, op, NOW).now().unwrap();
             output
         }
-        Exchange::AllGatherParts if group.no_shared_memory().is_none() => {
+        AllGatherParts if group.no_shared_memory().is_none() => {
             let inputs = parts(len).map(|(begin, length)| copy(&tensor.narrow(0, begin, length)));
             let outputs = parts(len).map(|(_, length)| zeros(ranks * length).view([ranks, length]));
             group.all_gather_parts(&outputs, &inputs, NOW).now().unwrap();
             Tensor::cat(&outputs, 1).view([ranks * len])
         }
-        Exchange::AddRows if group.no_shared_memory().is_none() => {
+        AddRows if group.no_shared_memory().is_none() => {
             let rows = copy(tensor).view([ROWS, len / ROWS]);
             group.add_rows(&rows, NOW).now().unwrap();
             let own = tensor.view([ROWS, len / ROWS]).narrow(0, 1, ROWS - 1);
             assert_eq!(bits(&rows.narrow(0, 1, ROWS - 1)), bits(&own), "the other rows stay");
             rows.get(0).copy()
         }
-        Exchange::AddRows => {
+        AddRows => {
             let rows = zeros(ranks * len);
             group.all_gather_into_tensor(&rows, tensor, NOW).now().unwrap();
             let rows = rows.view([ranks * ROWS, len / ROWS]).unbind(0);
             rows.iter().fold(rows[0].zeros_like(), |sum, row| sum + row)
         }
-        Exchange::ReduceScatter | Exchange::ReduceScatterParts => {
+        ReduceScatter | ReduceScatterParts => {
             let input = copy(tensor);
             let output = part_of(&input);
             group.reduce_scatter_tensor(&output, &input, op, NOW).now().unwrap();
             output
         }
-        Exchange::Reduce => {
+        Reduce => {
             let (both, root) = (copy(tensor), len as usize % rank.ranks);
             // Gloo's reduce has no average.
             let op = if op == ReduceOp::Avg { ReduceOp::Sum } else { op };
@@ -224,14 +226,14 @@ fn exchanged(
             // Elsewhere it is undefined.
             if rank.rank == root { both } else { both.zeros_like() }
         }
-        Exchange::Scatter => {
+        Scatter => {
             let (input, root) = (copy(tensor), len as usize % rank.ranks);
             let inputs = if rank.rank == root { input.chunk(ranks, 0) } else { Vec::new() };
             let output = part_of(&input);
             group.scatter(&output, &inputs, root, NOW).now().unwrap();
             output
         }
-        Exchange::AllToAll => {
+        AllToAll => {
             let input = copy(tensor);
             let output = match output {
                 Output::Elsewhere => zeros(len),
@@ -246,7 +248,7 @@ fn exchanged(
             }
             output
         }
-        Exchange::Gather => {
+        Gather => {
             let outputs = zeros(ranks * len);
             // Any rank, and the same on all.
             let root = len as usize % rank.ranks;
@@ -254,7 +256,7 @@ fn exchanged(
             group.gather(&own, &copy(tensor), root, NOW).now().unwrap();
             outputs
         }
-        Exchange::AllGather | Exchange::AllGatherParts => {
+        AllGather | AllGatherParts => {
             let outputs = zeros(ranks * len);
             let input = match output {
                 Output::Elsewhere => copy(tensor),
@@ -271,9 +273,6 @@ fn exchanged(
 /// Runs case `number` on this rank, and returns whether the bits are gloo's.
 fn bits_are_gloos(rank: &Rank, exchange: Exchange, number: u64, longest: u64) -> bool {
     let mut case = Case::number(number, longest);
-    use Exchange::{
-        AddRows, AllReduce, AllToAll, Reduce, ReduceScatter, ReduceScatterParts, Scatter,
-    };
     if let ReduceScatter | ReduceScatterParts | Scatter | AllToAll = exchange {
         case.len = (case.len as u64).next_multiple_of(rank.ranks as u64) as i64;
     }
@@ -307,18 +306,13 @@ fn bits_are_gloos(rank: &Rank, exchange: Exchange, number: u64, longest: u64) ->
 #[test]
 fn every_exchange_has_gloos_bits() {
     let more = std::env::var("EXCHANGE_CASES").ok();
-    for (exchange, longest) in [
-        (Exchange::AllReduce, 100_000),
-        (Exchange::ReduceScatter, 300_000),
-        (Exchange::AllGather, 300_000),
-        (Exchange::Gather, 300_000),
-        (Exchange::Reduce, 100_000),
-        (Exchange::Scatter, 300_000),
-        (Exchange::AllToAll, 300_000),
-        (Exchange::ReduceScatterParts, 300_000),
-        (Exchange::AllGatherParts, 300_000),
-        (Exchange::AddRows, 600_000),
-    ] {
+    let of_tensors = [AllReduce, ReduceScatter, AllGather, Gather, Reduce, Scatter, AllToAll];
+    for exchange in of_tensors.into_iter().chain([ReduceScatterParts, AllGatherParts, AddRows]) {
+        let longest = match exchange {
+            AllReduce | Reduce => 100_000,
+            AddRows => 600_000,
+            _ => 300_000,
+        };
         let (ranks, cases, longest) = match &more {
             None => (vec![2, 3, 5], 100, longest),
             Some(cases) => ((2..9).collect(), cases.parse().unwrap(), 10_000_000),
