@@ -167,13 +167,9 @@ mod tests {
         let config = nn::BatchNormConfig { ws_init: Init::Const(weight), ..Default::default() };
         let net = nn::batch_norm1d(vs.root() / "bn", 3, config);
         let mut optimizer = Adam::new(&vs, AdamOptions::default()).unwrap();
-        let training = Training {
-            architecture: "bn",
-            vs: &mut vs,
-            optimizer: &mut optimizer,
-            scheduler: None,
-            scaler: None,
-        };
+        let (vs, optimizer) = (&mut vs, &mut optimizer);
+        let training =
+            Training { architecture: "bn", vs, optimizer, scheduler: None, scaler: None };
         test(&net, State::new(training, 0))
     }
 

@@ -245,3 +245,21 @@ fn evaluation_by_one_rank_alone_exchanges_nothing(group: &ProcessGroup) {
     }
     group.barrier().unwrap();
 }
+
+// The course of running statistics in a training is compared with Python in `ddp_hooks`.
+#[run_by(on_ranks(2))]
+fn the_module_itself_has_rank_0s_running_statistics_once_synchronised(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let net = nn::seq_t()
+        .add(nn::batch_norm1d(vs.root() / "norm", 4, Default::default()))
+        .add(nn::linear(vs.root() / "last", 4, 2, Default::default()));
+    let model = DistributedDataParallel::new(net, &vs, group).unwrap();
+    // A batch that differs from rank to rank, so that the statistics differ too.
+    let batch = Tensor::arange(24, FLOAT_CPU).reshape([6, 4]) + group.rank() as f64;
+    model.backward(&model.f_forward_t(&batch, true).unwrap().mean(Kind::Float)).unwrap();
+    let running_means = || checksums(group, &[vs.variables()["norm.running_mean"].copy()]);
+    let before = running_means();
+    assert_ne!(before[0], before[1]);
+    model.sync_buffers().unwrap();
+    assert_eq!(running_means(), [before[0]; 2]);
+}

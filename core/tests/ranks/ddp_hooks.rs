@@ -2,7 +2,7 @@
 //! equal Python's to the last bit, and combinations that are not supported are refused by name.
 
 use crate::common::{SHARED_MEMORY, Saved, after_python, expect_equal};
-use crate::ddp_parity::{fill, labels, with_batch_norm};
+use crate::ddp_parity::{labels, with_batch_norm};
 use crate::prelude::*;
 use crate::weights::{Weights, backward, gradients, mean, model, own, with_hook};
 use tch_parallel::distributed::hooks::{
@@ -17,9 +17,7 @@ fn train(
     options: impl FnOnce(&VarStore) -> DdpOptions,
     saved: &mut Saved,
 ) {
-    let vs = VarStore::new(Device::Cpu);
-    let net = with_batch_norm(&vs);
-    fill(&vs, group);
+    let (vs, net) = with_batch_norm(group);
     let model = DistributedDataParallel::with_options(net, &vs, group, options(&vs)).unwrap();
     let mut optimizer = sgd(&vs, 0.5);
     for step in 0..5 {
@@ -100,9 +98,7 @@ fn fused<R: UpdateRule + Send>(vs: &VarStore, rule: R) -> DdpOptions {
 
 /// Trains without the wrapper, each rank for itself.
 fn in_backward<R: UpdateRule + Send>(group: &ProcessGroup, name: &str, rule: R) -> Saved {
-    let (vs, mut saved) = (VarStore::new(Device::Cpu), Saved::new());
-    let net = with_batch_norm(&vs);
-    fill(&vs, group);
+    let ((vs, net), mut saved) = (with_batch_norm(group), Saved::new());
     let optimizer = Arc::new(Mutex::new(ParamGroupOptimizer::new(&vs, rule).unwrap()));
     let _in_backward = OptimizerInBackward::new(optimizer).unwrap();
     for step in 0..5 {
@@ -217,8 +213,7 @@ fn a_delayed_gradient_that_comes_too_late_or_never_is_named(group: &ProcessGroup
 
 #[run_by(on_ranks(2))]
 fn a_forward_pass_waits_for_buffers_after_a_plain_backward_pass(group: &ProcessGroup) {
-    let vs = VarStore::new(Device::Cpu);
-    let (net, options) = (with_batch_norm(&vs), with_maxima(Default::default()));
+    let ((vs, net), options) = (with_batch_norm(group), with_maxima(Default::default()));
     let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
     // So that nothing but the buffers is exchanged. Rank 0 comes first.
     let _no_sync = model.no_sync();
@@ -264,12 +259,11 @@ fn an_optimizer_in_use_is_named_by_the_backward_pass(group: &ProcessGroup) {
 #[run_by(on_ranks(1))]
 fn what_does_not_go_together_is_refused(group: &ProcessGroup) {
     let wrapped = |options: DdpOptions| {
-        let vs = VarStore::new(Device::Cpu);
-        DistributedDataParallel::with_options(with_batch_norm(&vs), &vs, group, options)
+        let (vs, net) = with_batch_norm(group);
+        DistributedDataParallel::with_options(net, &vs, group, options)
     };
     let late = || delayed(&["2.weight"], "0.weight");
-    let (vs, after) = (VarStore::new(Device::Cpu), BufferCommHookLocation::PostForward);
-    let _ = with_batch_norm(&vs);
+    let ((vs, _net), after) = (with_batch_norm(group), BufferCommHookLocation::PostForward);
     let comm_hook = fused(&vs, SgdOptions::default()).comm_hook;
     expect_error_start(Quantization::per_channel(0), "bucket_size is 0");
     let nothing = PowerSgdOptions { matrix_approximation_rank: 0, ..Default::default() };

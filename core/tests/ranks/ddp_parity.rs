@@ -11,7 +11,7 @@ pub fn labels() -> Tensor {
 }
 
 /// The same weights as in Python, but those of each rank are its own.
-pub fn fill(vs: &VarStore, group: &ProcessGroup) {
+fn fill(vs: &VarStore, group: &ProcessGroup) {
     for (i, mut parameter) in vs.trainable_variables().into_iter().enumerate() {
         no_grad(|| parameter.copy_(&numbers(&parameter.size(), i as i64 + group.rank() as i64)));
     }
@@ -48,18 +48,20 @@ fn sparse(group: &ProcessGroup, way: &str, saved: &mut Saved) {
     }
 }
 
-pub fn with_batch_norm(vs: &VarStore) -> nn::SequentialT {
+/// A net that has been filled.
+pub fn with_batch_norm(group: &ProcessGroup) -> (VarStore, nn::SequentialT) {
+    let vs = VarStore::new(Device::Cpu);
     let p = vs.root();
-    nn::seq_t()
+    let net = nn::seq_t()
         .add(linear(&p / "0", 6, 5, LinearOptions::default()))
         .add(nn::batch_norm1d(&p / "1", 5, Default::default()))
-        .add(linear(&p / "2", 5, 3, LinearOptions::default()))
+        .add(linear(&p / "2", 5, 3, LinearOptions::default()));
+    fill(&vs, group);
+    (vs, net)
 }
 
 fn ignored(group: &ProcessGroup, saved: &mut Saved) {
-    let vs = VarStore::new(Device::Cpu);
-    let net = with_batch_norm(&vs);
-    fill(&vs, group);
+    let (vs, net) = with_batch_norm(group);
     let options = DdpOptions {
         params_and_buffers_to_ignore: ["2.weight".into(), "1.running_mean".into()].into(),
         ..Default::default()
@@ -150,9 +152,7 @@ fn local(group: &ProcessGroup, name: &str, hook: PostLocalSgd, saved: &mut Saved
 }
 
 fn averaged(group: &ProcessGroup, averaging: Averaging, use_buffers: bool, saved: &mut Saved) {
-    let (vs, averaged_vs) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
-    let (model, _averaged) = (with_batch_norm(&vs), with_batch_norm(&averaged_vs));
-    fill(&vs, group);
+    let [(vs, model), (averaged_vs, _averaged)] = [(); 2].map(|()| with_batch_norm(group));
     let options = AveragedModelOptions { averaging, use_buffers };
     let mut average = AveragedModel::new(&averaged_vs, &vs, options).unwrap();
     let mut optimizer = sgd(&vs, 0.5);

@@ -1,12 +1,8 @@
 //! What a sharded model refuses, and how it goes on after a pass that failed.
 
-use crate::fully_shard::{Net, loss_of, sharded};
+use crate::fully_shard::{Net, gradients, loss_of, sharded};
 use crate::fully_shard_twins::{batch, squares};
 use crate::prelude::*;
-
-fn gradients(vs: &VarStore) -> BTreeMap<String, Tensor> {
-    vs.variables().into_iter().map(|(name, shard)| (name, shard.grad().copy())).collect()
-}
 
 /// A loss whose backward pass fails in the first block, after the head has its gradient.
 fn broken_loss(model: &FsdpModule<Net>, xs: &Tensor) -> Tensor {

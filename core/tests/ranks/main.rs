@@ -6,10 +6,8 @@
 
 mod common;
 
-mod amp;
 mod apex;
 mod batches;
-mod broadcast_buffers;
 mod checkpoint;
 mod collectives;
 mod collectives_mixed;
@@ -39,7 +37,6 @@ mod mixed_precision;
 mod new_group;
 mod objects;
 mod point_to_point;
-mod power_sgd;
 mod prelude;
 mod profiler;
 mod soundness;
