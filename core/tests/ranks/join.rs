@@ -18,8 +18,8 @@ fn join(
     steps: &[i64],
     options: JoinOptions,
     step: impl FnMut(i64) -> Result<()>,
-) -> Result<()> {
-    model.join(options, || (0..steps[group.rank()]).try_for_each(step))
+) {
+    model.join(options, || (0..steps[group.rank()]).try_for_each(step)).unwrap();
 }
 
 fn alive(steps: [i64; WORLD], step: i64) -> Vec<usize> {
@@ -69,12 +69,11 @@ fn train(
         let step = expected(steps, step, options);
         weights.iter_mut().zip(step).for_each(|(weight, gradient)| *weight -= gradient * rate);
     }
-    let joined = join((group, model), &steps, options, |step| {
+    join((group, model), &steps, options, |step| {
         backward(vs, model, &own(group.rank(), step))?;
         assert_close(&gradients(vs), &expected(steps, step, options), &format!("step {step}"));
         optimizer.step()
     });
-    joined.unwrap();
     assert_close(&parameters(vs), &weights, "the final weights");
     assert_shared(group, &parameters(vs));
 }
@@ -115,7 +114,7 @@ fn a_parameter_that_nobody_uses_any_more_keeps_its_gradient(group: &ProcessGroup
     let (vs, model) = model(group, DdpOptions { find_unused_parameters: true, ..two_buckets() });
     let steps = [1, 3, 2];
     let mut vectors = Vec::new();
-    let joined = join((group, &model), &steps, JoinOptions::default(), |step| {
+    join((group, &model), &steps, JoinOptions::default(), |step| {
         let gradients = own(group.rank(), step);
         // From the second step on only rank 2 uses the vector, and it makes two steps.
         let uses_vector = step == 0 || group.rank() == 2;
@@ -129,7 +128,6 @@ fn a_parameter_that_nobody_uses_any_more_keeps_its_gradient(group: &ProcessGroup
         vectors.push(gradient.defined().then(|| gradient.copy()));
         Ok(())
     });
-    joined.unwrap();
     if group.rank() == 1 {
         let second = &own(2, 1)[1] / WORLD as f64;
         assert_close(&[vectors[1].take().unwrap()], &[second], "used by another rank");
@@ -147,7 +145,7 @@ fn gradients_add_up_under_no_sync_within_a_join(group: &ProcessGroup) {
         [&first[0] + &second[0], &first[1] + &second[1]]
     };
     let pass = |step| model.backward(&model.forward(|it| it.loss(&own(group.rank(), step)))?);
-    let joined = join((group, &model), &pairs, BY_RANKS_THAT_TRAIN, |pair| {
+    join((group, &model), &pairs, BY_RANKS_THAT_TRAIN, |pair| {
         Sgd::new(&vs, SgdOptions::default())?.zero_grad()?;
         let accumulating = model.no_sync();
         pass(2 * pair)?;
@@ -162,7 +160,6 @@ fn gradients_add_up_under_no_sync_within_a_join(group: &ProcessGroup) {
         assert_close(&gradients(&vs), &mean, &format!("pair {pair}"));
         Ok(())
     });
-    joined.unwrap();
 }
 
 #[run_by(on_ranks(3))]
@@ -173,7 +170,7 @@ fn buffers_come_from_the_highest_rank_that_trains(group: &ProcessGroup) {
     let model = DistributedDataParallel::with_options(weights, &vs, group, two_buckets()).unwrap();
     let steps = [5, 3, 2];
     let seen = RefCell::new(Vec::new());
-    let joined = join((group, &model), &steps, JoinOptions::default(), |step| {
+    join((group, &model), &steps, JoinOptions::default(), |step| {
         let loss = model.forward(|weights| {
             seen.borrow_mut().push(buffer.double_value(&[0]));
             let own = (10 * step + group.rank() as i64) as f64;
@@ -182,7 +179,6 @@ fn buffers_come_from_the_highest_rank_that_trains(group: &ProcessGroup) {
         })?;
         model.backward(&loss)
     });
-    joined.unwrap();
     let expected: Vec<_> = (0..steps[group.rank()])
         .map(|step| match step {
             0 => 0.0,
@@ -197,7 +193,7 @@ fn buffers_come_from_the_highest_rank_that_trains(group: &ProcessGroup) {
 fn a_communication_hook_gets_zeros_of_a_rank_without_inputs(group: &ProcessGroup) {
     let (vs, model) = model(group, with_hook(hooks::Fp16Compress));
     let steps = [3, 4, 2];
-    let joined = join((group, &model), &steps, BY_RANKS_THAT_TRAIN, |step| {
+    join((group, &model), &steps, BY_RANKS_THAT_TRAIN, |step| {
         backward(&vs, &model, &own(group.rank(), step))?;
         // The hook does the division, always by three.
         let exact = expected(steps, step, JoinOptions::default());
@@ -208,7 +204,6 @@ fn a_communication_hook_gets_zeros_of_a_rank_without_inputs(group: &ProcessGroup
         }
         Ok(())
     });
-    joined.unwrap();
 }
 
 #[run_by(on_ranks(3))]
@@ -217,11 +212,10 @@ fn a_rank_without_inputs_follows_a_hook_that_exchanges_in_several_steps(group: &
     let hook = hooks::PowerSgd::new(options).unwrap();
     let (vs, model) = model(group, DdpOptions { find_unused_parameters: true, ..with_hook(hook) });
     let mut optimizer = Sgd::new(&vs, SgdOptions { lr: 0.1, ..Default::default() }).unwrap();
-    let joined = join((group, &model), &[6, 3, 4], JoinOptions::default(), |step| {
+    join((group, &model), &[6, 3, 4], JoinOptions::default(), |step| {
         backward(&vs, &model, &own(group.rank(), step))?;
         optimizer.step()
     });
-    joined.unwrap();
     assert_shared(group, &parameters(&vs));
 }
 
@@ -229,12 +223,14 @@ fn a_rank_without_inputs_follows_a_hook_that_exchanges_in_several_steps(group: &
 fn a_rank_whose_training_fails_is_named_by_the_others(group: &ProcessGroup) {
     let (vs, model) = model(group, two_buckets());
     // When rank 1 fails, rank 0 has no more inputs, but rank 2 does.
-    let joined = join((group, &model), &[2, 9, 9], JoinOptions::default(), |step| {
+    let step = |step: i64| {
         if group.rank() == 1 && step == 4 {
             return Err(Error::argument("sample 4", "damaged", "whole"));
         }
         backward(&vs, &model, &own(group.rank(), step))
-    });
+    };
+    let steps = [2, 9, 9][group.rank()];
+    let joined = model.join(JoinOptions::default(), || (0..steps).try_for_each(step));
     let error = joined.unwrap_err().to_string();
     let fault = "sample 4 is damaged, but must be whole";
     match group.rank() {
@@ -246,9 +242,9 @@ fn a_rank_whose_training_fails_is_named_by_the_others(group: &ProcessGroup) {
 #[run_by(on_ranks(2))]
 fn a_static_graph_needs_a_step_on_every_rank(group: &ProcessGroup) {
     let (vs, model) = model(group, DdpOptions { static_graph: true, ..two_buckets() });
-    let joined = join((group, &model), &[2, 0], JoinOptions::default(), |step| {
-        backward(&vs, &model, &own(group.rank(), step))
-    });
+    let step = |step: i64| backward(&vs, &model, &own(group.rank(), step));
+    let steps = [2, 0][group.rank()];
+    let joined = model.join(JoinOptions::default(), || (0..steps).try_for_each(step));
     let error = joined.unwrap_err().to_string();
     let fault = "the number of steps of rank 1 is 0, but must be at least 1 with static_graph";
     match group.rank() {
