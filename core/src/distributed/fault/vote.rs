@@ -107,8 +107,8 @@ mod tests {
     #[test]
     fn rank_0_stays_until_every_rank_knows_the_verdict_or_may_be_left() {
         let store = Arc::new(Store::hash().unwrap());
-        for _ in 0..3 {
-            enrol(&store).unwrap();
+        for counted in 1..=3 {
+            assert_eq!(enrol(&store).unwrap(), counted);
         }
         let stay = |subject, may_leave: fn(&[usize]) -> bool| {
             let served = Arc::clone(&store);
