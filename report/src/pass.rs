@@ -40,7 +40,7 @@ pub struct Meters<const N: usize> {
 /// Ok(accuracy.avg())
 /// # }
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Pass<const N: usize> {
     meters: Meters<N>,
     /// With the samples of each step.
@@ -79,24 +79,10 @@ impl<const N: usize> Default for Meters<N> {
     }
 }
 
-impl<const N: usize> Default for Pass<N> {
-    fn default() -> Self {
-        Pass::new(None, None)
-    }
-}
-
 impl<const N: usize> Pass<N> {
     /// A pass in which a line is due at the first and then every `every` steps, and of at most `max_steps`.
     pub fn new(every: Option<usize>, max_steps: Option<usize>) -> Self {
-        Pass {
-            meters: Meters::default(),
-            in_flight: InFlight::default(),
-            clock: Rc::default(),
-            done: 0,
-            steps: 0,
-            every,
-            max_steps,
-        }
+        Pass { every, max_steps, ..Pass::default() }
     }
 
     /// Goes on where a pass was interrupted.
