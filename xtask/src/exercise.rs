@@ -55,13 +55,9 @@ fn exercises() -> Result<Vec<Exercise>> {
     let mut files = entries(&checkout().join(FOLDER))?;
     files.sort();
     let names = files.iter().filter_map(|file| file.file_name()?.to_str());
-    names.filter(|name| is_exercise(name)).map(exercise).collect()
-}
-
-/// Whether this is the file of an exercise, as `e07_ring.rs` is.
-fn is_exercise(name: &str) -> bool {
-    name.strip_prefix('e')
-        .is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit()))
+    // As e07_ring.rs is.
+    let is_exercise = |name: &&str| matches!(name.as_bytes(), [b'e', b'0'..=b'9', ..]);
+    names.filter(is_exercise).map(exercise).collect()
 }
 
 fn exercise(name: &str) -> Result<Exercise> {

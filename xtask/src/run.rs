@@ -3,7 +3,7 @@
 use crate::program::Program;
 use crate::workspace::Workspace;
 use crate::{command, setup};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -24,13 +24,9 @@ pub(crate) fn run(workspace: &Workspace, line: &[OsString]) -> Result<()> {
 
 /// The program, and what follows it, without the `--` between them, as in `cargo run`.
 fn program_and_arguments(line: &[OsString]) -> Result<(&OsStr, &[OsString])> {
-    match line {
-        [] => {
-            bail!("no program is given: expected one such as `cargo xtask run dp-basic -- trace`")
-        }
-        [program, dashes, args @ ..] if dashes == "--" => Ok((program, args)),
-        [program, args @ ..] => Ok((program, args)),
-    }
+    let missing = "no program is given: expected one such as `cargo xtask run dp-basic -- trace`";
+    let (program, args) = line.split_first().context(missing)?;
+    Ok((program, args.strip_prefix(&[OsString::from("--")]).unwrap_or(args)))
 }
 
 /// Replaces this process with a program; returns only if that fails.
