@@ -241,9 +241,8 @@ mod tests {
 
     #[test]
     fn the_help_ends_with_the_originals_flags() {
-        let help = with_originals(Command::new("program").after_help("Examples:"), ORIGINALS)
-            .render_help()
-            .to_string();
+        let program = Command::new("program").after_help("Examples:");
+        let help = with_originals(program, ORIGINALS).render_help().to_string();
         let end = "\
 Examples:
 

@@ -16,13 +16,11 @@ pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
 
 /// The number of bytes of all files in a folder.
 pub(crate) fn size(folder: &Path) -> Result<u64> {
-    entries(folder)?
-        .into_iter()
-        .map(|entry| match entry.is_dir() {
-            true => size(&entry),
-            false => Ok(fs::metadata(&entry)?.len()),
-        })
-        .sum()
+    let bytes = |entry: PathBuf| match entry.is_dir() {
+        true => size(&entry),
+        false => Ok(fs::metadata(&entry)?.len()),
+    };
+    entries(folder)?.into_iter().map(bytes).sum()
 }
 
 pub(crate) fn read(path: &Path) -> Result<String> {

@@ -85,11 +85,8 @@ fn try_out(workspace: &Workspace, folder: &Path, path: &str) -> Result<()> {
     command::run_quietly(copy.arg("-r").arg(checkout().join(COPIED)).arg(&programs))?;
     // `cargo install` ignores a project's configuration.
     let mut install = command::cargo(&programs);
-    install
-        .args(["install", LAUNCHER, "--root"])
-        .arg(folder)
-        .arg("--config")
-        .arg(folder.join(CONFIG));
+    install.args(["install", LAUNCHER, "--root"]).arg(folder);
+    install.arg("--config").arg(folder.join(CONFIG));
     command::run(&mut install)?;
 
     let libtorch = workspace.libtorch.display().to_string();
@@ -145,9 +142,8 @@ fn pretend_download(build: &mut Command, target: &Path, libtorch: &Path) -> Resu
 fn document(folder: &Path) -> Result<()> {
     for library in LIBRARIES {
         let mut document = command::cargo(&folder.join(format!("registry/{library}-{VERSION}")));
-        document
-            .env("LIBTORCH", folder.join("no-libtorch"))
-            .env("CARGO_TARGET_DIR", folder.join("doc"));
+        document.env("LIBTORCH", folder.join("no-libtorch"));
+        document.env("CARGO_TARGET_DIR", folder.join("doc"));
         document.args(["doc", "--release", "--no-deps", "--features"]).arg(match library {
             "tch-parallel-contract" => "",
             "tch-parallel" | "tch-parallel-data" => "doc-only,download,images",

@@ -259,11 +259,9 @@ pub fn without_backtrace(error: &tch::TchError) -> String {
 
 /// The message of a panic. tch's operations panic with libtorch's text in debug format.
 pub fn of_panic(payload: &(dyn std::any::Any + Send)) -> String {
-    let text = payload
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| payload.downcast_ref::<&str>().copied())
-        .unwrap_or("a panic without a message");
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+    let text = text.unwrap_or("a panic without a message");
     let torchs = text.split_once("Torch(\"").map_or(text, |(_, rest)| rest);
     let end = torchs.find("\\nException raised from").unwrap_or(torchs.len());
     torchs[..end].replace("\\n", "\n").replace("\\\"", "\"")

@@ -111,9 +111,8 @@ pub fn multihead_attention<'a>(
         )
     };
     let in_proj_bias = options.bias.then(|| zeros("in_proj_bias", &[3 * embed_dim]));
-    let bias_kv = options
-        .add_bias_kv
-        .then(|| ["bias_k", "bias_v"].map(|name| zeros(name, &[1, 1, embed_dim])));
+    let bias_kv = || ["bias_k", "bias_v"].map(|name| zeros(name, &[1, 1, embed_dim]));
+    let bias_kv = options.add_bias_kv.then(bias_kv);
     let bias = LinearOptions { bias: options.bias };
     let out_proj = linear(path / "out_proj", embed_dim, embed_dim, bias);
     // Drawn after the weights of `out_proj`, which come last in the store.

@@ -173,9 +173,8 @@ impl<M: ModuleT + 'static> ModuleT for CheckpointWrapper<M> {
 
 impl<M> fmt::Debug for CheckpointWrapper<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CheckpointWrapper")
-            .field("module", &std::any::type_name::<M>())
-            .finish_non_exhaustive()
+        let module = std::any::type_name::<M>();
+        f.debug_struct("CheckpointWrapper").field("module", &module).finish_non_exhaustive()
     }
 }
 

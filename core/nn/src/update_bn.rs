@@ -52,10 +52,8 @@ pub fn update_bn<B>(
             let _ = variance.f_zero_()?;
             add_number_(&mut variance, 1.0)?;
         }
-        means
-            .into_iter()
-            .chain(counters.iter().map(Tensor::shallow_clone))
-            .try_for_each(|mut it| it.f_zero_().map(drop))?;
+        let counts = counters.iter().map(Tensor::shallow_clone);
+        means.into_iter().chain(counts).try_for_each(|mut it| it.f_zero_().map(drop))?;
         CUMULATIVE.set(Some(0));
         let _until = UntilDropped;
         loader.into_iter().try_for_each(|batch| forward(batch).map(drop))?;

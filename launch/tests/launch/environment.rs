@@ -56,10 +56,9 @@ fn omp_num_threads_is_left_alone_for_one_rank_and_where_it_is_set() {
 fn what_another_launcher_has_set_and_the_secret_of_a_job_are_not_passed_on() {
     let job = Job::new();
     let mut command = job.launch_sh("-n 2", WRITE_ENV);
-    command
-        .envs([("RANK", "17"), ("TORCHELASTIC_USE_AGENT_STORE", "True")])
-        .env("TCH_PARALLEL_SECRET", "s")
-        .envs([("TCH_PARALLEL_MASTER_LISTEN_FD", "9"), ("TORCHELASTIC_ERROR_FILE", "/x")]);
+    command.envs([("RANK", "17"), ("TORCHELASTIC_USE_AGENT_STORE", "True")]);
+    command.env("TCH_PARALLEL_SECRET", "s");
+    command.envs([("TCH_PARALLEL_MASTER_LISTEN_FD", "9"), ("TORCHELASTIC_ERROR_FILE", "/x")]);
     run(command).expect_code(0);
     for rank in [0, 1] {
         let variables = variables(&job, rank);

@@ -154,9 +154,8 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
         return Ok(());
     }
     make(to.parent().unwrap_or(to))?;
-    fs::copy(from, to)
-        .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
-    Ok(())
+    let copied = fs::copy(from, to).map(drop);
+    copied.with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))
 }
 
 fn strip(from: &Path, to: &Path) -> Result<()> {
