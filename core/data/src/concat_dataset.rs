@@ -50,14 +50,6 @@ impl<D: Dataset> ConcatDataset<D> {
     pub fn datasets(&self) -> &[D] {
         &self.datasets
     }
-
-    /// The number of a sample's data set, and its index there.
-    fn locate(&self, index: usize) -> Result<(usize, usize)> {
-        check_index(index, self.len())?;
-        let dataset = self.cumulative_sizes.partition_point(|&end| end <= index);
-        let begin = if dataset == 0 { 0 } else { self.cumulative_sizes[dataset - 1] };
-        Ok((dataset, index - begin))
-    }
 }
 
 impl<D: Dataset> Dataset for ConcatDataset<D> {
@@ -71,8 +63,10 @@ impl<D: Dataset> Dataset for ConcatDataset<D> {
         // For each data set, its indices and their places in the batch.
         let mut parts = vec![(Vec::new(), Vec::new()); self.datasets.len()];
         for (place, &index) in indices.iter().enumerate() {
-            let (dataset, index) = self.locate(index)?;
-            parts[dataset].0.push(index);
+            check_index(index, self.len())?;
+            let dataset = self.cumulative_sizes.partition_point(|&end| end <= index);
+            let begin = if dataset == 0 { 0 } else { self.cumulative_sizes[dataset - 1] };
+            parts[dataset].0.push(index - begin);
             parts[dataset].1.push(place);
         }
         let mut batches = Vec::new();

@@ -163,7 +163,8 @@ impl Dataset for Mnist {
         let images = self.memory.tensor(&size, |elements| {
             for (image, &index) in elements.chunks_exact_mut(PIXELS).zip(indices) {
                 for (element, &pixel) in image.iter_mut().zip(self.pixels(index)) {
-                    *element = normalized(pixel);
+                    // In torchvision's order. Vector instructions make this faster than a table of all 256 values.
+                    *element = (f32::from(pixel) / 255.0 - MEAN) / STD;
                 }
             }
         })?;
@@ -180,11 +181,6 @@ pub(super) fn check_labels<'a>(
         let found = format_args!("holds the label {label} at index {index}");
         check_file(label < CLASSES, path, found, format_args!("labels from 0 to {}", CLASSES - 1))
     })
-}
-
-/// In torchvision's order. Vector instructions make this faster than a table of all 256 values.
-fn normalized(pixel: u8) -> f32 {
-    (f32::from(pixel) / 255.0 - MEAN) / STD
 }
 
 /// The file with this name, with or without `.gz`. Uncompressed files have priority: they are faster to read.

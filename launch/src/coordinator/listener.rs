@@ -72,10 +72,12 @@ pub(crate) fn open(args: &Args) -> Result<Meeting> {
 
 /// Whether this launcher should open the port, if that is known without looking at this machine's addresses.
 fn is_host(args: &Args) -> Result<Option<bool>> {
-    Ok(match args.fixed_node_rank() {
-        Some(rank) => Some(rank == 0),
-        None => args.rdzv_conf.is_host.or(is_own_name(args.master_addr())?.then_some(true)),
-    })
+    if let Some(rank) = args.fixed_node_rank() {
+        return Ok(Some(rank == 0));
+    }
+    let own = nix::unistd::gethostname().context("cannot find out the name of this host")?;
+    let is_own = same_host(args.master_addr(), &own.to_string_lossy());
+    Ok(args.rdzv_conf.is_host.or(is_own.then_some(true)))
 }
 
 /// If the nodes meet on this host, waits until its name resolves: a Kubernetes pod starts before its name resolves.
@@ -105,11 +107,6 @@ fn claim(address: SocketAddr) -> nix::Result<TcpListener> {
             Err(error) => return Err(error),
         }
     }
-}
-
-fn is_own_name(name: &str) -> Result<bool> {
-    let own = nix::unistd::gethostname().context("cannot find out the name of this host")?;
-    Ok(same_host(name, &own.to_string_lossy()))
 }
 
 fn same_host(one: &str, other: &str) -> bool {

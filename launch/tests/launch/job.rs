@@ -82,10 +82,6 @@ impl Job {
         names.iter().map(|name| self.wait_for_note(name).parse().unwrap()).collect()
     }
 
-    pub(crate) fn time_of(&self, name: &str) -> std::time::SystemTime {
-        fs::metadata(self.dir().join(name)).unwrap().modified().unwrap()
-    }
-
     /// The directory of the logs: the only one in the job's, or in `base` under it.
     pub(crate) fn logs(&self, base: &str) -> PathBuf {
         let entries = fs::read_dir(self.dir().join(base)).unwrap();

@@ -126,17 +126,14 @@ impl Simulation {
         self.send(id, false, move |it| it.coordinate(id, Event::Said(message)));
     }
 
-    fn tell_agent(&mut self, id: NodeId, message: ToAgent) {
-        self.send(id, true, move |it| it.agent(id, message));
-    }
-
     fn coordinate(&mut self, id: NodeId, event: Event) {
         let actions = self.job.handle(id, event, self.at(self.now));
         self.perform(actions);
     }
 
     fn perform(&mut self, actions: Vec<Action>) {
-        perform(actions, |_| Ok(1), |id, message| self.tell_agent(id, message)).unwrap();
+        let tell = |id, message| self.send(id, true, move |it| it.agent(id, message));
+        perform(actions, |_| Ok(1), tell).unwrap();
     }
 
     fn run(&mut self, milliseconds: u64) {
