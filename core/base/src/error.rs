@@ -194,10 +194,7 @@ impl Error {
 
     /// The rank at fault in an error between ranks, if it could be found.
     pub fn culprit(&self) -> Option<usize> {
-        match self {
-            Error::Collective { culprit, .. } => *culprit,
-            _ => None,
-        }
+        if let Error::Collective { culprit, .. } = self { *culprit } else { None }
     }
 
     /// For `map_err` on the operations of [`c10d_sys`].

@@ -47,14 +47,12 @@ pub fn max_memory_allocated(device: LogicalDevice) -> Result<usize> {
 /// [`Error::Argument`] for a device that does not exist.
 pub fn reset_peak_memory_stats(device: LogicalDevice) -> Result<()> {
     match device.check()? {
-        LogicalDevice::Cpu(index) => {
-            memory::reset_cpu_peak(index);
-            Ok(())
-        }
+        LogicalDevice::Cpu(index) => memory::reset_cpu_peak(index),
         LogicalDevice::Cuda(index) => {
-            memory::reset_cuda_peak(index).map_err(Error::engine("reset_peak_memory_stats"))
+            memory::reset_cuda_peak(index).map_err(Error::engine("reset_peak_memory_stats"))?;
         }
     }
+    Ok(())
 }
 
 /// Makes this process keep the CPU memory that tensors free, for later ones. Call this first in a training's `main`.

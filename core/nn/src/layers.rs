@@ -79,9 +79,7 @@ pub fn embedding<'a>(
         index.rem_euclid(num_embeddings)
     });
     let mut config = EmbeddingConfig { sparse: options.sparse, ..Default::default() };
-    if let Some(index) = padding_idx {
-        config.padding_idx = index;
-    }
+    config.padding_idx = padding_idx.unwrap_or(config.padding_idx);
     let layer = nn::embedding(path, num_embeddings, embedding_dim, config);
     if let Some(index) = padding_idx {
         let _ = no_grad(|| layer.ws.get(index).zero_());

@@ -192,10 +192,7 @@ impl Weights {
 
     /// The input with a batch dimension.
     fn sequences(&self, xs: &Tensor) -> Tensor {
-        match xs.dim() {
-            2 => xs.unsqueeze(self.batch_dim()),
-            _ => xs.shallow_clone(),
-        }
+        if xs.dim() == 2 { xs.unsqueeze(self.batch_dim()) } else { xs.shallow_clone() }
     }
 
     /// A caller's state for this input, with a batch dimension.
