@@ -138,9 +138,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");
-            for cause in error.chain().skip(1) {
-                eprintln!("  caused by: {cause}");
-            }
+            error.chain().skip(1).for_each(|cause| eprintln!("  caused by: {cause}"));
             ExitCode::FAILURE
         }
     }

@@ -27,10 +27,8 @@ pub trait Optimizer: Debug {
     /// # Errors
     /// [`Error::Tensor`] if libtorch refuses.
     fn zero_grad(&mut self) -> Result<()> {
-        for mut parameter in self.parameters() {
-            clear_grad(&mut parameter).map_err(Error::engine("zero_grad"))?;
-        }
-        Ok(())
+        let cleared = self.parameters().iter_mut().try_for_each(clear_grad);
+        cleared.map_err(Error::engine("zero_grad"))
     }
 
     /// The parameter groups, at least one. `optimizer.param_groups`

@@ -92,9 +92,7 @@ impl Meter {
 
     /// Begins a step, whose batch must already be loaded. Fails for a device that does not exist.
     pub fn begin_step(&mut self) -> Result<()> {
-        for device in self.devices.iter() {
-            reset_peak_memory_stats(device)?;
-        }
+        self.devices.iter().try_for_each(reset_peak_memory_stats)?;
         self.trace.clear();
         Ok(())
     }
