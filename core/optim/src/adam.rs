@@ -54,9 +54,7 @@ impl UpdateRule for AdamOptions {
 
     fn state_layout(&self) -> Vec<(&'static str, StateShape)> {
         let mut layout = ADAM_STATE.to_vec();
-        if self.amsgrad {
-            layout.push(("max_exp_avg_sq", Parameter));
-        }
+        layout.extend(self.amsgrad.then_some(("max_exp_avg_sq", Parameter)));
         layout
     }
 

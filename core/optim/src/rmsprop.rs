@@ -51,12 +51,8 @@ impl UpdateRule for RmsPropOptions {
 
     fn state_layout(&self) -> Vec<(&'static str, StateShape)> {
         let mut layout = vec![("step", Scalar), ("square_avg", Parameter)];
-        if self.momentum > 0.0 {
-            layout.push(("momentum_buffer", Parameter));
-        }
-        if self.centered {
-            layout.push(("grad_avg", Parameter));
-        }
+        layout.extend((self.momentum > 0.0).then_some(("momentum_buffer", Parameter)));
+        layout.extend(self.centered.then_some(("grad_avg", Parameter)));
         layout
     }
 
