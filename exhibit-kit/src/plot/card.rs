@@ -111,22 +111,13 @@ pub(super) fn rows_plot<'a, 'b>(
     (end, rows): (f64, usize),
     axis: &str,
 ) -> Drawn<Plot<'a, 'b>> {
-    let mut plot = ChartBuilder::on(area)
-        .x_label_area_size(px(48))
-        .y_label_area_size(room[0])
-        .margin_right(room[1])
-        .build_cartesian_2d(0.0..end, 0.0..rows as f64)?;
-    plot.configure_mesh()
-        .disable_y_mesh()
-        .disable_y_axis()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(faint())
-        .axis_style(faint())
-        .x_labels(5)
-        .x_label_formatter(&tick)
-        .label_style(label(HPos::Center))
-        .x_desc(axis)
-        .draw()?;
+    let mut chart = ChartBuilder::on(area);
+    chart.x_label_area_size(px(48)).y_label_area_size(room[0]).margin_right(room[1]);
+    let mut plot = chart.build_cartesian_2d(0.0..end, 0.0..rows as f64)?;
+    let mut mesh = plot.configure_mesh();
+    mesh.disable_y_mesh().disable_y_axis().label_style(label(HPos::Center));
+    mesh.light_line_style(TRANSPARENT).bold_line_style(faint()).axis_style(faint());
+    mesh.x_labels(5).x_label_formatter(&tick).x_desc(axis).draw()?;
     Ok(plot)
 }
 

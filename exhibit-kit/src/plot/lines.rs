@@ -117,23 +117,16 @@ impl Lines {
     {
         area.draw_text(name.unwrap_or(&self.y), &label(HPos::Left), (0, px(12)))?;
         let (wide, high) = area.dim_in_pixel();
-        let mut plot = ChartBuilder::on(area)
-            .margin_top(px(30))
-            .margin_right(px(16))
-            .x_label_area_size(px(if name.is_some() { 24 } else { 48 }))
-            .y_label_area_size(px(54))
-            .build_cartesian_2d(x, y)?;
-        plot.configure_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(faint())
-            .axis_style(faint())
-            .x_labels((wide as usize / px(60) as usize).max(2))
-            .y_labels((high as usize / px(50) as usize).max(2))
-            .x_label_formatter(&tick)
-            .y_label_formatter(&tick)
-            .label_style(label(HPos::Center))
-            .x_desc(if name.is_some() { "" } else { &self.x })
-            .draw()?;
+        let mut chart = ChartBuilder::on(area);
+        chart.margin_top(px(30)).margin_right(px(16)).y_label_area_size(px(54));
+        chart.x_label_area_size(px(if name.is_some() { 24 } else { 48 }));
+        let mut plot = chart.build_cartesian_2d(x, y)?;
+        let mut mesh = plot.configure_mesh();
+        mesh.light_line_style(TRANSPARENT).bold_line_style(faint()).axis_style(faint());
+        mesh.x_labels((wide as usize / px(60) as usize).max(2));
+        mesh.y_labels((high as usize / px(50) as usize).max(2));
+        mesh.x_desc(if name.is_some() { "" } else { &self.x }).label_style(label(HPos::Center));
+        mesh.x_label_formatter(&tick).y_label_formatter(&tick).draw()?;
         for Stroke { points, style, dashes, dots } in strokes {
             let points = points.iter().copied();
             match dashes {
