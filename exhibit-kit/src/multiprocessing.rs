@@ -49,16 +49,12 @@ impl Process {
         let world_size = commands.len().to_string();
         let rank = |(rank, command): (usize, Command)| {
             let mut process = Process::new(format!("{name}, rank {rank},"), command);
-            process
-                .command
-                // They do not belong to the job of the launcher that may have started this process.
-                .env_remove("TORCHELASTIC_USE_AGENT_STORE")
-                .env("RANK", rank.to_string())
-                .env("LOCAL_RANK", rank.to_string())
-                .env("WORLD_SIZE", &world_size)
-                .env("LOCAL_WORLD_SIZE", &world_size)
-                .env("MASTER_ADDR", "127.0.0.1")
-                .env("MASTER_PORT", port.to_string());
+            // They do not belong to the job of the launcher that may have started this process.
+            process.command.env_remove("TORCHELASTIC_USE_AGENT_STORE");
+            let (rank, port) = (rank.to_string(), port.to_string());
+            process.command.envs([("RANK", &rank), ("LOCAL_RANK", &rank)]);
+            process.command.envs([("WORLD_SIZE", &world_size), ("LOCAL_WORLD_SIZE", &world_size)]);
+            process.command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port);
             if let Some(listener) = listener.take() {
                 // Rank 0's standard input, so that nobody else can take the port meanwhile.
                 process.command.env(LISTEN_FD, "0").stdin(listener);

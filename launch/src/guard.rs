@@ -74,16 +74,11 @@ pub(crate) struct Guard(Child);
 impl Guard {
     /// Starts the guard, which removes `directory` when the launcher is over.
     pub(crate) fn start(directory: Option<&Path>) -> Result<Self> {
-        let child = helper(GUARD)
-            .args(directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            // Ctrl-C at the terminal is for the launcher.
-            .process_group(0)
-            .spawn()
-            .context("cannot start the guard process")?;
-        Ok(Guard(child))
+        let mut guard = helper(GUARD);
+        guard.args(directory).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Ctrl-C at the terminal is for the launcher.
+        let child = guard.process_group(0).spawn();
+        Ok(Guard(child.context("cannot start the guard process")?))
     }
 
     pub(crate) fn protect(&self, group: Pid) {

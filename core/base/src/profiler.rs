@@ -69,13 +69,9 @@ impl Profiler {
         let expected = "stopped before another starts";
         check(!RUNNING.swap(true, Ordering::AcqRel), "the profiler", "running already", expected)?;
         // The trace itself replaces the file only when it is complete.
-        OpenOptions::new()
-            .create(true)
-            .write(true)
-            .truncate(false)
-            .open(&path)
-            .inspect_err(|_| RUNNING.store(false, Ordering::Release))
-            .map_err(Error::io("create", &path))?;
+        let opened = OpenOptions::new().create(true).write(true).truncate(false).open(&path);
+        let opened = opened.inspect_err(|_| RUNNING.store(false, Ordering::Release));
+        opened.map_err(Error::io("create", &path))?;
         // From here on, a drop ends it.
         let profiler = Profiler { path, running: true };
         profiler::start(tch::Cuda::is_available()).map_err(Error::engine("start the profiler"))?;

@@ -63,13 +63,10 @@ fn lock(dir: &Path) -> Result<File> {
 
 /// Downloads missing files; the caller holds the directory's lock.
 fn fetch_each(files: &[RemoteFile], mirrors: &[&str], dir: &Path) -> Result<()> {
-    let agent: Agent = Agent::config_builder()
-        .timeout_connect(Some(Duration::from_secs(10)))
-        .timeout_recv_response(Some(Duration::from_secs(30)))
-        .timeout_recv_body(Some(Duration::from_secs(300)))
-        .http_status_as_error(false)
-        .build()
-        .into();
+    let seconds = |count| Some(Duration::from_secs(count));
+    let config = Agent::config_builder().http_status_as_error(false);
+    let config = config.timeout_connect(seconds(10)).timeout_recv_response(seconds(30));
+    let agent: Agent = config.timeout_recv_body(seconds(300)).build().into();
     for file in files {
         // Another process may have downloaded it while this one waited for the lock.
         if !dir.join(file.name).is_file() {

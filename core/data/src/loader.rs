@@ -223,16 +223,14 @@ impl<D, S> fmt::Debug for DataLoader<D, S> {
 
 /// Every loader has its own pool: the training loop may use rayon's global one.
 fn worker_threads(num_workers: usize) -> Result<ThreadPool> {
-    ThreadPoolBuilder::new()
-        .num_threads(num_workers)
-        .thread_name(|worker| format!("dataloader-{worker}"))
-        // What workers hold is no device's memory, whatever device trains.
-        .start_handler(|_| memory::allocate_on_host())
-        .build()
-        .map_err(|error| {
-            let expected = format!("a number of threads that the system allows ({error})");
-            Error::argument("num_workers", num_workers, expected)
-        })
+    let pool = ThreadPoolBuilder::new().num_threads(num_workers);
+    let pool = pool.thread_name(|worker| format!("dataloader-{worker}"));
+    // What workers hold is no device's memory, whatever device trains.
+    let pool = pool.start_handler(|_| memory::allocate_on_host()).build();
+    pool.map_err(|error| {
+        let expected = format!("a number of threads that the system allows ({error})");
+        Error::argument("num_workers", num_workers, expected)
+    })
 }
 
 #[cfg(test)]

@@ -166,10 +166,8 @@ impl MultiheadAttention {
         }
         let source = k.size()[1];
         if let Some(padding) = key_padding {
-            let padding = padding
-                .view([batch, 1, 1, source])
-                .expand([-1, heads, -1, -1], false)
-                .reshape([batch * heads, 1, source]);
+            let padding = padding.view([batch, 1, 1, source]).expand([-1, heads, -1, -1], false);
+            let padding = padding.reshape([batch * heads, 1, source]);
             attn = Some(match attn {
                 Some(mask) => mask + padding,
                 None => padding,
@@ -235,11 +233,7 @@ fn same(a: &Tensor, b: &Tensor) -> bool {
 /// The `N` projections that one product has computed, each contiguous.
 fn unpack<const N: usize>(packed: &Tensor) -> [Tensor; N] {
     let width = packed.size().last().map_or(0, |width| width / N as i64);
-    let parts = packed
-        .unflatten(-1, [N as i64, width])
-        .unsqueeze(0)
-        .transpose(0, -2)
-        .squeeze_dim(-2)
-        .contiguous();
+    let parts = packed.unflatten(-1, [N as i64, width]).unsqueeze(0).transpose(0, -2);
+    let parts = parts.squeeze_dim(-2).contiguous();
     std::array::from_fn(|index| parts.get(index as i64))
 }
