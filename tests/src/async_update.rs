@@ -8,9 +8,7 @@ pub const METRICS: &str = "--metrics=metrics";
 
 /// Runs a method on `ranks` ranks to its end, with metrics.
 pub fn trained(ranks: usize, flags: &str) -> Result<Job> {
-    let job = Job::new()?;
-    job.run(launch(ranks, &async_update(flags.split(' ').chain([METRICS]))?)?)?.expect_success()?;
-    Ok(job)
+    Job::done(launch(ranks, &async_update(flags.split(' ').chain([METRICS]))?)?)
 }
 
 /// Starts the ranks of a method, with metrics, without a launcher, which would end all of them when one is lost.

@@ -45,6 +45,13 @@ impl Job {
         Ok(Self { root, directory, members, started: Cell::new(0) })
     }
 
+    /// A job whose only program has succeeded.
+    pub fn done(program: impl BorrowMut<Command>) -> Result<Self> {
+        let job = Self::new()?;
+        job.run(program)?.expect_success()?;
+        Ok(job)
+    }
+
     /// Where the job's processes run unless they are told otherwise.
     pub fn directory(&self) -> &Path {
         &self.directory

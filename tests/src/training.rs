@@ -21,9 +21,7 @@ pub struct Training {
 impl Training {
     /// Trains with a command that was given [`OUTPUTS`], and is one rank or starts them all.
     pub fn run(command: Command, world_size: usize) -> Result<Self> {
-        let job = Job::new()?;
-        job.run(command)?.expect_success()?;
-        Self::of(&job, world_size)
+        Self::of(&Job::done(command)?, world_size)
     }
 
     /// Trains with one rank for each program, without a launcher.

@@ -47,10 +47,9 @@ fn of_updates(job: &Job, thread: usize, name: &str) -> Result<Vec<u64>> {
 fn hogwild_names_nine_digits_of_ten_with_every_update_counted_once() -> Result<()> {
     const THREADS: usize = 4;
     const UPDATES: u64 = 5 * 8000 / 32;
-    let job = Job::new()?;
     // The threads wait in each step, so they work at the same time even on few cores.
     let flags = "hogwild --lr=0.05 --epochs=5 --threads=4 --step-time=5 --metrics=metrics";
-    job.run(async_update(flags.split(' '))?)?.expect_success()?;
+    let job = Job::done(async_update(flags.split(' '))?)?;
     let accuracy = events(job.directory(), 0, "outcome", |event| event["accuracy"].as_f64())?;
     ensure!(accuracy.len() == 1 && accuracy[0] >= 0.9, "{accuracy:?}");
 
@@ -69,9 +68,8 @@ fn hogwild_names_nine_digits_of_ten_with_every_update_counted_once() -> Result<(
 
 #[test]
 fn a_slow_thread_makes_fewer_updates_and_staler_ones() -> Result<()> {
-    let job = Job::new()?;
     let flags = "hogwild --threads=3 --epochs=1 --step-time=5 --straggle=2:45 --metrics=metrics";
-    job.run(async_update(flags.split(' '))?)?.expect_success()?;
+    let job = Job::done(async_update(flags.split(' '))?)?;
     let staleness = |thread| of_updates(&job, thread, "staleness");
     let (fast, slow) = (staleness(0)?, staleness(2)?);
     let mean = |values: &[u64]| values.iter().sum::<u64>() as f64 / values.len() as f64;

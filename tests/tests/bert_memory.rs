@@ -46,34 +46,30 @@ impl Device {
     }
 }
 
-/// Trains with a method on `devices` logical devices, and reads what it reports for each.
-fn train(method: &str, devices: usize) -> Result<Vec<Device>> {
-    let batch_size = (SHARE * devices).to_string();
-    let on = format!("{devices}xcpu");
-    let flags = ["--method", method, "--devices", &on, "--batch-size", &batch_size];
-    let mut program = dp_custom_criterion(flags.into_iter().chain(SIZES.split(' ')))?;
-    program.args(["--metrics", "metrics", "--corpus", &corpus()]);
-    let ranks = if is_distributed(method) { devices } else { 1 };
-    let program = if is_distributed(method) { launch(ranks, &program)? } else { program };
-    let job = Job::new()?;
-    job.run(program)?.expect_success()?;
-    let of_rank = |rank| events(job.directory(), rank, "device", Device::of);
-    let found = (0..ranks).map(of_rank).collect::<Result<Vec<_>>>()?.concat();
-    let names: Vec<_> = found.iter().map(|device| device.name.clone()).collect();
-    let expected: Vec<_> = (0..devices).map(|index| format!("cpu:{index}")).collect();
-    ensure!(names == expected, "{method} reports {names:?}");
-    Ok(found)
+/// Trains with a method on `devices` logical devices, and reads what it reports for each. Each training is made once.
+fn trained(method: &str, devices: usize) -> Result<Arc<Vec<Device>>> {
+    static TRAINED: Shared<Vec<Device>> = Shared::new();
+    TRAINED.get((method, devices), || {
+        let batch_size = (SHARE * devices).to_string();
+        let on = format!("{devices}xcpu");
+        let flags = ["--method", method, "--devices", &on, "--batch-size", &batch_size];
+        let mut program = dp_custom_criterion(flags.into_iter().chain(SIZES.split(' ')))?;
+        program.args(["--metrics", "metrics", "--corpus", &corpus()]);
+        let ranks = if is_distributed(method) { devices } else { 1 };
+        let program = if is_distributed(method) { launch(ranks, &program)? } else { program };
+        let job = Job::done(program)?;
+        let of_rank = |rank| events(job.directory(), rank, "device", Device::of);
+        let found = (0..ranks).map(of_rank).collect::<Result<Vec<_>>>()?.concat();
+        let names: Vec<_> = found.iter().map(|device| device.name.clone()).collect();
+        let expected: Vec<_> = (0..devices).map(|index| format!("cpu:{index}")).collect();
+        ensure!(names == expected, "{method} reports {names:?}");
+        Ok(found)
+    })
 }
 
 /// Whether each device has a process of its own.
 fn is_distributed(method: &str) -> bool {
     ["ddp", "apex", "fsdp"].contains(&method)
-}
-
-/// The result of [`train`], for all tests that need the same training.
-fn trained(method: &str, devices: usize) -> Result<Arc<Vec<Device>>> {
-    static TRAINED: Shared<Vec<Device>> = Shared::new();
-    TRAINED.get((method, devices), || train(method, devices))
 }
 
 /// Whether two amounts differ by at most 2 % of the second.

@@ -26,9 +26,8 @@ fn on_devices(method: &str, flags: &str) -> Result<(Command, usize)> {
 fn loss_curve(method: &str, flags: &str) -> Result<Arc<Vec<f32>>> {
     static CURVES: Shared<Vec<f32>> = Shared::new();
     CURVES.get((method, flags), || {
-        let job = Job::new()?;
         let (program, ranks) = on_devices(method, flags)?;
-        job.run(program)?.expect_success()?;
+        let job = Job::done(program)?;
         let curves =
             (0..ranks).map(|rank| losses(job.directory(), rank)).collect::<Result<Vec<_>>>()?;
         let steps = curves[0].len();
@@ -92,8 +91,7 @@ const STEPS: &str = "--batch-size=32 --steps=8 --lr=0.01";
 #[test]
 fn on_one_device_all_methods_are_the_same_to_the_last_bit() -> Result<()> {
     let curve = |method: &str| -> Result<Vec<f32>> {
-        let job = Job::new()?;
-        job.run(train_cifar(&format!("{STEPS} --method={method}"))?)?.expect_success()?;
+        let job = Job::done(train_cifar(&format!("{STEPS} --method={method}"))?)?;
         losses(job.directory(), 0)
     };
     let single = loss_curve("single", STEPS)?;
@@ -147,13 +145,12 @@ fn devices(method: &str, optimizer: &str) -> Result<Arc<Vec<Value>>> {
 }
 
 fn devices_with(method: &str, optimizer: &str, flags: &str) -> Result<Vec<Value>> {
-    let job = Job::new()?;
     // Large enough that a rank reaches its peak long after gloo's threads have freed the running
     // statistics that they sent before.
     let batch_size = if method == "apex" { 64 } else { 128 };
     let flags = format!("--batch-size={batch_size} --steps=3 --optimizer={optimizer} {flags}");
     let (program, ranks) = on_devices(method, &flags)?;
-    job.run(program)?.expect_success()?;
+    let job = Job::done(program)?;
     let without_idle_share = |device: &Value| {
         let mut device = device.clone();
         device["idle_share"] = Value::Null;

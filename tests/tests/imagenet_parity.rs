@@ -8,8 +8,7 @@ const DIGITS: &str = "--dataset mnist --no-augment --epochs 1 --steps 10 --batch
 
 fn expect_parity(world_size: usize, flags: &str) -> Result<()> {
     let flags = || DIGITS.split(' ').chain(flags.split(' '));
-    let job = Job::new()?;
-    job.run(launch(world_size, &ddp_imagenet(flags().chain(OUTPUTS))?)?)?.expect_success()?;
+    let job = Job::done(launch(world_size, &ddp_imagenet(flags().chain(OUTPUTS))?)?)?;
     let rust = training(&job, world_size)?;
     let outputs = tests::training::OUTPUTS;
     let in_python = (0..world_size).map(|_| python("imagenet", flags().chain(outputs)));

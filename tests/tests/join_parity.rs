@@ -6,10 +6,8 @@ use crate::prelude::*;
 const BY_THOSE_THAT_TRAIN: &str = r#"{"divide_by_initial_world_size": false}"#;
 
 fn expect_parity(world_size: usize, arguments: &[&str]) -> Result<Vec<BTreeMap<String, Tensor>>> {
-    let job = Job::new()?;
     let program = example("uneven_inputs", arguments.iter().copied())?;
-    job.run(launch(world_size, &program)?)?.expect_success()?;
-    let rust = job.tensors_by_rank(world_size)?;
+    let rust = Job::done(launch(world_size, &program)?)?.tensors_by_rank(world_size)?;
     let job = Job::new()?;
     let programs = (0..world_size).map(|_| python("uneven_inputs", arguments.iter().copied()));
     expect_all_succeed(start_by_hand(&job, programs)?)?;

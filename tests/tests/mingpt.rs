@@ -22,8 +22,7 @@ fn expect_pythons_bits(flags: &[&str]) -> Result<()> {
     let flags = [&["--epochs", "3", "--lr", "0.003", "--text", &text], flags].concat();
     let flags = || flags.iter().copied().chain(OUTPUTS);
 
-    let ours = Job::new()?;
-    ours.run(launch(2, &example("mingpt", flags())?)?)?.expect_success()?;
+    let ours = Job::done(launch(2, &example("mingpt", flags())?)?)?;
     let theirs = Job::new()?;
     expect_all_succeed(start_by_hand(&theirs, (0..2).map(|_| python("mingpt", flags())))?)?;
 

@@ -14,15 +14,9 @@ const OTHERS: [(&str, &str, bool); 4] = [
     ("module.pt", "a pickle with __main__.Network", false),
 ];
 
-fn pythons_files() -> Result<Job> {
-    let job = Job::new()?;
-    job.run(python("state_dict", ["write"])?)?.expect_success()?;
-    Ok(job)
-}
-
 #[test]
 fn a_network_computes_the_same_from_every_state_dict_in_rust_and_in_python() -> Result<()> {
-    let job = pythons_files()?;
+    let job = Job::done(python("state_dict", ["write"])?)?;
     let files = ["rust.pt"].into_iter().chain(SOUND.split(' '));
     let rust = job.run(example("state_dict", files.clone())?)?.expect_success()?;
     let load = python("state_dict", ["load"].into_iter().chain(files))?;
@@ -39,7 +33,7 @@ fn a_network_computes_the_same_from_every_state_dict_in_rust_and_in_python() -> 
 
 #[test]
 fn what_is_no_state_dict_is_named_not_run_and_converted_as_its_error_says() -> Result<()> {
-    let job = pythons_files()?;
+    let job = Job::done(python("state_dict", ["write"])?)?;
     let interpreter = python("state_dict", [])?.get_program().to_owned();
     for (file, found, converts) in OTHERS {
         let ended = job.run(example("state_dict", ["rust.pt", file])?)?.expect_code(1)?;

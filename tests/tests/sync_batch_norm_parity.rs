@@ -16,9 +16,8 @@ fn expect_parity(ranks: usize) -> Result<()> {
 }
 
 fn expect_parity_of(ranks: usize, sample: &[&str], rounding: f32) -> Result<()> {
-    let job = Job::new()?;
     let with_sample = |first| [first, "cpu"].into_iter().chain(sample.iter().copied());
-    job.run(launch(ranks, &example("sync_batch_norm", with_sample("."))?)?)?.expect_success()?;
+    let job = Job::done(launch(ranks, &example("sync_batch_norm", with_sample("."))?)?)?;
     job.run(python("batch_norm", with_sample("python.safetensors"))?)?.expect_success()?;
     let rust = job.tensors_by_rank(ranks)?;
     let python = job.tensors("python.safetensors")?;
