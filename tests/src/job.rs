@@ -128,6 +128,10 @@ impl Job {
     /// Fails unless a program ends with this code, with all of these texts in its messages, before it
     /// takes a step or saves anything.
     pub fn expect_refusal(&self, command: Command, code: i32, texts: &[&str]) -> Result<()> {
+        self.refusal(command, code, texts).map(drop)
+    }
+
+    fn refusal(&self, command: Command, code: i32, texts: &[&str]) -> Result<Ended> {
         let ended = self.run(command)?.expect_code(code)?;
         let is_model = |it: &String| it == "model.safetensors" || it == "checkpoint.safetensors";
         let saved = self.files()?.into_iter().find(is_model);
@@ -136,7 +140,8 @@ impl Job {
         let begins = ["Epoch=", "Epoch: ", "Training Start"];
         let trained = steps > 0 || begins.iter().any(|text| ended.stdout.contains(text));
         ensure!(!trained, "it trained before it refused: {ended}");
-        ended.expect_messages(texts)
+        ended.expect_messages(texts)?;
+        Ok(ended)
     }
 
     /// The processes of the job that are alive: those started by the test and all their descendants.
@@ -290,8 +295,7 @@ pub fn expect_refusals<const N: usize>(
 ) -> Result<()> {
     for (line, code, texts) in lines {
         let job = Job::new()?;
-        let ended = job.run(program(line)?)?.expect_code(*code)?;
-        ended.expect_messages(texts)?;
+        let ended = job.refusal(program(line)?, *code, texts)?;
         ensure!(ended.stderr.starts_with("error: "), "{ended}");
         ensure!(!ended.stderr.contains("panicked"), "{ended}");
         ensure!(job.files()?.is_empty(), "{line}: {:?}", job.files()?);

@@ -11,23 +11,25 @@ fn refused(arguments: &str, texts: &[&str]) -> Result<()> {
     expect_refusal(dp_custom_criterion(arguments.split(' '))?, 1, &[&["error: "], texts].concat())
 }
 
-/// Arguments that are rejected when they are parsed.
-fn misspelt(arguments: &str, texts: &[&str]) -> Result<()> {
-    expect_refusal(dp_custom_criterion(arguments.split(' '))?, 2, texts)
-}
-
-#[test]
-fn devices_that_make_no_sense_are_refused() -> Result<()> {
-    let texts = ["--devices <DEVICES>", "device is cuda:99, but must be"];
-    misspelt("--devices cuda:99", &texts)?;
-    misspelt("compare --devices cuda:99", &texts)
-}
-
-#[test]
-fn an_output_device_that_is_nowhere_is_refused() -> Result<()> {
-    let expected = "--devices is cpu:0, but must be two or more with --method output-device";
-    refused("--method output-device", &[expected])?;
-    refused("--method output-device --devices cpu:1", &["--devices is cpu:1, but"])
+cases! {
+    fn flags_that_make_no_sense_are_refused() =
+        expect_refusals(|line| dp_custom_criterion(line.split(' ')), &[
+            ("--devices cuda:99", 2, ["'--devices <DEVICES>': device is cuda:99, but must be"]),
+            ("compare --devices cuda:99", 2, ["'--devices <DEVICES>': device is cuda:99, but must be"]),
+            ("compare --devices cpu:0", 1, ["--devices is cpu:0, but must be at least two devices, such as 4xcpu"]),
+            ("--method output-device", 1, ["--devices is cpu:0, but must be two or more with --method output-device"]),
+            ("--method output-device --devices cpu:1", 1, ["--devices is cpu:1, but"]),
+            ("--batch-size 0", 2, ["invalid value '0' for '--batch-size"]),
+            ("compare --batch-size 0", 1,
+                ["--batch-size is 0, but must be 2 or a multiple of it: an equal share for each device"]),
+            ("compare --batch-size 9", 1,
+                ["--batch-size is 9, but must be 2 or a multiple of it: an equal share for each device"]),
+            ("compare --steps 2", 2, ["invalid value '2' for '--steps"]),
+            ("compare --budget=2GB", 2, ["expected a number and B, KiB, MiB or GiB, such as 2GiB"]),
+            ("compare --budget=much", 2, ["expected a number and B, KiB, MiB or GiB, such as 2GiB"]),
+            ("compare --budget=0GiB", 2, ["expected a number and B, KiB, MiB or GiB, such as 2GiB"]),
+            ("compare --budget=-1GiB", 2, ["expected a number and B, KiB, MiB or GiB, such as 2GiB"]),
+        ]);
 }
 
 #[test]
@@ -43,18 +45,12 @@ fn a_method_and_a_number_of_processes_that_do_not_go_together_are_refused() -> R
 }
 
 #[test]
-fn a_batch_that_makes_no_sense_is_refused() -> Result<()> {
-    misspelt("--batch-size 0", &["invalid value '0' for '--batch-size"])?;
+fn a_batch_that_does_not_fit_is_refused() -> Result<()> {
     let text = "--batch-size is 44, but must be at most 43, the pairs of the corpus";
     refused(&format!("--corpus {} --batch-size 44", corpus()), &[text])?;
     let odd = dp_custom_criterion(["--method", "ddp", "--batch-size", "7"])?;
     let text = "--batch-size is 7, but must be a multiple of 2, the ranks";
-    expect_refusal(launch(2, &odd)?, 1, &[text])?;
-    for batch_size in ["0", "9"] {
-        let texts = ["--batch-size is", "2 or a multiple of it: an equal share for each device"];
-        refused(&format!("compare --batch-size {batch_size}"), &texts)?;
-    }
-    Ok(())
+    expect_refusal(launch(2, &odd)?, 1, &[text])
 }
 
 #[test]
@@ -85,18 +81,7 @@ fn comparison(flags: &str) -> Result<Command> {
 }
 
 #[test]
-fn a_comparison_without_anything_to_compare_is_refused() -> Result<()> {
-    let text = "--devices is cpu:0, but must be at least two devices, such as 4xcpu";
-    refused("compare --devices cpu:0", &[text])?;
-    misspelt("compare --steps 2", &["invalid value '2' for '--steps"])
-}
-
-#[test]
-fn a_budget_that_is_no_size_or_holds_no_pair_is_refused() -> Result<()> {
-    for budget in ["2GB", "much", "0GiB", "-1GiB"] {
-        let text = "expected a number and B, KiB, MiB or GiB, such as 2GiB";
-        misspelt(&format!("compare --budget={budget}"), &[text])?;
-    }
+fn a_budget_that_holds_no_pair_is_refused() -> Result<()> {
     let said = [
         "error: --budget is 100 KiB, but must be at least ",
         "MiB, which data-parallel needs for a batch of 2, a pair for each device",
