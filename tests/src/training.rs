@@ -13,8 +13,8 @@ pub const OUTPUTS: [&str; 4] = ["--metrics", "metrics", "--save", "model.safeten
 pub struct Training {
     /// By rank, in the order of the steps, one epoch after the other.
     pub losses: Vec<Vec<f32>>,
-    /// By rank and epoch: training loss, validation loss, accuracy.
-    epochs: Vec<Vec<[f64; 3]>>,
+    /// By rank, as [`epochs`] returns them.
+    epochs: Vec<Vec<[f64; 4]>>,
     pub weights: Tensors,
 }
 
@@ -71,8 +71,8 @@ impl Training {
     }
 }
 
-fn same_but_for_rounding(ours: &[Vec<[f64; 3]>], theirs: &[Vec<[f64; 3]>]) -> bool {
-    let sizes = |epochs: &[Vec<[f64; 3]>]| epochs.iter().map(Vec::len).collect::<Vec<_>>();
+fn same_but_for_rounding(ours: &[Vec<[f64; 4]>], theirs: &[Vec<[f64; 4]>]) -> bool {
+    let sizes = |epochs: &[Vec<[f64; 4]>]| epochs.iter().map(Vec::len).collect::<Vec<_>>();
     let pairs = ours.iter().flatten().flatten().zip(theirs.iter().flatten().flatten());
     sizes(ours) == sizes(theirs) && pairs.into_iter().all(|(a, b)| (a - b).abs() < 1e-6)
 }
@@ -82,10 +82,11 @@ pub fn losses(directory: &Path, rank: usize) -> Result<Vec<f32>> {
     events(directory, rank, "step", |event| Some(event["loss"].as_f64()? as f32))
 }
 
-fn epochs(directory: &Path, rank: usize) -> Result<Vec<[f64; 3]>> {
+/// The number of each epoch, its training loss, validation loss and accuracy.
+pub fn epochs(directory: &Path, rank: usize) -> Result<Vec<[f64; 4]>> {
     events(directory, rank, "epoch", |event| {
         let number = |name: &str| event[name].as_f64();
-        Some([number("train_loss")?, number("val_loss")?, number("accuracy")?])
+        Some([number("epoch")?, number("train_loss")?, number("val_loss")?, number("accuracy")?])
     })
 }
 
@@ -147,7 +148,7 @@ mod tests {
         let tensor = Tensor { dtype: "U8".into(), shape: vec![1], bytes: vec![weight] };
         Training {
             losses: vec![vec![1.0, loss]],
-            epochs: vec![vec![[1.0, 2.0, 3.0]]],
+            epochs: vec![vec![[0.0, 1.0, 2.0, 3.0]]],
             weights: BTreeMap::from([("0.weight".into(), tensor)]),
         }
     }

@@ -1,18 +1,8 @@
-//! The methods of async-update in which a server keeps the model: what they learn, which rank waits
-//! for which, how much they send, and what they reject.
+//! The methods of async-update in which a server keeps the model: which rank waits for which, how
+//! much they send, and what they reject.
 
 use crate::prelude::*;
 use tests::async_update::{METRICS, number, outcome, trained};
-
-/// With the settings of the README.
-#[test]
-fn every_method_with_a_server_names_nine_digits_of_ten() -> Result<()> {
-    for method in ["async-ps", "ssp", "easgd"] {
-        let accuracy = number(&outcome(trained(4, method)?.directory())?, "accuracy")?;
-        ensure!(accuracy >= 0.9, "{method}: {accuracy}");
-    }
-    Ok(())
-}
 
 /// S1.25: if nobody else updates, nothing is stale. The server's update is then the step of a
 /// single process, in the same order of operations, however θ is divided.

@@ -1,5 +1,5 @@
-//! The synchronous methods of async-update, and those that average parameters: what they learn from
-//! the same batches, and what they reject.
+//! What all methods of async-update learn. What the synchronous ones, and those that average parameters, make of the
+//! same batches, and what they reject.
 
 use crate::prelude::*;
 use tests::async_update::{number, outcome};
@@ -30,9 +30,11 @@ fn curves_of_three(method: &str) -> Result<Arc<Vec<Curve>>> {
 
 /// With the settings of the README.
 #[test]
-fn every_synchronous_method_names_nine_digits_of_ten() -> Result<()> {
-    for method in ["sync-allreduce", "sync-ps", "ring", "local-sgd", "post-local", "diloco"] {
-        let accuracy = number(&trained(4, method)?.1, "accuracy")?;
+fn every_method_names_nine_digits_of_ten() -> Result<()> {
+    let synchronous = ["sync-allreduce", "sync-ps", "ring", "local-sgd", "post-local", "diloco"];
+    for method in synchronous.into_iter().chain(["async-ps", "ssp", "easgd"]) {
+        let job = tests::async_update::trained(4, method)?;
+        let accuracy = number(&outcome(job.directory())?, "accuracy")?;
         ensure!(accuracy >= 0.9, "{method}: {accuracy}");
     }
     Ok(())

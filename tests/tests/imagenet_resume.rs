@@ -5,7 +5,8 @@ use crate::prelude::*;
 use rand::Rng;
 use std::ops::RangeInclusive;
 use tests::imagenet::{CHECKPOINT, write_image_folder};
-use tests::{safetensors, training::has_taken_steps};
+use tests::safetensors;
+use tests::training::{self, has_taken_steps};
 
 /// After how many steps an attempt is killed.
 const STEPS: RangeInclusive<usize> = 2..=7;
@@ -43,14 +44,10 @@ fn losses(directory: &Path, rank: usize) -> Result<BTreeMap<(u64, u64), u32>> {
     Ok(losses.into_iter().collect())
 }
 
-/// The results of each epoch: training loss, validation loss, accuracy.
-fn epochs(directory: &Path) -> Result<BTreeMap<u64, [f64; 3]>> {
-    let epochs = events(directory, 0, "epoch", |event| {
-        let value = |name: &str| event[name].as_f64();
-        let values = [value("train_loss")?, value("val_loss")?, value("accuracy")?];
-        Some((event["epoch"].as_u64()?, values))
-    })?;
-    Ok(epochs.into_iter().collect())
+/// The results of each epoch.
+fn epochs(directory: &Path) -> Result<BTreeMap<u64, [f64; 4]>> {
+    let epochs = training::epochs(directory, 0)?;
+    Ok(epochs.into_iter().map(|results| (results[0] as u64, results)).collect())
 }
 
 /// Expects that kills change nothing.
