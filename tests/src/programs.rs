@@ -208,10 +208,8 @@ pub fn in_shell(script: &str, command: &Command) -> Command {
 
 /// The command in a directory whose subdirectory `disk` has room for 64 KiB. Only root may start it.
 pub fn with_small_disk(command: &Command) -> Command {
-    const MOUNT: &str = r#"mkdir disk && mount -t tmpfs -o size=64k small disk && exec "$@""#;
-    let mut unshare = Command::new("unshare");
-    unshare.args(["--mount", "sh", "-c", MOUNT, "sh"]);
-    started_by(unshare, command)
+    const MOUNT: &str = "mkdir disk && mount -t tmpfs -o size=64k small disk";
+    in_shell(&format!(r#"exec unshare --mount sh -c '{MOUNT} && exec "$@"' sh "$@""#), command)
 }
 
 /// The launcher's command with the program's, environment included, at its end.

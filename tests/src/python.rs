@@ -44,20 +44,18 @@ fn scripts() -> PathBuf {
 /// The Python of the virtual environment that contains libtorch.
 fn interpreter() -> Result<Arc<PathBuf>> {
     static PYTHON: Shared<PathBuf> = Shared::new();
-    PYTHON.get((), find_interpreter)
-}
-
-fn find_interpreter() -> Result<PathBuf> {
-    let libtorch = env::var_os("LIBTORCH").map(PathBuf::from);
-    let libtorch = libtorch.with_context(|| format!("LIBTORCH is not set; {ADVICE}"))?;
-    let real = libtorch
-        .canonicalize()
-        .with_context(|| format!("no libtorch at {}; {ADVICE}", libtorch.display()))?;
-    // …/lib/python3.11/site-packages/torch belongs to …/bin/python.
-    real.ancestors()
-        .map(|directory| directory.join("bin/python"))
-        .find(|python| python.exists())
-        .with_context(|| format!("{} lies in no Python environment; {ADVICE}", real.display()))
+    PYTHON.get((), || {
+        let libtorch = env::var_os("LIBTORCH").map(PathBuf::from);
+        let libtorch = libtorch.with_context(|| format!("LIBTORCH is not set; {ADVICE}"))?;
+        let real = libtorch
+            .canonicalize()
+            .with_context(|| format!("no libtorch at {}; {ADVICE}", libtorch.display()))?;
+        // …/lib/python3.11/site-packages/torch belongs to …/bin/python.
+        real.ancestors()
+            .map(|directory| directory.join("bin/python"))
+            .find(|python| python.exists())
+            .with_context(|| format!("{} lies in no Python environment; {ADVICE}", real.display()))
+    })
 }
 
 /// Forks the process that runs this script, or torchrun. None if the command was made neither by [`python`] nor by

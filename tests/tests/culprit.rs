@@ -26,6 +26,13 @@ cases! {
     fn a_rank_that_runs_out_of_memory_is_named() = expect_reason("memory", 1, "can't allocate memory");
     fn a_rank_whose_backward_pass_fails_is_named() =
         expect_reason("backward", 1, "backward failed: element 0 of tensors does not require grad");
+    /// On a loaded machine, the launcher may have to end Python before it has shut down.
+    fn a_python_rank_is_named_with_what_it_records() =
+        expect_culprit(&Job::new()?.run(launch(2, &python("failing_rank", [])?)?)?.expect_code(1)?, 1,
+            ": ValueError: no sample 6 in the data set");
+    fn a_program_that_starts_its_ranks_names_the_one_that_fails() =
+        Job::new()?.run(example("spawn_ranks", ["2"])?)?.expect_code(1)?
+            .expect_messages(&["rank 2 failed (exit status: 1): there is no GPU 2"]);
 }
 
 #[test]
@@ -48,14 +55,4 @@ fn torchrun_names_the_same_rank_and_reason() -> Result<()> {
     let (_, cause) = cause.with_context(|| format!("torchrun names no cause: {ended}"))?;
     let lines = ["rank      : 1 (local_rank: 1)", "traceback : no sample 6 in the data set"];
     expect_texts(cause, &lines)
-}
-
-cases! {
-    /// On a loaded machine, the launcher may have to end Python before it has shut down.
-    fn a_python_rank_is_named_with_what_it_records() =
-        expect_culprit(&Job::new()?.run(launch(2, &python("failing_rank", [])?)?)?.expect_code(1)?, 1,
-            ": ValueError: no sample 6 in the data set");
-    fn a_program_that_starts_its_ranks_names_the_one_that_fails() =
-        Job::new()?.run(example("spawn_ranks", ["2"])?)?.expect_code(1)?
-            .expect_messages(&["rank 2 failed (exit status: 1): there is no GPU 2"]);
 }

@@ -1,7 +1,8 @@
-//! Jobs over three hosts, and what happens to their hosts, processes and network: the faults that `cargo xtask soak`
+//! Jobs over several hosts, and what happens to their hosts, processes and network: the faults that `cargo xtask soak`
 //! provokes many times, once each. Only root may create the hosts; if they cannot be created, the tests say so.
 
 use crate::prelude::*;
+use tests::cluster::Cluster;
 use tests::soak::{LINES, Size, Trial};
 
 /// How much longer than elsewhere a fault may take to be noticed while other tests run.
@@ -34,4 +35,20 @@ cases! {
     fn an_elastic_job_loses_no_sample_when_nodes_come_and_go() = holds("elastic");
     fn killed_hosts_come_again_while_the_others_go_on_and_every_sample_counts_once() =
         holds("replaced-hosts");
+}
+
+#[test]
+fn two_nodes_train_as_two_ranks_of_one_node() -> Result<()> {
+    if !Hosts::can_exist() {
+        return Ok(());
+    }
+    let flags = ["--epochs", "1", "--lr", "0.05", "--momentum", "0.9", "--timeout", "60"];
+    let program = ddp_mnist(flags.into_iter().chain(OUTPUTS))?;
+    let mut log = String::new();
+    let on_two_nodes = Cluster::with(2, &mut log, |cluster| {
+        cluster.start(&["-n", "1"], &program)?;
+        cluster.succeeds()?;
+        Training::of(&cluster.job, 2)
+    });
+    on_two_nodes.context(log)?.expect_equal(&Training::run(launch(2, &program)?, 2)?)
 }

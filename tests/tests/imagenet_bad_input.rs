@@ -44,11 +44,10 @@ fn senseless_flags_are_refused() -> Result<()> {
     Ok(())
 }
 
-const SMALLER_THAN_THE_WORLD: [&str; 3] = ["[rank ", "--batch-size is 2", "at least 3"];
-
 cases! {
     fn a_batch_that_is_smaller_than_the_world_is_refused() =
-        expect_refusal(launch(3, &on_digits("--batch-size 2")?)?, 1, &SMALLER_THAN_THE_WORLD);
+        expect_refusal(launch(3, &on_digits("--batch-size 2")?)?, 1,
+            &["[rank ", "--batch-size is 2", "at least 3"]);
     fn a_directory_for_checkpoints_that_is_not_there_is_found_before_training() =
         expect_refusal(on_digits("--checkpoint-dir nowhere")?, 1, &["error: ", "nowhere"]);
 }

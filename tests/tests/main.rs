@@ -51,5 +51,4 @@ mod schedulers;
 mod snapshots;
 mod state_dict;
 mod sync_batch_norm_parity;
-mod two_hosts;
 mod virtual_ranks;

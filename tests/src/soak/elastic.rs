@@ -15,9 +15,10 @@ pub(super) fn nodes_come_and_go(trial: &mut Trial) -> Result<Duration> {
     let per_node = trial.size.ranks_per_node;
     let victims = [(); 2].map(|()| trial.rng.random_range(1..NODES));
     let moments = [(); 3].map(|()| Duration::from_millis(trial.rng.random_range(0..500)));
+    let program = example("elastic", [])?;
     Cluster::with(NODES, &mut trial.log, |cluster| {
         for host in 0..NODES {
-            start(cluster, host, per_node, &[], &program()?)?;
+            start(cluster, host, per_node, &[], &program)?;
         }
         let mut sizes = vec![NODES * per_node];
         wait_for_starts(cluster, &sizes)?;
@@ -27,7 +28,7 @@ pub(super) fn nodes_come_and_go(trial: &mut Trial) -> Result<Duration> {
             let begin = Instant::now();
             match change {
                 0 => leave(cluster, victims[0])?,
-                1 => start(cluster, victims[0], per_node, &[], &program()?)?,
+                1 => start(cluster, victims[0], per_node, &[], &program)?,
                 _ => leave(cluster, victims[1])?,
             }
             let nodes = if change == 1 { NODES } else { NODES - 1 };
@@ -64,11 +65,6 @@ pub(super) fn start(
     let flags = ["--nnodes", "1:3", "--rdzv-backend", "c10d", "--rdzv-endpoint", &endpoint];
     let flags = [&flags[..], &["--rdzv-id", "soak", "-n", &per_node], more].concat();
     cluster.launch(host, &flags, program)
-}
-
-/// A training that goes on until it is let end.
-pub(super) fn program() -> Result<Command> {
-    example("elastic", [])
 }
 
 /// Kills all processes of a host.

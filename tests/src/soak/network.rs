@@ -26,7 +26,7 @@ fn bad_network(trial: &mut Trial, conditions: Conditions) -> Result<Duration> {
             cluster.hosts.switch.set_conditions(host, Conditions { seed, ..conditions });
         }
         let begin = Instant::now();
-        start(cluster, per_node, FEW_STEPS)?;
+        start(cluster, per_node)?;
         cluster.succeeds_within(10 * PATIENCE)?;
         let took = begin.elapsed();
         for rank in 0..NODES * per_node {
@@ -44,7 +44,7 @@ pub(super) fn partition(trial: &mut Trial) -> Result<Duration> {
     let size = trial.size;
     let host = trial.rng.random_range(0..NODES);
     Cluster::with(NODES, &mut trial.log, |cluster| {
-        cluster.start(&["-n", &size.ranks_per_node.to_string()], &elastic::program()?)?;
+        cluster.start(&["-n", &size.ranks_per_node.to_string()], &example("elastic", [])?)?;
         let checkpoint = cluster.job.path(elastic::CHECKPOINT);
         cluster.until("the training has begun", || Ok(checkpoint.exists().then_some(())))?;
 
@@ -71,10 +71,10 @@ pub(super) fn partition(trial: &mut Trial) -> Result<Duration> {
     })
 }
 
-fn start(cluster: &mut Cluster, per_node: usize, steps: usize) -> Result<()> {
+fn start(cluster: &mut Cluster, per_node: usize) -> Result<()> {
     let data = cluster.job.path("data");
     fs::create_dir(&data)?;
-    digits::write(&data, (steps * NODES * per_node) as u32)?;
+    digits::write(&data, (FEW_STEPS * NODES * per_node) as u32)?;
     let flags = ["--epochs=1", "--batch-size=1", "--no-save", "--metrics=metrics"];
     let mut program = ddp_mnist(flags)?;
     program.arg("--data-dir").arg(data);
