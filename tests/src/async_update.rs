@@ -1,7 +1,7 @@
 //! What async-update's methods write if they are started with [`METRICS`].
 
 use crate::prelude::*;
-use crate::programs::{async_update, launch, start_by_hand};
+use crate::programs::{as_rank, async_update, free_port, launch};
 use crate::{Job, Process, training::events};
 
 pub const METRICS: &str = "--metrics=metrics";
@@ -13,8 +13,14 @@ pub fn trained(ranks: usize, flags: &str) -> Result<Job> {
 
 /// Starts the ranks of a method, with metrics, without a launcher, which would end all of them when one is lost.
 pub fn started(job: &Job, ranks: usize, flags: &str) -> Result<Vec<Process>> {
-    let program = || async_update(flags.split(' ').chain([METRICS]));
-    start_by_hand(job, (0..ranks).map(|_| program()))
+    (0..ranks).map(starter(job, ranks, flags)?).collect()
+}
+
+/// What starts one such rank at a time.
+pub fn starter(job: &Job, ranks: usize, flags: &str) -> Result<impl Fn(usize) -> Result<Process>> {
+    let port = free_port()?;
+    let program = move || async_update(flags.split(' ').chain([METRICS]));
+    Ok(move |rank| job.start(as_rank(program()?, rank, ranks, port)))
 }
 
 /// The event `outcome` that rank 0 writes at the end.

@@ -70,7 +70,7 @@ impl Members {
     pub(crate) fn stand_still(&self) -> impl FnMut() -> bool + use<> {
         let members = self.clone();
         // A list that cannot be read counts as unchanged.
-        self.patience.with_job(&self.root, move || members.pids().unwrap_or_default())
+        self.patience.with_job(self.root.clone(), move || members.pids().unwrap_or_default())
     }
 }
 

@@ -23,11 +23,7 @@ impl Default for Patience {
 
 impl Patience {
     /// Gives up on processes that write below `root`.
-    pub fn with_job<P>(self, root: &Path, processes: P) -> impl FnMut() -> bool + use<P>
-    where
-        P: Fn() -> Vec<Pid>,
-    {
-        let root = root.to_owned();
+    pub fn with_job(self, root: PathBuf, processes: impl Fn() -> Vec<Pid>) -> impl FnMut() -> bool {
         let (mut work, mut change) = (Unchanged::new(), Unchanged::new());
         now_and_then(move || {
             let processes = processes();
@@ -141,7 +137,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut running = shell(script).current_dir(&directory).spawn().unwrap();
         let pid = Pid::from_raw(running.id().cast_signed());
-        let mut give_up = patience.with_job(directory.path(), || vec![pid]);
+        let mut give_up = patience.with_job(directory.path().to_owned(), || vec![pid]);
         let given_up = (0..40).any(|_| {
             sleep(SOON / 20);
             give_up()

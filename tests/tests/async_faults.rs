@@ -2,7 +2,7 @@
 //! when one is killed, stopped or late.
 
 use crate::prelude::*;
-use tests::async_update::{METRICS, number, outcome, started};
+use tests::async_update::{number, outcome, started, starter};
 
 /// After this many steps a rank is certainly training.
 const STEPS: usize = 5;
@@ -25,10 +25,8 @@ fn when_a_worker_is_killed_at_the_end_the_other_does_its_batches() -> Result<()>
     let job = Job::new()?;
     // 250 batches: worker 1 fetches 100 of them, and computes the first for longer than worker 2
     // takes for the rest. It is started first, to be sure that it gets its 100.
-    let flags = ["async-ps", "--epochs=1", "--n-fetch=100", "--straggle=1:3600000", METRICS];
-    let port = free_port()?;
-    let start = |rank| job.start(as_rank(async_update(flags)?, rank, 3, port));
-    let mut ranks = (0..2).map(start).collect::<Result<Vec<_>>>()?;
+    let start = starter(&job, 3, "async-ps --epochs=1 --n-fetch=100 --straggle=1:3600000")?;
+    let mut ranks = (0..2).map(&start).collect::<Result<Vec<_>>>()?;
     job.until("worker 1 has read the model", || {
         let readers = events(job.directory(), 0, "read", |read| read["worker"].as_u64());
         Ok(readers.is_ok_and(|readers| readers.contains(&1)).then_some(()))
@@ -88,10 +86,8 @@ fn when_a_server_is_killed_every_worker_ends_and_names_it() -> Result<()> {
 #[test]
 fn a_worker_that_comes_late_is_served() -> Result<()> {
     let job = Job::new()?;
-    let port = free_port()?;
-    let flags = ["async-ps", "--servers=2", "--step-time=10", "--epochs=2", METRICS];
-    let start = |rank| job.start(as_rank(async_update(flags)?, rank, 4, port));
-    let mut ranks = (0..3).map(start).collect::<Result<Vec<_>>>()?;
+    let start = starter(&job, 4, "async-ps --servers=2 --step-time=10 --epochs=2")?;
+    let mut ranks = (0..3).map(&start).collect::<Result<Vec<_>>>()?;
     wait_for_steps(&job, 2..3, STEPS)?;
     ranks.push(start(3)?);
     expect_all_succeed(ranks)?;
@@ -104,10 +100,8 @@ fn a_worker_that_comes_late_is_served() -> Result<()> {
 #[test]
 fn a_worker_that_comes_when_all_is_done_is_told_so() -> Result<()> {
     let job = Job::new()?;
-    let port = free_port()?;
-    let flags = ["async-ps", "--epochs=1", "--timeout=30", METRICS];
-    let start = |rank| job.start(as_rank(async_update(flags)?, rank, 3, port));
-    let mut ranks = (0..2).map(start).collect::<Result<Vec<_>>>()?;
+    let start = starter(&job, 3, "async-ps --epochs=1 --timeout=30")?;
+    let mut ranks = (0..2).map(&start).collect::<Result<Vec<_>>>()?;
     ranks[1].wait()?.expect_success()?;
     job.until("the server has evaluated the model", || Ok(outcome(job.directory()).ok()))?;
     start(2)?.wait()?.expect_success()?;

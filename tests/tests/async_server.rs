@@ -2,7 +2,7 @@
 //! much they send, and what they reject.
 
 use crate::prelude::*;
-use tests::async_update::{METRICS, number, outcome, trained};
+use tests::async_update::{number, outcome, starter, trained};
 
 /// S1.25: if nobody else updates, nothing is stale. The server's update is then the step of a
 /// single process, in the same order of operations, however θ is divided.
@@ -68,11 +68,9 @@ fn trace(directory: &Path) -> Result<Trace> {
 /// starts before them, since otherwise they might finish before it has begun.
 fn trace_with_a_slow_worker(flags: &str) -> Result<Trace> {
     let job = Job::new()?;
-    let port = free_port()?;
-    let pace = "--epochs=1 --batch-size=64 --step-time=5 --straggle=1:40";
-    let flags = format!("{flags} {pace} {METRICS}");
-    let start = |rank| job.start(as_rank(async_update(flags.split(' '))?, rank, 4, port));
-    let mut ranks = (0..2).map(start).collect::<Result<Vec<_>>>()?;
+    let flags = format!("{flags} --epochs=1 --batch-size=64 --step-time=5 --straggle=1:40");
+    let start = starter(&job, 4, &flags)?;
+    let mut ranks = (0..2).map(&start).collect::<Result<Vec<_>>>()?;
     wait_for_steps(&job, 1..2, 5)?;
     ranks.extend([start(2)?, start(3)?]);
     expect_all_succeed(ranks)?;

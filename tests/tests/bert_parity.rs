@@ -8,16 +8,11 @@ use crate::prelude::*;
 const TINY: &str = "--hidden=32 --layers=2 --attn-heads=2 --seq-len=16 --batch-size=8 --steps=20 \
                     --warmup=10 --seed=3 --metrics=metrics --output=model.safetensors";
 
-fn train(mut program: Command) -> Result<Training> {
-    program.args(["--corpus", &corpus()]);
-    Training::run(program, 1)
-}
-
 fn expect_parity(flags: &str) -> Result<()> {
-    let flags = || TINY.split(' ').chain(flags.split(' '));
-    let rust = train(dp_custom_criterion(flags())?)?;
+    let flags = format!("{TINY} --corpus {} {flags}", corpus());
+    let rust = Training::run(dp_custom_criterion(flags.split(' '))?, 1)?;
     assert_eq!(rust.losses[0].len(), 20);
-    rust.expect_equal(&train(python("bert", flags())?)?)
+    rust.expect_equal(&Training::run(python("bert", flags.split(' '))?, 1)?)
 }
 
 cases! {
@@ -45,9 +40,8 @@ fn two_ranks_end_alike_with_whole_and_sharded_models_and_kept_and_recomputed_act
 -> Result<()> {
     let train = |method: &str| -> Result<Training> {
         // With fewer pairs, a rank's may contain none that counts.
-        let flags = format!("{TINY} --batch-size=20 {method}");
-        let mut program = dp_custom_criterion(flags.split(' '))?;
-        Training::run(launch(2, program.args(["--corpus", &corpus()]))?, 2)
+        let flags = format!("{TINY} --batch-size=20 --corpus {} {method}", corpus());
+        Training::run(launch(2, &dp_custom_criterion(flags.split(' '))?)?, 2)
     };
     let ddp = train("--method ddp")?;
     for method in ["--method fsdp", "--method fsdp --checkpoint-activations"] {

@@ -4,13 +4,17 @@
 use crate::prelude::*;
 use tests::parity::{FILE, expect_equal_tensors};
 
-/// The problems, and for each the options of this optimizer to try.
-fn cases(optimizer: &str, options: &[(&[&str], Value)]) -> Vec<Value> {
-    let on_problems = |(problems, options): &(&[&str], Value)| {
-        let case = |problem: &&str| json!({ "optimizer": optimizer, "options": options, "problem": problem });
-        problems.iter().map(case).collect::<Vec<_>>()
-    };
-    options.iter().flat_map(on_problems).collect()
+struct Optimizer(&'static str);
+
+impl Optimizer {
+    /// A case for each of these options and each of the problems to try them on.
+    fn with(self, options: &[(&[&str], Value)]) -> Vec<Value> {
+        let on_problems = |(problems, options): &(&[&str], Value)| {
+            let case = |problem: &&str| json!({ "optimizer": self.0, "options": options, "problem": problem });
+            problems.iter().map(case).collect::<Vec<_>>()
+        };
+        options.iter().flat_map(on_problems).collect()
+    }
 }
 
 const DENSE: &[&str] = &["float", "double", "bfloat16", "complex"];
@@ -18,73 +22,62 @@ const ALL: &[&str] = &["float", "double", "bfloat16", "complex", "sparse"];
 const SPARSE: &[&str] = &["sparse"];
 
 fn all_cases() -> Vec<Value> {
-    let sgd = [
+    let sgd = Optimizer("SGD").with(&[
         (ALL, json!({ "lr": 0.1 })),
         (ALL, json!({ "lr": 0.1, "momentum": 0.9, "dampening": 0.3 })),
         (ALL, json!({ "lr": 0.1, "momentum": 0.9, "nesterov": true, "maximize": true })),
         (DENSE, json!({ "lr": 0.1, "momentum": 0.9, "nesterov": true, "weight_decay": 0.01 })),
         (DENSE, json!({ "momentum": 0.5, "weight_decay": 0.1, "maximize": true })),
-    ];
-    let adam = [
+    ]);
+    let adam = Optimizer("Adam").with(&[
         (DENSE, json!({})),
         (DENSE, json!({ "lr": 0.01, "weight_decay": 0.1 })),
         (DENSE, json!({ "lr": 0.01, "weight_decay": 0.1, "decoupled_weight_decay": true })),
         (DENSE, json!({ "lr": 0.1, "betas": [0.3, 0.9], "eps": 0.001 })),
         (DENSE, json!({ "lr": 0.1, "betas": [0.5, 0.6], "amsgrad": true })),
         (DENSE, json!({ "lr": 0.1, "amsgrad": true, "maximize": true, "weight_decay": 0.1 })),
-    ];
-    let adamw = [
+    ]);
+    let adamw = Optimizer("AdamW").with(&[
         (DENSE, json!({})),
         (DENSE, json!({ "lr": 0.1, "betas": [0.5, 0.6], "amsgrad": true, "maximize": true })),
-    ];
-    let rmsprop = [
+    ]);
+    let rmsprop = Optimizer("RMSprop").with(&[
         (DENSE, json!({})),
         (DENSE, json!({ "lr": 0.1, "alpha": 0.7, "eps": 0.001 })),
         (DENSE, json!({ "momentum": 0.9, "weight_decay": 0.1 })),
         (DENSE, json!({ "centered": true, "maximize": true })),
         (DENSE, json!({ "centered": true, "momentum": 0.5, "weight_decay": 0.1, "eps": 0.001 })),
-    ];
-    let adagrad = [
+    ]);
+    let adagrad = Optimizer("Adagrad").with(&[
         (ALL, json!({})),
         (ALL, json!({ "lr": 0.1, "lr_decay": 0.1, "initial_accumulator_value": 0.3 })),
         (ALL, json!({ "lr": 0.1, "eps": 0.01, "maximize": true })),
         (DENSE, json!({ "weight_decay": 0.1, "maximize": true })),
-    ];
-    let adadelta = [
+    ]);
+    let adadelta = Optimizer("Adadelta").with(&[
         (DENSE, json!({})),
         (DENSE, json!({ "lr": 0.3, "rho": 0.7, "eps": 0.001 })),
         (DENSE, json!({ "weight_decay": 0.1, "maximize": true })),
-    ];
+    ]);
     // With the defaults, the sixth step is the first to be rectified.
-    let radam = [
+    let radam = Optimizer("RAdam").with(&[
         (DENSE, json!({})),
         (DENSE, json!({ "lr": 0.1, "betas": [0.3, 0.9], "eps": 0.001 })),
         (DENSE, json!({ "lr": 0.1, "weight_decay": 0.1, "maximize": true })),
         (DENSE, json!({ "lr": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": true })),
-    ];
-    let nadam = [
+    ]);
+    let nadam = Optimizer("NAdam").with(&[
         (DENSE, json!({})),
         (DENSE, json!({ "betas": [0.3, 0.9], "eps": 0.001, "momentum_decay": 0.1 })),
         (DENSE, json!({ "lr": 0.1, "weight_decay": 0.1, "maximize": true })),
         (DENSE, json!({ "lr": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": true })),
-    ];
-    let sparse_adam = [
+    ]);
+    let sparse_adam = Optimizer("SparseAdam").with(&[
         (SPARSE, json!({})),
         (SPARSE, json!({ "lr": 0.1, "betas": [0.3, 0.9], "eps": 0.001 })),
         (SPARSE, json!({ "lr": 0.1, "maximize": true })),
-    ];
-    let cases = [
-        cases("SGD", &sgd),
-        cases("Adam", &adam),
-        cases("AdamW", &adamw),
-        cases("RMSprop", &rmsprop),
-        cases("Adagrad", &adagrad),
-        cases("Adadelta", &adadelta),
-        cases("RAdam", &radam),
-        cases("NAdam", &nadam),
-        cases("SparseAdam", &sparse_adam),
-    ]
-    .concat();
+    ]);
+    let cases = [sgd, adam, adamw, rmsprop, adagrad, adadelta, radam, nadam, sparse_adam].concat();
     // The same with `_foreach_*` operations, which are the default on GPUs.
     let mut with_foreach = cases.clone();
     with_foreach.retain(|case| case["optimizer"] != "SparseAdam");
@@ -118,7 +111,7 @@ fn muon_as_an_optimizer_of_ones_own_equals_pythons() -> Result<()> {
         json!({ "lr": 0.1, "ns_steps": 2, "ns_coefficients": [2.0, -1.5, 0.5], "eps": 1.0 }),
     ];
     let problem: &[&str] = &["matrices"];
-    expect_parity("muon", &cases("Muon", &options.map(|options| (problem, options))))
+    expect_parity("muon", &Optimizer("Muon").with(&options.map(|options| (problem, options))))
 }
 
 /// With the rates and momenta of each group.
