@@ -155,17 +155,12 @@ impl Job {
         until(what, self.members.stand_still(), look)
     }
 
-    /// Waits until a comparison has started a run that has taken a step, and returns the directory of its runs.
-    pub fn runs(&self) -> Result<PathBuf> {
+    /// Waits until a comparison has started a run that has taken a step.
+    pub fn wait_for_run(&self) -> Result<()> {
+        let metrics = |entry: fs::DirEntry| fs::metadata(entry.path().join("metrics/rank0.jsonl"));
+        let begun = |entry| metrics(entry).is_ok_and(|file| file.len() > 0);
         self.until("a run has begun", || {
-            for entry in fs::read_dir(self.root.path())? {
-                let directory = entry?.path();
-                let metrics = fs::metadata(directory.join("metrics/rank0.jsonl"));
-                if metrics.is_ok_and(|file| file.len() > 0) {
-                    return Ok(Some(directory));
-                }
-            }
-            Ok(None)
+            Ok(fs::read_dir(self.root.path())?.flatten().any(begun).then_some(()))
         })
     }
 

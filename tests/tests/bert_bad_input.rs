@@ -111,7 +111,7 @@ fn a_rank_that_dies_is_named_and_the_others_end() -> Result<()> {
 fn the_runs_of_a_comparison_that_is_killed_end_with_it() -> Result<()> {
     let job = Job::new()?;
     let mut comparison = job.start(comparison("--steps 10000")?)?;
-    job.runs()?;
+    job.wait_for_run()?;
     ensure!(job.processes()?.len() == 2, "there is no run, or several");
     kill(comparison.pid(), Signal::SIGKILL)?;
     ensure!(!comparison.wait()?.status.success(), "it has not been killed");

@@ -15,6 +15,9 @@ cases! {
     fn two_ranks_equal_python() = expect_pythons_bits(&[]);
     fn two_ranks_that_shard_the_model_equal_python() =
         expect_pythons_bits(&["--fsdp", "--checkpoint-activations"]);
+    /// With more than two ranks, the order of sums depends on a gradient's position in its bucket.
+    fn four_ranks_go_on_as_if_they_had_not_been_interrupted() = expect_resumed(&[]);
+    fn four_ranks_with_shards_go_on_as_if_they_had_not_been_interrupted() = expect_resumed(&["--fsdp"]);
 }
 
 fn expect_pythons_bits(flags: &[&str]) -> Result<()> {
@@ -36,12 +39,6 @@ fn expect_pythons_bits(flags: &[&str]) -> Result<()> {
     }
     ensure!(ours.tensors(WEIGHTS)? == theirs.tensors(WEIGHTS)?, "the final weights differ");
     Ok(())
-}
-
-cases! {
-    /// With more than two ranks, the order of sums depends on a gradient's position in its bucket.
-    fn four_ranks_go_on_as_if_they_had_not_been_interrupted() = expect_resumed(&[]);
-    fn four_ranks_with_shards_go_on_as_if_they_had_not_been_interrupted() = expect_resumed(&["--fsdp"]);
 }
 
 fn expect_resumed(fsdp: &[&str]) -> Result<()> {
