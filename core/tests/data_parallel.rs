@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
 use approx::assert_relative_eq;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex, PoisonError};
 use tch::{Device, Kind, Reduction, Tensor, nn, nn::ModuleT, nn::VarStore, no_grad};
 use tch_parallel::data_parallel::*;
-use tch_parallel::{Devices, LogicalDevice, Shared};
+use tch_parallel::{Devices, LogicalDevice, Shared, nn::CheckpointWrapper};
+use tests::errors::expect_error;
 
 /// Builds from the same seed every time. The lock is needed because all tests share one generator and run in parallel,
 /// and because a wrapper puts the generator's state back, whether its model draws or not.
@@ -152,6 +154,26 @@ fn what_a_model_draws_beside_its_variables_is_the_same_on_every_device() {
     let inputs = Tensor::zeros([2, 3], (Kind::Float, Device::Cpu));
     let outputs = model.forward(inputs, |noise, xs| xs + noise).unwrap();
     assert_eq!(outputs.get(0), outputs.get(1));
+}
+
+#[test]
+fn a_block_that_cannot_draw_its_numbers_again_fails() {
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    static MEET: Barrier = Barrier::new(2);
+    let vs = VarStore::new(Device::Cpu);
+    let build = |p: &nn::Path<'_>| (p.ones("scale", &[64]), CheckpointWrapper::new(()));
+    let model = DataParallel::new(build, &vs, &devices(2)).unwrap();
+    let inputs = Tensor::ones([8, 64], (Kind::Float, Device::Cpu));
+    let block = |(): &(), xs: Tensor| {
+        if CALLS.fetch_add(1, Ordering::Relaxed) < 2 {
+            MEET.wait();
+        }
+        xs.dropout(0.5, true)
+    };
+    let pass =
+        |(scale, wrapper): &(Tensor, CheckpointWrapper<()>), xs| wrapper.call(xs * scale, block);
+    let outputs = model.forward(inputs, pass).unwrap();
+    expect_error(model.backward(&outputs.sum(Kind::Float)), "logical devices share a generator");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, iter::once};
 use tch::{Device, Tensor};
 
 /// The state of the CPU's generator, and of that of a GPU.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RandomState(Vec<(Option<usize>, Tensor)>);
 
 impl RandomState {
@@ -15,6 +15,12 @@ impl RandomState {
         let states = generators(devices).into_iter().map(|it| Ok((it, rng_state(it)?)));
         let states = states.collect::<Result<_, _>>().map_err(Error::engine("get_rng_state"))?;
         Ok(RandomState(states))
+    }
+
+    /// Whether each generator has drawn nothing since `start`, or is where it was at `end`.
+    pub fn is_at(&self, start: &Self, end: &Self) -> bool {
+        let mut all = self.0.iter().zip(&start.0).zip(&end.0);
+        all.all(|((own, start), end)| own.1 == start.1 || own.1 == end.1)
     }
 
     /// Makes the generators draw what they have drawn since.

@@ -20,6 +20,7 @@ use tch_parallel_base::{Error, Tensors, lock};
 ///
 /// - Pass every tensor that has a graph as an input: a captured one's can be used only once.
 /// - A batch norm updates its running statistics in both forward passes.
+/// - On logical devices, whose replicas share a generator, a block that draws random numbers fails in the backward pass.
 /// - If a block runs twice in one pass, its gradients are added one after the other, which can change
 ///   their last bits.
 ///
@@ -64,8 +65,9 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
             return Ok(f(&lock(&self.module), inputs));
         }
         let mut sources = list(&inputs);
-        let again = Again::new(&self.module, &mut inputs)?;
+        let mut again = Again::new(&self.module, &mut inputs)?;
         let outputs = no_grad(|| f(&lock(&self.module), inputs.shallow_clone()));
+        again.end = RandomState::of(&again.devices)?;
         let mut results = list(&outputs);
         sources.retain(Tensor::requires_grad);
         if sources.is_empty() {
@@ -93,13 +95,18 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
     }
 }
 
+/// Held while generators are set back for a second forward pass.
+static DRAWING: Mutex<()> = Mutex::new(());
+
 /// What the second forward pass needs to know about the first.
 struct Again<M> {
     module: Arc<Mutex<M>>,
     /// Whether each input needs a gradient, and its version.
     inputs: Vec<(bool, i64)>,
     devices: Vec<Device>,
-    generators: RandomState,
+    /// The generators before and after the first pass.
+    start: RandomState,
+    end: RandomState,
     thread: ThreadState,
 }
 
@@ -115,7 +122,8 @@ impl<M> Again<M> {
         Ok(Again {
             module: Arc::clone(module),
             inputs: marks,
-            generators: RandomState::of(&devices)?,
+            start: RandomState::of(&devices)?,
+            end: RandomState::default(),
             devices,
             thread: ThreadState::of_this_thread().map_err(Error::engine("checkpoint"))?,
         })
@@ -144,10 +152,20 @@ impl<M> Again<M> {
             return Err(what.into());
         }
         let run = || {
-            self.generators.restore().map_err(|error| error.to_string())?;
-            self.thread.run(|| f(&lock(&self.module), inputs))
+            self.start.restore()?;
+            let outputs = self.thread.run(|| f(&lock(&self.module), inputs));
+            Ok((outputs, RandomState::of(&self.devices)?))
         };
-        let outputs = drawing_nothing(&self.devices, run).map_err(|error| error.to_string())?;
+        let ran = {
+            let _alone = lock(&DRAWING);
+            drawing_nothing(&self.devices, run)
+        };
+        let (outputs, end) = ran.flatten().map_err(|error: Error| error.to_string())?;
+        if !end.is_at(&self.start, &self.end) {
+            let what = "a CheckpointWrapper drew random numbers while another thread did, so it cannot draw them again; \
+                        logical devices share a generator: use one device, or no dropout";
+            return Err(what.into());
+        }
         let (mut ends, mut known, mut gradients) = (Vec::new(), Vec::new(), gradients.into_iter());
         outputs?.visit(&mut |output| {
             if let Some(gradient) = gradients.next().flatten()

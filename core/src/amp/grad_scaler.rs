@@ -194,6 +194,11 @@ impl GradScaler {
         Ok(())
     }
 
+    /// Forgets what was unscaled since the last [`update`](Self::update), for a step that is undone.
+    pub(crate) fn forget_step(&mut self) {
+        self.optimizers.clear();
+    }
+
     /// The current scale: `get_scale()`. 1 if scaling is off. Waits for a GPU.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use super::launcher::News;
 use crate::distributed::{ProcessGroup, bucket_order};
-use crate::{Error, Result, checkpoint::AsTraining};
+use crate::{Error, Result, amp::GradScaler, checkpoint::AsTraining};
 use c10d_sys::tensor::clear_grad;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{fmt, sync::Arc};
@@ -128,7 +128,9 @@ impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
         self.progress = committed.progress.clone();
         committed.random.restore()?;
         // The loop may clear gradients only after its step.
-        let mut parameters = self.training.as_training().vs.trainable_variables();
+        let training = self.training.as_training();
+        training.scaler.into_iter().for_each(GradScaler::forget_step);
+        let mut parameters = training.vs.trainable_variables();
         let cleared = parameters.iter_mut().try_for_each(clear_grad);
         cleared.map_err(Error::engine("elastic::run"))?;
         no_grad(|| {
@@ -151,9 +153,9 @@ impl<T: fmt::Debug, P: fmt::Debug> fmt::Debug for State<T, P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::Training;
     use crate::distributed::{DeviceChoice, DistributedDataParallel, ProcessGroupOptions, Store};
     use crate::optim::{Adam, AdamOptions};
+    use crate::{amp::GradScalerOptions, checkpoint::Training};
     use std::{thread, time::Duration};
     use tch::nn::{self, Init, ModuleT, VarStore};
     use tch::{Device, Kind};
@@ -168,8 +170,9 @@ mod tests {
         let net = nn::batch_norm1d(vs.root() / "bn", 3, config);
         let mut optimizer = Adam::new(&vs, AdamOptions::default()).unwrap();
         let (vs, optimizer) = (&mut vs, &mut optimizer);
-        let training =
-            Training { architecture: "bn", vs, optimizer, scheduler: None, scaler: None };
+        let mut scaler = GradScaler::new(GradScalerOptions::default()).unwrap();
+        let scaler = Some(&mut scaler);
+        let training = Training { architecture: "bn", vs, optimizer, scheduler: None, scaler };
         test(&net, State::new(training, 0))
     }
 
@@ -226,11 +229,17 @@ mod tests {
             state.join(&ProcessGroup::from_env().unwrap()).unwrap();
             step(net, &mut state);
             let committed = texts(&state);
-            pass(net, &mut state);
-            state.progress = 7;
-            assert_ne!(texts(&state), committed, "running statistics have changed");
-            state.roll_back().unwrap();
-            assert_eq!((texts(&state), state.progress), (committed, 1));
+            for _ in 0..2 {
+                pass(net, &mut state);
+                state.progress = 7;
+                assert_ne!(texts(&state), committed, "running statistics have changed");
+                let Training { scaler, optimizer, .. } = &mut state.training;
+                let scaler = scaler.as_mut().unwrap();
+                scaler.scale(&Tensor::from(1f32)).unwrap();
+                scaler.unscale_(*optimizer).unwrap();
+                state.roll_back().unwrap();
+                assert_eq!((texts(&state), state.progress), (committed.clone(), 1));
+            }
             let parameters = state.training.vs.trainable_variables();
             assert!(parameters.iter().all(|parameter| !parameter.grad().defined()));
         });
