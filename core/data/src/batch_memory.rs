@@ -41,11 +41,12 @@ impl BatchMemory {
     /// A tensor of this size that has no other handle, removed from this memory.
     fn unused(&self, size: &[i64]) -> Option<Tensor> {
         let mut tensors = lock(&self.0);
-        let is_unused = |tensor: &mut Tensor| {
-            // Whoever had it may have computed its gradient, too.
-            let is_plain = !tensor.requires_grad() && !tensor.grad().defined();
-            is_plain && tensor.size() == size && c10d_sys::tensor::get_mut(tensor).is_some()
-        };
+        let is_free = |tensor: &mut Tensor| c10d_sys::tensor::get_mut(tensor).is_some();
+        // Whoever had it may have computed its gradient, too.
+        let is_plain = |tensor: &Tensor| !tensor.requires_grad() && !tensor.grad().defined();
+        tensors.retain_mut(|tensor| is_plain(tensor) || !is_free(tensor));
+        let is_unused =
+            |tensor: &mut Tensor| tensor.size() == size && is_plain(tensor) && is_free(tensor);
         let position = tensors.iter_mut().position(is_unused)?;
         Some(tensors.swap_remove(position))
     }

@@ -103,7 +103,7 @@ fn concatenated<B: Tensors>(parts: &[Part<B>]) -> Result<B> {
     let tensors_of_parts: Vec<Vec<Tensor>> = parts.iter().map(|part| list(&part.batch)).collect();
     for (part, tensors) in parts.iter().zip(&tensors_of_parts) {
         let rows = part.places.len();
-        let expected = format_args!("{}, as of the others", tensors_of_parts[0].len());
+        let expected = format_args!("{}, as in the others", tensors_of_parts[0].len());
         let what = format_args!("the number of tensors in a batch of data set {}", part.number);
         check(tensors.len() == tensors_of_parts[0].len(), what, tensors.len(), expected)?;
         let is_other = |tensor: &&Tensor| tensor.size().first() != Some(&(rows as i64));

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use tch::{Device, Tensor, nn::ModuleT, no_grad};
 use tch_parallel_base::random::{RandomState, drawing_nothing};
 use tch_parallel_base::tensors::{fill, list};
-use tch_parallel_base::{Error, Tensors, lock};
+use tch_parallel_base::{Error, LogicalDevice, Tensors, lock};
 
 /// Recomputes a block's activations in the backward pass, which trades time for memory. `checkpoint_wrapper(module)`,
 /// with `torch.utils.checkpoint.checkpoint`. Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016).
@@ -18,6 +18,7 @@ use tch_parallel_base::{Error, Tensors, lock};
 ///
 /// This works like PyTorch with `use_reentrant=True`:
 ///
+/// - There is no `autograd.grad` or `run_backward` through it, nor `create_graph`.
 /// - Pass every tensor that has a graph as an input: a captured one's can be used only once.
 /// - A batch norm updates its running statistics in both forward passes.
 /// - On logical devices, whose replicas share a generator, a block that draws random numbers fails in the backward pass.
@@ -104,6 +105,8 @@ struct Again<M> {
     /// Whether each input needs a gradient, and its version.
     inputs: Vec<(bool, i64)>,
     devices: Vec<Device>,
+    /// Whether it is likely that other replicas draw from the same generator meanwhile.
+    shares_generator: bool,
     /// The generators before and after the first pass.
     start: RandomState,
     end: RandomState,
@@ -113,9 +116,10 @@ struct Again<M> {
 impl<M> Again<M> {
     /// Also detaches the inputs.
     fn new(module: &Arc<Mutex<M>>, inputs: &mut impl Tensors) -> Result<Self> {
-        let (mut marks, mut devices) = (Vec::new(), Vec::new());
+        let (mut marks, mut devices, mut shares_generator) = (Vec::new(), Vec::new(), false);
         inputs.visit(&mut |input| {
             devices.push(input.device());
+            shares_generator |= matches!(LogicalDevice::of(input), LogicalDevice::Cpu(1..));
             marks.push((input.requires_grad(), version(input)));
             *input = input.detach();
         });
@@ -125,6 +129,7 @@ impl<M> Again<M> {
             start: RandomState::of(&devices)?,
             end: RandomState::default(),
             devices,
+            shares_generator,
             thread: ThreadState::of_this_thread().map_err(Error::engine("checkpoint"))?,
         })
     }
@@ -153,19 +158,26 @@ impl<M> Again<M> {
         }
         let run = || {
             self.start.restore()?;
-            let outputs = self.thread.run(|| f(&lock(&self.module), inputs));
+            let outputs = self.thread.run(|| f(&lock(&self.module), inputs.shallow_clone()));
             Ok((outputs, RandomState::of(&self.devices)?))
         };
-        let ran = {
-            let _alone = lock(&DRAWING);
-            drawing_nothing(&self.devices, run)
+        let mut tries = 0;
+        let outputs = loop {
+            let alone = lock(&DRAWING);
+            let ran = drawing_nothing(&self.devices, run).flatten();
+            drop(alone);
+            let (outputs, end) = ran.map_err(|error: Error| error.to_string())?;
+            if !self.shares_generator || end.is_at(&self.start, &self.end) {
+                break outputs;
+            }
+            // If the block itself draws nothing, another thread has drawn just now, and may not do so again.
+            tries += 1;
+            if tries == 5 {
+                let what = "a CheckpointWrapper drew random numbers while another thread did, so it cannot draw them \
+                            again; logical devices share a generator: use one device, or no dropout";
+                return Err(what.into());
+            }
         };
-        let (outputs, end) = ran.flatten().map_err(|error: Error| error.to_string())?;
-        if !end.is_at(&self.start, &self.end) {
-            let what = "a CheckpointWrapper drew random numbers while another thread did, so it cannot draw them again; \
-                        logical devices share a generator: use one device, or no dropout";
-            return Err(what.into());
-        }
         let (mut ends, mut known, mut gradients) = (Vec::new(), Vec::new(), gradients.into_iter());
         outputs?.visit(&mut |output| {
             if let Some(gradient) = gradients.next().flatten()
@@ -202,7 +214,6 @@ mod tests {
     use crate::{LinearOptions, linear};
     use tch::Kind;
     use tch::nn::{SequentialT, VarStore, seq_t};
-    use tch_parallel_base::LogicalDevice;
     use tch_parallel_base::memory::{
         max_memory_allocated, memory_allocated, reset_peak_memory_stats,
     };

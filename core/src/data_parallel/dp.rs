@@ -32,7 +32,8 @@ pub struct DataParallelOptions {
 /// Whatever a forward pass writes (running statistics), only the original's is kept.
 ///
 /// With one device, the module is simply called. On logical devices, the replicas draw dropout masks from one shared
-/// generator in an order that changes from run to run; each GPU has its own generator.
+/// generator in an order that changes from run to run; each GPU has its own generator. On several devices there is no
+/// `autograd.grad` or `run_backward` through the module, nor `create_graph`.
 ///
 /// ```
 /// # use tch::{Device, Kind, Tensor, nn::{self, ModuleT, VarStore}};

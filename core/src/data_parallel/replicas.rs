@@ -76,7 +76,7 @@ impl<M: Send> Replicas<M> {
         for device in devices.iter().skip(1) {
             let _on = device.guard()?;
             let store = VarStore::new(device.into());
-            // What it draws beside its variables is the same, too.
+            // What it draws on the CPU besides its variables is the same, too.
             let replica = drawing_nothing(&[device.into()], || {
                 random.restore().map(|()| build(&store.root()))
             })??;

@@ -235,7 +235,7 @@ mod tests {
                 assert_ne!(texts(&state), committed, "running statistics have changed");
                 let Training { scaler, optimizer, .. } = &mut state.training;
                 let scaler = scaler.as_mut().unwrap();
-                scaler.scale(&Tensor::from(1f32)).unwrap();
+                let _ = scaler.scale(&Tensor::from(1f32)).unwrap();
                 scaler.unscale_(*optimizer).unwrap();
                 state.roll_back().unwrap();
                 assert_eq!((texts(&state), state.progress), (committed.clone(), 1));

@@ -40,7 +40,7 @@ pub fn backward(ends: &[&GraphEnd], gradients: Vec<Tensor>, retain_graph: bool) 
 
 /// Fails unless a backward pass within the one that runs on this thread may add to the gradients of leaves.
 pub fn check_accumulates(what: &str) -> Result<()> {
-    let message = "cannot be part of `autograd.grad`, `run_backward` or `inputs`: call `backward`";
+    let message = "does not support `autograd.grad`, `run_backward` or `inputs`: call `backward`";
     let is_valid = ffi::c10d_is_checkpoint_valid();
     if is_valid { Ok(()) } else { Err(format!("{what} {message}").into()) }
 }

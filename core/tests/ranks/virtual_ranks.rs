@@ -148,7 +148,9 @@ fn a_loop_over_shares_may_look_as_with_other_models(group: &ProcessGroup) {
 }
 
 #[run_by(on_ranks(2))]
-fn shares_begin_with_the_same_buffers_and_an_abandoned_step_leaves_its_loads(group: &ProcessGroup) {
+fn shares_begin_with_the_same_buffers_and_what_is_loaded_after_an_abandoned_step_stays(
+    group: &ProcessGroup,
+) {
     on_each_number_of_ranks(group, |group| {
         let vs = VarStore::new(Device::Cpu);
         let norm = batch_norm1d(vs.root(), 3, BatchNormOptions::default());
@@ -214,7 +216,7 @@ fn what_would_not_be_the_same_on_another_number_of_ranks_is_refused(group: &Proc
     let batch = || Tensor::ones([4, 3], FLOAT_CPU);
     expect_error(
         model.forward(|layer| layer.forward(&batch())).map(drop),
-        "a forward pass with virtual_ranks is outside of DistributedDataParallel::shares, but must be for a share of a batch",
+        "a pass with virtual_ranks is outside of DistributedDataParallel::shares, but must be for a share of a batch",
     );
     expect_error(
         model.shares(Tensor::ones([3, 3], FLOAT_CPU), 0).next().unwrap().map(drop),

@@ -16,7 +16,7 @@ pub(super) fn pinned<B: Tensors>(batch: Option<Result<B>>, pin_memory: bool) -> 
 
 /// `tensor.to(device, non_blocking=True)`
 pub(super) fn moved<B: Tensors>(batch: B, device: Device) -> Result<B> {
-    // To the CPU, the loop would read before the copy is there.
+    // The loop would read a copy to the CPU before it has arrived.
     let non_blocking = device.is_cuda();
     let to = |tensor: &Tensor| {
         let copy = memory::is_on_host(tensor);

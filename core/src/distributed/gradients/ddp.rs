@@ -214,12 +214,7 @@ impl<M> DistributedDataParallel<M> {
                 let expected = "used without virtual_ranks";
                 return Err(Error::argument(other, "used with virtual_ranks", expected));
             }
-            sync = ranks.begin_forward()?;
-            if !sync {
-                // An abandoned step may have prepared a backward pass.
-                let mut reducer = self.reducer.borrow_mut();
-                reducer.expect_no_gradients().map_err(|error| self.failed("forward", &error))?;
-            }
+            sync = ranks.is_last_share()?;
         }
         if grad && !sync && self.static_graph && self.reducer.borrow().needs_sink() {
             let found = "in the first iteration of a static graph";
@@ -279,16 +274,21 @@ impl<M> DistributedDataParallel<M> {
 
     /// `loss.backward()`: afterwards every parameter's gradient is averaged over the ranks.
     ///
-    /// A plain `loss.backward()` exchanges gradients too, but panics on errors and does not name the rank at fault.
+    /// A plain `loss.backward()` exchanges gradients too, except with `virtual_ranks`, but panics on errors and does not
+    /// name the rank at fault.
     ///
     /// # Errors
     /// [`Error::Collective`] if a rank has died or did not arrive within the timeout, or if a communication hook
     /// failed; [`Error::Tensor`] if only this rank's pass failed: `loss` has no graph, say, or memory ran out.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
-        if let Some(ranks) = &self.virtual_ranks
-            && self.group.or_report(ranks.backward(loss))?
-        {
-            return Ok(());
+        if let Some(ranks) = &self.virtual_ranks {
+            if !ranks.is_last_share()? {
+                // An abandoned step may have prepared a backward pass.
+                let prepared = self.reducer.borrow_mut().expect_no_gradients();
+                prepared.map_err(|error| self.failed("backward", &error))?;
+                return self.group.or_report(ranks.backward(loss));
+            }
+            self.group.or_report(ranks.begin_last_backward())?;
         }
         let outcome = autograd::backward_from(loss).map_err(|error| {
             if let Some(error) = self.take_hook_failure() {

@@ -91,11 +91,11 @@ impl VirtualRanks {
         Ok(())
     }
 
-    /// Before a forward pass. Returns whether the backward pass after it exchanges gradients.
-    pub(super) fn begin_forward(&self) -> Result<bool> {
+    /// Whether the backward pass of the share under way exchanges gradients.
+    pub(super) fn is_last_share(&self) -> Result<bool> {
         let Some(share) = lock(&self.state).step.share else {
             let found = "outside of DistributedDataParallel::shares";
-            let what = "a forward pass with virtual_ranks";
+            let what = "a pass with virtual_ranks";
             return Err(Error::argument(what, found, "for a share of a batch"));
         };
         Ok(share + 1 == self.shard.parts())
@@ -134,18 +134,24 @@ impl VirtualRanks {
         Ok(())
     }
 
-    /// The backward pass of a share, unless it is the last one, of which the reducer takes the gradients.
-    pub(super) fn backward(&self, loss: &Tensor) -> Result<bool> {
-        let State { step, parameters, rows, places, .. } = &mut *lock(&self.state);
-        let Some(share) = step.share else { return Ok(false) };
-        step.expect_passes(share)?;
-        if share + 1 == self.shard.parts() {
-            if step.earlier.is_empty() {
-                // The reducer would take them for this share's.
-                step.earlier = replace_grads(parameters, repeat_with(Tensor::new))?;
-            }
-            return Ok(false);
+    /// Before the backward pass of the last share, of which the reducer takes the gradients.
+    pub(super) fn begin_last_backward(&self) -> Result<()> {
+        let State { step, parameters, .. } = &mut *lock(&self.state);
+        step.expect_passes(self.shard.parts() - 1)?;
+        if step.earlier.is_empty() {
+            // The reducer would take them for this share's.
+            step.earlier = replace_grads(parameters, repeat_with(Tensor::new))?;
         }
+        Ok(())
+    }
+
+    /// The backward pass of any other share.
+    pub(super) fn backward(&self, loss: &Tensor) -> Result<()> {
+        let State { step, parameters, rows, places, .. } = &mut *lock(&self.state);
+        let share = step.passes;
+        step.expect_passes(step.share.unwrap_or_default())?;
+        let expected = "run after a forward pass of the DistributedDataParallel";
+        check(share < places.len(), "a backward pass with virtual_ranks", "run before", expected)?;
         let row = |rows: &Tensor| rows.f_get(share as i64);
         rows.iter().try_for_each(|rows| row(rows)?.f_zero_().map(drop))?;
         // Each gradient is added to its row as soon as it is computed, so that there is no other copy of all.
@@ -154,14 +160,15 @@ impl VirtualRanks {
         outcome.and(replace_grads(parameters, before))?;
         rows.iter().try_for_each(|rows| row(rows)?.f_mul_(&self.factor()).map(drop))?;
         step.passes += 1;
-        Ok(true)
+        Ok(())
     }
 
-    /// After a loop over the shares: undoes what an abandoned step has done to gradients and buffers.
+    /// After a loop over the shares: undoes what an abandoned step has done to gradients, buffers and generators.
     pub(super) fn end_shares(&self) -> Result<()> {
         IN_A_PART.set(false);
         let State { step, buffers, parameters, .. } = &mut *lock(&self.state);
-        let Step { before, earlier, .. } = take(step);
+        let Step { share, before, earlier, next_seed, .. } = take(step);
+        share.iter().for_each(|_| tch::manual_seed(next_seed));
         replace_grads(parameters, earlier)?;
         copy(buffers, &before)
     }
@@ -218,6 +225,9 @@ impl VirtualRanks {
         let State { step, rows, .. } = &mut *lock(&self.state);
         let last = self.shard.parts() - 1;
         step.expect_passes(last)?;
+        let found = "started by the loss's own backward";
+        let expected = "started by DistributedDataParallel::backward";
+        check(!step.earlier.is_empty(), "a backward pass with virtual_ranks", found, expected)?;
         let rows = rows[bucket.index()].shallow_clone();
         let _ = bucket.buffer()?.f_mul_out(&rows.f_get(last as i64)?, &self.factor())?;
         Ok(rows)
