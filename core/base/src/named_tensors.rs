@@ -171,7 +171,10 @@ impl<S: Source> View for Fetched<'_, S> {
         // After a failure the file is given up, so nothing more is fetched or written.
         if self.failure.borrow().is_none() {
             let mut bytes = vec![0; self.data_len()];
-            let copy = |tensor: Tensor| Ok(tensor.f_copy_data_u8(&mut bytes, tensor.numel())?);
+            let copy = |tensor: Tensor| {
+                let tensor = tensor.f_resolve_conj()?.f_resolve_neg()?;
+                Ok(tensor.f_copy_data_u8(&mut bytes, tensor.numel())?)
+            };
             match self.source.fetch().and_then(copy) {
                 Ok(()) => return bytes.into(),
                 Err(error) => self.failure.replace(Some(error)),

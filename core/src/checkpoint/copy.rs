@@ -79,7 +79,8 @@ impl Training<'_> {
             let expected = "whole on every rank: a rank that is lost takes its shard with it";
             check(shard.is_none(), &name, "sharded", expected)?;
             announcement.tensors.push((name, Dtype::try_from(tensor.kind())?, tensor.size()));
-            tensors.push(tensor.f_detach()?.f_to(device)?.f_contiguous()?);
+            let tensor = tensor.f_detach()?.f_resolve_conj()?.f_resolve_neg()?;
+            tensors.push(tensor.f_to(device)?.f_contiguous()?);
         }
         announcement.header = contents.metadata.remove(HEADER).unwrap_or_default();
         Ok((announcement, tensors))

@@ -229,7 +229,7 @@ impl<O: Optimizer, R: UpdateRule> Optimizer for DiLoCo<O, R> {
             let named = tensors.filter_map(|(name, it)| Some((name.strip_prefix(prefix)?, it)));
             named.map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone())).collect()
         };
-        let (step, saved) = (saved_step(state)?, NamedTensors::from_iter(tensors(GLOBAL)));
+        let (step, saved) = (saved_step(state, STEP)?, NamedTensors::from_iter(tensors(GLOBAL)));
         let globals = self.named_globals();
         for (name, global) in &globals {
             let is_there = saved.get(name).map(Tensor::size) == Some(global.size());
@@ -241,7 +241,7 @@ impl<O: Optimizer, R: UpdateRule> Optimizer for DiLoCo<O, R> {
         let fragment = &self.own[(step / self.period) as usize % self.own.len()];
         let numbers: usize = fragment.iter().map(Tensor::numel).sum();
         let is_due = (step + self.options.fragment_sync_delay) / self.period > step / self.period;
-        let fits = mean.as_ref().is_none_or(|mean| is_due && mean.numel() == numbers);
+        let fits = mean.as_ref().map(Tensor::numel) == is_due.then_some(numbers);
         let found = format_args!("that of a fragment underway after {step} steps");
         let expected = "of a training with the same fragments, sync_every and delay";
         check(fits, "the optimizer state", found, expected)?;

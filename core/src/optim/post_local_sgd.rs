@@ -11,7 +11,7 @@ pub(super) const STEP: &str = "step";
 /// its averager chooses. `torch.distributed.optim.PostLocalSGDOptimizer`
 ///
 /// torchft's `LocalSGD(…, sync_every=n)` is this with `PeriodicModelAverager::new(&group, n, n - 1)`, which
-/// averages after every `n`-th step, counted from 1.
+/// averages after every `n`-th step, counted from 1, if all ranks use the same parameters in it.
 ///
 /// A state without the averager's step, such as that of an optimizer that was not wrapped, can be
 /// loaded too: the averager then begins at step 0, with its warm-up.
@@ -84,13 +84,14 @@ impl<O: Optimizer> Optimizer for PostLocalSgdOptimizer<O> {
 
     fn state_dict(&self) -> Result<OptimizerState> {
         let mut state = self.optimizer.state_dict()?;
-        state.tensors.push((STEP.into(), Tensor::from(self.averager.step as i64)));
+        state.tensors.push((entry(entries(&state)), Tensor::from(self.averager.step as i64)));
         Ok(state)
     }
 
     fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()> {
-        let step = saved_step(state)?;
-        let own = state.tensors.iter().filter(|(name, _)| name != STEP);
+        let last = entries(state).saturating_sub(1);
+        let step = saved_step(state, &entry(last))?;
+        let own = state.tensors.iter().filter(|(name, _)| *name != entry(last));
         self.optimizer.load_state_dict(&OptimizerState {
             optimizer: state.optimizer.clone(),
             param_groups: state.param_groups.clone(),
@@ -105,9 +106,19 @@ impl<O: Optimizer> Optimizer for PostLocalSgdOptimizer<O> {
     }
 }
 
+/// The name of an averager's step in a state. An optimizer that is wrapped may be such a wrapper itself.
+fn entry(number: usize) -> String {
+    if number == 0 { STEP.into() } else { format!("{STEP}{}", number + 1) }
+}
+
+/// How many averagers a state has, the outermost one last.
+fn entries(state: &OptimizerState) -> usize {
+    (0..).take_while(|&it| state.tensors.iter().any(|(name, _)| *name == entry(it))).count()
+}
+
 /// How many steps there were before this state; 0 unless it says so.
-pub(super) fn saved_step(state: &OptimizerState) -> Result<u64> {
-    let Some((_, step)) = state.tensors.iter().find(|(name, _)| name == STEP) else { return Ok(0) };
+pub(super) fn saved_step(state: &OptimizerState, name: &str) -> Result<u64> {
+    let Some((_, step)) = state.tensors.iter().find(|it| it.0 == name) else { return Ok(0) };
     u64::try_from(i64::try_from(step)?)
         .map_err(|_| Error::argument("the averager's step", "negative", "the number of steps made"))
 }
@@ -124,18 +135,22 @@ mod tests {
         let vs = VarStore::new(Device::Cpu);
         let _ = vs.root().sub("averager").ones("step", &[2]);
         let group = ProcessGroup::from_env().unwrap();
-        let wrapped = |step| {
+        let averager = |step| {
             let mut averager = PeriodicModelAverager::new(&group, 4, 100).unwrap();
             averager.step = step;
-            let sgd: Box<dyn Optimizer> = Box::new(Sgd::new(&vs, SgdOptions::default()).unwrap());
-            PostLocalSgdOptimizer::new(sgd, averager)
+            averager
         };
-        let mut after = wrapped(0);
-        after.load_state_dict(&wrapped(7).state_dict().unwrap()).unwrap();
-        assert_eq!(after.averager.step, 7);
+        let wrapped = |inner, outer| {
+            let sgd: Box<dyn Optimizer> = Box::new(Sgd::new(&vs, SgdOptions::default()).unwrap());
+            let inner = PostLocalSgdOptimizer::new(sgd, averager(inner));
+            PostLocalSgdOptimizer::new(inner, averager(outer))
+        };
+        let mut after = wrapped(0, 0);
+        after.load_state_dict(&wrapped(7, 9).state_dict().unwrap()).unwrap();
+        assert_eq!((after.optimizer.averager.step, after.averager.step), (7, 9));
         // As in PyTorch, without a step it begins again.
-        let unwrapped = after.optimizer_mut().state_dict().unwrap();
+        let unwrapped = after.optimizer_mut().optimizer_mut().state_dict().unwrap();
         after.load_state_dict(&unwrapped).unwrap();
-        assert_eq!(after.averager.step, 0);
+        assert_eq!((after.optimizer.averager.step, after.averager.step), (0, 0));
     }
 }

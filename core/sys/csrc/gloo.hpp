@@ -34,6 +34,14 @@ class Gloo final : public c10d::ProcessGroupGloo {
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
+  // Its messages are numbered like gloo's collectives, so from 0 on where the exchange has carried out all of these. They
+  // must not be taken for a user's with such a tag.
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
+    if (exchange_ != nullptr) {
+      collectiveCounter_ = std::max<uint32_t>(collectiveCounter_, 1 << 30);
+    }
+    ProcessGroupGloo::monitoredBarrier(options, wait_all_ranks);
+  }
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
   WorkPtr allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) override;
   WorkPtr _reduce_scatter_base(

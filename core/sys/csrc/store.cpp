@@ -164,7 +164,12 @@ c10d_status c10d_store_compare_set(
 }
 
 c10d_status c10d_store_delete_key(const c10d_store* store, const char* key, bool* out) {
-  return guarded([&] { *out = store->store->deleteKey(key); });
+  return guarded([&] {
+    auto& own = *store->store;
+    // A FileStore deletes whatever it is asked to.
+    const bool was_set = own.hasExtendedApi() || own.check({key});
+    *out = own.deleteKey(key) && was_set;
+  });
 }
 
 c10d_status c10d_store_num_keys(const c10d_store* store, int64_t* out) {
@@ -176,7 +181,18 @@ c10d_status c10d_store_check(const c10d_store* store, const char* key, bool* out
 }
 
 c10d_status c10d_store_add(const c10d_store* store, const char* key, int64_t amount, int64_t* out) {
-  return guarded([&] { *out = store->store->add(key, amount); });
+  return guarded([&] {
+    auto& own = store->store;
+    *out = own->add(key, amount);
+    auto* prefixed = dynamic_cast<c10d::PrefixStore*>(own.get());
+    const auto base = prefixed == nullptr ? own : prefixed->getUnderlyingNonPrefixStore();
+    if (dynamic_cast<c10d::HashStore*>(base.get()) != nullptr) {
+      // Unlike `add`, this wakes those who wait for the key.
+      const auto text = std::to_string(*out);
+      const std::vector<uint8_t> value{text.begin(), text.end()};
+      own->compareSet(key, value, value);
+    }
+  });
 }
 
 void c10d_store_free(c10d_store* store) { delete store; }

@@ -83,7 +83,7 @@ float* c10d_exclusive_floats(c10d_tensor* pointer) noexcept {
   try {
     const at::Tensor& floats = tensor(pointer);
     if (!floats.defined() || !floats.device().is_cpu() || floats.layout() != at::kStrided ||
-        floats.scalar_type() != at::kFloat || !floats.is_contiguous()) {
+        floats.scalar_type() != at::kFloat || !floats.is_contiguous() || floats.is_neg()) {
       return nullptr;
     }
     // Other handles share the tensor; views share its storage, and so does an exchange in progress. A weak reference

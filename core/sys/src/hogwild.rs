@@ -73,7 +73,7 @@ impl AtomicTensor {
         let floats = (Kind::Float, elements.len());
         assert_eq!((delta.kind(), delta.numel()), floats, "a step has a float for each element");
         let mut steps = vec![0.0; elements.len()];
-        delta.copy_data(&mut steps, elements.len());
+        delta.resolve_neg().copy_data(&mut steps, elements.len());
         for (element, step) in elements.iter().zip(steps).filter(|(_, step)| *step != 0.0) {
             let subtracted = |bits| (f32::from_bits(bits) - alpha * step).to_bits();
             let mut bits = element.load(Relaxed);
@@ -124,7 +124,8 @@ mod tests {
         assert_eq!(copy, Tensor::ones([2, 3], FLOAT_CPU));
         let _ = copy.fill_(7.0);
         shared.fetch_sub_scaled(&copy, 1.0);
-        assert_eq!(shared.load(), Tensor::full([2, 3], -6.0, FLOAT_CPU));
+        shared.fetch_sub_scaled(&copy.internal_neg_view(), 2.0);
+        assert_eq!(shared.load(), Tensor::full([2, 3], 8.0, FLOAT_CPU));
     }
 
     #[test]

@@ -186,7 +186,11 @@ fn what_does_not_fit_together_is_refused() {
     let late = DiLoCoOptions { fragment_sync_delay: 3, ..every(6) };
     let mut optimizer = diloco(&vs, &group, 0, 0.0);
     let other = Sgd::new(&vs, sgd(1.0)).unwrap().state_dict().unwrap();
+    (0..2).for_each(|_| step(&vs, &mut optimizer, 2.0));
+    let within = optimizer.state_dict().unwrap();
+    let within = message(diloco(&vs, &group, 1, 0.0).load_state_dict(&within));
     for (found, expected) in [
+        (within, "underway after 2 steps"),
         (five, "sync_every is 5, but must be a multiple of the number of fragments"),
         (zero, "sync_every is 0, but must be a multiple of the number of fragments"),
         (new(halves(), late), "3, but must be below 3"),

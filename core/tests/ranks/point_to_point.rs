@@ -131,3 +131,19 @@ fn what_gloo_has_exchanged_occupies_no_memory_afterwards(group: &ProcessGroup) {
     let deadline = past(Instant::now() + common::TIMEOUT);
     until("the memory was given back", deadline, is_given_back).unwrap();
 }
+
+#[run_by(on_ranks_with_each_transport(2))]
+fn a_message_that_waits_takes_no_part_in_a_monitored_barrier(group: &ProcessGroup) {
+    // Over sockets, these move the number of the barrier's messages past the tag, as in Python.
+    (0..3).for_each(|_| group.barrier().unwrap());
+    if group.rank() == 1 {
+        let sent = group.isend(Tensor::from_slice(&[7f32]), 0).unwrap();
+        group.monitored_barrier().unwrap();
+        let _ = sent.wait().unwrap();
+        return;
+    }
+    group.monitored_barrier().unwrap();
+    let mut received = Tensor::from_slice(&[0f32]);
+    group.recv(&mut received, 1).unwrap();
+    assert_eq!(received, Tensor::from_slice(&[7f32]));
+}

@@ -173,8 +173,22 @@ fn every_kind_of_store_sets_and_gets_several_keys_at_once() {
         let error = message(store.multi_get(&["a", "absent"], Duration::from_millis(100)));
         let expected = "could not get test/absent in the store: timed out after 100ms";
         assert!(error.ends_with(expected), "{error}");
+        assert_eq!(["a", "a"].map(|key| store.delete_key(key).unwrap()), [true, false]);
     }
     fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn a_counter_wakes_the_thread_that_waits_for_it() {
+    let store = Store::hash().unwrap().with_prefix("test").unwrap();
+    let own = store.try_clone().unwrap();
+    let begin = Instant::now();
+    let waiting = std::thread::spawn(move || own.get("n", TIMEOUT).unwrap());
+    // Until it probably waits; if it does not yet, it has nothing to wait for.
+    std::thread::sleep(Duration::from_millis(100));
+    store.add("n", 1).unwrap();
+    assert_eq!(waiting.join().unwrap(), b"1");
+    assert!(begin.elapsed() < TIMEOUT / 2, "{:?}", begin.elapsed());
 }
 
 #[run_by(common::processes(2))]

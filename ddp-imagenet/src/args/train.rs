@@ -56,7 +56,7 @@ pub struct TrainArgs {
     #[arg(long, value_name = "DIR", default_value = ".")]
     checkpoint_dir: PathBuf,
     /// Save every N batches as well as after each epoch.
-    #[arg(long, value_name = "N", value_parser = positive())]
+    #[arg(long, value_name = "N", value_parser = positive(), conflicts_with = "skip_bad")]
     save_every: Option<usize>,
 
     /// Print a line every N batches.

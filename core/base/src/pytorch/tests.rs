@@ -4,7 +4,7 @@ use super::*;
 use std::fs;
 use tch::Device;
 
-/// The file of a tensor of each kind, one of them without elements and one a view.
+/// The file of a tensor of each kind, one of them without elements and two of them views.
 fn file() -> (Vec<(String, Tensor)>, Vec<u8>) {
     let mut tensors: Vec<_> = STORAGES
         .iter()
@@ -14,6 +14,7 @@ fn file() -> (Vec<(String, Tensor)>, Vec<u8>) {
     tensors.push(("number".into(), Tensor::from(7i64)));
     let view = Tensor::arange(12, (Kind::Float, Device::Cpu)).view([3, 4]).tr();
     tensors.push(("a view".into(), view));
+    tensors.push(("negated".into(), Tensor::from_slice(&[1f32, 2.0]).internal_neg_view()));
     let bytes = written(&tensors, &Metadata::from([("training".into(), "{}".into())]));
     (tensors, bytes)
 }
