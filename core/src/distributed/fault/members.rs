@@ -67,19 +67,3 @@ pub(crate) fn absent(store: &Arc<Store>, world_size: usize, timeout: Duration) -
         ranks => Some(format!("ranks {ranks:?} did not arrive within {timeout:?}")),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn those_who_have_signed_are_read_in_that_order() {
-        let store = Store::hash().unwrap();
-        let unknown = Member { rank: 2, name: 5, process: None };
-        let members = [Member::new(1, 4), unknown];
-        for member in &members {
-            member.sign(&store).unwrap();
-        }
-        assert_eq!(read(&store, Duration::from_secs(60)).unwrap(), members);
-    }
-}

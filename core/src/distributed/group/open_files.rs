@@ -25,16 +25,3 @@ pub(crate) fn expect_enough(world_size: usize) -> Result<()> {
     setrlimit(Resource::RLIMIT_NOFILE, needed.max(RAISED).min(hard), hard)
         .map_err(|error| Error::other(format!("cannot raise the limit on open files: {error}")))
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_job_that_no_limit_allows_is_refused() {
-        expect_enough(1).unwrap();
-        let error = expect_enough(1 << 40).unwrap_err().to_string();
-        assert!(error.starts_with("the limit on open files (ulimit -n) is "), "{error}");
-        assert!(error.ends_with(" for a world size of 1099511627776"), "{error}");
-    }
-}
