@@ -99,21 +99,14 @@ fn wait<E>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::distributed::fault::nccl_watch::tests::{TICK, rank_1};
     use std::cell::Cell;
 
-    const TICK: Duration = Duration::from_millis(1);
     const LONG: Duration = Duration::from_secs(60);
-
-    fn rank_1() -> Option<Blame> {
-        Some(Blame { rank: Some(1), what: "rank 1 (pid 7) has ended".into() })
-    }
-
-    fn never() -> std::result::Result<bool, Error> {
-        Ok(false)
-    }
 
     #[test]
     fn an_operation_that_does_not_end_is_given_up_after_the_limit_or_when_a_rank_has_gone() {
+        let never = || Ok::<_, Error>(false);
         assert_eq!(wait(never, || None, 9 * TICK, TICK, TICK).unwrap(), Outcome::TimedOut);
         let gone = rank_1().unwrap();
         assert_eq!(wait(never, rank_1, LONG, TICK, 5 * TICK).unwrap(), Outcome::Gone(gone));

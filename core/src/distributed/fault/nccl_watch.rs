@@ -81,13 +81,13 @@ fn watch(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::{cell::Cell, sync::mpsc};
 
-    const TICK: Duration = Duration::from_millis(1);
+    pub(crate) const TICK: Duration = Duration::from_millis(1);
 
-    fn rank_1() -> Option<Blame> {
+    pub(crate) fn rank_1() -> Option<Blame> {
         Some(Blame { rank: Some(1), what: "rank 1 (pid 7) has ended".into() })
     }
 
