@@ -109,10 +109,8 @@ impl Stepper {
         let (name, arguments) = Arguments::of(description)?;
         Ok(match name {
             "ReduceLROnPlateau" => {
-                let scheduler = ReduceLrOnPlateau::new(
-                    optimizer,
-                    arguments.with_defaults(ReduceLrOnPlateauOptions::default())?,
-                )?;
+                let options = arguments.with_defaults(ReduceLrOnPlateauOptions::default())?;
+                let scheduler = ReduceLrOnPlateau::new(optimizer, options)?;
                 Stepper::Plateau(scheduler, arguments.need("metrics")?)
             }
             "CosineAnnealingWarmRestarts" => {

@@ -15,14 +15,10 @@ class Pieces {
   void add(const at::Tensor& tensor) {
     auto* data = static_cast<char*>(tensor.data_ptr());
     const size_t bytes = tensor.nbytes();
-    if (bytes == 0) {
-      return;
+    const bool goes_on = !pieces_.empty() && pieces_.back().data + (bytes_ - pieces_.back().begin) == data;
+    if (bytes > 0 && !goes_on) {
+      pieces_.push_back({data, bytes_});
     }
-    if (!pieces_.empty() && pieces_.back().data + (bytes_ - pieces_.back().begin) == data) {
-      bytes_ += bytes;
-      return;
-    }
-    pieces_.push_back({data, bytes_});
     bytes_ += bytes;
   }
 
