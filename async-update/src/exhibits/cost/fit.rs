@@ -32,21 +32,20 @@ mod tests {
 
     const LINK: Link = Link { latency: 2e-5, per_byte: 4e-10 };
 
-    fn points(error: impl Fn(i32) -> f64) -> Vec<Point> {
-        let point = |power| (4f64.powi(power), LINK.message(4f64.powi(power)) * error(power));
-        (1..=12).map(point).collect()
-    }
-
-    fn distance(found: f64, expected: f64) -> f64 {
-        (found / expected - 1.0).abs()
-    }
-
     #[test]
-    fn times_on_a_line_give_that_line() {
-        let found = line(&points(|_| 1.0));
+    fn times_on_a_line_give_that_line_and_large_ones_that_are_off_leave_the_latency_alone() {
         // Sums over seven powers of ten lose as many of a double's sixteen digits.
-        assert!(distance(found.latency, LINK.latency) < 1e-9, "{found:?}");
-        assert!(distance(found.per_byte, LINK.per_byte) < 1e-9, "{found:?}");
+        let exact = (1.0, 1e-9, 1e-9);
+        // 10 % of the largest message are 34 latencies.
+        let off = (1.1, 0.05, 0.1);
+        for (error, latency, per_byte) in [exact, off] {
+            let sizes = (1..=12).map(|power| 4f64.powi(power));
+            let mut points: Vec<Point> = sizes.map(|size| (size, LINK.message(size))).collect();
+            points[11].1 *= error;
+            let found = line(&points);
+            assert!((found.latency / LINK.latency - 1.0).abs() < latency, "{found:?}");
+            assert!((found.per_byte / LINK.per_byte - 1.0).abs() < per_byte, "{found:?}");
+        }
     }
 
     #[test]
@@ -57,13 +56,5 @@ mod tests {
         let found = line(&[(1.0, 1.0), (2.0, 4.0), (3.0, 9.0)]);
         assert_eq!(found.latency, 0.0);
         assert!(found.per_byte > 0.0, "{found:?}");
-    }
-
-    #[test]
-    fn large_messages_that_are_off_leave_the_latency_alone() {
-        // 10 % of the largest message are 34 latencies.
-        let found = line(&points(|power| if power == 12 { 1.1 } else { 1.0 }));
-        assert!(distance(found.latency, LINK.latency) < 0.05, "{found:?}");
-        assert!(distance(found.per_byte, LINK.per_byte) < 0.1, "{found:?}");
     }
 }
