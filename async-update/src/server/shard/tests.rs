@@ -111,14 +111,6 @@ fn who_comes_late_begins_where_the_slowest_stands() {
 }
 
 #[test]
-fn no_more_is_granted_than_there_is() {
-    let mut shard = shard(Gate::Free, 5, &[1, 2]);
-    assert_eq!(shard.grant(1, 3), 3);
-    assert_eq!(shard.grant(2, 3), 2);
-    assert_eq!(shard.grant(1, 3), 0);
-}
-
-#[test]
 fn what_a_lost_worker_has_not_done_is_granted_again_and_does_not_end_the_training() {
     let mut shard = shard(Gate::Free, 5, &[1]);
     shard.grant(1, 4);
