@@ -120,10 +120,8 @@ mod tests {
             // Adam's first step is the gradient's sign.
             (moved(lamb, 1, [2.0, -2.0, 2.0, 2.0, 2.0]), [2.75, 0.25, -0.25, 3.75, 0.9]),
         ] {
-            assert!(
-                found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-5),
-                "{found:?} {expected:?}"
-            );
+            let is_close = found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-5);
+            assert!(is_close, "{found:?} {expected:?}");
         }
     }
 }

@@ -111,18 +111,12 @@ mod tests {
 
     #[test]
     fn they_have_torchvisions_published_numbers_of_parameters() {
+        assert_eq!(RESNETS.map(ResNetOptions::depth), [18, 34, 50, 101, 152]);
         let counts = RESNETS.map(|options| {
             let vs = VarStore::new(Device::Cpu);
             let _ = resnet(&vs.root(), options, 1000, &NormLayer::BatchNorm);
-            (options.depth(), parameters(&vs))
+            parameters(&vs)
         });
-        let published = [
-            (18, 11_689_512),
-            (34, 21_797_672),
-            (50, 25_557_032),
-            (101, 44_549_160),
-            (152, 60_192_808),
-        ];
-        assert_eq!(counts, published);
+        assert_eq!(counts, [11_689_512, 21_797_672, 25_557_032, 44_549_160, 60_192_808]);
     }
 }
