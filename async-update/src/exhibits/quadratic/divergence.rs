@@ -125,9 +125,8 @@ mod tests {
         let [theory, ..] = squares(workers, rate).nth(UPDATES as usize).unwrap();
         let orders = workers.pow(UPDATES);
         let squares = (0..orders).map(|order| {
-            let mut state = Workers::new(workers);
-            (0..UPDATES).for_each(|turn| state.update(order / workers.pow(turn) % workers, rate));
-            state.w.powi(2)
+            let turns = (0..UPDATES).map(|turn| order / workers.pow(turn) % workers);
+            descend(workers, rate, turns, |state| state.w.powi(2)).last().unwrap()
         });
         let mean = squares.sum::<f64>() / orders as f64;
         assert!((mean - theory).abs() < 1e-12, "{mean}, not {theory}");

@@ -100,19 +100,14 @@ fn momentum_and_step(trajectory: &[f64]) -> [f64; 2] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::workers::Workers;
     use super::*;
 
     #[test]
     fn the_mean_over_all_orders_of_two_workers_is_explicit_momentum() {
         const UPDATES: usize = 8;
         let runs = (0..1 << UPDATES).map(|order: usize| {
-            let mut state = Workers::new(2);
-            let update = |bit| {
-                state.update(order >> bit & 1, RATE);
-                state.w
-            };
-            once(1.0).chain((0..UPDATES).map(update)).collect()
+            let turns = (0..UPDATES).map(|bit| order >> bit & 1);
+            once(1.0).chain(descend(2, RATE, turns, |state| state.w)).collect()
         });
         let mean = mean(&runs.collect::<Vec<_>>());
         for (all, theory) in mean.into_iter().zip(explicit(2, UPDATES)) {
