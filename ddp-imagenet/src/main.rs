@@ -33,10 +33,10 @@ use serde::Serialize;
 use std::borrow::Borrow;
 use tch::nn::{ModuleT, SequentialT, VarStore};
 use tch::{Reduction, Tensor, no_grad};
+use tch_parallel::amp::autocast;
 use tch_parallel::checkpoint::{self, AsTraining};
 use tch_parallel::data::{DataLoader, Dataset, ImageSource, ShardSampler};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
-use tch_parallel::{amp::autocast, distributed::init_process_group};
+use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup, init_process_group};
 use tch_parallel::{memory::keep_freed_memory, nn::channels_last_weights};
 use train_state::{TrainState, resume, save};
 
@@ -77,13 +77,7 @@ fn train(args: &TrainArgs) -> Result<()> {
     if args.channels_last {
         channels_last_weights(&vs)?;
     }
-    let options = DdpOptions {
-        comm_hook: args.recipe.comm_hook.hook()?,
-        find_unused_parameters: args.find_unused_parameters,
-        virtual_ranks: args.virtual_ranks,
-        ..Default::default()
-    };
-    let model = DistributedDataParallel::with_options(model, &vs, &group, options)?;
+    let model = DistributedDataParallel::with_options(model, &vs, &group, args.ddp()?)?;
 
     let own = args.checkpoint();
     if args.evaluate {

@@ -8,7 +8,7 @@ use std::{ops::Range, path::PathBuf};
 use tch::Tensor;
 use tch_parallel::data::{DataLoaderOptions, DistributedSampler, Shard};
 use tch_parallel::nn::{NormLayer, channels_last};
-use tch_parallel::{Result, backends::cudnn, distributed::ProcessGroup};
+use tch_parallel::{Result, backends::cudnn, distributed::DdpOptions, distributed::ProcessGroup};
 
 #[derive(Debug, clap::Args)]
 pub struct TrainArgs {
@@ -94,6 +94,15 @@ impl TrainArgs {
     /// The model's normalisation, over the batch of this rank or of all ranks.
     pub fn norm_layer(&self, group: &ProcessGroup) -> NormLayer {
         if self.sync_bn { NormLayer::SyncBatchNorm(group.clone()) } else { NormLayer::BatchNorm }
+    }
+
+    pub fn ddp(&self) -> Result<DdpOptions> {
+        Ok(DdpOptions {
+            comm_hook: self.recipe.comm_hook.hook()?,
+            find_unused_parameters: self.find_unused_parameters,
+            virtual_ranks: self.virtual_ranks,
+            ..Default::default()
+        })
     }
 
     /// The images of this rank, and how it loads their batches.

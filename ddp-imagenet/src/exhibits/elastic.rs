@@ -12,7 +12,7 @@ use tch::nn::{ModuleT, VarStore};
 use tch_parallel::amp::autocast;
 use tch_parallel::checkpoint::{self, AsTraining, check_destination};
 use tch_parallel::data::{DataLoader, Dataset, ImageSource, ShardSampler};
-use tch_parallel::distributed::{DdpOptions, DistributedDataParallel};
+use tch_parallel::distributed::DistributedDataParallel;
 use tch_parallel::elastic::{self, State};
 use tch_parallel::nn::{NormLayer, channels_last_weights};
 
@@ -49,14 +49,8 @@ pub fn train(args: &TrainArgs) -> Result<()> {
     let mut largest = 0;
     // What depends on the ranks is made anew whenever they change.
     elastic::run(args.process_group.options(), &mut state, |group, state| {
-        let options = DdpOptions {
-            comm_hook: args.recipe.comm_hook.hook()?,
-            find_unused_parameters: args.find_unused_parameters,
-            virtual_ranks: args.virtual_ranks,
-            ..Default::default()
-        };
-        let model =
-            DistributedDataParallel::with_options(&net, &state.training.vs, group, options)?;
+        let vs = &state.training.vs;
+        let model = DistributedDataParallel::with_options(&net, vs, group, args.ddp()?)?;
         let options = args.data.loader(group.local_world_size(), device.is_cuda())?;
         let (sampler, mut share) = args.share(group, &options)?;
         let shard = sampler.shard;
