@@ -51,13 +51,10 @@ impl Vocab {
         for word in corpus.pairs.iter().flatten().flatten() {
             *counts.entry(word).or_default() += 1;
         }
-        let mut counts: Vec<_> = counts
-            .into_iter()
-            .filter(|(word, count)| *count >= options.min_freq && !SPECIALS.contains(word))
-            .collect();
-        counts.sort_unstable_by_key(|&(word, count)| (std::cmp::Reverse(count), word));
-        let words =
-            counts.into_iter().map(|(word, _)| word).take(options.size.unwrap_or(usize::MAX));
+        counts.retain(|word, count| *count >= options.min_freq && !SPECIALS.contains(word));
+        let mut words: Vec<_> = counts.keys().copied().collect();
+        words.sort_unstable_by_key(|word| (std::cmp::Reverse(counts[word]), *word));
+        words.truncate(options.size.unwrap_or(usize::MAX));
         Self::from_words(SPECIALS.into_iter().chain(words).map(str::to_owned).collect())
     }
 
