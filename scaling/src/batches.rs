@@ -127,11 +127,8 @@ pub fn run(args: &Args) -> Result<()> {
         tasks.push(context! { name, accuracy, epochs, rows, least, critical, noise });
         save(file, &format!("Steps to {accuracy} % of {name}"), ["batch size", "steps"], curves)?;
     }
-    template::print(
-        &template::environment()?,
-        include_str!("batches.jinja"),
-        context! { COLUMNS, tasks },
-    )?;
+    let holes = context! { COLUMNS, tasks };
+    template::print(&template::environment()?, include_str!("batches.jinja"), holes)?;
     Ok(save(PLOTS[2], "Gradient noise scale in training", ["steps", "samples"], noise_curves)?)
 }
 

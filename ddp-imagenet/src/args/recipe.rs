@@ -58,16 +58,12 @@ impl RecipeArgs {
         vs: &VarStore,
         group: Option<&ProcessGroup>,
     ) -> Result<Box<dyn Optimizer>> {
-        let sgd = Sgd::new(vs, self.sgd())?;
+        let Self { lr, momentum, weight_decay, .. } = *self;
+        let sgd = Sgd::new(vs, SgdOptions { lr, momentum, weight_decay, ..Default::default() })?;
         Ok(match group.filter(|_| self.zero) {
             None => Box::new(sgd),
             Some(group) => Box::new(ZeroRedundancyOptimizer::new(sgd, group)),
         })
-    }
-
-    fn sgd(&self) -> SgdOptions {
-        let Self { lr, momentum, weight_decay, .. } = *self;
-        SgdOptions { lr, momentum, weight_decay, ..Default::default() }
     }
 
     /// The learning rate of every epoch. Refuses a warm-up as long as the training.

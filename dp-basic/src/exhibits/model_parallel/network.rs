@@ -45,8 +45,7 @@ impl Part {
 
 impl Network {
     /// `module1` on the first device and `module2` on the second, which may be the same.
-    pub fn new(devices: [LogicalDevice; 2]) -> Result<Self> {
-        let [first, second] = devices;
+    pub fn new([first, second]: [LogicalDevice; 2]) -> Result<Self> {
         Ok(Network { module1: Part::new(first, front)?, module2: Part::new(second, back)? })
     }
 
