@@ -26,6 +26,7 @@ cases! {
             ("trace --batch=-1 --model mlp", 2, ["--batch", "-1 is not in 1.."]),
             ("trace --svg missing/chart.svg", 1, ["missing/chart.svg", "the directory missing"]),
             ("answers S0.33", 1, ["no question S0.33", "S0.1 to S0.32"]),
+            ("sampler --len 0", 1, ["there are no numbers from 0 up to 0", "expected at least one"]),
             ("model-parallel --devices 3xcpu", 1, ["--devices is cpu:0,cpu:1,cpu:2", "two devices"]),
             ("model-parallel --batch 0", 2, ["--batch", "0 is not in 1.."]),
             ("speedup --devices 0xcpu", 2, ["devices is empty", "2xcpu"]),

@@ -64,21 +64,3 @@ impl MethodArgs {
         Ok(devices)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use report::parse_flags;
-
-    #[test]
-    fn flags_that_do_not_go_with_the_method_are_refused() {
-        for (flag, other, method) in
-            [("--weighted", "ddp", "custom-criterion"), ("--find-unused-parameters", "apex", "ddp")]
-        {
-            let args: MethodArgs = parse_flags(["--method", other, flag]).unwrap();
-            let expected =
-                format!("{flag} is given, but must be left out unless --method is {method}");
-            assert_eq!(args.devices(None).unwrap_err().to_string(), expected);
-        }
-    }
-}

@@ -53,26 +53,3 @@ impl ModelOptions {
         Ok(vocab_size)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use report::parse_flags;
-
-    #[test]
-    fn sizes_that_make_no_model_are_refused() {
-        for (flag, value, expected) in [
-            ("--hidden", "33", "an even number"),
-            ("--attn-heads", "5", "a divisor of --hidden, which is 256"),
-            ("--dropout", "NaN", "a share from 0 to 1"),
-        ] {
-            let options: ModelOptions = parse_flags([flag, value]).unwrap();
-            let error = options.vocab_size(1000).unwrap_err().to_string();
-            assert_eq!(error, format!("{flag} is {value}, but must be {expected}"));
-        }
-        for flag in ["--hidden=0", "--layers=0", "--attn-heads=0"] {
-            let error = parse_flags::<ModelOptions>([flag]).unwrap_err().to_string();
-            assert!(error.contains("0 is not in 1.."), "{error}");
-        }
-    }
-}
