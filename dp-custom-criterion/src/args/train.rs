@@ -99,16 +99,3 @@ impl TrainArgs {
         (self.model.hidden as f64).powf(-0.5) * step.powf(-0.5).min(warmup.powf(-1.5) * step)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use report::parse_flags;
-
-    #[test]
-    fn ranks_divide_a_batch() {
-        let args: TrainArgs = parse_flags(["-b", "8"]).unwrap();
-        let share = |ranks| args.loader(43, ranks, false).unwrap().batch_size;
-        assert_eq!([1, 4].map(share), [8, 2]);
-    }
-}
