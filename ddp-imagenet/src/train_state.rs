@@ -91,8 +91,7 @@ pub fn resume(
     let has_own = meters.len() == group.world_size();
     let meters = if has_own { meters[group.rank()] } else { Meters::default() };
     let Progress { epoch, step, .. } = progress;
-    let loaded = format!("=> loaded checkpoint '{}'", path.display());
-    say(group, format!("{loaded} (epoch {epoch}, step {step})"));
+    say(group, format!("=> loaded checkpoint '{}' (epoch {epoch}, step {step})", path.display()));
     if generators != Generators::Restored {
         say(group, format!("=> not bit-identical to an uninterrupted run: {generators}"));
     }

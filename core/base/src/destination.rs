@@ -26,7 +26,7 @@ pub fn check_destination(path: impl AsRef<Path>) -> Result<()> {
 /// If `path` is a symbolic link, the file that it leads to is replaced, and the link stays. The new file has the
 /// permissions of the old one. Its owner is whoever writes, and other hard links keep the old contents.
 ///
-/// Removes what a killed run has left. Of two runs that write to `path`, the last wins; on two hosts, one fails.
+/// Removes what a killed run has left. Of two runs or threads that write to `path`, the last wins; on two hosts, one fails.
 ///
 /// ```
 /// use std::fs;
@@ -95,8 +95,8 @@ fn destination(path: &Path) -> Result<(PathBuf, Option<Permissions>, PathBuf)> {
         Err(error) => return Err(Error::io("write", path)(error)),
     };
     // In the same directory, since a rename across file systems is not atomic.
-    let [begin, end] = around_process_id(&file);
-    let temporary = directory.join(format!("{begin}{}{end}", std::process::id()));
+    let [begin, end] = around_thread_id(&file);
+    let temporary = directory.join(format!("{begin}{}{end}", thread_id()));
     Ok((file, old, temporary))
 }
 
@@ -134,17 +134,24 @@ fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// The parts of a temporary file's name before and after the pid.
-fn around_process_id(path: &Path) -> [String; 2] {
+/// The system's number of this thread: several threads of a process may write at once.
+fn thread_id() -> u32 {
+    let link = fs::read_link("/proc/thread-self").unwrap_or_default();
+    let id = link.file_name().and_then(|id| id.to_str()?.parse().ok());
+    id.unwrap_or_else(std::process::id)
+}
+
+/// The parts of a temporary file's name before and after the thread's number.
+fn around_thread_id(path: &Path) -> [String; 2] {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     [format!(".{name}."), ".tmp".into()]
 }
 
 fn remove_leftovers(path: &Path) -> io::Result<()> {
-    let [begin, end] = around_process_id(path);
+    let [begin, end] = around_thread_id(path);
     remove_beside(path, |name| {
-        let process_id = name.strip_prefix(&begin).and_then(|rest| rest.strip_suffix(&end));
-        process_id.is_some_and(has_ended)
+        let thread_id = name.strip_prefix(&begin).and_then(|rest| rest.strip_suffix(&end));
+        thread_id.is_some_and(has_ended)
     })
 }
 
@@ -162,11 +169,11 @@ pub fn remove_beside(path: &Path, is_old: impl Fn(&str) -> bool) -> io::Result<(
     Ok(())
 }
 
-/// Whether a leftover's process has ended. This process itself has not begun to write.
-fn has_ended(process_id: &str) -> bool {
-    process_id.parse::<u32>().is_ok_and(|id| {
-        id == std::process::id() || !Path::new("/proc").join(id.to_string()).exists()
-    })
+/// Whether a leftover's thread has ended. This thread itself has not begun to write.
+fn has_ended(thread: &str) -> bool {
+    thread
+        .parse::<u32>()
+        .is_ok_and(|id| id == thread_id() || !Path::new("/proc").join(id.to_string()).exists())
 }
 
 #[cfg(test)]
@@ -222,7 +229,7 @@ mod tests {
         let path = directory.path().join("model");
         let running = std::os::unix::process::parent_id();
         let kept = ["", &running.to_string(), "best"].map(|of| format!(".model.{of}.tmp"));
-        let own = format!(".model.{}.tmp", std::process::id());
+        let own = format!(".model.{}.tmp", thread_id());
         for name in kept.iter().chain([&own, &".model.4294967295.tmp".to_owned()]) {
             fs::write(directory.path().join(name), "").unwrap();
         }
@@ -301,5 +308,34 @@ mod tests {
             assert_eq!(fs::symlink_metadata(path).unwrap().file_type(), before);
         }
         assert_eq!(names(directory.path()), ["link", "pipe", "socket"]);
+    }
+
+    #[test]
+    fn a_file_is_complete_whichever_thread_writes_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("model");
+        let [begun, halfway, checked] = [(); 3].map(|()| std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| {
+                begun.wait();
+                replace(&path, |temporary| {
+                    write(temporary, "second, ha")?;
+                    halfway.wait();
+                    checked.wait();
+                    write(temporary, "second, whole")
+                })
+            });
+            let first = replace(&path, |temporary| {
+                write(temporary, "first, whole")?;
+                begun.wait();
+                halfway.wait();
+                Ok(())
+            });
+            let found = fs::read_to_string(&path);
+            checked.wait();
+            first.and(second.join().unwrap()).unwrap();
+            assert_eq!(found.unwrap(), "first, whole");
+        });
+        assert_eq!(fs::read_to_string(&path).unwrap(), "second, whole");
     }
 }

@@ -105,7 +105,7 @@ impl TrainArgs {
         })
     }
 
-    /// The images of this rank, and how it loads their batches.
+    /// The images of this rank, and how it loads their batches. A collective.
     pub fn share(
         &self,
         group: &ProcessGroup,
@@ -113,6 +113,9 @@ impl TrainArgs {
     ) -> Result<(DistributedSampler, DataLoaderOptions)> {
         let shard = Shard::from(group).with_virtual_ranks(self.virtual_ranks)?;
         let mut options = options.clone();
+        // The ranks of a host divide its batch. All must have equally many batches, on hosts with any number of ranks.
+        let smallest = group.all_gather_object(&options.batch_size)?.into_iter().min();
+        options.batch_size = smallest.unwrap_or(options.batch_size);
         if let Some(count) = self.virtual_ranks {
             options.batch_size = (self.data.batch_size / count).max(1) * shard.parts();
         }

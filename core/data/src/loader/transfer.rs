@@ -16,9 +16,9 @@ pub(super) fn pinned<B: Tensors>(batch: Option<Result<B>>, pin_memory: bool) -> 
 
 /// `tensor.to(device, non_blocking=True)`
 pub(super) fn moved<B: Tensors>(batch: B, device: Device) -> Result<B> {
-    // The loop would read a copy to the CPU before it has arrived.
-    let non_blocking = device.is_cuda();
     let to = |tensor: &Tensor| {
+        // The loop would read a copy from a GPU before it has arrived.
+        let non_blocking = device != Device::Cpu || tensor.device() == Device::Cpu;
         let copy = memory::is_on_host(tensor);
         tensor.f_to_device_(device, tensor.kind(), non_blocking, copy)
     };
