@@ -65,6 +65,19 @@ fn operations_follow_each_other_in_any_sequence(rank: Rank) {
 }
 
 #[run_by(with_ranks(3))]
+fn more_than_a_cache_keeps_arrives_whole(rank: Rank) {
+    let len = (11 << 20) + 13;
+    let numbers = Tensor::arange(3 * len, FLOAT).remainder(251).to_kind(Kind::Uint8);
+    let mine = numbers.narrow(0, rank.rank as i64 * len, len).copy();
+    for mine in [allocated(&rank.shared, &mine), mine] {
+        // No rank's part begins where a cache line does.
+        let outputs = Tensor::cat(&[&mine, &numbers], 0).zero_().narrow(0, len, 3 * len);
+        rank.shared.all_gather_into_tensor(&outputs, &mine, NOW).now().unwrap();
+        assert_eq!(outputs, numbers);
+    }
+}
+
+#[run_by(with_ranks(3))]
 fn operations_that_overlap_are_carried_out_in_order_even_if_a_rank_comes_late(rank: Rank) {
     for delay in [0, 300] {
         let tensors: Vec<_> = (0..40).map(|i| Tensor::full([1 << (i % 17)], i, FLOAT)).collect();

@@ -7,28 +7,29 @@
 
 namespace c10d_sys {
 
-// Into how many parts the values of a rank that gives are divided, which of them this rank gets, and how long each is.
+// Into how many parts the values of a rank that gives are divided, which of them this rank gets, how long each is, and
+// whether it gets so much from all that no cache keeps it.
 struct Exchange::Part {
   size_t count;
   size_t number;
   size_t bytes;
+  bool is_uncached;
 };
 
 Exchange::Part Exchange::part_of(const Operation& operation) const {
-  switch (operation.type) {
-    case c10d::OpType::SCATTER:
-    case c10d::OpType::ALLTOALL:
-    case c10d::OpType::ALLTOALL_BASE:
-      return {static_cast<size_t>(size_), static_cast<size_t>(rank_), operation.bytes() / size_};
-    default:
-      return {1, 0, operation.bytes()};
-  }
+  const bool is_divided = operation.type == c10d::OpType::SCATTER || operation.type == c10d::OpType::ALLTOALL ||
+      operation.type == c10d::OpType::ALLTOALL_BASE;
+  const size_t count = is_divided ? size_ : 1;
+  const size_t bytes = operation.bytes() / count;
+  // All of them or one.
+  const size_t givers = gives(operation, 0) && gives(operation, size_ - 1) ? size_ : 1;
+  return {count, is_divided ? static_cast<size_t>(rank_) : 0, bytes, givers * bytes >= kUncached};
 }
 
 void Exchange::copy_own(const Operation& operation, const Places& places) const {
   if (receives(operation, rank_) && gives(operation, rank_)) {
     const auto part = part_of(operation);
-    places.outputs[rank_].write(places.input, part.number * part.bytes);
+    places.outputs[rank_].write(places.input, part.number * part.bytes, part.is_uncached);
   }
 }
 
@@ -48,7 +49,7 @@ void Exchange::copy_from_arena(const Operation& operation, const Places& places,
   for (int offset = 1; offset < size_ && receives(operation, rank_); ++offset) {
     const int rank = (rank_ + offset) % size_;
     if (gives(operation, rank)) {
-      places.outputs[rank].write(0, tensor_of(rank) + part.number * part.bytes, part.bytes);
+      places.outputs[rank].write(0, tensor_of(rank) + part.number * part.bytes, part.bytes, part.is_uncached);
     }
   }
   check_what_was_read(operation);
@@ -76,7 +77,8 @@ void Exchange::copy_staged(const Operation& operation, const Places& places) {
       const auto& peer = peers_[(rank_ + offset) % size_];
       if (gives(operation, peer.rank)) {
         wait(peer, &Board::arrived, round + 1);
-        places.outputs[peer.rank].write(i * piece, staging(peer.rank, round) + part.number * piece, bytes_of(i));
+        places.outputs[peer.rank].write(
+            i * piece, staging(peer.rank, round) + part.number * piece, bytes_of(i), part.is_uncached);
       }
     }
   });

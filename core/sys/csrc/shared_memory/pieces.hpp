@@ -1,6 +1,8 @@
 // Values that lie in several places of memory, one after the other.
 #pragma once
 
+#include "copy_uncached.hpp"
+
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
@@ -34,20 +36,21 @@ class Pieces {
   }
 
   // Changes values from byte `begin` on.
-  void write(size_t begin, const char* from, size_t bytes) const {
+  void write(size_t begin, const char* from, size_t bytes, bool is_uncached = false) const {
+    const auto copy = is_uncached ? copy_uncached : std::memcpy;
     each(begin, bytes, [&](char* piece, size_t length) {
       if (piece != from) {
-        std::memcpy(piece, from, length);
+        copy(piece, from, length);
       }
       from += length;
     });
   }
 
   // Changes all values to those of `others`, from byte `offset` of them on.
-  void write(const Pieces& others, size_t offset) const {
+  void write(const Pieces& others, size_t offset, bool is_uncached) const {
     size_t begin = 0;
     others.each(offset, bytes_, [&](const char* piece, size_t length) {
-      write(begin, piece, length);
+      write(begin, piece, length, is_uncached);
       begin += length;
     });
   }
