@@ -2,11 +2,16 @@
 
 use crate::{Error, Result};
 use c10d_sys::random::{rng_state, set_rng_state};
-use std::{collections::BTreeSet, iter::once};
+use std::{cell::Cell, collections::BTreeSet, iter::once};
 use tch::{Device, Tensor};
 
+thread_local! {
+    /// Whether this thread has a replica's part of a pass, while others draw from the same generator.
+    pub static SHARES_GENERATOR: Cell<bool> = const { Cell::new(false) };
+}
+
 /// The state of the CPU's generator, and of that of a GPU.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RandomState(Vec<(Option<usize>, Tensor)>);
 
 impl RandomState {

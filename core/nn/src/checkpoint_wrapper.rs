@@ -6,9 +6,9 @@ use c10d_sys::{storage::version, tensor::grad_enabled};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use tch::{Device, Tensor, nn::ModuleT, no_grad};
-use tch_parallel_base::random::{RandomState, drawing_nothing};
+use tch_parallel_base::random::{RandomState, SHARES_GENERATOR, drawing_nothing};
 use tch_parallel_base::tensors::{fill, list};
-use tch_parallel_base::{Error, LogicalDevice, Tensors, lock};
+use tch_parallel_base::{Error, Tensors, lock};
 
 /// Recomputes a block's activations in the backward pass, which trades time for memory. `checkpoint_wrapper(module)`,
 /// with `torch.utils.checkpoint.checkpoint`. Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016).
@@ -68,7 +68,8 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
         let mut sources = list(&inputs);
         let mut again = Again::new(&self.module, &mut inputs)?;
         let outputs = no_grad(|| f(&lock(&self.module), inputs.shallow_clone()));
-        again.end = RandomState::of(&again.devices)?;
+        let end = SHARES_GENERATOR.get().then(|| RandomState::of(&again.devices));
+        again.end = end.transpose()?;
         let mut results = list(&outputs);
         sources.retain(Tensor::requires_grad);
         if sources.is_empty() {
@@ -96,7 +97,7 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
     }
 }
 
-/// Held while generators are set back for a second forward pass.
+/// Held while a replica sets the shared generator back for its second forward pass: another's would draw from there.
 static DRAWING: Mutex<()> = Mutex::new(());
 
 /// What the second forward pass needs to know about the first.
@@ -105,21 +106,18 @@ struct Again<M> {
     /// Whether each input needs a gradient, and its version.
     inputs: Vec<(bool, i64)>,
     devices: Vec<Device>,
-    /// Whether it is likely that other replicas draw from the same generator meanwhile.
-    shares_generator: bool,
-    /// The generators before and after the first pass.
+    /// The generators before the first pass; and after it, where other replicas may have drawn from them.
     start: RandomState,
-    end: RandomState,
+    end: Option<RandomState>,
     thread: ThreadState,
 }
 
 impl<M> Again<M> {
     /// Also detaches the inputs.
     fn new(module: &Arc<Mutex<M>>, inputs: &mut impl Tensors) -> Result<Self> {
-        let (mut marks, mut devices, mut shares_generator) = (Vec::new(), Vec::new(), false);
+        let (mut marks, mut devices) = (Vec::new(), Vec::new());
         inputs.visit(&mut |input| {
             devices.push(input.device());
-            shares_generator |= matches!(LogicalDevice::of(input), LogicalDevice::Cpu(1..));
             marks.push((input.requires_grad(), version(input)));
             *input = input.detach();
         });
@@ -127,9 +125,8 @@ impl<M> Again<M> {
             module: Arc::clone(module),
             inputs: marks,
             start: RandomState::of(&devices)?,
-            end: RandomState::default(),
+            end: None,
             devices,
-            shares_generator,
             thread: ThreadState::of_this_thread().map_err(Error::engine("checkpoint"))?,
         })
     }
@@ -158,26 +155,18 @@ impl<M> Again<M> {
         }
         let run = || {
             self.start.restore()?;
-            let outputs = self.thread.run(|| f(&lock(&self.module), inputs.shallow_clone()));
+            let outputs = self.thread.run(|| f(&lock(&self.module), inputs));
             Ok((outputs, RandomState::of(&self.devices)?))
         };
-        let mut tries = 0;
-        let outputs = loop {
-            let alone = lock(&DRAWING);
-            let ran = drawing_nothing(&self.devices, run).flatten();
-            drop(alone);
-            let (outputs, end) = ran.map_err(|error: Error| error.to_string())?;
-            if !self.shares_generator || end.is_at(&self.start, &self.end) {
-                break outputs;
-            }
-            // If the block itself draws nothing, another thread has drawn just now, and may not do so again.
-            tries += 1;
-            if tries == 5 {
-                let what = "a CheckpointWrapper drew random numbers while another thread did, so it cannot draw them \
-                            again; logical devices share a generator: use one device, or no dropout";
-                return Err(what.into());
-            }
-        };
+        let alone = self.end.as_ref().map(|_| lock(&DRAWING));
+        let ran = drawing_nothing(&self.devices, run).flatten();
+        drop(alone);
+        let (outputs, end) = ran.map_err(|error: Error| error.to_string())?;
+        if self.end.as_ref().is_some_and(|then| !end.is_at(&self.start, then)) {
+            let what = "a CheckpointWrapper drew other random numbers in its second pass: replicas on logical devices \
+                        share a generator; use one device, or no dropout";
+            return Err(what.into());
+        }
         let (mut ends, mut known, mut gradients) = (Vec::new(), Vec::new(), gradients.into_iter());
         outputs?.visit(&mut |output| {
             if let Some(gradient) = gradients.next().flatten()
@@ -214,6 +203,7 @@ mod tests {
     use crate::{LinearOptions, linear};
     use tch::Kind;
     use tch::nn::{SequentialT, VarStore, seq_t};
+    use tch_parallel_base::LogicalDevice;
     use tch_parallel_base::memory::{
         max_memory_allocated, memory_allocated, reset_peak_memory_stats,
     };

@@ -6,7 +6,7 @@ use c10d_sys::{autograd::ThreadState, stream::Stream};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::{sync::Mutex, thread};
-use tch_parallel_base::{error::of_panic, lock};
+use tch_parallel_base::{error::of_panic, lock, random::SHARES_GENERATOR};
 
 /// One thread per device, which is its current one. PyTorch's `parallel_apply` starts threads in each call; these stay.
 ///
@@ -35,9 +35,12 @@ impl Workers {
     /// [`Error::Argument`] if the system cannot start enough threads.
     pub fn new(devices: &Devices) -> Result<Self> {
         let names: Vec<_> = devices.iter().map(|device| format!("replica {device}")).collect();
+        let shares_generator =
+            devices.len() > 1 && matches!(devices.first(), LogicalDevice::Cpu(_));
         let pool = ThreadPoolBuilder::new()
             .num_threads(devices.len())
             .thread_name(move |index| names[index].clone())
+            .start_handler(move |_| SHARES_GENERATOR.set(shares_generator))
             .build()
             .map_err(|error| {
                 let n = devices.len();

@@ -242,7 +242,7 @@ impl<O: Optimizer, R: UpdateRule> Optimizer for DiLoCo<O, R> {
         let numbers: usize = fragment.iter().map(Tensor::numel).sum();
         let is_due = (step + self.options.fragment_sync_delay) / self.period > step / self.period;
         let fits = mean.as_ref().map(Tensor::numel) == is_due.then_some(numbers);
-        let found = format_args!("that of a fragment underway after {step} steps");
+        let found = format_args!("that of other fragments underway after {step} steps");
         let expected = "of a training with the same fragments, sync_every and delay";
         check(fits, "the optimizer state", found, expected)?;
         let count = state.param_groups.len().saturating_sub(self.own.len());

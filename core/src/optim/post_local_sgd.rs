@@ -11,7 +11,7 @@ pub(super) const STEP: &str = "step";
 /// its averager chooses. `torch.distributed.optim.PostLocalSGDOptimizer`
 ///
 /// torchft's `LocalSGD(…, sync_every=n)` is this with `PeriodicModelAverager::new(&group, n, n - 1)`, which
-/// averages after every `n`-th step, counted from 1, if all ranks use the same parameters in it.
+/// averages after every `n`-th step, counted from 1, if all ranks use the same parameters in every step.
 ///
 /// A state without the averager's step, such as that of an optimizer that was not wrapped, can be
 /// loaded too: the averager then begins at step 0, with its warm-up.

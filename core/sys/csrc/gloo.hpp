@@ -34,8 +34,8 @@ class Gloo final : public c10d::ProcessGroupGloo {
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   WorkPtr barrier(const c10d::BarrierOptions& options) override;
-  // Its messages are numbered like gloo's collectives, so from 0 on where the exchange has carried out all of these. They
-  // must not be taken for a user's with such a tag.
+  // Its messages get the next numbers of gloo's collectives as tags. The exchange uses none of these, so without this
+  // they would be the tags of a user's messages, from 0 on.
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
     if (exchange_ != nullptr) {
       collectiveCounter_ = std::max<uint32_t>(collectiveCounter_, 1 << 30);

@@ -166,7 +166,7 @@ c10d_status c10d_store_compare_set(
 c10d_status c10d_store_delete_key(const c10d_store* store, const char* key, bool* out) {
   return guarded([&] {
     auto& own = *store->store;
-    // A FileStore deletes whatever it is asked to.
+    // A FileStore always says that it has deleted something. Of several that delete at once, each may be told so.
     const bool was_set = own.hasExtendedApi() || own.check({key});
     *out = own.deleteKey(key) && was_set;
   });

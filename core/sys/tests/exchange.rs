@@ -243,7 +243,7 @@ fn what_a_rank_reads_while_its_owner_fails_is_no_result() {
     for _ in 0..10 {
         let output = Mutex::new(Tensor::zeros([1 << 24], FLOAT));
         let started = Barrier::new(2);
-        // Of the first quarter, but not its first elements, which memcpy writes last.
+        // Of the first quarter, so that there is time to fail.
         let early = output.lock().unwrap().get(1 << 21).data_ptr() as usize;
         with_ranks(2, |Rank { rank, shared, .. }| {
             if rank == 1 {
@@ -260,10 +260,11 @@ fn what_a_rank_reads_while_its_owner_fails_is_no_result() {
             started.wait();
             let begin = Instant::now();
             // SAFETY: the output lives as long as the ranks.
-            let is_early = || unsafe { (early as *const f32).read_volatile() } == 0.0;
-            while is_early() && begin.elapsed() < Duration::from_secs(60) {
+            let has_not_arrived = || unsafe { (early as *const f32).read_volatile() } == 0.0;
+            while has_not_arrived() && begin.elapsed() < Duration::from_secs(60) {
                 std::hint::spin_loop();
             }
+            assert!(!has_not_arrived());
             thread::scope(|scope| {
                 scope.spawn(|| shared.fail().unwrap());
                 let _ = work.wait(None);

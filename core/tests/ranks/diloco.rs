@@ -190,7 +190,7 @@ fn what_does_not_fit_together_is_refused() {
     let within = optimizer.state_dict().unwrap();
     let within = message(diloco(&vs, &group, 1, 0.0).load_state_dict(&within));
     for (found, expected) in [
-        (within, "underway after 2 steps"),
+        (within, "other fragments underway after 2 steps"),
         (five, "sync_every is 5, but must be a multiple of the number of fragments"),
         (zero, "sync_every is 0, but must be a multiple of the number of fragments"),
         (new(halves(), late), "3, but must be below 3"),

@@ -222,6 +222,10 @@ fn what_would_not_be_the_same_on_another_number_of_ranks_is_refused(group: &Proc
         model.shares(Tensor::ones([3, 3], FLOAT_CPU), 0).next().unwrap().map(drop),
         "the number of samples in a batch is 3, but must be a multiple of 2, this rank's virtual ranks",
     );
+    for share in model.shares(batch(), 0).take(1) {
+        let loss = layer.forward(&share.unwrap()).sum(Kind::Float);
+        expect_error(model.backward(&loss), "is run first, but must be run after a forward pass");
+    }
     for (place, share) in model.shares(batch(), 0).enumerate() {
         let share = share.unwrap();
         let expected = "is used in a share of virtual_ranks";
@@ -231,6 +235,17 @@ fn what_would_not_be_the_same_on_another_number_of_ranks_is_refused(group: &Proc
         if place == 1 {
             let expected = "passes before that of share 1 is 0, but must be 1";
             expect_error(model.backward(&loss), expected);
+        }
+    }
+    // As after a step, on ranks with any number of shares.
+    let drawn = Tensor::rand([1], FLOAT_CPU);
+    tch::manual_seed(4);
+    assert_eq!(drawn, Tensor::rand([1], FLOAT_CPU));
+    for (place, share) in model.shares(batch(), 0).enumerate() {
+        let loss = model.forward(|layer| layer.forward(&share.unwrap())).unwrap().sum(Kind::Float);
+        match place {
+            0 => model.backward(&loss).unwrap(),
+            _ => expect_error(loss.f_backward(), "is started by the loss's own backward"),
         }
     }
 }

@@ -55,7 +55,7 @@ pub struct TrainArgs {
     /// Directory in which rank 0 saves checkpoint.safetensors and model_best.safetensors.
     #[arg(long, value_name = "DIR", default_value = ".")]
     checkpoint_dir: PathBuf,
-    /// Save every N batches as well as after each epoch.
+    /// Save every N batches as well as after each epoch. Not with --skip-bad, which shifts where a resumed epoch goes on.
     #[arg(long, value_name = "N", value_parser = positive(), conflicts_with = "skip_bad")]
     save_every: Option<usize>,
 
@@ -113,7 +113,7 @@ impl TrainArgs {
     ) -> Result<(DistributedSampler, DataLoaderOptions)> {
         let shard = Shard::from(group).with_virtual_ranks(self.virtual_ranks)?;
         let mut options = options.clone();
-        // The ranks of a host divide its batch. All must have equally many batches, on hosts with any number of ranks.
+        // The ranks of a host divide its batch. All use the smallest share, and so have equally many batches.
         let smallest = group.all_gather_object(&options.batch_size)?.into_iter().min();
         options.batch_size = smallest.unwrap_or(options.batch_size);
         if let Some(count) = self.virtual_ranks {

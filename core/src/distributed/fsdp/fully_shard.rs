@@ -298,7 +298,7 @@ fn children_before_own(parameters: Vec<(String, Parameter)>) -> Vec<Parameter> {
             None => children.push((child.to_owned(), vec![inner])),
         }
     }
-    // tch's layers register the bias first, PyTorch's the weight. A layer of one's own hardly has them in that order.
+    // tch's layers register the bias first, PyTorch's the weight. A custom layer is unlikely to register the bias first.
     if let Some(bias) = own.windows(2).position(|two| two[0].0 == "bias" && two[1].0 == "weight") {
         own.swap(bias, bias + 1);
     }

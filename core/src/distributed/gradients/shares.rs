@@ -8,8 +8,8 @@ use tch_parallel_base::tensors::{fill, list};
 impl<M> DistributedDataParallel<M> {
     /// The parts of a batch, each for one of this rank's [`virtual_ranks`](super::DdpOptions::virtual_ranks); without these,
     /// the batch itself. Each must have a forward pass and a [`backward`](Self::backward), and the last one's exchanges
-    /// the gradients of all. A loop that ends earlier leaves gradients, buffers and generators as if it had not begun, so
-    /// keep the iterator until then.
+    /// the gradients of all. A loop that ends earlier leaves gradients and buffers as if it had not begun, and the
+    /// generators the same on all ranks. So keep the iterator until then.
     ///
     /// A batch has equally many samples for each virtual rank, in the order of a sampler of
     /// [`Shard::with_virtual_ranks`](crate::data::Shard::with_virtual_ranks). The random generators draw for virtual

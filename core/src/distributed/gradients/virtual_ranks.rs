@@ -136,7 +136,8 @@ impl VirtualRanks {
 
     /// Before the backward pass of the last share, of which the reducer takes the gradients.
     pub(super) fn begin_last_backward(&self) -> Result<()> {
-        let State { step, parameters, .. } = &mut *lock(&self.state);
+        let State { step, parameters, rows, .. } = &mut *lock(&self.state);
+        expect_forward(rows)?;
         step.expect_passes(self.shard.parts() - 1)?;
         if step.earlier.is_empty() {
             // The reducer would take them for this share's.
@@ -149,9 +150,8 @@ impl VirtualRanks {
     pub(super) fn backward(&self, loss: &Tensor) -> Result<()> {
         let State { step, parameters, rows, places, .. } = &mut *lock(&self.state);
         let share = step.passes;
+        expect_forward(rows)?;
         step.expect_passes(step.share.unwrap_or_default())?;
-        let expected = "run after a forward pass of the DistributedDataParallel";
-        check(share < places.len(), "a backward pass with virtual_ranks", "run before", expected)?;
         let row = |rows: &Tensor| rows.f_get(share as i64);
         rows.iter().try_for_each(|rows| row(rows)?.f_zero_().map(drop))?;
         // Each gradient is added to its row as soon as it is computed, so that there is no other copy of all.
@@ -163,7 +163,8 @@ impl VirtualRanks {
         Ok(())
     }
 
-    /// After a loop over the shares: undoes what an abandoned step has done to gradients, buffers and generators.
+    /// After a loop over the shares: an abandoned step leaves gradients and buffers as they were, and the generators the
+    /// same on all ranks.
     pub(super) fn end_shares(&self) -> Result<()> {
         IN_A_PART.set(false);
         let State { step, buffers, parameters, .. } = &mut *lock(&self.state);
@@ -227,7 +228,7 @@ impl VirtualRanks {
         step.expect_passes(last)?;
         let found = "started by the loss's own backward";
         let expected = "started by DistributedDataParallel::backward";
-        check(!step.earlier.is_empty(), "a backward pass with virtual_ranks", found, expected)?;
+        check(!step.earlier.is_empty(), BACKWARD, found, expected)?;
         let rows = rows[bucket.index()].shallow_clone();
         let _ = bucket.buffer()?.f_mul_out(&rows.f_get(last as i64)?, &self.factor())?;
         Ok(rows)
@@ -253,6 +254,13 @@ pub(super) fn set_num_threads() {
     if std::env::var_os("OMP_NUM_THREADS").is_none() {
         tch::set_num_threads(1);
     }
+}
+
+const BACKWARD: &str = "a backward pass with virtual_ranks";
+
+/// Fails before the first forward pass, which makes the rows.
+fn expect_forward(rows: &[Tensor]) -> Result<()> {
+    check(!rows.is_empty(), BACKWARD, "run first", "run after a forward pass of the same model")
 }
 
 /// Returns the gradients from before.

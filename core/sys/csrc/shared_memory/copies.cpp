@@ -8,7 +8,7 @@
 namespace c10d_sys {
 
 // Into how many parts the values of a rank that gives are divided, which of them this rank gets, how long each is, and
-// whether it gets so much from all that no cache keeps it.
+// whether it receives more than a cache holds.
 struct Exchange::Part {
   size_t count;
   size_t number;

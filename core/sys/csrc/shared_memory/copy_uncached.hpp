@@ -11,8 +11,8 @@
 
 namespace c10d_sys {
 
-// So much that whoever reads it next finds little of it in a cache. Below, writing past the cache makes that slower
-// by more than the copy becomes faster.
+// From this size on, little of the result would still be cached when it is next read. Below it, bypassing the cache slows
+// that read by more than it speeds up the copy.
 constexpr size_t kUncached = 32 << 20;
 
 // std::memcpy without reading what it overwrites, which is a third of what an ordinary copy moves. glibc's does the same

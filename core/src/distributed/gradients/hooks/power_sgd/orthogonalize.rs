@@ -33,3 +33,32 @@ fn gram_schmidt(matrices: &Tensor, columns: i64, epsilon: f64) -> Result<(), Tch
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tch::Device;
+
+    #[test]
+    fn columns_have_length_1_and_stand_at_right_angles() {
+        for columns in [1, 2, 4] {
+            let numbers = Tensor::arange(2 * 7 * columns, (Kind::Float, Device::Cpu));
+            let matrices = (numbers * 0.7 + 1.0).sin().view([2, 7, columns]);
+            orthogonalize(&matrices, 0.0).unwrap();
+            let products = matrices.transpose(1, 2).bmm(&matrices);
+            let one = Tensor::eye(columns, (Kind::Float, Device::Cpu));
+            let difference = (products - one).abs().max().double_value(&[]);
+            // A few units in the last place of 1.
+            assert!(difference < 1e-6, "{columns} columns: {difference}");
+        }
+    }
+
+    #[test]
+    fn an_epsilon_keeps_a_column_of_zeros_from_becoming_nan() {
+        for (epsilon, nan) in [(0.0, true), (1e-8, false)] {
+            let zeros = Tensor::zeros([1, 3, 1], (Kind::Float, Device::Cpu));
+            orthogonalize(&zeros, epsilon).unwrap();
+            assert_eq!(zeros.double_value(&[0, 0, 0]).is_nan(), nan);
+        }
+    }
+}
