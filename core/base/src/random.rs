@@ -6,7 +6,7 @@ use std::{cell::Cell, collections::BTreeSet, iter::once};
 use tch::{Device, Tensor};
 
 thread_local! {
-    /// Whether this thread has a replica's part of a pass, while others draw from the same generator.
+    /// Whether this thread runs a replica while others draw from the same generator.
     pub static SHARES_GENERATOR: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -9,8 +9,8 @@ use tch_parallel_base::tensors::{fill, list};
 ///
 /// Data sets of different types go into a `Vec<Arc<dyn Dataset<Batch = B>>>`. In a batch, the first dimension of each
 /// tensor must be the samples asked for, one row each: a batch of samples from several data sets is put together along
-/// it. Other values, such as [`Shared`](tch_parallel_base::Shared) ones, are those of its first data set only. Data sets that leave
-/// damaged samples out of a batch are not supported.
+/// it. Other values, such as [`Shared`](tch_parallel_base::Shared) ones, come from its first data set only. Data sets
+/// that leave damaged samples out of a batch are not supported.
 ///
 /// ```
 /// use tch::Tensor;

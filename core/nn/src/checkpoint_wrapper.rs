@@ -97,7 +97,7 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
     }
 }
 
-/// Held while a replica sets the shared generator back for its second forward pass: another's would draw from there.
+/// Held while a replica rewinds the shared generator for its second forward pass, so that no other draws from it.
 static DRAWING: Mutex<()> = Mutex::new(());
 
 /// What the second forward pass needs to know about the first.
@@ -106,7 +106,7 @@ struct Again<M> {
     /// Whether each input needs a gradient, and its version.
     inputs: Vec<(bool, i64)>,
     devices: Vec<Device>,
-    /// The generators before the first pass; and after it, where other replicas may have drawn from them.
+    /// The generators before the first pass and, where other replicas may have drawn from them, after it.
     start: RandomState,
     end: Option<RandomState>,
     thread: ThreadState,

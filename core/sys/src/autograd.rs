@@ -38,7 +38,7 @@ pub fn backward(ends: &[&GraphEnd], gradients: Vec<Tensor>, retain_graph: bool) 
     check(unsafe { ffi::c10d_backward(ends.as_ptr(), pointers(&gradients).list(), retain_graph) })
 }
 
-/// Fails unless a backward pass within the one that runs on this thread may add to the gradients of leaves.
+/// Fails unless the backward pass on this thread adds to the gradients of leaves, as `autograd.grad` does not.
 pub fn check_accumulates(what: &str) -> Result<()> {
     let message = "does not support `autograd.grad`, `run_backward` or `inputs`: call `backward`";
     let is_valid = ffi::c10d_is_checkpoint_valid();
