@@ -87,10 +87,13 @@ FAINT = """(() => {
     return [r, g, b, a];
   };
   const over = ([r, g, b, a], below) => [r, g, b].map((part, at) => part * a + below[at] * (1 - a));
+  const backgrounds = new Map([[null, [255, 255, 255]]]);
   const background = element => {
-    if (element === null) return [255, 255, 255];
-    const own = parse(getComputedStyle(element).backgroundColor);
-    return own[3] === 1 ? own.slice(0, 3) : over(own, background(element.parentElement));
+    if (!backgrounds.has(element)) {
+      const own = parse(getComputedStyle(element).backgroundColor);
+      backgrounds.set(element, own[3] === 1 ? own.slice(0, 3) : over(own, background(element.parentElement)));
+    }
+    return backgrounds.get(element);
   };
   const luminance = colour => colour
     .map(part => part / 255)
