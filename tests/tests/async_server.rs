@@ -108,8 +108,8 @@ fn waiting_for_a_slow_worker_makes_neither_worker_nor_server_look_dead() -> Resu
     for servers in [1, 2] {
         let (fast, slow) = (servers, servers + 1);
         let flags = format!(
-            "async-ps --sync-every=30 --epochs=1 --batch-size=128 --timeout=5 \
-             --servers={servers} --straggle={slow}:350"
+            "async-ps --sync-every=15 --epochs=1 --batch-size=256 --timeout=5 \
+             --servers={servers} --straggle={slow}:700"
         );
         let job = trained(servers + 2, &flags)?;
         let read = |read: &Value| Some((read["worker"] == fast, read["at"].as_f64()?));
