@@ -21,7 +21,10 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
   ExchangeWork(
       std::shared_ptr<Exchange> exchange, const Operation& operation, const Exchange::Operands& operands,
       std::chrono::milliseconds timeout, const char* title, std::vector<Prior> prior)
-      : AsyncWork(nullptr, {outputs(operands)}, operation.type, 0, timeout, title, operands.inputs),
+      // Only the reducer looks at results, of an all_reduce in place. Any others would be held for a moment too long.
+      : AsyncWork(
+            nullptr, {operands.outputs.empty() ? operands.inputs : Tensors{}}, operation.type, 0, timeout, title,
+            operands.inputs),
         exchange_(std::move(exchange)),
         ticket_(exchange_->enqueue()),
         operation_(operation),
@@ -54,7 +57,9 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
         }
       }
     }
-    exchange_->run(ticket_, operation_, operands_, getTimeout());
+    // Let go before anybody learns that this is over, and expects to be the only one with the tensors.
+    const auto operands = std::exchange(operands_, {});
+    exchange_->run(ticket_, operation_, operands, getTimeout());
   }
 
   bool wait(std::chrono::milliseconds timeout) override {
@@ -75,7 +80,7 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
   const std::shared_ptr<Exchange> exchange_;
   const Exchange::Ticket ticket_;
   const Operation operation_;
-  const Exchange::Operands operands_;
+  Exchange::Operands operands_;
   const std::vector<Prior> prior_;
   std::atomic<bool> is_left_to_wait_{false};
 };

@@ -4,7 +4,7 @@
 
 mod common;
 
-use c10d_sys::{Error, ErrorKind, ProcessGroup, ReduceOp, Work};
+use c10d_sys::{Error, ErrorKind, ProcessGroup, ReduceOp, Work, storage::Memory};
 use common::{FLOAT, LATER, NOW, Now, Random, Rank, allocated, with_ranks, with_ranks_and_timeout};
 use std::time::{Duration, Instant};
 use std::{ops::Range, process::Command, sync::Barrier, sync::Mutex, thread};
@@ -324,6 +324,18 @@ fn a_forked_child_harms_nobody(Rank { rank, shared, .. }: Rank) {
     }
     shared.all_reduce(&tensor, ReduceOp::Sum, NOW).now().unwrap();
     assert_eq!(tensor, Tensor::full([100_000], 2, FLOAT));
+}
+
+#[run_by(with_ranks(2))]
+fn memory_is_free_as_soon_as_an_exchange_in_it_is_over(rank: Rank) {
+    let all = Tensor::zeros([128], FLOAT);
+    let mut memory = Memory::of(&all);
+    for _ in 0..5000 {
+        rank.shared.all_gather_into_tensor(&all, &ones(64), LATER).now().unwrap();
+        let block = memory.free("freed").unwrap();
+        assert!(block.is_some());
+        memory.allocate(block).unwrap();
+    }
 }
 
 #[run_by(with_ranks(2))]
