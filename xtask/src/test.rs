@@ -11,8 +11,8 @@ use std::{env, thread};
 /// The number of tests of a program that run at once.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// Of the C library. Each start of a program with libtorch fills 50 MiB with its list of operators, and takes a fifth
-/// less time with huge pages.
+/// Settings of glibc's allocator. A program that loads libtorch fills 50 MiB with the list of operators; with huge pages
+/// it starts in a fifth less processor time.
 const TUNABLES: &str = "GLIBC_TUNABLES";
 
 /// Of the workspace's own code: see its Cargo.toml.

@@ -21,7 +21,7 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
   ExchangeWork(
       std::shared_ptr<Exchange> exchange, const Operation& operation, const Exchange::Operands& operands,
       std::chrono::milliseconds timeout, const char* title, std::vector<Prior> prior)
-      // Only the reducer looks at results, of an all_reduce in place. Any others would be held for a moment too long.
+      // Only the reducer reads a result, that of an in-place all_reduce. Other outputs would stay alive after `run`.
       : AsyncWork(
             nullptr, {operands.outputs.empty() ? operands.inputs : Tensors{}}, operation.type, 0, timeout, title,
             operands.inputs),
@@ -57,7 +57,7 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
         }
       }
     }
-    // Let go before anybody learns that this is over, and expects to be the only one with the tensors.
+    // Released before this counts as finished: whoever waits for it may free the tensors at once.
     const auto operands = std::exchange(operands_, {});
     exchange_->run(ticket_, operation_, operands, getTimeout());
   }
