@@ -1,41 +1,16 @@
 //! What a sharded model does, and what it refuses.
 
 use crate::batches::vary_weights;
-use crate::fully_shard_twins::{batch, squares};
+use crate::fully_shard_twins::{Net, batch, squares};
 use crate::prelude::*;
 
-#[derive(Debug)]
-pub struct Net {
-    pub blocks: Vec<FsdpModule<nn::Linear>>,
-    pub head: nn::Linear,
-}
-
-impl ModuleT for Net {
-    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
-        let block = |xs: Tensor, block: &FsdpModule<nn::Linear>| block.forward_t(&xs, train).tanh();
-        self.blocks.iter().fold(xs.shallow_clone(), block).apply_t(&self.head, train)
-    }
-}
-
-/// Two blocks of 5 times 5, a head of 5 times 2, the same on all ranks.
+/// The same on all ranks.
 pub fn sharded(group: &ProcessGroup) -> (VarStore, FsdpModule<Net>) {
     tch::manual_seed(1);
     let vs = VarStore::new(Device::Cpu);
     let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
-    let linear = |path: &nn::Path<'_>| nn::linear(path, 5, 5, Default::default());
-    let model = sharding.root(|root| {
-        let blocks = (0..2).map(|i| sharding.shard(root / "blocks" / i, linear));
-        Net { blocks: blocks.collect(), head: nn::linear(root / "head", 5, 2, Default::default()) }
-    });
+    let model = sharding.root(|root| Net::new(root, Some(&sharding)));
     (vs, model.unwrap())
-}
-
-pub fn whole(vs: &VarStore) -> impl ModuleT + use<> {
-    tch::manual_seed(1);
-    let root = vs.root();
-    let [one, two] = [0, 1].map(|i| nn::linear(&root / "blocks" / i, 5, 5, Default::default()));
-    let head = nn::linear(&root / "head", 5, 2, Default::default());
-    nn::seq_t().add(one).add_fn(|xs| xs.tanh()).add(two).add_fn(|xs| xs.tanh()).add(head)
 }
 
 pub fn loss_of(model: &impl ModuleT, xs: &Tensor) -> Tensor {
@@ -49,11 +24,12 @@ pub fn gradients(vs: &VarStore) -> BTreeMap<String, Tensor> {
 #[run_by(on_ranks(2))]
 fn a_parameter_that_is_read_outside_its_block_is_an_error_with_its_name(group: &ProcessGroup) {
     let (_vs, model) = sharded(group);
-    let block = &model.module().blocks[1];
-    let read = || block.module().ws.f_sum(Kind::Float);
-    expect_error(read(), "blocks.1.weight is sharded");
+    let block = model.module().blocks[1].unit();
+    let weight = &block.module().up.ws;
+    let read = || weight.f_sum(Kind::Float);
+    expect_error(read(), "blocks.1.up.weight is sharded");
     block.unshard().unwrap();
-    assert_eq!(block.module().ws.detach(), model.full_state_dict().unwrap()["blocks.1.weight"]);
+    assert_eq!(weight.detach(), model.full_state_dict().unwrap()["blocks.1.up.weight"]);
     block.reshard().unwrap();
     assert!(read().is_err());
 }
@@ -70,7 +46,7 @@ fn a_step_between_two_passes_is_seen_even_if_the_root_was_left_whole(group: &Pro
     assert_ne!(before, after);
     let weights = model.full_state_dict().unwrap();
     let mut other = VarStore::new(Device::Cpu);
-    let expected = whole(&other);
+    let expected = Net::new(&other.root(), None);
     for (name, mut variable) in other.variables() {
         no_grad(|| variable.copy_(&weights[&name]));
     }
@@ -145,7 +121,7 @@ fn an_infinite_gradient_on_one_rank_skips_the_step_on_all(group: &ProcessGroup) 
 fn whole_weights_go_into_a_sharded_model_and_out_of_it(group: &ProcessGroup) {
     let (_vs, model) = sharded(group);
     let other = VarStore::new(Device::Cpu);
-    let _ = whole(&other);
+    let _ = Net::new(&other.root(), None);
     vary_weights(&other);
     let mut weights = other.variables();
     model.load_full_state_dict(&weights).unwrap();

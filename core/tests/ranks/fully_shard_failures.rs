@@ -1,13 +1,13 @@
 //! What a sharded model refuses, and how it goes on after a pass that failed.
 
-use crate::fully_shard::{Net, gradients, loss_of, sharded};
-use crate::fully_shard_twins::{batch, squares};
+use crate::fully_shard::{gradients, loss_of, sharded};
+use crate::fully_shard_twins::{Net, batch, squares};
 use crate::prelude::*;
 
 /// A loss whose backward pass fails in the first block, after the head has its gradient.
 fn broken_loss(model: &FsdpModule<Net>, xs: &Tensor) -> Tensor {
     let pass = model.forward(xs.shallow_clone(), |net, xs| {
-        let first = net.blocks[0].forward_t(&xs, true).sigmoid();
+        let first = net.first(&xs).sigmoid();
         let loss = squares(&net.head.forward_t(&first, true));
         // The sigmoid's derivative needs its result.
         let _ = no_grad(|| first.shallow_clone().fill_(1.0));

@@ -22,7 +22,7 @@ impl<M> Block<M> {
 
     pub fn forward(&self, xs: &Tensor, f: impl FnOnce(&M, Tensor) -> Tensor) -> Tensor {
         match self {
-            Block::Sharded(unit) => unit.forward(xs.shallow_clone(), f).unwrap(),
+            Block::Sharded(unit) => unit.call(xs.shallow_clone(), f),
             Block::Whole(module) => f(module, xs.shallow_clone()),
         }
     }
@@ -80,7 +80,13 @@ impl Net {
     }
 
     pub fn loss(&self, xs: &Tensor) -> Tensor {
-        squares(&self.head.forward(&self.block(2, &self.block(1, &self.first(xs)))))
+        squares(&self.forward_t(xs, true))
+    }
+}
+
+impl ModuleT for Net {
+    fn forward_t(&self, xs: &Tensor, _train: bool) -> Tensor {
+        self.head.forward(&self.block(2, &self.block(1, &self.first(xs))))
     }
 }
 
