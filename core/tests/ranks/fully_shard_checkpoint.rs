@@ -6,24 +6,16 @@ const BLOCKS: usize = 8;
 const WIDTH: i64 = 50;
 
 /// Layers with weights of 50 × 50, and a head with fewer rows than some jobs have ranks.
-#[derive(Debug)]
-struct Net<B> {
-    blocks: Vec<B>,
-    head: nn::Linear,
-}
-
-impl<B: ModuleT> Net<B> {
-    fn new(root: &nn::Path<'_>, block: impl Fn(nn::Path<'_>) -> B) -> Self {
-        let blocks = (0..BLOCKS).map(|i| block(root / "blocks" / i)).collect();
-        Net { blocks, head: nn::linear(root / "head", WIDTH, 2, Default::default()) }
-    }
-}
-
-impl<B: ModuleT> ModuleT for Net<B> {
-    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
-        let block = |xs: Tensor, block: &B| block.forward_t(&xs, train).tanh().dropout(0.2, train);
-        self.blocks.iter().fold(xs.shallow_clone(), block).apply_t(&self.head, train)
-    }
+fn net<B>(root: &nn::Path<'_>, block: impl Fn(nn::Path<'_>) -> B) -> nn::SequentialT
+where
+    B: ModuleT + 'static,
+{
+    let add = |net: nn::SequentialT, i: usize| {
+        let net = net.add(block(root / "blocks" / i)).add_fn(|xs| xs.tanh());
+        net.add_fn_t(|xs, train| xs.dropout(0.2, train))
+    };
+    let blocks = (0..BLOCKS).fold(nn::seq_t(), add);
+    blocks.add(nn::linear(root / "head", WIDTH, 2, Default::default()))
 }
 
 fn linear(path: &nn::Path<'_>) -> nn::Linear {
@@ -33,7 +25,7 @@ fn linear(path: &nn::Path<'_>) -> nn::Linear {
 /// A training whose weights and random numbers depend on the seed.
 struct Job {
     vs: VarStore,
-    model: FsdpModule<Net<FsdpModule<nn::Linear>>>,
+    model: FsdpModule<nn::SequentialT>,
     optimizer: Adam,
     group: ProcessGroup,
 }
@@ -43,7 +35,7 @@ impl Job {
         tch::manual_seed(seed);
         let vs = VarStore::new(Device::Cpu);
         let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
-        let model = sharding.root(|root| Net::new(root, |path| sharding.shard(path, linear)));
+        let model = sharding.root(|root| net(root, |path| sharding.shard(path, linear)));
         let optimizer = Adam::new(&vs, AdamOptions { lr: 0.01, ..AdamOptions::adamw() });
         tch::manual_seed(seed + group.rank() as i64);
         let (model, optimizer) = (model.unwrap(), optimizer.unwrap());
@@ -121,7 +113,7 @@ fn a_checkpoint_in_parts_has_one_complete_version_of_them(group: &ProcessGroup) 
     drop(job.model);
     checkpoint::save(path, &job.vs, group).unwrap();
     let mut plain = VarStore::new(Device::Cpu);
-    let _net = Net::new(&plain.root(), |path| linear(&path));
+    let _net = net(&plain.root(), |path| linear(&path));
     checkpoint::load(path, &mut plain).unwrap();
     assert_eq!(plain.variables(), whole);
     let index = fs::read_to_string(path).unwrap();
@@ -162,7 +154,7 @@ fn the_file_is_that_of_the_whole_model_in_both_formats(group: &ProcessGroup) {
     let mut sharded = Job::new(group, 1);
     tch::manual_seed(1);
     let mut vs = VarStore::new(Device::Cpu);
-    let _whole = Net::new(&vs.root(), |path| linear(&path));
+    let _whole = net(&vs.root(), |path| linear(&path));
     for end in ["safetensors", "pt"] {
         let [one, other] = ["sharded", "whole"].map(|it| format!("{it}.{end}"));
         checkpoint::save(&one, &sharded.vs, group).unwrap();
@@ -191,7 +183,7 @@ fn each_copy_of_hybrid_sharding_loads_what_the_first_has_saved(group: &ProcessGr
         let vs = VarStore::new(Device::Cpu);
         let mesh = DeviceMesh::new(group, &[("replicate", 2), ("shard", 2)]).unwrap();
         let sharding = FullyShard::with_mesh(&vs, &mesh, FullyShardOptions::default()).unwrap();
-        let model = sharding.root(|root| Net::new(root, |path| sharding.shard(path, linear)));
+        let model = sharding.root(|root| net(root, |path| sharding.shard(path, linear)));
         (model.unwrap(), vs)
     };
     let (saved, vs) = hybrid(1);
@@ -245,7 +237,7 @@ fn if_rank_0_cannot_write_all_are_told_and_can_go_on(group: &ProcessGroup) {
     let mut narrower = VarStore::new(Device::Cpu);
     let sharding = FullyShard::new(&narrower, group, FullyShardOptions::default());
     let narrow = |path: &nn::Path<'_>| nn::linear(path, WIDTH, WIDTH - 2, Default::default());
-    let _model = sharding.root(|root| Net::new(root, |path| sharding.shard(path, narrow)));
+    let _model = sharding.root(|root| net(root, |path| sharding.shard(path, narrow)));
     let expected = "blocks.0.bias has the shape [50]; expected [48], as in the model";
     expect_error(checkpoint::load(path, &mut narrower), expected);
     // What is as large as a shard is not taken for one.

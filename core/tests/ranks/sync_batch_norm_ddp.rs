@@ -7,28 +7,21 @@ use tch_parallel::nn::{Conv2d, ConvOptions, NormLayer, conv2d};
 /// Means in 64 bits, rounded and added up in another order, through several layers.
 const ROUNDING: f64 = 1e-12;
 
-/// Two convolutions, each followed by a normalisation. The second has a shortcut, so the graph has two paths.
-#[derive(Debug)]
-struct Net {
-    convs: [Conv2d; 2],
-    norms: [Box<dyn ModuleT>; 2],
+/// Two convolutions, each followed by a normalisation.
+type Net = ([Conv2d; 2], [Box<dyn ModuleT>; 2]);
+
+fn net(vs: &VarStore, norm_layer: &NormLayer) -> Net {
+    let path = vs.root();
+    let options = ConvOptions { padding: 1, ..Default::default() };
+    let norm = |name: &str| norm_layer.build(&path / name, CHANNELS);
+    let conv = |name: &str| conv2d(&path / name, CHANNELS, CHANNELS, 3, options);
+    ([conv("conv1"), conv("conv2")], [norm("bn1"), norm("bn2")])
 }
 
-impl Net {
-    fn new(vs: &VarStore, norm_layer: &NormLayer) -> Net {
-        let path = vs.root();
-        let options = ConvOptions { padding: 1, ..Default::default() };
-        let norm = |name: &str| norm_layer.build(&path / name, CHANNELS);
-        let conv = |name: &str| conv2d(&path / name, CHANNELS, CHANNELS, 3, options);
-        Net { convs: [conv("conv1"), conv("conv2")], norms: [norm("bn1"), norm("bn2")] }
-    }
-}
-
-impl ModuleT for Net {
-    fn forward_t(&self, xs: &Tensor, train: bool) -> Tensor {
-        let xs = self.norms[0].forward_t(&self.convs[0].forward(xs), train).relu();
-        self.norms[1].forward_t(&self.convs[1].forward(&xs), train) + xs
-    }
+/// The second has a shortcut, so the graph has two paths.
+fn forward((convs, norms): &Net, xs: &Tensor) -> Tensor {
+    let xs = norms[0].forward_t(&convs[0].forward(xs), true).relu();
+    norms[1].forward_t(&convs[1].forward(&xs), true) + xs
 }
 
 /// Trains a net wrapped in DistributedDataParallel, with a bucket for every gradient, so that their
@@ -37,7 +30,7 @@ fn ddp_follows_one_process(group: &ProcessGroup, rows: &[i64]) {
     let norm_layers = [NormLayer::SyncBatchNorm(group.clone()), NormLayer::BatchNorm];
     let [(vs, net), (vs_alone, alone)] = norm_layers.map(|norm_layer| {
         let mut vs = VarStore::new(Device::Cpu);
-        let net = Net::new(&vs, &norm_layer);
+        let net = net(&vs, &norm_layer);
         vs.double();
         vary_weights(&vs);
         (vs, net)
@@ -48,8 +41,8 @@ fn ddp_follows_one_process(group: &ProcessGroup, rows: &[i64]) {
         let batch = Batch::new(rows, IMAGE, step);
         let double = |tensor: &Tensor| tensor.to_kind(Kind::Double);
         let (images, targets) = (double(&batch.images), double(&batch.targets));
-        (alone.forward_t(&images, true) * &targets).sum(Kind::Double).backward();
-        let output = model.f_forward_t(&batch.part(group, &images), true).unwrap();
+        (forward(&alone, &images) * &targets).sum(Kind::Double).backward();
+        let output = model.forward(|net| forward(net, &batch.part(group, &images))).unwrap();
         let loss = (output * batch.part(group, &targets)).sum(Kind::Double);
         // The gradients are averaged over the ranks.
         model.backward(&(loss * group.world_size() as f64)).unwrap();
