@@ -1,11 +1,7 @@
 //! The program is started as it was written.
 
-use crate::job::{self, Job, run};
-use crate::nodes::Nodes;
-use std::ffi::OsStr;
-use std::fs;
-use std::os::unix::ffi::OsStrExt;
-use std::process::Command;
+use crate::prelude::*;
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
 #[test]
 fn arguments_reach_the_program_byte_for_byte() {
@@ -30,7 +26,7 @@ fn the_local_rank_follows_the_arguments_if_the_flag_asks_for_it() {
     let start = |node, ranks| {
         let flags = format!("-n {ranks} --pass-local-rank");
         let mut command = nodes.launch(&job, node, &flags, r#"note "$*" arguments.$RANK"#);
-        job::start(command.args(["sh", "lr.py", "--lr", "0.1"]))
+        start(command.args(["sh", "lr.py", "--lr", "0.1"]))
     };
     for running in [start(0, 1), start(1, 2)] {
         running.finish().expect_code(0);

@@ -1,7 +1,6 @@
 //! What cannot work is refused, with the reason, before any rank starts.
 
-use crate::job::{Job, run};
-use std::fs;
+use crate::prelude::*;
 
 #[test]
 fn flags_that_make_no_job_are_refused() {

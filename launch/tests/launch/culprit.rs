@@ -1,9 +1,6 @@
 //! Which of the ranks that failed is named, and the reason that it has left in `TORCHELASTIC_ERROR_FILE`.
 
-use crate::job::{Job, run, start, wait_until, wait_until_dead};
-use nix::sys::signal::Signal;
-use std::fs;
-use std::process::Command;
+use crate::prelude::*;
 
 /// `reason TEXT` leaves a reason as Python does, `victim TEXT` one that names another rank.
 const REASONS: &str = r#"

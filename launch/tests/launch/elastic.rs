@@ -1,8 +1,6 @@
 //! Jobs whose nodes come and go.
 
-use crate::job::{Job, wait_until_dead};
-use crate::nodes::Nodes;
-use nix::sys::signal::Signal;
+use crate::prelude::*;
 
 /// Every rank leaves a note and stays. A generation's notes are complete once all its ranks have left one.
 const STAY: &str = r#"
@@ -10,9 +8,9 @@ const STAY: &str = r#"
     note "$TORCHELASTIC_RESTART_COUNT" "restarts.$WORLD_SIZE.$RANK"
     stay"#;
 
-fn node(nodes: &Nodes, job: &Job, name: &str) -> crate::job::Running {
+fn node(nodes: &Nodes, job: &Job, name: &str) -> Running {
     let flags = "--rdzv-conf last_call_timeout=1";
-    crate::job::start(nodes.launch(job, 0, flags, STAY).env("NODE", name))
+    start(nodes.launch(job, 0, flags, STAY).env("NODE", name))
 }
 
 #[test]
@@ -30,7 +28,7 @@ fn a_job_goes_on_without_a_node_that_leaves_and_with_one_that_comes() {
     let two = job.wait_for_pids(&["pid.2.1.c"]);
     wait_until_dead(&three);
     // Its launcher is stopped in good order.
-    std::fs::remove_file(job.dir().join("pid.1.0.a")).unwrap();
+    fs::remove_file(job.dir().join("pid.1.0.a")).unwrap();
     third.signal(Signal::SIGTERM);
     third.finish().expect_code(128 + 15);
     wait_until_dead(&two);

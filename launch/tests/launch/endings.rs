@@ -1,7 +1,6 @@
 //! How a job ends, by itself or because a rank fails.
 
-use crate::job::{Job, WHOLE_END, run, start, state, wait_until, wait_until_dead};
-use nix::sys::signal::Signal;
+use crate::prelude::*;
 use std::time::SystemTime;
 
 #[test]
@@ -33,7 +32,7 @@ fn a_rank_that_cannot_be_executed_is_reported() {
     let program = job.dir().join("broken");
     // A shell writes it: a descriptor for writing that what another test starts inherits would make the program busy.
     let write = r#"echo '#!/no/such/interpreter' >"$1" && chmod 755 "$1""#;
-    let written = std::process::Command::new("sh").args(["-c", write, "sh"]).arg(&program).status();
+    let written = Command::new("sh").args(["-c", write, "sh"]).arg(&program).status();
     assert!(written.unwrap().success());
     let said = format!("launch: cannot start {}: No such file", program.display());
     run(job.launch([&program])).expect_code(127).expect_stderr(&said);
@@ -62,7 +61,7 @@ fn ranks_that_ignore_sigterm_are_killed_within_5_s() {
         if [ $RANK = 1 ]; then await pid.0; await pid.2; note x failing; exit 5; fi
         stay"#;
     let ended = run(job.launch_sh("-n 3", script));
-    let failing = std::fs::metadata(job.dir().join("failing")).unwrap().modified().unwrap();
+    let failing = fs::metadata(job.dir().join("failing")).unwrap().modified().unwrap();
     let took = SystemTime::now().duration_since(failing).unwrap();
     ended.expect_code(5).expect_stderr("did not end within 3 s and is killed");
     ended.expect_stderr("rank 0 was killed by SIGKILL");

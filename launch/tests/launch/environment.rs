@@ -1,7 +1,6 @@
 //! What a rank learns about its job.
 
-use crate::job::{Job, run};
-use crate::nodes::Nodes;
+use crate::prelude::*;
 use std::collections::BTreeMap;
 
 /// The variables of a rank that are not those of the tests or the shell.

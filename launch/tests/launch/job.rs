@@ -1,16 +1,10 @@
 //! What every test needs: a launcher in a clean environment, a directory for its ranks' notes, and time limits.
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use std::borrow::BorrowMut;
-use std::ffi::OsStr;
-use std::fs;
-use std::io::Read;
+use crate::prelude::*;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::{Child, Stdio};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::{borrow::BorrowMut, ffi::OsStr, io::Read, sync::Arc, sync::Mutex};
 use tempfile::TempDir;
 
 /// The longest that a job may take to end after the first failure; one of several nodes may take twice as long.

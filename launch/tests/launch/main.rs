@@ -12,6 +12,7 @@ mod job;
 mod master_port;
 mod nodes;
 mod output;
+mod prelude;
 mod replaced;
 mod signals;
 mod terminal;

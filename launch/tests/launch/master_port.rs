@@ -1,10 +1,8 @@
 //! Where rank 0 listens, and for whom launch keeps the port.
 
-use crate::job::{Job, run};
-use crate::nodes::Nodes;
+use crate::prelude::*;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, socket};
-use std::net::TcpListener;
-use std::os::fd::AsRawFd;
+use std::{net::TcpListener, os::fd::AsRawFd};
 
 /// A free port that no system hands out, and that no connection of the last minute holds: it can be bound as it is.
 fn quiet_port() -> u16 {

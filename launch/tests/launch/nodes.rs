@@ -1,18 +1,11 @@
 //! Launchers of several nodes, all on this machine: what they agree on, how they end together, and whom they name.
 
-use crate::job::{Ended, Job, Running, WHOLE_END, start, wait_for, wait_until_dead};
-use nix::sys::signal::{Signal, kill};
+use crate::prelude::*;
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrIn, bind, getsockname, setsockopt, socket, sockopt,
 };
-use nix::unistd::Pid;
-use std::fs::Permissions;
-use std::io::Write;
-use std::net::TcpStream;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::{fs::Permissions, io::Write, net::TcpStream, os::unix::fs::PermissionsExt};
 
 /// A job of several nodes that meet on a port of this machine.
 pub(crate) struct Nodes {
@@ -281,8 +274,8 @@ fn different_programs_are_refused_unless_that_is_wanted() {
     let (job, nodes) = (Job::new(), Nodes::new(2));
     let programs = ["one", "two"].map(|name| {
         let path = job.dir().join(name);
-        std::fs::write(&path, format!("#!/bin/sh\n# {name}\n")).unwrap();
-        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        fs::write(&path, format!("#!/bin/sh\n# {name}\n")).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
         path
     });
     let Nodes { flags: common, port, .. } = &nodes;

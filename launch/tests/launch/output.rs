@@ -1,11 +1,6 @@
 //! Where the output of the ranks goes.
 
-use crate::job::{Job, run, start};
-use crate::nodes::Nodes;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use std::fs;
-use std::time::{Duration, Instant};
+use crate::prelude::*;
 
 const SPEAK: &str = r#"echo "out $RANK"; echo "err $RANK" >&2"#;
 

@@ -1,6 +1,6 @@
 //! Ranks that take part in a job whose ranks come and go. They are Python programs that use nothing but the socket.
 
-use crate::job::{Ended, Job, run};
+use crate::prelude::*;
 
 /// How each of them begins. `number` is the generation of its first place: 0 for the ranks that start with the job.
 const RANK: &str = include_str!("replaced.py");

@@ -1,8 +1,6 @@
 //! Signals to the launcher reach the ranks, and no rank outlives it.
 
-use crate::job::{Job, Running, children, run, start, state, wait_until, wait_until_dead};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use crate::prelude::*;
 
 /// `note_pids` leaves the process ids of a rank and of a child of it.
 const NOTE_PIDS: &str = "note_pids() { sleep 60 & note $! child.$RANK; note $$ pid.$RANK; }; ";

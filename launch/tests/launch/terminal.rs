@@ -1,7 +1,6 @@
 //! `launch` at a terminal, which Python's `pty` plays.
 
-use crate::job::{Job, run, wait_until_dead};
-use std::process::Command;
+use crate::prelude::*;
 
 fn at_terminal(job: &Job, launch: &Command) -> Command {
     let mut command = job.clean("python3");
