@@ -2,22 +2,18 @@
 
 mod link;
 
-use crate::args::Args;
 use crate::attempt::Attempt;
 use crate::attempt::seats::Seats;
-use crate::console::say;
 use crate::coordinator::listener::{self, Meeting};
 use crate::coordinator::{Coordinator, alone};
+use crate::prelude::*;
 use crate::protocol::handshake::Key;
-use crate::protocol::{End, Node, ToAgent, ToCoordinator, proof};
+use crate::protocol::proof;
 use crate::rank::Rank;
 use crate::supervisor::{Event, Supervisor, post};
 use crate::{program, report, signals};
-use anyhow::{Context, Result};
 use link::Search;
 use sha2::{Digest, Sha256};
-use std::fs::File;
-use std::process::ExitCode;
 
 /// Runs this node's part of the job, and its coordinator if this is node 0.
 pub(crate) fn run(args: &Args, supervisor: &Supervisor<'_>) -> Result<ExitCode> {

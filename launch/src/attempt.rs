@@ -3,15 +3,11 @@
 mod regrouping;
 pub(crate) mod seats;
 
-use crate::console::say;
-use crate::protocol::{End, GRACE, Placement, ToAgent, ToCoordinator};
+use crate::prelude::*;
 use crate::rank::Rank;
 use crate::supervisor::{Event, Supervisor};
 use crate::{report, signals};
-use anyhow::Result;
-use nix::sys::signal::Signal;
 use seats::Seats;
-use std::time::Instant;
 use tch_parallel_contract::NOTICE;
 
 /// The stages in which ranks end, and the deadlines for the next stage.

@@ -7,22 +7,13 @@ pub(crate) mod listener;
 mod placement;
 mod terms;
 
-use crate::args::Args;
-use crate::console::say;
-use crate::port;
-use crate::protocol::connection::{Loss, Outgoing};
+use crate::prelude::*;
 use crate::protocol::handshake::{Failed, Joined, Key, PATIENCE, admit};
-use crate::protocol::{Node, ToAgent, beat_interval};
-use anyhow::{Context, Result, anyhow};
 use job::{Action, Event, Job, NodeId};
-use std::collections::{BTreeMap, VecDeque};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::thread::JoinHandle;
 use terms::Terms;
 
 /// How many connections may be in their handshake at the same time. Others must try again.

@@ -1,12 +1,8 @@
 //! The files in which ranks leave the reason of their failure, named by `TORCHELASTIC_ERROR_FILE` as under torchrun.
 
+use crate::prelude::*;
 use serde_json::Value;
-use std::cell::OnceCell;
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::rc::Rc;
-use std::time::{Instant, SystemTime};
+use std::time::SystemTime;
 use tch_parallel_contract::CULPRIT;
 
 /// The variable that names a rank's file.
@@ -70,7 +66,6 @@ fn parse(text: &[u8]) -> Option<(String, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
 
     #[test]
     fn two_reasons_of_one_time_have_one_instant_whenever_they_are_read() {

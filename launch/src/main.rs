@@ -21,6 +21,7 @@
 //! program      how the program is looked up
 //! args         the command line: torchrun's flags
 //! console      the launcher's own stdout and stderr
+//! prelude      what most files use
 //! ```
 
 mod agent;
@@ -34,6 +35,7 @@ mod failure;
 mod guard;
 mod output;
 mod port;
+mod prelude;
 mod program;
 mod protocol;
 mod rank;
@@ -41,11 +43,8 @@ mod report;
 mod signals;
 mod supervisor;
 
-use crate::args::Args;
-use crate::console::say;
+use crate::prelude::*;
 use crate::supervisor::Supervisor;
-use anyhow::Result;
-use std::process::ExitCode;
 
 fn main() -> ExitCode {
     guard::help(std::env::args_os().skip(1)).unwrap_or_else(|| {

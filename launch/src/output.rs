@@ -3,20 +3,14 @@
 mod lines;
 mod logs;
 
-use crate::args::Args;
 use crate::console::Console;
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use lines::{LineSplitter, Tail};
 use logs::LogFile;
 pub(crate) use logs::Logs;
-use std::io::{ErrorKind, IsTerminal, Read};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, PoisonError};
 
 /// After a rank has ended, how long its streams may stay silent before launch gives up on them.
 const SILENCE: Duration = Duration::from_millis(500);

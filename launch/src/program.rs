@@ -1,9 +1,8 @@
 //! Looks up the program before any rank starts, so that a typo is reported once.
 
-use anyhow::{Result, bail, ensure};
+use crate::prelude::*;
 use nix::unistd::{AccessFlags, access};
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
 
 /// The file of a program. Refuses one that cannot be executed, and says why.
 pub(crate) fn find(program: &OsStr) -> Result<PathBuf> {

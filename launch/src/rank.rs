@@ -2,22 +2,16 @@
 
 mod failure;
 
-use crate::args::Args;
 use crate::error_file::{self, Clock};
 use crate::guard::Guard;
 use crate::output::{Output, Routes};
-use crate::protocol::{Placement, proof};
-use anyhow::{Context, Result};
+use crate::prelude::*;
+use crate::protocol::proof;
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus};
-use std::{cell::OnceCell, collections::BTreeMap};
-use std::{rc::Rc, thread, time::Instant};
 use tch_parallel_contract::{ELASTIC, LISTEN_FD};
 
 /// Variables of an outer launcher. A rank that read them would look for that launcher's store or socket.

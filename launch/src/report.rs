@@ -1,8 +1,7 @@
 //! What a launcher says of the end of its ranks.
 
-use crate::console::say;
 use crate::failure::Failure;
-use crate::protocol::{End, GRACE};
+use crate::prelude::*;
 use crate::rank::Rank;
 
 /// How many of the ranks that failed later are listed one by one.

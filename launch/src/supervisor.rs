@@ -1,19 +1,12 @@
 //! Starts the ranks of this node, generation after generation.
 
-use crate::args::Args;
 use crate::elastic::{self, Said};
 use crate::error_file::{self, Clock};
 use crate::guard::{self, Guard};
 use crate::output::{Logs, Routes};
-use crate::protocol::connection::Outgoing;
-use crate::protocol::{Placement, ToAgent};
+use crate::prelude::*;
 use crate::rank::{self, Rank};
 use crate::signals;
-use anyhow::{Result, bail};
-use nix::sys::signal::Signal;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::time::Instant;
-use std::{path::PathBuf, rc::Rc};
 use tch_parallel_contract::ELASTIC;
 
 pub(crate) enum Event {

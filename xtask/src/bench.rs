@@ -9,15 +9,10 @@ mod job;
 mod mnist;
 mod report;
 
-use crate::checkout::checkout;
-use crate::command;
+use crate::prelude::*;
 use crate::setup::{Venv, ensure_python};
-use crate::workspace::Workspace;
-use anyhow::Result;
-use clap::{Args, Subcommand};
 use job::Log;
 use report::{MEGABYTES, MILLISECONDS, Sides, Table};
-use std::process::Command;
 
 #[derive(Subcommand)]
 pub(crate) enum Benchmark {

@@ -1,12 +1,6 @@
 //! `cargo xtask book`: builds the book with the version of mdBook that it is written for.
 
-use crate::checkout::{checkout, target_dir};
-use crate::command;
-use crate::files::{entries, read};
-use anyhow::{Result, ensure};
-use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use crate::prelude::*;
 
 /// The book uses admonitions and configuration keys that came with 0.5.
 const MDBOOK_VERSION: &str = "0.5.4";
@@ -58,7 +52,6 @@ fn pages_with_directives(folder: &Path) -> Result<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::write;
 
     #[test]
     fn a_directive_left_in_a_page_is_found() {

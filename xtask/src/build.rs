@@ -1,9 +1,7 @@
 //! `cargo xtask build`: builds all programs.
 
-use crate::workspace::Workspace;
-use crate::{command, setup};
-use anyhow::Result;
-use std::ffi::OsString;
+use crate::prelude::*;
+use crate::setup;
 
 /// Does the set-up if it is missing, and builds. The feature `cuda` needs the headers of the full set-up.
 pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {

@@ -1,14 +1,8 @@
 //! `cargo xtask exercise 7`: shows the task of one of the book's exercises in code, and checks on two ranks what the
 //! reader has written.
 
-use crate::checkout::checkout;
-use crate::command;
-use crate::files::{entries, read};
+use crate::prelude::*;
 use crate::setup::{self, Level};
-use crate::workspace::Workspace;
-use anyhow::{Context, Result, bail, ensure};
-use std::path::Path;
-use std::process::Command;
 
 const FOLDER: &str = "book/exercises/src";
 

@@ -2,12 +2,8 @@
 
 mod pack;
 
-use crate::workspace::Workspace;
-use crate::{command, setup};
-use anyhow::Result;
-use clap::{Args, Subcommand};
-use std::path::PathBuf;
-use std::process::Command;
+use crate::prelude::*;
+use crate::setup;
 
 #[derive(Subcommand)]
 pub(crate) enum Chore {

@@ -1,13 +1,9 @@
 //! `cargo launch -n 2 ddp-mnist -- --epochs 3`: builds a program of the workspace, then becomes the launcher.
 
+use crate::prelude::*;
 use crate::program::Program;
-use crate::release::Release;
 use crate::run::become_program;
-use crate::workspace::Workspace;
-use crate::{command, setup};
-use anyhow::{Result, ensure};
-use std::ffi::OsString;
-use std::path::Path;
+use crate::setup;
 
 /// The launcher's package, whose program is `launch`.
 pub(crate) const LAUNCHER: &str = "tch-parallel-launch";

@@ -11,6 +11,7 @@ mod gpu;
 mod launch;
 mod lock;
 mod package;
+mod prelude;
 mod program;
 mod qemu;
 mod release;
@@ -20,14 +21,10 @@ mod soak;
 mod test;
 mod workspace;
 
-use anyhow::Result;
-use clap::{Args, Parser, Subcommand};
-use release::Release;
+use clap::Parser;
+use prelude::*;
 use setup::Level;
-use std::env;
-use std::ffi::OsString;
 use std::process::ExitCode;
-use workspace::Workspace;
 
 /// The project's chores: set-up, launching, tests, the book, benchmarks.
 #[derive(Parser)]

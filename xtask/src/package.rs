@@ -1,18 +1,9 @@
 //! `cargo xtask package`: packages the published crates, and builds programs from them as a user of crates.io would: a
 //! small one, with each way to get libtorch that the README of tch-parallel names, and a copy of ddp-mnist.
 
-use crate::checkout::{checkout, target_dir};
-use crate::command;
-use crate::files::{entries, read, remove, write};
 use crate::launch::LAUNCHER;
+use crate::prelude::*;
 use crate::setup;
-use crate::workspace::Workspace;
-use anyhow::{Context, Result, ensure};
-use std::os::unix::fs::symlink;
-use std::path::Path;
-use std::process::Command;
-use std::time::Instant;
-use std::{env, fs};
 
 /// Each after the ones that it depends on.
 const LIBRARIES: [&str; 9] = [

@@ -1,11 +1,6 @@
 //! A program of the workspace, and how it is built for what this machine has.
 
-use crate::checkout::checkout;
-use crate::workspace::Workspace;
-use std::ffi::OsStr;
-use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
+use crate::prelude::*;
 use tch_parallel_contract::gpus;
 
 pub(crate) struct Program<'a> {

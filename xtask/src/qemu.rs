@@ -1,13 +1,6 @@
 //! QEMU, which runs programs for ARM on other machines.
 
-use crate::command;
-use crate::files::{make, remove, write};
-use crate::workspace::Workspace;
-use anyhow::{Context, Result};
-use std::os::unix::fs::symlink;
-use std::path::Path;
-use std::process::Command;
-use std::{fs, thread};
+use crate::prelude::*;
 
 const PROGRAM: &str = "/usr/bin/qemu-aarch64-static";
 

@@ -1,13 +1,9 @@
 //! `cargo xtask run dp-basic -- speedup`: builds a program for what this machine has, then becomes the program.
 
+use crate::prelude::*;
 use crate::program::Program;
-use crate::workspace::Workspace;
-use crate::{command, setup};
-use anyhow::{Context, Result};
-use std::ffi::{OsStr, OsString};
+use crate::setup;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::Command;
 
 /// Does the set-up if it is missing, builds the program, and replaces this process with it.
 pub(crate) fn run(workspace: &Workspace, line: &[OsString]) -> Result<()> {

@@ -1,5 +1,5 @@
 //! `cargo xtask setup`: a Python virtual environment for each release of PyTorch, in `.libtorch/`, which holds libtorch
-//! from the torch wheel. The other chores call [`ensure`], which costs nothing once that is complete. An interrupted
+//! from the torch wheel. The other chores call [`ensure()`], which costs nothing once that is complete. An interrupted
 //! set-up continues, or starts again if what it left is damaged. Of two at once, the second waits for the first.
 
 mod level;
@@ -8,18 +8,14 @@ mod stamp;
 mod user;
 mod venv;
 
-use crate::command;
-use crate::lock::Lock;
-use crate::workspace::Workspace;
-use anyhow::Result;
+use crate::prelude::*;
 pub(crate) use level::Level;
-use std::process::Command;
-use std::{panic, thread};
+use std::panic;
 pub(crate) use user::version;
 use venv::State;
 pub(crate) use venv::Venv;
 
-/// `cargo xtask setup`: like [`ensure`], but also prints a line if there is nothing to do.
+/// `cargo xtask setup`: like [`ensure()`], but also prints a line if there is nothing to do.
 pub(crate) fn run(workspace: &Workspace, level: Level) -> Result<()> {
     ensure(workspace, level)?;
     let folder = workspace.libtorch.display();
@@ -46,7 +42,7 @@ pub(crate) fn ensure(workspace: &Workspace, level: Level) -> Result<()> {
     Ok(())
 }
 
-/// Like [`ensure`]. If there is anything to do, it also builds meanwhile what needs no libtorch.
+/// Like [`ensure()`]. If there is anything to do, it also builds meanwhile what needs no libtorch.
 pub(crate) fn ensure_while_building(
     workspace: &Workspace,
     level: Level,
@@ -108,8 +104,6 @@ fn complete(venv: &Venv, level: Level, lock: &Lock) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::{remove, write};
-    use crate::release::Release;
 
     #[test]
     fn a_stamp_without_the_files_counts_for_nothing() {

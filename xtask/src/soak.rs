@@ -1,10 +1,7 @@
 //! `cargo xtask soak`: the long series of faults over several hosts.
 
-use crate::workspace::Workspace;
-use crate::{command, setup};
-use anyhow::Result;
-use std::ffi::OsString;
-use std::process::Command;
+use crate::prelude::*;
+use crate::setup;
 
 /// Builds the programs, and lets `tests/src/bin/soak.rs` put them through every fault of its table.
 pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {

@@ -1,12 +1,8 @@
 //! `cargo xtask test`: runs all tests, after building what they need.
 
 use crate::build::whole_workspace;
-use crate::workspace::Workspace;
-use crate::{command, qemu, setup};
-use anyhow::Result;
-use std::ffi::OsString;
-use std::time::Instant;
-use std::{env, thread};
+use crate::prelude::*;
+use crate::{qemu, setup};
 
 /// The number of tests of a program that run at once.
 const THREADS: &str = "RUST_TEST_THREADS";

@@ -1,15 +1,9 @@
 //! The connection to the coordinator: finds it, joins the job, and listens to it until it is gone.
 
-use crate::console::say;
-use crate::protocol::connection::Loss;
+use crate::prelude::*;
 use crate::protocol::handshake::{Failed, Host, Joined, Key, join};
-use crate::protocol::{End, Node, ToAgent, ToCoordinator, beat_interval};
 use crate::supervisor::{Event, post};
-use anyhow::{Context, Result};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::mpsc::Sender;
-use std::thread;
-use std::time::{Duration, Instant};
 
 /// How long one attempt to connect may take: a lost packet is sent again after 1 s, and after 2 s more.
 const ATTEMPT: Duration = Duration::from_secs(4);

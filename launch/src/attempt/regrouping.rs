@@ -1,13 +1,10 @@
 //! New places for living ranks, and new processes for those that have failed.
 
 use super::{Attempt, Phase};
-use crate::console::say;
 use crate::elastic::{self, Said, Told};
 use crate::error_file::Clock;
-use crate::protocol::{Claim, Placement, ToCoordinator};
+use crate::prelude::*;
 use crate::rank::variables;
-use anyhow::Result;
-use nix::sys::signal::Signal;
 
 impl Attempt<'_> {
     /// What a rank says of its place. `started_in` is its process's generation.

@@ -3,10 +3,8 @@
 use super::job::{Event, Job, NodeId};
 use super::terms::Terms;
 use super::{Ports, choose, perform};
-use crate::protocol::{End, Node, ToAgent, ToCoordinator};
-use crate::{args::Args, port};
-use anyhow::Result;
-use std::{cell::RefCell, time::Instant};
+use crate::prelude::*;
+use std::cell::RefCell;
 
 const ID: NodeId = 0;
 

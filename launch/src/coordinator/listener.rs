@@ -1,11 +1,9 @@
 //! Where the coordinator listens: on the address where the nodes meet, and nowhere else.
 
-use crate::{args::Args, console::say, port::bound};
-use anyhow::{Context, Result, bail, ensure};
+use crate::port::bound;
+use crate::prelude::*;
 use nix::{errno::Errno, sys::socket::Backlog, sys::socket::listen};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
-use std::thread;
-use std::time::{Duration, Instant};
 
 /// How long to wait for a host's name to resolve.
 const NAME_TIMEOUT: Duration = Duration::from_secs(60);

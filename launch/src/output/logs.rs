@@ -1,12 +1,7 @@
 //! A job's log directory, with torchrun's layout.
 
-use crate::args::Args;
-use crate::console::say;
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use nix::unistd::mkdtemp;
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::PathBuf;
 
 /// A directory for this job alone, `<log dir>/<run id>_xxxxxx`: no job overwrites another's logs.
 pub(crate) struct Logs(PathBuf);

@@ -3,9 +3,8 @@
 use super::Rank;
 use crate::error_file::Reason;
 use crate::failure::{Failure, Fault, NOTICED_BEFORE};
-use nix::sys::signal::Signal;
+use crate::prelude::*;
 use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 
 impl Rank {
     /// How the rank has failed, or is about to after it has left a reason. Its output must have been drained.

@@ -2,7 +2,6 @@
 
 use super::job::WARM_UP;
 use super::*;
-use std::path::PathBuf;
 
 const PROGRAM: &str = "dp-custom-criterion";
 const SCRIPT: &str = "tests/python/bert.py";

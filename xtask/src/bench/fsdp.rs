@@ -2,7 +2,6 @@
 
 use super::mnist::Run;
 use super::*;
-use crate::files::write;
 use crate::launch::LAUNCHER;
 
 const EXAMPLE: &str = "mingpt";

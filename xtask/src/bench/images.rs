@@ -2,8 +2,6 @@
 
 use super::report::PER_SECOND;
 use super::*;
-use crate::files::{make, size};
-use std::path::{Path, PathBuf};
 
 const PACKAGE: &str = "tch-parallel";
 const EXAMPLE: &str = "image_pipeline";

@@ -1,14 +1,9 @@
 //! One run of a program, and the events that it writes.
 
 use super::report;
-use crate::command;
-use crate::files::{make, read, remove};
-use anyhow::{Context, Result, ensure};
+use crate::prelude::*;
 use serde_json::Value;
-use std::fs::File;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Steps at the start of a run that do not count: they allocate memory and start threads.
 pub(super) const WARM_UP: usize = 2;

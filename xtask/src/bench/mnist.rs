@@ -2,12 +2,7 @@
 
 use super::report::SECONDS;
 use super::*;
-use crate::files::make;
 use crate::launch::LAUNCHER;
-use anyhow::{Context, ensure};
-use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 /// Where Debian's package dataset-fashion-mnist installs its files.
 const DEBIAN_DATA: &str = "/usr/share/datasets/fashion-mnist";

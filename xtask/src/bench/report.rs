@@ -1,7 +1,6 @@
 //! The table that a benchmark prints.
 
-use crate::release::Release;
-use std::{fmt, fs, thread};
+use crate::prelude::*;
 
 /// The results of both sides, round by round. The side that should do better comes first.
 pub(super) type Sides = Vec<[f64; 2]>;

@@ -1,15 +1,8 @@
 //! Building what the examination starts, and putting it into a folder.
 
-use crate::checkout::checkout;
-use crate::command;
-use crate::files::{entries, make, remove, size, write};
 use crate::launch::LAUNCHER;
+use crate::prelude::*;
 use crate::setup::{self, Level};
-use crate::workspace::Workspace;
-use anyhow::{Context, Result, ensure};
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Programs of the workspace, by the packages that they are in.
 const PROGRAMS: [(&str, &str); 5] = [

@@ -1,7 +1,6 @@
 //! How much is installed, and how large that is.
 
-use crate::release::Release;
-use crate::workspace::Workspace;
+use crate::prelude::*;
 use tch_parallel_contract::gpus;
 
 /// How much of PyTorch is installed. Each level includes the one before it.

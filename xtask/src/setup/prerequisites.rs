@@ -1,13 +1,8 @@
 //! What the machine must already have. Errors name everything that is missing, with the command that installs it.
 
 use super::{Level, Venv};
-use crate::command;
+use crate::prelude::*;
 use crate::workspace::ARM;
-use anyhow::{Context, Result, ensure};
-use std::env;
-use std::ffi::OsString;
-use std::path::Path;
-use std::process::Command;
 
 /// Checks all prerequisites, before anything is downloaded.
 pub(super) fn check(venv: &Venv, level: Level) -> Result<()> {

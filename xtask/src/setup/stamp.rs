@@ -2,9 +2,7 @@
 
 use super::{Level, Venv};
 use crate::files;
-use crate::release::Release;
-use anyhow::{Context, Result};
-use std::fs;
+use crate::prelude::*;
 
 const FILE: &str = ".setup-complete";
 

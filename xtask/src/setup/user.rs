@@ -1,9 +1,6 @@
 //! A libtorch that the user has chosen is checked to be of the right release, and then used as it is.
 
-use crate::release::Release;
-use anyhow::{Context, Result, ensure};
-use std::fs;
-use std::path::Path;
+use crate::prelude::*;
 
 pub(super) fn check(libtorch: &Path, release: &Release) -> Result<()> {
     let torch = release.torch;
@@ -42,7 +39,6 @@ pub(crate) fn version(libtorch: &Path) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::write;
 
     #[test]
     fn only_the_right_release_is_accepted() {

@@ -1,16 +1,8 @@
 //! The Python virtual environment of the set-up: checking it, creating it and installing packages.
 
 use super::Level;
-use crate::command;
-use crate::files::{entries, make, remove};
-use crate::lock::{self, Lock};
-use crate::release::Release;
-use crate::workspace::Workspace;
-use anyhow::{Context, Result};
-use std::os::unix::fs::symlink;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::{fmt, fs, io};
+use crate::lock;
+use crate::prelude::*;
 
 /// What the wheels for ARM are named after.
 const ARM_PLATFORMS: [&str; 3] =
@@ -165,8 +157,6 @@ impl Venv {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::write;
-    use std::path::Path;
 
     /// Installs an empty package; if not to the end, it is left as a killed pip would leave it.
     fn install(packages: &Path, requirement: &str, to_the_end: bool) {
