@@ -45,7 +45,12 @@ impl<'a> Unpickler<'a> {
                 op @ (op::SETITEM | op::SETITEMS) => {
                     let is_one = op == op::SETITEM;
                     let items = if is_one { self.pop_last(2)? } else { self.pop_to_mark()? };
-                    self.set_items(&items)?;
+                    let dict = self.stack.last().map(|&dict| &mut self.objects[dict]);
+                    let (Some(Object::Dict(entries)), (pairs, [])) = (dict, items.as_chunks::<2>())
+                    else {
+                        return Err(damaged("items of no dict"));
+                    };
+                    entries.extend(pairs.iter().map(|&[key, value]| (key, value)));
                 }
                 op::APPEND => drop(self.pop()?),
                 op::APPENDS => drop(self.pop_to_mark()?),
@@ -159,18 +164,6 @@ impl<'a> Unpickler<'a> {
         let height = self.marks.pop().ok_or_else(|| damaged("no mark"))?;
         let count = self.stack.len().checked_sub(height).ok_or_else(|| damaged(EMPTY))?;
         self.pop_last(count)
-    }
-
-    fn set_items(&mut self, items: &[usize]) -> Result<()> {
-        let (pairs, rest) = items.as_chunks::<2>();
-        let dict = self.stack.last().map(|&dict| &mut self.objects[dict]);
-        match (dict, rest) {
-            (Some(Object::Dict(entries)), []) => {
-                entries.extend(pairs.iter().map(|&[key, value]| (key, value)));
-                Ok(())
-            }
-            _ => Err(damaged("items of no dict")),
-        }
     }
 
     // === Tensors ===
