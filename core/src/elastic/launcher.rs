@@ -18,13 +18,13 @@ pub(super) struct Launcher {
 }
 
 /// What the launcher has said.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct News {
     heard: Mutex<Heard>,
     changed: Condvar,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Heard {
     /// The places that this process has not taken yet, oldest first: the same for all ranks, unless one is lost.
     places: VecDeque<Place>,

@@ -5,13 +5,14 @@ use crate::distributed::{ProcessGroup, bucket_order};
 use crate::{Error, Result, amp::GradScaler, checkpoint::AsTraining};
 use c10d_sys::tensor::clear_grad;
 use serde::{Serialize, de::DeserializeOwned};
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 use tch::{Tensor, no_grad};
 use tch_parallel_base::{parameters::named_buffers, random::RandomState};
 
 /// A training and its progress, of which every rank holds the whole. Horovod's `hvd.elastic.TorchState`.
 ///
 /// A sharded model or optimizer is refused: a lost rank would take its shard with it.
+#[derive(Debug)]
 pub struct State<T, P> {
     /// What holds the parts of the training.
     pub training: T,
@@ -33,6 +34,7 @@ pub struct State<T, P> {
 }
 
 /// What a step changes before its end.
+#[derive(Debug)]
 struct Committed<P> {
     progress: P,
     buffers: Vec<Tensor>,
@@ -137,16 +139,6 @@ impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
             let mut pairs = self.buffers.iter_mut().zip(&committed.buffers);
             pairs.try_for_each(|(buffer, saved)| Ok(buffer.f_copy_(saved)?))
         })
-    }
-}
-
-impl<T: fmt::Debug, P: fmt::Debug> fmt::Debug for State<T, P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State")
-            .field("training", &self.training)
-            .field("progress", &self.progress)
-            .field("steps", &self.steps)
-            .finish_non_exhaustive()
     }
 }
 

@@ -258,6 +258,7 @@ impl ProcessGroup {
 }
 
 /// A group that another thread may end.
+#[derive(Debug)]
 pub(crate) struct Standing {
     engine: c10d_sys::ProcessGroup,
     backend: Backend,

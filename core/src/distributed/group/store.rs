@@ -53,12 +53,8 @@ impl Store {
     pub fn with_prefix(&self, prefix: &str) -> Result<Store> {
         let engine = self.engine.with_prefix(prefix);
         let engine = engine.map_err(|error| self.failed("prefix", prefix, &error))?;
-        Ok(Store {
-            engine: Arc::new(engine),
-            first: Arc::clone(&self.first),
-            origin: Arc::clone(&self.origin),
-            prefix: format!("{}{prefix}/", self.prefix),
-        })
+        let prefix = format!("{}{prefix}/", self.prefix);
+        Ok(Store { engine: Arc::new(engine), prefix, ..self.clone() })
     }
 
     /// The same store over its own connection: threads with one each do not block each other. `store.clone()`.
