@@ -7,18 +7,13 @@
 //!   the parent-death signal reaches the ranks only, not the Python under a rank's shell. It also
 //!   removes the launcher's private directory.
 
-use crate::console::say;
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, getppid};
-use std::collections::BTreeSet;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::flag;
 use std::ffi::OsString;
-use std::fs;
-use std::io::{BufRead, ErrorKind, Write};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command, ExitCode, Stdio};
 
 /// The first words of the helpers' command lines.
 const RANK: &str = "__rank";
@@ -108,6 +103,10 @@ impl Drop for Guard {
 /// Notes the process groups until the launcher's pipe closes, then kills those left. `words`: a directory to remove.
 fn watch_launcher(words: impl Iterator<Item = OsString>) -> ExitCode {
     let mut groups = BTreeSet::new();
+    // Whoever sends them to all processes of a job ends the launcher, too, and with it this one.
+    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+        let _ = flag::register(signal, Arc::default());
+    }
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let Some((sign, Ok(group))) = line.split_at_checked(1).map(|(s, n)| (s, n.parse())) else {
             continue;

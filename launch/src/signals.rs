@@ -1,13 +1,9 @@
 //! Signals that end the job from outside, and the exit code that each stands for.
 
-use crate::protocol::ToCoordinator;
-use anyhow::{Context, Result};
-use nix::sys::signal::Signal;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
+use crate::prelude::*;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
-use std::sync::Arc;
-use std::thread;
 
 /// Calls `on_signal`, on another thread, for each signal. Ranks have the default actions: exec resets them.
 pub(crate) fn listen(on_signal: impl Fn(Signal) + Send + 'static) -> Result<()> {
@@ -18,6 +14,8 @@ pub(crate) fn listen(on_signal: impl Fn(Signal) + Send + 'static) -> Result<()> 
     }
     // A log file that reaches `ulimit -f` is then an error, as on a full disk, and ends the log alone.
     flag::register(SIGXFSZ, Arc::default()).context("cannot catch signals")?;
+    // A process that ignores this one, as its parent may have left it, learns no exit status of its children.
+    flag::register(SIGCHLD, Arc::default()).context("cannot catch signals")?;
     let mut signals = Signals::new(handled).context("cannot catch signals")?;
     let forward = move || {
         signals.forever().filter_map(|number| Signal::try_from(number).ok()).for_each(on_signal);

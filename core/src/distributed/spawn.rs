@@ -4,13 +4,13 @@ use super::fault::record;
 use crate::{Error, Result, check};
 use nix::sys::{prctl::set_pdeathsig, signal::Signal};
 use serde_json::Value;
-use std::os::fd::OwnedFd;
+use std::os::{fd::OwnedFd, unix::process::parent_id};
 use std::process::{self, Child, Command};
 use std::{env, fs, net::TcpListener, path::PathBuf, sync::Mutex, thread, time::Duration};
 use tch_parallel_base::lock;
 use tch_parallel_contract::{ELASTIC, LISTEN_FD};
 
-/// Tells a process which rank it is, and the outcomes of the calls before the one that has started it, as JSON.
+/// Tells a process which rank it is, which process has started it, and the outcomes of the calls before, as JSON.
 const SPAWNED: &str = "TCH_PARALLEL_SPAWNED";
 
 type Outcome = Result<(), String>;
@@ -42,8 +42,8 @@ where
 {
     let mut outcomes = lock(&OUTCOMES);
     let spawned = env::var(SPAWNED).ok().and_then(|spawned| serde_json::from_str(&spawned).ok());
-    if let Some((rank, earlier)) = spawned {
-        let (earlier, call): (Vec<Outcome>, _) = (earlier, outcomes.len());
+    if let Some((rank, program, earlier)) = spawned {
+        let (program, earlier, call): (u32, Vec<Outcome>, _) = (program, earlier, outcomes.len());
         let found = format_args!("called by rank {rank}");
         let expected = "called by the program alone: a rank cannot start ranks of its own";
         check(call <= earlier.len(), "spawn", found, expected)?;
@@ -55,6 +55,10 @@ where
         drop(outcomes);
         // Without it, ranks would outlive a program that is killed.
         let _ = set_pdeathsig(Signal::SIGTERM);
+        // If the program ended before that line, no signal will come.
+        if parent_id() != program {
+            c10d_sys::exit(1);
+        }
         let outcome = record(|| worker(rank)).inspect_err(|error| eprintln!("Error: {error}"));
         c10d_sys::exit(outcome.is_err().into());
     }
@@ -77,7 +81,8 @@ fn run(nprocs: usize, outcomes: &[Outcome]) -> Result<()> {
     let mut ranks = Vec::new();
     for rank in 0..nprocs {
         let reason = env::temp_dir().join(format!("spawn-{}-{rank}.json", process::id()));
-        let spawned = serde_json::to_string(&(rank, outcomes)).map_err(Error::other)?;
+        let spawned =
+            serde_json::to_string(&(rank, process::id(), outcomes)).map_err(Error::other)?;
         command.env("RANK", rank.to_string()).env("LOCAL_RANK", rank.to_string());
         command.env(SPAWNED, spawned);
         let process = command.env("TORCHELASTIC_ERROR_FILE", &reason).spawn();

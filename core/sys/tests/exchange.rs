@@ -310,7 +310,8 @@ fn a_forked_child_harms_nobody(Rank { rank, shared, .. }: Rank) {
         // SAFETY: the child only frees what it has inherited, and ends without destructors.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            let refused = shared.barrier(NOW).now().is_err();
+            let is_refused = |when| shared.barrier(when).now().is_err();
+            let refused = is_refused(NOW) && is_refused(LATER);
             drop(tensor);
             drop(same_memory);
             drop(shared.allocate_tensor(&[10], FLOAT));

@@ -94,6 +94,30 @@ fn the_ranks_die_with_the_launcher_even_when_its_guard_is_killed_first() {
 }
 
 #[test]
+fn a_signal_to_all_processes_of_a_job_leaves_nothing_behind() {
+    let (job, running, pids) = launched("", "note_pids; stay");
+    let guard = children(running.pid(), "__guard")[0];
+    wait_until("the guard to catch SIGTERM", || {
+        let status = fs::read_to_string(format!("/proc/{guard}/status")).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
+        u64::from_str_radix(mask, 16).unwrap() & (1 << (Signal::SIGTERM as u32 - 1)) != 0
+    });
+    kill(Pid::from_raw(guard), Signal::SIGTERM).unwrap();
+    running.signal(Signal::SIGTERM);
+    running.finish().expect_code(143);
+    wait_until_dead(&pids);
+    let left = fs::read_dir(job.dir()).unwrap().map(|entry| entry.unwrap().path());
+    assert_eq!(left.filter(|path| path.is_dir()).count(), 0);
+}
+
+#[test]
+fn ranks_end_as_always_under_a_parent_that_ignores_the_end_of_children() {
+    let script = "note $$ pid.$RANK; [ $RANK = 0 ] || { dead pid.0; exit 3; }";
+    let (_job, running) = launched_with_ignored("CHLD", script);
+    running.finish().expect_code(3).expect_stderr("launch: rank 1 (pid");
+}
+
+#[test]
 fn under_nohup_a_job_survives_the_terminal() {
     let (job, running) = launched_with_ignored("HUP", "note $$ pid.$RANK; await go");
     running.signal(Signal::SIGHUP);

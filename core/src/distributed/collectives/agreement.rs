@@ -1,7 +1,7 @@
 //! How all ranks reach the same verdict where the engine informs only some of them.
 
-use crate::distributed::fault::blame::Blame;
 use crate::distributed::fault::vote::{described, reach_verdict, stay_until_all_know, wait_for};
+use crate::distributed::fault::{blame::Blame, members::Member};
 use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result};
 use std::{sync::atomic::Ordering, time::Instant};
@@ -46,12 +46,13 @@ impl ProcessGroup {
         move || {
             let timeout = self.timeout();
             if start.elapsed() > timeout {
-                return Some((format!("not all ranks arrived within {timeout:?}"), None));
+                let gone = self.inner.post_mortem.gone(Member::gone);
+                return Some((format!("not all ranks arrived within {timeout:?}"), gone));
             }
             if self.inner.unfinished.is_cancelled() {
                 return Some(("a rank is gone".to_owned(), None));
             }
-            let gone = self.inner.post_mortem.gone()?;
+            let gone = self.inner.post_mortem.gone(Member::ended)?;
             Some(("a rank has gone".to_owned(), Some(gone)))
         }
     }

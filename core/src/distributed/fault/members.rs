@@ -40,6 +40,11 @@ impl Member {
         let state = self.process.as_ref()?.look()?;
         (!matches!(state, State::Running)).then_some(state)
     }
+
+    /// The same, unless it is only stopped, by a debugger for instance, and may go on.
+    pub(crate) fn ended(&self) -> Option<State> {
+        self.gone().filter(|state| matches!(state, State::Ended(_)))
+    }
 }
 
 /// The member with this number in the group.

@@ -140,18 +140,17 @@ impl PostMortem {
     pub(crate) fn culprit(&self) -> Option<Blame> {
         let reports = self.reports(ANSWER);
         let fault = self.others().find_map(|member| fault_of(member, &reports));
-        let ended = |member: &Member| match (reports.get(&member.rank), member.gone()) {
-            // One that is stopped may go on.
-            (None, Some(how @ State::Ended(_))) => Some(Blame::of(member.name, how)),
-            _ => None,
+        let ended = |member: &Member| match reports.get(&member.rank) {
+            None => member.ended().map(|how| Blame::of(member.name, how)),
+            Some(_) => None,
         };
         fault.or_else(|| self.others().find_map(ended))
     }
 
-    /// A rank on this host whose process has ended or is stopped.
-    pub(crate) fn gone(&self) -> Option<Blame> {
+    /// A rank on this host for which `look` finds that its process is gone: [`Member::ended`] or [`Member::gone`].
+    pub(crate) fn gone(&self, look: fn(&Member) -> Option<State>) -> Option<Blame> {
         let gone: Vec<_> =
-            self.others().filter_map(|member| Some((member, member.gone()?))).collect();
+            self.others().filter_map(|member| Some((member, look(member)?))).collect();
         if gone.is_empty() {
             return None;
         }
@@ -167,10 +166,10 @@ impl PostMortem {
         Some(gone.iter().find_map(blame).unwrap_or_else(victims))
     }
 
-    /// Whether all ranks of this library have ended or are stopped, except these of the job.
+    /// Whether all ranks of this library have ended, except these of the job.
     pub(crate) fn all_gone_but(&self, names: &[usize]) -> bool {
         let mut others = self.search.members.iter().filter(|it| !names.contains(&it.name));
-        others.all(|member| member.gone().is_some())
+        others.all(|member| member.ended().is_some())
     }
 
     /// The other ranks of this library.

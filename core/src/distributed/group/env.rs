@@ -1,7 +1,7 @@
 //! This process's place in the job, as the launcher's environment describes it.
 
 use crate::{Error, Result};
-use std::{collections::HashMap, os::fd::RawFd};
+use std::{collections::HashMap, iter::repeat_n, os::fd::RawFd};
 use tch_parallel_contract::LISTEN_FD;
 
 /// The port where the ranks of one host meet by default, as in torchrun.
@@ -85,9 +85,8 @@ impl Env {
             return Err(missing(set_by.world_size, set_by.rank, "the number of processes"));
         };
         let local_rank = number(&get, set_by.local_rank, "a number from 0")?.unwrap_or(rank);
-        let local_world_size: Option<usize> = get(set_by.local_world_size)
-            // SLURM writes "2(x3)" for two tasks on each of three hosts.
-            .and_then(|value| value.split(['(', ',']).next().and_then(|n| n.parse().ok()));
+        let node = number(&get, "SLURM_NODEID", "a number from 0")?.unwrap_or(0);
+        let local_world_size = get(set_by.local_world_size).and_then(|list| tasks_on(node, &list));
         let restart_count = number(&get, "TORCHELASTIC_RESTART_COUNT", "a number from 0")?;
         if world_size == 0 {
             return Err(wrong(set_by.world_size, "is \"0\"", "at least 1 process"));
@@ -95,6 +94,10 @@ impl Env {
         if rank >= world_size {
             let expected = format!("a rank below {}, which is {world_size}", set_by.world_size);
             return Err(wrong(set_by.rank, format!("is \"{rank}\""), expected));
+        }
+        // Alone it needs no port, which another program may have.
+        if world_size == 1 && set_by != &TORCHRUN && get("MASTER_PORT").is_none() {
+            return Ok(None);
         }
 
         // Only if all ranks share a host is there a safe default.
@@ -191,6 +194,17 @@ fn launcher(get: &impl Fn(&str) -> Option<String>) -> Result<Option<&'static Nam
     }
 }
 
+/// The number of processes on this host. SLURM writes "2(x3),1" for two on each of three hosts and one on a fourth;
+/// others write only this host's number.
+fn tasks_on(node: usize, list: &str) -> Option<usize> {
+    let on_hosts = list.split(',').flat_map(|part| {
+        let (count, hosts) = part.trim_end_matches(')').split_once("(x").unwrap_or((part, "1"));
+        repeat_n(count.parse(), hosts.parse().unwrap_or(1))
+    });
+    let counts: Vec<usize> = on_hosts.flatten().collect();
+    counts.get(node).or(counts.first()).copied()
+}
+
 fn number(
     get: &impl Fn(&str) -> Option<String>,
     name: &'static str,
@@ -235,6 +249,8 @@ mod tests {
     fn without_a_launcher_and_in_a_batch_script_of_slurm_a_process_is_alone() {
         assert_eq!(read("").unwrap(), None);
         assert_eq!(read("SLURM_PROCID=0 SLURM_NTASKS=4").unwrap(), None);
+        let srun = "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_TASKS_PER_NODE=1";
+        assert_eq!(read(srun).unwrap(), None);
     }
 
     #[test]
@@ -262,6 +278,16 @@ mod tests {
         let srun =
             "SLURM_PROCID=2 SLURM_STEP_NUM_TASKS=4 SLURM_LOCALID=0 SLURM_STEP_TASKS_PER_NODE=2(x2)";
         insta::assert_snapshot!(message(srun), @"environment variable MASTER_ADDR is not set while SLURM_PROCID is; expected the host of rank 0: start the program with srun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or none of them for a single process");
+    }
+
+    #[test]
+    fn srun_may_put_different_numbers_of_ranks_on_hosts() {
+        let local_world_size = |node| {
+            let srun = "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=7 SLURM_STEP_TASKS_PER_NODE=2(x3),1";
+            let env = read(&format!("{srun} SLURM_NODEID={node} MASTER_ADDR=h MASTER_PORT=1"));
+            env.unwrap().unwrap().local_world_size
+        };
+        assert_eq!([0, 2, 3].map(local_world_size), [2, 2, 1]);
     }
 
     #[test]

@@ -9,6 +9,9 @@ const OWN: u64 = 16;
 /// The most that a rank opens for each rank of the job: rank 0, with the store, needs the most.
 const PER_RANK: u64 = 6;
 
+/// So many groups as large as the job have room, such as those of a mesh. Rank 0 serves also those that it is not in.
+const GROUPS: u64 = 4;
+
 /// The limit to raise to, if a job needs no more. Child processes inherit it, and some close every file up to it.
 const RAISED: u64 = 4096;
 
@@ -17,11 +20,11 @@ const RAISED: u64 = 4096;
 pub(crate) fn expect_enough(world_size: usize) -> Result<()> {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(()) };
     let needed = OWN + PER_RANK * world_size as u64;
-    if soft >= needed {
+    if soft >= GROUPS * needed {
         return Ok(());
     }
     let expected = format_args!("at least {needed} for a world size of {world_size}");
     check(hard >= needed, "the limit on open files (ulimit -n)", hard, expected)?;
-    setrlimit(Resource::RLIMIT_NOFILE, needed.max(RAISED).min(hard), hard)
+    setrlimit(Resource::RLIMIT_NOFILE, RAISED.max(GROUPS * needed).min(hard), hard)
         .map_err(|error| Error::other(format!("cannot raise the limit on open files: {error}")))
 }

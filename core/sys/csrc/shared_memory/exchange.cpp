@@ -157,6 +157,15 @@ static const char* title(c10d::OpType type) {
   }
 }
 
+void Exchange::expect_own_process() const {
+  TORCH_CHECK(getpid() == process_, "this process was forked from a rank, and is none itself");
+}
+
+Exchange::Ticket Exchange::enqueue() {
+  expect_own_process();
+  return {++sequence_, enqueued_++};
+}
+
 bool Exchange::others_have_arrived(const Ticket& ticket) const {
   return turn_ == ticket.turn && std::all_of(peers_.begin(), peers_.end(), [&](const Peer& peer) {
            return peer.rank == rank_ || peer.board->arrived.has_reached(round_ + 1);
@@ -189,7 +198,7 @@ at::Tensor Exchange::place_for(const Operands& operands, size_t index, c10d::OpT
 }
 
 void Exchange::run(const Ticket& ticket, const Operation& operation, const Operands& operands, Milliseconds timeout) {
-  TORCH_CHECK(getpid() == process_, "this process was forked from a rank, and is none itself");
+  expect_own_process();
   {
     std::unique_lock<std::mutex> lock(mutex_);
     next_turn_.wait(lock, [&] { return turn_ == ticket.turn; });
@@ -239,7 +248,7 @@ void Exchange::run(const Ticket& ticket, const Operation& operation, const Opera
 }
 
 void Exchange::announce(const Operation& operation) {
-  TORCH_CHECK(getpid() == process_, "this process was forked from a rank, and is none itself");
+  expect_own_process();
   record(++sequence_, operation);
   try {
     for (const auto& peer : peers_) {

@@ -84,7 +84,7 @@ class Exchange {
   const c10::intrusive_ptr<Arena>& arena() const { return arena_; }
 
   // The next ticket. Not to be called by two threads at once.
-  Ticket enqueue() { return {++sequence_, enqueued_++}; }
+  Ticket enqueue();
   // Whether all other ranks have arrived at this operation, so that it would take no time to wait.
   bool others_have_arrived(const Ticket& ticket) const;
   // Carries out an operation, after those with earlier tickets. The inputs must be dense, and contiguous
@@ -198,6 +198,7 @@ class Exchange {
   void look_at(const Peer& peer, Cell Board::*cell, uint32_t value, bool checks_process) const;
   void check_own_state() const;
   void check_state(const Peer& peer) const;
+  void expect_own_process() const;
   void record(uint64_t sequence, const Operation& operation);
   void compare(uint64_t sequence, const Operation& operation, const Peer& peer) const;
   const Peer& own_peer() const { return peers_[rank_]; }

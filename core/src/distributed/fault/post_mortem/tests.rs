@@ -46,8 +46,25 @@ fn a_killed_process_is_named() {
     world.members[2].process = process;
     let what = format!("rank 2 (pid {pid}) has ended");
     let expected = Some(Blame { rank: Some(2), what });
-    assert_eq!(world.rank(0).gone(), expected);
+    assert_eq!(world.rank(0).gone(Member::ended), expected);
     assert_eq!(world.rank(1).blame(), expected);
+}
+
+#[test]
+fn a_stopped_process_may_go_on() {
+    let mut child = Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().unwrap();
+    let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
+    let mut world = World::new(&[0, 1]);
+    world.members[1].process = Process::of(child.id());
+    while world.members[1].gone().is_none() {
+        std::thread::yield_now();
+    }
+    let rank = world.rank(0);
+    assert_eq!((rank.gone(Member::ended), rank.all_gone_but(&[0])), (None, false));
+    assert_eq!(rank.gone(Member::gone).unwrap().what, format!("rank 1 (pid {pid}) is stopped"));
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 #[test]
@@ -73,7 +90,7 @@ fn a_reported_fault_is_passed_on() {
     assert_eq!(world.rank(2).blame().unwrap().what, reported);
     // Even if its process has ended since.
     world.members[1].process = killed().1;
-    assert_eq!(world.rank(2).gone().unwrap().what, reported);
+    assert_eq!(world.rank(2).gone(Member::ended).unwrap().what, reported);
 }
 
 #[test]
@@ -84,10 +101,10 @@ fn a_victim_is_not_blamed() {
     }
     world.report(1, Report::Victim);
     let first = world.rank(0);
-    assert_eq!(first.gone().unwrap().rank, Some(2));
+    assert_eq!(first.gone(Member::ended).unwrap().rank, Some(2));
     assert_eq!(look_until_found(&first).rank, Some(2));
     world.report(2, Report::Victim);
-    assert_eq!(first.gone().unwrap().rank, None);
+    assert_eq!(first.gone(Member::ended).unwrap().rank, None);
 }
 
 #[test]
