@@ -2,6 +2,7 @@
 
 use crate::{Error, Result};
 use c10d_sys::random::{rng_state, set_rng_state};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::{cell::Cell, collections::BTreeSet, iter::once};
 use tch::{Device, Tensor};
 
@@ -45,7 +46,7 @@ pub fn generators(devices: &[Device]) -> BTreeSet<Option<usize>> {
 /// Restores the generators after building a copy: later draws must not depend on the number of devices or layers.
 pub fn drawing_nothing<R>(devices: &[Device], build: impl FnOnce() -> R) -> Result<R> {
     let state = RandomState::of(devices)?;
-    let built = build();
+    let built = catch_unwind(AssertUnwindSafe(build));
     state.restore()?;
-    Ok(built)
+    Ok(built.unwrap_or_else(|panic| resume_unwind(panic)))
 }

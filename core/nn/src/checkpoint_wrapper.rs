@@ -5,7 +5,7 @@ use c10d_sys::autograd::{GraphEnd, ThreadState, backward, check_accumulates, hoo
 use c10d_sys::{storage::version, tensor::grad_enabled};
 use std::fmt;
 use std::sync::{Arc, Mutex};
-use tch::{Device, Tensor, nn::ModuleT, no_grad};
+use tch::{Device, Tensor, nn::ModuleT, no_grad_guard};
 use tch_parallel_base::random::{RandomState, SHARES_GENERATOR, drawing_nothing};
 use tch_parallel_base::tensors::{fill, list};
 use tch_parallel_base::{Error, Tensors, lock};
@@ -67,7 +67,11 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
         }
         let mut sources = list(&inputs);
         let mut again = Again::new(&self.module, &mut inputs)?;
-        let outputs = no_grad(|| f(&lock(&self.module), inputs.shallow_clone()));
+        let outputs = {
+            // Unlike `no_grad`, also until a panic.
+            let _no_gradients = no_grad_guard();
+            f(&lock(&self.module), inputs.shallow_clone())
+        };
         let end = SHARES_GENERATOR.get().then(|| RandomState::of(&again.devices));
         again.end = end.transpose()?;
         let mut results = list(&outputs);
@@ -201,8 +205,8 @@ impl<M> fmt::Debug for CheckpointWrapper<M> {
 mod tests {
     use super::*;
     use crate::{LinearOptions, linear};
-    use tch::Kind;
     use tch::nn::{SequentialT, VarStore, seq_t};
+    use tch::{Kind, no_grad};
     use tch_parallel_base::LogicalDevice;
     use tch_parallel_base::memory::{
         max_memory_allocated, memory_allocated, reset_peak_memory_stats,

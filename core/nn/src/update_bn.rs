@@ -3,7 +3,7 @@
 use crate::Result;
 use c10d_sys::arithmetic::add_number_;
 use std::cell::Cell;
-use tch::{Tensor, nn::VarStore, no_grad};
+use tch::{Tensor, nn::VarStore, no_grad_guard};
 use tch_parallel_base::{check, parameters::named_buffers};
 
 thread_local! {
@@ -47,23 +47,23 @@ pub fn update_bn<B>(
     let found = format_args!("a store with {uncounted} batch norms that count no batches");
     let expected = "of a model with this library's batch norms, not tch's";
     check(uncounted == 0, "vs", found, expected)?;
-    no_grad(|| {
-        for mut variance in of_name("running_var") {
-            let _ = variance.f_zero_()?;
-            add_number_(&mut variance, 1.0)?;
-        }
-        let counts = counters.iter().map(Tensor::shallow_clone);
-        means.into_iter().chain(counts).try_for_each(|mut it| it.f_zero_().map(drop))?;
-        CUMULATIVE.set(Some(0));
-        let _until = UntilDropped;
-        loader.into_iter().try_for_each(|batch| forward(batch).map(drop))?;
-        let counted: i64 = counters.iter().map(|counter| counter.int64_value(&[])).sum();
-        let here = CUMULATIVE.get();
-        let found = format_args!(
-            "run on another thread by {counted} passes of layers, and on this one by {here:?}"
-        );
-        check(here == Some(counted), "forward", found, "run on the thread of update_bn alone")
-    })
+    // Unlike `no_grad`, also until a panic.
+    let _no_gradients = no_grad_guard();
+    for mut variance in of_name("running_var") {
+        let _ = variance.f_zero_()?;
+        add_number_(&mut variance, 1.0)?;
+    }
+    let counts = counters.iter().map(Tensor::shallow_clone);
+    means.into_iter().chain(counts).try_for_each(|mut it| it.f_zero_().map(drop))?;
+    CUMULATIVE.set(Some(0));
+    let _until = UntilDropped;
+    loader.into_iter().try_for_each(|batch| forward(batch).map(drop))?;
+    let counted: i64 = counters.iter().map(|counter| counter.int64_value(&[])).sum();
+    let here = CUMULATIVE.get();
+    let found = format_args!(
+        "run on another thread by {counted} passes of layers, and on this one by {here:?}"
+    );
+    check(here == Some(counted), "forward", found, "run on the thread of update_bn alone")
 }
 
 /// The weight of a batch in the running statistics, given its number, counted from 1.

@@ -91,6 +91,31 @@ fn a_block_takes_and_returns_several_tensors_some_without_gradients(group: &Proc
 }
 
 #[run_by(on_ranks(2))]
+fn an_output_that_is_a_view_may_be_changed_in_place(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
+    let model = sharding.root(|root| nn::linear(root, 4, 3, Default::default())).unwrap();
+    // With inputs of three dimensions, a linear layer returns a view.
+    let mut ys = model.forward_t(&Tensor::ones([2, 2, 4], FLOAT_CPU), true);
+    ys += 1.0;
+    model.backward(&ys.sum(Kind::Float)).unwrap();
+    for shard in vs.variables().values() {
+        assert_eq!(shard.grad(), shard.full_like(4.0));
+    }
+}
+
+#[run_by(on_ranks(1))]
+fn a_block_may_have_parameters_outside_its_path(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
+    let build =
+        |root: &nn::Path<'_>| sharding.shard(root / "encoder_block", |_| root.ones("fc", &[2]));
+    let model = sharding.root(build).unwrap();
+    let sum = model.forward((), |block, ()| block.call((), |fc, ()| fc.sum(Kind::Float))).unwrap();
+    assert_eq!(f64::try_from(sum).unwrap(), 2.0);
+}
+
+#[run_by(on_ranks(2))]
 fn two_models_of_one_job_do_not_disturb_each_other(group: &ProcessGroup) {
     let [(vs, one), (other_vs, other)] = [(); 2].map(|()| sharded(group));
     let xs = batch(group, 0);

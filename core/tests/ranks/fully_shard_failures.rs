@@ -3,6 +3,8 @@
 use crate::fully_shard::{gradients, loss_of, sharded};
 use crate::fully_shard_twins::{Net, batch, squares};
 use crate::prelude::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A loss whose backward pass fails in the first block, after the head has its gradient.
 fn broken_loss(model: &FsdpModule<Net>, xs: &Tensor) -> Tensor {
@@ -35,6 +37,30 @@ fn a_failed_pass_that_another_model_has_started_leaves_nothing_behind(group: &Pr
     assert!(started.backward(&(broken_loss(&model, &xs) + loss_of(&started, &xs))).is_err());
     model.backward(&loss_of(&model, &xs)).unwrap();
     assert_eq!(gradients(&vs), gradients(&other));
+}
+
+#[run_by(on_ranks(1))]
+fn a_panic_in_a_checkpointed_block_leaves_gradients_on_and_the_generator_as_it_was(
+    _: &ProcessGroup,
+) {
+    let vs = VarStore::new(Device::Cpu);
+    let block = CheckpointWrapper::new(nn::linear(vs.root(), 4, 4, Default::default()));
+    let pass = |failing_pass| {
+        let pass = AtomicUsize::new(0);
+        block.call(Tensor::ones([2, 4], FLOAT_CPU), move |block, xs| {
+            let ys = block.forward(&xs).dropout(0.5, true);
+            assert!(pass.fetch_add(1, Ordering::Relaxed) != failing_pass, "it fails");
+            ys
+        })
+    };
+    assert!(catch_unwind(AssertUnwindSafe(|| pass(0))).is_err());
+    let [expected, drawn] = [2, 1].map(|failing_pass| {
+        tch::manual_seed(1);
+        let loss = pass(failing_pass).sum(Kind::Float);
+        assert_eq!(loss.f_backward().is_err(), failing_pass == 1);
+        Tensor::rand([1], FLOAT_CPU)
+    });
+    assert_eq!(drawn, expected);
 }
 
 #[run_by(on_ranks(2))]

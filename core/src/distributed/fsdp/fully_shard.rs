@@ -95,6 +95,7 @@ pub struct FullyShardOptions {
 /// optimizer.step()?;
 /// # Ok::<(), tch_parallel::Error>(())
 /// ```
+#[derive(Clone)]
 #[doc(alias = "FSDP")]
 pub struct FullyShard<'a> {
     vs: &'a VarStore,
@@ -148,14 +149,7 @@ impl<'a> FullyShard<'a> {
 
     /// The same model with other options, for blocks built with the result: PyTorch's calls each have their own.
     pub fn with(&self, options: FullyShardOptions) -> FullyShard<'a> {
-        FullyShard {
-            vs: self.vs,
-            mesh: self.mesh.clone(),
-            options,
-            schedule: Arc::clone(&self.schedule),
-            shards: Arc::clone(&self.shards),
-            failure: Arc::clone(&self.failure),
-        }
+        FullyShard { options, ..self.clone() }
     }
 
     /// Builds a block below `path` and makes it a unit, with all its parameters that do not belong
@@ -166,10 +160,10 @@ impl<'a> FullyShard<'a> {
         build: impl FnOnce(&Path<'p>) -> M,
     ) -> FsdpModule<M> {
         let path = path.borrow();
-        let first = self.vs.trainable_variables().len();
+        let (first, place) = (self.vs.trainable_variables().len(), self.schedule.len());
         let module = build(path);
         let name: Vec<_> = path.components().collect();
-        self.unit(module, first, name.join("."))
+        self.unit(module, first, name.join("."), place)
     }
 
     /// Builds the whole model, whose blocks `build` makes with [`shard`](Self::shard). They cannot be used before.
@@ -179,7 +173,7 @@ impl<'a> FullyShard<'a> {
     /// for a number in `reshard_after_forward` that does not divide the ranks; [`Error::Collective`] if values could not
     /// be sent to all ranks.
     pub fn root<M>(&self, build: impl FnOnce(&Path<'_>) -> M) -> Result<FsdpModule<M>> {
-        let model = self.unit(build(&self.vs.root()), 0, String::new());
+        let model = self.unit(build(&self.vs.root()), 0, String::new(), 0);
         if let Some(failure) = lock(&self.failure).take() {
             return Err(failure);
         }
@@ -195,11 +189,14 @@ impl<'a> FullyShard<'a> {
         Ok(model)
     }
 
-    /// Makes a unit of the variables from number `first` on that are not yet shards.
-    fn unit<M>(&self, module: M, first: usize, name: String) -> FsdpModule<M> {
+    /// Makes a unit of the variables from number `first` on that are not yet shards, at this place among the units.
+    fn unit<M>(&self, module: M, first: usize, name: String, place: usize) -> FsdpModule<M> {
         let is_root = name.is_empty();
         let parameters = self.kept(self.shard_variables(first));
-        let inner = |it: &Parameter| it.name[name.len()..].trim_start_matches('.').to_owned();
+        let inner = |it: &Parameter| {
+            let inner = it.name.strip_prefix(&name).unwrap_or(&it.name);
+            inner.trim_start_matches('.').to_owned()
+        };
         let parameters = parameters.into_iter().map(|it| (inner(&it), it)).collect();
         let parameters = children_before_own(parameters);
         let post_forward = self.options.reshard_after_forward.group(&self.mesh, is_root);
@@ -212,7 +209,7 @@ impl<'a> FullyShard<'a> {
             &self.mesh,
             &self.schedule,
         );
-        self.schedule.add(&unit, is_root);
+        self.schedule.add(&unit, place);
         FsdpModule { module, unit, policy, group: self.mesh.shard.clone() }
     }
 

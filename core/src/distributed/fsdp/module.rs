@@ -9,7 +9,7 @@ use c10d_sys::{autograd::backward_from, tensor::grad_enabled};
 use std::sync::{Arc, Weak};
 use std::{collections::HashMap, fmt, time::Duration};
 use tch::{Tensor, nn::ModuleT, no_grad};
-use tch_parallel_base::tensors::list;
+use tch_parallel_base::tensors::{fill, list};
 
 /// A block, or the whole model, that [`FullyShard`](super::FullyShard) has sharded. `FSDPModule`
 ///
@@ -58,8 +58,10 @@ impl<M> FsdpModule<M> {
             }
         });
         let schedule = &self.unit.schedule;
-        let mut outputs = schedule.run(|| f(&self.module, inputs))?;
-        self.unit.post_forward(&list(&outputs))?;
+        let outputs = schedule.run(|| f(&self.module, inputs))?;
+        let mut hooked = list(&outputs);
+        self.unit.post_forward(&mut hooked)?;
+        let mut outputs = fill(&outputs, hooked);
         cast(&mut outputs, self.policy.output_dtype)?;
         Ok(outputs)
     }

@@ -22,7 +22,7 @@ pub(super) trait Member: Send + Sync + 'static {
 /// Shared by all units of a model.
 #[derive(Debug)]
 pub(super) struct Schedule<U> {
-    /// All units, the root first.
+    /// All units, each before those inside it.
     units: Mutex<Vec<Weak<U>>>,
     step: Mutex<Step<U>>,
     /// The memory of whole parameters.
@@ -58,10 +58,13 @@ impl<U> Default for Step<U> {
 }
 
 impl<U: Member> Schedule<U> {
-    pub fn add(&self, unit: &Arc<U>, is_root: bool) {
-        let mut units = lock(&self.units);
-        let place = if is_root { 0 } else { units.len() };
-        units.insert(place, Arc::downgrade(unit));
+    /// How many units there are.
+    pub fn len(&self) -> usize {
+        lock(&self.units).len()
+    }
+
+    pub fn add(&self, unit: &Arc<U>, place: usize) {
+        lock(&self.units).insert(place, Arc::downgrade(unit));
     }
 
     pub fn complete(&self) {

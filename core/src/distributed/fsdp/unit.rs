@@ -7,10 +7,10 @@ use super::reduction::mean_of_part;
 use super::schedule::{Member, Schedule};
 use crate::distributed::{collectives::Pending, group::ProcessGroup};
 use crate::{Error, Result, profiler::record_function};
-use c10d_sys::backward_hooks::{after_backward, before_backward, in_backward};
-use c10d_sys::tensor::grad_enabled;
-use std::collections::HashMap;
+use c10d_sys::backward_hooks::{after_backward, in_backward};
+use c10d_sys::{autograd::hook_gradients, tensor::grad_enabled};
 use std::sync::{Arc, Mutex, Weak};
+use std::{collections::HashMap, slice::from_mut};
 use tch::{Kind, Tensor, no_grad};
 use tch_parallel_base::lock;
 
@@ -205,7 +205,8 @@ impl Unit {
         Ok(())
     }
 
-    pub fn post_forward(self: &Arc<Self>, outputs: &[Tensor]) -> Result<()> {
+    /// Frees the parameters. They will be gathered again before the backward pass from `outputs`.
+    pub fn post_forward(self: &Arc<Self>, outputs: &mut [Tensor]) -> Result<()> {
         let mut state = lock(&self.state);
         if let Some(group) = state.settings.post_forward_group.clone() {
             let is_smaller = group.world_size() < self.mesh.shard.world_size();
@@ -215,7 +216,7 @@ impl Unit {
             self.free(&mut state)?;
             state.kept = parts.map(|parts| (group, parts));
         }
-        let outputs = outputs.iter().filter(|output| output.requires_grad());
+        let outputs = outputs.iter_mut().filter(|output| output.requires_grad());
         let outputs: Vec<_> = outputs.filter(|_| grad_enabled()).collect();
         if outputs.is_empty() {
             return Ok(());
@@ -223,9 +224,12 @@ impl Unit {
         let place = self.schedule.note_forward(self);
         state.post_forward_places.push(place);
         for output in outputs {
-            let unit = Arc::clone(self);
-            before_backward(output, move || unit.schedule.kept(unit.pre_backward()))
-                .map_err(Error::engine("forward"))?;
+            let (unit, computed) = (Arc::clone(self), [output.shallow_clone()]);
+            // The graph of a view, with any hook there, is left out once the view is changed in place.
+            hook_gradients(from_mut(output), &computed, move |gradients, _| {
+                unit.schedule.kept(unit.pre_backward()).map(|()| gradients)
+            })
+            .map_err(Error::engine("forward"))?;
         }
         Ok(())
     }
