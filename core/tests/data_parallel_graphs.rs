@@ -259,6 +259,22 @@ fn replicas_keep_no_outputs_and_the_output_device_holds_the_loss() {
 }
 
 #[test]
+fn an_output_on_another_device_than_the_only_one_keeps_the_inputs_graph_whole() {
+    let vs = VarStore::new(Device::Cpu);
+    let output_device = Some(LogicalDevice::Cpu(1));
+    let options = DataParallelOptions { output_device, ..Default::default() };
+    let one = Devices::cpu(1).unwrap();
+    let model = DataParallel::with_options(Scale::new, &vs, &one, options).unwrap();
+    let xs = rows(4).set_requires_grad(true);
+    let hidden = xs.square();
+    let loss = model.forward_t(&hidden, true).sum(Kind::Float) + hidden.sum(Kind::Float);
+    model.backward(&loss).unwrap();
+    let expected = (xs.square() * 8.0 + 1.0) * 2.0 * &xs;
+    let [found, expected] = [&xs.grad(), &expected].map(numbers);
+    assert_relative_eq!(found[..], expected[..], max_relative = 1e-6);
+}
+
+#[test]
 fn a_module_without_inputs_runs_on_the_first_device_only() {
     for count in 1..=3 {
         let (vs, model) = on_devices(count);

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
-use std::{sync::mpsc, thread, time::Duration};
+use std::sync::{Arc, Mutex, mpsc};
+use std::{thread, time::Duration};
 use tch::{Device, Kind, Tensor, nn, nn::ModuleT, nn::Path, nn::VarStore};
+use tch_parallel::optim::{OptimizerInBackward, Sgd, SgdOptions};
 use tch_parallel::{Devices, LogicalDevice, data_parallel::*, memory::memory_allocated};
 use tests::errors::{expect_error, expect_error_start, message};
 
@@ -66,6 +68,17 @@ fn a_thread_has_one_guard_of_the_module() {
     let (_vs, model) = model(2);
     let _first = model.module();
     let _second = model.module();
+}
+
+#[test]
+fn steps_in_the_backward_pass_would_miss_the_other_devices_gradients_and_are_refused() {
+    let (vs, model) = model(2);
+    let sgd = Arc::new(Mutex::new(Sgd::new(&vs, SgdOptions::default()).unwrap()));
+    let in_backward = OptimizerInBackward::new(sgd).unwrap();
+    let loss = || model.forward_t(&ones(&[4, 2]), true).sum(Kind::Float);
+    expect_error(model.backward(&loss()), "DataParallel on several devices is in Distributed");
+    drop(in_backward);
+    assert!(!vs.variables()["weight"].grad().defined());
 }
 
 #[test]

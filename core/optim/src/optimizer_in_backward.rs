@@ -13,7 +13,8 @@ use tch::Tensor;
 /// over several passes, clipped or scaled. The optimizer's own hooks run once per parameter; parameters of groups
 /// added later make no steps. Drop the mutex's guard before `backward`. If `backward` fails, some parameters may have made
 /// their step and others not: load a checkpoint. With `DistributedDataParallel`, use `HookThenOptimizer`, which
-/// exchanges gradients first. With `DataParallel` or `FullyShard`, which set gradients themselves, no step is made.
+/// exchanges gradients first. With `FullyShard`, which sets gradients itself, no step is made, and `DataParallel` on
+/// several devices refuses it.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};

@@ -5,11 +5,15 @@ use super::replicas::{SharedParts, SplitInput};
 use super::replicate::{ModelVariables, Variables};
 use super::scatter::{length, send};
 use super::trace::{Step, gpu};
-use crate::{Error, LogicalDevice, Result};
+use crate::{Error, LogicalDevice, Result, check};
 use c10d_sys::autograd::{self, GraphEnd};
+use c10d_sys::backward_hooks::has_accumulation_hooks;
 use c10d_sys::stream::LastGradient;
 use c10d_sys::tensor::{clear_grad, set_grad};
 use tch::{Device, Tensor, no_grad};
+
+/// What a pass over several devices is called in errors.
+pub(super) const SEVERAL: &str = "DataParallel on several devices";
 
 /// Where a replica's backward pass starts, and the gradient there, on the replica's device.
 pub(super) type Roots<'a> = Vec<(&'a GraphEnd, Tensor)>;
@@ -90,6 +94,10 @@ impl SharedParts {
     ) -> Result<Vec<Option<Tensor>>> {
         let mut variables = self.begin_pass()?;
         let count = roots.len();
+        let is_watched = variables.first(1).0.parameters.iter().any(has_accumulation_hooks);
+        let found = "in DistributedDataParallel or with OptimizerInBackward";
+        let expected = "used without, as they would take the first device's gradients for the sum";
+        check(!is_watched || self.devices.len() == 1, SEVERAL, found, expected)?;
         let passed = match Device::from(self.devices.first()) {
             Device::Cpu => self.backward_on_threads(roots, retain_graph),
             _ => self.backward_on_gpus(roots, &mut variables, retain_graph),

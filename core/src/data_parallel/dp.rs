@@ -1,6 +1,6 @@
 //! The model on several devices, its outputs on one: `torch.nn.DataParallel`.
 
-use super::backward::Parts;
+use super::backward::{Parts, SEVERAL};
 use super::gather::gather_traced;
 use super::replicas::{ModuleGuard, Replicas, SplitInput, SplitOutputs};
 use super::trace::{Step, Trace};
@@ -110,8 +110,11 @@ impl<M: Send> DataParallel<M> {
         let SplitOutputs { parts: outputs, inputs, .. } =
             self.replicas.apply(&inputs, self.dim, f)?;
         let trace = shared.trace();
-        if shared.devices.len() == 1 && self.output_device == shared.devices.first() {
+        if shared.devices.len() == 1 {
             // Nothing was split, so the graph is complete.
+            if self.output_device != shared.devices.first() {
+                return gather_traced(&outputs, self.output_device, self.dim, &trace);
+            }
             let output = outputs.into_iter().next();
             return output
                 .ok_or_else(|| Error::argument("inputs", "without rows", "at least one row"));
@@ -145,7 +148,7 @@ impl<M: Send> DataParallel<M> {
         let wholes: Vec<_> = inputs.iter().map(|input| input.whole.shallow_clone()).collect();
         let shared = self.replicas.shared.clone();
         hook_gradients(&mut leaves, &wholes, move |gradients, retain_graph| {
-            check_accumulates("DataParallel on several devices")?;
+            check_accumulates(SEVERAL)?;
             shared
                 .backward_gathered(&parts, gradients, &inputs, retain_graph)
                 .map_err(|error| error.to_string().into())

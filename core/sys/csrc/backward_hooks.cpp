@@ -71,6 +71,11 @@ c10d_status c10d_after_accumulation(c10d_tensor* leaf, c10d_backward_hook call, 
   });
 }
 
+bool c10d_has_accumulation_hooks(const c10d_tensor* leaf) {
+  const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(tensor(leaf));
+  return accumulator != nullptr && !accumulator->post_hooks().empty();
+}
+
 c10d_status c10d_after_backward(c10d_tensors inputs, c10d_backward_hook call, void* context, c10d_drop drop) {
   return guarded([&] {
     const auto hook = c10::make_intrusive<Hook>(call, context, drop);

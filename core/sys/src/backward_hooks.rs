@@ -33,6 +33,11 @@ pub fn after_accumulation(
     })
 }
 
+/// Whether there are such hooks, those of a reducer or of [`after_accumulation`].
+pub fn has_accumulation_hooks(leaf: &Tensor) -> bool {
+    ffi::c10d_has_accumulation_hooks(pointer(leaf))
+}
+
 /// Calls `hook` after the backward pass of everything computed from the inputs, and before that of
 /// the operations that computed them. The inputs are replaced by views of themselves.
 pub fn after_backward(
