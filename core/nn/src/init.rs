@@ -164,7 +164,7 @@ fn xavier_std(tensor: &Tensor, gain: f64) -> f64 {
 /// `nn.init.kaiming_uniform_(tensor, a, mode, nonlinearity)`: uniform, with the standard deviation
 /// of [`kaiming_normal_`].
 pub fn kaiming_uniform_(tensor: &Tensor, mode: FanInOut, nonlinearity: Nonlinearity) {
-    let bound = 3f64.sqrt() * kaiming_std(fan(tensor, mode), nonlinearity);
+    let bound = finite(3f64.sqrt() * kaiming_std(fan(tensor, mode), nonlinearity));
     uniform_(tensor, -bound, bound);
 }
 
@@ -247,5 +247,11 @@ pub(super) fn default_bias(fan_in: i64) -> Init {
 }
 
 fn uniform(bound: f64) -> Init {
+    let bound = finite(bound);
     Init::Uniform { lo: -bound, up: bound }
+}
+
+/// 0 for a layer without inputs, whose bound is infinite.
+fn finite(bound: f64) -> f64 {
+    if bound.is_finite() { bound } else { 0.0 }
 }

@@ -111,6 +111,13 @@ mod tests {
     }
 
     #[test]
+    fn a_layer_without_inputs_has_a_bias_of_zeros() {
+        let layer = linear(VarStore::new(Device::Cpu).root(), 0, 2, LinearOptions::default());
+        let outputs = layer.forward(&Tensor::ones([3, 0], (Kind::Float, Device::Cpu)));
+        assert_eq!(outputs, Tensor::zeros([3, 2], (Kind::Float, Device::Cpu)));
+    }
+
+    #[test]
     fn the_paddings_vector_starts_as_zeros_and_gets_no_gradient() {
         for padding_idx in [2, -2] {
             let table = table(Some(padding_idx));
