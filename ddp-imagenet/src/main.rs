@@ -135,7 +135,7 @@ fn train(args: &TrainArgs) -> Result<()> {
             if run.step([&loss, &top1, &top5], numbers.samples)? {
                 say(train_line(epoch, run.pass().position(), run.pass().meters()));
             }
-            if is_last && args.saves(accumulated) {
+            if is_last && run.is_mid_epoch() && args.saves(accumulated) {
                 save(&mut state.as_training(), &own, &mut run, best, &group)?;
             }
             // ANCHOR_END: numbers

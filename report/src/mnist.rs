@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use std::path::PathBuf;
-use tch_parallel::{Result, data::Mnist, data::Split, data::download};
+use tch_parallel::{Error, Result, data::Mnist, data::Split, data::download};
 
 /// Which digits or clothes a program learns to tell apart.
 #[derive(Debug, Clone, clap::Args)]
@@ -33,7 +33,11 @@ impl MnistArgs {
         let directory = match (&self.data_dir, self.download, self.dataset) {
             (Some(directory), ..) => Some(directory.clone()),
             (None, true, Dataset::Mnist) => Some(download::mnist()?),
-            _ => None,
+            (None, true, Dataset::FashionMnist) => {
+                let expected = "given for MNIST, which alone can be downloaded";
+                return Err(Error::argument("--download", "given for Fashion-MNIST", expected));
+            }
+            (None, false, _) => None,
         };
         let split = |split| match (&directory, self.dataset) {
             (Some(directory), _) => Mnist::from_dir(directory, split),

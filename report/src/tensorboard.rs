@@ -7,7 +7,8 @@ use std::{collections::HashMap, path::Path};
 use tch_parallel::Result;
 
 /// Writes the numbers of events as scalars. `tensorboard --logdir DIR` shows a curve for each, named
-/// `event/field`, over how many events of that name came before.
+/// `event/field`, over the epoch for what comes once an epoch, and otherwise over how many events of that name the file
+/// already has.
 ///
 /// As `torch.utils.tensorboard.SummaryWriter.add_scalar`; a record is in the file when [`log`](Self::log) returns.
 #[derive(Debug)]
@@ -62,7 +63,10 @@ impl TensorBoard {
         let mut value = Vec::new();
         scalars(event, fields, &mut value);
         let count = self.events.entry(event.to_owned()).or_default();
-        let step = *count;
+        let step = match (&fields["step"], fields["epoch"].as_i64()) {
+            (Value::Null, Some(epoch)) => epoch,
+            _ => *count,
+        };
         *count += 1;
         if value.is_empty() {
             return Ok(());
@@ -131,11 +135,11 @@ mod tests {
     }
 
     #[test]
-    fn numbers_become_scalars_over_the_count_of_their_event() {
+    fn numbers_become_scalars_over_the_epoch_or_the_count_of_their_event() {
         let dir = tempfile::tempdir().unwrap();
         let mut board = TensorBoard::create(&dir.path().join("a/b")).unwrap();
         board.log("step", &json!({ "epoch": 0, "step": 7, "loss": 0.5f32, "name": "x" })).unwrap();
-        board.log("epoch", &json!({ "epoch": 0, "memory": { "peak": [3, 4] } })).unwrap();
+        board.log("epoch", &json!({ "epoch": 3, "memory": { "peak": [3, 4] } })).unwrap();
         board.log("step", &json!({ "epoch": 1, "step": 0, "loss": 0.25f32 })).unwrap();
         let events = events(&dir.path().join("a/b"));
         assert_eq!(events[0].file_version.as_deref(), Some("brain.Event:2"));
@@ -149,8 +153,8 @@ mod tests {
             .collect();
         let expected = [
             (0, "step/loss", 0.5),
-            (0, "epoch/memory/peak/0", 3.0),
-            (0, "epoch/memory/peak/1", 4.0),
+            (3, "epoch/memory/peak/0", 3.0),
+            (3, "epoch/memory/peak/1", 4.0),
             (1, "step/loss", 0.25),
         ];
         assert_eq!(found, expected);

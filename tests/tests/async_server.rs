@@ -100,6 +100,20 @@ fn with_sync_every_all_meet_after_so_many_updates() -> Result<()> {
     Ok(())
 }
 
+/// Their clocks may begin differently on each server, so only one server may decide where all meet.
+#[test]
+fn with_sync_every_workers_that_come_late_do_not_stop_several_servers() -> Result<()> {
+    let job = Job::new()?;
+    let flags = "async-ps --sync-every=4 --servers=2 --epochs=3 --step-time=5";
+    let start = starter(&job, 6, flags)?;
+    let mut ranks = (0..3).map(&start).collect::<Result<Vec<_>>>()?;
+    wait_for_steps(&job, 2..3, 5)?;
+    for worker in 3..6 {
+        ranks.push(start(worker)?);
+    }
+    expect_all_succeed(ranks)
+}
+
 /// The fast worker waits longer for the slow one than it would wait for a silent server, or a
 /// server for a silent worker.
 #[test]

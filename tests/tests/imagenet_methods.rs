@@ -86,6 +86,20 @@ fn apex_counts_a_batch_for_each_process_and_ddp_for_all() -> Result<()> {
     Ok(())
 }
 
+#[test]
+fn with_ddp_hosts_with_different_numbers_of_ranks_take_equally_many_steps() -> Result<()> {
+    let (job, port) = (Job::new()?, free_port()?);
+    // Rank 0 has one other rank on its host, rank 1 none.
+    let start = |rank: usize| {
+        let program = train_cifar("--method=ddp --batch-size=2000 --epochs=1")?;
+        let mut program = as_rank(program, rank, 2, port);
+        job.start(program.env("LOCAL_WORLD_SIZE", (2 - rank).to_string()))
+    };
+    expect_all_succeed(vec![start(0)?, start(1)?])?;
+    assert_eq!([0, 1].map(|rank| losses(job.directory(), rank).unwrap().len()), [4, 4]);
+    Ok(())
+}
+
 const STEPS: &str = "--batch-size=32 --steps=8 --lr=0.01";
 
 #[test]

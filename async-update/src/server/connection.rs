@@ -55,10 +55,13 @@ impl Shards {
 
     /// Sends a gradient, the sum over this number of batches.
     pub fn push(&self, gradient: &Tensor, batches: usize) -> Result<()> {
-        self.each(gradient, |_, link, part| {
-            send(link, Request::Push { batches }, SERVER)?;
-            link.send(part, SERVER)
-        })
+        let parts = gradient.tensor_split(self.links.len() as i64, 0);
+        // Where all meet, shard 0 lets them go on: then the other shards must have this, too.
+        for (shard, (link, part)) in self.links.iter().zip(parts).enumerate().rev() {
+            let sent = send(link, Request::Push { batches }, SERVER);
+            sent.and_then(|()| link.send(&part, SERVER)).map_err(lost(shard))?;
+        }
+        Ok(())
     }
 
     /// Moves this worker's parameters, after this number of batches, and the servers' towards each

@@ -41,7 +41,12 @@ pub fn serve(service: Service<'_>, env: &Env, args: &ServerArgs) -> Result<()> {
     // The servers need each other; workers need not come.
     let colleagues =
         ProcessGroup::with_store(&store.with_prefix("servers")?, rank, servers, options)?;
-    let shard = Mutex::new(Shard::new(theta.copy(), service.rule, service.gate, batches, log));
+    // It also decides alone where all meet: a worker's clock may begin differently on each shard.
+    let gate = match service.gate {
+        Gate::Every(_) if rank > 0 => Gate::Free,
+        gate => gate,
+    };
+    let shard = Mutex::new(Shard::new(theta.copy(), service.rule, gate, batches, log));
     let server = Server { rank, store, options, timeout, shard, changed: Condvar::new() };
 
     let begun = Instant::now();

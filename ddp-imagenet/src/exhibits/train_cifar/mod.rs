@@ -51,7 +51,10 @@ pub fn train(args: &Args) -> Result<()> {
     let progress = Progress::new(args, is_measured, &devices, &group)?;
     // With ddp, batch and workers are those of this host; with apex, those of each process (S4.38).
     let sharing = if args.method == Method::Ddp { group.local_world_size() } else { 1 };
-    let options = args.loader(home, sharing)?;
+    let mut options = args.loader(home, sharing)?;
+    // All ranks take equally many batches, even where hosts have different numbers of ranks.
+    let smallest = group.all_gather_object(&options.batch_size)?.into_iter().min();
+    options.batch_size = smallest.unwrap_or(options.batch_size);
     let setup = Setup { args, devices: &devices, device: home, group: &group, options };
     match args.method {
         Method::Single => single::train(setup, progress),
