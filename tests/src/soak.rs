@@ -7,11 +7,10 @@ mod network;
 pub mod replaced;
 mod restarts;
 mod silence;
-mod start_up;
 mod torchrun;
 
 use crate::prelude::*;
-use crate::programs::{ddp_mnist, example, launch};
+use crate::programs::{ddp_mnist, example};
 use crate::training::{events, losses, wait_for_steps};
 use crate::{Ended, Job, cluster::Cluster};
 use kills::{Victim, killed};
@@ -133,9 +132,6 @@ pub const LINES: &[Line] = lines! {
     "torchrun", torchrun::lost_node, None, 5,
         "torchrun --nnodes 1:3, one of two nodes lost (on one host)"
         => "the rank that is left goes on from the checkpoint";
-    "start-up", start_up::more_and_more_ranks, ms(2_500), 5,
-        "8, 16, 32 and 64 ranks on one host"
-        => "64 meet in under 2.5 s (on 2 cores), and in less than 10 times as long as 8";
 };
 
 /// A training that no trial sees the end of.
