@@ -105,55 +105,6 @@ mod tests {
     use super::*;
     use std::fmt::Write;
 
-    /// A link on which only bytes cost.
-    const BYTES: Link = Link { latency: 0.0, per_byte: 1.0 };
-    /// A link on which only messages cost.
-    const MESSAGES: Link = Link { latency: 1.0, per_byte: 0.0 };
-
-    fn assert_close(found: f64, expected: f64) {
-        // A few operations on doubles.
-        assert!((found - expected).abs() <= 1e-12 * expected, "{found} is not {expected}");
-    }
-
-    #[test]
-    fn without_latency_the_article_is_right() {
-        for (ranks, server, ring) in [
-            (2, 2., 1.),
-            (4, 6., 1.5),
-            (5, 8., 1.6),
-            (8, 14., 1.75),
-            (16, 30., 1.875),
-            (40, 78., 1.95),
-        ] {
-            assert_close(parameter_server_messages(ranks), server);
-            assert_close(ring_traffic(ranks), ring);
-            assert_close(BYTES.parameter_server(ranks, 1000.0), 1000.0 * server);
-            assert_close(BYTES.ring(ranks, 1000.0), 1000.0 * ring);
-        }
-    }
-
-    #[test]
-    fn the_ring_needs_the_most_messages_and_trees_need_few() {
-        assert_close(MESSAGES.ring(1024, 1e6), 2046.0);
-        assert_close(MESSAGES.tree(1024, 1e6), 20.0);
-        assert_close(MESSAGES.tree(1025, 1e6), 22.0);
-        assert_close(MESSAGES.halving_doubling(1024, 1e6), 20.0);
-        assert_close(MESSAGES.halving_doubling(1025, 1e6), 22.0);
-        assert_close(MESSAGES.hierarchical_ring(1024, 8, 1e6).unwrap(), 2.0 * (7.0 + 127.0));
-    }
-
-    #[test]
-    fn a_hierarchical_ring_and_halving_send_as_many_bytes_as_a_ring() {
-        for ranks in [2, 8, 16, 64, 1024] {
-            let ring = BYTES.ring(ranks, 1e6);
-            assert_close(BYTES.hierarchical_ring(ranks, 8, 1e6).unwrap(), ring);
-            assert_close(BYTES.halving_doubling(ranks, 1e6), ring);
-        }
-        // In a node of its own a ring is a ring, and half a node is none.
-        assert_eq!(MESSAGES.hierarchical_ring(5, 8, 1e6), Some(MESSAGES.ring(5, 1e6)));
-        assert_eq!(BYTES.hierarchical_ring(12, 8, 1e6), None);
-    }
-
     /// Larger models stay with the ring for longer, and where only bytes cost the tree never overtakes it.
     #[test]
     fn the_books_picture_is_compared_with_these_costs() {
