@@ -65,6 +65,8 @@ const UNREADABLE: &str = "";
 /// - the state of a communication hook: the errors and matrices of
 ///   [`PowerSgd`](crate::distributed::hooks::PowerSgd) and the step count of
 ///   [`PostLocalSgd`](crate::distributed::hooks::PostLocalSgd) start anew.
+/// - what else a rank has of its own, such as parameters that DistributedDataParallel ignores, or weights between
+///   two averages of post-local SGD: all ranks load rank 0's.
 ///
 /// It contains the order of the gradients in DistributedDataParallel's buckets, which PyTorch's checkpoints do not:
 /// with three ranks or more, it determines how sums are rounded. So wrap the model before [`load`](Self::load); a

@@ -33,10 +33,10 @@ pub use gradients::{
     PeriodicModelAverager, hooks,
 };
 pub(crate) use gradients::{bucket_order, start_mean};
-pub(crate) use group::Standing;
 pub use group::{
     Backend, DeviceChoice, DeviceMesh, Env, ProcessGroup, ProcessGroupOptions, Store, Transport,
     device_of_rank, init_process_group,
 };
+pub(crate) use group::{Standing, expect_no_member};
 pub use join::{JoinConfig, JoinOptions, Joinable, Joinables, join};
 pub use spawn::spawn;

@@ -1,6 +1,6 @@
 //! What the launcher tells this process of its place in the job, and of its changes.
 
-use crate::distributed::{ProcessGroup, Standing};
+use crate::distributed::{ProcessGroup, Standing, expect_no_member};
 use crate::{Error, Result, check};
 use serde::Deserialize;
 use std::collections::{HashMap, VecDeque};
@@ -67,6 +67,7 @@ impl Launcher {
         let is_first = !CONNECTED.swap(true, Ordering::SeqCst);
         let expected = "called once in a process, around all of its training";
         check(is_first, "elastic::run", "called again", expected)?;
+        expect_no_member("elastic::run")?;
         let failed = || Error::io("connect to the launcher at", &address);
         let stream = UnixStream::connect(Path::new(&address)).map_err(failed())?;
         let incoming = BufReader::new(stream.try_clone().map_err(failed())?);

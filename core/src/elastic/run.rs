@@ -24,7 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 /// the data. A rank that is new takes the others' state before it calls `train`. When `train` returns an error because
 /// a rank is gone, the state is that of the last [`commit`](State::commit) of any rank. `run` returns once `train` has
 /// returned on all ranks; if one is lost before, it calls `train` once more, which finds nothing left to do. If all
-/// ranks that had the state are lost, the new ones begin as after a restart. Keep no clone of the group.
+/// ranks that had the state are lost, the new ones begin as after a restart. Make no group of the job before, and keep
+/// no clone of this one: [`Env::read`] has the local rank, which selects a GPU.
 ///
 /// Every exchange must return its error, which tch's own `backward` and `forward_t` do not: they panic,
 /// and the process ends. So use [`DistributedDataParallel::backward`] and

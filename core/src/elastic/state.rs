@@ -3,7 +3,7 @@
 use super::launcher::News;
 use crate::distributed::{ProcessGroup, bucket_order};
 use crate::{Error, Result, amp::GradScaler, checkpoint::AsTraining};
-use c10d_sys::tensor::clear_grad;
+use c10d_sys::tensor::{clear_grad, identity};
 use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
 use tch::{Tensor, no_grad};
@@ -11,6 +11,7 @@ use tch_parallel_base::{parameters::named_buffers, random::RandomState};
 
 /// A training and its progress, of which every rank holds the whole. Horovod's `hvd.elastic.TorchState`.
 ///
+/// A new rank gets only what `training` holds: another store or optimizer, or averaged weights, would begin anew there.
 /// A sharded model or optimizer is refused: a lost rank would take its shard with it.
 #[derive(Debug)]
 pub struct State<T, P> {
@@ -98,6 +99,8 @@ impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
         self.commits = 0;
         let mut training = self.training.as_training();
         training.check_is_whole(&self.progress)?;
+        let lasting = training.vs.variables().values().map(identity).collect();
+        let _ = group.inner.lasting.set(lasting);
         let steps = group.all_gather_object(&self.steps)?;
         let newest = steps.iter().copied().max().flatten();
         let source = steps.iter().position(|steps| *steps == newest).unwrap_or(0);
@@ -202,6 +205,11 @@ mod tests {
                     (0..steps.unwrap_or(0)).for_each(|_| step(net, &mut state));
                     state.bucket_order = Some(vec![format!("of rank {rank}")]);
                     state.join(&group).unwrap();
+                    let other = VarStore::new(Device::Cpu);
+                    let other_net = nn::linear(other.root(), 1, 1, Default::default());
+                    let refused = DistributedDataParallel::new(&other_net, &other, &group);
+                    let message = refused.unwrap_err().to_string();
+                    assert!(message.contains("a store that elastic::State does not hold"));
                     (texts(&state), state.progress, state.steps, state.bucket_order)
                 })
             }

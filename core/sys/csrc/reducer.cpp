@@ -353,7 +353,11 @@ c10d_status c10d_parameter_set_data(c10d_tensor* pointer, const c10d_tensor* dat
     for (const auto& hook : before->post_hooks()) {
       const auto* guard = dynamic_cast<const ReducerGuard*>(hook.get());
       if (guard != nullptr && guard->state->in_use) {
+        // One that is frozen has none, but may be trained again.
+        const bool requires_grad = parameter.requires_grad();
+        parameter.set_requires_grad(true);
         auto after = torch::autograd::impl::grad_accumulator(parameter);
+        parameter.set_requires_grad(requires_grad);
         after->add_post_hook(std::make_unique<ReducerGuard>(
             guard->state, guard->index, parameter, guard->name, guard->expect_sparse, exchanges || !guard->state->casts));
         guard->state->keep(guard->index, std::move(after));

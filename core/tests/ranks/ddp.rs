@@ -237,6 +237,22 @@ fn a_loss_without_a_backward_pass_is_this_ranks_own_fault(group: &ProcessGroup) 
 }
 
 #[run_by(on_ranks(2))]
+fn parameters_that_have_changed_since_the_model_was_wrapped_are_refused(group: &ProcessGroup) {
+    let mut vs = VarStore::new(Device::Cpu);
+    let layer = nn::linear(vs.root(), 3, 2, Default::default());
+    let _ = vs.variables()["bias"].set_requires_grad(false);
+    let model = DistributedDataParallel::new(layer, &vs, group).unwrap();
+    let pass = || model.f_forward_t(&Tensor::ones([4, 3], FLOAT_CPU), true);
+    let _ = pass().unwrap();
+    vs.unfreeze();
+    expect_error(pass(), "the parameter bias is trained, but must be as it was when the model");
+    let _ = no_grad(pass).unwrap();
+    let _ = vs.variables()["bias"].set_requires_grad(false);
+    vs.double();
+    expect_error(pass(), "the parameter weight is of another kind, but must be as it was");
+}
+
+#[run_by(on_ranks(2))]
 fn evaluation_by_one_rank_alone_exchanges_nothing(group: &ProcessGroup) {
     let (_vs, model) = wrapped(group, false, DdpOptions::default());
     if group.rank() == 0 {

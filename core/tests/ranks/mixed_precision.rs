@@ -45,6 +45,25 @@ fn only_a_pass_has_other_kinds_and_buffers_keep_theirs(group: &ProcessGroup) {
 }
 
 #[run_by(on_ranks(2))]
+fn an_evaluation_with_frozen_parameters_changes_neither_the_exchange_nor_gradients(
+    group: &ProcessGroup,
+) {
+    let (mut vs, model) = model(group);
+    let evaluate = || no_grad(|| model.f_forward_t(&Tensor::ones([4, 3], FLOAT_CPU), false));
+    vs.freeze();
+    let _ = evaluate().unwrap();
+    vs.unfreeze();
+    model.backward(&loss(&model, 3 + 2 * group.rank() as i64)).unwrap();
+    let gradient = vs.variables()["weight"].grad();
+    // 4 rows, and a mean of 3 on rank 0 and 5 on rank 1.
+    assert_eq!(gradient, gradient.full_like(16.0));
+    let _ = vs.variables()["weight"].grad().fill_(1.001);
+    let _ = evaluate().unwrap();
+    let gradient = vs.variables()["weight"].grad();
+    assert_eq!(gradient, gradient.full_like(1.001));
+}
+
+#[run_by(on_ranks(2))]
 fn the_gradients_of_every_step_are_means_and_accumulate_without_an_exchange(group: &ProcessGroup) {
     let (vs, model) = model(group);
     for step in 0..3 {

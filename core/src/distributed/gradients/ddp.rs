@@ -7,12 +7,14 @@ use super::{bucket_order, module_tensors::ModuleTensors, same_model};
 use super::{ddp_options::DdpOptions, logging::DdpLoggingData, mixed_precision::CastParameters};
 use crate::distributed::join::{JoinConfig, announce};
 use crate::distributed::{fault::blame::may_be_anothers_fault, group::ProcessGroup};
-use crate::{Error, Result, Tensors, distributed::collectives::Pending, profiler::record_function};
+use crate::{
+    Error, Result, Tensors, check, distributed::collectives::Pending, profiler::record_function,
+};
 use c10d_sys::{DelayedAllReduce, ErrorKind, ReduceOp, Reducer, autograd, tensor};
 use std::cell::{Cell, RefCell};
 use std::{any::type_name, fmt, sync::Arc};
-use tch::Tensor;
 use tch::nn::{ModuleT, VarStore};
+use tch::{Kind, Tensor};
 use tch_parallel_base::parameters::named_buffers;
 use tch_parallel_base::tensors::{fill, list};
 
@@ -69,6 +71,8 @@ pub struct DistributedDataParallel<M> {
     names: Vec<String>,
     /// All parameters, in the order of registration.
     parameters: Vec<(String, Tensor)>,
+    /// Those that are the same on all ranks, as they were wrapped: whether they are trained, and their kinds.
+    wrapped: Vec<(String, Tensor, bool, Kind)>,
     /// What rank 0 sends before each forward pass; empty if the options disable it.
     pub(super) buffers: Vec<(String, Tensor)>,
     pub(super) buffer_comm_hook: Option<RefCell<BufferCommHook>>,
@@ -117,7 +121,8 @@ impl<M> DistributedDataParallel<M> {
         if options.virtual_ranks.is_some() {
             virtual_ranks::set_num_threads();
         }
-        let own = ModuleTensors::new(vs, &options)
+        let own = expect_lasting(vs, group)
+            .and_then(|()| ModuleTensors::new(vs, &options))
             .and_then(|tensors| Ok((tensors, options.for_the_reducer()?)));
         let description = own.as_ref().map(|it| same_model::description(&it.0, &options));
         let agreed = same_model::check(group, operation, description);
@@ -142,6 +147,10 @@ impl<M> DistributedDataParallel<M> {
             CastParameters::new(shared.collect(), buffers, precision, &mut reducer)
         });
         let cast_parameters = cast_parameters.transpose()?;
+        let wrapped = tensors
+            .shared_parameters()
+            .map(|(name, it)| (name.clone(), it.shallow_clone(), it.requires_grad(), it.kind()));
+        let wrapped = wrapped.collect();
         let buffers = tensors.buffers();
         let virtual_ranks =
             options.virtual_ranks.map(|count| VirtualRanks::new(count, group, &trained, &buffers));
@@ -164,6 +173,7 @@ impl<M> DistributedDataParallel<M> {
             group: group.clone(),
             names,
             parameters: tensors.parameters,
+            wrapped,
             buffers: tensors.buffers,
             buffer_comm_hook: options.buffer_comm_hook.map(RefCell::new),
             pending_buffers: RefCell::default(),
@@ -207,6 +217,7 @@ impl<M> DistributedDataParallel<M> {
         // Left over if `backward` of this model has not waited for them; `f` may read them.
         self.finish_buffers()?;
         let grad = tensor::grad_enabled();
+        self.expect_unchanged(grad)?;
         let mut sync = grad && self.no_sync_guards.get() == 0;
         if let (true, Some(ranks)) = (grad, &self.virtual_ranks) {
             let join = self.join_config.options().map(|_| "a join");
@@ -310,6 +321,20 @@ impl<M> DistributedDataParallel<M> {
         Ok(())
     }
 
+    /// Fails if a pass would compute gradients that no hook of the reducer sees.
+    fn expect_unchanged(&self, grad: bool) -> Result<()> {
+        for (name, it, trained, kind) in self.wrapped.iter().filter(|_| grad) {
+            let found = match it.requires_grad() {
+                true if !trained => "trained",
+                true if it.kind() != *kind && self.cast_parameters.is_none() => "of another kind",
+                _ => continue,
+            };
+            let expected = "as it was when the model was wrapped; wrap it again";
+            return Err(Error::argument(format_args!("the parameter {name}"), found, expected));
+        }
+        Ok(())
+    }
+
     /// The parameters' own data and kinds, after a pass with `mixed_precision`.
     pub(crate) fn restore_parameters(&self) -> Result<()> {
         self.cast_parameters.as_ref().map_or(Ok(()), |parameters| parameters.restore())
@@ -353,6 +378,14 @@ impl<M> DistributedDataParallel<M> {
         }
         self.group.failed(operation, error)
     }
+}
+
+/// Refuses variables with which a new rank of an elastic training would begin anew.
+fn expect_lasting(vs: &VarStore, group: &ProcessGroup) -> Result<()> {
+    let Some(lasting) = group.inner.lasting.get() else { return Ok(()) };
+    let are_lasting = vs.variables().values().all(|it| lasting.contains(&tensor::identity(it)));
+    let expected = "the one of its training, which a new rank gets from the others";
+    check(are_lasting, "vs", "a store that elastic::State does not hold", expected)
 }
 
 impl<M: ModuleT> DistributedDataParallel<M> {

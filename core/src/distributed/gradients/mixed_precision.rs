@@ -112,8 +112,8 @@ impl CastParameters {
         }))
     }
 
-    /// Before a forward pass. `_root_copy_hook`
-    fn cast(&self) -> Result<()> {
+    /// Before a forward pass. `_root_copy_hook`, except that gradients keep their bits if no backward pass follows.
+    fn cast(&self, grad: bool) -> Result<()> {
         self.restore()?;
         let Some(kind) = self.options.param_dtype else { return Ok(()) };
         for (parameter, own) in lock(&self.parameters).iter_mut() {
@@ -122,7 +122,9 @@ impl CastParameters {
                 replace(parameter, &no_grad(|| full.f_to_kind(kind))?, true)?;
                 *own = Some(full);
             }
-            cast_gradient(parameter, kind)?;
+            if grad {
+                cast_gradient(parameter, kind)?;
+            }
         }
         Ok(())
     }
@@ -132,7 +134,7 @@ impl CastParameters {
     pub(super) fn in_forward<O>(&self, grad: bool, pass: impl FnOnce() -> O) -> Result<O> {
         let is_within = !grad && lock(&self.parameters).iter().any(|(_, own)| own.is_some());
         if !is_within {
-            self.cast()?;
+            self.cast(grad)?;
         }
         let outputs = pass();
         if !grad && !is_within {

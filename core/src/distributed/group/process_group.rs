@@ -12,7 +12,7 @@ use crate::{Error, Result, data::Shard};
 use c10d_sys::{Call, LONGEST_TIMEOUT};
 use std::sync::atomic::{AtomicU8, AtomicUsize};
 use std::sync::{Arc, OnceLock};
-use std::{fmt, time::Duration};
+use std::{collections::HashSet, fmt, time::Duration};
 use tch::{Device, Kind, Tensor};
 
 /// The ranks of a job, and how they exchange tensors. Clones share the group.
@@ -79,6 +79,8 @@ pub(crate) struct Inner {
     pub(crate) groups: AtomicUsize,
     /// The order of gradients in the buckets of a training that goes on with other ranks.
     pub(crate) bucket_order: OnceLock<Vec<String>>,
+    /// In such a training, the identities of the variables that new ranks get.
+    pub(crate) lasting: OnceLock<HashSet<usize>>,
     /// Whether a join is under way in which ranks may run out of inputs before others do.
     pub(crate) in_join: AtomicU8,
     /// Finds the rank at fault when an exchange fails.
@@ -110,6 +112,7 @@ impl ProcessGroup {
             agreements: AtomicUsize::new(0),
             groups: AtomicUsize::new(0),
             bucket_order: OnceLock::new(),
+            lasting: OnceLock::new(),
             in_join: AtomicU8::new(0),
             post_mortem,
             unfinished,

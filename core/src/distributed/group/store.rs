@@ -11,6 +11,7 @@ use std::{fmt, sync::Arc, time::Duration};
 mod origin;
 
 use origin::Origin;
+pub(crate) use origin::expect_no_member;
 
 /// Keys and values that every process of a job can set and wait for. Clones share the connection.
 ///

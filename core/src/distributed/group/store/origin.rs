@@ -3,7 +3,7 @@
 use super::super::{env::Env, open_files, rendezvous};
 use super::Store;
 use crate::distributed::fault::record;
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::LONGEST_TIMEOUT;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +23,17 @@ pub(super) struct Origin {
 
 /// Whether this process is a member of a job: it has only one rank.
 static IS_MEMBER: AtomicBool = AtomicBool::new(false);
+
+/// Whether it has ever been one.
+static HAS_BEEN_MEMBER: AtomicBool = AtomicBool::new(false);
+
+/// Fails if this process has joined its job before.
+pub(crate) fn expect_no_member(operation: &'static str) -> Result<()> {
+    let found = "called after a group or a store of the job was made";
+    let expected =
+        "called first, because the store of a rank that is replaced belongs to others then";
+    check(!HAS_BEEN_MEMBER.load(Ordering::Relaxed), operation, found, expected)
+}
 
 impl Drop for Origin {
     fn drop(&mut self) {
@@ -58,6 +69,7 @@ impl Store {
                 "this process has already joined it; keep the group or the store, or a clone of it";
             return Err(rendezvous::failed(&env, "join the job".into(), message));
         }
+        HAS_BEEN_MEMBER.fetch_or(!env.is_elastic, Ordering::Relaxed);
         let keeper = String::from(if env.agent_store { "the launcher" } else { "rank 0" });
         let origin = Origin { env: Some(env.clone()), is_master: false, keeper, network: None };
         record::forget_dropped_groups();
