@@ -116,6 +116,22 @@ fn a_block_may_have_parameters_outside_its_path(group: &ProcessGroup) {
 }
 
 #[run_by(on_ranks(2))]
+fn one_store_may_hold_several_models(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let models = ["one", "other"].map(|name| {
+        let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
+        sharding.root(|root| nn::linear(root / name, 4, 3, Default::default())).unwrap()
+    });
+    for model in &models {
+        let ys = model.forward_t(&Tensor::ones([2, 4], FLOAT_CPU), true);
+        model.backward(&ys.sum(Kind::Float)).unwrap();
+    }
+    for shard in vs.variables().values() {
+        assert_eq!(shard.grad(), shard.full_like(2.0));
+    }
+}
+
+#[run_by(on_ranks(2))]
 fn two_models_of_one_job_do_not_disturb_each_other(group: &ProcessGroup) {
     let [(vs, one), (other_vs, other)] = [(); 2].map(|()| sharded(group));
     let xs = batch(group, 0);

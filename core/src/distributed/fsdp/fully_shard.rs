@@ -6,6 +6,7 @@ use super::module::FsdpModule;
 use super::parameter::Parameter;
 use super::reshard_after_forward::ReshardAfterForward;
 use super::schedule::Schedule;
+use super::shards::shard_of;
 use super::unit::Unit;
 use crate::distributed::group::{DeviceMesh, ProcessGroup};
 use crate::{Error, Result};
@@ -102,8 +103,8 @@ pub struct FullyShard<'a> {
     mesh: Mesh,
     options: FullyShardOptions,
     schedule: Arc<Schedule<Unit>>,
-    /// The variables that have been replaced by shards.
-    shards: Arc<Mutex<HashSet<usize>>>,
+    /// The number of trainable variables in the store before.
+    first: usize,
     /// Why a block could not be sharded.
     failure: Arc<Mutex<Option<Error>>>,
 }
@@ -143,8 +144,8 @@ impl<'a> FullyShard<'a> {
     }
 
     fn over(vs: &'a VarStore, mesh: Mesh, options: FullyShardOptions) -> Self {
-        let (schedule, shards, failure) = Default::default();
-        FullyShard { vs, mesh, options, schedule, shards, failure }
+        let (first, (schedule, failure)) = (vs.trainable_variables().len(), Default::default());
+        FullyShard { vs, mesh, options, schedule, first, failure }
     }
 
     /// The same model with other options, for blocks built with the result: PyTorch's calls each have their own.
@@ -173,7 +174,7 @@ impl<'a> FullyShard<'a> {
     /// for a number in `reshard_after_forward` that does not divide the ranks; [`Error::Collective`] if values could not
     /// be sent to all ranks.
     pub fn root<M>(&self, build: impl FnOnce(&Path<'_>) -> M) -> Result<FsdpModule<M>> {
-        let model = self.unit(build(&self.vs.root()), 0, String::new(), 0);
+        let model = self.unit(build(&self.vs.root()), self.first, String::new(), 0);
         if let Some(failure) = lock(&self.failure).take() {
             return Err(failure);
         }
@@ -183,7 +184,7 @@ impl<'a> FullyShard<'a> {
             return Err(Error::argument("ignored_params", format!("a set with {name}"), expected));
         }
         let variables: BTreeMap<_, _> = self.vs.variables().into_iter().collect();
-        let is_whole = |it: &&Tensor| !lock(&self.shards).contains(&identity(it));
+        let is_whole = |it: &&Tensor| shard_of(it).is_none();
         variables.values().filter(is_whole).try_for_each(|variable| self.sync(variable))?;
         self.schedule.complete();
         Ok(model)
@@ -233,14 +234,13 @@ impl<'a> FullyShard<'a> {
     /// Replaces these variables in the store with their shards.
     fn shard_variables(&self, first: usize) -> Result<Vec<Parameter>> {
         let mut variables = lock(&self.vs.variables_);
-        let mut shards = lock(&self.shards);
         let names = variables.named_variables.iter();
         let names: HashMap<_, _> = names.map(|(name, it)| (identity(it), name.clone())).collect();
         let mut parameters = Vec::new();
         let kind = self.options.mp_policy.param_dtype;
         for place in first..variables.trainable_variables.len() {
             let whole = variables.trainable_variables[place].tensor.shallow_clone();
-            if shards.contains(&identity(&whole)) {
+            if shard_of(&whole).is_some() {
                 continue;
             }
             let Some(name) = names.get(&identity(&whole)) else { continue };
@@ -250,7 +250,6 @@ impl<'a> FullyShard<'a> {
             self.sync(&whole)?;
             let parameter = Parameter::shard(name.clone(), whole, kind, &self.mesh)?;
             let shard = &parameter.shard;
-            shards.insert(identity(shard));
             variables.trainable_variables[place].tensor = shard.shallow_clone();
             variables.named_variables.insert(name.clone(), shard.shallow_clone());
             parameters.push(parameter);
