@@ -88,18 +88,21 @@ fn compile(libtorch: &Libtorch, cuda_headers: Option<&[PathBuf; 2]>) -> Result<(
 
 fn link(lib: &Path, cuda: bool) {
     println!("cargo::rustc-link-search=native={}", lib.display());
+    // Separated by what no path has in it.
     let mut link_args = format!("-Wl,-rpath,{}", lib.display());
     if cuda {
         // Nothing refers to the CUDA half by name, since it registers itself when it is loaded, so
         // the linker would leave it out.
-        link_args.push_str(" -Wl,--no-as-needed -ltorch_cuda -ltorch -Wl,--as-needed");
+        for arg in ["-Wl,--no-as-needed", "-ltorch_cuda", "-ltorch", "-Wl,--as-needed"] {
+            link_args = link_args + "\x1f" + arg;
+        }
         println!("cargo::rustc-link-lib=torch_cuda");
     }
     println!("cargo::rustc-link-lib=torch_cpu");
     println!("cargo::rustc-link-lib=c10");
     println!("cargo::metadata=link_args={link_args}");
     // This crate's own tests are programs too.
-    for arg in link_args.split_whitespace() {
+    for arg in link_args.split('\x1f') {
         println!("cargo::rustc-link-arg={arg}");
     }
 }

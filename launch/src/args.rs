@@ -204,7 +204,9 @@ impl Args {
 
     pub(crate) fn master_addr(&self) -> &str {
         let endpoint = self.rdzv_endpoint.as_ref().map(|endpoint| endpoint.host.as_str());
-        endpoint.or(self.master_addr.as_deref()).unwrap_or("127.0.0.1")
+        // torchrun wants an IPv6 address in brackets.
+        let master_addr = self.master_addr.as_deref().map(|addr| addr.trim_matches(['[', ']']));
+        endpoint.or(master_addr).unwrap_or("127.0.0.1")
     }
 
     /// On one node, the port on which rank 0 listens; `None` if launch chooses a free one.
@@ -234,8 +236,9 @@ mod tests {
     #[test]
     fn torchrun_spellings_are_accepted() {
         let args = parse(
-            "launch --nproc_per_node=2 --nnodes=2:2 --node_rank 1 --master_addr a --no-python x",
+            "launch --nproc_per_node=2 --nnodes=2:2 --node_rank 1 --master_addr [::1] --no-python x",
         );
+        assert_eq!(args.master_addr(), "::1");
         let nodes = Nodes { min: 2, max: 2 };
         assert_eq!((args.nproc_per_node, args.nnodes, args.node_rank), (2, nodes, 1));
         for ranks in ["cpu", "auto"] {

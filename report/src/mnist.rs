@@ -40,9 +40,9 @@ impl MnistArgs {
             (None, false, _) => None,
         };
         let split = |split| match (&directory, self.dataset) {
-            (Some(directory), _) => Mnist::from_dir(directory, split),
+            (directory, Dataset::FashionMnist) => Mnist::fashion(directory.as_deref(), split),
+            (Some(directory), Dataset::Mnist) => Mnist::from_dir(directory, split),
             (None, Dataset::Mnist) => Mnist::embedded(split),
-            (None, Dataset::FashionMnist) => Mnist::fashion(split),
         };
         Ok((split(Split::Train)?, split(Split::Test)?))
     }

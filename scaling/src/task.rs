@@ -33,9 +33,9 @@ impl Dataset {
                 let (images, labels) = images.batch(&Vec::from_iter(0..images.len()), 0)?;
                 return Ok((images.f_avg_pool2d(2, 2, 0, false, true, None)?, labels));
             }
-            (_, Some(directory)) => Mnist::from_dir(directory, split)?,
+            (Dataset::FashionMnist, _) => Mnist::fashion(directory, split)?,
+            (Dataset::Mnist, Some(directory)) => Mnist::from_dir(directory, split)?,
             (Dataset::Mnist, None) => Mnist::embedded(split)?,
-            (Dataset::FashionMnist, None) => Mnist::fashion(split)?,
         };
         Ok(mnist.batch(&Vec::from_iter(0..mnist.len()), 0)?)
     }

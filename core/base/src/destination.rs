@@ -65,7 +65,11 @@ pub fn replace(path: impl AsRef<Path>, write: impl FnOnce(&Path) -> Result<()>) 
         sync(&temporary)?;
         fs::rename(&temporary, &file)?;
         // Otherwise a power failure could bring the old name back.
-        sync(directory(&file))
+        match sync(directory(&file)) {
+            // Some file systems, such as a virtual machine's shared folder, cannot do that.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            synced => synced,
+        }
     };
     let result = begin()
         .map_err(Error::io("create a file beside", path))

@@ -66,7 +66,7 @@ fn fetch_each(files: &[RemoteFile], mirrors: &[&str], dir: &Path) -> Result<()> 
     let seconds = |count| Some(Duration::from_secs(count));
     let config = Agent::config_builder().http_status_as_error(false);
     let config = config.timeout_connect(seconds(10)).timeout_recv_response(seconds(30));
-    let agent: Agent = config.timeout_recv_body(seconds(300)).build().into();
+    let agent: Agent = config.timeout_per_read(seconds(60)).build().into();
     for file in files {
         // Another process may have downloaded it while this one waited for the lock.
         if !dir.join(file.name).is_file() {

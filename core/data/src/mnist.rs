@@ -2,6 +2,7 @@
 
 use super::{Dataset, batch_memory::BatchMemory, idx::Idx};
 use crate::{Error, Result, check, check_file};
+use std::iter::once;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tch::Tensor;
@@ -88,33 +89,40 @@ impl Mnist {
     /// [`Error::Io`] if a file cannot be read; [`Error::Format`] if one is missing or damaged, if
     /// images are not 28×28, if a label is above 9, or if there are not as many labels as images.
     pub fn from_dir(dir: impl AsRef<Path>, split: Split) -> Result<Self> {
-        let dir = dir.as_ref();
+        Self::below(dir.as_ref(), &["MNIST/raw", "FashionMNIST/raw"], split)
+    }
+
+    /// Reads the files from `dir`, or from the first of these folders in it that has them.
+    fn below(dir: &Path, folders: &[&str], split: Split) -> Result<Self> {
         // A missing directory is a different mistake from an empty one.
         std::fs::read_dir(dir).map_err(Error::io("read directory", dir))?;
-        let folders = [dir.to_owned(), dir.join("MNIST/raw"), dir.join("FashionMNIST/raw")];
         let [images, labels] = split.files();
         let missing = |file: &str| format!("holds no {file} and no {file}.gz");
-        let Some((folder, images_path)) =
-            folders.iter().find_map(|folder| Some((folder, raw_or_gz(folder, images)?)))
+        let images_in = |folder: PathBuf| Some((raw_or_gz(&folder, images)?, folder));
+        let below = folders.iter().map(|folder| dir.join(folder));
+        let Some((images_path, folder)) = once(dir.to_owned()).chain(below).find_map(images_in)
         else {
-            let found =
-                format!("{}, nor do MNIST/raw and FashionMNIST/raw below it", missing(images));
+            let found = format!("{}, nor do {} below it", missing(images), folders.join(" and "));
             let expected = "the IDX files of MNIST or of a data set in its format";
             return Err(Error::format(dir, found, expected));
         };
         // From the same folder: labels of another data set must not be mixed in.
-        let Some(labels_path) = raw_or_gz(folder, labels) else {
+        let Some(labels_path) = raw_or_gz(&folder, labels) else {
             let expected = format!("the labels of {}", images_path.display());
-            return Err(Error::format(folder, missing(labels), expected));
+            return Err(Error::format(&folder, missing(labels), expected));
         };
         Self::new(Idx::read(&images_path)?, &images_path, Idx::read(&labels_path)?, &labels_path)
     }
 
-    /// Fashion-MNIST, 60,000 training and 10,000 test images, as installed by Debian's package `dataset-fashion-mnist`.
+    /// Fashion-MNIST, 60,000 training and 10,000 test images, from `dir` or `FashionMNIST/raw` in it, or as installed by
+    /// Debian's package `dataset-fashion-mnist`.
     ///
     /// # Errors
-    /// Those of [`from_dir`](Self::from_dir), and [`Error::Format`] if the package is not installed.
-    pub fn fashion(split: Split) -> Result<Self> {
+    /// Those of [`from_dir`](Self::from_dir), and [`Error::Format`] if `dir` is `None` and the package is not installed.
+    pub fn fashion(dir: Option<&Path>, split: Split) -> Result<Self> {
+        if let Some(dir) = dir {
+            return Self::below(dir, &["FashionMNIST/raw"], split);
+        }
         let dir = Path::new(FASHION_MNIST_DIR);
         let expected = "Fashion-MNIST; on Debian and Ubuntu \
                         `apt-get install dataset-fashion-mnist` puts it there";

@@ -107,7 +107,8 @@ pub fn link_program() {
 /// Passes the linker arguments that a dependency's build script found, and that cargo hands over in
 /// `variable`, on to the linker.
 pub fn link(variable: &str) {
-    for arg in env::var(variable).unwrap_or_default().split_whitespace() {
+    let args = env::var(variable).unwrap_or_default();
+    for arg in args.split('\x1f').filter(|arg| !arg.is_empty()) {
         println!("cargo::rustc-link-arg={arg}");
     }
 }

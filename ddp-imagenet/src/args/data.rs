@@ -110,8 +110,8 @@ impl DataArgs {
         let mnist = |split| -> Result<Box<dyn ImageSource>> {
             let is_fashion = self.source() == Source::FashionMnist;
             let mnist = match &dir {
+                dir if is_fashion => Mnist::fashion(dir.as_deref(), split)?,
                 Some(dir) => Mnist::from_dir(dir, split)?,
-                None if is_fashion => Mnist::fashion(split)?,
                 None => Mnist::embedded(split)?,
             };
             let classes = if is_fashion { FASHION_MNIST_CLASSES } else { MNIST_CLASSES };

@@ -56,8 +56,11 @@ fn compiler_name() -> OsString {
 /// Checks for a compiler that supports C++17 and finds its standard library.
 fn compiler(name: &OsString) -> Result<()> {
     let args = ["-std=c++17", "-fsyntax-only", "-x", "c++", "-include", "optional", "/dev/null"];
-    command::output(Command::new(name).args(args)).with_context(|| {
-        let name = name.to_string_lossy();
+    let name = name.to_string_lossy();
+    // Build scripts also take "ccache c++".
+    let mut words = name.split_whitespace();
+    let mut compiler = Command::new(words.next().unwrap_or_default());
+    command::output(compiler.args(words).args(args)).with_context(|| {
         format!("a C++17 compiler is needed as `{name}`: `apt-get install g++`, or set CXX to the one that you have")
     })?;
     Ok(())

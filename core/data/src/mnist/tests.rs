@@ -56,6 +56,11 @@ fn torchvisions_folders_are_found() {
         let mnist = Mnist::from_dir(dir.path(), Split::Train).unwrap();
         assert_eq!(mnist.labels(), [1, 2, 9]);
     }
+    let both = tempfile::tempdir().unwrap();
+    write(&both.path().join("MNIST/raw"), 1, &[1]);
+    write(&both.path().join("FashionMNIST/raw"), 1, &[2]);
+    assert_eq!(Mnist::from_dir(both.path(), Split::Train).unwrap().labels(), [1]);
+    assert_eq!(Mnist::fashion(Some(both.path()), Split::Train).unwrap().labels(), [2]);
 }
 
 #[test]
@@ -101,7 +106,7 @@ fn an_index_beyond_the_end_is_refused() {
 fn fashion_mnist_is_read_where_debian_puts_it() {
     let missing = "/usr/share/datasets/fashion-mnist: does not exist; expected Fashion-MNIST; on Debian and Ubuntu \
                    `apt-get install dataset-fashion-mnist` puts it there";
-    match Mnist::fashion(Split::Test) {
+    match Mnist::fashion(None, Split::Test) {
         Ok(fashion) => assert_eq!(fashion.len(), 10_000),
         Err(error) => assert_eq!(error.to_string(), missing),
     }
