@@ -72,6 +72,9 @@ c10d_status c10d_after_accumulation(c10d_tensor* leaf, c10d_backward_hook call, 
 }
 
 bool c10d_has_accumulation_hooks(const c10d_tensor* leaf) {
+  if (!tensor(leaf).defined()) {
+    return false;
+  }
   const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(tensor(leaf));
   return accumulator != nullptr && !accumulator->post_hooks().empty();
 }

@@ -63,6 +63,11 @@ c10d_status c10d_clear_grad(c10d_tensor* target) {
 
 bool c10d_grad_enabled(void) { return at::GradMode::is_enabled(); }
 
+bool c10d_is_view(const c10d_tensor* pointer) {
+  const auto& tensor = c10d_sys::tensor(pointer);
+  return tensor.defined() && tensor.is_view();
+}
+
 bool c10d_is_plain(const c10d_tensor* pointer) {
   const auto& tensor = c10d_sys::tensor(pointer);
   // Tensors of other layouts have no strides and throw when asked.

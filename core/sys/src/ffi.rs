@@ -377,6 +377,7 @@ functions! {
     safe fn c10d_clear_grad(tensor: &Tensor) -> Status;
     safe fn c10d_grad_enabled() -> bool;
     safe fn c10d_is_plain(tensor: &Tensor) -> bool;
+    safe fn c10d_is_view(tensor: &Tensor) -> bool;
     safe fn c10d_has_overlap(tensor: &Tensor) -> bool;
     safe fn c10d_tensor_identity(tensor: &Tensor) -> *const c_void;
     safe fn c10d_exclusive_floats(tensor: &Tensor) -> *mut f32;

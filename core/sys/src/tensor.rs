@@ -73,6 +73,11 @@ pub fn is_plain(tensor: &Tensor) -> bool {
     ffi::c10d_is_plain(pointer(tensor))
 }
 
+/// Whether a tensor is a view of another in autograd's sense: a change in place replaces its graph.
+pub fn is_view(tensor: &Tensor) -> bool {
+    ffi::c10d_is_view(pointer(tensor))
+}
+
 /// Whether elements of a tensor share memory, as after `expand`, so that it cannot be written to.
 pub fn has_overlap(tensor: &Tensor) -> bool {
     ffi::c10d_has_overlap(pointer(tensor))

@@ -11,24 +11,49 @@ fn exchanges<R>(body: impl FnOnce() -> R) -> (String, R) {
 
 /// The same; `with_blocks` shows the block's number instead of G, and leaves the root out.
 fn traced<R>(with_blocks: bool, body: impl FnOnce() -> R) -> (String, R) {
+    let (names, result) = events(body);
+    let letters = names.iter().filter_map(|name| match name.split_once(" (blocks.") {
+        // The number of the block.
+        Some(("FSDP::all_gather", block)) if with_blocks => block.chars().next(),
+        None if name == "shared_memory:all_gather" && !with_blocks => Some('G'),
+        None if name == "shared_memory:reduce_scatter" => Some('R'),
+        _ => None,
+    });
+    (letters.collect(), result)
+}
+
+/// The names of what a trace of `body` shows, in order.
+fn events<R>(body: impl FnOnce() -> R) -> (Vec<String>, R) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("trace.json");
     let mut result = None;
     profile(&path, || result = Some(body())).unwrap();
     let trace: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-    let events = trace["traceEvents"].as_array().unwrap().iter().filter_map(|event| {
-        let letter = match event["name"].as_str()?.split_once(" (blocks.") {
-            // The number of the block.
-            Some(("FSDP::all_gather", block)) if with_blocks => block.chars().next()?,
-            None if event["name"] == "shared_memory:all_gather" && !with_blocks => 'G',
-            None if event["name"] == "shared_memory:reduce_scatter" => 'R',
-            _ => return None,
-        };
-        Some((event["ts"].as_f64()?, letter))
-    });
-    let mut events: Vec<_> = events.collect();
+    let events = trace["traceEvents"].as_array().unwrap().iter();
+    let named = events.filter_map(|it| Some((it["ts"].as_f64()?, it["name"].as_str()?.to_owned())));
+    let mut events: Vec<_> = named.collect();
     events.sort_by(|(one, _), (other, _)| one.total_cmp(other));
-    (events.into_iter().map(|(_, letter)| letter).collect(), result.unwrap())
+    (events.into_iter().map(|(_, name)| name).collect(), result.unwrap())
+}
+
+/// As `FSDPState._root_post_backward_final_callback` does.
+#[run_by(on_ranks(2))]
+fn blocks_whose_inputs_need_no_gradients_are_reduced_from_the_outside_in(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
+    let layer = |path: nn::Path<'_>| nn::linear(path, 4, 4, Default::default());
+    let build = |path: &nn::Path<'_>| {
+        (sharding.shard(path / "inner", |path| layer(path / "a")), layer(path / "b"))
+    };
+    let model = sharding.root(|root| sharding.shard(root / "outer", build)).unwrap();
+    let pass = |outer: &FsdpModule<(FsdpModule<nn::Linear>, nn::Linear)>, xs| {
+        outer.call(xs, |(inner, own), xs: Tensor| inner.forward_t(&xs, true) + own.forward(&xs))
+    };
+    let sum = model.forward(Tensor::ones([2, 4], FLOAT_CPU), pass).unwrap().sum(Kind::Float);
+    let (mut names, ()) = events(|| model.backward(&sum).unwrap());
+    names.retain(|name| name.starts_with("FSDP::post_backward_reduce"));
+    let reduced = ["outer", "outer.inner"].map(|it| format!("FSDP::post_backward_reduce ({it})"));
+    assert_eq!(names, reduced);
 }
 
 fn exchanges_of(twins: &Twins<Net>, loss: impl Fn(&Net) -> Tensor) -> [String; 2] {

@@ -103,14 +103,12 @@ pub struct FullyShard<'a> {
     mesh: Mesh,
     options: FullyShardOptions,
     schedule: Arc<Schedule<Unit>>,
-    /// The number of trainable variables in the store before.
-    first: usize,
     /// Why a block could not be sharded.
     failure: Arc<Mutex<Option<Error>>>,
 }
 
 impl<'a> FullyShard<'a> {
-    /// Shards what is built in `vs` from now on over the ranks of `group`.
+    /// Shards the model of `vs` over the ranks of `group`.
     pub fn new(vs: &'a VarStore, group: &ProcessGroup, options: FullyShardOptions) -> Self {
         Self::over(vs, Mesh::new(group), options)
     }
@@ -144,8 +142,8 @@ impl<'a> FullyShard<'a> {
     }
 
     fn over(vs: &'a VarStore, mesh: Mesh, options: FullyShardOptions) -> Self {
-        let (first, (schedule, failure)) = (vs.trainable_variables().len(), Default::default());
-        FullyShard { vs, mesh, options, schedule, first, failure }
+        let (schedule, failure) = Default::default();
+        FullyShard { vs, mesh, options, schedule, failure }
     }
 
     /// The same model with other options, for blocks built with the result: PyTorch's calls each have their own.
@@ -174,7 +172,7 @@ impl<'a> FullyShard<'a> {
     /// for a number in `reshard_after_forward` that does not divide the ranks; [`Error::Collective`] if values could not
     /// be sent to all ranks.
     pub fn root<M>(&self, build: impl FnOnce(&Path<'_>) -> M) -> Result<FsdpModule<M>> {
-        let model = self.unit(build(&self.vs.root()), self.first, String::new(), 0);
+        let model = self.unit(build(&self.vs.root()), 0, String::new(), 0);
         if let Some(failure) = lock(&self.failure).take() {
             return Err(failure);
         }

@@ -7,8 +7,9 @@ use super::reduction::mean_of_part;
 use super::schedule::{Member, Schedule};
 use crate::distributed::{collectives::Pending, group::ProcessGroup};
 use crate::{Error, Result, profiler::record_function};
-use c10d_sys::backward_hooks::{after_backward, in_backward};
-use c10d_sys::{autograd::hook_gradients, tensor::grad_enabled};
+use c10d_sys::autograd::hook_gradients;
+use c10d_sys::backward_hooks::{after_backward, before_backward, in_backward};
+use c10d_sys::tensor::{grad_enabled, is_view};
 use std::sync::{Arc, Mutex, Weak};
 use std::{collections::HashMap, slice::from_mut};
 use tch::{Kind, Tensor, no_grad};
@@ -224,12 +225,15 @@ impl Unit {
         let place = self.schedule.note_forward(self);
         state.post_forward_places.push(place);
         for output in outputs {
-            let (unit, computed) = (Arc::clone(self), [output.shallow_clone()]);
-            // The graph of a view, with any hook there, is left out once the view is changed in place.
-            hook_gradients(from_mut(output), &computed, move |gradients, _| {
-                unit.schedule.kept(unit.pre_backward()).map(|()| gradients)
-            })
-            .map_err(Error::engine("forward"))?;
+            if is_view(output) {
+                // Its graph, with any hook there, would be left out once the view is changed in place.
+                let view = [output.shallow_clone()];
+                hook_gradients(from_mut(output), &view, |gradients, _| Ok(gradients))
+                    .map_err(Error::engine("forward"))?;
+            }
+            let unit = Arc::clone(self);
+            before_backward(output, move || unit.schedule.kept(unit.pre_backward()))
+                .map_err(Error::engine("forward"))?;
         }
         Ok(())
     }
