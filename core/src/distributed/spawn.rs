@@ -57,6 +57,7 @@ where
         let _ = set_pdeathsig(Signal::SIGTERM);
         // If the program ended before that line, no signal will come.
         if parent_id() != program {
+            eprintln!("Error: the program that started rank {rank} has ended");
             c10d_sys::exit(1);
         }
         let outcome = record(|| worker(rank)).inspect_err(|error| eprintln!("Error: {error}"));

@@ -71,7 +71,8 @@ const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 /// ```
 ///
 /// # Errors
-/// Those of `train` but for lost ranks, those of [`init_process_group`], and those of a lost rank that is not replaced.
+/// Those of `train` but for lost ranks, those of [`init_process_group`], those of a lost rank that is not replaced, and
+/// [`Error::Argument`] after a group or a store of the job was made.
 pub fn run<T, P, R, E>(
     options: ProcessGroupOptions,
     state: &mut State<T, P>,

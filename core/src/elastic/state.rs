@@ -99,8 +99,10 @@ impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
         self.commits = 0;
         let mut training = self.training.as_training();
         training.check_is_whole(&self.progress)?;
-        let lasting = training.vs.variables().values().map(identity).collect();
-        let _ = group.inner.lasting.set(lasting);
+        if group.inner.post_mortem.is_elastic {
+            let lasting = training.vs.variables().values().map(identity).collect();
+            let _ = group.inner.lasting.set(lasting);
+        }
         let steps = group.all_gather_object(&self.steps)?;
         let newest = steps.iter().copied().max().flatten();
         let source = steps.iter().position(|steps| *steps == newest).unwrap_or(0);
@@ -148,10 +150,12 @@ impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::distributed::{DeviceChoice, DistributedDataParallel, ProcessGroupOptions, Store};
+    use crate::distributed::{DeviceChoice, DistributedDataParallel, Env, ProcessGroupOptions};
+    use crate::distributed::{Store, expect_no_member};
     use crate::optim::{Adam, AdamOptions};
     use crate::{amp::GradScalerOptions, checkpoint::Training};
-    use std::{thread, time::Duration};
+    use ::tests::errors::expect_error;
+    use std::{net::TcpListener, thread, time::Duration};
     use tch::nn::{self, Init, ModuleT, VarStore};
     use tch::{Device, Kind};
 
@@ -194,6 +198,33 @@ mod tests {
     }
 
     #[test]
+    fn what_a_lost_rank_would_take_along_or_leave_waiting_is_refused() {
+        const SOON: Duration = Duration::from_secs(60);
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let env = Env::given(0, 1, Some(("127.0.0.1", port))).unwrap();
+        let options = ProcessGroupOptions { device: DeviceChoice::Cpu, ..Default::default() };
+        let elastic = Env { is_elastic: true, ..env.clone() };
+        let group = ProcessGroup::in_an_elastic_job(elastic, options, SOON, || false);
+        let group = group.unwrap().unwrap();
+        expect_error(group.new_group(&[0]), "new_group is called within elastic::run");
+        with_state(1.0, |net, mut state| {
+            state.join(&group).unwrap();
+            let _ = DistributedDataParallel::new(net, state.training.vs, &group).unwrap();
+            let other = VarStore::new(Device::Cpu);
+            let net = nn::linear(other.root(), 1, 1, Default::default());
+            let refused = DistributedDataParallel::new(&net, &other, &group);
+            expect_error(refused, "vs is a store that elastic::State does not hold");
+        });
+        drop(group);
+        expect_no_member("elastic::run").unwrap();
+        drop(Store::of(Some(env), SOON).unwrap());
+        expect_error(
+            expect_no_member("elastic::run"),
+            "called after a group or a store of the job",
+        );
+    }
+
+    #[test]
     fn a_rank_that_is_new_or_behind_takes_all_from_one_that_is_ahead() {
         let store = Store::from_env(Duration::from_secs(60)).unwrap();
         let options = ProcessGroupOptions { device: DeviceChoice::Cpu, ..Default::default() };
@@ -205,11 +236,6 @@ mod tests {
                     (0..steps.unwrap_or(0)).for_each(|_| step(net, &mut state));
                     state.bucket_order = Some(vec![format!("of rank {rank}")]);
                     state.join(&group).unwrap();
-                    let other = VarStore::new(Device::Cpu);
-                    let other_net = nn::linear(other.root(), 1, 1, Default::default());
-                    let refused = DistributedDataParallel::new(&other_net, &other, &group);
-                    let message = refused.unwrap_err().to_string();
-                    assert!(message.contains("a store that elastic::State does not hold"));
                     (texts(&state), state.progress, state.steps, state.bucket_order)
                 })
             }

@@ -100,7 +100,8 @@ impl<M> DistributedDataParallel<M> {
     /// Wraps `module`, whose parameters are the trainable variables of `vs`. A collective.
     ///
     /// # Errors
-    /// - [`Error::Argument`]: nothing in `vs` is trainable, or it is not all on one kind of device.
+    /// - [`Error::Argument`]: nothing in `vs` is trainable, or it is not all on one kind of device, or within
+    ///   [`elastic::run`](crate::elastic::run) it is not the store of the state.
     /// - [`Error::Collective`]: a rank has another model or other options, got an [`Error::Argument`], or could not be
     ///   reached. All ranks get the error; PyTorch compares only shapes and informs only ranks unlike rank 0.
     pub fn new(module: M, vs: &VarStore, group: &ProcessGroup) -> Result<Self> {
@@ -207,7 +208,8 @@ impl<M> DistributedDataParallel<M> {
     ///
     /// # Errors
     /// [`Error::UnusedParameters`] if parameters did not contribute to the last loss, [`Error::Collective`] if buffers
-    /// could not be broadcast, [`Error::Argument`] for [`no_sync`](Self::no_sync) in a static graph's first iteration.
+    /// could not be broadcast, [`Error::Argument`] for [`no_sync`](Self::no_sync) in a static graph's first iteration,
+    /// and for a parameter that has been unfrozen, or converted to another kind, since the model was wrapped.
     pub fn forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
         // As in PyTorch's traces.
         record_function("DistributedDataParallel.forward", || self.traced_forward(f))?
@@ -323,10 +325,11 @@ impl<M> DistributedDataParallel<M> {
 
     /// Fails if a pass would compute gradients that no hook of the reducer sees.
     fn expect_unchanged(&self, grad: bool) -> Result<()> {
+        let cast_to = self.cast_parameters.as_ref().and_then(|cast| cast.options.param_dtype);
         for (name, it, trained, kind) in self.wrapped.iter().filter(|_| grad) {
             let found = match it.requires_grad() {
                 true if !trained => "trained",
-                true if it.kind() != *kind && self.cast_parameters.is_none() => "of another kind",
+                true if it.kind() != *kind && cast_to != Some(it.kind()) => "of another kind",
                 _ => continue,
             };
             let expected = "as it was when the model was wrapped; wrap it again";

@@ -44,7 +44,8 @@ pub struct Env {
 }
 
 impl Env {
-    /// Reads the environment. `None` if no launcher started this process.
+    /// Reads the environment. `None` if no launcher started this process, or mpirun or srun started it alone and
+    /// MASTER_PORT is not set.
     ///
     /// # Errors
     /// [`Error::Environment`], naming the variable: if some are missing, one is not a number, or the rank is too large.

@@ -27,12 +27,11 @@ impl ProcessGroup {
     /// ```
     ///
     /// # Errors
-    /// - [`Error::Argument`]: the group is that of [`elastic::run`](crate::elastic::run), `ranks` is empty, or contains a rank twice or one that is not in the
-    ///   group, or this process may not open as many files as the new group needs.
+    /// - [`Error::Argument`]: the group is that of [`elastic::run`](crate::elastic::run), or `ranks` is empty or contains
+    ///   a rank twice or one that is not in the group, or this process may not open as many files as the new group needs.
     /// - [`Error::Rendezvous`]: a member did not arrive within the timeout.
     pub fn new_group(&self, ranks: &[usize]) -> Result<Option<ProcessGroup>> {
-        let expected =
-            "called elsewhere: of all groups, only the job's own ends when a rank is lost";
+        let expected = "not used there: only the job's own group ends when a rank is lost";
         let is_elastic = self.inner.post_mortem.is_elastic;
         check(!is_elastic, "new_group", "called within elastic::run", expected)?;
         ranks.iter().try_for_each(|&rank| self.check_rank("ranks", rank))?;

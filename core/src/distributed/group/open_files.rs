@@ -9,7 +9,7 @@ const OWN: u64 = 16;
 /// The most that a rank opens for each rank of the job: rank 0, with the store, needs the most.
 const PER_RANK: u64 = 6;
 
-/// So many groups as large as the job have room, such as those of a mesh. Rank 0 serves also those that it is not in.
+/// Room for this many groups as large as the job, such as those of a mesh. Rank 0 also serves those that it is not in.
 const GROUPS: u64 = 4;
 
 /// The limit to raise to, if a job needs no more. Child processes inherit it, and some close every file up to it.

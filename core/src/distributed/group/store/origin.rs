@@ -31,7 +31,7 @@ static HAS_BEEN_MEMBER: AtomicBool = AtomicBool::new(false);
 pub(crate) fn expect_no_member(operation: &'static str) -> Result<()> {
     let found = "called after a group or a store of the job was made";
     let expected =
-        "called first, because the store of a rank that is replaced belongs to others then";
+        "called before any of them: a rank that replaces another would join the survivors' store";
     check(!HAS_BEEN_MEMBER.load(Ordering::Relaxed), operation, found, expected)
 }
 
