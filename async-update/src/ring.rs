@@ -69,21 +69,3 @@ pub fn carry_out(schedule: &[Iteration], link: &Link, tensor: &mut Tensor) -> Re
     Ok(())
 }
 // ANCHOR_END: carry_out
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rank_receives_what_its_left_neighbour_sends() {
-        for ranks in 2..9 {
-            for rank in 0..ranks {
-                let (own, left) =
-                    (schedule(rank, ranks), schedule((rank + ranks - 1) % ranks, ranks));
-                assert_eq!(own.len(), 2 * (ranks - 1));
-                let received = own.iter().map(|iteration| (iteration.half, iteration.recv));
-                assert!(received.eq(left.iter().map(|iteration| (iteration.half, iteration.send))));
-            }
-        }
-    }
-}

@@ -127,38 +127,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_has_these_parts_in_this_order() {
-        let parts = parts(8, 2).unwrap();
-        let expected = [
-            "scatter: cpu:0 cpu:1",
-            "replicate: cpu:0 cpu:1",
-            "parallel_apply: cpu:0 cpu:1",
-            "gather: cpu:0",
-            "loss: cpu:0",
-            "scatter gradients: cpu:0 cpu:1",
-            "backward: cpu:0 cpu:1",
-            "reduce gradients: cpu:0",
-        ];
-        assert_eq!(parts, expected);
-    }
-
-    #[test]
-    fn the_loss_is_a_part_of_the_step() {
-        let (loss, step) = loss_time(8, 10);
-        assert!(loss > 0.0 && loss < step, "{loss} of {step} ms");
-    }
-
-    #[test]
-    fn gathering_copies_every_chunk_but_the_first_both_ways() {
-        let (gather, scatter_gradients, targets) = transported(64, 1000).unwrap();
-        assert_eq!(gather, 48 * 1000 * 4);
-        assert_eq!(scatter_gradients, gather);
-        // A class of eight bytes for each row.
-        assert_eq!(targets, 48 * 8);
-        assert_eq!(one_number_a_row(64).unwrap(), 48 * 4);
-    }
-
-    #[test]
     fn the_memory_goes_where_the_outputs_go() {
         // Devices of this test only: tests share the process.
         let on = |output| peaks([40, 41, 42].map(LogicalDevice::Cpu), output).unwrap();

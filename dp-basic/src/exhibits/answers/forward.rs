@@ -121,38 +121,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_are_pytorchs() {
-        assert_eq!(chunk_sizes(6, 2).unwrap(), [3, 3]);
-        assert_eq!(chunk_sizes(6, 3).unwrap(), [2, 2, 2]);
-        assert_eq!(chunk_sizes(6, 4).unwrap(), [2, 2, 2]);
-        assert_eq!(chunk_sizes(10, 4).unwrap(), [3, 3, 3, 1]);
-    }
-
-    #[test]
-    fn the_order_of_the_rows_is_kept() {
-        assert_eq!(tens(&[5, 3, 8, 1], 3).unwrap(), [50, 30, 80, 10]);
-    }
-
-    #[test]
-    fn inputs_and_targets_are_cut_at_the_same_rows() {
-        assert_eq!(pairs(10, 4).unwrap(), [(0, 0), (3, 3), (6, 6), (9, 9)]);
-    }
-
-    #[test]
-    fn the_first_chunk_is_a_view_and_the_second_a_copy() {
-        // Four rows of six floats.
-        assert_eq!(first_chunk().unwrap(), (true, vec![0, 4 * 6 * 4]));
-    }
-
-    #[test]
-    fn a_device_without_a_replica_can_gather() {
-        assert_eq!(gathered_outside().unwrap(), ("cpu:2".into(), vec![1, 2, 3, 4]));
-    }
-
-    /// What the embedding and the linear layer occupy.
-    const BYTES: usize = (1000 * 10 + 10 * 10 + 10) * size_of::<f32>();
-
-    #[test]
     fn the_toy_gives_the_unwrapped_models_output_on_any_devices() {
         for devices in 1..=4 {
             let (parameters, shape, difference) = threads_model(devices).unwrap();
@@ -173,22 +141,9 @@ mod tests {
     }
 
     #[test]
-    fn the_first_replica_is_the_original_and_the_second_is_copied_in_every_pass() {
-        assert_eq!(are_originals().unwrap(), [true, false]);
-        assert_eq!(replicated(3).unwrap(), vec![vec![0, BYTES]; 3]);
-    }
-
-    #[test]
     fn only_the_original_is_updated() {
         let (original, replica, after) = update().unwrap();
         assert!(original > 0.0);
         assert_eq!((replica, after), (0.0, 0.0));
-    }
-
-    #[test]
-    fn the_model_must_be_on_the_first_device_and_the_batch_need_not_be() {
-        let error = model_elsewhere().unwrap();
-        assert!(error.contains("on cpu:1, but must be on cpu:0"), "{error}");
-        assert_eq!(batch_elsewhere().unwrap(), [4, 10]);
     }
 }

@@ -112,28 +112,3 @@ pub fn calls(rows: i64, devices: usize) -> Result<usize> {
     })?;
     Ok(calls.into_inner())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn networks_of_all_kinds_have_the_gradients_of_one_device() {
-        let networks = networks().unwrap();
-        assert!(networks.iter().all(|difference| *difference <= ROUNDING), "{networks:?}");
-    }
-
-    #[test]
-    fn a_tuple_is_gathered_element_by_element() {
-        let (logits, probas, difference) = tuple(8, 4).unwrap();
-        assert_eq!((logits, probas), (vec![8, 3], vec![8, 3]));
-        assert!(difference <= ROUNDING, "{difference}");
-    }
-
-    #[test]
-    fn a_state_with_the_batch_in_dimension_1_is_refused_until_it_is_transposed() {
-        let error = hidden_state(false).unwrap();
-        assert!(error.contains("batches of [4, 2] rows"), "{error}");
-        assert_eq!(hidden_state(true).unwrap(), "a state of [4, 2, 3]");
-    }
-}
