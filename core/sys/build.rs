@@ -88,7 +88,7 @@ fn compile(libtorch: &Libtorch, cuda_headers: Option<&[PathBuf; 2]>) -> Result<(
 
 fn link(lib: &Path, cuda: bool) {
     println!("cargo::rustc-link-search=native={}", lib.display());
-    // Separated by what no path has in it.
+    // Separated by a character that paths do not have in practice.
     let mut link_args = format!("-Wl,-rpath,{}", lib.display());
     if cuda {
         // Nothing refers to the CUDA half by name, since it registers itself when it is loaded, so

@@ -204,7 +204,7 @@ impl Args {
 
     pub(crate) fn master_addr(&self) -> &str {
         let endpoint = self.rdzv_endpoint.as_ref().map(|endpoint| endpoint.host.as_str());
-        // torchrun wants an IPv6 address in brackets.
+        // torchrun requires an IPv6 address in brackets.
         let master_addr = self.master_addr.as_deref().map(|addr| addr.trim_matches(['[', ']']));
         endpoint.or(master_addr).unwrap_or("127.0.0.1")
     }

@@ -31,6 +31,7 @@ cases! {
             // The tests build the programs without the feature `cuda`.
             ("--device cuda", 1, ["device is cuda", "cargo xtask run"]),
             ("--timeout 0", 2, ["--timeout", "0 is not in 1.."]),
+            ("--dataset fashion-mnist --download", 1, ["--download is given for Fashion-MNIST", "for MNIST"]),
             ("--nesterov", 1, ["nesterov", "momentum"]),
             ("--lr=-1", 1, ["lr", "-1"]),
             ("--save nowhere/model.safetensors", 1, ["nowhere", "does not exist"]),

@@ -56,7 +56,7 @@ impl Shards {
     /// Sends a gradient, the sum over this number of batches.
     pub fn push(&self, gradient: &Tensor, batches: usize) -> Result<()> {
         let parts = gradient.tensor_split(self.links.len() as i64, 0);
-        // Where all meet, shard 0 lets them go on: then the other shards must have this, too.
+        // Where all meet, shard 0 lets them go on: by then, the other shards have been sent this.
         for (shard, (link, part)) in self.links.iter().zip(parts).enumerate().rev() {
             let sent = send(link, Request::Push { batches }, SERVER);
             sent.and_then(|()| link.send(&part, SERVER)).map_err(lost(shard))?;

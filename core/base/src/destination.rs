@@ -2,8 +2,9 @@
 
 use crate::{Error, Result, check_file, file_size_limit};
 use std::fs::{self, File, FileType, OpenOptions, Permissions};
+use std::io::{self, ErrorKind::InvalidInput, ErrorKind::Unsupported};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::{io, path::Path, path::PathBuf};
+use std::path::{Path, PathBuf};
 
 /// The most symbolic links that lead to a file, one after the other: Linux's own limit.
 const MAX_LINKS: usize = 40;
@@ -67,7 +68,7 @@ pub fn replace(path: impl AsRef<Path>, write: impl FnOnce(&Path) -> Result<()>) 
         // Otherwise a power failure could bring the old name back.
         match sync(directory(&file)) {
             // Some file systems, such as a virtual machine's shared folder, cannot do that.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            Err(error) if matches!(error.kind(), InvalidInput | Unsupported) => Ok(()),
             synced => synced,
         }
     };

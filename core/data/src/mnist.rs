@@ -102,7 +102,7 @@ impl Mnist {
         let below = folders.iter().map(|folder| dir.join(folder));
         let Some((images_path, folder)) = once(dir.to_owned()).chain(below).find_map(images_in)
         else {
-            let found = format!("{}, nor do {} below it", missing(images), folders.join(" and "));
+            let found = format!("{}, also not in {}", missing(images), folders.join(" or "));
             let expected = "the IDX files of MNIST or of a data set in its format";
             return Err(Error::format(dir, found, expected));
         };

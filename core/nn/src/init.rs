@@ -253,5 +253,5 @@ fn uniform(bound: f64) -> Init {
 
 /// 0 for a layer without inputs, whose bound is infinite.
 fn finite(bound: f64) -> f64 {
-    if bound.is_finite() { bound } else { 0.0 }
+    if bound == f64::INFINITY { 0.0 } else { bound }
 }

@@ -66,8 +66,8 @@ fn torchvisions_folders_are_found() {
 #[test]
 fn an_empty_directory_is_refused_with_the_names_that_are_missing_and_a_missing_one_too() {
     let dir = tempfile::tempdir().unwrap();
-    let expected = "DIR: holds no t10k-images-idx3-ubyte and no t10k-images-idx3-ubyte.gz, nor do MNIST/raw and \
-                    FashionMNIST/raw below it; expected the IDX files of MNIST or of a data set in its format";
+    let expected = "DIR: holds no t10k-images-idx3-ubyte and no t10k-images-idx3-ubyte.gz, also not in MNIST/raw or \
+                    FashionMNIST/raw; expected the IDX files of MNIST or of a data set in its format";
     assert_eq!(refused(dir.path(), Split::Test), expected);
     assert_eq!(refused(&dir.path().join("none"), Split::Test), "cannot read directory DIR");
 }
