@@ -103,7 +103,7 @@ impl Drop for Guard {
 /// Notes the process groups until the launcher's pipe closes, then kills those left. `words`: a directory to remove.
 fn watch_launcher(words: impl Iterator<Item = OsString>) -> ExitCode {
     let mut groups = BTreeSet::new();
-    // Whoever sends them to all processes of a job ends the launcher, too, and with it this one.
+    // Whoever sends such a signal to all processes of a job ends the launcher, too, and with it this one.
     for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
         let _ = flag::register(signal, Arc::default());
     }

@@ -108,9 +108,7 @@ fn with_sync_every_workers_that_come_late_do_not_stop_several_servers() -> Resul
     let start = starter(&job, 6, flags)?;
     let mut ranks = (0..3).map(&start).collect::<Result<Vec<_>>>()?;
     wait_for_steps(&job, 2..3, 5)?;
-    for worker in 3..6 {
-        ranks.push(start(worker)?);
-    }
+    ranks.extend((3..6).map(&start).collect::<Result<Vec<_>>>()?);
     expect_all_succeed(ranks)
 }
 

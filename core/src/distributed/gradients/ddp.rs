@@ -2,19 +2,18 @@
 
 use super::buffer_comm_hook::{BufferCommHook, BufferCommHookLocation};
 use super::hooks::register::{self, Failure};
+use super::module_tensors::{ModuleTensors, Wrapped, expect_lasting, expect_unchanged};
 use super::virtual_ranks::{self, VirtualRanks};
-use super::{bucket_order, module_tensors::ModuleTensors, same_model};
+use super::{bucket_order, same_model};
 use super::{ddp_options::DdpOptions, logging::DdpLoggingData, mixed_precision::CastParameters};
 use crate::distributed::join::{JoinConfig, announce};
 use crate::distributed::{fault::blame::may_be_anothers_fault, group::ProcessGroup};
-use crate::{
-    Error, Result, Tensors, check, distributed::collectives::Pending, profiler::record_function,
-};
+use crate::{Error, Result, Tensors, distributed::collectives::Pending, profiler::record_function};
 use c10d_sys::{DelayedAllReduce, ErrorKind, ReduceOp, Reducer, autograd, tensor};
 use std::cell::{Cell, RefCell};
 use std::{any::type_name, fmt, sync::Arc};
+use tch::Tensor;
 use tch::nn::{ModuleT, VarStore};
-use tch::{Kind, Tensor};
 use tch_parallel_base::parameters::named_buffers;
 use tch_parallel_base::tensors::{fill, list};
 
@@ -71,8 +70,7 @@ pub struct DistributedDataParallel<M> {
     names: Vec<String>,
     /// All parameters, in the order of registration.
     parameters: Vec<(String, Tensor)>,
-    /// Those that are the same on all ranks, as they were wrapped: whether they are trained, and their kinds.
-    wrapped: Vec<(String, Tensor, bool, Kind)>,
+    wrapped: Wrapped,
     /// What rank 0 sends before each forward pass; empty if the options disable it.
     pub(super) buffers: Vec<(String, Tensor)>,
     pub(super) buffer_comm_hook: Option<RefCell<BufferCommHook>>,
@@ -148,10 +146,7 @@ impl<M> DistributedDataParallel<M> {
             CastParameters::new(shared.collect(), buffers, precision, &mut reducer)
         });
         let cast_parameters = cast_parameters.transpose()?;
-        let wrapped = tensors
-            .shared_parameters()
-            .map(|(name, it)| (name.clone(), it.shallow_clone(), it.requires_grad(), it.kind()));
-        let wrapped = wrapped.collect();
+        let wrapped = tensors.wrapped();
         let buffers = tensors.buffers();
         let virtual_ranks =
             options.virtual_ranks.map(|count| VirtualRanks::new(count, group, &trained, &buffers));
@@ -219,7 +214,9 @@ impl<M> DistributedDataParallel<M> {
         // Left over if `backward` of this model has not waited for them; `f` may read them.
         self.finish_buffers()?;
         let grad = tensor::grad_enabled();
-        self.expect_unchanged(grad)?;
+        if grad {
+            expect_unchanged(&self.wrapped, self.cast_parameters.as_deref())?;
+        }
         let mut sync = grad && self.no_sync_guards.get() == 0;
         if let (true, Some(ranks)) = (grad, &self.virtual_ranks) {
             let join = self.join_config.options().map(|_| "a join");
@@ -323,21 +320,6 @@ impl<M> DistributedDataParallel<M> {
         Ok(())
     }
 
-    /// Fails if a pass would compute gradients that no hook of the reducer sees.
-    fn expect_unchanged(&self, grad: bool) -> Result<()> {
-        let cast_to = self.cast_parameters.as_ref().and_then(|cast| cast.options.param_dtype);
-        for (name, it, trained, kind) in self.wrapped.iter().filter(|_| grad) {
-            let found = match it.requires_grad() {
-                true if !trained => "trained",
-                true if it.kind() != *kind && cast_to != Some(it.kind()) => "of another kind",
-                _ => continue,
-            };
-            let expected = "as it was when the model was wrapped; wrap it again";
-            return Err(Error::argument(format_args!("the parameter {name}"), found, expected));
-        }
-        Ok(())
-    }
-
     /// The parameters' own data and kinds, after a pass with `mixed_precision`.
     pub(crate) fn restore_parameters(&self) -> Result<()> {
         self.cast_parameters.as_ref().map_or(Ok(()), |parameters| parameters.restore())
@@ -381,14 +363,6 @@ impl<M> DistributedDataParallel<M> {
         }
         self.group.failed(operation, error)
     }
-}
-
-/// Refuses variables with which a new rank of an elastic training would begin anew.
-fn expect_lasting(vs: &VarStore, group: &ProcessGroup) -> Result<()> {
-    let Some(lasting) = group.inner.lasting.get() else { return Ok(()) };
-    let are_lasting = vs.variables().values().all(|it| lasting.contains(&tensor::identity(it)));
-    let expected = "the one of its training, which a new rank gets from the others";
-    check(are_lasting, "vs", "a store that elastic::State does not hold", expected)
 }
 
 impl<M: ModuleT> DistributedDataParallel<M> {

@@ -1,10 +1,15 @@
 //! What of a variable store the ranks share.
 
-use super::{ddp_options::DdpOptions, delayed};
-use crate::{Error, Result, distributed::fsdp::shards};
+use super::{ddp_options::DdpOptions, delayed, mixed_precision::CastParameters};
+use crate::distributed::{fsdp::shards, group::ProcessGroup};
+use crate::{Error, Result, check};
+use c10d_sys::tensor::identity;
 use std::collections::{BTreeSet, HashSet};
-use tch::{Tensor, nn::VarStore};
+use tch::{Kind, Tensor, nn::VarStore};
 use tch_parallel_base::parameters::{named_buffers, named_parameters};
+
+/// The parameters that the ranks share, as they were wrapped: whether they are trained, and their kinds.
+pub(super) type Wrapped = Vec<(String, Tensor, bool, Kind)>;
 
 pub(crate) struct ModuleTensors {
     /// All parameters, in the order of registration, which all ranks share.
@@ -64,11 +69,41 @@ impl ModuleTensors {
         self.buffers.iter().map(|(_, buffer)| buffer.shallow_clone()).collect()
     }
 
+    pub(super) fn wrapped(&self) -> Wrapped {
+        let of = |(name, it): &(String, Tensor)| {
+            (name.clone(), it.shallow_clone(), it.requires_grad(), it.kind())
+        };
+        self.shared_parameters().map(of).collect()
+    }
+
     /// Everything that is the same on all ranks.
     pub(crate) fn shared(&self) -> Vec<Tensor> {
         let parameters = self.shared_parameters().map(|(_, tensor)| tensor.shallow_clone());
         parameters.chain(self.buffers()).collect()
     }
+}
+
+/// Fails if a pass would compute gradients that no hook of the reducer sees.
+pub(super) fn expect_unchanged(wrapped: &Wrapped, cast: Option<&CastParameters>) -> Result<()> {
+    let cast = cast.and_then(|cast| cast.options.param_dtype);
+    for (name, it, trained, kind) in wrapped {
+        let found = match it.requires_grad() {
+            true if !trained => "trained",
+            true if it.kind() != *kind && cast != Some(it.kind()) => "of another kind",
+            _ => continue,
+        };
+        let expected = "as it was when the model was wrapped; wrap it again";
+        return Err(Error::argument(format_args!("the parameter {name}"), found, expected));
+    }
+    Ok(())
+}
+
+/// Refuses variables with which a new rank of an elastic training would begin anew.
+pub(super) fn expect_lasting(vs: &VarStore, group: &ProcessGroup) -> Result<()> {
+    let Some(lasting) = group.inner.lasting.get() else { return Ok(()) };
+    let are_lasting = vs.variables().values().all(|it| lasting.contains(&identity(it)));
+    let expected = "the one of its training, which a new rank gets from the others";
+    check(are_lasting, "vs", "a store that elastic::State does not hold", expected)
 }
 
 fn check_devices(parameters: &[(String, Tensor)]) -> Result<()> {
