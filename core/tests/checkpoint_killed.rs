@@ -97,7 +97,11 @@ fn a_run_that_is_killed_leaves_a_whole_checkpoint() {
         command.args(["--exact", "a_run_that_is_killed_leaves_a_whole_checkpoint"]);
         command.env(DIRECTORY, directory.path()).stdout(Stdio::null());
         let run = Killed(command.spawn().unwrap());
-        run.wait_until("the run has saved", || modified() != before);
+        run.wait_until("the run has saved", || {
+            // Without it, this would keep the processor from the run.
+            thread::sleep(Duration::from_millis(1));
+            modified() != before
+        });
         if kill % 2 == 0 {
             run.wait_until("the run saves", || others(directory.path(), &path) > 0);
         } else {

@@ -68,10 +68,10 @@ fn trace(directory: &Path) -> Result<Trace> {
 /// starts before them, since otherwise they might finish before it has begun.
 fn trace_with_a_slow_worker(flags: &str) -> Result<Trace> {
     let job = Job::new()?;
-    let flags = format!("{flags} --epochs=1 --batch-size=64 --step-time=5 --straggle=1:40");
+    let flags = format!("{flags} --epochs=1 --batch-size=250 --step-time=5 --straggle=1:300");
     let start = starter(&job, 4, &flags)?;
     let mut ranks = (0..2).map(&start).collect::<Result<Vec<_>>>()?;
-    wait_for_steps(&job, 1..2, 5)?;
+    wait_for_steps(&job, 1..2, 1)?;
     ranks.extend([start(2)?, start(3)?]);
     expect_all_succeed(ranks)?;
     trace(job.directory())
@@ -120,8 +120,8 @@ fn waiting_for_a_slow_worker_makes_neither_worker_nor_server_look_dead() -> Resu
     for servers in [1, 2] {
         let (fast, slow) = (servers, servers + 1);
         let flags = format!(
-            "async-ps --sync-every=15 --epochs=1 --batch-size=256 --timeout=5 \
-             --servers={servers} --straggle={slow}:700"
+            "async-ps --sync-every=8 --epochs=1 --batch-size=400 --timeout=5 \
+             --servers={servers} --straggle={slow}:1300"
         );
         let job = trained(servers + 2, &flags)?;
         let read = |read: &Value| Some((read["worker"] == fast, read["at"].as_f64()?));

@@ -68,12 +68,12 @@ fn hogwild_names_nine_digits_of_ten_with_every_update_counted_once() -> Result<(
 
 #[test]
 fn a_slow_thread_makes_fewer_updates_and_staler_ones() -> Result<()> {
-    let flags = "hogwild --threads=3 --epochs=1 --step-time=5 --straggle=2:45 --metrics=metrics";
+    let flags = "hogwild --threads=3 --epochs=1 --step-time=5 --straggle=2:495 --metrics=metrics";
     let job = Job::done(async_update(flags.split(' '))?)?;
     let staleness = |thread| of_updates(&job, thread, "staleness");
     let (fast, slow) = (staleness(0)?, staleness(2)?);
     let mean = |values: &[u64]| values.iter().sum::<u64>() as f64 / values.len() as f64;
-    // It takes ten times as long. A busy machine slows the others down, but by far less than a factor of three.
+    // It takes a hundred times as long. A busy machine slows the others down.
     ensure!(3 * slow.len() < fast.len(), "{} and {}", slow.len(), fast.len());
     ensure!(mean(&slow) > 3.0 * mean(&fast), "{slow:?} and {fast:?}");
     Ok(())

@@ -14,6 +14,9 @@ const TUNABLES: &str = "GLIBC_TUNABLES";
 /// Of the workspace's own code: see its Cargo.toml.
 const OPT_LEVEL: &str = "CARGO_PROFILE_RELEASE_OPT_LEVEL";
 
+/// What the variable does not reach, because Cargo.toml names it. `tests::programs::cargo` does the same.
+const DATA_OPT_LEVEL: &str = "profile.release.package.tch-parallel-data.opt-level=0";
+
 /// What runs on another kind of machine, unless the arguments say: the libraries' own tests and the exchange's. There
 /// is no Python, and QEMU is several times slower. One test fails in it, which looks for a process that it has killed.
 const ON_ARM: &str = "--lib --test exchange --test reducer -p c10d-sys -p tch-parallel-base -p tch-parallel-nn \
@@ -28,6 +31,9 @@ pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
     let cargo = || {
         let mut cargo = workspace.cargo();
         cargo.env(OPT_LEVEL, &opt_level);
+        if opt_level == "0" {
+            cargo.args(["--config", DATA_OPT_LEVEL]);
+        }
         cargo
     };
     let mut test = cargo();
@@ -37,7 +43,9 @@ pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
         test.args(ON_ARM.split_whitespace().filter(|_| args.is_empty())).args(args);
         qemu::use_for(workspace, &mut test)?;
     } else {
-        command::run(cargo().args(["build", "--release", "--workspace"]))?;
+        let of_cargo = args.iter().take_while(|arg| *arg != "--");
+        let excluded = of_cargo.filter(|arg| arg.to_string_lossy().starts_with("--exclude="));
+        command::run(cargo().args(["build", "--release", "--workspace"]).args(excluded))?;
         test.args(whole_workspace(args)).args(args);
     }
     if env::var_os(THREADS).is_none() {

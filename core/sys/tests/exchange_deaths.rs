@@ -5,10 +5,11 @@
 use c10d_sys::{Call, Error, ErrorKind, GlooAddress, GlooOptions, ProcessGroup, ReduceOp};
 use c10d_sys::{Store, TcpStoreOptions, probe_shared_memory};
 use std::net::{Ipv4Addr, TcpListener};
-use std::process::{Command, Stdio};
 use std::sync::{Mutex, atomic::AtomicI64, atomic::Ordering};
 use std::{collections::BTreeMap, env, thread, time::Duration, time::Instant};
 use tch::{Device, Kind, Tensor};
+use tests::fork_server::{serve_if_asked, this_test};
+use tests::{Job, run_by};
 
 const RANKS: usize = 3;
 /// The rank that dies. It is neither the first nor the last.
@@ -80,21 +81,19 @@ extern "C" fn die_at_the_last_step() {
 }
 
 /// What each of the others says when one dies at this step, and how long after the death; `None` if it does not die.
-fn say(test: &str, step: i64) -> Option<Vec<(Option<Error>, Duration)>> {
+fn say(job: &Job, step: i64) -> Option<Vec<(Option<Error>, Duration)>> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    // This test's executable, which calls `take_part` there.
-    let mut mortal = Command::new(env::current_exe().unwrap());
-    mortal.args(["--exact", test, "--nocapture"]).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut mortal = this_test("a_rank_that_dies_at_any_step_is_named_by_the_others").unwrap();
     mortal.envs([(PORT, port.to_string()), (STEP, step.to_string())]);
-    let mut mortal = mortal.spawn().unwrap();
+    let mut mortal = job.start(mortal).unwrap();
     let mut listener = Some(listener);
     let start = |rank| {
         let listener = listener.take();
         thread::spawn(move || (take_part(rank, port, listener), Instant::now()))
     };
     let others: Vec<_> = (0..RANKS).filter(|rank| *rank != MORTAL).map(start).collect();
-    let survived = mortal.wait().unwrap().success();
+    let survived = mortal.wait().unwrap().status.success();
     let death = Instant::now();
     let witnesses = others.into_iter().map(|other| {
         let (outcome, end) = other.join().unwrap();
@@ -103,23 +102,29 @@ fn say(test: &str, step: i64) -> Option<Vec<(Option<Error>, Duration)>> {
     (!survived).then_some(witnesses.collect())
 }
 
-#[test]
+#[run_by(at_every_step(0))]
 fn a_rank_that_dies_at_any_step_is_named_by_the_others() {
-    let test = "a_rank_that_dies_at_any_step_is_named_by_the_others";
-    if let Ok(port) = env::var(PORT) {
-        STEPS.store(env::var(STEP).unwrap().parse().unwrap(), Ordering::Relaxed);
-        probe_shared_memory(die_at_the_last_step);
-        take_part(MORTAL, port.parse().unwrap(), None).unwrap();
-        return;
+    let variable = |name| env::var(name).unwrap();
+    STEPS.store(variable(STEP).parse().unwrap(), Ordering::Relaxed);
+    probe_shared_memory(die_at_the_last_step);
+    take_part(MORTAL, variable(PORT).parse().unwrap(), None).unwrap();
+}
+
+/// Runs the test's body in one of the ranks, which dies at its first step, its second and so on, until it survives.
+fn at_every_step(first: i64, body: impl Fn()) {
+    if env::var_os(PORT).is_some() {
+        return body();
     }
+    serve_if_asked().unwrap();
     // Each trial sleeps most of the time.
-    let (next, errors) = (AtomicI64::new(0), Mutex::new(BTreeMap::new()));
+    let (next, errors) = (AtomicI64::new(first), Mutex::new(BTreeMap::new()));
     thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
+                let job = Job::new().unwrap();
                 loop {
                     let step = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(witnesses) = say(test, step) else { break };
+                    let Some(witnesses) = say(&job, step) else { break };
                     for (error, delay) in &witnesses {
                         // Far more than it takes, and far less than the timeout.
                         assert!(*delay < Duration::from_secs(20), "step {step}: {delay:?}");

@@ -56,17 +56,19 @@ fn all_methods_come_to_what_the_book_shows_with_and_without_a_slow_worker() -> R
             ensure!(table[method].staleness > 0.0, "{method}: nothing was stale");
         }
     }
-    // With one of four workers ten times slower, all together make 40 batches a second if they wait for it, and 310 if
-    // they do not. A machine with fewer processors than workers makes fewer, but seldom half as many as with a wait.
-    let together = &slow["sync-allreduce"];
+    // With one of four workers ten times slower, all together make at most 10 steps a second if they wait for it.
+    const WAITING: f64 = 10.0;
+    let together = slow["sync-allreduce"].updates;
+    ensure!(together <= WAITING, "sync-allreduce: {together} updates/s");
     for method in ["async-ps", "easgd --tau=4", "hogwild"] {
-        let apart = &slow[method];
-        ensure!(apart.batches > together.batches, "{method}: {} batches/s", apart.batches);
-        ensure!(apart.updates > 2.0 * together.updates, "{method}: {} updates/s", apart.updates);
+        // A machine too slow for more is hardly slower with a slow worker. With a wait it would make a seventh.
+        let least = f64::min(4.0 * WAITING, 0.35 * equal[method].batches);
+        ensure!(slow[method].batches > least, "{method}: {} batches/s", slow[method].batches);
     }
-    // With a bound all keep pace with the slow worker, but each batch is an update.
-    let apart = slow["ssp --staleness=4"].updates;
-    ensure!(apart > 2.0 * together.updates, "ssp: {apart} updates/s");
+    // With a bound all keep pace with the slow worker, but here too each batch is an update.
+    for method in ["ssp --staleness=4", "async-ps", "easgd --tau=4", "hogwild"] {
+        assert_eq!(slow[method].updates, slow[method].batches, "{method}");
+    }
     let svg = |name: &str| job.text(format!("plots/{name}.svg"));
     expect(&[
         ("async_compare.txt", &(shown + &ended.stdout), &same_words),

@@ -4,7 +4,7 @@ use super::momentum::{RATE, Trajectory, in_groups};
 use super::workers::{Workers, exponential};
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use std::sync::{Barrier, Mutex, PoisonError};
-use std::{thread::scope, thread::sleep, time::Duration};
+use std::{thread::scope, thread::sleep, time::Duration, time::Instant};
 
 /// The mean time of a gradient: long beside the 0.1 ms or so by which a sleep ends late,
 /// which would make the times less random than exponential ones.
@@ -25,8 +25,11 @@ fn run(workers: usize, updates: usize, seed: u64) -> Trajectory {
     let work = |worker: usize| {
         let mut random = ChaCha8Rng::seed_from_u64(seed.wrapping_add(worker as u64));
         begin.wait();
+        // A thread that wakes up late makes up for it, so that a busy machine hardly changes the order of updates.
+        let mut end = Instant::now();
         loop {
-            sleep(WORK.mul_f64(exponential(&mut random).as_secs_f64()));
+            end += WORK.mul_f64(exponential(&mut random).as_secs_f64());
+            sleep(end.saturating_duration_since(Instant::now()));
             let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
             let (state, trajectory) = &mut *shared;
             if trajectory.len() > updates {
