@@ -13,8 +13,8 @@ const STEPS: RangeInclusive<usize> = 2..=7;
 
 /// Two epochs with everything that a checkpoint must hold (momentum, a schedule, steps over two
 /// batches) and with images that are augmented differently in each epoch. There is no scaler, which
-/// works only in fp16, where convolutions take a hundred times as long on some processors. Tests of
-/// the library and of the trainer resume a scaler with networks without convolutions.
+/// works only in fp16, where convolutions take a hundred times as long on some processors. The
+/// library's tests resume one with a network without convolutions, and the trainer's see it saved.
 const TRAINING: &str = "--dataset=mnist --batch-size=4 --epochs=2 --lr=0.05 --schedule=cosine \
                         --accumulate=2 --amp=bf16 --save-every=2 --workers=2";
 
