@@ -83,20 +83,6 @@ fn when_a_server_is_killed_every_worker_ends_and_names_it() -> Result<()> {
 }
 
 #[test]
-fn a_worker_that_comes_late_is_served() -> Result<()> {
-    let job = Job::new()?;
-    let start = starter(&job, 4, "async-ps --servers=2 --step-time=10 --epochs=2")?;
-    let mut ranks = (0..3).map(&start).collect::<Result<Vec<_>>>()?;
-    wait_for_steps(&job, 2..3, STEPS)?;
-    ranks.push(start(3)?);
-    expect_all_succeed(ranks)?;
-    let updated = who_updated(job.directory())?;
-    assert_eq!(updated.first(), Some(&2));
-    ensure!(updated.contains(&3), "the late worker has contributed nothing");
-    Ok(())
-}
-
-#[test]
 fn a_worker_that_comes_when_all_is_done_is_told_so() -> Result<()> {
     let job = Job::new()?;
     let start = starter(&job, 3, "async-ps --epochs=1 --timeout=600")?;
