@@ -3,9 +3,8 @@
 use crate::prelude::*;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
-use std::thread::{self, JoinHandle};
-use std::{borrow::BorrowMut, ffi::OsStr, io::Read, sync::Arc, sync::Mutex};
-use tempfile::TempDir;
+use std::{borrow::BorrowMut, ffi::OsStr, thread};
+use tempfile::{NamedTempFile, TempDir};
 
 /// The longest that a job may take to end after the first failure; one of several nodes may take twice as long.
 pub(crate) const WHOLE_END: Duration = Duration::from_secs(5);
@@ -116,36 +115,12 @@ impl Ended {
 /// A launcher that runs. Dropped, it is killed, and its ranks die with it.
 pub(crate) struct Running {
     child: Child,
-    stdout: Reader,
-    stderr: Reader,
+    stdout: NamedTempFile,
+    stderr: NamedTempFile,
 }
 
-struct Reader {
-    bytes: Arc<Mutex<Vec<u8>>>,
-    thread: JoinHandle<()>,
-}
-
-impl Reader {
-    fn new(mut source: impl Read + Send + 'static) -> Self {
-        let bytes = Arc::<Mutex<Vec<u8>>>::default();
-        let sink = Arc::clone(&bytes);
-        let read = move || {
-            let mut buffer = [0; 4096];
-            while let Ok(count @ 1..) = source.read(&mut buffer) {
-                sink.lock().unwrap().extend_from_slice(&buffer[..count]);
-            }
-        };
-        Reader { bytes, thread: thread::spawn(read) }
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.bytes.lock().unwrap()).into_owned()
-    }
-
-    fn finish(&self) -> String {
-        wait_until("the end of the output", || self.thread.is_finished());
-        self.text()
-    }
+fn read(file: &NamedTempFile) -> String {
+    String::from_utf8_lossy(&fs::read(file.path()).unwrap()).into_owned()
 }
 
 impl Running {
@@ -158,10 +133,10 @@ impl Running {
     }
 
     pub(crate) fn wait_for_stderr(&self, text: &str) {
-        wait_until(&format!("{text:?} on stderr"), || self.stderr.text().contains(text));
+        wait_until(&format!("{text:?} on stderr"), || read(&self.stderr).contains(text));
     }
 
-    /// Waits until the launcher has ended, though others may still hold its output open.
+    /// Waits until the launcher has ended.
     pub(crate) fn wait(&mut self) {
         wait_until("the end of the launcher", || self.child.try_wait().unwrap().is_some());
     }
@@ -169,7 +144,7 @@ impl Running {
     pub(crate) fn finish(mut self) -> Ended {
         self.wait();
         let code = self.child.wait().unwrap().code();
-        Ended { code, stdout: self.stdout.finish(), stderr: self.stderr.finish() }
+        Ended { code, stdout: read(&self.stdout), stderr: read(&self.stderr) }
     }
 }
 
@@ -180,13 +155,12 @@ impl Drop for Running {
     }
 }
 
+/// Starts a launcher. Its output goes to files, so that it never waits for a reader.
 pub(crate) fn start(mut command: impl BorrowMut<Command>) -> Running {
+    let [stdout, stderr] = [(); 2].map(|()| NamedTempFile::new().unwrap());
     let command: &mut Command = command.borrow_mut();
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    let stdout = Reader::new(child.stdout.take().unwrap());
-    let stderr = Reader::new(child.stderr.take().unwrap());
-    Running { child, stdout, stderr }
+    command.stdin(Stdio::null()).stdout(stdout.reopen().unwrap()).stderr(stderr.reopen().unwrap());
+    Running { child: command.spawn().unwrap(), stdout, stderr }
 }
 
 pub(crate) fn run(command: impl BorrowMut<Command>) -> Ended {
