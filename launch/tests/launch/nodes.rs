@@ -17,27 +17,26 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     pub(crate) fn new(count: u16) -> Self {
-        Self::with_flags(format!("--nnodes {count} --master-addr 127.0.0.1 --master-port"))
+        Self::meeting_at(format!("--nnodes {count} --master-addr 127.0.0.1 --master-port="))
     }
 
     pub(crate) fn elastic(nnodes: &str) -> Self {
         let flags = format!("--nnodes {nnodes} --rdzv-backend c10d --rdzv-id job --rdzv-endpoint ");
-        Self::with_flags(flags + "127.0.0.1:")
+        Self::meeting_at(flags + "127.0.0.1:")
     }
 
-    fn with_flags(flags: String) -> Self {
+    /// `flags` end where the port belongs.
+    fn meeting_at(flags: String) -> Self {
         let reservation =
             socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
         setsockopt(&reservation, sockopt::ReuseAddr, &true).unwrap();
         bind(reservation.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).unwrap();
         let port = getsockname::<SockaddrIn>(reservation.as_raw_fd()).unwrap().port();
-        Nodes { flags, port, _reservation: reservation }
+        Nodes { flags: format!("{flags}{port}"), port, _reservation: reservation }
     }
 
     pub(crate) fn launch(&self, job: &Job, rank: u16, flags: &str, script: &str) -> Command {
-        let Nodes { flags: nodes, port, .. } = self;
-        let space = if nodes.ends_with(':') { "" } else { " " };
-        job.launch_sh(&format!("{nodes}{space}{port} --node-rank {rank} {flags}"), script)
+        job.launch_sh(&format!("{} --node-rank {rank} {flags}", self.flags), script)
     }
 
     pub(crate) fn start(&self, job: &Job, rank: u16, flags: &str, script: &str) -> Running {
@@ -278,11 +277,10 @@ fn different_programs_are_refused_unless_that_is_wanted() {
         fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
         path
     });
-    let Nodes { flags: common, port, .. } = &nodes;
     let pair = |flags: &str| {
         [0, 1].map(|rank| {
             let program = programs[rank].display();
-            let all = format!("{common} {port} --node-rank {rank} {flags} {program}");
+            let all = format!("{} --node-rank {rank} {flags} {program}", nodes.flags);
             start(job.launch(all.split_whitespace()))
         })
     };
