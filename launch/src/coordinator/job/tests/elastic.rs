@@ -32,12 +32,10 @@ fn an_elastic_job_starts_after_the_last_call_or_when_it_is_full() {
 #[test]
 fn an_elastic_job_goes_on_without_a_lost_node_and_counts_no_restart() {
     let mut scene = Scene::elastic(3, (1, 3));
-    scene.event(1, Event::Lost(Loss::Closed), 1.0);
+    scene.lose(1, Loss::Closed, 1.0);
     scene.fail(2, 4, Fault::Another, 1.2);
-    scene.pass(2.0);
-    let told = std::mem::take(&mut scene.told);
-    let ends = told.iter().filter(|(_, it)| matches!(it, ToAgent::End(end) if end.next.is_some()));
-    assert_eq!(ends.map(|(id, _)| *id).collect::<Vec<_>>(), [0, 2]);
+    let (told, end) = scene.end_at(2.0);
+    assert_eq!((told, end.next.is_some()), (vec![0, 2], true));
     scene.gone(&[0, 2], 3.0);
     assert_eq!(scene.group(), [0, 2]);
     let place = &scene.started[1][1].1;
@@ -85,8 +83,10 @@ fn too_few_nodes_wait_for_others_until_the_join_timeout() {
     assert_eq!(end.next.unwrap(), "starting all ranks again once 2 nodes are there");
     scene.gone(&[1, 0], 2.0);
     assert_eq!(scene.waits(0), ["waiting at most 600 s for 1 more node; there are: h0"]);
+    scene.pass(601.9);
+    assert!(scene.nobody_was_told_to_end());
     let (told, end) = scene.end_at(602.0);
-    assert_eq!((told, end.next.is_some()), (vec![0], false));
+    assert_eq!((told, end.next.is_some(), end.code), (vec![0], false, 1));
     let reason = "waited 600 s (join_timeout) in vain for 1 more node; there are: h0";
     assert_eq!(end.reason, reason);
 }
