@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 use crate::program::Program;
-use crate::run::become_program;
+use crate::run::{become_program, program_and_arguments};
 use crate::setup;
 
 /// The launcher's package, whose program is `launch`.
@@ -16,25 +16,26 @@ const SWITCHES: [&str; 6] =
 pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
     let mut build = workspace.cargo();
     build.args(["build", "--release", "--package", LAUNCHER]);
-    let mut args = args.to_vec();
+    let mut line = args.to_vec();
 
-    if let Some(position) = program_position(&args) {
+    if let Some(position) = program_position(args) {
         let level = setup::Level::for_this_machine();
         setup::ensure_while_building(workspace, level, &mut build)?;
-        if let Some(program) = Program::find(&args[position]) {
-            let executable = program.add_to(&mut build, workspace);
-            replace_program(&mut args, position, &executable);
+        let (program, rest) = program_and_arguments(&args[position..])?;
+        if let Some(found) = Program::find(program) {
+            let executable = OsString::from(found.add_to(&mut build, workspace));
+            line = [&args[..position], &[executable], rest].concat();
         } else {
             ensure!(
                 workspace.release == Release::DEFAULT,
                 "--torch is for programs of this workspace, and {} is none",
-                args[position].display()
+                program.display()
             );
         }
     }
 
     command::run_quietly(&mut build)?;
-    become_program(&workspace.release_executable("launch"), &args)
+    become_program(&workspace.release_executable("launch"), &line)
 }
 
 /// The position of the program: the first argument that is neither an option nor an option's value.
@@ -55,21 +56,9 @@ fn program_position(args: &[OsString]) -> Option<usize> {
     None
 }
 
-/// Replaces the package's name with its executable and drops the `--` after it, as `cargo run` does.
-fn replace_program(args: &mut Vec<OsString>, position: usize, executable: &Path) {
-    args[position] = executable.into();
-    if args.get(position + 1).is_some_and(|next| next == "--") {
-        args.remove(position + 1);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn words(line: &str) -> Vec<OsString> {
-        line.split_whitespace().map(OsString::from).collect()
-    }
 
     #[test]
     fn the_program_is_the_first_argument_that_is_not_an_option() {
@@ -92,25 +81,10 @@ mod tests {
             ("-n 2 --", None),
             ("", None),
         ] {
-            let args = words(line);
+            let args: Vec<_> = line.split_whitespace().map(OsString::from).collect();
             let found = program_position(&args)
                 .map(|position| args[position].to_str().expect("it is UTF-8"));
             assert_eq!(found, program, "{line}");
-        }
-    }
-
-    #[test]
-    fn a_package_becomes_its_executable_and_the_separator_goes() {
-        let executable = Path::new("/target/release/ddp-mnist");
-        for (line, expected) in [
-            ("-n 2 ddp-mnist -- --lr 1", "-n 2 /target/release/ddp-mnist --lr 1"),
-            ("-n 2 ddp-mnist --lr 1", "-n 2 /target/release/ddp-mnist --lr 1"),
-            ("-n 2 ddp-mnist -- -- x", "-n 2 /target/release/ddp-mnist -- x"),
-            ("-n 2 ddp-mnist", "-n 2 /target/release/ddp-mnist"),
-        ] {
-            let mut args = words(line);
-            replace_program(&mut args, 2, executable);
-            assert_eq!(args, words(expected), "{line}");
         }
     }
 }

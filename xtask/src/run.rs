@@ -19,7 +19,7 @@ pub(crate) fn run(workspace: &Workspace, line: &[OsString]) -> Result<()> {
 }
 
 /// The program, and what follows it, without the `--` between them, as in `cargo run`.
-fn program_and_arguments(line: &[OsString]) -> Result<(&OsStr, &[OsString])> {
+pub(crate) fn program_and_arguments(line: &[OsString]) -> Result<(&OsStr, &[OsString])> {
     let missing = "no program is given: expected one such as `cargo xtask run dp-basic -- trace`";
     let (program, args) = line.split_first().context(missing)?;
     Ok((program, args.strip_prefix(&[OsString::from("--")]).unwrap_or(args)))
