@@ -2,12 +2,10 @@
 
 use crate::args::Args;
 use anyhow::{Context, Result, bail};
-use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, SockaddrIn, SockaddrIn6, SockaddrStorage, bind, getsockname,
-    setsockopt, socket, sockopt,
+    AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt,
 };
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -21,12 +19,10 @@ pub(crate) fn reserve() -> Result<(u16, OwnedFd)> {
     reserved.context("cannot reserve a free port for rank 0")
 }
 
-fn reserve_on(address: IpAddr) -> nix::Result<(u16, OwnedFd)> {
-    let socket = bound(SocketAddr::new(address, 0))?;
-    let bound: SockaddrStorage = getsockname(socket.as_raw_fd())?;
-    let port = bound.as_sockaddr_in6().map(SockaddrIn6::port);
-    let port = port.or_else(|| bound.as_sockaddr_in().map(SockaddrIn::port));
-    Ok((port.ok_or(Errno::EAFNOSUPPORT)?, socket))
+fn reserve_on(address: IpAddr) -> io::Result<(u16, OwnedFd)> {
+    // The type knows the address of its socket, also of one that does not listen.
+    let socket = TcpListener::from(bound(SocketAddr::new(address, 0))?);
+    Ok((socket.local_addr()?.port(), socket.into()))
 }
 
 /// A socket bound to this address. Others can bind it too if they set SO_REUSEADDR, until one listens.
