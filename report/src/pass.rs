@@ -2,7 +2,7 @@
 
 use crate::in_flight::InFlight;
 use serde::{Deserialize, Serialize};
-use std::{cell::RefCell, rc::Rc, time::Duration, time::Instant};
+use std::{cell::RefCell, iter::Take, rc::Rc, time::Duration, time::Instant};
 use tch::{Device, Tensor};
 use tch_parallel::distributed::{AverageMeter, ProcessGroup};
 use tch_parallel::{Event, Result, Tensors, data::Epoch};
@@ -99,8 +99,8 @@ impl<const N: usize> Pass<N> {
         self.steps = self.done + batches.size_hint().0;
         self.steps = self.max_steps.map_or(self.steps, |most| self.steps.min(most));
         self.clock.replace(Clock::default());
-        let left = self.steps.saturating_sub(self.done);
-        Batches { batches, left, clock: Rc::clone(&self.clock), device }
+        let batches = batches.take(self.steps.saturating_sub(self.done));
+        Batches { batches, clock: Rc::clone(&self.clock), device }
     }
 
     /// Counts a step, with what it has measured and the size of this rank's batch. Returns whether a line is due, for
@@ -186,8 +186,7 @@ impl<const N: usize> TryFrom<Vec<AverageMeter>> for Meters<N> {
 /// The batches of a pass, see [`Pass::batches`].
 #[derive(Debug)]
 pub struct Batches<'l, B> {
-    batches: Epoch<'l, B>,
-    left: usize,
+    batches: Take<Epoch<'l, B>>,
     clock: Rc<RefCell<Clock>>,
     device: Device,
 }
@@ -196,7 +195,6 @@ impl<B: Tensors + Send + 'static> Iterator for Batches<'_, B> {
     type Item = Result<B>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.left = self.left.checked_sub(1)?;
         let asked = Instant::now();
         let batch = self.batches.next()?;
         let mut clock = self.clock.borrow_mut();
@@ -210,7 +208,7 @@ impl<B: Tensors + Send + 'static> Iterator for Batches<'_, B> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
+        self.batches.size_hint()
     }
 }
 
