@@ -2,6 +2,8 @@
 
 #![deny(missing_docs)]
 
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 mod gpus;
@@ -10,6 +12,19 @@ pub use gpus::gpus;
 
 /// How long the other ranks run on after a failure: what each says of it explains more than a SIGTERM.
 pub const NOTICE: Duration = Duration::from_secs(1);
+
+/// This host's address as the host of `other` sees it: the one from which packets to it leave. Where the address of
+/// node 0 is that of a gateway, node 0 listens here in its place.
+pub fn own_address(other: SocketAddr) -> io::Result<IpAddr> {
+    let unspecified: SocketAddr = match other {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    // Connecting a UDP socket sends nothing; it only selects a route.
+    let socket = UdpSocket::bind(unspecified)?;
+    socket.connect(other)?;
+    Ok(socket.local_addr()?.ip())
+}
 
 /// The variable that names the Unix socket on which the launcher tells a rank its place in a job whose ranks come and
 /// go. A rank that connects takes part. It then reads one JSON value a line: `{"place": …}` with `generation`, a number

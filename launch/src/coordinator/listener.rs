@@ -4,6 +4,7 @@ use crate::port::bound;
 use crate::prelude::*;
 use nix::{errno::Errno, sys::socket::Backlog, sys::socket::listen};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
+use tch_parallel_contract::own_address;
 
 /// How long to wait for a host's name to resolve.
 const NAME_TIMEOUT: Duration = Duration::from_secs(60);
@@ -40,7 +41,7 @@ pub(crate) fn open(args: &Args) -> Result<Meeting> {
         (local, _) if !local.is_empty() => local,
         (_, None) => return Ok(Meeting::Elsewhere),
         // Behind a gateway, the address belongs to another machine.
-        _ => addresses.iter().filter_map(|address| own_address(*address)).collect(),
+        _ => addresses.iter().filter_map(|address| own_address(*address).ok()).collect(),
     };
     ensure!(
         !local.is_empty(),
@@ -119,17 +120,6 @@ fn is_local(ip: IpAddr) -> bool {
     UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// This machine's address on the route to another one. Nothing is sent.
-fn own_address(other: SocketAddr) -> Option<IpAddr> {
-    let any: SocketAddr = match other {
-        SocketAddr::V4(_) => ([0; 4], 0).into(),
-        SocketAddr::V6(_) => ([0; 16], 0).into(),
-    };
-    let socket = UdpSocket::bind(any).ok()?;
-    socket.connect(other).ok()?;
-    Some(socket.local_addr().ok()?.ip())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,7 +147,7 @@ mod tests {
         // Reserved for documentation, and never assigned.
         assert!(!is_local([192, 0, 2, 1].into()));
         let here: SocketAddr = ([127, 0, 0, 1], 80).into();
-        assert_eq!(own_address(here), Some(here.ip()));
+        assert_eq!(own_address(here).unwrap(), here.ip());
     }
 
     #[test]

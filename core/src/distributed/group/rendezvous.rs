@@ -4,10 +4,9 @@ use super::env::Env;
 use crate::{Error, Result};
 use c10d_sys::{GlooAddress, Store, TcpStoreOptions};
 use std::io::{self, ErrorKind};
-use std::net::{
-    IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket,
-};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
+use tch_parallel_contract::own_address;
 
 /// How long to wait between two attempts to reach a store that is not listening yet.
 const RETRY: Duration = Duration::from_millis(20);
@@ -134,18 +133,6 @@ fn retried<T>(
             answer => return answer,
         }
     }
-}
-
-/// This host's address as the server's host sees it: the one from which packets to it leave.
-fn own_address(server: SocketAddr) -> io::Result<IpAddr> {
-    let unspecified: SocketAddr = match server {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    // Connecting a UDP socket sends nothing; it only selects a route.
-    let socket = UdpSocket::bind(unspecified)?;
-    socket.connect(server)?;
-    Ok(socket.local_addr()?.ip())
 }
 
 fn bound(server: SocketAddr) -> io::Result<TcpListener> {
