@@ -69,13 +69,9 @@ impl Process {
 ///
 /// Those that take longer than `timeout` seconds, which the user sets with the flag `--timeout`, are killed.
 ///
-/// `on_line` is called at once with the name of a process and every line that it prints to stdout. The error for the
-/// first process that fails has the last lines of its stderr. When this fails, all processes have been ended.
-pub fn run(
-    processes: Vec<Process>,
-    timeout: u64,
-    mut on_line: impl FnMut(&str, &str),
-) -> Result<()> {
+/// `on_line` is called at once with every line that a process prints to stdout. The error for the first process that
+/// fails has the last lines of its stderr. When this fails, all processes have been ended.
+pub fn run(processes: Vec<Process>, timeout: u64, mut on_line: impl FnMut(&str)) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(timeout);
     let (sender, lines) = channel();
     let start = |process| Running::start(process, sender.clone());
@@ -83,7 +79,7 @@ pub fn run(
     drop(sender);
     loop {
         match lines.recv_timeout(INTERVAL) {
-            Ok((name, line)) => on_line(&name, &line),
+            Ok(line) => on_line(&line),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) if running.is_empty() => return Ok(()),
             // All have closed their stdout, but some still run.
@@ -119,19 +115,17 @@ struct Running {
 }
 
 impl Running {
-    fn start(process: Process, lines: Sender<(String, String)>) -> Result<Self> {
+    fn start(process: Process, lines: Sender<String>) -> Result<Self> {
         let Process { name, mut command } = process;
         let stderr = tempfile::tempfile().map_err(Error::io("create a file in", temp_dir()))?;
         let copy = stderr.try_clone().map_err(Error::io("use a file in", temp_dir()))?;
         command.stdout(Stdio::piped()).stderr(copy);
         let mut child = command.spawn().map_err(Error::io("start", command.get_program()))?;
         if let Some(stdout) = child.stdout.take() {
-            let name = name.clone();
             // Ends with the process.
             thread::spawn(move || {
                 for line in BufReader::new(stdout).split(b'\n').map_while(|line| line.ok()) {
-                    let text = String::from_utf8_lossy(&line).into_owned();
-                    if lines.send((name.clone(), text)).is_err() {
+                    if lines.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
                         return;
                     }
                 }
@@ -188,7 +182,7 @@ mod tests {
         let begun = Instant::now();
         let sleeper = shell("rank 0", "exec sleep 1000");
         let failing = shell("rank 1", "for i in $(seq 12); do echo line $i >&2; done; exit 3");
-        let error = run(vec![sleeper, failing], MINUTE, |_, _| {}).unwrap_err().to_string();
+        let error = run(vec![sleeper, failing], MINUTE, |_| {}).unwrap_err().to_string();
         assert!(error.starts_with("rank 1 failed (exit status: 3); its last lines:\n  line 3\n"));
         assert!(error.ends_with("\n  line 12"), "{error}");
         assert!(begun.elapsed() < Duration::from_secs(60));
@@ -199,9 +193,9 @@ mod tests {
         let slow = shell("slow", "echo a; exec >&2; sleep 0.2");
         let quick = shell("quick", "printf 'b\\nno end'");
         let mut told = Vec::new();
-        run(vec![slow, quick], MINUTE, |name, line| told.push(format!("{name}: {line}"))).unwrap();
+        run(vec![slow, quick], MINUTE, |line| told.push(line.to_owned())).unwrap();
         told.sort();
-        assert_eq!(told, ["quick: b", "quick: no end", "slow: a"]);
+        assert_eq!(told, ["a", "b", "no end"]);
     }
 
     #[test]
@@ -210,10 +204,10 @@ mod tests {
                       echo $RANK of $WORLD_SIZE at $MASTER_ADDR";
         let commands = [(); 2].map(|()| shell("", script).command);
         let ranks = Process::ranks("ddp", commands.into()).unwrap();
+        assert_eq!(ranks[1].name, "ddp, rank 1,");
         let mut told = Vec::new();
-        run(ranks, MINUTE, |name, line| told.push(format!("{name} {line}"))).unwrap();
+        run(ranks, MINUTE, |line| told.push(line.to_owned())).unwrap();
         told.sort();
-        let place = |rank| format!("ddp, rank {rank}, {rank} of 2 at 127.0.0.1");
-        assert_eq!(told, ["ddp, rank 0, 0 listens".to_owned(), place(0), place(1)]);
+        assert_eq!(told, ["0 listens", "0 of 2 at 127.0.0.1", "1 of 2 at 127.0.0.1"]);
     }
 }

@@ -75,7 +75,7 @@ impl Comparison {
 
     /// Trains, and passes every line that a process prints to `on_line` at once. The metrics can be read until the next
     /// training starts. If a process fails or takes too long, this fails once all have been ended.
-    pub fn run(&self, training: &Training, mut on_line: impl FnMut(&str)) -> Result<Metrics> {
+    pub fn run(&self, training: &Training, on_line: impl FnMut(&str)) -> Result<Metrics> {
         let Training { name, flags, workers, single_threaded } = training;
         let metrics = self.directory().join("metrics");
         let command = || -> Result<Command> {
@@ -93,7 +93,7 @@ impl Comparison {
                 (Process::ranks(name, commands)?, ranks)
             }
         };
-        multiprocessing::run(processes, self.timeout, |_process, line| on_line(line))?;
+        multiprocessing::run(processes, self.timeout, on_line)?;
         let files = (0..files).map(|rank| metrics.join(format!("rank{rank}.jsonl"))).collect();
         Ok(Metrics { name: name.clone(), files })
     }

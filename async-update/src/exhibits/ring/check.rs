@@ -105,7 +105,7 @@ mod tests {
         };
         let ranks = Process::ranks(test, (0..RANKS).map(|_| command()).collect()).unwrap();
         let mut passed = 0;
-        multiprocessing::run(ranks, 60, |_, line| {
+        multiprocessing::run(ranks, 60, |line| {
             passed += usize::from(line.contains("ok. 1 passed"));
         })
         .unwrap();
