@@ -4,6 +4,12 @@ use crate::prelude::*;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, socket};
 use std::{net::TcpListener, os::fd::AsRawFd};
 
+/// For rank 0, without SO_REUSEADDR. `server` is the socket.
+const BIND: &str = r#"
+import os, socket
+server = socket.socket()
+server.bind((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))"#;
+
 /// A free port that no system hands out, and that no connection of the last minute holds: it can be bound as it is.
 fn quiet_port() -> u16 {
     let can_be_bound = |port: &u16| {
@@ -31,16 +37,11 @@ fn nobody_holds_the_port_when_rank_0_is_gone() {
 
 #[test]
 fn an_explicit_port_is_rank_0s_to_bind() {
-    let script = r#"
-import os, socket
-if os.environ["RANK"] == "0":
-    server = socket.socket()
-    server.bind((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
-    print("bound", server.getsockname()[1])
-"#;
+    let others = "import os\nif os.environ['RANK'] != '0': raise SystemExit";
+    let script = format!("{others}{BIND}\nprint('bound', server.getsockname()[1])");
     let port = quiet_port();
     for flags in [format!("--master-port {port}"), format!("--rdzv-endpoint 127.0.0.1:{port}")] {
-        let ended = run(Job::new().launch_python(&format!("-n 2 {flags}"), script));
+        let ended = run(Job::new().launch_python(&format!("-n 2 {flags}"), &script));
         assert_eq!(ended.expect_code(0).stdout, format!("bound {port}\n"));
     }
 }
@@ -64,11 +65,7 @@ fn a_port_that_another_program_has_is_refused_before_any_rank_starts_and_is_no_p
 
 #[test]
 fn a_program_that_shares_the_port_with_nobody_is_told_what_it_needs() {
-    let script = r#"
-import os, socket
-socket.socket().bind((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
-"#;
-    run(Job::new().launch_python("", script))
+    run(Job::new().launch_python("", BIND))
         .expect_code(1)
         .expect_stderr("Address already in use")
         .expect_stderr("a program that binds it without SO_REUSEADDR needs --master-port");
@@ -77,12 +74,8 @@ socket.socket().bind((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
 #[test]
 fn with_several_nodes_it_is_told_what_it_must_do_for_its_port_is_always_a_free_one() {
     let (job, nodes) = (Job::new(), Nodes::new(2));
-    let script = r#"
-        [ $RANK = 0 ] || stay
-        exec python3 -c '
-import os, socket
-socket.socket().bind((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))'"#;
-    for running in [0, 1].map(|rank| nodes.start(&job, rank, "", script)) {
+    let script = format!("[ $RANK = 0 ] || stay; exec python3 -c '{BIND}'");
+    for running in [0, 1].map(|rank| nodes.start(&job, rank, "", &script)) {
         running.finish().expect_code(1).expect_stderr("Address already in use").expect_stderr(
             "\nlaunch: launch reserves the port for rank 0, which must bind it with SO_REUSEADDR\n",
         );
