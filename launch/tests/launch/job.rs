@@ -13,12 +13,16 @@ pub(crate) const WHOLE_END: Duration = Duration::from_secs(5);
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// For the shell programs: `note TEXT NAME` leaves a note, complete from the moment it appears; `await NAME` waits for
-/// one; `dead NAME` waits for the end of the process whose id a note holds; `stay` runs until a signal comes.
+/// one; `dead NAME` waits for the end of the process whose id a note holds; `stay` runs until a signal comes; `reason
+/// TEXT` leaves the reason of a failure as Python does, and `victim TEXT` one that names another rank.
 const PRELUDE: &str = r#"
     note() { echo "$1" > "$DIR/.$2" && mv "$DIR/.$2" "$DIR/$2"; }
     await() { while [ ! -e "$DIR/$1" ]; do sleep 0.01; done; }
     dead() { await "$1"; while kill -0 "$(cat "$DIR/$1")" 2>/dev/null; do sleep 0.01; done; }
     stay() { while :; do sleep 0.05; done; }
+    message='{"message": {"message": "%s", "extraInfo": {%s"timestamp": "1"}}}'
+    reason() { printf "$message" "$1" '"py_callstack": "Traceback ...", ' >"$TORCHELASTIC_ERROR_FILE"; }
+    victim() { printf "$message" "$1" '"culprit": "rank 0 has ended", ' >"$TORCHELASTIC_ERROR_FILE"; }
 "#;
 
 pub(crate) struct Job(TempDir);

@@ -131,10 +131,9 @@ fn a_rank_killed_on_one_node_ends_all_nodes_soon_though_the_others_ignore_it() {
 fn a_victim_on_another_node_is_not_blamed_though_it_ended_first() {
     let (job, nodes) = (Job::new(), Nodes::new(2));
     let script = r#"
-        leave() { printf '{"message": {"message": "%s", "extraInfo": {%s}}}' "$1" "$2" >"$TORCHELASTIC_ERROR_FILE"; }
         # Rank 0 has left its reason, but ends only after rank 1, when the launcher asks it to.
-        if [ $RANK = 0 ]; then leave "disk full"; note x left; stay; fi
-        await left; leave "lost rank 0" '"culprit": "rank 0"'; exit 4"#;
+        if [ $RANK = 0 ]; then reason "disk full"; note x left; stay; fi
+        await left; victim "lost rank 0"; exit 4"#;
     for ended in finish([0, 1].map(|rank| nodes.start(&job, rank, "", script))) {
         ended.expect_code(1).expect_stderr(") failed: disk full\n");
     }
