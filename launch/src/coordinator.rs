@@ -163,8 +163,8 @@ fn perform(
                     tell(id, ToAgent::Start { placement, master_port, waits });
                 }
             }
-            Action::Regroup { places, fixed_port, is_loss, reason } => {
-                let master_port = choose(fixed_port)?;
+            Action::Regroup { places, is_loss, reason } => {
+                let master_port = choose(None)?;
                 for (id, placement, claim) in places {
                     let reason = reason.clone();
                     tell(id, ToAgent::Regroup { placement, master_port, claim, is_loss, reason });

@@ -39,13 +39,9 @@ pub(crate) enum Action {
     Tell(NodeId, ToAgent),
     /// Start these nodes' ranks, with a new port for rank 0 unless it is fixed. Those that wait get their places later.
     Start { placements: Vec<(NodeId, Placement)>, fixed_port: Option<u16>, waits: bool },
-    /// Give the living ranks of these nodes new places, with a port like that.
-    Regroup {
-        places: Vec<(NodeId, Placement, Claim)>,
-        fixed_port: Option<u16>,
-        is_loss: bool,
-        reason: Option<String>,
-    },
+    /// Give the living ranks of these nodes new places, with a new port. The last generation's store may still have one
+    /// that is fixed.
+    Regroup { places: Vec<(NodeId, Placement, Claim)>, is_loss: bool, reason: Option<String> },
 }
 
 pub(crate) struct Job {

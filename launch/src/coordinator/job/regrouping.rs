@@ -166,7 +166,6 @@ impl Job {
         }
         let claimed = |(id, placement): (NodeId, Placement)| (id, placement, self.taking_part[&id]);
         let places = placed.into_iter().map(claimed).collect();
-        // The last generation's store may still have the port that a flag sets.
-        self.actions.push(Action::Regroup { places, fixed_port: None, is_loss, reason });
+        self.actions.push(Action::Regroup { places, is_loss, reason });
     }
 }
