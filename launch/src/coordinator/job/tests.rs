@@ -21,7 +21,6 @@ struct Scene {
     job: Job,
     begin: Instant,
     nodes: (u16, u16),
-    elastic: bool,
     told: Vec<(NodeId, ToAgent)>,
     started: Vec<Vec<(NodeId, Placement)>>,
     /// For each generation, whether the others wait for a rank, and each node's place and number of ranks.
@@ -33,12 +32,11 @@ struct Scene {
 
 impl Scene {
     fn new(nodes: (u16, u16)) -> Self {
-        let elastic = nodes.0 < nodes.1;
-        let own = Node::example((!elastic).then_some(0), "h0", nodes);
+        let own = Node::example((nodes.0 == nodes.1).then_some(0), "h0", nodes);
         let begin = Instant::now();
         let job = Job::new(terms(own, Duration::from_secs(30)), begin);
         let (told, started, regrouped, asked) = Default::default();
-        Scene { job, begin, nodes, elastic, told, started, regrouped, asked, busy: None }
+        Scene { job, begin, nodes, told, started, regrouped, asked, busy: None }
     }
 
     /// A job of these nodes that runs at 0 s.
@@ -102,7 +100,8 @@ impl Scene {
 
     /// The node with this rank joins, over this connection.
     fn come_back(&mut self, rank: u16, id: NodeId, at: f64) {
-        let node = Node::example((!self.elastic).then_some(rank), &format!("h{rank}"), self.nodes);
+        let node_rank = self.job.terms.own.node_rank.map(|_| rank);
+        let node = Node::example(node_rank, &format!("h{rank}"), self.nodes);
         self.event(id, Event::Joined(node), at);
     }
 
