@@ -126,7 +126,7 @@ fn bars(rows: &[Row]) -> tch_parallel::Result<String> {
     });
     let (title, axis) = ("Time of a training step", "time of a step");
     let members = ["loss on one device", "loss on every device"];
-    plot::bars(&plot::Bars::undivided(title, axis, "ms", "a step", &members, groups))
+    plot::bars(&plot::Bars::undivided(title, axis, "ms", &members, groups))
 }
 
 #[cfg(test)]

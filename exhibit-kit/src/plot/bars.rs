@@ -41,7 +41,6 @@ impl Bars {
         title: &str,
         axis: &str,
         unit: &str,
-        part: &str,
         members: &[&str],
         groups: impl Iterator<Item = (String, Vec<f64>)>,
     ) -> Bars {
@@ -53,7 +52,7 @@ impl Bars {
             title: title.into(),
             axis: axis.into(),
             unit: Unit::Other(unit.into()),
-            parts: vec![part.into()],
+            parts: vec![axis.into()],
             members: members.iter().map(|member| member.to_string()).collect(),
             groups: groups.map(group).collect(),
         }

@@ -41,7 +41,7 @@ fn assert_near(value: f64, expected: f64) {
 fn columns(values: &[[f64; 2]]) -> Bars {
     let group = |(index, values): (usize, &[f64; 2])| (format!("way {index}"), values.to_vec());
     let groups = values.iter().enumerate().map(group);
-    Bars::undivided("Speed", "rate", "images/s", "a step", &["one", "two"], groups)
+    Bars::undivided("Speed", "rate", "images/s", &["one", "two"], groups)
 }
 
 fn series(name: &str, points: &[(f64, f64)]) -> Series {
@@ -195,7 +195,7 @@ fn data_that_makes_no_chart_is_refused() {
     let cases = [
         (bars(&columns(&[])), "groups is empty, but must be a list of at least one".into()),
         (bars(&missing), "group \"way 0\" is a list of 1, but must be of 2 (one for each member: one, two)".into()),
-        (bars(&uneven), format!("member \"two\" {of} is a list of 2, but must be of 1 (one for each part: a step)")),
+        (bars(&uneven), format!("member \"two\" {of} is a list of 2, but must be of 1 (one for each part: rate)")),
         (bars(&columns(&[[1.0, f64::NAN]])), format!("member \"two\" {of} is NaN, but must be a finite number not below 0")),
         (bars(&columns(&[[-1.0, 1.0]])), format!("member \"one\" {of} is -1, but must be a finite number not below 0")),
         (lines(&curves(Scale::Linear, &[])), "series is empty, but must be a list of at least one".into()),

@@ -65,7 +65,7 @@ fn batches(equal: &[Measured], slow: &[Measured]) -> Result<String> {
     let title = "Gradients that went into the model";
     let axis = "batches a second, all workers together";
     let (members, groups) = (["equal workers", "one slow"], equal.iter().zip(slow).map(group));
-    plot::bars(&Bars::undivided(title, axis, "", "batches/s", &members, groups))
+    plot::bars(&Bars::undivided(title, axis, "", &members, groups))
 }
 
 fn staleness(measured: &[Measured]) -> Result<String> {

@@ -13,7 +13,7 @@ pub const CHARTS: [(&str, Draw); 3] =
 fn speed(measured: &[Measured]) -> Bars {
     let axis = "images a second, the waiting for batches included";
     let groups = measured.iter().map(|found| (found.name.clone(), vec![found.images_per_second()]));
-    Bars::undivided("Speed of a training", axis, "", "images/s", &["all devices"], groups)
+    Bars::undivided("Speed of a training", axis, "", &["all devices"], groups)
 }
 
 fn memory(measured: &[Measured]) -> Bars {
