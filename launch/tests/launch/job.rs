@@ -140,15 +140,10 @@ impl Running {
         wait_until(&format!("{text:?} on stderr"), || read(&self.stderr).contains(text));
     }
 
-    /// Waits until the launcher has ended.
-    pub(crate) fn wait(&mut self) {
-        wait_until("the end of the launcher", || self.child.try_wait().unwrap().is_some());
-    }
-
+    /// Waits until the launcher has ended, though others may still hold its output open.
     pub(crate) fn finish(mut self) -> Ended {
-        self.wait();
-        let code = self.child.wait().unwrap().code();
-        Ended { code, stdout: read(&self.stdout), stderr: read(&self.stderr) }
+        let status = wait_for("the end of the launcher", || self.child.try_wait().unwrap());
+        Ended { code: status.code(), stdout: read(&self.stdout), stderr: read(&self.stderr) }
     }
 }
 

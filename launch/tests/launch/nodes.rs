@@ -142,10 +142,9 @@ fn a_victim_on_another_node_is_not_blamed_though_it_ended_first() {
 #[test]
 fn a_launcher_that_is_killed_ends_all_nodes_which_name_its_node() {
     for killed in [0, 1] {
-        let (_job, _nodes, mut running, pids) = Nodes::three("", STAY);
+        let (_job, _nodes, running, pids) = Nodes::three("", STAY);
         let before = Instant::now();
         running[killed].signal(Signal::SIGKILL);
-        running[killed].wait();
         for (_, ended) in finish(running).iter().enumerate().filter(|(rank, _)| *rank != killed) {
             ended.expect_code(1).expect_stderr(&format!("launch: node {killed} ("));
             ended.expect_stderr(") has gone: its launcher closed the connection\n");

@@ -153,13 +153,11 @@ fn a_process_that_leaves_the_ranks_group_does_not_hold_the_launcher() {
     let script = r#"setsid sh -c 'echo $$ > "$DIR/.pid" && mv "$DIR/.pid" "$DIR/pid"; exec sleep 60 >/dev/null' &
         await pid
         echo done >&2"#;
-    let mut running = start(job.launch_sh("", script));
+    let ended = run(job.launch_sh("", script));
+    // It still holds stderr when the launcher is over.
     let daemon = job.wait_for_pids(&["pid"])[0];
-    running.wait_for_stderr("done");
-    running.wait();
-    // The daemon still holds stderr when the launcher is over.
     kill(Pid::from_raw(daemon), Signal::SIGKILL).unwrap();
-    assert_eq!(running.finish().expect_code(0).stderr, "done\n");
+    assert_eq!(ended.expect_code(0).stderr, "done\n");
 }
 
 #[test]
@@ -169,13 +167,13 @@ fn the_streams_of_ranks_that_fail_together_are_waited_for_together() {
         for rank in $(seq 0 19); do await $rank; done
         exit 3"#;
     let ranks: Vec<_> = (0..20).map(|rank| rank.to_string()).collect();
-    let mut running = start(job.launch_sh("-n 20", script));
+    let running = start(job.launch_sh("-n 20", script));
     let daemons = job.wait_for_pids(&ranks.iter().map(String::as_str).collect::<Vec<_>>());
     let before = Instant::now();
-    running.wait();
+    let ended = running.finish();
     let took = before.elapsed();
     daemons.into_iter().for_each(|pid| kill(Pid::from_raw(pid), Signal::SIGKILL).unwrap());
-    running.finish().expect_code(3);
+    ended.expect_code(3);
     // One after the other takes 0.5 s for each, twice.
     assert!(took < Duration::from_secs(15), "{took:?}");
 }
