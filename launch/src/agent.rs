@@ -88,7 +88,7 @@ impl Agent<'_> {
     /// Does what the coordinator says until the job is over. Returns the launcher's exit code.
     fn follow(&mut self) -> Result<ExitCode> {
         loop {
-            match self.supervisor.next_event(None)? {
+            match self.supervisor.next_event(None) {
                 Some(Event::Joined { link, is_own }) => {
                     self.link = Some(Box::new(move |message| link.try_send(&message)));
                     self.is_coordinators = is_own;

@@ -66,7 +66,7 @@ impl<'a> Attempt<'a> {
             done: false,
         };
         while !attempt.is_over() {
-            match supervisor.next_event(attempt.deadline())? {
+            match supervisor.next_event(attempt.deadline()) {
                 Some(Event::RankEnded { local_rank, at }) => attempt.rank_ended(local_rank, at)?,
                 Some(Event::Signal(signal)) => attempt.stop(signal),
                 Some(Event::Told(message)) => attempt.hear(message)?,

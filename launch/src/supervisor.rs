@@ -96,15 +96,9 @@ impl<'a> Supervisor<'a> {
     }
 
     /// The next event; `None` if the deadline passes first.
-    pub(crate) fn next_event(&self, deadline: Option<Instant>) -> Result<Option<Event>> {
-        let event = match deadline {
-            None => self.events.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(end) => self.events.recv_timeout(end.saturating_duration_since(Instant::now())),
-        };
-        match event {
-            Ok(event) => Ok(Some(event)),
-            Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(_) => bail!("the threads that watch the ranks are gone"),
-        }
+    pub(crate) fn next_event(&self, deadline: Option<Instant>) -> Option<Event> {
+        // As this keeps a sender, the channel is never closed.
+        let Some(end) = deadline else { return self.events.recv().ok() };
+        self.events.recv_timeout(end.saturating_duration_since(Instant::now())).ok()
     }
 }
