@@ -70,13 +70,11 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
   }
 
   const Tensors getInputTensors() override { return operands_.inputs; }
-  const Tensors getOutputTensors() override { return outputs(operands_); }
-
- private:
-  static Tensors outputs(const Exchange::Operands& operands) {
-    return operands.outputs.empty() ? operands.inputs : operands.outputs;
+  const Tensors getOutputTensors() override {
+    return operands_.outputs.empty() ? operands_.inputs : operands_.outputs;
   }
 
+ private:
   const std::shared_ptr<Exchange> exchange_;
   const Exchange::Ticket ticket_;
   const Operation operation_;

@@ -87,8 +87,7 @@ const void* c10d_tensor_identity(const c10d_tensor* pointer) { return tensor(poi
 float* c10d_exclusive_floats(c10d_tensor* pointer) noexcept {
   try {
     const at::Tensor& floats = tensor(pointer);
-    if (!floats.defined() || !floats.device().is_cpu() || floats.layout() != at::kStrided ||
-        floats.scalar_type() != at::kFloat || !floats.is_contiguous() || floats.is_neg()) {
+    if (!c10d_is_plain(pointer) || !floats.device().is_cpu() || floats.scalar_type() != at::kFloat) {
       return nullptr;
     }
     // Other handles share the tensor; views share its storage, and so does an exchange in progress. A weak reference

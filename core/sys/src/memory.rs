@@ -27,8 +27,7 @@ pub fn exchange_cpu_device(device: usize) -> usize {
 /// From now on, what this thread allocates is counted on no part of the CPU's memory, as a host's
 /// memory is on none of its GPUs.
 pub fn allocate_on_host() {
-    // SAFETY: the number is one of those that `c10d.h` names, and the call sets a thread-local number.
-    unsafe { ffi::c10d_exchange_cpu_device(HOST) };
+    exchange_cpu_device(CPU_DEVICES);
 }
 
 /// Whether a tensor was allocated by a thread that [allocates on the host](allocate_on_host).
