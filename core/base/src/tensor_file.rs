@@ -32,9 +32,9 @@ pub fn read(
     let mut begin = Vec::new();
     file.by_ref().take(9).read_to_end(&mut begin).map_err(failed())?;
     match begin[..] {
-        [] => Err(Error::format(path, "an empty file", WRITTEN)),
+        [] => return Err(Error::format(path, "an empty file", WRITTEN)),
         // The length of the header, which is an object of JSON.
-        [_, _, _, _, _, _, _, _, b'{', ..] => safetensors(path, file, rows),
+        [_, _, _, _, _, _, _, _, b'{', ..] => {}
         [b'P'] | [b'P', b'K', ..] => {
             let mut bytes = begin;
             file.read_to_end(&mut bytes).map_err(failed())?;
@@ -45,26 +45,20 @@ pub fn read(
                     *tensor = tensor.f_narrow_copy(0, rows.start as i64, rows.len() as i64)?;
                 }
             }
-            Ok((tensors, metadata))
+            return Ok((tensors, metadata));
         }
         // The protocol of a pickle.
         [0x80, 2..=5, _, ..] => {
             let python = format!("torch.load('{}', 'cpu')", path.display());
             let found = "a pickle, as PyTorch wrote before 1.6";
-            Err(Error::format(path, found, pytorch::conversion(&python)))
+            return Err(Error::format(path, found, pytorch::conversion(&python)));
         }
         [_, _, _, _, _, _, _, _, _, ..] => {
-            Err(Error::format(path, "neither safetensors nor PyTorch's format", WRITTEN))
+            return Err(Error::format(path, "neither safetensors nor PyTorch's format", WRITTEN));
         }
-        _ => safetensors(path, file, rows),
+        // Cut off.
+        _ => {}
     }
-}
-
-fn safetensors(
-    path: &Path,
-    file: &mut (impl Read + Seek),
-    rows: impl Fn(&str, &[usize]) -> Result<Option<Range<usize>>>,
-) -> Result<(NamedTensors, Metadata)> {
     named_tensors::read(file, rows).map_err(|error| match error {
         Error::Io { operation, source, .. } => Error::io(operation, path)(source),
         error @ Error::Format { .. } => error,
