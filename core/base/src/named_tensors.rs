@@ -153,6 +153,14 @@ struct Fetched<'a, S> {
     failure: &'a RefCell<Option<Error>>,
 }
 
+/// The bytes of a source's numbers, as they lie in a file.
+pub(crate) fn numbers(source: &impl Source) -> Result<Vec<u8>> {
+    let tensor = source.fetch()?.f_resolve_conj()?.f_resolve_neg()?;
+    let mut bytes = vec![0; tensor.numel() * tensor.kind().elt_size_in_bytes()];
+    tensor.f_copy_data_u8(&mut bytes, tensor.numel())?;
+    Ok(bytes)
+}
+
 /// Neither format of checkpoints has sparse tensors here.
 pub fn refuse_sparse(name: &str, tensor: &Tensor) -> Result<()> {
     check(!tensor.is_sparse(), name, "sparse", "dense: sparse tensors are not saved")
@@ -170,13 +178,8 @@ impl<S: Source> View for Fetched<'_, S> {
     fn data(&self) -> Cow<'_, [u8]> {
         // After a failure the file is given up, so nothing more is fetched or written.
         if self.failure.borrow().is_none() {
-            let mut bytes = vec![0; self.data_len()];
-            let copy = |tensor: Tensor| {
-                let tensor = tensor.f_resolve_conj()?.f_resolve_neg()?;
-                Ok(tensor.f_copy_data_u8(&mut bytes, tensor.numel())?)
-            };
-            match self.source.fetch().and_then(copy) {
-                Ok(()) => return bytes.into(),
+            match numbers(self.source) {
+                Ok(bytes) => return bytes.into(),
                 Err(error) => self.failure.replace(Some(error)),
             };
         }

@@ -11,7 +11,7 @@ mod pickler;
 mod tests;
 mod unpickler;
 
-use crate::named_tensors::{Metadata, NamedTensors, Source};
+use crate::named_tensors::{Metadata, NamedTensors, Source, numbers};
 use crate::{Error, Result, check_file, error::without_backtrace};
 use archive::{Reader, Writer};
 use object::{Object, Objects, Storage};
@@ -64,10 +64,7 @@ pub fn to_file<S: Source>(tensors: &[(String, S)], metadata: &Metadata, path: &P
     }
     for (key, (_, tensor)) in tensors.iter().enumerate() {
         // One after the other, so that memory holds no second copy of all.
-        let tensor = tensor.fetch()?.f_resolve_conj()?.f_resolve_neg()?;
-        let mut bytes = vec![0; tensor.numel() * tensor.kind().elt_size_in_bytes()];
-        tensor.f_copy_data_u8(&mut bytes, tensor.numel())?;
-        archive.write(&format!("data/{key}"), &bytes).map_err(failed())?;
+        archive.write(&format!("data/{key}"), &numbers(tensor)?).map_err(failed())?;
     }
     archive.finish().map_err(failed())
 }
