@@ -23,6 +23,7 @@
 //! ```
 
 use crate::{Error, LogicalDevice, Result};
+pub use c10d_sys::memory::keep_freed_memory;
 use c10d_sys::memory::{self, Bytes};
 
 /// Bytes of the live tensors on `device`. `torch.cuda.memory_allocated`
@@ -53,15 +54,6 @@ pub fn reset_peak_memory_stats(device: LogicalDevice) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Makes this process keep the CPU memory that tensors free, for later ones. Call this first in a training's `main`.
-///
-/// Every training step allocates the same blocks. glibc returns large ones to the system at once,
-/// and getting them back costs a page fault per 4 KiB: 2 % of a step of ResNet-18 on the CPU. The
-/// process keeps its peak size. On GPUs, PyTorch's caching allocator does the same.
-pub fn keep_freed_memory() {
-    memory::keep_freed_memory();
 }
 
 fn bytes(device: LogicalDevice) -> Result<Bytes> {

@@ -53,7 +53,12 @@ pub fn reset_cpu_peak(device: usize) {
     unsafe { ffi::c10d_reset_cpu_peak(cpu(device)) }
 }
 
-/// Makes the C library keep freed memory of any size for later allocations; does nothing if the C library is not glibc.
+/// Makes this process keep the CPU memory that tensors free, for later ones. Call this first in a training's `main`.
+///
+/// Every training step allocates the same blocks. glibc returns large ones to the system at once,
+/// and getting them back costs a page fault per 4 KiB: 2 % of a step of ResNet-18 on the CPU. The
+/// process keeps its peak size. On GPUs, PyTorch's caching allocator does the same. With another C library this does
+/// nothing.
 pub fn keep_freed_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: sets two numbers under malloc's own lock. After it, malloc maps no block on its own and never trims the
