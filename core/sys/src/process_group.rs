@@ -155,11 +155,6 @@ impl ProcessGroup {
         written(|out| ffi::c10d_process_group_is_busy(self.pointer(), out))
     }
 
-    /// Leaks this handle instead of destroying the group.
-    pub fn leak(self) {
-        std::mem::forget(self);
-    }
-
     pub(crate) fn pointer(&self) -> &ffi::ProcessGroup {
         &self.0.0
     }

@@ -6,7 +6,7 @@ use crate::distributed::fault::unfinished::Unfinished;
 use crate::distributed::fault::watch::{self, PATIENCE};
 use c10d_sys::{ProcessGroup, Store};
 use std::time::{Duration, Instant};
-use std::{mem::ManuallyDrop, sync::Arc, thread};
+use std::{mem, mem::ManuallyDrop, sync::Arc, thread};
 
 /// How long a failed group's operations may take to notice it.
 const NOTICE: Duration = Duration::from_secs(1);
@@ -30,7 +30,7 @@ pub(crate) fn destroy(
     }
     if place.backend == Backend::Nccl {
         // Its destructor waits for the GPU, which may wait for a rank that never comes.
-        return engine.clone().leak();
+        return mem::forget(engine.clone());
     }
     // If nothing is in progress here, others may still be reading what came from this rank.
     if has_failed && is_busy(engine) {
