@@ -1,7 +1,7 @@
 //! Listening sockets inherited from the parent process.
 
-use libc::{SO_ACCEPTCONN, SOL_SOCKET};
-use std::os::fd::{AsRawFd, FromRawFd, RawFd};
+use nix::sys::socket::{getsockopt, sockopt::AcceptConn};
+use std::os::fd::{FromRawFd, RawFd};
 use std::{io::Error, io::Result, net::TcpListener};
 
 /// The listening socket that this process inherited as descriptor `fd`.
@@ -16,24 +16,16 @@ pub fn inherited_listener(fd: RawFd) -> Result<TcpListener> {
     }
     // SAFETY: the descriptor is new, and nothing else owns it.
     let listener = unsafe { TcpListener::from_raw_fd(duplicate) };
-    let mut listening: libc::c_int = 0;
-    let mut length = size_of_val(&listening) as libc::socklen_t;
-    let (fd, out) = (listener.as_raw_fd(), (&raw mut listening).cast());
-    // SAFETY: the descriptor is open; the kernel writes at most `length` bytes to `listening`.
-    let status = unsafe { libc::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, out, &mut length) };
-    if status != 0 {
-        return Err(Error::last_os_error());
+    match getsockopt(&listener, AcceptConn)? {
+        true => Ok(listener),
+        false => Err(Error::other("the descriptor is a socket that does not listen")),
     }
-    if listening == 0 {
-        return Err(Error::other("the descriptor is a socket that does not listen"));
-    }
-    Ok(listener)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
+    use std::{fs::File, os::fd::AsRawFd};
 
     #[test]
     fn an_inherited_listener_accepts_connections() {
