@@ -22,12 +22,6 @@ struct Pending : torch::CustomClassHolder {
   void (*drop)(void*);
 };
 
-void give(const std::vector<at::Tensor>& tensors, c10d_tensor** out) {
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    out[i] = new at::Tensor(tensors[i]);
-  }
-}
-
 } // namespace
 
 namespace c10d_sys {
@@ -83,12 +77,12 @@ c10d_status c10d_grad_bucket_gradients(const c10d_grad_bucket* handle, c10d_tens
     TORCH_CHECK_VALUE(
         gradients.size() == handle->bucket.getParameters().size(),
         "a sparse gradient is its bucket's buffer, which has no parts");
-    give(gradients, out);
+    c10d_sys::give(gradients, out);
   });
 }
 
 c10d_status c10d_grad_bucket_parameters(const c10d_grad_bucket* handle, c10d_tensor** out) {
-  return guarded([&] { give(handle->bucket.getParameters(), out); });
+  return guarded([&] { c10d_sys::give(handle->bucket.getParameters(), out); });
 }
 
 } // extern "C"

@@ -1,7 +1,5 @@
 #include "guard.hpp"
 
-#include <memory>
-
 extern "C" {
 
 // In place if `out` is null; otherwise it has room for a new tensor for each of the sources.
@@ -56,14 +54,7 @@ c10d_status c10d_foreach(
     }();
     const size_t count = sources.count;
     TORCH_CHECK(results.size() == count, "there are ", results.size(), " results for ", count, " tensors");
-    // All or none: a tensor that is made before another throws would be lost.
-    std::vector<std::unique_ptr<at::Tensor>> owned;
-    for (const auto& result : results) {
-      owned.push_back(std::make_unique<at::Tensor>(result));
-    }
-    for (size_t i = 0; i < count; ++i) {
-      out[i] = owned[i].release();
-    }
+    c10d_sys::give(results, out);
   });
 }
 

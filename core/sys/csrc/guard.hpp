@@ -10,6 +10,7 @@
 #include <cstring>
 #include <exception>
 #include <limits>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -77,6 +78,17 @@ inline Tensors tensors(c10d_tensors list) {
     result.push_back(tensor(list.first[i]));
   }
   return result;
+}
+
+// A new handle to each tensor. All or none: one that was made before another throws would be lost.
+inline void give(const Tensors& tensors, c10d_tensor** out) {
+  std::vector<std::unique_ptr<at::Tensor>> owned;
+  for (const auto& each : tensors) {
+    owned.push_back(std::make_unique<at::Tensor>(each));
+  }
+  for (auto& each : owned) {
+    *out++ = each.release();
+  }
 }
 
 } // namespace c10d_sys
