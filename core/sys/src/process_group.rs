@@ -30,30 +30,26 @@ pub enum GlooAddress {
     Host(String),
 }
 
-#[derive(Debug)]
-struct Handle(Owned<ffi::ProcessGroup>);
-
-// SAFETY: the C++ object may be used from any thread; it locks around the start of each operation
-// (serial_process_group.hpp).
-unsafe impl Send for Handle {}
-// SAFETY: as above. Backends are added before the handle is shared.
-unsafe impl Sync for Handle {}
-
-impl Handle {
-    fn new(store: &Store, rank: usize, world_size: usize) -> Result<Handle> {
-        let (rank, world_size) = (c_rank(rank), c_rank(world_size));
-        created(|out| ffi::c10d_process_group_new(&store.0, rank, world_size, out)).map(Handle)
-    }
-}
-
 /// A handle to a `c10d::ProcessGroup`. Clones share the group.
 ///
 /// All ranks must start the same operations in the same order. Those that return
 /// [`Work`](crate::Work) have only been started.
 #[derive(Debug, Clone)]
-pub struct ProcessGroup(Arc<Handle>);
+pub struct ProcessGroup(Arc<Owned<ffi::ProcessGroup>>);
+
+// SAFETY: the C++ object may be used from any thread; it locks around the start of each operation
+// (serial_process_group.hpp).
+unsafe impl Send for Owned<ffi::ProcessGroup> {}
+// SAFETY: as above. Backends are added before the handle is shared.
+unsafe impl Sync for Owned<ffi::ProcessGroup> {}
 
 impl ProcessGroup {
+    fn without_backend(store: &Store, rank: usize, world_size: usize) -> Result<Self> {
+        let (rank, world_size) = (c_rank(rank), c_rank(world_size));
+        let handle = created(|out| ffi::c10d_process_group_new(&store.0, rank, world_size, out));
+        handle.map(|handle| ProcessGroup(Arc::new(handle)))
+    }
+
     /// Connects to all other ranks and returns a group that moves tensors with gloo. All ranks must
     /// share `store`, and nothing else may use it.
     pub fn gloo(
@@ -67,9 +63,9 @@ impl ProcessGroup {
             GlooAddress::Host(name) => (c_texts(&[name])?, false),
         };
         let names: Vec<_> = names.iter().map(|name| Text::new(name)).collect();
-        let handle = Handle::new(store, rank, world_size)?;
+        let group = Self::without_backend(store, rank, world_size)?;
         check(ffi::c10d_process_group_add_gloo(
-            &handle.0,
+            group.pointer(),
             names.as_slice().into(),
             are_interfaces,
             options.shared_memory,
@@ -77,7 +73,7 @@ impl ProcessGroup {
             milliseconds(options.timeout),
             milliseconds(options.join_timeout),
         ))?;
-        Ok(ProcessGroup(Arc::new(handle)))
+        Ok(group)
     }
 
     /// Connects to all other ranks and returns a group that moves CUDA tensors with NCCL; this
@@ -90,10 +86,10 @@ impl ProcessGroup {
         device_index: usize,
         timeout: Duration,
     ) -> Result<ProcessGroup> {
-        let handle = Handle::new(store, rank, world_size)?;
+        let group = Self::without_backend(store, rank, world_size)?;
         let (device_index, timeout) = (c_rank(device_index), milliseconds(timeout));
-        check(ffi::c10d_process_group_add_nccl(&handle.0, device_index, timeout))?;
-        Ok(ProcessGroup(Arc::new(handle)))
+        check(ffi::c10d_process_group_add_nccl(group.pointer(), device_index, timeout))?;
+        Ok(group)
     }
 
     /// Why the group does not exchange through shared memory; `None` if it does.
@@ -156,7 +152,7 @@ impl ProcessGroup {
     }
 
     pub(crate) fn pointer(&self) -> &ffi::ProcessGroup {
-        &self.0.0
+        &self.0
     }
 }
 
