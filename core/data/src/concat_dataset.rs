@@ -94,12 +94,9 @@ struct Part<B> {
 
 /// The rows of all parts, each in its place.
 fn concatenated<B: Tensors>(parts: &[Part<B>]) -> Result<B> {
-    let places: Vec<_> = parts.iter().flat_map(|part| &part.places).collect();
-    let mut order = vec![0; places.len()];
-    for (row, &place) in places.into_iter().enumerate() {
-        order[place] = row as i64;
-    }
-    let order = Tensor::from_slice(&order);
+    let places = parts.iter().flat_map(|part| &part.places).map(|&place| place as i64);
+    // Where in the parts the row for each place lies.
+    let order = Tensor::f_from_slice(&places.collect::<Vec<_>>())?.f_argsort(0, false)?;
     let tensors_of_parts: Vec<Vec<Tensor>> = parts.iter().map(|part| list(&part.batch)).collect();
     for (part, tensors) in parts.iter().zip(&tensors_of_parts) {
         let rows = part.places.len();

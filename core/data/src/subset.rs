@@ -136,11 +136,10 @@ pub fn random_split<D: Dataset, const N: usize>(
     let lengths = lengths.into().of(len)?;
     let order =
         c10d_sys::random::randperm(len, len, seed.into()).map_err(Error::engine("randperm"))?;
-    let (dataset, mut rest) = (Arc::new(dataset), order.as_slice());
+    let (dataset, mut rest) = (Arc::new(dataset), order.into_iter());
     Ok(lengths.map(|length| {
-        let (part, others) = rest.split_at(length);
-        rest = others;
-        Subset { dataset: Arc::clone(&dataset), indices: part.to_vec() }
+        let indices = rest.by_ref().take(length).collect();
+        Subset { dataset: Arc::clone(&dataset), indices }
     }))
 }
 

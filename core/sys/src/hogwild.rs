@@ -75,14 +75,9 @@ impl AtomicTensor {
         let mut steps = vec![0.0; elements.len()];
         delta.resolve_neg().copy_data(&mut steps, elements.len());
         for (element, step) in elements.iter().zip(steps).filter(|(_, step)| *step != 0.0) {
-            let subtracted = |bits| (f32::from_bits(bits) - alpha * step).to_bits();
-            let mut bits = element.load(Relaxed);
-            // Processors cannot subtract floats atomically: retry until no other thread interferes.
-            while let Err(newer) =
-                element.compare_exchange_weak(bits, subtracted(bits), Relaxed, Relaxed)
-            {
-                bits = newer;
-            }
+            let subtracted = |bits| Some((f32::from_bits(bits) - alpha * step).to_bits());
+            // Processors cannot subtract floats atomically: this retries until no other thread interferes.
+            let _ = element.fetch_update(Relaxed, Relaxed, subtracted);
         }
     }
 

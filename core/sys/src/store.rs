@@ -104,13 +104,8 @@ impl Store {
         let joined = bytes(|values, length| unsafe {
             ffi::c10d_store_multi_get(&self.0, keys, timeout, into, values, length)
         })?;
-        let mut rest = joined.as_slice();
-        let mut next = |length| {
-            let (value, others) = rest.split_at(length);
-            rest = others;
-            value.to_vec()
-        };
-        Ok(lengths.into_iter().map(&mut next).collect())
+        let mut rest = joined.into_iter();
+        Ok(lengths.into_iter().map(|length| rest.by_ref().take(length).collect()).collect())
     }
 
     /// Sets several keys.

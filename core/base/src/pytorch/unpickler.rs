@@ -123,9 +123,7 @@ impl<'a> Unpickler<'a> {
     // === The bytes ===
 
     fn bytes(&mut self, count: usize) -> Result<&'a [u8]> {
-        let (bytes, rest) = self.rest.split_at_checked(count).ok_or_else(|| damaged(CUT_OFF))?;
-        self.rest = rest;
-        Ok(bytes)
+        self.rest.split_off(..count).ok_or_else(|| damaged(CUT_OFF))
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
