@@ -54,11 +54,9 @@ pub fn named_variables(vs: &VarStore) -> Vec<(String, Tensor)> {
 
 /// For each module, the position of its first parameter.
 fn owners(parameters: &[(String, Tensor)]) -> HashMap<&str, usize> {
-    let mut owners = HashMap::new();
-    for (position, (name, _)) in parameters.iter().enumerate() {
-        owners.entry(split(name).0).or_insert(position);
-    }
-    owners
+    let positions = parameters.iter().enumerate().map(|(at, (name, _))| (split(name).0, at));
+    // Backwards, so that the first one stays.
+    positions.rev().collect()
 }
 
 /// The buffers of `torch.nn.modules.batchnorm._NormBase`, as it registers them.

@@ -39,8 +39,7 @@ impl Schedule for SequentialLr {
         let found = format_args!("{schedules}, with {milestones} milestones");
         let expected = "one more than the number of milestones";
         check(schedules == milestones + 1, "the number of schedules", found, expected)?;
-        let mut pairs = [0].iter().chain(&self.milestones).zip(&self.milestones);
-        let ascending = pairs.all(|(before, milestone)| before < milestone);
+        let ascending = [0].iter().chain(&self.milestones).is_sorted_by(|a, b| a < b);
         let found = format_args!("{:?}", self.milestones);
         check(ascending, "milestones", found, "epochs from 1 on, each after the one before")?;
         check_all(&self.schedules, groups)
