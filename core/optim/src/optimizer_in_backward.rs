@@ -3,8 +3,9 @@
 use super::{Optimizer, ParamGroupOptimizer, UpdateRule};
 use crate::{Error, Result};
 use c10d_sys::{autograd::GraphEnd, backward_hooks::after_accumulation, tensor::clear_grad};
-use std::{fmt::Display, sync::Arc, sync::Mutex, sync::PoisonError};
+use std::{fmt::Display, sync::Arc, sync::Mutex};
 use tch::Tensor;
+use tch_parallel_base::lock;
 
 /// Makes a parameter's step as soon as a backward pass has accumulated its gradient, and clears the gradient, so that
 /// the gradients of a model never exist all at once. `_apply_optimizer_in_backward(SGD, parameters, {"lr": 0.5})`
@@ -64,10 +65,7 @@ impl<R: UpdateRule + Send> OptimizerInBackward<R> {
         let steps = Arc::new(Mutex::new(Steps { parameters: own, optimizer }));
         for (index, parameter) in parameters.iter().enumerate() {
             let steps = Arc::downgrade(&steps);
-            let hook = move || match steps.upgrade() {
-                Some(steps) => steps.lock().unwrap_or_else(PoisonError::into_inner).make(index),
-                None => Ok(()),
-            };
+            let hook = move || steps.upgrade().map_or(Ok(()), |steps| lock(&steps).make(index));
             after_accumulation(parameter, hook).map_err(Error::engine(OPERATION))?;
         }
         Ok(OptimizerInBackward { _accumulators: accumulators, _steps: steps })
