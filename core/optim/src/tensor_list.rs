@@ -82,14 +82,13 @@ impl TensorList {
     fn results(
         &self,
         operation: Operation,
-        others: &[&Self],
+        others: &[&[Tensor]],
         numbers: &[f64],
         single: impl Fn(&Tensor, usize) -> Result<Tensor, TchError>,
     ) -> Result<Self> {
         others.iter().try_for_each(|other| self.check_length(other.len()))?;
         let tensors = if self.foreach {
-            let others: Vec<&[Tensor]> = others.iter().map(|other| &***other).collect();
-            foreach(operation, self, &others, numbers)?
+            foreach(operation, self, others, numbers)?
         } else {
             self.iter().enumerate().map(|(i, it)| single(it, i)).collect::<Result<_, _>>()?
         };
@@ -99,14 +98,13 @@ impl TensorList {
     fn in_place(
         &mut self,
         operation: Operation,
-        others: &[&Self],
+        others: &[&[Tensor]],
         numbers: &[f64],
         single: impl Fn(&mut Tensor, usize) -> Result<(), TchError>,
     ) -> Result<()> {
         others.iter().try_for_each(|other| self.check_length(other.len()))?;
         if self.foreach {
-            let others: Vec<&[Tensor]> = others.iter().map(|other| &***other).collect();
-            foreach_(operation, self, &others, numbers)?;
+            foreach_(operation, self, others, numbers)?;
         } else {
             self.iter_mut().enumerate().try_for_each(|(i, tensor)| single(tensor, i))?;
         }
