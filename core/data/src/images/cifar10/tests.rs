@@ -10,12 +10,9 @@ fn folder(files: &[&str]) -> tempfile::TempDir {
 }
 
 fn records() -> Vec<u8> {
-    let record = |index: usize| {
-        let green = (0..1024).map(|pixel| pixel as u8);
-        let red = std::iter::repeat_n(index as u8, 1024);
-        [(index % 10) as u8].into_iter().chain(red).chain(green).chain([7; 1024])
-    };
-    (0..10_000).flat_map(record).collect()
+    let green: Vec<u8> = (0..1024).map(|pixel| pixel as u8).collect();
+    let record = |i: usize| [&[(i % 10) as u8][..], &[i as u8; 1024], &green, &[7; 1024]].concat();
+    (0..10_000).map(record).collect::<Vec<_>>().concat()
 }
 
 fn refused(dir: &Path, split: Split) -> String {
