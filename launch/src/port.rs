@@ -20,7 +20,7 @@ pub(crate) fn reserve() -> Result<(u16, OwnedFd)> {
 }
 
 fn reserve_on(address: IpAddr) -> io::Result<(u16, OwnedFd)> {
-    // The type knows the address of its socket, also of one that does not listen.
+    // `local_addr` also works on a socket that does not listen.
     let socket = TcpListener::from(bound(SocketAddr::new(address, 0))?);
     Ok((socket.local_addr()?.port(), socket.into()))
 }

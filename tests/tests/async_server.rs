@@ -109,7 +109,10 @@ fn with_sync_every_workers_that_come_late_do_not_stop_several_servers() -> Resul
     let mut ranks = (0..3).map(&start).collect::<Result<Vec<_>>>()?;
     wait_for_steps(&job, 2..3, 5)?;
     ranks.extend((3..6).map(&start).collect::<Result<Vec<_>>>()?);
-    expect_all_succeed(ranks)
+    expect_all_succeed(ranks)?;
+    let updated = events(job.directory(), 0, "update", |update| update["worker"].as_u64())?;
+    ensure!((2..6).all(|worker| updated.contains(&worker)), "{updated:?}");
+    Ok(())
 }
 
 /// The fast worker waits longer for the slow one than it would wait for a silent server, or a
@@ -123,7 +126,13 @@ fn waiting_for_a_slow_worker_makes_neither_worker_nor_server_look_dead() -> Resu
             "async-ps --sync-every=8 --epochs=1 --batch-size=400 --timeout=5 \
              --servers={servers} --straggle={slow}:1300"
         );
-        let job = trained(servers + 2, &flags)?;
+        let job = Job::new()?;
+        let start = starter(&job, servers + 2, &flags)?;
+        // The slow one comes first; otherwise there might be no batch left when the fast one has waited.
+        let mut ranks = (0..servers).chain([slow]).map(&start).collect::<Result<Vec<_>>>()?;
+        wait_for_steps(&job, slow..slow + 1, 1)?;
+        ranks.push(start(fast)?);
+        expect_all_succeed(ranks)?;
         let read = |read: &Value| Some((read["worker"] == fast, read["at"].as_f64()?));
         let reads = events(job.directory(), 0, "read", read)?;
         let times: Vec<_> = reads.iter().filter(|(own, _)| *own).map(|(_, at)| at).collect();

@@ -30,7 +30,7 @@ const STARTS: [&str; 3] = ["cargo run ", "cargo launch -n ", "cargo xtask run "]
 /// Flags that cut a program's work short. If a flag is given twice, the last one counts.
 const SHORT: [(&str, &str, &str); 11] = [
     ("ddp-mnist", "", "--epochs 1"),
-    // `book_listings` runs the comparisons as the book shows them; here only the flags are read.
+    // `book_listings` runs the comparisons; here only the flags are read.
     ("ddp-imagenet", "compare", "--help"),
     ("ddp-imagenet", "", "--dataset mnist --epochs 1 --steps 1 --batch-size 16"),
     ("dp-custom-criterion", "compare", "--help"),

@@ -5,6 +5,7 @@
 use c10d_sys::{Call, Error, ErrorKind, GlooAddress, GlooOptions, ProcessGroup, ReduceOp};
 use c10d_sys::{Store, TcpStoreOptions, probe_shared_memory};
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::ExitStatusExt;
 use std::sync::{Mutex, atomic::AtomicI64, atomic::Ordering};
 use std::{collections::BTreeMap, env, thread, time::Duration, time::Instant};
 use tch::{Device, Kind, Tensor};
@@ -93,7 +94,9 @@ fn say(job: &Job, step: i64) -> Option<Vec<(Option<Error>, Duration)>> {
         thread::spawn(move || (take_part(rank, port, listener), Instant::now()))
     };
     let others: Vec<_> = (0..RANKS).filter(|rank| *rank != MORTAL).map(start).collect();
-    let survived = mortal.wait().unwrap().status.success();
+    let status = mortal.wait().unwrap().status;
+    let survived = status.success();
+    assert!(survived || status.signal() == Some(libc::SIGKILL), "step {step}: {status}");
     let death = Instant::now();
     let witnesses = others.into_iter().map(|other| {
         let (outcome, end) = other.join().unwrap();

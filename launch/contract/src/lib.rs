@@ -13,8 +13,8 @@ pub use gpus::gpus;
 /// How long the other ranks run on after a failure: what each says of it explains more than a SIGTERM.
 pub const NOTICE: Duration = Duration::from_secs(1);
 
-/// This host's address as the host of `other` sees it: the one from which packets to it leave. Where the address of
-/// node 0 is that of a gateway, node 0 listens here in its place.
+/// This host's address as the host of `other` sees it: the one from which packets to it leave. If the address of
+/// node 0 is a gateway's, node 0 listens on this one instead.
 pub fn own_address(other: SocketAddr) -> io::Result<IpAddr> {
     let unspecified: SocketAddr = match other {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),

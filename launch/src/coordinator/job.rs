@@ -39,8 +39,8 @@ pub(crate) enum Action {
     Tell(NodeId, ToAgent),
     /// Start these nodes' ranks, with a new port for rank 0 unless it is fixed. Those that wait get their places later.
     Start { placements: Vec<(NodeId, Placement)>, fixed_port: Option<u16>, waits: bool },
-    /// Give the living ranks of these nodes new places, with a new port. The last generation's store may still have one
-    /// that is fixed.
+    /// Give the living ranks of these nodes new places, with a new port. The last generation's store may still hold a
+    /// fixed one.
     Regroup { places: Vec<(NodeId, Placement, Claim)>, is_loss: bool, reason: Option<String> },
 }
 

@@ -25,7 +25,7 @@ impl Nodes {
         Self::meeting_at(flags + "127.0.0.1:")
     }
 
-    /// `flags` end where the port belongs.
+    /// `flags` must end where the port goes.
     fn meeting_at(flags: String) -> Self {
         let reservation =
             socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();

@@ -69,6 +69,14 @@ fn first_command(name: &str) -> Result<(String, Command)> {
     Ok((format!("{line}\n"), command(line.trim_start_matches("$ "))?))
 }
 
+/// The program with flags that cut short what is measured and not compared, unless the listing is to be written anew.
+fn cut_short(mut program: Command, flags: &[&str]) -> Command {
+    if env::var_os("UPDATE_BOOK").is_none() {
+        program.args(flags);
+    }
+    program
+}
+
 /// The commands of a listing, each with what it prints now.
 fn replayed(name: &str) -> Result<String> {
     let listing = source(format!("book/src/output/{name}"))?;

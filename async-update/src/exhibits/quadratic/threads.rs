@@ -6,8 +6,8 @@ use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::{thread::scope, thread::sleep, time::Duration, time::Instant};
 
-/// The mean time of a gradient: long beside the 0.1 ms or so by which a sleep ends late,
-/// which would make the times less random than exponential ones.
+/// The mean time of a gradient: long beside the 0.1 ms or so by which a sleep ends late, and by which a thread can be
+/// overtaken by one that is due after it.
 const WORK: Duration = Duration::from_millis(5);
 
 /// Runs in each group: fewer than of the queue, since they take real time.

@@ -115,6 +115,20 @@ fn a_lost_node_is_a_restart_for_which_the_others_wait_until_its_place_is_taken()
 }
 
 #[test]
+fn nobody_takes_the_place_of_a_lost_node_within_the_join_timeout() {
+    let mut scene = Scene::running(2);
+    scene.lose(1, Loss::Closed, 1.0);
+    scene.pass(2.0);
+    scene.gone(&[0], 3.0);
+    scene.told.clear();
+    scene.pass(602.9);
+    assert!(scene.nobody_was_told_to_end());
+    let (told, end) = scene.end_at(603.0);
+    assert_eq!((told, end.next.is_some(), end.code), (vec![0], false, 1));
+    assert_eq!(end.reason, "waited 600 s (join_timeout) in vain for node 1 of 2; there are: h0");
+}
+
+#[test]
 fn a_node_may_come_back_before_the_others_have_ended_their_ranks_and_go_again() {
     for (loss_is_decided, stays) in [(false, true), (true, true), (true, false)] {
         let mut scene = Scene::running(2);
