@@ -148,10 +148,11 @@ fn train(args: &TrainArgs) -> Result<()> {
 
         let is_best = validation.accuracy > best;
         best = best.max(validation.accuracy);
-        save(&mut state.as_training(), &own, &mut run, best, &group)?;
+        // First, because a job that is killed before the other save will have this epoch before it again.
         if is_best {
             checkpoint::save(args.model_best(), &state.vs, &group)?;
         }
+        save(&mut state.as_training(), &own, &mut run, best, &group)?;
     }
     tell_skipped([train_loader.dataset(), val_loader.dataset()], rank);
     run.end()

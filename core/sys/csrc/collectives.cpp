@@ -131,13 +131,13 @@ c10d_status c10d_all_to_all_single(
     Tensors both{exchanged(output), exchanged(input)};
     std::vector<int64_t> received(output_splits.first, output_splits.first + output_splits.count);
     std::vector<int64_t> sent(input_splits.first, input_splits.first + input_splits.count);
-    // Gloo does not check this.
-    const auto is_negative = [](int64_t rows) { return rows < 0; };
+    // Gloo does not check this, and the sum of large ones may wrap around.
+    const auto are_rows_of = [](const at::Tensor& whole, const std::vector<int64_t>& parts) {
+      return std::all_of(parts.begin(), parts.end(), [&](int64_t rows) { return rows >= 0 && rows <= whole.size(0); });
+    };
     TORCH_CHECK_VALUE(
-        both[0].scalar_type() == both[1].scalar_type() &&
-            std::none_of(received.begin(), received.end(), is_negative) &&
-            std::none_of(sent.begin(), sent.end(), is_negative),
-        "all_to_all_single needs tensors of one kind, and numbers of rows that are not negative");
+        both[0].scalar_type() == both[1].scalar_type() && are_rows_of(both[0], received) && are_rows_of(both[1], sent),
+        "all_to_all_single needs tensors of one kind, and numbers of rows that they have");
     const auto options = options_of<c10d::AllToAllOptions>(call);
     *out = new c10d_work{serial(handle).start([&](c10d::Backend& backend) {
       return backend.alltoall_base(both[0], both[1], received, sent, options);

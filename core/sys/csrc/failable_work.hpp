@@ -81,12 +81,13 @@ class MessageWork final : public c10d::Work {
  public:
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  explicit MessageWork(WorkPtr work) : Work(-1, work->retrieveOpType()), work_(std::move(work)) {}
+  MessageWork(WorkPtr work, std::chrono::milliseconds timeout)
+      : Work(-1, work->retrieveOpType()), work_(std::move(work)), timeout_(timeout) {}
 
   bool wait(std::chrono::milliseconds timeout) override {
     try {
       // After `abort`, gloo says once that the message is not over, even if it is.
-      if (!work_->wait(timeout) && !work_->wait(kMoment)) {
+      if (!work_->wait(timeout == kNoTimeout ? timeout_ : timeout) && !work_->wait(kMoment)) {
         std::rethrow_exception(peer_is_lost());
       }
     } catch (const std::exception&) {
@@ -113,6 +114,8 @@ class MessageWork final : public c10d::Work {
   static constexpr std::chrono::milliseconds kMoment{10};
 
   WorkPtr work_;
+  // The group's. Gloo would take the one with which the group has connected.
+  const std::chrono::milliseconds timeout_;
   std::atomic<bool> is_aborted_{false};
 };
 

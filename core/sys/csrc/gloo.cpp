@@ -313,12 +313,14 @@ Gloo::WorkPtr Gloo::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllT
 
 Gloo::WorkPtr Gloo::send(Tensors& tensors, int destination, int tag) {
   checked_rank(destination);
-  return track(c10::make_intrusive<MessageWork>(ProcessGroupGloo::send(tensors, destination, tag)), destination);
+  auto work = ProcessGroupGloo::send(tensors, destination, tag);
+  return track(c10::make_intrusive<MessageWork>(std::move(work), getOptions()->timeout), destination);
 }
 
 Gloo::WorkPtr Gloo::recv(Tensors& tensors, int source, int tag) {
   checked_rank(source);
-  return track(c10::make_intrusive<MessageWork>(ProcessGroupGloo::recv(tensors, source, tag)), source);
+  auto work = ProcessGroupGloo::recv(tensors, source, tag);
+  return track(c10::make_intrusive<MessageWork>(std::move(work), getOptions()->timeout), source);
 }
 
 // How gloo loses a send (gloo/transport/tcp/pair.cc):
@@ -367,13 +369,13 @@ void Gloo::fail() {
     const int tag = std::numeric_limits<int>::max() - static_cast<int>(i);
     auto& context = *contexts_[tag % contexts_.size()];
     for (int rank = 0; rank < getSize(); ++rank) {
-      if (rank != getRank() && is_connected(context, rank).value_or(true)) {
-        Tensors never = {at::empty({1}, at::kByte)};
-        try {
+      Tensors never = {at::empty({1}, at::kByte)};
+      try {
+        if (rank != getRank() && is_connected(context, rank).value_or(true)) {
           ProcessGroupGloo::recv(never, rank, tag)->wait(kMoment);
-        } catch (const std::exception&) {
-          // It has not come in time, or this connection was closed meanwhile, but perhaps not the others.
         }
+      } catch (const std::exception&) {
+        // It has not come in time, or this connection was closed meanwhile, or cannot be made, but perhaps not the others.
       }
     }
   }

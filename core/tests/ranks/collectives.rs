@@ -199,12 +199,13 @@ fn a_mean_over_ranks_weighs_every_value_the_same(group: &ProcessGroup) {
 }
 
 #[run_by(on_ranks(2))]
-fn ranks_that_do_not_exist_are_refused_before_anything_is_sent(group: &ProcessGroup) {
+fn ranks_and_tensors_that_do_not_exist_are_refused_before_anything_is_sent(group: &ProcessGroup) {
     let error = group.broadcast(&mut own(group), 2).unwrap_err().to_string();
     assert_eq!(error, "src is rank 2, but must be a rank below the world size, 2");
     let rank = group.rank();
     let expected = format!("dst is rank {rank}, this rank itself, but must be another rank");
     assert_eq!(message(group.send(&own(group), rank)), expected);
+    assert!(group.send(&Tensor::new(), 1 - rank).is_err());
     // The group can still be used.
     group.barrier().unwrap();
 }

@@ -93,10 +93,10 @@ pub fn train(args: &TrainArgs) -> Result<()> {
             let Job { progress: Progress { epoch, step, .. }, best_accuracy, is_best, .. } =
                 state.progress;
             if state.has_begun() && (step == 0 || args.saves(step - 1..step)) {
-                save(&mut state.training.as_training(), &own, &mut run, best_accuracy, group)?;
                 if is_best && step == 0 {
                     checkpoint::save(args.model_best(), &state.training.vs, group)?;
                 }
+                save(&mut state.training.as_training(), &own, &mut run, best_accuracy, group)?;
             }
             if epoch >= args.recipe.epochs {
                 break;

@@ -31,6 +31,9 @@ impl CosineAnnealingWarmRestarts {
     /// The epoch in its cycle, and the cycle's length: PyTorch's `T_cur` and `T_i`.
     fn cycle(&self, epoch: Epoch) -> (f64, f64) {
         let (mut t_cur, mut t_i) = self.cycle_of(epoch.origin);
+        if self.t_mult == 1 && t_cur.fract() == 0.0 {
+            return ((t_cur + epoch.steps as f64) % t_i, t_i);
+        }
         let mut steps = epoch.steps;
         while steps > 0 {
             // With fractions, a sum of many ones at once would round differently.

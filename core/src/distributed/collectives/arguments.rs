@@ -28,6 +28,8 @@ impl ProcessGroup {
 
     /// For collectives, gloo copies CUDA tensors to the CPU; for point-to-point messages it does not.
     pub(crate) fn check_sendable(&self, tensor: &Tensor) -> Result<()> {
+        // An undefined tensor has neither, and tch panics when asked for its device.
+        tensor.f_kind()?;
         let can_send = self.backend() != Backend::Gloo || !tensor.device().is_cuda();
         let found = format_args!("on {:?}, with gloo", tensor.device());
         check(can_send, "the tensor", found, "on the CPU, because gloo sends no CUDA tensors")

@@ -43,8 +43,8 @@ pub(crate) fn with_ranks_and_timeout<T: Send>(
     let store = Arc::new(Store::hash().unwrap());
     let join = |rank, prefix, shared_memory| {
         let address = GlooAddress::Host("127.0.0.1".into());
-        let options =
-            GlooOptions { address, shared_memory, name: rank, timeout, join_timeout: timeout };
+        let join_timeout = Duration::from_secs(600);
+        let options = GlooOptions { address, shared_memory, name: rank, timeout, join_timeout };
         ProcessGroup::gloo(&store.with_prefix(prefix).unwrap(), rank, ranks, &options).unwrap()
     };
     thread::scope(|scope| {
