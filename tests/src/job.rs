@@ -189,7 +189,7 @@ impl Job {
             let _ = kill(pid, Signal::SIGKILL);
         }
         process.wait()?;
-        self.expect_nobody_left(END)
+        self.expect_nobody_left(Duration::from_secs(5))
     }
 
     /// Waits until no process of the job is alive, for at most `within`.

@@ -60,7 +60,7 @@ fn a_rank_too_many_ends_the_job_and_is_named() -> Result<()> {
     ended.expect_line(&["launch: rank 1 ", &pid, "was killed by SIGKILL"])?;
     ended.expect_line(&["restart 1 of 1: 2 ranks go on, and another one takes its place"])?;
     ensure!(!ended.status.success(), "{ended}");
-    job.expect_nobody_left(Duration::from_secs(60))?;
+    job.expect_nobody_left(Duration::from_secs(5))?;
     let name = "the_books_picture_is_compared_with_these_groups";
     insta::assert_snapshot!(name, groups(&job, &ended.stdout)?);
     Ok(())

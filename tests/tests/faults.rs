@@ -4,7 +4,7 @@
 use crate::prelude::*;
 
 /// How long the remaining processes may take to end.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(5);
 
 /// More epochs than any test waits for.
 fn endless<'a>(more: &[&'a str]) -> Vec<&'a str> {
@@ -67,7 +67,7 @@ fn an_interrupted_launcher_ends_its_ranks_and_itself_with_130() -> Result<()> {
 fn a_rank_that_is_stopped_for_longer_than_the_timeout_ends_the_job() -> Result<()> {
     let (job, mut launcher) = launch_and_wait_for_steps(2, &["--timeout", "5"])?;
     kill(job.rank(1, "ddp-mnist")?, Signal::SIGSTOP)?;
-    let ended = launcher.wait_until(Instant::now() + Duration::from_secs(5) + SOON)?;
+    let ended = launcher.wait_until(Instant::now() + Duration::from_secs(5) + 2 * SOON)?;
     assert!(!ended.status.success(), "{ended}");
     ended.expect_line(&["[rank 0] error:", "rank 1"])?;
     expect_nothing_left(&job)

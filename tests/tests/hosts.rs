@@ -6,7 +6,7 @@ use tests::cluster::Cluster;
 use tests::soak::{LINES, Size, Trial};
 
 /// How much longer than elsewhere a fault may take to be noticed while other tests run.
-const LOADED: u32 = 20;
+const LOADED: u32 = 4;
 
 fn holds(name: &str) -> Result<()> {
     if Hosts::can_exist() { try_once(name, |limit| LOADED * limit) } else { Ok(()) }

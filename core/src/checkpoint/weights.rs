@@ -128,7 +128,6 @@ pub(super) fn check(path: &Path, variables: &NamedTensors, saved: &NamedTensors)
 mod tests {
     use super::*;
     use crate::checkpoint::testing::{group, model, path_to};
-    use ::tests::errors::expect_error;
     use std::fs;
     use tch::{Device, nn};
 
@@ -194,8 +193,9 @@ mod tests {
         save(&path, &model(4), &group()).unwrap();
         let mut vs = model(3);
         let before = vs.variables()["fc.bias"].copy();
+        let error = load(&path, &mut vs).unwrap_err().to_string();
         let expected = "fc.weight has the shape [2, 4]; expected [2, 3], as in the model";
-        expect_error(load(&path, &mut vs), expected);
+        assert!(error.ends_with(expected), "{error}");
         assert_eq!(vs.variables()["fc.bias"], before);
     }
 
@@ -220,8 +220,9 @@ mod tests {
         save(&path, &model(3), &group()).unwrap();
         let mut larger = model(3);
         let _ = larger.root().zeros("extra", &[1]);
-        expect_error(load(&path, &mut larger), r#"no ["extra"]"#);
+        assert!(load(&path, &mut larger).unwrap_err().to_string().contains(r#"no ["extra"]"#));
         save(&path, &larger, &group()).unwrap();
-        expect_error(load(&path, &mut model(3)), r#"["extra"]; expected only variables"#);
+        let error = load(&path, &mut model(3)).unwrap_err().to_string();
+        assert!(error.contains(r#"["extra"]; expected only variables"#), "{error}");
     }
 }

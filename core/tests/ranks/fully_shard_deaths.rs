@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const MORTAL: usize = 1;
 
 /// Far below the time that the ranks wait for one that lives.
-const SOON: Duration = Duration::from_secs(30);
+const SOON: Duration = Duration::from_secs(10);
 
 /// When a rank dies in a step.
 #[derive(Debug, Clone, Copy, PartialEq)]

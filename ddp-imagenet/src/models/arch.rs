@@ -80,6 +80,7 @@ impl fmt::Display for Arch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tch::{Device, Kind, Tensor, nn::ModuleT, nn::VarStore};
 
     #[test]
     fn a_name_is_read_as_it_is_written() {
@@ -98,6 +99,17 @@ mod tests {
         assert!(error.starts_with(start), "{error}");
         for name in ["ResNet18", "pyramidnet_a270", "pyramidnet111_a270", "pyramidnet111_a270_bn"] {
             assert!(name.parse::<Arch>().is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_network_has_as_many_outputs_as_classes() {
+        for (name, size) in [("resnet18", 75), ("resnet50", 75), ("pyramidnet8_a6", 32)] {
+            let vs = VarStore::new(Device::Cpu);
+            let arch: Arch = name.parse().unwrap();
+            let model = arch.build(&vs.root(), 7, &NormLayer::BatchNorm);
+            let images = Tensor::zeros([2, 3, size, size], (Kind::Float, Device::Cpu));
+            assert_eq!(model.forward_t(&images, true).size(), [2, 7], "{name}");
         }
     }
 }

@@ -10,7 +10,7 @@ use tempfile::{NamedTempFile, TempDir};
 pub(crate) const WHOLE_END: Duration = Duration::from_secs(5);
 
 /// How long anything may take before its test fails.
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// For the shell programs: `note TEXT NAME` leaves a note, complete from the moment it appears; `await NAME` waits for
 /// one; `dead NAME` waits for the end of the process whose id a note holds; `stay` runs until a signal comes; `reason

@@ -84,8 +84,8 @@ fn nodes_with_1_2_and_3_ranks_have_6_ranks_in_a_row() {
 fn every_node_names_the_rank_that_failed_on_one_and_has_its_exit_code() {
     let script = "note $$ pid.$RANK; [ $RANK = 1 ] || stay; await pid.0; await pid.2; \
                   echo no such data set >&2; exit 7";
-    let (_job, _nodes, running, pids) = Nodes::three("", script);
     let before = Instant::now();
+    let (_job, _nodes, running, pids) = Nodes::three("", script);
     let ended = finish(running);
     assert!(before.elapsed() < 2 * WHOLE_END, "{:?}", before.elapsed());
     let failed = format!(": rank 1 (pid {}) exited with code 7", pids[1]);

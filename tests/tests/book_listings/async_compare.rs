@@ -40,7 +40,7 @@ fn all_methods_come_to_what_the_book_shows_with_and_without_a_slow_worker() -> R
     let (shown, mut program) = first_command("async_compare")?;
     program.arg(UNHURRIED);
     // So slow that workers wait for it longer than for a processor.
-    let ended = job.run(cut_short(program, &["--slowdown=10"]))?.expect_success()?;
+    let ended = job.run(cut_short(program, &["--slowdown=20"]))?.expect_success()?;
     let tables = tables(&ended.stdout)?;
     let [equal, slow] = &tables[..] else { bail!("{} tables", tables.len()) };
     for table in [equal, slow] {
@@ -57,21 +57,17 @@ fn all_methods_come_to_what_the_book_shows_with_and_without_a_slow_worker() -> R
             ensure!(table[method].staleness > 0.0, "{method}: nothing was stale");
         }
     }
-    // If all wait for the slow worker, they make at most this many steps a second, each of four batches, and a few before
-    // it comes.
-    let slowdown: f64 = between(&ended.stdout, "4 workers ", " times slower")?.parse()?;
-    let waiting = 100.0 / slowdown;
-    let together = slow["sync-allreduce"].updates;
-    ensure!(together <= waiting, "sync-allreduce: {together} updates/s");
+    // With one of four workers 20 times slower, all together make 20 batches a second if they wait for it, and 305 if
+    // they do not. A machine with fewer processors than workers makes fewer.
+    let together = &slow["sync-allreduce"];
     for method in ["async-ps", "easgd --tau=4", "hogwild"] {
-        // A machine that cannot make more is hardly slower with a slow worker. (On such a one, a wait would pass.)
-        let least = f64::min(5.0 * waiting, 0.35 * equal[method].batches);
-        ensure!(slow[method].batches > least, "{method}: {} batches/s", slow[method].batches);
+        let apart = &slow[method];
+        ensure!(apart.batches > 1.5 * together.batches, "{method}: {} batches/s", apart.batches);
+        ensure!(apart.updates > 2.0 * together.updates, "{method}: {} updates/s", apart.updates);
     }
-    // With a bound all keep pace with the slow worker, but here too each batch is an update.
-    for method in ["ssp --staleness=4", "async-ps", "easgd --tau=4", "hogwild"] {
-        assert_eq!(slow[method].updates, slow[method].batches, "{method}");
-    }
+    // With a bound all keep pace with the slow worker, but each batch is an update.
+    let apart = slow["ssp --staleness=4"].updates;
+    ensure!(apart > 2.0 * together.updates, "ssp: {apart} updates/s");
     let svg = |name: &str| job.text(format!("plots/{name}.svg"));
     expect(&[
         ("async_compare.txt", &(shown + &ended.stdout), &same_words),

@@ -29,11 +29,9 @@ cases! {
 fn a_parameter_without_a_gradient_ends_the_job_unless_it_is_expected() -> Result<()> {
     expect_replay("find_unused_parameters.txt", EXACT)?;
 
-    retried(|| {
-        let (shown, program) = first_command("unused_parameters")?;
-        let ended = Job::new()?.run(program)?.expect_code(1)?;
-        expect_listing("unused_parameters.txt", &(shown + &errors(&ended.stderr)), EXACT)
-    })?;
+    let (shown, program) = first_command("unused_parameters")?;
+    let ended = Job::new()?.run(program)?.expect_code(1)?;
+    expect_listing("unused_parameters.txt", &(shown + &errors(&ended.stderr)), EXACT)?;
 
     let (shown, program) = first_command("static_graph")?;
     let ended = Job::new()?.run(program)?.expect_code(1)?;
@@ -50,19 +48,16 @@ fn ranks_with_different_numbers_of_batches_need_join() -> Result<()> {
         [("without", false), ("with", true), ("divide_by_those_left", true), ("throw", false)]
     {
         let name = format!("join_{option}");
-        retried(|| {
+        let attempt = || {
             let (shown, program) = first_command(&name)?;
             let ended = Job::new()?.run(program)?.expect_code(if succeeds { 0 } else { 1 })?;
             let listing = shown + &by_rank(&ended.stdout) + &errors(&ended.stderr);
             expect_listing(&format!("{name}.txt"), &listing, EXACT)
-        })?;
+        };
+        // On a busy machine, the launcher may end a rank that has not yet said how it fails.
+        attempt().or_else(|_| attempt())?;
     }
     Ok(())
-}
-
-/// On a busy machine, the launcher may end a rank that has not yet said how it fails.
-fn retried(attempt: impl Fn() -> Result<()>) -> Result<()> {
-    (0..2).find_map(|_| attempt().ok()).map_or_else(attempt, Ok)
 }
 
 /// The ranks' own messages, in the order of the ranks, without gloo's words about a connection.
