@@ -29,8 +29,9 @@ c10d_error_kind kind_of(const std::exception& error) {
     return C10D_CONNECTION;
   }
   // gloo (common/error.h, common/logging.h) and NCCL (c10d/NCCLUtils.hpp) have one type for a peer that
-  // is late and for one that is gone.
-  if (is_any_of<gloo::Exception, gloo::EnforceNotMet, c10::DistBackendError>(error)) {
+  // is late and for one that is gone. What gloo throws while it connects is thrown again as a c10::Error.
+  if (is_any_of<gloo::Exception, gloo::EnforceNotMet, c10::DistBackendError>(error) ||
+      says(error, "Gloo connectFullMesh failed")) {
     return says(error, "imed out") || says(error, "imeout") ? C10D_TIMEOUT : C10D_CONNECTION;
   }
   if (is_any_of<
