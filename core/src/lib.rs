@@ -54,7 +54,6 @@
 #![deny(missing_docs)]
 
 pub mod amp;
-pub mod backends;
 pub mod checkpoint;
 pub mod data_parallel;
 pub mod distributed;
@@ -69,7 +68,7 @@ pub use c10d_sys::exit;
 #[doc(inline)]
 pub use tch_parallel_base::{
     DeviceGuard, Devices, Error, Event, HostCopy, LogicalDevice, Replicated, Result, Shared,
-    Tensors, cuda_is_built, hogwild, memory,
+    Tensors, backends, cuda_is_built, hogwild, memory,
 };
 #[doc(inline)]
 pub use tch_parallel_data as data;

@@ -4,13 +4,13 @@
 //!   holds.
 //! - [`Event`], [`HostCopy`]: how far a device has come, and its numbers on their way to the host.
 //! - [`hogwild`]: parameters that threads share without a lock.
-//! - [`profiler`]: what runs when, in a trace.
+//! - [`autocast`](autocast()), [`backends`]: in which kinds and how libtorch's operators compute; [`profiler`]: what runs
+//!   when, in a trace.
 //! - [`Tensors`]: what modules can take and return.
 //! - [`parameters`], [`named_tensors`], [`tensor_file`]: a store's variables in PyTorch's order, as bytes
 //!   in the format of safetensors, and as a file in that or in the format of `torch.save`.
 //! - [`destination`]: files that are replaced as a whole.
 //! - [`options!`]: options with PyTorch's defaults beside them.
-//! - [`lock()`]: locking a mutex despite panics.
 //! - [`random`], [`file_size_limit`]: two things about the process that several crates must respect.
 //! - [`Error`]: the one error type.
 //!
@@ -18,6 +18,8 @@
 
 #![deny(missing_docs)]
 
+mod autocast;
+pub mod backends;
 pub mod destination;
 mod device;
 mod devices;
@@ -26,7 +28,6 @@ mod event;
 pub mod file_size_limit;
 pub mod hogwild;
 mod host_copy;
-mod lock;
 pub mod memory;
 pub mod named_tensors;
 mod options;
@@ -37,10 +38,11 @@ pub mod random;
 pub mod tensor_file;
 pub mod tensors;
 
+pub use autocast::autocast;
+pub use c10d_sys::lock;
 pub use device::{DeviceGuard, LogicalDevice, cuda_is_built, no_gpu};
 pub use devices::Devices;
 pub use error::{Error, Result, check, check_file};
 pub use event::Event;
 pub use host_copy::HostCopy;
-pub use lock::lock;
 pub use tensors::{Replicated, Shared, Tensors};

@@ -25,8 +25,8 @@
 //!
 //! [`Kind::BFloat16`](tch::Kind::BFloat16) has the range of 32 bits and needs no scaler.
 
-mod autocast;
 mod grad_scaler;
 
-pub use autocast::autocast;
 pub use grad_scaler::{GradScaler, GradScalerOptions, GradScalerState};
+#[doc(inline)]
+pub use tch_parallel_base::autocast;

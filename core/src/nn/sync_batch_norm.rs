@@ -4,7 +4,7 @@ mod cpu;
 mod cuda;
 
 use super::{BatchNorm, BatchNormOptions, Inputs};
-use crate::distributed::{ProcessGroup, ReduceOp, for_the_engine, refuse_in_a_part};
+use crate::distributed::{ProcessGroup, for_the_engine, is_in_step, refuse_in_a_part, sum};
 use crate::{Error, Result, check};
 use c10d_sys::{autograd::hook_gradients, tensor::grad_enabled};
 use std::borrow::Borrow;
@@ -41,7 +41,8 @@ pub struct SyncBatchNorm {
 /// In training, both passes are collectives: all ranks must run the same layers in the same order, and each must call
 /// backward. The forward pass gathers the statistics of every rank, 2C + 1 numbers; the backward pass sums the 2C
 /// numbers that the gradient of the input needs. The gradients of weight and bias are those of this rank's batch, for
-/// [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) to average.
+/// [`DistributedDataParallel`](crate::distributed::DistributedDataParallel) to average. With virtual ranks it works in
+/// [`backward_shares`](crate::distributed::DistributedDataParallel::backward_shares), on the CPU.
 ///
 /// ```
 /// use tch::{Kind, Tensor, nn::VarStore};
@@ -89,10 +90,11 @@ impl SyncBatchNorm {
         let size = xs.size();
         let expected = format_args!("[N, {}, …]", self.num_features);
         check(size.get(1) == Some(&self.num_features), INPUT, format_args!("{size:?}"), expected)?;
-        if train {
+        let in_step = is_in_step();
+        if train && !in_step {
             refuse_in_a_part("SyncBatchNorm")?;
         }
-        if !train || self.group.world_size() == 1 {
+        if !train || self.group.world_size() == 1 && !in_step {
             if train || self.batch_norm.running_stats.is_none() {
                 cpu::check_count(cpu::count(xs))?;
             }
@@ -199,8 +201,7 @@ impl Saved {
         if xs.numel() == 0 {
             // No values have no gradients, but the other ranks still need this one.
             if let Some(group) = &self.group {
-                let mut sums = Tensor::f_zeros([2 * xs.size()[1]], (kind(xs), xs.device()))?;
-                group.all_reduce(&mut sums, ReduceOp::Sum)?;
+                let _ = sum(Tensor::f_zeros([2 * xs.size()[1]], (kind(xs), xs.device()))?, group)?;
             }
             return Ok(vec![None, None, None]);
         }
@@ -215,8 +216,6 @@ impl Saved {
     /// Two numbers per channel, summed over all ranks. A collective, unless the input needs no gradient: then nothing.
     fn sum_over_ranks(&self, a: &Tensor, b: &Tensor) -> Result<Option<Tensor>> {
         let Some(group) = &self.group else { return Ok(None) };
-        let mut sums = Tensor::f_cat(&[a, b], 0)?;
-        group.all_reduce(&mut sums, ReduceOp::Sum)?;
-        Ok(Some(sums))
+        Ok(Some(sum(Tensor::f_cat(&[a, b], 0)?, group)?))
     }
 }

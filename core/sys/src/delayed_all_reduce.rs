@@ -1,8 +1,8 @@
 //! Gradients that are averaged together, apart from a reducer's buckets.
 
 use crate::backward_hooks::{after_accumulation, at_end_of_backward, before_backward};
-use crate::{Error, Result, Work, arithmetic::div_number_, tensor::set_grad};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use crate::{Error, Result, Work, arithmetic::div_number_, lock, tensor::set_grad};
+use std::sync::{Arc, Mutex, Weak};
 use std::{collections::BTreeSet, mem};
 use tch::{TchError, Tensor};
 
@@ -120,8 +120,4 @@ fn run(state: &Weak<Mutex<State>>, part: impl FnOnce(&mut State) -> Result<()>) 
     part(&mut lock(&state)).map_err(|error| {
         Error::new(error.kind(), format!("delay_all_reduce_named_params: {}", error.message()))
     })
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -26,6 +26,7 @@ mod ffi;
 pub mod foreach;
 mod hogwild;
 mod listener;
+mod lock;
 pub mod memory;
 mod owned;
 #[doc(hidden)]
@@ -38,6 +39,7 @@ pub mod storage;
 mod store;
 pub mod stream;
 pub mod tensor;
+mod turns;
 mod work;
 
 pub use arguments::LONGEST_TIMEOUT;
@@ -49,9 +51,11 @@ pub use exit::exit;
 pub use ffi::{ErrorKind, Progress, ReducerOptions};
 pub use hogwild::AtomicTensor;
 pub use listener::inherited_listener;
+pub use lock::lock;
 #[doc(hidden)]
 pub use process_group::probe_shared_memory;
 pub use process_group::{GlooAddress, GlooOptions, ProcessGroup};
 pub use reducer::{Reducer, bucket_order, set_bucket_order, set_data};
 pub use store::{Store, TcpStoreOptions};
+pub use turns::{Turn, in_turns};
 pub use work::Work;

@@ -4,17 +4,16 @@ use crate::common::{EACH_TRANSPORT, Saved, after_python, expect_equal, read};
 use crate::prelude::*;
 use tch_parallel::nn::*;
 
-const VIRTUAL_RANKS: usize = 3;
-
 fn options(virtual_ranks: usize) -> DdpOptions {
     let virtual_ranks = Some(virtual_ranks);
     DdpOptions { virtual_ranks, bucket_cap_mb: Some(1e-4), ..Default::default() }
 }
 
 /// What this rank has after a training with 16 bits and clipped gradients, which add up over `accumulated` steps.
-fn trained<N>(
-    (group, accumulated): (&ProcessGroup, i64),
-    build: fn(nn::Path<'_>) -> N,
+fn trained<N: Send>(
+    (group, virtual_ranks, accumulated): (&ProcessGroup, usize, i64),
+    in_step: bool,
+    build: impl Fn(nn::Path<'_>) -> N,
     forward: fn(&N, &Tensor) -> Tensor,
 ) -> Saved {
     let vs = VarStore::new(Device::Cpu);
@@ -22,12 +21,15 @@ fn trained<N>(
     for (i, mut parameter) in vs.trainable_variables().into_iter().enumerate() {
         no_grad(|| parameter.copy_(&numbers(&parameter.size(), i as i64)));
     }
-    let ddp = options(VIRTUAL_RANKS);
+    let ddp = options(virtual_ranks);
     let model = DistributedDataParallel::with_options(net, &vs, group, ddp).unwrap();
     let mut optimizer = Adam::new(&vs, AdamOptions { lr: 0.1, ..Default::default() }).unwrap();
-    let shard = tch_parallel::data::Shard::from(group).with_virtual_ranks(VIRTUAL_RANKS).unwrap();
+    let shard = tch_parallel::data::Shard::from(group).with_virtual_ranks(virtual_ranks).unwrap();
     let own = || (shard.rank()..).take(shard.parts()).map(|it| it as i64);
-    let labels = Tensor::arange(4, INT64_CPU).remainder(3);
+    let loss = |output: Tensor| {
+        let labels = Tensor::arange(4, INT64_CPU).remainder(3);
+        output.to_kind(Kind::Float).cross_entropy_for_logits(&labels)
+    };
     let (mut saved, mut is_clipped) = (Saved::new(), false);
     for step in 0..5 {
         let images = own().map(|rank| numbers(&[4, 2, 5, 5], 7 * step + rank));
@@ -36,13 +38,19 @@ fn trained<N>(
             optimizer.zero_grad().unwrap();
         }
         let mut losses = Vec::new();
-        for share in model.shares(images, 100 * step) {
-            let share = share.unwrap();
-            let pass = || model.forward(|net| forward(net, &share));
-            let output = autocast(Device::Cpu, Some(Kind::BFloat16), pass).unwrap().unwrap();
-            let loss = output.to_kind(Kind::Float).cross_entropy_for_logits(&labels);
-            model.backward(&loss).unwrap();
-            losses.push(loss);
+        let bf16 = Some(Kind::BFloat16);
+        if in_step {
+            let pass = |net: &N, share| autocast(Device::Cpu, bf16, || forward(net, &share));
+            let pass = |net: &N, share| Ok(loss(pass(net, share)?));
+            losses = model.backward_shares(images, 100 * step, pass).unwrap();
+        } else {
+            for share in model.shares(images, 100 * step) {
+                let share = share.unwrap();
+                let pass = || model.forward(|net| forward(net, &share));
+                let loss = loss(autocast(Device::Cpu, bf16, pass).unwrap().unwrap());
+                model.backward(&loss).unwrap();
+                losses.push(loss);
+            }
         }
         is_clipped |= clip_grad_norm_(&model.parameters(), 0.5).unwrap() > 0.5;
         for (name, parameter) in model.named_parameters() {
@@ -90,7 +98,7 @@ fn any_number_of_ranks_equals_pythons_three_with_three_virtual_ranks(
     python: Saved,
 ) {
     on_each_number_of_ranks(group, |group| {
-        let saved = trained((group, 1), conv_net, |(conv, norm, last, scale), xs| {
+        let saved = trained((group, 3, 1), false, conv_net, |(conv, norm, last, scale), xs| {
             let xs = norm.forward_t(&conv.forward(xs), true).relu().flatten(1, -1);
             last.forward(&xs.dropout(0.5, true)) * scale
         });
@@ -108,15 +116,78 @@ fn a_transformer_has_the_same_bits_on_any_number_of_ranks(group: &ProcessGroup) 
         let ys = nn::LayerNorm::forward(norm, &(xs + ys)).mean_dim(1, false, None);
         last.call(ys, |last, ys| nn::Linear::forward(last, &ys.dropout(0.1, true)))
     };
+    expect_same(group, "transformer.safetensors", |group| {
+        trained((group, 3, 2), false, transformer, forward)
+    });
+}
+
+/// Calls `train` with groups of the first rank, the first two, and so on, and expects the same of all.
+fn expect_same(group: &ProcessGroup, file: &str, train: impl Fn(&ProcessGroup) -> Saved) {
     on_each_number_of_ranks(group, |group| {
-        let saved = trained((group, 2), transformer, forward);
-        let file = "transformer.safetensors";
+        let saved = train(group);
         if group.world_size() == 1 {
-            let tensors: Vec<_> = saved.iter().collect();
-            return Tensor::write_safetensors(&tensors, file).unwrap();
+            return Tensor::write_safetensors(&Vec::from_iter(&saved), file).unwrap();
         }
         expect_equal(saved, read(file));
     });
+}
+
+fn synced(group: &ProcessGroup, virtual_ranks: usize, in_step: bool) -> Saved {
+    let build = |p: nn::Path<'_>| {
+        let conv = conv2d(&p / "0", 2, 3, 3, Default::default());
+        let norm = sync_batch_norm(&p / "1", 3, group, BatchNormOptions::default());
+        let last = linear(&p / "5", 27, 3, Default::default());
+        (conv, norm, last, batch_norm1d(&p / "6", 27, BatchNormOptions::default()))
+    };
+    trained((group, virtual_ranks, 2), in_step, build, |(conv, norm, last, plain), xs| {
+        let xs = norm.forward_t(&conv.forward(xs), true).relu().flatten(1, -1);
+        last.forward(&plain.forward_t(&xs, true).dropout(0.5, true))
+    })
+}
+
+#[run_by(on_ranks_with_each_transport(3))]
+fn sync_batch_norm_has_the_same_bits_on_any_number_of_ranks(group: &ProcessGroup) {
+    expect_same(group, "synced.safetensors", |group| synced(group, 3, true));
+}
+
+#[run_by(on_ranks(2))]
+fn sync_batch_norm_over_virtual_ranks_is_that_over_as_many_ranks(group: &ProcessGroup) {
+    // Of two, whose sums have the same bits in either order.
+    expect_equal(synced(group, 2, true), synced(group, 2, false));
+}
+
+#[run_by(on_ranks(1))]
+fn a_share_that_fails_ends_the_step_of_all(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let norm = sync_batch_norm(vs.root(), 3, group, BatchNormOptions::default());
+    let model = DistributedDataParallel::with_options(norm, &vs, group, options(3)).unwrap();
+    let batch = || Tensor::arange(18, FLOAT_CPU).view([6, 3]);
+    let pass = |norm: &SyncBatchNorm, xs: Tensor| Ok(norm.forward_t(&xs, true).sum(Kind::Float));
+    model.backward_shares(batch(), 0, pass).unwrap();
+    let own = vs.variables();
+    let state = || [own["weight"].grad().copy(), own["running_mean"].copy()];
+    let before = state();
+    let is_second = |xs: &Tensor| xs.double_value(&[0, 0]) == 3.0;
+    let fails = |norm: &SyncBatchNorm, xs: Tensor| match is_second(&xs) {
+        true => Ok(xs.sum(Kind::Float)),
+        false => pass(norm, xs),
+    };
+    expect_error(model.backward_shares(batch(), 0, fails), "does not require grad");
+    assert_eq!(state(), before);
+    let skips = |norm: &SyncBatchNorm, xs: Tensor| match is_second(&xs) {
+        true => Ok(norm.forward_t(&xs, false).sum(Kind::Float)),
+        false => norm.f_forward_t(&xs, true),
+    };
+    let expected = "made by each share, and another one has failed or ended";
+    expect_error(model.backward_shares(batch(), 0, skips), expected);
+    assert_eq!(state(), before);
+    model.backward_shares(batch(), 0, pass).unwrap();
+    let plain = DistributedDataParallel::new((), &vs, group).unwrap();
+    let unused = |_: &(), xs: Tensor| Ok(xs);
+    expect_error(
+        plain.backward_shares(batch(), 0, unused),
+        "called without, but must be called with virtual_ranks",
+    );
 }
 
 #[run_by(on_ranks(1))]
@@ -151,7 +222,7 @@ fn a_loop_over_shares_may_look_as_with_other_models(group: &ProcessGroup) {
 fn shares_begin_with_the_same_buffers_and_what_is_loaded_after_an_abandoned_step_stays(
     group: &ProcessGroup,
 ) {
-    on_each_number_of_ranks(group, |group| {
+    expect_same(group, "loaded.safetensors", |group| {
         let vs = VarStore::new(Device::Cpu);
         let norm = batch_norm1d(vs.root(), 3, BatchNormOptions::default());
         let model = DistributedDataParallel::with_options(norm, &vs, group, options(2)).unwrap();
@@ -171,12 +242,7 @@ fn shares_begin_with_the_same_buffers_and_what_is_loaded_after_an_abandoned_step
         let _ = no_grad(|| mean.fill_(5.0));
         model.shares(batch, 10).for_each(|share| pass(&share.unwrap()));
         let bias = vs.variables()["bias"].grad();
-        let saved = [("mean".to_owned(), mean), ("bias".to_owned(), bias)];
-        let file = "loaded.safetensors";
-        match group.world_size() {
-            1 => Tensor::write_safetensors(&saved, file).unwrap(),
-            _ => expect_equal(saved.into(), read(file)),
-        }
+        [("mean".to_owned(), mean), ("bias".to_owned(), bias)].into()
     });
 }
 

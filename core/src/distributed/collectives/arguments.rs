@@ -4,7 +4,8 @@ use crate::distributed::group::{Backend, ProcessGroup};
 use crate::{Error, Result, check};
 use c10d_sys::ReduceOp;
 use c10d_sys::tensor::{has_overlap, is_plain};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use tch::{Kind, Tensor};
 
 impl ProcessGroup {
@@ -130,14 +131,43 @@ impl Output {
     }
 }
 
+type Exchange = Rc<dyn Fn(&ProcessGroup, &Tensor) -> Result<Vec<Tensor>>>;
+
 thread_local! {
     /// Whether this thread computes for one of several virtual ranks, one after the other.
     pub(crate) static IN_A_PART: Cell<bool> = const { Cell::new(false) };
+    /// How it gets a tensor of each virtual rank, if it computes in step with the others.
+    pub(crate) static IN_STEP: RefCell<Option<Exchange>> = const { RefCell::new(None) };
+}
+
+pub(crate) fn is_in_step() -> bool {
+    IN_STEP.with_borrow(Option::is_some)
+}
+
+/// A tensor of each rank, or of each virtual rank, in their order. A collective.
+pub(crate) fn gather(tensor: &Tensor, group: &ProcessGroup) -> Result<Vec<Tensor>> {
+    match IN_STEP.with_borrow(Option::clone) {
+        Some(exchange) => exchange(group, tensor),
+        None => group.all_gather(tensor),
+    }
+}
+
+/// Their sum, with virtual ranks in their order.
+pub(crate) fn sum(mut tensor: Tensor, group: &ProcessGroup) -> Result<Tensor> {
+    if is_in_step() {
+        return Ok(Tensor::f_stack(&gather(&tensor, group)?, 0)?.f_sum_dim_intlist(
+            [0].as_slice(),
+            false,
+            None,
+        )?);
+    }
+    group.all_reduce(&mut tensor, ReduceOp::Sum)?;
+    Ok(tensor)
 }
 
 /// Refuses what would need all virtual ranks at once.
 pub(crate) fn refuse_in_a_part(what: &str) -> Result<()> {
-    let expected =
-        "used with as many ranks as virtual ranks: a rank computes for one after the other";
+    let expected = "used with as many ranks as virtual ranks, or SyncBatchNorm in backward_shares: \
+                    a rank computes for one after the other";
     check(!IN_A_PART.get(), what, "used in a share of virtual_ranks", expected)
 }

@@ -26,7 +26,7 @@ mod pending;
 mod point_to_point;
 mod reductions;
 
-pub(crate) use arguments::{IN_A_PART, refuse_in_a_part};
+pub(crate) use arguments::{IN_A_PART, IN_STEP, gather, is_in_step, refuse_in_a_part, sum};
 pub use average_meter::AverageMeter;
 pub use pending::Pending;
 pub use point_to_point::P2pOp;

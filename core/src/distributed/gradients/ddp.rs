@@ -245,11 +245,7 @@ impl<M> DistributedDataParallel<M> {
         // Ranks without inputs cannot know whether this pass has gradients.
         if grad || joining.is_some() {
             let rebuilt = self.reducer.borrow_mut().rebuild_buckets().map_err(failed)?;
-            let to_lay_out = |ranks: &&Arc<VirtualRanks>| rebuilt || !ranks.are_laid_out();
-            if let Some(ranks) = self.virtual_ranks.as_ref().filter(to_lay_out) {
-                let buckets = self.reducer.borrow().buckets().map_err(failed)?;
-                self.group.or_report(ranks.lay_out(&buckets, &self.group))?;
-            }
+            self.lay_out(rebuilt)?;
         }
         let in_join = joining.is_some().then_some(true);
         self.sync_buffers_at(BufferCommHookLocation::PreForward, in_join)?;
@@ -293,9 +289,7 @@ impl<M> DistributedDataParallel<M> {
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
         if let Some(ranks) = &self.virtual_ranks {
             if !ranks.is_last_share()? {
-                // An abandoned step may have prepared a backward pass.
-                let prepared = self.reducer.borrow_mut().expect_no_gradients();
-                prepared.map_err(|error| self.failed("backward", &error))?;
+                self.expect_no_gradients()?;
                 return self.group.or_report(ranks.backward(loss));
             }
             self.group.or_report(ranks.begin_last_backward())?;
@@ -304,12 +298,7 @@ impl<M> DistributedDataParallel<M> {
             if let Some(error) = self.take_hook_failure() {
                 return error;
             }
-            if may_be_anothers_fault(&error) {
-                return self.group.failed("backward", &error);
-            }
-            // The others wait in the middle of their exchange.
-            self.group.report(error.message());
-            Error::engine("backward")(error)
+            failed_backward(&self.group, error)
         });
         outcome.and(self.restore_parameters()).and_then(|()| self.finish_buffers())?;
         self.group.wait_for_queued("backward")?;
@@ -318,6 +307,31 @@ impl<M> DistributedDataParallel<M> {
             return self.sync_buffers();
         }
         Ok(())
+    }
+
+    /// Before passes of virtual ranks of which the reducer learns nothing.
+    pub(super) fn prepare_in_step(&self) -> Result<()> {
+        expect_unchanged(&self.wrapped, None)?;
+        self.expect_no_gradients()?;
+        self.lay_out(false)
+    }
+
+    /// An abandoned step may have prepared a backward pass.
+    fn expect_no_gradients(&self) -> Result<()> {
+        let prepared = self.reducer.borrow_mut().expect_no_gradients();
+        prepared.map_err(|error| self.failed("backward", &error))
+    }
+
+    /// Makes the virtual ranks' rows, if they have none for the reducer's buckets.
+    fn lay_out(&self, rebuilt: bool) -> Result<()> {
+        let is_due = |ranks: &&Arc<VirtualRanks>| rebuilt || !ranks.are_laid_out();
+        let Some(ranks) = self.virtual_ranks.as_ref().filter(is_due) else { return Ok(()) };
+        self.group.or_report(ranks.lay_out(&self.buckets()?, &self.group))
+    }
+
+    /// Each as the numbers of its parameters.
+    pub(super) fn buckets(&self) -> Result<Vec<Vec<usize>>> {
+        self.reducer.borrow().buckets().map_err(|error| self.failed("forward", &error))
     }
 
     /// The parameters' own data and kinds, after a pass with `mixed_precision`.
@@ -363,6 +377,15 @@ impl<M> DistributedDataParallel<M> {
         }
         self.group.failed(operation, error)
     }
+}
+
+/// Tells the others, which wait in the middle of their exchange.
+pub(super) fn failed_backward(group: &ProcessGroup, error: c10d_sys::Error) -> Error {
+    if may_be_anothers_fault(&error) {
+        return group.failed("backward", &error);
+    }
+    group.report(error.message());
+    Error::engine("backward")(error)
 }
 
 impl<M: ModuleT> DistributedDataParallel<M> {

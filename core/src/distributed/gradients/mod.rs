@@ -11,7 +11,7 @@
 //! | [`hooks`] | other ways of exchanging gradients, compressed for instance |
 //! | `model_averaging` | [`PeriodicModelAverager`]: averages parameters instead of gradients |
 //! | `mixed_precision` | [`MixedPrecision`]: parameters and gradients in fewer bits during a pass |
-//! | `virtual_ranks`, `shares` | the same bits on any number of ranks |
+//! | `virtual_ranks`, `shares`, `in_step` | the same bits on any number of ranks |
 //! | `module_tensors`, `same_model` | what ranks share of a model, and whether all have built the same |
 //! | `logging` | [`DdpLoggingData`]: DistributedDataParallel's measurements of itself |
 //! | `apex` | [`ApexDistributedDataParallel`]: the same as in NVIDIA Apex |
@@ -23,6 +23,7 @@ mod ddp;
 mod ddp_options;
 mod delayed;
 pub mod hooks;
+mod in_step;
 mod join;
 mod logging;
 mod mixed_precision;

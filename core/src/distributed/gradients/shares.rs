@@ -2,7 +2,7 @@
 
 use super::{ddp::DistributedDataParallel, virtual_ranks::VirtualRanks};
 use crate::{Result, Tensors, check};
-use tch::{Kind, Tensor};
+use tch::Tensor;
 use tch_parallel_base::tensors::{fill, list};
 
 impl<M> DistributedDataParallel<M> {
@@ -43,14 +43,7 @@ impl<M> DistributedDataParallel<M> {
         (0..parts).map(move |part| {
             let Some(Shares(ranks)) = &shares else { return Ok(batch.shallow_clone()) };
             ranks.begin(part, seed)?;
-            let tensors = list(&batch).into_iter().map(|tensor| {
-                let rows = tensor.size().first().map_or(0, |rows| *rows as usize);
-                let what = "the number of samples in a batch";
-                let expected = format_args!("a multiple of {parts}, this rank's virtual ranks");
-                self.group.or_report(check(rows % parts == 0, what, rows, expected))?;
-                Ok(tensor.f_slice(0, part as i64, None, parts as i64)?.f_contiguous()?)
-            });
-            Ok(fill(&batch, tensors.collect::<Result<Vec<_>>>()?))
+            self.group.or_report(share(&batch, part, parts))
         })
     }
 
@@ -66,18 +59,26 @@ impl<M> DistributedDataParallel<M> {
             let parts = ranks.shard.parts();
             let expected = format_args!("{parts}, one for each share of a batch");
             check(shares.len() == parts, "the number of shares", shares.len(), expected)?;
-            // A rank with fewer than another repeats its last one, which nobody uses.
-            let rows = Tensor::f_arange(ranks.most as i64, (Kind::Int64, numbers.device()))?;
-            let rows = rows.f_clamp_max(shares.len() as i64 - 1)?;
-            let all = self.group.all_gather(&numbers.f_index_select(0, &rows)?)?;
-            numbers = Tensor::f_stack(&ranks.in_order(&all)?, 0)?;
+            numbers = Tensor::f_stack(&ranks.gather(&numbers, &self.group)?, 0)?;
         }
         Ok(numbers.f_mean_dim(0, false, None)?)
     }
 }
 
+/// A part of a batch.
+pub(super) fn share<B: Tensors>(batch: &B, part: usize, parts: usize) -> Result<B> {
+    let tensors = list(batch).into_iter().map(|tensor| {
+        let rows = tensor.size().first().map_or(0, |rows| *rows as usize);
+        let what = "the number of samples in a batch";
+        let expected = format_args!("a multiple of {parts}, this rank's virtual ranks");
+        check(rows % parts == 0, what, rows, expected)?;
+        Ok(tensor.f_slice(0, part as i64, None, parts as i64)?.f_contiguous()?)
+    });
+    Ok(fill(batch, tensors.collect::<Result<Vec<_>>>()?))
+}
+
 /// A loop over shares. It may be left early.
-struct Shares<'a>(&'a VirtualRanks);
+pub(super) struct Shares<'a>(pub(super) &'a VirtualRanks);
 
 impl Drop for Shares<'_> {
     fn drop(&mut self) {

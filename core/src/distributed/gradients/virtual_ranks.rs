@@ -4,9 +4,10 @@ use super::hooks::{CommHook, GradBucket, from_fn, gradients_in};
 use crate::distributed::collectives::IN_A_PART;
 use crate::distributed::group::{ProcessGroup, Transport};
 use crate::{Error, Result, check, data::Shard};
+use c10d_sys::random::{rng_state, set_rng_state};
 use c10d_sys::{autograd::backward_from, tensor::set_grad};
 use std::{iter::repeat_with, mem::take, sync::Arc, sync::Mutex};
-use tch::{Device, Tensor, no_grad};
+use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel_base::lock;
 
 /// The virtual ranks whose work this rank does.
@@ -27,9 +28,16 @@ struct State {
     buffers: Vec<Tensor>,
     /// By bucket, a row of gradients for each virtual rank of the rank with most of them.
     rows: Vec<Tensor>,
-    /// By share, but for the last one, each parameter's part of its rows.
+    /// By share, each parameter's part of its rows.
     places: Vec<Vec<Tensor>>,
     step: Step,
+}
+
+/// What a share goes on with.
+#[derive(Debug)]
+pub(super) struct Context {
+    buffers: Vec<Tensor>,
+    generator: Tensor,
 }
 
 #[derive(Debug, Default)]
@@ -114,7 +122,7 @@ impl VirtualRanks {
         check(step.passes == 0, "a change of buckets", "between shares", "before the first one")?;
         let mut new_rows = Vec::new();
         let none = || parameters.iter().map(|_| Tensor::new()).collect::<Vec<_>>();
-        let mut new_places: Vec<_> = (1..self.shard.parts()).map(|_| none()).collect();
+        let mut new_places: Vec<_> = (0..self.shard.parts()).map(|_| none()).collect();
         for bucket in buckets {
             let tensors: Vec<_> = bucket.iter().map(|&i| parameters[i].shallow_clone()).collect();
             let size = [self.most as i64, tensors.iter().map(|it| it.numel() as i64).sum()];
@@ -163,6 +171,50 @@ impl VirtualRanks {
         Ok(())
     }
 
+    /// Before the passes of all shares in step with each other.
+    pub(super) fn begin_in_step(&self) -> Result<()> {
+        let State { step, parameters, rows, .. } = &mut *lock(&self.state);
+        rows.iter_mut().try_for_each(|rows| rows.f_zero_().map(drop))?;
+        step.earlier = replace_grads(parameters, repeat_with(Tensor::new))?;
+        Ok(())
+    }
+
+    /// What the share that runs would find again, but for its gradients.
+    pub(super) fn context(&self) -> Result<Context> {
+        let generator = rng_state(None).map_err(Error::engine("virtual_ranks"))?;
+        Ok(Context { buffers: copies(&lock(&self.state).buffers), generator })
+    }
+
+    /// Lets a share run: with its gradients, its buffers and its generator.
+    pub(super) fn enter(&self, share: usize, context: &Context) -> Result<()> {
+        let State { parameters, buffers, places, .. } = &mut *lock(&self.state);
+        replace_grads(parameters, places[share].iter().map(Tensor::shallow_clone))?;
+        copy(buffers, &context.buffers)?;
+        set_rng_state(None, &context.generator).map_err(Error::engine("virtual_ranks"))
+    }
+
+    /// After the passes of all shares in step: exchanges their gradients, and ends the step. A collective.
+    pub(super) fn add_up(
+        &self,
+        buckets: &[Vec<usize>],
+        group: &ProcessGroup,
+        first: Context,
+    ) -> Result<()> {
+        let mut state = lock(&self.state);
+        let State { step, parameters, rows, .. } = &mut *state;
+        for (bucket, rows) in buckets.iter().zip(rows) {
+            let mut sum = Tensor::f_zeros([rows.size()[1]], (rows.kind(), rows.device()))?;
+            self.sum(&rows.f_mul_(&self.factor())?, group, &mut sum)?;
+            let own: Vec<_> = bucket.iter().map(|&i| parameters[i].shallow_clone()).collect();
+            for (&i, gradient) in bucket.iter().zip(gradients_in(&sum, &own)?) {
+                set_grad(&mut parameters[i], &gradient).map_err(Error::engine("virtual_ranks"))?;
+            }
+        }
+        step.after_first = first.buffers;
+        drop(state);
+        self.end_step()
+    }
+
     /// After a loop over the shares: an abandoned step leaves gradients and buffers as they were, and the generators the
     /// same on all ranks.
     pub(super) fn end_shares(&self) -> Result<()> {
@@ -206,19 +258,29 @@ impl VirtualRanks {
             let (own, group, mut sum) = (Arc::clone(&own), group.clone(), bucket.buffer()?);
             // Gathered only now, so that no more than one bucket of all ranks is in memory.
             Ok(Box::new(move || {
-                let ranks =
-                    if group.world_size() == 1 { vec![rows] } else { group.all_gather(&rows)? };
-                let parts = own.in_order(&ranks)?;
-                let mut sum = sum.f_zero_()?;
-                parts.iter().try_for_each(|part| sum.f_add_(part).map(drop))?;
+                own.sum(&rows, &group, &mut sum)?;
                 Ok(sum)
             }))
         }))
     }
 
-    /// The rows of all virtual ranks in their order, from those of each rank.
-    pub(super) fn in_order(&self, ranks: &[Tensor]) -> Result<Vec<Tensor>> {
+    /// A row of each virtual rank in their order, from this rank's. A collective.
+    pub(super) fn gather(&self, rows: &Tensor, group: &ProcessGroup) -> Result<Vec<Tensor>> {
+        // A rank with fewer than another repeats its last one, which nobody uses.
+        let places = Tensor::f_arange(self.most as i64, (Kind::Int64, rows.device()))?;
+        let places = places.f_clamp_max(rows.size()[0] - 1)?;
+        let ranks = match group.world_size() {
+            1 => vec![rows.shallow_clone()],
+            _ => group.all_gather(&rows.f_index_select(0, &places)?)?,
+        };
         self.owners.iter().map(|&(rank, place)| Ok(ranks[rank].f_get(place)?)).collect()
+    }
+
+    /// The sum of a bucket's rows of all virtual ranks, added to zero one after the other. A collective.
+    fn sum(&self, rows: &Tensor, group: &ProcessGroup, sum: &mut Tensor) -> Result<()> {
+        let _ = sum.f_zero_()?;
+        let rows = self.gather(rows, group)?;
+        rows.iter().try_for_each(|row| Ok(sum.f_add_(row).map(drop)?))
     }
 
     /// The rows of a bucket. A rank with fewer virtual ranks than another pads them with zeros.

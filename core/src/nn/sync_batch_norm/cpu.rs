@@ -2,7 +2,8 @@
 
 use super::super::{BatchNorm, RunningStats};
 use super::{Forward, INPUT, Saved, SyncBatchNorm, kind};
-use crate::{Error, Result, check, distributed::ProcessGroup};
+use crate::distributed::{ProcessGroup, gather};
+use crate::{Error, Result, check};
 use c10d_sys::arithmetic::{add_number_, copy, div_number_, mul_number_};
 use c10d_sys::tensor::batch_norm_backward_reduce;
 use tch::{Kind, TchError, Tensor};
@@ -58,7 +59,7 @@ impl Statistics {
         let channels = xs.size()[1];
         let kind = kind(xs);
         let own = Self::of_this_rank(xs)?;
-        let all = Tensor::f_stack(&group.all_gather(&own)?, 0)?;
+        let all = Tensor::f_stack(&gather(&own, group)?, 0)?;
         let means = all.f_narrow(1, 0, channels)?;
         let vars = all.f_narrow(1, channels, channels)?;
         let counts = all.f_narrow(1, 2 * channels, 1)?;

@@ -11,7 +11,7 @@ use tch::{Device, Kind};
 /// means on, with PyTorch's default kind. Name the kind instead: [`Kind::BFloat16`] on a CPU, [`Kind::Half`] on CUDA.
 ///
 /// Use it for the forward pass and the loss, not for the backward pass. The setting is per thread;
-/// [`DataParallel`](crate::data_parallel::DataParallel) passes it on to its replicas.
+/// `DataParallel` passes it on to its replicas.
 ///
 /// ```
 /// use tch::{Device, Kind, Tensor};
