@@ -98,9 +98,10 @@ pub fn variable(name: &str) -> Option<PathBuf> {
 
 /// Call this from the build script of a program that depends on tch-parallel, so that the program finds libtorch when
 /// it starts, without LD_LIBRARY_PATH. Only a program's own build script can set its rpath. From then on cargo runs the
-/// script again only if build.rs changes, or a file that the script names with `cargo::rerun-if-changed`.
+/// script again only if it or Cargo.toml changes, or a file that the script names with `cargo::rerun-if-changed`.
 pub fn link_program() {
-    println!("cargo::rerun-if-changed=build.rs");
+    // Not the script, which may be that of another program, and which cargo watches anyway.
+    println!("cargo::rerun-if-changed=Cargo.toml");
     link("DEP_TCH_PARALLEL_LINK_ARGS");
 }
 
