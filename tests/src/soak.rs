@@ -2,18 +2,17 @@
 //! `cargo xtask soak` prints.
 
 mod elastic;
-mod kills;
+mod faults;
 mod network;
 pub mod replaced;
 mod restarts;
-mod silence;
 mod torchrun;
 
 use crate::prelude::*;
 use crate::programs::{ddp_mnist, example};
 use crate::training::{events, losses, wait_for_steps};
 use crate::{Ended, Job, cluster::Cluster};
-use kills::{Victim, killed};
+use faults::{Fault, provoke};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::thread::sleep;
 
@@ -99,16 +98,16 @@ macro_rules! lines {
 }
 
 pub const LINES: &[Line] = lines! {
-    "killed-rank", |trial| killed(trial, Victim::Rank), ms(5_000), 36,
+    "killed-rank", |trial| provoke(trial, Fault::KilledRank), ms(5_000), 36,
         "kill -9 of one rank" => "all hosts end in under 5 s and name it, no orphan";
-    "killed-launcher", |trial| killed(trial, Victim::Launcher), ms(5_000), 36,
+    "killed-launcher", |trial| provoke(trial, Fault::KilledLauncher), ms(5_000), 36,
         "kill -9 of one launcher" => "all hosts end in under 5 s and name its host, no orphan";
-    "killed-host", |trial| killed(trial, Victim::Host), ms(5_000), 36,
+    "killed-host", |trial| provoke(trial, Fault::KilledHost), ms(5_000), 36,
         "kill -9 of all processes of one host" => "all hosts end in under 5 s and name it, no orphan";
-    "stopped-host", silence::stopped_host, ms(8_000), 36,
+    "stopped-host", |trial| provoke(trial, Fault::StoppedHost), ms(8_000), 36,
         "SIGSTOP of all processes of one host"
         => "the others end within --heartbeat-timeout (3 s) + 5 s and name it; it ends when it wakes up";
-    "link-down", silence::link_down, ms(8_000), 36,
+    "link-down", |trial| provoke(trial, Fault::LinkDown), ms(8_000), 36,
         "link of one host down" => "all end within --heartbeat-timeout (3 s) + 5 s, the others name it";
     "delay", network::delay, None, 36, "200 ms delay at every host" => "trains to the end";
     "loss", network::loss, None, 36, "20 % loss at every host" => "trains to the end";

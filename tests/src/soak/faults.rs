@@ -1,0 +1,58 @@
+//! A rank, a launcher or a host is killed while all ranks train, or a host falls silent: the others end, and name it.
+
+use super::*;
+
+#[derive(Clone, Copy)]
+pub(super) enum Fault {
+    KilledRank,
+    KilledLauncher,
+    KilledHost,
+    /// The others hear nothing of the host any more, though its processes live.
+    StoppedHost,
+    /// The same, but nobody needs to tell the host: it ends while the link is down.
+    LinkDown,
+}
+
+/// Returns how long the others take to end.
+pub(super) fn provoke(trial: &mut Trial, fault: Fault) -> Result<Duration> {
+    let size = trial.size;
+    let per_node = size.ranks_per_node;
+    let rank = trial.rng.random_range(0..NODES * per_node);
+    let host = rank / per_node;
+    let moment = Duration::from_millis(trial.rng.random_range(0..1000));
+    let is_silence = matches!(fault, Fault::StoppedHost | Fault::LinkDown);
+    let (ranks, limit) = (per_node.to_string(), size.heartbeat_timeout.to_string());
+    let flags = ["-n", &ranks, "--heartbeat-timeout", &limit];
+    let flags = if is_silence { &flags[..] } else { &flags[..2] };
+    Cluster::with(NODES, &mut trial.log, |cluster| {
+        cluster.start(flags, &endless_training()?)?;
+        wait_for_steps(&cluster.job, 0..NODES * per_node, 2)?;
+        sleep(moment);
+
+        let pid = cluster.job.rank(rank, "ddp-mnist")?;
+        let node = format!("launch: node {host} ({})", cluster.hosts.name(host));
+        let (survivors, culprit) = match fault {
+            Fault::KilledRank => ((0..NODES).collect(), format!("{node}: rank {rank} (pid ")),
+            _ => (cluster.others(host), format!("{node} ")),
+        };
+        let begin = Instant::now();
+        match fault {
+            Fault::KilledRank => kill(pid, Signal::SIGKILL)?,
+            Fault::KilledLauncher => kill(cluster.launcher(host)?.pid(), Signal::SIGKILL)?,
+            Fault::KilledHost => cluster.hosts.signal(host, Signal::SIGKILL)?,
+            Fault::StoppedHost => cluster.hosts.signal(host, Signal::SIGSTOP)?,
+            Fault::LinkDown => cluster.hosts.set_link(host, false)?,
+        }
+        let ends = cluster.ends(&survivors, PATIENCE)?;
+        ends.expect_failure()?.expect_same_line(&culprit)?;
+
+        if let Fault::StoppedHost = fault {
+            cluster.hosts.signal(host, Signal::SIGCONT)?;
+        }
+        if is_silence {
+            cluster.ends(&[host], PATIENCE)?.expect_failure()?;
+        }
+        cluster.job.expect_nobody_left(if is_silence { PATIENCE } else { size.reaped })?;
+        Ok(ends.at - begin)
+    })
+}
