@@ -1,12 +1,9 @@
 //! How a rank learns its place if ranks come and go: over a socket that `tch_parallel_contract::ELASTIC` describes.
 
+use crate::prelude::*;
 use serde::Serialize;
-use std::collections::BTreeMap;
-use std::fs;
-use std::io::{BufRead, BufReader, Result, Write};
+use std::io::BufReader;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
-use std::thread;
 
 pub(crate) enum Said {
     /// It takes part, and waits for its place.
