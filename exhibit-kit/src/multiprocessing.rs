@@ -6,16 +6,11 @@
 use anyhow::{Result, anyhow, bail, ensure};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
-use std::env::temp_dir;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek};
-use std::net::TcpListener;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::parent_id;
+use std::os::{fd::OwnedFd, unix::process::parent_id};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{env::temp_dir, fs::File, net::TcpListener, thread, time::Duration, time::Instant};
 use tch_parallel::Error;
 use tch_parallel_contract::LISTEN_FD;
 

@@ -11,8 +11,7 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 pub(crate) use nodes::Nodes;
 use nproc::parse_nproc;
 use rendezvous::{Backend, Conf, Endpoint};
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 use streams::{StreamChoice, Streams};
 
 /// Start the ranks of a distributed job on this machine, as torchrun does. Runs any program.

@@ -1,7 +1,6 @@
 //! The launcher's own stdout and stderr. Ranks and the launcher write there, a whole line at a time.
 
-use std::fmt::Display;
-use std::io::Write;
+use std::{fmt::Display, io::Write};
 
 #[derive(Clone, Copy)]
 pub(crate) enum Console {

@@ -10,10 +10,8 @@ mod terms;
 use crate::prelude::*;
 use crate::protocol::handshake::{Failed, Joined, Key, PATIENCE, admit};
 use job::{Action, Event, Job, NodeId};
-use std::net::{SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::JoinHandle;
+use std::{net::SocketAddr, net::TcpListener, os::fd::OwnedFd};
+use std::{sync::atomic::AtomicUsize, sync::atomic::Ordering, thread::JoinHandle};
 use terms::Terms;
 
 /// How many connections may be in their handshake at the same time. Others must try again.

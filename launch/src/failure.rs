@@ -1,8 +1,7 @@
 //! What the failure of a rank is: what the launchers of a job tell each other, and print.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use std::fmt;
-use std::time::{Duration, Instant};
+use std::{fmt, time::Duration, time::Instant};
 
 /// The longest explanation that is sent to other nodes, in characters.
 const LONGEST: usize = 5000;

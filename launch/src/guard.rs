@@ -12,8 +12,7 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::unistd::{Pid, getppid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
-use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
+use std::{ffi::OsString, os::unix::process::CommandExt};
 
 /// The first words of the helpers' command lines.
 const RANK: &str = "__rank";

@@ -5,9 +5,8 @@ use anyhow::{Context, Result, bail};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, SockaddrStorage, bind, setsockopt, socket, sockopt,
 };
-use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::{io, io::ErrorKind, os::fd::AsRawFd, os::fd::OwnedFd};
 
 /// Reserves a free port for rank 0 for as long as the socket lives. It is bound, but does not listen: Linux never hands
 /// out the port as an ephemeral port then, but a program that names it and sets SO_REUSEADDR, as servers do, can bind it

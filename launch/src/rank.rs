@@ -10,8 +10,7 @@ use crate::protocol::proof;
 use nix::errno::Errno;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
+use std::{os::unix::net::UnixStream, os::unix::process::CommandExt};
 use tch_parallel_contract::{ELASTIC, LISTEN_FD};
 
 /// Variables of an outer launcher. A rank that read them would look for that launcher's store or socket.

@@ -1,8 +1,7 @@
 //! A file of whole records, whatever happens while one is written.
 
-use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::{fs, fs::File, path::Path, path::PathBuf};
 use tch_parallel::{Error, Result};
 
 /// No line is longer.

@@ -1,8 +1,7 @@
 //! Where the checkout is, and what was built from it.
 
 use anyhow::{Context, Result};
-use std::env;
-use std::path::{Path, PathBuf};
+use std::{env, path::Path, path::PathBuf};
 
 /// The folder of this workspace's Cargo.toml.
 pub(crate) fn checkout() -> &'static Path {

@@ -2,9 +2,7 @@
 
 use crate::checkout::checkout;
 use anyhow::{Context, Result, ensure};
-use std::env;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::{env, path::Path, process::Command, process::Stdio};
 
 /// The cargo that runs this chore, in this folder.
 pub(crate) fn cargo(folder: &Path) -> Command {

@@ -1,8 +1,7 @@
 //! Files and folders. An error names the file.
 
 use anyhow::{Context, Result};
-use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::{fs, io, path::Path, path::PathBuf};
 
 pub(crate) fn make(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))

@@ -2,9 +2,7 @@
 
 use crate::files::make;
 use anyhow::{Context, Result};
-use std::fs::{File, TryLockError};
-use std::path::Path;
-use std::process::Stdio;
+use std::{fs::File, fs::TryLockError, path::Path, process::Stdio};
 
 /// The lock's file in the folder. It stays when the rest of the folder is removed.
 pub(crate) const FILE: &str = ".lock";

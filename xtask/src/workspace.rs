@@ -6,9 +6,7 @@ use crate::checkout::{checkout, target_dir};
 use crate::command;
 use crate::release::Release;
 use anyhow::{Context, Result};
-use std::env;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::{env, path::Path, path::PathBuf, process::Command};
 
 /// Servers with Graviton or Grace, and Macs' containers.
 pub(crate) const ARM: &str = "aarch64-unknown-linux-gnu";

@@ -8,8 +8,7 @@
 //! the check too; write it yourself.)
 
 use crate::prelude::*;
-use std::panic::resume_unwind;
-use std::thread;
+use std::{panic::resume_unwind, thread};
 
 pub fn ring(group: &ProcessGroup, tensor: &Tensor) -> Result<()> {
     todo!("pass chunks around: first to add them up, then to copy them")

@@ -1,7 +1,6 @@
 //! The flags for pictures. One that cannot be written is refused before any work, and none is drawn unasked.
 
-use std::fs;
-use std::path::PathBuf;
+use std::{fs, path::PathBuf};
 use tch_parallel::checkpoint::check_destination;
 use tch_parallel::{Error, Result};
 

@@ -1,7 +1,6 @@
 //! How many GPUs this process may use, found without CUDA.
 
-use std::env;
-use std::path::Path;
+use std::{env, path::Path};
 
 /// The number of NVIDIA GPUs that CUDA would show this process.
 ///

@@ -2,9 +2,8 @@
 
 #![deny(missing_docs)]
 
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::time::Duration;
+use std::{io, time::Duration};
 
 mod gpus;
 

@@ -2,8 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
-use std::str::FromStr;
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub(crate) enum Backend {

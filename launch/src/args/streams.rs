@@ -1,8 +1,7 @@
 //! The value of `--tee` and `--redirects`: which streams of which ranks.
 
 use anyhow::{Context, Result, bail};
-use std::collections::BTreeMap;
-use std::str::FromStr;
+use std::{collections::BTreeMap, str::FromStr};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Streams {

@@ -11,8 +11,7 @@ use super::cause::{Cause, Kind, name};
 use super::terms::Terms;
 use crate::protocol::connection::Loss;
 use crate::protocol::{Claim, End, GRACE, Node, Placement, ToAgent, ToCoordinator};
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::{Duration, Instant};
+use std::{collections::BTreeMap, collections::BTreeSet, time::Duration, time::Instant};
 use tch_parallel_contract::NOTICE;
 
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -4,9 +4,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt::{self, Display, Formatter};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::{net::Shutdown, net::TcpStream, time::Duration, time::Instant};
 
 /// The longest line. The longest message has the last lines of a rank's stderr.
 pub(crate) const MAX_LINE: usize = 64 * 1024;
@@ -116,8 +115,7 @@ impl Outgoing {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use std::net::TcpListener;
-    use std::thread;
+    use std::{net::TcpListener, thread};
 
     const SHORT: Duration = Duration::from_millis(50);
     const LONG: Duration = Duration::from_secs(20);

@@ -5,8 +5,7 @@ use super::proof::{SECRET, Side, Transcript, nonce};
 use super::{Node, ToAgent, ToCoordinator, VERSION};
 use anyhow::{Context, Result};
 use serde_json::Value;
-use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::{net::TcpStream, time::Duration, time::Instant};
 
 /// How long the coordinator waits for all messages of an agent together.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);

@@ -1,9 +1,8 @@
 //! What every test needs: a launcher in a clean environment, a directory for its ranks' notes, and time limits.
 
 use crate::prelude::*;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
 use std::{borrow::BorrowMut, ffi::OsStr, thread};
+use std::{path::Path, path::PathBuf, process::Child, process::Stdio};
 use tempfile::{NamedTempFile, TempDir};
 
 /// The longest that a job may take to end after the first failure; one of several nodes may take twice as long.

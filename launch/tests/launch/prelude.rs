@@ -3,5 +3,4 @@
 pub(crate) use crate::{job::*, nodes::Nodes};
 pub(crate) use nix::sys::signal::{Signal, kill};
 pub(crate) use nix::unistd::Pid;
-pub(crate) use std::time::{Duration, Instant};
-pub(crate) use std::{fs, process::Command};
+pub(crate) use std::{fs, process::Command, time::Duration, time::Instant};

@@ -3,9 +3,8 @@
 use super::*;
 use crate::programs::launch_with;
 use rand::seq::IteratorRandom;
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{fs::File, time::SystemTime, time::UNIX_EPOCH};
 
 const RANKS: usize = 4;
 

@@ -5,9 +5,7 @@ use crate::command;
 use crate::files::{entries, read, remove, write};
 use crate::lock::Lock;
 use anyhow::{Context, Result};
-use std::fs::read_link;
-use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::{fs::read_link, os::unix::fs::symlink, path::Path};
 
 const LOCK: &str = "Cargo.lock";
 

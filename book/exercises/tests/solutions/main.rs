@@ -6,8 +6,7 @@ mod wrong;
 
 use anyhow::{bail, ensure};
 use exercises::{Check, checks, prelude::*};
-use std::fs;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{fs, panic::AssertUnwindSafe, panic::catch_unwind};
 
 #[test]
 fn each_check_accepts_the_solution_and_refuses_the_hole_and_a_wrong_answer() -> Result<()> {
