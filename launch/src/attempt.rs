@@ -3,10 +3,8 @@
 mod regrouping;
 pub(crate) mod seats;
 
-use crate::prelude::*;
-use crate::rank::Rank;
 use crate::supervisor::{Event, Supervisor};
-use crate::{report, signals};
+use crate::{prelude::*, rank::Rank, report, signals};
 use seats::Seats;
 use tch_parallel_contract::NOTICE;
 

@@ -43,8 +43,7 @@ mod report;
 mod signals;
 mod supervisor;
 
-use crate::prelude::*;
-use crate::supervisor::Supervisor;
+use crate::{prelude::*, supervisor::Supervisor};
 
 fn main() -> ExitCode {
     guard::help(std::env::args_os().skip(1)).unwrap_or_else(|| {

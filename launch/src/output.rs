@@ -3,8 +3,7 @@
 mod lines;
 mod logs;
 
-use crate::console::Console;
-use crate::prelude::*;
+use crate::{console::Console, prelude::*};
 use lines::{LineSplitter, Tail};
 use logs::LogFile;
 pub(crate) use logs::Logs;

@@ -48,8 +48,7 @@ pub(crate) mod connection;
 pub(crate) mod handshake;
 pub(crate) mod proof;
 
-use crate::args::Nodes;
-use crate::failure::Failure;
+use crate::{args::Nodes, failure::Failure};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

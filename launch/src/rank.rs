@@ -2,11 +2,8 @@
 
 mod failure;
 
-use crate::error_file::{self, Clock};
-use crate::guard::Guard;
 use crate::output::{Output, Routes};
-use crate::prelude::*;
-use crate::protocol::proof;
+use crate::{error_file, error_file::Clock, guard::Guard, prelude::*, protocol::proof};
 use nix::errno::Errno;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 use nix::unistd::Pid;

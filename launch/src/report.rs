@@ -1,8 +1,6 @@
 //! What a launcher says of the end of its ranks.
 
-use crate::failure::Failure;
-use crate::prelude::*;
-use crate::rank::Rank;
+use crate::{failure::Failure, prelude::*, rank::Rank};
 
 /// How many of the ranks that failed later are listed one by one.
 const LISTED: usize = 8;

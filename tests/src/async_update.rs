@@ -1,8 +1,7 @@
 //! What async-update's methods write if they are started with [`METRICS`].
 
-use crate::prelude::*;
 use crate::programs::{as_rank, async_update, free_port, launch};
-use crate::{Job, Process, training::events};
+use crate::{Job, Process, prelude::*, training::events};
 
 pub const METRICS: &str = "--metrics=metrics";
 

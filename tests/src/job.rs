@@ -1,10 +1,8 @@
 //! A job: the processes that a test starts, all processes that those start in turn, and a directory for their files.
 
-use crate::prelude::*;
-use crate::safetensors::{self, Tensor};
-use crate::training::losses;
 use crate::wait::{past, until};
 use crate::{ended::Ended, fork_server::fork_test, forked::Forked, members::Members, python};
+use crate::{prelude::*, safetensors, safetensors::Tensor, training::losses};
 use std::process::{Child, ExitStatus, Stdio};
 use std::{borrow::BorrowMut, cell::Cell, fs::File};
 use tempfile::TempDir;

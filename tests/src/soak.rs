@@ -8,10 +8,9 @@ pub mod replaced;
 mod restarts;
 mod torchrun;
 
-use crate::prelude::*;
 use crate::programs::{ddp_mnist, example};
 use crate::training::{events, losses, wait_for_steps};
-use crate::{Ended, Job, cluster::Cluster};
+use crate::{Ended, Job, cluster::Cluster, prelude::*};
 use faults::{Fault, provoke};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use std::thread::sleep;

@@ -1,8 +1,7 @@
 //! The results of a training, for comparison to the last bit.
 
 use crate::job::{Job, Process, expect_all_succeed};
-use crate::programs::start_by_hand;
-use crate::{prelude::*, safetensors::Tensors};
+use crate::{prelude::*, programs::start_by_hand, safetensors::Tensors};
 use std::ops::Range;
 
 /// The flags that make a training to be compared write its metrics and its weights to the job's directory.

@@ -1,7 +1,6 @@
 //! `cargo xtask build`: builds all programs.
 
-use crate::prelude::*;
-use crate::setup;
+use crate::{prelude::*, setup};
 
 /// Does the set-up if it is missing, and builds. The feature `cuda` needs the headers of the full set-up.
 pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {

@@ -1,8 +1,7 @@
 //! `cargo xtask exercise 7`: shows the task of one of the book's exercises in code, and checks on two ranks what the
 //! reader has written.
 
-use crate::prelude::*;
-use crate::setup::{self, Level};
+use crate::{prelude::*, setup, setup::Level};
 
 const FOLDER: &str = "book/exercises/src";
 

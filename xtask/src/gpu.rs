@@ -2,8 +2,7 @@
 
 mod pack;
 
-use crate::prelude::*;
-use crate::setup;
+use crate::{prelude::*, setup};
 
 #[derive(Subcommand)]
 pub(crate) enum Chore {

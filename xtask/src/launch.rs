@@ -1,9 +1,7 @@
 //! `cargo launch -n 2 ddp-mnist -- --epochs 3`: builds a program of the workspace, then becomes the launcher.
 
-use crate::prelude::*;
-use crate::program::Program;
 use crate::run::{become_program, program_and_arguments};
-use crate::setup;
+use crate::{prelude::*, program::Program, setup};
 
 /// The launcher's package, whose program is `launch`.
 pub(crate) const LAUNCHER: &str = "tch-parallel-launch";

@@ -1,9 +1,7 @@
 //! `cargo xtask package`: packages the published crates, and builds programs from them as a user of crates.io would: a
 //! small one, with each way to get libtorch that the README of tch-parallel names, and a copy of ddp-mnist.
 
-use crate::launch::LAUNCHER;
-use crate::prelude::*;
-use crate::setup;
+use crate::{launch::LAUNCHER, prelude::*, setup};
 
 /// Each after the ones that it depends on.
 const LIBRARIES: [&str; 9] = [

@@ -42,8 +42,7 @@ impl Release {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkout::checkout;
-    use crate::files::read;
+    use crate::{checkout::checkout, files::read};
 
     #[test]
     fn the_checkout_is_for_the_newest_release() {

@@ -1,8 +1,6 @@
 //! `cargo xtask run dp-basic -- speedup`: builds a program for what this machine has, then becomes the program.
 
-use crate::prelude::*;
-use crate::program::Program;
-use crate::setup;
+use crate::{prelude::*, program::Program, setup};
 use std::os::unix::process::CommandExt;
 
 /// Does the set-up if it is missing, builds the program, and replaces this process with it.

@@ -1,7 +1,6 @@
 //! `cargo xtask soak`: the long series of faults over several hosts.
 
-use crate::prelude::*;
-use crate::setup;
+use crate::{prelude::*, setup};
 
 /// Builds the programs, and lets `tests/src/bin/soak.rs` put them through every fault of its table.
 pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {

@@ -1,8 +1,6 @@
 //! `cargo xtask test`: runs all tests, after building what they need.
 
-use crate::build::whole_workspace;
-use crate::prelude::*;
-use crate::{qemu, setup};
+use crate::{build::whole_workspace, prelude::*, qemu, setup};
 
 /// The number of tests of a program that run at once.
 const THREADS: &str = "RUST_TEST_THREADS";

@@ -3,8 +3,7 @@
 mod twin;
 
 use crate::checkout::{checkout, target_dir};
-use crate::command;
-use crate::release::Release;
+use crate::{command, release::Release};
 use anyhow::{Context, Result};
 use std::{env, path::Path, path::PathBuf, process::Command};
 

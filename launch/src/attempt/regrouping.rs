@@ -2,9 +2,7 @@
 
 use super::{Attempt, Phase};
 use crate::elastic::{self, Said, Told};
-use crate::error_file::Clock;
-use crate::prelude::*;
-use crate::rank::variables;
+use crate::{error_file::Clock, prelude::*, rank::variables};
 
 impl Attempt<'_> {
     /// What a rank says of its place. `started_in` is its process's generation.

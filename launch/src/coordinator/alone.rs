@@ -1,8 +1,7 @@
 //! The coordinator of a job of one node: no network, and no thread.
 
 use super::job::{Event, Job, NodeId};
-use super::terms::Terms;
-use super::{Ports, choose, perform};
+use super::{Ports, choose, perform, terms::Terms};
 use crate::prelude::*;
 use std::cell::RefCell;
 

@@ -1,7 +1,6 @@
 //! Where the coordinator listens: on the address where the nodes meet, and nowhere else.
 
-use crate::port::bound;
-use crate::prelude::*;
+use crate::{port::bound, prelude::*};
 use nix::{errno::Errno, sys::socket::Backlog, sys::socket::listen};
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
 use tch_parallel_contract::own_address;

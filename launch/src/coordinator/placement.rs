@@ -1,7 +1,6 @@
 //! Which ranks each node has: consecutive ones, in the order of the nodes.
 
-use super::job::NodeId;
-use super::terms::Terms;
+use super::{job::NodeId, terms::Terms};
 use crate::protocol::{Node, Placement};
 use std::collections::BTreeMap;
 

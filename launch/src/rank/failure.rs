@@ -1,9 +1,8 @@
 //! How and why a rank has failed, from its exit status, the reason that it has left and its output.
 
 use super::Rank;
-use crate::error_file::Reason;
 use crate::failure::{Failure, Fault, NOTICED_BEFORE};
-use crate::prelude::*;
+use crate::{error_file::Reason, prelude::*};
 use std::os::unix::process::ExitStatusExt;
 
 impl Rank {

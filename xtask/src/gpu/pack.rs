@@ -1,8 +1,6 @@
 //! Building what the examination starts, and putting it into a folder.
 
-use crate::launch::LAUNCHER;
-use crate::prelude::*;
-use crate::setup::{self, Level};
+use crate::{launch::LAUNCHER, prelude::*, setup, setup::Level};
 
 /// Programs of the workspace, by the packages that they are in.
 const PROGRAMS: [(&str, &str); 5] = [

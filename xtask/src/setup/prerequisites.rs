@@ -1,8 +1,7 @@
 //! What the machine must already have. Errors name everything that is missing, with the command that installs it.
 
 use super::{Level, Venv};
-use crate::prelude::*;
-use crate::workspace::ARM;
+use crate::{prelude::*, workspace::ARM};
 
 /// Checks all prerequisites, before anything is downloaded.
 pub(super) fn check(venv: &Venv, level: Level) -> Result<()> {

@@ -1,8 +1,7 @@
 //! The file that says what a complete set-up contains. It is written last, so it exists only if everything else does.
 
 use super::{Level, Venv};
-use crate::files;
-use crate::prelude::*;
+use crate::{files, prelude::*};
 
 const FILE: &str = ".setup-complete";
 

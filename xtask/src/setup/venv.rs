@@ -1,8 +1,7 @@
 //! The Python virtual environment of the set-up: checking it, creating it and installing packages.
 
 use super::Level;
-use crate::lock;
-use crate::prelude::*;
+use crate::{lock, prelude::*};
 
 /// What the wheels for ARM are named after.
 const ARM_PLATFORMS: [&str; 3] =

@@ -1,9 +1,8 @@
 //! A twin of the checkout whose Cargo.lock selects another tch. The rest of it is links to the checkout's files.
 
 use crate::checkout::{checkout, target_dir};
-use crate::command;
 use crate::files::{entries, read, remove, write};
-use crate::lock::Lock;
+use crate::{command, lock::Lock};
 use anyhow::{Context, Result};
 use std::{fs::read_link, os::unix::fs::symlink, path::Path};
 

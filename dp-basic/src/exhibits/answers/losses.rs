@@ -1,7 +1,6 @@
 //! A model that returns its loss, and what to do with the losses of all devices.
 
-use super::forward::chunk_sizes;
-use super::toy::*;
+use super::{forward::chunk_sizes, toy::*};
 use crate::models::TwoTargets;
 use anyhow::Result;
 use tch::{Kind, Reduction, Tensor, nn::Path};
