@@ -156,6 +156,11 @@ impl Scene {
         waits
     }
 
+    fn nobody_is_told_to_end_at(&mut self, at: f64) -> bool {
+        self.pass(at);
+        self.nobody_was_told_to_end()
+    }
+
     fn nobody_was_told_to_end(&self) -> bool {
         !self.told.iter().any(|(_, message)| matches!(message, ToAgent::End(_)))
     }

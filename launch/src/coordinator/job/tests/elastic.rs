@@ -23,8 +23,7 @@ fn an_elastic_job_starts_after_the_last_call_or_when_it_is_full() {
     let mut scene = Scene::new((1, 3));
     scene.join(0, 490.0);
     assert_eq!(scene.job.due(), Some(scene.at(520.0)));
-    scene.pass(510.0);
-    assert!(scene.nobody_was_told_to_end());
+    assert!(scene.nobody_is_told_to_end_at(510.0));
     scene.pass(520.0);
     assert_eq!(scene.group(), [0]);
 }
@@ -83,8 +82,7 @@ fn too_few_nodes_wait_for_others_until_the_join_timeout() {
     assert_eq!(end.next.unwrap(), "starting all ranks again once 2 nodes are there");
     scene.gone(&[1, 0], 2.0);
     assert_eq!(scene.waits(0), ["waiting at most 600 s for 1 more node; there are: h0"]);
-    scene.pass(601.9);
-    assert!(scene.nobody_was_told_to_end());
+    assert!(scene.nobody_is_told_to_end_at(601.9));
     let (told, end) = scene.end_at(602.0);
     assert_eq!((told, end.next.is_some(), end.code), (vec![0], false, 1));
     let reason = "waited 600 s (join_timeout) in vain for 1 more node; there are: h0";

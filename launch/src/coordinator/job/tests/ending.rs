@@ -11,8 +11,7 @@ fn a_failure_ends_all_nodes_once_the_others_have_had_time_to_notice() {
     scene.say(0, ToCoordinator::Succeeded, 0.5);
     scene.fail(1, 2, Fault::Own, 1.0);
     assert!(scene.told.iter().filter(|(_, it)| *it == ToAgent::Notice).count() == 3);
-    scene.pass(1.9);
-    assert!(scene.nobody_was_told_to_end());
+    assert!(scene.nobody_is_told_to_end_at(1.9));
     let (told, end) = scene.end_at(2.0);
     assert_eq!(told, [0, 1, 2]);
     assert!(end.reason.starts_with("node 1 (h1): rank 2 "), "{}", end.reason);
@@ -45,8 +44,7 @@ fn ranks_that_blame_others_wait_for_the_loss_of_a_node_that_has_missed_its_beats
     scene.busy = Some(2);
     scene.fail(1, 2, Fault::Another, 10.0);
     scene.pass(11.0);
-    scene.pass(12.0);
-    assert!(scene.nobody_was_told_to_end());
+    assert!(scene.nobody_is_told_to_end_at(12.0));
     scene.say(0, ToCoordinator::Beat, 15.0);
     scene.say(1, ToCoordinator::Beat, 15.0);
     scene.lose(2, Loss::Silent(Duration::from_secs(15)), 15.0);
@@ -121,8 +119,7 @@ fn nobody_takes_the_place_of_a_lost_node_within_the_join_timeout() {
     scene.pass(2.0);
     scene.gone(&[0], 3.0);
     scene.told.clear();
-    scene.pass(602.9);
-    assert!(scene.nobody_was_told_to_end());
+    assert!(scene.nobody_is_told_to_end_at(602.9));
     let (told, end) = scene.end_at(603.0);
     assert_eq!((told, end.next.is_some(), end.code), (vec![0], false, 1));
     assert_eq!(end.reason, "waited 600 s (join_timeout) in vain for node 1 of 2; there are: h0");
@@ -216,16 +213,14 @@ fn the_culprit_is_named_once_every_node_has_said_what_its_ranks_know_even_a_slow
     let mut scene = Scene::running(2);
     scene.fail(1, 2, Fault::Own, 1.0);
     scene.say(0, ToCoordinator::Noticed, 1.1);
-    scene.pass(1.1);
-    assert!(scene.nobody_was_told_to_end());
+    assert!(scene.nobody_is_told_to_end_at(1.1));
     scene.say(1, ToCoordinator::Noticed, 1.2);
     assert_eq!(scene.end_at(1.2).1.culprit, Some(2));
 
     let mut scene = Scene::running(2);
     scene.busy = Some(1);
     scene.fail(0, 0, Fault::Another, 1.0);
-    scene.pass(2.0);
-    assert!(scene.nobody_was_told_to_end());
+    assert!(scene.nobody_is_told_to_end_at(2.0));
     scene.fail(1, 2, Fault::Own, 2.4);
     let (_, end) = scene.end_at(2.5);
     assert!(end.reason.starts_with("node 1 (h1): rank 2 "), "{}", end.reason);

@@ -99,8 +99,7 @@ fn a_node_lost_before_the_ranks_start_is_named_at_once_and_those_that_are_missin
     scene.pass(-90.0);
     let wait = "waiting at most 590 s for node 2 of 3; there are: h0, h1";
     assert_eq!([scene.waits(0), scene.waits(1)], [[wait], [wait]]);
-    scene.pass(499.0);
-    assert!(scene.nobody_was_told_to_end());
+    assert!(scene.nobody_is_told_to_end_at(499.0));
     let reason = "waited 600 s (join_timeout) in vain for node 2 of 3; there are: h0, h1";
     assert_eq!(scene.end_at(500.0), (vec![0, 1], End::because(reason.to_owned())));
 }
