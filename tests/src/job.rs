@@ -43,7 +43,7 @@ impl Job {
         Ok(Self { root, directory, members, started: Cell::new(0) })
     }
 
-    /// A job whose only program has succeeded.
+    /// A job whose first program has succeeded.
     pub fn done(program: impl BorrowMut<Command>) -> Result<Self> {
         let job = Self::new()?;
         job.run(program)?.expect_success()?;
