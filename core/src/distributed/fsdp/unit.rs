@@ -4,7 +4,7 @@ use super::gathering::gather;
 use super::mesh::Mesh;
 use super::parameter::Parameter;
 use super::reduction::mean_of_part;
-use super::schedule::{Member, Schedule};
+use super::schedule::Schedule;
 use crate::distributed::{collectives::Pending, group::ProcessGroup};
 use crate::{Error, Result, profiler::record_function};
 use c10d_sys::autograd::hook_gradients;
@@ -23,7 +23,7 @@ pub(super) struct Unit {
     /// The kind in which gradients are reduced, if it is not their own.
     reduce_kind: Option<Kind>,
     mesh: Mesh,
-    pub schedule: Arc<Schedule<Unit>>,
+    pub schedule: Arc<Schedule>,
     state: Mutex<State>,
 }
 
@@ -69,7 +69,7 @@ impl Unit {
         post_forward_group: Option<ProcessGroup>,
         reduce_kind: Option<Kind>,
         mesh: &Mesh,
-        schedule: &Arc<Schedule<Unit>>,
+        schedule: &Arc<Schedule>,
     ) -> Arc<Self> {
         let state = State {
             parameters,
@@ -321,10 +321,9 @@ impl Unit {
         let shard = |it: &Parameter| (it.name.clone(), it.whole.size(), it.part.shallow_clone());
         state.parameters.iter().map(shard).collect()
     }
-}
 
-impl Member for Unit {
-    fn finish_backward(&self) -> Result<()> {
+    /// Completes this unit's backward pass when the whole pass ends.
+    pub fn finish_backward(&self) -> Result<()> {
         let unused = lock(&self.state).gathering.take();
         if let Some(unused) = unused {
             unused.wait()?;
@@ -340,7 +339,8 @@ impl Member for Unit {
         Ok(())
     }
 
-    fn reset(&self) {
+    /// Undoes what a failed pass has left half done.
+    pub fn reset(&self) {
         let mut state = lock(&self.state);
         state.stage = Stage::Idle;
         state.post_forward_places.clear();
