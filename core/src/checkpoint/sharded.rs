@@ -3,7 +3,7 @@
 use super::layout::{MODEL, OPTIMIZER};
 use crate::distributed::fsdp::mesh::Mesh;
 use crate::distributed::fsdp::shards::{Shard, shard_of};
-use crate::{Error, Result, check, distributed::ProcessGroup};
+use crate::{Error, Result, check, check_file, distributed::ProcessGroup};
 use std::{collections::HashMap, ops::Range, path::Path, sync::Arc};
 use tch::{Kind, Tensor, no_grad};
 use tch_parallel_base::named_tensors::{Source, refuse_sparse};
@@ -61,10 +61,9 @@ impl Sharding {
             // A number in the optimizer's state.
             return Ok(None);
         }
-        if !size.iter().map(|&length| length as i64).eq(shard.size.iter().copied()) {
-            let found = format!("{name} has the shape {size:?}");
-            return Err(Error::format(path, found, format!("{:?}, as in the model", shard.size)));
-        }
+        let is_alike = size.iter().map(|&length| length as i64).eq(shard.size.iter().copied());
+        let found = format_args!("{name} has the shape {size:?}");
+        check_file(is_alike, path, found, format_args!("{:?}, as in the model", shard.size))?;
         let begin = shard.begin as usize;
         Ok(Some(begin..begin + rows.size()[0] as usize))
     }

@@ -6,7 +6,7 @@ use super::parameter::Parameter;
 use super::reduction::mean_of_part;
 use super::schedule::Schedule;
 use crate::distributed::{collectives::Pending, group::ProcessGroup};
-use crate::{Error, Result, profiler::record_function};
+use crate::{Error, Result, check, profiler::record_function};
 use c10d_sys::autograd::hook_gradients;
 use c10d_sys::backward_hooks::{after_backward, before_backward, in_backward};
 use c10d_sys::tensor::{grad_enabled, is_view};
@@ -184,18 +184,12 @@ impl Unit {
 
     /// Gathers the parameters. Their gradients will be reduced as soon as those of `inputs` are known.
     pub fn pre_forward(self: &Arc<Self>, inputs: &mut [Tensor]) -> Result<()> {
-        let refuse = |found: &str, expected| {
-            let found = format!("{found} the block {:?}", self.name);
-            Err(Error::argument("FullyShard", found, expected))
-        };
-        if in_backward() {
-            let expected = "outside it: shard the block, and wrap what is inside";
-            return refuse("inside a CheckpointWrapper, around", expected);
-        }
-        if !self.schedule.is_complete() {
-            let expected = "given the whole model, with FullyShard::root";
-            return refuse("without a root, around", expected);
-        }
+        let found = format_args!("inside a CheckpointWrapper, around the block {:?}", self.name);
+        let expected = "outside it: shard the block, and wrap what is inside";
+        check(!in_backward(), "FullyShard", found, expected)?;
+        let found = format_args!("without a root, around the block {:?}", self.name);
+        let expected = "given the whole model, with FullyShard::root";
+        check(self.schedule.is_complete(), "FullyShard", found, expected)?;
         self.unshard()?;
         self.prefetch_chosen(|it| &it.forward_prefetches)?;
         if !inputs.is_empty() {

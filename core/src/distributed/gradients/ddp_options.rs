@@ -89,9 +89,7 @@ impl DdpOptions {
     /// In bytes, with a separate size for the first bucket.
     pub(crate) fn for_the_reducer(&self) -> Result<ReducerOptions> {
         let bucket_mb = self.bucket_cap_mb.unwrap_or(DEFAULT_BUCKET_MB);
-        if bucket_mb.is_nan() || bucket_mb <= 0.0 {
-            return Err(Error::argument("bucket_cap_mb", bucket_mb, "more than 0 MiB"));
-        }
+        check(bucket_mb > 0.0, "bucket_cap_mb", bucket_mb, "more than 0 MiB")?;
         let [mixed_precision, virtual_ranks] =
             [self.mixed_precision.is_some(), self.virtual_ranks.is_some()];
         let has_ignored = !self.params_and_buffers_to_ignore.is_empty();

@@ -66,9 +66,7 @@ pub(crate) fn choose(
         check(backend != Some(Backend::Nccl), "backend", "nccl", expected)?;
         return Ok((Device::Cpu, Backend::Gloo));
     }
-    if gpus.count == 0 {
-        return Err(Error::argument("device", "cuda", format!("cpu: {}", no_gpu())));
-    }
+    check(gpus.count > 0, "device", "cuda", format_args!("cpu: {}", no_gpu()))?;
     match (backend.unwrap_or(Backend::Nccl), gpus.own(local_rank)) {
         (backend, Some(own)) => Ok((Device::Cuda(own), backend)),
         (Backend::Gloo, None) => Ok((Device::Cuda(local_rank % gpus.count), Backend::Gloo)),
