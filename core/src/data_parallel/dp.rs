@@ -5,11 +5,10 @@ use super::gather::gather_traced;
 use super::replicas::{ModuleGuard, Replicas, SplitInput, SplitOutputs};
 use super::trace::{Step, Trace};
 use crate::{Devices, Error, LogicalDevice, Result, Tensors};
-use c10d_sys::autograd::{check_accumulates, hook_gradients};
+use c10d_sys::autograd::{backward_from, check_accumulates, hook_gradients};
 use std::fmt;
 use tch::nn::{ModuleT, Path, VarStore};
 use tch::{Tensor, no_grad};
-use tch_parallel_base::error::without_backtrace;
 use tch_parallel_base::tensors::{fill, list};
 
 /// PyTorch's keyword arguments of `DataParallel`, with its defaults.
@@ -172,10 +171,7 @@ impl<M: Send> DataParallel<M> {
         // With one device there is one pass. Otherwise the pass of the loss ends where the replicas' begin.
         let step = if shared.devices.len() == 1 { Step::Backward } else { Step::Loss };
         shared.begin_loss(step, self.output_device);
-        let passed = loss.f_backward().map_err(|error| Error::Tensor {
-            operation: "backward",
-            message: without_backtrace(&error),
-        });
+        let passed = backward_from(loss).map_err(Error::engine("backward"));
         shared.end_loss();
         passed
     }
