@@ -138,7 +138,7 @@ impl Mnist {
         let found = format!("holds {} labels", labels.dims[0]);
         let expected = format!("{count}, one for each image in {}", images_path.display());
         check_file(labels.dims == [count], labels_path, found, expected)?;
-        check_labels(&labels.data, labels_path)?;
+        check_labels(labels.data.iter(), labels_path)?;
         Ok(Self { images: images.data, labels: labels.data, memory: Arc::default() })
     }
 
@@ -181,11 +181,8 @@ impl Dataset for Mnist {
 }
 
 /// Refuses a file with labels of more than ten classes; CIFAR-10 has as many.
-pub(super) fn check_labels<'a>(
-    labels: impl IntoIterator<Item = &'a u8>,
-    path: &Path,
-) -> Result<()> {
-    labels.into_iter().enumerate().try_for_each(|(index, &label)| {
+pub(super) fn check_labels<'a>(labels: impl Iterator<Item = &'a u8>, path: &Path) -> Result<()> {
+    labels.enumerate().try_for_each(|(index, &label)| {
         let found = format_args!("holds the label {label} at index {index}");
         check_file(label < CLASSES, path, found, format_args!("labels from 0 to {}", CLASSES - 1))
     })

@@ -59,10 +59,7 @@ impl Training<'_> {
     }
 
     /// Refuses what no other rank could take from this one.
-    pub(crate) fn check_is_whole<P: Serialize + DeserializeOwned>(
-        &self,
-        progress: &P,
-    ) -> Result<()> {
+    pub(crate) fn check_whole<P: Serialize + DeserializeOwned>(&self, progress: &P) -> Result<()> {
         self.whole(progress, self.vs.device()).map(drop)
     }
 

@@ -74,17 +74,13 @@ fn scatter_traced<T: Tensors>(
 }
 
 /// Copies tensors to a device, and records the bytes copied.
-pub(super) fn send(
-    tensors: &[Tensor],
-    device: LogicalDevice,
-    mut span: Span,
-) -> Result<Vec<Tensor>> {
+pub(super) fn send(tensors: &[Tensor], to: LogicalDevice, mut span: Span) -> Result<Vec<Tensor>> {
     let moved = tensors
         .iter()
         .map(|tensor| {
             span.shape(tensor);
-            span.copied(tensor, device);
-            device.copy_of(tensor)
+            span.copied(tensor, to);
+            to.copy_of(tensor)
         })
         .collect();
     span.end();

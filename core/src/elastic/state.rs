@@ -98,7 +98,7 @@ impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
         (self.rank, self.world_size) = (group.rank(), group.world_size());
         self.commits = 0;
         let mut training = self.training.as_training();
-        training.check_is_whole(&self.progress)?;
+        training.check_whole(&self.progress)?;
         if group.inner.post_mortem.is_elastic {
             let lasting = training.vs.variables().values().map(identity).collect();
             let _ = group.inner.lasting.set(lasting);

@@ -222,14 +222,9 @@ impl ProcessGroup {
     }
 
     /// Copies all of rank `root`'s `tensors` into every other rank's, packed into buffers of `size` bytes. Blocks.
-    pub fn broadcast_coalesced(
-        &self,
-        tensors: &[Tensor],
-        buffer_size: usize,
-        root: usize,
-    ) -> Result<()> {
+    pub fn broadcast_coalesced(&self, tensors: &[Tensor], size: usize, root: usize) -> Result<()> {
         let (group, tensors, root) = (self.pointer(), pointers(tensors), c_rank(root));
-        check(ffi::c10d_broadcast_coalesced(group, tensors.list(), buffer_size, root))
+        check(ffi::c10d_broadcast_coalesced(group, tensors.list(), size, root))
     }
 
     fn start(

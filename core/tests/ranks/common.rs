@@ -186,14 +186,10 @@ fn python_ranks(ranks: usize, script: &str, arguments: &str) -> impl FnOnce(&Job
 }
 
 /// The command of a rank of a Python script, whose first argument is the file that it writes.
-pub fn python_rank(
-    script: &str,
-    (rank, ranks, port): (usize, usize, u16),
-    arguments: &str,
-) -> Command {
+pub fn python_rank(script: &str, (rank, ranks, port): (usize, usize, u16), args: &str) -> Command {
     let file = saved_by(script, rank);
-    let arguments = [&*file].into_iter().chain(arguments.split_whitespace());
-    as_rank(python(script, arguments).unwrap(), rank, ranks, port)
+    let args = [&*file].into_iter().chain(args.split_whitespace());
+    as_rank(python(script, args).unwrap(), rank, ranks, port)
 }
 
 fn saved_by(script: &str, rank: usize) -> String {

@@ -163,20 +163,15 @@ impl ProcessGroup {
         Ok(self.later().start_all_to_all(&output_list, &input_list)?.map(|()| output_list))
     }
 
-    fn start_all_to_all(
-        &self,
-        output_list: &[Tensor],
-        input_list: &[Tensor],
-    ) -> Result<Pending<()>> {
+    fn start_all_to_all(&self, to: &[Tensor], from: &[Tensor]) -> Result<Pending<()>> {
         let ranks = self.world_size();
-        check_length("output_list", output_list.len(), ranks)?;
-        check_length("input_list", input_list.len(), ranks)?;
-        let first = &input_list[0];
-        check_list("output_list", output_list, first, ranks)?;
-        check_list("input_list", input_list, first, ranks)?;
-        let outputs: Vec<_> = output_list.iter().map(Output::new).collect::<Result<_>>()?;
+        check_length("output_list", to.len(), ranks)?;
+        check_length("input_list", from.len(), ranks)?;
+        check_list("output_list", to, &from[0], ranks)?;
+        check_list("input_list", from, &from[0], ranks)?;
+        let outputs: Vec<_> = to.iter().map(Output::new).collect::<Result<_>>()?;
         let wire: Vec<_> = outputs.iter().map(|output| output.tensor.shallow_clone()).collect();
-        let work = self.engine().all_to_all(&wire, &inputs(input_list)?, self.call());
+        let work = self.engine().all_to_all(&wire, &inputs(from)?, self.call());
         self.pending("all_to_all", work, |_| outputs.into_iter().try_for_each(Output::finish))
     }
 

@@ -46,9 +46,7 @@ impl ProcessGroup {
                 operation,
                 &Error::new(ErrorKind::Timeout, format!("timed out after {limit:?}")),
             ),
-            Outcome::Gone(blame) => {
-                self.given_up(operation, "a rank has gone".to_owned(), Some(blame))
-            }
+            Outcome::Gone(blame) => self.given_up(operation, "a rank has gone".into(), Some(blame)),
         };
         // What NCCL waits for on the GPU will not come, and later work in the stream waits with it.
         let engine = self.engine().clone();

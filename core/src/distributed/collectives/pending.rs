@@ -73,14 +73,11 @@ impl<T: 'static> Pending<T> {
 
     /// With `f` of the value in its place.
     pub(crate) fn map<U>(self, f: impl FnOnce(T) -> U + Send + 'static) -> Pending<U> {
-        self.and_then(|value| Ok(f(value)))
+        self.then(|value| Ok(f(value)))
     }
 
     /// Like [`map`](Self::map), where `f` can fail.
-    pub(crate) fn and_then<U>(
-        mut self,
-        f: impl FnOnce(T) -> Result<U> + Send + 'static,
-    ) -> Pending<U> {
+    pub(crate) fn then<U>(mut self, f: impl FnOnce(T) -> Result<U> + Send + 'static) -> Pending<U> {
         let exchange = self.exchange.take().map(|(work, finish)| {
             let finish: Finish<U> = Box::new(move |work| finish(work).and_then(f));
             (work, finish)

@@ -126,35 +126,25 @@ impl ProcessGroup {
         pending.collect()
     }
 
-    fn start_send(
-        &self,
-        operation: &'static str,
-        tensor: &Tensor,
-        dst: usize,
-    ) -> Result<Pending<()>> {
+    fn start_send(&self, name: &'static str, tensor: &Tensor, dst: usize) -> Result<Pending<()>> {
         self.check_message(tensor, "dst", dst)?;
         let work = self.engine().send(&input(tensor)?, dst, self.tag);
-        self.pending(operation, work, |_| Ok(())).map(Pending::limited)
+        self.pending(name, work, |_| Ok(())).map(Pending::limited)
     }
 
-    fn start_recv(
-        &self,
-        operation: &'static str,
-        tensor: &Tensor,
-        src: usize,
-    ) -> Result<Pending<()>> {
+    fn start_recv(&self, name: &'static str, tensor: &Tensor, src: usize) -> Result<Pending<()>> {
         self.check_message(tensor, "src", src)?;
         let output = Output::new(tensor)?;
         let work = self.engine().recv(&output.tensor, src, self.tag);
-        self.pending(operation, work, |_| output.finish()).map(Pending::limited)
+        self.pending(name, work, |_| output.finish()).map(Pending::limited)
     }
 
-    fn start_recv_any(&self, operation: &'static str, tensor: &Tensor) -> Result<Pending<usize>> {
-        self.refuse_nccl(operation)?;
+    fn start_recv_any(&self, name: &'static str, tensor: &Tensor) -> Result<Pending<usize>> {
+        self.refuse_nccl(name)?;
         self.check_sendable(tensor)?;
         let output = Output::new(tensor)?;
         let work = self.engine().recv_any(&output.tensor, self.tag);
-        let pending = self.pending(operation, work, move |work| {
+        let pending = self.pending(name, work, move |work| {
             let source = work.source_rank().map_err(Error::engine("recv_any"))?;
             output.finish().map(|()| source)
         });

@@ -28,7 +28,7 @@ pub(super) fn gather(
         places.into_iter().zip(parts).try_for_each(|(mut place, part)| place.f_copy_(part))
     })?;
     let gathering = group.start_all_gather_into_tensor(&all, &own)?;
-    Ok(gathering.and_then(move |()| {
+    Ok(gathering.then(move |()| {
         no_grad(|| {
             let mut gathered = wholes.iter().zip(in_rows.f_split_with_sizes(&lengths, 1)?);
             gathered.try_for_each(|(whole, part)| whole.shallow_clone().f_copy_(&part))

@@ -54,12 +54,8 @@ impl Env {
     }
 
     /// The place that a call gives, which the environment completes.
-    pub(crate) fn given(
-        rank: usize,
-        world_size: usize,
-        master: Option<(&str, u16)>,
-    ) -> Result<Env> {
-        let env = Self::from_variables(|name| match (name, master) {
+    pub(crate) fn given(rank: usize, world_size: usize, store: Option<(&str, u16)>) -> Result<Env> {
+        let env = Self::from_variables(|name| match (name, store) {
             ("RANK", _) => Some(rank.to_string()),
             ("WORLD_SIZE", _) => Some(world_size.to_string()),
             ("MASTER_ADDR", Some((host, _))) => Some(host.to_owned()),

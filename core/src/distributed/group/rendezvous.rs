@@ -29,7 +29,7 @@ pub(crate) fn store(env: &Env, timeout: Duration) -> Result<Store> {
     let (server, listener) = if env.rank == 0 && !env.agent_store {
         (master, Some(listener(env, master)?))
     } else {
-        let server = wait_for_server(host, port, start, timeout).map_err(|source| {
+        let server = await_server(host, port, start, timeout).map_err(|source| {
             let cause =
                 "rank 0 never started, or MASTER_ADDR and MASTER_PORT differ between the ranks";
             let message = format!("{source}, for {timeout:?}; {cause}");
@@ -73,7 +73,7 @@ pub(crate) fn tcp(
         let address = retried(Instant::now(), limit, ASK, || look_up(host, port))?;
         (address, Some(bound(address)?))
     } else {
-        (wait_for_server(host, port, Instant::now(), timeout)?, None)
+        (await_server(host, port, Instant::now(), timeout)?, None)
     };
     // The world size only matters to a server that waits.
     let tcp = TcpStoreOptions { server, world_size: 1, listener, timeout };
@@ -167,16 +167,11 @@ fn listener(env: &Env, master: SocketAddr) -> Result<TcpListener> {
 }
 
 /// Returns where the store listens, once it does; libtorch's client prints backtraces. The timeout began at `start`.
-fn wait_for_server(
-    host: &str,
-    port: u16,
-    start: Instant,
-    timeout: Duration,
-) -> io::Result<SocketAddr> {
-    retried(start, timeout, RETRY, || {
+fn await_server(host: &str, port: u16, start: Instant, limit: Duration) -> io::Result<SocketAddr> {
+    retried(start, limit, RETRY, || {
         // Resolved anew: a host that comes back may have another address.
         let server = look_up(host, port)?;
-        TcpStream::connect_timeout(&server, ATTEMPT.min(timeout)).map(|_| server)
+        TcpStream::connect_timeout(&server, ATTEMPT.min(limit)).map(|_| server)
     })
 }
 
