@@ -29,7 +29,7 @@ use tch_parallel_base::tensors::{fill, list};
 /// [`Error::Argument`] for inputs without rows or with different numbers of rows (where PyTorch
 /// silently drops some); [`Error::Tensor`] if memory runs out.
 pub fn scatter<T: Tensors>(inputs: &T, devices: &Devices, dim: i64) -> Result<Vec<T>> {
-    scatter_traced(inputs, devices, dim, &Trace::off())
+    scattered(inputs, devices, dim, &Trace::off())
 }
 
 /// The same without a graph: each device has a backward pass of its own. With one device, the graph stays connected.
@@ -40,18 +40,13 @@ pub(super) fn scatter_detached<T: Tensors>(
     trace: &Trace,
 ) -> Result<Vec<T>> {
     if devices.len() == 1 {
-        return scatter_traced(inputs, devices, dim, trace);
+        return scattered(inputs, devices, dim, trace);
     }
     let detached: Result<Vec<_>, TchError> = list(inputs).iter().map(Tensor::f_detach).collect();
-    scatter_traced(&fill(inputs, detached?), devices, dim, trace)
+    scattered(&fill(inputs, detached?), devices, dim, trace)
 }
 
-fn scatter_traced<T: Tensors>(
-    inputs: &T,
-    devices: &Devices,
-    dim: i64,
-    trace: &Trace,
-) -> Result<Vec<T>> {
+fn scattered<T: Tensors>(inputs: &T, devices: &Devices, dim: i64, trace: &Trace) -> Result<Vec<T>> {
     let chunks: Vec<Vec<Tensor>> = divide(&list(inputs), devices.len(), dim)?;
     devices
         .iter()

@@ -44,26 +44,21 @@ unsafe impl Send for Owned<ffi::ProcessGroup> {}
 unsafe impl Sync for Owned<ffi::ProcessGroup> {}
 
 impl ProcessGroup {
-    fn without_backend(store: &Store, rank: usize, world_size: usize) -> Result<Self> {
-        let (rank, world_size) = (c_rank(rank), c_rank(world_size));
-        let handle = created(|out| ffi::c10d_process_group_new(&store.0, rank, world_size, out));
+    fn without_backend(store: &Store, rank: usize, size: usize) -> Result<Self> {
+        let (rank, size) = (c_rank(rank), c_rank(size));
+        let handle = created(|out| ffi::c10d_process_group_new(&store.0, rank, size, out));
         handle.map(|handle| ProcessGroup(Arc::new(handle)))
     }
 
     /// Connects to all other ranks and returns a group that moves tensors with gloo. All ranks must
     /// share `store`, and nothing else may use it.
-    pub fn gloo(
-        store: &Store,
-        rank: usize,
-        world_size: usize,
-        options: &GlooOptions,
-    ) -> Result<Self> {
+    pub fn gloo(store: &Store, rank: usize, size: usize, options: &GlooOptions) -> Result<Self> {
         let (names, are_interfaces) = match &options.address {
             GlooAddress::Interfaces(names) => (c_texts(names)?, true),
             GlooAddress::Host(name) => (c_texts(&[name])?, false),
         };
         let names: Vec<_> = names.iter().map(|name| Text::new(name)).collect();
-        let group = Self::without_backend(store, rank, world_size)?;
+        let group = Self::without_backend(store, rank, size)?;
         check(ffi::c10d_process_group_add_gloo(
             group.pointer(),
             names.as_slice().into(),
@@ -82,11 +77,11 @@ impl ProcessGroup {
     pub fn nccl(
         store: &Store,
         rank: usize,
-        world_size: usize,
+        size: usize,
         device_index: usize,
         timeout: Duration,
     ) -> Result<ProcessGroup> {
-        let group = Self::without_backend(store, rank, world_size)?;
+        let group = Self::without_backend(store, rank, size)?;
         let (device_index, timeout) = (c_rank(device_index), milliseconds(timeout));
         check(ffi::c10d_process_group_add_nccl(group.pointer(), device_index, timeout))?;
         Ok(group)
