@@ -7,9 +7,8 @@ use super::scatter::{length, send};
 use super::trace::{Step, gpu};
 use crate::{Error, LogicalDevice, Result, check};
 use c10d_sys::autograd::{self, GraphEnd};
-use c10d_sys::backward_hooks::has_accumulation_hooks;
-use c10d_sys::stream::LastGradient;
 use c10d_sys::tensor::{clear_grad, set_grad};
+use c10d_sys::{backward_hooks::has_accumulation_hooks, stream::LastGradient};
 use tch::{Device, Tensor, no_grad};
 
 /// What a pass over several devices is called in errors.

@@ -2,10 +2,9 @@
 //! [`DataParallelModel`](super::DataParallelModel) have in common.
 
 use super::error_check_mutex::{ErrorCheckGuard, ErrorCheckMutex, lock};
-use super::parallel_apply::Workers;
-use super::replicate::ModelVariables;
 use super::scatter::{length, scatter_detached};
 use super::trace::{Span, Step, Trace};
+use super::{parallel_apply::Workers, replicate::ModelVariables};
 use crate::{Devices, Error, LogicalDevice, Result, Tensors, check};
 use c10d_sys::tensor::grad_enabled;
 use std::sync::{Arc, Mutex};

@@ -2,8 +2,7 @@
 //!
 //! `torch.distributed.algorithms.join`.
 
-use super::fault::blame::failed_collective;
-use super::group::ProcessGroup;
+use super::{fault::blame::failed_collective, group::ProcessGroup};
 use crate::{Error, Result, check};
 use c10d_sys::{ReduceOp, Work};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,7 +1,6 @@
 //! Which normalisation a model is built with: torchvision's `norm_layer`.
 
-use super::sync_batch_norm::sync_batch_norm;
-use super::{BatchNormOptions, batch_norm2d};
+use super::{BatchNormOptions, batch_norm2d, sync_batch_norm::sync_batch_norm};
 use crate::distributed::ProcessGroup;
 use std::borrow::Borrow;
 use tch::nn::{ModuleT, Path};

@@ -2,8 +2,7 @@
 
 use crate::distributed::fault::vote::{described, reach_verdict, stay_until_all_know, wait_for};
 use crate::distributed::fault::{blame::Blame, members::Member};
-use crate::distributed::group::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, distributed::group::ProcessGroup};
 use std::{sync::atomic::Ordering, time::Instant};
 
 /// Why a wait has ended, and which rank is at fault if that is known.

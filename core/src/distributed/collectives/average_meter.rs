@@ -1,7 +1,6 @@
 //! A mean over the samples of all ranks.
 
-use crate::Result;
-use crate::distributed::group::ProcessGroup;
+use crate::{Result, distributed::group::ProcessGroup};
 use c10d_sys::ReduceOp;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Tensor};

@@ -2,9 +2,7 @@
 
 use crate::distributed::fault::blame::{Blame, failed_collective, may_be_anothers_fault};
 use crate::distributed::fault::first_fault::{self, Fault};
-use crate::distributed::fault::in_time::ANSWER;
-use crate::distributed::group::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, distributed::fault::in_time::ANSWER, distributed::group::ProcessGroup};
 use std::fmt::Display;
 
 impl ProcessGroup {

@@ -1,10 +1,8 @@
 //! The collectives that pass tensors on as they are: gather, scatter and all-to-all.
 
 use super::arguments::{Output, check_length, check_list, input, inputs, received};
-use super::pending::Pending;
-use super::reductions::in_rows;
-use crate::distributed::group::ProcessGroup;
-use crate::{Error, Result, check};
+use super::{pending::Pending, reductions::in_rows};
+use crate::{Error, Result, check, distributed::group::ProcessGroup};
 use tch::Tensor;
 
 impl ProcessGroup {

@@ -1,7 +1,6 @@
 //! Exchanges of values that are not tensors.
 
-use crate::distributed::group::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, distributed::group::ProcessGroup};
 use serde::{Serialize, de::DeserializeOwned};
 use std::any::type_name;
 use tch::Tensor;

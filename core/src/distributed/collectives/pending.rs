@@ -1,7 +1,6 @@
 //! An exchange in progress, whose result must be waited for.
 
-use crate::Result;
-use crate::distributed::group::ProcessGroup;
+use crate::{Result, distributed::group::ProcessGroup};
 use c10d_sys::Work;
 use std::{fmt, time::Duration};
 

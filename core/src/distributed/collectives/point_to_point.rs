@@ -2,8 +2,7 @@
 
 use super::arguments::{Output, input};
 use super::pending::Pending;
-use crate::distributed::group::ProcessGroup;
-use crate::{Error, Result};
+use crate::{Error, Result, distributed::group::ProcessGroup};
 use c10d_sys::Message;
 use tch::Tensor;
 

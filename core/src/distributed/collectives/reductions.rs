@@ -4,8 +4,7 @@ use super::arguments::{
     Output, check_length, check_list, check_reduction, input, inputs, received,
 };
 use super::pending::Pending;
-use crate::distributed::group::ProcessGroup;
-use crate::{Error, Result, check};
+use crate::{Error, Result, check, distributed::group::ProcessGroup};
 use c10d_sys::ReduceOp;
 use tch::{Tensor, no_grad};
 

@@ -8,9 +8,8 @@
 
 use super::blame::Blame;
 use super::in_time::{ANSWER, in_time};
-use super::post_mortem::PostMortem;
-use super::unfinished::Unfinished;
 use super::watch::{INTERVAL, PATIENCE, Watch, Watched, has_left};
+use super::{post_mortem::PostMortem, unfinished::Unfinished};
 use c10d_sys::{Progress, Store};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};

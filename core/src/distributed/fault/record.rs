@@ -2,8 +2,7 @@
 
 use super::first_fault::{self, Fault};
 use super::in_time::{ANSWER, until};
-use super::post_mortem::PostMortem;
-use super::unfinished::Unfinished;
+use super::{post_mortem::PostMortem, unfinished::Unfinished};
 use serde_json::json;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

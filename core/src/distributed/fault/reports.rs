@@ -2,8 +2,7 @@
 //!
 //! Each rank appends a line of JSON to one list in the store, so that it takes one request to read all.
 
-use super::blame::Blame;
-use super::members::Member;
+use super::{blame::Blame, members::Member};
 use c10d_sys::{Error, Store};
 use serde::{Deserialize, Serialize};
 use serde_json::json;

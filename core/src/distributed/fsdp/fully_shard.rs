@@ -1,13 +1,8 @@
 //! Shards a model while it is built: `torch.distributed.fsdp.fully_shard`.
 
-use super::mesh::Mesh;
-use super::mixed_precision::MixedPrecisionPolicy;
-use super::module::FsdpModule;
-use super::parameter::Parameter;
-use super::reshard_after_forward::ReshardAfterForward;
-use super::schedule::Schedule;
-use super::shards::shard_of;
-use super::unit::Unit;
+use super::{mesh::Mesh, mixed_precision::MixedPrecisionPolicy, module::FsdpModule};
+use super::{parameter::Parameter, reshard_after_forward::ReshardAfterForward, schedule::Schedule};
+use super::{shards::shard_of, unit::Unit};
 use crate::distributed::group::{DeviceMesh, ProcessGroup};
 use crate::{Error, Result};
 use c10d_sys::tensor::identity;

@@ -2,9 +2,8 @@
 
 use super::mixed_precision::{MixedPrecisionPolicy, cast};
 use super::unit::Unit;
-use crate::distributed::fault::blame::may_be_anothers_fault;
-use crate::distributed::group::ProcessGroup;
 use crate::{Error, Result, Tensors, profiler::record_function};
+use crate::{distributed::fault::blame::may_be_anothers_fault, distributed::group::ProcessGroup};
 use c10d_sys::{autograd::backward_from, tensor::grad_enabled};
 use std::sync::{Arc, Weak};
 use std::{collections::HashMap, fmt, time::Duration};

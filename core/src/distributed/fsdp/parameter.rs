@@ -1,10 +1,8 @@
 //! One parameter, whole or as shards: `FSDPParam`.
 
-use super::mesh::Mesh;
-use super::pool::Pool;
 use super::shards::{Shard, register};
-use crate::distributed::group::ProcessGroup;
-use crate::{Error, Result, check};
+use super::{mesh::Mesh, pool::Pool};
+use crate::{Error, Result, check, distributed::group::ProcessGroup};
 use c10d_sys::storage::{Block, Memory, version};
 use c10d_sys::tensor::{clear_grad, set_grad};
 use tch::{Kind, Tensor, no_grad};

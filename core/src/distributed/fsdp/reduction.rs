@@ -1,7 +1,6 @@
 //! The mean of the ranks' gradients: `foreach_reduce`.
 
-use super::gathering::shares_memory;
-use super::mesh::Mesh;
+use super::{gathering::shares_memory, mesh::Mesh};
 use crate::Result;
 use c10d_sys::{ReduceOp, arithmetic::div_number_};
 use tch::{Kind, Tensor};
@@ -60,8 +59,5 @@ fn division(kind: Kind, ranks: i64) -> (f64, ReduceOp, f64) {
 }
 
 fn divide(tensor: &mut Tensor, by: f64) -> Result<()> {
-    match by == 1.0 {
-        true => Ok(()),
-        false => Ok(div_number_(tensor, by)?),
-    }
+    if by == 1.0 { Ok(()) } else { Ok(div_number_(tensor, by)?) }
 }

@@ -1,8 +1,7 @@
 //! What a rank keeps of a unit's parameters after their forward pass: `_get_post_forward_mesh_info`.
 
 use super::mesh::Mesh;
-use crate::distributed::group::ProcessGroup;
-use crate::{Result, check};
+use crate::{Result, check, distributed::group::ProcessGroup};
 use std::collections::btree_map::Entry;
 use tch_parallel_base::lock;
 

@@ -1,8 +1,7 @@
 //! Which tensors are shards, for code that must tell them from whole parameters.
 
 use super::mesh::Mesh;
-use crate::distributed::group::ProcessGroup;
-use crate::{Error, Result, check};
+use crate::{Error, Result, check, distributed::group::ProcessGroup};
 use c10d_sys::{backward_hooks::before_backward, tensor::identity};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

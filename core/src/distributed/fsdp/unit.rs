@@ -1,10 +1,7 @@
 //! What happens to a block's parameters during a step: `FSDPParamGroup`.
 
-use super::gathering::gather;
-use super::mesh::Mesh;
-use super::parameter::Parameter;
-use super::reduction::mean_of_part;
 use super::schedule::Schedule;
+use super::{gathering::gather, mesh::Mesh, parameter::Parameter, reduction::mean_of_part};
 use crate::distributed::{collectives::Pending, group::ProcessGroup};
 use crate::{Error, Result, check, profiler::record_function};
 use c10d_sys::autograd::hook_gradients;

@@ -1,7 +1,6 @@
 //! How a rank leaves a group: `destroy_process_group`.
 
-use super::device::Backend;
-use super::place::Place;
+use super::{device::Backend, place::Place};
 use crate::distributed::fault::unfinished::Unfinished;
 use crate::distributed::fault::watch::{self, PATIENCE};
 use c10d_sys::{ProcessGroup, Store};

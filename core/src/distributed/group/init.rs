@@ -1,13 +1,8 @@
 //! How a process becomes a rank: `init_process_group`.
 
 use super::device::{self, Backend, DeviceChoice};
-use super::env::Env;
-use super::gpus::Gpus;
-use super::open_files;
-use super::place::Place;
-use super::process_group::ProcessGroup;
-use super::store::Store;
-use super::transport::shared_memory_is_allowed;
+use super::{env::Env, gpus::Gpus, open_files, place::Place, process_group::ProcessGroup};
+use super::{store::Store, transport::shared_memory_is_allowed};
 use crate::distributed::fault::first_fault::{self, Fault};
 use crate::distributed::fault::members::{self, Member};
 use crate::distributed::fault::{blame::may_be_anothers_fault, post_mortem::PostMortem, vote};

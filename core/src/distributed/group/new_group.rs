@@ -1,8 +1,6 @@
 //! Groups of some of a group's ranks.
 
-use super::init::meet;
-use super::place::Place;
-use super::process_group::ProcessGroup;
+use super::{init::meet, place::Place, process_group::ProcessGroup};
 use crate::{Error, Result, check};
 use std::sync::atomic::Ordering;
 

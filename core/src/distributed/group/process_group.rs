@@ -1,10 +1,6 @@
 //! The ranks of a job: `torch.distributed`.
 
-use super::destroy::destroy;
-use super::device::Backend;
-use super::place::Place;
-use super::store::Store;
-use super::transport::Transport;
+use super::{destroy::destroy, device::Backend, place::Place, store::Store, transport::Transport};
 use crate::distributed::fault::post_mortem::PostMortem;
 use crate::distributed::fault::watch::{self, Watch};
 use crate::distributed::fault::{nccl_watch, record, unfinished::Unfinished};

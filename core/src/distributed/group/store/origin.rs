@@ -2,8 +2,7 @@
 
 use super::super::{env::Env, open_files, rendezvous};
 use super::Store;
-use crate::distributed::fault::record;
-use crate::{Error, Result, check};
+use crate::{Error, Result, check, distributed::fault::record};
 use c10d_sys::LONGEST_TIMEOUT;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
