@@ -5,8 +5,7 @@
 //! ```
 
 use anyhow::Result;
-use tch::nn::{self, Module, ModuleT, VarStore};
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, nn, nn::Module, nn::ModuleT, nn::VarStore};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::{LinearOptions, NormLayer, linear};
 

@@ -7,8 +7,7 @@
 use anyhow::Result;
 use report::say;
 use std::collections::HashMap;
-use tch::nn::{self, Module, VarStore};
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, nn, nn::Module, nn::VarStore};
 use tch_parallel::distributed::hooks::{self, AllReduce, CommHook};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::{LinearOptions, linear};

@@ -8,8 +8,7 @@
 // ANCHOR: names
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 use tch::nn::{self, ModuleT, OptimizerConfig, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};

@@ -6,8 +6,7 @@
 
 use anyhow::{Context, Result};
 use report::say;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, atomic::AtomicUsize, atomic::Ordering};
 use tch::{Kind, Tensor, nn, nn::VarStore};
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, Split};
 use tch_parallel::distributed::hooks::{

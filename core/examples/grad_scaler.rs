@@ -5,8 +5,7 @@
 //! ```
 
 use anyhow::Result;
-use tch::nn::{self, ModuleT, VarStore};
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, nn, nn::ModuleT, nn::VarStore};
 use tch_parallel::amp::{GradScaler, GradScalerOptions, autocast};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};

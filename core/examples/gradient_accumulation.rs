@@ -6,8 +6,7 @@
 
 use anyhow::Result;
 use report::say;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, atomic::AtomicUsize, atomic::Ordering};
 use tch::{Kind, Tensor, nn::ModuleT, nn::VarStore};
 use tch_parallel::distributed::hooks::{self, AllReduce, CommHook};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};

@@ -6,8 +6,7 @@
 
 use anyhow::Result;
 use report::say;
-use tch::nn::{self, ModuleT, VarStore};
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, nn, nn::ModuleT, nn::VarStore};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 

@@ -7,8 +7,7 @@
 
 use anyhow::{Context, Result};
 use std::env;
-use tch::nn::{Linear, Module, VarStore};
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind, Tensor, nn::Linear, nn::Module, nn::VarStore};
 use tch_parallel::amp::{GradScaler, GradScalerOptions};
 use tch_parallel::nn::{EmbeddingOptions, LinearOptions, embedding, linear, named_parameters};
 use tch_parallel::optim::lr_scheduler::{

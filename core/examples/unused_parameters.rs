@@ -8,8 +8,7 @@
 
 use anyhow::Result;
 use report::exit;
-use tch::nn::{self, Linear, Module, VarStore};
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, nn, nn::Linear, nn::Module, nn::VarStore};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
 
 fn main() {

@@ -5,8 +5,7 @@
 //! ```
 
 use std::time::{Duration, Instant};
-use tch::nn::{self, ModuleT, VarStore};
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, nn, nn::ModuleT, nn::VarStore};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{Result, data::Shard};

@@ -5,8 +5,7 @@
 //! ```
 
 use anyhow::Result;
-use tch::nn::{ModuleT, VarStore, seq};
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, nn::ModuleT, nn::VarStore, nn::seq};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::{LinearOptions, linear};
 use tch_parallel::optim::{Adam, AdamOptions, Optimizer, ZeroRedundancyOptimizer};
