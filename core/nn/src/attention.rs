@@ -3,8 +3,7 @@
 use super::init::{constant_, xavier_normal_, xavier_uniform_};
 use super::layers::{LinearOptions, linear};
 use std::borrow::Borrow;
-use tch::Tensor;
-use tch::nn::{Init, Linear, Path};
+use tch::{Tensor, nn::Init, nn::Linear, nn::Path};
 use tch_parallel_base::options;
 
 mod forward;

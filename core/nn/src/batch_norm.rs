@@ -2,8 +2,7 @@
 
 use super::update_bn::weight;
 use std::{borrow::Borrow, ops::RangeInclusive};
-use tch::nn::{Init, ModuleT, Path};
-use tch::{Kind, TchError, Tensor};
+use tch::{Kind, TchError, Tensor, nn::Init, nn::ModuleT, nn::Path};
 use tch_parallel_base::options;
 
 options! {

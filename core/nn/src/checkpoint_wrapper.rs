@@ -3,8 +3,7 @@
 use crate::Result;
 use c10d_sys::autograd::{GraphEnd, ThreadState, backward, check_accumulates, hook_gradients};
 use c10d_sys::{storage::version, tensor::grad_enabled};
-use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::{fmt, sync::Arc, sync::Mutex};
 use tch::{Device, Tensor, nn::ModuleT, no_grad_guard};
 use tch_parallel_base::random::{RandomState, SHARES_GENERATOR, drawing_nothing};
 use tch_parallel_base::tensors::{fill, list};
@@ -205,8 +204,7 @@ impl<M> fmt::Debug for CheckpointWrapper<M> {
 mod tests {
     use super::*;
     use crate::{LinearOptions, linear};
-    use tch::nn::{SequentialT, VarStore, seq_t};
-    use tch::{Kind, no_grad};
+    use tch::{Kind, nn::SequentialT, nn::VarStore, nn::seq_t, no_grad};
     use tch_parallel_base::LogicalDevice;
     use tch_parallel_base::memory::{
         max_memory_allocated, memory_allocated, reset_peak_memory_stats,

@@ -2,8 +2,7 @@
 
 use super::conv::{layer_functions, variables};
 use std::borrow::Borrow;
-use tch::Tensor;
-use tch::nn::{Module, Path};
+use tch::{Tensor, nn::Module, nn::Path};
 use tch_parallel_base::options;
 
 options! {

@@ -2,8 +2,7 @@
 
 use super::init::{default_bias, default_weight};
 use std::borrow::Borrow;
-use tch::nn::{self, Embedding, EmbeddingConfig, Linear, Path};
-use tch::no_grad;
+use tch::{nn, nn::Embedding, nn::EmbeddingConfig, nn::Linear, nn::Path, no_grad};
 use tch_parallel_base::options;
 
 options! {
@@ -90,8 +89,7 @@ pub fn embedding<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tch::nn::{Module, VarStore};
-    use tch::{Device, Kind, Tensor};
+    use tch::{Device, Kind, Tensor, nn::Module, nn::VarStore};
 
     fn table(padding_idx: Option<i64>) -> Embedding {
         let options = EmbeddingOptions { padding_idx, ..Default::default() };

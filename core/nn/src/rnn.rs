@@ -2,8 +2,7 @@
 
 use super::init::default_bias;
 use std::borrow::Borrow;
-use tch::nn::{ModuleT, Path};
-use tch::{Tensor, no_grad};
+use tch::{Tensor, nn::ModuleT, nn::Path, no_grad};
 use tch_parallel_base::options;
 
 options! {

@@ -5,11 +5,9 @@ use super::attention::{
     AttentionOptions, InProjection, MultiheadAttention, MultiheadAttentionOptions,
     multihead_attention,
 };
-use super::layers::{LinearOptions, linear};
-use super::norms::{LayerNormOptions, layer_norm};
+use super::{layers::LinearOptions, layers::linear, norms::LayerNormOptions, norms::layer_norm};
 use std::borrow::Borrow;
-use tch::Tensor;
-use tch::nn::{LayerNorm, Linear, Module, ModuleT, Path};
+use tch::{Tensor, nn::LayerNorm, nn::Linear, nn::Module, nn::ModuleT, nn::Path};
 use tch_parallel_base::options;
 
 /// The function between the two linear layers.

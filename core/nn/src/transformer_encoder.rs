@@ -6,8 +6,7 @@ use super::transformer::{
     transformer_encoder_layer,
 };
 use std::borrow::Borrow;
-use tch::nn::{LayerNorm, Module, ModuleT, Path};
-use tch::{Tensor, no_grad};
+use tch::{Tensor, nn::LayerNorm, nn::Module, nn::ModuleT, nn::Path, no_grad};
 use tch_parallel_base::random::drawing_nothing;
 
 /// See [`transformer_encoder`].

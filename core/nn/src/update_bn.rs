@@ -86,8 +86,7 @@ mod tests {
     use super::*;
     use crate::{BatchNormOptions, batch_norm1d};
     use std::{sync::Mutex, thread};
-    use tch::nn::{self, ModuleT};
-    use tch::{Device, kind::FLOAT_CPU};
+    use tch::{Device, kind::FLOAT_CPU, nn, nn::ModuleT};
     use tch_parallel_base::{Error, lock};
 
     #[test]

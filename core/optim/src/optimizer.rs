@@ -1,7 +1,6 @@
 //! What all optimizers have in common: PyTorch's base class `Optimizer`.
 
-use super::param_group::{GroupOptions, ParamGroup};
-use super::update_rule::UpdateRule;
+use super::{param_group::GroupOptions, param_group::ParamGroup, update_rule::UpdateRule};
 use crate::{Error, Result, check::check};
 use c10d_sys::tensor::clear_grad;
 use serde::{Deserialize, Serialize};

@@ -3,8 +3,7 @@
 mod operations;
 
 use crate::{Result, check::check};
-use c10d_sys::arithmetic::copy;
-use c10d_sys::foreach::{Operation, foreach, foreach_};
+use c10d_sys::{arithmetic::copy, foreach::Operation, foreach::foreach, foreach::foreach_};
 use std::ops::{Deref, DerefMut};
 use tch::{TchError, Tensor};
 use tch_parallel_base::tensors::grouped;

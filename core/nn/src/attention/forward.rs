@@ -2,10 +2,8 @@
 
 use super::masks::Masks;
 use super::{AttentionOptions, InProjection, MultiheadAttention, MultiheadAttentionOptions};
-use c10d_sys::amp::cuda_autocast_enabled;
-use c10d_sys::tensor::{grad_enabled, identity};
-use tch::nn::{Linear, ModuleT};
-use tch::{Kind, Tensor};
+use c10d_sys::{amp::cuda_autocast_enabled, tensor::grad_enabled, tensor::identity};
+use tch::{Kind, Tensor, nn::Linear, nn::ModuleT};
 
 impl MultiheadAttention {
     /// The outputs, of the query's shape, and the weights, `[N, L, S]` or, for each head, `[N, num_heads, L, S]`.

@@ -1,7 +1,6 @@
 //! Schedules made of others: one after the other, or several at once.
 
-use super::group::GroupRates;
-use super::schedule::{Epoch, Schedule};
+use super::{group::GroupRates, schedule::Epoch, schedule::Schedule};
 use crate::{Result, check::check};
 
 /// Several schedules in sequence. Each starts at its own epoch 0, from the optimizer's initial
