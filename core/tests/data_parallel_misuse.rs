@@ -2,8 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
-use std::sync::{Arc, Mutex, mpsc};
-use std::{thread, time::Duration};
+use std::{sync::Arc, sync::Mutex, sync::mpsc, thread, time::Duration};
 use tch::{Device, Kind, Tensor, nn, nn::ModuleT, nn::Path, nn::VarStore};
 use tch_parallel::optim::{OptimizerInBackward, Sgd, SgdOptions};
 use tch_parallel::{Devices, LogicalDevice, data_parallel::*, memory::memory_allocated};

@@ -1,8 +1,7 @@
 //! A device of this process: a GPU, or a part of the CPU that stands in for one.
 
 use crate::{Error, Result};
-use c10d_sys::device;
-use c10d_sys::memory::{self, CPU_DEVICES};
+use c10d_sys::{device, memory, memory::CPU_DEVICES};
 use std::{fmt, marker::PhantomData, num::IntErrorKind, str::FromStr};
 use tch::{Cuda, Device, Tensor};
 

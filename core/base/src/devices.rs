@@ -1,7 +1,6 @@
 //! The devices that replicas of a model share a batch on.
 
-use crate::device::{kind, named, number};
-use crate::{Error, LogicalDevice, Result};
+use crate::{Error, LogicalDevice, Result, device::kind, device::named, device::number};
 use std::{fmt, str::FromStr};
 use tch::{Cuda, Device};
 

@@ -1,7 +1,6 @@
 //! Batches, prefetched by worker threads.
 
-use super::sampler::{BatchSampler, Chunks, drawn_seed};
-use super::{Dataset, Sampler};
+use super::{Dataset, Sampler, sampler::BatchSampler, sampler::Chunks, sampler::drawn_seed};
 use crate::{Error, Result, check};
 use c10d_sys::memory;
 use rayon::{ThreadPool, ThreadPoolBuilder};

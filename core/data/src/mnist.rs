@@ -2,9 +2,7 @@
 
 use super::{Dataset, batch_memory::BatchMemory, idx::Idx};
 use crate::{Error, Result, check, check_file};
-use std::iter::once;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::{iter::once, path::Path, path::PathBuf, sync::Arc};
 use tch::Tensor;
 
 /// The directory of Debian's package `dataset-fashion-mnist`.

@@ -1,8 +1,7 @@
 //! Rust code that C++ calls in the middle of a function, and the Rust values that it holds.
 
 use crate::{Result, error::check, ffi};
-use std::ffi::c_void;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::{ffi::c_void, panic::AssertUnwindSafe, panic::catch_unwind, panic::resume_unwind};
 
 struct Call<F, R> {
     body: Option<F>,

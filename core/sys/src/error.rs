@@ -1,7 +1,6 @@
 //! libtorch's errors. What kind of failure each is, `csrc/error_kind.cpp` has decided where it was caught.
 
-use crate::ffi::{self, ErrorKind, Freed, Text};
-use crate::owned::Owned;
+use crate::{ffi, ffi::ErrorKind, ffi::Freed, ffi::Text, owned::Owned};
 use std::ptr::{NonNull, null_mut};
 use std::{ffi::CStr, ffi::CString, fmt, panic::AssertUnwindSafe, panic::catch_unwind};
 use tch::Tensor;

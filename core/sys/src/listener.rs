@@ -1,8 +1,7 @@
 //! Listening sockets inherited from the parent process.
 
 use nix::sys::socket::{getsockopt, sockopt::AcceptConn};
-use std::os::fd::{FromRawFd, RawFd};
-use std::{io::Error, io::Result, net::TcpListener};
+use std::{io::Error, io::Result, net::TcpListener, os::fd::FromRawFd, os::fd::RawFd};
 
 /// The listening socket that this process inherited as descriptor `fd`.
 ///

@@ -9,8 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::sync::{Mutex, atomic::AtomicI64, atomic::Ordering};
 use std::{collections::BTreeMap, env, thread, time::Duration, time::Instant};
 use tch::{Device, Kind, Tensor};
-use tests::fork_server::{serve_if_asked, this_test};
-use tests::{Job, run_by};
+use tests::{Job, fork_server::serve_if_asked, fork_server::this_test, run_by};
 
 const RANKS: usize = 3;
 /// The rank that dies. It is neither the first nor the last.

@@ -1,8 +1,7 @@
 //! Messages between two ranks.
 
 use crate::prelude::*;
-use nix::sys::signal::{Signal, kill, raise};
-use nix::unistd::Pid;
+use nix::{sys::signal::Signal, sys::signal::kill, sys::signal::raise, unistd::Pid};
 
 fn message(number: usize) -> Tensor {
     Tensor::from_slice(&[number as f64])

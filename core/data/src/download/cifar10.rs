@@ -3,9 +3,7 @@
 use super::{RemoteFile, cache_dir, fetch_each, lock};
 use crate::{Error, Result};
 use flate2::read::GzDecoder;
-use std::fs::{self, File};
-use std::io;
-use std::path::{Path, PathBuf};
+use std::{fs, fs::File, io, path::Path, path::PathBuf};
 use tar::Archive;
 
 /// The mirrors of the archive: only the author's.

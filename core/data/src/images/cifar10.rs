@@ -2,8 +2,7 @@
 
 use super::{Image, ImageSource, image::CHANNELS};
 use crate::{Error, Result, Split, check_file, mnist::check_labels};
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::{fs, path::Path, path::PathBuf};
 
 /// The classes in the order of their labels.
 pub const CIFAR10_CLASSES: [&str; 10] =

@@ -1,7 +1,6 @@
 //! Batches of transformed images.
 
-use super::transforms::{Normalize, Transform};
-use super::{Image, ImageSource, SampleRng};
+use super::{Image, ImageSource, SampleRng, transforms::Normalize, transforms::Transform};
 use crate::{Dataset, Error, Result, batch_memory::BatchMemory, check};
 use rayon::prelude::*;
 use tch::Tensor;

@@ -2,8 +2,7 @@
 
 use super::{Image, ImageSource, decode};
 use crate::{Error, Result, check_file};
-use std::path::{Path, PathBuf};
-use std::{collections::BTreeSet, fs, sync::Mutex};
+use std::{collections::BTreeSet, fs, path::Path, path::PathBuf, sync::Mutex};
 use tch_parallel_base::lock;
 
 /// The extensions that are read, in lower case.

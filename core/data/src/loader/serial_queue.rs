@@ -1,8 +1,7 @@
 //! Jobs for worker threads that run one after the other.
 
 use rayon::ThreadPool;
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::{collections::VecDeque, sync::Arc, sync::Mutex};
 use tch_parallel_base::lock;
 
 type Job = Box<dyn FnOnce() + Send>;

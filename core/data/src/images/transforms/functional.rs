@@ -1,7 +1,6 @@
 //! The transforms' operations on PIL images, as in `torchvision.transforms.functional`.
 
-use crate::images::{Image, image::CHANNELS};
-use crate::{Error, Result};
+use crate::{Error, Result, images::Image, images::image::CHANNELS};
 use fast_image_resize::images::{TypedCroppedImage, TypedImage, TypedImageRef};
 use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer, pixels::U8x3};
 

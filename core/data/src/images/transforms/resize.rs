@@ -1,7 +1,6 @@
 //! Transforms to a fixed size, without randomness.
 
-use super::functional::{crop, resize};
-use super::{Image, SampleRng, Transform};
+use super::{Image, SampleRng, Transform, functional::crop, functional::resize};
 use crate::{Result, check, images::MAX_PIXELS};
 
 /// Resizes an image so that its shorter edge has `size` pixels; the ratio stays. `torchvision.transforms.Resize(size)`

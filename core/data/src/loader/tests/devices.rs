@@ -1,8 +1,7 @@
 //! Batches that come on a device.
 
 use super::*;
-use tch_parallel_base::LogicalDevice;
-use tch_parallel_base::memory::{max_memory_allocated, memory_allocated};
+use tch_parallel_base::{LogicalDevice, memory::max_memory_allocated, memory::memory_allocated};
 
 /// The CPU and, if there is one, a GPU: each without workers and with two.
 fn devices_and_workers() -> [(Device, usize); 4] {
