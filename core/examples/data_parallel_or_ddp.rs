@@ -7,8 +7,7 @@
 use anyhow::{Context, Result, ensure};
 use report::exit;
 use std::fs;
-use tch::nn::{self, Path, Sequential, VarStore};
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Kind, Tensor, nn, nn::Path, nn::Sequential, nn::VarStore};
 use tch_parallel::Devices;
 use tch_parallel::data_parallel::{DataParallel, Step, Trace};
 use tch_parallel::distributed::{

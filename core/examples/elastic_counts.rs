@@ -14,13 +14,11 @@ use std::io::{Write, sink};
 use std::path::Path;
 use std::{env, fs::File, process, time::SystemTime, time::UNIX_EPOCH};
 use tch::{Device, Kind, Tensor, nn};
-use tch_parallel::checkpoint::Training;
-use tch_parallel::data::{DistributedSampler, Sampler};
 use tch_parallel::distributed::{
     DeviceChoice, DistributedDataParallel, ProcessGroup, ProcessGroupOptions, record,
 };
-use tch_parallel::elastic::{self, State};
-use tch_parallel::optim::{Sgd, SgdOptions};
+use tch_parallel::{checkpoint::Training, data::DistributedSampler, data::Sampler};
+use tch_parallel::{elastic, elastic::State, optim::Sgd, optim::SgdOptions};
 
 const SAMPLES: usize = 1200;
 

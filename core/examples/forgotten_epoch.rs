@@ -4,8 +4,7 @@
 //! cargo run -rq -p tch-parallel --example forgotten_epoch
 //! ```
 
-use tch_parallel::Result;
-use tch_parallel::data::{DistributedSampler, Sampler, Shard};
+use tch_parallel::{Result, data::DistributedSampler, data::Sampler, data::Shard};
 
 fn main() -> Result<()> {
     // ANCHOR: epochs

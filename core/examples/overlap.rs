@@ -6,8 +6,7 @@
 
 use anyhow::{Context, Result};
 use exhibit_kit::plot::{self, Lane, Span, Timeline};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::{iter, thread, time::Instant};
+use std::{iter, sync::Arc, sync::Mutex, sync::PoisonError, thread, time::Instant};
 use tch::{Kind, Tensor, nn, nn::VarStore};
 use tch_parallel::distributed::hooks::{self, CommHook};
 use tch_parallel::distributed::{DdpOptions, DistributedDataParallel, ProcessGroup, ReduceOp};

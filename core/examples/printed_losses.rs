@@ -5,8 +5,7 @@
 //! ```
 
 use anyhow::Result;
-use tch::nn::{self, ModuleT, Path, VarStore};
-use tch::{Device, Tensor, no_grad};
+use tch::{Device, Tensor, nn, nn::ModuleT, nn::Path, nn::VarStore, no_grad};
 use tch_parallel::data::{DataLoader, Mnist, RandomSampler, Split};
 use tch_parallel::distributed::AverageMeter;
 use tch_parallel::nn::{LinearOptions, linear};

@@ -7,9 +7,7 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use report::exit;
-use std::sync::{Mutex, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::{sync::Mutex, sync::PoisonError, thread, time::Duration, time::Instant};
 use tch::{Kind, Tensor, nn, nn::VarStore};
 use tch_parallel::data::{DataLoader, DistributedSampler, Mnist, Split};
 use tch_parallel::distributed::{

@@ -6,8 +6,7 @@
 //! ```
 
 use anyhow::Result;
-use tch::nn::{self, Linear, Module, Path, VarStore};
-use tch::{Kind, Tensor};
+use tch::{Kind, Tensor, nn, nn::Linear, nn::Module, nn::Path, nn::VarStore};
 use tch_parallel::data::{DataLoader, Mnist, RandomSampler, Split};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{Devices, data_parallel::DataParallel, distributed::AverageMeter};
