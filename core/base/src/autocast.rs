@@ -1,6 +1,6 @@
 //! `torch.autocast`.
 
-use crate::{Error, Result};
+use crate::{Error, Result, check};
 use c10d_sys::amp::{self, AutocastKind};
 use tch::{Device, Kind};
 
@@ -26,13 +26,8 @@ use tch::{Device, Kind};
 /// # Errors
 /// [`Error::Argument`] for a kind that autocast does not support, and for devices other than CPU and CUDA.
 pub fn autocast<R>(device: Device, dtype: Option<Kind>, body: impl FnOnce() -> R) -> Result<R> {
-    let cuda = match device {
-        Device::Cpu => false,
-        Device::Cuda(_) => true,
-        other => {
-            return Err(Error::argument("device", format!("{other:?}"), "a CPU or CUDA device"));
-        }
-    };
+    let is_known = device == Device::Cpu || device.is_cuda();
+    check(is_known, "device", format_args!("{device:?}"), "a CPU or CUDA device")?;
     let kind = match dtype {
         None => None,
         Some(Kind::Half) => Some(AutocastKind::Half),
@@ -41,7 +36,7 @@ pub fn autocast<R>(device: Device, dtype: Option<Kind>, body: impl FnOnce() -> R
             return Err(Error::argument("dtype", format!("{other:?}"), "Half or BFloat16"));
         }
     };
-    amp::autocast(cuda, kind, body).map_err(Error::engine("autocast"))
+    amp::autocast(device.is_cuda(), kind, body).map_err(Error::engine("autocast"))
 }
 
 #[cfg(test)]
