@@ -3,8 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
 use approx::assert_relative_eq;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::{Barrier, Mutex, PoisonError, atomic::AtomicUsize, atomic::Ordering};
 use tch::{Device, Kind, Reduction, Tensor, nn, nn::ModuleT, nn::VarStore, no_grad};
 use tch_parallel::data_parallel::*;
 use tch_parallel::{Devices, LogicalDevice, Shared, nn::CheckpointWrapper};

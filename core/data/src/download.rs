@@ -9,9 +9,7 @@
 use crate::{Error, Result};
 use md5::{Digest, Md5};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::{io, io::Read, io::Write, path::Path, path::PathBuf, time::Duration};
 use ureq::Agent;
 
 mod cifar10;

@@ -205,10 +205,8 @@ mod tests {
     use super::*;
     use crate::{LinearOptions, linear};
     use tch::{Kind, nn::SequentialT, nn::VarStore, nn::seq_t, no_grad};
-    use tch_parallel_base::LogicalDevice;
-    use tch_parallel_base::memory::{
-        max_memory_allocated, memory_allocated, reset_peak_memory_stats,
-    };
+    use tch_parallel_base::memory::{memory_allocated, reset_peak_memory_stats};
+    use tch_parallel_base::{LogicalDevice, memory::max_memory_allocated};
 
     const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
 

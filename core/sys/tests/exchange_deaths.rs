@@ -4,10 +4,9 @@
 
 use c10d_sys::{Call, Error, ErrorKind, GlooAddress, GlooOptions, ProcessGroup, ReduceOp};
 use c10d_sys::{Store, TcpStoreOptions, probe_shared_memory};
-use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::process::ExitStatusExt;
 use std::sync::{Mutex, atomic::AtomicI64, atomic::Ordering};
 use std::{collections::BTreeMap, env, thread, time::Duration, time::Instant};
+use std::{net::Ipv4Addr, net::TcpListener, os::unix::process::ExitStatusExt};
 use tch::{Device, Kind, Tensor};
 use tests::{Job, fork_server::serve_if_asked, fork_server::this_test, run_by};
 

@@ -1,8 +1,6 @@
 use super::*;
-use std::io::{BufRead, BufReader};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::{io::BufRead, io::BufReader, net::TcpListener, net::TcpStream};
+use std::{sync::Arc, sync::Mutex, thread};
 
 const CONTENT: &[u8] = b"The quick brown fox jumps over the lazy dog";
 const FILE: RemoteFile = RemoteFile { name: "fox.gz", md5: "9e107d9d372bb6826bd81d3542a419d6" };

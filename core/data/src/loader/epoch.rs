@@ -5,10 +5,9 @@ use super::{DataLoaderOptions, prefetcher::Prefetcher, serial_queue::SerialQueue
 use crate::{Error, Result, Tensors};
 use rayon::ThreadPool;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
-use std::{collections::VecDeque, fmt, iter, sync::Arc, thread};
+use std::sync::{Arc, atomic::AtomicBool, atomic::Ordering};
+use std::{collections::VecDeque, fmt, iter, thread, time::Duration, time::Instant};
 use tch::Device;
 
 /// A batch that is yet to be made.

@@ -2,8 +2,7 @@
 
 use super::{DataLoader, DataLoaderOptions, Epoch, Order, serial_queue::SerialQueue};
 use crate::{IterableDataset, Result, Samples, Shard, WorkerInfo, check};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, atomic::AtomicBool, atomic::Ordering};
 use std::{collections::VecDeque, iter};
 use tch_parallel_base::lock;
 

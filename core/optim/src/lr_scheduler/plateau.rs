@@ -1,8 +1,7 @@
 //! A learning rate that falls when a metric stops improving.
 
-use super::group::{GroupRates, PerGroup};
-use super::schedule::check_factor;
 use super::state::{LrSchedulerState, Scheduler};
+use super::{group::GroupRates, group::PerGroup, schedule::check_factor};
 use crate::{Optimizer, Result, check::check};
 use serde::{Deserialize, Serialize};
 use tch_parallel_base::options;

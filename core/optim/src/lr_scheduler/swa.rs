@@ -1,8 +1,7 @@
 //! The learning rate at which stochastic weight averaging collects its models.
 
-use super::group::{GroupRates, PerGroup};
-use super::one_cycle::AnnealStrategy;
 use super::schedule::{Epoch, Schedule};
+use super::{group::GroupRates, group::PerGroup, one_cycle::AnnealStrategy};
 use crate::Result;
 use serde::{Deserialize, Serialize};
 use std::f64::consts::PI;

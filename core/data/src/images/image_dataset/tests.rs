@@ -2,9 +2,8 @@ use super::*;
 use crate::transforms::{CenterCrop, RandomCrop, RandomHorizontalFlip, RandomResizedCrop};
 use crate::{DataLoader, DataLoaderOptions, SequentialSampler};
 use crate::{SyntheticImages, SyntheticImagesOptions};
-use std::sync::{Condvar, Mutex};
 use std::thread::{self, ThreadId};
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, sync::Condvar, sync::Mutex, time::Duration};
 use tch::Kind;
 
 const UNCHANGED: Normalize = Normalize { mean: [0.0; 3], std: [1.0; 3] };
