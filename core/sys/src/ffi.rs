@@ -174,7 +174,7 @@ pub struct Progress {
 }
 
 /// DistributedDataParallel's options for `c10d::Reducer`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct ReducerOptions {
     /// The size in bytes of the first bucket: a small one lets the exchange start early.

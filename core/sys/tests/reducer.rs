@@ -15,14 +15,9 @@ fn weight() -> Tensor {
 }
 
 fn reducer(rank: &Rank, parameters: &[Tensor]) -> Result<Reducer> {
-    let options = ReducerOptions {
-        first_bucket_bytes: 1 << 20,
-        bucket_bytes: 1 << 20,
-        find_unused_parameters: false,
-        gradient_as_bucket_view: false,
-        static_graph: false,
-        broadcast_buffers: false,
-    };
+    let bytes = 1 << 20;
+    let options =
+        ReducerOptions { first_bucket_bytes: bytes, bucket_bytes: bytes, ..Default::default() };
     Reducer::new(&rank.shared, parameters, &["weight", "tied"], &[false; 2], "model", options)
 }
 
