@@ -111,13 +111,8 @@ fn simple_layers(saved: &mut Saved) {
     saved.module("conv1d", &[2, 4, 9], |p| nn::conv1d(p, 4, 6, 3, options));
     saved.module("conv2d", &[2, 4, 9, 8], |p| nn::conv2d(p, 4, 6, 3, options));
     saved.module("conv3d", &[2, 4, 5, 4, 6], |p| nn::conv3d(p, 4, 6, 3, options));
-    let options = nn::ConvTransposeOptions {
-        stride: 2,
-        padding: 1,
-        output_padding: 1,
-        groups: 2,
-        ..Default::default()
-    };
+    let options = nn::ConvTransposeOptions { stride: 2, padding: 1, ..Default::default() };
+    let options = nn::ConvTransposeOptions { output_padding: 1, groups: 2, ..options };
     saved.module("conv_transpose1d", &[2, 4, 9], |p| nn::conv_transpose1d(p, 4, 6, 3, options));
     saved.module("conv_transpose2d", &[2, 4, 5, 4], |p| nn::conv_transpose2d(p, 4, 6, 3, options));
     saved.module("conv_transpose3d", &[2, 4, 3, 4, 5], |p| {
@@ -132,13 +127,8 @@ fn simple_layers(saved: &mut Saved) {
 }
 
 fn recurrent_layers(saved: &mut Saved) {
-    let deep = nn::RnnOptions {
-        num_layers: 2,
-        dropout: 0.3,
-        bidirectional: true,
-        batch_first: true,
-        ..Default::default()
-    };
+    let deep = nn::RnnOptions { num_layers: 2, dropout: 0.3, ..Default::default() };
+    let deep = nn::RnnOptions { bidirectional: true, batch_first: true, ..deep };
     saved.layer("lstm", &[&[3, 5, 4]], |p| {
         let layer = nn::lstm(p, 4, 6, deep);
         Box::new(move |inputs, train| {

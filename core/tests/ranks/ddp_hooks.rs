@@ -59,11 +59,8 @@ fn train_compressed(
 
 fn power_sgd(group: &ProcessGroup, saved: &mut Saved) {
     // With this rate, vectors stay as they are, and so does the matrix of 3 x 5 at rank 3.
-    let early = PowerSgdOptions {
-        start_power_sgd_iter: 2,
-        min_compression_rate: 0.9,
-        ..Default::default()
-    };
+    let early = PowerSgdOptions { start_power_sgd_iter: 2, ..Default::default() };
+    let early = PowerSgdOptions { min_compression_rate: 0.9, ..early };
     let of_rank =
         |matrix_approximation_rank| PowerSgdOptions { matrix_approximation_rank, ..early };
     let (matrices, vectors) = ((5 + 6) + (3 + 5), 5 + 5 + 5 + 3);
