@@ -65,10 +65,8 @@ fn every_rank_gets_the_gradient_of_the_result_on_one(group: &ProcessGroup) {
     let only_on_1 = |tensor: Tensor| if group.rank() == 1 { tensor } else { tensor.zeros_like() };
     let gathered = run(group.rank(), |own| functional::gather(own, 1, group));
     let of_rank_1 = weights(1, &rows(0));
-    assert_eq!(
-        gathered,
-        (Vec::from([0, 1, 2].map(|rank| only_on_1(rows(rank)))), of_rank_1.copy())
-    );
+    let expected = Vec::from([0, 1, 2].map(|rank| only_on_1(rows(rank))));
+    assert_eq!(gathered, (expected, of_rank_1.copy()));
     let reduce = |own: &Tensor| Ok(vec![functional::reduce(own, 1, ReduceOp::Sum, group)?]);
     let (mut results, gradient) = run(group.rank(), reduce);
     assert_eq!((only_on_1(results.remove(0)), gradient), (only_on_1(sum(rows)), of_rank_1));
