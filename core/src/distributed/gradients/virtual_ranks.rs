@@ -160,13 +160,16 @@ impl VirtualRanks {
         let share = step.passes;
         expect_forward(rows)?;
         step.expect_passes(step.share.unwrap_or_default())?;
-        let row = |rows: &Tensor| rows.f_get(share as i64);
-        rows.iter().try_for_each(|rows| row(rows)?.f_zero_().map(drop))?;
-        // Each gradient is added to its row as soon as it is computed, so that there is no other copy of all.
-        let before = replace_grads(parameters, places[share].iter().map(Tensor::shallow_clone))?;
+        let before = replace_grads(parameters, repeat_with(Tensor::new))?;
         let outcome = backward_from(loss).map_err(Error::engine("backward"));
-        outcome.and(replace_grads(parameters, before))?;
-        rows.iter().try_for_each(|rows| row(rows)?.f_mul_(&self.factor()).map(drop))?;
+        let gradients = replace_grads(parameters, before)?;
+        outcome?;
+        for (place, gradient) in places[share].iter().zip(gradients) {
+            let _ = match gradient.defined() {
+                true => gradient.f_mul_out(place, &self.factor())?,
+                false => place.shallow_clone().f_zero_()?,
+            };
+        }
         step.passes += 1;
         Ok(())
     }
