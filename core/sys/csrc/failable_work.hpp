@@ -13,6 +13,8 @@
 
 namespace c10d_sys {
 
+using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+
 inline std::exception_ptr peer_is_lost() {
   return std::make_exception_ptr(
       C10_BUILD_ERROR(DistNetworkError, "gloo waits for a rank whose connection has closed"));
@@ -22,8 +24,6 @@ inline std::exception_ptr peer_is_lost() {
 // end the wait for it. This one is over when gloo's is, or when it is aborted.
 class FailableWork final : public c10d::Work {
  public:
-  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-
   static c10::intrusive_ptr<FailableWork> around(WorkPtr work) {
     auto failable = c10::make_intrusive<FailableWork>(work);
     // On the thread of gloo's that carries it out.
@@ -79,8 +79,6 @@ class FailableWork final : public c10d::Work {
 // A message of gloo's, which is carried out by whoever waits for it, and can be aborted.
 class MessageWork final : public c10d::Work {
  public:
-  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-
   MessageWork(WorkPtr work, std::chrono::milliseconds timeout)
       : Work(-1, work->retrieveOpType()), work_(std::move(work)), timeout_(timeout) {}
 

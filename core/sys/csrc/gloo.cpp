@@ -135,7 +135,7 @@ int64_t Gloo::checked_rank(int64_t rank) const {
   return rank;
 }
 
-Gloo::WorkPtr Gloo::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
+WorkPtr Gloo::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   const auto operation = operation_of(c10d::OpType::ALLREDUCE, tensors.at(0), options.reduceOp);
   if (exchange_ != nullptr && is_dense(tensors, options.reduceOp)) {
     return start(operation, {tensors, {}}, options.timeout, options.asyncOp, "gloo:all_reduce");
@@ -144,7 +144,7 @@ Gloo::WorkPtr Gloo::allreduce(Tensors& tensors, const c10d::AllreduceOptions& op
   return failable(ProcessGroupGloo::allreduce(tensors, options));
 }
 
-Gloo::WorkPtr Gloo::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+WorkPtr Gloo::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   const auto operation = operation_of(c10d::OpType::BROADCAST, tensors.at(0), c10d::ReduceOp::SUM, checked_rank(options.rootRank));
   if (exchange_ != nullptr && is_dense(tensors)) {
     return start(operation, {tensors, {}}, options.timeout, options.asyncOp, "gloo:broadcast");
@@ -153,7 +153,7 @@ Gloo::WorkPtr Gloo::broadcast(Tensors& tensors, const c10d::BroadcastOptions& op
   return failable(ProcessGroupGloo::broadcast(tensors, options));
 }
 
-Gloo::WorkPtr Gloo::barrier(const c10d::BarrierOptions& options) {
+WorkPtr Gloo::barrier(const c10d::BarrierOptions& options) {
   if (exchange_ == nullptr) {
     return failable(ProcessGroupGloo::barrier(options));
   }
@@ -167,7 +167,7 @@ Gloo::WorkPtr Gloo::barrier(const c10d::BarrierOptions& options) {
   return start({c10d::OpType::BARRIER}, {}, options.timeout, options.asyncOp, "gloo:barrier", std::move(prior));
 }
 
-Gloo::WorkPtr Gloo::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+WorkPtr Gloo::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   const auto operation = operation_of(c10d::OpType::REDUCE, tensors.at(0), options.reduceOp, checked_rank(options.rootRank));
   if (exchange_ != nullptr && is_dense(tensors, options.reduceOp) && options.reduceOp != c10d::ReduceOp::AVG) {
     return start(operation, {tensors, {}}, options.timeout, options.asyncOp, "gloo:reduce");
@@ -183,7 +183,7 @@ bool Gloo::has_one_per_rank(const std::vector<Tensors>& lists, const at::Tensor&
       std::all_of(lists[0].begin(), lists[0].end(), is_like);
 }
 
-Gloo::WorkPtr Gloo::allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+WorkPtr Gloo::allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const auto operation = operation_of(c10d::OpType::ALLGATHER, inputs.at(0));
   if (exchange_ != nullptr && is_dense(inputs) && has_one_per_rank(outputs, inputs[0])) {
     return start(operation, {{inputs[0].contiguous()}, outputs[0]}, options.timeout, options.asyncOp, "gloo:all_gather");
@@ -192,7 +192,7 @@ Gloo::WorkPtr Gloo::allgather(std::vector<Tensors>& outputs, Tensors& inputs, co
   return failable(ProcessGroupGloo::allgather(outputs, inputs, options));
 }
 
-Gloo::WorkPtr Gloo::_reduce_scatter_base(
+WorkPtr Gloo::_reduce_scatter_base(
     at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
   const auto is_part = [&] {
     return output.device().is_cpu() && output.layout() == at::kStrided &&
@@ -206,7 +206,7 @@ Gloo::WorkPtr Gloo::_reduce_scatter_base(
   return ProcessGroupGloo::_reduce_scatter_base(output, input, options);
 }
 
-Gloo::WorkPtr Gloo::allgather_parts(
+WorkPtr Gloo::allgather_parts(
     const Tensors& outputs, const Tensors& inputs, const c10d::AllgatherOptions& options) {
   Exchange::Operands operands{inputs, {}};
   const auto parts = parts_of(outputs);
@@ -223,7 +223,7 @@ Gloo::WorkPtr Gloo::allgather_parts(
   return start(operation, operands, options.timeout, options.asyncOp, "gloo:all_gather");
 }
 
-Gloo::WorkPtr Gloo::reduce_scatter_parts(
+WorkPtr Gloo::reduce_scatter_parts(
     const at::Tensor& output, const Tensors& inputs, const c10d::ReduceScatterOptions& options) {
   Exchange::Operands operands{{}, {output}};
   const auto parts = parts_of(inputs);
@@ -240,7 +240,7 @@ Gloo::WorkPtr Gloo::reduce_scatter_parts(
   return start(operation, operands, options.timeout, options.asyncOp, "gloo:reduce_scatter");
 }
 
-Gloo::WorkPtr Gloo::add_rows(const at::Tensor& tensor, const c10d::AllreduceOptions& options) {
+WorkPtr Gloo::add_rows(const at::Tensor& tensor, const c10d::AllreduceOptions& options) {
   TORCH_CHECK_VALUE(
       tensor.dim() == 2 && tensor.size(0) > 0 && tensor.size(0) <= std::numeric_limits<uint16_t>::max(),
       "the tensor has no rows, or too many");
@@ -263,7 +263,7 @@ std::vector<Tensors> Gloo::parts_of(const Tensors& tensors) const {
   return parts;
 }
 
-Gloo::WorkPtr Gloo::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
+WorkPtr Gloo::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) {
   const auto operation = operation_of(c10d::OpType::GATHER, inputs.at(0), c10d::ReduceOp::SUM, checked_rank(options.rootRank));
   const bool is_root = options.rootRank == getRank();
   if (exchange_ != nullptr && is_dense(inputs) && (is_root ? has_one_per_rank(outputs, inputs[0]) : outputs.empty())) {
@@ -274,7 +274,7 @@ Gloo::WorkPtr Gloo::gather(std::vector<Tensors>& outputs, Tensors& inputs, const
   return failable(ProcessGroupGloo::gather(outputs, inputs, options));
 }
 
-Gloo::WorkPtr Gloo::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
+WorkPtr Gloo::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
   auto operation = operation_of(c10d::OpType::SCATTER, outputs.at(0), c10d::ReduceOp::SUM, checked_rank(options.rootRank));
   operation.count *= getSize();
   const bool is_root = options.rootRank == getRank();
@@ -286,7 +286,7 @@ Gloo::WorkPtr Gloo::scatter(Tensors& outputs, std::vector<Tensors>& inputs, cons
   return failable(ProcessGroupGloo::scatter(outputs, inputs, options));
 }
 
-Gloo::WorkPtr Gloo::alltoall_base(
+WorkPtr Gloo::alltoall_base(
     at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
     const c10d::AllToAllOptions& options) {
   const auto operation = operation_of(c10d::OpType::ALLTOALL_BASE, input);
@@ -300,7 +300,7 @@ Gloo::WorkPtr Gloo::alltoall_base(
   return failable(ProcessGroupGloo::alltoall_base(output, input, output_splits, input_splits, options));
 }
 
-Gloo::WorkPtr Gloo::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
+WorkPtr Gloo::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
   auto operation = operation_of(c10d::OpType::ALLTOALL, inputs.at(0));
   operation.count *= getSize();
   const auto& like = inputs[0];
@@ -311,13 +311,13 @@ Gloo::WorkPtr Gloo::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllT
   return failable(ProcessGroupGloo::alltoall(outputs, inputs, options));
 }
 
-Gloo::WorkPtr Gloo::send(Tensors& tensors, int destination, int tag) {
+WorkPtr Gloo::send(Tensors& tensors, int destination, int tag) {
   checked_rank(destination);
   auto work = ProcessGroupGloo::send(tensors, destination, tag);
   return track(c10::make_intrusive<MessageWork>(std::move(work), getOptions()->timeout), destination);
 }
 
-Gloo::WorkPtr Gloo::recv(Tensors& tensors, int source, int tag) {
+WorkPtr Gloo::recv(Tensors& tensors, int source, int tag) {
   checked_rank(source);
   auto work = ProcessGroupGloo::recv(tensors, source, tag);
   return track(c10::make_intrusive<MessageWork>(std::move(work), getOptions()->timeout), source);
@@ -381,9 +381,9 @@ void Gloo::fail() {
   }
 }
 
-Gloo::WorkPtr Gloo::failable(WorkPtr work) { return track(FailableWork::around(std::move(work)), std::nullopt); }
+WorkPtr Gloo::failable(WorkPtr work) { return track(FailableWork::around(std::move(work)), std::nullopt); }
 
-Gloo::WorkPtr Gloo::track(WorkPtr work, std::optional<int> peer) {
+WorkPtr Gloo::track(WorkPtr work, std::optional<int> peer) {
   const std::lock_guard<std::mutex> lock(tracking_);
   // Only when the list is full, so that this takes next to no time on average.
   if (tracked_.size() == tracked_.capacity()) {
@@ -395,7 +395,7 @@ Gloo::WorkPtr Gloo::track(WorkPtr work, std::optional<int> peer) {
   return work;
 }
 
-std::vector<Gloo::WorkPtr> Gloo::in_progress(int rank, std::chrono::milliseconds age) {
+std::vector<WorkPtr> Gloo::in_progress(int rank, std::chrono::milliseconds age) {
   const std::lock_guard<std::mutex> lock(tracking_);
   std::vector<WorkPtr> works;
   for (const auto& each : tracked_) {
@@ -408,7 +408,7 @@ std::vector<Gloo::WorkPtr> Gloo::in_progress(int rank, std::chrono::milliseconds
   return works;
 }
 
-Gloo::WorkPtr Gloo::start(
+WorkPtr Gloo::start(
     const Operation& operation, const Exchange::Operands& operands, std::chrono::milliseconds timeout, bool async,
     const char* title, std::vector<Prior> prior) {
   if (timeout == c10d::kUnsetTimeout) {

@@ -19,7 +19,6 @@ namespace c10d_sys {
 // with all_reduce, and all_gather_into_tensor with all_gather, so both come through here too.
 class Gloo final : public c10d::ProcessGroupGloo {
  public:
-  using WorkPtr = c10::intrusive_ptr<c10d::Work>;
   using c10d::ProcessGroupGloo::ProcessGroupGloo;
 
   void set_exchange(std::shared_ptr<Exchange> exchange) { exchange_ = std::move(exchange); }

@@ -9,7 +9,7 @@ use std::{cell::Cell, collections::VecDeque, io, rc::Rc, thread};
 pub struct Turn {
     /// Its number.
     pub place: usize,
-    /// Not owned, since what drops this goes on. In an `Rc`, so that no other thread passes on what this one has.
+    /// Shared with the thread, whose turn ends even if this has been dropped or leaked. The `Rc` ties it to the thread.
     seat: Rc<Seat>,
 }
 
@@ -42,7 +42,7 @@ impl Seat {
         let own = baton.0.pop_front();
         baton.0.extend(own.filter(|_| comes_back));
         if let Some(next) = baton.0.front().cloned() {
-            // It waits for this.
+            // It waits for this, so this cannot fail.
             let _ = next.send(baton);
         }
         true
@@ -65,10 +65,12 @@ pub fn in_turns<T: Send + ?Sized, R: Send, E: Send>(
             self.0
         }
     }
-    // SAFETY: only who holds the one baton uses it, and a channel orders that after what its last holder has done.
+    // SAFETY: only who holds the one baton uses it, and a channel orders that after what its last holder has done. If a
+    // thread keeps a borrow while it waits, a `RefCell` refuses the others, as it would on one thread. This relies on
+    // cells that go by their own state, and not by the thread that asks.
     unsafe impl<T: Send + ?Sized> Sync for Lent<'_, T> {}
 
-    let (lent, failure) = (Lent(value), Mutex::new(None));
+    let (lent, failures) = (Lent(value), Mutex::new(Vec::new()));
     let run = |place, gets| {
         let seat = Rc::new(Seat { baton: Cell::new(None), gets });
         if !seat.wait() {
@@ -77,7 +79,8 @@ pub fn in_turns<T: Send + ?Sized, R: Send, E: Send>(
         let turn = Turn { place, seat: Rc::clone(&seat) };
         let outcome = catch_unwind(AssertUnwindSafe(|| body(lent.value(), turn)));
         let outcome = outcome.map_err(Err).and_then(|result| result.map_err(Ok));
-        let result = outcome.map_err(|failed| _ = lock(&failure).get_or_insert(failed)).ok();
+        // Kept until all have ended, since a drop may panic.
+        let result = outcome.map_err(|failure| lock(&failures).push(failure)).ok();
         seat.hand_over(false);
         result
     };
@@ -96,7 +99,7 @@ pub fn in_turns<T: Send + ?Sized, R: Send, E: Send>(
         let join = |it: thread::ScopedJoinHandle<'_, _>| it.join().ok().flatten();
         Ok::<_, io::Error>(threads.into_iter().filter_map(join).collect())
     });
-    match lock(&failure).take() {
+    match lock(&failures).drain(..).next() {
         Some(Err(panic)) => resume_unwind(panic),
         Some(Ok(error)) => Ok(Err(error)),
         None => results.map(Ok).map_err(|error| format!("cannot start threads: {error}").into()),

@@ -134,14 +134,16 @@ fn expect_same(group: &ProcessGroup, file: &str, train: impl Fn(&ProcessGroup) -
 
 fn synced(group: &ProcessGroup, virtual_ranks: usize, in_step: bool) -> Saved {
     let build = |p: nn::Path<'_>| {
+        let options = BatchNormOptions::default();
         let conv = conv2d(&p / "0", 2, 3, 3, Default::default());
-        let norm = sync_batch_norm(&p / "1", 3, group, BatchNormOptions::default());
-        let last = linear(&p / "5", 27, 3, Default::default());
-        (conv, norm, last, batch_norm1d(&p / "6", 27, BatchNormOptions::default()))
+        let [first, last] = ["1", "3"].map(|it| sync_batch_norm(&p / it, 3, group, options));
+        let plain = batch_norm2d(&p / "2", 3, options);
+        (conv, first, plain, last, linear(&p / "5", 27, 3, Default::default()))
     };
-    trained((group, virtual_ranks, 2), in_step, build, |(conv, norm, last, plain), xs| {
-        let xs = norm.forward_t(&conv.forward(xs), true).relu().flatten(1, -1);
-        last.forward(&plain.forward_t(&xs, true).dropout(0.5, true))
+    trained((group, virtual_ranks, 2), in_step, build, |(conv, first, plain, last, linear), xs| {
+        let xs = first.forward_t(&conv.forward(xs), true).relu();
+        let xs = last.forward_t(&plain.forward_t(&xs, true), true).flatten(1, -1);
+        linear.forward(&xs.dropout(0.5, true))
     })
 }
 
@@ -183,11 +185,23 @@ fn a_share_that_fails_ends_the_step_of_all(group: &ProcessGroup) {
     assert_eq!(state(), before);
     model.backward_shares(batch(), 0, pass).unwrap();
     let plain = DistributedDataParallel::new((), &vs, group).unwrap();
-    let unused = |_: &(), xs: Tensor| Ok(xs);
-    expect_error(
-        plain.backward_shares(batch(), 0, unused),
-        "called without, but must be called with virtual_ranks",
-    );
+    let outcome = plain.backward_shares(batch(), 0, |_: &(), xs| Ok(xs));
+    expect_error(outcome, "called without virtual_ranks, but must be called with them");
+}
+
+#[run_by(on_ranks(2))]
+fn a_share_that_fails_on_one_rank_is_known_on_the_other(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let norm = sync_batch_norm(vs.root(), 3, group, BatchNormOptions::default());
+    let model = DistributedDataParallel::with_options(norm, &vs, group, options(4)).unwrap();
+    // So late that the others wait for its part of the backward pass.
+    let is_first_rank = group.rank() == 0;
+    let pass = |norm: &SyncBatchNorm, xs: Tensor| {
+        let loss = norm.f_forward_t(&xs, true)?.sum(Kind::Float);
+        Ok(if is_first_rank && xs.double_value(&[0, 0]) == 0.0 { loss.detach() } else { loss })
+    };
+    let batch = Tensor::arange(12, FLOAT_CPU).view([4, 3]);
+    expect_error(model.backward_shares(batch, 0, pass), "does not require grad");
 }
 
 #[run_by(on_ranks(1))]

@@ -167,7 +167,7 @@ pub(crate) fn sum(mut tensor: Tensor, group: &ProcessGroup) -> Result<Tensor> {
 
 /// Refuses what would need all virtual ranks at once.
 pub(crate) fn refuse_in_a_part(what: &str) -> Result<()> {
-    let expected = "used with as many ranks as virtual ranks, or SyncBatchNorm in backward_shares: \
-                    a rank computes for one after the other";
+    let expected = "used with as many ranks as virtual ranks, or, if it is SyncBatchNorm, in \
+                    backward_shares: a rank computes for one after the other";
     check(!IN_A_PART.get(), what, "used in a share of virtual_ranks", expected)
 }

@@ -384,7 +384,9 @@ pub(super) fn failed_backward(group: &ProcessGroup, error: c10d_sys::Error) -> E
     if may_be_anothers_fault(&error) {
         return group.failed("backward", &error);
     }
-    group.report(error.message());
+    if !group.has_failed() {
+        group.report(error.message());
+    }
     Error::engine("backward")(error)
 }
 

@@ -11,14 +11,14 @@ use tch::{Device, Tensor};
 use tch_parallel_base::lock;
 
 impl<M: Send> DistributedDataParallel<M> {
-    /// Both passes of all of this rank's [`virtual_ranks`](super::DdpOptions::virtual_ranks), in step with each other, as
-    /// [`SyncBatchNorm`](crate::nn::SyncBatchNorm) needs it: its statistics are those of all virtual ranks. Returns the
-    /// losses, for [`mean_of_shares`](Self::mean_of_shares). A collective.
+    /// Both passes of all of this rank's [`virtual_ranks`](super::DdpOptions::virtual_ranks), in step with each other,
+    /// as [`SyncBatchNorm`](crate::nn::SyncBatchNorm) needs it: its statistics are those of all virtual ranks.
+    /// Returns the losses, for [`mean_of_shares`](Self::mean_of_shares). A collective. Only on the CPU.
     ///
-    /// Batches and `seed` are as in [`shares`](Self::shares). `loss` makes a share's forward pass, on a thread of its own
-    /// that waits in each such layer until all the others have come as far; so it borrows no tensors, and the batch
-    /// brings the labels. Gradients are exchanged after all passes, and the activations of all shares are in memory
-    /// at once. Only on the CPU.
+    /// Batches and `seed` are as in [`shares`](Self::shares). `loss` makes a share's forward pass on a thread of its
+    /// own, which waits in each such layer until all others have come as far; so it borrows no tensors, and the batch
+    /// brings the labels. Gradients are exchanged after all passes, and the activations of all shares are in memory at
+    /// once. A parameter that no loss depends on gets a gradient of zeros.
     ///
     /// ```
     /// use tch::{Kind, Tensor, nn::{self, ModuleT}};
@@ -35,7 +35,7 @@ impl<M: Send> DistributedDataParallel<M> {
     ///     Ok(norm.f_forward_t(&share, true)?.mean(Kind::Float))
     /// })?;
     /// // 0 over all virtual ranks, and not over each of them.
-    /// assert!(losses[0].double_value(&[]) < -1.0);
+    /// assert!(losses[0].double_value(&[]) < -0.5);
     /// assert!(model.mean_of_shares(&losses)?.double_value(&[]).abs() < 1e-6);
     /// # Ok::<(), tch_parallel::Error>(())
     /// ```
@@ -51,14 +51,15 @@ impl<M: Send> DistributedDataParallel<M> {
     ) -> Result<Vec<Tensor>> {
         const WHAT: &str = "backward_shares";
         let group = &self.group;
-        let ranks = self.virtual_ranks.as_ref().filter(|_| group.device() == Device::Cpu);
-        let expected = "called with virtual_ranks, on the CPU";
-        let ranks = ranks.ok_or_else(|| Error::argument(WHAT, "called without", expected))?;
+        let found = format_args!("called on {:?}", group.device());
+        check(group.device() == Device::Cpu, WHAT, found, "called on the CPU")?;
+        let none = || Error::argument(WHAT, "called without virtual_ranks", "called with them");
+        let ranks = self.virtual_ranks.as_ref().ok_or_else(none)?;
         let is_alone = self.no_sync_guards.get() == 0 && self.join_config.options().is_none();
         check(is_alone, WHAT, "called with no_sync or in a join", "called without these")?;
         self.prepare_in_step()?;
         let _ends = Shares(ranks);
-        let (parts, step) = (ranks.shard.parts(), Arc::new(Step::new(ranks, group, seed)?));
+        let (parts, step) = (ranks.shard.parts(), group.or_report(Step::new(ranks, group, seed))?);
         let settings = ThreadState::of_this_thread().map_err(Error::engine(WHAT))?;
         let batch = Mutex::new(batch);
         let losses = in_turns(self.module(), parts, |module, turn| {
@@ -71,18 +72,20 @@ impl<M: Send> DistributedDataParallel<M> {
                 step.leave(place)?;
                 Ok(loss.detach())
             };
-            IN_A_PART.set(true);
+            // Here libtorch takes over the number of threads, before an operator asks one of its libraries.
+            tch::get_num_threads();
+            IN_A_PART.set(ranks.most > 1);
             let own = Arc::clone(&step);
             IN_STEP.set(Some(Rc::new(move |group, tensor| own.exchange(&turn, group, tensor))));
-            let loss = settings.run(passes);
+            let loss = settings.run(|| group.or_report_first(passes()));
             IN_STEP.take();
             loss.map_err(Error::engine(WHAT))?
         });
-        let losses = losses.map_err(Error::engine(WHAT)).flatten();
-        let losses = group.or_report_first(losses)?;
+        let losses = group.or_report_first(losses.map_err(Error::engine(WHAT)).flatten())?;
         let first = lock(&step.shares).swap_remove(0).context;
         group.or_report_first(ranks.add_up(&self.buckets()?, group, first))?;
         self.sync_buffers()?;
+        self.sync_buffers.set(false);
         Ok(losses)
     }
 }
@@ -102,14 +105,15 @@ struct Progress {
 }
 
 impl Step {
-    fn new(ranks: &Arc<VirtualRanks>, group: &ProcessGroup, seed: i64) -> Result<Self> {
+    fn new(ranks: &Arc<VirtualRanks>, group: &ProcessGroup, seed: i64) -> Result<Arc<Self>> {
         let progress = |share| {
             ranks.begin(share, seed)?;
             Ok(Progress { context: ranks.context()?, brings: None, gets: None })
         };
         let shares = (0..ranks.shard.parts()).map(progress).collect::<Result<_>>()?;
         ranks.begin_in_step()?;
-        Ok(Step { ranks: Arc::clone(ranks), group: group.clone(), shares: Mutex::new(shares) })
+        let (ranks, group, shares) = (Arc::clone(ranks), group.clone(), Mutex::new(shares));
+        Ok(Arc::new(Step { ranks, group, shares }))
     }
 
     fn enter(&self, place: usize) -> Result<()> {

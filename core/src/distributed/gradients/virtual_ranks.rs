@@ -164,10 +164,13 @@ impl VirtualRanks {
         let outcome = backward_from(loss).map_err(Error::engine("backward"));
         let gradients = replace_grads(parameters, before)?;
         outcome?;
+        let factor = self.factor();
         for (place, gradient) in places[share].iter().zip(gradients) {
+            // With a dimension more, because the product of two numbers without one has the kind of both.
+            let mut place = place.f_unsqueeze(0)?;
             let _ = match gradient.defined() {
-                true => gradient.f_mul_out(place, &self.factor())?,
-                false => place.shallow_clone().f_zero_()?,
+                true => gradient.f_unsqueeze(0)?.f_mul_out(&place, &factor)?,
+                false => place.f_zero_()?,
             };
         }
         step.passes += 1;
@@ -270,12 +273,12 @@ impl VirtualRanks {
     /// A row of each virtual rank in their order, from this rank's. A collective.
     pub(super) fn gather(&self, rows: &Tensor, group: &ProcessGroup) -> Result<Vec<Tensor>> {
         // A rank with fewer than another repeats its last one, which nobody uses.
-        let places = Tensor::f_arange(self.most as i64, (Kind::Int64, rows.device()))?;
-        let places = places.f_clamp_max(rows.size()[0] - 1)?;
-        let ranks = match group.world_size() {
-            1 => vec![rows.shallow_clone()],
-            _ => group.all_gather(&rows.f_index_select(0, &places)?)?,
-        };
+        let mut rows = rows.shallow_clone();
+        if rows.size()[0] < self.most as i64 {
+            let places = Tensor::f_arange(self.most as i64, (Kind::Int64, rows.device()))?;
+            rows = rows.f_index_select(0, &places.f_clamp_max(rows.size()[0] - 1)?)?;
+        }
+        let ranks = if group.world_size() == 1 { vec![rows] } else { group.all_gather(&rows)? };
         self.owners.iter().map(|&(rank, place)| Ok(ranks[rank].f_get(place)?)).collect()
     }
 
@@ -344,5 +347,6 @@ fn copies(tensors: &[Tensor]) -> Vec<Tensor> {
 
 fn copy(tensors: &[Tensor], from: &[Tensor]) -> Result<()> {
     let mut pairs = tensors.iter().zip(from);
-    no_grad(|| pairs.try_for_each(|(tensor, from)| Ok(tensor.shallow_clone().f_copy_(from)?)))
+    // A graph that has saved a buffer does not notice, as it does not notice that another share runs.
+    no_grad(|| pairs.try_for_each(|(tensor, from)| Ok(tensor.f_data()?.f_copy_(from).map(drop)?)))
 }
