@@ -155,11 +155,8 @@ pub(crate) fn gather(tensor: &Tensor, group: &ProcessGroup) -> Result<Vec<Tensor
 /// Their sum, with virtual ranks in their order.
 pub(crate) fn sum(mut tensor: Tensor, group: &ProcessGroup) -> Result<Tensor> {
     if is_in_step() {
-        return Ok(Tensor::f_stack(&gather(&tensor, group)?, 0)?.f_sum_dim_intlist(
-            [0].as_slice(),
-            false,
-            None,
-        )?);
+        let all = Tensor::f_stack(&gather(&tensor, group)?, 0)?;
+        return Ok(all.f_sum_dim_intlist([0].as_slice(), false, None)?);
     }
     group.all_reduce(&mut tensor, ReduceOp::Sum)?;
     Ok(tensor)
