@@ -1,6 +1,6 @@
 //! What happens to a block's parameters during a step: `FSDPParamGroup`.
 
-use super::schedule::Schedule;
+use super::schedule::{Member, Schedule};
 use super::{gathering::gather, mesh::Mesh, parameter::Parameter, reduction::mean_of_part};
 use crate::distributed::{collectives::Pending, group::ProcessGroup};
 use crate::{Error, Result, check, profiler::record_function};
@@ -20,7 +20,7 @@ pub(super) struct Unit {
     /// The kind in which gradients are reduced, if it is not their own.
     reduce_kind: Option<Kind>,
     mesh: Mesh,
-    pub schedule: Arc<Schedule>,
+    pub schedule: Arc<Schedule<Unit>>,
     state: Mutex<State>,
 }
 
@@ -66,7 +66,7 @@ impl Unit {
         post_forward_group: Option<ProcessGroup>,
         reduce_kind: Option<Kind>,
         mesh: &Mesh,
-        schedule: &Arc<Schedule>,
+        schedule: &Arc<Schedule<Unit>>,
     ) -> Arc<Self> {
         let state = State {
             parameters,
@@ -312,9 +312,10 @@ impl Unit {
         let shard = |it: &Parameter| (it.name.clone(), it.whole.size(), it.part.shallow_clone());
         state.parameters.iter().map(shard).collect()
     }
+}
 
-    /// Completes this unit's backward pass when the whole pass ends.
-    pub fn finish_backward(&self) -> Result<()> {
+impl Member for Unit {
+    fn finish_backward(&self) -> Result<()> {
         let unused = lock(&self.state).gathering.take();
         if let Some(unused) = unused {
             unused.wait()?;
@@ -330,8 +331,7 @@ impl Unit {
         Ok(())
     }
 
-    /// Undoes what a failed pass has left half done.
-    pub fn reset(&self) {
+    fn reset(&self) {
         let mut state = lock(&self.state);
         state.stage = Stage::Idle;
         state.post_forward_places.clear();
