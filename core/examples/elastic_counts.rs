@@ -11,8 +11,7 @@
 use anyhow::{Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::io::{Write, sink};
-use std::path::Path;
-use std::{env, fs::File, process, time::SystemTime, time::UNIX_EPOCH};
+use std::{env, fs::File, path::Path, process, time::SystemTime, time::UNIX_EPOCH};
 use tch::{Device, Kind, Tensor, nn};
 use tch_parallel::distributed::{
     DeviceChoice, DistributedDataParallel, ProcessGroup, ProcessGroupOptions, record,

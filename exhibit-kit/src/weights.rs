@@ -1,8 +1,7 @@
 //! The weights and gradients of whole models, for comparing ways to train.
 
-use tch::kind::FLOAT_CPU;
-use tch::nn::VarStore;
 use tch::{Device, Kind, Tensor, no_grad};
+use tch::{kind::FLOAT_CPU, nn::VarStore};
 
 /// The number of trainable parameters.
 pub fn parameters(vs: &VarStore) -> usize {

@@ -2,16 +2,14 @@
 
 mod link;
 
-use crate::attempt::Attempt;
-use crate::attempt::seats::Seats;
 use crate::coordinator::listener::{self, Meeting};
 use crate::coordinator::{Coordinator, alone};
 use crate::prelude::*;
-use crate::protocol::handshake::Key;
-use crate::protocol::proof;
 use crate::rank::Rank;
 use crate::supervisor::{Event, Supervisor, post};
+use crate::{attempt::Attempt, attempt::seats::Seats};
 use crate::{program, report, signals};
+use crate::{protocol::handshake::Key, protocol::proof};
 use link::Search;
 use sha2::{Digest, Sha256};
 

@@ -1,8 +1,7 @@
 //! The flags for pictures. One that cannot be written is refused before any work, and none is drawn unasked.
 
 use std::{fs, path::PathBuf};
-use tch_parallel::checkpoint::check_destination;
-use tch_parallel::{Error, Result};
+use tch_parallel::{Error, Result, checkpoint::check_destination};
 
 /// `--plot`, for several charts or for one whose name is known.
 #[derive(Debug, clap::Args)]

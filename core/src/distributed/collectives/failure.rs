@@ -78,6 +78,17 @@ impl ProcessGroup {
             }
         })
     }
+
+    /// A failed backward pass of this rank, for which the others wait in the middle of their exchange.
+    pub(crate) fn failed_backward(&self, error: c10d_sys::Error) -> Error {
+        if may_be_anothers_fault(&error) {
+            return self.failed("backward", &error);
+        }
+        if !self.has_failed() {
+            self.report(error.message());
+        }
+        Error::engine("backward")(error)
+    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use super::module_tensors::{ModuleTensors, Wrapped, expect_lasting, expect_uncha
 use super::virtual_ranks::{self, VirtualRanks};
 use super::{bucket_order, same_model};
 use super::{ddp_options::DdpOptions, logging::DdpLoggingData, mixed_precision::CastParameters};
+use crate::distributed::group::ProcessGroup;
 use crate::distributed::join::{JoinConfig, announce};
-use crate::distributed::{fault::blame::may_be_anothers_fault, group::ProcessGroup};
 use crate::{Error, Result, Tensors, distributed::collectives::Pending, profiler::record_function};
 use c10d_sys::{DelayedAllReduce, ErrorKind, ReduceOp, Reducer, autograd, tensor};
 use std::cell::{Cell, RefCell};
@@ -70,7 +70,7 @@ pub struct DistributedDataParallel<M> {
     names: Vec<String>,
     /// All parameters, in the order of registration.
     parameters: Vec<(String, Tensor)>,
-    wrapped: Wrapped,
+    pub(super) wrapped: Wrapped,
     /// What rank 0 sends before each forward pass; empty if the options disable it.
     pub(super) buffers: Vec<(String, Tensor)>,
     pub(super) buffer_comm_hook: Option<RefCell<BufferCommHook>>,
@@ -294,12 +294,9 @@ impl<M> DistributedDataParallel<M> {
             }
             self.group.or_report(ranks.begin_last_backward())?;
         }
-        let outcome = autograd::backward_from(loss).map_err(|error| {
-            if let Some(error) = self.take_hook_failure() {
-                return error;
-            }
-            failed_backward(&self.group, error)
-        });
+        let failed =
+            |error| self.take_hook_failure().unwrap_or_else(|| self.group.failed_backward(error));
+        let outcome = autograd::backward_from(loss).map_err(failed);
         outcome.and(self.restore_parameters()).and_then(|()| self.finish_buffers())?;
         self.group.wait_for_queued("backward")?;
         if let Some(ranks) = &self.virtual_ranks {
@@ -307,31 +304,6 @@ impl<M> DistributedDataParallel<M> {
             return self.sync_buffers();
         }
         Ok(())
-    }
-
-    /// Before passes of virtual ranks of which the reducer learns nothing.
-    pub(super) fn prepare_in_step(&self) -> Result<()> {
-        expect_unchanged(&self.wrapped, None)?;
-        self.expect_no_gradients()?;
-        self.lay_out(false)
-    }
-
-    /// An abandoned step may have prepared a backward pass.
-    fn expect_no_gradients(&self) -> Result<()> {
-        let prepared = self.reducer.borrow_mut().expect_no_gradients();
-        prepared.map_err(|error| self.failed("backward", &error))
-    }
-
-    /// Makes the virtual ranks' rows, if they have none for the reducer's buckets.
-    fn lay_out(&self, rebuilt: bool) -> Result<()> {
-        let is_due = |ranks: &&Arc<VirtualRanks>| rebuilt || !ranks.are_laid_out();
-        let Some(ranks) = self.virtual_ranks.as_ref().filter(is_due) else { return Ok(()) };
-        self.group.or_report(ranks.lay_out(&self.buckets()?, &self.group))
-    }
-
-    /// Each as the numbers of its parameters.
-    pub(super) fn buckets(&self) -> Result<Vec<Vec<usize>>> {
-        self.reducer.borrow().buckets().map_err(|error| self.failed("forward", &error))
     }
 
     /// The parameters' own data and kinds, after a pass with `mixed_precision`.
@@ -377,17 +349,6 @@ impl<M> DistributedDataParallel<M> {
         }
         self.group.failed(operation, error)
     }
-}
-
-/// Tells the others, which wait in the middle of their exchange.
-pub(super) fn failed_backward(group: &ProcessGroup, error: c10d_sys::Error) -> Error {
-    if may_be_anothers_fault(&error) {
-        return group.failed("backward", &error);
-    }
-    if !group.has_failed() {
-        group.report(error.message());
-    }
-    Error::engine("backward")(error)
 }
 
 impl<M: ModuleT> DistributedDataParallel<M> {

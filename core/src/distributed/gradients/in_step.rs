@@ -1,6 +1,6 @@
 //! The passes of a rank's virtual ranks in step with each other, for layers that need all of them at once.
 
-use super::ddp::{DistributedDataParallel, failed_backward};
+use super::ddp::DistributedDataParallel;
 use super::shares::{Shares, share};
 use super::virtual_ranks::{Context, VirtualRanks};
 use crate::distributed::collectives::{IN_A_PART, IN_STEP};
@@ -51,8 +51,7 @@ impl<M: Send> DistributedDataParallel<M> {
     ) -> Result<Vec<Tensor>> {
         const WHAT: &str = "backward_shares";
         let group = &self.group;
-        let found = format_args!("called on {:?}", group.device());
-        check(group.device() == Device::Cpu, WHAT, found, "called on the CPU")?;
+        check(group.device() == Device::Cpu, WHAT, "called on a GPU", "called on the CPU")?;
         let none = || Error::argument(WHAT, "called without virtual_ranks", "called with them");
         let ranks = self.virtual_ranks.as_ref().ok_or_else(none)?;
         let is_alone = self.no_sync_guards.get() == 0 && self.join_config.options().is_none();
@@ -68,7 +67,7 @@ impl<M: Send> DistributedDataParallel<M> {
                 step.enter(place)?;
                 let batch = share(&*lock(&batch), place, parts)?;
                 let loss = loss(module, batch)?;
-                backward_from(&loss).map_err(|error| failed_backward(group, error))?;
+                backward_from(&loss).map_err(|error| group.failed_backward(error))?;
                 step.leave(place)?;
                 Ok(loss.detach())
             };
@@ -83,7 +82,7 @@ impl<M: Send> DistributedDataParallel<M> {
         });
         let losses = group.or_report_first(losses.map_err(Error::engine(WHAT)).flatten())?;
         let first = lock(&step.shares).swap_remove(0).context;
-        group.or_report_first(ranks.add_up(&self.buckets()?, group, first))?;
+        group.or_report_first(ranks.add_up(group, first))?;
         self.sync_buffers()?;
         self.sync_buffers.set(false);
         Ok(losses)

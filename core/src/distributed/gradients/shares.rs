@@ -1,6 +1,7 @@
 //! What each virtual rank of a rank computes with.
 
-use super::{ddp::DistributedDataParallel, virtual_ranks::VirtualRanks};
+use super::virtual_ranks::VirtualRanks;
+use super::{ddp::DistributedDataParallel, module_tensors::expect_unchanged};
 use crate::{Result, Tensors, check};
 use tch::Tensor;
 use tch_parallel_base::tensors::{fill, list};
@@ -62,6 +63,28 @@ impl<M> DistributedDataParallel<M> {
             numbers = Tensor::f_stack(&ranks.gather(&numbers, &self.group)?, 0)?;
         }
         Ok(numbers.f_mean_dim(0, false, None)?)
+    }
+
+    /// Before passes of virtual ranks of which the reducer learns nothing.
+    pub(super) fn prepare_in_step(&self) -> Result<()> {
+        expect_unchanged(&self.wrapped, None)?;
+        self.expect_no_gradients()?;
+        self.lay_out(false)
+    }
+
+    /// An abandoned step may have prepared a backward pass.
+    pub(super) fn expect_no_gradients(&self) -> Result<()> {
+        let prepared = self.reducer.borrow_mut().expect_no_gradients();
+        prepared.map_err(|error| self.failed("backward", &error))
+    }
+
+    /// Makes the virtual ranks' rows, if they have none for the reducer's buckets.
+    pub(super) fn lay_out(&self, rebuilt: bool) -> Result<()> {
+        let is_due = |ranks: &&VirtualRanks| rebuilt || !ranks.are_laid_out();
+        let Some(ranks) = self.virtual_ranks.as_deref().filter(is_due) else { return Ok(()) };
+        let buckets =
+            self.reducer.borrow().buckets().map_err(|error| self.failed("forward", &error))?;
+        self.group.or_report(ranks.lay_out(&buckets, &self.group))
     }
 }
 

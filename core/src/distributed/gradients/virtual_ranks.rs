@@ -200,22 +200,15 @@ impl VirtualRanks {
     }
 
     /// After the passes of all shares in step: exchanges their gradients, and ends the step. A collective.
-    pub(super) fn add_up(
-        &self,
-        buckets: &[Vec<usize>],
-        group: &ProcessGroup,
-        first: Context,
-    ) -> Result<()> {
+    pub(super) fn add_up(&self, group: &ProcessGroup, first: Context) -> Result<()> {
         let mut state = lock(&self.state);
-        let State { step, parameters, rows, .. } = &mut *state;
-        for (bucket, rows) in buckets.iter().zip(rows) {
-            let mut sum = Tensor::f_zeros([rows.size()[1]], (rows.kind(), rows.device()))?;
+        let State { step, parameters, rows, places, .. } = &mut *state;
+        for rows in rows {
+            let mut sum = rows.f_get(0)?.f_empty_like()?;
             self.sum(&rows.f_mul_(&self.factor())?, group, &mut sum)?;
-            let own: Vec<_> = bucket.iter().map(|&i| parameters[i].shallow_clone()).collect();
-            for (&i, gradient) in bucket.iter().zip(gradients_in(&sum, &own)?) {
-                set_grad(&mut parameters[i], &gradient).map_err(Error::engine("virtual_ranks"))?;
-            }
+            rows.f_get(0)?.f_copy_(&sum)?;
         }
+        replace_grads(parameters, places[0].iter().map(Tensor::copy))?;
         step.after_first = first.buffers;
         drop(state);
         self.end_step()

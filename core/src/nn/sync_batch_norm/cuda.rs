@@ -1,7 +1,6 @@
 //! SyncBatchNorm on GPUs: the kernels of `torch.nn.SyncBatchNorm`, in its order.
 
-use super::super::BatchNorm;
-use super::{Forward, Saved, SyncBatchNorm, kind};
+use super::{super::BatchNorm, Forward, Saved, SyncBatchNorm, kind};
 use crate::Result;
 use c10d_sys::arithmetic::{add_number_, clamp_min_};
 use tch::{Kind, TchError, Tensor};
