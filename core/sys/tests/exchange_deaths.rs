@@ -124,7 +124,7 @@ fn at_every_step(first: i64, body: impl Fn()) {
             scope.spawn(|| {
                 let job = Job::new().unwrap();
                 loop {
-                    // Which error gloo gives while it connects depends on who is faster, so this happens often.
+                    // Which error gloo gives while it connects depends on who is faster, so the first step is tried often.
                     let step = next.fetch_add(1, Ordering::Relaxed).max(0);
                     let Some(witnesses) = say(&job, step) else { break };
                     for (error, delay) in &witnesses {

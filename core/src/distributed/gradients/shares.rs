@@ -65,7 +65,7 @@ impl<M> DistributedDataParallel<M> {
         Ok(numbers.f_mean_dim(0, false, None)?)
     }
 
-    /// Before passes of virtual ranks of which the reducer learns nothing.
+    /// Before passes of which the reducer must learn nothing.
     pub(super) fn prepare_in_step(&self) -> Result<()> {
         expect_unchanged(&self.wrapped, None)?;
         self.expect_no_gradients()?;

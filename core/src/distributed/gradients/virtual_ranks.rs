@@ -185,7 +185,7 @@ impl VirtualRanks {
         Ok(())
     }
 
-    /// What the share that runs would find again, but for its gradients.
+    /// What the running share must find again at its next turn, except its gradients.
     pub(super) fn context(&self) -> Result<Context> {
         let generator = rng_state(None).map_err(Error::engine("virtual_ranks"))?;
         Ok(Context { buffers: copies(&lock(&self.state).buffers), generator })
