@@ -7,6 +7,9 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupWrapper.hpp>
 #include <torch/csrc/distributed/c10d/debug.h>
 
+#include <future>
+#include <thread>
+
 using std::chrono::milliseconds;
 
 namespace {
@@ -25,6 +28,41 @@ std::shared_ptr<c10d_sys::Exchange> offer_exchange(c10d_process_group* handle, c
   } catch (const std::exception& error) {
     handle->why_none = c10d_sys::text_of(error);
     return nullptr;
+  }
+}
+
+// Gloo connects to one rank after the other. If that fails, it never turns to the rest, and these would wait for this rank
+// for five times the timeout. So a rank that cannot connect tells the others in the store, and they leave it to another
+// thread to wait for gloo.
+c10::intrusive_ptr<c10d_sys::Gloo> connect(
+    const c10::intrusive_ptr<c10d::Store>& store, const c10d::ProcessGroup& group, int name,
+    const c10::intrusive_ptr<c10d::ProcessGroupGloo::Options>& options) {
+  std::packaged_task<c10::intrusive_ptr<c10d_sys::Gloo>()> task([=, rank = group.getRank(), size = group.getSize()] {
+    return c10::make_intrusive<c10d_sys::Gloo>(store, rank, size, options);
+  });
+  auto gloo = task.get_future();
+  std::thread(std::move(task)).detach();
+  const auto end = std::chrono::steady_clock::now() + options->timeout;
+  const auto is_connected = [&] { return gloo.wait_for(milliseconds(100)) == std::future_status::ready; };
+  const std::string failed = "connect_failed";
+  while (!is_connected() && std::chrono::steady_clock::now() < end) {
+    if (store->check({failed})) {
+      throw c10d_sys::Failure(store->get_to_str(failed), C10D_CONNECTION);
+    }
+  }
+  try {
+    if (!is_connected()) {
+      const auto timeout = std::to_string(options->timeout.count());
+      throw c10d_sys::Failure("timed out after " + timeout + " ms connecting to the other ranks", C10D_TIMEOUT);
+    }
+    return gloo.get();
+  } catch (const std::exception& error) {
+    try {
+      store->set(failed, "rank " + std::to_string(name) + " could not connect: " + c10d_sys::text_of(error));
+    } catch (const std::exception&) {
+      // Without the store, the others fail as well.
+    }
+    throw;
   }
 }
 
@@ -70,7 +108,7 @@ c10d_status c10d_process_group_add_gloo(
     auto store = c10::make_intrusive<c10d::PrefixStore>("cpu/", group->getStore());
     handle->why_none = "it is switched off";
     auto exchange = shared_memory ? offer_exchange(handle, *store, name) : nullptr;
-    auto gloo = c10::make_intrusive<c10d_sys::Gloo>(store, group->getRank(), group->getSize(), make_options());
+    auto gloo = connect(store, *group, name, make_options());
     if (c10d::getDefaultGlooLazyInit()) {
       await_addresses(*store, group->getSize(), names.count, timeout);
     }
@@ -89,7 +127,7 @@ c10d_status c10d_process_group_add_gloo(
       // Before each operation the ranks check, over a second group, that all are about to do the same.
       auto own = c10::make_intrusive<c10d::PrefixStore>(std::string("pg_wrapper:") + c10d_sys::kGroupName, store);
       // With options of its own: a group that connects lazily shuts its devices down with itself.
-      handle->helper = c10::make_intrusive<c10d_sys::Gloo>(own, group->getRank(), group->getSize(), make_options());
+      handle->helper = connect(own, *group, name, make_options());
       backend = c10::make_intrusive<c10d::ProcessGroupWrapper>(backend, handle->helper);
     }
     group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);

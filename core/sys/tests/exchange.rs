@@ -4,7 +4,8 @@
 
 mod common;
 
-use c10d_sys::{Error, ErrorKind, ProcessGroup, ReduceOp, Work, storage::Memory};
+use c10d_sys::storage::Memory;
+use c10d_sys::{Error, ErrorKind, GlooAddress, GlooOptions, ProcessGroup, ReduceOp, Store, Work};
 use common::{FLOAT, LATER, NOW, Now, Random, Rank, allocated, with_ranks, with_ranks_and_timeout};
 use std::time::{Duration, Instant};
 use std::{ops::Range, process::Command, sync::Barrier, sync::Mutex, thread};
@@ -194,6 +195,33 @@ fn a_rank_that_leaves_or_does_not_come_in_time_is_named() {
 fn gloo_tells_a_late_rank_from_one_that_is_gone() {
     assert_eq!(late(|rank| &rank.gloo).kind(), ErrorKind::Timeout);
     assert_eq!(gone(|rank| &rank.gloo).kind(), ErrorKind::Connection);
+}
+
+#[test]
+fn a_rank_that_cannot_connect_tells_those_it_has_not_turned_to() {
+    let (begin, timeout) = (Instant::now(), Duration::from_secs(600));
+    // Which rank waits for the other depends on their ports.
+    for _ in 0..8 {
+        let store = Store::hash().unwrap();
+        let join = |name| {
+            let (address, shared_memory) = (GlooAddress::Host("127.0.0.1".into()), false);
+            let join_timeout = timeout;
+            let options = GlooOptions { address, shared_memory, name, timeout, join_timeout };
+            ProcessGroup::gloo(&store, name, 3, &options).err().unwrap()
+        };
+        thread::scope(|scope| {
+            let ranks = [0, 2].map(|rank| scope.spawn(move || join(rank)));
+            // Rank 1 is said to be where rank 0 is, but at a port where nobody is.
+            let addresses = store.with_prefix("cpu/").unwrap();
+            let mut address = addresses.get("0/0", timeout).unwrap();
+            let host_name = u64::from_ne_bytes(address[..8].try_into().unwrap());
+            let port = 8 + host_name as usize + 8 + 2;
+            address[port..port + 2].copy_from_slice(&1_u16.to_be_bytes());
+            addresses.set("0/1", &address).unwrap();
+            ranks.map(|rank| rank.join().unwrap());
+        });
+    }
+    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
 }
 
 #[test]
