@@ -62,7 +62,8 @@ fn a_resnet_in_16_bits_has_the_same_weights_on_any_number_of_ranks() -> Result<(
     for ranks in ["3", "2", "1"] {
         fs::create_dir(job.path(ranks))?;
         let loses_a_rank = ranks == "3";
-        let flags = "--dataset mnist --epochs 2 --steps 3 --batch-size 24 --amp bf16 --seed 1";
+        let flags =
+            "--dataset mnist --epochs 2 --steps 4 --batch-size 12 --lr 0.01 --amp bf16 --seed 1";
         let own = ["--virtual-ranks", "4", "--checkpoint-dir", ranks, "--metrics", "metrics"];
         let elastic = loses_a_rank.then_some("--elastic");
         let program = ddp_imagenet(flags.split(' ').chain(own).chain(elastic))?;
