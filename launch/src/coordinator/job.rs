@@ -293,11 +293,8 @@ impl Job {
     }
 
     fn tell_group(&mut self, message: &ToAgent) {
-        for id in self.group.clone() {
-            if self.nodes.contains_key(&id) {
-                self.tell(id, message.clone());
-            }
-        }
+        let there = self.group.iter().filter(|id| self.nodes.contains_key(id));
+        self.actions.extend(there.map(|id| Action::Tell(*id, message.clone())));
     }
 
     /// Tells all nodes for whom they wait, and how long.
@@ -308,8 +305,6 @@ impl Job {
     }
 
     fn tell_all(&mut self, message: &ToAgent) {
-        for id in self.nodes.keys().copied().collect::<Vec<_>>() {
-            self.tell(id, message.clone());
-        }
+        self.actions.extend(self.nodes.keys().map(|id| Action::Tell(*id, message.clone())));
     }
 }
