@@ -124,12 +124,11 @@ impl Job {
     pub(crate) fn pass_time(&mut self, now: Instant) -> Vec<Action> {
         match &mut self.phase {
             Phase::Gathering { last_call: Some(at), .. } if *at <= now => self.start(now),
-            Phase::Gathering { last_call: None, remind_at, until }
+            Phase::Gathering { last_call: None, remind_at, .. }
                 if remind_at.is_some_and(|at| at <= now) =>
             {
                 *remind_at = None;
-                let until = *until;
-                self.tell_missing(until, now);
+                self.tell_missing(now);
             }
             Phase::Gathering { last_call: None, until, .. } if *until <= now => {
                 let limit = self.terms.join_timeout.as_secs();
@@ -184,12 +183,11 @@ impl Job {
             {
                 self.end(&cause, false, now);
             }
-            Phase::Gathering { last_call, until, .. } => {
+            Phase::Gathering { last_call, .. } => {
                 if self.nodes.len() < usize::from(self.terms.own.nodes.min) {
                     *last_call = None;
-                    let until = *until;
                     self.tell_all(&ToAgent::Wait { reason: cause.sentence() });
-                    self.tell_missing(until, now);
+                    self.tell_missing(now);
                 }
             }
             Phase::Running { .. } if was_leaving => {}
@@ -298,7 +296,8 @@ impl Job {
     }
 
     /// Tells all nodes for whom they wait, and how long.
-    fn tell_missing(&mut self, until: Instant, now: Instant) {
+    fn tell_missing(&mut self, now: Instant) {
+        let Phase::Gathering { until, .. } = self.phase else { return };
         let left = until.saturating_duration_since(now).as_secs_f64().ceil();
         let missing = self.terms.missing(self.nodes.values());
         self.tell_all(&ToAgent::Wait { reason: format!("waiting at most {left} s for {missing}") });

@@ -126,7 +126,7 @@ impl Job {
                 } else {
                     let until = now + self.terms.join_timeout;
                     self.phase = Phase::Gathering { until, last_call: None, remind_at: None };
-                    self.tell_missing(until, now);
+                    self.tell_missing(now);
                 }
             }
             _ => {}
