@@ -61,10 +61,15 @@ impl Scene {
         self.begin + Duration::from_secs_f64(seconds + 100.0)
     }
 
-    fn perform(&mut self, actions: Vec<Action>) {
+    fn perform(&mut self, actions: Vec<Action>, now: Instant) {
         for action in actions {
             match action {
-                Action::Tell(id, message) => self.told.push((id, message)),
+                Action::Tell(id, message) => {
+                    if message == ToAgent::Notice && self.busy != Some(id) {
+                        self.asked.push((id, now));
+                    }
+                    self.told.push((id, message));
+                }
                 Action::Start { placements, .. } => self.started.push(placements),
                 Action::Regroup { places, is_loss, .. } => self.regrouped.push((is_loss, places)),
             }
@@ -74,14 +79,7 @@ impl Scene {
     fn event(&mut self, id: NodeId, event: Event, at: f64) {
         let now = self.at(at);
         let actions = self.job.handle(id, event, now);
-        for action in &actions {
-            if let Action::Tell(id, ToAgent::Notice) = action
-                && self.busy != Some(*id)
-            {
-                self.asked.push((*id, now));
-            }
-        }
-        self.perform(actions);
+        self.perform(actions, now);
     }
 
     /// Nodes that have got a notice answer it once their ranks have had their time.
@@ -91,7 +89,7 @@ impl Scene {
             self.job.handle(id, Event::Said(ToCoordinator::Noticed), now);
         }
         let actions = self.job.pass_time(now);
-        self.perform(actions);
+        self.perform(actions, now);
     }
 
     fn join(&mut self, id: u16, at: f64) {
