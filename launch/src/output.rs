@@ -18,8 +18,6 @@ const SILENCE: Duration = Duration::from_millis(500);
 pub(crate) struct Routes {
     stdout: Option<Sink>,
     stderr: Option<Sink>,
-    tail: Arc<Mutex<Tail>>,
-    stderr_log: Option<PathBuf>,
 }
 
 impl Routes {
@@ -34,7 +32,6 @@ impl Routes {
         let (tee, redirects) = (args.tee(local_rank), args.redirects.of(local_rank));
         let logs = logs.filter(|_| tee.any() || redirects.any());
         let dir = logs.map(|logs| logs.rank_dir(generation, local_rank)).transpose()?;
-        let tail = Arc::default();
         let filter = &args.local_ranks_filter;
         let shown = filter.is_empty() || filter.contains(&local_rank);
         let to_file = |name: &str, console: Option<Console>| -> Result<Option<Sink>> {
@@ -58,10 +55,9 @@ impl Routes {
             }
         };
         if let Some(sink) = &mut stderr {
-            sink.tail = Some(Arc::clone(&tail));
+            sink.tail = Some(Arc::default());
         }
-        let stderr_log = stderr.as_ref().and_then(|sink| Some(sink.log.as_ref()?.path.clone()));
-        Ok(Routes { stdout, stderr, tail, stderr_log })
+        Ok(Routes { stdout, stderr })
     }
 
     pub(crate) fn set(&self, command: &mut Command) {
@@ -73,13 +69,14 @@ impl Routes {
     }
 
     pub(crate) fn start(self, child: &mut Child) -> Result<Output> {
-        let remembered = self.stderr.is_some();
-        let is_shown = self.stderr.as_ref().is_none_or(|sink| sink.console.is_some());
+        let stderr = self.stderr.as_ref();
+        let tail = stderr.and_then(|sink| sink.tail.clone());
+        let stderr_log = stderr.and_then(|sink| Some(sink.log.as_ref()?.path.clone()));
+        let is_shown = stderr.is_none_or(|sink| sink.console.is_some());
         let stdout = child.stdout.take().zip(self.stdout).map(|(from, to)| Pump::start(from, to));
         let stderr = child.stderr.take().zip(self.stderr).map(|(from, to)| Pump::start(from, to));
         let pumps = stdout.into_iter().chain(stderr).collect::<Result<_>>()?;
-        let tail = remembered.then_some(self.tail);
-        Ok(Output { pumps, tail, is_shown, stderr_log: self.stderr_log })
+        Ok(Output { pumps, tail, is_shown, stderr_log })
     }
 }
 
