@@ -4,10 +4,8 @@ mod link;
 
 use crate::coordinator::listener::{self, Meeting};
 use crate::coordinator::{Coordinator, alone};
-use crate::prelude::*;
-use crate::rank::Rank;
 use crate::supervisor::{Event, Supervisor, post};
-use crate::{attempt::Attempt, attempt::seats::Seats};
+use crate::{attempt::Attempt, prelude::*, rank::Rank};
 use crate::{program, report, signals};
 use crate::{protocol::handshake::Key, protocol::proof};
 use link::Search;
@@ -96,11 +94,9 @@ impl Agent<'_> {
                     return Ok(ExitCode::from(signals::exit_code(signal)));
                 }
                 Some(Event::Told(ToAgent::Start { placement, master_port, waits })) => {
-                    let ranks = self.supervisor.start(&placement, master_port)?;
                     let tell = |message| self.tell(message);
                     let place = (placement, master_port);
-                    let seats = Seats::new(ranks.len() as u16, !waits);
-                    let attempt = Attempt::watch(self.supervisor, &tell, place, (ranks, seats))?;
+                    let attempt = Attempt::run(self.supervisor, &tell, place, waits)?;
                     if let Some(code) = code(&attempt) {
                         return Ok(ExitCode::from(code));
                     }

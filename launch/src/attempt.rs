@@ -41,20 +41,21 @@ pub(crate) struct Attempt<'a> {
 }
 
 impl<'a> Attempt<'a> {
-    /// Watches ranks that have been started until every one has ended, and it is known how the job goes on.
-    pub(crate) fn watch(
+    /// Starts the ranks, and watches them until every one has ended, and it is known how the job goes on.
+    pub(crate) fn run(
         supervisor: &'a Supervisor<'a>,
         tell: &'a dyn Fn(ToCoordinator),
         (placement, master_port): (Placement, u16),
-        (ranks, seats): (Vec<Rank>, Seats),
+        waits: bool,
     ) -> Result<Self> {
+        let ranks = supervisor.start(&placement, master_port)?;
         let mut attempt = Attempt {
             supervisor,
             tell,
             whole: placement.clone(),
             placement,
             master_port,
-            seats,
+            seats: Seats::new(ranks.len() as u16, !waits),
             phase: Phase::Running,
             ranks,
             failed: false,
