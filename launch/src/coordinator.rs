@@ -100,16 +100,15 @@ impl Admission {
     fn listen_to(&self, id: NodeId, joined: Joined<Node>) {
         let Joined { mut incoming, outgoing, peer } = joined;
         // Sending fails when the job is over, and nobody needs to know.
-        let _ = self.sender.send((id, Event::Joined(peer), Some(outgoing)));
+        let post = |event, outgoing| drop(self.sender.send((id, event, outgoing)));
+        post(Event::Joined(peer), Some(outgoing));
         let loss = loop {
             match incoming.receive(self.heartbeat_timeout) {
-                Ok(message) => {
-                    let _ = self.sender.send((id, Event::Said(message), None));
-                }
+                Ok(message) => post(Event::Said(message), None),
                 Err(loss) => break loss,
             }
         };
-        let _ = self.sender.send((id, Event::Lost(loss), None));
+        post(Event::Lost(loss), None);
     }
 
     fn mention(&self, address: SocketAddr, failed: Failed) {
