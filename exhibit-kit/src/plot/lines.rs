@@ -57,7 +57,8 @@ impl Stroke<'_> {
 
 /// A chart of at most this many points has a dot at each. More dots would hide the curves.
 const DOTS: usize = 96;
-const DASHES: [Option<(i32, i32)>; 4] = [None, Some((10, 6)), Some((3, 5)), Some((6, 10))];
+const DASHES: [Option<(i32, i32)>; 4] =
+    [None, Some((px(10), px(6))), Some((px(3), px(5))), Some((px(6), px(10)))];
 
 /// Draws curves, as an SVG file. The legend names them if there are several.
 ///
@@ -129,14 +130,10 @@ impl Lines {
         mesh.x_label_formatter(&tick).y_label_formatter(&tick).draw()?;
         for Stroke { points, style, dashes, dots } in strokes {
             let points = points.iter().copied();
-            match dashes {
-                Some((dash, gap)) => {
-                    let (dash, gap) = (px(dash), px(gap));
-                    plot.draw_series(DashedLineSeries::new(points.clone(), dash, gap, style))?;
-                }
-                None => {
-                    plot.draw_series(LineSeries::new(points.clone(), style))?;
-                }
+            if let Some((dash, gap)) = dashes {
+                plot.draw_series(DashedLineSeries::new(points.clone(), dash, gap, style))?;
+            } else {
+                plot.draw_series(LineSeries::new(points.clone(), style))?;
             }
             let dot = |point| Circle::new(point, px(4), style.filled());
             plot.draw_series(points.filter(|_| dots).map(dot))?;
