@@ -30,14 +30,13 @@ enum Dataset {
 impl MnistArgs {
     /// The training set and the test set.
     pub fn load(&self) -> Result<(Mnist, Mnist)> {
-        let directory = match (&self.data_dir, self.download, self.dataset) {
-            (Some(directory), ..) => Some(directory.clone()),
-            (None, true, Dataset::Mnist) => Some(download::mnist()?),
-            (None, true, Dataset::FashionMnist) => {
+        let directory = match (self.download, self.dataset) {
+            (false, _) => self.data_dir.clone(),
+            (true, Dataset::Mnist) => Some(download::mnist()?),
+            (true, Dataset::FashionMnist) => {
                 let expected = "given for MNIST, which alone can be downloaded";
                 return Err(Error::argument("--download", "given for Fashion-MNIST", expected));
             }
-            (None, false, _) => None,
         };
         let split = |split| match (&directory, self.dataset) {
             (directory, Dataset::FashionMnist) => Mnist::fashion(directory.as_deref(), split),
