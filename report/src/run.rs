@@ -266,9 +266,8 @@ impl<'a, const N: usize> Run<'a, N> {
 
     /// Ends an epoch. Returns the means over the samples of all ranks. A collective.
     pub fn end_epoch(&mut self) -> Result<[f64; N]> {
-        let is_of_all = self.virtual_ranks.is_some();
         let pass = self.end_pass()?;
-        if is_of_all {
+        if self.virtual_ranks.is_some() {
             return Ok(pass.meters().numbers.map(|number| number.avg()));
         }
         Ok(pass.all_reduce(self.group)?)
