@@ -79,7 +79,7 @@ fn is_stamped(venv: &Venv, level: Level) -> bool {
 fn complete(venv: &Venv, level: Level, lock: &Lock) -> Result<()> {
     stamp::remove(venv)?;
     venv.remove_downloads()?;
-    let mut state = venv.inspect(level);
+    let state = venv.inspect(level);
     if state == State::Complete {
         eprintln!("{} is complete already", venv.folder.display());
     } else {
@@ -87,16 +87,16 @@ fn complete(venv: &Venv, level: Level, lock: &Lock) -> Result<()> {
         let does = if state == State::Incomplete { "completing" } else { "setting up" };
         let (torch, folder) = (venv.release.torch, venv.folder.display());
         eprintln!("{does} libtorch {torch} in {folder}: at most {}", level.says());
-    }
-    if matches!(state, State::Broken(_)) {
-        venv.make_anew(lock, &state)?;
-        state = State::Incomplete;
-    }
-    if state == State::Incomplete {
+        if let State::Broken(reason) = &state {
+            venv.make_anew(lock, reason)?;
+        }
         venv.install(level, lock)?;
-        state = venv.inspect(level);
+        match venv.inspect(level) {
+            State::Complete => {}
+            State::Incomplete => bail!("the set-up ended, but packages are missing"),
+            State::Broken(reason) => bail!("the set-up ended, but {reason}"),
+        }
     }
-    anyhow::ensure!(state == State::Complete, "the set-up ended, but {state}");
     venv.link_libtorch()?;
     stamp::write(venv, level)
 }

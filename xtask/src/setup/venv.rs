@@ -17,16 +17,6 @@ pub(super) enum State {
     Broken(String),
 }
 
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Complete => f.write_str("everything is installed"),
-            Self::Incomplete => f.write_str("packages are missing"),
-            Self::Broken(reason) => f.write_str(reason),
-        }
-    }
-}
-
 /// The environment in a folder, whether or not it has been made.
 pub(crate) struct Venv {
     pub(super) folder: PathBuf,
@@ -79,12 +69,12 @@ impl Venv {
         if faults.is_empty() && whole { State::Complete } else { State::Incomplete }
     }
 
-    /// Replaces what is in the folder by an empty environment.
-    pub(super) fn make_anew(&self, lock: &Lock, state: &State) -> Result<()> {
+    /// Replaces what is in the folder by an empty environment, for this reason.
+    pub(super) fn make_anew(&self, lock: &Lock, reason: &str) -> Result<()> {
         let mut remains = entries(&self.folder)?;
         remains.retain(|path| !path.ends_with(lock::FILE));
         if !remains.is_empty() {
-            eprintln!("removing what is in {}: {state}", self.folder.display());
+            eprintln!("removing what is in {}: {reason}", self.folder.display());
         }
         remains.iter().try_for_each(|path| remove(path))?;
         let mut python = Command::new("python3");
@@ -176,7 +166,7 @@ mod tests {
         let path = folder.path().to_owned();
         let venv = Venv { folder: path, release: Release::DEFAULT, is_for_arm: false };
         let lock = Lock::take(folder.path()).unwrap();
-        venv.make_anew(&lock, &State::Incomplete).unwrap();
+        venv.make_anew(&lock, "it is tested").unwrap();
         let packages = entries(&folder.path().join("lib")).unwrap()[0].join("site-packages");
         let requirements = Level::Minimal.requirements(Release::DEFAULT);
         requirements.iter().for_each(|requirement| install(&packages, requirement, true));
