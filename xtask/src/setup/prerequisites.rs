@@ -13,10 +13,8 @@ pub(super) fn check(venv: &Venv, level: Level) -> Result<()> {
         env::consts::OS,
         venv.release.torch
     );
-    let found = match venv.is_for_arm {
-        true => [python(Path::new("python3")), cross_compiler()],
-        false => [python(Path::new("python3")), compiler(&compiler_name())],
-    };
+    let compiler = if venv.is_for_arm { cross_compiler() } else { compiler(&compiler_name()) };
+    let found = [python(Path::new("python3")), compiler];
     let missing = found.into_iter().filter_map(Result::err).map(|error| format!("{error:#}"));
     let missing: Vec<_> = missing.collect();
     ensure!(missing.is_empty(), "the set-up cannot start:\n  - {}", missing.join("\n  - "));
