@@ -116,8 +116,12 @@ fn pack(
     for (from, inside) in FILES {
         copy(&checkout().join(from), &to.join(inside))?;
     }
+    let bin = to.join("bin");
+    make(&bin)?;
     for (from, name) in programs {
-        strip(from, &to.join("bin").join(name))?;
+        let mut strip = Command::new("strip");
+        strip.arg("-o").arg(bin.join(name)).arg(from);
+        command::run_quietly(&mut strip).context("install binutils")?;
     }
     size(to)
 }
@@ -147,12 +151,6 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     make(to.parent().unwrap_or(to))?;
     let copied = fs::copy(from, to).map(drop);
     copied.with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))
-}
-
-fn strip(from: &Path, to: &Path) -> Result<()> {
-    make(to.parent().unwrap_or(to))?;
-    let mut strip = Command::new("strip");
-    command::run_quietly(strip.arg("-o").arg(to).arg(from)).context("install binutils")
 }
 
 #[cfg(test)]
