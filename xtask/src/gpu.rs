@@ -8,26 +8,23 @@ use crate::{prelude::*, setup};
 pub(crate) enum Chore {
     /// Make a folder of at most 100 MiB with programs, scripts and `run`, which examines this library
     /// on a machine that has a GPU and PyTorch, but no Rust and no network.
-    Pack(PackArgs),
-}
-
-#[derive(Args)]
-pub(crate) struct PackArgs {
-    #[command(flatten)]
-    torch: crate::Torch,
-    /// Where to make the folder; replaces one made before [default: target/gpu-VERSION].
-    #[arg(long, value_name = "FOLDER")]
-    to: Option<PathBuf>,
-    /// Pack the programs that `cargo xtask test` has built for the CPU, which `run --dry` can start.
-    #[arg(long)]
-    cpu: bool,
+    Pack {
+        #[command(flatten)]
+        torch: crate::Torch,
+        /// Where to make the folder; replaces one made before [default: target/gpu-VERSION].
+        #[arg(long, value_name = "FOLDER")]
+        to: Option<PathBuf>,
+        /// Pack the programs that `cargo xtask test` has built for the CPU, which `run --dry` can start.
+        #[arg(long)]
+        cpu: bool,
+    },
 }
 
 pub(crate) fn run(chore: &Chore) -> Result<()> {
-    let Chore::Pack(args) = chore;
-    let workspace = Workspace::of(args.torch.release)?;
-    let folder = args.to.clone().unwrap_or_else(|| default_folder(&workspace));
-    let pack = if args.cpu { pack::built_for_the_cpu } else { pack::with_cuda };
+    let Chore::Pack { torch, to, cpu } = chore;
+    let workspace = Workspace::of(torch.release)?;
+    let folder = to.clone().unwrap_or_else(|| default_folder(&workspace));
+    let pack = if *cpu { pack::built_for_the_cpu } else { pack::with_cuda };
     let size = pack(&workspace, &folder)?.div_ceil(1 << 20);
     println!(
         "{}: {size} MiB; copy it to the machine with the GPU and start `run` there",
