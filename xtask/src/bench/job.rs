@@ -3,7 +3,6 @@
 use super::report;
 use crate::prelude::*;
 use serde_json::Value;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Steps at the start of a run that do not count: they allocate memory and start threads.
 pub(super) const WARM_UP: usize = 2;
@@ -11,13 +10,6 @@ pub(super) const WARM_UP: usize = 2;
 pub(super) struct Log {
     /// To be passed to the program's `--metrics`.
     pub(super) folder: PathBuf,
-}
-
-pub(super) struct Span {
-    /// When it began: the time since 1970.
-    pub(super) began: Duration,
-    /// How long it took, by a monotonic clock.
-    pub(super) took: Duration,
 }
 
 impl Log {
@@ -29,16 +21,12 @@ impl Log {
     }
 
     /// Runs the program to its end. If it fails, the error says where its output is.
-    pub(super) fn run(&self, program: &mut Command) -> Result<Span> {
+    pub(super) fn run(&self, program: &mut Command) -> Result<()> {
         let printed = self.folder.join("printed.txt");
         let file = File::create(&printed)
             .with_context(|| format!("cannot create {}", printed.display()))?;
         program.stdin(Stdio::null()).stderr(file.try_clone()?).stdout(file);
-
-        let began = SystemTime::now().duration_since(UNIX_EPOCH)?;
-        let clock = Instant::now();
-        command::run_quietly(program).with_context(|| format!("see {}", printed.display()))?;
-        Ok(Span { began, took: clock.elapsed() })
+        command::run_quietly(program).with_context(|| format!("see {}", printed.display()))
     }
 
     /// Reads figures from one rank's metrics with `figures`, whose errors then name the file.
@@ -108,7 +96,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = Log::new(folder.path().join("log")).unwrap();
         let ended = log.run(Command::new("sh").args(["-c", "echo no; exit 3"]));
-        let (printed, error) = (log.folder.join("printed.txt"), ended.err().unwrap());
+        let (printed, error) = (log.folder.join("printed.txt"), ended.unwrap_err());
         assert_eq!(error.to_string(), format!("see {}", printed.display()));
         assert_eq!(read(&printed).unwrap(), "no\n");
     }
