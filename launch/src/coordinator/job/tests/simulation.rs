@@ -16,7 +16,8 @@ use std::ops::Range;
 use super::*;
 use crate::coordinator::perform;
 use launchers::Node;
-use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom, seq::IteratorRandom};
+use rand::{Rng, SeedableRng, distr::uniform::SampleRange};
+use rand::{rngs::StdRng, seq::IndexedRandom, seq::IteratorRandom};
 use ranks::{Group, Pid, Process, Seated};
 
 type Happening = Box<dyn FnOnce(&mut Simulation)>;
@@ -108,14 +109,16 @@ impl Simulation {
         self.queue.insert((self.now + milliseconds, self.count), Box::new(happening));
     }
 
-    fn soon(&mut self) -> u64 {
-        self.random.random_range(0..=self.delay)
+    /// Lets something happen after a random time.
+    fn within(&mut self, wait: impl SampleRange<u64>, then: impl FnOnce(&mut Self) + 'static) {
+        let wait = self.random.random_range(wait);
+        self.after(wait, then);
     }
 
     /// Sends something between a node and the coordinator.
     fn send(&mut self, id: NodeId, to_agent: bool, then: impl FnOnce(&mut Simulation) + 'static) {
         self.messages += 1;
-        let moment = self.now + self.soon();
+        let moment = self.now + self.random.random_range(0..=self.delay);
         let last = self.arrivals.entry((id, to_agent)).or_default();
         *last = moment.max(*last);
         let wait = *last - self.now;
@@ -179,8 +182,7 @@ impl Simulation {
     fn may_leave(&mut self, pid: Pid) {
         let process = &self.processes[pid];
         assert!(process.has_finished || !process.lives, "a rank must leave its work");
-        let wait = self.random.random_range(0..300);
-        self.after(wait, move |it| it.exit(pid));
+        self.within(0..300, move |it| it.exit(pid));
     }
 
     fn exit(&mut self, pid: Pid) {
@@ -262,8 +264,8 @@ impl Simulation {
     fn end(&mut self, pid: Pid) {
         if std::mem::take(&mut self.processes[pid].lives) {
             self.leave(pid);
-            let (node, wait) = (self.processes[pid].node, 1 + self.soon());
-            self.after(wait, move |it| it.ended(node, pid));
+            let node = self.processes[pid].node;
+            self.within(1..=1 + self.delay, move |it| it.ended(node, pid));
         }
     }
 }

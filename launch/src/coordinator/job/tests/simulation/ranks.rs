@@ -136,8 +136,7 @@ impl Simulation {
         (process.waits, process.last, process.has_finished) = (true, generation, false);
         let since = self.now;
         self.after(NOTICE_OF_RANKS, move |it| it.wait(pid, generation, since));
-        let wait = self.soon();
-        self.after(wait, move |it| it.arrive(pid, generation, 0));
+        self.within(0..=self.delay, move |it| it.arrive(pid, generation, 0));
     }
 
     fn is_in(&self, pid: Pid, generation: u32) -> bool {
@@ -157,8 +156,7 @@ impl Simulation {
             if !has_all {
                 group.pending.retain(|pending| *pending != other);
             }
-            let wait = self.soon();
-            self.after(wait, move |it| it.fail(other, generation));
+            self.within(0..=self.delay, move |it| it.fail(other, generation));
         }
     }
 
@@ -197,8 +195,7 @@ impl Simulation {
             self.last_step = (generation, self.now);
         }
         for pid in members {
-            let wait = 1 + self.soon();
-            self.after(wait, move |it| it.exchanged(pid, generation, number));
+            self.within(1..=1 + self.delay, move |it| it.exchanged(pid, generation, number));
         }
     }
 
@@ -236,7 +233,6 @@ impl Simulation {
                 return self.next_place(pid);
             }
         }
-        let wait = self.random.random_range(self.pace.clone());
-        self.after(wait, move |it| it.arrive(pid, generation, number + 1));
+        self.within(self.pace.clone(), move |it| it.arrive(pid, generation, number + 1));
     }
 }

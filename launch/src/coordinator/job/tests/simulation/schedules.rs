@@ -23,8 +23,7 @@ impl Simulation {
                 20.. => Simulation::to_one(Simulation::exit_too_early),
                 _ => Simulation::to_one(Simulation::kill),
             };
-            let wait = self.random.random_range(0..1500);
-            self.after(wait, happening);
+            self.within(0..1500, happening);
             let pause = self.random.random_range(0..1500);
             self.run(pause);
         }
