@@ -201,12 +201,11 @@ impl Simulation {
 
     /// An exchange ends for a rank: it knows which step the others are at, or commits one.
     fn exchanged(&mut self, pid: Pid, generation: u32, number: u64) {
-        let Some(group) = self.groups.get_mut(&generation) else { return };
-        let has_all = group.number == number && group.pending.contains(&pid);
-        if !has_all || !self.is_in(pid, generation) {
+        let is_in = self.is_in(pid, generation);
+        let Some(group) = self.groups.get_mut(&generation).filter(|_| is_in) else { return };
+        if group.number != number || !group.pending.contains(&pid) {
             return;
         }
-        let group = self.groups.get_mut(&generation).unwrap();
         group.pending.retain(|other| *other != pid);
         group.ended += 1;
         let all_have_ended = group.ended == group.world_size;
