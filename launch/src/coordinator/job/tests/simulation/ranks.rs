@@ -14,7 +14,7 @@ pub(super) const JOIN: u64 = 10 * 60 * 1000;
 
 pub(super) type Pid = usize;
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Seated {
     pub(super) generation: u32,
     pub(super) rank: u32,
@@ -65,7 +65,7 @@ impl Process {
 
 impl Simulation {
     fn fail(&mut self, pid: Pid, generation: u32) {
-        if self.is_in(pid, generation) {
+        if self.place_in(pid, generation).is_some() {
             self.leave(pid);
             self.next_place(pid);
         }
@@ -73,7 +73,7 @@ impl Simulation {
 
     /// A rank has waited so long for the others of a generation. If there is a later one, they may have gone on.
     fn wait(&mut self, pid: Pid, generation: u32, since: u64) {
-        if !self.is_in(pid, generation) || !self.processes[pid].waits {
+        if self.place_in(pid, generation).is_none() || !self.processes[pid].waits {
             return;
         }
         if self.processes[pid].newest > Some(generation) {
@@ -139,9 +139,8 @@ impl Simulation {
         self.within(0..=self.delay, move |it| it.arrive(pid, generation, 0));
     }
 
-    fn is_in(&self, pid: Pid, generation: u32) -> bool {
-        let process = &self.processes[pid];
-        process.seated.as_ref().is_some_and(|seated| seated.generation == generation)
+    fn place_in(&self, pid: Pid, generation: u32) -> Option<&Seated> {
+        self.processes[pid].seated.as_ref().filter(|seated| seated.generation == generation)
     }
 
     /// A rank leaves its generation: nobody there can exchange anything with it any more, though some may just have.
@@ -161,10 +160,7 @@ impl Simulation {
     }
 
     fn arrive(&mut self, pid: Pid, generation: u32, number: u64) {
-        if !self.is_in(pid, generation) {
-            return;
-        }
-        let Seated { rank, world_size, .. } = self.processes[pid].seated.clone().unwrap();
+        let Some(&Seated { rank, world_size, .. }) = self.place_in(pid, generation) else { return };
         let group = self.groups.entry(generation).or_default();
         if number == 0 {
             let other = group.members.insert(rank, pid);
@@ -201,7 +197,7 @@ impl Simulation {
 
     /// An exchange ends for a rank: it knows which step the others are at, or commits one.
     fn exchanged(&mut self, pid: Pid, generation: u32, number: u64) {
-        let is_in = self.is_in(pid, generation);
+        let is_in = self.place_in(pid, generation).is_some();
         let Some(group) = self.groups.get_mut(&generation).filter(|_| is_in) else { return };
         if group.number != number || !group.pending.contains(&pid) {
             return;
