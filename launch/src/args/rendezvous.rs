@@ -23,18 +23,15 @@ impl FromStr for Endpoint {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (host, port) = match text.rsplit_once(':') {
-            // Brackets separate the colons of an IPv6 address from the port's.
-            _ if text.starts_with('[') && text.ends_with(']') => (text, None),
-            Some((host, port)) => (host, Some(port)),
-            None => (text, None),
-        };
+        // Brackets separate the colons of an IPv6 address from the port's.
+        let is_in_brackets = text.starts_with('[') && text.ends_with(']');
+        let split = text.rsplit_once(':').filter(|_| !is_in_brackets);
+        let (host, port) = split.map_or((text, None), |(host, port)| (host, Some(port)));
         ensure!(!host.is_empty(), "expected HOST:PORT, as in 10.0.0.1:29500");
-        let port = port.map(|port| port.parse().ok()).map(|port| {
-            port.context("expected a port from 0 to 65535 after the last colon, 0 for a free one")
-        });
+        let wrong = "expected a port from 0 to 65535 after the last colon, 0 for a free one";
+        let port = port.map(|port| port.parse().ok().context(wrong)).transpose()?;
         let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        Ok(Endpoint { host: address.unwrap_or(host).to_owned(), port: port.transpose()? })
+        Ok(Endpoint { host: address.unwrap_or(host).to_owned(), port })
     }
 }
 
