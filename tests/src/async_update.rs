@@ -22,11 +22,8 @@ pub fn starter(job: &Job, ranks: usize, flags: &str) -> Result<impl Fn(usize) ->
     Ok(move |rank| job.start(as_rank(program()?, rank, ranks, port)))
 }
 
-/// The event `outcome` that rank 0 writes at the end.
-pub fn outcome(directory: &Path) -> Result<Value> {
-    events(directory, 0, "outcome", |outcome| Some(outcome.clone()))?.pop().context("no outcome")
-}
-
-pub fn number(event: &Value, name: &str) -> Result<f64> {
-    event[name].as_f64().with_context(|| format!("{name} in {event}"))
+/// A number in the event `outcome` that rank 0 writes at the end.
+pub fn outcome(job: &Job, name: &str) -> Result<f64> {
+    let number = |event: &Value| event[name].as_f64();
+    events(job.directory(), 0, "outcome", number)?.pop().context("no outcome")
 }

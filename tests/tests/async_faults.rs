@@ -2,7 +2,7 @@
 //! when one is killed, stopped or late.
 
 use crate::prelude::*;
-use tests::async_update::{number, outcome, started, starter};
+use tests::async_update::{outcome, started, starter};
 
 /// After this many steps a rank is certainly training.
 const STEPS: usize = 5;
@@ -38,7 +38,7 @@ fn when_a_worker_is_killed_at_the_end_the_other_does_its_batches() -> Result<()>
     kill(ranks[1].pid(), Signal::SIGKILL)?;
     ranks[0].wait()?.expect_success()?.expect_line(&["worker 1 is gone", "1 worker goes on"])?;
     ranks[2].wait()?.expect_success()?;
-    assert_eq!(number(&outcome(job.directory())?, "batches")?, 250.0);
+    assert_eq!(outcome(&job, "batches")?, 250.0);
     Ok(())
 }
 
@@ -103,7 +103,7 @@ fn a_worker_that_comes_when_all_is_done_is_told_so() -> Result<()> {
     let start = starter(&job, 3, "async-ps --epochs=1 --timeout=30")?;
     let mut ranks = (0..2).map(&start).collect::<Result<Vec<_>>>()?;
     ranks[1].wait()?.expect_success()?;
-    job.until("the server has evaluated the model", || Ok(outcome(job.directory()).ok()))?;
+    job.until("the server has evaluated the model", || Ok(outcome(&job, "batches").ok()))?;
     start(2)?.wait()?.expect_success()?;
     let server = ranks[0].wait()?.expect_success()?;
     server.expect_line(&["all is done", "workers [2], which have not come"])?;

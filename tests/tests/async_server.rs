@@ -2,7 +2,7 @@
 //! much they send, and what they reject.
 
 use crate::prelude::*;
-use tests::async_update::{number, outcome, starter, trained};
+use tests::async_update::{outcome, starter, trained};
 
 /// S1.25: if nobody else updates, nothing is stale. The server's update is then the step of a
 /// single process, in the same order of operations, however θ is divided.
@@ -12,8 +12,7 @@ fn a_single_worker_takes_the_steps_of_plain_sgd_to_the_bit() -> Result<()> {
         let job = trained(ranks, flags)?;
         let bits = |step: &Value| Some((step["loss"].as_f64()?, step["theta"].as_f64()?));
         let steps = events(job.directory(), ranks - 1, "step", bits)?;
-        let outcome = outcome(job.directory())?;
-        Ok::<_, anyhow::Error>((steps, number(&outcome, "loss")?, number(&outcome, "batches")?))
+        Ok::<_, anyhow::Error>((steps, outcome(&job, "loss")?, outcome(&job, "batches")?))
     };
     let expected = curve(1, "sync-allreduce --epochs=1")?;
     ensure!(expected.0.len() > 100, "it took {} steps", expected.0.len());

@@ -2,7 +2,7 @@
 //! same batches, and what they reject.
 
 use crate::prelude::*;
-use tests::async_update::{number, outcome};
+use tests::async_update::outcome;
 
 /// What a rank writes after each batch.
 struct Curve {
@@ -12,20 +12,20 @@ struct Curve {
     at: Vec<f64>,
 }
 
-/// Runs a method on `ranks` ranks, and returns their curves and the event `outcome` of rank 0.
-fn trained(ranks: usize, flags: &str) -> Result<(Vec<Curve>, Value)> {
+/// Runs a method on `ranks` ranks, and returns their curves.
+fn trained(ranks: usize, flags: &str) -> Result<Vec<Curve>> {
     let job = tests::async_update::trained(ranks, flags)?;
     let curve = |rank| {
         let column = |name: &str| events(job.directory(), rank, "step", |step| step[name].as_f64());
         Ok(Curve { losses: column("loss")?, theta: column("theta")?, at: column("at")? })
     };
-    Ok(((0..ranks).map(curve).collect::<Result<_>>()?, outcome(job.directory())?))
+    (0..ranks).map(curve).collect()
 }
 
 /// The curves of three ranks in an epoch of batches of 64.
 fn curves_of_three(method: &str) -> Result<Arc<Vec<Curve>>> {
     static CURVES: Shared<Vec<Curve>> = Shared::new();
-    CURVES.get(method, || Ok(trained(3, &format!("{method} --epochs=1 --batch-size=64"))?.0))
+    CURVES.get(method, || trained(3, &format!("{method} --epochs=1 --batch-size=64")))
 }
 
 /// With the settings of the README.
@@ -34,7 +34,7 @@ fn every_method_names_nine_digits_of_ten() -> Result<()> {
     let synchronous = ["sync-allreduce", "sync-ps", "ring", "local-sgd", "post-local", "diloco"];
     for method in synchronous.into_iter().chain(["async-ps", "ssp", "easgd"]) {
         let job = tests::async_update::trained(4, method)?;
-        let accuracy = number(&outcome(job.directory())?, "accuracy")?;
+        let accuracy = outcome(&job, "accuracy")?;
         ensure!(accuracy >= 0.9, "{method}: {accuracy}");
     }
     Ok(())
@@ -73,7 +73,7 @@ fn synchronous_ranks_have_the_same_model_to_the_bit_after_every_step() -> Result
 /// S1.22: if ranks only divide the data, there are as many models as ranks.
 #[test]
 fn between_two_means_the_models_of_local_sgd_differ() -> Result<()> {
-    let (curves, _) = trained(2, "local-sgd --period=5 --epochs=1")?;
+    let curves = trained(2, "local-sgd --period=5 --epochs=1")?;
     let equal: Vec<_> = curves[0].theta.iter().zip(&curves[1].theta).map(|(a, b)| a == b).collect();
     let expected: Vec<_> = (1..=equal.len()).map(|step| step % 5 == 0).collect();
     assert_eq!(equal, expected);
@@ -82,8 +82,8 @@ fn between_two_means_the_models_of_local_sgd_differ() -> Result<()> {
 
 #[test]
 fn post_local_sgd_is_synchronous_up_to_its_start() -> Result<()> {
-    let (curves, _) = trained(2, "post-local --start=7 --period=5 --epochs=1")?;
-    let (together, _) = trained(2, "sync-allreduce --epochs=1")?;
+    let curves = trained(2, "post-local --start=7 --period=5 --epochs=1")?;
+    let together = trained(2, "sync-allreduce --epochs=1")?;
     assert_eq!(curves[0].theta[..7], together[0].theta[..7]);
     let equal: Vec<_> = curves[0].theta.iter().zip(&curves[1].theta).map(|(a, b)| a == b).collect();
     let expected: Vec<_> = (1..=equal.len()).map(|step| step <= 7 || (step - 7) % 5 == 0).collect();
@@ -97,7 +97,7 @@ fn a_slow_rank_delays_every_synchronous_rank() -> Result<()> {
     const DELAY: f64 = 0.02;
     for method in ["sync-allreduce", "sync-ps", "ring"] {
         let flags = format!("{method} --epochs=1 --batch-size=256 --straggle=1:20");
-        for curve in trained(2, &flags)?.0 {
+        for curve in trained(2, &flags)? {
             let took = curve.at[curve.at.len() - 1] - curve.at[0];
             let least = DELAY * (curve.at.len() - 1) as f64;
             ensure!(took >= 0.9 * least, "{method}: {took} s for at least {least} s of waiting");
@@ -110,7 +110,7 @@ fn a_slow_rank_delays_every_synchronous_rank() -> Result<()> {
 #[test]
 fn a_slow_rank_delays_local_sgd_at_the_mean_alone() -> Result<()> {
     let flags = "local-sgd --period=5 --epochs=1 --batch-size=256 --straggle=1:300";
-    let (curves, _) = trained(2, flags)?;
+    let curves = trained(2, flags)?;
     let [fast, slow] = [&curves[0].at, &curves[1].at];
     for period in 0..3 {
         let fourth = 5 * period + 3;
@@ -125,7 +125,8 @@ fn a_slow_rank_delays_local_sgd_at_the_mean_alone() -> Result<()> {
 fn any_timeout_will_do() -> Result<()> {
     for method in ["sync-allreduce", "async-ps"] {
         let flags = format!("{method} --epochs=1 --batch-size=1000 --timeout={}", u64::MAX);
-        assert_eq!(number(&trained(2, &flags)?.1, "batches")?, 8.0, "{method}");
+        let job = tests::async_update::trained(2, &flags)?;
+        assert_eq!(outcome(&job, "batches")?, 8.0, "{method}");
     }
     Ok(())
 }
