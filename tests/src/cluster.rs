@@ -2,7 +2,7 @@
 
 use crate::job::{Job, Process};
 use crate::prelude::*;
-use crate::{Hosts, ended::Ended, programs::launch_with, wait};
+use crate::{Hosts, ended::Ended, programs::launch_with};
 
 /// Any port will do, since each host has its own.
 const PORT: &str = "29500";
@@ -63,16 +63,9 @@ impl Cluster {
     /// Waits until the launchers of these hosts have ended, at most for this time.
     pub fn ends(&mut self, hosts: &[usize], within: Duration) -> Result<Ends> {
         let deadline = Instant::now() + within;
-        wait::until("the launchers ended", wait::past(deadline), || {
-            let mut ended = true;
-            for host in hosts {
-                ended &= self.launcher(*host)?.has_ended()?;
-            }
-            Ok(ended.then_some(()))
-        })?;
-        let at = Instant::now();
-        let launchers = hosts.iter().map(|host| self.launcher(*host)?.wait_until(at));
-        Ok(Ends { at, launchers: launchers.collect::<Result<_>>()? })
+        let launchers = hosts.iter().map(|host| self.launcher(*host)?.wait_until(deadline));
+        let launchers = launchers.collect::<Result<Vec<_>>>()?;
+        Ok(Ends { at: Instant::now(), launchers })
     }
 
     /// Waits until all launchers have ended with success, as long as they make progress.
