@@ -37,12 +37,8 @@ fn main() -> Result<ExitCode> {
         .with_context(|| format!("cannot create {}", args.logs.display()))?;
     println!("| fault | goal | held | median | worst |\n|---|---|---|---|---|");
     let mut failed = 0;
-    let find = |name: &String| LINES.iter().find(|line| line.name == name);
-    let mut chosen: Vec<_> = args.lines.iter().filter_map(find).collect();
-    if chosen.is_empty() {
-        chosen.extend(LINES);
-    }
-    for line in chosen {
+    let is_named = |line: &&Line| args.lines.iter().any(|name| name == line.name);
+    for line in LINES.iter().filter(|line| args.lines.is_empty() || is_named(line)) {
         let results = try_often(line, &args)?;
         failed += results.failed;
         println!("{}", results.row(line));
