@@ -104,14 +104,11 @@ impl Job {
             None => fork_test(command, outputs)?,
             python => python,
         };
-        let child = match forked {
-            Some(process) => {
-                self.members.add_forked(process.clone());
-                Running::Forked(process)
-            }
-            None => Running::Child(
-                command.spawn().with_context(|| format!("cannot start {command:?}"))?,
-            ),
+        let child = if let Some(process) = forked {
+            self.members.add_forked(process.clone());
+            Running::Forked(process)
+        } else {
+            Running::Child(command.spawn().with_context(|| format!("cannot start {command:?}"))?)
         };
         let program = command.get_program().to_string_lossy();
         let arguments = command.get_args().map(|argument| argument.to_string_lossy());
