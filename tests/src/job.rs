@@ -167,14 +167,13 @@ impl Job {
     /// The process that runs `program` as this rank, if there is one now.
     pub fn find_rank(&self, rank: usize, program: &str) -> Result<Option<Pid>> {
         let variable = format!("RANK={rank}");
-        for (pid, environment) in self.members.environments()? {
+        let is_it = |(pid, environment): &(i32, Vec<String>)| {
             // A process that has ended meanwhile has no executable.
             let executable = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
-            if environment.contains(&variable) && executable.ends_with(program) {
-                return Ok(Some(Pid::from_raw(pid)));
-            }
-        }
-        Ok(None)
+            environment.contains(&variable) && executable.ends_with(program)
+        };
+        let found = self.members.environments()?.into_iter().find(is_it);
+        Ok(found.map(|(pid, _)| Pid::from_raw(pid)))
     }
 
     /// Kills all processes of the job at once. `process` is the one that the test has started; it
