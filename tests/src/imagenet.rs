@@ -16,21 +16,20 @@ pub fn training(job: &Job, world_size: usize) -> Result<Training> {
     Training::with_weights(job, world_size, weights.collect())
 }
 
-/// The classes of [`write_image_folder`].
-pub const CLASSES: [&str; 2] = ["blue", "red"];
-
-/// Writes `train` and `val` with `count` small JPEG files for each of [`CLASSES`]. No two are equal, not even in size.
-pub fn write_image_folder(root: &Path, count: u8) -> Result<()> {
+/// A job with a folder `images` of two classes, which in `train` and in `val` have `count` small JPEG files each. No
+/// two are equal, not even in size.
+pub fn job_with_images(count: u8) -> Result<Job> {
+    let job = Job::new()?;
     for part in ["train", "val"] {
-        for (label, class) in CLASSES.into_iter().enumerate() {
-            let folder = root.join(part).join(class);
+        for (label, class) in ["blue", "red"].into_iter().enumerate() {
+            let folder = job.path("images").join(part).join(class);
             fs::create_dir_all(&folder)?;
             for index in 0..count {
                 write_jpeg(&folder.join(format!("{index}.jpg")), label, index)?;
             }
         }
     }
-    Ok(())
+    Ok(job)
 }
 
 /// A picture that is blue or red, and darker towards a corner.

@@ -3,7 +3,7 @@
 
 use crate::prelude::*;
 use tests::commands::Call;
-use tests::imagenet::write_image_folder;
+use tests::imagenet::job_with_images;
 
 /// Placeholders for something of the reader's own.
 const PLACEHOLDERS: [&str; 3] = ["./my-trainer", "my-package", "METHOD"];
@@ -163,8 +163,7 @@ fn every_command_that_a_reader_is_told_to_type_runs() -> Result<()> {
         if !run.insert(format!("{program:?}")) {
             continue;
         }
-        let job = Job::new()?;
-        write_image_folder(&job.path("images"), 8)?;
+        let job = job_with_images(8)?;
         // Commands are meant for the root of the repository, and some of them read these there.
         fs::create_dir(job.path("tests"))?;
         for data in ["tests/data", "LICENSE-APACHE"] {

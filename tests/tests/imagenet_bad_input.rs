@@ -2,7 +2,7 @@
 //! can be wrong with a file is tested in the library.
 
 use crate::prelude::*;
-use tests::imagenet::{OUTPUTS, write_image_folder};
+use tests::imagenet::{OUTPUTS, job_with_images};
 
 /// A network and a data set with which a training takes less than a second.
 const SMALL: &str = "--arch pyramidnet8_a6 --epochs 1";
@@ -15,12 +15,6 @@ fn small(flags: &str) -> Result<Command> {
 
 fn on_digits(flags: &str) -> Result<Command> {
     small(&format!("{DIGITS} {flags}"))
-}
-
-fn job_with_images() -> Result<Job> {
-    let job = Job::new()?;
-    write_image_folder(&job.path("images"), 4)?;
-    Ok(job)
 }
 
 #[test]
@@ -63,7 +57,7 @@ fn an_image_folder_that_is_not_there_is_named() -> Result<()> {
 
 #[test]
 fn other_classes_in_validation_than_in_training_are_refused() -> Result<()> {
-    let job = job_with_images()?;
+    let job = job_with_images(4)?;
     let val = job.path("images/val");
     fs::rename(val.join("red"), val.join("green"))?;
     job.expect_refusal(small(FOLDER)?, 1, &["error: ", "images/val", "red", "green"])
@@ -71,7 +65,7 @@ fn other_classes_in_validation_than_in_training_are_refused() -> Result<()> {
 
 #[test]
 fn a_corrupt_jpeg_is_named_and_fatal_unless_it_is_to_be_skipped() -> Result<()> {
-    let job = job_with_images()?;
+    let job = job_with_images(4)?;
     fs::write(job.path("images/train/blue/1.jpg"), "this is no picture")?;
     for ranks in [1, 2] {
         let program = launch(ranks, &small(FOLDER)?)?;

@@ -4,7 +4,7 @@
 use crate::prelude::*;
 use rand::Rng;
 use std::ops::RangeInclusive;
-use tests::imagenet::{CHECKPOINT, write_image_folder};
+use tests::imagenet::{CHECKPOINT, job_with_images};
 use tests::safetensors;
 use tests::training::{self, has_taken_steps};
 
@@ -111,8 +111,7 @@ cases! {
 
 #[test]
 fn the_middle_of_an_epoch_goes_on_with_batches_of_any_size() -> Result<()> {
-    let job = Job::new()?;
-    write_image_folder(&job.path("images"), 4)?;
+    let job = job_with_images(4)?;
     let flags = "images --image-size=32 --arch=pyramidnet8_a6 --metrics=metrics --epochs=1 \
                  --save-every=3 --batch-size=2";
     // A training that ends between its last checkpoint and the end of the epoch.
@@ -134,8 +133,7 @@ fn the_middle_of_an_epoch_goes_on_with_batches_of_any_size() -> Result<()> {
 
 #[test]
 fn hosts_with_different_numbers_of_ranks_take_equally_many_steps() -> Result<()> {
-    let job = Job::new()?;
-    write_image_folder(&job.path("images"), 4)?;
+    let job = job_with_images(4)?;
     let flags = "images --image-size=32 --arch=pyramidnet8_a6 --metrics=metrics --epochs=1 --batch-size=4 --timeout=60";
     let port = free_port()?;
     // Rank 0 has one other rank on its host, rank 1 none.

@@ -1,7 +1,7 @@
 //! A validation counts every image once, whatever the number of ranks.
 
 use crate::prelude::*;
-use tests::imagenet::{OUTPUTS, write_image_folder};
+use tests::imagenet::{OUTPUTS, job_with_images};
 
 /// Loss and accuracy of an untrained network, as reported by each rank.
 fn validated(job: &Job, ranks: usize, flags: &[&str]) -> Result<Vec<[f64; 2]>> {
@@ -38,7 +38,6 @@ fn digits_that_ranks_share_out_unevenly_come_to_the_same() -> Result<()> {
 
 #[test]
 fn fewer_images_than_ranks_are_counted_once() -> Result<()> {
-    let job = Job::new()?;
-    write_image_folder(&job.path("images"), 1)?;
+    let job = job_with_images(1)?;
     expect_equal_but_for_rounding(&job, &[1, 3], &["images", "--image-size", "32"])
 }
