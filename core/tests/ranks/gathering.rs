@@ -158,47 +158,40 @@ fn wrong_arguments_are_refused_by_name_and_the_group_goes_on(group: &ProcessGrou
     let both = [own(), own()];
     let sum = ReduceOp::Sum;
     let list_on_the_wrong_rank = (rank != 0).then_some(&both[..]);
-    let refused = [
-        group.gather(&own(), 2).map(|_| ()),
-        group.scatter(&mut own(), list_on_the_wrong_rank, 0),
-        group.scatter(&mut own(), Some(&both[..1]), rank),
-        group.scatter(&mut empty(&[3]), Some(&both), rank),
-        group.reduce_scatter(&both[..1], sum).map(|_| ()),
-        group.reduce_scatter(&[own(), empty(&[3])], sum).map(|_| ()),
-        group.reduce_scatter_tensor(&mut own(), &empty(&[3]), sum),
-        group.reduce_scatter_tensor(&mut own(), &empty(&[4]), ReduceOp::Band),
-        group.all_gather_into_tensor(&mut empty(&[3]), &own()),
-        group.all_gather_into_tensor(&mut empty(&[4]).to_kind(Kind::Float), &own()),
-        group.all_to_all(&mut [own()], &both),
-        group.all_to_all(&mut [own(), own().to_kind(Kind::Int64)], &both),
-        group.all_to_all(&mut [own(), own()], &[own(), empty(&[3])]),
-        group.all_to_all_single(&mut empty(&[3]), &empty(&[2]), &[], &[]),
-        group.all_to_all_single(&mut own(), &own(), &[1], &[]),
-        group.all_to_all_single(&mut own(), &own(), &[], &[2, 1]),
-        group.all_to_all_single(&mut own(), &empty(&[2, 2]), &[], &[]),
-    ];
-    let starts = [
-        "dst is rank 2, but",
-        "scatter_list is ",
-        "scatter_list is a list of 1, but must be one per rank, 2",
-        "scatter_list is of shape [2] and kind Double, but must be of shape [3]",
-        "input_list is a list of 1,",
-        "input_list is of shape [",
-        "input is of shape [3] and kind Double, but must be 2 times the output",
-        "ReduceOp::Band of a tensor is of Double",
-        "output is of shape [3] and kind Double, but must be 2 times the input",
-        "output is of shape [4] and kind Float, but must be 2 times the input",
-        "output_list is a list of 1,",
-        "output_list is of shape [2] and kind Int64, but must be of shape [2] and kind Double",
-        "input_list is of shape [3] and kind Double, but must be of shape [2] and kind Double",
-        "output is of 3 rows, but",
-        "output_split_sizes is a list of 1,",
-        "input_split_sizes is [2, 1], but must be the parts of 2 rows, the size of input",
-        "output is of shape [2], but must be of rows like those of the input",
-    ];
-    for (result, start) in refused.into_iter().zip(starts) {
-        expect_error_start(result, start);
-    }
+    expect_error_start(group.gather(&own(), 2), "dst is rank 2, but");
+    expect_error_start(group.scatter(&mut own(), list_on_the_wrong_rank, 0), "scatter_list is ");
+    let expected = "scatter_list is a list of 1, but must be one per rank, 2";
+    expect_error_start(group.scatter(&mut own(), Some(&both[..1]), rank), expected);
+    let expected = "scatter_list is of shape [2] and kind Double, but must be of shape [3]";
+    expect_error_start(group.scatter(&mut empty(&[3]), Some(&both), rank), expected);
+    expect_error_start(group.reduce_scatter(&both[..1], sum), "input_list is a list of 1,");
+    let uneven = group.reduce_scatter(&[own(), empty(&[3])], sum);
+    expect_error_start(uneven, "input_list is of shape [");
+    let expected = "input is of shape [3] and kind Double, but must be 2 times the output";
+    expect_error_start(group.reduce_scatter_tensor(&mut own(), &empty(&[3]), sum), expected);
+    let bits = group.reduce_scatter_tensor(&mut own(), &empty(&[4]), ReduceOp::Band);
+    expect_error_start(bits, "ReduceOp::Band of a tensor is of Double");
+    let expected = "output is of shape [3] and kind Double, but must be 2 times the input";
+    expect_error_start(group.all_gather_into_tensor(&mut empty(&[3]), &own()), expected);
+    let expected = "output is of shape [4] and kind Float, but must be 2 times the input";
+    let mut floats = empty(&[4]).to_kind(Kind::Float);
+    expect_error_start(group.all_gather_into_tensor(&mut floats, &own()), expected);
+    expect_error_start(group.all_to_all(&mut [own()], &both), "output_list is a list of 1,");
+    let expected =
+        "output_list is of shape [2] and kind Int64, but must be of shape [2] and kind Double";
+    expect_error_start(group.all_to_all(&mut [own(), own().to_kind(Kind::Int64)], &both), expected);
+    let expected =
+        "input_list is of shape [3] and kind Double, but must be of shape [2] and kind Double";
+    expect_error_start(group.all_to_all(&mut [own(), own()], &[own(), empty(&[3])]), expected);
+    let longer = group.all_to_all_single(&mut empty(&[3]), &empty(&[2]), &[], &[]);
+    expect_error_start(longer, "output is of 3 rows, but");
+    let few = group.all_to_all_single(&mut own(), &own(), &[1], &[]);
+    expect_error_start(few, "output_split_sizes is a list of 1,");
+    let expected =
+        "input_split_sizes is [2, 1], but must be the parts of 2 rows, the size of input";
+    expect_error_start(group.all_to_all_single(&mut own(), &own(), &[], &[2, 1]), expected);
+    let expected = "output is of shape [2], but must be of rows like those of the input";
+    expect_error_start(group.all_to_all_single(&mut own(), &empty(&[2, 2]), &[], &[]), expected);
     group.barrier().unwrap();
 }
 
