@@ -1,7 +1,7 @@
 //! Runs a test's body on several ranks, each in its own process.
 
 use std::{any::type_name, collections::BTreeMap, process::Command, time::Duration};
-use tch::{Tensor, kind::FLOAT_CPU, nn::VarStore};
+use tch::{Tensor, kind::FLOAT_CPU, kind::INT64_CPU, nn::VarStore, no_grad};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{checkpoint::Training, distributed::*};
 use tests::fork_server::{serve_if_asked, this_test};
@@ -138,6 +138,18 @@ pub fn values(tensor: &Tensor) -> Vec<f64> {
 pub fn numbers(size: &[i64], offset: i64) -> Tensor {
     let count: i64 = size.iter().product();
     (Tensor::arange(count, FLOAT_CPU) * 0.37 + offset).sin().view(size)
+}
+
+/// What the outputs for four of Python's samples should be.
+pub fn labels() -> Tensor {
+    Tensor::arange(4, INT64_CPU).remainder(3)
+}
+
+/// The same weights as in Python: each parameter has numbers from the next offset on.
+pub fn fill(vs: &VarStore, offset: i64) {
+    for (mut parameter, offset) in vs.trainable_variables().into_iter().zip(offset..) {
+        no_grad(|| parameter.copy_(&numbers(&parameter.size(), offset)));
+    }
 }
 
 pub fn sgd(vs: &VarStore, lr: f64) -> Sgd {

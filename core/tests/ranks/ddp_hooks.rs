@@ -2,7 +2,7 @@
 //! equal Python's to the last bit, and combinations that are not supported are refused by name.
 
 use crate::common::{SHARED_MEMORY, Saved, after_python, expect_equal};
-use crate::ddp_parity::{labels, with_batch_norm};
+use crate::ddp_parity::with_batch_norm;
 use crate::prelude::*;
 use crate::weights::{Weights, backward, gradients, mean, model, own, with_hook};
 use tch_parallel::distributed::hooks::{

@@ -1,27 +1,16 @@
 //! Sparse gradients, ignored variables, mixed precision, local steps and averages of models equal Python's to the last
 //! bit, on both ranks of a job.
 
-use crate::common::{SHARED_MEMORY, Saved, after_python, expect_equal};
+use crate::common::{SHARED_MEMORY, Saved, after_python, expect_equal, fill};
 use crate::prelude::*;
 use tch_parallel::distributed::hooks::{AllReduce, PostLocalSgd};
 use tch_parallel::nn::{LinearOptions, linear};
-
-pub fn labels() -> Tensor {
-    Tensor::arange(4, INT64_CPU).remainder(3)
-}
-
-/// The same weights as in Python, but those of each rank are its own.
-fn fill(vs: &VarStore, group: &ProcessGroup) {
-    for (i, mut parameter) in vs.trainable_variables().into_iter().enumerate() {
-        no_grad(|| parameter.copy_(&numbers(&parameter.size(), i as i64 + group.rank() as i64)));
-    }
-}
 
 fn sparse(group: &ProcessGroup, way: &str, saved: &mut Saved) {
     let vs = VarStore::new(Device::Cpu);
     let bag = vs.root().zeros("bag", &[20, 4]);
     let head = linear(vs.root() / "head", 4, 3, LinearOptions::default());
-    fill(&vs, group);
+    fill(&vs, group.rank() as i64);
     let mut options = DdpOptions { sparse_gradients: ["bag".into()].into(), ..Default::default() };
     match way {
         "view" => options.gradient_as_bucket_view = true,
@@ -56,7 +45,7 @@ pub fn with_batch_norm(group: &ProcessGroup) -> (VarStore, nn::SequentialT) {
         .add(linear(&p / "0", 6, 5, LinearOptions::default()))
         .add(nn::batch_norm1d(&p / "1", 5, Default::default()))
         .add(linear(&p / "2", 5, 3, LinearOptions::default()));
-    fill(&vs, group);
+    fill(&vs, group.rank() as i64);
     (vs, net)
 }
 
@@ -87,7 +76,7 @@ fn mixed(group: &ProcessGroup, reduce_dtype: Kind, saved: &mut Saved) {
     let layer = |i: &str, from, to| linear(vs.root() / i, from, to, Default::default());
     // The second layer is used twice, the last one is frozen.
     let net = (layer("0", 6, 5), layer("1", 5, 5), layer("2", 5, 3));
-    fill(&vs, group);
+    fill(&vs, group.rank() as i64);
     for name in ["2.weight", "2.bias"] {
         let _ = vs.variables()[name].set_requires_grad(false);
     }
@@ -127,7 +116,7 @@ fn local(group: &ProcessGroup, name: &str, hook: PostLocalSgd, saved: &mut Saved
     let vs = VarStore::new(Device::Cpu);
     let layer = |i: &str, from, to| linear(vs.root() / i, from, to, Default::default());
     let net = nn::seq_t().add(layer("0", 6, 5)).add(layer("1", 5, 3));
-    fill(&vs, group);
+    fill(&vs, group.rank() as i64);
     let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
     let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
     let averager = || PeriodicModelAverager::new(group, 2, 3).unwrap();

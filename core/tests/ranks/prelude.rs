@@ -1,7 +1,7 @@
 //! What most of these tests use.
 
 pub(crate) use crate::common::{
-    self, numbers, on_ranks, on_ranks_with_each_transport, sgd, training, values,
+    self, labels, numbers, on_ranks, on_ranks_with_each_transport, sgd, training, values,
 };
 pub(crate) use std::sync::{Arc, Mutex, mpsc};
 pub(crate) use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! Any number of ranks computes the same bits for as many virtual ranks.
 
-use crate::common::{EACH_TRANSPORT, Saved, after_python, expect_equal, read};
+use crate::common::{EACH_TRANSPORT, Saved, after_python, expect_equal, fill, read};
 use crate::prelude::*;
 use tch_parallel::nn::*;
 
@@ -18,18 +18,13 @@ fn trained<N: Send>(
 ) -> Saved {
     let vs = VarStore::new(Device::Cpu);
     let net = build(vs.root());
-    for (i, mut parameter) in vs.trainable_variables().into_iter().enumerate() {
-        no_grad(|| parameter.copy_(&numbers(&parameter.size(), i as i64)));
-    }
+    fill(&vs, 0);
     let ddp = options(virtual_ranks);
     let model = DistributedDataParallel::with_options(net, &vs, group, ddp).unwrap();
     let mut optimizer = Adam::new(&vs, AdamOptions { lr: 0.1, ..Default::default() }).unwrap();
     let shard = tch_parallel::data::Shard::from(group).with_virtual_ranks(virtual_ranks).unwrap();
     let own = || (shard.rank()..).take(shard.parts()).map(|it| it as i64);
-    let loss = |output: Tensor| {
-        let labels = Tensor::arange(4, INT64_CPU).remainder(3);
-        output.to_kind(Kind::Float).cross_entropy_for_logits(&labels)
-    };
+    let loss = |output: Tensor| output.to_kind(Kind::Float).cross_entropy_for_logits(&labels());
     let (mut saved, mut is_clipped) = (Saved::new(), false);
     for step in 0..5 {
         let images = own().map(|rank| numbers(&[4, 2, 5, 5], 7 * step + rank));
