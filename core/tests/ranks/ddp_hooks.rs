@@ -129,24 +129,24 @@ fn hooks_delayed_gradients_steps_in_the_backward_pass_and_buffers_equal_pythons(
     python: Saved,
 ) {
     let mut saved = Saved::new();
-    let half = |_: &_| hooked(hooks::fp16_compress_wrapper(hooks::AllReduce));
-    train(group, ("wrapper.half", true), half, &mut saved);
-    let brain = |_: &_| hooked(hooks::bf16_compress_wrapper(hooks::AllReduce));
-    train(group, ("wrapper.brain", true), brain, &mut saved);
-    for (name, options) in [
-        ("view", DdpOptions { gradient_as_bucket_view: true, ..with_hook(hooks::Fp16Compress) }),
-        ("unused", DdpOptions { find_unused_parameters: true, ..with_hook(hooks::Fp16Compress) }),
-        ("static", DdpOptions { static_graph: true, ..with_hook(hooks::Fp16Compress) }),
-    ] {
-        train(group, (&format!("half.{name}"), true), |_| options, &mut saved);
-    }
-    let later = |_: &_| delayed(&["2.weight", "2.bias"], "0.weight");
-    train(group, ("delayed", true), later, &mut saved);
-    train(group, ("tensor", true), |_| hooked(Quantization::per_tensor()), &mut saved);
+    let half = || with_hook(hooks::Fp16Compress);
     // The gradients are three times 21 numbers.
-    for bucket_size in [16, 21] {
-        let hook = Quantization::per_channel(bucket_size).unwrap();
-        train(group, (&format!("channel.{bucket_size}"), true), |_| hooked(hook), &mut saved);
+    let channel = |bucket_size| hooked(Quantization::per_channel(bucket_size).unwrap());
+    for (name, options) in [
+        ("wrapper.half", hooked(hooks::fp16_compress_wrapper(hooks::AllReduce))),
+        ("wrapper.brain", hooked(hooks::bf16_compress_wrapper(hooks::AllReduce))),
+        ("half.view", DdpOptions { gradient_as_bucket_view: true, ..half() }),
+        ("half.unused", DdpOptions { find_unused_parameters: true, ..half() }),
+        ("half.static", DdpOptions { static_graph: true, ..half() }),
+        ("delayed", delayed(&["2.weight", "2.bias"], "0.weight")),
+        ("tensor", hooked(Quantization::per_tensor())),
+        ("channel.16", channel(16)),
+        ("channel.21", channel(21)),
+        ("buffers.own", DdpOptions { broadcast_buffers: false, ..Default::default() }),
+        ("buffers.False", with_maxima(BufferCommHookLocation::PreForward)),
+        ("buffers.True", with_maxima(Default::default())),
+    ] {
+        train(group, (name, true), |_| options, &mut saved);
     }
     power_sgd(group, &mut saved);
     let rule = SgdOptions { lr: 0.5, momentum: 0.9, ..Default::default() };
@@ -157,11 +157,6 @@ fn hooks_delayed_gradients_steps_in_the_backward_pass_and_buffers_equal_pythons(
     train(group, ("fused.adam", false), |vs| fused(vs, rule), &mut saved);
     let buckets = |vs: &_| DdpOptions { bucket_cap_mb: Some(1e-5), ..fused(vs, rule) };
     train(group, ("fused.buckets", false), buckets, &mut saved);
-    let own = |_: &_| DdpOptions { broadcast_buffers: false, ..Default::default() };
-    train(group, ("buffers.own", true), own, &mut saved);
-    let before = BufferCommHookLocation::PreForward;
-    train(group, ("buffers.False", true), |_| with_maxima(before), &mut saved);
-    train(group, ("buffers.True", true), |_| with_maxima(Default::default()), &mut saved);
     expect_equal(saved, python);
 }
 
