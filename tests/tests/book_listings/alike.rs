@@ -91,10 +91,8 @@ fn same_but_for_room(listing: &[Vec<&str>], text: &[Vec<&str>], least: f64) -> b
         (Ok(a), Ok(b)) => (a - b).abs() <= (ROOM * a.abs()).max(least),
         _ => a == b,
     };
-    let same_line = |(listing, text): (&Vec<&str>, &Vec<&str>)| {
-        listing.len() == text.len() && listing.iter().zip(text).all(same_word)
-    };
-    listing.len() == text.len() && listing.iter().zip(text).all(same_line)
+    let mut words = listing.iter().flatten().zip(text.iter().flatten());
+    listing.iter().map(Vec::len).eq(text.iter().map(Vec::len)) && words.all(same_word)
 }
 
 /// The words of a line. Spaces are ignored, because columns are as wide as their numbers. So is the
