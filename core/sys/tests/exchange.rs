@@ -18,19 +18,18 @@ fn operations_follow_each_other_in_any_sequence(rank: Rank) {
         // The same on all ranks, but for how long each takes to come.
         let mut random = Random(number);
         let len = [0, 1, 4_000, 5_000, 140_000][random.below(5) as usize];
-        let (root, in_arena, operation) = (random.below(3), random.below(8), random.below(7));
+        let root = random.below(3) as usize;
+        let (in_arena, operation) = (random.below(8), random.below(7));
         let mut delay = Random(number << 8 | rank.rank as u64);
         for _ in 0..delay.below(20) * delay.below(1000) {
             std::hint::spin_loop();
         }
-        let (group, own) = (&rank.shared, rank.rank as i64 + 1);
+        let (group, [own, of_root]) = (&rank.shared, [rank.rank, root].map(|it| it as i64 + 1));
         let mine = Tensor::full([len], own, FLOAT);
         let mine = if in_arena >> rank.rank & 1 == 1 { allocated(group, &mine) } else { mine };
         let expected = match operation {
             0 => group.all_reduce(&mine, ReduceOp::Sum, NOW).now().map(|()| 6).unwrap(),
-            1 => {
-                group.broadcast(&mine, root as usize, NOW).now().map(|()| root as i64 + 1).unwrap()
-            }
+            1 => group.broadcast(&mine, root, NOW).now().map(|()| of_root).unwrap(),
             2 => {
                 let outputs = Tensor::zeros([3, len], FLOAT).view([3 * len]);
                 group.all_gather_into_tensor(&outputs, &mine, NOW).now().unwrap();
@@ -48,15 +47,15 @@ fn operations_follow_each_other_in_any_sequence(rank: Rank) {
                 0
             }
             4 => {
-                group.reduce(&mine, root as usize, ReduceOp::Sum, NOW).now().unwrap();
-                if own == root as i64 + 1 { 6 } else { own }
+                group.reduce(&mine, root, ReduceOp::Sum, NOW).now().unwrap();
+                if own == of_root { 6 } else { own }
             }
             5 => {
                 let (parts, output) = (len / 3, Tensor::zeros([len / 3], FLOAT));
                 let inputs = mine.narrow(0, 0, 3 * parts).chunk(3, 0);
-                let inputs = if own == root as i64 + 1 { &inputs[..] } else { &[] };
-                group.scatter(&output, inputs, root as usize, NOW).now().unwrap();
-                assert_eq!(output, Tensor::full([parts], root as i64 + 1, FLOAT), "{number}");
+                let inputs = if own == of_root { &inputs[..] } else { &[] };
+                group.scatter(&output, inputs, root, NOW).now().unwrap();
+                assert_eq!(output, Tensor::full([parts], of_root, FLOAT), "{number}");
                 own
             }
             _ => group.barrier(NOW).now().map(|()| own).unwrap(),
