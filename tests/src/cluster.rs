@@ -15,13 +15,6 @@ pub struct Cluster {
     pub hosts: Hosts,
 }
 
-pub struct Ends {
-    /// When the last one did.
-    pub at: Instant,
-    /// By host.
-    pub launchers: Vec<Ended>,
-}
-
 impl Cluster {
     /// Calls `examine` with new hosts. Adds all that the launchers have printed to `log`.
     pub fn with<T>(
@@ -61,11 +54,9 @@ impl Cluster {
     }
 
     /// Waits until the launchers of these hosts have ended, at most for this time.
-    pub fn ends(&mut self, hosts: &[usize], within: Duration) -> Result<Ends> {
+    pub fn ends(&mut self, hosts: &[usize], within: Duration) -> Result<Vec<Ended>> {
         let deadline = Instant::now() + within;
-        let launchers = hosts.iter().map(|host| self.launcher(*host)?.wait_until(deadline));
-        let launchers = launchers.collect::<Result<Vec<_>>>()?;
-        Ok(Ends { at: Instant::now(), launchers })
+        hosts.iter().map(|host| self.launcher(*host)?.wait_until(deadline)).collect()
     }
 
     /// Waits until all launchers have ended with success, as long as they make progress.
@@ -119,25 +110,5 @@ impl Cluster {
             format!("host {host}: {text}\n\n")
         });
         printed.collect()
-    }
-}
-
-impl Ends {
-    pub fn expect_failure(&self) -> Result<&Self> {
-        for ended in &self.launchers {
-            ensure!(!ended.status.success(), "a launcher has ended with success");
-        }
-        Ok(self)
-    }
-
-    /// Fails unless all have printed one and the same line that begins so.
-    pub fn expect_same_line(&self, beginning: &str) -> Result<&Self> {
-        let (first, others) = self.launchers.split_first().context("no launcher has ended")?;
-        let everywhere = |line: &str| {
-            others.iter().all(|other| other.stderr.lines().any(|theirs| theirs == line))
-        };
-        let mut lines = first.stderr.lines().filter(|line| line.starts_with(beginning));
-        ensure!(lines.any(everywhere), "no line `{beginning}…` is the same on every host");
-        Ok(self)
     }
 }

@@ -44,15 +44,33 @@ pub(super) fn provoke(trial: &mut Trial, fault: Fault) -> Result<Duration> {
             Fault::LinkDown => cluster.hosts.set_link(host, false)?,
         }
         let ends = cluster.ends(&survivors, PATIENCE)?;
-        ends.expect_failure()?.expect_same_line(&culprit)?;
+        let took = begin.elapsed();
+        expect_failure(&ends)?;
+        expect_same_line(&ends, &culprit)?;
 
         if let Fault::StoppedHost = fault {
             cluster.hosts.signal(host, Signal::SIGCONT)?;
         }
         if is_silence {
-            cluster.ends(&[host], PATIENCE)?.expect_failure()?;
+            expect_failure(&cluster.ends(&[host], PATIENCE)?)?;
         }
         cluster.job.expect_nobody_left(if is_silence { PATIENCE } else { size.reaped })?;
-        Ok(ends.at - begin)
+        Ok(took)
     })
+}
+
+fn expect_failure(ends: &[Ended]) -> Result<()> {
+    let all_failed = ends.iter().all(|ended| !ended.status.success());
+    ensure!(all_failed, "a launcher has ended with success");
+    Ok(())
+}
+
+/// Fails unless all have printed one and the same line that begins so.
+fn expect_same_line(ends: &[Ended], beginning: &str) -> Result<()> {
+    let (first, others) = ends.split_first().context("no launcher has ended")?;
+    let everywhere =
+        |line: &str| others.iter().all(|other| other.stderr.lines().any(|theirs| theirs == line));
+    let mut lines = first.stderr.lines().filter(|line| line.starts_with(beginning));
+    ensure!(lines.any(everywhere), "no line `{beginning}…` is the same on every host");
+    Ok(())
 }
