@@ -49,10 +49,6 @@ impl Cluster {
         self.launchers.get_mut(&host).with_context(|| format!("host {host} has no launcher"))
     }
 
-    pub fn others(&self, host: usize) -> Vec<usize> {
-        (0..self.hosts.count()).filter(|&other| other != host).collect()
-    }
-
     /// Waits until the launchers of these hosts have ended, at most for this time.
     pub fn ends(&mut self, hosts: &[usize], within: Duration) -> Result<Vec<Ended>> {
         let deadline = Instant::now() + within;

@@ -31,9 +31,9 @@ pub(super) fn provoke(trial: &mut Trial, fault: Fault) -> Result<Duration> {
 
         let pid = cluster.job.rank(rank, "ddp-mnist")?;
         let node = format!("launch: node {host} ({})", cluster.hosts.name(host));
-        let (survivors, culprit) = match fault {
+        let (survivors, culprit): (Vec<_>, _) = match fault {
             Fault::KilledRank => ((0..NODES).collect(), format!("{node}: rank {rank} (pid ")),
-            _ => (cluster.others(host), format!("{node} ")),
+            _ => ((0..NODES).filter(|other| *other != host).collect(), format!("{node} ")),
         };
         let begin = Instant::now();
         match fault {
