@@ -94,9 +94,11 @@ impl Cluster {
         })
     }
 
-    /// No longer expects anything of a host's launcher.
-    pub fn forget(&mut self, host: usize) {
+    /// Kills all processes of a host, and no longer expects anything of its launcher.
+    pub fn kill(&mut self, host: usize) -> Result<()> {
+        self.hosts.signal(host, Signal::SIGKILL)?;
         self.launchers.remove(&host);
+        Ok(())
     }
 
     fn printed(&mut self) -> String {

@@ -27,9 +27,9 @@ pub(super) fn nodes_come_and_go(trial: &mut Trial) -> Result<Duration> {
             sleep(moment);
             let begin = Instant::now();
             match change {
-                0 => leave(cluster, victims[0])?,
+                0 => cluster.kill(victims[0])?,
                 1 => start(cluster, victims[0], per_node, &[], &program)?,
-                _ => leave(cluster, victims[1])?,
+                _ => cluster.kill(victims[1])?,
             }
             let nodes = if change == 1 { NODES } else { NODES - 1 };
             sizes.push(nodes * per_node);
@@ -65,13 +65,6 @@ pub(super) fn start(
     let flags = ["--nnodes", "1:3", "--rdzv-backend", "c10d", "--rdzv-endpoint", &endpoint];
     let flags = [&flags[..], &["--rdzv-id", "soak", "-n", &per_node], more].concat();
     cluster.launch(host, &flags, program)
-}
-
-/// Kills all processes of a host.
-pub(super) fn leave(cluster: &mut Cluster, host: usize) -> Result<()> {
-    cluster.hosts.signal(host, Signal::SIGKILL)?;
-    cluster.forget(host);
-    Ok(())
 }
 
 fn wait_for_starts(cluster: &mut Cluster, sizes: &[usize]) -> Result<()> {

@@ -80,7 +80,7 @@ pub(super) fn hosts(trial: &mut Trial, signal: Signal) -> Result<Duration> {
             let begin = now()?;
             cluster.hosts.signal(victim, signal)?;
             longest = longest.max(next_step(&cluster.job, begin, &others, all)?);
-            elastic::leave(cluster, victim)?;
+            cluster.kill(victim)?;
             elastic::start(cluster, victim, per_node, flags, &program()?)?;
         }
         all_train(&cluster.job, all)?;
