@@ -24,8 +24,9 @@ enum When {
     Finish,
 }
 
-/// `backward`'s error on this rank when the hook fails on rank 1, in the second step's second bucket, as `fail` does.
-fn message(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When) -> String {
+/// Expects the same failure in rank 1's error and in rank 0's when the hook fails on rank 1, in the second step's
+/// second bucket, as `fail` does.
+fn expect(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When, what: &str) {
     let fails = group.rank() == 1;
     let hook = hooks::from_fn("failing", move |group, bucket| {
         let now = fails && bucket.index() == 1;
@@ -41,11 +42,16 @@ fn message(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When) -> St
     let (vs, model) = model(group, with_hook(hook));
     // One bucket, so nothing fails.
     backward(&vs, &model, &own(group.rank(), 0)).unwrap();
-    match backward(&vs, &model, &own(group.rank(), 1)) {
+    let message = match backward(&vs, &model, &own(group.rank(), 1)) {
         Err(error @ Error::Collective { .. }) => error.to_string(),
         // If this rank had already received all it needed, it notices in the next step.
         Ok(()) => backward(&vs, &model, &own(group.rank(), 2)).unwrap_err().to_string(),
         Err(other) => panic!("{other}"),
+    };
+    let failure = format!("communication hook failing: {what}");
+    match group.rank() {
+        1 => assert_eq!(message, format!("rank 1: backward failed: {failure}")),
+        _ => assert!(message.contains(&format!("rank 1 reports: {failure}")), "{message}"),
     }
 }
 
@@ -53,16 +59,6 @@ const REFUSAL: &str = "the gradient is too long, but must be shorter";
 
 fn refuses() -> Result<Tensor> {
     Err(Error::argument("the gradient", "too long", "shorter"))
-}
-
-/// Expects the same failure in rank 1's error and in rank 0's.
-fn expect(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When, what: &str) {
-    let message = message(group, fail, when);
-    let failure = format!("communication hook failing: {what}");
-    match group.rank() {
-        1 => assert_eq!(message, format!("rank 1: backward failed: {failure}")),
-        _ => assert!(message.contains(&format!("rank 1 reports: {failure}")), "{message}"),
-    }
 }
 
 macro_rules! failures {
