@@ -29,12 +29,11 @@ impl Hosts {
     pub fn new(count: usize) -> Result<Self> {
         static CALLS: AtomicUsize = AtomicUsize::new(0);
         let call = CALLS.fetch_add(1, Ordering::Relaxed);
-        let name = |host| format!("tch-{}-{call}-{host}", process::id());
         // Made before the first command that may fail, so that dropping it removes whatever has been created by then.
         let boot_ids = tempfile::tempdir()?;
         let mut hosts = Self { names: Vec::new(), boot_ids, switch: Switch::default() };
         for host in 0..count {
-            hosts.names.push(name(host));
+            hosts.names.push(format!("tch-{}-{call}-{host}", process::id()));
             // Each read returns a new one.
             fs::write(hosts.boot_id(host), fs::read("/proc/sys/kernel/random/uuid")?)?;
             let name = &hosts.names[host];
