@@ -67,8 +67,7 @@ pub fn serve_if_asked() -> Result<()> {
         while let Ok(Some(_)) = wait_any_nohang() {}
         // The harness's other thread waits, and only speaks once, after a minute, so the child finds no lock held.
         if let Fork::Child = fork()? {
-            let failed = request.map_err(Into::into).and_then(|text| watch(number, &text)).err();
-            if let Some(error) = failed {
+            if let Err(error) = request.map_err(Into::into).and_then(|text| watch(number, &text)) {
                 eprintln!("{error:#}");
                 answer(json!({ "number": number, "status": FAILED }))?;
             }
