@@ -241,9 +241,8 @@ fn shares_begin_with_the_same_buffers_and_what_is_loaded_after_an_abandoned_step
         let pass = |share: &Tensor| {
             // As that of a teacher.
             let target = no_grad(|| model.module().forward_t(share, false));
-            model
-                .backward(&(model.forward_t(share, true) - target).square().sum(Kind::Float))
-                .unwrap();
+            let loss = (model.forward_t(share, true) - target).square().sum(Kind::Float);
+            model.backward(&loss).unwrap();
         };
         let mut mean = vs.variables()["running_mean"].shallow_clone();
         let abandoned = model.shares(batch.copy(), 0).take(shard.parts() - 1);
