@@ -216,11 +216,7 @@ fn of_running_statistics_the_originals_survive() {
 fn the_weighted_loss_gives_the_same_gradients_for_all_chunks_and_the_plain_one_for_even_ones() {
     let even = [(1, 6), (2, 6), (3, 6), (4, 12), (4, 6)];
     for (count, rows) in even.into_iter().chain([(2, 5), (3, 7), (4, 10), (4, 5)]) {
-        let exact = DataParallelCriterion::weighted(|output: &Tensor, target: &Tensor| {
-            let count = Tensor::from(target.size()[0]);
-            vec![Mean { value: cross_entropy(output, target), count }]
-        });
-        let (value, found) = with_parallel_criterion(count, &batch(rows), exact);
+        let (value, found) = with_parallel_criterion(count, &batch(rows), weighted());
         let (expected_value, expected) = reference(rows);
         assert_relative_eq!(value, expected_value, max_relative = 1e-6);
         assert_equal(&found, &expected);
@@ -234,15 +230,9 @@ fn the_weighted_loss_gives_the_same_gradients_for_all_chunks_and_the_plain_one_f
 
 #[test]
 fn a_chunk_whose_targets_are_all_masked_does_not_spoil_the_weighted_loss() {
-    let masked = |target: &Tensor| target.ne(-100).sum(Kind::Int64);
     // The second device's two rows are masked.
     let data = (batch(4).0, Tensor::from_slice(&[1i64, 2, -100, -100]));
     let run = |count, criterion| with_parallel_criterion(count, &data, criterion);
-    let weighted = || {
-        DataParallelCriterion::weighted(move |output: &Tensor, target: &Tensor| {
-            vec![Mean { value: cross_entropy(output, target), count: masked(target) }]
-        })
-    };
     let (expected, (value, found)) = (run(1, weighted()), run(2, weighted()));
     assert_relative_eq!(value, expected.0, max_relative = 1e-6);
     assert_equal(&found, &expected.1);
@@ -251,6 +241,14 @@ fn a_chunk_whose_targets_are_all_masked_does_not_spoil_the_weighted_loss() {
 
 fn cross_entropy(output: &Tensor, target: &Tensor) -> Tensor {
     output.cross_entropy_loss::<Tensor>(target, None, Reduction::Mean, -100, 0.0)
+}
+
+/// A mean over the targets that are not masked.
+fn weighted() -> DataParallelCriterion<Tensor, Tensor> {
+    DataParallelCriterion::weighted(|output: &Tensor, target: &Tensor| {
+        let count = target.ne(-100).sum(Kind::Int64);
+        vec![Mean { value: cross_entropy(output, target), count }]
+    })
 }
 
 fn with_parallel_criterion(
