@@ -44,11 +44,7 @@ impl ProcessGroup {
         }
         let mut flat = flatten(tensors)?;
         self.all_reduce(&mut flat, op)?;
-        let parts = parts_like(tensors, &flat)?;
-        for (tensor, part) in tensors.iter_mut().zip(parts) {
-            no_grad(|| tensor.f_copy_(&part))?;
-        }
-        Ok(())
+        copy_back(tensors, &flat)
     }
 
     /// Copies rank `src`'s `tensor` into every other rank's, of the same shape and kind. `dist.broadcast`.
@@ -248,4 +244,10 @@ pub(crate) fn parts_like(tensors: &[Tensor], flat: &Tensor) -> Result<Vec<Tensor
         Ok(part.f_to(tensor.device())?)
     };
     parts.iter().zip(tensors).map(like).collect()
+}
+
+/// Copies the parts of such a row to the tensors.
+pub(crate) fn copy_back(tensors: &[Tensor], flat: &Tensor) -> Result<()> {
+    let mut pairs = tensors.iter().zip(parts_like(tensors, flat)?);
+    no_grad(|| pairs.try_for_each(|(tensor, part)| Ok(tensor.shallow_clone().f_copy_(&part)?)))
 }

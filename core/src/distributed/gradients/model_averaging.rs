@@ -1,10 +1,10 @@
 //! Averaging parameters instead of gradients: `torch.distributed.algorithms.model_averaging`.
 
-use crate::distributed::collectives::{Pending, flatten, parts_like};
+use crate::distributed::collectives::{Pending, copy_back, flatten};
 use crate::distributed::{fsdp::shards, group::ProcessGroup};
 use crate::{Result, check};
 use c10d_sys::{ReduceOp, arithmetic::div_number_};
-use tch::{Tensor, no_grad};
+use tch::Tensor;
 
 /// Averages parameters over the ranks every few steps, after a warm-up. `averagers.PeriodicModelAverager`
 #[derive(Debug)]
@@ -53,11 +53,7 @@ fn average_parameters(group: &ProcessGroup, parameters: &[Tensor]) -> Result<()>
         return Ok(());
     }
     let mean = start_mean(group, &parameters)?.wait()?;
-    let means = parts_like(&parameters, &mean)?;
-    for (mut parameter, mean) in parameters.into_iter().zip(means) {
-        no_grad(|| parameter.f_copy_(&mean))?;
-    }
-    Ok(())
+    copy_back(&parameters, &mean)
 }
 
 /// Starts to average tensors, which must be in the same order on all ranks: one flat mean of all. A collective.

@@ -3,7 +3,7 @@
 use super::low_rank::{Batch, LowRank, batches, factors};
 use super::{orthogonalize::orthogonalize, state::State};
 use crate::Result;
-use crate::distributed::{ProcessGroup, ReduceOp, hooks::GradBucket};
+use crate::distributed::{ProcessGroup, ReduceOp, collectives::copy_back, hooks::GradBucket};
 use c10d_sys::arithmetic::div_number_;
 use std::iter::once;
 use tch::{TchError, Tensor};
@@ -68,12 +68,13 @@ impl Exchange {
         mut self,
         state: &mut State,
         group: &ProcessGroup,
-        first_sum: Tensor,
+        mut first_sum: Tensor,
     ) -> Result<Tensor> {
         let world_size = group.world_size() as f64;
         // The columns' lengths do not affect the result: no division.
-        if let Some(uncompressed) = self.uncompressed.take() {
-            unpack(uncompressed, first_sum, world_size)?;
+        if let Some(uncompressed) = &self.uncompressed {
+            div_number_(&mut first_sum, world_size)?;
+            copy_back(uncompressed, &first_sum)?;
             group.all_reduce(&mut self.memory[0], ReduceOp::Sum)?;
         }
         self.multiply_by_p(state)?;
@@ -117,17 +118,6 @@ fn multiply(out: &Tensor, a: &Tensor, b: &Tensor, batched: bool) -> Result<(), T
         false => a.f_bmm_out(out, b),
     }
     .map(drop)
-}
-
-fn unpack(tensors: Vec<Tensor>, mut sum: Tensor, world_size: f64) -> Result<(), TchError> {
-    div_number_(&mut sum, world_size)?;
-    let mut start = 0;
-    for mut tensor in tensors {
-        let len = tensor.numel() as i64;
-        tensor.f_copy_(&sum.f_narrow(0, start, len)?.f_view_as(&tensor)?)?;
-        start += len;
-    }
-    Ok(())
 }
 
 /// Adds the last step's error to the gradients, and returns a copy of the sum.
