@@ -79,13 +79,11 @@ fn concatenate(parts: &[Tensor], destination: LogicalDevice, dim: i64) -> Result
         let expected = format!("of the same kind and shape, except in dimension {dim}");
         return Err(Error::argument("outputs", format!("{found:?} on the replicas"), expected));
     }
-    let gathered = Tensor::f_empty(shape, (*kind, destination.into())).and_then(|gathered| {
-        let mut offset = 0;
-        for (part, rows) in parts.iter().zip(rows) {
-            gathered.f_narrow(dim, offset, rows)?.f_copy_(part)?;
-            offset += rows;
-        }
-        Ok(gathered)
-    });
-    Ok(gathered?)
+    let gathered = Tensor::f_empty(shape, (*kind, destination.into()))?;
+    let mut offset = 0;
+    for (part, rows) in parts.iter().zip(rows) {
+        gathered.f_narrow(dim, offset, rows)?.f_copy_(part)?;
+        offset += rows;
+    }
+    Ok(gathered)
 }
