@@ -191,12 +191,10 @@ impl Saved {
     /// The gradients of the input, the weight and the bias. A collective if the input needs one.
     fn backward(&self, gradient: Option<Tensor>) -> Result<Vec<Option<Tensor>>> {
         let xs = &self.xs;
-        let now = versions(xs, self.ws.as_ref());
-        for (is_unchanged, what) in
-            [(now[0] == self.versions[0], INPUT), (now[1] == self.versions[1], WEIGHT)]
-        {
+        let versions = versions(xs, self.ws.as_ref()).into_iter().zip(self.versions);
+        for ((now, then), what) in versions.zip([INPUT, WEIGHT]) {
             let found = "changed in place after the forward pass";
-            check(is_unchanged, what, found, "unchanged until the backward pass")?;
+            check(now == then, what, found, "unchanged until the backward pass")?;
         }
         if xs.numel() == 0 {
             // No values have no gradients, but the other ranks still need this one.
