@@ -3,7 +3,7 @@
 use super::contents::{self, Contents, write_together};
 use super::layout::{HEADER, MODEL, take};
 use super::sharded::Sharding;
-use crate::{Error, Result, check_file, distributed::ProcessGroup};
+use crate::{Result, check_file, distributed::ProcessGroup};
 use std::{collections::BTreeSet, path::Path};
 use tch::{nn::VarStore, no_grad};
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
@@ -46,7 +46,7 @@ const WRAPPER_PREFIX: &str = "module.";
 /// ```
 ///
 /// # Errors
-/// On every rank, with the reason, if a rank could not write; [`Error::Argument`] if
+/// On every rank, with the reason, if a rank could not write; [`Error::Argument`](crate::Error::Argument) if
 /// [`FullyShard`](crate::distributed::FullyShard) has sharded the model over another group.
 #[doc(alias = "state_dict")]
 pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Result<()> {
@@ -75,8 +75,8 @@ pub fn save(path: impl AsRef<Path>, vs: &VarStore, group: &ProcessGroup) -> Resu
 /// Names may have the prefix `module.`, which PyTorch's wrappers add and its bare models do not accept.
 ///
 /// # Errors
-/// [`Error::Io`] if the file cannot be read; [`Error::Format`], naming the file and the variables,
-/// if they do not match. `vs` is then unchanged.
+/// [`Error::Io`](crate::Error::Io) if the file cannot be read; [`Error::Format`](crate::Error::Format), naming the file
+/// and the variables, if they do not match. `vs` is then unchanged.
 #[doc(alias("load_state_dict", "map_location"))]
 pub fn load(path: impl AsRef<Path>, vs: &mut VarStore) -> Result<()> {
     let path = path.as_ref();
@@ -115,11 +115,9 @@ pub(super) fn check(path: &Path, variables: &NamedTensors, saved: &NamedTensors)
     let expected = "only variables that the model has";
     check_file(unexpected.is_empty(), path, format_args!("{unexpected:?}"), expected)?;
     for name in ours {
-        let (found, expected) = (saved[name].size(), variables[name].size());
-        if found != expected {
-            let found = format!("{name} has the shape {found:?}");
-            return Err(Error::format(path, found, format!("{expected:?}, as in the model")));
-        }
+        let (size, expected) = (saved[name].size(), variables[name].size());
+        let found = format_args!("{name} has the shape {size:?}");
+        check_file(size == expected, path, found, format_args!("{expected:?}, as in the model"))?;
     }
     Ok(())
 }
