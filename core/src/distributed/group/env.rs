@@ -212,7 +212,7 @@ fn number(
     value.parse().map(Some).map_err(|_| wrong(name, format!("is {value:?}"), expected()))
 }
 
-fn wrong(name: &str, found: impl Into<String>, expected: impl Into<String>) -> Error {
+pub(super) fn wrong(name: &str, found: impl Into<String>, expected: impl Into<String>) -> Error {
     Error::Environment { variable: name.into(), found: found.into(), expected: expected.into() }
 }
 

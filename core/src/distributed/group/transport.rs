@@ -1,7 +1,7 @@
 //! How tensors travel between the ranks of a group.
 
-use super::device::Backend;
-use crate::{Error, Result};
+use super::{device::Backend, env::wrong};
+use crate::Result;
 use std::{env, fmt};
 
 /// Set to `0`, it switches shared memory off.
@@ -37,11 +37,7 @@ pub(crate) fn shared_memory_is_allowed() -> Result<bool> {
     match env::var(SWITCH).as_deref() {
         Ok("0") => Ok(false),
         Err(_) | Ok("" | "1") => Ok(true),
-        Ok(other) => Err(Error::Environment {
-            variable: SWITCH.into(),
-            found: format!("is {other:?}"),
-            expected: "0 for sockets only, or 1".into(),
-        }),
+        Ok(other) => Err(wrong(SWITCH, format!("is {other:?}"), "0 for sockets only, or 1")),
     }
 }
 
