@@ -74,9 +74,8 @@ pub(super) fn write(
         return Ok(());
     }
     let index = Index { version, files: (0..parts).map(name).collect(), shapes, metadata };
-    let text = serde_json::to_string(&index).map_err(|error| {
-        Error::argument("the checkpoint", error.to_string(), "what JSON supports")
-    })?;
+    let text = serde_json::to_string(&index)
+        .map_err(|error| Error::argument("the checkpoint", error, "what JSON supports"))?;
     replace(path, |temporary| fs::write(temporary, text).map_err(Error::io("write", path)))?;
     let stem = stem(path);
     let is_other = |name: &str| is_part(name, &stem) && !index.files.iter().any(|it| it == name);
