@@ -54,9 +54,8 @@ pub fn transformer_encoder<'a>(
     let device = layers[0].linear1.ws.device();
     let copies = drawing_nothing(&[device], || (1..num_layers).map(layer).collect::<Vec<_>>());
     layers.extend(copies.unwrap_or_else(|error| panic!("{error}")));
-    let (first, copies) = layers.split_at(1);
-    for copy in copies {
-        for (source, variable) in first[0].variables().into_iter().zip(copy.variables()) {
+    for copy in &layers[1..] {
+        for (source, variable) in layers[0].variables().into_iter().zip(copy.variables()) {
             no_grad(|| variable.shallow_clone().copy_(source));
         }
     }
