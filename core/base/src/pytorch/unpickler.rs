@@ -52,10 +52,9 @@ impl<'a> Unpickler<'a> {
                     };
                     entries.extend(pairs.iter().map(|&[key, value]| (key, value)));
                 }
-                op::APPEND => drop(self.pop()?),
+                // A list's item, or a state, which sets attributes such as the `_metadata` of a module's state dict.
+                op::APPEND | op::BUILD => drop(self.pop()?),
                 op::APPENDS => drop(self.pop_to_mark()?),
-                // A state sets attributes, such as the `_metadata` of a module's state dict.
-                op::BUILD => drop(self.pop()?),
 
                 op @ (op::BINPUT | op::LONG_BINPUT) => {
                     let key: u32 = if op == op::BINPUT { self.byte()?.into() } else { self.u32()? };
