@@ -141,13 +141,13 @@ impl ThreadState {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::{Error, ErrorKind, amp::AutocastKind, amp::autocast, tensor::grad_enabled};
     use std::{panic::AssertUnwindSafe, panic::catch_unwind, sync::Arc, sync::Mutex, thread};
     use tch::{Kind, kind::FLOAT_CPU};
 
-    fn leaf(value: f64) -> Tensor {
+    pub(crate) fn leaf(value: f64) -> Tensor {
         Tensor::from(value as f32).set_requires_grad(true)
     }
 

@@ -77,12 +77,8 @@ extern "C" fn call(context: *mut c_void) -> ffi::Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Error, ErrorKind, autograd::backward_from};
+    use crate::{Error, ErrorKind, autograd::backward_from, autograd::tests::leaf};
     use std::sync::{Arc, Mutex};
-
-    fn leaf(value: f64) -> Tensor {
-        Tensor::from(value as f32).set_requires_grad(true)
-    }
 
     /// A hook that notes when it is called.
     fn note(
