@@ -17,6 +17,12 @@ pub(super) const SEVERAL: &str = "DataParallel on several devices";
 /// Where a replica's backward pass starts, and the gradient there, on the replica's device.
 pub(super) type Roots<'a> = Vec<(&'a GraphEnd, Tensor)>;
 
+/// The end of a tensor's graph; `None` for one that depends on no parameter.
+pub(super) fn end_of(tensor: &Tensor, operation: &'static str) -> Result<Option<GraphEnd>> {
+    let end = tensor.requires_grad().then(|| GraphEnd::of(tensor)).transpose();
+    end.map_err(Error::engine(operation))
+}
+
 /// The parts of one gathered tensor: for each, the end of its graph, if it has one, and its rows.
 pub(super) struct Parts {
     parts: Vec<(Option<GraphEnd>, Option<i64>)>,
@@ -26,10 +32,7 @@ pub(super) struct Parts {
 impl Parts {
     /// Those of a tensor that was gathered from `tensors` along `dim`.
     pub(super) fn of<'a>(tensors: impl Iterator<Item = &'a Tensor>, dim: i64) -> Result<Self> {
-        let part = |tensor: &Tensor| {
-            let end = tensor.requires_grad().then(|| GraphEnd::of(tensor)).transpose();
-            Ok((end.map_err(Error::engine("gather"))?, length(tensor, dim)))
-        };
+        let part = |tensor: &Tensor| Ok((end_of(tensor, "gather")?, length(tensor, dim)));
         Ok(Parts { parts: tensors.map(part).collect::<Result<_>>()?, dim })
     }
 

@@ -1,6 +1,6 @@
 //! The loss on every device: PyTorch-Encoding's `DataParallelCriterion`.
 
-use super::backward::Roots;
+use super::backward::{Roots, end_of};
 use super::replicas::{SharedParts, SplitInput, SplitOutputs};
 use super::scatter::{length, scatter_detached};
 use super::trace::Step;
@@ -21,12 +21,6 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// `None` for a value that depends on no parameter.
-    fn end(&self) -> Result<Option<GraphEnd>> {
-        let end = self.value.requires_grad().then(|| GraphEnd::of(&self.value)).transpose();
-        end.map_err(Error::engine("backward"))
-    }
-
     fn check(&self) -> Result<()> {
         for (what, tensor) in [("a mean's value", &self.value), ("a mean's count", &self.count)] {
             let found = format_args!("of shape {:?}", tensor.size());
@@ -165,7 +159,8 @@ impl ParallelLoss {
     /// [`Error::Replica`] if a replica's pass fails.
     pub fn backward(self) -> Result<()> {
         let ParallelLoss { means, shares, inputs, shared, .. } = self;
-        let ends = means.iter().flatten().map(Mean::end).collect::<Result<Vec<_>>>()?;
+        let ends = means.iter().flatten().map(|mean| end_of(&mean.value, "backward"));
+        let ends = ends.collect::<Result<Vec<_>>>()?;
         let mut all_ends = ends.iter();
         let mut roots = Vec::new();
         for ((device, means), shares) in shared.devices.iter().zip(&means).zip(&shares) {
