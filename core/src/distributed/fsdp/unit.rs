@@ -231,13 +231,9 @@ impl Unit {
 
     fn pre_backward(&self) -> Result<()> {
         self.schedule.watch_backward()?;
-        {
-            let mut state = lock(&self.state);
+        if std::mem::replace(&mut lock(&self.state).stage, Stage::Backward) == Stage::Backward {
             // The hook of another output has already run.
-            if state.stage == Stage::Backward {
-                return Ok(());
-            }
-            state.stage = Stage::Backward;
+            return Ok(());
         }
         self.unshard()?;
         let place = lock(&self.state).post_forward_places.pop();
