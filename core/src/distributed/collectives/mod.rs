@@ -30,4 +30,4 @@ pub(crate) use arguments::{IN_A_PART, IN_STEP, gather, is_in_step, refuse_in_a_p
 pub use average_meter::AverageMeter;
 pub use pending::Pending;
 pub use point_to_point::P2pOp;
-pub(crate) use reductions::{copy_back, flatten, parts_like};
+pub(crate) use reductions::{copy_back, copy_each, flatten, parts_like};

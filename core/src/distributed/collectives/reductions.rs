@@ -248,6 +248,11 @@ pub(crate) fn parts_like(tensors: &[Tensor], flat: &Tensor) -> Result<Vec<Tensor
 
 /// Copies the parts of such a row to the tensors.
 pub(crate) fn copy_back(tensors: &[Tensor], flat: &Tensor) -> Result<()> {
-    let mut pairs = tensors.iter().zip(parts_like(tensors, flat)?);
-    no_grad(|| pairs.try_for_each(|(tensor, part)| Ok(tensor.shallow_clone().f_copy_(&part)?)))
+    copy_each(tensors, &parts_like(tensors, flat)?)
+}
+
+/// Copies each tensor of `from` to the one in its place in `to`.
+pub(crate) fn copy_each(to: &[Tensor], from: &[Tensor]) -> Result<()> {
+    let mut pairs = to.iter().zip(from);
+    no_grad(|| pairs.try_for_each(|(to, from)| Ok(to.shallow_clone().f_copy_(from)?)))
 }

@@ -1,8 +1,8 @@
 //! All ranks' parts of a block's parameters: `foreach_all_gather`.
 
-use crate::distributed::{collectives::Pending, group::ProcessGroup};
-use crate::{Error, Result};
-use tch::{Device, Tensor, no_grad};
+use crate::distributed::collectives::{Pending, copy_each};
+use crate::{Result, distributed::group::ProcessGroup};
+use tch::{Device, Tensor};
 
 /// Starts to gather all ranks' `parts[i]`, `[n]`, in `wholes[i]`, `[ranks, n]`. One collective, as Python's:
 /// `all_gather_into_tensor` of all parts as one tensor.
@@ -23,18 +23,9 @@ pub(super) fn gather(
     let all = Tensor::f_empty([ranks * lengths.iter().sum::<i64>()], options)?;
     let in_rows = all.f_view([ranks, -1])?;
     let own = in_rows.f_get(rank)?;
-    no_grad(|| {
-        let places = own.f_split_with_sizes(&lengths, 0)?;
-        places.into_iter().zip(parts).try_for_each(|(mut place, part)| place.f_copy_(part))
-    })?;
+    copy_each(&own.f_split_with_sizes(&lengths, 0)?, parts)?;
     let gathering = group.start_all_gather_into_tensor(&all, &own)?;
-    Ok(gathering.then(move |()| {
-        no_grad(|| {
-            let mut gathered = wholes.iter().zip(in_rows.f_split_with_sizes(&lengths, 1)?);
-            gathered.try_for_each(|(whole, part)| whole.shallow_clone().f_copy_(&part))
-        })
-        .map_err(Error::from)
-    }))
+    Ok(gathering.then(move |()| copy_each(&wholes, &in_rows.f_split_with_sizes(&lengths, 1)?)))
 }
 
 /// Whether the ranks read and write tensors like this one where they lie.
