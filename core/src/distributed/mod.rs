@@ -22,7 +22,7 @@ mod spawn;
 
 pub use c10d_sys::ReduceOp;
 pub use collectives::{AverageMeter, P2pOp, Pending, functional};
-pub(crate) use collectives::{gather, is_in_step, parts_like, refuse_in_a_part, sum};
+pub(crate) use collectives::{copy_each, gather, is_in_step, parts_like, refuse_in_a_part, sum};
 pub(crate) use fault::blame::for_the_engine;
 pub use fault::record;
 pub use fsdp::{FsdpModule, FullyShard, FullyShardOptions, MixedPrecisionPolicy};

@@ -1,12 +1,12 @@
 //! What all ranks of a training have alike.
 
 use super::launcher::News;
-use crate::distributed::{ProcessGroup, bucket_order};
+use crate::distributed::{ProcessGroup, bucket_order, copy_each};
 use crate::{Error, Result, amp::GradScaler, checkpoint::AsTraining};
 use c10d_sys::tensor::{clear_grad, identity};
 use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
-use tch::{Tensor, no_grad};
+use tch::Tensor;
 use tch_parallel_base::{parameters::named_buffers, random::RandomState};
 
 /// A training and its progress, of which every rank holds the whole. Horovod's `hvd.elastic.TorchState`.
@@ -140,10 +140,7 @@ impl<T: AsTraining, P: Clone + Serialize + DeserializeOwned> State<T, P> {
         let mut parameters = training.vs.trainable_variables();
         let cleared = parameters.iter_mut().try_for_each(clear_grad);
         cleared.map_err(Error::engine("elastic::run"))?;
-        no_grad(|| {
-            let mut pairs = self.buffers.iter_mut().zip(&committed.buffers);
-            pairs.try_for_each(|(buffer, saved)| Ok(buffer.f_copy_(saved)?))
-        })
+        copy_each(&self.buffers, &committed.buffers)
     }
 }
 
