@@ -32,35 +32,38 @@ std::shared_ptr<c10d_sys::Exchange> offer_exchange(c10d_process_group* handle, c
 }
 
 // Gloo connects to one rank after the other. If that fails, it never turns to the rest, and these would wait for this rank
-// for five times the timeout. So a rank that cannot connect tells the others in the store, and they leave it to another
-// thread to wait for gloo.
+// for five times the timeout. So a rank that cannot connect tells the others in the store. As nothing interrupts gloo, it
+// connects on a thread of its own, which may outlive this call, with the store and the options.
 c10::intrusive_ptr<c10d_sys::Gloo> connect(
     const c10::intrusive_ptr<c10d::Store>& store, const c10d::ProcessGroup& group, int name,
     const c10::intrusive_ptr<c10d::ProcessGroupGloo::Options>& options) {
+  using std::chrono::steady_clock;
+  const auto end = steady_clock::now() + options->timeout;
   std::packaged_task<c10::intrusive_ptr<c10d_sys::Gloo>()> task([=, rank = group.getRank(), size = group.getSize()] {
     return c10::make_intrusive<c10d_sys::Gloo>(store, rank, size, options);
   });
   auto gloo = task.get_future();
-  std::thread(std::move(task)).detach();
-  const auto end = std::chrono::steady_clock::now() + options->timeout;
-  const auto is_connected = [&] { return gloo.wait_for(milliseconds(100)) == std::future_status::ready; };
+  std::thread([task = std::move(task)]() mutable { task.make_ready_at_thread_exit(); }).detach();
+  const auto has_ended = [&] { return gloo.wait_for(milliseconds(100)) == std::future_status::ready; };
   const std::string failed = "connect_failed";
-  while (!is_connected() && std::chrono::steady_clock::now() < end) {
+  while (!has_ended() && steady_clock::now() < end) {
     if (store->check({failed})) {
       throw c10d_sys::Failure(store->get_to_str(failed), C10D_CONNECTION);
     }
   }
+  if (!has_ended()) {
+    const auto timeout = std::to_string(options->timeout.count());
+    throw c10d_sys::Failure("timed out after " + timeout + " ms connecting to the other ranks", C10D_TIMEOUT);
+  }
   try {
-    if (!is_connected()) {
-      const auto timeout = std::to_string(options->timeout.count());
-      throw c10d_sys::Failure("timed out after " + timeout + " ms connecting to the other ranks", C10D_TIMEOUT);
-    }
     return gloo.get();
   } catch (const std::exception& error) {
+    // Each rank finds by itself who does not come in time. Without the store, the others fail as well.
     try {
-      store->set(failed, "rank " + std::to_string(name) + " could not connect: " + c10d_sys::text_of(error));
+      if (steady_clock::now() < end) {
+        store->set(failed, "rank " + std::to_string(name) + " could not connect: " + c10d_sys::text_of(error));
+      }
     } catch (const std::exception&) {
-      // Without the store, the others fail as well.
     }
     throw;
   }

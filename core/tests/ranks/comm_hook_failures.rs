@@ -26,6 +26,7 @@ enum When {
 
 /// Expects the same failure in rank 1's error and in rank 0's when the hook fails on rank 1, in the second step's
 /// second bucket, as `fail` does.
+#[track_caller]
 fn expect(group: &ProcessGroup, fail: fn() -> Result<Tensor>, when: When, what: &str) {
     let fails = group.rank() == 1;
     let hook = hooks::from_fn("failing", move |group, bucket| {

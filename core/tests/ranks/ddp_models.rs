@@ -8,6 +8,7 @@ fn layer(vs: &VarStore, outputs: i64) -> Linear {
 }
 
 /// Expects that a layer, which `change` has changed on rank 1, cannot be wrapped for a reason that begins so.
+#[track_caller]
 fn expect_refusal(group: &ProcessGroup, outputs: i64, change: fn(&mut VarStore), reason: &str) {
     let mut vs = VarStore::new(Device::Cpu);
     let layer = layer(&vs, outputs);
