@@ -3,7 +3,6 @@
 use crate::{noise_scale::NoiseScale, task::Dataset, trust_ratio::TrustRatio};
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
-use exhibit_kit::weights::gradients;
 use report::{positive, println};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -140,7 +139,7 @@ fn train(args: &Args) -> Result<Run> {
             (&loss / ranks as f64).backward();
             total_loss += loss.f_double_value(&[])?;
             if ranks > 1 {
-                let sum = gradients(&vs);
+                let sum = flat_gradient(&*optimizer)?;
                 let share = mean.map_or_else(|| sum.shallow_clone(), |before| &sum - before);
                 of_ranks += squared_norm(&(share * ranks as f64))? / ranks as f64;
                 mean = Some(sum);
@@ -171,6 +170,13 @@ fn train(args: &Args) -> Result<Run> {
         }
     }
     Ok(run)
+}
+
+/// The gradients of all parameters, one after the other.
+fn flat_gradient(optimizer: &dyn Optimizer) -> Result<Tensor> {
+    let flat = |parameter: &Tensor| parameter.grad().f_flatten(0, -1);
+    let flat: Result<Vec<_>, _> = optimizer.parameters().iter().map(flat).collect();
+    Ok(Tensor::f_cat(&flat?, 0)?)
 }
 
 fn squared_norm(tensor: &Tensor) -> Result<f64> {
