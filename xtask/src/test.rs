@@ -6,8 +6,8 @@ use crate::{build::whole_workspace, prelude::*, qemu, setup};
 const THREADS: &str = "RUST_TEST_THREADS";
 
 /// What saves processor time and changes no result. A program that loads libtorch fills 50 MiB with the list of
-/// operators, which goes faster with huge pages. OpenMP's threads sleep where they have nothing to do: several programs
-/// run at once, and a thread that spins takes the processor from another program's.
+/// operators, which goes faster with huge pages. OpenMP's threads sleep where they have nothing to do, because several
+/// tests run at once, and a thread that spins takes a processor that another test needs.
 const SAVINGS: [(&str, &str); 2] =
     [("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"), ("OMP_WAIT_POLICY", "PASSIVE")];
 
