@@ -5,9 +5,9 @@ use crate::{build::whole_workspace, prelude::*, qemu, setup};
 /// The number of tests of a program that run at once.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// What saves processor time and changes no result. A program that loads libtorch fills 50 MiB with the list of
-/// operators, which goes faster with huge pages. OpenMP's threads sleep where they have nothing to do, because several
-/// tests run at once, and a thread that spins takes a processor that another test needs.
+/// Settings that save processor time and change no result. A program that loads libtorch fills 50 MiB with the list of
+/// operators, which is faster with huge pages. Idle OpenMP threads sleep: several tests run at once, and a spinning
+/// thread would take a core that another test needs.
 const SAVINGS: [(&str, &str); 2] =
     [("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"), ("OMP_WAIT_POLICY", "PASSIVE")];
 

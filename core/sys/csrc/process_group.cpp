@@ -31,9 +31,9 @@ std::shared_ptr<c10d_sys::Exchange> offer_exchange(c10d_process_group* handle, c
   }
 }
 
-// Gloo connects to one rank after the other. If that fails, it never turns to the rest, and these would wait for this rank
-// for five times the timeout. So a rank that cannot connect tells the others in the store. As nothing interrupts gloo, it
-// connects on a thread of its own, which may outlive this call, with the store and the options.
+// Gloo connects to the other ranks one by one. If a connection fails, it never tries the rest, and those ranks would wait
+// for five times the timeout. So a rank that cannot connect tells the others through the store. Gloo cannot be
+// interrupted, so it connects on its own thread, which may outlive this call and keep the store and the options alive.
 c10::intrusive_ptr<c10d_sys::Gloo> connect(
     const c10::intrusive_ptr<c10d::Store>& store, const c10d::ProcessGroup& group, int name,
     const c10::intrusive_ptr<c10d::ProcessGroupGloo::Options>& options) {
@@ -58,7 +58,7 @@ c10::intrusive_ptr<c10d_sys::Gloo> connect(
   try {
     return gloo.get();
   } catch (const std::exception& error) {
-    // Each rank finds by itself who does not come in time. Without the store, the others fail as well.
+    // After a timeout there is nothing to tell: each rank has its own. Without the store, the others fail as well.
     try {
       if (steady_clock::now() < end) {
         store->set(failed, "rank " + std::to_string(name) + " could not connect: " + c10d_sys::text_of(error));

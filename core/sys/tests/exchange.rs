@@ -197,7 +197,7 @@ fn gloo_tells_a_late_rank_from_one_that_is_gone() {
 }
 
 #[test]
-fn a_rank_that_cannot_connect_tells_those_it_has_not_turned_to() {
+fn a_rank_that_cannot_connect_tells_the_ranks_it_has_not_tried() {
     let (begin, timeout) = (Instant::now(), Duration::from_secs(120));
     let mut told = 0;
     // Which rank waits for the other depends on their ports.
@@ -212,7 +212,7 @@ fn a_rank_that_cannot_connect_tells_those_it_has_not_turned_to() {
         thread::scope(|scope| {
             scope.spawn(|| join(0));
             let rank_2 = scope.spawn(|| join(2));
-            // Rank 1 is said to be where rank 0 is, but at a port where nobody can be.
+            // Rank 1's address is that of rank 0, but with port 0, where no program can listen.
             let addresses = store.with_prefix("cpu/").unwrap();
             let mut address = addresses.get("0/0", timeout).unwrap();
             let host_name_len = u64::from_ne_bytes(address[..8].try_into().unwrap());
