@@ -21,10 +21,11 @@ class ExchangeWork final : public c10d::ProcessGroupGloo::AsyncWork {
   ExchangeWork(
       std::shared_ptr<Exchange> exchange, const Operation& operation, const Exchange::Operands& operands,
       std::chrono::milliseconds timeout, const char* title, std::vector<Prior> prior)
-      // Only the reducer reads a result, that of an in-place all_reduce. Other outputs would stay alive after `run`.
+      // Only the reducer reads a result, that of an all_reduce. Tensors of other operations would stay alive after
+      // `run`.
       : AsyncWork(
-            nullptr, {operands.outputs.empty() ? operands.inputs : Tensors{}}, operation.type, 0, timeout, title,
-            operands.inputs),
+            nullptr, {operation.type == c10d::OpType::ALLREDUCE ? operands.inputs : Tensors{}}, operation.type, 0, timeout,
+            title, operands.inputs),
         exchange_(std::move(exchange)),
         ticket_(exchange_->enqueue()),
         operation_(operation),
