@@ -71,7 +71,7 @@ impl PostMortem {
         let search = self.search.clone();
         self.has_searched.store(true, Ordering::Relaxed);
         // Rank 0 serves the store; if rank 0 is what died, an operation may never return.
-        let blame = match in_time(SEARCH + ANSWER, move || search.run()) {
+        let blame = match in_time(self.limit(), move || search.run()) {
             Some(Ok(blame)) => blame,
             Some(Err(error)) => Some(self.unusable_store(error.kind())),
             None => Some(self.silent_store()),
@@ -122,6 +122,11 @@ impl PostMortem {
         Blame { rank, what }
     }
 
+    /// How long a search may take. A store that this rank serves itself can only be slow.
+    fn limit(&self) -> Duration {
+        SEARCH + if self.search.serves_store { 10 * ANSWER } else { ANSWER }
+    }
+
     /// What is known if the store does not answer.
     fn silent_store(&self) -> Blame {
         let is_server = |member: &&Member| !self.agent_store && member.name == SERVER;
@@ -131,20 +136,22 @@ impl PostMortem {
             // The network may be slow.
             None => Blame {
                 rank: None,
-                what: format!("the store has not answered within {:?}", SEARCH + ANSWER),
+                what: format!("the store has not answered within {:?}", self.limit()),
             },
         }
     }
 
     /// A rank that has reported a fault of its own, or whose process on this host has ended.
     pub(crate) fn culprit(&self) -> Option<Blame> {
+        let seen: Vec<_> = self.others().map(|member| (member, member.ended())).collect();
+        // Only now, because a rank reports before it ends.
         let reports = self.reports(ANSWER);
         let fault = self.others().find_map(|member| fault_of(member, &reports));
-        let ended = |member: &Member| match reports.get(&member.rank) {
-            None => member.ended().map(|how| Blame::of(member.name, how)),
+        let ended = |(member, how): (&Member, Option<State>)| match reports.get(&member.rank) {
+            None => how.map(|how| Blame::of(member.name, how)),
             Some(_) => None,
         };
-        fault.or_else(|| self.others().find_map(ended))
+        fault.or_else(|| seen.into_iter().find_map(ended))
     }
 
     /// A rank on this host for which `look` finds that its process is gone: [`Member::ended`] or [`Member::gone`].

@@ -44,19 +44,25 @@ impl Search {
     pub(crate) fn look_until_found(&self, deadline: Instant) -> Result<Option<Blame>, Error> {
         Report::Victim.leave(&self.store, self.rank)?;
         loop {
-            let reports = reports::read(&self.store, SEARCH)?;
-            // Ranks without a report, sorted by what this host can see of their processes.
-            let (mut silent, mut alive, mut gone) = (Vec::new(), Vec::new(), Vec::new());
-            for rank in (0..self.world_size).filter(|rank| *rank != self.rank) {
+            let others = (0..self.world_size).filter(|rank| *rank != self.rank);
+            let look = |rank| {
                 let member = member(&self.members, rank);
                 // In messages, a rank that runs Python has its number in the group.
                 let name = member.map_or(rank, |member| member.name);
+                (rank, name, member.and_then(|member| member.process.as_ref()?.look()))
+            };
+            let seen: Vec<_> = others.map(look).collect();
+            // Only now, because a rank reports before it ends.
+            let reports = reports::read(&self.store, SEARCH)?;
+            // Ranks without a report, sorted by what this host can see of their processes.
+            let (mut silent, mut alive, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+            for (rank, name, state) in seen {
                 match reports.get(&rank) {
                     Some(Report::Fault(fault)) => {
                         return Ok(Some(Blame::of(name, format!("reports: {fault}"))));
                     }
                     Some(Report::Victim) => {}
-                    None => match member.and_then(|member| member.process.as_ref()?.look()) {
+                    None => match state {
                         None => silent.push(name),
                         Some(State::Running) => alive.push(name),
                         Some(how) => gone.push(Blame::of(name, how)),
