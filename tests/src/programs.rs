@@ -78,10 +78,6 @@ pub fn cargo() -> Command {
             cargo.env_remove(&name);
         }
     }
-    if env::var("CARGO_PROFILE_RELEASE_OPT_LEVEL").is_ok_and(|level| level == "0") {
-        // As `cargo xtask test` has built it.
-        cargo.args(["--config", "profile.release.package.tch-parallel-data.opt-level=0"]);
-    }
     cargo.current_dir(workspace());
     cargo
 }

@@ -14,15 +14,13 @@ const SAVINGS: [(&str, &str); 2] =
 /// Of the workspace's own code: see its Cargo.toml.
 const OPT_LEVEL: &str = "CARGO_PROFILE_RELEASE_OPT_LEVEL";
 
-/// What the variable does not reach, because Cargo.toml names it. `tests::programs::cargo` does the same.
-const DATA_OPT_LEVEL: &str = "profile.release.package.tch-parallel-data.opt-level=0";
-
 /// What runs on another kind of machine, unless the arguments say: the libraries' own tests and the exchange's. There
 /// is no Python, and QEMU is several times slower. One test fails in it, which looks for a process that it has killed.
 const ON_ARM: &str = "--lib --test exchange --test reducer -p c10d-sys -p tch-parallel-base -p tch-parallel-nn \
     -p tch-parallel-optim -p tch-parallel-data -p tch-parallel -- --skip a_killed_process_is_named";
 
-/// Sets Python up, and builds and runs the tests. Nothing of ours is optimised, since libtorch does the computing.
+/// Sets Python up, and builds and runs the tests. Of ours only what Cargo.toml names is optimised, since libtorch does
+/// the computing.
 pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
     let start = Instant::now();
     setup::ensure(workspace, setup::Level::Full)?;
@@ -31,9 +29,6 @@ pub(crate) fn run(workspace: &Workspace, args: &[OsString]) -> Result<()> {
     let cargo = || {
         let mut cargo = workspace.cargo();
         cargo.env(OPT_LEVEL, &opt_level);
-        if opt_level == "0" {
-            cargo.args(["--config", DATA_OPT_LEVEL]);
-        }
         cargo
     };
     let mut test = cargo();
