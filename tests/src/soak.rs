@@ -72,7 +72,7 @@ impl Size {
     /// For a test, which may share the processor with others.
     pub const QUICK: Self = Self {
         ranks_per_node: 1,
-        heartbeat_timeout: 2,
+        heartbeat_timeout: 5,
         partition: Duration::from_secs(1),
         delay: Duration::from_millis(30),
         loss: 0.05,

@@ -45,7 +45,7 @@ fn when_a_worker_is_killed_at_the_end_the_other_does_its_batches() -> Result<()>
 #[test]
 fn when_a_worker_is_stopped_the_server_goes_on_after_the_timeout() -> Result<()> {
     let job = Job::new()?;
-    let mut ranks = started(&job, 3, "async-ps --step-time=5 --timeout=5")?;
+    let mut ranks = started(&job, 3, "async-ps --step-time=5 --timeout=10")?;
     stop_after_first_step(&job, &ranks, 2, 1..2)?;
     let server = ranks[0].wait()?.expect_success()?;
     server.expect_line(&["[server] worker 2 is gone", "is stopped", "1 worker goes on"])?;
@@ -100,7 +100,7 @@ fn a_worker_that_comes_late_is_served() -> Result<()> {
 #[test]
 fn a_worker_that_comes_when_all_is_done_is_told_so() -> Result<()> {
     let job = Job::new()?;
-    let start = starter(&job, 3, "async-ps --epochs=1 --timeout=30")?;
+    let start = starter(&job, 3, "async-ps --epochs=1 --timeout=600")?;
     let mut ranks = (0..2).map(&start).collect::<Result<Vec<_>>>()?;
     ranks[1].wait()?.expect_success()?;
     job.until("the server has evaluated the model", || Ok(outcome(&job, "batches").ok()))?;

@@ -63,11 +63,11 @@ fn trace(directory: &Path) -> Result<Trace> {
     Ok(trace)
 }
 
-/// The trace of a training with a slow worker, because of which the others reach the bound. It
+/// The trace of a training in which `--straggle` makes worker 1 slow, so that the others reach the bound. It
 /// starts before them, since otherwise they might finish before it has begun.
 fn trace_with_a_slow_worker(flags: &str) -> Result<Trace> {
     let job = Job::new()?;
-    let flags = format!("{flags} --epochs=1 --batch-size=250 --step-time=5 --straggle=1:300");
+    let flags = format!("{flags} --epochs=1 --batch-size=250 --step-time=5");
     let start = starter(&job, 4, &flags)?;
     let mut ranks = (0..2).map(&start).collect::<Result<Vec<_>>>()?;
     wait_for_steps(&job, 1..2, 1)?;
@@ -80,7 +80,7 @@ fn trace_with_a_slow_worker(flags: &str) -> Result<Trace> {
 fn under_ssp_no_lead_and_no_staleness_exceeds_its_bound() -> Result<()> {
     const WORKERS: u64 = 3;
     for bound in [0, 2] {
-        let trace = trace_with_a_slow_worker(&format!("ssp --staleness={bound}"))?;
+        let trace = trace_with_a_slow_worker(&format!("ssp --staleness={bound} --straggle=1:300"))?;
         assert_eq!(trace.counted, trace.staleness);
         assert_eq!(trace.leads.iter().max(), Some(&bound));
         // For the derivation see async-update/src/server/gate.rs.
@@ -95,7 +95,8 @@ fn under_ssp_no_lead_and_no_staleness_exceeds_its_bound() -> Result<()> {
 #[test]
 fn with_sync_every_all_meet_after_so_many_updates() -> Result<()> {
     // A worker about to begin its fourth step after a meeting has made three updates more than one that has made none.
-    assert_eq!(trace_with_a_slow_worker("async-ps --sync-every=4")?.leads.iter().max(), Some(&3));
+    let trace = trace_with_a_slow_worker("async-ps --sync-every=4 --straggle=1:1000")?;
+    assert_eq!(trace.leads.iter().max(), Some(&3));
     Ok(())
 }
 
@@ -123,7 +124,7 @@ fn waiting_for_a_slow_worker_makes_neither_worker_nor_server_look_dead() -> Resu
         let (fast, slow) = (servers, servers + 1);
         let flags = format!(
             "async-ps --sync-every=8 --epochs=1 --batch-size=400 --timeout=5 \
-             --servers={servers} --straggle={slow}:1300"
+             --servers={servers} --straggle={slow}:2000"
         );
         let job = Job::new()?;
         let start = starter(&job, servers + 2, &flags)?;

@@ -109,7 +109,7 @@ fn a_slow_rank_delays_every_synchronous_rank() -> Result<()> {
 /// Between two means nobody waits, so the fast rank finishes its period first.
 #[test]
 fn a_slow_rank_delays_local_sgd_at_the_mean_alone() -> Result<()> {
-    let flags = "local-sgd --period=5 --epochs=1 --batch-size=256 --straggle=1:300";
+    let flags = "local-sgd --period=5 --epochs=1 --batch-size=256 --straggle=1:600";
     let curves = trained(2, flags)?;
     let [fast, slow] = [&curves[0].at, &curves[1].at];
     for period in 0..3 {

@@ -12,7 +12,7 @@ fn killed_ranks_are_replaced_while_the_others_go_on_and_every_sample_counts_once
 #[test]
 fn a_training_that_loses_a_rank_takes_every_step() -> Result<()> {
     let job = Job::new()?;
-    let flags = ["--elastic", "--epochs", "30", "--metrics", "metrics", "--save", "w.safetensors"];
+    let flags = ["--elastic", "--epochs", "60", "--metrics", "metrics", "--save", "w.safetensors"];
     let program = ddp_mnist(flags)?;
     let mut launcher = job.start(launch_with(&["-n", "3", "--max-restarts", "9"], &program)?)?;
     wait_for_steps(&job, 0..3, 20)?;
@@ -29,10 +29,10 @@ fn a_training_that_loses_a_rank_takes_every_step() -> Result<()> {
     ensure!(taken.is_sorted(), "{taken:?}");
     taken.dedup();
     // 8,000 samples, 384 a step.
-    let all = (0..30).flat_map(|epoch| (0..21).map(move |step| (epoch, step)));
+    let all = (0..60).flat_map(|epoch| (0..21).map(move |step| (epoch, step)));
     let missing = all.filter(|step| !taken.contains(step)).count();
     // The rank that was killed may have committed a step without writing it.
-    ensure!(missing <= 1 && taken.len() + missing == 30 * 21, "{missing} steps are missing");
+    ensure!(missing <= 1 && taken.len() + missing == 60 * 21, "{missing} steps are missing");
     let mut sizes: Vec<_> = steps.iter().map(|&(_, _, world_size)| world_size).collect();
     sizes.dedup();
     // It may end before the new rank has come.
@@ -83,8 +83,8 @@ fn groups(job: &Job, printed: &str) -> Result<String> {
         let steps = job.text(Path::new(STEPS).join(process.to_string()))?;
         let sizes: Vec<_> = steps.lines().filter_map(|step| step.split(' ').nth(1)).collect();
         let taken: Vec<_> = sizes.chunk_by(|a, b| a == b).map(<[_]>::len).collect();
-        let [all, left, ..] = taken[..] else { bail!("{process} has taken {taken:?} steps") };
-        // One may have been behind.
+        // One may have been behind, even until all three were there again.
+        let [all, left, ..] = taken[..] else { continue };
         begins = [0, begins[1].max(all), begins[2].max(all + left)];
     }
     ensure!(groups.keys().eq(&begins), "{printed} instead of {begins:?}");

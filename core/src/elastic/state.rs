@@ -152,7 +152,7 @@ mod tests {
     use crate::optim::{Adam, AdamOptions};
     use crate::{amp::GradScalerOptions, checkpoint::Training};
     use ::tests::errors::expect_error;
-    use std::{net::TcpListener, thread, time::Duration};
+    use std::{thread, time::Duration};
     use tch::nn::{self, Init, ModuleT, VarStore};
     use tch::{Device, Kind};
 
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn what_a_lost_rank_would_take_along_or_leave_waiting_is_refused() {
         const SOON: Duration = Duration::from_secs(60);
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = ::tests::programs::free_port().unwrap();
         let env = Env::given(0, 1, Some(("127.0.0.1", port))).unwrap();
         let options = ProcessGroupOptions { device: DeviceChoice::Cpu, ..Default::default() };
         let elastic = Env { is_elastic: true, ..env.clone() };

@@ -256,7 +256,9 @@ fn ranks_that_compare_their_calls_tell_a_missing_one_from_a_different_call() {
 #[test]
 fn a_rank_that_waits_for_a_slow_one_notices_that_another_is_gone() {
     let two_are_done = Barrier::new(2);
-    let errors = with_ranks(3, |Rank { rank, shared, .. }| {
+    let errors = with_ranks(3, |Rank { rank, shared, gloo, .. }| {
+        // Both groups are connected before rank 2 leaves them.
+        gloo.barrier(NOW).now().unwrap();
         let error = (rank == 1).then(|| shared.barrier(NOW).now().unwrap_err());
         if rank < 2 {
             two_are_done.wait();

@@ -199,6 +199,8 @@ fn each_copy_of_hybrid_sharding_loads_what_the_first_has_saved(group: &ProcessGr
     let mesh = DeviceMesh::new(group, &[("x", 2), ("y", 1), ("z", 2)]).unwrap();
     let sharding = FullyShard::with_mesh(&vs, &mesh, FullyShardOptions::default());
     expect_error_start(sharding, "mesh is of 3 dimensions, but must be");
+    // Rank 0 serves the store, which the others may still need to make their groups.
+    group.barrier().unwrap();
 }
 
 #[run_by(on_ranks(2))]

@@ -107,7 +107,6 @@ fn what_would_be_silently_wrong_with_shards_is_refused(group: &ProcessGroup) {
 
 #[run_by(on_ranks(2))]
 fn an_error_in_a_block_is_returned_by_the_whole_model(group: &ProcessGroup) {
-    let group = &group.with_timeout(Duration::from_secs(2));
     let (_vs, model) = sharded(group);
     if group.rank() == 0 {
         let error = model.f_forward_t(&batch(group, 0), true).unwrap_err();

@@ -237,6 +237,13 @@ fn a_rank_whose_training_fails_is_named_by_the_others(group: &ProcessGroup) {
         1 => assert_eq!(error, fault),
         _ => assert!(error.contains(&format!("rank 1 reports: {fault}")), "{error}"),
     }
+    // Rank 0 serves the store, and rank 2 may ask late.
+    if group.rank() == 2 {
+        fs::write("known", []).unwrap();
+    } else if group.rank() == 0 {
+        let deadline = past(Instant::now() + common::TIMEOUT);
+        until("rank 2 knew", deadline, || Ok(fs::metadata("known").ok())).unwrap();
+    }
 }
 
 #[run_by(on_ranks(2))]

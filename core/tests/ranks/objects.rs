@@ -117,4 +117,5 @@ fn a_value_is_sent_to_one_rank(group: &ProcessGroup) {
         }
         _ => expect_error(group.recv_object::<()>(1), "src is rank 1, this rank itself"),
     }
+    group.barrier().unwrap();
 }

@@ -21,6 +21,7 @@ fn ranks_of_one_host_use_shared_memory(group: &ProcessGroup) {
     assert_eq!(group.transport(), Transport::SharedMemory);
     assert!(format!("{group:?}").contains("transport: SharedMemory"), "{group:?}");
     assert_eq!(group.new_group(&[0, 1]).unwrap().unwrap().transport(), Transport::SharedMemory);
+    group.barrier().unwrap();
 }
 
 #[run_by(common::processes_with(3, common::rank_under(1, &["env", "TCH_PARALLEL_SHARED_MEMORY=0"])))]

@@ -192,12 +192,12 @@ fn a_launcher_that_is_killed_and_started_again_has_its_place_in_a_restart_if_one
 #[test]
 fn a_node_that_is_silent_is_lost_after_the_heartbeat_timeout_and_ends_when_it_is_back() {
     for stopped in [0, 1] {
-        let (_job, _nodes, running, pids) = Nodes::three("--heartbeat-timeout 2", STAY);
+        let (_job, _nodes, running, pids) = Nodes::three("--heartbeat-timeout 4", STAY);
         running[stopped].signal(Signal::SIGSTOP);
         kill(Pid::from_raw(pids[stopped]), Signal::SIGSTOP).unwrap();
         let mut others = Vec::from(running);
         let back = others.remove(stopped);
-        let silent = ") has been silent for 2 s\n";
+        let silent = ") has been silent for 4 s\n";
         for ended in others.into_iter().map(Running::finish) {
             let sentence = format!("launch: node {stopped} (");
             ended.expect_code(1).expect_stderr(&sentence).expect_stderr(silent);

@@ -5,10 +5,11 @@ fn bash(hosts: &Hosts, host: usize, script: &str) -> Ended {
     Job::new().unwrap().run(hosts.on(host, Command::new("bash").args(["-c", script]))).unwrap()
 }
 
-/// How long host 1 takes to refuse a connection from host 0; `None` if it does not answer.
-fn answer(hosts: &Hosts) -> Option<Duration> {
+/// How long host 1 takes to refuse a connection from host 0; `None` if it does not answer within `limit` seconds.
+fn answer(hosts: &Hosts, limit: u8) -> Option<Duration> {
     let begin = Instant::now();
-    let ended = bash(hosts, 0, &format!("timeout 1 bash -c ': > /dev/tcp/{}/9'", hosts.address(1)));
+    let address = hosts.address(1);
+    let ended = bash(hosts, 0, &format!("timeout {limit} bash -c ': > /dev/tcp/{address}/9'"));
     ended.stderr.contains("refused").then(|| begin.elapsed())
 }
 
@@ -16,18 +17,18 @@ fn answer(hosts: &Hosts) -> Option<Duration> {
 fn hosts_have_names_and_reach_each_other_unless_the_network_is_cut() {
     let Some(hosts) = Hosts::or_skip(2).unwrap() else { return };
     assert_eq!(bash(&hosts, 0, "cat /proc/sys/kernel/hostname").stdout, "host0\n");
-    assert!(answer(&hosts).is_some());
+    assert!(answer(&hosts, 30).is_some());
 
     hosts.set_link(1, false).unwrap();
-    assert_eq!(answer(&hosts), None);
+    assert_eq!(answer(&hosts, 1), None);
     hosts.set_link(1, true).unwrap();
-    assert!(answer(&hosts).is_some());
+    assert!(answer(&hosts, 30).is_some());
 
     hosts.switch.cut_off(1, true);
-    assert_eq!(answer(&hosts), None);
+    assert_eq!(answer(&hosts, 1), None);
     assert!(hosts.switch.traffic().lost > 0);
     hosts.switch.cut_off(1, false);
-    assert!(answer(&hosts).is_some());
+    assert!(answer(&hosts, 30).is_some());
 }
 
 #[test]
@@ -47,7 +48,7 @@ fn a_slow_network_delays_every_answer() {
     let Some(hosts) = Hosts::or_skip(2).unwrap() else { return };
     let delay = Duration::from_millis(50);
     hosts.switch.set_conditions(0, Conditions { delay, ..Default::default() });
-    assert!(answer(&hosts).unwrap() >= delay);
+    assert!(answer(&hosts, 30).unwrap() >= delay);
     assert!(hosts.switch.traffic().delayed > 0);
 }
 
