@@ -1,7 +1,7 @@
-"""What any number of ranks with three virtual ranks must equal: three ranks whose gradients are added in the order of
-ranks. See core/tests/ranks/virtual_ranks.rs.
+"""What any number of ranks with four virtual ranks must equal: four ranks whose gradients are added pairwise.
+See core/tests/ranks/virtual_ranks.rs.
 
-    python tests/python/virtual_ranks.py python.safetensors    # as a rank of three
+    python tests/python/virtual_ranks.py python.safetensors    # as a rank of four
 """
 
 import sys
@@ -16,17 +16,18 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 
-def add_in_order(_, bucket):
+def pairwise(parts):
+    if len(parts) == 1:
+        return parts[0]
+    half = 1 << ((len(parts) - 1).bit_length() - 1)
+    return pairwise(parts[:half]) + pairwise(parts[half:])
+
+
+def add_pairwise(_, bucket):
     part = bucket.buffer() * (1.0 / dist.get_world_size())
     parts = [torch.empty_like(part) for _ in range(dist.get_world_size())]
-
-    def add(_):
-        total = torch.zeros_like(part)
-        for each in parts:
-            total += each
-        return total
-
-    return dist.all_gather(parts, part, async_op=True).get_future().then(add)
+    gathered = dist.all_gather(parts, part, async_op=True).get_future()
+    return gathered.then(lambda _: pairwise(parts))
 
 
 class Scale(nn.Module):
@@ -46,7 +47,7 @@ if __name__ == "__main__":
     )
     fill(model)
     ddp = DistributedDataParallel(model, bucket_cap_mb=1e-4)
-    ddp.register_comm_hook(None, add_in_order)
+    ddp.register_comm_hook(None, add_pairwise)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
     saved = {}
     for step in range(5):

@@ -48,11 +48,12 @@ struct c10d_call {
   int64_t timeout_ms;
   // Whether the caller goes on meanwhile; otherwise it is about to wait.
   bool async;
-  // For an operation that has one: the rank from or to which it goes, the number of the reduction, and the
-  // tag of the message.
+  // For an operation that has one: the rank from or to which it goes, the number of the reduction, the tag of the
+  // message, and the number of virtual ranks.
   int root;
   uint8_t op;
   int tag;
+  int virtual_ranks;
 };
 
 // What c10d_start does.

@@ -112,7 +112,8 @@ c10d_status c10d_start(
           return in_shared_memory(handle).reduce_scatter_parts(
               to.at(0), from, reducing<c10d::ReduceScatterOptions>(call));
         case C10D_ADD_ROWS:
-          return in_shared_memory(handle).add_rows(from.at(0), options_of<c10d::AllreduceOptions>(call));
+          return in_shared_memory(handle).add_rows(
+              from.at(0), call.virtual_ranks, options_of<c10d::AllreduceOptions>(call));
         case C10D_ALL_TO_ALL: return backend.alltoall(to, from, options_of<c10d::AllToAllOptions>(call));
         case C10D_BARRIER: return backend.barrier(options_of<c10d::BarrierOptions>(call));
         case C10D_SEND: return backend.send(from, call.root, call.tag);

@@ -1,4 +1,5 @@
 #include "gloo.hpp"
+#include "shared_memory/virtual_ranks.hpp"
 
 #include <gloo/context.h>
 
@@ -241,12 +242,17 @@ WorkPtr Gloo::reduce_scatter_parts(
   return start(operation, operands, options.timeout, options.asyncOp, "gloo:reduce_scatter");
 }
 
-WorkPtr Gloo::add_rows(const at::Tensor& tensor, const c10d::AllreduceOptions& options) {
+WorkPtr Gloo::add_rows(const at::Tensor& tensor, int virtual_ranks, const c10d::AllreduceOptions& options) {
   TORCH_CHECK_VALUE(
-      tensor.dim() == 2 && tensor.size(0) > 0 && tensor.size(0) <= std::numeric_limits<uint16_t>::max(),
-      "the tensor has no rows, or too many");
+      virtual_ranks >= getSize() && virtual_ranks <= std::numeric_limits<uint16_t>::max(),
+      "the ranks cannot have ", virtual_ranks, " virtual ranks");
+  const auto needed = VirtualRanks{virtual_ranks, getSize()}.most_rows();
+  TORCH_CHECK_VALUE(
+      tensor.dim() == 2 && tensor.size(0) >= needed && tensor.size(0) < 128,
+      "the tensor must have from ", needed, " to 127 rows");
   auto operation = operation_of(c10d::OpType::ALLREDUCE, Tensors{tensor});
-  operation.rows = static_cast<uint16_t>(tensor.size(0));
+  operation.rows = static_cast<uint8_t>(tensor.size(0));
+  operation.virtual_ranks = static_cast<uint16_t>(virtual_ranks);
   operation.count /= operation.rows;
   return start(operation, {{tensor}, {}}, options.timeout, options.asyncOp, "gloo:all_reduce");
 }

@@ -41,7 +41,8 @@ pub struct Call {
 impl From<Call> for ffi::Call {
     fn from(call: Call) -> ffi::Call {
         let timeout_ms = call.timeout.map_or(-1, milliseconds);
-        ffi::Call { timeout_ms, is_async: call.is_async, root: 0, op: ReduceOp::Sum as u8, tag: 0 }
+        let (is_async, op) = (call.is_async, ReduceOp::Sum as u8);
+        ffi::Call { timeout_ms, is_async, root: 0, op, tag: 0, virtual_ranks: 0 }
     }
 }
 
@@ -154,10 +155,13 @@ impl ProcessGroup {
         fn reduce_scatter_parts(output: &Tensor, inputs: &[Tensor], op: ReduceOp, call: Call) =
             ReduceScatterParts(from_ref(output), inputs, call.reducing(op));
 
-        /// Adds the rows of all ranks' `tensor`, `[rows, count]`, to zero, one after the other, and has the sum in the
-        /// first row on every rank. The other rows keep their values.
+        /// Adds up the values of `virtual_ranks`, of which rank r of R has those from number `virtual_ranks * r / R` on, and
+        /// has the sum in the first row of everyone's `tensor`, `[rows, count]`. The order is that of a tree with the virtual
+        /// ranks as its leaves: its left half are as many as the largest power of two below their number. A row is the sum
+        /// of a largest branch of which all leaves are the rank's, from left to right; rows beyond these mean nothing.
         /// Only [through shared memory](Self::no_shared_memory), for contiguous tensors on the CPU.
-        fn add_rows(tensor: &Tensor, call: Call) = AddRows(&[], from_ref(tensor), call.into());
+        fn add_rows(tensor: &Tensor, virtual_ranks: usize, call: Call) =
+            AddRows(&[], from_ref(tensor), ffi::Call { virtual_ranks: c_rank(virtual_ranks), ..call.into() });
 
         /// Copies this rank's `inputs[r]` into rank r's output for this rank.
         fn all_to_all(outputs: &[Tensor], inputs: &[Tensor], call: Call) =

@@ -92,6 +92,7 @@ pub(crate) struct Call {
     pub(crate) root: c_int,
     pub(crate) op: u8,
     pub(crate) tag: c_int,
+    pub(crate) virtual_ranks: c_int,
 }
 
 #[repr(C)]

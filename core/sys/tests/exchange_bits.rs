@@ -31,11 +31,15 @@ enum Exchange {
     /// Of several tensors as one.
     ReduceScatterParts,
     AllGatherParts,
-    /// Of [`ROWS`] rows on each rank.
+    /// Of [`ROWS`] rows on each rank, which has four or five virtual ranks.
     AddRows,
 }
 
 const ROWS: i64 = 3;
+
+fn virtual_ranks(ranks: i64) -> i64 {
+    4 * ranks + 1
+}
 
 /// Where a collective writes its results, if not to its input.
 #[derive(Debug, Clone, Copy)]
@@ -165,6 +169,18 @@ fn parts(length: i64) -> [(i64, i64); 4] {
     [(0, first), (first, 0), (first, second - first), (second, length - second)]
 }
 
+/// The sum of these virtual ranks: of two halves, unless one rank has all of them. Then it is the next of its rows.
+fn branch(first: i64, last: i64, rows: &mut [Vec<Tensor>]) -> Tensor {
+    let ranks = rows.len() as i64;
+    let end = |rank: &i64| virtual_ranks(ranks) * (rank + 1) / ranks;
+    let rank = (0..ranks).find(|rank| first < end(rank)).unwrap();
+    if last <= end(&rank) {
+        return rows[rank as usize].remove(0);
+    }
+    let middle = first + ((last - first) as u64).next_power_of_two() as i64 / 2;
+    branch(first, middle, rows) + branch(middle, last, rows)
+}
+
 /// Runs the collective and returns this rank's result. `copy` allocates its tensors.
 fn exchanged(
     group: &ProcessGroup,
@@ -201,7 +217,7 @@ fn exchanged(
         }
         AddRows if group.no_shared_memory().is_none() => {
             let rows = copy(tensor).view([ROWS, len / ROWS]);
-            group.add_rows(&rows, NOW).now().unwrap();
+            group.add_rows(&rows, virtual_ranks(ranks) as usize, NOW).now().unwrap();
             let own = tensor.view([ROWS, len / ROWS]).narrow(0, 1, ROWS - 1);
             assert_eq!(bits(&rows.narrow(0, 1, ROWS - 1)), bits(&own), "the other rows stay");
             rows.get(0).copy()
@@ -209,8 +225,9 @@ fn exchanged(
         AddRows => {
             let rows = zeros(ranks * len);
             group.all_gather_into_tensor(&rows, tensor, NOW).now().unwrap();
-            let rows = rows.view([ranks * ROWS, len / ROWS]).unbind(0);
-            rows.iter().fold(rows[0].zeros_like(), |sum, row| sum + row)
+            let rows = rows.view([ranks, ROWS, len / ROWS]).unbind(0);
+            let mut rows: Vec<_> = rows.iter().map(|own| own.unbind(0)).collect();
+            branch(0, virtual_ranks(ranks), &mut rows)
         }
         ReduceScatter | ReduceScatterParts => {
             let input = copy(tensor);

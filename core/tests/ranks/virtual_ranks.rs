@@ -87,13 +87,13 @@ fn on_each_number_of_ranks(group: &ProcessGroup, check: impl Fn(&ProcessGroup)) 
     }
 }
 
-#[run_by(after_python((3, EACH_TRANSPORT), "virtual_ranks", ""))]
-fn any_number_of_ranks_equals_pythons_three_with_three_virtual_ranks(
+#[run_by(after_python((4, EACH_TRANSPORT), "virtual_ranks", ""))]
+fn any_number_of_ranks_equals_pythons_four_with_four_virtual_ranks(
     group: &ProcessGroup,
     python: Saved,
 ) {
     on_each_number_of_ranks(group, |group| {
-        let saved = trained((group, 3, 1), false, conv_net, |(conv, norm, last, scale), xs| {
+        let saved = trained((group, 4, 1), false, conv_net, |(conv, norm, last, scale), xs| {
             let xs = norm.forward_t(&conv.forward(xs), true).relu().flatten(1, -1);
             last.forward(&xs.dropout(0.5, true)) * scale
         });
@@ -112,7 +112,7 @@ fn a_transformer_has_the_same_bits_on_any_number_of_ranks(group: &ProcessGroup) 
         last.call(ys, |last, ys| nn::Linear::forward(last, &ys.dropout(0.1, true)))
     };
     expect_same(group, "transformer.safetensors", |group| {
-        trained((group, 3, 2), false, transformer, forward)
+        trained((group, 7, 2), false, transformer, forward)
     });
 }
 
@@ -144,7 +144,7 @@ fn synced(group: &ProcessGroup, virtual_ranks: usize, in_step: bool) -> Saved {
 
 #[run_by(on_ranks_with_each_transport(3))]
 fn sync_batch_norm_has_the_same_bits_on_any_number_of_ranks(group: &ProcessGroup) {
-    expect_same(group, "synced.safetensors", |group| synced(group, 3, true));
+    expect_same(group, "synced.safetensors", |group| synced(group, 5, true));
 }
 
 #[run_by(on_ranks(2))]

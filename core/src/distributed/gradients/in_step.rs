@@ -1,12 +1,12 @@
 //! The passes of a rank's virtual ranks in step with each other, for layers that need all of them at once.
 
-use super::ddp::DistributedDataParallel;
 use super::shares::{Shares, share};
 use super::virtual_ranks::{Context, VirtualRanks};
+use super::{ddp::DistributedDataParallel, module_tensors::expect_unchanged};
 use crate::distributed::collectives::{IN_A_PART, IN_STEP};
 use crate::{Error, Result, Tensors, check, distributed::group::ProcessGroup};
 use c10d_sys::{Turn, autograd::ThreadState, autograd::backward_from, in_turns};
-use std::{rc::Rc, sync::Arc, sync::Mutex};
+use std::{ops::Range, rc::Rc, sync::Arc, sync::Mutex};
 use tch::{Device, Tensor};
 use tch_parallel_base::lock;
 
@@ -56,7 +56,8 @@ impl<M: Send> DistributedDataParallel<M> {
         let ranks = self.virtual_ranks.as_ref().ok_or_else(none)?;
         let is_alone = self.no_sync_guards.get() == 0 && self.join_config.options().is_none();
         check(is_alone, WHAT, "called with no_sync or in a join", "called without these")?;
-        self.prepare_in_step()?;
+        expect_unchanged(&self.wrapped, None)?;
+        self.expect_no_gradients()?;
         let _ends = Shares(ranks);
         let (parts, step) = (ranks.shard.parts(), group.or_report(Step::new(ranks, group, seed))?);
         let settings = ThreadState::of_this_thread().map_err(Error::engine(WHAT))?;
@@ -73,7 +74,7 @@ impl<M: Send> DistributedDataParallel<M> {
             };
             // Here libtorch takes over the number of threads, before an operator asks one of its libraries.
             tch::get_num_threads();
-            IN_A_PART.set(ranks.most > 1);
+            IN_A_PART.set(ranks.tree.most(Range::len) > 1);
             let own = Arc::clone(&step);
             IN_STEP.set(Some(Rc::new(move |group, tensor| own.exchange(&turn, group, tensor))));
             let loss = settings.run(|| group.or_report_first(passes()));
@@ -81,8 +82,8 @@ impl<M: Send> DistributedDataParallel<M> {
             loss.map_err(Error::engine(WHAT))?
         });
         let losses = group.or_report_first(losses.map_err(Error::engine(WHAT)).flatten())?;
-        let first = lock(&step.shares).swap_remove(0).context;
-        group.or_report_first(ranks.add_up(group, first))?;
+        let contexts = lock(&step.shares).drain(..).map(|share| share.context).collect();
+        group.or_report_first(ranks.add_up(group, contexts))?;
         self.sync_buffers()?;
         self.sync_buffers.set(false);
         Ok(losses)
@@ -110,13 +111,12 @@ impl Step {
             Ok(Progress { context: ranks.context()?, brings: None, gets: None })
         };
         let shares = (0..ranks.shard.parts()).map(progress).collect::<Result<_>>()?;
-        ranks.begin_in_step()?;
         let (ranks, group, shares) = (Arc::clone(ranks), group.clone(), Mutex::new(shares));
         Ok(Arc::new(Step { ranks, group, shares }))
     }
 
     fn enter(&self, place: usize) -> Result<()> {
-        self.ranks.enter(place, &lock(&self.shares)[place].context)
+        self.ranks.enter(&mut lock(&self.shares)[place].context)
     }
 
     fn leave(&self, place: usize) -> Result<()> {

@@ -11,7 +11,7 @@
 //! | [`hooks`] | other ways of exchanging gradients, compressed for instance |
 //! | `model_averaging` | [`PeriodicModelAverager`]: averages parameters instead of gradients |
 //! | `mixed_precision` | [`MixedPrecision`]: parameters and gradients in fewer bits during a pass |
-//! | `virtual_ranks`, `shares`, `in_step` | the same bits on any number of ranks |
+//! | `virtual_ranks`, `tree`, `shares`, `in_step` | the same bits on any number of ranks |
 //! | `module_tensors`, `same_model` | what ranks share of a model, and whether all have built the same |
 //! | `logging` | [`DdpLoggingData`]: DistributedDataParallel's measurements of itself |
 //! | `apex` | [`ApexDistributedDataParallel`]: the same as in NVIDIA Apex |
@@ -33,6 +33,7 @@ mod no_sync;
 mod same_model;
 mod shares;
 mod sync_buffers;
+mod tree;
 mod virtual_ranks;
 
 pub use apex::{ApexDistributedDataParallel, ApexOptions};

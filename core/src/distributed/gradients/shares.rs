@@ -1,7 +1,7 @@
 //! What each virtual rank of a rank computes with.
 
+use super::ddp::DistributedDataParallel;
 use super::virtual_ranks::VirtualRanks;
-use super::{ddp::DistributedDataParallel, module_tensors::expect_unchanged};
 use crate::{Result, Tensors, check};
 use tch::Tensor;
 use tch_parallel_base::tensors::{fill, list};
@@ -63,13 +63,6 @@ impl<M> DistributedDataParallel<M> {
             numbers = Tensor::f_stack(&ranks.gather(&numbers, &self.group)?, 0)?;
         }
         Ok(numbers.f_mean_dim(0, false, None)?)
-    }
-
-    /// Before passes of which the reducer must learn nothing.
-    pub(super) fn prepare_in_step(&self) -> Result<()> {
-        expect_unchanged(&self.wrapped, None)?;
-        self.expect_no_gradients()?;
-        self.lay_out(false)
     }
 
     /// An abandoned step may have prepared a backward pass.

@@ -1,12 +1,13 @@
 //! Gradients whose bits do not depend on the number of ranks: DistributedDataParallel's `virtual_ranks`.
 
 use super::hooks::{CommHook, GradBucket, from_fn, gradients_in};
+use super::tree::Tree;
 use crate::distributed::collectives::IN_A_PART;
 use crate::distributed::group::{ProcessGroup, Transport};
 use crate::{Error, Result, check, data::Shard};
 use c10d_sys::random::{rng_state, set_rng_state};
-use c10d_sys::{autograd::backward_from, tensor::set_grad};
-use std::{iter::repeat_with, mem::take, sync::Arc, sync::Mutex};
+use c10d_sys::{autograd::backward_from, tensor::get_mut, tensor::set_grad};
+use std::{iter::repeat_with, mem::replace, mem::take, ops::Range, sync::Arc, sync::Mutex};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel_base::lock;
 
@@ -14,10 +15,9 @@ use tch_parallel_base::lock;
 #[derive(Debug)]
 pub(super) struct VirtualRanks {
     pub(super) shard: Shard,
-    /// By virtual rank, the rank that has it and its place there.
-    owners: Vec<(usize, i64)>,
-    /// The most that one rank has.
-    pub(super) most: usize,
+    pub(super) tree: Tree,
+    /// The most rows that this rank has after any of its shares, or another one after all.
+    most_rows: usize,
     state: Mutex<State>,
 }
 
@@ -26,9 +26,9 @@ pub(super) struct VirtualRanks {
 struct State {
     parameters: Vec<Tensor>,
     buffers: Vec<Tensor>,
-    /// By bucket, a row of gradients for each virtual rank of the rank with most of them.
+    /// By bucket, rows with the sums of shares.
     rows: Vec<Tensor>,
-    /// By share, each parameter's part of its rows.
+    /// By row, each parameter's part of it.
     places: Vec<Vec<Tensor>>,
     step: Step,
 }
@@ -36,6 +36,7 @@ struct State {
 /// What a share goes on with.
 #[derive(Debug)]
 pub(super) struct Context {
+    gradients: Vec<Tensor>,
     buffers: Vec<Tensor>,
     generator: Tensor,
 }
@@ -61,15 +62,13 @@ impl VirtualRanks {
         parameters: &[Tensor],
         buffers: &[Tensor],
     ) -> Result<Arc<Self>> {
-        let of = |rank| Shard::new(rank, group.world_size())?.with_virtual_ranks(count);
-        let shards = (0..group.world_size()).map(of).collect::<Result<Vec<_>>>()?;
-        let places = |(rank, shard): (usize, &Shard)| {
-            (0..shard.parts()).map(move |place| (rank, place as i64))
-        };
+        let tree = Tree::new(count, group.world_size())?;
+        let own = &tree.ranks[group.rank()];
+        let after_shares = own.clone().map(|last| tree.rows(&(own.start..last + 1)));
         Ok(Arc::new(VirtualRanks {
-            shard: shards[group.rank()],
-            owners: shards.iter().enumerate().flat_map(places).collect(),
-            most: shards.iter().map(|shard| shard.parts()).max().unwrap_or(1),
+            shard: Shard::from(group).with_virtual_ranks(count)?,
+            most_rows: after_shares.max().max(Some(tree.most(|own| tree.rows(own)))).unwrap_or(1),
+            tree,
             state: Mutex::new(State {
                 parameters: parameters.iter().map(Tensor::shallow_clone).collect(),
                 buffers: buffers.iter().map(Tensor::shallow_clone).collect(),
@@ -85,7 +84,7 @@ impl VirtualRanks {
         let State { step, buffers, .. } = &mut *lock(&self.state);
         match share {
             0 => {
-                let next_seed = seed.wrapping_add(self.owners.len() as i64);
+                let next_seed = seed.wrapping_add(self.tree.all().len() as i64);
                 *step = Step { next_seed, before: copies(buffers), ..Default::default() };
             }
             1 if step.share == Some(0) => step.after_first = copies(buffers),
@@ -94,7 +93,7 @@ impl VirtualRanks {
         // Every virtual rank begins with the same buffers.
         copy(buffers, &step.before)?;
         step.share = Some(share);
-        IN_A_PART.set(self.most > 1);
+        IN_A_PART.set(self.tree.most(Range::len) > 1);
         tch::manual_seed(seed.wrapping_add((self.shard.rank() + share) as i64));
         Ok(())
     }
@@ -122,19 +121,19 @@ impl VirtualRanks {
         check(step.passes == 0, "a change of buckets", "between shares", "before the first one")?;
         let mut new_rows = Vec::new();
         let none = || parameters.iter().map(|_| Tensor::new()).collect::<Vec<_>>();
-        let mut new_places: Vec<_> = (0..self.shard.parts()).map(|_| none()).collect();
+        let mut new_places: Vec<_> = (0..self.most_rows).map(|_| none()).collect();
         for bucket in buckets {
             let tensors: Vec<_> = bucket.iter().map(|&i| parameters[i].shallow_clone()).collect();
-            let size = [self.most as i64, tensors.iter().map(|it| it.numel() as i64).sum()];
+            let numbers = tensors.iter().map(|it| it.numel() as i64).sum();
+            let size = [new_places.len() as i64, numbers];
             let (kind, device) = (tensors[0].kind(), tensors[0].device());
             let new = match device == group.exchange_device() {
                 true => group.allocate_tensor(&size, kind)?,
                 false => Tensor::f_empty(size, (kind, device))?,
             };
-            let _ = new.f_slice(0, self.shard.parts() as i64, None, 1)?.f_zero_()?;
-            for (share, places) in new_places.iter_mut().enumerate() {
-                let row = gradients_in(&new.f_get(share as i64)?, &tensors)?;
-                bucket.iter().zip(row).for_each(|(&i, place)| places[i] = place);
+            for (row, places) in new_places.iter_mut().enumerate() {
+                let gradients = gradients_in(&new.f_get(row as i64)?, &tensors)?;
+                bucket.iter().zip(gradients).for_each(|(&i, place)| places[i] = place);
             }
             new_rows.push(new);
         }
@@ -147,11 +146,8 @@ impl VirtualRanks {
         let State { step, parameters, rows, .. } = &mut *lock(&self.state);
         expect_forward(rows)?;
         step.expect_passes(self.shard.parts() - 1)?;
-        if step.earlier.is_empty() {
-            // The reducer would take them for this share's.
-            step.earlier = replace_grads(parameters, repeat_with(Tensor::new))?;
-        }
-        Ok(())
+        // The reducer would take them for this share's.
+        step.set_earlier_aside(parameters)
     }
 
     /// The backward pass of any other share.
@@ -164,52 +160,85 @@ impl VirtualRanks {
         let outcome = backward_from(loss).map_err(Error::engine("backward"));
         let gradients = replace_grads(parameters, before)?;
         outcome?;
-        let factor = self.factor();
-        for (place, gradient) in places[share].iter().zip(gradients) {
-            // With a dimension more, because the product of two numbers without one has the kind of both.
-            let mut place = place.f_unsqueeze(0)?;
-            let _ = match gradient.defined() {
-                true => gradient.f_unsqueeze(0)?.f_mul_out(&place, &factor)?,
-                false => place.f_zero_()?,
-            };
+        for (i, gradient) in gradients.into_iter().enumerate() {
+            self.add(share, gradient, |row| Ok(places[row][i].shallow_clone()))?;
         }
         step.passes += 1;
         Ok(())
     }
 
-    /// Before the passes of all shares in step with each other.
-    pub(super) fn begin_in_step(&self) -> Result<()> {
-        let State { step, parameters, rows, .. } = &mut *lock(&self.state);
-        rows.iter_mut().try_for_each(|rows| rows.f_zero_().map(drop))?;
-        step.earlier = replace_grads(parameters, repeat_with(Tensor::new))?;
+    /// Adds a share's gradient to those of the earlier ones. `place` is where its rows are.
+    fn add(
+        &self,
+        share: usize,
+        mut gradient: Tensor,
+        place: impl Fn(usize) -> Result<Tensor>,
+    ) -> Result<()> {
+        if !gradient.defined() {
+            gradient = place(0)?.f_zeros_like()?;
+        }
+        let (before, after) = (self.rows_after(share), self.rows_after(share + 1));
+        // What the reducer multiplies by without a hook.
+        let factor = 1.0 / self.tree.all().len() as f64;
+        if before < after {
+            // With a dimension more, because the product of two numbers without one has the kind of both.
+            let place = place(before)?.f_unsqueeze(0)?;
+            let _ = gradient.f_unsqueeze(0)?.f_mul_out(&place, &Tensor::from(factor))?;
+            return Ok(());
+        }
+        // Autograd gives two parameters the same memory where it can.
+        let mut right = match get_mut(&mut gradient).is_some() {
+            true => gradient.f_mul_scalar_(factor)?,
+            false => gradient.f_mul_scalar(factor)?,
+        };
+        // The share completes a branch, and that one perhaps others.
+        for row in (after - 1..before).rev() {
+            let mut left = place(row)?;
+            let _ = left.f_add_(&right)?;
+            right = left;
+        }
         Ok(())
     }
 
-    /// What the running share must find again at its next turn, except its gradients.
+    /// How many rows this rank's first shares come to.
+    fn rows_after(&self, shares: usize) -> usize {
+        self.tree.rows(&(self.shard.rank()..self.shard.rank() + shares))
+    }
+
+    /// What the running share must find again at its next turn. Before the first one, it has no gradients yet.
     pub(super) fn context(&self) -> Result<Context> {
+        let State { step, parameters, buffers, .. } = &mut *lock(&self.state);
+        step.set_earlier_aside(parameters)?;
+        let gradients = replace_grads(parameters, repeat_with(Tensor::new))?;
         let generator = rng_state(None).map_err(Error::engine("virtual_ranks"))?;
-        Ok(Context { buffers: copies(&lock(&self.state).buffers), generator })
+        Ok(Context { gradients, buffers: copies(buffers), generator })
     }
 
     /// Lets a share run: with its gradients, its buffers and its generator.
-    pub(super) fn enter(&self, share: usize, context: &Context) -> Result<()> {
-        let State { parameters, buffers, places, .. } = &mut *lock(&self.state);
-        replace_grads(parameters, places[share].iter().map(Tensor::shallow_clone))?;
+    pub(super) fn enter(&self, context: &mut Context) -> Result<()> {
+        let State { parameters, buffers, .. } = &mut *lock(&self.state);
+        replace_grads(parameters, take(&mut context.gradients))?;
         copy(buffers, &context.buffers)?;
         set_rng_state(None, &context.generator).map_err(Error::engine("virtual_ranks"))
     }
 
     /// After the passes of all shares in step: exchanges their gradients, and ends the step. A collective.
-    pub(super) fn add_up(&self, group: &ProcessGroup, first: Context) -> Result<()> {
+    pub(super) fn add_up(&self, group: &ProcessGroup, mut shares: Vec<Context>) -> Result<()> {
         let mut state = lock(&self.state);
-        let State { step, parameters, rows, places, .. } = &mut *state;
-        for rows in rows {
-            let mut sum = rows.f_get(0)?.f_empty_like()?;
-            self.sum(&rows.f_mul_(&self.factor())?, group, &mut sum)?;
-            rows.f_get(0)?.f_copy_(&sum)?;
+        let mut gradients = Vec::new();
+        for (i, parameter) in state.parameters.iter().enumerate() {
+            let empty = |_| parameter.f_empty_like();
+            let rows: Vec<_> = (0..self.most_rows).map(empty).collect::<Result<_, _>>()?;
+            for (share, context) in shares.iter_mut().enumerate() {
+                let gradient = replace(&mut context.gradients[i], Tensor::new());
+                self.add(share, gradient, |row| Ok(rows[row].shallow_clone()))?;
+            }
+            let mut gradient = parameter.f_empty_like()?;
+            gradient.f_copy_(&self.sum(&Tensor::f_stack(&rows, 0)?, group)?)?;
+            gradients.push(gradient);
         }
-        replace_grads(parameters, places[0].iter().map(Tensor::copy))?;
-        step.after_first = first.buffers;
+        replace_grads(&mut state.parameters, gradients)?;
+        state.step.after_first = shares.swap_remove(0).buffers;
         drop(state);
         self.end_step()
     }
@@ -241,48 +270,52 @@ impl VirtualRanks {
         Ok(())
     }
 
-    /// The hook that adds the gradients of all virtual ranks to zero, one after the other.
+    /// The hook that adds the gradients of all virtual ranks.
     pub(super) fn hook(self: &Arc<Self>) -> Box<dyn CommHook> {
         let own = Arc::clone(self);
-        let name = format!("virtual_ranks={}", self.owners.len());
+        let name = format!("virtual_ranks={}", self.tree.all().len());
         Box::new(from_fn(name, move |group, bucket| {
             let rows = own.rows_of(bucket)?;
             let is_shareable = rows.is_floating_point() && rows.device() == Device::Cpu;
             if is_shareable && group.transport() == Transport::SharedMemory {
                 let group = group.later();
-                let work = group.engine().add_rows(&rows, group.call());
+                let work = group.engine().add_rows(&rows, own.tree.all().len(), group.call());
                 let sum = group.pending("backward", work, move |_| Ok(rows.f_get(0)?))?;
                 return Ok(Box::new(move || sum.wait()));
             }
-            let (own, group, mut sum) = (Arc::clone(&own), group.clone(), bucket.buffer()?);
+            let (own, group) = (Arc::clone(&own), group.clone());
             // Gathered only now, so that no more than one bucket of all ranks is in memory.
-            Ok(Box::new(move || {
-                own.sum(&rows, &group, &mut sum)?;
-                Ok(sum)
-            }))
+            Ok(Box::new(move || own.sum(&rows, &group)))
         }))
     }
 
     /// A row of each virtual rank in their order, from this rank's. A collective.
     pub(super) fn gather(&self, rows: &Tensor, group: &ProcessGroup) -> Result<Vec<Tensor>> {
+        self.gather_rows(rows, group, Range::len)
+    }
+
+    /// The sum of all ranks' rows. A collective.
+    fn sum(&self, rows: &Tensor, group: &ProcessGroup) -> Result<Tensor> {
+        self.tree.sum(self.tree.all(), &self.gather_rows(rows, group, |own| self.tree.rows(own))?)
+    }
+
+    /// The first rows of each rank, as many as `count` says. A collective.
+    fn gather_rows(
+        &self,
+        rows: &Tensor,
+        group: &ProcessGroup,
+        count: impl Fn(&Range<usize>) -> usize,
+    ) -> Result<Vec<Tensor>> {
         // A rank with fewer than another repeats its last one, which nobody uses.
-        let mut rows = rows.shallow_clone();
-        if rows.size()[0] < self.most as i64 {
-            let places = Tensor::f_arange(self.most as i64, (Kind::Int64, rows.device()))?;
-            rows = rows.f_index_select(0, &places.f_clamp_max(rows.size()[0] - 1)?)?;
-        }
+        let most = Tensor::f_arange(self.tree.most(&count) as i64, (Kind::Int64, rows.device()))?;
+        let rows = rows.f_index_select(0, &most.f_clamp_max(rows.size()[0] - 1)?)?;
         let ranks = if group.world_size() == 1 { vec![rows] } else { group.all_gather(&rows)? };
-        self.owners.iter().map(|&(rank, place)| Ok(ranks[rank].f_get(place)?)).collect()
+        let own = self.tree.ranks.iter().zip(&ranks);
+        let rows = own.flat_map(|(own, rows)| (0..count(own)).map(|row| rows.f_get(row as i64)));
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// The sum of a bucket's rows of all virtual ranks, added to zero one after the other. A collective.
-    fn sum(&self, rows: &Tensor, group: &ProcessGroup, sum: &mut Tensor) -> Result<()> {
-        let _ = sum.f_zero_()?;
-        let rows = self.gather(rows, group)?;
-        rows.iter().try_for_each(|row| Ok(sum.f_add_(row).map(drop)?))
-    }
-
-    /// The rows of a bucket. A rank with fewer virtual ranks than another pads them with zeros.
+    /// The rows of a bucket, once it has the last share's gradients.
     fn rows_of(&self, bucket: &GradBucket<'_>) -> Result<Tensor> {
         let State { step, rows, .. } = &mut *lock(&self.state);
         let last = self.shard.parts() - 1;
@@ -290,14 +323,9 @@ impl VirtualRanks {
         let found = "started by the loss's own backward";
         let expected = "started by DistributedDataParallel::backward";
         check(!step.earlier.is_empty(), BACKWARD, found, expected)?;
-        let rows = rows[bucket.index()].shallow_clone();
-        let _ = bucket.buffer()?.f_mul_out(&rows.f_get(last as i64)?, &self.factor())?;
-        Ok(rows)
-    }
-
-    /// What the reducer multiplies by without a hook.
-    fn factor(&self) -> Tensor {
-        Tensor::from(1.0 / self.owners.len() as f64)
+        let rows = &rows[bucket.index()];
+        self.add(last, bucket.buffer()?, |row| Ok(rows.f_get(row as i64)?))?;
+        Ok(rows.f_narrow(0, 0, self.tree.most(|own| self.tree.rows(own)) as i64)?)
     }
 }
 
@@ -307,6 +335,13 @@ impl Step {
         let what = format_args!("the number of backward passes before that of share {share}");
         let expected = format_args!("{share}, one for each share of a batch");
         check(self.passes == share, what, self.passes, expected)
+    }
+
+    fn set_earlier_aside(&mut self, parameters: &mut [Tensor]) -> Result<()> {
+        if self.earlier.is_empty() {
+            self.earlier = replace_grads(parameters, repeat_with(Tensor::new))?;
+        }
+        Ok(())
     }
 }
 

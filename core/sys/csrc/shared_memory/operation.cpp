@@ -21,7 +21,8 @@ std::string Operation::to_string() const {
   const auto rank = " rank " + std::to_string(root);
   switch (type) {
     case c10d::OpType::ALLREDUCE:
-      return rows > 0 ? "add_rows of " + std::to_string(rows) + " x " + numbers : "all_reduce" + function + values;
+      return virtual_ranks > 0 ? "add_rows of " + std::to_string(virtual_ranks) + " virtual ranks, " + numbers
+                               : "all_reduce" + function + values;
     case c10d::OpType::REDUCE: return "reduce" + function + " to" + rank + values;
     case c10d::OpType::BROADCAST: return "broadcast from" + rank + values;
     case c10d::OpType::ALLGATHER: return "all_gather" + values;
@@ -37,15 +38,15 @@ std::string Operation::to_string() const {
 
 uint64_t Operation::encode() const {
   return static_cast<uint64_t>(type) | static_cast<uint64_t>(dtype) << 8 |
-      static_cast<uint64_t>(op) << 16 | static_cast<uint64_t>(by_gloo) << 24 |
-      static_cast<uint64_t>(rows) << 32 | static_cast<uint64_t>(root) << 48;
+      static_cast<uint64_t>(op) << 16 | static_cast<uint64_t>(by_gloo) << 24 | static_cast<uint64_t>(rows) << 25 |
+      static_cast<uint64_t>(virtual_ranks) << 32 | static_cast<uint64_t>(root) << 48;
 }
 
 Operation Operation::decode(uint64_t what, uint64_t count) {
   return {
       static_cast<c10d::OpType>(what & 0xff), static_cast<at::ScalarType>(what >> 8 & 0xff),
-      static_cast<RedOp>(what >> 16 & 0xff), static_cast<int>(what >> 48), count, (what >> 24 & 0xff) != 0,
-      static_cast<uint16_t>(what >> 32)};
+      static_cast<RedOp>(what >> 16 & 0xff), static_cast<int>(what >> 48), count, (what >> 24 & 1) != 0,
+      static_cast<uint16_t>(what >> 32), static_cast<uint8_t>(what >> 25 & 0x7f)};
 }
 
 } // namespace c10d_sys

@@ -21,8 +21,10 @@ struct Operation {
   uint64_t count = 0;
   // Whether gloo carries it out, because the tensor is not dense or not on the CPU, for instance.
   bool by_gloo = false;
-  // How many rows of `count` values each rank gives to an all_reduce that adds all rows in order. 0 for any other.
-  uint16_t rows = 0;
+  // For an all_reduce that adds up virtual ranks: how many there are, and how many rows of `count` values each rank gives.
+  // 0 for any other.
+  uint16_t virtual_ranks = 0;
+  uint8_t rows = 0;
 
   uint64_t bytes() const { return std::max<uint64_t>(rows, 1) * count * c10::elementSize(dtype); }
   // "all_reduce (sum) of 12 x Float"

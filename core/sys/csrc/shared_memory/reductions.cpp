@@ -1,6 +1,7 @@
 // Operations that combine the values of all ranks.
 
 #include "exchange.hpp"
+#include "virtual_ranks.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -39,18 +40,17 @@ static void reduce(
   }
 }
 
-// Adds values `begin` to `end` of all rows to zero, the first rank's rows first. `at(rank, row, i)` is where value i of
-// a row lies.
+// Adds values `begin` to `end` of all rows. `at(rank, row, i)` is where value i of a row lies.
 template <typename At, typename Put>
-static void add_rows(const Fold& fold, int ranks, int rows, size_t begin, size_t end, At at, Put put) {
-  alignas(64) char sum[8 << 10];
+static void add_rows(const Fold& fold, const VirtualRanks& all, size_t begin, size_t end, At at, Put put) {
+  alignas(64) char sum[VirtualRanks::kBlock];
   while (begin < end) {
     const size_t length = std::min(sizeof(sum) / fold.element_size, end - begin);
-    std::memset(sum, 0, sizeof(sum));
-    for (int rank = 0; rank < ranks; ++rank) {
-      for (int row = 0; row < rows; ++row) {
-        fold.apply(sum, at(rank, row, begin), sum, length);
-      }
+    const auto at_row = [&](int rank, int row) { return at(rank, row, begin); };
+    VirtualRanks::Row next;
+    const char* all_of_one_rank = all.add(fold, 0, all.count, next, length, at_row, sum);
+    if (all_of_one_rank != sum) {
+      std::memcpy(sum, all_of_one_rank, length * fold.element_size);
     }
     put(begin, sum, length * fold.element_size);
     begin += length;
@@ -64,7 +64,7 @@ static void combine(const Operation& operation, const Fold& fold, int ranks, siz
     return reduce(operation, fold, ranks, begin, end, at, put);
   }
   const auto at_row = [&](int rank, int row, size_t i) { return at(rank, row * operation.count + i); };
-  add_rows(fold, ranks, operation.rows, begin, end, at_row, put);
+  add_rows(fold, {operation.virtual_ranks, ranks}, begin, end, at_row, put);
 }
 
 void Exchange::all_reduce_small(const Operation& operation, const Places& places) {
@@ -150,7 +150,7 @@ void Exchange::add_rows_staged(const Operation& operation, const Places& places)
   in_rounds((operation.count + per_round - 1) / per_round, stage, [&](size_t i, uint32_t round) {
     wait_for_all(&Board::arrived, round + 1);
     add_rows(
-        fold, size_, operation.rows, 0, count_of(i),
+        fold, {operation.virtual_ranks, size_}, 0, count_of(i),
         [&](int rank, int row, size_t k) { return staging(rank, round) + (row * per_round + k) * size; },
         [&](size_t k, const char* values, size_t bytes) {
           places.input.write((i * per_round + k) * size, values, bytes);
