@@ -179,7 +179,6 @@ impl GradScaler {
         let checked = std::mem::take(&mut self.optimizers).into_values();
         let found_inf: Vec<_> = checked.flat_map(|checked| checked.found_inf).collect();
         check(!found_inf.is_empty(), "update", "called without a step", "called after step")?;
-        let GradScalerState { growth_factor, backoff_factor, growth_interval, .. } = self.state;
         let mut combined = scale.f_zeros_like()?;
         for found in &found_inf {
             combined = combined.f_add(&found.f_to(scale.device())?)?;
@@ -187,9 +186,9 @@ impl GradScaler {
         let _ = scale.f_internal_amp_update_scale_(
             growth_tracker,
             &combined,
-            growth_factor,
-            backoff_factor,
-            growth_interval,
+            self.state.growth_factor,
+            self.state.backoff_factor,
+            self.state.growth_interval,
         )?;
         Ok(())
     }

@@ -60,12 +60,7 @@ pub(super) fn write(
         }
     }
     let part = path.with_file_name(name(group.rank()));
-    let written = match group.rank() < parts {
-        true => {
-            like_index(path, &part).and_then(|()| tensor_file::write(&part, &own, &Metadata::new()))
-        }
-        false => Ok(()),
-    };
+    let written = if group.rank() < parts { write_part(path, &part, &own) } else { Ok(()) };
     let objection = written.as_ref().err().map(|error| with_causes(error));
     // The index names no missing part. Others may agree when this one gives up, so its part stays until the next save.
     let agreed = group.agree(operation, objection.as_deref());
@@ -90,12 +85,14 @@ fn next_version(path: &Path) -> Result<u64> {
     }
 }
 
-/// Makes an empty part with the index's permissions, if there is one: a new version is as private as the one before.
-fn like_index(path: &Path, part: &Path) -> Result<()> {
-    let Ok(index) = fs::metadata(path) else { return Ok(()) };
-    File::create(part)
-        .and_then(|_| fs::set_permissions(part, index.permissions()))
-        .map_err(Error::io("create", part))
+/// Writes a part with the permissions of the index, if there is one: a new version is as private as the one before.
+fn write_part(path: &Path, part: &Path, tensors: &[(String, Tensor)]) -> Result<()> {
+    if let Ok(index) = fs::metadata(path) {
+        File::create(part)
+            .and_then(|_| fs::set_permissions(part, index.permissions()))
+            .map_err(Error::io("create", part))?;
+    }
+    tensor_file::write(part, tensors, &Metadata::new())
 }
 
 /// The name of the checkpoint, with which those of its parts begin.

@@ -48,8 +48,7 @@ impl Sharding {
         refuse_sparse(name, &tensor)?;
         let is_like = |rows: &Tensor| tensor.dim() > 0 && rows.size() == tensor.size();
         let parameter = self.parameter(name).filter(|(rows, _)| is_like(rows));
-        let shard = parameter.map(|(_, shard)| shard.clone());
-        Ok(Saved { tensor, shard })
+        Ok(Saved { shard: parameter.map(|(_, shard)| shard.clone()), tensor })
     }
 
     /// Which rows of a tensor in the file `path` are this rank's; `None` for all.
@@ -127,10 +126,8 @@ pub(super) fn while_gathering(
     loop {
         let mut place: Option<usize> = None;
         shards.broadcast_object(&mut place, WRITER)?;
-        match place {
-            Some(place) => tensors[place].1.gather()?,
-            None => return Ok(()),
-        };
+        let Some(place) = place else { return Ok(()) };
+        tensors[place].1.gather()?;
     }
 }
 

@@ -305,11 +305,10 @@ fn read(path: &Path, sharding: &Sharding) -> Result<(NamedTensors, String)> {
 
 fn not_json(what: &'static str) -> impl FnOnce(serde_json::Error) -> Error {
     move |error| {
-        Error::argument(
-            what,
-            format!("not readable after writing ({error})"),
-            "made of what JSON supports: finite numbers, text, lists, maps with text as keys",
-        )
+        let found = format!("not readable after writing ({error})");
+        let expected =
+            "made of what JSON supports: finite numbers, text, lists, maps with text as keys";
+        Error::argument(what, found, expected)
     }
 }
 

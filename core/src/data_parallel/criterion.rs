@@ -168,9 +168,7 @@ impl ParallelLoss {
             let mut part = Roots::new();
             for ((Mean { value, .. }, share), end) in means.iter().zip(shares).zip(&mut all_ends) {
                 // The mean of nothing is NaN, and its graph must not be used.
-                if let Some(end) = end
-                    && *share != 0.0
-                {
+                if let Some(end) = end.as_ref().filter(|_| *share != 0.0) {
                     let mut gradient = value.f_zeros_like()?;
                     add_number_(&mut gradient, *share)?;
                     part.push((end, gradient));
@@ -180,13 +178,11 @@ impl ParallelLoss {
         }
         let gradients = shared.backward(roots, &inputs, false)?;
         // The inputs' own graph, which no pass has reached yet.
-        let (ends, gradients): (Vec<_>, Vec<_>) = inputs
-            .iter()
-            .zip(gradients)
-            .filter_map(|(input, gradient)| Some((GraphEnd::of(&input.whole), gradient?)))
-            .unzip();
-        let ends =
-            ends.into_iter().collect::<Result<Vec<_>, _>>().map_err(Error::engine("backward"))?;
+        let reached = inputs.iter().zip(gradients);
+        let reached = reached.filter_map(|(input, gradient)| Some((&input.whole, gradient?)));
+        let (wholes, gradients): (Vec<_>, Vec<_>) = reached.unzip();
+        let ends = wholes.into_iter().map(GraphEnd::of).collect::<Result<Vec<_>, _>>();
+        let ends = ends.map_err(Error::engine("backward"))?;
         autograd::backward(&ends.iter().collect::<Vec<_>>(), gradients, false)
             .map_err(Error::engine("backward"))
     }
@@ -199,11 +195,9 @@ fn shares(means: &[Vec<Mean>]) -> Result<Vec<Vec<f64>>> {
     let found = format_args!("a function that returned {found:?} means on the devices");
     let expected = "one that returns the same number on every device, at least one";
     check(terms > 0 && means.iter().all(|part| part.len() == terms), "criterion", found, expected)?;
-    let mut shares: Vec<Vec<f64>> = Vec::new();
-    for part in means {
-        let count = |mean: &Mean| f64::try_from(mean.count.f_to_kind(Kind::Double)?);
-        shares.push(part.iter().map(count).collect::<Result<_, _>>()?);
-    }
+    let count = |mean: &Mean| f64::try_from(mean.count.f_to_kind(Kind::Double)?);
+    let counts = |part: &Vec<Mean>| part.iter().map(count).collect::<Result<Vec<_>, _>>();
+    let mut shares = means.iter().map(counts).collect::<Result<Vec<_>, _>>()?;
     for term in 0..terms {
         let total: f64 = shares.iter().map(|part| part[term]).sum();
         shares.iter_mut().for_each(|part| part[term] /= total);

@@ -5,6 +5,7 @@
 
 use c10d_sys::Error;
 use c10d_sys::stream::{Event, Stream, waiting};
+use std::collections::{HashMap, hash_map::Entry};
 use std::time::{Duration, Instant};
 
 /// What a GPU does between two events.
@@ -25,7 +26,7 @@ pub(super) struct GpuClock {
     /// Times are measured from here.
     pub(super) began: Instant,
     /// For each device that was asked for, a place in its work and when that was reached.
-    pub(super) now: Vec<(usize, Event, Duration)>,
+    pub(super) now: HashMap<usize, (Event, Duration)>,
 }
 
 impl GpuClock {
@@ -33,23 +34,13 @@ impl GpuClock {
     pub(super) fn read(&mut self, span: &GpuSpan) -> Result<(Duration, Duration), Error> {
         waiting(|| span.end.synchronize())??;
         let duration = span.begin.elapsed_time(&span.end)?;
-        let (now, time) = self.now(span.device)?;
+        if let Entry::Vacant(unknown) = self.now.entry(span.device) {
+            let now = mark(span.device)?;
+            waiting(|| now.synchronize())??;
+            unknown.insert((now, self.began.elapsed()));
+        }
+        let (now, time) = &self.now[&span.device];
         let ago = span.begin.elapsed_time(now)?;
         Ok((time.saturating_sub(ago), duration))
-    }
-
-    fn now(&mut self, device: usize) -> Result<(&Event, Duration), Error> {
-        let known = self.now.iter().position(|(other, ..)| *other == device);
-        let index = match known {
-            Some(index) => index,
-            None => {
-                let now = mark(device)?;
-                waiting(|| now.synchronize())??;
-                self.now.push((device, now, self.began.elapsed()));
-                self.now.len() - 1
-            }
-        };
-        let (_, now, time) = &self.now[index];
-        Ok((now, *time))
     }
 }

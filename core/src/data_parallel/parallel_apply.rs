@@ -35,8 +35,7 @@ impl Workers {
     /// [`Error::Argument`] if the system cannot start enough threads.
     pub fn new(devices: &Devices) -> Result<Self> {
         let names: Vec<_> = devices.iter().map(|device| format!("replica {device}")).collect();
-        let shares_generator =
-            devices.len() > 1 && matches!(devices.first(), LogicalDevice::Cpu(_));
+        let shares_generator = devices.len() > 1 && gpu(devices.first()).is_none();
         let pool = ThreadPoolBuilder::new()
             .num_threads(devices.len())
             .thread_name(move |index| names[index].clone())
@@ -88,12 +87,9 @@ impl Workers {
                     tch::set_num_threads(threads);
                 }
                 let outcome = state.run(|| catch_unwind(AssertUnwindSafe(|| f(device, job))));
-                match outcome.map_err(in_the_engine)? {
-                    Ok(result) => result,
-                    Err(panic) => {
-                        Err(Error::Replica { device, operation, message: of_panic(&*panic) })
-                    }
-                }
+                outcome.map_err(in_the_engine)?.unwrap_or_else(|panic| {
+                    Err(Error::Replica { device, operation, message: of_panic(&*panic) })
+                })
             }))
         };
         let on_all_threads = || self.pool.broadcast(|context| run(context.index()));

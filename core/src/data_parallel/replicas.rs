@@ -195,15 +195,12 @@ fn in_a_pass() -> Error {
 fn split_inputs<I: Tensors>(inputs: &I, chunks: &[I], dim: i64) -> Vec<SplitInput> {
     let chunks: Vec<_> = chunks.iter().map(list).collect();
     let chunks_of = |index: usize| chunks.iter().map(move |part| &part[index]);
-    list(inputs)
-        .into_iter()
-        .enumerate()
-        .filter(|(index, whole)| {
-            whole.requires_grad() && !chunks_of(*index).any(Tensor::requires_grad)
-        })
-        .map(|(index, whole)| {
+    let split = |(index, whole): (usize, Tensor)| {
+        let is_cut_off = whole.requires_grad() && !chunks_of(index).any(Tensor::requires_grad);
+        is_cut_off.then(|| {
             let chunks = chunks_of(index).map(|chunk| chunk.set_requires_grad(true)).collect();
             SplitInput { whole, chunks, dim }
         })
-        .collect()
+    };
+    list(inputs).into_iter().enumerate().filter_map(split).collect()
 }

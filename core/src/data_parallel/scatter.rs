@@ -48,36 +48,31 @@ pub(super) fn scatter_detached<T: Tensors>(
 
 fn scattered<T: Tensors>(inputs: &T, devices: &Devices, dim: i64, trace: &Trace) -> Result<Vec<T>> {
     let chunks: Vec<Vec<Tensor>> = divide(&list(inputs), devices.len(), dim)?;
-    devices
-        .iter()
-        .zip(chunks)
-        .map(|(device, chunk)| {
-            let mut span = trace.begin(Step::Scatter, device);
-            let mut part = inputs.shallow_clone();
-            let mut copied = Ok(());
-            part.visit_replicated(&mut |tensor| {
-                span.copied(tensor, device);
-                match device.copy_of(tensor) {
-                    Ok(copy) => *tensor = copy.detach(),
-                    Err(error) => copied = Err(error),
-                }
-            });
-            copied?;
-            Ok(fill(&part, send(&chunk, device, span)?))
-        })
-        .collect()
+    let part_for = |(device, chunk): (LogicalDevice, Vec<Tensor>)| {
+        let mut span = trace.begin(Step::Scatter, device);
+        let mut part = inputs.shallow_clone();
+        let mut copied = Ok(());
+        part.visit_replicated(&mut |tensor| {
+            span.copied(tensor, device);
+            match device.copy_of(tensor) {
+                Ok(copy) => *tensor = copy.detach(),
+                Err(error) => copied = Err(error),
+            }
+        });
+        copied?;
+        Ok(fill(&part, send(&chunk, device, span)?))
+    };
+    devices.iter().zip(chunks).map(part_for).collect()
 }
 
 /// Copies tensors to a device, and records the bytes copied.
 pub(super) fn send(tensors: &[Tensor], to: LogicalDevice, mut span: Span) -> Result<Vec<Tensor>> {
-    let moved = tensors
-        .iter()
-        .map(|tensor| {
-            span.shape(tensor);
-            span.copied(tensor, to);
-            to.copy_of(tensor)
-        })
-        .collect();
+    let copy = |tensor: &Tensor| {
+        span.shape(tensor);
+        span.copied(tensor, to);
+        to.copy_of(tensor)
+    };
+    let moved = tensors.iter().map(copy).collect();
     span.end();
     moved
 }

@@ -3,9 +3,9 @@
 use super::gpu_span::{GpuClock, GpuSpan, mark};
 use crate::LogicalDevice;
 use c10d_sys::stream;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use std::{collections::HashMap, fmt};
 use tch::Tensor;
 use tch_parallel_base::lock;
 
@@ -126,7 +126,7 @@ impl Trace {
     /// The events so far, in the order in which they began. Waits for the GPUs that had a part in them.
     pub fn events(&self) -> Vec<Event> {
         let Some(recording) = &self.recording else { return Vec::new() };
-        let mut clock = GpuClock { began: recording.began, now: Vec::new() };
+        let mut clock = GpuClock { began: recording.began, now: HashMap::new() };
         let mut recorded = lock(&recording.events);
         for (event, on_gpu) in recorded.iter_mut() {
             // If a GPU fails, its work itself says so.

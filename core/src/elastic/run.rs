@@ -123,8 +123,7 @@ where
         news.is_loss_after(generation) || is_late
     };
     let env = Env::in_an_elastic_job(&place.variables)?;
-    let joined = ProcessGroup::in_an_elastic_job(env, options, join, is_over);
-    let (result, is_lost) = match joined {
+    let (result, is_lost) = match ProcessGroup::in_an_elastic_job(env, options, join, is_over) {
         Ok(None) => return Ok(None),
         Ok(Some(group)) => {
             news.watch(generation, Some(&group));

@@ -189,9 +189,9 @@ mod tests {
         let optimizer = state.training.optimizer.state_dict().unwrap().tensors;
         let mut all: Vec<_> = state.training.vs.variables().into_iter().chain(optimizer).collect();
         all.sort_by(|(a, _), (b, _)| a.cmp(b));
-        all.into_iter()
-            .map(|(name, tensor)| (name, format!("{:?}", tensor.flatten(0, -1))))
-            .collect()
+        let text =
+            |(name, tensor): (String, Tensor)| (name, format!("{:?}", tensor.flatten(0, -1)));
+        all.into_iter().map(text).collect()
     }
 
     #[test]

@@ -13,10 +13,6 @@ use tch::{Device, Kind, Tensor, no_grad};
 
 const INPUT: &str = "the input of SyncBatchNorm";
 
-const WEIGHT: &str = "the weight of SyncBatchNorm";
-
-const FORWARD: &str = "the forward pass of SyncBatchNorm";
-
 const RUN_TWICE: &str = "the backward pass of SyncBatchNorm has already been run and freed what \
                          it needs; run all but the last with retain_graph";
 
@@ -137,7 +133,7 @@ impl SyncBatchNorm {
             }
             gradients.map_err(for_the_engine)
         })
-        .map_err(Error::engine(FORWARD))?;
+        .map_err(Error::engine("the forward pass of SyncBatchNorm"))?;
         let [output] = outputs;
         Ok(output)
     }
@@ -192,7 +188,7 @@ impl Saved {
     fn backward(&self, gradient: Option<Tensor>) -> Result<Vec<Option<Tensor>>> {
         let xs = &self.xs;
         let versions = versions(xs, self.ws.as_ref()).into_iter().zip(self.versions);
-        for ((now, then), what) in versions.zip([INPUT, WEIGHT]) {
+        for ((now, then), what) in versions.zip([INPUT, "the weight of SyncBatchNorm"]) {
             let found = "changed in place after the forward pass";
             check(now == then, what, found, "unchanged until the backward pass")?;
         }

@@ -91,12 +91,7 @@ impl<O: Optimizer> Optimizer for PostLocalSgdOptimizer<O> {
     fn load_state_dict(&mut self, state: &OptimizerState) -> Result<()> {
         let last = entries(state).saturating_sub(1);
         let step = saved_step(state, &entry(last))?;
-        let own = state.tensors.iter().filter(|(name, _)| *name != entry(last));
-        self.optimizer.load_state_dict(&OptimizerState {
-            optimizer: state.optimizer.clone(),
-            param_groups: state.param_groups.clone(),
-            tensors: own.map(|(name, tensor)| (name.clone(), tensor.shallow_clone())).collect(),
-        })?;
+        self.optimizer.load_state_dict(&filtered(state, |name| name != entry(last)))?;
         self.averager.step = step;
         Ok(())
     }
@@ -121,6 +116,16 @@ pub(super) fn saved_step(state: &OptimizerState, name: &str) -> Result<u64> {
     let Some((_, step)) = state.tensors.iter().find(|it| it.0 == name) else { return Ok(0) };
     u64::try_from(i64::try_from(step)?)
         .map_err(|_| Error::argument("the averager's step", "negative", "the number of steps made"))
+}
+
+/// The state with only those of its tensors whose names are chosen.
+pub(super) fn filtered(state: &OptimizerState, is_chosen: impl Fn(&str) -> bool) -> OptimizerState {
+    let chosen = state.tensors.iter().filter(|(name, _)| is_chosen(name));
+    OptimizerState {
+        optimizer: state.optimizer.clone(),
+        param_groups: state.param_groups.clone(),
+        tensors: chosen.map(|(name, tensor)| (name.clone(), tensor.shallow_clone())).collect(),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `torch.distributed.optim.ZeroRedundancyOptimizer`: one optimizer state, sharded over the ranks.
 
-use super::{GroupOptions, Optimizer, OptimizerState, ParamGroup, ParamGroupOptimizer, UpdateRule};
+use super::{GroupOptions, Optimizer, OptimizerState, ParamGroup, ParamGroupOptimizer};
+use super::{UpdateRule, post_local_sgd::filtered};
 use crate::distributed::{JoinConfig, Joinable, ProcessGroup, fsdp::shards};
 use crate::{Error, Result};
 use std::collections::HashMap;
@@ -140,8 +141,7 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
         let on = self.group.exchange_device();
         let mut length = Tensor::f_zeros([0; 0], (Kind::Int64, on))?;
         self.group.recv(&mut length, from)?;
-        let length = length.f_int64_value(&[])?;
-        let mut bytes = Tensor::f_zeros([length], (Kind::Uint8, on))?;
+        let mut bytes = Tensor::f_zeros([length.f_int64_value(&[])?], (Kind::Uint8, on))?;
         self.group.recv(&mut bytes, from)?;
         Ok(from_bytes(&Vec::<u8>::try_from(bytes)?)?.0)
     }
@@ -209,13 +209,7 @@ impl<R: UpdateRule> Optimizer for ZeroRedundancyOptimizer<R> {
             let owner = name.rsplit_once('.').and_then(|(parameter, _)| self.owners.get(parameter));
             owner.is_some_and(|&owner| owner != rank)
         };
-        let own = state.tensors.iter().filter(|(name, _)| !is_others(name));
-        let tensors = own.map(|(name, tensor)| (name.clone(), tensor.shallow_clone())).collect();
-        self.optimizer.load_state_dict(&OptimizerState {
-            optimizer: state.optimizer.clone(),
-            param_groups: state.param_groups.clone(),
-            tensors,
-        })?;
+        self.optimizer.load_state_dict(&filtered(state, |name| !is_others(name)))?;
         self.consolidated = None;
         Ok(())
     }

@@ -126,8 +126,7 @@ impl Output {
     pub fn finish(self) -> Result<()> {
         let Some(mut target) = self.target else { return Ok(()) };
         let value = received(self.tensor, target.f_kind()?)?;
-        tch::no_grad(|| target.f_copy_(&value))?;
-        Ok(())
+        Ok(tch::no_grad(|| target.f_copy_(&value))?)
     }
 }
 

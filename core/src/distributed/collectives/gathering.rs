@@ -108,8 +108,7 @@ impl ProcessGroup {
         scatter_list: Option<Vec<Tensor>>,
         src: usize,
     ) -> Result<Pending<Tensor>> {
-        let pending = self.later().start_scatter(&tensor, scatter_list.as_deref(), src)?;
-        Ok(pending.map(|()| tensor))
+        Ok(self.later().start_scatter(&tensor, scatter_list.as_deref(), src)?.map(|()| tensor))
     }
 
     fn start_scatter(
@@ -185,8 +184,7 @@ impl ProcessGroup {
         output_split_sizes: &[i64],
         input_split_sizes: &[i64],
     ) -> Result<()> {
-        let splits = [output_split_sizes, input_split_sizes];
-        self.start_all_to_all_single(output, input, splits)?.wait()
+        self.start_all_to_all_single(output, input, [output_split_sizes, input_split_sizes])?.wait()
     }
 
     /// [`all_to_all_single`](Self::all_to_all_single) that returns before it has finished.

@@ -66,8 +66,7 @@ impl ProcessGroup {
             self.on_host().broadcast(&mut tensor, src)?;
         }
         if src != self.rank() {
-            let bytes = Vec::<u8>::try_from(tensor)?;
-            *object = self.decode(OPERATION, &bytes)?;
+            *object = self.decode(OPERATION, &Vec::<u8>::try_from(tensor)?)?;
         }
         Ok(())
     }
@@ -115,8 +114,7 @@ impl ProcessGroup {
         let mut own = self.padded(Vec::new(), &[longest]);
         self.on_host().scatter(&mut own, is_here.then_some(&encoded[..]), src)?;
         refused?;
-        let bytes = Vec::<u8>::try_from(own)?;
-        self.decode(OPERATION, &bytes[..accepted(&length, src)?])
+        self.decode(OPERATION, &Vec::<u8>::try_from(own)?[..accepted(&length, src)?])
     }
 
     /// Sends a value to rank `dst`, which must call [`recv_object`](Self::recv_object). `dist.send_object_list`.
@@ -194,8 +192,7 @@ impl ProcessGroup {
         lengths: &[usize],
     ) -> Result<Vec<T>> {
         let object = |(bytes, &length): (Tensor, &usize)| {
-            let bytes = Vec::<u8>::try_from(bytes)?;
-            self.decode(operation, &bytes[..length])
+            self.decode(operation, &Vec::<u8>::try_from(bytes)?[..length])
         };
         all.into_iter().zip(lengths).map(object).collect()
     }

@@ -12,10 +12,8 @@ pub(crate) fn in_time<T: Send + 'static>(
     f: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (sender, receiver) = mpsc::channel();
-    let run = move || {
-        // The receiver is gone once the limit has passed.
-        let _ = sender.send(f());
-    };
+    // The receiver is gone once the limit has passed.
+    let run = move || drop(sender.send(f()));
     // Where memory is short, there may be none for another thread.
     thread::Builder::new().spawn(run).ok()?;
     receiver.recv_timeout(limit).ok()

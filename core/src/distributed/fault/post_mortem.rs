@@ -118,8 +118,7 @@ impl PostMortem {
             true => (None, "the process that serves it"),
             false => (Some(SERVER), "rank 0, which serves it,"),
         };
-        let what = format!("the store cannot be reached: {server} has ended");
-        Blame { rank, what }
+        Blame { rank, what: format!("the store cannot be reached: {server} has ended") }
     }
 
     /// How long a search may take. A store that this rank serves itself can only be slow.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::{borrow::Borrow, fmt};
 use tch::Tensor;
 use tch::nn::{Path, VarStore};
-use tch_parallel_base::lock;
+use tch_parallel_base::{lock, tensors::grouped};
 
 /// The keyword arguments of `fully_shard`.
 ///
@@ -274,23 +274,19 @@ fn check_kinds(parameters: &[Parameter]) -> Result<()> {
 /// PyTorch's order (`_get_managed_modules`): the parameters of a module's children come before its own. The order
 /// matters: the position in the flat buffer decides in which order the ranks' values are added.
 fn children_before_own(parameters: Vec<(String, Parameter)>) -> Vec<Parameter> {
-    let mut children: Vec<(String, Vec<(String, Parameter)>)> = Vec::new();
-    let mut own = Vec::new();
+    let (mut own, mut inner) = (Vec::new(), Vec::new());
     for (name, parameter) in parameters {
-        let Some((child, rest)) = name.split_once('.') else {
-            own.push((name, parameter));
-            continue;
-        };
-        let inner = (rest.to_owned(), parameter);
-        match children.iter_mut().find(|(name, _)| name == child) {
-            Some((_, list)) => list.push(inner),
-            None => children.push((child.to_owned(), vec![inner])),
+        match name.split_once('.') {
+            Some((child, rest)) => inner.push((child.to_owned(), (rest.to_owned(), parameter))),
+            None => own.push((name, parameter)),
         }
     }
+    let children = grouped(inner, |(child, _)| child.clone()).into_iter();
+    let children = children.map(|child| child.into_iter().map(|(_, it)| it).collect::<Vec<_>>());
     // tch's layers register the bias first, PyTorch's the weight. A custom layer is unlikely to register the bias first.
     if let Some(bias) = own.windows(2).position(|two| two[0].0 == "bias" && two[1].0 == "weight") {
         own.swap(bias, bias + 1);
     }
     let own = own.into_iter().map(|(_, parameter)| parameter);
-    children.into_iter().flat_map(|(_, list)| children_before_own(list)).chain(own).collect()
+    children.flat_map(children_before_own).chain(own).collect()
 }

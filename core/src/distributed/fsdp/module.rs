@@ -56,8 +56,7 @@ impl<M> FsdpModule<M> {
                 *tensor = hooked;
             }
         });
-        let schedule = &self.unit.schedule;
-        let outputs = schedule.run(|| f(&self.module, inputs))?;
+        let outputs = self.unit.schedule.run(|| f(&self.module, inputs))?;
         let mut hooked = list(&outputs);
         self.unit.post_forward(&mut hooked)?;
         let mut outputs = fill(&outputs, hooked);

@@ -157,8 +157,7 @@ impl Parameter {
     pub fn keep_gradient(&mut self, kind: Kind) -> Result<()> {
         // In the leaf's own kind, autograd accumulates it.
         if kind != self.whole_kind() {
-            let gradient = self.take_gradient()?;
-            self.accumulated = gradient.map(|it| it.f_to_kind(kind)).transpose()?;
+            self.accumulated = self.take_gradient()?.map(|it| it.f_to_kind(kind)).transpose()?;
         }
         Ok(())
     }

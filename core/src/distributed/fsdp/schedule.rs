@@ -148,14 +148,13 @@ impl<U: Member> Schedule<U> {
     /// Ends a failed forward pass. An enclosing block's pass returns the error; without one, the caller gets a panic.
     pub fn fail(&self, error: Error) -> ! {
         let message = error.to_string();
-        {
-            let mut step = lock(&self.step);
-            if step.depth > 0 {
-                step.failure = Some(error);
-                drop(step);
-                resume_unwind(Box::new(message));
-            }
+        let mut step = lock(&self.step);
+        if step.depth > 0 {
+            step.failure = Some(error);
+            drop(step);
+            resume_unwind(Box::new(message));
         }
+        drop(step);
         panic!("{message}")
     }
 

@@ -240,10 +240,8 @@ impl Unit {
         if self.prefetch_chosen(|it| &it.backward_prefetches)? {
             return Ok(());
         }
-        if let Some(before) = place.and_then(|place| self.schedule.before(place)) {
-            before.prefetch()?;
-        }
-        Ok(())
+        let before = place.and_then(|place| self.schedule.before(place));
+        before.map_or(Ok(()), |before| before.prefetch())
     }
 
     /// Frees the whole parameters and reduces their gradients.

@@ -4,14 +4,12 @@
 //! `apex.parallel.DistributedDataParallel`, which Apex removed in 2025.
 
 use super::hooks::{CommHook, from_fn};
-use super::{DdpLoggingData, DdpOptions, DistributedDataParallel};
+use super::{DdpLoggingData, DdpOptions, DistributedDataParallel, ddp_options::MIB};
 use crate::{Result, Tensors, check, distributed::group::ProcessGroup};
 use c10d_sys::{ReduceOp, arithmetic::mul_number_};
 use tch::nn::{ModuleT, VarStore};
 use tch::{Kind, Tensor};
 use tch_parallel_base::options;
-
-const MIB: f64 = 1024.0 * 1024.0;
 
 options! {
     /// Apex's keyword arguments, with its defaults.

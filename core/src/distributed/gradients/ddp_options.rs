@@ -6,7 +6,7 @@ use c10d_sys::ReducerOptions;
 use std::collections::BTreeSet;
 use tch_parallel_base::options;
 
-const MIB: f64 = 1024.0 * 1024.0;
+pub(super) const MIB: f64 = 1024.0 * 1024.0;
 
 /// PyTorch's default for `bucket_cap_mb`.
 const DEFAULT_BUCKET_MB: f64 = 25.0;

@@ -76,8 +76,7 @@ impl CastParameters {
     ) -> Result<Arc<Self>> {
         if let Some(kind) = options.buffer_dtype {
             for (_, mut buffer) in buffers.filter(|(_, buffer)| buffer.is_floating_point()) {
-                let cast = no_grad(|| buffer.f_to_kind(kind))?;
-                buffer.set_data(&cast);
+                buffer.set_data(&no_grad(|| buffer.f_to_kind(kind))?);
             }
         }
         if let Some(kind) = options.param_dtype {
@@ -169,8 +168,7 @@ fn replace(parameter: &mut Tensor, data: &Tensor, exchanges: bool) -> Result<()>
 fn cast_gradient(parameter: &Tensor, kind: Kind) -> Result<()> {
     let mut gradient = parameter.grad();
     if gradient.defined() && gradient.kind() != kind {
-        let cast = no_grad(|| gradient.f_to_kind(kind))?;
-        gradient.set_data(&cast);
+        gradient.set_data(&no_grad(|| gradient.f_to_kind(kind))?);
     }
     Ok(())
 }

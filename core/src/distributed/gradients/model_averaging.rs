@@ -52,8 +52,7 @@ fn average_parameters(group: &ProcessGroup, parameters: &[Tensor]) -> Result<()>
     if parameters.is_empty() {
         return Ok(());
     }
-    let mean = start_mean(group, &parameters)?.wait()?;
-    copy_back(&parameters, &mean)
+    copy_back(&parameters, &start_mean(group, &parameters)?.wait()?)
 }
 
 /// Starts to average tensors, which must be in the same order on all ranks: one flat mean of all. A collective.

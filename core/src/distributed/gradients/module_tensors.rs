@@ -28,14 +28,12 @@ impl ModuleTensors {
         let parameters = named_parameters(vs);
         let mut buffers = named_buffers(vs);
         let there: HashSet<_> = parameters.iter().chain(&buffers).map(|(name, _)| name).collect();
-        if let Some(name) =
-            options.params_and_buffers_to_ignore.iter().find(|it| !there.contains(it))
-        {
+        let ignored = options.params_and_buffers_to_ignore.clone();
+        if let Some(name) = ignored.iter().find(|it| !there.contains(it)) {
             let found = format!("{name:?}, which is not in the store");
             let expected = "the names of variables of the store";
             return Err(Error::argument("params_and_buffers_to_ignore", found, expected));
         }
-        let ignored = options.params_and_buffers_to_ignore.clone();
         buffers.retain(|(name, _)| options.broadcast_buffers && !ignored.contains(name));
         let mut tensors = ModuleTensors { parameters, buffers, ignored, delayed: None };
         let trained: Vec<_> = tensors.trained().collect();

@@ -106,14 +106,13 @@ impl Env {
             None if one_host => "127.0.0.1".into(),
             None => return Err(missing("MASTER_ADDR", set_by.rank, "the host of rank 0")),
         };
-        let master_port = match number(&get, "MASTER_PORT", "a free port on rank 0's host")? {
+        let free_port = "a free port on rank 0's host";
+        let master_port = match number(&get, "MASTER_PORT", free_port)? {
             Some(port) => u16::try_from(port).ok().filter(|port| *port > 0).ok_or_else(|| {
                 wrong("MASTER_PORT", format!("is \"{port}\""), "a port from 1 to 65535")
             })?,
             None if one_host => DEFAULT_PORT,
-            None => {
-                return Err(missing("MASTER_PORT", set_by.rank, "a free port on rank 0's host"));
-            }
+            None => return Err(missing("MASTER_PORT", set_by.rank, free_port)),
         };
         let listen_fd = number(&get, LISTEN_FD, "a file descriptor")?;
         Ok(Some(Env {
@@ -217,8 +216,7 @@ pub(super) fn wrong(name: &str, found: impl Into<String>, expected: impl Into<St
 }
 
 fn missing(name: &str, because: &str, meaning: &str) -> Error {
-    let other = OTHERS.iter().find(|names| names.rank == because);
-    let launcher = other.unwrap_or(&TORCHRUN).launcher;
+    let launcher = OTHERS.iter().find(|it| it.rank == because).unwrap_or(&TORCHRUN).launcher;
     let expected = format!(
         "{meaning}: start the program with {launcher}, or set RANK, WORLD_SIZE, MASTER_ADDR \
          and MASTER_PORT, or none of them for a single process"

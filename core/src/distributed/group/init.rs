@@ -162,10 +162,8 @@ impl ProcessGroup {
         is_over: impl Fn() -> bool,
     ) -> Result<Option<ProcessGroup>> {
         let (sender, joined) = mpsc::channel();
-        let join = move || {
-            // The receiver is gone if the place was over before.
-            let _ = sender.send(join(Some(env), options, Some(join_timeout)));
-        };
+        // The receiver is gone if the place was over before.
+        let join = move || drop(sender.send(join(Some(env), options, Some(join_timeout))));
         let failed = Error::io("start a thread to join", "the group");
         thread::Builder::new().name("join".into()).spawn(join).map_err(failed)?;
         loop {
@@ -184,8 +182,7 @@ impl ProcessGroup {
 }
 
 fn expect_member(rank: usize, world_size: usize) -> Result<()> {
-    let expected = format_args!("below world_size, which is {world_size}");
-    check(rank < world_size, "rank", rank, expected)
+    check(rank < world_size, "rank", rank, format_args!("below world_size, which is {world_size}"))
 }
 
 /// This process's place as rank `rank` of `world_size`.

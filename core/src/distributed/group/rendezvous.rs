@@ -38,16 +38,14 @@ pub(crate) fn store(env: &Env, timeout: Duration) -> Result<Store> {
         (server, None)
     };
     let tcp = TcpStoreOptions { server, world_size: env.world_size, listener, timeout };
-    let store = Store::tcp(tcp).map_err(|error| {
+    let mut store = Store::tcp(tcp).map_err(|error| {
         failed(env, format!("join the store at {host}:{port}"), error.message())
     })?;
-    let store = match env.restart_count {
-        // Python's ranks expect no prefix; torchrun's store outlives an attempt.
-        restarts if env.agent_store && restarts > 0 => store
-            .with_prefix(&format!("attempt_{restarts}"))
-            .map_err(|error| failed(env, "join the store".into(), error.message()))?,
-        _ => store,
-    };
+    // Python's ranks expect no prefix; torchrun's store outlives an attempt.
+    if env.agent_store && env.restart_count > 0 {
+        let attempt = store.with_prefix(&format!("attempt_{}", env.restart_count));
+        store = attempt.map_err(|error| failed(env, "join the store".into(), error.message()))?;
+    }
 
     let claims = store
         .with_prefix("tch_parallel")

@@ -58,8 +58,7 @@ impl Statistics {
     fn of_all_ranks(xs: &Tensor, group: &ProcessGroup) -> Result<Statistics> {
         let channels = xs.size()[1];
         let kind = kind(xs);
-        let own = Self::of_this_rank(xs)?;
-        let all = Tensor::f_stack(&gather(&own, group)?, 0)?;
+        let all = Tensor::f_stack(&gather(&Self::of_this_rank(xs)?, group)?, 0)?;
         let means = all.f_narrow(1, 0, channels)?;
         let vars = all.f_narrow(1, channels, channels)?;
         let counts = all.f_narrow(1, 2 * channels, 1)?;

@@ -26,10 +26,8 @@ pub(super) struct Statistics {
 pub(super) fn forward(layer: &SyncBatchNorm, xs: &Tensor) -> Result<Forward> {
     let BatchNorm { ws, bs, options, running_stats, .. } = &layer.batch_norm;
     let xs = in_memory_order(xs)?;
-    let momentum = match running_stats {
-        Some(stats) => stats.count_batch(options.momentum),
-        None => options.momentum,
-    };
+    let momentum = options.momentum;
+    let momentum = running_stats.as_ref().map_or(momentum, |stats| stats.count_batch(momentum));
     let channels = xs.size()[1];
     let own = of_this_rank(&xs, options.eps)?;
     let size = [layer.group.world_size() as i64, own.size()[0]];

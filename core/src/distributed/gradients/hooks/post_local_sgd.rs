@@ -43,12 +43,10 @@ impl CommHook for PostLocalSgd {
             self.iteration += u64::from(bucket.is_last());
             return AllReduce.start(group, bucket);
         }
-        match &self.subgroup {
-            Some(subgroup) => AllReduce.start(subgroup, bucket),
-            None => {
-                let own = bucket.buffer()?;
-                Ok(Box::new(|| Ok(own)))
-            }
+        if let Some(subgroup) = &self.subgroup {
+            return AllReduce.start(subgroup, bucket);
         }
+        let own = bucket.buffer()?;
+        Ok(Box::new(|| Ok(own)))
     }
 }

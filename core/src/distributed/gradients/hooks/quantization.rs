@@ -57,10 +57,8 @@ impl CommHook for Quantization {
         let len = buffer.size1()?;
         let channels = match self.bucket_size.map(|size| size as i64) {
             None => buffer.f_unsqueeze(0)?,
-            Some(size) => {
-                // As in PyTorch, this adds a whole row of zeros if the last row is already full.
-                buffer.f_constant_pad_nd([0, size - len % size])?.f_view([-1, size])?
-            }
+            // As in PyTorch, this adds a whole row of zeros if the last row is already full.
+            Some(size) => buffer.f_constant_pad_nd([0, size - len % size])?.f_view([-1, size])?,
         };
         let parameters = group.all_gather_async(scales_and_zero_points(&channels)?)?;
         let group = group.clone();

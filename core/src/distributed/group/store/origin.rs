@@ -75,8 +75,7 @@ impl Store {
         if env.rank == 0 {
             open_files::expect_enough(env.world_size)?;
         }
-        let engine = rendezvous::store(&env, timeout.min(LONGEST_TIMEOUT))?;
-        Ok(Self::new(engine, origin))
+        Ok(Self::new(rendezvous::store(&env, timeout.min(LONGEST_TIMEOUT))?, origin))
     }
 
     /// The store at a host and port. The process with `is_master` serves it until that process ends; the

@@ -77,37 +77,25 @@ impl Exchange {
             copy_back(uncompressed, &first_sum)?;
             group.all_reduce(&mut self.memory[0], ReduceOp::Sum)?;
         }
-        self.multiply_by_p(state)?;
+        // Q = Mᵀ P
+        for LowRank { batch, p, q } in &self.compressed {
+            orthogonalize(p, state.options.orthogonalization_epsilon)?;
+            multiply(q, &batch.m.f_transpose(1, 2)?, p, state.batched)?;
+        }
         group.all_reduce(&mut self.memory[1], ReduceOp::Sum)?;
-        self.decompress(world_size, state.batched)?;
+        div_number_(&mut self.memory[1], world_size)?;
+        // M = P Qᵀ
+        for LowRank { batch: Batch { parts, m }, p, q } in &mut self.compressed {
+            multiply(m, p, &q.f_transpose(1, 2)?, state.batched)?;
+            for (index, part) in parts.iter_mut().enumerate() {
+                part.f_copy_(&m.f_select(0, index as i64)?)?;
+            }
+        }
         if let Some(original) = &self.original {
             state.errors.insert(self.index, original.f_sub(&self.buffer)?);
         }
         state.iteration += u64::from(self.is_last);
         Ok(self.buffer.f_narrow(0, 0, self.len)?)
-    }
-
-    /// Q = Mᵀ P
-    fn multiply_by_p(&self, state: &State) -> Result<(), TchError> {
-        for LowRank { p, .. } in &self.compressed {
-            orthogonalize(p, state.options.orthogonalization_epsilon)?;
-        }
-        for LowRank { batch, p, q } in &self.compressed {
-            multiply(q, &batch.m.f_transpose(1, 2)?, p, state.batched)?;
-        }
-        Ok(())
-    }
-
-    /// M = P Qᵀ
-    fn decompress(&mut self, world_size: f64, batched: bool) -> Result<(), TchError> {
-        div_number_(&mut self.memory[1], world_size)?;
-        for LowRank { batch: Batch { parts, m }, p, q } in &mut self.compressed {
-            multiply(m, p, &q.f_transpose(1, 2)?, batched)?;
-            for (index, part) in parts.iter_mut().enumerate() {
-                part.f_copy_(&m.f_select(0, index as i64)?)?;
-            }
-        }
-        Ok(())
     }
 }
 

@@ -37,8 +37,7 @@ pub(super) fn batches(options: &PowerSgdOptions, matrices: Vec<Tensor>) -> Resul
     let mut batches = Vec::new();
     for group in grouped(matrices, Tensor::size) {
         if options.batch_tensors_with_same_shape && group.len() > 1 {
-            let m = Tensor::f_stack(&group, 0)?;
-            batches.push(Batch { parts: group, m });
+            batches.push(Batch { m: Tensor::f_stack(&group, 0)?, parts: group });
         } else {
             for matrix in group {
                 batches.push(Batch { parts: Vec::new(), m: matrix.f_unsqueeze(0)? });

@@ -11,8 +11,7 @@ pub(super) fn orthogonalize(matrices: &Tensor, epsilon: f64) -> Result<(), TchEr
         return gram_schmidt(matrices, columns, epsilon);
     }
     let r = Tensor::f_empty([batch, columns, columns], (matrices.kind(), matrices.device()))?;
-    let _ = Tensor::f_linalg_qr_out(matrices, &r, matrices, "reduced")?;
-    Ok(())
+    Tensor::f_linalg_qr_out(matrices, &r, matrices, "reduced").map(drop)
 }
 
 /// `_orthogonalize_gram_schmidt`
