@@ -54,6 +54,5 @@ fn main() -> Result<()> {
         norms.push(get_total_norm(&vs.trainable_variables(), norm_type)?);
         saved.push(("norms".into(), Tensor::from_slice(&norms).to_kind(Kind::Float)));
     }
-    Tensor::write_safetensors(&saved, file)?;
-    Ok(())
+    Ok(Tensor::write_safetensors(&saved, file)?)
 }

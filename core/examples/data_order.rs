@@ -146,12 +146,10 @@ fn sampled(data: impl Dataset<Batch = Tensor> + 'static, arguments: &Value) -> R
 fn batches<E: Iterator<Item = EngineResult<Tensor>>>(
     epoch: impl Fn(u64) -> EngineResult<E>,
 ) -> Result<Value> {
-    let mut epochs = Vec::new();
-    for number in 0..EPOCHS {
-        let batches = epoch(number)?.map(|batch| Ok(Vec::<i64>::try_from(&batch?)?));
-        epochs.push(batches.collect::<Result<Vec<_>>>()?);
-    }
-    Ok(json!(epochs))
+    let batches = |number| -> Result<Vec<_>> {
+        epoch(number)?.map(|batch| Ok(Vec::<i64>::try_from(&batch?)?)).collect()
+    };
+    Ok(json!((0..EPOCHS).map(batches).collect::<Result<Vec<_>>>()?))
 }
 
 /// Batches of 1, 2, 3 … samples, and then what is left.

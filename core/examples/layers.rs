@@ -27,8 +27,7 @@ fn main() -> Result<()> {
     transformers(&mut saved);
     functions(&mut saved);
     batch_norms(&mut saved)?;
-    Tensor::write_safetensors(&saved.0, file)?;
-    Ok(())
+    Ok(Tensor::write_safetensors(&saved.0, file)?)
 }
 
 impl Saved {
@@ -129,35 +128,30 @@ fn simple_layers(saved: &mut Saved) {
 fn recurrent_layers(saved: &mut Saved) {
     let deep = nn::RnnOptions { num_layers: 2, dropout: 0.3, ..Default::default() };
     let deep = nn::RnnOptions { bidirectional: true, batch_first: true, ..deep };
-    saved.layer("lstm", &[&[3, 5, 4]], |p| {
-        let layer = nn::lstm(p, 4, 6, deep);
-        Box::new(move |inputs, train| {
-            let (outputs, (h, c)) = layer.forward(&inputs[0], None, train);
-            vec![outputs, h, c]
-        })
-    });
-    saved.layer("lstm_of_one_sequence", &[&[5, 4], &[1, 6], &[1, 6]], |p| {
-        let layer = nn::lstm(p, 4, 6, nn::RnnOptions { bias: false, ..Default::default() });
-        Box::new(move |inputs, train| {
-            let hx = (&inputs[1], &inputs[2]);
-            let (outputs, (h, c)) = layer.forward(&inputs[0], Some(hx), train);
-            vec![outputs, h, c]
-        })
-    });
-    saved.layer("gru", &[&[3, 5, 4]], |p| {
-        let layer = nn::gru(p, 4, 6, deep);
-        Box::new(move |inputs, train| {
-            let (outputs, h) = layer.forward(&inputs[0], None, train);
-            vec![outputs, h]
-        })
-    });
-    saved.layer("gru_with_a_state", &[&[5, 3, 4], &[1, 3, 6]], |p| {
-        let layer = nn::gru(p, 4, 6, Default::default());
-        Box::new(move |inputs, train| {
-            let (outputs, h) = layer.forward(&inputs[0], Some(&inputs[1]), train);
-            vec![outputs, h]
-        })
-    });
+    let mut lstm = |name, sizes: &[&[i64]], options| {
+        saved.layer(name, sizes, |p| {
+            let layer = nn::lstm(p, 4, 6, options);
+            Box::new(move |inputs, train| {
+                let hx = inputs.get(1).zip(inputs.get(2));
+                let (outputs, (h, c)) = layer.forward(&inputs[0], hx, train);
+                vec![outputs, h, c]
+            })
+        });
+    };
+    lstm("lstm", &[&[3, 5, 4]], deep);
+    let without_bias = nn::RnnOptions { bias: false, ..Default::default() };
+    lstm("lstm_of_one_sequence", &[&[5, 4], &[1, 6], &[1, 6]], without_bias);
+    let mut gru = |name, sizes: &[&[i64]], options| {
+        saved.layer(name, sizes, |p| {
+            let layer = nn::gru(p, 4, 6, options);
+            Box::new(move |inputs, train| {
+                let (outputs, h) = layer.forward(&inputs[0], inputs.get(1), train);
+                vec![outputs, h]
+            })
+        });
+    };
+    gru("gru", &[&[3, 5, 4]], deep);
+    gru("gru_with_a_state", &[&[5, 3, 4], &[1, 3, 6]], Default::default());
 }
 
 fn attention(saved: &mut Saved) {

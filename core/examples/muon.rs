@@ -136,8 +136,7 @@ fn main() -> anyhow::Result<()> {
         let numbered = |(name, tensor): (String, Tensor)| (format!("{number}.{name}"), tensor);
         saved.extend(train(&options)?.into_iter().map(numbered));
     }
-    Tensor::write_safetensors(&saved, file)?;
-    Ok(())
+    Ok(Tensor::write_safetensors(&saved, file)?)
 }
 
 fn train(options: &MuonOptions) -> anyhow::Result<Vec<(String, Tensor)>> {

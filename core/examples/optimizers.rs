@@ -112,9 +112,7 @@ fn with_options<R: UpdateRule>(
     defaults: R,
 ) -> Result<Box<dyn Optimizer>> {
     let mut all = json!(defaults);
-    for (name, value) in &case.options {
-        all[name] = value.clone();
-    }
+    case.options.iter().for_each(|(name, value)| all[name] = value.clone());
     let given: R = serde_json::from_value(all)?;
     if let Some(name) = case.options.keys().find(|name| json!(given).get(name).is_none()) {
         bail!("no option is called {name}");
@@ -145,8 +143,7 @@ fn loss(problem: Problem, vs: &mut VarStore) -> Loss {
             let (padding_idx, scale_grad_by_freq, sparse) = (-1, false, true);
             Box::new(move |step, device| {
                 // One step without a word: its gradient is empty.
-                let chosen = sentences(step).narrow(0, 0, if step == 5 { 0 } else { 8 });
-                let chosen = chosen.to(device);
+                let chosen = sentences(step).narrow(0, 0, if step == 5 { 0 } else { 8 }).to(device);
                 let words =
                     Tensor::embedding(&weight, &chosen, padding_idx, scale_grad_by_freq, sparse);
                 (words.square() * waves(step, &[6, 19]).to(device)).sum(None)

@@ -42,8 +42,7 @@ fn main() -> Result<()> {
         let results = run.vs.variables().into_iter().chain(state.tensors).chain([rates]);
         saved.extend(results.map(|(entry, tensor)| (format!("{name}.{entry}"), tensor)));
     }
-    Tensor::write_safetensors(&saved, file)?;
-    Ok(())
+    Ok(Tensor::write_safetensors(&saved, file)?)
 }
 
 /// AdamW with weight decay for matrices only, along a cosine.
@@ -169,9 +168,9 @@ impl Run {
     }
 
     fn step(&mut self, step: i64, optimizer: &mut dyn Optimizer) -> Result<()> {
-        self.rates.extend(optimizer.param_groups().iter().map(|group| group.options.lr()));
-        let momenta = optimizer.param_groups().into_iter().map(|group| group.options.momentum());
-        self.rates.extend(momenta.flatten());
+        let groups = optimizer.param_groups();
+        self.rates.extend(groups.iter().map(|group| group.options.lr()));
+        self.rates.extend(groups.iter().filter_map(|group| group.options.momentum()));
         let loss = self.loss(step);
         optimizer.zero_grad()?;
         loss.backward();

@@ -41,6 +41,5 @@ fn write_jpeg(path: &Path, label: usize, index: u8) -> Result<()> {
         if label == 0 { [dim, dim, light] } else { [light, dim, index] }
     });
     let encoder = Encoder::new_file(path, 90)?;
-    encoder.encode(&pixels.collect::<Vec<_>>(), width, height, ColorType::Rgb)?;
-    Ok(())
+    Ok(encoder.encode(&pixels.collect::<Vec<_>>(), width, height, ColorType::Rgb)?)
 }

@@ -23,7 +23,6 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    /// No processes yet.
     pub(crate) fn new(root: &Path) -> Self {
         static JOBS: AtomicUsize = AtomicUsize::new(0);
         let tag = format!("{}-{}", process::id(), JOBS.fetch_add(1, Ordering::Relaxed));

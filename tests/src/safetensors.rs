@@ -24,7 +24,6 @@ impl Tensor {
 /// By name, since their order in a file is up to the writer.
 pub type Tensors = BTreeMap<String, Tensor>;
 
-/// All tensors of a file.
 pub fn read(path: &Path) -> Result<Tensors> {
     let file = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let tensors = SafeTensors::deserialize(&file)

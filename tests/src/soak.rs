@@ -45,7 +45,6 @@ impl Trial {
     }
 }
 
-/// How large a trial is.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
     pub ranks_per_node: usize,

@@ -156,8 +156,7 @@ mod tests {
     fn one_bit_is_a_difference_that_is_found_and_located() {
         let ours = training(2.0, 1);
         assert!(ours.expect_equal(&training(2.0, 1)).is_ok());
-        let theirs = training(2.0_f32.next_up(), 1);
-        let error = ours.expect_equal(&theirs).unwrap_err().to_string();
+        let error = ours.expect_equal(&training(2.0_f32.next_up(), 1)).unwrap_err().to_string();
         assert!(error.contains("rank 0, step 1 of 2"), "{error}");
         let error = ours.expect_equal(&training(2.0, 3)).unwrap_err().to_string();
         assert!(error.contains("0.weight"), "{error}");

@@ -58,9 +58,7 @@ fn when_all_workers_are_killed_the_server_ends() -> Result<()> {
     // Below `SOON`, in case gloo misses the failure of a send.
     let mut ranks = started(&job, 3, "async-ps --epochs=1000 --timeout=3")?;
     wait_for_steps(&job, 1..3, STEPS)?;
-    for worker in [1, 2] {
-        kill(ranks[worker].pid(), Signal::SIGKILL)?;
-    }
+    ranks[1..].iter().try_for_each(|worker| kill(worker.pid(), Signal::SIGKILL))?;
     let server = ranks[0].wait_until(Instant::now() + SOON)?.expect_code(1)?;
     server.expect_line(&["[rank 0] error: no worker is left after", "2 of 2 have come"])
 }

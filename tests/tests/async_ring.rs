@@ -49,9 +49,7 @@ fn two_models_for_each_worker_go_through_the_parameter_server() -> Result<()> {
         let (sent, received) = traffic[0];
         assert_eq!(sent + received, models * MODEL, "{ranks} ranks");
         assert_eq!(sent, received);
-        for worker in &traffic[1..] {
-            assert_eq!(*worker, (MODEL, MODEL));
-        }
+        traffic[1..].iter().for_each(|worker| assert_eq!(*worker, (MODEL, MODEL)));
     }
     Ok(())
 }

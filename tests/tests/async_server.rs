@@ -104,8 +104,7 @@ fn with_sync_every_all_meet_after_so_many_updates() -> Result<()> {
 #[test]
 fn with_sync_every_workers_that_come_late_do_not_stop_several_servers() -> Result<()> {
     let job = Job::new()?;
-    let flags = "async-ps --sync-every=4 --servers=2 --epochs=3 --step-time=5";
-    let start = starter(&job, 6, flags)?;
+    let start = starter(&job, 6, "async-ps --sync-every=4 --servers=2 --epochs=3 --step-time=5")?;
     let mut ranks = (0..3).map(&start).collect::<Result<Vec<_>>>()?;
     wait_for_steps(&job, 2..3, 5)?;
     ranks.extend((3..6).map(&start).collect::<Result<Vec<_>>>()?);

@@ -63,9 +63,7 @@ fn synchronous_ranks_have_the_same_model_to_the_bit_after_every_step() -> Result
     for method in ["sync-allreduce", "sync-ps", "ring"] {
         let curves = curves_of_three(method)?;
         ensure!(curves[0].losses != curves[1].losses, "{method}: both ranks saw the same batches");
-        for curve in &curves[1..] {
-            assert_eq!(curve.theta, curves[0].theta, "{method}");
-        }
+        curves[1..].iter().for_each(|curve| assert_eq!(curve.theta, curves[0].theta, "{method}"));
     }
     Ok(())
 }
@@ -109,8 +107,7 @@ fn a_slow_rank_delays_every_synchronous_rank() -> Result<()> {
 /// Between two means nobody waits, so the fast rank finishes its period first.
 #[test]
 fn a_slow_rank_delays_local_sgd_at_the_mean_alone() -> Result<()> {
-    let flags = "local-sgd --period=5 --epochs=1 --batch-size=256 --straggle=1:600";
-    let curves = trained(2, flags)?;
+    let curves = trained(2, "local-sgd --period=5 --epochs=1 --batch-size=256 --straggle=1:600")?;
     let [fast, slow] = [&curves[0].at, &curves[1].at];
     for period in 0..3 {
         let fourth = 5 * period + 3;

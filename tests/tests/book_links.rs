@@ -174,7 +174,5 @@ fn ids_and_what_a_page_loads_are_found() {
         r#"<style>@font-face { src: url("http://a.b/c.woff2") }</style>"#,
         "@import 'https://a.b/c.css';",
     ];
-    for page in remote {
-        assert_eq!(loads(page).len(), 1, "{page}");
-    }
+    remote.into_iter().for_each(|page| assert_eq!(loads(page).len(), 1, "{page}"));
 }

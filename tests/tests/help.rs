@@ -60,9 +60,7 @@ fn parse(example: &str) -> (&str, Vec<&str>) {
 #[test]
 fn every_help_shows_examples_that_can_be_typed() -> Result<()> {
     let mut helps = Vec::new();
-    for name in PROGRAMS.iter().chain(&["launch"]) {
-        all_helps(name, &[], &mut helps)?;
-    }
+    PROGRAMS.iter().chain(&["launch"]).try_for_each(|name| all_helps(name, &[], &mut helps))?;
     // The two stories have no flags; the help of `trace` shows both.
     helps.retain(|(name, _)| !name.starts_with("async-update trace case"));
     ensure!(helps.len() > 20, "only {} helps were found", helps.len());

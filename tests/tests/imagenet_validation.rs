@@ -38,6 +38,5 @@ fn digits_that_ranks_share_out_unevenly_come_to_the_same() -> Result<()> {
 
 #[test]
 fn fewer_images_than_ranks_are_counted_once() -> Result<()> {
-    let job = job_with_images(1)?;
-    expect_equal_but_for_rounding(&job, &[1, 3], &["images", "--image-size", "32"])
+    expect_equal_but_for_rounding(&job_with_images(1)?, &[1, 3], &["images", "--image-size", "32"])
 }

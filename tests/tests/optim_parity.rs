@@ -132,8 +132,7 @@ fn weights_states_and_rates_of_groups_equal_python() -> Result<()> {
 
 /// Takes ten steps in Rust and in Python, compares them, and returns the norms of the gradients.
 fn norms_as_in_python(function: &str, limit: &str, norm_type: &str) -> Result<Vec<f32>> {
-    let arguments = [function, limit, norm_type, FILE];
-    let both = expect_equal_tensors("clip_grad", "clip_grad", &arguments)?;
+    let both = expect_equal_tensors("clip_grad", "clip_grad", &[function, limit, norm_type, FILE])?;
     let mut norms = both.tensors.get("norms").map_or(Ok(Vec::new()), Tensor::floats)?;
     // The last one is that of the weights.
     norms.pop();

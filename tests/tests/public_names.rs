@@ -19,9 +19,7 @@ const UNNAMED: &str = "CIFAR10_CLASSES CIFAR10_MIRRORS CompressWrapper Compressi
 fn every_public_name_is_in_a_program_or_an_example() -> Result<()> {
     let owned = |(word, _): (&str, _)| word.to_owned();
     let mut used: BTreeSet<_> = words(UNNAMED).map(owned).collect();
-    for text in texts(PROGRAMS)? {
-        used.extend(words(&text).map(owned));
-    }
+    used.extend(texts(PROGRAMS)?.iter().flat_map(|text| words(text).map(owned)));
     let mut public = BTreeSet::new();
     for text in texts(LIBRARY)? {
         // Every second piece is within fences. One that begins with a word is in another language, or is not run.

@@ -104,9 +104,7 @@ fn with_a_delay_they_travel_at_once_and_what_has_none_is_left_out(group: &Proces
 #[run_by(on_ranks(2))]
 fn parameters_are_rank_0s_and_buffers_stay_each_ranks_own(group: &ProcessGroup) {
     let (vs, model) = model(group, Kind::Float, ApexOptions::default()).unwrap();
-    for parameter in vs.trainable_variables() {
-        assert_eq!(parameter.double_value(&[0]), 0.0);
-    }
+    vs.trainable_variables().iter().for_each(|it| assert_eq!(it.double_value(&[0]), 0.0));
     step(&model, 1.0, true).unwrap();
     step(&model, 1.0, true).unwrap();
     assert_eq!(model.module().buffer.double_value(&[0]), group.rank() as f64);

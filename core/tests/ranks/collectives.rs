@@ -191,10 +191,8 @@ fn a_monitored_barrier_lets_all_through_or_names_the_ranks_that_did_not_come(gro
 fn a_mean_over_ranks_weighs_every_value_the_same(group: &ProcessGroup) {
     let mut mean = AverageMeter::default();
     // The mean of the means, 10 and 1, would be 5.5.
-    match group.rank() {
-        0 => mean.update(10.0, 1),
-        _ => mean.update(1.0, 4),
-    }
+    let (value, count) = [(10.0, 1), (1.0, 4)][group.rank()];
+    mean.update(value, count);
     assert_eq!(mean.all_reduce(group).unwrap(), 14.0 / 5.0);
 }
 

@@ -73,9 +73,7 @@ fn a_hook_may_exchange_again_when_the_first_exchange_has_ended(group: &ProcessGr
         let sum = group.all_reduce_async(bucket.buffer()?, ReduceOp::Sum)?;
         Ok(Box::new(move || {
             let mut tensor = sum.wait()? / 4.0;
-            for _ in 0..2 {
-                group.all_reduce(&mut tensor, ReduceOp::Sum)?;
-            }
+            (0..2).try_for_each(|_| group.all_reduce(&mut tensor, ReduceOp::Sum))?;
             Ok(tensor / 2.0)
         }))
     });

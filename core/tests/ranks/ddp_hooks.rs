@@ -25,15 +25,13 @@ fn train(
         let xs = numbers(&[4, 6], 7 * step + group.rank() as i64);
         let output = model.f_forward_t(&xs, true).unwrap();
         model.backward(&output.cross_entropy_for_logits(&labels())).unwrap();
-        for (key, parameter) in model.named_parameters() {
-            saved.insert(format!("{name}.{step}.{key}.grad"), parameter.grad().copy());
-        }
+        let all = model.named_parameters().into_iter();
+        saved.extend(all.map(|(key, it)| (format!("{name}.{step}.{key}.grad"), it.grad().copy())));
         if steps {
             optimizer.step().unwrap();
         }
-        for (key, tensor) in vs.variables() {
-            saved.insert(format!("{name}.{step}.{key}"), tensor.copy());
-        }
+        let tensors = vs.variables().into_iter();
+        saved.extend(tensors.map(|(key, it)| (format!("{name}.{step}.{key}"), it.copy())));
     }
 }
 
@@ -243,8 +241,7 @@ fn an_optimizer_in_use_is_named_by_the_backward_pass(group: &ProcessGroup) {
     let locked = HookThenOptimizer::new(hooks::AllReduce, optimizer.clone());
     expect_error(locked, "the optimizer of hook_then_optimizer is");
     let model = DistributedDataParallel::with_options(weights, &vs, group, with_hook(hook));
-    let model = model.unwrap();
-    let outcome = backward(&vs, &model, &own(group.rank(), 0));
+    let outcome = backward(&vs, &model.unwrap(), &own(group.rank(), 0));
     expect_error(outcome, "the optimizer of hook_then_optimizer is");
 }
 

@@ -63,9 +63,8 @@ fn ignored(group: &ProcessGroup, saved: &mut Saved) {
         let xs = numbers(&[4, 6], 7 * step + group.rank() as i64);
         let output = model.f_forward_t(&xs, true).unwrap();
         model.backward(&output.cross_entropy_for_logits(&labels())).unwrap();
-        for (name, parameter) in model.named_parameters() {
-            saved.insert(format!("ignored.{step}.grad.{name}"), parameter.grad());
-        }
+        let parameters = model.named_parameters().into_iter();
+        saved.extend(parameters.map(|(key, it)| (format!("ignored.{step}.grad.{key}"), it.grad())));
     }
     saved.extend(vs.variables().into_iter().map(|(name, it)| (format!("ignored.{name}"), it)));
 }
@@ -107,9 +106,8 @@ fn mixed(group: &ProcessGroup, reduce_dtype: Kind, saved: &mut Saved) {
         }
         optimizer.step().unwrap();
     }
-    for (name, parameter) in model.named_parameters() {
-        saved.insert(format!("mixed.{reduce_dtype:?}.{name}"), parameter);
-    }
+    let parameters = model.named_parameters().into_iter();
+    saved.extend(parameters.map(|(name, it)| (format!("mixed.{reduce_dtype:?}.{name}"), it)));
 }
 
 fn local(group: &ProcessGroup, name: &str, hook: PostLocalSgd, saved: &mut Saved) {
@@ -134,9 +132,8 @@ fn local(group: &ProcessGroup, name: &str, hook: PostLocalSgd, saved: &mut Saved
         let output = model.f_forward_t(&xs, true).unwrap();
         model.backward(&output.cross_entropy_for_logits(&labels())).unwrap();
         optimizer.step().unwrap();
-        for (parameter, tensor) in model.named_parameters() {
-            saved.insert(format!("local.{name}.{step}.{parameter}"), tensor.copy());
-        }
+        let parameters = model.named_parameters().into_iter();
+        saved.extend(parameters.map(|(key, it)| (format!("local.{name}.{step}.{key}"), it.copy())));
     }
 }
 
@@ -155,9 +152,8 @@ fn averaged(group: &ProcessGroup, averaging: Averaging, use_buffers: bool, saved
     assert_eq!(average.n_averaged(), 6);
     let name = if averaging == Averaging::Swa { "swa" } else { "ema" };
     let python = if use_buffers { "True" } else { "False" };
-    for (key, tensor) in averaged_vs.variables() {
-        saved.insert(format!("averaged.{name}.{python}.{key}"), tensor);
-    }
+    let variables = averaged_vs.variables().into_iter();
+    saved.extend(variables.map(|(key, it)| (format!("averaged.{name}.{python}.{key}"), it)));
 }
 
 #[run_by(after_python((2, SHARED_MEMORY), "ddp_options", ""))]

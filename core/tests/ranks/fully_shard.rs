@@ -1,16 +1,13 @@
 //! What a sharded model does, and what it refuses.
 
 use crate::batches::vary_weights;
-use crate::fully_shard_twins::{Net, batch, squares};
+use crate::fully_shard_twins::{Net, batch, shard, squares};
 use crate::prelude::*;
 
 /// The same on all ranks.
 pub fn sharded(group: &ProcessGroup) -> (VarStore, FsdpModule<Net>) {
     tch::manual_seed(1);
-    let vs = VarStore::new(Device::Cpu);
-    let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
-    let model = sharding.root(|root| Net::new(root, Some(&sharding)));
-    (vs, model.unwrap())
+    shard(group, FullyShardOptions::default(), |root, sharding| Net::new(root, Some(sharding)))
 }
 
 pub fn loss_of(model: &impl ModuleT, xs: &Tensor) -> Tensor {
@@ -56,10 +53,8 @@ fn a_step_between_two_passes_is_seen_even_if_the_root_was_left_whole(group: &Pro
 
 #[run_by(on_ranks(2))]
 fn a_block_takes_and_returns_several_tensors_some_without_gradients(group: &ProcessGroup) {
-    let vs = VarStore::new(Device::Cpu);
-    let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
-    let weights = |root: &nn::Path<'_>| (root.ones("a", &[4]), root.ones("b", &[3]));
-    let block = sharding.root(|root| weights(&(root / "block"))).unwrap();
+    let weights = |path: nn::Path<'_>| (path.ones("a", &[4]), path.ones("b", &[3]));
+    let (vs, block) = shard(group, Default::default(), |root, _| weights(root / "block"));
     let x = Tensor::full([4], 2.0, FLOAT_CPU).set_requires_grad(true);
     let mask = Tensor::ones([4], FLOAT_CPU);
     let run = || {
@@ -92,25 +87,20 @@ fn a_block_takes_and_returns_several_tensors_some_without_gradients(group: &Proc
 
 #[run_by(on_ranks(2))]
 fn an_output_that_is_a_view_may_be_changed_in_place(group: &ProcessGroup) {
-    let vs = VarStore::new(Device::Cpu);
-    let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
-    let model = sharding.root(|root| nn::linear(root, 4, 3, Default::default())).unwrap();
+    let options = FullyShardOptions::default();
+    let (vs, model) = shard(group, options, |root, _| nn::linear(root, 4, 3, Default::default()));
     // With inputs of three dimensions, a linear layer returns a view.
     let mut ys = model.forward_t(&Tensor::ones([2, 2, 4], FLOAT_CPU), true);
     ys += 1.0;
     model.backward(&ys.sum(Kind::Float)).unwrap();
-    for shard in vs.variables().values() {
-        assert_eq!(shard.grad(), shard.full_like(4.0));
-    }
+    vs.variables().values().for_each(|shard| assert_eq!(shard.grad(), shard.full_like(4.0)));
 }
 
 #[run_by(on_ranks(1))]
 fn a_block_may_have_parameters_outside_its_path(group: &ProcessGroup) {
-    let vs = VarStore::new(Device::Cpu);
-    let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
-    let build =
-        |root: &nn::Path<'_>| sharding.shard(root / "encoder_block", |_| root.ones("fc", &[2]));
-    let model = sharding.root(build).unwrap();
+    let (_vs, model) = shard(group, Default::default(), |root, sharding| {
+        sharding.shard(root / "encoder_block", |_| root.ones("fc", &[2]))
+    });
     let sum = model.forward((), |block, ()| block.call((), |fc, ()| fc.sum(Kind::Float))).unwrap();
     assert_eq!(f64::try_from(sum).unwrap(), 2.0);
 }
@@ -126,9 +116,7 @@ fn one_store_may_hold_several_models(group: &ProcessGroup) {
         let ys = model.forward_t(&Tensor::ones([2, 4], FLOAT_CPU), true);
         model.backward(&ys.sum(Kind::Float)).unwrap();
     }
-    for shard in vs.variables().values() {
-        assert_eq!(shard.grad(), shard.full_like(2.0));
-    }
+    vs.variables().values().for_each(|shard| assert_eq!(shard.grad(), shard.full_like(2.0)));
 }
 
 #[run_by(on_ranks(2))]

@@ -1,6 +1,6 @@
 //! The files of a sharded model are those of the whole model, whatever the number of ranks.
 
-use crate::prelude::*;
+use crate::{fully_shard_twins::shard, prelude::*};
 
 const BLOCKS: usize = 8;
 const WIDTH: i64 = 50;
@@ -33,12 +33,11 @@ struct Job {
 impl Job {
     fn new(group: &ProcessGroup, seed: i64) -> Job {
         tch::manual_seed(seed);
-        let vs = VarStore::new(Device::Cpu);
-        let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
-        let model = sharding.root(|root| net(root, |path| sharding.shard(path, linear)));
-        let optimizer = Adam::new(&vs, AdamOptions { lr: 0.01, ..AdamOptions::adamw() });
+        let (vs, model) = shard(group, Default::default(), |root, sharding| {
+            net(root, |path| sharding.shard(path, linear))
+        });
+        let optimizer = Adam::new(&vs, AdamOptions { lr: 0.01, ..AdamOptions::adamw() }).unwrap();
         tch::manual_seed(seed + group.rank() as i64);
-        let (model, optimizer) = (model.unwrap(), optimizer.unwrap());
         Job { vs, model, optimizer, group: group.clone() }
     }
 
@@ -236,10 +235,10 @@ fn if_rank_0_cannot_write_all_are_told_and_can_go_on(group: &ProcessGroup) {
 
     let path = "training.safetensors";
     job.parts().save(path, &0, group).unwrap();
-    let mut narrower = VarStore::new(Device::Cpu);
-    let sharding = FullyShard::new(&narrower, group, FullyShardOptions::default());
     let narrow = |path: &nn::Path<'_>| nn::linear(path, WIDTH, WIDTH - 2, Default::default());
-    let _model = sharding.root(|root| net(root, |path| sharding.shard(path, narrow)));
+    let (mut narrower, _model) = shard(group, Default::default(), |root, sharding| {
+        net(root, |path| sharding.shard(path, narrow))
+    });
     let expected = "blocks.0.bias has the shape [50]; expected [48], as in the model";
     expect_error(checkpoint::load(path, &mut narrower), expected);
     // What is as large as a shard is not taken for one.

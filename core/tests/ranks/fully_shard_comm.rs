@@ -1,6 +1,6 @@
 //! When the ranks of a sharded model exchange something. After PyTorch's tests; see `fully_shard_mirrored.md`.
 
-use crate::fully_shard_twins::{Net, Twins, batch, each_way, squares};
+use crate::fully_shard_twins::{Net, Twins, batch, each_way, shard, squares};
 use crate::prelude::*;
 use tch_parallel::profiler::profile;
 
@@ -39,13 +39,12 @@ fn events<R>(body: impl FnOnce() -> R) -> (Vec<String>, R) {
 /// As `FSDPState._root_post_backward_final_callback` does.
 #[run_by(on_ranks(2))]
 fn blocks_whose_inputs_need_no_gradients_are_reduced_from_the_outside_in(group: &ProcessGroup) {
-    let vs = VarStore::new(Device::Cpu);
-    let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
     let layer = |path: nn::Path<'_>| nn::linear(path, 4, 4, Default::default());
-    let build = |path: &nn::Path<'_>| {
-        (sharding.shard(path / "inner", |path| layer(path / "a")), layer(path / "b"))
-    };
-    let model = sharding.root(|root| sharding.shard(root / "outer", build)).unwrap();
+    let (_vs, model) = shard(group, Default::default(), |root, sharding| {
+        sharding.shard(root / "outer", |path| {
+            (sharding.shard(path / "inner", |path| layer(path / "a")), layer(path / "b"))
+        })
+    });
     let pass = |outer: &FsdpModule<(FsdpModule<nn::Linear>, nn::Linear)>, xs| {
         outer.call(xs, |(inner, own), xs: Tensor| inner.forward_t(&xs, true) + own.forward(&xs))
     };

@@ -62,11 +62,7 @@ fn step(group: &ProcessGroup, phase: Option<Phase>, path: &Path) -> Result<()> {
     // Gathered once, so that only gradients are exchanged in the backward pass.
     let options = FullyShardOptions { reshard_after_forward: false.into(), ..Default::default() };
     let sharding = FullyShard::new(&vs, group, options);
-    let last_call = match phase {
-        Some(Phase::Forward) => Some(0),
-        Some(Phase::Backward) => Some(1),
-        _ => None,
-    };
+    let last_call = [Phase::Forward, Phase::Backward].iter().position(|it| phase == Some(*it));
     let layer = |path: &nn::Path<'_>| {
         let linear = nn::linear(path, 90, 90, Default::default());
         CheckpointWrapper::new(Layer { linear, last_call, calls: AtomicUsize::new(0) })

@@ -170,9 +170,8 @@ impl Way<'_> {
             // Python would gather the weights in another order.
             return;
         }
-        for (variable, whole) in model.full_state_dict().unwrap() {
-            saved.insert(format!("{}.{variable}", self.0), whole);
-        }
+        let weights = model.full_state_dict().unwrap().into_iter();
+        saved.extend(weights.map(|(name, whole)| (format!("{}.{name}", self.0), whole)));
     }
 }
 

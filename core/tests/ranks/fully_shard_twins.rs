@@ -90,6 +90,18 @@ impl ModuleT for Net {
     }
 }
 
+/// A store of its own, and the sharded model in it.
+pub fn shard<M>(
+    group: &ProcessGroup,
+    options: FullyShardOptions,
+    build: impl FnOnce(&nn::Path<'_>, &FullyShard<'_>) -> M,
+) -> (VarStore, FsdpModule<M>) {
+    let vs = VarStore::new(Device::Cpu);
+    let sharding = FullyShard::new(&vs, group, options);
+    let model = sharding.root(|root| build(root, &sharding)).unwrap();
+    (vs, model)
+}
+
 /// A sharded model, and the same one whole, whose gradients are averaged by hand.
 pub struct Twins<M> {
     group: ProcessGroup,
@@ -107,10 +119,9 @@ impl<M> Twins<M> {
         options: FullyShardOptions,
         build: impl Fn(&nn::Path<'_>, Option<&FullyShard<'_>>) -> M,
     ) -> Self {
-        let [vs, other] = [(); 2].map(|()| VarStore::new(Device::Cpu));
         tch::manual_seed(1);
-        let sharding = FullyShard::new(&vs, group, options);
-        let sharded = sharding.root(|root| build(root, Some(&sharding))).unwrap();
+        let (vs, sharded) = shard(group, options, |root, sharding| build(root, Some(sharding)));
+        let other = VarStore::new(Device::Cpu);
         tch::manual_seed(1);
         let whole = build(&other.root(), None);
         for (name, shard) in vs.variables() {
@@ -160,8 +171,7 @@ pub fn each_way<M>(
     group: &ProcessGroup,
     build: impl Fn(&nn::Path<'_>, Option<&FullyShard<'_>>) -> M,
 ) -> [Twins<M>; 3] {
-    let ways = [ReshardAfterForward::default(), true.into(), false.into()];
-    ways.map(|reshard_after_forward| {
+    [ReshardAfterForward::default(), true.into(), false.into()].map(|reshard_after_forward| {
         Twins::new(group, FullyShardOptions { reshard_after_forward, ..Default::default() }, &build)
     })
 }

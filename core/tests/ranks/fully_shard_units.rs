@@ -1,6 +1,6 @@
 //! What a sharded model's units hold: parameters, kinds, memory. After PyTorch's tests; see `fully_shard_mirrored.md`.
 
-use crate::fully_shard_twins::{Net, batch, each_way, squares};
+use crate::fully_shard_twins::{Net, batch, each_way, shard, squares};
 use crate::prelude::*;
 
 fn is_whole(layer: &nn::Linear) -> bool {
@@ -60,11 +60,9 @@ fn parameters_are_whole_after_a_pass_as_the_options_say(group: &ProcessGroup) {
 
 #[run_by(on_ranks(2))]
 fn ignored_parameters_stay_whole_and_keep_this_ranks_gradients(group: &ProcessGroup) {
-    let vs = VarStore::new(Device::Cpu);
     let ignored_params = ["block.bias".to_owned()].into();
     let options = FullyShardOptions { ignored_params, ..Default::default() };
-    let sharding = FullyShard::new(&vs, group, options);
-    let model = sharding.root(|root| sharding.shard(root / "block", linear)).unwrap();
+    let (vs, model) = shard(group, options, |root, it| it.shard(root / "block", linear));
     let [weight, bias] =
         ["block.weight", "block.bias"].map(|it| vs.variables()[it].shallow_clone());
     let other = VarStore::new(Device::Cpu);
@@ -102,15 +100,13 @@ fn a_block_casts_as_its_policy_says_and_again_when_it_is_recomputed(group: &Proc
         (back, Kind::BFloat16, Kind::Float),
     ];
     for (mp_policy, inside, after) in cases {
-        let mut vs = VarStore::new(Device::Cpu);
         let kinds = Arc::default();
-        let sharding = FullyShard::new(&vs, group, FullyShardOptions::default());
-        let lower = sharding.with(FullyShardOptions { mp_policy, ..Default::default() });
         let watched =
             |path: &nn::Path<'_>| CheckpointWrapper::new(Watched(linear(path), Arc::clone(&kinds)));
-        let model =
-            sharding.root(|root| (linear(&(root / "plain")), lower.shard(root / "block", watched)));
-        let model = model.unwrap();
+        let (mut vs, model) = shard(group, Default::default(), |root, sharding| {
+            let lower = sharding.with(FullyShardOptions { mp_policy, ..Default::default() });
+            (linear(&(root / "plain")), lower.shard(root / "block", watched))
+        });
         let loss = || {
             let pass = model.forward(batch(group, 0), |(plain, block), xs| {
                 let output = block.forward_t(&plain.forward(&xs), true);
@@ -145,14 +141,10 @@ fn a_training_takes_the_memory_of_the_shards_and_of_a_few_blocks(group: &Process
         let now = || memory_allocated(device).unwrap().saturating_sub(before);
         let peak = || max_memory_allocated(device).unwrap() - before;
         reset_peak_memory_stats(device).unwrap();
-        let vs = VarStore::new(Device::Cpu);
         let options = FullyShardOptions { reshard_after_forward, ..Default::default() };
-        let sharding = FullyShard::new(&vs, group, options);
-        let model = sharding.root(|root| {
+        let (vs, model) = shard(group, options, |root, sharding| {
             (0..BLOCKS).fold(nn::seq_t(), |net, i| net.add(sharding.shard(root / i, layer)))
         });
-        let model = model.unwrap();
-        drop(sharding);
         assert!(peak() < shards + 3 * block, "{} bytes to build it", peak());
         let options = SgdOptions { momentum: 0.9, ..Default::default() };
         let mut optimizer = Sgd::new(&vs, options).unwrap();
@@ -177,17 +169,16 @@ fn a_training_takes_the_memory_of_the_shards_and_of_a_few_blocks(group: &Process
 
 #[run_by(on_ranks(2))]
 fn ranks_with_other_seeds_begin_with_rank_0s_parameters_and_buffers(group: &ProcessGroup) {
-    let (vs, other) = (VarStore::new(Device::Cpu), VarStore::new(Device::Cpu));
+    let other = VarStore::new(Device::Cpu);
     tch::manual_seed(1 + group.rank() as i64);
     let options = FullyShardOptions { sync_module_states: true, ..Default::default() };
-    let sharding = FullyShard::new(&vs, group, options);
-    let model = sharding.root(|root| {
+    let (vs, model) = shard(group, options, |root, sharding| {
         let _ = root.zeros_no_train("mean", &[1]).fill_(group.rank() as f64);
         sharding.shard(root / "block", linear)
     });
     tch::manual_seed(1);
     let expected = linear(&(other.root() / "block"));
-    let found = model.unwrap().full_state_dict().unwrap();
+    let found = model.full_state_dict().unwrap();
     assert_eq!(found["block.weight"], expected.ws);
     assert_eq!(found["block.bias"], expected.bs.unwrap());
     assert_eq!(vs.variables()["mean"].double_value(&[]), 0.0);

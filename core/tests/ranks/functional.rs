@@ -40,8 +40,7 @@ fn what_all_ranks_get_has_the_sum_of_their_gradients(group: &ProcessGroup) {
     assert_eq!(copied, (vec![rows(1)], gradient));
     // A loss that uses only what another rank has sent.
     let own = rows(rank).set_requires_grad(true);
-    let all = functional::all_gather(&own, group).unwrap();
-    all[(rank + 1) % 3].sum(Kind::Float).backward();
+    functional::all_gather(&own, group).unwrap()[(rank + 1) % 3].sum(Kind::Float).backward();
     assert_eq!(own.grad(), own.ones_like());
 }
 

@@ -72,8 +72,7 @@ fn a_step_with_an_overflow_is_left_out_and_the_scale_shrinks() {
 
 #[test]
 fn one_optimizers_overflow_does_not_stop_the_other() {
-    let mut problem = Problem::new(scaling());
-    let mut other = Problem::new(scaling());
+    let [mut problem, mut other] = [(); 2].map(|()| Problem::new(scaling()));
     problem.backward(1.0);
     problem.scaler.scale(&(&other.weight * f64::INFINITY).sum(Kind::Float)).unwrap().backward();
     assert!(problem.scaler.step(&mut problem.optimizer).unwrap());

@@ -31,8 +31,7 @@ fn expected(steps: [i64; WORLD], step: i64, options: JoinOptions) -> [Tensor; 2]
     let alive = alive(steps, step);
     let divisor = if options.divide_by_initial_world_size { WORLD } else { alive.len() } as f64;
     [0, 1].map(|part| {
-        let gradients = alive.iter().map(|&rank| own(rank, step)[part].shallow_clone());
-        gradients.sum::<Tensor>() / divisor
+        alive.iter().map(|&rank| own(rank, step)[part].shallow_clone()).sum::<Tensor>() / divisor
     })
 }
 

@@ -34,8 +34,7 @@ fn a_model_and_its_optimizer_end_together_if_one_rank_runs_out(group: &ProcessGr
         0 => "Rank 0 exhausted all inputs.",
         _ => "Detected at least one rank that exhausted inputs. Throwing across all ranks.",
     };
-    let sentence = format!("rank {rank}: join failed: {reason}");
-    assert_eq!(message(train([2, 4, 3])), sentence);
+    assert_eq!(message(train([2, 4, 3])), format!("rank {rank}: join failed: {reason}"));
     // All ranks stopped at the same step, so they can train on.
     train([2, 2, 2]).unwrap();
     optimizer.step().unwrap();

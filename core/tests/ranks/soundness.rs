@@ -98,8 +98,7 @@ fn a_pass_within_a_hook_or_on_another_thread_that_it_waits_for_is_refused(group:
     expect_refusal(group, move |model| model.backward(&loss_of(model)));
     expect_refusal(group, move |model| {
         let loss = loss_of(model);
-        let pass = thread::spawn(move || loss.f_backward().map(drop).map_err(Error::from));
-        pass.join().unwrap()
+        thread::spawn(move || loss.f_backward().map(drop).map_err(Error::from)).join().unwrap()
     });
 }
 
@@ -114,8 +113,7 @@ fn tensors_of_a_bucket_outlive_the_model_and_the_group(group: &ProcessGroup) {
     let member = group.new_group(&[0, 1]).unwrap().unwrap();
     let (vs, model) = model(&member, with_hook(hook));
     backward(&vs, &model, &own).unwrap();
-    drop((model, vs));
-    drop(member);
+    drop((model, vs, member));
     let (buffer, views, parameters) = tensors.recv().unwrap();
     let flat: Vec<_> = views.iter().map(|view| view.flatten(0, -1)).collect();
     assert_eq!(buffer, Tensor::cat(&flat, 0));
@@ -136,8 +134,7 @@ fn a_model_may_be_wrapped_again_while_an_old_graph_still_exists(group: &ProcessG
         backward(&vs, &again, &own(group.rank(), step)).unwrap();
         assert_eq!(gradients(&vs), mean(step));
     }
-    drop(old);
-    drop(again);
+    drop((old, again));
 }
 
 #[run_by(on_ranks(2))]

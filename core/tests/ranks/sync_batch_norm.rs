@@ -34,15 +34,14 @@ fn gradient(tensor: &Tensor) -> Tensor {
 type Layers = ((VarStore, SyncBatchNorm), (VarStore, BatchNorm));
 
 fn layers(group: &ProcessGroup, sample: &[i64], options: BatchNormOptions) -> Layers {
-    let stores = [VarStore::new(Device::Cpu), VarStore::new(Device::Cpu)];
-    let layer = sync_batch_norm(stores[0].root(), CHANNELS, group, options);
-    let root = stores[1].root();
+    let [vs, vs_alone] = [(); 2].map(|()| VarStore::new(Device::Cpu));
+    let layer = sync_batch_norm(vs.root(), CHANNELS, group, options);
+    let root = vs_alone.root();
     let alone = match sample.is_empty() {
         true => batch_norm1d(root, CHANNELS, options),
         false => batch_norm2d(root, CHANNELS, options),
     };
-    stores.iter().for_each(vary_weights);
-    let [vs, vs_alone] = stores;
+    [&vs, &vs_alone].into_iter().for_each(vary_weights);
     ((vs, layer), (vs_alone, alone))
 }
 

@@ -1,7 +1,7 @@
 //! A network with SyncBatchNorm under DistributedDataParallel, compared with one process that has all the data.
 
 use crate::batches::{Batch, CHANNELS, IMAGE, assert_close, vary_weights};
-use crate::prelude::*;
+use crate::{prelude::*, weights::two_buckets};
 use tch_parallel::nn::{Conv2d, ConvOptions, NormLayer, conv2d};
 
 /// Means in 64 bits, rounded and added up in another order, through several layers.
@@ -36,8 +36,7 @@ fn under_ddp_a_rank_may_have_nothing(group: &ProcessGroup) {
         vary_weights(&vs);
         (vs, net)
     });
-    let options = DdpOptions { bucket_cap_mb: Some(1e-5), ..Default::default() };
-    let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
+    let model = DistributedDataParallel::with_options(net, &vs, group, two_buckets()).unwrap();
     for step in 0..3 {
         let batch = Batch::new(&[4, 0, 1], IMAGE, step);
         let double = |tensor: &Tensor| tensor.to_kind(Kind::Double);

@@ -19,8 +19,7 @@ impl Job {
         let vs = VarStore::new(Device::Cpu);
         let mut net = nn::seq();
         for (index, pair) in widths.windows(2).enumerate() {
-            let path = vs.root() / index.to_string();
-            let layer = nn::linear(path, pair[0], pair[1], Default::default());
+            let layer = nn::linear(vs.root() / index, pair[0], pair[1], Default::default());
             net = net.add(layer).add_fn(Tensor::tanh);
         }
         let model = DistributedDataParallel::new(net, &vs, group).unwrap();

@@ -9,8 +9,7 @@ const STAY: &str = r#"
     stay"#;
 
 fn node(nodes: &Nodes, job: &Job, name: &str) -> Running {
-    let flags = "--rdzv-conf last_call_timeout=1";
-    start(nodes.launch(job, 0, flags, STAY).env("NODE", name))
+    start(nodes.launch(job, 0, "--rdzv-conf last_call_timeout=1", STAY).env("NODE", name))
 }
 
 #[test]

@@ -31,8 +31,7 @@ fn rank_0_opens_the_port_that_launch_keeps_from_all_who_do_not_name_it() {
 
 #[test]
 fn nobody_holds_the_port_when_rank_0_is_gone() {
-    let script = include_str!("released_port.py");
-    run(Job::new().launch_python("-n 2", script)).expect_code(0);
+    run(Job::new().launch_python("-n 2", include_str!("released_port.py"))).expect_code(0);
 }
 
 #[test]

@@ -67,9 +67,7 @@ fn nodes_with_1_2_and_3_ranks_have_6_ranks_in_a_row() {
     let script = "note \"$RANK of $WORLD_SIZE on $GROUP_RANK, $LOCAL_RANK of $LOCAL_WORLD_SIZE, \
                   port $MASTER_PORT\" rank.$RANK";
     let start = |rank| nodes.start(&job, rank, &format!("-n {}", rank + 1), script);
-    for ended in finish([0, 1, 2].map(start)) {
-        assert_eq!(ended.expect_code(0).stderr, "");
-    }
+    finish([0, 1, 2].map(start)).iter().for_each(|it| assert_eq!(it.expect_code(0).stderr, ""));
     let first = job.note("rank.0").unwrap();
     let port = first.rsplit_once(' ').unwrap().1;
     let places = ["0, 0 of 1", "1, 0 of 2", "1, 1 of 2", "2, 0 of 3", "2, 1 of 3", "2, 2 of 3"];
@@ -240,9 +238,7 @@ fn all_nodes_restart_together_on_a_new_port_and_count_alike() {
         assert_eq!(ended.stderr.matches("restart").count(), 2, "{ended:?}");
     }
     let port = |attempt: u32, rank: u32| job.note(&format!("port.{attempt}.{rank}")).unwrap();
-    for attempt in 0..3 {
-        assert_eq!(port(attempt, 0), port(attempt, 1));
-    }
+    (0..3).for_each(|attempt| assert_eq!(port(attempt, 0), port(attempt, 1)));
     assert!(port(0, 0) != port(1, 0) && port(1, 0) != port(2, 0));
 }
 
@@ -298,8 +294,7 @@ fn whoever_is_there_says_who_is_missing() {
         let sentence = "launch: waited 5 s (join_timeout) in vain for node 1 of 3; there are: ";
         ended.expect_code(1).expect_stderr(sentence);
     }
-    let limit = "--rdzv-conf join_timeout=1";
-    let ended = nodes.start(&job, 1, limit, "").finish();
+    let ended = nodes.start(&job, 1, "--rdzv-conf join_timeout=1", "").finish();
     let place = format!("node 0 was not reached at 127.0.0.1, port {}, within 1 s", nodes.port);
     ended.expect_code(1).expect_stderr(&format!("launch: {place}"));
 }

@@ -7,14 +7,12 @@ const RANK: &str = include_str!("replaced.py");
 
 /// Runs three ranks that begin like this and continue with `then`. One may be replaced.
 fn run_three(then: &str) -> Ended {
-    let job = Job::new();
-    run(job.launch_python("-n 3 --max-restarts 1", &format!("{RANK}{then}")))
+    run(Job::new().launch_python("-n 3 --max-restarts 1", &format!("{RANK}{then}")))
 }
 
 #[test]
 fn a_rank_that_fails_after_all_have_finished_fails_the_job() {
-    let then = "assert finish(place) == 'leave'\nexit(3 if rank == '1' else 0)";
-    let ended = run_three(then);
+    let ended = run_three("assert finish(place) == 'leave'\nexit(3 if rank == '1' else 0)");
     ended.expect_code(3).expect_stderr("restart 1 of 1: starting all ranks again\n");
     ended.expect_stderr("launch: rank 1 (pid ");
 }

@@ -51,8 +51,7 @@ fn a_second_sigint_kills_at_once() {
 
 #[test]
 fn a_signal_prevents_a_restart() {
-    let script = "trap 'exit 1' TERM; note_pids; stay";
-    let (_job, running, _) = launched("--max-restarts 3", script);
+    let (_job, running, _) = launched("--max-restarts 3", "trap 'exit 1' TERM; note_pids; stay");
     running.signal(Signal::SIGTERM);
     running.finish().expect_code(143).expect_not_in_stderr("restart");
 }

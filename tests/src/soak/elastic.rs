@@ -17,9 +17,7 @@ pub(super) fn nodes_come_and_go(trial: &mut Trial) -> Result<Duration> {
     let moments = [(); 3].map(|()| Duration::from_millis(trial.rng.random_range(0..500)));
     let program = example("elastic", [])?;
     Cluster::with(NODES, &mut trial.log, |cluster| {
-        for host in 0..NODES {
-            start(cluster, host, per_node, &[], &program)?;
-        }
+        (0..NODES).try_for_each(|host| start(cluster, host, per_node, &[], &program))?;
         let mut sizes = vec![NODES * per_node];
         wait_for_starts(cluster, &sizes)?;
         let mut longest = Duration::ZERO;

@@ -60,8 +60,7 @@ pub(super) fn provoke(trial: &mut Trial, fault: Fault) -> Result<Duration> {
 }
 
 fn expect_failure(ends: &[Ended]) -> Result<()> {
-    let all_failed = ends.iter().all(|ended| !ended.status.success());
-    ensure!(all_failed, "a launcher has ended with success");
+    ensure!(ends.iter().all(|ended| !ended.status.success()), "a launcher has ended with success");
     Ok(())
 }
 

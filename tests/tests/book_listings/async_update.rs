@@ -113,9 +113,7 @@ fn a_killed_worker_is_missed_as_the_book_shows() -> Result<()> {
     let server = ranks[0].wait()?.expect_success()?;
     let gone = format!("[server] worker 3 is gone (rank 3 (pid {}) has ended)", ranks[3].pid());
     server.expect_line(&[&gone, "2 workers go on"])?;
-    for worker in [1, 2] {
-        ranks[worker].wait()?.expect_success()?;
-    }
+    ranks[1..3].iter_mut().try_for_each(|worker| worker.wait()?.expect_success().map(drop))?;
     let outcome = server.stdout.lines().next().context("no outcome")?;
     // Others have done what the lost worker had begun: 8,000 digits three times, in batches of 32.
     ensure!(outcome.contains(" from 750 batches"), "{outcome}");

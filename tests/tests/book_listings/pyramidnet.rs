@@ -35,8 +35,7 @@ fn training(name: &str) -> Result<String> {
 fn the_comparison_is_as_the_book_shows() -> Result<()> {
     let (shown, mut program) = first_command("compare")?;
     program.arg(UNHURRIED);
-    let program = cut_short(program, &["--steps=3"]);
-    let (text, svg) = printed_and_written(program, "charts/memory.svg")?;
+    let (text, svg) = printed_and_written(cut_short(program, &["--steps=3"]), "charts/memory.svg")?;
     let (tables, _) = after_two(&text).context("words follow the tables")?;
     expect(&[
         ("compare_memory.svg", &svg, &same_drawn_amounts),

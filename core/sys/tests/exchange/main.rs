@@ -27,9 +27,7 @@ fn operations_follow_each_other_in_any_sequence(rank: Rank) {
         let root = random.below(3) as usize;
         let (in_arena, operation) = (random.below(8), random.below(7));
         let mut delay = Random(number << 8 | rank.rank as u64);
-        for _ in 0..delay.below(20) * delay.below(1000) {
-            std::hint::spin_loop();
-        }
+        (0..delay.below(20) * delay.below(1000)).for_each(|_| std::hint::spin_loop());
         let (group, [own, of_root]) = (&rank.shared, [rank.rank, root].map(|it| it as i64 + 1));
         let mine = Tensor::full([len], own, FLOAT);
         let mine = if in_arena >> rank.rank & 1 == 1 { allocated(group, &mine) } else { mine };

@@ -45,8 +45,7 @@ fn ranks_that_blame_others_wait_for_the_loss_of_a_node_that_has_missed_its_beats
     scene.fail(1, 2, Fault::Another, 10.0);
     scene.pass(11.0);
     assert!(scene.nobody_is_told_to_end_at(12.0));
-    scene.say(0, ToCoordinator::Beat, 15.0);
-    scene.say(1, ToCoordinator::Beat, 15.0);
+    [0, 1].into_iter().for_each(|id| scene.say(id, ToCoordinator::Beat, 15.0));
     scene.lose(2, Loss::Silent(Duration::from_secs(15)), 15.0);
     let (_, end) = scene.end_at(16.0);
     assert_eq!(end.reason, "node 2 (h2) has been silent for 15 s");
@@ -153,8 +152,7 @@ fn a_node_lost_while_ranks_end_belongs_to_the_same_restart_and_is_named() {
     scene.gone(&[0], 3.0);
     scene.lose(1, Loss::Closed, 4.0);
     scene.gone(&[2], 5.0);
-    let wait = "waiting at most 600 s for node 1 of 3; there are: h0, h2";
-    assert_eq!(scene.waits(2), [GONE, wait]);
+    assert_eq!(scene.waits(2), [GONE, "waiting at most 600 s for node 1 of 3; there are: h0, h2"]);
     scene.come_back(1, 5, 6.0);
     assert_eq!(scene.group(), [0, 5, 2]);
     assert_eq!(scene.started[1][1].1.restarts, 1);

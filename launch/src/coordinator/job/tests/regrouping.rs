@@ -183,8 +183,7 @@ fn an_elastic_job_goes_on_without_a_node_that_is_lost_or_leaves_and_takes_in_one
     assert_eq!(scene.end().0, [2]);
     scene.gone(&[2], 3.5);
     assert!(scene.nobody_was_told_to_end() && scene.started.len() == 2);
-    let restarts = scene.regrouped.iter().map(|(_, places)| places[0].1.restarts);
-    assert_eq!(restarts.max(), Some(0));
+    assert_eq!(scene.regrouped.iter().map(|(_, places)| places[0].1.restarts).max(), Some(0));
 }
 
 #[test]

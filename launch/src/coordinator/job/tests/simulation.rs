@@ -226,9 +226,8 @@ impl Simulation {
     fn join_host(&mut self) {
         let id = self.hosts;
         self.hosts += 1;
-        let node = self.job.terms.own.clone();
         let (host, launcher) = (format!("h{id}"), format!("h{id}"));
-        let node = super::Node { host, launcher, ..node };
+        let node = super::Node { host, launcher, ..self.job.terms.own.clone() };
         self.send(id, false, move |it| it.coordinate(id, Event::Joined(node)));
     }
 
