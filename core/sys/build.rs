@@ -62,6 +62,8 @@ fn compile(libtorch: &Libtorch, cuda_headers: Option<&[PathBuf; 2]>) -> Result<(
         .warnings(false)
         // Sums of integers wrap around, as in gloo.
         .flag("-fwrapv")
+        // A product is rounded before it is added, on every processor.
+        .flag("-ffp-contract=off")
         // As libtorch itself is compiled: some of its types have more fields without it.
         .define("NDEBUG", None)
         .define("USE_DISTRIBUTED", None)

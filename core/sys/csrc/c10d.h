@@ -134,7 +134,7 @@ enum { C10D_CPU_DEVICES = 64, C10D_HOST = C10D_CPU_DEVICES };
 // What c10d_arithmetic does.
 enum {
   C10D_ADD, C10D_MUL, C10D_DIV, C10D_CLAMP_MIN, C10D_CLAMP_MAX, C10D_POW, C10D_LERP, C10D_ADD_SCALED, C10D_ADDCMUL,
-  C10D_ADDCDIV,
+  C10D_ADDCDIV, C10D_ADD_PRODUCT,
 };
 
 // What c10d_foreach does. The numbers are one for all tensors, or, if the name ends in NUMBERS, one for each.

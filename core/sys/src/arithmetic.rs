@@ -43,6 +43,11 @@ pub fn add_scaled_(tensor: &mut Tensor, other: &Tensor, alpha: f64) -> Result<()
     in_place(tensor, Operation::AddScaled, [other; 2], alpha)
 }
 
+/// `tensor.add_(other * number)`: each element is rounded twice, unlike with [`add_scaled_`].
+pub fn add_product_(tensor: &mut Tensor, other: &Tensor, number: f64) -> Result<(), TchError> {
+    in_place(tensor, Operation::AddProduct, [other; 2], number)
+}
+
 /// `tensor.addcmul_(a, b, value=value)`: adds `value * a * b`. tch's function has no `value`.
 pub fn addcmul_(tensor: &mut Tensor, a: &Tensor, b: &Tensor, value: f64) -> Result<(), TchError> {
     in_place(tensor, Operation::AddCMul, [a, b], value)
@@ -76,6 +81,7 @@ enum Operation {
     AddScaled,
     AddCMul,
     AddCDiv,
+    AddProduct,
 }
 
 /// An operation of fewer tensors ignores `b`, or both.
@@ -137,6 +143,21 @@ mod tests {
     }
 
     #[test]
+    fn a_product_is_rounded_before_it_is_added() {
+        // (1 + e)² is 1 + 2e + e², of which a product of 32 bits has lost e².
+        let next = f64::from(1f32.next_up());
+        for (kind, left) in [(Kind::Float, 0.0), (Kind::Double, (next - 1.0).powi(2))] {
+            let factors = Tensor::full([3, 2], next, (kind, tch::Device::Cpu));
+            let mut tensor = factors.full_like(1.0 - 2.0 * next);
+            add_product_(&mut tensor, &factors, next).unwrap();
+            assert_eq!(tensor, factors.full_like(left));
+            let mut turned = factors.full_like(1.0 - 2.0 * next).transpose(0, 1);
+            add_product_(&mut turned, &factors.view([2, 3]), next).unwrap();
+            assert_eq!(turned, factors.view([2, 3]).full_like(left));
+        }
+    }
+
+    #[test]
     fn a_failure_is_an_error_and_no_panic() {
         for (operation, _) in ALL {
             let error = operation(&mut Tensor::from_slice(&[1i64]), 0.5).unwrap_err();
@@ -145,6 +166,7 @@ mod tests {
         let (mut pair, three) = (Tensor::from_slice(&[0f32; 2]), Tensor::from_slice(&[0f32; 3]));
         assert!(lerp_(&mut pair, &three, 0.5).unwrap_err().to_string().contains("size"));
         assert!(add_scaled(&pair, &three, 0.5).unwrap_err().to_string().contains("size"));
+        assert!(add_product_(&mut pair, &three, 0.5).unwrap_err().to_string().contains("size"));
         for operation in [addcmul_, addcdiv_] {
             let error = operation(&mut pair, &three, &three, 0.5).unwrap_err();
             assert!(error.to_string().contains("size"), "{error}");

@@ -6,7 +6,7 @@ use crate::distributed::collectives::IN_A_PART;
 use crate::distributed::group::{ProcessGroup, Transport};
 use crate::{Error, Result, check, data::Shard};
 use c10d_sys::random::{rng_state, set_rng_state};
-use c10d_sys::{autograd::backward_from, tensor::get_mut, tensor::set_grad};
+use c10d_sys::{arithmetic::add_product_, autograd::backward_from, tensor::set_grad};
 use std::{iter::repeat_with, mem::replace, mem::take, ops::Range, sync::Arc, sync::Mutex};
 use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel_base::lock;
@@ -186,13 +186,10 @@ impl VirtualRanks {
             let _ = gradient.f_unsqueeze(0)?.f_mul_out(&place, &Tensor::from(factor))?;
             return Ok(());
         }
-        // Autograd gives two parameters the same memory where it can.
-        let mut right = match get_mut(&mut gradient).is_some() {
-            true => gradient.f_mul_scalar_(factor)?,
-            false => gradient.f_mul_scalar(factor)?,
-        };
         // The share completes a branch, and that one perhaps others.
-        for row in (after - 1..before).rev() {
+        let mut right = place(before - 1)?;
+        add_product_(&mut right, &gradient, factor)?;
+        for row in (after - 1..before - 1).rev() {
             let mut left = place(row)?;
             let _ = left.f_add_(&right)?;
             right = left;
