@@ -1,7 +1,7 @@
-"""What any number of ranks with four virtual ranks must equal: four ranks whose gradients are added pairwise.
+"""What any number of ranks with five virtual ranks must equal: five ranks whose gradients are added pairwise.
 See core/tests/ranks/virtual_ranks.rs.
 
-    python tests/python/virtual_ranks.py python.safetensors    # as a rank of four
+    python tests/python/virtual_ranks.py python.safetensors    # as a rank of five
 """
 
 import sys

@@ -7,10 +7,11 @@ static void add_product(at::Tensor& target, const at::Tensor& source, double num
         tensor.is_non_overlapping_and_dense() && !tensor.is_neg() && !tensor.requires_grad();
   };
   if (!is_usual(target) || !is_usual(source) || target.sizes() != source.sizes() ||
-      target.strides() != source.strides()) {
+      target.strides() != source.strides() || target.is_alias_of(source)) {
     target.add_(source.mul(at::native::wrapped_scalar_tensor(number)));
     return;
   }
+  target.unsafeGetTensorImpl()->bump_version();
   auto* to = target.mutable_data_ptr<float>();
   const auto* from = source.const_data_ptr<float>();
   const auto factor = static_cast<float>(number);
@@ -19,7 +20,6 @@ static void add_product(at::Tensor& target, const at::Tensor& source, double num
   for (int64_t i = 0; i < count; ++i) {
     to[i] += from[i] * factor;
   }
-  target.unsafeGetTensorImpl()->bump_version();
 }
 
 extern "C" {

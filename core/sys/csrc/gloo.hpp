@@ -50,8 +50,7 @@ class Gloo final : public c10d::ProcessGroupGloo {
   WorkPtr allgather_parts(const Tensors& outputs, const Tensors& inputs, const c10d::AllgatherOptions& options);
   WorkPtr reduce_scatter_parts(
       const at::Tensor& output, const Tensors& inputs, const c10d::ReduceScatterOptions& options);
-  // Adds up the sums of virtual ranks that the rows of all ranks' tensors are, into everyone's first row. Only in shared
-  // memory.
+  // Adds up all ranks' rows, which are sums over virtual ranks, into everyone's first row. Only in shared memory.
   WorkPtr add_rows(const at::Tensor& tensor, int virtual_ranks, const c10d::AllreduceOptions& options);
   WorkPtr gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override;
   WorkPtr scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override;

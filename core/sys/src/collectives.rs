@@ -157,8 +157,8 @@ impl ProcessGroup {
 
         /// Adds up the values of `virtual_ranks`, of which rank r of R has those from number `virtual_ranks * r / R` on, and
         /// has the sum in the first row of everyone's `tensor`, `[rows, count]`. The order is that of a tree with the virtual
-        /// ranks as its leaves: its left half are as many as the largest power of two below their number. A row is the sum
-        /// of a largest branch of which all leaves are the rank's, from left to right; rows beyond these mean nothing.
+        /// ranks as its leaves: a branch of n leaves has the largest power of two below n on its left. A row is the sum of
+        /// a largest branch of which all leaves are the rank's, from left to right; rows beyond these mean nothing.
         /// Only [through shared memory](Self::no_shared_memory), for contiguous tensors on the CPU.
         fn add_rows(tensor: &Tensor, virtual_ranks: usize, call: Call) =
             AddRows(&[], from_ref(tensor), ffi::Call { virtual_ranks: c_rank(virtual_ranks), ..call.into() });

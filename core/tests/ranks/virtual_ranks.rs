@@ -87,13 +87,13 @@ fn on_each_number_of_ranks(group: &ProcessGroup, check: impl Fn(&ProcessGroup)) 
     }
 }
 
-#[run_by(after_python((4, EACH_TRANSPORT), "virtual_ranks", ""))]
-fn any_number_of_ranks_equals_pythons_four_with_four_virtual_ranks(
+#[run_by(after_python((5, EACH_TRANSPORT), "virtual_ranks", ""))]
+fn any_number_of_ranks_equals_pythons_five_with_five_virtual_ranks(
     group: &ProcessGroup,
     python: Saved,
 ) {
     on_each_number_of_ranks(group, |group| {
-        let saved = trained((group, 4, 1), false, conv_net, |(conv, norm, last, scale), xs| {
+        let saved = trained((group, 5, 1), false, conv_net, |(conv, norm, last, scale), xs| {
             let xs = norm.forward_t(&conv.forward(xs), true).relu().flatten(1, -1);
             last.forward(&xs.dropout(0.5, true)) * scale
         });

@@ -47,10 +47,11 @@ options! {
         /// ([`backward_shares`](super::DistributedDataParallel::backward_shares)), and gradients are added in pairs, pairs
         /// of pairs, and so on. Buffers are those of virtual rank 0. The bits still depend on the processor, the device and
         /// the number of threads, which is 1 unless OMP_NUM_THREADS says otherwise. Costs copies of the gradients: in step,
-        /// one for each virtual rank that a rank has; otherwise fewer, 3 for 12 of them. Over sockets and with NCCL, also as
-        /// many of one bucket for each rank of the job, and without overlap. Not together with `buffer_comm_hook`, `comm_hook`, `delay_all_reduce_named_params`,
-        /// `find_unused_parameters`, `gradient_as_bucket_view`, `mixed_precision`, `params_and_buffers_to_ignore`,
-        /// `sparse_gradients`, `static_graph` and buffers that are not broadcast. PyTorch has no counterpart.
+        /// one for each virtual rank that a rank has; otherwise fewer, 3 for 12 of them. Over sockets and with NCCL, a rank
+        /// also holds such sums of one bucket from all ranks, and exchanges without overlap. Not with `buffer_comm_hook`,
+        /// `comm_hook`, `delay_all_reduce_named_params`, `find_unused_parameters`, `gradient_as_bucket_view`,
+        /// `mixed_precision`, `params_and_buffers_to_ignore`, `sparse_gradients`, `static_graph` and buffers that are not
+        /// broadcast. PyTorch has no counterpart.
         pub virtual_ranks: Option<usize> = None,
         /// The names of the parameters whose gradients are sparse: the weights of embeddings with
         /// `sparse`. PyTorch reads that from its modules.

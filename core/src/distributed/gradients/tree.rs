@@ -4,8 +4,8 @@ use crate::{Result, data::Shard};
 use std::ops::Range;
 use tch::Tensor;
 
-/// A tree with the virtual ranks as its leaves. The left half of a branch are as many as the largest power of two below
-/// their number. A row is the sum of a largest branch of which one rank has all leaves; see add_rows in c10d-sys.
+/// A tree with the virtual ranks as its leaves. A branch of n leaves has the largest power of two below n on its left, and
+/// the others on its right. A row is the sum of a largest branch of which one rank has all leaves.
 #[derive(Debug)]
 pub(super) struct Tree {
     /// By rank, its virtual ranks.
@@ -42,7 +42,8 @@ impl Tree {
         let [left, right] = halves(branch);
         let in_left = self.ranks.iter().map(|own| rows(left.clone(), own)).sum();
         let (in_left, in_right) = all.split_at(in_left);
-        Ok(self.sum(left, in_left)?.f_add(&self.sum(right, in_right)?)?)
+        let (mut sum, right) = (self.sum(left, in_left)?, self.sum(right, in_right)?);
+        Ok(if in_left.len() > 1 { sum.f_add_(&right)? } else { sum.f_add(&right)? })
     }
 }
 

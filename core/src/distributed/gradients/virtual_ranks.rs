@@ -16,7 +16,7 @@ use tch_parallel_base::lock;
 pub(super) struct VirtualRanks {
     pub(super) shard: Shard,
     pub(super) tree: Tree,
-    /// The most rows that this rank has after any of its shares, or another one after all.
+    /// The most rows that this rank has after any of its shares, or that any rank has at the end.
     most_rows: usize,
     state: Mutex<State>,
 }
@@ -160,11 +160,12 @@ impl VirtualRanks {
         let outcome = backward_from(loss).map_err(Error::engine("backward"));
         let gradients = replace_grads(parameters, before)?;
         outcome?;
-        for (i, gradient) in gradients.into_iter().enumerate() {
-            self.add(share, gradient, |row| Ok(places[row][i].shallow_clone()))?;
-        }
+        // Before any is added: no second pass may add it again.
         step.passes += 1;
-        Ok(())
+        let mut gradients = gradients.into_iter().enumerate();
+        gradients.try_for_each(|(i, gradient)| {
+            self.add(share, gradient, |row| Ok(places[row][i].shallow_clone()))
+        })
     }
 
     /// Adds a share's gradient to those of the earlier ones. `place` is where its rows are.
@@ -222,6 +223,7 @@ impl VirtualRanks {
     /// After the passes of all shares in step: exchanges their gradients, and ends the step. A collective.
     pub(super) fn add_up(&self, group: &ProcessGroup, mut shares: Vec<Context>) -> Result<()> {
         let mut state = lock(&self.state);
+        let exchanged = self.tree.most(|own| self.tree.rows(own));
         let mut gradients = Vec::new();
         for (i, parameter) in state.parameters.iter().enumerate() {
             let empty = |_| parameter.f_empty_like();
@@ -231,7 +233,7 @@ impl VirtualRanks {
                 self.add(share, gradient, |row| Ok(rows[row].shallow_clone()))?;
             }
             let mut gradient = parameter.f_empty_like()?;
-            gradient.f_copy_(&self.sum(&Tensor::f_stack(&rows, 0)?, group)?)?;
+            gradient.f_copy_(&self.sum(&Tensor::f_stack(&rows[..exchanged], 0)?, group)?)?;
             gradients.push(gradient);
         }
         replace_grads(&mut state.parameters, gradients)?;
@@ -303,9 +305,14 @@ impl VirtualRanks {
         group: &ProcessGroup,
         count: impl Fn(&Range<usize>) -> usize,
     ) -> Result<Vec<Tensor>> {
+        let own = count(&self.tree.ranks[group.rank()]) as i64;
+        let most = self.tree.most(&count) as i64;
         // A rank with fewer than another repeats its last one, which nobody uses.
-        let most = Tensor::f_arange(self.tree.most(&count) as i64, (Kind::Int64, rows.device()))?;
-        let rows = rows.f_index_select(0, &most.f_clamp_max(rows.size()[0] - 1)?)?;
+        let numbers = Tensor::f_arange(most, (Kind::Int64, rows.device()))?;
+        let rows = match most - own {
+            0 => rows.f_narrow(0, 0, most)?,
+            _ => rows.f_index_select(0, &numbers.f_clamp_max(own - 1)?)?,
+        };
         let ranks = if group.world_size() == 1 { vec![rows] } else { group.all_gather(&rows)? };
         let own = self.tree.ranks.iter().zip(&ranks);
         let rows = own.flat_map(|(own, rows)| (0..count(own)).map(|row| rows.f_get(row as i64)));

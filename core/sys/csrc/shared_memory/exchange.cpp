@@ -16,7 +16,7 @@ namespace c10d_sys {
 namespace {
 
 // Names this arrangement of memory, and what ranks do with it. Ranks with different ones use gloo.
-constexpr const char* kLayout = "6";
+constexpr const char* kLayout = "7";
 // The count of rounds soon wraps around, so that this does not happen for the first time in a
 // training that has run for days.
 constexpr uint32_t kFirstRound = -100;

@@ -7,8 +7,8 @@
 
 namespace c10d_sys {
 
-// The leaves of a tree, divided among ranks. The left half of a branch are as many leaves as the largest power of two
-// below their number. A rank gives a row for each largest branch of which it has all leaves.
+// The leaves of a tree, divided among ranks. A branch of n leaves has the largest power of two below n on its left, and
+// the others on its right. A rank gives a row for each largest branch of which it has all leaves.
 struct VirtualRanks {
   int count;
   int ranks;
