@@ -67,6 +67,12 @@ pub(crate) fn allocated(group: &ProcessGroup, tensor: &Tensor) -> Tensor {
     copy
 }
 
+pub(crate) fn bits(tensor: &Tensor) -> Vec<u8> {
+    let mut bytes = vec![0; tensor.numel() * tensor.kind().elt_size_in_bytes()];
+    tensor.copy_data_u8(&mut bytes, tensor.numel());
+    bytes
+}
+
 /// A generator of its own (splitmix64), so that a case can be repeated by its number.
 pub(crate) struct Random(pub(crate) u64);
 

@@ -8,10 +8,11 @@ mod failures;
 
 use c10d_sys::ReduceOp;
 use c10d_sys::storage::Memory;
-use common::{FLOAT, LATER, NOW, Now, Random, Rank, allocated, with_ranks, with_ranks_and_timeout};
+use common::{FLOAT, LATER, NOW, Now, Random, Rank};
+use common::{allocated, bits, with_ranks, with_ranks_and_timeout};
 use std::time::{Duration, Instant};
 use std::{ops::Range, sync::Barrier, thread};
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 use tests::run_by;
 
 fn ones(len: i64) -> Tensor {
@@ -194,4 +195,39 @@ fn what_nobody_waits_for_does_not_hold_up_what_follows(Rank { rank, shared, .. }
     drop(shared.all_reduce(&unread, ReduceOp::Sum, NOW).unwrap());
     shared.all_reduce(&sum, ReduceOp::Sum, NOW).now().unwrap();
     assert_eq!(sum, Tensor::full([10], 4, FLOAT));
+}
+
+#[run_by(with_ranks(2))]
+fn tensors_are_taken_as_they_lie_in_memory(rank: Rank) {
+    for kind in [Kind::Bool, Kind::Float, Kind::ComplexFloat, Kind::Int16] {
+        let table = Tensor::arange(40_000, FLOAT).reshape([200, 200]).remainder(2.0);
+        let ours = table.to_kind(kind).tr();
+        let gloos = ours.copy();
+        let outcomes = [(&rank.shared, &ours), (&rank.gloo, &gloos)]
+            .map(|(group, tensor)| group.all_reduce(tensor, ReduceOp::Sum, NOW).now().is_ok());
+        // Gloo takes no Int16, with or without shared memory.
+        assert_eq!(outcomes, [kind != Kind::Int16; 2], "{kind:?}");
+        assert_eq!(bits(&ours.contiguous()), bits(&gloos.contiguous()), "{kind:?}");
+        if outcomes[0] {
+            rank.shared.barrier(NOW).now().unwrap();
+        }
+        // Gloo sums complex numbers, but cannot gather them.
+        if matches!(kind, Kind::Bool | Kind::Float) {
+            let [ours, gloos] = [&rank.shared, &rank.gloo].map(|group| {
+                let whole = table.to_kind(kind).tr();
+                let as_input = || Tensor::zeros_like(&whole);
+                let otherwise = || Tensor::zeros([200, 200], (kind, Device::Cpu));
+                let gathered = [as_input(), otherwise(), otherwise(), as_input()];
+                for outputs in gathered.chunks(2) {
+                    group.all_gather(outputs, &whole, NOW).now().unwrap();
+                }
+                let part = Tensor::zeros([200, 100], (kind, Device::Cpu)).tr();
+                group.reduce_scatter_tensor(&part, &whole, ReduceOp::Sum, NOW).now().unwrap();
+                let all = gathered.iter().chain([&part]);
+                all.map(|tensor| bits(&tensor.contiguous())).collect::<Vec<_>>()
+            });
+            let unequal: Vec<_> = (0..5).filter(|i| ours[*i] != gloos[*i]).collect();
+            assert_eq!(unequal, [0; 0], "{kind:?}");
+        }
+    }
 }
