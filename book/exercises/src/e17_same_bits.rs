@@ -1,8 +1,8 @@
 //! The same bits on any number of ranks (chapter: same-bits.md)
 //!
 //! Rank r of R has the gradients of the virtual ranks r, r + R, r + 2R, and so on, and every rank has equally many.
-//! Return the sum of all gradients, added one after the other in the order of virtual ranks: of the orders that do not
-//! depend on the number of ranks, it is the simplest.
+//! Return the sum of all gradients, added one after the other in the order of virtual ranks, which is simpler than the
+//! chapter's pairs.
 
 use crate::prelude::*;
 

@@ -118,7 +118,7 @@ pub(super) fn saved_step(state: &OptimizerState, name: &str) -> Result<u64> {
         .map_err(|_| Error::argument("the averager's step", "negative", "the number of steps made"))
 }
 
-/// The state with only those of its tensors whose names are chosen.
+/// The state with only the tensors whose names are chosen.
 pub(super) fn filtered(state: &OptimizerState, is_chosen: impl Fn(&str) -> bool) -> OptimizerState {
     let chosen = state.tensors.iter().filter(|(name, _)| is_chosen(name));
     OptimizerState {

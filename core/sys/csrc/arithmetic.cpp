@@ -1,6 +1,6 @@
 #include "guard.hpp"
 
-// Adds source * number, in one pass over floats on the CPU that lie alike.
+// Adds source * number, in one pass if both are dense CPU floats of equal strides.
 static void add_product(at::Tensor& target, const at::Tensor& source, double number) {
   const auto is_usual = [](const at::Tensor& tensor) {
     return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.scalar_type() == at::kFloat &&

@@ -245,11 +245,11 @@ WorkPtr Gloo::reduce_scatter_parts(
 WorkPtr Gloo::add_rows(const at::Tensor& tensor, int virtual_ranks, const c10d::AllreduceOptions& options) {
   TORCH_CHECK_VALUE(
       virtual_ranks >= getSize() && virtual_ranks <= std::numeric_limits<uint16_t>::max(),
-      "the ranks cannot have ", virtual_ranks, " virtual ranks");
+      "virtual ranks must be ", getSize(), " to 65535, not ", virtual_ranks);
   const auto needed = VirtualRanks{virtual_ranks, getSize()}.most_rows();
   TORCH_CHECK_VALUE(
       tensor.dim() == 2 && tensor.size(0) >= needed && tensor.size(0) < 128,
-      "the tensor must have from ", needed, " to 127 rows");
+      "the tensor must be 2-D with ", needed, " to 127 rows");
   auto operation = operation_of(c10d::OpType::ALLREDUCE, Tensors{tensor});
   operation.rows = static_cast<uint8_t>(tensor.size(0));
   operation.virtual_ranks = static_cast<uint16_t>(virtual_ranks);

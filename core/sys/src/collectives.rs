@@ -156,9 +156,9 @@ impl ProcessGroup {
             ReduceScatterParts(from_ref(output), inputs, call.reducing(op));
 
         /// Adds up the values of `virtual_ranks`, of which rank r of R has those from number `virtual_ranks * r / R` on, and
-        /// has the sum in the first row of everyone's `tensor`, `[rows, count]`. The order is that of a tree with the virtual
-        /// ranks as its leaves: a branch of n leaves has the largest power of two below n on its left. A row is the sum of
-        /// a largest branch of which all leaves are the rank's, from left to right; rows beyond these mean nothing.
+        /// puts the sum in the first row of everyone's `tensor`, `[rows, count]`. The order is that of a tree with the virtual
+        /// ranks as its leaves: a branch of n leaves has the largest power of two below n on its left. A rank's rows are the
+        /// sums of the maximal branches that are wholly its own, from left to right; further rows are ignored.
         /// Only [through shared memory](Self::no_shared_memory), for contiguous tensors on the CPU.
         fn add_rows(tensor: &Tensor, virtual_ranks: usize, call: Call) =
             AddRows(&[], from_ref(tensor), ffi::Call { virtual_ranks: c_rank(virtual_ranks), ..call.into() });

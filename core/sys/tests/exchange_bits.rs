@@ -37,7 +37,7 @@ enum Exchange {
 
 const ROWS: i64 = 3;
 
-/// Of each rank.
+/// Per rank.
 const VIRTUAL_RANKS: i64 = 7;
 
 /// Where a collective writes its results, if not to its input.

@@ -44,14 +44,14 @@ options! {
         /// The number of virtual ranks: the job computes what as many ranks would, with the same bits on any smaller
         /// number of them. Each rank computes for some, one after the other
         /// ([`shares`](super::DistributedDataParallel::shares)) or, for SyncBatchNorm, in step
-        /// ([`backward_shares`](super::DistributedDataParallel::backward_shares)), and gradients are added in pairs, pairs
-        /// of pairs, and so on. Buffers are those of virtual rank 0. The bits still depend on the processor, the device and
-        /// the number of threads, which is 1 unless OMP_NUM_THREADS says otherwise. Costs copies of the gradients: in step,
-        /// one for each virtual rank that a rank has; otherwise fewer, 3 for 12 of them. Over sockets and with NCCL, a rank
-        /// also holds such sums of one bucket from all ranks, and exchanges without overlap. Not with `buffer_comm_hook`,
-        /// `comm_hook`, `delay_all_reduce_named_params`, `find_unused_parameters`, `gradient_as_bucket_view`,
-        /// `mixed_precision`, `params_and_buffers_to_ignore`, `sparse_gradients`, `static_graph` and buffers that are not
-        /// broadcast. PyTorch has no counterpart.
+        /// ([`backward_shares`](super::DistributedDataParallel::backward_shares)), and gradients are added in pairs,
+        /// pairs of pairs, and so on. Buffers are those of virtual rank 0. The bits still depend on the processor, the
+        /// device and the number of threads, which is 1 unless OMP_NUM_THREADS says otherwise. Costs copies of the
+        /// gradients: in step, one for each virtual rank that a rank has; otherwise fewer, 3 for 12 of them. Over
+        /// sockets and with NCCL, a rank also holds one bucket of every rank's sums. Not together with
+        /// `buffer_comm_hook`, `comm_hook`, `delay_all_reduce_named_params`, `find_unused_parameters`,
+        /// `gradient_as_bucket_view`, `mixed_precision`, `params_and_buffers_to_ignore`, `sparse_gradients`,
+        /// `static_graph` and buffers that are not broadcast. PyTorch has no counterpart.
         pub virtual_ranks: Option<usize> = None,
         /// The names of the parameters whose gradients are sparse: the weights of embeddings with
         /// `sparse`. PyTorch reads that from its modules.

@@ -2,7 +2,7 @@
 
 use super::hooks::{CommHook, GradBucket, from_fn, gradients_in};
 use super::tree::Tree;
-use crate::distributed::collectives::IN_A_PART;
+use crate::distributed::collectives::{IN_A_PART, Pending};
 use crate::distributed::group::{ProcessGroup, Transport};
 use crate::{Error, Result, check, data::Shard};
 use c10d_sys::random::{rng_state, set_rng_state};
@@ -53,6 +53,8 @@ struct Step {
     /// The buffers as they were before the step, and as the first share has left them.
     before: Vec<Tensor>,
     after_first: Vec<Tensor>,
+    /// The bucket that is gathered from all ranks, and where its sum belongs.
+    in_flight: Option<(Tensor, Pending<Vec<Tensor>>)>,
 }
 
 impl VirtualRanks {
@@ -67,7 +69,7 @@ impl VirtualRanks {
         let after_shares = own.clone().map(|last| tree.rows(&(own.start..last + 1)));
         Ok(Arc::new(VirtualRanks {
             shard: Shard::from(group).with_virtual_ranks(count)?,
-            most_rows: after_shares.max().max(Some(tree.most(|own| tree.rows(own)))).unwrap_or(1),
+            most_rows: after_shares.max().max(Some(tree.most_rows())).unwrap_or(1),
             tree,
             state: Mutex::new(State {
                 parameters: parameters.iter().map(Tensor::shallow_clone).collect(),
@@ -127,10 +129,12 @@ impl VirtualRanks {
             let numbers = tensors.iter().map(|it| it.numel() as i64).sum();
             let size = [new_places.len() as i64, numbers];
             let (kind, device) = (tensors[0].kind(), tensors[0].device());
-            let new = match device == group.exchange_device() {
+            let mut new = match device == group.exchange_device() {
                 true => group.allocate_tensor(&size, kind)?,
                 false => Tensor::f_empty(size, (kind, device))?,
             };
+            // A rank with fewer rows than another sends what they hold.
+            let _ = new.f_zero_()?;
             for (row, places) in new_places.iter_mut().enumerate() {
                 let gradients = gradients_in(&new.f_get(row as i64)?, &tensors)?;
                 bucket.iter().zip(gradients).for_each(|(&i, place)| places[i] = place);
@@ -160,7 +164,7 @@ impl VirtualRanks {
         let outcome = backward_from(loss).map_err(Error::engine("backward"));
         let gradients = replace_grads(parameters, before)?;
         outcome?;
-        // Before any is added: no second pass may add it again.
+        // Counted first: if adding fails, no retry may add twice.
         step.passes += 1;
         let mut gradients = gradients.into_iter().enumerate();
         gradients.try_for_each(|(i, gradient)| {
@@ -168,7 +172,7 @@ impl VirtualRanks {
         })
     }
 
-    /// Adds a share's gradient to those of the earlier ones. `place` is where its rows are.
+    /// Adds a share's gradient to the earlier ones'. `place(row)` is its part of a row.
     fn add(
         &self,
         share: usize,
@@ -187,7 +191,7 @@ impl VirtualRanks {
             let _ = gradient.f_unsqueeze(0)?.f_mul_out(&place, &Tensor::from(factor))?;
             return Ok(());
         }
-        // The share completes a branch, and that one perhaps others.
+        // The share completes a branch, and perhaps larger ones.
         let mut right = place(before - 1)?;
         add_product_(&mut right, &gradient, factor)?;
         for row in (after - 1..before - 1).rev() {
@@ -198,12 +202,12 @@ impl VirtualRanks {
         Ok(())
     }
 
-    /// How many rows this rank's first shares come to.
+    /// The number of rows of this rank's first shares.
     fn rows_after(&self, shares: usize) -> usize {
         self.tree.rows(&(self.shard.rank()..self.shard.rank() + shares))
     }
 
-    /// What the running share must find again at its next turn. Before the first one, it has no gradients yet.
+    /// Takes what the running share needs again at its next turn. Before its first turn, there are no gradients.
     pub(super) fn context(&self) -> Result<Context> {
         let State { step, parameters, buffers, .. } = &mut *lock(&self.state);
         step.set_earlier_aside(parameters)?;
@@ -223,17 +227,17 @@ impl VirtualRanks {
     /// After the passes of all shares in step: exchanges their gradients, and ends the step. A collective.
     pub(super) fn add_up(&self, group: &ProcessGroup, mut shares: Vec<Context>) -> Result<()> {
         let mut state = lock(&self.state);
-        let exchanged = self.tree.most(|own| self.tree.rows(own));
         let mut gradients = Vec::new();
         for (i, parameter) in state.parameters.iter().enumerate() {
-            let empty = |_| parameter.f_empty_like();
-            let rows: Vec<_> = (0..self.most_rows).map(empty).collect::<Result<_, _>>()?;
+            let zeros = |_| parameter.f_zeros_like();
+            let rows: Vec<_> = (0..self.most_rows).map(zeros).collect::<Result<_, _>>()?;
             for (share, context) in shares.iter_mut().enumerate() {
                 let gradient = replace(&mut context.gradients[i], Tensor::new());
                 self.add(share, gradient, |row| Ok(rows[row].shallow_clone()))?;
             }
             let mut gradient = parameter.f_empty_like()?;
-            gradient.f_copy_(&self.sum(&Tensor::f_stack(&rows[..exchanged], 0)?, group)?)?;
+            let sums = Tensor::f_stack(&rows[..self.tree.most_rows()], 0)?;
+            gradient.f_copy_(&self.tree.sum(&group.all_gather(&sums)?)?)?;
             gradients.push(gradient);
         }
         replace_grads(&mut state.parameters, gradients)?;
@@ -282,44 +286,35 @@ impl VirtualRanks {
                 let sum = group.pending("backward", work, move |_| Ok(rows.f_get(0)?))?;
                 return Ok(Box::new(move || sum.wait()));
             }
-            let (own, group) = (Arc::clone(&own), group.clone());
-            // Gathered only now, so that no more than one bucket of all ranks is in memory.
-            Ok(Box::new(move || own.sum(&rows, &group)))
+            // The bucket before it, so that no more than one of all ranks is in memory.
+            own.finish_sum()?;
+            if group.world_size() > 1 {
+                let gathered = group.all_gather_async(rows.shallow_clone())?;
+                lock(&own.state).step.in_flight = Some((rows.f_get(0)?, gathered));
+            }
+            let own = Arc::clone(&own);
+            Ok(Box::new(move || own.finish_sum().and_then(|()| Ok(rows.f_get(0)?))))
         }))
+    }
+
+    /// Waits for the bucket that is under way, if there is one, and puts its sum into its first row.
+    fn finish_sum(&self) -> Result<()> {
+        let in_flight = lock(&self.state).step.in_flight.take();
+        in_flight.map_or(Ok(()), |(mut sum, gathered)| {
+            Ok(sum.f_copy_(&self.tree.sum(&gathered.wait()?)?)?)
+        })
     }
 
     /// A row of each virtual rank in their order, from this rank's. A collective.
     pub(super) fn gather(&self, rows: &Tensor, group: &ProcessGroup) -> Result<Vec<Tensor>> {
-        self.gather_rows(rows, group, Range::len)
-    }
-
-    /// The sum of all ranks' rows. A collective.
-    fn sum(&self, rows: &Tensor, group: &ProcessGroup) -> Result<Tensor> {
-        self.tree.sum(self.tree.all(), &self.gather_rows(rows, group, |own| self.tree.rows(own))?)
-    }
-
-    /// The first rows of each rank, as many as `count` says. A collective.
-    fn gather_rows(
-        &self,
-        rows: &Tensor,
-        group: &ProcessGroup,
-        count: impl Fn(&Range<usize>) -> usize,
-    ) -> Result<Vec<Tensor>> {
-        let own = count(&self.tree.ranks[group.rank()]) as i64;
-        let most = self.tree.most(&count) as i64;
         // A rank with fewer than another repeats its last one, which nobody uses.
-        let numbers = Tensor::f_arange(most, (Kind::Int64, rows.device()))?;
-        let rows = match most - own {
-            0 => rows.f_narrow(0, 0, most)?,
-            _ => rows.f_index_select(0, &numbers.f_clamp_max(own - 1)?)?,
-        };
-        let ranks = if group.world_size() == 1 { vec![rows] } else { group.all_gather(&rows)? };
-        let own = self.tree.ranks.iter().zip(&ranks);
-        let rows = own.flat_map(|(own, rows)| (0..count(own)).map(|row| rows.f_get(row as i64)));
-        Ok(rows.collect::<Result<_, _>>()?)
+        let places =
+            Tensor::f_arange(self.tree.most(Range::len) as i64, (Kind::Int64, rows.device()))?;
+        let rows = rows.f_index_select(0, &places.f_clamp_max(rows.size()[0] - 1)?)?;
+        self.tree.rows_of(&group.all_gather(&rows)?, Range::len)
     }
 
-    /// The rows of a bucket, once it has the last share's gradients.
+    /// Adds the last share's gradients to a bucket's rows, and returns those to exchange.
     fn rows_of(&self, bucket: &GradBucket<'_>) -> Result<Tensor> {
         let State { step, rows, .. } = &mut *lock(&self.state);
         let last = self.shard.parts() - 1;
@@ -329,7 +324,7 @@ impl VirtualRanks {
         check(!step.earlier.is_empty(), BACKWARD, found, expected)?;
         let rows = &rows[bucket.index()];
         self.add(last, bucket.buffer()?, |row| Ok(rows.f_get(row as i64)?))?;
-        Ok(rows.f_narrow(0, 0, self.tree.most(|own| self.tree.rows(own)) as i64)?)
+        Ok(rows.f_narrow(0, 0, self.tree.most_rows() as i64)?)
     }
 }
 

@@ -8,7 +8,7 @@
 namespace c10d_sys {
 
 // The leaves of a tree, divided among ranks. A branch of n leaves has the largest power of two below n on its left, and
-// the others on its right. A rank gives a row for each largest branch of which it has all leaves.
+// the others on its right. A rank gives a row for each maximal branch that is wholly its own.
 struct VirtualRanks {
   int count;
   int ranks;

@@ -6,12 +6,10 @@
 mod common;
 mod failures;
 
-use c10d_sys::ReduceOp;
-use c10d_sys::storage::Memory;
+use c10d_sys::{ReduceOp, storage::Memory};
 use common::{FLOAT, LATER, NOW, Now, Random, Rank};
 use common::{allocated, bits, with_ranks, with_ranks_and_timeout};
-use std::time::{Duration, Instant};
-use std::{ops::Range, sync::Barrier, thread};
+use std::{ops::Range, sync::Barrier, thread, time::Duration, time::Instant};
 use tch::{Device, Kind, Tensor};
 use tests::run_by;
 
