@@ -250,8 +250,9 @@ impl VirtualRanks {
     /// same on all ranks.
     pub(super) fn end_shares(&self) -> Result<()> {
         IN_A_PART.set(false);
-        let State { step, buffers, parameters, .. } = &mut *lock(&self.state);
-        let Step { share, before, earlier, next_seed, .. } = take(step);
+        let mut state = lock(&self.state);
+        let Step { share, before, earlier, next_seed, .. } = state.take_step();
+        let State { buffers, parameters, .. } = &mut *state;
         share.iter().for_each(|_| tch::manual_seed(next_seed));
         replace_grads(parameters, earlier)?;
         copy(buffers, &before)
@@ -261,8 +262,9 @@ impl VirtualRanks {
     /// the generators are the same on all ranks.
     pub(super) fn end_step(&self) -> Result<()> {
         IN_A_PART.set(false);
-        let State { step, buffers, parameters, .. } = &mut *lock(&self.state);
-        let Step { after_first, earlier, next_seed, .. } = take(step);
+        let mut state = lock(&self.state);
+        let Step { after_first, earlier, next_seed, .. } = state.take_step();
+        let State { buffers, parameters, .. } = &mut *state;
         copy(buffers, &after_first)?;
         for (parameter, earlier) in parameters.iter().zip(earlier) {
             if earlier.defined() {
@@ -325,6 +327,16 @@ impl VirtualRanks {
         let rows = &rows[bucket.index()];
         self.add(last, bucket.buffer()?, |row| Ok(rows.f_get(row as i64)?))?;
         Ok(rows.f_narrow(0, 0, self.tree.most_rows() as i64)?)
+    }
+}
+
+impl State {
+    /// Ends the step. If it fails, an exchange may still read its rows, which nobody may write to then.
+    fn take_step(&mut self) -> Step {
+        if self.step.in_flight.is_some() {
+            self.rows.clear();
+        }
+        take(&mut self.step)
     }
 }
 
