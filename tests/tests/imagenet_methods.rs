@@ -2,6 +2,7 @@
 //! bytes they need, and what they reject. How little their code differs is in `book_listings`.
 
 use crate::prelude::*;
+use tests::digits;
 
 /// The smallest network with the shape of the article's.
 const SMALL: &str = "train-cifar --arch=pyramidnet8_a6 --workers=0 --metrics=metrics";
@@ -89,9 +90,10 @@ fn apex_counts_a_batch_for_each_process_and_ddp_for_all() -> Result<()> {
 #[test]
 fn with_ddp_hosts_with_different_numbers_of_ranks_take_equally_many_steps() -> Result<()> {
     let (job, port) = (Job::new()?, free_port()?);
+    digits::write(job.directory(), 800)?;
     // Rank 0 has one other rank on its host, rank 1 none.
     let start = |rank: usize| {
-        let program = train_cifar("--method=ddp --batch-size=2000 --epochs=1")?;
+        let program = train_cifar("--method=ddp --batch-size=200 --epochs=1 .")?;
         let mut program = as_rank(program, rank, 2, port);
         job.start(program.env("LOCAL_WORLD_SIZE", (2 - rank).to_string()))
     };
