@@ -288,7 +288,7 @@ impl VirtualRanks {
                 let sum = group.pending("backward", work, move |_| Ok(rows.f_get(0)?))?;
                 return Ok(Box::new(move || sum.wait()));
             }
-            // The bucket before it, so that no more than one of all ranks is in memory.
+            // Ends the bucket before it, so that no more than one of all ranks is in memory.
             own.finish_sum()?;
             if group.world_size() > 1 {
                 let gathered = group.all_gather_async(rows.shallow_clone())?;
