@@ -165,11 +165,9 @@ impl PostMortem {
             Some(_) => fault_of(member, &reports),
             None => Some(Blame::of(member.name, how)),
         };
-        let victims = || {
-            let names: Vec<_> = gone.iter().map(|(member, _)| member.name).collect();
-            Blame { rank: None, what: format!("the exchange has failed on ranks {names:?}") }
-        };
-        Some(gone.iter().find_map(blame).unwrap_or_else(victims))
+        let names: Vec<_> = gone.iter().map(|(member, _)| member.name).collect();
+        let what = format!("the exchange has failed on ranks {names:?}");
+        Some(gone.iter().find_map(blame).unwrap_or(Blame { rank: None, what }))
     }
 
     /// Whether all ranks of this library have ended, except these of the job.

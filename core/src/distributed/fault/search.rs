@@ -93,8 +93,10 @@ impl Search {
     pub(crate) fn wait_for_the_others(&self, deadline: Instant) {
         while Instant::now() < deadline {
             let Ok(searched) = self.store.add(SEARCHED, 0) else { return };
-            // The rank at fault never searches: this rank itself, or another one in its place.
-            if searched >= self.world_size as i64 - 1 {
+            let Ok(reports) = reports::read(&self.store, SEARCH) else { return };
+            // Ranks at fault never search. There is one at least, even if it could not report that.
+            let at_fault = reports.values().filter(|it| matches!(it, Report::Fault(_))).count();
+            if searched as usize + at_fault.max(1) >= self.world_size {
                 return;
             }
             thread::sleep(INTERVAL);

@@ -44,8 +44,7 @@ fn a_killed_process_is_named() {
     let mut world = World::new(&[0, 1, 2]);
     let (pid, process) = killed();
     world.members[2].process = process;
-    let what = format!("rank 2 (pid {pid}) has ended");
-    let expected = Some(Blame { rank: Some(2), what });
+    let expected = Some(Blame::of(2, format!("(pid {pid}) has ended")));
     assert_eq!(world.rank(0).gone(Member::ended), expected);
     assert_eq!(world.rank(1).blame(), expected);
 }
@@ -79,8 +78,7 @@ fn members_of_a_group_are_named_as_the_job_knows_them() {
     world.members[2].process = None;
     assert!(blame(&world).what.starts_with("no word from ranks [5, 7]"));
     world.rank(2).report("no space left", ANSWER);
-    let what = "rank 7 reports: no space left".into();
-    assert_eq!(blame(&world), Blame { rank: Some(7), what });
+    assert_eq!(blame(&world), Blame::of(7, "reports: no space left"));
 }
 
 #[test]
@@ -92,6 +90,15 @@ fn a_reported_fault_is_passed_on() {
     // Even if its process has ended since.
     world.members[1].process = killed().1;
     assert_eq!(world.rank(2).gone(Member::ended).unwrap().what, reported);
+}
+
+#[test]
+fn rank_0_waits_for_no_rank_that_has_failed_on_its_own() {
+    let world = World::new(&[0, 1, 2]);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    (0..3).for_each(|rank| world.report(rank, Report::Fault("no data".into())));
+    world.rank(0).let_the_others_look(deadline);
+    assert!(Instant::now() < deadline);
 }
 
 #[test]
