@@ -3,7 +3,7 @@
 use super::{Image, image::CHANNELS};
 use crate::{Error, Result};
 use png::Transformations;
-use std::{fmt::Display, io::Cursor, path::Path};
+use std::{fmt::Display, io::Cursor, iter, mem, ops::RangeInclusive, panic, path::Path};
 use zune_core::{colorspace::ColorSpace, options::DecoderOptions};
 use zune_jpeg::JpegDecoder;
 
@@ -12,6 +12,12 @@ pub const MAX_PIXELS: usize = 178_956_970;
 
 const JPEG_MAGIC: &[u8] = &[0xff, 0xd8, 0xff];
 const PNG_MAGIC: &[u8] = &[0x89, b'P', b'N', b'G'];
+
+// Markers of a JPEG's segments.
+const FRAMES: RangeInclusive<u8> = 0xc0..=PROGRESSIVE_FRAME;
+const PROGRESSIVE_FRAME: u8 = 0xc2;
+const END_OF_IMAGE: u8 = 0xd9;
+const START_OF_SCAN: u8 = 0xda;
 
 /// Decodes a JPEG or PNG file of any colour type as `PIL.Image.convert("RGB")` does; `path` is its name in errors.
 ///
@@ -23,10 +29,13 @@ const PNG_MAGIC: &[u8] = &[0x89, b'P', b'N', b'G'];
 /// JPEG has no checksum: a file with missing data but an end marker becomes an image that is partly grey, as in Pillow.
 ///
 /// # Errors
-/// [`Error::Format`] for other formats, files that are truncated or found damaged, and more than [`MAX_PIXELS`].
+/// [`Error::Format`] for other formats, files that are truncated or found damaged, more than [`MAX_PIXELS`], and a JPEG
+/// that has one scan for each colour, fewer rows of some colours, and no progressive coding.
 pub fn decode(bytes: &[u8], path: &Path) -> Result<Image> {
     let decoded = if bytes.starts_with(JPEG_MAGIC) {
-        jpeg(bytes)
+        // The decoder panics at some damaged files.
+        panic::catch_unwind(|| jpeg(bytes))
+            .unwrap_or_else(|_| Err(damaged("its parts contradict each other")))
     } else if bytes.starts_with(PNG_MAGIC) {
         png(bytes)
     } else {
@@ -69,34 +78,60 @@ fn jpeg(bytes: &[u8]) -> Result<Image, Problem> {
     if !has_end(bytes) {
         return Err(damaged("it ends before the marker for the end of the image"));
     }
+    if has_misread_scans(bytes) {
+        let found = "has a scan for each colour, and not as many rows of all of them".to_owned();
+        return Err((found, "all colours in one scan; save it again".to_owned()));
+    }
     let pixels = decoder.decode().map_err(damaged)?;
     Image::new(width, height, pixels).map_err(damaged)
 }
 
 /// Whether a JPEG is complete: the decoder does not notice missing bits in the last blocks. Pillow looks as well.
 fn has_end(bytes: &[u8]) -> bool {
-    const END_OF_IMAGE: u8 = 0xd9;
-    const START_OF_SCAN: u8 = 0xda;
-    if bytes.ends_with(&[0xff, END_OF_IMAGE]) {
-        return true;
-    }
     // Data may follow the image, which ends at the first such marker outside a segment: a segment may hold a thumbnail.
+    bytes.ends_with(&[0xff, END_OF_IMAGE])
+        || segments(bytes).any(|(marker, _)| marker == END_OF_IMAGE)
+}
+
+/// Whether the decoder would take a scan that has one of the colours for one that has them all, without an error.
+fn has_misread_scans(bytes: &[u8]) -> bool {
+    let mut segments = segments(bytes);
+    let frame = segments.find(|(marker, _)| FRAMES.contains(marker));
+    let scan = segments.find(|(marker, _)| *marker == START_OF_SCAN);
+    match (frame, scan) {
+        // After the size come three bytes for each colour; the second says how many blocks it has, across and down.
+        (Some((marker, [_, _, _, _, _, colours, of_each @ ..])), Some((_, [scanned, ..]))) => {
+            let has_more_rows = |colour: &[u8]| colour[1] & 0xf > 1;
+            marker != PROGRESSIVE_FRAME
+                && scanned < colours
+                && of_each.chunks_exact(3).any(has_more_rows)
+        }
+        _ => false,
+    }
+}
+
+/// The marker and the content of each segment of a JPEG, without the data of scans.
+fn segments(bytes: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     let mut rest = bytes.get(2..).unwrap_or_default();
     let mut in_scan = false;
-    loop {
-        match rest {
-            [0xff, END_OF_IMAGE, ..] => return true,
-            // Within a scan: a byte 0xff of the data, a restart, or a fill byte.
-            [0xff, 0x00 | 0xd0..=0xd7 | 0xff, ..] => rest = &rest[1..],
-            [0xff, marker, high, low, ..] => {
-                in_scan = *marker == START_OF_SCAN;
-                let length = usize::from(u16::from_be_bytes([*high, *low]));
-                rest = rest.get(2 + length..).unwrap_or_default();
+    iter::from_fn(move || {
+        loop {
+            match rest {
+                [0xff, END_OF_IMAGE, ..] => return Some((END_OF_IMAGE, mem::take(&mut rest))),
+                // Within a scan: a byte 0xff of the data, a restart, or a fill byte.
+                [0xff, 0x00 | 0xd0..=0xd7 | 0xff, ..] => rest = &rest[1..],
+                [0xff, marker, high, low, ..] => {
+                    in_scan = *marker == START_OF_SCAN;
+                    let length = usize::from(u16::from_be_bytes([*high, *low]));
+                    let content = rest.get(4..2 + length).unwrap_or_default();
+                    rest = rest.get(2 + length..).unwrap_or_default();
+                    return Some((*marker, content));
+                }
+                [_, ..] if in_scan => rest = &rest[1..],
+                _ => return None,
             }
-            [_, ..] if in_scan => rest = &rest[1..],
-            _ => return false,
         }
-    }
+    })
 }
 
 fn png(bytes: &[u8]) -> Result<Image, Problem> {

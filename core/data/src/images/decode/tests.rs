@@ -127,6 +127,17 @@ fn a_damaged_file_is_named_with_the_reason() {
 }
 
 #[test]
+fn a_file_that_the_decoder_panics_at_or_misreads_is_an_error() {
+    let message = |name: &str, bytes: &[u8]| decode_named(name, bytes).unwrap_err().to_string();
+    let expected = "adobe.jpg: cannot be decoded (its parts contradict each other); expected an undamaged JPEG or PNG \
+                    image";
+    assert_eq!(message("adobe.jpg", include_bytes!("fixtures/adobe.jpg")), expected);
+    let expected = "scans.jpg: has a scan for each colour, and not as many rows of all of them; expected all colours \
+                    in one scan; save it again";
+    assert_eq!(message("scans.jpg", include_bytes!("fixtures/scans.jpg")), expected);
+}
+
+#[test]
 fn an_image_of_absurd_size_is_refused_before_memory_is_asked_for() {
     let mut jpeg = COLOURS.to_vec();
     // The frame's header: a marker, its length, the bits of a sample, then height and width.
