@@ -90,6 +90,17 @@ fn a_vector_has_no_backward_pass() {
 }
 
 #[test]
+fn a_loss_without_a_graph_has_no_backward_pass() {
+    let vs = VarStore::new(Device::Cpu);
+    let model = DataParallelModel::new(linear, &vs, &Devices::cpu(2).unwrap()).unwrap();
+    let criterion =
+        DataParallelCriterion::new(|output: &Tensor, _: &Tensor| output.mean(Kind::Float));
+    let outputs = model.f_forward_t(&ones(&[4, 2]), true).unwrap();
+    let loss = tch::no_grad(|| criterion.forward(outputs, ones(&[4]))).unwrap();
+    expect_error(loss.backward(), "the loss is without a graph");
+}
+
+#[test]
 fn batches_that_cannot_be_divided_are_refused() {
     let (_vs, model) = model(2);
     let error = message(model.f_forward_t(&ones(&[0, 2]), true));

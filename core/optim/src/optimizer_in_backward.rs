@@ -1,8 +1,9 @@
 //! Steps within the backward pass: PyTorch's `_apply_optimizer_in_backward`.
 
 use super::{Optimizer, ParamGroupOptimizer, UpdateRule};
-use crate::{Error, Result};
-use c10d_sys::{autograd::GraphEnd, backward_hooks::after_accumulation, tensor::clear_grad};
+use crate::{Error, Result, check::check};
+use c10d_sys::backward_hooks::{AccumulationHooks, after_accumulation};
+use c10d_sys::{autograd::GraphEnd, tensor::clear_grad};
 use std::{fmt::Display, sync::Arc, sync::Mutex};
 use tch::Tensor;
 use tch_parallel_base::lock;
@@ -14,7 +15,7 @@ use tch_parallel_base::lock;
 /// over several passes, clipped or scaled. The optimizer's own hooks run once per parameter; parameters of groups
 /// added later make no steps. Drop the mutex's guard before `backward`. If `backward` fails, some parameters may have made
 /// their step and others not: load a checkpoint. With `DistributedDataParallel`, use `HookThenOptimizer`, which
-/// exchanges gradients first. With `FullyShard`, which sets gradients itself, no step is made, and `DataParallel` on
+/// exchanges gradients first: either refuses the other. With `FullyShard`, which sets gradients itself, no step is made, and `DataParallel` on
 /// several devices refuses it.
 ///
 /// ```
@@ -55,10 +56,18 @@ impl<R: UpdateRule + Send> OptimizerInBackward<R> {
     /// From now on, backward passes make the steps of the optimizer's parameters.
     ///
     /// # Errors
-    /// [`Error::Argument`] while the optimizer is locked, and [`Error::Tensor`] for a parameter that is frozen.
+    /// [`Error::Argument`] while the optimizer is locked and with `DistributedDataParallel`, and [`Error::Tensor`] for a parameter that is frozen.
     pub fn new(optimizer: Arc<Mutex<ParamGroupOptimizer<R>>>) -> Result<Self> {
         const OPERATION: &str = "OptimizerInBackward::new";
         let parameters = optimizer.try_lock().map_err(in_use)?.parameters();
+        let is_exchanged = parameters.iter().any(|it| AccumulationHooks::of(it).of_reducer);
+        let expected = "one of parameters outside of it: use HookThenOptimizer";
+        check(
+            !is_exchanged,
+            OPERATION,
+            "given an optimizer of DistributedDataParallel's",
+            expected,
+        )?;
         let ends = parameters.iter().map(GraphEnd::of).collect::<Result<_, _>>();
         let accumulators = ends.map_err(Error::engine(OPERATION))?;
         let own = parameters.iter().map(Tensor::shallow_clone).collect();

@@ -8,7 +8,7 @@ use super::trace::{Step, gpu};
 use crate::{Error, LogicalDevice, Result, check};
 use c10d_sys::autograd::{self, GraphEnd};
 use c10d_sys::tensor::{clear_grad, set_grad};
-use c10d_sys::{backward_hooks::has_accumulation_hooks, stream::LastGradient};
+use c10d_sys::{backward_hooks::AccumulationHooks, stream::LastGradient};
 use tch::{Device, Tensor, no_grad};
 
 /// What a pass over several devices is called in errors.
@@ -96,7 +96,8 @@ impl SharedParts {
     ) -> Result<Vec<Option<Tensor>>> {
         let mut variables = self.begin_pass()?;
         let count = roots.len();
-        let is_watched = variables.first(1).0.parameters.iter().any(has_accumulation_hooks);
+        let has_hooks = |it| AccumulationHooks::of(it) != AccumulationHooks::default();
+        let is_watched = variables.first(1).0.parameters.iter().any(has_hooks);
         let found = "in DistributedDataParallel or with OptimizerInBackward";
         let expected = "used without, as they would take the first device's gradients for the sum";
         check(!is_watched || self.devices.len() == 1, SEVERAL, found, expected)?;

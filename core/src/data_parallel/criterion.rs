@@ -161,6 +161,8 @@ impl ParallelLoss {
         let ParallelLoss { means, shares, inputs, shared, .. } = self;
         let ends = means.iter().flatten().map(|mean| end_of(&mean.value, "backward"));
         let ends = ends.collect::<Result<Vec<_>>>()?;
+        let expected = "one that depends on a parameter, computed with gradients";
+        check(ends.iter().any(Option::is_some), "the loss", "without a graph", expected)?;
         let mut all_ends = ends.iter();
         let mut roots = Vec::new();
         for ((device, means), shares) in shared.devices.iter().zip(&means).zip(&shares) {

@@ -37,9 +37,12 @@ Options rooted(c10d_call call) {
 }
 
 template <typename Options>
-Options reducing(c10d_call call) {
+Options reducing(c10d_call call, const Tensors& inputs) {
   auto options = options_of<Options>(call);
-  options.reduceOp = c10d::ReduceOp(static_cast<c10d::ReduceOp::RedOpType>(call.op));
+  const auto op = static_cast<c10d::ReduceOp::RedOpType>(call.op);
+  // gloo would add the bytes, and a bool of 2 is none in Rust. NCCL's backend does this as well.
+  const bool is_or = op == c10d::ReduceOp::SUM && inputs.at(0).scalar_type() == at::kBool;
+  options.reduceOp = is_or ? c10d::ReduceOp::MAX : op;
   return options;
 }
 
@@ -86,10 +89,10 @@ c10d_status c10d_start(
     std::vector<Tensors> from_list{from};
     *out = new c10d_work{serial(handle).start([&](c10d::Backend& backend) -> WorkPtr {
       switch (operation) {
-        case C10D_ALL_REDUCE: return backend.allreduce(from, reducing<c10d::AllreduceOptions>(call));
+        case C10D_ALL_REDUCE: return backend.allreduce(from, reducing<c10d::AllreduceOptions>(call, from));
         case C10D_BROADCAST: return backend.broadcast(from, rooted<c10d::BroadcastOptions>(call));
         case C10D_REDUCE: {
-          auto options = reducing<c10d::ReduceOptions>(call);
+          auto options = reducing<c10d::ReduceOptions>(call, from);
           options.rootRank = call.root;
           return backend.reduce(from, options);
         }
@@ -105,12 +108,12 @@ c10d_status c10d_start(
           from_list.resize(from.empty() ? 0 : 1);
           return backend.scatter(to, from_list, rooted<c10d::ScatterOptions>(call));
         case C10D_REDUCE_SCATTER:
-          return backend.reduce_scatter(to, from_list, reducing<c10d::ReduceScatterOptions>(call));
+          return backend.reduce_scatter(to, from_list, reducing<c10d::ReduceScatterOptions>(call, from));
         case C10D_REDUCE_SCATTER_TENSOR:
-          return backend._reduce_scatter_base(to.at(0), from.at(0), reducing<c10d::ReduceScatterOptions>(call));
+          return backend._reduce_scatter_base(to.at(0), from.at(0), reducing<c10d::ReduceScatterOptions>(call, from));
         case C10D_REDUCE_SCATTER_PARTS:
           return in_shared_memory(handle).reduce_scatter_parts(
-              to.at(0), from, reducing<c10d::ReduceScatterOptions>(call));
+              to.at(0), from, reducing<c10d::ReduceScatterOptions>(call, from));
         case C10D_ADD_ROWS:
           return in_shared_memory(handle).add_rows(
               from.at(0), call.virtual_ranks, options_of<c10d::AllreduceOptions>(call));

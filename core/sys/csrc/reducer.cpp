@@ -172,7 +172,7 @@ c10d_status c10d_reducer_prepare_for_forward(c10d_reducer* handle) {
 c10d_status c10d_reducer_rebuild_buckets(c10d_reducer* handle, bool* out) {
   return handle->after_backward([&](OwnedReducer& reducer) {
     const c10d_sys::AllocateIn scope(handle->arena);
-    *out = reducer.rebuild_buckets();
+    *out = reducer.rebuild();
   });
 }
 

@@ -65,6 +65,15 @@ class OwnedReducer : public c10d::Reducer {
     expect_autograd_hooks_ = false;
   }
 
+  // PyTorch's, but an order that was set applies even if the backward pass before was given up.
+  bool rebuild() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      expect_autograd_hooks_ &= rebuilt_params_.empty() || !should_rebuild_buckets();
+    }
+    return rebuild_buckets();
+  }
+
   // The parameters whose gradients are missing, if the last backward pass has not made all. The next pass fails then.
   std::vector<size_t> missing() {
     const std::lock_guard<std::mutex> lock(mutex_);

@@ -300,7 +300,7 @@ functions! {
         drop: Callback) -> Status;
     unsafe fn c10d_after_accumulation(leaf: &Tensor, call: Hook, context: *mut c_void,
         drop: Callback) -> Status;
-    safe fn c10d_has_accumulation_hooks(leaf: &Tensor) -> bool;
+    safe fn c10d_accumulation_hooks(leaf: &Tensor, of_reducer: &mut bool, of_callback: &mut bool);
     unsafe fn c10d_after_backward(inputs: Tensors, call: Hook, context: *mut c_void,
         drop: Callback) -> Status;
     unsafe fn c10d_at_end_of_backward(call: Hook, context: *mut c_void, drop: Callback) -> Status;

@@ -35,6 +35,9 @@ fn all_reduce_combines_the_bits_of_integers_but_not_of_other_numbers(group: &Pro
         let bits = Tensor::from([6i64, 3][group.rank()]);
         assert_eq!(all_reduced(group, bits, op).int64_value(&[]), expected, "{op:?}");
     }
+    // A sum of the bytes would be no bool.
+    let either = all_reduced(group, Tensor::from_slice(&[true, group.rank() == 0]), ReduceOp::Sum);
+    assert_eq!(values(&either.view_dtype(Kind::Uint8)), [1.0, 1.0]);
     let error = message(group.all_reduce(&mut own(group), ReduceOp::Bor));
     assert_eq!(error, "ReduceOp::Bor of a tensor is of Double, but must be of integers");
     group.barrier().unwrap();

@@ -248,8 +248,29 @@ fn parameters_that_have_changed_since_the_model_was_wrapped_are_refused(group: &
     expect_error(pass(), "the parameter bias is trained, but must be as it was when the model");
     let _ = no_grad(pass).unwrap();
     let _ = vs.variables()["bias"].set_requires_grad(false);
+    let expected = "the parameter weight is converted to another kind or moved to another device";
     vs.double();
-    expect_error(pass(), "the parameter weight is of another kind, but must be as it was");
+    expect_error(pass(), expected);
+    vs.float();
+    expect_error(pass(), expected);
+}
+
+#[run_by(on_ranks(2))]
+fn an_optimizer_in_the_backward_pass_would_step_before_the_exchange_and_is_refused(
+    group: &ProcessGroup,
+) {
+    let vs = VarStore::new(Device::Cpu);
+    let [first, second] = [(); 2].map(|()| nn::linear(vs.root(), 3, 2, Default::default()));
+    let sgd = Arc::new(Mutex::new(sgd(&vs, 0.1)));
+    let in_backward = || OptimizerInBackward::new(sgd.clone());
+    let steps = in_backward().unwrap();
+    let wrapped = DistributedDataParallel::new(first, &vs, group);
+    expect_error(wrapped, "vs is a store whose optimizer steps in the backward pass");
+    drop(steps);
+    let wrapped = DistributedDataParallel::new(second, &vs, group).unwrap();
+    expect_error(in_backward(), "given an optimizer of DistributedDataParallel's");
+    drop(wrapped);
+    let _ = in_backward().unwrap();
 }
 
 #[run_by(on_ranks(2))]

@@ -204,7 +204,7 @@ impl<M> DistributedDataParallel<M> {
     /// # Errors
     /// [`Error::UnusedParameters`] if parameters did not contribute to the last loss, [`Error::Collective`] if buffers
     /// could not be broadcast, [`Error::Argument`] for [`no_sync`](Self::no_sync) in a static graph's first iteration,
-    /// and for a parameter that has been unfrozen, or converted to another kind, since the model was wrapped.
+    /// and for a parameter that has been unfrozen, converted to another kind or moved since the model was wrapped.
     pub fn forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
         // As in PyTorch's traces.
         record_function("DistributedDataParallel.forward", || self.traced_forward(f))?
@@ -215,7 +215,7 @@ impl<M> DistributedDataParallel<M> {
         self.finish_buffers()?;
         let grad = tensor::grad_enabled();
         if grad {
-            expect_unchanged(&self.wrapped, self.cast_parameters.as_deref())?;
+            expect_unchanged(&self.wrapped)?;
         }
         let mut sync = grad && self.no_sync_guards.get() == 0;
         if let (true, Some(ranks)) = (grad, &self.virtual_ranks) {

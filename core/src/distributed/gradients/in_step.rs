@@ -56,7 +56,7 @@ impl<M: Send> DistributedDataParallel<M> {
         let ranks = self.virtual_ranks.as_ref().ok_or_else(none)?;
         let is_alone = self.no_sync_guards.get() == 0 && self.join_config.options().is_none();
         check(is_alone, WHAT, "called with no_sync or in a join", "called without these")?;
-        expect_unchanged(&self.wrapped, None)?;
+        expect_unchanged(&self.wrapped)?;
         self.expect_no_gradients()?;
         let _ends = Shares(ranks);
         let (parts, step) = (ranks.shard.parts(), group.or_report(Step::new(ranks, group, seed))?);

@@ -1,15 +1,15 @@
 //! What of a variable store the ranks share.
 
-use super::{ddp_options::DdpOptions, delayed, mixed_precision::CastParameters};
+use super::{ddp_options::DdpOptions, delayed};
 use crate::distributed::{fsdp::shards, group::ProcessGroup};
 use crate::{Error, Result, check};
-use c10d_sys::tensor::identity;
+use c10d_sys::{backward_hooks::AccumulationHooks, tensor::identity};
 use std::collections::{BTreeSet, HashSet};
-use tch::{Kind, Tensor, nn::VarStore};
+use tch::{Tensor, nn::VarStore};
 use tch_parallel_base::parameters::{named_buffers, named_parameters};
 
-/// The parameters that the ranks share, as they were wrapped: whether they are trained, and their kinds.
-pub(super) type Wrapped = Vec<(String, Tensor, bool, Kind)>;
+/// The parameters that the ranks share: whether they were trained when they were wrapped, and in a bucket.
+pub(super) type Wrapped = Vec<(String, Tensor, bool, bool)>;
 
 pub(crate) struct ModuleTensors {
     /// All parameters, in the order of registration, which all ranks share.
@@ -45,6 +45,10 @@ impl ModuleTensors {
         check_devices(&trained)?;
         let instead = "FullyShard reduces the gradients itself, in FsdpModule::backward";
         shards::refuse("DistributedDataParallel", &trained, instead)?;
+        let steps = trained.iter().any(|(_, it)| AccumulationHooks::of(it).of_callback);
+        let found =
+            "a store whose optimizer steps in the backward pass, before gradients are exchanged";
+        check(!steps, "vs", found, "one without: use HookThenOptimizer, which steps after that")?;
         tensors.delayed = delayed::named(&trained, options)?;
         Ok(tensors)
     }
@@ -67,9 +71,10 @@ impl ModuleTensors {
         self.buffers.iter().map(|(_, buffer)| buffer.shallow_clone()).collect()
     }
 
+    /// To be called once the reducer has its hooks.
     pub(super) fn wrapped(&self) -> Wrapped {
         let of = |(name, it): &(String, Tensor)| {
-            (name.clone(), it.shallow_clone(), it.requires_grad(), it.kind())
+            (name.clone(), it.shallow_clone(), it.requires_grad(), is_in_bucket(it))
         };
         self.shared_parameters().map(of).collect()
     }
@@ -82,18 +87,24 @@ impl ModuleTensors {
 }
 
 /// Fails if a pass would compute gradients that no hook of the reducer sees.
-pub(super) fn expect_unchanged(wrapped: &Wrapped, cast: Option<&CastParameters>) -> Result<()> {
-    let cast = cast.and_then(|cast| cast.options.param_dtype);
-    for (name, it, trained, kind) in wrapped {
+pub(super) fn expect_unchanged(wrapped: &Wrapped) -> Result<()> {
+    for (name, it, was_trained, was_in_bucket) in wrapped {
         let found = match it.requires_grad() {
-            true if !trained => "trained",
-            true if it.kind() != *kind && cast != Some(it.kind()) => "of another kind",
+            true if !was_trained => "trained",
+            // Converted back, it still has lost the hooks.
+            true if *was_in_bucket && !is_in_bucket(it) => {
+                "converted to another kind or moved to another device"
+            }
             _ => continue,
         };
         let expected = "as it was when the model was wrapped; wrap it again";
         return Err(Error::argument(format_args!("the parameter {name}"), found, expected));
     }
     Ok(())
+}
+
+fn is_in_bucket(parameter: &Tensor) -> bool {
+    AccumulationHooks::of(parameter).of_reducer
 }
 
 /// Refuses variables with which a new rank of an elastic training would begin anew.
