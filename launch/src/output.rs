@@ -8,7 +8,7 @@ use lines::{LineSplitter, Tail};
 use logs::LogFile;
 pub(crate) use logs::Logs;
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// After a rank has ended, how long its streams may stay silent before launch gives up on them.
@@ -16,6 +16,7 @@ const SILENCE: Duration = Duration::from_millis(500);
 
 /// Where the two streams of one rank go. A stream that is `None` is inherited.
 pub(crate) struct Routes {
+    rank: Arc<AtomicU32>,
     stdout: Option<Sink>,
     stderr: Option<Sink>,
 }
@@ -34,10 +35,10 @@ impl Routes {
         let dir = logs.map(|logs| logs.rank_dir(generation, local_rank)).transpose()?;
         let filter = &args.local_ranks_filter;
         let shown = filter.is_empty() || filter.contains(&local_rank);
+        let number = Arc::new(AtomicU32::new(rank));
         let to_file = |name: &str, console: Option<Console>| -> Result<Option<Sink>> {
             let log = dir.as_ref().map(|dir| LogFile::create(dir.join(name))).transpose()?;
-            let prefix = format!("[rank{rank}]: ");
-            Ok(Some(Sink { console, prefix, log, tail: None }))
+            Ok(Some(Sink { console, prefix: Some(Arc::clone(&number)), log, tail: None }))
         };
         let stdout = match (tee.stdout, redirects.stdout) {
             (true, _) => to_file("stdout.log", shown.then_some(Console::Stdout))?,
@@ -57,7 +58,7 @@ impl Routes {
         if let Some(sink) = &mut stderr {
             sink.tail = Some(Arc::default());
         }
-        Ok(Routes { stdout, stderr })
+        Ok(Routes { rank: number, stdout, stderr })
     }
 
     pub(crate) fn set(&self, command: &mut Command) {
@@ -76,12 +77,14 @@ impl Routes {
         let stdout = child.stdout.take().zip(self.stdout).map(|(from, to)| Pump::start(from, to));
         let stderr = child.stderr.take().zip(self.stderr).map(|(from, to)| Pump::start(from, to));
         let pumps = stdout.into_iter().chain(stderr).collect::<Result<_>>()?;
-        Ok(Output { pumps, tail, is_shown, stderr_log })
+        Ok(Output { pumps, rank: self.rank, tail, is_shown, stderr_log })
     }
 }
 
 pub(crate) struct Output {
     pumps: Vec<Pump>,
+    /// The number in front of lines on the console, which changes with the rank's place.
+    pub(crate) rank: Arc<AtomicU32>,
     tail: Option<Arc<Mutex<Tail>>>,
     pub(crate) is_shown: bool,
     pub(crate) stderr_log: Option<PathBuf>,
@@ -152,7 +155,7 @@ impl Pump {
 #[derive(Default)]
 struct Sink {
     console: Option<Console>,
-    prefix: String,
+    prefix: Option<Arc<AtomicU32>>,
     log: Option<LogFile>,
     tail: Option<Arc<Mutex<Tail>>>,
 }
@@ -163,7 +166,9 @@ impl Sink {
             tail.lock().unwrap_or_else(PoisonError::into_inner).push(line);
         }
         if let Some(console) = self.console {
-            let mut text = [self.prefix.as_bytes(), line].concat();
+            let rank = self.prefix.as_ref().map(|rank| rank.load(Ordering::Relaxed));
+            let prefix = rank.map(|rank| format!("[rank{rank}]: ")).unwrap_or_default();
+            let mut text = [prefix.as_bytes(), line].concat();
             // Otherwise the next line, perhaps of another rank, would be joined to this one.
             if !line.ends_with(b"\n") && !line.ends_with(b"\r") {
                 text.push(b'\n');

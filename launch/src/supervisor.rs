@@ -82,8 +82,17 @@ impl<'a> Supervisor<'a> {
         let sender = self.sender.clone();
         let started_in = generation;
         let hear = move |said| post(&sender, Event::Elastic { local_rank, started_in, said });
-        // Without it, on a full disk for instance, all ranks start again after a failure.
-        let socket = socket.filter(|socket| elastic::listen(socket, hear).is_ok());
+        let socket = socket.filter(|socket| {
+            // It fails on a full disk, or because the path of a socket must be short.
+            let heard = elastic::listen(socket, hear);
+            if let Err(error) = &heard {
+                let place = socket.display();
+                say(format_args!(
+                    "a failed rank is not replaced: {error:#} (listening at {place})"
+                ));
+            }
+            heard.is_ok()
+        });
         command.envs(socket.iter().map(|socket| (ELASTIC, socket)));
         let routes = Routes::new(self.args, self.logs.as_ref(), generation, local_rank, rank)?;
         let sender = self.sender.clone();

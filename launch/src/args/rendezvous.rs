@@ -77,9 +77,10 @@ impl FromStr for Conf {
 }
 
 fn seconds(key: &str, value: &str) -> Result<Duration> {
-    let seconds = value.trim().parse().ok().filter(|seconds| *seconds > 0);
+    // More than 100 years could not be added to a time.
+    let seconds = value.trim().parse::<u32>().ok().filter(|seconds| *seconds > 0);
     let wrong = || format!("expected seconds after {key}=, not {value:?}");
-    Ok(Duration::from_secs(seconds.with_context(wrong)?))
+    Ok(Duration::from_secs(seconds.with_context(wrong)?.into()))
 }
 
 fn truth(key: &str, value: &str) -> Result<bool> {

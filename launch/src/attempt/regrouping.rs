@@ -3,6 +3,7 @@
 use super::{Attempt, Phase};
 use crate::elastic::{self, Said, Told};
 use crate::{error_file::Clock, prelude::*, rank::variables};
+use std::sync::atomic::Ordering;
 
 impl Attempt<'_> {
     /// What a rank says of its place. `started_in` is its process's generation.
@@ -91,6 +92,7 @@ impl Attempt<'_> {
         for (number, local_rank) in self.seats.take_places(claim) {
             let rank = &mut self.ranks[usize::from(local_rank)];
             rank.rank = self.placement.rank(number);
+            rank.output.rank.store(rank.rank, Ordering::Relaxed);
             self.tell_place(local_rank, (number, claim.ranks), is_loss);
         }
         Ok(())

@@ -190,8 +190,8 @@ impl Job {
                     self.tell_missing(now);
                 }
             }
-            Phase::Running { .. } if was_leaving => {}
             Phase::Running { .. } if rank.is_none() => self.invite_waiting(),
+            Phase::Running { .. } if was_leaving => {}
             Phase::Running { asked, .. } => {
                 asked.remove(&id);
                 if !self.go_on_without_node(id, &cause) {

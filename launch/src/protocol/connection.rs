@@ -34,7 +34,7 @@ impl Display for Loss {
 }
 
 pub(crate) struct Incoming {
-    stream: TcpStream,
+    stream: Arc<TcpStream>,
     /// What has been read of lines that are not complete, or not asked for yet.
     pending: Vec<u8>,
 }
@@ -42,13 +42,15 @@ pub(crate) struct Incoming {
 /// The writing half. Clones write to the same connection, a whole line at a time.
 #[derive(Clone)]
 pub(crate) struct Outgoing {
-    stream: Arc<Mutex<TcpStream>>,
+    stream: Arc<Mutex<Arc<TcpStream>>>,
 }
 
 pub(crate) fn split(stream: TcpStream) -> std::io::Result<(Incoming, Outgoing)> {
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(ROOM))?;
-    let outgoing = Outgoing { stream: Arc::new(Mutex::new(stream.try_clone()?)) };
+    // One descriptor: node 0 has a connection to every node, and the system limits its files.
+    let stream = Arc::new(stream);
+    let outgoing = Outgoing { stream: Arc::new(Mutex::new(Arc::clone(&stream))) };
     Ok((Incoming { stream, pending: Vec::new() }, outgoing))
 }
 
@@ -73,7 +75,7 @@ impl Incoming {
             let left = deadline.saturating_duration_since(Instant::now());
             let left = left.max(Duration::from_millis(1));
             self.stream.set_read_timeout(Some(left)).map_err(|_| Loss::Closed)?;
-            match self.stream.read(&mut bytes) {
+            match (&*self.stream).read(&mut bytes) {
                 Ok(0) => return Err(Loss::Closed),
                 Ok(count) => self.pending.extend_from_slice(&bytes[..count]),
                 Err(error) => match error.kind() {
@@ -92,8 +94,8 @@ impl Outgoing {
     pub(crate) fn send(&self, message: &impl Serialize) -> Result<(), Loss> {
         let mut line = serde_json::to_vec(message).map_err(|_| Loss::Garbage)?;
         line.push(b'\n');
-        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
-        stream.write_all(&line).map_err(|_| {
+        let stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        (&**stream).write_all(&line).map_err(|_| {
             // A part of a line may have been sent: nothing can follow.
             let _ = stream.shutdown(Shutdown::Both);
             Loss::Closed

@@ -7,7 +7,7 @@ const RANK: &str = include_str!("replaced.py");
 
 /// Runs three ranks that begin like this and continue with `then`. One may be replaced.
 fn run_three(then: &str) -> Ended {
-    run(Job::new().launch_python("-n 3 --max-restarts 1", &format!("{RANK}{then}")))
+    run(Job::new().launch_python("-n 3 --max-restarts 1 --tee 1", &format!("{RANK}{then}")))
 }
 
 #[test]
@@ -20,8 +20,8 @@ fn a_rank_that_fails_after_all_have_finished_fails_the_job() {
 #[test]
 fn after_a_rank_that_is_lost_before_the_last_has_finished_all_finish_again() {
     let then = "
-others = [os.path.join(os.environ['DIR'], rank) for rank in '01']
-if rank == '2' and number == 0:
+others = [os.path.join(os.environ['DIR'], rank) for rank in '02']
+if rank == '1' and number == 0:
     while not all(map(os.path.exists, others)):
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGKILL)
@@ -30,12 +30,17 @@ told = finish(place)
 while told != 'leave':
     place = told['place']
     told = finish(place)
-print('generation', place['generation'], flush=True)";
+print(place['variables']['RANK'], place['generation'], flush=True)";
     let ended = run_three(then);
     ended.expect_code(0).expect_stderr("restart 1 of 1: 2 ranks go on, and another one takes");
-    let generations: Vec<_> = ended.stdout.lines().collect();
-    assert!(generations.len() >= 2, "{generations:?}");
-    assert!(!generations.contains(&"generation 0"), "{generations:?}");
+    let mut lines: Vec<_> = ended.stdout.lines().collect();
+    lines.sort_unstable();
+    // Those that go on have the new numbers in front of their lines, too.
+    for (rank, line) in lines.iter().enumerate() {
+        let generation = line.strip_prefix(&format!("[rank{rank}]: {rank} "));
+        assert!(generation.is_some_and(|number| number != "0"), "{lines:?}");
+    }
+    assert!(lines.len() >= 2, "{lines:?}");
 }
 
 #[test]

@@ -16,7 +16,9 @@ impl Job {
                 let end = end.clone();
                 self.tell(id, ToAgent::End(end));
             }
-            (Phase::Gathering { .. }, Some(reason)) => self.refuse_all(reason, now),
+            (Phase::Gathering { .. }, Some(reason)) if self.next_generation == 0 => {
+                self.refuse_all(reason, now);
+            }
             (_, Some(reason)) => self.turn_away(id, End::because(reason)),
             (Phase::Ending { again: false, .. }, None) => {
                 self.turn_away(id, End::because("the job has ended".to_owned()));

@@ -142,6 +142,9 @@ fn a_node_that_fails_before_it_has_a_place_is_turned_away_and_another_comes() {
     scene.join(3, 2.5);
     scene.lose(2, Loss::Closed, 3.0);
     assert_eq!(scene.group(), [3]);
+    scene.join(4, 3.5);
+    scene.stop(3, 4.0);
+    assert_eq!(scene.group(), [4]);
     assert!(scene.regrouped.is_empty());
 }
 
