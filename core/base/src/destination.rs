@@ -152,6 +152,12 @@ fn around_thread_id(path: &Path) -> [String; 2] {
     [format!(".{name}."), ".tmp".into()]
 }
 
+/// The name of the file that one with this name becomes: another for a temporary file, or the same.
+pub fn becomes(name: &str) -> &str {
+    let temporary = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(".tmp"));
+    temporary.and_then(|rest| rest.rsplit_once('.')).map_or(name, |(file, _)| file)
+}
+
 fn remove_leftovers(path: &Path) -> io::Result<()> {
     let [begin, end] = around_thread_id(path);
     remove_beside(path, |name| {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::{io, path::Path};
 use tch::Tensor;
-use tch_parallel_base::destination::{remove_beside, replace, target};
+use tch_parallel_base::destination::{becomes, remove_beside, replace, target};
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
 use tch_parallel_base::{error::with_causes, tensor_file};
 
@@ -73,7 +73,9 @@ pub(super) fn write(
         .map_err(|error| Error::argument("the checkpoint", error, "what JSON supports"))?;
     replace(path, |temporary| fs::write(temporary, text).map_err(Error::io("write", path)))?;
     let stem = stem(path);
-    let is_other = |name: &str| is_part(name, &stem) && !index.files.iter().any(|it| it == name);
+    // All have written theirs, so what else is there is old, also what a save of more ranks left when it was killed.
+    let is_other =
+        |name: &str| is_part(becomes(name), &stem) && !index.files.iter().any(|it| it == name);
     remove_beside(path, is_other).map_err(Error::io("remove the old parts of", path))
 }
 

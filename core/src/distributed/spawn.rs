@@ -6,12 +6,16 @@ use nix::sys::{prctl::set_pdeathsig, signal::Signal};
 use serde_json::Value;
 use std::os::{fd::OwnedFd, unix::process::parent_id};
 use std::process::{self, Child, Command};
-use std::{env, fs, net::TcpListener, path::PathBuf, sync::Mutex, thread, time::Duration};
+use std::time::{Duration, Instant};
+use std::{env, fs, net::TcpListener, path::PathBuf, sync::Mutex, thread};
 use tch_parallel_base::lock;
-use tch_parallel_contract::{ELASTIC, LISTEN_FD};
+use tch_parallel_contract::{CULPRIT, ELASTIC, LISTEN_FD};
 
 /// Tells a process which rank it is, which process has started it, and the outcomes of the calls before, as JSON.
 const SPAWNED: &str = "TCH_PARALLEL_SPAWNED";
+
+/// How much later than a rank that has failed because of another one that other one may end.
+const CULPRIT_ENDS: Duration = Duration::from_millis(100);
 
 type Outcome = Result<(), String>;
 
@@ -82,6 +86,8 @@ fn run(nprocs: usize, outcomes: &[Outcome]) -> Result<()> {
     let mut ranks = Vec::new();
     for rank in 0..nprocs {
         let reason = env::temp_dir().join(format!("spawn-{}-{rank}.json", process::id()));
+        // That of an earlier process with this number.
+        let _ = fs::remove_file(&reason);
         let spawned =
             serde_json::to_string(&(rank, process::id(), outcomes)).map_err(Error::other)?;
         command.env("RANK", rank.to_string()).env("LOCAL_RANK", rank.to_string());
@@ -90,23 +96,28 @@ fn run(nprocs: usize, outcomes: &[Outcome]) -> Result<()> {
         ranks.push(Rank { rank, process: process.map_err(Error::other)?, reason });
         command.env_remove(LISTEN_FD).stdin(process::Stdio::null());
     }
-    while !ranks.is_empty() {
+    let mut victim: Option<(Error, Instant)> = None;
+    while !ranks.is_empty() && victim.as_ref().is_none_or(|(_, end)| end.elapsed() < CULPRIT_ENDS) {
         for mut rank in std::mem::take(&mut ranks) {
             match rank.process.try_wait().map_err(Error::other)? {
                 None => ranks.push(rank),
                 Some(status) if status.success() => {}
                 Some(status) => {
-                    let reason = fs::read(&rank.reason).ok();
-                    let reason = reason.and_then(|it| serde_json::from_slice::<Value>(&it).ok());
-                    let reason = reason.as_ref().and_then(|it| it["message"]["message"].as_str());
+                    let report = fs::read(&rank.reason).unwrap_or_default();
+                    let report = serde_json::from_slice(&report).unwrap_or(Value::Null);
+                    let reason = report["message"]["message"].as_str();
                     let (rank, reason) = (rank.rank, reason.unwrap_or("it left no reason"));
-                    return Err(Error::other(format!("rank {rank} failed ({status}): {reason}")));
+                    let error = Error::other(format!("rank {rank} failed ({status}): {reason}"));
+                    if report["message"]["extraInfo"].get(CULPRIT).is_none() {
+                        return Err(error);
+                    }
+                    victim.get_or_insert((error, Instant::now()));
                 }
             }
         }
         thread::sleep(Duration::from_millis(10));
     }
-    Ok(())
+    victim.map_or(Ok(()), |(error, _)| Err(error))
 }
 
 struct Rank {

@@ -23,7 +23,8 @@ impl ProcessGroup {
             let verdict = reach_verdict(store, &subject, rank, objection, self.patience())
                 .map_err(|error| self.failed(operation, &error))?;
             if verdict.is_ok() {
-                stay_until_all_know(store, &subject, rank, |knowing| {
+                let serves_store = self.inner.post_mortem.search.serves_store;
+                stay_until_all_know(store, &subject, rank, serves_store, |knowing| {
                     // A rank that has learned of a loss may have left without reading the verdict.
                     self.inner.unfinished.is_cancelled()
                         || start.elapsed() > self.timeout()

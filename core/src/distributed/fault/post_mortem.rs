@@ -25,7 +25,8 @@ pub(crate) struct PostMortem {
     agent_store: bool,
     /// Whether the launcher tells the other ranks who is gone, so that none looks.
     pub(crate) is_elastic: bool,
-    has_searched: AtomicBool,
+    /// Whether a search for the rank at fault, or the report of a fault, counts this rank as one that looks no more.
+    is_counted: AtomicBool,
     /// The first rank at fault that was found.
     pub(crate) found: OnceLock<Blame>,
 }
@@ -45,7 +46,7 @@ impl PostMortem {
             search: Search { store, serves_store, rank, world_size, members: members.into() },
             agent_store,
             is_elastic: false,
-            has_searched: AtomicBool::new(false),
+            is_counted: AtomicBool::new(false),
             found: OnceLock::new(),
         }
     }
@@ -57,6 +58,7 @@ impl PostMortem {
     /// Leaves this rank's own failure in the store for the others, if that answers within `limit`.
     pub(crate) fn report(&self, fault: &str, limit: Duration) {
         first_fault::remember(|| Fault::Own);
+        self.is_counted.store(true, Ordering::Relaxed);
         let (search, report) = (self.search.clone(), Report::Fault(fault.to_owned()));
         in_time(limit, move || report.leave(&search.store, search.rank));
     }
@@ -69,9 +71,9 @@ impl PostMortem {
             return None;
         }
         let search = self.search.clone();
-        self.has_searched.store(true, Ordering::Relaxed);
+        let is_counted = self.is_counted.swap(true, Ordering::Relaxed);
         // Rank 0 serves the store; if rank 0 is what died, an operation may never return.
-        let blame = match in_time(self.limit(), move || search.run()) {
+        let blame = match in_time(self.limit(), move || search.run(is_counted)) {
             Some(Ok(blame)) => blame,
             Some(Err(error)) => Some(self.unusable_store(error.kind())),
             None => Some(self.silent_store()),
@@ -100,10 +102,10 @@ impl PostMortem {
     /// Before this rank ends because of another: a launcher may blame the first process that ends.
     pub(crate) fn let_the_culprit_end_first(&self, deadline: Instant) {
         let search = self.search.clone();
-        let has_searched = self.has_searched.load(Ordering::Relaxed);
+        let is_counted = self.is_counted.load(Ordering::Relaxed);
         in_time(until(deadline), move || {
             // One that was told without a search does not look any more either.
-            if has_searched || search.store.add(SEARCHED, 1).is_ok() {
+            if is_counted || search.store.add(SEARCHED, 1).is_ok() {
                 search.wait_for_the_culprit(deadline);
             }
         });

@@ -31,11 +31,12 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    pub(crate) fn run(self) -> Result<Option<Blame>, Error> {
+    /// `is_counted`: whether this rank is already among those that have looked.
+    pub(crate) fn run(self, is_counted: bool) -> Result<Option<Blame>, Error> {
         let deadline = Instant::now() + SEARCH;
         let blame = self.look_until_found(deadline)?;
         // Rank 0 serves the store, so it stays until the others have had time to look.
-        if self.store.add(SEARCHED, 1).is_ok() && self.serves_store {
+        if (is_counted || self.store.add(SEARCHED, 1).is_ok()) && self.serves_store {
             self.wait_for_the_others(deadline);
         }
         Ok(blame)

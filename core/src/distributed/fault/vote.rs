@@ -70,13 +70,14 @@ pub(crate) fn wait_for<G>(
     store.get(key, LONGEST_TIMEOUT).map(Ok)
 }
 
-/// Rank 0 serves the store: if it ended now, the others could not read the verdict. Errors here do not change it.
+/// If the rank that serves the store ended now, the others could not read the verdict. Errors here do not change it.
 ///
 /// Each rank appends itself to a list once it knows, and may then end. `may_leave` is asked now and then, with that.
 pub(crate) fn stay_until_all_know(
     store: &Store,
     subject: &str,
     rank: usize,
+    serves_store: bool,
     may_leave: impl Fn(&[usize]) -> bool,
 ) {
     let know = format!("agreement/{subject}/know");
@@ -91,7 +92,7 @@ pub(crate) fn stay_until_all_know(
     };
     match is_last() {
         Ok(true) => drop(store.set(&all_know, &[])),
-        Ok(false) if rank == 0 => {
+        Ok(false) if serves_store => {
             let give_up = || knowing().is_ok_and(|knowing| may_leave(&knowing)).then_some(());
             drop(wait_for(store, &all_know, give_up));
         }
@@ -105,19 +106,19 @@ mod tests {
     use std::{cell::Cell, sync::Arc, thread};
 
     #[test]
-    fn rank_0_stays_until_every_rank_knows_the_verdict_or_may_be_left() {
+    fn the_rank_that_serves_the_store_stays_until_every_rank_knows_the_verdict_or_may_be_left() {
         let store = Arc::new(Store::hash().unwrap());
         for counted in 1..=3 {
             assert_eq!(enrol(&store).unwrap(), counted);
         }
         let stay = |subject, may_leave: fn(&[usize]) -> bool| {
             let served = Arc::clone(&store);
-            let stay = move || stay_until_all_know(&served, subject, 0, may_leave);
+            let stay = move || stay_until_all_know(&served, subject, 0, true, may_leave);
             let rank_0 = thread::spawn(stay);
             store.wait(&[format!("agreement/{subject}/know")], LONGEST_TIMEOUT).unwrap();
             rank_0
         };
-        let reads = |subject, rank| stay_until_all_know(&store, subject, rank, |_| false);
+        let reads = |subject, rank| stay_until_all_know(&store, subject, rank, false, |_| false);
 
         let rank_0 = stay("all", |_| false);
         reads("all", 1);
