@@ -55,7 +55,7 @@ fn main() {
 
 fn train(args: &TrainArgs) -> Result<()> {
     let seed = args.seed.unwrap_or(0);
-    let (train_set, val_set) = args.data.load(seed)?;
+    let (train_set, val_set) = args.data.load(args.arch, seed)?;
     let num_classes = train_set.source().classes().len() as i64;
     let group = init_process_group(args.process_group.options())?;
     let (rank, device) = (group.rank(), group.device());

@@ -35,7 +35,7 @@ impl TrainState {
     pub fn new(args: &TrainArgs, vs: VarStore, group: Option<&ProcessGroup>) -> Result<Self> {
         let mut optimizer = args.recipe.optimizer(&vs, group)?;
         let mut scheduler = LrScheduler::new(&mut *optimizer, args.recipe.schedule()?)?;
-        for _epoch in 0..args.start_epoch {
+        for _epoch in 0..args.start_epoch.min(args.recipe.epochs) {
             scheduler.step(&mut *optimizer)?;
         }
         let (arch, scaler) = (args.arch.to_string(), GradScaler::new(args.recipe.scaler())?);
@@ -87,9 +87,10 @@ pub fn resume(
     say(group, format!("=> loading checkpoint '{}'", path.display()));
     let Resumed { progress: saved, generators } = training.load(path, group)?;
     let Saved { progress, best_accuracy, meters } = saved;
-    // With another number of ranks, the epoch's averages start anew.
-    let has_own = meters.len() == group.world_size();
-    let meters = if has_own { meters[group.rank()] } else { Meters::default() };
+    // Virtual ranks share the epoch's averages. Otherwise, these start anew with another number of ranks.
+    let has_own = args.virtual_ranks.is_some() || meters.len() == group.world_size();
+    let own = meters.iter().cycle().nth(group.rank()).filter(|_| has_own);
+    let meters = own.copied().unwrap_or_default();
     let Progress { epoch, step, .. } = progress;
     say(group, format!("=> loaded checkpoint '{}' (epoch {epoch}, step {step})", path.display()));
     if generators != Generators::Restored {

@@ -20,7 +20,7 @@ fn on_digits(flags: &str) -> Result<Command> {
 #[test]
 fn senseless_flags_are_refused() -> Result<()> {
     let job = Job::new()?;
-    let cases: [(&str, i32, &[&str]); 10] = [
+    let cases: [(&str, i32, &[&str]); 11] = [
         ("--lr nan", 2, &["--lr", "nan", "a finite number not below 0"]),
         ("--lr=-0.1", 2, &["--lr", "-0.1", "a finite number not below 0"]),
         ("--momentum inf", 2, &["--momentum", "inf"]),
@@ -28,6 +28,7 @@ fn senseless_flags_are_refused() -> Result<()> {
         ("--arch vgg16", 2, &["--arch", "vgg16", "resnet18", "pyramidnet"]),
         ("--batch-size 0", 1, &["--batch-size is 0", "at least 1"]),
         ("--image-size 64", 1, &["--image-size is 64", "left out", "32"]),
+        ("--image-size 70000", 2, &["--image-size", "70000", "65535"]),
         ("--warmup-epochs 1", 1, &["--warmup-epochs is 1", "less than --epochs", "1"]),
         ("--dummy", 2, &["--dummy", "--dataset"]),
         ("--device cuda", 1, &["device", "cuda"]),
@@ -51,6 +52,8 @@ fn an_image_folder_that_is_not_there_is_named() -> Result<()> {
     let job = Job::new()?;
     job.expect_refusal(small("cifar --dataset cifar10")?, 1, &["error: ", "directory cifar"])?;
     job.expect_refusal(small("nowhere")?, 1, &["error: ", "nowhere/train"])?;
+    let expected = "error: pyramidnet8_a6 takes images of 32 pixels: give --image-size 32, not 224";
+    job.expect_refusal(small("--dummy")?, 1, &[expected])?;
     // The default folder, as in PyTorch's main.py.
     job.expect_refusal(small("")?, 1, &["error: ", "imagenet/train"])
 }

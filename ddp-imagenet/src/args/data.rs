@@ -1,7 +1,8 @@
 //! The images, and how they become batches.
 
 use anyhow::{Result, bail, ensure};
-use clap::ValueEnum;
+use clap::{ValueEnum, value_parser};
+use ddp_imagenet::models::Arch;
 use std::path::{Path, PathBuf};
 use tch_parallel::Error;
 use tch_parallel::data::transforms::{CenterCrop, Normalize, RandomCrop, RandomHorizontalFlip};
@@ -28,8 +29,8 @@ pub struct DataArgs {
     #[arg(long, conflicts_with = "dir")]
     pub download: bool,
     /// Height and width of the network's input, for imagefolder and synthetic [default: 224].
-    #[arg(long, value_name = "PIXELS")]
-    pub image_size: Option<usize>,
+    #[arg(long, value_name = "PIXELS", value_parser = value_parser!(u16).range(1..))]
+    pub image_size: Option<u16>,
     /// Do not augment training images: at most crop their centre.
     #[arg(long)]
     pub no_augment: bool,
@@ -59,7 +60,7 @@ pub enum Source {
 }
 
 /// Height and width of the images that networks for ImageNet take.
-const IMAGENET_SIZE: usize = 224;
+const IMAGENET_SIZE: u16 = 224;
 
 /// Images of ImageNet's validation set.
 const IMAGENET_VAL_LEN: usize = 50_000;
@@ -75,10 +76,11 @@ impl DataArgs {
         if self.dummy { Source::Synthetic } else { self.dataset }
     }
 
-    /// The training set and the validation set. `seed` determines the augmentation.
-    pub fn load(&self, seed: u64) -> Result<(Images, Images)> {
+    /// The training set and the validation set for this network. `seed` determines the augmentation.
+    pub fn load(&self, arch: Arch, seed: u64) -> Result<(Images, Images)> {
         let (source, size) = (self.source(), self.image_size()?);
         let [train, val] = self.splits(size)?;
+        arch.check_image_size(size)?;
         let transforms = if self.no_augment { source.as_is(size) } else { source.augmented(size) };
         let normalize = source.normalize();
         let train_set = ImageDataset::new(train, transforms, normalize, seed)?;
@@ -98,7 +100,9 @@ impl DataArgs {
     fn image_size(&self) -> Result<usize> {
         let expected = format!("left out: images of this data set have {CIFAR_SIZE} pixels");
         match (self.source(), self.image_size) {
-            (Source::Imagefolder | Source::Synthetic, size) => Ok(size.unwrap_or(IMAGENET_SIZE)),
+            (Source::Imagefolder | Source::Synthetic, size) => {
+                Ok(size.unwrap_or(IMAGENET_SIZE).into())
+            }
             (_, None) => Ok(CIFAR_SIZE),
             (_, Some(size)) => bail!(Error::argument("--image-size", size, expected)),
         }
@@ -195,8 +199,11 @@ impl Source {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ddp_imagenet::models::resnet::RESNETS;
     use report::parse_flags;
     use tch_parallel::data::Dataset;
+
+    const RESNET: Arch = Arch::ResNet(RESNETS[0]);
 
     fn data(flags: &str) -> DataArgs {
         parse_flags(flags.split_whitespace()).unwrap()
@@ -220,8 +227,8 @@ mod tests {
 
     #[test]
     fn digits_come_as_images_of_32_by_32_pixels_and_augmentation_moves_them() {
-        let augmented = data("--dataset mnist").load(0).unwrap().0;
-        let as_is = data("--dataset mnist --no-augment").load(0).unwrap().0;
+        let augmented = data("--dataset mnist").load(RESNET, 0).unwrap().0;
+        let as_is = data("--dataset mnist --no-augment").load(RESNET, 0).unwrap().0;
         let batch = |images: &Images, epoch| images.batch(&[0, 1, 2, 3], epoch).unwrap().0;
         assert_eq!(batch(&as_is, 0).size(), [4, 3, 32, 32]);
         assert_eq!(batch(&as_is, 0), batch(&as_is, 1));
@@ -231,7 +238,7 @@ mod tests {
 
     #[test]
     fn synthetic_images_have_the_size_asked_for() {
-        let (train, val) = data("--dummy --image-size 64").load(0).unwrap();
+        let (train, val) = data("--dummy --image-size 64").load(RESNET, 0).unwrap();
         assert_eq!((train.len(), val.len()), (1_281_167, 50_000));
         assert_eq!(train.batch(&[7], 0).unwrap().0.size(), [1, 3, 64, 64]);
     }

@@ -31,7 +31,7 @@ struct Job {
 
 pub fn train(args: &TrainArgs) -> Result<()> {
     let seed = args.seed.unwrap_or(0);
-    let (train_set, val_set) = args.data.load(seed)?;
+    let (train_set, val_set) = args.data.load(args.arch, seed)?;
     let (train_set, val_set) = (Arc::new(train_set), Arc::new(val_set));
     let device = args.process_group.device()?;
     tch::manual_seed(seed as i64);
@@ -124,6 +124,8 @@ pub fn train(args: &TrainArgs) -> Result<()> {
                 if run.step([&loss, &top1, &top5], numbers.samples)? {
                     say(group, train_line(epoch, run.pass().position(), run.pass().meters()));
                 }
+                // Steps that are committed are not made again, so their numbers must be there.
+                run.wait()?;
                 state.progress = job(&run, state.progress);
                 state.commit()?;
                 let done = run.progress().step;

@@ -1,8 +1,8 @@
 //! Networks by name, as `-a` of PyTorch's ImageNet example accepts them.
 
-use super::pyramidnet::{PyramidNetOptions, pyramidnet};
+use super::pyramidnet::{IMAGE_SIZE, PyramidNetOptions, pyramidnet};
 use super::resnet::{RESNETS, ResNetOptions, resnet};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::{fmt, str::FromStr};
 use tch::nn::{Path, SequentialT};
 use tch_parallel::nn::NormLayer;
@@ -31,6 +31,16 @@ impl Arch {
             Arch::ResNet(options) => resnet(path, options, num_classes, norm_layer),
             Arch::PyramidNet(options) => pyramidnet(path, options, num_classes, norm_layer),
         }
+    }
+
+    /// Refuses images of `size` × `size` pixels if the network takes none of them.
+    pub fn check_image_size(&self, size: usize) -> Result<()> {
+        let is_taken = matches!(self, Arch::ResNet(_)) || size == IMAGE_SIZE as usize;
+        ensure!(
+            is_taken,
+            "{self} takes images of {IMAGE_SIZE} pixels: give --image-size {IMAGE_SIZE}, not {size}"
+        );
+        Ok(())
     }
 }
 
@@ -99,6 +109,18 @@ mod tests {
         assert!(error.starts_with(start), "{error}");
         for name in ["ResNet18", "pyramidnet_a270", "pyramidnet111_a270", "pyramidnet111_a270_bn"] {
             assert!(name.parse::<Arch>().is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn images_of_another_size_are_refused() {
+        let [resnet, pyramidnet] =
+            ["resnet18", "pyramidnet8_a6"].map(|it| it.parse::<Arch>().unwrap());
+        let refusal = |size| pyramidnet.check_image_size(size).unwrap_err().to_string();
+        let expected = "pyramidnet8_a6 takes images of 32 pixels: give --image-size 32, not 64";
+        assert_eq!(refusal(64), expected);
+        for (arch, size) in [(pyramidnet, 32), (resnet, 32), (resnet, 64)] {
+            arch.check_image_size(size).unwrap();
         }
     }
 

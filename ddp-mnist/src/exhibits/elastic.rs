@@ -103,6 +103,8 @@ pub fn train(args: &Args) -> Result<()> {
                 let loss = model.mean_of_shares(&losses)?;
                 state.training.optimizer.step()?;
                 run.step([&loss], samples)?;
+                // Steps that are committed are not made again, so their numbers must be there.
+                run.wait()?;
                 state.progress = job(&run);
                 state.commit()?;
                 let training = &mut state.training;

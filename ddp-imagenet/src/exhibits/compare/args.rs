@@ -54,7 +54,7 @@ pub struct CompareArgs {
     #[command(flatten)]
     pub plot: PlotArgs,
     /// Seconds that each training may take.
-    #[arg(long, default_value_t = 600, value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 600, value_parser = value_parser!(u64).range(1..=u32::MAX.into()))]
     pub timeout: u64,
 }
 

@@ -25,7 +25,7 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
     let comparison = Comparison::new(args.timeout)?;
     let needed = args.data.batch_size.max(args.images(Method::Single)?);
     // The number of images is the same with every seed.
-    let images = args.data.load(0)?.0.len();
+    let images = args.data.load(args.arch, 0)?.0.len();
     // Fewer do not tell how long a batch takes.
     ensure!(
         images >= 3 * needed,

@@ -146,7 +146,7 @@ impl Args {
 
     /// The images to learn from, and the number of their classes.
     pub fn train_set(&self) -> Result<(Images, i64)> {
-        let (train_set, _) = self.data.load(self.seed)?;
+        let (train_set, _) = self.data.load(self.arch, self.seed)?;
         let classes = train_set.source().classes().len();
         Ok((train_set, classes as i64))
     }

@@ -47,6 +47,6 @@ pub struct CompareArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub budget: Option<usize>,
     /// Seconds that each run of a method may take.
-    #[arg(long, default_value_t = 600, value_parser = value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 600, value_parser = value_parser!(u64).range(1..=u32::MAX.into()))]
     pub timeout: u64,
 }
