@@ -47,7 +47,9 @@ fn main() -> Result<()> {
         let inputs = (waves(4 * 192).to_device(device) + 0.1 * step as f64).view([4, 192]);
         let labels = (Tensor::arange(4, (Kind::Int64, device)) + step).remainder(5);
         let loss = autocast(vs.device(), Some(kind), || {
-            cross_entropy(&model.forward_t(&inputs, true), &labels)
+            let logits = model.forward_t(&inputs, true);
+            // On a GPU, autocast gives tch's `cross_entropy_for_logits` another precision.
+            logits.cross_entropy_loss(&labels, None::<Tensor>, Reduction::Mean, -100, 0.0)
         })?;
         optimizer.zero_grad()?;
         scaler.scale(&loss)?.backward();
@@ -65,11 +67,6 @@ fn main() -> Result<()> {
     saved.push(("losses".into(), Tensor::from_slice(&losses)));
     saved.push(("scales".into(), Tensor::from_slice(&scales)));
     Ok(Tensor::write_safetensors(&saved, file)?)
-}
-
-/// `F.cross_entropy`. On a GPU, autocast gives tch's `cross_entropy_for_logits` another precision.
-fn cross_entropy(logits: &Tensor, labels: &Tensor) -> Tensor {
-    logits.cross_entropy_loss(labels, None::<Tensor>, Reduction::Mean, -100, 0.0)
 }
 
 /// The same numbers in both languages, without a generator.

@@ -5,6 +5,7 @@
 //! ```
 
 use anyhow::Result;
+use exhibit_kit::weights::gradients;
 use tch::{Kind, Tensor, nn, nn::Module, nn::ModuleT, nn::VarStore};
 use tch_parallel::distributed::{DistributedDataParallel, ProcessGroup};
 use tch_parallel::nn::{LinearOptions, NormLayer, linear};
@@ -56,12 +57,6 @@ fn network<'a>(vs: &VarStore, norm_layer: &NormLayer) -> nn::FuncT<'a> {
     let norm = norm_layer.build(vs.root() / "norm", 3);
     let last = linear(vs.root() / "last", 3 * 8 * 8, 10, LinearOptions::default());
     nn::func_t(move |images, train| last.forward(&norm.forward_t(images, train).relu().flat_view()))
-}
-
-fn gradients(vs: &VarStore) -> Tensor {
-    let parameters = vs.trainable_variables();
-    let gradients: Vec<_> = parameters.iter().map(|each| each.grad().flatten(0, -1)).collect();
-    Tensor::cat(&gradients, 0)
 }
 
 fn difference(a: &Tensor, b: &Tensor) -> Result<f64> {

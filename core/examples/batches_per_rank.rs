@@ -16,9 +16,7 @@ fn main() -> Result<()> {
         (8_000, 128, &[1, 2, 4, 8]),
         (10_000, 100, &[1, 2, 4]),
     ] {
-        for &world_size in world_sizes {
-            report(samples, batch_size, world_size)?;
-        }
+        world_sizes.iter().try_for_each(|&ranks| report(samples, batch_size, ranks))?;
     }
     Ok(())
 }

@@ -62,9 +62,7 @@ fn main() -> Result<()> {
     for (name, task) in tasks {
         let vs = task(&group)?;
         ensure!(same_on_all_ranks(&group, &vs)?, "{name}: the ranks have different weights");
-        if group.rank() == 0 {
-            println!("{name}: all ranks have the same weights");
-        }
+        report::say(&group, format!("{name}: all ranks have the same weights"));
     }
     Ok(())
 }

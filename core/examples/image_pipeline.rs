@@ -38,11 +38,8 @@ fn main() -> Result<()> {
     let (mut images, mut rate) = (0, 0.0);
     for epoch in 0..2 {
         let start = Instant::now();
-        images = 0;
-        for batch in loader.epoch(epoch)? {
-            let (_, labels) = batch?;
-            images += labels.numel();
-        }
+        let sizes = loader.epoch(epoch)?.map(|batch| batch.map(|(_, labels)| labels.numel()));
+        images = sizes.sum::<tch_parallel::Result<usize>>()?;
         rate = images as f64 / start.elapsed().as_secs_f64();
     }
     let end = json!({ "images": images, "images_per_second": rate });

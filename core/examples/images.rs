@@ -36,9 +36,8 @@ fn main() -> Result<()> {
     for entry in fs::read_dir(&folder).with_context(|| format!("cannot read {folder}"))? {
         let entry = entry?;
         let picture = entry.file_name();
-        for (name, tensor) in transformed(&entry.path())? {
-            tensors.push((format!("{}/{name}", picture.display()), tensor));
-        }
+        let named = |(name, tensor)| (format!("{}/{name}", picture.display()), tensor);
+        tensors.extend(transformed(&entry.path())?.map(named));
     }
     Ok(Tensor::write_safetensors(&tensors, file)?)
 }

@@ -20,15 +20,14 @@ fn main() {
 
 fn run() -> Result<()> {
     let group = ProcessGroup::from_env()?;
+    let default = JoinOptions::default();
     let options = match env::args().nth(1).as_deref() {
         Some("without") => None,
-        Some("with") => Some(JoinOptions::default()),
+        Some("with") => Some(default),
         Some("divide_by_those_left") => {
-            Some(JoinOptions { divide_by_initial_world_size: false, ..Default::default() })
+            Some(JoinOptions { divide_by_initial_world_size: false, ..default })
         }
-        Some("throw") => {
-            Some(JoinOptions { throw_on_early_termination: true, ..Default::default() })
-        }
+        Some("throw") => Some(JoinOptions { throw_on_early_termination: true, ..default }),
         _ => bail!("expected one of without, with, divide_by_those_left and throw"),
     };
     let vs = VarStore::new(group.device());

@@ -249,9 +249,8 @@ impl<'a> Arguments<'a> {
     /// A schedule with PyTorch's keyword arguments in the place of defaults.
     fn with_defaults<S: Serialize + DeserializeOwned>(&self, defaults: S) -> Result<S> {
         let mut all = json!(defaults);
-        for (name, value) in self.0.as_object().into_iter().flatten() {
-            all[name] = value.clone();
-        }
+        let given = self.0.as_object().into_iter().flatten();
+        given.for_each(|(name, value)| all[name] = value.clone());
         Ok(serde_json::from_value(all)?)
     }
 

@@ -266,7 +266,7 @@ impl Gpt {
             head: linear(path / "head", width, vocab_size, LinearOptions { bias: false }),
         };
         normal_(&gpt.tok_emb.ws, 0.0, STD);
-        init_weights(&gpt.head, STD);
+        init_weights(&gpt.head);
         gpt
     }
 }
@@ -308,9 +308,8 @@ impl Block {
             ],
             dropout,
         };
-        for layer in [&block.c_proj, &block.attn.out_proj, &block.mlp[0], &block.mlp[1]] {
-            init_weights(layer, STD);
-        }
+        let layers = [&block.c_proj, &block.attn.out_proj, &block.mlp[0], &block.mlp[1]];
+        layers.into_iter().for_each(init_weights);
         // Smaller where a block's attention is added to its input.
         normal_(&block.c_proj.ws, 0.0, STD / ((2 * args.n_layer) as f64).sqrt());
         block
@@ -339,8 +338,8 @@ impl ModuleT for Block {
 /// The standard deviation of GPT-2's initial weights.
 const STD: f64 = 0.02;
 
-fn init_weights(layer: &Linear, std: f64) {
-    normal_(&layer.ws, 0.0, std);
+fn init_weights(layer: &Linear) {
+    normal_(&layer.ws, 0.0, STD);
     if let Some(bias) = &layer.bs {
         constant_(bias, 0.0);
     }

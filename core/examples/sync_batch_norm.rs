@@ -21,10 +21,8 @@ fn main() -> Result<()> {
     let mut arguments = env::args().skip(1);
     let directory = arguments.next().context("the argument is missing: where to save")?;
     let device = arguments.next().context("the argument is missing: a device")?.parse()?;
-    let mut size = vec![BATCH, CHANNELS];
-    for length in arguments {
-        size.push(length.parse()?);
-    }
+    let lengths = arguments.map(|length| length.parse()).collect::<Result<Vec<i64>, _>>()?;
+    let size = [vec![BATCH, CHANNELS], lengths].concat();
     let backend = Some(Backend::Gloo);
     let group = init_process_group(ProcessGroupOptions { backend, device, ..Default::default() })?;
     let device = group.device();

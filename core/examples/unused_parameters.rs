@@ -68,7 +68,6 @@ impl Heads {
     fn new(vs: &VarStore) -> Heads {
         let config = nn::LinearConfig { ws_init: nn::Init::Const(1.0), bs_init: None, bias: false };
         let layer = |name| nn::linear(vs.root() / name, 1, 1, config);
-        let (trunk, first) = (layer("trunk"), layer("first"));
-        Heads { trunk, first, second: layer("second") }
+        Heads { trunk: layer("trunk"), first: layer("first"), second: layer("second") }
     }
 }

@@ -40,11 +40,10 @@ impl Training {
             .add(nn::linear(&p / "5", 128, 10, Default::default()));
         let options = DdpOptions { virtual_ranks, ..Default::default() };
         let parts = Shard::from(group).with_virtual_ranks(VIRTUAL_RANKS)?.parts() as i64;
-        let float = (Kind::Float, group.device());
         Ok(Training {
             model: DistributedDataParallel::with_options(net, vs, group, options)?,
             optimizer: Sgd::new(vs, SgdOptions { lr: 0.01, ..Default::default() })?,
-            images: Tensor::rand([parts * BATCH, 784], float),
+            images: Tensor::rand([parts * BATCH, 784], (Kind::Float, group.device())),
             labels: Tensor::zeros([parts * BATCH], (Kind::Int64, group.device())),
             parts,
         })

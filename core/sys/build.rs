@@ -3,7 +3,7 @@
 //! It looks for libtorch itself, so that it and torch-sys compile at the same time. Only with the feature
 //! `download-libtorch` does it ask torch-sys.
 
-use std::{env, error::Error, fmt::Write, fs, path::Path, path::PathBuf};
+use std::{env, error::Error, fs, path::Path, path::PathBuf};
 
 use find_libtorch::{Libtorch, variable};
 
@@ -78,10 +78,7 @@ fn compile(libtorch: &Libtorch, cuda_headers: Option<&[PathBuf; 2]>) -> Result<(
         build.define("USE_C10D_NCCL", None).includes(headers);
         sources.push("nccl");
     }
-    let mut all = String::new();
-    for source in sources {
-        writeln!(all, "#include \"{source}.cpp\"")?;
-    }
+    let all: String = sources.iter().map(|source| format!("#include \"{source}.cpp\"\n")).collect();
     let file = Path::new(&env::var("OUT_DIR")?).join("c10d_sys.cpp");
     fs::write(&file, all)?;
     build.file(file).compile("c10d_sys");
@@ -90,21 +87,18 @@ fn compile(libtorch: &Libtorch, cuda_headers: Option<&[PathBuf; 2]>) -> Result<(
 
 fn link(lib: &Path, cuda: bool) {
     println!("cargo::rustc-link-search=native={}", lib.display());
-    // Separated by a character that paths do not have in practice.
-    let mut link_args = format!("-Wl,-rpath,{}", lib.display());
+    let mut link_args = vec![format!("-Wl,-rpath,{}", lib.display())];
     if cuda {
         // Nothing refers to the CUDA half by name, since it registers itself when it is loaded, so
         // the linker would leave it out.
-        for arg in ["-Wl,--no-as-needed", "-ltorch_cuda", "-ltorch", "-Wl,--as-needed"] {
-            link_args = link_args + "\x1f" + arg;
-        }
+        let whole = ["-Wl,--no-as-needed", "-ltorch_cuda", "-ltorch", "-Wl,--as-needed"];
+        link_args.extend(whole.map(String::from));
         println!("cargo::rustc-link-lib=torch_cuda");
     }
     println!("cargo::rustc-link-lib=torch_cpu");
     println!("cargo::rustc-link-lib=c10");
-    println!("cargo::metadata=link_args={link_args}");
+    // Separated by a character that paths do not have in practice.
+    println!("cargo::metadata=link_args={}", link_args.join("\x1f"));
     // This crate's own tests are programs too.
-    for arg in link_args.split('\x1f') {
-        println!("cargo::rustc-link-arg={arg}");
-    }
+    link_args.iter().for_each(|arg| println!("cargo::rustc-link-arg={arg}"));
 }

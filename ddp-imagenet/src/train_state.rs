@@ -89,14 +89,13 @@ pub fn resume(
     let Saved { progress, best_accuracy, meters } = saved;
     // Virtual ranks share the epoch's averages. Otherwise, these start anew with another number of ranks.
     let has_own = args.virtual_ranks.is_some() || meters.len() == group.world_size();
-    let own = meters.iter().cycle().nth(group.rank()).filter(|_| has_own);
-    let meters = own.copied().unwrap_or_default();
+    let meters = meters.into_iter().cycle().nth(group.rank()).filter(|_| has_own);
     let Progress { epoch, step, .. } = progress;
     say(group, format!("=> loaded checkpoint '{}' (epoch {epoch}, step {step})", path.display()));
     if generators != Generators::Restored {
         say(group, format!("=> not bit-identical to an uninterrupted run: {generators}"));
     }
-    Ok((progress, meters, best_accuracy))
+    Ok((progress, meters.unwrap_or_default(), best_accuracy))
 }
 
 #[cfg(test)]

@@ -119,11 +119,8 @@ impl Running {
         if let Some(stdout) = child.stdout.take() {
             // Ends with the process.
             thread::spawn(move || {
-                for line in BufReader::new(stdout).split(b'\n').map_while(|line| line.ok()) {
-                    if lines.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
-                        return;
-                    }
-                }
+                let mut printed = BufReader::new(stdout).split(b'\n').map_while(|line| line.ok());
+                printed.try_for_each(|line| lines.send(String::from_utf8_lossy(&line).into_owned()))
             });
         }
         Ok(Self { name, child, stderr })

@@ -77,10 +77,8 @@ fn translate(
             translated.push(word);
             break;
         }
-        let (given, value) = match flag.split_once('=') {
-            Some((name, value)) => (name, Some(OsString::from(value))),
-            None => (flag, None),
-        };
+        let parts = flag.split_once('=').map(|(name, value)| (name, Some(OsString::from(value))));
+        let (given, value) = parts.unwrap_or((flag, None));
         let mut name = OsString::from(vocabulary.name(given)?);
         let is_switch = vocabulary.is_switch(&name);
         let value = value.or_else(|| words.next_if(|word| is_switch && truth(word).is_some()));

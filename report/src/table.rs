@@ -17,15 +17,13 @@ pub fn aligned(flush_right: &[bool], lines: &[Vec<String>]) -> String {
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
     let widths: Vec<_> = (0..flush_right.len()).map(width).collect();
-    let mut text = String::new();
-    for line in lines {
+    let row = |line: &Vec<String>| {
         let cells = line.iter().zip(flush_right).zip(&widths).map(|((cell, right), width)| {
             if *right { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
         });
-        text += cells.collect::<Vec<_>>().join("  ").trim_end();
-        text.push('\n');
-    }
-    text
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    lines.iter().map(row).collect()
 }
 
 /// The number with a comma between groups of three digits: 59,136,001.

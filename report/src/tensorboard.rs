@@ -88,16 +88,12 @@ impl TensorBoard {
 fn scalars(tag: &str, fields: &Value, found: &mut Vec<Scalar>) {
     match fields {
         Value::Object(fields) => {
-            for (name, field) in fields {
-                if name != "epoch" && name != "step" {
-                    scalars(&format!("{tag}/{name}"), field, found);
-                }
-            }
+            let measured = fields.iter().filter(|(name, _)| *name != "epoch" && *name != "step");
+            measured.for_each(|(name, field)| scalars(&format!("{tag}/{name}"), field, found));
         }
         Value::Array(fields) => {
-            for (index, field) in fields.iter().enumerate() {
-                scalars(&format!("{tag}/{index}"), field, found);
-            }
+            let elements = fields.iter().enumerate();
+            elements.for_each(|(index, field)| scalars(&format!("{tag}/{index}"), field, found));
         }
         other => {
             let scalar = |number: f64| Scalar { tag: tag.to_owned(), simple_value: number as f32 };

@@ -81,10 +81,9 @@ fn fit(points: &[(f64, f64)]) -> (f64, f64) {
 /// Prints the tables, and draws the pictures if asked to.
 pub fn run(args: &Args) -> Result<()> {
     args.plot.check(&PLOTS)?;
-    let save = |file, title: &str, [x, y]: [&str; 2], mut series: Vec<Series>| {
+    let save = |file, title: &str, axes, mut series: Vec<Series>| {
         series.retain(|curve| !curve.points.is_empty());
-        let (title, x, y) = (title.into(), x.into(), y.into());
-        args.plot.save(file, || plot::lines(&Lines { title, x, y, scale: Scale::Log, series }))
+        args.plot.save(file, || plot::lines(&Lines::new(title, axes, Scale::Log, series)))
     };
     let recorded = include_str!("batches.jsonl").lines().map(serde_json::from_str);
     let recorded = recorded.collect::<Result<Vec<Run>, _>>()?;

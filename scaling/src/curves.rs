@@ -151,13 +151,9 @@ fn picture() -> tch_parallel::Result<String> {
     };
     let ideal =
         Series { name: "ideal".into(), points: ranks().map(|n| (n as f64, n as f64)).collect() };
-    plot::lines(&Lines {
-        title: "Speed-up with the number of ranks".into(),
-        x: "ranks".into(),
-        y: "speed-up".into(),
-        scale: Scale::Log,
-        series: [ideal].into_iter().chain(curves().iter().map(series)).collect(),
-    })
+    let title = "Speed-up with the number of ranks";
+    let series = [ideal].into_iter().chain(curves().iter().map(series)).collect();
+    plot::lines(&Lines::new(title, ["ranks", "speed-up"], Scale::Log, series))
 }
 
 #[cfg(test)]

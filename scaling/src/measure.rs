@@ -119,12 +119,10 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn mlp(vs: &VarStore) -> SequentialT {
-    let mut layers = seq_t();
-    for (number, size) in SIZES.windows(2).enumerate() {
-        layers = layers.add(linear(vs.root() / number, size[0], size[1], LinearOptions::default()));
-        layers = layers.add_fn(|x| x.relu());
-    }
-    layers
+    SIZES.windows(2).enumerate().fold(seq_t(), |layers, (number, size)| {
+        let layer = linear(vs.root() / number, size[0], size[1], LinearOptions::default());
+        layers.add(layer).add_fn(|x| x.relu())
+    })
 }
 
 fn loss(model: &impl ModuleT) -> Tensor {

@@ -60,14 +60,6 @@ impl Cluster {
         self.launchers.values_mut().map(|launcher| launcher.wait()?.expect_success()).collect()
     }
 
-    /// The same within `limit`, whether or not they make progress: TCP doubles its wait with each
-    /// segment that is lost again, up to minutes.
-    pub fn succeeds_within(&mut self, limit: Duration) -> Result<Vec<Ended>> {
-        let deadline = Instant::now() + limit;
-        let ended = |launcher: &mut Process| launcher.wait_until(deadline)?.expect_success();
-        self.launchers.values_mut().map(ended).collect()
-    }
-
     /// Waits until `look` finds something, as long as the launchers run and make progress.
     pub fn until<T>(
         &mut self,

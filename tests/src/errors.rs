@@ -18,8 +18,6 @@ pub fn expect_error_start<T>(result: Result<T, impl Display>, text: &str) {
 
 #[track_caller]
 pub fn message<T>(result: Result<T, impl Display>) -> String {
-    match result {
-        Ok(_) => panic!("there is no error"),
-        Err(error) => error.to_string(),
-    }
+    let Err(error) = result else { panic!("there is no error") };
+    error.to_string()
 }

@@ -115,17 +115,11 @@ impl Answers {
     fn listen(&self, stdout: ChildStdout) {
         for line in BufReader::new(stdout).lines().map_while(Result::ok) {
             let answer: Value = serde_json::from_str(&line).unwrap_or_default();
-            let number = |name: &str| answer[name].as_i64();
+            let Some(request) = answer["number"].as_u64().map(|it| it as usize) else { continue };
+            let number = |name: &str| answer[name].as_i64().map(|number| number as i32);
             let mut known = self.known();
-            if let Some(request) = number("number").and_then(|number| usize::try_from(number).ok())
-            {
-                if let Some(pid) = number("pid") {
-                    known.pids.insert(request, Pid::from_raw(pid as i32));
-                }
-                if let Some(status) = number("status") {
-                    known.statuses.insert(request, ExitStatus::from_raw(status as i32));
-                }
-            }
+            known.pids.extend(number("pid").map(|pid| (request, Pid::from_raw(pid))));
+            known.statuses.extend(number("status").map(|it| (request, ExitStatus::from_raw(it))));
             self.news.notify_all();
         }
         self.known().gone = true;

@@ -49,6 +49,13 @@ pub fn files_below(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// The texts of the files below folders of the workspace that have this extension.
+pub fn texts_below(folders: &str, extension: &str) -> Result<Vec<String>> {
+    let files = |folder: &str| files_below(&workspace().join(folder), &[extension]);
+    let files = folders.split_whitespace().map(files).collect::<Result<Vec<_>>>()?;
+    files.concat().iter().map(source).collect()
+}
+
 /// The part of a text between two others.
 pub fn between<'a>(text: &'a str, begin: &str, end: &str) -> Result<&'a str> {
     let found = text.split_once(begin).and_then(|(_, rest)| rest.split_once(end));

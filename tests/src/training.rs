@@ -1,7 +1,8 @@
 //! The results of a training, for comparison to the last bit.
 
 use crate::job::{Job, Process, expect_all_succeed};
-use crate::{prelude::*, programs::start_by_hand, safetensors::Tensors};
+use crate::programs::{ddp_mnist, launch, start_by_hand};
+use crate::{Shared, prelude::*, safetensors::Tensors};
 use std::ops::Range;
 
 /// The flags that make a training to be compared write its metrics and its weights to the job's directory.
@@ -21,6 +22,13 @@ impl Training {
     /// Trains with a command that was given [`OUTPUTS`], and is one rank or starts them all.
     pub fn run(command: Command, world_size: usize) -> Result<Self> {
         Self::of(&Job::done(command)?, world_size)
+    }
+
+    /// Trains with ddp-mnist under `launch`. The same training is made only once.
+    pub fn launched(ranks: usize, flags: &str) -> Result<Arc<Self>> {
+        static TRAININGS: Shared<Training> = Shared::new();
+        let program = ddp_mnist(flags.split(' ').chain(OUTPUTS))?;
+        TRAININGS.get((ranks, flags), || Self::run(launch(ranks, &program)?, ranks))
     }
 
     /// Trains with one rank for each program, without a launcher.
@@ -141,7 +149,7 @@ pub fn stop_after_first_step(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::safetensors::Tensor;
+    use crate::{errors::expect_error, safetensors::Tensor};
 
     fn training(loss: f32, weight: u8) -> Training {
         let tensor = Tensor { dtype: "U8".into(), shape: vec![1], bytes: vec![weight] };
@@ -156,10 +164,8 @@ mod tests {
     fn one_bit_is_a_difference_that_is_found_and_located() {
         let ours = training(2.0, 1);
         assert!(ours.expect_equal(&training(2.0, 1)).is_ok());
-        let error = ours.expect_equal(&training(2.0_f32.next_up(), 1)).unwrap_err().to_string();
-        assert!(error.contains("rank 0, step 1 of 2"), "{error}");
-        let error = ours.expect_equal(&training(2.0, 3)).unwrap_err().to_string();
-        assert!(error.contains("0.weight"), "{error}");
+        expect_error(ours.expect_equal(&training(2.0_f32.next_up(), 1)), "rank 0, step 1 of 2");
+        expect_error(ours.expect_equal(&training(2.0, 3)), "0.weight");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! when one is killed, stopped or late.
 
 use crate::prelude::*;
-use tests::async_update::{outcome, started, starter};
+use tests::async_update::{outcome, started, starter, trained_with_late};
 
 /// After this many steps a rank is certainly training.
 const STEPS: usize = 5;
@@ -83,12 +83,8 @@ fn when_a_server_is_killed_every_worker_ends_and_names_it() -> Result<()> {
 
 #[test]
 fn a_worker_that_comes_late_is_served() -> Result<()> {
-    let job = Job::new()?;
-    let start = starter(&job, 4, "async-ps --servers=2 --step-time=10 --epochs=2")?;
-    let mut ranks = (0..3).map(&start).collect::<Result<Vec<_>>>()?;
-    wait_for_steps(&job, 2..3, STEPS)?;
-    ranks.push(start(3)?);
-    expect_all_succeed(ranks)?;
+    let flags = "async-ps --servers=2 --step-time=10 --epochs=2";
+    let job = trained_with_late(4, flags, 3, STEPS)?;
     let updated = who_updated(job.directory())?;
     assert_eq!(updated.first(), Some(&2));
     ensure!(updated.contains(&3), "the late worker has contributed nothing");

@@ -2,7 +2,7 @@
 //! much they send, and what they reject.
 
 use crate::prelude::*;
-use tests::async_update::{outcome, starter, trained};
+use tests::async_update::{outcome, trained, trained_with_late};
 
 /// S1.25: if nobody else updates, nothing is stale. The server's update is then the step of a
 /// single process, in the same order of operations, however θ is divided.
@@ -66,14 +66,8 @@ fn trace(directory: &Path) -> Result<Trace> {
 /// The trace of a training in which `--straggle` makes worker 1 slow, so that the others reach the bound. It
 /// starts before them, since otherwise they might finish before it has begun.
 fn trace_with_a_slow_worker(flags: &str) -> Result<Trace> {
-    let job = Job::new()?;
     let flags = format!("{flags} --epochs=1 --batch-size=250 --step-time=5");
-    let start = starter(&job, 4, &flags)?;
-    let mut ranks = (0..2).map(&start).collect::<Result<Vec<_>>>()?;
-    wait_for_steps(&job, 1..2, 1)?;
-    ranks.extend([start(2)?, start(3)?]);
-    expect_all_succeed(ranks)?;
-    trace(job.directory())
+    trace(trained_with_late(4, &flags, 2, 1)?.directory())
 }
 
 #[test]
@@ -103,12 +97,8 @@ fn with_sync_every_all_meet_after_so_many_updates() -> Result<()> {
 /// Their clocks may begin differently on each server, so only one server may decide where all meet.
 #[test]
 fn with_sync_every_workers_that_come_late_do_not_stop_several_servers() -> Result<()> {
-    let job = Job::new()?;
-    let start = starter(&job, 6, "async-ps --sync-every=4 --servers=2 --epochs=3 --step-time=5")?;
-    let mut ranks = (0..3).map(&start).collect::<Result<Vec<_>>>()?;
-    wait_for_steps(&job, 2..3, 5)?;
-    ranks.extend((3..6).map(&start).collect::<Result<Vec<_>>>()?);
-    expect_all_succeed(ranks)?;
+    let flags = "async-ps --sync-every=4 --servers=2 --epochs=3 --step-time=5";
+    let job = trained_with_late(6, flags, 3, 5)?;
     let updated = events(job.directory(), 0, "update", |update| update["worker"].as_u64())?;
     ensure!((2..6).all(|worker| updated.contains(&worker)), "{updated:?}");
     Ok(())
@@ -120,18 +110,13 @@ fn with_sync_every_workers_that_come_late_do_not_stop_several_servers() -> Resul
 fn waiting_for_a_slow_worker_makes_neither_worker_nor_server_look_dead() -> Result<()> {
     const TIMEOUT: f64 = 5.0;
     for servers in [1, 2] {
-        let (fast, slow) = (servers, servers + 1);
+        // The slow one comes first; otherwise there might be no batch left when the fast one has waited.
+        let (slow, fast) = (servers, servers + 1);
         let flags = format!(
             "async-ps --sync-every=8 --epochs=1 --batch-size=400 --timeout=5 \
              --servers={servers} --straggle={slow}:2000"
         );
-        let job = Job::new()?;
-        let start = starter(&job, servers + 2, &flags)?;
-        // The slow one comes first; otherwise there might be no batch left when the fast one has waited.
-        let mut ranks = (0..servers).chain([slow]).map(&start).collect::<Result<Vec<_>>>()?;
-        wait_for_steps(&job, slow..slow + 1, 1)?;
-        ranks.push(start(fast)?);
-        expect_all_succeed(ranks)?;
+        let job = trained_with_late(servers + 2, &flags, fast, 1)?;
         let read = |read: &Value| Some((read["worker"] == fast, read["at"].as_f64()?));
         let reads = events(job.directory(), 0, "read", read)?;
         let times: Vec<_> = reads.iter().filter(|(own, _)| *own).map(|(_, at)| at).collect();
@@ -145,10 +130,8 @@ fn waiting_for_a_slow_worker_makes_neither_worker_nor_server_look_dead() -> Resu
 fn exchanges(flags: &str) -> Result<[u64; 4]> {
     let job = trained(2, &format!("{flags} --epochs=1"))?;
     let count = |kind| events(job.directory(), 0, kind, |_| Some(())).map(|all| all.len() as u64);
-    let traffic = |end: &Value| {
-        let traffic = &end["traffic"];
-        Some((traffic["sent"].as_u64()?, traffic["received"].as_u64()?))
-    };
+    let bytes = |end: &Value, what: &str| end["traffic"][what].as_u64();
+    let traffic = |end: &Value| Some((bytes(end, "sent")?, bytes(end, "received")?));
     let ends = events(job.directory(), 1, "end", traffic)?;
     let [(sent, received)] = ends[..] else { bail!("no traffic") };
     Ok([count("read")?, count("update")?, sent, received])

@@ -53,11 +53,8 @@ fn hogwild_names_nine_digits_of_ten_with_every_update_counted_once() -> Result<(
     let accuracy = events(job.directory(), 0, "outcome", |event| event["accuracy"].as_f64())?;
     ensure!(accuracy.len() == 1 && accuracy[0] >= 0.9, "{accuracy:?}");
 
-    let (mut versions, mut staleness) = (Vec::new(), Vec::new());
-    for thread in 0..THREADS {
-        versions.extend(of_updates(&job, thread, "version")?);
-        staleness.extend(of_updates(&job, thread, "staleness")?);
-    }
+    let all = |name| (0..THREADS).map(|it| of_updates(&job, it, name)).collect::<Result<Vec<_>>>();
+    let (mut versions, staleness) = (all("version")?.concat(), all("staleness")?.concat());
     versions.sort_unstable();
     assert_eq!(versions, (0..UPDATES).collect::<Vec<_>>());
     // With four threads, the parameters have nearly always changed since they were read.

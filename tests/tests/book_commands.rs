@@ -90,10 +90,6 @@ fn commands(text: &str) -> Vec<String> {
     commands
 }
 
-fn chapters() -> Result<Vec<String>> {
-    files_below(&workspace().join("book/src"), &["md"])?.into_iter().map(source).collect()
-}
-
 /// The outputs of a chapter that do not come after their command. A block of `console` begins with
 /// it, and one of `text` goes on with the output of such a block above it.
 fn without_command(chapter: &str, output: impl Fn(&str) -> Result<String>) -> Result<Vec<String>> {
@@ -118,7 +114,7 @@ fn without_command(chapter: &str, output: impl Fn(&str) -> Result<String>) -> Re
 
 #[test]
 fn every_output_of_the_book_comes_after_its_command() -> Result<()> {
-    for chapter in chapters()? {
+    for chapter in texts_below("book/src", "md")? {
         let without = without_command(&chapter, |name| source(format!("book/src/output/{name}")))?;
         let title = chapter.lines().next().unwrap_or_default();
         assert!(without.is_empty(), "{title}: {}", without.join(", "));
@@ -136,11 +132,9 @@ fn an_output_without_its_command_is_found() -> Result<()> {
 
 #[test]
 fn every_command_that_a_reader_is_told_to_type_runs() -> Result<()> {
-    let mut texts = chapters()?;
-    let readmes = ["", "core/", "core/sys/", "launch/"].map(|folder| format!("{folder}README.md"));
-    for name in readmes.iter().map(String::as_str).chain(["CONTRIBUTING.md"]) {
-        texts.push(source(name)?);
-    }
+    let others = "README.md core/README.md core/sys/README.md launch/README.md CONTRIBUTING.md";
+    let others = others.split(' ').map(source).collect::<Result<Vec<_>>>()?;
+    let texts = [texts_below("book/src", "md")?, others].concat();
     let commands: BTreeSet<_> = texts.iter().flat_map(|text| commands(text)).collect();
     let mut run = BTreeSet::new();
     for command in &commands {

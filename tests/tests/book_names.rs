@@ -11,9 +11,8 @@ const OTHERS: [&str; 8] = ["Box", "Default", "None", "Some", "default", "into", 
 #[test]
 fn every_name_beside_pytorchs_is_one_of_the_library() -> Result<()> {
     let mut declared: BTreeSet<String> = OTHERS.map(str::to_owned).into();
-    for sources in ["", "base/", "data/", "nn/", "optim/", "sys/"] {
-        declare(&workspace().join(format!("core/{sources}src")), &mut declared)?;
-    }
+    let crates = "core/src core/base/src core/data/src core/nn/src core/optim/src core/sys/src";
+    texts_below(crates, "rs")?.iter().for_each(|text| declare(text, &mut declared));
     let page = source("book/src/pytorch-names.md")?;
     let rows = page.lines().filter_map(|line| line.strip_prefix("| "));
     let (mut count, mut unknown) = (0, Vec::new());
@@ -33,27 +32,19 @@ fn every_name_beside_pytorchs_is_one_of_the_library() -> Result<()> {
     Ok(())
 }
 
-fn declare(folder: &Path, declared: &mut BTreeSet<String>) -> Result<()> {
-    for path in files_below(folder, &["rs"])? {
-        let text = fs::read_to_string(path)?;
-        let mut before = "";
-        for word in words(&text).map(|(word, _)| word) {
-            if KEYWORDS.contains(&before) {
-                declared.insert(word.to_owned());
-            }
-            before = word;
-        }
-        // The variants of enums.
-        for line in text.lines().map(str::trim_start) {
-            let end = line.find(|letter: char| !letter.is_alphanumeric()).unwrap_or(line.len());
-            let (word, rest) = line.split_at(end);
-            let is_variant = [",", " {", "(", " ="].iter().any(|next| rest.starts_with(next));
-            if is_variant && word.starts_with(char::is_uppercase) {
-                declared.insert(word.to_owned());
-            }
+fn declare(text: &str, declared: &mut BTreeSet<String>) {
+    let pairs = words(text).zip(words(text).skip(1));
+    let names = pairs.filter(|((before, _), _)| KEYWORDS.contains(before));
+    declared.extend(names.map(|(_, (name, _))| name.to_owned()));
+    // The variants of enums.
+    for line in text.lines().map(str::trim_start) {
+        let end = line.find(|letter: char| !letter.is_alphanumeric()).unwrap_or(line.len());
+        let (word, rest) = line.split_at(end);
+        let is_variant = [",", " {", "(", " ="].iter().any(|next| rest.starts_with(next));
+        if is_variant && word.starts_with(char::is_uppercase) {
+            declared.insert(word.to_owned());
         }
     }
-    Ok(())
 }
 
 /// The types and functions in a piece of code: words with a capital, and those after `::` or `.`.

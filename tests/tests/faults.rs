@@ -45,9 +45,8 @@ fn the_survivors_of_a_killed_rank_name_it_themselves_even_if_it_is_rank_0() -> R
         kill(ranks[killed].pid(), Signal::SIGKILL)?;
         let deadline = Instant::now() + SOON;
         for &rank in survivors {
-            let said = [format!("[rank {rank}] error:"), format!("rank {killed}")];
             let survivor = ranks[rank].wait_until(deadline)?.expect_code(1)?;
-            survivor.expect_line(&said.each_ref().map(String::as_str))?;
+            survivor.expect_line(&[&format!("[rank {rank}] error:"), &format!("rank {killed}")])?;
         }
         drop(ranks);
         expect_nothing_left(&job)?;

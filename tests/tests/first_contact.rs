@@ -67,10 +67,9 @@ fn a_build_with_another_release_of_libtorch_says_which_ones_will_do() -> Result<
             .expect_code(101)?
             .expect_line(&["error: find-libtorch", &found])?;
     }
-    for right in ["2.11.0", "2.12.1", "2.13.0"] {
-        build(&job, &[("LIBTORCH", &libtorch(&job, right)?)])?.expect_success()?;
-    }
-    Ok(())
+    ["2.11.0", "2.12.1", "2.13.0"].into_iter().try_for_each(|right| {
+        build(&job, &[("LIBTORCH", &libtorch(&job, right)?)])?.expect_success().map(drop)
+    })
 }
 
 #[test]

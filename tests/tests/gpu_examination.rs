@@ -48,9 +48,7 @@ fn every_part_starts_with_pytorch_alone_and_ends_at_its_first_call_of_cuda() -> 
     ensure!(passed.len() > 15, "only {} parts passed:\n{page}", passed.len());
     // The rest are ResNets, which are torchvision's.
     ensure!(!others.is_empty(), "torchvision is there:\n{page}");
-    for part in others {
-        ensure!(part.contains("requires torchvision"), "{part}");
-    }
+    ensure!(others.iter().all(|part| part.contains("requires torchvision")), "{others:?}");
     Ok(())
 }
 

@@ -1,39 +1,25 @@
 //! Communication hooks equal PyTorch's to the last bit: every loss of every rank, and the final weights.
 
-use crate::prelude::*;
+use crate::{mnist_parity::trained_alike, prelude::*};
 
 /// Trains on two ranks for one epoch, which is 40 steps.
 const FLAGS: &str = "--epochs 1 --lr 0.05 --momentum 0.9";
 
-fn rust(flags: &str) -> Result<Training> {
-    let flags = FLAGS.split(' ').chain(flags.split_whitespace()).chain(OUTPUTS);
-    Training::run(launch(2, &ddp_mnist(flags)?)?, 2)
-}
-
-fn without_a_hook() -> Result<Arc<Training>> {
-    static TRAINING: Shared<Training> = Shared::new();
-    TRAINING.get((), || rust(""))
-}
-
 /// Trains with a hook in Rust and in Python, and compares the results.
-fn expect_parity(hook: &str) -> Result<Training> {
-    let flags = format!("--comm-hook {hook}");
-    let ours = rust(&flags)?;
-    let flags = || FLAGS.split(' ').chain(flags.split(' ')).chain(OUTPUTS);
-    ours.expect_equal(&Training::by_hand((0..2).map(|_| python("ddp_mnist", flags())))?)?;
-    Ok(ours)
+fn expect_parity(hook: &str) -> Result<Arc<Training>> {
+    trained_alike(2, &format!("{FLAGS} --comm-hook {hook}"))
 }
 
 /// The same, and that the results differ from those without a hook, since the hook might have done nothing.
 fn expect_parity_and_a_difference(hook: &str) -> Result<()> {
-    let same = expect_parity(hook)?.expect_equal(&*without_a_hook()?);
+    let same = expect_parity(hook)?.expect_equal(&*Training::launched(2, FLAGS)?);
     ensure!(same.is_err(), "the hook makes no difference");
     Ok(())
 }
 
 cases! {
     fn all_reduce_equals_python_and_no_hook_at_all() =
-        expect_parity("allreduce")?.expect_equal(&*without_a_hook()?);
+        expect_parity("allreduce")?.expect_equal(&*Training::launched(2, FLAGS)?);
     fn fp16_equals_python() = expect_parity_and_a_difference("fp16");
     fn bf16_in_several_buckets_equals_python() = expect_parity_and_a_difference("bf16 --bucket-cap-mb 0.05");
     fn power_sgd_of_rank_1_equals_python() = expect_parity_and_a_difference("power-sgd --start-power-sgd-iter 2");

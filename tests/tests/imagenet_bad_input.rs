@@ -33,10 +33,8 @@ fn senseless_flags_are_refused() -> Result<()> {
         ("--dummy", 2, &["--dummy", "--dataset"]),
         ("--device cuda", 1, &["device", "cuda"]),
     ];
-    for (flags, code, texts) in cases {
-        job.expect_refusal(on_digits(flags)?, code, texts)?;
-    }
-    Ok(())
+    let expect = |(flags, code, texts)| job.expect_refusal(on_digits(flags)?, code, texts);
+    cases.into_iter().try_for_each(expect)
 }
 
 cases! {

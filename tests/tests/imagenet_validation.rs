@@ -29,14 +29,10 @@ fn expect_equal_but_for_rounding(job: &Job, worlds: &[usize], flags: &[&str]) ->
     Ok(())
 }
 
-#[test]
-fn digits_that_ranks_share_out_unevenly_come_to_the_same() -> Result<()> {
-    // 2,000 digits: two of three ranks have one more, and the last batches differ as well.
-    let flags = ["--dataset", "mnist", "--batch-size", "300"];
-    expect_equal_but_for_rounding(&Job::new()?, &[1, 2, 3], &flags)
-}
-
-#[test]
-fn fewer_images_than_ranks_are_counted_once() -> Result<()> {
-    expect_equal_but_for_rounding(&job_with_images(1)?, &[1, 3], &["images", "--image-size", "32"])
+cases! {
+    /// 2,000 digits: two of three ranks have one more, and the last batches differ as well.
+    fn digits_that_ranks_share_out_unevenly_come_to_the_same() =
+        expect_equal_but_for_rounding(&Job::new()?, &[1, 2, 3], &["--dataset", "mnist", "--batch-size", "300"]);
+    fn fewer_images_than_ranks_are_counted_once() =
+        expect_equal_but_for_rounding(&job_with_images(1)?, &[1, 3], &["images", "--image-size", "32"]);
 }

@@ -30,8 +30,7 @@ fn expect_pythons_bits(flags: &[&str]) -> Result<()> {
     expect_all_succeed(start_by_hand(&theirs, (0..2).map(|_| python("mingpt", flags())))?)?;
 
     for rank in 0..2 {
-        let [ours, theirs] = [&ours, &theirs].map(|job| losses(job.directory(), rank));
-        let (ours, theirs) = (ours?, theirs?);
+        let (ours, theirs) = (losses(ours.directory(), rank)?, losses(theirs.directory(), rank)?);
         ensure!(ours.len() == theirs.len() && ours.len() > 80, "{} steps", ours.len());
         let differs = ours.iter().zip(&theirs).position(|(a, b)| a.to_bits() != b.to_bits());
         ensure!(differs.is_none(), "rank {rank}: the losses differ from step {differs:?} on");

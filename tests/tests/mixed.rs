@@ -3,16 +3,10 @@
 use crate::prelude::*;
 
 /// Settings under which a difference would show: momentum carries it on, and two epochs shuffle twice.
-const FLAGS: [&str; 6] = ["--epochs", "2", "--lr", "0.05", "--momentum", "0.9"];
+const FLAGS: &str = "--epochs 2 --lr 0.05 --momentum 0.9";
 
 fn flags() -> impl Iterator<Item = &'static str> {
-    FLAGS.into_iter().chain(OUTPUTS)
-}
-
-/// The training of two ranks under `launch`.
-fn launched() -> Result<Arc<Training>> {
-    static TRAINING: Shared<Training> = Shared::new();
-    TRAINING.get((), || Training::run(launch(2, &ddp_mnist(flags())?)?, 2))
+    FLAGS.split(' ').chain(OUTPUTS)
 }
 
 #[test]
@@ -26,9 +20,9 @@ fn a_python_rank_and_a_rust_rank_train_together_whichever_comes_first() -> Resul
 
 cases! {
     fn torchrun_starts_ddp_mnist_as_launch_does() =
-        Training::run(torchrun(2, &ddp_mnist(flags())?)?, 2)?.expect_equal(&*launched()?);
+        Training::run(torchrun(2, &ddp_mnist(flags())?)?, 2)?.expect_equal(&*Training::launched(2, FLAGS)?);
     fn ranks_started_by_hand_train_as_launched_ones() =
-        Training::by_hand([ddp_mnist(flags()), ddp_mnist(flags())])?.expect_equal(&*launched()?);
+        Training::by_hand([ddp_mnist(flags()), ddp_mnist(flags())])?.expect_equal(&*Training::launched(2, FLAGS)?);
 }
 
 #[test]
@@ -45,10 +39,10 @@ fn launch_starts_cargo_run() -> Result<()> {
     // With `--package`, cargo would choose the features of dependencies for this package alone, and
     // compile half of them anew.
     cargo.args(["run", "--release", "--bin", "ddp-mnist", "--"]);
-    cargo.args(FLAGS).args(["--metrics", &output("metrics")]);
+    cargo.args(FLAGS.split(' ')).args(["--metrics", &output("metrics")]);
     cargo.args(["--save", &output("model.safetensors")]).env("OMP_NUM_THREADS", "1");
     job.run(launch(2, &cargo)?)?.expect_success()?;
-    Training::of(&job, 2)?.expect_equal(&*launched()?)
+    Training::of(&job, 2)?.expect_equal(&*Training::launched(2, FLAGS)?)
 }
 
 #[test]

@@ -2,10 +2,16 @@
 
 use crate::prelude::*;
 
+/// Trains in Rust and in Python, compares the results, and returns Rust's.
+pub fn trained_alike(world_size: usize, flags: &str) -> Result<Arc<Training>> {
+    let rust = Training::launched(world_size, flags)?;
+    let rank = |_| python("ddp_mnist", flags.split(' ').chain(OUTPUTS));
+    rust.expect_equal(&Training::by_hand((0..world_size).map(rank))?)?;
+    Ok(rust)
+}
+
 fn expect_parity(world_size: usize, flags: &str) -> Result<()> {
-    let flags = || flags.split(' ').chain(OUTPUTS);
-    let rust = Training::run(launch(world_size, &ddp_mnist(flags())?)?, world_size)?;
-    rust.expect_equal(&Training::by_hand((0..world_size).map(|_| python("ddp_mnist", flags())))?)
+    trained_alike(world_size, flags).map(drop)
 }
 
 cases! {

@@ -85,12 +85,6 @@ fn all_cases() -> Vec<Value> {
     [with_foreach, cases].concat()
 }
 
-/// The Rust program makes its steps twice, once with an interruption, and fails if that changes a bit.
-#[test]
-fn every_optimizer_with_every_option_equals_python_even_if_it_is_interrupted() -> Result<()> {
-    expect_parity("optimizers", &all_cases())
-}
-
 fn expect_parity(example: &str, cases: &[Value]) -> Result<()> {
     let texts: Vec<_> = cases.iter().map(Value::to_string).collect();
     let arguments: Vec<_> = [FILE].into_iter().chain(texts.iter().map(String::as_str)).collect();
@@ -159,7 +153,9 @@ fn clip_grad_norm_equals_python_with_other_norms() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn clip_grad_value_equals_python() -> Result<()> {
-    norms_as_in_python("clip_grad_value_", "0.05", "2").map(drop)
+cases! {
+    fn clip_grad_value_equals_python() = norms_as_in_python("clip_grad_value_", "0.05", "2").map(drop);
+    /// The Rust program makes its steps twice, once with an interruption, and fails if that changes a bit.
+    fn every_optimizer_with_every_option_equals_python_even_if_it_is_interrupted() =
+        expect_parity("optimizers", &all_cases());
 }

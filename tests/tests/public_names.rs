@@ -19,9 +19,9 @@ const UNNAMED: &str = "CIFAR10_CLASSES CIFAR10_MIRRORS CompressWrapper Compressi
 fn every_public_name_is_in_a_program_or_an_example() -> Result<()> {
     let owned = |(word, _): (&str, _)| word.to_owned();
     let mut used: BTreeSet<_> = words(UNNAMED).map(owned).collect();
-    used.extend(texts(PROGRAMS)?.iter().flat_map(|text| words(text).map(owned)));
+    used.extend(texts_below(PROGRAMS, "rs")?.iter().flat_map(|text| words(text).map(owned)));
     let mut public = BTreeSet::new();
-    for text in texts(LIBRARY)? {
+    for text in texts_below(LIBRARY, "rs")? {
         // Every second piece is within fences. One that begins with a word is in another language, or is not run.
         let examples = text.split("```").skip(1).step_by(2).filter(|it| it.starts_with('\n'));
         used.extend(examples.flat_map(words).map(owned));
@@ -36,9 +36,4 @@ fn every_public_name_is_in_a_program_or_an_example() -> Result<()> {
     assert!(missing.is_empty(), "in no program and in no example: {missing:?}");
     assert!(public.len() > 200, "only {} names were found", public.len());
     Ok(())
-}
-
-fn texts(folders: &str) -> Result<Vec<String>> {
-    let files = folders.split_whitespace().map(|it| files_below(&workspace().join(it), &["rs"]));
-    files.collect::<Result<Vec<_>>>()?.concat().iter().map(source).collect()
 }

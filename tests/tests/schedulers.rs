@@ -13,7 +13,7 @@ const ELASTIC: &str = "PYTHONUNBUFFERED=1 PET_NPROC_PER_NODE=2 PET_RDZV_ENDPOINT
 const TRAINJOB: &str = "PET_NNODES=2 PET_NPROC_PER_NODE=2 PET_NODE_RANK={node} \
     PET_MASTER_ADDR={host} PET_MASTER_PORT={port}";
 
-const FLAGS: [&str; 6] = ["--lr", "0.05", "--momentum", "0.9", "--epochs", "1"];
+const FLAGS: &str = "--lr 0.05 --momentum 0.9 --epochs 1";
 
 /// A command, as it runs in an image or on a cluster where Slurm and the programs are installed.
 fn command(words: &[&str]) -> Result<Command> {
@@ -22,20 +22,15 @@ fn command(words: &[&str]) -> Result<Command> {
     let slurm = workspace().join("tests/slurm");
     let path = format!("{}:{}:{}", installed.display(), slurm.display(), env::var("PATH")?);
     let mut command = clean(words[0].as_ref());
-    command.args(&words[1..]).args(FLAGS).args(OUTPUTS).env("PATH", path);
+    command.args(&words[1..]).args(FLAGS.split(' ')).args(OUTPUTS).env("PATH", path);
     Ok(command)
-}
-
-fn on_one_node() -> Result<Arc<Training>> {
-    static TRAINING: Shared<Training> = Shared::new();
-    TRAINING.get((), || Training::run(launch(4, &ddp_mnist(FLAGS.into_iter().chain(OUTPUTS))?)?, 4))
 }
 
 /// Expects what four ranks on one node train.
 fn expect_training(start: impl FnOnce(&Job) -> Result<Vec<Process>>) -> Result<()> {
     let job = Job::new()?;
     expect_all_succeed(start(&job)?)?;
-    Training::of(&job, 4)?.expect_equal(&*on_one_node()?)
+    Training::of(&job, 4)?.expect_equal(&*Training::launched(4, FLAGS)?)
 }
 
 fn under_slurm(script: &str) -> Result<()> {
@@ -48,18 +43,17 @@ fn under_slurm(script: &str) -> Result<()> {
 
 fn in_pods(example: &str, variables: &str) -> Result<()> {
     let text = source(Path::new("cluster").join(example))?;
-    let lines: Vec<_> =
-        text.lines().filter_map(|line| line.trim().strip_prefix("command: ")).collect();
+    let lines = text.lines().filter_map(|line| line.trim().strip_prefix("command: "));
     let port = free_port()?.to_string();
     expect_training(|job| {
-        let start = |(node, line): (usize, &&str)| {
+        let start = |(node, line): (usize, &str)| {
             let words: Vec<&str> = serde_json::from_str(line)?;
             let variables = variables.replace("{node}", &node.to_string());
             let variables = variables.replace("{host}", "127.0.0.1").replace("{port}", &port);
             let pairs = variables.split(' ').filter_map(|pair| pair.split_once('='));
             job.start(command(&words)?.envs(pairs))
         };
-        lines.iter().cycle().take(2).enumerate().map(start).collect()
+        lines.cycle().take(2).enumerate().map(start).collect()
     })
 }
 

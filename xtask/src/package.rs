@@ -90,9 +90,7 @@ fn try_out(workspace: &Workspace, folder: &Path, path: &str) -> Result<()> {
         remove(&target)?;
         let build = || {
             let mut cargo = command::cargo(&programs);
-            for variable in ["LIBTORCH", "LIBTORCH_USE_PYTORCH", "CPATH"] {
-                cargo.env_remove(variable);
-            }
+            cargo.env_remove("LIBTORCH").env_remove("LIBTORCH_USE_PYTORCH").env_remove("CPATH");
             cargo.env("CARGO_TARGET_DIR", &target).envs(variables.iter().copied());
             cargo.args(["build", "--release", "--package=program"]).args(arguments);
             cargo

@@ -57,17 +57,12 @@ mod tests {
     }
 
     #[test]
-    fn every_program_that_trains_has_the_feature_cuda() {
+    fn every_program_that_trains_has_the_feature_cuda_and_no_other_name_is_taken_for_it() {
         for name in ["async-update", "ddp-imagenet", "ddp-mnist", "dp-basic", "dp-custom-criterion"]
         {
             let program = Program::find(OsStr::new(name)).expect("it is in the workspace");
             assert!(has_cuda_feature(&program.manifest), "{name}");
         }
-    }
-
-    #[test]
-    fn the_cuda_feature_is_read_from_the_manifest() {
-        assert!(has_cuda_feature("[features]\ncuda = [\"tch-parallel/cuda\"]\n"));
         assert!(!has_cuda_feature("[features]\nnot-cuda = []\n# cuda\n"));
     }
 }

@@ -31,7 +31,9 @@ pub(crate) fn ensure(workspace: &Workspace, level: Level) -> Result<()> {
     if workspace.has_user_libtorch() {
         return user::check(&workspace.libtorch, workspace.release);
     }
-    let (venv, level) = (Venv::of(workspace), level.for_target(workspace));
+    let venv = Venv::of(workspace);
+    // Nothing runs Python of another kind of machine.
+    let level = if venv.is_for_arm { Level::Minimal } else { level };
     if !is_stamped(&venv, level) {
         let lock = Lock::take(&venv.folder)?;
         // Whoever held the lock may have done the work.

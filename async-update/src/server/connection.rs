@@ -96,10 +96,8 @@ impl Shards {
     }
 
     fn tell(&self, request: Request, to: impl Fn(usize) -> bool) -> Result<()> {
-        for (shard, link) in self.links.iter().enumerate().filter(|&(shard, _)| to(shard)) {
-            send(link, request, SERVER).map_err(lost(shard))?;
-        }
-        Ok(())
+        let mut links = self.links.iter().enumerate().filter(|&(shard, _)| to(shard));
+        links.try_for_each(|(shard, link)| send(link, request, SERVER).map_err(lost(shard)))
     }
 
     /// Calls `f` with each shard and its part of a tensor, in order.
@@ -109,10 +107,8 @@ impl Shards {
         mut f: impl FnMut(usize, &Link, &mut Tensor) -> Result<()>,
     ) -> Result<()> {
         let parts = tensor.tensor_split(self.links.len() as i64, 0);
-        for (shard, (link, mut part)) in self.links.iter().zip(parts).enumerate() {
-            f(shard, link, &mut part).map_err(lost(shard))?;
-        }
-        Ok(())
+        let mut shards = self.links.iter().zip(parts).enumerate();
+        shards.try_for_each(|(at, (link, mut part))| f(at, link, &mut part).map_err(lost(at)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a check compares. All ranks learn of a difference on any of them, and so fail together.
 
 use crate::prelude::{ProcessGroup, Result, Tensor};
-use anyhow::bail;
+use anyhow::anyhow;
 use std::fmt::Debug;
 use tch::Kind;
 
@@ -34,8 +34,6 @@ fn report(
     let rank = group.rank();
     let wrong = (!is_right)
         .then(|| format!("{what} on rank {rank}: {found:?}, but it should be {expected:?}"));
-    match group.all_gather_object(&wrong)?.into_iter().flatten().next() {
-        Some(wrong) => bail!(wrong),
-        None => Ok(()),
-    }
+    let first = group.all_gather_object(&wrong)?.into_iter().flatten().next();
+    first.map_or(Ok(()), |wrong| Err(anyhow!(wrong)))
 }

@@ -19,9 +19,7 @@ pub fn check(
     shared_state: impl Fn(&ProcessGroup, &[Tensor], &mut State) -> Result<()>,
 ) -> Result<()> {
     let parameters = [1.0, 2.0, 3.0].map(|value| one_weight(&[value]).1);
-    for parameter in &parameters {
-        product(parameter, &Tensor::from_slice(&[1f32])).backward();
-    }
+    parameters.iter().for_each(|it| product(it, &Tensor::from_slice(&[1f32])).backward());
     let mut state = State::new();
     for expected in [[0.9, 1.9, 2.9], [0.71, 1.71, 2.71]] {
         shared_state(group, &parameters, &mut state)?;

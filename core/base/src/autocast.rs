@@ -28,15 +28,12 @@ use tch::{Device, Kind};
 pub fn autocast<R>(device: Device, dtype: Option<Kind>, body: impl FnOnce() -> R) -> Result<R> {
     let is_known = device == Device::Cpu || device.is_cuda();
     check(is_known, "device", format_args!("{device:?}"), "a CPU or CUDA device")?;
-    let kind = match dtype {
-        None => None,
-        Some(Kind::Half) => Some(AutocastKind::Half),
-        Some(Kind::BFloat16) => Some(AutocastKind::BFloat16),
-        Some(other) => {
-            return Err(Error::argument("dtype", format!("{other:?}"), "Half or BFloat16"));
-        }
-    };
-    amp::autocast(device.is_cuda(), kind, body).map_err(Error::engine("autocast"))
+    let kind = dtype.map(|dtype| match dtype {
+        Kind::Half => Ok(AutocastKind::Half),
+        Kind::BFloat16 => Ok(AutocastKind::BFloat16),
+        other => Err(Error::argument("dtype", format!("{other:?}"), "Half or BFloat16")),
+    });
+    amp::autocast(device.is_cuda(), kind.transpose()?, body).map_err(Error::engine("autocast"))
 }
 
 #[cfg(test)]

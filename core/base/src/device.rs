@@ -208,9 +208,7 @@ mod tests {
     fn what_has_no_memory_of_its_own_is_on_the_first() {
         let empty = Tensor::zeros([0], (Kind::Float, Device::Cpu));
         let sparse = Tensor::eye(3, (Kind::Float, Device::Cpu)).to_sparse(None, None::<i64>, None);
-        for tensor in [empty, sparse] {
-            assert_eq!(LogicalDevice::of(&tensor), LogicalDevice::Cpu(0));
-        }
+        assert_eq!([&empty, &sparse].map(LogicalDevice::of), [LogicalDevice::Cpu(0); 2]);
     }
 
     #[test]

@@ -65,9 +65,7 @@ impl Devices {
 
     fn first_of(kind: fn(usize) -> LogicalDevice, count: usize) -> Result<Self> {
         // Before the list is made: a count that is typed can be of any size.
-        if let Some(last) = count.checked_sub(1) {
-            kind(last).check()?;
-        }
+        count.checked_sub(1).map(|last| kind(last).check()).transpose()?;
         Devices::new((0..count).map(kind))
     }
 

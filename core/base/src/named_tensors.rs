@@ -74,10 +74,8 @@ pub fn read(
     file.seek(SeekFrom::Start(0)).map_err(failed)?;
     file.read_exact(&mut header_length).map_err(failed)?;
     let header_length = u64::from_le_bytes(header_length);
-    let data_length = length.checked_sub(8).and_then(|rest| rest.checked_sub(header_length));
-    let Some(data_length) = data_length else {
-        return Err(unreadable(SafeTensorError::InvalidHeaderLength));
-    };
+    let rest = length.checked_sub(8).and_then(|rest| rest.checked_sub(header_length));
+    let data_length = rest.ok_or_else(|| unreadable(SafeTensorError::InvalidHeaderLength))?;
     let ensure = |ok: bool, error| if ok { Ok(()) } else { Err(unreadable(error)) };
     ensure(header_length <= LONGEST_HEADER, SafeTensorError::HeaderTooLarge)?;
     let mut header = vec![0; header_length as usize];

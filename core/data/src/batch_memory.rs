@@ -18,14 +18,12 @@ pub(super) struct BatchMemory(Mutex<Vec<Tensor>>);
 impl BatchMemory {
     /// A tensor of 32-bit floats of this size, all of which `fill` writes.
     pub(super) fn tensor(&self, size: &[i64], fill: impl FnOnce(&mut [f32])) -> Result<Tensor> {
-        let mut tensor = match self.unused(size) {
-            Some(tensor) => tensor,
-            None => {
-                // The next batches are probably of this size: any other memory would lie idle.
-                lock(&self.0).retain(|tensor| tensor.size() == size);
-                Tensor::f_zeros(size, (Kind::Float, Device::Cpu))?
-            }
+        let new = || {
+            // The next batches are probably of this size: any other memory would lie idle.
+            lock(&self.0).retain(|tensor| tensor.size() == size);
+            Tensor::f_zeros(size, (Kind::Float, Device::Cpu))
         };
+        let mut tensor = self.unused(size).map_or_else(new, Ok)?;
         // A batch without images has no elements.
         if let Some(elements) = c10d_sys::tensor::get_mut(&mut tensor) {
             fill(elements);

@@ -42,8 +42,7 @@ impl<D: Dataset> ConcatDataset<D> {
             *end += dataset.len();
             Some(*end)
         });
-        let cumulative_sizes = ends.collect();
-        Ok(Self { datasets, cumulative_sizes })
+        Ok(Self { cumulative_sizes: ends.collect(), datasets })
     }
 
     /// The data sets.
@@ -69,13 +68,11 @@ impl<D: Dataset> Dataset for ConcatDataset<D> {
             parts[dataset].0.push(index - begin);
             parts[dataset].1.push(place);
         }
-        let mut batches = Vec::new();
-        for (number, (indices, places)) in parts.into_iter().enumerate() {
-            if !indices.is_empty() {
-                let batch = self.datasets[number].batch(&indices, epoch)?;
-                batches.push(Part { number, batch, places });
-            }
-        }
+        let parts = parts.into_iter().enumerate().filter(|(_, (indices, _))| !indices.is_empty());
+        let batches = parts.map(|(number, (indices, places))| {
+            Ok(Part { number, batch: self.datasets[number].batch(&indices, epoch)?, places })
+        });
+        let mut batches = batches.collect::<Result<Vec<_>>>()?;
         match batches.len() {
             0 => self.datasets[0].batch(&[], epoch),
             1 => Ok(batches.swap_remove(0).batch),
@@ -111,8 +108,7 @@ fn concatenated<B: Tensors>(parts: &[Part<B>]) -> Result<B> {
         }
     }
     let tensors = (0..tensors_of_parts[0].len()).map(|number| {
-        let of_parts: Vec<_> =
-            tensors_of_parts.iter().filter_map(|tensors| tensors.get(number)).collect();
+        let of_parts: Vec<_> = tensors_of_parts.iter().map(|tensors| &tensors[number]).collect();
         let rows = Tensor::f_cat(&of_parts, 0)?;
         Ok(rows.f_index_select(0, &order.f_to(rows.device())?)?)
     });

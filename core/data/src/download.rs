@@ -65,13 +65,9 @@ fn fetch_each(files: &[RemoteFile], mirrors: &[&str], dir: &Path) -> Result<()> 
     let config = Agent::config_builder().http_status_as_error(false);
     let config = config.timeout_connect(seconds(10)).timeout_recv_response(seconds(30));
     let agent: Agent = config.timeout_per_read(seconds(60)).build().into();
-    for file in files {
-        // Another process may have downloaded it while this one waited for the lock.
-        if !dir.join(file.name).is_file() {
-            fetch(&agent, file, mirrors, dir)?;
-        }
-    }
-    Ok(())
+    // Another process may have downloaded some while this one waited for the lock.
+    let mut missing = files.iter().filter(|file| !dir.join(file.name).is_file());
+    missing.try_for_each(|file| fetch(&agent, file, mirrors, dir))
 }
 
 fn fetch(agent: &Agent, file: &RemoteFile, mirrors: &[&str], dir: &Path) -> Result<()> {
@@ -85,7 +81,8 @@ fn fetch(agent: &Agent, file: &RemoteFile, mirrors: &[&str], dir: &Path) -> Resu
                 failures.push(format!("{url}: {failure}"));
                 continue;
             }
-            let found = checksum(&part).map_err(Error::io("read", &part))?;
+            let bytes = fs::read(&part).map_err(Error::io("read", &part))?;
+            let found: String = Md5::digest(bytes).iter().map(|it| format!("{it:02x}")).collect();
             if found == file.md5 {
                 return fs::rename(&part, &target).map_err(Error::io("create", &target));
             }
@@ -130,10 +127,6 @@ fn complete(agent: &Agent, url: &str, part: &Path) -> io::Result<Result<(), Stri
             Err(error) => return Ok(Err(error.to_string())),
         }
     }
-}
-
-fn checksum(path: &Path) -> io::Result<String> {
-    Ok(Md5::digest(fs::read(path)?).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]

@@ -195,10 +195,8 @@ impl<D, S> DataLoader<D, S> {
         let limit = format_args!("{:?}", options.timeout.unwrap_or_default());
         let expected = "None without workers, because the training loop makes its batches itself";
         check(can_wait, "timeout", limit, expected)?;
-        let workers = match options.num_workers {
-            0 => None,
-            n => Some(worker_threads(n)?),
-        };
+        let count = options.num_workers;
+        let workers = (count > 0).then(|| worker_threads(count)).transpose()?;
         Ok(Self { dataset: Arc::new(dataset), sampler, options, workers })
     }
 

@@ -204,11 +204,9 @@ impl<M> fmt::Debug for CheckpointWrapper<M> {
 mod tests {
     use super::*;
     use crate::{LinearOptions, linear};
-    use tch::{Kind, nn::SequentialT, nn::VarStore, nn::seq_t, no_grad};
+    use tch::{Kind, kind::FLOAT_CPU as FLOAT, nn::SequentialT, nn::VarStore, nn::seq_t, no_grad};
     use tch_parallel_base::memory::{memory_allocated, reset_peak_memory_stats};
     use tch_parallel_base::{LogicalDevice, memory::max_memory_allocated};
-
-    const FLOAT: (Kind, Device) = (Kind::Float, Device::Cpu);
 
     fn block(vs: &VarStore, i: i64) -> SequentialT {
         let layer =

@@ -6,7 +6,7 @@ use super::attention::{
     multihead_attention,
 };
 use super::{layers::LinearOptions, layers::linear, norms::LayerNormOptions, norms::layer_norm};
-use std::borrow::Borrow;
+use std::{borrow::Borrow, iter::once};
 use tch::{Tensor, nn::LayerNorm, nn::Linear, nn::Module, nn::ModuleT, nn::Path};
 use tch_parallel_base::options;
 
@@ -191,15 +191,11 @@ impl TransformerEncoderLayer {
     /// All variables, in the order of registration.
     pub(super) fn variables(&self) -> Vec<&Tensor> {
         let InProjection::Packed(weight) = &self.self_attn.in_proj else { return Vec::new() };
-        let out_proj = &self.self_attn.out_proj;
-        let mut variables = vec![Some(weight), self.self_attn.in_proj_bias.as_ref()];
-        for linear in [out_proj, &self.linear1, &self.linear2] {
-            variables.extend([Some(&linear.ws), linear.bs.as_ref()]);
-        }
-        for norm in [&self.norm1, &self.norm2] {
-            variables.extend([norm.ws.as_ref(), norm.bs.as_ref()]);
-        }
-        variables.into_iter().flatten().collect()
+        let in_proj = [Some(weight), self.self_attn.in_proj_bias.as_ref()];
+        let linears = [&self.self_attn.out_proj, &self.linear1, &self.linear2];
+        let linears = linears.map(|linear| [Some(&linear.ws), linear.bs.as_ref()]);
+        let norms = [&self.norm1, &self.norm2].map(|norm| [norm.ws.as_ref(), norm.bs.as_ref()]);
+        once(in_proj).chain(linears).chain(norms).flatten().flatten().collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! NAdam: `torch.optim.NAdam`.
 
 use super::rule_parts::*;
-use tch::{Device, Kind, Tensor};
+use tch::{Tensor, kind::FLOAT_CPU};
 
 adam_options! {
     /// PyTorch's keyword arguments of `NAdam`, with its defaults.
@@ -35,9 +35,8 @@ impl UpdateRule for NAdamOptions {
         let Self { lr, betas: (_, beta2), eps, .. } = *self;
         let steps = step.count()?;
         let mus = each(&steps, |step| self.mu(step));
-        let mut mu_products = step.get_or_insert_with("mu_product", |_| {
-            Tensor::f_ones([0; 0], (Kind::Float, Device::Cpu))
-        })?;
+        let mut mu_products =
+            step.get_or_insert_with("mu_product", |_| Tensor::f_ones([0; 0], FLOAT_CPU))?;
         mu_products.mul_numbers_(&mus)?;
         let decay = WeightDecay::new(self.weight_decay, self.decoupled_weight_decay, lr);
         let (mut weights, gradients) = decay.apply_to_real(&step)?;

@@ -1,6 +1,6 @@
 //! Adam for sparse gradients: `torch.optim.SparseAdam`.
 
-use super::{parameter_state::ParameterState, rule_parts::*};
+use super::rule_parts::*;
 use c10d_sys::arithmetic::{add_number_, mul_number_};
 use tch::Tensor;
 
@@ -62,52 +62,41 @@ impl UpdateRule for SparseAdamOptions {
         GradientLayout::Sparse
     }
 
-    fn step(&self, mut step: Step<'_>) -> Result<()> {
-        let parameters = step.parameters.iter_mut().zip(step.gradients.iter()).zip(step.states);
-        for ((parameter, gradient), state) in parameters {
-            self.step_of_one(parameter, gradient, state)?;
+    /// `torch.optim._functional.sparse_adam`
+    fn step(&self, step: Step<'_>) -> Result<()> {
+        let Self { lr, betas: (beta1, beta2), eps, .. } = *self;
+        let Step { mut parameters, gradients, states } = step;
+        let tensors = parameters.iter_mut().zip(gradients.iter()).zip(states);
+        for ((parameter, gradient), state) in tensors {
+            check(!parameter.f_is_complex()?, "a parameter", "complex", "real for SparseAdam")?;
+            let mut exp_avg = state.zeros_like("exp_avg", parameter)?;
+            let mut exp_avg_sq = state.zeros_like("exp_avg_sq", parameter)?;
+            let step = state.count_step()?;
+            // An index that appears twice would be squared in parts.
+            let gradient = gradient.f_coalesce()?;
+            let values = gradient.f_internal_values()?;
+            if values.numel() == 0 {
+                continue;
+            }
+            // Moves the average of these rows towards `end`, and returns it.
+            let move_average = |average: &mut Tensor, end: &Tensor, beta: f64| {
+                let old = average.f_sparse_mask(&gradient)?.f_internal_values()?;
+                let mut update = end.f_sub(&old)?;
+                mul_number_(&mut update, 1.0 - beta)?;
+                let _ = average.f_add_(&with_values(&gradient, &update)?)?;
+                update.f_add_(&old)
+            };
+            let mut direction = move_average(&mut exp_avg, &values, beta1)?;
+            let mut denominator =
+                move_average(&mut exp_avg_sq, &values.f_square()?, beta2)?.f_sqrt_()?;
+            add_number_(&mut denominator, eps)?;
+            let bias_correction1 = 1.0 - beta1.powf(step);
+            let bias_correction2 = 1.0 - beta2.powf(step);
+            let step_size = lr * bias_correction2.sqrt() / bias_correction1;
+            let _ = direction.f_div_(&denominator)?;
+            mul_number_(&mut direction, -step_size)?;
+            let _ = parameter.f_add_(&with_values(&gradient, &direction)?)?;
         }
-        Ok(())
-    }
-}
-
-impl SparseAdamOptions {
-    /// `torch.optim._functional.sparse_adam` for one parameter.
-    fn step_of_one(
-        &self,
-        parameter: &mut Tensor,
-        gradient: &Tensor,
-        state: &mut ParameterState,
-    ) -> Result<()> {
-        check(!parameter.f_is_complex()?, "a parameter", "complex", "real for SparseAdam")?;
-        let SparseAdamOptions { lr, betas: (beta1, beta2), eps, .. } = *self;
-        let mut exp_avg = state.zeros_like("exp_avg", parameter)?;
-        let mut exp_avg_sq = state.zeros_like("exp_avg_sq", parameter)?;
-        let step = state.count_step()?;
-        // An index that appears twice would be squared in parts.
-        let gradient = gradient.f_coalesce()?;
-        let values = gradient.f_internal_values()?;
-        if values.numel() == 0 {
-            return Ok(());
-        }
-        // Moves the average of these rows towards `end`, and returns it.
-        let move_average = |average: &mut Tensor, end: &Tensor, beta: f64| {
-            let old = average.f_sparse_mask(&gradient)?.f_internal_values()?;
-            let mut update = end.f_sub(&old)?;
-            mul_number_(&mut update, 1.0 - beta)?;
-            let _ = average.f_add_(&with_values(&gradient, &update)?)?;
-            update.f_add_(&old)
-        };
-        let mut direction = move_average(&mut exp_avg, &values, beta1)?;
-        let mut denominator =
-            move_average(&mut exp_avg_sq, &values.f_square()?, beta2)?.f_sqrt_()?;
-        add_number_(&mut denominator, eps)?;
-        let bias_correction1 = 1.0 - beta1.powf(step);
-        let bias_correction2 = 1.0 - beta2.powf(step);
-        let step_size = lr * bias_correction2.sqrt() / bias_correction1;
-        let _ = direction.f_div_(&denominator)?;
-        mul_number_(&mut direction, -step_size)?;
-        let _ = parameter.f_add_(&with_values(&gradient, &direction)?)?;
         Ok(())
     }
 }

@@ -133,9 +133,7 @@ impl GradScaler {
         let mut found_inf = no_grad(|| divide(&parameters, scale))?;
         if let Some(group) = group {
             // Either all ranks step or none does.
-            for found in &mut found_inf {
-                group.all_reduce(found, ReduceOp::Max)?;
-            }
+            found_inf.iter_mut().try_for_each(|found| group.all_reduce(found, ReduceOp::Max))?;
         }
         self.optimizers.insert(key, Checked { found_inf, stepped: false });
         Ok(())

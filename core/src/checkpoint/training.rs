@@ -107,10 +107,7 @@ impl AsTraining for Training<'_> {
             architecture: self.architecture,
             vs: self.vs,
             optimizer: self.optimizer,
-            scheduler: match &mut self.scheduler {
-                Some(scheduler) => Some(&mut **scheduler),
-                None => None,
-            },
+            scheduler: self.scheduler.as_mut().map(|it| &mut **it as &mut dyn Scheduler),
             scaler: self.scaler.as_deref_mut(),
         }
     }
@@ -222,14 +219,11 @@ impl Training<'_> {
         let theirs = group.compare_with_rank_0("checkpoint::Training::load", header)?;
         let rank_0_failed = theirs.as_deref() == Some(UNREADABLE);
         let other_file = theirs.is_some_and(|theirs| theirs != header);
-        let loaded = match read {
-            Ok(_) if other_file => {
-                let found = "not the training that rank 0 has read";
-                Err(Error::format(path, found, "the same file on every host"))
-            }
-            Ok((tensors, header)) => self.apply(path, tensors, &header, group),
-            Err(error) => Err(error),
-        };
+        let loaded = read.and_then(|(tensors, header)| {
+            let found = "not the training that rank 0 has read";
+            check_file(!other_file, path, found, "the same file on every host")?;
+            self.apply(path, tensors, &header, group)
+        });
         // Report rank 0's reason; another one would only distract from it.
         let own_error = loaded.as_ref().err().filter(|_| !rank_0_failed);
         let objection = own_error.map(|error| with_causes(error));

@@ -85,24 +85,19 @@ pub fn load(path: impl AsRef<Path>, vs: &mut VarStore) -> Result<()> {
         tensors = take(&mut tensors, MODEL);
     }
     let variables = vs.variables();
-    let saved = without_prefix(tensors, &variables);
-    check(path, &variables, &saved)?;
-    assign(variables, &saved)
+    let have_prefix = |it: &NamedTensors| it.keys().all(|name| name.starts_with(WRAPPER_PREFIX));
+    // The model's own names may start with it.
+    if have_prefix(&tensors) && !have_prefix(&variables) {
+        tensors = take(&mut tensors, WRAPPER_PREFIX);
+    }
+    check(path, &variables, &tensors)?;
+    assign(variables, &tensors)
 }
 
 /// Sets variables from saved ones that passed [`check`].
 pub(super) fn assign(variables: NamedTensors, saved: &NamedTensors) -> Result<()> {
     let mut variables = variables.into_iter();
     no_grad(|| variables.try_for_each(|(name, mut it)| Ok(it.f_copy_(&saved[&name])?)))
-}
-
-/// Removes the prefix, unless the model's own names start with it.
-fn without_prefix(mut saved: NamedTensors, variables: &NamedTensors) -> NamedTensors {
-    let wrapped = saved.keys().all(|name| name.starts_with(WRAPPER_PREFIX));
-    if !wrapped || variables.keys().all(|name| name.starts_with(WRAPPER_PREFIX)) {
-        return saved;
-    }
-    take(&mut saved, WRAPPER_PREFIX)
 }
 
 /// Refuses saved variables unless they are exactly the model's, by name and shape.

@@ -109,9 +109,8 @@ impl SharedParts {
             passed.and_then(|()| no_grad(|| self.reduce_gradients(&mut variables, count)));
         // Replicas keep no gradients, not even after an error.
         let (_, replicas) = variables.first(count);
-        for parameter in replicas.iter_mut().flat_map(|replica| &mut replica.parameters) {
-            clear_grad(parameter).map_err(Error::engine("backward"))?;
-        }
+        let mut parameters = replicas.iter_mut().flat_map(|replica| &mut replica.parameters);
+        parameters.try_for_each(clear_grad).map_err(Error::engine("backward"))?;
         reduced?;
         no_grad(|| inputs.iter().map(SplitInput::take_gradient).collect())
     }
@@ -151,9 +150,7 @@ impl SharedParts {
         let spans: Vec<_> = self.devices.iter().zip(all).map(begin).collect();
         let (ends, gradients): (Vec<_>, Vec<_>) = roots.into_iter().flatten().unzip();
         autograd::backward(&ends, gradients, retain_graph).map_err(Error::engine("backward"))?;
-        for (span, last) in spans {
-            span.end_at(last.map(LastGradient::event));
-        }
+        spans.into_iter().for_each(|(span, last)| span.end_at(last.map(LastGradient::event)));
         Ok(())
     }
 
@@ -207,9 +204,8 @@ impl SplitInput {
             false => device.copy_of(&chunk.f_zeros_like()?),
         };
         let parts = self.chunks.iter().map(part).collect::<Result<Vec<_>>>()?;
-        for chunk in &self.chunks {
-            clear_grad(&mut chunk.shallow_clone()).map_err(Error::engine("backward"))?;
-        }
+        let mut chunks = self.chunks.iter().map(Tensor::shallow_clone);
+        chunks.try_for_each(|mut it| clear_grad(&mut it)).map_err(Error::engine("backward"))?;
         Ok(Some(Tensor::f_cat(&parts, self.dim)?))
     }
 }

@@ -106,20 +106,18 @@ impl<M: Send> DataParallel<M> {
         O: Tensors + Send,
     {
         let shared = &self.replicas.shared;
-        let SplitOutputs { parts: outputs, inputs, .. } =
-            self.replicas.apply(&inputs, self.dim, f)?;
+        let SplitOutputs { parts, inputs, .. } = self.replicas.apply(&inputs, self.dim, f)?;
         let trace = shared.trace();
         if shared.devices.len() == 1 {
             // Nothing was split, so the graph is complete.
             if self.output_device != shared.devices.first() {
-                return gather_traced(&outputs, self.output_device, self.dim, &trace);
+                return gather_traced(&parts, self.output_device, self.dim, &trace);
             }
-            let output = outputs.into_iter().next();
-            return output
-                .ok_or_else(|| Error::argument("inputs", "without rows", "at least one row"));
+            let none = || Error::argument("inputs", "without rows", "at least one row");
+            return parts.into_iter().next().ok_or_else(none);
         }
-        let gathered = no_grad(|| gather_traced(&outputs, self.output_device, self.dim, &trace))?;
-        self.join_graphs(&gathered, &outputs, inputs)
+        let gathered = no_grad(|| gather_traced(&parts, self.output_device, self.dim, &trace))?;
+        self.join_graphs(&gathered, &parts, inputs)
     }
 
     /// Makes a backward pass that reaches the gathered tensors continue in the replicas.
@@ -153,9 +151,7 @@ impl<M: Send> DataParallel<M> {
                 .map_err(|error| error.to_string().into())
         })
         .map_err(Error::engine("gather"))?;
-        for (index, leaf) in wanted.into_iter().zip(leaves) {
-            tensors[index] = leaf;
-        }
+        wanted.into_iter().zip(leaves).for_each(|(index, leaf)| tensors[index] = leaf);
         Ok(fill(gathered, tensors))
     }
 

@@ -4,7 +4,6 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 
-#[derive(Debug)]
 pub(super) struct ErrorCheckMutex<T> {
     value: Mutex<T>,
     /// The thread that has locked the value.

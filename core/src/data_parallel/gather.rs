@@ -59,10 +59,7 @@ pub(super) fn gather_traced<T: Tensors>(
 
 /// Copies each part straight to its place; `torch.cat` would first need all of them on the destination.
 fn concatenate(parts: &[Tensor], destination: LogicalDevice, dim: i64) -> Result<Tensor> {
-    let parts = parts
-        .iter()
-        .map(|part| if part.dim() == 0 { part.f_unsqueeze(0) } else { Ok(part.shallow_clone()) })
-        .collect::<Result<Vec<_>, _>>()?;
+    let parts = parts.iter().map(Tensor::f_atleast_1d).collect::<Result<Vec<_>, _>>()?;
     let rows: Vec<_> = parts.iter().filter_map(|part| length(part, dim)).collect();
     let whole: i64 = rows.iter().sum();
     let of_whole = |part: &Tensor| {

@@ -163,14 +163,11 @@ impl<A: Joinable, B: Joinable, C: Joinable> Joinables for (A, B, C) {
 /// # Errors
 /// Those of `training` and of the hooks, which the others learn as this one ends. If asked for, an error that names the
 /// rank without inputs. [`Error::Argument`] for a join within a join, for joinables of several groups, and for none.
-pub fn join<J: Joinables, T, E>(
+pub fn join<J: Joinables, T, E: From<Error> + Display>(
     mut joinables: J,
     options: JoinOptions,
     training: impl FnOnce(&mut J) -> Result<T, E>,
-) -> Result<T, E>
-where
-    E: From<Error> + Display,
-{
+) -> Result<T, E> {
     let context = Context::begin(&joinables.list(), options)?;
     let group = context.group.clone();
     let outcome = training(&mut joinables);
@@ -226,7 +223,6 @@ impl JoinConfig {
 }
 
 /// A join on a rank that still trains. Its joinables leave it when it is dropped, even by a panic.
-#[derive(Debug)]
 struct Context {
     group: ProcessGroup,
     options: JoinOptions,

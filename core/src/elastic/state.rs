@@ -215,10 +215,8 @@ mod tests {
         drop(group);
         expect_no_member("elastic::run").unwrap();
         drop(Store::of(Some(env), SOON).unwrap());
-        expect_error(
-            expect_no_member("elastic::run"),
-            "called after a group or a store of the job",
-        );
+        let refused = expect_no_member("elastic::run");
+        expect_error(refused, "called after a group or a store of the job");
     }
 
     #[test]

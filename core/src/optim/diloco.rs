@@ -4,8 +4,9 @@ mod fragments;
 mod options;
 
 use super::post_local_sgd::{STEP, saved_step};
+use super::zero_redundancy::{BROADCAST_BUFFER_BYTES, named};
 use super::{GroupOptions, Optimizer, OptimizerState, ParamGroup, ParamGroupOptimizer};
-use super::{SgdOptions, UpdateRule, zero_redundancy::BROADCAST_BUFFER_BYTES};
+use super::{SgdOptions, UpdateRule};
 use crate::distributed::{Pending, ProcessGroup, fsdp::shards, parts_like, start_mean};
 use crate::{Error, Result, check};
 use c10d_sys::arithmetic::{copy, lerp_};
@@ -151,12 +152,6 @@ impl<O: Optimizer, R: UpdateRule> DiLoCo<O, R> {
     fn globals(&self, fragment: usize) -> Vec<Tensor> {
         self.outer.param_groups()[fragment].tensors()
     }
-
-    fn named_globals(&self) -> Vec<(String, Tensor)> {
-        let groups = self.outer.param_groups().iter();
-        let named = groups.flat_map(|group| group.names().into_iter().zip(group.tensors()));
-        named.map(|(name, global)| (name.to_owned(), global)).collect()
-    }
 }
 
 impl<O: Optimizer, R: UpdateRule> Optimizer for DiLoCo<O, R> {
@@ -207,7 +202,7 @@ impl<O: Optimizer, R: UpdateRule> Optimizer for DiLoCo<O, R> {
         for (prefix, part) in [
             (INNER, inner.tensors),
             (OUTER, outer.tensors),
-            (GLOBAL, self.named_globals()),
+            (GLOBAL, named(self.outer.param_groups())),
             (PSEUDOGRADIENT, mean.into_iter().collect()),
         ] {
             tensors.extend(part.into_iter().map(|(name, it)| (format!("{prefix}{name}"), it)));
@@ -230,7 +225,7 @@ impl<O: Optimizer, R: UpdateRule> Optimizer for DiLoCo<O, R> {
             named.map(|(name, tensor)| (name.to_owned(), tensor.shallow_clone())).collect()
         };
         let (step, saved) = (saved_step(state, STEP)?, NamedTensors::from_iter(tensors(GLOBAL)));
-        let globals = self.named_globals();
+        let globals = named(self.outer.param_groups());
         for (name, global) in &globals {
             let is_there = saved.get(name).map(Tensor::size) == Some(global.size());
             let what = format_args!("{GLOBAL}{name} in the optimizer state");

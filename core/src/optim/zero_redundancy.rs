@@ -96,11 +96,9 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
     /// [`step`](Optimizer::step), without telling a join about it.
     fn step_and_share(&mut self) -> Result<()> {
         self.consolidated = None;
-        let groups = self.optimizer.param_groups();
-        let named = groups.iter().flat_map(|group| group.names().into_iter().zip(group.tensors()));
-        let named: Vec<_> = named.map(|(name, tensor)| (name.to_owned(), tensor)).collect();
+        let parameters = named(self.optimizer.param_groups());
         let instead = "an optimizer of shards keeps only their state anyway";
-        shards::refuse("ZeroRedundancyOptimizer", &named, instead)?;
+        shards::refuse("ZeroRedundancyOptimizer", &parameters, instead)?;
         let (owners, rank) = (&self.owners, self.group.rank());
         self.group.or_report(self.optimizer.step_where(|name| owners.get(name) == Some(&rank)))?;
         for rank in 0..self.group.world_size() {
@@ -131,10 +129,9 @@ impl<R: UpdateRule> ZeroRedundancyOptimizer<R> {
     fn send_state(&self, to: usize) -> Result<()> {
         let bytes = self.own_state().and_then(|state| self.group.or_report(to_bytes(&state)))?;
         let on = self.group.exchange_device();
-        let move_there = |tensor: Tensor| tensor.f_to(on).map_err(Error::from);
         // The length comes first, because receivers must allocate the buffer.
-        self.group.send(&move_there(Tensor::from(bytes.len() as i64))?, to)?;
-        self.group.send(&move_there(Tensor::from_slice(&bytes))?, to)
+        self.group.send(&Tensor::from(bytes.len() as i64).f_to(on)?, to)?;
+        self.group.send(&Tensor::from_slice(&bytes).f_to(on)?, to)
     }
 
     fn receive_state(&self, from: usize) -> Result<NamedTensors> {
@@ -233,6 +230,12 @@ impl<R: UpdateRule> Joinable for ZeroRedundancyOptimizer<R> {
     fn main_hook(&mut self) -> Result<()> {
         self.step_and_share()
     }
+}
+
+/// The parameters of all groups with their names.
+pub(super) fn named<R>(groups: &[ParamGroup<R>]) -> Vec<(String, Tensor)> {
+    let named = groups.iter().flat_map(|group| group.names().into_iter().zip(group.tensors()));
+    named.map(|(name, tensor)| (name.to_owned(), tensor)).collect()
 }
 
 /// The rank that updates each parameter of each group, given the sizes: one group after the other,

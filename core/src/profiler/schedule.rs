@@ -83,8 +83,6 @@ impl ScheduledProfiler {
 impl Drop for ScheduledProfiler {
     /// A training that ends early leaves what there is.
     fn drop(&mut self) {
-        if let Some(running) = self.running.take() {
-            let _ = running.stop();
-        }
+        let _ = self.running.take().map(Profiler::stop);
     }
 }

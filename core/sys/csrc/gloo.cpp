@@ -142,8 +142,7 @@ WorkPtr Gloo::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options)
   if (exchange_ != nullptr && is_dense(tensors, options.reduceOp)) {
     return start(operation, {tensors, {}}, options.timeout, options.asyncOp, "gloo:all_reduce");
   }
-  announce(operation);
-  return failable(ProcessGroupGloo::allreduce(tensors, options));
+  return leave_to_gloo(operation, [&] { return ProcessGroupGloo::allreduce(tensors, options); });
 }
 
 WorkPtr Gloo::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
@@ -151,8 +150,7 @@ WorkPtr Gloo::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options)
   if (exchange_ != nullptr && is_dense(tensors)) {
     return start(operation, {tensors, {}}, options.timeout, options.asyncOp, "gloo:broadcast");
   }
-  announce(operation);
-  return failable(ProcessGroupGloo::broadcast(tensors, options));
+  return leave_to_gloo(operation, [&] { return ProcessGroupGloo::broadcast(tensors, options); });
 }
 
 WorkPtr Gloo::barrier(const c10d::BarrierOptions& options) {
@@ -174,8 +172,7 @@ WorkPtr Gloo::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   if (exchange_ != nullptr && is_dense(tensors, options.reduceOp) && options.reduceOp != c10d::ReduceOp::AVG) {
     return start(operation, {tensors, {}}, options.timeout, options.asyncOp, "gloo:reduce");
   }
-  announce(operation);
-  return failable(ProcessGroupGloo::reduce(tensors, options));
+  return leave_to_gloo(operation, [&] { return ProcessGroupGloo::reduce(tensors, options); });
 }
 
 // Whether this is one list, of a tensor for each rank, to which and from which `like` could be copied.
@@ -190,8 +187,7 @@ WorkPtr Gloo::allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c1
   if (exchange_ != nullptr && is_dense(inputs) && has_one_per_rank(outputs, inputs[0])) {
     return start(operation, {{inputs[0].contiguous()}, outputs[0]}, options.timeout, options.asyncOp, "gloo:all_gather");
   }
-  announce(operation);
-  return failable(ProcessGroupGloo::allgather(outputs, inputs, options));
+  return leave_to_gloo(operation, [&] { return ProcessGroupGloo::allgather(outputs, inputs, options); });
 }
 
 WorkPtr Gloo::_reduce_scatter_base(
@@ -277,8 +273,7 @@ WorkPtr Gloo::gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d:
     const Exchange::Operands operands{{inputs[0].contiguous()}, is_root ? outputs[0] : Tensors{}};
     return start(operation, operands, options.timeout, options.asyncOp, "gloo:gather");
   }
-  announce(operation);
-  return failable(ProcessGroupGloo::gather(outputs, inputs, options));
+  return leave_to_gloo(operation, [&] { return ProcessGroupGloo::gather(outputs, inputs, options); });
 }
 
 WorkPtr Gloo::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) {
@@ -289,8 +284,7 @@ WorkPtr Gloo::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d
     const Exchange::Operands operands{is_root ? contiguous(inputs[0]) : Tensors{}, outputs};
     return start(operation, operands, options.timeout, options.asyncOp, "gloo:scatter");
   }
-  announce(operation);
-  return failable(ProcessGroupGloo::scatter(outputs, inputs, options));
+  return leave_to_gloo(operation, [&] { return ProcessGroupGloo::scatter(outputs, inputs, options); });
 }
 
 WorkPtr Gloo::alltoall_base(
@@ -303,8 +297,9 @@ WorkPtr Gloo::alltoall_base(
     return start(operation, operands, options.timeout, options.asyncOp, "gloo:all_to_all");
   }
   // The ranks' tensors may differ in size.
-  announce({operation.type, operation.dtype});
-  return failable(ProcessGroupGloo::alltoall_base(output, input, output_splits, input_splits, options));
+  return leave_to_gloo({operation.type, operation.dtype}, [&] {
+    return ProcessGroupGloo::alltoall_base(output, input, output_splits, input_splits, options);
+  });
 }
 
 WorkPtr Gloo::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
@@ -314,8 +309,7 @@ WorkPtr Gloo::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOp
   if (exchange_ != nullptr && is_copyable({like}) && has_one_per_rank({inputs}, like) && has_one_per_rank({outputs}, like)) {
     return start(operation, {contiguous(inputs), outputs}, options.timeout, options.asyncOp, "gloo:all_to_all");
   }
-  announce({operation.type, operation.dtype});
-  return failable(ProcessGroupGloo::alltoall(outputs, inputs, options));
+  return leave_to_gloo({operation.type, operation.dtype}, [&] { return ProcessGroupGloo::alltoall(outputs, inputs, options); });
 }
 
 WorkPtr Gloo::send(Tensors& tensors, int destination, int tag) {
@@ -430,13 +424,6 @@ WorkPtr Gloo::start(
     enqueue(work);
   }
   return work;
-}
-
-void Gloo::announce(Operation operation) const {
-  if (exchange_ != nullptr) {
-    operation.by_gloo = true;
-    exchange_->announce(operation);
-  }
 }
 
 } // namespace c10d_sys

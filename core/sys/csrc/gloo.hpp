@@ -81,7 +81,14 @@ class Gloo final : public c10d::ProcessGroupGloo {
   WorkPtr start(
       const Operation& operation, const Exchange::Operands& operands, std::chrono::milliseconds timeout, bool async,
       const char* title, std::vector<Prior> prior = {});
-  void announce(Operation operation) const;
+  template <typename F>
+  WorkPtr leave_to_gloo(Operation operation, F carry_out) {
+    if (exchange_ != nullptr) {
+      operation.by_gloo = true;
+      exchange_->announce(operation);
+    }
+    return failable(carry_out());
+  }
   int64_t checked_rank(int64_t rank) const;
   bool has_one_per_rank(const std::vector<Tensors>& lists, const at::Tensor& like) const;
   std::vector<Tensors> parts_of(const Tensors& tensors) const;

@@ -200,12 +200,7 @@ c10d_status c10d_reducer_missing(c10d_reducer* handle, size_t* indices, size_t* 
 
 // The parameters in the order of the buckets, and the number of each one's bucket. Both have room for all parameters.
 c10d_status c10d_reducer_buckets(c10d_reducer* handle, size_t* indices, size_t* buckets) {
-  return guarded([&] {
-    handle->reducer().each_bucket([&, number = size_t{0}](const std::vector<size_t>& bucket) mutable {
-      indices = std::copy(bucket.begin(), bucket.end(), indices);
-      buckets = std::fill_n(buckets, bucket.size(), number++);
-    });
-  });
+  return guarded([&] { handle->reducer().buckets_to(indices, buckets); });
 }
 
 bool c10d_reducer_needs_sink(const c10d_reducer* handle) {

@@ -94,12 +94,13 @@ class OwnedReducer : public c10d::Reducer {
     return order;
   }
 
-  // The parameters of each bucket, in their order there.
-  template <typename F>
-  void each_bucket(F f) const {
+  // The parameters of each bucket, in their order there, and the number of each one's bucket.
+  void buckets_to(size_t* indices, size_t* numbers) const {
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto& bucket : buckets_) {
-      f(bucket.variable_indices);
+    for (size_t number = 0; number < buckets_.size(); ++number) {
+      const auto& bucket = buckets_[number].variable_indices;
+      indices = std::copy(bucket.begin(), bucket.end(), indices);
+      numbers = std::fill_n(numbers, bucket.size(), number);
     }
   }
 

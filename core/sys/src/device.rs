@@ -11,8 +11,7 @@ pub fn set_cuda_device(device: usize) -> Result<()> {
 
 /// Makes a CUDA device current, and returns the previous one: `torch.cuda._exchange_device`.
 pub fn exchange_cuda_device(device: usize) -> Result<usize> {
-    let previous = written(|out| ffi::c10d_exchange_cuda_device(cuda(device), out))?;
-    Ok(previous as usize)
+    written(|out| ffi::c10d_exchange_cuda_device(cuda(device), out)).map(|index| index as usize)
 }
 
 /// Makes a previous device current again, without a context on it if it has none: `torch.cuda._maybe_exchange_device`.

@@ -141,9 +141,8 @@ impl Reducer {
 
     /// A text of `c10::DDPLoggingData`, by name; empty if nothing with that name was logged.
     pub fn logged_text(&self, name: &str) -> Result<String> {
-        let name = c_text(name)?;
         let mut text = null_mut();
-        check(ffi::c10d_reducer_logged_text(&self.handle, Text::new(&name), &mut text))?;
+        check(ffi::c10d_reducer_logged_text(&self.handle, Text::new(&c_text(name)?), &mut text))?;
         if text.is_null() {
             return Ok(String::new());
         }

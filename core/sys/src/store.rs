@@ -59,15 +59,13 @@ impl Store {
         let path = CString::new(path.as_os_str().as_bytes())
             .map_err(|error| Error::misuse(error.to_string()))?;
         let world_size = world_size.map_or(-1, c_rank);
-        let path = Text::new(&path);
-        created(|out| ffi::c10d_file_store_new(path, world_size, out)).map(Store)
+        created(|out| ffi::c10d_file_store_new(Text::new(&path), world_size, out)).map(Store)
     }
 
     /// The same store, with `prefix/` before every key; `c10d::PrefixStore`.
     pub fn with_prefix(&self, prefix: &str) -> Result<Store> {
         let prefix = c_text(prefix)?;
-        let prefix = Text::new(&prefix);
-        created(|out| ffi::c10d_prefix_store_new(prefix, &self.0, out)).map(Store)
+        created(|out| ffi::c10d_prefix_store_new(Text::new(&prefix), &self.0, out)).map(Store)
     }
 
     /// The same store over its own connection, which does not wait for this one's operations; `c10d::Store::clone`.
@@ -77,14 +75,12 @@ impl Store {
 
     /// Sets a key, which wakes everyone waiting for it.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
-        let key = c_text(key)?;
-        check(ffi::c10d_store_set(&self.0, Text::new(&key), value.into()))
+        check(ffi::c10d_store_set(&self.0, Text::new(&c_text(key)?), value.into()))
     }
 
     /// Adds to the end of a key's value, which is empty at first.
     pub fn append(&self, key: &str, value: &[u8]) -> Result<()> {
-        let key = c_text(key)?;
-        check(ffi::c10d_store_append(&self.0, Text::new(&key), value.into()))
+        check(ffi::c10d_store_append(&self.0, Text::new(&c_text(key)?), value.into()))
     }
 
     /// The value of a key, once it is set; an error after `timeout`.

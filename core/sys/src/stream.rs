@@ -104,10 +104,9 @@ impl LastGradient {
     /// A leaf has room for one hook of this kind, so one that has another is an error.
     pub fn watch(leaves: &[Tensor], device: usize) -> Result<Self> {
         let (watched, device) = (pointers(leaves), cuda(device));
-        let event = created(|out| ffi::c10d_event_after_gradients(watched.list(), device, out));
-        let event = event.map(Event)?;
+        let event = created(|out| ffi::c10d_event_after_gradients(watched.list(), device, out))?;
         let watched = Watched(leaves.iter().map(Tensor::shallow_clone).collect());
-        Ok(LastGradient { event, watched })
+        Ok(LastGradient { event: Event(event), watched })
     }
 
     /// The place, with timing, after the pass. If no leaf has got a gradient, the event has no time.

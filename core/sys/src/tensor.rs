@@ -50,16 +50,12 @@ pub fn clear_grad(tensor: &mut Tensor) -> Result<()> {
 /// Copies the elements of `flat` into the tensors, one after the other; `torch._foreach_copy_` of
 /// `torch._utils._unflatten_dense_tensors`. None of the tensors is empty.
 pub fn copy_parts(targets: &[Tensor], flat: &Tensor) -> Result<()> {
-    unflatten_into(targets, flat, false)
+    check(ffi::c10d_unflatten_into(pointer(flat), pointers(targets).list(), false))
 }
 
 /// Adds them instead: `torch._foreach_add_`.
 pub fn add_parts(targets: &[Tensor], flat: &Tensor) -> Result<()> {
-    unflatten_into(targets, flat, true)
-}
-
-fn unflatten_into(targets: &[Tensor], flat: &Tensor, add: bool) -> Result<()> {
-    check(ffi::c10d_unflatten_into(pointer(flat), pointers(targets).list(), add))
+    check(ffi::c10d_unflatten_into(pointer(flat), pointers(targets).list(), true))
 }
 
 /// `torch.is_grad_enabled()`, of this thread.

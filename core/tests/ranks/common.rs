@@ -1,11 +1,13 @@
 //! Runs a test's body on several ranks, each in its own process.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{any::type_name, collections::BTreeMap, process::Command, time::Duration};
 use tch::{Tensor, kind::FLOAT_CPU, kind::INT64_CPU, nn::VarStore, no_grad};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{checkpoint::Training, distributed::*};
 use tests::fork_server::{serve_if_asked, this_test};
-use tests::{Job, expect_all_succeed, programs::as_rank, programs::free_port, python, run_by};
+use tests::programs::{as_rank, free_port, in_shell};
+use tests::{Job, expect_all_succeed, python, run_by};
 
 pub const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -116,7 +118,7 @@ fn processes_from(
     expect_all_succeed((0..world_size).map(start).collect()).unwrap();
 }
 
-fn with_variables_of(other: &Command, mut command: Command) -> Command {
+pub fn with_variables_of(other: &Command, mut command: Command) -> Command {
     command.envs(other.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command
 }
@@ -128,6 +130,11 @@ pub fn beside_python(script: &str, python_rank: usize, body: impl FnOnce()) {
         false => command,
     };
     processes_with(2, start, body);
+}
+
+/// Whether it panics.
+pub fn panics<R>(body: impl FnOnce() -> R) -> bool {
+    catch_unwind(AssertUnwindSafe(body)).is_err()
 }
 
 pub fn values(tensor: &Tensor) -> Vec<f64> {
@@ -162,20 +169,14 @@ pub fn training<'a>(vs: &'a mut VarStore, optimizer: &'a mut dyn Optimizer) -> T
 }
 
 /// A change of commands for `processes_with`: this rank's runs under another, which takes a command as last arguments.
-pub fn rank_under(rank: usize, outer: &[&str]) -> impl Fn(usize, Command) -> Command {
-    move |own, inner| {
-        if own != rank {
-            return inner;
-        }
-        let mut command = Command::new(outer[0]);
-        command.args(&outer[1..]).arg(inner.get_program()).args(inner.get_args());
-        with_variables_of(&inner, command)
-    }
+pub fn rank_under(rank: usize, outer: &str) -> impl Fn(usize, Command) -> Command {
+    let script = format!(r#"exec {outer} "$@""#);
+    move |own, command| if own == rank { in_shell(&script, &command) } else { command }
 }
 
 /// The same with a shell, so that this rank may be killed without making the test fail.
 pub fn mortal(rank: usize) -> impl Fn(usize, Command) -> Command {
-    rank_under(rank, &["sh", "-c", "\"$@\"; true", "sh"])
+    move |own, command| if own == rank { in_shell(r#""$@"; true"#, &command) } else { command }
 }
 
 /// The same, in which all ranks have this environment variable.

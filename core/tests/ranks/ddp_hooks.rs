@@ -5,9 +5,7 @@ use crate::common::{SHARED_MEMORY, Saved, after_python, expect_equal};
 use crate::ddp_parity::with_batch_norm;
 use crate::prelude::*;
 use crate::weights::{Weights, backward, gradients, mean, model, own, with_hook};
-use tch_parallel::distributed::hooks::{
-    CompressionStats, HookThenOptimizer, PowerSgd, PowerSgdOptions, Quantization,
-};
+use tch_parallel::distributed::hooks::*;
 use tch_parallel::nn::channels_last_weights;
 
 /// Trains with an optimizer outside the backward pass, unless `options` make one for within it.

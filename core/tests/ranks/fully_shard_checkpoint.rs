@@ -1,6 +1,6 @@
 //! The files of a sharded model are those of the whole model, whatever the number of ranks.
 
-use crate::{fully_shard_twins::shard, prelude::*};
+use crate::{common::Saved, common::read, fully_shard_twins::shard, prelude::*};
 
 const BLOCKS: usize = 8;
 const WIDTH: i64 = 50;
@@ -62,10 +62,9 @@ impl Job {
 }
 
 /// The tensors of a file, without those of the generators, which differ with the number of ranks.
-fn contents(path: &str) -> Vec<(String, Tensor)> {
-    let mut tensors = Tensor::read_safetensors(path).unwrap();
-    tensors.retain(|(name, _)| !name.starts_with("rng."));
-    tensors.sort_by(|(a, _), (b, _)| a.cmp(b));
+fn contents(path: &str) -> Saved {
+    let mut tensors = read(path);
+    tensors.retain(|name, _| !name.starts_with("rng."));
     tensors
 }
 

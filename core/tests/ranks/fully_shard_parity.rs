@@ -212,12 +212,10 @@ fn on_four_ranks_all_ways_have_pythons_bits(group: &ProcessGroup, python: Saved)
 const MIXED: &str = "sgd-mixed-evaluate adamw-mixed-twice-clip";
 
 fn python_on_rank_1(rank: usize, command: Command) -> Command {
-    if rank == 0 {
-        return command;
+    match rank {
+        0 => command,
+        _ => common::with_variables_of(&command, python_rank("fully_shard", (1, 2, 0), MIXED)),
     }
-    let port = command.get_envs().find(|(name, _)| *name == "MASTER_PORT");
-    let port = port.and_then(|(_, value)| value?.to_str()).unwrap().parse().unwrap();
-    python_rank("fully_shard", (1, 2, port), MIXED)
 }
 
 #[run_by(common::processes_after_python(2, "fully_shard", MIXED, python_on_rank_1))]

@@ -4,7 +4,6 @@ use crate::fully_shard_twins::{
     Block, Net, Twins, batch, each_way, expect_close, numbers, squares,
 };
 use crate::prelude::*;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Trains layers whose rows cannot be shared evenly. Some of four ranks have none of a bias.
 fn train_one_unit(group: &ProcessGroup) {
@@ -58,13 +57,12 @@ fn blocks_may_be_skipped_or_repeated_and_run_without_the_root(group: &ProcessGro
 fn after_a_forward_pass_that_panics_the_next_one_is_as_usual(group: &ProcessGroup) {
     for mut twins in each_way(group, Net::new) {
         let xs = batch(group, 0);
-        let broken = catch_unwind(AssertUnwindSafe(|| {
+        assert!(panics(|| {
             twins.sharded.forward(xs.shallow_clone(), |net, xs| -> Tensor {
                 let _ = net.first(&xs);
                 panic!("the model's own")
             })
         }));
-        assert!(broken.is_err());
         twins.pass(&xs, Net::loss);
         twins.step();
     }

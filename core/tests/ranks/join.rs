@@ -178,12 +178,8 @@ fn buffers_come_from_the_highest_rank_that_trains(group: &ProcessGroup) {
         })?;
         model.backward(&loss)
     });
-    let expected: Vec<_> = (0..steps[group.rank()])
-        .map(|step| match step {
-            0 => 0.0,
-            _ => (10 * (step - 1)) as f64 + *alive(steps, step).last().unwrap() as f64,
-        })
-        .collect();
+    let later = |step: i64| (10 * (step - 1)) as f64 + *alive(steps, step).last().unwrap() as f64;
+    let expected: Vec<_> = [0.0].into_iter().chain((1..steps[group.rank()]).map(later)).collect();
     assert_eq!(*seen.borrow(), expected);
     assert_eq!(buffer.double_value(&[0]), 40.0, "that of rank 0, the last");
 }

@@ -1,7 +1,7 @@
 //! What most of these tests use.
 
 pub(crate) use crate::common::{
-    self, labels, numbers, on_ranks, on_ranks_with_each_transport, sgd, training, values,
+    self, labels, numbers, on_ranks, on_ranks_with_each_transport, panics, sgd, training, values,
 };
 pub(crate) use std::sync::{Arc, Mutex, mpsc};
 pub(crate) use std::time::{Duration, Instant};
@@ -18,5 +18,5 @@ pub(crate) use tch_parallel::nn::{CheckpointWrapper, named_parameters};
 pub(crate) use tch_parallel::optim::*;
 pub(crate) use tch_parallel::{Error, LogicalDevice, Result};
 pub(crate) use tests::errors::{expect_error, expect_error_start, message};
-pub(crate) use tests::run_by;
 pub(crate) use tests::wait::{past, until};
+pub(crate) use tests::{expect_texts, run_by};

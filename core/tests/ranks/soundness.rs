@@ -4,7 +4,7 @@
 //! `data_parallel_misuse` does the same for DataParallel.
 
 use crate::{prelude::*, weights::*};
-use std::{panic::AssertUnwindSafe, panic::catch_unwind, thread};
+use std::thread;
 use tch::with_grad;
 
 /// The loss of a forward pass whose wrapper does not see it.
@@ -169,10 +169,7 @@ fn a_dropped_model_frees_its_hook(group: &ProcessGroup) {
 fn after_a_panic_in_a_forward_pass_the_model_goes_on(group: &ProcessGroup) {
     let (vs, model) = model(group, two_buckets());
     for step in 0..3 {
-        let panic = catch_unwind(AssertUnwindSafe(|| {
-            model.forward(|_| -> Tensor { panic!("in the forward pass") })
-        }));
-        assert!(panic.is_err());
+        assert!(panics(|| model.forward(|_| -> Tensor { panic!("in the forward pass") })));
         backward(&vs, &model, &own(group.rank(), step)).unwrap();
         assert_eq!(gradients(&vs), mean(step));
     }
@@ -190,10 +187,8 @@ fn a_forward_pass_may_contain_another(group: &ProcessGroup) {
 #[run_by(on_ranks(1))]
 fn after_a_panic_in_a_join_the_model_can_join_again(group: &ProcessGroup) {
     let (vs, model) = model(group, two_buckets());
-    let panic = catch_unwind(AssertUnwindSafe(|| {
-        model.join(JoinOptions::default(), || -> Result<()> { panic!("in the join") })
-    }));
-    assert!(panic.is_err());
+    let broken = || -> Result<()> { panic!("in the join") };
+    assert!(panics(|| model.join(JoinOptions::default(), broken)));
     model.join(JoinOptions::default(), || backward(&vs, &model, &own(0, 0))).unwrap();
 }
 

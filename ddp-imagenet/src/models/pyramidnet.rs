@@ -136,7 +136,7 @@ impl Block {
 mod tests {
     use super::*;
     use exhibit_kit::weights::parameters;
-    use tch::{Device, Kind, nn::VarStore};
+    use tch::{Device, nn::VarStore};
 
     fn build(options: PyramidNetOptions) -> (VarStore, SequentialT) {
         let vs = VarStore::new(Device::Cpu);

@@ -149,13 +149,10 @@ impl Bars {
     }
 
     fn check(&self) -> Result<()> {
-        for (what, count) in [
-            ("groups", self.groups.len()),
-            ("members", self.members.len()),
-            ("parts", self.parts.len()),
-        ] {
-            check(count > 0, what, "empty", "a list of at least one")?;
-        }
+        let filled = |what, count: usize| check(count > 0, what, "empty", "a list of at least one");
+        filled("groups", self.groups.len())?;
+        filled("members", self.members.len())?;
+        filled("parts", self.parts.len())?;
         for group in &self.groups {
             let name = &group.name;
             same_count(format!("group {name:?}"), "member", group.values.len(), &self.members)?;

@@ -81,6 +81,11 @@ pub fn lines(chart: &Lines) -> Result<String> {
 }
 
 impl Lines {
+    /// A chart with a title, and a title for each of the two axes.
+    pub fn new(title: &str, [x, y]: [&str; 2], scale: Scale, series: Vec<Series>) -> Lines {
+        Lines { title: title.into(), x: x.into(), y: y.into(), scale, series }
+    }
+
     fn points(&self) -> impl Iterator<Item = &(f64, f64)> + Clone {
         self.series.iter().flat_map(|series| &series.points)
     }

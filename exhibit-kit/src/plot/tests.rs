@@ -13,14 +13,13 @@ struct Drawing {
 fn read(svg: &str) -> Drawing {
     let document = Document::parse(svg).unwrap();
     let named = |name: &'static str| document.descendants().filter(move |n| n.has_tag_name(name));
-    let number = |text: &str| text.parse::<f64>().unwrap();
     fn at<const N: usize>(node: roxmltree::Node<'_, '_>, names: [&str; N]) -> [f64; N] {
         names.map(|name| node.attribute(name).unwrap().parse().unwrap())
     }
     let area = ["x", "y", "width", "height"];
     let curve = |text: &str| -> Vec<[f64; 2]> {
         let points = text.split_whitespace().filter_map(|point| point.split_once(','));
-        points.map(|(x, y)| [number(x), number(y)]).collect()
+        points.map(|(x, y)| [x, y].map(|number| number.parse().unwrap())).collect()
     };
     Drawing {
         texts: named("text").map(|node| node.text().unwrap().trim().into()).collect(),
@@ -49,8 +48,7 @@ fn series(name: &str, points: &[(f64, f64)]) -> Series {
 }
 
 fn curves(scale: Scale, series: &[Series]) -> Lines {
-    let [title, x, y] = ["Loss", "step", "loss"].map(String::from);
-    Lines { title, x, y, scale, series: series.to_vec() }
+    Lines::new("Loss", ["step", "loss"], scale, series.to_vec())
 }
 
 fn span(category: &str, start: u64, duration: u64) -> Span {

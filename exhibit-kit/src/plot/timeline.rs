@@ -111,10 +111,8 @@ fn rows(spans: &[Span]) -> Vec<Vec<&Span>> {
             None => rows.push(vec![span]),
         }
     }
-    for row in &mut rows {
-        // The shortest are drawn last, over their neighbours, which would otherwise hide them.
-        row.sort_by_key(|span| Reverse(span.duration));
-    }
+    // The shortest are drawn last, over their neighbours, which would otherwise hide them.
+    rows.iter_mut().for_each(|row| row.sort_by_key(|span| Reverse(span.duration)));
     rows
 }
 

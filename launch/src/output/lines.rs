@@ -72,9 +72,7 @@ mod tests {
 
     fn split(pieces: &[&[u8]]) -> Vec<Vec<u8>> {
         let (mut splitter, mut lines) = (LineSplitter::default(), Vec::new());
-        for piece in pieces {
-            splitter.push(piece, |line| lines.push(line.to_vec()));
-        }
+        pieces.iter().for_each(|piece| splitter.push(piece, |line| lines.push(line.to_vec())));
         splitter.finish(|line| lines.push(line.to_vec()));
         lines
     }
@@ -97,9 +95,7 @@ mod tests {
     #[test]
     fn the_tail_keeps_the_last_lines_and_one_state_of_a_bar() {
         let mut tail = Tail::default();
-        for number in 0..30 {
-            tail.push(format!("line {number}\n").as_bytes());
-        }
+        (0..30).for_each(|number| tail.push(format!("line {number}\n").as_bytes()));
         tail.push(b"10%\r");
         tail.push(b"20%\r");
         tail.push(b"failed: \xff\n");

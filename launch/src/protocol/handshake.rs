@@ -68,7 +68,7 @@ impl From<anyhow::Error> for Failed {
 /// Asks the coordinator at the other end for a place in the job.
 pub(crate) fn join(stream: TcpStream, key: &Key, node: Node) -> Result<Joined<Host>, Failed> {
     let (mut incoming, outgoing) = split(stream).context("cannot use the connection")?;
-    let agent_nonce = nonce()?;
+    let agent_nonce = &nonce()?;
     let (job, version) = (key.job.clone(), VERSION);
     outgoing.send(&ToCoordinator::Hello { version, job, nonce: agent_nonce.clone() })?;
     let (coordinator_nonce, proof) = match incoming.receive(ANSWER)? {
@@ -76,11 +76,8 @@ pub(crate) fn join(stream: TcpStream, key: &Key, node: Node) -> Result<Joined<Ho
         ToAgent::Refused { reason } => return Err(Failed::Refused(reason)),
         _ => return Err(Loss::Garbage.into()),
     };
-    let transcript = Transcript {
-        job: &key.job,
-        agent_nonce: &agent_nonce,
-        coordinator_nonce: &coordinator_nonce,
-    };
+    let transcript =
+        Transcript { job: &key.job, agent_nonce, coordinator_nonce: &coordinator_nonce };
     if !transcript.verify(&key.secret, Side::Coordinator, &proof)? {
         return Err(Failed::Refused(format!("{SECRET} differs from node 0's")));
     }
@@ -159,10 +156,6 @@ mod tests {
         Key { job: "j".to_owned(), secret: secret.into() }
     }
 
-    fn node() -> Node {
-        Node::example(Some(1), "l", (2, 2))
-    }
-
     fn welcome() -> ToAgent {
         ToAgent::Welcome { host: "a".to_owned(), launcher: "l".to_owned(), heartbeat_timeout: 7 }
     }
@@ -186,7 +179,8 @@ mod tests {
             writeln!(&stranger, "{{\"version\":{VERSION},{hello}}}").unwrap();
             lines.next();
             let proof = "00".to_owned();
-            let join = serde_json::to_string(&ToCoordinator::Join { proof, node: node() });
+            let node = Node::example(Some(1), "l", (2, 2));
+            let join = serde_json::to_string(&ToCoordinator::Join { proof, node });
             writeln!(&stranger, "{}", join.unwrap()).unwrap();
             lines.next().unwrap().unwrap()
         });

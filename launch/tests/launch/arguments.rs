@@ -13,10 +13,8 @@ fn arguments_reach_the_program_byte_for_byte() {
     run(job.launch(words.iter().chain(&arguments))).expect_code(0);
     for rank in [0, 1] {
         let written = fs::read(job.dir().join(format!("arguments.{rank}"))).unwrap();
-        let bytes: Vec<_> = arguments.iter().map(|argument| argument.as_bytes()).collect();
-        let mut expected = bytes.join(&b'\0');
-        expected.push(0);
-        assert_eq!(written, expected);
+        let expected = arguments.iter().flat_map(|argument| [argument.as_bytes(), b"\0"].concat());
+        assert_eq!(written, expected.collect::<Vec<_>>());
     }
 }
 

@@ -60,19 +60,16 @@ fn try_often(line: &Line, args: &Args) -> Result<Results> {
             Err(error) => Some(format!("{error:#}")),
         };
         let name = line.name;
-        match reason {
-            None => {
-                results.held += 1;
-                eprintln!("{name} {number}: held, {:.1} s", begin.elapsed().as_secs_f64());
-            }
-            Some(reason) => {
-                results.failed += 1;
-                let log = args.logs.join(format!("{name}-{number}.log"));
-                fs::write(&log, format!("{reason}\n\n{}", trial.log))?;
-                let sentence = reason.lines().next().unwrap_or_default();
-                eprintln!("{name} {number}: FAILED: {sentence} (see {})", log.display());
-            }
-        }
+        let Some(reason) = reason else {
+            results.held += 1;
+            eprintln!("{name} {number}: held, {:.1} s", begin.elapsed().as_secs_f64());
+            continue;
+        };
+        results.failed += 1;
+        let log = args.logs.join(format!("{name}-{number}.log"));
+        fs::write(&log, format!("{reason}\n\n{}", trial.log))?;
+        let sentence = reason.lines().next().unwrap_or_default();
+        eprintln!("{name} {number}: FAILED: {sentence} (see {})", log.display());
     }
     Ok(results)
 }

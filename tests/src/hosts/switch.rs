@@ -155,10 +155,8 @@ fn deliver_late(ports: &[Port], from: usize, frames: &Receiver<Late>) {
 /// Delivers a frame to its receiver, or to all if it has no single one.
 fn deliver(ports: &[Port], from: usize, frame: &[u8]) {
     let to = frame.get(5).map(|&host| usize::from(host)).filter(|_| frame.starts_with(&PREFIX));
-    for (host, port) in ports.iter().enumerate() {
-        if host == from || to.is_some_and(|to| to != host) {
-            continue;
-        }
+    let is_for = |host: usize| host != from && to.is_none_or(|to| to == host);
+    for (_, port) in ports.iter().enumerate().filter(|(host, _)| is_for(*host)) {
         if port.cut_off.load(Ordering::Relaxed) {
             port.lost.fetch_add(1, Ordering::Relaxed);
         } else {

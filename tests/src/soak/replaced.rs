@@ -69,9 +69,8 @@ pub(super) fn hosts(trial: &mut Trial, signal: Signal) -> Result<Duration> {
     let victims = [(); HOSTS].map(|()| trial.rng.random_range(1..NODES));
     Cluster::with(NODES, &mut trial.log, |cluster| {
         fs::create_dir(cluster.job.path(STEPS))?;
-        for host in 0..NODES {
-            elastic::start(cluster, host, per_node, flags, &program()?)?;
-        }
+        (0..NODES)
+            .try_for_each(|host| elastic::start(cluster, host, per_node, flags, &program()?))?;
         let mut longest = Duration::ZERO;
         for victim in victims {
             let mut others = all_train(&cluster.job, all)?;

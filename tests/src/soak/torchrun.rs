@@ -23,9 +23,8 @@ pub(super) fn lost_node(_: &mut Trial) -> Result<Duration> {
     let (mut first, mut second) = (start(1)?, start(0)?);
     wait_for_steps(&job, 0..2, 20)?;
     let begin = Instant::now();
-    for pid in with_children(&[second.pid()]).into_iter().rev() {
-        kill(pid, Signal::SIGKILL)?;
-    }
+    let lost = with_children(&[second.pid()]);
+    lost.into_iter().rev().try_for_each(|pid| kill(pid, Signal::SIGKILL))?;
     second.wait_until(begin + PATIENCE)?;
 
     let late = wait::past(begin + PATIENCE);

@@ -56,9 +56,8 @@ fn the_losses_of_the_methods_are_as_the_book_shows() -> Result<()> {
     {
         listing += &format!("$ $BERT --method {method} | grep iter\n");
         let printed = bert(&format!("{sizes} --devices 2xcpu --method {method}"))?;
-        for line in printed.lines().filter(|line| line.contains("iter")) {
-            listing += &format!("{line}\n");
-        }
+        let lines = printed.lines().filter(|line| line.contains("iter"));
+        lines.for_each(|line| listing += &format!("{line}\n"));
     }
     expect_listing("bert_losses.txt", &listing, LAST_DIGIT)
 }

@@ -2,6 +2,7 @@
 
 use super::ladder::diff_of_examples;
 use super::*;
+use tests::training::epochs;
 
 #[test]
 fn from_one_process_to_several_it_is_this_diff() -> Result<()> {
@@ -23,10 +24,7 @@ fn ddp_mnist_prints_what_the_book_shows() -> Result<()> {
     let lines = |rank: usize| -> Result<Vec<String>> {
         Ok(job.text(format!("metrics/rank{rank}.jsonl"))?.lines().map(str::to_owned).collect())
     };
-    let results = |rank: usize| -> Result<Vec<String>> {
-        let epochs = lines(rank)?.into_iter().filter(|line| line.contains(r#""event":"epoch""#));
-        Ok(epochs.filter_map(|line| Some(line.split_once(r#""epoch":"#)?.1.to_owned())).collect())
-    };
+    let results = |rank| epochs(job.directory(), rank);
     assert_eq!(results(0)?, results(1)?, "an epoch came to something else on rank 1");
     assert_eq!(results(0)?.len(), 10);
 

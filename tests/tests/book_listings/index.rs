@@ -6,12 +6,7 @@ use crate::prelude::*;
 fn the_index_names_tests_and_examples_that_exist() -> Result<()> {
     let crates = "core async-update dp-basic dp-custom-criterion ddp-mnist ddp-imagenet launch \
                   exhibit-kit report tests";
-    let mut code = String::new();
-    for name in crates.split(' ') {
-        for path in files_below(&workspace().join(name), &["rs"])? {
-            code += &source(path)?;
-        }
-    }
+    let code = texts_below(crates, "rs")?.concat();
     let index = source("book/src/scenarios.md")?;
     let rows = index.lines().filter(|line| line.starts_with("| S"));
     for shown in rows.filter_map(|row| row.split('|').nth(3)) {

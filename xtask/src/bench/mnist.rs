@@ -148,9 +148,8 @@ mod tests {
         let jobs = [run(1.0, 9.0), run(2.0, 1.0)];
         let steps = [run(3.0, 0.001), run(1.0, 0.002)];
         let table = table(&[jobs], &[steps]).to_string();
-        let ratios = table.lines().skip(1).filter_map(|row| {
-            row.split_whitespace().find(|word| word.ends_with('x')).map(str::to_owned)
-        });
-        assert_eq!(ratios.collect::<Vec<_>>(), ["0.50x", "1.00x", "1.00x", "0.50x"]);
+        let words = table.lines().skip(1).flat_map(str::split_whitespace);
+        let ratios: Vec<_> = words.filter(|word| word.ends_with('x')).collect();
+        assert_eq!(ratios, ["0.50x", "1.00x", "1.00x", "0.50x"]);
     }
 }

@@ -2,25 +2,14 @@
 
 use crate::{launch::LAUNCHER, prelude::*, setup, setup::Level};
 
-/// Programs of the workspace, by the packages that they are in.
-const PROGRAMS: [(&str, &str); 5] = [
-    ("async-update", "async-update"),
-    ("ddp-imagenet", "ddp-imagenet"),
-    ("ddp-mnist", "ddp-mnist"),
-    ("dp-custom-criterion", "dp-custom-criterion"),
-    (LAUNCHER, "launch"),
-];
+/// Programs of the workspace that are called like their packages. The launcher comes with them.
+const PROGRAMS: [&str; 4] = ["async-update", "ddp-imagenet", "ddp-mnist", "dp-custom-criterion"];
 
 /// Examples of these and of the library.
 const EXAMPLES: [&str; 5] = ["amp", "mingpt", "models", "optimizers", "sync_batch_norm"];
 
-/// What else the folder holds, by its path in the checkout and in the folder.
-const FILES: [(&str, &str); 4] = [
-    ("tests/gpu", ""),
-    ("tests/python", "tests/python"),
-    ("tests/data/pairs.txt", "tests/data/pairs.txt"),
-    ("core/data/assets/mnist-10k", "core/data/assets/mnist-10k"),
-];
+/// What else the folder holds, under the same path as the checkout.
+const FILES: [&str; 3] = ["tests/python", "tests/data/pairs.txt", "core/data/assets/mnist-10k"];
 
 /// The library's crates, whose unit tests the folder holds, sorted by the programs' names.
 const TESTED: [&str; 6] = [
@@ -47,8 +36,8 @@ pub(super) fn with_cuda(workspace: &Workspace, to: &Path) -> Result<u64> {
     let target = workspace.target.join("cuda");
     let mut build = workspace.cargo();
     build.args(["build", "--release", "--bins", "--features", "cuda"]);
-    build.args(PROGRAMS.iter().flat_map(|(package, _)| ["--package", package]));
-    build.args(["--package", "tch-parallel"]);
+    let packages = PROGRAMS.into_iter().chain([LAUNCHER, "tch-parallel"]);
+    build.args(packages.flat_map(|package| ["--package", package]));
     build.args(EXAMPLES.iter().flat_map(|name| ["--example", name]));
     command::run(build.env("CARGO_TARGET_DIR", &target))?;
     let mut files = programs(&target.join("release"));
@@ -73,9 +62,9 @@ pub(super) fn built_for_the_cpu(workspace: &Workspace, to: &Path) -> Result<u64>
 
 /// The programs in a folder of cargo's, each with its name.
 fn programs(release: &Path) -> Vec<(PathBuf, String)> {
-    let programs = PROGRAMS.iter().map(|(_, name)| (release.join(name), (*name).into()));
-    let examples =
-        EXAMPLES.iter().map(|name| (release.join("examples").join(name), (*name).into()));
+    let programs = PROGRAMS.into_iter().chain(["launch"]);
+    let programs = programs.map(|name| (release.join(name), name.into()));
+    let examples = EXAMPLES.map(|name| (release.join("examples").join(name), name.into()));
     programs.chain(examples).collect()
 }
 
@@ -113,9 +102,8 @@ fn pack(
     make_anew(to)?;
     let torch = setup::version(&workspace.libtorch)?;
     write(&to.join(MARK), format!("{{\"torch\": \"{torch}\", \"cuda\": {cuda}}}\n"))?;
-    for (from, inside) in FILES {
-        copy(&checkout().join(from), &to.join(inside))?;
-    }
+    copy(&checkout().join("tests/gpu"), to)?;
+    FILES.iter().try_for_each(|path| copy(&checkout().join(path), &to.join(path)))?;
     let bin = to.join("bin");
     make(&bin)?;
     for (from, name) in programs {

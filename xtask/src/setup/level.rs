@@ -18,11 +18,6 @@ impl Level {
         if gpus() > 0 { Self::Full } else { Self::Minimal }
     }
 
-    /// Nothing runs Python of another kind of machine.
-    pub(super) fn for_target(self, workspace: &Workspace) -> Self {
-        if workspace.is_for_arm { Self::Minimal } else { self }
-    }
-
     /// The packages that pip is told to install. All releases are built with CUDA 13.0.
     pub(super) fn requirements(self, release: &Release) -> Vec<String> {
         let Release { torch, torchvision, .. } = release;

@@ -42,13 +42,9 @@ fn losses(
     };
     // These two take the steps of sync-allreduce, so its curve stands for theirs.
     let with_curve = |found: &&Measured| !["sync-ps", "ring"].contains(&found.method);
-    plot::panels(&Lines {
-        title: format!("One slow worker, over {over}"),
-        x: axis.into(),
-        y: "training loss".into(),
-        scale: Scale::Linear,
-        series: measured.iter().filter(with_curve).map(curve).collect(),
-    })
+    let title = format!("One slow worker, over {over}");
+    let series = measured.iter().filter(with_curve).map(curve).collect();
+    plot::panels(&Lines::new(&title, [axis, "training loss"], Scale::Linear, series))
 }
 
 fn mean(points: &[(f64, f64)]) -> (f64, f64) {
@@ -78,11 +74,8 @@ fn staleness(measured: &[Measured]) -> Result<String> {
         let points = (0..=largest).map(share).collect();
         Some(Series { name: found.method.into(), points })
     };
-    plot::panels(&Lines {
-        title: "One slow worker: how stale gradients are".into(),
-        x: "staleness (updates of others)".into(),
-        y: "share of updates (%)".into(),
-        scale: Scale::Linear,
-        series: measured.iter().filter_map(histogram).collect(),
-    })
+    let title = "One slow worker: how stale gradients are";
+    let axes = ["staleness (updates of others)", "share of updates (%)"];
+    let series = measured.iter().filter_map(histogram).collect();
+    plot::panels(&Lines::new(title, axes, Scale::Linear, series))
 }

@@ -115,11 +115,7 @@ fn picture(found: &Measured) -> tch_parallel::Result<String> {
         let points = vec![(found.ranks as f64, seconds * 1e3)];
         Series { name: format!("{name}, measured"), points }
     });
-    plot::lines(&Lines {
-        title: format!("One synchronous update of {} bytes", thousands(found.bytes)),
-        x: "ranks".into(),
-        y: "time (ms)".into(),
-        scale: Scale::Log,
-        series: predicted.chain(measured).collect(),
-    })
+    let title = format!("One synchronous update of {} bytes", thousands(found.bytes));
+    let series = predicted.chain(measured).collect();
+    plot::lines(&Lines::new(&title, ["ranks", "time (ms)"], Scale::Log, series))
 }

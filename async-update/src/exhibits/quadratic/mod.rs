@@ -88,11 +88,6 @@ fn picture(simulated: &[(usize, Vec<Trajectory>)]) -> tch_parallel::Result<Strin
         ]
         .map(|(name, w)| Series { name, points: (0..).map(f64::from).zip(w).collect() })
     });
-    plot::lines(&Lines {
-        title: "Asynchronous updates, in the mean".into(),
-        x: "updates".into(),
-        y: "w".into(),
-        scale: Scale::Linear,
-        series: series.collect(),
-    })
+    let title = "Asynchronous updates, in the mean";
+    plot::lines(&Lines::new(title, ["updates", "w"], Scale::Linear, series.collect()))
 }

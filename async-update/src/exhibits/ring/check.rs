@@ -2,7 +2,7 @@
 
 use crate::{args::MeetingArgs, link::Link, methods::Method, methods::SyncPs, ring::all_reduce};
 use anyhow::{Result, ensure};
-use report::{positive, println};
+use report::{positive, say};
 use tch::{Device, Kind, Tensor};
 use tch_parallel::distributed::{ProcessGroup, ReduceOp, init_process_group};
 
@@ -22,10 +22,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let group = init_process_group(args.meeting.process_group())?;
     for &elements in &args.elements {
-        let said = check(&group, elements, all_reduce)?;
-        if group.rank() == 0 {
-            println!("{said}");
-        }
+        say(&group, check(&group, elements, all_reduce)?);
     }
     Ok(())
 }
@@ -54,6 +51,7 @@ fn check(
     let mut magnitude = own.abs();
     group.all_reduce(&mut magnitude, ReduceOp::Sum)?;
     let rounding = magnitude * (ranks as f64 * f64::from(f32::EPSILON));
+    let explained = f64::try_from(rounding.max())?;
 
     let bits = |tensor: &Tensor| tensor.view_dtype(Kind::Int);
     let of_ranks = group.all_gather(&ring)?;
@@ -66,17 +64,15 @@ fn check(
         ensure!(
             too_far == 0.0,
             "length {elements}: {too_far} of {elements} sums of the ring are not those of {name}; the largest \
-             distance is {largest:.1e}, and rounding explains {:.1e}{}",
-            f64::try_from(rounding.max())?,
+             distance is {largest:.1e}, and rounding explains {explained:.1e}{}",
             if same_bits { "" } else { "; nor do all ranks have the same" }
         );
         distances.push(format!("{largest:.1e} from {name}"));
     }
     ensure!(same_bits, "length {elements}: the ring has given the ranks different bits");
     Ok(format!(
-        "length {elements} on {ranks} ranks: the same bits on all, at most {}; rounding explains {:.1e}",
-        distances.join(" and "),
-        f64::try_from(rounding.max())?
+        "length {elements} on {ranks} ranks: the same bits on all, at most {}; rounding explains {explained:.1e}",
+        distances.join(" and ")
     ))
 }
 
@@ -105,10 +101,8 @@ mod tests {
         };
         let ranks = Process::ranks(test, (0..RANKS).map(|_| command()).collect()).unwrap();
         let mut passed = 0;
-        multiprocessing::run(ranks, 60, |line| {
-            passed += usize::from(line.contains("ok. 1 passed"));
-        })
-        .unwrap();
+        let count = |line: &str| passed += usize::from(line.contains("ok. 1 passed"));
+        multiprocessing::run(ranks, 60, count).unwrap();
         assert_eq!(passed, RANKS);
     }
 

@@ -16,10 +16,7 @@ pub fn mean_loss(group: &ProcessGroup, losses: &[f64]) -> Result<f64> {
 
 pub fn same_start(group: &ProcessGroup, vs: &VarStore) -> Result<()> {
     let sorted: BTreeMap<_, _> = vs.variables().into_iter().collect();
-    for variable in sorted.values() {
-        group.broadcast(&mut variable.detach(), 0)?;
-    }
-    Ok(())
+    Ok(sorted.values().try_for_each(|it| group.broadcast(&mut it.detach(), 0))?)
 }
 
 pub fn average_gradients(group: &ProcessGroup, parameters: &[Tensor]) -> Result<()> {
@@ -148,11 +145,7 @@ pub fn push_pull(group: &ProcessGroup, weight: &mut Tensor, gradient: &Tensor) -
 pub fn same_bits(group: &ProcessGroup, gradients: &[Tensor]) -> Result<Tensor> {
     let of_ranks = group.all_gather(&Tensor::stack(gradients, 0))?;
     let all = Tensor::stack(&of_ranks, 1).flatten(0, 1);
-    let mut sum = all.get(0);
-    for number in 1..all.size()[0] {
-        sum += all.get(number);
-    }
-    Ok(sum)
+    Ok((1..all.size()[0]).fold(all.get(0), |sum, number| sum + all.get(number)))
 }
 
 pub fn shared_state(group: &ProcessGroup, parameters: &[Tensor], state: &mut State) -> Result<()> {

@@ -78,10 +78,7 @@ impl<'a> Unpickler<'a> {
     fn object(&mut self, op: u8) -> Result<Object> {
         Ok(match op {
             op::NONE | op::NEWTRUE | op::NEWFALSE | op::EMPTY_LIST => Object::Other,
-            op::BINFLOAT => {
-                self.bytes(8)?;
-                Object::Other
-            }
+            op::BINFLOAT => self.bytes(8).map(|_| Object::Other)?,
             op::BININT1 => Object::Int(self.byte()?.into()),
             op::BININT2 => Object::Int(u16::from_le_bytes(self.array()?).into()),
             op::BININT => Object::Int(i32::from_le_bytes(self.array()?).into()),
@@ -166,10 +163,8 @@ impl<'a> Unpickler<'a> {
     // === Tensors ===
 
     fn elements(&self, tuple: usize) -> Result<Vec<&Object>> {
-        match &self.objects[tuple] {
-            Object::Tuple(elements) => Ok(elements.iter().map(|&at| &self.objects[at]).collect()),
-            _ => Err(damaged("no tuple")),
-        }
+        let Object::Tuple(elements) = &self.objects[tuple] else { return Err(damaged("no tuple")) };
+        Ok(elements.iter().map(|&at| &self.objects[at]).collect())
     }
 
     /// `persistent_load`

@@ -49,9 +49,7 @@ impl<D: IterableDataset + 'static> DataLoader<D, Shard> {
         });
         let streams = in_turn(streams.collect::<Result<_>>()?, self.options.in_order);
         let mut epoch = Epoch::new(streams, self.workers.as_ref(), &self.options);
-        for _ in 0..step {
-            epoch.next().transpose()?;
-        }
+        epoch.by_ref().take(step).try_for_each(|batch| batch.map(drop))?;
         Ok(epoch)
     }
 }

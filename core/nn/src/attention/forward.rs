@@ -180,10 +180,7 @@ impl MultiheadAttention {
         if need_weights {
             let q = q * (1.0 / width as f64).sqrt();
             let k = k.transpose(-2, -1);
-            let scores = match attn {
-                Some(mask) => mask.baddbmm(&q, &k, 1, 1),
-                None => q.bmm(&k),
-            };
+            let scores = attn.map_or_else(|| q.bmm(&k), |mask| mask.baddbmm(&q, &k, 1, 1));
             let mut weights = scores.softmax(-1, None::<Kind>);
             if dropout > 0.0 {
                 weights = weights.dropout(dropout, true);

@@ -31,13 +31,9 @@ impl Masks {
             3 => attn.view([batch, -1, length, length]),
             _ => attn.view([1, 1, length, length]).expand([batch, heads, -1, -1], false),
         };
-        let merged = match &self.key_padding {
-            Some(padding) => {
-                merged + padding.view([batch, 1, 1, length]).expand([-1, heads, -1, -1], false)
-            }
-            None => merged,
-        };
-        (Some(merged), Some(2))
+        let Some(padding) = &self.key_padding else { return (Some(merged), Some(2)) };
+        let padding = padding.view([batch, 1, 1, length]).expand([-1, heads, -1, -1], false);
+        (Some(merged + padding), Some(2))
     }
 }
 

@@ -96,11 +96,9 @@ fn the_state_says_which_parameter_is_in_which_group_with_which_options() {
 fn the_state_of_other_groups_is_refused_and_the_parameter_named() {
     let vs = store();
     let state = Sgd::new(&vs, sgd()).unwrap().state_dict().unwrap();
-    let groups = |first: &[&str], second: &[&str]| {
-        let group = |names: &[&str]| {
-            ParamGroup::new(names.iter().flat_map(|name| named(&vs, name)).collect(), sgd())
-        };
-        Sgd::from_param_groups([group(first), group(second)]).unwrap()
+    let groups = |names: [&[&str]; 2]| {
+        let parameters = |names: &[&str]| names.iter().flat_map(|name| named(&vs, name)).collect();
+        Sgd::from_param_groups(names.map(|it| ParamGroup::new(parameters(it), sgd()))).unwrap()
     };
     let refused = |mut optimizer: Sgd| {
         let before = optimizer.state_dict().unwrap();
@@ -113,11 +111,11 @@ fn the_state_of_other_groups_is_refused_and_the_parameter_named() {
     assert_eq!(refused(Sgd::from_named_parameters(named(&vs, "head"), sgd()).unwrap()), expected);
     let expected = "parameter group 0 of the optimizer state is one with backbone.bias, but must be one without, as \
                     this optimizer's is";
-    assert_eq!(refused(groups(&["backbone.weight"], &["backbone.bias", "head"])), expected);
+    assert_eq!(refused(groups([&["backbone.weight"], &["backbone.bias", "head"]])), expected);
     let expected = "parameter group 0 of the optimizer state is one without head.bias, but must be one with it, as \
                     this optimizer's is";
-    assert_eq!(refused(groups(&["backbone", "head.bias"], &["head.weight"])), expected);
+    assert_eq!(refused(groups([&["backbone", "head.bias"], &["head.weight"]])), expected);
     // The order within a group is of no importance.
-    let mut turned = groups(&["backbone.bias", "backbone.weight"], &["head"]);
+    let mut turned = groups([&["backbone.bias", "backbone.weight"], &["head"]]);
     turned.load_state_dict(&state).unwrap();
 }

@@ -39,9 +39,7 @@ impl ProcessGroup {
         if tensors.is_empty() {
             return Ok(());
         }
-        for tensor in tensors.iter() {
-            Output::new(tensor)?;
-        }
+        tensors.iter().try_for_each(|tensor| Output::new(tensor).map(drop))?;
         let mut flat = flatten(tensors)?;
         self.all_reduce(&mut flat, op)?;
         copy_back(tensors, &flat)
@@ -202,11 +200,9 @@ impl ProcessGroup {
         let (ranks, size) = (self.world_size() as i64, part.size());
         let (found, kind) = (whole.f_kind()?, part.f_kind()?);
         let stacked = [&[ranks], &size[..]].concat();
-        let mut joined = size.clone();
-        match joined.first_mut() {
-            Some(rows) => *rows *= ranks,
-            None => joined.push(ranks),
-        }
+        // A number counts as one row.
+        let rows = size.first().copied().unwrap_or(1);
+        let joined = [&[ranks * rows], size.get(1..).unwrap_or_default()].concat();
         if found == kind && [stacked, joined].contains(&whole.size()) {
             return Ok(());
         }

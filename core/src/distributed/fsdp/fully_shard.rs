@@ -185,6 +185,7 @@ impl<'a> FullyShard<'a> {
 
     /// Makes a unit of the variables from number `first` on that are not yet shards, at this place among the units.
     fn unit<M>(&self, module: M, first: usize, name: String, place: usize) -> FsdpModule<M> {
+        let FullyShard { mesh, options, schedule, .. } = self;
         let is_root = name.is_empty();
         let parameters = self.kept(self.shard_variables(first));
         let inner = |it: &Parameter| {
@@ -193,18 +194,11 @@ impl<'a> FullyShard<'a> {
         };
         let parameters = parameters.into_iter().map(|it| (inner(&it), it)).collect();
         let parameters = children_before_own(parameters);
-        let post_forward = self.options.reshard_after_forward.group(&self.mesh, is_root);
-        let policy = self.options.mp_policy;
-        let unit = Unit::new(
-            name,
-            parameters,
-            self.kept(post_forward),
-            policy.reduce_dtype,
-            &self.mesh,
-            &self.schedule,
-        );
-        self.schedule.add(&unit, place);
-        FsdpModule { module, unit, policy, group: self.mesh.shard.clone() }
+        let post_forward = self.kept(options.reshard_after_forward.group(mesh, is_root));
+        let policy = options.mp_policy;
+        let unit = Unit::new(name, parameters, post_forward, policy.reduce_dtype, mesh, schedule);
+        schedule.add(&unit, place);
+        FsdpModule { module, unit, policy, group: mesh.shard.clone() }
     }
 
     /// Keeps an error for `root`.
@@ -230,16 +224,11 @@ impl<'a> FullyShard<'a> {
         let names = variables.named_variables.iter();
         let names: HashMap<_, _> = names.map(|(name, it)| (identity(it), name.clone())).collect();
         let mut parameters = Vec::new();
-        let kind = self.options.mp_policy.param_dtype;
+        let (kind, ignored) = (self.options.mp_policy.param_dtype, &self.options.ignored_params);
         for place in first..variables.trainable_variables.len() {
             let whole = variables.trainable_variables[place].tensor.shallow_clone();
-            if shard_of(&whole).is_some() {
-                continue;
-            }
-            let Some(name) = names.get(&identity(&whole)) else { continue };
-            if self.options.ignored_params.contains(name) {
-                continue;
-            }
+            let is_due = |name: &&String| shard_of(&whole).is_none() && !ignored.contains(*name);
+            let Some(name) = names.get(&identity(&whole)).filter(is_due) else { continue };
             self.sync(&whole)?;
             let parameter = Parameter::shard(name.clone(), whole, kind, &self.mesh)?;
             let shard = &parameter.shard;

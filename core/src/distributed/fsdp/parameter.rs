@@ -8,7 +8,6 @@ use c10d_sys::tensor::{clear_grad, set_grad};
 use tch::{Kind, Tensor, no_grad};
 
 /// A parameter. Each rank owns some of its rows, along the first dimension.
-#[derive(Debug)]
 pub(super) struct Parameter {
     pub name: String,
     /// The leaf that the module's layers hold. Its memory comes and goes.
@@ -142,15 +141,12 @@ impl Parameter {
     /// Takes the whole parameter's gradient, which is then undefined.
     pub fn take_gradient(&mut self) -> Result<Option<Tensor>> {
         let gradient = self.whole.f_grad()?;
-        if gradient.defined() {
-            clear_grad(&mut self.whole).map_err(Error::engine("backward"))?;
+        if !gradient.defined() {
+            return Ok(self.accumulated.take());
         }
-        let accumulated = self.accumulated.take();
-        Ok(match (accumulated, gradient.defined()) {
-            (Some(mut accumulated), true) => Some(accumulated.f_add_(&gradient)?),
-            (None, true) => Some(gradient),
-            (accumulated, false) => accumulated,
-        })
+        clear_grad(&mut self.whole).map_err(Error::engine("backward"))?;
+        let Some(mut accumulated) = self.accumulated.take() else { return Ok(Some(gradient)) };
+        Ok(Some(accumulated.f_add_(&gradient)?))
     }
 
     /// Keeps the whole parameter's gradient for a later pass, accumulated in `kind`.

@@ -23,9 +23,7 @@ impl Pool {
 
     /// Frees the blocks that nothing has used since the last call.
     pub fn end_pass(&mut self) {
-        for blocks in self.blocks.values_mut() {
-            blocks.retain(|(_, pass)| *pass == self.pass);
-        }
+        self.blocks.values_mut().for_each(|blocks| blocks.retain(|(_, pass)| *pass == self.pass));
         self.pass += 1;
     }
 }

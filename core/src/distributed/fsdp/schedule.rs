@@ -20,7 +20,6 @@ pub(super) trait Member: Send + Sync + 'static {
 }
 
 /// Shared by all units of a model.
-#[derive(Debug)]
 pub(super) struct Schedule<U> {
     /// All units, each before those inside it.
     units: Mutex<Vec<Weak<U>>>,
@@ -33,7 +32,6 @@ pub(super) struct Schedule<U> {
     is_complete: AtomicBool,
 }
 
-#[derive(Debug)]
 struct Step<U> {
     /// The units in the order of their forward passes, without passes that compute no gradients.
     post_forward_order: Vec<Weak<U>>,
@@ -139,10 +137,8 @@ impl<U: Member> Schedule<U> {
         lock(&self.step).depth += 1;
         let outcome = catch_unwind(AssertUnwindSafe(forward));
         lock(&self.step).depth -= 1;
-        outcome.or_else(|panic| match lock(&self.step).failure.take() {
-            Some(error) => Err(error),
-            None => resume_unwind(panic),
-        })
+        let failure = || lock(&self.step).failure.take();
+        outcome.map_err(|panic| failure().unwrap_or_else(|| resume_unwind(panic)))
     }
 
     /// Ends a failed forward pass. An enclosing block's pass returns the error; without one, the caller gets a panic.

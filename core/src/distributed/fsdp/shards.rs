@@ -59,13 +59,10 @@ pub(crate) fn group_of(parameters: &[Tensor]) -> Result<Option<ProcessGroup>> {
     let mut groups =
         parameters.iter().map(|parameter| Some(&shards.get(&identity(parameter))?.mesh.shard));
     let first = groups.next().flatten();
-    let is_first = |group: Option<&ProcessGroup>| match (group, first) {
-        (Some(group), Some(first)) => Arc::ptr_eq(&group.inner, &first.inner),
-        (group, first) => group.is_none() && first.is_none(),
-    };
+    let address = |group: Option<&ProcessGroup>| group.map(|group| Arc::as_ptr(&group.inner));
     let found = "a list that mixes whole parameters with shards of FullyShard, or shards of different groups";
     let expected = "a list of only one of these: call this once for each";
-    check(groups.all(is_first), "parameters", found, expected)?;
+    check(groups.all(|it| address(it) == address(first)), "parameters", found, expected)?;
     Ok(first.cloned())
 }
 

@@ -13,7 +13,6 @@ use tch::{Kind, Tensor, no_grad};
 use tch_parallel_base::lock;
 
 /// The parameters of a block that do not belong to a block inside it. They are gathered, freed and reduced together.
-#[derive(Debug)]
 pub(super) struct Unit {
     /// The block's name in the store; empty for the whole model.
     pub name: String,
@@ -24,7 +23,6 @@ pub(super) struct Unit {
     state: Mutex<State>,
 }
 
-#[derive(Debug)]
 struct State {
     parameters: Vec<Parameter>,
     is_whole: bool,
@@ -39,7 +37,6 @@ struct State {
 }
 
 /// What the user can change.
-#[derive(Debug)]
 pub(super) struct Settings {
     /// The ranks among which the parameters are divided after a forward pass. If `None`, they stay whole.
     pub post_forward_group: Option<ProcessGroup>,

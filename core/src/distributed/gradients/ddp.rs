@@ -148,9 +148,8 @@ impl<M> DistributedDataParallel<M> {
         let cast_parameters = cast_parameters.transpose()?;
         let wrapped = tensors.wrapped();
         let buffers = tensors.buffers();
-        let virtual_ranks =
-            options.virtual_ranks.map(|count| VirtualRanks::new(count, group, &trained, &buffers));
-        let virtual_ranks = virtual_ranks.transpose()?;
+        let virtual_ranks = |count| VirtualRanks::new(count, group, &trained, &buffers);
+        let virtual_ranks = options.virtual_ranks.map(virtual_ranks).transpose()?;
         let (hook, kind) = match (&cast_parameters, &virtual_ranks) {
             (Some(parameters), _) => (Some(parameters.hook()), parameters.options.reduce_dtype),
             (None, Some(ranks)) => (Some(ranks.hook()), None),

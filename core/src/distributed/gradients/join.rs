@@ -54,14 +54,11 @@ impl<M> DistributedDataParallel<M> {
     /// # Errors
     /// Those of [`join`](fn@join), and [`Error::Argument`] for sparse gradients, and for a static graph
     /// if a rank made no step before.
-    pub fn join<T, E>(
+    pub fn join<T, E: From<Error> + Display>(
         &self,
         options: JoinOptions,
         training: impl FnOnce() -> Result<T, E>,
-    ) -> Result<T, E>
-    where
-        E: From<Error> + Display,
-    {
+    ) -> Result<T, E> {
         join([self], options, |_| training())
     }
 

@@ -59,7 +59,6 @@ impl MixedPrecision {
 }
 
 /// Parameters that are cast for a pass. After an abandoned one, they are restored by the next, or when this is dropped.
-#[derive(Debug)]
 pub(super) struct CastParameters {
     pub options: MixedPrecision,
     /// Each with its own data while it is cast.

@@ -6,7 +6,6 @@ use tch::Tensor;
 
 /// A tree with the virtual ranks as its leaves. A branch of n leaves has the largest power of two below n on its left, and
 /// the others on its right. A row is the sum of a maximal branch whose leaves are all on one rank.
-#[derive(Debug)]
 pub(super) struct Tree {
     /// By rank, its virtual ranks.
     pub(super) ranks: Vec<Range<usize>>,

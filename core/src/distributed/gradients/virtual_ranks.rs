@@ -12,7 +12,6 @@ use tch::{Device, Kind, Tensor, no_grad};
 use tch_parallel_base::lock;
 
 /// The virtual ranks whose work this rank does.
-#[derive(Debug)]
 pub(super) struct VirtualRanks {
     pub(super) shard: Shard,
     pub(super) tree: Tree,
@@ -22,7 +21,6 @@ pub(super) struct VirtualRanks {
 }
 
 /// The model, and how far a step has come.
-#[derive(Debug)]
 struct State {
     parameters: Vec<Tensor>,
     buffers: Vec<Tensor>,
@@ -34,7 +32,6 @@ struct State {
 }
 
 /// What a share goes on with.
-#[derive(Debug)]
 pub(super) struct Context {
     gradients: Vec<Tensor>,
     buffers: Vec<Tensor>,
@@ -302,9 +299,8 @@ impl VirtualRanks {
     /// Waits for the bucket that is under way, if there is one, and puts its sum into its first row.
     fn finish_sum(&self) -> Result<()> {
         let in_flight = lock(&self.state).step.in_flight.take();
-        in_flight.map_or(Ok(()), |(mut sum, gathered)| {
-            Ok(sum.f_copy_(&self.tree.sum(&gathered.wait()?)?)?)
-        })
+        let Some((mut sum, gathered)) = in_flight else { return Ok(()) };
+        Ok(sum.f_copy_(&self.tree.sum(&gathered.wait()?)?)?)
     }
 
     /// A row of each virtual rank in their order, from this rank's. A collective.

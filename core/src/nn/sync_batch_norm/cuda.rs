@@ -103,20 +103,15 @@ impl Statistics {
         let Saved { xs, ws, needs_gradient: [of_input, of_weight, of_bias], .. } = saved;
         let Statistics { mean, invstd, counts } = self;
         let gradient = in_memory_order(gradient)?;
+        let ws = ws.as_ref();
         let (sum, sum_centered, weight_gradient, bias_gradient) = xs.f_batch_norm_backward_reduce(
-            &gradient,
-            mean,
-            invstd,
-            ws.as_ref(),
-            *of_input,
-            *of_weight,
-            *of_bias,
+            &gradient, mean, invstd, ws, *of_input, *of_weight, *of_bias,
         )?;
         let mut input_gradient = None;
         if let Some(sums) = saved.sum_over_ranks(&sum, &sum_centered)? {
             let sums = sums.f_chunk(2, 0)?;
             let (of_one, of_product) = (&sums[0], &sums[1]);
-            let ws = ws.as_ref().map(|ws| ws.f_to_kind(mean.f_kind()?)).transpose()?;
+            let ws = ws.map(|ws| ws.f_to_kind(mean.f_kind()?)).transpose()?;
             let ws = ws.as_ref();
             input_gradient = Some(xs.f_batch_norm_backward_elemt(
                 &gradient, mean, invstd, ws, of_one, of_product, counts,

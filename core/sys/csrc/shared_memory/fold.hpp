@@ -53,11 +53,7 @@ void apply(void* out, const void* own, const void* folded, size_t count) {
   const auto* b = static_cast<const T*>(folded);
 #pragma GCC ivdep
   for (size_t i = 0; i < count; ++i) {
-    if constexpr (std::is_same_v<T, c10::BFloat16>) {
-      o[i] = combine<op>(a[i], b[i]);
-    } else {
-      o[i] = combine<op, T>(a[i], b[i]);
-    }
+    o[i] = combine<op>(a[i], b[i]);
   }
 }
 

@@ -45,8 +45,6 @@ pub fn compare(args: &CompareArgs) -> Result<()> {
     ];
     print!("{}", words::tables_of(&measured)?);
     print!("\n{}", paragraphs(&words::explain(&measured)?));
-    for (file, draw) in CHARTS {
-        args.plot.save(file, || plot::bars(&draw(&measured)))?;
-    }
-    Ok(())
+    let mut charts = CHARTS.into_iter();
+    Ok(charts.try_for_each(|(file, draw)| args.plot.save(file, || plot::bars(&draw(&measured))))?)
 }

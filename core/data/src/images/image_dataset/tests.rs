@@ -13,15 +13,6 @@ fn noise(len: usize) -> SyntheticImages {
     SyntheticImages::new(options).unwrap()
 }
 
-fn augmented(len: usize) -> ImageDataset<SyntheticImages> {
-    let transforms: Vec<Box<dyn Transform>> = vec![
-        Box::new(RandomResizedCrop::new(16)),
-        Box::new(RandomHorizontalFlip::default()),
-        Box::new(RandomCrop::new(16, 2)),
-    ];
-    ImageDataset::new(noise(len), transforms, Normalize::IMAGENET, 5).unwrap()
-}
-
 /// Images that a function makes from their indices.
 struct Made<F> {
     len: usize,
@@ -42,10 +33,16 @@ impl<F: Fn(usize) -> Result<Option<(Image, usize)>> + Send + Sync> ImageSource f
     }
 }
 
-/// The images of an epoch, in the order of their indices.
+/// The augmented images of an epoch, in the order of their indices.
 fn epoch(epoch: u64, batch_size: usize, num_workers: usize) -> Tensor {
+    let transforms: Vec<Box<dyn Transform>> = vec![
+        Box::new(RandomResizedCrop::new(16)),
+        Box::new(RandomHorizontalFlip::default()),
+        Box::new(RandomCrop::new(16, 2)),
+    ];
+    let augmented = ImageDataset::new(noise(30), transforms, Normalize::IMAGENET, 5).unwrap();
     let options = DataLoaderOptions { batch_size, num_workers, ..Default::default() };
-    let loader = DataLoader::with_options(augmented(30), SequentialSampler, options).unwrap();
+    let loader = DataLoader::with_options(augmented, SequentialSampler, options).unwrap();
     let images: Vec<_> = loader.epoch(epoch).unwrap().map(|batch| batch.unwrap().0).collect();
     Tensor::cat(&images, 0)
 }

@@ -44,9 +44,7 @@ impl Exchange {
         };
         let batches = batches(&state.options, matrices)?;
         let (memory, compressed) = factors(state, index, &buffer, batches)?;
-        for LowRank { batch, p, q } in &compressed {
-            multiply(p, &batch.m, q, state.batched)?;
-        }
+        compressed.iter().try_for_each(|it| multiply(&it.p, &it.batch.m, &it.q, state.batched))?;
         let is_last = bucket.is_last();
         Ok(Exchange { index, is_last, buffer, len, original, uncompressed, compressed, memory })
     }

@@ -79,9 +79,7 @@ pub(super) fn factors(
         let mut qs: Vec<_> = factors.iter().map(|factor| factor.q.shallow_clone()).collect();
         randn_(&mut qs, state.seed()).map_err(|error| TchError::Torch(error.message().into()))?;
     }
-    for LowRank { q, .. } in &factors {
-        orthogonalize(q, options.orthogonalization_epsilon)?;
-    }
+    factors.iter().try_for_each(|it| orthogonalize(&it.q, options.orthogonalization_epsilon))?;
     Ok((memory, factors))
 }
 

@@ -148,10 +148,8 @@ impl Simulation {
     }
 
     fn regroup(&mut self, id: NodeId, placement: Placement, claim: Claim, is_loss: bool) {
-        let Some(node) = self.nodes.get_mut(&id) else { return };
-        if !node.runs || node.is_settled {
-            return;
-        }
+        let goes_on = |node: &&mut Node| node.runs && !node.is_settled;
+        let Some(node) = self.nodes.get_mut(&id).filter(goes_on) else { return };
         node.failed = false;
         assert!(placement.restarts <= self.job.terms.own.max_restarts);
         let faults = self.faults + self.broken.len();

@@ -105,15 +105,12 @@ impl Simulation {
             return;
         }
         assert!(process.newest < Some(place.generation), "{place:?} is older than another");
-        let (generation, is_loss) = (place.generation, place.is_loss);
-        if is_loss {
+        process.newest = Some(place.generation);
+        if place.is_loss {
             process.places.clear();
-        }
-        process.newest = Some(generation);
-        process.places.push_back(place);
-        if is_loss {
             self.leave(pid);
         }
+        self.processes[pid].places.push_back(place);
         self.next_place(pid);
     }
 
