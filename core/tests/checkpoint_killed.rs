@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
-use std::{fs, path::Path, process::Command, thread, time::Duration, time::Instant};
+use nix::unistd::Pid;
+use std::process::{Child, Command, Stdio};
+use std::{fs, path::Path, thread, time::Duration};
 use tch::{Device, nn, nn::VarStore, no_grad};
 use tch_parallel::optim::{Sgd, SgdOptions};
 use tch_parallel::{checkpoint::Training, distributed::ProcessGroup};
-use tests::{Job, Process, progress::Patience};
+use tests::progress::Patience;
 
 /// If set, this process of the test is the run to be killed; the value is the folder to save in.
 const DIRECTORY: &str = "SAVES_UNTIL_KILLED_IN";
@@ -53,13 +55,25 @@ fn save_until_killed(path: &Path) -> ! {
     panic!("nobody has killed it after {SAVES} checkpoints")
 }
 
-/// Polls without a pause, so as not to miss the moment.
-fn wait_until(what: &str, run: &mut Process, mut reached: impl FnMut() -> bool) {
-    let mut stands_still = Patience::default().with_processes(vec![run.pid()]);
-    while !reached() {
-        let in_vain = stands_still();
-        assert!(!in_vain, "waited in vain until {what}: {:?}", run.wait_until(Instant::now()));
-        thread::yield_now();
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // SIGKILL: it cannot clean up.
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Killed {
+    /// Polls without a pause, so as not to miss the moment.
+    fn wait_until(&self, what: &str, mut reached: impl FnMut() -> bool) {
+        let pid = Pid::from_raw(self.0.id().cast_signed());
+        let mut stands_still = Patience::default().with_processes(vec![pid]);
+        while !reached() {
+            assert!(!stands_still(), "waited in vain until {what}");
+            thread::yield_now();
+        }
     }
 }
 
@@ -73,31 +87,30 @@ fn a_run_that_is_killed_leaves_a_whole_checkpoint() {
     if let Some(directory) = std::env::var_os(DIRECTORY) {
         save_until_killed(&Path::new(&directory).join("training.safetensors"));
     }
-    let job = Job::new().unwrap();
-    let path = job.path("training.safetensors");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("training.safetensors");
     let (mut last, mut killed_while_writing) = (-1, 0);
     for kill in 0..KILLS {
         let modified = || fs::metadata(&path).and_then(|found| found.modified()).ok();
         let before = modified();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "a_run_that_is_killed_leaves_a_whole_checkpoint"]);
-        command.env(DIRECTORY, job.directory());
-        let mut run = job.start(command).unwrap();
-        wait_until("the run has saved", &mut run, || {
+        command.env(DIRECTORY, directory.path()).stdout(Stdio::null());
+        let run = Killed(command.spawn().unwrap());
+        run.wait_until("the run has saved", || {
             // Without it, this would keep the processor from the run.
             thread::sleep(Duration::from_millis(1));
             modified() != before
         });
         if kill % 2 == 0 {
-            wait_until("the run saves", &mut run, || others(job.directory(), &path) > 0);
+            run.wait_until("the run saves", || others(directory.path(), &path) > 0);
         } else {
             // Any moment will do; each round uses a different one.
             thread::sleep(Duration::from_micros(kill * 397));
         }
-        // By SIGKILL: it cannot clean up.
         drop(run);
 
-        let left = others(job.directory(), &path);
+        let left = others(directory.path(), &path);
         assert!(left <= 1, "killed runs leave more and more files: {left}");
         killed_while_writing += left;
         let number = load(&path);
@@ -106,5 +119,5 @@ fn a_run_that_is_killed_leaves_a_whole_checkpoint() {
     }
     assert!(killed_while_writing > 0, "no run was killed at the moment that matters");
     with_training(|training, group| training.save(&path, &last, group).unwrap());
-    assert_eq!(others(job.directory(), &path), 0);
+    assert_eq!(others(directory.path(), &path), 0);
 }

@@ -65,7 +65,9 @@ fn train(args: &TrainArgs) -> Result<()> {
     let _on = home.guard()?;
     let ranks = env.map_or(1, |env| env.world_size);
     one_thread_each(&devices, ranks);
-    args.output.as_ref().map_or(Ok(()), checkpoint::check_destination)?;
+    if let Some(path) = &args.output {
+        checkpoint::check_destination(path)?;
+    }
     let (corpus, vocab) = args.text.load()?;
     let vocab_size = args.model.vocab_size(vocab.len())?;
     let options = args.loader(corpus.pairs.len(), ranks, Device::from(home).is_cuda())?;

@@ -87,7 +87,9 @@ impl Rank {
         on_end: impl FnOnce(Instant) + Send + 'static,
     ) -> Result<Self> {
         routes.set(&mut command);
-        command.envs(error_file.as_ref().map(|(path, _)| (error_file::VARIABLE, path)));
+        if let Some((path, _)) = &error_file {
+            command.env(error_file::VARIABLE, path);
+        }
         // With a group of its own, a signal also reaches whatever the program has started.
         let child = command.process_group(0).spawn();
         let mut child = child.with_context(|| format!("cannot start rank {rank}"))?;

@@ -9,7 +9,9 @@ use signal_hook::iterator::Signals;
 pub(crate) fn listen(on_signal: impl Fn(Signal) + Send + 'static) -> Result<()> {
     let mut handled = vec![SIGINT, SIGTERM, SIGQUIT];
     // Under nohup, the job is meant to survive the terminal.
-    handled.extend((!is_ignored(SIGHUP)).then_some(SIGHUP));
+    if !is_ignored(SIGHUP) {
+        handled.push(SIGHUP);
+    }
     // A log file that reaches `ulimit -f` is then an error, as on a full disk, and ends the log alone.
     flag::register(SIGXFSZ, Arc::default()).context("cannot catch signals")?;
     // A process that ignores this one, as its parent may have left it, learns no exit status of its children.

@@ -2,7 +2,7 @@
 
 use crate::job::{Job, Process, expect_all_succeed};
 use crate::programs::{ddp_mnist, launch, start_by_hand};
-use crate::{Shared, prelude::*, safetensors::Tensors};
+use crate::{Shared, prelude::*, python, safetensors::Tensors};
 use std::ops::Range;
 
 /// The flags that make a training to be compared write its metrics and its weights to the job's directory.
@@ -29,6 +29,14 @@ impl Training {
         static TRAININGS: Shared<Training> = Shared::new();
         let program = ddp_mnist(flags.split(' ').chain(OUTPUTS))?;
         TRAININGS.get((ranks, flags), || Self::run(launch(ranks, &program)?, ranks))
+    }
+
+    /// The same, and compares its results with those of the same training in Python.
+    pub fn launched_as_python(ranks: usize, flags: &str) -> Result<Arc<Self>> {
+        let rust = Self::launched(ranks, flags)?;
+        let rank = |_| python("ddp_mnist", flags.split(' ').chain(OUTPUTS));
+        rust.expect_equal(&Self::by_hand((0..ranks).map(rank))?)?;
+        Ok(rust)
     }
 
     /// Trains with one rank for each program, without a launcher.

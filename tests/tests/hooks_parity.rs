@@ -1,13 +1,13 @@
 //! Communication hooks equal PyTorch's to the last bit: every loss of every rank, and the final weights.
 
-use crate::{mnist_parity::trained_alike, prelude::*};
+use crate::prelude::*;
 
 /// Trains on two ranks for one epoch, which is 40 steps.
 const FLAGS: &str = "--epochs 1 --lr 0.05 --momentum 0.9";
 
 /// Trains with a hook in Rust and in Python, and compares the results.
 fn expect_parity(hook: &str) -> Result<Arc<Training>> {
-    trained_alike(2, &format!("{FLAGS} --comm-hook {hook}"))
+    Training::launched_as_python(2, &format!("{FLAGS} --comm-hook {hook}"))
 }
 
 /// The same, and that the results differ from those without a hook, since the hook might have done nothing.

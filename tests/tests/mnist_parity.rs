@@ -2,16 +2,8 @@
 
 use crate::prelude::*;
 
-/// Trains in Rust and in Python, compares the results, and returns Rust's.
-pub fn trained_alike(world_size: usize, flags: &str) -> Result<Arc<Training>> {
-    let rust = Training::launched(world_size, flags)?;
-    let rank = |_| python("ddp_mnist", flags.split(' ').chain(OUTPUTS));
-    rust.expect_equal(&Training::by_hand((0..world_size).map(rank))?)?;
-    Ok(rust)
-}
-
 fn expect_parity(world_size: usize, flags: &str) -> Result<()> {
-    trained_alike(world_size, flags).map(drop)
+    Training::launched_as_python(world_size, flags).map(drop)
 }
 
 cases! {

@@ -21,10 +21,11 @@ fn the_readmes_example_is_the_compiled_one() -> Result<()> {
 fn the_files_of_the_readers_own_crate_are_the_same_in_the_readme_and_the_book() -> Result<()> {
     let (readme, chapter) = (source("README.md")?, source("book/src/first-steps.md")?);
     let files = between(&readme, "### A crate of your own\n", "\n### ")?;
-    files.split("```").skip(1).step_by(2).try_for_each(|block| {
+    for block in files.split("```").skip(1).step_by(2) {
         let (_, file) = block.split_once('\n').context("a block has lines")?;
-        expect_texts(&chapter, &[file])
-    })
+        ensure!(chapter.contains(file), "the book's first steps have no\n{file}");
+    }
+    Ok(())
 }
 
 #[test]

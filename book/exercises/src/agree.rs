@@ -1,7 +1,7 @@
 //! What a check compares. All ranks learn of a difference on any of them, and so fail together.
 
 use crate::prelude::{ProcessGroup, Result, Tensor};
-use anyhow::anyhow;
+use anyhow::bail;
 use std::fmt::Debug;
 use tch::Kind;
 
@@ -34,6 +34,8 @@ fn report(
     let rank = group.rank();
     let wrong = (!is_right)
         .then(|| format!("{what} on rank {rank}: {found:?}, but it should be {expected:?}"));
-    let first = group.all_gather_object(&wrong)?.into_iter().flatten().next();
-    first.map_or(Ok(()), |wrong| Err(anyhow!(wrong)))
+    match group.all_gather_object(&wrong)?.into_iter().flatten().next() {
+        Some(wrong) => bail!(wrong),
+        None => Ok(()),
+    }
 }

@@ -65,7 +65,9 @@ impl Devices {
 
     fn first_of(kind: fn(usize) -> LogicalDevice, count: usize) -> Result<Self> {
         // Before the list is made: a count that is typed can be of any size.
-        count.checked_sub(1).map(|last| kind(last).check()).transpose()?;
+        if let Some(last) = count.checked_sub(1) {
+            kind(last).check()?;
+        }
         Devices::new((0..count).map(kind))
     }
 

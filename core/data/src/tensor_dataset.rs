@@ -40,15 +40,17 @@ impl<T: Tensors> TensorDataset<T> {
         let (mut sizes, mut replicated) = (Vec::new(), 0);
         tensors.visit_replicated(&mut |_| replicated += 1);
         tensors.visit(&mut |tensor| sizes.push(tensor.size()));
-        let mut rows = sizes.iter().map(|size| size.first());
-        let len = rows.next().flatten();
-        let is_shared = len.is_some() && rows.all(|rows| rows == len);
-        let Some(len) = len.filter(|_| is_shared && replicated == 0) else {
-            let expected =
-                "one or more, with the same first dimension (the samples), and none Replicated";
-            return Err(Error::argument("the tensors' sizes", format!("{sizes:?}"), expected));
-        };
-        Ok(TensorDataset { tensors: Mutex::new(tensors), len: *len as usize })
+        let rows: Vec<_> = sizes.iter().map(|size| size.first()).collect();
+        match rows[..] {
+            [Some(&len), ..] if replicated == 0 && rows.iter().all(|rows| *rows == Some(&len)) => {
+                Ok(TensorDataset { tensors: Mutex::new(tensors), len: len as usize })
+            }
+            _ => Err(Error::argument(
+                "the tensors' sizes",
+                format!("{sizes:?}"),
+                "one or more, with the same first dimension (the samples), and none Replicated",
+            )),
+        }
     }
 }
 

@@ -210,15 +210,20 @@ fn shares(means: &[Vec<Mean>]) -> Result<Vec<Vec<f64>>> {
 fn sum(means: &[Vec<Mean>], shares: &[Vec<f64>], shared: &SharedParts) -> Result<Tensor> {
     let first = shared.devices.first();
     let _on = first.guard()?;
-    let all = means.iter().flatten().zip(shares.iter().flatten());
-    let parts = all.filter(|(_, share)| **share != 0.0).map(|(Mean { value, .. }, share)| {
+    let mut total: Option<Tensor> = None;
+    for (Mean { value, .. }, share) in means.iter().flatten().zip(shares.iter().flatten()) {
+        if *share == 0.0 {
+            continue;
+        }
         let mut part = first.copy_of(&value.f_detach_copy()?)?;
         mul_number_(&mut part, *share)?;
-        Ok::<_, Error>(part)
-    });
-    let total = parts.reduce(|total, part| Ok(total?.f_add(&part?)?));
+        total = Some(match total {
+            None => part,
+            Some(total) => total.f_add(&part)?,
+        });
+    }
     // The mean of nothing at all is NaN, as in PyTorch.
-    total.unwrap_or_else(|| Ok(Tensor::from(f32::NAN)))
+    Ok(total.unwrap_or_else(|| Tensor::from(f32::NAN)))
 }
 
 impl<O, T> fmt::Debug for DataParallelCriterion<O, T> {

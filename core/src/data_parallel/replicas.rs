@@ -180,7 +180,9 @@ impl SharedParts {
 
     pub(super) fn end_loss(&self) {
         let loss = lock(&self.recording).1.take();
-        loss.into_iter().for_each(Span::end);
+        if let Some(span) = loss {
+            span.end();
+        }
     }
 }
 

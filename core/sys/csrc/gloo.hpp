@@ -81,6 +81,7 @@ class Gloo final : public c10d::ProcessGroupGloo {
   WorkPtr start(
       const Operation& operation, const Exchange::Operands& operands, std::chrono::milliseconds timeout, bool async,
       const char* title, std::vector<Prior> prior = {});
+  // Lets gloo carry an operation out, once the other ranks know that it does.
   template <typename F>
   WorkPtr leave_to_gloo(Operation operation, F carry_out) {
     if (exchange_ != nullptr) {

@@ -174,12 +174,12 @@ pub fn rank_under(rank: usize, outer: &str) -> impl Fn(usize, Command) -> Comman
     move |own, command| if own == rank { in_shell(&script, &command) } else { command }
 }
 
-/// The same with a shell, so that this rank may be killed without making the test fail.
+/// This rank's runs as the child of a shell that succeeds, so that it may be killed without making the test fail.
 pub fn mortal(rank: usize) -> impl Fn(usize, Command) -> Command {
     move |own, command| if own == rank { in_shell(r#""$@"; true"#, &command) } else { command }
 }
 
-/// The same, in which all ranks have this environment variable.
+/// A change in which all ranks have this environment variable.
 pub fn with_variable(name: &str, value: &str) -> impl Fn(usize, Command) -> Command {
     move |_, mut command| {
         command.env(name, value);

@@ -2,13 +2,13 @@
 
 use crate::{launch::LAUNCHER, prelude::*, setup, setup::Level};
 
-/// Programs of the workspace that are called like their packages. The launcher comes with them.
+/// Programs that are called like their packages. The launcher comes with them: `launch`, of the package [`LAUNCHER`].
 const PROGRAMS: [&str; 4] = ["async-update", "ddp-imagenet", "ddp-mnist", "dp-custom-criterion"];
 
 /// Examples of these and of the library.
 const EXAMPLES: [&str; 5] = ["amp", "mingpt", "models", "optimizers", "sync_batch_norm"];
 
-/// What else the folder holds, under the same path as the checkout.
+/// What else the folder holds, at the same places as the checkout.
 const FILES: [&str; 3] = ["tests/python", "tests/data/pairs.txt", "core/data/assets/mnist-10k"];
 
 /// The library's crates, whose unit tests the folder holds, sorted by the programs' names.

@@ -65,6 +65,8 @@ pub fn run(args: &Args) -> Result<()> {
     let holes =
         context! { workers, step_time, slowdown, equal => Serde(&equal), slow => Serde(&slow) };
     template::print(&template::environment()?, include_str!("compare.jinja"), holes)?;
-    let mut charts = CHARTS.into_iter();
-    Ok(charts.try_for_each(|(file, draw)| args.plot.save(file, || draw(&equal, &slow)))?)
+    for (file, draw) in CHARTS {
+        args.plot.save(file, || draw(&equal, &slow))?;
+    }
+    Ok(())
 }

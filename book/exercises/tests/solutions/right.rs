@@ -16,7 +16,10 @@ pub fn mean_loss(group: &ProcessGroup, losses: &[f64]) -> Result<f64> {
 
 pub fn same_start(group: &ProcessGroup, vs: &VarStore) -> Result<()> {
     let sorted: BTreeMap<_, _> = vs.variables().into_iter().collect();
-    Ok(sorted.values().try_for_each(|it| group.broadcast(&mut it.detach(), 0))?)
+    for variable in sorted.values() {
+        group.broadcast(&mut variable.detach(), 0)?;
+    }
+    Ok(())
 }
 
 pub fn average_gradients(group: &ProcessGroup, parameters: &[Tensor]) -> Result<()> {
@@ -145,7 +148,11 @@ pub fn push_pull(group: &ProcessGroup, weight: &mut Tensor, gradient: &Tensor) -
 pub fn same_bits(group: &ProcessGroup, gradients: &[Tensor]) -> Result<Tensor> {
     let of_ranks = group.all_gather(&Tensor::stack(gradients, 0))?;
     let all = Tensor::stack(&of_ranks, 1).flatten(0, 1);
-    Ok((1..all.size()[0]).fold(all.get(0), |sum, number| sum + all.get(number)))
+    let mut sum = all.get(0);
+    for number in 1..all.size()[0] {
+        sum += all.get(number);
+    }
+    Ok(sum)
 }
 
 pub fn shared_state(group: &ProcessGroup, parameters: &[Tensor], state: &mut State) -> Result<()> {

@@ -91,7 +91,9 @@ pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<(NamedTensors, Metadata)>
     let mut storages = HashMap::new();
     for (name, object) in state_dict(path, &objects)? {
         match object {
-            Object::Text(text) => drop(metadata.insert(name.into(), text.clone())),
+            Object::Text(text) => {
+                metadata.insert(name.into(), text.clone());
+            }
             Object::Tensor { storage, offset, size, stride } => {
                 let whole = match storages.entry(storage) {
                     Entry::Occupied(read) => read.into_mut(),
@@ -112,8 +114,9 @@ pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<(NamedTensors, Metadata)>
 
 /// The entries of the one dict of tensors in the pickle, or of the pickle itself.
 fn state_dict<'a>(path: &Path, objects: &'a Objects) -> Result<Vec<(&'a str, &'a Object)>> {
-    let root = objects.entries(&objects.all[objects.root]);
-    let root = root.ok_or_else(|| Error::format(path, "no dict with names", STATE_DICT))?;
+    let Some(root) = objects.entries(&objects.all[objects.root]) else {
+        return Err(Error::format(path, "no dict with names", STATE_DICT));
+    };
     let is_tensor = |(_, object): &(&str, &Object)| matches!(object, Object::Tensor { .. });
     let inner = root.iter().filter_map(|&(name, object)| Some((name, objects.entries(object)?)));
     let mut inner: Vec<_> =

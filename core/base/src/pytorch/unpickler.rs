@@ -78,7 +78,10 @@ impl<'a> Unpickler<'a> {
     fn object(&mut self, op: u8) -> Result<Object> {
         Ok(match op {
             op::NONE | op::NEWTRUE | op::NEWFALSE | op::EMPTY_LIST => Object::Other,
-            op::BINFLOAT => self.bytes(8).map(|_| Object::Other)?,
+            op::BINFLOAT => {
+                self.bytes(8)?;
+                Object::Other
+            }
             op::BININT1 => Object::Int(self.byte()?.into()),
             op::BININT2 => Object::Int(u16::from_le_bytes(self.array()?).into()),
             op::BININT => Object::Int(i32::from_le_bytes(self.array()?).into()),

@@ -136,8 +136,10 @@ fn all_reduce(options: ApexOptions) -> impl CommHook {
     from_fn(format!("apex {options:?}"), move |group, bucket| {
         let ApexOptions { gradient_average, gradient_predivide_factor: factor, .. } = options;
         let mut buffer = bucket.buffer()?;
-        let kind = if options.allreduce_always_fp32 { Kind::Float } else { buffer.kind() };
-        let mut sent = buffer.f_to_kind(kind)?;
+        let mut sent = match options.allreduce_always_fp32 {
+            true => buffer.f_to_kind(Kind::Float)?,
+            false => buffer.shallow_clone(),
+        };
         if factor != 1.0 {
             mul_number_(&mut sent, 1.0 / factor)?;
         }

@@ -38,15 +38,21 @@ impl PeriodicModelAverager {
         self.group.refuse_in_join("average_parameters")?;
         let local_steps = self.step.checked_sub(self.warmup_steps);
         self.step += 1;
-        let is_due = local_steps.is_some_and(|steps| steps.is_multiple_of(self.period));
-        // `utils.average_parameters_or_parameter_groups`
-        let averaged = parameters.iter().filter(|parameter| is_due && parameter.grad().defined());
-        let averaged: Vec<_> = averaged.map(Tensor::shallow_clone).collect();
-        if averaged.is_empty() {
-            return Ok(());
+        match local_steps {
+            Some(steps) if steps % self.period == 0 => average_parameters(&self.group, parameters),
+            _ => Ok(()),
         }
-        copy_back(&averaged, &start_mean(&self.group, &averaged)?.wait()?)
     }
+}
+
+/// `utils.average_parameters_or_parameter_groups`
+fn average_parameters(group: &ProcessGroup, parameters: &[Tensor]) -> Result<()> {
+    let with_gradient = parameters.iter().filter(|parameter| parameter.grad().defined());
+    let parameters: Vec<_> = with_gradient.map(Tensor::shallow_clone).collect();
+    if parameters.is_empty() {
+        return Ok(());
+    }
+    copy_back(&parameters, &start_mean(group, &parameters)?.wait()?)
 }
 
 /// Starts to average tensors, which must be in the same order on all ranks: one flat mean of all. A collective.

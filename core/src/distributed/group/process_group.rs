@@ -150,7 +150,10 @@ impl ProcessGroup {
     /// The device from which tensors are exchanged without a copy: the CPU with gloo, this rank's
     /// GPU with NCCL. For values outside the training itself, such as counts or sums of losses.
     pub fn exchange_device(&self) -> Device {
-        if self.backend() == Backend::Nccl { self.device() } else { Device::Cpu }
+        match self.backend() {
+            Backend::Gloo => Device::Cpu,
+            Backend::Nccl => self.device(),
+        }
     }
 
     /// The backend that moves the tensors. `dist.get_backend()`.

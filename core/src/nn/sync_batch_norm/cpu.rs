@@ -15,7 +15,7 @@ pub(super) fn forward(layer: &SyncBatchNorm, xs: &Tensor) -> Result<Forward> {
     if let Some(running_stats) = running_stats {
         update(running_stats, &statistics, options.momentum)?;
     }
-    let normalized = statistics.normalize(xs, [ws, bs].map(Option::as_ref), options.eps)?;
+    let normalized = statistics.normalize(xs, ws.as_ref(), bs.as_ref(), options.eps)?;
     let statistics = super::Statistics::Cpu(statistics);
     Ok(Forward { normalized, xs: xs.shallow_clone(), statistics })
 }
@@ -41,6 +41,7 @@ fn update(running_stats: &RunningStats, statistics: &Statistics, momentum: f64) 
 }
 
 /// For each channel, over the batches of all ranks.
+#[derive(Debug)]
 pub(super) struct Statistics {
     /// `[C]`
     mean: Tensor,
@@ -91,16 +92,21 @@ impl Statistics {
         Tensor::f_cat(&[mean.f_to_kind(Kind::Double)?, var.f_to_kind(Kind::Double)?, count], 0)
     }
 
-    /// `(xs - mean) / sqrt(var + eps) * weight + bias`, fused. `affine` are the weight and the bias.
-    fn normalize(&self, xs: &Tensor, affine: [Option<&Tensor>; 2], eps: f64) -> Result<Tensor> {
+    /// `(xs - mean) / sqrt(var + eps) * weight + bias`, fused.
+    fn normalize(
+        &self,
+        xs: &Tensor,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        eps: f64,
+    ) -> std::result::Result<Tensor, TchError> {
         if xs.numel() == 0 {
-            return Ok(xs.f_empty_like()?);
+            return xs.f_empty_like();
         }
         let of_kind = |tensor: &Tensor| tensor.f_to_kind(self.mean.kind());
-        let [weight, bias] = affine.map(|it| it.map(of_kind).transpose());
         let (normalized, _, _) = xs.f_native_batch_norm(
-            weight?.as_ref(),
-            bias?.as_ref(),
+            weight.map(of_kind).transpose()?.as_ref(),
+            bias.map(of_kind).transpose()?.as_ref(),
             Some(&self.mean),
             Some(&self.var),
             // As in evaluation: with the statistics given.
@@ -120,7 +126,8 @@ impl Statistics {
         let mut of_input = None;
         if let Some(mut sums) = saved.sum_over_ranks(&sum, &sum_normalized)? {
             div_number_(&mut sums, self.count)?;
-            of_input = Some(self.of_input(saved, gradient, &sums.f_chunk(2, 0)?)?);
+            let means = sums.f_chunk(2, 0)?;
+            of_input = Some(self.of_input(saved, gradient, &means[0], &means[1])?);
         }
         Ok(vec![of_input, Some(sum_normalized), Some(sum)])
     }
@@ -128,15 +135,23 @@ impl Statistics {
     /// Every value of a channel affects its mean and variance, and these affect all outputs.
     ///
     /// With x̂ the normalised input and g the gradient: weight / sqrt(var + eps) times g − mean(g) − x̂ · mean(g · x̂).
-    /// `means` are those of g and of g · x̂.
-    fn of_input(&self, saved: &Saved, gradient: &Tensor, means: &[Tensor]) -> Result<Tensor> {
+    fn of_input(
+        &self,
+        saved: &Saved,
+        gradient: &Tensor,
+        mean: &Tensor,
+        mean_normalized: &Tensor,
+    ) -> Result<Tensor> {
         let mut std = copy(&self.var)?;
         add_number_(&mut std, saved.eps)?;
         let std = std.f_sqrt()?;
-        let scale = saved.ws.as_ref().map_or_else(|| std.f_reciprocal(), |ws| ws.f_div(&std))?;
-        let weight = scale.f_mul(&means[1])?.f_neg()?;
-        let bias = scale.f_mul(&means[0])?.f_neg()?;
-        let moved = self.normalize(&saved.xs, [Some(&weight), Some(&bias)], saved.eps);
+        let scale = match &saved.ws {
+            Some(ws) => ws.f_div(&std)?,
+            None => std.f_reciprocal()?,
+        };
+        let weight = scale.f_mul(mean_normalized)?.f_neg()?;
+        let bias = scale.f_mul(mean)?.f_neg()?;
+        let moved = self.normalize(&saved.xs, Some(&weight), Some(&bias), saved.eps);
         // One number per channel: [C, 1, 1] for images [N, C, H, W].
         let mut of_channels = vec![1; saved.xs.dim() - 1];
         of_channels[0] = -1;

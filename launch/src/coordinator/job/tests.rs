@@ -143,11 +143,15 @@ impl Scene {
 
     /// For whom a node is told to wait, since the last call.
     fn waits(&mut self, id: NodeId) -> Vec<String> {
-        let of_node = self.told.extract_if(.., |(told, message)| {
-            *told == id && matches!(message, ToAgent::Wait { .. })
+        let mut waits = Vec::new();
+        self.told.retain(|(told, message)| match message {
+            ToAgent::Wait { reason } if *told == id => {
+                waits.push(reason.clone());
+                false
+            }
+            _ => true,
         });
-        let reason = |(_, it)| if let ToAgent::Wait { reason } = it { Some(reason) } else { None };
-        of_node.filter_map(reason).collect()
+        waits
     }
 
     fn nobody_is_told_to_end_at(&mut self, at: f64) -> bool {
