@@ -2,12 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
-use tch_parallel::distributed::{ProcessGroup, spawn};
+use std::{env, fs, process, thread, time::Duration};
+use tch_parallel::distributed::spawn;
 
-/// All but the last rank fail because of that one.
-fn train(rank: usize) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let group = ProcessGroup::from_env()?;
-    if rank == 2 { Err("no data".into()) } else { Ok(group.barrier()?) }
+/// Rank 0 ends because of rank 1, and before it.
+fn fail(rank: usize) -> Result<(), &'static str> {
+    if rank == 0 {
+        let report = r#"{"message": {"message": "lost", "extraInfo": {"culprit": null}}}"#;
+        fs::write(env::var("TORCHELASTIC_ERROR_FILE").unwrap(), report).unwrap();
+        process::exit(1);
+    }
+    thread::sleep(Duration::from_millis(50));
+    Err("no data")
 }
 
 #[test]
@@ -18,8 +24,8 @@ fn each_of_several_calls_starts_ranks_for_its_own_worker() {
         assert_eq!(error, format!("rank {failing} failed (exit status: 1): no GPU {failing}"));
     }
     spawn(2, |_| Ok::<_, String>(())).unwrap();
-    let error = spawn(3, train).unwrap_err().to_string();
-    assert_eq!(error, "rank 2 failed (exit status: 1): no data");
+    let error = spawn(2, fail).unwrap_err().to_string();
+    assert_eq!(error, "rank 1 failed (exit status: 1): no data");
     let error = spawn(1, |_| spawn(1, |_| Ok::<_, String>(()))).unwrap_err().to_string();
     assert!(error.contains("a rank cannot start ranks of its own"), "{error}");
 }

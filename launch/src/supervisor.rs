@@ -85,10 +85,11 @@ impl<'a> Supervisor<'a> {
         let socket = socket.filter(|socket| {
             // It fails on a full disk, or because the path of a socket must be short.
             let heard = elastic::listen(socket, hear);
-            if let Err(error) = &heard {
+            // Once for all ranks.
+            if let (Err(error), 0) = (&heard, local_rank) {
                 let place = socket.display();
                 say(format_args!(
-                    "a failed rank is not replaced: {error:#} (listening at {place})"
+                    "cannot listen on {place}: {error:#}; all ranks start again after a loss"
                 ));
             }
             heard.is_ok()

@@ -90,8 +90,8 @@ impl<const N: usize> Pass<N> {
         Pass { done, meters, ..self }
     }
 
-    /// Begins the pass, or goes on with it: these batches, on this device. Their number must be known, as it is not for
-    /// an iterable data set.
+    /// Begins the pass, or goes on with it: these batches, on this device. Not for an iterable data set, whose
+    /// length is unknown.
     pub fn batches<'l, B>(&mut self, epoch: Epoch<'l, B>, device: Device) -> Batches<'l, B>
     where
         B: Tensors + Send + 'static,

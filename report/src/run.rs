@@ -160,7 +160,7 @@ impl<'a, const N: usize> Run<'a, N> {
     }
 
     /// Begins or resumes the current epoch: its remaining batches, on the group's device or the first of the meter. Not
-    /// for a loader with a batch sampler, which counts batches where the progress counts samples.
+    /// for a batch sampler: it counts batches, while the progress counts samples.
     pub fn epoch<'l, D: Dataset + 'static>(
         &mut self,
         loader: &'l DataLoader<D>,

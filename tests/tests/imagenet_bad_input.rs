@@ -49,11 +49,12 @@ cases! {
 fn an_image_folder_that_is_not_there_is_named() -> Result<()> {
     let job = Job::new()?;
     job.expect_refusal(small("cifar --dataset cifar10")?, 1, &["error: ", "directory cifar"])?;
-    job.expect_refusal(small("nowhere")?, 1, &["error: ", "nowhere/train"])?;
-    let expected = "error: pyramidnet8_a6 takes images of 32 pixels: give --image-size 32, not 224";
+    job.expect_refusal(small("nowhere --image-size 32")?, 1, &["error: ", "nowhere/train"])?;
+    let expected =
+        "error: pyramidnet8_a6 takes images of 32×32 pixels, not 224×224: set --image-size 32";
     job.expect_refusal(small("--dummy")?, 1, &[expected])?;
     // The default folder, as in PyTorch's main.py.
-    job.expect_refusal(small("")?, 1, &["error: ", "imagenet/train"])
+    job.expect_refusal(small("--image-size 32")?, 1, &["error: ", "imagenet/train"])
 }
 
 #[test]

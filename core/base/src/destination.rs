@@ -152,8 +152,8 @@ fn around_thread_id(path: &Path) -> [String; 2] {
     [format!(".{name}."), ".tmp".into()]
 }
 
-/// The name of the file that one with this name becomes: another for a temporary file, or the same.
-pub fn becomes(name: &str) -> &str {
+/// The final name of a temporary file of [`replace`]; any other name as it is.
+pub fn final_name(name: &str) -> &str {
     let temporary = name.strip_prefix('.').and_then(|rest| rest.strip_suffix(".tmp"));
     temporary.and_then(|rest| rest.rsplit_once('.')).map_or(name, |(file, _)| file)
 }

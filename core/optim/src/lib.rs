@@ -38,7 +38,7 @@ pub use clip_grad::{ClipGradNormOptions, clip_grad_norm_, clip_grad_norm_of_part
 pub use clip_grad::{clip_grad_value_, get_total_norm};
 pub use nadam::{NAdam, NAdamOptions};
 pub use optimizer::{Optimizer, OptimizerState, ParamGroupState};
-pub use optimizer_in_backward::OptimizerInBackward;
+pub use optimizer_in_backward::{OptimizerInBackward, steps_in_backward};
 pub use param_group::{GroupOptions, ParamGroup};
 pub use param_group_optimizer::ParamGroupOptimizer;
 pub use parameter_state::{ParameterState, StateShape};

@@ -2,8 +2,8 @@
 
 use super::{Optimizer, ParamGroupOptimizer, UpdateRule};
 use crate::{Error, Result, check::check};
-use c10d_sys::backward_hooks::{AccumulationHooks, after_accumulation};
-use c10d_sys::{autograd::GraphEnd, tensor::clear_grad};
+use c10d_sys::backward_hooks::after_accumulation;
+use c10d_sys::{autograd::GraphEnd, is_in_reducer, tensor::clear_grad, tensor::identity};
 use std::{fmt::Display, sync::Arc, sync::Mutex};
 use tch::Tensor;
 use tch_parallel_base::lock;
@@ -14,20 +14,21 @@ use tch_parallel_base::lock;
 /// Call neither `step` nor `zero_grad`. Each backward pass makes a step, so gradients cannot be accumulated
 /// over several passes, clipped or scaled. The optimizer's own hooks run once per parameter; parameters of groups
 /// added later make no steps. Drop the mutex's guard before `backward`. If `backward` fails, some parameters may have made
-/// their step and others not: load a checkpoint. With `DistributedDataParallel`, use `HookThenOptimizer`, which
-/// exchanges gradients first: either refuses the other. With `FullyShard`, which sets gradients itself, no step is made, and `DataParallel` on
-/// several devices refuses it.
+/// their step and others not: load a checkpoint. With `FullyShard`, which sets gradients itself, no step is made.
+/// `DataParallel` on several devices refuses it, and so does `DistributedDataParallel`, with which `HookThenOptimizer`
+/// exchanges gradients first.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};
 /// use tch::{Device, Kind, Tensor, nn::Module, nn::VarStore};
-/// use tch_parallel::optim::{OptimizerInBackward, Sgd, SgdOptions};
+/// use tch_parallel::optim::{OptimizerInBackward, Sgd, SgdOptions, steps_in_backward};
 ///
 /// let vs = VarStore::new(Device::Cpu);
 /// let layer = tch::nn::linear(vs.root(), 4, 1, Default::default());
 /// let sgd = Sgd::new(&vs, SgdOptions { lr: 0.5, ..Default::default() })?;
 /// let optimizer = Arc::new(Mutex::new(sgd)); // also for schedules and checkpoints
 /// let _in_backward = OptimizerInBackward::new(optimizer)?;
+/// assert!(steps_in_backward(&layer.ws));
 ///
 /// let weight = layer.ws.copy();
 /// let images = Tensor::ones([8, 4], (Kind::Float, Device::Cpu));
@@ -45,6 +46,14 @@ pub struct OptimizerInBackward<R> {
     _steps: Arc<Mutex<Steps<R>>>,
 }
 
+/// The parameters of all [`OptimizerInBackward`], by their identities.
+static STEPPED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+/// Whether an [`OptimizerInBackward`] makes the steps of this parameter, and so leaves no gradient for others.
+pub fn steps_in_backward(parameter: &Tensor) -> bool {
+    lock(&STEPPED).contains(&identity(parameter))
+}
+
 /// Locked while a step is made, because each device has a thread of its own in a backward pass.
 #[derive(Debug)]
 struct Steps<R> {
@@ -56,21 +65,18 @@ impl<R: UpdateRule + Send> OptimizerInBackward<R> {
     /// From now on, backward passes make the steps of the optimizer's parameters.
     ///
     /// # Errors
-    /// [`Error::Argument`] while the optimizer is locked and with `DistributedDataParallel`, and [`Error::Tensor`] for a parameter that is frozen.
+    /// [`Error::Argument`] while the optimizer is locked and for a parameter in `DistributedDataParallel`, and
+    /// [`Error::Tensor`] for one that is frozen.
     pub fn new(optimizer: Arc<Mutex<ParamGroupOptimizer<R>>>) -> Result<Self> {
         const OPERATION: &str = "OptimizerInBackward::new";
         let parameters = optimizer.try_lock().map_err(in_use)?.parameters();
-        let is_exchanged = parameters.iter().any(|it| AccumulationHooks::of(it).of_reducer);
-        let expected = "one of parameters outside of it: use HookThenOptimizer";
-        check(
-            !is_exchanged,
-            OPERATION,
-            "given an optimizer of DistributedDataParallel's",
-            expected,
-        )?;
+        let is_exchanged = parameters.iter().any(is_in_reducer);
+        let found = "one of parameters in DistributedDataParallel, which exchanges gradients later";
+        check(!is_exchanged, "the optimizer", found, "used through HookThenOptimizer")?;
         let ends = parameters.iter().map(GraphEnd::of).collect::<Result<_, _>>();
         let accumulators = ends.map_err(Error::engine(OPERATION))?;
         let own = parameters.iter().map(Tensor::shallow_clone).collect();
+        lock(&STEPPED).extend(parameters.iter().map(identity));
         let steps = Arc::new(Mutex::new(Steps { parameters: own, optimizer }));
         for (index, parameter) in parameters.iter().enumerate() {
             let steps = Arc::downgrade(&steps);
@@ -88,6 +94,18 @@ impl<R: UpdateRule> Steps<R> {
         let mut optimizer = self.optimizer.try_lock().map_err(|error| in_use(error).to_string())?;
         optimizer.step_params(&pair).map_err(|error| error.to_string())?;
         clear_grad(parameter)
+    }
+}
+
+impl<R> Drop for Steps<R> {
+    fn drop(&mut self) {
+        let mut stepped = lock(&STEPPED);
+        for parameter in &self.parameters {
+            let own = identity(parameter);
+            if let Some(place) = stepped.iter().position(|other| *other == own) {
+                stepped.swap_remove(place);
+            }
+        }
     }
 }
 

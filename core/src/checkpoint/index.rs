@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{self, File};
 use std::{io, path::Path};
 use tch::Tensor;
-use tch_parallel_base::destination::{becomes, remove_beside, replace, target};
+use tch_parallel_base::destination::{final_name, remove_beside, replace, target};
 use tch_parallel_base::named_tensors::{Metadata, NamedTensors};
 use tch_parallel_base::{error::with_causes, tensor_file};
 
@@ -73,9 +73,9 @@ pub(super) fn write(
         .map_err(|error| Error::argument("the checkpoint", error, "what JSON supports"))?;
     replace(path, |temporary| fs::write(temporary, text).map_err(Error::io("write", path)))?;
     let stem = stem(path);
-    // All have written theirs, so what else is there is old, also what a save of more ranks left when it was killed.
+    // All ranks have written their parts, so any other part is old, even a temporary one of a killed save of more ranks.
     let is_other =
-        |name: &str| is_part(becomes(name), &stem) && !index.files.iter().any(|it| it == name);
+        |name: &str| is_part(final_name(name), &stem) && !index.files.iter().any(|it| it == name);
     remove_beside(path, is_other).map_err(Error::io("remove the old parts of", path))
 }
 

@@ -5,10 +5,11 @@ use super::replicas::{SharedParts, SplitInput};
 use super::replicate::{ModelVariables, Variables};
 use super::scatter::{length, send};
 use super::trace::{Step, gpu};
+use crate::optim::steps_in_backward;
 use crate::{Error, LogicalDevice, Result, check};
 use c10d_sys::autograd::{self, GraphEnd};
 use c10d_sys::tensor::{clear_grad, set_grad};
-use c10d_sys::{backward_hooks::AccumulationHooks, stream::LastGradient};
+use c10d_sys::{is_in_reducer, stream::LastGradient};
 use tch::{Device, Tensor, no_grad};
 
 /// What a pass over several devices is called in errors.
@@ -96,7 +97,7 @@ impl SharedParts {
     ) -> Result<Vec<Option<Tensor>>> {
         let mut variables = self.begin_pass()?;
         let count = roots.len();
-        let has_hooks = |it| AccumulationHooks::of(it) != AccumulationHooks::default();
+        let has_hooks = |it: &Tensor| is_in_reducer(it) || steps_in_backward(it);
         let is_watched = variables.first(1).0.parameters.iter().any(has_hooks);
         let found = "in DistributedDataParallel or with OptimizerInBackward";
         let expected = "used without, as they would take the first device's gradients for the sum";

@@ -156,7 +156,7 @@ impl ParallelLoss {
     /// Runs every device's backward pass on its thread, then sums the gradients in the original, as with one device.
     ///
     /// # Errors
-    /// [`Error::Replica`] if a replica's pass fails.
+    /// [`Error::Replica`] if a replica's pass fails, and [`Error::Argument`] for a loss without a graph.
     pub fn backward(self) -> Result<()> {
         let ParallelLoss { means, shares, inputs, shared, .. } = self;
         let ends = means.iter().flatten().map(|mean| end_of(&mean.value, "backward"));

@@ -9,13 +9,10 @@ use std::process::{self, Child, Command};
 use std::time::{Duration, Instant};
 use std::{env, fs, net::TcpListener, path::PathBuf, sync::Mutex, thread};
 use tch_parallel_base::lock;
-use tch_parallel_contract::{CULPRIT, ELASTIC, LISTEN_FD};
+use tch_parallel_contract::{CULPRIT, ELASTIC, LISTEN_FD, NOTICE};
 
 /// Tells a process which rank it is, which process has started it, and the outcomes of the calls before, as JSON.
 const SPAWNED: &str = "TCH_PARALLEL_SPAWNED";
-
-/// How much later than a rank that has failed because of another one that other one may end.
-const CULPRIT_ENDS: Duration = Duration::from_millis(100);
 
 type Outcome = Result<(), String>;
 
@@ -96,8 +93,12 @@ fn run(nprocs: usize, outcomes: &[Outcome]) -> Result<()> {
         ranks.push(Rank { rank, process: process.map_err(Error::other)?, reason });
         command.env_remove(LISTEN_FD).stdin(process::Stdio::null());
     }
+    // The first that has failed because of another rank, which may end a little later.
     let mut victim: Option<(Error, Instant)> = None;
-    while !ranks.is_empty() && victim.as_ref().is_none_or(|(_, end)| end.elapsed() < CULPRIT_ENDS) {
+    let mut is_late = false;
+    while !ranks.is_empty() && !is_late {
+        // Looks once more, so that what has ended by then is seen.
+        is_late = victim.as_ref().is_some_and(|(_, at)| at.elapsed() >= NOTICE);
         for mut rank in std::mem::take(&mut ranks) {
             match rank.process.try_wait().map_err(Error::other)? {
                 None => ranks.push(rank),

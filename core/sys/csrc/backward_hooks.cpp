@@ -1,12 +1,11 @@
 // Callbacks during a backward pass and at its end.
 
-#include "reducer_state.hpp"
 #include "guard.hpp"
 
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
-#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <memory>
@@ -24,19 +23,6 @@ struct Hook : torch::CustomClassHolder {
   c10d_backward_hook call;
   void* context;
   c10d_drop drop;
-};
-
-// Called after a gradient was added to a leaf's.
-struct Callback : torch::autograd::FunctionPostHook {
-  explicit Callback(c10::intrusive_ptr<Hook> hook) : hook(std::move(hook)) {}
-
-  torch::autograd::variable_list operator()(
-      const torch::autograd::variable_list& outputs, const torch::autograd::variable_list&) override {
-    (*hook)();
-    return outputs;
-  }
-
-  c10::intrusive_ptr<Hook> hook;
 };
 
 constexpr const char* kHook = "hook";
@@ -77,24 +63,12 @@ c10d_status c10d_after_accumulation(c10d_tensor* leaf, c10d_backward_hook call, 
     const auto hook = c10::make_intrusive<Hook>(call, context, drop);
     const auto accumulator = torch::autograd::impl::grad_accumulator(tensor(leaf));
     TORCH_CHECK_VALUE(accumulator, "a tensor that needs no gradient");
-    accumulator->add_post_hook(std::make_unique<Callback>(hook));
+    accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+        [hook](const torch::autograd::variable_list& outputs, const torch::autograd::variable_list&) {
+          (*hook)();
+          return outputs;
+        }));
   });
-}
-
-void c10d_accumulation_hooks(const c10d_tensor* leaf, bool* of_reducer, bool* of_callback) {
-  *of_reducer = *of_callback = false;
-  if (!tensor(leaf).defined()) {
-    return;
-  }
-  if (const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(tensor(leaf))) {
-    for (const auto& hook : accumulator->post_hooks()) {
-      // The reducer has one of its own beside its guard.
-      if (const auto* guard = dynamic_cast<const c10d_sys::ReducerGuard*>(hook.get())) {
-        *of_reducer |= guard->state->in_use;
-      }
-      *of_callback |= dynamic_cast<const Callback*>(hook.get()) != nullptr;
-    }
-  }
 }
 
 c10d_status c10d_after_backward(c10d_tensors inputs, c10d_backward_hook call, void* context, c10d_drop drop) {

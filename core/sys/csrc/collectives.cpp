@@ -40,7 +40,7 @@ template <typename Options>
 Options reducing(c10d_call call, const Tensors& inputs) {
   auto options = options_of<Options>(call);
   const auto op = static_cast<c10d::ReduceOp::RedOpType>(call.op);
-  // gloo would add the bytes, and a bool of 2 is none in Rust. NCCL's backend does this as well.
+  // gloo would add the bytes, and 2 is not a valid bool in Rust. NCCL's backend does the same.
   const bool is_or = op == c10d::ReduceOp::SUM && inputs.at(0).scalar_type() == at::kBool;
   options.reduceOp = is_or ? c10d::ReduceOp::MAX : op;
   return options;

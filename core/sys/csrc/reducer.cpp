@@ -162,6 +162,22 @@ c10d_status c10d_reducer_new(
   });
 }
 
+bool c10d_is_in_reducer(const c10d_tensor* parameter) {
+  if (!tensor(parameter).defined()) {
+    return false;
+  }
+  const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(tensor(parameter));
+  const auto is_in_use = [](const std::unique_ptr<torch::autograd::FunctionPostHook>& hook) {
+    const auto* guard = dynamic_cast<const ReducerGuard*>(hook.get());
+    return guard != nullptr && guard->state->in_use;
+  };
+  if (accumulator == nullptr) {
+    return false;
+  }
+  const auto& hooks = accumulator->post_hooks();
+  return std::any_of(hooks.begin(), hooks.end(), is_in_use);
+}
+
 c10d_status c10d_reducer_prepare_for_forward(c10d_reducer* handle) {
   return handle->after_backward([&](OwnedReducer& reducer) {
     handle->state->logger->set_runtime_stats_and_log();

@@ -65,11 +65,11 @@ class OwnedReducer : public c10d::Reducer {
     expect_autograd_hooks_ = false;
   }
 
-  // PyTorch's, but an order that was set applies even if the backward pass before was given up.
+  // PyTorch's, but an order that was set applies even if no gradient of the forward pass before has come.
   bool rebuild() {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      expect_autograd_hooks_ &= rebuilt_params_.empty() || !should_rebuild_buckets();
+      expect_autograd_hooks_ &= require_finalize_ || rebuilt_params_.empty() || !should_rebuild_buckets();
     }
     return rebuild_buckets();
   }

@@ -33,25 +33,6 @@ pub fn after_accumulation(
     })
 }
 
-/// What is called when a backward pass has added to the gradient of a leaf.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AccumulationHooks {
-    /// That of a [`Reducer`](crate::Reducer) that is in use.
-    pub of_reducer: bool,
-    /// One of [`after_accumulation`].
-    pub of_callback: bool,
-}
-
-impl AccumulationHooks {
-    /// Those of a leaf. With data of another kind or on another device, it has none.
-    pub fn of(leaf: &Tensor) -> Self {
-        let mut hooks = Self::default();
-        let AccumulationHooks { of_reducer, of_callback } = &mut hooks;
-        ffi::c10d_accumulation_hooks(pointer(leaf), of_reducer, of_callback);
-        hooks
-    }
-}
-
 /// Calls `hook` after the backward pass of everything computed from the inputs, and before that of
 /// the operations that computed them. The inputs are replaced by views of themselves.
 pub fn after_backward(

@@ -9,7 +9,7 @@ use tch::Tensor;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum ReduceOp {
-    /// The sum.
+    /// The sum; of booleans, whether any is true. With Python ranks in the job, use [`Max`](Self::Max) for that.
     #[default]
     Sum = 0,
     /// The mean, of floating-point numbers only.

@@ -268,6 +268,7 @@ functions! {
     unsafe fn c10d_reducer_new(group: &ProcessGroup, parameters: Tensors, names: *const Text,
         sparse: *const bool, module_name: Text, options: &ReducerOptions,
         out: Out<Reducer>) -> Status;
+    safe fn c10d_is_in_reducer(parameter: &Tensor) -> bool;
     safe fn c10d_reducer_prepare_for_forward(reducer: &Reducer) -> Status;
     safe fn c10d_reducer_rebuild_buckets(reducer: &Reducer, out: &mut bool) -> Status;
     unsafe fn c10d_reducer_buckets(reducer: &Reducer, indices: *mut usize, buckets: *mut usize) -> Status;
@@ -300,7 +301,6 @@ functions! {
         drop: Callback) -> Status;
     unsafe fn c10d_after_accumulation(leaf: &Tensor, call: Hook, context: *mut c_void,
         drop: Callback) -> Status;
-    safe fn c10d_accumulation_hooks(leaf: &Tensor, of_reducer: &mut bool, of_callback: &mut bool);
     unsafe fn c10d_after_backward(inputs: Tensors, call: Hook, context: *mut c_void,
         drop: Callback) -> Status;
     unsafe fn c10d_at_end_of_backward(call: Hook, context: *mut c_void, drop: Callback) -> Status;

@@ -55,7 +55,7 @@ pub use lock::lock;
 #[doc(hidden)]
 pub use process_group::probe_shared_memory;
 pub use process_group::{GlooAddress, GlooOptions, ProcessGroup};
-pub use reducer::{Reducer, bucket_order, set_bucket_order, set_data};
+pub use reducer::{Reducer, bucket_order, is_in_reducer, set_bucket_order, set_data};
 pub use store::{Store, TcpStoreOptions};
 pub use turns::{Turn, in_turns};
 pub use work::Work;

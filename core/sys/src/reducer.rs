@@ -6,6 +6,12 @@ use crate::{ProcessGroup, Result, Work, ffi, ffi::ReducerOptions, ffi::Text, own
 use std::{ffi::CStr, ptr::null_mut};
 use tch::Tensor;
 
+/// Whether a reducer in use sees the gradients of a parameter. It no longer does once tch has converted the parameter to
+/// another kind or moved it, even if that was undone.
+pub fn is_in_reducer(parameter: &Tensor) -> bool {
+    ffi::c10d_is_in_reducer(pointer(parameter))
+}
+
 /// A handle to a `c10d::Reducer` and its `c10d::Logger`.
 ///
 /// It can be dropped before, during or within a backward pass, on any thread: graphs that lead to

@@ -79,8 +79,8 @@ impl DataArgs {
     /// The training set and the validation set for this network. `seed` determines the augmentation.
     pub fn load(&self, arch: Arch, seed: u64) -> Result<(Images, Images)> {
         let (source, size) = (self.source(), self.image_size()?);
-        let [train, val] = self.splits(size)?;
         arch.check_image_size(size)?;
+        let [train, val] = self.splits(size)?;
         let transforms = if self.no_augment { source.as_is(size) } else { source.augmented(size) };
         let normalize = source.normalize();
         let train_set = ImageDataset::new(train, transforms, normalize, seed)?;

@@ -33,12 +33,11 @@ impl Arch {
         }
     }
 
-    /// Refuses images of `size` × `size` pixels if the network takes none of them.
+    /// Fails if the network does not take images of `size` × `size` pixels.
     pub fn check_image_size(&self, size: usize) -> Result<()> {
-        let is_taken = matches!(self, Arch::ResNet(_)) || size == IMAGE_SIZE as usize;
         ensure!(
-            is_taken,
-            "{self} takes images of {IMAGE_SIZE} pixels: give --image-size {IMAGE_SIZE}, not {size}"
+            matches!(self, Arch::ResNet(_)) || size == IMAGE_SIZE as usize,
+            "{self} takes images of {IMAGE_SIZE}×{IMAGE_SIZE} pixels, not {size}×{size}: set --image-size 32"
         );
         Ok(())
     }
@@ -117,7 +116,8 @@ mod tests {
         let [resnet, pyramidnet] =
             ["resnet18", "pyramidnet8_a6"].map(|it| it.parse::<Arch>().unwrap());
         let refusal = |size| pyramidnet.check_image_size(size).unwrap_err().to_string();
-        let expected = "pyramidnet8_a6 takes images of 32 pixels: give --image-size 32, not 64";
+        let expected =
+            "pyramidnet8_a6 takes images of 32×32 pixels, not 64×64: set --image-size 32";
         assert_eq!(refusal(64), expected);
         for (arch, size) in [(pyramidnet, 32), (resnet, 32), (resnet, 64)] {
             arch.check_image_size(size).unwrap();

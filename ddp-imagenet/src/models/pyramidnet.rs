@@ -64,7 +64,7 @@ impl PyramidNetOptions {
 /// al., "Deep Pyramidal Residual Networks" (2017).
 ///
 /// # Panics
-/// In the forward pass for images of another size.
+/// In the last layer, for images of another size.
 pub fn pyramidnet(
     path: &Path<'_>,
     options: PyramidNetOptions,

@@ -77,9 +77,9 @@ impl FromStr for Conf {
 }
 
 fn seconds(key: &str, value: &str) -> Result<Duration> {
-    // More than 100 years could not be added to a time.
+    // An Instant cannot be later by as much as u64 has room for.
     let seconds = value.trim().parse::<u32>().ok().filter(|seconds| *seconds > 0);
-    let wrong = || format!("expected seconds after {key}=, not {value:?}");
+    let wrong = || format!("expected 1 to {} seconds after {key}=, not {value:?}", u32::MAX);
     Ok(Duration::from_secs(seconds.with_context(wrong)?.into()))
 }
 
@@ -123,5 +123,8 @@ mod tests {
             check_program: false,
         };
         assert_eq!(text.parse::<Conf>().unwrap(), expected);
+        let error = "join_timeout=4294967296".parse::<Conf>().unwrap_err().to_string();
+        let expected = "expected 1 to 4294967295 seconds after join_timeout=, not \"4294967296\"";
+        assert_eq!(error, expected);
     }
 }

@@ -23,8 +23,14 @@ fn flags_that_make_no_job_are_refused() {
         ("--rdzv-backend etcd", "[possible values: static, c10d]"),
         ("--rdzv-conf timeout", "expected KEY=VALUE, as in join_timeout=60, not \"timeout\""),
         ("--rdzv-conf joint_timeout=3", "unknown key \"joint_timeout\": expected join_timeout"),
-        ("--rdzv-conf join_timeout=soon", "expected seconds after join_timeout=, not \"soon\""),
-        ("--rdzv-conf join_timeout=0", "expected seconds after join_timeout=, not \"0\""),
+        (
+            "--rdzv-conf join_timeout=soon",
+            "expected 1 to 4294967295 seconds after join_timeout=, not \"soon\"",
+        ),
+        (
+            "--rdzv-conf join_timeout=0",
+            "expected 1 to 4294967295 seconds after join_timeout=, not \"0\"",
+        ),
         ("--rdzv-conf is_host=maybe", "expected 0 or 1 after is_host=, not \"maybe\""),
         ("--heartbeat-timeout 0", "0 is not in 1..=86400"),
         ("--nnodes 2 --master-addr a --standalone", "launch: --standalone is for one node"),

@@ -18,7 +18,8 @@ pub(super) fn lost_node(_: &mut Trial) -> Result<Duration> {
              --local-addr=127.0.0.1 --max-restarts=10 --monitor-interval=0.1"
         );
         let mut agent = torchrun_with(&flags.split(' ').collect::<Vec<_>>(), &program)?;
-        job.start(agent.env("GLOO_SOCKET_IFNAME", "lo"))
+        agent.env("GLOO_SOCKET_IFNAME", "lo").env("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1");
+        job.start(agent)
     };
     let (mut first, mut second) = (start(1)?, start(0)?);
     wait_for_steps(&job, 0..2, 20)?;

@@ -30,7 +30,7 @@ const START_OF_SCAN: u8 = 0xda;
 ///
 /// # Errors
 /// [`Error::Format`] for other formats, files that are truncated or found damaged, more than [`MAX_PIXELS`], and a JPEG
-/// that has one scan for each colour, fewer rows of some colours, and no progressive coding.
+/// that is not progressive but has separate scans for its colours, with fewer pixels of some.
 pub fn decode(bytes: &[u8], path: &Path) -> Result<Image> {
     let decoded = if bytes.starts_with(JPEG_MAGIC) {
         // The decoder panics at some damaged files.
@@ -79,8 +79,9 @@ fn jpeg(bytes: &[u8]) -> Result<Image, Problem> {
         return Err(damaged("it ends before the marker for the end of the image"));
     }
     if has_misread_scans(bytes) {
-        let found = "has a scan for each colour, and not as many rows of all of them".to_owned();
-        return Err((found, "all colours in one scan; save it again".to_owned()));
+        let found = "has separate scans for its colours, and fewer pixels of some".to_owned();
+        let expected = "all colours in one scan, or a progressive JPEG; save it again";
+        return Err((found, expected.to_owned()));
     }
     let pixels = decoder.decode().map_err(damaged)?;
     Image::new(width, height, pixels).map_err(damaged)
@@ -93,18 +94,19 @@ fn has_end(bytes: &[u8]) -> bool {
         || segments(bytes).any(|(marker, _)| marker == END_OF_IMAGE)
 }
 
-/// Whether the decoder would take a scan that has one of the colours for one that has them all, without an error.
+/// Whether the decoder would read only a part of the scans, without an error: those of colours that lie apart, if the
+/// image has fewer pixels of some.
 fn has_misread_scans(bytes: &[u8]) -> bool {
     let mut segments = segments(bytes);
     let frame = segments.find(|(marker, _)| FRAMES.contains(marker));
     let scan = segments.find(|(marker, _)| *marker == START_OF_SCAN);
     match (frame, scan) {
+        (Some((PROGRESSIVE_FRAME, _)), _) => false,
         // After the size come three bytes for each colour; the second says how many blocks it has, across and down.
-        (Some((marker, [_, _, _, _, _, colours, of_each @ ..])), Some((_, [scanned, ..]))) => {
-            let has_more_rows = |colour: &[u8]| colour[1] & 0xf > 1;
-            marker != PROGRESSIVE_FRAME
-                && scanned < colours
-                && of_each.chunks_exact(3).any(has_more_rows)
+        (Some((_, [_, _, _, _, _, colours, of_each @ ..])), Some((_, [scanned, ..]))) => {
+            let is_misread = |[across, down]: [u8; 2]| down > 1 || (*scanned > 1 && across > 1);
+            let blocks = |colour: &[u8]| [colour[1] >> 4, colour[1] & 0xf];
+            scanned < colours && of_each.chunks_exact(3).map(blocks).any(is_misread)
         }
         _ => false,
     }

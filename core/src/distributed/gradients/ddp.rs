@@ -99,7 +99,8 @@ impl<M> DistributedDataParallel<M> {
     ///
     /// # Errors
     /// - [`Error::Argument`]: nothing in `vs` is trainable, or it is not all on one kind of device, or within
-    ///   [`elastic::run`](crate::elastic::run) it is not the store of the state.
+    ///   [`elastic::run`](crate::elastic::run) it is not the store of the state, or an
+    ///   [`OptimizerInBackward`](crate::optim::OptimizerInBackward) steps a parameter.
     /// - [`Error::Collective`]: a rank has another model or other options, got an [`Error::Argument`], or could not be
     ///   reached. All ranks get the error; PyTorch compares only shapes and informs only ranks unlike rank 0.
     pub fn new(module: M, vs: &VarStore, group: &ProcessGroup) -> Result<Self> {

@@ -2,14 +2,16 @@
 
 use super::{ddp_options::DdpOptions, delayed};
 use crate::distributed::{fsdp::shards, group::ProcessGroup};
+use crate::optim::steps_in_backward;
 use crate::{Error, Result, check};
-use c10d_sys::{backward_hooks::AccumulationHooks, tensor::identity};
+use c10d_sys::{is_in_reducer, tensor::identity};
 use std::collections::{BTreeSet, HashSet};
-use tch::{Tensor, nn::VarStore};
+use tch::{Kind, Tensor, nn::VarStore};
 use tch_parallel_base::parameters::{named_buffers, named_parameters};
 
-/// The parameters that the ranks share: whether they were trained when they were wrapped, and in a bucket.
-pub(super) type Wrapped = Vec<(String, Tensor, bool, bool)>;
+/// The parameters that the ranks share, as they were wrapped: whether they are trained, and the kinds of those in no
+/// bucket.
+pub(super) type Wrapped = Vec<(String, Tensor, bool, Option<Kind>)>;
 
 pub(crate) struct ModuleTensors {
     /// All parameters, in the order of registration, which all ranks share.
@@ -45,10 +47,9 @@ impl ModuleTensors {
         check_devices(&trained)?;
         let instead = "FullyShard reduces the gradients itself, in FsdpModule::backward";
         shards::refuse("DistributedDataParallel", &trained, instead)?;
-        let steps = trained.iter().any(|(_, it)| AccumulationHooks::of(it).of_callback);
-        let found =
-            "a store whose optimizer steps in the backward pass, before gradients are exchanged";
-        check(!steps, "vs", found, "one without: use HookThenOptimizer, which steps after that")?;
+        let steps = trained.iter().any(|(_, it)| steps_in_backward(it));
+        let found = "a store with an OptimizerInBackward, which steps before the exchange";
+        check(!steps, "vs", found, "one without it: HookThenOptimizer steps after the exchange")?;
         tensors.delayed = delayed::named(&trained, options)?;
         Ok(tensors)
     }
@@ -74,7 +75,8 @@ impl ModuleTensors {
     /// To be called once the reducer has its hooks.
     pub(super) fn wrapped(&self) -> Wrapped {
         let of = |(name, it): &(String, Tensor)| {
-            (name.clone(), it.shallow_clone(), it.requires_grad(), is_in_bucket(it))
+            let kind = (!is_in_reducer(it)).then(|| it.kind());
+            (name.clone(), it.shallow_clone(), it.requires_grad(), kind)
         };
         self.shared_parameters().map(of).collect()
     }
@@ -88,12 +90,12 @@ impl ModuleTensors {
 
 /// Fails if a pass would compute gradients that no hook of the reducer sees.
 pub(super) fn expect_unchanged(wrapped: &Wrapped) -> Result<()> {
-    for (name, it, was_trained, was_in_bucket) in wrapped {
+    for (name, it, trained, kind) in wrapped {
         let found = match it.requires_grad() {
-            true if !was_trained => "trained",
-            // Converted back, it still has lost the hooks.
-            true if *was_in_bucket && !is_in_bucket(it) => {
-                "converted to another kind or moved to another device"
+            true if !trained => "trained",
+            // Converting it back does not bring the hook back.
+            true if kind.map_or(!is_in_reducer(it), |kind| it.kind() != kind) => {
+                "no longer watched: it was converted to another kind, or moved"
             }
             _ => continue,
         };
@@ -101,10 +103,6 @@ pub(super) fn expect_unchanged(wrapped: &Wrapped) -> Result<()> {
         return Err(Error::argument(format_args!("the parameter {name}"), found, expected));
     }
     Ok(())
-}
-
-fn is_in_bucket(parameter: &Tensor) -> bool {
-    AccumulationHooks::of(parameter).of_reducer
 }
 
 /// Refuses variables with which a new rank of an elastic training would begin anew.

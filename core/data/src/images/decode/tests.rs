@@ -132,8 +132,8 @@ fn a_file_that_the_decoder_panics_at_or_misreads_is_an_error() {
     let expected = "adobe.jpg: cannot be decoded (its parts contradict each other); expected an undamaged JPEG or PNG \
                     image";
     assert_eq!(message("adobe.jpg", include_bytes!("fixtures/adobe.jpg")), expected);
-    let expected = "scans.jpg: has a scan for each colour, and not as many rows of all of them; expected all colours \
-                    in one scan; save it again";
+    let expected = "scans.jpg: has separate scans for its colours, and fewer pixels of some; expected all colours in \
+                    one scan, or a progressive JPEG; save it again";
     assert_eq!(message("scans.jpg", include_bytes!("fixtures/scans.jpg")), expected);
 }
 

@@ -2,6 +2,7 @@ use super::*;
 use crate::distributed::fault::{blame::may_be_anothers_fault, process::Process};
 use c10d_sys::Store;
 use std::process::{Command, Stdio};
+use std::thread;
 
 /// A group in one process, with these ranks of the job.
 struct World {
@@ -99,6 +100,25 @@ fn rank_0_waits_for_no_rank_that_has_failed_on_its_own() {
     (0..3).for_each(|rank| world.report(rank, Report::Fault("no data".into())));
     world.rank(0).let_the_others_look(deadline);
     assert!(Instant::now() < deadline);
+}
+
+#[test]
+fn rank_0_waits_for_a_rank_that_has_yet_to_look_and_counts_each_once() {
+    let world = World::new(&[0, 1, 2, 3]);
+    world.report(3, Report::Fault("no data".into()));
+    let (first, second) = (world.rank(0), world.rank(1));
+    thread::scope(|scope| {
+        let rank_0 = scope.spawn(|| {
+            first.report("lost", ANSWER);
+            first.let_the_others_look(Instant::now() + Duration::from_secs(60));
+            // Otherwise it has not waited.
+            world.store.check("rank 2 looks").unwrap()
+        });
+        (0..3).for_each(|_| drop(second.blame()));
+        world.store.set("rank 2 looks", &[]).unwrap();
+        world.rank(2).blame();
+        assert!(rank_0.join().unwrap());
+    });
 }
 
 #[test]
