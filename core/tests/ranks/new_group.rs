@@ -42,6 +42,16 @@ fn a_group_that_is_made_with_a_time_limit_keeps_it(group: &ProcessGroup) {
 }
 
 #[run_by(on_ranks(3))]
+fn who_does_not_come_has_its_number_in_the_job(group: &ProcessGroup) {
+    if group.rank() == 1 {
+        let made = group.with_timeout(Duration::from_millis(300)).new_group(&[1, 2]);
+        let expected = "rank 0 of 2 could not join the group of ranks [1, 2]: rank 2 did not arrive within 300ms";
+        assert_eq!(message(made), expected);
+    }
+    group.barrier().unwrap();
+}
+
+#[run_by(on_ranks(3))]
 fn groups_can_be_made_again_and_of_groups(group: &ProcessGroup) {
     let rank = group.rank();
     let [first, second] = [0, 1].map(|_| group.new_group(&[0, 1, 2]).unwrap().unwrap());

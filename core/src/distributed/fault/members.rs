@@ -59,13 +59,13 @@ pub(crate) fn read(store: &Store, timeout: Duration) -> Result<Vec<Member>, Erro
     Ok(members.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-/// Which ranks have not signed, for an error after the timeout.
-pub(crate) fn absent(store: &Arc<Store>, world_size: usize, timeout: Duration) -> Option<String> {
+/// Which ranks have not signed, for an error after the timeout. `names` are the numbers of all in the job.
+pub(crate) fn absent(store: &Arc<Store>, names: &[usize], timeout: Duration) -> Option<String> {
     let store = Arc::clone(store);
     // Rank 0 serves the store, and may have ended.
     let members = in_time(ANSWER, move || read(&store, ANSWER))?.ok()?;
     let is_absent = |rank: &usize| members.iter().all(|member| member.rank != *rank);
-    let absent: Vec<_> = (0..world_size).filter(is_absent).collect();
+    let absent: Vec<_> = (0..names.len()).filter(is_absent).map(|rank| names[rank]).collect();
     match absent.as_slice() {
         [] => None,
         [rank] => Some(format!("rank {rank} did not arrive within {timeout:?}")),

@@ -77,7 +77,7 @@ fn join(
     let (rank, world_size) = env.as_ref().map_or((0, 1), |env| (env.rank, env.world_size));
     // An unavailable device is refused before any rank is contacted.
     let place = place(env.as_ref(), rank, world_size, options, join_timeout)?;
-    meet(&Store::of(env, place.join_timeout)?, place)
+    meet(&Store::of(env, place.join_timeout)?, place, None)
 }
 
 impl ProcessGroup {
@@ -104,7 +104,7 @@ impl ProcessGroup {
         options: ProcessGroupOptions,
     ) -> Result<ProcessGroup> {
         expect_member(rank, world_size)?;
-        meet(store, place(store.env(), rank, world_size, options, None)?)
+        meet(store, place(store.env(), rank, world_size, options, None)?, None)
     }
 
     /// Joins the `world_size` ranks that call this with the same address, as rank `rank`.
@@ -213,13 +213,14 @@ fn place(
     })
 }
 
-/// Takes this place in the group that meets in `store`.
-pub(crate) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
+/// Takes this place in the group that meets in `store`, which may be one of some ranks of the job.
+pub(crate) fn meet(store: &Store, place: Place, some: Option<&[usize]>) -> Result<ProcessGroup> {
     let Place { rank, world_size, job_rank, join_timeout: timeout, .. } = place;
     open_files::expect_enough(world_size)?;
     let shared_memory = shared_memory_is_allowed()?;
     let could_not_join = |message: &str| {
-        let (operation, message) = ("join the group".into(), message.into());
+        let of = some.map(|ranks| format!(" of ranks {ranks:?}")).unwrap_or_default();
+        let (operation, message) = (format!("join the group{of}"), message.into());
         Error::Rendezvous { rank, world_size, operation, message }
     };
     let failed = |error: c10d_sys::Error| could_not_join(error.message());
@@ -239,7 +240,8 @@ pub(crate) fn meet(store: &Store, place: Place) -> Result<ProcessGroup> {
             first_fault::remember(|| Fault::Another(None));
         }
         let is_over = start.elapsed() >= timeout;
-        let absent = is_over.then(|| members::absent(ours.engine(), world_size, timeout)).flatten();
+        let names = some.map_or_else(|| (0..world_size).collect(), <[usize]>::to_vec);
+        let absent = is_over.then(|| members::absent(ours.engine(), &names, timeout)).flatten();
         could_not_join(absent.as_deref().unwrap_or(error.message()))
     })?;
     // Each rank has signed before it connected.

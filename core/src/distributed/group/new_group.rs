@@ -1,6 +1,7 @@
 //! Groups of some of a group's ranks.
 
 use super::{init::meet, place::Place, process_group::ProcessGroup};
+use crate::distributed::fault::members::member;
 use crate::{Error, Result, check};
 use std::sync::atomic::Ordering;
 
@@ -47,7 +48,10 @@ impl ProcessGroup {
         let store = self.inner.store.try_clone()?.with_prefix(&format!("new_group/{number}"))?;
         let (world_size, timeout) = (members.len(), self.timeout());
         let place = Place { rank, world_size, timeout, join_timeout: timeout, ..self.inner.place };
-        meet(&store, place).map(Some)
+        let name =
+            |&rank| member(&self.inner.post_mortem.search.members, rank).map_or(rank, |it| it.name);
+        let names: Vec<_> = members.iter().map(name).collect();
+        meet(&store, place, Some(&names)).map(Some)
     }
 
     /// Divides the group into parts, and returns this rank's; `None` on a rank that is in no part. Every rank
