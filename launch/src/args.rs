@@ -69,7 +69,8 @@ pub(crate) struct Args {
     #[arg(long, value_parser = FalseyValueParser::new(), conflicts_with = "master_port")]
     pub(crate) standalone: bool,
 
-    /// Maximum number of restarts: after a failure, all ranks start again
+    /// Maximum number of restarts: after a failure, all ranks start again, or only the failed one if all are in
+    /// elastic::run
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) max_restarts: u32,
     /// Job ID, the same on every node: the value of TORCHELASTIC_RUN_ID, and the prefix of the log directory

@@ -9,6 +9,8 @@ use tch::{Device, Tensor};
 thread_local! {
     /// Whether this thread runs a replica while others draw from the same generator.
     pub static SHARES_GENERATOR: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread computes in turns with others, so that none may wait for what another one holds.
+    pub static TAKES_TURNS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The state of the CPU's generator, and of that of a GPU.

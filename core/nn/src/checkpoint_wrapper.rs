@@ -3,11 +3,12 @@
 use crate::Result;
 use c10d_sys::autograd::{GraphEnd, ThreadState, backward, check_accumulates, hook_gradients};
 use c10d_sys::{storage::version, tensor::grad_enabled};
-use std::{fmt, sync::Arc, sync::Mutex};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use tch::{Device, Tensor, nn::ModuleT, no_grad_guard};
-use tch_parallel_base::random::{RandomState, SHARES_GENERATOR, drawing_nothing};
+use tch_parallel_base::random::{RandomState, SHARES_GENERATOR, TAKES_TURNS, drawing_nothing};
 use tch_parallel_base::tensors::{fill, list};
-use tch_parallel_base::{Error, Tensors, lock};
+use tch_parallel_base::{Error, Tensors, error::check, lock};
 
 /// Recomputes a block's activations in the backward pass, which trades time for memory. `checkpoint_wrapper(module)`,
 /// with `torch.utils.checkpoint.checkpoint`. Chen et al., "Training Deep Nets with Sublinear Memory Cost" (2016).
@@ -46,6 +47,14 @@ pub struct CheckpointWrapper<M> {
     module: Arc<Mutex<M>>,
 }
 
+/// The module, once no other thread uses it. Among threads that take turns, waiting for that would never end.
+fn held<M>(module: &Mutex<M>) -> Result<MutexGuard<'_, M>> {
+    let is_free = !TAKES_TURNS.get() || !matches!(module.try_lock(), Err(TryLockError::WouldBlock));
+    let (what, expected) = ("a CheckpointWrapper in backward_shares", "around other layers");
+    check(is_free, what, "around a layer that exchanges, such as SyncBatchNorm", expected)?;
+    Ok(lock(module))
+}
+
 impl<M: Send + 'static> CheckpointWrapper<M> {
     /// Wraps a block.
     pub fn new(module: M) -> Self {
@@ -55,21 +64,22 @@ impl<M: Send + 'static> CheckpointWrapper<M> {
     /// Calls `f` with the module and the inputs, now and again in the backward pass.
     ///
     /// # Errors
-    /// [`Error::Tensor`] if libtorch reports an error. The backward pass fails if an input was changed in place.
+    /// [`Error::Tensor`] if libtorch reports an error, and [`Error::Argument`] around a layer that exchanges, within
+    /// `backward_shares`. The backward pass fails if an input was changed in place.
     pub fn forward<I: Tensors + Send + 'static, O: Tensors>(
         &self,
         mut inputs: I,
         f: impl Fn(&M, I) -> O + Send + 'static,
     ) -> Result<O> {
         if !grad_enabled() {
-            return Ok(f(&lock(&self.module), inputs));
+            return Ok(f(&*held(&self.module)?, inputs));
         }
         let mut sources = list(&inputs);
         let mut again = Again::new(&self.module, &mut inputs)?;
         let outputs = {
             // Unlike `no_grad`, also until a panic.
             let _no_gradients = no_grad_guard();
-            f(&lock(&self.module), inputs.shallow_clone())
+            f(&*held(&self.module)?, inputs.shallow_clone())
         };
         let end = SHARES_GENERATOR.get().then(|| RandomState::of(&again.devices));
         again.end = end.transpose()?;
@@ -158,7 +168,8 @@ impl<M> Again<M> {
         }
         let run = || {
             self.start.restore()?;
-            let outputs = self.thread.run(|| f(&lock(&self.module), inputs));
+            let module = held(&self.module)?;
+            let outputs = self.thread.run(|| f(&*module, inputs));
             Ok((outputs, RandomState::of(&self.devices)?))
         };
         let alone = self.end.as_ref().map(|_| lock(&DRAWING));

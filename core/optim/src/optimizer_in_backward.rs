@@ -14,9 +14,9 @@ use tch_parallel_base::lock;
 /// Call neither `step` nor `zero_grad`. Each backward pass makes a step, so gradients cannot be accumulated
 /// over several passes, clipped or scaled. The optimizer's own hooks run once per parameter; parameters of groups
 /// added later make no steps. Drop the mutex's guard before `backward`. If `backward` fails, some parameters may have made
-/// their step and others not: load a checkpoint. With `FullyShard`, which sets gradients itself, no step is made.
-/// `DataParallel` on several devices refuses it, and so does `DistributedDataParallel`, with which `HookThenOptimizer`
-/// exchanges gradients first.
+/// their step and others not: load a checkpoint. Convert and move parameters before: afterwards, no step is made. A
+/// `CheckpointWrapper` that runs several times in a pass makes as many steps. `FullyShard`, `DataParallel` on several
+/// devices and `DistributedDataParallel` refuse it; with the last, `HookThenOptimizer` exchanges gradients first.
 ///
 /// ```
 /// use std::sync::{Arc, Mutex};

@@ -5,12 +5,11 @@ use super::replicas::{SharedParts, SplitInput};
 use super::replicate::{ModelVariables, Variables};
 use super::scatter::{length, send};
 use super::trace::{Step, gpu};
-use crate::optim::steps_in_backward;
 use crate::{Error, LogicalDevice, Result, check};
-use c10d_sys::autograd::{self, GraphEnd};
 use c10d_sys::tensor::{clear_grad, set_grad};
-use c10d_sys::{is_in_reducer, stream::LastGradient};
+use c10d_sys::{autograd, autograd::GraphEnd, is_in_reducer, stream::LastGradient};
 use tch::{Device, Tensor, no_grad};
+use tch_parallel_optim::steps_in_backward;
 
 /// What a pass over several devices is called in errors.
 pub(super) const SEVERAL: &str = "DataParallel on several devices";

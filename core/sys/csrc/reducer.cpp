@@ -204,6 +204,10 @@ c10d_status c10d_reducer_expect_no_gradients(c10d_reducer* handle) {
   return guarded([&] { handle->reducer().expect_no_gradients(); });
 }
 
+c10d_status c10d_reducer_expects_gradients(const c10d_reducer* handle, bool* out) {
+  return guarded([&] { *out = handle->reducer().expects_gradients(); });
+}
+
 // The parameters without a gradient, if one of the three above has failed with C10D_UNFINISHED;
 // otherwise none. `indices` has room for all parameters.
 c10d_status c10d_reducer_missing(c10d_reducer* handle, size_t* indices, size_t* len) {

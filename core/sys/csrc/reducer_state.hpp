@@ -74,6 +74,11 @@ class OwnedReducer : public c10d::Reducer {
     return rebuild_buckets();
   }
 
+  bool expects_gradients() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return expect_autograd_hooks_;
+  }
+
   // The parameters whose gradients are missing, if the last backward pass has not made all. The next pass fails then.
   std::vector<size_t> missing() {
     const std::lock_guard<std::mutex> lock(mutex_);

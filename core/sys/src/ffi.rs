@@ -268,6 +268,7 @@ functions! {
     unsafe fn c10d_reducer_new(group: &ProcessGroup, parameters: Tensors, names: *const Text,
         sparse: *const bool, module_name: Text, options: &ReducerOptions,
         out: Out<Reducer>) -> Status;
+    safe fn c10d_reducer_expects_gradients(reducer: &Reducer, out: &mut bool) -> Status;
     safe fn c10d_is_in_reducer(parameter: &Tensor) -> bool;
     safe fn c10d_reducer_prepare_for_forward(reducer: &Reducer) -> Status;
     safe fn c10d_reducer_rebuild_buckets(reducer: &Reducer, out: &mut bool) -> Status;

@@ -63,6 +63,11 @@ impl Reducer {
         self.after_backward(ffi::c10d_reducer_prepare_for_forward(&self.handle))
     }
 
+    /// Whether gradients that come now are exchanged: after a forward pass, until all of its gradients have been.
+    pub fn expects_gradients(&self) -> Result<bool> {
+        written(|out| ffi::c10d_reducer_expects_gradients(&self.handle, out))
+    }
+
     /// Reorders the buckets by the arrival of the gradients: once, before the second forward pass.
     /// Returns whether the buckets have changed, or an error of the previous backward pass.
     pub fn rebuild_buckets(&mut self) -> Result<bool> {

@@ -257,6 +257,32 @@ fn parameters_that_have_changed_since_the_model_was_wrapped_are_refused(group: &
 }
 
 #[run_by(on_ranks(2))]
+fn a_pass_that_would_not_be_exchanged_is_refused(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let layer = |vs: &VarStore| nn::conv2d(vs.root(), 3, 2, 2, Default::default());
+    let images = Tensor::ones([2, 3, 4, 4], FLOAT_CPU);
+    let model = DistributedDataParallel::new(layer(&vs), &vs, group).unwrap();
+    let losses = [1, 2].map(|_| model.f_forward_t(&images, true).unwrap().sum(Kind::Float));
+    model.backward(&losses[0]).unwrap();
+    expect_error(model.backward(&losses[1]), "backward is called again after its forward pass");
+    for (_, mut parameter) in vs.variables() {
+        let data = parameter.f_detach_copy().unwrap();
+        let size = data.size();
+        if size.len() == 4 {
+            let last = data.permute([0, 2, 3, 1]).contiguous().permute([0, 3, 1, 2]);
+            parameter.set_data(&last);
+        }
+    }
+    expect_error(model.f_forward_t(&images, true), "is laid out anew in memory, but must be");
+
+    let (vs, options) =
+        (VarStore::new(Device::Cpu), DdpOptions { static_graph: true, ..Default::default() });
+    let model = DistributedDataParallel::with_options(layer(&vs), &vs, group, options).unwrap();
+    let hidden = model.forward(|layer| drop(layer.forward(&images)));
+    expect_error(hidden, "f is a function without outputs with a graph");
+}
+
+#[run_by(on_ranks(2))]
 fn an_optimizer_in_the_backward_pass_would_step_before_the_exchange_and_is_refused(
     group: &ProcessGroup,
 ) {

@@ -184,6 +184,21 @@ fn a_share_that_fails_ends_the_step_of_all(group: &ProcessGroup) {
     expect_error(outcome, "called without virtual_ranks, but must be called with them");
 }
 
+#[run_by(on_ranks(1))]
+fn shares_that_would_wait_for_each_others_block_are_told(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let norm = sync_batch_norm(vs.root(), 3, group, BatchNormOptions::default());
+    let block = CheckpointWrapper::new(norm);
+    let model = DistributedDataParallel::with_options(block, &vs, group, options(2)).unwrap();
+    let outcome = model.backward_shares(Tensor::ones([4, 3], FLOAT_CPU), 0, |block, xs| {
+        Ok(block.forward(xs, |norm, xs| norm.forward_t(&xs, true))?.sum(Kind::Float))
+    });
+    expect_error(
+        outcome,
+        "a CheckpointWrapper in backward_shares is around a layer that exchanges",
+    );
+}
+
 #[run_by(on_ranks(2))]
 fn a_share_that_fails_on_one_rank_is_known_on_the_other(group: &ProcessGroup) {
     let vs = VarStore::new(Device::Cpu);

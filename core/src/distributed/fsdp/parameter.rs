@@ -6,6 +6,7 @@ use crate::{Error, Result, check, distributed::group::ProcessGroup};
 use c10d_sys::storage::{Block, Memory, version};
 use c10d_sys::tensor::{clear_grad, set_grad};
 use tch::{Kind, Tensor, no_grad};
+use tch_parallel_optim::steps_in_backward;
 
 /// A parameter. Each rank owns some of its rows, along the first dimension.
 pub(super) struct Parameter {
@@ -91,7 +92,10 @@ impl Parameter {
         let found = "another tensor than the shard that FullyShard made";
         let expected =
             "that shard: call set_kind, set_data and the like before the model is sharded";
-        check(is_unchanged, what, found, expected)
+        check(is_unchanged, what, found, expected)?;
+        let steps = steps_in_backward(&self.shard);
+        let found = "stepped by an OptimizerInBackward, which gets no gradients of shards";
+        check(!steps, what, found, "stepped by an optimizer after the pass")
     }
 
     /// Whether the shard has changed since the whole parameter was gathered.

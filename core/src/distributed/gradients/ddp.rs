@@ -8,7 +8,9 @@ use super::{bucket_order, same_model};
 use super::{ddp_options::DdpOptions, logging::DdpLoggingData, mixed_precision::CastParameters};
 use crate::distributed::group::ProcessGroup;
 use crate::distributed::join::{JoinConfig, announce};
-use crate::{Error, Result, Tensors, distributed::collectives::Pending, profiler::record_function};
+use crate::{
+    Error, Result, Tensors, check, distributed::collectives::Pending, profiler::record_function,
+};
 use c10d_sys::{DelayedAllReduce, ErrorKind, ReduceOp, Reducer, autograd, tensor};
 use std::cell::{Cell, RefCell};
 use std::{any::type_name, fmt, sync::Arc};
@@ -80,6 +82,8 @@ pub struct DistributedDataParallel<M> {
     pub(super) state: Vec<Tensor>,
     pub(crate) static_graph: bool,
     /// How many guards suspend the exchange of gradients; at 0, `require_backward_grad_sync` in distributed.py is true.
+    /// Whether the gradients of the last forward pass are to be exchanged.
+    is_synced: Cell<bool>,
     pub(crate) no_sync_guards: Cell<usize>,
     /// Whether rank 0's buffers may have changed; `require_forward_param_sync`.
     pub(crate) sync_buffers: Cell<bool>,
@@ -175,6 +179,7 @@ impl<M> DistributedDataParallel<M> {
             pending_buffers: RefCell::default(),
             state,
             static_graph: options.static_graph,
+            is_synced: Cell::new(false),
             no_sync_guards: Cell::new(0),
             sync_buffers: Cell::new(true),
             hook_failure: registered.transpose()?,
@@ -271,7 +276,16 @@ impl<M> DistributedDataParallel<M> {
         if sync {
             reducer.prepare_for_backward(&tensors).map_err(failed)?;
         }
+        self.is_synced.set(sync);
         if reducer.needs_sink() {
+            let has_graph = tensors.iter().any(Tensor::requires_grad);
+            let expected = "outputs that the loss depends on, from which the graph is learned";
+            check(
+                !self.static_graph || has_graph,
+                "f",
+                "a function without outputs with a graph",
+                expected,
+            )?;
             reducer.sink(&mut tensors).map_err(failed)?;
             return Ok(fill(&outputs, tensors));
         }
@@ -280,13 +294,21 @@ impl<M> DistributedDataParallel<M> {
 
     /// `loss.backward()`: afterwards every parameter's gradient is averaged over the ranks.
     ///
+    /// Once after each forward pass: a second time, gradients would be added on this rank alone.
+    ///
     /// A plain `loss.backward()` exchanges gradients too, except with `virtual_ranks`, but panics on errors and does not
     /// name the rank at fault.
     ///
     /// # Errors
     /// [`Error::Collective`] if a rank has died or did not arrive within the timeout, or if a communication hook
-    /// failed; [`Error::Tensor`] if only this rank's pass failed: `loss` has no graph, say, or memory ran out.
+    /// failed; [`Error::Tensor`] if only this rank's pass failed: `loss` has no graph, say, or memory ran out;
+    /// [`Error::Argument`] if all gradients of the last forward pass have been exchanged.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
+        let expects = self.reducer.borrow().expects_gradients();
+        let is_due =
+            expects.map_err(|error| self.group.failed_backward(error))? || !self.is_synced.get();
+        let expected = "called once: add the losses, or make a forward pass for each";
+        check(is_due, "backward", "called again after its forward pass", expected)?;
         if let Some(ranks) = &self.virtual_ranks {
             if !ranks.is_last_share()? {
                 self.expect_no_gradients()?;

@@ -8,7 +8,7 @@ use crate::{Error, Result, Tensors, check, distributed::group::ProcessGroup};
 use c10d_sys::{Turn, autograd::ThreadState, autograd::backward_from, in_turns};
 use std::{ops::Range, rc::Rc, sync::Arc, sync::Mutex};
 use tch::{Device, Tensor};
-use tch_parallel_base::lock;
+use tch_parallel_base::{lock, random::TAKES_TURNS};
 
 impl<M: Send> DistributedDataParallel<M> {
     /// Both passes of all of this rank's [`virtual_ranks`](super::DdpOptions::virtual_ranks), in step with each other,
@@ -75,6 +75,7 @@ impl<M: Send> DistributedDataParallel<M> {
             // Here libtorch takes over the number of threads, before an operator asks one of its libraries.
             tch::get_num_threads();
             IN_A_PART.set(ranks.tree.most(Range::len) > 1);
+            TAKES_TURNS.set(true);
             let own = Arc::clone(&step);
             IN_STEP.set(Some(Rc::new(move |group, tensor| own.exchange(&turn, group, tensor))));
             let loss = settings.run(|| group.or_report_first(passes()));

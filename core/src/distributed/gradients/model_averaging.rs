@@ -29,8 +29,8 @@ impl PeriodicModelAverager {
     /// over the ranks. A collective of all ranks of the group, with parameters in the same order.
     ///
     /// # Errors
-    /// Those of [every collective](ProcessGroup#errors); [`Error::Argument`](crate::Error::Argument) for shards of
-    /// [`FullyShard`](crate::distributed::FullyShard), which are different parts of one model.
+    /// Those of [every collective](ProcessGroup#errors); [`Error::Argument`](crate::Error::Argument) if no parameter has a
+    /// gradient, and for shards of [`FullyShard`](crate::distributed::FullyShard), which are different parts of one model.
     pub fn average_parameters(&mut self, parameters: &[Tensor]) -> Result<()> {
         let is_whole = shards::group_of(parameters)?.is_none();
         let expected = "the parameters of a whole model on each rank";
@@ -49,9 +49,8 @@ impl PeriodicModelAverager {
 fn average_parameters(group: &ProcessGroup, parameters: &[Tensor]) -> Result<()> {
     let with_gradient = parameters.iter().filter(|parameter| parameter.grad().defined());
     let parameters: Vec<_> = with_gradient.map(Tensor::shallow_clone).collect();
-    if parameters.is_empty() {
-        return Ok(());
-    }
+    let expected = "one with gradients: average before zero_grad";
+    check(!parameters.is_empty(), "parameters", "a list without a gradient", expected)?;
     copy_back(&parameters, &start_mean(group, &parameters)?.wait()?)
 }
 

@@ -1,17 +1,16 @@
 //! What of a variable store the ranks share.
 
 use super::{ddp_options::DdpOptions, delayed};
-use crate::distributed::{fsdp::shards, group::ProcessGroup};
-use crate::optim::steps_in_backward;
-use crate::{Error, Result, check};
+use crate::{Error, Result, check, distributed::fsdp::shards, distributed::group::ProcessGroup};
 use c10d_sys::{is_in_reducer, tensor::identity};
 use std::collections::{BTreeSet, HashSet};
 use tch::{Kind, Tensor, nn::VarStore};
 use tch_parallel_base::parameters::{named_buffers, named_parameters};
+use tch_parallel_optim::steps_in_backward;
 
-/// The parameters that the ranks share, as they were wrapped: whether they are trained, and the kinds of those in no
-/// bucket.
-pub(super) type Wrapped = Vec<(String, Tensor, bool, Option<Kind>)>;
+/// The parameters that the ranks share, as they were wrapped: whether they are trained, the kinds of those in no bucket,
+/// and the strides of all.
+pub(super) type Wrapped = Vec<(String, Tensor, bool, Option<Kind>, Vec<i64>)>;
 
 pub(crate) struct ModuleTensors {
     /// All parameters, in the order of registration, which all ranks share.
@@ -76,7 +75,7 @@ impl ModuleTensors {
     pub(super) fn wrapped(&self) -> Wrapped {
         let of = |(name, it): &(String, Tensor)| {
             let kind = (!is_in_reducer(it)).then(|| it.kind());
-            (name.clone(), it.shallow_clone(), it.requires_grad(), kind)
+            (name.clone(), it.shallow_clone(), it.requires_grad(), kind, it.stride())
         };
         self.shared_parameters().map(of).collect()
     }
@@ -90,13 +89,15 @@ impl ModuleTensors {
 
 /// Fails if a pass would compute gradients that no hook of the reducer sees.
 pub(super) fn expect_unchanged(wrapped: &Wrapped) -> Result<()> {
-    for (name, it, trained, kind) in wrapped {
+    for (name, it, trained, kind, stride) in wrapped {
         let found = match it.requires_grad() {
             true if !trained => "trained",
             // Converting it back does not bring the hook back.
             true if kind.map_or(!is_in_reducer(it), |kind| it.kind() != kind) => {
                 "no longer watched: it was converted to another kind, or moved"
             }
+            // The buckets keep gradients in the layout of then.
+            true if it.stride() != *stride => "laid out anew in memory",
             _ => continue,
         };
         let expected = "as it was when the model was wrapped; wrap it again";
