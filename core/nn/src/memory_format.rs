@@ -10,7 +10,7 @@ pub fn channels_last(images: &Tensor) -> Result<Tensor> {
 }
 
 /// `model.to(memory_format=torch.channels_last)`: applies to the variables with four dimensions, which
-/// are the convolutions' weights. Call it before anything else depends on the variables' layout.
+/// are the convolutions' weights. Call it before `DistributedDataParallel`, which depends on their layout.
 pub fn channels_last_weights(vs: &VarStore) -> Result<()> {
     for mut variable in vs.variables().into_values().filter(|variable| variable.dim() == 4) {
         let values = channels_last(&variable.detach())?;

@@ -264,7 +264,10 @@ fn a_pass_that_would_not_be_exchanged_is_refused(group: &ProcessGroup) {
     let model = DistributedDataParallel::new(layer(&vs), &vs, group).unwrap();
     let losses = [1, 2].map(|_| model.f_forward_t(&images, true).unwrap().sum(Kind::Float));
     model.backward(&losses[0]).unwrap();
-    expect_error(model.backward(&losses[1]), "backward is called again after its forward pass");
+    expect_error(
+        model.backward(&losses[1]),
+        "backward is called after the exchange of all gradients",
+    );
     for (_, mut parameter) in vs.variables() {
         let data = parameter.f_detach_copy().unwrap();
         let size = data.size();
@@ -279,7 +282,7 @@ fn a_pass_that_would_not_be_exchanged_is_refused(group: &ProcessGroup) {
         (VarStore::new(Device::Cpu), DdpOptions { static_graph: true, ..Default::default() });
     let model = DistributedDataParallel::with_options(layer(&vs), &vs, group, options).unwrap();
     let hidden = model.forward(|layer| drop(layer.forward(&images)));
-    expect_error(hidden, "f is a function without outputs with a graph");
+    expect_error(hidden, "the output of f is without a graph");
 }
 
 #[run_by(on_ranks(2))]

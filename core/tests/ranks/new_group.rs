@@ -45,7 +45,7 @@ fn a_group_that_is_made_with_a_time_limit_keeps_it(group: &ProcessGroup) {
 fn who_does_not_come_has_its_number_in_the_job(group: &ProcessGroup) {
     if group.rank() == 1 {
         let made = group.with_timeout(Duration::from_millis(300)).new_group(&[1, 2]);
-        let expected = "rank 0 of 2 could not join the group of ranks [1, 2]: rank 2 did not arrive within 300ms";
+        let expected = "rank 1 of 2 could not join the group of ranks [1, 2]: rank 2 did not arrive within 300ms";
         assert_eq!(message(made), expected);
     }
     group.barrier().unwrap();

@@ -93,7 +93,7 @@ impl Parameter {
         let expected =
             "that shard: call set_kind, set_data and the like before the model is sharded";
         check(is_unchanged, what, found, expected)?;
-        let steps = steps_in_backward(&self.shard);
+        let steps = steps_in_backward(&self.shard) || steps_in_backward(&self.whole);
         let found = "stepped by an OptimizerInBackward, which gets no gradients of shards";
         check(!steps, what, found, "stepped by an optimizer after the pass")
     }

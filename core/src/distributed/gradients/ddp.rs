@@ -6,11 +6,9 @@ use super::module_tensors::{ModuleTensors, Wrapped, expect_lasting, expect_uncha
 use super::virtual_ranks::{self, VirtualRanks};
 use super::{bucket_order, same_model};
 use super::{ddp_options::DdpOptions, logging::DdpLoggingData, mixed_precision::CastParameters};
-use crate::distributed::group::ProcessGroup;
 use crate::distributed::join::{JoinConfig, announce};
-use crate::{
-    Error, Result, Tensors, check, distributed::collectives::Pending, profiler::record_function,
-};
+use crate::distributed::{collectives::Pending, group::ProcessGroup};
+use crate::{Error, Result, Tensors, check, profiler::record_function};
 use c10d_sys::{DelayedAllReduce, ErrorKind, ReduceOp, Reducer, autograd, tensor};
 use std::cell::{Cell, RefCell};
 use std::{any::type_name, fmt, sync::Arc};
@@ -81,9 +79,9 @@ pub struct DistributedDataParallel<M> {
     /// Everything that is the same on all ranks: parameters, including frozen ones, and those buffers.
     pub(super) state: Vec<Tensor>,
     pub(crate) static_graph: bool,
-    /// How many guards suspend the exchange of gradients; at 0, `require_backward_grad_sync` in distributed.py is true.
     /// Whether the gradients of the last forward pass are to be exchanged.
     is_synced: Cell<bool>,
+    /// How many guards suspend the exchange of gradients; at 0, `require_backward_grad_sync` in distributed.py is true.
     pub(crate) no_sync_guards: Cell<usize>,
     /// Whether rank 0's buffers may have changed; `require_forward_param_sync`.
     pub(crate) sync_buffers: Cell<bool>,
@@ -209,7 +207,7 @@ impl<M> DistributedDataParallel<M> {
     /// # Errors
     /// [`Error::UnusedParameters`] if parameters did not contribute to the last loss, [`Error::Collective`] if buffers
     /// could not be broadcast, [`Error::Argument`] for [`no_sync`](Self::no_sync) in a static graph's first iteration,
-    /// and for a parameter that has been unfrozen, converted to another kind or moved since the model was wrapped.
+    /// for a parameter unfrozen, converted, moved or laid out anew since, and a static graph's outputs without a graph.
     pub fn forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
         // As in PyTorch's traces.
         record_function("DistributedDataParallel.forward", || self.traced_forward(f))?
@@ -278,14 +276,10 @@ impl<M> DistributedDataParallel<M> {
         }
         self.is_synced.set(sync);
         if reducer.needs_sink() {
-            let has_graph = tensors.iter().any(Tensor::requires_grad);
-            let expected = "outputs that the loss depends on, from which the graph is learned";
-            check(
-                !self.static_graph || has_graph,
-                "f",
-                "a function without outputs with a graph",
-                expected,
-            )?;
+            let has_graph = tensors.iter().any(|it| it.requires_grad() && !it.is_leaf());
+            let (found, expected) = ("without a graph", "what a static graph can be learned from");
+            let learns = check(has_graph || !self.static_graph, "the output of f", found, expected);
+            self.group.or_report(learns)?;
             reducer.sink(&mut tensors).map_err(failed)?;
             return Ok(fill(&outputs, tensors));
         }
@@ -294,21 +288,19 @@ impl<M> DistributedDataParallel<M> {
 
     /// `loss.backward()`: afterwards every parameter's gradient is averaged over the ranks.
     ///
-    /// Once after each forward pass: a second time, gradients would be added on this rank alone.
-    ///
-    /// A plain `loss.backward()` exchanges gradients too, except with `virtual_ranks`, but panics on errors and does not
-    /// name the rank at fault.
+    /// A call after the exchange, which would add this rank's gradients alone, is refused. A plain `loss.backward()`
+    /// exchanges gradients too, except with `virtual_ranks`, but panics on errors and does not name the rank at fault.
     ///
     /// # Errors
     /// [`Error::Collective`] if a rank has died or did not arrive within the timeout, or if a communication hook
     /// failed; [`Error::Tensor`] if only this rank's pass failed: `loss` has no graph, say, or memory ran out;
-    /// [`Error::Argument`] if all gradients of the last forward pass have been exchanged.
+    /// [`Error::Argument`] if the gradients of the last forward pass have been exchanged.
     pub fn backward(&self, loss: &Tensor) -> Result<()> {
         let expects = self.reducer.borrow().expects_gradients();
-        let is_due =
-            expects.map_err(|error| self.group.failed_backward(error))? || !self.is_synced.get();
-        let expected = "called once: add the losses, or make a forward pass for each";
-        check(is_due, "backward", "called again after its forward pass", expected)?;
+        let expects = expects.map_err(|error| self.group.failed_backward(error))?;
+        let is_due = expects || !self.is_synced.get() || self.group.has_failed();
+        let expected = "called before that: add the losses, or call it after each forward pass";
+        check(is_due, "backward", "called after the exchange of all gradients", expected)?;
         if let Some(ranks) = &self.virtual_ranks {
             if !ranks.is_last_share()? {
                 self.expect_no_gradients()?;

@@ -50,7 +50,8 @@ fn average_parameters(group: &ProcessGroup, parameters: &[Tensor]) -> Result<()>
     let with_gradient = parameters.iter().filter(|parameter| parameter.grad().defined());
     let parameters: Vec<_> = with_gradient.map(Tensor::shallow_clone).collect();
     let expected = "one with gradients: average before zero_grad";
-    check(!parameters.is_empty(), "parameters", "a list without a gradient", expected)?;
+    let found = "a list without a gradient";
+    group.or_report(check(!parameters.is_empty(), "parameters", found, expected))?;
     copy_back(&parameters, &start_mean(group, &parameters)?.wait()?)
 }
 

@@ -9,7 +9,7 @@ use tch_parallel_base::parameters::{named_buffers, named_parameters};
 use tch_parallel_optim::steps_in_backward;
 
 /// The parameters that the ranks share, as they were wrapped: whether they are trained, the kinds of those in no bucket,
-/// and the strides of all.
+/// and how all are laid out.
 pub(super) type Wrapped = Vec<(String, Tensor, bool, Option<Kind>, Vec<i64>)>;
 
 pub(crate) struct ModuleTensors {
@@ -75,7 +75,7 @@ impl ModuleTensors {
     pub(super) fn wrapped(&self) -> Wrapped {
         let of = |(name, it): &(String, Tensor)| {
             let kind = (!is_in_reducer(it)).then(|| it.kind());
-            (name.clone(), it.shallow_clone(), it.requires_grad(), kind, it.stride())
+            (name.clone(), it.shallow_clone(), it.requires_grad(), kind, layout(it))
         };
         self.shared_parameters().map(of).collect()
     }
@@ -87,9 +87,9 @@ impl ModuleTensors {
     }
 }
 
-/// Fails if a pass would compute gradients that no hook of the reducer sees.
+/// Fails if a pass would compute gradients that no hook of the reducer sees, or that it lays out in another way.
 pub(super) fn expect_unchanged(wrapped: &Wrapped) -> Result<()> {
-    for (name, it, trained, kind, stride) in wrapped {
+    for (name, it, trained, kind, laid_out) in wrapped {
         let found = match it.requires_grad() {
             true if !trained => "trained",
             // Converting it back does not bring the hook back.
@@ -97,13 +97,19 @@ pub(super) fn expect_unchanged(wrapped: &Wrapped) -> Result<()> {
                 "no longer watched: it was converted to another kind, or moved"
             }
             // The buckets keep gradients in the layout of then.
-            true if it.stride() != *stride => "laid out anew in memory",
+            true if kind.is_none() && layout(it) != *laid_out => "laid out anew in memory",
             _ => continue,
         };
         let expected = "as it was when the model was wrapped; wrap it again";
         return Err(Error::argument(format_args!("the parameter {name}"), found, expected));
     }
     Ok(())
+}
+
+/// The strides that matter.
+fn layout(tensor: &Tensor) -> Vec<i64> {
+    let dims = tensor.size().into_iter().zip(tensor.stride());
+    dims.filter(|(size, _)| *size > 1).map(|(_, stride)| stride).collect()
 }
 
 /// Refuses variables with which a new rank of an elastic training would begin anew.

@@ -221,6 +221,7 @@ pub(crate) fn meet(store: &Store, place: Place, some: Option<&[usize]>) -> Resul
     let could_not_join = |message: &str| {
         let of = some.map(|ranks| format!(" of ranks {ranks:?}")).unwrap_or_default();
         let (operation, message) = (format!("join the group{of}"), message.into());
+        let rank = some.map_or(rank, |_| job_rank);
         Error::Rendezvous { rank, world_size, operation, message }
     };
     let failed = |error: c10d_sys::Error| could_not_join(error.message());
