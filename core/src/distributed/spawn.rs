@@ -83,7 +83,7 @@ fn run(nprocs: usize, outcomes: &[Outcome]) -> Result<()> {
     let mut ranks = Vec::new();
     for rank in 0..nprocs {
         let reason = env::temp_dir().join(format!("spawn-{}-{rank}.json", process::id()));
-        // That of an earlier process with this number.
+        // An earlier process with the same ID may have left it.
         let _ = fs::remove_file(&reason);
         let spawned =
             serde_json::to_string(&(rank, process::id(), outcomes)).map_err(Error::other)?;

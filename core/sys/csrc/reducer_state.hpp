@@ -65,7 +65,7 @@ class OwnedReducer : public c10d::Reducer {
     expect_autograd_hooks_ = false;
   }
 
-  // PyTorch's, but an order that was set applies even if no gradient of the forward pass before has come.
+  // As in PyTorch, but an order that was set also applies if the last forward pass has had no backward pass.
   bool rebuild() {
     {
       const std::lock_guard<std::mutex> lock(mutex_);

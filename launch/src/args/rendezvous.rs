@@ -77,7 +77,7 @@ impl FromStr for Conf {
 }
 
 fn seconds(key: &str, value: &str) -> Result<Duration> {
-    // An Instant cannot be later by as much as u64 has room for.
+    // Adding u64::MAX seconds to an Instant would overflow.
     let seconds = value.trim().parse::<u32>().ok().filter(|seconds| *seconds > 0);
     let wrong = || format!("expected 1 to {} seconds after {key}=, not {value:?}", u32::MAX);
     Ok(Duration::from_secs(seconds.with_context(wrong)?.into()))

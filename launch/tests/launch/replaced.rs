@@ -35,7 +35,7 @@ print(place['variables']['RANK'], place['generation'], flush=True)";
     ended.expect_code(0).expect_stderr("restart 1 of 1: 2 ranks go on, and another one takes");
     let mut lines: Vec<_> = ended.stdout.lines().collect();
     lines.sort_unstable();
-    // Those that go on have the new numbers in front of their lines, too.
+    // The lines of ranks that go on begin with their new numbers.
     for (rank, line) in lines.iter().enumerate() {
         let generation = line.strip_prefix(&format!("[rank{rank}]: {rank} "));
         assert!(generation.is_some_and(|number| number != "0"), "{lines:?}");

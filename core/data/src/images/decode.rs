@@ -94,8 +94,8 @@ fn has_end(bytes: &[u8]) -> bool {
         || segments(bytes).any(|(marker, _)| marker == END_OF_IMAGE)
 }
 
-/// Whether the decoder would read only a part of the scans, without an error: those of colours that lie apart, if the
-/// image has fewer pixels of some.
+/// Whether the decoder would skip scans without an error, as it does if colours have separate scans and some colours have
+/// fewer pixels.
 fn has_misread_scans(bytes: &[u8]) -> bool {
     let mut segments = segments(bytes);
     let frame = segments.find(|(marker, _)| FRAMES.contains(marker));

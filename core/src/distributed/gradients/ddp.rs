@@ -207,7 +207,7 @@ impl<M> DistributedDataParallel<M> {
     /// # Errors
     /// [`Error::UnusedParameters`] if parameters did not contribute to the last loss, [`Error::Collective`] if buffers
     /// could not be broadcast, [`Error::Argument`] for [`no_sync`](Self::no_sync) in a static graph's first iteration,
-    /// for a parameter unfrozen, converted, moved or laid out anew since, and a static graph's outputs without a graph.
+    /// for parameters unfrozen, converted, moved or laid out anew since wrapping, and static outputs without a graph.
     pub fn forward<O: Tensors>(&self, f: impl FnOnce(&M) -> O) -> Result<O> {
         // As in PyTorch's traces.
         record_function("DistributedDataParallel.forward", || self.traced_forward(f))?

@@ -41,8 +41,9 @@ impl<M: Send> DistributedDataParallel<M> {
     /// ```
     ///
     /// # Errors
-    /// What `loss` returns, [`Error::Argument`] for a batch that divides unevenly, on a GPU, without virtual ranks, around a
-    /// `CheckpointWrapper` of a layer that exchanges and as in [`forward`](Self::forward), and [`Error::Collective`] if a rank has died or did not arrive within the timeout.
+    /// What `loss` returns; [`Error::Argument`] for a batch that divides unevenly, on a GPU, without virtual ranks, for a
+    /// `CheckpointWrapper` around a layer that exchanges, and as [`forward`](Self::forward); [`Error::Collective`] if a
+    /// rank has died or did not arrive within the timeout.
     pub fn backward_shares<B: Tensors + Send>(
         &self,
         batch: B,

@@ -8,8 +8,7 @@ use tch::{Kind, Tensor, nn::VarStore};
 use tch_parallel_base::parameters::{named_buffers, named_parameters};
 use tch_parallel_optim::steps_in_backward;
 
-/// The parameters that the ranks share, as they were wrapped: whether they are trained, the kinds of those in no bucket,
-/// and how all are laid out.
+/// The shared parameters when they were wrapped: whether trained, the kinds of those in no bucket, the layouts of all.
 pub(super) type Wrapped = Vec<(String, Tensor, bool, Option<Kind>, Vec<i64>)>;
 
 pub(crate) struct ModuleTensors {
@@ -96,7 +95,7 @@ pub(super) fn expect_unchanged(wrapped: &Wrapped) -> Result<()> {
             true if kind.map_or(!is_in_reducer(it), |kind| it.kind() != kind) => {
                 "no longer watched: it was converted to another kind, or moved"
             }
-            // The buckets keep gradients in the layout of then.
+            // The buckets keep the layout that the gradients had then.
             true if kind.is_none() && layout(it) != *laid_out => "laid out anew in memory",
             _ => continue,
         };

@@ -99,7 +99,7 @@ fn a_lost_node_is_a_restart_for_which_the_others_wait_until_its_place_is_taken()
     assert_eq!(end.next.as_deref(), Some(next));
     scene.gone(&[0], 3.0);
     assert_eq!(scene.waits(0), ["waiting at most 600 s for node 1 of 2; there are: h0"]);
-    // One that was started with other arguments ends nothing but itself.
+    // A launcher with other arguments ends only itself.
     scene.event(4, Event::Joined(Node::example(Some(1), "h1", (3, 3))), 3.5);
     assert_eq!(scene.end().0, [4]);
     scene.come_back(1, 5, 4.0);
