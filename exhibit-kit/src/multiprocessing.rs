@@ -182,12 +182,16 @@ mod tests {
 
     #[test]
     fn all_that_end_well_are_waited_for_and_every_line_is_told() {
-        let slow = shell("slow", "echo a; exec >&2; sleep 0.2");
+        let directory = tempfile::tempdir().unwrap();
+        let end = directory.path().join("end");
+        let slow = format!("echo a; exec >&2; sleep 0.2; : > {}", end.display());
+        let slow = shell("slow", &slow);
         let quick = shell("quick", "printf 'b\\nno end'");
         let mut told = Vec::new();
         run(vec![slow, quick], MINUTE, |line| told.push(line.to_owned())).unwrap();
         told.sort();
         assert_eq!(told, ["a", "b", "no end"]);
+        assert!(end.exists(), "the slow one was not waited for");
     }
 
     #[test]

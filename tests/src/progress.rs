@@ -33,12 +33,6 @@ impl Patience {
         })
     }
 
-    /// Gives up on processes that write nothing, and on those that they have started.
-    pub fn with_processes(self, processes: Vec<Pid>) -> impl FnMut() -> bool {
-        let mut work = Unchanged::new();
-        now_and_then(move || work.see(self.work(&with_children(&processes))) >= self.idle)
-    }
-
     /// A value that changes when one of the processes has begun or ended, or when together they
     /// have used another twentieth of the time that they may be idle. Less does not count as work,
     /// since polling takes processor time too.
@@ -126,7 +120,7 @@ fn newest_change(directory: &Path) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{programs::shell, wait::until};
+    use crate::programs::shell;
     use std::thread::sleep;
 
     const SOON: Duration = Duration::from_secs(2);
@@ -157,22 +151,5 @@ mod tests {
         ] {
             assert_eq!(is_given_up_on(script, Patience { idle, silent }), given_up, "{script}");
         }
-    }
-
-    /// Whether a process that runs this script, and writes nothing, ends before it is given up on.
-    fn ends(script: &str) -> bool {
-        let mut process = shell(script).spawn().unwrap();
-        let pids = vec![Pid::from_raw(process.id().cast_signed())];
-        let give_up = Patience { idle: SOON, silent: LATE }.with_processes(pids);
-        let ended = until("it ends", give_up, || Ok(process.try_wait()?));
-        process.kill().unwrap();
-        process.wait().unwrap();
-        ended.is_ok()
-    }
-
-    #[test]
-    fn processes_that_sleep_are_given_up_on_unless_they_wait_for_one_that_works() {
-        assert!(!ends("exec sleep 1000"));
-        assert!(ends("timeout 4 sh -c 'while :; do :; done'; true"));
     }
 }

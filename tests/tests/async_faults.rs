@@ -47,7 +47,10 @@ fn when_a_worker_is_stopped_the_server_goes_on_after_the_timeout() -> Result<()>
     let job = Job::new()?;
     let mut ranks = started(&job, 3, "async-ps --step-time=5 --timeout=10")?;
     stop_after_first_step(&job, &ranks, 2, 1..2)?;
+    let stopped = Instant::now();
     let server = ranks[0].wait()?.expect_success()?;
+    // Its last message came before it was stopped.
+    ensure!(stopped.elapsed() > Duration::from_secs(5), "the server did not wait for 10 s");
     server.expect_line(&["[server] worker 2 is gone", "is stopped", "1 worker goes on"])?;
     ranks[1].wait()?.expect_success().map(drop)
 }
@@ -83,7 +86,7 @@ fn when_a_server_is_killed_every_worker_ends_and_names_it() -> Result<()> {
 
 #[test]
 fn a_worker_that_comes_late_is_served() -> Result<()> {
-    let flags = "async-ps --servers=2 --step-time=10 --epochs=2";
+    let flags = "async-ps --servers=2 --step-time=10 --straggle=2:50 --epochs=2";
     let job = trained_with_late(4, flags, 3, STEPS)?;
     let updated = who_updated(job.directory())?;
     assert_eq!(updated.first(), Some(&2));

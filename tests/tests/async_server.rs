@@ -74,7 +74,7 @@ fn trace_with_a_slow_worker(flags: &str) -> Result<Trace> {
 fn under_ssp_no_lead_and_no_staleness_exceeds_its_bound() -> Result<()> {
     const WORKERS: u64 = 3;
     for bound in [0, 2] {
-        let trace = trace_with_a_slow_worker(&format!("ssp --staleness={bound} --straggle=1:300"))?;
+        let trace = trace_with_a_slow_worker(&format!("ssp --staleness={bound} --straggle=1:600"))?;
         assert_eq!(trace.counted, trace.staleness);
         assert_eq!(trace.leads.iter().max(), Some(&bound));
         // For the derivation see async-update/src/server/gate.rs.
@@ -97,7 +97,7 @@ fn with_sync_every_all_meet_after_so_many_updates() -> Result<()> {
 /// Their clocks may begin differently on each server, so only one server may decide where all meet.
 #[test]
 fn with_sync_every_workers_that_come_late_do_not_stop_several_servers() -> Result<()> {
-    let flags = "async-ps --sync-every=4 --servers=2 --epochs=3 --step-time=5";
+    let flags = "async-ps --sync-every=4 --servers=2 --epochs=3 --step-time=5 --straggle=2:25";
     let job = trained_with_late(6, flags, 3, 5)?;
     let updated = events(job.directory(), 0, "update", |update| update["worker"].as_u64())?;
     ensure!((2..6).all(|worker| updated.contains(&worker)), "{updated:?}");
@@ -158,18 +158,6 @@ fn a_worker_fetches_pushes_and_exchanges_as_often_as_its_flags_say() -> Result<(
         assert_eq!(exchanges(flags)?, expected, "{flags}");
     }
     Ok(())
-}
-
-cases! {
-    fn flags_that_make_no_sense_are_refused() =
-        expect_refusals(|line| async_update(line.split(' ')), &[
-            ("ssp --staleness=-1", 2, ["--staleness", "-1 is not in 0.."]),
-            ("async-ps --n-push=0", 2, ["--n-push", "0 is not in 1.."]),
-            ("async-ps --n-fetch=0", 2, ["--n-fetch", "0 is not in 1.."]),
-            ("async-ps --sync-every=0", 2, ["--sync-every", "0 is not in 1.."]),
-            ("async-ps --servers=0", 2, ["--servers", "0 is not in 1.."]),
-            ("easgd --tau=0", 2, ["--tau", "0 is not in 1.."]),
-        ]);
 }
 
 #[test]

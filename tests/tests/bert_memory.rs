@@ -2,6 +2,7 @@
 //! the story that "Learn PyTorch Multi-GPU properly", by matthew l, tells with nvidia-smi.
 
 use crate::prelude::*;
+use serde::Deserialize;
 
 const SEQ_LEN: usize = 32;
 const VOCAB_SIZE: usize = 2000;
@@ -16,8 +17,9 @@ const METHODS: [&str; 6] =
     ["data-parallel", "output-device", "custom-criterion", "ddp", "apex", "fsdp"];
 
 /// The memory of a device, in bytes.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 struct Device {
+    #[serde(rename = "device")]
     name: String,
     /// Between two steps.
     live: usize,
@@ -28,18 +30,6 @@ struct Device {
 }
 
 impl Device {
-    fn of(event: &Value) -> Option<Device> {
-        let bytes = |name: &str| Some(event[name].as_u64()? as usize);
-        Some(Device {
-            name: event["device"].as_str()?.into(),
-            live: bytes("live")?,
-            peak: bytes("peak")?,
-            parameters: bytes("parameters")?,
-            gradients: bytes("gradients")?,
-            optimizer_state: bytes("optimizer_state")?,
-        })
-    }
-
     /// The peak without Adam's state. It includes no gradients, which `zero_grad` has freed by then.
     fn without_state(&self) -> usize {
         self.peak - self.optimizer_state
@@ -58,7 +48,8 @@ fn trained(method: &str, devices: usize) -> Result<Arc<Vec<Device>>> {
         let ranks = if is_distributed(method) { devices } else { 1 };
         let program = if is_distributed(method) { launch(ranks, &program)? } else { program };
         let job = Job::done(program)?;
-        let of_rank = |rank| events(job.directory(), rank, "device", Device::of);
+        let device = |event: &Value| Device::deserialize(event).ok();
+        let of_rank = |rank| events(job.directory(), rank, "device", device);
         let found = (0..ranks).map(of_rank).collect::<Result<Vec<_>>>()?.concat();
         let names: Vec<_> = found.iter().map(|device| device.name.clone()).collect();
         let expected: Vec<_> = (0..devices).map(|index| format!("cpu:{index}")).collect();

@@ -48,13 +48,14 @@ fn a_sampler_of_a_subset_has_pythons_indices() -> Result<()> {
     expect_parity(&[subset(&many, 3), subset(&many, 4), subset(&[9, 2, 2, 5], 0)])
 }
 
+fn weighted(weights: &[f64], num_samples: usize, replacement: bool, seed: u64) -> Value {
+    json!({ "WeightedRandomSampler": {
+        "weights": weights, "num_samples": num_samples, "replacement": replacement, "seed": seed,
+    } })
+}
+
 #[test]
 fn a_weighted_sampler_has_pythons_indices() -> Result<()> {
-    let weighted = |weights: &[f64], num_samples: usize, replacement: bool, seed: u64| {
-        json!({ "WeightedRandomSampler": {
-            "weights": weights, "num_samples": num_samples, "replacement": replacement, "seed": seed,
-        } })
-    };
     let few = [0.1, 0.9, 0.4, 0.7, 3.0, 0.6, 0.0];
     let many: Vec<f64> = (0..1000).map(|index| f64::from(index % 10) * 0.37).collect();
     expect_parity(&[
@@ -70,10 +71,7 @@ fn a_weighted_sampler_has_pythons_indices() -> Result<()> {
 
 #[test]
 fn each_rank_takes_pythons_share_of_what_a_sampler_draws() -> Result<()> {
-    let weights = [0.3, 0.1, 2.0, 0.5, 0.05, 0.8, 1.1];
-    let weighted = json!({ "WeightedRandomSampler": {
-        "weights": weights, "num_samples": 20, "replacement": true, "seed": 9,
-    } });
+    let weighted = weighted(&[0.3, 0.1, 2.0, 0.5, 0.05, 0.8, 1.1], 20, true, 9);
     let subset = json!({ "SubsetRandomSampler": { "indices": [10, 20, 30, 40, 50], "seed": 9 } });
     let share = |sampler: &Value, rank, num_replicas, drop_last| {
         json!({ "DistributedSamplerWrapper": {

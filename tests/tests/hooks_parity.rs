@@ -3,7 +3,7 @@
 use crate::prelude::*;
 
 /// Trains on two ranks for one epoch, which is 40 steps.
-const FLAGS: &str = "--epochs 1 --lr 0.05 --momentum 0.9";
+pub(crate) const FLAGS: &str = "--epochs 1 --lr 0.05 --momentum 0.9";
 
 /// Trains with a hook in Rust and in Python, and compares the results.
 fn expect_parity(hook: &str) -> Result<Arc<Training>> {

@@ -5,7 +5,6 @@ use crate::prelude::*;
 use rand::Rng;
 use std::ops::RangeInclusive;
 use tests::imagenet::{CHECKPOINT, job_with_images};
-use tests::safetensors;
 use tests::training::{self, has_taken_steps};
 
 /// After how many steps an attempt is killed.
@@ -56,9 +55,8 @@ fn expect_no_change(case: &Case) -> Result<()> {
     let job = Job::new()?;
     start(&job, case, "peace")?.wait()?.expect_success()?;
     let peace = job.path("peace");
-    let checkpoint = job.path(CHECKPOINT);
-    let weights = safetensors::read(&checkpoint)?;
-    fs::remove_file(&checkpoint)?;
+    let weights = job.tensors(CHECKPOINT)?;
+    fs::remove_file(job.path(CHECKPOINT))?;
 
     let mut seen = vec![BTreeMap::new(); ranks];
     let mut epochs_seen = BTreeMap::new();
@@ -92,7 +90,7 @@ fn expect_no_change(case: &Case) -> Result<()> {
         ensure!(*seen == losses(&peace, rank)?, "steps of rank {rank} were left out");
     }
     assert_eq!(epochs_seen, epochs(&peace)?);
-    for (name, tensor) in safetensors::read(&checkpoint)? {
+    for (name, tensor) in job.tensors(CHECKPOINT)? {
         ensure!(weights.get(&name) == Some(&tensor), "{name} differs in the end");
     }
     Ok(())

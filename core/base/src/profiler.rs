@@ -52,8 +52,8 @@ static RUNNING: AtomicBool = AtomicBool::new(false);
 #[derive(Debug)]
 #[must_use = "it records until `stop` is called"]
 pub struct Profiler {
-    path: String,
-    running: bool,
+    /// None once it has ended.
+    path: Option<String>,
 }
 
 impl Profiler {
@@ -73,7 +73,7 @@ impl Profiler {
         let opened = opened.inspect_err(|_| RUNNING.store(false, Ordering::Release));
         opened.map_err(Error::io("create", &path))?;
         // From here on, a drop ends it.
-        let profiler = Profiler { path, running: true };
+        let profiler = Profiler { path: Some(path) };
         profiler::start(tch::Cuda::is_available()).map_err(Error::engine("start the profiler"))?;
         Ok(profiler)
     }
@@ -87,10 +87,8 @@ impl Profiler {
     }
 
     fn end(&mut self, save: bool) -> Result<()> {
-        if !std::mem::take(&mut self.running) {
-            return Ok(());
-        }
-        let stopped = profiler::stop(save.then_some(self.path.as_str()));
+        let Some(path) = self.path.take() else { return Ok(()) };
+        let stopped = profiler::stop(save.then_some(path.as_str()));
         RUNNING.store(false, Ordering::Release);
         stopped.map_err(Error::engine("stop the profiler"))
     }

@@ -47,5 +47,8 @@ fn a_program_is_found_in_path_and_by_a_relative_path() {
 
 #[test]
 fn ranks_read_nothing_from_stdin() {
-    assert_eq!(run(Job::new().launch(["-n", "2", "cat"])).expect_code(0).stdout, "");
+    let job = Job::new();
+    let (inner, mut typed) = (job.launch(["-n", "2", "cat"]), job.clean("sh"));
+    typed.args(["-c", r#"echo typed | "$0" "$@""#]).arg(inner.get_program()).args(inner.get_args());
+    assert_eq!(run(typed).expect_code(0).stdout, "");
 }

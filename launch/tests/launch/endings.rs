@@ -14,6 +14,7 @@ fn the_rank_that_failed_first_is_named_with_its_last_lines() {
             note $$ pid
             exit 3
         fi
+        trap '' TERM
         note x ready
         dead pid
         echo "connection closed by peer" >&2
@@ -46,7 +47,7 @@ fn the_other_ranks_have_time_to_end_by_themselves() {
         trap 'note x term; exit 1' TERM
         note x ready
         dead pid
-        note x by_itself"#;
+        : >"$DIR/by_itself""#;
     run(job.launch_sh("-n 2", script)).expect_code(3).expect_not_in_stderr("after that");
     assert!(job.note("by_itself").is_some());
     assert_eq!(job.note("term"), None);
@@ -58,8 +59,8 @@ fn ranks_that_ignore_sigterm_are_killed_within_5_s() {
     let script = r#"
         trap '' TERM
         note $$ pid.$RANK
-        if [ $RANK = 1 ]; then await pid.0; await pid.2; note x failing; exit 5; fi
-        stay"#;
+        if [ $RANK = 1 ]; then await pid.0; await pid.2; : >"$DIR/failing"; exit 5; fi
+        exec sleep 60"#;
     let ended = run(job.launch_sh("-n 3", script));
     let failing = fs::metadata(job.dir().join("failing")).unwrap().modified().unwrap();
     let took = SystemTime::now().duration_since(failing).unwrap();

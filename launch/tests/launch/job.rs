@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const PRELUDE: &str = r#"
     note() { echo "$1" > "$DIR/.$2" && mv "$DIR/.$2" "$DIR/$2"; }
     await() { while [ ! -e "$DIR/$1" ]; do sleep 0.01; done; }
-    dead() { await "$1"; while kill -0 "$(cat "$DIR/$1")" 2>/dev/null; do sleep 0.01; done; }
+    dead() { await "$1"; read -r pid <"$DIR/$1"; while [ -e "/proc/$pid" ]; do sleep 0.01; done; }
     stay() { while :; do sleep 0.05; done; }
     message='{"message": {"message": "%s", "extraInfo": {%s"timestamp": "1"}}}'
     reason() { printf "$message" "$1" '"py_callstack": "Traceback ...", ' >"$TORCHELASTIC_ERROR_FILE"; }

@@ -80,10 +80,11 @@ fn nodes_with_1_2_and_3_ranks_have_6_ranks_in_a_row() {
 
 #[test]
 fn every_node_names_the_rank_that_failed_on_one_and_has_its_exit_code() {
-    let script = "note $$ pid.$RANK; [ $RANK = 1 ] || stay; await pid.0; await pid.2; \
+    let script = "note $$ pid.$RANK; [ $RANK = 1 ] || stay; await go; \
                   echo no such data set >&2; exit 7";
+    let (job, _nodes, running, pids) = Nodes::three("", script);
     let before = Instant::now();
-    let (_job, _nodes, running, pids) = Nodes::three("", script);
+    job.leave("go");
     let ended = finish(running);
     assert!(before.elapsed() < 2 * WHOLE_END, "{:?}", before.elapsed());
     let failed = format!(": rank 1 (pid {}) exited with code 7", pids[1]);
@@ -103,6 +104,7 @@ fn every_node_lists_those_of_its_own_ranks_that_failed_after_the_culprit() {
             0) stay ;;
             1) await pid.0; await pid.2; exit 3 ;;
         esac
+        trap '' TERM
         dead pid.1
         exit 4"#;
     let start = |rank| nodes.start(&job, rank, &format!("-n {}", rank + 1), script);
@@ -190,12 +192,12 @@ fn a_launcher_that_is_killed_and_started_again_has_its_place_in_a_restart_if_one
 #[test]
 fn a_node_that_is_silent_is_lost_after_the_heartbeat_timeout_and_ends_when_it_is_back() {
     for stopped in [0, 1] {
-        let (_job, _nodes, running, pids) = Nodes::three("--heartbeat-timeout 4", STAY);
+        let (_job, _nodes, running, pids) = Nodes::three("--heartbeat-timeout 6", STAY);
         running[stopped].signal(Signal::SIGSTOP);
         kill(Pid::from_raw(pids[stopped]), Signal::SIGSTOP).unwrap();
         let mut others = Vec::from(running);
         let back = others.remove(stopped);
-        let silent = ") has been silent for 4 s\n";
+        let silent = ") has been silent for 6 s\n";
         for ended in others.into_iter().map(Running::finish) {
             let sentence = format!("launch: node {stopped} (");
             ended.expect_code(1).expect_stderr(&sentence).expect_stderr(silent);

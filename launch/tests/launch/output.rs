@@ -152,8 +152,12 @@ fn a_process_that_leaves_the_ranks_group_does_not_hold_the_launcher() {
     let job = Job::new();
     let script = r#"setsid sh -c 'echo $$ > "$DIR/.pid" && mv "$DIR/.pid" "$DIR/pid"; exec sleep 60 >/dev/null' &
         await pid
-        echo done >&2"#;
-    let ended = run(job.launch_sh("", script));
+        echo done >&2
+        await read"#;
+    let running = start(job.launch_sh("", script));
+    running.wait_for_stderr("done\n");
+    job.leave("read");
+    let ended = running.finish();
     // It still holds stderr when the launcher is over.
     let daemon = job.wait_for_pids(&["pid"])[0];
     kill(Pid::from_raw(daemon), Signal::SIGKILL).unwrap();

@@ -3,18 +3,9 @@
 use super::ladder::diff_of_examples;
 use super::*;
 
-#[test]
-fn on_any_number_of_devices_the_losses_are_those_of_one() -> Result<()> {
-    let losses = printed(example("single_device", [])?)?;
-    for devices in [&[][..], &["cpu"], &["3xcpu"], &["4xcpu"]] {
-        let program = example("data_parallel", devices.iter().copied())?;
-        assert_eq!(losses, printed(program)?, "{devices:?}");
-    }
-    // The weights are trained on numbers whose last bits differ between processors.
-    expect_replay("data_parallel.txt", 0.0015)
-}
-
 cases! {
+    /// The weights are trained on numbers whose last bits differ between processors.
+    fn the_losses_are_as_the_book_shows() = expect_replay("data_parallel.txt", 0.0015);
     fn from_one_device_to_several_it_is_this_diff() =
         expect_listing("single_device_to_data_parallel.diff", &diff_of_examples("single_device", "data_parallel")?, EXACT);
     fn a_traced_step_of_the_toy_is_as_the_book_shows() = expect_replay("trace_toy.txt", EXACT);

@@ -35,7 +35,10 @@ fn on_every_step_the_losses_are_those_of_one_device() -> Result<()> {
     // A run of its own, which the first of the others must repeat.
     let losses = Job::new()?.run(example("single_device", [])?)?.expect_success()?.stdout;
     assert_eq!(losses, printed(example("single_device", [])?)?);
-    assert_eq!(losses, printed(example("data_parallel", ["2xcpu"])?)?);
+    for devices in [&[][..], &["cpu"], &["2xcpu"], &["3xcpu"], &["4xcpu"]] {
+        let program = example("data_parallel", devices.iter().copied())?;
+        assert_eq!(losses, printed(program)?, "{devices:?}");
+    }
     let program = example("distributed_data_parallel", [])?;
     assert_eq!(losses, printed(example("distributed_data_parallel", [])?)?, "no launcher");
     for ranks in [1, 2, 4] {

@@ -71,15 +71,16 @@ fn operations_follow_each_other_in_any_sequence(rank: Rank) {
 fn a_message_that_does_not_come_is_waited_for_as_long_as_the_groups_timeout() {
     let done = Barrier::new(2);
     // The ranks may take ten minutes to connect.
-    let waited =
-        with_ranks_and_timeout(2, Duration::from_millis(500), |Rank { rank, gloo, .. }| {
-            let begin = Instant::now();
-            let outcome = if rank == 0 { gloo.recv(&ones(10), 1, 0).now() } else { Ok(()) };
-            let waited = begin.elapsed();
-            done.wait();
-            outcome.err().map(|_| waited)
-        });
-    assert!(waited[0].is_some_and(|waited| waited < Duration::from_secs(60)), "{waited:?}");
+    let timeout = Duration::from_millis(500);
+    let waited = with_ranks_and_timeout(2, timeout, |Rank { rank, gloo, .. }| {
+        let begin = Instant::now();
+        let outcome = if rank == 0 { gloo.recv(&ones(10), 1, 0).now() } else { Ok(()) };
+        let waited = begin.elapsed();
+        done.wait();
+        outcome.err().map(|_| waited)
+    });
+    let may_take = timeout..Duration::from_secs(60);
+    assert!(waited[0].is_some_and(|waited| may_take.contains(&waited)), "{waited:?}");
 }
 
 #[run_by(with_ranks(3))]
