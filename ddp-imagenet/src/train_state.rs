@@ -88,8 +88,8 @@ pub fn resume(
     let Resumed { progress: saved, generators } = training.load(path, group)?;
     let Saved { progress, best_accuracy, meters } = saved;
     // With another number of ranks, the epoch's averages start anew, unless all ranks have the same: virtual ranks do.
-    let are_shared = meters.windows(2).all(|pair| pair[0].numbers == pair[1].numbers);
-    let has_own = are_shared || meters.len() == group.world_size();
+    let are_alike = meters.windows(2).all(|pair| pair[0].numbers == pair[1].numbers);
+    let has_own = args.virtual_ranks.is_some() && are_alike || meters.len() == group.world_size();
     let meters = meters.into_iter().cycle().nth(group.rank()).filter(|_| has_own);
     let Progress { epoch, step, .. } = progress;
     say(group, format!("=> loaded checkpoint '{}' (epoch {epoch}, step {step})", path.display()));

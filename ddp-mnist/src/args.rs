@@ -26,7 +26,7 @@ pub struct Args {
     #[arg(long, default_value_t = 128, value_parser = positive())]
     pub batch_size: usize,
     /// Learning rate.
-    #[arg(long, default_value_t = 0.01)]
+    #[arg(long, default_value_t = 0.01, allow_negative_numbers = true)]
     pub lr: f64,
     /// Momentum.
     #[arg(long, default_value_t = 0.0)]
@@ -38,7 +38,7 @@ pub struct Args {
     #[arg(long)]
     pub nesterov: bool,
     /// Seed of weights and dropout; rank r adds r.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub seed: i64,
     /// Seed of the order of the samples, the same on every rank.
     #[arg(long, default_value_t = 42)]

@@ -1,7 +1,7 @@
 //! The checkpoint that holds a whole training.
 
 use crate::args::Args;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use report::{Progress, Run, say};
 use std::path::Path;
 use tch::nn::VarStore;
@@ -15,8 +15,10 @@ pub struct Checkpoint<'a> {
 }
 
 impl<'a> Checkpoint<'a> {
-    /// Refuses a file that could not be written.
+    /// Refuses a file that could not be written, or that `--save` would replace.
     pub fn new(args: &'a Args, group: &'a ProcessGroup) -> Result<Self> {
+        let is_replaced = !args.no_save && args.checkpoint.as_ref() == Some(&args.save);
+        ensure!(!is_replaced, "--checkpoint and --save are both {}", args.save.display());
         if let (Some(file), 0) = (&args.checkpoint, group.rank()) {
             check_destination(file)?;
         }

@@ -54,10 +54,15 @@ struct Line<'a, F> {
 
 impl MetricsLog {
     /// Creates this rank's file in `dir`, and `dir` itself if it does not exist; `rank` is usually the process group,
-    /// `&group`. Replaces the file of an earlier run. Without `dir` the log writes nothing. [`Error::Io`] if the
-    /// directory or the file cannot be created.
+    /// `&group`. Replaces the file of an earlier run, and on rank 0 removes those of ranks that this run does not have.
+    /// Without `dir` the log writes nothing. [`Error::Io`] if the directory or the file cannot be created.
     pub fn create(dir: Option<&Path>, rank: impl Into<Shard>) -> Result<Self> {
-        Self::with_file(dir, rank.into(), RecordFile::create)
+        let rank = rank.into();
+        if let (Some(dir), 0) = (dir, rank.rank()) {
+            let others = (rank.num_replicas()..).map(|it| dir.join(format!("rank{it}.jsonl")));
+            others.take_while(|file| fs::remove_file(file).is_ok()).for_each(drop);
+        }
+        Self::with_file(dir, rank, RecordFile::create)
     }
 
     /// As [`create`](Self::create), but adds to a file that is there.

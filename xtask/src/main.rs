@@ -29,12 +29,6 @@ use std::process::ExitCode;
 /// The project's chores: set-up, launching, tests, the book, benchmarks.
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
-struct Cli {
-    #[command(subcommand)]
-    chore: Chore,
-}
-
-#[derive(Subcommand)]
 enum Chore {
     /// Install libtorch in .libtorch. The other chores do this too if it is missing.
     Setup {
@@ -143,7 +137,7 @@ fn main() -> ExitCode {
 
 /// Reads the command line. A `--` right before the other command's arguments, which clap swallows, is put back.
 fn parse(line: &[OsString]) -> Result<Chore, clap::Error> {
-    let mut chore = Cli::try_parse_from(line)?.chore;
+    let mut chore = Chore::try_parse_from(line)?;
     if let Chore::Launch(rest) | Chore::Build { rest, .. } | Chore::Test { rest, .. } = &mut chore {
         let before = line.len() - rest.args.len() - 1;
         if line[before] == "--" {

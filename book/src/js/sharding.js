@@ -61,7 +61,7 @@
     return {
       "DDP": { ...copies, state },
       "DDP with ZeRO-1": { ...copies, state: state / ranks },
-      "FullyShard": { weights: all / ranks, gradients: all / ranks, state: state / ranks, units: 2 * whole, unreduced: whole },
+      "FullyShard": { weights: all / ranks, gradients: all / ranks, state: state / ranks, units: Math.min(2 * whole, WHOLE[precision] * parameters), unreduced: whole },
     };
   };
 }

@@ -28,11 +28,12 @@ impl Libtorch {
     pub fn find() -> io::Result<Self> {
         let of_torch_sys =
             || PathBuf::from(env::var_os("DEP_TCH_LIBTORCH_LIB")?).parent().map(Into::into);
-        let folder = match variable("LIBTORCH_USE_PYTORCH") {
-            Some(_) => folder_of_python()?,
-            None => variable("LIBTORCH").or_else(of_torch_sys).unwrap_or_else(|| "/usr".into()),
+        let uses_python = variable("LIBTORCH_USE_PYTORCH").is_some();
+        let folder = match uses_python {
+            true => folder_of_python()?,
+            false => variable("LIBTORCH").or_else(of_torch_sys).unwrap_or_else(|| "/usr".into()),
         };
-        let below = |name| variable(name).unwrap_or_else(|| folder.clone());
+        let below = |name| variable(name).filter(|_| !uses_python).unwrap_or(folder.clone());
         let include = below("LIBTORCH_INCLUDE").join("include");
         let header = include.join("torch/csrc/api/include/torch/torch.h");
         if !header.exists() {

@@ -124,6 +124,8 @@ fn make_anew(folder: &Path) -> Result<()> {
         "{} is not empty, and no earlier pack: choose another folder",
         folder.display()
     );
+    // If this is interrupted, the mark is still there.
+    earlier.sort_by_key(|entry| entry.ends_with(MARK));
     earlier.iter().try_for_each(|entry| remove(entry))
 }
 

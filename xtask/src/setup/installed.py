@@ -15,7 +15,7 @@ for requirement in sys.argv[1:]:
     except metadata.PackageNotFoundError:
         print(f"missing {requirement}")
     else:
-        if version not in ("", found):
+        if version not in ("", found, found.partition("+")[0]):
             print(f"missing {requirement} (found {found})")
 
 for distribution in metadata.distributions():

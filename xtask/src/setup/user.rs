@@ -7,20 +7,21 @@ pub(super) fn check(libtorch: &Path, release: &Release) -> Result<()> {
     let library = libtorch.join("lib/libtorch_cpu.so");
     ensure!(
         library.exists(),
-        "LIBTORCH is set, to {}, but {} is not there: set it to the folder of libtorch {torch} that holds lib/ and include/, \
-         or unset it to have one fetched",
+        "LIBTORCH or LIBTORCH_USE_PYTORCH names {}, but {} is not there: set LIBTORCH to the folder of libtorch {torch} that \
+         holds lib/ and include/, or unset both to have one fetched",
         libtorch.display(),
         library.display()
     );
-    let found = version(libtorch).context("LIBTORCH is set to what is no libtorch")?;
+    let found =
+        version(libtorch).context("LIBTORCH or LIBTORCH_USE_PYTORCH names what is no libtorch")?;
     let like = Release::like(&found);
     let advice = match like {
         Some(like) => format!("add `--torch {}` after the chore's name", like.torch),
-        None => format!("set LIBTORCH to libtorch {torch}"),
+        None => format!("unset LIBTORCH_USE_PYTORCH and set LIBTORCH to libtorch {torch}"),
     };
     ensure!(
         like == Release::like(torch),
-        "the libtorch in {} is {found}, but this build is for {torch}: {advice}, or unset LIBTORCH to have one fetched",
+        "the libtorch in {} is {found}, but this build is for {torch}: {advice}, or unset both to have one fetched",
         libtorch.display(),
     );
     Ok(())
@@ -56,10 +57,16 @@ mod tests {
             of(right).unwrap();
         }
         for (version, advice) in [
-            ("2.11.0", "add `--torch 2.11.0` after the chore's name, or unset LIBTORCH"),
-            ("2.12.2", "add `--torch 2.12.1` after the chore's name, or unset LIBTORCH"),
-            ("2.10.0", "set LIBTORCH to libtorch 2.13.0, or unset LIBTORCH"),
-            ("2.14.0", "set LIBTORCH to libtorch 2.13.0, or unset LIBTORCH"),
+            ("2.11.0", "add `--torch 2.11.0` after the chore's name, or unset both"),
+            ("2.12.2", "add `--torch 2.12.1` after the chore's name, or unset both"),
+            (
+                "2.10.0",
+                "unset LIBTORCH_USE_PYTORCH and set LIBTORCH to libtorch 2.13.0, or unset both",
+            ),
+            (
+                "2.14.0",
+                "unset LIBTORCH_USE_PYTORCH and set LIBTORCH to libtorch 2.13.0, or unset both",
+            ),
         ] {
             let error = of(version).unwrap_err();
             let expected = format!("is {version}, but this build is for 2.13.0: {advice}");

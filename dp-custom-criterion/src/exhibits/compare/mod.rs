@@ -26,6 +26,7 @@ pub use args::CompareArgs;
 const TEXT: &str = include_str!("compare.jinja");
 
 pub fn compare(args: &CompareArgs) -> Result<()> {
+    args.svg.check()?;
     let runs = Runs::new(args)?;
     let run = |method: &Method| runs.run(*method, args.batch_size, args.steps);
     let measured = Method::value_variants().iter().map(run).collect::<Result<Vec<_>>>()?;
