@@ -40,7 +40,7 @@ fn main() -> Result<()> {
     let timeout = Some(Duration::from_secs(60));
     let group = init_process_group(ProcessGroupOptions { timeout, ..Default::default() })?;
     // On rank 0 its error names the ranks that are missing.
-    group.with_timeout(Duration::from_secs(10)).monitored_barrier()?;
+    group.with_timeout(Duration::from_secs(10)).monitored_barrier(true)?;
     // ANCHOR_END: timeout
 
     // ANCHOR: seed

@@ -2,16 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "in a test a panic is how to fail")]
 
-use nix::unistd::Pid;
-use std::process::{Child, Command, Stdio};
-use std::{fs, path::Path, thread, time::Duration};
+use std::time::{Duration, Instant};
+use std::{fs, path::Path, process::Command, thread};
 use tch::{Device, nn, nn::VarStore, no_grad};
 use tch_parallel::optim::{Sgd, SgdOptions};
 use tch_parallel::{checkpoint::Training, distributed::ProcessGroup};
-use tests::progress::Patience;
+use tests::Job;
 
 /// If set, this process of the test is the run to be killed; the value is the folder to save in.
 const DIRECTORY: &str = "SAVES_UNTIL_KILLED_IN";
+
+const FILE: &str = "training.safetensors";
 
 /// How many runs are killed: every second one while its new file exists, the others soon after their first save.
 const KILLS: u64 = 24;
@@ -55,62 +56,39 @@ fn save_until_killed(path: &Path) -> ! {
     panic!("nobody has killed it after {SAVES} checkpoints")
 }
 
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        // SIGKILL: it cannot clean up.
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-}
-
-impl Killed {
-    /// Polls without a pause, so as not to miss the moment.
-    fn wait_until(&self, what: &str, mut reached: impl FnMut() -> bool) {
-        let pid = Pid::from_raw(self.0.id().cast_signed());
-        let mut stands_still = Patience::default().with_processes(vec![pid]);
-        while !reached() {
-            assert!(!stands_still(), "waited in vain until {what}");
-            thread::yield_now();
-        }
-    }
-}
-
-fn others(directory: &Path, path: &Path) -> usize {
-    let entries = fs::read_dir(directory).unwrap().filter_map(Result::ok);
-    entries.filter(|entry| entry.path() != path).count()
+fn others(job: &Job) -> usize {
+    job.files().unwrap().iter().filter(|name| name.as_str() != FILE).count()
 }
 
 #[test]
 fn a_run_that_is_killed_leaves_a_whole_checkpoint() {
     if let Some(directory) = std::env::var_os(DIRECTORY) {
-        save_until_killed(&Path::new(&directory).join("training.safetensors"));
+        save_until_killed(&Path::new(&directory).join(FILE));
     }
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("training.safetensors");
+    let job = Job::new().unwrap();
+    let path = job.path(FILE);
     let (mut last, mut killed_while_writing) = (-1, 0);
     for kill in 0..KILLS {
         let modified = || fs::metadata(&path).and_then(|found| found.modified()).ok();
         let before = modified();
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "a_run_that_is_killed_leaves_a_whole_checkpoint"]);
-        command.env(DIRECTORY, directory.path()).stdout(Stdio::null());
-        let run = Killed(command.spawn().unwrap());
-        run.wait_until("the run has saved", || {
-            // Without it, this would keep the processor from the run.
-            thread::sleep(Duration::from_millis(1));
-            modified() != before
-        });
+        let run = job.start(command.env(DIRECTORY, job.directory())).unwrap();
+        job.until("the run has saved", || Ok((modified() != before).then_some(()))).unwrap();
         if kill % 2 == 0 {
-            run.wait_until("the run saves", || others(directory.path(), &path) > 0);
+            // Without a pause, so that it is killed right at the start of a save.
+            let limit = Instant::now() + Duration::from_secs(60);
+            while others(&job) == 0 {
+                assert!(Instant::now() < limit, "the run saves no more");
+            }
         } else {
             // Any moment will do; each round uses a different one.
             thread::sleep(Duration::from_micros(kill * 397));
         }
+        // By SIGKILL: it cannot clean up.
         drop(run);
 
-        let left = others(directory.path(), &path);
+        let left = others(&job);
         assert!(left <= 1, "killed runs leave more and more files: {left}");
         killed_while_writing += left;
         let number = load(&path);
@@ -119,5 +97,5 @@ fn a_run_that_is_killed_leaves_a_whole_checkpoint() {
     }
     assert!(killed_while_writing > 0, "no run was killed at the moment that matters");
     with_training(|training, group| training.save(&path, &last, group).unwrap());
-    assert_eq!(others(directory.path(), &path), 0);
+    assert_eq!(others(&job), 0);
 }

@@ -57,12 +57,13 @@ fn on_devices(count: usize, options: DataParallelOptions) -> (VarStore, Model) {
     (vs, model)
 }
 
-/// A forward and a backward pass with a batch of this many rows; returns the loss.
-fn pass(model: &Model, rows: i64) -> f64 {
+/// A forward and a backward pass with a batch of this many rows; returns the output's device and the loss.
+fn pass(model: &Model, rows: i64) -> (LogicalDevice, f64) {
     let (inputs, labels) = batch(rows);
-    let loss = model.forward_t(&inputs, true).cross_entropy_for_logits(&labels);
+    let logits = model.forward_t(&inputs, true);
+    let loss = logits.cross_entropy_for_logits(&labels);
     model.backward(&loss).unwrap();
-    loss.double_value(&[])
+    (LogicalDevice::of(&logits), loss.double_value(&[]))
 }
 
 /// Equal up to rounding: a gradient is a sum over the rows, computed in parts on several devices and in one go on one.
@@ -82,12 +83,9 @@ fn gradients_are_those_of_the_unwrapped_model_for_any_devices_batch_and_output_d
                 let options =
                     DataParallelOptions { output_device: Some(output), ..Default::default() };
                 let (vs, model) = on_devices(count, options);
-                let (inputs, labels) = batch(rows);
-                let logits = model.forward_t(&inputs, true);
-                assert_eq!(LogicalDevice::of(&logits), output);
-                let loss = logits.cross_entropy_for_logits(&labels);
-                model.backward(&loss).unwrap();
-                assert_relative_eq!(loss.double_value(&[]), expected_loss, max_relative = 1e-6);
+                let (device, loss) = pass(&model, rows);
+                assert_eq!(device, output);
+                assert_relative_eq!(loss, expected_loss, max_relative = 1e-6);
                 assert_equal(&gradients(&vs), &expected);
             }
         }
@@ -190,8 +188,7 @@ fn a_frozen_parameter_gets_no_gradient_on_any_replica() {
 
 #[test]
 fn a_model_converted_to_another_kind_is_converted_on_every_device() {
-    let mut vs = VarStore::new(Device::Cpu);
-    let model = seeded(|| DataParallel::new(mlp, &vs, &devices(2))).unwrap();
+    let (mut vs, model) = on_devices(2, DataParallelOptions::default());
     vs.double();
     let output = no_grad(|| model.forward_t(&batch(4).0.to_kind(Kind::Double), false));
     assert_eq!((output.kind(), output.size()), (Kind::Double, vec![4, 3]));

@@ -118,7 +118,7 @@ fn concatenated<B: Tensors>(parts: &[Part<B>]) -> Result<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::TensorDataset;
+    use crate::{TensorDataset, loader::tests::Made};
     use std::sync::Arc;
     use tch::Kind;
 
@@ -160,21 +160,8 @@ mod tests {
 
     #[test]
     fn a_batch_whose_rows_are_not_its_samples_is_not_joined() {
-        struct Sums;
-
-        impl Dataset for Sums {
-            type Batch = Tensor;
-
-            fn len(&self) -> usize {
-                4
-            }
-
-            fn batch(&self, _indices: &[usize], _epoch: u64) -> Result<Tensor> {
-                Ok(Tensor::zeros([1], tch::kind::FLOAT_CPU))
-            }
-        }
-
-        let all = ConcatDataset::new([Sums, Sums]).unwrap();
+        let batch = |_: &[usize], _: u64| Ok(Tensor::zeros([1], tch::kind::FLOAT_CPU));
+        let all = ConcatDataset::new([(); 2].map(|()| Made { len: 4, batch })).unwrap();
         assert!(all.batch(&[0, 1], 0).is_ok());
         let error = all.batch(&[0, 1, 4], 0).unwrap_err().to_string();
         let expected = "a tensor in a batch of data set 0 is of shape [1], but must be [2, …], a row for each sample \

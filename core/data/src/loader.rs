@@ -231,4 +231,4 @@ fn worker_threads(num_workers: usize) -> Result<ThreadPool> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

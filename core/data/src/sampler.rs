@@ -67,4 +67,4 @@ impl Sampler for SequentialSampler {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

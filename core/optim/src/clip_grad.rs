@@ -92,7 +92,38 @@ pub fn clip_grad_norm_of_parts(
 ) -> Result<f64> {
     let options = options.into();
     check_not_negative(&[("max_norm", options.max_norm)])?;
-    no_grad(|| scale(&mut lists(gradients(parameters)), options, norms_of_wholes))
+    let ClipGradNormOptions { max_norm, norm_type, error_if_nonfinite } = options;
+    let lists = lists(gradients(parameters));
+    let Some(total) = no_grad(|| total_norm(&lists, norm_type, norms_of_wholes))? else {
+        return Ok(0.0);
+    };
+    if error_if_nonfinite {
+        let norm = total.f_double_value(&[])?;
+        check(norm.is_finite(), "the norm of the gradients", norm, "finite; skip this step")?;
+    }
+    no_grad(|| scale(lists, max_norm, &total))?;
+    Ok(total.f_double_value(&[])?)
+}
+
+/// Scales all gradients so that their joint norm, which is `total_norm`, becomes at most `max_norm`, as
+/// [`clip_grad_norm_`] does with the norm that it computes. `torch.nn.utils.clip_grads_with_norm_`
+///
+/// ```
+/// use tch::{Kind, Tensor};
+/// use tch_parallel::optim::{clip_grads_with_norm_, get_total_norm};
+///
+/// let weight = Tensor::from_slice(&[3f32, 4.0]).set_requires_grad(true);
+/// weight.square().sum(Kind::Float).backward();
+/// let norm = get_total_norm(&[weight.grad()], 2.0)?; // of 6 and 8
+/// clip_grads_with_norm_(&[weight], 1.0, norm)?;
+/// # Ok::<(), tch_parallel::Error>(())
+/// ```
+pub fn clip_grads_with_norm_(parameters: &[Tensor], max_norm: f64, total_norm: f64) -> Result<()> {
+    check_not_negative(&[("max_norm", max_norm)])?;
+    let lists = lists(gradients(parameters));
+    let Some(first) = lists.first() else { return Ok(()) };
+    let total_norm = Tensor::from(total_norm).f_to_kind(first[0].f_kind()?)?;
+    no_grad(|| scale(lists, max_norm, &total_norm))
 }
 
 /// The norm of all these tensors together, gradients for instance. `torch.nn.utils.get_total_norm`
@@ -174,30 +205,18 @@ fn total_norm(
 }
 
 /// The operations of PyTorch's `_clip_grads_with_norm_`, in their order.
-fn scale(
-    lists: &mut [TensorList],
-    options: ClipGradNormOptions,
-    norms_of_wholes: impl FnOnce(Tensor) -> Result<Tensor>,
-) -> Result<f64> {
-    let ClipGradNormOptions { max_norm, norm_type, error_if_nonfinite } = options;
-    let Some(total_norm) = total_norm(lists, norm_type, norms_of_wholes)? else {
-        return Ok(0.0);
-    };
-    if error_if_nonfinite {
-        let norm = total_norm.f_double_value(&[])?;
-        check(norm.is_finite(), "the norm of the gradients", norm, "finite; skip this step")?;
-    }
+fn scale(lists: Vec<TensorList>, max_norm: f64, total_norm: &Tensor) -> Result<()> {
     // Python's max_norm / (total_norm + 1e-6), which PyTorch also computes as a product.
     let mut factor = total_norm.f_detach_copy()?;
     add_number_(&mut factor, 1e-6)?;
     let _ = factor.f_reciprocal_()?;
     mul_number_(&mut factor, max_norm)?;
     clamp_max_(&mut factor, 1.0)?;
-    for list in lists {
+    for mut list in lists {
         // Even by 1: checking the factor would wait for a GPU.
         list.mul_tensor_(&factor.f_to(list[0].device())?)?;
     }
-    Ok(total_norm.f_double_value(&[])?)
+    Ok(())
 }
 
 /// The gradients of each kind on each GPU together; on the CPU, in their order.
@@ -234,6 +253,15 @@ mod tests {
         assert_eq!(gradient(&parameters[1]), [0.0, 0.0]);
         clip_grad_value_(&parameters, 1.0).unwrap();
         assert!(!parameters[0].grad().defined());
+    }
+
+    #[test]
+    fn the_norm_may_be_computed_before() {
+        let [first, second] = [(); 2].map(|()| [parameter(&[0.1, 0.7]), parameter(&[3.3])]);
+        let norm = clip_grad_norm_(&first, 1.0).unwrap();
+        assert_eq!(get_total_norm(&gradients(&second), 2.0).unwrap(), norm);
+        clip_grads_with_norm_(&second, 1.0, norm).unwrap();
+        assert_eq!(second.map(|it| gradient(&it)), first.map(|it| gradient(&it)));
     }
 
     #[test]

@@ -34,7 +34,9 @@ pub use adadelta::{Adadelta, AdadeltaOptions};
 pub use adagrad::{Adagrad, AdagradOptions};
 pub use adam::{Adam, AdamOptions};
 pub use averaged_model::{AveragedModel, AveragedModelOptions, Averaging};
-pub use clip_grad::{ClipGradNormOptions, clip_grad_norm_, clip_grad_norm_of_parts};
+pub use clip_grad::{
+    ClipGradNormOptions, clip_grad_norm_, clip_grad_norm_of_parts, clip_grads_with_norm_,
+};
 pub use clip_grad::{clip_grad_value_, get_total_norm};
 pub use nadam::{NAdam, NAdamOptions};
 pub use optimizer::{Optimizer, OptimizerState, ParamGroupState};

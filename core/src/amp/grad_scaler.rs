@@ -177,10 +177,9 @@ impl GradScaler {
         let checked = std::mem::take(&mut self.optimizers).into_values();
         let found_inf: Vec<_> = checked.flat_map(|checked| checked.found_inf).collect();
         check(!found_inf.is_empty(), "update", "called without a step", "called after step")?;
-        let mut combined = scale.f_zeros_like()?;
-        for found in &found_inf {
-            combined = combined.f_add(&found.f_to(scale.device())?)?;
-        }
+        let combined = found_inf.iter().try_fold(scale.f_zeros_like()?, |combined, found| {
+            combined.f_add(&found.f_to(scale.device())?)
+        })?;
         let _ = scale.f_internal_amp_update_scale_(
             growth_tracker,
             &combined,

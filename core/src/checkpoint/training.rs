@@ -6,7 +6,7 @@ use super::random::{self, Generators};
 use super::sharded::{Sharding, WRITER};
 use super::weights;
 use crate::amp::{GradScaler, GradScalerState};
-use crate::distributed::{ProcessGroup, bucket_order};
+use crate::distributed::{ProcessGroup, bucket_order, digest};
 use crate::optim::lr_scheduler::{LrSchedulerState, Scheduler};
 use crate::optim::{Optimizer, OptimizerState, ParamGroupState};
 use crate::{Error, Result, check_file};
@@ -215,8 +215,9 @@ impl Training<'_> {
         group.refuse_python("checkpoint::Training::load", 0..group.world_size())?;
         let path = path.as_ref();
         let read = read(path, &Sharding::of(&named_variables(self.vs)));
-        let header = read.as_ref().map_or(UNREADABLE, |(_, header)| header.as_str());
-        let theirs = group.compare_with_rank_0("checkpoint::Training::load", header)?;
+        // The store takes no value as large as progress can be.
+        let header = read.as_ref().map_or(UNREADABLE.to_owned(), |(_, header)| digest(header));
+        let theirs = group.compare_with_rank_0("checkpoint::Training::load", &header)?;
         let rank_0_failed = theirs.as_deref() == Some(UNREADABLE);
         let other_file = theirs.is_some_and(|theirs| theirs != header);
         let loaded = read.and_then(|(tensors, header)| {
@@ -250,7 +251,7 @@ impl Training<'_> {
         let expected = format!("a training of {}, which is this model", self.architecture);
         check_file(header.architecture == self.architecture, path, found, expected)?;
         let progress = P::deserialize(&header.progress).map_err(|error| {
-            let found = format!("the progress {} ({error})", header.progress);
+            let found = format!("progress of another type ({error})");
             Error::format(path, found, "that of this program")
         })?;
         let scaled = self.scaler.as_ref().map_or(Ok(None), |scaler| scaler.state_dict())?;

@@ -94,7 +94,8 @@ impl SharedParts {
         inputs: &[SplitInput],
         retain_graph: bool,
     ) -> Result<Vec<Option<Tensor>>> {
-        let mut variables = self.begin_pass()?;
+        let mut pass = self.begin_pass()?;
+        let variables = &mut *pass.value;
         let count = roots.len();
         let has_hooks = |it: &Tensor| is_in_reducer(it) || steps_in_backward(it);
         let is_watched = variables.first(1).0.parameters.iter().any(has_hooks);
@@ -103,10 +104,9 @@ impl SharedParts {
         check(!is_watched || self.devices.len() == 1, SEVERAL, found, expected)?;
         let passed = match Device::from(self.devices.first()) {
             Device::Cpu => self.backward_on_threads(roots, retain_graph),
-            _ => self.backward_on_gpus(roots, &mut variables, retain_graph),
+            _ => self.backward_on_gpus(roots, variables, retain_graph),
         };
-        let reduced =
-            passed.and_then(|()| no_grad(|| self.reduce_gradients(&mut variables, count)));
+        let reduced = passed.and_then(|()| no_grad(|| self.reduce_gradients(variables, count)));
         // Replicas keep no gradients, not even after an error.
         let (_, replicas) = variables.first(count);
         let mut parameters = replicas.iter_mut().flat_map(|replica| &mut replica.parameters);

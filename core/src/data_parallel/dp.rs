@@ -146,9 +146,8 @@ impl<M: Send> DataParallel<M> {
         let shared = self.replicas.shared.clone();
         hook_gradients(&mut leaves, &wholes, move |gradients, retain_graph| {
             check_accumulates(SEVERAL)?;
-            shared
-                .backward_gathered(&parts, gradients, &inputs, retain_graph)
-                .map_err(|error| error.to_string().into())
+            let passed = shared.backward_gathered(&parts, gradients, &inputs, retain_graph);
+            passed.map_err(|error| error.to_string().into())
         })
         .map_err(Error::engine("gather"))?;
         wanted.into_iter().zip(leaves).for_each(|(index, leaf)| tensors[index] = leaf);

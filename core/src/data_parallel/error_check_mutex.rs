@@ -1,6 +1,5 @@
 //! A mutex that refuses a thread that holds it already: what POSIX calls an error-checking mutex.
 
-use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 
@@ -32,22 +31,8 @@ impl<T> ErrorCheckMutex<T> {
 
 #[derive(Debug)]
 pub(super) struct ErrorCheckGuard<'a, T> {
-    value: MutexGuard<'a, T>,
+    pub(super) value: MutexGuard<'a, T>,
     owner: &'a Mutex<Option<ThreadId>>,
-}
-
-impl<T> Deref for ErrorCheckGuard<'_, T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.value
-    }
-}
-
-impl<T> DerefMut for ErrorCheckGuard<'_, T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.value
-    }
 }
 
 impl<T> Drop for ErrorCheckGuard<'_, T> {
@@ -59,19 +44,3 @@ impl<T> Drop for ErrorCheckGuard<'_, T> {
 
 // A replica that has panicked is as good as before, because its variables are refreshed before it is used again.
 pub(super) use tch_parallel_base::lock;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_panic_gives_the_value_back() {
-        let mutex = ErrorCheckMutex::new(1);
-        let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            let _guard = mutex.lock();
-            panic!("in the middle");
-        }));
-        assert!(panic.is_err());
-        assert_eq!(*mutex.lock().unwrap(), 1);
-    }
-}

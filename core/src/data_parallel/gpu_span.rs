@@ -3,21 +3,16 @@
 //! Calls only queue their work. To learn when it is done, the host could wait for it, but then the GPU would be idle
 //! until the host has queued more. Events in the stream take the time instead, and are read after the step.
 
-use c10d_sys::Error;
+use c10d_sys::Result;
 use c10d_sys::stream::{Event, Stream, waiting};
 use std::collections::{HashMap, hash_map::Entry};
 use std::time::{Duration, Instant};
 
-/// What a GPU does between two events.
-#[derive(Debug)]
-pub(super) struct GpuSpan {
-    pub(super) device: usize,
-    pub(super) begin: Event,
-    pub(super) end: Event,
-}
+/// The events where something begins and ends on a GPU.
+pub(super) type GpuSpan = (Event, Event);
 
 /// A place in the work of a GPU's current stream.
-pub(super) fn mark(device: usize) -> Result<Event, Error> {
+pub(super) fn mark(device: usize) -> Result<Event> {
     Event::record(Stream::current(device)?, true)
 }
 
@@ -30,17 +25,18 @@ pub(super) struct GpuClock {
 }
 
 impl GpuClock {
-    /// When the span began, and how long it took. Waits until it has ended.
-    pub(super) fn read(&mut self, span: &GpuSpan) -> Result<(Duration, Duration), Error> {
-        waiting(|| span.end.synchronize())??;
-        let duration = span.begin.elapsed_time(&span.end)?;
-        if let Entry::Vacant(unknown) = self.now.entry(span.device) {
-            let now = mark(span.device)?;
+    /// When the span began on this device, and how long it took. Waits until it has ended.
+    pub(super) fn read(&mut self, device: usize, span: GpuSpan) -> Result<(Duration, Duration)> {
+        let (begin, end) = span;
+        waiting(|| end.synchronize())??;
+        let duration = begin.elapsed_time(&end)?;
+        if let Entry::Vacant(unknown) = self.now.entry(device) {
+            let now = mark(device)?;
             waiting(|| now.synchronize())??;
             unknown.insert((now, self.began.elapsed()));
         }
-        let (now, time) = &self.now[&span.device];
-        let ago = span.begin.elapsed_time(now)?;
+        let (now, time) = &self.now[&device];
+        let ago = begin.elapsed_time(now)?;
         Ok((time.saturating_sub(ago), duration))
     }
 }

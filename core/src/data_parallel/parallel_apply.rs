@@ -119,7 +119,7 @@ fn in_the_engine(error: c10d_sys::Error) -> Error {
 mod tests {
     use super::*;
     use std::sync::Barrier;
-    use tch::{Tensor, no_grad};
+    use tch::no_grad;
 
     fn workers(count: usize) -> Workers {
         Workers::new(&Devices::cpu(count).unwrap()).unwrap()
@@ -157,20 +157,5 @@ mod tests {
         let grad_modes = || workers.parallel_apply("test", vec![(); 2], grad_mode).unwrap();
         assert_eq!(no_grad(grad_modes), [false, false]);
         assert_eq!(grad_modes(), [true, true]);
-    }
-
-    #[test]
-    fn a_failure_names_its_device_and_lets_the_others_end() {
-        let workers = workers(3);
-        let ones = |rows: i64| Tensor::ones([rows], tch::kind::FLOAT_CPU);
-        let add_two = |_, rows| Ok(ones(rows) + ones(2));
-        let error = workers.parallel_apply("forward", vec![2, 3, 2], add_two);
-        let error = error.unwrap_err().to_string();
-        let expected = "the replica on cpu:1 failed in forward: The size of tensor a (3) must match the size of \
-                        tensor b (2) at non-singleton dimension 0";
-        assert_eq!(error, expected);
-        // The threads can still be used, with a device that has no job.
-        let results = workers.parallel_apply("test", vec![1, 2], |_, job| Ok(job));
-        assert_eq!(results.unwrap(), [1, 2]);
     }
 }

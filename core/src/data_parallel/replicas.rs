@@ -103,7 +103,8 @@ impl<M: Send> Replicas<M> {
         let is_free = shared.is_in_a_pass() || !self.modules[0].is_locked_by_this_thread();
         let found = "used while a guard of its `module()` exists";
         check(is_free, "model", found, "used after the guard is dropped")?;
-        let mut variables = shared.begin_pass()?;
+        let mut pass = shared.begin_pass()?;
+        let variables = &mut pass.value;
         let trace = shared.trace();
         // ANCHOR: apply
         // A type without a size holds no inputs, of which every device could have a part.
@@ -118,7 +119,7 @@ impl<M: Send> Replicas<M> {
         let parts = shared.workers.parallel_apply("forward", jobs, |device, (module, chunk)| {
             let mut span = trace.begin(Step::ParallelApply, device);
             let module = module.lock().ok_or_else(in_a_pass)?;
-            let output = f(&module, chunk);
+            let output = f(&module.value, chunk);
             list(&output).iter().for_each(|tensor| span.shape(tensor));
             span.end();
             Ok(output)
@@ -147,7 +148,7 @@ impl<M> Deref for ModuleGuard<'_, M> {
     type Target = M;
 
     fn deref(&self) -> &M {
-        &self.0
+        &self.0.value
     }
 }
 

@@ -99,10 +99,8 @@ impl Variables {
     /// The variables of a store that are not in `before`.
     fn of(vs: &VarStore, before: &HashSet<String>) -> Self {
         let new = |(name, _): &(String, Tensor)| !before.contains(name);
-        let (names, parameters): (Vec<_>, Vec<_>) =
-            named_parameters(vs).into_iter().filter(new).unzip();
-        let (buffer_names, buffers): (Vec<_>, Vec<_>) =
-            named_buffers(vs).into_iter().filter(new).unzip();
+        let [(names, parameters), (buffer_names, buffers)]: [(Vec<_>, Vec<_>); 2] =
+            [named_parameters(vs), named_buffers(vs)].map(|it| it.into_iter().filter(new).unzip());
         let names = [names, buffer_names].concat();
         let copied = vec![None; names.len()];
         Variables { names, parameters, buffers, copied }

@@ -130,7 +130,9 @@ impl Trace {
         let mut recorded = lock(&recording.events);
         for (event, on_gpu) in recorded.iter_mut() {
             // If a GPU fails, its work itself says so.
-            if let Some(Ok(times)) = on_gpu.take().map(|span| clock.read(&span)) {
+            if let (Some(device), Some(span)) = (gpu(event.device), on_gpu.take())
+                && let Ok(times) = clock.read(device, span)
+            {
                 (event.start, event.duration) = times;
             }
         }
@@ -208,9 +210,7 @@ impl Span {
     pub(super) fn end_at(self, end: Option<stream::Event>) {
         if let Some(OpenSpan { recording, mut event, begin }) = self.0 {
             event.duration = recording.began.elapsed().saturating_sub(event.start);
-            let on_gpu = gpu(event.device)
-                .and_then(|index| Some(GpuSpan { device: index, begin: begin?, end: end? }));
-            lock(&recording.events).push((event, on_gpu));
+            lock(&recording.events).push((event, begin.zip(end)));
         }
     }
 }

@@ -30,13 +30,13 @@ pub use fsdp::{ReshardAfterForward, full_size};
 pub use gradients::{
     ApexDistributedDataParallel, ApexOptions, BufferCommHook, BufferCommHookLocation,
     DdpLoggingData, DdpOptions, DistributedDataParallel, MixedPrecision, NoSync,
-    PeriodicModelAverager, hooks,
+    PeriodicModelAverager, average_parameters, hooks,
 };
 pub(crate) use gradients::{bucket_order, start_mean};
 pub use group::{
     Backend, DeviceChoice, DeviceMesh, Env, ProcessGroup, ProcessGroupOptions, Store, Transport,
     device_of_rank, init_process_group,
 };
-pub(crate) use group::{Standing, expect_no_member};
+pub(crate) use group::{Standing, digest, expect_no_member};
 pub use join::{JoinConfig, JoinOptions, Joinable, Joinables, join};
 pub use spawn::spawn;

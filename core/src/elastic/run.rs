@@ -1,7 +1,6 @@
 //! The loop around a training whose ranks change.
 
-use super::launcher::{Launcher, Place};
-use super::state::State;
+use super::{launcher::Launcher, state::State};
 use crate::distributed::{Env, ProcessGroup, ProcessGroupOptions, init_process_group};
 use crate::{Error, Result, checkpoint::AsTraining};
 use serde::{Serialize, de::DeserializeOwned};
@@ -88,72 +87,55 @@ where
         state.join(&group)?;
         return train(&group, state);
     };
-    // As long as any group waits for ranks that start slowly.
-    let mut join = Duration::MAX;
+    let news = &launcher.news;
     loop {
-        let Some(place) = launcher.news.next_place(PATIENCE)? else { continue };
-        if place.generation > 0 {
-            join = JOIN;
+        let Some(place) = news.next_place(PATIENCE)? else { continue };
+        let generation = place.generation;
+        // In the first generation as long as any group waits for ranks that start slowly.
+        let join = if generation == 0 { Duration::MAX } else { JOIN };
+        let begin = Instant::now();
+        // If another generation follows, some may not come to this one any more.
+        let is_over = || {
+            let is_late = begin.elapsed() > NOTICE && news.is_later_than(generation);
+            news.is_loss_after(generation) || is_late
+        };
+        let env = Env::in_an_elastic_job(&place.variables)?;
+        let (result, is_lost) = match ProcessGroup::in_an_elastic_job(env, options, join, is_over) {
+            Ok(None) => continue,
+            Ok(Some(group)) => {
+                news.watch(generation, Some(&group));
+                state.changes = Some((Arc::clone(news), generation));
+                // An optimizer's step cannot be undone, so sums that NCCL has only queued must be complete before it.
+                let group = group.on_host();
+                let joined = state.join(&group).map_err(E::from);
+                let trained = joined.and_then(|()| train(&group, state));
+                // Either all come to the end of `train`, or none does.
+                let result =
+                    trained.and_then(|value| group.barrier().map(|()| value).map_err(E::from));
+                news.watch(generation, None);
+                let is_lost = news.is_later_than(generation) || group.inner.unfinished.has_lost();
+                if result.is_err() && is_lost {
+                    // The others must not wait for this rank.
+                    group.standing().fail();
+                }
+                (result, is_lost)
+            }
+            Err(error @ Error::Rendezvous { .. }) => (Err(error.into()), true),
+            Err(error) => return Err(error.into()),
+        };
+        // A rank that is lost after this is not replaced.
+        if (result.is_ok() && launcher.finish(generation)) || (result.is_err() && !is_lost) {
+            return result;
         }
-        let outcome = in_generation(&launcher, &place, (options, join), state, &mut train);
-        if let Some(result) = outcome? {
+        state.roll_back()?;
+        let another_follows = || news.changes_within(generation, NOTICE);
+        if another_follows() {
+            continue;
+        }
+        // Nobody may be gone, for all that the launcher knows.
+        launcher.report_broken(generation);
+        if !another_follows() {
             return result;
         }
     }
-}
-
-/// Trains in one generation. `None` if another one follows.
-fn in_generation<T, P, R, E>(
-    launcher: &Launcher,
-    place: &Place,
-    (options, join): (ProcessGroupOptions, Duration),
-    state: &mut State<T, P>,
-    train: &mut impl FnMut(&ProcessGroup, &mut State<T, P>) -> Result<R, E>,
-) -> Result<Option<Result<R, E>>>
-where
-    T: AsTraining,
-    P: Clone + Serialize + DeserializeOwned,
-    E: From<Error>,
-{
-    let (news, generation) = (&launcher.news, place.generation);
-    let begin = Instant::now();
-    // If another generation follows, some may not come to this one any more.
-    let is_over = || {
-        let is_late = begin.elapsed() > NOTICE && news.is_later_than(generation);
-        news.is_loss_after(generation) || is_late
-    };
-    let env = Env::in_an_elastic_job(&place.variables)?;
-    let (result, is_lost) = match ProcessGroup::in_an_elastic_job(env, options, join, is_over) {
-        Ok(None) => return Ok(None),
-        Ok(Some(group)) => {
-            news.watch(generation, Some(&group));
-            state.changes = Some((Arc::clone(news), generation));
-            // An optimizer's step cannot be undone, so sums that NCCL has only queued must be complete before it.
-            let group = group.on_host();
-            let trained = state.join(&group).map_err(E::from).and_then(|()| train(&group, state));
-            // Either all come to the end of `train`, or none does.
-            let result = trained.and_then(|value| group.barrier().map(|()| value).map_err(E::from));
-            news.watch(generation, None);
-            let is_lost = news.is_later_than(generation) || group.inner.unfinished.has_lost();
-            if result.is_err() && is_lost {
-                // The others must not wait for this rank.
-                group.standing().fail();
-            }
-            (result, is_lost)
-        }
-        Err(error @ Error::Rendezvous { .. }) => (Err(error.into()), true),
-        Err(error) => return Err(error),
-    };
-    // A rank that is lost after this is not replaced.
-    if (result.is_ok() && launcher.finish(generation)) || (result.is_err() && !is_lost) {
-        return Ok(Some(result));
-    }
-    state.roll_back()?;
-    let another_follows = || news.changes_within(generation, NOTICE);
-    if another_follows() {
-        return Ok(None);
-    }
-    // Nobody may be gone, for all that the launcher knows.
-    launcher.report_broken(generation);
-    Ok((!another_follows()).then_some(result))
 }

@@ -91,6 +91,7 @@ struct c10d_reducer_options {
   bool gradient_as_bucket_view;
   bool static_graph;
   bool broadcast_buffers;
+  bool skip_all_reduce_unused_params;
 };
 
 // Gets the leaves' gradients, borrowed, null for a leaf without one, and whether to keep the graph. Puts a new tensor,

@@ -324,6 +324,12 @@ WorkPtr Gloo::recv(Tensors& tensors, int source, int tag) {
   return track(c10::make_intrusive<MessageWork>(std::move(work), getOptions()->timeout), source);
 }
 
+WorkPtr Gloo::recvAnysource(Tensors& tensors, int tag) {
+  auto work = ProcessGroupGloo::recvAnysource(tensors, tag);
+  // Of this rank, because the end of one other does not end it.
+  return track(c10::make_intrusive<MessageWork>(std::move(work), getOptions()->timeout), getRank());
+}
+
 // How gloo loses a send (gloo/transport/tcp/pair.cc):
 // 1. The peer says that it is ready to receive. `handleRemotePendingRecv` takes the send off the
 //    list of those that wait for that, and writes; the socket takes a part of it, and the rest goes
@@ -380,6 +386,8 @@ void Gloo::fail() {
       }
     }
   }
+  // Gloo wakes nobody who waits for a message from any rank.
+  fail_operations_with(getRank());
 }
 
 WorkPtr Gloo::failable(WorkPtr work) { return track(FailableWork::around(std::move(work)), std::nullopt); }

@@ -60,6 +60,7 @@ class Gloo final : public c10d::ProcessGroupGloo {
   WorkPtr alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override;
   WorkPtr send(Tensors& tensors, int destination, int tag) override;
   WorkPtr recv(Tensors& tensors, int source, int tag) override;
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override;
 
  private:
   using Prior = c10::weak_intrusive_ptr<AsyncWork>;

@@ -140,7 +140,7 @@ c10d_status c10d_reducer_new(
     state->reducer = std::make_shared<OwnedReducer>(
         params, std::move(buckets), handle->group, std::move(sparse), bucket_bytes, options->find_unused_parameters,
         options->gradient_as_bucket_view, std::move(param_names), first_bucket_bytes,
-        /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+        options->skip_all_reduce_unused_params, /*use_python_reducer=*/false,
         /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
     auto& logger = state->logger = std::make_shared<c10d::Logger>(state->reducer);
     state->reducer->set_logger(logger);

@@ -17,7 +17,13 @@
 
 using std::chrono::milliseconds;
 
-static std::vector<uint8_t> copy_of(c10d_slice<uint8_t> bytes) { return {bytes.first, bytes.first + bytes.count}; }
+// A TCP store's server ends a connection on which more comes.
+constexpr size_t kMostBytes = 8 << 20;
+
+static std::vector<uint8_t> copy_of(c10d_slice<uint8_t> bytes) {
+  TORCH_CHECK_VALUE(bytes.count <= kMostBytes, "a value of ", bytes.count, " bytes; expected at most 8 MiB");
+  return {bytes.first, bytes.first + bytes.count};
+}
 
 // A copy of these bytes, to be freed with c10d_free.
 static void give(const std::vector<uint8_t>& bytes, uint8_t** value, size_t* length) {
@@ -55,7 +61,8 @@ c10d_status c10d_tcp_store_new(
     // With waitWorkers a server waits for all clients at once, without saying which is missing.
     // Ours need not wait, because the backends wait for each rank by name. A client always sets it,
     // which announces it to the server, since a Python server does wait.
-    options.waitWorkers = listen_fd < 0;
+    // As the only process, a server waits for nobody, and makes PyTorch's first key.
+    options.waitWorkers = listen_fd < 0 || world_size == 1;
     options.timeout = milliseconds(timeout_ms);
     if (listen_fd >= 0) {
       options.isServer = true;
@@ -161,6 +168,33 @@ c10d_status c10d_store_compare_set(
     const c10d_store* store, const char* key, c10d_slice<uint8_t> expected, c10d_slice<uint8_t> desired,
     uint8_t** value, size_t* length) {
   return guarded([&] { give(store->store->compareSet(key, copy_of(expected), copy_of(desired)), value, length); });
+}
+
+c10d_status c10d_store_queue_push(const c10d_store* store, const char* key, c10d_slice<uint8_t> value) {
+  return guarded([&] { store->store->queuePush(key, copy_of(value)); });
+}
+
+c10d_status c10d_store_queue_pop(
+    const c10d_store* store, const char* key, int64_t timeout_ms, uint8_t** value, size_t* length) {
+  return guarded([&] {
+    const auto deadline = std::chrono::steady_clock::now() + milliseconds(timeout_ms);
+    for (;;) {
+      const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now());
+      if (left.count() > 0) {
+        store->store->wait({key}, left);
+      }
+      try {
+        return give(store->store->queuePop(key, false), value, length);
+      } catch (const c10::DistQueueEmptyError&) {
+        // Otherwise another process was faster.
+        if (left.count() <= 0) { throw; }
+      }
+    }
+  });
+}
+
+c10d_status c10d_store_queue_len(const c10d_store* store, const char* key, int64_t* out) {
+  return guarded([&] { *out = store->store->queueLen(key); });
 }
 
 c10d_status c10d_store_delete_key(const c10d_store* store, const char* key, bool* out) {

@@ -190,6 +190,8 @@ pub struct ReducerOptions {
     pub static_graph: bool,
     /// Whether the caller broadcasts buffers; only for the logging data.
     pub broadcast_buffers: bool,
+    /// Do not exchange a bucket of which all parameters are unused.
+    pub skip_all_reduce_unused_params: bool,
 }
 
 functions! {
@@ -215,6 +217,10 @@ functions! {
     safe fn c10d_store_wait(store: &Store, keys: Slice<Text>, timeout_ms: i64) -> Status;
     safe fn c10d_store_compare_set(store: &Store, key: Text, expected: Slice<u8>,
         desired: Slice<u8>, value: Out<u8>, length: &mut usize) -> Status;
+    safe fn c10d_store_queue_push(store: &Store, key: Text, value: Slice<u8>) -> Status;
+    safe fn c10d_store_queue_pop(store: &Store, key: Text, timeout_ms: i64, value: Out<u8>,
+        length: &mut usize) -> Status;
+    safe fn c10d_store_queue_len(store: &Store, key: Text, out: &mut i64) -> Status;
     safe fn c10d_store_delete_key(store: &Store, key: Text, out: &mut bool) -> Status;
     safe fn c10d_store_num_keys(store: &Store, out: &mut i64) -> Status;
     safe fn c10d_store_check(store: &Store, key: Text, out: &mut bool) -> Status;

@@ -130,6 +130,24 @@ impl Store {
         })
     }
 
+    /// Appends a value to a queue.
+    pub fn queue_push(&self, key: &str, value: &[u8]) -> Result<()> {
+        check(ffi::c10d_store_queue_push(&self.0, Text::new(&c_text(key)?), value.into()))
+    }
+
+    /// Takes a queue's first value, once there is one; an error after `timeout`.
+    pub fn queue_pop(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
+        let (key, timeout) = (c_text(key)?, milliseconds(timeout));
+        let key = Text::new(&key);
+        bytes(|value, length| ffi::c10d_store_queue_pop(&self.0, key, timeout, value, length))
+    }
+
+    /// How many values a queue has.
+    pub fn queue_len(&self, key: &str) -> Result<i64> {
+        let key = c_text(key)?;
+        written(|out| ffi::c10d_store_queue_len(&self.0, Text::new(&key), out))
+    }
+
     /// Deletes a key, and returns whether it was set.
     pub fn delete_key(&self, key: &str) -> Result<bool> {
         let key = c_text(key)?;

@@ -2,24 +2,15 @@
 
 use crate::prelude::*;
 
-/// Two parameters whose gradients a test chooses, and a buffer.
-struct Weights {
-    first: Tensor,
-    second: Tensor,
-    buffer: Tensor,
-}
-
-type Model = ApexDistributedDataParallel<Weights>;
+/// Two parameters whose gradients a test chooses. Its store also has a buffer.
+type Model = ApexDistributedDataParallel<[Tensor; 2]>;
 
 fn model(group: &ProcessGroup, kind: Kind, options: ApexOptions) -> Result<(VarStore, Model)> {
     let mut vs = VarStore::new(Device::Cpu);
     let rank = group.rank() as f64;
-    let mut weights = Weights {
-        first: vs.root().var("first", &[8], tch::nn::Init::Const(rank)),
-        second: vs.root().var("second", &[4], tch::nn::Init::Const(rank)),
-        buffer: vs.root().zeros_no_train("buffer", &[1]),
-    };
-    let _ = weights.buffer.fill_(rank);
+    let weights = [("first", 8), ("second", 4)]
+        .map(|(name, size)| vs.root().var(name, &[size], nn::Init::Const(rank)));
+    let _ = vs.root().zeros_no_train("buffer", &[1]).fill_(rank);
     vs.set_kind(kind);
     let model = ApexDistributedDataParallel::new(weights, &vs, group, options)?;
     Ok((vs, model))
@@ -27,10 +18,9 @@ fn model(group: &ProcessGroup, kind: Kind, options: ApexOptions) -> Result<(VarS
 
 /// A step in which every element of the gradients is `gradient`.
 fn step(model: &Model, gradient: f64, uses_second: bool) -> Result<()> {
-    let loss = model.forward(|weights| {
+    let loss = model.forward(|[first, second]| {
         let sum = |parameter: &Tensor| (parameter * gradient).sum(Kind::Float);
-        let first = sum(&weights.first);
-        if uses_second { first + sum(&weights.second) } else { first }
+        if uses_second { sum(first) + sum(second) } else { sum(first) }
     })?;
     model.backward(&loss)
 }
@@ -102,9 +92,9 @@ fn with_a_delay_they_travel_at_once_and_what_has_none_is_left_out(group: &Proces
 #[run_by(on_ranks(2))]
 fn parameters_are_rank_0s_and_buffers_stay_each_ranks_own(group: &ProcessGroup) {
     let (vs, model) = model(group, Kind::Float, ApexOptions::default()).unwrap();
-    vs.trainable_variables().iter().for_each(|it| assert_eq!(it.double_value(&[0]), 0.0));
+    model.module().iter().for_each(|it| assert_eq!(it.double_value(&[0]), 0.0));
     (0..2).for_each(|_| step(&model, 1.0, true).unwrap());
-    assert_eq!(model.module().buffer.double_value(&[0]), group.rank() as f64);
+    assert_eq!(vs.variables()["buffer"].double_value(&[0]), group.rank() as f64);
 }
 
 #[run_by(on_ranks(2))]

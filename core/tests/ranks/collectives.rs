@@ -147,7 +147,7 @@ fn a_call_with_a_time_limit_names_the_rank_that_does_not_come(group: &ProcessGro
     group.barrier().unwrap();
     let done = group.new_group(&[0, 1, 2]).unwrap().unwrap();
     if group.rank() < 2 {
-        let limited = group.with_timeout(Duration::from_millis(500));
+        let limited = group.with_timeout(Duration::from_secs(2));
         expect_error(limited.all_reduce(&mut own(group), ReduceOp::Sum), "rank 2");
     }
     // Rank 2 runs until the others have failed. The other group is not affected.
@@ -180,10 +180,10 @@ fn a_barrier_holds_the_fast_rank_until_the_slow_one_comes(group: &ProcessGroup) 
 #[run_by(on_ranks(3))]
 fn a_monitored_barrier_lets_all_through_or_names_the_ranks_that_did_not_come(group: &ProcessGroup) {
     // Waits until ranks 0 and 1 have started, however long that takes, so that they are in time.
-    group.monitored_barrier().unwrap();
+    group.monitored_barrier(true).unwrap();
     let done = group.new_group(&[0, 1, 2]).unwrap().unwrap();
     if group.rank() < 2 {
-        let error = message(group.with_timeout(Duration::from_secs(4)).monitored_barrier());
+        let error = message(group.with_timeout(Duration::from_secs(4)).monitored_barrier(true));
         let is_named = error.contains("Ranks 2 failed to pass monitoredBarrier");
         assert!(is_named || group.rank() == 1, "{error}");
     }
@@ -207,6 +207,8 @@ fn ranks_and_tensors_that_do_not_exist_are_refused_before_anything_is_sent(group
     let expected = format!("dst is rank {rank}, this rank itself, but must be another rank");
     assert_eq!(message(group.send(&own(group), rank)), expected);
     assert!(group.send(&Tensor::new(), 1 - rank).is_err());
+    let tagged = group.with_tag(-1).send(&own(group), 1 - rank);
+    assert_eq!(message(tagged), "the tag is -1, but must be 0 or more");
     // The group can still be used.
     group.barrier().unwrap();
 }
@@ -232,8 +234,21 @@ fn several_tensors_are_summed_as_one(group: &ProcessGroup) {
     group.all_reduce_coalesced(&mut tensors, ReduceOp::Sum).unwrap();
     assert_eq!(tensors[0], Tensor::arange(6, FLOAT_CPU).view([3, 2]).tr() * 3);
     assert_eq!(f32::try_from(&tensors[2]).unwrap(), 3.0);
-    group.all_reduce_coalesced(&mut [], ReduceOp::Sum).unwrap();
+    let complex = Tensor::ones([2], (Kind::ComplexFloat, Device::Cpu));
+    let both = vec![Tensor::from(rank as f32), &complex * rank];
+    let both = group.all_reduce_coalesced_async(both, ReduceOp::Sum).unwrap().wait().unwrap();
+    assert_eq!((f32::try_from(&both[0]).unwrap(), &both[1]), (3.0, &(complex * 3)));
+    expect_error(group.all_reduce_coalesced(&mut [], ReduceOp::Sum), "must be one or more");
     let mut kinds = [Tensor::from(1f32), Tensor::from(1i64)];
     let error = group.all_reduce_coalesced(&mut kinds, ReduceOp::Sum);
-    expect_error(error, "tensors is of [Float, Int64], but must be of one kind");
+    expect_error(error, "tensors is of [Float, Int64], but must be one or more, of one kind");
+}
+
+#[run_by(on_ranks(3))]
+fn several_tensors_are_gathered_as_one(group: &ProcessGroup) {
+    let [table, empty] = [[2, 3], [0, 1]].map(|size| Tensor::ones(size, FLOAT_CPU));
+    let of = |rank: usize| [&table * rank as i64, empty.copy(), Tensor::from(rank as f32)];
+    let gathered = group.all_gather_coalesced(&of(group.rank())).unwrap();
+    assert_eq!(gathered, [of(0), of(1), of(2)]);
+    assert!(group.all_gather_coalesced(&[]).is_err());
 }

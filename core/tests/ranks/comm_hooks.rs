@@ -97,12 +97,10 @@ fn under_no_sync_no_hook_is_called(group: &ProcessGroup) {
 
 /// The last gradients of three matrices, two of them of the same shape, after four steps.
 fn three_matrices(group: &ProcessGroup, options: hooks::PowerSgdOptions) -> Vec<Tensor> {
-    let vs = VarStore::new(Device::Cpu);
     let matrices = [("a", [24, 16]), ("b", [20, 10]), ("c", [24, 16])];
-    let matrices = matrices.map(|(name, shape)| vs.root().zeros(name, &shape));
     let hook = hooks::PowerSgd::new(options).unwrap();
     let options = DdpOptions { comm_hook: Some(Box::new(hook)), ..Default::default() };
-    let model = DistributedDataParallel::with_options(matrices, &vs, group, options).unwrap();
+    let (vs, model) = ddp(group, options, |p| matrices.map(|(name, shape)| p.zeros(name, &shape)));
     let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
     for step in 0..4 {
         let sum = |(index, matrix): (usize, &Tensor)| {

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::{any::type_name, collections::BTreeMap, process::Command, time::Duration};
-use tch::{Tensor, kind::FLOAT_CPU, kind::INT64_CPU, nn::VarStore, no_grad};
+use tch::{Device, Tensor, kind::FLOAT_CPU, kind::INT64_CPU, nn, nn::VarStore, no_grad};
 use tch_parallel::optim::{Optimizer, Sgd, SgdOptions};
 use tch_parallel::{checkpoint::Training, distributed::*};
 use tests::fork_server::{serve_if_asked, this_test};
@@ -145,6 +145,17 @@ pub fn values(tensor: &Tensor) -> Vec<f64> {
 pub fn numbers(size: &[i64], offset: i64) -> Tensor {
     let count: i64 = size.iter().product();
     (Tensor::arange(count, FLOAT_CPU) * 0.37 + offset).sin().view(size)
+}
+
+/// A store of its own, and the wrapped model in it.
+pub fn ddp<M>(
+    group: &ProcessGroup,
+    options: DdpOptions,
+    build: impl FnOnce(&nn::Path<'_>) -> M,
+) -> (VarStore, DistributedDataParallel<M>) {
+    let vs = VarStore::new(Device::Cpu);
+    let model = DistributedDataParallel::with_options(build(&vs.root()), &vs, group, options);
+    (vs, model.unwrap())
 }
 
 /// What the outputs for four of Python's samples should be.

@@ -9,39 +9,19 @@ const ROWS: i64 = 6;
 const ROUNDING: f64 = 1e-6;
 
 /// Three layers, of which the second can be skipped.
-#[derive(Debug)]
-struct Net {
-    first: nn::Linear,
-    optional: nn::Linear,
-    last: nn::Linear,
-    skip: bool,
+fn net(path: &nn::Path<'_>, skip: bool) -> nn::SequentialT {
+    let layer = |name: &str, outputs| nn::linear(path / name, 4, outputs, Default::default());
+    let (first, optional, last) = (layer("first", 4), layer("optional", 4), layer("last", 2));
+    let first = nn::seq_t().add(first).add_fn(|xs| xs.tanh());
+    let hidden = if skip { first } else { first.add(optional).add_fn(|xs| xs.tanh()) };
+    hidden.add(last)
 }
 
-impl Net {
-    fn new(vs: &VarStore) -> Net {
-        let path = vs.root();
-        let layer = |name: &str, outputs| nn::linear(&path / name, 4, outputs, Default::default());
-        let (first, optional, last) = (layer("first", 4), layer("optional", 4), layer("last", 2));
-        Net { first, optional, last, skip: false }
-    }
-}
-
-impl ModuleT for Net {
-    fn forward_t(&self, xs: &Tensor, _train: bool) -> Tensor {
-        let hidden = self.first.forward(xs).tanh();
-        let hidden = if self.skip { hidden } else { self.optional.forward(&hidden).tanh() };
-        self.last.forward(&hidden)
-    }
-}
-
-type Model = DistributedDataParallel<Net>;
+type Model = DistributedDataParallel<nn::SequentialT>;
 
 fn wrapped(group: &ProcessGroup, skip: bool, options: DdpOptions) -> (VarStore, Model) {
     tch::manual_seed(10 + group.rank() as i64);
-    let vs = VarStore::new(Device::Cpu);
-    let net = Net { skip, ..Net::new(&vs) };
-    let model = DistributedDataParallel::with_options(net, &vs, group, options).unwrap();
-    (vs, model)
+    ddp(group, options, |path| net(path, skip))
 }
 
 /// All the data of a step, the same on every rank.
@@ -69,7 +49,7 @@ fn pass(group: &ProcessGroup, model: &Model, data: &(Tensor, Tensor)) {
 /// The gradients of all the data in one process, from the same weights.
 fn expected(vs: &VarStore, skip: bool, data: &[&(Tensor, Tensor)]) -> Vec<Tensor> {
     let mut alone = VarStore::new(Device::Cpu);
-    let net = Net { skip, ..Net::new(&alone) };
+    let net = net(&alone.root(), skip);
     alone.copy(vs).unwrap();
     data.iter().for_each(|(xs, ys)| loss(&net.forward_t(xs, true), ys).backward());
     gradients(&alone)
@@ -176,8 +156,8 @@ fn a_module_with_two_outputs_is_wrapped_by_a_closure(group: &ProcessGroup) {
     let data = batch(group, 0);
     let (xs, ys) = part(group, &data);
     let pass = model.forward(|net| {
-        let hidden = net.optional.forward(&net.first.forward(&xs).tanh()).tanh();
-        (net.last.forward(&hidden), hidden)
+        let mut layers = net.forward_all_t(&xs, true, None);
+        (layers.pop().unwrap(), layers.pop().unwrap())
     });
     let (outputs, hidden) = pass.unwrap();
     assert_eq!(hidden.size(), [ROWS, 4]);
@@ -201,6 +181,45 @@ fn the_logging_data_tells_bucket_sizes_and_times(group: &ProcessGroup) {
     assert_eq!(data.rebuilt_bucket_sizes.iter().sum::<u64>(), bytes as u64);
     let times = [data.avg_backward_compute_time, data.avg_backward_comm_time];
     assert!(times.iter().all(|time| !time.is_zero()), "{times:?}");
+}
+
+#[run_by(on_ranks(2))]
+fn buffers_may_be_shared_at_first_alone(group: &ProcessGroup) {
+    let vs = VarStore::new(Device::Cpu);
+    let _ = vs.root().zeros("weight", &[1]);
+    let buffer = vs.root().zeros_no_train("buffer", &[1]);
+    let set = |value: f64| no_grad(|| buffer.shallow_clone().fill_(value));
+    for (broadcast_buffers, forward_sync_buffers, expected) in
+        [(true, true, [5.0, 7.0]), (true, false, [5.0, 8.0]), (false, true, [6.0, 8.0])]
+    {
+        let options = DdpOptions { broadcast_buffers, forward_sync_buffers, ..Default::default() };
+        let _ = set(5.0 + group.rank() as f64);
+        let model = DistributedDataParallel::with_options((), &vs, group, options).unwrap();
+        let first = buffer.double_value(&[0]);
+        let _ = set(7.0 + group.rank() as f64);
+        let _ = model.forward(|()| buffer.copy()).unwrap();
+        let expected = if group.rank() == 0 { [5.0, 7.0] } else { expected };
+        assert_eq!([first, buffer.double_value(&[0])], expected, "{broadcast_buffers}");
+    }
+}
+
+#[run_by(on_ranks(2))]
+fn buckets_of_unused_parameters_may_stay_at_home(group: &ProcessGroup) {
+    let reduced = [false, true].map(|skip_all_reduce_unused_params| {
+        let options = DdpOptions {
+            find_unused_parameters: true,
+            skip_all_reduce_unused_params,
+            bucket_cap_mb: Some(1e-6),
+            ..Default::default()
+        };
+        let (_vs, model) = wrapped(group, true, options);
+        (0..2).for_each(|step| pass(group, &model, &batch(group, step)));
+        let _ = model.f_forward_t(&part(group, &batch(group, 2)).0, true).unwrap();
+        assert_eq!(model.logged_text("backend_name").unwrap(), "gloo");
+        model.logged_number("num_buckets_reduced").unwrap()
+    });
+    // One layer of three is skipped.
+    assert_eq!(reduced, [6, 4]);
 }
 
 #[run_by(on_ranks(2))]
@@ -258,10 +277,9 @@ fn parameters_that_have_changed_since_the_model_was_wrapped_are_refused(group: &
 
 #[run_by(on_ranks(2))]
 fn a_pass_that_would_not_be_exchanged_is_refused(group: &ProcessGroup) {
-    let vs = VarStore::new(Device::Cpu);
-    let layer = |vs: &VarStore| nn::conv2d(vs.root(), 3, 2, 2, Default::default());
+    let layer = |path: &nn::Path<'_>| nn::conv2d(path, 3, 2, 2, Default::default());
     let images = Tensor::ones([2, 3, 4, 4], FLOAT_CPU);
-    let model = DistributedDataParallel::new(layer(&vs), &vs, group).unwrap();
+    let (vs, model) = ddp(group, DdpOptions::default(), layer);
     let losses = [1, 2].map(|_| model.f_forward_t(&images, true).unwrap().sum(Kind::Float));
     model.backward(&losses[0]).unwrap();
     expect_error(
@@ -278,9 +296,8 @@ fn a_pass_that_would_not_be_exchanged_is_refused(group: &ProcessGroup) {
     }
     expect_error(model.f_forward_t(&images, true), "is laid out anew in memory, but must be");
 
-    let (vs, options) =
-        (VarStore::new(Device::Cpu), DdpOptions { static_graph: true, ..Default::default() });
-    let model = DistributedDataParallel::with_options(layer(&vs), &vs, group, options).unwrap();
+    let options = DdpOptions { static_graph: true, ..Default::default() };
+    let (_vs, model) = ddp(group, options, layer);
     let hidden = model.forward(|layer| drop(layer.forward(&images)));
     expect_error(hidden, "the output of f is without a graph");
 }

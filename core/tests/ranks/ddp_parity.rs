@@ -178,9 +178,7 @@ fn sparse_gradients_ignored_variables_mixed_precision_local_steps_and_averages_e
 
 #[run_by(on_ranks(2))]
 fn a_sparse_gradient_that_is_not_expected_is_named(group: &ProcessGroup) {
-    let vs = VarStore::new(Device::Cpu);
-    let table = vs.root().zeros("table", &[5, 2]);
-    let model = DistributedDataParallel::new(table, &vs, group).unwrap();
+    let (_vs, model) = ddp(group, DdpOptions::default(), |path| path.zeros("table", &[5, 2]));
     let indices = Tensor::from_slice(&[1i64, 3]);
     let output = model.forward(|table| Tensor::embedding(table, &indices, -1, false, true));
     let expected = "the gradient of table is sparse: name it in DdpOptions::sparse_gradients";

@@ -172,6 +172,26 @@ fn an_outer_sgd_of_rate_1_is_local_sgd(group: &ProcessGroup) {
     }
 }
 
+#[run_by(on_ranks(4))]
+fn an_average_of_neighbours_is_due_more_often_than_that_of_all(group: &ProcessGroup) {
+    let mut averager = PeriodicModelAverager::hierarchical(group, &[(2, 2), (4, 4)], 3).unwrap();
+    let own = group.rank() as f64;
+    let parameter = Tensor::zeros([1], FLOAT_CPU).set_requires_grad(true);
+    (&parameter * 1.0).sum(Kind::Float).backward();
+    let after = [(); 9].map(|()| {
+        let _ = no_grad(|| parameter.shallow_clone().fill_(own));
+        averager.average_parameters(&[parameter.shallow_clone()]).unwrap();
+        parameter.double_value(&[0])
+    });
+    let pair = if own < 2.0 { 0.5 } else { 2.5 };
+    assert_eq!(after, [own, own, own, own, 1.5, own, pair, own, 1.5]);
+    let partial = PeriodicModelAverager::hierarchical(group, &[(2, 2)], 0);
+    expect_error(partial, "levels is [(2, 2)], but must be one whose last has all 4 ranks");
+    let tensor = Tensor::from(own as f32);
+    average_parameters(&[tensor.shallow_clone()], group).unwrap();
+    assert_eq!(f32::try_from(tensor).unwrap(), 1.5);
+}
+
 #[test]
 fn what_does_not_fit_together_is_refused() {
     let group = ProcessGroup::from_env().unwrap();

@@ -11,33 +11,24 @@ fn parameter(path: &nn::Path<'_>, name: &str, size: &[i64]) -> Tensor {
     path.var_copy(name, &(numbers(size, offset) * 0.5))
 }
 
-#[derive(Debug)]
-struct Linear(Tensor, Tensor);
-
-impl Linear {
-    fn new(path: nn::Path<'_>, inputs: i64, outputs: i64) -> Self {
-        // In the order of tch's layer, which is not PyTorch's.
-        let bias = parameter(&path, "bias", &[outputs]);
-        Linear(parameter(&path, "weight", &[outputs, inputs]), bias)
-    }
-
-    fn forward(&self, xs: &Tensor) -> Tensor {
-        xs.linear(&self.0, Some(&self.1))
-    }
+fn linear(path: nn::Path<'_>, inputs: i64, outputs: i64) -> nn::Linear {
+    // In the order of tch's layer, which is not PyTorch's.
+    let bs = Some(parameter(&path, "bias", &[outputs]));
+    nn::Linear { ws: parameter(&path, "weight", &[outputs, inputs]), bs }
 }
 
 /// Its own parameter has fewer rows than there are ranks, and PyTorch's order puts it last.
 #[derive(Debug)]
 struct Block {
     gain: Tensor,
-    up: Linear,
-    down: Linear,
+    up: nn::Linear,
+    down: nn::Linear,
 }
 
 impl Block {
     fn new(path: &nn::Path<'_>) -> Self {
         let gain = parameter(path, "gain", &[1]);
-        Block { gain, up: Linear::new(path / "up", 6, 11), down: Linear::new(path / "down", 11, 6) }
+        Block { gain, up: linear(path / "up", 6, 11), down: linear(path / "down", 11, 6) }
     }
 }
 
@@ -51,7 +42,7 @@ impl ModuleT for Block {
 struct Net {
     position: Tensor,
     blocks: Vec<FsdpModule<nn::SequentialT>>,
-    head: Linear,
+    head: nn::Linear,
     twice: bool,
 }
 
@@ -63,121 +54,114 @@ impl ModuleT for Net {
     }
 }
 
-/// What a training does, by the words of its name.
-struct Way<'a>(&'a str);
-
-impl Way<'_> {
-    fn has(&self, word: &str) -> bool {
-        self.0.split('-').any(|each| each == word)
-    }
-
-    fn train(&self, group: &ProcessGroup, saved: &mut Saved) {
-        let vs = VarStore::new(Device::Cpu);
-        let ranks = self.0.split('-').find_map(|word| word.parse::<usize>().ok());
-        let reshard_after_forward = match ranks {
-            Some(ranks) => ranks.into(),
-            None if self.has("reshard") => true.into(),
-            None if self.has("keep") => false.into(),
-            None => ReshardAfterForward::default(),
+/// Trains as the words of the way say.
+fn train(way: &str, group: &ProcessGroup, saved: &mut Saved) {
+    let has = |word: &str| way.split('-').any(|each| each == word);
+    let vs = VarStore::new(Device::Cpu);
+    let ranks = way.split('-').find_map(|word| word.parse::<usize>().ok());
+    let reshard_after_forward = match ranks {
+        Some(ranks) => ranks.into(),
+        None if has("reshard") => true.into(),
+        None if has("keep") => false.into(),
+        None => ReshardAfterForward::default(),
+    };
+    let half = has("f16").then_some(Kind::Half);
+    let mp_policy = MixedPrecisionPolicy {
+        param_dtype: has("bf16").then_some(Kind::BFloat16).or(half),
+        reduce_dtype: has("reduce32").then_some(Kind::Float),
+        ..Default::default()
+    };
+    let options = FullyShardOptions { reshard_after_forward, mp_policy, ..Default::default() };
+    let output_dtype = has("output32").then_some(Kind::Float);
+    let mp_policy = MixedPrecisionPolicy { output_dtype, ..mp_policy };
+    let of_the_root = FullyShardOptions { mp_policy, ..options.clone() };
+    let sharding = if has("hybrid") {
+        let dims = [("replicate", 2), ("shard", group.world_size() / 2)];
+        FullyShard::with_mesh(&vs, &DeviceMesh::new(group, &dims).unwrap(), options).unwrap()
+    } else {
+        FullyShard::new(&vs, group, options)
+    };
+    let model = sharding.with(of_the_root).root(|root| {
+        let position = parameter(root, "position", &[6]);
+        let layer = |path: &nn::Path<'_>| match has("checkpoint") {
+            true => nn::seq_t().add(CheckpointWrapper::new(Block::new(path))),
+            false => nn::seq_t().add(Block::new(path)),
         };
-        let half = self.has("f16").then_some(Kind::Half);
-        let mp_policy = MixedPrecisionPolicy {
-            param_dtype: self.has("bf16").then_some(Kind::BFloat16).or(half),
-            reduce_dtype: self.has("reduce32").then_some(Kind::Float),
-            ..Default::default()
-        };
-        let options = FullyShardOptions { reshard_after_forward, mp_policy, ..Default::default() };
-        let output_dtype = self.has("output32").then_some(Kind::Float);
-        let mp_policy = MixedPrecisionPolicy { output_dtype, ..mp_policy };
-        let of_the_root = FullyShardOptions { mp_policy, ..options.clone() };
-        let sharding = if self.has("hybrid") {
-            let dims = [("replicate", 2), ("shard", group.world_size() / 2)];
-            FullyShard::with_mesh(&vs, &DeviceMesh::new(group, &dims).unwrap(), options).unwrap()
-        } else {
-            FullyShard::new(&vs, group, options)
-        };
-        let model = sharding.with(of_the_root).root(|root| {
-            let position = parameter(root, "position", &[6]);
-            let layer = |path: &nn::Path<'_>| match self.has("checkpoint") {
-                true => nn::seq_t().add(CheckpointWrapper::new(Block::new(path))),
-                false => nn::seq_t().add(Block::new(path)),
+        let block = |i| sharding.shard(root / "blocks" / i, layer);
+        let blocks = (0..BLOCKS).map(block).collect();
+        let head = linear(root / "head", 6, 3);
+        Net { position, blocks, head, twice: has("twice") }
+    });
+    let model = model.unwrap();
+    let mut optimizer: Box<dyn Optimizer> = if has("adamw") {
+        Box::new(Adam::new(&vs, AdamOptions { lr: 0.05, ..AdamOptions::adamw() }).unwrap())
+    } else {
+        Box::new(sgd(&vs, 0.1))
+    };
+    let loss_of = |offset| {
+        let output = model.f_forward_t(&numbers(&[4, 6], offset), true).unwrap();
+        output.cross_entropy_for_logits(&labels())
+    };
+    for step in 0..4 {
+        let offset = 7 * step + group.rank() as i64;
+        let loss = loss_of(offset);
+        optimizer.zero_grad().unwrap();
+        model.set_requires_gradient_sync(!has("nosync"));
+        model.backward(&loss).unwrap();
+        model.set_requires_gradient_sync(true);
+        if has("accumulate") || has("nosync") {
+            model.backward(&loss_of(offset + 3)).unwrap();
+        }
+        let name = |what: &str| format!("{way}.{step}.{what}");
+        saved.insert(name("loss"), loss.detach());
+        for (variable, shard) in vs.variables() {
+            saved.insert(name(&format!("grad.{variable}")), shard.grad().copy());
+        }
+        if has("clip") {
+            // In the order of Python's model.parameters(): each weight before its bias.
+            let mut parameters = vs.trainable_variables();
+            for i in 1..parameters.len() {
+                if parameters[i].dim() == 2 {
+                    parameters.swap(i - 1, i);
+                }
+            }
+            let norm = clip_grad_norm_(&parameters, 0.1).unwrap();
+            saved.insert(name("norm"), Tensor::from(norm as f32));
+            let norm_of = |norm_type| {
+                let options = ClipGradNormOptions { norm_type, ..f64::INFINITY.into() };
+                clip_grad_norm_(&parameters, options).unwrap()
             };
-            let block = |i| sharding.shard(root / "blocks" / i, layer);
-            let blocks = (0..BLOCKS).map(block).collect();
-            let head = Linear::new(root / "head", 6, 3);
-            Net { position, blocks, head, twice: self.has("twice") }
-        });
-        let model = model.unwrap();
-        let mut optimizer: Box<dyn Optimizer> = if self.has("adamw") {
-            Box::new(Adam::new(&vs, AdamOptions { lr: 0.05, ..AdamOptions::adamw() }).unwrap())
-        } else {
-            Box::new(sgd(&vs, 0.1))
-        };
-        let loss_of = |offset| {
-            let output = model.f_forward_t(&numbers(&[4, 6], offset), true).unwrap();
-            output.cross_entropy_for_logits(&labels())
-        };
-        for step in 0..4 {
-            let offset = 7 * step + group.rank() as i64;
-            let loss = loss_of(offset);
-            optimizer.zero_grad().unwrap();
-            model.set_requires_gradient_sync(!self.has("nosync"));
-            model.backward(&loss).unwrap();
-            model.set_requires_gradient_sync(true);
-            if self.has("accumulate") || self.has("nosync") {
-                model.backward(&loss_of(offset + 3)).unwrap();
+            for norm_type in [0.0, 1.0, 3.0] {
+                let norm = Tensor::from(norm_of(norm_type) as f32);
+                saved.insert(name(&format!("norm{norm_type}")), norm);
             }
-            let name = |what: &str| format!("{}.{step}.{what}", self.0);
-            saved.insert(name("loss"), loss.detach());
+            // Python fails if a rank has no elements of a gradient.
+            if !has("mixed") {
+                let gradients = parameters.iter().map(|shard| shard.grad().flatten(0, -1));
+                let mut largest = Tensor::cat(&gradients.collect::<Vec<_>>(), 0).abs().max();
+                group.all_reduce(&mut largest, ReduceOp::Max).unwrap();
+                assert_eq!(norm_of(f64::INFINITY), largest.double_value(&[]));
+            }
             for (variable, shard) in vs.variables() {
-                saved.insert(name(&format!("grad.{variable}")), shard.grad().copy());
-            }
-            if self.has("clip") {
-                // In the order of Python's model.parameters(): each weight before its bias.
-                let mut parameters = vs.trainable_variables();
-                for i in 1..parameters.len() {
-                    if parameters[i].dim() == 2 {
-                        parameters.swap(i - 1, i);
-                    }
-                }
-                let norm = clip_grad_norm_(&parameters, 0.1).unwrap();
-                saved.insert(name("norm"), Tensor::from(norm as f32));
-                let norm_of = |norm_type| {
-                    let options = ClipGradNormOptions { norm_type, ..f64::INFINITY.into() };
-                    clip_grad_norm_(&parameters, options).unwrap()
-                };
-                for norm_type in [0.0, 1.0, 3.0] {
-                    let norm = Tensor::from(norm_of(norm_type) as f32);
-                    saved.insert(name(&format!("norm{norm_type}")), norm);
-                }
-                // Python fails if a rank has no elements of a gradient.
-                if !self.has("mixed") {
-                    let gradients = parameters.iter().map(|shard| shard.grad().flatten(0, -1));
-                    let mut largest = Tensor::cat(&gradients.collect::<Vec<_>>(), 0).abs().max();
-                    group.all_reduce(&mut largest, ReduceOp::Max).unwrap();
-                    assert_eq!(norm_of(f64::INFINITY), largest.double_value(&[]));
-                }
-                for (variable, shard) in vs.variables() {
-                    saved.insert(name(&format!("clipped.{variable}")), shard.grad().copy());
-                }
-            }
-            optimizer.step().unwrap();
-            if self.has("evaluate") {
-                saved.insert(name("evaluated"), no_grad(|| loss_of(offset)));
+                saved.insert(name(&format!("clipped.{variable}")), shard.grad().copy());
             }
         }
-        if self.has("mixed") {
-            // Python would gather the weights in another order.
-            return;
+        optimizer.step().unwrap();
+        if has("evaluate") {
+            saved.insert(name("evaluated"), no_grad(|| loss_of(offset)));
         }
-        let weights = model.full_state_dict().unwrap().into_iter();
-        saved.extend(weights.map(|(name, whole)| (format!("{}.{name}", self.0), whole)));
     }
+    if has("mixed") {
+        // Python would gather the weights in another order.
+        return;
+    }
+    let weights = model.full_state_dict().unwrap().into_iter();
+    saved.extend(weights.map(|(name, whole)| (format!("{way}.{name}"), whole)));
 }
 
 fn expect_pythons_bits(group: &ProcessGroup, ways: &str, python: Saved) {
     let mut saved = Saved::new();
-    ways.split(' ').for_each(|way| Way(way).train(group, &mut saved));
+    ways.split(' ').for_each(|way| train(way, group, &mut saved));
     // A rank without rows of a parameter has an empty shard, which Python does not save.
     saved.retain(|_, tensor| tensor.numel() > 0);
     expect_equal(saved, python);

@@ -42,17 +42,9 @@ pub struct Mlp {
     pub down: nn::Linear,
 }
 
-impl Mlp {
-    pub fn new(path: &nn::Path<'_>) -> Self {
-        let up = nn::linear(path / "up", 5, 7, Default::default());
-        Mlp { up, down: nn::linear(path / "down", 7, 5, Default::default()) }
-    }
-}
-
-impl Module for Mlp {
-    fn forward(&self, xs: &Tensor) -> Tensor {
-        self.down.forward(&self.up.forward(xs).tanh()).tanh()
-    }
+fn mlp(path: &nn::Path<'_>) -> Mlp {
+    let up = nn::linear(path / "up", 5, 7, Default::default());
+    Mlp { up, down: nn::linear(path / "down", 7, 5, Default::default()) }
 }
 
 /// Three blocks between a parameter and a layer of the root's.
@@ -66,7 +58,7 @@ pub struct Net {
 impl Net {
     pub fn new(root: &nn::Path<'_>, sharding: Option<&FullyShard<'_>>) -> Self {
         let position = root.ones("position", &[5]);
-        let block = |i| Block::new(&(root / "blocks" / i), sharding, Mlp::new);
+        let block = |i| Block::new(&(root / "blocks" / i), sharding, mlp);
         let blocks = (0..3).map(block).collect();
         Net { position, blocks, head: nn::linear(root / "head", 5, 2, Default::default()) }
     }
@@ -76,7 +68,8 @@ impl Net {
     }
 
     pub fn block(&self, number: usize, xs: &Tensor) -> Tensor {
-        self.blocks[number].forward(xs, |mlp, xs| mlp.forward(&xs))
+        let pass = |mlp: &Mlp, xs: Tensor| mlp.down.forward(&mlp.up.forward(&xs).tanh()).tanh();
+        self.blocks[number].forward(xs, pass)
     }
 
     pub fn loss(&self, xs: &Tensor) -> Tensor {

@@ -196,9 +196,7 @@ fn sparse_gradients_are_unscaled_and_an_overflow_in_them_is_found() {
 
 #[run_by(on_ranks(2))]
 fn an_overflow_on_one_rank_skips_the_step_on_all(group: &ProcessGroup) {
-    let vs = VarStore::new(Device::Cpu);
-    let net = nn::seq_t().add(nn::linear(vs.root() / "fc", 4, 2, Default::default()));
-    let model = DistributedDataParallel::new(net, &vs, group).unwrap();
+    let (vs, model) = ddp(group, Default::default(), |p| nn::linear(p, 4, 2, Default::default()));
     let mut optimizer = Sgd::new(&vs, SgdOptions::default()).unwrap();
     // Small enough that no weights make 16-bit gradients overflow.
     let options = GradScalerOptions { init_scale: 1024.0, ..Default::default() };

@@ -138,10 +138,8 @@ fn a_pass_without_gradients_is_followed_too(group: &ProcessGroup) {
 
 #[run_by(on_ranks(2))]
 fn sparse_gradients_are_refused_in_a_join(group: &ProcessGroup) {
-    let vs = VarStore::new(Device::Cpu);
-    let table = vs.root().zeros("table", &[5, 2]);
     let options = DdpOptions { sparse_gradients: ["table".into()].into(), ..Default::default() };
-    let model = DistributedDataParallel::with_options(table, &vs, group, options).unwrap();
+    let (_vs, model) = ddp(group, options, |path| path.zeros("table", &[5, 2]));
     let joined = model.join(JoinOptions::default(), || match group.rank() {
         0 => Ok(()),
         _ => model.forward(|table| table.shallow_clone()).map(drop),

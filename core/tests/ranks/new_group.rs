@@ -16,6 +16,19 @@ fn a_group_of_some_ranks_sums_over_these_alone(group: &ProcessGroup) {
     assert_eq!((own.rank(), own.world_size()), (rank / 2, 2));
     assert_eq!(sum(&own, rank), [2.0, 4.0][rank % 2]);
     assert_eq!(sum(group, rank), 6.0);
+    assert_eq!((own.ranks(), group.ranks()), (vec![rank % 2, rank % 2 + 2], vec![0, 1, 2, 3]));
+}
+
+#[run_by(on_ranks(4))]
+fn only_the_members_need_to_make_a_group(group: &ProcessGroup) {
+    let half = if group.rank() < 2 { [0, 1] } else { [2, 3] };
+    let [first, second] = [(); 2].map(|()| group.new_group(&half).unwrap().unwrap());
+    let expected = (half[0] + half[1]) as f64;
+    assert_eq!((sum(&first, group.rank()), sum(&second, group.rank())), (expected, expected));
+    if group.rank() > 0 {
+        group.new_group(&[1, 2, 3]).unwrap().unwrap().barrier().unwrap();
+    }
+    group.barrier().unwrap();
 }
 
 #[run_by(on_ranks(3))]

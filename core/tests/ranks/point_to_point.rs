@@ -137,11 +137,11 @@ fn a_message_that_waits_takes_no_part_in_a_monitored_barrier(group: &ProcessGrou
     (0..3).for_each(|_| group.barrier().unwrap());
     if group.rank() == 1 {
         let sent = group.isend(Tensor::from_slice(&[7f32]), 0).unwrap();
-        group.monitored_barrier().unwrap();
+        group.monitored_barrier(true).unwrap();
         let _ = sent.wait().unwrap();
         return;
     }
-    group.monitored_barrier().unwrap();
+    group.monitored_barrier(true).unwrap();
     let mut received = Tensor::from_slice(&[0f32]);
     group.recv(&mut received, 1).unwrap();
     assert_eq!(received, Tensor::from_slice(&[7f32]));

@@ -1,7 +1,8 @@
 //! What most of these tests use.
 
 pub(crate) use crate::common::{
-    self, labels, numbers, on_ranks, on_ranks_with_each_transport, panics, sgd, training, values,
+    self, ddp, labels, numbers, on_ranks, on_ranks_with_each_transport, panics, sgd, training,
+    values,
 };
 pub(crate) use std::sync::{Arc, Mutex, mpsc};
 pub(crate) use std::time::{Duration, Instant};

@@ -6,9 +6,8 @@ use tch_parallel::profiler::{Profiler, profile, record_function};
 
 #[run_by(on_ranks(2))]
 fn a_trace_shows_the_exchange_and_the_backward_pass(group: &ProcessGroup) {
-    let vs = VarStore::new(Device::Cpu);
-    let layer = nn::linear(vs.root(), 64, 64, Default::default());
-    let model = DistributedDataParallel::new(layer, &vs, group).unwrap();
+    let layer = |path: &nn::Path<'_>| nn::linear(path, 64, 64, Default::default());
+    let (_vs, model) = ddp(group, DdpOptions::default(), layer);
     let [path, again] = ["trace", "again"].map(|name| format!("{name}{}.json", group.rank()));
     let step = || {
         let inputs = Tensor::ones([8, 64], FLOAT_CPU);

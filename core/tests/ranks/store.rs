@@ -141,6 +141,11 @@ fn keys_can_be_counted_and_deleted(store: Store, rank: usize) {
     assert!(!store.delete_key("a").unwrap());
     assert!(!store.check("a").unwrap());
     assert_eq!(store.num_keys().unwrap(), before + 1);
+    // The server would end the connection.
+    let [most, more] = [8 << 20, (8 << 20) + 1].map(|bytes| vec![7; bytes]);
+    expect_error(store.set("large", &more), "expected at most 8 MiB");
+    store.set("large", &most).unwrap();
+    assert!(store.get("large", TIMEOUT).unwrap() == most);
 }
 
 #[test]
@@ -156,12 +161,13 @@ fn keys_that_nobody_sets_are_named_after_the_timeout() {
 
 #[test]
 fn every_kind_of_store_sets_and_gets_several_keys_at_once() {
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("several_keys");
+    let directory = tempfile::tempdir().unwrap();
     let stores = [
         Store::hash().unwrap(),
-        Store::file(&file, None).unwrap(),
+        Store::file(&directory.path().join("store"), None).unwrap(),
         Store::tcp("127.0.0.1", free_port().unwrap(), true, TIMEOUT).unwrap(),
     ];
+    assert_eq!(stores[2].num_keys().unwrap(), 1, "as in PyTorch");
     for store in stores {
         let store = store.with_prefix("test").unwrap();
         store.multi_set(&[("a", "1"), ("empty", ""), ("b", "23")]).unwrap();
@@ -175,7 +181,31 @@ fn every_kind_of_store_sets_and_gets_several_keys_at_once() {
         assert!(error.ends_with(expected), "{error}");
         assert_eq!(["a", "a"].map(|key| store.delete_key(key).unwrap()), [true, false]);
     }
-    fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn every_value_of_a_queue_is_taken_once() {
+    let tcp = Store::tcp("127.0.0.1", free_port().unwrap(), true, TIMEOUT);
+    for store in [Store::hash(), tcp].map(Result::unwrap) {
+        let store = store.with_prefix("test").unwrap();
+        expect_error(
+            store.queue_pop("q", Duration::ZERO),
+            "could not take from test/q in the store",
+        );
+        expect_error(store.queue_pop("q", Duration::from_millis(100)), "timed out after 100ms");
+        let take = |_| {
+            let own = store.try_clone().unwrap();
+            std::thread::spawn(move || own.queue_pop("q", TIMEOUT).unwrap())
+        };
+        let takers: Vec<_> = (0..3).map(take).collect();
+        for value in [b"1", b"2", b"3", b"4"] {
+            store.queue_push("q", value).unwrap();
+        }
+        let mut taken: Vec<_> = takers.into_iter().map(|it| it.join().unwrap()).collect();
+        taken.push(store.queue_pop("q", Duration::ZERO).unwrap());
+        taken.sort();
+        assert_eq!((taken.concat(), store.queue_len("q").unwrap()), (b"1234".to_vec(), 0));
+    }
 }
 
 #[test]

@@ -155,9 +155,7 @@ fn sync_batch_norm_over_virtual_ranks_is_that_over_as_many_ranks(group: &Process
 
 #[run_by(on_ranks(1))]
 fn a_share_that_fails_ends_the_step_of_all(group: &ProcessGroup) {
-    let vs = VarStore::new(Device::Cpu);
-    let norm = sync_batch_norm(vs.root(), 3, group, BatchNormOptions::default());
-    let model = DistributedDataParallel::with_options(norm, &vs, group, options(3)).unwrap();
+    let (vs, model) = ddp(group, options(3), |p| sync_batch_norm(p, 3, group, Default::default()));
     let batch = || Tensor::arange(18, FLOAT_CPU).view([6, 3]);
     let pass = |norm: &SyncBatchNorm, xs: Tensor| Ok(norm.forward_t(&xs, true).sum(Kind::Float));
     model.backward_shares(batch(), 0, pass).unwrap();
@@ -186,10 +184,9 @@ fn a_share_that_fails_ends_the_step_of_all(group: &ProcessGroup) {
 
 #[run_by(on_ranks(1))]
 fn shares_that_would_wait_for_each_others_block_are_told(group: &ProcessGroup) {
-    let vs = VarStore::new(Device::Cpu);
-    let norm = sync_batch_norm(vs.root(), 3, group, BatchNormOptions::default());
-    let block = CheckpointWrapper::new(norm);
-    let model = DistributedDataParallel::with_options(block, &vs, group, options(2)).unwrap();
+    let (_vs, model) = ddp(group, options(2), |p| {
+        CheckpointWrapper::new(sync_batch_norm(p, 3, group, Default::default()))
+    });
     let outcome = model.backward_shares(Tensor::ones([4, 3], FLOAT_CPU), 0, |block, xs| {
         Ok(block.forward(xs, |norm, xs| norm.forward_t(&xs, true))?.sum(Kind::Float))
     });
@@ -201,9 +198,7 @@ fn shares_that_would_wait_for_each_others_block_are_told(group: &ProcessGroup) {
 
 #[run_by(on_ranks(2))]
 fn a_share_that_fails_on_one_rank_is_known_on_the_other(group: &ProcessGroup) {
-    let vs = VarStore::new(Device::Cpu);
-    let norm = sync_batch_norm(vs.root(), 3, group, BatchNormOptions::default());
-    let model = DistributedDataParallel::with_options(norm, &vs, group, options(4)).unwrap();
+    let (_vs, model) = ddp(group, options(4), |p| sync_batch_norm(p, 3, group, Default::default()));
     // So late that the others wait for its part of the backward pass. Not rank 0: with it, the store and its report end.
     let fails = group.rank() == 1;
     let pass = |norm: &SyncBatchNorm, xs: Tensor| {
@@ -217,9 +212,7 @@ fn a_share_that_fails_on_one_rank_is_known_on_the_other(group: &ProcessGroup) {
 #[run_by(on_ranks(1))]
 fn a_loop_over_shares_may_look_as_with_other_models(group: &ProcessGroup) {
     for count in [1, 2] {
-        let vs = VarStore::new(Device::Cpu);
-        let net = linear(vs.root(), 3, 1, Default::default());
-        let model = DistributedDataParallel::with_options(net, &vs, group, options(count)).unwrap();
+        let (vs, model) = ddp(group, options(count), |p| linear(p, 3, 1, Default::default()));
         let mut optimizer = sgd(&vs, 0.1);
         let batch = || Tensor::ones([2, 3], FLOAT_CPU);
         for step in 0..3 {
@@ -247,9 +240,7 @@ fn shares_begin_with_the_same_buffers_and_what_is_loaded_after_an_abandoned_step
     group: &ProcessGroup,
 ) {
     expect_same(group, "loaded.safetensors", |group| {
-        let vs = VarStore::new(Device::Cpu);
-        let norm = batch_norm1d(vs.root(), 3, BatchNormOptions::default());
-        let model = DistributedDataParallel::with_options(norm, &vs, group, options(2)).unwrap();
+        let (vs, model) = ddp(group, options(2), |p| batch_norm1d(p, 3, Default::default()));
         let shard = tch_parallel::data::Shard::from(group).with_virtual_ranks(2).unwrap();
         let own = (shard.rank()..).take(shard.parts()).map(|it| numbers(&[4, 3], it as i64) + 3);
         let batch = Tensor::stack(&own.collect::<Vec<_>>(), 1).flatten(0, 1);

@@ -4,7 +4,7 @@ mod devices;
 mod workers;
 
 use super::*;
-use crate::{DistributedSampler, SequentialSampler, Shard};
+use crate::{DistributedSampler, SequentialSampler, Shard, sampler::tests::Batches};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -12,9 +12,9 @@ use std::{sync::Mutex, thread, time::Duration};
 use tch::{Device, Tensor};
 
 /// Batches that a function makes from their indices and the epoch.
-struct Made<F> {
-    len: usize,
-    batch: F,
+pub(crate) struct Made<F> {
+    pub(crate) len: usize,
+    pub(crate) batch: F,
 }
 
 impl<F: Fn(&[usize], u64) -> Result<Tensor> + Send + Sync> Dataset for Made<F> {
@@ -173,19 +173,8 @@ fn options_that_cannot_work_are_refused() {
 
 #[test]
 fn a_batch_sampler_determines_the_batches_alone() {
-    struct Halves;
-
-    impl BatchSampler for Halves {
-        fn batches(&self, len: usize, _epoch: u64) -> Result<Vec<Vec<usize>>> {
-            Ok(vec![(0..len / 2).collect(), (len / 2..len).collect()])
-        }
-
-        fn num_batches(&self, _len: usize) -> usize {
-            2
-        }
-    }
-
-    let build = |options| DataLoader::with_batch_sampler(numbers(5), Halves, options);
+    let halves = |len: usize| vec![(0..len / 2).collect::<Vec<_>>(), (len / 2..len).collect()];
+    let build = |options| DataLoader::with_batch_sampler(numbers(5), Batches(halves), options);
     for num_workers in [0, 2] {
         let loader = build(workers(1, num_workers)).unwrap();
         assert_eq!(loader.len(), 2);

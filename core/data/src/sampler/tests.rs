@@ -1,6 +1,19 @@
 use super::*;
 use std::{collections::BTreeSet, fmt::Write};
 
+/// Batches that a function makes from the number of samples.
+pub(crate) struct Batches<F>(pub(crate) F);
+
+impl<F: Fn(usize) -> Vec<Vec<usize>> + Send + Sync> BatchSampler for Batches<F> {
+    fn batches(&self, len: usize, _epoch: u64) -> Result<Vec<Vec<usize>>> {
+        Ok((self.0)(len))
+    }
+
+    fn num_batches(&self, len: usize) -> usize {
+        (self.0)(len).len()
+    }
+}
+
 fn rank(rank: usize, num_replicas: usize) -> DistributedSampler {
     DistributedSampler::new(Shard::new(rank, num_replicas).unwrap(), 0)
 }
@@ -170,18 +183,7 @@ fn a_wrapped_sampler_and_the_batches_of_one_go_on_with_other_ranks_too() {
     assert_eq!(wrapped(0, 3).indices_after(10, 0, 4).unwrap(), [order[4], order[7]]);
     assert_eq!(wrapped(1, 3).indices_after(10, 0, 4).unwrap(), [order[5], order[8]]);
 
-    struct Numbered;
-
-    impl BatchSampler for Numbered {
-        fn batches(&self, len: usize, _epoch: u64) -> Result<Vec<Vec<usize>>> {
-            Ok((0..len).map(|number| vec![number; number]).collect())
-        }
-
-        fn num_batches(&self, len: usize) -> usize {
-            len
-        }
-    }
-
-    let batches = DistributedSamplerWrapper::new(Numbered, Shard::new(1, 2).unwrap());
+    let numbered = Batches(|len: usize| (0..len).map(|it| vec![it; it]).collect::<Vec<_>>());
+    let batches = DistributedSamplerWrapper::new(numbered, Shard::new(1, 2).unwrap());
     assert_eq!(batches.batches_after(5, 0, 3).unwrap(), [vec![4; 4]]);
 }

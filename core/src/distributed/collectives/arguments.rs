@@ -33,7 +33,9 @@ impl ProcessGroup {
         tensor.f_kind()?;
         let can_send = self.backend() != Backend::Gloo || !tensor.device().is_cuda();
         let found = format_args!("on {:?}, with gloo", tensor.device());
-        check(can_send, "the tensor", found, "on the CPU, because gloo sends no CUDA tensors")
+        check(can_send, "the tensor", found, "on the CPU, because gloo sends no CUDA tensors")?;
+        let has_tag = self.backend() != Backend::Gloo || self.tag >= 0;
+        check(has_tag, "the tag", self.tag, "0 or more")
     }
 }
 
@@ -52,14 +54,8 @@ pub(crate) fn check_reduction(tensor: &Tensor, op: ReduceOp) -> Result<()> {
     Err(Error::argument(format!("ReduceOp::{op:?} of a tensor"), format!("of {kind:?}"), expected))
 }
 
-/// Refuses a list without one tensor per rank, all of the shape and kind of `like`.
-pub(crate) fn check_list(
-    what: &str,
-    list: &[Tensor],
-    like: &Tensor,
-    world_size: usize,
-) -> Result<()> {
-    check_length(what, list.len(), world_size)?;
+/// Refuses a list whose tensors, which [`check_length`] has counted, are not all of the shape and kind of `like`.
+pub(crate) fn check_list(what: &str, list: &[Tensor], like: &Tensor) -> Result<()> {
     let (size, kind) = (like.size(), like.f_kind()?);
     for tensor in list {
         let (own_kind, own_size) = (tensor.f_kind()?, tensor.size());

@@ -3,7 +3,7 @@
 use crate::{Result, distributed::group::ProcessGroup};
 use c10d_sys::ReduceOp;
 use serde::{Deserialize, Serialize};
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
 /// The last value and the mean of all values: the class of this name in ImageNet's main.py, of pytorch/examples.
 ///
@@ -54,9 +54,8 @@ impl AverageMeter {
     // ANCHOR: all_reduce
     pub fn all_reduce(&self, group: &ProcessGroup) -> Result<f64> {
         // gloo and NCCL both support f64, in which a count is exact up to 2^53.
-        let mut both = Tensor::from_slice(&[self.sum, self.count as f64])
-            .to_kind(Kind::Double)
-            .to(group.exchange_device());
+        let both = Tensor::from_slice(&[self.sum, self.count as f64]);
+        let mut both = both.to(group.exchange_device());
         group.on_host().all_reduce(&mut both, ReduceOp::Sum)?;
         let at = |index| both.f_double_value(&[index]);
         Ok(at(0)? / at(1)?)

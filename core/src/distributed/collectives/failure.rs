@@ -42,14 +42,13 @@ impl ProcessGroup {
         message: String,
         blame: Option<Blame>,
     ) -> Error {
-        match &blame {
-            Some(_) => self.inner.unfinished.set_lost(),
+        if let Some(blame) = &blame {
+            self.inner.unfinished.set_lost();
+            self.inner.post_mortem.remember(blame);
+        } else {
             // Another rank may only have objected.
-            None => self.inner.unfinished.set_failed(),
-        }
-        match &blame {
-            Some(blame) => self.inner.post_mortem.remember(blame),
-            None => first_fault::remember(|| Fault::Another(Some(message.clone()))),
+            self.inner.unfinished.set_failed();
+            first_fault::remember(|| Fault::Another(Some(message.clone())));
         }
         failed_collective(self.job_rank(), operation, message, blame)
     }

@@ -149,7 +149,7 @@ fn gathered(group: &ProcessGroup, tensor: &Tensor, dst: usize) -> Result<Vec<Ten
 
 fn scattered(group: &ProcessGroup, tensors: &[Tensor], src: usize) -> Result<Tensor> {
     check_length("tensors", tensors.len(), group.world_size())?;
-    check_list("tensors", tensors, &tensors[0], group.world_size())?;
+    check_list("tensors", tensors, &tensors[0])?;
     let mut own = tensors[0].f_empty_like()?;
     group.scatter(&mut own, (group.rank() == src).then_some(tensors), src)?;
     Ok(own)
@@ -158,7 +158,7 @@ fn scattered(group: &ProcessGroup, tensors: &[Tensor], src: usize) -> Result<Ten
 /// All-to-all. With gloo, one scatter by each rank, as in PyTorch: releases before 2.12 have no other.
 fn exchanged(group: &ProcessGroup, input_list: &[Tensor]) -> Result<Vec<Tensor>> {
     check_length("input_list", input_list.len(), group.world_size())?;
-    check_list("input_list", input_list, &input_list[0], group.world_size())?;
+    check_list("input_list", input_list, &input_list[0])?;
     let mut outputs = input_list.iter().map(Tensor::f_empty_like).collect::<Result<Vec<_>, _>>()?;
     match group.backend() {
         Backend::Nccl => group.all_to_all(&mut outputs, input_list)?,

@@ -1,7 +1,8 @@
 //! The collectives that pass tensors on as they are: gather, scatter and all-to-all.
 
 use super::arguments::{Output, check_length, check_list, input, inputs, received};
-use super::{pending::Pending, reductions::in_rows};
+use super::pending::Pending;
+use super::reductions::{flatten_alike, in_rows, parts_like};
 use crate::{Error, Result, check, distributed::group::ProcessGroup};
 use tch::Tensor;
 
@@ -23,6 +24,13 @@ impl ProcessGroup {
         self.pending("all_gather", work, move |_| {
             outputs.into_iter().map(|output| received(output, kind)).collect()
         })
+    }
+
+    /// [`all_gather`](Self::all_gather) of several tensors of one kind, as one exchange: each rank's list.
+    /// `dist.all_gather_coalesced`.
+    pub fn all_gather_coalesced(&self, tensors: &[Tensor]) -> Result<Vec<Vec<Tensor>>> {
+        let rows = self.all_gather(&flatten_alike(tensors)?)?;
+        rows.iter().map(|row| parts_like(tensors, row)).collect()
     }
 
     /// [`all_gather`](Self::all_gather) into one, along its first dimension. `dist.all_gather_into_tensor`.
@@ -73,8 +81,7 @@ impl ProcessGroup {
         let work = self.engine().gather(&outputs, &own, dst, self.call());
         self.pending("gather", work, move |_| {
             let outputs = outputs.into_iter().map(|output| received(output, kind));
-            let outputs: Vec<_> = outputs.collect::<Result<_>>()?;
-            Ok(is_here.then_some(outputs))
+            outputs.collect::<Result<Vec<_>>>().map(|outputs| is_here.then_some(outputs))
         })
     }
 
@@ -120,7 +127,7 @@ impl ProcessGroup {
         self.check_source("scatter_list", scatter_list.map(<[_]>::len), src)?;
         let list = scatter_list.unwrap_or_default();
         if self.rank() == src {
-            check_list("scatter_list", list, tensor, self.world_size())?;
+            check_list("scatter_list", list, tensor)?;
         }
         let (output, list) = (Output::new(tensor)?, inputs(list)?);
         let work = self.engine().scatter(&output.tensor, &list, src, self.call());
@@ -164,8 +171,8 @@ impl ProcessGroup {
         let ranks = self.world_size();
         check_length("output_list", to.len(), ranks)?;
         check_length("input_list", from.len(), ranks)?;
-        check_list("output_list", to, &from[0], ranks)?;
-        check_list("input_list", from, &from[0], ranks)?;
+        check_list("output_list", to, &from[0])?;
+        check_list("input_list", from, &from[0])?;
         let outputs: Vec<_> = to.iter().map(Output::new).collect::<Result<_>>()?;
         let wire: Vec<_> = outputs.iter().map(|output| output.tensor.shallow_clone()).collect();
         let work = self.engine().all_to_all(&wire, &inputs(from)?, self.call());
@@ -213,14 +220,9 @@ impl ProcessGroup {
         let [found, size] = [output, whole].map(Tensor::size);
         let expected = format_args!("of rows like those of the input, which is {size:?}");
         check(found[1..] == size[1..], "output", format_args!("of shape {found:?}"), expected)?;
-        let output = Output::new(output)?;
-        let work = self.engine().all_to_all_single(
-            &output.tensor,
-            &input(whole)?,
-            output_splits,
-            input_splits,
-            self.call(),
-        );
+        let (output, from) = (Output::new(output)?, input(whole)?);
+        let (engine, to) = (self.engine(), &output.tensor);
+        let work = engine.all_to_all_single(to, &from, output_splits, input_splits, self.call());
         self.pending("all_to_all_single", work, |_| output.finish())
     }
 

@@ -26,10 +26,7 @@ impl ProcessGroup {
     /// [`Error::Argument`] for a value that cannot be read back, on all ranks: values are sent without field names, so
     /// types that serde must inspect first (`serde_json::Value`, `untagged`, `flatten`) have to be exchanged as text.
     pub fn all_gather_object<T: Serialize + DeserializeOwned>(&self, object: &T) -> Result<Vec<T>> {
-        const OPERATION: &str = "all_gather_object";
-        let (own, lengths) = self.encode_for_all(OPERATION, object)?;
-        let all = self.on_host().all_gather(&self.padded(own, &lengths))?;
-        self.decode_all(OPERATION, all, &lengths)
+        self.gather_objects("all_gather_object", object, |own| self.on_host().all_gather(own))
     }
 
     /// The values of all ranks, in the order of ranks, on rank `dst`; `None` on the others. `dist.gather_object`.
@@ -38,11 +35,10 @@ impl ProcessGroup {
         object: &T,
         dst: usize,
     ) -> Result<Option<Vec<T>>> {
-        const OPERATION: &str = "gather_object";
         self.check_rank("dst", dst)?;
-        let (own, lengths) = self.encode_for_all(OPERATION, object)?;
-        let all = self.on_host().gather(&self.padded(own, &lengths), dst)?;
-        all.map(|all| self.decode_all(OPERATION, all, &lengths)).transpose()
+        let gather = |own: &Tensor| Ok(self.on_host().gather(own, dst)?.unwrap_or_default());
+        let all = self.gather_objects("gather_object", object, gather)?;
+        Ok((self.rank() == dst).then_some(all))
     }
 
     /// Replaces `object` with that of rank `src`. `dist.broadcast_object_list`.
@@ -58,15 +54,11 @@ impl ProcessGroup {
         let own = if src == self.rank() { encode(object) } else { Ok(Vec::new()) };
         let mut length = self.length(own.as_ref().map(Vec::len));
         self.on_host().broadcast(&mut length, src)?;
-        let mut bytes = own?;
-        bytes.resize(accepted(&length, src)?, 0);
-        let mut tensor = Tensor::from_slice(&bytes).to(self.exchange_device());
-        // `()` has no bytes, and an empty tensor cannot be sent.
-        if !bytes.is_empty() {
-            self.on_host().broadcast(&mut tensor, src)?;
-        }
+        let (own, length) = (own?, accepted(&length, src)?);
+        let mut bytes = self.padded(own, &[length]);
+        self.on_host().broadcast(&mut bytes, src)?;
         if src != self.rank() {
-            *object = self.decode(OPERATION, &Vec::<u8>::try_from(tensor)?)?;
+            *object = self.decode(OPERATION, &Vec::<u8>::try_from(bytes)?[..length])?;
         }
         Ok(())
     }
@@ -158,18 +150,24 @@ impl ProcessGroup {
         self.decode(OPERATION, &Vec::<u8>::try_from(bytes)?[..length])
     }
 
-    /// This rank's value as bytes, and the lengths of all ranks'.
-    fn encode_for_all<T: Serialize + DeserializeOwned>(
+    /// The values of all ranks, of which `gather` exchanges the bytes; none where it returns none.
+    fn gather_objects<T: Serialize + DeserializeOwned>(
         &self,
         operation: &'static str,
         object: &T,
-    ) -> Result<(Vec<u8>, Vec<usize>)> {
+        gather: impl FnOnce(&Tensor) -> Result<Vec<Tensor>>,
+    ) -> Result<Vec<T>> {
         self.refuse_python(operation, 0..self.world_size())?;
         let own = encode(object);
         let lengths = self.on_host().all_gather(&self.length(own.as_ref().map(Vec::len)))?;
         let own = own?;
         let lengths = lengths.iter().enumerate().map(|(rank, length)| accepted(length, rank));
-        Ok((own, lengths.collect::<Result<_>>()?))
+        let lengths: Vec<_> = lengths.collect::<Result<_>>()?;
+        let all = gather(&self.padded(own, &lengths))?;
+        let object = |(bytes, length): (Tensor, usize)| {
+            self.decode(operation, &Vec::<u8>::try_from(bytes)?[..length])
+        };
+        all.into_iter().zip(lengths).map(object).collect()
     }
 
     /// Bytes as a tensor, as long as the longest of all ranks', because all tensors must have one shape, and not empty,
@@ -183,18 +181,6 @@ impl ProcessGroup {
     fn length(&self, length: std::result::Result<usize, &Error>) -> Tensor {
         let length = length.map_or(REFUSED, |length| length as i64);
         Tensor::from(length).to(self.exchange_device())
-    }
-
-    fn decode_all<T: DeserializeOwned>(
-        &self,
-        operation: &'static str,
-        all: Vec<Tensor>,
-        lengths: &[usize],
-    ) -> Result<Vec<T>> {
-        let object = |(bytes, &length): (Tensor, &usize)| {
-            self.decode(operation, &Vec::<u8>::try_from(bytes)?[..length])
-        };
-        all.into_iter().zip(lengths).map(object).collect()
     }
 
     fn decode<T: DeserializeOwned>(&self, operation: &'static str, bytes: &[u8]) -> Result<T> {

@@ -3,7 +3,7 @@
 use super::arguments::{Output, input};
 use super::pending::Pending;
 use crate::{Error, Result, distributed::group::ProcessGroup};
-use c10d_sys::Message;
+use c10d_sys::{Message, Work};
 use tch::Tensor;
 
 /// A message of [`ProcessGroup::batch_isend_irecv`]. `dist.P2POp`.
@@ -94,20 +94,18 @@ impl ProcessGroup {
     pub fn batch_isend_irecv(&self, operations: Vec<P2pOp>) -> Result<Vec<Pending<Tensor>>> {
         const OPERATION: &str = "batch_isend_irecv";
         // What is exchanged; where it is written, if it is received; the tensor itself; the other rank.
-        let mut exchanged = Vec::with_capacity(operations.len());
-        for operation in operations {
-            exchanged.push(match operation {
-                P2pOp::Isend { tensor, dst } => {
-                    self.check_message(&tensor, "dst", dst)?;
-                    (input(&tensor)?, None, tensor, dst)
-                }
-                P2pOp::Irecv { tensor, src } => {
-                    self.check_message(&tensor, "src", src)?;
-                    let output = Output::new(&tensor)?;
-                    (output.tensor.shallow_clone(), Some(output), tensor, src)
-                }
-            });
-        }
+        let exchanged = operations.into_iter().map(|operation| match operation {
+            P2pOp::Isend { tensor, dst } => {
+                self.check_message(&tensor, "dst", dst)?;
+                Ok((input(&tensor)?, None, tensor, dst))
+            }
+            P2pOp::Irecv { tensor, src } => {
+                self.check_message(&tensor, "src", src)?;
+                let output = Output::new(&tensor)?;
+                Ok((output.tensor.shallow_clone(), Some(output), tensor, src))
+            }
+        });
+        let exchanged: Vec<_> = exchanged.collect::<Result<_>>()?;
         let messages = exchanged.iter().map(|(tensor, output, _, peer)| {
             let is_send = output.is_none();
             Message { tensor, peer: *peer, tag: self.tag, is_send }
@@ -116,11 +114,8 @@ impl ProcessGroup {
         let works = self.engine().batch(&messages);
         let works = works.map_err(|error| self.failed(OPERATION, &error))?;
         let pending = works.into_iter().zip(exchanged).map(|(work, (_, output, tensor, _))| {
-            let pending = self.pending(OPERATION, Ok(work), |_| {
-                output.map_or(Ok(()), Output::finish)?;
-                Ok(tensor)
-            });
-            pending.map(Pending::limited)
+            let finish = |_: &Work| output.map_or(Ok(()), Output::finish).map(|()| tensor);
+            self.pending(OPERATION, Ok(work), finish).map(Pending::limited)
         });
         pending.collect()
     }

@@ -28,21 +28,34 @@ impl ProcessGroup {
         self.pending("all_reduce", work, |_| output.finish())
     }
 
-    /// [`all_reduce`](Self::all_reduce) of several tensors of one kind, as one exchange. `dist.all_reduce_coalesced`.
+    /// [`all_reduce`](Self::all_reduce) of several tensors of one kind, or of a kind and its complex one, as one
+    /// exchange. `dist.all_reduce_coalesced`.
     ///
     /// # Errors
-    /// Those of [every collective](Self#errors), and [`Error::Argument`] for tensors of different kinds.
+    /// Those of [every collective](Self#errors), and [`Error::Argument`] for no tensor or tensors of other kinds.
     pub fn all_reduce_coalesced(&self, tensors: &mut [Tensor], op: ReduceOp) -> Result<()> {
-        let kinds: Vec<_> = tensors.iter().map(Tensor::f_kind).collect::<Result<_, _>>()?;
-        let are_alike = kinds.windows(2).all(|pair| pair[0] == pair[1]);
-        check(are_alike, "tensors", format_args!("of {kinds:?}"), "of one kind")?;
-        if tensors.is_empty() {
-            return Ok(());
-        }
-        tensors.iter().try_for_each(|tensor| Output::new(tensor).map(drop))?;
-        let mut flat = flatten(tensors)?;
-        self.all_reduce(&mut flat, op)?;
-        copy_back(tensors, &flat)
+        self.start_all_reduce_coalesced(tensors, op)?.wait()
+    }
+
+    /// [`all_reduce_coalesced`](Self::all_reduce_coalesced) that returns before it has finished.
+    pub fn all_reduce_coalesced_async(
+        &self,
+        tensors: Vec<Tensor>,
+        op: ReduceOp,
+    ) -> Result<Pending<Vec<Tensor>>> {
+        Ok(self.later().start_all_reduce_coalesced(&tensors, op)?.map(|()| tensors))
+    }
+
+    fn start_all_reduce_coalesced(&self, tensors: &[Tensor], op: ReduceOp) -> Result<Pending<()>> {
+        tensors.iter().try_for_each(|tensor| check_reduction(tensor, op))?;
+        let outputs = tensors.iter().map(Output::new).collect::<Result<Vec<_>>>()?;
+        let parts: Vec<_> = outputs.iter().map(|it| it.tensor.shallow_clone()).collect();
+        let flat = flatten_alike(&parts)?;
+        let work = self.engine().all_reduce(&flat, op, self.call());
+        self.pending("all_reduce_coalesced", work, move |_| {
+            copy_back(&parts, &flat)?;
+            outputs.into_iter().try_for_each(Output::finish)
+        })
     }
 
     /// Copies rank `src`'s `tensor` into every other rank's, of the same shape and kind. `dist.broadcast`.
@@ -140,7 +153,7 @@ impl ProcessGroup {
     fn start_reduce_scatter(&self, input_list: &[Tensor], op: ReduceOp) -> Result<Pending<Tensor>> {
         check_length("input_list", input_list.len(), self.world_size())?;
         let own = &input_list[self.rank()];
-        check_list("input_list", input_list, own, self.world_size())?;
+        check_list("input_list", input_list, own)?;
         check_reduction(own, op)?;
         let (list, kind) = (inputs(input_list)?, own.f_kind()?);
         let output = list[self.rank()].f_empty_like()?;
@@ -164,16 +177,15 @@ impl ProcessGroup {
     }
 
     /// A [`barrier`](Self::barrier) whose error, on rank 0, names every rank that did not arrive within this handle's
-    /// timeout ([`with_timeout`](Self::with_timeout)). Gloo only. `dist.monitored_barrier(wait_all_ranks=True)`.
+    /// timeout ([`with_timeout`](Self::with_timeout)), or the first such rank. Gloo only. `dist.monitored_barrier`.
     ///
     /// # Errors
     /// [`Error::Collective`] if a rank does not arrive in time, and [`Error::Argument`] with NCCL.
-    pub fn monitored_barrier(&self) -> Result<()> {
+    pub fn monitored_barrier(&self, wait_all_ranks: bool) -> Result<()> {
         const OPERATION: &str = "monitored_barrier";
         self.refuse_nccl(OPERATION)?;
-        self.engine()
-            .monitored_barrier(self.timeout(), true)
-            .map_err(|error| self.failed(OPERATION, &error))
+        let met = self.engine().monitored_barrier(self.timeout(), wait_all_ranks);
+        met.map_err(|error| self.failed(OPERATION, &error))
     }
 
     /// Copies rank `src`'s tensors into all others', through buffers of `buffer_bytes`. `dist._broadcast_coalesced`.
@@ -184,9 +196,8 @@ impl ProcessGroup {
         buffer_bytes: usize,
         src: usize,
     ) -> Result<()> {
-        self.engine()
-            .broadcast_coalesced(tensors, buffer_bytes, src)
-            .map_err(|error| self.failed(operation, &error))
+        let sent = self.engine().broadcast_coalesced(tensors, buffer_bytes, src);
+        sent.map_err(|error| self.failed(operation, &error))
     }
 
     /// Refuses a `whole` without one part of the shape and kind of `part` per rank.
@@ -229,6 +240,14 @@ pub(crate) fn in_rows(tensor: &Tensor) -> Result<Tensor> {
 pub(crate) fn flatten(tensors: &[Tensor]) -> Result<Tensor> {
     let rows = tensors.iter().map(|tensor| no_grad(|| tensor.f_reshape([-1])));
     Ok(Tensor::f_cat(&rows.collect::<Result<Vec<_>, _>>()?, 0)?)
+}
+
+/// Such a row of one tensor or more, of one kind.
+pub(super) fn flatten_alike(tensors: &[Tensor]) -> Result<Tensor> {
+    let kinds = tensors.iter().map(Tensor::f_kind).collect::<Result<Vec<_>, _>>()?;
+    let are_alike = !kinds.is_empty() && kinds.windows(2).all(|pair| pair[0] == pair[1]);
+    check(are_alike, "tensors", format_args!("of {kinds:?}"), "one or more, of one kind")?;
+    flatten(tensors)
 }
 
 /// The parts of such a row, with the tensors' shapes, kinds and devices.

@@ -132,13 +132,11 @@ impl PostMortem {
     fn silent_store(&self) -> Blame {
         let is_server = |member: &&Member| !self.agent_store && member.name == SERVER;
         let mut servers = self.search.members.iter().filter(is_server);
+        let what = format!("the store has not answered within {:?}", self.limit());
         match servers.find_map(Member::gone) {
             Some(how) => Blame::of(SERVER, format!("{how}; it serves the store")),
             // The network may be slow.
-            None => Blame {
-                rank: None,
-                what: format!("the store has not answered within {:?}", self.limit()),
-            },
+            None => Blame { rank: None, what },
         }
     }
 

@@ -58,16 +58,14 @@ impl Search {
             // Ranks without a report, sorted by what this host can see of their processes.
             let (mut silent, mut alive, mut gone) = (Vec::new(), Vec::new(), Vec::new());
             for (rank, name, state) in seen {
-                match reports.get(&rank) {
-                    Some(Report::Fault(fault)) => {
+                match (reports.get(&rank), state) {
+                    (Some(Report::Fault(fault)), _) => {
                         return Ok(Some(Blame::of(name, format!("reports: {fault}"))));
                     }
-                    Some(Report::Victim) => {}
-                    None => match state {
-                        None => silent.push(name),
-                        Some(State::Running) => alive.push(name),
-                        Some(how) => gone.push(Blame::of(name, how)),
-                    },
+                    (Some(Report::Victim), _) => {}
+                    (None, None) => silent.push(name),
+                    (None, Some(State::Running)) => alive.push(name),
+                    (None, Some(how)) => gone.push(Blame::of(name, how)),
                 }
             }
             if let Some(gone) = gone.into_iter().next() {

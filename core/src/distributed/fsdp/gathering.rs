@@ -29,7 +29,7 @@ pub(super) fn gather(
 }
 
 /// Whether the ranks read and write tensors like this one where they lie.
-pub(super) fn shares_memory(group: &ProcessGroup, like: &Tensor) -> bool {
+pub(crate) fn shares_memory(group: &ProcessGroup, like: &Tensor) -> bool {
     let is_readable = like.device() == Device::Cpu && like.is_floating_point();
     is_readable && group.engine().no_shared_memory().is_none()
 }

@@ -21,7 +21,7 @@ options! {
 }
 
 /// Casts all floating-point tensors to this kind.
-pub(super) fn cast(tensors: &mut impl Tensors, kind: Option<Kind>) -> Result<()> {
+pub(crate) fn cast(tensors: &mut impl Tensors, kind: Option<Kind>) -> Result<()> {
     let Some(kind) = kind else { return Ok(()) };
     let mut outcome = Ok(());
     tensors.visit(&mut |tensor| {

@@ -17,9 +17,9 @@
 //! | `shards` | which tensors are shards, and what refuses them |
 
 mod fully_shard;
-mod gathering;
+pub(crate) mod gathering;
 pub(crate) mod mesh;
-mod mixed_precision;
+pub(crate) mod mixed_precision;
 mod module;
 mod parameter;
 mod pool;

@@ -1,6 +1,6 @@
 //! What the units of a model share during a step: `FSDPCommContext` and `FSDPState`.
 
-use super::pool::Pool;
+use super::{pool::Pool, unit::Unit};
 use crate::{Error, Result};
 use c10d_sys::backward_hooks::{at_end_of_backward, in_backward};
 use c10d_sys::tensor::grad_enabled;
@@ -10,20 +10,12 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 use tch_parallel_base::lock;
 
-/// What the schedule needs of a unit.
-pub(super) trait Member: Send + Sync + 'static {
-    /// Completes the unit's backward pass when the whole pass ends.
-    fn finish_backward(&self) -> Result<()>;
-
-    /// Undoes what a failed pass has left half done.
-    fn reset(&self);
-}
-
 /// Shared by all units of a model.
-pub(super) struct Schedule<U> {
+#[derive(Default)]
+pub(super) struct Schedule {
     /// All units, each before those inside it.
-    units: Mutex<Vec<Weak<U>>>,
-    step: Mutex<Step<U>>,
+    units: Mutex<Vec<Weak<Unit>>>,
+    step: Mutex<Step>,
     /// The memory of whole parameters.
     pub pool: Mutex<Pool>,
     /// How long this rank has spent in collectives, and the number of backward passes.
@@ -32,9 +24,10 @@ pub(super) struct Schedule<U> {
     is_complete: AtomicBool,
 }
 
-struct Step<U> {
+#[derive(Default)]
+struct Step {
     /// The units in the order of their forward passes, without passes that compute no gradients.
-    post_forward_order: Vec<Weak<U>>,
+    post_forward_order: Vec<Weak<Unit>>,
     /// Whether the end of the current backward pass is watched.
     is_watched: bool,
     /// The number of nested forward passes that are running.
@@ -42,26 +35,13 @@ struct Step<U> {
     failure: Option<Error>,
 }
 
-impl<U> Default for Schedule<U> {
-    fn default() -> Self {
-        let (units, step, pool, waited, is_complete) = Default::default();
-        Schedule { units, step, pool, waited, is_complete }
-    }
-}
-
-impl<U> Default for Step<U> {
-    fn default() -> Self {
-        Step { post_forward_order: Vec::new(), is_watched: false, depth: 0, failure: None }
-    }
-}
-
-impl<U: Member> Schedule<U> {
+impl Schedule {
     /// How many units there are.
     pub fn len(&self) -> usize {
         lock(&self.units).len()
     }
 
-    pub fn add(&self, unit: &Arc<U>, place: usize) {
+    pub fn add(&self, unit: &Arc<Unit>, place: usize) {
         lock(&self.units).insert(place, Arc::downgrade(unit));
     }
 
@@ -73,7 +53,7 @@ impl<U: Member> Schedule<U> {
         self.is_complete.load(Ordering::Relaxed)
     }
 
-    pub fn units(&self) -> Vec<Arc<U>> {
+    pub fn units(&self) -> Vec<Arc<Unit>> {
         lock(&self.units).iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -94,14 +74,14 @@ impl<U: Member> Schedule<U> {
     }
 
     /// Records a unit's forward pass and returns its place in the order.
-    pub fn note_forward(&self, unit: &Arc<U>) -> usize {
+    pub fn note_forward(&self, unit: &Arc<Unit>) -> usize {
         let order = &mut lock(&self.step).post_forward_order;
         order.push(Arc::downgrade(unit));
         order.len() - 1
     }
 
     /// The unit before this place in the order, whose backward pass comes next.
-    pub fn before(&self, place: usize) -> Option<Arc<U>> {
+    pub fn before(&self, place: usize) -> Option<Arc<Unit>> {
         lock(&self.step).post_forward_order.get(place.checked_sub(1)?)?.upgrade()
     }
 
@@ -144,13 +124,10 @@ impl<U: Member> Schedule<U> {
     /// Ends a failed forward pass. An enclosing block's pass returns the error; without one, the caller gets a panic.
     pub fn fail(&self, error: Error) -> ! {
         let message = error.to_string();
-        let mut step = lock(&self.step);
-        if step.depth > 0 {
-            step.failure = Some(error);
-            drop(step);
+        if lock(&self.step).depth > 0 {
+            lock(&self.step).failure = Some(error);
             resume_unwind(Box::new(message));
         }
-        drop(step);
         panic!("{message}")
     }
 
@@ -168,12 +145,12 @@ impl<U: Member> Schedule<U> {
 }
 
 /// Watches for the end of a backward pass, perhaps of several models. If it fails, autograd drops this uncalled.
-struct Watch<U: Member> {
-    schedule: Arc<Schedule<U>>,
+struct Watch {
+    schedule: Arc<Schedule>,
     has_ended: AtomicBool,
 }
 
-impl<U: Member> Watch<U> {
+impl Watch {
     fn end(&self) -> Result<(), c10d_sys::Error> {
         let outcome = self.schedule.kept(self.schedule.finish_backward());
         self.has_ended.store(outcome.is_ok(), Ordering::Relaxed);
@@ -181,7 +158,7 @@ impl<U: Member> Watch<U> {
     }
 }
 
-impl<U: Member> Drop for Watch<U> {
+impl Drop for Watch {
     fn drop(&mut self) {
         if !self.has_ended.load(Ordering::Relaxed) {
             self.schedule.reset();

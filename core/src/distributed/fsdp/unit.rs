@@ -1,7 +1,7 @@
 //! What happens to a block's parameters during a step: `FSDPParamGroup`.
 
-use super::schedule::{Member, Schedule};
-use super::{gathering::gather, mesh::Mesh, parameter::Parameter, reduction::mean_of_part};
+use super::{gathering::gather, mesh::Mesh, parameter::Parameter};
+use super::{reduction::mean_of_part, schedule::Schedule};
 use crate::distributed::{collectives::Pending, group::ProcessGroup};
 use crate::{Error, Result, check, profiler::record_function};
 use c10d_sys::autograd::hook_gradients;
@@ -19,7 +19,7 @@ pub(super) struct Unit {
     /// The kind in which gradients are reduced, if it is not their own.
     reduce_kind: Option<Kind>,
     mesh: Mesh,
-    pub schedule: Arc<Schedule<Unit>>,
+    pub schedule: Arc<Schedule>,
     state: Mutex<State>,
 }
 
@@ -63,7 +63,7 @@ impl Unit {
         post_forward_group: Option<ProcessGroup>,
         reduce_kind: Option<Kind>,
         mesh: &Mesh,
-        schedule: &Arc<Schedule<Unit>>,
+        schedule: &Arc<Schedule>,
     ) -> Arc<Self> {
         let state = State {
             parameters,
@@ -283,16 +283,15 @@ impl Unit {
     pub fn load(&self, whole: &HashMap<String, Tensor>) -> Result<()> {
         for parameter in &mut lock(&self.state).parameters {
             let (name, size) = (&parameter.name, parameter.whole.size());
-            let found = match whole.get(name) {
-                Some(whole) if whole.size() == size => {
-                    parameter.load(whole)?;
-                    continue;
-                }
-                Some(whole) => format!("a dict with {name} of shape {:?}", whole.size()),
-                None => format!("a dict without {name}"),
-            };
-            let expected = format!("one with {name} of shape {size:?}");
-            return Err(Error::argument("state_dict", found, expected));
+            let given = whole.get(name);
+            let fitting = given.filter(|given| given.size() == size).ok_or_else(|| {
+                let found = match given {
+                    Some(given) => format!("a dict with {name} of shape {:?}", given.size()),
+                    None => format!("a dict without {name}"),
+                };
+                Error::argument("state_dict", found, format!("one with {name} of shape {size:?}"))
+            })?;
+            parameter.load(fitting)?;
         }
         Ok(())
     }
@@ -303,10 +302,9 @@ impl Unit {
         let shard = |it: &Parameter| (it.name.clone(), it.whole.size(), it.part.shallow_clone());
         state.parameters.iter().map(shard).collect()
     }
-}
 
-impl Member for Unit {
-    fn finish_backward(&self) -> Result<()> {
+    /// Completes the unit's backward pass when the whole pass ends.
+    pub fn finish_backward(&self) -> Result<()> {
         let unused = lock(&self.state).gathering.take();
         if let Some(unused) = unused {
             unused.wait()?;
@@ -322,7 +320,8 @@ impl Member for Unit {
         Ok(())
     }
 
-    fn reset(&self) {
+    /// Undoes what a failed pass has left half done.
+    pub fn reset(&self) {
         let mut state = lock(&self.state);
         state.stage = Stage::Idle;
         state.post_forward_places.clear();

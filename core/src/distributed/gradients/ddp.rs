@@ -5,17 +5,17 @@ use super::hooks::register::{self, Failure};
 use super::module_tensors::{ModuleTensors, Wrapped, expect_lasting, expect_unchanged};
 use super::virtual_ranks::{self, VirtualRanks};
 use super::{bucket_order, same_model};
-use super::{ddp_options::DdpOptions, logging::DdpLoggingData, mixed_precision::CastParameters};
+use super::{ddp_options::DdpOptions, mixed_precision::CastParameters};
 use crate::distributed::join::{JoinConfig, announce};
-use crate::distributed::{collectives::Pending, group::ProcessGroup};
+use crate::distributed::{collectives::Pending, fsdp::mixed_precision::cast, group::ProcessGroup};
 use crate::{Error, Result, Tensors, check, profiler::record_function};
 use c10d_sys::{DelayedAllReduce, ErrorKind, ReduceOp, Reducer, autograd, tensor};
 use std::cell::{Cell, RefCell};
 use std::{any::type_name, fmt, sync::Arc};
 use tch::Tensor;
 use tch::nn::{ModuleT, VarStore};
-use tch_parallel_base::parameters::named_buffers;
 use tch_parallel_base::tensors::{fill, list};
+use tch_parallel_base::{lock, parameters::named_buffers};
 
 /// `broadcast_bucket_size` in distributed.py.
 pub(super) const BROADCAST_BUFFER_BYTES: usize = 250 << 20;
@@ -128,13 +128,14 @@ impl<M> DistributedDataParallel<M> {
             .and_then(|tensors| Ok((tensors, options.for_the_reducer()?)));
         let description = own.as_ref().map(|it| same_model::description(&it.0, &options));
         let agreed = same_model::check(group, operation, description);
-        let (tensors, reducer_options) = own?;
+        let (mut tensors, reducer_options) = own?;
         agreed?;
         let (names, trained): (Vec<_>, Vec<_>) = tensors.trained().unzip();
         // Ranks that run Python expect this check as well.
         group.engine().verify_params(&trained).map_err(|error| group.failed(operation, &error))?;
+        group.broadcast_coalesced(operation, &tensors.shared(), BROADCAST_BUFFER_BYTES, 0)?;
+        tensors.buffers.retain(|_| options.forward_sync_buffers);
         let state = tensors.shared();
-        group.broadcast_coalesced(operation, &state, BROADCAST_BUFFER_BYTES, 0)?;
         let sparse: Vec<_> = names.iter().map(|it| options.sparse_gradients.contains(it)).collect();
         let (engine, name) = (group.engine(), type_name::<M>());
         let reducer = Reducer::new(engine, &trained, &names, &sparse, name, reducer_options);
@@ -150,8 +151,7 @@ impl<M> DistributedDataParallel<M> {
         });
         let cast_parameters = cast_parameters.transpose()?;
         let wrapped = tensors.wrapped();
-        let buffers = tensors.buffers();
-        let virtual_ranks = |count| VirtualRanks::new(count, group, &trained, &buffers);
+        let virtual_ranks = |count| VirtualRanks::new(count, group, trained, tensors.buffers());
         let virtual_ranks = options.virtual_ranks.map(virtual_ranks).transpose()?;
         let (hook, kind) = match (&cast_parameters, &virtual_ranks) {
             (Some(parameters), _) => (Some(parameters.hook()), parameters.options.reduce_dtype),
@@ -342,12 +342,9 @@ impl<M> DistributedDataParallel<M> {
         self.parameters.iter().map(named).collect()
     }
 
-    /// Bucket sizes and overlap times. `model._get_ddp_logging_data()`
-    ///
-    /// # Errors
-    /// [`Error::Tensor`] if libtorch does not return them.
-    pub fn logging_data(&self) -> Result<DdpLoggingData> {
-        DdpLoggingData::read(&self.reducer.borrow()).map_err(Error::engine("logging_data"))
+    /// The failure of a hook, if that is why the engine failed.
+    fn take_hook_failure(&self) -> Option<Error> {
+        lock(self.hook_failure.as_ref()?).take()
     }
 
     pub(crate) fn failed(&self, operation: &'static str, error: &c10d_sys::Error) -> Error {
@@ -368,11 +365,9 @@ impl<M> DistributedDataParallel<M> {
 impl<M: ModuleT> DistributedDataParallel<M> {
     /// [`ModuleT::forward_t`] that returns errors; the name follows tch's fallible functions.
     pub fn f_forward_t(&self, xs: &Tensor, train: bool) -> Result<Tensor> {
-        let xs = match &self.cast_parameters {
-            Some(parameters) => &parameters.options.cast(xs)?,
-            None => xs,
-        };
-        self.forward(|module| module.forward_t(xs, train))
+        let mut xs = xs.shallow_clone();
+        cast(&mut xs, self.cast_parameters.as_ref().and_then(|it| it.options.param_dtype))?;
+        self.forward(|module| module.forward_t(&xs, train))
     }
 }
 

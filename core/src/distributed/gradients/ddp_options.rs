@@ -30,8 +30,11 @@ options! {
         /// Whether the graph is the same in every iteration. Unused parameters are then found only
         /// once, and more kinds of graphs are supported.
         pub static_graph: bool = false,
-        /// Whether rank 0's buffers (running statistics, say) are broadcast to all ranks before each forward pass.
+        /// Whether rank 0's buffers (running statistics, say) are broadcast to all ranks, when the model is wrapped
+        /// and before each forward pass.
         pub broadcast_buffers: bool = true,
+        /// Whether they are broadcast before each forward pass, too.
+        pub forward_sync_buffers: bool = true,
         /// Replaces the broadcast of buffers. `model._register_buffer_comm_hook`
         pub buffer_comm_hook: Option<BufferCommHook> = None,
         /// Another way of exchanging gradients than their mean; see
@@ -53,6 +56,9 @@ options! {
         /// `gradient_as_bucket_view`, `mixed_precision`, `params_and_buffers_to_ignore`, `sparse_gradients`,
         /// `static_graph` and buffers that are not broadcast. PyTorch has no counterpart.
         pub virtual_ranks: Option<usize> = None,
+        /// Whether the exchange leaves out a bucket of which no gradient is used, as `find_unused_parameters` finds. They
+        /// must be the same on all ranks in every step.
+        pub skip_all_reduce_unused_params: bool = false,
         /// The names of the parameters whose gradients are sparse: the weights of embeddings with
         /// `sparse`. PyTorch reads that from its modules.
         pub sparse_gradients: BTreeSet<String> = BTreeSet::new(),
@@ -103,6 +109,7 @@ impl DdpOptions {
             // These only exclude virtual ranks.
             ("buffer_comm_hook", self.buffer_comm_hook.is_some(), virtual_ranks),
             ("broadcast_buffers: false", !self.broadcast_buffers, virtual_ranks),
+            ("forward_sync_buffers: false", !self.forward_sync_buffers, virtual_ranks),
             ("mixed_precision", mixed_precision, virtual_ranks),
             ("params_and_buffers_to_ignore", has_ignored, virtual_ranks),
         ];
@@ -116,8 +123,9 @@ impl DdpOptions {
             };
             return Err(Error::argument(option, format!("set with {other}"), expected));
         }
-        let is_called = self.broadcast_buffers || self.buffer_comm_hook.is_none();
-        let found = "set with broadcast_buffers: false";
+        let broadcast_buffers = self.broadcast_buffers && self.forward_sync_buffers;
+        let is_called = broadcast_buffers || self.buffer_comm_hook.is_none();
+        let found = "set with broadcast_buffers or forward_sync_buffers: false";
         check(is_called, "buffer_comm_hook", found, "set without it")?;
         let bucket_bytes = (bucket_mb * MIB) as usize;
         Ok(ReducerOptions {
@@ -129,7 +137,8 @@ impl DdpOptions {
             find_unused_parameters: self.find_unused_parameters,
             gradient_as_bucket_view: self.gradient_as_bucket_view,
             static_graph: self.static_graph,
-            broadcast_buffers: self.broadcast_buffers,
+            broadcast_buffers,
+            skip_all_reduce_unused_params: self.skip_all_reduce_unused_params,
         })
     }
 }

@@ -1,6 +1,8 @@
 //! DistributedDataParallel's measurements of itself.
 
-use c10d_sys::{Error, Reducer};
+use super::DistributedDataParallel;
+use crate::{Error, Result};
+use c10d_sys::Reducer;
 use std::time::Duration;
 
 /// The bucket sizes, and how the exchange overlapped with the backward pass.
@@ -42,10 +44,10 @@ impl DdpLoggingData {
         self.avg_backward_comm_time.saturating_sub(self.avg_backward_compute_comm_overlap_time)
     }
 
-    pub(crate) fn read(reducer: &Reducer) -> Result<Self, Error> {
+    fn read(reducer: &Reducer) -> c10d_sys::Result<Self> {
         let number = |name| reducer.logged_number(name).map(|n| u64::try_from(n).unwrap_or(0));
         let time = |name| number(name).map(Duration::from_nanos);
-        let sizes = |name| -> Result<Vec<u64>, Error> {
+        let sizes = |name| -> c10d_sys::Result<Vec<u64>> {
             let text = reducer.logged_text(name)?;
             Ok(text.split(", ").filter_map(|size| size.trim().parse().ok()).collect())
         };
@@ -63,6 +65,26 @@ impl DdpLoggingData {
             comm_hook: reducer.logged_text("comm_hook")?,
             join_uneven_inputs: number("join_uneven_inputs")? != 0,
         })
+    }
+}
+
+impl<M> DistributedDataParallel<M> {
+    /// Bucket sizes and overlap times. `model._get_ddp_logging_data()`
+    ///
+    /// # Errors
+    /// [`Error::Tensor`] if libtorch does not return them.
+    pub fn logging_data(&self) -> Result<DdpLoggingData> {
+        DdpLoggingData::read(&self.reducer.borrow()).map_err(Error::engine("logging_data"))
+    }
+
+    /// PyTorch's logging data under any of its keys, such as "num_buckets_reduced"; 0 without a number there.
+    pub fn logged_number(&self, key: &str) -> Result<i64> {
+        self.reducer.borrow().logged_number(key).map_err(Error::engine("logged_number"))
+    }
+
+    /// The same for a text, such as "dtypes"; empty without one.
+    pub fn logged_text(&self, key: &str) -> Result<String> {
+        self.reducer.borrow().logged_text(key).map_err(Error::engine("logged_text"))
     }
 }
 

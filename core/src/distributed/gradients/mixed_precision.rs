@@ -48,16 +48,6 @@ options! {
     }
 }
 
-impl MixedPrecision {
-    /// Casts a floating-point tensor to the parameters' kind; leaves others unchanged.
-    pub(super) fn cast(&self, tensor: &Tensor) -> Result<Tensor> {
-        Ok(match self.param_dtype.filter(|_| tensor.is_floating_point()) {
-            Some(kind) => tensor.f_to_kind(kind)?,
-            None => tensor.shallow_clone(),
-        })
-    }
-}
-
 /// Parameters that are cast for a pass. After an abandoned one, they are restored by the next, or when this is dropped.
 pub(super) struct CastParameters {
     pub options: MixedPrecision,

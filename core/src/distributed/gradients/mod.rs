@@ -42,6 +42,6 @@ pub use ddp::DistributedDataParallel;
 pub use ddp_options::DdpOptions;
 pub use logging::DdpLoggingData;
 pub use mixed_precision::MixedPrecision;
-pub use model_averaging::PeriodicModelAverager;
 pub(crate) use model_averaging::start_mean;
+pub use model_averaging::{PeriodicModelAverager, average_parameters};
 pub use no_sync::NoSync;

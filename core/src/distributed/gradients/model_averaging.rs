@@ -10,7 +10,10 @@ use tch::Tensor;
 #[derive(Debug)]
 pub struct PeriodicModelAverager {
     pub(crate) group: ProcessGroup,
-    period: u64,
+    /// The period of each group that averages. If several are due, the last does.
+    levels: Vec<(u64, ProcessGroup)>,
+    /// The step from which the periods count.
+    origin: u64,
     warmup_steps: u64,
     pub(crate) step: u64,
 }
@@ -21,8 +24,51 @@ impl PeriodicModelAverager {
     /// # Errors
     /// [`Error::Argument`](crate::Error::Argument) for a period of 0.
     pub fn new(group: &ProcessGroup, period: u64, warmup_steps: u64) -> Result<Self> {
-        check(period > 0, "period", period, "at least 1 step")?;
-        Ok(PeriodicModelAverager { group: group.clone(), period, warmup_steps, step: 0 })
+        Self::with_levels(group, vec![(period, group.clone())], warmup_steps, warmup_steps)
+    }
+
+    /// Averages often in small groups of neighbouring ranks, and more rarely in larger ones. `levels` has the period and
+    /// the size of each kind of group; the last is the whole group. From step `warmup_steps`, counted from 0, a step that
+    /// a period divides averages; if several divide it, the last of them counts. A collective.
+    /// `hierarchical_model_averager.HierarchicalModelAverager`
+    ///
+    /// ```
+    /// # use tch_parallel::distributed::{PeriodicModelAverager, ProcessGroup, average_parameters};
+    /// let group = ProcessGroup::from_env()?;
+    /// let levels = [(4, group.local_world_size()), (16, group.world_size())];
+    /// let averager = PeriodicModelAverager::hierarchical(&group, &levels, 100)?;
+    /// average_parameters(&[tch::Tensor::from(1.0)], &group)?; // at once, without an averager
+    /// # Ok::<(), tch_parallel::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Argument`](crate::Error::Argument) for a period of 0, and if the last level is not the whole group; those of
+    /// [`ProcessGroup::new_subgroups`].
+    #[doc(alias = "HierarchicalModelAverager")]
+    pub fn hierarchical(
+        group: &ProcessGroup,
+        levels: &[(u64, usize)],
+        warmup_steps: u64,
+    ) -> Result<Self> {
+        let is_whole = levels.last().is_some_and(|(_, size)| *size == group.world_size());
+        let expected = format!("one whose last has all {} ranks", group.world_size());
+        check(is_whole, "levels", format_args!("{levels:?}"), expected)?;
+        let group_of = |&(period, size)| match size == group.world_size() {
+            true => Ok((period, group.clone())),
+            false => Ok((period, group.new_subgroups(size)?)),
+        };
+        let levels = levels.iter().map(group_of).collect::<Result<_>>()?;
+        Self::with_levels(group, levels, 0, warmup_steps)
+    }
+
+    fn with_levels(
+        group: &ProcessGroup,
+        levels: Vec<(u64, ProcessGroup)>,
+        origin: u64,
+        warmup_steps: u64,
+    ) -> Result<Self> {
+        check(levels.iter().all(|(period, _)| *period > 0), "period", 0, "at least 1 step")?;
+        Ok(PeriodicModelAverager { group: group.clone(), levels, origin, warmup_steps, step: 0 })
     }
 
     /// Counts a step and, if it is due, replaces the parameters that have a gradient by their means
@@ -36,23 +82,25 @@ impl PeriodicModelAverager {
         let expected = "the parameters of a whole model on each rank";
         check(is_whole, "parameters", "a list of shards of FullyShard", expected)?;
         self.group.refuse_in_join("average_parameters")?;
-        let local_steps = self.step.checked_sub(self.warmup_steps);
+        let step = self.step;
         self.step += 1;
-        match local_steps {
-            Some(steps) if steps % self.period == 0 => average_parameters(&self.group, parameters),
-            _ => Ok(()),
-        }
+        let is_due = |period| step >= self.warmup_steps && (step - self.origin) % period == 0;
+        let Some((_, group)) = self.levels.iter().rfind(|(period, _)| is_due(*period)) else {
+            return Ok(());
+        };
+        let with_gradient = parameters.iter().filter(|parameter| parameter.grad().defined());
+        let parameters: Vec<_> = with_gradient.map(Tensor::shallow_clone).collect();
+        let expected = "one with gradients: average before zero_grad";
+        let found = "a list without a gradient";
+        group.or_report(check(!parameters.is_empty(), "parameters", found, expected))?;
+        average_parameters(&parameters, group)
     }
 }
 
-/// `utils.average_parameters_or_parameter_groups`
-fn average_parameters(group: &ProcessGroup, parameters: &[Tensor]) -> Result<()> {
-    let with_gradient = parameters.iter().filter(|parameter| parameter.grad().defined());
-    let parameters: Vec<_> = with_gradient.map(Tensor::shallow_clone).collect();
-    let expected = "one with gradients: average before zero_grad";
-    let found = "a list without a gradient";
-    group.or_report(check(!parameters.is_empty(), "parameters", found, expected))?;
-    copy_back(&parameters, &start_mean(group, &parameters)?.wait()?)
+/// Replaces parameters by their means over the ranks. A collective, with parameters in the same order.
+/// `model_averaging.utils.average_parameters`
+pub fn average_parameters(parameters: &[Tensor], group: &ProcessGroup) -> Result<()> {
+    copy_back(parameters, &start_mean(group, parameters)?.wait()?)
 }
 
 /// Starts to average tensors, which must be in the same order on all ranks: one flat mean of all. A collective.

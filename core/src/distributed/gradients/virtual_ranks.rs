@@ -3,12 +3,12 @@
 use super::hooks::{CommHook, GradBucket, from_fn, gradients_in};
 use super::tree::Tree;
 use crate::distributed::collectives::{IN_A_PART, Pending};
-use crate::distributed::group::{ProcessGroup, Transport};
+use crate::distributed::{fsdp::gathering::shares_memory, group::ProcessGroup};
 use crate::{Error, Result, check, data::Shard};
 use c10d_sys::random::{rng_state, set_rng_state};
 use c10d_sys::{arithmetic::add_product_, autograd::backward_from, tensor::set_grad};
 use std::{iter::repeat_with, mem::replace, mem::take, ops::Range, sync::Arc, sync::Mutex};
-use tch::{Device, Kind, Tensor, no_grad};
+use tch::{Kind, Tensor, no_grad};
 use tch_parallel_base::lock;
 
 /// The virtual ranks whose work this rank does.
@@ -58,23 +58,18 @@ impl VirtualRanks {
     pub(super) fn new(
         count: usize,
         group: &ProcessGroup,
-        parameters: &[Tensor],
-        buffers: &[Tensor],
+        parameters: Vec<Tensor>,
+        buffers: Vec<Tensor>,
     ) -> Result<Arc<Self>> {
         let tree = Tree::new(count, group.world_size())?;
         let own = &tree.ranks[group.rank()];
         let after_shares = own.clone().map(|last| tree.rows(&(own.start..last + 1)));
+        let (rows, places, step) = Default::default();
         Ok(Arc::new(VirtualRanks {
             shard: Shard::from(group).with_virtual_ranks(count)?,
             most_rows: after_shares.max().max(Some(tree.most_rows())).unwrap_or(1),
             tree,
-            state: Mutex::new(State {
-                parameters: parameters.iter().map(Tensor::shallow_clone).collect(),
-                buffers: buffers.iter().map(Tensor::shallow_clone).collect(),
-                rows: Vec::new(),
-                places: Vec::new(),
-                step: Step::default(),
-            }),
+            state: Mutex::new(State { parameters, buffers, rows, places, step }),
         }))
     }
 
@@ -246,7 +241,6 @@ impl VirtualRanks {
     /// After a loop over the shares: an abandoned step leaves gradients and buffers as they were, and the generators the
     /// same on all ranks.
     pub(super) fn end_shares(&self) -> Result<()> {
-        IN_A_PART.set(false);
         let mut state = lock(&self.state);
         let Step { share, before, earlier, next_seed, .. } = state.take_step();
         let State { buffers, parameters, .. } = &mut *state;
@@ -258,7 +252,6 @@ impl VirtualRanks {
     /// After a step: the buffers keep what the first share has left in them, gradients are added to earlier ones, and
     /// the generators are the same on all ranks.
     pub(super) fn end_step(&self) -> Result<()> {
-        IN_A_PART.set(false);
         let mut state = lock(&self.state);
         let Step { after_first, earlier, next_seed, .. } = state.take_step();
         let State { buffers, parameters, .. } = &mut *state;
@@ -278,8 +271,7 @@ impl VirtualRanks {
         let name = format!("virtual_ranks={}", self.tree.all().len());
         Box::new(from_fn(name, move |group, bucket| {
             let rows = own.rows_of(bucket)?;
-            let is_shareable = rows.is_floating_point() && rows.device() == Device::Cpu;
-            if is_shareable && group.transport() == Transport::SharedMemory {
+            if shares_memory(group, &rows) {
                 let group = group.later();
                 let work = group.engine().add_rows(&rows, own.tree.all().len(), group.call());
                 let sum = group.pending("backward", work, move |_| Ok(rows.f_get(0)?))?;
@@ -329,6 +321,7 @@ impl VirtualRanks {
 impl State {
     /// Ends the step. If it fails, an exchange may still read its rows, which nobody may write to then.
     fn take_step(&mut self) -> Step {
+        IN_A_PART.set(false);
         if self.step.in_flight.is_some() {
             self.rows.clear();
         }

@@ -160,20 +160,22 @@ const OTHERS: [Names; 3] = [
         local_world_size: "OMPI_COMM_WORLD_LOCAL_SIZE",
         launcher: "Open MPI's mpirun",
     },
-    // Before PMI's, which srun also sets, but without the local ones. SLURM_NTASKS is set in batch scripts, too.
-    Names {
-        rank: "SLURM_PROCID",
-        world_size: "SLURM_STEP_NUM_TASKS",
-        local_rank: "SLURM_LOCALID",
-        local_world_size: "SLURM_STEP_TASKS_PER_NODE",
-        launcher: "srun",
-    },
+    // srun sets PMI_RANK too, but not the local ones. It may have started the shell or the daemon from which mpirun
+    // starts ranks, so its own come last.
     Names {
         rank: "PMI_RANK",
         world_size: "PMI_SIZE",
         local_rank: "MPI_LOCALRANKID",
         local_world_size: "MPI_LOCALNRANKS",
         launcher: "MPICH's mpirun",
+    },
+    // SLURM_NTASKS is set in batch scripts, too.
+    Names {
+        rank: "SLURM_PROCID",
+        world_size: "SLURM_STEP_NUM_TASKS",
+        local_rank: "SLURM_LOCALID",
+        local_world_size: "SLURM_STEP_TASKS_PER_NODE",
+        launcher: "srun",
     },
 ];
 
@@ -182,7 +184,9 @@ fn launcher(get: &impl Fn(&str) -> Option<String>) -> Result<Option<&'static Nam
     if get(TORCHRUN.rank).is_some() {
         return Ok(Some(&TORCHRUN));
     }
-    let other = OTHERS.iter().find(|o| get(o.rank).is_some() && get(o.world_size).is_some());
+    let is_set = |name| get(name).is_some();
+    let other =
+        OTHERS.iter().find(|o| [o.rank, o.world_size, o.local_rank].into_iter().all(is_set));
     let torchruns = ["RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"];
     match torchruns.into_iter().find(|name| get(name).is_some()) {
         Some(set) if other.is_none() => Err(missing("RANK", set, "this process's number, from 0")),
@@ -244,28 +248,30 @@ mod tests {
     fn without_a_launcher_and_in_a_batch_script_of_slurm_a_process_is_alone() {
         assert_eq!(read("").unwrap(), None);
         assert_eq!(read("SLURM_PROCID=0 SLURM_NTASKS=4").unwrap(), None);
-        let srun = "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_STEP_TASKS_PER_NODE=1";
+        let srun =
+            "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 SLURM_STEP_TASKS_PER_NODE=1";
         assert_eq!(read(srun).unwrap(), None);
     }
 
     #[test]
-    fn torchruns_variables_are_read() {
+    fn a_launchers_variables_are_read_and_mpiruns_within_a_step_of_slurm() {
         let torchrun = "RANK=3 WORLD_SIZE=4 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 MASTER_ADDR=10.0.0.1 MASTER_PORT=1234 \
                         TORCHELASTIC_USE_AGENT_STORE=True";
-        let env = read(torchrun).unwrap().unwrap();
-        assert_eq!((env.rank, env.world_size), (3, 4));
-        assert_eq!((env.local_rank, env.local_world_size), (1, 2));
-        assert_eq!((env.master_addr.as_str(), env.master_port), ("10.0.0.1", 1234));
-        assert!(env.agent_store);
-    }
-
-    #[test]
-    fn open_mpis_variables_are_read_where_rank_is_absent() {
         let open_mpi = "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1 \
                         OMPI_COMM_WORLD_LOCAL_SIZE=2";
-        let env = read(open_mpi).unwrap().unwrap();
-        assert_eq!((env.rank, env.world_size, env.local_rank), (1, 2, 1));
-        assert_eq!((env.master_addr.as_str(), env.master_port), ("127.0.0.1", 29500));
+        let both = "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_LOCALID=0 SLURM_STEP_TASKS_PER_NODE=1 \
+                    PMI_RANK=2 PMI_SIZE=4 MPI_LOCALRANKID=2 MPI_LOCALNRANKS=4";
+        for (variables, ranks, local, master, agent_store) in [
+            (torchrun, (3, 4), (1, 2), ("10.0.0.1", 1234), true),
+            (open_mpi, (1, 2), (1, 2), ("127.0.0.1", 29500), false),
+            (both, (2, 4), (2, 4), ("127.0.0.1", 29500), false),
+        ] {
+            let env = read(variables).unwrap().unwrap();
+            assert_eq!((env.rank, env.world_size), ranks);
+            assert_eq!((env.local_rank, env.local_world_size), local);
+            assert_eq!((env.master_addr.as_str(), env.master_port), master);
+            assert_eq!(env.agent_store, agent_store);
+        }
     }
 
     #[test]
@@ -278,7 +284,8 @@ mod tests {
     #[test]
     fn srun_may_put_different_numbers_of_ranks_on_hosts() {
         let local_world_size = |node| {
-            let srun = "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=7 SLURM_STEP_TASKS_PER_NODE=2(x3),1";
+            let srun = "SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=7 SLURM_LOCALID=0 \
+                        SLURM_STEP_TASKS_PER_NODE=2(x3),1";
             let env = read(&format!("{srun} SLURM_NODEID={node} MASTER_ADDR=h MASTER_PORT=1"));
             env.unwrap().unwrap().local_world_size
         };

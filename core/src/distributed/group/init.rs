@@ -91,7 +91,8 @@ impl ProcessGroup {
     /// A group of [`init_process_group`] contains all processes of the job. This one contains only the processes that
     /// call it: it waits for nobody else, and if one of its members dies, other groups go on. A process can be in
     /// several groups, each with its own prefix ([`Store::with_prefix`]), under which nothing else may be stored.
-    /// PyTorch's counterpart is `init_process_group(store=…, rank=…, world_size=…)`.
+    /// LOCAL_RANK, if it is set, selects the GPU. PyTorch's counterpart is `init_process_group(store=…, rank=…,
+    /// world_size=…)`.
     ///
     /// # Errors
     /// - [`Error::Argument`]: the rank is too large, the device or the backend is not available, or this
@@ -112,8 +113,8 @@ impl ProcessGroup {
     ///
     /// The address is `tcp://HOST:PORT`, where rank 0 serves the store; `file:///PATH`, a file that all ranks see
     /// and no earlier job has used ([`Store::file`]); or `env://`, which reads MASTER_ADDR and MASTER_PORT.
-    /// LOCAL_RANK, if it is set, selects the GPU, but not for ranks that meet in a file. If such ranks run on
-    /// several hosts, set GLOO_SOCKET_IFNAME to the network interface between them.
+    /// LOCAL_RANK, if it is set, selects the GPU. If ranks that meet in a file run on several hosts, set
+    /// GLOO_SOCKET_IFNAME to the network interface between them.
     ///
     /// ```
     /// use tch_parallel::distributed::{ProcessGroup, ProcessGroupOptions};
@@ -195,8 +196,10 @@ fn place(
 ) -> Result<Place> {
     let (job_rank, local_rank, local_world_size) =
         env.map_or((rank, rank, world_size), |e| (e.rank, e.local_rank, e.local_world_size));
-    let (device, backend) =
-        device::choose(Gpus::visible(), options.device, options.backend, local_rank)?;
+    // Without a place in a job, as in Python, where a program selects its GPU itself.
+    let own = std::env::var("LOCAL_RANK").ok().filter(|_| env.is_none());
+    let gpu = own.and_then(|own| own.parse().ok()).unwrap_or(local_rank);
+    let (device, backend) = device::choose(Gpus::visible(), options.device, options.backend, gpu)?;
     device::make_current(device)?;
     let timeout = options.timeout.unwrap_or(backend.default_timeout()).min(LONGEST_TIMEOUT);
     let join_timeout = join_timeout.unwrap_or(timeout).min(timeout);

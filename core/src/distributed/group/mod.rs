@@ -33,5 +33,5 @@ pub use init::{ProcessGroupOptions, init_process_group};
 pub use process_group::ProcessGroup;
 pub(crate) use process_group::Standing;
 pub use store::Store;
-pub(crate) use store::expect_no_member;
+pub(crate) use store::{digest, expect_no_member};
 pub use transport::Transport;

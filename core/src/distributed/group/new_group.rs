@@ -1,18 +1,18 @@
 //! Groups of some of a group's ranks.
 
-use super::{init::meet, place::Place, process_group::ProcessGroup};
+use super::{init::meet, place::Place, process_group::ProcessGroup, store::digest};
 use crate::distributed::fault::members::member;
 use crate::{Error, Result, check};
-use std::sync::atomic::Ordering;
+use c10d_sys::lock;
 
 impl ProcessGroup {
     /// A group of some of this group's ranks, with the same backend and device and this handle's timeout
     /// ([`with_timeout`](Self::with_timeout)); `None` on a rank that is not among them. `dist.new_group(ranks)`.
     ///
-    /// The new group numbers its ranks from 0 in ascending order, and its methods take these numbers. Every rank of
-    /// this group must call it, whether or not it is in `ranks`, and in the same order if several groups are made. Only
-    /// the members wait for each other, as with `use_local_synchronization=True`; rank 0 of the job, which serves the
-    /// store, must not end before that. A rank can be in several groups.
+    /// The new group numbers its ranks from 0 in ascending order, and its methods take these numbers. Only they need to
+    /// call it, as with `use_local_synchronization=True`, and all in the same order if they make several groups of the
+    /// same ranks. They wait for each other; rank 0 of the job, which serves the store, must not end before that. A
+    /// rank can be in several groups.
     ///
     /// ```
     /// use tch_parallel::distributed::ProcessGroup;
@@ -41,17 +41,29 @@ impl ProcessGroup {
         let expected = "one rank or more, each once";
         check(are_distinct, "ranks", format_args!("{ranks:?}"), expected)?;
         self.refuse_python("new_group", members.iter().copied())?;
-        let number = self.inner.groups.fetch_add(1, Ordering::Relaxed);
         let Some(rank) = members.iter().position(|&member| member == self.rank()) else {
             return Ok(None);
         };
-        let store = self.inner.store.try_clone()?.with_prefix(&format!("new_group/{number}"))?;
+        let mut groups = lock(&self.inner.groups);
+        let number = groups.entry(members.clone()).and_modify(|made| *made += 1).or_insert(0);
+        // Thousands of ranks would make too long a key.
+        let prefix = format!("new_group/{}/{number}", digest(&members));
+        drop(groups);
+        let store = self.inner.store.try_clone()?.with_prefix(&prefix)?;
         let (world_size, timeout) = (members.len(), self.timeout());
         let place = Place { rank, world_size, timeout, join_timeout: timeout, ..self.inner.place };
-        let name =
-            |&rank| member(&self.inner.post_mortem.search.members, rank).map_or(rank, |it| it.name);
-        let names: Vec<_> = members.iter().map(name).collect();
+        let in_job = self.ranks();
+        let names: Vec<_> = members.iter().map(|&rank| in_job[rank]).collect();
         meet(&store, place, Some(&names)).map(Some)
+    }
+
+    /// The numbers in the job of this group's ranks, in their order; in a group of [`with_store`](Self::with_store), a
+    /// Python rank has its number there. `dist.get_process_group_ranks(group)`
+    #[doc(alias = "get_global_rank")]
+    pub fn ranks(&self) -> Vec<usize> {
+        let members = &self.inner.post_mortem.search.members;
+        let name = |rank| member(members, rank).map_or(rank, |it| it.name);
+        (0..self.world_size()).map(name).collect()
     }
 
     /// Divides the group into parts, and returns this rank's; `None` on a rank that is in no part. Every rank

@@ -6,9 +6,10 @@ use crate::distributed::fault::watch::{self, Watch};
 use crate::distributed::fault::{nccl_watch, record, unfinished::Unfinished};
 use crate::{Error, Result, data::Shard};
 use c10d_sys::{Call, LONGEST_TIMEOUT};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU8, AtomicUsize};
-use std::sync::{Arc, OnceLock};
-use std::{collections::HashSet, fmt, time::Duration};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::{fmt, time::Duration};
 use tch::{Device, Kind, Tensor};
 
 /// The ranks of a job, and how they exchange tensors. Clones share the group.
@@ -71,8 +72,8 @@ pub(crate) struct Inner {
     pub(crate) store: Store,
     /// The number of agreements so far, which names the next one.
     pub(crate) agreements: AtomicUsize,
-    /// The number of groups made of this one's ranks, which names the next one.
-    pub(crate) groups: AtomicUsize,
+    /// The number of groups made of the same ranks of this one, which names the next one.
+    pub(crate) groups: Mutex<HashMap<Vec<usize>, usize>>,
     /// The order of gradients in the buckets of a training that goes on with other ranks.
     pub(crate) bucket_order: OnceLock<Vec<String>>,
     /// In such a training, the identities of the variables that new ranks get.
@@ -106,7 +107,7 @@ impl ProcessGroup {
             watch,
             store,
             agreements: AtomicUsize::new(0),
-            groups: AtomicUsize::new(0),
+            groups: Mutex::default(),
             bucket_order: OnceLock::new(),
             lasting: OnceLock::new(),
             in_join: AtomicU8::new(0),

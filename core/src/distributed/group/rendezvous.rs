@@ -47,10 +47,9 @@ pub(crate) fn store(env: &Env, timeout: Duration) -> Result<Store> {
         store = attempt.map_err(|error| failed(env, "join the store".into(), error.message()))?;
     }
 
-    let claims = store
-        .with_prefix("tch_parallel")
-        .and_then(|ours| ours.add(&format!("claims/{}", env.rank), 1))
-        .map_err(|error| failed(env, "claim its rank".into(), error.message()))?;
+    let ours = store.with_prefix("tch_parallel");
+    let claims = ours.and_then(|ours| ours.add(&format!("claims/{}", env.rank), 1));
+    let claims = claims.map_err(|error| failed(env, "claim its rank".into(), error.message()))?;
     if claims > 1 {
         let message = "another process has the same RANK, or had it; every process of a job needs one of its own, \
                        and one that has ended cannot rejoin";

@@ -6,6 +6,7 @@ use crate::distributed::fault::blame::may_be_anothers_fault;
 use crate::distributed::fault::first_fault::{self, Fault};
 use crate::{Error, Result};
 use c10d_sys::{ErrorKind, GlooAddress, LONGEST_TIMEOUT};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::{fmt, sync::Arc, time::Duration};
 
 mod origin;
@@ -13,7 +14,7 @@ mod origin;
 use origin::Origin;
 pub(crate) use origin::expect_no_member;
 
-/// Keys and values that every process of a job can set and wait for. Clones share the connection.
+/// Keys and values, of up to 8 MiB, that every process of a job can set and wait for. Clones share the connection.
 ///
 /// PyTorch's counterparts are `torch.distributed.TCPStore` and `PrefixStore`, and for
 /// [`file`](Self::file) and [`hash`](Self::hash) `FileStore` and `HashStore`. Rank 0 serves the store of
@@ -92,9 +93,8 @@ impl Store {
     /// # Errors
     /// Those of [`wait`](Self::wait).
     pub fn multi_get<S: AsRef<str>>(&self, keys: &[S], timeout: Duration) -> Result<Vec<Vec<u8>>> {
-        self.engine
-            .multi_get(keys, timeout.min(LONGEST_TIMEOUT))
-            .map_err(|error| self.not_all_set("get", keys, timeout, &error))
+        let values = self.engine.multi_get(keys, timeout.min(LONGEST_TIMEOUT));
+        values.map_err(|error| self.not_all_set("get", keys, timeout, &error))
     }
 
     /// Sets each of these keys to the value beside it. `store.multi_set`.
@@ -110,9 +110,8 @@ impl Store {
     /// # Errors
     /// Those of [`get`](Self::get). The message names the keys that are not set.
     pub fn wait<S: AsRef<str>>(&self, keys: &[S], timeout: Duration) -> Result<()> {
-        self.engine
-            .wait(keys, timeout.min(LONGEST_TIMEOUT))
-            .map_err(|error| self.not_all_set("wait for", keys, timeout, &error))
+        let all_set = self.engine.wait(keys, timeout.min(LONGEST_TIMEOUT));
+        all_set.map_err(|error| self.not_all_set("wait for", keys, timeout, &error))
     }
 
     /// Sets a key to `desired` if its value is `expected`, or if it is not set and `expected` is empty, and returns the
@@ -120,6 +119,26 @@ impl Store {
     pub fn compare_set(&self, key: &str, expected: &[u8], desired: &[u8]) -> Result<Vec<u8>> {
         let value = self.engine.compare_set(key, expected, desired);
         value.map_err(|error| self.failed("compare and set", key, &error))
+    }
+
+    /// Appends a value to a queue, which is not a key's value. Not in a file. `store.queue_push`.
+    pub fn queue_push(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.engine.queue_push(key, value).map_err(|error| self.failed("append to", key, &error))
+    }
+
+    /// Takes a queue's first value, once there is one, which no other process gets then. `store.queue_pop`; with
+    /// [`Duration::ZERO`], `block=False`.
+    ///
+    /// # Errors
+    /// Those of [`get`](Self::get).
+    pub fn queue_pop(&self, key: &str, timeout: Duration) -> Result<Vec<u8>> {
+        let value = self.engine.queue_pop(key, timeout.min(LONGEST_TIMEOUT));
+        value.map_err(|error| self.not_all_set("take from", &[key], timeout, &error))
+    }
+
+    /// How many values a queue has. `store.queue_len`.
+    pub fn queue_len(&self, key: &str) -> Result<i64> {
+        self.engine.queue_len(key).map_err(|error| self.failed("count the values of", key, &error))
     }
 
     /// Deletes a key, and returns whether it was set. `store.delete_key`.
@@ -205,6 +224,13 @@ impl Store {
         };
         Error::Rendezvous { rank, world_size, operation, message }
     }
+}
+
+/// A short name, the same in all processes of a program, for what would make too long a key or value.
+pub(crate) fn digest(value: &impl Hash) -> String {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
 }
 
 impl fmt::Debug for Store {

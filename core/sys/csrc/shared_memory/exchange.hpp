@@ -209,6 +209,11 @@ class Exchange {
     return peers_[rank].data + peers_[rank].board->block.load(std::memory_order_relaxed);
   }
   std::string name(const Peer& peer) const { return "rank " + std::to_string(peer.board->name); }
+  // With the root's number in the job, as `name` has it.
+  std::string text(Operation operation) const {
+    operation.root = static_cast<int>(peers_[operation.root].board->name);
+    return operation.to_string();
+  }
 
   const int rank_;
   const int size_;

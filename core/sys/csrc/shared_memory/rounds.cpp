@@ -29,7 +29,7 @@ void Exchange::meet(uint32_t round) {
     const auto sequence = peer.board->entry(current_sequence_).sequence.load(std::memory_order_relaxed);
     TORCH_CHECK_VALUE(
         sequence >= current_sequence_,
-        "the ranks call different operations: ", name(own_peer()), " calls ", current_.to_string(), " as number ",
+        "the ranks call different operations: ", name(own_peer()), " calls ", text(current_), " as number ",
         current_sequence_, ", but ", name(peer), " has not called as many");
     // This rank may have been stopped for longer than the others have waited. They have given up these tensors.
     check_state(peer);
@@ -84,7 +84,7 @@ void Exchange::wait(const Peer& peer, Cell Board::*cell, uint32_t value, const P
     if (now > deadline_) {
       throw c10d::TimeoutError(
           {__func__, __FILE__, __LINE__},
-          c10::str("timed out after ", timeout_.count(), " ms waiting for ", name(peer), " in ", current_.to_string()));
+          c10::str("timed out after ", timeout_.count(), " ms waiting for ", name(peer), " in ", text(current_)));
     }
     awaited.sleep(seen, std::min(checked_ + kCheck, deadline_) - now);
   }
@@ -155,8 +155,8 @@ void Exchange::compare(uint64_t sequence, const Operation& operation, const Peer
   const bool was_overwritten = entry.sequence.load(acquire) != sequence;
   TORCH_CHECK_VALUE(
       was_overwritten || (what == operation.encode() && count == operation.count),
-      "the ranks call different operations: ", name(own_peer()), " calls ", operation.to_string(), ", but ", name(peer),
-      " calls ", Operation::decode(what, count).to_string());
+      "the ranks call different operations: ", name(own_peer()), " calls ", text(operation), ", but ", name(peer),
+      " calls ", text(Operation::decode(what, count)));
 }
 
 } // namespace c10d_sys

@@ -2,8 +2,7 @@ use super::*;
 use crate::transforms::{CenterCrop, RandomCrop, RandomHorizontalFlip, RandomResizedCrop};
 use crate::{DataLoader, DataLoaderOptions, SequentialSampler};
 use crate::{SyntheticImages, SyntheticImagesOptions};
-use std::thread::{self, ThreadId};
-use std::{collections::HashSet, sync::Condvar, sync::Mutex, time::Duration};
+use std::{collections::HashSet, sync::Condvar, sync::Mutex, thread, time::Duration};
 use tch::Kind;
 
 const UNCHANGED: Normalize = Normalize { mean: [0.0; 3], std: [1.0; 3] };
@@ -115,18 +114,12 @@ fn one_batch_is_spread_over_the_workers() {
 
 #[test]
 fn without_workers_the_calling_thread_does_all_the_work() {
-    #[derive(Debug)]
-    struct SameThread(ThreadId);
-
-    impl Transform for SameThread {
-        fn apply(&self, image: Image, _rng: &mut SampleRng) -> Result<Image> {
-            assert_eq!(thread::current().id(), self.0);
-            Ok(image)
-        }
-    }
-
-    let transform = SameThread(thread::current().id());
-    let dataset = ImageDataset::new(noise(16), vec![Box::new(transform)], UNCHANGED, 0).unwrap();
+    let caller = thread::current().id();
+    let image = move |_: usize| {
+        assert_eq!(thread::current().id(), caller);
+        Ok(Some((Image::new(1, 1, vec![0; 3])?, 0)))
+    };
+    let dataset = ImageDataset::new(Made { len: 16, image }, Vec::new(), UNCHANGED, 0).unwrap();
     let (images, _) = dataset.batch(&(0..16).collect::<Vec<_>>(), 0).unwrap();
     assert_eq!(images.size()[0], 16);
 }

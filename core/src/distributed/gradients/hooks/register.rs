@@ -1,7 +1,7 @@
 //! How the engine calls a hook, and how its failures are reported.
 
 use super::{CommHook, GradBucket};
-use crate::distributed::{DistributedDataParallel, ProcessGroup, fault::blame::failed_collective};
+use crate::distributed::{ProcessGroup, fault::blame::failed_collective};
 use crate::{Error, Result};
 use c10d_sys::Reducer;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,13 +40,6 @@ pub(in crate::distributed) fn register(
     });
     registered.map_err(|error| group.failed("DistributedDataParallel::new", &error))?;
     Ok(failure)
-}
-
-impl<M> DistributedDataParallel<M> {
-    /// The failure of a hook, if that is why the engine failed.
-    pub(in crate::distributed) fn take_hook_failure(&self) -> Option<Error> {
-        lock(self.hook_failure.as_ref()?).take()
-    }
 }
 
 /// Runs a hook and keeps its failures.
